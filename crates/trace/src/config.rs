@@ -1,0 +1,150 @@
+//! What the tracer is told: plain addresses and offsets, worked out on the host from the kernel image.
+//!
+//! The host writes a [`TracerConfig`] as JSON into the run folder and names the file on QEMU's command
+//! line (`-plugin libguardrail_tracer.so,config=FILE`). All addresses are link-time addresses: the tracer
+//! finds the KASLR slide with [`Probe`] and adds it.
+
+use crate::event::Global;
+use serde::{Deserialize, Serialize};
+
+/// Everything the tracer needs to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TracerConfig {
+    /// Path of the shared-memory log, created by the host before QEMU starts.
+    pub log: String,
+    /// How to find the KASLR slide.
+    pub probe: Probe,
+    /// Link-time range of the kernel image's text; code outside it and outside watched modules is never instrumented.
+    pub kernel_text: (u64, u64),
+    /// Names of the modules to trace, as `struct module` spells them (with `_`, not `-`).
+    pub watch: Vec<String>,
+    /// Functions that tell of module load, init sections given back, and unload.
+    pub modules: ModuleHooks,
+    /// Where `struct module` keeps what the tracer reads.
+    pub layout: ModuleLayout,
+    /// Per-CPU variables, as offsets from the GS base.
+    pub per_cpu: PerCpu,
+    /// Offsets in `struct task_struct`.
+    pub task: TaskLayout,
+    /// Kernel functions reported wherever they are called from, while a watched module is loaded.
+    /// The index is the hook number in the log.
+    pub hooks: Vec<Hook>,
+    /// Values to read from the guest when the first watched module is loaded: what, link-time address.
+    pub globals: Vec<(Global, u64)>,
+    /// Addresses of `__x86_indirect_thunk_<reg>` with the hardware number of the register (rax = 0 … r15 = 15).
+    pub indirect_thunks: Vec<(u64, u8)>,
+    /// Addresses of return thunks: a jump there is a return.
+    pub return_thunks: Vec<u64>,
+    /// How much is instrumented.
+    #[serde(default)]
+    pub scope: Scope,
+}
+
+/// How much is instrumented.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// The watched modules, and the entries and returns of hooked functions.
+    #[default]
+    Driver,
+}
+
+/// A function that runs once, early, at a high address; where its first bytes are seen at the right page
+/// offset, the difference to its link-time address is the slide.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probe {
+    /// Link-time address.
+    pub address: u64,
+    /// Its first bytes; chosen so that no relocation applies to them.
+    pub bytes: Vec<u8>,
+    /// The slide is a multiple of this power of two (`CONFIG_PHYSICAL_ALIGN`).
+    pub align: u64,
+}
+
+/// Link-time entry addresses of the functions whose first argument tells what happens to modules.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleHooks {
+    /// `fn(struct module *)`: laid out and relocated, nothing has run (`ftrace_module_init`).
+    pub load: u64,
+    /// `fn(struct module *, void *start, void *end)`: init sections given back (`ftrace_free_mem`).
+    pub free: u64,
+    /// `fn(struct module *)`: about to be freed (`ftrace_release_mod`).
+    pub unload: u64,
+}
+
+/// Offsets in `struct module`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleLayout {
+    /// Offset of the name (a char array).
+    pub name: u64,
+    /// Memory regions.
+    pub regions: Vec<RegionLayout>,
+    /// Offset of the pointer to `struct mod_kallsyms`.
+    pub kallsyms: u64,
+    /// In `struct mod_kallsyms`: offset of the pointer to the ELF symbols.
+    pub symtab: u64,
+    /// In `struct mod_kallsyms`: offset of the count (32 bits).
+    pub num_symtab: u64,
+}
+
+/// One region of a module: offsets in `struct module` of a pointer and of a 32-bit size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionLayout {
+    /// Offset of the pointer to the region's start.
+    pub base: u64,
+    /// Offset of the region's size (`unsigned int`).
+    pub size: u64,
+    /// `RegionFlags`.
+    pub flags: u64,
+}
+
+/// Offsets of per-CPU variables from the GS base; `relative` says that they are link-time addresses to
+/// which the slide is added (per-CPU symbols not based at zero).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PerCpu {
+    /// The current task pointer.
+    pub current: u64,
+    /// `preempt_count`, 32 bits.
+    pub preempt_count: u64,
+    /// The offsets are link-time addresses: add the slide.
+    pub relative: bool,
+}
+
+/// Offsets in `struct task_struct`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskLayout {
+    /// `pid`, 32 bits.
+    pub pid: u64,
+    /// `comm`, 16 bytes.
+    pub comm: u64,
+}
+
+/// A hooked kernel function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hook {
+    /// The function's name.
+    pub name: String,
+    /// Link-time address of its entry.
+    pub address: u64,
+    /// How many integer arguments to record (0..=6).
+    pub args: u8,
+    /// Values to read through arguments at the entry, appended to the arguments.
+    #[serde(default)]
+    pub derefs: Vec<Deref>,
+    /// Record the result: instrument the returns in `returns`.
+    pub result: bool,
+    /// Link-time ranges (start, end) whose returns end a call of this hook: the function itself, its cold
+    /// part, and functions it leaves to by tail jump.
+    pub returns: Vec<(u64, u64)>,
+}
+
+/// A value that a hook reads through one of its arguments, such as `kmem_cache::object_size`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deref {
+    /// Which argument holds the pointer (0..=5).
+    pub arg: u8,
+    /// Offset from it.
+    pub offset: u64,
+    /// Bytes to read: 1, 2, 4 or 8, little endian, zero-extended.
+    pub size: u8,
+}

@@ -1,0 +1,9 @@
+//! The log: what the tracer writes and every checker reads.
+//!
+//! Knows: event words ([`event`]), what the tracer is told to watch ([`config`]), per-vCPU rings in
+//! shared memory ([`log`]), trace files ([`file`]) and what every trace must satisfy ([`invariants`]).
+//!
+//! Must not know: any kernel, any QEMU, any checker. It imports none of our crates.
+
+pub mod config;
+pub mod event;
