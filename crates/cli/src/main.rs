@@ -1,2 +1,55 @@
-//! Placeholder.
-fn main() {}
+//! The `guardrail` program: arguments, wiring, exit statuses.
+//!
+//! Knows: the command line, the processes of a run and what passes between them, exit statuses.
+//!
+//! Must not know: what events mean, how a checker decides, how a guest is made. It has no logic of its own.
+
+mod analysis_process;
+mod analyze;
+mod args;
+mod check;
+mod child;
+mod doctor;
+mod engine;
+mod errors;
+mod headers;
+mod list;
+mod output;
+mod progress;
+mod sandbox;
+mod signals;
+mod view;
+mod wire;
+mod world;
+mod zoo;
+
+use args::{Cli, Command};
+use clap::Parser;
+use errors::{CliError, Status};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return args::explain(&error),
+    };
+    match dispatch(cli.command) {
+        Ok(status) => ExitCode::from(status as u8),
+        Err(error) => {
+            errors::print(&error);
+            ExitCode::from(error.status() as u8)
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<Status, CliError> {
+    match command {
+        Command::Check(args) => check::run(&args),
+        Command::Analyze(args) => analyze::run(&args),
+        Command::View(args) => view::run(&args),
+        Command::List(args) => list::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::InternalAnalysis => analysis_process::run(),
+        Command::InternalHeaders(args) => headers::run(&args),
+    }
+}

@@ -1,1 +1,22 @@
-//! Placeholder.
+//! Reports: what was found, for people and for programs.
+//!
+//! Knows: the shape of a finding and of a run (schema `guardrail/1`), and how to print them as text in the manner of
+//! KASAN ([`text`]), as JSON ([`json`]) and as SARIF 2.1.0 ([`sarif`]).
+//!
+//! Must not know: how a finding came about, what a guest or a kernel is, or where output goes.
+//!
+//! **Architecture Invariant:** the same report gives the same bytes; whatever differs between a run and its
+//! recording stands in the time fields of [`Run`] alone.
+//!
+//! **Architecture Invariant:** what a guest said is printed without control characters.
+
+pub mod json;
+pub mod kinds;
+pub mod model;
+pub mod sarif;
+pub mod text;
+
+pub use model::{
+    Access, Context, Finding, Frame, Location, Object, Origin, Other, Report, Run, SCHEMA, Severity, Stack,
+    Step,
+};

@@ -113,6 +113,10 @@ pub enum Kind {
     /// have). QEMU may run it in several pieces; each piece tells the remaining count. `repe`/`repne`
     /// comparisons have no such record and one access word for each element.
     Rep = 15,
+    /// The running block ends after its first `large` instructions. QEMU stops a block at an instruction
+    /// that accesses a device and goes on in a new block after it. Told before the accesses of that
+    /// instruction (index `large` - 1), which are the last of the block.
+    Cut = 16,
 }
 
 /// Bits of `small` in [`Kind::Enter`].
@@ -187,6 +191,7 @@ impl Kind {
             13 => Global,
             14 => End,
             15 => Rep,
+            16 => Cut,
             _ => return None,
         })
     }
@@ -233,7 +238,7 @@ impl Head {
     /// length in an operand). `None` where `rest` is too short to tell or the announced length is absurd.
     pub fn operands(self, rest: &[u64]) -> Option<usize> {
         Some(match self.kind {
-            Kind::Block | Kind::ModuleUnload | Kind::Port | Kind::End => 0,
+            Kind::Block | Kind::ModuleUnload | Kind::Port | Kind::End | Kind::Cut => 0,
             Kind::BlockDef => {
                 let bytes = *rest.get(1)?;
                 if !(1..=8192).contains(&bytes) {

@@ -7,3 +7,10 @@
 
 pub mod config;
 pub mod event;
+pub mod file;
+pub mod invariants;
+pub mod log;
+mod segment;
+pub mod source;
+
+pub use segment::Segment;

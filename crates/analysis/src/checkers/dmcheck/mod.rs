@@ -1,0 +1,561 @@
+//! DMCheck: every byte that the driver touches must be its to touch, and every bit that decides something
+//! must have been written.
+//!
+//! Policy, where the log does not tell enough:
+//! - Memory that no hook told of may be touched and is defined.
+//! - Only memory that the driver allocated itself, without asking for zeroes, begins undefined; so do stack
+//!   frames of driver functions. Allocator zeroing that was not asked for does not count.
+//! - A kernel function without a summary defines what its non-const pointer arguments point to: the pointee's size where the
+//!   prototype tells it, otherwise the rest of the object, or of the stack frame.
+//! - Memory that is mapped for DMA from the device counts as defined from the mapping on.
+//! - Only objects that the driver allocated have exact bounds: kernel code may use all of a slot (`ksize`).
+//! - A leak is an object that the driver allocated, that was never given to a kernel function that may keep
+//!   it, and that nobody has freed when the log ends, after the module was unloaded.
+
+mod effects;
+mod text;
+
+use super::{BadFree, Checker, Fault, FreeFault};
+use crate::context::{Activation, Context, Level, Out, STACK_SIZE};
+use crate::effect::Class;
+use crate::finding::Severity;
+use crate::flow::{InsnCtx, Origin, Regs, RepRange, Value};
+use crate::machine::{Cx, Draft, Place};
+use crate::objects::{Object, ObjectId};
+use crate::shadow::Shadow;
+use guardrail_trace::event::Access;
+use text::{Origins, article};
+
+const NAME: &str = "dmcheck";
+/// End of the half of the address space that belongs to user space.
+const USER_END: u64 = 1 << 47;
+/// Addresses below are as good as null.
+const NULL_END: u64 = 4096;
+/// Longest range that a string instruction or a call is believed to touch.
+const MAX_RANGE: u64 = 1 << 28;
+
+/// The checker's state.
+#[derive(Debug, Default)]
+pub struct DmCheck {
+    shadow: Shadow,
+    origins: Origins,
+}
+
+/// An access as messages need it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Touch {
+    addr: u64,
+    len: u64,
+    store: bool,
+    place: Place,
+}
+
+impl DmCheck {
+    #[inline]
+    fn check(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) {
+        let (addr, size) = (access.addr, u64::from(access.size));
+        if addr < USER_END {
+            let touch = Touch { addr, len: size, store: access.store, place: Place::Insn(insn.addr) };
+            return self.low_access(cx, touch);
+        }
+        if self.shadow.is_restricted(addr, size) {
+            let touch = Touch { addr, len: size, store: access.store, place: Place::Insn(insn.addr) };
+            self.restricted(cx, touch, insn.rsp);
+        }
+        if let Some(rsp) = insn.rsp {
+            if addr < rsp {
+                let push = access.store && addr.wrapping_add(8) == rsp;
+                if rsp - addr < STACK_SIZE && !push {
+                    self.below_stack(cx, insn, access, rsp);
+                }
+            } else if access.store && addr - rsp < STACK_SIZE {
+                self.return_slot(cx, insn, access);
+            }
+        }
+    }
+
+    /// An access to the lower half of the address space that did not fault.
+    #[cold]
+    fn low_access(&mut self, cx: &mut Cx<'_>, touch: Touch) {
+        if touch.addr < NULL_END {
+            let message = format!("{} at address {:#x}", text::verb(touch), touch.addr);
+            cx.report(NAME, "null-dereference", touch.place, || Draft::error(message));
+            return;
+        }
+        // Accesses of the access functions may fault, and the exception table says so.
+        let pc = match touch.place {
+            Place::Insn(pc) => pc,
+            _ => return,
+        };
+        if !cx.state.modules.may_fault(pc) {
+            let message = format!("{} of user memory without the access functions", text::verb(touch));
+            cx.report(NAME, "user-pointer", touch.place, || Draft::error(message));
+        }
+    }
+
+    /// An access to bytes that must not be touched.
+    #[cold]
+    fn restricted(&mut self, cx: &mut Cx<'_>, touch: Touch, rsp: Option<u64>) {
+        if let Some(rsp) = rsp
+            && touch.addr >= rsp
+            && touch.addr & !(STACK_SIZE - 1) == rsp & !(STACK_SIZE - 1)
+        {
+            // The stack of the thread that runs is nobody else's: it took over memory unseen.
+            let base = rsp & !(STACK_SIZE - 1);
+            self.shadow.allow(base, STACK_SIZE);
+            return;
+        }
+        let Some(bad) = self.shadow.first_restricted(touch.addr, touch.len) else { return };
+        let Some((_, object)) = cx.state.objects.at(bad) else {
+            if let Some((_, range, _)) = cx.state.modules.variable_at(bad) {
+                let offset = touch.addr.wrapping_sub(range.start);
+                let gap_size = cx
+                    .state
+                    .modules
+                    .variable_at(range.start.wrapping_sub(1))
+                    .filter(|(_, v, gap)| !gap && v.name == range.name)
+                    .map(|(_, v, _)| (v.start, v.end - v.start));
+                let (offset, size) =
+                    gap_size.map_or((offset, 0), |(start, size)| (touch.addr.wrapping_sub(start), size));
+                let message = format!(
+                    "out-of-bounds {} of {} at offset {offset} of the {size}-byte variable {}",
+                    text::noun(touch.store),
+                    text::bytes(touch.len),
+                    range.name
+                );
+                let shadow = text::dump(&mut self.shadow, cx.state, bad);
+                cx.report(NAME, "out-of-bounds", touch.place, || Draft { shadow, ..Draft::error(message) });
+            }
+            return;
+        };
+        let object = object.clone();
+        self.object_fault(cx, touch, object, bad);
+    }
+
+    /// An access to an object, of which `bad` is the first byte that must not be touched.
+    fn object_fault(&mut self, cx: &mut Cx<'_>, touch: Touch, object: Object, bad: u64) {
+        let shadow = &mut self.shadow;
+        let (state, at) = (cx.state, bad);
+        let kind = if !object.is_live() {
+            "use-after-free"
+        } else if object.class == Class::Io {
+            "mmio-out-of-bounds"
+        } else {
+            "out-of-bounds"
+        };
+        cx.report(NAME, kind, touch.place, || {
+            let message = text::access(kind, touch, &object);
+            let shadow = text::dump(shadow, state, at);
+            Draft { object: Some(object), shadow, ..Draft::error(message) }
+        });
+    }
+
+    /// An access below the stack pointer: the frame it was meant for is gone.
+    #[cold]
+    fn below_stack(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access, rsp: u64) {
+        let process = cx.context.is_some_and(|c| c.level == Level::Process);
+        // Task stacks are aligned to their size; of others no more than the page is certain.
+        let base = if process { rsp & !(STACK_SIZE - 1) } else { rsp & !(4096 - 1) };
+        if access.addr < base || cx.state.objects.at(access.addr).is_some_and(|(_, o)| o.is_live()) {
+            return;
+        }
+        let touch = Touch {
+            addr: access.addr,
+            len: u64::from(access.size),
+            store: access.store,
+            place: Place::Insn(insn.addr),
+        };
+        cx.report(NAME, "out-of-bounds", touch.place, || {
+            Draft::error(format!(
+                "out-of-bounds {} of {} on the stack, {} below the live frame",
+                text::noun(touch.store),
+                text::bytes(touch.len),
+                text::bytes(rsp - touch.addr)
+            ))
+        });
+    }
+
+    /// A store at or above the stack pointer: return addresses are nobody's to write.
+    #[inline]
+    fn return_slot(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) {
+        let Some(context) = cx.context else { return };
+        let (from, to) = (access.addr, access.addr.wrapping_add(u64::from(access.size)));
+        match context.frame_rsp() {
+            Some(entry) if to > entry => {}
+            _ => return,
+        }
+        let hit = context.stack.iter().any(|a| match a {
+            Activation::Frame { entry_rsp, ret, .. } => {
+                *ret != 0 && from < entry_rsp.wrapping_add(8) && to > *entry_rsp
+            }
+            _ => false,
+        });
+        if hit {
+            cx.report(NAME, "out-of-bounds", Place::Insn(insn.addr), || {
+                Draft::error(format!(
+                    "out-of-bounds write of {} on the stack, over a return address",
+                    text::bytes(u64::from(access.size))
+                ))
+            });
+        }
+    }
+
+    /// Checks a range that a string instruction or the kernel touches on the driver's behalf.
+    fn check_range(
+        &mut self,
+        cx: &mut Cx<'_>,
+        addr: u64,
+        len: u64,
+        store: bool,
+        place: Place,
+        rsp: Option<u64>,
+    ) {
+        let len = len.min(MAX_RANGE);
+        if len == 0 || addr < USER_END {
+            return;
+        }
+        let touch = Touch { addr, len, store, place };
+        // A range that begins in an object must end in it, whoever has the memory behind.
+        if let Some((_, object)) = cx.state.objects.at(addr)
+            && object.by_driver
+            && object.class != Class::Percpu
+            && addr >= object.start
+            && addr.saturating_add(len) > object.end()
+        {
+            let (object, end) = (object.clone(), object.end());
+            return self.object_fault(cx, touch, object, end.max(addr));
+        }
+        if self.shadow.is_restricted(addr, len) {
+            self.restricted(cx, touch, rsp);
+        }
+    }
+
+    fn uninit(
+        &mut self,
+        cx: &mut Cx<'_>,
+        kind: &'static str,
+        place: Place,
+        origin: Origin,
+        message: impl FnOnce() -> String,
+    ) {
+        let origins = &self.origins;
+        let state = cx.state;
+        cx.report(NAME, kind, place, || {
+            let (origin, object) = origins.describe(state, origin);
+            Draft { origin, object, ..Draft::error(message()) }
+        });
+    }
+
+    /// Undefined bytes of a range go where they must not.
+    fn undefined_range(
+        &mut self,
+        cx: &mut Cx<'_>,
+        kind: &'static str,
+        place: Place,
+        (addr, len): (u64, u64),
+        whither: &str,
+    ) {
+        let len = len.min(MAX_RANGE);
+        if let Some((first, origin, count)) = self.shadow.first_undefined(addr, len) {
+            let offset = first.wrapping_sub(addr);
+            self.uninit(cx, kind, place, origin, || {
+                format!(
+                    "{count} of {} uninitialized {whither}, the first at offset {offset}",
+                    text::bytes(len)
+                )
+            });
+            self.shadow.set_defined(addr, len);
+        }
+    }
+}
+
+impl Checker for DmCheck {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    #[inline]
+    fn load(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) -> Value {
+        self.check(cx, insn, access);
+        if access.io || access.addr < USER_END {
+            return Value::DEFINED;
+        }
+        self.shadow.load(access.addr, access.size)
+    }
+
+    #[inline]
+    fn store(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access, value: Value) {
+        self.check(cx, insn, access);
+        if value.undef != 0 && (access.io || access.addr < USER_END) {
+            let place = Place::Insn(insn.addr);
+            let size = u64::from(access.size);
+            if access.io {
+                self.uninit(cx, "uninit-to-device", place, value.origin, || {
+                    format!("uninitialized value of {} written to a device register", text::bytes(size))
+                });
+            } else {
+                self.uninit(cx, "uninit-to-user", place, value.origin, || {
+                    format!("uninitialized value of {} written to user memory", text::bytes(size))
+                });
+            }
+            return;
+        }
+        self.shadow.store(access.addr, access.size, value);
+    }
+
+    fn undefined_branch(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, origin: Origin) {
+        self.uninit(cx, "uninit-branch", Place::Insn(insn.addr), origin, || {
+            "branch decided by an uninitialized value".to_owned()
+        });
+    }
+
+    fn undefined_address(
+        &mut self,
+        cx: &mut Cx<'_>,
+        insn: &InsnCtx,
+        access: Access,
+        reg: u8,
+        origin: Origin,
+    ) {
+        self.uninit(cx, "uninit-address", Place::Insn(insn.addr), origin, || {
+            format!(
+                "{} of {} at an address made from an uninitialized value (in {})",
+                text::noun(access.store),
+                text::bytes(u64::from(access.size)),
+                crate::flow::gpr_name(reg)
+            )
+        });
+    }
+
+    fn undefined_port_output(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, origin: Origin) {
+        self.uninit(cx, "uninit-to-device", Place::Insn(insn.addr), origin, || {
+            "uninitialized value written to a port".to_owned()
+        });
+    }
+
+    fn rep_move(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) {
+        let len = range.count.saturating_mul(u64::from(range.elem)).min(MAX_RANGE);
+        let place = Place::Insn(insn.addr);
+        self.check_range(cx, range.src, len, false, place, insn.rsp);
+        self.check_range(cx, range.dst, len, true, place, insn.rsp);
+        if range.dst < USER_END {
+            if range.src >= USER_END {
+                self.undefined_range(
+                    cx,
+                    "uninit-to-user",
+                    place,
+                    (range.src, len),
+                    "bytes copied to user memory",
+                );
+            }
+        } else if range.src < USER_END {
+            self.shadow.set_defined(range.dst, len);
+        } else if range.io {
+            if cx.state.objects.at(range.dst).is_some_and(|(_, o)| o.class == Class::Io) {
+                self.undefined_range(
+                    cx,
+                    "uninit-to-device",
+                    place,
+                    (range.src, len),
+                    "bytes copied to a device",
+                );
+            } else {
+                self.shadow.set_defined(range.dst, len);
+            }
+        } else {
+            self.shadow.copy(range.dst, range.src, len);
+        }
+    }
+
+    fn rep_set(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange, value: Value) {
+        let len = range.count.saturating_mul(u64::from(range.elem)).min(MAX_RANGE);
+        self.check_range(cx, range.dst, len, true, Place::Insn(insn.addr), insn.rsp);
+        if range.dst < USER_END {
+            return;
+        }
+        if value.undef == 0 {
+            self.shadow.set_defined(range.dst, len);
+        } else if !range.io {
+            self.shadow.set_undefined(range.dst, len, value.origin);
+        }
+    }
+
+    fn rep_read(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) -> Value {
+        let len = range.count.saturating_mul(u64::from(range.elem)).min(MAX_RANGE);
+        self.check_range(cx, range.src, len, false, Place::Insn(insn.addr), insn.rsp);
+        if range.io || range.src < USER_END {
+            return Value::DEFINED;
+        }
+        match self.shadow.first_undefined(range.src, len) {
+            Some((_, origin, _)) => {
+                let bits = u32::from(range.elem.min(8)) * 8;
+                Value { undef: if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }, origin }
+            }
+            None => Value::DEFINED,
+        }
+    }
+
+    fn stack_adjusted(&mut self, _: &mut Cx<'_>, insn: &InsnCtx, old: u64, new: u64) {
+        if new < old && old - new <= STACK_SIZE {
+            let origin = self.origins.frame(insn.addr);
+            self.shadow.set_undefined(new, old - new, origin);
+        }
+    }
+
+    fn stack_left(&mut self, _: &mut Cx<'_>, from: u64, to: u64) {
+        self.shadow.set_defined(from, to.saturating_sub(from));
+    }
+
+    fn call(&mut self, cx: &mut Cx<'_>, out: &Out, regs: &Regs) {
+        self.before_call(cx, out, regs);
+    }
+
+    fn call_returned(&mut self, cx: &mut Cx<'_>, out: &Out, result: u64) {
+        self.after_call(cx, out, result);
+    }
+
+    fn allocated(&mut self, _: &mut Cx<'_>, _: ObjectId, object: &Object) {
+        if object.class == Class::Percpu {
+            return;
+        }
+        let (base, slot) = (object.base, object.slot_end - object.base);
+        self.shadow.allow(base, slot);
+        self.shadow.set_defined(base, slot);
+        if object.by_driver && !object.defined {
+            let origin = self.origins.object(object);
+            self.shadow.set_undefined(object.start, object.size, origin);
+        }
+        if object.by_driver || object.class == Class::Io {
+            self.shadow.restrict(base, object.start - base);
+            self.shadow.restrict(object.end(), object.slot_end.saturating_sub(object.end()));
+        }
+    }
+
+    fn freed(&mut self, _: &mut Cx<'_>, _: ObjectId, object: &Object) {
+        if object.class == Class::Percpu {
+            return;
+        }
+        let slot = object.slot_end - object.base;
+        self.shadow.set_defined(object.base, slot);
+        self.shadow.restrict(object.base, slot);
+    }
+
+    fn forgotten(&mut self, _: &mut Cx<'_>, from: u64, to: u64) {
+        let len = to.saturating_sub(from);
+        self.shadow.allow(from, len);
+        self.shadow.set_defined(from, len);
+    }
+
+    fn bad_free(&mut self, cx: &mut Cx<'_>, fault: &FreeFault) {
+        let kind = match fault.what {
+            BadFree::Double => "double-free",
+            BadFree::Invalid => "invalid-free",
+            BadFree::Mismatched => "mismatched-free",
+        };
+        cx.report(NAME, kind, Place::Call, || {
+            let what = match &fault.object {
+                Some(object) => text::object(object),
+                None => fault.detail.clone(),
+            };
+            let detail = if fault.detail.is_empty() || fault.object.is_none() {
+                String::new()
+            } else {
+                format!(", {}", fault.detail)
+            };
+            let message = match fault.what {
+                BadFree::Double => {
+                    format!("{} of {what} that is already free{detail}", fault.function)
+                }
+                BadFree::Invalid => match &fault.object {
+                    Some(object) => format!(
+                        "{} of a pointer to offset {} of {what}",
+                        fault.function,
+                        fault.ptr.wrapping_sub(object.start)
+                    ),
+                    None => format!("{} of a pointer to {what}", fault.function),
+                },
+                BadFree::Mismatched => format!("{} of {what}{detail}", fault.function),
+            };
+            Draft { object: fault.object.clone(), ..Draft::error(message) }
+        });
+    }
+
+    fn fault(&mut self, cx: &mut Cx<'_>, fault: Fault, regs: Option<&Regs>) -> Option<usize> {
+        if cx.state.modules.may_fault(fault.pc) {
+            return None;
+        }
+        let place = Place::Insn(fault.pc);
+        let Some(addr) = fault.address else {
+            let message = "access to a non-canonical address (general protection fault)".to_owned();
+            return cx.report(NAME, "wild-access", place, || Draft::error(message));
+        };
+        if addr < NULL_END {
+            let message = format!("access to address {addr:#x} faulted");
+            return cx.report(NAME, "null-dereference", place, || Draft::error(message));
+        }
+        if addr < USER_END {
+            if regs.is_some_and(|r| r.ac) {
+                return None;
+            }
+            let message = "access to user memory without the access functions faulted".to_owned();
+            return cx.report(NAME, "user-pointer", place, || Draft::error(message));
+        }
+        if let Some((_, object)) = cx.state.objects.at(addr) {
+            let object = object.clone();
+            let kind = match (object.is_live(), object.class) {
+                (false, _) => "use-after-free",
+                (true, Class::Io) => "mmio-out-of-bounds",
+                (true, _) => "out-of-bounds",
+            };
+            let offset = addr.wrapping_sub(object.start);
+            return cx.report(NAME, kind, place, || {
+                let message =
+                    format!("{kind} access at offset {offset} of {} faulted", text::object(&object));
+                Draft { object: Some(object), ..Draft::error(message) }
+            });
+        }
+        cx.report(NAME, "wild-access", place, || {
+            Draft::error(format!(
+                "access to {} address that is not mapped faulted",
+                article(text::half(addr))
+            ))
+        })
+    }
+
+    fn module_loaded(&mut self, cx: &mut Cx<'_>, module: u32) {
+        let Some(module) = cx.state.modules.list().get(module as usize) else { return };
+        for gap in &module.map.gaps {
+            self.shadow.restrict(gap.start, gap.end.saturating_sub(gap.start).min(4096));
+        }
+    }
+
+    fn module_freed(&mut self, _: &mut Cx<'_>, from: u64, to: u64) {
+        let len = to.saturating_sub(from);
+        self.shadow.allow(from, len);
+        self.shadow.set_defined(from, len);
+    }
+
+    fn finish(&mut self, cx: &mut Cx<'_>) {
+        let state = cx.state;
+        for (_, object) in state.objects.iter() {
+            let unloaded = object
+                .module
+                .and_then(|m| state.modules.list().get(m as usize))
+                .is_some_and(|module| !module.loaded);
+            let owned = object.by_driver && object.is_live() && !object.escaped;
+            if !unloaded || !owned || matches!(object.class, Class::Managed | Class::Io) {
+                continue;
+            }
+            cx.report(NAME, "leak", Place::Stack(object.allocated), || Draft {
+                severity: Severity::Warning,
+                object: Some(object.clone()),
+                ..Draft::error(format!(
+                    "{} still allocated when the module was unloaded",
+                    text::object(object)
+                ))
+            });
+        }
+    }
+
+    fn context_gone(&mut self, _: &Context) {}
+}

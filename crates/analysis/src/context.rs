@@ -1,0 +1,239 @@
+//! Threads of execution: one for each task and context level, with a call stack as the log shows it.
+
+use crate::effect::Summary;
+use crate::flow::Regs;
+use std::sync::Arc;
+
+/// Level of a context: an interrupt on a task's time is not the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Level {
+    /// The task itself, system calls and kernel threads.
+    Process,
+    /// Softirq handlers.
+    Softirq,
+    /// Hardware interrupt handlers.
+    Hardirq,
+    /// Non-maskable interrupts.
+    Nmi,
+}
+
+impl Level {
+    /// From `preempt_count`. Of the softirq count, bit 8 alone says that a softirq is being served; the
+    /// others say that softirqs are disabled.
+    pub fn of(preempt_count: u64) -> Level {
+        if preempt_count >> 20 & 0xf != 0 {
+            Level::Nmi
+        } else if preempt_count >> 16 & 0xf != 0 {
+            Level::Hardirq
+        } else if preempt_count >> 8 & 1 != 0 {
+            Level::Softirq
+        } else {
+            Level::Process
+        }
+    }
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Process => "process",
+            Level::Softirq => "softirq",
+            Level::Hardirq => "hardirq",
+            Level::Nmi => "nmi",
+        }
+    }
+}
+
+/// A call from the driver that has not come back.
+#[derive(Clone, Debug)]
+pub struct Out {
+    /// The instruction that left.
+    pub pc: u64,
+    /// The address behind it.
+    pub ret: u64,
+    /// Where it went.
+    pub target: u64,
+    /// rsp when the target begins: it points at the return address.
+    pub entry_rsp: u64,
+    /// It was a jump: the target returns to the caller of the function that jumped.
+    pub jump: bool,
+    /// The argument registers.
+    pub args: [u64; 6],
+    /// What the target does, where it is a kernel function.
+    pub summary: Option<Arc<Summary>>,
+}
+
+/// What is on a context's call stack.
+#[derive(Debug)]
+pub enum Activation {
+    /// A driver function.
+    Frame {
+        /// rsp at its entry: it points at the return address.
+        entry_rsp: u64,
+        /// The return address, or 0.
+        ret: u64,
+        /// The kernel called it.
+        from_kernel: bool,
+        /// The registers of what it interrupted or was called back from.
+        saved: Option<Box<Regs>>,
+    },
+    /// A call out of the driver.
+    Out(Out),
+    /// An interrupt or exception.
+    Interrupted {
+        /// The instruction it hit.
+        pc: u64,
+        /// rsp there, where known.
+        rsp: Option<u64>,
+    },
+}
+
+/// A context.
+#[derive(Debug)]
+pub struct Context {
+    /// The task (address of its `task_struct`).
+    pub task: u64,
+    /// The level.
+    pub level: Level,
+    /// Its pid.
+    pub pid: u32,
+    /// Innermost last.
+    pub stack: Vec<Activation>,
+    /// The lowest stack address that a driver function of this context took since the driver was entered.
+    pub low: u64,
+    /// Its registers; `None` while they are in use, or where nothing is known.
+    pub regs: Option<Box<Regs>>,
+    /// A fault that was reported: which finding, and the instruction.
+    pub fault: Option<(usize, u64)>,
+}
+
+/// Deepest call stack.
+const MAX_DEPTH: usize = 512;
+/// Largest size of a kernel stack.
+pub const STACK_SIZE: u64 = 16 << 10;
+
+/// Whether two addresses may lie on one stack.
+pub fn same_stack(a: u64, b: u64) -> bool {
+    a.abs_diff(b) < STACK_SIZE
+}
+
+impl Context {
+    /// A context in which nothing has run.
+    pub fn new(task: u64, level: Level, pid: u32) -> Self {
+        Context { task, level, pid, stack: Vec::new(), low: u64::MAX, regs: None, fault: None }
+    }
+
+    /// Pushes an activation; beyond a depth that no kernel stack can hold, the oldest go.
+    pub fn push(&mut self, activation: Activation) {
+        if self.stack.len() >= MAX_DEPTH {
+            self.stack.drain(..MAX_DEPTH / 2);
+        }
+        self.stack.push(activation);
+    }
+
+    /// Cuts the stack to `len` activations, and takes back the registers that the removed ones saved.
+    pub fn cut(&mut self, len: usize) {
+        while self.stack.len() > len {
+            if let Some(Activation::Frame { saved: Some(saved), .. }) = self.stack.pop() {
+                self.regs = Some(saved);
+            }
+        }
+    }
+
+    /// The call that the driver is out on, if it is.
+    pub fn out(&self) -> Option<&Out> {
+        match self.stack.last() {
+            Some(Activation::Out(out)) => Some(out),
+            _ => None,
+        }
+    }
+
+    /// rsp at the entry of the innermost driver function.
+    pub fn frame_rsp(&self) -> Option<u64> {
+        self.stack.iter().rev().find_map(|a| match a {
+            Activation::Frame { entry_rsp, .. } => Some(*entry_rsp),
+            _ => None,
+        })
+    }
+
+    /// Index of the activation that resumes when driver code runs with `rsp` after a return.
+    pub fn resumes(&self, rsp: u64) -> Option<usize> {
+        self.stack.iter().rposition(|a| match a {
+            Activation::Out(out) => out.entry_rsp.wrapping_add(8) == rsp,
+            Activation::Interrupted { rsp: Some(at), .. } => *at == rsp,
+            _ => false,
+        })
+    }
+
+    /// Drops frames of functions that have returned, given rsp now.
+    pub fn returned(&mut self, rsp: u64) {
+        while let Some(Activation::Frame { entry_rsp, .. }) = self.stack.last()
+            && *entry_rsp < rsp
+            && same_stack(*entry_rsp, rsp)
+        {
+            self.cut(self.stack.len() - 1);
+        }
+    }
+
+    /// Drops what cannot be live when the kernel calls the driver with `rsp` on the same stack.
+    pub fn drop_stale(&mut self, rsp: u64) {
+        while let Some(last) = self.stack.last() {
+            let at = match last {
+                Activation::Frame { entry_rsp, .. } => *entry_rsp,
+                Activation::Out(out) => out.entry_rsp,
+                Activation::Interrupted { rsp, .. } => rsp.unwrap_or(u64::MAX),
+            };
+            if at > rsp || !same_stack(at, rsp) {
+                break;
+            }
+            self.cut(self.stack.len() - 1);
+        }
+    }
+
+    /// Addresses of the stack below the innermost place, as return addresses.
+    pub fn callers(&self, into: &mut Vec<u64>, limit: usize) {
+        for (depth, activation) in self.stack.iter().rev().enumerate() {
+            if into.len() >= limit {
+                return;
+            }
+            match activation {
+                Activation::Frame { ret, .. } if *ret != 0 => into.push(*ret),
+                Activation::Out(out) if depth > 0 && !out.jump => into.push(out.ret),
+                Activation::Interrupted { pc, .. } if depth > 0 => into.push(pc.wrapping_add(1)),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disabled_softirqs_are_no_softirq() {
+        for (count, level) in [
+            (0, Level::Process),
+            (1, Level::Process),
+            (0x200, Level::Process),
+            (0x100, Level::Softirq),
+            (0x301, Level::Softirq),
+            (0x1_0100, Level::Hardirq),
+            (0x10_0000, Level::Nmi),
+        ] {
+            assert_eq!(Level::of(count), level, "{count:#x}");
+        }
+    }
+
+    #[test]
+    fn a_return_drops_frames_and_restores_registers() {
+        let mut context = Context::new(1, Level::Process, 1);
+        let frame = |entry_rsp, saved| Activation::Frame { entry_rsp, ret: 0, from_kernel: true, saved };
+        context.push(frame(0x9000, None));
+        context.regs = Some(Box::new(Regs::at_entry(0x8000)));
+        let saved = Some(Box::new(Regs::at_entry(0x1234)));
+        context.push(frame(0x8000, saved));
+        context.returned(0x8008);
+        assert_eq!(context.stack.len(), 1);
+        assert_eq!(context.regs.and_then(|r| r.rsp()), Some(0x1234));
+    }
+}

@@ -1,0 +1,207 @@
+//! What a run says in the end: findings, in the names that scripts rely on (`guardrail/1`).
+
+use serde::{Deserialize, Serialize};
+
+/// A place in the driver's or the kernel's code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    /// Name of the function; `?` where it is not known.
+    pub function: String,
+    /// Module it belongs to; `None` for the kernel proper.
+    pub module: Option<String>,
+    /// Offset of the place in the function.
+    pub offset: u64,
+    /// Source line, where debug information is at hand.
+    pub location: Option<Location>,
+}
+
+/// A source line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Location {
+    /// Path as the compiler recorded it.
+    pub file: String,
+    /// Line, from 1.
+    pub line: u32,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// A fault.
+    Error,
+    /// Probably a fault.
+    Warning,
+    /// Worth knowing.
+    Note,
+}
+
+/// Who did it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Context {
+    /// Name and pid of the thread, as `comm/pid`.
+    pub thread: String,
+    /// The vCPU.
+    pub cpu: u32,
+    /// `process`, `softirq`, `hardirq` or `nmi`.
+    pub level: String,
+}
+
+/// A stack on its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trace {
+    /// Innermost function first.
+    pub stack: Vec<Frame>,
+}
+
+/// The object that a finding is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectInfo {
+    /// Its address, as `0x…`.
+    pub address: String,
+    /// Its size in bytes, as asked for.
+    pub size: u64,
+    /// What sort of memory it is: `slab`, `page`, `vmalloc`, …
+    pub class: String,
+    /// Where it was allocated.
+    pub allocated: Option<Trace>,
+    /// Where it was freed.
+    pub freed: Option<Trace>,
+}
+
+/// Where an undefined value came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OriginInfo {
+    /// One sentence fragment, such as `a 64-byte slab object` or `the stack frame of foo`.
+    pub description: String,
+    /// Where that was allocated or set up.
+    pub stack: Vec<Frame>,
+}
+
+/// The second access of a race.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Other {
+    /// Where.
+    pub stack: Vec<Frame>,
+    /// Who.
+    pub context: Context,
+}
+
+/// A finding: one cause, however often it was seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Stable fingerprint; holds no addresses.
+    pub id: String,
+    /// The checker that found it.
+    pub checker: String,
+    /// What it is, such as `use-after-free`.
+    pub kind: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// Left to triage.
+    pub triage: Option<String>,
+    /// One sentence for people.
+    pub message: String,
+    /// The driver's module.
+    pub module: String,
+    /// The driver's function.
+    pub function: String,
+    /// Offset in it.
+    pub offset: u64,
+    /// Source line, where debug information is at hand.
+    pub location: Option<Location>,
+    /// Innermost function first.
+    pub stack: Vec<Frame>,
+    /// Who did it.
+    pub context: Context,
+    /// The second access of a race.
+    pub other: Option<Other>,
+    /// The object it is about.
+    pub object: Option<ObjectInfo>,
+    /// Where the undefined value came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<OriginInfo>,
+    /// The state of the bytes around, as lines of text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shadow: Vec<String>,
+    /// Number of the event at which it was first seen.
+    pub event: u64,
+    /// How often it was seen.
+    pub count: u64,
+}
+
+/// An instruction form without a rule, and how often it ran.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnknownInsn {
+    /// The mnemonic.
+    pub mnemonic: String,
+    /// How often it ran.
+    pub count: u64,
+}
+
+/// What was seen of a run, counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Statistics {
+    /// Words, accesses and records alike.
+    pub events: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Blocks executed.
+    pub blocks: u64,
+    /// Memory accesses.
+    pub accesses: u64,
+    /// Accesses to devices, by memory or port.
+    pub device_accesses: u64,
+    /// Accesses that no instruction claimed.
+    pub unclaimed: u64,
+    /// Segments that could not be read to their end.
+    pub damaged_segments: u64,
+    /// Instruction forms without an exact rule.
+    pub unknown: Vec<UnknownInsn>,
+    /// Names of the modules that were watched.
+    pub modules: Vec<String>,
+}
+
+/// Findings and counts of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The findings, in the order of their first event.
+    pub findings: Vec<Finding>,
+    /// The counts.
+    pub statistics: Statistics,
+}
+
+/// A hash that is the same in every run and every build (FNV-1a, 64 bits).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fingerprint(u64);
+
+impl Fingerprint {
+    pub(crate) fn new() -> Self {
+        Fingerprint(0xcbf2_9ce4_8422_2325)
+    }
+
+    /// Adds a text and a separator.
+    pub(crate) fn add(mut self, text: &str) -> Self {
+        for byte in text.bytes().chain([0xff]) {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        self
+    }
+
+    pub(crate) fn hex(self) -> String {
+        format!("{:016x}", self.0)
+    }
+}
+
+impl Finding {
+    /// Computes [`Finding::id`] from what does not depend on addresses.
+    pub fn fingerprint(&self) -> String {
+        let hash = Fingerprint::new()
+            .add(&self.checker)
+            .add(&self.kind)
+            .add(&self.module)
+            .add(&self.function)
+            .add(&self.offset.to_string());
+        self.stack.iter().fold(hash, |hash, frame| hash.add(&frame.function)).hex()
+    }
+}

@@ -1,0 +1,490 @@
+//! Translation of decoded instructions into [`Insn`]s.
+
+use super::decode_generic::{generic, vector_rule};
+use super::insn::{BitOp, Block, Insn, Logic, MemRef, NO_REG, Op, Opnd, Shift, Str};
+use super::regs::{Flags, MASKS, MMX, X87};
+use iced_x86::{
+    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+    RflagsBits,
+};
+
+impl Block {
+    /// Decodes `bytes`, which begin at `addr`. Ends at the first bytes that are no instruction.
+    pub fn decode(addr: u64, bytes: &[u8]) -> Block {
+        let mut decoder = Decoder::with_ip(64, bytes, addr, DecoderOptions::NONE);
+        let mut factory = InstructionInfoFactory::new();
+        let mut block = Block { addr, insns: Vec::new(), len: 0 };
+        let mut instr = Instruction::default();
+        while decoder.can_decode() && block.insns.len() < usize::from(u16::MAX) {
+            decoder.decode_out(&mut instr);
+            if instr.is_invalid() {
+                break;
+            }
+            block.insns.push(translate(&instr, block.insns.len() as u16, &mut factory));
+            block.len += instr.len() as u32;
+        }
+        block
+    }
+}
+
+/// Where register `reg` is kept, and its size in bytes.
+pub(super) fn register(reg: Register) -> (Opnd, u8) {
+    let size = reg.size() as u8;
+    let number = reg.number() as u8;
+    let opnd = match reg {
+        Register::AH | Register::CH | Register::DH | Register::BH => {
+            Opnd::High(reg as u8 - Register::AH as u8)
+        }
+        // Among byte registers iced counts ah to bh too.
+        _ if reg.is_gpr() => Opnd::Reg(reg.full_register().number() as u8),
+        _ if reg.is_vector_register() => Opnd::Vec(number),
+        _ if reg.is_mm() => Opnd::Vec(MMX + number),
+        _ if reg.is_k() => Opnd::Vec(MASKS + number),
+        _ if reg.is_st() => Opnd::Vec(X87),
+        _ => Opnd::None,
+    };
+    (opnd, size)
+}
+
+/// Where operand `i` is, and its size in bytes.
+fn operand(instr: &Instruction, i: u32) -> (Opnd, u8) {
+    if i >= instr.op_count() {
+        return (Opnd::None, 0);
+    }
+    match instr.op_kind(i) {
+        OpKind::Register => register(instr.op_register(i)),
+        OpKind::Memory => (Opnd::Mem, instr.memory_size().size().min(64) as u8),
+        OpKind::Immediate8
+        | OpKind::Immediate8_2nd
+        | OpKind::Immediate16
+        | OpKind::Immediate32
+        | OpKind::Immediate64
+        | OpKind::Immediate8to16
+        | OpKind::Immediate8to32
+        | OpKind::Immediate8to64
+        | OpKind::Immediate32to64 => (Opnd::Imm, 8),
+        _ => (Opnd::None, 0),
+    }
+}
+
+fn address(instr: &Instruction) -> MemRef {
+    let number = |reg: Register| if reg.is_gpr() { reg.full_register().number() as u8 } else { NO_REG };
+    MemRef {
+        base: number(instr.memory_base()),
+        index: number(instr.memory_index()),
+        scale: instr.memory_index_scale() as u8,
+        segment: matches!(instr.memory_segment(), Register::GS | Register::FS),
+        disp: instr.memory_displacement64(),
+    }
+}
+
+/// iced's flag bits as ours.
+pub(super) fn flags(bits: u32) -> u8 {
+    let mut out = 0;
+    for (theirs, ours) in [
+        (RflagsBits::CF, Flags::CF),
+        (RflagsBits::PF, Flags::PF),
+        (RflagsBits::AF, Flags::AF),
+        (RflagsBits::ZF, Flags::ZF),
+        (RflagsBits::SF, Flags::SF),
+        (RflagsBits::OF, Flags::OF),
+    ] {
+        if bits & theirs != 0 {
+            out |= ours;
+        }
+    }
+    out
+}
+
+fn translate(instr: &Instruction, index: u16, factory: &mut InstructionInfoFactory) -> Insn {
+    let has_memory = (0..instr.op_count()).any(|i| instr.op_kind(i) == OpKind::Memory);
+    let (dst, size) = operand(instr, 0);
+    let (src, src_size) = operand(instr, 1);
+    let mut insn = Insn {
+        addr: instr.ip(),
+        index,
+        len: instr.len() as u8,
+        size,
+        src_size,
+        needs_access: false,
+        op: Op::Nop,
+        dst,
+        src,
+        src2: operand(instr, 2).0,
+        imm: 0,
+        mem: if has_memory { address(instr) } else { MemRef::NONE },
+        mnemonic: instr.mnemonic(),
+    };
+    if let Some(i) = (0..instr.op_count()).find(|&i| operand(instr, i).0 == Opnd::Imm) {
+        insn.imm = instr.immediate(i);
+    }
+    let info = factory.info(instr);
+    insn.needs_access = info.used_memory().iter().any(|m| {
+        matches!(m.access(), OpAccess::Read | OpAccess::Write | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
+    });
+    match rule(instr, &mut insn) {
+        Some(op) => insn.op = op,
+        None => insn.op = generic(instr, info),
+    }
+    match insn.op {
+        Op::Nop | Op::Lea => insn.needs_access = false,
+        Op::Cmov(_) => insn.needs_access = has_memory,
+        Op::RepCompare(_) | Op::Rep(_) => insn.needs_access = false,
+        _ => {}
+    }
+    insn
+}
+
+/// The exact rule of an instruction, where there is one; adjusts operands and sizes where they are implied.
+fn rule(instr: &Instruction, insn: &mut Insn) -> Option<Op> {
+    use Mnemonic as M;
+    let reads = flags(instr.rflags_read());
+    let writes = flags(instr.rflags_modified());
+    let same = insn.dst == insn.src && matches!(insn.dst, Opnd::Reg(_) | Opnd::High(_));
+    if instr.is_string_instruction() {
+        return string(instr, insn);
+    }
+    if instr.is_jcc_short_or_near() {
+        return Some(Op::Jcc(reads));
+    }
+    if instr.is_jcx_short() || instr.is_loop() || instr.is_loopcc() {
+        return Some(Op::Jcxz(reads, !instr.is_jcx_short()));
+    }
+    if let Some(op) = vector_rule(instr, insn) {
+        return Some(op);
+    }
+    Some(match instr.mnemonic() {
+        M::Mov | M::Movzx | M::Movnti => {
+            if insn.src == Opnd::Imm || insn.src == Opnd::None {
+                insn.src_size = insn.size;
+            }
+            if insn.dst == Opnd::None {
+                insn.size = insn.src_size;
+            }
+            Op::Mov
+        }
+        M::Movsx | M::Movsxd => Op::MovSx,
+        M::Lea => Op::Lea,
+        M::Xchg => Op::Xchg,
+        M::Cmpxchg => Op::CmpXchg,
+        M::Cmpxchg8b => Op::CmpXchgPair(4),
+        M::Cmpxchg16b => Op::CmpXchgPair(8),
+        M::Xadd => Op::Xadd,
+        M::Bswap => {
+            insn.src = insn.dst;
+            insn.src_size = insn.size;
+            Op::Bswap
+        }
+        M::Movbe => Op::Bswap,
+        M::Push => {
+            insn.size = if instr.stack_pointer_increment() == -2 { 2 } else { 8 };
+            Op::Push
+        }
+        M::Pop => {
+            insn.size = if instr.stack_pointer_increment() == 2 { 2 } else { 8 };
+            Op::Pop
+        }
+        M::Pushfq | M::Pushf => Op::PushFlags,
+        M::Popfq | M::Popf => Op::PopFlags,
+        M::Leave => Op::Leave,
+        M::Ret => Op::Ret,
+        M::Call if insn.dst == Opnd::None => Op::CallDirect,
+        M::Call => Op::CallIndirect,
+        M::Jmp if insn.dst == Opnd::None => Op::Nop,
+        M::Jmp => Op::JmpIndirect,
+        m if is_setcc(m) => Op::Setcc(reads),
+        m if is_cmov(m) => Op::Cmov(reads),
+        M::Xor | M::Sub if same => Op::Zero,
+        M::And => Op::Logic(Logic::And),
+        M::Or => Op::Logic(Logic::Or),
+        M::Xor => Op::Logic(Logic::Xor),
+        M::Andn => Op::Logic(Logic::AndNot),
+        M::Test => Op::Test,
+        M::Add => Op::Add,
+        M::Adc => Op::Adc,
+        M::Sub => Op::Sub,
+        M::Sbb if same => Op::SbbSelf,
+        M::Sbb => Op::Sbb,
+        M::Cmp if same => Op::FlagDefine(Flags::ALL),
+        M::Cmp => Op::Cmp,
+        M::Inc => Op::Inc,
+        M::Dec => Op::Dec,
+        M::Neg => Op::Neg,
+        M::Not => Op::Not,
+        M::Mul => Op::MulWide,
+        M::Imul if instr.op_count() == 1 => Op::MulWide,
+        M::Imul => {
+            if instr.op_count() == 2 {
+                insn.src2 = insn.src;
+                insn.src = insn.dst;
+            }
+            Op::Imul
+        }
+        M::Mulx => Op::Mulx,
+        M::Div | M::Idiv => Op::Div,
+        M::Shl | M::Sal => Op::Shift(Shift::Shl),
+        M::Shr => Op::Shift(Shift::Shr),
+        M::Sar => Op::Shift(Shift::Sar),
+        M::Rol => Op::Shift(Shift::Rol),
+        M::Ror => Op::Shift(Shift::Ror),
+        M::Shlx => Op::ShiftX(Shift::Shl),
+        M::Shrx => Op::ShiftX(Shift::Shr),
+        M::Sarx => Op::ShiftX(Shift::Sar),
+        M::Rorx => Op::ShiftX(Shift::Ror),
+        M::Rcl | M::Rcr => Op::RotateCarry,
+        M::Shld => Op::ShiftDouble(true),
+        M::Shrd => Op::ShiftDouble(false),
+        M::Bt => Op::Bit(BitOp::Test),
+        M::Bts => Op::Bit(BitOp::Set),
+        M::Btr => Op::Bit(BitOp::Reset),
+        M::Btc => Op::Bit(BitOp::Complement),
+        M::Bsf | M::Bsr | M::Tzcnt | M::Lzcnt | M::Popcnt => Op::BitScan(writes),
+        M::Adcx => Op::AddFlag(Flags::CF),
+        M::Adox => Op::AddFlag(Flags::OF),
+        M::Crc32 => {
+            insn.src2 = insn.dst;
+            Op::Whole(0)
+        }
+        M::Pdep | M::Pext | M::Bextr | M::Bzhi => Op::Whole(writes),
+        M::Blsr | M::Blsi | M::Blsmsk => Op::LowBit,
+        M::Cbw => sign_a(insn, 1),
+        M::Cwde => sign_a(insn, 2),
+        M::Cdqe => sign_a(insn, 4),
+        M::Cwd => sign_d(insn, 2),
+        M::Cdq => sign_d(insn, 4),
+        M::Cqo => sign_d(insn, 8),
+        M::In => Op::In,
+        M::Out => {
+            // Operands: port, accumulator.
+            std::mem::swap(&mut insn.dst, &mut insn.src);
+            std::mem::swap(&mut insn.size, &mut insn.src_size);
+            Op::Out
+        }
+        M::Vmcall | M::Vmmcall => Op::Define(1),
+        M::Rdtsc | M::Rdmsr | M::Xgetbv | M::Rdpmc | M::Rdpkru => Op::Define(1 | 1 << 2),
+        M::Rdtscp => Op::Define(1 | 1 << 1 | 1 << 2),
+        M::Cpuid => Op::Define(1 | 1 << 1 | 1 << 2 | 1 << 3),
+        M::Rdrand | M::Rdseed => {
+            let number = if let Opnd::Reg(n) = insn.dst { n } else { 0 };
+            Op::Define(1 << number)
+        }
+        M::Rdpid | M::Rdfsbase | M::Rdgsbase => {
+            let number = if let Opnd::Reg(n) = insn.dst { n } else { 0 };
+            Op::Define(1 << number)
+        }
+        M::Lahf => Op::Lahf,
+        M::Sahf => Op::Sahf,
+        M::Clc | M::Stc => Op::FlagDefine(Flags::CF),
+        M::Cmc => Op::Nop,
+        M::Cld => Op::SetDf(false),
+        M::Std => Op::SetDf(true),
+        M::Stac => Op::SetAc(true),
+        M::Clac => Op::SetAc(false),
+        M::Nop
+        | M::Endbr64
+        | M::Endbr32
+        | M::Lfence
+        | M::Mfence
+        | M::Sfence
+        | M::Pause
+        | M::Ud0
+        | M::Ud1
+        | M::Ud2
+        | M::Int3
+        | M::Int1
+        | M::Int
+        | M::Hlt
+        | M::Cli
+        | M::Sti
+        | M::Clflush
+        | M::Clflushopt
+        | M::Clwb
+        | M::Cldemote
+        | M::Prefetchnta
+        | M::Prefetcht0
+        | M::Prefetcht1
+        | M::Prefetcht2
+        | M::Prefetchw
+        | M::Prefetch
+        | M::Invlpg
+        | M::Invpcid
+        | M::Invlpga
+        | M::Wbinvd
+        | M::Wbnoinvd
+        | M::Invd
+        | M::Swapgs
+        | M::Monitor
+        | M::Mwait
+        | M::Monitorx
+        | M::Mwaitx
+        | M::Serialize
+        | M::Wrmsr
+        | M::Xsetbv
+        | M::Wrpkru
+        | M::Lgdt
+        | M::Lidt
+        | M::Lldt
+        | M::Ltr
+        | M::Sgdt
+        | M::Sidt
+        | M::Lmsw
+        | M::Clts
+        | M::Wait
+        | M::Verw
+        | M::Wrfsbase
+        | M::Wrgsbase
+        | M::Clgi
+        | M::Stgi
+        | M::Iretq
+        | M::Iret
+        | M::Sysretq
+        | M::Tpause
+        | M::Umonitor
+        | M::Umwait
+        | M::Emms
+        | M::Fninit
+        | M::Fnclex
+        | M::Fnop
+        | M::Vzeroupper
+        | M::Ldmxcsr
+        | M::Vldmxcsr
+        | M::Xrstor
+        | M::Xrstor64
+        | M::Xrstors
+        | M::Xrstors64
+        | M::Fxrstor
+        | M::Fxrstor64
+        | M::Fxsave
+        | M::Fxsave64
+        | M::Xsave
+        | M::Xsave64
+        | M::Xsaveopt
+        | M::Xsaveopt64
+        | M::Xsavec
+        | M::Xsavec64
+        | M::Xsaves
+        | M::Xsaves64
+        | M::Vmload
+        | M::Vmsave
+        | M::Vmrun
+        | M::Skinit
+        | M::Vmptrld
+        | M::Vmclear
+        | M::Vmwrite
+        | M::Vmxon
+        | M::Vmxoff
+        | M::Invept
+        | M::Invvpid
+        | M::Vmlaunch
+        | M::Vmresume
+        | M::Encls
+        | M::Enclu
+        | M::Enqcmds
+        | M::Movdir64b => Op::Nop,
+        M::Movdiri => Op::Mov,
+        M::Str | M::Sldt | M::Smsw | M::Vmread => {
+            insn.src = Opnd::None;
+            insn.src_size = insn.size;
+            Op::Mov
+        }
+        _ => return None,
+    })
+}
+
+fn sign_a(insn: &mut Insn, from: u8) -> Op {
+    (insn.src, insn.dst) = (Opnd::Reg(0), Opnd::Reg(0));
+    (insn.src_size, insn.size) = (from, from * 2);
+    Op::SignExtendA
+}
+
+fn sign_d(insn: &mut Insn, size: u8) -> Op {
+    (insn.src, insn.dst) = (Opnd::Reg(0), Opnd::Reg(2));
+    (insn.src_size, insn.size) = (size, size);
+    Op::SignExtendD
+}
+
+fn is_setcc(m: Mnemonic) -> bool {
+    use Mnemonic::*;
+    matches!(
+        m,
+        Seto | Setno
+            | Setb
+            | Setae
+            | Sete
+            | Setne
+            | Setbe
+            | Seta
+            | Sets
+            | Setns
+            | Setp
+            | Setnp
+            | Setl
+            | Setge
+            | Setle
+            | Setg
+    )
+}
+
+fn is_cmov(m: Mnemonic) -> bool {
+    use Mnemonic::*;
+    matches!(
+        m,
+        Cmovo
+            | Cmovno
+            | Cmovb
+            | Cmovae
+            | Cmove
+            | Cmovne
+            | Cmovbe
+            | Cmova
+            | Cmovs
+            | Cmovns
+            | Cmovp
+            | Cmovnp
+            | Cmovl
+            | Cmovge
+            | Cmovle
+            | Cmovg
+    )
+}
+
+fn string(instr: &Instruction, insn: &mut Insn) -> Option<Op> {
+    use Mnemonic as M;
+    let (what, size) = match instr.mnemonic() {
+        M::Movsb => (Str::Movs, 1),
+        M::Movsw => (Str::Movs, 2),
+        M::Movsd => (Str::Movs, 4),
+        M::Movsq => (Str::Movs, 8),
+        M::Stosb => (Str::Stos, 1),
+        M::Stosw => (Str::Stos, 2),
+        M::Stosd => (Str::Stos, 4),
+        M::Stosq => (Str::Stos, 8),
+        M::Lodsb => (Str::Lods, 1),
+        M::Lodsw => (Str::Lods, 2),
+        M::Lodsd => (Str::Lods, 4),
+        M::Lodsq => (Str::Lods, 8),
+        M::Cmpsb => (Str::Cmps, 1),
+        M::Cmpsw => (Str::Cmps, 2),
+        M::Cmpsd => (Str::Cmps, 4),
+        M::Cmpsq => (Str::Cmps, 8),
+        M::Scasb => (Str::Scas, 1),
+        M::Scasw => (Str::Scas, 2),
+        M::Scasd => (Str::Scas, 4),
+        M::Scasq => (Str::Scas, 8),
+        M::Insb => (Str::Ins, 1),
+        M::Insw => (Str::Ins, 2),
+        M::Insd => (Str::Ins, 4),
+        M::Outsb => (Str::Outs, 1),
+        M::Outsw => (Str::Outs, 2),
+        M::Outsd => (Str::Outs, 4),
+        _ => return None,
+    };
+    insn.size = size;
+    insn.src_size = size;
+    let repeated = instr.has_rep_prefix() || instr.has_repne_prefix();
+    Some(match (repeated, what) {
+        (false, _) => Op::Str(what),
+        (true, Str::Cmps | Str::Scas) => Op::RepCompare(what),
+        (true, _) => Op::Rep(what),
+    })
+}

@@ -1,0 +1,139 @@
+//! Shadow state of one thread's registers.
+
+use super::{Bits, Origin};
+
+/// Masks of the arithmetic flags, for the undefined mask of [`Regs::flags`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags;
+
+impl Flags {
+    /// Carry.
+    pub const CF: u8 = 1;
+    /// Parity.
+    pub const PF: u8 = 2;
+    /// Auxiliary carry.
+    pub const AF: u8 = 4;
+    /// Zero.
+    pub const ZF: u8 = 8;
+    /// Sign.
+    pub const SF: u8 = 16;
+    /// Overflow.
+    pub const OF: u8 = 32;
+    /// All six.
+    pub const ALL: u8 = 63;
+}
+
+/// Number of [`Regs`] entries for registers other than the general-purpose ones.
+pub(super) const VECTORS: usize = 32 + 8 + 8 + 1;
+/// First mmx register in the vector file.
+pub(super) const MMX: u8 = 32;
+/// First mask register (k0) in the vector file.
+pub(super) const MASKS: u8 = 40;
+/// The x87 stack, as one entry.
+pub(super) const X87: u8 = 48;
+
+/// Number of rsp.
+pub(super) const RSP: u8 = 4;
+
+/// A vector register: which of its (up to 64) bytes are undefined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Vector {
+    pub undef: u64,
+    pub origin: Origin,
+}
+
+/// The shadow of one thread's registers.
+#[derive(Clone, Debug)]
+pub struct Regs {
+    pub(super) gpr: [Bits; 16],
+    /// Which arithmetic flags are undefined, of [`Flags`].
+    pub flags: u8,
+    /// Where the undefined flags came from.
+    pub flags_origin: Origin,
+    /// RFLAGS.AC: user memory may be touched.
+    pub ac: bool,
+    /// RFLAGS.DF: string instructions run downwards.
+    pub df: bool,
+    pub(super) vec: [Vector; VECTORS],
+    /// Some entry of `vec` is or was undefined; lets the common case skip the vector file.
+    pub(super) vec_dirty: bool,
+}
+
+impl Default for Regs {
+    fn default() -> Self {
+        Regs::new()
+    }
+}
+
+impl Regs {
+    /// Everything defined, nothing known: what a driver function finds when the kernel calls it.
+    pub fn new() -> Regs {
+        Regs {
+            gpr: [Bits::DEFINED; 16],
+            flags: 0,
+            flags_origin: 0,
+            ac: false,
+            df: false,
+            vec: [Vector::default(); VECTORS],
+            vec_dirty: false,
+        }
+    }
+
+    /// As [`Regs::new`], with the stack pointer known.
+    pub fn at_entry(rsp: u64) -> Regs {
+        let mut regs = Regs::new();
+        regs.set_rsp(Some(rsp));
+        regs
+    }
+
+    /// The stack pointer, where known.
+    #[inline]
+    pub fn rsp(&self) -> Option<u64> {
+        self.gpr[usize::from(RSP)].constant()
+    }
+
+    /// Sets the stack pointer; it is defined.
+    #[inline]
+    pub fn set_rsp(&mut self, rsp: Option<u64>) {
+        self.gpr[usize::from(RSP)] = rsp.map_or(Bits::DEFINED, Bits::of);
+    }
+
+    /// Register `reg` (rax = 0, rcx = 1, rdx = 2, rbx = 3, rsp, rbp, rsi, rdi, r8 … r15 = 15).
+    #[inline]
+    pub fn get(&self, reg: u8) -> Bits {
+        self.gpr[usize::from(reg & 15)]
+    }
+
+    /// Replaces register `reg`, numbered as in [`Regs::get`].
+    #[inline]
+    pub fn set(&mut self, reg: u8, bits: Bits) {
+        self.gpr[usize::from(reg & 15)] = bits;
+    }
+
+    /// A kernel function returned: the registers it may clobber, and the flags, are defined and unknown;
+    /// rax is undefined, with no origin, where `result_undefined` says so.
+    pub fn clobber_call(&mut self, result_undefined: bool) {
+        for reg in [0u8, 1, 2, 6, 7, 8, 9, 10, 11] {
+            self.gpr[usize::from(reg)] = Bits::DEFINED;
+        }
+        if result_undefined {
+            self.gpr[0] = Bits::undefined(0);
+        }
+        self.flags = 0;
+        self.flags_origin = 0;
+        self.df = false;
+        if self.vec_dirty {
+            self.vec = [Vector::default(); VECTORS];
+            self.vec_dirty = false;
+        }
+    }
+}
+
+/// The name of register `reg`, numbered as in [`Regs::get`].
+pub fn gpr_name(reg: u8) -> &'static str {
+    const NAMES: [&str; 16] = [
+        "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
+        "r14", "r15",
+    ];
+    NAMES[usize::from(reg & 15)]
+}

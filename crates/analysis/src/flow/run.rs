@@ -1,0 +1,138 @@
+//! Running a block: pairing its instructions with the accesses of the log.
+
+use super::{Block, Memory, Regs, Rep};
+use guardrail_trace::event::Access;
+
+/// The accesses (and repeat records) of one execution of a block, in log order.
+#[derive(Clone, Debug)]
+pub struct AccessCursor<'a> {
+    accesses: &'a [Access],
+    reps: &'a [Rep],
+    pub(super) skipped: u32,
+}
+
+impl<'a> AccessCursor<'a> {
+    /// A cursor at the first of `accesses` and of `reps`.
+    pub fn new(accesses: &'a [Access], reps: &'a [Rep]) -> Self {
+        AccessCursor { accesses, reps, skipped: 0 }
+    }
+
+    /// The next access, if it belongs to instruction `insn`.
+    #[inline]
+    pub(super) fn peek(&self, insn: u16) -> Option<Access> {
+        self.accesses.first().copied().filter(|a| a.insn == insn)
+    }
+
+    /// Takes the next access if it belongs to `insn` and is of the wanted direction.
+    #[inline]
+    pub(super) fn take(&mut self, insn: u16, store: bool) -> Option<Access> {
+        let (first, rest) = self.accesses.split_first()?;
+        if first.insn != insn || first.store != store {
+            return None;
+        }
+        self.accesses = rest;
+        Some(*first)
+    }
+
+    /// Takes the next access of `insn`, whatever it is.
+    #[inline]
+    pub(super) fn take_any(&mut self, insn: u16) -> Option<Access> {
+        let (first, rest) = self.accesses.split_first()?;
+        if first.insn != insn {
+            return None;
+        }
+        self.accesses = rest;
+        Some(*first)
+    }
+
+    /// Drops accesses of instructions before `insn`: nothing claimed them.
+    #[inline]
+    pub(super) fn skip_before(&mut self, insn: u16) {
+        while let Some((first, rest)) = self.accesses.split_first()
+            && first.insn < insn
+        {
+            self.accesses = rest;
+            self.skipped += 1;
+        }
+    }
+
+    /// Whether `insn` has a repeat record.
+    pub(super) fn has_rep(&self, insn: u16) -> bool {
+        self.reps.iter().any(|r| r.insn == insn)
+    }
+
+    /// Takes the repeat records up to and including those of `insn`, and gives the first of its own: later ones tell what
+    /// was left after a pause of the same instruction.
+    pub(super) fn take_rep(&mut self, insn: u16) -> Option<Rep> {
+        let found = self.reps.iter().find(|r| r.insn == insn).copied();
+        while let Some((first, rest)) = self.reps.split_first()
+            && first.insn <= insn
+        {
+            self.reps = rest;
+        }
+        found
+    }
+}
+
+/// How one instruction went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It ran.
+    Done,
+    /// The log has no access for it: it did not run (yet); nothing was changed.
+    NoAccess,
+}
+
+/// Where a run of a block stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunEnd {
+    /// Index of the first instruction that did not run; the length of the block where all did.
+    pub next: usize,
+    /// False where instruction `next` touches memory but the log has no access for it: the block was aborted
+    /// there, or goes on in a later segment.
+    pub complete: bool,
+    /// Accesses that no instruction claimed.
+    pub skipped: u32,
+}
+
+impl Block {
+    /// Runs the instructions `from..to` (`to` is cut to the block's length) with their accesses.
+    ///
+    /// The run ends early at an instruction that touches memory but has no access in `accesses`. After a segment was cut
+    /// behind a locked instruction, call again with `from` = [`RunEnd::next`] and the further accesses.
+    ///
+    /// For a block that an interrupt or exception ended, `to` is [`Block::index_of`] the pc it hit. Where that is a repeated
+    /// string instruction that had begun, its effect on memory counts as complete: what is left is told again.
+    pub fn run<M: Memory>(
+        &self,
+        regs: &mut Regs,
+        mem: &mut M,
+        accesses: &[Access],
+        reps: &[Rep],
+        from: usize,
+        to: usize,
+    ) -> RunEnd {
+        let mut cursor = AccessCursor::new(accesses, reps);
+        let to = to.min(self.insns.len());
+        let mut next = from;
+        let mut complete = true;
+        while next < to {
+            if self.insns[next].execute(regs, mem, &mut cursor) == Status::NoAccess {
+                complete = false;
+                break;
+            }
+            next += 1;
+        }
+        if let Some(insn) = self.insns.get(next)
+            && complete
+            && insn.is_rep()
+            && cursor.has_rep(insn.index)
+        {
+            // The registers keep what they had: the instruction is going to run again.
+            let saved = regs.clone();
+            insn.execute(regs, mem, &mut cursor);
+            *regs = saved;
+        }
+        RunEnd { next, complete, skipped: cursor.skipped + cursor.accesses.len() as u32 }
+    }
+}

@@ -1,0 +1,442 @@
+//! The machine as the log shows it: vCPUs, contexts with their call stacks, modules, objects. Feeds the checkers.
+//!
+//! A block's instructions run on shadow registers as far as its accesses are known. The end of a segment does not end
+//! its block: instructions after the last access run when the next event of the vCPU tells how the block went on.
+
+mod calls;
+mod cx;
+mod hooks;
+mod load;
+
+pub use cx::{Cx, Draft, Place, State};
+
+use crate::blocks::{BlockInfo, End};
+use crate::checkers::{Checker, Fault};
+use crate::context::{Activation, Context, Level};
+use crate::finding::{Report, Statistics, UnknownInsn};
+use crate::flow::{Regs, Rep};
+use crate::reports::Reports;
+use crate::world::World;
+use cx::Fan;
+use guardrail_trace::event::{Access, Event, Events, Global, Head, Kind};
+use hooks::HookFrames;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// vCPUs and contexts that are known at a time.
+const MAX_VCPUS: usize = 512;
+const MAX_CONTEXTS: usize = 8192;
+/// Accesses of one block that are kept for it.
+const MAX_PENDING: usize = 1 << 20;
+
+/// A call or jump out of the driver that the log has told and that has not been made yet.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    jump: bool,
+    target: u64,
+    rsp: u64,
+    args: [u64; 6],
+}
+
+/// An entry into the driver, whose first block comes next.
+#[derive(Clone, Copy, Debug)]
+struct Entering {
+    flags: u8,
+    preempt_count: u64,
+    task: u64,
+    rsp: u64,
+    rax: u64,
+    pid: u32,
+    args: bool,
+    ret: u64,
+}
+
+#[derive(Debug)]
+struct Running {
+    block: Rc<BlockInfo>,
+    next: usize,
+    /// How many of its instructions run.
+    limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct Vcpu {
+    context: Option<usize>,
+    running: Option<Running>,
+    accesses: Vec<Access>,
+    reps: Vec<Rep>,
+    leaving: Option<Leaving>,
+    entering: Option<Entering>,
+    /// The last block ended in a call: the address behind it.
+    called: Option<u64>,
+}
+
+/// The machine.
+pub struct Machine {
+    state: State,
+    contexts: Vec<Context>,
+    by_key: FxHashMap<(u64, Level), usize>,
+    vcpus: Vec<Vcpu>,
+    hooks: HookFrames,
+    /// Caches whose objects have a constructor.
+    constructed: FxHashSet<u64>,
+    checkers: Vec<Box<dyn Checker>>,
+    reports: Reports,
+    statistics: Statistics,
+    unknown: BTreeMap<String, u64>,
+}
+
+impl Machine {
+    /// A machine in which nothing has run.
+    pub fn new(world: Box<dyn World>, checkers: Vec<Box<dyn Checker>>) -> Self {
+        Machine {
+            state: State::new(world),
+            contexts: Vec::new(),
+            by_key: FxHashMap::default(),
+            vcpus: Vec::new(),
+            hooks: HookFrames::default(),
+            constructed: FxHashSet::default(),
+            checkers,
+            reports: Reports::default(),
+            statistics: Statistics::default(),
+            unknown: BTreeMap::new(),
+        }
+    }
+
+    /// Takes the next segment in the order of the run.
+    pub fn segment(&mut self, ring: u32, continuation: bool, words: &[u64]) {
+        let v = ring as usize;
+        if v >= MAX_VCPUS {
+            self.statistics.damaged_segments += 1;
+            return;
+        }
+        if v >= self.vcpus.len() {
+            self.vcpus.resize_with(v + 1, Vcpu::default);
+        }
+        self.statistics.segments += 1;
+        let _ = continuation;
+        for event in Events::new(words) {
+            self.statistics.events += 1;
+            match event {
+                Ok(Event::Access(access)) => self.access(v, access),
+                Ok(Event::Record(head, operands)) => self.record(v, head, operands),
+                Err(_) => self.statistics.damaged_segments += 1,
+            }
+        }
+        self.settle(v);
+    }
+
+    fn access(&mut self, v: usize, access: Access) {
+        self.statistics.accesses += 1;
+        self.statistics.device_accesses += u64::from(access.io);
+        let vcpu = &mut self.vcpus[v];
+        if vcpu.running.is_some() && vcpu.accesses.len() < MAX_PENDING {
+            vcpu.accesses.push(access);
+        } else {
+            self.statistics.unclaimed += 1;
+        }
+    }
+
+    fn record(&mut self, v: usize, head: Head, operands: &[u64]) {
+        let word = |i: usize| operands.get(i).copied().unwrap_or(0);
+        match head.kind {
+            Kind::Block => self.begin_block(v, head.large),
+            Kind::BlockDef => {
+                let bytes = operands.get(2..).unwrap_or(&[]);
+                self.state.blocks.define(head.large, word(0), word(1) as usize, bytes);
+            }
+            Kind::Enter => {
+                self.finish_block(v);
+                let args = operands.len() > 4;
+                self.vcpus[v].entering = Some(Entering {
+                    flags: head.small,
+                    preempt_count: head.large,
+                    task: word(0),
+                    rsp: word(1),
+                    rax: word(2),
+                    pid: word(3) as u32,
+                    args,
+                    ret: if args { word(10) } else { 0 },
+                });
+            }
+            Kind::Call => {
+                let mut args = [0; 6];
+                args.copy_from_slice(operands.get(1..7).unwrap_or(&[0; 6]));
+                let leaving = Leaving { jump: head.small == 1, target: head.address(), rsp: word(0), args };
+                self.vcpus[v].leaving = Some(leaving);
+            }
+            Kind::Discontinuity => self.discontinuity(v, head, word(0), word(1)),
+            Kind::HookCall => self.hook_call(v, head.large, usize::from(head.small), operands),
+            Kind::HookRet => self.hook_return(v, head.large, word(0), word(1)),
+            Kind::ModuleLoad => self.module_load(head, operands),
+            Kind::ModuleFree => self.module_free(word(0), word(1)),
+            Kind::ModuleUnload => self.module_unload(head.address()),
+            Kind::Port => self.statistics.device_accesses += 1,
+            Kind::Thread => self.state.name_thread(word(0), head.large as u32, [word(1), word(2)]),
+            Kind::Global => self.state.set_global(Global::from_small(head.small), word(0)),
+            Kind::Rep => {
+                let vcpu = &mut self.vcpus[v];
+                if vcpu.running.is_some() && vcpu.reps.len() < MAX_PENDING {
+                    let insn = (head.large & 0x1ff) as u16;
+                    vcpu.reps.push(Rep { insn, count: word(0), rsi: word(1), rdi: word(2) });
+                }
+            }
+            Kind::Cut => {
+                if let Some(running) = &mut self.vcpus[v].running {
+                    running.limit = running.limit.min(head.large as usize);
+                }
+            }
+            Kind::End => self.finish_block(v),
+        }
+    }
+
+    /// What runs instructions on behalf of vCPU `v`: everything a checker sees, apart from the checkers.
+    fn with<R>(
+        &mut self,
+        v: usize,
+        context: Option<usize>,
+        f: impl FnOnce(&mut [Box<dyn Checker>], &mut Cx<'_>) -> R,
+    ) -> R {
+        let mut cx = Cx {
+            state: &self.state,
+            context: context.and_then(|c| self.contexts.get(c)),
+            reports: &mut self.reports,
+            cpu: v as u32,
+            event: self.statistics.events,
+        };
+        f(&mut self.checkers, &mut cx)
+    }
+
+    fn each(&mut self, v: usize, context: Option<usize>, mut f: impl FnMut(&mut dyn Checker, &mut Cx<'_>)) {
+        self.with(v, context, |checkers, cx| {
+            for checker in checkers {
+                f(checker.as_mut(), cx);
+            }
+        });
+    }
+
+    fn begin_block(&mut self, v: usize, number: u64) {
+        self.finish_block(v);
+        self.statistics.blocks += 1;
+        let Some(block) = self.state.blocks.get(number).cloned() else {
+            self.vcpus[v].entering = None;
+            return;
+        };
+        let addr = block.code.addr;
+        match self.vcpus[v].entering.take() {
+            Some(entering) => self.enter(v, &entering, addr),
+            None => self.go_on(v, addr),
+        }
+        let vcpu = &mut self.vcpus[v];
+        vcpu.called = None;
+        vcpu.accesses.clear();
+        vcpu.reps.clear();
+        vcpu.running =
+            vcpu.context.is_some().then_some(Running { limit: block.code.insns.len(), block, next: 0 });
+    }
+
+    /// Runs the block of `v` up to instruction `to`, with the accesses so far.
+    fn run(&mut self, v: usize, to: usize, last: bool) {
+        let vcpu = &mut self.vcpus[v];
+        let (Some(running), Some(c)) = (&mut vcpu.running, vcpu.context) else { return };
+        if running.next >= to && (vcpu.accesses.is_empty() || !last) {
+            return;
+        }
+        let Some(context) = self.contexts.get_mut(c) else { return };
+        let mut regs = context.regs.take().unwrap_or_default();
+        let mut low = context.low;
+        let mut fan = Fan {
+            checkers: &mut self.checkers,
+            unknown: &mut self.unknown,
+            low: &mut low,
+            cx: Cx {
+                state: &self.state,
+                context: Some(&*context),
+                reports: &mut self.reports,
+                cpu: v as u32,
+                event: self.statistics.events,
+            },
+        };
+        let code = &running.block.code;
+        let to = to.min(running.limit);
+        let mut end = code.run(&mut regs, &mut fan, &vcpu.accesses, &vcpu.reps, running.next, to);
+        self.statistics.unclaimed += u64::from(end.skipped);
+        // An instruction without its accesses did not run, or was not told; what it would have changed is unknown.
+        while last && !end.complete && end.next < to {
+            let left: Vec<Access> =
+                vcpu.accesses.iter().copied().filter(|a| usize::from(a.insn) > end.next).collect();
+            end = code.run(&mut regs, &mut fan, &left, &vcpu.reps, end.next + 1, to);
+        }
+        running.next = end.next;
+        vcpu.accesses.clear();
+        vcpu.reps.clear();
+        if let Some(rsp) = regs.rsp() {
+            low = low.min(rsp);
+        }
+        context.low = low;
+        context.regs = Some(regs);
+    }
+
+    /// A segment ends: runs what is certain to have run.
+    fn settle(&mut self, v: usize) {
+        let vcpu = &self.vcpus[v];
+        let Some(running) = &vcpu.running else { return };
+        if vcpu.leaving.is_some() {
+            return self.finish_block(v);
+        }
+        let access = vcpu.accesses.last().map(|a| a.insn);
+        let rep = vcpu.reps.last().map(|r| r.insn);
+        let Some(insn) = access.max(rep) else { return };
+        let len = running.limit;
+        // A repeated instruction without accesses may still be at it.
+        let to = usize::from(insn) + usize::from(access >= rep);
+        if to >= len {
+            self.finish_block(v);
+        } else if access.is_some() && rep.is_none() {
+            self.run(v, to, false);
+        }
+    }
+
+    /// Runs the rest of the block of `v`, and does what its end does.
+    fn finish_block(&mut self, v: usize) {
+        if self.vcpus[v].running.is_none() {
+            self.vcpus[v].leaving = None;
+            return;
+        }
+        self.run(v, usize::MAX, true);
+        let vcpu = &mut self.vcpus[v];
+        let (Some(running), Some(c)) = (vcpu.running.take(), vcpu.context) else { return };
+        let leaving = vcpu.leaving.take();
+        let cut = running.limit < running.block.code.insns.len();
+        match (leaving, running.block.end) {
+            (None, _) if cut => {}
+            (Some(leaving), end) => self.leave(v, c, &leaving, running.block.last, end),
+            (None, End::Call(after)) => vcpu.called = Some(after),
+            (None, End::Ret) => self.returned(v, c),
+            (None, End::Jump(target)) if self.state.is_return_thunk(target) => {
+                let Some(context) = self.contexts.get_mut(c) else { return };
+                if let Some(regs) = context.regs.as_deref_mut() {
+                    regs.set_rsp(regs.rsp().map(|rsp| rsp.wrapping_add(8)));
+                }
+                self.returned(v, c);
+            }
+            (None, _) => {}
+        }
+    }
+
+    /// The innermost function has returned.
+    fn returned(&mut self, v: usize, c: usize) {
+        let Some(context) = self.contexts.get_mut(c) else { return };
+        let Some(rsp) = context.regs.as_deref().and_then(Regs::rsp) else {
+            return;
+        };
+        context.returned(rsp);
+        if !matches!(context.stack.last(), Some(Activation::Frame { .. })) {
+            let low = std::mem::replace(&mut context.low, u64::MAX);
+            self.leave_stack(v, c, low, rsp);
+        }
+    }
+
+    fn leave_stack(&mut self, v: usize, c: usize, low: u64, to: u64) {
+        if low < to && crate::context::same_stack(low, to) {
+            self.each(v, Some(c), |checker, cx| checker.stack_left(cx, low, to));
+        }
+    }
+
+    fn discontinuity(&mut self, v: usize, head: Head, handler: u64, cr2: u64) {
+        let pc = head.address();
+        let vcpu = &mut self.vcpus[v];
+        let Some(c) = vcpu.context else { return };
+        match &vcpu.running {
+            Some(running) => match running.block.code.index_of(pc) {
+                Some(index) => {
+                    self.run(v, index, true);
+                    self.vcpus[v].running = None;
+                    self.vcpus[v].leaving = None;
+                }
+                // Not in the block: it had run to its end, and the next one never began.
+                None => self.finish_block(v),
+            },
+            // The interrupt came before the first block after an entry, or after a block that is done.
+            None => vcpu.leaving = None,
+        }
+        let after = self.vcpus[v].called.take();
+        if let Some(after) = after {
+            self.called(c, after);
+        }
+        self.vcpus[v].entering = None;
+        let Some(context) = self.contexts.get_mut(c) else { return };
+        let rsp = context.regs.as_deref().and_then(Regs::rsp);
+        if head.small == 2 {
+            let handler = self.state.kernel_function(handler);
+            let address = handler.contains("page_fault").then_some(cr2);
+            if address.is_some() || handler.contains("general_protection") {
+                let regs = context.regs.take();
+                let mut found = None;
+                let fault = Fault { pc, address };
+                self.each(v, Some(c), |checker, cx| {
+                    found = checker.fault(cx, fault, regs.as_deref()).or(found);
+                });
+                if let Some(context) = self.contexts.get_mut(c) {
+                    context.regs = regs;
+                    context.fault = found.map(|at| (at, pc));
+                }
+            }
+        }
+        if let Some(context) = self.contexts.get_mut(c) {
+            if let Some(rsp) = rsp {
+                let low = std::mem::replace(&mut context.low, rsp);
+                context.push(Activation::Interrupted { pc, rsp: Some(rsp) });
+                self.leave_stack(v, c, low, rsp);
+            } else {
+                context.push(Activation::Interrupted { pc, rsp: None });
+            }
+        }
+        self.vcpus[v].context = None;
+    }
+
+    /// The context for a task at a level.
+    fn context_for(&mut self, task: u64, level: Level, pid: u32) -> usize {
+        if let Some(&c) = self.by_key.get(&(task, level)) {
+            self.contexts[c].pid = pid;
+            return c;
+        }
+        if self.contexts.len() >= MAX_CONTEXTS {
+            // Hostile or endless: begin anew.
+            self.contexts.clear();
+            self.by_key.clear();
+            self.vcpus.iter_mut().for_each(|vcpu| *vcpu = Vcpu::default());
+        }
+        self.contexts.push(Context::new(task, level, pid));
+        self.by_key.insert((task, level), self.contexts.len() - 1);
+        self.contexts.len() - 1
+    }
+
+    /// Ends the run and gives what was found.
+    pub fn finish(mut self) -> Report {
+        for v in 0..self.vcpus.len() {
+            self.finish_block(v);
+        }
+        self.each(0, None, |checker, cx| checker.finish(cx));
+        let mut statistics = self.statistics;
+        statistics.unknown =
+            self.unknown.into_iter().map(|(mnemonic, count)| UnknownInsn { mnemonic, count }).collect();
+        statistics.modules = self.state.modules.list().iter().map(|m| m.name.clone()).collect();
+        statistics.modules.dedup();
+        let mut findings = self.reports.into_findings();
+        // Merging by kind and id keeps the order independent of how contexts were numbered.
+        findings.sort_by(|a, b| (a.event, &a.id).cmp(&(b.event, &b.id)));
+        Report { findings, statistics }
+    }
+
+    /// What was counted so far.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// How many findings there are so far.
+    pub fn findings(&self) -> usize {
+        self.reports.len()
+    }
+}

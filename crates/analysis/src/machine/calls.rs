@@ -1,0 +1,162 @@
+//! Entries into the driver, calls out of it, and returns.
+
+use super::{Entering, Leaving, Machine};
+use crate::blocks::End;
+use crate::context::{Activation, Level, Out};
+use crate::effect::{Effect, Ptr};
+use crate::flow::Regs;
+use guardrail_trace::event::EnterFlags;
+
+impl Machine {
+    /// Driver code begins to run at `addr` after other code ran on the vCPU.
+    pub(super) fn enter(&mut self, v: usize, entering: &Entering, addr: u64) {
+        let c = self.context_for(entering.task, Level::of(entering.preempt_count), entering.pid);
+        self.vcpus[v].context = Some(c);
+        let (rsp, ret) = (entering.rsp, entering.ret);
+        let context = &mut self.contexts[c];
+        // An indirect call from the driver to the driver: the registers carry on.
+        if let Some(out) = context.out()
+            && out.target == addr
+            && out.entry_rsp == rsp
+        {
+            let (jump, ret) = (out.jump, out.ret);
+            context.cut(context.stack.len() - 1);
+            if !jump {
+                context.push(Activation::Frame { entry_rsp: rsp, ret, from_kernel: false, saved: None });
+            }
+            if let Some(regs) = context.regs.as_deref_mut() {
+                regs.set_rsp(Some(rsp));
+            }
+            return;
+        }
+        if entering.args || entering.flags & EnterFlags::ARGS != 0 {
+            context.drop_stale(rsp);
+            let saved = if context.stack.is_empty() { None } else { context.regs.take() };
+            context.regs = Some(Box::new(Regs::at_entry(rsp)));
+            context.low = rsp;
+            return context.push(Activation::Frame { entry_rsp: rsp, ret, from_kernel: true, saved });
+        }
+        let Some(at) = context.resumes(rsp) else {
+            context.drop_stale(rsp);
+            context.regs = Some(Box::new(Regs::at_entry(rsp)));
+            context.low = rsp;
+            return context.push(Activation::Frame {
+                entry_rsp: rsp,
+                ret: 0,
+                from_kernel: true,
+                saved: None,
+            });
+        };
+        context.cut(at + 1);
+        match context.stack.pop() {
+            Some(Activation::Out(out)) => {
+                if out.jump {
+                    // The function that jumped has returned with it.
+                    context.returned(rsp);
+                }
+                let mut regs = context.regs.take().unwrap_or_default();
+                regs.clobber_call(false);
+                regs.set_rsp(Some(rsp));
+                context.regs = Some(regs);
+                context.low = rsp;
+                let result = entering.rax;
+                self.each(v, Some(c), |checker, cx| checker.call_returned(cx, &out, result));
+            }
+            Some(Activation::Interrupted { pc, .. }) => {
+                context.low = rsp;
+                if let Some((finding, at)) = context.fault.take()
+                    && at == pc
+                    && addr == pc
+                {
+                    // The instruction runs again: the kernel has dealt with the fault.
+                    self.reports.retract(finding);
+                }
+                if let Some(regs) = context.regs.as_deref_mut() {
+                    regs.set_rsp(Some(rsp));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A block begins at `addr` without other code in between.
+    pub(super) fn go_on(&mut self, v: usize, _addr: u64) {
+        let vcpu = &mut self.vcpus[v];
+        if let (Some(c), Some(after)) = (vcpu.context, vcpu.called.take()) {
+            self.called(c, after);
+        }
+    }
+
+    /// A driver function has been called directly.
+    pub(super) fn called(&mut self, c: usize, after: u64) {
+        let Some(context) = self.contexts.get_mut(c) else { return };
+        if let Some(rsp) = context.regs.as_deref().and_then(Regs::rsp) {
+            context.returned(rsp.wrapping_add(8));
+            context.push(Activation::Frame { entry_rsp: rsp, ret: after, from_kernel: false, saved: None });
+        }
+    }
+
+    /// The driver calls or jumps to other code, or to itself through a pointer.
+    pub(super) fn leave(&mut self, v: usize, c: usize, leaving: &Leaving, last: (u64, u64), end: End) {
+        let entry_rsp = if leaving.jump { leaving.rsp } else { leaving.rsp.wrapping_sub(8) };
+        let internal = self.state.modules.contains(leaving.target);
+        let jump = leaving.jump || !matches!(end, End::Call(_));
+        let summary = (!internal).then(|| self.state.summary(leaving.target));
+        let out = Out {
+            pc: last.0,
+            ret: last.1,
+            target: leaving.target,
+            entry_rsp,
+            jump,
+            args: leaving.args,
+            summary: summary.clone(),
+        };
+        let Some(context) = self.contexts.get_mut(c) else { return };
+        if let Some(regs) = context.regs.as_deref_mut() {
+            regs.set_rsp(Some(entry_rsp));
+        }
+        context.push(Activation::Out(out.clone()));
+        let regs = context.regs.take().unwrap_or_default();
+        if let Some(summary) = &summary {
+            if !keeps_nothing(&summary.name) {
+                self.escape(&summary.effects, &out.args);
+            }
+            self.each(v, Some(c), |checker, cx| checker.call(cx, &out, &regs));
+        }
+        let Some(context) = self.contexts.get_mut(c) else { return };
+        context.regs = Some(regs);
+        if !internal {
+            let low = std::mem::replace(&mut context.low, entry_rsp);
+            self.leave_stack(v, c, low, entry_rsp);
+        }
+    }
+
+    /// Notes which objects the kernel may keep.
+    fn escape(&mut self, effects: &[Effect], args: &[u64; 6]) {
+        for effect in effects {
+            let addresses = match effect {
+                Effect::Escape { arg } => {
+                    let value = self.state.pointer(Ptr::Arg(*arg), args);
+                    // It may be the memory's address or that of its struct page.
+                    [value, self.state.page_address(value)]
+                }
+                Effect::TakeOver { ptr } => [self.state.pointer(*ptr, args), 0],
+                _ => continue,
+            };
+            for addr in addresses {
+                if let Some((id, _)) = self.state.objects.at(addr)
+                    && let Some(object) = self.state.objects.get_mut(id)
+                {
+                    object.escaped = true;
+                }
+            }
+        }
+    }
+}
+
+/// Functions that use what they are given and keep none of it, told by their families' names.
+fn keeps_nothing(name: &str) -> bool {
+    const FAMILIES: [&str; 8] =
+        ["_raw_", "mutex_", "__mutex_init", "down", "up", "complete", "__init_waitqueue_head", "queued_"];
+    FAMILIES.iter().any(|family| name.starts_with(family))
+}

@@ -1,0 +1,369 @@
+//! What checkers see of the machine, and how they report.
+
+use crate::blocks::Blocks;
+use crate::checkers::Checker;
+use crate::context::Context;
+use crate::effect::{Ptr, Summary};
+use crate::finding::{self, Finding, Frame, ObjectInfo, OriginInfo, Severity, Trace};
+use crate::flow::{InsnCtx, Memory, Origin, RepRange, Value};
+use crate::modules::Modules;
+use crate::objects::{Object, Objects};
+use crate::reports::Reports;
+use crate::stacks::{MAX_FRAMES, StackId, Stacks};
+use crate::world::World;
+use guardrail_trace::event::{Access, Global};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const MAX_THREADS: usize = 1 << 16;
+const MAX_CALLS: usize = 1 << 16;
+
+/// What the machine knows, apart from its contexts.
+pub struct State {
+    /// Kernel and modules.
+    pub world: Box<dyn World>,
+    /// What KASLR added to link-time addresses.
+    pub slide: u64,
+    /// Where the direct map begins.
+    pub page_offset: u64,
+    /// Where the array of `struct page` begins.
+    pub vmemmap: u64,
+    /// Where vmalloc space begins.
+    pub vmalloc: u64,
+    /// Modules.
+    pub modules: Modules,
+    /// Objects.
+    pub objects: Objects,
+    /// Call stacks of allocations.
+    pub stacks: Stacks,
+    /// Blocks.
+    pub blocks: Blocks,
+    threads: FxHashMap<u64, String>,
+    calls: RefCell<FxHashMap<u64, Arc<Summary>>>,
+    thunks: RefCell<(FxHashSet<u64>, FxHashSet<u64>)>,
+}
+
+impl State {
+    pub(super) fn new(world: Box<dyn World>) -> Self {
+        State {
+            world,
+            slide: 0,
+            page_offset: 0xffff_8880_0000_0000,
+            vmemmap: 0xffff_ea00_0000_0000,
+            vmalloc: 0xffff_c900_0000_0000,
+            modules: Modules::default(),
+            objects: Objects::default(),
+            stacks: Stacks::default(),
+            blocks: Blocks::default(),
+            threads: FxHashMap::default(),
+            calls: RefCell::default(),
+            thunks: RefCell::default(),
+        }
+    }
+
+    pub(super) fn set_global(&mut self, global: Option<Global>, value: u64) {
+        match global {
+            Some(Global::Slide) => self.slide = value,
+            Some(Global::PageOffsetBase) => self.page_offset = value,
+            Some(Global::VmemmapBase) => self.vmemmap = value,
+            Some(Global::VmallocBase) => self.vmalloc = value,
+            None => {}
+        }
+        self.calls.borrow_mut().clear();
+        *self.thunks.borrow_mut() = Default::default();
+    }
+
+    pub(super) fn name_thread(&mut self, task: u64, pid: u32, comm: [u64; 2]) {
+        if self.threads.len() >= MAX_THREADS {
+            self.threads.clear();
+        }
+        let bytes: Vec<u8> = comm.iter().flat_map(|w| w.to_le_bytes()).take_while(|&b| b != 0).collect();
+        let name: String =
+            String::from_utf8_lossy(&bytes).chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        self.threads.insert(task, format!("{name}/{pid}"));
+    }
+
+    /// The name of the kernel function at an address in memory; empty where there is none.
+    pub fn kernel_function(&self, addr: u64) -> String {
+        self.world.function_at(addr.wrapping_sub(self.slide)).map_or_else(String::new, |(name, _)| name)
+    }
+
+    /// Whether a jump to `target` is a return.
+    pub(super) fn is_return_thunk(&self, target: u64) -> bool {
+        let mut thunks = self.thunks.borrow_mut();
+        if thunks.0.contains(&target) {
+            return true;
+        }
+        if thunks.1.contains(&target) {
+            return false;
+        }
+        if thunks.1.len() > MAX_CALLS {
+            thunks.1.clear();
+        }
+        let is = !self.modules.contains(target) && self.kernel_function(target).contains("return_thunk");
+        if is {
+            thunks.0.insert(target)
+        } else {
+            thunks.1.insert(target)
+        };
+        is
+    }
+
+    /// What the kernel function at `target` does.
+    pub fn summary(&self, target: u64) -> Arc<Summary> {
+        if let Some(summary) = self.calls.borrow().get(&target) {
+            return summary.clone();
+        }
+        let summary = match self.world.function_at(target.wrapping_sub(self.slide)) {
+            Some((name, 0)) => self.world.call(&name),
+            _ => Arc::new(Summary::unknown("?")),
+        };
+        let mut calls = self.calls.borrow_mut();
+        if calls.len() >= MAX_CALLS {
+            calls.clear();
+        }
+        calls.insert(target, summary.clone());
+        summary
+    }
+
+    /// Whether `addr` is in vmalloc space.
+    pub fn is_vmalloc(&self, addr: u64) -> bool {
+        // 32 TiB, or 12.5 PiB with five-level page tables, which end at the array of `struct page`.
+        addr >= self.vmalloc && addr < self.vmemmap
+    }
+
+    /// The address of the memory that a `struct page` stands for.
+    pub fn page_address(&self, page: u64) -> u64 {
+        let index = page.wrapping_sub(self.vmemmap) / self.world.page_struct_size().max(1);
+        self.page_offset.wrapping_add(index.wrapping_mul(4096))
+    }
+
+    /// The address that a pointer of a call holds.
+    pub fn pointer(&self, ptr: Ptr, args: &[u64]) -> u64 {
+        let arg = |i: u8| args.get(usize::from(i)).copied().unwrap_or(0);
+        match ptr {
+            Ptr::Arg(i) => arg(i),
+            Ptr::Page(i, offset) => match arg(i) {
+                0 => 0,
+                page => self.page_address(page).wrapping_add(offset.map_or(0, arg)),
+            },
+        }
+    }
+
+    /// Names an address.
+    pub fn frame(&self, addr: u64, is_return: bool) -> Frame {
+        self.modules.frame(self.world.as_ref(), self.slide, addr, is_return)
+    }
+
+    /// Names the addresses of a stack.
+    pub fn frames(&self, stack: &[u64]) -> Vec<Frame> {
+        stack.iter().enumerate().map(|(i, &addr)| self.frame(addr, i > 0)).collect()
+    }
+
+    /// The stack of an allocation or a free.
+    pub fn trace(&self, stack: StackId) -> Option<Trace> {
+        let frames = self.frames(self.stacks.get(stack));
+        (!frames.is_empty()).then_some(Trace { stack: frames })
+    }
+}
+
+/// Where something happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At an instruction of the driver.
+    Insn(u64),
+    /// At the call that the context is out on.
+    Call,
+    /// At the driver's function in this stack.
+    Stack(StackId),
+}
+
+/// A finding in the making.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// What is to be said.
+    pub message: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The object it is about.
+    pub object: Option<Object>,
+    /// Where the undefined value came from.
+    pub origin: Option<OriginInfo>,
+    /// The state of the bytes around.
+    pub shadow: Vec<String>,
+}
+
+impl Draft {
+    /// An error with a message alone.
+    pub fn error(message: String) -> Draft {
+        Draft { message, severity: Severity::Error, object: None, origin: None, shadow: Vec::new() }
+    }
+}
+
+/// What a checker is called with.
+pub struct Cx<'a> {
+    /// What the machine knows.
+    pub state: &'a State,
+    /// Who runs.
+    pub context: Option<&'a Context>,
+    /// The findings.
+    pub reports: &'a mut Reports,
+    /// The vCPU.
+    pub cpu: u32,
+    /// The number of the event.
+    pub event: u64,
+}
+
+impl Cx<'_> {
+    /// The stack at a place: an instruction, then return addresses.
+    pub fn stack(&self, place: Place) -> Vec<u64> {
+        let mut stack = Vec::with_capacity(MAX_FRAMES);
+        match place {
+            Place::Insn(pc) => stack.push(pc),
+            Place::Call => stack.extend(self.context.and_then(Context::out).map(|out| out.pc)),
+            Place::Stack(id) => return self.state.stacks.get(id).to_vec(),
+        }
+        if let Some(context) = self.context {
+            context.callers(&mut stack, MAX_FRAMES);
+        }
+        stack
+    }
+
+    /// Reports a finding, or counts it where it is known. Gives its number.
+    pub fn report(
+        &mut self,
+        checker: &'static str,
+        kind: &'static str,
+        place: Place,
+        draft: impl FnOnce() -> Draft,
+    ) -> Option<usize> {
+        let stack = self.stack(place);
+        let (state, context, cpu, event) = (self.state, self.context, self.cpu, self.event);
+        self.reports.add(kind, &stack, || {
+            let draft = draft();
+            let frames = state.frames(&stack);
+            let top = frames.iter().find(|f| f.module.is_some()).or(frames.first());
+            let object = draft.object.map(|o| ObjectInfo {
+                address: format!("{:#x}", o.start),
+                size: o.size,
+                class: o.class.name().to_owned(),
+                allocated: state.trace(o.allocated),
+                freed: o.freed.and_then(|id| state.trace(id)),
+            });
+            Finding {
+                id: String::new(),
+                checker: checker.to_owned(),
+                kind: kind.to_owned(),
+                severity: draft.severity,
+                triage: None,
+                message: draft.message,
+                module: top.and_then(|f| f.module.clone()).unwrap_or_default(),
+                function: top.map_or_else(|| "?".to_owned(), |f| f.function.clone()),
+                offset: top.map_or(0, |f| f.offset),
+                location: top.and_then(|f| f.location.clone()),
+                stack: frames,
+                context: describe(state, context, cpu),
+                other: None,
+                object,
+                origin: draft.origin,
+                shadow: draft.shadow,
+                event,
+                count: 0,
+            }
+        })
+    }
+}
+
+fn describe(state: &State, context: Option<&Context>, cpu: u32) -> finding::Context {
+    match context {
+        Some(c) => finding::Context {
+            thread: state.threads.get(&c.task).cloned().unwrap_or_else(|| format!("?/{}", c.pid)),
+            cpu,
+            level: c.level.name().to_owned(),
+        },
+        None => finding::Context { thread: String::new(), cpu, level: "process".to_owned() },
+    }
+}
+
+/// Hands what instructions do to all checkers.
+pub(super) struct Fan<'a> {
+    pub checkers: &'a mut [Box<dyn Checker>],
+    pub unknown: &'a mut BTreeMap<String, u64>,
+    pub low: &'a mut u64,
+    pub cx: Cx<'a>,
+}
+
+impl Memory for Fan<'_> {
+    #[inline]
+    fn load(&mut self, ctx: &InsnCtx, access: Access) -> Value {
+        let mut value = Value::DEFINED;
+        for checker in &mut *self.checkers {
+            let more = checker.load(&mut self.cx, ctx, access);
+            if more.undef != 0 {
+                value = Value { undef: value.undef | more.undef, origin: more.origin };
+            }
+        }
+        value
+    }
+
+    #[inline]
+    fn store(&mut self, ctx: &InsnCtx, access: Access, value: Value) {
+        for checker in &mut *self.checkers {
+            checker.store(&mut self.cx, ctx, access, value);
+        }
+    }
+
+    fn undefined_branch(&mut self, ctx: &InsnCtx, origin: Origin) {
+        for checker in &mut *self.checkers {
+            checker.undefined_branch(&mut self.cx, ctx, origin);
+        }
+    }
+
+    fn undefined_address(&mut self, ctx: &InsnCtx, access: Access, reg: u8, origin: Origin) {
+        for checker in &mut *self.checkers {
+            checker.undefined_address(&mut self.cx, ctx, access, reg, origin);
+        }
+    }
+
+    fn undefined_port_output(&mut self, ctx: &InsnCtx, origin: Origin) {
+        for checker in &mut *self.checkers {
+            checker.undefined_port_output(&mut self.cx, ctx, origin);
+        }
+    }
+
+    fn rep_move(&mut self, ctx: &InsnCtx, range: RepRange) {
+        for checker in &mut *self.checkers {
+            checker.rep_move(&mut self.cx, ctx, range);
+        }
+    }
+
+    fn rep_set(&mut self, ctx: &InsnCtx, range: RepRange, value: Value) {
+        for checker in &mut *self.checkers {
+            checker.rep_set(&mut self.cx, ctx, range, value);
+        }
+    }
+
+    fn rep_read(&mut self, ctx: &InsnCtx, range: RepRange) -> Value {
+        let mut value = Value::DEFINED;
+        for checker in &mut *self.checkers {
+            let more = checker.rep_read(&mut self.cx, ctx, range);
+            if more.undef != 0 {
+                value = Value { undef: value.undef | more.undef, origin: more.origin };
+            }
+        }
+        value
+    }
+
+    fn stack_adjusted(&mut self, ctx: &InsnCtx, old: u64, new: u64) {
+        *self.low = (*self.low).min(new);
+        for checker in &mut *self.checkers {
+            checker.stack_adjusted(&mut self.cx, ctx, old, new);
+        }
+    }
+
+    fn unknown(&mut self, _: &InsnCtx, mnemonic: iced_x86::Mnemonic) {
+        *self.unknown.entry(format!("{mnemonic:?}").to_lowercase()).or_default() += 1;
+    }
+}

@@ -1,0 +1,256 @@
+//! Objects: who has what memory, who got it, who gave it back.
+
+use crate::effect::Class;
+use crate::stacks::StackId;
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Number of an object; names are not reused before the object is forgotten.
+pub type ObjectId = u32;
+
+/// Freed objects that are remembered.
+const QUARANTINE: usize = 1 << 16;
+/// Objects that are known at a time.
+const MAX_OBJECTS: usize = 1 << 20;
+/// Frees by the driver that are remembered after the memory has gone to others.
+const MAX_GRAVES: usize = 4096;
+/// Longest object.
+const MAX_SIZE: u64 = 1 << 40;
+
+/// An object that was or is allocated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// Where the memory that it occupies begins.
+    pub base: u64,
+    /// Where the memory that it occupies ends.
+    pub slot_end: u64,
+    /// The address that its user got.
+    pub start: u64,
+    /// Bytes that its user asked for.
+    pub size: u64,
+    /// What sort of memory.
+    pub class: Class,
+    /// The `kmem_cache` it came from, or 0.
+    pub cache: u64,
+    /// The driver called the allocator itself.
+    pub by_driver: bool,
+    /// It came zeroed because that was asked for, or its user is the kernel.
+    pub defined: bool,
+    /// The kernel was given its address in a way that may make the kernel its owner.
+    pub escaped: bool,
+    /// Where it was allocated.
+    pub allocated: StackId,
+    /// Where it was freed, once it is.
+    pub freed: Option<StackId>,
+    /// The module that was loaded when the driver allocated it: index in the module list.
+    pub module: Option<u32>,
+    /// Counts allocations.
+    pub serial: u64,
+}
+
+impl Object {
+    /// The address behind its last byte.
+    pub fn end(&self) -> u64 {
+        self.start.saturating_add(self.size)
+    }
+
+    /// Whether it is allocated.
+    pub fn is_live(&self) -> bool {
+        self.freed.is_none()
+    }
+}
+
+/// A free by the driver of memory that has since gone to others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grave {
+    /// What was there.
+    pub object: Object,
+}
+
+/// All objects, by address.
+#[derive(Debug, Default)]
+pub struct Objects {
+    by_base: BTreeMap<u64, ObjectId>,
+    table: FxHashMap<ObjectId, Object>,
+    quarantine: VecDeque<(ObjectId, u64)>,
+    graves: BTreeMap<u64, Grave>,
+    grave_order: VecDeque<u64>,
+    next: ObjectId,
+    serial: u64,
+}
+
+impl Objects {
+    /// The object `id`.
+    pub fn get(&self, id: ObjectId) -> Option<&Object> {
+        self.table.get(&id)
+    }
+
+    /// The object `id`, to be changed; its place must stay.
+    pub fn get_mut(&mut self, id: ObjectId) -> Option<&mut Object> {
+        self.table.get_mut(&id)
+    }
+
+    /// Counts allocations; newer objects have larger numbers.
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// The object whose memory, padding included, holds `addr`.
+    pub fn at(&self, addr: u64) -> Option<(ObjectId, &Object)> {
+        let (_, &id) = self.by_base.range(..=addr).next_back()?;
+        let object = self.table.get(&id)?;
+        (addr < object.slot_end).then_some((id, object))
+    }
+
+    /// All objects, by address.
+    pub fn iter(&self) -> impl Iterator<Item = (ObjectId, &Object)> {
+        self.by_base.values().filter_map(|id| Some((*id, self.table.get(id)?)))
+    }
+
+    /// Adds an object, and gives what it took the memory from. `None` where it cannot be one.
+    pub fn add(&mut self, mut object: Object) -> Option<(ObjectId, Vec<Object>)> {
+        let sane = object.base <= object.start
+            && object.start.checked_add(object.size).is_some_and(|end| end <= object.slot_end)
+            && object.slot_end > object.base
+            && object.slot_end - object.base <= MAX_SIZE;
+        if !sane {
+            return None;
+        }
+        let gone = self.clear(object.base, object.slot_end);
+        if self.table.len() >= MAX_OBJECTS {
+            return None;
+        }
+        self.serial += 1;
+        object.serial = self.serial;
+        self.next = self.next.wrapping_add(1);
+        let id = self.next;
+        self.by_base.insert(object.base, id);
+        self.table.insert(id, object);
+        Some((id, gone))
+    }
+
+    /// Forgets objects that overlap the range, and gives them.
+    pub fn clear(&mut self, from: u64, to: u64) -> Vec<Object> {
+        let mut gone = Vec::new();
+        while let Some((&base, &id)) = self.by_base.range(..to).next_back() {
+            if self.table.get(&id).is_some_and(|o| o.slot_end <= from) {
+                break;
+            }
+            self.by_base.remove(&base);
+            if let Some(object) = self.table.remove(&id) {
+                if object.freed.is_some() && object.by_driver {
+                    self.bury(object.clone());
+                }
+                gone.push(object);
+            }
+        }
+        gone
+    }
+
+    fn bury(&mut self, object: Object) {
+        if self.graves.insert(object.start, Grave { object: object.clone() }).is_none() {
+            self.grave_order.push_back(object.start);
+        }
+        if self.grave_order.len() > MAX_GRAVES
+            && let Some(oldest) = self.grave_order.pop_front()
+        {
+            self.graves.remove(&oldest);
+        }
+    }
+
+    /// What the driver once freed at `start`, where the memory has gone to others.
+    pub fn grave(&self, start: u64) -> Option<&Grave> {
+        self.graves.get(&start)
+    }
+
+    /// Marks an object as freed. Gives objects that are forgotten for it.
+    pub fn free(&mut self, id: ObjectId, stack: StackId) -> Vec<Object> {
+        if let Some(object) = self.table.get_mut(&id) {
+            object.freed = Some(stack);
+            self.quarantine.push_back((id, object.serial));
+        }
+        let mut gone = Vec::new();
+        while self.quarantine.len() > QUARANTINE {
+            let Some((id, serial)) = self.quarantine.pop_front() else { break };
+            if self.table.get(&id).is_some_and(|o| o.serial == serial && o.freed.is_some())
+                && let Some(object) = self.table.remove(&id)
+            {
+                self.by_base.remove(&object.base);
+                gone.push(object);
+            }
+        }
+        gone
+    }
+}
+
+/// The size of the slot that kmalloc takes `size` bytes from.
+pub fn kmalloc_slot(size: u64) -> u64 {
+    match size {
+        65..=96 => 96,
+        129..=192 => 192,
+        0..=8192 => size.next_power_of_two().max(8),
+        // Whole pages, a power of two of them.
+        _ => size.checked_next_power_of_two().unwrap_or(size),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(base: u64, size: u64) -> Object {
+        Object {
+            base,
+            slot_end: base.saturating_add(kmalloc_slot(size)),
+            start: base,
+            size,
+            class: Class::Slab,
+            cache: 0,
+            by_driver: true,
+            defined: false,
+            escaped: false,
+            allocated: StackId::default(),
+            freed: None,
+            module: None,
+            serial: 0,
+        }
+    }
+
+    #[test]
+    fn slots_are_kmallocs_size_classes() {
+        for (size, slot) in
+            [(1, 8), (9, 16), (65, 96), (97, 128), (100, 128), (150, 192), (193, 256), (9000, 16384)]
+        {
+            assert_eq!(kmalloc_slot(size), slot, "{size}");
+        }
+    }
+
+    #[test]
+    fn memory_that_is_allocated_again_forgets_what_was_there() {
+        let mut objects = Objects::default();
+        let (a, _) = objects.add(object(0x1000, 100)).unwrap();
+        objects.free(a, StackId::default());
+        assert!(!objects.at(0x1064).unwrap().1.is_live());
+        let (_, gone) = objects.add(object(0x1040, 64)).unwrap();
+        assert_eq!(gone.len(), 1);
+        assert!(objects.at(0x1000).is_none());
+        assert!(objects.grave(0x1000).is_some());
+    }
+
+    #[test]
+    fn impossible_objects_are_refused() {
+        let mut objects = Objects::default();
+        assert!(objects.add(object(u64::MAX - 7, 0)).is_none() || objects.at(u64::MAX - 7).is_some());
+        assert!(objects.add(Object { size: u64::MAX, ..object(0x1000, 1) }).is_none());
+    }
+
+    #[test]
+    fn the_quarantine_is_bounded() {
+        let mut objects = Objects::default();
+        for i in 0..(QUARANTINE as u64 + 10) {
+            let (id, _) = objects.add(object(0x1000 + i * 64, 64)).unwrap();
+            objects.free(id, StackId::default());
+        }
+        assert_eq!(objects.iter().count(), QUARANTINE);
+    }
+}

@@ -1,0 +1,78 @@
+//! The findings so far, merged by fingerprint.
+
+use crate::finding::Finding;
+use crate::stacks::{StackId, Stacks};
+use rustc_hash::FxHashMap;
+
+/// Findings that are kept; further causes are counted only.
+const MAX_FINDINGS: usize = 4096;
+
+/// Collects findings.
+#[derive(Debug, Default)]
+pub struct Reports {
+    findings: Vec<Finding>,
+    by_id: FxHashMap<String, usize>,
+    /// So that a finding in a loop is built once: by kind and stack.
+    by_stack: FxHashMap<(&'static str, StackId), usize>,
+    stacks: Stacks,
+}
+
+impl Reports {
+    /// Counts a finding of this kind at this stack, building it when it is new. Gives its number.
+    pub fn add(
+        &mut self,
+        kind: &'static str,
+        stack: &[u64],
+        build: impl FnOnce() -> Finding,
+    ) -> Option<usize> {
+        let key = (kind, self.stacks.intern(stack));
+        if key.1 != StackId(0)
+            && let Some(&at) = self.by_stack.get(&key)
+        {
+            self.findings[at].count += 1;
+            return Some(at);
+        }
+        let mut finding = build();
+        finding.id = finding.fingerprint();
+        let at = match self.by_id.get(&finding.id) {
+            Some(&at) => {
+                self.findings[at].count += 1;
+                at
+            }
+            None if self.findings.len() >= MAX_FINDINGS => return None,
+            None => {
+                finding.count = 1;
+                self.by_id.insert(finding.id.clone(), self.findings.len());
+                self.findings.push(finding);
+                self.findings.len() - 1
+            }
+        };
+        if key.1 != StackId(0) {
+            self.by_stack.insert(key, at);
+        }
+        Some(at)
+    }
+
+    /// Takes one occurrence of a finding back.
+    pub fn retract(&mut self, at: usize) {
+        if let Some(finding) = self.findings.get_mut(at) {
+            finding.count = finding.count.saturating_sub(1);
+        }
+    }
+
+    /// How many findings there are.
+    pub fn len(&self) -> usize {
+        self.findings.iter().filter(|f| f.count > 0).count()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The findings, in the order in which they were first seen.
+    pub fn into_findings(mut self) -> Vec<Finding> {
+        self.findings.retain(|f| f.count > 0);
+        self.findings
+    }
+}

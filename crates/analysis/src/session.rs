@@ -1,0 +1,59 @@
+//! A run of the analysis, live or over a recorded trace: the code is the same.
+
+use crate::checkers;
+use crate::finding::{Report, Statistics};
+use crate::machine::Machine;
+use crate::world::World;
+
+/// What to analyze, and with what.
+pub struct Config {
+    /// Kernel and modules.
+    pub world: Box<dyn World>,
+    /// Names of the tools to run.
+    pub tools: Vec<String>,
+}
+
+/// Why a session cannot begin.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// A tool that does not exist.
+    #[error("there is no tool `{0}`; choose from: {list}", list = checkers::TOOLS.join(", "))]
+    UnknownTool(String),
+}
+
+/// A run of the analysis.
+pub struct Session {
+    machine: Machine,
+}
+
+impl Session {
+    /// A session in which nothing has happened.
+    pub fn new(config: Config) -> Result<Session, SessionError> {
+        let checkers = config
+            .tools
+            .iter()
+            .map(|tool| checkers::by_name(tool).ok_or_else(|| SessionError::UnknownTool(tool.clone())))
+            .collect::<Result<_, _>>()?;
+        Ok(Session { machine: Machine::new(config.world, checkers) })
+    }
+
+    /// Takes the next segment in the order of the run.
+    pub fn segment(&mut self, ring: u32, _ticket: u64, continuation: bool, words: &[u64]) {
+        self.machine.segment(ring, continuation, words);
+    }
+
+    /// What was counted so far.
+    pub fn statistics(&self) -> &Statistics {
+        self.machine.statistics()
+    }
+
+    /// How many findings there are so far.
+    pub fn findings(&self) -> usize {
+        self.machine.findings()
+    }
+
+    /// Ends the run.
+    pub fn finish(self) -> Report {
+        self.machine.finish()
+    }
+}

@@ -1,0 +1,506 @@
+//! Shadow memory: which bits of memory are undefined, and which bytes must not be touched.
+//!
+//! Pages come into being when something in them is undefined or restricted; memory without a page is defined and
+//! may be touched. Memory use is bounded: beyond the limit nothing new is marked, which loses findings and never invents any.
+
+use crate::flow::{Origin, Value};
+use rustc_hash::FxHashMap;
+
+const PAGE: u64 = 4096;
+const PAGE_USIZE: usize = 4096;
+/// Longest range that one operation marks.
+const MAX_RANGE: u64 = 1 << 28;
+/// Default limit of memory for page contents, in bytes.
+const LIMIT: usize = 160 << 20;
+const CACHE: usize = 64;
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug, Default)]
+enum Mask {
+    #[default]
+    Empty,
+    All,
+    Bits(Box<[u64; 64]>),
+}
+
+#[derive(Debug)]
+struct Bytes {
+    bits: [u8; PAGE_USIZE],
+    origins: [Origin; 512],
+}
+
+#[derive(Debug, Default)]
+enum Undef {
+    #[default]
+    Empty,
+    All(Origin),
+    Bytes(Box<Bytes>),
+}
+
+#[derive(Debug, Default)]
+struct Page {
+    restricted: Mask,
+    undef: Undef,
+}
+
+impl Page {
+    fn is_plain(&self) -> bool {
+        matches!((&self.restricted, &self.undef), (Mask::Empty, Undef::Empty))
+    }
+}
+
+/// The shadow of all memory.
+#[derive(Debug)]
+pub struct Shadow {
+    index: FxHashMap<u64, u32>,
+    pages: Vec<Page>,
+    free: Vec<u32>,
+    cache: [(u64, u32); CACHE],
+    used: usize,
+    limit: usize,
+}
+
+impl Default for Shadow {
+    fn default() -> Self {
+        Shadow::new(LIMIT)
+    }
+}
+
+/// The parts of `addr .. addr + len` in each page: page number, offset, length.
+fn pieces(addr: u64, len: u64) -> impl Iterator<Item = (u64, usize, usize)> {
+    let end = addr.saturating_add(len.min(MAX_RANGE));
+    let mut at = addr;
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let (page, offset) = (at / PAGE, at % PAGE);
+        let n = (PAGE - offset).min(end - at);
+        at += n;
+        Some((page, offset as usize, n as usize))
+    })
+}
+
+impl Shadow {
+    /// A shadow that uses at most about `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Shadow {
+            index: FxHashMap::default(),
+            pages: Vec::new(),
+            free: Vec::new(),
+            cache: [(u64::MAX, NONE); CACHE],
+            used: 0,
+            limit,
+        }
+    }
+
+    #[inline]
+    fn find(&mut self, number: u64) -> Option<usize> {
+        let slot = &mut self.cache[number as usize % CACHE];
+        if slot.0 != number {
+            *slot = (number, self.index.get(&number).copied().unwrap_or(NONE));
+        }
+        (slot.1 != NONE).then_some(slot.1 as usize)
+    }
+
+    fn make(&mut self, number: u64) -> Option<usize> {
+        if let Some(at) = self.find(number) {
+            return Some(at);
+        }
+        if self.used >= self.limit {
+            return None;
+        }
+        self.used += 96;
+        let at = self.free.pop().unwrap_or(self.pages.len() as u32);
+        if at as usize == self.pages.len() {
+            self.pages.push(Page::default());
+        }
+        self.index.insert(number, at);
+        self.cache[number as usize % CACHE] = (number, at);
+        Some(at as usize)
+    }
+
+    fn drop_if_plain(&mut self, number: u64, at: usize) {
+        if self.pages[at].is_plain() {
+            self.index.remove(&number);
+            self.free.push(at as u32);
+            self.used = self.used.saturating_sub(96);
+            self.cache[number as usize % CACHE] = (u64::MAX, NONE);
+        }
+    }
+
+    /// The bytes of a page's undefined bits, made if need be.
+    fn bytes(&mut self, at: usize) -> Option<&mut Bytes> {
+        let origin = match self.pages[at].undef {
+            Undef::Bytes(_) => None,
+            Undef::Empty => Some((0, 0)),
+            Undef::All(origin) => Some((0xff, origin)),
+        };
+        if let Some((fill, origin)) = origin {
+            if self.used >= self.limit {
+                return None;
+            }
+            self.used += size_of::<Bytes>();
+            self.pages[at].undef =
+                Undef::Bytes(Box::new(Bytes { bits: [fill; PAGE_USIZE], origins: [origin; 512] }));
+        }
+        match &mut self.pages[at].undef {
+            Undef::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    fn set_undef(&mut self, at: usize, undef: Undef) {
+        if let Undef::Bytes(_) = std::mem::replace(&mut self.pages[at].undef, undef) {
+            self.used = self.used.saturating_sub(size_of::<Bytes>());
+        }
+    }
+
+    fn set_mask(&mut self, at: usize, mask: Mask) {
+        if let Mask::Bits(_) = std::mem::replace(&mut self.pages[at].restricted, mask) {
+            self.used = self.used.saturating_sub(512);
+        }
+    }
+
+    /// Whether a byte of the range is restricted.
+    #[inline]
+    pub fn is_restricted(&mut self, addr: u64, len: u64) -> bool {
+        let (number, offset) = (addr / PAGE, addr % PAGE);
+        if offset + len <= PAGE {
+            match self.find(number) {
+                None => false,
+                Some(at) => restricted_in(&self.pages[at], offset as usize, len as usize),
+            }
+        } else {
+            pieces(addr, len).any(|(number, offset, n)| {
+                self.find(number).is_some_and(|at| restricted_in(&self.pages[at], offset, n))
+            })
+        }
+    }
+
+    /// The first restricted byte of the range.
+    pub fn first_restricted(&mut self, addr: u64, len: u64) -> Option<u64> {
+        for (number, offset, n) in pieces(addr, len) {
+            let Some(at) = self.find(number) else { continue };
+            if let Some(i) = (offset..offset + n).find(|&i| restricted_in(&self.pages[at], i, 1)) {
+                return Some(number.wrapping_mul(PAGE) + i as u64);
+            }
+        }
+        None
+    }
+
+    /// No byte of the range may be touched from now on.
+    pub fn restrict(&mut self, addr: u64, len: u64) {
+        for (number, offset, n) in pieces(addr, len) {
+            let Some(at) = self.make(number) else { return };
+            if n == PAGE_USIZE {
+                self.set_mask(at, Mask::All);
+                continue;
+            }
+            if matches!(self.pages[at].restricted, Mask::Empty) {
+                self.used += 512;
+                self.pages[at].restricted = Mask::Bits(Box::new([0; 64]));
+            }
+            if let Mask::Bits(bits) = &mut self.pages[at].restricted {
+                each_word(offset, n, |word, mask| bits[word] |= mask);
+            }
+        }
+    }
+
+    /// Every byte of the range may be touched from now on.
+    pub fn allow(&mut self, addr: u64, len: u64) {
+        for (number, offset, n) in pieces(addr, len) {
+            let Some(at) = self.find(number) else { continue };
+            if n == PAGE_USIZE {
+                self.set_mask(at, Mask::Empty);
+            } else {
+                if matches!(self.pages[at].restricted, Mask::All) {
+                    self.used += 512;
+                    self.pages[at].restricted = Mask::Bits(Box::new([u64::MAX; 64]));
+                }
+                if let Mask::Bits(bits) = &mut self.pages[at].restricted {
+                    each_word(offset, n, |word, mask| bits[word] &= !mask);
+                    if bits.iter().all(|&word| word == 0) {
+                        self.set_mask(at, Mask::Empty);
+                    }
+                }
+            }
+            self.drop_if_plain(number, at);
+        }
+    }
+
+    /// The definedness of an access of `size` bytes, as [`Value`] has it.
+    #[inline]
+    pub fn load(&mut self, addr: u64, size: u8) -> Value {
+        let (number, offset) = (addr / PAGE, (addr % PAGE) as usize);
+        let size_usize = usize::from(size);
+        if offset + size_usize <= PAGE_USIZE {
+            let Some(at) = self.find(number) else { return Value::DEFINED };
+            match &self.pages[at].undef {
+                Undef::Empty => Value::DEFINED,
+                Undef::All(origin) => Value { undef: all_undefined(size), origin: *origin },
+                Undef::Bytes(bytes) => load_bytes(bytes, offset, size_usize),
+            }
+        } else {
+            self.load_across(addr, size)
+        }
+    }
+
+    #[cold]
+    fn load_across(&mut self, addr: u64, size: u8) -> Value {
+        let mut value = Value::DEFINED;
+        for i in 0..size {
+            let byte = self.load(addr.wrapping_add(u64::from(i)), 1);
+            if byte.undef != 0 {
+                let shift = if size <= 8 { u32::from(i) * 8 } else { u32::from(i) };
+                let undef = if size <= 8 { byte.undef } else { 1 };
+                value.undef |= undef.checked_shl(shift).unwrap_or(0);
+                value.origin = byte.origin;
+            }
+        }
+        value
+    }
+
+    /// Stores the definedness of a value of `size` bytes.
+    #[inline]
+    pub fn store(&mut self, addr: u64, size: u8, value: Value) {
+        let (number, offset) = (addr / PAGE, (addr % PAGE) as usize);
+        let size_usize = usize::from(size);
+        if offset + size_usize > PAGE_USIZE {
+            return self.store_across(addr, size, value);
+        }
+        let at = if value.undef == 0 {
+            match self.find(number) {
+                Some(at) if !matches!(self.pages[at].undef, Undef::Empty) => at,
+                _ => return,
+            }
+        } else {
+            match self.make(number) {
+                Some(at) => at,
+                None => return,
+            }
+        };
+        let Some(bytes) = self.bytes(at) else { return };
+        if size <= 8 {
+            bytes.bits[offset..offset + size_usize]
+                .copy_from_slice(&value.undef.to_le_bytes()[..size_usize.min(8)]);
+        } else {
+            for i in 0..size_usize {
+                bytes.bits[offset + i] =
+                    if value.undef.checked_shr(i as u32).unwrap_or(0) & 1 != 0 { 0xff } else { 0 };
+            }
+        }
+        if value.undef != 0 {
+            for word in offset / 8..=(offset + size_usize - 1) / 8 {
+                bytes.origins[word] = value.origin;
+            }
+        }
+    }
+
+    #[cold]
+    fn store_across(&mut self, addr: u64, size: u8, value: Value) {
+        for i in 0..size {
+            let undef = if size <= 8 {
+                value.undef.checked_shr(u32::from(i) * 8).unwrap_or(0) & 0xff
+            } else if value.undef.checked_shr(u32::from(i)).unwrap_or(0) & 1 != 0 {
+                0xff
+            } else {
+                0
+            };
+            self.store(addr.wrapping_add(u64::from(i)), 1, Value { undef, origin: value.origin });
+        }
+    }
+
+    /// Every bit of the range is defined from now on.
+    pub fn set_defined(&mut self, addr: u64, len: u64) {
+        for (number, offset, n) in pieces(addr, len) {
+            let Some(at) = self.find(number) else { continue };
+            if matches!(self.pages[at].undef, Undef::Empty) {
+                continue;
+            }
+            if n == PAGE_USIZE {
+                self.set_undef(at, Undef::Empty);
+            } else if let Some(bytes) = self.bytes(at) {
+                bytes.bits[offset..offset + n].fill(0);
+                // Looking whether the page is clean costs as much as a long range.
+                if n >= 64 && bytes.bits.iter().all(|&b| b == 0) {
+                    self.set_undef(at, Undef::Empty);
+                }
+            } else {
+                self.set_undef(at, Undef::Empty);
+            }
+            self.drop_if_plain(number, at);
+        }
+    }
+
+    /// Every bit of the range is undefined from now on.
+    pub fn set_undefined(&mut self, addr: u64, len: u64, origin: Origin) {
+        for (number, offset, n) in pieces(addr, len) {
+            let Some(at) = self.make(number) else { return };
+            if n == PAGE_USIZE {
+                self.set_undef(at, Undef::All(origin));
+            } else if let Some(bytes) = self.bytes(at) {
+                bytes.bits[offset..offset + n].fill(0xff);
+                bytes.origins[offset / 8..=(offset + n - 1) / 8].fill(origin);
+            }
+        }
+    }
+
+    /// The first undefined byte of the range, where it came from, and how many bytes of the range are undefined.
+    pub fn first_undefined(&mut self, addr: u64, len: u64) -> Option<(u64, Origin, u64)> {
+        let mut found: Option<(u64, Origin, u64)> = None;
+        for (number, offset, n) in pieces(addr, len) {
+            let Some(at) = self.find(number) else { continue };
+            let base = number.wrapping_mul(PAGE);
+            let (first, origin, count) = match &self.pages[at].undef {
+                Undef::Empty => continue,
+                Undef::All(origin) => (offset, *origin, n),
+                Undef::Bytes(bytes) => {
+                    let range = &bytes.bits[offset..offset + n];
+                    let Some(first) = range.iter().position(|&b| b != 0) else { continue };
+                    let first = offset + first;
+                    (first, bytes.origins[first / 8], range.iter().filter(|&&b| b != 0).count())
+                }
+            };
+            match &mut found {
+                Some(found) => found.2 += count as u64,
+                None => found = Some((base + first as u64, origin, count as u64)),
+            }
+        }
+        found
+    }
+
+    /// `dst` takes over the definedness of `src`.
+    pub fn copy(&mut self, dst: u64, src: u64, len: u64) {
+        let len = len.min(MAX_RANGE);
+        if len == 0 {
+            return;
+        }
+        if self.first_undefined(src, len).is_none() {
+            return self.set_defined(dst, len);
+        }
+        // Through a buffer, so that the ranges may overlap.
+        let mut done = 0;
+        let mut values = Vec::with_capacity(len.min(1 << 20) as usize);
+        while done < len {
+            values.clear();
+            let n = (len - done).min(1 << 20);
+            for i in 0..n {
+                values.push(self.load(src.wrapping_add(done + i), 1));
+            }
+            for (i, value) in (0..).zip(&values) {
+                self.store(dst.wrapping_add(done + i), 1, *value);
+            }
+            done += n;
+        }
+    }
+}
+
+#[inline]
+fn all_undefined(size: u8) -> u64 {
+    let bits = if size <= 8 { u32::from(size) * 8 } else { u32::from(size) };
+    if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
+}
+
+#[inline]
+fn load_bytes(bytes: &Bytes, offset: usize, size: usize) -> Value {
+    let mut undef = 0u64;
+    if size <= 8 {
+        let mut buffer = [0; 8];
+        buffer[..size].copy_from_slice(&bytes.bits[offset..offset + size]);
+        undef = u64::from_le_bytes(buffer);
+    } else {
+        for (i, &byte) in bytes.bits[offset..offset + size].iter().take(64).enumerate() {
+            undef |= u64::from(byte != 0) << i;
+        }
+    }
+    if undef == 0 {
+        return Value::DEFINED;
+    }
+    let first = if size <= 8 { undef.trailing_zeros() / 8 } else { undef.trailing_zeros() } as usize;
+    Value { undef, origin: bytes.origins[((offset + first) / 8).min(511)] }
+}
+
+#[inline]
+fn restricted_in(page: &Page, offset: usize, len: usize) -> bool {
+    match &page.restricted {
+        Mask::Empty => false,
+        Mask::All => true,
+        Mask::Bits(bits) => {
+            let mut any = false;
+            each_word(offset, len, |word, mask| any |= bits[word] & mask != 0);
+            any
+        }
+    }
+}
+
+/// Calls `f` with each word of a bitmap that `offset .. offset + len` touches, and the mask of its bits.
+#[inline]
+fn each_word(offset: usize, len: usize, mut f: impl FnMut(usize, u64)) {
+    let end = (offset + len).min(PAGE_USIZE);
+    let mut at = offset;
+    while at < end {
+        let n = (64 - at % 64).min(end - at);
+        let mask = if n == 64 { u64::MAX } else { ((1 << n) - 1) << (at % 64) };
+        f(at / 64, mask);
+        at += n;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_defined_until_told_otherwise() {
+        let mut shadow = Shadow::default();
+        assert_eq!(shadow.load(0x1000, 8), Value::DEFINED);
+        shadow.set_undefined(0x1ffe, 4, 7);
+        assert_eq!(shadow.load(0x1ffc, 8), Value { undef: 0x0000_ffff_ffff_0000, origin: 7 });
+        shadow.store(0x1fff, 2, Value::DEFINED);
+        assert_eq!(shadow.load(0x1ffc, 8), Value { undef: 0x0000_ff00_00ff_0000, origin: 7 });
+        assert_eq!(shadow.first_undefined(0x1000, 0x2000), Some((0x1ffe, 7, 2)));
+        shadow.set_defined(0x1000, 0x2000);
+        assert!(shadow.index.is_empty());
+    }
+
+    #[test]
+    fn whole_pages_cost_no_bytes_until_a_part_changes() {
+        let mut shadow = Shadow::default();
+        shadow.set_undefined(0x10000, 1 << 20, 3);
+        assert!(shadow.used < 40_000);
+        shadow.store(0x10010, 8, Value::DEFINED);
+        assert_eq!(shadow.load(0x10010, 8), Value::DEFINED);
+        assert_eq!(shadow.load(0x10018, 16), Value { undef: 0xffff, origin: 3 });
+    }
+
+    #[test]
+    fn restriction_is_by_byte() {
+        let mut shadow = Shadow::default();
+        shadow.restrict(0x2064, 28);
+        assert!(!shadow.is_restricted(0x2060, 4));
+        assert!(shadow.is_restricted(0x2060, 8));
+        assert_eq!(shadow.first_restricted(0x2000, 4096), Some(0x2064));
+        shadow.allow(0x2000, 4096);
+        assert!(shadow.index.is_empty());
+    }
+
+    #[test]
+    fn a_copy_carries_bits_and_origin_even_over_itself() {
+        let mut shadow = Shadow::default();
+        shadow.store(0x3000, 4, Value { undef: 0x0f00, origin: 9 });
+        shadow.copy(0x3001, 0x3000, 4);
+        assert_eq!(shadow.load(0x3001, 4), Value { undef: 0x0f00, origin: 9 });
+    }
+
+    #[test]
+    fn beyond_the_limit_nothing_is_marked() {
+        let mut shadow = Shadow::new(10_000);
+        for i in 0..1000u64 {
+            shadow.set_undefined(i * 4096 + 1, 8, 1);
+            shadow.restrict(i * 4096 + 1, 8);
+        }
+        assert!(shadow.used < 20_000);
+        assert_eq!(shadow.load(999 * 4096, 8), Value::DEFINED);
+    }
+}

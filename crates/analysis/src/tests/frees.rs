@@ -1,0 +1,144 @@
+//! Frees that are wrong, and those that are missing.
+
+use super::guest::*;
+
+fn allocated(size: u64) -> Guest {
+    let mut g = Guest::new();
+    g.hooked(F, KMALLOC, &[size, GFP_KERNEL], HEAP);
+    g.block(F + 5, WRITE1).store(0, HEAP, 1);
+    g
+}
+
+#[test]
+fn twice() {
+    let mut g = allocated(64);
+    g.hooked(F + 7, KFREE, &[HEAP], 0);
+    g.block(F + 12, &[0x90]);
+    g.hooked(F + 13, KFREE, &[HEAP], 0);
+    g.block(F + 18, &[0x90]);
+    assert_eq!(g.found(), ["double-free at f+0xd: kfree of a 64-byte slab object that is already free"]);
+}
+
+#[test]
+fn twice_after_others_had_the_memory() {
+    let mut g = allocated(64);
+    g.hooked(F + 7, KFREE, &[HEAP], 0);
+    g.block(F + 12, &[0x90]);
+    g.send(0);
+    g.hook(VMALLOC_FN, STACK - 0x4_0000, function(CALLER), &[4096]);
+    g.hook_return(VMALLOC_FN, STACK - 0x4_0000, HEAP);
+    g.block(F + 13, &[0x90]);
+    g.hooked(F + 14, KFREE, &[HEAP], 0);
+    g.block(F + 19, &[0x90]);
+    assert!(g.found()[0].starts_with("double-free at f+0xe"));
+}
+
+#[test]
+fn a_pointer_into_the_middle() {
+    let mut g = allocated(64);
+    g.hooked(F + 7, KFREE, &[HEAP + 16], 0);
+    g.block(F + 12, &[0x90]);
+    assert_eq!(
+        g.found(),
+        ["invalid-free at f+0x7: kfree of a pointer to offset 16 of a 64-byte slab object"]
+    );
+}
+
+#[test]
+fn a_variable() {
+    let mut g = Guest::new();
+    g.hooked(F, KFREE, &[SLOTS], 0);
+    g.block(F + 5, &[0x90]);
+    assert_eq!(g.found(), ["invalid-free at f+0x0: kfree of a pointer to memory of a module"]);
+}
+
+#[test]
+fn by_the_wrong_function() {
+    let mut g = allocated(200);
+    g.hooked(F + 7, VFREE, &[HEAP], 0);
+    g.block(F + 12, &[0x90]);
+    g.unload();
+    assert_eq!(g.found(), ["mismatched-free at f+0x7: vfree of a 200-byte slab object"]);
+}
+
+#[test]
+fn into_the_wrong_cache() {
+    let (requests, replies) = (HEAP + 0x10000, HEAP + 0x20000);
+    let mut g = Guest::new();
+    g.hooked(F, CACHE_ALLOC, &[replies, GFP_KERNEL, 184], HEAP);
+    g.block(F + 5, &[0x90]);
+    g.hooked(F + 6, CACHE_FREE, &[requests, HEAP], 0);
+    g.block(F + 11, &[0x90]);
+    assert_eq!(
+        g.found(),
+        ["mismatched-free at f+0x6: kmem_cache_free of a 184-byte cache object, of another cache"]
+    );
+}
+
+#[test]
+fn never() {
+    let mut g = allocated(100);
+    g.unload();
+    let report = g.finish();
+    let finding = &report.findings[0];
+    assert_eq!(finding.kind, "leak");
+    assert_eq!(finding.message, "a 100-byte slab object still allocated when the module was unloaded");
+    assert_eq!((finding.function.as_str(), finding.offset), ("f", 5));
+}
+
+#[test]
+fn what_the_kernel_may_own_is_no_leak() {
+    let mut g = allocated(100);
+    g.called(F + 7, SCRIBBLE, [HEAP, 0, 0, 0, 0, 0]);
+    g.block(F + 12, &[0x90]);
+    g.unload();
+    assert_eq!(g.found(), [""; 0]);
+}
+
+#[test]
+fn managed_memory_begins_behind_its_header_and_goes_with_its_device() {
+    let mut g = Guest::new();
+    g.call(F, DEVM_KMALLOC, [1, 5000, GFP_KERNEL, 0, 0, 0]);
+    let rsp = g.rsp;
+    g.hook(DEVM_KMALLOC, rsp, F + 5, &[1, 5000, GFP_KERNEL]);
+    g.hook(KMALLOC, rsp - 0x80, function(CALLER), &[5040, GFP_KERNEL]);
+    g.hook_return(KMALLOC, rsp - 0x80, HEAP);
+    g.hook_return(DEVM_KMALLOC, rsp, HEAP + 40);
+    g.back(HEAP + 40);
+    g.block(F + 5, WRITE1).store(0, HEAP + 40 + 4999, 1);
+    g.block(F + 7, WRITE1).store(0, HEAP + 40 + 5000, 1);
+    // The kernel frees it, from its base.
+    g.call(F + 9, SCRIBBLE, [0; 6]);
+    let rsp = g.rsp;
+    g.hook(KFREE, rsp - 0x80, function(CALLER), &[HEAP]);
+    g.hook_return(KFREE, rsp - 0x80, 0);
+    g.back(0);
+    g.block(F + 14, READ4).load(0, HEAP + 40, 4);
+    assert_eq!(
+        g.found(),
+        [
+            "out-of-bounds at f+0x7: out-of-bounds write of 1 byte at offset 5000 of a 5000-byte device-managed object",
+            "use-after-free at f+0xe: use-after-free read of 4 bytes at offset 0 of a 5000-byte device-managed object",
+        ]
+    );
+}
+
+#[test]
+fn krealloc_frees_what_it_moves() {
+    let mut g = allocated(80);
+    g.call(F + 7, KREALLOC, [HEAP, 4000, GFP_KERNEL, 0, 0, 0]);
+    let rsp = g.rsp;
+    g.hook(KREALLOC, rsp, F + 12, &[HEAP, 4000, GFP_KERNEL]);
+    g.hook(KMALLOC, rsp - 0x80, function(CALLER), &[4000, GFP_KERNEL]);
+    g.hook_return(KMALLOC, rsp - 0x80, HEAP + 0x4000);
+    g.hook(KFREE, rsp - 0x80, function(CALLER), &[HEAP]);
+    g.hook_return(KFREE, rsp - 0x80, 0);
+    g.hook_return(KREALLOC, rsp, HEAP + 0x4000);
+    g.back(HEAP + 0x4000);
+    g.block(F + 12, READ4).load(0, HEAP, 4);
+    g.block(F + 14, READ4).load(0, HEAP + 0x4000, 4);
+    assert_eq!(
+        g.found(),
+        ["use-after-free at f+0xc: use-after-free read of 4 bytes at offset 0 of a 80-byte slab object"]
+    );
+}

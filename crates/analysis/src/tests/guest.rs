@@ -1,0 +1,331 @@
+//! A guest made of words: one module, a few kernel functions, and the events that running code would tell.
+
+use crate::effect::{Class, Direction, Effect, Len, Ptr, Summary, Zeroed};
+use crate::finding::{Finding, Report};
+use crate::session::{Config, Session};
+use crate::world::{ModuleMap, Range, Region, World};
+use guardrail_trace::event::{Access, EnterFlags, Global, Head, Kind, RegionFlags};
+use std::sync::Arc;
+
+pub const MODULE: u64 = 0xffff_ffff_c000_0000;
+/// The function `f`, which tests run unless they say otherwise.
+pub const F: u64 = MODULE + 0x100;
+/// The function `g`.
+pub const G: u64 = MODULE + 0x200;
+/// A variable of 37 bytes with a gap behind it.
+pub const SLOTS: u64 = MODULE + 0x2000;
+pub const SLIDE: u64 = 0x1000_0000;
+const TEXT: u64 = 0xffff_ffff_8100_0000;
+pub const TASK: u64 = 0xffff_8880_0100_0000;
+/// rsp where `f` begins.
+pub const STACK: u64 = 0xffff_c900_0000_3f00;
+pub const HEAP: u64 = 0xffff_8880_0200_0000;
+pub const VMALLOC: u64 = 0xffff_c900_1000_0000;
+pub const MMIO: u64 = 0xffff_c900_2000_0000;
+/// Registers that `Effect`s name by argument.
+pub const GFP_KERNEL: u64 = 0xcc0;
+pub const GFP_ZERO: u64 = 0x100;
+
+/// Kernel functions: hooks by number, then others.
+const FUNCTIONS: [&str; 16] = [
+    "kmalloc",
+    "kfree",
+    "vmalloc",
+    "vfree",
+    "ioremap",
+    "devm_kmalloc",
+    "krealloc",
+    "kmem_cache_alloc",
+    "kmem_cache_free",
+    "ksize",
+    "copy_to_user",
+    "dma_map_single",
+    "memcpy",
+    "scribble",
+    "asm_exc_page_fault",
+    "caller",
+];
+pub const KMALLOC: u64 = 0;
+pub const KFREE: u64 = 1;
+pub const VMALLOC_FN: u64 = 2;
+pub const VFREE: u64 = 3;
+pub const IOREMAP: u64 = 4;
+pub const DEVM_KMALLOC: u64 = 5;
+pub const KREALLOC: u64 = 6;
+pub const CACHE_ALLOC: u64 = 7;
+pub const CACHE_FREE: u64 = 8;
+const HOOKS: u64 = 10;
+pub const COPY_TO_USER: u64 = 10;
+pub const DMA_MAP: u64 = 11;
+pub const MEMCPY: u64 = 12;
+/// Has no summary.
+pub const SCRIBBLE: u64 = 13;
+pub const PAGE_FAULT: u64 = 14;
+pub const CALLER: u64 = 15;
+
+/// Where function `n` is in memory.
+pub fn function(n: u64) -> u64 {
+    TEXT + n * 0x100 + SLIDE
+}
+
+struct Hand;
+
+fn alloc(class: Class, size: Len, zeroed: Zeroed) -> Effect {
+    Effect::Alloc { class, size, zeroed, page: false, cache: None, realloc: None }
+}
+
+fn free(classes: Vec<Class>) -> Effect {
+    Effect::Free { ptr: Ptr::Arg(0), classes, cache: None }
+}
+
+fn effects(n: u64) -> Option<Vec<Effect>> {
+    Some(match n {
+        KMALLOC => vec![alloc(Class::Slab, Len::Arg(0), Zeroed::Gfp(1))],
+        KFREE => vec![free(vec![Class::Slab])],
+        VMALLOC_FN => vec![alloc(Class::Vmalloc, Len::Arg(0), Zeroed::No)],
+        VFREE => vec![free(vec![Class::Vmalloc])],
+        IOREMAP => vec![alloc(Class::Io, Len::Arg(1), Zeroed::No)],
+        DEVM_KMALLOC => vec![alloc(Class::Managed, Len::Arg(1), Zeroed::Gfp(2))],
+        KREALLOC => vec![Effect::Alloc {
+            class: Class::Slab,
+            size: Len::Arg(1),
+            zeroed: Zeroed::Gfp(2),
+            page: false,
+            cache: None,
+            realloc: Some(0),
+        }],
+        CACHE_ALLOC => vec![Effect::Alloc {
+            class: Class::Cache,
+            size: Len::Deref(0),
+            zeroed: Zeroed::Gfp(1),
+            page: false,
+            cache: Some(0),
+            realloc: None,
+        }],
+        CACHE_FREE => {
+            vec![Effect::Free { ptr: Ptr::Arg(1), classes: vec![Class::Cache, Class::Slab], cache: Some(0) }]
+        }
+        9 => vec![Effect::Grow { ptr: Ptr::Arg(0) }],
+        COPY_TO_USER => vec![Effect::ToUser { src: Ptr::Arg(1), len: Len::Arg(2) }],
+        DMA_MAP => {
+            vec![Effect::DmaMap { ptr: Ptr::Arg(1), len: Len::Arg(2), direction: Direction::Arg(3) }]
+        }
+        MEMCPY => vec![Effect::Copy { dst: Ptr::Arg(0), src: Ptr::Arg(1), len: Len::Arg(2) }],
+        _ => return None,
+    })
+}
+
+fn summary(n: u64) -> Summary {
+    let name = FUNCTIONS.get(n as usize).copied().unwrap_or("?");
+    match effects(n) {
+        Some(effects) => Summary { name: name.to_owned(), effects },
+        None => Summary::unknown(name),
+    }
+}
+
+impl World for Hand {
+    fn function_at(&self, at: u64) -> Option<(String, u64)> {
+        let offset = at.checked_sub(TEXT)?;
+        let name = FUNCTIONS.get((offset / 0x100) as usize)?;
+        Some(((*name).to_owned(), offset % 0x100))
+    }
+    fn hook(&self, number: u64) -> Option<Arc<Summary>> {
+        (number < HOOKS).then(|| Arc::new(summary(number)))
+    }
+    fn hook_args(&self, number: u64) -> usize {
+        if number == CACHE_ALLOC { 2 } else { 6 }
+    }
+    fn hook_address(&self, number: u64) -> u64 {
+        TEXT + number * 0x100
+    }
+    fn call(&self, name: &str) -> Arc<Summary> {
+        let n = FUNCTIONS.iter().position(|f| *f == name).unwrap_or(usize::MAX);
+        Arc::new(summary(n as u64))
+    }
+    fn module(&self, _: &str, _: &[Region], _: &[u64]) -> Option<ModuleMap> {
+        let range = |start: u64, end: u64, name: &str| Range { start, end, name: name.into() };
+        Some(ModuleMap {
+            functions: vec![range(F, G, "f"), range(G, G + 0x100, "g")],
+            data: vec![range(SLOTS, SLOTS + 37, "slots")],
+            gaps: vec![range(SLOTS + 37, SLOTS + 64, "slots")],
+            ex_table: vec![F + 0x80],
+            lines: None,
+        })
+    }
+}
+
+/// The guest.
+pub struct Guest {
+    session: Session,
+    words: Vec<u64>,
+    ticket: u64,
+    blocks: u64,
+    pub rsp: u64,
+}
+
+impl Guest {
+    /// With the module loaded and `f` entered from the kernel.
+    pub fn new() -> Guest {
+        let mut guest = Guest::idle();
+        guest.enter(F);
+        guest
+    }
+
+    /// With the module loaded.
+    pub fn idle() -> Guest {
+        let config = Config { world: Box::new(Hand), tools: vec!["dmcheck".to_owned()] };
+        let session = Session::new(config).expect("the tool exists");
+        let mut guest = Guest { session, words: Vec::new(), ticket: 0, blocks: 0, rsp: STACK };
+        guest.words.extend([Head::encode(Kind::Global, Global::Slide as u8, 0), SLIDE]);
+        guest.words.extend([Head::encode(Kind::Thread, 0, 42), TASK, u64::from_le_bytes(*b"insmod\0\0"), 0]);
+        guest.words.extend([Head::encode(Kind::ModuleLoad, 1, 0x1234_5678), 0]);
+        guest.words.extend([u64::from_le_bytes(*b"drv\0\0\0\0\0"), 0, 0, 0, 0, 0, 0, 0]);
+        guest.words.extend([MODULE, 0x3000, RegionFlags::TEXT]);
+        guest.send(4);
+        guest
+    }
+
+    /// Sends what has been gathered as a segment.
+    pub fn send(&mut self, ring: u32) {
+        let words = std::mem::take(&mut self.words);
+        self.session.segment(ring, self.ticket, false, &words);
+        self.ticket += 1;
+    }
+
+    /// Sends words as they are.
+    pub fn raw(&mut self, ring: u32, words: &[u64]) {
+        self.session.segment(ring, self.ticket, false, words);
+        self.ticket += 1;
+    }
+
+    fn enter_words(&mut self, args: bool, rax: u64) {
+        let flags = if args { EnterFlags::ARGS } else { 0 };
+        self.words.extend([Head::encode(Kind::Enter, flags, 0), TASK, self.rsp, rax, 42]);
+        if args {
+            self.words.extend([0; 6]);
+            self.words.push(function(CALLER) + 9);
+        }
+    }
+
+    /// The kernel calls the driver at `addr`.
+    pub fn enter(&mut self, addr: u64) {
+        self.send(0);
+        self.enter_words(true, 0);
+        let _ = addr;
+    }
+
+    /// A block of code at `addr` runs.
+    pub fn block(&mut self, addr: u64, bytes: &[u8]) -> &mut Self {
+        self.blocks += 1;
+        let mut def = vec![Head::encode(Kind::BlockDef, 0, self.blocks), addr, bytes.len() as u64];
+        def.extend(bytes.chunks(8).map(|c| {
+            let mut word = [0; 8];
+            word[..c.len()].copy_from_slice(c);
+            u64::from_le_bytes(word)
+        }));
+        self.session.segment(4, 0, false, &def);
+        self.words.push(Head::encode(Kind::Block, 0, self.blocks));
+        self
+    }
+
+    /// Instruction `insn` of the block accesses memory.
+    pub fn access(&mut self, insn: u16, addr: u64, size: u8, store: bool) -> &mut Self {
+        self.words.push(Access { addr, size, store, io: false, insn }.encode());
+        self
+    }
+
+    pub fn load(&mut self, insn: u16, addr: u64, size: u8) -> &mut Self {
+        self.access(insn, addr, size, false)
+    }
+
+    pub fn store(&mut self, insn: u16, addr: u64, size: u8) -> &mut Self {
+        self.access(insn, addr, size, true)
+    }
+
+    pub fn device(&mut self, insn: u16, addr: u64, size: u8, store: bool) -> &mut Self {
+        self.words.push(Access { addr, size, store, io: true, insn }.encode());
+        self
+    }
+
+    /// The driver calls kernel function `n` at `addr`.
+    pub fn call(&mut self, addr: u64, n: u64, args: [u64; 6]) {
+        self.block(addr, &[0xe8, 0, 0, 0, 0]);
+        self.words.extend([Head::encode(Kind::Call, 0, function(n)), self.rsp]);
+        self.words.extend(args);
+        self.rsp -= 8;
+        self.store(0, self.rsp, 8);
+        self.send(0);
+    }
+
+    /// A hooked function begins; `ret` where it was called from.
+    pub fn hook(&mut self, n: u64, rsp: u64, ret: u64, args: &[u64]) {
+        self.words.extend([Head::encode(Kind::HookCall, args.len() as u8, n), TASK, rsp, ret]);
+        self.words.extend(args);
+        self.send(0);
+    }
+
+    pub fn hook_return(&mut self, n: u64, rsp: u64, result: u64) {
+        self.words.extend([Head::encode(Kind::HookRet, 0, n), rsp, result]);
+        self.send(0);
+    }
+
+    /// The kernel function has returned; a block follows.
+    pub fn back(&mut self, result: u64) {
+        self.rsp += 8;
+        self.enter_words(false, result);
+    }
+
+    /// The driver calls hooked function `n` at `addr`, and it returns `result`.
+    pub fn hooked(&mut self, addr: u64, n: u64, args: &[u64], result: u64) {
+        let mut six = [0; 6];
+        let count = args.len().min(6);
+        six[..count].copy_from_slice(&args[..count]);
+        self.call(addr, n, six);
+        let rsp = self.rsp;
+        self.hook(n, rsp, addr + 5, args);
+        self.hook_return(n, rsp, result);
+        self.back(result);
+    }
+
+    /// The driver calls kernel function `n` and it returns.
+    pub fn called(&mut self, addr: u64, n: u64, args: [u64; 6]) {
+        self.call(addr, n, args);
+        self.back(0);
+    }
+
+    /// An exception at `pc`.
+    pub fn page_fault(&mut self, pc: u64, addr: u64) {
+        self.send(0);
+        self.words.extend([Head::encode(Kind::Discontinuity, 2, pc), function(PAGE_FAULT), addr]);
+        self.send(0);
+    }
+
+    /// The code returns to where it was when the fault hit.
+    pub fn retry(&mut self) {
+        self.enter_words(false, 0);
+    }
+
+    pub fn unload(&mut self) {
+        self.send(0);
+        self.words.push(Head::encode(Kind::ModuleUnload, 0, 0x1234_5678));
+        self.send(4);
+    }
+
+    pub fn finish(mut self) -> Report {
+        self.send(0);
+        self.session.finish()
+    }
+
+    /// Ends the run; gives each finding as `kind at function+offset: message`.
+    pub fn found(self) -> Vec<String> {
+        let show = |f: &Finding| format!("{} at {}+{:#x}: {}", f.kind, f.function, f.offset, f.message);
+        self.finish().findings.iter().map(show).collect()
+    }
+}
+
+/// mov eax, [rdi]
+pub const READ4: &[u8] = &[0x8b, 0x07];
+/// mov [rdi], al
+pub const WRITE1: &[u8] = &[0x88, 0x07];
+/// mov eax, [rdi]; test eax, eax; jz +0
+pub const READ_AND_BRANCH: &[u8] = &[0x8b, 0x07, 0x85, 0xc0, 0x74, 0x00];

@@ -1,0 +1,81 @@
+//! What the analysis asks about kernel and modules. Implemented over `guardrail-kernel`; by hand in tests.
+
+use crate::effect::Summary;
+use crate::finding::Location;
+use std::sync::Arc;
+
+/// A named range of addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// First address.
+    pub start: u64,
+    /// The address behind the last.
+    pub end: u64,
+    /// Its name.
+    pub name: Arc<str>,
+}
+
+/// Finds the range that holds `addr` in a list sorted by start.
+pub(crate) fn find(ranges: &[Range], addr: u64) -> Option<&Range> {
+    let at = ranges.partition_point(|r| r.start <= addr).checked_sub(1)?;
+    ranges.get(at).filter(|r| addr < r.end)
+}
+
+/// Maps an address to its source line.
+pub type LineLookup = Box<dyn Fn(u64) -> Option<Location> + Send>;
+
+/// A module at its place in memory.
+#[derive(Default)]
+pub struct ModuleMap {
+    /// Its functions, sorted by address.
+    pub functions: Vec<Range>,
+    /// Its variables in writable sections, sorted by address.
+    pub data: Vec<Range>,
+    /// Bytes in writable sections that follow a variable and belong to none, sorted; the name is the variable's.
+    pub gaps: Vec<Range>,
+    /// Addresses of instructions that may fault, sorted.
+    pub ex_table: Vec<u64>,
+    /// Source lines, by address in memory.
+    pub lines: Option<LineLookup>,
+}
+
+impl std::fmt::Debug for ModuleMap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ModuleMap").field("functions", &self.functions.len()).finish_non_exhaustive()
+    }
+}
+
+/// A region of a module, as the log tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// First address.
+    pub start: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Of `RegionFlags`.
+    pub flags: u64,
+}
+
+/// Knowledge about the kernel and its modules.
+pub trait World {
+    /// The kernel function at a link-time address, and the offset in it.
+    fn function_at(&self, link_address: u64) -> Option<(String, u64)>;
+    /// The summary of hook `number`.
+    fn hook(&self, number: u64) -> Option<Arc<Summary>>;
+    /// The number of arguments that hook `number` records before what it reads through them.
+    fn hook_args(&self, number: u64) -> usize;
+    /// Link-time address of hook `number`, or 0.
+    fn hook_address(&self, number: u64) -> u64;
+    /// The summary of the kernel function with this name, for calls from the driver.
+    fn call(&self, name: &str) -> Arc<Summary>;
+    /// The module `name`, placed by the values of its ELF symbols.
+    fn module(&self, name: &str, regions: &[Region], symbols: &[u64]) -> Option<ModuleMap>;
+    /// Size of `struct page`.
+    fn page_struct_size(&self) -> u64 {
+        64
+    }
+    /// The bit of `__GFP_ZERO` in gfp flags.
+    fn gfp_zero(&self) -> u64 {
+        0x100
+    }
+}

@@ -1,0 +1,117 @@
+//! `guardrail internal-analysis`: reads the log of a running guest. It opens what it needs, drops its privileges, and
+//! tells its findings on standard output (see [`crate::wire`]).
+
+use crate::engine::Engine;
+use crate::errors::{CliError, Status, sentence};
+use crate::sandbox;
+use crate::wire::{Job, Message, receive, send};
+use guardrail_report::Run;
+use guardrail_trace::file::{RunSummary, TraceMeta, TraceWriter};
+use guardrail_trace::log::{FailReason, Log, MergedReader};
+use guardrail_trace::source::{Live, Source, SourceEnd, Step};
+use std::io::{self, BufReader, Write};
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long the log may be silent before we tell that we are alive.
+const IDLE: Duration = Duration::from_millis(500);
+/// The key under which a trace keeps what is known of its run.
+pub const RUN_KEY: &str = "run";
+
+/// Runs the analysis process.
+pub fn run() -> Result<Status, CliError> {
+    let mut out = io::stdout();
+    match analyze(&mut out) {
+        Ok(()) => Ok(Status::Clean),
+        Err(error) => {
+            // The supervisor prints it; if it has gone, nobody needs to know.
+            let _ = send(&mut out, &Message::Failed(sentence(&error)));
+            Ok(error.status())
+        }
+    }
+}
+
+fn analyze(out: &mut dyn Write) -> Result<(), CliError> {
+    let gone = || CliError::Run("the supervisor has gone".into());
+    let mut input = BufReader::new(io::stdin());
+    let job: Job = receive(&mut input).map_err(CliError::io("read", "the job"))?.ok_or_else(gone)?;
+    let engine = Engine::open(&job.subject)?;
+    let log = Log::open(&job.log)?;
+    let recorder = match &job.record {
+        Some(path) => Some(Recorder::open(path, &job.meta, &log)?),
+        None => None,
+    };
+    let reader = MergedReader::attach(&log)?;
+    sandbox::enter().map_err(CliError::io("drop privileges of", "the analysis"))?;
+    let recorder = recorder.map(Recorder::start);
+    send(out, &Message::Ready).map_err(|_| gone())?;
+
+    let mut live = Live { reader, timeout: IDLE };
+    let mut analyzed = engine.run(&mut live, &mut |words| {
+        // A supervisor that has gone takes us with it.
+        let _ = send(out, &Message::Progress(words));
+    });
+    // Release the reader's place, lest the recorder wait for a ring that we no longer empty.
+    drop(live);
+    if analyzed.is_err() {
+        log.fail(FailReason::ReaderDied);
+    }
+    send(out, &Message::Drained).map_err(|_| gone())?;
+    let run: Option<Run> = receive(&mut input).map_err(CliError::io("read", "the outcome"))?;
+    if let Some(recorder) = recorder {
+        let recorded = recorder.join().map_err(|_| CliError::Run("the recorder died".into()))?;
+        // What the recorder says comes first: if it fails, it ends the log, and the analysis hears only that.
+        let (writer, cut) = recorded?;
+        analyzed = analyzed.and_then(|analyzed| finish(writer, cut, run).map(|()| analyzed));
+    }
+    send(out, &Message::Done(Box::new(analyzed?))).map_err(|_| gone())
+}
+
+/// Writes the log to a trace file, on a thread of its own.
+struct Recorder {
+    writer: TraceWriter,
+    reader: MergedReader,
+    log: Log,
+}
+
+impl Recorder {
+    fn open(path: &Path, meta: &TraceMeta, log: &Log) -> Result<Recorder, CliError> {
+        let writer = TraceWriter::create(path, meta)?;
+        Ok(Recorder { writer, reader: MergedReader::attach(log)?, log: log.clone() })
+    }
+
+    fn start(self) -> JoinHandle<Result<(TraceWriter, bool), CliError>> {
+        std::thread::spawn(move || {
+            let log = self.log.clone();
+            let result = self.record();
+            if result.is_err() {
+                // The run cannot keep its promise to record; it ends instead of going on in vain.
+                log.fail(FailReason::Stopped);
+            }
+            result
+        })
+    }
+
+    fn record(self) -> Result<(TraceWriter, bool), CliError> {
+        let mut writer = self.writer;
+        let mut live = Live { reader: self.reader, timeout: IDLE };
+        loop {
+            match live.step().map_err(|error| CliError::Run(error.to_string()))? {
+                Step::Segment(segment) => writer.add(&segment)?,
+                Step::Idle => writer.flush()?,
+                Step::End(end) => return Ok((writer, end != SourceEnd::Complete)),
+            }
+        }
+    }
+}
+
+/// Ends the trace with what is known of the run. Without that the file reads as one that was cut.
+fn finish(writer: TraceWriter, cut: bool, run: Option<Run>) -> Result<(), CliError> {
+    let Some(run) = run else { return Ok(()) };
+    let mut summary = RunSummary { outcome: run.outcome.clone(), cut, ..RunSummary::default() };
+    if let Ok(value) = serde_json::to_value(run) {
+        summary.more.insert(RUN_KEY.to_owned(), value);
+    }
+    Ok(writer.finish(summary)?)
+}

@@ -1,0 +1,97 @@
+//! `guardrail analyze`: the same checkers over a recorded trace.
+
+use crate::analysis_process::RUN_KEY;
+use crate::args::AnalyzeArgs;
+use crate::engine::Engine;
+use crate::errors::{CliError, Status, tell};
+use crate::output;
+use crate::progress::Progress;
+use crate::wire::{ModuleFile, Subject};
+use guardrail_report::{Report, Run, SCHEMA};
+use guardrail_trace::file::{Ending, TraceMeta, TraceReader};
+use guardrail_vm::kernels::Kernel;
+use guardrail_vm::modules::Modules;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use tempfile::TempDir;
+
+/// Analyzes a trace and prints the report.
+pub fn run(args: &AnalyzeArgs) -> Result<Status, CliError> {
+    let started = Instant::now();
+    output::check_format(args.format)?;
+    let mut trace = TraceReader::open(&args.file)?;
+    let meta = trace.meta().clone();
+    let tools = crate::engine::tools(&meta.tools.join(","))?;
+    let folder = TempDir::with_prefix("guardrail-").map_err(CliError::io("create", "a temporary folder"))?;
+    let subject = Subject { tools: tools.clone(), ..subject(&meta, folder.path())? };
+    let progress = Progress::new();
+    progress.step(&format!("reading {}", args.file.display()));
+    let analyzed = Engine::open(&subject)?.run(&mut trace, &mut |_| {})?;
+    progress.finish();
+
+    let mut run = match trace.ending() {
+        Some(Ending::Complete { summary, .. }) => described(summary.more.get(RUN_KEY)),
+        _ => described(meta.more.get(RUN_KEY)),
+    };
+    run.wall_seconds = (started.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
+    let report = Report {
+        schema: SCHEMA.to_owned(),
+        driver: meta.driver.clone(),
+        kernel: meta.kernel_release.clone(),
+        tools,
+        mode: "permissive".to_owned(),
+        run: analyzed.complete(run),
+        findings: analyzed.findings,
+    };
+    output::report(&report, args.format)?;
+    if let Some(ending @ Ending::Truncated { .. }) = trace.ending() {
+        tell("guardrail", &format!("{}: {ending}", args.file.display()));
+    }
+    Ok(if report.findings.is_empty() { Status::Clean } else { Status::Findings })
+}
+
+/// What a trace says of its run. A trace is not to be trusted: what does not fit is left out.
+fn described(value: Option<&serde_json::Value>) -> Run {
+    value.and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default()
+}
+
+/// Finds the kernel and the modules that a trace is of, and unpacks the modules into `folder`.
+pub fn subject(meta: &TraceMeta, folder: &Path) -> Result<Subject, CliError> {
+    let text = |key: &str| meta.more.get(key).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
+    let kernel = Kernel {
+        release: meta.kernel_release.clone(),
+        vmlinuz: PathBuf::from(&meta.kernel_image),
+        modules: PathBuf::from(text("kernel_modules")),
+    };
+    if !kernel.vmlinuz.is_file() {
+        return Err(CliError::Usage(format!(
+            "the trace is of kernel {}, whose image is no longer at {}; fetch it again with a run of 'guardrail check'",
+            meta.kernel_release,
+            kernel.vmlinuz.display()
+        )));
+    }
+    let modules = Modules::of(&kernel)?;
+    let mut found = Vec::new();
+    for (i, (name, path)) in meta.modules.iter().enumerate() {
+        let driver = modules.plan(path)?.driver;
+        if i == 0 && digest(&driver.bytes) != text("module_digest") {
+            return Err(CliError::Usage(format!(
+                "{path} is not the module that the trace is of: it has changed"
+            )));
+        }
+        // The name comes from the trace and must not lead out of the folder.
+        let file = folder.join(format!("{i}.ko"));
+        fs::write(&file, &driver.bytes).map_err(CliError::io("write", file.display()))?;
+        found.push(ModuleFile { name: name.clone(), path: file, debug: None });
+    }
+    Ok(Subject { kernel: kernel.vmlinuz, modules: found, tools: Vec::new(), hooks: meta.hooks.clone() })
+}
+
+/// Tells whether a module file is the one that was recorded (FNV-1a; no defense against forgery).
+pub fn digest(bytes: &[u8]) -> String {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}

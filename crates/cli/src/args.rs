@@ -1,0 +1,267 @@
+//! The command line.
+
+use crate::errors::Status;
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Runs a Linux driver, unmodified, in a stock kernel under QEMU and reports its memory faults.
+#[derive(Debug, Parser)]
+#[command(name = "guardrail", version, term_width = 100, disable_help_subcommand = true)]
+#[command(after_help = "Exit status: 0 nothing found, 1 findings, 2 bad usage or input, 3 the run failed, \
+                        4 a finding was contained, 130 interrupted.")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a driver under guard and report what is found
+    Check(CheckArgs),
+    /// Run the same checkers over a recorded trace
+    Analyze(AnalyzeArgs),
+    /// Print the events of a recorded trace
+    View(ViewArgs),
+    /// List what is known by name
+    List(ListArgs),
+    /// Tell what this machine has, what is missing, and how to get it
+    Doctor(DoctorArgs),
+    /// The analysis process of a run
+    #[command(hide = true)]
+    InternalAnalysis,
+    /// Print the folder with a kernel's headers
+    #[command(hide = true)]
+    InternalHeaders(HeadersArgs),
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// A module of the kernel (e1000), the path of a .ko, or zoo/NAME
+    pub driver: String,
+    /// The kernel: 6.1, 6.12, 7.2, a release, a .deb or a folder of packages
+    #[arg(long, value_name = "NAME|PATH", default_value = guardrail_vm::kernels::DEFAULT)]
+    pub kernel: String,
+    /// The QEMU device that the driver serves, instead of the usual one
+    #[arg(long, value_name = "QEMU-DEVICE")]
+    pub device: Option<String>,
+    /// The checkers, separated by commas
+    #[arg(long, value_name = "NAME,...", default_value = "dmcheck")]
+    pub tool: String,
+    /// What exercises the driver, instead of the workload of its class
+    #[arg(long, value_name = "NAME|SCRIPT")]
+    pub workload: Option<String>,
+    /// What happens at a finding
+    #[arg(long, value_enum, default_value_t = Mode::Permissive)]
+    pub mode: Mode,
+    /// Number of guest CPUs, 1 to 4
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
+    pub smp: u8,
+    /// Run the guest's CPUs by turns on one thread, or on a thread each
+    #[arg(long, value_enum, default_value_t = Thread::Single)]
+    pub thread: Thread,
+    /// Boot the kernel at its link-time address
+    #[arg(long)]
+    pub no_kaslr: bool,
+    /// Longest time that the run may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub timeout: u64,
+    /// Also write the trace to FILE
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Keep the run folder (console, configuration, report) as DIR
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// How the report is printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// Arguments of `analyze`.
+#[derive(Debug, Args)]
+pub struct AnalyzeArgs {
+    /// The trace
+    pub file: PathBuf,
+    /// How the report is printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// Arguments of `view`.
+#[derive(Debug, Args)]
+pub struct ViewArgs {
+    /// The trace
+    pub file: PathBuf,
+    /// Only events in this function of the driver, or of this kernel function
+    #[arg(long, value_name = "NAME")]
+    pub function: Option<String>,
+    /// Only events of the thread with this number
+    #[arg(long, value_name = "PID")]
+    pub thread: Option<u64>,
+    /// Only accesses to this address or range (hexadecimal)
+    #[arg(long, value_name = "A[-B]", value_parser = parse_range)]
+    pub address: Option<(u64, u64)>,
+    /// Only events of this kind: access, block, enter, call, hook-call, …
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<String>,
+    /// At most this many events
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// Check the trace's invariants instead of printing events
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// Arguments of `list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// What to list
+    #[arg(value_enum)]
+    pub what: Listed,
+    /// How the list is printed
+    #[arg(long, value_enum, default_value_t = ListFormat::Text)]
+    pub format: ListFormat,
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Also tell which kernel functions that checkers know are absent from the kernels in the cache
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// Arguments of `internal-headers`.
+#[derive(Debug, Args)]
+pub struct HeadersArgs {
+    /// The kernel
+    pub kernel: String,
+}
+
+/// What happens at a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Report it and go on
+    Permissive,
+    /// Report it and go on in a copy (not available yet)
+    Triage,
+    /// Stop the driver before it does harm (not available yet)
+    Stringent,
+}
+
+/// How vCPUs run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Thread {
+    /// By turns on one thread
+    Single,
+    /// On a thread each
+    Multi,
+}
+
+/// How a report is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Text,
+    /// One object, schema guardrail/1
+    Json,
+    /// SARIF 2.1.0
+    Sarif,
+    /// A page (not available yet)
+    Html,
+}
+
+/// How a list is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ListFormat {
+    /// A table
+    Text,
+    /// An array of objects with a name
+    Json,
+}
+
+/// What can be listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Listed {
+    /// Drivers that were tried
+    Drivers,
+    /// Devices that they bind
+    Devices,
+    /// Kernels by short name
+    Kernels,
+    /// Checkers
+    Tools,
+    /// Workloads
+    Workloads,
+}
+
+fn parse_range(text: &str) -> Result<(u64, u64), String> {
+    let number = |text: &str| {
+        let digits = text.trim().trim_start_matches("0x").replace('_', "");
+        u64::from_str_radix(&digits, 16).map_err(|_| format!("'{text}' is not a hexadecimal address"))
+    };
+    match text.split_once('-') {
+        None => number(text).map(|at| (at, at)),
+        Some((from, to)) => match (number(from)?, number(to)?) {
+            (from, to) if from <= to => Ok((from, to)),
+            _ => Err("the range ends before it begins".to_owned()),
+        },
+    }
+}
+
+/// Prints what clap has to say: help on standard output, an error as one sentence.
+pub fn explain(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            ExitCode::from(Status::Clean as u8)
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(Status::Usage as u8)
+        }
+        _ => {
+            crate::errors::tell("error", &one_sentence(&error.to_string()));
+            ExitCode::from(Status::Usage as u8)
+        }
+    }
+}
+
+/// Clap's message without its usage lines, on one line, values' placeholders left out.
+fn one_sentence(text: &str) -> String {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let lines: Vec<&str> =
+        lines.filter(|line| !line.is_empty() && !line.starts_with("For more information")).collect();
+    let mut sentence = lines.join(" ").replace(" tip: ", "; ");
+    if sentence.contains("cannot be used multiple times")
+        && let Some(start) = sentence.find(" <")
+        && let Some(end) = sentence[start..].find('\'')
+    {
+        sentence.replace_range(start..start + end, "");
+    }
+    sentence
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn ranges_are_hexadecimal() {
+        assert_eq!(parse_range("0x10-20"), Ok((16, 32)));
+        assert_eq!(parse_range("ffff_8880"), Ok((0xffff_8880, 0xffff_8880)));
+        assert!(parse_range("20-10").is_err());
+        assert!(parse_range("zz").is_err());
+    }
+}

@@ -1,0 +1,378 @@
+//! `guardrail check`: one run of a driver under guard.
+
+use crate::analysis_process::RUN_KEY;
+use crate::args::{CheckArgs, Mode, Thread};
+use crate::child::Analysis;
+use crate::engine;
+use crate::errors::{CliError, Status, tell};
+use crate::output;
+use crate::progress::Progress;
+use crate::signals::Signals;
+use crate::wire::{Analyzed, Job, ModuleFile, Subject};
+use crate::zoo;
+use guardrail_kernel::{KernelImage, SummaryTable, tracer_config};
+use guardrail_report::{Report, Run, SCHEMA, Step};
+use guardrail_trace::file::TraceMeta;
+use guardrail_trace::log::{FailReason, Log, LogOptions};
+use guardrail_vm::packages::Packages;
+use guardrail_vm::prepare::{Prepared, Request};
+use guardrail_vm::run::{Finished, Limits, Options, Outcome, Plugin, Stop, TcgThreads, Watch};
+use guardrail_vm::{Cache, kernels};
+use std::cell::RefCell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+use tempfile::TempDir;
+
+/// Name of the tracer's library; it lies beside the program.
+const TRACER: &str = "libguardrail_tracer.so";
+/// Words in each ring of the log (16 MiB).
+const RING_WORDS: u64 = 1 << 21;
+
+/// Runs a driver and prints the report.
+pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
+    let started = Instant::now();
+    let tools = refuse_early(args)?;
+    let signals = Signals::install()?;
+    let progress = Progress::new();
+    let cache = Cache::open()?;
+    let packages = Packages::new(&cache);
+    let prepared = prepare(args, &packages, &progress)?;
+    let plugin = tracer()?;
+    let folder = RunFolder::new(args.out.as_deref(), &cache)?;
+
+    // From here on there is something to clean up.
+    signals.run_begins();
+    progress.step("reading the kernel");
+    let module = folder.path().join(format!("{}.ko", prepared.plan.driver.name));
+    fs::write(&module, &prepared.plan.driver.bytes).map_err(CliError::io("write", module.display()))?;
+    let shared = LogFolder::new()?;
+    let config = folder.path().join("config.json");
+    let hooks = write_config(&prepared, &shared.log(), &config)?;
+    let subject = Subject {
+        kernel: prepared.kernel.vmlinuz.clone(),
+        modules: vec![ModuleFile { name: prepared.plan.driver.name.clone(), path: module, debug: None }],
+        tools: tools.clone(),
+        hooks: hooks.clone(),
+    };
+    let options = LogOptions {
+        words_per_ring: RING_WORDS,
+        readers: 1 + u32::from(args.record.is_some()),
+        ..LogOptions::new(args.smp.into())
+    };
+    let log = Log::create_with(shared.log(), &options)?;
+    let record = args.record.as_deref().map(absolute).transpose()?;
+    let meta = meta(args, &prepared, &tools, hooks);
+    let job = Job { log: shared.log(), record, subject, meta };
+    let mut analysis = Analysis::start(&job, &|| signals.interrupted())?;
+
+    let options = Options {
+        cpus: args.smp,
+        threads: match args.thread {
+            Thread::Single => TcgThreads::Single,
+            Thread::Multi => TcgThreads::Multi,
+        },
+        plugin: Some(Plugin { library: plugin, config }),
+        limits: Limits { total: Duration::from_secs(args.timeout), ..Limits::default() },
+        kaslr: !args.no_kaslr,
+        ..Options::new(folder.path())
+    };
+    let finished = guest(&prepared, &options, &mut analysis, &log, &shared, &signals, &progress);
+    log.mark_producer_dead();
+    let finished = finished?;
+    let guest_ended = Instant::now();
+    if finished.outcome == Outcome::Interrupted {
+        return Err(CliError::Interrupted);
+    }
+    let mut summary = describe(&prepared, &finished, &log);
+    progress.step("waiting for the analysis");
+    let analyzed = match analysis.finish(&summary, &|| signals.interrupted()) {
+        // Why the log failed says more than that the analysis found it so.
+        Err(CliError::Run(_)) if log.failed().is_some_and(|reason| reason != FailReason::Stopped) => {
+            let why = log.failed().map_or_else(String::new, |reason| reason.to_string());
+            return Err(CliError::Run(format!("the trace is not whole: {why}")));
+        }
+        other => other?,
+    };
+    summary.lag_seconds = seconds(guest_ended.elapsed());
+    summary.wall_seconds = seconds(started.elapsed());
+    progress.finish();
+
+    let report = Report {
+        schema: SCHEMA.to_owned(),
+        driver: prepared.plan.driver.name.clone(),
+        kernel: prepared.kernel.release.clone(),
+        tools,
+        mode: "permissive".to_owned(),
+        run: analyzed.complete(summary),
+        findings: analyzed.findings.clone(),
+    };
+    folder.keep(&report)?;
+    output::report(&report, args.format)?;
+    judge(&finished, &prepared, &report, &analyzed)
+}
+
+/// What can be refused without looking at anything.
+fn refuse_early(args: &CheckArgs) -> Result<Vec<String>, CliError> {
+    output::check_format(args.format)?;
+    let mode = match args.mode {
+        Mode::Permissive => None,
+        Mode::Triage => Some("triage"),
+        Mode::Stringent => Some("stringent"),
+    };
+    if let Some(mode) = mode {
+        return Err(CliError::Usage(format!("the mode '{mode}' is not available yet; use permissive")));
+    }
+    engine::tools(&args.tool)
+}
+
+fn prepare(args: &CheckArgs, packages: &Packages, progress: &Progress) -> Result<Prepared, CliError> {
+    let driver = match zoo::named(&args.driver) {
+        Some(name) if !Path::new(&args.driver).is_file() => {
+            progress.step("the zoo");
+            let kernel = kernels::find(packages, &args.kernel)?;
+            zoo::module(packages, &kernel, name)?.display().to_string()
+        }
+        _ => args.driver.clone(),
+    };
+    let request = Request {
+        driver: &driver,
+        kernel: &args.kernel,
+        device: args.device.as_deref(),
+        workload: args.workload.as_deref(),
+    };
+    Ok(Prepared::new(packages, request, &mut |step| progress.step(step))?)
+}
+
+/// The tracer's library beside the program.
+fn tracer() -> Result<PathBuf, CliError> {
+    let program = std::env::current_exe().map_err(CliError::io("find", "the guardrail program"))?;
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    // Test programs lie one folder deeper.
+    let places = [folder.join(TRACER), folder.join("..").join(TRACER)];
+    places.into_iter().find(|path| path.is_file()).ok_or_else(|| {
+        CliError::Run(format!(
+            "{TRACER} is not beside the program in {}; build the workspace",
+            folder.display()
+        ))
+    })
+}
+
+/// Writes what the tracer is told, and gives the names of the hooks.
+fn write_config(prepared: &Prepared, log: &Path, file: &Path) -> Result<Vec<String>, CliError> {
+    let image = KernelImage::open(&prepared.kernel.vmlinuz)?;
+    let log = log.display().to_string();
+    let watch = [prepared.plan.driver.name.clone()];
+    let config = tracer_config(&image, &SummaryTable::for_image(&image), &watch, &log)?;
+    let text = serde_json::to_vec(&config).map_err(|error| CliError::Run(error.to_string()))?;
+    fs::write(file, text).map_err(CliError::io("write", file.display()))?;
+    Ok(config.hooks.into_iter().map(|hook| hook.name).collect())
+}
+
+fn meta(args: &CheckArgs, prepared: &Prepared, tools: &[String], hooks: Vec<String>) -> TraceMeta {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let driver = &prepared.plan.driver;
+    let mut meta = TraceMeta {
+        guardrail: env!("CARGO_PKG_VERSION").to_owned(),
+        driver: driver.name.clone(),
+        kernel_release: prepared.kernel.release.clone(),
+        kernel_image: prepared.kernel.vmlinuz.display().to_string(),
+        modules: vec![(driver.name.clone(), resolved(&driver.path))],
+        workload: prepared.workload.name.clone(),
+        tools: tools.to_vec(),
+        hooks,
+        vcpus: args.smp.into(),
+        started: now.as_secs(),
+        ..TraceMeta::default()
+    };
+    // A trace that is cut has no end that tells of its run.
+    let run = Run { outcome: "truncated".to_owned(), ..subject_of_run(prepared) };
+    for (key, value) in [
+        (RUN_KEY, serde_json::to_value(run)),
+        ("kernel_modules", serde_json::to_value(resolved(&prepared.kernel.modules))),
+        ("module_digest", serde_json::to_value(crate::analyze::digest(&driver.bytes))),
+    ] {
+        if let Ok(value) = value {
+            meta.more.insert(key.to_owned(), value);
+        }
+    }
+    meta
+}
+
+fn resolved(path: &Path) -> String {
+    path.canonicalize().unwrap_or_else(|_| path.to_path_buf()).display().to_string()
+}
+
+/// Runs the guest, and ends it when somebody that it depends on fails.
+fn guest(
+    prepared: &Prepared,
+    options: &Options,
+    analysis: &mut Analysis,
+    log: &Log,
+    shared: &LogFolder,
+    signals: &Signals,
+    progress: &Progress,
+) -> Result<Finished, CliError> {
+    let analysis = RefCell::new(analysis);
+    let mut watch = Watch {
+        progress: &mut |time, line| {
+            // Everybody has opened the log by now: however we end, it does not stay behind.
+            shared.unlink();
+            progress.guest(time, &line.to_string());
+        },
+        stop: &mut || {
+            if signals.interrupted() {
+                return Some(Stop::Interrupted);
+            }
+            if let Some(why) = analysis.borrow_mut().failure() {
+                log.fail(FailReason::ReaderDied);
+                return Some(Stop::Because(why));
+            }
+            log.failed().map(|reason| Stop::Because(reason.to_string()))
+        },
+        activity: &mut || analysis.borrow_mut().words(),
+    };
+    Ok(guardrail_vm::run::run(prepared, options, &mut watch)?)
+}
+
+/// The part of a run's description that is known before it starts.
+fn subject_of_run(prepared: &Prepared) -> Run {
+    Run {
+        device: prepared.choice.device.as_ref().map(|device| device.name.clone()),
+        workload: Some(prepared.workload.name.clone()),
+        ..Run::default()
+    }
+}
+
+fn describe(prepared: &Prepared, finished: &Finished, log: &Log) -> Run {
+    let detail = match &finished.outcome {
+        Outcome::Completed => None,
+        Outcome::GuestPanic { text } => Some(text.clone()),
+        other => Some(other.to_string()),
+    };
+    Run {
+        outcome: finished.outcome.word().to_owned(),
+        detail,
+        guest_seconds: seconds(finished.wall),
+        boot_seconds: finished.boot().map(seconds),
+        steps: finished
+            .steps()
+            .into_iter()
+            .map(|(name, time)| Step { name: name.to_owned(), seconds: seconds(time) })
+            .collect(),
+        lost_events: log.stats().lost(),
+        ..subject_of_run(prepared)
+    }
+}
+
+/// Turns the end of a run into an exit status.
+fn judge(
+    finished: &Finished,
+    prepared: &Prepared,
+    report: &Report,
+    analyzed: &Analyzed,
+) -> Result<Status, CliError> {
+    if report.run.lost_events > 0 {
+        return Err(CliError::Run(format!(
+            "{} events were lost; the report is not whole",
+            report.run.lost_events
+        )));
+    }
+    match &finished.outcome {
+        Outcome::Completed => match &analyzed.cut {
+            Some(why) => Err(CliError::Run(format!("the trace is not whole: {why}"))),
+            None if report.findings.is_empty() => Ok(Status::Clean),
+            None => Ok(Status::Findings),
+        },
+        // A panic is a result, provided that the driver had begun to run.
+        Outcome::GuestPanic { .. } if !report.findings.is_empty() => {
+            tell("guardrail", &finished.outcome.to_string());
+            Ok(Status::Findings)
+        }
+        Outcome::NoDeviceBound => Err(CliError::Run(no_device(prepared))),
+        other => Err(CliError::Run(other.to_string())),
+    }
+}
+
+fn no_device(prepared: &Prepared) -> String {
+    let name = &prepared.plan.driver.name;
+    let known = guardrail_vm::catalog::entry(name, &prepared.plan.aliases);
+    let devices: Vec<String> =
+        known.into_iter().flat_map(|entry| entry.devices).map(|device| device.name).collect();
+    let tried =
+        prepared.choice.device.as_ref().map_or(String::new(), |device| format!(" (tried {})", device.name));
+    match devices.is_empty() {
+        true => format!("{name} loaded but bound no device{tried}; name one that it serves with --device"),
+        false => {
+            format!("{name} loaded but bound no device{tried}; it is known to bind {}", devices.join(", "))
+        }
+    }
+}
+
+fn seconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, CliError> {
+    std::path::absolute(path).map_err(CliError::io("find", path.display()))
+}
+
+/// The folder that a run writes to: the user's, or one that goes with the run.
+enum RunFolder {
+    Own(TempDir),
+    Kept(PathBuf),
+}
+
+impl RunFolder {
+    fn new(out: Option<&Path>, cache: &Cache) -> Result<RunFolder, CliError> {
+        if let Some(out) = out {
+            let out = absolute(out)?;
+            fs::create_dir_all(&out).map_err(CliError::io("create", out.display()))?;
+            return Ok(RunFolder::Kept(out));
+        }
+        let runs = cache.path("runs");
+        fs::create_dir_all(&runs).map_err(CliError::io("create", runs.display()))?;
+        let folder = TempDir::with_prefix_in("run-", &runs)
+            .map_err(CliError::io("create a folder in", runs.display()))?;
+        Ok(RunFolder::Own(folder))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            RunFolder::Own(folder) => folder.path(),
+            RunFolder::Kept(path) => path,
+        }
+    }
+
+    /// Leaves the report in a folder that stays.
+    fn keep(&self, report: &Report) -> Result<(), CliError> {
+        let RunFolder::Kept(path) = self else { return Ok(()) };
+        let file = path.join("report.json");
+        let mut text = Vec::new();
+        guardrail_report::json::write(report, &mut text)
+            .and_then(|()| fs::write(&file, text))
+            .map_err(CliError::io("write", file.display()))
+    }
+}
+
+/// The log's place in shared memory; it goes with the run.
+struct LogFolder(TempDir);
+
+impl LogFolder {
+    fn new() -> Result<LogFolder, CliError> {
+        let memory = Path::new("/dev/shm");
+        let place = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
+        let folder = TempDir::with_prefix_in("guardrail-", &place)
+            .map_err(CliError::io("create a folder in", place.display()))?;
+        Ok(LogFolder(folder))
+    }
+
+    fn log(&self) -> PathBuf {
+        self.0.path().join("log")
+    }
+
+    /// Takes the log's name away; who has it open keeps it.
+    fn unlink(&self) {
+        let _ = fs::remove_file(self.log());
+    }
+}

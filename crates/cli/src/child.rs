@@ -1,0 +1,149 @@
+//! The supervisor's side of the analysis process.
+
+use crate::errors::CliError;
+use crate::wire::{Analyzed, Job, Message, receive, send};
+use guardrail_report::Run;
+use std::io::BufReader;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// How long it may take to open kernel image and modules.
+const START_LIMIT: Duration = Duration::from_secs(120);
+/// How long it may be silent at the end: it tells its progress while it reads.
+const SILENCE_LIMIT: Duration = Duration::from_secs(120);
+
+/// A running analysis process; dropping it ends it.
+pub struct Analysis {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    heard: Receiver<Message>,
+    words: u64,
+    failed: Option<String>,
+}
+
+impl Analysis {
+    /// Starts the process and waits until it is ready to read the log.
+    pub fn start(job: &Job, stop: &dyn Fn() -> bool) -> Result<Analysis, CliError> {
+        let program = std::env::current_exe().map_err(CliError::io("find", "the guardrail program"))?;
+        let mut child = Command::new(&program)
+            .arg("internal-analysis")
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            // Ctrl-C at the terminal is the supervisor's to handle.
+            .process_group(0)
+            .spawn()
+            .map_err(CliError::io("start", program.display()))?;
+        let mut stdin = child.stdin.take().expect("it was asked for");
+        let stdout = child.stdout.take().expect("it was asked for");
+        let (sender, heard) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut input = BufReader::new(stdout);
+            while let Ok(Some(message)) = receive(&mut input) {
+                if sender.send(message).is_err() {
+                    break;
+                }
+            }
+        });
+        // If it died at once, what it said tells more than the broken pipe.
+        let _ = send(&mut stdin, job);
+        let mut analysis = Analysis { child, stdin: Some(stdin), heard, words: 0, failed: None };
+        analysis.wait_for(START_LIMIT, stop, |message| matches!(message, Message::Ready))?;
+        Ok(analysis)
+    }
+
+    /// Words read so far.
+    pub fn words(&mut self) -> u64 {
+        self.listen();
+        self.words
+    }
+
+    /// Why the analysis cannot go on, if so.
+    pub fn failure(&mut self) -> Option<String> {
+        self.listen();
+        if self.failed.is_none() && !matches!(self.child.try_wait(), Ok(None)) {
+            self.failed = Some(self.death());
+        }
+        self.failed.clone()
+    }
+
+    /// Tells the outcome of the run, waits until the log is read to its end, and gives what was found.
+    pub fn finish(mut self, run: &Run, stop: &dyn Fn() -> bool) -> Result<Analyzed, CliError> {
+        let mut stdin = self.stdin.take();
+        if let Some(stdin) = &mut stdin {
+            let _ = send(stdin, run);
+        }
+        drop(stdin);
+        match self.wait_for(SILENCE_LIMIT, stop, |message| matches!(message, Message::Done(_)))? {
+            Message::Done(analyzed) => Ok(*analyzed),
+            _ => Err(CliError::Run("the analysis gave no result".into())),
+        }
+    }
+
+    fn listen(&mut self) {
+        while let Ok(message) = self.heard.try_recv() {
+            match message {
+                Message::Progress(words) => self.words = words,
+                Message::Failed(why) => self.failed = Some(why),
+                Message::Ready | Message::Drained | Message::Done(_) => {}
+            }
+        }
+    }
+
+    fn wait_for(
+        &mut self,
+        limit: Duration,
+        stop: &dyn Fn() -> bool,
+        wanted: fn(&Message) -> bool,
+    ) -> Result<Message, CliError> {
+        if let Some(why) = self.failed.take() {
+            return Err(CliError::Run(why));
+        }
+        let mut deadline = Instant::now() + limit;
+        loop {
+            if stop() {
+                return Err(CliError::Interrupted);
+            }
+            match self.heard.recv_timeout(Duration::from_millis(100)) {
+                Ok(message) if wanted(&message) => return Ok(message),
+                Ok(Message::Failed(why)) => return Err(CliError::Run(why)),
+                Ok(Message::Progress(words)) => {
+                    self.words = words;
+                    deadline = Instant::now() + limit;
+                }
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(CliError::Run(self.death())),
+                Err(RecvTimeoutError::Timeout) if Instant::now() > deadline => {
+                    return Err(CliError::Run(format!(
+                        "the analysis gave no sign of life for {} s",
+                        limit.as_secs()
+                    )));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// How it died, in a sentence.
+    fn death(&mut self) -> String {
+        match self.child.wait() {
+            Ok(status) => match status.signal() {
+                Some(signal) => format!("the analysis was ended by signal {signal}"),
+                None => format!("the analysis ended too early, with status {}", status.code().unwrap_or(-1)),
+            },
+            Err(error) => format!("the analysis cannot be waited for: {error}"),
+        }
+    }
+}
+
+impl Drop for Analysis {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,48 @@
+//! `guardrail doctor`: what this machine has, what is missing, and how to get it.
+
+use crate::args::DoctorArgs;
+use crate::errors::{CliError, Status};
+use crate::output;
+use guardrail_kernel::{KernelImage, SummaryTable};
+use guardrail_vm::doctor::State;
+use guardrail_vm::packages::Packages;
+use guardrail_vm::{Cache, doctor, kernels};
+
+/// Prints a table, and fails where something is missing without which nothing works.
+pub fn run(args: &DoctorArgs) -> Result<Status, CliError> {
+    let cache = Cache::open()?;
+    let checks = doctor::checks(&cache);
+    let mut rows = Vec::new();
+    for check in &checks {
+        let state = match check.state {
+            State::Ok => "ok",
+            State::Later => "later",
+            State::Missing => "MISSING",
+            State::Optional => "optional",
+            State::Old => "old",
+        };
+        rows.push(vec![check.name.clone(), state.to_owned(), check.detail.clone()]);
+        if let Some(remedy) = &check.remedy {
+            rows.push(vec![String::new(), String::new(), format!("-> {remedy}")]);
+        }
+    }
+    let mut text = output::table(&rows);
+    if args.verbose {
+        let packages = Packages::new(&cache);
+        for listed in kernels::list(&cache).iter().filter(|listed| listed.cached) {
+            text.push_str(&absent(&packages, &listed.name)?);
+        }
+    }
+    output::text(&text)?;
+    let missing = checks.iter().any(|check| check.state == State::Missing);
+    Ok(if missing { Status::RunFailed } else { Status::Clean })
+}
+
+/// Functions of the summary table that a kernel does not have.
+fn absent(packages: &Packages, name: &str) -> Result<String, CliError> {
+    let kernel = kernels::find(packages, name)?;
+    let image = KernelImage::open(&kernel.vmlinuz)?;
+    let table = SummaryTable::for_image(&image);
+    let absent = table.absent();
+    Ok(format!("kernel {}: {} functions are absent: {}\n", kernel.release, absent.len(), absent.join(", ")))
+}

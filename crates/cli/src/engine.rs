@@ -1,0 +1,108 @@
+//! The checkers over a source of segments: the same for a live run and a recorded one.
+
+use crate::errors::CliError;
+use crate::wire::{Analyzed, Subject};
+use crate::world::Known;
+use guardrail_analysis::{Config, Session};
+use guardrail_trace::source::{Source, SourceEnd, SourceError, Step};
+
+/// The checkers by name, and what they find.
+pub const TOOLS: &[(&str, &str)] = &[(
+    "dmcheck",
+    "memory faults: use after free, out of bounds, double and invalid free, leaks, uninitialized values, wild accesses",
+)];
+
+/// Segments between two looks at whether anybody wants to know how far the engine is.
+const TELL_EVERY: u64 = 8192;
+
+/// Everything that is opened before the first event.
+pub struct Engine {
+    session: Session,
+}
+
+impl Engine {
+    /// Opens kernel image and modules.
+    pub fn open(subject: &Subject) -> Result<Engine, CliError> {
+        let world = Box::new(Known::open(subject)?);
+        let config = Config { world, tools: subject.tools.clone() };
+        let session = Session::new(config).map_err(|error| CliError::Usage(error.to_string()))?;
+        Ok(Engine { session })
+    }
+
+    /// Reads the source to its end. `tell` gets the number of words read, now and then, also while idle.
+    pub fn run(mut self, source: &mut dyn Source, tell: &mut dyn FnMut(u64)) -> Result<Analyzed, CliError> {
+        let mut segments = 0u64;
+        let mut words = 0u64;
+        let cut = loop {
+            match source.step().map_err(source_error)? {
+                Step::Segment(segment) => {
+                    words += segment.words.len() as u64;
+                    self.session.segment(segment.ring, segment.ticket, segment.continuation, segment.words);
+                    segments += 1;
+                    if segments.is_multiple_of(TELL_EVERY) {
+                        tell(words);
+                    }
+                }
+                Step::Idle => tell(words),
+                Step::End(SourceEnd::Complete) => break None,
+                Step::End(SourceEnd::Cut(why)) => break Some(why),
+                Step::End(SourceEnd::Failed(reason)) => {
+                    return Err(CliError::Run(format!("the trace is not whole: {reason}")));
+                }
+            }
+        };
+        Ok(Analyzed { cut, ..analyzed(self.session.finish())? })
+    }
+}
+
+fn source_error(error: SourceError) -> CliError {
+    match error {
+        SourceError::Log(error) => error.into(),
+        SourceError::File(error) => error.into(),
+    }
+}
+
+/// What was found and counted, in the words of the report.
+fn analyzed(report: guardrail_analysis::Report) -> Result<Analyzed, CliError> {
+    let statistics = report.statistics;
+    // Both sides spell findings as the schema does.
+    let findings = serde_json::to_value(report.findings)
+        .and_then(serde_json::from_value)
+        .map_err(|error| CliError::Run(format!("a finding does not fit the report: {error}")))?;
+    Ok(Analyzed {
+        findings,
+        events: statistics.events,
+        blocks: statistics.blocks,
+        accesses: statistics.accesses,
+        device_accesses: statistics.device_accesses,
+        unclaimed_accesses: statistics.unclaimed,
+        damaged_segments: statistics.damaged_segments,
+        unknown_instructions: statistics
+            .unknown
+            .into_iter()
+            .map(|form| (form.mnemonic, form.count))
+            .collect(),
+        cut: None,
+    })
+}
+
+/// Splits a list of tools, and refuses unknown ones.
+pub fn tools(list: &str) -> Result<Vec<String>, CliError> {
+    let mut tools = Vec::new();
+    for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        let known = TOOLS.iter().map(|(name, _)| *name);
+        if !known.clone().any(|other| other == name) {
+            let near = guardrail_vm::error::suggest(name, known.clone());
+            let near = if near.is_empty() { known.map(str::to_owned).collect() } else { near };
+            let error = guardrail_vm::Error::Unknown { what: "tool", name: name.to_owned(), near };
+            return Err(error.into());
+        }
+        if !tools.iter().any(|other| other == name) {
+            tools.push(name.to_owned());
+        }
+    }
+    if tools.is_empty() {
+        return Err(CliError::Usage("--tool names no tool; see 'guardrail list tools'".into()));
+    }
+    Ok(tools)
+}

@@ -1,0 +1,76 @@
+//! `guardrail list`: what is known by name.
+
+use crate::args::{ListArgs, ListFormat, Listed};
+use crate::engine;
+use crate::errors::{CliError, Status};
+use crate::output;
+use guardrail_vm::{Cache, catalog, kernels, workload};
+use serde_json::{Value, json};
+
+/// Prints a list.
+pub fn run(args: &ListArgs) -> Result<Status, CliError> {
+    let (columns, items) = items(args.what)?;
+    match args.format {
+        ListFormat::Json => {
+            let text = serde_json::to_string_pretty(&items).expect("values have no odd keys");
+            output::text(&format!("{text}\n"))?;
+        }
+        ListFormat::Text => {
+            let rows: Vec<Vec<String>> =
+                items.iter().map(|item| columns.iter().map(|name| cell(&item[name])).collect()).collect();
+            output::text(&output::table(&rows))?;
+        }
+    }
+    Ok(Status::Clean)
+}
+
+/// The columns of the table and the items.
+fn items(what: Listed) -> Result<(&'static [&'static str], Vec<Value>), CliError> {
+    Ok(match what {
+        Listed::Drivers => {
+            let item = |entry: catalog::Entry| {
+                let devices: Vec<&str> = entry.devices.iter().map(|device| device.name.as_str()).collect();
+                json!({ "name": entry.name, "class": entry.class, "devices": devices })
+            };
+            let modules = catalog::entries().into_iter().filter(|entry| !entry.name.contains(':'));
+            (&["name", "class", "devices"], modules.map(item).collect())
+        }
+        Listed::Devices => {
+            let mut list = Vec::new();
+            for entry in catalog::entries() {
+                for device in entry.devices {
+                    list.push(json!({ "name": device.name, "driver": entry.name, "class": entry.class }));
+                }
+            }
+            (&["name", "driver"], list)
+        }
+        Listed::Kernels => {
+            let cache = Cache::open()?;
+            let item = |kernel: kernels::Listed| {
+                let state = if kernel.cached { "cached" } else { "fetched at first use" };
+                json!({
+                    "name": kernel.name, "release": kernel.release, "cached": kernel.cached, "state": state,
+                    "default": kernel.name == kernels::DEFAULT,
+                })
+            };
+            (&["name", "release", "state"], kernels::list(&cache).into_iter().map(item).collect())
+        }
+        Listed::Tools => {
+            let item = |(name, what): &(&str, &str)| json!({ "name": name, "description": what });
+            (&["name", "description"], engine::TOOLS.iter().map(item).collect())
+        }
+        Listed::Workloads => {
+            let item = |(name, what): &(&str, &str)| json!({ "name": name, "description": what });
+            (&["name", "description"], workload::NAMES.iter().map(item).collect())
+        }
+    })
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(all) => all.iter().map(cell).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}

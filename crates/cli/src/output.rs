@@ -1,0 +1,72 @@
+//! Standard output: results, and nothing else.
+
+use crate::args::Format;
+use crate::errors::CliError;
+use guardrail_report::{Report, json, sarif, text};
+use std::io::{self, Write};
+
+/// Refuses what cannot be printed yet, before a run begins.
+pub fn check_format(format: Format) -> Result<(), CliError> {
+    match format {
+        Format::Html => {
+            Err(CliError::Usage("the format 'html' is not available yet; use text, json or sarif".into()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a report.
+pub fn report(report: &Report, format: Format) -> Result<(), CliError> {
+    let mut out = Vec::new();
+    match format {
+        Format::Text => text::write(report, &mut out),
+        Format::Json => json::write(report, &mut out),
+        Format::Sarif => sarif::write(report, &mut out),
+        Format::Html => return check_format(format),
+    }
+    .and_then(|()| quiet(io::stdout().lock().write_all(&out).and_then(|()| io::stdout().flush())))
+    .map_err(CliError::io("write to", "standard output"))
+}
+
+/// Prints text.
+pub fn text(text: &str) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    quiet(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+        .map_err(CliError::io("write to", "standard output"))
+}
+
+/// A reader that has gone (`| head`) is no error.
+fn quiet(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// Lines up columns, two spaces apart; the last one is not padded.
+pub fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            line.push_str(&format!("{cell:<width$}  "));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn columns_line_up() {
+        let rows = [vec!["a".into(), "b".into()], vec!["ccc".into(), "d".into()]];
+        assert_eq!(super::table(&rows), "a    b\nccc  d\n");
+    }
+}

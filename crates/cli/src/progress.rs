@@ -1,0 +1,55 @@
+//! Progress on standard error: a bar on a terminal, plain lines otherwise.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+/// Tells how far a run is.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    /// A spinner if standard error is a terminal.
+    pub fn new() -> Progress {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new_spinner();
+            if let Ok(style) = ProgressStyle::with_template("{spinner} [{elapsed_precise}] {wide_msg}") {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        });
+        Progress { bar }
+    }
+
+    /// A step that is worth a line of its own.
+    pub fn step(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.set_message(text.to_owned()),
+            None => line(text),
+        }
+    }
+
+    /// A step of the guest, with the time since it started.
+    pub fn guest(&self, time: Duration, text: &str) {
+        self.step(&format!("{:6.1} s  {text}", time.as_secs_f64()));
+    }
+
+    /// Removes the bar; what is printed next stands alone.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+fn line(text: &str) {
+    let _ = writeln!(std::io::stderr(), "guardrail: {text}");
+}

@@ -1,0 +1,38 @@
+//! Ctrl-C and its kin: before a run they end the program, during one they end the run.
+
+use crate::errors::{CliError, Status};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What signals have said.
+pub struct Signals {
+    /// Nothing has been started that needs an orderly end.
+    idle: Arc<AtomicBool>,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Signals {
+    /// Installs the handlers.
+    pub fn install() -> Result<Signals, CliError> {
+        let idle = Arc::new(AtomicBool::new(true));
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let status = Status::Interrupted as i32;
+            signal_hook::flag::register_conditional_shutdown(signal, status, idle.clone())
+                .and_then(|_| signal_hook::flag::register(signal, interrupted.clone()))
+                .map_err(CliError::io("handle", "signals"))?;
+        }
+        Ok(Signals { idle, interrupted })
+    }
+
+    /// From now on a signal ends the run in order.
+    pub fn run_begins(&self) {
+        self.idle.store(false, Ordering::SeqCst);
+    }
+
+    /// A signal came.
+    pub fn interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,141 @@
+//! What passes between the supervisor and the analysis process: one JSON object a line.
+
+use guardrail_report::{Finding, Run};
+use guardrail_trace::file::TraceMeta;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Read, Write};
+use std::path::PathBuf;
+
+/// The longest line that is read. Findings are merged, so a report is far smaller.
+const MAX_LINE: u64 = 256 << 20;
+
+/// What the analysis is told at its start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Job {
+    /// The shared-memory log.
+    pub log: PathBuf,
+    /// The trace that the recorder writes.
+    pub record: Option<PathBuf>,
+    /// What is analyzed.
+    pub subject: Subject,
+    /// The head of the trace file.
+    pub meta: TraceMeta,
+}
+
+/// What is analyzed: the same for a live run and a recorded one.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Subject {
+    /// The kernel image.
+    pub kernel: PathBuf,
+    /// The traced modules.
+    pub modules: Vec<ModuleFile>,
+    /// The names of the hooked functions, by number.
+    pub hooks: Vec<String>,
+    /// The checkers.
+    pub tools: Vec<String>,
+}
+
+/// A traced module.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ModuleFile {
+    /// Its name as `struct module` spells it.
+    pub name: String,
+    /// The ELF file.
+    pub path: PathBuf,
+    /// The file with its debug information, where that is not in the module itself.
+    pub debug: Option<PathBuf>,
+}
+
+/// What the analysis tells.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Message {
+    /// It has opened everything, dropped its privileges, and reads the log.
+    Ready,
+    /// Words read so far.
+    Progress(u64),
+    /// The log has ended and was read to its end. The supervisor answers with [`Run`].
+    Drained,
+    /// The end.
+    Done(Box<Analyzed>),
+    /// It cannot go on, and why.
+    Failed(String),
+}
+
+/// What the analysis found and counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Analyzed {
+    /// Findings in the order of their first occurrence.
+    pub findings: Vec<Finding>,
+    /// Events read.
+    pub events: u64,
+    /// Blocks executed.
+    pub blocks: u64,
+    /// Accesses.
+    pub accesses: u64,
+    /// Device accesses among them.
+    pub device_accesses: u64,
+    /// Accesses that no instruction claimed.
+    pub unclaimed_accesses: u64,
+    /// Segments that could not be read to their end.
+    pub damaged_segments: u64,
+    /// Instruction forms without an exact rule.
+    pub unknown_instructions: BTreeMap<String, u64>,
+    /// Where the log stopped, if it did not end in order.
+    pub cut: Option<String>,
+}
+
+impl Analyzed {
+    /// Adds what was counted to what is known of the run.
+    pub fn complete(&self, run: Run) -> Run {
+        Run {
+            events: self.events,
+            blocks: self.blocks,
+            accesses: self.accesses,
+            device_accesses: self.device_accesses,
+            unclaimed_accesses: self.unclaimed_accesses,
+            damaged_segments: self.damaged_segments,
+            unknown_instructions: self.unknown_instructions.clone(),
+            ..run
+        }
+    }
+}
+
+/// Writes one message.
+pub fn send<T: Serialize>(out: &mut dyn Write, message: &T) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    out.write_all(&line)?;
+    out.flush()
+}
+
+/// Reads one message; `None` at the end.
+pub fn receive<T: for<'de> Deserialize<'de>>(input: &mut impl BufRead) -> io::Result<Option<T>> {
+    let mut line = Vec::new();
+    input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
+    match line.pop() {
+        None => Ok(None),
+        Some(b'\n') => Ok(Some(serde_json::from_slice(&line)?)),
+        Some(_) => Err(io::Error::other("a message was cut")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_lines() {
+        let mut bytes = Vec::new();
+        send(&mut bytes, &Message::Ready).unwrap();
+        send(&mut bytes, &Message::Progress(7)).unwrap();
+        assert_eq!(bytes, b"\"ready\"\n{\"progress\":7}\n");
+        let mut input = &bytes[..];
+        assert!(matches!(receive(&mut input).unwrap(), Some(Message::Ready)));
+        assert!(matches!(receive(&mut input).unwrap(), Some(Message::Progress(7))));
+        assert!(receive::<Message>(&mut input).unwrap().is_none());
+        assert!(receive::<Message>(&mut &b"\"rea"[..]).is_err());
+    }
+}

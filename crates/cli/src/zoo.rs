@@ -1,0 +1,124 @@
+//! The zoo: drivers with planted bugs, built from their sources when they are first asked for.
+
+use crate::errors::CliError;
+use guardrail_vm::kernels::{self, Kernel};
+use guardrail_vm::packages::Packages;
+use guardrail_vm::{Error, error::suggest};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{fs, io};
+
+/// The zoo's driver that an argument names: `zoo/NAME`, or `zoo/NAME_ok` (or `-ok`) for its correct twin.
+pub fn named(driver: &str) -> Option<&str> {
+    driver.strip_prefix("zoo/").filter(|name| !name.contains('/') && !name.ends_with(".ko"))
+}
+
+/// The module file of a driver of the zoo, built for `kernel` if that was not done before.
+pub fn module(packages: &Packages, kernel: &Kernel, name: &str) -> Result<PathBuf, CliError> {
+    let zoo = folder()?;
+    let bug = known(&zoo, name)?;
+    let file = format!("{}.ko", name.replace('-', "_"));
+    let sources = digest(&zoo, &bug).map_err(CliError::io("read", zoo.display()))?;
+    let tree = format!("zoo/{}/{bug}-{sources:016x}", kernel.release);
+    let cache = packages.cache();
+    if !cache.path(&tree).is_dir() {
+        build(packages, kernel, &zoo, &bug, &tree)?;
+    }
+    let path = cache.path(&tree).join(&file);
+    match path.is_file() {
+        true => Ok(path),
+        false => Err(CliError::Run(format!("the zoo built {bug}, but no {file}"))),
+    }
+}
+
+fn build(packages: &Packages, kernel: &Kernel, zoo: &Path, bug: &str, tree: &str) -> Result<(), CliError> {
+    let headers =
+        kernels::headers(packages, kernel)?.join(format!("usr/src/linux-headers-{}", kernel.release));
+    packages.cache().ensure_tree(tree, |out| {
+        let mut command = Command::new(zoo.join("build"));
+        // Build programs of a newer kernel want a newer C library, which the private QEMU comes with.
+        let runtime = packages.cache().path("qemu");
+        if runtime.join("usr/lib/x86_64-linux-gnu/libelf.so.1").exists() {
+            command.arg("--runtime").arg(runtime);
+        }
+        command.arg(&headers).arg(&kernel.release).arg(out).arg(bug).stdin(Stdio::null());
+        let failed = |why: String| Error::Program { program: "zoo/build".into(), why };
+        let output = command.output().map_err(|error| failed(error.to_string()))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&output.stderr);
+        let last = text.lines().rev().find(|line| line.contains("error") || line.contains("zoo/build:"));
+        Err(failed(last.or(text.lines().last()).unwrap_or("it gave no reason").trim().to_owned()))
+    })?;
+    Ok(())
+}
+
+/// The zoo beside the program: the checkout that it was built in, or the folder that `$GUARDRAIL_ZOO` names.
+fn folder() -> Result<PathBuf, CliError> {
+    if let Some(folder) = std::env::var_os("GUARDRAIL_ZOO").filter(|value| !value.is_empty()) {
+        return Ok(PathBuf::from(folder));
+    }
+    let program = std::env::current_exe().map_err(CliError::io("find", "the guardrail program"))?;
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    program
+        .ancestors()
+        .chain(here)
+        .map(|folder| folder.join("zoo"))
+        .find(|zoo| zoo.join("build").is_file())
+        .ok_or_else(|| {
+            CliError::Run("the zoo is not beside the program; set GUARDRAIL_ZOO to its folder".into())
+        })
+}
+
+/// The folder of the zoo that a name belongs to.
+fn known(zoo: &Path, name: &str) -> Result<String, CliError> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(zoo).map_err(CliError::io("list", zoo.display()))? {
+        let entry = entry.map_err(CliError::io("list", zoo.display()))?;
+        if entry.path().join("expect.json").is_file() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    let is = |wanted: &str| names.iter().any(|known| known == wanted);
+    match name.strip_suffix("-ok").or(name.strip_suffix("_ok")) {
+        Some(bug) if is(bug) => return Ok(bug.to_owned()),
+        _ if is(name) => return Ok(name.to_owned()),
+        _ => {}
+    }
+    let near = suggest(name, names.iter().map(String::as_str)).into_iter().map(|near| format!("zoo/{near}"));
+    Err(Error::Unknown { what: "driver", name: format!("zoo/{name}"), near: near.collect() }.into())
+}
+
+/// Changes with the sources, so that a build of older ones is not taken for them.
+fn digest(zoo: &Path, bug: &str) -> io::Result<u64> {
+    let mut files = vec![zoo.join("build")];
+    for folder in [zoo.to_path_buf(), zoo.join(bug)] {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "c" || extension == "h") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    let mut hasher = DefaultHasher::new();
+    for file in files {
+        fs::read(file)?.hash(&mut hasher);
+    }
+    Ok(hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_names_belong_to_the_zoo() {
+        assert_eq!(named("zoo/leak-ok"), Some("leak-ok"));
+        assert_eq!(named("zoo/leak/leak.ko"), None);
+        assert_eq!(named("e1000"), None);
+    }
+}

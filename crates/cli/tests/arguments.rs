@@ -1,0 +1,141 @@
+//! What the program says and how it ends when it is used in the wrong way. Nothing here needs a network, a
+//! cache or a guest.
+
+use std::process::{Command, Output, Stdio};
+
+fn guardrail(args: &[&str]) -> Output {
+    let cache = tempfile::tempdir().unwrap();
+    Command::new(env!("CARGO_BIN_EXE_guardrail"))
+        .args(args)
+        .env("GUARDRAIL_CACHE", cache.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// Runs the program and gives exit status and standard error; results must be absent.
+fn refused(args: &[&str]) -> (i32, String) {
+    let output = guardrail(args);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{args:?}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    (output.status.code().unwrap(), stderr.trim_end().to_owned())
+}
+
+#[track_caller]
+fn assert_refused(args: &[&str], sentence: &str) {
+    assert_eq!(refused(args), (2, format!("error: {sentence}")), "{args:?}");
+}
+
+#[test]
+fn two_values_for_one_option() {
+    for option in ["--kernel", "--device", "--tool", "--workload", "--smp", "--record", "--out", "--timeout"]
+    {
+        let value = if option == "--tool" { "dmcheck" } else { "1" };
+        let sentence = format!("the argument '{option}' cannot be used multiple times");
+        assert_refused(&["check", "e1000", option, value, option, value], &sentence);
+    }
+    let args = ["check", "e1000", "--format", "json", "--format", "text"];
+    assert_refused(&args, "the argument '--format' cannot be used multiple times");
+}
+
+#[test]
+fn values_out_of_range() {
+    assert_refused(&["check", "e1000", "--smp", "5"], "invalid value '5' for '--smp <N>': 5 is not in 1..=4");
+    let (status, text) = refused(&["check", "e1000", "--format", "jsn"]);
+    assert_eq!(status, 2);
+    assert!(text.contains("json"), "{text}");
+    let (status, text) = refused(&["check", "e1000", "--kernell", "6.1"]);
+    assert_eq!(status, 2);
+    assert!(text.contains("--kernel"), "{text}");
+    assert_refused(
+        &["view", "x", "--address", "zz"],
+        "invalid value 'zz' for '--address <A[-B]>': 'zz' is not a hexadecimal address",
+    );
+}
+
+#[test]
+fn what_is_not_there_yet() {
+    assert_refused(
+        &["check", "e1000", "--mode", "stringent"],
+        "the mode 'stringent' is not available yet; use permissive",
+    );
+    assert_refused(
+        &["check", "e1000", "--mode", "triage"],
+        "the mode 'triage' is not available yet; use permissive",
+    );
+    assert_refused(
+        &["check", "e1000", "--format", "html"],
+        "the format 'html' is not available yet; use text, json or sarif",
+    );
+}
+
+#[test]
+fn unknown_names_come_with_near_ones() {
+    assert_refused(
+        &["check", "e1000", "--tool", "dmchek"],
+        "there is no tool named 'dmchek'; the nearest is 'dmcheck'",
+    );
+    assert_refused(&["check", "e1000", "--tool", ","], "--tool names no tool; see 'guardrail list tools'");
+    assert_refused(
+        &["view", "x", "--kind", "blok"],
+        "there is no kind of event named 'blok'; the nearest are 'block', 'block-def'",
+    );
+}
+
+#[test]
+fn traces_that_cannot_be_read() {
+    for command in ["analyze", "view"] {
+        let (status, text) = refused(&[command, "/nonexistent.trace"]);
+        assert_eq!(status, 2);
+        assert!(text.starts_with("error: cannot open the trace /nonexistent.trace: No such file"), "{text}");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), b"this is no trace at all, and long enough to be one").unwrap();
+        let path = file.path().to_str().unwrap();
+        assert_refused(&[command, path], &format!("{path} is not a guardrail trace"));
+    }
+}
+
+#[test]
+fn lists_are_arrays_with_names() {
+    for what in ["drivers", "devices", "kernels", "tools", "workloads"] {
+        let output = guardrail(&["list", what, "--format", "json"]);
+        assert_eq!(output.status.code(), Some(0), "{what}");
+        let list: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(!list.is_empty() && list.iter().all(|item| item["name"].is_string()), "{what}");
+        let text = guardrail(&["list", what]);
+        assert_eq!(String::from_utf8_lossy(&text.stdout).lines().count(), list.len(), "{what}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_gone_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_guardrail"))
+        .args(["list", "drivers"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn help() {
+    for command in ["", "check", "analyze", "view", "list", "doctor"] {
+        let args: Vec<&str> = [command, "--help"].into_iter().filter(|arg| !arg.is_empty()).collect();
+        let output = guardrail(&args);
+        assert_eq!(output.status.code(), Some(0));
+        let name = if command.is_empty() { "guardrail" } else { command };
+        insta::assert_snapshot!(format!("help-{name}"), String::from_utf8(output.stdout).unwrap());
+    }
+}
+
+#[test]
+fn without_a_command_help_goes_to_standard_error() {
+    let output = guardrail(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty() && !output.stderr.is_empty());
+}

@@ -1,0 +1,224 @@
+//! Whole-system tests: real guests, stock kernels, unmodified drivers.
+//!
+//! One guest serves many zoo modules, so that the tests of all three kernels fit in a few minutes.
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+const KERNELS: [&str; 3] = ["6.1", "6.12", "7.2"];
+const DRIVERS: [&str; 5] = ["e1000", "pcnet32", "8139cp", "e100", "sym53c8xx"];
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let mut trials = Vec::new();
+    if !arguments.list {
+        let bugs = Bug::all();
+        for kernel in KERNELS {
+            zoo_trials(kernel, &bugs, &mut trials);
+        }
+        for kernel in KERNELS {
+            for driver in DRIVERS {
+                trials.push(Trial::test(format!("{driver} on {kernel} is silent"), move || {
+                    silent(driver, kernel)
+                }));
+            }
+        }
+        trials.push(Trial::test("recorded equals live", recorded_equals_live));
+        trials.push(Trial::test("a panic in the driver is a result", panic_is_a_result));
+    }
+    // Two guests at once would only fight for the processors.
+    libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
+}
+
+/// What the zoo says of one of its folders.
+#[derive(Clone)]
+struct Bug {
+    folder: String,
+    kind: String,
+    function: String,
+    line: u64,
+    oopses: bool,
+}
+
+impl Bug {
+    fn all() -> Vec<Bug> {
+        let zoo = root().join("zoo");
+        let mut bugs: Vec<Bug> = std::fs::read_dir(&zoo)
+            .expect("the zoo is there")
+            .filter_map(|entry| {
+                let folder = entry.ok()?.path();
+                let text = std::fs::read_to_string(folder.join("expect.json")).ok()?;
+                let expect: Value = serde_json::from_str(&text).expect("expect.json is JSON");
+                let name = folder.file_name()?.to_str()?.to_owned();
+                let marker = expect["line_marker"].as_str().expect("line_marker");
+                let source = folder.join(format!("{}.c", name.replace('-', "_")));
+                let source = std::fs::read_to_string(source).expect("the source is there");
+                let line =
+                    source.lines().position(|line| line.contains(marker)).expect("the marker is there");
+                Some(Bug {
+                    kind: expect["kind"].as_str().expect("kind").to_owned(),
+                    function: expect["function"].as_str().expect("function").to_owned(),
+                    line: line as u64 + 1,
+                    oopses: expect["aftermath"].as_str().is_some_and(|after| after.ends_with("oops")),
+                    folder: name,
+                })
+            })
+            .collect();
+        bugs.sort_by(|a, b| a.folder.cmp(&b.folder));
+        assert!(bugs.len() >= 24, "the zoo holds {} bugs", bugs.len());
+        bugs
+    }
+
+    fn module(&self) -> String {
+        self.folder.replace('-', "_")
+    }
+}
+
+/// One guest runs all modules that it survives; each of the others has a guest of its own.
+fn zoo_trials(kernel: &'static str, bugs: &[Bug], trials: &mut Vec<Trial>) {
+    let (alone, together): (Vec<&Bug>, Vec<&Bug>) = bugs.iter().partition(|bug| bug.oopses);
+    let mut drivers: Vec<String> = together.iter().map(|bug| format!("zoo/{}", bug.folder)).collect();
+    drivers.extend(bugs.iter().map(|bug| format!("zoo/{}_ok", bug.folder)));
+    let names: Vec<&str> = drivers.iter().map(String::as_str).collect();
+    let shared = Arc::new(check(&[&names[..], &["--kernel", kernel, "--device", "edu"]].concat()));
+    for bug in bugs {
+        let (bug, result) = (bug.clone(), Arc::clone(&shared));
+        let expected = bug.clone();
+        if bug.oopses {
+            trials.push(Trial::test(format!("zoo/{} on {kernel}", bug.folder), move || {
+                let result = check(&[&format!("zoo/{}", expected.folder), "--kernel", kernel]);
+                named(&result, &expected)
+            }));
+        } else {
+            let result = Arc::clone(&result);
+            trials.push(Trial::test(format!("zoo/{} on {kernel}", bug.folder), move || {
+                named(&result, &expected)
+            }));
+        }
+        trials.push(Trial::test(format!("zoo/{}_ok on {kernel}", bug.folder), move || {
+            let report = result.report()?;
+            let module = format!("{}_ok", bug.module());
+            let loud: Vec<&Value> =
+                findings(report).filter(|finding| finding["module"] == module.as_str()).collect();
+            if report["run"]["outcome"] != "completed" {
+                return Err(format!("the run did not complete: {}", report["run"]["outcome"]).into());
+            }
+            if loud.is_empty() { Ok(()) } else { Err(format!("the twin is not silent: {loud:#?}").into()) }
+        }));
+    }
+    let _ = alone;
+}
+
+/// The bug is named with its kind, function and line, and nothing else is said of its module.
+fn named(result: &Checked, bug: &Bug) -> Result<(), Failed> {
+    let report = result.report()?;
+    let module = bug.module();
+    let of_module: Vec<&Value> =
+        findings(report).filter(|finding| finding["module"] == module.as_str()).collect();
+    let wanted = |finding: &&&Value| {
+        finding["kind"] == bug.kind.as_str()
+            && finding["function"] == bug.function.as_str()
+            && finding["location"]["line"] == bug.line
+    };
+    match of_module.iter().find(wanted) {
+        None => Err(format!(
+            "expected {} in {} at line {}, found {of_module:#?}\n{}",
+            bug.kind, bug.function, bug.line, result.stderr
+        )
+        .into()),
+        Some(_) if of_module.len() > 1 => {
+            Err(format!("more than the planted bug was reported: {of_module:#?}").into())
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// A stock driver under its workload gives no finding, and no event is lost.
+fn silent(driver: &str, kernel: &str) -> Result<(), Failed> {
+    let result = check(&[driver, "--kernel", kernel]);
+    let report = result.report()?;
+    let run = &report["run"];
+    if run["outcome"] != "completed" || run["lost_events"] != 0 || run["blocks"].as_u64() < Some(1000) {
+        return Err(format!("the run is not as it should be: {run:#}\n{}", result.stderr).into());
+    }
+    match findings(report).next() {
+        None if result.status == 0 => Ok(()),
+        None => Err(format!("exit status {}", result.status).into()),
+        Some(finding) => Err(format!("a finding on a stock driver: {finding:#}").into()),
+    }
+}
+
+/// `analyze` of a recorded run prints what `check` printed, apart from times.
+fn recorded_equals_live() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let trace = folder.path().join("run.trace");
+    let trace = trace.to_str().expect("a plain path");
+    let live = check(&["zoo/oob-heap", "zoo/uaf-timer", "zoo/uninit-deep", "--record", trace]);
+    let recorded = guardrail(&["analyze", trace, "--format", "json"]);
+    let (mut live, mut recorded) = (live.report()?.clone(), recorded.report()?.clone());
+    for report in [&mut live, &mut recorded] {
+        let run = report["run"].as_object_mut().ok_or("no run")?;
+        run.retain(|name, _| !name.ends_with("seconds") && name != "analysis_lag" && name != "steps");
+    }
+    if live["findings"].as_array().is_none_or(|findings| findings.len() < 3) {
+        return Err("fewer than three findings".into());
+    }
+    if live == recorded { Ok(()) } else { Err(format!("live {live:#}\nrecorded {recorded:#}").into()) }
+}
+
+/// What was found before the panic is reported, with the panic's own text.
+fn panic_is_a_result() -> Result<(), Failed> {
+    let result = check(&["zoo/null-dereference"]);
+    let report = result.report()?;
+    if report["run"]["outcome"] != "guest-panic" || result.status != 1 {
+        return Err(format!("{report:#} exit status {}\n{}", result.status, result.stderr).into());
+    }
+    Ok(())
+}
+
+fn findings(report: &Value) -> impl Iterator<Item = &Value> {
+    report["findings"].as_array().into_iter().flatten()
+}
+
+/// What a run of the program printed.
+struct Checked {
+    status: i32,
+    stdout: String,
+    stderr: String,
+    report: Option<Value>,
+}
+
+impl Checked {
+    fn report(&self) -> Result<&Value, Failed> {
+        self.report.as_ref().ok_or_else(|| {
+            format!("no report; exit status {}\n{}\n{}", self.status, self.stdout, self.stderr).into()
+        })
+    }
+}
+
+fn check(arguments: &[&str]) -> Checked {
+    guardrail(&[&["check", "--format", "json"], arguments].concat())
+}
+
+fn guardrail(arguments: &[&str]) -> Checked {
+    let output = Command::new(env!("CARGO_BIN_EXE_guardrail"))
+        .args(arguments)
+        .current_dir(root())
+        .stdin(Stdio::null())
+        .output()
+        .expect("the program runs");
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    Checked {
+        status: output.status.code().unwrap_or(-1),
+        report: serde_json::from_str(&stdout).ok(),
+        stdout,
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

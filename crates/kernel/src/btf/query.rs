@@ -1,0 +1,279 @@
+//! Questions about types.
+
+use super::{Btf, Kind, MAX_DEPTH, RawType, TypeId};
+use crate::bytes::u32_at;
+
+/// A type as far as calls care.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// No value.
+    Void,
+    /// An integer, a boolean, a character or an enumeration.
+    Int {
+        /// Its width.
+        bits: u32,
+        /// True for signed ones.
+        signed: bool,
+    },
+    /// A pointer.
+    Ptr(Pointee),
+    /// A struct or union by value.
+    Aggregate {
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// Floating point, or something that could not be followed.
+    Other,
+}
+
+/// What a pointer points to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pointee {
+    /// Size of the type, where it is complete.
+    pub size: Option<u64>,
+    /// The target is `const`.
+    pub is_const: bool,
+    /// The target is `void`.
+    pub is_void: bool,
+    /// The target is a function.
+    pub is_func: bool,
+    /// Name of the struct or union, if it is one and has a name.
+    pub struct_name: Option<String>,
+}
+
+/// A parameter of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Its name; empty where not recorded.
+    pub name: String,
+    /// Its type.
+    pub ty: Type,
+    /// Which argument register (0..=5) holds it, or its first part; `None` for those on the stack.
+    pub register: Option<u8>,
+}
+
+/// The prototype of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proto {
+    /// The parameters, without the `...`.
+    pub params: Vec<Param>,
+    /// The parameters end in `...`.
+    pub variadic: bool,
+    /// The result.
+    pub result: Type,
+}
+
+impl Btf {
+    /// The struct or union with this name.
+    pub fn struct_named(&self, name: &str) -> Option<TypeId> {
+        self.named(name).find(|&id| self.raw(id).is_some_and(|t| matches!(t.kind, Kind::Struct | Kind::Union)))
+    }
+
+    /// The type with this name: a struct, union, enum, typedef or base type.
+    pub fn type_named(&self, name: &str) -> Option<TypeId> {
+        self.named(name).find(|&id| self.raw(id).is_some_and(|t| !matches!(t.kind, Kind::Func | Kind::Fwd)))
+    }
+
+    /// Follows typedefs and qualifiers.
+    pub fn resolve(&self, mut id: TypeId) -> Option<TypeId> {
+        for _ in 0..MAX_DEPTH {
+            match self.raw(id) {
+                Some(t) if is_modifier(t.kind) => id = t.value,
+                Some(_) => return Some(id),
+                None => return (id == 0).then_some(0),
+            }
+        }
+        None
+    }
+
+    /// Size in bytes of a complete type.
+    pub fn size_of(&self, id: TypeId) -> Option<u64> {
+        let mut id = id;
+        let mut count: u64 = 1;
+        for _ in 0..MAX_DEPTH {
+            let t = self.raw(self.resolve(id)?)?;
+            let size = match t.kind {
+                Kind::Ptr => 8,
+                Kind::Array => {
+                    count = count.checked_mul(u64::from(u32_at(t.extra, 8)?))?;
+                    id = u32_at(t.extra, 0)?;
+                    continue;
+                }
+                Kind::Int | Kind::Struct | Kind::Union | Kind::Enum | Kind::Enum64 | Kind::Float | Kind::DataSec => {
+                    u64::from(t.value)
+                }
+                _ => return None,
+            };
+            return size.checked_mul(count);
+        }
+        None
+    }
+
+    /// Byte offset of a member; `path` may be dotted (`a.b`) and reach into anonymous structs and
+    /// unions, and may index arrays (`mem[2].base`). `None` where absent or a bitfield off a byte border.
+    pub fn member_offset(&self, structure: &str, path: &str) -> Option<u64> {
+        Some(self.member(self.struct_named(structure)?, path)?.0)
+    }
+
+    /// Byte offset and type of a member, as [`Btf::member_offset`].
+    pub fn member(&self, structure: TypeId, path: &str) -> Option<(u64, TypeId)> {
+        let mut id = structure;
+        let mut offset = 0u64;
+        for part in path.split('.') {
+            let (name, indices) = part.split_once('[').map_or((part, None), |(n, rest)| (n, Some(rest)));
+            let mut budget = 10_000;
+            let (bits, member) = self.find_member(self.resolve(id)?, name, 0, &mut budget)?;
+            if bits % 8 != 0 {
+                return None;
+            }
+            offset = offset.checked_add(bits / 8)?;
+            id = member;
+            for index in indices.into_iter().flat_map(|rest| rest.split('[')) {
+                let index: u64 = index.strip_suffix(']')?.parse().ok()?;
+                let array = self.raw(self.resolve(id)?)?;
+                if array.kind != Kind::Array || index >= u64::from(u32_at(array.extra, 8)?) {
+                    return None;
+                }
+                id = u32_at(array.extra, 0)?;
+                offset = offset.checked_add(self.size_of(id)?.checked_mul(index)?)?;
+            }
+        }
+        Some((offset, id))
+    }
+
+    fn find_member(&self, id: TypeId, name: &str, depth: u32, budget: &mut u32) -> Option<(u64, TypeId)> {
+        let t = self.raw(id)?;
+        if depth > 16 || !matches!(t.kind, Kind::Struct | Kind::Union) {
+            return None;
+        }
+        for member in t.extra.chunks_exact(12) {
+            *budget = budget.checked_sub(1)?;
+            let (member_name, ty, place) = (u32_at(member, 0)?, u32_at(member, 4)?, u32_at(member, 8)?);
+            let bits = u64::from(if t.flag { place & 0xff_ffff } else { place });
+            let found = if self.string(member_name) == Some(b"") {
+                let inner = self.resolve(ty)?;
+                self.find_member(inner, name, depth + 1, budget).map(|(offset, ty)| (bits + offset, ty))
+            } else {
+                (self.string(member_name) == Some(name.as_bytes())).then_some((bits, ty))
+            };
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// Value of an enumerator, of whichever enumeration.
+    pub fn enum_value(&self, name: &str) -> Option<i64> {
+        (1..self.end_id()).filter_map(|id| self.raw(id)).find_map(|t| self.enumerator(t, name))
+    }
+
+    /// Value of an enumerator of the named enumeration.
+    pub fn enum_value_in(&self, enumeration: &str, name: &str) -> Option<i64> {
+        self.named(enumeration).filter_map(|id| self.raw(id)).find_map(|t| self.enumerator(t, name))
+    }
+
+    fn enumerator(&self, t: RawType<'_>, name: &str) -> Option<i64> {
+        let width = match t.kind {
+            Kind::Enum => 8,
+            Kind::Enum64 => 12,
+            _ => return None,
+        };
+        let item = t
+            .extra
+            .chunks_exact(width)
+            .find(|item| u32_at(item, 0).and_then(|at| self.string(at)) == Some(name.as_bytes()))?;
+        let low = u32_at(item, 4)?;
+        Some(match (width, t.flag) {
+            (12, _) => (u64::from(u32_at(item, 8)?) << 32 | u64::from(low)) as i64,
+            (_, true) => i64::from(low as i32),
+            (_, false) => i64::from(low),
+        })
+    }
+
+    /// The prototype of a function; `None` for those that are inlined everywhere, or have several.
+    pub fn func_proto(&self, name: &str) -> Option<Proto> {
+        let id = self.named(name).find(|&id| self.raw(id).is_some_and(|t| t.kind == Kind::Func))?;
+        self.proto(self.raw(id)?.value)
+    }
+
+    /// The prototype behind a type number of a function type.
+    pub fn proto(&self, id: TypeId) -> Option<Proto> {
+        let t = self.raw(id)?;
+        if t.kind != Kind::FuncProto {
+            return None;
+        }
+        let mut proto = Proto { params: Vec::new(), variadic: false, result: self.type_of(t.value) };
+        let mut next = if matches!(proto.result, Type::Aggregate { size } if size > 16) { 1 } else { 0 };
+        for item in t.extra.chunks_exact(8) {
+            let (name, ty) = (u32_at(item, 0)?, u32_at(item, 4)?);
+            if ty == 0 {
+                proto.variadic = true;
+                continue;
+            }
+            let ty = self.type_of(ty);
+            let words = match ty {
+                Type::Aggregate { size: 1..=8 } => 1,
+                Type::Aggregate { size: 9..=16 } => 2,
+                Type::Int { bits: 65.., .. } => 2,
+                Type::Aggregate { .. } | Type::Other => 0,
+                _ => 1,
+            };
+            let register = (words > 0 && next + words <= 6).then_some(next as u8);
+            if register.is_some() {
+                next += words;
+            }
+            let name = self.string(name).map(|n| String::from_utf8_lossy(n).into_owned()).unwrap_or_default();
+            proto.params.push(Param { name, ty, register });
+        }
+        Some(proto)
+    }
+
+    fn type_of(&self, id: TypeId) -> Type {
+        let Some(id) = self.resolve(id) else { return Type::Other };
+        let Some(t) = self.raw(id) else { return Type::Void };
+        match t.kind {
+            Kind::Int => {
+                let encoding = u32_at(t.extra, 0).unwrap_or(0);
+                Type::Int { bits: t.value.saturating_mul(8), signed: encoding >> 24 & 1 != 0 }
+            }
+            Kind::Enum | Kind::Enum64 => Type::Int { bits: t.value.saturating_mul(8), signed: t.flag },
+            Kind::Ptr => Type::Ptr(self.pointee(t.value)),
+            Kind::Struct | Kind::Union => Type::Aggregate { size: u64::from(t.value) },
+            _ => Type::Other,
+        }
+    }
+
+    fn pointee(&self, mut id: TypeId) -> Pointee {
+        let mut pointee = Pointee::default();
+        for _ in 0..MAX_DEPTH {
+            let Some(t) = self.raw(id) else {
+                pointee.is_void = id == 0;
+                return pointee;
+            };
+            match t.kind {
+                Kind::Const => pointee.is_const = true,
+                kind if is_modifier(kind) => {}
+                // A constant array is an array of constants.
+                Kind::Array => pointee.size = pointee.size.or_else(|| self.size_of(id)),
+                Kind::FuncProto => {
+                    pointee.is_func = true;
+                    return pointee;
+                }
+                kind => {
+                    pointee.size = pointee.size.or_else(|| self.size_of(id));
+                    if matches!(kind, Kind::Struct | Kind::Union | Kind::Fwd) && t.name != 0 {
+                        pointee.struct_name = Some(self.name_of(t).to_owned());
+                    }
+                    return pointee;
+                }
+            }
+            id = if t.kind == Kind::Array { u32_at(t.extra, 0).unwrap_or(0) } else { t.value };
+        }
+        pointee
+    }
+}
+
+fn is_modifier(kind: Kind) -> bool {
+    matches!(kind, Kind::Typedef | Kind::Volatile | Kind::Const | Kind::Restrict | Kind::TypeTag)
+}

@@ -1,0 +1,141 @@
+use super::*;
+
+/// Assembles BTF: strings by name, types by raw words.
+struct Builder {
+    types: Vec<u8>,
+    strings: Vec<u8>,
+    base_strings: u32,
+}
+
+impl Builder {
+    fn new(base_strings: u32) -> Builder {
+        Builder { types: Vec::new(), strings: if base_strings == 0 { vec![0] } else { Vec::new() }, base_strings }
+    }
+
+    fn name(&mut self, name: &str) -> u32 {
+        if name.is_empty() {
+            return 0;
+        }
+        let at = self.base_strings + self.strings.len() as u32;
+        self.strings.extend_from_slice(name.as_bytes());
+        self.strings.push(0);
+        at
+    }
+
+    fn add(&mut self, name: &str, kind: u32, vlen: u32, value: u32, extra: &[u32]) {
+        let name = self.name(name);
+        for word in [name, kind << 24 | vlen, value].iter().chain(extra) {
+            self.types.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    fn build(&self) -> Vec<u8> {
+        let mut out = vec![0x9f, 0xeb, 1, 0];
+        let types = self.types.len() as u32;
+        for word in [24, 0, types, types, self.strings.len() as u32] {
+            out.extend_from_slice(&u32::to_le_bytes(word));
+        }
+        out.extend_from_slice(&self.types);
+        out.extend_from_slice(&self.strings);
+        out
+    }
+}
+
+fn example() -> Btf {
+    let mut b = Builder::new(0);
+    b.add("int", 1, 0, 4, &[1 << 24 | 32]); // 1
+    b.add("", 3, 0, 0, &[1, 1, 3]); // 2: int[3]
+    let (x, y) = (b.name("x"), b.name("y"));
+    b.add("", 5, 2, 12, &[x, 1, 0, y, 2, 0]); // 3: union { int x; int y[3]; }
+    let (head, inner) = (b.name("head"), b.name("inner"));
+    b.add("outer", 4, 3, 28, &[head, 1, 0, 0, 3, 32, inner, 3, 128]); // 4
+    b.add("", 10, 0, 4, &[]); // 5: const struct outer
+    b.add("", 2, 0, 5, &[]); // 6: const struct outer *
+    b.add("", 2, 0, 0, &[]); // 7: void *
+    let (o, data, len) = (b.name("o"), b.name("data"), b.name("len"));
+    b.add("", 13, 4, 1, &[o, 6, data, 7, len, 1, 0, 0]); // 8
+    b.add("fill", 12, 0, 8, &[]); // 9
+    let (low, high) = (b.name("LOW"), b.name("HIGH"));
+    b.add("range", 6, 2, 4, &[low, 3, high, 9]); // 10
+    let wide = b.name("WIDE");
+    b.add("wide", 19, 1, 8, &[wide, 1, 2]); // 11
+    b.add("self", 8, 0, 12, &[]); // 12: a typedef of itself
+    b.add("", 3, 0, 0, &[13, 1, 2]); // 13: an array of itself
+    Btf::parse(&b.build(), None).unwrap()
+}
+
+#[test]
+fn members_are_found_through_dots_indices_and_anonymous_unions() {
+    let btf = example();
+    assert_eq!(btf.member_offset("outer", "head"), Some(0));
+    assert_eq!(btf.member_offset("outer", "x"), Some(4));
+    assert_eq!(btf.member_offset("outer", "y[2]"), Some(12));
+    assert_eq!(btf.member_offset("outer", "inner.y[1]"), Some(20));
+    assert_eq!(btf.member_offset("outer", "y[3]"), None);
+    assert_eq!(btf.member_offset("outer", "absent"), None);
+    assert_eq!(btf.size_of(btf.struct_named("outer").unwrap()), Some(28));
+}
+
+#[test]
+fn prototypes_tell_what_pointers_point_to() {
+    let proto = example().func_proto("fill").unwrap();
+    assert!(proto.variadic);
+    assert_eq!(proto.result, Type::Int { bits: 32, signed: true });
+    assert_eq!(proto.params.len(), 3);
+    let Type::Ptr(first) = &proto.params[0].ty else { panic!("not a pointer") };
+    assert_eq!((first.size, first.is_const, first.struct_name.as_deref()), (Some(28), true, Some("outer")));
+    let Type::Ptr(second) = &proto.params[1].ty else { panic!("not a pointer") };
+    assert!(second.is_void && second.size.is_none());
+    assert_eq!(proto.params[2].register, Some(2));
+}
+
+#[test]
+fn enumerators_have_values() {
+    let btf = example();
+    assert_eq!(btf.enum_value("HIGH"), Some(9));
+    assert_eq!(btf.enum_value("WIDE"), Some(2 << 32 | 1));
+    assert_eq!(btf.enum_value_in("wide", "HIGH"), None);
+}
+
+#[test]
+fn circles_end() {
+    let btf = example();
+    assert_eq!(btf.size_of(12), None);
+    assert_eq!(btf.size_of(13), None);
+    assert_eq!(btf.resolve(12), None);
+}
+
+#[test]
+fn a_module_continues_its_base() {
+    let base = Arc::new(example());
+    let mut b = Builder::new(base.strings.len() as u32);
+    let own = b.name("own");
+    b.add("private", 4, 1, 40, &[own, 4, 64]);
+    let btf = Btf::parse(&b.build(), Some(base)).unwrap();
+    assert_eq!(btf.member_offset("private", "own.inner.x"), Some(8 + 16));
+    assert_eq!(btf.member_offset("outer", "inner"), Some(16));
+}
+
+#[test]
+fn damaged_bytes_are_errors_or_answers_but_no_panics() {
+    let mut b = Builder::new(0);
+    b.add("int", 1, 0, 4, &[32]);
+    b.add("s", 4, 2, 8, &[1, 1, 0, 1, 2, 0]);
+    b.add("f", 13, 2, 1, &[1, 2, 1, 3]);
+    let good = b.build();
+    for cut in 0..good.len() {
+        assert!(Btf::parse(&good[..cut], None).is_err());
+    }
+    for at in 0..good.len() {
+        for bit in 0..8 {
+            let mut bad = good.clone();
+            bad[at] ^= 1 << bit;
+            if let Ok(btf) = Btf::parse(&bad, None) {
+                for id in 0..btf.end_id() + 2 {
+                    let _ = (btf.size_of(id), btf.proto(id), btf.member(id, "int.int"));
+                }
+                let _ = (btf.enum_value("x"), btf.func_proto("f"));
+            }
+        }
+    }
+}

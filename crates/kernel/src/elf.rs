@@ -1,0 +1,129 @@
+//! The few things we need of an ELF file, read with bounds checks.
+
+use crate::bytes::{c_str, slice, u16_at, u32_at, u64_at};
+use crate::error::KernelError;
+
+/// Section type of a section without bytes in the file.
+pub(crate) const SHT_NOBITS: u32 = 8;
+pub(crate) const SHT_SYMTAB: u32 = 2;
+pub(crate) const SHT_RELA: u32 = 4;
+pub(crate) const SHF_WRITE: u64 = 1;
+pub(crate) const SHF_ALLOC: u64 = 2;
+pub(crate) const SHF_EXECINSTR: u64 = 4;
+pub(crate) const SHF_COMPRESSED: u64 = 0x800;
+pub(crate) const ET_REL: u16 = 1;
+
+/// One section header, with its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SectionHeader {
+    pub name: String,
+    pub kind: u32,
+    pub flags: u64,
+    pub addr: u64,
+    pub offset: u64,
+    pub size: u64,
+    pub link: u32,
+    pub info: u32,
+    pub align: u64,
+}
+
+/// The parsed headers of an ELF file.
+#[derive(Clone, Debug)]
+pub(crate) struct Elf {
+    pub file_type: u16,
+    pub sections: Vec<SectionHeader>,
+    /// Where the section header table ends.
+    pub headers_end: u64,
+}
+
+impl Elf {
+    /// Reads the headers of an x86-64 ELF file; `what` names it in errors.
+    pub fn parse(what: &str, data: &[u8]) -> Result<Elf, KernelError> {
+        if data.get(..4) != Some(b"\x7fELF") {
+            return Err(KernelError::NotA { what: what.to_owned(), expected: "an ELF file" });
+        }
+        let header = data.get(..64).ok_or_else(|| KernelError::truncated(what, "the ELF header is not whole"))?;
+        let wide = header[4] == 2;
+        let big_endian = header[5] == 2;
+        let machine = u16_at(header, 18).unwrap_or(0);
+        let machine = if big_endian { machine.swap_bytes() } else { machine };
+        if machine != 62 || !wide || big_endian {
+            return Err(KernelError::Architecture {
+                what: what.to_owned(),
+                found: architecture(machine, wide, big_endian),
+            });
+        }
+        let file_type = u16_at(header, 16).unwrap_or(0);
+        let table = u64_at(header, 0x28).unwrap_or(0);
+        let entry_size = u64::from(u16_at(header, 0x3a).unwrap_or(0));
+        let count = u64::from(u16_at(header, 0x3c).unwrap_or(0));
+        let names = usize::from(u16_at(header, 0x3e).unwrap_or(0));
+        if table == 0 || count == 0 {
+            return Err(KernelError::damaged(what, "it has no section headers"));
+        }
+        if entry_size != 64 {
+            return Err(KernelError::damaged(what, format!("its section headers have {entry_size} bytes, not 64")));
+        }
+        let headers = slice(data, table, count * 64)
+            .ok_or_else(|| KernelError::truncated(what, "the section headers lie beyond its end"))?;
+        let mut sections = Vec::with_capacity(count as usize);
+        let mut name_offsets = Vec::with_capacity(count as usize);
+        for raw in headers.chunks_exact(64) {
+            let word = |at| u64_at(raw, at).unwrap_or(0);
+            let half = |at| u32_at(raw, at).unwrap_or(0);
+            name_offsets.push(half(0) as usize);
+            sections.push(SectionHeader {
+                name: String::new(),
+                kind: half(4),
+                flags: word(8),
+                addr: word(16),
+                offset: word(24),
+                size: word(32),
+                link: half(40),
+                info: half(44),
+                align: word(48),
+            });
+        }
+        for section in &sections {
+            if section.kind != SHT_NOBITS && section.kind != 0 && slice(data, section.offset, section.size).is_none() {
+                return Err(KernelError::truncated(what, "a section lies beyond its end"));
+            }
+        }
+        let strings = sections
+            .get(names)
+            .and_then(|s: &SectionHeader| slice(data, s.offset, s.size))
+            .ok_or_else(|| KernelError::damaged(what, "it has no section names"))?;
+        for (section, at) in sections.iter_mut().zip(name_offsets) {
+            section.name = c_str(strings, at).map(|n| String::from_utf8_lossy(n).into_owned()).unwrap_or_default();
+        }
+        Ok(Elf { file_type, sections, headers_end: table + count * 64 })
+    }
+
+    /// Index and header of the first section with this name.
+    pub fn section(&self, name: &str) -> Option<(usize, &SectionHeader)> {
+        self.sections.iter().enumerate().find(|(_, s)| s.name == name)
+    }
+
+    /// The bytes of a section in the file; empty for sections without any.
+    pub fn bytes<'a>(&self, data: &'a [u8], section: &SectionHeader) -> &'a [u8] {
+        if section.kind == SHT_NOBITS { &[] } else { slice(data, section.offset, section.size).unwrap_or(&[]) }
+    }
+}
+
+fn architecture(machine: u16, wide: bool, big_endian: bool) -> String {
+    let name = match machine {
+        3 => "32-bit x86 (i386)",
+        8 => "MIPS",
+        20 => "32-bit PowerPC",
+        21 if big_endian => "64-bit PowerPC",
+        21 => "64-bit PowerPC, little endian",
+        22 => "S/390",
+        40 => "32-bit ARM",
+        62 if !wide => "x32",
+        183 => "64-bit ARM (aarch64)",
+        243 => "RISC-V",
+        258 => "LoongArch",
+        _ => return format!("the ELF machine {machine}"),
+    };
+    name.to_owned()
+}

@@ -1,0 +1,406 @@
+//! Source lines of a module's code, from the DWARF of its file or of a separate debug file.
+//!
+//! A module is not linked yet: every section begins at zero. We give each a made-up base, so that one lookup
+//! serves all of them, and apply the relocations of the debug sections in memory.
+
+use crate::bytes::{array, u32_at, u64_at};
+use crate::decompress::LIMIT;
+use crate::elf::{SHF_ALLOC, SHF_COMPRESSED, SHF_EXECINSTR, SHT_NOBITS};
+use crate::error::KernelError;
+use crate::module::ModuleImage;
+use gimli::{EndianArcSlice, LittleEndian, SectionId};
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The debug sections of one module together are never larger than this when unpacked.
+const MAX_DEBUG: u64 = 512 << 20;
+/// No call chain of inlined functions is deeper than this.
+const MAX_FRAMES: usize = 256;
+
+/// Distance between the made-up bases' ends and beginnings, and the first base.
+const GAP: u64 = 1 << 16;
+const FIRST_BASE: u64 = 1 << 32;
+
+const R_X86_64_64: u32 = 1;
+const R_X86_64_32: u32 = 10;
+const R_X86_64_32S: u32 = 11;
+
+type Bytes = EndianArcSlice<LittleEndian>;
+
+/// One function, inlined or not, that an instruction belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceFrame {
+    /// The function's name.
+    pub function: Option<String>,
+    /// The file, relative to the folder of the build where that is possible.
+    pub file: String,
+    /// The line; of the call when an inner frame precedes.
+    pub line: u32,
+    /// The column; zero when unknown.
+    pub column: u32,
+}
+
+/// Finds the source lines of a module's instructions.
+pub struct Lines {
+    context: addr2line::Context<Bytes>,
+    /// Made-up base and size of each of the module's sections; `None` for those without code.
+    bases: Vec<Option<(u64, u64)>>,
+}
+
+impl std::fmt::Debug for Lines {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lines").field("bases", &self.bases).finish_non_exhaustive()
+    }
+}
+
+impl Lines {
+    /// The lines of a module that carries debug information itself.
+    pub fn of_module(image: &ModuleImage) -> Option<Lines> {
+        Lines::new(image, image)
+    }
+
+    /// The lines of a module whose debug information is in a file of its own.
+    ///
+    /// `None` when that file has none; an error when it belongs to another module.
+    pub fn of_file(path: &Path, image: &ModuleImage) -> Result<Option<Lines>, KernelError> {
+        let what = path.display().to_string();
+        let debug = ModuleImage::parse_object(&what, crate::image::read_file(path)?)?;
+        let same = image.sections().filter(|s| s.alloc && s.exec).all(|section| {
+            debug.sections().find(|s| s.name == section.name).is_some_and(|other| other.size == section.size)
+        });
+        if !same || !same_build(image, &debug) {
+            return Err(KernelError::NotA { what, expected: "the debug file of this build of the module" });
+        }
+        Ok(Lines::new(&debug, image))
+    }
+
+    fn new(debug: &ModuleImage, image: &ModuleImage) -> Option<Lines> {
+        debug.section_index(SectionId::DebugInfo.name())?;
+        let debug_bases = made_up_bases(debug);
+        let mut room = MAX_DEBUG;
+        let dwarf = gimli::Dwarf::load(|id| -> Result<Bytes, gimli::Error> {
+            let bytes = if wanted(id) { relocated(debug, id.name(), &debug_bases, &mut room) } else { None };
+            Ok(Bytes::new(Arc::from(bytes.unwrap_or_default()), LittleEndian))
+        })
+        .ok()?;
+        let context = addr2line::Context::from_dwarf(dwarf).ok()?;
+        let bases = image.sections().map(|section| {
+            let index = debug.section_index(section.name).filter(|_| section.alloc && section.exec)?;
+            debug_bases.get(index).copied().flatten().map(|base| (base, section.size.min(LIMIT)))
+        });
+        Some(Lines { context, bases: bases.collect() })
+    }
+
+    /// The functions that an instruction belongs to, innermost first; empty when unknown.
+    pub fn frames(&self, section: usize, offset: u64) -> Vec<SourceFrame> {
+        let Some(&Some((base, size))) = self.bases.get(section) else { return Vec::new() };
+        if offset >= size {
+            return Vec::new();
+        }
+        let address = base + offset;
+        let folder = self.build_folder(address).unwrap_or_default();
+        let mut frames = Vec::new();
+        let Ok(mut found) = self.context.find_frames(address).skip_all_loads() else { return frames };
+        while let Ok(Some(frame)) = found.next() {
+            if frames.len() >= MAX_FRAMES {
+                break;
+            }
+            let function = frame.function.as_ref().and_then(|f| Some(f.raw_name().ok()?.into_owned()));
+            // A frame without a line stays, since its function is known; nobody will show line 0.
+            let location = frame.location;
+            frames.push(SourceFrame {
+                function,
+                file: location.as_ref().and_then(|l| l.file).map(|f| shorten(f, &folder)).unwrap_or_default(),
+                line: location.as_ref().and_then(|l| l.line).unwrap_or(0),
+                column: location.as_ref().and_then(|l| l.column).unwrap_or(0),
+            });
+        }
+        frames
+    }
+
+    /// The line of an instruction in the function that is not inlined: for code inlined from a header, where
+    /// the driver's own file calls it.
+    pub fn line(&self, section: usize, offset: u64) -> Option<(String, u32)> {
+        let known: Vec<SourceFrame> =
+            self.frames(section, offset).into_iter().filter(|f| f.line != 0 && !f.file.is_empty()).collect();
+        let own = known.iter().rev().find(|f| !f.file.ends_with(".h")).or(known.last())?;
+        Some((own.file.clone(), own.line))
+    }
+
+    /// The folder that the file names of an address's compilation are relative to.
+    fn build_folder(&self, address: u64) -> Option<String> {
+        let unit = self.context.find_dwarf_and_unit(address).skip_all_loads()?;
+        Some(String::from_utf8_lossy(unit.comp_dir.as_ref()?.bytes()).into_owned())
+    }
+}
+
+/// Whether the build ids agree, as far as both files have one.
+fn same_build(image: &ModuleImage, debug: &ModuleImage) -> bool {
+    let id = |m: &ModuleImage| {
+        let bytes = m.section_index(".note.gnu.build-id").map(|index| m.section_bytes(index).to_vec());
+        bytes.filter(|b| !b.is_empty())
+    };
+    id(image).is_none_or(|a| id(debug).is_none_or(|b| a == b))
+}
+
+/// The sections that lines and functions come from; the others stay out of memory.
+fn wanted(id: SectionId) -> bool {
+    matches!(
+        id,
+        SectionId::DebugAbbrev
+            | SectionId::DebugAddr
+            | SectionId::DebugAranges
+            | SectionId::DebugInfo
+            | SectionId::DebugLine
+            | SectionId::DebugLineStr
+            | SectionId::DebugRanges
+            | SectionId::DebugRngLists
+            | SectionId::DebugStr
+            | SectionId::DebugStrOffsets
+    )
+}
+
+/// A base for each section with code, far enough apart that offsets beyond an end stay apart too.
+fn made_up_bases(debug: &ModuleImage) -> Vec<Option<u64>> {
+    let mut next = FIRST_BASE;
+    let base = |section: &crate::elf::SectionHeader| {
+        if section.flags & SHF_ALLOC == 0 || section.flags & SHF_EXECINSTR == 0 {
+            return None;
+        }
+        let base = next;
+        // No section is larger than a file may be, whatever its header says.
+        next += (section.size.min(LIMIT) + GAP).next_multiple_of(GAP);
+        Some(base)
+    };
+    debug.headers().iter().map(base).collect()
+}
+
+/// A debug section's bytes, unpacked and relocated; takes what it needs from `room`.
+fn relocated(debug: &ModuleImage, name: &str, bases: &[Option<u64>], room: &mut u64) -> Option<Vec<u8>> {
+    let index = debug.section_index(name)?;
+    let header = debug.headers().get(index).filter(|s| s.kind != SHT_NOBITS)?;
+    let raw = debug.section_bytes(index);
+    let mut bytes = if header.flags & SHF_COMPRESSED != 0 {
+        unpack(raw, *room)?
+    } else {
+        (raw.len() as u64 <= *room).then(|| raw.to_vec())?
+    };
+    *room -= bytes.len() as u64;
+    for rela in debug.relocations(index) {
+        let Some(symbol) = debug.symbols().get(rela.symbol) else { continue };
+        let base = symbol.section.and_then(|s| bases.get(usize::from(s)).copied().flatten()).unwrap_or(0);
+        let value = base.wrapping_add(symbol.value).wrapping_add_signed(rela.addend);
+        let width = match rela.kind {
+            R_X86_64_64 => 8,
+            R_X86_64_32 | R_X86_64_32S => 4,
+            _ => continue,
+        };
+        let Some(start) = usize::try_from(rela.offset).ok() else { continue };
+        let Some(place) = start.checked_add(width).and_then(|end| bytes.get_mut(start..end)) else { continue };
+        place.copy_from_slice(&value.to_le_bytes()[..width]);
+    }
+    Some(bytes)
+}
+
+/// Unpacks a section with `SHF_COMPRESSED`.
+fn unpack(raw: &[u8], room: u64) -> Option<Vec<u8>> {
+    let size = u64_at(raw, 8).filter(|&size| size <= room)?;
+    array::<24>(raw, 0)?;
+    let packed = raw.get(24..)?;
+    let mut out = Vec::new();
+    let read = match u32_at(raw, 0)? {
+        1 => flate2::read::ZlibDecoder::new(packed).take(size).read_to_end(&mut out),
+        2 => zstd::stream::read::Decoder::with_buffer(packed).and_then(|mut decoder| {
+            decoder.window_log_max(28)?;
+            decoder.take(size).read_to_end(&mut out)
+        }),
+        _ => return None,
+    };
+    (read.ok()? as u64 == size).then_some(out)
+}
+
+/// A path without `.` and `..`, relative to `folder` where it lies in it.
+fn shorten(path: &str, folder: &str) -> String {
+    let path = normal(path);
+    let folder = normal(folder);
+    if folder.is_empty() {
+        return path;
+    }
+    match path.strip_prefix(&folder).and_then(|rest| rest.strip_prefix('/')) {
+        Some(rest) if !rest.is_empty() => rest.to_owned(),
+        _ => path,
+    }
+}
+
+fn normal(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|&last| last != "..") => {
+                parts.pop();
+            }
+            // Nothing is above the root.
+            ".." if path.starts_with('/') => {}
+            _ => parts.push(part),
+        }
+    }
+    let joined = parts.join("/");
+    if path.starts_with('/') { format!("/{joined}") } else { joined }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::module::tests::{Object, rela, symbol};
+
+    /// `.text` has `work` (16 bytes, the middle 4 inlined from a header), `.init.text` has `setup`.
+    fn dwarf(object: &mut Object, text: u16, init: u16) {
+        let abbrev: &[u8] = &[
+            1, 0x11, 1, 0x03, 0x08, 0x1b, 0x08, 0x10, 0x17, 0x11, 0x01, 0x12, 0x06, 0, 0, // unit
+            2, 0x2e, 1, 0x03, 0x08, 0x11, 0x01, 0x12, 0x06, 0, 0, // function with children
+            3, 0x2e, 0, 0x03, 0x08, 0x20, 0x0b, 0, 0, // inline function
+            4, 0x1d, 0, 0x31, 0x13, 0x11, 0x01, 0x12, 0x06, 0x58, 0x0b, 0x59, 0x0b, 0, 0, // its copy
+            0,
+        ];
+        let mut line = Vec::new();
+        let mut line_rela = Vec::new();
+        let mut info = Vec::new();
+        let mut info_rela = Vec::new();
+        for (section, name) in [(text, &b"work\0"[..]), (init, b"setup\0")] {
+            let table = line.len() as u64;
+            let mut rest = vec![1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1];
+            rest.extend_from_slice(b"include\0\0drv.c\0\0\0\0inc.h\0\x01\0\0\0");
+            let header_len = rest.len() as u32;
+            rest.extend_from_slice(&[0, 9, 2]);
+            let at = table + 10 + rest.len() as u64;
+            line_rela.extend(rela(at, 1, u32::from(section), 0));
+            rest.extend_from_slice(&[0; 8]);
+            let first = if section == text { 9 } else { 49 };
+            rest.extend_from_slice(&[3, first, 1]); // a row at 0
+            rest.extend_from_slice(&[4, 2, 3, 20, 2, 4, 1]); // in the header from 4
+            rest.extend_from_slice(&[4, 1, 3, 0x6d, 2, 4, 1]); // back, one line on, from 8
+            rest.extend_from_slice(&[2, 8, 0, 1, 1]); // the end at 16
+            line.extend((rest.len() as u32 + 6).to_le_bytes());
+            line.extend([4, 0]);
+            line.extend(header_len.to_le_bytes());
+            line.extend(rest);
+
+            let unit = info.len();
+            info.extend([0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 8, 1]);
+            info.extend(b"drv.c\0/build/tree\0");
+            info.extend((table as u32).to_le_bytes());
+            let address = |info: &mut Vec<u8>, relas: &mut Vec<u8>, addend| {
+                relas.extend(rela(info.len() as u64, 1, u32::from(section), addend));
+                info.extend([0; 8]);
+            };
+            address(&mut info, &mut info_rela, 0);
+            info.extend(16u32.to_le_bytes());
+            let helper = (info.len() - unit) as u32;
+            info.extend(b"\x03helper\0\x01");
+            info.push(2);
+            info.extend(name);
+            address(&mut info, &mut info_rela, 0);
+            info.extend(16u32.to_le_bytes());
+            info.push(4);
+            info.extend(helper.to_le_bytes());
+            address(&mut info, &mut info_rela, 4);
+            info.extend(4u32.to_le_bytes());
+            info.extend([1, first + 2, 0, 0]);
+            let len = (info.len() - unit - 4) as u32;
+            info[unit..unit + 4].copy_from_slice(&len.to_le_bytes());
+        }
+        object.debug(".debug_abbrev", abbrev, &[]);
+        object.debug(".debug_info", &info, &info_rela);
+        object.debug(".debug_line", &line, &line_rela);
+    }
+
+    fn module(compress: u32) -> (Vec<u8>, usize, usize) {
+        let mut object = Object::module("drv");
+        object.compress = compress;
+        let text = object.section(".text", 1, 6, &[0x90; 16]);
+        let init = object.section(".init.text", 1, 6, &[0x90; 16]);
+        let text_symbol = object.symbol(symbol("", 3, text, 0, 0));
+        let init_symbol = object.symbol(symbol("", 3, init, 0, 0));
+        dwarf(&mut object, text_symbol, init_symbol);
+        (object.build(), text.into(), init.into())
+    }
+
+    fn check(lines: &Lines, text: usize, init: usize) {
+        assert_eq!(lines.line(text, 0), Some(("drv.c".into(), 10)));
+        assert_eq!(lines.line(text, 12), Some(("drv.c".into(), 11)));
+        assert_eq!(lines.line(init, 1), Some(("drv.c".into(), 50)));
+        // The header's line counts for the inner frame only.
+        let frames = lines.frames(text, 5);
+        let short: Vec<_> =
+            frames.iter().map(|f| (f.function.as_deref().unwrap(), f.file.as_str(), f.line)).collect();
+        assert_eq!(short, [("helper", "include/inc.h", 30), ("work", "drv.c", 11)]);
+        assert_eq!(lines.line(text, 5), Some(("drv.c".into(), 11)));
+        assert_eq!(lines.frames(init, 5)[1].function.as_deref(), Some("setup"));
+        assert_eq!(lines.line(text, 16), None);
+        assert_eq!(lines.line(999, 0), None);
+        assert_eq!(lines.line(text, u64::MAX), None);
+    }
+
+    #[test]
+    fn sections_do_not_collide_and_inlined_code_counts_for_its_caller() {
+        for compress in [0, 1, 2] {
+            let (bytes, text, init) = module(compress);
+            let image = ModuleImage::parse("drv.ko", bytes).unwrap();
+            check(&Lines::of_module(&image).unwrap(), text, init);
+        }
+    }
+
+    #[test]
+    fn a_separate_debug_file_serves_only_its_own_module() {
+        let (bytes, text, init) = module(0);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("drv.ko.debug");
+        std::fs::write(&path, &bytes).unwrap();
+        let image = ModuleImage::parse("drv.ko", bytes).unwrap();
+        check(&Lines::of_file(&path, &image).unwrap().unwrap(), text, init);
+
+        let mut other = Object::module("drv");
+        other.section(".text", 1, 6, &[0x90; 32]);
+        let other = ModuleImage::parse("drv.ko", other.build()).unwrap();
+        assert!(Lines::of_module(&other).is_none());
+        assert!(Lines::of_file(&path, &other).is_err());
+    }
+
+    #[test]
+    fn lines_can_move_to_another_thread() {
+        fn sendable<T: Send>() {}
+        sendable::<Lines>();
+    }
+
+    #[test]
+    fn damaged_bytes_never_panic() {
+        let (bytes, text, init) = module(0);
+        let probe = |bytes: Vec<u8>| {
+            let Ok(image) = ModuleImage::parse("drv.ko", bytes) else { return };
+            if let Some(lines) = Lines::of_module(&image) {
+                for (section, offset) in [(text, 0), (text, 5), (text, 12), (init, 5)] {
+                    let _ = lines.line(section, offset);
+                }
+            }
+        };
+        for at in 0..bytes.len() {
+            for bits in [0x01, 0x80, 0xff] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= bits;
+                probe(damaged);
+            }
+            probe(bytes[..at].to_vec());
+        }
+    }
+
+    #[test]
+    fn paths_are_short_and_normal() {
+        assert_eq!(shorten("./zoo/oob/../zoo.h", "."), "zoo/zoo.h");
+        assert_eq!(shorten("/build/linux/./drivers/a.c", "/build/linux"), "drivers/a.c");
+        assert_eq!(shorten("/build/linux-2/a.c", "/build/linux"), "/build/linux-2/a.c");
+        assert_eq!(shorten("/../a/../../b.c", "/"), "/b.c");
+        assert_eq!(shorten("../../b.c", ""), "../../b.c");
+    }
+}

@@ -1,0 +1,330 @@
+//! Kernel modules as files: sections, symbols, what `modinfo` shows, and where faults are expected.
+
+mod place;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use place::{Placed, PlacedSection, PlacedSymbol};
+
+use crate::bytes::{slice, u16_at, u32_at, u64_at};
+use crate::decompress::{LIMIT, decompress};
+use crate::elf::{ET_REL, Elf, SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHT_NOBITS, SHT_RELA, SHT_SYMTAB, SectionHeader};
+use crate::error::KernelError;
+use std::path::Path;
+
+/// The largest modules have about a hundred thousand symbols.
+const MAX_SYMBOLS: usize = 1 << 20;
+/// The kernel's own limit on symbol names.
+const MAX_NAME: usize = 512;
+const SYMBOL_SIZE: u64 = 24;
+const RELA_SIZE: usize = 24;
+
+/// Section indices from here on mean something else than a section.
+const SHN_LORESERVE: u16 = 0xff00;
+
+const R_X86_64_PC32: u32 = 2;
+/// Size of an entry of `__ex_table`: instruction, fixup and kind, each 32 bits wide.
+const EX_ENTRY: u64 = 12;
+
+/// What a symbol names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SymbolKind {
+    /// A function.
+    Function,
+    /// A variable.
+    Object,
+    /// A section.
+    Section,
+    /// A label, or a symbol of another file.
+    NoType,
+    /// Anything else, such as the name of a source file.
+    Other,
+}
+
+/// A symbol as the file has it.
+#[derive(Clone, Copy, Debug)]
+pub struct ModuleSymbol {
+    name: (u32, u16),
+    /// Its section; `None` when undefined, absolute or common.
+    pub section: Option<u16>,
+    /// Whether another module or the kernel defines it.
+    pub undefined: bool,
+    /// Offset in its section.
+    pub value: u64,
+    /// Bytes it covers; zero when the file does not say.
+    pub size: u64,
+    /// What it names.
+    pub kind: SymbolKind,
+    /// Whether it is visible only in its source file.
+    pub local: bool,
+}
+
+/// A section as the file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleSection<'a> {
+    /// Its name, such as `.text`.
+    pub name: &'a str,
+    /// The ELF flags.
+    pub flags: u64,
+    /// Bytes it has in memory.
+    pub size: u64,
+    /// Its alignment.
+    pub align: u64,
+    /// Whether it has a place in a loaded module.
+    pub alloc: bool,
+    /// Whether it can be written.
+    pub write: bool,
+    /// Whether it holds code.
+    pub exec: bool,
+}
+
+/// One relocation with addend.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rela {
+    pub offset: u64,
+    pub kind: u32,
+    pub symbol: usize,
+    pub addend: i64,
+}
+
+/// A kernel module's file.
+#[derive(Debug)]
+pub struct ModuleImage {
+    what: String,
+    data: Vec<u8>,
+    elf: Elf,
+    symbols: Vec<ModuleSymbol>,
+    /// Where the symbols' names are in `data`.
+    names: (u64, u64),
+    info: Vec<(String, String)>,
+}
+
+impl ModuleImage {
+    /// Reads a module, compressed or not.
+    pub fn open(path: &Path) -> Result<ModuleImage, KernelError> {
+        ModuleImage::parse(&path.display().to_string(), crate::image::read_file(path)?)
+    }
+
+    /// Reads a module from memory, compressed or not; `what` names it in errors.
+    pub fn parse(what: &str, file: Vec<u8>) -> Result<ModuleImage, KernelError> {
+        let mut image = ModuleImage::parse_object(what, file)?;
+        let not_a_module = || KernelError::NotA { what: what.to_owned(), expected: "a kernel module" };
+        if image.elf.section(".gnu.linkonce.this_module").is_none() {
+            return Err(not_a_module());
+        }
+        let (_, info) = image.elf.section(".modinfo").ok_or_else(not_a_module)?;
+        let bytes = image.elf.bytes(&image.data, info);
+        image.info = bytes
+            .split(|&b| b == 0)
+            .filter_map(|field| {
+                let field = String::from_utf8_lossy(field);
+                let (key, value) = field.split_once('=')?;
+                Some((key.to_owned(), value.to_owned()))
+            })
+            .collect();
+        Ok(image)
+    }
+
+    /// Reads any relocatable object: a module, or a file with a module's debug information.
+    pub(crate) fn parse_object(what: &str, file: Vec<u8>) -> Result<ModuleImage, KernelError> {
+        let data = decompress(what, &file, LIMIT)?.unwrap_or(file);
+        let elf = Elf::parse(what, &data)?;
+        if elf.file_type != ET_REL {
+            return Err(KernelError::NotA { what: what.to_owned(), expected: "a kernel module" });
+        }
+        let (symbols, names) = read_symbols(what, &data, &elf)?;
+        Ok(ModuleImage { what: what.to_owned(), data, elf, symbols, names, info: Vec::new() })
+    }
+
+    /// How errors name the file.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// The first value of a field of `.modinfo`.
+    pub fn info(&self, key: &str) -> Option<&str> {
+        self.info.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a field of `.modinfo` that can repeat, such as `alias`.
+    pub fn info_all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.info.iter().filter(move |(k, _)| k == key).map(|(_, value)| value.as_str())
+    }
+
+    /// The module's name as the kernel shows it; the name of the file when it does not say.
+    pub fn name(&self) -> String {
+        if let Some(name) = self.info("name").filter(|name| !name.is_empty()) {
+            return name.to_owned();
+        }
+        let file = self.what.rsplit('/').next().unwrap_or_default();
+        file.split(".ko").next().unwrap_or_default().replace('-', "_")
+    }
+
+    /// The kernel and options it is built for.
+    pub fn vermagic(&self) -> Option<&str> {
+        self.info("vermagic")
+    }
+
+    /// The release of the kernel it is built for.
+    pub fn release(&self) -> Option<&str> {
+        self.vermagic()?.split(' ').next()
+    }
+
+    /// Names of the modules it needs.
+    pub fn depends(&self) -> impl Iterator<Item = &str> {
+        self.info("depends").unwrap_or_default().split(',').filter(|name| !name.is_empty())
+    }
+
+    /// Patterns of the devices it drives, such as `pci:v00008086d...`.
+    pub fn aliases(&self) -> impl Iterator<Item = &str> {
+        self.info_all("alias")
+    }
+
+    /// Its license.
+    pub fn license(&self) -> Option<&str> {
+        self.info("license")
+    }
+
+    /// All sections, in the file's order; the first is the empty one that every ELF file has.
+    pub fn sections(&self) -> impl ExactSizeIterator<Item = ModuleSection<'_>> {
+        self.elf.sections.iter().map(|s| ModuleSection {
+            name: &s.name,
+            flags: s.flags,
+            size: s.size,
+            align: s.align,
+            alloc: s.flags & SHF_ALLOC != 0,
+            write: s.flags & SHF_WRITE != 0,
+            exec: s.flags & SHF_EXECINSTR != 0,
+        })
+    }
+
+    /// Index of the first section with this name.
+    pub fn section_index(&self, name: &str) -> Option<usize> {
+        self.elf.section(name).map(|(index, _)| index)
+    }
+
+    /// The bytes of a section in the file, before relocation; empty for sections without any.
+    pub fn section_bytes(&self, section: usize) -> &[u8] {
+        self.elf.sections.get(section).map(|s| self.elf.bytes(&self.data, s)).unwrap_or_default()
+    }
+
+    /// The bytes of its type information.
+    pub fn btf_bytes(&self) -> Option<&[u8]> {
+        self.section_index(".BTF").map(|index| self.section_bytes(index))
+    }
+
+    /// All symbols, in the file's order; the first is the empty one that every ELF file has.
+    pub fn symbols(&self) -> &[ModuleSymbol] {
+        &self.symbols
+    }
+
+    /// A symbol's name; for the symbol of a section, the section's name.
+    pub fn symbol_name(&self, symbol: &ModuleSymbol) -> &str {
+        if symbol.kind == SymbolKind::Section {
+            return symbol.section.and_then(|s| self.elf.sections.get(usize::from(s))).map_or("", |s| &s.name);
+        }
+        let at = self.names.0 + u64::from(symbol.name.0);
+        slice(&self.data, at, u64::from(symbol.name.1)).and_then(|n| std::str::from_utf8(n).ok()).unwrap_or_default()
+    }
+
+    /// The instructions that may fault because the kernel handles it (`__ex_table`), as section and offset.
+    pub fn ex_table(&self) -> Vec<(usize, u64)> {
+        let mut found = Vec::new();
+        for (index, section) in self.elf.sections.iter().enumerate().filter(|(_, s)| s.name == "__ex_table") {
+            for rela in self.relocations(index) {
+                let at_instruction = rela.kind == R_X86_64_PC32
+                    && rela.offset % EX_ENTRY == 0
+                    && section.size.checked_sub(EX_ENTRY).is_some_and(|last| rela.offset <= last);
+                let target = at_instruction.then(|| self.symbols.get(rela.symbol)).flatten();
+                let Some((symbol, target)) = target.and_then(|s| Some((s, usize::from(s.section?)))) else { continue };
+                let offset = symbol.value.wrapping_add_signed(rela.addend);
+                if self.elf.sections.get(target).is_some_and(|s| offset < s.size) {
+                    found.push((target, offset));
+                }
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Where the sections and symbols of the loaded module are in the guest.
+    ///
+    /// `symbol_values` has the value of every ELF symbol, in the file's order, after the guest's loader has
+    /// resolved them. `None` when the values are not this module's.
+    pub fn place(&self, symbol_values: &[u64]) -> Option<Placed> {
+        Placed::new(self, symbol_values)
+    }
+
+    pub(crate) fn headers(&self) -> &[SectionHeader] {
+        &self.elf.sections
+    }
+
+    /// The relocations of a section.
+    pub(crate) fn relocations(&self, section: usize) -> impl Iterator<Item = Rela> {
+        let headers = self.elf.sections.iter().filter(move |s| s.kind == SHT_RELA && s.info as usize == section);
+        headers.flat_map(|s| self.elf.bytes(&self.data, s).chunks_exact(RELA_SIZE)).map(|raw| {
+            let info = u64_at(raw, 8).unwrap_or(0);
+            Rela {
+                offset: u64_at(raw, 0).unwrap_or(0),
+                kind: info as u32,
+                symbol: (info >> 32) as usize,
+                addend: u64_at(raw, 16).unwrap_or(0) as i64,
+            }
+        })
+    }
+}
+
+/// A function's name without what the compiler appends for clones and cold parts.
+pub fn plain_name(name: &str) -> &str {
+    let mut name = name;
+    loop {
+        let Some((head, tail)) = name.rsplit_once('.') else { return name };
+        let numbered = !tail.is_empty() && tail.bytes().all(|b| b.is_ascii_digit());
+        let (head, word) = if numbered { head.rsplit_once('.').unwrap_or((head, "")) } else { (head, tail) };
+        if head.is_empty() || !matches!(word, "isra" | "constprop" | "part" | "cold") {
+            return name;
+        }
+        name = head;
+    }
+}
+
+type SymbolTable = (Vec<ModuleSymbol>, (u64, u64));
+
+fn read_symbols(what: &str, data: &[u8], elf: &Elf) -> Result<SymbolTable, KernelError> {
+    let Some(table) = elf.sections.iter().find(|s| s.kind == SHT_SYMTAB) else {
+        return Err(KernelError::damaged(what, "it has no symbol table"));
+    };
+    let strings = elf
+        .sections
+        .get(table.link as usize)
+        .filter(|s| s.kind != SHT_NOBITS)
+        .ok_or_else(|| KernelError::damaged(what, "its symbols have no names"))?;
+    let name_bytes = elf.bytes(data, strings);
+    let raw = elf.bytes(data, table);
+    if raw.len() as u64 / SYMBOL_SIZE > MAX_SYMBOLS as u64 {
+        return Err(KernelError::damaged(what, "it has more than a million symbols"));
+    }
+    let symbols = raw.chunks_exact(SYMBOL_SIZE as usize).map(|raw| {
+        let name = u32_at(raw, 0).unwrap_or(0);
+        let index = u16_at(raw, 6).unwrap_or(0);
+        let rest = name_bytes.get(name as usize..).unwrap_or_default();
+        let len = rest.iter().take(MAX_NAME).take_while(|&&b| b != 0).count();
+        ModuleSymbol {
+            name: (name, len as u16),
+            section: (index != 0 && index < SHN_LORESERVE && usize::from(index) < elf.sections.len()).then_some(index),
+            undefined: index == 0,
+            value: u64_at(raw, 8).unwrap_or(0),
+            size: u64_at(raw, 16).unwrap_or(0),
+            kind: match raw[4] & 15 {
+                0 => SymbolKind::NoType,
+                1 => SymbolKind::Object,
+                2 => SymbolKind::Function,
+                3 => SymbolKind::Section,
+                _ => SymbolKind::Other,
+            },
+            local: raw[4] >> 4 == 0,
+        }
+    });
+    Ok((symbols.collect(), (strings.offset, strings.size)))
+}

@@ -1,0 +1,193 @@
+//! The tracer's plan: addresses and offsets of one kernel, for `trace::config`.
+
+use crate::closure;
+use crate::error::KernelError;
+use crate::image::KernelImage;
+use crate::summaries::SummaryTable;
+use guardrail_trace::config::{
+    Hook, ModuleHooks, ModuleLayout, PerCpu, Probe, RegionLayout, TaskLayout, TracerConfig,
+};
+use guardrail_trace::event::{Global, RegionFlags};
+
+/// Bytes of the probe: enough to be unique, few enough to find a stretch without relocations.
+const PROBE_BYTES: u64 = 12;
+/// Functions that run once, early, before anything that is hooked.
+const PROBES: [&str; 3] = ["x86_64_start_kernel", "x86_64_start_reservations", "start_kernel"];
+/// Registers in the order of their hardware numbers.
+const REGISTERS: [&str; 16] = [
+    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
+];
+
+/// Works out what the tracer is told. `watch` are module names, `log` is the path of the log.
+pub fn tracer_config(
+    image: &KernelImage,
+    table: &SummaryTable,
+    watch: &[String],
+    log: &str,
+) -> Result<TracerConfig, KernelError> {
+    let mut missing = Missing { image, names: Vec::new() };
+    let modules = ModuleHooks {
+        load: missing.function("ftrace_module_init"),
+        free: missing.function("ftrace_free_mem"),
+        unload: missing.function("ftrace_release_mod"),
+    };
+    let layout = module_layout(&mut missing);
+    let task =
+        TaskLayout { pid: missing.member("task_struct", "pid"), comm: missing.member("task_struct", "comm") };
+    let per_cpu = per_cpu(&mut missing);
+    let probe = probe(image);
+    if probe.is_none() {
+        missing.names.push("an early function without relocations".to_owned());
+    }
+    let globals = [
+        (Global::PageOffsetBase, "page_offset_base"),
+        (Global::VmemmapBase, "vmemmap_base"),
+        (Global::VmallocBase, "vmalloc_base"),
+    ];
+    let globals = globals.into_iter().map(|(global, name)| (global, missing.function(name))).collect();
+    let Some(probe) = probe.filter(|_| missing.names.is_empty()) else {
+        return Err(KernelError::Missing {
+            release: image.release().to_owned(),
+            missing: missing.names.join(", "),
+        });
+    };
+    let return_thunks: Vec<u64> = ["__x86_return_thunk", "srso_return_thunk", "retbleed_return_thunk"]
+        .iter()
+        .filter_map(|name| image.address_of(name))
+        .collect();
+    let hooks = table
+        .rows()
+        .filter(|(_, row)| row.everywhere)
+        .map(|(name, row)| Hook {
+            name: name.to_owned(),
+            address: row.address,
+            args: row.args,
+            derefs: row.derefs.clone(),
+            result: true,
+            returns: closure::returns(image, row.address, &return_thunks),
+        })
+        .collect();
+    let indirect_thunks = (0u8..)
+        .zip(REGISTERS)
+        .filter_map(|(number, name)| Some((image.address_of(&format!("__x86_indirect_thunk_{name}"))?, number)))
+        .collect();
+    Ok(TracerConfig {
+        log: log.to_owned(),
+        probe,
+        kernel_text: kernel_text(image),
+        watch: watch.to_vec(),
+        modules,
+        layout,
+        per_cpu,
+        task,
+        hooks,
+        globals,
+        indirect_thunks,
+        return_thunks,
+        scope: Default::default(),
+    })
+}
+
+/// Collects what a kernel lacks, so that one error names all of it.
+struct Missing<'a> {
+    image: &'a KernelImage,
+    names: Vec<String>,
+}
+
+impl Missing<'_> {
+    fn function(&mut self, name: &str) -> u64 {
+        self.image.address_of(name).unwrap_or_else(|| {
+            self.names.push(name.to_owned());
+            0
+        })
+    }
+
+    fn member(&mut self, structure: &str, path: &str) -> u64 {
+        self.image.btf().member_offset(structure, path).unwrap_or_else(|| {
+            self.names.push(format!("struct {structure}.{path}"));
+            0
+        })
+    }
+}
+
+/// From the first to the last executable section.
+fn kernel_text(image: &KernelImage) -> (u64, u64) {
+    let text = |(_, start, size): (&str, u64, u64)| image.is_text(start).then_some((start, start + size));
+    image
+        .sections()
+        .filter_map(text)
+        .fold((u64::MAX, 0), |(first, last), (start, end)| (first.min(start), last.max(end)))
+}
+
+/// An early function with a stretch of bytes that KASLR leaves alone.
+fn probe(image: &KernelImage) -> Option<Probe> {
+    let relocated = image.relocated_places();
+    PROBES.iter().find_map(|name| {
+        let address = image.address_of(name)?;
+        let bytes = image.bytes_at(address, PROBE_BYTES)?;
+        // A relocated word that begins up to seven bytes earlier reaches into the stretch.
+        let first = relocated.partition_point(|&place| place + 8 <= address);
+        let free = relocated.get(first).is_none_or(|&place| place >= address + PROBE_BYTES);
+        free.then(|| Probe { address, bytes: bytes.to_vec(), align: image.align() })
+    })
+}
+
+/// `struct module`: one `module_layout` for core and one for init up to 6.3, an array by type since.
+fn module_layout(missing: &mut Missing<'_>) -> ModuleLayout {
+    let btf = missing.image.btf();
+    let name = missing.member("module", "name");
+    let kallsyms = missing.member("module", "kallsyms");
+    let symtab = missing.member("mod_kallsyms", "symtab");
+    let num_symtab = missing.member("mod_kallsyms", "num_symtab");
+    let mut regions = Vec::new();
+    if btf.member_offset("module", "core_layout").is_some() {
+        for (part, flags) in
+            [("core_layout", RegionFlags::TEXT), ("init_layout", RegionFlags::TEXT | RegionFlags::INIT)]
+        {
+            regions.push(RegionLayout {
+                base: missing.member("module", &format!("{part}.base")),
+                size: missing.member("module", &format!("{part}.size")),
+                flags,
+            });
+        }
+    } else {
+        let start = missing.member("module", "mem");
+        let base = missing.member("module_memory", "base");
+        let size = missing.member("module_memory", "size");
+        let stride = btf.struct_named("module_memory").and_then(|id| btf.size_of(id)).unwrap_or(0);
+        let types = [
+            ("MOD_TEXT", RegionFlags::TEXT),
+            ("MOD_DATA", 0),
+            ("MOD_RODATA", RegionFlags::READ_ONLY),
+            ("MOD_RO_AFTER_INIT", 0),
+            ("MOD_INIT_TEXT", RegionFlags::TEXT | RegionFlags::INIT),
+            ("MOD_INIT_DATA", RegionFlags::INIT),
+            ("MOD_INIT_RODATA", RegionFlags::INIT | RegionFlags::READ_ONLY),
+        ];
+        for (name, flags) in types {
+            match btf.enum_value_in("mod_mem_type", name).and_then(|value| u64::try_from(value).ok()) {
+                Some(index) => {
+                    let at = start + index.min(64) * stride;
+                    regions.push(RegionLayout { base: at + base, size: at + size, flags });
+                }
+                None => missing.names.push(name.to_owned()),
+            }
+        }
+    }
+    ModuleLayout { name, regions, kallsyms, symtab, num_symtab }
+}
+
+/// `current` and `preempt_count`: symbols of their own (up to 6.1 and since 6.15), or in `pcpu_hot` (between).
+fn per_cpu(missing: &mut Missing<'_>) -> PerCpu {
+    let image = missing.image;
+    let (current, preempt_count) = match image.address_of("pcpu_hot") {
+        Some(hot) => (
+            hot.wrapping_add(missing.member("pcpu_hot", "current_task")),
+            hot.wrapping_add(missing.member("pcpu_hot", "preempt_count")),
+        ),
+        None => (missing.function("current_task"), missing.function("__preempt_count")),
+    };
+    // Per-CPU symbols were offsets from zero until 6.15; since then they are addresses in the image, and the
+    // GS base is the distance from there to the CPU's copy.
+    PerCpu { current, preempt_count, relative: current >> 63 != 0 }
+}

@@ -1,0 +1,338 @@
+//! What kernel functions do: the table `summaries.txt`, resolved for one kernel, and the default for all others.
+
+use crate::btf::{Proto, Type};
+use crate::effect::{Class, Direction, Effect, Len, Ptr, Summary, Zeroed};
+use crate::image::KernelImage;
+use guardrail_trace::config::Deref;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const TEXT: &str = include_str!("../summaries.txt");
+
+/// A table row that this kernel has.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What the function does.
+    pub summary: Arc<Summary>,
+    /// Link-time address.
+    pub address: u64,
+    /// How many arguments the effects speak of.
+    pub args: u8,
+    /// Values to be read through arguments at the entry.
+    pub derefs: Vec<Deref>,
+    /// Watched wherever it is called from.
+    pub everywhere: bool,
+}
+
+/// The table, resolved for one kernel.
+#[derive(Clone, Debug, Default)]
+pub struct SummaryTable {
+    rows: BTreeMap<String, Row>,
+    absent: Vec<String>,
+}
+
+impl SummaryTable {
+    /// Resolves the table for an image.
+    pub fn for_image(image: &KernelImage) -> SummaryTable {
+        let mut table = SummaryTable::default();
+        for line in TEXT.lines() {
+            let Some(entry) = Entry::parse(line) else { continue };
+            for plain in &entry.names {
+                let mut found = false;
+                for name in [plain.clone(), format!("{plain}_noprof")] {
+                    let Some(address) = function(image, &name) else { continue };
+                    found = true;
+                    let row = entry.resolve(image, &name, address);
+                    table.rows.entry(name).or_insert(row);
+                }
+                if !found {
+                    table.absent.push(plain.clone());
+                }
+            }
+        }
+        table
+    }
+
+    /// The row of a function, if it has one.
+    pub fn row(&self, name: &str) -> Option<&Row> {
+        self.rows.get(name)
+    }
+
+    /// All rows, by name.
+    pub fn rows(&self) -> impl Iterator<Item = (&str, &Row)> {
+        self.rows.iter().map(|(name, row)| (name.as_str(), row))
+    }
+
+    /// Functions of the table that this kernel lacks.
+    pub fn absent(&self) -> &[String] {
+        &self.absent
+    }
+
+    /// What a function does: its row, or what its prototype allows.
+    pub fn summary(&self, image: &KernelImage, name: &str) -> Arc<Summary> {
+        if let Some(row) = self.rows.get(name) {
+            return Arc::clone(&row.summary);
+        }
+        Arc::new(match image.btf().func_proto(name) {
+            Some(proto) => by_prototype(name, &proto),
+            None => Summary::unknown(name),
+        })
+    }
+}
+
+/// Address of a function in the kernel's text.
+fn function(image: &KernelImage, name: &str) -> Option<u64> {
+    image.address_of(name).filter(|&address| image.is_text(address))
+}
+
+/// The default: a call may define what its non-const pointers point to, and keep every pointer.
+fn by_prototype(name: &str, proto: &Proto) -> Summary {
+    let mut effects = Vec::new();
+    for (i, param) in proto.params.iter().enumerate() {
+        let (Some(arg), Type::Ptr(pointee)) = (param.register, &param.ty) else { continue };
+        if pointee.is_func {
+            continue;
+        }
+        if !pointee.is_const {
+            // A buffer is followed by its length.
+            let length = proto.params.get(i + 1).filter(|next| is_length(&next.name, &next.ty));
+            let single = pointee.is_void || pointee.size == Some(1);
+            let len = match (length.and_then(|next| next.register), pointee.size) {
+                (Some(next), _) if single => Len::Arg(next),
+                (None, Some(size)) if size > 1 => Len::Const(size),
+                (Some(_), Some(size)) if size > 8 => Len::Const(size),
+                _ => Len::Rest,
+            };
+            effects.push(Effect::Define { ptr: Ptr::Arg(arg), len });
+        }
+        effects.push(Effect::Escape { arg });
+    }
+    Summary { name: name.to_owned(), effects }
+}
+
+fn is_length(name: &str, ty: &Type) -> bool {
+    matches!(ty, Type::Int { bits, .. } if *bits >= 16)
+        && ["len", "size", "count", "n", "nbytes", "bytes", "length", "bufsize", "buflen"]
+            .iter()
+            .any(|word| name == *word || name.ends_with(&format!("_{word}")) || name.ends_with("len"))
+}
+
+/// A line of the table.
+struct Entry<'a> {
+    names: Vec<String>,
+    params: Vec<&'a str>,
+    effects: Vec<&'a str>,
+}
+
+impl<'a> Entry<'a> {
+    fn parse(line: &'a str) -> Option<Entry<'a>> {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            return None;
+        }
+        let (head, effects) = line.split_once("):")?;
+        let (names, params) = head.split_once('(')?;
+        let list = |text: &'a str| text.split(',').map(str::trim).filter(|word| !word.is_empty());
+        Some(Entry {
+            names: list(names).map(str::to_owned).collect(),
+            params: list(params).collect(),
+            effects: effects.split(';').map(str::trim).collect(),
+        })
+    }
+
+    fn resolve(&self, image: &KernelImage, name: &str, address: u64) -> Row {
+        let mut resolver = Resolver { image, places: self.places(image, name), derefs: Vec::new() };
+        let effects: Vec<Effect> = self.effects.iter().filter_map(|text| resolver.effect(text)).collect();
+        let everywhere = effects.iter().any(|effect| {
+            matches!(
+                effect,
+                Effect::Alloc { .. }
+                    | Effect::Free { .. }
+                    | Effect::TakeOver { .. }
+                    | Effect::CreateCache { .. }
+                    | Effect::Grow { .. }
+            )
+        });
+        let args = resolver.places.iter().map(|(_, place)| place + 1).max().unwrap_or(0).min(6);
+        let derefs = resolver.derefs;
+        let summary = Arc::new(Summary { name: name.to_owned(), effects });
+        Row { summary, address, args, derefs, everywhere }
+    }
+
+    /// Which argument register each parameter is in.
+    fn places(&self, image: &KernelImage, name: &str) -> Vec<(&'a str, u8)> {
+        let proto = image.btf().func_proto(name);
+        let by_name: Option<Vec<(&str, u8)>> = proto.and_then(|proto| {
+            self.params
+                .iter()
+                .map(|&wanted| {
+                    let param = proto.params.iter().find(|param| param.name == wanted)?;
+                    Some((wanted, param.register?))
+                })
+                .collect()
+        });
+        by_name.unwrap_or_else(|| self.params.iter().copied().zip(0..6).collect())
+    }
+}
+
+/// Turns words into effects.
+struct Resolver<'a, 'b> {
+    image: &'b KernelImage,
+    places: Vec<(&'a str, u8)>,
+    derefs: Vec<Deref>,
+}
+
+impl Resolver<'_, '_> {
+    fn arg(&self, name: &str) -> Option<u8> {
+        self.places.iter().find(|(known, _)| *known == name).map(|(_, place)| *place)
+    }
+
+    fn ptr(&self, text: &str) -> Option<Ptr> {
+        match text.strip_prefix("page(").and_then(|rest| rest.strip_suffix(')')) {
+            Some(inner) => match inner.split_once(',') {
+                Some((page, offset)) => Some(Ptr::Page(self.arg(page)?, Some(self.arg(offset)?))),
+                None => Some(Ptr::Page(self.arg(inner)?, None)),
+            },
+            None => Some(Ptr::Arg(self.arg(text)?)),
+        }
+    }
+
+    fn len(&mut self, text: &str) -> Option<Len> {
+        if let Ok(number) = text.parse() {
+            return Some(Len::Const(number));
+        }
+        if text == "rest" {
+            return Some(Len::Rest);
+        }
+        if let Some(rest) = text.strip_prefix("result") {
+            let (extra, bound) = rest.split_once('/').map_or((rest, None), |(extra, arg)| (extra, Some(arg)));
+            let bound = match bound {
+                Some(name) => Some(self.arg(name)?),
+                None => None,
+            };
+            return Some(Len::Result { extra: extra.trim_start_matches('+').parse().unwrap_or(0), bound });
+        }
+        if let Some(name) = text.strip_prefix("sizeof(").and_then(|rest| rest.strip_suffix(')')) {
+            let btf = self.image.btf();
+            return Some(Len::Const(btf.size_of(btf.struct_named(name)?)?));
+        }
+        if let Some(name) = text.strip_prefix("order(").and_then(|rest| rest.strip_suffix(')')) {
+            return Some(Len::Order(self.arg(name)?));
+        }
+        if let Some((arg, member)) = text.split_once("->") {
+            let (structure, member) = member.split_once('.')?;
+            let btf = self.image.btf();
+            let (offset, ty) = btf.member(btf.struct_named(structure)?, member)?;
+            let size = btf.size_of(ty).filter(|size| matches!(size, 1 | 2 | 4 | 8))? as u8;
+            self.derefs.push(Deref { arg: self.arg(arg)?, offset, size });
+            return Some(Len::Deref(self.derefs.len() as u8 - 1));
+        }
+        if let Some((a, b)) = text.split_once('*') {
+            return Some(Len::Product(self.arg(a)?, self.arg(b)?));
+        }
+        Some(Len::Arg(self.arg(text)?))
+    }
+
+    fn effect(&mut self, text: &str) -> Option<Effect> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let option = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        let arg_option = |this: &Self, name: &str| option(name).and_then(|arg| this.arg(arg));
+        let word = |i: usize| words.get(i).copied();
+        Some(match word(0)? {
+            "alloc" => Effect::Alloc {
+                class: class(word(1)?)?,
+                size: self.len(word(2)?).unwrap_or(Len::Rest),
+                zeroed: match option("zero") {
+                    Some("yes") => Zeroed::Yes,
+                    Some(arg) => Zeroed::Gfp(self.arg(arg)?),
+                    None => Zeroed::No,
+                },
+                page: words.contains(&"page") && words[3..].contains(&"page"),
+                cache: arg_option(self, "cache"),
+                realloc: arg_option(self, "realloc"),
+            },
+            "free" => Effect::Free {
+                ptr: self.ptr(word(1)?)?,
+                classes: word(2)?.split('|').filter_map(class).collect(),
+                cache: arg_option(self, "cache"),
+            },
+            "take" => Effect::TakeOver { ptr: self.ptr(word(1)?)? },
+            "cache" => Effect::CreateCache { ctor: self.len(word(1)?)? },
+            "define" => Effect::Define { ptr: self.ptr(word(1)?)?, len: self.len(word(2)?)? },
+            "copy" => {
+                Effect::Copy { dst: self.ptr(word(1)?)?, src: self.ptr(word(2)?)?, len: self.len(word(3)?)? }
+            }
+            "read" => Effect::Read { ptr: self.ptr(word(1)?)?, len: self.len(word(2)?)? },
+            "touser" => Effect::ToUser { src: self.ptr(word(1)?)?, len: self.len(word(2)?)? },
+            "putuser" => Effect::PutUser { size: word(1)?.parse().ok()? },
+            "output" => Effect::Output {
+                value: self.arg(word(1)?)?,
+                size: word(2)?.parse().ok()?,
+                register: word(3).and_then(|name| self.arg(name)),
+            },
+            "input" => Effect::Input { size: word(1)?.parse().ok()?, register: self.arg(word(2)?)? },
+            "todevice" => Effect::ToDevice {
+                src: self.ptr(word(1)?)?,
+                len: self.len(word(2)?)?,
+                unit: word(3)?.parse().ok()?,
+            },
+            "dmamap" => Effect::DmaMap {
+                ptr: self.ptr(word(1)?)?,
+                len: self.len(word(2)?)?,
+                direction: match word(3)? {
+                    "from" => Direction::FromDevice,
+                    arg => Direction::Arg(self.arg(arg)?),
+                },
+            },
+            "grow" => Effect::Grow { ptr: self.ptr(word(1)?)? },
+            "escape" => Effect::Escape { arg: self.arg(word(1)?)? },
+            _ => return None,
+        })
+    }
+}
+
+fn class(word: &str) -> Option<Class> {
+    Some(match word {
+        "slab" => Class::Slab,
+        "cache" => Class::Cache,
+        "page" => Class::Page,
+        "vmalloc" => Class::Vmalloc,
+        "percpu" => Class::Percpu,
+        "dma" => Class::Dma,
+        "io" => Class::Io,
+        "managed" => Class::Managed,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_table_is_understood() {
+        for line in TEXT.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
+            let entry = Entry::parse(line).unwrap_or_else(|| panic!("not understood: {line}"));
+            assert!(!entry.names.is_empty() && !entry.params.is_empty(), "{line}");
+            assert!(entry.params.len() <= 6 || line.contains("usercopy"), "{line}");
+            for effect in &entry.effects {
+                let first = effect.split_whitespace().next().unwrap_or("");
+                let known = [
+                    "alloc", "free", "take", "cache", "define", "copy", "read", "touser", "putuser", "output",
+                    "input", "todevice", "dmamap", "grow", "escape", "nothing",
+                ];
+                assert!(known.contains(&first), "unknown effect '{first}' in: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_unique_in_the_table() {
+        let mut seen = std::collections::BTreeSet::new();
+        for entry in TEXT.lines().filter_map(Entry::parse) {
+            for name in entry.names {
+                assert!(seen.insert(name.clone()), "{name} has two lines");
+            }
+        }
+    }
+}

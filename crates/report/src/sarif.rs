@@ -1,0 +1,152 @@
+//! The report as SARIF 2.1.0, for code-scanning tools.
+
+use crate::kinds;
+use crate::model::{Finding, Frame, Location, Report};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+const SCHEMA_URI: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+
+/// Writes the report as a SARIF log with one run.
+pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &log(report))?;
+    out.write_all(b"\n")
+}
+
+fn log(report: &Report) -> Value {
+    let used: BTreeSet<&str> = report.findings.iter().map(|finding| finding.kind.as_str()).collect();
+    let names: Vec<&str> = used.into_iter().collect();
+    let rules: Vec<Value> = names.iter().map(|name| rule(name)).collect();
+    let results: Vec<Value> = report.findings.iter().map(|finding| result(finding, &names)).collect();
+    json!({
+        "$schema": SCHEMA_URI,
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": "guardrail",
+                "semanticVersion": env!("CARGO_PKG_VERSION"),
+                "rules": rules,
+            }},
+            "invocations": [{
+                "executionSuccessful": report.run.outcome == "completed",
+                "properties": {
+                    "driver": report.driver, "kernel": report.kernel, "tools": report.tools, "mode": report.mode,
+                    "run": report.run,
+                },
+            }],
+            "columnKind": "utf16CodeUnits",
+            "results": results,
+        }],
+    })
+}
+
+fn rule(name: &str) -> Value {
+    match kinds::find(name) {
+        Some(kind) => json!({
+            "id": name,
+            "shortDescription": { "text": kind.short },
+            "fullDescription": { "text": kind.help },
+            "help": { "text": kind.help },
+        }),
+        None => json!({ "id": name, "shortDescription": { "text": name } }),
+    }
+}
+
+fn result(finding: &Finding, names: &[&str]) -> Value {
+    let mut result = json!({
+        "ruleId": finding.kind,
+        "ruleIndex": names.iter().position(|name| *name == finding.kind),
+        "level": finding.severity.word(),
+        "message": { "text": finding.message },
+        "locations": [location(
+            finding.location.as_ref(), &finding.function, Some(&finding.module), finding.offset,
+        )],
+        "partialFingerprints": { "guardrail/1": finding.id },
+        "occurrenceCount": finding.count.max(1),
+        "properties": {
+            "checker": finding.checker, "context": finding.context, "event": finding.event,
+            "access": finding.access, "origin": finding.origin,
+        },
+    });
+    let mut stacks = Vec::new();
+    let mut add = |text: &str, frames: &[Frame]| {
+        if !frames.is_empty() {
+            stacks.push(stack(text, frames));
+        }
+    };
+    add("call stack", &finding.stack);
+    if let Some(other) = &finding.other {
+        add("other access", &other.stack);
+    }
+    if let Some(object) = &finding.object {
+        result["properties"]["object"] = json!({
+            "address": object.address, "size": object.size, "class": object.class, "name": object.name,
+            "offset": object.offset,
+        });
+        add("allocated by", object.allocated.as_ref().map_or(&[], |at| &at.stack));
+        add("freed by", object.freed.as_ref().map_or(&[], |at| &at.stack));
+    }
+    if let Some(origin) = &finding.origin {
+        add("origin of the undefined value", &origin.stack);
+    }
+    result["stacks"] = Value::Array(stacks);
+    result
+}
+
+fn stack(text: &str, frames: &[Frame]) -> Value {
+    let frames: Vec<Value> = frames
+        .iter()
+        .map(|frame| {
+            json!({ "location": location(
+                frame.location.as_ref(), &frame.function, frame.module.as_deref(), frame.offset,
+            )})
+        })
+        .collect();
+    json!({ "message": { "text": text }, "frames": frames })
+}
+
+/// A SARIF location. Where the source line is unknown, function and offset stand alone.
+fn location(source: Option<&Location>, function: &str, module: Option<&str>, offset: u64) -> Value {
+    let mut value = json!({
+        "logicalLocations": [{
+            "name": function,
+            "fullyQualifiedName": module.filter(|module| !module.is_empty())
+                .map_or_else(|| function.to_owned(), |module| format!("{module}::{function}")),
+            "kind": "function",
+            "properties": { "offset": offset },
+        }],
+    });
+    if let Some(source) = source {
+        value["physicalLocation"] = json!({
+            "artifactLocation": { "uri": uri(&source.file) },
+            "region": { "startLine": source.line.max(1) },
+        });
+    }
+    value
+}
+
+/// A path as a URI reference: what URIs do not allow is percent-encoded.
+fn uri(path: &str) -> String {
+    let absolute = path.starts_with('/');
+    let mut uri = String::from(if absolute { "file://" } else { "" });
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"/._-~+".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            uri.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_become_uri_references() {
+        assert_eq!(uri("zoo/a b.c"), "zoo/a%20b.c");
+        assert_eq!(uri("/src/x.c"), "file:///src/x.c");
+    }
+}

@@ -1,0 +1,194 @@
+//! The report for people, in the manner of KASAN.
+
+use crate::model::{Finding, Frame, Object, Report, Run};
+use std::io::{self, Write};
+
+const RULE: &str = "==================================================================";
+
+/// Writes every finding, how the run ended where it did not complete, and the summary line.
+pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    for finding in &report.findings {
+        writeln!(out, "{RULE}")?;
+        self::finding(finding, out)?;
+    }
+    if !report.findings.is_empty() {
+        writeln!(out, "{RULE}")?;
+    }
+    if report.run.outcome != "completed" {
+        writeln!(out, "Outcome: {}", report.run.outcome)?;
+        for line in report.run.detail.iter().flat_map(|text| text.lines()) {
+            writeln!(out, "  {}", clean(line))?;
+        }
+    }
+    for note in &report.run.notes {
+        writeln!(out, "Note: {}", clean(note))?;
+    }
+    if !report.run.unknown_instructions.is_empty() {
+        let all: Vec<String> = report
+            .run
+            .unknown_instructions
+            .iter()
+            .map(|(form, count)| format!("{} ({count})", clean(form)))
+            .collect();
+        writeln!(out, "Instructions without an exact rule: {}", all.join(", "))?;
+    }
+    writeln!(out, "{}", summary(report))
+}
+
+/// The line at the end: what was found, how much was looked at, how long it took.
+fn summary(report: &Report) -> String {
+    let Run { blocks, accesses, events, lost_events, lag_seconds, wall_seconds, .. } = report.run;
+    let found = match report.found() {
+        0 => "no findings".to_owned(),
+        1 => "1 finding".to_owned(),
+        n => format!("{n} findings"),
+    };
+    format!(
+        "guardrail: {} on {}: {found}; {blocks} blocks, {accesses} accesses, {events} events, {lost_events} lost, \
+         analysis lag {lag_seconds:.1} s, wall time {wall_seconds:.1} s",
+        clean(&report.driver),
+        clean(&report.kernel),
+    )
+}
+
+fn finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
+    let place = Frame {
+        function: finding.function.clone(),
+        module: Some(finding.module.clone()).filter(|module| !module.is_empty()),
+        offset: finding.offset,
+        location: None,
+    };
+    let (checker, kind) = (clean(&finding.checker), clean(&finding.kind));
+    writeln!(out, "BUG: guardrail {checker}: {kind} in {}", clean(&place.to_string()))?;
+    if let Some(location) = &finding.location {
+        writeln!(out, "Source: {}", clean(&location.to_string()))?;
+    }
+    writeln!(out, "{}", clean(&finding.message))?;
+    let context = &finding.context;
+    if let Some(access) = &finding.access {
+        let verb = sentence(&clean(&access.what));
+        let size = if access.size == 0 { String::new() } else { format!(" of {}", bytes(access.size)) };
+        let at = clean(&access.address);
+        writeln!(out, "{verb}{size} at {at} by task {}", clean(&context.thread))?;
+    } else if !context.thread.is_empty() {
+        writeln!(out, "By task {}", clean(&context.thread))?;
+    }
+    if !context.level.is_empty() {
+        writeln!(out, "CPU {}, {} context, event {}", context.cpu, clean(&context.level), finding.event)?;
+    }
+    if finding.count > 1 {
+        writeln!(out, "Happened {} times; this is the first", finding.count)?;
+    }
+    writeln!(out, "\nCall trace:")?;
+    stack(&finding.stack, out)?;
+    if let Some(other) = &finding.other {
+        writeln!(
+            out,
+            "\nThe other access, by task {} on CPU {}:",
+            clean(&other.context.thread),
+            other.context.cpu
+        )?;
+        stack(&other.stack, out)?;
+    }
+    if let Some(origin) = &finding.origin {
+        writeln!(out, "\nThe undefined value comes from {}:", clean(&origin.description))?;
+        stack(&origin.stack, out)?;
+    }
+    if let Some(object) = &finding.object {
+        self::object(object, out)?;
+    }
+    if !finding.shadow.is_empty() {
+        writeln!(out, "\nState of the bytes around:")?;
+        for line in &finding.shadow {
+            writeln!(out, " {}", clean(line))?;
+        }
+    }
+    writeln!(out, "\nFingerprint: {}", clean(&finding.id))
+}
+
+fn object(object: &Object, out: &mut dyn Write) -> io::Result<()> {
+    for (what, at) in [("Allocated by", &object.allocated), ("Freed by", &object.freed)] {
+        if let Some(at) = at {
+            match &at.context {
+                Some(context) => {
+                    writeln!(out, "\n{what} task {} on CPU {}:", clean(&context.thread), context.cpu)?;
+                }
+                None => writeln!(out, "\n{what}:")?,
+            }
+            stack(&at.stack, out)?;
+        }
+    }
+    writeln!(out)?;
+    if let Some(offset) = object.offset {
+        writeln!(out, "The address is located {}", position(offset, object))?;
+    } else {
+        writeln!(out, "The object concerned is a {}", describe(object))?;
+    }
+    Ok(())
+}
+
+/// `12 bytes inside of 64-byte slab object [0x…, 0x…)`.
+fn position(offset: i64, object: &Object) -> String {
+    let distance = offset.unsigned_abs();
+    let (by, side) = if offset < 0 {
+        (distance, "before")
+    } else if distance < object.size {
+        (distance, "inside of")
+    } else {
+        (distance - object.size, "past the end of")
+    };
+    format!("{} {side} {}", bytes(by), describe(object))
+}
+
+fn describe(object: &Object) -> String {
+    let class = if object.class.is_empty() { "memory" } else { &object.class };
+    let name = object.name.as_ref().map_or(String::new(), |name| format!(" '{}'", clean(name)));
+    let end = object
+        .address
+        .strip_prefix("0x")
+        .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+        .map_or(String::new(), |start| format!(", {:#x}", start.wrapping_add(object.size)));
+    format!("{}-byte {} object{name} [{}{end})", object.size, clean(class), clean(&object.address))
+}
+
+fn stack(frames: &[Frame], out: &mut dyn Write) -> io::Result<()> {
+    if frames.is_empty() {
+        return writeln!(out, " (unknown)");
+    }
+    for frame in frames {
+        writeln!(out, " {}", clean(&frame.to_string()))?;
+    }
+    Ok(())
+}
+
+fn bytes(n: u64) -> String {
+    if n == 1 { "1 byte".to_owned() } else { format!("{n} bytes") }
+}
+
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// Names and panic texts come from the guest: what steers a terminal stays behind.
+fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\t' { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_read_as_kasan_writes_them() {
+        let object = Object { address: "0x1000".into(), size: 64, class: "slab".into(), ..Object::default() };
+        assert_eq!(position(12, &object), "12 bytes inside of 64-byte slab object [0x1000, 0x1040)");
+        assert_eq!(position(64, &object), "0 bytes past the end of 64-byte slab object [0x1000, 0x1040)");
+        assert_eq!(position(-1, &object), "1 byte before 64-byte slab object [0x1000, 0x1040)");
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(clean("a\x1b[2Jb\u{9b}c"), "a?[2Jb?c");
+    }
+}

@@ -1,0 +1,216 @@
+//! Every format of one report, as snapshots, and the JSON against its schema.
+
+use guardrail_report::*;
+use serde_json::Value;
+
+fn frame(function: &str, offset: u64, line: Option<u64>) -> Frame {
+    Frame {
+        function: function.into(),
+        module: Some("zoo".into()),
+        offset,
+        location: line.map(|line| Location { file: "zoo/uaf/uaf.c".into(), line }),
+    }
+}
+
+fn sample() -> Report {
+    let context = Context { thread: "insmod/71".into(), cpu: 1, level: "softirq".into() };
+    let at = |frame| Some(Stack { stack: vec![frame], context: Some(context.clone()), event: Some(5) });
+    let finding = Finding {
+        id: "5f0c2a".into(),
+        checker: "dmcheck".into(),
+        kind: "use-after-free".into(),
+        message: "a read of 4 bytes touches an object that was freed".into(),
+        module: "zoo".into(),
+        function: "uaf_timer".into(),
+        offset: 0x45,
+        location: Some(Location { file: "zoo/uaf/uaf.c".into(), line: 31 }),
+        stack: vec![
+            frame("uaf_timer", 0x45, Some(31)),
+            Frame { function: "call_timer_fn".into(), offset: 0x27, ..Frame::default() },
+        ],
+        context: context.clone(),
+        access: Some(Access { what: "read".into(), address: "0xffff88800123400c".into(), size: 4 }),
+        object: Some(Object {
+            address: "0xffff888001234000".into(),
+            size: 64,
+            class: "slab".into(),
+            offset: Some(12),
+            allocated: at(frame("uaf_init", 0x10, Some(50))),
+            freed: at(frame("uaf_stop", 0x22, None)),
+            ..Object::default()
+        }),
+        shadow: vec![">0xffff888001234000: fd fd fd fd".into()],
+        event: 1234,
+        count: 3,
+        ..Finding::default()
+    };
+    let undefined = Finding {
+        id: "77aa01".into(),
+        checker: "dmcheck".into(),
+        kind: "uninit-branch".into(),
+        severity: Severity::Warning,
+        message: "a conditional jump depends on bytes that nobody wrote".into(),
+        module: "zoo".into(),
+        function: "decide".into(),
+        offset: 9,
+        stack: vec![frame("decide", 9, None)],
+        context,
+        origin: Some(Origin {
+            description: "a 32-byte slab object".into(),
+            stack: vec![frame("make", 3, Some(7))],
+        }),
+        event: 1300,
+        count: 1,
+        ..Finding::default()
+    };
+    Report {
+        schema: SCHEMA.into(),
+        driver: "zoo".into(),
+        kernel: "6.1.0-56-amd64".into(),
+        tools: vec!["dmcheck".into()],
+        mode: "permissive".into(),
+        run: Run {
+            outcome: "guest-panic".into(),
+            detail: Some("BUG: unable to handle page fault\nRIP: uaf_timer+0x45\x1b[2J".into()),
+            guest_seconds: 9.1,
+            wall_seconds: 14.25,
+            lag_seconds: 0.5,
+            boot_seconds: Some(3.5),
+            steps: vec![Step { name: "load".into(), seconds: 0.25 }],
+            events: 7_012_345,
+            blocks: 2_020_537,
+            accesses: 4_973_463,
+            device_accesses: 38_333,
+            ..Run::default()
+        },
+        findings: vec![finding, undefined],
+    }
+}
+
+fn print(write: fn(&Report, &mut dyn std::io::Write) -> std::io::Result<()>, report: &Report) -> String {
+    let mut out = Vec::new();
+    write(report, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn text() {
+    insta::assert_snapshot!(print(text::write, &sample()));
+}
+
+#[test]
+fn text_of_a_clean_run() {
+    let mut report = Report { findings: vec![], ..sample() };
+    report.run = Run { outcome: "completed".into(), events: 3, ..Run::default() };
+    insta::assert_snapshot!(print(text::write, &report));
+}
+
+#[test]
+fn json() {
+    let text = print(json::write, &sample());
+    insta::assert_snapshot!(text);
+    assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), sample());
+}
+
+#[test]
+fn sarif() {
+    insta::assert_snapshot!(without_version(print(sarif::write, &sample())));
+}
+
+/// The snapshot must not change with our version.
+fn without_version(text: String) -> String {
+    text.replace(env!("CARGO_PKG_VERSION"), "VERSION")
+}
+
+#[test]
+fn json_satisfies_its_schema() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.schema.json");
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let valid = |report: &Value| check(&schema, &schema, report, "$");
+    let mut report = serde_json::to_value(sample()).unwrap();
+    valid(&report).unwrap();
+    valid(&serde_json::to_value(Report { findings: vec![], ..sample() }).unwrap()).unwrap();
+    report["findings"][0]["severity"] = "grave".into();
+    assert!(valid(&report).unwrap_err().contains("$.findings[0].severity"));
+    report["findings"][0].as_object_mut().unwrap().remove("severity");
+    assert!(valid(&report).unwrap_err().contains("severity"));
+}
+
+/// The part of JSON Schema that our schema uses; anything else in it fails the test.
+fn check(root: &Value, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
+    for (word, rule) in schema.as_object().ok_or("a schema is an object")? {
+        match word.as_str() {
+            "$schema" | "$id" | "title" | "description" | "$defs" | "additionalProperties"
+                if !rule.is_object() || word == "$defs" => {}
+            "$ref" => {
+                let pointer = rule.as_str().and_then(|r| r.strip_prefix('#')).ok_or("bad $ref")?;
+                check(root, root.pointer(pointer).ok_or("dangling $ref")?, value, at)?;
+            }
+            "type" => {
+                let names: Vec<&str> = match rule {
+                    Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
+                    one => one.as_str().into_iter().collect(),
+                };
+                let is = |name: &&str| match *name {
+                    "object" => value.is_object(),
+                    "array" => value.is_array(),
+                    "string" => value.is_string(),
+                    "integer" => value.is_i64() || value.is_u64(),
+                    "number" => value.is_number(),
+                    "null" => value.is_null(),
+                    _ => false,
+                };
+                if !names.iter().any(is) {
+                    return Err(format!("{at}: {value} is not of type {rule}"));
+                }
+            }
+            "const" if rule == value => {}
+            "enum" if rule.as_array().is_some_and(|all| all.contains(value)) => {}
+            "minimum" if value.as_f64() >= rule.as_f64() || !value.is_number() => {}
+            "pattern" => match value.as_str() {
+                Some(text) if text.starts_with("0x") => {}
+                _ => return Err(format!("{at}: {value} is no hexadecimal number")),
+            },
+            "required" if value.is_object() => {
+                for name in rule.as_array().into_iter().flatten().filter_map(Value::as_str) {
+                    value.get(name).ok_or_else(|| format!("{at}: '{name}' is missing"))?;
+                }
+            }
+            "required" | "properties" if !value.is_object() => {}
+            "properties" => {
+                for (name, rule) in rule.as_object().ok_or("bad properties")? {
+                    if let Some(value) = value.get(name) {
+                        check(root, rule, value, &format!("{at}.{name}"))?;
+                    }
+                }
+                // Every field that we write is documented.
+                for name in value.as_object().into_iter().flatten().map(|(name, _)| name) {
+                    rule.get(name).ok_or_else(|| format!("{at}: '{name}' is not in the schema"))?;
+                }
+            }
+            "items" => {
+                for (i, value) in value.as_array().into_iter().flatten().enumerate() {
+                    check(root, rule, value, &format!("{at}[{i}]"))?;
+                }
+            }
+            "anyOf" => {
+                let errors: Vec<String> = rule
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .map_while(|rule| check(root, rule, value, at).err())
+                    .collect();
+                if rule.as_array().is_some_and(|all| all.len() == errors.len()) {
+                    return Err(errors.join("; "));
+                }
+            }
+            "additionalProperties" => {
+                for (name, value) in value.as_object().into_iter().flatten() {
+                    check(root, rule, value, &format!("{at}.{name}"))?;
+                }
+            }
+            _ => return Err(format!("{at}: {value} breaks '{word}': {rule}")),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! Which modules are loaded, and where their code is.
+
+use crate::event::{Head, RegionFlags};
+
+/// Modules that may be loaded at a time.
+const MAX_MODULES: usize = 1024;
+
+#[derive(Debug)]
+struct Module {
+    id: u64,
+    /// Start and end of regions with code.
+    code: Vec<(u64, u64)>,
+}
+
+/// The loaded modules.
+#[derive(Debug, Default)]
+pub(super) struct Modules {
+    loaded: Vec<Module>,
+    /// Grows with every change.
+    state: u64,
+}
+
+impl Modules {
+    /// A number that differs after every change.
+    pub(super) fn state(&self) -> u64 {
+        self.state
+    }
+
+    pub(super) fn load(&mut self, head: Head, operands: &[u64]) -> Result<(), &'static str> {
+        self.state += 1;
+        let id = head.address();
+        let known = self.loaded.iter().position(|m| m.id == id);
+        if let Some(at) = known {
+            self.loaded.swap_remove(at);
+        }
+        if self.loaded.len() >= MAX_MODULES {
+            return Err("more modules than the checker keeps");
+        }
+        let regions = operands.get(9..9 + 3 * usize::from(head.small)).unwrap_or_default();
+        let mut code = Vec::new();
+        let mut sane = true;
+        for region in regions.chunks_exact(3) {
+            let &[start, size, flags] = region else { continue };
+            match start.checked_add(size) {
+                Some(end) if flags & RegionFlags::TEXT != 0 && size > 0 => code.push((start, end)),
+                Some(_) => {}
+                None => sane = false,
+            }
+        }
+        let any = !code.is_empty();
+        self.loaded.push(Module { id, code });
+        match (known, sane, any) {
+            (Some(_), ..) => Err("a module is loaded that is loaded already"),
+            (_, false, _) => Err("a module has a region that wraps around"),
+            (.., false) => Err("a module has no code"),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn free(&mut self, start: u64, end: u64) -> Result<(), &'static str> {
+        self.state += 1;
+        if end < start {
+            return Err("a range is given back that ends before it starts");
+        }
+        for module in &mut self.loaded {
+            let mut left = Vec::with_capacity(module.code.len());
+            for &(from, to) in &module.code {
+                if end <= from || to <= start {
+                    left.push((from, to));
+                    continue;
+                }
+                if from < start {
+                    left.push((from, start));
+                }
+                if end < to {
+                    left.push((end, to));
+                }
+            }
+            // Pieces could be cut without end; a module's code has a handful.
+            left.truncate(64);
+            module.code = left;
+        }
+        Ok(())
+    }
+
+    /// False where it was not loaded.
+    pub(super) fn unload(&mut self, id: u64) -> bool {
+        self.state += 1;
+        let known = self.loaded.iter().position(|m| m.id == id);
+        if let Some(at) = known {
+            self.loaded.swap_remove(at);
+        }
+        known.is_some()
+    }
+
+    pub(super) fn holds_code(&self, address: u64, bytes: u32) -> bool {
+        let Some(end) = address.checked_add(u64::from(bytes)) else { return false };
+        self.loaded.iter().flat_map(|m| &m.code).any(|&(from, to)| from <= address && end <= to)
+    }
+}

@@ -1,0 +1,303 @@
+//! What a block's instructions do, as far as the tracer cares: leave the driver, lock the bus, use ports.
+
+use crate::vcpu::GS_BASE;
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+
+/// Where a control transfer goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Target {
+    /// A fixed address.
+    Direct(u64),
+    /// The address in a general register (hardware number).
+    Register(u8),
+    /// The address in memory at the instruction's operand.
+    Memory,
+}
+
+/// How a block ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Exit {
+    /// It goes on in the driver, as the block's bytes tell.
+    Stays,
+    /// A call, and the address it returns to.
+    Call(Target, u64),
+    /// A jump.
+    Jump(Target),
+    /// A conditional jump out of the driver.
+    MaybeJump(u64),
+    /// A return instruction.
+    Return,
+    /// A jump to a return thunk.
+    ReturnThunk,
+    /// A far transfer, `iret` and the like: nothing is known of the target.
+    Far,
+}
+
+/// What an instruction is, besides its memory accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Special {
+    /// Nothing of interest.
+    None,
+    /// A lock prefix, or an exchange with memory.
+    Locked,
+    /// A port access: bytes, direction, the port unless it is in dx.
+    Port {
+        /// 1, 2 or 4.
+        size: u8,
+        /// `out` and `outs`.
+        out: bool,
+        /// The port, if the instruction names it.
+        port: Option<u8>,
+        /// A repeated string instruction.
+        rep: bool,
+    },
+    /// `rep movs`, `rep stos`, `rep lods`.
+    Rep,
+}
+
+/// What the tracer knows about addresses when it looks at code.
+pub trait Places {
+    /// The address belongs to a watched module.
+    fn watched(&self, addr: u64) -> bool;
+    /// The register that an indirect thunk at this address jumps through.
+    fn indirect_thunk(&self, addr: u64) -> Option<u8>;
+    /// A return thunk begins here.
+    fn return_thunk(&self, addr: u64) -> bool;
+}
+
+/// Decodes a block's bytes; undecodable bytes end it early.
+pub fn decode(address: u64, bytes: &[u8]) -> Vec<Instruction> {
+    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    let mut insns = Vec::new();
+    while decoder.can_decode() {
+        let insn = decoder.decode();
+        if insn.is_invalid() {
+            break;
+        }
+        insns.push(insn);
+    }
+    insns
+}
+
+/// How a block whose last instruction this is ends.
+pub fn exit(insn: &Instruction, places: &impl Places) -> Exit {
+    let target = || match insn.op0_kind() {
+        OpKind::NearBranch64 => places
+            .indirect_thunk(insn.near_branch_target())
+            .map_or(Target::Direct(insn.near_branch_target()), Target::Register),
+        OpKind::Register => Target::Register(insn.op0_register().number() as u8),
+        _ => Target::Memory,
+    };
+    match insn.flow_control() {
+        FlowControl::Call | FlowControl::IndirectCall
+            if matches!(insn.mnemonic(), Mnemonic::Call) && !insn.is_call_far_indirect() =>
+        {
+            match target() {
+                Target::Direct(to) if places.watched(to) => Exit::Stays,
+                target => Exit::Call(target, insn.next_ip()),
+            }
+        }
+        FlowControl::UnconditionalBranch | FlowControl::IndirectBranch
+            if matches!(insn.mnemonic(), Mnemonic::Jmp) && !insn.is_jmp_far_indirect() =>
+        {
+            match target() {
+                Target::Direct(to) if places.return_thunk(to) => Exit::ReturnThunk,
+                Target::Direct(to) if places.watched(to) => Exit::Stays,
+                target => Exit::Jump(target),
+            }
+        }
+        FlowControl::ConditionalBranch if insn.op0_kind() == OpKind::NearBranch64 => {
+            let to = insn.near_branch_target();
+            if places.watched(to) { Exit::Stays } else { Exit::MaybeJump(to) }
+        }
+        FlowControl::Return => {
+            if insn.mnemonic() == Mnemonic::Ret {
+                Exit::Return
+            } else {
+                Exit::Far
+            }
+        }
+        FlowControl::Call | FlowControl::IndirectCall if insn.mnemonic() == Mnemonic::Call => Exit::Far,
+        FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => Exit::Far,
+        // Traps and system calls come back through a discontinuity, if at all.
+        _ => Exit::Stays,
+    }
+}
+
+/// A near return, or a jump to a return thunk.
+pub fn is_return(insn: &Instruction, places: &impl Places) -> bool {
+    match insn.mnemonic() {
+        Mnemonic::Ret => true,
+        Mnemonic::Jmp if insn.op0_kind() == OpKind::NearBranch64 => {
+            places.return_thunk(insn.near_branch_target())
+        }
+        _ => false,
+    }
+}
+
+/// The address after the block's last instruction, if the driver may come back there.
+pub fn resume_site(insn: &Instruction, exit: Exit) -> Option<u64> {
+    (insn.mnemonic() == Mnemonic::Call || matches!(exit, Exit::MaybeJump(_))).then(|| insn.next_ip())
+}
+
+/// What else the instruction is.
+pub fn special(insn: &Instruction) -> Special {
+    let rep = insn.has_rep_prefix() || insn.has_repne_prefix();
+    let port = |size, out| Special::Port { size, out, port: None, rep };
+    let memory = (0..insn.op_count()).any(|i| insn.op_kind(i) == OpKind::Memory);
+    match insn.mnemonic() {
+        Mnemonic::In | Mnemonic::Out => {
+            let out = insn.mnemonic() == Mnemonic::Out;
+            let (data, port) = if out { (1, 0) } else { (0, 1) };
+            let port = (insn.op_kind(port) == OpKind::Immediate8).then(|| insn.immediate8());
+            Special::Port { size: insn.op_register(data).size() as u8, out, port, rep: false }
+        }
+        Mnemonic::Insb => port(1, false),
+        Mnemonic::Insw => port(2, false),
+        Mnemonic::Insd => port(4, false),
+        Mnemonic::Outsb => port(1, true),
+        Mnemonic::Outsw => port(2, true),
+        Mnemonic::Outsd if insn.is_string_instruction() => port(4, true),
+        Mnemonic::Movsb
+        | Mnemonic::Movsw
+        | Mnemonic::Movsd
+        | Mnemonic::Movsq
+        | Mnemonic::Stosb
+        | Mnemonic::Stosw
+        | Mnemonic::Stosd
+        | Mnemonic::Stosq
+        | Mnemonic::Lodsb
+        | Mnemonic::Lodsw
+        | Mnemonic::Lodsd
+        | Mnemonic::Lodsq
+            if rep && insn.is_string_instruction() =>
+        {
+            Special::Rep
+        }
+        Mnemonic::Xchg if memory => Special::Locked,
+        _ if insn.has_lock_prefix() => Special::Locked,
+        _ => Special::None,
+    }
+}
+
+/// The address of the memory operand, given the values of registers: by hardware number, or [`GS_BASE`].
+pub fn operand_address(insn: &Instruction, mut register: impl FnMut(usize) -> u64) -> u64 {
+    let mut value = |reg: Register| match reg {
+        Register::None => 0,
+        // The decoder has resolved the displacement already.
+        Register::RIP | Register::EIP => 0,
+        reg => register(reg.number()),
+    };
+    let base = value(insn.memory_base());
+    let index = value(insn.memory_index()).wrapping_mul(u64::from(insn.memory_index_scale()));
+    let segment = if insn.segment_prefix() == Register::GS { register(GS_BASE) } else { 0 };
+    segment.wrapping_add(base).wrapping_add(index).wrapping_add(insn.memory_displacement64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: u64 = 0xffff_ffff_c000_1000;
+    const RETURN_THUNK: u64 = HERE + 0x10_0000;
+    const RAX_THUNK: u64 = HERE + 0x20_0000;
+
+    struct Driver;
+    impl Places for Driver {
+        fn watched(&self, addr: u64) -> bool {
+            (HERE - 0x1000..HERE + 0x1000).contains(&addr)
+        }
+        fn indirect_thunk(&self, addr: u64) -> Option<u8> {
+            (addr == RAX_THUNK).then_some(0)
+        }
+        fn return_thunk(&self, addr: u64) -> bool {
+            addr == RETURN_THUNK
+        }
+    }
+
+    fn one(bytes: &[u8]) -> Instruction {
+        let insns = decode(HERE, bytes);
+        assert_eq!(insns.len(), 1, "{bytes:x?}");
+        insns[0]
+    }
+
+    fn near(opcode: u8, to: u64) -> Vec<u8> {
+        let mut bytes = vec![opcode];
+        bytes.extend_from_slice(&((to.wrapping_sub(HERE + 5)) as u32).to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn exits_of_a_block() {
+        let out = HERE + 0x30_0000;
+        for (bytes, expected) in [
+            (near(0xe8, HERE + 0x20), Exit::Stays),
+            (near(0xe9, HERE + 0x20), Exit::Stays),
+            (near(0xe8, out), Exit::Call(Target::Direct(out), HERE + 5)),
+            (near(0xe9, out), Exit::Jump(Target::Direct(out))),
+            (near(0xe9, RETURN_THUNK), Exit::ReturnThunk),
+            (near(0xe8, RAX_THUNK), Exit::Call(Target::Register(0), HERE + 5)),
+            (near(0xe9, RAX_THUNK), Exit::Jump(Target::Register(0))),
+            (vec![0xc3], Exit::Return),
+            (vec![0xc2, 8, 0], Exit::Return),
+            (vec![0x48, 0xcf], Exit::Far),
+            (vec![0x41, 0xff, 0xd3], Exit::Call(Target::Register(11), HERE + 3)),
+            (vec![0xff, 0xe0], Exit::Jump(Target::Register(0))),
+            (vec![0xff, 0x50, 0x10], Exit::Call(Target::Memory, HERE + 3)),
+            (vec![0xff, 0x24, 0xc5, 0, 0x10, 0, 0xc0], Exit::Jump(Target::Memory)),
+            (vec![0x74, 0x10], Exit::Stays),
+            (vec![0x0f, 0x84, 0, 0, 0x40, 0], Exit::MaybeJump(HERE + 0x40_0006)),
+            (vec![0x0f, 0x0b], Exit::Stays),
+            (vec![0x90], Exit::Stays),
+        ] {
+            assert_eq!(exit(&one(&bytes), &Driver), expected, "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn returns_of_kernel_functions() {
+        assert!(is_return(&one(&[0xc3]), &Driver));
+        assert!(is_return(&one(&near(0xe9, RETURN_THUNK)), &Driver));
+        assert!(!is_return(&one(&near(0xe9, HERE)), &Driver));
+        assert!(!is_return(&one(&[0xff, 0xe0]), &Driver));
+    }
+
+    #[test]
+    fn special_instructions() {
+        for (bytes, expected) in [
+            (&[0xf0, 0x48, 0x0f, 0xb1, 0x0f][..], Special::Locked),
+            (&[0x87, 0x07], Special::Locked),
+            (&[0x87, 0xc3], Special::None),
+            (&[0xec], Special::Port { size: 1, out: false, port: None, rep: false }),
+            (&[0x66, 0xef], Special::Port { size: 2, out: true, port: None, rep: false }),
+            (&[0xe7, 0x70], Special::Port { size: 4, out: true, port: Some(0x70), rep: false }),
+            (&[0xf3, 0x6d], Special::Port { size: 4, out: false, port: None, rep: true }),
+            (&[0xf3, 0x48, 0xab], Special::Rep),
+            (&[0xf3, 0xa4], Special::Rep),
+            (&[0xa4], Special::None),
+            (&[0xf2, 0xae], Special::None),
+            (&[0xf3, 0xc3], Special::None),
+            (&[0xf2, 0x0f, 0x10, 0x07], Special::None),
+        ] {
+            assert_eq!(special(&one(bytes)), expected, "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_memory_operands() {
+        // call [rax + rcx*8 + 0x10]
+        let insn = one(&[0xff, 0x54, 0xc8, 0x10]);
+        assert_eq!(operand_address(&insn, |r| [0x1000, 2][r]), 0x1020);
+        // call [rip + 0x100]
+        let insn = one(&[0xff, 0x15, 0, 1, 0, 0]);
+        assert_eq!(operand_address(&insn, |_| unreachable!()), HERE + 0x106);
+        // jmp gs:[rdx]
+        let insn = one(&[0x65, 0xff, 0x22]);
+        assert_eq!(operand_address(&insn, |r| if r == GS_BASE { 0x7000 } else { 0x10 * r as u64 }), 0x7020);
+    }
+
+    #[test]
+    fn undecodable_bytes_end_the_block() {
+        assert_eq!(decode(HERE, &[0x90, 0x06, 0x90]).len(), 1);
+    }
+}

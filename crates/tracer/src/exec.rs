@@ -1,0 +1,391 @@
+//! What instrumentation does when it runs.
+
+use crate::code::{self, Target};
+use crate::control::{Block, Leave, MemSite, Port};
+use crate::ffi;
+use crate::tracer::{Tracer, tracer};
+use crate::vcpu::{self, GS_BASE, INTERRUPT_FLAG, PerCpuPlaces, RAX, RCX, RDI, RDX, RFLAGS, RSI, RSP, Vcpu};
+use guardrail_trace::event::{Access, EnterFlags, Head, Kind, MAX_ARGS};
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What a memory callback does besides telling the access.
+pub struct MemFlags;
+
+impl MemFlags {
+    /// Only accesses to devices have words.
+    pub const DEVICES_ONLY: u16 = 1;
+    /// A new order point follows the instruction's store.
+    pub const LOCKED: u16 = 2;
+    /// The instruction's store ends the stay in the driver.
+    pub const LEAVE_AFTER_STORE: u16 = 4;
+    /// The instruction's load ends the stay in the driver, unless it is a jump table's.
+    pub const LEAVE_AFTER_LOAD: u16 = 8;
+    /// The instruction's load is a return address.
+    pub const RETURN: u16 = 16;
+    const ANY_SPECIAL: u16 = Self::LOCKED | Self::LEAVE_AFTER_STORE | Self::LEAVE_AFTER_LOAD | Self::RETURN;
+}
+
+/// A driver block begins.
+pub extern "C" fn on_block(index: c_uint, block: *mut c_void) {
+    // SAFETY: this is the vCPU's callback, and blocks are never freed.
+    let (Some(tracer), Some((vcpu, block))) =
+        (tracer(), unsafe { with_vcpu::<Block>(Tracer::running, index, block) })
+    else {
+        return;
+    };
+    vcpu.block = Some(block);
+    vcpu.cut = None;
+    if vcpu.left {
+        enter(tracer, vcpu, block);
+    } else {
+        vcpu.writer.begin();
+    }
+    vcpu.writer.push(Head::encode(Kind::Block, 0, block.number));
+}
+
+/// Finds the vCPU that a callback is for: [`Tracer::running`] or one of its sisters.
+type Find = unsafe fn(&Tracer, u32) -> Option<&'static mut Vcpu>;
+
+/// The vCPU and what the registration of a callback passed along.
+///
+/// # Safety
+/// In a callback for this vCPU; `data` points to a `T` that is never freed.
+#[inline(always)]
+unsafe fn with_vcpu<T>(find: Find, index: u32, data: *mut c_void) -> Option<(&'static mut Vcpu, &'static T)> {
+    // SAFETY: passed on to the caller.
+    unsafe { Some((find(tracer()?, index)?, &*data.cast::<T>())) }
+}
+
+/// Begins a segment with the record of an entry.
+fn enter(tracer: &Tracer, vcpu: &mut Vcpu, block: &Block) {
+    let rsp = vcpu.reg(RSP);
+    let mut flags = EnterFlags(0);
+    if vcpu.reg(RFLAGS) & INTERRUPT_FLAG != 0 {
+        flags.0 |= EnterFlags::INTERRUPTS_ON;
+    }
+    if std::mem::take(&mut vcpu.interrupted) {
+        flags.0 |= EnterFlags::INTERRUPTED;
+    }
+    if !tracer.take_interrupted(block.address, rsp) && !is_return_site(tracer, block) {
+        flags.0 |= EnterFlags::ARGS;
+    }
+    let (task, preempt_count) = context(tracer, vcpu);
+    let pid = thread(tracer, vcpu, task);
+    let mut words = [0; 5 + MAX_ARGS + 1];
+    words[0] = Head::encode(Kind::Enter, flags.0, u64::from(preempt_count));
+    words[1..5].copy_from_slice(&[task, rsp, vcpu.reg(RAX), u64::from(pid)]);
+    let mut len = 5;
+    if flags.0 & EnterFlags::ARGS != 0 {
+        words[5..5 + MAX_ARGS].copy_from_slice(&vcpu.args());
+        words[5 + MAX_ARGS] = vcpu.read_word(rsp, 8).unwrap_or(0);
+        len = words.len();
+    }
+    vcpu.left = false;
+    vcpu.writer.begin();
+    vcpu.writer.push_slice(&words[..len]);
+}
+
+fn is_return_site(tracer: &Tracer, block: &Block) -> bool {
+    if block.resumes.load(Relaxed) {
+        return true;
+    }
+    let sites = tracer.sites.read().unwrap_or_else(PoisonError::into_inner);
+    let known = sites.returns.contains(&block.address);
+    block.resumes.store(known, Relaxed);
+    known
+}
+
+/// The current task and `preempt_count`.
+fn context(tracer: &Tracer, vcpu: &mut Vcpu) -> (u64, u32) {
+    let generation = tracer.generation.load(Relaxed);
+    let places = match vcpu.per_cpu {
+        Some((found_in, places)) if found_in == generation => places,
+        _ => {
+            let layout = &tracer.config.per_cpu;
+            let slide = if layout.relative { tracer.slide().unwrap_or(0) } else { 0 };
+            let base = vcpu.reg(GS_BASE).wrapping_add(slide);
+            let current = vcpu.translate(base.wrapping_add(layout.current));
+            let preempt_count = vcpu.translate(base.wrapping_add(layout.preempt_count));
+            let (Some(current), Some(preempt_count)) = (current, preempt_count) else {
+                return (0, 0);
+            };
+            let places = PerCpuPlaces { current, preempt_count };
+            vcpu.per_cpu = Some((generation, places));
+            places
+        }
+    };
+    // Both lie close to each other in most kernels: one read is half the cost.
+    let distance = places.preempt_count.wrapping_sub(places.current);
+    if (8..256).contains(&distance)
+        && let Some(bytes) = vcpu.read_physical(places.current, distance as usize + 4)
+    {
+        return (vcpu::word(&bytes[..8]), vcpu::word(&bytes[distance as usize..]) as u32);
+    }
+    let task = vcpu.read_physical_word(places.current, 8).unwrap_or(0);
+    (task, vcpu.read_physical_word(places.preempt_count, 4).unwrap_or(0) as u32)
+}
+
+/// The pid of a task; tells of the thread when it is new.
+fn thread(tracer: &Tracer, vcpu: &mut Vcpu, task: u64) -> u32 {
+    let at = task.wrapping_add(tracer.config.task.pid);
+    // Tasks lie in the direct map (but the idle task of the first CPU), where no page walk is needed.
+    let physical = at.wrapping_sub(tracer.direct_map.load(Relaxed));
+    let pid = if physical < 1 << 46 { vcpu.read_physical_word(physical, 4) } else { vcpu.read_word(at, 4) };
+    let pid = pid.unwrap_or(0) as u32;
+    if vcpu.tasks.get(&task) != Some(&pid) {
+        vcpu.tasks.insert(task, pid);
+        let comm = vcpu.read(task.wrapping_add(tracer.config.task.comm), 16);
+        let comm = comm.map_or([0; 2], |c| [vcpu::word(&c[..8]), vcpu::word(&c[8..])]);
+        tracer.control(vcpu).thread(task, pid, comm);
+    }
+    pid
+}
+
+/// A driver instruction has accessed memory.
+pub extern "C" fn on_access(index: c_uint, info: u32, vaddr: u64, site: *mut c_void) {
+    let Some(tracer) = tracer() else { return };
+    // SAFETY: this is the vCPU's callback, and blocks and their sites are never freed.
+    let Some((vcpu, site)) = (unsafe { with_vcpu::<MemSite>(Tracer::same, index, site) }) else { return };
+    // SAFETY: queries about the access at hand.
+    let (store, shift) =
+        unsafe { (ffi::qemu_plugin_mem_is_store(info), ffi::qemu_plugin_mem_size_shift(info)) };
+    let io = tracer.may_be_device(vaddr) && is_device(info, vaddr);
+    let insn = match vcpu.block {
+        Some(block) if block.number == site.block => site.index,
+        block => match block.and_then(|block| cut(vcpu, block, site)) {
+            Some(insn) => insn,
+            None => {
+                return tracer.give_up(&format!(
+                    "QEMU reported an access by {:#x}, outside the block at {:#x} that had begun",
+                    site.address,
+                    vcpu.block.map_or(0, |b| b.address)
+                ));
+            }
+        },
+    };
+    if io || site.flags & MemFlags::DEVICES_ONLY == 0 {
+        vcpu.writer.push(Access { addr: vaddr, size: 1 << shift.min(6), store, io, insn }.encode());
+    }
+    if site.flags & MemFlags::ANY_SPECIAL != 0 {
+        after_special(tracer, vcpu, info, site.flags, store);
+    }
+}
+
+/// An access from a block whose beginning was not reported. When an instruction in the middle of a block
+/// turns out to access a device, QEMU abandons the block there and runs the instruction from a block of its
+/// own, with memory callbacks only. The index of the instruction in the block that had begun.
+#[cold]
+fn cut(vcpu: &mut Vcpu, block: &Block, site: &MemSite) -> Option<u16> {
+    let insn = block.sites.iter().find(|s| s.address == site.address)?.index;
+    if !vcpu.writer.is_open() {
+        // Translating the block of one instruction has closed it.
+        vcpu.writer.begin_continuation();
+    }
+    if vcpu.cut != Some(insn) {
+        vcpu.cut = Some(insn);
+        vcpu.writer.push(Head::encode(Kind::Cut, 0, u64::from(insn) + 1));
+    }
+    Some(insn)
+}
+
+fn is_device(info: u32, vaddr: u64) -> bool {
+    // SAFETY: queries about the access at hand.
+    unsafe {
+        let place = ffi::qemu_plugin_get_hwaddr(info, vaddr);
+        // QEMU forgets where an access went only if the access changed the memory map: a device register.
+        place.is_null() || ffi::qemu_plugin_hwaddr_is_io(place)
+    }
+}
+
+fn after_special(tracer: &Tracer, vcpu: &mut Vcpu, info: u32, flags: u16, store: bool) {
+    if flags & MemFlags::LOCKED != 0 && store {
+        vcpu.writer.begin_continuation();
+    }
+    if flags & MemFlags::LEAVE_AFTER_STORE != 0 && store {
+        leave(vcpu);
+    }
+    if flags & MemFlags::LEAVE_AFTER_LOAD != 0 && !store && vcpu.left {
+        vcpu.writer.close();
+    }
+    if flags & MemFlags::RETURN != 0 && !store {
+        // SAFETY: a query about the access at hand.
+        let to = unsafe { ffi::qemu_plugin_mem_get_value(info) }.low;
+        if !tracer.watched.contains(to) {
+            leave(vcpu);
+        }
+    }
+}
+
+fn leave(vcpu: &mut Vcpu) {
+    vcpu.left = true;
+    vcpu.writer.close();
+}
+
+/// A driver block is about to leave the driver by a call or jump, or goes through a register or memory.
+pub extern "C" fn on_leave(index: c_uint, block: *mut c_void) {
+    // SAFETY: this is the vCPU's callback, and blocks are never freed.
+    let (Some(tracer), Some((vcpu, block))) =
+        (tracer(), unsafe { with_vcpu::<Block>(Tracer::same, index, block) })
+    else {
+        return;
+    };
+    let Some(at) = &block.leave else { return };
+    let target = match at.target {
+        Target::Direct(target) => Some(target),
+        Target::Register(register) => Some(vcpu.reg(usize::from(register))),
+        Target::Memory => memory_target(vcpu, at),
+    };
+    // Where the operand cannot be read, the instruction will fault instead of leaving.
+    let Some(target) = target else { return };
+    if at.jump
+        && at.target == Target::Memory
+        && tracer.watched.contains(target)
+        && !is_function(tracer, target)
+    {
+        // A jump table: the blocks tell.
+        return;
+    }
+    let mut words = [0; 2 + MAX_ARGS];
+    words[0] = Head::encode(Kind::Call, u8::from(at.jump), target);
+    words[1] = vcpu.reg(RSP);
+    words[2..].copy_from_slice(&vcpu.args());
+    vcpu.writer.push_slice(&words);
+    vcpu.left = true;
+    if at.last {
+        vcpu.writer.close();
+    }
+}
+
+fn memory_target(vcpu: &mut Vcpu, at: &Leave) -> Option<u64> {
+    let address = code::operand_address(&at.insn, |r| vcpu.reg(r));
+    vcpu.read_word(address, 8)
+}
+
+fn is_function(tracer: &Tracer, addr: u64) -> bool {
+    tracer.sites.read().unwrap_or_else(PoisonError::into_inner).functions.contains(&addr)
+}
+
+/// A driver block ends with something after which other code may run, of which nothing is told.
+pub extern "C" fn on_silent_leave(index: c_uint, _: *mut c_void) {
+    let Some(tracer) = tracer() else { return };
+    // SAFETY: this is the vCPU's callback.
+    let Some(vcpu) = (unsafe { tracer.same(index) }) else { return };
+    leave(vcpu);
+}
+
+/// A driver block is about to jump to a return thunk.
+pub extern "C" fn on_return_thunk(index: c_uint, _: *mut c_void) {
+    let Some(tracer) = tracer() else { return };
+    // SAFETY: this is the vCPU's callback.
+    let Some(vcpu) = (unsafe { tracer.same(index) }) else { return };
+    let rsp = vcpu.reg(RSP);
+    if !vcpu.read_word(rsp, 8).is_some_and(|to| tracer.watched.contains(to)) {
+        leave(vcpu);
+    }
+}
+
+/// A port is about to be accessed.
+pub extern "C" fn on_port(index: c_uint, port: *mut c_void) {
+    // SAFETY: this is the vCPU's callback, and blocks are never freed.
+    let Some((vcpu, port)) = (unsafe { with_vcpu::<Port>(Tracer::same, index, port) }) else { return };
+    let number = port.port.map_or_else(|| vcpu.reg(RDX) & 0xffff, u64::from);
+    vcpu.writer.push(Head::encode(Kind::Port, port.small, u64::from(port.index) << 16 | number));
+}
+
+/// A repeated string instruction is about to run.
+pub extern "C" fn on_rep(index: c_uint, insn: *mut c_void) {
+    let Some(tracer) = tracer() else { return };
+    // SAFETY: this is the vCPU's callback.
+    let Some(vcpu) = (unsafe { tracer.same(index) }) else { return };
+    let head = Head::encode(Kind::Rep, 0, insn as u64);
+    let words = [head, vcpu.reg(RCX), vcpu.reg(RSI), vcpu.reg(RDI)];
+    vcpu.writer.push_slice(&words);
+}
+
+/// A hooked function is entered.
+pub extern "C" fn on_hook(index: c_uint, number: *mut c_void) {
+    let Some(tracer) = tracer() else { return };
+    if !tracer.active.load(Relaxed) {
+        return;
+    }
+    let number = number as usize;
+    // SAFETY: this is the vCPU's callback.
+    let (Some(vcpu), Some(hook)) = (unsafe { tracer.running(index) }, tracer.config.hooks.get(number)) else {
+        return;
+    };
+    let count = usize::from(hook.args).min(MAX_ARGS);
+    let rsp = vcpu.reg(RSP);
+    let (task, _) = context(tracer, vcpu);
+    thread(tracer, vcpu, task);
+    let mut words = [0; 4 + 256];
+    words[0] = Head::encode(Kind::HookCall, (count + hook.derefs.len()) as u8, number as u64);
+    words[1..4].copy_from_slice(&[task, rsp, vcpu.read_word(rsp, 8).unwrap_or(0)]);
+    let mut len = 4;
+    for register in &vcpu::ARGS[..count] {
+        words[len] = vcpu.reg(*register);
+        len += 1;
+    }
+    for deref in &hook.derefs {
+        let pointer = vcpu.reg(vcpu::ARGS[usize::from(deref.arg) % MAX_ARGS]);
+        let at = pointer.wrapping_add(deref.offset);
+        words[len] = vcpu.read_word(at, usize::from(deref.size)).unwrap_or(0);
+        len += 1;
+    }
+    vcpu.writer.begin();
+    vcpu.writer.push_slice(&words[..len]);
+    vcpu.writer.close();
+}
+
+/// A function returns whose return ends calls of hooks.
+pub extern "C" fn on_hook_return(index: c_uint, hooks: *mut c_void) {
+    let Some(tracer) = tracer() else { return };
+    if !tracer.active.load(Relaxed) {
+        return;
+    }
+    // SAFETY: this is the vCPU's callback, and lists of hooks are never freed.
+    let Some((vcpu, hooks)) = (unsafe { with_vcpu::<Vec<u32>>(Tracer::running, index, hooks) }) else {
+        return;
+    };
+    let (rsp, rax) = (vcpu.reg(RSP), vcpu.reg(RAX));
+    vcpu.writer.begin();
+    for &hook in hooks {
+        vcpu.writer.push_slice(&[Head::encode(Kind::HookRet, 0, u64::from(hook)), rsp, rax]);
+    }
+    vcpu.writer.close();
+}
+
+/// An interrupt or exception. Runs with QEMU's big lock held, so it never waits.
+pub extern "C" fn on_discontinuity(index: c_uint, kind: c_int, from: u64, to: u64, _: *mut c_void) {
+    let Some(tracer) = tracer() else { return };
+    tracer.learn(index, from);
+    if !tracer.watched.contains(from) {
+        return;
+    }
+    // SAFETY: this is the vCPU's callback.
+    let Some(vcpu) = (unsafe { tracer.named(index) }) else { return };
+    let exception = kind == ffi::DISCON_EXCEPTION;
+    let cr2 = if exception { vcpu.reg(vcpu::CR2) } else { 0 };
+    vcpu.writer.begin_urgent();
+    vcpu.writer.push_urgent(&[Head::encode(Kind::Discontinuity, kind as u8, from), to, cr2]);
+    vcpu.writer.close();
+    vcpu.left = true;
+    vcpu.interrupted = true;
+    // The CPU has pushed (an error code and) rip, cs, rflags, rsp, ss.
+    let frame = vcpu.reg(RSP);
+    if let Some(bytes) = vcpu.read(frame, 40) {
+        let saved = |i: usize| vcpu::word(&bytes[i * 8..]);
+        let rsp = if saved(0) == from { saved(3) } else { saved(4) };
+        tracer.note_interrupted(from, rsp, exception);
+    }
+}
+
+/// A vCPU goes idle or away.
+pub extern "C" fn on_pause(index: c_uint, _: *mut c_void) {
+    let Some(tracer) = tracer() else { return };
+    // SAFETY: this is the vCPU's callback.
+    if let Some(vcpu) = unsafe { tracer.named(index) } {
+        vcpu.writer.close();
+    }
+}

@@ -1,0 +1,102 @@
+//! QEMU's door: the two symbols it looks for.
+
+use crate::ffi::{self, Info, PluginId};
+use crate::tracer;
+use crate::{exec, trans};
+use guardrail_trace::config::TracerConfig;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ptr::null_mut;
+
+/// The version of the plugin API that we are built for; QEMU reads it.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)]
+pub static qemu_plugin_version: c_int = ffi::API_VERSION;
+
+/// QEMU calls this once, before the guest runs. A result other than 0 ends QEMU.
+///
+/// # Safety
+/// Only for QEMU: `info` points to its description of itself, `argv` to `argc` strings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: PluginId,
+    info: *const Info,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> c_int {
+    let args: Vec<String> = (0..argc.max(0) as usize)
+        // SAFETY: QEMU passes `argc` strings.
+        .map(|i| unsafe { CStr::from_ptr(*argv.add(i)) }.to_string_lossy().into_owned())
+        .collect();
+    // SAFETY: QEMU's description lives during this call.
+    match prepare(unsafe { &*info }, &args) {
+        Ok(()) => {
+            register(id);
+            0
+        }
+        Err(why) => {
+            eprintln!("guardrail tracer: {why}");
+            1
+        }
+    }
+}
+
+fn prepare(info: &Info, args: &[String]) -> Result<(), String> {
+    // SAFETY: QEMU gives its target's name.
+    let target = unsafe { CStr::from_ptr(info.target_name) }.to_string_lossy();
+    if target != "x86_64" || !info.system_emulation {
+        return Err(format!("only qemu-system-x86_64 can run it, this is an emulator of {target}"));
+    }
+    let path = match args {
+        [one] => one.strip_prefix("config="),
+        _ => None,
+    };
+    let path = path.ok_or("give it one argument, config=FILE")?;
+    let config = read_config(path)?;
+    tracer::install(config, info.smp_vcpus.max(1) as u32)
+}
+
+fn read_config(path: &str) -> Result<TracerConfig, String> {
+    let text = std::fs::read(path).map_err(|e| format!("cannot read its configuration {path}: {e}"))?;
+    let config: TracerConfig =
+        serde_json::from_slice(&text).map_err(|e| format!("its configuration {path} is malformed: {e}"))?;
+    for hook in &config.hooks {
+        if hook.args > 6
+            || hook.derefs.len() > 64
+            || hook.derefs.iter().any(|d| d.arg > 5 || !matches!(d.size, 1 | 2 | 4 | 8))
+        {
+            return Err(format!(
+                "its configuration {path} is malformed: the hook {} asks for arguments that do not exist",
+                hook.name
+            ));
+        }
+    }
+    if !config.probe.align.is_power_of_two() || config.probe.bytes.is_empty() {
+        return Err(format!("its configuration {path} is malformed: the probe has no bytes or no alignment"));
+    }
+    Ok(config)
+}
+
+fn register(id: PluginId) {
+    // SAFETY: the signatures are those of version 7, which QEMU has checked.
+    unsafe {
+        ffi::qemu_plugin_register_vcpu_init_cb(id, on_vcpu_init, null_mut());
+        ffi::qemu_plugin_register_vcpu_exit_cb(id, exec::on_pause, null_mut());
+        ffi::qemu_plugin_register_vcpu_idle_cb(id, exec::on_pause, null_mut());
+        ffi::qemu_plugin_register_vcpu_tb_trans_cb(id, trans::on_translation, null_mut());
+        let kinds = ffi::DISCON_INTERRUPT | ffi::DISCON_EXCEPTION;
+        ffi::qemu_plugin_register_vcpu_discon_cb(id, kinds, exec::on_discontinuity, null_mut());
+        ffi::qemu_plugin_register_atexit_cb(id, on_exit, null_mut());
+    }
+}
+
+extern "C" fn on_vcpu_init(index: c_uint, _: *mut c_void) {
+    if let Some(tracer) = tracer::tracer() {
+        tracer.attach(index);
+    }
+}
+
+extern "C" fn on_exit(_: *mut c_void) {
+    if let Some(tracer) = tracer::tracer() {
+        tracer.finish();
+    }
+}

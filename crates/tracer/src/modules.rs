@@ -1,0 +1,163 @@
+//! Modules come and go.
+
+use crate::control::LoadedModule;
+use crate::tracer::{Tracer, global, tracer};
+use crate::vcpu::{RDI, RDX, RSI, Vcpu, word};
+use guardrail_trace::event::{Global, Head, Kind};
+use std::ffi::{c_uint, c_void};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Bytes of a module's name that are told.
+const NAME: usize = 64;
+/// Bytes of an ELF symbol, and where in it its value and its type are.
+const SYMBOL: usize = 24;
+const SYMBOL_VALUE: usize = 8;
+const SYMBOL_INFO: usize = 4;
+const SYMBOL_IS_FUNCTION: u8 = 2;
+/// More symbols than any module has.
+const MAX_SYMBOLS: u64 = 1 << 20;
+
+/// A module has been laid out and relocated.
+pub extern "C" fn on_load(index: c_uint, _: *mut c_void) {
+    let Some(tracer) = tracer() else { return };
+    // SAFETY: this is the vCPU's callback.
+    let Some(vcpu) = (unsafe { tracer.running(index) }) else { return };
+    let module = vcpu.reg(RDI);
+    if let Some(name) = watched_name(tracer, vcpu, module)
+        && let Err(why) = load(tracer, vcpu, module, name)
+    {
+        tracer.give_up(&why);
+    }
+}
+
+fn watched_name(tracer: &Tracer, vcpu: &mut Vcpu, module: u64) -> Option<[u8; NAME]> {
+    // `struct module` has 56 bytes of name; what follows the first zero is not ours.
+    let mut name = [0; NAME];
+    name[..56].copy_from_slice(vcpu.read(module.wrapping_add(tracer.config.layout.name), 56)?);
+    let len = name.iter().position(|&b| b == 0)?;
+    name[len..].fill(0);
+    tracer.config.watch.iter().any(|w| w.as_bytes() == &name[..len]).then_some(name)
+}
+
+fn load(tracer: &Tracer, vcpu: &mut Vcpu, module: u64, name: [u8; NAME]) -> Result<(), String> {
+    let shown = String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned();
+    let layout = &tracer.config.layout;
+    let unreadable = |what: &str| format!("cannot read the {what} of the module {shown} in the guest");
+    let mut regions = Vec::new();
+    for region in &layout.regions {
+        let base = vcpu.read_word(module.wrapping_add(region.base), 8);
+        let size = vcpu.read_word(module.wrapping_add(region.size), 4);
+        let (Some(base), Some(size)) = (base, size) else { return Err(unreadable("regions")) };
+        regions.push((base, size, region.flags));
+    }
+    let table = vcpu.read_word(module.wrapping_add(layout.kallsyms), 8).unwrap_or(0);
+    let start = vcpu.read_word(table.wrapping_add(layout.symtab), 8).unwrap_or(0);
+    let count = vcpu.read_word(table.wrapping_add(layout.num_symtab), 4).unwrap_or(0);
+    if count > MAX_SYMBOLS {
+        return Err(format!(
+            "the module {shown} claims {count} symbols; its layout is not what was expected"
+        ));
+    }
+    let (values, functions) = symbols(vcpu, start, count).ok_or_else(|| unreadable("symbols"))?;
+    let globals: Vec<(Global, u64)> = tracer
+        .config
+        .globals
+        .iter()
+        .map(|&(what, at)| {
+            let at = at.wrapping_add(tracer.slide().unwrap_or(0));
+            vcpu.read_word(at, 8).map(|value| (what, value)).ok_or_else(|| unreadable("kernel's variables"))
+        })
+        .collect::<Result<_, _>>()?;
+
+    let mut record = vec![Head::encode(Kind::ModuleLoad, regions.len() as u8, module), count];
+    record.extend(name.chunks(8).map(word));
+    record.extend(regions.iter().flat_map(|r| [r.0, r.1, r.2]));
+    record.extend(values);
+
+    tracer.sites.write().unwrap_or_else(PoisonError::into_inner).functions.extend(functions);
+    let mut control = tracer.control(vcpu);
+    if !control.globals_told {
+        control.globals_told = true;
+        for &(what, value) in &globals {
+            control.tell(&global(what, value));
+            match what {
+                Global::PageOffsetBase => tracer.direct_map.store(value, Relaxed),
+                Global::VmallocBase => tracer.devices_from.store(value, Relaxed),
+                Global::VmemmapBase => tracer.devices_to.store(value, Relaxed),
+                Global::Slide => {}
+            }
+        }
+    }
+    control.tell(&record);
+    let generation = tracer.generation.fetch_add(1, Relaxed) + 1;
+    let regions: Vec<_> = regions.iter().map(|r| (r.0, r.0.saturating_add(r.1))).collect();
+    for &(from, to) in &regions {
+        tracer.watched.add(from, to, generation).map_err(|_| "too many modules are watched at a time")?;
+    }
+    control.modules.push(LoadedModule { address: module, generation, regions });
+    tracer.active.store(true, Relaxed);
+    Ok(())
+}
+
+/// The values of all symbols, and those of functions.
+fn symbols(vcpu: &mut Vcpu, start: u64, count: u64) -> Option<(Vec<u64>, Vec<u64>)> {
+    if count == 0 {
+        return Some((Vec::new(), Vec::new()));
+    }
+    let table = vcpu.read(start, count as usize * SYMBOL)?;
+    let value = |symbol: &[u8]| word(&symbol[SYMBOL_VALUE..]);
+    let is_function = |symbol: &&[u8]| symbol[SYMBOL_INFO] & 0xf == SYMBOL_IS_FUNCTION;
+    let values = table.chunks_exact(SYMBOL).map(value).collect();
+    Some((values, table.chunks_exact(SYMBOL).filter(is_function).map(value).collect()))
+}
+
+/// A range of a module is given back.
+pub extern "C" fn on_free(index: c_uint, _: *mut c_void) {
+    let Some(tracer) = tracer() else { return };
+    if !tracer.active.load(Relaxed) {
+        return;
+    }
+    // SAFETY: this is the vCPU's callback.
+    let Some(vcpu) = (unsafe { tracer.running(index) }) else { return };
+    let (from, to) = (vcpu.reg(RSI), vcpu.reg(RDX));
+    let mut control = tracer.control(vcpu);
+    let overlaps = |m: &&LoadedModule| m.regions.iter().any(|&(a, b)| from < b && a < to);
+    let Some((address, generation)) =
+        control.modules.iter().find(overlaps).map(|m| (m.address, m.generation))
+    else {
+        return;
+    };
+    control.tell(&[Head::encode(Kind::ModuleFree, 0, address), from, to]);
+    forget(tracer, from, to, generation);
+}
+
+/// A module leaves.
+pub extern "C" fn on_unload(index: c_uint, _: *mut c_void) {
+    let Some(tracer) = tracer() else { return };
+    if !tracer.active.load(Relaxed) {
+        return;
+    }
+    // SAFETY: this is the vCPU's callback.
+    let Some(vcpu) = (unsafe { tracer.running(index) }) else { return };
+    let module = vcpu.reg(RDI);
+    let mut control = tracer.control(vcpu);
+    let Some(at) = control.modules.iter().position(|m| m.address == module) else { return };
+    let gone = control.modules.swap_remove(at);
+    control.tell(&[Head::encode(Kind::ModuleUnload, 0, module)]);
+    for &(from, to) in &gone.regions {
+        forget(tracer, from, to, gone.generation);
+    }
+    if control.modules.is_empty() {
+        tracer.active.store(false, Relaxed);
+    }
+}
+
+fn forget(tracer: &Tracer, from: u64, to: u64, generation: u64) {
+    if tracer.watched.remove(from, to, generation).is_err() {
+        tracer.give_up("too many modules are watched at a time");
+    }
+    let mut sites = tracer.sites.write().unwrap_or_else(PoisonError::into_inner);
+    sites.returns.retain(|a| !(from..to).contains(a));
+    sites.functions.retain(|a| !(from..to).contains(a));
+}

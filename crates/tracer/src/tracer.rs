@@ -1,0 +1,365 @@
+//! The tracer's state, one for the process.
+
+use crate::code::Places;
+use crate::control::Control;
+use crate::kernel_entries::KernelEntries;
+use crate::ranges::RangeSet;
+use crate::vcpu::{GS_BASE, Vcpu, VcpuCell};
+use guardrail_trace::config::TracerConfig;
+use guardrail_trace::event::Global;
+use guardrail_trace::log::{FailReason, Log};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::Cell;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+/// No vCPU.
+const NONE: u32 = u32::MAX;
+
+static TRACER: OnceLock<Tracer> = OnceLock::new();
+
+thread_local! {
+    /// The vCPU that this thread ran last.
+    static MINE: Cell<u32> = const { Cell::new(NONE) };
+}
+
+/// Everything that callbacks use.
+pub struct Tracer {
+    pub config: TracerConfig,
+    pub entries: KernelEntries,
+    /// Ranges of watched modules, tagged with the generation.
+    pub watched: RangeSet,
+    /// At least one watched module is loaded.
+    pub active: AtomicBool,
+    /// Counts loads of watched modules.
+    pub generation: AtomicU64,
+    /// Where to look for devices: accesses from here …
+    pub devices_from: AtomicU64,
+    /// … to here, and at the very top, may be to devices.
+    pub devices_to: AtomicU64,
+    /// `page_offset_base`, or `u64::MAX` before it is known.
+    pub direct_map: AtomicU64,
+    /// Where driver code resumes and begins.
+    pub sites: RwLock<Sites>,
+    slide_known: AtomicBool,
+    slide: AtomicU64,
+    indirect_thunks: FxHashMap<u64, u8>,
+    return_thunks: FxHashSet<u64>,
+    interrupted: Mutex<FxHashMap<u64, Interrupted>>,
+    interrupted_count: AtomicUsize,
+    control: Mutex<Control>,
+    vcpus: Box<[VcpuCell]>,
+    /// GS bases of vCPUs that share a thread; 0 where not known yet.
+    gs_bases: Box<[AtomicU64]>,
+    /// vCPUs share one thread.
+    single: AtomicBool,
+    current: AtomicU32,
+    log: Log,
+}
+
+/// Addresses in watched modules.
+#[derive(Default)]
+pub struct Sites {
+    /// Addresses after calls.
+    pub returns: FxHashSet<u64>,
+    /// First addresses of functions.
+    pub functions: FxHashSet<u64>,
+}
+
+/// Driver code that was interrupted and has not gone on yet; the key is its rsp.
+#[derive(Clone, Copy)]
+struct Interrupted {
+    pc: u64,
+    /// An exception, whose handler may let the driver go on elsewhere.
+    exception: bool,
+}
+
+/// The tracer; `None` before it is installed.
+#[inline]
+pub fn tracer() -> Option<&'static Tracer> {
+    TRACER.get()
+}
+
+/// Sets up the tracer. An error is one sentence for the user.
+pub fn install(config: TracerConfig, smp: u32) -> Result<(), String> {
+    let log = Log::open(&config.log).map_err(|e| chain(&e))?;
+    if log.vcpus() < smp {
+        return Err(format!(
+            "the log {} has {} vCPU rings, but QEMU has {smp} vCPUs",
+            config.log,
+            log.vcpus()
+        ));
+    }
+    let writer = |ring| log.writer(ring).map_err(|e| chain(&e));
+    let vcpus = (0..log.vcpus())
+        .map(|ring| Ok(VcpuCell::new(Vcpu::new(writer(ring)?))))
+        .collect::<Result<Box<[_]>, String>>()?;
+    let tracer = Tracer {
+        entries: KernelEntries::new(&config),
+        watched: RangeSet::new(),
+        active: AtomicBool::new(false),
+        generation: AtomicU64::new(0),
+        devices_from: AtomicU64::new(0),
+        devices_to: AtomicU64::new(u64::MAX),
+        direct_map: AtomicU64::new(u64::MAX),
+        sites: RwLock::default(),
+        slide_known: AtomicBool::new(false),
+        slide: AtomicU64::new(0),
+        indirect_thunks: config.indirect_thunks.iter().copied().collect(),
+        return_thunks: config.return_thunks.iter().copied().collect(),
+        interrupted: Mutex::default(),
+        interrupted_count: AtomicUsize::new(0),
+        control: Mutex::new(Control::new(writer(log.control_ring())?)),
+        gs_bases: (0..smp).map(|_| AtomicU64::new(0)).collect(),
+        vcpus,
+        single: AtomicBool::new(false),
+        current: AtomicU32::new(NONE),
+        config,
+        log,
+    };
+    TRACER.set(tracer).map_err(|_| "the tracer is loaded twice; name it once on QEMU's command line".into())
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text = format!("{text}: {source}");
+        next = source.source();
+    }
+    text
+}
+
+impl Tracer {
+    /// What KASLR added, once known.
+    #[inline]
+    pub fn slide(&self) -> Option<u64> {
+        self.slide_known.load(Acquire).then(|| self.slide.load(Relaxed))
+    }
+
+    /// Remembers the slide, from a translation callback; false where it was known already.
+    pub fn set_slide(&self, slide: u64) -> bool {
+        let mut control = self.control_in_translation();
+        if self.slide_known.load(Acquire) {
+            return false;
+        }
+        self.slide.store(slide, Relaxed);
+        self.slide_known.store(true, Release);
+        control.tell(&global(Global::Slide, slide));
+        true
+    }
+
+    /// The control ring, from a callback for `vcpu`. Closes its segment, because writing may wait.
+    pub fn control(&self, vcpu: &mut Vcpu) -> MutexGuard<'_, Control> {
+        vcpu.writer.close();
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The control ring, from a translation callback, which does not name its vCPU.
+    pub fn control_in_translation(&self) -> MutexGuard<'_, Control> {
+        if let Some(cell) = self.vcpus.get(MINE.get() as usize) {
+            // SAFETY: this thread runs that vCPU, and translation happens outside other callbacks.
+            unsafe { cell.get() }.writer.close();
+        }
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The vCPU that runs, at the beginning of a block or in a kernel function.
+    ///
+    /// Where vCPUs share a thread, QEMU passes to callbacks in translated code the index of the vCPU that
+    /// *translated* it, so we look ourselves; and what the vCPU before left open is closed: its block has
+    /// ended, and it may not run again before somebody waits.
+    ///
+    /// # Safety
+    /// As for [`VcpuCell::get`].
+    #[inline]
+    pub unsafe fn running(&self, index: u32) -> Option<&'static mut Vcpu> {
+        let index = if self.single.load(Relaxed) { self.look() } else { index };
+        // SAFETY: passed on to the caller.
+        unsafe { self.cell(index) }
+    }
+
+    /// The vCPU that runs, inside the block that [`running`](Self::running) was called for.
+    ///
+    /// # Safety
+    /// As for [`VcpuCell::get`].
+    #[inline]
+    pub unsafe fn same(&self, index: u32) -> Option<&'static mut Vcpu> {
+        let index = if self.single.load(Relaxed) { self.current.load(Relaxed) } else { index };
+        // SAFETY: passed on to the caller.
+        unsafe { self.cell(index) }
+    }
+
+    /// The vCPU of a callback outside translated code, where QEMU names the right one.
+    ///
+    /// # Safety
+    /// As for [`VcpuCell::get`].
+    pub unsafe fn named(&self, index: u32) -> Option<&'static mut Vcpu> {
+        if self.single.load(Relaxed) {
+            self.switch(index);
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.cell(index) }
+    }
+
+    /// # Safety
+    /// As for [`VcpuCell::get`].
+    #[inline]
+    unsafe fn cell(&self, index: u32) -> Option<&'static mut Vcpu> {
+        // SAFETY: passed on to the caller; the tracer itself lives as long as the process.
+        tracer()?.vcpus.get(index as usize).map(|cell| unsafe { cell.get() })
+    }
+
+    /// Which vCPU runs on the thread that all share: each has a GS base of its own in the kernel.
+    fn look(&self) -> u32 {
+        let current = self.current.load(Relaxed);
+        // SAFETY: only this thread runs vCPUs.
+        let Some(vcpu) = (unsafe { self.cell(current) }) else { return current };
+        let gs_base = vcpu.reg(GS_BASE);
+        let known = |cell: &AtomicU64| cell.load(Relaxed) == gs_base;
+        let found = self.gs_bases.iter().position(known).or_else(|| {
+            // The only one that was never seen.
+            let mut unseen = (0..self.gs_bases.len()).filter(|&i| self.gs_bases[i].load(Relaxed) == 0);
+            let one = unseen.next().filter(|_| unseen.next().is_none())?;
+            self.gs_bases[one].store(gs_base, Relaxed);
+            Some(one)
+        });
+        match found {
+            Some(index) => {
+                self.switch(index as u32);
+                index as u32
+            }
+            None => {
+                if self.log.failed().is_none() {
+                    self.give_up("cannot tell which vCPU runs; use -accel tcg,thread=multi or one vCPU");
+                }
+                current
+            }
+        }
+    }
+
+    /// Learns a vCPU's GS base from an interrupt of kernel code at `from`; the last word counts, because the
+    /// kernel moves it while it boots.
+    pub fn learn(&self, index: u32, from: u64) {
+        if !self.single.load(Relaxed) {
+            return;
+        }
+        let Some(known) = self.gs_bases.get(index as usize) else { return };
+        if self.slide().is_none() || !self.in_kernel_text(from) {
+            return;
+        }
+        // SAFETY: the callback for this vCPU.
+        let gs_base = unsafe { self.cell(index) }.map_or(0, |vcpu| vcpu.reg(GS_BASE));
+        // On its first instructions from user mode the kernel still has the user's GS base.
+        if gs_base >= 0xffff_8000_0000_0000 {
+            known.store(gs_base, Relaxed);
+        }
+    }
+
+    /// The address belongs to the kernel image's text.
+    pub fn in_kernel_text(&self, addr: u64) -> bool {
+        let (from, to) = self.config.kernel_text;
+        (from..to).contains(&self.link(addr))
+    }
+
+    #[inline]
+    fn switch(&self, index: u32) {
+        if self.current.load(Relaxed) != index {
+            let before = self.current.swap(index, Relaxed);
+            // SAFETY: this thread is the only one that runs vCPUs, and it runs `index` now.
+            if let Some(vcpu) = unsafe { self.cell(before) } {
+                vcpu.writer.close();
+            }
+            MINE.set(index);
+        }
+    }
+
+    /// Called once for each vCPU, on the thread that runs it.
+    pub fn attach(&self, index: u32) {
+        if MINE.get() != NONE && MINE.get() != index {
+            self.single.store(true, Relaxed);
+        }
+        MINE.set(index);
+        self.current.store(index, Relaxed);
+        let Some(cell) = self.vcpus.get(index as usize) else {
+            return self.give_up(&format!("QEMU has started vCPU {index}, for which the log has no ring"));
+        };
+        // SAFETY: the callback for this vCPU.
+        if let Err(name) = unsafe { cell.get() }.find_registers() {
+            self.give_up(&format!(
+                "QEMU does not offer the register {name}; use qemu-system-x86_64 11 or newer"
+            ));
+        }
+    }
+
+    /// Marks the log as failed: from here on the trace is not whole, and the run ends with an error.
+    pub fn give_up(&self, why: &str) {
+        eprintln!("guardrail tracer: {why}");
+        self.log.fail(FailReason::Tracer);
+    }
+
+    /// An access there may be to a device.
+    #[inline]
+    pub fn may_be_device(&self, addr: u64) -> bool {
+        let (from, to) = (self.devices_from.load(Relaxed), self.devices_to.load(Relaxed));
+        // Fixed mappings lie in the last pages.
+        (addr >= from && addr < to) || addr >= 0xffff_ffff_ff00_0000
+    }
+
+    /// Driver code at `pc` with this rsp was interrupted.
+    pub fn note_interrupted(&self, pc: u64, rsp: u64, exception: bool) {
+        let mut map = self.interrupted.lock().unwrap_or_else(PoisonError::into_inner);
+        map.insert(rsp, Interrupted { pc, exception });
+        self.interrupted_count.store(map.len(), Relaxed);
+    }
+
+    /// Driver code that begins at `pc` with this rsp goes on after an interruption.
+    pub fn take_interrupted(&self, pc: u64, rsp: u64) -> bool {
+        if self.interrupted_count.load(Relaxed) == 0 {
+            return false;
+        }
+        let mut map = self.interrupted.lock().unwrap_or_else(PoisonError::into_inner);
+        let goes_on = map.get(&rsp).is_some_and(|i| i.pc == pc || i.exception);
+        if goes_on {
+            map.remove(&rsp);
+            self.interrupted_count.store(map.len(), Relaxed);
+        }
+        goes_on
+    }
+
+    /// Ends all rings. Called when no vCPU runs anymore.
+    pub fn finish(&self) {
+        for cell in &self.vcpus {
+            // SAFETY: QEMU stops its vCPUs before it leaves.
+            let vcpu = unsafe { cell.get() };
+            vcpu.writer.begin();
+            vcpu.writer.push(guardrail_trace::event::Head::encode(guardrail_trace::event::Kind::End, 0, 0));
+            vcpu.writer.finish();
+        }
+        self.control.lock().unwrap_or_else(PoisonError::into_inner).finish();
+    }
+
+    fn link(&self, addr: u64) -> u64 {
+        addr.wrapping_sub(self.slide.load(Relaxed))
+    }
+}
+
+impl Places for Tracer {
+    fn watched(&self, addr: u64) -> bool {
+        self.watched.contains(addr)
+    }
+
+    fn indirect_thunk(&self, addr: u64) -> Option<u8> {
+        self.indirect_thunks.get(&self.link(addr)).copied()
+    }
+
+    fn return_thunk(&self, addr: u64) -> bool {
+        self.return_thunks.contains(&self.link(addr))
+    }
+}
+
+/// The record of a value of the running kernel.
+pub fn global(what: Global, value: u64) -> [u64; 2] {
+    [guardrail_trace::event::Head::encode(guardrail_trace::event::Kind::Global, what as u8, 0), value]
+}

@@ -1,0 +1,223 @@
+//! What is instrumented: decided once, when QEMU translates a block.
+
+use crate::code::{self, Exit, Special, Target};
+use crate::control::{Block, Leave, MemSite, Port};
+use crate::exec::{self, MemFlags};
+use crate::ffi::{self, CB_NO_REGS, CB_R_REGS, Insn, Tb, VcpuCb};
+use crate::kernel_entries::Entry;
+use crate::modules;
+use crate::probe;
+use crate::tracer::{Tracer, tracer};
+use iced_x86::Instruction;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicBool;
+
+/// The longest x86 instruction.
+const MAX_INSN_LEN: usize = 15;
+
+/// QEMU has translated a block and lets us instrument it.
+pub extern "C" fn on_translation(tb: *mut Tb, _: *mut c_void) {
+    let Some(tracer) = tracer() else { return };
+    let view = View { tb };
+    let start = view.address();
+    let Some(slide) = tracer.slide() else {
+        if let Some(slide) = probe::slide(&tracer.config.probe, start, |len| view.bytes(len)) {
+            tracer.set_slide(slide);
+            kernel_block(tracer, &view, start, slide);
+        }
+        return;
+    };
+    if let Some(generation) = tracer.watched.find(start) {
+        driver_block(tracer, &view, start, generation);
+    } else if tracer.in_kernel_text(start) {
+        kernel_block(tracer, &view, start, slide);
+    }
+}
+
+/// A block of the kernel: nothing, or hooks.
+fn kernel_block(tracer: &Tracer, view: &View, start: u64, slide: u64) {
+    let last = view.insn(view.len() - 1);
+    let end = last.address();
+    for &(link, entry) in tracer.entries.entries(start.wrapping_sub(slide), end.wrapping_sub(slide)) {
+        let address = link.wrapping_add(slide);
+        let Some(insn) = (0..view.len()).map(|i| view.insn(i)).find(|i| i.address() == address) else {
+            continue;
+        };
+        match entry {
+            Entry::Hook(number) => insn.call(exec::on_hook, CB_R_REGS, number as usize as *mut c_void),
+            Entry::ModuleLoad => insn.call(modules::on_load, CB_R_REGS, null_mut()),
+            Entry::ModuleFree => insn.call(modules::on_free, CB_R_REGS, null_mut()),
+            Entry::ModuleUnload => insn.call(modules::on_unload, CB_R_REGS, null_mut()),
+        }
+    }
+    let link = end.wrapping_sub(slide);
+    if tracer.entries.has_returns(link)
+        && let Some(insn) = code::decode(end, &last.bytes()).first()
+        && code::is_return(insn, tracer)
+    {
+        let hooks = tracer.control_in_translation().hook_list(tracer.entries.returns(link));
+        last.call(exec::on_hook_return, CB_R_REGS, std::ptr::from_ref(hooks).cast_mut().cast());
+    }
+}
+
+/// A block of a watched module: everything.
+fn driver_block(tracer: &Tracer, view: &View, start: u64, generation: u64) {
+    let bytes: Vec<u8> = (0..view.len()).flat_map(|i| view.insn(i).bytes()).collect();
+    let insns = code::decode(start, &bytes);
+    let exit = insns.last().map_or(Exit::Stays, |last| code::exit(last, tracer));
+    if let Some(site) = insns.last().and_then(|last| code::resume_site(last, exit)) {
+        let mut sites = tracer.sites.write().unwrap_or_else(PoisonError::into_inner);
+        // What follows a call that never returns may be the next function.
+        if !sites.functions.contains(&site) {
+            sites.returns.insert(site);
+        }
+    }
+    let block = tracer.control_in_translation().block(generation, start, &bytes, |number| Block {
+        number,
+        address: start,
+        resumes: AtomicBool::new(false),
+        leave: insns.last().and_then(|last| leave(exit, last)),
+        ports: ports(&insns),
+        sites: sites(number, view, &insns, exit),
+    });
+    instrument(view, &insns, exit, block);
+}
+
+/// Registers the callbacks of a driver block.
+fn instrument(view: &View, insns: &[Instruction], exit: Exit, block: &'static Block) {
+    let block_data = std::ptr::from_ref(block).cast_mut().cast();
+    // SAFETY: the handle is valid during this callback, and the block is never freed.
+    unsafe { ffi::qemu_plugin_register_vcpu_tb_exec_cb(view.tb, exec::on_block, CB_R_REGS, block_data) };
+    let last = view.len() - 1;
+    for (i, site) in block.sites.iter().enumerate() {
+        let handle = view.insn(i);
+        if let Some(port) = block.ports.iter().find(|p| usize::from(p.index) == i) {
+            handle.call(exec::on_port, CB_R_REGS, std::ptr::from_ref(port).cast_mut().cast());
+        }
+        if matches!(insns.get(i).map(code::special), Some(Special::Rep | Special::Port { rep: true, .. })) {
+            handle.call(exec::on_rep, CB_R_REGS, i as *mut c_void);
+        }
+        if i == last {
+            match exit {
+                Exit::Call(..) | Exit::Jump(_) => handle.call(exec::on_leave, CB_R_REGS, block_data),
+                Exit::ReturnThunk => handle.call(exec::on_return_thunk, CB_R_REGS, null_mut()),
+                Exit::MaybeJump(_) | Exit::Far => handle.call(exec::on_silent_leave, CB_NO_REGS, null_mut()),
+                Exit::Stays | Exit::Return => {}
+            }
+        }
+        // The segment is closed before a far transfer, and its accesses to the stack are told by nothing.
+        if i != last || exit != Exit::Far {
+            handle.accesses(site);
+        }
+    }
+}
+
+/// What the memory callbacks of a block's instructions are to do.
+fn sites(block: u64, view: &View, insns: &[Instruction], exit: Exit) -> Box<[MemSite]> {
+    let last = view.len() - 1;
+    let site = |i: usize| {
+        let mut flags = match insns.get(i).map_or(Special::None, code::special) {
+            Special::Locked if i != last => MemFlags::LOCKED,
+            Special::Rep | Special::Port { rep: true, .. } => MemFlags::DEVICES_ONLY,
+            _ => 0,
+        };
+        if i == last {
+            flags |= leave_flags(exit);
+        }
+        MemSite { block, address: view.insn(i).address(), index: i as u16, flags }
+    };
+    (0..=last).map(site).collect()
+}
+
+/// What the memory callback of the last instruction does.
+fn leave_flags(exit: Exit) -> u16 {
+    match exit {
+        Exit::Call(..) => MemFlags::LEAVE_AFTER_STORE,
+        Exit::Jump(Target::Memory) => MemFlags::LEAVE_AFTER_LOAD,
+        Exit::Return => MemFlags::RETURN,
+        _ => 0,
+    }
+}
+
+fn leave(exit: Exit, last: &Instruction) -> Option<Leave> {
+    let (jump, target) = match exit {
+        Exit::Call(target, _) => (false, target),
+        Exit::Jump(target) => (true, target),
+        _ => return None,
+    };
+    Some(Leave { jump, target, insn: *last, last: jump && target != Target::Memory })
+}
+
+fn ports(insns: &[Instruction]) -> Box<[Port]> {
+    let port = |(i, insn)| match code::special(insn) {
+        Special::Port { size, out, port, .. } => {
+            Some(Port { index: i, small: size | if out { 0x80 } else { 0 }, port })
+        }
+        _ => None,
+    };
+    (0u16..).zip(insns).filter_map(port).collect()
+}
+
+/// A block as QEMU shows it during translation.
+struct View {
+    tb: *mut Tb,
+}
+
+impl View {
+    fn address(&self) -> u64 {
+        // SAFETY: the handle is valid during the translation callback, which this value does not outlive.
+        unsafe { ffi::qemu_plugin_tb_vaddr(self.tb) }
+    }
+
+    /// Number of instructions, at least one.
+    fn len(&self) -> usize {
+        // SAFETY: as above.
+        unsafe { ffi::qemu_plugin_tb_n_insns(self.tb) }.max(1)
+    }
+
+    fn insn(&self, index: usize) -> InsnView {
+        // SAFETY: as above; the index is below the count.
+        InsnView(unsafe { ffi::qemu_plugin_tb_get_insn(self.tb, index) })
+    }
+
+    /// The first bytes of the block.
+    fn bytes(&self, len: usize) -> Option<Vec<u8>> {
+        let bytes: Vec<u8> = (0..self.len()).flat_map(|i| self.insn(i).bytes()).take(len).collect();
+        (bytes.len() == len).then_some(bytes)
+    }
+}
+
+/// An instruction as QEMU shows it during translation.
+struct InsnView(*mut Insn);
+
+impl InsnView {
+    fn address(&self) -> u64 {
+        // SAFETY: the handle is valid during the translation callback.
+        unsafe { ffi::qemu_plugin_insn_vaddr(self.0) }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; MAX_INSN_LEN];
+        // SAFETY: as above; QEMU writes at most the length given.
+        let len = unsafe { ffi::qemu_plugin_insn_data(self.0, bytes.as_mut_ptr().cast(), bytes.len()) };
+        bytes.truncate(len);
+        bytes
+    }
+
+    /// Calls back before the instruction runs.
+    fn call(&self, callback: VcpuCb, flags: i32, data: *mut c_void) {
+        // SAFETY: as above; the data is a number, or points to what is never freed.
+        unsafe { ffi::qemu_plugin_register_vcpu_insn_exec_cb(self.0, callback, flags, data) };
+    }
+
+    /// Calls back after each of its memory accesses.
+    fn accesses(&self, site: &'static MemSite) {
+        let data = std::ptr::from_ref(site).cast_mut().cast();
+        // SAFETY: as above; the site is never freed.
+        unsafe {
+            ffi::qemu_plugin_register_vcpu_mem_cb(self.0, exec::on_access, CB_NO_REGS, ffi::MEM_RW, data);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! One vCPU: its ring, its registers, and reading the guest from its thread.
+
+use crate::control::Block;
+use crate::ffi::{self, GByteArray, Register};
+use guardrail_trace::event::MAX_ARGS;
+use guardrail_trace::log::RingWriter;
+use rustc_hash::FxHashMap;
+use std::cell::UnsafeCell;
+use std::ffi::CStr;
+
+/// Registers that we read, by index into [`Vcpu::regs`]: general registers by hardware number, then these.
+pub const RAX: usize = 0;
+pub const RCX: usize = 1;
+pub const RDX: usize = 2;
+pub const RSP: usize = 4;
+pub const RSI: usize = 6;
+pub const RDI: usize = 7;
+pub const RFLAGS: usize = 16;
+pub const GS_BASE: usize = 17;
+pub const CR2: usize = 18;
+const NAMES: [&str; 19] = [
+    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
+    "r15", "eflags", "gs_base", "cr2",
+];
+/// Where the six integer arguments are.
+pub const ARGS: [usize; MAX_ARGS] = [RDI, RSI, RDX, RCX, 8, 9];
+
+/// The interrupt flag in RFLAGS.
+pub const INTERRUPT_FLAG: u64 = 1 << 9;
+
+/// What belongs to one vCPU.
+pub struct Vcpu {
+    /// Its ring.
+    pub writer: RingWriter,
+    /// The driver block that began last.
+    pub block: Option<&'static Block>,
+    /// That block has been cut after this instruction.
+    pub cut: Option<u16>,
+    /// Other code than the driver's may have run since the last driver block.
+    pub left: bool,
+    /// The driver was interrupted on this vCPU since it last ran.
+    pub interrupted: bool,
+    /// Per-CPU variables, found since the last load of a watched module (the GS base of a CPU in the kernel
+    /// changes only at a reset).
+    pub per_cpu: Option<(u64, PerCpuPlaces)>,
+    /// Tasks that have their thread record, with their pids.
+    pub tasks: FxHashMap<u64, u32>,
+    regs: [*mut Register; NAMES.len()],
+    buf: *mut GByteArray,
+}
+
+/// Physical addresses of a vCPU's per-CPU variables.
+#[derive(Clone, Copy)]
+pub struct PerCpuPlaces {
+    pub current: u64,
+    pub preempt_count: u64,
+}
+
+impl Vcpu {
+    /// A vCPU whose registers are not known yet.
+    pub fn new(writer: RingWriter) -> Vcpu {
+        Vcpu {
+            writer,
+            block: None,
+            cut: None,
+            left: true,
+            interrupted: false,
+            per_cpu: None,
+            tasks: FxHashMap::default(),
+            regs: [std::ptr::null_mut(); NAMES.len()],
+            // SAFETY: plain allocation; the array lives as long as the process.
+            buf: unsafe { ffi::g_byte_array_new() },
+        }
+    }
+
+    /// Looks up the registers; the name of one that QEMU does not have is an error. Called from the vCPU's
+    /// initialization callback, where QEMU allows it.
+    pub fn find_registers(&mut self) -> Result<(), &'static str> {
+        // SAFETY: called in a vCPU's context; the array of descriptors is ours to free.
+        unsafe {
+            let array = ffi::qemu_plugin_get_registers();
+            if array.is_null() {
+                return Err(NAMES[0]);
+            }
+            let list = (*array).data.cast::<ffi::RegDescriptor>();
+            for i in 0..(*array).len as usize {
+                let descriptor = &*list.add(i);
+                let name = CStr::from_ptr(descriptor.name);
+                if let Some(at) = NAMES.iter().position(|n| n.as_bytes() == name.to_bytes()) {
+                    self.regs[at] = descriptor.handle;
+                }
+            }
+            ffi::g_array_free(array, 1);
+        }
+        match self.regs.iter().position(|r| r.is_null()) {
+            Some(missing) => Err(NAMES[missing]),
+            None => Ok(()),
+        }
+    }
+
+    /// The value of a register. Only in callbacks that may read registers.
+    pub fn reg(&mut self, index: usize) -> u64 {
+        let handle = self.regs[index];
+        if handle.is_null() {
+            return 0;
+        }
+        // SAFETY: handle and buffer are valid; QEMU appends the value to the buffer, which we emptied.
+        unsafe {
+            (*self.buf).len = 0;
+            if !ffi::qemu_plugin_read_register(handle, self.buf) {
+                return 0;
+            }
+        }
+        word(self.bytes())
+    }
+
+    /// The six argument registers.
+    pub fn args(&mut self) -> [u64; MAX_ARGS] {
+        ARGS.map(|r| self.reg(r))
+    }
+
+    /// Guest memory by virtual address, as the vCPU sees it now.
+    pub fn read(&mut self, addr: u64, len: usize) -> Option<&[u8]> {
+        // SAFETY: called on the vCPU's own thread; QEMU sizes the buffer.
+        let ok = unsafe { ffi::qemu_plugin_read_memory_vaddr(addr, self.buf, len) };
+        (ok && self.bytes().len() == len).then(|| self.bytes())
+    }
+
+    /// Guest memory by physical address.
+    pub fn read_physical(&mut self, addr: u64, len: usize) -> Option<&[u8]> {
+        // SAFETY: as in `read`.
+        let result = unsafe { ffi::qemu_plugin_read_memory_hwaddr(addr, self.buf, len) };
+        (result == ffi::HWADDR_OK && self.bytes().len() == len).then(|| self.bytes())
+    }
+
+    /// Up to eight bytes of guest memory, zero-extended.
+    pub fn read_word(&mut self, addr: u64, len: usize) -> Option<u64> {
+        self.read(addr, len.min(8)).map(word)
+    }
+
+    /// Up to eight bytes of physical memory, zero-extended.
+    pub fn read_physical_word(&mut self, addr: u64, len: usize) -> Option<u64> {
+        self.read_physical(addr, len.min(8)).map(word)
+    }
+
+    /// The physical address behind a virtual one.
+    pub fn translate(&mut self, addr: u64) -> Option<u64> {
+        let mut physical = 0;
+        // SAFETY: called on the vCPU's own thread; QEMU fills in the result.
+        unsafe { ffi::qemu_plugin_translate_vaddr(addr, &mut physical) }.then_some(physical)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: GLib keeps `len` bytes at `data`; nobody else uses the array.
+        unsafe {
+            let array = &*self.buf;
+            if array.data.is_null() {
+                &[]
+            } else {
+                std::slice::from_raw_parts(array.data, array.len as usize)
+            }
+        }
+    }
+}
+
+/// Little endian, at most eight bytes.
+pub fn word(bytes: &[u8]) -> u64 {
+    bytes.iter().take(8).rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
+}
+
+/// A vCPU alone on its cache lines, entered through callbacks of its own thread only.
+#[repr(align(128))]
+pub struct VcpuCell(UnsafeCell<Vcpu>);
+
+// SAFETY: `get` is called only where the vCPU's thread, or nobody, runs; see there.
+unsafe impl Sync for VcpuCell {}
+// SAFETY: the raw pointers inside (register handles, a byte array) are not tied to a thread.
+unsafe impl Send for VcpuCell {}
+
+impl VcpuCell {
+    pub fn new(vcpu: Vcpu) -> VcpuCell {
+        VcpuCell(UnsafeCell::new(vcpu))
+    }
+
+    /// The vCPU's state.
+    ///
+    /// # Safety
+    /// Only in a callback for this vCPU (QEMU runs those on the thread that executes the vCPU, never one
+    /// inside another), on that thread where several vCPUs share it, or when all vCPUs have stopped; and
+    /// the result must not be kept beyond the callback.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn get(&self) -> &mut Vcpu {
+        // SAFETY: by the contract above nobody else holds a reference.
+        unsafe { &mut *self.0.get() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn words_are_little_endian_and_zero_extended() {
+        assert_eq!(super::word(&[0x34, 0x12]), 0x1234);
+        assert_eq!(super::word(&[1, 0, 0, 0, 0, 0, 0, 0x80, 9]), 0x8000_0000_0000_0001);
+        assert_eq!(super::word(&[]), 0);
+    }
+}

@@ -1,0 +1,139 @@
+//! The cache folder: what was fetched once and is used ever after.
+//!
+//! A tree in the cache appears by an atomic rename, so a folder that exists is complete. File locks keep
+//! runs side by side from doing the same work twice or disturbing each other.
+
+use crate::error::{Context, Error, Result};
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// The cache folder.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+/// A held file lock; released when dropped (or when the process ends, however it ends).
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl Cache {
+    /// The cache at `$GUARDRAIL_CACHE`, or `~/.cache/guardrail`; created if absent.
+    pub fn open() -> Result<Cache> {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let root = set("GUARDRAIL_CACHE")
+            .or_else(|| set("XDG_CACHE_HOME").map(|dir| dir.join("guardrail")))
+            .or_else(|| set("HOME").map(|dir| dir.join(".cache/guardrail")))
+            .ok_or_else(|| {
+                Error::BadValue(
+                    "neither GUARDRAIL_CACHE nor HOME is set; set one to say where the cache is".into(),
+                )
+            })?;
+        Cache::at(&root)
+    }
+
+    /// The cache at `root`; created if absent.
+    pub fn at(root: &Path) -> Result<Cache> {
+        fs::create_dir_all(root).context("create", root)?;
+        let root = root.canonicalize().context("find", root)?;
+        Ok(Cache { root })
+    }
+
+    /// The folder itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A path in the cache.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// Waits for the lock `name` and holds it.
+    pub fn lock(&self, name: &str) -> Result<Lock> {
+        let folder = self.path("locks");
+        fs::create_dir_all(&folder).context("create", &folder)?;
+        let path = folder.join(name);
+        let file =
+            File::options().create(true).truncate(false).write(true).open(&path).context("open", &path)?;
+        loop {
+            // SAFETY: flock on a descriptor that `file` keeps open.
+            if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } == 0 {
+                return Ok(Lock { _file: file });
+            }
+            let error = std::io::Error::last_os_error();
+            if error.kind() != std::io::ErrorKind::Interrupted {
+                return Err(Error::io("lock", &path, error));
+            }
+        }
+    }
+
+    /// The folder `name`, made by `fill` in a temporary folder and renamed into place if it is not there yet.
+    pub fn ensure_tree(&self, name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+        let tree = self.path(name);
+        if tree.is_dir() {
+            return Ok(tree);
+        }
+        let _lock = self.lock(&format!("tree-{}", name.replace('/', "-")))?;
+        if tree.is_dir() {
+            return Ok(tree);
+        }
+        let parent = tree.parent().unwrap_or(&self.root);
+        fs::create_dir_all(parent).context("create", parent)?;
+        let folder = tempfile::Builder::new().prefix(".new-").tempdir_in(parent).context("create", parent)?;
+        fill(folder.path())?;
+        // Temporary folders are private; what is in the cache may be read by other users (an unprivileged
+        // analysis process among them).
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(folder.path(), mode).context("change", folder.path())?;
+        fs::rename(folder.path(), &tree).context("rename", &tree)?;
+        // Nothing is left to remove under the old name.
+        let _ = folder.keep();
+        Ok(tree)
+    }
+
+    /// Writes a small file so that a reader sees the old text or the new one, never a part.
+    pub fn write_atomically(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.path(name);
+        let parent = path.parent().unwrap_or(&self.root).to_path_buf();
+        fs::create_dir_all(&parent).context("create", &parent)?;
+        let file = tempfile::NamedTempFile::new_in(&parent).context("create", &parent)?;
+        fs::write(file.path(), text).context("write", file.path())?;
+        file.persist(&path).map_err(|error| Error::io("rename", &path, error.error))?;
+        Ok(path)
+    }
+}
+
+/// Bytes that the user may still write on the disk that holds `path`.
+pub(crate) fn free_space(path: &Path) -> Option<u64> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: `statvfs` is plain data for which all zeros is a value.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path is NUL-terminated and `stat` is writable; both live through the call.
+    let result = unsafe { libc::statvfs(path.as_ptr(), &mut stat) };
+    (result == 0).then(|| stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_is_made_once_and_a_failure_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path()).unwrap();
+        let failed = cache.ensure_tree("a/b", |_| Err(Error::NoMirror));
+        assert!(failed.is_err());
+        assert!(!cache.path("a/b").exists());
+        assert_eq!(fs::read_dir(cache.path("a")).unwrap().count(), 0);
+        let made =
+            cache.ensure_tree("a/b", |dir| fs::write(dir.join("x"), "1").context("write", dir)).unwrap();
+        let again = cache.ensure_tree("a/b", |_| panic!("made twice")).unwrap();
+        assert_eq!(made, again);
+        assert_eq!(fs::read_to_string(again.join("x")).unwrap(), "1");
+    }
+}

@@ -1,0 +1,88 @@
+//! The guest's console: kept in a bounded file, and searched for the kernel's last words.
+
+use crate::progress::printable;
+
+/// The console file never grows beyond this.
+pub(crate) const MAX_FILE: usize = 4 << 20;
+/// How much of a panic is kept for the report.
+const MAX_EXCERPT: usize = 16 << 10;
+
+/// Lines with which the kernel begins to tell of its end.
+const SIGNS: [&str; 12] = [
+    "BUG: ",
+    "Oops: ",
+    "Oops:",
+    "general protection fault",
+    "invalid opcode: ",
+    "divide error: ",
+    "kernel BUG at ",
+    "stack segment: ",
+    "double fault: ",
+    "Kernel panic - not syncing",
+    "int3: ",
+    "Unable to handle kernel",
+];
+
+/// What the console says of a panic.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    excerpt: String,
+    panicked: bool,
+}
+
+impl Scan {
+    /// Reads one line.
+    pub(crate) fn line(&mut self, line: &str) {
+        let line = printable(line);
+        if self.excerpt.is_empty() && !SIGNS.iter().any(|sign| line.contains(sign)) {
+            return;
+        }
+        self.panicked |= line.contains("Kernel panic - not syncing");
+        if self.excerpt.len() + line.len() < MAX_EXCERPT {
+            self.excerpt.push_str(without_time(&line));
+            self.excerpt.push('\n');
+        }
+    }
+
+    /// True where the kernel said that it panics.
+    pub(crate) fn panicked(&self) -> bool {
+        self.panicked
+    }
+
+    /// From the first sign of trouble to the end, bounded; empty where there was none.
+    pub(crate) fn excerpt(&self) -> &str {
+        &self.excerpt
+    }
+}
+
+/// Cuts `[    3.141592] ` off the beginning.
+fn without_time(line: &str) -> &str {
+    let Some(rest) = line.strip_prefix('[') else { return line };
+    match rest.split_once(']') {
+        Some((time, rest)) if time.trim().bytes().all(|b| b.is_ascii_digit() || b == b'.') => {
+            rest.trim_start()
+        }
+        _ => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_excerpt_begins_at_the_first_sign() {
+        let mut scan = Scan::default();
+        for line in [
+            "[    1.0] e1000: loading out-of-tree module",
+            "[    3.5] BUG: kernel NULL pointer dereference, address: 0000000000000008",
+            "[    3.5] RIP: 0010:x_init+0x5/0x10 [x]",
+            "[    3.6] Kernel panic - not syncing: Fatal exception",
+        ] {
+            scan.line(line);
+        }
+        assert!(scan.panicked());
+        assert_eq!(scan.excerpt().lines().count(), 3);
+        assert!(scan.excerpt().starts_with("BUG: kernel NULL pointer"));
+    }
+}

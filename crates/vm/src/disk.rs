@@ -1,0 +1,93 @@
+//! The disk of a storage run: deterministic content, and the check after the run.
+
+use crate::error::{Context, Result};
+use crate::pattern::{self, Checksum};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+const MIB: u64 = 1 << 20;
+
+/// What the storage workload does with the disk, in MiB: it reads all of it, then copies the first
+/// `copied` to `at`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Size of the disk.
+    pub size: u64,
+    /// How much is copied.
+    pub copied: u64,
+    /// Where the copy goes.
+    pub at: u64,
+}
+
+impl Layout {
+    /// A disk of `size` MiB, a quarter of which is written.
+    pub fn of_size(size: u64) -> Layout {
+        let size = size.max(4);
+        Layout { size, copied: size / 4, at: size / 2 }
+    }
+
+    /// Creates the image.
+    pub fn create(&self, path: &Path) -> Result<()> {
+        let mut file = File::create(path).context("create", path)?;
+        let mut buffer = vec![0; MIB as usize];
+        for index in 0..self.size {
+            pattern::fill(index * MIB, &mut buffer);
+            file.write_all(&buffer).context("write", path)?;
+        }
+        Ok(())
+    }
+
+    /// The variables that tell the workload what to do and expect.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        let sum = |mib: u64| Checksum::of_pattern(mib * MIB).hex();
+        vec![
+            ("DISK_MB".into(), self.size.to_string()),
+            ("COPY_MB".into(), self.copied.to_string()),
+            ("COPY_AT_MB".into(), self.at.to_string()),
+            ("DISK_SUM".into(), sum(self.size)),
+            ("COPY_SUM".into(), sum(self.copied)),
+        ]
+    }
+
+    /// Checks the image after a run; the text says what is wrong.
+    pub fn verify(&self, path: &Path) -> Result<Option<String>> {
+        let mut file = File::open(path).context("open", path)?;
+        let (mut found, mut expected) = (vec![0; MIB as usize], vec![0; MIB as usize]);
+        for index in 0..self.size {
+            file.read_exact(&mut found).context("read", path)?;
+            let copied = (self.at..self.at + self.copied).contains(&index);
+            pattern::fill(if copied { index - self.at } else { index } * MIB, &mut expected);
+            if let Some(offset) = found.iter().zip(&expected).position(|(a, b)| a != b) {
+                let what = if copied { "what the guest wrote is not" } else { "the guest changed what was" };
+                return Ok(Some(format!("{what} on the disk at byte {:#x}", index * MIB + offset as u64)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn a_copied_disk_verifies_and_a_damaged_one_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk");
+        let layout = Layout::of_size(4);
+        layout.create(&path).unwrap();
+        assert!(layout.verify(&path).unwrap().unwrap().starts_with("what the guest wrote"));
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let mut first = vec![0; MIB as usize];
+        file.read_exact_at(&mut first, 0).unwrap();
+        file.write_all_at(&first, 2 * MIB).unwrap();
+        assert_eq!(layout.verify(&path).unwrap(), None);
+        file.write_all_at(&[first[5] ^ 1], 5).unwrap();
+        assert_eq!(
+            layout.verify(&path).unwrap().unwrap(),
+            "the guest changed what was on the disk at byte 0x5"
+        );
+    }
+}

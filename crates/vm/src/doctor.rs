@@ -1,0 +1,163 @@
+//! What this machine has, what is missing, and how to get it. Looks only; fetches nothing.
+
+use crate::cache::{Cache, free_space};
+use crate::kernels;
+use crate::packages::{KEYRING, Packages};
+use crate::qemu::{MIN_VERSION, Qemu};
+use crate::sources::Mirror;
+use serde::Serialize;
+use std::path::Path;
+
+/// What a check found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// There, and good.
+    Ok,
+    /// Not there yet; a run fetches it by itself.
+    Later,
+    /// Not there, and nothing works without it.
+    Missing,
+    /// Not there, and only something special needs it.
+    Optional,
+    /// There, but too old.
+    Old,
+}
+
+/// One check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What was looked for.
+    pub name: String,
+    /// What was found.
+    pub state: State,
+    /// Details: version, place.
+    pub detail: String,
+    /// How to get it, where it is not there.
+    pub remedy: Option<String>,
+}
+
+impl Check {
+    fn new(name: impl Into<String>, state: State, detail: impl Into<String>) -> Check {
+        Check { name: name.into(), state, detail: detail.into(), remedy: None }
+    }
+
+    fn with(mut self, remedy: impl Into<String>) -> Check {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+/// Needed on the disk for everything: index, QEMU, three kernels, run folders.
+const WANTED_SPACE: u64 = 3 << 30;
+
+/// Runs all checks.
+pub fn checks(cache: &Cache) -> Vec<Check> {
+    let packages = Packages::new(cache);
+    let mut checks = vec![space(cache), mirror()];
+    checks.push(if Path::new(KEYRING).is_file() {
+        Check::new("keyring", State::Ok, KEYRING)
+    } else {
+        Check::new("keyring", State::Missing, "signatures of packages cannot be checked")
+            .with("apt-get install debian-archive-keyring")
+    });
+    for (name, package) in [("apt-get", "apt"), ("dpkg-deb", "dpkg")] {
+        checks.push(program(name, package, State::Missing, "packages cannot be fetched"));
+    }
+    checks.push(if packages.has_index() {
+        Check::new("package index", State::Ok, cache.path("apt").display().to_string())
+    } else {
+        Check::new("package index", State::Later, "not fetched")
+            .with("the first run fetches it (about 50 MB)")
+    });
+    checks.push(qemu(&packages));
+    checks.push(if cache.path("guest").is_dir() {
+        Check::new("guest programs", State::Ok, cache.path("guest").display().to_string())
+    } else {
+        Check::new("guest programs", State::Later, "not fetched").with("the first run fetches them (4 MB)")
+    });
+    for kernel in kernels::list(cache) {
+        let name = format!("kernel {}", kernel.name);
+        checks.push(match kernel.release.filter(|_| kernel.cached) {
+            Some(release) => Check::new(name, State::Ok, release),
+            None => Check::new(name, State::Later, "not fetched")
+                .with(format!("the first run with --kernel {} fetches it (70 to 170 MB)", kernel.name)),
+        });
+    }
+    for (name, package) in [("gcc", "gcc"), ("make", "make")] {
+        checks.push(program(name, package, State::Optional, "drivers of the zoo cannot be built"));
+    }
+    // SAFETY: geteuid has no preconditions.
+    let root = unsafe { libc::geteuid() } == 0;
+    checks.push(if root {
+        Check::new("user", State::Ok, "root")
+    } else {
+        Check::new(
+            "user",
+            State::Ok,
+            "not root: everything works; only apt-get install, where this list names it, needs root",
+        )
+    });
+    checks
+}
+
+fn mirror() -> Check {
+    match Mirror::of_this_machine() {
+        Ok(mirror) => Check::new("Debian mirror", State::Ok, mirror.main),
+        Err(error) => Check::new("Debian mirror", State::Missing, "not named").with(error.to_string()),
+    }
+}
+
+fn qemu(packages: &Packages) -> Check {
+    let found = Qemu::system().or_else(|| Qemu::cached(packages));
+    if let Some(qemu) = found {
+        let detail = format!("{}.{} at {}", qemu.version.0, qemu.version.1, qemu.program.display());
+        return Check::new("QEMU", State::Ok, detail);
+    }
+    let wanted = format!("{}.{} or newer is needed", MIN_VERSION.0, MIN_VERSION.1);
+    let remedy = "the first run fetches a private copy (37 MB); nothing is installed";
+    match Qemu::system_version() {
+        Some((major, minor)) => {
+            Check::new("QEMU", State::Old, format!("the system's is {major}.{minor}; {wanted}")).with(remedy)
+        }
+        None => Check::new("QEMU", State::Later, wanted).with(remedy),
+    }
+}
+
+fn program(name: &str, package: &str, absent: State, consequence: &str) -> Check {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    match std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file()) {
+        Some(file) => Check::new(name, State::Ok, file.display().to_string()),
+        None => Check::new(name, absent, consequence).with(format!("apt-get install {package}")),
+    }
+}
+
+fn space(cache: &Cache) -> Check {
+    let root = cache.root();
+    let place = root.display();
+    let Some(free) = free_space(root) else {
+        return Check::new("cache", State::Ok, place.to_string());
+    };
+    let detail = format!("{place}, {:.1} GB free", free as f64 / 1e9);
+    let used_already = cache.path("qemu").is_dir() && cache.path("guest").is_dir();
+    if free >= WANTED_SPACE || used_already && free >= WANTED_SPACE / 10 {
+        Check::new("cache", State::Ok, detail)
+    } else {
+        Check::new("cache", State::Missing, detail)
+            .with("free some space (3 GB hold everything), or point GUARDRAIL_CACHE elsewhere")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_cache_has_everything_later_and_each_gap_has_a_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let all = checks(&Cache::at(folder.path()).unwrap());
+        let kernel = all.iter().find(|check| check.name == "kernel 6.12").unwrap();
+        assert_eq!(kernel.state, State::Later);
+        assert!(all.iter().all(|check| check.state == State::Ok || check.remedy.is_some()), "{all:?}");
+    }
+}

@@ -1,0 +1,203 @@
+//! Everything that can go wrong here, each with one clear sentence.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A name that nobody knows, with near ones.
+    #[error("there is no {what} named '{name}'{}", nearest(.near))]
+    Unknown {
+        /// What was looked for: "driver", "kernel", "device", "workload".
+        what: &'static str,
+        /// The name as given.
+        name: String,
+        /// Near names, best first.
+        near: Vec<String>,
+    },
+    /// A driver that is part of the kernel image and so cannot be loaded as a module.
+    #[error("'{name}' is built into kernel {release} and cannot be loaded as a module")]
+    BuiltIn {
+        /// The module's name.
+        name: String,
+        /// The kernel's release.
+        release: String,
+    },
+    /// A module file that cannot be used.
+    #[error("{}: {why}", .path.display())]
+    BadModule {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A module that needs another one that the kernel does not have.
+    #[error("the module '{module}' needs '{missing}', which kernel {release} does not have")]
+    MissingDependency {
+        /// The module that was asked for.
+        module: String,
+        /// What it needs.
+        missing: String,
+        /// The kernel's release.
+        release: String,
+    },
+    /// A kernel path that holds no usable kernel.
+    #[error("{}: {why}", .path.display())]
+    BadKernel {
+        /// The path as given.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A workload script that cannot be read.
+    #[error("{}: {why}", .path.display())]
+    BadWorkload {
+        /// The path as given.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A value outside its range.
+    #[error("{0}")]
+    BadValue(String),
+    /// No network, and the cache does not hold what is needed.
+    #[error(
+        "{what} is not in the cache {} and the Debian mirror cannot be reached; connect to the network once and run again",
+        .cache.display()
+    )]
+    Unreachable {
+        /// What was to be fetched.
+        what: String,
+        /// The cache folder.
+        cache: PathBuf,
+    },
+    /// The machine's apt sources name no Debian mirror.
+    #[error(
+        "the apt sources of this machine name no Debian mirror; add one to /etc/apt/sources.list (Debian 12 or newer is needed)"
+    )]
+    NoMirror,
+    /// A disk without room.
+    #[error("no space left on the disk that holds {}; free some, or point GUARDRAIL_CACHE elsewhere", .path.display())]
+    DiskFull {
+        /// The file or folder that could not be written.
+        path: PathBuf,
+    },
+    /// A program of the system that is needed and absent.
+    #[error("the program '{program}' is missing; install it with: apt-get install {package}")]
+    MissingProgram {
+        /// Its name.
+        program: &'static str,
+        /// The Debian package that has it.
+        package: &'static str,
+    },
+    /// A QEMU that cannot be used.
+    #[error("QEMU at {} cannot be used: {why}", .path.display())]
+    BadQemu {
+        /// The program.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A program that failed for another reason.
+    #[error("{program} failed: {why}")]
+    Program {
+        /// Its name.
+        program: String,
+        /// The last lines of what it said.
+        why: String,
+    },
+    /// A file operation that failed.
+    #[error("cannot {doing} {}: {source}", .path.display())]
+    Io {
+        /// What was tried, as a verb.
+        doing: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// True where the user's input is wrong, false where the machine or the run failed.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Error::Unknown { .. }
+                | Error::BuiltIn { .. }
+                | Error::BadModule { .. }
+                | Error::MissingDependency { .. }
+                | Error::BadKernel { .. }
+                | Error::BadWorkload { .. }
+                | Error::BadValue(_)
+        )
+    }
+
+    /// Wraps an I/O error; a full disk gets its own kind.
+    pub(crate) fn io(doing: &'static str, path: &Path, source: io::Error) -> Error {
+        if source.raw_os_error() == Some(libc::ENOSPC) || source.raw_os_error() == Some(libc::EDQUOT) {
+            return Error::DiskFull { path: path.to_path_buf() };
+        }
+        Error::Io { doing, path: path.to_path_buf(), source }
+    }
+}
+
+/// Adds what was done to which file to an I/O result.
+pub(crate) trait Context<T> {
+    /// `cannot {doing} {path}: {source}`.
+    fn context(self, doing: &'static str, path: &Path) -> Result<T>;
+}
+
+impl<T> Context<T> for io::Result<T> {
+    fn context(self, doing: &'static str, path: &Path) -> Result<T> {
+        self.map_err(|source| Error::io(doing, path, source))
+    }
+}
+
+fn nearest(near: &[String]) -> String {
+    match near {
+        [] => String::new(),
+        [one] => format!("; the nearest is '{one}'"),
+        many => format!(
+            "; the nearest are {}",
+            many.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
+        ),
+    }
+}
+
+/// The names nearest to `name` among `known`, best first, at most three; none where nothing is near.
+pub fn suggest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let name = name.to_lowercase();
+    let mut scored: Vec<(f64, &str)> = known
+        .into_iter()
+        .map(|other| (strsim::jaro_winkler(&name, &other.to_lowercase()), other))
+        .filter(|(score, _)| *score >= 0.8)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    scored.dedup_by(|a, b| a.1 == b.1);
+    scored.into_iter().take(3).map(|(_, other)| other.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_comes_with_near_ones() {
+        let near = suggest("e100o", ["e1000", "e1000e", "nvme", "pcnet32"]);
+        let error = Error::Unknown { what: "driver", name: "e100o".into(), near };
+        assert_eq!(error.to_string(), "there is no driver named 'e100o'; the nearest are 'e1000', 'e1000e'");
+        assert!(suggest("zzz", ["e1000"]).is_empty());
+    }
+
+    #[test]
+    fn a_full_disk_has_its_own_sentence() {
+        let error = Error::io("write", Path::new("/x"), io::Error::from_raw_os_error(libc::ENOSPC));
+        assert!(matches!(error, Error::DiskFull { .. }));
+    }
+}

@@ -1,0 +1,323 @@
+//! A running QEMU: its process, the threads that listen to it, and its end.
+
+use crate::console::{self, Scan};
+use crate::error::{Context, Error, Result};
+use crate::http::Server;
+use crate::machine::{self, Channels};
+use crate::prepare::Prepared;
+use crate::progress::{Lines, Progress};
+use crate::qmp::{self, Message};
+use crate::run::{Options, Outcome, Stop, Watch};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What the threads that listen to QEMU hear.
+enum Heard {
+    Progress(Progress),
+    Qmp(Message),
+    Panic,
+}
+
+/// The QEMU process; dropping it ends it, whatever went wrong.
+struct Qemu(Child);
+
+impl Qemu {
+    /// False where it has ended, or cannot be waited for, which is the same to us.
+    fn is_running(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(None))
+    }
+
+    /// Kills the process group, if it is still there, and waits for it.
+    fn kill(&mut self) {
+        if self.is_running() {
+            // SAFETY: the child leads a group of its own and has not been waited for, so the number is its.
+            unsafe { libc::kill(-(self.0.id() as i32), libc::SIGKILL) };
+        }
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What is left of a run.
+pub(crate) struct Ended {
+    pub(crate) progress: Vec<(Duration, Progress)>,
+    pub(crate) wall: Duration,
+    pub(crate) console: PathBuf,
+    pub(crate) scan: Scan,
+    /// QEMU's reason for the shutdown.
+    pub(crate) shutdown: Option<String>,
+    pub(crate) stderr: String,
+}
+
+/// A running QEMU and the threads that listen to it.
+pub(crate) struct Guest {
+    child: Qemu,
+    start: Instant,
+    heard: Receiver<Heard>,
+    qmp: UnixStream,
+    listeners: Vec<JoinHandle<()>>,
+    console: JoinHandle<Scan>,
+    stderr: JoinHandle<String>,
+    progress: Vec<(Duration, Progress)>,
+    shutdown: Option<String>,
+    console_file: PathBuf,
+}
+
+impl Guest {
+    pub(crate) fn start(
+        prepared: &Prepared,
+        options: &Options,
+        initramfs: &Path,
+        disk: Option<&Path>,
+    ) -> Result<Guest> {
+        let pair = || UnixStream::pair().context("make a socket for", Path::new("QEMU"));
+        let (console, console_of_qemu) = pair()?;
+        let (progress, progress_of_qemu) = pair()?;
+        let (qmp, qmp_of_qemu) = pair()?;
+        let channels = Channels {
+            console: console_of_qemu.as_raw_fd(),
+            progress: progress_of_qemu.as_raw_fd(),
+            qmp: qmp_of_qemu.as_raw_fd(),
+        };
+        let console_file = options.folder.join("console.log");
+        let log = fs::File::create(&console_file).context("create", &console_file)?;
+        let mut command = machine::command(prepared, options, initramfs, disk, channels);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+        let parent = std::process::id();
+        // SAFETY: the closure calls only async-signal-safe functions and touches no memory of the parent but
+        // the copied integers.
+        unsafe {
+            command.pre_exec(move || {
+                // QEMU must not outlive us, however we end.
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                if libc::getppid() as u32 != parent {
+                    libc::_exit(1);
+                }
+                for fd in [channels.console, channels.progress, channels.qmp] {
+                    if libc::fcntl(fd, libc::F_SETFD, 0) != 0 {
+                        return Err(std::io::Error::last_os_error());
+                    }
+                }
+                Ok(())
+            });
+        }
+        let start = Instant::now();
+        let child = command.spawn().map_err(|error| Error::BadQemu {
+            path: prepared.qemu.program.clone(),
+            why: error.to_string(),
+        })?;
+        drop((console_of_qemu, progress_of_qemu, qmp_of_qemu));
+        let mut child = Qemu(child);
+        let stderr = child.0.stderr.take().expect("stderr is piped");
+        let (tell, heard) = mpsc::channel();
+        let qmp_reader = qmp.try_clone().context("clone a socket for", Path::new("QEMU"))?;
+        let listeners = vec![listen_progress(progress, tell.clone()), listen_qmp(qmp_reader, tell.clone())];
+        Ok(Guest {
+            child,
+            start,
+            heard,
+            qmp,
+            listeners,
+            console: listen_console(console, log, tell),
+            stderr: listen_stderr(stderr),
+            progress: Vec::new(),
+            shutdown: None,
+            console_file,
+        })
+    }
+
+    /// Watches until QEMU ends (`None`) or must be ended (why).
+    pub(crate) fn watch(
+        &mut self,
+        options: &Options,
+        server: Option<&Server>,
+        watch: &mut Watch<'_>,
+    ) -> Option<Outcome> {
+        let mut last_life = Instant::now();
+        let mut last_count = (0, 0);
+        let mut end_by: Option<Instant> = None;
+        loop {
+            if let Ok(heard) = self.heard.recv_timeout(Duration::from_millis(100)) {
+                last_life = Instant::now();
+                if matches!(heard, Heard::Panic) {
+                    // It reboots at once, which ends QEMU; one that cannot even do that is ended below.
+                    end_by.get_or_insert(Instant::now() + Duration::from_secs(10));
+                }
+                self.take(heard, watch);
+            }
+            if !self.child.is_running() {
+                return None;
+            }
+            if let Some(stop) = (watch.stop)() {
+                return Some(match stop {
+                    Stop::Interrupted => Outcome::Interrupted,
+                    Stop::Because(why) => Outcome::Stopped { why },
+                });
+            }
+            let count = ((watch.activity)(), server.map_or(0, Server::activity));
+            if count != last_count {
+                last_count = count;
+                last_life = Instant::now();
+            }
+            if end_by.is_some_and(|time| Instant::now() >= time) {
+                return None;
+            }
+            if self.start.elapsed() >= options.limits.total {
+                return Some(Outcome::TimedOut { limit: options.limits.total, step: self.step() });
+            }
+            if last_life.elapsed() >= options.limits.silence {
+                return Some(Outcome::GuestHang { step: self.step(), silence: options.limits.silence });
+            }
+        }
+    }
+
+    fn take(&mut self, heard: Heard, watch: &mut Watch<'_>) {
+        match heard {
+            Heard::Progress(line) => {
+                let time = self.start.elapsed();
+                (watch.progress)(time, &line);
+                // A guest that floods the channel does not fill our memory.
+                if self.progress.len() < 10_000 {
+                    self.progress.push((time, line));
+                }
+            }
+            Heard::Qmp(Message::Greeting) => {
+                // Where QEMU is gone already, its end is noticed anyhow.
+                let _ = qmp::negotiate(&self.qmp);
+            }
+            Heard::Qmp(Message::Shutdown { reason }) => self.shutdown = Some(reason),
+            Heard::Qmp(_) | Heard::Panic => {}
+        }
+    }
+
+    /// The step that the guest is in, as far as it told.
+    fn step(&self) -> String {
+        match self.progress.last() {
+            None => "boot".to_owned(),
+            Some((_, Progress::Begin(step))) => step.clone(),
+            Some((_, line)) => format!("after: {line}"),
+        }
+    }
+
+    /// Ends QEMU if it still runs: asks it first, so that its plugin can finish, then kills it.
+    pub(crate) fn end(mut self, watch: &mut Watch<'_>) -> Ended {
+        if self.child.is_running() {
+            let _ = qmp::quit(&self.qmp);
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while Instant::now() < deadline && self.child.is_running() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        self.child.kill();
+        let wall = self.start.elapsed();
+        let _ = self.qmp.shutdown(std::net::Shutdown::Both);
+        for listener in std::mem::take(&mut self.listeners) {
+            let _ = listener.join();
+        }
+        while let Ok(heard) = self.heard.try_recv() {
+            self.take(heard, watch);
+        }
+        let scan = self.console.join().unwrap_or_default();
+        let stderr = self.stderr.join().unwrap_or_default();
+        Ended {
+            progress: self.progress,
+            wall,
+            console: self.console_file,
+            scan,
+            shutdown: self.shutdown,
+            stderr,
+        }
+    }
+}
+
+fn listen_progress(stream: UnixStream, tell: Sender<Heard>) -> JoinHandle<()> {
+    let mut lines = Lines::default();
+    listen("progress", stream, move |bytes| {
+        lines.feed(bytes, |line| {
+            if let Some(progress) = Progress::parse(line) {
+                let _ = tell.send(Heard::Progress(progress));
+            }
+        });
+    })
+}
+
+fn listen_qmp(stream: UnixStream, tell: Sender<Heard>) -> JoinHandle<()> {
+    let mut lines = Lines::default();
+    listen("qmp", stream, move |bytes| {
+        lines.feed(bytes, |line| {
+            if let Some(message) = Message::parse(line) {
+                let _ = tell.send(Heard::Qmp(message));
+            }
+        });
+    })
+}
+
+fn listen_console(mut stream: UnixStream, mut log: fs::File, tell: Sender<Heard>) -> JoinHandle<Scan> {
+    std::thread::spawn(move || {
+        let (mut lines, mut scan, mut room) = (Lines::default(), Scan::default(), console::MAX_FILE);
+        each_piece(&mut stream, |bytes| {
+            let kept = &bytes[..bytes.len().min(room)];
+            // A console that cannot be written is no reason to lose the run.
+            if log.write_all(kept).is_ok() {
+                room -= kept.len();
+            }
+            lines.feed(bytes, |line| {
+                let before = scan.panicked();
+                scan.line(line);
+                if scan.panicked() && !before {
+                    let _ = tell.send(Heard::Panic);
+                }
+            });
+        });
+        scan
+    })
+}
+
+fn listen_stderr(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        each_piece(&mut stream, |bytes| {
+            if text.len() < 64 << 10 {
+                text.extend_from_slice(bytes);
+            }
+        });
+        String::from_utf8_lossy(&text).into_owned()
+    })
+}
+
+fn listen(
+    name: &str,
+    mut stream: UnixStream,
+    mut each: impl FnMut(&[u8]) + Send + 'static,
+) -> JoinHandle<()> {
+    let run = move || each_piece(&mut stream, &mut each);
+    std::thread::Builder::new().name(name.into()).spawn(run).expect("the system can start a thread")
+}
+
+/// Reads until the other end is closed.
+fn each_piece(stream: &mut impl Read, mut each: impl FnMut(&[u8])) {
+    let mut buffer = [0; 4096];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => each(&buffer[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The guest's root: busybox, ethtool, the modules in load order, init, the workload.
+
+use crate::cpio::Archive;
+use crate::error::{Context, Error, Result};
+use crate::modules::{LoadPlan, ModuleFile};
+use crate::packages::{Fetch, Packages};
+use crate::workload::{Workload, is_variable, shell_quoted};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const INIT: &str = include_str!("../../../workloads/init");
+
+/// Runs the Debian program through the loader beside it.
+const ETHTOOL: &str = "#!/bin/sh\nexec /guardrail/lib/ld-linux-x86-64.so.2 --library-path /guardrail/lib /guardrail/ethtool \"$@\"\n";
+
+/// What goes into the guest.
+#[derive(Clone, Debug)]
+pub struct Contents<'a> {
+    /// The driver and its dependencies.
+    pub plan: &'a LoadPlan,
+    /// Further modules to load before the driver.
+    pub also: &'a [ModuleFile],
+    /// Module parameters (`name=value`).
+    pub parameters: &'a [String],
+    /// True where the driver is expected to take a device.
+    pub wants_device: bool,
+    /// The workload.
+    pub workload: &'a Workload,
+    /// Variables for the workload; later ones win.
+    pub variables: &'a [(String, String)],
+}
+
+/// The tree with the guest's programs, fetched if the cache has none.
+pub fn guest_tree(packages: &Packages) -> Result<PathBuf> {
+    let names = ["busybox-static/trixie", "ethtool/bookworm", "libmnl0/bookworm", "libc6/bookworm"];
+    packages.ensure_tree("guest", "the guest's programs (busybox, ethtool)", Fetch::Exactly(&names))
+}
+
+/// Builds the archive.
+pub fn build(tree: &Path, contents: &Contents<'_>) -> Result<Vec<u8>> {
+    let mut archive = Archive::new();
+    for folder in
+        ["bin", "sbin", "dev", "proc", "sys", "tmp", "guardrail", "guardrail/modules", "guardrail/lib"]
+    {
+        archive.folder(folder);
+    }
+    // The kernel opens it for init before any script could make it.
+    archive.device("dev/console", 0o600, 5, 1);
+    let program = |archive: &mut Archive, name: &str, places: &[&str]| -> Result<()> {
+        let path = places.iter().map(|place| tree.join(place)).find(|path| path.is_file());
+        let path = path.ok_or_else(|| {
+            Error::BadValue(format!(
+                "the cached tree {} holds no {name}; remove that folder and run again",
+                tree.display()
+            ))
+        })?;
+        archive.file(name, 0o755, &fs::read(&path).context("read", &path)?);
+        Ok(())
+    };
+    program(&mut archive, "bin/busybox", &["bin/busybox", "usr/bin/busybox"])?;
+    archive.link("bin/sh", "busybox");
+    // The libraries stay out of the usual folders: the static busybox would find them when it looks up a name, and
+    // crash where they are of another build than its own.
+    program(&mut archive, "guardrail/ethtool", &["sbin/ethtool", "usr/sbin/ethtool"])?;
+    archive.file("sbin/ethtool", 0o755, ETHTOOL.as_bytes());
+    for file in ["ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libmnl.so.0"] {
+        let (old, new) = (format!("lib/x86_64-linux-gnu/{file}"), format!("usr/lib/x86_64-linux-gnu/{file}"));
+        program(&mut archive, &format!("guardrail/lib/{file}"), &[&old, &new])?;
+    }
+    let mut loaded = 0;
+    let mut names: Vec<&str> = Vec::new();
+    for module in contents.plan.before.iter().chain(contents.also) {
+        if names.contains(&module.name.as_str()) || module.name == contents.plan.driver.name {
+            continue;
+        }
+        names.push(&module.name);
+        archive.file(&format!("guardrail/modules/{loaded:03}-{}.ko", module.name), 0o644, &module.bytes);
+        loaded += 1;
+    }
+    archive.file("guardrail/driver.ko", 0o644, &contents.plan.driver.bytes);
+    archive.file("guardrail/workload", 0o644, contents.workload.script.as_bytes());
+    archive.file("guardrail/config", 0o644, config(contents)?.as_bytes());
+    archive.file("init", 0o755, INIT.as_bytes());
+    Ok(archive.finish())
+}
+
+/// The variables that init and the workload read.
+fn config(contents: &Contents<'_>) -> Result<String> {
+    let mut text = String::new();
+    let mut set = |name: &str, value: &str| {
+        text += &format!("{name}={}\n", shell_quoted(value));
+    };
+    for (name, value) in &contents.workload.defaults {
+        set(name, value);
+    }
+    for (name, value) in contents.variables {
+        if !is_variable(name) {
+            return Err(Error::BadValue(format!("'{name}' cannot be the name of a workload variable")));
+        }
+        set(name, value);
+    }
+    set("DRIVER", &contents.plan.driver.name);
+    set("PARAMETERS", &contents.parameters.join(" "));
+    set("WANTS_DEVICE", if contents.wants_device { "1" } else { "" });
+    Ok(text)
+}

@@ -1,0 +1,313 @@
+//! Kernels: by short name from Debian's archive, or from a package or folder on disk.
+
+use crate::cache::Cache;
+use crate::error::{Context, Error, Result, suggest};
+use crate::packages::{Fetch, Packages, deb_files, unpack};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The kernels that Guardrail is made for, by short name.
+pub const NAMES: [&str; 3] = ["6.1", "6.12", "7.2"];
+
+/// The kernel that is taken where none is named.
+pub const DEFAULT: &str = "6.1";
+
+/// A kernel that can be booted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// What `uname -r` says, such as `6.1.0-56-amd64`.
+    pub release: String,
+    /// The compressed image.
+    pub vmlinuz: PathBuf,
+    /// The folder that holds `kernel/` and `modules.builtin`.
+    pub modules: PathBuf,
+}
+
+/// The choice for a short name, remembered so that later runs use the same kernel and need no network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Pin {
+    release: String,
+    packages: Vec<String>,
+}
+
+/// A line of `list kernels`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Listed {
+    /// The short name.
+    pub name: String,
+    /// The release that it stands for, once it was used or fetched.
+    pub release: Option<String>,
+    /// True where a run needs no network.
+    pub cached: bool,
+}
+
+/// Finds the kernel that `wanted` names: a short name (`6.1`), a release (`6.1.0-47-amd64`), a `.deb`, a folder
+/// of `.deb` files, or a folder of unpacked packages (`FOLDER`, or `FOLDER:RELEASE` where it holds several).
+pub fn find(packages: &Packages, wanted: &str) -> Result<Kernel> {
+    let path = Path::new(wanted);
+    if wanted.contains('/') || wanted.ends_with(".deb") || path.is_dir() {
+        return from_path(packages.cache(), wanted);
+    }
+    let pinned = pin(packages, wanted)?;
+    match fetch(packages, &pinned) {
+        Err(error @ Error::Program { .. }) => {
+            // The archive forgets superseded builds: one that was chosen but never fetched may be gone.
+            packages.forget(&format!("pins/{wanted}"))?;
+            packages.update()?;
+            let newer = pin(packages, wanted)?;
+            if newer == pinned { Err(error) } else { fetch(packages, &newer) }
+        }
+        other => other,
+    }
+}
+
+fn fetch(packages: &Packages, pin: &Pin) -> Result<Kernel> {
+    let names: Vec<&str> = pin.packages.iter().map(String::as_str).collect();
+    let what = format!("kernel {}", pin.release);
+    let tree = packages.ensure_tree(&format!("kernels/{}", pin.release), &what, Fetch::Exactly(&names))?;
+    in_tree(&tree, Some(&pin.release))
+}
+
+/// The kernels by short name, and what is known of them without the network.
+pub fn list(cache: &Cache) -> Vec<Listed> {
+    NAMES
+        .iter()
+        .map(|name| {
+            let pin = read_pin(cache, name);
+            let cached =
+                pin.as_ref().is_some_and(|pin| cache.path(&format!("kernels/{}", pin.release)).is_dir());
+            Listed { name: (*name).to_owned(), release: pin.map(|pin| pin.release), cached }
+        })
+        .collect()
+}
+
+/// The folder with the headers that modules for `kernel` are built against (`usr/src/linux-headers-RELEASE` in it), from
+/// the archive: headers of the release, the common ones, and the build programs.
+pub fn headers(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
+    let release = &kernel.release;
+    let base = release
+        .strip_suffix("-amd64")
+        .ok_or_else(|| Error::BadValue(format!("no headers packages are known for kernel {release}")))?;
+    // Up to 6.1 the build programs are shared by all builds of a version.
+    let series: Vec<&str> = base.split(['.', '-', '+']).collect();
+    let shared = format!("linux-kbuild-{}.{}", series[0], series.get(1).unwrap_or(&"0"));
+    let kbuild = if base.contains('+') { format!("linux-kbuild-{base}") } else { shared };
+    let names = [format!("linux-headers-{release}"), format!("linux-headers-{base}-common"), kbuild];
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let what = format!("headers of kernel {release}");
+    packages.ensure_tree(&format!("headers/{release}"), &what, Fetch::Exactly(&names))
+}
+
+/// The folder with the debug symbols of `kernel` (about a gigabyte to fetch, six unpacked). Never required.
+pub fn debug_symbols(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
+    let name = format!("linux-image-{}-dbg", kernel.release);
+    let what = format!("debug symbols of kernel {}", kernel.release);
+    packages.ensure_tree(&format!("debug/{}", kernel.release), &what, Fetch::Exactly(&[&name]))
+}
+
+/// The folder of [`debug_symbols`], if it was fetched before.
+pub fn cached_debug_symbols(cache: &Cache, kernel: &Kernel) -> Option<PathBuf> {
+    Some(cache.path(&format!("debug/{}", kernel.release))).filter(|path| path.is_dir())
+}
+
+fn read_pin(cache: &Cache, name: &str) -> Option<Pin> {
+    let text = fs::read_to_string(cache.path(&format!("pins/{name}"))).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+fn pin(packages: &Packages, name: &str) -> Result<Pin> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "+.-".contains(c);
+    let version = name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(plain);
+    if !version {
+        return Err(unknown(name, &[]));
+    }
+    if let Some(pin) = read_pin(packages.cache(), name) {
+        return Ok(pin);
+    }
+    let known = packages.names("linux-image-").map_err(|error| match error {
+        Error::Unreachable { cache, .. } => Error::Unreachable { what: format!("kernel {name}"), cache },
+        other => other,
+    })?;
+    let Some(release) = newest(name, &known) else {
+        let releases: Vec<&str> = known.iter().filter_map(|package| release_of(package)).collect();
+        return Err(unknown(name, &releases));
+    };
+    // Newer kernels come in parts: the image, the modules, and lists such as `modules.builtin`.
+    let mut parts = Vec::new();
+    for part in ["binary", "modules", "base"] {
+        let package = format!("linux-{part}-{release}");
+        if packages.names(&package)?.contains(&package) {
+            parts.push(package);
+        }
+    }
+    if parts.is_empty() {
+        parts.push(format!("linux-image-{release}"));
+    }
+    let pin = Pin { release: release.to_owned(), packages: parts };
+    let text = serde_json::to_string(&pin).expect("a pin is plain data");
+    packages.cache().write_atomically(&format!("pins/{name}"), &text)?;
+    Ok(pin)
+}
+
+/// The error for a name that is no kernel's; where nothing is near, it tells the short names.
+fn unknown(name: &str, releases: &[&str]) -> Error {
+    let mut near = suggest(name, NAMES.into_iter().chain(releases.iter().copied()));
+    if near.is_empty() {
+        near = NAMES.map(str::to_owned).to_vec();
+    }
+    Error::Unknown { what: "kernel", name: name.to_owned(), near }
+}
+
+/// The release in the name of an image package; `None` for debug, unsigned, cloud and real-time ones.
+fn release_of(package: &str) -> Option<&str> {
+    let release = package.strip_prefix("linux-image-")?;
+    let special = ["cloud", "-rt-", "unsigned", "-dbg", "-image-"].iter().any(|part| release.contains(part));
+    (release.starts_with(|c: char| c.is_ascii_digit()) && release.ends_with("-amd64") && !special)
+        .then_some(release)
+}
+
+/// The newest release that `name` stands for: equal to it, or it followed by a further part.
+fn newest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
+    known
+        .iter()
+        .filter_map(|package| release_of(package))
+        .filter(|release| {
+            release
+                .strip_prefix(name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '+']))
+        })
+        .max_by_key(|release| {
+            let (upstream, debian) = release.split_once('+').unwrap_or((release, ""));
+            let numbers = |text: &str| {
+                text.split(|c: char| !c.is_ascii_digit())
+                    .filter_map(|n| n.parse::<u32>().ok())
+                    .collect::<Vec<_>>()
+            };
+            // Of two builds of one version, the one for the older Debian: its build programs run on both.
+            let older = numbers(debian).first().map_or(0, |number| u32::MAX - number);
+            (numbers(upstream.trim_end_matches("-amd64")), older)
+        })
+}
+
+fn from_path(cache: &Cache, wanted: &str) -> Result<Kernel> {
+    let mut path = PathBuf::from(wanted);
+    let mut release = None;
+    if !path.exists()
+        && let Some((folder, name)) = wanted.rsplit_once(':')
+    {
+        path = PathBuf::from(folder);
+        release = Some(name.to_owned());
+    }
+    let bad = |why: &str| Error::BadKernel { path: path.clone(), why: why.to_owned() };
+    if !path.exists() {
+        return Err(bad("no such file or folder; a kernel is 6.1, 6.12, 7.2, a .deb file, or a folder"));
+    }
+    let path = path.canonicalize().context("find", &path)?;
+    let mut debs = if path.is_dir() { deb_files(&path)? } else { vec![path.clone()] };
+    debs.sort();
+    if debs.is_empty() {
+        return in_tree(&path, release.as_deref());
+    }
+    let tree = cache.ensure_tree(&format!("kernels/deb-{}", digest(&debs)?), |folder| {
+        for deb in &debs {
+            unpack(deb, folder).map_err(|error| match error {
+                Error::Program { why, .. } => Error::BadKernel { path: deb.clone(), why },
+                other => other,
+            })?;
+        }
+        Ok(())
+    })?;
+    in_tree(&tree, release.as_deref()).map_err(|error| match error {
+        Error::BadKernel { why, .. } => Error::BadKernel { path: path.clone(), why },
+        other => other,
+    })
+}
+
+fn digest(files: &[PathBuf]) -> Result<String> {
+    let mut hash = Sha256::new();
+    for path in files {
+        let mut file = fs::File::open(path).context("open", path)?;
+        std::io::copy(&mut file, &mut hash).context("read", path)?;
+    }
+    Ok(hash.finalize().iter().take(10).map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The kernel in a folder of unpacked packages.
+fn in_tree(tree: &Path, release: Option<&str>) -> Result<Kernel> {
+    let bad = |why: String| Error::BadKernel { path: tree.to_path_buf(), why };
+    let mut found = Vec::new();
+    for base in ["lib/modules", "usr/lib/modules", "modules", "."] {
+        let Ok(entries) = fs::read_dir(tree.join(base)) else { continue };
+        for entry in entries.flatten() {
+            let modules = entry.path();
+            let Some(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
+            if !modules.join("kernel").is_dir() {
+                continue;
+            }
+            let images = [modules.join("vmlinuz"), tree.join("boot").join(format!("vmlinuz-{name}"))];
+            if let Some(vmlinuz) = images.into_iter().find(|image| image.is_file()) {
+                found.push(Kernel { release: name, vmlinuz, modules });
+            }
+        }
+    }
+    found.sort_by(|a, b| a.release.cmp(&b.release));
+    found.dedup_by(|a, b| a.release == b.release);
+    if let Some(release) = release {
+        let names: Vec<String> = found.iter().map(|kernel| kernel.release.clone()).collect();
+        let kernel = found.into_iter().find(|kernel| kernel.release == release);
+        return kernel.ok_or_else(|| bad(format!("it holds no kernel {release}, but: {}", names.join(", "))));
+    }
+    match found.len() {
+        0 => Err(bad(
+            "it holds no vmlinuz with its modules; a split kernel needs its linux-binary, linux-modules and linux-base packages in one folder".into(),
+        )),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let names: Vec<&str> = found.iter().map(|kernel| kernel.release.as_str()).collect();
+            Err(bad(format!("it holds several kernels; add one of these after a colon: {}", names.join(", "))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_build_is_chosen_by_number_and_older_debian() {
+        let known: Vec<String> = [
+            "linux-image-6.1.0-9-amd64",
+            "linux-image-6.1.0-56-amd64",
+            "linux-image-6.1.0-57-amd64-dbg",
+            "linux-image-6.1.0-57-cloud-amd64",
+            "linux-image-6.12.117+deb12-amd64",
+            "linux-image-6.12.117+deb13-amd64",
+            "linux-image-6.12.99+deb13-amd64",
+            "linux-image-7.2.12+deb13-rt-amd64",
+            "linux-image-amd64",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        assert_eq!(newest("6.1", &known), Some("6.1.0-56-amd64"));
+        assert_eq!(newest("6.1.0-9", &known), Some("6.1.0-9-amd64"));
+        assert_eq!(newest("6.12", &known), Some("6.12.117+deb12-amd64"));
+        assert_eq!(newest("7.2", &known), None);
+        assert_eq!(newest("6", &known), Some("6.12.117+deb12-amd64"));
+    }
+
+    #[test]
+    fn a_folder_with_several_kernels_asks_for_one() {
+        let folder = tempfile::tempdir().unwrap();
+        for release in ["1.0", "2.0"] {
+            fs::create_dir_all(folder.path().join(format!("lib/modules/{release}/kernel"))).unwrap();
+            fs::create_dir_all(folder.path().join("boot")).unwrap();
+            fs::write(folder.path().join(format!("boot/vmlinuz-{release}")), "").unwrap();
+        }
+        let message = in_tree(folder.path(), None).unwrap_err().to_string();
+        assert!(message.ends_with("after a colon: 1.0, 2.0"), "{message}");
+        assert_eq!(in_tree(folder.path(), Some("2.0")).unwrap().release, "2.0");
+        assert!(in_tree(folder.path(), Some("3.0")).is_err());
+    }
+}

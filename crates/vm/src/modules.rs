@@ -1,0 +1,295 @@
+//! Module files of a kernel: finding them by name, what they depend on, in which order they load.
+//!
+//! Debian's packages have no `modules.dep` (installing makes it), so dependencies come from the modules
+//! themselves: their `.modinfo` section names them.
+
+use crate::error::{Context, Error, Result, suggest};
+use crate::kernels::Kernel;
+use object::{Object, ObjectSection};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// No module of a distribution comes near this.
+const MAX_MODULE: u64 = 256 << 20;
+
+/// The modules of a kernel by name.
+#[derive(Clone, Debug)]
+pub struct Modules {
+    release: String,
+    files: BTreeMap<String, PathBuf>,
+    built_in: BTreeSet<String>,
+}
+
+/// One module file, decompressed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ModuleFile {
+    /// Its name as `struct module` spells it (with `_`).
+    pub name: String,
+    /// Where it came from.
+    pub path: PathBuf,
+    /// The ELF file.
+    pub bytes: Vec<u8>,
+}
+
+impl std::fmt::Debug for ModuleFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ModuleFile({}, {} bytes)", self.name, self.bytes.len())
+    }
+}
+
+/// A driver with everything that must be loaded before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadPlan {
+    /// Its dependencies in load order.
+    pub before: Vec<ModuleFile>,
+    /// The driver itself.
+    pub driver: ModuleFile,
+    /// The devices that the driver says it serves, such as `pci:v00008086d0000100E…`.
+    pub aliases: Vec<String>,
+}
+
+/// The fields of `.modinfo` that matter here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModInfo {
+    /// Name, where the kernel's build wrote one.
+    pub name: Option<String>,
+    /// Names of modules that must be loaded first.
+    pub depends: Vec<String>,
+    /// Release and build options that the module was built for.
+    pub vermagic: String,
+    /// The devices that it serves.
+    pub aliases: Vec<String>,
+}
+
+/// A module's name as `struct module` spells it.
+pub fn normalized(name: &str) -> String {
+    name.replace('-', "_")
+}
+
+impl Modules {
+    /// Lists the modules of `kernel`.
+    pub fn of(kernel: &Kernel) -> Result<Modules> {
+        let mut files = BTreeMap::new();
+        let mut folders = vec![kernel.modules.join("kernel")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).context("list", &folder)? {
+                let entry = entry.context("list", &folder)?;
+                let path = entry.path();
+                if entry.file_type().context("read", &path)?.is_dir() {
+                    folders.push(path);
+                } else if let Some(name) = module_name(&path) {
+                    files.insert(name, path);
+                }
+            }
+        }
+        let list = fs::read_to_string(kernel.modules.join("modules.builtin")).unwrap_or_default();
+        let built_in = list.lines().filter_map(|line| module_name(Path::new(line))).collect();
+        Ok(Modules { release: kernel.release.clone(), files, built_in })
+    }
+
+    /// The names of all modules.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.files.keys().map(String::as_str)
+    }
+
+    /// True where `name` is a loadable module or part of the image.
+    pub fn has(&self, name: &str) -> bool {
+        let name = normalized(name);
+        self.files.contains_key(&name) || self.built_in.contains(&name)
+    }
+
+    /// Plans the load of `driver`: a name, or a path to a `.ko` file.
+    pub fn plan(&self, driver: &str) -> Result<LoadPlan> {
+        if driver.contains('/') || driver.ends_with(".ko") || driver.ends_with(".ko.xz") {
+            return self.plan_file(Path::new(driver));
+        }
+        let name = normalized(driver);
+        let Some(path) = self.files.get(&name) else {
+            if self.built_in.contains(&name) {
+                return Err(Error::BuiltIn { name, release: self.release.clone() });
+            }
+            let near = suggest(&name, self.names());
+            return Err(Error::Unknown { what: "driver", name: driver.to_owned(), near });
+        };
+        self.plan_for(read_module(path, name)?)
+    }
+
+    fn plan_file(&self, path: &Path) -> Result<LoadPlan> {
+        if !path.is_file() {
+            return Err(Error::BadModule { path: path.to_path_buf(), why: "there is no such file".into() });
+        }
+        let name = module_name(path).ok_or_else(|| Error::BadModule {
+            path: path.to_path_buf(),
+            why: "a driver is the name of a module, or a file whose name ends in .ko or .ko.xz".into(),
+        })?;
+        let driver = read_module(path, name)?;
+        let info = mod_info(&driver)?;
+        let built_for = info.vermagic.split_whitespace().next().unwrap_or("no kernel at all");
+        if built_for != self.release {
+            let why = format!("it was built for kernel {built_for}, and this run boots {}", self.release);
+            return Err(Error::BadModule { path: path.to_path_buf(), why });
+        }
+        self.plan_for(driver)
+    }
+
+    fn plan_for(&self, mut driver: ModuleFile) -> Result<LoadPlan> {
+        let info = mod_info(&driver)?;
+        if let Some(name) = &info.name {
+            driver.name = normalized(name);
+        }
+        let mut before = Vec::new();
+        self.add_dependencies(&driver.name, &info.depends, &mut before, 0)?;
+        Ok(LoadPlan { before, driver, aliases: info.aliases })
+    }
+
+    /// Adds the module `name`, which `driver` needs to be of use, and what it depends on to `list`, unless they are
+    /// there or built in.
+    pub fn add(&self, name: &str, driver: &str, list: &mut Vec<ModuleFile>) -> Result<()> {
+        self.add_dependencies(driver, &[name.to_owned()], list, 0)
+    }
+
+    fn add_dependencies(
+        &self,
+        of: &str,
+        names: &[String],
+        list: &mut Vec<ModuleFile>,
+        depth: usize,
+    ) -> Result<()> {
+        for name in names {
+            let name = normalized(name);
+            if self.built_in.contains(&name) || list.iter().any(|module| module.name == name) {
+                continue;
+            }
+            // A cycle cannot load; the depth bounds what a hand-made file can do.
+            let path =
+                self.files.get(&name).filter(|_| depth < 32).ok_or_else(|| Error::MissingDependency {
+                    module: of.to_owned(),
+                    missing: name.clone(),
+                    release: self.release.clone(),
+                })?;
+            let module = read_module(path, name)?;
+            let info = mod_info(&module)?;
+            self.add_dependencies(&module.name, &info.depends, list, depth + 1)?;
+            if !list.iter().any(|other| other.name == module.name) {
+                list.push(module);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn module_name(path: &Path) -> Option<String> {
+    let file = path.file_name()?.to_str()?;
+    let stem = file.strip_suffix(".ko").or_else(|| file.strip_suffix(".ko.xz"))?;
+    (!stem.is_empty()).then(|| normalized(stem))
+}
+
+/// Reads a module file, decompressing it if its name ends in `.xz`.
+fn read_module(path: &Path, name: String) -> Result<ModuleFile> {
+    let bad = |why: &str| Error::BadModule { path: path.to_path_buf(), why: why.to_owned() };
+    let file = fs::File::open(path).context("open", path)?;
+    let mut bytes = Vec::new();
+    if path.extension().is_some_and(|extension| extension == "xz") {
+        let reader = liblzma::read::XzDecoder::new(file);
+        reader.take(MAX_MODULE + 1).read_to_end(&mut bytes).map_err(|_| bad("it is not a whole .xz file"))?;
+    } else {
+        file.take(MAX_MODULE + 1).read_to_end(&mut bytes).context("read", path)?;
+    }
+    if bytes.len() as u64 > MAX_MODULE {
+        return Err(bad("it is larger than any module can be"));
+    }
+    Ok(ModuleFile { name, path: path.to_path_buf(), bytes })
+}
+
+/// Reads the `.modinfo` of a module, and makes sure that it is a whole ELF file for x86-64.
+pub fn mod_info(module: &ModuleFile) -> Result<ModInfo> {
+    let bad = |why: &str| Error::BadModule { path: module.path.clone(), why: why.to_owned() };
+    if !module.bytes.starts_with(b"\x7fELF") {
+        return Err(bad("it is not an ELF file, so not a kernel module"));
+    }
+    // The machine stands at the same place in every ELF file.
+    if module.bytes.get(4) != Some(&2) || module.bytes.get(18..20) != Some(&62u16.to_le_bytes()) {
+        return Err(bad("it was built for another architecture than x86-64"));
+    }
+    let file = object::File::parse(module.bytes.as_slice()).map_err(|_| bad("it is truncated or damaged"))?;
+    for section in file.sections() {
+        section.data().map_err(|_| bad("it is truncated or damaged"))?;
+    }
+    let section = file
+        .section_by_name(".modinfo")
+        .ok_or_else(|| bad("it is not a kernel module (no .modinfo section)"))?;
+    let data = section.data().map_err(|_| bad("it is truncated or damaged"))?;
+    Ok(parse_mod_info(data))
+}
+
+fn parse_mod_info(data: &[u8]) -> ModInfo {
+    let mut info = ModInfo::default();
+    for field in data.split(|byte| *byte == 0) {
+        let text = String::from_utf8_lossy(field);
+        let Some((key, value)) = text.split_once('=') else { continue };
+        match key {
+            "name" => info.name = Some(value.to_owned()),
+            "vermagic" => info.vermagic = value.to_owned(),
+            "depends" => {
+                info.depends.extend(value.split(',').filter(|name| !name.is_empty()).map(str::to_owned));
+            }
+            "alias" => info.aliases.push(value.to_owned()),
+            _ => {}
+        }
+    }
+    info
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(bytes: &[u8]) -> ModuleFile {
+        ModuleFile { name: "x".into(), path: "x.ko".into(), bytes: bytes.to_vec() }
+    }
+
+    #[test]
+    fn modinfo_fields_are_read() {
+        let info = parse_mod_info(
+            b"license=GPL\0alias=pci:v00008086d*\0depends=mii,scsi_mod\0\0vermagic=6.1 SMP\0name=x",
+        );
+        assert_eq!(info.depends, ["mii", "scsi_mod"]);
+        assert_eq!(info.vermagic, "6.1 SMP");
+        assert_eq!(info.aliases, ["pci:v00008086d*"]);
+        assert_eq!(info.name.as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn files_that_are_no_modules_are_refused_with_the_reason() {
+        let reason = |bytes: &[u8]| mod_info(&module(bytes)).unwrap_err().to_string();
+        assert_eq!(reason(b"hello"), "x.ko: it is not an ELF file, so not a kernel module");
+        let mut header = [0u8; 64];
+        header[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        header[18] = 183;
+        assert_eq!(reason(&header), "x.ko: it was built for another architecture than x86-64");
+        header[18] = 62;
+        assert_eq!(reason(&header[..40]), "x.ko: it is truncated or damaged");
+    }
+
+    #[test]
+    fn names_are_normalized_and_near_ones_suggested() {
+        let folder = tempfile::tempdir().unwrap();
+        let kernel = Kernel {
+            release: "1.0".into(),
+            vmlinuz: folder.path().join("vmlinuz"),
+            modules: folder.path().to_path_buf(),
+        };
+        fs::create_dir_all(folder.path().join("kernel/net")).unwrap();
+        for name in ["e1000.ko", "nvme-core.ko.xz"] {
+            fs::write(folder.path().join("kernel/net").join(name), "").unwrap();
+        }
+        fs::write(folder.path().join("modules.builtin"), "kernel/lib/crc32.ko\n").unwrap();
+        let modules = Modules::of(&kernel).unwrap();
+        assert!(modules.has("nvme-core") && modules.has("crc32") && !modules.has("nvme"));
+        assert!(matches!(modules.plan("crc32"), Err(Error::BuiltIn { .. })));
+        let message = modules.plan("e1001").unwrap_err().to_string();
+        assert_eq!(message, "there is no driver named 'e1001'; the nearest is 'e1000'");
+    }
+}

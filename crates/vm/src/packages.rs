@@ -1,0 +1,291 @@
+//! Debian packages without installing them: a private apt configuration, downloads, unpacked trees.
+//!
+//! Everything works for any user: `apt-get download` and `dpkg-deb -x` need no root, and apt's state, lists
+//! and cache are the private ones in our cache folder.
+
+use crate::cache::{Cache, free_space};
+use crate::error::{Context, Error, Result};
+use crate::sources::Mirror;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// The keyring that signs Debian's archives.
+pub(crate) const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// What the package index and apt's work on it may take.
+const INDEX_SPACE: u64 = 400 << 20;
+
+/// Fetches packages into the cache.
+#[derive(Clone, Debug)]
+pub struct Packages {
+    cache: Cache,
+}
+
+/// How a set of packages is fetched.
+#[derive(Clone, Copy, Debug)]
+pub enum Fetch<'a> {
+    /// These packages alone; a name may end in `=VERSION` or `/SUITE`.
+    Exactly(&'a [&'a str]),
+    /// This package from this suite with all that it depends on, as on an empty system.
+    WithDependencies {
+        /// The package.
+        name: &'a str,
+        /// The suite that its version comes from.
+        suite: &'a str,
+    },
+}
+
+impl Packages {
+    /// Packages that are kept in `cache`.
+    pub fn new(cache: &Cache) -> Packages {
+        Packages { cache: cache.clone() }
+    }
+
+    /// The cache behind.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// The tree `tree` in the cache, fetched and unpacked if it is not there yet. `what` names it in messages.
+    pub fn ensure_tree(&self, tree: &str, what: &str, fetch: Fetch<'_>) -> Result<PathBuf> {
+        self.cache.ensure_tree(tree, |folder| {
+            let debs = folder.join(".debs");
+            fs::create_dir(&debs).context("create", &debs)?;
+            self.download(what, fetch, &debs)?;
+            let mut files = deb_files(&debs)?;
+            files.sort();
+            if files.is_empty() {
+                return Err(Error::Program {
+                    program: "apt-get".into(),
+                    why: format!("it fetched nothing for {what}"),
+                });
+            }
+            for file in &files {
+                unpack(file, folder)?;
+            }
+            fs::remove_dir_all(&debs).context("remove", &debs)
+        })
+    }
+
+    /// Names of known packages that begin with `prefix`. Fetches the index if the cache has none.
+    pub fn names(&self, prefix: &str) -> Result<Vec<String>> {
+        self.ensure_index()?;
+        let output = self.apt("apt-cache", &["pkgnames", prefix])?;
+        let mut names: Vec<String> =
+            String::from_utf8_lossy(&output.stdout).lines().map(|line| line.trim().to_owned()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Removes a file from the cache, if it is there.
+    pub(crate) fn forget(&self, name: &str) -> Result<()> {
+        let path = self.cache.path(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::io("remove", &path, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// True where the package index is in the cache.
+    pub fn has_index(&self) -> bool {
+        self.cache.path("apt/updated").is_file()
+    }
+
+    /// Fetches the package index anew.
+    pub fn update(&self) -> Result<()> {
+        let _lock = self.cache.lock("apt")?;
+        self.update_locked()
+    }
+
+    fn ensure_index(&self) -> Result<()> {
+        if self.has_index() {
+            return Ok(());
+        }
+        let _lock = self.cache.lock("apt")?;
+        if self.has_index() {
+            return Ok(());
+        }
+        self.update_locked()
+    }
+
+    fn update_locked(&self) -> Result<()> {
+        // apt hangs where the disk fills up under its indexes, so this is asked before.
+        if free_space(self.cache.root()).is_some_and(|free| free < INDEX_SPACE) {
+            return Err(Error::DiskFull { path: self.cache.root().to_path_buf() });
+        }
+        self.configure()?;
+        let output = self.apt("apt-get", &["update", "-qq", "--error-on=any"])?;
+        self.check(&output, "the package index")?;
+        self.cache.write_atomically("apt/updated", "").map(|_| ())
+    }
+
+    fn configure(&self) -> Result<()> {
+        if !Path::new(KEYRING).is_file() {
+            return Err(Error::MissingProgram {
+                program: "debian-archive-keyring",
+                package: "debian-archive-keyring",
+            });
+        }
+        let mirror = Mirror::of_this_machine()?;
+        for name in ["apt/state/lists/partial", "apt/cache/archives/partial", "apt/etc"] {
+            let folder = self.cache.path(name);
+            fs::create_dir_all(&folder).context("create", &folder)?;
+        }
+        self.cache.write_atomically("apt/status", "")?;
+        self.cache.write_atomically("apt/etc/sources.list", &mirror.sources_list(KEYRING))?;
+        let dir = |name: &str| quote(&self.cache.path(name));
+        let text = format!(
+            "Dir::State {};\nDir::State::status {};\nDir::Cache {};\nDir::Etc {};\n\
+             Dir::Etc::sourcelist {};\nDir::Etc::sourceparts \"/dev/null\";\nDir::Etc::parts \"/dev/null\";\n\
+             Dir::Etc::main \"/dev/null\";\nDir::Etc::preferences \"/dev/null\";\n\
+             Dir::Etc::preferencesparts \"/dev/null\";\nDir::Etc::trustedparts \"/dev/null\";\n\
+             Dir::Log \"/dev/null\";\nAPT::Architecture \"amd64\";\nAPT::Architectures \"amd64\";\n\
+             APT::Sandbox::User \"\";\nAPT::Install-Recommends \"false\";\nAcquire::Languages \"none\";\n\
+             Acquire::IndexTargets::deb::DEP-11::DefaultEnabled \"false\";\nAcquire::Retries \"2\";\nAcquire::GzipIndexes \"true\";\n{}",
+            dir("apt/state"),
+            dir("apt/status"),
+            dir("apt/cache"),
+            dir("apt/etc"),
+            dir("apt/etc/sources.list"),
+            inherited_settings(),
+        );
+        self.cache.write_atomically("apt/apt.conf", &text).map(|_| ())
+    }
+
+    fn download(&self, what: &str, fetch: Fetch<'_>, into: &Path) -> Result<()> {
+        self.ensure_index()?;
+        // One apt at a time: its caches are shared.
+        let _lock = self.cache.lock("apt")?;
+        let mut output = self.download_once(fetch, into)?;
+        if !output.status.success() {
+            // The index may be older than the mirror, which forgets superseded versions.
+            self.update_locked().map_err(|error| match error {
+                Error::Unreachable { cache, .. } => Error::Unreachable { what: what.to_owned(), cache },
+                other => other,
+            })?;
+            output = self.download_once(fetch, into)?;
+        }
+        self.check(&output, what)
+    }
+
+    fn download_once(&self, fetch: Fetch<'_>, into: &Path) -> Result<Output> {
+        match fetch {
+            Fetch::Exactly(names) => {
+                let mut arguments = vec!["download", "-qq"];
+                arguments.extend(names);
+                self.apt_in("apt-get", &arguments, into)
+            }
+            Fetch::WithDependencies { name, suite } => {
+                let archives = format!("Dir::Cache::archives={}", into.display());
+                fs::create_dir_all(into.join("partial")).context("create", into)?;
+                let arguments =
+                    ["install", "-qq", "-y", "--download-only", "-o", &archives, "-t", suite, name];
+                self.apt_in("apt-get", &arguments, into)
+            }
+        }
+    }
+
+    fn apt(&self, program: &'static str, arguments: &[&str]) -> Result<Output> {
+        self.apt_in(program, arguments, self.cache.root())
+    }
+
+    fn apt_in(&self, program: &'static str, arguments: &[&str], folder: &Path) -> Result<Output> {
+        Command::new(program)
+            .args(arguments)
+            .env("APT_CONFIG", self.cache.path("apt/apt.conf"))
+            .env("LC_ALL", "C")
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| program_error(program, "apt", error))
+    }
+
+    fn check(&self, output: &Output, what: &str) -> Result<()> {
+        if output.status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&output.stderr);
+        if is_disk_full(&text) {
+            return Err(Error::DiskFull { path: self.cache.root().to_path_buf() });
+        }
+        let unreachable =
+            ["Could not resolve", "Temporary failure resolving", "Could not connect", "Unable to connect"];
+        let cut = ["Failed to fetch", "Connection failed", "Connection timed out", "Network is unreachable"];
+        if unreachable.iter().chain(&cut).any(|sign| text.contains(sign)) && !text.contains("404") {
+            return Err(Error::Unreachable { what: what.to_owned(), cache: self.cache.root().to_path_buf() });
+        }
+        Err(Error::Program { program: format!("apt-get, fetching {what},"), why: last_line(&text) })
+    }
+}
+
+/// The `.deb` files in a folder.
+pub fn deb_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).context("list", folder)? {
+        let path = entry.context("list", folder)?.path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
+/// Unpacks a package's files into a folder.
+pub fn unpack(deb: &Path, folder: &Path) -> Result<()> {
+    let output = Command::new("dpkg-deb")
+        .arg("-x")
+        .arg(deb)
+        .arg(folder)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| program_error("dpkg-deb", "dpkg", error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    if is_disk_full(&text) {
+        return Err(Error::DiskFull { path: folder.to_path_buf() });
+    }
+    let why = format!("{} cannot be unpacked: {}", deb.display(), last_line(&text));
+    Err(Error::Program { program: "dpkg-deb".into(), why })
+}
+
+fn program_error(program: &'static str, package: &'static str, error: std::io::Error) -> Error {
+    if error.kind() == std::io::ErrorKind::NotFound {
+        Error::MissingProgram { program, package }
+    } else {
+        Error::io("run", Path::new(program), error)
+    }
+}
+
+fn is_disk_full(text: &str) -> bool {
+    text.contains("No space left on device") || text.contains("enough free space")
+}
+
+/// The line of a program's error output that says most.
+fn last_line(text: &str) -> String {
+    let line = text.lines().rev().find(|line| line.starts_with("E:")).or_else(|| text.lines().last());
+    line.unwrap_or("it gave no reason").trim_start_matches("E:").trim().to_owned()
+}
+
+/// A path as apt's configuration language writes strings.
+fn quote(path: &Path) -> String {
+    format!("\"{}\"", path.display().to_string().replace('"', ""))
+}
+
+/// Proxies and the like from the system's own configuration: without them the mirror may be out of reach.
+fn inherited_settings() -> String {
+    let output = Command::new("apt-config").args(["dump", "--format", "%F \"%v\";%n"]).output();
+    let Ok(output) = output else { return String::new() };
+    let keep = ["Acquire::http", "Acquire::https", "Acquire::Check-", "Acquire::ForceIPv"];
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter(|line| keep.iter().any(|prefix| line.starts_with(prefix)) && !line.ends_with(" \"\";"))
+        .map(|line| format!("{line}\n"))
+        .collect()
+}

@@ -1,0 +1,89 @@
+//! From what the user asked for to everything that a run needs.
+
+use crate::catalog::{self, Choice, Class};
+use crate::error::Result;
+use crate::initramfs;
+use crate::kernels::{self, Kernel};
+use crate::modules::{LoadPlan, ModuleFile, Modules};
+use crate::packages::Packages;
+use crate::qemu::Qemu;
+use crate::workload::Workload;
+use std::path::{Path, PathBuf};
+
+/// What the user asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// A module's name, or the path of a `.ko`.
+    pub driver: &'a str,
+    /// A kernel's name or path (see [`kernels::find`]).
+    pub kernel: &'a str,
+    /// A QEMU device instead of the catalog's.
+    pub device: Option<&'a str>,
+    /// A workload instead of the one that fits.
+    pub workload: Option<&'a str>,
+}
+
+/// Everything that a run needs, fetched and checked.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// The QEMU.
+    pub qemu: Qemu,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// The driver and its dependencies.
+    pub plan: LoadPlan,
+    /// Modules that are loaded for the device besides.
+    pub also: Vec<ModuleFile>,
+    /// Device and class.
+    pub choice: Choice,
+    /// The workload.
+    pub workload: Workload,
+    /// The tree with the guest's programs.
+    pub guest_tree: PathBuf,
+}
+
+impl Prepared {
+    /// Fetches what is missing and checks what was asked for. `tell` gets a line before each longer step.
+    pub fn new(packages: &Packages, request: Request<'_>, tell: &mut dyn FnMut(&str)) -> Result<Prepared> {
+        // What can be wrong in the request is checked before anything large is fetched for it.
+        if let Some(name) = request.workload
+            && !Path::new(name).exists()
+        {
+            Workload::find(name, Class::None).or_else(|error| match error {
+                crate::Error::BadValue(_) => Ok(Workload::for_class(Class::None)),
+                other => Err(other),
+            })?;
+        }
+        tell(&format!("kernel {}", request.kernel));
+        let kernel = kernels::find(packages, request.kernel)?;
+        let modules = Modules::of(&kernel)?;
+        let plan = modules.plan(request.driver)?;
+        tell("QEMU");
+        let qemu = Qemu::find(packages)?;
+        let choice = catalog::choose(&plan.driver.name, &plan.aliases, request.device, &qemu)?;
+        let mut also = Vec::new();
+        for name in &choice.also {
+            modules.add(name, &plan.driver.name, &mut also)?;
+        }
+        let workload = match request.workload {
+            Some(name) => Workload::find(name, choice.class)?,
+            None => match own_workload(&plan.driver.path) {
+                Some(script) if choice.class == Class::None => Workload::from_script(&script)?,
+                _ => Workload::for_class(choice.class),
+            },
+        };
+        tell("guest programs");
+        let guest_tree = initramfs::guest_tree(packages)?;
+        Ok(Prepared { qemu, kernel, plan, also, choice, workload, guest_tree })
+    }
+
+    /// True where the driver should take a device: there is one for it, or it says that it serves PCI devices.
+    pub fn wants_device(&self) -> bool {
+        self.choice.device.is_some() || self.plan.aliases.iter().any(|alias| alias.starts_with("pci:"))
+    }
+}
+
+/// A script beside a module file that exercises it.
+fn own_workload(module: &Path) -> Option<PathBuf> {
+    Some(module.parent()?.join("workload.sh")).filter(|path| path.is_file())
+}

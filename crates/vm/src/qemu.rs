@@ -1,0 +1,149 @@
+//! Which QEMU runs the guest: the system's own if new enough, else a private copy from backports.
+
+use crate::error::{Error, Result};
+use crate::packages::{Fetch, Packages};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The oldest version whose plugin interface the tracer speaks.
+pub const MIN_VERSION: (u32, u32) = (11, 0);
+
+const PROGRAM: &str = "qemu-system-x86_64";
+
+/// A usable QEMU.
+#[derive(Clone, Debug)]
+pub struct Qemu {
+    /// Version, major and minor.
+    pub version: (u32, u32),
+    /// The program file.
+    pub program: PathBuf,
+    /// The unpacked tree that it belongs to; `None` for an installed one.
+    tree: Option<PathBuf>,
+}
+
+impl Qemu {
+    /// The QEMU that `$GUARDRAIL_QEMU` names, else the system's if new enough, else the private one (fetched if absent).
+    pub fn find(packages: &Packages) -> Result<Qemu> {
+        if let Some(program) = std::env::var_os("GUARDRAIL_QEMU").filter(|value| !value.is_empty()) {
+            return Qemu::installed(Path::new(&program));
+        }
+        if let Some(qemu) = Qemu::system() {
+            return Ok(qemu);
+        }
+        let fetch = Fetch::WithDependencies { name: "qemu-system-x86", suite: "trixie-backports" };
+        let tree = packages.ensure_tree("qemu", "QEMU 11", fetch)?;
+        Qemu::in_tree(&tree)
+    }
+
+    /// The system's own QEMU, if there is one and it is new enough.
+    pub fn system() -> Option<Qemu> {
+        Qemu::installed(&system_program()?).ok()
+    }
+
+    /// The version of the system's own QEMU, however old.
+    pub fn system_version() -> Option<(u32, u32)> {
+        Qemu { version: (0, 0), program: system_program()?, tree: None }.ask_version().ok()
+    }
+
+    /// The private copy, if the cache has it.
+    pub fn cached(packages: &Packages) -> Option<Qemu> {
+        Qemu::in_tree(&packages.cache().path("qemu")).ok()
+    }
+
+    /// An installed QEMU at `program`.
+    pub fn installed(program: &Path) -> Result<Qemu> {
+        Qemu { version: (0, 0), program: program.to_path_buf(), tree: None }.checked()
+    }
+
+    /// A QEMU in a folder of unpacked packages.
+    pub fn in_tree(tree: &Path) -> Result<Qemu> {
+        let program = tree.join("usr/bin").join(PROGRAM);
+        Qemu { version: (0, 0), program, tree: Some(tree.to_path_buf()) }.checked()
+    }
+
+    fn checked(mut self) -> Result<Qemu> {
+        let version = self.ask_version()?;
+        if version < MIN_VERSION {
+            let why = format!(
+                "it is version {}.{}, and {}.{} or newer is needed (unset GUARDRAIL_QEMU to use a private copy)",
+                version.0, version.1, MIN_VERSION.0, MIN_VERSION.1
+            );
+            return Err(Error::BadQemu { path: self.program, why });
+        }
+        self.version = version;
+        Ok(self)
+    }
+
+    fn ask_version(&self) -> Result<(u32, u32)> {
+        let bad = |why: String| Error::BadQemu { path: self.program.clone(), why };
+        let mut command = self.command();
+        let output = command.arg("--version").stdin(Stdio::null()).output();
+        let output = output.map_err(|error| bad(error.to_string()))?;
+        parse_version(&String::from_utf8_lossy(&output.stdout))
+            .ok_or_else(|| bad("it does not tell its version".into()))
+    }
+
+    /// A command that runs it, with nothing but what it needs to start.
+    ///
+    /// A private copy was built for a newer C library than the machine may have, so its own dynamic loader runs it.
+    pub fn command(&self) -> Command {
+        let Some(tree) = &self.tree else { return Command::new(&self.program) };
+        let libraries = tree.join("usr/lib/x86_64-linux-gnu");
+        let mut command = Command::new(libraries.join("ld-linux-x86-64.so.2"));
+        command
+            .arg("--library-path")
+            .arg(format!("{0}:{0}/pulseaudio", libraries.display()))
+            .arg(&self.program)
+            .arg("-L")
+            .arg(tree.join("usr/share/qemu"))
+            .arg("-L")
+            .arg(tree.join("usr/share/seabios"))
+            .env("QEMU_MODULE_DIR", libraries.join("qemu"));
+        command
+    }
+
+    /// The names of all devices that it models.
+    pub fn devices(&self) -> Result<Vec<String>> {
+        let output = self
+            .command()
+            .args(["-machine", "none", "-device", "help"])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| Error::BadQemu { path: self.program.clone(), why: error.to_string() })?;
+        Ok(parse_devices(&String::from_utf8_lossy(&output.stdout)))
+    }
+}
+
+fn system_program() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(PROGRAM)).find(|file| file.is_file())
+}
+
+fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let rest = text.split("version ").nth(1)?;
+    let mut numbers = rest.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+fn parse_devices(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("name \"").and_then(|rest| rest.split('"').next()) {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_and_devices_are_read() {
+        assert_eq!(parse_version("QEMU emulator version 11.1.3 (Debian 1:11)"), Some((11, 1)));
+        assert_eq!(parse_version("hello"), None);
+        let text = "Network devices:\nname \"e1000\", bus PCI, alias \"e1000-82540em\", desc \"x\"\nname \"igb\", bus PCI\n";
+        assert_eq!(parse_devices(text), ["e1000", "igb"]);
+    }
+}

@@ -1,0 +1,106 @@
+//! The little of QEMU's machine protocol that a run needs: the handshake, the events that end a run, quit.
+
+use serde::Deserialize;
+use std::io::{self, Write};
+
+/// Something that QEMU said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// The greeting: it waits for [`negotiate`].
+    Greeting,
+    /// A command succeeded.
+    Return,
+    /// A command failed, with QEMU's description.
+    Error(String),
+    /// The machine shuts down; `reason` is QEMU's word for it, such as `guest-shutdown`.
+    Shutdown {
+        /// Why.
+        reason: String,
+    },
+    /// The guest said through a device that it panicked.
+    GuestPanicked,
+    /// Any other event.
+    Event(String),
+}
+
+#[derive(Deserialize)]
+struct Raw {
+    #[serde(rename = "QMP")]
+    greeting: Option<serde_json::Value>,
+    #[serde(rename = "return")]
+    result: Option<serde_json::Value>,
+    error: Option<RawError>,
+    event: Option<String>,
+    data: Option<RawData>,
+}
+
+#[derive(Deserialize)]
+struct RawError {
+    desc: String,
+}
+
+#[derive(Deserialize, Default)]
+struct RawData {
+    reason: Option<String>,
+}
+
+impl Message {
+    /// Reads a line; `None` where it is no message.
+    pub fn parse(line: &str) -> Option<Message> {
+        let raw: Raw = serde_json::from_str(line).ok()?;
+        if raw.greeting.is_some() {
+            return Some(Message::Greeting);
+        }
+        if let Some(error) = raw.error {
+            return Some(Message::Error(error.desc));
+        }
+        if let Some(event) = raw.event {
+            return Some(match event.as_str() {
+                "SHUTDOWN" => {
+                    Message::Shutdown { reason: raw.data.unwrap_or_default().reason.unwrap_or_default() }
+                }
+                "GUEST_PANICKED" => Message::GuestPanicked,
+                _ => Message::Event(event),
+            });
+        }
+        raw.result.map(|_| Message::Return)
+    }
+}
+
+/// Answers the greeting.
+pub fn negotiate(mut to: impl Write) -> io::Result<()> {
+    to.write_all(b"{\"execute\":\"qmp_capabilities\"}\n")
+}
+
+/// Asks QEMU to end.
+pub fn quit(mut to: impl Write) -> io::Result<()> {
+    to.write_all(b"{\"execute\":\"quit\"}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_told_apart() {
+        let parse = |line| Message::parse(line).unwrap();
+        assert_eq!(parse(r#"{"QMP": {"version": {}, "capabilities": []}}"#), Message::Greeting);
+        assert_eq!(parse(r#"{"return": {}}"#), Message::Return);
+        assert_eq!(
+            parse(r#"{"error": {"class": "GenericError", "desc": "no"}}"#),
+            Message::Error("no".into())
+        );
+        assert_eq!(
+            parse(
+                r#"{"timestamp": {"seconds": 1}, "event": "SHUTDOWN", "data": {"guest": true, "reason": "guest-reset"}}"#
+            ),
+            Message::Shutdown { reason: "guest-reset".into() }
+        );
+        assert_eq!(
+            parse(r#"{"event": "NIC_RX_FILTER_CHANGED", "data": {"name": "x"}}"#),
+            Message::Event("NIC_RX_FILTER_CHANGED".into())
+        );
+        assert_eq!(Message::parse("garbage"), None);
+        assert_eq!(Message::parse("{}"), None);
+    }
+}

@@ -1,0 +1,409 @@
+//! One run of the guest: start, watch, end, and how it ended.
+
+use crate::catalog::Class;
+use crate::disk::Layout;
+use crate::error::{Context, Error, Result};
+use crate::guest::{Ended, Guest};
+use crate::http::Server;
+use crate::initramfs::{self, Contents};
+use crate::prepare::Prepared;
+use crate::progress::Progress;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How QEMU runs several vCPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TcgThreads {
+    /// All on one thread, by turns.
+    #[default]
+    Single,
+    /// A thread for each.
+    Multi,
+}
+
+/// The tracer: a plugin for QEMU, and its configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plugin {
+    /// The shared library.
+    pub library: PathBuf,
+    /// The file that its `config` argument names.
+    pub config: PathBuf,
+}
+
+/// How long a run may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// From start to end.
+    pub total: Duration,
+    /// Without any sign of life.
+    pub silence: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { total: Duration::from_secs(600), silence: Duration::from_secs(60) }
+    }
+}
+
+/// How a run is done.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The run folder; it exists, and everything that the run writes is in it.
+    pub folder: PathBuf,
+    /// Number of vCPUs, 1 to 4.
+    pub cpus: u8,
+    /// How QEMU runs them.
+    pub threads: TcgThreads,
+    /// The tracer.
+    pub plugin: Option<Plugin>,
+    /// Time limits.
+    pub limits: Limits,
+    /// The kernel chooses its address at random.
+    pub kaslr: bool,
+    /// The guest's memory.
+    pub memory_mib: u32,
+    /// Size of the disk of a storage run.
+    pub disk_mib: u64,
+    /// Variables for the workload, such as `DOWNLOAD_MB`.
+    pub variables: Vec<(String, String)>,
+    /// Module parameters (`name=value`).
+    pub parameters: Vec<String>,
+    /// Words added to the kernel's command line.
+    pub kernel_arguments: Vec<String>,
+    /// Words added to QEMU's command line.
+    pub qemu_arguments: Vec<String>,
+}
+
+impl Options {
+    /// The usual options for a run in `folder`.
+    pub fn new(folder: &Path) -> Options {
+        Options {
+            folder: folder.to_path_buf(),
+            cpus: 2,
+            threads: TcgThreads::Single,
+            plugin: None,
+            limits: Limits::default(),
+            kaslr: true,
+            memory_mib: 512,
+            disk_mib: 64,
+            variables: Vec::new(),
+            parameters: Vec::new(),
+            kernel_arguments: Vec::new(),
+            qemu_arguments: Vec::new(),
+        }
+    }
+}
+
+/// Why the caller wants a run to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The user interrupted it.
+    Interrupted,
+    /// Something that the run depends on failed.
+    Because(String),
+}
+
+/// The caller's eyes and hands during a run.
+pub struct Watch<'a> {
+    /// Called for each line of progress, with the time since the start.
+    pub progress: &'a mut dyn FnMut(Duration, &Progress),
+    /// Asked about ten times a second whether to go on.
+    pub stop: &'a mut dyn FnMut() -> Option<Stop>,
+    /// A count that grows while something outside the guest makes progress for it (the analysis that a full
+    /// ring waits for): such a guest is slow, not hung.
+    pub activity: &'a mut dyn FnMut() -> u64,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The workload ran to its end and the driver was unloaded.
+    Completed,
+    /// The driver loaded but took no device.
+    NoDeviceBound,
+    /// The driver could not be loaded.
+    LoadFailed {
+        /// What the guest said.
+        why: String,
+    },
+    /// A step of the workload failed.
+    WorkloadFailed {
+        /// The step.
+        step: String,
+        /// What the guest said.
+        why: String,
+    },
+    /// The guest's kernel oopsed or panicked.
+    GuestPanic {
+        /// Its last words.
+        text: String,
+    },
+    /// The guest gave no sign of life.
+    GuestHang {
+        /// The step that it was in.
+        step: String,
+        /// For how long.
+        silence: Duration,
+    },
+    /// The run took longer than it may.
+    TimedOut {
+        /// The limit.
+        limit: Duration,
+        /// The step that it was in.
+        step: String,
+    },
+    /// The user interrupted it.
+    Interrupted,
+    /// The caller stopped it.
+    Stopped {
+        /// Why.
+        why: String,
+    },
+    /// QEMU itself failed.
+    QemuFailed {
+        /// What it said.
+        why: String,
+    },
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Outcome::Completed => write!(f, "the run completed"),
+            Outcome::NoDeviceBound => {
+                write!(f, "the driver loaded but bound no device; name one that it serves with --device")
+            }
+            Outcome::LoadFailed { why } => write!(f, "the driver could not be loaded: {why}"),
+            Outcome::WorkloadFailed { step, why } => write!(f, "the workload failed at '{step}': {why}"),
+            Outcome::GuestPanic { text } => {
+                write!(f, "the guest panicked: {}", text.lines().next().unwrap_or("without a word"))
+            }
+            Outcome::GuestHang { step, silence } => {
+                write!(f, "the guest hung: no sign of life for {} s in '{step}'", silence.as_secs())
+            }
+            Outcome::TimedOut { limit, step } => {
+                write!(f, "the run reached its limit of {} s in '{step}'", limit.as_secs())
+            }
+            Outcome::Interrupted => write!(f, "the run was interrupted"),
+            Outcome::Stopped { why } => write!(f, "the run was stopped: {why}"),
+            Outcome::QemuFailed { why } => write!(f, "QEMU failed: {why}"),
+        }
+    }
+}
+
+impl Outcome {
+    /// A word for it that programs can rely on.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Outcome::Completed => "completed",
+            Outcome::NoDeviceBound => "no-device-bound",
+            Outcome::LoadFailed { .. } => "load-failed",
+            Outcome::WorkloadFailed { .. } => "workload-failed",
+            Outcome::GuestPanic { .. } => "guest-panic",
+            Outcome::GuestHang { .. } => "guest-hang",
+            Outcome::TimedOut { .. } => "timed-out",
+            Outcome::Interrupted => "interrupted",
+            Outcome::Stopped { .. } => "stopped",
+            Outcome::QemuFailed { .. } => "qemu-failed",
+        }
+    }
+}
+
+/// What a run was.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Every line of progress with its time since the start.
+    pub progress: Vec<(Duration, Progress)>,
+    /// From the start of QEMU to its end.
+    pub wall: Duration,
+    /// The guest's console, bounded.
+    pub console: PathBuf,
+    /// What the kernel said of trouble (an oops, a KFENCE report), from its first line on; mostly empty.
+    pub trouble: String,
+}
+
+impl Finished {
+    /// True where the driver's code had begun to run, whatever happened then.
+    pub fn driver_began(&self) -> bool {
+        self.progress.iter().any(|(_, line)| matches!(line, Progress::Begin(step) if step == "load"))
+    }
+
+    /// How long each step of the workload took.
+    pub fn steps(&self) -> Vec<(&str, Duration)> {
+        let mut steps = Vec::new();
+        let mut begun: Option<(&str, Duration)> = None;
+        for (time, line) in &self.progress {
+            match line {
+                Progress::Begin(step) => begun = Some((step, *time)),
+                Progress::Ok(step) => {
+                    if let Some((name, start)) = begun.take_if(|(name, _)| name == step) {
+                        steps.push((name, time.saturating_sub(start)));
+                    }
+                }
+                _ => {}
+            }
+        }
+        steps
+    }
+
+    /// From the start of QEMU to the guest's first word.
+    pub fn boot(&self) -> Option<Duration> {
+        self.progress.iter().find(|(_, line)| *line == Progress::Booted).map(|(time, _)| *time)
+    }
+}
+
+/// Runs the guest. Call it on a thread that lives as long as the run: QEMU dies with that thread.
+pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Result<Finished> {
+    if !(1..=4).contains(&options.cpus) {
+        return Err(Error::BadValue(format!("a guest has 1 to 4 CPUs, not {}", options.cpus)));
+    }
+    let server = match prepared.choice.class {
+        Class::Network => {
+            Some(Server::start().context("start a server on", Path::new("the loopback address"))?)
+        }
+        _ => None,
+    };
+    let layout = Layout::of_size(options.disk_mib);
+    let mut variables = Vec::new();
+    variables.extend(server.iter().map(|server| ("PORT".to_owned(), server.port().to_string())));
+    let disk = options.folder.join("disk.img");
+    let disk = (prepared.choice.class == Class::Storage).then_some(disk.as_path());
+    if let Some(disk) = disk {
+        layout.create(disk)?;
+        variables.extend(layout.variables());
+    }
+    variables.extend(options.variables.iter().cloned());
+    let contents = Contents {
+        plan: &prepared.plan,
+        also: &prepared.also,
+        parameters: &options.parameters,
+        wants_device: prepared.wants_device(),
+        workload: &prepared.workload,
+        variables: &variables,
+    };
+    let initramfs = options.folder.join("initramfs.cpio");
+    fs::write(&initramfs, initramfs::build(&prepared.guest_tree, &contents)?).context("write", &initramfs)?;
+
+    let mut guest = Guest::start(prepared, options, &initramfs, disk)?;
+    let cause = guest.watch(options, server.as_ref(), watch);
+    let ended = guest.end(watch);
+    let mut finished = Finished {
+        outcome: judge(&ended, cause),
+        wall: ended.wall,
+        console: ended.console,
+        trouble: ended.scan.excerpt().to_owned(),
+        progress: ended.progress,
+    };
+    if finished.outcome == Outcome::Completed
+        && prepared.workload.needs == Class::Storage
+        && let Some(disk) = disk
+        && let Some(why) = layout.verify(disk)?
+    {
+        finished.outcome = Outcome::WorkloadFailed { step: "host-verify".into(), why };
+    }
+    if let Some(disk) = disk {
+        fs::remove_file(disk).context("remove", disk)?;
+    }
+    fs::remove_file(&initramfs).context("remove", &initramfs)?;
+    Ok(finished)
+}
+
+/// Decides what all the signs together mean.
+fn judge(ended: &Ended, cause: Option<Outcome>) -> Outcome {
+    let progress = &ended.progress;
+    let find = |wanted: fn(&Progress) -> Option<Outcome>| progress.iter().find_map(|(_, line)| wanted(line));
+    let done = progress.iter().any(|(_, line)| *line == Progress::Done);
+    let ended_by_itself = cause.is_none();
+    let reset = ended.shutdown.as_deref() == Some("guest-reset");
+    if ended.scan.panicked() || ended_by_itself && !done && reset {
+        let text = ended.scan.excerpt().to_owned();
+        let text = if text.is_empty() { "the guest reset itself without a word".to_owned() } else { text };
+        return Outcome::GuestPanic { text };
+    }
+    if let Some(cause) = cause {
+        return cause;
+    }
+    let failed = find(|line| match line {
+        Progress::LoadFailed(why) => Some(Outcome::LoadFailed { why: why.clone() }),
+        Progress::Failed(step, why) => Some(Outcome::WorkloadFailed { step: step.clone(), why: why.clone() }),
+        Progress::Unbound => Some(Outcome::NoDeviceBound),
+        _ => None,
+    });
+    match failed {
+        Some(outcome) if done => outcome,
+        _ if done => Outcome::Completed,
+        _ => {
+            let last = ended.stderr.lines().rev().find(|line| !line.trim().is_empty());
+            let why = last.unwrap_or("it ended before the guest was done, without a word").trim().to_owned();
+            Outcome::QemuFailed { why }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::console::Scan;
+
+    fn ended(lines: &[&str], console: &[&str], shutdown: Option<&str>) -> Ended {
+        let mut scan = Scan::default();
+        console.iter().for_each(|line| scan.line(line));
+        let parse = |line: &&str| (Duration::ZERO, Progress::parse(&format!("guardrail: {line}")).unwrap());
+        Ended {
+            progress: lines.iter().map(parse).collect(),
+            wall: Duration::ZERO,
+            console: PathBuf::new(),
+            scan,
+            shutdown: shutdown.map(str::to_owned),
+            stderr: "warning: x\nqemu: no such device\n".into(),
+        }
+    }
+
+    fn word(lines: &[&str], console: &[&str], shutdown: Option<&str>) -> &'static str {
+        judge(&ended(lines, console, shutdown), None).word()
+    }
+
+    #[test]
+    fn every_way_to_end_has_its_outcome() {
+        let off = Some("guest-shutdown");
+        assert_eq!(word(&["booted", "loaded x", "unloaded x", "done"], &[], off), "completed");
+        assert_eq!(word(&["booted", "load-failed no", "done"], &[], off), "load-failed");
+        assert_eq!(word(&["booted", "loaded x", "unbound", "done"], &[], off), "no-device-bound");
+        assert_eq!(word(&["booted", "loaded x", "failed ping no", "done"], &[], off), "workload-failed");
+        let panic = ["BUG: x", "Kernel panic - not syncing: Fatal exception"];
+        assert_eq!(word(&["booted", "begin load"], &panic, Some("guest-reset")), "guest-panic");
+        assert_eq!(word(&["booted", "begin load"], &[], Some("guest-reset")), "guest-panic");
+        assert_eq!(word(&[], &[], None), "qemu-failed");
+        let failed = judge(&ended(&[], &[], None), None);
+        assert_eq!(failed.to_string(), "QEMU failed: qemu: no such device");
+    }
+
+    #[test]
+    fn a_panic_explains_more_than_what_the_caller_did_about_it() {
+        let panic = ended(&[], &["Kernel panic - not syncing: x"], None);
+        assert_eq!(judge(&panic, Some(Outcome::Interrupted)).word(), "guest-panic");
+        assert_eq!(judge(&ended(&[], &[], None), Some(Outcome::Interrupted)).word(), "interrupted");
+    }
+
+    #[test]
+    fn steps_have_durations() {
+        let at = Duration::from_secs;
+        let finished = Finished {
+            outcome: Outcome::Completed,
+            progress: vec![
+                (at(3), Progress::Booted),
+                (at(4), Progress::Begin("ping".into())),
+                (at(6), Progress::Ok("ping".into())),
+            ],
+            wall: at(7),
+            console: PathBuf::new(),
+            trouble: String::new(),
+        };
+        assert_eq!(finished.steps(), [("ping", at(2))]);
+        assert_eq!(finished.boot(), Some(at(3)));
+        assert!(!finished.driver_began());
+    }
+}

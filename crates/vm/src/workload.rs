@@ -1,0 +1,137 @@
+//! What exercises a driver inside the guest.
+
+use crate::catalog::Class;
+use crate::error::{Context, Error, Result, suggest};
+use std::fs;
+use std::path::Path;
+
+/// No script is larger.
+const MAX_SCRIPT: usize = 1 << 20;
+
+/// A script that the guest runs between load and unload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// `network`, `storage`, `load`, or the path of a script.
+    pub name: String,
+    /// The class of device that it needs.
+    pub needs: Class,
+    /// The script's text.
+    pub script: String,
+    /// Variables that it knows, with their defaults.
+    pub defaults: Vec<(&'static str, &'static str)>,
+}
+
+/// The names of the workloads that come with Guardrail, and what they do.
+pub const NAMES: [(&str, &str); 3] = [
+    ("network", "link up, ping, downloads and uploads with checksum, small requests, ethtool, down"),
+    ("storage", "read and verify a disk, write, drop caches, verify again"),
+    ("load", "load, wait a moment, unload"),
+];
+
+const NETWORK: &str = include_str!("../../../workloads/network.sh");
+const STORAGE: &str = include_str!("../../../workloads/storage.sh");
+const LOAD: &str = include_str!("../../../workloads/load.sh");
+
+impl Workload {
+    /// The workload that fits a class.
+    pub fn for_class(class: Class) -> Workload {
+        Workload::named(match class {
+            Class::Network => "network",
+            Class::Storage => "storage",
+            Class::None => "load",
+        })
+        .expect("these names are known")
+    }
+
+    fn named(name: &str) -> Option<Workload> {
+        let (needs, script, defaults): (_, _, &[_]) = match name {
+            "network" => (
+                Class::Network,
+                NETWORK,
+                &[
+                    ("DOWNLOAD_MB", "8"),
+                    ("REQUESTS", "30"),
+                    ("UPLOADS", "2"),
+                    ("PINGS", "3"),
+                    ("UNCHECKED", ""),
+                ],
+            ),
+            "storage" => (Class::Storage, STORAGE, &[("UNCHECKED", "")]),
+            "load" => (Class::None, LOAD, &[]),
+            _ => return None,
+        };
+        Some(Workload {
+            name: name.to_owned(),
+            needs,
+            script: script.to_owned(),
+            defaults: defaults.to_vec(),
+        })
+    }
+
+    /// The workload that `wanted` names: one of ours, or a script on disk.
+    pub fn find(wanted: &str, class: Class) -> Result<Workload> {
+        if let Some(workload) = Workload::named(wanted) {
+            if workload.needs != Class::None && workload.needs != class {
+                return Err(Error::BadValue(format!(
+                    "the workload '{wanted}' does not fit the driver's device; leave --workload out, or give a script"
+                )));
+            }
+            return Ok(workload);
+        }
+        let path = Path::new(wanted);
+        if !path.exists() {
+            let names = NAMES.map(|(name, _)| name);
+            return Err(Error::Unknown {
+                what: "workload",
+                name: wanted.to_owned(),
+                near: suggest(wanted, names),
+            });
+        }
+        Workload::from_script(path)
+    }
+
+    /// The script at `path`.
+    pub fn from_script(path: &Path) -> Result<Workload> {
+        let bad = |why: &str| Error::BadWorkload { path: path.to_path_buf(), why: why.to_owned() };
+        if !path.is_file() {
+            return Err(bad("a workload is a shell script, not a folder"));
+        }
+        let bytes = fs::read(path).context("read", path)?;
+        if bytes.len() > MAX_SCRIPT {
+            return Err(bad("it is larger than a script can be"));
+        }
+        let script = String::from_utf8(bytes).map_err(|_| bad("it is not text"))?;
+        Ok(Workload { name: path.display().to_string(), needs: Class::None, script, defaults: Vec::new() })
+    }
+}
+
+/// True for a name that a shell takes as a variable.
+pub(crate) fn is_variable(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// A value as a shell takes it literally.
+pub(crate) fn shell_quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workloads_are_found_by_name_and_checked_against_the_class() {
+        assert_eq!(Workload::find("network", Class::Network).unwrap().name, "network");
+        assert!(matches!(Workload::find("network", Class::Storage), Err(Error::BadValue(_))));
+        let message = Workload::find("netwrk", Class::Network).unwrap_err().to_string();
+        assert_eq!(message, "there is no workload named 'netwrk'; the nearest is 'network'");
+        assert_eq!(NAMES.iter().filter(|(name, _)| Workload::named(name).is_some()).count(), NAMES.len());
+    }
+
+    #[test]
+    fn values_are_quoted_for_the_shell() {
+        assert_eq!(shell_quoted("it's; x"), "'it'\\''s; x'");
+        assert!(is_variable("DISK_MB") && !is_variable("1A") && !is_variable("A B") && !is_variable(""));
+    }
+}

@@ -1,0 +1,12 @@
+//! Any bytes as a kernel image: boot header, compression, ELF.
+
+#![no_main]
+
+use guardrail_kernel::KernelImage;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    if let Ok(image) = KernelImage::parse("input", data.to_vec()) {
+        std::hint::black_box(image.sections().count());
+        std::hint::black_box(image.symbol_at(0xffff_ffff_8100_0000));
+    }
+});

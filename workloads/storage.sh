@@ -1,0 +1,41 @@
+# Exercises a disk: reads and verifies all of it, writes a part, reads that back from the device.
+# Variables: DISK_MB, COPY_MB, COPY_AT_MB, DISK_SUM, COPY_SUM.
+
+find_disk() {
+    tries=0
+    while [ $tries -lt 100 ]; do
+        for entry in /sys/block/*; do
+            case $(readlink -f "$entry") in */"$DEVICE"/*) DISK=/dev/${entry##*/} && return ;; esac
+        done
+        tries=$((tries + 1))
+        usleep 100000
+    done
+    echo "the driver made no disk"
+    return 1
+}
+
+checksum() { md5sum | cut -c 1-32; }
+
+same() { [ "$1" = "$2" ] || { echo "the checksum is ${1:-absent}, expected ${2:-absent}" && return 1; }; }
+
+read_part() { dd if="$DISK" bs=1M skip="$1" count="$2" 2>/dev/null; }
+
+forget() { sync && echo 3 >/proc/sys/vm/drop_caches; }
+
+read_all() {
+    if [ -n "$UNCHECKED" ]; then
+        read_part 0 "$DISK_MB" >/dev/null
+    else
+        same "$(read_part 0 "$DISK_MB" | checksum)" "$DISK_SUM"
+    fi
+}
+
+write_part() { dd if="$DISK" of="$DISK" bs=1M count="$COPY_MB" seek="$COPY_AT_MB" conv=notrunc && forget; }
+
+verify_part() { same "$(read_part "$COPY_AT_MB" "$COPY_MB" | checksum)" "$COPY_SUM"; }
+
+step disk find_disk
+step read read_all
+step write write_part
+step verify verify_part
+forget

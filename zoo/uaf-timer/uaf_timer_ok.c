@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* A session times out in the timer, which only marks it; whoever ran last frees it. */
+#include "../zoo.h"
+
+/* Of a size that the rest of the kernel rarely asks for, so that nobody takes the freed memory over. */
+struct session {
+	unsigned int state;
+	u8 payload[5000];
+};
+
+static struct session *session;
+static struct session *report_session;
+static struct timer_list expiry;
+
+static noinline void uaf_timer_expire(struct timer_list *t)
+{
+	struct session *s = READ_ONCE(session);
+
+	WRITE_ONCE(s->state, 2);
+}
+
+static noinline void uaf_timer_report(struct work_struct *work)
+{
+	struct session *s = report_session;
+
+	zoo_sink = READ_ONCE(s->state);
+}
+
+static DECLARE_DELAYED_WORK(report_work, uaf_timer_report);
+
+static int __init uaf_timer_init(void)
+{
+	session = kmalloc(sizeof(*session), GFP_KERNEL);
+	if (!session)
+		return -ENOMEM;
+	session->state = 1;
+	report_session = session;
+	timer_setup(&expiry, uaf_timer_expire, 0);
+	mod_timer(&expiry, jiffies + msecs_to_jiffies(20));
+	schedule_delayed_work(&report_work, msecs_to_jiffies(100));
+	/* Both have run when the module is loaded. */
+	msleep(200);
+	flush_delayed_work(&report_work);
+	return 0;
+}
+
+static void __exit uaf_timer_exit(void)
+{
+	cancel_delayed_work_sync(&report_work);
+	timer_delete_sync(&expiry);
+	kfree(session);
+}
+
+module_init(uaf_timer_init);
+module_exit(uaf_timer_exit);
+MODULE_DESCRIPTION("zoo: a timer ends a session that a work item reads, correct");
+MODULE_LICENSE("GPL");
