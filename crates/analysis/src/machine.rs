@@ -70,6 +70,8 @@ struct Vcpu {
     entering: Option<Entering>,
     /// The last block ended in a call: the address behind it.
     called: Option<u64>,
+    /// An exception whose handler is not known yet: context, instruction, CR2.
+    exception: Option<(usize, u64, u64)>,
 }
 
 /// The machine.
@@ -148,6 +150,7 @@ impl Machine {
             }
             Kind::Enter => {
                 self.finish_block(v);
+                self.vcpus[v].exception = None;
                 let args = operands.len() > 4;
                 self.vcpus[v].entering = Some(Entering {
                     flags: head.small,
@@ -346,6 +349,12 @@ impl Machine {
 
     fn discontinuity(&mut self, v: usize, head: Head, handler: u64, cr2: u64) {
         let pc = head.address();
+        if let Some((c, pc, cr2)) = self.vcpus[v].exception.take()
+            && self.vcpus[v].entering.is_none()
+            && self.vcpus[v].running.is_none()
+        {
+            return self.fault(v, c, pc, handler, cr2);
+        }
         let vcpu = &mut self.vcpus[v];
         let Some(c) = vcpu.context else { return };
         match &vcpu.running {
@@ -366,24 +375,7 @@ impl Machine {
             self.called(c, after);
         }
         self.vcpus[v].entering = None;
-        let Some(context) = self.contexts.get_mut(c) else { return };
-        let rsp = context.regs.as_deref().and_then(Regs::rsp);
-        if head.small == 2 {
-            let handler = self.state.kernel_function(handler);
-            let address = handler.contains("page_fault").then_some(cr2);
-            if address.is_some() || handler.contains("general_protection") {
-                let regs = context.regs.take();
-                let mut found = None;
-                let fault = Fault { pc, address };
-                self.each(v, Some(c), |checker, cx| {
-                    found = checker.fault(cx, fault, regs.as_deref()).or(found);
-                });
-                if let Some(context) = self.contexts.get_mut(c) {
-                    context.regs = regs;
-                    context.fault = found.map(|at| (at, pc));
-                }
-            }
-        }
+        let rsp = self.contexts.get(c).and_then(|context| context.regs.as_deref()).and_then(Regs::rsp);
         if let Some(context) = self.contexts.get_mut(c) {
             if let Some(rsp) = rsp {
                 let low = std::mem::replace(&mut context.low, rsp);
@@ -394,6 +386,34 @@ impl Machine {
             }
         }
         self.vcpus[v].context = None;
+        if head.small == 2 {
+            if self.state.modules.contains(handler) {
+                // The log tells an exception twice: where it is raised, and where its handler begins.
+                self.vcpus[v].exception = Some((c, pc, cr2));
+            } else {
+                self.fault(v, c, pc, handler, cr2);
+            }
+        }
+    }
+
+    /// An exception went to `handler`.
+    fn fault(&mut self, v: usize, c: usize, pc: u64, handler: u64, cr2: u64) {
+        let handler = self.state.kernel_function(handler);
+        let address = handler.contains("page_fault").then_some(cr2);
+        if address.is_none() && !handler.contains("general_protection") {
+            return;
+        }
+        let Some(context) = self.contexts.get_mut(c) else { return };
+        let regs = context.regs.take();
+        let mut found = None;
+        let fault = Fault { pc, address };
+        self.each(v, Some(c), |checker, cx| {
+            found = checker.fault(cx, fault, regs.as_deref()).or(found);
+        });
+        if let Some(context) = self.contexts.get_mut(c) {
+            context.regs = regs;
+            context.fault = found.map(|at| (at, pc));
+        }
     }
 
     /// The context for a task at a level.

@@ -9,7 +9,8 @@ use crate::progress::Progress;
 use crate::wire::{ModuleFile, Subject};
 use guardrail_report::{Report, Run, SCHEMA};
 use guardrail_trace::file::{Ending, TraceMeta, TraceReader};
-use guardrail_vm::kernels::Kernel;
+use guardrail_vm::Cache;
+use guardrail_vm::kernels::{self, Kernel};
 use guardrail_vm::modules::Modules;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,10 +73,14 @@ pub fn subject(meta: &TraceMeta, folder: &Path) -> Result<Subject, CliError> {
         )));
     }
     let modules = Modules::of(&kernel)?;
+    let cache = Cache::open().ok();
+    let digests = meta.more.get("module_digests").and_then(|value| value.as_array());
     let mut found = Vec::new();
     for (i, (name, path)) in meta.modules.iter().enumerate() {
         let driver = modules.plan(path)?.driver;
-        if i == 0 && digest(&driver.bytes) != text("module_digest") {
+        if digests.and_then(|all| all.get(i)).and_then(|value| value.as_str())
+            != Some(digest(&driver.bytes).as_str())
+        {
             return Err(CliError::Usage(format!(
                 "{path} is not the module that the trace is of: it has changed"
             )));
@@ -83,7 +88,8 @@ pub fn subject(meta: &TraceMeta, folder: &Path) -> Result<Subject, CliError> {
         // The name comes from the trace and must not lead out of the folder.
         let file = folder.join(format!("{i}.ko"));
         fs::write(&file, &driver.bytes).map_err(CliError::io("write", file.display()))?;
-        found.push(ModuleFile { name: name.clone(), path: file, debug: None });
+        let debug = cache.as_ref().and_then(|cache| debug_file(cache, &kernel, name));
+        found.push(ModuleFile { name: name.clone(), path: file, debug });
     }
     Ok(Subject { kernel: kernel.vmlinuz, modules: found, tools: Vec::new(), hooks: meta.hooks.clone() })
 }
@@ -94,4 +100,22 @@ pub fn digest(bytes: &[u8]) -> String {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
     format!("{hash:016x}")
+}
+
+/// The file with a module's debug information, if the kernel's package of them was fetched.
+pub fn debug_file(cache: &Cache, kernel: &Kernel, module: &str) -> Option<PathBuf> {
+    let mut folders = vec![kernels::cached_debug_symbols(cache, kernel)?.join("usr/lib/debug")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).ok()?.flatten() {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().replace('-', "_");
+            let of_module = name.strip_suffix(".debug").unwrap_or(&name) == format!("{module}.ko");
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(path),
+                Ok(kind) if kind.is_file() && of_module => return Some(path),
+                _ => {}
+            }
+        }
+    }
+    None
 }

@@ -38,11 +38,23 @@ pub enum Command {
     InternalHeaders(HeadersArgs),
 }
 
+/// How much of the machinery runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Observe {
+    /// Plain QEMU.
+    None,
+    /// The tracer, whose log nobody reads.
+    Trace,
+    /// Tracer and checkers.
+    Check,
+}
+
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// A module of the kernel (e1000), the path of a .ko, or zoo/NAME
-    pub driver: String,
+    /// A module of the kernel (e1000), the path of a .ko, or zoo/NAME; several take turns in one guest
+    #[arg(required = true, value_name = "DRIVER")]
+    pub drivers: Vec<String>,
     /// The kernel: 6.1, 6.12, 7.2, a release, a .deb or a folder of packages
     #[arg(long, value_name = "NAME|PATH", default_value = guardrail_vm::kernels::DEFAULT)]
     pub kernel: String,
@@ -70,6 +82,12 @@ pub struct CheckArgs {
     /// Longest time that the run may take
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub timeout: u64,
+    /// A variable of the workload, such as DOWNLOAD_MB=200; may be given several times
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub variables: Vec<String>,
+    /// How much of the machinery runs, for benchmarks
+    #[arg(long, value_enum, default_value_t = Observe::Check, hide = true)]
+    pub observe: Observe,
     /// Also write the trace to FILE
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,

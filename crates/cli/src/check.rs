@@ -1,7 +1,8 @@
 //! `guardrail check`: one run of a driver under guard.
 
 use crate::analysis_process::RUN_KEY;
-use crate::args::{CheckArgs, Mode, Thread};
+use crate::analyze::debug_file;
+use crate::args::{CheckArgs, Mode, Observe, Thread};
 use crate::child::Analysis;
 use crate::engine;
 use crate::errors::{CliError, Status, tell};
@@ -44,27 +45,38 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     // From here on there is something to clean up.
     signals.run_begins();
     progress.step("reading the kernel");
-    let module = folder.path().join(format!("{}.ko", prepared.plan.driver.name));
-    fs::write(&module, &prepared.plan.driver.bytes).map_err(CliError::io("write", module.display()))?;
+    let mut modules = Vec::new();
+    for driver in drivers(&prepared) {
+        let path = folder.path().join(format!("{}.ko", driver.name));
+        fs::write(&path, &driver.bytes).map_err(CliError::io("write", path.display()))?;
+        let debug = debug_file(&cache, &prepared.kernel, &driver.name);
+        modules.push(ModuleFile { name: driver.name.clone(), path, debug });
+    }
     let shared = LogFolder::new()?;
     let config = folder.path().join("config.json");
     let hooks = write_config(&prepared, &shared.log(), &config)?;
     let subject = Subject {
         kernel: prepared.kernel.vmlinuz.clone(),
-        modules: vec![ModuleFile { name: prepared.plan.driver.name.clone(), path: module, debug: None }],
+        modules,
         tools: tools.clone(),
         hooks: hooks.clone(),
     };
     let options = LogOptions {
         words_per_ring: RING_WORDS,
-        readers: 1 + u32::from(args.record.is_some()),
+        readers: match args.observe {
+            Observe::Check => 1 + u32::from(args.record.is_some()),
+            Observe::None | Observe::Trace => 0,
+        },
         ..LogOptions::new(args.smp.into())
     };
     let log = Log::create_with(shared.log(), &options)?;
     let record = args.record.as_deref().map(absolute).transpose()?;
     let meta = meta(args, &prepared, &tools, hooks);
     let job = Job { log: shared.log(), record, subject, meta };
-    let mut analysis = Analysis::start(&job, &|| signals.interrupted())?;
+    let mut analysis = match args.observe {
+        Observe::Check => Some(Analysis::start(&job, &|| signals.interrupted())?),
+        Observe::None | Observe::Trace => None,
+    };
 
     let options = Options {
         cpus: args.smp,
@@ -72,12 +84,13 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
             Thread::Single => TcgThreads::Single,
             Thread::Multi => TcgThreads::Multi,
         },
-        plugin: Some(Plugin { library: plugin, config }),
+        plugin: (args.observe != Observe::None).then_some(Plugin { library: plugin, config }),
+        variables: variables(args)?,
         limits: Limits { total: Duration::from_secs(args.timeout), ..Limits::default() },
         kaslr: !args.no_kaslr,
         ..Options::new(folder.path())
     };
-    let finished = guest(&prepared, &options, &mut analysis, &log, &shared, &signals, &progress);
+    let finished = guest(&prepared, &options, analysis.as_mut(), &log, &shared, &signals, &progress);
     log.mark_producer_dead();
     let finished = finished?;
     let guest_ended = Instant::now();
@@ -86,13 +99,10 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     }
     let mut summary = describe(&prepared, &finished, &log);
     progress.step("waiting for the analysis");
-    let analyzed = match analysis.finish(&summary, &|| signals.interrupted()) {
-        // Why the log failed says more than that the analysis found it so.
-        Err(CliError::Run(_)) if log.failed().is_some_and(|reason| reason != FailReason::Stopped) => {
-            let why = log.failed().map_or_else(String::new, |reason| reason.to_string());
-            return Err(CliError::Run(format!("the trace is not whole: {why}")));
-        }
-        other => other?,
+    let analyzed = match analysis.map(|analysis| analysis.finish(&summary, &|| signals.interrupted())) {
+        None => Analyzed::default(),
+        Some(Err(CliError::Run(why))) => return Err(CliError::Run(failure(&log, why))),
+        Some(other) => other?,
     };
     summary.lag_seconds = seconds(guest_ended.elapsed());
     summary.wall_seconds = seconds(started.elapsed());
@@ -100,7 +110,7 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
 
     let report = Report {
         schema: SCHEMA.to_owned(),
-        driver: prepared.plan.driver.name.clone(),
+        driver: names(&prepared),
         kernel: prepared.kernel.release.clone(),
         tools,
         mode: "permissive".to_owned(),
@@ -110,6 +120,14 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     folder.keep(&report)?;
     output::report(&report, args.format)?;
     judge(&finished, &prepared, &report, &analyzed)
+}
+
+/// Why there is no result: where the log failed of itself, that says more than that the analysis found it so.
+fn failure(log: &Log, why: String) -> String {
+    match log.failed() {
+        None | Some(FailReason::Stopped | FailReason::ReaderDied | FailReason::ReadersGone) => why,
+        Some(reason) => format!("the trace is not whole: {reason}"),
+    }
 }
 
 /// What can be refused without looking at anything.
@@ -127,21 +145,46 @@ fn refuse_early(args: &CheckArgs) -> Result<Vec<String>, CliError> {
 }
 
 fn prepare(args: &CheckArgs, packages: &Packages, progress: &Progress) -> Result<Prepared, CliError> {
-    let driver = match zoo::named(&args.driver) {
-        Some(name) if !Path::new(&args.driver).is_file() => {
-            progress.step("the zoo");
-            let kernel = kernels::find(packages, &args.kernel)?;
-            zoo::module(packages, &kernel, name)?.display().to_string()
+    let mut drivers = args.drivers.clone();
+    let zoo: Vec<usize> = (0..drivers.len())
+        .filter(|&i| zoo::named(&drivers[i]).is_some() && !Path::new(&drivers[i]).is_file())
+        .collect();
+    if !zoo.is_empty() {
+        progress.step("the zoo");
+        let kernel = kernels::find(packages, &args.kernel)?;
+        let names: Vec<&str> = zoo.iter().filter_map(|&i| zoo::named(&args.drivers[i])).collect();
+        for (&i, path) in zoo.iter().zip(zoo::modules(packages, &kernel, &names)?) {
+            drivers[i] = path.display().to_string();
         }
-        _ => args.driver.clone(),
-    };
+    }
     let request = Request {
-        driver: &driver,
+        driver: &drivers[0],
+        more: &drivers[1..],
         kernel: &args.kernel,
         device: args.device.as_deref(),
         workload: args.workload.as_deref(),
     };
     Ok(Prepared::new(packages, request, &mut |step| progress.step(step))?)
+}
+
+/// All drivers of a run, in the order of their turns.
+fn drivers(prepared: &Prepared) -> impl Iterator<Item = &guardrail_vm::modules::ModuleFile> {
+    std::iter::once(&prepared.plan.driver).chain(prepared.more.iter().map(|companion| &companion.plan.driver))
+}
+
+fn names(prepared: &Prepared) -> String {
+    drivers(prepared).map(|driver| driver.name.as_str()).collect::<Vec<_>>().join(",")
+}
+
+/// The workload's variables that the user sets.
+fn variables(args: &CheckArgs) -> Result<Vec<(String, String)>, CliError> {
+    let pair = |text: &String| {
+        let (name, value) = text
+            .split_once('=')
+            .ok_or_else(|| CliError::Usage(format!("--set wants NAME=VALUE, not '{text}'")))?;
+        Ok((name.to_owned(), value.to_owned()))
+    };
+    args.variables.iter().map(pair).collect()
 }
 
 /// The tracer's library beside the program.
@@ -162,7 +205,7 @@ fn tracer() -> Result<PathBuf, CliError> {
 fn write_config(prepared: &Prepared, log: &Path, file: &Path) -> Result<Vec<String>, CliError> {
     let image = KernelImage::open(&prepared.kernel.vmlinuz)?;
     let log = log.display().to_string();
-    let watch = [prepared.plan.driver.name.clone()];
+    let watch: Vec<String> = drivers(prepared).map(|driver| driver.name.clone()).collect();
     let config = tracer_config(&image, &SummaryTable::for_image(&image), &watch, &log)?;
     let text = serde_json::to_vec(&config).map_err(|error| CliError::Run(error.to_string()))?;
     fs::write(file, text).map_err(CliError::io("write", file.display()))?;
@@ -174,10 +217,10 @@ fn meta(args: &CheckArgs, prepared: &Prepared, tools: &[String], hooks: Vec<Stri
     let driver = &prepared.plan.driver;
     let mut meta = TraceMeta {
         guardrail: env!("CARGO_PKG_VERSION").to_owned(),
-        driver: driver.name.clone(),
+        driver: names(prepared),
         kernel_release: prepared.kernel.release.clone(),
         kernel_image: prepared.kernel.vmlinuz.display().to_string(),
-        modules: vec![(driver.name.clone(), resolved(&driver.path))],
+        modules: drivers(prepared).map(|driver| (driver.name.clone(), resolved(&driver.path))).collect(),
         workload: prepared.workload.name.clone(),
         tools: tools.to_vec(),
         hooks,
@@ -185,12 +228,14 @@ fn meta(args: &CheckArgs, prepared: &Prepared, tools: &[String], hooks: Vec<Stri
         started: now.as_secs(),
         ..TraceMeta::default()
     };
+    let digests: Vec<String> =
+        drivers(prepared).map(|driver| crate::analyze::digest(&driver.bytes)).collect();
     // A trace that is cut has no end that tells of its run.
     let run = Run { outcome: "truncated".to_owned(), ..subject_of_run(prepared) };
     for (key, value) in [
         (RUN_KEY, serde_json::to_value(run)),
         ("kernel_modules", serde_json::to_value(resolved(&prepared.kernel.modules))),
-        ("module_digest", serde_json::to_value(crate::analyze::digest(&driver.bytes))),
+        ("module_digests", serde_json::to_value(digests)),
     ] {
         if let Ok(value) = value {
             meta.more.insert(key.to_owned(), value);
@@ -207,7 +252,7 @@ fn resolved(path: &Path) -> String {
 fn guest(
     prepared: &Prepared,
     options: &Options,
-    analysis: &mut Analysis,
+    analysis: Option<&mut Analysis>,
     log: &Log,
     shared: &LogFolder,
     signals: &Signals,
@@ -224,13 +269,13 @@ fn guest(
             if signals.interrupted() {
                 return Some(Stop::Interrupted);
             }
-            if let Some(why) = analysis.borrow_mut().failure() {
+            if let Some(why) = analysis.borrow_mut().as_mut().and_then(|analysis| analysis.failure()) {
                 log.fail(FailReason::ReaderDied);
                 return Some(Stop::Because(why));
             }
             log.failed().map(|reason| Stop::Because(reason.to_string()))
         },
-        activity: &mut || analysis.borrow_mut().words(),
+        activity: &mut || analysis.borrow_mut().as_mut().map_or(0, |analysis| analysis.words()),
     };
     Ok(guardrail_vm::run::run(prepared, options, &mut watch)?)
 }
@@ -374,5 +419,6 @@ impl LogFolder {
     /// Takes the log's name away; who has it open keeps it.
     fn unlink(&self) {
         let _ = fs::remove_file(self.log());
+        let _ = fs::remove_dir(self.0.path());
     }
 }

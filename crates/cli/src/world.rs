@@ -22,6 +22,8 @@ pub struct Known {
     hooks: Vec<String>,
     modules: HashMap<String, Module>,
     calls: RefCell<HashMap<String, Arc<Summary>>>,
+    page_struct_size: u64,
+    gfp_zero: u64,
 }
 
 struct Module {
@@ -44,7 +46,12 @@ impl Known {
             let lines = lines.map(|lines| Arc::new(Mutex::new(lines)));
             modules.insert(file.name.clone(), Module { image, lines });
         }
-        Ok(Known { image, table, hooks: subject.hooks.clone(), modules, calls: RefCell::default() })
+        let btf = image.btf();
+        let page_struct_size = btf.struct_named("page").and_then(|page| btf.size_of(page)).unwrap_or(64);
+        // Up to 6.9 the flags are macros, of which types say nothing.
+        let bit = btf.enum_value("___GFP_ZERO_BIT").filter(|bit| (0..32).contains(bit)).unwrap_or(8);
+        let (hooks, calls) = (subject.hooks.clone(), RefCell::default());
+        Ok(Known { image, table, hooks, modules, calls, page_struct_size, gfp_zero: 1 << bit })
     }
 
     fn hook_name(&self, number: u64) -> Option<&str> {
@@ -103,13 +110,11 @@ impl World for Known {
     }
 
     fn page_struct_size(&self) -> u64 {
-        let btf = self.image.btf();
-        btf.struct_named("page").and_then(|page| btf.size_of(page)).unwrap_or(64)
+        self.page_struct_size
     }
 
     fn gfp_zero(&self) -> u64 {
-        // Up to 6.9 the flags are macros, of which types say nothing.
-        1 << self.image.btf().enum_value("___GFP_ZERO_BIT").filter(|bit| (0..32).contains(bit)).unwrap_or(8)
+        self.gfp_zero
     }
 }
 

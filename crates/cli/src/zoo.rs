@@ -14,25 +14,56 @@ pub fn named(driver: &str) -> Option<&str> {
     driver.strip_prefix("zoo/").filter(|name| !name.contains('/') && !name.ends_with(".ko"))
 }
 
-/// The module file of a driver of the zoo, built for `kernel` if that was not done before.
-pub fn module(packages: &Packages, kernel: &Kernel, name: &str) -> Result<PathBuf, CliError> {
+/// Builds these drivers of the zoo together, which is much faster than one by one.
+pub fn modules(packages: &Packages, kernel: &Kernel, names: &[&str]) -> Result<Vec<PathBuf>, CliError> {
     let zoo = folder()?;
-    let bug = known(&zoo, name)?;
-    let file = format!("{}.ko", name.replace('-', "_"));
-    let sources = digest(&zoo, &bug).map_err(CliError::io("read", zoo.display()))?;
-    let tree = format!("zoo/{}/{bug}-{sources:016x}", kernel.release);
-    let cache = packages.cache();
-    if !cache.path(&tree).is_dir() {
-        build(packages, kernel, &zoo, &bug, &tree)?;
+    let mut bugs = names.iter().map(|name| known(&zoo, name)).collect::<Result<Vec<_>, _>>()?;
+    bugs.sort();
+    bugs.dedup();
+    if let [_] = &bugs[..] {
+        return names.iter().map(|name| module(packages, kernel, name)).collect();
     }
-    let path = cache.path(&tree).join(&file);
+    let mut hasher = DefaultHasher::new();
+    for bug in &bugs {
+        bug.hash(&mut hasher);
+        digest(&zoo, bug).map_err(CliError::io("read", zoo.display()))?.hash(&mut hasher);
+    }
+    let tree = format!("zoo/{}/together-{:016x}", kernel.release, hasher.finish());
+    if !packages.cache().path(&tree).is_dir() {
+        build(packages, kernel, &zoo, &bugs, &tree)?;
+    }
+    names.iter().map(|name| built(packages, &tree, name)).collect()
+}
+
+/// The module file of a driver in a tree that was built.
+fn built(packages: &Packages, tree: &str, name: &str) -> Result<PathBuf, CliError> {
+    let file = format!("{}.ko", name.replace('-', "_"));
+    let path = packages.cache().path(tree).join(&file);
     match path.is_file() {
         true => Ok(path),
-        false => Err(CliError::Run(format!("the zoo built {bug}, but no {file}"))),
+        false => Err(CliError::Run(format!("the zoo was built, but without {file}"))),
     }
 }
 
-fn build(packages: &Packages, kernel: &Kernel, zoo: &Path, bug: &str, tree: &str) -> Result<(), CliError> {
+/// The module file of a driver of the zoo, built for `kernel` if that was not done before.
+fn module(packages: &Packages, kernel: &Kernel, name: &str) -> Result<PathBuf, CliError> {
+    let zoo = folder()?;
+    let bug = known(&zoo, name)?;
+    let sources = digest(&zoo, &bug).map_err(CliError::io("read", zoo.display()))?;
+    let tree = format!("zoo/{}/{bug}-{sources:016x}", kernel.release);
+    if !packages.cache().path(&tree).is_dir() {
+        build(packages, kernel, &zoo, &[bug], &tree)?;
+    }
+    built(packages, &tree, name)
+}
+
+fn build(
+    packages: &Packages,
+    kernel: &Kernel,
+    zoo: &Path,
+    bugs: &[String],
+    tree: &str,
+) -> Result<(), CliError> {
     let headers =
         kernels::headers(packages, kernel)?.join(format!("usr/src/linux-headers-{}", kernel.release));
     packages.cache().ensure_tree(tree, |out| {
@@ -42,7 +73,7 @@ fn build(packages: &Packages, kernel: &Kernel, zoo: &Path, bug: &str, tree: &str
         if runtime.join("usr/lib/x86_64-linux-gnu/libelf.so.1").exists() {
             command.arg("--runtime").arg(runtime);
         }
-        command.arg(&headers).arg(&kernel.release).arg(out).arg(bug).stdin(Stdio::null());
+        command.arg(&headers).arg(&kernel.release).arg(out).args(bugs).stdin(Stdio::null());
         let failed = |why: String| Error::Program { program: "zoo/build".into(), why };
         let output = command.output().map_err(|error| failed(error.to_string()))?;
         if output.status.success() {
@@ -98,7 +129,10 @@ fn digest(zoo: &Path, bug: &str) -> io::Result<u64> {
     for folder in [zoo.to_path_buf(), zoo.join(bug)] {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "c" || extension == "h") {
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "c" || extension == "h" || extension == "sh")
+            {
                 files.push(path);
             }
         }

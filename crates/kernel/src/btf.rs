@@ -44,8 +44,8 @@ impl Kind {
     fn from_bits(bits: u32) -> Option<Kind> {
         use Kind::*;
         const ALL: [Kind; 19] = [
-            Int, Ptr, Array, Struct, Union, Enum, Fwd, Typedef, Volatile, Const, Restrict, Func, FuncProto, Var,
-            DataSec, Float, DeclTag, TypeTag, Enum64,
+            Int, Ptr, Array, Struct, Union, Enum, Fwd, Typedef, Volatile, Const, Restrict, Func, FuncProto,
+            Var, DataSec, Float, DeclTag, TypeTag, Enum64,
         ];
         ALL.get((bits as usize).checked_sub(1)?).copied()
     }
@@ -80,7 +80,6 @@ pub struct Btf {
 #[derive(Clone, Copy)]
 pub(crate) struct RawType<'a> {
     pub kind: Kind,
-    pub vlen: usize,
     /// The kind flag: struct members carry bitfield sizes, enumerators are signed, a forward is a union.
     pub flag: bool,
     pub name: u32,
@@ -99,7 +98,8 @@ impl Btf {
         let word = |at| u32_at(data, at).ok_or_else(|| damaged("its header is not whole"));
         let header = u64::from(word(4)?);
         let section = |offset: u32, len: u32| {
-            slice(data, header + u64::from(offset), u64::from(len)).ok_or_else(|| damaged("a part lies beyond its end"))
+            slice(data, header + u64::from(offset), u64::from(len))
+                .ok_or_else(|| damaged("a part lies beyond its end"))
         };
         let types = section(word(8)?, word(12)?)?;
         let strings = section(word(16)?, word(20)?)?;
@@ -114,8 +114,9 @@ impl Btf {
         };
         let mut at = 0;
         while at < types.len() {
-            let (kind, vlen) = header_at(types, at)
-                .ok_or_else(|| damaged(&format!("type {} is cut short or of an unknown kind", btf.end_id())))?;
+            let (kind, vlen) = header_at(types, at).ok_or_else(|| {
+                damaged(&format!("type {} is cut short or of an unknown kind", btf.end_id()))
+            })?;
             let next = at + 12 + kind.extra(vlen);
             if next > types.len() {
                 return Err(damaged(&format!("type {} is cut short", btf.end_id())));
@@ -154,7 +155,6 @@ impl Btf {
         let (kind, vlen) = header_at(&self.types, at)?;
         Some(RawType {
             kind,
-            vlen,
             flag: u32_at(&self.types, at + 4)? >> 31 != 0,
             name: u32_at(&self.types, at)?,
             value: u32_at(&self.types, at + 8)?,

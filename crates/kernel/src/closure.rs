@@ -23,13 +23,16 @@ pub(crate) fn returns(image: &KernelImage, address: u64, thunks: &[u64]) -> Vec<
         let mut decoder = Decoder::with_ip(64, bytes, begin, DecoderOptions::NONE);
         while decoder.can_decode() {
             let insn = decoder.decode();
-            let leaves =
-                matches!(insn.flow_control(), FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch);
+            let leaves = matches!(
+                insn.flow_control(),
+                FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch
+            );
             if !leaves || insn.op0_kind() != OpKind::NearBranch64 {
                 continue;
             }
             let target = insn.near_branch_target();
-            if !(begin..begin + size).contains(&target) && !thunks.contains(&target) && image.is_text(target) {
+            if !(begin..begin + size).contains(&target) && !thunks.contains(&target) && image.is_text(target)
+            {
                 wanted.push(target);
             }
         }

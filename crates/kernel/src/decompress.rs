@@ -12,18 +12,18 @@ pub(crate) const LIMIT: u64 = 1 << 30;
 pub(crate) fn decompress(what: &str, data: &[u8], limit: u64) -> Result<Option<Vec<u8>>, KernelError> {
     let result = match data {
         [0x1f, 0x8b, ..] => read(flate2::read::GzDecoder::new(data), limit),
-        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
-            liblzma::stream::Stream::new_stream_decoder(MEMORY_LIMIT, 0)
-                .map_err(std::io::Error::from)
-                .and_then(|stream| read(liblzma::read::XzDecoder::new_stream(data, stream), limit))
-        }
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => liblzma::stream::Stream::new_stream_decoder(MEMORY_LIMIT, 0)
+            .map_err(std::io::Error::from)
+            .and_then(|stream| read(liblzma::read::XzDecoder::new_stream(data, stream), limit)),
         [0x5d, 0, 0, ..] => liblzma::stream::Stream::new_lzma_decoder(MEMORY_LIMIT)
             .map_err(std::io::Error::from)
             .and_then(|stream| read(liblzma::read::XzDecoder::new_stream(data, stream), limit)),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => zstd::stream::read::Decoder::with_buffer(data).and_then(|mut decoder| {
-            decoder.window_log_max(28)?;
-            read(decoder.single_frame(), limit)
-        }),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            zstd::stream::read::Decoder::with_buffer(data).and_then(|mut decoder| {
+                decoder.window_log_max(28)?;
+                read(decoder.single_frame(), limit)
+            })
+        }
         [0x02, 0x21, 0x4c, 0x18, ..] => lz4_legacy(data, limit),
         _ => return Ok(None),
     };

@@ -42,7 +42,8 @@ impl Elf {
         if data.get(..4) != Some(b"\x7fELF") {
             return Err(KernelError::NotA { what: what.to_owned(), expected: "an ELF file" });
         }
-        let header = data.get(..64).ok_or_else(|| KernelError::truncated(what, "the ELF header is not whole"))?;
+        let header =
+            data.get(..64).ok_or_else(|| KernelError::truncated(what, "the ELF header is not whole"))?;
         let wide = header[4] == 2;
         let big_endian = header[5] == 2;
         let machine = u16_at(header, 18).unwrap_or(0);
@@ -62,7 +63,10 @@ impl Elf {
             return Err(KernelError::damaged(what, "it has no section headers"));
         }
         if entry_size != 64 {
-            return Err(KernelError::damaged(what, format!("its section headers have {entry_size} bytes, not 64")));
+            return Err(KernelError::damaged(
+                what,
+                format!("its section headers have {entry_size} bytes, not 64"),
+            ));
         }
         let headers = slice(data, table, count * 64)
             .ok_or_else(|| KernelError::truncated(what, "the section headers lie beyond its end"))?;
@@ -85,7 +89,10 @@ impl Elf {
             });
         }
         for section in &sections {
-            if section.kind != SHT_NOBITS && section.kind != 0 && slice(data, section.offset, section.size).is_none() {
+            if section.kind != SHT_NOBITS
+                && section.kind != 0
+                && slice(data, section.offset, section.size).is_none()
+            {
                 return Err(KernelError::truncated(what, "a section lies beyond its end"));
             }
         }
@@ -94,7 +101,8 @@ impl Elf {
             .and_then(|s: &SectionHeader| slice(data, s.offset, s.size))
             .ok_or_else(|| KernelError::damaged(what, "it has no section names"))?;
         for (section, at) in sections.iter_mut().zip(name_offsets) {
-            section.name = c_str(strings, at).map(|n| String::from_utf8_lossy(n).into_owned()).unwrap_or_default();
+            section.name =
+                c_str(strings, at).map(|n| String::from_utf8_lossy(n).into_owned()).unwrap_or_default();
         }
         Ok(Elf { file_type, sections, headers_end: table + count * 64 })
     }
@@ -106,7 +114,11 @@ impl Elf {
 
     /// The bytes of a section in the file; empty for sections without any.
     pub fn bytes<'a>(&self, data: &'a [u8], section: &SectionHeader) -> &'a [u8] {
-        if section.kind == SHT_NOBITS { &[] } else { slice(data, section.offset, section.size).unwrap_or(&[]) }
+        if section.kind == SHT_NOBITS {
+            &[]
+        } else {
+            slice(data, section.offset, section.size).unwrap_or(&[])
+        }
     }
 }
 

@@ -45,7 +45,8 @@ impl KernelImage {
         let elf = Elf::parse(what, &data)?;
         let release = release(&elf, &data)
             .ok_or_else(|| KernelError::NotA { what: what.to_owned(), expected: "a Linux kernel" })?;
-        let (_, text) = elf.section(".text").ok_or_else(|| KernelError::damaged(what, "it has no .text section"))?;
+        let (_, text) =
+            elf.section(".text").ok_or_else(|| KernelError::damaged(what, "it has no .text section"))?;
         let text = (text.addr, text.addr.saturating_add(text.size));
         let (_, rodata) =
             elf.section(".rodata").ok_or_else(|| KernelError::damaged(what, "it has no .rodata section"))?;
@@ -124,7 +125,11 @@ impl KernelImage {
 
     /// Name, link-time address and size of each section that the kernel has in memory.
     pub fn sections(&self) -> impl Iterator<Item = (&str, u64, u64)> {
-        self.elf.sections.iter().filter(|s| s.flags & SHF_ALLOC != 0).map(|s| (s.name.as_str(), s.addr, s.size))
+        self.elf
+            .sections
+            .iter()
+            .filter(|s| s.flags & SHF_ALLOC != 0)
+            .map(|s| (s.name.as_str(), s.addr, s.size))
     }
 
     /// Sorted link-time addresses of the words that KASLR changes.
@@ -163,7 +168,10 @@ impl<'a> BzImage<'a> {
         }
         let version = u16_at(file, 0x206).ok_or_else(not)?;
         if version < 0x208 {
-            return Err(KernelError::damaged(what, "its boot protocol is older than 2.08 and names no payload"));
+            return Err(KernelError::damaged(
+                what,
+                "its boot protocol is older than 2.08 and names no payload",
+            ));
         }
         let sectors = match file.get(0x1f1) {
             Some(0) | None => 4,
@@ -186,8 +194,12 @@ fn release(elf: &Elf, data: &[u8]) -> Option<String> {
     let mut from = 0;
     loop {
         let at = from + find(&bytes[from..], BANNER)? + BANNER.len();
-        let word: Vec<u8> =
-            bytes[at..].iter().copied().take(128).take_while(|&b| b.is_ascii_graphic() && b != b'%').collect();
+        let word: Vec<u8> = bytes[at..]
+            .iter()
+            .copied()
+            .take(128)
+            .take_while(|&b| b.is_ascii_graphic() && b != b'%')
+            .collect();
         // The format string of the banner is there as well.
         if word.first().is_some_and(u8::is_ascii_digit) {
             return String::from_utf8(word).ok();

@@ -59,8 +59,8 @@ impl Symbols {
     pub fn decode(rodata: &[u8], rodata_addr: u64, text: (u64, u64)) -> Result<Symbols, KernelError> {
         let damaged = |detail: &str| KernelError::damaged("the kernel's symbol table (kallsyms)", detail);
         let tokens = Tokens::find(rodata).ok_or_else(|| damaged("its token table cannot be found"))?;
-        let names =
-            Names::find(rodata, tokens.table_at).ok_or_else(|| damaged("its list of names cannot be found"))?;
+        let names = Names::find(rodata, tokens.table_at)
+            .ok_or_else(|| damaged("its list of names cannot be found"))?;
         let mut symbols = Symbols::default();
         names.expand(rodata, &tokens, &mut symbols).ok_or_else(|| damaged("a name does not decode"))?;
         let addresses = find_addresses(rodata, rodata_addr, text, &names, &tokens, &symbols)
@@ -77,8 +77,12 @@ impl Symbols {
         let mut symbols = Symbols::default();
         for line in text.lines() {
             let mut words = line.split_ascii_whitespace();
-            let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else { continue };
-            let (Ok(address), Some(kind)) = (u64::from_str_radix(address, 16), kind.bytes().next()) else { continue };
+            let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
+                continue;
+            };
+            let (Ok(address), Some(kind)) = (u64::from_str_radix(address, 16), kind.bytes().next()) else {
+                continue;
+            };
             if words.next().is_none() && symbols.entries.len() < MAX_SYMBOLS {
                 symbols.push(kind, name.as_bytes(), address);
             }
@@ -202,9 +206,10 @@ impl Tokens {
         let nearest = index_at.checked_sub(last + 2)? & !3;
         let lowest = nearest.saturating_sub(256);
         let table_at = (lowest..=nearest).rev().step_by(4).find(|&table| {
-            starts[1..].iter().all(|&s| {
-                data[table + usize::from(s) - 1] == 0 && data[table + usize::from(s)] != 0
-            }) && data[table..table + last].iter().filter(|&&b| b == 0).count() == 255
+            starts[1..]
+                .iter()
+                .all(|&s| data[table + usize::from(s) - 1] == 0 && data[table + usize::from(s)] != 0)
+                && data[table..table + last].iter().filter(|&&b| b == 0).count() == 255
         })?;
         Some(Tokens { table_at, index_at, starts })
     }
@@ -380,7 +385,9 @@ fn find_addresses(
         }
     }
     let probes: Vec<usize> = (0..names.count)
-        .filter(|&i| matches!(symbols.name(i as u32), "_text" | "_stext" | "_etext" | "_sinittext" | "_einittext"))
+        .filter(|&i| {
+            matches!(symbols.name(i as u32), "_text" | "_stext" | "_etext" | "_sinittext" | "_einittext")
+        })
         .collect();
     candidates.into_iter().find_map(|(at, encoding)| {
         let decoded = |i| encoding.address(data, at, i);
@@ -396,3 +403,6 @@ fn find_addresses(
         plausible.then(|| (0..names.count).map(decoded).collect::<Option<Vec<u64>>>()).flatten()
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -197,7 +197,9 @@ fn relocated(debug: &ModuleImage, name: &str, bases: &[Option<u64>], room: &mut 
             _ => continue,
         };
         let Some(start) = usize::try_from(rela.offset).ok() else { continue };
-        let Some(place) = start.checked_add(width).and_then(|end| bytes.get_mut(start..end)) else { continue };
+        let Some(place) = start.checked_add(width).and_then(|end| bytes.get_mut(start..end)) else {
+            continue;
+        };
         place.copy_from_slice(&value.to_le_bytes()[..width]);
     }
     Some(bytes)

@@ -8,7 +8,9 @@ pub use place::{Placed, PlacedSection, PlacedSymbol};
 
 use crate::bytes::{slice, u16_at, u32_at, u64_at};
 use crate::decompress::{LIMIT, decompress};
-use crate::elf::{ET_REL, Elf, SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHT_NOBITS, SHT_RELA, SHT_SYMTAB, SectionHeader};
+use crate::elf::{
+    ET_REL, Elf, SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHT_NOBITS, SHT_RELA, SHT_SYMTAB, SectionHeader,
+};
 use crate::error::KernelError;
 use std::path::Path;
 
@@ -221,10 +223,15 @@ impl ModuleImage {
     /// A symbol's name; for the symbol of a section, the section's name.
     pub fn symbol_name(&self, symbol: &ModuleSymbol) -> &str {
         if symbol.kind == SymbolKind::Section {
-            return symbol.section.and_then(|s| self.elf.sections.get(usize::from(s))).map_or("", |s| &s.name);
+            return symbol
+                .section
+                .and_then(|s| self.elf.sections.get(usize::from(s)))
+                .map_or("", |s| &s.name);
         }
         let at = self.names.0 + u64::from(symbol.name.0);
-        slice(&self.data, at, u64::from(symbol.name.1)).and_then(|n| std::str::from_utf8(n).ok()).unwrap_or_default()
+        slice(&self.data, at, u64::from(symbol.name.1))
+            .and_then(|n| std::str::from_utf8(n).ok())
+            .unwrap_or_default()
     }
 
     /// The instructions that may fault because the kernel handles it (`__ex_table`), as section and offset.
@@ -236,7 +243,9 @@ impl ModuleImage {
                     && rela.offset % EX_ENTRY == 0
                     && section.size.checked_sub(EX_ENTRY).is_some_and(|last| rela.offset <= last);
                 let target = at_instruction.then(|| self.symbols.get(rela.symbol)).flatten();
-                let Some((symbol, target)) = target.and_then(|s| Some((s, usize::from(s.section?)))) else { continue };
+                let Some((symbol, target)) = target.and_then(|s| Some((s, usize::from(s.section?)))) else {
+                    continue;
+                };
                 let offset = symbol.value.wrapping_add_signed(rela.addend);
                 if self.elf.sections.get(target).is_some_and(|s| offset < s.size) {
                     found.push((target, offset));
@@ -262,7 +271,8 @@ impl ModuleImage {
 
     /// The relocations of a section.
     pub(crate) fn relocations(&self, section: usize) -> impl Iterator<Item = Rela> {
-        let headers = self.elf.sections.iter().filter(move |s| s.kind == SHT_RELA && s.info as usize == section);
+        let headers =
+            self.elf.sections.iter().filter(move |s| s.kind == SHT_RELA && s.info as usize == section);
         headers.flat_map(|s| self.elf.bytes(&self.data, s).chunks_exact(RELA_SIZE)).map(|raw| {
             let info = u64_at(raw, 8).unwrap_or(0);
             Rela {
@@ -312,7 +322,8 @@ fn read_symbols(what: &str, data: &[u8], elf: &Elf) -> Result<SymbolTable, Kerne
         let len = rest.iter().take(MAX_NAME).take_while(|&&b| b != 0).count();
         ModuleSymbol {
             name: (name, len as u16),
-            section: (index != 0 && index < SHN_LORESERVE && usize::from(index) < elf.sections.len()).then_some(index),
+            section: (index != 0 && index < SHN_LORESERVE && usize::from(index) < elf.sections.len())
+                .then_some(index),
             undefined: index == 0,
             value: u64_at(raw, 8).unwrap_or(0),
             size: u64_at(raw, 16).unwrap_or(0),

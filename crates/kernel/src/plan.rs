@@ -13,9 +13,19 @@ use guardrail_trace::event::{Global, RegionFlags};
 const PROBE_BYTES: u64 = 12;
 /// Functions that run once, early, before anything that is hooked.
 const PROBES: [&str; 3] = ["x86_64_start_kernel", "x86_64_start_reservations", "start_kernel"];
+/// What a return jumps to: the first in the image, the others where the kernel patches itself for a processor.
+const RETURN_THUNKS: [&str; 6] = [
+    "__x86_return_thunk",
+    "retbleed_return_thunk",
+    "srso_return_thunk",
+    "srso_alias_return_thunk",
+    "its_return_thunk",
+    "call_depth_return_thunk",
+];
 /// Registers in the order of their hardware numbers.
 const REGISTERS: [&str; 16] = [
-    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
+    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
+    "r15",
 ];
 
 /// Works out what the tracer is told. `watch` are module names, `log` is the path of the log.
@@ -51,10 +61,7 @@ pub fn tracer_config(
             missing: missing.names.join(", "),
         });
     };
-    let return_thunks: Vec<u64> = ["__x86_return_thunk", "srso_return_thunk", "retbleed_return_thunk"]
-        .iter()
-        .filter_map(|name| image.address_of(name))
-        .collect();
+    let return_thunks: Vec<u64> = RETURN_THUNKS.iter().filter_map(|name| image.address_of(name)).collect();
     let hooks = table
         .rows()
         .filter(|(_, row)| row.everywhere)
@@ -69,7 +76,9 @@ pub fn tracer_config(
         .collect();
     let indirect_thunks = (0u8..)
         .zip(REGISTERS)
-        .filter_map(|(number, name)| Some((image.address_of(&format!("__x86_indirect_thunk_{name}"))?, number)))
+        .filter_map(|(number, name)| {
+            Some((image.address_of(&format!("__x86_indirect_thunk_{name}"))?, number))
+        })
         .collect();
     Ok(TracerConfig {
         log: log.to_owned(),

@@ -318,8 +318,8 @@ mod tests {
             for effect in &entry.effects {
                 let first = effect.split_whitespace().next().unwrap_or("");
                 let known = [
-                    "alloc", "free", "take", "cache", "define", "copy", "read", "touser", "putuser", "output",
-                    "input", "todevice", "dmamap", "grow", "escape", "nothing",
+                    "alloc", "free", "take", "cache", "define", "copy", "read", "touser", "putuser",
+                    "output", "input", "todevice", "dmamap", "grow", "escape", "nothing",
                 ];
                 assert!(known.contains(&first), "unknown effect '{first}' in: {line}");
             }

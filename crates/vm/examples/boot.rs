@@ -15,6 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let word = |index: usize| words.get(index).map(String::as_str);
     let packages = Packages::new(&Cache::open()?);
     let request = Request {
+        more: &[],
         driver: word(0).unwrap_or("e1000"),
         kernel: word(1).unwrap_or(kernels::DEFAULT),
         device: word(2),

@@ -4,6 +4,7 @@ use crate::cpio::Archive;
 use crate::error::{Context, Error, Result};
 use crate::modules::{LoadPlan, ModuleFile};
 use crate::packages::{Fetch, Packages};
+use crate::prepare::Companion;
 use crate::workload::{Workload, is_variable, shell_quoted};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,8 @@ pub struct Contents<'a> {
     pub wants_device: bool,
     /// The workload.
     pub workload: &'a Workload,
+    /// Drivers that take their turns afterwards.
+    pub more: &'a [Companion],
     /// Variables for the workload; later ones win.
     pub variables: &'a [(String, String)],
 }
@@ -40,7 +43,7 @@ pub fn guest_tree(packages: &Packages) -> Result<PathBuf> {
 pub fn build(tree: &Path, contents: &Contents<'_>) -> Result<Vec<u8>> {
     let mut archive = Archive::new();
     for folder in
-        ["bin", "sbin", "dev", "proc", "sys", "tmp", "guardrail", "guardrail/modules", "guardrail/lib"]
+        ["bin", "sbin", "dev", "proc", "sys", "tmp", "guardrail", "guardrail/modules", "guardrail/lib", "guardrail/more"]
     {
         archive.folder(folder);
     }
@@ -69,13 +72,27 @@ pub fn build(tree: &Path, contents: &Contents<'_>) -> Result<Vec<u8>> {
     }
     let mut loaded = 0;
     let mut names: Vec<&str> = Vec::new();
-    for module in contents.plan.before.iter().chain(contents.also) {
+    for module in contents.plan.before.iter().chain(contents.also).chain(contents.more.iter().flat_map(|m| &m.plan.before)) {
         if names.contains(&module.name.as_str()) || module.name == contents.plan.driver.name {
             continue;
         }
         names.push(&module.name);
         archive.file(&format!("guardrail/modules/{loaded:03}-{}.ko", module.name), 0o644, &module.bytes);
         loaded += 1;
+    }
+    for (i, companion) in contents.more.iter().enumerate() {
+        let folder = format!("guardrail/more/{i:03}");
+        archive.folder(&folder);
+        let name = &companion.plan.driver.name;
+        let wants = companion.plan.aliases.iter().any(|alias| alias.starts_with("pci:"));
+        let config = format!(
+            "DRIVER={}\nWANTS_DEVICE={}\n",
+            shell_quoted(name),
+            if wants && contents.wants_device { "1" } else { "" }
+        );
+        archive.file(&format!("{folder}/driver.ko"), 0o644, &companion.plan.driver.bytes);
+        archive.file(&format!("{folder}/workload"), 0o644, companion.workload.script.as_bytes());
+        archive.file(&format!("{folder}/config"), 0o644, config.as_bytes());
     }
     archive.file("guardrail/driver.ko", 0o644, &contents.plan.driver.bytes);
     archive.file("guardrail/workload", 0o644, contents.workload.script.as_bytes());

@@ -15,12 +15,23 @@ use std::path::{Path, PathBuf};
 pub struct Request<'a> {
     /// A module's name, or the path of a `.ko`.
     pub driver: &'a str,
+    /// Further drivers that take their turns in the same guest, each loaded when the one before has gone.
+    pub more: &'a [String],
     /// A kernel's name or path (see [`kernels::find`]).
     pub kernel: &'a str,
     /// A QEMU device instead of the catalog's.
     pub device: Option<&'a str>,
     /// A workload instead of the one that fits.
     pub workload: Option<&'a str>,
+}
+
+/// A further driver of a run.
+#[derive(Clone, Debug)]
+pub struct Companion {
+    /// The driver and its dependencies.
+    pub plan: LoadPlan,
+    /// Its workload.
+    pub workload: Workload,
 }
 
 /// Everything that a run needs, fetched and checked.
@@ -38,6 +49,8 @@ pub struct Prepared {
     pub choice: Choice,
     /// The workload.
     pub workload: Workload,
+    /// Further drivers, in the order of their turns.
+    pub more: Vec<Companion>,
     /// The tree with the guest's programs.
     pub guest_tree: PathBuf,
 }
@@ -72,9 +85,18 @@ impl Prepared {
                 _ => Workload::for_class(choice.class),
             },
         };
+        let mut more = Vec::new();
+        for driver in request.more {
+            let plan = modules.plan(driver)?;
+            let workload = match own_workload(&plan.driver.path) {
+                Some(script) => Workload::from_script(&script)?,
+                None => Workload::for_class(Class::None),
+            };
+            more.push(Companion { plan, workload });
+        }
         tell("guest programs");
         let guest_tree = initramfs::guest_tree(packages)?;
-        Ok(Prepared { qemu, kernel, plan, also, choice, workload, guest_tree })
+        Ok(Prepared { qemu, kernel, plan, also, choice, workload, more, guest_tree })
     }
 
     /// True where the driver should take a device: there is one for it, or it says that it serves PCI devices.
@@ -83,7 +105,9 @@ impl Prepared {
     }
 }
 
-/// A script beside a module file that exercises it.
+/// A script beside a module file that exercises it: `workload.sh`, or with the module's name before it.
 fn own_workload(module: &Path) -> Option<PathBuf> {
-    Some(module.parent()?.join("workload.sh")).filter(|path| path.is_file())
+    let folder = module.parent()?;
+    let own = format!("{}.workload.sh", module.file_stem()?.to_str()?);
+    [folder.join(own), folder.join("workload.sh")].into_iter().find(|path| path.is_file())
 }

@@ -282,6 +282,7 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         parameters: &options.parameters,
         wants_device: prepared.wants_device(),
         workload: &prepared.workload,
+        more: &prepared.more,
         variables: &variables,
     };
     let initramfs = options.folder.join("initramfs.cpio");

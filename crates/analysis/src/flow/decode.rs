@@ -135,6 +135,15 @@ fn translate(instr: &Instruction, index: u16, factory: &mut InstructionInfoFacto
     insn
 }
 
+/// The kernel's `smp_mb()`: a locked instruction on the stack that changes nothing, often below the live frame.
+fn is_fence(instr: &Instruction) -> bool {
+    instr.has_lock_prefix()
+        && matches!(instr.mnemonic(), Mnemonic::Add | Mnemonic::Or)
+        && instr.memory_base() == Register::RSP
+        && matches!(operand(instr, 1).0, Opnd::Imm)
+        && instr.immediate(1) == 0
+}
+
 /// The exact rule of an instruction, where there is one; adjusts operands and sizes where they are implied.
 fn rule(instr: &Instruction, insn: &mut Insn) -> Option<Op> {
     use Mnemonic as M;
@@ -143,6 +152,9 @@ fn rule(instr: &Instruction, insn: &mut Insn) -> Option<Op> {
     let same = insn.dst == insn.src && matches!(insn.dst, Opnd::Reg(_) | Opnd::High(_));
     if instr.is_string_instruction() {
         return string(instr, insn);
+    }
+    if is_fence(instr) {
+        return Some(Op::Nop);
     }
     if instr.is_jcc_short_or_near() {
         return Some(Op::Jcc(reads));

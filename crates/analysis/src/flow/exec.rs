@@ -352,7 +352,9 @@ impl<M: Memory> Machine<'_, '_, M> {
     #[inline]
     fn drain(&mut self) {
         while let Some(access) = self.log.take_any(self.insn.index) {
-            if access.store {
+            if matches!(self.insn.op, Op::Nop) {
+                // A fence's access is none.
+            } else if access.store {
                 self.mem.store(&self.ctx, access, Value::DEFINED);
             } else {
                 self.mem.load(&self.ctx, access);

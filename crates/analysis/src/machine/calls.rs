@@ -13,6 +13,7 @@ impl Machine {
         let c = self.context_for(entering.task, Level::of(entering.preempt_count), entering.pid);
         self.vcpus[v].context = Some(c);
         let (rsp, ret) = (entering.rsp, entering.ret);
+        self.hooks.over(entering.task, rsp, None);
         let context = &mut self.contexts[c];
         // An indirect call from the driver to the driver: the registers carry on.
         if let Some(out) = context.out()

@@ -43,20 +43,24 @@ pub(super) struct HookFrames {
 }
 
 impl HookFrames {
+    /// Drops calls that must be over when their task runs with `rsp` on the same stack. Frees tell no return.
+    pub(super) fn over(&mut self, task: u64, rsp: u64, hook: Option<u64>) {
+        let Some(frames) = self.by_task.get_mut(&task) else { return };
+        while let Some(last) = frames.last()
+            && same_stack(last.rsp, rsp)
+            && (last.rsp < rsp || last.rsp == rsp && Some(last.hook) == hook)
+        {
+            self.tasks.remove(&(last.rsp, last.hook));
+            frames.pop();
+        }
+    }
+
     fn push(&mut self, task: u64, frame: HookFrame) {
         if self.by_task.len() >= MAX_TASKS || self.tasks.len() >= MAX_TASKS * MAX_NESTED {
             self.by_task.clear();
             self.tasks.clear();
         }
         let frames = self.by_task.entry(task).or_default();
-        // Calls on the same stack that a return went past without being told.
-        while let Some(last) = frames.last()
-            && same_stack(last.rsp, frame.rsp)
-            && (last.rsp < frame.rsp || last.rsp == frame.rsp && last.hook == frame.hook)
-        {
-            self.tasks.remove(&(last.rsp, last.hook));
-            frames.pop();
-        }
         if frames.len() >= MAX_NESTED {
             let old = frames.remove(0);
             self.tasks.remove(&(old.rsp, old.hook));
@@ -93,6 +97,7 @@ impl Machine {
             return;
         };
         let Some(summary) = self.state.world.hook(hook) else { return };
+        self.hooks.over(task, rsp, Some(hook));
         let out = self.vcpus[v]
             .context
             .and_then(|c| self.contexts.get(c))
@@ -369,8 +374,10 @@ impl Machine {
             _ => true,
         };
         if !object.is_live() {
-            // Only what the driver's own call does is the driver's fault for certain.
-            if context.is_some() && (frame.by_driver || object.by_driver) {
+            // Only what the driver's own call does is the driver's fault for certain: pages change hands unseen, and the
+            // kernel's own free of a page says that somebody has had it since.
+            let unseen = !frame.by_driver && (!right_class || classes.contains(&Class::Page));
+            if context.is_some() && (frame.by_driver || object.by_driver) && !unseen {
                 let fault = fault(BadFree::Double, Some(object), String::new());
                 self.each(v, context, |checker, cx| checker.bad_free(cx, &fault));
             } else {

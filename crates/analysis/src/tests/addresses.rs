@@ -176,6 +176,10 @@ fn faults_by_address() {
         g.block(F, &[0x8b, 0x07, 0x8b, 0x07]).load(0, HEAP, 4);
         g.page_fault(F + 2, addr);
         assert_eq!(g.found(), [expected]);
+        let mut g = Guest::new();
+        g.block(F, &[0x8b, 0x07, 0x8b, 0x07]).load(0, HEAP, 4);
+        g.page_fault_in_two(F + 2, addr);
+        assert_eq!(g.found(), [expected]);
     }
 }
 

@@ -20,6 +20,19 @@ fn twice() {
 }
 
 #[test]
+fn twice_through_a_free_that_tells_no_return() {
+    let mut g = allocated(64);
+    for at in [F + 7, F + 12] {
+        g.call(at, KFREE, [HEAP, 0, 0, 0, 0, 0]);
+        let rsp = g.rsp;
+        g.hook(KFREE, rsp, at + 5, &[HEAP]);
+        g.back(0);
+    }
+    g.block(F + 17, &[0x90]);
+    assert_eq!(g.found(), ["double-free at f+0xc: kfree of a 64-byte slab object that is already free"]);
+}
+
+#[test]
 fn twice_after_others_had_the_memory() {
     let mut g = allocated(64);
     g.hooked(F + 7, KFREE, &[HEAP], 0);

@@ -300,6 +300,15 @@ impl Guest {
         self.send(0);
     }
 
+    /// The same, told in two records.
+    pub fn page_fault_in_two(&mut self, pc: u64, addr: u64) {
+        self.send(0);
+        self.words.extend([Head::encode(Kind::Discontinuity, 2, pc), pc, addr]);
+        self.send(0);
+        self.words.extend([Head::encode(Kind::Discontinuity, 1, pc + 2), function(PAGE_FAULT), 0]);
+        self.send(0);
+    }
+
     /// The code returns to where it was when the fault hit.
     pub fn retry(&mut self) {
         self.enter_words(false, 0);

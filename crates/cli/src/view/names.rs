@@ -1,15 +1,14 @@
 //! Names for the addresses and numbers of a trace. Whatever is not at hand stays a number.
 
 use crate::analyze;
+use guardrail_kernel::module::Placed;
 use guardrail_kernel::{KernelImage, ModuleImage};
 use guardrail_trace::file::TraceMeta;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use tempfile::TempDir;
 
 /// Threads whose names are kept.
 const MAX_THREADS: usize = 1 << 16;
-/// No function is longer; addresses farther from a symbol have no name.
-const MAX_FUNCTION: u64 = 1 << 16;
 
 /// What is known of names.
 pub struct Names {
@@ -17,22 +16,21 @@ pub struct Names {
     slide: u64,
     hooks: Vec<String>,
     threads: HashMap<u64, String>,
-    /// By module: the names of its ELF symbols in the order of the file's table.
-    symbols: HashMap<String, Vec<String>>,
-    /// By address in memory: function and module.
-    places: BTreeMap<u64, (String, String)>,
+    modules: HashMap<String, ModuleImage>,
+    /// Modules that were loaded, with their names.
+    placed: Vec<(String, Placed)>,
 }
 
 impl Names {
     /// Opens what the trace is of, as far as it is still there.
     pub fn open(meta: &TraceMeta) -> Names {
-        let mut symbols = HashMap::new();
+        let mut modules = HashMap::new();
         let folder = TempDir::with_prefix("guardrail-").ok();
         if let Some(subject) = folder.as_ref().and_then(|folder| analyze::subject(meta, folder.path()).ok()) {
             for file in &subject.modules {
-                let Ok(module) = ModuleImage::open(&file.path) else { continue };
-                let names = module.symbols().iter().map(|symbol| module.symbol_name(symbol).to_owned());
-                symbols.insert(file.name.clone(), names.collect());
+                if let Ok(image) = ModuleImage::open(&file.path) {
+                    modules.insert(file.name.clone(), image);
+                }
             }
         }
         Names {
@@ -40,17 +38,21 @@ impl Names {
             slide: 0,
             hooks: meta.hooks.clone(),
             threads: HashMap::new(),
-            symbols,
-            places: BTreeMap::new(),
+            modules,
+            placed: Vec::new(),
         }
     }
 
     /// `function+0x12 [module]`.
     pub fn at(&self, address: u64) -> Option<String> {
-        if let Some((start, (name, module))) = self.places.range(..=address).next_back()
-            && address - start < MAX_FUNCTION
-        {
-            return Some(format!("{name}+{:#x} [{module}]", address - start));
+        for (module, placed) in &self.placed {
+            if let Some((name, offset)) = placed.function_at(address) {
+                return Some(format!("{name}+{offset:#x} [{module}]"));
+            }
+            let data = placed.data().iter().find(|data| (data.start..data.end).contains(&address));
+            if let Some(data) = data {
+                return Some(format!("{}+{:#x} [{module}]", data.name, address - data.start));
+            }
         }
         let kernel = self.kernel.as_ref()?;
         let link = address.wrapping_sub(self.slide);
@@ -83,12 +85,9 @@ impl Names {
 
     /// A module was loaded and its symbols have these values.
     pub fn load(&mut self, module: &str, values: &[u64]) {
-        let Some(names) = self.symbols.get(module) else { return };
-        self.places.retain(|_, (_, other)| other != module);
-        for (name, value) in names.iter().zip(values) {
-            if !name.is_empty() && *value >= 1 << 47 {
-                self.places.insert(*value, (name.clone(), module.to_owned()));
-            }
+        self.placed.retain(|(other, _)| other != module);
+        if let Some(placed) = self.modules.get(module).and_then(|image| image.place(values)) {
+            self.placed.push((module.to_owned(), placed));
         }
     }
 }

@@ -66,7 +66,8 @@ pub struct Proto {
 impl Btf {
     /// The struct or union with this name.
     pub fn struct_named(&self, name: &str) -> Option<TypeId> {
-        self.named(name).find(|&id| self.raw(id).is_some_and(|t| matches!(t.kind, Kind::Struct | Kind::Union)))
+        self.named(name)
+            .find(|&id| self.raw(id).is_some_and(|t| matches!(t.kind, Kind::Struct | Kind::Union)))
     }
 
     /// The type with this name: a struct, union, enum, typedef or base type.
@@ -99,9 +100,13 @@ impl Btf {
                     id = u32_at(t.extra, 0)?;
                     continue;
                 }
-                Kind::Int | Kind::Struct | Kind::Union | Kind::Enum | Kind::Enum64 | Kind::Float | Kind::DataSec => {
-                    u64::from(t.value)
-                }
+                Kind::Int
+                | Kind::Struct
+                | Kind::Union
+                | Kind::Enum
+                | Kind::Enum64
+                | Kind::Float
+                | Kind::DataSec => u64::from(t.value),
                 _ => return None,
             };
             return size.checked_mul(count);

@@ -9,7 +9,11 @@ struct Builder {
 
 impl Builder {
     fn new(base_strings: u32) -> Builder {
-        Builder { types: Vec::new(), strings: if base_strings == 0 { vec![0] } else { Vec::new() }, base_strings }
+        Builder {
+            types: Vec::new(),
+            strings: if base_strings == 0 { vec![0] } else { Vec::new() },
+            base_strings,
+        }
     }
 
     fn name(&mut self, name: &str) -> u32 {

@@ -93,14 +93,17 @@ impl Placed {
             };
             match symbol.kind {
                 SymbolKind::Function if section.exec => functions.push((placed, symbol.local)),
-                SymbolKind::NoType if section.exec && !name.starts_with(".L") => labels.push((placed, symbol.local)),
+                SymbolKind::NoType if section.exec && !name.starts_with(".L") => {
+                    labels.push((placed, symbol.local))
+                }
                 SymbolKind::Object if !section.exec && symbol.size > 0 => data.push(placed),
                 _ => {}
             }
         }
         let mut functions = one_per_start(functions);
         // Labels of assembly code count where no function is.
-        let labels: Vec<_> = labels.into_iter().filter(|(l, _)| containing(&functions, l.start).is_none()).collect();
+        let labels: Vec<_> =
+            labels.into_iter().filter(|(l, _)| containing(&functions, l.start).is_none()).collect();
         if !labels.is_empty() {
             functions = one_per_start(functions.into_iter().map(|f| (f, true)).chain(labels).collect());
         }
@@ -166,7 +169,12 @@ impl Placed {
 /// The last of the sorted `symbols` that contains `address`; a few are looked at, since some nest.
 fn containing(symbols: &[PlacedSymbol], address: u64) -> Option<&PlacedSymbol> {
     let at = symbols.partition_point(|s| s.start <= address);
-    symbols.get(..at)?.iter().rev().take(8).find(|s| address < s.end || (s.end == s.start && s.start == address))
+    symbols
+        .get(..at)?
+        .iter()
+        .rev()
+        .take(8)
+        .find(|s| address < s.end || (s.end == s.start && s.start == address))
 }
 
 /// Sorts by start and keeps the most telling name of each: not the alias that every module has, rather local

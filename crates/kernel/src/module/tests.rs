@@ -177,14 +177,29 @@ const TEXT: u64 = 0xffff_ffff_c000_0000;
 
 fn values() -> Vec<u64> {
     let kmalloc = 0xffff_ffff_8123_4560;
-    [0, TEXT + 0x3000, TEXT, TEXT, TEXT + 0x30, TEXT + 0x2010, TEXT + 0x1000, kmalloc, TEXT + 0x8000, TEXT + 0x8000, 5]
-        .to_vec()
+    [
+        0,
+        TEXT + 0x3000,
+        TEXT,
+        TEXT,
+        TEXT + 0x30,
+        TEXT + 0x2010,
+        TEXT + 0x1000,
+        kmalloc,
+        TEXT + 0x8000,
+        TEXT + 0x8000,
+        5,
+    ]
+    .to_vec()
 }
 
 #[test]
 fn a_module_tells_what_modinfo_shows() {
     let image = ModuleImage::parse("x/drv.ko", sample()).unwrap();
-    assert_eq!((image.name().as_str(), image.license(), image.release()), ("drv", Some("GPL v2"), Some("6.1.0-9")));
+    assert_eq!(
+        (image.name().as_str(), image.license(), image.release()),
+        ("drv", Some("GPL v2"), Some("6.1.0-9"))
+    );
     assert_eq!(image.vermagic(), Some("6.1.0-9 SMP "));
     assert_eq!(image.depends().collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(image.aliases().collect::<Vec<_>>(), ["pci:v1*", "pci:v2*"]);
@@ -231,7 +246,8 @@ fn other_files_are_refused() {
 fn symbol_values_place_the_sections() {
     let image = ModuleImage::parse("drv.ko", sample()).unwrap();
     let placed = image.place(&values()).unwrap();
-    let sections: Vec<_> = placed.sections().iter().map(|s| (s.name.as_str(), s.start - TEXT, s.size)).collect();
+    let sections: Vec<_> =
+        placed.sections().iter().map(|s| (s.name.as_str(), s.start - TEXT, s.size)).collect();
     let expected = [
         (".text", 0, 0x40),
         (".rodata", 0x1000, 16),
