@@ -214,7 +214,6 @@ fn write_config(prepared: &Prepared, log: &Path, file: &Path) -> Result<Vec<Stri
 
 fn meta(args: &CheckArgs, prepared: &Prepared, tools: &[String], hooks: Vec<String>) -> TraceMeta {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let driver = &prepared.plan.driver;
     let mut meta = TraceMeta {
         guardrail: env!("CARGO_PKG_VERSION").to_owned(),
         driver: names(prepared),

@@ -127,7 +127,7 @@ fn gaps(placed: &Placed, data: &[Range]) -> Vec<Range> {
         let within = data[from..].iter().take_while(|variable| variable.start < end);
         let mut last: Option<&Range> = None;
         for variable in within {
-            if let Some(before) = last.filter(|before| before.end < variable.start) {
+            if let Some(before) = last.filter(|before| before.end < variable.start && before.start < before.end) {
                 gaps.push(Range { start: before.end, end: variable.start, name: before.name.clone() });
             }
             // Variables may lie in others, as far as a file says.
@@ -135,7 +135,10 @@ fn gaps(placed: &Placed, data: &[Range]) -> Vec<Range> {
                 last = Some(variable);
             }
         }
-        if let Some(before) = last.filter(|before| before.end < end) {
+        // Bytes that align the section behind belong to nobody either.
+        let behind = placed.sections().iter().map(|other| other.start).filter(|&start| start >= end).min();
+        let end = behind.filter(|start| start - end < 8).unwrap_or(end);
+        if let Some(before) = last.filter(|before| before.end < end && before.start < before.end) {
             gaps.push(Range { start: before.end, end, name: before.name.clone() });
         }
     }

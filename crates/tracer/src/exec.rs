@@ -333,6 +333,9 @@ pub extern "C" fn on_hook(index: c_uint, number: *mut c_void) {
         words[len] = vcpu.read_word(at, usize::from(deref.size)).unwrap_or(0);
         len += 1;
     }
+    if hook.result {
+        tracer.hooked.enter(number as u32, rsp);
+    }
     vcpu.writer.begin();
     vcpu.writer.push_slice(&words[..len]);
     vcpu.writer.close();
@@ -349,24 +352,43 @@ pub extern "C" fn on_hook_return(index: c_uint, hooks: *mut c_void) {
         return;
     };
     let (rsp, rax) = (vcpu.reg(RSP), vcpu.reg(RAX));
-    vcpu.writer.begin();
+    // Many functions share a return; only those that were entered with this stack end here.
+    let mut begun = false;
     for &hook in hooks {
+        if !tracer.hooked.leave(hook, rsp) {
+            continue;
+        }
+        if !std::mem::replace(&mut begun, true) {
+            vcpu.writer.begin();
+        }
         vcpu.writer.push_slice(&[Head::encode(Kind::HookRet, 0, u64::from(hook)), rsp, rax]);
     }
-    vcpu.writer.close();
+    if begun {
+        vcpu.writer.close();
+    }
 }
 
 /// An interrupt or exception. Runs with QEMU's big lock held, so it never waits.
+///
+/// QEMU tells of an exception twice: when the instruction raises it, with the handler not yet known, and when the
+/// handler is about to run, as an interrupt that hit somewhere behind. The log has it once.
 pub extern "C" fn on_discontinuity(index: c_uint, kind: c_int, from: u64, to: u64, _: *mut c_void) {
     let Some(tracer) = tracer() else { return };
     tracer.learn(index, from);
+    // SAFETY: this is the vCPU's callback.
+    let Some(vcpu) = (unsafe { tracer.named(index) }) else { return };
+    let raised = vcpu.raised.take();
+    if kind == ffi::DISCON_EXCEPTION && tracer.watched.contains(from) && tracer.watched.contains(to) {
+        vcpu.raised = Some(from);
+        return;
+    }
+    let exception = kind == ffi::DISCON_EXCEPTION || raised.is_some();
+    let from = raised.unwrap_or(from);
     if !tracer.watched.contains(from) {
         return;
     }
-    // SAFETY: this is the vCPU's callback.
-    let Some(vcpu) = (unsafe { tracer.named(index) }) else { return };
-    let exception = kind == ffi::DISCON_EXCEPTION;
     let cr2 = if exception { vcpu.reg(vcpu::CR2) } else { 0 };
+    let kind = if exception { ffi::DISCON_EXCEPTION } else { kind };
     vcpu.writer.begin_urgent();
     vcpu.writer.push_urgent(&[Head::encode(Kind::Discontinuity, kind as u8, from), to, cr2]);
     vcpu.writer.close();

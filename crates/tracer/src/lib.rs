@@ -15,6 +15,7 @@ mod code;
 mod control;
 mod exec;
 mod ffi;
+mod hooked;
 mod install;
 mod kernel_entries;
 mod modules;

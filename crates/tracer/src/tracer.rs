@@ -2,6 +2,7 @@
 
 use crate::code::Places;
 use crate::control::Control;
+use crate::hooked::Hooked;
 use crate::kernel_entries::KernelEntries;
 use crate::ranges::RangeSet;
 use crate::vcpu::{GS_BASE, Vcpu, VcpuCell};
@@ -42,6 +43,8 @@ pub struct Tracer {
     pub direct_map: AtomicU64,
     /// Where driver code resumes and begins.
     pub sites: RwLock<Sites>,
+    /// Hooked functions that have not returned.
+    pub hooked: Hooked,
     slide_known: AtomicBool,
     slide: AtomicU64,
     indirect_thunks: FxHashMap<u64, u8>,
@@ -104,6 +107,7 @@ pub fn install(config: TracerConfig, smp: u32) -> Result<(), String> {
         devices_to: AtomicU64::new(u64::MAX),
         direct_map: AtomicU64::new(u64::MAX),
         sites: RwLock::default(),
+        hooked: Hooked::default(),
         slide_known: AtomicBool::new(false),
         slide: AtomicU64::new(0),
         indirect_thunks: config.indirect_thunks.iter().copied().collect(),

@@ -40,6 +40,8 @@ pub struct Vcpu {
     pub left: bool,
     /// The driver was interrupted on this vCPU since it last ran.
     pub interrupted: bool,
+    /// The driver's instruction that raised an exception whose handler is about to run.
+    pub raised: Option<u64>,
     /// Per-CPU variables, found since the last load of a watched module (the GS base of a CPU in the kernel
     /// changes only at a reset).
     pub per_cpu: Option<(u64, PerCpuPlaces)>,
@@ -65,6 +67,7 @@ impl Vcpu {
             cut: None,
             left: true,
             interrupted: false,
+            raised: None,
             per_cpu: None,
             tasks: FxHashMap::default(),
             regs: [std::ptr::null_mut(); NAMES.len()],

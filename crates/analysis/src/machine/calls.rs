@@ -14,6 +14,14 @@ impl Machine {
         self.vcpus[v].context = Some(c);
         let (rsp, ret) = (entering.rsp, entering.ret);
         self.hooks.over(entering.task, rsp, None);
+        // Thread stacks come from vmalloc space by a way that no hook sees.
+        if entering.args
+            && let Some((_, object)) = self.state.objects.at(rsp)
+            && !object.is_live()
+        {
+            let (base, end) = (object.base, object.slot_end);
+            self.forget(base, end);
+        }
         let context = &mut self.contexts[c];
         // An indirect call from the driver to the driver: the registers carry on.
         if let Some(out) = context.out()

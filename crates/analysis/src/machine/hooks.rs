@@ -376,7 +376,9 @@ impl Machine {
         if !object.is_live() {
             // Only what the driver's own call does is the driver's fault for certain: pages change hands unseen, and the
             // kernel's own free of a page says that somebody has had it since.
-            let unseen = !frame.by_driver && (!right_class || classes.contains(&Class::Page));
+            // So does a pool that gives back a page of objects that were freed into it.
+            let pages = classes.iter().any(|class| matches!(class, Class::Page | Class::Dma));
+            let unseen = !frame.by_driver && (!right_class || pages);
             if context.is_some() && (frame.by_driver || object.by_driver) && !unseen {
                 let fault = fault(BadFree::Double, Some(object), String::new());
                 self.each(v, context, |checker, cx| checker.bad_free(cx, &fault));

@@ -210,3 +210,17 @@ fn the_kernels_copy_counts_as_the_drivers() {
         ["out-of-bounds at f+0x6: out-of-bounds write of 65 bytes at offset 0 of a 64-byte slab object"]
     );
 }
+
+#[test]
+fn a_stack_where_freed_memory_was() {
+    let mut g = Guest::new();
+    g.hooked(F, VMALLOC_FN, &[0x8000], VMALLOC);
+    g.block(F + 5, &[0x90]);
+    g.hooked(F + 6, VFREE, &[VMALLOC], 0);
+    g.block(F + 11, &[0x90]);
+    g.rsp = VMALLOC + 0x3f00;
+    g.enter(G);
+    // push rbx
+    g.block(G, &[0x53]).store(0, VMALLOC + 0x3ef8, 8);
+    assert_eq!(g.found(), [""; 0]);
+}

@@ -97,7 +97,6 @@ impl DmCheck {
     #[cold]
     fn restricted(&mut self, cx: &mut Cx<'_>, touch: Touch, rsp: Option<u64>) {
         if let Some(rsp) = rsp
-            && touch.addr >= rsp
             && touch.addr & !(STACK_SIZE - 1) == rsp & !(STACK_SIZE - 1)
         {
             // The stack of the thread that runs is nobody else's: it took over memory unseen.
