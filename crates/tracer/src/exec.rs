@@ -383,7 +383,8 @@ pub extern "C" fn on_discontinuity(index: c_uint, kind: c_int, from: u64, to: u6
         return;
     }
     let exception = kind == ffi::DISCON_EXCEPTION || raised.is_some();
-    let from = raised.unwrap_or(from);
+    // The second telling has the very instruction.
+    let from = if tracer.watched.contains(from) { from } else { raised.unwrap_or(from) };
     if !tracer.watched.contains(from) {
         return;
     }

@@ -106,6 +106,8 @@ pub trait Checker {
     fn fault(&mut self, _cx: &mut Cx<'_>, _fault: Fault, _regs: Option<&Regs>) -> Option<usize> {
         None
     }
+    /// A module is about to be laid out, perhaps where another was; those that have gone can still be named.
+    fn module_comes(&mut self, _cx: &mut Cx<'_>) {}
     /// A module was loaded (its index in the list).
     fn module_loaded(&mut self, _cx: &mut Cx<'_>, _module: u32) {}
     /// A part of a module, or all of it, was given back.

@@ -26,6 +26,8 @@ struct HookFrame {
     args: Vec<u64>,
     summary: Arc<Summary>,
     by_driver: bool,
+    /// The driver called this very function, and not one that left to it by a tail call.
+    named: bool,
     /// Stack of the driver's call, or of the kernel's.
     stack: StackId,
     /// Allocations before it began.
@@ -105,11 +107,13 @@ impl Machine {
             .and_then(|context| Some((context, context.out()?)))
             .filter(|(_, out)| rsp <= out.entry_rsp && same_stack(rsp, out.entry_rsp));
         let direct = out.is_some_and(|(_, out)| out.entry_rsp == rsp);
+        let entry = self.state.world.hook_address(hook);
+        let target = entry.wrapping_add(self.state.slide);
+        let named = out.is_some_and(|(_, out)| direct && (entry == 0 || out.target == target));
         let by_driver = direct || self.state.modules.contains(ret);
         let mut stack = Vec::with_capacity(MAX_FRAMES);
-        let entry = self.state.world.hook_address(hook);
         if entry != 0 {
-            stack.push(entry.wrapping_add(self.state.slide));
+            stack.push(target);
         }
         let mut module = None;
         if let Some((context, out)) = out {
@@ -132,6 +136,7 @@ impl Machine {
             args: args.to_vec(),
             summary,
             by_driver,
+            named,
             stack,
             serial: self.state.objects.serial(),
             freeing: None,
@@ -352,7 +357,7 @@ impl Machine {
             return;
         }
         let context = self.vcpus[v].context.filter(|_| has_out);
-        let judged = frame.by_driver && context.is_some();
+        let judged = frame.named && context.is_some();
         let fault = |what, object: Option<Object>, detail: String| FreeFault {
             what,
             function: frame.summary.name.clone(),
@@ -367,7 +372,7 @@ impl Machine {
             }
             return;
         };
-        let right_start = ptr == object.start || ptr == object.base && !frame.by_driver;
+        let right_start = ptr == object.start || ptr == object.base && !frame.named;
         let right_class = classes.is_empty() || classes.contains(&object.class);
         let right_cache = match (object.class, cache) {
             (Class::Cache, Some(cache)) => object.cache == 0 || cache == 0 || cache == object.cache,
@@ -378,8 +383,8 @@ impl Machine {
             // kernel's own free of a page says that somebody has had it since.
             // So does a pool that gives back a page of objects that were freed into it.
             let pages = classes.iter().any(|class| matches!(class, Class::Page | Class::Dma));
-            let unseen = !frame.by_driver && (!right_class || pages);
-            if context.is_some() && (frame.by_driver || object.by_driver) && !unseen {
+            let unseen = !frame.named && (!right_class || pages);
+            if context.is_some() && (frame.named || object.by_driver) && !unseen {
                 let fault = fault(BadFree::Double, Some(object), String::new());
                 self.each(v, context, |checker, cx| checker.bad_free(cx, &fault));
             } else {

@@ -24,6 +24,7 @@ impl Machine {
         for region in &regions {
             self.forget(region.start, region.start.saturating_add(region.size));
         }
+        self.each(0, None, |checker, cx| checker.module_comes(cx));
         let module = Module { name, address: head.address(), regions, loaded: true, map };
         if let Some(index) = self.state.modules.add(module) {
             self.each(0, None, |checker, cx| checker.module_loaded(cx, index));

@@ -39,6 +39,8 @@ const MAX_RANGE: u64 = 1 << 28;
 pub struct DmCheck {
     shadow: Shadow,
     origins: Origins,
+    /// Leaks among objects up to this serial number were told.
+    leaks_told: u64,
 }
 
 /// An access as messages need it.
@@ -534,6 +536,11 @@ impl Checker for DmCheck {
         self.shadow.set_defined(from, len);
     }
 
+    fn module_comes(&mut self, cx: &mut Cx<'_>) {
+        // The next module may take the place of the last one, and with it the names of its functions.
+        self.finish(cx);
+    }
+
     fn finish(&mut self, cx: &mut Cx<'_>) {
         let state = cx.state;
         for (_, object) in state.objects.iter() {
@@ -542,7 +549,8 @@ impl Checker for DmCheck {
                 .and_then(|m| state.modules.list().get(m as usize))
                 .is_some_and(|module| !module.loaded);
             let owned = object.by_driver && object.is_live() && !object.escaped;
-            if !unloaded || !owned || matches!(object.class, Class::Managed | Class::Io) {
+            let told = object.serial <= self.leaks_told;
+            if !unloaded || !owned || told || matches!(object.class, Class::Managed | Class::Io) {
                 continue;
             }
             cx.report(NAME, "leak", Place::Stack(object.allocated), || Draft {
@@ -553,6 +561,9 @@ impl Checker for DmCheck {
                     text::object(object)
                 ))
             });
+        }
+        if state.modules.list().iter().all(|module| !module.loaded) {
+            self.leaks_told = state.objects.serial();
         }
     }
 
