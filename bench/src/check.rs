@@ -25,7 +25,9 @@ fn main() -> ExitCode {
             ("--kernel", Some(value)) => kernel = value,
             ("--download", Some(value)) => download = value,
             _ => {
-                eprintln!("error: unknown or incomplete option {word}; known: --runs N, --kernel K, --download MB");
+                eprintln!(
+                    "error: unknown or incomplete option {word}; known: --runs N, --kernel K, --download MB"
+                );
                 return ExitCode::from(2);
             }
         }
@@ -41,7 +43,8 @@ fn main() -> ExitCode {
 
 fn measure(runs: usize, kernel: &str, download: &str) -> Result<(), String> {
     let download = format!("DOWNLOAD_MB={download}");
-    let network: &[&str] = &["--set", &download, "--set", "UNCHECKED=1", "--set", "REQUESTS=300", "--set", "PINGS=1"];
+    let network: &[&str] =
+        &["--set", &download, "--set", "UNCHECKED=1", "--set", "REQUESTS=300", "--set", "PINGS=1"];
     let storage: &[&str] = &["--set", "UNCHECKED=1"];
     let mut all: Vec<Vec<Times>> = vec![Vec::new(); OBSERVE.len()];
     let mut rates = Vec::new();
@@ -91,7 +94,11 @@ fn check(driver: &str, kernel: &str, observe: &str, more: &[&str]) -> Result<Val
     let report: Value = serde_json::from_slice(&output.stdout)
         .map_err(|_| format!("{driver} under {observe}: {}", String::from_utf8_lossy(&output.stderr)))?;
     let run = report["run"].clone();
-    if run["outcome"] == "completed" { Ok(run) } else { Err(format!("{driver} under {observe}: {}", run["outcome"])) }
+    if run["outcome"] == "completed" {
+        Ok(run)
+    } else {
+        Err(format!("{driver} under {observe}: {}", run["outcome"]))
+    }
 }
 
 fn number(run: &Value, name: &str) -> f64 {

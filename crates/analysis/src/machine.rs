@@ -70,8 +70,8 @@ struct Vcpu {
     entering: Option<Entering>,
     /// The last block ended in a call: the address behind it.
     called: Option<u64>,
-    /// An exception whose handler is not known yet: context, instruction, CR2.
-    exception: Option<(usize, u64, u64)>,
+    /// CR2 of an exception whose handler is not known yet.
+    exception: Option<u64>,
 }
 
 /// The machine.
@@ -349,12 +349,14 @@ impl Machine {
 
     fn discontinuity(&mut self, v: usize, head: Head, handler: u64, cr2: u64) {
         let pc = head.address();
-        if let Some((c, pc, cr2)) = self.vcpus[v].exception.take()
-            && self.vcpus[v].entering.is_none()
-            && self.vcpus[v].running.is_none()
-        {
-            return self.fault(v, c, pc, handler, cr2);
+        let mut exception = (head.small == 2).then_some(cr2);
+        if exception.is_some() && self.state.modules.contains(handler) {
+            // Told twice: first where it is raised, with a pc that may lie before the instruction; then exactly, where
+            // its handler begins.
+            self.vcpus[v].exception = exception;
+            return;
         }
+        exception = self.vcpus[v].exception.take().or(exception);
         let vcpu = &mut self.vcpus[v];
         let Some(c) = vcpu.context else { return };
         match &vcpu.running {
@@ -386,13 +388,8 @@ impl Machine {
             }
         }
         self.vcpus[v].context = None;
-        if head.small == 2 {
-            if self.state.modules.contains(handler) {
-                // The log tells an exception twice: where it is raised, and where its handler begins.
-                self.vcpus[v].exception = Some((c, pc, cr2));
-            } else {
-                self.fault(v, c, pc, handler, cr2);
-            }
+        if let Some(cr2) = exception {
+            self.fault(v, c, pc, handler, cr2);
         }
     }
 

@@ -127,7 +127,9 @@ fn gaps(placed: &Placed, data: &[Range]) -> Vec<Range> {
         let within = data[from..].iter().take_while(|variable| variable.start < end);
         let mut last: Option<&Range> = None;
         for variable in within {
-            if let Some(before) = last.filter(|before| before.end < variable.start && before.start < before.end) {
+            if let Some(before) =
+                last.filter(|before| before.end < variable.start && before.start < before.end)
+            {
                 gaps.push(Range { start: before.end, end: variable.start, name: before.name.clone() });
             }
             // Variables may lie in others, as far as a file says.

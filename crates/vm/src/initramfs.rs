@@ -42,9 +42,18 @@ pub fn guest_tree(packages: &Packages) -> Result<PathBuf> {
 /// Builds the archive.
 pub fn build(tree: &Path, contents: &Contents<'_>) -> Result<Vec<u8>> {
     let mut archive = Archive::new();
-    for folder in
-        ["bin", "sbin", "dev", "proc", "sys", "tmp", "guardrail", "guardrail/modules", "guardrail/lib", "guardrail/more"]
-    {
+    for folder in [
+        "bin",
+        "sbin",
+        "dev",
+        "proc",
+        "sys",
+        "tmp",
+        "guardrail",
+        "guardrail/modules",
+        "guardrail/lib",
+        "guardrail/more",
+    ] {
         archive.folder(folder);
     }
     // The kernel opens it for init before any script could make it.
@@ -72,7 +81,13 @@ pub fn build(tree: &Path, contents: &Contents<'_>) -> Result<Vec<u8>> {
     }
     let mut loaded = 0;
     let mut names: Vec<&str> = Vec::new();
-    for module in contents.plan.before.iter().chain(contents.also).chain(contents.more.iter().flat_map(|m| &m.plan.before)) {
+    for module in contents
+        .plan
+        .before
+        .iter()
+        .chain(contents.also)
+        .chain(contents.more.iter().flat_map(|m| &m.plan.before))
+    {
         if names.contains(&module.name.as_str()) || module.name == contents.plan.driver.name {
             continue;
         }

@@ -303,9 +303,9 @@ impl Guest {
     /// The same, told in two records.
     pub fn page_fault_in_two(&mut self, pc: u64, addr: u64) {
         self.send(0);
-        self.words.extend([Head::encode(Kind::Discontinuity, 2, pc), pc, addr]);
+        self.words.extend([Head::encode(Kind::Discontinuity, 2, pc - 2), pc - 2, addr]);
         self.send(0);
-        self.words.extend([Head::encode(Kind::Discontinuity, 1, pc + 2), function(PAGE_FAULT), 0]);
+        self.words.extend([Head::encode(Kind::Discontinuity, 1, pc), function(PAGE_FAULT), 0]);
         self.send(0);
     }
 
