@@ -210,3 +210,16 @@ fn any_bytes_and_any_accesses_are_taken() {
         assert!((0..16).all(|r| regs.get(r).undef & regs.get(r).known == 0));
     }
 }
+
+/// The kernel's `smp_mb()` touches bytes below the stack pointer and means nothing by it.
+#[test]
+fn a_fence_on_the_stack_is_no_access() {
+    // lock addl $0, -4(%rsp); nop
+    let code = [0xf0, 0x83, 0x44, 0x24, 0xfc, 0x00, 0x90];
+    let mut regs = Regs::at_entry(0xffff_c900_0000_3f00);
+    let at = 0xffff_c900_0000_3efc;
+    let accesses = [access(0, at, 4, false), access(0, at, 4, true)];
+    let (mem, end) = run(&code, &mut regs, UNDEFINED, &accesses, &[]);
+    assert!(end.complete && end.skipped == 0 && mem.stored.is_empty() && mem.told.is_empty());
+    assert_eq!(regs.flags, 0);
+}
