@@ -85,7 +85,13 @@ fn zoo_trials(kernel: &'static str, bugs: &[Bug], trials: &mut Vec<Trial>) {
     // The first decides which device the guest has.
     drivers.sort_by_key(|name| name != "zoo/mmio-oob");
     let names: Vec<&str> = drivers.iter().map(String::as_str).collect();
-    let shared = Arc::new(check(&[&names[..], &["--kernel", kernel]].concat()));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let trace = folder.path().join("zoo.trace").display().to_string();
+    let shared = Arc::new(check(&[&names[..], &["--kernel", kernel, "--record", &trace]].concat()));
+    trials.push(Trial::test(format!("the zoo's trace on {kernel} keeps the rules of traces"), move || {
+        let _folder = folder;
+        keeps_the_rules(&trace)
+    }));
     for bug in bugs {
         let (bug, result) = (bug.clone(), Arc::clone(&shared));
         let expected = bug.clone();
@@ -139,16 +145,28 @@ fn named(result: &Checked, bug: &Bug) -> Result<(), Failed> {
 
 /// A stock driver under its workload gives no finding, and no event is lost.
 fn silent(driver: &str, kernel: &str) -> Result<(), Failed> {
-    let result = check(&[driver, "--kernel", kernel]);
+    let folder = tempfile::tempdir()?;
+    let trace = folder.path().join("run.trace").display().to_string();
+    let result = check(&[driver, "--kernel", kernel, "--record", &trace]);
     let report = result.report()?;
     let run = &report["run"];
     if run["outcome"] != "completed" || run["lost_events"] != 0 || run["blocks"].as_u64() < Some(1000) {
         return Err(format!("the run is not as it should be: {run:#}\n{}", result.stderr).into());
     }
+    keeps_the_rules(&trace)?;
     match findings(report).next() {
         None if result.status == 0 => Ok(()),
         None => Err(format!("exit status {}", result.status).into()),
         Some(finding) => Err(format!("a finding on a stock driver: {finding:#}").into()),
+    }
+}
+
+/// What every trace must satisfy, this one does.
+fn keeps_the_rules(trace: &str) -> Result<(), Failed> {
+    let result = guardrail(&["view", "--check", trace]);
+    match result.status {
+        0 => Ok(()),
+        status => Err(format!("exit status {status}\n{}\n{}", result.stdout, result.stderr).into()),
     }
 }
 
