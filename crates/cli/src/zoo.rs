@@ -14,21 +14,18 @@ pub fn named(driver: &str) -> Option<&str> {
     driver.strip_prefix("zoo/").filter(|name| !name.contains('/') && !name.ends_with(".ko"))
 }
 
-/// Builds these drivers of the zoo together, which is much faster than one by one.
+/// The module files of these drivers of the zoo, built for `kernel` together if that was not done before.
 pub fn modules(packages: &Packages, kernel: &Kernel, names: &[&str]) -> Result<Vec<PathBuf>, CliError> {
     let zoo = folder()?;
     let mut bugs = names.iter().map(|name| known(&zoo, name)).collect::<Result<Vec<_>, _>>()?;
     bugs.sort();
     bugs.dedup();
-    if let [_] = &bugs[..] {
-        return names.iter().map(|name| module(packages, kernel, name)).collect();
-    }
     let mut hasher = DefaultHasher::new();
     for bug in &bugs {
         bug.hash(&mut hasher);
         digest(&zoo, bug).map_err(CliError::io("read", zoo.display()))?.hash(&mut hasher);
     }
-    let tree = format!("zoo/{}/together-{:016x}", kernel.release, hasher.finish());
+    let tree = format!("zoo/{}/{:016x}", kernel.release, hasher.finish());
     if !packages.cache().path(&tree).is_dir() {
         build(packages, kernel, &zoo, &bugs, &tree)?;
     }
@@ -43,18 +40,6 @@ fn built(packages: &Packages, tree: &str, name: &str) -> Result<PathBuf, CliErro
         true => Ok(path),
         false => Err(CliError::Run(format!("the zoo was built, but without {file}"))),
     }
-}
-
-/// The module file of a driver of the zoo, built for `kernel` if that was not done before.
-fn module(packages: &Packages, kernel: &Kernel, name: &str) -> Result<PathBuf, CliError> {
-    let zoo = folder()?;
-    let bug = known(&zoo, name)?;
-    let sources = digest(&zoo, &bug).map_err(CliError::io("read", zoo.display()))?;
-    let tree = format!("zoo/{}/{bug}-{sources:016x}", kernel.release);
-    if !packages.cache().path(&tree).is_dir() {
-        build(packages, kernel, &zoo, &[bug], &tree)?;
-    }
-    built(packages, &tree, name)
 }
 
 fn build(
