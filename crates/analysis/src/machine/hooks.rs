@@ -82,10 +82,14 @@ impl HookFrames {
         Some(frame)
     }
 
-    /// Whether a free of this pointer or object is under way.
-    fn is_freeing(&self, task: u64, base: u64, end: u64) -> bool {
+    /// Whether a free of this pointer or object is under way. One that began before the object was allocated is over,
+    /// though its return was not told: tasks and their stacks are used again.
+    fn is_freeing(&self, task: u64, base: u64, end: u64, allocated: u64) -> bool {
         self.by_task.get(&task).is_some_and(|frames| {
-            frames.iter().any(|f| f.freeing.is_some_and(|p| p >= base && p < end.max(base + 1)))
+            frames
+                .iter()
+                .filter(|f| f.serial >= allocated)
+                .any(|f| f.freeing.is_some_and(|p| p >= base && p < end.max(base + 1)))
         })
     }
 }
@@ -352,8 +356,9 @@ impl Machine {
             return;
         }
         let found = self.state.objects.at(ptr).map(|(id, object)| (id, object.clone()));
-        let (base, end) = found.as_ref().map_or((ptr, ptr.saturating_add(1)), |(_, o)| (o.base, o.slot_end));
-        if self.hooks.is_freeing(task, base, end) {
+        let (base, end, allocated) =
+            found.as_ref().map_or((ptr, ptr.saturating_add(1), 0), |(_, o)| (o.base, o.slot_end, o.serial));
+        if self.hooks.is_freeing(task, base, end, allocated) {
             return;
         }
         let context = self.vcpus[v].context.filter(|_| has_out);

@@ -33,6 +33,21 @@ fn twice_through_a_free_that_tells_no_return() {
 }
 
 #[test]
+fn once_though_the_task_began_a_free_there_before_and_told_no_end() {
+    let mut g = Guest::new();
+    g.hook(KMALLOC, STACK - 0x4_0000, function(CALLER), &[64, GFP_KERNEL]);
+    g.hook_return(KMALLOC, STACK - 0x4_0000, HEAP);
+    // The task had another stack then.
+    g.hook(KFREE, STACK - 0x4_0000, function(CALLER), &[HEAP]);
+    g.hooked(F, KMALLOC, &[64, GFP_KERNEL], HEAP);
+    g.block(F + 5, WRITE1).store(0, HEAP, 1);
+    g.hooked(F + 7, KFREE, &[HEAP], 0);
+    g.block(F + 12, &[0x90]);
+    g.unload();
+    assert_eq!(g.found(), [] as [&str; 0]);
+}
+
+#[test]
 fn twice_after_others_had_the_memory() {
     let mut g = allocated(64);
     g.hooked(F + 7, KFREE, &[HEAP], 0);
