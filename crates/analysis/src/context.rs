@@ -2,6 +2,7 @@
 
 use crate::effect::Summary;
 use crate::flow::Regs;
+use crate::sync::{Acquired, Activation as RunOf, Now};
 use std::sync::Arc;
 
 /// Level of a context: an interrupt on a task's time is not the task.
@@ -104,6 +105,12 @@ pub struct Context {
     pub regs: Option<Box<Regs>>,
     /// A fault that was reported: which finding, and the instruction.
     pub fault: Option<(usize, u64)>,
+    /// Its strand, clock and locks.
+    pub now: Now,
+    /// The locks that it holds, in the order in which it took them.
+    pub held: Vec<Acquired>,
+    /// The runs of driver functions that the kernel called in it and that have not returned; innermost last.
+    pub activations: Vec<RunOf>,
 }
 
 /// Deepest call stack.
@@ -119,7 +126,18 @@ pub fn same_stack(a: u64, b: u64) -> bool {
 impl Context {
     /// A context in which nothing has run.
     pub fn new(task: u64, level: Level, pid: u32) -> Self {
-        Context { task, level, pid, stack: Vec::new(), low: u64::MAX, regs: None, fault: None }
+        Context {
+            task,
+            level,
+            pid,
+            stack: Vec::new(),
+            low: u64::MAX,
+            regs: None,
+            fault: None,
+            now: Now::default(),
+            held: Vec::new(),
+            activations: Vec::new(),
+        }
     }
 
     /// Pushes an activation; beyond a depth that no kernel stack can hold, the oldest go.

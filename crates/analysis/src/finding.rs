@@ -45,6 +45,48 @@ pub struct Context {
     pub cpu: u32,
     /// `process`, `softirq`, `hardirq` or `nmi`.
     pub level: String,
+    /// The locks that it held, outermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub locks: Vec<HeldLock>,
+    /// The states of the kernel objects that it was about, such as `netdev registered.running`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub states: Vec<String>,
+}
+
+/// A lock that was held.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldLock {
+    /// Its name: `rtnl`, a variable, or the object and member that it is.
+    pub name: String,
+    /// `spinlock`, `mutex`, …
+    pub kind: String,
+    /// Readers held it together.
+    pub shared: bool,
+    /// Where it was taken.
+    pub stack: Vec<Frame>,
+}
+
+/// What was touched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessInfo {
+    /// `read`, `write` or `update`.
+    #[serde(rename = "type")]
+    pub what: String,
+    /// Where, as `0x…`.
+    pub address: String,
+    /// How many bytes.
+    pub size: u64,
+}
+
+/// A further place that explains a finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Related {
+    /// What happened there, such as `mapped` or `lock a taken while lock b was held`.
+    pub what: String,
+    /// Where.
+    pub stack: Vec<Frame>,
+    /// Who.
+    pub context: Option<Context>,
 }
 
 /// A stack on its own.
@@ -85,6 +127,9 @@ pub struct Other {
     pub stack: Vec<Frame>,
     /// Who.
     pub context: Context,
+    /// What it touched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<AccessInfo>,
 }
 
 /// A finding: one cause, however often it was seen.
@@ -98,7 +143,7 @@ pub struct Finding {
     pub kind: String,
     /// How bad it is.
     pub severity: Severity,
-    /// Left to triage.
+    /// Why it is likely harmless, or `harmful`; `None` where nothing was judged.
     pub triage: Option<String>,
     /// One sentence for people.
     pub message: String,
@@ -114,8 +159,17 @@ pub struct Finding {
     pub stack: Vec<Frame>,
     /// Who did it.
     pub context: Context,
+    /// What it touched, where that is one access.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<AccessInfo>,
     /// The second access of a race.
     pub other: Option<Other>,
+    /// Further places that explain it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub related: Vec<Related>,
+    /// Sentences that explain it, such as why nothing orders the two accesses of a race.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The object it is about.
     pub object: Option<ObjectInfo>,
     /// Where the undefined value came from.

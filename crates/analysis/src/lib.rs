@@ -21,6 +21,7 @@ pub mod reports;
 pub mod session;
 pub mod shadow;
 pub mod stacks;
+pub mod sync;
 pub mod world;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod cx;
 mod hooks;
 mod load;
 
-pub use cx::{Cx, Draft, Place, State};
+pub use cx::{Cx, Draft, Place, State, describe};
 
 use crate::blocks::{BlockInfo, End};
 use crate::checkers::{Checker, Fault};
@@ -190,6 +190,8 @@ impl Machine {
                     running.limit = running.limit.min(head.large as usize);
                 }
             }
+            Kind::Return => {}
+            Kind::List => self.list(v, head, operands),
             Kind::End => self.finish_block(v),
         }
     }

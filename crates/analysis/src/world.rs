@@ -2,6 +2,7 @@
 
 use crate::effect::Summary;
 use crate::finding::Location;
+use guardrail_kernel::chart::Chart;
 use std::sync::Arc;
 
 /// A named range of addresses.
@@ -73,6 +74,23 @@ pub trait World {
     /// Size of `struct page`.
     fn page_struct_size(&self) -> u64 {
         64
+    }
+    /// The protocols of kernel objects.
+    fn charts(&self) -> Arc<[Chart]> {
+        Arc::from([])
+    }
+    /// Offset of `preempt_count` from a vCPU's GS base; to be added the slide where it is a link-time address.
+    fn preempt_count(&self) -> Option<(u64, bool)> {
+        None
+    }
+    /// The name of the only structure type of this size that `module` defines (or, for `None`, the structure `name` is asked for with
+    /// [`World::field`] directly).
+    fn type_of_size(&self, _module: &str, _size: u64) -> Option<String> {
+        None
+    }
+    /// The member at an offset of a structure type of the module or the kernel, as `rx_ring.next_to_clean` or `slots[3]`.
+    fn field(&self, _module: &str, _structure: &str, _offset: u64) -> Option<String> {
+        None
     }
     /// The bit of `__GFP_ZERO` in gfp flags.
     fn gfp_zero(&self) -> u64 {

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 
 /// The names of kinds, for `--kind`.
-const KINDS: [(&str, Kind); 16] = [
+const KINDS: [(&str, Kind); 18] = [
     ("block", Kind::Block),
     ("block-def", Kind::BlockDef),
     ("enter", Kind::Enter),
@@ -30,6 +30,8 @@ const KINDS: [(&str, Kind); 16] = [
     ("end", Kind::End),
     ("rep", Kind::Rep),
     ("cut", Kind::Cut),
+    ("return", Kind::Return),
+    ("list", Kind::List),
 ];
 /// Names for `--kind` that are no records.
 const ACCESSES: [&str; 3] = ["access", "load", "store"];
@@ -274,6 +276,11 @@ impl Viewer<'_> {
                 }
                 let name = global.map_or("unknown".to_owned(), |global| format!("{global:?}"));
                 Told::new(format!("{name} = {:#x}", word(0)))
+            }
+            Kind::Return => Told::new(format!("rax {:#x}", word(0))),
+            Kind::List => {
+                let words = operands.get(2..).unwrap_or_default();
+                Told::new(format!("of {}: {}", self.names.hook(head.large), list(words, 0, words.len())))
             }
             Kind::End | Kind::Cut => Told::new(String::new()),
             Kind::Rep => Told::new(format!("count {}, from {:#x}, to {:#x}", word(0), word(1), word(2))),

@@ -206,6 +206,270 @@ pub enum Effect {
         /// The argument.
         arg: u8,
     },
+    /// What the call does to locks and to the order of events.
+    Sync(SyncOp),
+    /// What the call does to DMA mappings and DMA memory.
+    Dma(DmaOp),
+}
+
+/// What names a lock or an object that orders events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// The address that an argument holds, plus an offset.
+    Arg {
+        /// The argument.
+        arg: u8,
+        /// Added to it.
+        offset: u64,
+    },
+    /// There is one of it in the kernel (RCU, RTNL).
+    Global(&'static str),
+}
+
+/// Sorts of locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LockKind {
+    /// `spinlock_t`.
+    Spin,
+    /// `rwlock_t`.
+    Rw,
+    /// `struct mutex`, and RTNL.
+    Mutex,
+    /// `struct semaphore`.
+    Semaphore,
+    /// `struct rw_semaphore`.
+    RwSem,
+    /// An RCU read section.
+    Rcu,
+    /// A socket.
+    Socket,
+    /// A bit that `test_and_set_bit` takes.
+    Bit,
+}
+
+/// How a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LockMode {
+    /// By one.
+    Exclusive,
+    /// By several readers.
+    Shared,
+}
+
+/// For which results of a call an effect takes place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum When {
+    /// For all.
+    #[default]
+    Always,
+    /// The result (32 bits) is zero.
+    Zero,
+    /// The result (32 bits) is not zero.
+    NonZero,
+}
+
+impl When {
+    /// Whether the effect takes place.
+    pub fn holds(self, result: u64) -> bool {
+        match self {
+            When::Always => true,
+            When::Zero => result as u32 == 0,
+            When::NonZero => result as u32 != 0,
+        }
+    }
+}
+
+/// What a call does to locks and to the order of events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SyncOp {
+    /// Takes a lock; held when the call returns.
+    Lock {
+        /// The sort.
+        kind: LockKind,
+        /// Which.
+        key: Key,
+        /// How.
+        mode: LockMode,
+        /// For which results.
+        when: When,
+        /// It never waits (`trylock`), so it adds no edge to the order of locks.
+        tries: bool,
+    },
+    /// Gives a lock back, when the call begins.
+    Unlock {
+        /// The sort.
+        kind: LockKind,
+        /// Which.
+        key: Key,
+        /// How.
+        mode: LockMode,
+    },
+    /// The function runs with the lock held: its caller has taken it where nothing is watched.
+    Hold {
+        /// The sort.
+        kind: LockKind,
+        /// Which.
+        key: Key,
+    },
+    /// What came before the call comes before whoever acquires this object later.
+    Release {
+        /// The object.
+        key: Key,
+    },
+    /// What came before releases of the object comes before what follows the call.
+    Acquire {
+        /// The object.
+        key: Key,
+        /// For which results.
+        when: When,
+    },
+    /// The call may sleep.
+    Sleeps {
+        /// Only where this argument, gfp flags, has `__GFP_DIRECT_RECLAIM`.
+        gfp: Option<u8>,
+    },
+}
+
+/// How a streaming mapping was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum MapKind {
+    /// `dma_map_single` and `dma_map_page`: one function since 4.10, not told apart.
+    Single,
+    /// `dma_map_sg`.
+    List,
+    /// `dma_map_resource`.
+    Resource,
+}
+
+/// What a call does to DMA mappings and DMA memory. Numbers are arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DmaOp {
+    /// Lends memory to a device; the result is the bus address, or all ones.
+    Map {
+        /// The device.
+        dev: u8,
+        /// The memory.
+        ptr: Ptr,
+        /// The memory is told by its physical address instead (`dma_map_phys`).
+        physical: Option<u8>,
+        /// How much.
+        len: Len,
+        /// Which way.
+        dir: u8,
+        /// How.
+        kind: MapKind,
+    },
+    /// Takes it back.
+    Unmap {
+        /// The device.
+        dev: u8,
+        /// The bus address.
+        addr: u8,
+        /// How much.
+        len: Len,
+        /// Which way.
+        dir: u8,
+        /// How it was made.
+        kind: MapKind,
+    },
+    /// Lends the entries of a list; the result is how many bus segments there are.
+    MapList {
+        /// The device.
+        dev: u8,
+        /// The list.
+        list: u8,
+        /// How many entries, where an argument says; a `struct sg_table` otherwise.
+        count: Option<u8>,
+        /// Which way.
+        dir: u8,
+    },
+    /// Takes them back.
+    UnmapList {
+        /// The device.
+        dev: u8,
+        /// The list.
+        list: u8,
+        /// How many entries, where an argument says.
+        count: Option<u8>,
+        /// Which way.
+        dir: u8,
+    },
+    /// Hands a part of a mapping to the CPU or back to the device for a while.
+    SyncSingle {
+        /// The device.
+        dev: u8,
+        /// The bus address.
+        addr: u8,
+        /// An offset to be added to it, where there is one.
+        offset: Option<u8>,
+        /// How much.
+        len: Len,
+        /// Which way.
+        dir: u8,
+        /// To the CPU.
+        for_cpu: bool,
+    },
+    /// The same for a list.
+    SyncList {
+        /// The device.
+        dev: u8,
+        /// The list.
+        list: u8,
+        /// How many entries.
+        count: u8,
+        /// Which way.
+        dir: u8,
+        /// To the CPU.
+        for_cpu: bool,
+    },
+    /// The result is coherent memory; its bus address is stored through an argument.
+    AllocCoherent {
+        /// The device.
+        dev: u8,
+        /// How much.
+        size: u8,
+        /// Where the bus address goes.
+        handle: u8,
+    },
+    /// Coherent memory ends.
+    FreeCoherent {
+        /// The device.
+        dev: u8,
+        /// How much.
+        size: u8,
+        /// The memory.
+        cpu: u8,
+        /// Its bus address.
+        handle: u8,
+    },
+    /// The result is a pool.
+    CreatePool {
+        /// The device.
+        dev: u8,
+        /// Bytes of a block.
+        size: u8,
+    },
+    /// A pool ends.
+    DestroyPool {
+        /// The pool.
+        pool: u8,
+    },
+    /// The result is a block of a pool.
+    PoolAlloc {
+        /// The pool.
+        pool: u8,
+        /// Where the bus address goes.
+        handle: u8,
+    },
+    /// A block of a pool ends.
+    PoolFree {
+        /// The pool.
+        pool: u8,
+        /// The block.
+        cpu: u8,
+        /// Its bus address.
+        handle: u8,
+    },
 }
 
 /// All effects of a function, in the order in which they take place.

@@ -10,6 +10,7 @@
 
 pub mod btf;
 mod bytes;
+pub mod chart;
 mod closure;
 mod decompress;
 pub mod effect;

@@ -72,6 +72,7 @@ pub fn tracer_config(
             derefs: row.derefs.clone(),
             result: true,
             returns: closure::returns(image, row.address, &return_thunks),
+            lists: row.lists.clone(),
         })
         .collect();
     let indirect_thunks = (0u8..)

@@ -1,13 +1,19 @@
-//! What kernel functions do: the table `summaries.txt`, resolved for one kernel, and the default for all others.
+//! What kernel functions do: the tables `summaries.txt` (memory), `sync.txt` (locks and order) and `dma.txt` (DMA),
+//! resolved for one kernel, and the default for all others.
+
+mod dma;
+mod sync;
 
 use crate::btf::{Proto, Type};
-use crate::effect::{Class, Direction, Effect, Len, Ptr, Summary, Zeroed};
+use crate::effect::{Class, Direction, Effect, Len, Ptr, Summary, SyncOp, Zeroed};
 use crate::image::KernelImage;
-use guardrail_trace::config::Deref;
+use guardrail_trace::config::{Deref, ListWalk};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const TEXT: &str = include_str!("../summaries.txt");
+/// Tables whose effects come on top of what the first one, or the prototype, says.
+const MORE: [&str; 2] = [include_str!("../sync.txt"), include_str!("../dma.txt")];
 
 /// A table row that this kernel has.
 #[derive(Clone, Debug)]
@@ -20,6 +26,8 @@ pub struct Row {
     pub args: u8,
     /// Values to be read through arguments at the entry.
     pub derefs: Vec<Deref>,
+    /// Lists to be read through arguments.
+    pub lists: Vec<ListWalk>,
     /// Watched wherever it is called from.
     pub everywhere: bool,
 }
@@ -50,7 +58,39 @@ impl SummaryTable {
                 }
             }
         }
+        for line in MORE.iter().flat_map(|text| text.lines()) {
+            let Some(entry) = Entry::parse(line) else { continue };
+            for name in &entry.names {
+                match function(image, name) {
+                    Some(address) => table.extend(image, &entry, name, address),
+                    None => table.absent.push(name.clone()),
+                }
+            }
+        }
         table
+    }
+
+    /// Adds the effects of an entry to what is known of a function.
+    fn extend(&mut self, image: &KernelImage, entry: &Entry<'_>, name: &str, address: u64) {
+        let mut row = self.rows.remove(name).unwrap_or_else(|| Row {
+            summary: by_name(image, name),
+            address,
+            args: 0,
+            derefs: Vec::new(),
+            lists: Vec::new(),
+            everywhere: false,
+        });
+        let mut more = entry.resolve_after(image, name, address, row.derefs);
+        more.lists.splice(0..0, row.lists);
+        let mut summary = Arc::unwrap_or_clone(row.summary);
+        summary.effects.extend(Arc::unwrap_or_clone(more.summary).effects);
+        row = Row {
+            summary: Arc::new(summary),
+            args: row.args.max(more.args),
+            everywhere: row.everywhere || more.everywhere,
+            ..more
+        };
+        self.rows.insert(name.to_owned(), row);
     }
 
     /// The row of a function, if it has one.
@@ -70,14 +110,16 @@ impl SummaryTable {
 
     /// What a function does: its row, or what its prototype allows.
     pub fn summary(&self, image: &KernelImage, name: &str) -> Arc<Summary> {
-        if let Some(row) = self.rows.get(name) {
-            return Arc::clone(&row.summary);
-        }
-        Arc::new(match image.btf().func_proto(name) {
-            Some(proto) => by_prototype(name, &proto),
-            None => Summary::unknown(name),
-        })
+        self.rows.get(name).map_or_else(|| by_name(image, name), |row| Arc::clone(&row.summary))
     }
+}
+
+/// What the prototype of a function allows.
+fn by_name(image: &KernelImage, name: &str) -> Arc<Summary> {
+    Arc::new(match image.btf().func_proto(name) {
+        Some(proto) => by_prototype(name, &proto),
+        None => Summary::unknown(name),
+    })
 }
 
 /// Address of a function in the kernel's text.
@@ -141,22 +183,29 @@ impl<'a> Entry<'a> {
     }
 
     fn resolve(&self, image: &KernelImage, name: &str, address: u64) -> Row {
-        let mut resolver = Resolver { image, places: self.places(image, name), derefs: Vec::new() };
+        self.resolve_after(image, name, address, Vec::new())
+    }
+
+    /// The same for a function of which other values are read already.
+    fn resolve_after(&self, image: &KernelImage, name: &str, address: u64, derefs: Vec<Deref>) -> Row {
+        let mut resolver = Resolver { image, places: self.places(image, name), derefs, lists: Vec::new() };
         let effects: Vec<Effect> = self.effects.iter().filter_map(|text| resolver.effect(text)).collect();
-        let everywhere = effects.iter().any(|effect| {
-            matches!(
-                effect,
-                Effect::Alloc { .. }
-                    | Effect::Free { .. }
-                    | Effect::TakeOver { .. }
-                    | Effect::CreateCache { .. }
-                    | Effect::Grow { .. }
-            )
-        });
+        let everywhere = self.effects.contains(&"everywhere")
+            || effects.iter().any(|effect| {
+                matches!(
+                    effect,
+                    Effect::Alloc { .. }
+                        | Effect::Free { .. }
+                        | Effect::TakeOver { .. }
+                        | Effect::CreateCache { .. }
+                        | Effect::Grow { .. }
+                        | Effect::Sync(SyncOp::Hold { .. })
+                )
+            });
         let args = resolver.places.iter().map(|(_, place)| place + 1).max().unwrap_or(0).min(6);
-        let derefs = resolver.derefs;
+        let Resolver { derefs, lists, .. } = resolver;
         let summary = Arc::new(Summary { name: name.to_owned(), effects });
-        Row { summary, address, args, derefs, everywhere }
+        Row { summary, address, args, derefs, lists, everywhere }
     }
 
     /// Which argument register each parameter is in.
@@ -180,6 +229,7 @@ struct Resolver<'a, 'b> {
     image: &'b KernelImage,
     places: Vec<(&'a str, u8)>,
     derefs: Vec<Deref>,
+    lists: Vec<ListWalk>,
 }
 
 impl Resolver<'_, '_> {
@@ -286,7 +336,10 @@ impl Resolver<'_, '_> {
             },
             "grow" => Effect::Grow { ptr: self.ptr(word(1)?)? },
             "escape" => Effect::Escape { arg: self.arg(word(1)?)? },
-            _ => return None,
+            _ => match self.sync(&words) {
+                Some(op) => Effect::Sync(op),
+                None => Effect::Dma(self.dma(&words)?),
+            },
         })
     }
 }

@@ -136,6 +136,41 @@ pub struct Hook {
     /// Link-time ranges (start, end) whose returns end a call of this hook: the function itself, its cold
     /// part, and functions it leaves to by tail jump.
     pub returns: Vec<(u64, u64)>,
+    /// Lists to read through arguments.
+    #[serde(default)]
+    pub lists: Vec<ListWalk>,
+}
+
+/// A list that a hook reads through one of its arguments: an array of entries, possibly in chained pieces
+/// (`struct scatterlist`). Told with [`Kind::List`](crate::event::Kind::List).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListWalk {
+    /// Which argument holds the pointer (0..=5).
+    pub arg: u8,
+    /// The argument points to a structure in which the pointer to the first entry has this offset (`sg_table.sgl`).
+    pub through: Option<u64>,
+    /// How many entries.
+    pub count: ListCount,
+    /// Bytes from entry to entry.
+    pub stride: u64,
+    /// Offset and size (1, 2, 4 or 8) of each value that is read of an entry.
+    pub fields: Vec<(u64, u8)>,
+    /// Offset of the word that says where the list goes on: bit 0 set: the rest of the word is the address of the next piece, and
+    /// this entry is none; bit 1 set: the last entry.
+    pub chain: Option<u64>,
+    /// Read at the entry of the function.
+    pub at_entry: bool,
+    /// Read at its return.
+    pub at_return: bool,
+}
+
+/// How many entries a list has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ListCount {
+    /// An argument says.
+    Arg(u8),
+    /// A 32-bit member of the structure that the argument points to says; its offset.
+    Member(u64),
 }
 
 /// A value that a hook reads through one of its arguments, such as `kmem_cache::object_size`.

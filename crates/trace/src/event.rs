@@ -11,6 +11,9 @@
 /// The number of registers that carry integer arguments in the System V ABI: rdi, rsi, rdx, rcx, r8, r9.
 pub const MAX_ARGS: usize = 6;
 
+/// The most words that one list has in the log.
+pub const MAX_LIST_WORDS: u64 = 1024;
+
 const MEM: u64 = 1 << 63;
 const LOW48: u64 = (1 << 48) - 1;
 
@@ -117,6 +120,12 @@ pub enum Kind {
     /// that accesses a device and goes on in a new block after it. Told before the accesses of that
     /// instruction (index `large` - 1), which are the last of the block.
     Cut = 16,
+    /// A driver function returns to the kernel, told after the return address was read. Operand: rax.
+    Return = 17,
+    /// The entries of a list that a hooked function was given, after its `HookCall` or `HookRet` in the same segment.
+    /// `small` = index of the list in the hook's configuration, `large` = hook number; operands: rsp as in that
+    /// record, number of words, then the words: for each entry the list's fields in order.
+    List = 18,
 }
 
 /// Bits of `small` in [`Kind::Enter`].
@@ -156,6 +165,8 @@ pub enum Global {
     VmemmapBase = 3,
     /// `vmalloc_base`: where vmalloc and ioremap space begins.
     VmallocBase = 4,
+    /// The GS base of the vCPU whose ring holds the record; told when the ring's vCPU first runs driver code or a hook.
+    GsBase = 5,
 }
 
 impl Global {
@@ -166,6 +177,7 @@ impl Global {
             2 => Global::PageOffsetBase,
             3 => Global::VmemmapBase,
             4 => Global::VmallocBase,
+            5 => Global::GsBase,
             _ => return None,
         })
     }
@@ -192,6 +204,8 @@ impl Kind {
             14 => End,
             15 => Rep,
             16 => Cut,
+            17 => Return,
+            18 => List,
             _ => return None,
         })
     }
@@ -268,6 +282,14 @@ impl Head {
             Kind::ModuleFree => 2,
             Kind::Thread => 3,
             Kind::Rep => 3,
+            Kind::Return => 1,
+            Kind::List => {
+                let words = *rest.get(1)?;
+                if words > MAX_LIST_WORDS {
+                    return None;
+                }
+                2 + words as usize
+            }
         })
     }
 }

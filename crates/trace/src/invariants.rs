@@ -215,6 +215,12 @@ impl Checker {
             Kind::Enter => ring.entered = true,
             Kind::Rep => self.instruction(segment, ring, head.large, "a string operation"),
             Kind::Cut => self.instruction(segment, ring, head.large.wrapping_sub(1), "a cut"),
+            Kind::Return => {
+                if ring.current.is_none() {
+                    self.violation(segment, || "a return outside any block".to_owned());
+                }
+            }
+            Kind::List => {}
             Kind::Port => {
                 if !matches!(head.small & 0x7f, 1 | 2 | 4) {
                     self.violation(segment, || format!("a port access of {} bytes", head.small & 0x7f));

@@ -83,7 +83,7 @@ mod tests {
 
     fn hook(address: u64, result: bool, returns: &[(u64, u64)]) -> Hook {
         let (name, returns) = (String::new(), returns.to_vec());
-        Hook { name, address, args: 1, derefs: Vec::new(), result, returns }
+        Hook { name, address, args: 1, derefs: Vec::new(), result, returns, lists: Vec::new() }
     }
 
     fn entries() -> KernelEntries {

@@ -85,7 +85,7 @@ fn load(tracer: &Tracer, vcpu: &mut Vcpu, module: u64, name: [u8; NAME]) -> Resu
                 Global::PageOffsetBase => tracer.direct_map.store(value, Relaxed),
                 Global::VmallocBase => tracer.devices_from.store(value, Relaxed),
                 Global::VmemmapBase => tracer.devices_to.store(value, Relaxed),
-                Global::Slide => {}
+                Global::Slide | Global::GsBase => {}
             }
         }
     }

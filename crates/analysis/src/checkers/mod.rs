@@ -3,10 +3,14 @@
 pub mod dmcheck;
 
 use crate::context::{Context, Out};
+use crate::effect::Summary;
 use crate::flow::{InsnCtx, Origin, Regs, RepRange, Value};
 use crate::machine::Cx;
 use crate::objects::{Object, ObjectId};
+use crate::stacks::StackId;
+use crate::sync::{Acquired, Activation, LockId, Step};
 use guardrail_trace::event::Access;
+use std::sync::Arc;
 
 /// The tools that there are.
 pub const TOOLS: &[&str] = &["dmcheck"];
@@ -43,6 +47,34 @@ pub struct FreeFault {
     pub object: Option<Object>,
     /// Further words for the message.
     pub detail: String,
+}
+
+/// A call of a hooked kernel function, whoever made it.
+#[derive(Clone, Copy, Debug)]
+pub struct Hooked<'a> {
+    /// rsp at its entry; with the function it names the call while it lasts.
+    pub rsp: u64,
+    /// Its arguments, then what was read through them.
+    pub args: &'a [u64],
+    /// What it does.
+    pub summary: &'a Arc<Summary>,
+    /// The driver called it, or a function that it is part of.
+    pub by_driver: bool,
+    /// The stack of the call.
+    pub stack: StackId,
+    /// The module that called it.
+    pub module: Option<u32>,
+}
+
+/// A list that a hooked function was given.
+#[derive(Clone, Copy, Debug)]
+pub struct ListTold<'a> {
+    /// Which of the hook's lists.
+    pub index: usize,
+    /// As it is after the function has returned.
+    pub returned: bool,
+    /// The fields of its entries.
+    pub words: &'a [u64],
 }
 
 /// An access that the processor refused.
@@ -94,6 +126,22 @@ pub trait Checker {
     fn call(&mut self, _cx: &mut Cx<'_>, _out: &Out, _regs: &Regs) {}
     /// The kernel function has returned.
     fn call_returned(&mut self, _cx: &mut Cx<'_>, _out: &Out, _result: u64) {}
+    /// A hooked kernel function begins. The context is that of the driver code it runs for, if it does.
+    fn hook_called(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked<'_>) {}
+    /// A hooked function returns.
+    fn hook_returned(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked<'_>, _result: u64) {}
+    /// A list that a hooked function was given.
+    fn hook_list(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked<'_>, _list: ListTold<'_>) {}
+    /// The kernel calls the driver; the activation is on the context's stack and in [`State::sync`](crate::machine::State).
+    fn entered(&mut self, _cx: &mut Cx<'_>, _activation: &Activation) {}
+    /// The driver returns to the kernel.
+    fn left(&mut self, _cx: &mut Cx<'_>, _activation: &Activation) {}
+    /// A lock was taken.
+    fn locked(&mut self, _cx: &mut Cx<'_>, _lock: &Acquired) {}
+    /// A lock is given back; `held` is `None` where the context does not hold it.
+    fn unlocked(&mut self, _cx: &mut Cx<'_>, _lock: LockId, _held: Option<&Acquired>) {}
+    /// A call or callback has moved an object from state to state, or was not allowed to.
+    fn moved(&mut self, _cx: &mut Cx<'_>, _step: &Step) {}
     /// An object came into being, or turned out to be of another size or owner.
     fn allocated(&mut self, _cx: &mut Cx<'_>, _id: ObjectId, _object: &Object) {}
     /// An object was freed.

@@ -1,5 +1,6 @@
 //! Translation of decoded instructions into [`Insn`]s.
 
+use super::AccessKind;
 use super::decode_generic::{generic, vector_rule};
 use super::insn::{BitOp, Block, Insn, Logic, MemRef, NO_REG, Op, Opnd, Shift, Str};
 use super::regs::{Flags, MASKS, MMX, X87};
@@ -114,6 +115,7 @@ fn translate(instr: &Instruction, index: u16, factory: &mut InstructionInfoFacto
         imm: 0,
         mem: if has_memory { address(instr) } else { MemRef::NONE },
         mnemonic: instr.mnemonic(),
+        access: AccessKind::default(),
     };
     if let Some(i) = (0..instr.op_count()).find(|&i| operand(instr, i).0 == Opnd::Imm) {
         insn.imm = instr.immediate(i);
@@ -122,6 +124,14 @@ fn translate(instr: &Instruction, index: u16, factory: &mut InstructionInfoFacto
     insn.needs_access = info.used_memory().iter().any(|m| {
         matches!(m.access(), OpAccess::Read | OpAccess::Write | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
     });
+    insn.access = AccessKind {
+        locked: instr.has_lock_prefix() || instr.mnemonic() == Mnemonic::Xchg && has_memory,
+        per_cpu: has_memory && instr.memory_segment() == Register::GS,
+        updates: info
+            .used_memory()
+            .iter()
+            .any(|m| matches!(m.access(), OpAccess::ReadWrite | OpAccess::ReadCondWrite)),
+    };
     match rule(instr, &mut insn) {
         Some(op) => insn.op = op,
         None => insn.op = generic(instr, info),

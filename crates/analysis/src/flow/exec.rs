@@ -30,7 +30,13 @@ impl Insn {
         if self.is_rep() && !accesses.has_rep(self.index) {
             return Status::NoAccess;
         }
-        let ctx = InsnCtx { addr: self.addr, index: self.index, len: self.len, rsp: regs.rsp() };
+        let ctx = InsnCtx {
+            addr: self.addr,
+            index: self.index,
+            len: self.len,
+            rsp: regs.rsp(),
+            access: self.access,
+        };
         let mut machine = Machine { insn: self, regs, mem, log: accesses, ctx };
         machine.dispatch();
         machine.drain();

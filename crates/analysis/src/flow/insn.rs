@@ -1,5 +1,6 @@
 //! Instructions, translated once into what execution needs.
 
+use super::AccessKind;
 use iced_x86::Mnemonic;
 
 /// A translated block.
@@ -40,6 +41,7 @@ pub struct Insn {
     pub(super) imm: u64,
     pub(super) mem: MemRef,
     pub(super) mnemonic: Mnemonic,
+    pub(super) access: AccessKind,
 }
 
 impl Insn {

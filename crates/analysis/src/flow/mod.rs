@@ -68,6 +68,19 @@ pub struct InsnCtx {
     pub len: u8,
     /// The stack pointer before it, where known.
     pub rsp: Option<u64>,
+    /// How it accesses memory.
+    pub access: AccessKind,
+}
+
+/// How an instruction accesses memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccessKind {
+    /// It is atomic with respect to other processors: a lock prefix, or `xchg` with memory.
+    pub locked: bool,
+    /// Its operand lies in the per-CPU area of the processor that runs it (a GS prefix).
+    pub per_cpu: bool,
+    /// It reads and writes the same operand.
+    pub updates: bool,
 }
 
 /// A string instruction with a repeat prefix, as the log tells it before it runs.

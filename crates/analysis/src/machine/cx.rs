@@ -10,6 +10,7 @@ use crate::modules::Modules;
 use crate::objects::{Object, Objects};
 use crate::reports::Reports;
 use crate::stacks::{MAX_FRAMES, StackId, Stacks};
+use crate::sync::Sync;
 use crate::world::World;
 use guardrail_trace::event::{Access, Global};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -40,6 +41,8 @@ pub struct State {
     pub stacks: Stacks,
     /// Blocks.
     pub blocks: Blocks,
+    /// Locks, the order of events, the states of kernel objects.
+    pub sync: Sync,
     threads: FxHashMap<u64, String>,
     calls: RefCell<FxHashMap<u64, Arc<Summary>>>,
     thunks: RefCell<(FxHashSet<u64>, FxHashSet<u64>)>,
@@ -57,6 +60,7 @@ impl State {
             objects: Objects::default(),
             stacks: Stacks::default(),
             blocks: Blocks::default(),
+            sync: Sync::default(),
             threads: FxHashMap::default(),
             calls: RefCell::default(),
             thunks: RefCell::default(),
@@ -69,7 +73,7 @@ impl State {
             Some(Global::PageOffsetBase) => self.page_offset = value,
             Some(Global::VmemmapBase) => self.vmemmap = value,
             Some(Global::VmallocBase) => self.vmalloc = value,
-            None => {}
+            Some(Global::GsBase) | None => {}
         }
         self.calls.borrow_mut().clear();
         *self.thunks.borrow_mut() = Default::default();
@@ -193,12 +197,33 @@ pub struct Draft {
     pub origin: Option<OriginInfo>,
     /// The state of the bytes around.
     pub shadow: Vec<String>,
+    /// What was touched.
+    pub access: Option<finding::AccessInfo>,
+    /// The second access of a race.
+    pub other: Option<finding::Other>,
+    /// Further places that explain it.
+    pub related: Vec<finding::Related>,
+    /// Sentences that explain it.
+    pub notes: Vec<String>,
+    /// Why it is likely harmless, or `harmful`.
+    pub triage: Option<String>,
 }
 
 impl Draft {
     /// An error with a message alone.
     pub fn error(message: String) -> Draft {
-        Draft { message, severity: Severity::Error, object: None, origin: None, shadow: Vec::new() }
+        Draft {
+            message,
+            severity: Severity::Error,
+            object: None,
+            origin: None,
+            shadow: Vec::new(),
+            access: None,
+            other: None,
+            related: Vec::new(),
+            notes: Vec::new(),
+            triage: None,
+        }
     }
 }
 
@@ -257,7 +282,7 @@ impl Cx<'_> {
                 checker: checker.to_owned(),
                 kind: kind.to_owned(),
                 severity: draft.severity,
-                triage: None,
+                triage: draft.triage,
                 message: draft.message,
                 module: top.and_then(|f| f.module.clone()).unwrap_or_default(),
                 function: top.map_or_else(|| "?".to_owned(), |f| f.function.clone()),
@@ -265,7 +290,10 @@ impl Cx<'_> {
                 location: top.and_then(|f| f.location.clone()),
                 stack: frames,
                 context: describe(state, context, cpu),
-                other: None,
+                access: draft.access,
+                other: draft.other,
+                related: draft.related,
+                notes: draft.notes,
                 object,
                 origin: draft.origin,
                 shadow: draft.shadow,
@@ -276,14 +304,23 @@ impl Cx<'_> {
     }
 }
 
-fn describe(state: &State, context: Option<&Context>, cpu: u32) -> finding::Context {
+/// Who runs, in words.
+pub fn describe(state: &State, context: Option<&Context>, cpu: u32) -> finding::Context {
     match context {
         Some(c) => finding::Context {
             thread: state.threads.get(&c.task).cloned().unwrap_or_else(|| format!("?/{}", c.pid)),
             cpu,
             level: c.level.name().to_owned(),
+            locks: Vec::new(),
+            states: Vec::new(),
         },
-        None => finding::Context { thread: String::new(), cpu, level: "process".to_owned() },
+        None => finding::Context {
+            thread: String::new(),
+            cpu,
+            level: "process".to_owned(),
+            locks: Vec::new(),
+            states: Vec::new(),
+        },
     }
 }
 

@@ -4,11 +4,12 @@
 //! it over, with the size that its caller asked for. The outermost free of a pointer is judged; those within it are its own business.
 
 use super::Machine;
-use crate::checkers::{BadFree, FreeFault};
+use crate::checkers::{BadFree, FreeFault, Hooked, ListTold};
 use crate::context::same_stack;
 use crate::effect::{Class, Effect, Len, Summary, Zeroed};
 use crate::objects::{Object, ObjectId, kmalloc_slot};
 use crate::stacks::{MAX_FRAMES, StackId};
+use guardrail_trace::event::Head;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ const ERRORS: u64 = u64::MAX - 4094;
 
 /// A hooked call that has not returned.
 #[derive(Clone, Debug)]
-struct HookFrame {
+pub(super) struct HookFrame {
     hook: u64,
     rsp: u64,
     args: Vec<u64>,
@@ -35,6 +36,21 @@ struct HookFrame {
     /// What it frees.
     freeing: Option<u64>,
     module: Option<u32>,
+    /// The context that was out of the driver.
+    context: Option<usize>,
+}
+
+impl HookFrame {
+    fn view(&self) -> Hooked<'_> {
+        Hooked {
+            rsp: self.rsp,
+            args: &self.args,
+            summary: &self.summary,
+            by_driver: self.by_driver,
+            stack: self.stack,
+            module: self.module,
+        }
+    }
 }
 
 /// Calls of hooked functions that have not returned, by task.
@@ -42,6 +58,8 @@ struct HookFrame {
 pub(super) struct HookFrames {
     by_task: FxHashMap<u64, Vec<HookFrame>>,
     tasks: FxHashMap<(u64, u64), u64>,
+    /// The call that returned last: lists of its return follow.
+    returned: Option<HookFrame>,
 }
 
 impl HookFrames {
@@ -69,6 +87,11 @@ impl HookFrames {
         }
         self.tasks.insert((frame.rsp, frame.hook), task);
         frames.push(frame);
+    }
+
+    fn get(&self, hook: u64, rsp: u64) -> Option<&HookFrame> {
+        let task = self.tasks.get(&(rsp, hook))?;
+        self.by_task.get(task)?.iter().rfind(|f| f.rsp == rsp && f.hook == hook)
     }
 
     fn pop(&mut self, hook: u64, rsp: u64) -> Option<HookFrame> {
@@ -145,6 +168,7 @@ impl Machine {
             serial: self.state.objects.serial(),
             freeing: None,
             module: module.or_else(|| self.state.modules.at(ret).map(|(i, _)| i)),
+            context: self.vcpus[v].context.filter(|_| has_out),
         };
         let summary = frame.summary.clone();
         for effect in &summary.effects {
@@ -155,12 +179,30 @@ impl Machine {
                 frame.freeing = Some(ptr);
             }
         }
+        let context = frame.context;
+        self.each(v, context, |checker, cx| checker.hook_called(cx, &frame.view()));
         self.hooks.push(task, frame);
+    }
+
+    /// The entries of a list that a hooked function was given.
+    pub(super) fn list(&mut self, v: usize, head: Head, operands: &[u64]) {
+        let (Some(&rsp), Some(words)) = (operands.first(), operands.get(2..)) else { return };
+        let (hook, index) = (head.large, usize::from(head.small));
+        let open = self.hooks.get(hook, rsp).cloned();
+        let returned = open.is_none();
+        let Some(frame) = open.or_else(|| self.hooks.returned.clone()) else { return };
+        if frame.hook == hook && frame.rsp == rsp {
+            let told = ListTold { index, returned, words };
+            self.each(v, frame.context, |checker, cx| checker.hook_list(cx, &frame.view(), told));
+        }
     }
 
     pub(super) fn hook_return(&mut self, v: usize, hook: u64, rsp: u64, result: u64) {
         self.finish_block(v);
         let Some(frame) = self.hooks.pop(hook, rsp) else { return };
+        self.hooks.returned = None;
+        let context = frame.context;
+        self.each(v, context, |checker, cx| checker.hook_returned(cx, &frame.view(), result));
         let summary = frame.summary.clone();
         for effect in &summary.effects {
             if let Effect::Alloc { class, size, zeroed, page, cache, realloc } = effect
@@ -209,6 +251,7 @@ impl Machine {
                 }
             }
         }
+        self.hooks.returned = Some(frame);
     }
 
     /// The size that a call of a hook names; `None` where it names none.

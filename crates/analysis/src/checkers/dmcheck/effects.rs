@@ -111,7 +111,9 @@ impl DmCheck {
             | Effect::TakeOver { .. }
             | Effect::CreateCache { .. }
             | Effect::Grow { .. }
-            | Effect::Escape { .. } => {}
+            | Effect::Escape { .. }
+            | Effect::Sync(_)
+            | Effect::Dma(_) => {}
         }
     }
 
