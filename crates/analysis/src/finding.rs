@@ -105,6 +105,12 @@ pub struct ObjectInfo {
     pub size: u64,
     /// What sort of memory it is: `slab`, `page`, `vmalloc`, …
     pub class: String,
+    /// Where the access lies, from the object's start; negative before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<i64>,
+    /// The member that was touched, where the type is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
     /// Where it was allocated.
     pub allocated: Option<Trace>,
     /// Where it was freed.

@@ -18,9 +18,94 @@ const fn kind(name: &'static str, short: &'static str, help: &'static str) -> Ki
 /// All kinds that checkers report, by name.
 pub const KINDS: &[Kind] = &[
     kind(
+        "data-race",
+        "Two accesses that nothing orders",
+        "Two contexts touch the same bytes, at least one writes, no lock is common to both, and nothing makes one come before the other. Both stacks, the locks held and the reason are in the report. Triage says whether it looks harmful.",
+    ),
+    kind(
+        "dma-bad-buffer",
+        "Memory that must not be mapped for DMA",
+        "The buffer lies on a stack, in vmalloc space, in a module, in user memory, or is freed. Use kmalloc, pages or coherent memory.",
+    ),
+    kind(
+        "dma-direction",
+        "DMA buffer used against its direction",
+        "The CPU reads what the device may still write. Unmap the buffer, or call dma_sync_single_for_cpu, before reading.",
+    ),
+    kind(
+        "dma-freed-while-mapped",
+        "Memory freed while the device may use it",
+        "Unmap the buffer before freeing it: the device may write into memory that belongs to somebody else by then.",
+    ),
+    kind(
+        "dma-leak",
+        "DMA mapping or DMA memory never given back",
+        "The driver was unloaded and left a mapping, coherent memory, a pool or a register mapping behind. Look for an error path or a missing counterpart in remove.",
+    ),
+    kind(
+        "dma-misaligned",
+        "DMA buffer that shares a cache line",
+        "The buffer does not begin and end at cache lines. On machines whose DMA is not coherent, neighbors in the same line get lost or stale.",
+    ),
+    kind(
+        "dma-overlap",
+        "Two live mappings on one cache line",
+        "Two buffers that are mapped at a time share a cache line, and the device writes one of them.",
+    ),
+    kind(
+        "dma-race",
+        "CPU and device use a buffer at a time",
+        "The CPU writes to a buffer that is lent to the device. Wait for completion and unmap it, or sync it for the CPU and back.",
+    ),
+    kind(
+        "dma-repeated-map",
+        "Buffer mapped while it is mapped",
+        "The same memory was mapped for the same device before and not unmapped.",
+    ),
+    kind(
+        "dma-repeated-unmap",
+        "Mapping that is not there unmapped",
+        "The bus address was unmapped before, or never mapped.",
+    ),
+    kind(
+        "dma-sync-range",
+        "Sync beyond the mapping",
+        "The range to be synced reaches beyond what was mapped.",
+    ),
+    kind(
+        "dma-sync-unmapped",
+        "Sync of a mapping that is not there",
+        "The bus address belongs to no live mapping of the device.",
+    ),
+    kind(
+        "dma-unchecked",
+        "Result of a mapping not checked",
+        "The bus address was used without dma_mapping_error. Mappings fail when an IOMMU or bounce buffers run out.",
+    ),
+    kind(
+        "dma-uninit",
+        "Device may read bytes that nobody wrote",
+        "The buffer that is lent to the device holds bytes that nobody initialized; kernel memory may leak to the device.",
+    ),
+    kind(
+        "dma-unmap-mismatch",
+        "Unmapped otherwise than mapped",
+        "Size, direction, device or sort (single, list) of the unmap differ from those of the map.",
+    ),
+    kind(
+        "dma-use-after-free",
+        "DMA memory used after it was given back",
+        "The coherent memory or pool block was freed before the access.",
+    ),
+    kind(
         "double-free",
         "Memory freed twice",
         "The object was freed before. Look at both stacks: one of the two owners must give it up, or clear its pointer.",
+    ),
+    kind(
+        "double-lock",
+        "Lock taken twice by one thread",
+        "The thread holds the lock already and waits for itself.",
     ),
     kind(
         "invalid-free",
@@ -28,9 +113,24 @@ pub const KINDS: &[Kind] = &[
         "The pointer passed to the free function points into an object, or to memory that no allocator handed out.",
     ),
     kind(
+        "irq-inversion",
+        "Lock taken in an interrupt and elsewhere with interrupts on",
+        "If the interrupt comes while the lock is held on the same CPU, it waits forever. Use the _irqsave or _bh variant outside the interrupt.",
+    ),
+    kind(
         "leak",
         "Memory never freed",
         "The driver allocated the object and was unloaded without freeing it. Look for an error path or a missing counterpart in remove.",
+    ),
+    kind(
+        "lock-held-at-return",
+        "Return to the kernel with a lock held",
+        "A driver function returns to the kernel while it holds a lock that it took. Look for an early return.",
+    ),
+    kind(
+        "lock-order",
+        "Locks taken in opposite orders",
+        "Two threads that take the locks in these orders at a time wait for each other forever. Both places are in the report.",
     ),
     kind(
         "mismatched-free",
@@ -53,6 +153,21 @@ pub const KINDS: &[Kind] = &[
         "The address lies beside a heap object, a variable or a stack frame. The exact size counts, not that of the allocator's size class.",
     ),
     kind(
+        "protocol-order",
+        "Call or callback in the wrong state",
+        "The object's class does not allow this in its state: registered before ready, freed before stopped, completed twice.",
+    ),
+    kind(
+        "protocol-unanswered",
+        "Request never completed",
+        "The kernel gave the driver a request that was not completed when the driver was unloaded.",
+    ),
+    kind(
+        "sleep-in-atomic",
+        "Function that may sleep called in atomic context",
+        "Interrupts, softirqs or preemption are off, or a spinlock is held. Use the atomic variant, or call it elsewhere.",
+    ),
+    kind(
         "uninit-address",
         "Address computed from an uninitialized value",
         "A pointer or an index that nobody wrote was used to access memory. The origin says where the value was allocated.",
@@ -71,6 +186,11 @@ pub const KINDS: &[Kind] = &[
         "uninit-to-user",
         "Uninitialized value copied to user space",
         "Bytes that nobody wrote were copied to a user program, often padding of a structure; kernel memory leaks.",
+    ),
+    kind(
+        "unlock-unlocked",
+        "Unlock of a lock that is not held",
+        "The thread does not hold the lock that it gives back.",
     ),
     kind(
         "use-after-free",

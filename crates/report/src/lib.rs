@@ -17,6 +17,6 @@ pub mod sarif;
 pub mod text;
 
 pub use model::{
-    Access, Context, Finding, Frame, Location, Object, Origin, Other, Report, Run, SCHEMA, Severity, Stack,
-    Step,
+    Access, Context, Finding, Frame, HeldLock, Location, Object, Origin, Other, Related, Report, Run, SCHEMA,
+    Severity, Stack, Step,
 };

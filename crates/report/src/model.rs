@@ -114,9 +114,9 @@ pub struct Finding {
     /// How grave.
     #[serde(default)]
     pub severity: Severity,
-    /// Reserved for triage mode.
+    /// `harmful`, or why the fault is likely harmless; `null` where nothing was judged.
     #[serde(default)]
-    pub triage: Option<serde_json::Value>,
+    pub triage: Option<String>,
     /// One sentence.
     pub message: String,
     /// The module at fault.
@@ -143,6 +143,12 @@ pub struct Finding {
     /// The other side of a race.
     #[serde(default)]
     pub other: Option<Other>,
+    /// Further places that explain the fault.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub related: Vec<Related>,
+    /// Sentences that explain it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The object concerned.
     #[serde(default)]
     pub object: Option<Object>,
@@ -215,6 +221,41 @@ pub struct Context {
     /// `process`, `softirq`, `hardirq` or `nmi`.
     #[serde(default)]
     pub level: String,
+    /// The locks that were held, outermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub locks: Vec<HeldLock>,
+    /// The states of the kernel objects concerned, such as `netdev registered.running`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub states: Vec<String>,
+}
+
+/// A lock that was held.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldLock {
+    /// Its name: `rtnl`, a variable, or the object and member that it is.
+    pub name: String,
+    /// `spinlock`, `mutex`, …
+    #[serde(default)]
+    pub kind: String,
+    /// Readers held it together.
+    #[serde(default)]
+    pub shared: bool,
+    /// Where it was taken.
+    #[serde(default)]
+    pub stack: Vec<Frame>,
+}
+
+/// A further place that explains a finding.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Related {
+    /// What happened there, such as `mapped`.
+    pub what: String,
+    /// Where.
+    #[serde(default)]
+    pub stack: Vec<Frame>,
+    /// Who.
+    #[serde(default)]
+    pub context: Option<Context>,
 }
 
 /// What was touched.
@@ -260,6 +301,9 @@ pub struct Object {
     /// Where the access lies, from the object's start; negative before it.
     #[serde(default)]
     pub offset: Option<i64>,
+    /// The member that was touched, where the object's type is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
     /// Where it was allocated.
     #[serde(default)]
     pub allocated: Option<Stack>,

@@ -66,9 +66,17 @@ fn result(finding: &Finding, names: &[&str]) -> Value {
         "occurrenceCount": finding.count.max(1),
         "properties": {
             "checker": finding.checker, "context": finding.context, "event": finding.event,
-            "access": finding.access, "origin": finding.origin,
+            "access": finding.access, "origin": finding.origin, "triage": finding.triage, "notes": finding.notes,
         },
     });
+    if let Some(other) = &finding.other {
+        let first = other.stack.first().cloned().unwrap_or_default();
+        let mut related =
+            location(first.location.as_ref(), &first.function, first.module.as_deref(), first.offset);
+        related["message"] = json!({ "text": "the other access" });
+        result["relatedLocations"] = json!([related]);
+        result["properties"]["other"] = json!({ "context": other.context, "access": other.access });
+    }
     let mut stacks = Vec::new();
     let mut add = |text: &str, frames: &[Frame]| {
         if !frames.is_empty() {
@@ -78,6 +86,9 @@ fn result(finding: &Finding, names: &[&str]) -> Value {
     add("call stack", &finding.stack);
     if let Some(other) = &finding.other {
         add("other access", &other.stack);
+    }
+    for related in &finding.related {
+        add(&related.what, &related.stack);
     }
     if let Some(object) = &finding.object {
         result["properties"]["object"] = json!({

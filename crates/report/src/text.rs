@@ -1,6 +1,6 @@
 //! The report for people, in the manner of KASAN.
 
-use crate::model::{Finding, Frame, Object, Report, Run};
+use crate::model::{Access, Context, Finding, Frame, Object, Report, Run};
 use std::io::{self, Write};
 
 const RULE: &str = "==================================================================";
@@ -59,17 +59,24 @@ fn finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
         location: None,
     };
     let (checker, kind) = (clean(&finding.checker), clean(&finding.kind));
-    writeln!(out, "BUG: guardrail {checker}: {kind} in {}", clean(&place.to_string()))?;
+    let and = finding.other.as_ref().and_then(|other| other.stack.first());
+    let and = and.map_or(String::new(), |frame| {
+        format!(" / {}", clean(&Frame { location: None, ..frame.clone() }.to_string()))
+    });
+    writeln!(out, "BUG: guardrail {checker}: {kind} in {}{and}", clean(&place.to_string()))?;
     if let Some(location) = &finding.location {
         writeln!(out, "Source: {}", clean(&location.to_string()))?;
     }
     writeln!(out, "{}", clean(&finding.message))?;
+    for note in &finding.notes {
+        writeln!(out, "{}", clean(note))?;
+    }
+    if let Some(triage) = &finding.triage {
+        writeln!(out, "Triage: {}", clean(triage))?;
+    }
     let context = &finding.context;
     if let Some(access) = &finding.access {
-        let verb = sentence(&clean(&access.what));
-        let size = if access.size == 0 { String::new() } else { format!(" of {}", bytes(access.size)) };
-        let at = clean(&access.address);
-        writeln!(out, "{verb}{size} at {at} by task {}", clean(&context.thread))?;
+        writeln!(out, "{} by task {}", self::access(access), clean(&context.thread))?;
     } else if !context.thread.is_empty() {
         writeln!(out, "By task {}", clean(&context.thread))?;
     }
@@ -79,16 +86,24 @@ fn finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     if finding.count > 1 {
         writeln!(out, "Happened {} times; this is the first", finding.count)?;
     }
+    holding(context, out)?;
     writeln!(out, "\nCall trace:")?;
     stack(&finding.stack, out)?;
     if let Some(other) = &finding.other {
-        writeln!(
-            out,
-            "\nThe other access, by task {} on CPU {}:",
-            clean(&other.context.thread),
-            other.context.cpu
-        )?;
+        let context = &other.context;
+        let access = other.access.as_ref().map_or("The other access".to_owned(), self::access);
+        writeln!(out, "\n{access} by task {}", clean(&context.thread))?;
+        writeln!(out, "CPU {}, {} context", context.cpu, clean(&context.level))?;
+        holding(context, out)?;
+        writeln!(out, "\nCall trace:")?;
         stack(&other.stack, out)?;
+    }
+    for related in &finding.related {
+        let by = related.context.as_ref().map_or(String::new(), |context| {
+            format!(", by task {} on CPU {}", clean(&context.thread), context.cpu)
+        });
+        writeln!(out, "\n{}{by}:", sentence(&clean(&related.what)))?;
+        stack(&related.stack, out)?;
     }
     if let Some(origin) = &finding.origin {
         writeln!(out, "\nThe undefined value comes from {}:", clean(&origin.description))?;
@@ -106,6 +121,26 @@ fn finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nFingerprint: {}", clean(&finding.id))
 }
 
+/// `Write of 4 bytes at 0x…`.
+fn access(access: &Access) -> String {
+    let size = if access.size == 0 { String::new() } else { format!(" of {}", bytes(access.size)) };
+    format!("{}{size} at {}", sentence(&clean(&access.what)), clean(&access.address))
+}
+
+/// Locks and states.
+fn holding(context: &Context, out: &mut dyn Write) -> io::Result<()> {
+    for lock in &context.locks {
+        let shared = if lock.shared { ", shared" } else { "" };
+        let at = lock.stack.iter().find(|frame| frame.module.is_some()).or(lock.stack.first());
+        let at = at.map_or(String::new(), |frame| format!(", taken at {}", clean(&frame.to_string())));
+        writeln!(out, "Holds {} ({}{shared}){at}", clean(&lock.name), clean(&lock.kind))?;
+    }
+    for state in &context.states {
+        writeln!(out, "State: {}", clean(state))?;
+    }
+    Ok(())
+}
+
 fn object(object: &Object, out: &mut dyn Write) -> io::Result<()> {
     for (what, at) in [("Allocated by", &object.allocated), ("Freed by", &object.freed)] {
         if let Some(at) = at {
@@ -120,7 +155,8 @@ fn object(object: &Object, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out)?;
     if let Some(offset) = object.offset {
-        writeln!(out, "The address is located {}", position(offset, object))?;
+        let field = object.field.as_ref().map_or(String::new(), |field| format!(", member {}", clean(field)));
+        writeln!(out, "The address is located {}{field}", position(offset, object))?;
     } else {
         writeln!(out, "The object concerned is a {}", describe(object))?;
     }

@@ -13,7 +13,8 @@ fn frame(function: &str, offset: u64, line: Option<u64>) -> Frame {
 }
 
 fn sample() -> Report {
-    let context = Context { thread: "insmod/71".into(), cpu: 1, level: "softirq".into() };
+    let context =
+        Context { thread: "insmod/71".into(), cpu: 1, level: "softirq".into(), ..Context::default() };
     let at = |frame| Some(Stack { stack: vec![frame], context: Some(context.clone()), event: Some(5) });
     let finding = Finding {
         id: "5f0c2a".into(),
@@ -54,12 +55,61 @@ fn sample() -> Report {
         function: "decide".into(),
         offset: 9,
         stack: vec![frame("decide", 9, None)],
-        context,
+        context: context.clone(),
         origin: Some(Origin {
             description: "a 32-byte slab object".into(),
             stack: vec![frame("make", 3, Some(7))],
         }),
         event: 1300,
+        count: 1,
+        ..Finding::default()
+    };
+    let race = Finding {
+        id: "90ab12".into(),
+        checker: "drcheck".into(),
+        kind: "data-race".into(),
+        message: "nothing orders a write by the softirq and a read by the hardirq".into(),
+        triage: Some("harmful".into()),
+        module: "zoo".into(),
+        function: "fill".into(),
+        offset: 4,
+        stack: vec![frame("fill", 4, Some(12))],
+        context: Context {
+            locks: vec![HeldLock {
+                name: "zoo_lock".into(),
+                kind: "spinlock".into(),
+                shared: false,
+                stack: vec![frame("fill", 1, Some(10))],
+            }],
+            states: vec!["irq requested.enabled".into()],
+            ..context.clone()
+        },
+        access: Some(Access { what: "write".into(), address: "0xffff888001234008".into(), size: 8 }),
+        other: Some(Other {
+            stack: vec![frame("handler", 2, Some(20))],
+            context: Context {
+                thread: "swapper/0".into(),
+                cpu: 0,
+                level: "hardirq".into(),
+                ..Context::default()
+            },
+            access: Some(Access { what: "read".into(), address: "0xffff888001234008".into(), size: 4 }),
+        }),
+        related: vec![Related {
+            what: "the line was requested".into(),
+            stack: vec![frame("probe", 7, None)],
+            context: None,
+        }],
+        notes: vec!["no lock is common: fill holds zoo_lock, handler holds nothing".into()],
+        object: Some(Object {
+            address: "0xffff888001234000".into(),
+            size: 64,
+            class: "slab".into(),
+            offset: Some(8),
+            field: Some("zoo_device.head".into()),
+            ..Object::default()
+        }),
+        event: 1400,
         count: 1,
         ..Finding::default()
     };
@@ -83,7 +133,7 @@ fn sample() -> Report {
             device_accesses: 38_333,
             ..Run::default()
         },
-        findings: vec![finding, undefined],
+        findings: vec![finding, undefined, race],
     }
 }
 
@@ -155,6 +205,7 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str) -> Result<(), St
                     "object" => value.is_object(),
                     "array" => value.is_array(),
                     "string" => value.is_string(),
+                    "boolean" => value.is_boolean(),
                     "integer" => value.is_i64() || value.is_u64(),
                     "number" => value.is_number(),
                     "null" => value.is_null(),

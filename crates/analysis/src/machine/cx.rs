@@ -193,6 +193,8 @@ pub struct Draft {
     pub severity: Severity,
     /// The object it is about.
     pub object: Option<Object>,
+    /// Where in the object the access lies, and the member there, where the type is known.
+    pub within: Option<(i64, Option<String>)>,
     /// Where the undefined value came from.
     pub origin: Option<OriginInfo>,
     /// The state of the bytes around.
@@ -216,6 +218,7 @@ impl Draft {
             message,
             severity: Severity::Error,
             object: None,
+            within: None,
             origin: None,
             shadow: Vec::new(),
             access: None,
@@ -270,10 +273,13 @@ impl Cx<'_> {
             let draft = draft();
             let frames = state.frames(&stack);
             let top = frames.iter().find(|f| f.module.is_some()).or(frames.first());
+            let (offset, field) = draft.within.map_or((None, None), |(offset, field)| (Some(offset), field));
             let object = draft.object.map(|o| ObjectInfo {
                 address: format!("{:#x}", o.start),
                 size: o.size,
                 class: o.class.name().to_owned(),
+                offset,
+                field,
                 allocated: state.trace(o.allocated),
                 freed: o.freed.and_then(|id| state.trace(id)),
             });
