@@ -38,6 +38,68 @@ pub struct TracerConfig {
     /// How much is instrumented.
     #[serde(default)]
     pub scope: Scope,
+    /// Accesses that are held to see who comes meanwhile.
+    #[serde(default)]
+    pub holds: Holds,
+}
+
+/// Which accesses are held, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Holds {
+    /// Instructions by pairs; a vCPU that comes to one waits for another at the other.
+    pub points: Vec<HoldPoint>,
+    /// Accesses picked by chance.
+    pub samples: Option<Samples>,
+    /// How often each pair is tried.
+    pub tries: u32,
+    /// The longest hold, in milliseconds of the host; for the first tries of a side.
+    pub long_millis: u64,
+    /// The hold of later tries, in milliseconds.
+    pub short_millis: u64,
+    /// The most often that a vCPU is sent back to its instruction in one hold.
+    pub spins: u64,
+}
+
+impl Default for Holds {
+    fn default() -> Holds {
+        Holds {
+            points: Vec::new(),
+            samples: None,
+            tries: 40,
+            long_millis: 500,
+            short_millis: 60,
+            spins: 1 << 24,
+        }
+    }
+}
+
+/// One instruction of a pair.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldPoint {
+    /// The module.
+    pub module: String,
+    /// Index of a symbol in the ELF symbol table of the module's file.
+    pub symbol: u32,
+    /// Offset of the instruction from the symbol.
+    pub offset: u64,
+    /// The pair.
+    pub pair: u32,
+    /// Which side of the pair: 0 or 1.
+    pub role: u8,
+}
+
+/// Accesses picked by chance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Samples {
+    /// One instruction in so many can be held.
+    pub one_in: u32,
+    /// What decides which.
+    pub seed: u64,
+    /// The hold, in milliseconds.
+    pub millis: u64,
+    /// The time between two holds, in milliseconds.
+    pub pause_millis: u64,
 }
 
 /// How much is instrumented.

@@ -126,6 +126,14 @@ pub enum Kind {
     /// `small` = index of the list in the hook's configuration, `large` = hook number; operands: rsp as in that
     /// record, number of words, then the words: for each entry the list's fields in order.
     List = 18,
+    /// An access was held to see who comes meanwhile. `small` = [`MeetOutcome`](crate::meet::MeetOutcome), `large` = number
+    /// of the pair of instructions, or all ones in the low 32 bits; operands: see [`Meet`](crate::meet::Meet).
+    Meet = 19,
+    /// A module that is not watched has been laid out and relocated. As [`Kind::ModuleLoad`], but the number of symbols is 0
+    /// where they could not be read or are too many. None of its code is in the log: it gives names to addresses.
+    OtherModule = 20,
+    /// A module that is not watched leaves. `large` = address of `struct module`.
+    OtherUnload = 21,
 }
 
 /// Bits of `small` in [`Kind::Enter`].
@@ -206,6 +214,9 @@ impl Kind {
             16 => Cut,
             17 => Return,
             18 => List,
+            19 => Meet,
+            20 => OtherModule,
+            21 => OtherUnload,
             _ => return None,
         })
     }
@@ -252,7 +263,7 @@ impl Head {
     /// length in an operand). `None` where `rest` is too short to tell or the announced length is absurd.
     pub fn operands(self, rest: &[u64]) -> Option<usize> {
         Some(match self.kind {
-            Kind::Block | Kind::ModuleUnload | Kind::Port | Kind::End | Kind::Cut => 0,
+            Kind::Block | Kind::ModuleUnload | Kind::OtherUnload | Kind::Port | Kind::End | Kind::Cut => 0,
             Kind::BlockDef => {
                 let bytes = *rest.get(1)?;
                 if !(1..=8192).contains(&bytes) {
@@ -272,7 +283,7 @@ impl Head {
             Kind::Discontinuity => 2,
             Kind::HookCall => 3 + usize::from(self.small),
             Kind::HookRet => 2,
-            Kind::ModuleLoad => {
+            Kind::ModuleLoad | Kind::OtherModule => {
                 let symbols = *rest.first()?;
                 if symbols > 1 << 20 {
                     return None;
@@ -283,6 +294,7 @@ impl Head {
             Kind::Thread => 3,
             Kind::Rep => 3,
             Kind::Return => 1,
+            Kind::Meet => crate::meet::MEET_WORDS,
             Kind::List => {
                 let words = *rest.get(1)?;
                 if words > MAX_LIST_WORDS {
@@ -392,6 +404,20 @@ mod tests {
         let events: Vec<_> = Events::new(&words).map(Result::unwrap).collect();
         assert_eq!(events.len(), 3);
         assert!(matches!(events[2], Event::Record(h, [1, 2]) if h.kind == Kind::HookRet));
+    }
+
+    #[test]
+    fn other_modules_are_as_long_as_they_say() {
+        let mut words = vec![Head::encode(Kind::OtherModule, 1, 0xffff_ffff_c000_8000), 2];
+        words.extend([0; 8]);
+        words.extend([0xffff_ffff_c000_0000, 0x1000, RegionFlags::TEXT, 7, 8]);
+        words.push(Head::encode(Kind::OtherUnload, 0, 0xffff_ffff_c000_8000));
+        let events: Vec<_> = Events::new(&words).map(Result::unwrap).collect();
+        assert!(matches!(events[0], Event::Record(_, [2, .., 7, 8])));
+        let Event::Record(head, []) = events[1] else { panic!("{events:?}") };
+        assert_eq!((head.kind, head.address()), (Kind::OtherUnload, 0xffff_ffff_c000_8000));
+        words[1] = 1 << 21;
+        assert!(Events::new(&words).next().unwrap().is_err());
     }
 
     #[test]

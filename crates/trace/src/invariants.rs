@@ -11,6 +11,7 @@ mod tests;
 
 use crate::Segment;
 use crate::event::{Access, Event, Global, Head, Kind};
+use crate::meet::Meet;
 use modules::Modules;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -221,6 +222,11 @@ impl Checker {
                 }
             }
             Kind::List => {}
+            Kind::Meet => {
+                if Meet::decode(head, operands).is_none() {
+                    self.violation(segment, || format!("a meeting with the unknown outcome {}", head.small));
+                }
+            }
             Kind::Port => {
                 if !matches!(head.small & 0x7f, 1 | 2 | 4) {
                     self.violation(segment, || format!("a port access of {} bytes", head.small & 0x7f));
@@ -262,6 +268,18 @@ impl Checker {
                 if !self.modules.unload(head.address()) {
                     self.violation(segment, || {
                         format!("module {:#x} is unloaded but was not loaded", head.address())
+                    });
+                }
+            }
+            Kind::OtherModule => {
+                if let Err(what) = self.modules.load_other(head, operands) {
+                    self.violation(segment, || what.to_owned());
+                }
+            }
+            Kind::OtherUnload => {
+                if !self.modules.unload_other(head.address()) {
+                    self.violation(segment, || {
+                        format!("the other module {:#x} is unloaded but was not loaded", head.address())
                     });
                 }
             }

@@ -10,6 +10,7 @@ pub mod event;
 pub mod file;
 pub mod invariants;
 pub mod log;
+pub mod meet;
 mod segment;
 pub mod source;
 

@@ -1,7 +1,10 @@
 //! What a block's instructions do, as far as the tracer cares: leave the driver, lock the bus, use ports.
 
 use crate::vcpu::GS_BASE;
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
+    Register, RflagsBits,
+};
 
 /// Where a control transfer goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -194,6 +197,84 @@ pub fn operand_address(insn: &Instruction, mut register: impl FnMut(usize) -> u6
     segment.wrapping_add(base).wrapping_add(index).wrapping_add(insn.memory_displacement64())
 }
 
+/// The memory that an instruction reads or writes, apart from its registers' values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operand {
+    /// Bytes, at most 128.
+    pub size: u8,
+    /// It is written.
+    pub store: bool,
+    /// The register that points to the operand of a string instruction.
+    pointer: Option<u8>,
+}
+
+impl Operand {
+    /// Its address, given the values of registers as for [`operand_address`].
+    pub fn address(self, insn: &Instruction, mut register: impl FnMut(usize) -> u64) -> Option<u64> {
+        match self.pointer {
+            Some(pointer) => Some(register(usize::from(pointer))),
+            None if insn.segment_prefix() == Register::FS => None,
+            None => Some(operand_address(insn, register)),
+        }
+    }
+}
+
+/// The memory operand of an instruction, if it accesses one. Of the two of a string instruction it is the one written.
+pub fn operand(insn: &Instruction) -> Option<Operand> {
+    let mut info = InstructionInfoFactory::new();
+    let info = info.info(insn);
+    let size = insn.memory_size().size().min(128) as u8;
+    let operand = |i: u32| {
+        let store = match info.op_access(i) {
+            OpAccess::None | OpAccess::NoMemAccess => return None,
+            access => !matches!(access, OpAccess::Read | OpAccess::CondRead),
+        };
+        let pointer = match insn.op_kind(i) {
+            OpKind::Memory => None,
+            OpKind::MemoryESRDI => Some(Register::RDI.number() as u8),
+            OpKind::MemorySegRSI => Some(Register::RSI.number() as u8),
+            _ => return None,
+        };
+        Some(Operand { size, store, pointer })
+    };
+    (0..insn.op_count())
+        .filter_map(operand)
+        .max_by_key(|operand| operand.store)
+        .filter(|operand| operand.size > 0)
+}
+
+/// A vCPU that stands before the instruction `at` of a block can begin a new block with it. Within a block QEMU keeps the
+/// arithmetic flags aside in a form that only the block's own code knows: they must be untouched so far, or not be needed.
+pub fn resumable(insns: &[Instruction], at: usize) -> bool {
+    let touches = |insn: &Instruction| insn.rflags_modified() != 0 || insn.rflags_read() != 0;
+    if !insns[..at].iter().any(touches) {
+        return true;
+    }
+    let mut live =
+        RflagsBits::OF | RflagsBits::SF | RflagsBits::ZF | RflagsBits::AF | RflagsBits::CF | RflagsBits::PF;
+    for insn in &insns[at..] {
+        if insn.rflags_read() & live != 0 {
+            return false;
+        }
+        // Shifts by a register and repeated comparisons leave the flags alone when their count is zero.
+        let conditional =
+            insn.op_count() > 1 && insn.op1_kind() == OpKind::Register && insn.op1_register() == Register::CL
+                || insn.op_count() > 2
+                    && insn.op2_kind() == OpKind::Register
+                    && insn.op2_register() == Register::CL
+                || insn.has_rep_prefix()
+                || insn.has_repne_prefix();
+        if !conditional {
+            live &= !insn.rflags_modified();
+        }
+        if live == 0 {
+            return true;
+        }
+    }
+    // Functions pass no flags.
+    insns.last().is_some_and(|last| matches!(last.mnemonic(), Mnemonic::Call | Mnemonic::Ret))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,6 +375,47 @@ mod tests {
         // jmp gs:[rdx]
         let insn = one(&[0x65, 0xff, 0x22]);
         assert_eq!(operand_address(&insn, |r| if r == GS_BASE { 0x7000 } else { 0x10 * r as u64 }), 0x7020);
+    }
+
+    #[test]
+    fn memory_operands() {
+        for (bytes, expected) in [
+            // add [rdi], rax; mov eax, [rdi]; mov [rdi], al; cmp word [rdi], 1
+            (&[0x48, 0x01, 0x07][..], Some((8, true))),
+            (&[0x8b, 0x07], Some((4, false))),
+            (&[0x88, 0x07], Some((1, true))),
+            (&[0x66, 0x83, 0x3f, 1], Some((2, false))),
+            // lea, a nop with an operand, ret
+            (&[0x48, 0x8d, 0x07], None),
+            (&[0x0f, 0x1f, 0x00], None),
+            (&[0xc3], None),
+            // movsq, lodsb
+            (&[0x48, 0xa5], Some((8, true))),
+            (&[0xac], Some((1, false))),
+        ] {
+            let found = operand(&one(bytes)).map(|operand| (operand.size, operand.store));
+            assert_eq!(found, expected, "{bytes:x?}");
+        }
+        let copy = one(&[0x48, 0xa5]);
+        assert_eq!(operand(&copy).unwrap().address(&copy, |r| r as u64), Some(7));
+    }
+
+    #[test]
+    fn blocks_can_begin_anew_where_no_flags_are_needed() {
+        let all = |bytes: &[u8]| decode(HERE, bytes);
+        // mov eax, [rdi]; add eax, 1; mov [rdi], eax
+        let block = all(&[0x8b, 0x07, 0x83, 0xc0, 1, 0x89, 0x07, 0x74, 0]);
+        assert!(resumable(&block, 0) && resumable(&block, 1));
+        // The conditional jump wants the flags of the addition.
+        assert!(!resumable(&block, 2));
+        // cmp eax, 1; mov [rdi], eax; add eax, 1; je
+        assert!(resumable(&all(&[0x83, 0xf8, 1, 0x89, 0x07, 0x83, 0xc0, 1, 0x74, 0]), 1));
+        // cmp eax, 1; mov [rdi], eax; shl eax, cl; je
+        assert!(!resumable(&all(&[0x83, 0xf8, 1, 0x89, 0x07, 0xd3, 0xe0, 0x74, 0]), 1));
+        // cmp eax, 1; mov [rdi], eax; ret
+        assert!(resumable(&all(&[0x83, 0xf8, 1, 0x89, 0x07, 0xc3]), 1));
+        // cmp eax, 1; mov [rdi], eax; jmp
+        assert!(!resumable(&all(&[0x83, 0xf8, 1, 0x89, 0x07, 0xeb, 0]), 1));
     }
 
     #[test]

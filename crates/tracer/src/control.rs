@@ -1,6 +1,7 @@
 //! What all vCPUs share and change seldom: the control ring and what has been told through it.
 
-use crate::code::Target;
+use crate::code::{Operand, Target};
+use crate::holds::Roles;
 use guardrail_trace::event::{Head, Kind};
 use guardrail_trace::log::RingWriter;
 use iced_x86::Instruction;
@@ -17,6 +18,8 @@ pub struct Control {
     threads: FxHashSet<(u64, u32)>,
     /// Watched modules that are loaded.
     pub modules: Vec<LoadedModule>,
+    /// Addresses of the `struct module` of the others that were told.
+    pub others: Vec<u64>,
     /// The globals have been told.
     pub globals_told: bool,
 }
@@ -45,6 +48,26 @@ pub struct Block {
     pub ports: Box<[Port]>,
     /// Its instructions.
     pub sites: Box<[MemSite]>,
+    /// Those that can be held.
+    pub holds: Box<[HoldSite]>,
+}
+
+/// An instruction that can be held.
+pub struct HoldSite {
+    /// Where it is.
+    pub address: u64,
+    /// Its index in the block.
+    pub index: u16,
+    /// The instruction.
+    pub insn: Instruction,
+    /// The memory that it names.
+    pub operand: Operand,
+    /// A vCPU can be sent back to it: nothing that QEMU keeps aside within a block is lost.
+    pub resumable: bool,
+    /// Pairs and sides.
+    pub roles: Roles,
+    /// It was picked by chance.
+    pub sampled: bool,
 }
 
 /// An instruction of a block, as its memory callback gets to know it.
@@ -90,6 +113,7 @@ impl Control {
             hook_lists: FxHashMap::default(),
             threads: FxHashSet::default(),
             modules: Vec::new(),
+            others: Vec::new(),
             globals_told: false,
         }
     }

@@ -3,9 +3,12 @@
 use crate::code::{self, Target};
 use crate::control::{Block, Leave, MemSite, Port};
 use crate::ffi;
-use crate::tracer::{Tracer, tracer};
+use crate::holds;
+use crate::lists;
+use crate::tracer::{Tracer, global, tracer};
 use crate::vcpu::{self, GS_BASE, INTERRUPT_FLAG, PerCpuPlaces, RAX, RCX, RDI, RDX, RFLAGS, RSI, RSP, Vcpu};
-use guardrail_trace::event::{Access, EnterFlags, Head, Kind, MAX_ARGS};
+use guardrail_trace::config::{Hook, ListWalk};
+use guardrail_trace::event::{Access, EnterFlags, Global, Head, Kind, MAX_ARGS};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,7 +27,12 @@ impl MemFlags {
     pub const LEAVE_AFTER_LOAD: u16 = 8;
     /// The instruction's load is a return address.
     pub const RETURN: u16 = 16;
-    const ANY_SPECIAL: u16 = Self::LOCKED | Self::LEAVE_AFTER_STORE | Self::LEAVE_AFTER_LOAD | Self::RETURN;
+    /// The instruction can be held.
+    pub const HELD: u16 = 32;
+    /// The instruction locks the bus.
+    pub const ATOMIC: u16 = 64;
+    const ANY_SPECIAL: u16 =
+        Self::LOCKED | Self::LEAVE_AFTER_STORE | Self::LEAVE_AFTER_LOAD | Self::RETURN | Self::HELD;
 }
 
 /// A driver block begins.
@@ -35,6 +43,12 @@ pub extern "C" fn on_block(index: c_uint, block: *mut c_void) {
     else {
         return;
     };
+    begin_block(tracer, vcpu, block);
+}
+
+/// The block runs now.
+#[inline]
+pub fn begin_block(tracer: &Tracer, vcpu: &mut Vcpu, block: &'static Block) {
     vcpu.block = Some(block);
     vcpu.cut = None;
     if vcpu.left {
@@ -46,14 +60,18 @@ pub extern "C" fn on_block(index: c_uint, block: *mut c_void) {
 }
 
 /// Finds the vCPU that a callback is for: [`Tracer::running`] or one of its sisters.
-type Find = unsafe fn(&Tracer, u32) -> Option<&'static mut Vcpu>;
+pub type Find = unsafe fn(&Tracer, u32) -> Option<&'static mut Vcpu>;
 
 /// The vCPU and what the registration of a callback passed along.
 ///
 /// # Safety
 /// In a callback for this vCPU; `data` points to a `T` that is never freed.
 #[inline(always)]
-unsafe fn with_vcpu<T>(find: Find, index: u32, data: *mut c_void) -> Option<(&'static mut Vcpu, &'static T)> {
+pub unsafe fn with_vcpu<T>(
+    find: Find,
+    index: u32,
+    data: *mut c_void,
+) -> Option<(&'static mut Vcpu, &'static T)> {
     // SAFETY: passed on to the caller.
     unsafe { Some((find(tracer()?, index)?, &*data.cast::<T>())) }
 }
@@ -84,7 +102,17 @@ fn enter(tracer: &Tracer, vcpu: &mut Vcpu, block: &Block) {
     }
     vcpu.left = false;
     vcpu.writer.begin();
+    tell_gs_base(vcpu);
     vcpu.writer.push_slice(&words[..len]);
+}
+
+/// Tells the GS base of a vCPU, once, in an open segment of its own ring.
+#[inline]
+fn tell_gs_base(vcpu: &mut Vcpu) {
+    if !std::mem::replace(&mut vcpu.gs_told, true) {
+        let base = vcpu.reg(GS_BASE);
+        vcpu.writer.push_slice(&global(Global::GsBase, base));
+    }
 }
 
 fn is_return_site(tracer: &Tracer, block: &Block) -> bool {
@@ -98,7 +126,7 @@ fn is_return_site(tracer: &Tracer, block: &Block) -> bool {
 }
 
 /// The current task and `preempt_count`.
-fn context(tracer: &Tracer, vcpu: &mut Vcpu) -> (u64, u32) {
+pub fn context(tracer: &Tracer, vcpu: &mut Vcpu) -> (u64, u32) {
     let generation = tracer.generation.load(Relaxed);
     let places = match vcpu.per_cpu {
         Some((found_in, places)) if found_in == generation => places,
@@ -165,8 +193,12 @@ pub extern "C" fn on_access(index: c_uint, info: u32, vaddr: u64, site: *mut c_v
             }
         },
     };
+    let access = Access { addr: vaddr, size: 1 << shift.min(6), store, io, insn };
     if io || site.flags & MemFlags::DEVICES_ONLY == 0 {
-        vcpu.writer.push(Access { addr: vaddr, size: 1 << shift.min(6), store, io, insn }.encode());
+        vcpu.writer.push(access.encode());
+    }
+    if tracer.holds.watching() {
+        holds::run::watch(tracer, vcpu, site, access);
     }
     if site.flags & MemFlags::ANY_SPECIAL != 0 {
         after_special(tracer, vcpu, info, site.flags, store);
@@ -200,6 +232,9 @@ fn is_device(info: u32, vaddr: u64) -> bool {
 }
 
 fn after_special(tracer: &Tracer, vcpu: &mut Vcpu, info: u32, flags: u16, store: bool) {
+    if flags & MemFlags::HELD != 0 {
+        holds::run::ran(tracer, vcpu, store);
+    }
     if flags & MemFlags::LOCKED != 0 && store {
         vcpu.writer.begin_continuation();
     }
@@ -213,9 +248,16 @@ fn after_special(tracer: &Tracer, vcpu: &mut Vcpu, info: u32, flags: u16, store:
         // SAFETY: a query about the access at hand.
         let to = unsafe { ffi::qemu_plugin_mem_get_value(info) }.low;
         if !tracer.watched.contains(to) {
-            leave(vcpu);
+            leave_by_return(vcpu);
         }
     }
+}
+
+/// A driver function returns to the kernel: its result, and the end of the segment.
+fn leave_by_return(vcpu: &mut Vcpu) {
+    let result = vcpu.reg(RAX);
+    vcpu.writer.push_slice(&[Head::encode(Kind::Return, 0, 0), result]);
+    leave(vcpu);
 }
 
 fn leave(vcpu: &mut Vcpu) {
@@ -282,7 +324,7 @@ pub extern "C" fn on_return_thunk(index: c_uint, _: *mut c_void) {
     let Some(vcpu) = (unsafe { tracer.same(index) }) else { return };
     let rsp = vcpu.reg(RSP);
     if !vcpu.read_word(rsp, 8).is_some_and(|to| tracer.watched.contains(to)) {
-        leave(vcpu);
+        leave_by_return(vcpu);
     }
 }
 
@@ -333,12 +375,39 @@ pub extern "C" fn on_hook(index: c_uint, number: *mut c_void) {
         words[len] = vcpu.read_word(at, usize::from(deref.size)).unwrap_or(0);
         len += 1;
     }
+    let (mut lists, mut kept) = (Vec::new(), None);
+    if !hook.lists.is_empty() {
+        let args = vcpu.args();
+        kept = hook.lists.iter().any(|list| list.at_return).then_some(args);
+        lists = read_lists(vcpu, hook, number as u32, rsp, &args, |list| list.at_entry);
+    }
     if hook.result {
-        tracer.hooked.enter(number as u32, rsp);
+        tracer.hooked.enter(number as u32, rsp, kept);
     }
     vcpu.writer.begin();
+    tell_gs_base(vcpu);
     vcpu.writer.push_slice(&words[..len]);
+    push_lists(vcpu, &lists);
     vcpu.writer.close();
+}
+
+/// The records of a hook's lists that are wanted now. Read before a ticket is taken: what is read takes no time in the log.
+fn read_lists(
+    vcpu: &mut Vcpu,
+    hook: &Hook,
+    number: u32,
+    rsp: u64,
+    args: &[u64; MAX_ARGS],
+    wanted: impl Fn(&ListWalk) -> bool,
+) -> Vec<Vec<u64>> {
+    let lists = (0u8..).zip(&hook.lists).filter(|(_, list)| wanted(list));
+    lists.map(|(i, list)| lists::record(vcpu, list, i, number, rsp, args)).collect()
+}
+
+fn push_lists(vcpu: &mut Vcpu, lists: &[Vec<u64>]) {
+    for list in lists {
+        vcpu.writer.push_slice(list);
+    }
 }
 
 /// A function returns whose return ends calls of hooks.
@@ -355,13 +424,16 @@ pub extern "C" fn on_hook_return(index: c_uint, hooks: *mut c_void) {
     // Many functions share a return; only those that were entered with this stack end here.
     let mut begun = false;
     for &hook in hooks {
-        if !tracer.hooked.leave(hook, rsp) {
-            continue;
-        }
+        let Some(args) = tracer.hooked.leave(hook, rsp) else { continue };
+        let lists = match (args, tracer.config.hooks.get(hook as usize)) {
+            (Some(args), Some(known)) => read_lists(vcpu, known, hook, rsp, &args, |list| list.at_return),
+            _ => Vec::new(),
+        };
         if !std::mem::replace(&mut begun, true) {
             vcpu.writer.begin();
         }
         vcpu.writer.push_slice(&[Head::encode(Kind::HookRet, 0, u64::from(hook)), rsp, rax]);
+        push_lists(vcpu, &lists);
     }
     if begun {
         vcpu.writer.close();
@@ -385,7 +457,8 @@ pub extern "C" fn on_discontinuity(index: c_uint, kind: c_int, from: u64, to: u6
     let exception = kind == ffi::DISCON_EXCEPTION || raised.is_some();
     // The second telling has the very instruction.
     let from = if tracer.watched.contains(from) { from } else { raised.unwrap_or(from) };
-    if !tracer.watched.contains(from) {
+    // Before the driver's first instruction after other code it is still that code which is interrupted.
+    if !tracer.watched.contains(from) || vcpu.left {
         return;
     }
     let cr2 = if exception { vcpu.reg(vcpu::CR2) } else { 0 };

@@ -73,6 +73,7 @@ pub struct MemValue {
 
 pub const CB_NO_REGS: c_int = 0;
 pub const CB_R_REGS: c_int = 1;
+pub const CB_RW_REGS_PC: c_int = 3;
 pub const MEM_RW: c_int = 3;
 pub const DISCON_INTERRUPT: c_int = 1;
 pub const DISCON_EXCEPTION: c_int = 2;
@@ -123,6 +124,8 @@ unsafe extern "C" {
     pub fn qemu_plugin_mem_get_value(info: u32) -> MemValue;
     pub fn qemu_plugin_get_hwaddr(info: u32, vaddr: u64) -> *mut HwAddr;
     pub fn qemu_plugin_hwaddr_is_io(hwaddr: *const HwAddr) -> bool;
+
+    pub fn qemu_plugin_set_pc(vaddr: u64) -> !;
 
     pub fn qemu_plugin_get_registers() -> *mut GArray;
     pub fn qemu_plugin_read_register(handle: *mut Register, buf: *mut GByteArray) -> bool;

@@ -1,9 +1,10 @@
 //! QEMU's door: the two symbols it looks for.
 
 use crate::ffi::{self, Info, PluginId};
+use crate::lists::MAX_ENTRY;
 use crate::tracer;
 use crate::{exec, trans};
-use guardrail_trace::config::TracerConfig;
+use guardrail_trace::config::{ListCount, ListWalk, TracerConfig};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
@@ -63,6 +64,8 @@ fn read_config(path: &str) -> Result<TracerConfig, String> {
         if hook.args > 6
             || hook.derefs.len() > 64
             || hook.derefs.iter().any(|d| d.arg > 5 || !matches!(d.size, 1 | 2 | 4 | 8))
+            || hook.lists.len() > 16
+            || hook.lists.iter().any(|list| !fits(list))
         {
             return Err(format!(
                 "its configuration {path} is malformed: the hook {} asks for arguments that do not exist",
@@ -74,6 +77,17 @@ fn read_config(path: &str) -> Result<TracerConfig, String> {
         return Err(format!("its configuration {path} is malformed: the probe has no bytes or no alignment"));
     }
     Ok(config)
+}
+
+/// The list's arguments exist, and its entries are of a size that is read.
+fn fits(list: &ListWalk) -> bool {
+    let count = !matches!(list.count, ListCount::Arg(arg) if arg > 5);
+    let field = |&(offset, size): &(u64, u8)| matches!(size, 1 | 2 | 4 | 8) && offset <= MAX_ENTRY - 8;
+    list.arg <= 5
+        && count
+        && list.fields.len() <= 16
+        && list.fields.iter().all(field)
+        && list.chain.is_none_or(|offset| offset <= MAX_ENTRY - 8)
 }
 
 fn register(id: PluginId) {

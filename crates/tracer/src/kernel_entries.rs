@@ -105,6 +105,7 @@ mod tests {
             indirect_thunks: Vec::new(),
             return_thunks: Vec::new(),
             scope: Scope::Driver,
+            holds: Holds::default(),
         })
     }
 

@@ -3,6 +3,7 @@
 use crate::control::LoadedModule;
 use crate::tracer::{Tracer, global, tracer};
 use crate::vcpu::{RDI, RDX, RSI, Vcpu, word};
+use guardrail_trace::config::RegionLayout;
 use guardrail_trace::event::{Global, Head, Kind};
 use std::ffi::{c_uint, c_void};
 use std::sync::PoisonError;
@@ -17,6 +18,9 @@ const SYMBOL_INFO: usize = 4;
 const SYMBOL_IS_FUNCTION: u8 = 2;
 /// More symbols than any module has.
 const MAX_SYMBOLS: u64 = 1 << 20;
+/// Modules that are not watched: how many are told at a time, and how many symbols of each.
+const MAX_OTHERS: usize = 512;
+const MAX_OTHER_SYMBOLS: u64 = 1 << 16;
 
 /// A module has been laid out and relocated.
 pub extern "C" fn on_load(index: c_uint, _: *mut c_void) {
@@ -24,36 +28,72 @@ pub extern "C" fn on_load(index: c_uint, _: *mut c_void) {
     // SAFETY: this is the vCPU's callback.
     let Some(vcpu) = (unsafe { tracer.running(index) }) else { return };
     let module = vcpu.reg(RDI);
-    if let Some(name) = watched_name(tracer, vcpu, module)
-        && let Err(why) = load(tracer, vcpu, module, name)
-    {
+    let Some((name, len)) = name(tracer, vcpu, module) else { return };
+    if !tracer.config.watch.iter().any(|w| w.as_bytes() == &name[..len]) {
+        return other(tracer, vcpu, module, name);
+    }
+    if let Err(why) = load(tracer, vcpu, module, name) {
         tracer.give_up(&why);
     }
 }
 
-fn watched_name(tracer: &Tracer, vcpu: &mut Vcpu, module: u64) -> Option<[u8; NAME]> {
+/// A module's name and its length.
+fn name(tracer: &Tracer, vcpu: &mut Vcpu, module: u64) -> Option<([u8; NAME], usize)> {
     // `struct module` has 56 bytes of name; what follows the first zero is not ours.
     let mut name = [0; NAME];
     name[..56].copy_from_slice(vcpu.read(module.wrapping_add(tracer.config.layout.name), 56)?);
     let len = name.iter().position(|&b| b == 0)?;
     name[len..].fill(0);
-    tracer.config.watch.iter().any(|w| w.as_bytes() == &name[..len]).then_some(name)
+    Some((name, len))
+}
+
+/// The regions of a module: start, size, flags.
+fn regions(tracer: &Tracer, vcpu: &mut Vcpu, module: u64) -> Option<Vec<(u64, u64, u64)>> {
+    let region = |region: &RegionLayout| {
+        let base = vcpu.read_word(module.wrapping_add(region.base), 8)?;
+        Some((base, vcpu.read_word(module.wrapping_add(region.size), 4)?, region.flags))
+    };
+    tracer.config.layout.regions.iter().map(region).collect()
+}
+
+/// Where a module's symbols are, and how many.
+fn symbol_table(tracer: &Tracer, vcpu: &mut Vcpu, module: u64) -> (u64, u64) {
+    let layout = &tracer.config.layout;
+    let table = vcpu.read_word(module.wrapping_add(layout.kallsyms), 8).unwrap_or(0);
+    let start = vcpu.read_word(table.wrapping_add(layout.symtab), 8).unwrap_or(0);
+    (start, vcpu.read_word(table.wrapping_add(layout.num_symtab), 4).unwrap_or(0))
+}
+
+/// The head of a module's record.
+fn head(kind: Kind, module: u64, name: &[u8], regions: &[(u64, u64, u64)], symbols: usize) -> Vec<u64> {
+    let mut record = vec![Head::encode(kind, regions.len() as u8, module), symbols as u64];
+    record.extend(name.chunks(8).map(word));
+    record.extend(regions.iter().flat_map(|r| [r.0, r.1, r.2]));
+    record
+}
+
+/// Tells of a module that is not watched. What cannot be read of it is left out: it is good for names alone.
+fn other(tracer: &Tracer, vcpu: &mut Vcpu, module: u64, name: [u8; NAME]) {
+    let Some(regions) = regions(tracer, vcpu, module) else { return };
+    let (start, count) = symbol_table(tracer, vcpu, module);
+    let values = match count <= MAX_OTHER_SYMBOLS {
+        true => symbols(vcpu, start, count).unwrap_or_default().0,
+        false => Vec::new(),
+    };
+    let mut record = head(Kind::OtherModule, module, &name, &regions, values.len());
+    record.extend(values);
+    let mut control = tracer.control(vcpu);
+    if control.others.len() < MAX_OTHERS && !control.others.contains(&module) {
+        control.others.push(module);
+        control.tell(&record);
+    }
 }
 
 fn load(tracer: &Tracer, vcpu: &mut Vcpu, module: u64, name: [u8; NAME]) -> Result<(), String> {
     let shown = String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned();
-    let layout = &tracer.config.layout;
     let unreadable = |what: &str| format!("cannot read the {what} of the module {shown} in the guest");
-    let mut regions = Vec::new();
-    for region in &layout.regions {
-        let base = vcpu.read_word(module.wrapping_add(region.base), 8);
-        let size = vcpu.read_word(module.wrapping_add(region.size), 4);
-        let (Some(base), Some(size)) = (base, size) else { return Err(unreadable("regions")) };
-        regions.push((base, size, region.flags));
-    }
-    let table = vcpu.read_word(module.wrapping_add(layout.kallsyms), 8).unwrap_or(0);
-    let start = vcpu.read_word(table.wrapping_add(layout.symtab), 8).unwrap_or(0);
-    let count = vcpu.read_word(table.wrapping_add(layout.num_symtab), 4).unwrap_or(0);
+    let regions = regions(tracer, vcpu, module).ok_or_else(|| unreadable("regions"))?;
+    let (start, count) = symbol_table(tracer, vcpu, module);
     if count > MAX_SYMBOLS {
         return Err(format!(
             "the module {shown} claims {count} symbols; its layout is not what was expected"
@@ -70,9 +110,8 @@ fn load(tracer: &Tracer, vcpu: &mut Vcpu, module: u64, name: [u8; NAME]) -> Resu
         })
         .collect::<Result<_, _>>()?;
 
-    let mut record = vec![Head::encode(Kind::ModuleLoad, regions.len() as u8, module), count];
-    record.extend(name.chunks(8).map(word));
-    record.extend(regions.iter().flat_map(|r| [r.0, r.1, r.2]));
+    let mut record = head(Kind::ModuleLoad, module, &name, &regions, values.len());
+    tracer.holds.place(shown.as_bytes(), &values);
     record.extend(values);
 
     tracer.sites.write().unwrap_or_else(PoisonError::into_inner).functions.extend(functions);
@@ -135,13 +174,14 @@ pub extern "C" fn on_free(index: c_uint, _: *mut c_void) {
 /// A module leaves.
 pub extern "C" fn on_unload(index: c_uint, _: *mut c_void) {
     let Some(tracer) = tracer() else { return };
-    if !tracer.active.load(Relaxed) {
-        return;
-    }
     // SAFETY: this is the vCPU's callback.
     let Some(vcpu) = (unsafe { tracer.running(index) }) else { return };
     let module = vcpu.reg(RDI);
     let mut control = tracer.control(vcpu);
+    if let Some(at) = control.others.iter().position(|&other| other == module) {
+        control.others.swap_remove(at);
+        return control.tell(&[Head::encode(Kind::OtherUnload, 0, module)]);
+    }
     let Some(at) = control.modules.iter().position(|m| m.address == module) else { return };
     let gone = control.modules.swap_remove(at);
     control.tell(&[Head::encode(Kind::ModuleUnload, 0, module)]);
@@ -157,6 +197,7 @@ fn forget(tracer: &Tracer, from: u64, to: u64, generation: u64) {
     if tracer.watched.remove(from, to, generation).is_err() {
         tracer.give_up("too many modules are watched at a time");
     }
+    tracer.holds.forget(from, to);
     let mut sites = tracer.sites.write().unwrap_or_else(PoisonError::into_inner);
     sites.returns.retain(|a| !(from..to).contains(a));
     sites.functions.retain(|a| !(from..to).contains(a));

@@ -2,6 +2,7 @@
 
 use crate::code::Places;
 use crate::control::Control;
+use crate::holds::Holds;
 use crate::hooked::Hooked;
 use crate::kernel_entries::KernelEntries;
 use crate::ranges::RangeSet;
@@ -45,6 +46,8 @@ pub struct Tracer {
     pub sites: RwLock<Sites>,
     /// Hooked functions that have not returned.
     pub hooked: Hooked,
+    /// Accesses that are held.
+    pub holds: Holds,
     slide_known: AtomicBool,
     slide: AtomicU64,
     indirect_thunks: FxHashMap<u64, u8>,
@@ -108,6 +111,7 @@ pub fn install(config: TracerConfig, smp: u32) -> Result<(), String> {
         direct_map: AtomicU64::new(u64::MAX),
         sites: RwLock::default(),
         hooked: Hooked::default(),
+        holds: Holds::new(&config.holds),
         slide_known: AtomicBool::new(false),
         slide: AtomicU64::new(0),
         indirect_thunks: config.indirect_thunks.iter().copied().collect(),
@@ -213,6 +217,11 @@ impl Tracer {
     unsafe fn cell(&self, index: u32) -> Option<&'static mut Vcpu> {
         // SAFETY: passed on to the caller; the tracer itself lives as long as the process.
         tracer()?.vcpus.get(index as usize).map(|cell| unsafe { cell.get() })
+    }
+
+    /// vCPUs share one thread.
+    pub fn single(&self) -> bool {
+        self.single.load(Relaxed)
     }
 
     /// Which vCPU runs on the thread that all share: each has a GS base of its own in the kernel.
@@ -341,7 +350,11 @@ impl Tracer {
             vcpu.writer.push(guardrail_trace::event::Head::encode(guardrail_trace::event::Kind::End, 0, 0));
             vcpu.writer.finish();
         }
-        self.control.lock().unwrap_or_else(PoisonError::into_inner).finish();
+        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        for meet in self.holds.totals() {
+            control.tell(&meet.encode());
+        }
+        control.finish();
     }
 
     fn link(&self, addr: u64) -> u64 {

@@ -1,14 +1,15 @@
 //! What is instrumented: decided once, when QEMU translates a block.
 
 use crate::code::{self, Exit, Special, Target};
-use crate::control::{Block, Leave, MemSite, Port};
+use crate::control::{Block, HoldSite, Leave, MemSite, Port};
 use crate::exec::{self, MemFlags};
-use crate::ffi::{self, CB_NO_REGS, CB_R_REGS, Insn, Tb, VcpuCb};
+use crate::ffi::{self, CB_NO_REGS, CB_R_REGS, CB_RW_REGS_PC, Insn, Tb, VcpuCb};
+use crate::holds;
 use crate::kernel_entries::Entry;
 use crate::modules;
 use crate::probe;
 use crate::tracer::{Tracer, tracer};
-use iced_x86::Instruction;
+use iced_x86::{Instruction, Register};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::PoisonError;
@@ -74,13 +75,15 @@ fn driver_block(tracer: &Tracer, view: &View, start: u64, generation: u64) {
             sites.returns.insert(site);
         }
     }
+    let holds = if tracer.holds.wanted() { hold_sites(tracer, &insns, exit) } else { Box::default() };
     let block = tracer.control_in_translation().block(generation, start, &bytes, |number| Block {
         number,
         address: start,
         resumes: AtomicBool::new(false),
         leave: insns.last().and_then(|last| leave(exit, last)),
         ports: ports(&insns),
-        sites: sites(number, view, &insns, exit),
+        sites: sites(number, view, &insns, exit, &holds),
+        holds,
     });
     instrument(view, &insns, exit, block);
 }
@@ -88,11 +91,19 @@ fn driver_block(tracer: &Tracer, view: &View, start: u64, generation: u64) {
 /// Registers the callbacks of a driver block.
 fn instrument(view: &View, insns: &[Instruction], exit: Exit, block: &'static Block) {
     let block_data = std::ptr::from_ref(block).cast_mut().cast();
+    let (begin, flags): (VcpuCb, _) = match block.holds.first() {
+        Some(site) if site.index == 0 => (holds::run::on_block, CB_RW_REGS_PC),
+        _ => (exec::on_block, CB_R_REGS),
+    };
     // SAFETY: the handle is valid during this callback, and the block is never freed.
-    unsafe { ffi::qemu_plugin_register_vcpu_tb_exec_cb(view.tb, exec::on_block, CB_R_REGS, block_data) };
+    unsafe { ffi::qemu_plugin_register_vcpu_tb_exec_cb(view.tb, begin, flags, block_data) };
     let last = view.len() - 1;
     for (i, site) in block.sites.iter().enumerate() {
         let handle = view.insn(i);
+        if let Some(held) = block.holds.iter().find(|held| i > 0 && usize::from(held.index) == i) {
+            let data = std::ptr::from_ref(held).cast_mut().cast();
+            handle.call(holds::run::on_instruction, CB_RW_REGS_PC, data);
+        }
         if let Some(port) = block.ports.iter().find(|p| usize::from(p.index) == i) {
             handle.call(exec::on_port, CB_R_REGS, std::ptr::from_ref(port).cast_mut().cast());
         }
@@ -115,20 +126,38 @@ fn instrument(view: &View, insns: &[Instruction], exit: Exit, block: &'static Bl
 }
 
 /// What the memory callbacks of a block's instructions are to do.
-fn sites(block: u64, view: &View, insns: &[Instruction], exit: Exit) -> Box<[MemSite]> {
+fn sites(block: u64, view: &View, insns: &[Instruction], exit: Exit, holds: &[HoldSite]) -> Box<[MemSite]> {
     let last = view.len() - 1;
     let site = |i: usize| {
         let mut flags = match insns.get(i).map_or(Special::None, code::special) {
-            Special::Locked if i != last => MemFlags::LOCKED,
+            Special::Locked if i != last => MemFlags::LOCKED | MemFlags::ATOMIC,
+            Special::Locked => MemFlags::ATOMIC,
             Special::Rep | Special::Port { rep: true, .. } => MemFlags::DEVICES_ONLY,
             _ => 0,
         };
         if i == last {
             flags |= leave_flags(exit);
         }
+        if holds.iter().any(|held| usize::from(held.index) == i) {
+            flags |= MemFlags::HELD;
+        }
         MemSite { block, address: view.insn(i).address(), index: i as u16, flags }
     };
     (0..=last).map(site).collect()
+}
+
+/// The instructions that can be held. The last one of a block that leaves the driver cannot: its way out has been told.
+fn hold_sites(tracer: &Tracer, insns: &[Instruction], exit: Exit) -> Box<[HoldSite]> {
+    let end = if exit == Exit::Stays { insns.len() } else { insns.len().saturating_sub(1) };
+    let site = |(index, insn): (u16, &Instruction)| {
+        let (roles, sampled) = tracer.holds.at(insn.ip());
+        // A stack is its context's own, and locked accesses do not race.
+        let sampled = sampled && code::special(insn) == Special::None && insn.memory_base() != Register::RSP;
+        let operand = if roles.is_empty() && !sampled { None } else { code::operand(insn) }?;
+        let resumable = code::resumable(insns, usize::from(index));
+        Some(HoldSite { address: insn.ip(), index, insn: *insn, operand, resumable, roles, sampled })
+    };
+    (0u16..).zip(&insns[..end]).filter_map(site).collect()
 }
 
 /// What the memory callback of the last instruction does.
@@ -215,9 +244,11 @@ impl InsnView {
     /// Calls back after each of its memory accesses.
     fn accesses(&self, site: &'static MemSite) {
         let data = std::ptr::from_ref(site).cast_mut().cast();
+        // A return tells its function's result.
+        let flags = if site.flags & MemFlags::RETURN != 0 { CB_R_REGS } else { CB_NO_REGS };
         // SAFETY: as above; the site is never freed.
         unsafe {
-            ffi::qemu_plugin_register_vcpu_mem_cb(self.0, exec::on_access, CB_NO_REGS, ffi::MEM_RW, data);
+            ffi::qemu_plugin_register_vcpu_mem_cb(self.0, exec::on_access, flags, ffi::MEM_RW, data);
         }
     }
 }

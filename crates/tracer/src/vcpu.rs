@@ -2,6 +2,8 @@
 
 use crate::control::Block;
 use crate::ffi::{self, GByteArray, Register};
+use crate::holds::run::Awaiting;
+use crate::lists::GuestMemory;
 use guardrail_trace::event::MAX_ARGS;
 use guardrail_trace::log::RingWriter;
 use rustc_hash::FxHashMap;
@@ -45,6 +47,10 @@ pub struct Vcpu {
     /// Per-CPU variables, found since the last load of a watched module (the GS base of a CPU in the kernel
     /// changes only at a reset).
     pub per_cpu: Option<(u64, PerCpuPlaces)>,
+    /// The log has this vCPU's GS base.
+    pub gs_told: bool,
+    /// The instruction at hand was held, or met one that was: as whom it tells when it has run.
+    pub awaiting: Awaiting,
     /// Tasks that have their thread record, with their pids.
     pub tasks: FxHashMap<u64, u32>,
     regs: [*mut Register; NAMES.len()],
@@ -69,6 +75,8 @@ impl Vcpu {
             interrupted: false,
             raised: None,
             per_cpu: None,
+            gs_told: false,
+            awaiting: None,
             tasks: FxHashMap::default(),
             regs: [std::ptr::null_mut(); NAMES.len()],
             // SAFETY: plain allocation; the array lives as long as the process.
@@ -163,6 +171,12 @@ impl Vcpu {
                 std::slice::from_raw_parts(array.data, array.len as usize)
             }
         }
+    }
+}
+
+impl GuestMemory for Vcpu {
+    fn load(&mut self, addr: u64, len: usize) -> Option<&[u8]> {
+        self.read(addr, len)
     }
 }
 

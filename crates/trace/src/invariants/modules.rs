@@ -16,6 +16,8 @@ struct Module {
 #[derive(Debug, Default)]
 pub(super) struct Modules {
     loaded: Vec<Module>,
+    /// Modules that are not watched.
+    others: Vec<u64>,
     /// Grows with every change.
     state: u64,
 }
@@ -89,6 +91,32 @@ impl Modules {
         let known = self.loaded.iter().position(|m| m.id == id);
         if let Some(at) = known {
             self.loaded.swap_remove(at);
+        }
+        known.is_some()
+    }
+
+    /// A module that is not watched: none of its code is in the trace.
+    pub(super) fn load_other(&mut self, head: Head, operands: &[u64]) -> Result<(), &'static str> {
+        let id = head.address();
+        let regions = operands.get(9..9 + 3 * usize::from(head.small)).unwrap_or_default();
+        if self.others.contains(&id) || self.loaded.iter().any(|m| m.id == id) {
+            return Err("a module is loaded that is loaded already");
+        }
+        if self.others.len() >= MAX_MODULES {
+            return Err("more modules than the checker keeps");
+        }
+        self.others.push(id);
+        match regions.chunks_exact(3).all(|region| region[0].checked_add(region[1]).is_some()) {
+            true => Ok(()),
+            false => Err("a module has a region that wraps around"),
+        }
+    }
+
+    /// False where it was not loaded.
+    pub(super) fn unload_other(&mut self, id: u64) -> bool {
+        let known = self.others.iter().position(|&other| other == id);
+        if let Some(at) = known {
+            self.others.swap_remove(at);
         }
         known.is_some()
     }

@@ -18,6 +18,12 @@ fn load() -> Vec<u64> {
     words
 }
 
+fn load_other() -> Vec<u64> {
+    let mut words = load();
+    words[0] = Head::encode(Kind::OtherModule, 2, MODULE);
+    words
+}
+
 fn define(number: u64, address: u64, bytes: u64) -> Vec<u64> {
     let mut words = vec![Head::encode(Kind::BlockDef, 0, number), address, bytes];
     words.extend(vec![0x90; bytes.div_ceil(8) as usize]);
@@ -134,4 +140,23 @@ fn a_gap_in_the_tickets_is_told_and_violations_are_bounded() {
     assert_eq!(checker.stats().violations, 499);
     assert_eq!(checker.violations().len(), KEPT);
     assert_eq!(checker.violations()[0].to_string(), "segment 2 of ring 0: ticket 1 was expected");
+}
+
+#[test]
+fn modules_that_are_not_watched_have_no_code_here() {
+    let unload = || vec![Head::encode(Kind::OtherUnload, 0, MODULE)];
+    let checker = check(&[(1, false, vec![load_other(), unload(), load_other(), unload()])]);
+    assert_eq!(texts(&checker), [""; 0]);
+    assert_eq!(checker.stats().kinds["OtherModule"], 2);
+    for (segments, expected) in [
+        (vec![(1, false, vec![load_other(), load_other()])], "loaded already"),
+        (vec![(1, false, vec![unload()])], "was not loaded"),
+        (
+            vec![(1, false, vec![load_other()]), (0, false, vec![define(1, CODE, 4), enter(), run(1)])],
+            "outside the code of every loaded module",
+        ),
+    ] {
+        let texts = texts(&check(&segments));
+        assert!(texts.len() == 1 && texts[0].contains(expected), "{expected}: {texts:?}");
+    }
 }

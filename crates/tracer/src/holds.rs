@@ -1,0 +1,457 @@
+//! Accesses that are held to see who comes meanwhile: what is known of them, one for all vCPUs.
+//!
+//! One access is held at a time. Its vCPU is sent back to its instruction again and again, so that interrupts and other
+//! vCPUs get in, until the other side of its pair comes to the same bytes, or time is up. Then the side that came runs
+//! first and the held one after it, and the values of the bytes before, between and after are told.
+
+pub mod run;
+
+use guardrail_trace::config::{HoldPoint, Holds as Config, Samples};
+use guardrail_trace::meet::{Meet, MeetOutcome, MeetSide};
+use rustc_hash::FxHashMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+/// Pairs that are kept.
+const MAX_PAIRS: usize = 1 << 12;
+/// Tries of a side that last long; what runs seldom gets no more.
+const LONG_TRIES: u32 = 6;
+/// How long a side may take to run its instruction once it was let go, and a held context may be away.
+const GRACE: Duration = Duration::from_millis(1000);
+
+/// The roles of an instruction: pair and side.
+pub type Roles = Vec<(u32, u8)>;
+
+/// Accesses that are held.
+pub struct Holds {
+    config: Config,
+    /// Addresses of the points in loaded modules.
+    places: RwLock<FxHashMap<u64, Roles>>,
+    state: Mutex<State>,
+    /// A sampled access is held: every access of the driver is compared with it.
+    watching: AtomicBool,
+}
+
+/// What the vCPU at an instruction is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Run it.
+    Go,
+    /// Begin it again.
+    Back,
+}
+
+impl From<Verdict> for (Verdict, Option<Who>) {
+    fn from(verdict: Verdict) -> Self {
+        (verdict, None)
+    }
+}
+
+/// What the vCPU is to do, as whom it is to tell when it has run its instruction, and a record for the log.
+pub type Step = ((Verdict, Option<Who>), Option<Meet>);
+
+/// A side of the meeting at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The one that was held.
+    Held,
+    /// The one that came.
+    Other,
+}
+
+/// The state of the one hold, and what is known of the pairs.
+#[derive(Debug, Default)]
+pub struct State {
+    held: Option<Held>,
+    pairs: FxHashMap<u32, Pair>,
+    sampled: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Held {
+    pair: Option<u32>,
+    side: MeetSide,
+    other: Option<MeetSide>,
+    since: Instant,
+    limit: Duration,
+    spins: u64,
+    came: u64,
+    phase: Phase,
+    values: [Option<u64>; 3],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// For the other side to come.
+    Waiting,
+    /// For the other side, which was let go then, to run.
+    Met(Instant),
+    /// For the held one to run.
+    Released(Instant),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Pair {
+    tries: [u32; 2],
+    arrivals: [u64; 2],
+    cpus: [u64; 2],
+    came: [u64; 2],
+    held: Duration,
+    rest: [Option<Instant>; 2],
+}
+
+/// Who comes to an instruction that can be held.
+pub struct Arrival<'a> {
+    /// The access; its role is filled in here.
+    pub side: MeetSide,
+    /// The roles of the instruction.
+    pub roles: &'a [(u32, u8)],
+    /// The instruction was picked by chance.
+    pub sampled: bool,
+    /// The vCPU can be held here.
+    pub holdable: bool,
+    /// The time.
+    pub now: Instant,
+}
+
+impl Holds {
+    /// Nothing held yet.
+    pub fn new(config: &Config) -> Holds {
+        Holds {
+            config: config.clone(),
+            places: RwLock::default(),
+            state: Mutex::default(),
+            watching: AtomicBool::new(false),
+        }
+    }
+
+    /// Anything may be held in this run.
+    pub fn wanted(&self) -> bool {
+        !self.config.points.is_empty() || self.config.samples.is_some()
+    }
+
+    /// A sampled access is held.
+    #[inline]
+    pub fn watching(&self) -> bool {
+        self.watching.load(Relaxed)
+    }
+
+    /// A module was laid out: its name, and the values of its symbols in the file's order.
+    pub fn place(&self, module: &[u8], symbols: &[u64]) {
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let of_module = |point: &&HoldPoint| point.module.as_bytes() == module;
+        for point in self.config.points.iter().filter(of_module) {
+            let Some(symbol) = symbols.get(point.symbol as usize) else { continue };
+            places.entry(symbol.wrapping_add(point.offset)).or_default().push((point.pair, point.role & 1));
+        }
+    }
+
+    /// A range of a module has gone.
+    pub fn forget(&self, from: u64, to: u64) {
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        places.retain(|at, _| !(from..to).contains(at));
+    }
+
+    /// The roles of the instruction at an address, and whether it is picked by chance.
+    pub fn at(&self, address: u64) -> (Roles, bool) {
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        let roles = places.get(&address).cloned().unwrap_or_default();
+        let picked =
+            self.config.samples.as_ref().is_some_and(|s| {
+                mix(s.seed ^ mix(address & 0xfff)).is_multiple_of(u64::from(s.one_in.max(1)))
+            });
+        (roles, picked)
+    }
+
+    /// A sampled access may begin to be held, or is held.
+    pub fn due(&self, now: Instant) -> bool {
+        let Some(samples) = &self.config.samples else { return false };
+        let state = self.state();
+        state.held.is_some() || state.pause_over(samples, now)
+    }
+
+    /// The state, for one step of one vCPU.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A vCPU comes to an instruction. `read` gives the bytes at an address now.
+    pub fn arrive(&self, arrival: &Arrival<'_>, read: impl FnMut(u64, u64) -> Option<u64>) -> Step {
+        let mut state = self.state();
+        let step = state.arrive(&self.config, arrival, read);
+        let watch = |held: &Held| held.pair.is_none() && held.phase == Phase::Waiting;
+        self.watching.store(state.held.as_ref().is_some_and(watch), Relaxed);
+        step
+    }
+
+    /// A side has run its instruction.
+    pub fn ran(&self, who: Who, now: Instant, read: impl FnMut(u64, u64) -> Option<u64>) -> Option<Meet> {
+        self.state().ran(who, now, read)
+    }
+
+    /// The driver made an access while a sampled one is held.
+    pub fn accessed(
+        &self,
+        side: &MeetSide,
+        now: Instant,
+        read: impl FnMut(u64, u64) -> Option<u64>,
+    ) -> Option<Meet> {
+        let mut state = self.state();
+        let meet = state.accessed(side, now, read);
+        if meet.is_some() {
+            self.watching.store(false, Relaxed);
+        }
+        meet
+    }
+
+    /// What is told of every pair at the end.
+    pub fn totals(&self) -> Vec<Meet> {
+        let state = self.state();
+        let mut pairs: Vec<_> = state.pairs.iter().collect();
+        pairs.sort_unstable_by_key(|pair| pair.0);
+        let total = |(&pair, known): (&u32, &Pair)| Meet {
+            outcome: MeetOutcome::Totals,
+            pair: Some(pair),
+            held: MeetSide::default(),
+            other: MeetSide::default(),
+            values: [Some(known.cpus[0]), Some(known.cpus[1]), None],
+            spins: 0,
+            nanos: known.held.as_nanos() as u64,
+            came: known.came,
+            arrivals: known.arrivals,
+        };
+        pairs.into_iter().map(total).collect()
+    }
+}
+
+impl State {
+    fn arrive(
+        &mut self,
+        config: &Config,
+        arrival: &Arrival<'_>,
+        mut read: impl FnMut(u64, u64) -> Option<u64>,
+    ) -> Step {
+        let now = arrival.now;
+        let mut told = None;
+        match &self.held {
+            Some(held) if held.is(&arrival.side) => return self.again(config, now, read),
+            Some(held) if held.lost(now) => told = self.finish(now, MeetOutcome::Alone),
+            _ => {}
+        }
+        for &(pair, role) in arrival.roles {
+            if self.pairs.len() < MAX_PAIRS || self.pairs.contains_key(&pair) {
+                let known = self.pairs.entry(pair).or_default();
+                known.arrivals[usize::from(role)] += 1;
+                known.cpus[usize::from(role)] |= 1 << (arrival.side.cpu & 63);
+            }
+        }
+        if let Some(held) = &mut self.held {
+            let role = arrival.roles.iter().find(|r| Some(r.0) == held.pair && r.1 != held.side.role);
+            let (Some(&(_, role)), Phase::Waiting) = (role, held.phase) else {
+                return (Verdict::Go.into(), told);
+            };
+            held.came += 1;
+            let other = MeetSide { role, ..arrival.side };
+            let (from, len) = held.side.overlap(&other);
+            if len == 0 || !(held.side.store || other.store) {
+                return (Verdict::Go.into(), told);
+            }
+            held.values[0] = read(from, len.min(8));
+            held.other = Some(other);
+            held.phase = Phase::Met(now);
+            return ((Verdict::Go, Some(Who::Other)), self.meet(now, MeetOutcome::Met));
+        }
+        if arrival.holdable && self.hold(config, arrival) {
+            if let Some(held) = &mut self.held {
+                held.values[0] = read(held.side.address, u64::from(held.side.size).min(8));
+            }
+            return (Verdict::Back.into(), told);
+        }
+        (Verdict::Go.into(), told)
+    }
+
+    /// Begins to hold, if any pair wants it.
+    fn hold(&mut self, config: &Config, arrival: &Arrival<'_>) -> bool {
+        let now = arrival.now;
+        let wants = |&&(pair, role): &&(u32, u8)| {
+            self.pairs.get(&pair).is_some_and(|known| {
+                let role = usize::from(role);
+                known.tries[role] < config.tries.div_ceil(2)
+                    && known.rest[role].is_none_or(|until| now >= until)
+            })
+        };
+        let tries = |&&(pair, _): &&(u32, u8)| self.pairs.get(&pair).map_or(0, |p| p.tries[0] + p.tries[1]);
+        let chosen = arrival.roles.iter().filter(wants).min_by_key(tries).copied();
+        let (pair, role, limit) = match (chosen, &config.samples) {
+            (Some((pair, role)), _) => {
+                let known = self.pairs.entry(pair).or_default();
+                let tries = &mut known.tries[usize::from(role)];
+                *tries += 1;
+                let long = *tries <= LONG_TRIES;
+                (Some(pair), role, if long { config.long_millis } else { config.short_millis })
+            }
+            (None, Some(samples)) if arrival.sampled => {
+                if !self.pause_over(samples, now) {
+                    return false;
+                }
+                (None, 0, samples.millis)
+            }
+            _ => return false,
+        };
+        self.held = Some(Held {
+            pair,
+            side: MeetSide { role, ..arrival.side },
+            other: None,
+            since: now,
+            limit: Duration::from_millis(limit),
+            spins: 0,
+            came: 0,
+            phase: Phase::Waiting,
+            values: [None; 3],
+        });
+        true
+    }
+
+    fn pause_over(&self, samples: &Samples, now: Instant) -> bool {
+        let pause = Duration::from_millis(samples.pause_millis);
+        self.sampled.is_none_or(|last| now.saturating_duration_since(last) >= pause)
+    }
+
+    /// The held vCPU is at its instruction again.
+    fn again(
+        &mut self,
+        config: &Config,
+        now: Instant,
+        mut read: impl FnMut(u64, u64) -> Option<u64>,
+    ) -> Step {
+        let Some(held) = &mut self.held else { return (Verdict::Go.into(), None) };
+        let over = now.saturating_duration_since(held.since) >= held.limit || held.spins >= config.spins;
+        held.spins += 1;
+        match held.phase {
+            Phase::Waiting if over => {
+                let mut outcome = MeetOutcome::Alone;
+                if held.pair.is_none() {
+                    held.values[1] = read(held.side.address, u64::from(held.side.size).min(8));
+                    if held.values[0].is_some()
+                        && held.values[1].is_some()
+                        && held.values[0] != held.values[1]
+                    {
+                        outcome = MeetOutcome::Changed;
+                    }
+                }
+                (Verdict::Go.into(), self.finish(now, outcome))
+            }
+            Phase::Waiting => (Verdict::Back.into(), None),
+            // It has run, or it is not going to.
+            Phase::Met(since) if now.saturating_duration_since(since) < GRACE / 10 => {
+                (Verdict::Back.into(), None)
+            }
+            Phase::Met(_) | Phase::Released(_) => {
+                held.phase = Phase::Released(now);
+                ((Verdict::Go, Some(Who::Held)), None)
+            }
+        }
+    }
+
+    fn ran(&mut self, who: Who, now: Instant, mut read: impl FnMut(u64, u64) -> Option<u64>) -> Option<Meet> {
+        let held = self.held.as_mut()?;
+        let (from, len) = held.side.overlap(held.other.as_ref()?);
+        let value = read(from, len.min(8));
+        match (who, held.phase) {
+            (Who::Other, Phase::Met(_)) => {
+                held.values[1] = value;
+                held.phase = Phase::Released(now);
+                None
+            }
+            (Who::Held, Phase::Released(_)) => {
+                held.values[2] = value;
+                // Without the value between, the one that came did not run before.
+                let whole = held.values[1].is_some();
+                self.finish(now, if whole { MeetOutcome::Ran } else { MeetOutcome::Met })
+            }
+            _ => None,
+        }
+    }
+
+    fn accessed(
+        &mut self,
+        side: &MeetSide,
+        now: Instant,
+        mut read: impl FnMut(u64, u64) -> Option<u64>,
+    ) -> Option<Meet> {
+        let held = self.held.as_mut()?;
+        if held.pair.is_some() || held.phase != Phase::Waiting || !(held.side.store || side.store) {
+            return None;
+        }
+        if held.side.overlap(side).1 == 0 {
+            return None;
+        }
+        held.other = Some(*side);
+        held.values[1] = read(held.side.address, u64::from(held.side.size).min(8));
+        self.finish(now, MeetOutcome::Met)
+    }
+
+    /// Ends the hold and gives its record.
+    fn finish(&mut self, now: Instant, outcome: MeetOutcome) -> Option<Meet> {
+        let meet = self.meet(now, outcome);
+        let held = self.held.take()?;
+        let spent = now.saturating_duration_since(held.since);
+        match held.pair.and_then(|pair| self.pairs.get_mut(&pair)) {
+            Some(pair) => {
+                let role = usize::from(held.side.role);
+                pair.came[1 - role] += held.came;
+                pair.held += spent;
+                // The guest gets time to go on; what comes seldom is not lost for it, as the other side has its own.
+                pair.rest[role] = Some(now + spent.min(Duration::from_millis(200)));
+            }
+            None => self.sampled = Some(now),
+        }
+        meet
+    }
+
+    fn meet(&self, now: Instant, outcome: MeetOutcome) -> Option<Meet> {
+        let held = self.held.as_ref()?;
+        let role = usize::from(held.side.role);
+        let mut came = [0; 2];
+        came[1 - role] = held.came;
+        Some(Meet {
+            outcome,
+            pair: held.pair,
+            held: held.side,
+            other: held.other.unwrap_or_default(),
+            values: held.values,
+            spins: held.spins,
+            nanos: now.saturating_duration_since(held.since).as_nanos() as u64,
+            came,
+            arrivals: held.pair.and_then(|pair| self.pairs.get(&pair)).map_or([0; 2], |pair| pair.arrivals),
+        })
+    }
+}
+
+impl Held {
+    /// The arrival is of the context that is held.
+    fn is(&self, side: &MeetSide) -> bool {
+        (self.side.pc, self.side.rsp, self.side.task) == (side.pc, side.rsp, side.task)
+    }
+
+    /// The held context has not come back to its instruction, or did not run it.
+    fn lost(&self, now: Instant) -> bool {
+        let since = match self.phase {
+            Phase::Waiting => self.since + self.limit,
+            Phase::Met(since) | Phase::Released(since) => since,
+        };
+        now.saturating_duration_since(since) > GRACE
+    }
+}
+
+/// Spreads the bits of a number.
+fn mix(x: u64) -> u64 {
+    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+use super::*;
+
+const AT: u64 = 0xffff_8880_0000_1000;
+
+fn holds(samples: Option<Samples>) -> Holds {
+    let point = |symbol, role| HoldPoint { module: "m".into(), symbol, offset: 4, pair: 7, role };
+    let points = vec![point(1, 0), point(2, 1)];
+    Holds::new(&Config { points, samples, tries: 4, long_millis: 100, short_millis: 10, spins: 1000 })
+}
+
+fn side(pc: u64, rsp: u64, store: bool) -> MeetSide {
+    MeetSide { pc, address: AT, size: 8, store, rsp, task: rsp, ..MeetSide::default() }
+}
+
+struct Clock(Instant);
+
+impl Clock {
+    fn new() -> Clock {
+        Clock(Instant::now())
+    }
+    fn pass(&mut self, millis: u64) {
+        self.0 += Duration::from_millis(millis);
+    }
+    fn come(&self, holds: &Holds, role: u8, side: MeetSide) -> Step {
+        let arrival = Arrival { side, roles: &[(7, role)], sampled: false, holdable: true, now: self.0 };
+        holds.arrive(&arrival, |_, _| Some(1))
+    }
+}
+
+const A: u64 = 0x104;
+const B: u64 = 0x204;
+
+#[test]
+fn points_follow_the_symbols_of_their_module() {
+    let holds = holds(None);
+    holds.place(b"other", &[0, 0x100, 0x200]);
+    assert_eq!(holds.at(A), (vec![], false));
+    holds.place(b"m", &[0, 0x100, 0x200]);
+    assert_eq!((holds.at(A).0, holds.at(B).0), (vec![(7, 0)], vec![(7, 1)]));
+    holds.forget(0x100, 0x180);
+    assert_eq!((holds.at(A).0, holds.at(B).0), (vec![], vec![(7, 1)]));
+}
+
+#[test]
+fn sides_meet_and_both_run() {
+    let (holds, mut clock) = (holds(None), Clock::new());
+    assert_eq!(clock.come(&holds, 0, side(A, 1, true)), (Verdict::Back.into(), None));
+    clock.pass(5);
+    assert_eq!(clock.come(&holds, 0, side(A, 1, true)), (Verdict::Back.into(), None));
+    let (verdict, met) = clock.come(&holds, 1, side(B, 2, false));
+    assert_eq!(verdict, (Verdict::Go, Some(Who::Other)));
+    let met = met.unwrap();
+    assert_eq!((met.outcome, met.held.pc, met.other.pc), (MeetOutcome::Met, A, B));
+    // The held one waits until the other has run.
+    assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0.0, Verdict::Back);
+    assert_eq!(holds.ran(Who::Other, clock.0, |_, _| Some(1)), None);
+    assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0, (Verdict::Go, Some(Who::Held)));
+    let ran = holds.ran(Who::Held, clock.0, |_, _| Some(2)).unwrap();
+    assert_eq!((ran.outcome, ran.values), (MeetOutcome::Ran, [Some(1), Some(1), Some(2)]));
+    assert_eq!(holds.totals()[0].came, [0, 1]);
+}
+
+#[test]
+fn nobody_comes_and_time_is_up() {
+    let (holds, mut clock) = (holds(None), Clock::new());
+    assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0.0, Verdict::Back);
+    clock.pass(100);
+    let (verdict, told) = clock.come(&holds, 0, side(A, 1, true));
+    assert_eq!((verdict, told.unwrap().outcome), (Verdict::Go.into(), MeetOutcome::Alone));
+    // The guest goes on for a while; the other side may be held at once.
+    assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0.0, Verdict::Go);
+    assert_eq!(clock.come(&holds, 1, side(B, 1, true)).0.0, Verdict::Back);
+}
+
+#[test]
+fn other_bytes_and_two_reads_are_no_meeting() {
+    let (holds, clock) = (holds(None), Clock::new());
+    assert_eq!(clock.come(&holds, 0, side(A, 1, false)).0.0, Verdict::Back);
+    assert_eq!(clock.come(&holds, 1, side(B, 2, false)), (Verdict::Go.into(), None));
+    let beside = MeetSide { address: AT + 8, ..side(B, 2, true) };
+    assert_eq!(clock.come(&holds, 1, beside), (Verdict::Go.into(), None));
+    assert_eq!(clock.come(&holds, 0, side(A, 3, true)), (Verdict::Go.into(), None));
+}
+
+#[test]
+fn tries_and_spins_are_bounded() {
+    let (holds, mut clock) = (holds(None), Clock::new());
+    let mut tries = 0;
+    for _ in 0..10 {
+        clock.pass(5000);
+        let (verdict, _) = clock.come(&holds, 0, side(A, 1, true));
+        tries += u32::from(verdict.0 == Verdict::Back);
+        clock.pass(5000);
+        clock.come(&holds, 0, side(A, 1, true));
+    }
+    assert_eq!(tries, 2);
+    assert_eq!(clock.come(&holds, 1, side(B, 1, true)).0.0, Verdict::Back);
+    let spins =
+        (0..2000).take_while(|_| clock.come(&holds, 1, side(B, 1, true)).0.0 == Verdict::Back).count();
+    assert_eq!(spins, 1000);
+}
+
+#[test]
+fn a_held_context_that_never_returns_is_given_up() {
+    let (holds, mut clock) = (holds(None), Clock::new());
+    assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0.0, Verdict::Back);
+    clock.pass(1500);
+    let (verdict, told) = clock.come(&holds, 1, side(B, 2, true));
+    assert_eq!((verdict, told.unwrap().outcome), (Verdict::Back.into(), MeetOutcome::Alone));
+}
+
+#[test]
+fn a_sampled_access_sees_any_other_that_conflicts() {
+    let samples = Samples { one_in: 1, seed: 3, millis: 50, pause_millis: 100 };
+    let (holds, mut clock) = (holds(Some(samples)), Clock::new());
+    let come = |now, value| {
+        let arrival = Arrival { side: side(A, 1, false), roles: &[], sampled: true, holdable: true, now };
+        holds.arrive(&arrival, |_, _| Some(value))
+    };
+    assert!(holds.at(A).1);
+    assert_eq!(come(clock.0, 1).0.0, Verdict::Back);
+    assert!(holds.watching());
+    assert_eq!(holds.accessed(&side(B, 0, false), clock.0, |_, _| None), None);
+    let met = holds.accessed(&side(B, 0, true), clock.0, |_, _| Some(2)).unwrap();
+    assert_eq!((met.outcome, met.pair, met.other.pc), (MeetOutcome::Met, None, B));
+    assert!(!holds.watching());
+    // A pause, then a hold in which the value changes unseen.
+    assert_eq!(come(clock.0, 1).0.0, Verdict::Go);
+    clock.pass(100);
+    assert_eq!(come(clock.0, 1).0.0, Verdict::Back);
+    clock.pass(50);
+    assert_eq!(come(clock.0, 9).1.unwrap().outcome, MeetOutcome::Changed);
+}
