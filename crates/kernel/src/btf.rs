@@ -1,5 +1,6 @@
 //! BTF: the types of a kernel or a module, in compact form.
 
+mod fields;
 mod query;
 
 pub use query::{Param, Pointee, Proto, Type};

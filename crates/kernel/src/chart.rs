@@ -10,6 +10,9 @@
 
 use crate::effect::{Key, When};
 
+/// In the place of an argument register: the current task.
+pub const CURRENT: u8 = 6;
+
 /// A set of states or callbacks of one chart, by index: bit `i` is item `i`.
 pub type Set = u64;
 
@@ -20,6 +23,8 @@ pub struct Chart {
     pub name: String,
     /// It describes deferred work; its edges count as deferral and not as device state.
     pub deferred: bool,
+    /// Its objects keep their driver's module: what their callbacks do comes before the module's exit function.
+    pub pins: bool,
     /// What instances are told apart by: names of up to two key parts.
     pub keys: Vec<String>,
     /// All states; a state comes after the one that it is part of.
@@ -33,7 +38,7 @@ pub struct Chart {
 }
 
 /// A state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// Its name.
     pub name: String,
@@ -46,14 +51,14 @@ pub struct State {
 }
 
 /// A callback of the kernel into the driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Callback {
     /// Its name, such as `poll`.
     pub name: String,
     /// Names of the kernel functions that it is called from; matched after dropping suffixes such as `.isra.0`.
     /// Empty: any, when the arguments name an instance that is known.
     pub from: Vec<String>,
-    /// For each key part, the argument register (0..=5) that holds it, where one does.
+    /// For each key part, the argument register (0..=5) that holds it, where one does; [`CURRENT`] is the current task.
     pub keys: Vec<Option<u8>>,
     /// The leaf states that allow it.
     pub states: Set,
@@ -63,10 +68,12 @@ pub struct Callback {
     pub enters: Option<usize>,
     /// Where its return moves the object, and for which results.
     pub leaves: Option<(usize, When)>,
+    /// Callbacks that it sets off: what it did comes before their next run.
+    pub wakes: Set,
 }
 
 /// A rule for a call of the driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Call {
     /// The kernel function.
     pub function: String,
@@ -84,4 +91,18 @@ pub struct Call {
     pub wakes: Set,
     /// Callbacks whose runs have ended when the call returns, whatever the state.
     pub waits: Set,
+}
+
+impl Chart {
+    /// A state's name after those of the states that it is part of, as `registered.running`.
+    pub fn path(&self, state: usize) -> String {
+        // A state comes after the one that it is part of, so this ends.
+        let outer =
+            |&at: &usize| self.states.get(at).and_then(|state| state.parent).filter(|&parent| parent < at);
+        let mut names: Vec<&str> = std::iter::successors(Some(state), outer)
+            .filter_map(|at| Some(self.states.get(at)?.name.as_str()))
+            .collect();
+        names.reverse();
+        names.join(".")
+    }
 }

@@ -266,6 +266,10 @@ pub enum When {
     Zero,
     /// The result (32 bits) is not zero.
     NonZero,
+    /// The result is false; a `bool` has 8 bits, and those above it are undefined.
+    False,
+    /// The result is true.
+    True,
 }
 
 impl When {
@@ -275,6 +279,8 @@ impl When {
             When::Always => true,
             When::Zero => result as u32 == 0,
             When::NonZero => result as u32 != 0,
+            When::False => result as u8 == 0,
+            When::True => result as u8 != 0,
         }
     }
 }
@@ -469,6 +475,35 @@ pub enum DmaOp {
         cpu: u8,
         /// Its bus address.
         handle: u8,
+    },
+    /// The call has memory of the device made or mapped in a way that is not followed further.
+    Other {
+        /// The device.
+        dev: u8,
+    },
+    /// The result is where device registers are mapped.
+    MapIo,
+    /// Device registers are not needed any more.
+    UnmapIo {
+        /// Where they are mapped.
+        addr: u8,
+    },
+    /// A driver has left its device: when the call returns, all must be given back.
+    Unbind {
+        /// The device.
+        dev: u8,
+    },
+    /// Asks whether an address is in vmalloc space, as `dma_map_single` does of every buffer.
+    AskVmalloc {
+        /// The address.
+        addr: u8,
+    },
+    /// Names the driver of a device, as the warning does with which `dma_map_single` refuses a buffer.
+    NameDriver,
+    /// The result says whether the mappings of a device need to be taken back.
+    NeedUnmap {
+        /// The device.
+        dev: u8,
     },
 }
 

@@ -11,6 +11,7 @@
 pub mod btf;
 mod bytes;
 pub mod chart;
+pub mod charts;
 mod closure;
 mod decompress;
 pub mod effect;

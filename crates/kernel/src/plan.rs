@@ -95,6 +95,7 @@ pub fn tracer_config(
         indirect_thunks,
         return_thunks,
         scope: Default::default(),
+        holds: Default::default(),
     })
 }
 
@@ -185,6 +186,13 @@ fn module_layout(missing: &mut Missing<'_>) -> ModuleLayout {
         }
     }
     ModuleLayout { name, regions, kallsyms, symtab, num_symtab }
+}
+
+/// Where a vCPU's `preempt_count` is from its GS base, and whether the kernel's slide is to be added.
+pub fn preempt_count(image: &KernelImage) -> Option<(u64, bool)> {
+    let mut missing = Missing { image, names: Vec::new() };
+    let places = per_cpu(&mut missing);
+    missing.names.is_empty().then_some((places.preempt_count, places.relative))
 }
 
 /// `current` and `preempt_count`: symbols of their own (up to 6.1 and since 6.15), or in `pcpu_hot` (between).

@@ -2,7 +2,7 @@
 //! resolved for one kernel, and the default for all others.
 
 mod dma;
-mod sync;
+pub(crate) mod sync;
 
 use crate::btf::{Proto, Type};
 use crate::effect::{Class, Direction, Effect, Len, Ptr, Summary, SyncOp, Zeroed};
@@ -36,6 +36,8 @@ pub struct Row {
 #[derive(Clone, Debug, Default)]
 pub struct SummaryTable {
     rows: BTreeMap<String, Row>,
+    /// Functions of the table that the image lacks: modules may have them.
+    elsewhere: BTreeMap<String, Arc<Summary>>,
     absent: Vec<String>,
 }
 
@@ -54,6 +56,8 @@ impl SummaryTable {
                     table.rows.entry(name).or_insert(row);
                 }
                 if !found {
+                    let summary = entry.resolve(image, plain, 0).summary;
+                    table.elsewhere.entry(plain.clone()).or_insert(summary);
                     table.absent.push(plain.clone());
                 }
             }
@@ -61,9 +65,15 @@ impl SummaryTable {
         for line in MORE.iter().flat_map(|text| text.lines()) {
             let Some(entry) = Entry::parse(line) else { continue };
             for name in &entry.names {
-                match function(image, name) {
-                    Some(address) => table.extend(image, &entry, name, address),
-                    None => table.absent.push(name.clone()),
+                let mut found = false;
+                for name in [name.clone(), format!("{name}_noprof")] {
+                    let Some(address) = function(image, &name) else { continue };
+                    found = true;
+                    table.extend(image, &entry, &name, address);
+                }
+                if !found {
+                    table.extend_elsewhere(image, &entry, name);
+                    table.absent.push(name.clone());
                 }
             }
         }
@@ -91,6 +101,20 @@ impl SummaryTable {
             ..more
         };
         self.rows.insert(name.to_owned(), row);
+    }
+
+    /// The same for a function of a module: its parameters are known by their order, and nothing is read through them.
+    fn extend_elsewhere(&mut self, image: &KernelImage, entry: &Entry<'_>, name: &str) {
+        let more = entry.resolve(image, name, 0).summary;
+        let known = self.elsewhere.remove(name).unwrap_or_else(|| Arc::new(Summary::unknown(name)));
+        let mut summary = Arc::unwrap_or_clone(known);
+        summary.effects.extend(Arc::unwrap_or_clone(more).effects);
+        self.elsewhere.insert(name.to_owned(), Arc::new(summary));
+    }
+
+    /// What the table says of a function that is not in the image but in a module.
+    pub fn elsewhere(&self, name: &str) -> Option<Arc<Summary>> {
+        self.elsewhere.get(name).cloned()
     }
 
     /// The row of a function, if it has one.
@@ -123,7 +147,7 @@ fn by_name(image: &KernelImage, name: &str) -> Arc<Summary> {
 }
 
 /// Address of a function in the kernel's text.
-fn function(image: &KernelImage, name: &str) -> Option<u64> {
+pub(crate) fn function(image: &KernelImage, name: &str) -> Option<u64> {
     image.address_of(name).filter(|&address| image.is_text(address))
 }
 
@@ -188,7 +212,9 @@ impl<'a> Entry<'a> {
 
     /// The same for a function of which other values are read already.
     fn resolve_after(&self, image: &KernelImage, name: &str, address: u64, derefs: Vec<Deref>) -> Row {
-        let mut resolver = Resolver { image, places: self.places(image, name), derefs, lists: Vec::new() };
+        let narrow = image.btf().func_proto(name).is_some_and(|proto| sync::is_narrow(&proto.result));
+        let mut resolver =
+            Resolver { image, places: self.places(image, name), derefs, lists: Vec::new(), narrow };
         let effects: Vec<Effect> = self.effects.iter().filter_map(|text| resolver.effect(text)).collect();
         let everywhere = self.effects.contains(&"everywhere")
             || effects.iter().any(|effect| {
@@ -210,18 +236,24 @@ impl<'a> Entry<'a> {
 
     /// Which argument register each parameter is in.
     fn places(&self, image: &KernelImage, name: &str) -> Vec<(&'a str, u8)> {
-        let proto = image.btf().func_proto(name);
-        let by_name: Option<Vec<(&str, u8)>> = proto.and_then(|proto| {
-            self.params
-                .iter()
-                .map(|&wanted| {
-                    let param = proto.params.iter().find(|param| param.name == wanted)?;
-                    Some((wanted, param.register?))
-                })
-                .collect()
-        });
-        by_name.unwrap_or_else(|| self.params.iter().copied().zip(0..6).collect())
+        places(image, name, &self.params)
     }
+}
+
+/// Which argument register each of these parameters of a function is in: by their names if the kernel's types know all of
+/// them, else by their order.
+pub(crate) fn places<'a>(image: &KernelImage, name: &str, params: &[&'a str]) -> Vec<(&'a str, u8)> {
+    let proto = image.btf().func_proto(name);
+    let by_name: Option<Vec<(&str, u8)>> = proto.and_then(|proto| {
+        params
+            .iter()
+            .map(|&wanted| {
+                let param = proto.params.iter().find(|param| param.name == wanted)?;
+                Some((wanted, param.register?))
+            })
+            .collect()
+    });
+    by_name.unwrap_or_else(|| params.iter().copied().zip(0..6).collect())
 }
 
 /// Turns words into effects.
@@ -230,6 +262,8 @@ struct Resolver<'a, 'b> {
     places: Vec<(&'a str, u8)>,
     derefs: Vec<Deref>,
     lists: Vec<ListWalk>,
+    /// Only the lowest byte of the result is defined.
+    narrow: bool,
 }
 
 impl Resolver<'_, '_> {

@@ -2,8 +2,10 @@
 
 mod common;
 
-use guardrail_kernel::{SummaryTable, tracer_config};
-use std::collections::BTreeMap;
+use guardrail_kernel::chart::Chart;
+use guardrail_kernel::effect::{Effect, Key, LockKind, SyncOp};
+use guardrail_kernel::{SummaryTable, charts, tracer_config};
+use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
 #[ignore = "needs kernel images: set GUARDRAIL_TEST_KERNELS"]
@@ -25,14 +27,26 @@ fn symbols_are_found_by_name_and_by_address() {
 #[test]
 #[ignore = "needs kernel images: set GUARDRAIL_TEST_KERNELS"]
 fn the_tables_rows_are_resolved_whole() {
-    let written = written_effects();
+    let [memory, sync, dma] = [
+        written_effects(include_str!("../summaries.txt")),
+        written_effects(include_str!("../sync.txt")),
+        written_effects(include_str!("../dma.txt")),
+    ];
     let mut short = Vec::new();
     for image in common::images() {
         let table = SummaryTable::for_image(&image);
         for (name, row) in table.rows() {
-            let Some(&wanted) = written.get(name.strip_suffix("_noprof").unwrap_or(name)) else { continue };
-            if row.summary.effects.len() != wanted {
-                short.push(format!("{}: {name}: {:?}", image.release(), row.summary.effects));
+            let plain = name.strip_suffix("_noprof").unwrap_or(name);
+            let count = |sort: fn(&Effect) -> bool| row.summary.effects.iter().filter(|e| sort(e)).count();
+            let found = [
+                count(|e| !matches!(e, Effect::Sync(_) | Effect::Dma(_))),
+                count(|e| matches!(e, Effect::Sync(_))),
+                count(|e| matches!(e, Effect::Dma(_))),
+            ];
+            for (table, found) in [&memory, &sync, &dma].into_iter().zip(found) {
+                if table.get(plain).is_some_and(|&wanted| found != wanted) {
+                    short.push(format!("{}: {name}: {:?}", image.release(), row.summary.effects));
+                }
             }
         }
     }
@@ -80,17 +94,141 @@ fn the_plan_is_complete_and_consistent() {
     }
 }
 
-/// How many effects each line of the table states, by function.
-fn written_effects() -> BTreeMap<&'static str, usize> {
+/// Of a callback's callers, some belong to other versions or are inlined there; but one of them is in each kernel.
+#[test]
+#[ignore = "needs kernel images: set GUARDRAIL_TEST_KERNELS"]
+fn charts_name_functions_that_the_kernels_have() {
+    let images = common::images();
+    let mut called = BTreeSet::new();
+    for image in &images {
+        let release = image.release();
+        let symbols: BTreeSet<&str> =
+            image.symbols().map(|symbol| symbol.name.split('.').next().unwrap_or(symbol.name)).collect();
+        let charts = charts::for_image(image);
+        for chart in charts.iter() {
+            let known = chart.calls.iter().filter(|call| image.address_of(&call.function).is_some());
+            called.extend(known.map(|call| (chart.name.clone(), call.function.clone())));
+            for call in &chart.calls {
+                let mut others = chart.calls.iter().filter(|other| other.function == call.function);
+                assert!(others.all(|other| other.keys == call.keys), "{release}: {}", call.function);
+            }
+            for callback in chart.callbacks.iter().filter(|_| !elsewhere(chart)) {
+                let known = callback.from.is_empty()
+                    || callback.from.iter().any(|from| symbols.contains(from.as_str()));
+                assert!(known, "{release}: no caller of {} {}", chart.name, callback.name);
+            }
+        }
+        let call = |chart: &str, function: &str| {
+            let chart = charts.iter().find(|known| known.name == chart).unwrap();
+            chart.calls.iter().find(|call| call.function == function).unwrap().keys.clone()
+        };
+        let key = |arg| Some(Key::Arg { arg, offset: 0 });
+        // Delayed work is known by the work in it, at its beginning.
+        assert_eq!(call("work", "queue_delayed_work_on"), [key(2), key(1)], "{release}");
+        assert_eq!(call("irq", "request_threaded_irq"), [key(5), key(0)], "{release}");
+        assert_eq!(call("irq", "disable_irq"), [None, key(0)], "{release}");
+    }
+    let written = written_calls();
+    assert!(written.len() > 150, "only {} calls were found in the charts", written.len());
+    let unknown: Vec<_> = written.difference(&called).collect();
+    println!("calls that no kernel here has: {unknown:?}");
+    assert!(unknown.len() < 20, "{unknown:?}");
+}
+
+/// Whether a chart's functions are in modules.
+fn elsewhere(chart: &Chart) -> bool {
+    written().any(|line| {
+        line.strip_prefix("chart ").is_some_and(|line| {
+            let mut words = line.split_whitespace();
+            words.next() == Some(&chart.name) && words.any(|word| word == "elsewhere")
+        })
+    })
+}
+
+/// The lines of all charts.
+fn written() -> impl Iterator<Item = String> {
+    let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/charts")).unwrap();
+    let charts =
+        files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "chart"));
+    charts.flat_map(|path| {
+        let text = std::fs::read_to_string(path).unwrap();
+        text.lines().map(|line| line.split('#').next().unwrap().trim().to_owned()).collect::<Vec<_>>()
+    })
+}
+
+/// Charts and functions of all calls that are written, but for those of modules.
+fn written_calls() -> BTreeSet<(String, String)> {
+    let mut calls = BTreeSet::new();
+    let (mut chart, mut skip, mut open) = (String::new(), false, false);
+    for line in written() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let ["chart", name, rest @ ..] = &words[..] {
+            (chart, skip) = ((*name).to_owned(), rest.contains(&"elsewhere"));
+        }
+        let call = line.strip_prefix("call ").or(open.then_some(line.as_str()));
+        open = call.is_some() && line.ends_with(',');
+        let head = call.and_then(|call| call.split(':').next()).filter(|_| !skip).unwrap_or("");
+        let count = head.matches('(').count();
+        let names = head.split('(').filter_map(|part| part.trim_end().rsplit([' ', ',']).next()).take(count);
+        calls.extend(names.map(|name| (chart.clone(), name.to_owned())));
+    }
+    calls
+}
+
+#[test]
+#[ignore = "needs kernel images: set GUARDRAIL_TEST_KERNELS"]
+fn locks_are_known_in_every_kernel() {
+    for image in common::images() {
+        let release = image.release();
+        let table = SummaryTable::for_image(&image);
+        let ops = |name: &str| -> Vec<SyncOp> {
+            let row = table.row(name).unwrap_or_else(|| panic!("{release} lacks {name}"));
+            let op = |effect: &Effect| match effect {
+                Effect::Sync(op) => Some(op.clone()),
+                _ => None,
+            };
+            row.summary.effects.iter().filter_map(op).collect()
+        };
+        for (lock, unlock) in [
+            ("_raw_spin_lock_irqsave", "_raw_spin_unlock_irqrestore"),
+            ("_raw_spin_lock_bh", "_raw_spin_unlock_bh"),
+            ("_raw_write_lock_irq", "_raw_write_unlock_irq"),
+            ("mutex_lock", "mutex_unlock"),
+            ("down_write", "up_write"),
+            ("rtnl_lock", "__rtnl_unlock"),
+            ("lock_sock_nested", "release_sock"),
+        ] {
+            let (Some(SyncOp::Lock { kind, key, .. }), Some(SyncOp::Unlock { kind: end, key: given, .. })) =
+                (ops(lock).pop(), ops(unlock).pop())
+            else {
+                panic!("{release}: {lock}, {unlock}");
+            };
+            assert_eq!((kind, key), (end, given), "{release}: {lock}");
+        }
+        assert!(table.row("rtnl_lock").unwrap().everywhere, "{release}");
+        // Flags decide under whichever name the allocator goes.
+        let allocator = ["__kmalloc", "__kmalloc_noprof"].into_iter().find(|name| table.row(name).is_some());
+        assert_eq!(ops(allocator.unwrap()), [SyncOp::Sleeps { gfp: Some(1) }], "{release}");
+        let hold = ops("dev_hard_start_xmit").remove(0);
+        let SyncOp::Hold { kind: LockKind::Spin, key: Key::Arg { arg: 2, offset } } = hold else {
+            panic!("{release}: {hold:?}");
+        };
+        assert!(offset > 0, "{release}");
+    }
+}
+
+/// How many effects each line of a table states, by function.
+fn written_effects(table: &'static str) -> BTreeMap<&'static str, usize> {
     let mut written = BTreeMap::new();
-    for line in include_str!("../summaries.txt").lines().filter(|line| !line.starts_with('#')) {
+    for line in table.lines().filter(|line| !line.starts_with('#')) {
         let Some((head, effects)) = line.split_once("):") else { continue };
         let names = head.split_once('(').unwrap().0;
         // A seventh parameter is on the stack, where no effect reaches it.
         if head.matches(',').count() - names.matches(',').count() > 5 {
             continue;
         }
-        let count = effects.split(';').filter(|effect| effect.trim() != "nothing").count();
+        let count =
+            effects.split(';').filter(|effect| !matches!(effect.trim(), "nothing" | "everywhere")).count();
         written.extend(names.split(',').map(|name| (name.trim(), count)));
     }
     written

@@ -146,6 +146,12 @@ impl Btf {
         Some((offset, id))
     }
 
+    /// The byte that holds (the first bit of) a member, a bitfield perhaps, of a structure or what lies in it without a name.
+    pub fn byte_of_bit(&self, structure: &str, name: &str) -> Option<u64> {
+        let mut budget = 10_000;
+        Some(self.find_member(self.struct_named(structure)?, name, 0, &mut budget)?.0 / 8)
+    }
+
     fn find_member(&self, id: TypeId, name: &str, depth: u32, budget: &mut u32) -> Option<(u64, TypeId)> {
         let t = self.raw(id)?;
         if depth > 16 || !matches!(t.kind, Kind::Struct | Kind::Union) {

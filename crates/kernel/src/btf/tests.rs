@@ -81,6 +81,43 @@ fn members_are_found_through_dots_indices_and_anonymous_unions() {
 }
 
 #[test]
+fn places_have_names() {
+    let mut b = Builder::new(0);
+    b.add("int", 1, 0, 4, &[1 << 24 | 32]); // 1
+    b.add("", 3, 0, 0, &[1, 1, 3]); // 2: int[3]
+    let (x, y) = (b.name("x"), b.name("y"));
+    b.add("slot", 5, 2, 12, &[x, 1, 0, y, 2, 0]); // 3: union
+    b.add("", 3, 0, 0, &[3, 1, 2]); // 4: union slot[2]
+    b.add("", 3, 0, 0, &[3, 1, 0]); // 5: union slot[]
+    let (slots, low, high, more) = (b.name("slots"), b.name("low"), b.name("high"), b.name("more"));
+    // Bits 3 and 9 of a word behind the slots, four bytes of padding, and an array without a length.
+    let bits = |at: u32, size: u32| size << 24 | at;
+    b.add(
+        "ring",
+        4,
+        4,
+        32,
+        &[slots, 4, 0, low, 1, bits(192, 3), high, 1, bits(195, 9), more, 5, bits(256, 0)],
+    );
+    b.add("same", 4, 0, 28, &[]);
+    b.add("other", 4, 0, 28, &[]);
+    let mut btf = Btf::parse(&b.build(), None).unwrap();
+    let ring = btf.struct_named("ring").unwrap();
+    // The flag says that members carry sizes of bitfields.
+    let at = btf.offsets[ring as usize - 1] as usize + 7;
+    btf.types[at] |= 0x80;
+    let field = |offset| btf.field_at(ring, offset);
+    assert_eq!(field(0).as_deref(), Some("slots[0].x"));
+    assert_eq!(field(16).as_deref(), Some("slots[1].y[1]"));
+    assert_eq!(field(24).as_deref(), Some("low"));
+    assert_eq!(field(25).as_deref(), Some("high"));
+    assert_eq!(field(28), None);
+    assert_eq!(field(32 + 12 * 5).as_deref(), Some("more[5].x"));
+    assert_eq!(btf.only_struct_of_size(32), Some("ring"));
+    assert_eq!((btf.only_struct_of_size(28), btf.only_struct_of_size(7)), (None, None));
+}
+
+#[test]
 fn prototypes_tell_what_pointers_point_to() {
     let proto = example().func_proto("fill").unwrap();
     assert!(proto.variadic);
@@ -106,6 +143,7 @@ fn circles_end() {
     let btf = example();
     assert_eq!(btf.size_of(12), None);
     assert_eq!(btf.size_of(13), None);
+    assert_eq!((btf.field_at(12, 0), btf.field_at(13, 0)), (None, None));
     assert_eq!(btf.resolve(12), None);
 }
 
@@ -137,6 +175,7 @@ fn damaged_bytes_are_errors_or_answers_but_no_panics() {
             if let Ok(btf) = Btf::parse(&bad, None) {
                 for id in 0..btf.end_id() + 2 {
                     let _ = (btf.size_of(id), btf.proto(id), btf.member(id, "int.int"));
+                    let _ = (btf.field_at(id, 0), btf.field_at(id, 5), btf.only_struct_of_size(8));
                 }
                 let _ = (btf.enum_value("x"), btf.func_proto("f"));
             }

@@ -1,0 +1,89 @@
+//! Names for places in structures.
+
+use super::{Btf, Kind, TypeId};
+use crate::bytes::u32_at;
+use std::fmt::Write;
+
+/// How deep structures in structures are followed.
+const MAX_NESTING: u32 = 32;
+
+impl Btf {
+    /// The name of the only structure of this size among these types, those of a base left out.
+    pub fn only_struct_of_size(&self, size: u64) -> Option<&str> {
+        let mut found: Option<&str> = None;
+        for id in self.first_id..self.end_id() {
+            let Some(raw) = self.raw(id).filter(|t| t.kind == Kind::Struct && u64::from(t.value) == size)
+            else {
+                continue;
+            };
+            match (found, self.name_of(raw)) {
+                (_, "") => {}
+                (None, name) => found = Some(name),
+                (Some(other), name) if other == name => {}
+                _ => return None,
+            }
+        }
+        found
+    }
+
+    /// The member at an offset of a structure, as `rx_ring.next_to_clean` or `slots[3].dma`; of a union the first member
+    /// that reaches so far. `None` in padding and behind the end.
+    pub fn field_at(&self, structure: TypeId, offset: u64) -> Option<String> {
+        let mut path = String::new();
+        let (mut id, mut offset) = (self.resolve(structure)?, offset);
+        for _ in 0..MAX_NESTING {
+            let raw = self.raw(id)?;
+            match raw.kind {
+                Kind::Struct | Kind::Union => {
+                    let (name, ty, start) = self.member_over(id, offset)?;
+                    if !name.is_empty() {
+                        if !path.is_empty() {
+                            path.push('.');
+                        }
+                        path.push_str(name);
+                    }
+                    id = self.resolve(ty)?;
+                    offset = offset.checked_sub(start)?;
+                }
+                Kind::Array => {
+                    id = self.resolve(u32_at(raw.extra, 0)?)?;
+                    let size = self.size_of(id).filter(|&size| size > 0)?;
+                    write!(path, "[{}]", offset / size).ok()?;
+                    offset %= size;
+                }
+                _ => break,
+            }
+        }
+        (!path.is_empty()).then_some(path)
+    }
+
+    /// The first member that reaches over an offset: its name, its type, and the byte where it begins. An array without a
+    /// length at the end of a structure reaches on without end.
+    fn member_over(&self, id: TypeId, offset: u64) -> Option<(&str, TypeId, u64)> {
+        let raw = self.raw(id)?;
+        let mut open = None;
+        for member in raw.extra.chunks_exact(12) {
+            let (name, ty, place) = (u32_at(member, 0)?, u32_at(member, 4)?, u32_at(member, 8)?);
+            let (first_bit, bits) = match raw.flag {
+                true => (u64::from(place & 0xff_ffff), u64::from(place >> 24)),
+                false => (u64::from(place), 0),
+            };
+            let (start, end) = match bits {
+                // A type that cannot be measured takes no place.
+                0 => (first_bit / 8, (first_bit / 8).saturating_add(self.size_of(ty).unwrap_or(0))),
+                bits => (first_bit / 8, (first_bit + bits).div_ceil(8)),
+            };
+            let name = || self.string(name).and_then(|name| std::str::from_utf8(name).ok());
+            if (start..end).contains(&offset) {
+                return Some((name()?, ty, if bits == 0 { start } else { offset }));
+            }
+            let endless = raw.kind == Kind::Struct
+                && self
+                    .resolve(ty)
+                    .and_then(|ty| self.raw(ty))
+                    .is_some_and(|t| t.kind == Kind::Array && u32_at(t.extra, 8) == Some(0));
+            open = (endless && start <= offset).then_some((name()?, ty, start));
+        }
+        open
+    }
+}

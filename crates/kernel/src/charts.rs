@@ -1,0 +1,65 @@
+//! The charts in `charts/*.chart`, resolved for one kernel.
+
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use crate::chart::{Call, Chart};
+use crate::image::KernelImage;
+use crate::summaries::{function, places, sync};
+use parse::{Draft, Rule};
+use std::sync::Arc;
+
+pub use parse::ChartError;
+
+/// The files, by name.
+const FILES: &[(&str, &str)] = &[
+    ("timer", include_str!("../charts/timer.chart")),
+    ("work", include_str!("../charts/work.chart")),
+    ("thread", include_str!("../charts/thread.chart")),
+    ("rcu", include_str!("../charts/rcu.chart")),
+    ("irq", include_str!("../charts/irq.chart")),
+    ("net", include_str!("../charts/net.chart")),
+    ("pci", include_str!("../charts/pci.chart")),
+    ("block", include_str!("../charts/block.chart")),
+    ("scsi", include_str!("../charts/scsi.chart")),
+    ("sound", include_str!("../charts/sound.chart")),
+    ("usb", include_str!("../charts/usb.chart")),
+    ("file", include_str!("../charts/file.chart")),
+];
+
+/// All charts, as this kernel has them: rules for functions that it lacks are left out.
+pub fn for_image(image: &KernelImage) -> Arc<[Chart]> {
+    let drafts = FILES.iter().flat_map(|(file, text)| parse::file(file, text).unwrap_or_default());
+    drafts.map(|draft| resolve(image, draft)).collect()
+}
+
+fn resolve(image: &KernelImage, draft: Draft) -> Chart {
+    let Draft { mut chart, rules, elsewhere } = draft;
+    for rule in &rules {
+        let plain = &rule.function;
+        let mut found = false;
+        for name in [plain.clone(), format!("{plain}_noprof")] {
+            if function(image, &name).is_some() {
+                chart.calls.push(call(image, rule, name));
+                found = true;
+            }
+        }
+        // Of functions of modules the image says nothing.
+        if !found && elsewhere {
+            chart.calls.push(call(image, rule, plain.clone()));
+        }
+    }
+    chart
+}
+
+fn call(image: &KernelImage, rule: &Rule, function: String) -> Call {
+    let params: Vec<&str> = rule.params.iter().map(String::as_str).collect();
+    let places = places(image, &function, &params);
+    let arg = |name: &str| places.iter().find(|(known, _)| *known == name).map(|(_, place)| *place);
+    let keys = rule.keys.iter().map(|key| sync::key(image.btf(), &arg, key.as_deref()?)).collect();
+    let narrow = image.btf().func_proto(&function).is_some_and(|proto| sync::is_narrow(&proto.result));
+    let when = rule.when.and_then(|word| sync::when(word, narrow)).unwrap_or_default();
+    let Rule { from, to, nowait, wakes, waits, .. } = *rule;
+    Call { function, keys, when, from, to, nowait, wakes, waits }
+}

@@ -1,0 +1,196 @@
+use super::parse::{self, Draft};
+use super::{ChartError, FILES};
+use crate::chart::Set;
+use crate::effect::When;
+use std::collections::BTreeSet;
+
+const TIMER: &str = "chart timer deferred
+  key timer
+  state idle initial
+  state pending busy \"the timer is pending\"
+  state off
+    state stopped
+    state dead initial
+  call mod_timer(timer, expires), add_timer(t; timer=t.wrap.timer): idle|pending -> pending wakes fn
+  call timer_delete_sync(timer) if nonzero: any -> off waits fn nowait # why not
+  callback fn(x, timer) from call_timer_fn|expire_timers:
+    in any serial enters idle leaves pending if nonzero wakes late
+  callback late(x): in off.stopped
+";
+
+fn one(text: &str) -> Result<Draft, ChartError> {
+    Ok(parse::file("test", text)?.remove(0))
+}
+
+#[test]
+fn a_chart_is_read() {
+    let Draft { chart, rules, elsewhere } = one(TIMER).unwrap();
+    assert!(chart.deferred && !elsewhere && chart.name == "timer" && chart.keys == ["timer"]);
+    let parents: Vec<Option<usize>> = chart.states.iter().map(|state| state.parent).collect();
+    assert_eq!(parents, [None, None, None, Some(2), Some(2)]);
+    assert_eq!(chart.states[1].busy.as_deref(), Some("the timer is pending"));
+    assert_eq!((chart.initial, chart.path(4).as_str()), (0, "off.dead"));
+    assert_eq!(rules.len(), 3);
+    assert_eq!((rules[0].from, rules[0].to, rules[0].wakes), (0b11, Some(1), 1));
+    assert_eq!(rules[0].keys, [Some("timer".to_owned())]);
+    assert_eq!(rules[1].keys, [Some("t.wrap.timer".to_owned())]);
+    // A move to a state with parts goes to its initial one.
+    assert_eq!((rules[2].from, rules[2].to, rules[2].when), (Set::MAX, Some(4), Some("nonzero")));
+    assert!(rules[2].nowait && rules[2].waits == 1);
+    let callback = &chart.callbacks[0];
+    assert_eq!(callback.from, ["call_timer_fn", "expire_timers"]);
+    assert_eq!(callback.keys, [Some(1)]);
+    assert_eq!((callback.enters, callback.leaves), (Some(0), Some((1, When::NonZero))));
+    assert!(callback.serial && callback.wakes == 2 && callback.states == Set::MAX);
+    assert_eq!((chart.callbacks[1].states, &chart.callbacks[1].keys), (0b1000, &vec![None]));
+}
+
+#[test]
+fn a_parents_name_means_its_parts() {
+    let text =
+        "chart a\n key k\n state x initial\n  state y\n   state z\n  state w\n state v\n call f(k): x\n";
+    let draft = one(text).unwrap();
+    assert_eq!((draft.rules[0].from, draft.chart.initial), (0b1100, 2));
+}
+
+#[test]
+fn bad_lines_are_named() {
+    let wrong = |line: &str| {
+        let text = format!("chart a\n key k\n state x\n callback c(k): in x\n {line}\n");
+        let error = one(&text).err().unwrap_or_else(|| panic!("accepted: {line}"));
+        assert_eq!((error.file.as_str(), error.line), ("test", 5), "{line}");
+        error.what
+    };
+    assert_eq!(wrong("states x"), "'states' begins no line; expected key, state, call or callback");
+    assert_eq!(wrong("state x"), "state x is there already");
+    assert_eq!(wrong("state y idle"), "'idle' is none of initial, busy, owed");
+    assert_eq!(wrong("state y busy why"), "expected busy \"why\"");
+    assert_eq!(wrong("state any"), "'any' names no state");
+    assert_eq!(wrong("key l m"), "a key has one or 2 parts");
+    assert_eq!(wrong("call f(k) x"), "expected a colon");
+    assert_eq!(wrong("call f(k): y"), "there is no state y");
+    assert_eq!(wrong("call f(k): x -> y"), "there is no state y");
+    assert_eq!(wrong("call f(k): x wakes d"), "there is no callback d");
+    assert_eq!(wrong("call f(k): x wakes"), "'wakes' lacks the names of callbacks");
+    assert_eq!(wrong("call f(k): x maybe"), "'maybe' is none of ->, nowait, wakes, waits");
+    assert_eq!(wrong("call f(k) if done: x"), "expected 'if zero' or 'if nonzero'");
+    assert_eq!(wrong("call f(p; k=q): x"), "'k=q' names no key or no parameter");
+    assert_eq!(wrong("call f(p; k=p.q): x"), "'p.q' should be PARAMETER or PARAMETER.struct.member");
+    assert_eq!(wrong("call f k: x"), "expected 'FUNCTION(PARAMETER, …)' at 'f k'");
+    assert_eq!(wrong("callback c(k): in x"), "callback c is there already");
+    assert_eq!(wrong("callback d(k): serial"), "expected 'in STATES' after the colon");
+    assert_eq!(wrong("callback d(k) by f: in x"), "expected 'from FUNCTION|FUNCTION' before the colon");
+    assert_eq!(wrong("callback d(p; k=p.s.m): in x"), "a callback's key is an argument as it is");
+    assert!(
+        one("state x\n").unwrap_err().to_string().starts_with("chart test, line 1: expected 'chart NAME'")
+    );
+    assert_eq!(one("chart a quick\n").unwrap_err().what, "'quick' is none of deferred, pins, elsewhere");
+    assert_eq!(one("chart a\n key k\n").map(|_| ()).unwrap_err().what, "chart a needs a key and a state");
+    let many: String = (0..65).map(|i| format!(" state s{i}\n")).collect();
+    assert!(one(&format!("chart a\n key k\n{many}")).unwrap_err().what.contains("more than 64"));
+}
+
+#[test]
+fn two_states_of_one_name_are_told_apart_by_their_parents() {
+    let text = "chart a\n key k\n state x\n  state on\n state y\n  state on\n call f(k): ";
+    assert!(one(&format!("{text}on\n")).unwrap_err().what.starts_with("there are several states on"));
+    assert_eq!(one(&format!("{text}y.on\n")).unwrap().rules[0].from, 0b1000);
+}
+
+/// All charts of this crate.
+fn drafts() -> Vec<Draft> {
+    let read = |(file, text): &(&str, &str)| parse::file(file, text).unwrap_or_else(|e| panic!("{e}"));
+    FILES.iter().flat_map(read).collect()
+}
+
+#[test]
+fn the_charts_are_understood_and_named_once() {
+    let mut names = BTreeSet::new();
+    for draft in drafts() {
+        assert!(names.insert(draft.chart.name.clone()), "two charts are called {}", draft.chart.name);
+    }
+    let files: usize = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/charts"))
+        .unwrap()
+        .filter(|file| file.as_ref().is_ok_and(|file| file.path().extension().is_some_and(|e| e == "chart")))
+        .count();
+    assert_eq!(files, FILES.len(), "a chart is not in the list of files");
+}
+
+#[test]
+fn every_state_is_reachable() {
+    for Draft { chart, rules, .. } in drafts() {
+        let leaves = (0..chart.states.len())
+            .filter(|&leaf| !chart.states.iter().any(|state| state.parent == Some(leaf)))
+            .fold(0, |set: Set, leaf| set | 1 << leaf);
+        let mut reached: Set = 1 << chart.initial;
+        loop {
+            let before = reached;
+            let moves = rules.iter().filter_map(|rule| Some((rule.from, rule.to?)));
+            let moves = moves.chain(chart.callbacks.iter().flat_map(|callback| {
+                callback
+                    .enters
+                    .into_iter()
+                    .chain(callback.leaves.map(|(to, _)| to))
+                    .map(|to| (callback.states, to))
+            }));
+            for (from, to) in moves {
+                if from & reached != 0 {
+                    reached |= 1 << to;
+                }
+            }
+            if reached == before {
+                break;
+            }
+        }
+        let lost: Vec<String> =
+            (0..64).filter(|i| (leaves & !reached) >> i & 1 != 0).map(|i| chart.path(i)).collect();
+        assert!(lost.is_empty(), "{}: {lost:?} cannot be reached", chart.name);
+    }
+}
+
+#[test]
+fn an_object_whose_beginning_was_missed_may_do_all_that_others_may() {
+    for Draft { chart, .. } in drafts() {
+        for callback in &chart.callbacks {
+            let why = format!("{}: {} is not allowed at first", chart.name, callback.name);
+            assert!(callback.states >> chart.initial & 1 != 0, "{why}");
+        }
+    }
+}
+
+#[test]
+fn a_functions_rules_agree_on_their_keys_and_tell_their_cases_apart() {
+    for Draft { chart, rules, .. } in drafts() {
+        for (i, rule) in rules.iter().enumerate() {
+            for other in rules[..i].iter().filter(|other| other.function == rule.function) {
+                let name = format!("{}: {}", chart.name, rule.function);
+                assert_eq!((&other.params, &other.keys), (&rule.params, &rule.keys), "{name}");
+                let apart = other.from & rule.from == 0 || other.when != rule.when;
+                assert!(apart, "{name} has two rules for one state");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_caller_makes_one_callback_of_a_chart_with_the_same_arguments() {
+    for Draft { chart, .. } in drafts() {
+        for (i, callback) in chart.callbacks.iter().enumerate() {
+            for other in &chart.callbacks[..i] {
+                let same = other.keys == callback.keys;
+                let shared = callback.from.iter().find(|from| same && other.from.contains(from));
+                assert_eq!(shared, None, "{}: {} and {}", chart.name, other.name, callback.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_key_may_be_the_task_that_runs_and_objects_may_keep_their_module() {
+    let text = "chart thread pins\n  key task\n  state born\n  callback main(data; task=current) from kthread: in any\n";
+    let Draft { chart, .. } = one(text).unwrap();
+    assert!(chart.pins && !chart.deferred);
+    assert_eq!(chart.callbacks[0].keys, [Some(crate::chart::CURRENT)]);
+    // No argument of a call is the task.
+    assert!(one(&text.replace("current", "nobody")).is_err());
+}
