@@ -14,9 +14,10 @@ pub mod json;
 pub mod kinds;
 pub mod model;
 pub mod sarif;
+pub mod survey;
 pub mod text;
 
 pub use model::{
-    Access, Context, Finding, Frame, HeldLock, Location, Object, Origin, Other, Related, Report, Run, SCHEMA,
-    Severity, Stack, Step,
+    Access, Confirmation, Context, Finding, Frame, HeldLock, Location, Object, Origin, Other, Related,
+    Report, Run, SCHEMA, Severity, Stack, Step,
 };

@@ -143,6 +143,9 @@ pub struct Finding {
     /// The other side of a race.
     #[serde(default)]
     pub other: Option<Other>,
+    /// What came of trying to make a race happen; absent where that was not tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmation: Option<Confirmation>,
     /// Further places that explain the fault.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub related: Vec<Related>,
@@ -170,6 +173,25 @@ fn one() -> u64 {
     1
 }
 
+/// What came of trying to make a race happen: one access held until the other came.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Confirmation {
+    /// `confirmed`, `not-reproduced`, `impossible` (one cannot run while the other stands), or `untried`.
+    pub outcome: String,
+    /// The same in a sentence.
+    pub detail: String,
+    /// How often an access was held.
+    pub tries: u64,
+    /// Runs of the guest.
+    pub runs: u64,
+    /// How often both stood at the same bytes.
+    pub meetings: u64,
+    /// The bytes that both touch: before, after the access that came, after the one that was held; in hexadecimal, `null`
+    /// where it is not known.
+    pub values: Vec<Option<String>>,
+}
+
 /// A source line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Location {
@@ -193,6 +215,16 @@ pub struct Frame {
     /// Source line.
     #[serde(default)]
     pub location: Option<Location>,
+    /// The module is none of those that are checked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub other: bool,
+}
+
+impl Frame {
+    /// Whether it is in a module that is checked.
+    pub fn in_driver(&self) -> bool {
+        self.module.is_some() && !self.other
+    }
 }
 
 /// A call stack that stands alone.

@@ -56,7 +56,7 @@ fn finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
         function: finding.function.clone(),
         module: Some(finding.module.clone()).filter(|module| !module.is_empty()),
         offset: finding.offset,
-        location: None,
+        ..Frame::default()
     };
     let (checker, kind) = (clean(&finding.checker), clean(&finding.kind));
     let and = finding.other.as_ref().and_then(|other| other.stack.first());
@@ -73,6 +73,9 @@ fn finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     }
     if let Some(triage) = &finding.triage {
         writeln!(out, "Triage: {}", clean(triage))?;
+    }
+    if let Some(confirmation) = &finding.confirmation {
+        writeln!(out, "Confirmation: {}: {}", clean(&confirmation.outcome), clean(&confirmation.detail))?;
     }
     let context = &finding.context;
     if let Some(access) = &finding.access {
@@ -131,7 +134,7 @@ fn access(access: &Access) -> String {
 fn holding(context: &Context, out: &mut dyn Write) -> io::Result<()> {
     for lock in &context.locks {
         let shared = if lock.shared { ", shared" } else { "" };
-        let at = lock.stack.iter().find(|frame| frame.module.is_some()).or(lock.stack.first());
+        let at = lock.stack.iter().find(|frame| frame.in_driver()).or(lock.stack.first());
         let at = at.map_or(String::new(), |frame| format!(", taken at {}", clean(&frame.to_string())));
         writeln!(out, "Holds {} ({}{shared}){at}", clean(&lock.name), clean(&lock.kind))?;
     }
@@ -207,7 +210,7 @@ fn sentence(text: &str) -> String {
 }
 
 /// Names and panic texts come from the guest: what steers a terminal stays behind.
-fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\t' { '?' } else { c }).collect()
 }
 

@@ -9,6 +9,7 @@ fn frame(function: &str, offset: u64, line: Option<u64>) -> Frame {
         module: Some("zoo".into()),
         offset,
         location: line.map(|line| Location { file: "zoo/uaf/uaf.c".into(), line }),
+        other: false,
     }
 }
 

@@ -14,8 +14,62 @@ pub enum Class {
     Network,
     /// A disk controller.
     Storage,
+    /// USB: a host controller with a disk behind it, or a driver of such a disk.
+    Usb,
+    /// A sound card.
+    Sound,
+    /// A watchdog timer.
+    Watchdog,
+    /// A controller of a CAN bus.
+    Can,
+    /// An I2C or SMBus controller.
+    I2c,
+    /// A baseboard management controller.
+    Ipmi,
+    /// A keyboard or the like.
+    Input,
+    /// A serial port.
+    Serial,
+    /// A virtio device that is none of the others.
+    Virtio,
+    /// A screen.
+    Display,
     /// Nothing that a workload knows.
     None,
+}
+
+impl Class {
+    /// All classes by the names that the catalog uses.
+    pub const NAMED: [(&'static str, Class); 13] = [
+        ("network", Class::Network),
+        ("storage", Class::Storage),
+        ("usb", Class::Usb),
+        ("sound", Class::Sound),
+        ("watchdog", Class::Watchdog),
+        ("can", Class::Can),
+        ("i2c", Class::I2c),
+        ("ipmi", Class::Ipmi),
+        ("input", Class::Input),
+        ("serial", Class::Serial),
+        ("virtio", Class::Virtio),
+        ("display", Class::Display),
+        ("none", Class::None),
+    ];
+
+    /// The class with this name.
+    pub fn named(name: &str) -> Option<Class> {
+        Class::NAMED.into_iter().find(|(known, _)| *known == name).map(|(_, class)| class)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Class::NAMED.into_iter().find(|(_, class)| *class == self).map_or("none", |(name, _)| name)
+    }
+
+    /// True where a disk is behind the device.
+    pub fn has_disk(self) -> bool {
+        matches!(self, Class::Storage | Class::Usb)
+    }
 }
 
 /// A driver that the catalog knows.
@@ -29,6 +83,26 @@ pub struct Entry {
     pub also: Vec<String>,
     /// The devices that it binds, the default first.
     pub devices: Vec<Device>,
+    /// Kernels with which it does not work, and why.
+    pub not: Option<Exception>,
+}
+
+/// Where a driver of the catalog is of no use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Exception {
+    /// The kernels' short names; empty for all.
+    pub kernels: Vec<String>,
+    /// Why.
+    pub why: String,
+}
+
+impl Entry {
+    /// Why the driver does not work with a kernel (`6.1`, `7.2`, …), if so.
+    pub fn not_with(&self, kernel: &str) -> Option<&str> {
+        let not = self.not.as_ref()?;
+        let concerns = not.kernels.is_empty() || not.kernels.iter().any(|name| name == kernel);
+        concerns.then_some(not.why.as_str())
+    }
 }
 
 /// A device as QEMU's command line spells it.
@@ -38,6 +112,9 @@ pub struct Device {
     pub name: String,
     /// The values of the `-device` options that make it.
     pub options: Vec<String>,
+    /// Other arguments of QEMU that it needs, before those.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<String>,
 }
 
 /// What a run puts into the guest for a driver.
@@ -60,20 +137,37 @@ fn parse_line(line: &str) -> Option<Entry> {
     let line = line.split('#').next()?.trim();
     let mut fields = line.split('|').map(str::trim);
     let name = fields.next().filter(|name| !name.is_empty())?.to_owned();
-    let class = match fields.next()? {
-        "network" => Class::Network,
-        "storage" => Class::Storage,
-        _ => Class::None,
-    };
+    let class = Class::named(fields.next()?)?;
     let also = fields.next()?.split_whitespace().filter(|word| *word != "-").map(str::to_owned).collect();
     let devices = fields.next()?.split(" ; ").map(parse_device).collect();
-    Some(Entry { name, class, also, devices })
+    let not = fields.next().and_then(parse_exception);
+    Some(Entry { name, class, also, devices, not })
 }
 
 fn parse_device(text: &str) -> Device {
-    let options: Vec<String> = text.split(" + ").map(|part| part.trim().to_owned()).collect();
-    let name = options[0].split(',').next().unwrap_or_default().to_owned();
-    Device { name, options }
+    let mut device = Device { name: String::new(), options: Vec::new(), arguments: Vec::new() };
+    for part in text.split(" + ").map(str::trim) {
+        let name = if part.starts_with('-') {
+            device.arguments.extend(part.split_whitespace().map(str::to_owned));
+            continue;
+        } else if let Some(built_in) = part.strip_prefix('(') {
+            built_in.trim_end_matches(')')
+        } else {
+            device.options.push(part.to_owned());
+            part.split(',').next().unwrap_or_default()
+        };
+        // A back end that must stand before the device is not what the driver serves.
+        if device.name.is_empty() && !name.starts_with("ipmi-bmc") {
+            device.name = name.to_owned();
+        }
+    }
+    device
+}
+
+fn parse_exception(text: &str) -> Option<Exception> {
+    let (kernels, why) = text.split_once(':')?;
+    let kernels = kernels.split_whitespace().filter(|word| *word != "all").map(str::to_owned).collect();
+    Some(Exception { kernels, why: why.trim().to_owned() })
 }
 
 /// The entry for a driver with this name or one of these device aliases.
@@ -114,10 +208,14 @@ pub fn choose(driver: &str, aliases: &[String], device: Option<&str>, qemu: &Qem
     if class == Class::Network && !wanted.contains("netdev=") {
         option += ",netdev=net0";
     }
-    if class == Class::Storage && !wanted.contains("drive=") {
+    if class.has_disk() && !wanted.contains("drive=") {
         option += ",drive=disk";
     }
-    Ok(Choice { class, also, device: Some(Device { name: name.to_owned(), options: vec![option] }) })
+    Ok(Choice {
+        class,
+        also,
+        device: Some(Device { name: name.to_owned(), options: vec![option], arguments: Vec::new() }),
+    })
 }
 
 /// The first device with this model name, and the class of the driver that it is listed under.
@@ -141,13 +239,34 @@ mod tests {
             assert!(entry.devices.iter().all(|device| !device.name.is_empty()), "{entry:?}");
             let back_end = match entry.class {
                 Class::Network => "netdev=net0",
-                Class::Storage => "drive=disk",
-                Class::None => "",
+                Class::Storage | Class::Usb => "drive=disk",
+                Class::Sound => "audiodev=audio",
+                Class::Can => "=bus",
+                _ => continue,
             };
             for device in &entry.devices {
                 assert!(device.options.last().unwrap().contains(back_end), "{device:?}");
             }
         }
+    }
+
+    #[test]
+    fn parts_of_a_device_that_are_no_devices_go_elsewhere() {
+        let device = parse_device("-machine q35 + (ICH9-SMB)");
+        assert_eq!((device.name.as_str(), device.arguments.len()), ("ICH9-SMB", 2));
+        assert!(device.options.is_empty());
+        let device = parse_device("ipmi-bmc-sim,id=bmc + pci-ipmi-kcs,bmc=bmc");
+        assert_eq!((device.name.as_str(), device.options.len()), ("pci-ipmi-kcs", 2));
+    }
+
+    #[test]
+    fn exceptions_name_kernels_and_a_reason() {
+        let entry = parse_line("x | can | - | y,canbus=bus | 6.12 7.2: it is part of the image").unwrap();
+        assert_eq!(entry.not_with("7.2"), Some("it is part of the image"));
+        assert_eq!(entry.not_with("6.1"), None);
+        let entry = parse_line("x | can | a b? | y,canbus=bus | all: the device is refused").unwrap();
+        assert_eq!(entry.not_with("6.1"), Some("the device is refused"));
+        assert_eq!(parse_line("x | cam | - | y"), None);
     }
 
     #[test]

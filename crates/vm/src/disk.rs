@@ -4,7 +4,7 @@ use crate::error::{Context, Result};
 use crate::pattern::{self, Checksum};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
 
@@ -20,7 +20,24 @@ pub struct Layout {
     pub at: u64,
 }
 
+/// The image of a storage run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// The file.
+    pub path: PathBuf,
+    /// Sectors that QEMU makes fail: one when it is read, one when it is written.
+    pub bad: Option<(u64, u64)>,
+}
+
 impl Layout {
+    /// Doubles the image and gives the sectors in its second half, which nobody verifies, that shall fail.
+    pub fn add_bad_part(&self, path: &Path) -> Result<(u64, u64)> {
+        let file = File::options().write(true).open(path).context("open", path)?;
+        file.set_len(2 * self.size * MIB).context("write", path)?;
+        let sector = |mib: u64| mib * (MIB / 512);
+        Ok((sector(self.size + 1), sector(self.size + 2)))
+    }
+
     /// A disk of `size` MiB, a quarter of which is written.
     pub fn of_size(size: u64) -> Layout {
         let size = size.max(4);

@@ -1,6 +1,7 @@
 //! A running QEMU: its process, the threads that listen to it, and its end.
 
 use crate::console::{self, Scan};
+use crate::disk::Image;
 use crate::error::{Context, Error, Result};
 use crate::http::Server;
 use crate::machine::{self, Channels};
@@ -81,7 +82,7 @@ impl Guest {
         prepared: &Prepared,
         options: &Options,
         initramfs: &Path,
-        disk: Option<&Path>,
+        disk: Option<&Image>,
     ) -> Result<Guest> {
         let pair = || UnixStream::pair().context("make a socket for", Path::new("QEMU"));
         let (console, console_of_qemu) = pair()?;
@@ -190,6 +191,11 @@ impl Guest {
         match heard {
             Heard::Progress(line) => {
                 let time = self.start.elapsed();
+                if let Progress::Ask(what) = &line {
+                    // Where QEMU is gone already, its end is noticed anyhow.
+                    let _ = qmp::act(what, &self.qmp);
+                    return;
+                }
                 (watch.progress)(time, &line);
                 // A guest that floods the channel does not fill our memory.
                 if self.progress.len() < 10_000 {

@@ -1,5 +1,6 @@
 //! The guest's root: busybox, ethtool, the modules in load order, init, the workload.
 
+use crate::catalog::Class;
 use crate::cpio::Archive;
 use crate::error::{Context, Error, Result};
 use crate::modules::{LoadPlan, ModuleFile};
@@ -25,6 +26,8 @@ pub struct Contents<'a> {
     pub parameters: &'a [String],
     /// True where the driver is expected to take a device.
     pub wants_device: bool,
+    /// The driver's class.
+    pub class: Class,
     /// The workload.
     pub workload: &'a Workload,
     /// Drivers that take their turns afterwards.
@@ -132,6 +135,7 @@ fn config(contents: &Contents<'_>) -> Result<String> {
         set(name, value);
     }
     set("DRIVER", &contents.plan.driver.name);
+    set("CLASS", contents.class.name());
     set("PARAMETERS", &contents.parameters.join(" "));
     set("WANTS_DEVICE", if contents.wants_device { "1" } else { "" });
     Ok(text)

@@ -1,6 +1,7 @@
 //! QEMU's command line for a run.
 
 use crate::catalog::Class;
+use crate::disk::Image;
 use crate::prepare::Prepared;
 use crate::run::{Options, TcgThreads};
 use std::path::Path;
@@ -19,7 +20,7 @@ pub(crate) fn command(
     prepared: &Prepared,
     options: &Options,
     initramfs: &Path,
-    disk: Option<&Path>,
+    disk: Option<&Image>,
     channels: Channels,
 ) -> Command {
     let mut command = prepared.qemu.command();
@@ -45,14 +46,18 @@ pub(crate) fn command(
         "-mon",
         "chardev=qmp,mode=control",
     ]);
-    if prepared.choice.class == Class::Network {
-        command.args(["-netdev", "user,id=net0,ipv6=off"]);
-    }
+    match prepared.choice.class {
+        Class::Network => command.args(["-netdev", "user,id=net0,ipv6=off"]),
+        Class::Sound => command.args(["-audiodev", "none,id=audio"]),
+        Class::Can => command.args(["-object", "can-bus,id=bus"]),
+        // It bites only on paper: the driver is what is watched.
+        Class::Watchdog => command.args(["-action", "watchdog=none"]),
+        _ => &mut command,
+    };
     if let Some(disk) = disk {
-        let file = escaped(disk);
-        // The image lives as long as the run: host caches may hold it.
-        command.arg("-drive").arg(format!("if=none,id=disk,format=raw,cache=unsafe,file={file}"));
+        command.args(drive(disk));
     }
+    command.args(prepared.choice.device.iter().flat_map(|device| &device.arguments));
     for option in prepared.choice.device.iter().flat_map(|device| &device.options) {
         // No boot ROM: the guest boots its kernel directly, and ROMs cost time.
         let rom = if option.contains("netdev=") { ",romfile=" } else { "" };
@@ -64,6 +69,23 @@ pub(crate) fn command(
     }
     command.args(&options.qemu_arguments);
     command
+}
+
+/// The disk's back end. The image lives as long as the run: host caches may hold it.
+fn drive(disk: &Image) -> [String; 2] {
+    let Some((read, write)) = disk.bad else {
+        let file = escaped(&disk.path);
+        return ["-drive".into(), format!("if=none,id=disk,format=raw,cache=unsafe,file={file}")];
+    };
+    let fail = |iotype: &str, sector: u64| serde_json::json!({ "event": "none", "iotype": iotype, "sector": sector, "errno": 5 });
+    let node = serde_json::json!({
+        "driver": "raw", "node-name": "disk", "cache": { "no-flush": true },
+        "file": {
+            "driver": "blkdebug", "inject-error": [fail("read", read), fail("write", write)],
+            "image": { "driver": "file", "filename": disk.path.display().to_string(), "locking": "off" },
+        },
+    });
+    ["-blockdev".into(), node.to_string()]
 }
 
 /// The guest kernel's command line.
@@ -107,6 +129,16 @@ mod tests {
         options.kaslr = false;
         options.kernel_arguments.push("kfence.sample_interval=100".into());
         assert!(kernel_arguments(&options).ends_with(" nokaslr kfence.sample_interval=100"));
+    }
+
+    #[test]
+    fn a_disk_with_bad_sectors_is_another_back_end() {
+        let mut disk = Image { path: "/a,b".into(), bad: None };
+        assert!(drive(&disk)[1].ends_with("file=/a,,b"));
+        disk.bad = Some((10, 20));
+        let [option, node] = drive(&disk);
+        assert_eq!(option, "-blockdev");
+        assert!(node.contains(r#""iotype":"write""#) && node.contains(r#""filename":"/a,b""#));
     }
 
     #[test]

@@ -76,7 +76,11 @@ impl Prepared {
         let choice = catalog::choose(&plan.driver.name, &plan.aliases, request.device, &qemu)?;
         let mut also = Vec::new();
         for name in &choice.also {
-            modules.add(name, &plan.driver.name, &mut also)?;
+            match name.strip_suffix('?') {
+                Some(name) if !modules.has(name) => {}
+                Some(name) => modules.add(name, &plan.driver.name, &mut also)?,
+                None => modules.add(name, &plan.driver.name, &mut also)?,
+            }
         }
         let workload = match request.workload {
             Some(name) => Workload::find(name, choice.class)?,

@@ -24,6 +24,8 @@ pub enum Progress {
     Skipped(String, String),
     /// A step failed, and why.
     Failed(String, String),
+    /// The host shall do something to the device.
+    Ask(String),
     /// The driver's exit function returned.
     Unloaded(String),
     /// Nothing more comes.
@@ -56,6 +58,7 @@ impl Progress {
                 let (step, why) = step();
                 Progress::Failed(step, if why.is_empty() { "no reason given".into() } else { why })
             }
+            "ask" => Progress::Ask(rest),
             "unloaded" => Progress::Unloaded(rest),
             "done" => Progress::Done,
             _ => return None,
@@ -75,6 +78,7 @@ impl std::fmt::Display for Progress {
             Progress::Ok(step) => write!(f, "{step} ok"),
             Progress::Skipped(step, why) => write!(f, "{step} skipped: {why}"),
             Progress::Failed(step, why) => write!(f, "{step} failed: {why}"),
+            Progress::Ask(what) => write!(f, "asked for {what}"),
             Progress::Unloaded(driver) => write!(f, "unloaded {driver}"),
             Progress::Done => write!(f, "done"),
         }
@@ -120,6 +124,7 @@ mod tests {
             Some(Progress::Failed("ping".into(), "no answer".into()))
         );
         assert_eq!(Progress::parse("guardrail: ok read"), Some(Progress::Ok("read".into())));
+        assert_eq!(Progress::parse("guardrail: ask link-up"), Some(Progress::Ask("link-up".into())));
         assert_eq!(Progress::parse("guardrail: dance"), None);
         assert_eq!(Progress::parse("done"), None);
         assert_eq!(Progress::parse("guardrail: loaded \x1b[2Jx"), Some(Progress::Loaded("[2Jx".into())));

@@ -77,9 +77,42 @@ pub fn quit(mut to: impl Write) -> io::Result<()> {
     to.write_all(b"{\"execute\":\"quit\"}\n")
 }
 
+/// What a guest may ask its host to do, and the command that does it. The words are fixed: a guest chooses among
+/// them and can say nothing else to QEMU.
+const ACTIONS: [(&str, &str); 6] = [
+    ("link-down", r#"{"execute":"set_link","arguments":{"name":"net0","up":false}}"#),
+    ("link-up", r#"{"execute":"set_link","arguments":{"name":"net0","up":true}}"#),
+    ("unplug", r#"{"execute":"device_del","arguments":{"id":"stick"}}"#),
+    ("key", r#"{"execute":"send-key","arguments":{"keys":[{"type":"qcode","data":"shift"}]}}"#),
+    ("balloon-small", r#"{"execute":"balloon","arguments":{"value":268435456}}"#),
+    ("balloon-large", r#"{"execute":"balloon","arguments":{"value":536870912}}"#),
+];
+
+/// Does what a guest asked for; other words mean nothing.
+pub fn act(what: &str, mut to: impl Write) -> io::Result<()> {
+    match ACTIONS.iter().find(|(word, _)| *word == what) {
+        Some((_, command)) => to.write_all(format!("{command}\n").as_bytes()),
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guest_chooses_among_known_actions_only() {
+        let said = |what: &str| {
+            let mut out = Vec::new();
+            act(what, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert!(said("link-down").contains("set_link") && said("link-down").ends_with('\n'));
+        assert_eq!(said("quit"), "");
+        for (_, command) in ACTIONS {
+            assert!(serde_json::from_str::<serde_json::Value>(command).is_ok(), "{command}");
+        }
+    }
 
     #[test]
     fn messages_are_told_apart() {

@@ -1,13 +1,14 @@
 //! One run of the guest: start, watch, end, and how it ended.
 
 use crate::catalog::Class;
-use crate::disk::Layout;
+use crate::disk::{Image, Layout};
 use crate::error::{Context, Error, Result};
 use crate::guest::{Ended, Guest};
 use crate::http::Server;
 use crate::initramfs::{self, Contents};
 use crate::prepare::Prepared;
 use crate::progress::Progress;
+use crate::workload::FULL;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -266,14 +267,26 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         }
         _ => None,
     };
-    let layout = Layout::of_size(options.disk_mib);
+    // Half of the old USB controllers move one megabyte a second.
+    let most = if prepared.choice.class == Class::Usb { 8 } else { u64::MAX };
+    let layout = Layout::of_size(options.disk_mib.min(most));
     let mut variables = Vec::new();
     variables.extend(server.iter().map(|server| ("PORT".to_owned(), server.port().to_string())));
     let disk = options.folder.join("disk.img");
-    let disk = (prepared.choice.class == Class::Storage).then_some(disk.as_path());
+    let disk = prepared.choice.class.has_disk().then_some(disk.as_path());
+    let mut image = None;
     if let Some(disk) = disk {
         layout.create(disk)?;
         variables.extend(layout.variables());
+        let bad = match prepared.workload.name == FULL {
+            true => Some(layout.add_bad_part(disk)?),
+            false => None,
+        };
+        if let Some((read, write)) = bad {
+            variables.push(("BAD_READ".to_owned(), read.to_string()));
+            variables.push(("BAD_WRITE".to_owned(), write.to_string()));
+        }
+        image = Some(Image { path: disk.to_path_buf(), bad });
     }
     variables.extend(options.variables.iter().cloned());
     let contents = Contents {
@@ -281,6 +294,7 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         also: &prepared.also,
         parameters: &options.parameters,
         wants_device: prepared.wants_device(),
+        class: prepared.choice.class,
         workload: &prepared.workload,
         more: &prepared.more,
         variables: &variables,
@@ -288,7 +302,7 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
     let initramfs = options.folder.join("initramfs.cpio");
     fs::write(&initramfs, initramfs::build(&prepared.guest_tree, &contents)?).context("write", &initramfs)?;
 
-    let mut guest = Guest::start(prepared, options, &initramfs, disk)?;
+    let mut guest = Guest::start(prepared, options, &initramfs, image.as_ref())?;
     let cause = guest.watch(options, server.as_ref(), watch);
     let ended = guest.end(watch);
     let mut finished = Finished {
@@ -299,7 +313,7 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         progress: ended.progress,
     };
     if finished.outcome == Outcome::Completed
-        && prepared.workload.needs == Class::Storage
+        && prepared.workload.needs.has_disk()
         && let Some(disk) = disk
         && let Some(why) = layout.verify(disk)?
     {

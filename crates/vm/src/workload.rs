@@ -21,15 +21,29 @@ pub struct Workload {
     pub defaults: Vec<(&'static str, &'static str)>,
 }
 
+/// The name of the workload that is everything of a class.
+pub const FULL: &str = "full";
+
 /// The names of the workloads that come with Guardrail, and what they do.
-pub const NAMES: [(&str, &str); 3] = [
+pub const NAMES: [(&str, &str); 5] = [
     ("network", "link up, ping, downloads and uploads with checksum, small requests, ethtool, down"),
     ("storage", "read and verify a disk, write, drop caches, verify again"),
+    ("usb", "the same on a small disk behind a USB controller"),
     ("load", "load, wait a moment, unload"),
+    (
+        FULL,
+        "all of the class: also settings, errors, suspend, unbind and bind, both CPUs at once, unload under load",
+    ),
 ];
 
 const NETWORK: &str = include_str!("../../../workloads/network.sh");
 const STORAGE: &str = include_str!("../../../workloads/storage.sh");
+const FULL_ALL: &str = include_str!("../../../workloads/full.sh");
+const FULL_NETWORK: &str = include_str!("../../../workloads/full-network.sh");
+const FULL_STORAGE: &str = include_str!("../../../workloads/full-storage.sh");
+const FULL_SOUND: &str = include_str!("../../../workloads/full-sound.sh");
+const FULL_INPUT: &str = include_str!("../../../workloads/full-input.sh");
+const FULL_OTHER: &str = include_str!("../../../workloads/full-other.sh");
 const LOAD: &str = include_str!("../../../workloads/load.sh");
 
 impl Workload {
@@ -38,9 +52,29 @@ impl Workload {
         Workload::named(match class {
             Class::Network => "network",
             Class::Storage => "storage",
-            Class::None => "load",
+            Class::Usb => "usb",
+            _ => "load",
         })
         .expect("these names are known")
+    }
+
+    /// Everything that there is for a class: its usual workload, what the class has besides, what all drivers have.
+    pub fn full(class: Class) -> Workload {
+        let usual = Workload::for_class(class);
+        let more = match class {
+            Class::Network => FULL_NETWORK,
+            Class::Storage | Class::Usb => FULL_STORAGE,
+            Class::Sound => FULL_SOUND,
+            Class::Input => FULL_INPUT,
+            _ => FULL_OTHER,
+        };
+        // Functions that several parts define mean the last: the parts follow in that order, and `full.sh` runs them.
+        Workload {
+            name: FULL.to_owned(),
+            needs: class,
+            script: [&usual.script, more, FULL_ALL].join("\n"),
+            ..usual
+        }
     }
 
     fn named(name: &str) -> Option<Workload> {
@@ -57,6 +91,7 @@ impl Workload {
                 ],
             ),
             "storage" => (Class::Storage, STORAGE, &[("UNCHECKED", "")]),
+            "usb" => (Class::Usb, STORAGE, &[("UNCHECKED", "")]),
             "load" => (Class::None, LOAD, &[]),
             _ => return None,
         };
@@ -70,6 +105,9 @@ impl Workload {
 
     /// The workload that `wanted` names: one of ours, or a script on disk.
     pub fn find(wanted: &str, class: Class) -> Result<Workload> {
+        if wanted == FULL {
+            return Ok(Workload::full(class));
+        }
         if let Some(workload) = Workload::named(wanted) {
             if workload.needs != Class::None && workload.needs != class {
                 return Err(Error::BadValue(format!(
@@ -126,7 +164,19 @@ mod tests {
         assert!(matches!(Workload::find("network", Class::Storage), Err(Error::BadValue(_))));
         let message = Workload::find("netwrk", Class::Network).unwrap_err().to_string();
         assert_eq!(message, "there is no workload named 'netwrk'; the nearest is 'network'");
-        assert_eq!(NAMES.iter().filter(|(name, _)| Workload::named(name).is_some()).count(), NAMES.len());
+        assert!(NAMES.iter().all(|(name, _)| *name == FULL || Workload::named(name).is_some()));
+    }
+
+    #[test]
+    fn the_full_workload_defines_for_every_class_what_it_calls() {
+        for (name, class) in Class::NAMED {
+            let full = Workload::find("full", class).unwrap();
+            for function in ["class_steps() {", "again() {", "load() {", "bounded() {"] {
+                assert!(full.script.contains(function), "{name} has no {function}");
+            }
+            assert_eq!(full.needs, class);
+            assert_eq!(full.defaults, Workload::for_class(class).defaults);
+        }
     }
 
     #[test]

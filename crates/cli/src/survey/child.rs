@@ -1,0 +1,212 @@
+//! One run of a survey: a `guardrail check` of its own, so that nothing it does can end the survey.
+
+use crate::args::SurveyArgs;
+use crate::errors::{CliError, Status};
+use crate::survey::matrix::Planned;
+use guardrail_report::Report;
+use guardrail_report::survey::{Skipped, State};
+use std::fs;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a run may take beyond its guest's limit: reading the kernel, the analysis's lag.
+const BEYOND: Duration = Duration::from_secs(300);
+/// How long a run may take to end in order when it is told to.
+const GRACE: Duration = Duration::from_secs(20);
+/// The most that is read of what a run printed.
+const MAX_TEXT: usize = 64 << 20;
+
+/// A running `guardrail check`.
+pub struct Child {
+    process: Process,
+    started: Instant,
+    limit: Duration,
+    folder: PathBuf,
+    overdue: bool,
+}
+
+/// How a run went.
+#[derive(Debug, Default)]
+pub struct Ended {
+    /// In a word.
+    pub state: State,
+    /// Why it failed.
+    pub why: Option<String>,
+    /// It was ended by a signal of the user, and says nothing.
+    pub interrupted: bool,
+    /// Its time.
+    pub wall: Duration,
+    /// The steps that the driver did not support.
+    pub skipped: Vec<Skipped>,
+    /// Its report.
+    pub report: Option<Report>,
+}
+
+impl Ended {
+    /// A run that could not be started.
+    pub fn failed(why: String) -> Ended {
+        Ended { state: State::Failed, why: Some(why), ..Ended::default() }
+    }
+}
+
+impl Child {
+    /// Starts a run that leaves its files in `folder`.
+    pub fn start(args: &SurveyArgs, planned: &Planned, folder: &Path) -> Result<Child, CliError> {
+        let _ = fs::remove_dir_all(folder);
+        fs::create_dir_all(folder).map_err(CliError::io("create", folder.display()))?;
+        let file = |name: &str| {
+            let path = folder.join(name);
+            fs::File::create(&path).map_err(CliError::io("create", path.display()))
+        };
+        let program = std::env::current_exe().map_err(CliError::io("find", "the guardrail program"))?;
+        let place = &planned.place;
+        let mut command = Command::new(&program);
+        command.arg("check").arg(&place.driver).arg("--kernel").arg(&place.kernel);
+        command.arg("--tool").arg(&args.tool).arg("--format").arg("json").arg("--out").arg(folder);
+        command.arg("--smp").arg(args.smp.to_string()).arg("--timeout").arg(args.timeout.to_string());
+        for (name, value) in [("--device", &place.device), ("--workload", &args.workload)] {
+            command.args(value.iter().flat_map(|value| [name, value.as_str()]));
+        }
+        command.args(args.variables.iter().flat_map(|pair| ["--set", pair.as_str()]));
+        command.stdin(Stdio::null()).stdout(file("stdout")?).stderr(file("stderr")?);
+        // Ctrl-C at the terminal is ours to handle: a run is ended in order.
+        command.process_group(0);
+        // SAFETY: the closure calls one async-signal-safe function and touches no memory.
+        unsafe {
+            command.pre_exec(|| {
+                // However we end, a run does not go on alone; it takes its guest with it.
+                match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                }
+            });
+        }
+        let process = Process(command.spawn().map_err(CliError::io("start", program.display()))?);
+        Ok(Child {
+            process,
+            started: Instant::now(),
+            limit: Duration::from_secs(args.timeout) + BEYOND,
+            folder: folder.to_path_buf(),
+            overdue: false,
+        })
+    }
+
+    /// How it went, once it has ended. One that takes too long is ended.
+    pub fn look(&mut self) -> Option<Ended> {
+        let status = match self.process.0.try_wait() {
+            Ok(Some(status)) => status,
+            Ok(None) => {
+                let time = self.started.elapsed();
+                if time > self.limit && !self.overdue {
+                    self.overdue = true;
+                    self.interrupt();
+                }
+                if time > self.limit + GRACE {
+                    let _ = self.process.0.kill();
+                }
+                return None;
+            }
+            Err(error) => return Some(Ended::failed(format!("the run cannot be waited for: {error}"))),
+        };
+        let text = |name: &str| {
+            let bytes = fs::read(self.folder.join(name)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT)]).into_owned()
+        };
+        let stderr = text("stderr");
+        let mut ended = judge(status.code(), status.signal(), &text("stdout"), &stderr);
+        if self.overdue {
+            let limit = self.limit.as_secs();
+            ended.state = State::Failed;
+            ended.interrupted = false;
+            ended.why = Some(format!("the run did not end within {limit} s"));
+        }
+        ended.wall = self.started.elapsed();
+        Some(ended)
+    }
+
+    /// Tells it to end.
+    pub fn interrupt(&self) {
+        // SAFETY: the child has not been waited for, so the number is its.
+        unsafe { libc::kill(self.process.0.id() as i32, libc::SIGTERM) };
+    }
+
+    /// Waits for its end, and forces it where it takes too long.
+    pub fn end(mut self) {
+        let deadline = Instant::now() + GRACE;
+        while Instant::now() < deadline && matches!(self.process.0.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// The process; dropping it ends it. Its guest dies with it.
+struct Process(std::process::Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if matches!(self.0.try_wait(), Ok(None)) {
+            let _ = self.0.kill();
+        }
+        let _ = self.0.wait();
+    }
+}
+
+/// What exit status and output of a run say.
+fn judge(code: Option<i32>, signal: Option<i32>, stdout: &str, stderr: &str) -> Ended {
+    let report: Option<Report> = serde_json::from_str(stdout).ok();
+    let skipped = skipped(stderr);
+    let (state, why) = match (code, &report) {
+        (Some(code), Some(_)) if code == Status::Clean as i32 => (State::Clean, None),
+        (Some(code), Some(_)) if code == Status::Findings as i32 => (State::Findings, None),
+        (Some(_), _) => (State::Failed, Some(last_words(stderr))),
+        (None, _) => {
+            (State::Failed, Some(format!("the run was ended by signal {}", signal.unwrap_or_default())))
+        }
+    };
+    let interrupted = code == Some(Status::Interrupted as i32);
+    Ended { state, why, interrupted, skipped, report, wall: Duration::ZERO }
+}
+
+/// The error that a run ended with.
+fn last_words(stderr: &str) -> String {
+    let error = stderr.lines().rev().find_map(|line| line.strip_prefix("error: "));
+    error.or(stderr.lines().last()).unwrap_or("it ended without a word").to_owned()
+}
+
+/// The steps that the progress lines call skipped.
+fn skipped(stderr: &str) -> Vec<Skipped> {
+    let line = |line: &str| {
+        let (_, rest) = line.strip_prefix("guardrail: ")?.split_once(" s  ")?;
+        let (name, why) = rest.split_once(" skipped: ")?;
+        (!name.contains(' ')).then(|| Skipped { name: name.to_owned(), why: why.to_owned() })
+    };
+    stderr.lines().filter_map(line).take(1000).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_judged_by_its_status_and_its_report() {
+        let report = serde_json::to_string(&Report::default()).unwrap();
+        assert_eq!(judge(Some(0), None, &report, "").state, State::Clean);
+        assert_eq!(judge(Some(1), None, &report, "").state, State::Findings);
+        // A status alone is not believed.
+        assert_eq!(judge(Some(0), None, "", "").state, State::Failed);
+        let failed = judge(Some(3), None, &report, "guardrail: QEMU\nerror: the guest hung\n");
+        assert_eq!((failed.state, failed.why.as_deref()), (State::Failed, Some("the guest hung")));
+        assert!(failed.report.is_some());
+        assert!(judge(Some(130), None, "", "error: interrupted\n").interrupted);
+        assert_eq!(judge(None, Some(9), "", "").why.as_deref(), Some("the run was ended by signal 9"));
+    }
+
+    #[test]
+    fn skipped_steps_are_read_from_the_progress() {
+        let text = "guardrail: QEMU\nguardrail:   12.5 s  ethtool-a skipped: not supported\n\
+                    guardrail:   13.0 s  ping ok\n";
+        assert_eq!(skipped(text), [Skipped { name: "ethtool-a".into(), why: "not supported".into() }]);
+    }
+}

@@ -1,0 +1,157 @@
+//! The folder of a survey.
+
+use crate::errors::CliError;
+use guardrail_report::survey::{CELL_SCHEMA, Cell, Place, SCHEMA, Settings, Summary};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// No file of a survey is larger; a table holds the reports of all runs.
+const MAX_FILE: u64 = 256 << 20;
+
+/// The folder that a survey writes to.
+pub struct Folder {
+    path: PathBuf,
+}
+
+/// What `survey.json` says.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    schema: String,
+    settings: Settings,
+}
+
+impl Folder {
+    /// Opens a folder, or makes it. One that holds a survey with other settings is refused.
+    pub fn open(path: &Path, settings: &Settings) -> Result<Folder, CliError> {
+        let path = std::path::absolute(path).map_err(CliError::io("find", path.display()))?;
+        for folder in ["cells", "runs"].map(|name| path.join(name)) {
+            fs::create_dir_all(&folder).map_err(CliError::io("create", folder.display()))?;
+        }
+        let folder = Folder { path };
+        let file = folder.path.join("survey.json");
+        match read::<Head>(&file) {
+            None => {
+                let head = Head { schema: SCHEMA.to_owned(), settings: settings.clone() };
+                write(&file, &json(&head)?)?;
+            }
+            Some(head) if head.settings == *settings => {}
+            Some(_) => {
+                return Err(CliError::Usage(format!(
+                    "{} holds a survey with other checkers, workload, variables or CPUs; give another folder",
+                    folder.path.display()
+                )));
+            }
+        }
+        Ok(folder)
+    }
+
+    /// The summary that a survey left in a folder.
+    pub fn summary_of(path: &Path) -> Result<Summary, CliError> {
+        let file = path.join("table.json");
+        read::<Summary>(&file).filter(|summary| summary.schema == SCHEMA).ok_or_else(|| {
+            CliError::Usage(format!("{} holds no finished survey (table.json)", path.display()))
+        })
+    }
+
+    /// The cell of a run that ended; `None` also for a damaged file, whose run is done again.
+    pub fn cell(&self, place: &Place) -> Option<Cell> {
+        let cell: Cell = read(&self.cell_file(place))?;
+        (cell.schema == CELL_SCHEMA && cell.place == *place).then_some(cell)
+    }
+
+    /// Keeps a cell.
+    pub fn keep(&self, cell: &Cell) -> Result<(), CliError> {
+        write(&self.cell_file(&cell.place), &json(cell)?)
+    }
+
+    /// Where a run leaves its files.
+    pub fn run(&self, place: &Place) -> PathBuf {
+        self.path.join("runs").join(place.file_stem())
+    }
+
+    /// Writes the table in all formats.
+    pub fn write_tables(&self, summary: &Summary) -> Result<(), CliError> {
+        let (mut text, mut object, mut page) = (Vec::new(), Vec::new(), Vec::new());
+        summary
+            .write_text(&mut text)
+            .and_then(|()| summary.write_json(&mut object))
+            .and_then(|()| summary.write_html(&mut page))
+            .map_err(CliError::io("write", "the table"))?;
+        write(&self.path.join("table.txt"), &text)?;
+        write(&self.path.join("table.json"), &object)?;
+        write(&self.path.join("table.html"), &page)
+    }
+
+    fn cell_file(&self, place: &Place) -> PathBuf {
+        self.path.join("cells").join(format!("{}.json", place.file_stem()))
+    }
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>, CliError> {
+    serde_json::to_vec_pretty(value).map_err(|error| CliError::Run(error.to_string()))
+}
+
+/// Reads a file of ours; `None` where it is absent or not what it should be.
+fn read<T: for<'a> Deserialize<'a>>(file: &Path) -> Option<T> {
+    let mut bytes = Vec::new();
+    fs::File::open(file).ok()?.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// Writes a file whole or not at all.
+fn write(file: &Path, bytes: &[u8]) -> Result<(), CliError> {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    fs::write(&new, bytes)
+        .and_then(|()| fs::rename(&new, file))
+        .map_err(CliError::io("write", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use guardrail_report::survey::State;
+
+    fn settings() -> Settings {
+        Settings { tools: vec!["dmcheck".into()], smp: 2, ..Settings::default() }
+    }
+
+    #[test]
+    fn cells_are_kept_across_surveys_and_damaged_ones_are_not_taken() {
+        let temp = tempfile::tempdir().unwrap();
+        let place = Place { driver: "e1000".into(), device: None, kernel: "6.1".into() };
+        let cell =
+            Cell { schema: CELL_SCHEMA.into(), place: place.clone(), state: State::Clean, ..Cell::default() };
+        let folder = Folder::open(temp.path(), &settings()).unwrap();
+        assert_eq!(folder.cell(&place), None);
+        folder.keep(&cell).unwrap();
+        let again = Folder::open(temp.path(), &settings()).unwrap();
+        assert_eq!(again.cell(&place), Some(cell));
+        let other = Place { kernel: "7.2".into(), ..place.clone() };
+        assert_eq!(again.cell(&other), None);
+        fs::write(again.cell_file(&place), "{\"schema\":").unwrap();
+        assert_eq!(again.cell(&place), None);
+    }
+
+    #[test]
+    fn a_folder_with_another_survey_is_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        Folder::open(temp.path(), &settings()).unwrap();
+        let other = Settings { workload: Some("full".into()), ..settings() };
+        let error = Folder::open(temp.path(), &other).err().unwrap();
+        assert!(error.to_string().contains("other checkers, workload"));
+    }
+
+    #[test]
+    fn an_earlier_survey_is_read_from_its_table() {
+        let temp = tempfile::tempdir().unwrap();
+        assert!(Folder::summary_of(temp.path()).is_err());
+        let folder = Folder::open(temp.path(), &settings()).unwrap();
+        let summary = Summary::new(settings(), &[], &[]);
+        folder.write_tables(&summary).unwrap();
+        assert_eq!(Folder::summary_of(temp.path()).unwrap(), summary);
+    }
+}

@@ -1,0 +1,186 @@
+//! Which runs a survey consists of.
+
+use crate::errors::CliError;
+use crate::progress::Progress;
+use guardrail_report::survey::Place;
+use guardrail_vm::catalog::{self, Class, Entry};
+use guardrail_vm::kernels;
+use guardrail_vm::modules::Modules;
+use guardrail_vm::packages::Packages;
+use guardrail_vm::workload::Workload;
+
+/// A row of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Driver {
+    name: String,
+    device: Option<String>,
+    entry: Option<Entry>,
+}
+
+/// A run that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Which run it is.
+    pub place: Place,
+    /// The class of its driver.
+    pub class: String,
+    /// Why it cannot be done, where that is known beforehand.
+    pub not_available: Option<String>,
+}
+
+/// The drivers that a list names, or all of the catalog. With `every_device`, each with every device that it binds.
+pub fn drivers(names: &[String], every_device: bool) -> Result<Vec<Driver>, CliError> {
+    let known: Vec<Entry> =
+        catalog::entries().into_iter().filter(|entry| !entry.name.contains(':')).collect();
+    let wanted: Vec<(String, Option<Entry>)> = match names {
+        [] => known.into_iter().map(|entry| (entry.name.clone(), Some(entry))).collect(),
+        names => names
+            .iter()
+            .map(|name| {
+                let plain = name.replace('-', "_");
+                let entry = known.iter().find(|entry| entry.name == plain).cloned();
+                (entry.as_ref().map_or(name.clone(), |entry| entry.name.clone()), entry)
+            })
+            .collect(),
+    };
+    let mut drivers: Vec<Driver> = Vec::new();
+    for (name, entry) in wanted {
+        let devices: Vec<Option<String>> = match &entry {
+            // The first is the one that a run takes of itself.
+            Some(entry) if every_device => std::iter::once(None)
+                .chain(entry.devices.iter().skip(1).map(|device| Some(device.name.clone())))
+                .collect(),
+            _ => vec![None],
+        };
+        for device in devices {
+            let driver = Driver { name: name.clone(), device, entry: entry.clone() };
+            if !drivers.contains(&driver) {
+                drivers.push(driver);
+            }
+        }
+    }
+    Ok(drivers)
+}
+
+/// The kernels that a list names, or all.
+pub fn kernels(names: &[String]) -> Vec<String> {
+    let mut list: Vec<String> = Vec::new();
+    let all = kernels::NAMES.map(str::to_owned);
+    for name in if names.is_empty() { &all[..] } else { names } {
+        if !list.contains(name) {
+            list.push(name.clone());
+        }
+    }
+    list
+}
+
+/// All runs, driver by driver.
+pub fn plan(
+    packages: &Packages,
+    drivers: &[Driver],
+    kernels: &[String],
+    progress: &Progress,
+) -> Result<Vec<Planned>, CliError> {
+    let mut modules = Vec::new();
+    for kernel in kernels {
+        progress.step(&format!("kernel {kernel}"));
+        let found = guardrail_vm::kernels::find(packages, kernel)?;
+        modules.push((kernel, Modules::of(&found)?));
+    }
+    let mut all = Vec::new();
+    for driver in drivers {
+        refuse_unknown(driver, modules.iter().map(|(_, modules)| modules))?;
+        for (kernel, modules) in &modules {
+            all.push(Planned {
+                place: Place {
+                    driver: driver.name.clone(),
+                    device: driver.device.clone(),
+                    kernel: (*kernel).clone(),
+                },
+                class: driver.entry.as_ref().map_or(Class::None, |entry| entry.class).name().to_owned(),
+                not_available: not_available(driver, kernel, modules),
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// Refuses a name that neither the catalog nor any of the kernels knows: its runs could only fail.
+fn refuse_unknown<'a>(driver: &Driver, kernels: impl Iterator<Item = &'a Modules>) -> Result<(), CliError> {
+    if driver.entry.is_some() || driver.name.contains('/') {
+        return Ok(());
+    }
+    let mut refused = None;
+    for modules in kernels {
+        match modules.plan(&driver.name) {
+            Err(error @ guardrail_vm::Error::Unknown { .. }) => refused = Some(error),
+            _ => return Ok(()),
+        }
+    }
+    refused.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Refuses a workload that does not exist. Whether one fits a driver shows in its run.
+pub fn refuse_workload(name: &str) -> Result<(), CliError> {
+    match Workload::find(name, Class::None) {
+        Err(guardrail_vm::Error::BadValue(_)) | Ok(_) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Why a driver and a kernel do not go together: the catalog says so, or the kernel has no such modules.
+fn not_available(driver: &Driver, kernel: &str, modules: &Modules) -> Option<String> {
+    // A module file is what it is; its run says more than we could.
+    let entry = driver.entry.as_ref()?;
+    if let Some(why) = entry.not_with(kernel) {
+        return Some(why.to_owned());
+    }
+    if let Err(error) = modules.plan(&driver.name) {
+        return Some(match error {
+            guardrail_vm::Error::BuiltIn { .. } => {
+                "it is part of this kernel's image, not a module".to_owned()
+            }
+            guardrail_vm::Error::Unknown { .. } => "this kernel does not have it".to_owned(),
+            other => other.to_string(),
+        });
+    }
+    let absent = entry.also.iter().find(|name| !name.ends_with('?') && !modules.has(name));
+    absent.map(|name| format!("this kernel does not have {name}, which it needs to be of use"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_list_every_driver_of_the_catalog_is_meant() {
+        let all = drivers(&[], false).unwrap();
+        assert!(all.len() >= 25 && all.iter().all(|driver| driver.device.is_none()));
+        assert!(drivers(&[], true).unwrap().len() > all.len());
+    }
+
+    #[test]
+    fn drivers_are_named_once_and_spelled_one_way() {
+        let names = ["snd-ens1370".to_owned(), "snd_ens1370".to_owned(), "zoo/uaf".to_owned()];
+        let found = drivers(&names, false).unwrap();
+        assert_eq!(
+            found.iter().map(|driver| driver.name.as_str()).collect::<Vec<_>>(),
+            ["snd_ens1370", "zoo/uaf"]
+        );
+        let e1000 = drivers(&["e1000".to_owned()], true).unwrap();
+        assert_eq!(e1000[1].device.as_deref(), Some("e1000-82544gc"));
+        assert_eq!(e1000.len(), 3);
+    }
+
+    #[test]
+    fn a_workload_that_does_not_exist_is_refused_before_anything_runs() {
+        assert!(refuse_workload("full").is_ok() && refuse_workload("network").is_ok());
+        assert_eq!(refuse_workload("ful").unwrap_err().status(), crate::errors::Status::Usage);
+    }
+
+    #[test]
+    fn kernels_are_all_three_unless_named() {
+        assert_eq!(kernels(&[]).len(), kernels::NAMES.len());
+        assert_eq!(kernels(&["6.1".to_owned(), "6.1".to_owned()]), ["6.1"]);
+    }
+}

@@ -1,0 +1,57 @@
+//! Two surveys compared.
+
+use super::{Distinct, Place, State, Summary};
+use serde::{Deserialize, Serialize};
+
+/// What changed since an earlier survey.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Diff {
+    /// The earlier survey's folder.
+    pub against: String,
+    /// Findings that the earlier survey does not have.
+    pub new: Vec<String>,
+    /// Findings of the earlier survey that a run which could have had them has no more.
+    pub gone: Vec<Distinct>,
+    /// Findings of both.
+    pub same: Vec<String>,
+    /// Findings of the earlier survey whose runs did not complete this time: nothing can be said of them.
+    pub unknown: Vec<Distinct>,
+    /// Runs that went another way.
+    pub changed: Vec<Change>,
+}
+
+/// A cell whose state changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// Which.
+    pub place: Place,
+    /// How it went then.
+    pub before: State,
+    /// How it goes now.
+    pub now: State,
+}
+
+/// Compares `now` with the `earlier` survey, which lies in the folder `against`.
+pub fn diff(earlier: &Summary, now: &Summary, against: &str) -> Diff {
+    let mut diff = Diff { against: against.to_owned(), ..Diff::default() };
+    let known = |id: &str| earlier.findings.iter().any(|old| old.finding.id == id);
+    for distinct in &now.findings {
+        let id = distinct.finding.id.clone();
+        if known(&id) { diff.same.push(id) } else { diff.new.push(id) }
+    }
+    let completed = |place: &Place| now.cells.iter().any(|cell| cell.place == *place && cell.completed());
+    for old in &earlier.findings {
+        if now.findings.iter().any(|distinct| distinct.finding.id == old.finding.id) {
+            continue;
+        }
+        let list = if old.cells.iter().any(completed) { &mut diff.gone } else { &mut diff.unknown };
+        list.push(old.clone());
+    }
+    for cell in &now.cells {
+        let before = earlier.cells.iter().find(|old| old.place == cell.place).map(|old| old.state);
+        if let Some(before) = before.filter(|before| *before != cell.state) {
+            diff.changed.push(Change { place: cell.place.clone(), before, now: cell.state });
+        }
+    }
+    diff
+}

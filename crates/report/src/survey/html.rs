@@ -1,0 +1,186 @@
+//! A survey as a page that needs no other file and no script.
+
+use super::{Cell, Distinct, State, Summary, location, shown};
+use crate::model::{Frame, Stack};
+use crate::text::clean;
+use std::io::{self, Write};
+
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#222}\
+table{border-collapse:collapse}th,td{border:1px solid #ccc;padding:.2rem .7rem;text-align:left}\
+td.clean{background:#e8f5e9}td.findings{background:#fdecea;font-weight:bold}td.failed{background:#fff4e0}\
+td.not-available,td.missing{color:#777}pre{background:#f6f6f6;padding:.7rem;overflow-x:auto}\
+summary{cursor:pointer}code{background:#f0f0f0}details{margin:.4rem 0}\
+@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}td.clean{background:#1b3a1e}td.findings{background:#4a1d1a}\
+td.failed{background:#443311}pre,code{background:#252525}th,td{border-color:#444}}";
+
+pub(super) fn write(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Guardrail survey</title>"
+    )?;
+    writeln!(out, "<meta name=\"viewport\" content=\"width=device-width\">\n<style>{STYLE}</style>")?;
+    writeln!(out, "<h1>Guardrail survey</h1>\n<p>{}</p>", escaped(&summary.headline()))?;
+    let settings = &summary.settings;
+    let workload = settings.workload.as_deref().unwrap_or("of each class");
+    writeln!(
+        out,
+        "<p>Checkers: {}; workload: {}; guest CPUs: {}.</p>",
+        escaped(&settings.tools.join(", ")),
+        escaped(workload),
+        settings.smp
+    )?;
+    table(summary, out)?;
+    if !summary.findings.is_empty() {
+        writeln!(out, "<h2 id=\"findings\">Findings</h2>")?;
+    }
+    for found in &summary.findings {
+        let new = summary.diff.as_ref().is_some_and(|diff| diff.new.contains(&found.finding.id));
+        distinct(found, new, out)?;
+    }
+    diff(summary, out)?;
+    runs(summary, out)?;
+    writeln!(out, "</html>")
+}
+
+fn table(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    write!(out, "<table>\n<tr><th>driver</th><th>class</th>")?;
+    for kernel in &summary.kernels {
+        write!(out, "<th>{}</th>", escaped(kernel))?;
+    }
+    writeln!(out, "</tr>")?;
+    for row in summary.rows() {
+        let of_row: Vec<Option<&Cell>> =
+            summary.kernels.iter().map(|kernel| summary.cell(&row, kernel)).collect();
+        let class = of_row.iter().flatten().next().map_or("", |cell| &cell.class);
+        write!(out, "<tr><td>{}</td><td>{}</td>", escaped(&row), escaped(class))?;
+        for cell in of_row {
+            let state = cell.map_or("missing".to_owned(), |cell| cell.state.word().replace(' ', "-"));
+            let why = cell.and_then(|cell| cell.why.as_deref()).unwrap_or_default();
+            write!(out, "<td class=\"{state}\" title=\"{}\">{}</td>", escaped(why), escaped(&shown(cell)))?;
+        }
+        writeln!(out, "</tr>")?;
+    }
+    writeln!(out, "</table>")
+}
+
+fn distinct(found: &Distinct, new: bool, out: &mut dyn Write) -> io::Result<()> {
+    let finding = &found.finding;
+    writeln!(
+        out,
+        "<details id=\"{}\"><summary>{}<b>{}</b> ({}, {}) in <code>{}</code>: {}</summary>",
+        escaped(&finding.id),
+        if new { "new: " } else { "" },
+        escaped(&finding.kind),
+        escaped(&finding.checker),
+        finding.severity.word(),
+        escaped(&location(finding)),
+        escaped(&finding.message)
+    )?;
+    let cells: Vec<String> = found.cells.iter().map(|place| escaped(&place.to_string())).collect();
+    writeln!(out, "<p>{} · fingerprint <code>{}</code></p>", cells.join(", "), escaped(&finding.id))?;
+    write!(out, "<pre>")?;
+    stack("Call trace", &finding.stack, out)?;
+    if let Some(other) = &finding.other {
+        stack("The other side", &other.stack, out)?;
+    }
+    let object = finding.object.as_ref();
+    for (title, part) in [
+        ("Allocated by", object.and_then(|object| object.allocated.as_ref())),
+        ("Freed by", object.and_then(|object| object.freed.as_ref())),
+    ] {
+        if let Some(Stack { stack: frames, .. }) = part {
+            stack(title, frames, out)?;
+        }
+    }
+    if let Some(origin) = &finding.origin {
+        stack(&format!("The undefined value comes from {}", origin.description), &origin.stack, out)?;
+    }
+    writeln!(out, "</pre></details>")
+}
+
+fn stack(title: &str, frames: &[Frame], out: &mut dyn Write) -> io::Result<()> {
+    if frames.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}:", escaped(title))?;
+    for frame in frames {
+        writeln!(out, "  {}", escaped(&frame.to_string()))?;
+    }
+    Ok(())
+}
+
+fn diff(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    let Some(diff) = &summary.diff else { return Ok(()) };
+    writeln!(
+        out,
+        "<h2>Against {}</h2>\n<p>{} new, {} gone, {} the same, {} unknown.</p>\n<ul>",
+        escaped(&diff.against),
+        diff.new.len(),
+        diff.gone.len(),
+        diff.same.len(),
+        diff.unknown.len()
+    )?;
+    for id in &diff.new {
+        writeln!(out, "<li>new: <a href=\"#{0}\">{0}</a></li>", escaped(id))?;
+    }
+    for (word, list) in [("gone", &diff.gone), ("unknown", &diff.unknown)] {
+        for old in list {
+            let (kind, place) = (escaped(&old.finding.kind), escaped(&location(&old.finding)));
+            writeln!(out, "<li>{word}: {} {kind} in <code>{place}</code></li>", escaped(&old.finding.id))?;
+        }
+    }
+    for change in &diff.changed {
+        let place = escaped(&change.place.to_string());
+        writeln!(out, "<li>{place}: {}, was {}</li>", change.now.word(), change.before.word())?;
+    }
+    writeln!(out, "</ul>")
+}
+
+/// What each run did and left out.
+fn runs(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "<h2>Runs</h2>")?;
+    for cell in &summary.cells {
+        writeln!(
+            out,
+            "<details><summary>{}: {}, {:.0} s</summary><ul>",
+            escaped(&cell.place.to_string()),
+            cell.state.word(),
+            cell.wall_seconds
+        )?;
+        if let Some(why) = &cell.why {
+            writeln!(out, "<li>{}</li>", escaped(why))?;
+        }
+        if let Some(report) = &cell.report {
+            let steps: Vec<String> = report.run.steps.iter().map(|step| escaped(&step.name)).collect();
+            let device = report.run.device.as_deref().unwrap_or("none");
+            writeln!(out, "<li>device: {}</li><li>steps: {}</li>", escaped(device), steps.join(", "))?;
+            writeln!(
+                out,
+                "<li>{} driver blocks, {} accesses, {} events</li>",
+                report.run.blocks, report.run.accesses, report.run.events
+            )?;
+        }
+        for skipped in &cell.skipped {
+            writeln!(out, "<li>skipped {}: {}</li>", escaped(&skipped.name), escaped(&skipped.why))?;
+        }
+        writeln!(out, "</ul></details>")?;
+    }
+    let failed = summary.cells.iter().filter(|cell| cell.state == State::Failed).count();
+    writeln!(out, "<p>{} runs, {failed} failed.</p>", summary.cells.len())
+}
+
+/// Text as the content or an attribute of an element.
+fn escaped(text: &str) -> String {
+    let mut safe = String::new();
+    for c in clean(text).chars() {
+        match c {
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '&' => safe.push_str("&amp;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
