@@ -1,8 +1,8 @@
 //! Blocks of driver code, decoded once.
 
 use crate::flow::Block;
-use iced_x86::{Decoder, DecoderOptions, FlowControl};
-use rustc_hash::FxHashMap;
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 
 /// Blocks that are known at a time, and instructions in them.
@@ -31,6 +31,10 @@ pub struct BlockInfo {
     pub end: End,
     /// Address of its last instruction, and the address behind it.
     pub last: (u64, u64),
+    /// Its bytes.
+    pub bytes: Box<[u8]>,
+    /// Indices of instructions that compare a 64-bit value with all ones, or may do so.
+    pub ones: Box<[u16]>,
 }
 
 /// All blocks, by number.
@@ -38,6 +42,8 @@ pub struct BlockInfo {
 pub struct Blocks {
     table: FxHashMap<u64, Rc<BlockInfo>>,
     insns: usize,
+    /// Blocks of modules that have gone.
+    retired: FxHashSet<u64>,
 }
 
 impl Blocks {
@@ -47,13 +53,18 @@ impl Blocks {
         let code = Block::decode(address, &bytes);
         if self.table.len() >= MAX_BLOCKS || self.insns + code.insns.len() > MAX_INSNS {
             self.table.clear();
+            self.retired.clear();
             self.insns = 0;
         }
+        self.retired.remove(&number);
         self.insns += code.insns.len();
         let last =
             code.insns.last().map_or((address, address), |i| (i.addr, i.addr.wrapping_add(u64::from(i.len))));
         let end = end(&bytes, address, last);
-        self.table.insert(number, Rc::new(BlockInfo { code, end, last }));
+        self.table.insert(
+            number,
+            Rc::new(BlockInfo { code, end, last, ones: ones(&bytes, address), bytes: bytes.into() }),
+        );
     }
 
     /// The block `number`.
@@ -61,6 +72,46 @@ impl Blocks {
     pub fn get(&self, number: u64) -> Option<&Rc<BlockInfo>> {
         self.table.get(&number)
     }
+
+    /// A block that holds the instruction at `addr`: the longest that was seen since the module came. Looks at all blocks.
+    pub fn holding(&self, addr: u64) -> Option<&BlockInfo> {
+        let blocks = self.table.iter().filter(|(_, block)| block.code.index_of(addr).is_some());
+        // Equal lengths are told apart by their place.
+        let best = blocks.max_by_key(|(number, block)| {
+            (!self.retired.contains(number), block.code.insns.len(), block.code.addr)
+        });
+        best.map(|(_, block)| &**block)
+    }
+
+    /// The code in a range has gone; other code may come there.
+    pub fn retire(&mut self, from: u64, to: u64) {
+        let gone = self.table.iter().filter(|(_, block)| (from..to).contains(&block.code.addr));
+        let gone: Vec<u64> = gone.map(|(number, _)| *number).collect();
+        self.retired.extend(gone);
+    }
+}
+
+/// The instructions that a comparison with `DMA_MAPPING_ERROR` may be: with -1 itself, by adding 1 and looking whether that gives
+/// zero, or with a register that may hold -1.
+fn ones(bytes: &[u8], address: u64) -> Box<[u16]> {
+    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    let mut found = Vec::new();
+    for (index, insn) in decoder.iter().take(512).enumerate() {
+        let wide = insn.op0_register().size() == 8
+            || insn.op0_kind() == OpKind::Memory && insn.memory_size().size() == 8;
+        let by = insn.try_immediate(1).ok();
+        let is = match insn.mnemonic() {
+            Mnemonic::Cmp | Mnemonic::Xor => by.is_none_or(|value| value == u64::MAX),
+            Mnemonic::Sub => by == Some(u64::MAX),
+            Mnemonic::Add => by == Some(1),
+            Mnemonic::Inc | Mnemonic::Not => true,
+            _ => false,
+        };
+        if is && wide {
+            found.push(index as u16);
+        }
+    }
+    found.into()
 }
 
 fn end(bytes: &[u8], address: u64, (last, after): (u64, u64)) -> End {
@@ -75,5 +126,21 @@ fn end(bytes: &[u8], address: u64, (last, after): (u64, u64)) -> End {
         FlowControl::Return => End::Ret,
         FlowControl::UnconditionalBranch => End::Jump(insn.near_branch_target()),
         _ => End::Plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_of_a_module_that_has_gone_does_not_stand_for_new_code() {
+        let mut blocks = Blocks::default();
+        // nop; nop; inc dword [rdi], and later at its place: mov [rdi],eax
+        blocks.define(1, 0x1000, 4, &[0x07ff_9090]);
+        blocks.retire(0x1000, 0x2000);
+        assert_eq!(blocks.holding(0x1002).map(|b| b.code.addr), Some(0x1000));
+        blocks.define(2, 0x1002, 2, &[0x0789]);
+        assert_eq!(blocks.holding(0x1002).map(|b| b.code.addr), Some(0x1002));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::effect::Summary;
 use crate::flow::Regs;
-use crate::sync::{Acquired, Activation as RunOf, Now};
+use crate::sync::{Acquired, Activation as RunOf, Now, Own};
 use std::sync::Arc;
 
 /// Level of a context: an interrupt on a task's time is not the task.
@@ -111,6 +111,8 @@ pub struct Context {
     pub held: Vec<Acquired>,
     /// The runs of driver functions that the kernel called in it and that have not returned; innermost last.
     pub activations: Vec<RunOf>,
+    /// What else the order of events keeps of it.
+    pub(crate) own: Own,
 }
 
 /// Deepest call stack.
@@ -137,6 +139,7 @@ impl Context {
             now: Now::default(),
             held: Vec::new(),
             activations: Vec::new(),
+            own: Own::new(pid),
         }
     }
 
@@ -163,6 +166,18 @@ impl Context {
             Some(Activation::Out(out)) => Some(out),
             _ => None,
         }
+    }
+
+    /// The address to which a call out of the driver returns, where known.
+    pub fn return_of(&self, out: &Out) -> Option<u64> {
+        if !out.jump {
+            return Some(out.ret);
+        }
+        let frame = self.stack.iter().rev().find_map(|a| match a {
+            Activation::Frame { ret, .. } => Some(*ret),
+            _ => None,
+        });
+        frame.filter(|&ret| ret != 0)
     }
 
     /// rsp at the entry of the innermost driver function.

@@ -13,6 +13,16 @@ pub struct Frame {
     pub offset: u64,
     /// Source line, where debug information is at hand.
     pub location: Option<Location>,
+    /// The module is none of those that are watched.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub other: bool,
+}
+
+impl Frame {
+    /// Whether it is in a watched module.
+    pub fn in_driver(&self) -> bool {
+        self.module.is_some() && !self.other
+    }
 }
 
 /// A source line.
@@ -254,8 +264,18 @@ impl Fingerprint {
 }
 
 impl Finding {
-    /// Computes [`Finding::id`] from what does not depend on addresses.
+    /// Computes [`Finding::id`] from what does not depend on addresses. A race is told by its two places in the code,
+    /// whichever came first.
     pub fn fingerprint(&self) -> String {
+        if let ("data-race", Some(other)) = (self.kind.as_str(), &self.other) {
+            let mut sides = [&self.stack, &other.stack].map(|stack| {
+                let top = stack.iter().find(|f| f.in_driver()).or(stack.first());
+                top.map_or_else(String::new, |f| format!("{}+{:#x}", f.function, f.offset))
+            });
+            sides.sort();
+            let hash = Fingerprint::new().add(&self.checker).add(&self.kind).add(&self.module);
+            return sides.iter().fold(hash, |hash, side| hash.add(side)).hex();
+        }
         let hash = Fingerprint::new()
             .add(&self.checker)
             .add(&self.kind)

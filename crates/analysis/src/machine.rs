@@ -7,6 +7,7 @@ mod calls;
 mod cx;
 mod hooks;
 mod load;
+mod sync;
 
 pub use cx::{Cx, Draft, Place, State, describe};
 
@@ -16,9 +17,12 @@ use crate::context::{Activation, Context, Level};
 use crate::finding::{Report, Statistics, UnknownInsn};
 use crate::flow::{Regs, Rep};
 use crate::reports::Reports;
+use crate::stacks::MAX_FRAMES;
+use crate::sync::Parts;
 use crate::world::World;
 use cx::Fan;
 use guardrail_trace::event::{Access, Event, Events, Global, Head, Kind};
+use guardrail_trace::meet::Meet;
 use hooks::HookFrames;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
@@ -50,6 +54,7 @@ struct Entering {
     pid: u32,
     args: bool,
     ret: u64,
+    registers: [u64; 6],
 }
 
 #[derive(Debug)]
@@ -87,12 +92,14 @@ pub struct Machine {
     reports: Reports,
     statistics: Statistics,
     unknown: BTreeMap<String, u64>,
+    order: sync::Ordering,
 }
 
 impl Machine {
     /// A machine in which nothing has run.
     pub fn new(world: Box<dyn World>, checkers: Vec<Box<dyn Checker>>) -> Self {
-        Machine {
+        let (on, parts) = sync::wanted(&checkers);
+        let mut machine = Machine {
             state: State::new(world),
             contexts: Vec::new(),
             by_key: FxHashMap::default(),
@@ -103,7 +110,17 @@ impl Machine {
             reports: Reports::default(),
             statistics: Statistics::default(),
             unknown: BTreeMap::new(),
+            order: sync::Ordering::new(on),
+        };
+        if on {
+            machine.prepare_order(parts);
         }
+        machine
+    }
+
+    /// Chooses which parts of the order count, whatever the checkers say.
+    pub fn set_parts(&mut self, parts: Parts) {
+        self.prepare_order(parts);
     }
 
     /// Takes the next segment in the order of the run.
@@ -152,6 +169,8 @@ impl Machine {
                 self.finish_block(v);
                 self.vcpus[v].exception = None;
                 let args = operands.len() > 4;
+                let mut registers = [0; 6];
+                registers.copy_from_slice(operands.get(4..10).unwrap_or(&[0; 6]));
                 self.vcpus[v].entering = Some(Entering {
                     flags: head.small,
                     preempt_count: head.large,
@@ -161,6 +180,7 @@ impl Machine {
                     pid: word(3) as u32,
                     args,
                     ret: if args { word(10) } else { 0 },
+                    registers,
                 });
             }
             Kind::Call => {
@@ -175,9 +195,21 @@ impl Machine {
             Kind::ModuleLoad => self.module_load(head, operands),
             Kind::ModuleFree => self.module_free(word(0), word(1)),
             Kind::ModuleUnload => self.module_unload(head.address()),
+            Kind::OtherModule => self.other_load(head, operands),
+            Kind::OtherUnload => self.other_unload(head.address()),
             Kind::Port => self.statistics.device_accesses += 1,
             Kind::Thread => self.state.name_thread(word(0), head.large as u32, [word(1), word(2)]),
-            Kind::Global => self.state.set_global(Global::from_small(head.small), word(0)),
+            Kind::Global => {
+                let global = Global::from_small(head.small);
+                if global == Some(Global::GsBase) {
+                    let start = self.state.world.per_cpu_start();
+                    let slide = if start >> 63 != 0 { self.state.slide } else { 0 };
+                    self.state.sync.set_base(v, word(0), start.wrapping_add(slide));
+                } else {
+                    self.state.set_global(global, word(0));
+                    self.order.moved();
+                }
+            }
             Kind::Rep => {
                 let vcpu = &mut self.vcpus[v];
                 if vcpu.running.is_some() && vcpu.reps.len() < MAX_PENDING {
@@ -190,10 +222,25 @@ impl Machine {
                     running.limit = running.limit.min(head.large as usize);
                 }
             }
-            Kind::Return => {}
+            Kind::Return => self.told_return(v, word(0)),
             Kind::List => self.list(v, head, operands),
+            Kind::Meet => self.met(v, head, operands),
             Kind::End => self.finish_block(v),
         }
+    }
+
+    /// An access that the tracer held has met another.
+    fn met(&mut self, v: usize, head: Head, operands: &[u64]) {
+        let Some(meet) = Meet::decode(head, operands) else { return };
+        let mut stack = vec![meet.held.pc];
+        let level = Level::of(u64::from(meet.held.preempt_count));
+        let held = self.by_key.get(&(meet.held.task, level)).and_then(|&c| self.contexts.get(c));
+        if let Some(held) = held {
+            held.callers(&mut stack, MAX_FRAMES);
+        }
+        let by = describe(&self.state, held, u32::from(meet.held.cpu));
+        let context = self.vcpus[v].context;
+        self.each(v, context, |checker, cx| checker.met(cx, &meet, &stack, &by));
     }
 
     /// What runs instructions on behalf of vCPU `v`: everything a checker sees, apart from the checkers.
@@ -255,16 +302,16 @@ impl Machine {
             checkers: &mut self.checkers,
             unknown: &mut self.unknown,
             low: &mut low,
-            cx: Cx {
-                state: &self.state,
-                context: Some(&*context),
-                reports: &mut self.reports,
-                cpu: v as u32,
-                event: self.statistics.events,
-            },
+            order: self.order.on,
+            state: &mut self.state,
+            context,
+            reports: &mut self.reports,
+            cpu: v as u32,
+            event: self.statistics.events,
         };
         let code = &running.block.code;
         let to = to.min(running.limit);
+        let from = running.next;
         let mut end = code.run(&mut regs, &mut fan, &vcpu.accesses, &vcpu.reps, running.next, to);
         self.statistics.unclaimed += u64::from(end.skipped);
         // An instruction without its accesses did not run, or was not told; what it would have changed is unknown.
@@ -272,6 +319,9 @@ impl Machine {
             let left: Vec<Access> =
                 vcpu.accesses.iter().copied().filter(|a| usize::from(a.insn) > end.next).collect();
             end = code.run(&mut regs, &mut fan, &left, &vcpu.reps, end.next + 1, to);
+        }
+        for _ in running.block.ones.iter().filter(|&&insn| (from..end.next).contains(&usize::from(insn))) {
+            fan.each(|checker, cx| checker.compared_with_ones(cx));
         }
         running.next = end.next;
         vcpu.accesses.clear();
@@ -341,6 +391,7 @@ impl Machine {
             let low = std::mem::replace(&mut context.low, u64::MAX);
             self.leave_stack(v, c, low, rsp);
         }
+        self.left_up_to(v, c, rsp);
     }
 
     fn leave_stack(&mut self, v: usize, c: usize, low: u64, to: u64) {

@@ -2,6 +2,7 @@
 
 use crate::finding::Frame;
 use crate::world::{ModuleMap, Range, Region, World, find};
+use std::sync::Arc;
 
 /// Loads that are remembered.
 const MAX_MODULES: usize = 256;
@@ -28,10 +29,37 @@ impl Module {
     }
 }
 
+/// Modules that are not watched, remembered at a time.
+const MAX_OTHERS: usize = 256;
+
+/// A module that is not watched: it is good for names alone.
+#[derive(Debug)]
+pub struct Other {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Address of its `struct module`.
+    pub address: u64,
+    /// Its memory.
+    pub regions: Vec<Region>,
+    /// It has not been unloaded.
+    pub loaded: bool,
+    /// Its functions, sorted by address; none where its file is not at hand.
+    pub functions: Vec<Range>,
+}
+
+impl Other {
+    fn contains(&self, addr: u64) -> bool {
+        self.regions.iter().any(|r| addr.wrapping_sub(r.start) < r.size)
+    }
+}
+
 /// All modules in the order of their loading.
 #[derive(Debug, Default)]
 pub struct Modules {
     list: Vec<Module>,
+    others: Vec<Other>,
+    /// From the lowest to the highest address of those.
+    span: (u64, u64),
     /// Ranges that hold code or data of loaded modules.
     live: Vec<(u64, u64)>,
 }
@@ -73,6 +101,41 @@ impl Modules {
         self.live.iter().any(|&(from, to)| addr >= from && addr < to)
     }
 
+    /// Adds a module that is not watched. Of those that have gone, the oldest makes room.
+    pub fn add_other(&mut self, other: Other) {
+        if self.others.len() >= MAX_OTHERS {
+            let gone = self.others.iter().position(|o| !o.loaded).unwrap_or(0);
+            self.others.remove(gone);
+        }
+        for region in &other.regions {
+            let end = region.start.saturating_add(region.size);
+            self.span = match self.span {
+                (0, 0) => (region.start, end),
+                (from, to) => (from.min(region.start), to.max(end)),
+            };
+        }
+        self.others.push(other);
+    }
+
+    /// The module that is not watched and whose `struct module` is at `address` has gone.
+    pub fn unload_other(&mut self, address: u64) {
+        if let Some(other) = self.others.iter_mut().rfind(|o| o.loaded && o.address == address) {
+            other.loaded = false;
+        }
+    }
+
+    /// The module that is not watched and holds `addr`, or last held it; a watched one that holds it now goes before.
+    pub fn other_at(&self, addr: u64) -> Option<&Other> {
+        if addr < self.span.0 || addr >= self.span.1 || self.contains(addr) {
+            return None;
+        }
+        let loaded = self.others.iter().rfind(|o| o.loaded && o.contains(addr));
+        if loaded.is_none() && self.at(addr).is_some() {
+            return None;
+        }
+        loaded.or_else(|| self.others.iter().rfind(|o| o.contains(addr)))
+    }
+
     /// The module that holds or last held `addr`.
     pub fn at(&self, addr: u64) -> Option<(u32, &Module)> {
         let at = self
@@ -95,6 +158,16 @@ impl Modules {
     /// Names the place `addr`; a return address names the call before it.
     pub fn frame(&self, world: &dyn World, slide: u64, addr: u64, is_return: bool) -> Frame {
         let inside = if is_return { addr.wrapping_sub(1) } else { addr };
+        if let Some(other) = self.other_at(inside) {
+            let found = find(&other.functions, inside);
+            return Frame {
+                function: found.map_or_else(|| "?".to_owned(), |f| f.name.to_string()),
+                module: Some(other.name.to_string()),
+                offset: found.map_or(0, |f| addr.wrapping_sub(f.start)),
+                location: None,
+                other: true,
+            };
+        }
         if let Some((_, module)) = self.at(inside) {
             let found = find(&module.map.functions, inside);
             return Frame {
@@ -102,13 +175,18 @@ impl Modules {
                 module: Some(module.name.clone()),
                 offset: found.map_or(0, |f| addr.wrapping_sub(f.start)),
                 location: module.map.lines.as_ref().and_then(|lines| lines(inside)),
+                other: false,
             };
         }
         match world.function_at(inside.wrapping_sub(slide)) {
-            Some((function, offset)) => {
-                Frame { function, module: None, offset: offset.wrapping_add(addr - inside), location: None }
-            }
-            None => Frame { function: "?".to_owned(), module: None, offset: 0, location: None },
+            Some((function, offset)) => Frame {
+                function,
+                module: None,
+                offset: offset.wrapping_add(addr - inside),
+                location: None,
+                other: false,
+            },
+            None => Frame { function: "?".to_owned(), module: None, offset: 0, location: None, other: false },
         }
     }
 

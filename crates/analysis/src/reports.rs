@@ -53,11 +53,21 @@ impl Reports {
         Some(at)
     }
 
+    /// Addresses mean something else from now on.
+    pub fn renamed(&mut self) {
+        self.by_stack.clear();
+    }
+
     /// Takes one occurrence of a finding back.
     pub fn retract(&mut self, at: usize) {
         if let Some(finding) = self.findings.get_mut(at) {
             finding.count = finding.count.saturating_sub(1);
         }
+    }
+
+    /// A finding, to be counted again or judged anew.
+    pub fn get_mut(&mut self, at: usize) -> Option<&mut Finding> {
+        self.findings.get_mut(at)
     }
 
     /// How many findings there are.

@@ -3,6 +3,7 @@
 use crate::checkers;
 use crate::finding::{Report, Statistics};
 use crate::machine::Machine;
+use crate::sync::Parts;
 use crate::world::World;
 
 /// What to analyze, and with what.
@@ -29,12 +30,15 @@ pub struct Session {
 impl Session {
     /// A session in which nothing has happened.
     pub fn new(config: Config) -> Result<Session, SessionError> {
-        let checkers = config
-            .tools
-            .iter()
-            .map(|tool| checkers::by_name(tool).ok_or_else(|| SessionError::UnknownTool(tool.clone())))
-            .collect::<Result<_, _>>()?;
+        let checkers = checkers::by_names(&config.tools).map_err(SessionError::UnknownTool)?;
         Ok(Session { machine: Machine::new(config.world, checkers) })
+    }
+
+    /// The same, in which only these parts of the order count, whatever the tools ask for.
+    pub fn with_parts(config: Config, parts: Parts) -> Result<Session, SessionError> {
+        let mut session = Session::new(config)?;
+        session.machine.set_parts(parts);
+        Ok(session)
     }
 
     /// Takes the next segment in the order of the run.

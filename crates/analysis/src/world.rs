@@ -69,7 +69,11 @@ pub trait World {
     fn hook_address(&self, number: u64) -> u64;
     /// The summary of the kernel function with this name, for calls from the driver.
     fn call(&self, name: &str) -> Arc<Summary>;
-    /// The module `name`, placed by the values of its ELF symbols.
+    /// The summary of a function of a module that is not watched.
+    fn call_other(&self, _module: &str, name: &str) -> Arc<Summary> {
+        Arc::new(Summary::unknown(name))
+    }
+    /// The module `name`, watched or not, placed by the values of its ELF symbols.
     fn module(&self, name: &str, regions: &[Region], symbols: &[u64]) -> Option<ModuleMap>;
     /// Size of `struct page`.
     fn page_struct_size(&self) -> u64 {
@@ -78,6 +82,10 @@ pub trait World {
     /// The protocols of kernel objects.
     fn charts(&self) -> Arc<[Chart]> {
         Arc::from([])
+    }
+    /// Where per-CPU variables begin, from a vCPU's GS base; to be added the slide where it is a link-time address.
+    fn per_cpu_start(&self) -> u64 {
+        0
     }
     /// Offset of `preempt_count` from a vCPU's GS base; to be added the slide where it is a link-time address.
     fn preempt_count(&self) -> Option<(u64, bool)> {
@@ -90,6 +98,19 @@ pub trait World {
     }
     /// The member at an offset of a structure type of the module or the kernel, as `rx_ring.next_to_clean` or `slots[3]`.
     fn field(&self, _module: &str, _structure: &str, _offset: u64) -> Option<String> {
+        None
+    }
+    /// Size of a structure type of the kernel.
+    fn size_of(&self, _structure: &str) -> Option<u64> {
+        None
+    }
+    /// The bit of `__GFP_DIRECT_RECLAIM` in gfp flags: the allocation may sleep.
+    fn gfp_reclaim(&self) -> u64 {
+        0x400
+    }
+    /// Offset in `struct device` of the byte that says whether `dma_sync_*` calls can be left out, where the kernel's inline functions
+    /// look at it (6.10 and later).
+    fn dma_skip_sync(&self) -> Option<u64> {
         None
     }
     /// The bit of `__GFP_ZERO` in gfp flags.

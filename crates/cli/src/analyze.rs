@@ -17,13 +17,18 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tempfile::TempDir;
 
+/// The key under which a trace keeps the names, files and digests of the modules that are not checked.
+pub const OTHERS_KEY: &str = "other_modules";
+/// The most of them that are read.
+const MAX_OTHERS: usize = 512;
+
 /// Analyzes a trace and prints the report.
 pub fn run(args: &AnalyzeArgs) -> Result<Status, CliError> {
     let started = Instant::now();
     output::check_format(args.format)?;
     let mut trace = TraceReader::open(&args.file)?;
     let meta = trace.meta().clone();
-    let tools = crate::engine::tools(&meta.tools.join(","))?;
+    let tools = crate::engine::tools(args.tool.as_ref().unwrap_or(&meta.tools.join(",")))?;
     let folder = TempDir::with_prefix("guardrail-").map_err(CliError::io("create", "a temporary folder"))?;
     let subject = Subject { tools: tools.clone(), ..subject(&meta, folder.path())? };
     let progress = Progress::new();
@@ -91,7 +96,26 @@ pub fn subject(meta: &TraceMeta, folder: &Path) -> Result<Subject, CliError> {
         let debug = cache.as_ref().and_then(|cache| debug_file(cache, &kernel, name));
         found.push(ModuleFile { name: name.clone(), path: file, debug });
     }
-    Ok(Subject { kernel: kernel.vmlinuz, modules: found, tools: Vec::new(), hooks: meta.hooks.clone() })
+    let others = others(meta, &modules, folder)?;
+    let (kernel, hooks) = (kernel.vmlinuz, meta.hooks.clone());
+    Ok(Subject { kernel, modules: found, others, tools: Vec::new(), hooks })
+}
+
+/// The modules that are not checked, as far as they are still what they were: without them some addresses have no names.
+fn others(meta: &TraceMeta, modules: &Modules, folder: &Path) -> Result<Vec<ModuleFile>, CliError> {
+    let told = meta.more.get(OTHERS_KEY).cloned().unwrap_or_default();
+    let told: Vec<(String, String, String)> = serde_json::from_value(told).unwrap_or_default();
+    let mut found: Vec<ModuleFile> = Vec::new();
+    for (i, (name, path, recorded)) in told.into_iter().take(MAX_OTHERS).enumerate() {
+        let Ok(plan) = modules.plan(&path) else { continue };
+        if found.iter().any(|other| other.name == name) || digest(&plan.driver.bytes) != recorded {
+            continue;
+        }
+        let file = folder.join(format!("other-{i}.ko"));
+        fs::write(&file, &plan.driver.bytes).map_err(CliError::io("write", file.display()))?;
+        found.push(ModuleFile { name, path: file, debug: None });
+    }
+    Ok(found)
 }
 
 /// Tells whether a module file is the one that was recorded (FNV-1a; no defense against forgery).

@@ -24,8 +24,12 @@ pub enum Command {
     Check(CheckArgs),
     /// Run the same checkers over a recorded trace
     Analyze(AnalyzeArgs),
+    /// Try to make the races that a run found happen, with one access held for the other
+    Confirm(ConfirmArgs),
     /// Print the events of a recorded trace
     View(ViewArgs),
+    /// Run many drivers with many kernels, and print one table
+    Survey(SurveyArgs),
     /// List what is known by name
     List(ListArgs),
     /// Tell what this machine has, what is missing, and how to get it
@@ -62,7 +66,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "QEMU-DEVICE")]
     pub device: Option<String>,
     /// The checkers, separated by commas
-    #[arg(long, value_name = "NAME,...", default_value = "dmcheck")]
+    #[arg(long, value_name = "NAME,...", default_value = "all")]
     pub tool: String,
     /// What exercises the driver, instead of the workload of its class
     #[arg(long, value_name = "NAME|SCRIPT")]
@@ -94,9 +98,32 @@ pub struct CheckArgs {
     /// Keep the run folder (console, configuration, report) as DIR
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Try to make each data race that is found happen, in further runs
+    #[arg(long)]
+    pub confirm: bool,
     /// How the report is printed
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+}
+
+/// Arguments of `confirm`.
+#[derive(Debug, Args)]
+pub struct ConfirmArgs {
+    /// The findings by id, or its first characters (default: all data races of the run)
+    #[arg(value_name = "FINDING")]
+    pub findings: Vec<String>,
+    /// The folder of the run (of 'check --out'); its report gets the outcome
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// How often each race is tried in a run
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=10000))]
+    pub tries: u32,
+    /// The most runs
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// How the outcome is printed
+    #[arg(long, value_enum, default_value_t = ListFormat::Text)]
+    pub format: ListFormat,
 }
 
 /// Arguments of `analyze`.
@@ -104,6 +131,9 @@ pub struct CheckArgs {
 pub struct AnalyzeArgs {
     /// The trace
     pub file: PathBuf,
+    /// The checkers, separated by commas, instead of those of the run
+    #[arg(long, value_name = "NAME,...")]
+    pub tool: Option<String>,
     /// How the report is printed
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
@@ -132,6 +162,50 @@ pub struct ViewArgs {
     /// Check the trace's invariants instead of printing events
     #[arg(long)]
     pub check: bool,
+}
+
+/// Arguments of `survey`.
+#[derive(Debug, Args)]
+pub struct SurveyArgs {
+    /// The drivers, separated by commas (default: all of the catalog)
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub driver: Vec<String>,
+    /// The kernels, separated by commas (default: 6.1, 6.12 and 7.2)
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub kernel: Vec<String>,
+    /// A run for each device that a driver binds, not only for the usual one
+    #[arg(long)]
+    pub every_device: bool,
+    /// How many guests run at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub jobs: u8,
+    /// The checkers, separated by commas
+    #[arg(long, value_name = "NAME,...", default_value = "all")]
+    pub tool: String,
+    /// What exercises each driver, instead of the workload of its class; "full" is all that a class has
+    #[arg(long, value_name = "NAME|SCRIPT")]
+    pub workload: Option<String>,
+    /// Number of guest CPUs, 1 to 4
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
+    pub smp: u8,
+    /// A variable of the workload, such as DOWNLOAD_MB=1; may be given several times
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub variables: Vec<String>,
+    /// Longest time that each guest may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub timeout: u64,
+    /// The folder of the survey; one that was interrupted goes on
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Run again what failed before
+    #[arg(long)]
+    pub retry: bool,
+    /// An earlier survey to compare with
+    #[arg(long, value_name = "DIR")]
+    pub against: Option<PathBuf>,
+    /// How the table is printed; the folder has it in all formats
+    #[arg(long, value_enum, default_value_t = TableFormat::Text)]
+    pub format: TableFormat,
 }
 
 /// Arguments of `list`.
@@ -200,6 +274,17 @@ pub enum ListFormat {
     Text,
     /// An array of objects with a name
     Json,
+}
+
+/// How the table of a survey is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// For people
+    Text,
+    /// One object, schema guardrail-survey/1
+    Json,
+    /// A page
+    Html,
 }
 
 /// What can be listed.

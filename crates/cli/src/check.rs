@@ -1,9 +1,10 @@
 //! `guardrail check`: one run of a driver under guard.
 
 use crate::analysis_process::RUN_KEY;
-use crate::analyze::debug_file;
+use crate::analyze::{OTHERS_KEY, debug_file};
 use crate::args::{CheckArgs, Mode, Observe, Thread};
 use crate::child::Analysis;
+use crate::confirm::{self, Effort};
 use crate::engine;
 use crate::errors::{CliError, Status, tell};
 use crate::output;
@@ -13,6 +14,7 @@ use crate::wire::{Analyzed, Job, ModuleFile, Subject};
 use crate::zoo;
 use guardrail_kernel::{KernelImage, SummaryTable, tracer_config};
 use guardrail_report::{Report, Run, SCHEMA, Step};
+use guardrail_trace::config::{Holds, Samples, TracerConfig};
 use guardrail_trace::file::TraceMeta;
 use guardrail_trace::log::{FailReason, Log, LogOptions};
 use guardrail_vm::packages::Packages;
@@ -28,7 +30,7 @@ use tempfile::TempDir;
 /// Name of the tracer's library; it lies beside the program.
 const TRACER: &str = "libguardrail_tracer.so";
 /// Words in each ring of the log (16 MiB).
-const RING_WORDS: u64 = 1 << 21;
+pub const RING_WORDS: u64 = 1 << 21;
 
 /// Runs a driver and prints the report.
 pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
@@ -41,6 +43,9 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     let prepared = prepare(args, &packages, &progress)?;
     let plugin = tracer()?;
     let folder = RunFolder::new(args.out.as_deref(), &cache)?;
+    if let RunFolder::Kept(path) = &folder {
+        confirm::store(path, args, &prepared)?;
+    }
 
     // From here on there is something to clean up.
     signals.run_begins();
@@ -52,12 +57,18 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
         let debug = debug_file(&cache, &prepared.kernel, &driver.name);
         modules.push(ModuleFile { name: driver.name.clone(), path, debug });
     }
+    let other = |module: &guardrail_vm::modules::ModuleFile| ModuleFile {
+        name: module.name.clone(),
+        path: module.path.clone(),
+        debug: None,
+    };
     let shared = LogFolder::new()?;
     let config = folder.path().join("config.json");
-    let hooks = write_config(&prepared, &shared.log(), &config)?;
+    let hooks = write_config(&prepared, &shared.log(), samples(args, &tools), &config)?;
     let subject = Subject {
         kernel: prepared.kernel.vmlinuz.clone(),
         modules,
+        others: others(&prepared).map(other).collect(),
         tools: tools.clone(),
         hooks: hooks.clone(),
     };
@@ -108,7 +119,7 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     summary.wall_seconds = seconds(started.elapsed());
     progress.finish();
 
-    let report = Report {
+    let mut report = Report {
         schema: SCHEMA.to_owned(),
         driver: names(&prepared),
         kernel: prepared.kernel.release.clone(),
@@ -117,6 +128,11 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
         run: analyzed.complete(summary),
         findings: analyzed.findings.clone(),
     };
+    if args.confirm {
+        let effort = Effort { tries: 40, runs: 2 };
+        confirm::races_of_run(args, &prepared, &mut report.findings, effort, &cache, &signals, &progress)?;
+        progress.finish();
+    }
     folder.keep(&report)?;
     output::report(&report, args.format)?;
     judge(&finished, &prepared, &report, &analyzed)
@@ -144,7 +160,7 @@ fn refuse_early(args: &CheckArgs) -> Result<Vec<String>, CliError> {
     engine::tools(&args.tool)
 }
 
-fn prepare(args: &CheckArgs, packages: &Packages, progress: &Progress) -> Result<Prepared, CliError> {
+pub fn prepare(args: &CheckArgs, packages: &Packages, progress: &Progress) -> Result<Prepared, CliError> {
     let mut drivers = args.drivers.clone();
     let zoo: Vec<usize> = (0..drivers.len())
         .filter(|&i| zoo::named(&drivers[i]).is_some() && !Path::new(&drivers[i]).is_file())
@@ -168,8 +184,14 @@ fn prepare(args: &CheckArgs, packages: &Packages, progress: &Progress) -> Result
 }
 
 /// All drivers of a run, in the order of their turns.
-fn drivers(prepared: &Prepared) -> impl Iterator<Item = &guardrail_vm::modules::ModuleFile> {
+pub fn drivers(prepared: &Prepared) -> impl Iterator<Item = &guardrail_vm::modules::ModuleFile> {
     std::iter::once(&prepared.plan.driver).chain(prepared.more.iter().map(|companion| &companion.plan.driver))
+}
+
+/// The other modules that the guest loads, once or more often.
+fn others(prepared: &Prepared) -> impl Iterator<Item = &guardrail_vm::modules::ModuleFile> {
+    let companions = prepared.more.iter().flat_map(|companion| &companion.plan.before);
+    prepared.plan.before.iter().chain(&prepared.also).chain(companions)
 }
 
 fn names(prepared: &Prepared) -> String {
@@ -177,7 +199,7 @@ fn names(prepared: &Prepared) -> String {
 }
 
 /// The workload's variables that the user sets.
-fn variables(args: &CheckArgs) -> Result<Vec<(String, String)>, CliError> {
+pub fn variables(args: &CheckArgs) -> Result<Vec<(String, String)>, CliError> {
     let pair = |text: &String| {
         let (name, value) = text
             .split_once('=')
@@ -187,8 +209,22 @@ fn variables(args: &CheckArgs) -> Result<Vec<(String, String)>, CliError> {
     args.variables.iter().map(pair).collect()
 }
 
+/// What `datacollider` wants held. CPUs that take turns on one thread have turns of a tenth of a second.
+fn samples(args: &CheckArgs, tools: &[String]) -> Holds {
+    if !tools.iter().any(|tool| tool == "datacollider") {
+        return Holds::default();
+    }
+    let (millis, pause_millis) = match args.thread {
+        Thread::Multi => (20, 40),
+        Thread::Single => (220, 220),
+    };
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let samples = Samples { one_in: 3, seed: now.as_nanos() as u64, millis, pause_millis };
+    Holds { samples: Some(samples), ..Holds::default() }
+}
+
 /// The tracer's library beside the program.
-fn tracer() -> Result<PathBuf, CliError> {
+pub fn tracer() -> Result<PathBuf, CliError> {
     let program = std::env::current_exe().map_err(CliError::io("find", "the guardrail program"))?;
     let folder = program.parent().unwrap_or(Path::new("/"));
     // Test programs lie one folder deeper.
@@ -202,11 +238,17 @@ fn tracer() -> Result<PathBuf, CliError> {
 }
 
 /// Writes what the tracer is told, and gives the names of the hooks.
-fn write_config(prepared: &Prepared, log: &Path, file: &Path) -> Result<Vec<String>, CliError> {
+pub fn write_config(
+    prepared: &Prepared,
+    log: &Path,
+    holds: Holds,
+    file: &Path,
+) -> Result<Vec<String>, CliError> {
     let image = KernelImage::open(&prepared.kernel.vmlinuz)?;
     let log = log.display().to_string();
     let watch: Vec<String> = drivers(prepared).map(|driver| driver.name.clone()).collect();
     let config = tracer_config(&image, &SummaryTable::for_image(&image), &watch, &log)?;
+    let config = TracerConfig { holds, ..config };
     let text = serde_json::to_vec(&config).map_err(|error| CliError::Run(error.to_string()))?;
     fs::write(file, text).map_err(CliError::io("write", file.display()))?;
     Ok(config.hooks.into_iter().map(|hook| hook.name).collect())
@@ -229,12 +271,16 @@ fn meta(args: &CheckArgs, prepared: &Prepared, tools: &[String], hooks: Vec<Stri
     };
     let digests: Vec<String> =
         drivers(prepared).map(|driver| crate::analyze::digest(&driver.bytes)).collect();
+    let others: Vec<_> = others(prepared)
+        .map(|other| (&other.name, resolved(&other.path), crate::analyze::digest(&other.bytes)))
+        .collect();
     // A trace that is cut has no end that tells of its run.
     let run = Run { outcome: "truncated".to_owned(), ..subject_of_run(prepared) };
     for (key, value) in [
         (RUN_KEY, serde_json::to_value(run)),
         ("kernel_modules", serde_json::to_value(resolved(&prepared.kernel.modules))),
         ("module_digests", serde_json::to_value(digests)),
+        (OTHERS_KEY, serde_json::to_value(others)),
     ] {
         if let Ok(value) = value {
             meta.more.insert(key.to_owned(), value);
@@ -248,7 +294,7 @@ fn resolved(path: &Path) -> String {
 }
 
 /// Runs the guest, and ends it when somebody that it depends on fails.
-fn guest(
+pub fn guest(
     prepared: &Prepared,
     options: &Options,
     analysis: Option<&mut Analysis>,
@@ -400,10 +446,11 @@ impl RunFolder {
 }
 
 /// The log's place in shared memory; it goes with the run.
-struct LogFolder(TempDir);
+pub struct LogFolder(TempDir);
 
 impl LogFolder {
-    fn new() -> Result<LogFolder, CliError> {
+    /// A place that nobody else has.
+    pub fn new() -> Result<LogFolder, CliError> {
         let memory = Path::new("/dev/shm");
         let place = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
         let folder = TempDir::with_prefix_in("guardrail-", &place)
@@ -411,7 +458,8 @@ impl LogFolder {
         Ok(LogFolder(folder))
     }
 
-    fn log(&self) -> PathBuf {
+    /// The log's path.
+    pub fn log(&self) -> PathBuf {
         self.0.path().join("log")
     }
 

@@ -7,10 +7,28 @@ use guardrail_analysis::{Config, Session};
 use guardrail_trace::source::{Source, SourceEnd, SourceError, Step};
 
 /// The checkers by name, and what they find.
-pub const TOOLS: &[(&str, &str)] = &[(
-    "dmcheck",
-    "memory faults: use after free, out of bounds, double and invalid free, leaks, uninitialized values, wild accesses",
-)];
+pub const TOOLS: &[(&str, &str)] = &[
+    (
+        "dmcheck",
+        "memory faults: use after free, out of bounds, double and invalid free, leaks, uninitialized values, wild accesses",
+    ),
+    ("drcheck", "data races between threads, softirqs and interrupts"),
+    (
+        "dmacheck",
+        "DMA faults: buffers used while the device has them, leaks, wrong unmaps and syncs; dmacheck:line=64 also tells buffers that share cache lines",
+    ),
+    ("lockcheck", "locks: order, interrupts, taken twice, held at return, sleeping under them"),
+    ("protocheck", "protocols of kernel objects: calls in the wrong state, requests never completed"),
+    (
+        "datacollider",
+        "data races that happen while accesses picked by chance are held; finds few, is never wrong",
+    ),
+    ("drcheck:defer", "drcheck without device states and atomics, to measure what they are worth"),
+    ("drcheck:klockset", "the lockset algorithm alone, as above"),
+];
+
+/// What `--tool all` stands for.
+const ALL: [&str; 5] = ["dmcheck", "drcheck", "dmacheck", "lockcheck", "protocheck"];
 
 /// Segments between two looks at whether anybody wants to know how far the engine is.
 const TELL_EVERY: u64 = 8192;
@@ -89,9 +107,11 @@ fn analyzed(report: guardrail_analysis::Report) -> Result<Analyzed, CliError> {
 /// Splits a list of tools, and refuses unknown ones.
 pub fn tools(list: &str) -> Result<Vec<String>, CliError> {
     let mut tools = Vec::new();
-    for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+    let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
+    for name in names.flat_map(|name| if name == "all" { ALL.to_vec() } else { vec![name] }) {
         let known = TOOLS.iter().map(|(name, _)| *name);
-        if !known.clone().any(|other| other == name) {
+        if !known.clone().any(|other| other == name) && guardrail_analysis::checkers::by_name(name).is_none()
+        {
             let near = guardrail_vm::error::suggest(name, known.clone());
             let near = if near.is_empty() { known.map(str::to_owned).collect() } else { near };
             let error = guardrail_vm::Error::Unknown { what: "tool", name: name.to_owned(), near };

@@ -9,6 +9,7 @@ mod analyze;
 mod args;
 mod check;
 mod child;
+mod confirm;
 mod doctor;
 mod engine;
 mod errors;
@@ -18,6 +19,7 @@ mod output;
 mod progress;
 mod sandbox;
 mod signals;
+mod survey;
 mod view;
 mod wire;
 mod world;
@@ -46,7 +48,9 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
     match command {
         Command::Check(args) => check::run(&args),
         Command::Analyze(args) => analyze::run(&args),
+        Command::Confirm(args) => confirm::run(&args),
         Command::View(args) => view::run(&args),
+        Command::Survey(args) => survey::run(&args),
         Command::List(args) => list::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::InternalAnalysis => analysis_process::run(),

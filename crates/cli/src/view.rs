@@ -8,12 +8,13 @@ use guardrail_trace::Segment;
 use guardrail_trace::event::{Access, EnterFlags, Event, Global, Head, Kind};
 use guardrail_trace::file::{Ending, TraceReader};
 use guardrail_trace::invariants::Checker;
+use guardrail_trace::meet::{Meet, MeetOutcome, MeetSide};
 use names::Names;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 
 /// The names of kinds, for `--kind`.
-const KINDS: [(&str, Kind); 18] = [
+const KINDS: [(&str, Kind); 21] = [
     ("block", Kind::Block),
     ("block-def", Kind::BlockDef),
     ("enter", Kind::Enter),
@@ -32,6 +33,9 @@ const KINDS: [(&str, Kind); 18] = [
     ("cut", Kind::Cut),
     ("return", Kind::Return),
     ("list", Kind::List),
+    ("meet", Kind::Meet),
+    ("other-module", Kind::OtherModule),
+    ("other-unload", Kind::OtherUnload),
 ];
 /// Names for `--kind` that are no records.
 const ACCESSES: [&str; 3] = ["access", "load", "store"];
@@ -247,7 +251,7 @@ impl Viewer<'_> {
                 let name = self.names.hook(head.large);
                 Told { text: format!("{name} = {:#x}", word(1)), function: Some(name) }
             }
-            Kind::ModuleLoad => {
+            Kind::ModuleLoad | Kind::OtherModule => {
                 let regions = 9 + 3 * usize::from(head.small);
                 let name = text_of(operands.get(1..9).unwrap_or_default());
                 self.names.load(&name, operands.get(regions..).unwrap_or_default());
@@ -258,7 +262,7 @@ impl Viewer<'_> {
                 Told::new(text)
             }
             Kind::ModuleFree => Told::new(format!("{:#x}..{:#x}", word(0), word(1))),
-            Kind::ModuleUnload => Told::new(format!("{:#x}", head.address())),
+            Kind::ModuleUnload | Kind::OtherUnload => Told::new(format!("{:#x}", head.address())),
             Kind::Port => {
                 let (port, insn) = (head.large & 0xffff, head.large >> 16);
                 let way = if head.small & 0x80 != 0 { "out" } else { "in" };
@@ -282,9 +286,32 @@ impl Viewer<'_> {
                 let words = operands.get(2..).unwrap_or_default();
                 Told::new(format!("of {}: {}", self.names.hook(head.large), list(words, 0, words.len())))
             }
+            Kind::Meet => Told::new(Meet::decode(head, operands).map_or(String::new(), |m| self.meet(&m))),
             Kind::End | Kind::Cut => Told::new(String::new()),
             Kind::Rep => Told::new(format!("count {}, from {:#x}, to {:#x}", word(0), word(1), word(2))),
         }
+    }
+
+    fn meet(&self, meet: &Meet) -> String {
+        let side = |side: &MeetSide| {
+            let way = if side.store { "write" } else { "read" };
+            let (place, level) = (self.place(side.pc), level(side.preempt_count));
+            format!("{way} of {} at {:#x} by {place} on CPU {}, {level}", side.size, side.address, side.cpu)
+        };
+        let pair = meet.pair.map_or("sample".to_owned(), |pair| format!("pair {pair}"));
+        if meet.outcome == MeetOutcome::Totals {
+            return format!("{pair}: the sides ran {} and {} times", meet.arrivals[0], meet.arrivals[1]);
+        }
+        let mut text = format!("{pair}, {:?}: {}", meet.outcome, side(&meet.held));
+        if meet.other.pc != 0 {
+            text.push_str(&format!(" and {}", side(&meet.other)));
+        }
+        for (value, when) in meet.values.iter().zip(["before", "after the one", "after both"]) {
+            if let Some(value) = value {
+                text.push_str(&format!(", {value:#x} {when}"));
+            }
+        }
+        format!("{text}; {} spins, {} µs", meet.spins, meet.nanos / 1000)
     }
 
     fn place(&self, address: u64) -> String {

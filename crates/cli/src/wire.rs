@@ -30,6 +30,9 @@ pub struct Subject {
     pub kernel: PathBuf,
     /// The traced modules.
     pub modules: Vec<ModuleFile>,
+    /// Other modules that the guest loads: they give names to addresses.
+    #[serde(default)]
+    pub others: Vec<ModuleFile>,
     /// The names of the hooked functions, by number.
     pub hooks: Vec<String>,
     /// The checkers.

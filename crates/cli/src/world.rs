@@ -1,12 +1,13 @@
 //! What checkers ask about kernel and modules, answered by the kernel crate.
 
 use crate::errors::CliError;
-use crate::wire::Subject;
+use crate::wire::{ModuleFile, Subject};
 use guardrail_analysis::effect::Summary;
 use guardrail_analysis::finding::Location;
 use guardrail_analysis::world::{LineLookup, ModuleMap, Range, Region, World};
+use guardrail_kernel::chart::Chart;
 use guardrail_kernel::module::{Placed, PlacedSymbol};
-use guardrail_kernel::{KernelImage, Lines, ModuleImage, SummaryTable};
+use guardrail_kernel::{Btf, KernelImage, Lines, ModuleImage, SummaryTable, charts, plan};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,9 +19,12 @@ const MAX_CALLS: usize = 1 << 16;
 pub struct Known {
     image: KernelImage,
     table: SummaryTable,
+    charts: Arc<[Chart]>,
     /// The names of the hooks, by number.
     hooks: Vec<String>,
     modules: HashMap<String, Module>,
+    /// Modules that are not traced.
+    others: HashMap<String, ModuleImage>,
     calls: RefCell<HashMap<String, Arc<Summary>>>,
     page_struct_size: u64,
     gfp_zero: u64,
@@ -29,13 +33,16 @@ pub struct Known {
 struct Module {
     image: ModuleImage,
     lines: Option<Arc<Mutex<Lines>>>,
+    /// Its types, where it has them and they fit the kernel's.
+    types: Option<Btf>,
 }
 
 impl Known {
     /// Opens everything that the analysis needs, so that it needs no files later.
     pub fn open(subject: &Subject) -> Result<Known, CliError> {
-        let image = KernelImage::open(&subject.kernel)?;
-        let table = SummaryTable::for_image(&image);
+        let kernel = KernelImage::open(&subject.kernel)?;
+        let table = SummaryTable::for_image(&kernel);
+        let charts = charts::for_image(&kernel);
         let mut modules = HashMap::new();
         for file in &subject.modules {
             let image = ModuleImage::open(&file.path)?;
@@ -44,14 +51,30 @@ impl Known {
                 None => Lines::of_module(&image),
             };
             let lines = lines.map(|lines| Arc::new(Mutex::new(lines)));
-            modules.insert(file.name.clone(), Module { image, lines });
+            let base = Arc::clone(kernel.btf());
+            // Types that cannot be read are missed in reports alone.
+            let types = image.btf_bytes().and_then(|bytes| Btf::parse(bytes, Some(base)).ok());
+            modules.insert(file.name.clone(), Module { image, lines, types });
         }
-        let btf = image.btf();
+        // Without one of these, some addresses have no names.
+        let other = |file: &ModuleFile| Some((file.name.clone(), ModuleImage::open(&file.path).ok()?));
+        let others = subject.others.iter().filter_map(other).collect();
+        let btf = kernel.btf();
         let page_struct_size = btf.struct_named("page").and_then(|page| btf.size_of(page)).unwrap_or(64);
         // Up to 6.9 the flags are macros, of which types say nothing.
         let bit = btf.enum_value("___GFP_ZERO_BIT").filter(|bit| (0..32).contains(bit)).unwrap_or(8);
         let (hooks, calls) = (subject.hooks.clone(), RefCell::default());
-        Ok(Known { image, table, hooks, modules, calls, page_struct_size, gfp_zero: 1 << bit })
+        Ok(Known {
+            image: kernel,
+            table,
+            charts,
+            hooks,
+            modules,
+            others,
+            calls,
+            page_struct_size,
+            gfp_zero: 1 << bit,
+        })
     }
 
     fn hook_name(&self, number: u64) -> Option<&str> {
@@ -91,14 +114,22 @@ impl World for Known {
         summary
     }
 
+    fn call_other(&self, _module: &str, name: &str) -> Arc<Summary> {
+        self.table.elsewhere(name).unwrap_or_else(|| Arc::new(Summary::unknown(name)))
+    }
+
     fn module(&self, name: &str, _regions: &[Region], symbols: &[u64]) -> Option<ModuleMap> {
-        let module = self.modules.get(name)?;
-        let placed = module.image.place(symbols)?;
         let range = |symbol: &PlacedSymbol| Range {
             start: symbol.start,
             end: symbol.end,
             name: Arc::from(symbol.name.as_str()),
         };
+        let Some(module) = self.modules.get(name) else {
+            let placed = self.others.get(name)?.place(symbols)?;
+            let functions = placed.functions().iter().map(range).collect();
+            return Some(ModuleMap { functions, ..ModuleMap::default() });
+        };
+        let placed = module.image.place(symbols)?;
         let data: Vec<Range> = placed.data().iter().filter(|symbol| symbol.writable).map(range).collect();
         Some(ModuleMap {
             functions: placed.functions().iter().map(range).collect(),
@@ -113,8 +144,43 @@ impl World for Known {
         self.page_struct_size
     }
 
+    fn charts(&self) -> Arc<[Chart]> {
+        Arc::clone(&self.charts)
+    }
+
+    fn per_cpu_start(&self) -> u64 {
+        self.image.address_of("__per_cpu_start").unwrap_or(0)
+    }
+    fn preempt_count(&self) -> Option<(u64, bool)> {
+        plan::preempt_count(&self.image)
+    }
+
+    fn type_of_size(&self, module: &str, size: u64) -> Option<String> {
+        self.modules.get(module)?.types.as_ref()?.only_struct_of_size(size).map(str::to_owned)
+    }
+
+    fn field(&self, module: &str, structure: &str, offset: u64) -> Option<String> {
+        let types = self.modules.get(module).and_then(|module| module.types.as_ref());
+        let types = types.unwrap_or(self.image.btf());
+        types.field_at(types.struct_named(structure)?, offset)
+    }
+
+    fn size_of(&self, structure: &str) -> Option<u64> {
+        let btf = self.image.btf();
+        btf.size_of(btf.struct_named(structure)?)
+    }
+
     fn gfp_zero(&self) -> u64 {
         self.gfp_zero
+    }
+
+    fn dma_skip_sync(&self) -> Option<u64> {
+        let btf = self.image.btf();
+        // A bitfield at first, one of an array of flags since 7.1.
+        btf.byte_of_bit("device", "dma_skip_sync").or_else(|| {
+            let bit = btf.enum_value_in("struct_device_flags", "DEV_FLAG_DMA_SKIP_SYNC")?;
+            Some(btf.member_offset("device", "flags")? + u64::try_from(bit).ok()? / 8)
+        })
     }
 }
 

@@ -1,6 +1,12 @@
 //! Checkers: each is fed with what the driver did and what the machine knows, and reports findings.
 
+pub mod datacollider;
+pub mod dmacheck;
 pub mod dmcheck;
+pub mod drcheck;
+pub mod lockcheck;
+pub mod names;
+pub mod protocheck;
 
 use crate::context::{Context, Out};
 use crate::effect::Summary;
@@ -8,19 +14,49 @@ use crate::flow::{InsnCtx, Origin, Regs, RepRange, Value};
 use crate::machine::Cx;
 use crate::objects::{Object, ObjectId};
 use crate::stacks::StackId;
-use crate::sync::{Acquired, Activation, LockId, Step};
+use crate::sync::{Acquired, Activation, LockId, Parts, Step};
 use guardrail_trace::event::Access;
+use guardrail_trace::meet::Meet;
 use std::sync::Arc;
 
 /// The tools that there are.
-pub const TOOLS: &[&str] = &["dmcheck"];
+pub const TOOLS: &[&str] = &[
+    "dmcheck",
+    "drcheck",
+    "dmacheck",
+    "lockcheck",
+    "protocheck",
+    "datacollider",
+    "drcheck:defer",
+    "drcheck:klockset",
+];
 
 /// The checker for a tool's name.
 pub fn by_name(tool: &str) -> Option<Box<dyn Checker>> {
     match tool {
         "dmcheck" => Some(Box::new(dmcheck::DmCheck::default())),
-        _ => None,
+        "dmacheck" => Some(Box::new(dmacheck::DmaCheck::default())),
+        "datacollider" => Some(Box::new(datacollider::DataCollider)),
+        "drcheck" => Some(Box::new(drcheck::DrCheck::full())),
+        "drcheck:defer" => Some(Box::new(drcheck::DrCheck::deferral())),
+        "drcheck:klockset" => Some(Box::new(drcheck::DrCheck::lockset())),
+        "lockcheck" => Some(Box::new(lockcheck::LockCheck::default())),
+        "protocheck" => Some(Box::new(protocheck::ProtoCheck::default())),
+        _ => {
+            let options = tool.strip_prefix("dmacheck:")?;
+            Some(Box::new(dmacheck::DmaCheck::with_options(options)?))
+        }
     }
+}
+
+/// The checkers for tools that run together; the name of one that does not exist.
+pub fn by_names(tools: &[String]) -> Result<Vec<Box<dyn Checker>>, String> {
+    let dma = tools.iter().any(|tool| tool.starts_with("dmacheck"));
+    let checker = |tool: &String| match tool.as_str() {
+        "dmcheck" if dma => Some(Box::new(dmcheck::DmCheck::beside_dmacheck()) as Box<dyn Checker>),
+        tool => by_name(tool),
+    };
+    tools.iter().map(|tool| checker(tool).ok_or_else(|| tool.clone())).collect()
 }
 
 /// What is wrong with a free by the driver.
@@ -90,6 +126,14 @@ pub struct Fault {
 pub trait Checker {
     /// Its name, as a tool.
     fn name(&self) -> &'static str;
+    /// Which parts of the order and of the locks it wants to count; `None` where it does not care.
+    fn parts(&self) -> Option<Parts> {
+        None
+    }
+    /// Whether it asks about locks, strands, order or states; they cost time.
+    fn needs_sync(&self) -> bool {
+        self.parts().is_some()
+    }
     /// Memory was read. Gives its definedness.
     fn load(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _access: Access) -> Value {
         Value::DEFINED
@@ -142,6 +186,8 @@ pub trait Checker {
     fn unlocked(&mut self, _cx: &mut Cx<'_>, _lock: LockId, _held: Option<&Acquired>) {}
     /// A call or callback has moved an object from state to state, or was not allowed to.
     fn moved(&mut self, _cx: &mut Cx<'_>, _step: &Step) {}
+    /// An instruction ran that compares a 64-bit value with all ones, which is what failed mappings give, or may do so.
+    fn compared_with_ones(&mut self, _cx: &mut Cx<'_>) {}
     /// An object came into being, or turned out to be of another size or owner.
     fn allocated(&mut self, _cx: &mut Cx<'_>, _id: ObjectId, _object: &Object) {}
     /// An object was freed.
@@ -162,6 +208,8 @@ pub trait Checker {
     fn module_freed(&mut self, _cx: &mut Cx<'_>, _from: u64, _to: u64) {}
     /// A module left (its index in the list).
     fn module_unloaded(&mut self, _cx: &mut Cx<'_>, _module: u32) {}
+    /// An access that was held has met another, or nobody came: the stack of the held one, innermost first, and who it is.
+    fn met(&mut self, _cx: &mut Cx<'_>, _meet: &Meet, _held: &[u64], _by: &crate::finding::Context) {}
     /// The run is over.
     fn finish(&mut self, _cx: &mut Cx<'_>) {}
     /// Forgets what depended on this context; it will not run again.

@@ -1,9 +1,9 @@
 //! Translation of decoded instructions into [`Insn`]s.
 
-use super::AccessKind;
 use super::decode_generic::{generic, vector_rule};
 use super::insn::{BitOp, Block, Insn, Logic, MemRef, NO_REG, Op, Opnd, Shift, Str};
 use super::regs::{Flags, MASKS, MMX, X87};
+use super::{AccessKind, Control};
 use iced_x86::{
     Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
     RflagsBits,
@@ -116,6 +116,7 @@ fn translate(instr: &Instruction, index: u16, factory: &mut InstructionInfoFacto
         mem: if has_memory { address(instr) } else { MemRef::NONE },
         mnemonic: instr.mnemonic(),
         access: AccessKind::default(),
+        control: None,
     };
     if let Some(i) = (0..instr.op_count()).find(|&i| operand(instr, i).0 == Opnd::Imm) {
         insn.imm = instr.immediate(i);
@@ -131,7 +132,9 @@ fn translate(instr: &Instruction, index: u16, factory: &mut InstructionInfoFacto
             .used_memory()
             .iter()
             .any(|m| matches!(m.access(), OpAccess::ReadWrite | OpAccess::ReadCondWrite)),
+        bit: if insn.dst == Opnd::Mem { bit(instr, &insn) } else { None },
     };
+    insn.control = control(instr, &insn);
     match rule(instr, &mut insn) {
         Some(op) => insn.op = op,
         None => insn.op = generic(instr, info),
@@ -143,6 +146,42 @@ fn translate(instr: &Instruction, index: u16, factory: &mut InstructionInfoFacto
         _ => {}
     }
     insn
+}
+
+/// The one bit of an operand in memory that the instruction is about, where a constant says which.
+fn bit(instr: &Instruction, insn: &Insn) -> Option<u8> {
+    if insn.src != Opnd::Imm || !(1..=8).contains(&insn.size) {
+        return None;
+    }
+    let width = u32::from(insn.size) * 8;
+    let all = u64::MAX >> (64 - width);
+    let single = |bits: u64| (bits & all).is_power_of_two().then(|| (bits & all).trailing_zeros() as u8);
+    match instr.mnemonic() {
+        Mnemonic::Bt | Mnemonic::Bts | Mnemonic::Btr | Mnemonic::Btc => {
+            Some((insn.imm as u32 & (width - 1)) as u8)
+        }
+        Mnemonic::Or | Mnemonic::Xor | Mnemonic::Test => single(insn.imm),
+        Mnemonic::And => single(!insn.imm),
+        _ => None,
+    }
+}
+
+/// What the instruction changes of what may interrupt the processor.
+fn control(instr: &Instruction, insn: &Insn) -> Option<Control> {
+    let delta = match instr.mnemonic() {
+        Mnemonic::Cli => return Some(Control::Cli),
+        Mnemonic::Sti => return Some(Control::Sti),
+        Mnemonic::Pushf | Mnemonic::Pushfq => return Some(Control::Pushf),
+        Mnemonic::Popf | Mnemonic::Popfq => return Some(Control::Popf),
+        Mnemonic::Inc => 1,
+        Mnemonic::Dec => -1,
+        Mnemonic::Add if insn.src == Opnd::Imm => insn.imm as i32,
+        Mnemonic::Sub if insn.src == Opnd::Imm => (insn.imm as i32).wrapping_neg(),
+        _ => return None,
+    };
+    let fixed = insn.mem.base == NO_REG && insn.mem.index == NO_REG;
+    (insn.access.per_cpu && insn.dst == Opnd::Mem && insn.size == 4 && fixed)
+        .then_some(Control::PerCpu { place: insn.mem.disp, delta })
 }
 
 /// The kernel's `smp_mb()`: a locked instruction on the stack that changes nothing, often below the live frame.

@@ -37,9 +37,12 @@ impl Insn {
             rsp: regs.rsp(),
             access: self.access,
         };
-        let mut machine = Machine { insn: self, regs, mem, log: accesses, ctx };
+        let mut machine = Machine { insn: self, regs, mem: &mut *mem, log: accesses, ctx };
         machine.dispatch();
         machine.drain();
+        if let Some(control) = self.control {
+            mem.control(&ctx, control);
+        }
         Status::Done
     }
 }

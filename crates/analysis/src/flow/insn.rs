@@ -1,6 +1,6 @@
 //! Instructions, translated once into what execution needs.
 
-use super::AccessKind;
+use super::{AccessKind, Control};
 use iced_x86::Mnemonic;
 
 /// A translated block.
@@ -42,6 +42,7 @@ pub struct Insn {
     pub(super) mem: MemRef,
     pub(super) mnemonic: Mnemonic,
     pub(super) access: AccessKind,
+    pub(super) control: Option<Control>,
 }
 
 impl Insn {

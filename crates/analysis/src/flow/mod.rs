@@ -81,6 +81,28 @@ pub struct AccessKind {
     pub per_cpu: bool,
     /// It reads and writes the same operand.
     pub updates: bool,
+    /// It is about one bit of its operand in memory: which.
+    pub bit: Option<u8>,
+}
+
+/// An instruction that changes what may interrupt the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Interrupts off.
+    Cli,
+    /// Interrupts on.
+    Sti,
+    /// The flags are put away.
+    Pushf,
+    /// The flags are as they were put away.
+    Popf,
+    /// A 32-bit variable of the processor changes by a constant; it may be `preempt_count`.
+    PerCpu {
+        /// Its place relative to the GS base.
+        place: u64,
+        /// What is added.
+        delta: i32,
+    },
 }
 
 /// A string instruction with a repeat prefix, as the log tells it before it runs.
@@ -138,6 +160,8 @@ pub trait Memory {
     /// The stack pointer went from `old` to `new` by arithmetic or a move (not by push, pop, call or return).
     /// Where `new` is lower, `new..old` is fresh stack with nothing in it.
     fn stack_adjusted(&mut self, ctx: &InsnCtx, old: u64, new: u64);
+    /// The instruction changed what may interrupt the processor.
+    fn control(&mut self, _ctx: &InsnCtx, _control: Control) {}
     /// The instruction has no exact rule; its results were taken as undefined where any source was.
     fn unknown(&mut self, ctx: &InsnCtx, mnemonic: iced_x86::Mnemonic);
 }

@@ -22,6 +22,7 @@ impl Machine {
             let (base, end) = (object.base, object.slot_end);
             self.forget(base, end);
         }
+        self.arrive(v, c, entering);
         let context = &mut self.contexts[c];
         // An indirect call from the driver to the driver: the registers carry on.
         if let Some(out) = context.out()
@@ -43,7 +44,8 @@ impl Machine {
             let saved = if context.stack.is_empty() { None } else { context.regs.take() };
             context.regs = Some(Box::new(Regs::at_entry(rsp)));
             context.low = rsp;
-            return context.push(Activation::Frame { entry_rsp: rsp, ret, from_kernel: true, saved });
+            context.push(Activation::Frame { entry_rsp: rsp, ret, from_kernel: true, saved });
+            return self.activate(v, c, entering, addr);
         }
         let Some(at) = context.resumes(rsp) else {
             context.drop_stale(rsp);
@@ -69,6 +71,7 @@ impl Machine {
                 context.regs = Some(regs);
                 context.low = rsp;
                 let result = entering.rax;
+                self.returned_from(v, c, Some(out.entry_rsp), Some(result));
                 self.each(v, Some(c), |checker, cx| checker.call_returned(cx, &out, result));
             }
             Some(Activation::Interrupted { pc, .. }) => {
@@ -127,10 +130,12 @@ impl Machine {
         context.push(Activation::Out(out.clone()));
         let regs = context.regs.take().unwrap_or_default();
         if let Some(summary) = &summary {
-            if !keeps_nothing(&summary.name) {
+            // Names of families are the kernel's own.
+            if !keeps_nothing(&summary.name) || self.state.modules.other_at(out.target).is_some() {
                 self.escape(&summary.effects, &out.args);
             }
             self.each(v, Some(c), |checker, cx| checker.call(cx, &out, &regs));
+            self.calls(v, c, &out);
         }
         let Some(context) = self.contexts.get_mut(c) else { return };
         context.regs = Some(regs);

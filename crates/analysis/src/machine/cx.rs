@@ -5,13 +5,13 @@ use crate::checkers::Checker;
 use crate::context::Context;
 use crate::effect::{Ptr, Summary};
 use crate::finding::{self, Finding, Frame, ObjectInfo, OriginInfo, Severity, Trace};
-use crate::flow::{InsnCtx, Memory, Origin, RepRange, Value};
+use crate::flow::{Control, InsnCtx, Memory, Origin, RepRange, Value};
 use crate::modules::Modules;
 use crate::objects::{Object, Objects};
 use crate::reports::Reports;
 use crate::stacks::{MAX_FRAMES, StackId, Stacks};
 use crate::sync::Sync;
-use crate::world::World;
+use crate::world::{World, find};
 use guardrail_trace::event::{Access, Global};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
@@ -43,6 +43,8 @@ pub struct State {
     pub blocks: Blocks,
     /// Locks, the order of events, the states of kernel objects.
     pub sync: Sync,
+    /// Where `preempt_count` is; see [`World::preempt_count`].
+    pub(super) preempt_count: Option<(u64, bool)>,
     threads: FxHashMap<u64, String>,
     calls: RefCell<FxHashMap<u64, Arc<Summary>>>,
     thunks: RefCell<(FxHashSet<u64>, FxHashSet<u64>)>,
@@ -51,6 +53,7 @@ pub struct State {
 impl State {
     pub(super) fn new(world: Box<dyn World>) -> Self {
         State {
+            preempt_count: world.preempt_count(),
             world,
             slide: 0,
             page_offset: 0xffff_8880_0000_0000,
@@ -89,8 +92,23 @@ impl State {
         self.threads.insert(task, format!("{name}/{pid}"));
     }
 
-    /// The name of the kernel function at an address in memory; empty where there is none.
+    /// A task's name and pid.
+    pub(super) fn thread_name(&self, task: u64, pid: u32) -> String {
+        self.threads.get(&task).cloned().unwrap_or_else(|| format!("?/{pid}"))
+    }
+
+    /// Whether a task is a thread of the kernel that runs callbacks of many objects.
+    pub(super) fn is_worker(&self, task: u64) -> bool {
+        const WORKERS: [&str; 4] = ["kworker/", "irq/", "ksoftirqd/", "napi/"];
+        self.threads.get(&task).is_some_and(|name| WORKERS.iter().any(|worker| name.starts_with(worker)))
+    }
+
+    /// The name of the function at an address in memory, in the kernel or in a module that is not watched; empty where there
+    /// is none.
     pub fn kernel_function(&self, addr: u64) -> String {
+        if let Some(other) = self.modules.other_at(addr) {
+            return find(&other.functions, addr).map_or_else(String::new, |f| f.name.to_string());
+        }
         self.world.function_at(addr.wrapping_sub(self.slide)).map_or_else(String::new, |(name, _)| name)
     }
 
@@ -120,9 +138,16 @@ impl State {
         if let Some(summary) = self.calls.borrow().get(&target) {
             return summary.clone();
         }
-        let summary = match self.world.function_at(target.wrapping_sub(self.slide)) {
-            Some((name, 0)) => self.world.call(&name),
-            _ => Arc::new(Summary::unknown("?")),
+        let other = self.modules.other_at(target);
+        let summary = match other {
+            Some(other) => match find(&other.functions, target) {
+                Some(f) if f.start == target => self.world.call_other(&other.name, &f.name),
+                _ => Arc::new(Summary::unknown("?")),
+            },
+            None => match self.world.function_at(target.wrapping_sub(self.slide)) {
+                Some((name, 0)) => self.world.call(&name),
+                _ => Arc::new(Summary::unknown("?")),
+            },
         };
         let mut calls = self.calls.borrow_mut();
         if calls.len() >= MAX_CALLS {
@@ -130,6 +155,12 @@ impl State {
         }
         calls.insert(target, summary.clone());
         summary
+    }
+
+    /// Modules have come or gone: addresses mean something else.
+    pub(super) fn renamed(&mut self) {
+        self.calls.borrow_mut().clear();
+        self.thunks.borrow_mut().1.clear();
     }
 
     /// Whether `addr` is in vmalloc space.
@@ -268,11 +299,34 @@ impl Cx<'_> {
         draft: impl FnOnce() -> Draft,
     ) -> Option<usize> {
         let stack = self.stack(place);
+        self.report_stack(checker, kind, &stack, draft)
+    }
+
+    /// The same at a stack of addresses.
+    pub fn report_stack(
+        &mut self,
+        checker: &'static str,
+        kind: &'static str,
+        stack: &[u64],
+        draft: impl FnOnce() -> Draft,
+    ) -> Option<usize> {
+        self.report_as(checker, kind, stack, stack, draft)
+    }
+
+    /// The same, where `key` and not the stack tells findings of this kind apart.
+    pub fn report_as(
+        &mut self,
+        checker: &'static str,
+        kind: &'static str,
+        stack: &[u64],
+        key: &[u64],
+        draft: impl FnOnce() -> Draft,
+    ) -> Option<usize> {
         let (state, context, cpu, event) = (self.state, self.context, self.cpu, self.event);
-        self.reports.add(kind, &stack, || {
+        self.reports.add(kind, key, || {
             let draft = draft();
-            let frames = state.frames(&stack);
-            let top = frames.iter().find(|f| f.module.is_some()).or(frames.first());
+            let frames = state.frames(stack);
+            let top = frames.iter().find(|f| f.in_driver()).or(frames.first());
             let (offset, field) = draft.within.map_or((None, None), |(offset, field)| (Some(offset), field));
             let object = draft.object.map(|o| ObjectInfo {
                 address: format!("{:#x}", o.start),
@@ -335,74 +389,114 @@ pub(super) struct Fan<'a> {
     pub checkers: &'a mut [Box<dyn Checker>],
     pub unknown: &'a mut BTreeMap<String, u64>,
     pub low: &'a mut u64,
-    pub cx: Cx<'a>,
+    /// Locks and order matter to some checker.
+    pub order: bool,
+    pub state: &'a mut State,
+    pub context: &'a mut Context,
+    pub reports: &'a mut Reports,
+    pub cpu: u32,
+    pub event: u64,
+}
+
+impl Fan<'_> {
+    /// Tells all checkers.
+    #[inline]
+    pub fn each(&mut self, mut f: impl FnMut(&mut dyn Checker, &mut Cx<'_>)) {
+        let mut cx = Cx {
+            state: self.state,
+            context: Some(self.context),
+            reports: self.reports,
+            cpu: self.cpu,
+            event: self.event,
+        };
+        for checker in &mut *self.checkers {
+            f(checker.as_mut(), &mut cx);
+        }
+    }
+
+    /// What was read counts as defined where all checkers say so.
+    #[inline]
+    fn read(&mut self, mut f: impl FnMut(&mut dyn Checker, &mut Cx<'_>) -> Value) -> Value {
+        let mut value = Value::DEFINED;
+        self.each(|checker, cx| {
+            let more = f(checker, cx);
+            if more.undef != 0 {
+                value = Value { undef: value.undef | more.undef, origin: more.origin };
+            }
+        });
+        value
+    }
+
+    /// A string instruction has touched a range.
+    fn range(&mut self, addr: u64, range: &RepRange, store: bool) {
+        if self.order && addr != 0 && !range.io {
+            let size = range.count.saturating_mul(u64::from(range.elem));
+            self.state.sync.touched_range(self.context, addr, size, store);
+        }
+    }
 }
 
 impl Memory for Fan<'_> {
     #[inline]
     fn load(&mut self, ctx: &InsnCtx, access: Access) -> Value {
-        let mut value = Value::DEFINED;
-        for checker in &mut *self.checkers {
-            let more = checker.load(&mut self.cx, ctx, access);
-            if more.undef != 0 {
-                value = Value { undef: value.undef | more.undef, origin: more.origin };
-            }
+        // What is read may hand order on to what follows, this access included.
+        if self.order {
+            self.state.sync.touched(self.context, ctx, &access);
         }
-        value
+        self.read(|checker, cx| checker.load(cx, ctx, access))
     }
 
     #[inline]
     fn store(&mut self, ctx: &InsnCtx, access: Access, value: Value) {
-        for checker in &mut *self.checkers {
-            checker.store(&mut self.cx, ctx, access, value);
+        self.each(|checker, cx| checker.store(cx, ctx, access, value));
+        // The store itself is part of what it hands on.
+        if self.order {
+            self.state.sync.touched(self.context, ctx, &access);
         }
     }
 
     fn undefined_branch(&mut self, ctx: &InsnCtx, origin: Origin) {
-        for checker in &mut *self.checkers {
-            checker.undefined_branch(&mut self.cx, ctx, origin);
-        }
+        self.each(|checker, cx| checker.undefined_branch(cx, ctx, origin));
     }
 
     fn undefined_address(&mut self, ctx: &InsnCtx, access: Access, reg: u8, origin: Origin) {
-        for checker in &mut *self.checkers {
-            checker.undefined_address(&mut self.cx, ctx, access, reg, origin);
-        }
+        self.each(|checker, cx| checker.undefined_address(cx, ctx, access, reg, origin));
     }
 
     fn undefined_port_output(&mut self, ctx: &InsnCtx, origin: Origin) {
-        for checker in &mut *self.checkers {
-            checker.undefined_port_output(&mut self.cx, ctx, origin);
-        }
+        self.each(|checker, cx| checker.undefined_port_output(cx, ctx, origin));
     }
 
     fn rep_move(&mut self, ctx: &InsnCtx, range: RepRange) {
-        for checker in &mut *self.checkers {
-            checker.rep_move(&mut self.cx, ctx, range);
-        }
+        self.range(range.src, &range, false);
+        self.each(|checker, cx| checker.rep_move(cx, ctx, range));
+        self.range(range.dst, &range, true);
     }
 
     fn rep_set(&mut self, ctx: &InsnCtx, range: RepRange, value: Value) {
-        for checker in &mut *self.checkers {
-            checker.rep_set(&mut self.cx, ctx, range, value);
-        }
+        self.each(|checker, cx| checker.rep_set(cx, ctx, range, value));
+        self.range(range.dst, &range, true);
     }
 
     fn rep_read(&mut self, ctx: &InsnCtx, range: RepRange) -> Value {
-        let mut value = Value::DEFINED;
-        for checker in &mut *self.checkers {
-            let more = checker.rep_read(&mut self.cx, ctx, range);
-            if more.undef != 0 {
-                value = Value { undef: value.undef | more.undef, origin: more.origin };
-            }
-        }
-        value
+        self.range(range.src, &range, false);
+        self.read(|checker, cx| checker.rep_read(cx, ctx, range))
     }
 
     fn stack_adjusted(&mut self, ctx: &InsnCtx, old: u64, new: u64) {
         *self.low = (*self.low).min(new);
-        for checker in &mut *self.checkers {
-            checker.stack_adjusted(&mut self.cx, ctx, old, new);
+        self.each(|checker, cx| checker.stack_adjusted(cx, ctx, old, new));
+    }
+
+    fn control(&mut self, _: &InsnCtx, control: Control) {
+        if self.order {
+            let slide = self.state.slide;
+            let place = self
+                .state
+                .preempt_count
+                .map(|(place, relative)| if relative { place.wrapping_add(slide) } else { place });
+            self.context.own.control(control, place);
+            self.context.now.off = self.context.own.off(self.context.level);
         }
     }
 

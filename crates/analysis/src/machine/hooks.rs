@@ -9,6 +9,7 @@ use crate::context::same_stack;
 use crate::effect::{Class, Effect, Len, Summary, Zeroed};
 use crate::objects::{Object, ObjectId, kmalloc_slot};
 use crate::stacks::{MAX_FRAMES, StackId};
+use crate::sync::Pending;
 use guardrail_trace::event::Head;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -38,6 +39,9 @@ pub(super) struct HookFrame {
     module: Option<u32>,
     /// The context that was out of the driver.
     context: Option<usize>,
+    task: u64,
+    /// What it does to locks and order when it returns.
+    pending: Option<Pending>,
 }
 
 impl HookFrame {
@@ -133,7 +137,11 @@ impl Machine {
             .filter(|context| context.task == task)
             .and_then(|context| Some((context, context.out()?)))
             .filter(|(_, out)| rsp <= out.entry_rsp && same_stack(rsp, out.entry_rsp));
-        let direct = out.is_some_and(|(_, out)| out.entry_rsp == rsp);
+        // The return address tells whether it is this call: a driver that left by a jump does not come back, and the task
+        // goes on in the kernel with any depth of stack.
+        let direct = out.is_some_and(|(context, out)| {
+            out.entry_rsp == rsp && context.return_of(out).is_none_or(|r| r == ret)
+        });
         let entry = self.state.world.hook_address(hook);
         let target = entry.wrapping_add(self.state.slide);
         let named = out.is_some_and(|(_, out)| direct && (entry == 0 || out.target == target));
@@ -169,6 +177,8 @@ impl Machine {
             freeing: None,
             module: module.or_else(|| self.state.modules.at(ret).map(|(i, _)| i)),
             context: self.vcpus[v].context.filter(|_| has_out),
+            task,
+            pending: None,
         };
         let summary = frame.summary.clone();
         for effect in &summary.effects {
@@ -181,6 +191,9 @@ impl Machine {
         }
         let context = frame.context;
         self.each(v, context, |checker, cx| checker.hook_called(cx, &frame.view()));
+        let by_driver = frame.by_driver;
+        frame.pending =
+            self.hook_begins(v, task, (hook, rsp), context, &summary, &frame.args, stack, by_driver);
         self.hooks.push(task, frame);
     }
 
@@ -203,6 +216,7 @@ impl Machine {
         self.hooks.returned = None;
         let context = frame.context;
         self.each(v, context, |checker, cx| checker.hook_returned(cx, &frame.view(), result));
+        self.hook_ends(v, frame.task, (hook, rsp), context, frame.pending.as_ref(), result);
         let summary = frame.summary.clone();
         for effect in &summary.effects {
             if let Effect::Alloc { class, size, zeroed, page, cache, realloc } = effect
@@ -278,6 +292,15 @@ impl Machine {
         cache: u64,
         realloc: Option<u64>,
     ) {
+        // Per-CPU memory is told by its offset.
+        if class == Class::Percpu && self.order.on {
+            let size = size.unwrap_or(1).min(1 << 16);
+            self.state.sync.add_per_cpu(start, size);
+            for (from, to) in self.state.sync.per_cpu_places(start, size) {
+                self.state.sync.forget(from, to);
+                self.each(v, None, |checker, cx| checker.forgotten(cx, from, to));
+            }
+        }
         // Zero-size allocations give a pointer that is none; ports are no memory.
         if start < 1 << 47 {
             return;
@@ -363,6 +386,9 @@ impl Machine {
             module: frame.module.filter(|_| frame.by_driver),
             serial: 0,
         };
+        if self.order.on {
+            self.state.sync.forget(base, slot_end);
+        }
         let Some((id, gone)) = self.state.objects.add(object) else { return };
         for object in gone {
             self.each(v, None, |checker, cx| checker.forgotten(cx, object.base, object.slot_end));
@@ -381,6 +407,9 @@ impl Machine {
         if let Some(place) = self.state.objects.get_mut(id) {
             *place = object.clone();
         }
+        if self.order.on && object.class == Class::Dma {
+            self.state.sync.share(object.base, object.slot_end);
+        }
         self.each(v, None, |checker, cx| checker.allocated(cx, id, &object));
     }
 
@@ -395,6 +424,9 @@ impl Machine {
         cache: Option<u64>,
         has_out: bool,
     ) {
+        if self.order.on && classes.contains(&Class::Percpu) {
+            self.state.sync.remove_per_cpu(ptr);
+        }
         if !(1 << 47..ERRORS).contains(&ptr) {
             return;
         }
@@ -479,6 +511,9 @@ impl Machine {
         }
         if let Some(object) = self.state.objects.get(id).cloned() {
             self.each(v, None, |checker, cx| checker.freed(cx, id, &object));
+            if self.order.on {
+                self.state.sync.forget(object.base, object.slot_end);
+            }
         }
     }
 }

@@ -1,47 +1,67 @@
 //! Modules come and go.
 
 use super::Machine;
-use crate::modules::Module;
+use crate::modules::{Module, Other};
 use crate::world::Region;
 use guardrail_trace::event::Head;
 
 impl Machine {
     pub(super) fn module_load(&mut self, head: Head, operands: &[u64]) {
-        let Some(name) = operands.get(1..9) else { return };
-        let name: Vec<u8> = name.iter().flat_map(|w| w.to_le_bytes()).take_while(|&b| b != 0).collect();
-        let name = String::from_utf8_lossy(&name).into_owned();
-        let count = usize::from(head.small);
-        let (Some(regions), Some(symbols)) = (operands.get(9..9 + 3 * count), operands.get(9 + 3 * count..))
-        else {
-            return;
-        };
-        let regions: Vec<Region> = regions
-            .chunks_exact(3)
-            .map(|r| Region { start: r[0], size: r[1].min(1 << 30), flags: r[2] })
-            .filter(|r| r.size > 0)
-            .collect();
+        let Some((name, regions, symbols)) = told(head, operands) else { return };
         let map = self.state.world.module(&name, &regions, symbols).unwrap_or_default();
         for region in &regions {
             self.forget(region.start, region.start.saturating_add(region.size));
         }
         self.each(0, None, |checker, cx| checker.module_comes(cx));
         let module = Module { name, address: head.address(), regions, loaded: true, map };
+        self.reports.renamed();
         if let Some(index) = self.state.modules.add(module) {
             self.each(0, None, |checker, cx| checker.module_loaded(cx, index));
         }
     }
 
+    /// A module that is not watched has come.
+    pub(super) fn other_load(&mut self, head: Head, operands: &[u64]) {
+        let Some((name, regions, symbols)) = told(head, operands) else { return };
+        let map = self.state.world.module(&name, &regions, symbols).unwrap_or_default();
+        let (name, address) = (name.into(), head.address());
+        let functions = map.functions;
+        self.state.modules.add_other(Other { name, address, regions, loaded: true, functions });
+        self.renamed();
+    }
+
+    /// A module that is not watched has gone. Its names stay for stacks that were told before.
+    pub(super) fn other_unload(&mut self, address: u64) {
+        self.state.modules.unload_other(address);
+        self.renamed();
+    }
+
+    /// Addresses mean something else from now on.
+    fn renamed(&mut self) {
+        self.reports.renamed();
+        self.state.renamed();
+        self.order.moved();
+    }
+
     pub(super) fn module_free(&mut self, from: u64, to: u64) {
         self.each(0, None, |checker, cx| checker.module_freed(cx, from, to));
+        if self.order.on {
+            self.state.sync.forget(from, to);
+        }
     }
 
     pub(super) fn module_unload(&mut self, address: u64) {
+        self.all_left();
         let Some(index) = self.state.modules.unload(address) else { return };
         self.each(0, None, |checker, cx| checker.module_unloaded(cx, index));
         let regions = self.state.modules.list()[index as usize].regions.clone();
         for region in regions {
             let end = region.start.saturating_add(region.size);
+            self.state.blocks.retire(region.start, end);
             self.each(0, None, |checker, cx| checker.module_freed(cx, region.start, end));
+            if self.order.on {
+                self.state.sync.forget(region.start, end);
+            }
         }
     }
 
@@ -52,4 +72,17 @@ impl Machine {
             self.each(0, None, |checker, cx| checker.forgotten(cx, object.base, object.slot_end));
         }
     }
+}
+
+/// Name, regions and symbols of a module, as its record has them.
+fn told(head: Head, operands: &[u64]) -> Option<(String, Vec<Region>, &[u64])> {
+    let name: Vec<u8> =
+        operands.get(1..9)?.iter().flat_map(|w| w.to_le_bytes()).take_while(|&b| b != 0).collect();
+    let count = usize::from(head.small);
+    let regions = operands.get(9..9 + 3 * count)?.chunks_exact(3);
+    let regions = regions
+        .map(|r| Region { start: r[0], size: r[1].min(1 << 30), flags: r[2] })
+        .filter(|r| r.size > 0)
+        .collect();
+    Some((String::from_utf8_lossy(&name).into_owned(), regions, operands.get(9 + 3 * count..)?))
 }

@@ -170,3 +170,16 @@ fn krealloc_frees_what_it_moves() {
         ["use-after-free at f+0xc: use-after-free read of 4 bytes at offset 0 of a 80-byte slab object"]
     );
 }
+
+#[test]
+fn not_what_the_kernel_allocates_after_the_driver_has_left_by_a_jump() {
+    for (ret, leaks) in [(function(CALLER) + 9, 1), (function(CALLER) + 70, 0)] {
+        let mut g = Guest::new();
+        g.jump(F, SCRIBBLE);
+        let rsp = g.rsp;
+        g.hook(KMALLOC, rsp, ret, &[64, GFP_KERNEL]);
+        g.hook_return(KMALLOC, rsp, HEAP);
+        g.unload();
+        assert_eq!(g.found().len(), leaks);
+    }
+}

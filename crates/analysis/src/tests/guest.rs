@@ -14,6 +14,8 @@ pub const F: u64 = MODULE + 0x100;
 pub const G: u64 = MODULE + 0x200;
 /// A variable of 37 bytes with a gap behind it.
 pub const SLOTS: u64 = MODULE + 0x2000;
+/// Where the other module `core` has its code: `core_submit`, and 0x100 further `up_core`.
+pub const CORE: u64 = 0xffff_ffff_c100_0000;
 pub const SLIDE: u64 = 0x1000_0000;
 const TEXT: u64 = 0xffff_ffff_8100_0000;
 pub const TASK: u64 = 0xffff_8880_0100_0000;
@@ -142,8 +144,13 @@ impl World for Hand {
         let n = FUNCTIONS.iter().position(|f| *f == name).unwrap_or(usize::MAX);
         Arc::new(summary(n as u64))
     }
-    fn module(&self, _: &str, _: &[Region], _: &[u64]) -> Option<ModuleMap> {
+    fn module(&self, name: &str, _: &[Region], _: &[u64]) -> Option<ModuleMap> {
         let range = |start: u64, end: u64, name: &str| Range { start, end, name: name.into() };
+        if name == "core" {
+            let functions =
+                vec![range(CORE, CORE + 0x100, "core_submit"), range(CORE + 0x100, CORE + 0x200, "up_core")];
+            return Some(ModuleMap { functions, ..ModuleMap::default() });
+        }
         Some(ModuleMap {
             functions: vec![range(F, G, "f"), range(G, G + 0x100, "g")],
             data: vec![range(SLOTS, SLOTS + 37, "slots")],
@@ -154,12 +161,21 @@ impl World for Hand {
     }
 }
 
+/// The guest's kernel and module.
+pub fn world() -> Box<dyn World> {
+    Box::new(Hand)
+}
+
 /// The guest.
 pub struct Guest {
     session: Session,
     words: Vec<u64>,
     ticket: u64,
     blocks: u64,
+    /// The vCPU that runs where tests name 0.
+    ring: u32,
+    /// The task that runs, its pid, `preempt_count` and the flags of its entries.
+    who: (u64, u64, u64, u8),
     pub rsp: u64,
 }
 
@@ -173,14 +189,27 @@ impl Guest {
 
     /// With the module loaded.
     pub fn idle() -> Guest {
-        let config = Config { world: Box::new(Hand), tools: vec!["dmcheck".to_owned()] };
+        Guest::with(Box::new(Hand), &["dmcheck"])
+    }
+
+    /// The same in another world and with other tools.
+    pub fn with(world: Box<dyn World>, tools: &[&str]) -> Guest {
+        let config = Config { world, tools: tools.iter().map(|tool| (*tool).to_owned()).collect() };
         let session = Session::new(config).expect("the tool exists");
-        let mut guest = Guest { session, words: Vec::new(), ticket: 0, blocks: 0, rsp: STACK };
+        let mut guest = Guest {
+            session,
+            words: Vec::new(),
+            ticket: 0,
+            blocks: 0,
+            ring: 0,
+            who: (TASK, 42, 0, 0),
+            rsp: STACK,
+        };
         guest.words.extend([Head::encode(Kind::Global, Global::Slide as u8, 0), SLIDE]);
         guest.words.extend([Head::encode(Kind::Thread, 0, 42), TASK, u64::from_le_bytes(*b"insmod\0\0"), 0]);
-        guest.words.extend([Head::encode(Kind::ModuleLoad, 1, 0x1234_5678), 0]);
+        guest.words.extend([Head::encode(Kind::ModuleLoad, 2, 0x1234_5678), 0]);
         guest.words.extend([u64::from_le_bytes(*b"drv\0\0\0\0\0"), 0, 0, 0, 0, 0, 0, 0]);
-        guest.words.extend([MODULE, 0x3000, RegionFlags::TEXT]);
+        guest.words.extend([MODULE, 0x2000, RegionFlags::TEXT, SLOTS, 0x1000, 0]);
         guest.send(4);
         guest
     }
@@ -188,6 +217,7 @@ impl Guest {
     /// Sends what has been gathered as a segment.
     pub fn send(&mut self, ring: u32) {
         let words = std::mem::take(&mut self.words);
+        let ring = if ring == 0 { self.ring } else { ring };
         self.session.segment(ring, self.ticket, false, &words);
         self.ticket += 1;
     }
@@ -199,8 +229,9 @@ impl Guest {
     }
 
     fn enter_words(&mut self, args: bool, rax: u64) {
-        let flags = if args { EnterFlags::ARGS } else { 0 };
-        self.words.extend([Head::encode(Kind::Enter, flags, 0), TASK, self.rsp, rax, 42]);
+        let (task, pid, count, flags) = self.who;
+        let flags = if args { flags | EnterFlags::ARGS } else { flags };
+        self.words.extend([Head::encode(Kind::Enter, flags, count), task, self.rsp, rax, pid]);
         if args {
             self.words.extend([0; 6]);
             self.words.push(function(CALLER) + 9);
@@ -212,6 +243,16 @@ impl Guest {
         self.send(0);
         self.enter_words(true, 0);
         let _ = addr;
+    }
+
+    /// The kernel calls the driver on vCPU `ring`, in a task and at the level that `preempt_count` says.
+    pub fn enter_as(&mut self, ring: u32, task: u64, rsp: u64, preempt_count: u64, irqs_on: bool) {
+        self.send(0);
+        self.ring = ring;
+        self.rsp = rsp;
+        let flags = if irqs_on { EnterFlags::INTERRUPTS_ON } else { 0 };
+        self.who = (task, task >> 16 & 0xffff, preempt_count, flags);
+        self.enter_words(true, 0);
     }
 
     /// A block of code at `addr` runs.
@@ -249,11 +290,13 @@ impl Guest {
 
     /// The driver calls kernel function `n` at `addr`.
     pub fn call(&mut self, addr: u64, n: u64, args: [u64; 6]) {
-        self.block(addr, &[0xe8, 0, 0, 0, 0]);
-        self.words.extend([Head::encode(Kind::Call, 0, function(n)), self.rsp]);
-        self.words.extend(args);
-        self.rsp -= 8;
-        self.store(0, self.rsp, 8);
+        self.call_at(addr, function(n), args);
+    }
+
+    /// The driver's function ends with a jump to kernel function `n`.
+    pub fn jump(&mut self, addr: u64, n: u64) {
+        self.block(addr, &[0xe9, 0, 0, 0, 0]);
+        self.words.extend([Head::encode(Kind::Call, 1, function(n)), self.rsp, 0, 0, 0, 0, 0, 0]);
         self.send(0);
     }
 
@@ -266,6 +309,13 @@ impl Guest {
 
     pub fn hook_return(&mut self, n: u64, rsp: u64, result: u64) {
         self.words.extend([Head::encode(Kind::HookRet, 0, n), rsp, result]);
+        self.send(0);
+    }
+
+    /// The entries of the list that the hooked function was given.
+    pub fn list(&mut self, n: u64, rsp: u64, words: &[u64]) {
+        self.words.extend([Head::encode(Kind::List, 0, n), rsp, words.len() as u64]);
+        self.words.extend(words);
         self.send(0);
     }
 
@@ -312,6 +362,37 @@ impl Guest {
     /// The code returns to where it was when the fault hit.
     pub fn retry(&mut self) {
         self.enter_words(false, 0);
+    }
+
+    /// A module that is not watched comes, with its code at `CORE`.
+    pub fn load_other(&mut self, name: &[u8; 8]) {
+        self.send(0);
+        self.words.extend([Head::encode(Kind::OtherModule, 1, CORE + 0x800), 0]);
+        self.words.extend([u64::from_le_bytes(*name), 0, 0, 0, 0, 0, 0, 0]);
+        self.words.extend([CORE, 0x1000, RegionFlags::TEXT]);
+        self.send(4);
+    }
+
+    pub fn unload_other(&mut self) {
+        self.send(0);
+        self.words.push(Head::encode(Kind::OtherUnload, 0, CORE + 0x800));
+        self.send(4);
+    }
+
+    /// The driver calls what is at `target` at `addr`, and it returns.
+    pub fn called_at(&mut self, addr: u64, target: u64, args: [u64; 6]) {
+        self.call_at(addr, target, args);
+        self.back(0);
+    }
+
+    /// The driver calls what is at `target` at `addr`.
+    pub fn call_at(&mut self, addr: u64, target: u64, args: [u64; 6]) {
+        self.block(addr, &[0xe8, 0, 0, 0, 0]);
+        self.words.extend([Head::encode(Kind::Call, 0, target), self.rsp]);
+        self.words.extend(args);
+        self.rsp -= 8;
+        self.store(0, self.rsp, 8);
+        self.send(0);
     }
 
     pub fn unload(&mut self) {

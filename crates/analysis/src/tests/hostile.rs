@@ -3,10 +3,10 @@
 use super::guest::*;
 use guardrail_trace::event::{Head, Kind};
 
-struct Rng(u64);
+pub struct Rng(pub u64);
 
 impl Rng {
-    fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -42,21 +42,22 @@ impl Rng {
     }
 }
 
-fn segment(rng: &mut Rng) -> Vec<u64> {
+/// Words that look somewhat like a segment.
+pub fn segment(rng: &mut Rng) -> Vec<u64> {
     let mut words = Vec::new();
     for _ in 0..rng.next() % 6 {
         if rng.next().is_multiple_of(3) {
             words.push(rng.word() | 1 << 63);
             continue;
         }
-        let Some(kind) = Kind::from_bits((rng.next() % 17) as u8) else { continue };
+        let Some(kind) = Kind::from_bits((rng.next() % 22) as u8) else { continue };
         let large = if rng.next().is_multiple_of(2) { rng.next() % 20 } else { rng.word() };
         let head = Head::encode(kind, (rng.next() % 8) as u8, large);
         words.push(head);
         let mut operands: Vec<u64> = (0..40).map(|_| rng.word()).collect();
         match kind {
             Kind::BlockDef => operands[1] = 1 + rng.next() % 60,
-            Kind::ModuleLoad => operands[0] = rng.next() % 10,
+            Kind::ModuleLoad | Kind::OtherModule => operands[0] = rng.next() % 10,
             _ => {}
         }
         let n = Head::decode(head).and_then(|h| h.operands(&operands)).unwrap_or(0).min(operands.len());

@@ -27,7 +27,7 @@ impl Names {
         let mut modules = HashMap::new();
         let folder = TempDir::with_prefix("guardrail-").ok();
         if let Some(subject) = folder.as_ref().and_then(|folder| analyze::subject(meta, folder.path()).ok()) {
-            for file in &subject.modules {
+            for file in subject.modules.iter().chain(&subject.others) {
                 if let Ok(image) = ModuleImage::open(&file.path) {
                     modules.insert(file.name.clone(), image);
                 }
@@ -45,7 +45,7 @@ impl Names {
 
     /// `function+0x12 [module]`.
     pub fn at(&self, address: u64) -> Option<String> {
-        for (module, placed) in &self.placed {
+        for (module, placed) in self.placed.iter().rev() {
             if let Some((name, offset)) = placed.function_at(address) {
                 return Some(format!("{name}+{offset:#x} [{module}]"));
             }

@@ -98,7 +98,10 @@ impl DmCheck {
             Effect::DmaMap { ptr, len, direction } => {
                 let at = address(*ptr);
                 let Some(n) = self.length(cx, out, *len, at, None) else { return };
-                self.check_range(cx, at, n, false, Place::Call, rsp);
+                let freed = cx.state.objects.at(at).is_some_and(|(_, object)| !object.is_live());
+                if !(self.leaves_dma && freed) {
+                    self.check_range(cx, at, n, false, Place::Call, rsp);
+                }
                 let to_device = matches!(direction, Direction::Arg(i) if out.args.get(usize::from(*i)).is_some_and(|d| *d as u32 == 1));
                 if to_device {
                     let whither = "bytes mapped for the device to read";

@@ -41,6 +41,15 @@ pub struct DmCheck {
     origins: Origins,
     /// Leaks among objects up to this serial number were told.
     leaks_told: u64,
+    /// DMACheck runs as well, and judges freed and leaked DMA memory.
+    leaves_dma: bool,
+}
+
+impl DmCheck {
+    /// A checker that leaves what DMACheck judges to it.
+    pub fn beside_dmacheck() -> DmCheck {
+        DmCheck { leaves_dma: true, ..DmCheck::default() }
+    }
 }
 
 /// An access as messages need it.
@@ -137,6 +146,9 @@ impl DmCheck {
     fn object_fault(&mut self, cx: &mut Cx<'_>, touch: Touch, object: Object, bad: u64) {
         let shadow = &mut self.shadow;
         let (state, at) = (cx.state, bad);
+        if self.leaves_dma && !object.is_live() && object.class == Class::Dma {
+            return;
+        }
         let kind = if !object.is_live() {
             "use-after-free"
         } else if object.class == Class::Io {
@@ -550,7 +562,12 @@ impl Checker for DmCheck {
                 .is_some_and(|module| !module.loaded);
             let owned = object.by_driver && object.is_live() && !object.escaped;
             let told = object.serial <= self.leaks_told;
-            if !unloaded || !owned || told || matches!(object.class, Class::Managed | Class::Io) {
+            let elsewhere = match object.class {
+                Class::Managed | Class::Io => true,
+                Class::Dma => self.leaves_dma,
+                _ => false,
+            };
+            if !unloaded || !owned || told || elsewhere {
                 continue;
             }
             cx.report(NAME, "leak", Place::Stack(object.allocated), || Draft {

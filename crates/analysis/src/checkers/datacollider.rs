@@ -1,0 +1,64 @@
+//! DataCollider: accesses picked by chance are held, and any other access of the driver to the same bytes meanwhile, one
+//! of both a write, is a data race that has happened. The tracer holds and watches; what is left is to tell of it.
+
+use super::Checker;
+use crate::finding::{AccessInfo, Context, Other};
+use crate::machine::{Cx, Draft, Place};
+use guardrail_trace::meet::{Meet, MeetOutcome, MeetSide};
+
+const NAME: &str = "datacollider";
+
+/// The checker.
+#[derive(Debug, Default)]
+pub struct DataCollider;
+
+impl Checker for DataCollider {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn met(&mut self, cx: &mut Cx<'_>, meet: &Meet, held: &[u64], by: &Context) {
+        // What was held for a pair of instructions is told of elsewhere.
+        if meet.outcome != MeetOutcome::Met || meet.pair.is_some() {
+            return;
+        }
+        let mut stack = cx.stack(Place::Insn(meet.other.pc));
+        if stack.is_empty() {
+            stack.push(meet.other.pc);
+        }
+        // The same two places are one race, whichever was held.
+        let (pc, other) = (meet.held.pc, meet.other.pc);
+        let key = [pc.min(other), pc.max(other)];
+        let frames = cx.state.frames(held);
+        cx.report_as(NAME, "data-race", &stack, &key, || {
+            let place =
+                frames.first().map_or_else(|| "?".to_owned(), |f| format!("{}+{:#x}", f.function, f.offset));
+            let message = format!(
+                "data race: a {} came while the {} by {place} was about to be made",
+                told(&meet.other),
+                told(&meet.held)
+            );
+            let access = |side: &MeetSide| AccessInfo {
+                what: way(side).to_owned(),
+                address: format!("{:#x}", side.address),
+                size: u64::from(side.size),
+            };
+            let other =
+                Other { stack: frames.clone(), context: by.clone(), access: Some(access(&meet.held)) };
+            let mut notes = Vec::new();
+            if let [Some(before), Some(after), _] = meet.values {
+                notes
+                    .push(format!("The value was {before:#x} when the access was held and {after:#x} then."));
+            }
+            Draft { access: Some(access(&meet.other)), other: Some(other), notes, ..Draft::error(message) }
+        });
+    }
+}
+
+fn way(side: &MeetSide) -> &'static str {
+    if side.store { "write" } else { "read" }
+}
+
+fn told(side: &MeetSide) -> String {
+    format!("{}-byte {}", side.size, way(side))
+}

@@ -1,0 +1,446 @@
+//! DMACheck: memory that is lent to a device is the device's until it is taken back.
+//!
+//! Policy, where the log does not tell enough:
+//! - Mappings of everybody are followed, so that addresses can be told apart; only what the driver does, or what is done in its calls, is judged.
+//! - From the mapping on, the device is taken to use the memory until it is unmapped or handed to the CPU with `dma_sync_*_for_cpu`;
+//!   what the device really does is not seen.
+//! - A write is told, but taken back where `dma_sync_*_for_device` of the written bytes follows: the driver hands them over, as drivers do
+//!   that chain descriptors in buffers which the device has already.
+//! - Only accesses of the driver itself are seen. Those of the kernel to the same memory are not.
+//! - Since 6.10 `dma_sync_*` are inline functions that do nothing, and so cannot be seen, where the device needs no synchronization. The driver's look at
+//!   `dev->dma_skip_sync` is seen: after it, all that was mapped for the device before may have been handed over, and its accesses are not
+//!   judged any more. A guest with `swiotlb=force` makes every such call.
+//! - Where a driver may leave out unmapping (`dma_need_unmap`), mappings of its device are not followed.
+//! - Caches of x86 are coherent: misaligned buffers are told only where a line size is asked for (`dmacheck:line=64`).
+//! - What lies in definedness (bytes never written that a device may read) is DMCheck's to say.
+
+mod lists;
+mod maps;
+mod memory;
+mod streaming;
+mod sync;
+mod text;
+mod touch;
+mod unchecked;
+
+use super::{Checker, Hooked, ListTold};
+use crate::context::{Context, Level, Out, STACK_SIZE};
+use crate::effect::{DmaOp, Effect, Len, Summary};
+use crate::finding::Severity;
+use crate::flow::{InsnCtx, Regs, RepRange, Value};
+use crate::machine::{Cx, Draft, Place};
+use crate::objects::{Object, ObjectId};
+use crate::stacks::StackId;
+use guardrail_trace::event::Access;
+use maps::Maps;
+use memory::Memory;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+use unchecked::Unchecked;
+
+const NAME: &str = "dmacheck";
+/// End of the half of the address space that belongs to user space.
+const USER_END: u64 = 1 << 47;
+/// Bytes of a cache line of x86.
+const LINE: u64 = 64;
+/// Longest range that an instruction or a call is believed to touch.
+const MAX_RANGE: u64 = 1 << 28;
+/// Calls that are under way, devices, and buffers that were asked about: more are not followed.
+const MAX_OPEN: usize = 1 << 12;
+const MAX_DEVICES: usize = 1 << 12;
+/// Bytes of stack within which a function counts as called by another of its kind.
+const NESTING: u64 = 512;
+
+/// What is known of a device.
+#[derive(Clone, Copy, Debug, Default)]
+struct Device {
+    /// The driver maps memory for it.
+    driver: bool,
+    /// Its mappings need not be taken back.
+    no_unmap: bool,
+    /// It has memory that is not followed.
+    other: bool,
+    /// Mappings up to this serial number may have been synchronized unseen.
+    synced: u64,
+}
+
+/// A call that is under way.
+#[derive(Clone, Debug)]
+struct Open {
+    rsp: u64,
+    class: u8,
+    args: Vec<u64>,
+    summary: Arc<Summary>,
+    by_driver: bool,
+    stack: StackId,
+    module: Option<u32>,
+}
+
+impl Open {
+    fn view(&self) -> Hooked<'_> {
+        Hooked {
+            rsp: self.rsp,
+            args: &self.args,
+            summary: &self.summary,
+            by_driver: self.by_driver,
+            stack: self.stack,
+            module: self.module,
+        }
+    }
+}
+
+/// The checker's state.
+#[derive(Debug, Default)]
+pub struct DmaCheck {
+    /// The size of cache lines, where alignment is to be judged.
+    line: Option<u64>,
+    maps: Maps,
+    devices: FxHashMap<u64, Device>,
+    /// Where `dma_skip_sync` of devices is.
+    skip_bytes: FxHashMap<u64, u64>,
+    /// Looks at it that may turn out to be part of a call: the device, and what it was synchronized up to before.
+    looks: FxHashMap<(u64, Level), (u64, u64)>,
+    open: Vec<Open>,
+    /// The buffer that a context asked about last.
+    asked: FxHashMap<(u64, Level), u64>,
+    /// Writes that were told and that a synchronization may yet justify.
+    doubts: Vec<touch::Doubt>,
+    lists: lists::Pending,
+    memory: Memory,
+    unchecked: Unchecked,
+}
+
+/// The argument of a call.
+fn arg(args: &[u64], i: u8) -> u64 {
+    args.get(usize::from(i)).copied().unwrap_or(0)
+}
+
+fn length(args: &[u64], len: Len) -> u64 {
+    match len {
+        Len::Const(n) => n,
+        Len::Arg(i) => arg(args, i),
+        Len::Product(i, j) => arg(args, i).saturating_mul(arg(args, j)),
+        _ => 0,
+    }
+}
+
+/// Functions of one class call each other; the outermost one counts.
+fn class(op: &DmaOp) -> u8 {
+    match op {
+        DmaOp::Map { .. } => 1,
+        DmaOp::Unmap { .. } => 2,
+        DmaOp::MapList { .. } => 3,
+        DmaOp::UnmapList { .. } => 4,
+        DmaOp::SyncSingle { .. } => 5,
+        DmaOp::SyncList { .. } => 6,
+        DmaOp::AllocCoherent { .. } | DmaOp::PoolAlloc { .. } | DmaOp::CreatePool { .. } => 7,
+        DmaOp::FreeCoherent { .. } | DmaOp::PoolFree { .. } | DmaOp::DestroyPool { .. } => 8,
+        DmaOp::MapIo => 9,
+        DmaOp::UnmapIo { .. } => 10,
+        _ => 11,
+    }
+}
+
+fn operation(summary: &Summary) -> Option<&DmaOp> {
+    summary.effects.iter().find_map(|effect| match effect {
+        Effect::Dma(op) => Some(op),
+        _ => None,
+    })
+}
+
+fn same_block(a: u64, b: u64) -> bool {
+    a & !(STACK_SIZE - 1) == b & !(STACK_SIZE - 1)
+}
+
+impl DmaCheck {
+    /// The checker that the options of a tool name ask for: `line=N` judges alignment to lines of N bytes.
+    pub fn with_options(options: &str) -> Option<DmaCheck> {
+        let mut check = DmaCheck::default();
+        for option in options.split(',').filter(|option| !option.is_empty()) {
+            let line: u64 = option.strip_prefix("line=")?.parse().ok()?;
+            check.line = Some(line).filter(|line| line.is_power_of_two() && *line <= 4096);
+            check.line?;
+        }
+        Some(check)
+    }
+
+    /// A call begins. False where it is part of another of its class.
+    fn begin(&mut self, hook: &Hooked<'_>, op: &DmaOp) -> bool {
+        let (rsp, class) = (hook.rsp, class(op));
+        self.open.retain(|o| {
+            !same_block(o.rsp, rsp) || o.rsp > rsp || o.rsp == rsp && o.summary.name != hook.summary.name
+        });
+        if self.open.iter().any(|o| same_block(o.rsp, rsp) && o.rsp - rsp < NESTING && o.class == class) {
+            return false;
+        }
+        if self.open.len() >= MAX_OPEN {
+            self.open.clear();
+        }
+        self.open.push(Open {
+            rsp,
+            class,
+            args: hook.args.to_vec(),
+            summary: hook.summary.clone(),
+            by_driver: hook.by_driver,
+            stack: hook.stack,
+            module: hook.module,
+        });
+        true
+    }
+
+    /// What is done when a call returns.
+    fn ended(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, result: u64) {
+        let Some(op) = operation(hook.summary) else { return };
+        match *op {
+            DmaOp::Map { .. } => self.mapped(cx, hook, op, result),
+            DmaOp::MapList { .. } => self.list_mapped(cx, hook, op, result),
+            DmaOp::AllocCoherent { dev, size, .. } if result != 0 => {
+                self.device(cx, arg(hook.args, dev), hook.module.is_some());
+                self.memory.coherent(hook, arg(hook.args, dev), arg(hook.args, size), result);
+            }
+            DmaOp::CreatePool { dev, size } if result != 0 => {
+                self.memory.pool(hook, arg(hook.args, dev), arg(hook.args, size), result);
+            }
+            DmaOp::PoolAlloc { pool, .. } => self.memory.block(hook, arg(hook.args, pool), result),
+            DmaOp::MapIo => self.memory.map_io(hook, result),
+            DmaOp::Unbind { dev } => self.unbound(cx, arg(hook.args, dev)),
+            DmaOp::NeedUnmap { dev } => {
+                let dev = arg(hook.args, dev);
+                // The result is a bool, of which the upper bits mean nothing.
+                let no_unmap = result as u8 == 0;
+                if let Some(device) = self.device(cx, dev, false) {
+                    device.no_unmap = no_unmap;
+                }
+                if no_unmap {
+                    self.drop_mappings(|m| m.dev == dev);
+                }
+            }
+            DmaOp::Other { dev } => {
+                if let Some(device) = self.device(cx, arg(hook.args, dev), false) {
+                    device.other = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What is known of a device, from the first use of it on.
+    fn device(&mut self, cx: &Cx<'_>, dev: u64, driver: bool) -> Option<&mut Device> {
+        if !self.devices.contains_key(&dev) {
+            if self.devices.len() >= MAX_DEVICES {
+                return None;
+            }
+            if let Some(offset) = cx.state.world.dma_skip_sync() {
+                let byte = dev.wrapping_add(offset);
+                self.skip_bytes.insert(byte, dev);
+                self.maps.watch(byte);
+            }
+        }
+        let device = self.devices.entry(dev).or_default();
+        device.driver |= driver;
+        Some(device)
+    }
+
+    /// Whether all mappings of a device are known, so that an address that is none of them is wrong.
+    fn is_complete(&self, dev: u64) -> bool {
+        self.devices.get(&dev).is_some_and(|d| d.driver && !d.no_unmap && !d.other)
+    }
+
+    fn drop_mappings(&mut self, which: impl Fn(&maps::Mapping) -> bool) {
+        let ids: Vec<_> = self.maps.iter().filter(|(_, m)| which(m)).map(|(id, _)| id).collect();
+        for id in ids {
+            self.maps.remove(id);
+        }
+    }
+
+    /// A driver has left a device.
+    fn unbound(&mut self, cx: &mut Cx<'_>, dev: u64) {
+        self.leaks(cx, "the driver had left the device", |m| m.dev == dev && m.by_driver);
+        self.memory.leaks(cx, "the driver had left the device", |owner| owner.dev == dev);
+        self.drop_mappings(|m| m.dev == dev);
+        self.memory.forget(|owner| owner.dev == dev);
+        if self.devices.remove(&dev).is_some()
+            && let Some(offset) = cx.state.world.dma_skip_sync()
+        {
+            let byte = dev.wrapping_add(offset);
+            if self.skip_bytes.remove(&byte).is_some() {
+                self.maps.unwatch(byte);
+            }
+        }
+    }
+
+    /// Tells mappings that should be none any more.
+    fn leaks(&mut self, cx: &mut Cx<'_>, when: &str, which: impl Fn(&maps::Mapping) -> bool) {
+        let mut left: Vec<_> =
+            self.maps.iter().filter(|(_, m)| which(m) && m.module.is_some() && !m.told).collect();
+        left.sort_by_key(|(_, m)| m.serial);
+        let state = cx.state;
+        for (_, m) in left {
+            if self.devices.get(&m.dev).is_some_and(|d| d.no_unmap) {
+                continue;
+            }
+            let pooled = |at: &u64| state.kernel_function(*at).contains("page_pool");
+            if !m.by_driver && state.stacks.get(m.stack).iter().take(4).any(pooled) {
+                // The pool unmaps pages that are still under way in the network stack when they come back.
+                continue;
+            }
+            cx.report(NAME, "dma-leak", Place::Stack(m.stack), || {
+                let object =
+                    m.memory.first().and_then(|piece| state.objects.at(piece.0)).map(|(_, o)| o.clone());
+                Draft {
+                    severity: Severity::Warning,
+                    object,
+                    ..Draft::error(format!("{} still mapped when {when}", text::mapping(m)))
+                }
+            });
+        }
+    }
+}
+
+/// Where a call of a hooked function is told: at the driver's call, or at the stack that led to it.
+fn place(cx: &Cx<'_>, hook: &Hooked<'_>) -> Place {
+    match cx.context.and_then(Context::out) {
+        Some(_) => Place::Call,
+        None => Place::Stack(hook.stack),
+    }
+}
+
+fn key(cx: &Cx<'_>) -> Option<(u64, Level)> {
+    cx.context.map(|context| (context.task, context.level))
+}
+
+impl Checker for DmaCheck {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    #[inline]
+    fn load(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) -> Value {
+        // What an instruction updates is judged when it writes.
+        if self.maps.may_touch(access.addr, u64::from(access.size)) && !insn.access.updates {
+            self.touched(cx, Place::Insn(insn.addr), access.addr, u64::from(access.size), false);
+        }
+        Value::DEFINED
+    }
+
+    #[inline]
+    fn store(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access, _: Value) {
+        if self.maps.may_touch(access.addr, u64::from(access.size)) {
+            self.touched(cx, Place::Insn(insn.addr), access.addr, u64::from(access.size), true);
+        }
+    }
+
+    fn rep_move(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) {
+        let len = range.count.saturating_mul(u64::from(range.elem));
+        self.range(cx, Place::Insn(insn.addr), range.src, len, false);
+        self.range(cx, Place::Insn(insn.addr), range.dst, len, true);
+    }
+
+    fn rep_set(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange, _: Value) {
+        let len = range.count.saturating_mul(u64::from(range.elem));
+        self.range(cx, Place::Insn(insn.addr), range.dst, len, true);
+    }
+
+    fn rep_read(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) -> Value {
+        let len = range.count.saturating_mul(u64::from(range.elem));
+        self.range(cx, Place::Insn(insn.addr), range.src, len, false);
+        Value::DEFINED
+    }
+
+    fn call(&mut self, cx: &mut Cx<'_>, out: &Out, _: &Regs) {
+        let Some(summary) = &out.summary else { return };
+        self.asks(cx, out, operation(summary));
+        self.touched_by_call(cx, out, summary);
+    }
+
+    fn call_returned(&mut self, cx: &mut Cx<'_>, out: &Out, result: u64) {
+        // A function that leaves by an indirect jump tells no return.
+        let over = |o: &Open| same_block(o.rsp, out.entry_rsp) && o.rsp <= out.entry_rsp;
+        let Some(at) = self.open.iter().position(over) else { return };
+        if self.open[at].rsp == out.entry_rsp && self.open[at].by_driver {
+            let open = self.open.remove(at);
+            self.ended(cx, &open.view(), result);
+        }
+        self.open.retain(|o| !over(o));
+    }
+
+    fn hook_called(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>) {
+        let Some(op) = operation(hook.summary) else { return };
+        let outermost = self.begin(hook, op);
+        if let DmaOp::UnmapIo { addr } = *op {
+            return self.memory.unmap_io(arg(hook.args, addr));
+        }
+        if !outermost {
+            return;
+        }
+        match op {
+            DmaOp::Unmap { .. } => self.unmapped(cx, hook, op),
+            DmaOp::UnmapList { .. } => self.list_unmapped(cx, hook, op),
+            DmaOp::SyncSingle { .. } => self.synced(cx, hook, op),
+            DmaOp::SyncList { .. } => self.list_synced(cx, hook, op),
+            DmaOp::FreeCoherent { .. } | DmaOp::DestroyPool { .. } | DmaOp::PoolFree { .. } => {
+                self.memory.freed(cx, hook, op);
+            }
+            _ => {}
+        }
+    }
+
+    fn hook_returned(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, result: u64) {
+        if operation(hook.summary).is_none() {
+            return;
+        }
+        let is_it = |o: &Open| o.rsp == hook.rsp && o.summary.name == hook.summary.name;
+        if let Some(at) = self.open.iter().rposition(is_it) {
+            self.open.remove(at);
+            self.ended(cx, hook, result);
+        }
+    }
+
+    fn hook_list(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, list: ListTold<'_>) {
+        self.list_told(cx, hook, list);
+    }
+
+    fn compared_with_ones(&mut self, cx: &mut Cx<'_>) {
+        if !self.unchecked.is_empty()
+            && let Some(context) = cx.context
+        {
+            self.unchecked.checked(context);
+        }
+    }
+
+    fn stack_left(&mut self, cx: &mut Cx<'_>, _: u64, _: u64) {
+        let Some(context) = cx.context.filter(|_| !self.unchecked.is_empty()) else { return };
+        for (stack, size) in self.unchecked.left(context) {
+            cx.report(NAME, "dma-unchecked", Place::Stack(stack), || Draft {
+                severity: Severity::Warning,
+                ..Draft::error(format!(
+                    "the bus address of a {size}-byte buffer is used without a check by dma_mapping_error"
+                ))
+            });
+        }
+    }
+
+    fn allocated(&mut self, _: &mut Cx<'_>, _: ObjectId, object: &Object) {
+        self.memory.revive(&mut self.maps, object.base, object.slot_end);
+    }
+
+    fn freed(&mut self, cx: &mut Cx<'_>, id: ObjectId, object: &Object) {
+        self.object_freed(cx, id, object);
+        self.memory.die(&mut self.maps, object);
+    }
+
+    fn forgotten(&mut self, _: &mut Cx<'_>, from: u64, to: u64) {
+        self.memory.revive(&mut self.maps, from, to);
+    }
+
+    fn module_unloaded(&mut self, cx: &mut Cx<'_>, module: u32) {
+        self.leaks(cx, "the module was unloaded", |m| m.module == Some(module));
+        self.memory.leaks(cx, "the module was unloaded", |owner| owner.module == Some(module));
+        self.drop_mappings(|m| m.module == Some(module));
+        self.memory.forget(|owner| owner.module == Some(module));
+    }
+
+    fn context_gone(&mut self, context: &Context) {
+        self.unchecked.forget(context);
+    }
+}

@@ -1,0 +1,128 @@
+//! `dma_sync_*`: memory changes hands for a while.
+
+use super::maps::{Dir, Mapping};
+use super::{DmaCheck, NAME, arg, key, length, place, text};
+use crate::checkers::Hooked;
+use crate::effect::{DmaOp, MapKind};
+use crate::machine::{Cx, Draft};
+
+impl DmaCheck {
+    /// A part of a mapping is about to be synchronized.
+    pub(super) fn synced(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, op: &DmaOp) {
+        let DmaOp::SyncSingle { dev, addr, offset, len, dir, for_cpu } = *op else { return };
+        let dev = arg(hook.args, dev);
+        let bus = arg(hook.args, addr).wrapping_add(offset.map_or(0, |i| arg(hook.args, i)));
+        let (size, dir) = (length(hook.args, len), Dir::of(arg(hook.args, dir)));
+        self.looked(cx, dev);
+        let judged = hook.module.is_some();
+        let Some((id, (start, segment))) = self.maps.holding(dev, bus, size) else {
+            if judged {
+                self.unknown_synced(cx, hook, dev, bus);
+            }
+            return;
+        };
+        let Some(m) = self.maps.get(id).cloned() else { return };
+        let (offset, state) = (bus - start, cx.state);
+        if judged && offset.saturating_add(size) > segment {
+            cx.report(NAME, "dma-sync-range", place(cx, hook), || Draft {
+                related: vec![text::related(state, "mapped", m.stack)],
+                ..Draft::error(format!(
+                    "{} synchronized at offset {offset}, beyond the end of {}",
+                    text::bytes(size),
+                    text::mapping(&m)
+                ))
+            });
+        }
+        self.judge_direction(cx, hook, &m, dir, for_cpu);
+        let Some(m) = self.maps.get_mut(id) else { return };
+        // Entries of a list are joined on the bus: which of them these bytes are is not known, so the CPU gets all or keeps what it has.
+        let ranges = match (m.kind, m.memory.as_slice()) {
+            (MapKind::List, all) if for_cpu => all.to_vec(),
+            (MapKind::List, _) => Vec::new(),
+            (_, &[(at, len)]) => vec![(at.saturating_add(offset), size.min(len.saturating_sub(offset)))],
+            _ => Vec::new(),
+        };
+        for (at, len) in ranges {
+            if for_cpu {
+                m.give(at, at.saturating_add(len));
+            } else {
+                m.take(at, at.saturating_add(len));
+            }
+        }
+        if !for_cpu && !self.doubts.is_empty() {
+            let whole =
+                self.maps.get(id).filter(|m| m.kind != MapKind::List).and_then(|m| m.memory.first().copied());
+            let (from, to) = whole.map_or((0, u64::MAX), |(at, _)| {
+                let from = at.saturating_add(offset);
+                (from, from.saturating_add(size))
+            });
+            self.handed_over(cx, id, from, to);
+        }
+    }
+
+    /// The direction of a synchronization must be that of the mapping, or a part of it.
+    pub(super) fn judge_direction(
+        &self,
+        cx: &mut Cx<'_>,
+        hook: &Hooked<'_>,
+        m: &Mapping,
+        dir: Dir,
+        for_cpu: bool,
+    ) {
+        if hook.module.is_none() || m.dir == Dir::Both || m.dir == dir {
+            return;
+        }
+        let state = cx.state;
+        cx.report(NAME, "dma-direction", place(cx, hook), || Draft {
+            related: vec![text::related(state, "mapped", m.stack)],
+            ..Draft::error(format!(
+                "{} synchronized for {} as {}",
+                text::mapping(m),
+                if for_cpu { "the CPU" } else { "the device" },
+                dir.name()
+            ))
+        });
+    }
+
+    /// What is synchronized is not mapped.
+    pub(super) fn unknown_synced(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, dev: u64, bus: u64) {
+        let elsewhere = self.devices.keys().filter(|&&other| other != dev).find_map(|&other| {
+            let (id, _) = self.maps.holding(other, bus, 1)?;
+            self.maps.get(id).filter(|m| m.module.is_some())
+        });
+        let complete = self.is_complete(dev);
+        let (gone, state) = (self.maps.gone(dev, bus), cx.state);
+        if !(complete || gone.is_some() || elsewhere.is_some() && hook.by_driver) {
+            return;
+        }
+        cx.report(NAME, "dma-sync-unmapped", place(cx, hook), || {
+            let (message, related) = match (gone, elsewhere) {
+                (Some(gone), _) => (
+                    "synchronization of a buffer that has been unmapped".to_owned(),
+                    vec![
+                        text::related(state, "mapped", gone.mapped),
+                        text::related(state, "unmapped", gone.unmapped),
+                    ],
+                ),
+                (None, Some(m)) => (
+                    format!("synchronization for a device of {} for another one", text::mapping(m)),
+                    vec![text::related(state, "mapped", m.stack)],
+                ),
+                (None, None) => {
+                    ("synchronization of a bus address that is not mapped".to_owned(), Vec::new())
+                }
+            };
+            Draft { related, ..Draft::error(message) }
+        });
+    }
+
+    /// The call follows a look at the device's flag: the look alone was no synchronization.
+    pub(super) fn looked(&mut self, cx: &Cx<'_>, dev: u64) {
+        if let Some((looked, before)) = key(cx).and_then(|key| self.looks.remove(&key))
+            && looked == dev
+            && let Some(device) = self.devices.get_mut(&dev)
+        {
+            device.synced = before;
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Accesses of the driver to memory that a device has, or that it has no more.
+
+use super::maps::{Dir, MapId, Mapping};
+use super::{DmaCheck, MAX_OPEN, MAX_RANGE, NAME, USER_END, key, length, text};
+use crate::context::{Level, Out};
+use crate::effect::{Effect, Len, MapKind, Ptr, Summary};
+use crate::finding::AccessInfo;
+use crate::machine::{Cx, Draft, Place};
+
+/// Writes that wait for a synchronization.
+const MAX_DOUBTS: usize = 256;
+
+/// A write that was told and that a synchronization for the device may yet justify.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doubt {
+    map: MapId,
+    dev: u64,
+    from: u64,
+    to: u64,
+    key: Option<(u64, Level)>,
+    finding: usize,
+}
+
+impl DmaCheck {
+    /// What was written is handed to the device.
+    pub(super) fn handed_over(&mut self, cx: &mut Cx<'_>, map: MapId, from: u64, to: u64) {
+        self.doubts.retain(|d| {
+            let justified = d.map == map && from <= d.from && d.to <= to;
+            if justified {
+                cx.reports.retract(d.finding);
+            }
+            !justified
+        });
+    }
+
+    /// What was written stays a fault.
+    pub(super) fn no_doubt(&mut self, map: MapId) {
+        if !self.doubts.is_empty() {
+            self.doubts.retain(|d| d.map != map);
+        }
+    }
+
+    /// A string instruction or a call touches a range.
+    pub(super) fn range(&mut self, cx: &mut Cx<'_>, place: Place, addr: u64, len: u64, store: bool) {
+        let len = len.min(MAX_RANGE);
+        if addr >= USER_END && len > 0 {
+            self.touched(cx, place, addr, len, store);
+        }
+    }
+
+    /// What a kernel function touches on the driver's behalf.
+    pub(super) fn touched_by_call(&mut self, cx: &mut Cx<'_>, out: &Out, summary: &Summary) {
+        // What the prototype alone lets a function write says nothing.
+        let guessed = |ptr: Ptr| {
+            summary
+                .effects
+                .iter()
+                .any(|e| matches!((e, ptr), (Effect::Escape { arg }, Ptr::Arg(i)) if *arg == i))
+        };
+        for effect in &summary.effects {
+            let (ptr, len, unit, store) = match effect {
+                Effect::Define { ptr, len: len @ (Len::Const(_) | Len::Arg(_) | Len::Product(..)) }
+                    if !guessed(*ptr) =>
+                {
+                    (*ptr, *len, 1, true)
+                }
+                Effect::Copy { dst, src, len } => {
+                    let (at, n) = (cx.state.pointer(*src, &out.args), length(&out.args, *len));
+                    self.range(cx, Place::Call, at, n, false);
+                    (*dst, *len, 1, true)
+                }
+                Effect::Read { ptr, len } | Effect::ToUser { src: ptr, len } => (*ptr, *len, 1, false),
+                Effect::ToDevice { src, len, unit } => (*src, *len, u64::from(*unit), false),
+                _ => continue,
+            };
+            let (at, n) = (cx.state.pointer(ptr, &out.args), length(&out.args, len).saturating_mul(unit));
+            self.range(cx, Place::Call, at, n, store);
+        }
+    }
+
+    /// The driver touches a page of interest.
+    #[cold]
+    pub(super) fn touched(&mut self, cx: &mut Cx<'_>, place: Place, addr: u64, len: u64, store: bool) {
+        let end = addr.saturating_add(len);
+        if !store && !self.skip_bytes.is_empty() && len <= 8 {
+            self.look(cx, addr, end);
+        }
+        if self.memory.touched(cx, place, addr, len, store) {
+            return;
+        }
+        for id in self.maps.on(addr, len) {
+            let Some(m) = self.maps.get(id) else { continue };
+            let Some((at, size)) = m.piece(addr, end) else { continue };
+            let (from, to) = (addr.max(at), end.min(at.saturating_add(size)));
+            let Some(kind) = self.wrong(cx, m, store).filter(|_| !m.is_owned(from, to)) else { continue };
+            let state = cx.state;
+            let finding = cx.report(NAME, kind, place, || Draft {
+                object: state.objects.at(from).map(|(_, o)| o.clone()),
+                access: Some(AccessInfo {
+                    what: if store { "write" } else { "read" }.to_owned(),
+                    address: format!("{addr:#x}"),
+                    size: len,
+                }),
+                related: vec![text::related(state, "mapped", m.stack)],
+                ..Draft::error(format!(
+                    "{} of {} at offset {} of {}, which the device {}",
+                    if store { "write" } else { "read" },
+                    text::bytes(len),
+                    from - at,
+                    text::mapping(m),
+                    text::rights(m.dir)
+                ))
+            });
+            if let Some(finding) = finding.filter(|_| store) {
+                let key = key(cx);
+                if self.doubts.len() >= MAX_DOUBTS {
+                    // The oldest stays told.
+                    self.doubts.remove(0);
+                }
+                self.doubts.push(Doubt { map: id, dev: m.dev, from, to, key, finding });
+            }
+            return;
+        }
+    }
+
+    /// What is wrong with an access to a mapping that the CPU does not own.
+    fn wrong(&self, cx: &Cx<'_>, m: &Mapping, store: bool) -> Option<&'static str> {
+        let device = self.devices.get(&m.dev)?;
+        let concerned = m.module.is_some() || device.driver;
+        let skips = cx.state.world.dma_skip_sync().is_some();
+        // What others mapped they may hand over with inline functions, of which nothing is seen.
+        let unseen = m.serial <= device.synced || skips && !m.by_driver && m.kind != MapKind::List;
+        if !concerned || unseen {
+            return None;
+        }
+        match (m.dir, store) {
+            (Dir::None, _) | (Dir::ToDevice, false) => None,
+            (_, true) => Some("dma-race"),
+            (Dir::FromDevice | Dir::Both, false) => Some("dma-direction"),
+        }
+    }
+
+    /// The driver reads: it may be the flag by which `dma_sync_*` are left out.
+    fn look(&mut self, cx: &mut Cx<'_>, from: u64, to: u64) {
+        let Some(dev) = (from..to).find_map(|byte| self.skip_bytes.get(&byte).copied()) else { return };
+        let (Some(device), Some(key)) = (self.devices.get_mut(&dev), key(cx)) else { return };
+        let before = std::mem::replace(&mut device.synced, self.maps.serial());
+        self.doubts.retain(|d| {
+            let justified = d.dev == dev && d.key == Some(key);
+            if justified {
+                cx.reports.retract(d.finding);
+            }
+            !justified
+        });
+        if self.looks.len() >= MAX_OPEN {
+            self.looks.clear();
+        }
+        self.looks.insert(key, (dev, before));
+    }
+}

@@ -1,0 +1,69 @@
+//! Results of mapping functions that nobody compares with `DMA_MAPPING_ERROR`.
+//!
+//! The comparison need not be in the function that maps: wrappers return the address. So it is looked for in all driver code that
+//! the context runs until it returns to the kernel, and each comparison with all ones is for one mapping.
+
+use crate::context::{Activation, Context, Level};
+use crate::stacks::StackId;
+use rustc_hash::FxHashMap;
+
+const MAX_CONTEXTS: usize = 1 << 12;
+const MAX_PENDING: usize = 1 << 10;
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    /// Index of the activation that the kernel entered the driver with.
+    depth: usize,
+    stack: StackId,
+    size: u64,
+}
+
+/// Mappings that were not checked yet, by context.
+#[derive(Debug, Default)]
+pub(super) struct Unchecked {
+    pending: FxHashMap<(u64, Level), Vec<Pending>>,
+}
+
+fn depth(context: &Context) -> Option<usize> {
+    context.stack.iter().rposition(|a| matches!(a, Activation::Frame { from_kernel: true, .. }))
+}
+
+impl Unchecked {
+    /// The driver has mapped something.
+    pub fn add(&mut self, context: &Context, stack: StackId, size: u64) {
+        let Some(depth) = depth(context) else { return };
+        if self.pending.len() >= MAX_CONTEXTS {
+            self.pending.clear();
+        }
+        let list = self.pending.entry((context.task, context.level)).or_default();
+        // What is left of runs whose end was not seen says nothing.
+        list.retain(|p| p.depth <= depth);
+        if list.len() < MAX_PENDING {
+            list.push(Pending { depth, stack, size });
+        }
+    }
+
+    /// The context has compared a value with all ones.
+    pub fn checked(&mut self, context: &Context) {
+        if let Some(list) = self.pending.get_mut(&(context.task, context.level)) {
+            list.pop();
+        }
+    }
+
+    /// The context has returned to the kernel, or has called it: gives where those were mapped that stayed unchecked, and their size.
+    pub fn left(&mut self, context: &Context) -> Vec<(StackId, u64)> {
+        let Some(list) = self.pending.get_mut(&(context.task, context.level)) else { return Vec::new() };
+        let over =
+            list.iter().filter(|p| p.depth >= context.stack.len()).map(|p| (p.stack, p.size)).collect();
+        list.retain(|p| p.depth < context.stack.len());
+        over
+    }
+
+    pub fn forget(&mut self, context: &Context) {
+        self.pending.remove(&(context.task, context.level));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+}

@@ -1,0 +1,184 @@
+//! Plain flags, indices and pointers that hand over what was done before they were written.
+//!
+//! The race for such a word is told, and judged. From then on the word orders: at the first time by its event, and later by clocks
+//! (see [`crate::sync`]). A store that takes something away hands nothing on: a pointer that is cleared, anything that a driver
+//! stores where it shuts down.
+
+use super::races::{Known, judgment, pair};
+use super::triage::Form;
+use super::words::{Cell, How};
+use super::{DrCheck, Mode};
+use crate::finding::Severity;
+use crate::machine::Cx;
+
+/// Pairs of strands of which one has read what the other wrote.
+const MAX_HANDS: usize = 1 << 14;
+/// Words that order.
+const MAX_PUBLISHED: usize = 4096;
+
+/// One strand has read what another wrote.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hand {
+    /// What the other did up to this event comes before.
+    event: u64,
+    /// Up to this time that was known before.
+    before: u32,
+    /// Clocks tell what was handed over.
+    exact: bool,
+    pair: super::races::Pair,
+    finding: usize,
+}
+
+pub(super) const HANDS_OVER: &str = "flag or index that hands over what was written before it";
+
+/// A mask of bytes that one instruction can store at once, naturally aligned.
+fn is_aligned(mask: u8) -> bool {
+    let (size, at) = (mask.count_ones(), mask.trailing_zeros());
+    size.is_power_of_two() && at % size == 0 && u32::from(mask) >> at == (1 << size) - 1
+}
+
+impl DrCheck {
+    /// Of two accesses the plain store and the plain load, where they are such.
+    pub(super) fn plain<'a>(old: &'a Cell, new: &'a Cell) -> Option<(&'a Cell, &'a Cell)> {
+        let (store, load) = match (old.how.writes(), new.how.writes()) {
+            (true, false) => (old, new),
+            (false, true) => (new, old),
+            _ => return None,
+        };
+        let other = |cell: &Cell| cell.how.has(How::ATOMIC) || cell.how.has(How::CALLED);
+        let plain = !store.how.has(How::UPDATE) && !other(store) && !other(load);
+        let whole = is_aligned(store.mask) && load.mask & !store.mask == 0;
+        (plain && whole).then_some((store, load))
+    }
+
+    /// Whether a store takes something away from those who read it.
+    pub(super) fn takes_away(&self, store: &Cell, form: Form) -> bool {
+        store.mask == 0xff && form == Form::Store(Some(0))
+            || self.scenes.get(store.scene).is_some_and(|scene| scene.teardown)
+    }
+
+    /// Whether whoever wrote to the bytes did it in one strand, or under one lock.
+    pub(super) fn one_writer(&self, cx: &Cx<'_>, at: super::words::At, store: &Cell) -> bool {
+        let sync = &cx.state.sync;
+        self.words.cells(at).filter(|cell| cell.how.writes() && cell.mask & store.mask != 0).all(|cell| {
+            cell.strand == store.strand
+                || cell.how.has(How::FIRST)
+                || sync.common(cell.locks, store.locks).is_some()
+                || sync.ordered((cell.strand, cell.clock), store.strand)
+        })
+    }
+
+    /// A race between a plain store and a plain load: from now on the word orders.
+    pub(super) fn publish(&mut self, cx: &Cx<'_>, word: u64, old: &Cell, new: &Cell, finding: usize) {
+        let Some((store, _)) = Self::plain(old, new) else { return };
+        let form = self.form(cx.state, store.pc);
+        if self.mode != Mode::Full || self.takes_away(store, form) {
+            return;
+        }
+        let addr = word + u64::from(store.mask.trailing_zeros());
+        if self.published.len() < MAX_PUBLISHED {
+            self.published.insert(addr, finding);
+            cx.state.sync.publish(addr);
+        }
+        if old.how.writes() {
+            let before = cx.state.sync.knows(new.strand, old.strand);
+            self.hand(old, new, before, finding, false);
+        }
+    }
+
+    fn hand(&mut self, old: &Cell, new: &Cell, before: u32, finding: usize, exact: bool) {
+        let key = (old.strand, new.strand);
+        if self.hands.len() < MAX_HANDS || self.hands.contains_key(&key) {
+            self.hands.insert(key, Hand { event: old.last, before, exact, pair: pair(old, new), finding });
+        }
+    }
+
+    /// An access to a word that orders.
+    pub(super) fn at_published(&mut self, cx: &mut Cx<'_>, at: super::words::At, word: u64, cell: &Cell) {
+        let addr = word + u64::from(cell.mask.trailing_zeros());
+        let Some(mut finding) = self.published.get(&addr).copied() else { return };
+        if cell.how.writes() {
+            let form = self.form(cx.state, cell.pc);
+            if self.takes_away(cell, form) {
+                cx.state.sync.withhold(addr);
+            }
+            return;
+        }
+        let newest = self.words.cells(at).find(|old| old.how.writes() && old.mask & cell.mask != 0).copied();
+        let Some(store) = newest.filter(|store| store.strand != cell.strand) else { return };
+        // A load that tells nothing new orders nothing.
+        let before = cx.state.sync.learned(store.strand).filter(|before| *before < store.clock);
+        if let Some(before) = before {
+            // The load is what orders, and a race itself.
+            let locked = cx.state.sync.common(store.locks, cell.locks).is_some();
+            if !locked && !store.how.has(How::FIRST) {
+                self.race(cx, at, word, &store, cell);
+            }
+            if let Some(Known::Told(told)) = self.pairs.get(&pair(&store, cell)) {
+                finding = *told;
+            }
+            self.hand(&store, cell, before, finding, true);
+        }
+    }
+
+    /// Whether the new access follows a read of a plain flag or index that the other side wrote after the old access. The race for
+    /// the flag is told; what it hands over is not told as well.
+    pub(super) fn handed_over(&mut self, cx: &mut Cx<'_>, old: &Cell, new: &Cell) -> bool {
+        let Some(hand) = self.hands.get(&(old.strand, new.strand)).copied() else { return false };
+        if hand.exact || old.last > hand.event {
+            return false;
+        }
+        self.used(cx, hand, pair(old, new));
+        true
+    }
+
+    /// The order of two accesses may be that of a flag.
+    pub(super) fn was_handed(&mut self, cx: &mut Cx<'_>, old: &Cell, new: &Cell) {
+        if let Some(hand) = self.hands.get(&(old.strand, new.strand)).copied()
+            && old.last <= hand.event
+            && old.clock > hand.before
+        {
+            self.used(cx, hand, pair(old, new));
+        }
+    }
+
+    /// A flag has done what it is for. Where its reader decides by it, nothing is left to be told.
+    fn used(&mut self, cx: &mut Cx<'_>, hand: Hand, pair: super::races::Pair) {
+        if hand.pair == pair {
+            return;
+        }
+        let tested = [hand.pair.0, hand.pair.1].map(|pc| self.form(cx.state, pc));
+        let tested = tested.iter().any(|form| matches!(form, Form::Test { .. }));
+        let Some(finding) = cx.reports.get_mut(hand.finding) else { return };
+        let benign = finding.triage.as_deref().is_some_and(|t| t.contains(ONE_WRITER));
+        if tested && benign {
+            finding.count = 0;
+            for known in self.pairs.values_mut().chain(self.groups.values_mut()) {
+                if *known == Known::Told(hand.finding) {
+                    *known = Known::Flag;
+                }
+            }
+        } else if finding.severity == Severity::Error {
+            finding.severity = Severity::Warning;
+            finding.triage = Some(judgment(Some(HANDS_OVER)));
+        }
+    }
+}
+
+/// Why a flag that nobody else writes is likely harmless.
+pub(super) const ONE_WRITER: &str = "flag or index with one writer";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aligned_words_are_stored_at_once() {
+        for (mask, is) in [(0xff, true), (0x0f, true), (0xf0, true), (0x0c, true), (0x02, true)] {
+            assert_eq!(is_aligned(mask), is, "{mask:#x}");
+        }
+        for mask in [0, 0x3c, 0x07, 0x06, 0x7f, 0x11] {
+            assert!(!is_aligned(mask), "{mask:#x}");
+        }
+    }
+}

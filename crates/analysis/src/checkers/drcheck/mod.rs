@@ -1,0 +1,426 @@
+//! DRCheck: data races of driver code.
+//!
+//! Two accesses race where they overlap, one writes, they are of different strands, they have no lock in common, and neither
+//! comes before the other (locks do not count as order). Policy, where that is not the whole truth:
+//! - What the first user of a word did before anybody else touched it is initialization: there the order of locks counts as well.
+//! - Atomic instructions do not race with each other, nor with plain reads and writes (`atomic_read`, `atomic_set`); they do
+//!   with plain updates.
+//! - Memory of one vCPU is safe from that vCPU where what could interrupt is kept away.
+//! - A context's own stack, devices, read-only memory, user memory and the stacks of others are not looked at.
+//! - Kernel functions that copy, fill or read memory of a length that the driver names act for the driver. Those known by
+//!   their prototype alone do not: nobody knows what they touch.
+//! - A plain flag or index that one side writes and the other reads races itself; from then on it orders, so that what the writer
+//!   did before is not told as well. The flag is then judged likely benign, and not told where its only writer's readers decide
+//!   by it. Clearing a pointer and stores of a driver that shuts down do not order.
+//! - A pointer that is stored plainly, and loaded in a read section of RCU, is what RCU is for.
+//! - Coherent DMA memory is shared by its nature.
+//! - Readers that look at a sequence counter before and after reading are synchronized by it.
+//!
+//! With the options `klockset` and `defer` it is plain Eraser without and with the order of deferred work, for comparison.
+
+mod hands;
+mod lockset;
+mod races;
+mod scene;
+mod text;
+mod triage;
+mod words;
+
+use super::Checker;
+use crate::context::{Context, Out, STACK_SIZE};
+use crate::effect::{Effect, Len, Ptr, Summary};
+use crate::flow::{InsnCtx, Regs, RepRange, Value};
+use crate::machine::{Cx, State};
+use crate::objects::{Object, ObjectId};
+use crate::sync::{Activation, Parts, Step, StrandId};
+use crate::world::Range;
+use guardrail_trace::event::{Access, RegionFlags};
+use hands::Hand;
+use races::{Group, Known, Open, Pair, Sequence};
+use rustc_hash::FxHashMap;
+use scene::{CallStacks, Scenes};
+use std::collections::{BTreeMap, VecDeque};
+use words::{At, Cell, Eraser, How, Words};
+
+const NAME: &str = "drcheck";
+/// End of the half of the address space that belongs to user space.
+const USER_END: u64 = 1 << 47;
+/// Longest range of which single accesses are kept.
+const MAX_RANGE: u64 = 1 << 20;
+/// Cells and pages of the plain lockset, which needs more for each page.
+const LOCKSET_CELLS: usize = 1_600_000;
+const LOCKSET_PAGES: usize = 8192;
+/// Instructions whose form is kept.
+const MAX_FORMS: usize = 1 << 16;
+
+/// What counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Mode {
+    /// Locks alone, as in Eraser.
+    Lockset,
+    /// The same, and the order of deferred work.
+    Deferral,
+    /// Everything.
+    #[default]
+    Full,
+}
+
+/// The checker's state.
+#[derive(Debug, Default)]
+pub struct DrCheck {
+    mode: Mode,
+    words: Words,
+    /// Counts accesses.
+    ticks: u64,
+    stacks: CallStacks,
+    scenes: Scenes,
+    sets: lockset::Sets,
+    pairs: FxHashMap<Pair, Known>,
+    groups: FxHashMap<Group, Known>,
+    /// What instructions do with what they touch.
+    forms: FxHashMap<u64, triage::Form>,
+    opens: Vec<Open>,
+    sequences: VecDeque<Sequence>,
+    /// What plain flags have handed from strand to strand.
+    hands: FxHashMap<(StrandId, StrandId), Hand>,
+    /// Words that order, and the findings about them.
+    published: BTreeMap<u64, usize>,
+    /// Memory of modules that nobody writes.
+    fixed: Vec<(u64, u64)>,
+    /// Grows when modules come: addresses may mean something else then.
+    generation: u64,
+}
+
+impl DrCheck {
+    /// The checker with all that it knows.
+    pub fn full() -> Self {
+        DrCheck::default()
+    }
+
+    /// Locks and the order of deferred work.
+    pub fn deferral() -> Self {
+        DrCheck {
+            mode: Mode::Deferral,
+            words: Words::new(LOCKSET_CELLS, LOCKSET_PAGES),
+            ..DrCheck::default()
+        }
+    }
+
+    /// Locks alone.
+    pub fn lockset() -> Self {
+        DrCheck { mode: Mode::Lockset, ..DrCheck::deferral() }
+    }
+
+    /// Whether accesses to this memory are looked at.
+    #[inline]
+    fn tracked(&self, cx: &Cx<'_>, addr: u64, rsp: Option<u64>, per_cpu: bool) -> bool {
+        if addr < USER_END {
+            return false;
+        }
+        let rsp = rsp.or_else(|| cx.context.and_then(Context::frame_rsp));
+        if rsp.is_some_and(|rsp| addr.abs_diff(rsp) < STACK_SIZE) {
+            return false;
+        }
+        if cx.state.is_vmalloc(addr) {
+            // Stacks lie there too, and their memory changes hands unseen.
+            return per_cpu || cx.state.objects.at(addr).is_some_and(|(_, o)| o.is_live());
+        }
+        !self.fixed.iter().any(|&(from, to)| addr >= from && addr < to)
+    }
+
+    fn cell(&mut self, cx: &Cx<'_>, pc: u64, how: How) -> Option<Cell> {
+        let context = cx.context?;
+        let run = context.activations.last().map_or(0, |run| run.serial as u32);
+        // A block's accesses are one event.
+        self.ticks += 1;
+        Some(Cell::new(pc, self.ticks, run, context.now, how))
+    }
+
+    #[inline]
+    fn access(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) {
+        let kind = insn.access;
+        // The write that follows stands for both.
+        if access.io || kind.updates && !access.store {
+            return;
+        }
+        if !self.tracked(cx, access.addr, insn.rsp, kind.per_cpu) {
+            return;
+        }
+        let mut how = How(u8::from(access.store));
+        if kind.updates {
+            how = how.with(How::UPDATE);
+        }
+        if kind.locked {
+            how = how.with(How::ATOMIC);
+        }
+        if kind.per_cpu {
+            how = how.with(How::PER_CPU);
+        }
+        if let Some(cell) = self.cell(cx, insn.addr, how) {
+            self.touch(cx, access.addr, u64::from(access.size), cell);
+        }
+    }
+
+    /// A range that a string instruction or a kernel function touched.
+    fn range(&mut self, cx: &mut Cx<'_>, pc: u64, rsp: Option<u64>, addr: u64, len: u64, how: How) {
+        if len == 0 || !self.tracked(cx, addr, rsp, false) {
+            return;
+        }
+        if let Some(cell) = self.cell(cx, pc, how) {
+            self.touch(cx, addr, len.min(MAX_RANGE), cell);
+        }
+    }
+
+    #[inline]
+    fn touch(&mut self, cx: &mut Cx<'_>, addr: u64, len: u64, mut cell: Cell) {
+        let end = addr.saturating_add(len);
+        let mut from = addr;
+        while from < end {
+            let word = from & !7;
+            let to = end.min(word.saturating_add(8));
+            let (low, high) = ((from - word) as u32, (to - word) as u32);
+            cell.mask = ((1u16 << high) - (1u16 << low)) as u8;
+            self.word(cx, word, cell);
+            if to <= from {
+                return;
+            }
+            from = to;
+        }
+    }
+
+    #[inline]
+    fn word(&mut self, cx: &mut Cx<'_>, word: u64, cell: Cell) {
+        if !self.opens.is_empty() {
+            self.look_again(cx, word, &cell);
+        }
+        let at = self.words.at(word);
+        if !self.words.repeats(at, &cell) {
+            self.news(cx, at, word, cell);
+        }
+    }
+
+    /// An access that the word's newest does not stand for.
+    fn news(&mut self, cx: &mut Cx<'_>, at: At, word: u64, mut cell: Cell) {
+        if let Some(context) = cx.context {
+            cell.callers = self.stacks.of(context);
+        }
+        cell.scene = self.scenes.of(cx);
+        match self.mode {
+            Mode::Full => self.hybrid(cx, at, word, &mut cell),
+            Mode::Lockset | Mode::Deferral => self.eraser(cx, at, word, &cell),
+        }
+        self.words.push(at, cell);
+    }
+
+    fn eraser(&mut self, cx: &mut Cx<'_>, at: At, word: u64, cell: &Cell) {
+        let held = self.sets.of(cx.state, cell, cx.cpu);
+        let sync = &cx.state.sync;
+        let others = |old: &&Cell| old.strand != cell.strand && old.mask & cell.mask != 0;
+        let anew = self.mode == Mode::Deferral
+            && self
+                .words
+                .cells(at)
+                .filter(others)
+                .all(|old| sync.ordered((old.strand, old.clock), cell.strand));
+        let before = self
+            .words
+            .cells(at)
+            .filter(others)
+            .filter(|old| old.how.writes() || cell.how.writes())
+            .min_by_key(|old| sync.common(old.locks, cell.locks).is_some())
+            .copied();
+        let sets = &mut self.sets;
+        let mut race = false;
+        let Some(halves) = self.words.eraser(at) else { return };
+        for (half, mask) in halves.iter_mut().zip([0x0f, 0xf0]) {
+            if cell.mask & mask == 0 {
+                continue;
+            }
+            if anew {
+                *half = Eraser::Exclusive(cell.strand);
+                continue;
+            }
+            let (next, found) = sets.step(*half, cell, held);
+            *half = next;
+            race |= found;
+        }
+        if race && let Some(old) = before {
+            self.race(cx, at, word, &old, cell);
+        }
+    }
+
+    /// What a kernel function reads and writes for the driver.
+    fn effects(&mut self, cx: &mut Cx<'_>, out: &Out, summary: &Summary) {
+        let (pc, rsp) = (out.pc, Some(out.entry_rsp));
+        let (read, write) = (How::CALLED, How::CALLED.with(How::WRITE));
+        for effect in &summary.effects {
+            match effect {
+                Effect::Copy { dst, src, len } => {
+                    if let Some(len) = length(out, *len) {
+                        let (dst, src) =
+                            (cx.state.pointer(*dst, &out.args), cx.state.pointer(*src, &out.args));
+                        self.range(cx, pc, rsp, src, len, read);
+                        self.range(cx, pc, rsp, dst, len, write);
+                    }
+                }
+                Effect::Define { ptr, len } | Effect::Read { ptr, len } if !guessed(summary, *ptr) => {
+                    if let Some(len) = length(out, *len) {
+                        let how = if matches!(effect, Effect::Read { .. }) { read } else { write };
+                        self.range(cx, pc, rsp, cx.state.pointer(*ptr, &out.args), len, how);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn clear(&mut self, from: u64, to: u64) {
+        self.words.clear(from, to);
+        if from < to {
+            while let Some((&addr, _)) = self.published.range(from..to).next() {
+                self.published.remove(&addr);
+            }
+        }
+    }
+
+    /// What the instruction at `pc` does with what it touches.
+    fn form(&mut self, state: &State, pc: u64) -> triage::Form {
+        if let Some(&form) = self.forms.get(&pc) {
+            return form;
+        }
+        let form = triage::form(state, pc);
+        if self.forms.len() < MAX_FORMS {
+            self.forms.insert(pc, form);
+        }
+        form
+    }
+}
+
+/// Whether the effect on `ptr` follows from the prototype alone.
+fn guessed(summary: &Summary, ptr: Ptr) -> bool {
+    summary.effects.iter().any(|e| matches!((e, ptr), (Effect::Escape { arg }, Ptr::Arg(i)) if *arg == i))
+}
+
+/// How many bytes `len` is, where the call says.
+fn length(out: &Out, len: Len) -> Option<u64> {
+    let arg = |i: u8| out.args.get(usize::from(i)).copied();
+    match len {
+        Len::Const(n) => Some(n),
+        Len::Arg(i) => arg(i),
+        Len::Product(i, j) => arg(i)?.checked_mul(arg(j)?),
+        Len::Order(_) | Len::Deref(_) | Len::Result { .. } | Len::Rest => None,
+    }
+}
+
+impl Checker for DrCheck {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn parts(&self) -> Option<Parts> {
+        let full = self.mode == Mode::Full;
+        Some(Parts { deferral: self.mode != Mode::Lockset, states: full, atomics: full })
+    }
+
+    #[inline]
+    fn load(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) -> Value {
+        self.access(cx, insn, access);
+        Value::DEFINED
+    }
+
+    #[inline]
+    fn store(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access, _: Value) {
+        self.access(cx, insn, access);
+    }
+
+    fn rep_move(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) {
+        let len = range.count.saturating_mul(u64::from(range.elem));
+        if !range.io {
+            self.range(cx, insn.addr, insn.rsp, range.src, len, How::default());
+            self.range(cx, insn.addr, insn.rsp, range.dst, len, How::WRITE);
+        }
+    }
+
+    fn rep_set(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange, _: Value) {
+        let len = range.count.saturating_mul(u64::from(range.elem));
+        if !range.io {
+            self.range(cx, insn.addr, insn.rsp, range.dst, len, How::WRITE);
+        }
+    }
+
+    fn rep_read(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) -> Value {
+        let len = range.count.saturating_mul(u64::from(range.elem));
+        if !range.io {
+            self.range(cx, insn.addr, insn.rsp, range.src, len, How::default());
+        }
+        Value::DEFINED
+    }
+
+    fn call(&mut self, cx: &mut Cx<'_>, out: &Out, _: &Regs) {
+        if let Some(summary) = &out.summary {
+            self.effects(cx, out, summary);
+        }
+    }
+
+    fn stack_left(&mut self, _: &mut Cx<'_>, from: u64, to: u64) {
+        self.clear(from, to);
+    }
+
+    fn allocated(&mut self, _: &mut Cx<'_>, _: ObjectId, object: &Object) {
+        self.clear(object.base, object.slot_end);
+    }
+
+    fn freed(&mut self, _: &mut Cx<'_>, _: ObjectId, object: &Object) {
+        self.clear(object.base, object.slot_end);
+    }
+
+    fn forgotten(&mut self, _: &mut Cx<'_>, from: u64, to: u64) {
+        self.clear(from, to);
+    }
+
+    fn moved(&mut self, _: &mut Cx<'_>, _: &Step) {
+        self.scenes.moved();
+    }
+
+    fn left(&mut self, _: &mut Cx<'_>, activation: &Activation) {
+        if !self.opens.is_empty() {
+            self.run_over(activation.serial as u32);
+        }
+    }
+
+    fn module_comes(&mut self, _: &mut Cx<'_>) {
+        self.generation += 1;
+        self.pairs.clear();
+        self.groups.clear();
+        self.forms.clear();
+        self.opens.clear();
+        self.hands.clear();
+    }
+
+    fn module_loaded(&mut self, cx: &mut Cx<'_>, module: u32) {
+        let Some(module) = cx.state.modules.list().get(module as usize) else { return };
+        for region in &module.regions {
+            let end = region.start.saturating_add(region.size);
+            self.clear(region.start, end);
+            if region.flags & RegionFlags::READ_ONLY != 0 {
+                self.fixed.push((region.start, end));
+            } else if region.flags & RegionFlags::TEXT != 0 {
+                // Before 6.4 one region has it all: code first, what is written last.
+                let map = &module.map;
+                let inside = |range: &&Range| range.start < end && range.end > region.start;
+                let written = || map.data.iter().chain(&map.gaps).filter(inside);
+                match (written().map(|r| r.start).min(), written().map(|r| r.end).max()) {
+                    (Some(from), Some(to)) => self.fixed.extend([(region.start, from), (to, end)]),
+                    _ => self.fixed.push((region.start, end)),
+                }
+            }
+        }
+    }
+
+    fn module_freed(&mut self, _: &mut Cx<'_>, from: u64, to: u64) {
+        self.clear(from, to);
+        // What its code touched elsewhere, such as its per-CPU memory, comes before all that follows.
+        self.words.forget_code(from, to);
+        self.fixed.retain(|&(a, b)| b <= from || a >= to);
+    }
+}

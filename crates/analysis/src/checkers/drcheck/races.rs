@@ -1,0 +1,508 @@
+//! Which pairs of accesses race, and what becomes of those that do.
+
+use super::hands::ONE_WRITER;
+use super::words::{At, CELLS, Cell, How};
+use super::{DrCheck, NAME, text, triage};
+use crate::effect::{Class, LockKind};
+use crate::finding::{Other, Severity};
+use crate::machine::{Cx, Draft};
+use crate::sync::Sync;
+
+/// Pairs of places that are told apart.
+const MAX_PAIRS: usize = 1 << 16;
+/// Races of runs that go on that are remembered, because what follows may clear them.
+const MAX_OPEN: usize = 256;
+/// Runs whose reads between two looks at a sequence word are remembered.
+const MAX_SEQUENCES: usize = 1024;
+
+/// The two places of a race, the smaller first.
+pub(super) type Pair = (u64, u64);
+
+/// What became of a pair of places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// It is a finding.
+    Told(usize),
+    /// It is none.
+    Silent,
+    /// It is a flag that hands over what its readers use.
+    Flag,
+}
+
+/// What findings are told apart by: what is raced for, the two functions, the smaller first, and whether it is judged benign.
+pub(super) type Group = (text::Place, u64, u64, bool);
+
+/// A race with a plain read whose run may still show that it did no harm.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    pair: Pair,
+    finding: usize,
+    word: u64,
+    mask: u8,
+    /// The run that read, when it did, and with which locks the other wrote.
+    run: u32,
+    event: u64,
+    locks: crate::sync::LocksetId,
+    /// The other side counts up, as writers of sequence counters do.
+    steps: bool,
+}
+
+/// A run looked at a sequence word more than once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sequence {
+    run: u32,
+    first: u64,
+    last: u64,
+    locks: crate::sync::LocksetId,
+    /// The sequence word, and the pair of places that race for it.
+    word: u64,
+    pair: Pair,
+}
+
+impl DrCheck {
+    /// Compares a new access with what is known of its word.
+    pub(super) fn hybrid(&mut self, cx: &mut Cx<'_>, at: At, word: u64, cell: &mut Cell) {
+        let mut races: [Option<Cell>; CELLS] = [None; CELLS];
+        let mut handed = races;
+        let mut count = 0;
+        let mut foreign = 0;
+        if !self.published.is_empty() {
+            self.at_published(cx, at, word, cell);
+        }
+        let handing = !self.hands.is_empty();
+        let (shared, atomic) = self.words.marks(at);
+        let sync = &cx.state.sync;
+        for old in self.words.cells(at) {
+            let over = old.mask & cell.mask;
+            if old.strand == cell.strand || over == 0 {
+                continue;
+            }
+            foreign |= over;
+            if count < CELLS && conflict(old.how, cell.how, atomic & over == over) {
+                if !ordered(sync, old, cell) {
+                    races[count] = Some(*old);
+                    count += 1;
+                } else if handing && sync.common(old.locks, cell.locks).is_none() {
+                    handed[count] = Some(*old);
+                    count += 1;
+                }
+            }
+        }
+        if (shared | foreign) & cell.mask == 0 {
+            cell.how = cell.how.with(How::FIRST);
+        }
+        let locked = if cell.how.has(How::ATOMIC) { cell.mask } else { 0 };
+        self.words.mark(at, foreign, locked);
+        for old in handed.iter().flatten() {
+            self.was_handed(cx, old, cell);
+        }
+        for old in races.iter().flatten() {
+            if !self.per_cpu(cx, word, old, cell) && !self.handed_over(cx, old, cell) {
+                self.race(cx, at, word, old, cell);
+            }
+        }
+    }
+
+    /// Whether both sides touch memory of one vCPU, on that vCPU, and the one that can be interrupted there is not.
+    fn per_cpu(&self, cx: &Cx<'_>, word: u64, old: &Cell, new: &Cell) -> bool {
+        let through_gs = old.how.has(How::PER_CPU) && new.how.has(How::PER_CPU);
+        let is = through_gs
+            || old.how.has(How::PER_CPU)
+            || new.how.has(How::PER_CPU)
+            || cx.state.sync.is_per_cpu(word);
+        if !is {
+            return false;
+        }
+        let (Some(a), Some(b)) = (self.scenes.get(old.scene), self.scenes.get(new.scene)) else {
+            return false;
+        };
+        if a.cpu != b.cpu {
+            return false;
+        }
+        // One instruction each, which no interrupt divides.
+        let single = |cell: &Cell| !cell.how.writes() || cell.how.has(How::UPDATE);
+        if through_gs && single(old) && single(new) {
+            return true;
+        }
+        let ((low, _), (_, high)) = if a.level <= b.level {
+            ((old, a.level), (new, b.level))
+        } else {
+            ((new, b.level), (old, a.level))
+        };
+        match a.level == b.level {
+            // Interrupts of one sort do not nest; tasks take turns where they can be preempted.
+            true => {
+                a.level != crate::context::Level::Process
+                    || text::keeps_away(old, a.level) && text::keeps_away(new, a.level)
+            }
+            false => text::keeps_away(low, high),
+        }
+    }
+
+    /// A pair that nothing orders.
+    pub(super) fn race(&mut self, cx: &mut Cx<'_>, at: At, word: u64, old: &Cell, new: &Cell) {
+        let pair = pair(old, new);
+        let finding = match self.pairs.get(&pair).copied() {
+            Some(Known::Silent) => return,
+            Some(Known::Flag) => NONE,
+            Some(Known::Told(finding)) => {
+                if let Some(finding) = cx.reports.get_mut(finding) {
+                    finding.count += 1;
+                }
+                finding
+            }
+            None if self.pairs.len() >= MAX_PAIRS => return,
+            None => {
+                let known = self.judge(cx, at, word, old, new);
+                let Some(known) = known else { return };
+                self.pairs.insert(pair, known);
+                match known {
+                    Known::Silent => return,
+                    Known::Flag => NONE,
+                    Known::Told(finding) => finding,
+                }
+            }
+        };
+        self.publish(cx, word, old, new, finding);
+        if finding != NONE {
+            self.open(cx, pair, finding, word, old, new);
+        }
+    }
+
+    /// A pair of places that was not seen before.
+    fn judge(&mut self, cx: &mut Cx<'_>, at: At, word: u64, old: &Cell, new: &Cell) -> Option<Known> {
+        let called = old.how.has(How::CALLED) || new.how.has(How::CALLED);
+        // Driver and device hand descriptors to and fro, and what orders that is seen elsewhere.
+        if !called && cx.state.objects.at(word).is_some_and(|(_, object)| object.class == Class::Dma) {
+            return Some(Known::Silent);
+        }
+        let forms = (self.form(cx.state, old.pc), self.form(cx.state, new.pc));
+        if self.reads_a_sequence(cx, word, old, new) {
+            return Some(Known::Silent);
+        }
+        if Self::reads_rcu_pointer(cx, old, new, forms) {
+            return Some(Known::Flag);
+        }
+        let mut why = triage::reason(forms.0, forms.1, old.mask == new.mask).filter(|_| !called);
+        if why.is_none() && self.read_again_under_lock(cx, at, old, new) {
+            why = Some(DOUBLE_CHECKED);
+        }
+        if why.is_none()
+            && let Some((store, load)) = Self::plain(old, new)
+        {
+            let (by, of) = if store.pc == old.pc { forms } else { (forms.1, forms.0) };
+            if !self.takes_away(store, by) {
+                if self.is_statistics(cx, store) || self.is_statistics(cx, load) {
+                    why = Some(STATISTICS);
+                } else if matches!(of, triage::Form::Test { .. }) && self.one_writer(cx, at, store) {
+                    why = Some(ONE_WRITER);
+                }
+            }
+        }
+        let mut group = self.group(cx, word, old, new, why.is_some());
+        // Functions that keep statistics keep many.
+        if why == Some(STATISTICS) && (self.is_statistics(cx, old) || self.is_statistics(cx, new)) {
+            group.0 = text::Place::Address(0);
+        }
+        let known = match self.groups.get(&group).copied() {
+            Some(Known::Told(finding)) => {
+                if let Some(finding) = cx.reports.get_mut(finding) {
+                    finding.count += 1;
+                }
+                Known::Told(finding)
+            }
+            Some(known) => known,
+            None => Known::Told(self.tell(cx, word, old, new, pair(old, new), why)?),
+        };
+        if self.groups.len() < MAX_PAIRS {
+            self.groups.insert(group, known);
+        }
+        Some(known)
+    }
+
+    /// Whether a reader of RCU loads a pointer that the other side stores: what RCU is for. When the old object may go is
+    /// another matter.
+    fn reads_rcu_pointer(cx: &Cx<'_>, old: &Cell, new: &Cell, forms: (triage::Form, triage::Form)) -> bool {
+        let Some((store, load)) = Self::plain(old, new) else { return false };
+        let of = if load.pc == new.pc { forms.1 } else { forms.0 };
+        // What it found there it uses as an address, or asks whether there is one.
+        if !matches!(of, triage::Form::Other | triage::Form::Test { .. }) {
+            return false;
+        }
+        let held = cx.state.sync.locks(load.locks).iter().filter_map(|(lock, _)| cx.state.sync.lock(*lock));
+        store.mask == 0xff && load.mask == 0xff && held.into_iter().any(|lock| lock.kind == LockKind::Rcu)
+    }
+
+    fn group(&self, cx: &Cx<'_>, word: u64, old: &Cell, new: &Cell, benign: bool) -> Group {
+        let over = if old.mask & new.mask == 0 { new.mask } else { old.mask & new.mask };
+        let place = text::place(cx.state, word + u64::from(over.trailing_zeros()), old.pc);
+        let (a, b) = (text::function(cx.state, old.pc), text::function(cx.state, new.pc));
+        (place, a.min(b), a.max(b), benign)
+    }
+
+    /// Whether a function that gathers statistics made the access.
+    fn is_statistics(&self, cx: &Cx<'_>, cell: &Cell) -> bool {
+        let stack = cx.state.frames(&self.stacks.stack(cell.pc, cell.callers));
+        let mut driver = stack.iter().filter(|frame| frame.module.is_some());
+        driver.any(|frame| ["stats", "statistics"].iter().any(|word| frame.function.contains(word)))
+    }
+
+    fn tell(
+        &mut self,
+        cx: &mut Cx<'_>,
+        word: u64,
+        old: &Cell,
+        new: &Cell,
+        pair: Pair,
+        why: Option<&str>,
+    ) -> Option<usize> {
+        let state = cx.state;
+        let stack = self.stacks.stack(new.pc, new.callers);
+        let other = state.frames(&self.stacks.stack(old.pc, old.callers));
+        let scenes = &self.scenes;
+        let here = state.frames(&stack);
+        let module = here.iter().find_map(|f| f.module.clone()).unwrap_or_default();
+        let key = [pair.0, pair.1, self.generation];
+        let finding = cx.report_as(NAME, "data-race", &stack, &key, || {
+            let over = old.mask & new.mask;
+            let over = if over == 0 { new.mask } else { over };
+            let addr = word + u64::from(over.trailing_zeros());
+            let (what, object, within) = text::target(state, addr, &module);
+            let a =
+                text::Side { cell: new, scene: scenes.get(new.scene), function: text::driver_frame(&here) };
+            let b =
+                text::Side { cell: old, scene: scenes.get(old.scene), function: text::driver_frame(&other) };
+            let message = format!("data race on {what}: {} and {}", a.describe(), b.describe());
+            Draft {
+                severity: if why.is_some() { Severity::Warning } else { Severity::Error },
+                object,
+                within,
+                access: Some(text::access(word, new)),
+                notes: text::notes(state, &a, &b),
+                triage: Some(judgment(why)),
+                other: Some(Other {
+                    stack: other,
+                    context: scenes.describe(state, old.scene),
+                    access: Some(text::access(word, old)),
+                }),
+                ..Draft::error(message)
+            }
+        })?;
+        if let Some(told) = cx.reports.get_mut(finding)
+            && told.event == cx.event
+        {
+            told.context = scenes.describe(state, new.scene);
+        }
+        Some(finding)
+    }
+
+    /// Whether the run that read without a lock has read again under one that the writer holds.
+    fn read_again_under_lock(&self, cx: &Cx<'_>, at: At, old: &Cell, new: &Cell) -> bool {
+        let (read, write) = match (old.how.writes(), new.how.writes()) {
+            (false, true) => (old, new),
+            (true, false) => (new, old),
+            _ => return false,
+        };
+        self.words.cells(at).any(|cell| {
+            cell.run == read.run
+                && cell.strand == read.strand
+                && cell.event > read.event
+                && cell.mask & read.mask & write.mask != 0
+                && cx.state.sync.common(cell.locks, write.locks).is_some()
+        })
+    }
+
+    /// Whether the read lies between two looks of its run at another word that the writer counts up under the same lock.
+    /// Then the looks are no race either.
+    fn reads_a_sequence(&mut self, cx: &mut Cx<'_>, word: u64, old: &Cell, new: &Cell) -> bool {
+        let (read, write) = match (old.how.writes(), new.how.writes()) {
+            (false, true) => (old, new),
+            (true, false) => (new, old),
+            _ => return false,
+        };
+        if write.locks.0 == 0 {
+            return false;
+        }
+        if read.how.has(How::AGAIN) && self.form(cx.state, write.pc) == triage::Form::Count {
+            self.note_sequence(Sequence {
+                run: read.run,
+                first: read.event,
+                last: read.last,
+                locks: write.locks,
+                word,
+                pair: pair(old, new),
+            });
+        }
+        let around = self.sequences.iter().find(|s| {
+            s.run == read.run
+                && s.locks == write.locks
+                && s.word != word
+                && s.first < read.event
+                && read.last < s.last
+        });
+        let Some(looks) = around.map(|s| s.pair) else { return false };
+        self.silence(cx, looks);
+        true
+    }
+
+    /// A pair of places is no race after all.
+    fn silence(&mut self, cx: &mut Cx<'_>, pair: Pair) {
+        let known = self.pairs.insert(pair, Known::Silent);
+        let Some(Known::Told(finding)) = known else { return };
+        if let Some(told) = cx.reports.get_mut(finding) {
+            told.count = 0;
+        }
+        for known in self.pairs.values_mut().chain(self.groups.values_mut()) {
+            if *known == Known::Told(finding) {
+                *known = Known::Silent;
+            }
+        }
+    }
+
+    fn note_sequence(&mut self, sequence: Sequence) {
+        if self.sequences.len() >= MAX_SEQUENCES {
+            self.sequences.pop_front();
+        }
+        self.sequences.push_back(sequence);
+    }
+
+    /// Remembers a race with a read: what its run does next may clear it.
+    fn open(&mut self, cx: &Cx<'_>, pair: Pair, finding: usize, word: u64, old: &Cell, new: &Cell) {
+        let (read, write) = match (old.how.writes(), new.how.writes()) {
+            (false, true) => (old, new),
+            (true, false) => (new, old),
+            _ => return,
+        };
+        if self.opens.iter().any(|o| o.pair == pair && o.run == read.run && o.word == word) {
+            return;
+        }
+        if self.opens.len() >= MAX_OPEN {
+            self.opens.remove(0);
+        }
+        let steps = self.form(cx.state, write.pc) == triage::Form::Count;
+        self.opens.push(Open {
+            pair,
+            finding,
+            word,
+            mask: read.mask,
+            run: read.run,
+            event: read.event,
+            locks: write.locks,
+            steps,
+        });
+    }
+
+    /// The new access may be the second look of a run at a word that it raced for.
+    #[cold]
+    pub(super) fn look_again(&mut self, cx: &mut Cx<'_>, word: u64, new: &Cell) {
+        if new.how.writes() {
+            return;
+        }
+        let mut sequence = None;
+        for open in &self.opens {
+            if open.word != word
+                || open.run != new.run
+                || open.mask & new.mask == 0
+                || new.event <= open.event
+            {
+                continue;
+            }
+            if cx.state.sync.common(new.locks, open.locks).is_some() {
+                if let Some(finding) = cx.reports.get_mut(open.finding)
+                    && finding.severity == Severity::Error
+                {
+                    finding.severity = Severity::Warning;
+                    finding.triage = Some(judgment(Some(DOUBLE_CHECKED)));
+                }
+            } else if open.steps && open.locks.0 != 0 {
+                let (first, pair) = (open.event, open.pair);
+                let (run, last, locks) = (new.run, new.event, open.locks);
+                sequence = Some(Sequence { run, first, last, locks, word, pair });
+            }
+        }
+        let Some(looks) = sequence else { return };
+        self.note_sequence(looks);
+        let inside = |open: &Open| {
+            open.run == looks.run
+                && open.locks == looks.locks
+                && open.word != word
+                && (looks.first..=looks.last).contains(&open.event)
+        };
+        let cleared: Vec<Pair> =
+            self.opens.iter().filter(|open| inside(open)).map(|open| open.pair).collect();
+        if cleared.is_empty() {
+            return;
+        }
+        for pair in cleared.into_iter().chain([looks.pair]) {
+            self.silence(cx, pair);
+            self.opens.retain(|open| open.pair != pair);
+        }
+    }
+
+    /// A run is over: nothing that follows clears its races.
+    pub(super) fn run_over(&mut self, run: u32) {
+        self.opens.retain(|open| open.run != run);
+    }
+}
+
+/// No finding.
+const NONE: usize = usize::MAX;
+const STATISTICS: &str = "statistics counter";
+const DOUBLE_CHECKED: &str = "double-checked, read again under the lock";
+
+pub(super) fn pair(a: &Cell, b: &Cell) -> Pair {
+    (a.pc.min(b.pc), a.pc.max(b.pc))
+}
+
+pub(super) fn judgment(why: Option<&str>) -> String {
+    why.map_or_else(|| "harmful".to_owned(), |why| format!("likely benign: {why}"))
+}
+
+/// Whether two accesses to the same bytes conflict, apart from order and locks. `atomic`: the bytes are accessed atomically
+/// elsewhere.
+fn conflict(a: How, b: How, atomic: bool) -> bool {
+    if !a.writes() && !b.writes() {
+        return false;
+    }
+    // atomic_read and atomic_set are plain, and so is what a plain update of an atomic is not.
+    let plain = |how: How| !how.has(How::ATOMIC) && how.has(How::UPDATE) && how.writes();
+    match (a.has(How::ATOMIC), b.has(How::ATOMIC)) {
+        (true, true) => false,
+        (true, false) => plain(b),
+        (false, true) => plain(a),
+        (false, false) => !atomic || plain(a) || plain(b),
+    }
+}
+
+/// Whether locks or order keep the accesses apart.
+fn ordered(sync: &Sync, old: &Cell, new: &Cell) -> bool {
+    sync.common(old.locks, new.locks).is_some()
+        || sync.ordered((old.strand, old.clock), new.strand)
+        || old.how.has(How::FIRST) && sync.ordered_fully((old.strand, old.clock), new.strand)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn atomics_conflict_with_plain_updates_alone() {
+        let (read, write) = (How::default(), How::WRITE);
+        let update = write.with(How::UPDATE);
+        let atomic = update.with(How::ATOMIC);
+        for (a, b, elsewhere, expected) in [
+            (read, read, false, false),
+            (read, write, false, true),
+            (write, write, false, true),
+            (atomic, atomic, true, false),
+            (atomic, read, true, false),
+            (atomic, write, true, false),
+            (atomic, update, true, true),
+            (write, read, true, false),
+            (update, read, true, true),
+        ] {
+            assert_eq!(conflict(a, b, elsewhere), expected, "{a:?} {b:?}");
+            assert_eq!(conflict(b, a, elsewhere), expected, "{b:?} {a:?}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Who made an access: call stacks and circumstances, each kept once.
+
+use crate::context::{Context, Level};
+use crate::effect::LockMode;
+use crate::finding;
+use crate::machine::{Cx, State, describe};
+use crate::stacks::{MAX_FRAMES, StackId};
+use crate::sync::{Acquired, Activation, LockId, Off};
+use rustc_hash::{FxHashMap, FxHasher};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// More stacks or scenes than this are not told apart.
+const MAX_STACKS: usize = 1 << 18;
+const MAX_SCENES: usize = 1 << 18;
+
+/// Return addresses of call stacks, by number; 0 is none.
+#[derive(Debug, Default)]
+pub(super) struct CallStacks {
+    ids: FxHashMap<u64, u32>,
+    table: Vec<Box<[u64]>>,
+    /// The hash that was asked for last, and its number.
+    last: (u64, u32),
+    buffer: Vec<u64>,
+}
+
+impl CallStacks {
+    /// The number of what is below the innermost place of a context.
+    pub fn of(&mut self, context: &Context) -> u32 {
+        self.buffer.clear();
+        context.callers(&mut self.buffer, MAX_FRAMES - 1);
+        let mut hasher = FxHasher::default();
+        self.buffer.hash(&mut hasher);
+        let hash = hasher.finish();
+        if self.last.0 == hash {
+            return self.last.1;
+        }
+        let id = match self.ids.get(&hash) {
+            Some(&id) => id,
+            None if self.table.len() >= MAX_STACKS => 0,
+            None => {
+                self.table.push(self.buffer.as_slice().into());
+                let id = self.table.len() as u32;
+                self.ids.insert(hash, id);
+                id
+            }
+        };
+        self.last = (hash, id);
+        id
+    }
+
+    /// The whole stack of an access.
+    pub fn stack(&self, pc: u64, callers: u32) -> Vec<u64> {
+        let callers = (callers as usize).checked_sub(1).and_then(|i| self.table.get(i));
+        std::iter::once(pc).chain(callers.into_iter().flat_map(|c| c.iter().copied())).collect()
+    }
+}
+
+/// The circumstances of an access.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Scene {
+    task: u64,
+    pid: u32,
+    /// Its level.
+    pub level: Level,
+    /// The vCPU.
+    pub cpu: u32,
+    held: Vec<(LockId, LockMode, StackId)>,
+    states: u32,
+    /// The driver shuts something down.
+    pub teardown: bool,
+    /// The callback of a chart that ran.
+    pub callback: Option<(usize, usize, u32)>,
+}
+
+/// Whether the kernel called the driver to take something away.
+fn is_teardown(state: &State, run: &Activation) -> bool {
+    const NAMES: [&str; 10] = [
+        "remove",
+        "exit",
+        "stop",
+        "close",
+        "shutdown",
+        "suspend",
+        "late",
+        "release",
+        "disconnect",
+        "hw_free",
+    ];
+    let name = run.callback.and_then(|(chart, callback, _)| {
+        Some(state.sync.charts().get(chart)?.callbacks.get(callback)?.name.as_str())
+    });
+    name.is_some_and(|name| NAMES.contains(&name)) || run.caller.contains("delete_module")
+}
+
+/// What a scene depends on, to be compared before it is made.
+type Key = (u64, Level, u32, u32, u32, u64, u64);
+
+/// Scenes, by number; 0 is none.
+#[derive(Debug, Default)]
+pub(super) struct Scenes {
+    ids: FxHashMap<Arc<Scene>, u32>,
+    table: Vec<Arc<Scene>>,
+    /// The last one of each vCPU.
+    last: FxHashMap<u32, (Key, u32)>,
+    states: Vec<Arc<[String]>>,
+    state_ids: FxHashMap<Arc<[String]>, u32>,
+    /// Grows when an object changes its state.
+    moves: u64,
+}
+
+impl Scenes {
+    /// An object has changed its state.
+    pub fn moved(&mut self) {
+        self.moves += 1;
+    }
+
+    /// The scene that is now.
+    pub fn of(&mut self, cx: &Cx<'_>) -> u32 {
+        let Some(context) = cx.context else { return 0 };
+        let now = context.now;
+        let run = context.activations.last();
+        let serial = run.map_or(0, |run| run.serial);
+        let key = (context.task, context.level, cx.cpu, now.locks.0, now.clock, serial, self.moves);
+        if let Some((last, id)) = self.last.get(&cx.cpu)
+            && *last == key
+        {
+            return *id;
+        }
+        let states = run.map_or_else(Vec::new, |run| cx.state.sync.states_of(run));
+        let scene = Scene {
+            task: context.task,
+            pid: context.pid,
+            level: context.level,
+            cpu: cx.cpu,
+            held: context.held.iter().map(|a| (a.lock, a.mode, a.stack)).collect(),
+            states: self.states_id(states),
+            teardown: context.activations.iter().any(|run| is_teardown(cx.state, run)),
+            callback: run.and_then(|run| run.callback),
+        };
+        let id = match self.ids.get(&scene) {
+            Some(&id) => id,
+            None if self.table.len() >= MAX_SCENES => 0,
+            None => {
+                let scene = Arc::new(scene);
+                self.table.push(scene.clone());
+                let id = self.table.len() as u32;
+                self.ids.insert(scene, id);
+                id
+            }
+        };
+        self.last.insert(cx.cpu, (key, id));
+        id
+    }
+
+    fn states_id(&mut self, states: Vec<String>) -> u32 {
+        if states.is_empty() {
+            return 0;
+        }
+        if let Some(&id) = self.state_ids.get(states.as_slice()) {
+            return id;
+        }
+        if self.states.len() >= MAX_SCENES {
+            return 0;
+        }
+        let states: Arc<[String]> = states.into();
+        self.states.push(states.clone());
+        let id = self.states.len() as u32;
+        self.state_ids.insert(states, id);
+        id
+    }
+
+    /// A scene.
+    pub fn get(&self, id: u32) -> Option<&Scene> {
+        (id as usize).checked_sub(1).and_then(|i| self.table.get(i)).map(|scene| &**scene)
+    }
+
+    /// A scene for a report.
+    pub fn describe(&self, state: &State, id: u32) -> finding::Context {
+        let Some(scene) = self.get(id) else { return describe(state, None, 0) };
+        let context = Context::new(scene.task, scene.level, scene.pid);
+        let mut who = describe(state, Some(&context), scene.cpu);
+        let held: Vec<Acquired> = scene
+            .held
+            .iter()
+            .map(|&(lock, mode, stack)| Acquired {
+                lock,
+                mode,
+                stack,
+                tried: false,
+                by_kernel: false,
+                off: Off::default(),
+            })
+            .collect();
+        who.locks = crate::checkers::names::held(state, &held);
+        let states = (scene.states as usize).checked_sub(1).and_then(|i| self.states.get(i));
+        who.states = states.map_or_else(Vec::new, |states| states.to_vec());
+        who
+    }
+}

@@ -1,0 +1,227 @@
+//! Words for reports of races.
+
+use super::scene::Scene;
+use super::words::{Cell, How};
+use crate::checkers::names;
+use crate::context::Level;
+use crate::finding::{AccessInfo, Frame};
+use crate::machine::State;
+use crate::objects::Object;
+use crate::stacks::StackId;
+use crate::sync::LocksetId;
+
+/// `read`, `write` or `update`.
+pub(super) fn verb(how: How) -> &'static str {
+    match (how.has(How::UPDATE), how.writes()) {
+        (true, true) => "update",
+        (false, true) => "write",
+        _ => "read",
+    }
+}
+
+/// What one side touched: the part of the word that its cell tells of.
+pub(super) fn access(word: u64, cell: &Cell) -> AccessInfo {
+    AccessInfo {
+        what: verb(cell.how).to_owned(),
+        address: format!("{:#x}", word + u64::from(cell.mask.trailing_zeros())),
+        size: u64::from(cell.mask.count_ones()),
+    }
+}
+
+/// An offset in an object, and the member there.
+type Within = Option<(i64, Option<String>)>;
+
+/// Names what is raced for, and tells the object, the offset in it and the member there.
+pub(super) fn target(state: &State, addr: u64, module: &str) -> (String, Option<Object>, Within) {
+    if let Some((_, object)) = state.objects.at(addr)
+        && addr >= object.start
+    {
+        let offset = addr - object.start;
+        let typed = member(state, object, module, offset);
+        let name = typed.clone().unwrap_or_else(|| {
+            format!("offset {offset} of a {}-byte {} object", object.size, object.class.name())
+        });
+        return (name, Some(object.clone()), Some((offset as i64, typed)));
+    }
+    (names::memory(state, addr), None, None)
+}
+
+/// The member at an offset of an object, as `structure.member`.
+fn member(state: &State, object: &Object, module: &str, offset: u64) -> Option<String> {
+    let world = &state.world;
+    let named =
+        |structure: &str, offset| Some(format!("{structure}.{}", world.field(module, structure, offset)?));
+    if let Some(structure) = world.type_of_size(module, object.size) {
+        return named(&structure, offset);
+    }
+    // The driver's own part of a network device comes behind the kernel's, each aligned.
+    let device = world.size_of("net_device").filter(|size| object.size >= *size)?;
+    if !is_netdev(state, object.start) {
+        return None;
+    }
+    if offset < device {
+        return named("net_device", offset);
+    }
+    let private = device.next_multiple_of(32);
+    let rest = object.size.checked_sub(private)?;
+    let sizes = [Some(rest), rest.checked_sub(31)];
+    let structure = sizes.into_iter().flatten().find_map(|size| world.type_of_size(module, size))?;
+    named(&structure, offset.checked_sub(private)?)
+}
+
+fn is_netdev(state: &State, at: u64) -> bool {
+    let chart = state.sync.charts().iter().position(|chart| chart.name == "netdev");
+    chart.is_some_and(|chart| state.sync.instances(chart).any(|(_, key, _)| key[0] == at))
+}
+
+/// What is raced for, without which element of an array it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Place {
+    /// A variable of the module, and an offset in it.
+    Variable(u64, u64),
+    /// A member of objects of a type.
+    Member(String),
+    /// Objects by where they were allocated and their size, and an offset in small ones.
+    Object(StackId, u64, Option<u64>),
+    /// Anything else.
+    Address(u64),
+}
+
+/// Objects up to this size are no arrays.
+const SMALL: u64 = 512;
+
+/// The place at an address, for code at `pc`.
+pub(super) fn place(state: &State, addr: u64, pc: u64) -> Place {
+    if let Some((_, range, _)) = state.modules.variable_at(addr) {
+        return Place::Variable(range.start, addr - range.start);
+    }
+    let Some((_, object)) = state.objects.at(addr).filter(|(_, object)| addr >= object.start) else {
+        return Place::Address(addr);
+    };
+    let module = state.modules.at(pc).map_or("", |(_, module)| module.name.as_str());
+    let offset = addr - object.start;
+    match member(state, object, module, offset) {
+        Some(name) => Place::Member(without_indices(&name)),
+        None => Place::Object(object.allocated, object.size, (object.size <= SMALL).then_some(offset)),
+    }
+}
+
+/// `slots[3].dma` as `slots[].dma`.
+fn without_indices(name: &str) -> String {
+    let mut inside = false;
+    let kept = |c: &char| {
+        inside = match *c {
+            '[' => true,
+            ']' => false,
+            _ => inside,
+        };
+        !inside || *c == '['
+    };
+    name.chars().filter(kept).collect()
+}
+
+/// The function that holds an instruction of the driver.
+pub(super) fn function(state: &State, pc: u64) -> u64 {
+    let module = state.modules.at(pc).map(|(_, module)| module);
+    module
+        .and_then(|module| crate::world::find(&module.map.functions, pc))
+        .map_or(pc, |function| function.start)
+}
+
+/// The driver's place in a stack.
+pub(super) fn driver_frame(stack: &[Frame]) -> String {
+    let frame = stack.iter().find(|f| f.in_driver()).or(stack.first());
+    frame.map_or_else(|| "?".to_owned(), |f| f.function.clone())
+}
+
+/// A side of a race.
+pub(super) struct Side<'a> {
+    pub cell: &'a Cell,
+    pub scene: Option<&'a Scene>,
+    pub function: String,
+}
+
+impl Side<'_> {
+    fn level(&self) -> Level {
+        self.scene.map_or(Level::Process, |s| s.level)
+    }
+
+    pub fn describe(&self) -> String {
+        let n = self.cell.mask.count_ones();
+        let plural = if n == 1 { "" } else { "s" };
+        format!("{} of {n} byte{plural} in {} ({})", verb(self.cell.how), self.function, self.level().name())
+    }
+}
+
+/// Whether what is off at `low` keeps a context at `level` away from its vCPU.
+pub(super) fn keeps_away(low: &Cell, level: Level) -> bool {
+    match level {
+        Level::Process => low.off & 0b111 != 0,
+        Level::Softirq => low.off & 0b011 != 0,
+        Level::Hardirq => low.off & 0b001 != 0,
+        Level::Nmi => false,
+    }
+}
+
+fn holds(state: &State, set: LocksetId) -> String {
+    let locks = state.sync.locks(set);
+    let names: Vec<String> = locks
+        .iter()
+        .filter_map(|(lock, _)| state.sync.lock(*lock))
+        .map(|info| match info.name {
+            Some(name) => name.to_owned(),
+            None => format!("{} {}", names::kind(info.kind), names::lock(state, info)),
+        })
+        .collect();
+    if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+}
+
+/// Why nothing orders the two: `a` is the access that the finding is about, `b` the one before.
+pub(super) fn notes(state: &State, a: &Side<'_>, b: &Side<'_>) -> Vec<String> {
+    let side = |side: &Side<'_>| format!("{} ({})", side.function, side.level().name());
+    let mut notes = vec![format!(
+        "no lock is common: {} holds {}, {} holds {}",
+        side(a),
+        holds(state, a.cell.locks),
+        side(b),
+        holds(state, b.cell.locks)
+    )];
+    let cpus = (a.scene.map(|s| s.cpu), b.scene.map(|s| s.cpu));
+    let (low, high) = if a.level() <= b.level() { (a, b) } else { (b, a) };
+    if a.level() == b.level() {
+        notes.push(match cpus {
+            (Some(x), Some(y)) if x != y => format!("they ran on different CPUs ({x} and {y})"),
+            _ => "they are different threads of execution and can run at the same time".to_owned(),
+        });
+    } else if keeps_away(low.cell, high.level()) {
+        notes.push(format!(
+            "{} can run on another CPU while {} keeps it away from its own",
+            side(high),
+            side(low)
+        ));
+    } else {
+        let what = if high.level() >= Level::Hardirq { "interrupts" } else { "softirqs" };
+        notes.push(format!(
+            "{} can interrupt {} on the same CPU: {what} are on there",
+            side(high),
+            side(low)
+        ));
+    }
+    // The kernel may call what ran there: the object's state allows it.
+    for (it, other) in [(a, b), (b, a)] {
+        let Some((chart, callback, instance)) = it.scene.and_then(|s| s.callback) else { continue };
+        let Some(described) = state.sync.charts().get(chart) else { continue };
+        let (Some(called), Some(at)) = (described.callbacks.get(callback), state.sync.state(chart, instance))
+        else {
+            continue;
+        };
+        if at < 64 && called.states >> at & 1 != 0 {
+            let name = described.states.get(at).map_or("?", |s| s.name.as_str());
+            notes.push(format!(
+                "the {} is {name}, which still allows its {} ({}) while {} runs",
+                described.name, called.name, it.function, other.function
+            ));
+        }
+    }
+    notes
+}

@@ -1,0 +1,254 @@
+//! What an instruction does with the memory that it touches, and whether a race of two of them is likely harmless.
+
+use crate::machine::State;
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+
+/// How far back a jump goes that closes a loop around a flag.
+const LOOP: u64 = 256;
+
+/// What an instruction does with its operand in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Reads it; what follows in the block does not decide anything by it.
+    Load,
+    /// Reads it and decides by these bits; perhaps it goes round until they change.
+    Test { bits: u64, polls: bool },
+    /// Writes a value, which may be known.
+    Store(Option<u64>),
+    /// Adds to it or takes from it.
+    Count,
+    /// Changes these bits alone.
+    Bits(u64),
+    /// Anything else.
+    Other,
+}
+
+/// Finds the form of the instruction at `pc` from its block.
+pub(super) fn form(state: &State, pc: u64) -> Form {
+    state.blocks.holding(pc).map_or(Form::Other, |block| form_in(&block.bytes, block.code.addr, pc))
+}
+
+/// The same in the code of a block.
+pub(super) fn form_in(bytes: &[u8], address: u64, pc: u64) -> Form {
+    let insns: Vec<Instruction> = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).iter().collect();
+    let Some(at) = insns.iter().position(|i| i.ip() == pc) else { return Form::Other };
+    let insn = &insns[at];
+    let size = insn.memory_size().size().min(8);
+    let all = if size >= 8 { u64::MAX } else { (1 << (8 * size)) - 1 };
+    let first_is_memory = insn.op0_kind() == OpKind::Memory;
+    let imm = immediate(insn, 1).map(|imm| imm & all);
+    match insn.mnemonic() {
+        Mnemonic::Inc | Mnemonic::Dec | Mnemonic::Add | Mnemonic::Sub | Mnemonic::Adc | Mnemonic::Sbb
+            if first_is_memory =>
+        {
+            Form::Count
+        }
+        Mnemonic::Or | Mnemonic::Xor if first_is_memory => imm.map_or(Form::Other, Form::Bits),
+        Mnemonic::And if first_is_memory => imm.map_or(Form::Other, |imm| Form::Bits(!imm & all)),
+        Mnemonic::Bts | Mnemonic::Btr | Mnemonic::Btc if first_is_memory => {
+            imm.map_or(Form::Other, |bit| Form::Bits(1 << (bit & 63)))
+        }
+        Mnemonic::Test => Form::Test { bits: imm.unwrap_or(all), polls: polls(&insns, pc) },
+        Mnemonic::Bt if first_is_memory => {
+            Form::Test { bits: imm.map_or(all, |bit| 1 << (bit & 63)), polls: polls(&insns, pc) }
+        }
+        Mnemonic::Cmp => Form::Test { bits: all, polls: polls(&insns, pc) },
+        Mnemonic::Mov if first_is_memory => match imm {
+            Some(_) => Form::Store(imm),
+            None => stored(&insns[..at], insn, all),
+        },
+        Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd => {
+            loaded(&insns[at + 1..], insn, all, polls(&insns, pc))
+        }
+        // A register that is a sum or a difference.
+        Mnemonic::Add | Mnemonic::Sub if insn.op1_kind() == OpKind::Memory => Form::Load,
+        _ => Form::Other,
+    }
+}
+
+fn immediate(insn: &Instruction, operand: u32) -> Option<u64> {
+    let is = operand < insn.op_count()
+        && matches!(
+            insn.op_kind(operand),
+            OpKind::Immediate8
+                | OpKind::Immediate16
+                | OpKind::Immediate32
+                | OpKind::Immediate64
+                | OpKind::Immediate8to16
+                | OpKind::Immediate8to32
+                | OpKind::Immediate8to64
+                | OpKind::Immediate32to64
+        );
+    is.then(|| insn.immediate(operand))
+}
+
+fn same_operand(a: &Instruction, b: &Instruction) -> bool {
+    let key = |i: &Instruction| {
+        (
+            i.memory_base(),
+            i.memory_index(),
+            i.memory_index_scale(),
+            i.memory_displacement64(),
+            i.segment_prefix(),
+        )
+    };
+    key(a) == key(b)
+}
+
+fn writes(insn: &Instruction, register: Register) -> bool {
+    insn.op_count() > 0
+        && insn.op0_kind() == OpKind::Register
+        && insn.op0_register().full_register() == register
+        && !matches!(insn.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Bt | Mnemonic::Push)
+}
+
+fn counts(insn: &Instruction) -> bool {
+    matches!(
+        insn.mnemonic(),
+        Mnemonic::Inc | Mnemonic::Dec | Mnemonic::Add | Mnemonic::Sub | Mnemonic::Lea | Mnemonic::Adc
+    )
+}
+
+/// A register is stored: it may hold what was loaded from there, with something added to it or some bits changed.
+fn stored(before: &[Instruction], store: &Instruction, all: u64) -> Form {
+    let register = store.op1_register().full_register();
+    let mut form = Form::Store(None);
+    for insn in before.iter().rev().filter(|i| writes(i, register)) {
+        let adds_memory = insn.op_count() > 1 && insn.op1_kind() == OpKind::Memory;
+        match insn.mnemonic() {
+            Mnemonic::Add if adds_memory && same_operand(insn, store) => return Form::Count,
+            Mnemonic::Mov | Mnemonic::Movzx if adds_memory && same_operand(insn, store) => return form,
+            Mnemonic::Or => form = immediate(insn, 1).map_or(Form::Other, |imm| Form::Bits(imm & all)),
+            Mnemonic::And => form = immediate(insn, 1).map_or(Form::Other, |imm| Form::Bits(!imm & all)),
+            _ if counts(insn) => form = Form::Count,
+            Mnemonic::Mov if form == Form::Store(None) => {
+                return Form::Store(immediate(insn, 1).map(|imm| imm & all));
+            }
+            // xor r,r
+            Mnemonic::Xor
+                if insn.op1_kind() == OpKind::Register && insn.op0_register() == insn.op1_register() =>
+            {
+                return if form == Form::Store(None) { Form::Store(Some(0)) } else { Form::Store(None) };
+            }
+            _ => return Form::Store(None),
+        }
+    }
+    Form::Store(None)
+}
+
+/// A register was loaded: what is it used for?
+fn loaded(after: &[Instruction], load: &Instruction, all: u64, polls: bool) -> Form {
+    let register = load.op0_register().full_register();
+    let mut added = false;
+    for insn in after {
+        let reads = |i: u32| {
+            i < insn.op_count()
+                && insn.op_kind(i) == OpKind::Register
+                && insn.op_register(i).full_register() == register
+        };
+        if insn.memory_base().full_register() == register || insn.memory_index().full_register() == register {
+            return Form::Other;
+        }
+        match insn.mnemonic() {
+            Mnemonic::Test | Mnemonic::And if reads(0) || reads(1) => {
+                let bits = immediate(insn, 1).map_or(all, |imm| imm & all);
+                return Form::Test { bits, polls };
+            }
+            Mnemonic::Bt if reads(0) => {
+                let bits = immediate(insn, 1).map_or(all, |bit| 1 << (bit & 63));
+                return Form::Test { bits, polls };
+            }
+            Mnemonic::Cmp if reads(0) || reads(1) => return Form::Test { bits: all, polls },
+            Mnemonic::Mov if reads(1) && insn.op0_kind() == OpKind::Memory && same_operand(insn, load) => {
+                return if added { Form::Count } else { Form::Other };
+            }
+            _ if counts(insn) && writes(insn, register) => added = true,
+            _ if writes(insn, register) => return Form::Load,
+            _ => {}
+        }
+    }
+    Form::Load
+}
+
+/// Whether the block ends in a conditional jump back to before `pc`.
+fn polls(insns: &[Instruction], pc: u64) -> bool {
+    insns.last().is_some_and(|last| {
+        let target = last.near_branch_target();
+        last.flow_control() == FlowControl::ConditionalBranch && target <= pc && pc - target < LOOP
+    })
+}
+
+/// Why a race between two instructions is likely harmless. `same`: both touch exactly the same bytes.
+pub(super) fn reason(a: Form, b: Form, same: bool) -> Option<&'static str> {
+    match (a, b) {
+        (Form::Count, Form::Count | Form::Load) | (Form::Load, Form::Count) => Some("statistics counter"),
+        (Form::Store(Some(x)), Form::Store(Some(y))) if same && x == y => Some("same value written"),
+        (Form::Test { bits, .. }, Form::Bits(changed)) | (Form::Bits(changed), Form::Test { bits, .. })
+            if same && bits & changed == 0 =>
+        {
+            Some("disjoint bits")
+        }
+        (Form::Test { polls: true, .. }, _) | (_, Form::Test { polls: true, .. }) => {
+            Some("flag polled in a loop")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_of_instructions() {
+        let all = u64::from(u32::MAX);
+        for (bytes, at, form) in [
+            // inc dword [rdi]
+            (&[0xff, 0x07][..], 0, Form::Count),
+            // mov eax,[rdi]; inc eax; mov [rdi],eax
+            (&[0x8b, 0x07, 0xff, 0xc0, 0x89, 0x07], 0, Form::Count),
+            (&[0x8b, 0x07, 0xff, 0xc0, 0x89, 0x07], 4, Form::Count),
+            // mov eax,[rdi]; ret
+            (&[0x8b, 0x07, 0xc3], 0, Form::Load),
+            // mov dword [rdi],5
+            (&[0xc7, 0x07, 5, 0, 0, 0], 0, Form::Store(Some(5))),
+            // xor eax,eax; mov [rdi],eax
+            (&[0x31, 0xc0, 0x89, 0x07], 2, Form::Store(Some(0))),
+            // mov [rdi],eax
+            (&[0x89, 0x07], 0, Form::Store(None)),
+            // or dword [rdi],4
+            (&[0x83, 0x0f, 4], 0, Form::Bits(4)),
+            // and dword [rdi],~4
+            (&[0x83, 0x27, 0xfb], 0, Form::Bits(4)),
+            // mov eax,[rdi]; test al,1; jz +0
+            (&[0x8b, 0x07, 0xa8, 0x01, 0x74, 0x00], 0, Form::Test { bits: 1, polls: false }),
+            // mov eax,[rdi]; test eax,eax; jz back
+            (&[0x8b, 0x07, 0x85, 0xc0, 0x74, 0xfa], 0, Form::Test { bits: all, polls: true }),
+            // sub eax,[rdi]
+            (&[0x2b, 0x07], 0, Form::Load),
+            // cmp dword [rdi],0; jne +0
+            (&[0x83, 0x3f, 0, 0x75, 0], 0, Form::Test { bits: all, polls: false }),
+        ] {
+            assert_eq!(form_in(bytes, 0x1000, 0x1000 + at), form, "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn reasons_hold_for_both_sides_alike() {
+        let test = |bits, polls| Form::Test { bits, polls };
+        for (a, b, why) in [
+            (Form::Count, Form::Load, Some("statistics counter")),
+            (Form::Count, test(1, false), None),
+            (Form::Store(Some(1)), Form::Store(Some(1)), Some("same value written")),
+            (Form::Store(Some(1)), Form::Store(Some(2)), None),
+            (Form::Bits(2), test(1, false), Some("disjoint bits")),
+            (Form::Bits(1), test(1, false), None),
+            (Form::Bits(2), Form::Bits(1), None),
+            (Form::Store(Some(1)), test(1, true), Some("flag polled in a loop")),
+            (Form::Store(None), Form::Load, None),
+        ] {
+            assert_eq!(reason(a, b, true), why, "{a:?} {b:?}");
+            assert_eq!(reason(b, a, true), why, "{b:?} {a:?}");
+        }
+    }
+}

@@ -1,0 +1,562 @@
+//! The shadow of accesses: who touched each word last, and how.
+//!
+//! Words are 8 bytes, naturally aligned; masks of bytes tell finer accesses apart. A word keeps a few accesses, the newest first.
+//! Memory is bounded: there are so many cells and pages and no more, and when they are used up the page that was touched least
+//! recently goes, with what it knew. That loses races with old accesses and never invents any.
+
+use crate::sync::{LocksetId, Off, StrandId};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+
+/// Accesses that a word keeps.
+pub(super) const CELLS: usize = 8;
+/// Words of a page.
+const WORDS: usize = 512;
+/// Cells (56 bytes each), and pages (about 3 KB each), at most.
+const MAX_CELLS: usize = 2_400_000;
+const MAX_PAGES: usize = 16_384;
+/// Longest range that is cleared word by word; what is longer is a mistake.
+const MAX_RANGE: u64 = 1 << 28;
+const CACHE: usize = 64;
+const NONE: u32 = u32::MAX;
+
+/// What an access was: a set of the constants below.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct How(pub u8);
+
+impl How {
+    /// It wrote.
+    pub const WRITE: How = How(1);
+    /// It read and wrote, in one instruction.
+    pub const UPDATE: How = How(2);
+    /// It was atomic.
+    pub const ATOMIC: How = How(4);
+    /// It was made through the per-CPU segment.
+    pub const PER_CPU: How = How(8);
+    /// Nobody else had touched the bytes before.
+    pub const FIRST: How = How(16);
+    /// A kernel function made it for the driver.
+    pub const CALLED: How = How(32);
+    /// The same run of the driver read the bytes again under the same circumstances.
+    pub const AGAIN: How = How(64);
+
+    /// What tells kinds of accesses apart.
+    const KIND: u8 = 1 | 2 | 4 | 8;
+
+    pub fn has(self, other: How) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub fn with(self, other: How) -> How {
+        How(self.0 | other.0)
+    }
+
+    pub fn writes(self) -> bool {
+        self.has(How::WRITE)
+    }
+}
+
+/// An access.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cell {
+    /// The instruction, or the call.
+    pub pc: u64,
+    /// When, counted in accesses.
+    pub event: u64,
+    /// The same of the last one that was taken together with it.
+    pub last: u64,
+    /// The stack below `pc`.
+    pub callers: u32,
+    /// Who ran, and with which locks and states.
+    pub scene: u32,
+    /// The run of the driver.
+    pub run: u32,
+    /// Who, as far as order goes.
+    pub strand: StrandId,
+    /// When.
+    pub clock: u32,
+    /// With which locks.
+    pub locks: LocksetId,
+    next: u32,
+    /// Which bytes of the word.
+    pub mask: u8,
+    /// How.
+    pub how: How,
+    /// What was off: irqs 1, softirqs 2, preemption 4.
+    pub off: u8,
+}
+
+impl Cell {
+    /// Whether the new access says no more than this one.
+    #[inline]
+    fn covers(&self, new: &Cell) -> bool {
+        self.strand == new.strand
+            && self.clock == new.clock
+            && self.locks == new.locks
+            && (self.how.0 ^ new.how.0) & How::KIND == 0
+            && self.mask & new.mask == new.mask
+            && self.off == new.off
+    }
+
+    /// Whether the new access takes its place.
+    fn yields_to(&self, new: &Cell) -> bool {
+        self.strand == new.strand
+            && self.locks == new.locks
+            && (self.how.0 ^ new.how.0) & How::KIND == 0
+            && new.mask & self.mask == self.mask
+            && self.off & new.off == new.off
+    }
+
+    /// A cell of an access whose place in a word is not known yet.
+    pub fn new(pc: u64, event: u64, run: u32, now: crate::sync::Now, how: How) -> Cell {
+        Cell {
+            pc,
+            event,
+            last: event,
+            callers: 0,
+            scene: 0,
+            run,
+            strand: now.strand,
+            clock: now.clock,
+            locks: now.locks,
+            next: NONE,
+            mask: 0,
+            how,
+            off: off_bits(now.off),
+        }
+    }
+}
+
+/// What is off, as bits.
+pub(super) fn off_bits(off: Off) -> u8 {
+    u8::from(off.irqs) | u8::from(off.softirqs) << 1 | u8::from(off.preemption) << 2
+}
+
+/// What plain Eraser knows of a word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Eraser {
+    /// Untouched.
+    #[default]
+    Virgin,
+    /// Touched by one strand.
+    Exclusive(StrandId),
+    /// Read by several; the locks that all held.
+    Shared(u32),
+    /// Written, and touched by several; the locks that all held.
+    Modified(u32),
+}
+
+#[derive(Debug)]
+struct Page {
+    number: u64,
+    heads: [u32; WORDS],
+    /// Bytes that several strands have touched.
+    shared: [u8; WORDS],
+    /// Bytes that were accessed atomically.
+    atomic: [u8; WORDS],
+    /// For each half of a word.
+    eraser: Option<Box<[[Eraser; 2]; WORDS]>>,
+    /// Touched since it was looked at last.
+    recent: bool,
+    cells: u32,
+}
+
+impl Page {
+    fn new(number: u64) -> Page {
+        Page {
+            number,
+            heads: [NONE; WORDS],
+            shared: [0; WORDS],
+            atomic: [0; WORDS],
+            eraser: None,
+            recent: true,
+            cells: 0,
+        }
+    }
+}
+
+/// Where a word is; good until the next change of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct At {
+    page: u32,
+    word: u16,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(super) struct Words {
+    index: FxHashMap<u64, u32>,
+    pages: Vec<Option<Box<Page>>>,
+    free_pages: Vec<u32>,
+    order: VecDeque<u32>,
+    cells: Vec<Cell>,
+    free_cells: u32,
+    used_cells: usize,
+    cache: [(u64, u32); CACHE],
+    max_cells: usize,
+    max_pages: usize,
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Words::new(MAX_CELLS, MAX_PAGES)
+    }
+}
+
+impl Words {
+    /// A table of limited size.
+    pub fn new(max_cells: usize, max_pages: usize) -> Words {
+        Words {
+            index: FxHashMap::default(),
+            pages: Vec::new(),
+            free_pages: Vec::new(),
+            order: VecDeque::new(),
+            cells: Vec::new(),
+            free_cells: NONE,
+            used_cells: 0,
+            cache: [(u64::MAX, NONE); CACHE],
+            max_cells,
+            max_pages,
+        }
+    }
+
+    #[inline]
+    fn page_number(&mut self, number: u64) -> Option<u32> {
+        let slot = &mut self.cache[number as usize % CACHE];
+        if slot.0 != number {
+            *slot = (number, self.index.get(&number).copied().unwrap_or(NONE));
+        }
+        (slot.1 != NONE).then_some(slot.1)
+    }
+
+    /// The place of the word that holds `addr`, made if need be.
+    #[inline]
+    pub fn at(&mut self, addr: u64) -> At {
+        let word = (addr / 8 % WORDS as u64) as u16;
+        let number = addr / 4096;
+        match self.page_number(number) {
+            Some(page) => At { page, word },
+            None => At { page: self.make(number), word },
+        }
+    }
+
+    fn make(&mut self, number: u64) -> u32 {
+        if self.index.len() >= self.max_pages {
+            self.evict(NONE);
+        }
+        let page = Box::new(Page::new(number));
+        let at = match self.free_pages.pop() {
+            Some(at) => {
+                self.pages[at as usize] = Some(page);
+                at
+            }
+            None => {
+                self.pages.push(Some(page));
+                self.pages.len() as u32 - 1
+            }
+        };
+        self.index.insert(number, at);
+        self.cache[number as usize % CACHE] = (number, at);
+        self.order.push_back(at);
+        at
+    }
+
+    /// Forgets the page that was not touched for longest, but not `keep`.
+    fn evict(&mut self, keep: u32) {
+        for _ in 0..=2 * self.order.len() {
+            let Some(at) = self.order.pop_front() else { return };
+            let Some(page) = self.pages.get_mut(at as usize).and_then(Option::as_mut) else { continue };
+            if page.recent || at == keep {
+                page.recent = false;
+                self.order.push_back(at);
+                continue;
+            }
+            self.drop_page(at);
+            return;
+        }
+    }
+
+    fn drop_page(&mut self, at: u32) {
+        for word in 0..WORDS as u16 {
+            self.clear_word(At { page: at, word });
+        }
+        if let Some(page) = self.pages.get_mut(at as usize).and_then(Option::take) {
+            self.index.remove(&page.number);
+            self.cache[page.number as usize % CACHE] = (u64::MAX, NONE);
+            self.free_pages.push(at);
+        }
+    }
+
+    #[inline]
+    fn page(&self, at: At) -> Option<&Page> {
+        self.pages.get(at.page as usize)?.as_deref()
+    }
+
+    #[inline]
+    fn page_mut(&mut self, at: At) -> Option<&mut Page> {
+        self.pages.get_mut(at.page as usize)?.as_deref_mut()
+    }
+
+    /// Whether the newest access to the word says all that this one says. Notes it there.
+    #[inline]
+    pub fn repeats(&mut self, at: At, new: &Cell) -> bool {
+        let Some(page) = self.page(at) else { return false };
+        let head = page.heads[usize::from(at.word)];
+        let Some(cell) = self.cells.get_mut(head as usize) else { return false };
+        if !cell.covers(new) {
+            return false;
+        }
+        cell.last = new.event;
+        if cell.run == new.run {
+            cell.how = cell.how.with(How::AGAIN);
+        }
+        true
+    }
+
+    /// The accesses to a word, the newest first.
+    pub fn cells(&self, at: At) -> impl Iterator<Item = &Cell> {
+        let mut next = self.page(at).map_or(NONE, |page| page.heads[usize::from(at.word)]);
+        std::iter::from_fn(move || {
+            let cell = self.cells.get(next as usize)?;
+            next = cell.next;
+            Some(cell)
+        })
+    }
+
+    /// Bytes of a word that several strands have touched, and those that were accessed atomically.
+    pub fn marks(&self, at: At) -> (u8, u8) {
+        let word = usize::from(at.word);
+        self.page(at).map_or((0, 0), |page| (page.shared[word], page.atomic[word]))
+    }
+
+    /// Adds to these bytes.
+    pub fn mark(&mut self, at: At, shared: u8, atomic: u8) {
+        let word = usize::from(at.word);
+        if let Some(page) = self.page_mut(at) {
+            page.shared[word] |= shared;
+            page.atomic[word] |= atomic;
+        }
+    }
+
+    /// What Eraser knows of the halves of a word, to be changed.
+    pub fn eraser(&mut self, at: At) -> Option<&mut [Eraser; 2]> {
+        let word = usize::from(at.word);
+        let page = self.page_mut(at)?;
+        Some(&mut page.eraser.get_or_insert_with(|| Box::new([[Eraser::Virgin; 2]; WORDS]))[word])
+    }
+
+    /// Puts an access first. One that it stands for goes; so does, in a full word, the one that is missed least:
+    /// an older one of the same strand, a read before a write, the oldest.
+    pub fn push(&mut self, at: At, mut new: Cell) {
+        let word = usize::from(at.word);
+        let mut victim: Option<(u8, u32, u32)> = None;
+        let (mut before, mut count) = (NONE, 0);
+        let Some(page) = self.page_mut(at) else { return };
+        page.recent = true;
+        let mut this = page.heads[word];
+        while let Some(cell) = self.cells.get(this as usize) {
+            count += 1;
+            let rank = if cell.yields_to(&new) {
+                0
+            } else if cell.strand == new.strand {
+                1 + u8::from(cell.how.writes())
+            } else {
+                3 + u8::from(cell.how.writes())
+            };
+            // Of equal ones the oldest goes, and older ones come later.
+            if victim.is_none_or(|(best, _, _)| rank <= best) {
+                victim = Some((rank, before, this));
+            }
+            (before, this) = (this, cell.next);
+        }
+        let slot = match victim {
+            Some((rank, before, slot)) if rank == 0 || count >= CELLS => {
+                let next = self.cells[slot as usize].next;
+                match self.cells.get_mut(before as usize) {
+                    Some(cell) => cell.next = next,
+                    None => {
+                        if let Some(page) = self.page_mut(at) {
+                            page.heads[word] = next;
+                        }
+                    }
+                }
+                slot
+            }
+            _ => {
+                let Some(slot) = self.take_cell(at) else { return };
+                if let Some(page) = self.page_mut(at) {
+                    page.cells += 1;
+                }
+                slot
+            }
+        };
+        if let Some(page) = self.page_mut(at) {
+            new.next = page.heads[word];
+            page.heads[word] = slot;
+        }
+        self.cells[slot as usize] = new;
+    }
+
+    fn take_cell(&mut self, at: At) -> Option<u32> {
+        if self.free_cells == NONE && self.cells.len() >= self.max_cells {
+            self.evict(at.page);
+        }
+        self.used_cells += 1;
+        if self.free_cells != NONE {
+            let slot = self.free_cells;
+            self.free_cells = self.cells[slot as usize].next;
+            return Some(slot);
+        }
+        if self.cells.len() >= self.max_cells {
+            self.used_cells -= 1;
+            return None;
+        }
+        self.cells.push(Cell::new(0, 0, 0, crate::sync::Now::default(), How::default()));
+        Some(self.cells.len() as u32 - 1)
+    }
+
+    fn clear_word(&mut self, at: At) {
+        let word = usize::from(at.word);
+        let Some(page) = self.page_mut(at) else { return };
+        page.shared[word] = 0;
+        page.atomic[word] = 0;
+        if let Some(eraser) = &mut page.eraser {
+            eraser[word] = [Eraser::Virgin; 2];
+        }
+        let head = std::mem::replace(&mut page.heads[word], NONE);
+        let mut this = head;
+        let mut freed = 0;
+        while let Some(cell) = self.cells.get_mut(this as usize) {
+            freed += 1;
+            let next = cell.next;
+            if next == NONE {
+                cell.next = self.free_cells;
+                self.free_cells = head;
+                break;
+            }
+            this = next;
+        }
+        self.used_cells -= freed;
+        if let Some(page) = self.page_mut(at) {
+            page.cells -= freed as u32;
+        }
+    }
+
+    /// Forgets the words that code in a range has touched.
+    pub fn forget_code(&mut self, from: u64, to: u64) {
+        let by = |cell: &Cell| (from..to).contains(&cell.pc);
+        for page in 0..self.pages.len() as u32 {
+            for word in 0..WORDS as u16 {
+                let at = At { page, word };
+                if self.cells(at).any(by) {
+                    self.clear_word(at);
+                }
+            }
+        }
+    }
+
+    /// Forgets the accesses to all words that the range touches.
+    pub fn clear(&mut self, from: u64, to: u64) {
+        let to = to.min(from.saturating_add(MAX_RANGE));
+        if from >= to {
+            return;
+        }
+        let (first, last) = (from / 4096, (to - 1) / 4096);
+        // Of a large range only the pages that there are cost anything.
+        if last - first > self.index.len() as u64 {
+            let inside: Vec<u64> =
+                self.index.keys().copied().filter(|number| (first..=last).contains(number)).collect();
+            for number in inside {
+                self.clear_in_page(number, from, to);
+            }
+        } else {
+            (first..=last).for_each(|number| self.clear_in_page(number, from, to));
+        }
+    }
+
+    fn clear_in_page(&mut self, number: u64, from: u64, to: u64) {
+        let Some(page) = self.page_number(number) else { return };
+        let base = number.wrapping_mul(4096);
+        let first = (from.max(base) - base) / 8;
+        let last = (to.min(base.saturating_add(4096)) - 1 - base) / 8;
+        for word in first as u16..=last as u16 {
+            self.clear_word(At { page, word });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::Now;
+
+    fn cell(strand: u32, how: How, mask: u8) -> Cell {
+        let now = Now { strand: StrandId(strand), ..Now::default() };
+        Cell { mask, ..Cell::new(u64::from(strand), 1, 0, now, how) }
+    }
+
+    #[test]
+    fn a_word_keeps_writes_and_distinct_strands() {
+        let mut words = Words::default();
+        let at = words.at(0x1000);
+        words.push(at, cell(1, How::WRITE, 0xff));
+        for strand in 2..20 {
+            words.push(at, cell(strand, How::default(), 0xff));
+        }
+        let kept: Vec<u32> = words.cells(at).map(|c| c.strand.0).collect();
+        assert_eq!(kept, [19, 18, 17, 16, 15, 14, 13, 1]);
+    }
+
+    #[test]
+    fn an_access_stands_for_an_older_one_of_its_kind() {
+        let mut words = Words::default();
+        let at = words.at(0x1000);
+        words.push(at, cell(1, How::WRITE, 0x0f));
+        words.push(at, cell(2, How::WRITE, 0x0f));
+        words.push(at, cell(1, How::WRITE, 0xff));
+        let kept: Vec<(u32, u8)> = words.cells(at).map(|c| (c.strand.0, c.mask)).collect();
+        assert_eq!(kept, [(1, 0xff), (2, 0x0f)]);
+        assert!(words.repeats(at, &cell(1, How::WRITE, 0x01)));
+        assert!(!words.repeats(at, &cell(1, How::default(), 0x01)));
+    }
+
+    #[test]
+    fn a_cleared_range_knows_nothing() {
+        let mut words = Words::default();
+        for addr in (0x1000..0x4000).step_by(8) {
+            let at = words.at(addr);
+            words.push(at, cell(1, How::WRITE, 0xff));
+            words.mark(at, 0xff, 0xff);
+        }
+        words.clear(0x1ffc, 0x3001);
+        for (addr, kept) in [(0x1ff0, 1), (0x1ff8, 0), (0x2000, 0), (0x3000, 0), (0x3008, 1)] {
+            let at = words.at(addr);
+            assert_eq!(words.cells(at).count(), kept, "{addr:#x}");
+            assert_eq!(words.marks(at).0 != 0, kept == 1);
+        }
+    }
+
+    #[test]
+    fn what_code_has_touched_is_forgotten_with_the_code() {
+        let mut words = Words::default();
+        let (a, b) = (words.at(0x1000), words.at(0x2000));
+        words.push(a, cell(1, How::WRITE, 0xff));
+        words.push(b, cell(2, How::WRITE, 0xff));
+        words.forget_code(1, 2);
+        assert_eq!((words.cells(a).count(), words.cells(b).count()), (0, 1));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut words = Words::new(1000, 16);
+        for addr in (0..(1u64 << 20)).step_by(8) {
+            let at = words.at(addr);
+            words.push(at, cell(1, How::WRITE, 0xff));
+        }
+        assert!(words.cells.len() <= 1000 && words.index.len() <= 16);
+        let at = words.at((1 << 20) - 8);
+        assert_eq!(words.cells(at).count(), 1);
+        words.clear(0, u64::MAX);
+        assert_eq!(words.used_cells, 0);
+    }
+}

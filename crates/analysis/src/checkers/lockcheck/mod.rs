@@ -1,0 +1,192 @@
+//! LockCheck: what lockdep finds, without a kernel built for it.
+//!
+//! Locks are told apart by class: the variable that they are, or the place in objects that one call allocates. Edges between
+//! classes come from what contexts hold when they take a lock; a lock taken without waiting adds none.
+
+mod order;
+mod usage;
+
+use super::Checker;
+use super::names;
+use crate::context::{Level, Out};
+use crate::effect::{Effect, Key, LockKind, LockMode, SyncOp};
+use crate::flow::Regs;
+use crate::machine::{Cx, Draft, Place};
+use crate::sync::{Acquired, Activation, LockId};
+use order::Order;
+use rustc_hash::{FxHashMap, FxHashSet};
+use usage::Usages;
+
+const NAME: &str = "lockcheck";
+/// Activations and lock addresses that are known at a time.
+const MAX_KNOWN: usize = 1 << 16;
+
+/// The checker.
+#[derive(Debug, Default)]
+pub struct LockCheck {
+    order: Order,
+    usages: Usages,
+    /// How many locks a context held when an activation began, by the activation's number.
+    at_entry: FxHashMap<u64, usize>,
+    /// Locks that the driver was seen to take.
+    taken: FxHashSet<LockId>,
+}
+
+impl Checker for LockCheck {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn needs_sync(&self) -> bool {
+        true
+    }
+
+    fn call(&mut self, cx: &mut Cx<'_>, out: &Out, _: &Regs) {
+        let Some(summary) = out.summary.clone() else { return };
+        for effect in &summary.effects {
+            match effect {
+                Effect::Sync(SyncOp::Lock { kind, key, mode, tries: false, .. }) => {
+                    self.twice(cx, *kind, key, *mode, &out.args, &summary.name);
+                }
+                Effect::Sync(SyncOp::Sleeps { gfp }) => {
+                    let flags = gfp.and_then(|arg| out.args.get(usize::from(arg)));
+                    if flags.is_none_or(|flags| flags & cx.state.world.gfp_reclaim() != 0) {
+                        self.sleeps(cx, &summary.name);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn locked(&mut self, cx: &mut Cx<'_>, lock: &Acquired) {
+        if !lock.by_kernel && self.taken.len() < MAX_KNOWN {
+            self.taken.insert(lock.lock);
+        }
+        self.order.locked(cx, lock);
+        self.usages.locked(cx, lock);
+    }
+
+    fn unlocked(&mut self, cx: &mut Cx<'_>, lock: LockId, held: Option<&Acquired>) {
+        let Some(info) = cx.state.sync.lock(lock).cloned() else { return };
+        // The kernel may have taken it where nothing is watched, and a semaphore may be given back by anybody.
+        if held.is_some() || !owned(info.kind) || !self.taken.contains(&lock) {
+            return;
+        }
+        let state = cx.state;
+        cx.report(NAME, "unlock-unlocked", Place::Call, || {
+            let name = names::lock(state, &info);
+            Draft::error(format!(
+                "the {} {name} is given back, but this thread does not hold it",
+                names::kind(info.kind)
+            ))
+        });
+    }
+
+    fn entered(&mut self, cx: &mut Cx<'_>, activation: &Activation) {
+        if self.at_entry.len() >= MAX_KNOWN {
+            self.at_entry.clear();
+        }
+        self.at_entry.insert(activation.serial, cx.context.map_or(0, |context| context.held.len()));
+    }
+
+    fn left(&mut self, cx: &mut Cx<'_>, activation: &Activation) {
+        let (Some(before), Some(context)) = (self.at_entry.remove(&activation.serial), cx.context) else {
+            return;
+        };
+        // A sequence file's start takes what its stop gives back.
+        if activation.caller.starts_with("seq_") || activation.caller == "traverse" {
+            return;
+        }
+        let left: Vec<Acquired> = context.held.iter().skip(before).cloned().collect();
+        for lock in left.iter().filter(|lock| !lock.by_kernel) {
+            let Some(info) = cx.state.sync.lock(lock.lock).cloned().filter(|info| owned(info.kind)) else {
+                continue;
+            };
+            let (state, caller) = (cx.state, activation.caller.clone());
+            cx.report(NAME, "lock-held-at-return", Place::Stack(lock.stack), || {
+                let function = state.frame(activation.function, false).function;
+                let to = if caller.is_empty() { "the kernel".to_owned() } else { caller };
+                Draft::error(format!(
+                    "the {} {} is still held when {function} returns to {to}",
+                    names::kind(info.kind),
+                    names::lock(state, &info),
+                ))
+            });
+        }
+    }
+}
+
+/// Locks that only the thread that took them gives back.
+fn owned(kind: LockKind) -> bool {
+    matches!(kind, LockKind::Spin | LockKind::Rw | LockKind::Mutex | LockKind::RwSem)
+}
+
+impl LockCheck {
+    /// The driver is about to wait for a lock; it may hold it already.
+    fn twice(
+        &self,
+        cx: &mut Cx<'_>,
+        kind: LockKind,
+        key: &Key,
+        mode: LockMode,
+        args: &[u64],
+        function: &str,
+    ) {
+        let (Key::Arg { arg, offset }, Some(context)) = (key, cx.context) else { return };
+        if !owned(kind) {
+            return;
+        }
+        let Some(address) = args.get(usize::from(*arg)).map(|at| at.wrapping_add(*offset)) else { return };
+        let state = cx.state;
+        let again = context.held.iter().find(|held| {
+            (held.mode == LockMode::Exclusive || mode == LockMode::Exclusive)
+                && state.sync.lock(held.lock).is_some_and(|info| info.address == address && info.kind == kind)
+        });
+        let Some(again) = again.cloned() else { return };
+        cx.report(NAME, "double-lock", Place::Call, || {
+            let Some(info) = state.sync.lock(again.lock) else { return Draft::error(String::new()) };
+            let name = names::lock(state, info);
+            Draft {
+                related: vec![order::related(state, format!("{name} was taken first"), again.stack)],
+                ..Draft::error(format!(
+                    "{function} waits for the {} {name}, which this thread holds already",
+                    names::kind(kind)
+                ))
+            }
+        });
+    }
+
+    /// The driver calls what may sleep.
+    fn sleeps(&self, cx: &mut Cx<'_>, function: &str) {
+        let Some(context) = cx.context else { return };
+        let state = cx.state;
+        let spin = context.held.iter().find(|held| {
+            state.sync.lock(held.lock).is_some_and(|info| match info.kind {
+                LockKind::Spin | LockKind::Rw => true,
+                LockKind::Rcu => !held.by_kernel,
+                _ => false,
+            })
+        });
+        let off = context.now.off;
+        let why = match context.level {
+            Level::Nmi => "in a non-maskable interrupt".to_owned(),
+            Level::Hardirq => "in an interrupt handler".to_owned(),
+            Level::Softirq => "in a softirq".to_owned(),
+            Level::Process => match spin.and_then(|held| Some((held, state.sync.lock(held.lock)?))) {
+                Some((_, info)) => {
+                    format!("while the {} {} is held", names::kind(info.kind), names::lock(state, info))
+                }
+                None if off.irqs => "with interrupts off".to_owned(),
+                None if off.softirqs => "with softirqs off".to_owned(),
+                None if off.preemption => "with preemption off".to_owned(),
+                None => return,
+            },
+        };
+        let related = spin.map(|held| order::related(state, "the lock was taken".to_owned(), held.stack));
+        cx.report(NAME, "sleep-in-atomic", Place::Call, || Draft {
+            related: related.into_iter().collect(),
+            ..Draft::error(format!("{function}, which may sleep, is called {why}"))
+        });
+    }
+}

@@ -1,0 +1,160 @@
+//! The order in which locks are taken: a graph over classes, and cycles in it.
+
+use super::NAME;
+use crate::checkers::names::{self, Class};
+use crate::effect::{LockKind, LockMode};
+use crate::finding::{Context, Related};
+use crate::machine::{Cx, Draft, Place, State};
+use crate::stacks::StackId;
+use crate::sync::{Acquired, LockId};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+
+/// Classes and edges that are known.
+const MAX_EDGES: usize = 1 << 14;
+/// Longest cycle that is looked for.
+const MAX_CYCLE: usize = 8;
+
+/// A lock of class `to` was taken while one of class `from` was held.
+#[derive(Clone, Debug)]
+struct Edge {
+    to: usize,
+    /// Where the first was taken, and where the second.
+    stacks: (StackId, StackId),
+    /// What was held besides, exclusively.
+    besides: Vec<LockId>,
+    /// Both were taken as readers.
+    shared: bool,
+    names: (String, String),
+    context: Context,
+}
+
+/// The graph.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    classes: FxHashMap<(LockKind, Class), usize>,
+    edges: Vec<Vec<Edge>>,
+    count: usize,
+}
+
+impl Order {
+    fn class(&mut self, kind: LockKind, class: Class) -> usize {
+        let next = self.edges.len();
+        let id = *self.classes.entry((kind, class)).or_insert(next);
+        if id == next {
+            self.edges.push(Vec::new());
+        }
+        id
+    }
+
+    /// A lock was taken: `cx.context.held` ends with it.
+    pub(super) fn locked(&mut self, cx: &mut Cx<'_>, lock: &Acquired) {
+        let Some(context) = cx.context else { return };
+        let state = cx.state;
+        let Some(info) = state.sync.lock(lock.lock).cloned() else { return };
+        if lock.tried || info.kind == LockKind::Rcu || context.held.len() < 2 || self.count >= MAX_EDGES {
+            return;
+        }
+        let to = self.class(info.kind, names::class(state, &info));
+        let before: Vec<Acquired> =
+            context.held.iter().filter(|held| held.lock != lock.lock).cloned().collect();
+        for held in before {
+            let Some(first) = state.sync.lock(held.lock).cloned() else { continue };
+            if first.kind == LockKind::Rcu {
+                continue;
+            }
+            let from = self.class(first.kind, names::class(state, &first));
+            // Locks of one class are taken in an order that classes cannot tell.
+            if from == to || self.edges[from].iter().any(|edge| edge.to == to) {
+                continue;
+            }
+            let edge = Edge {
+                to,
+                stacks: (held.stack, lock.stack),
+                besides: context
+                    .held
+                    .iter()
+                    .filter(|other| other.mode == LockMode::Exclusive)
+                    .map(|other| other.lock)
+                    .filter(|&other| other != held.lock && other != lock.lock)
+                    .collect(),
+                shared: held.mode == LockMode::Shared && lock.mode == LockMode::Shared,
+                names: (names::lock(state, &first), names::lock(state, &info)),
+                context: names::who(cx),
+            };
+            if let Some(path) = self.path(to, from) {
+                self.report(cx, &edge, &path);
+            }
+            self.edges[from].push(edge);
+            self.count += 1;
+        }
+    }
+
+    /// The edges that lead from class `from` to class `to`, on a shortest way.
+    fn path(&self, from: usize, to: usize) -> Option<Vec<Edge>> {
+        let mut came: FxHashMap<usize, (usize, usize)> = FxHashMap::default();
+        let mut queue = VecDeque::from([(from, 0)]);
+        while let Some((at, depth)) = queue.pop_front() {
+            if at == to {
+                let mut path = Vec::new();
+                let mut at = to;
+                while at != from {
+                    let &(before, index) = came.get(&at)?;
+                    path.push(self.edges[before][index].clone());
+                    at = before;
+                }
+                path.reverse();
+                return Some(path);
+            }
+            if depth >= MAX_CYCLE {
+                continue;
+            }
+            for (index, edge) in self.edges[at].iter().enumerate() {
+                if edge.to != from && !came.contains_key(&edge.to) {
+                    came.insert(edge.to, (at, index));
+                    queue.push_back((edge.to, depth + 1));
+                }
+            }
+        }
+        None
+    }
+
+    fn report(&self, cx: &mut Cx<'_>, edge: &Edge, path: &[Edge]) {
+        let state = cx.state;
+        // Readers do not keep each other out, and a lock that is held around all of it keeps the orders apart.
+        let readers = edge.shared && path.iter().all(|edge| edge.shared);
+        let guarded = edge.besides.iter().any(|guard| path.iter().all(|other| other.besides.contains(guard)));
+        if readers || guarded {
+            return;
+        }
+        cx.report(NAME, "lock-order", Place::Stack(edge.stacks.1), || {
+            let mut related =
+                vec![related(state, format!("{} was taken first", edge.names.0), edge.stacks.0)];
+            for other in path {
+                let (first, second) = (&other.names.0, &other.names.1);
+                let taken = format!("elsewhere, {second} was taken while {first} was held");
+                related.push(Related {
+                    context: Some(other.context.clone()),
+                    ..self::related(state, taken, other.stacks.1)
+                });
+                related.push(self::related(state, format!("{first} had been taken"), other.stacks.0));
+            }
+            let way: Vec<&str> = path.iter().map(|edge| edge.names.1.as_str()).collect();
+            Draft {
+                related,
+                ..Draft::error(format!(
+                    "{} is taken while {} is held, and elsewhere the other way round ({} -> {})",
+                    edge.names.1,
+                    edge.names.0,
+                    path.first().map_or("", |edge| edge.names.0.as_str()),
+                    way.join(" -> "),
+                ))
+            }
+        });
+    }
+}
+
+/// A further place of a report.
+pub(super) fn related(state: &State, what: String, stack: StackId) -> Related {
+    Related { what, stack: state.frames(state.stacks.get(stack)), context: None }
+}

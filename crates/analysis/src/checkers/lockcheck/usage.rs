@@ -1,0 +1,94 @@
+//! Where classes of locks are taken: in interrupts, and with interrupts on.
+
+use super::{NAME, order};
+use crate::checkers::names::{self, Class};
+use crate::context::Level;
+use crate::effect::{LockKind, LockMode};
+use crate::finding::Context;
+use crate::machine::{Cx, Draft, Place};
+use crate::stacks::StackId;
+use crate::sync::Acquired;
+use rustc_hash::FxHashMap;
+
+/// Classes that are known.
+const MAX_CLASSES: usize = 1 << 14;
+
+/// A place where a class was taken.
+#[derive(Clone, Debug)]
+struct Taken {
+    stack: StackId,
+    mode: LockMode,
+    context: Context,
+}
+
+/// What is known of a class, for hardware interrupts and for softirqs.
+#[derive(Clone, Debug, Default)]
+struct Usage {
+    /// Taken there, waiting.
+    inside: [Option<Taken>; 2],
+    /// Taken elsewhere while such interrupts could come.
+    outside: [Option<Taken>; 2],
+    told: [bool; 2],
+}
+
+/// All classes.
+#[derive(Debug, Default)]
+pub(super) struct Usages {
+    classes: FxHashMap<(LockKind, Class), Usage>,
+}
+
+const INTERRUPTS: [&str; 2] = ["an interrupt handler", "a softirq"];
+const ON: [&str; 2] = ["interrupts", "softirqs"];
+
+impl Usages {
+    /// A lock was taken; what is off is told as of after it.
+    pub(super) fn locked(&mut self, cx: &mut Cx<'_>, lock: &Acquired) {
+        let Some(context) = cx.context else { return };
+        let state = cx.state;
+        let Some(info) = state.sync.lock(lock.lock).cloned() else { return };
+        if !matches!(info.kind, LockKind::Spin | LockKind::Rw) || self.classes.len() >= MAX_CLASSES {
+            return;
+        }
+        let off = context.now.off;
+        let inside = [context.level == Level::Hardirq, context.level == Level::Softirq];
+        // An interrupt that comes in a softirq can hit it as well as a task.
+        let outside = [
+            context.level <= Level::Softirq && !off.irqs,
+            context.level == Level::Process && !off.softirqs && !off.irqs,
+        ];
+        let usage = self.classes.entry((info.kind, names::class(state, &info))).or_default();
+        for i in 0..2 {
+            let place = |slot: &Option<Taken>| {
+                slot.as_ref()
+                    .is_none_or(|old| old.mode == LockMode::Shared && lock.mode == LockMode::Exclusive)
+            };
+            let taken = || Taken { stack: lock.stack, mode: lock.mode, context: names::who(cx) };
+            if inside[i] && !lock.tried && place(&usage.inside[i]) {
+                usage.inside[i] = Some(taken());
+            }
+            if outside[i] && place(&usage.outside[i]) {
+                usage.outside[i] = Some(taken());
+            }
+            let (Some(in_irq), Some(with_on)) = (&usage.inside[i], &usage.outside[i]) else { continue };
+            let readers = in_irq.mode == LockMode::Shared && with_on.mode == LockMode::Shared;
+            if readers || std::mem::replace(&mut usage.told[i], true) {
+                continue;
+            }
+            let (in_irq, with_on) = (in_irq.clone(), with_on.clone());
+            cx.report(NAME, "irq-inversion", Place::Stack(with_on.stack), || {
+                let name = names::lock(state, &info);
+                let mut inside = order::related(state, format!("taken in {}", INTERRUPTS[i]), in_irq.stack);
+                inside.context = Some(in_irq.context);
+                Draft {
+                    related: vec![inside],
+                    ..Draft::error(format!(
+                        "the {} {name} is taken with {} on, and also in {}",
+                        names::kind(info.kind),
+                        ON[i],
+                        INTERRUPTS[i],
+                    ))
+                }
+            });
+        }
+    }
+}

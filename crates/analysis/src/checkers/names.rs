@@ -1,0 +1,112 @@
+//! Names of locks and memory for messages.
+
+use crate::context::Context;
+use crate::effect::LockKind;
+use crate::finding::{self, HeldLock};
+use crate::machine::{Cx, State, describe};
+use crate::stacks::StackId;
+use crate::sync::{Acquired, LockInfo};
+
+/// The sort of a lock, as people write it.
+pub fn kind(kind: LockKind) -> &'static str {
+    match kind {
+        LockKind::Spin => "spinlock",
+        LockKind::Rw => "rwlock",
+        LockKind::Mutex => "mutex",
+        LockKind::Semaphore => "semaphore",
+        LockKind::RwSem => "rw_semaphore",
+        LockKind::Rcu => "RCU read section",
+        LockKind::Socket => "socket lock",
+        LockKind::Bit => "bit lock",
+    }
+}
+
+/// What locks of one sort and one origin have in common: where their memory comes from, and their place in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// There is one.
+    Global(&'static str),
+    /// A variable of a module, and an offset in it.
+    Variable(u32, u64, u64),
+    /// An object by where it was allocated, its size, and an offset in it.
+    Object(StackId, u64, u64),
+    /// Memory of which nothing is known.
+    Address(u64),
+}
+
+/// The class of a lock.
+pub fn class(state: &State, lock: &LockInfo) -> Class {
+    if let Some(name) = lock.name {
+        return Class::Global(name);
+    }
+    let at = lock.address;
+    if let Some((index, _)) = state.modules.at(at) {
+        let start = state.modules.variable_at(at).map_or(at, |(_, range, _)| range.start);
+        return Class::Variable(index, start, at.wrapping_sub(start));
+    }
+    match state.objects.at(at) {
+        Some((_, object)) => Class::Object(object.allocated, object.size, at.wrapping_sub(object.start)),
+        None => Class::Address(at),
+    }
+}
+
+/// Names a lock: a variable, a place in an object, or its address.
+pub fn lock(state: &State, lock: &LockInfo) -> String {
+    lock.name.map_or_else(|| memory(state, lock.address), str::to_owned)
+}
+
+/// Names an address: a variable of a module, a place in an object, or itself.
+pub fn memory(state: &State, at: u64) -> String {
+    if let Some((_, range, _)) = state.modules.variable_at(at) {
+        return match at - range.start {
+            0 => range.name.to_string(),
+            offset => format!("{}+{offset:#x}", range.name),
+        };
+    }
+    if let Some((_, object)) = state.objects.at(at)
+        && at >= object.start
+    {
+        let sort = format!("{}-byte {} object", object.size, object.class.name());
+        return match allocator(state, object.allocated) {
+            Some(function) => format!("offset {} of the {sort} allocated in {function}", at - object.start),
+            None => format!("offset {} of a {sort}", at - object.start),
+        };
+    }
+    format!("{at:#x}")
+}
+
+/// The driver's function that allocated.
+fn allocator(state: &State, stack: StackId) -> Option<String> {
+    let stack = state.stacks.get(stack);
+    let frame = |(i, &at): (usize, &u64)| Some(state.frame(at, i > 0)).filter(|f| f.in_driver());
+    stack.iter().enumerate().find_map(frame).map(|frame| frame.function)
+}
+
+/// The locks that a context holds, for a report.
+pub fn held(state: &State, held: &[Acquired]) -> Vec<HeldLock> {
+    held.iter()
+        .filter_map(|acquired| {
+            let info = state.sync.lock(acquired.lock)?;
+            Some(HeldLock {
+                name: lock(state, info),
+                kind: kind(info.kind).to_owned(),
+                shared: acquired.mode == crate::effect::LockMode::Shared,
+                stack: state.frames(state.stacks.get(acquired.stack)),
+            })
+        })
+        .collect()
+}
+
+/// Who runs, with the locks that it holds and the states of what it is about.
+pub fn who(cx: &Cx<'_>) -> finding::Context {
+    let mut who = describe(cx.state, cx.context, cx.cpu);
+    if let Some(context) = cx.context {
+        who.locks = held(cx.state, &context.held);
+        who.states = states(cx.state, context);
+    }
+    who
+}
+
+fn states(state: &State, context: &Context) -> Vec<String> {
+    context.activations.last().map_or_else(Vec::new, |activation| state.sync.states_of(activation))
+}

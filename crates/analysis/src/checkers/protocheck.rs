@@ -1,0 +1,258 @@
+//! ProtoCheck: the driver against the charts of the kernel's classes.
+//!
+//! A call in a state that the chart does not allow is a fault of the driver (rule 1 of the active drivers' protocols). An
+//! object must not be freed, and the driver not unloaded, in a state that is busy; a request that is owed an answer must have
+//! got it by then (rules 4 and 5). Objects whose beginning was not seen are not judged.
+
+use super::Checker;
+use super::names;
+use crate::context::{Context, Level, Out};
+use crate::flow::Regs;
+use crate::machine::{Cx, Draft, Place};
+use crate::objects::{Object, ObjectId};
+use crate::stacks::{MAX_FRAMES, StackId, Stacks};
+use crate::sync::Step;
+use crate::sync::chart::{Chart, Set, State};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
+
+const NAME: &str = "protocheck";
+/// Objects that are watched at a time.
+const MAX_OBJECTS: usize = 1 << 16;
+/// States within states.
+const MAX_DEPTH: usize = 8;
+/// Keys below are numbers, and no objects.
+const KERNEL: u64 = 1 << 47;
+
+/// An object that is in a state that somebody must end.
+#[derive(Clone, Debug)]
+struct Open {
+    state: usize,
+    /// The stack of the step that brought it there.
+    stack: StackId,
+    module: Option<u32>,
+}
+
+/// The checker.
+#[derive(Debug, Default)]
+pub struct ProtoCheck {
+    /// By first key part, chart and instance.
+    open: BTreeMap<(u64, usize, u32), Open>,
+    /// Objects of which a fault was told: what follows from it is no further one.
+    told: FxHashSet<(usize, u32)>,
+    /// The last call of each context: steps are also told when a call has returned.
+    calls: FxHashMap<(u64, Level), StackId>,
+    stacks: Stacks,
+}
+
+impl Checker for ProtoCheck {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn needs_sync(&self) -> bool {
+        true
+    }
+
+    fn call(&mut self, cx: &mut Cx<'_>, _: &Out, _: &Regs) {
+        let Some(context) = cx.context else { return };
+        let stack = self.stacks.intern(&cx.stack(Place::Call));
+        if self.calls.len() >= MAX_OBJECTS {
+            self.calls.clear();
+        }
+        self.calls.insert((context.task, context.level), stack);
+    }
+
+    fn moved(&mut self, cx: &mut Cx<'_>, step: &Step) {
+        let Some(chart) = cx.state.sync.charts().get(step.chart) else { return };
+        if self.told.contains(&(step.chart, step.instance)) {
+            return;
+        }
+        if !step.allowed && step.known && step.cause.is_ok() {
+            self.wrong_state(cx, chart, step);
+            self.open.remove(&(step.key[0], step.chart, step.instance));
+            if self.told.len() < MAX_OBJECTS {
+                self.told.insert((step.chart, step.instance));
+            }
+            return;
+        }
+        let id = (step.key[0], step.chart, step.instance);
+        if step.key[0] < KERNEL || is_foreign(cx) || busy(chart, step.to).is_none() && !owed(chart, step.to) {
+            self.open.remove(&id);
+        } else if self.open.get(&id).is_none_or(|open| open.state != step.to) && self.open.len() < MAX_OBJECTS
+        {
+            let stack = match step.cause {
+                Ok(_) => self.call_stack(cx),
+                Err(_) => cx.stack(Place::Insn(function(cx))),
+            };
+            // What functions of the kernel begin on the driver's behalf, they also end.
+            let own = step.cause.map_or(true, |call| is_called(cx, chart, call));
+            let module = cx.state.modules.at(stack.first().copied().unwrap_or(0)).map(|(index, _)| index);
+            let module = module.filter(|_| own);
+            let stack = self.stacks.intern(&stack[..stack.len().min(MAX_FRAMES)]);
+            self.open.insert(id, Open { state: step.to, stack, module });
+        }
+    }
+
+    fn freed(&mut self, cx: &mut Cx<'_>, _: ObjectId, object: &Object) {
+        let ended: Vec<_> = self
+            .open
+            .range((object.base, 0, 0)..(object.slot_end, 0, 0))
+            .map(|(&id, open)| (id, open.clone()))
+            .collect();
+        for (id, open) in ended {
+            self.open.remove(&id);
+            let Some(chart) = cx.state.sync.charts().get(id.1) else { continue };
+            let Some(busy) = busy(chart, open.state).map(str::to_owned) else { continue };
+            let Some(stack) = object.freed.filter(|_| open.module.is_some()) else { continue };
+            let related = self.related(cx, &open);
+            let name = chart.name.clone();
+            cx.report(NAME, "protocol-order", Place::Stack(stack), || Draft {
+                related: vec![related],
+                object: Some(object.clone()),
+                ..Draft::error(format!("the memory of a {name} is freed while {busy}"))
+            });
+        }
+    }
+
+    fn module_unloaded(&mut self, cx: &mut Cx<'_>, module: u32) {
+        let left: Vec<_> = self
+            .open
+            .iter()
+            .filter(|(_, open)| open.module == Some(module))
+            .map(|(&id, open)| (id, open.clone()))
+            .collect();
+        for (id, open) in left {
+            self.open.remove(&id);
+            let Some(chart) = cx.state.sync.charts().get(id.1) else { continue };
+            let (name, full) = (chart.name.clone(), full_name(chart, open.state));
+            let stack = self.stacks.get(open.stack).to_vec();
+            let (kind, message) = match busy(chart, open.state) {
+                _ if owed(chart, open.state) => (
+                    "protocol-unanswered",
+                    format!("a {name} was still {full} when the module was unloaded: it was never completed"),
+                ),
+                Some(busy) => ("protocol-order", format!("the module was unloaded while {busy}")),
+                None => continue,
+            };
+            cx.report_stack(NAME, kind, &stack, || Draft::error(message));
+        }
+    }
+}
+
+/// The function of the activation that runs.
+fn function(cx: &Cx<'_>) -> u64 {
+    cx.context.and_then(|context| context.activations.last()).map_or(0, |activation| activation.function)
+}
+
+impl ProtoCheck {
+    /// The stack of the call that the context is out on, or has just come back from.
+    fn call_stack(&self, cx: &Cx<'_>) -> Vec<u64> {
+        match cx.context {
+            Some(context) if context.out().is_none() => {
+                let last = self.calls.get(&(context.task, context.level));
+                last.map_or_else(Vec::new, |&stack| self.stacks.get(stack).to_vec())
+            }
+            _ => cx.stack(Place::Call),
+        }
+    }
+
+    fn wrong_state(&self, cx: &mut Cx<'_>, chart: &Chart, step: &Step) {
+        let Ok(call) = step.cause else { return };
+        let Some(call) = chart.calls.get(call) else { return };
+        let open = self.open.get(&(step.key[0], step.chart, step.instance));
+        let related = open.map(|open| self.related(cx, open));
+        let object = names::memory(cx.state, step.key[0]);
+        cx.report(NAME, "protocol-order", Place::Call, || Draft {
+            related: related.into_iter().collect(),
+            ..Draft::error(format!(
+                "{} of the {} at {object} while it is {}; this is for one that is {}",
+                call.function,
+                chart.name,
+                full_name(chart, step.from),
+                set(chart, call.from),
+            ))
+        });
+    }
+
+    fn related(&self, cx: &Cx<'_>, open: &Open) -> crate::finding::Related {
+        crate::finding::Related {
+            what: "it came into this state".to_owned(),
+            stack: cx.state.frames(self.stacks.get(open.stack)),
+            context: None,
+        }
+    }
+}
+
+/// Whether the driver itself calls the function of a rule, and not one that does it among other things.
+fn is_called(cx: &Cx<'_>, chart: &Chart, call: usize) -> bool {
+    let out = cx.context.and_then(Context::out).and_then(|out| out.summary.as_ref());
+    // Where the context is back already, it has told of its own call.
+    out.zip(chart.calls.get(call)).is_none_or(|(summary, call)| summary.name == call.function)
+}
+
+/// Whether the driver queues a function of the kernel's own for the end of a grace period, whose run nobody sees.
+fn is_foreign(cx: &Cx<'_>) -> bool {
+    cx.context.and_then(Context::out).is_some_and(|out| {
+        let queues = out.summary.as_ref().is_some_and(|summary| summary.name.starts_with("call_rcu"));
+        queues && !cx.state.modules.contains(out.args[1])
+    })
+}
+
+/// A state and those that it is part of, innermost first.
+fn states(chart: &Chart, state: usize) -> impl Iterator<Item = &State> {
+    let get = |at: usize| chart.states.get(at);
+    std::iter::successors(get(state), move |state| state.parent.and_then(get)).take(MAX_DEPTH)
+}
+
+/// Why an object in this state must not go.
+fn busy(chart: &Chart, state: usize) -> Option<&str> {
+    states(chart, state).find_map(|state| state.busy.as_deref())
+}
+
+/// Whether an object in this state waits for an answer.
+fn owed(chart: &Chart, state: usize) -> bool {
+    states(chart, state).any(|state| state.owed)
+}
+
+/// A state with those that it is part of, as `registered.running`.
+fn full_name(chart: &Chart, state: usize) -> String {
+    let mut names: Vec<&str> = states(chart, state).map(|state| state.name.as_str()).collect();
+    names.reverse();
+    names.join(".")
+}
+
+/// The leaf states of a set, as `a, b or c`.
+fn set(chart: &Chart, set: Set) -> String {
+    let names: Vec<String> = (0..chart.states.len().min(64))
+        .filter(|&state| {
+            set >> state & 1 != 0 && chart.states.iter().all(|other| other.parent != Some(state))
+        })
+        .map(|state| full_name(chart, state))
+        .collect();
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        Some((last, _)) => last.clone(),
+        None => "in no state".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_named_with_what_they_are_part_of() {
+        let state = |name: &str, parent| State { name: name.into(), parent, busy: None, owed: false };
+        let states = vec![
+            state("free", None),
+            state("requested", None),
+            state("enabled", Some(1)),
+            state("disabled", Some(1)),
+        ];
+        let chart = Chart { states, ..Chart::default() };
+        assert_eq!(full_name(&chart, 2), "requested.enabled");
+        assert_eq!(set(&chart, u64::MAX), "free, requested.enabled or requested.disabled");
+        assert_eq!(set(&chart, 0), "in no state");
+    }
+}

@@ -1,0 +1,189 @@
+//! Places in memory that order events by themselves: atomics, and coherent DMA memory that driver and device hand to and fro.
+
+use super::clocks::{Order, Var};
+use super::strands::Strand;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
+
+/// Places that are known at a time.
+const MAX_ATOMS: usize = 1 << 14;
+/// Cells of DMA memory; beyond, a page is one cell.
+const MAX_CELLS: usize = 1 << 16;
+/// Pages of DMA memory.
+const MAX_PAGES: usize = 1 << 18;
+/// Cells of one access; a larger one is cut.
+const MAX_SPAN: u64 = 4096;
+const PAGE: u64 = 4096;
+const CELL: u64 = 16;
+
+/// Says quickly of most addresses that they are not in a set.
+#[derive(Debug)]
+pub(super) struct Filter(Box<[u64; 1024]>);
+
+impl Default for Filter {
+    fn default() -> Self {
+        Filter(Box::new([0; 1024]))
+    }
+}
+
+impl Filter {
+    #[inline]
+    fn place(key: u64) -> (usize, u64) {
+        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+        ((hash >> 6) as usize, 1 << (hash & 63))
+    }
+
+    #[inline]
+    pub fn may_have(&self, key: u64) -> bool {
+        let (word, bit) = Filter::place(key);
+        self.0[word] & bit != 0
+    }
+
+    pub fn add(&mut self, key: u64) {
+        let (word, bit) = Filter::place(key);
+        self.0[word] |= bit;
+    }
+}
+
+/// A word that locked instructions work on. Each of its bits may be a lock of its own.
+#[derive(Debug, Default)]
+pub(super) struct Atom {
+    /// What those handed on who wrote all of it.
+    word: Option<Var>,
+    /// What those handed on who changed one bit.
+    bits: Vec<(u8, Option<Var>)>,
+}
+
+impl Atom {
+    /// A locked instruction hands on what its strand has done.
+    pub fn release(&mut self, strand: &mut Strand, bit: Option<u8>) {
+        let Some(bit) = bit else { return strand.release(&mut self.word, Order::Hard) };
+        let at = self.bits.iter().position(|(known, _)| *known == bit).unwrap_or_else(|| {
+            self.bits.push((bit, None));
+            self.bits.len() - 1
+        });
+        strand.release(&mut self.bits[at].1, Order::Hard);
+    }
+
+    /// A strand sees the word, or one bit of it.
+    pub fn acquire(&self, strand: &mut Strand, bit: Option<u8>) {
+        strand.acquire(&self.word, Order::Hard);
+        for (_, var) in self.bits.iter().filter(|(known, _)| bit.is_none_or(|bit| bit == *known)) {
+            strand.acquire(var, Order::Hard);
+        }
+    }
+
+    /// A plain store replaces all that was there.
+    pub fn replace(&mut self, strand: &mut Strand) {
+        self.bits.clear();
+        strand.replace(&mut self.word);
+    }
+}
+
+/// All such places.
+#[derive(Debug, Default)]
+pub(super) struct Atoms {
+    atoms: FxHashMap<u64, Atom>,
+    filter: Filter,
+    /// Cells, and addresses of atoms, for those in a range.
+    cells: FxHashMap<u64, Option<Var>>,
+    order: BTreeSet<u64>,
+    pages: FxHashSet<u64>,
+    page_filter: Filter,
+    /// A cell that is not there.
+    none: Atom,
+}
+
+impl Atoms {
+    /// The variable at an address, if it is one.
+    #[inline]
+    pub fn atom(&mut self, addr: u64) -> Option<&mut Atom> {
+        let key = addr & !7;
+        if !self.filter.may_have(key) {
+            return None;
+        }
+        self.atoms.get_mut(&key)
+    }
+
+    /// The variable at an address where a locked instruction is at work.
+    pub fn add(&mut self, addr: u64) -> &mut Atom {
+        let key = addr & !7;
+        if self.atoms.len() >= MAX_ATOMS && !self.atoms.contains_key(&key) {
+            self.none = Atom::default();
+            return &mut self.none;
+        }
+        self.filter.add(key);
+        self.atoms.entry(key).or_insert_with(|| {
+            self.order.insert(key);
+            Atom::default()
+        })
+    }
+
+    /// Whether an address is in coherent DMA memory.
+    #[inline]
+    pub fn is_shared(&self, addr: u64) -> bool {
+        let page = addr / PAGE;
+        self.page_filter.may_have(page) && self.pages.contains(&page)
+    }
+
+    /// The cells of DMA memory in a range, one after the other.
+    pub fn each_cell(&mut self, addr: u64, size: u64, store: bool, mut f: impl FnMut(&mut Option<Var>)) {
+        let first = addr / CELL;
+        let last = addr.saturating_add(size.max(1) - 1) / CELL;
+        for cell in first..=last.min(first + MAX_SPAN) {
+            let full = self.cells.len() >= MAX_CELLS;
+            let key = (cell * CELL) | 1;
+            let key =
+                if full && !self.cells.contains_key(&key) { (cell * CELL / PAGE * PAGE) | 2 } else { key };
+            // What was never stored says nothing.
+            if !store {
+                if let Some(var) = self.cells.get_mut(&key) {
+                    f(var);
+                }
+                continue;
+            }
+            if self.cells.len() >= 2 * MAX_CELLS && !self.cells.contains_key(&key) {
+                continue;
+            }
+            f(self.cells.entry(key).or_insert_with(|| {
+                self.order.insert(key);
+                None
+            }));
+        }
+    }
+
+    /// A range is coherent DMA memory from now on.
+    pub fn share(&mut self, from: u64, to: u64) {
+        for page in from / PAGE..to.div_ceil(PAGE) {
+            if self.pages.len() >= MAX_PAGES {
+                return;
+            }
+            self.pages.insert(page);
+            self.page_filter.add(page);
+        }
+    }
+
+    /// The memory in a range begins a new life.
+    pub fn forget(&mut self, from: u64, to: u64) {
+        if from >= to {
+            return;
+        }
+        // Pages that are only partly in the range have other blocks of a pool.
+        let whole = from.div_ceil(PAGE)..to / PAGE;
+        if self.pages.len() > 64 && whole.end.saturating_sub(whole.start) > self.pages.len() as u64 {
+            self.pages.retain(|page| !whole.contains(page));
+        } else if !self.pages.is_empty() {
+            for page in whole.take(MAX_PAGES) {
+                self.pages.remove(&page);
+            }
+        }
+        while let Some(&key) = self.order.range(from..to).next() {
+            self.order.remove(&key);
+            if key & 7 == 0 {
+                self.atoms.remove(&key);
+            } else {
+                self.cells.remove(&key);
+            }
+        }
+    }
+}

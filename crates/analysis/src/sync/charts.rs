@@ -1,0 +1,561 @@
+//! States of kernel objects by their charts, and the order that follows from them.
+
+use super::clocks::{Order, Var};
+use super::strands::Strands;
+use super::{Parts, Step, StrandId};
+use crate::effect::{Key, When};
+use guardrail_kernel::chart::{Callback, Chart, Set};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Instances of a chart that are known at a time; a quarter goes when there are more, those used longest ago.
+const MAX_INSTANCES: usize = 4096;
+
+/// Whether a set has an item.
+pub(super) fn has(set: Set, item: usize) -> bool {
+    item < 64 && set >> item & 1 != 0
+}
+
+fn items(set: Set) -> impl Iterator<Item = usize> {
+    (0..64).filter(move |&item| has(set, item))
+}
+
+/// Which callback a caller stands for: chart and callback.
+pub(crate) type CallbackRef = (usize, usize);
+/// Rules of one function in one chart.
+pub(crate) type Rules = (usize, Arc<[usize]>);
+
+/// An object.
+#[derive(Debug)]
+struct Instance {
+    key: [u64; 2],
+    /// A leaf.
+    state: usize,
+    /// Its state is known for certain.
+    known: bool,
+    /// Counts moves.
+    moves: u32,
+    /// Callbacks that a call under way is about to allow.
+    coming: Set,
+    /// What comes before the next run of each callback.
+    forks: Vec<Option<Var>>,
+    /// What runs of each callback have done.
+    joins: Vec<Option<Var>>,
+    used: u64,
+}
+
+/// A chart and its objects.
+#[derive(Debug, Default)]
+struct Class {
+    /// For each state, the callbacks that it allows.
+    allowed: Vec<Set>,
+    by_key: BTreeMap<[u64; 2], u32>,
+    list: FxHashMap<u32, Instance>,
+    next: u32,
+}
+
+/// A call under way that is about an object.
+#[derive(Clone, Debug)]
+pub(crate) struct Moving {
+    chart: usize,
+    instance: u32,
+    rules: Arc<[usize]>,
+    from: usize,
+    moves: u32,
+    coming: Set,
+    /// The rule that has moved the object when the call began.
+    done: Option<usize>,
+}
+
+/// What the charts say now.
+#[derive(Debug)]
+pub(super) struct Charts {
+    pub list: Arc<[Chart]>,
+    classes: Vec<Class>,
+    callers: FxHashMap<String, Vec<CallbackRef>>,
+    any: Vec<CallbackRef>,
+    calls: FxHashMap<String, Vec<Rules>>,
+    ticks: u64,
+}
+
+impl Default for Charts {
+    fn default() -> Self {
+        Charts::new(Arc::from([]))
+    }
+}
+
+/// A function's name without what compilers add.
+pub(super) fn plain(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(plain, _)| plain)
+}
+
+/// Whether an effect takes place; where nothing is known of a result, the call counts as a success.
+pub(crate) fn takes_place(when: When, result: Option<u64>) -> bool {
+    match result {
+        Some(result) => when.holds(result),
+        None => !matches!(when, When::NonZero | When::True),
+    }
+}
+
+/// A key part in a call.
+fn part(key: &Key, args: &[u64]) -> u64 {
+    match key {
+        Key::Arg { arg, offset } => args.get(usize::from(*arg)).copied().unwrap_or(0).wrapping_add(*offset),
+        // Any number does that is no address.
+        Key::Global(name) => name.bytes().fold(0x1000, |sum, b| sum * 31 % 0xffff_ffff_fffb + u64::from(b)),
+    }
+}
+
+impl Charts {
+    pub fn new(list: Arc<[Chart]>) -> Charts {
+        let mut charts = Charts {
+            classes: Vec::new(),
+            callers: FxHashMap::default(),
+            any: Vec::new(),
+            calls: FxHashMap::default(),
+            ticks: 0,
+            list: Arc::clone(&list),
+        };
+        for (c, chart) in list.iter().enumerate() {
+            let allowed = |state: usize| {
+                let allows = |(_, callback): &(usize, &Callback)| has(callback.states, state);
+                chart.callbacks.iter().enumerate().take(64).filter(allows).fold(0, |set, (i, _)| set | 1 << i)
+            };
+            let allowed = (0..chart.states.len()).map(allowed).collect();
+            charts.classes.push(Class { allowed, ..Class::default() });
+            for (i, callback) in chart.callbacks.iter().enumerate() {
+                if callback.from.is_empty() {
+                    charts.any.push((c, i));
+                }
+                for from in &callback.from {
+                    charts.callers.entry(from.clone()).or_default().push((c, i));
+                }
+            }
+            let mut by_function: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+            for (i, call) in chart.calls.iter().enumerate() {
+                by_function.entry(&call.function).or_default().push(i);
+            }
+            for (function, rules) in by_function {
+                charts.calls.entry(function.to_owned()).or_default().push((c, rules.into()));
+            }
+        }
+        charts
+    }
+
+    /// The rules for a kernel function.
+    pub fn rules(&self, function: &str) -> Vec<Rules> {
+        self.calls.get(plain(function)).cloned().unwrap_or_default()
+    }
+
+    /// The callbacks that a kernel function may make.
+    pub fn made_by(&self, caller: &str) -> Vec<CallbackRef> {
+        let mut made = self.callers.get(plain(caller)).cloned().unwrap_or_default();
+        made.extend(&self.any);
+        made
+    }
+
+    /// Whether a chart's edges count.
+    fn counts(&self, chart: usize, parts: Parts) -> bool {
+        self.list.get(chart).is_some_and(|c| if c.deferred { parts.deferral } else { parts.states })
+    }
+
+    /// Whether runs of a callback are one strand.
+    pub fn is_serial(&self, (chart, callback): CallbackRef, parts: Parts) -> bool {
+        self.counts(chart, parts) && self.callback((chart, callback)).is_some_and(|c| c.serial)
+    }
+
+    /// A callback.
+    pub fn callback(&self, (chart, callback): CallbackRef) -> Option<&Callback> {
+        self.list.get(chart)?.callbacks.get(callback)
+    }
+
+    /// The state and the key of an object.
+    pub fn get(&self, chart: usize, instance: u32) -> Option<(usize, [u64; 2])> {
+        let instance = self.classes.get(chart)?.list.get(&instance)?;
+        Some((instance.state, instance.key))
+    }
+
+    /// The objects of a chart with their keys and states, by key.
+    pub fn instances(&self, chart: usize) -> impl Iterator<Item = (u32, [u64; 2], usize)> + '_ {
+        let class = self.classes.get(chart);
+        class.into_iter().flat_map(|class| {
+            class.by_key.iter().filter_map(|(key, id)| Some((*id, *key, class.list.get(id)?.state)))
+        })
+    }
+
+    /// Objects whose key has the parts that are given.
+    fn matching(&self, chart: usize, parts: &[Option<u64>]) -> Vec<u32> {
+        let Some(class) = self.classes.get(chart) else { return Vec::new() };
+        let part = |i: usize| parts.get(i).copied().flatten();
+        let (low, high) = match part(0) {
+            Some(first) => ([first, 0], [first, u64::MAX]),
+            None => ([0, 0], [u64::MAX, u64::MAX]),
+        };
+        let second = part(1);
+        // One that is known by its first part alone may have been called by it.
+        if let (None, Some(second)) = (part(0), second)
+            && !class.by_key.keys().any(|key| key[1] == second)
+        {
+            return class.by_key.get(&[second, 0]).copied().into_iter().collect();
+        }
+        let in_range = class.by_key.range(low..=high);
+        in_range.filter(|(key, _)| second.is_none_or(|second| key[1] == second)).map(|(_, id)| *id).collect()
+    }
+
+    /// The objects that a call or callback with these key parts is about; one that is new comes into being where all parts are
+    /// given, in a state of `states`.
+    fn about(&mut self, chart: usize, parts: &[Option<u64>], states: Set, create: bool) -> Vec<u32> {
+        let Some(rules) = self.list.get(chart) else { return Vec::new() };
+        let count = rules.keys.len().min(2);
+        let all = (0..count).all(|i| parts.get(i).is_some_and(Option::is_some));
+        if !all {
+            let found = self.matching(chart, parts);
+            if !found.is_empty() || !create || count < 2 || parts.first().copied().flatten().is_none() {
+                return found;
+            }
+        }
+        let part = |i: usize| parts.get(i).copied().flatten().filter(|_| i < count).unwrap_or(0);
+        let key = [part(0), part(1)];
+        let Some(class) = self.classes.get_mut(chart) else { return Vec::new() };
+        if let Some(&id) = class.by_key.get(&key) {
+            return vec![id];
+        }
+        // What was known by its first part alone has its second now.
+        if key[1] != 0
+            && let Some(id) = class.by_key.remove(&[key[0], 0])
+        {
+            class.by_key.insert(key, id);
+            if let Some(instance) = class.list.get_mut(&id) {
+                instance.key = key;
+            }
+            return vec![id];
+        }
+        if !create || count > 0 && key == [0, 0] {
+            return Vec::new();
+        }
+        if class.by_key.len() >= MAX_INSTANCES {
+            class.evict();
+        }
+        let initial = rules.initial;
+        let count = rules.states.len();
+        let state = if has(states, initial) { Some(initial) } else { items(states).find(|&s| s < count) };
+        class.next = class.next.wrapping_add(1);
+        let id = class.next;
+        self.ticks += 1;
+        class.by_key.insert(key, id);
+        class.list.insert(
+            id,
+            Instance {
+                key,
+                state: state.unwrap_or(initial),
+                known: false,
+                moves: 0,
+                coming: 0,
+                forks: Vec::new(),
+                joins: Vec::new(),
+                used: self.ticks,
+            },
+        );
+        vec![id]
+    }
+
+    fn instance(&mut self, chart: usize, instance: u32) -> Option<&mut Instance> {
+        self.ticks += 1;
+        let instance = self.classes.get_mut(chart)?.list.get_mut(&instance)?;
+        instance.used = self.ticks;
+        Some(instance)
+    }
+
+    /// Callbacks that a move allows anew. An object begins in a state that allows whatever may have been missed, so what
+    /// leaves that state is where its callbacks begin.
+    fn opened(&self, chart: usize, from: usize, to: usize) -> Set {
+        let begins = self.list.get(chart).is_some_and(|c| c.initial == from) && from != to;
+        let before = if begins { 0 } else { self.allowed(chart, from) };
+        self.allowed(chart, to) & !before
+    }
+
+    fn allowed(&self, chart: usize, state: usize) -> Set {
+        self.classes.get(chart).and_then(|class| class.allowed.get(state)).copied().unwrap_or(0)
+    }
+
+    /// Hands what `by` has done on to runs of callbacks.
+    fn fork(&mut self, strands: &mut Strands, by: StrandId, (chart, id): (usize, u32), set: Set) {
+        if let (Some(strand), Some(instance)) = (strands.get_mut(by), self.instance(chart, id)) {
+            for callback in items(set) {
+                strand.release(place(&mut instance.forks, callback), Order::Hard);
+            }
+        }
+    }
+
+    /// Lets `by` know of what runs of callbacks have done.
+    fn join(&mut self, strands: &mut Strands, by: StrandId, (chart, id): (usize, u32), set: Set) {
+        if let (Some(strand), Some(instance)) = (strands.get_mut(by), self.instance(chart, id)) {
+            for callback in items(set) {
+                if let Some(var) = instance.joins.get(callback) {
+                    strand.acquire(var, Order::Hard);
+                }
+            }
+        }
+    }
+
+    /// Moves an object; gives the step where there is one to tell.
+    fn step(
+        &mut self,
+        (chart, id): (usize, u32),
+        cause: Result<usize, usize>,
+        to: Option<usize>,
+        allowed: bool,
+    ) -> Option<Step> {
+        let count = self.list.get(chart)?.states.len();
+        let instance = self.instance(chart, id)?;
+        let from = instance.state;
+        let to = to.filter(|&to| to < count).unwrap_or(from);
+        let known = instance.known;
+        instance.known = true;
+        if from != to {
+            instance.state = to;
+            instance.moves = instance.moves.wrapping_add(1);
+        }
+        let key = instance.key;
+        (from != to || !allowed).then_some(Step { chart, instance: id, key, cause, from, to, allowed, known })
+    }
+
+    /// A call begins. What came before it comes before the callbacks that it allows or sets off.
+    #[allow(clippy::too_many_arguments)]
+    pub fn called(
+        &mut self,
+        strands: &mut Strands,
+        parts: Parts,
+        by: StrandId,
+        (chart, rules): &Rules,
+        args: &[u64],
+        create: bool,
+        steps: &mut Vec<Step>,
+        moving: &mut Vec<Moving>,
+    ) {
+        let chart = *chart;
+        let list = Arc::clone(&self.list);
+        let Some(calls) = list.get(chart).map(|c| &c.calls) else { return };
+        let Some(first) = rules.first().and_then(|&rule| calls.get(rule)) else { return };
+        let keys: Vec<Option<u64>> =
+            first.keys.iter().map(|key| key.as_ref().map(|k| part(k, args))).collect();
+        let from = rules.iter().filter_map(|&r| calls.get(r)).fold(0, |set, call| set | call.from);
+        for id in self.about(chart, &keys, from, create) {
+            let Some(instance) = self.instance(chart, id) else { continue };
+            let (state, moves) = (instance.state, instance.moves);
+            let able: Vec<usize> = rules
+                .iter()
+                .copied()
+                .filter(|&r| calls.get(r).is_some_and(|call| has(call.from, state)))
+                .collect();
+            if able.is_empty() {
+                let cause = Ok(rules[0]);
+                steps.extend(self.step((chart, id), cause, None, false));
+            }
+            let now = self.allowed(chart, state);
+            let (mut coming, mut wakes) = (0, 0);
+            for call in able.iter().filter_map(|&r| calls.get(r)) {
+                coming |= call.to.map_or(0, |to| self.opened(chart, state, to));
+                wakes |= call.wakes;
+            }
+            if self.counts(chart, parts) {
+                self.fork(strands, by, (chart, id), coming & !wakes);
+            }
+            if parts.deferral {
+                self.fork(strands, by, (chart, id), wakes);
+            }
+            // What only adds callbacks takes place at once: they may run before the call returns.
+            let done = able.first().copied().filter(|&r| {
+                able.len() == 1
+                    && calls.get(r).is_some_and(|call| {
+                        let after = call.to.map_or(now, |to| self.allowed(chart, to));
+                        call.when == When::Always && now & !after == 0
+                    })
+            });
+            if let Some(rule) = done {
+                steps.extend(self.step((chart, id), Ok(rule), calls[rule].to, true));
+            } else if let Some(instance) = self.instance(chart, id) {
+                instance.coming |= coming;
+            }
+            moving.push(Moving { chart, instance: id, rules: able.into(), from: state, moves, coming, done });
+        }
+    }
+
+    /// A call returns; `None`: nothing is known of its result, so that it counts as a success.
+    pub fn returned(
+        &mut self,
+        strands: &mut Strands,
+        parts: Parts,
+        by: StrandId,
+        moving: &Moving,
+        result: Option<u64>,
+        steps: &mut Vec<Step>,
+    ) {
+        let list = Arc::clone(&self.list);
+        let (chart, id) = (moving.chart, moving.instance);
+        let Some(calls) = list.get(chart).map(|c| &c.calls) else { return };
+        let Some(instance) = self.instance(chart, id) else { return };
+        if moving.done.is_none() {
+            instance.coming &= !moving.coming;
+        }
+        let (state, moves) = (instance.state, instance.moves);
+        let holds = |when: When| takes_place(when, result);
+        let rule = moving.done.or_else(|| {
+            moving.rules.iter().copied().find(|&r| calls.get(r).is_some_and(|call| holds(call.when)))
+        });
+        let Some((rule, call)) = rule.and_then(|rule| Some((rule, calls.get(rule)?))) else { return };
+        let before = self.allowed(chart, moving.from);
+        let after = call.to.map_or(before, |to| self.allowed(chart, to));
+        let mut ended = before & !after;
+        if moving.done.is_none() && (moves == moving.moves || ended != 0) {
+            if call.to.is_some() {
+                ended |= self.allowed(chart, state) & !after;
+            }
+            steps.extend(self.step((chart, id), Ok(rule), call.to, true));
+        }
+        if !call.nowait && self.counts(chart, parts) {
+            self.join(strands, by, (chart, id), ended);
+        }
+        if parts.deferral {
+            self.join(strands, by, (chart, id), call.waits);
+        }
+    }
+
+    /// The callback that an entry into the driver is, among those that its caller makes.
+    pub fn recognize(&mut self, candidates: &[CallbackRef], args: &[u64]) -> Option<(usize, usize, u32)> {
+        let mut unknown = None;
+        for &(chart, callback) in candidates {
+            let list = Arc::clone(&self.list);
+            let Some(rule) = list.get(chart).and_then(|c| c.callbacks.get(callback)) else { continue };
+            let keys: Vec<Option<u64>> =
+                rule.keys.iter().map(|key| key.and_then(|arg| args.get(usize::from(arg)).copied())).collect();
+            if rule.from.is_empty() && !keys.iter().any(Option::is_some) {
+                continue;
+            }
+            let found = self.about(chart, &keys, rule.states, false);
+            let fits = |id: &&u32| {
+                let state = self.classes.get(chart).and_then(|c| c.list.get(id));
+                state.is_some_and(|i| has(rule.states, i.state) || has(i.coming, callback))
+            };
+            if let Some(&id) = found.iter().find(fits).or(found.first()) {
+                return Some((chart, callback, id));
+            }
+            if unknown.is_none() && !rule.from.is_empty() {
+                unknown = Some((chart, callback, keys, rule.states));
+            }
+        }
+        let (chart, callback, keys, states) = unknown?;
+        let id = *self.about(chart, &keys, states, true).first()?;
+        Some((chart, callback, id))
+    }
+
+    /// A callback begins.
+    pub fn entered(
+        &mut self,
+        strands: &mut Strands,
+        parts: Parts,
+        by: StrandId,
+        (chart, callback, id): (usize, usize, u32),
+        steps: &mut Vec<Step>,
+    ) {
+        let counts = self.counts(chart, parts);
+        if let (Some(strand), Some(instance)) = (strands.get_mut(by), self.instance(chart, id))
+            && let Some(var) = instance.forks.get(callback)
+        {
+            // What is there was handed on because it counts.
+            strand.acquire(var, Order::Hard);
+        }
+        let list = Arc::clone(&self.list);
+        let Some(rule) = self.callback_of(&list, chart, callback) else { return };
+        let Some(instance) = self.instance(chart, id) else { return };
+        let state = instance.state;
+        let allowed = has(rule.states, state) || has(instance.coming, callback);
+        self.shift(strands, counts, by, (chart, id), callback, rule.enters, allowed, steps);
+    }
+
+    fn callback_of<'a>(&self, list: &'a [Chart], chart: usize, callback: usize) -> Option<&'a Callback> {
+        list.get(chart)?.callbacks.get(callback)
+    }
+
+    /// A callback moves its object: callbacks that are not allowed any more have ended, new ones come later.
+    #[allow(clippy::too_many_arguments)]
+    fn shift(
+        &mut self,
+        strands: &mut Strands,
+        counts: bool,
+        by: StrandId,
+        (chart, id): (usize, u32),
+        callback: usize,
+        to: Option<usize>,
+        allowed: bool,
+        steps: &mut Vec<Step>,
+    ) {
+        let Some((state, _)) = self.get(chart, id) else { return };
+        if let Some(to) = to.filter(|_| counts) {
+            let (before, after) = (self.allowed(chart, state), self.allowed(chart, to));
+            self.join(strands, by, (chart, id), before & !after & !(1 << callback.min(63)));
+            self.fork(strands, by, (chart, id), self.opened(chart, state, to));
+        }
+        steps.extend(self.step((chart, id), Err(callback), to, allowed));
+    }
+
+    /// A callback returns.
+    pub fn left(
+        &mut self,
+        strands: &mut Strands,
+        parts: Parts,
+        by: StrandId,
+        (chart, callback, id): (usize, usize, u32),
+        result: Option<u64>,
+        steps: &mut Vec<Step>,
+    ) {
+        let counts = self.counts(chart, parts);
+        let list = Arc::clone(&self.list);
+        let Some(rule) = self.callback_of(&list, chart, callback) else { return };
+        if let Some((to, when)) = rule.leaves
+            && takes_place(when, result)
+        {
+            self.shift(strands, counts, by, (chart, id), callback, Some(to), true, steps);
+        }
+        if parts.deferral {
+            self.fork(strands, by, (chart, id), rule.wakes);
+        }
+        // `waits` of any chart count with deferral.
+        if (counts || parts.deferral)
+            && let (Some(strand), Some(instance)) = (strands.get_mut(by), self.instance(chart, id))
+        {
+            strand.release(place(&mut instance.joins, callback), Order::Hard);
+        }
+    }
+
+    /// The memory in a range begins a new life: so do objects in it.
+    pub fn forget(&mut self, from: u64, to: u64) {
+        for class in &mut self.classes {
+            while let Some((&key, &id)) = class.by_key.range([from, 0]..[to, 0]).next() {
+                class.by_key.remove(&key);
+                class.list.remove(&id);
+            }
+        }
+    }
+}
+
+impl Class {
+    fn evict(&mut self) {
+        let mut used: Vec<(u64, u32)> = self.list.iter().map(|(id, i)| (i.used, *id)).collect();
+        used.sort_unstable();
+        for (_, id) in used.into_iter().take(MAX_INSTANCES / 4) {
+            if let Some(gone) = self.list.remove(&id) {
+                self.by_key.remove(&gone.key);
+            }
+        }
+    }
+}
+
+/// The variable of a callback in a list that grows as needed.
+fn place(list: &mut Vec<Option<Var>>, callback: usize) -> &mut Option<Var> {
+    if list.len() <= callback {
+        list.resize(callback + 1, None);
+    }
+    &mut list[callback]
+}

@@ -1,0 +1,180 @@
+//! Locks and sets of locks, each with a number; and what was done before a lock was given back.
+
+use super::clocks::{Order, Var};
+use super::strands::Strand;
+use super::{LockId, LockInfo, LocksetId};
+use crate::effect::{LockKind, LockMode};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// Locks that are known at a time, and over the run; sets of them.
+const MAX_LIVE: usize = 1 << 14;
+const MAX_LOCKS: usize = 1 << 18;
+const MAX_SETS: usize = 1 << 16;
+/// A lock beyond these bounds; any set with it is [`UNKNOWN_SET`].
+const UNKNOWN: LockId = LockId(u32::MAX);
+/// A set of which it is not known what is in it. So that there is no false alarm, it has a lock in common with every other.
+const UNKNOWN_SET: LocksetId = LocksetId(u32::MAX);
+
+/// What tells a lock or an object of order apart from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Name {
+    /// Its address.
+    At(u64),
+    /// There is one.
+    Global(&'static str),
+}
+
+#[derive(Debug)]
+struct Lock {
+    id: LockId,
+    /// What those released who held it exclusively.
+    writer: Option<Var>,
+    /// What readers released since.
+    readers: Option<Var>,
+    /// What those released who took the lock only to wait for its holders.
+    waited: Option<Var>,
+}
+
+type Set = Box<[(LockId, LockMode)]>;
+
+/// All locks and sets.
+#[derive(Debug)]
+pub(super) struct Locks {
+    live: BTreeMap<(Name, LockKind), Lock>,
+    infos: Vec<LockInfo>,
+    sets: Vec<Set>,
+    ids: FxHashMap<Set, LocksetId>,
+    scratch: Vec<(LockId, LockMode)>,
+}
+
+impl Default for Locks {
+    fn default() -> Self {
+        Locks {
+            live: BTreeMap::new(),
+            infos: Vec::new(),
+            sets: vec![Box::default()],
+            ids: FxHashMap::default(),
+            scratch: Vec::new(),
+        }
+    }
+}
+
+impl Locks {
+    /// The number of a lock.
+    pub fn id(&mut self, name: Name, kind: LockKind) -> LockId {
+        if let Some(lock) = self.live.get(&(name, kind)) {
+            return lock.id;
+        }
+        if self.live.len() >= MAX_LIVE || self.infos.len() >= MAX_LOCKS {
+            return UNKNOWN;
+        }
+        let id = LockId(self.infos.len() as u32);
+        let (address, word) = match name {
+            Name::At(address) => (address, None),
+            Name::Global(word) => (0, Some(word)),
+        };
+        self.infos.push(LockInfo { kind, address, name: word });
+        self.live.insert((name, kind), Lock { id, writer: None, readers: None, waited: None });
+        id
+    }
+
+    /// What a lock is.
+    pub fn info(&self, id: LockId) -> Option<&LockInfo> {
+        self.infos.get(id.0 as usize)
+    }
+
+    fn live(&mut self, id: LockId) -> Option<&mut Lock> {
+        let info = self.infos.get(id.0 as usize)?;
+        let name = info.name.map_or(Name::At(info.address), Name::Global);
+        self.live.get_mut(&(name, info.kind)).filter(|lock| lock.id == id)
+    }
+
+    /// The strand has taken the lock.
+    pub fn taken(&mut self, id: LockId, mode: LockMode, strand: &mut Strand) {
+        let Some(lock) = self.live(id) else { return };
+        strand.acquire(&lock.writer, Order::Full);
+        strand.acquire(&lock.waited, Order::Hard);
+        if mode == LockMode::Exclusive {
+            strand.acquire(&lock.readers, Order::Full);
+        }
+    }
+
+    /// The strand gives the lock back.
+    pub fn given(&mut self, id: LockId, mode: LockMode, strand: &mut Strand) {
+        let Some(lock) = self.live(id) else { return };
+        // By hard order it does not know of those who had the lock before, who may be waited for.
+        match mode {
+            LockMode::Exclusive => {
+                strand.release(&mut lock.writer, Order::Hard);
+                lock.readers = None;
+            }
+            LockMode::Shared => strand.release(&mut lock.readers, Order::Hard),
+        }
+    }
+
+    /// The strand took the lock only to wait for its holders: they come before what follows, and it before holders to come.
+    pub fn waited_for(&mut self, id: LockId, strand: &mut Strand) {
+        let Some(lock) = self.live(id) else { return };
+        strand.acquire(&lock.writer, Order::Hard);
+        strand.acquire(&lock.readers, Order::Hard);
+        strand.release(&mut lock.waited, Order::Hard);
+    }
+
+    /// The memory in a range begins a new life: so do locks in it.
+    pub fn forget(&mut self, from: u64, to: u64) {
+        let range = (Name::At(from), LockKind::Spin)..(Name::At(to), LockKind::Spin);
+        let mut range = self.live.range(range);
+        if range.next().is_none() {
+            return;
+        }
+        self.live.retain(|(name, _), _| !matches!(name, Name::At(addr) if (from..to).contains(addr)));
+    }
+
+    /// The number of the set of what is held.
+    pub fn set(&mut self, held: impl Iterator<Item = (LockId, LockMode)>) -> LocksetId {
+        let scratch = &mut self.scratch;
+        scratch.clear();
+        scratch.extend(held);
+        if scratch.is_empty() {
+            return LocksetId(0);
+        }
+        // Of one that is held twice, the exclusive mode counts; it sorts first.
+        scratch.sort_unstable();
+        scratch.dedup_by_key(|(id, _)| *id);
+        if scratch.last().is_some_and(|(id, _)| *id == UNKNOWN) {
+            return UNKNOWN_SET;
+        }
+        if let Some(&id) = self.ids.get(scratch.as_slice()) {
+            return id;
+        }
+        if self.sets.len() >= MAX_SETS {
+            return UNKNOWN_SET;
+        }
+        let set: Set = scratch.as_slice().into();
+        let id = LocksetId(self.sets.len() as u32);
+        self.sets.push(set.clone());
+        self.ids.insert(set, id);
+        id
+    }
+
+    /// What is in a set.
+    pub fn get(&self, set: LocksetId) -> &[(LockId, LockMode)] {
+        self.sets.get(set.0 as usize).map_or(&[], |set| set)
+    }
+
+    /// A lock in both sets, held exclusively in one.
+    pub fn common(&self, a: LocksetId, b: LocksetId) -> Option<LockId> {
+        if a == LocksetId(0) || b == LocksetId(0) {
+            return None;
+        }
+        if a == UNKNOWN_SET || b == UNKNOWN_SET {
+            return Some(UNKNOWN);
+        }
+        let (a, b) = (self.get(a), self.get(b));
+        a.iter().find_map(|&(lock, mode)| {
+            let at = b.binary_search_by_key(&lock, |(id, _)| *id).ok()?;
+            (mode == LockMode::Exclusive || b[at].1 == LockMode::Exclusive).then_some(lock)
+        })
+    }
+}

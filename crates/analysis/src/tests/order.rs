@@ -1,0 +1,9 @@
+//! Locks, strands, order and states, each rule with a guest of its own.
+
+mod charts;
+mod deadlocks;
+mod guest;
+mod hostile;
+mod locks;
+mod memory;
+mod strands;

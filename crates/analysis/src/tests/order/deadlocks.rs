@@ -1,0 +1,166 @@
+//! What LockCheck and ProtoCheck say.
+
+use super::guest::*;
+
+const A: u64 = 0xffff_8880_0900_0000;
+const B: u64 = 0xffff_8880_0900_1000;
+const GUARD: u64 = 0xffff_8880_0900_2000;
+const MSLEEP: &str = "mutex_lock_interruptible";
+
+/// Takes locks in order and gives them back.
+fn take(g: &mut Guest, who: Who, locks: &[u64]) {
+    g.enter(&who, "vfs_read", NONE);
+    for &lock in locks {
+        g.called(&who, "_raw_spin_lock", &[lock], 0);
+    }
+    for &lock in locks.iter().rev() {
+        g.called(&who, "_raw_spin_unlock", &[lock], 0);
+    }
+    g.ret(&who, 0);
+}
+
+#[test]
+fn locks_in_opposite_orders() {
+    let mut g = Guest::checked("lockcheck");
+    take(&mut g, task(1), &[A, B]);
+    take(&mut g, task(2), &[B, A]);
+    let found = g.found();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with(&format!("lock-order: {A:#x} is taken while {B:#x} is held")), "{found:?}");
+}
+
+#[test]
+fn locks_in_one_order_and_locks_under_a_guard() {
+    let mut g = Guest::checked("lockcheck");
+    take(&mut g, task(1), &[A, B]);
+    take(&mut g, task(2), &[A, B]);
+    take(&mut g, task(1), &[GUARD, A + 8, B + 8]);
+    take(&mut g, task(2), &[GUARD, B + 8, A + 8]);
+    assert_eq!(g.found(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_lock_in_an_interrupt_and_outside_with_interrupts_on() {
+    for (irqs, expected) in [(true, 1), (false, 0)] {
+        let mut g = Guest::checked("lockcheck");
+        take(&mut g, hardirq(1), &[A]);
+        take(&mut g, Who { irqs, ..task(2) }, &[A]);
+        let found = g.found();
+        assert_eq!(found.len(), expected, "{found:?}");
+        assert!(found.iter().all(|f| f.starts_with("irq-inversion: ")), "{found:?}");
+    }
+}
+
+#[test]
+fn a_lock_that_the_thread_holds_already() {
+    let mut g = Guest::checked("lockcheck");
+    let a = task(1);
+    g.enter(&a, "vfs_read", NONE);
+    g.called(&a, "_raw_spin_lock", &[A], 0);
+    g.call(&a, "_raw_spin_lock", &[A]);
+    let found = g.found();
+    assert_eq!(
+        found,
+        [format!(
+            "double-lock: _raw_spin_lock waits for the spinlock {A:#x}, which this thread holds already"
+        )]
+    );
+}
+
+#[test]
+fn a_lock_given_back_twice() {
+    let mut g = Guest::checked("lockcheck");
+    let a = task(1);
+    g.enter(&a, "vfs_read", NONE);
+    g.called(&a, "_raw_spin_lock", &[A], 0);
+    g.called(&a, "_raw_spin_unlock", &[A], 0);
+    g.called(&a, "_raw_spin_unlock", &[A], 0);
+    g.ret(&a, 0);
+    assert_eq!(
+        g.found(),
+        [format!("unlock-unlocked: the spinlock {A:#x} is given back, but this thread does not hold it")]
+    );
+}
+
+#[test]
+fn a_lock_that_only_the_kernel_was_seen_to_need_is_not_judged() {
+    let mut g = Guest::checked("lockcheck");
+    let a = task(1);
+    g.enter(&a, "vfs_read", NONE);
+    g.called(&a, "_raw_spin_unlock", &[A], 0);
+    g.ret(&a, 0);
+    assert_eq!(g.found(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_return_with_a_lock_held() {
+    let mut g = Guest::checked("lockcheck");
+    let a = task(1);
+    g.enter(&a, "vfs_read", NONE);
+    g.called(&a, "_raw_spin_lock", &[A], 0);
+    g.ret(&a, 0);
+    assert_eq!(
+        g.found(),
+        [format!("lock-held-at-return: the spinlock {A:#x} is still held when f returns to vfs_read")]
+    );
+}
+
+#[test]
+fn sleeping_where_that_is_not_allowed() {
+    let atomic: [(Who, &str); 4] = [
+        (hardirq(1), "in an interrupt handler"),
+        (softirq(1), "in a softirq"),
+        (Who { irqs: false, ..task(1) }, "with interrupts off"),
+        (Who { preempt: 1, ..task(1) }, "with preemption off"),
+    ];
+    for (who, why) in atomic {
+        let mut g = Guest::checked("lockcheck");
+        g.enter(&who, "vfs_read", NONE);
+        g.called(&who, MSLEEP, &[A], 1);
+        let found = g.found();
+        let expected = format!("sleep-in-atomic: {MSLEEP}, which may sleep, is called {why}");
+        assert_eq!(found, [expected]);
+    }
+    let mut g = Guest::checked("lockcheck");
+    g.enter(&task(1), "vfs_read", NONE);
+    g.called(&task(1), MSLEEP, &[A], 1);
+    assert_eq!(g.found(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_call_in_a_state_that_does_not_allow_it() {
+    let mut g = Guest::checked("protocheck");
+    let a = task(1);
+    g.enter(&a, "vfs_read", NONE);
+    g.called(&a, "request_irq", &[11, A], 0);
+    g.called(&a, "free_irq", &[11], 0);
+    g.called(&a, "free_irq", &[11], 0);
+    g.ret(&a, 0);
+    let found = g.found();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].starts_with(
+            "protocol-order: free_irq of the irq at 0xb while it is free; this is for one that is used.on"
+        ),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn memory_that_is_freed_while_its_timer_is_pending() {
+    for pending in [true, false] {
+        let mut g = Guest::checked("protocheck");
+        let a = task(1);
+        g.hooked(&a, "kmalloc", &[64], HEAP);
+        g.enter(&a, "vfs_read", NONE);
+        g.called(&a, "mod_timer", &[HEAP + 16], 0);
+        if !pending {
+            g.called(&a, "del_timer_sync", &[HEAP + 16], 0);
+        }
+        g.call(&a, "kfree", &[HEAP]);
+        g.hook(&a, "kfree", a.rsp - 8, &[HEAP]);
+        let found = g.found();
+        let expected = ["protocol-order: the memory of a timer is freed while the timer is pending"];
+        assert_eq!(found, expected[..usize::from(pending)]);
+    }
+}

@@ -1,0 +1,49 @@
+//! Words that no tracer wrote, between some that one might have written.
+
+use super::guest::*;
+use crate::tests::hostile::{Rng, segment};
+
+fn run(seed: u64, rounds: usize) -> String {
+    let mut rng = Rng(seed);
+    let mut g = Guest::new();
+    let callers = ["vfs_read", "call_timer_fn.isra.0", "__handle_irq_event_percpu", "process_one_work", "up"];
+    for _ in 0..rounds {
+        let mut pick = |n: u64| rng.next() % n;
+        let who = match pick(3) {
+            0 => task(pick(4)),
+            1 => softirq(pick(4)),
+            _ => hardirq(pick(4)),
+        };
+        let key = HEAP + pick(4) * 64;
+        let name = FUNCTIONS[pick(FUNCTIONS.len() as u64) as usize];
+        let args = six(&[key, key, pick(100)]);
+        match pick(10) {
+            0 | 1 => g.enter(&who, callers[pick(5) as usize], args),
+            2 => g.call(&who, name, &args),
+            3 => g.back(&who, pick(3)),
+            4 => g.ret(&who, pick(3)),
+            5 => g.jump(&who, name, &args),
+            6 => g.hook(&who, FUNCTIONS[pick(8) as usize], who.rsp - pick(3) * 8, &args),
+            7 => g.hook_return(&who, FUNCTIONS[pick(8) as usize], who.rsp - pick(3) * 8, key),
+            8 => g.touch(&who, pick(100)),
+            _ => {
+                let words = segment(&mut rng);
+                g.words(who.cpu, &words);
+            }
+        }
+    }
+    let seen = g.seen.borrow();
+    format!("{:?} {:?} {:?} {:?}", seen.touches, seen.told, seen.steps, seen.activations)
+}
+
+#[test]
+fn any_words_are_survived() {
+    for seed in 1..30u64 {
+        assert!(!run(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), 400).is_empty());
+    }
+}
+
+#[test]
+fn equal_words_give_equal_order() {
+    assert_eq!(run(77, 3000), run(77, 3000));
+}

@@ -1,0 +1,69 @@
+//! From the places of a race to the instructions that the tracer holds.
+
+use crate::check;
+use crate::errors::CliError;
+use guardrail_kernel::ModuleImage;
+use guardrail_kernel::module::{SymbolKind, plain_name};
+use guardrail_report::{Finding, Frame};
+use guardrail_trace::config::HoldPoint;
+use guardrail_vm::prepare::Prepared;
+use std::collections::HashMap;
+
+/// The traced modules by name.
+pub fn images(prepared: &Prepared) -> Result<HashMap<String, ModuleImage>, CliError> {
+    check::drivers(prepared)
+        .map(|driver| Ok((driver.name.clone(), ModuleImage::parse(&driver.name, driver.bytes.clone())?)))
+        .collect()
+}
+
+/// The instructions of both sides of a race, or why they cannot be held.
+pub fn of(
+    finding: &Finding,
+    images: &HashMap<String, ModuleImage>,
+    pair: u32,
+) -> Result<Vec<HoldPoint>, String> {
+    let other = finding.other.as_ref().and_then(|other| other.stack.first());
+    let sides = [finding.stack.first(), other];
+    let mut points = Vec::new();
+    for (role, frame) in (0u8..).zip(sides) {
+        let frame = frame.ok_or("the finding does not name both accesses")?;
+        points.extend(side(frame, images, pair, role)?);
+    }
+    Ok(points)
+}
+
+fn side(
+    frame: &Frame,
+    images: &HashMap<String, ModuleImage>,
+    pair: u32,
+    role: u8,
+) -> Result<Vec<HoldPoint>, String> {
+    let place = || format!("{}+{:#x}", frame.function, frame.offset);
+    let module =
+        frame.module.as_ref().ok_or_else(|| format!("{} is in the kernel, which is not traced", place()))?;
+    let image = images.get(module).ok_or_else(|| format!("the module {module} is not traced"))?;
+    let functions = || {
+        (0u32..).zip(image.symbols()).filter(|(_, symbol)| {
+            matches!(symbol.kind, SymbolKind::Function | SymbolKind::NoType)
+                && !symbol.undefined
+                && (symbol.size == 0 || frame.offset < symbol.size)
+        })
+    };
+    let named = |exact: bool| {
+        functions()
+            .filter(|(_, symbol)| {
+                let name = image.symbol_name(symbol);
+                if exact { name == frame.function } else { plain_name(name) == frame.function }
+            })
+            .map(|(symbol, _)| HoldPoint { module: module.clone(), symbol, offset: frame.offset, pair, role })
+            .collect::<Vec<_>>()
+    };
+    let mut points = named(true);
+    if points.is_empty() {
+        points = named(false);
+    }
+    match points.is_empty() {
+        true => Err(format!("the module {module} has no instruction {}", place())),
+        false => Ok(points),
+    }
+}

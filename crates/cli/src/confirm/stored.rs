@@ -1,0 +1,174 @@
+//! What `check --out DIR` leaves behind, so that the run can be repeated.
+
+use super::{OBSERVE, thread_word};
+use crate::analyze::digest;
+use crate::args::{CheckArgs, Format, Mode, Thread};
+use crate::check;
+use crate::errors::CliError;
+use guardrail_report::Report;
+use guardrail_vm::prepare::Prepared;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
+
+const FILE: &str = "run.json";
+const REPORT: &str = "report.json";
+const VERSION: u32 = 1;
+
+/// A run, as the user asked for it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stored {
+    version: u32,
+    drivers: Vec<String>,
+    kernel: String,
+    device: Option<String>,
+    workload: Option<String>,
+    smp: u8,
+    thread: String,
+    no_kaslr: bool,
+    timeout: u64,
+    variables: Vec<String>,
+    /// Names of the modules, with digests of their files.
+    modules: Vec<(String, String)>,
+}
+
+/// Leaves in `folder` what is needed to repeat a run.
+pub fn store(folder: &Path, args: &CheckArgs, prepared: &Prepared) -> Result<(), CliError> {
+    let stored = Stored {
+        version: VERSION,
+        drivers: args.drivers.iter().map(|driver| found(driver)).collect(),
+        kernel: found(&args.kernel),
+        device: args.device.clone(),
+        workload: args.workload.as_deref().map(found),
+        smp: args.smp,
+        thread: thread_word(args.thread).to_owned(),
+        no_kaslr: args.no_kaslr,
+        timeout: args.timeout,
+        variables: args.variables.clone(),
+        modules: modules(prepared),
+    };
+    let file = folder.join(FILE);
+    let text = serde_json::to_vec_pretty(&stored).map_err(|error| CliError::Run(error.to_string()))?;
+    fs::write(&file, text).map_err(CliError::io("write", file.display()))
+}
+
+/// A name, or the whole path of a file or folder that it names.
+fn found(name: &str) -> String {
+    let path = Path::new(name);
+    match name.contains('/').then(|| path.canonicalize()) {
+        Some(Ok(path)) if !name.starts_with("zoo/") || path.is_file() => path.display().to_string(),
+        _ => name.to_owned(),
+    }
+}
+
+fn modules(prepared: &Prepared) -> Vec<(String, String)> {
+    check::drivers(prepared).map(|driver| (driver.name.clone(), digest(&driver.bytes))).collect()
+}
+
+/// Reads the run and its report.
+pub fn load(folder: &Path) -> Result<(Stored, Report), CliError> {
+    let stored: Stored = read(folder, FILE)?;
+    if stored.version != VERSION || stored.drivers.is_empty() {
+        return Err(CliError::Usage(format!(
+            "{} is of another version of guardrail; run 'guardrail check --out' again",
+            folder.join(FILE).display()
+        )));
+    }
+    Ok((stored, read(folder, REPORT)?))
+}
+
+fn read<T: for<'de> Deserialize<'de>>(folder: &Path, name: &str) -> Result<T, CliError> {
+    let file = folder.join(name);
+    let bytes = match fs::read(&file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(CliError::Usage(format!(
+                "{} has no {name}; name the folder of an earlier 'guardrail check --out'",
+                folder.display()
+            )));
+        }
+        other => other.map_err(CliError::io("read", file.display()))?,
+    };
+    serde_json::from_slice(&bytes)
+        .map_err(|error| CliError::Usage(format!("{} is malformed: {error}", file.display())))
+}
+
+/// Replaces the report, in one step.
+pub fn update(folder: &Path, report: &Report) -> Result<(), CliError> {
+    let (file, new) = (folder.join(REPORT), folder.join("report.json.new"));
+    let mut text = Vec::new();
+    guardrail_report::json::write(report, &mut text)
+        .and_then(|()| fs::write(&new, text))
+        .and_then(|()| fs::rename(&new, &file))
+        .map_err(CliError::io("write", file.display()))
+}
+
+impl Stored {
+    /// The arguments of the run.
+    pub fn args(&self) -> Result<CheckArgs, CliError> {
+        if !(1..=4).contains(&self.smp) || self.timeout == 0 {
+            return Err(CliError::Usage(format!(
+                "{FILE} is malformed: it names no possible number of CPUs or time"
+            )));
+        }
+        Ok(CheckArgs {
+            drivers: self.drivers.clone(),
+            kernel: self.kernel.clone(),
+            device: self.device.clone(),
+            tool: String::new(),
+            workload: self.workload.clone(),
+            mode: Mode::Permissive,
+            smp: self.smp,
+            thread: if self.thread == thread_word(Thread::Multi) { Thread::Multi } else { Thread::Single },
+            no_kaslr: self.no_kaslr,
+            timeout: self.timeout,
+            variables: self.variables.clone(),
+            observe: OBSERVE,
+            record: None,
+            out: None,
+            confirm: false,
+            format: Format::Text,
+        })
+    }
+
+    /// Refuses kernel and modules that are not those of the run: places in them would be others.
+    pub fn same(&self, prepared: &Prepared, report: &Report) -> Result<(), CliError> {
+        if prepared.kernel.release != report.kernel {
+            return Err(CliError::Usage(format!(
+                "the run was with kernel {}, but '{}' is {} now",
+                report.kernel, self.kernel, prepared.kernel.release
+            )));
+        }
+        match modules(prepared) == self.modules {
+            true => Ok(()),
+            false => Err(CliError::Usage(
+                "the driver has changed since the run; run 'guardrail check --out' again".into(),
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_without_a_run_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = load(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("has no run.json"), "{error}");
+        fs::write(folder.path().join(FILE), "{").unwrap();
+        let error = load(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("is malformed"), "{error}");
+        fs::write(folder.path().join(FILE), "{}").unwrap();
+        let error = load(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("another version"), "{error}");
+    }
+
+    #[test]
+    fn names_stay_and_paths_become_whole() {
+        assert_eq!(found("e1000"), "e1000");
+        assert_eq!(found("zoo/no-such"), "zoo/no-such");
+        assert_eq!(found("/tmp/../tmp"), Path::new("/tmp").canonicalize().unwrap().display().to_string());
+    }
+}

@@ -1,0 +1,215 @@
+//! What follows from the accesses that were held.
+
+use guardrail_report::Confirmation;
+use guardrail_trace::meet::{Meet, MeetOutcome};
+
+/// Both sides stood at their instructions at the same time.
+pub const CONFIRMED: &str = "confirmed";
+/// They did not, which proves nothing.
+pub const NOT_REPRODUCED: &str = "not-reproduced";
+/// While one side stood, the other never ran, though it runs otherwise.
+pub const IMPOSSIBLE: &str = "impossible";
+/// The accesses cannot be held.
+const UNTRIED: &str = "untried";
+/// Tries without which nothing is called impossible, and how often the other side must have been due in them.
+const ENOUGH_TRIES: u64 = 3;
+const ENOUGH_DUE: f64 = 4.0;
+
+/// What was seen of one race in all runs.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    runs: u64,
+    tries: u64,
+    met: u64,
+    best: Option<Meet>,
+    arrivals: [u64; 2],
+    /// The CPUs on which each was made, one bit each.
+    cpus: [u64; 2],
+    came: u64,
+    /// How often the other side would have come in the time of the holds, had it come as often as otherwise.
+    due: f64,
+    /// Nanoseconds for which each side was held in vain.
+    waited: [u64; 2],
+}
+
+impl Seen {
+    /// Another run might tell more.
+    pub fn undecided(&self) -> bool {
+        self.met == 0
+    }
+
+    /// Adds the records of one run.
+    pub fn add<'a>(&mut self, meets: impl Iterator<Item = &'a Meet>, guest_seconds: f64) {
+        self.runs += 1;
+        let (mut waited, mut arrivals) = ([0u64; 2], [0u64; 2]);
+        for meet in meets {
+            let role = usize::from(meet.held.role & 1);
+            match meet.outcome {
+                MeetOutcome::Totals => {
+                    arrivals = meet.arrivals;
+                    for role in 0..2 {
+                        self.cpus[role] |= meet.values[role].unwrap_or(0);
+                    }
+                    continue;
+                }
+                MeetOutcome::Met => {
+                    self.met += 1;
+                    self.tries += 1;
+                    self.best = self.best.or(Some(*meet));
+                }
+                MeetOutcome::Ran => {
+                    if self.best.is_none_or(|best| best.outcome != MeetOutcome::Ran) {
+                        self.best = Some(*meet);
+                    }
+                }
+                MeetOutcome::Alone | MeetOutcome::Changed => {
+                    self.tries += 1;
+                    self.came += meet.came[1 - role];
+                    waited[role] = waited[role].saturating_add(meet.nanos);
+                }
+            }
+        }
+        for role in 0..2 {
+            self.arrivals[role] += arrivals[role];
+            self.waited[role] = self.waited[role].saturating_add(waited[role]);
+            let held = waited[1 - role] as f64 / 1e9;
+            let free = (guest_seconds - held).max(0.1);
+            self.due += arrivals[role] as f64 * held / free;
+        }
+    }
+
+    /// What is reported.
+    pub fn confirmation(&self) -> Confirmation {
+        let times = |n: u64, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
+        let tries = if self.tries == 1 { "1 try".to_owned() } else { format!("{} tries", self.tries) };
+        let runs = times(self.runs, "run");
+        let mut values = Vec::new();
+        let (outcome, detail) = if let Some(best) = self.best {
+            values = best.values.iter().map(|value| value.map(|value| format!("{value:#x}"))).collect();
+            (CONFIRMED, met(&best))
+        } else if self.arrivals.contains(&0) {
+            let which = if self.arrivals[0] == 0 { "the one" } else { "the other" };
+            (NOT_REPRODUCED, format!("{which} access was not made in {runs}"))
+        } else if self.cpus[0] == self.cpus[1] && self.cpus[0].count_ones() == 1 {
+            let cpu = self.cpus[0].trailing_zeros();
+            (
+                NOT_REPRODUCED,
+                format!("both accesses were made on CPU {cpu} only; they did not meet in {tries} in {runs}"),
+            )
+        } else if self.came == 0 && self.tries >= ENOUGH_TRIES && self.due >= ENOUGH_DUE {
+            let [a, b] = self.arrivals;
+            let held = (self.waited[0] + self.waited[1]) as f64 / 1e9;
+            let detail = format!(
+                "the other access was never made while the one was held, {held:.1} s in {tries}, though they were \
+                 made {a} and {b} times in {runs}"
+            );
+            (IMPOSSIBLE, detail)
+        } else {
+            (NOT_REPRODUCED, format!("the accesses did not meet in {tries} in {runs}"))
+        };
+        Confirmation {
+            outcome: outcome.to_owned(),
+            detail,
+            tries: self.tries,
+            runs: self.runs,
+            meetings: self.met,
+            values,
+        }
+    }
+}
+
+/// The sentence for a meeting.
+fn met(meet: &Meet) -> String {
+    let (held, other) = (&meet.held, &meet.other);
+    let (address, len) = held.overlap(other);
+    let way = |store: bool| if store { "write" } else { "read" };
+    let place = match held.cpu == other.cpu {
+        true => format!("on CPU {}, where it was interrupted", held.cpu),
+        false => format!("on CPU {}, CPU {}", held.cpu, other.cpu),
+    };
+    let bytes = if len == 1 { "byte".to_owned() } else { format!("{len} bytes") };
+    let mut text = format!(
+        "while a {} of the {bytes} at {address:#x} was held {place} came to {} them",
+        way(held.store),
+        way(other.store)
+    );
+    if let [Some(before), Some(between), Some(after)] = meet.values {
+        text.push_str(&format!(
+            "; the value was {before:#x} before, {between:#x} after the {}, {after:#x} after the {}",
+            way(other.store),
+            way(held.store)
+        ));
+    }
+    text
+}
+
+/// For a race that cannot be tried.
+pub fn untried(why: String) -> Confirmation {
+    Confirmation { outcome: UNTRIED.to_owned(), detail: why, ..Confirmation::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use guardrail_trace::meet::MeetSide;
+
+    fn meet(outcome: MeetOutcome, role: u8, millis: u64) -> Meet {
+        let side = MeetSide { pc: 1, address: 0x1000, size: 4, store: true, role, ..MeetSide::default() };
+        Meet {
+            outcome,
+            pair: Some(0),
+            held: side,
+            other: MeetSide { role: 1 - role, cpu: 1, ..side },
+            values: [Some(1), Some(2), Some(3)],
+            spins: 1,
+            nanos: millis * 1_000_000,
+            came: [0; 2],
+            arrivals: [10, 500],
+        }
+    }
+
+    fn judged(meets: &[Meet]) -> Confirmation {
+        let mut seen = Seen::default();
+        seen.add(meets.iter(), 20.0);
+        seen.confirmation()
+    }
+
+    #[test]
+    fn a_meeting_confirms() {
+        let meets =
+            [meet(MeetOutcome::Alone, 0, 500), meet(MeetOutcome::Met, 0, 5), meet(MeetOutcome::Ran, 0, 6)];
+        let found = judged(&meets);
+        assert_eq!((found.outcome.as_str(), found.tries, found.meetings), (CONFIRMED, 2, 1));
+        assert_eq!(found.values, [Some("0x1".into()), Some("0x2".into()), Some("0x3".into())]);
+        assert_eq!(
+            found.detail,
+            "while a write of the 4 bytes at 0x1000 was held on CPU 0, CPU 1 came to write them; the value was 0x1 \
+             before, 0x2 after the write, 0x3 after the write"
+        );
+    }
+
+    #[test]
+    fn who_never_comes_while_the_other_stands_cannot_run_then() {
+        let alone: Vec<Meet> = vec![meet(MeetOutcome::Alone, 0, 500); 4];
+        let totals = Meet { values: [Some(3), Some(1), None], ..meet(MeetOutcome::Totals, 0, 0) };
+        let one = Meet { values: [Some(2), Some(2), None], ..totals };
+        let found = judged(&[&alone[..], &[one]].concat());
+        assert_eq!(found.outcome, NOT_REPRODUCED);
+        assert_eq!(
+            found.detail,
+            "both accesses were made on CPU 1 only; they did not meet in 4 tries in 1 run"
+        );
+        assert_eq!(judged(&[&alone[..], &[totals]].concat()).outcome, IMPOSSIBLE);
+        // It was there, only at other bytes.
+        let came = Meet { came: [0, 3], ..alone[0] };
+        assert_eq!(judged(&[&alone[..], &[came, totals]].concat()).outcome, NOT_REPRODUCED);
+        // It comes so seldom that nothing follows.
+        let seldom = Meet { arrivals: [10, 2], ..totals };
+        assert_eq!(judged(&[&alone[..], &[seldom]].concat()).outcome, NOT_REPRODUCED);
+        let never = judged(&[Meet { arrivals: [10, 0], ..totals }]);
+        assert_eq!(
+            (never.outcome.as_str(), never.detail.as_str()),
+            (NOT_REPRODUCED, "the other access was not made in 1 run")
+        );
+    }
+}
