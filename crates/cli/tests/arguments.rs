@@ -74,7 +74,7 @@ fn what_is_not_there_yet() {
 fn unknown_names_come_with_near_ones() {
     assert_refused(
         &["check", "e1000", "--tool", "dmchek"],
-        "there is no tool named 'dmchek'; the nearest is 'dmcheck'",
+        "there is no tool named 'dmchek'; the nearest are 'dmcheck', 'dmacheck', 'drcheck'",
     );
     assert_refused(&["check", "e1000", "--tool", ","], "--tool names no tool; see 'guardrail list tools'");
     assert_refused(

@@ -38,8 +38,18 @@ fn main() {
 struct Bug {
     folder: String,
     kind: String,
-    function: String,
-    line: u64,
+    /// Function and line.
+    place: (String, u64),
+    /// The other side of a race.
+    other: Option<(String, u64)>,
+    /// How its triage begins, where that matters.
+    triage: Option<String>,
+    /// How the triage of further races begins, which come with it.
+    also: Option<String>,
+    /// The checker with its option, where it needs one.
+    tool: Option<String>,
+    /// It drives QEMU's `edu` device.
+    edu: bool,
     oopses: bool,
 }
 
@@ -53,15 +63,21 @@ impl Bug {
                 let text = std::fs::read_to_string(folder.join("expect.json")).ok()?;
                 let expect: Value = serde_json::from_str(&text).expect("expect.json is JSON");
                 let name = folder.file_name()?.to_str()?.to_owned();
-                let marker = expect["line_marker"].as_str().expect("line_marker");
                 let source = folder.join(format!("{}.c", name.replace('-', "_")));
                 let source = std::fs::read_to_string(source).expect("the source is there");
-                let line =
-                    source.lines().position(|line| line.contains(marker)).expect("the marker is there");
+                let place = |function: &str, marker: &str| {
+                    let (function, marker) = (expect[function].as_str()?, expect[marker].as_str()?);
+                    let line = source.lines().position(|line| line.contains(marker));
+                    Some((function.to_owned(), line.expect("the marker is there") as u64 + 1))
+                };
                 Some(Bug {
                     kind: expect["kind"].as_str().expect("kind").to_owned(),
-                    function: expect["function"].as_str().expect("function").to_owned(),
-                    line: line as u64 + 1,
+                    place: place("function", "line_marker").expect("function and line_marker"),
+                    other: place("other_function", "other_marker"),
+                    triage: expect["triage"].as_str().map(str::to_owned),
+                    also: expect["also"].as_str().map(str::to_owned),
+                    tool: expect["tool"].as_str().map(str::to_owned),
+                    edu: expect["device"] == "edu",
                     oopses: expect["aftermath"].as_str().is_some_and(|after| after.ends_with("oops")),
                     folder: name,
                 })
@@ -75,40 +91,76 @@ impl Bug {
     fn module(&self) -> String {
         self.folder.replace('-', "_")
     }
+
+    /// Whether a finding is the planted bug; the sides of a race may be told in either order.
+    fn is_named_by(&self, finding: &Value) -> bool {
+        let at = |frame: &Value| {
+            let function = frame["function"].as_str().unwrap_or("").to_owned();
+            (function, frame["location"]["line"].as_u64().unwrap_or(0))
+        };
+        let place = at(finding);
+        let places = match &self.other {
+            None => place == self.place,
+            Some(other) => {
+                let second = at(&finding["other"]["stack"][0]);
+                place == self.place && second == *other || place == *other && second == self.place
+            }
+        };
+        let triage = finding["triage"].as_str().unwrap_or("");
+        places
+            && finding["kind"] == self.kind.as_str()
+            && triage.starts_with(self.triage.as_deref().unwrap_or(""))
+    }
 }
 
-/// One guest runs all modules that it survives; each of the others has a guest of its own.
+/// Bugs that share a guest, with their twins.
+const TOGETHER: usize = 50;
+
+/// A guest runs many modules that it survives; each of the others has a guest of its own.
 fn zoo_trials(kernel: &'static str, bugs: &[Bug], trials: &mut Vec<Trial>) {
-    let together = bugs.iter().filter(|bug| !bug.oopses);
-    let mut drivers: Vec<String> = together.map(|bug| format!("zoo/{}", bug.folder)).collect();
-    drivers.extend(bugs.iter().map(|bug| format!("zoo/{}_ok", bug.folder)));
-    // The first decides which device the guest has.
-    drivers.sort_by_key(|name| name != "zoo/mmio-oob");
+    let (alone, together): (Vec<&Bug>, Vec<&Bug>) = bugs.iter().partition(|bug| bug.oopses);
+    for bug in &alone {
+        let expected = Bug::clone(bug);
+        trials.push(Trial::test(format!("zoo/{} on {kernel}", bug.folder), move || {
+            let result = check(&[&format!("zoo/{}", expected.folder), "--kernel", kernel]);
+            named(&result, &expected)
+        }));
+    }
+    // Those that need the device are together: the first decides which one the guest has.
+    let mut all: Vec<(&Bug, bool)> = together.iter().map(|bug| (*bug, true)).collect();
+    all.extend(alone.iter().map(|bug| (*bug, false)));
+    all.sort_by_key(|(bug, _)| !bug.edu);
+    for (number, bugs) in all.chunks(TOGETHER).enumerate() {
+        guest_trials(kernel, number, bugs, trials);
+    }
+}
+
+/// One guest, with those bugs that it survives and all twins.
+fn guest_trials(kernel: &'static str, number: usize, bugs: &[(&Bug, bool)], trials: &mut Vec<Trial>) {
+    let folders = bugs.iter().flat_map(|(bug, survived)| {
+        let twin = format!("zoo/{}_ok", bug.folder);
+        if *survived { vec![format!("zoo/{}", bug.folder), twin] } else { vec![twin] }
+    });
+    let drivers: Vec<String> = folders.collect();
     let names: Vec<&str> = drivers.iter().map(String::as_str).collect();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let trace = folder.path().join("zoo.trace").display().to_string();
-    let shared = Arc::new(check(&[&names[..], &["--kernel", kernel, "--record", &trace]].concat()));
-    trials.push(Trial::test(format!("the zoo's trace on {kernel} keeps the rules of traces"), move || {
-        let _folder = folder;
-        keeps_the_rules(&trace)
-    }));
-    for bug in bugs {
-        let (bug, result) = (bug.clone(), Arc::clone(&shared));
-        let expected = bug.clone();
-        if bug.oopses {
+    let options = ["--kernel", kernel, "--record", &trace, "--timeout", "600"];
+    let shared = Arc::new(check(&[&names[..], &options].concat()));
+    for &(bug, survived) in bugs {
+        let result = match &bug.tool {
+            Some(tool) => Arc::new(guardrail(&["analyze", &trace, "--tool", tool, "--format", "json"])),
+            None => Arc::clone(&shared),
+        };
+        let (expected, of_bug) = (bug.clone(), Arc::clone(&result));
+        if survived {
             trials.push(Trial::test(format!("zoo/{} on {kernel}", bug.folder), move || {
-                let result = check(&[&format!("zoo/{}", expected.folder), "--kernel", kernel]);
-                named(&result, &expected)
-            }));
-        } else {
-            let result = Arc::clone(&result);
-            trials.push(Trial::test(format!("zoo/{} on {kernel}", bug.folder), move || {
-                named(&result, &expected)
+                named(&of_bug, &expected)
             }));
         }
+        let module = format!("{}_ok", bug.module());
         trials.push(Trial::test(format!("zoo/{}_ok on {kernel}", bug.folder), move || {
             let report = result.report()?;
-            let module = format!("{}_ok", bug.module());
             let loud: Vec<&Value> =
                 findings(report).filter(|finding| finding["module"] == module.as_str()).collect();
             if report["run"]["outcome"] != "completed" {
@@ -117,6 +169,13 @@ fn zoo_trials(kernel: &'static str, bugs: &[Bug], trials: &mut Vec<Trial>) {
             if loud.is_empty() { Ok(()) } else { Err(format!("the twin is not silent: {loud:#?}").into()) }
         }));
     }
+    trials.push(Trial::test(
+        format!("zoo trace {number} on {kernel} keeps the rules of traces"),
+        move || {
+            let _folder = folder;
+            keeps_the_rules(&trace)
+        },
+    ));
 }
 
 /// The bug is named with its kind, function and line, and nothing else is said of its module.
@@ -125,29 +184,33 @@ fn named(result: &Checked, bug: &Bug) -> Result<(), Failed> {
     let module = bug.module();
     let of_module: Vec<&Value> =
         findings(report).filter(|finding| finding["module"] == module.as_str()).collect();
-    let wanted = |finding: &&&Value| {
-        finding["kind"] == bug.kind.as_str()
-            && finding["function"] == bug.function.as_str()
-            && finding["location"]["line"] == bug.line
-    };
-    match of_module.iter().find(wanted) {
-        None => Err(format!(
-            "expected {} in {} at line {}, found {of_module:#?}\n{}",
-            bug.kind, bug.function, bug.line, result.stderr
-        )
-        .into()),
-        Some(_) if of_module.len() > 1 => {
-            Err(format!("more than the planted bug was reported: {of_module:#?}").into())
-        }
-        Some(_) => Ok(()),
+    let (right, mut wrong): (Vec<&Value>, Vec<&Value>) =
+        of_module.iter().partition(|finding| bug.is_named_by(finding));
+    if let Some(also) = &bug.also {
+        wrong.retain(|finding| !finding["triage"].as_str().is_some_and(|triage| triage.starts_with(also)));
     }
+    if right.is_empty() {
+        let (kind, (function, line)) = (&bug.kind, &bug.place);
+        let stderr = &result.stderr;
+        return Err(
+            format!("expected {kind} in {function} at line {line}, found {of_module:#?}\n{stderr}").into()
+        );
+    }
+    // A race is told for each pair of instructions, which may be several in one pair of lines.
+    if !wrong.is_empty() || right.len() > 1 && bug.other.is_none() {
+        return Err(format!("more than the planted bug was reported: {of_module:#?}").into());
+    }
+    Ok(())
 }
+
+/// What stock drivers have none of. Races that are real but do no harm they have, and not the same ones in every run.
+const QUIET_TOOLS: &str = "dmcheck,dmacheck,lockcheck,protocheck";
 
 /// A stock driver under its workload gives no finding, and no event is lost.
 fn silent(driver: &str, kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let trace = folder.path().join("run.trace").display().to_string();
-    let result = check(&[driver, "--kernel", kernel, "--record", &trace]);
+    let result = check(&[driver, "--kernel", kernel, "--record", &trace, "--tool", QUIET_TOOLS]);
     let report = result.report()?;
     let run = &report["run"];
     if run["outcome"] != "completed" || run["lost_events"] != 0 || run["blocks"].as_u64() < Some(1000) {

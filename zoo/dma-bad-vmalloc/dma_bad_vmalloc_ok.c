@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Maps each page of a vmalloc table by itself. */
+#include "../zoo.h"
+#include "../dma.h"
+
+#define SIZE (2 * PAGE_SIZE)
+
+static noinline int dma_bad_vmalloc_send(struct device *dev, void *table)
+{
+	dma_addr_t addr;
+	unsigned long i;
+
+	for (i = 0; i < SIZE; i += PAGE_SIZE) {
+		addr = dma_map_page(dev, vmalloc_to_page(table + i), 0, PAGE_SIZE, DMA_TO_DEVICE);
+		if (dma_mapping_error(dev, addr))
+			return -EIO;
+		dma_unmap_page(dev, addr, PAGE_SIZE, DMA_TO_DEVICE);
+	}
+	return 0;
+}
+
+static int dma_bad_vmalloc_start(struct device *dev)
+{
+	void *table = vzalloc(SIZE);
+	int err;
+
+	if (!table)
+		return -ENOMEM;
+	err = dma_bad_vmalloc_send(dev, table);
+	vfree(table);
+	return err;
+}
+
+ZOO_DMA_MODULE(dma_bad_vmalloc_start, zoo_dma_nothing);
+MODULE_DESCRIPTION("zoo: maps memory of vmalloc by its pages, correct");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Syncs and reads what the device writes, for a device whose dma_sync_* newer kernels leave out. */
+#include "../zoo.h"
+#include "../dma.h"
+
+#define SIZE 256
+
+static noinline u32 dma_direction_skipped_peek(const u32 *buffer)
+{
+	return READ_ONCE(buffer[7]);
+}
+
+static noinline int dma_direction_skipped_run(struct device *dev, u32 *buffer)
+{
+	dma_addr_t addr;
+
+	/* A coherent device: since 6.10 its dma_sync_* end at a flag of the device, and no function is called. */
+	if (dma_set_mask(dev, DMA_BIT_MASK(64)))
+		return -EIO;
+	addr = dma_map_single(dev, buffer, SIZE, DMA_FROM_DEVICE);
+	if (dma_mapping_error(dev, addr))
+		return -EIO;
+	dma_sync_single_for_cpu(dev, addr, SIZE, DMA_FROM_DEVICE);
+	zoo_sink = dma_direction_skipped_peek(buffer);
+	dma_unmap_single(dev, addr, SIZE, DMA_FROM_DEVICE);
+	return 0;
+}
+
+ZOO_DMA_BUFFER(dma_direction_skipped_run, SIZE);
+MODULE_DESCRIPTION("zoo: syncs a buffer that the device writes, without a call, correct");
+MODULE_LICENSE("GPL");

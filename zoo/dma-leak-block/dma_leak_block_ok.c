@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Gives all blocks back to their pool before it destroys the pool. */
+#include "../zoo.h"
+#include "../dma.h"
+
+#define BLOCKS 3
+
+static struct dma_pool *pool;
+static void *blocks[BLOCKS];
+static dma_addr_t addrs[BLOCKS];
+
+static noinline int dma_leak_block_take(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < BLOCKS; i++) {
+		blocks[i] = dma_pool_alloc(pool, GFP_KERNEL, &addrs[i]);
+		if (!blocks[i])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static noinline void dma_leak_block_give(unsigned int count)
+{
+	unsigned int i;
+
+	for (i = 0; i < count; i++)
+		if (blocks[i])
+			dma_pool_free(pool, blocks[i], addrs[i]);
+	dma_pool_destroy(pool);
+}
+
+static int dma_leak_block_start(struct device *dev)
+{
+	pool = dma_pool_create("zoo", dev, 128, 64, 0);
+	if (!pool)
+		return -ENOMEM;
+	if (dma_leak_block_take()) {
+		dma_leak_block_give(BLOCKS);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static void dma_leak_block_stop(struct device *dev)
+{
+	dma_leak_block_give(BLOCKS);
+}
+
+ZOO_DMA_MODULE(dma_leak_block_start, dma_leak_block_stop);
+MODULE_DESCRIPTION("zoo: gives all blocks back before it destroys the pool, correct");
+MODULE_LICENSE("GPL");

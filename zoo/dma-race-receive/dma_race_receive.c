@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Clears the status word of a receive buffer that the device has already been given. */
+#include "../zoo.h"
+#include "../dma.h"
+
+#define SIZE 128
+
+static noinline void dma_race_receive_prepare(u32 *buffer)
+{
+	WRITE_ONCE(buffer[3], 0); /* BUG: dma-race */
+}
+
+static noinline int dma_race_receive_run(struct device *dev, u32 *buffer)
+{
+	dma_addr_t addr;
+
+	addr = dma_map_single(dev, buffer, SIZE, DMA_FROM_DEVICE);
+	if (dma_mapping_error(dev, addr))
+		return -EIO;
+	dma_race_receive_prepare(buffer);
+	dma_unmap_single(dev, addr, SIZE, DMA_FROM_DEVICE);
+	return 0;
+}
+
+ZOO_DMA_BUFFER(dma_race_receive_run, SIZE);
+MODULE_DESCRIPTION("zoo: writes a mapped buffer that the device writes");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* A poll syncs a buffer, which is unmapped afterwards. */
+#include "../zoo.h"
+#include "../dma.h"
+
+#define SIZE 128
+
+static noinline void dma_sync_unmapped_poll(struct device *dev, dma_addr_t addr)
+{
+	dma_sync_single_for_cpu(dev, addr, SIZE, DMA_FROM_DEVICE);
+}
+
+static noinline int dma_sync_unmapped_run(struct device *dev, void *buffer)
+{
+	dma_addr_t addr;
+
+	addr = dma_map_single(dev, buffer, SIZE, DMA_FROM_DEVICE);
+	if (dma_mapping_error(dev, addr))
+		return -EIO;
+	dma_sync_unmapped_poll(dev, addr);
+	dma_unmap_single(dev, addr, SIZE, DMA_FROM_DEVICE);
+	return 0;
+}
+
+ZOO_DMA_BUFFER(dma_sync_unmapped_run, SIZE);
+MODULE_DESCRIPTION("zoo: syncs a buffer that is mapped, correct");
+MODULE_LICENSE("GPL");

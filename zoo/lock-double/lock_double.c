@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* A thread waits for the mutex that it holds; a signal ends its wait. */
+#include "../zoo.h"
+#include <linux/sched/signal.h>
+
+static DEFINE_MUTEX(lock);
+static struct zoo_thread thread;
+
+static noinline void lock_double_flush(void)
+{
+	if (mutex_lock_interruptible(&lock)) /* BUG: double-lock */
+		return;
+	mutex_unlock(&lock);
+}
+
+static noinline void lock_double_body(void)
+{
+	allow_signal(SIGINT);
+	mutex_lock(&lock);
+	lock_double_flush();
+	mutex_unlock(&lock);
+}
+
+static int __init lock_double_init(void)
+{
+	int err = zoo_thread_start(&thread, lock_double_body);
+
+	if (err)
+		return err;
+	/* The thread waits for itself until then. */
+	msleep(50);
+	send_sig(SIGINT, thread.task, 1);
+	return 0;
+}
+
+static void __exit lock_double_exit(void)
+{
+	zoo_thread_stop(&thread);
+}
+
+module_init(lock_double_init);
+module_exit(lock_double_exit);
+MODULE_DESCRIPTION("zoo: waits for a mutex that it holds");
+MODULE_LICENSE("GPL");
