@@ -90,6 +90,8 @@ pub struct FreeFault {
 pub struct Hooked<'a> {
     /// rsp at its entry; with the function it names the call while it lasts.
     pub rsp: u64,
+    /// Its return address.
+    pub ret: u64,
     /// Its arguments, then what was read through them.
     pub args: &'a [u64],
     /// What it does.

@@ -25,6 +25,7 @@ const ERRORS: u64 = u64::MAX - 4094;
 pub(super) struct HookFrame {
     hook: u64,
     rsp: u64,
+    ret: u64,
     args: Vec<u64>,
     summary: Arc<Summary>,
     by_driver: bool,
@@ -48,6 +49,7 @@ impl HookFrame {
     fn view(&self) -> Hooked<'_> {
         Hooked {
             rsp: self.rsp,
+            ret: self.ret,
             args: &self.args,
             summary: &self.summary,
             by_driver: self.by_driver,
@@ -168,6 +170,7 @@ impl Machine {
         let mut frame = HookFrame {
             hook,
             rsp,
+            ret,
             args: args.to_vec(),
             summary,
             by_driver,

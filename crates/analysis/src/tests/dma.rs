@@ -618,6 +618,20 @@ fn a_function_that_tells_no_return_has_mapped_all_the_same() {
 }
 
 #[test]
+fn a_call_that_tells_no_return_hides_none_at_the_same_depth() {
+    let mut r = Run::new();
+    r.call(COHERENT, &[DEV, 4096, 0], HEAP).call(POOL, &[0, DEV, 64], HEAP + 0x20_0000);
+    // Both by the kernel, one after the other.
+    for (n, args, at) in
+        [(DESTROY_POOL, [HEAP + 0x20_0000, 0, 0, 0], 9), (FREE_COHERENT, [DEV, 4096, HEAP, BUS], 50)]
+    {
+        r.g.hook(n, STACK - 0x4_0000, function(CALLER) + at, &args);
+    }
+    r.call(UNBIND, &[DEV], 0);
+    assert_eq!(r.found(), NONE);
+}
+
+#[test]
 fn coherent_memory_and_pools_end_as_they_began() {
     let pool = HEAP + 0x20_0000;
     let mut r = Run::new();

@@ -68,6 +68,7 @@ struct Device {
 #[derive(Clone, Debug)]
 struct Open {
     rsp: u64,
+    ret: u64,
     class: u8,
     args: Vec<u64>,
     summary: Arc<Summary>,
@@ -80,6 +81,7 @@ impl Open {
     fn view(&self) -> Hooked<'_> {
         Hooked {
             rsp: self.rsp,
+            ret: self.ret,
             args: &self.args,
             summary: &self.summary,
             by_driver: self.by_driver,
@@ -167,9 +169,9 @@ impl DmaCheck {
     /// A call begins. False where it is part of another of its class.
     fn begin(&mut self, hook: &Hooked<'_>, op: &DmaOp) -> bool {
         let (rsp, class) = (hook.rsp, class(op));
-        self.open.retain(|o| {
-            !same_block(o.rsp, rsp) || o.rsp > rsp || o.rsp == rsp && o.summary.name != hook.summary.name
-        });
+        // A function that leaves by a jump has what it jumps to return to its own caller.
+        let jumped = |o: &Open| o.rsp == rsp && o.ret == hook.ret && o.summary.name != hook.summary.name;
+        self.open.retain(|o| !same_block(o.rsp, rsp) || o.rsp > rsp || jumped(o));
         if self.open.iter().any(|o| same_block(o.rsp, rsp) && o.rsp - rsp < NESTING && o.class == class) {
             return false;
         }
@@ -178,6 +180,7 @@ impl DmaCheck {
         }
         self.open.push(Open {
             rsp,
+            ret: hook.ret,
             class,
             args: hook.args.to_vec(),
             summary: hook.summary.clone(),
