@@ -65,8 +65,8 @@ pub struct CheckArgs {
     /// The QEMU device that the driver serves, instead of the usual one
     #[arg(long, value_name = "QEMU-DEVICE")]
     pub device: Option<String>,
-    /// The checkers, separated by commas
-    #[arg(long, value_name = "NAME,...", default_value = "all")]
+    /// The checkers, separated by commas; "quiet" is all but drcheck, "all" is all
+    #[arg(long, value_name = "NAME,...", default_value = "quiet")]
     pub tool: String,
     /// What exercises the driver, instead of the workload of its class
     #[arg(long, value_name = "NAME|SCRIPT")]
@@ -179,8 +179,8 @@ pub struct SurveyArgs {
     /// How many guests run at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub jobs: u8,
-    /// The checkers, separated by commas
-    #[arg(long, value_name = "NAME,...", default_value = "all")]
+    /// The checkers, separated by commas; "quiet" is all but drcheck, "all" is all
+    #[arg(long, value_name = "NAME,...", default_value = "quiet")]
     pub tool: String,
     /// What exercises each driver, instead of the workload of its class; "full" is all that a class has
     #[arg(long, value_name = "NAME|SCRIPT")]

@@ -122,7 +122,7 @@ fn zoo_trials(kernel: &'static str, bugs: &[Bug], trials: &mut Vec<Trial>) {
     for bug in &alone {
         let expected = Bug::clone(bug);
         trials.push(Trial::test(format!("zoo/{} on {kernel}", bug.folder), move || {
-            let result = check(&[&format!("zoo/{}", expected.folder), "--kernel", kernel]);
+            let result = check(&[&format!("zoo/{}", expected.folder), "--kernel", kernel, "--tool", "all"]);
             named(&result, &expected)
         }));
     }
@@ -145,7 +145,7 @@ fn guest_trials(kernel: &'static str, number: usize, bugs: &[(&Bug, bool)], tria
     let names: Vec<&str> = drivers.iter().map(String::as_str).collect();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let trace = folder.path().join("zoo.trace").display().to_string();
-    let options = ["--kernel", kernel, "--record", &trace, "--timeout", "600"];
+    let options = ["--kernel", kernel, "--record", &trace, "--tool", "all", "--timeout", "600"];
     let shared = Arc::new(check(&[&names[..], &options].concat()));
     for &(bug, survived) in bugs {
         let result = match &bug.tool {
@@ -203,14 +203,11 @@ fn named(result: &Checked, bug: &Bug) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What stock drivers have none of. Races that are real but do no harm they have, and not the same ones in every run.
-const QUIET_TOOLS: &str = "dmcheck,dmacheck,lockcheck,protocheck";
-
 /// A stock driver under its workload gives no finding, and no event is lost.
 fn silent(driver: &str, kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let trace = folder.path().join("run.trace").display().to_string();
-    let result = check(&[driver, "--kernel", kernel, "--record", &trace, "--tool", QUIET_TOOLS]);
+    let result = check(&[driver, "--kernel", kernel, "--record", &trace]);
     let report = result.report()?;
     let run = &report["run"];
     if run["outcome"] != "completed" || run["lost_events"] != 0 || run["blocks"].as_u64() < Some(1000) {
@@ -238,7 +235,8 @@ fn recorded_equals_live() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let trace = folder.path().join("run.trace");
     let trace = trace.to_str().expect("a plain path");
-    let live = check(&["zoo/oob-heap", "zoo/uaf-timer", "zoo/uninit-deep", "--record", trace]);
+    let live =
+        check(&["zoo/race-teardown", "zoo/oob-heap", "zoo/uaf-timer", "--tool", "all", "--record", trace]);
     let recorded = guardrail(&["analyze", trace, "--format", "json"]);
     let (mut live, mut recorded) = (live.report()?.clone(), recorded.report()?.clone());
     for report in [&mut live, &mut recorded] {
