@@ -28,6 +28,7 @@ fn main() {
         }
         trials.push(Trial::test("recorded equals live", recorded_equals_live));
         trials.push(Trial::test("a panic in the driver is a result", panic_is_a_result));
+        trials.push(Trial::test("a race is made to happen", race_is_confirmed));
     }
     // Two guests at once would only fight for the processors.
     libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
@@ -247,6 +248,22 @@ fn recorded_equals_live() -> Result<(), Failed> {
         return Err("fewer than three findings".into());
     }
     if live == recorded { Ok(()) } else { Err(format!("live {live:#}\nrecorded {recorded:#}").into()) }
+}
+
+/// A race that is real happens when one side is held for the other; the values of both writes are told.
+fn race_is_confirmed() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let out = folder.path().join("run").display().to_string();
+    let result = check(&["zoo/race-process-timer", "--tool", "drcheck", "--confirm", "--out", &out]);
+    let outcome = |report: &Value| report["findings"][0]["confirmation"]["outcome"].clone();
+    let mut told = outcome(result.report()?);
+    if told != "confirmed" {
+        // Chance has a part in it.
+        guardrail(&["confirm", "--out", &out]);
+        let text = std::fs::read_to_string(folder.path().join("run/report.json"))?;
+        told = outcome(&serde_json::from_str(&text)?);
+    }
+    if told == "confirmed" { Ok(()) } else { Err(format!("{told}\n{}", result.stderr).into()) }
 }
 
 /// What was found before the panic is reported, with the panic's own text.
