@@ -23,6 +23,7 @@ static noinline void uaf_timer_report(struct work_struct *work)
 {
 	struct session *s = report_session;
 
+	timer_delete_sync(&expiry);
 	zoo_sink = READ_ONCE(s->state);
 }
 
