@@ -8,4 +8,5 @@ mod hostile;
 mod order;
 mod others;
 mod races;
+pub(crate) mod rng;
 mod undefined;

@@ -1,11 +1,21 @@
 //! Names of locks and memory for messages.
 
 use crate::context::Context;
-use crate::effect::LockKind;
-use crate::finding::{self, HeldLock};
+use crate::effect::{LockKind, LockMode};
+use crate::finding::{self, HeldLock, Related};
 use crate::machine::{Cx, State, describe};
 use crate::stacks::StackId;
-use crate::sync::{Acquired, LockInfo};
+use crate::sync::{LockId, LockInfo};
+
+/// A number of bytes, in words.
+pub fn bytes(n: u64) -> String {
+    if n == 1 { "1 byte".to_owned() } else { format!("{n} bytes") }
+}
+
+/// A further place of a report.
+pub fn related(state: &State, what: impl Into<String>, stack: StackId) -> Related {
+    Related { what: what.into(), stack: state.frames(state.stacks.get(stack)), context: None }
+}
 
 /// The sort of a lock, as people write it.
 pub fn kind(kind: LockKind) -> &'static str {
@@ -82,26 +92,25 @@ fn allocator(state: &State, stack: StackId) -> Option<String> {
     stack.iter().enumerate().find_map(frame).map(|frame| frame.function)
 }
 
-/// The locks that a context holds, for a report.
-pub fn held(state: &State, held: &[Acquired]) -> Vec<HeldLock> {
-    held.iter()
-        .filter_map(|acquired| {
-            let info = state.sync.lock(acquired.lock)?;
-            Some(HeldLock {
-                name: lock(state, info),
-                kind: kind(info.kind).to_owned(),
-                shared: acquired.mode == crate::effect::LockMode::Shared,
-                stack: state.frames(state.stacks.get(acquired.stack)),
-            })
+/// Locks that are held, each with its mode and where it was taken, for a report.
+pub fn held(state: &State, held: impl Iterator<Item = (LockId, LockMode, StackId)>) -> Vec<HeldLock> {
+    held.filter_map(|(id, mode, stack)| {
+        let info = state.sync.lock(id)?;
+        Some(HeldLock {
+            name: lock(state, info),
+            kind: kind(info.kind).to_owned(),
+            shared: mode == LockMode::Shared,
+            stack: state.frames(state.stacks.get(stack)),
         })
-        .collect()
+    })
+    .collect()
 }
 
 /// Who runs, with the locks that it holds and the states of what it is about.
 pub fn who(cx: &Cx<'_>) -> finding::Context {
     let mut who = describe(cx.state, cx.context, cx.cpu);
     if let Some(context) = cx.context {
-        who.locks = held(cx.state, &context.held);
+        who.locks = held(cx.state, context.held.iter().map(|a| (a.lock, a.mode, a.stack)));
         who.states = states(cx.state, context);
     }
     who

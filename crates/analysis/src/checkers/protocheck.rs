@@ -6,14 +6,14 @@
 
 use super::Checker;
 use super::names;
-use crate::context::{Context, Level, Out};
-use crate::flow::Regs;
+use crate::context::Context;
+use crate::finding::Related;
 use crate::machine::{Cx, Draft, Place};
 use crate::objects::{Object, ObjectId};
-use crate::stacks::{MAX_FRAMES, StackId, Stacks};
+use crate::stacks::StackId;
 use crate::sync::Step;
 use crate::sync::chart::{Chart, Set, State};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 
 const NAME: &str = "protocheck";
@@ -40,9 +40,6 @@ pub struct ProtoCheck {
     open: BTreeMap<(u64, usize, u32), Open>,
     /// Objects of which a fault was told: what follows from it is no further one.
     told: FxHashSet<(usize, u32)>,
-    /// The last call of each context: steps are also told when a call has returned.
-    calls: FxHashMap<(u64, Level), StackId>,
-    stacks: Stacks,
 }
 
 impl Checker for ProtoCheck {
@@ -52,15 +49,6 @@ impl Checker for ProtoCheck {
 
     fn needs_sync(&self) -> bool {
         true
-    }
-
-    fn call(&mut self, cx: &mut Cx<'_>, _: &Out, _: &Regs) {
-        let Some(context) = cx.context else { return };
-        let stack = self.stacks.intern(&cx.stack(Place::Call));
-        if self.calls.len() >= MAX_OBJECTS {
-            self.calls.clear();
-        }
-        self.calls.insert((context.task, context.level), stack);
     }
 
     fn moved(&mut self, cx: &mut Cx<'_>, step: &Step) {
@@ -81,16 +69,12 @@ impl Checker for ProtoCheck {
             self.open.remove(&id);
         } else if self.open.get(&id).is_none_or(|open| open.state != step.to) && self.open.len() < MAX_OBJECTS
         {
-            let stack = match step.cause {
-                Ok(_) => self.call_stack(cx),
-                Err(_) => cx.stack(Place::Insn(function(cx))),
-            };
             // What functions of the kernel begin on the driver's behalf, they also end.
             let own = step.cause.map_or(true, |call| is_called(cx, chart, call));
-            let module = cx.state.modules.at(stack.first().copied().unwrap_or(0)).map(|(index, _)| index);
+            let place = cx.state.stacks.get(step.stack).first();
+            let module = place.and_then(|&pc| cx.state.modules.at(pc)).map(|(index, _)| index);
             let module = module.filter(|_| own);
-            let stack = self.stacks.intern(&stack[..stack.len().min(MAX_FRAMES)]);
-            self.open.insert(id, Open { state: step.to, stack, module });
+            self.open.insert(id, Open { state: step.to, stack: step.stack, module });
         }
     }
 
@@ -105,7 +89,7 @@ impl Checker for ProtoCheck {
             let Some(chart) = cx.state.sync.charts().get(id.1) else { continue };
             let Some(busy) = busy(chart, open.state).map(str::to_owned) else { continue };
             let Some(stack) = object.freed.filter(|_| open.module.is_some()) else { continue };
-            let related = self.related(cx, &open);
+            let related = came(cx, &open);
             let name = chart.name.clone();
             cx.report(NAME, "protocol-order", Place::Stack(stack), || Draft {
                 related: vec![related],
@@ -126,7 +110,7 @@ impl Checker for ProtoCheck {
             self.open.remove(&id);
             let Some(chart) = cx.state.sync.charts().get(id.1) else { continue };
             let (name, full) = (chart.name.clone(), full_name(chart, open.state));
-            let stack = self.stacks.get(open.stack).to_vec();
+            let stack = cx.state.stacks.get(open.stack);
             let (kind, message) = match busy(chart, open.state) {
                 _ if owed(chart, open.state) => (
                     "protocol-unanswered",
@@ -135,33 +119,17 @@ impl Checker for ProtoCheck {
                 Some(busy) => ("protocol-order", format!("the module was unloaded while {busy}")),
                 None => continue,
             };
-            cx.report_stack(NAME, kind, &stack, || Draft::error(message));
+            cx.report_stack(NAME, kind, stack, || Draft::error(message));
         }
     }
-}
-
-/// The function of the activation that runs.
-fn function(cx: &Cx<'_>) -> u64 {
-    cx.context.and_then(|context| context.activations.last()).map_or(0, |activation| activation.function)
 }
 
 impl ProtoCheck {
-    /// The stack of the call that the context is out on, or has just come back from.
-    fn call_stack(&self, cx: &Cx<'_>) -> Vec<u64> {
-        match cx.context {
-            Some(context) if context.out().is_none() => {
-                let last = self.calls.get(&(context.task, context.level));
-                last.map_or_else(Vec::new, |&stack| self.stacks.get(stack).to_vec())
-            }
-            _ => cx.stack(Place::Call),
-        }
-    }
-
     fn wrong_state(&self, cx: &mut Cx<'_>, chart: &Chart, step: &Step) {
         let Ok(call) = step.cause else { return };
         let Some(call) = chart.calls.get(call) else { return };
         let open = self.open.get(&(step.key[0], step.chart, step.instance));
-        let related = open.map(|open| self.related(cx, open));
+        let related = open.map(|open| came(cx, open));
         let object = names::memory(cx.state, step.key[0]);
         cx.report(NAME, "protocol-order", Place::Call, || Draft {
             related: related.into_iter().collect(),
@@ -174,14 +142,11 @@ impl ProtoCheck {
             ))
         });
     }
+}
 
-    fn related(&self, cx: &Cx<'_>, open: &Open) -> crate::finding::Related {
-        crate::finding::Related {
-            what: "it came into this state".to_owned(),
-            stack: cx.state.frames(self.stacks.get(open.stack)),
-            context: None,
-        }
-    }
+/// Where an object came into its state.
+fn came(cx: &Cx<'_>, open: &Open) -> Related {
+    names::related(cx.state, "it came into this state", open.stack)
 }
 
 /// Whether the driver itself calls the function of a rule, and not one that does it among other things.

@@ -3,26 +3,7 @@
 mod native;
 
 use super::*;
-
-/// A small generator of reproducible numbers (xorshift64*).
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn byte(&mut self) -> u8 {
-        (self.next() >> 32) as u8
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() >> 16) as usize % n
-    }
-}
+use crate::tests::rng::Rng;
 
 /// A memory that gives one value for every load and writes down what it is told.
 #[derive(Default)]

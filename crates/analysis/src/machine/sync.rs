@@ -266,7 +266,7 @@ impl Machine {
         }
         self.refresh(v, c, addr);
         self.take_holds(v, c, entering.task, entering.rsp);
-        self.tell_steps(v, c);
+        self.tell_steps(v, c, StackId::default());
         self.each(v, Some(c), |checker, cx| checker.entered(cx, &activation));
     }
 
@@ -401,7 +401,7 @@ impl Machine {
             self.state.sync.release(activation.strand, RCU);
         }
         context.now.clock = self.state.sync.clock(activation.strand);
-        self.tell_steps(v, c);
+        self.tell_steps(v, c, StackId::default());
         self.each(v, Some(c), |checker, cx| checker.left(cx, &activation));
         let Some(context) = self.contexts.get_mut(c) else { return };
         context.activations.pop();
@@ -451,7 +451,7 @@ impl Machine {
             context.own.call_in_section();
         }
         if !callee.hooked && (callee.sync || !callee.rules.is_empty()) {
-            let stack = if callee.sync { self.stack_of(c, out.pc) } else { StackId::default() };
+            let stack = self.stack_of(c, out.pc);
             let pending = self.begins(v, c, summary, &callee, out.args, stack, false, true);
             if let (Some(mut pending), Some(context)) = (pending, self.contexts.get_mut(c)) {
                 pending.rsp = out.entry_rsp;
@@ -511,7 +511,7 @@ impl Machine {
         if let Some(context) = self.contexts.get_mut(c) {
             context.now.clock = self.state.sync.clock(strand);
         }
-        self.tell_steps(v, c);
+        self.tell_steps(v, c, stack);
         (late || !moving.is_empty()).then(|| Pending {
             rsp: 0,
             summary: late.then(|| Arc::clone(summary)),
@@ -556,7 +556,7 @@ impl Machine {
             }
         }
         self.state.sync.returned(strand, &pending.moving, result);
-        self.tell_steps(v, c);
+        self.tell_steps(v, c, pending.stack);
     }
 
     /// The call on which the context was out with rsp `rsp`, or the innermost, has returned.
@@ -643,9 +643,15 @@ impl Machine {
         context.now.locks = self.state.sync.lockset(&context.held);
     }
 
-    /// Tells checkers where objects have gone.
-    fn tell_steps(&mut self, v: usize, c: usize) {
-        for step in self.state.sync.take_steps() {
+    /// Tells checkers where objects have gone. `call` is the call that did it, where the context is back from it.
+    fn tell_steps(&mut self, v: usize, c: usize, call: StackId) {
+        for mut step in self.state.sync.take_steps() {
+            let context = self.contexts.get(c);
+            let place = match step.cause {
+                Ok(_) => context.and_then(Context::out).map(|out| out.pc),
+                Err(_) => context.and_then(|context| context.activations.last()).map(|run| run.function),
+            };
+            step.stack = place.map_or(call, |pc| self.stack_of(c, pc));
             self.each(v, Some(c), |checker, cx| checker.moved(cx, &step));
         }
         if let Some(context) = self.contexts.get_mut(c) {

@@ -4,6 +4,7 @@ use super::clocks::{Order, Var};
 use super::strands::Strands;
 use super::{Parts, Step, StrandId};
 use crate::effect::{Key, When};
+use crate::stacks::StackId;
 use guardrail_kernel::chart::{Callback, Chart, Set};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -318,7 +319,18 @@ impl Charts {
             instance.moves = instance.moves.wrapping_add(1);
         }
         let key = instance.key;
-        (from != to || !allowed).then_some(Step { chart, instance: id, key, cause, from, to, allowed, known })
+        let stack = StackId::default();
+        (from != to || !allowed).then_some(Step {
+            stack,
+            chart,
+            instance: id,
+            key,
+            cause,
+            from,
+            to,
+            allowed,
+            known,
+        })
     }
 
     /// A call begins. What came before it comes before the callbacks that it allows or sets off.

@@ -138,6 +138,8 @@ pub struct Activation {
 /// An object's step in its chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
+    /// The driver's call, or the function of the callback.
+    pub stack: StackId,
     /// The chart.
     pub chart: usize,
     /// The instance.

@@ -1,18 +1,10 @@
 //! Words that no tracer wrote.
 
 use super::guest::*;
+use super::rng::Rng;
 use guardrail_trace::event::{Head, Kind};
 
-pub struct Rng(pub u64);
-
 impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
     /// A word from a small set of awkward ones, or any.
     fn word(&mut self) -> u64 {
         const AWKWARD: [u64; 16] = [

@@ -1,14 +1,8 @@
 //! Words for messages.
 
 use super::maps::{Dir, Mapping};
+pub(super) use crate::checkers::names::{bytes, related};
 use crate::effect::MapKind;
-use crate::finding::Related;
-use crate::machine::State;
-use crate::stacks::StackId;
-
-pub(super) fn bytes(n: u64) -> String {
-    if n == 1 { "1 byte".to_owned() } else { format!("{n} bytes") }
-}
 
 /// What was mapped and for what.
 pub(super) fn mapping(m: &Mapping) -> String {
@@ -28,9 +22,4 @@ pub(super) fn rights(dir: Dir) -> &'static str {
         Dir::FromDevice => "may be writing",
         Dir::Both | Dir::None => "may be reading and writing",
     }
-}
-
-/// A further place of a finding.
-pub(super) fn related(state: &State, what: &str, stack: StackId) -> Related {
-    Related { what: what.to_owned(), stack: state.frames(state.stacks.get(stack)), context: None }
 }

@@ -1,6 +1,7 @@
 //! Words for messages, in the manner of KASAN.
 
 use super::Touch;
+pub(super) use crate::checkers::names::bytes;
 use crate::effect::Class;
 use crate::finding::OriginInfo;
 use crate::flow::Origin;
@@ -73,10 +74,6 @@ pub(super) fn noun(store: bool) -> &'static str {
 
 pub(super) fn verb(touch: Touch) -> String {
     format!("{} of {}", noun(touch.store), bytes(touch.len))
-}
-
-pub(super) fn bytes(n: u64) -> String {
-    if n == 1 { "1 byte".to_owned() } else { format!("{n} bytes") }
 }
 
 pub(super) fn object(object: &Object) -> String {

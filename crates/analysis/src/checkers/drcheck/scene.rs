@@ -1,11 +1,12 @@
 //! Who made an access: call stacks and circumstances, each kept once.
 
+use crate::checkers::names;
 use crate::context::{Context, Level};
 use crate::effect::LockMode;
 use crate::finding;
 use crate::machine::{Cx, State, describe};
 use crate::stacks::{MAX_FRAMES, StackId};
-use crate::sync::{Acquired, Activation, LockId, Off};
+use crate::sync::{Activation, LockId};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -180,19 +181,7 @@ impl Scenes {
         let Some(scene) = self.get(id) else { return describe(state, None, 0) };
         let context = Context::new(scene.task, scene.level, scene.pid);
         let mut who = describe(state, Some(&context), scene.cpu);
-        let held: Vec<Acquired> = scene
-            .held
-            .iter()
-            .map(|&(lock, mode, stack)| Acquired {
-                lock,
-                mode,
-                stack,
-                tried: false,
-                by_kernel: false,
-                off: Off::default(),
-            })
-            .collect();
-        who.locks = crate::checkers::names::held(state, &held);
+        who.locks = names::held(state, scene.held.iter().copied());
         let states = (scene.states as usize).checked_sub(1).and_then(|i| self.states.get(i));
         who.states = states.map_or_else(Vec::new, |states| states.to_vec());
         who

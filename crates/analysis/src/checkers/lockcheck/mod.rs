@@ -148,7 +148,7 @@ impl LockCheck {
             let Some(info) = state.sync.lock(again.lock) else { return Draft::error(String::new()) };
             let name = names::lock(state, info);
             Draft {
-                related: vec![order::related(state, format!("{name} was taken first"), again.stack)],
+                related: vec![names::related(state, format!("{name} was taken first"), again.stack)],
                 ..Draft::error(format!(
                     "{function} waits for the {} {name}, which this thread holds already",
                     names::kind(kind)
@@ -183,7 +183,7 @@ impl LockCheck {
                 None => return,
             },
         };
-        let related = spin.map(|held| order::related(state, "the lock was taken".to_owned(), held.stack));
+        let related = spin.map(|held| names::related(state, "the lock was taken".to_owned(), held.stack));
         cx.report(NAME, "sleep-in-atomic", Place::Call, || Draft {
             related: related.into_iter().collect(),
             ..Draft::error(format!("{function}, which may sleep, is called {why}"))

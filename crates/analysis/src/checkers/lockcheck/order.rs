@@ -4,7 +4,7 @@ use super::NAME;
 use crate::checkers::names::{self, Class};
 use crate::effect::{LockKind, LockMode};
 use crate::finding::{Context, Related};
-use crate::machine::{Cx, Draft, Place, State};
+use crate::machine::{Cx, Draft, Place};
 use crate::stacks::StackId;
 use crate::sync::{Acquired, LockId};
 use rustc_hash::FxHashMap;
@@ -129,15 +129,15 @@ impl Order {
         }
         cx.report(NAME, "lock-order", Place::Stack(edge.stacks.1), || {
             let mut related =
-                vec![related(state, format!("{} was taken first", edge.names.0), edge.stacks.0)];
+                vec![names::related(state, format!("{} was taken first", edge.names.0), edge.stacks.0)];
             for other in path {
                 let (first, second) = (&other.names.0, &other.names.1);
                 let taken = format!("elsewhere, {second} was taken while {first} was held");
                 related.push(Related {
                     context: Some(other.context.clone()),
-                    ..self::related(state, taken, other.stacks.1)
+                    ..names::related(state, taken, other.stacks.1)
                 });
-                related.push(self::related(state, format!("{first} had been taken"), other.stacks.0));
+                related.push(names::related(state, format!("{first} had been taken"), other.stacks.0));
             }
             let way: Vec<&str> = path.iter().map(|edge| edge.names.1.as_str()).collect();
             Draft {
@@ -152,9 +152,4 @@ impl Order {
             }
         });
     }
-}
-
-/// A further place of a report.
-pub(super) fn related(state: &State, what: String, stack: StackId) -> Related {
-    Related { what, stack: state.frames(state.stacks.get(stack)), context: None }
 }

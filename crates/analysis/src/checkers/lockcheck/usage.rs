@@ -1,6 +1,6 @@
 //! Where classes of locks are taken: in interrupts, and with interrupts on.
 
-use super::{NAME, order};
+use super::NAME;
 use crate::checkers::names::{self, Class};
 use crate::context::Level;
 use crate::effect::{LockKind, LockMode};
@@ -77,7 +77,7 @@ impl Usages {
             let (in_irq, with_on) = (in_irq.clone(), with_on.clone());
             cx.report(NAME, "irq-inversion", Place::Stack(with_on.stack), || {
                 let name = names::lock(state, &info);
-                let mut inside = order::related(state, format!("taken in {}", INTERRUPTS[i]), in_irq.stack);
+                let mut inside = names::related(state, format!("taken in {}", INTERRUPTS[i]), in_irq.stack);
                 inside.context = Some(in_irq.context);
                 Draft {
                     related: vec![inside],

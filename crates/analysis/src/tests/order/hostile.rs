@@ -1,7 +1,8 @@
 //! Words that no tracer wrote, between some that one might have written.
 
 use super::guest::*;
-use crate::tests::hostile::{Rng, segment};
+use crate::tests::hostile::segment;
+use crate::tests::rng::Rng;
 
 fn run(seed: u64, rounds: usize) -> String {
     let mut rng = Rng(seed);
