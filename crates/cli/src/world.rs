@@ -28,6 +28,7 @@ pub struct Known {
     calls: RefCell<HashMap<String, Arc<Summary>>>,
     page_struct_size: u64,
     gfp_zero: u64,
+    gfp_reclaim: u64,
 }
 
 struct Module {
@@ -62,7 +63,8 @@ impl Known {
         let btf = kernel.btf();
         let page_struct_size = btf.struct_named("page").and_then(|page| btf.size_of(page)).unwrap_or(64);
         // Up to 6.9 the flags are macros, of which types say nothing.
-        let bit = btf.enum_value("___GFP_ZERO_BIT").filter(|bit| (0..32).contains(bit)).unwrap_or(8);
+        let flag = |name, bit| 1 << btf.enum_value(name).filter(|bit| (0..32).contains(bit)).unwrap_or(bit);
+        let (gfp_zero, gfp_reclaim) = (flag("___GFP_ZERO_BIT", 8), flag("___GFP_DIRECT_RECLAIM_BIT", 10));
         let (hooks, calls) = (subject.hooks.clone(), RefCell::default());
         Ok(Known {
             image: kernel,
@@ -73,7 +75,8 @@ impl Known {
             others,
             calls,
             page_struct_size,
-            gfp_zero: 1 << bit,
+            gfp_zero,
+            gfp_reclaim,
         })
     }
 
@@ -172,6 +175,10 @@ impl World for Known {
 
     fn gfp_zero(&self) -> u64 {
         self.gfp_zero
+    }
+
+    fn gfp_reclaim(&self) -> u64 {
+        self.gfp_reclaim
     }
 
     fn dma_skip_sync(&self) -> Option<u64> {
