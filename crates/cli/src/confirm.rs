@@ -4,7 +4,7 @@ mod points;
 mod stored;
 mod verdict;
 
-use crate::args::{CheckArgs, ConfirmArgs, ListFormat, Observe, Thread};
+use crate::args::{CheckArgs, ConfirmArgs, ListFormat};
 use crate::check::{self, LogFolder, RING_WORDS};
 use crate::errors::{CliError, Status};
 use crate::output;
@@ -281,14 +281,3 @@ fn line(race: &Finding) -> String {
         None => format!("{text}: not tried\n"),
     }
 }
-
-/// How `Thread` is spelled in a stored run.
-fn thread_word(thread: Thread) -> &'static str {
-    match thread {
-        Thread::Single => "single",
-        Thread::Multi => "multi",
-    }
-}
-
-/// What a stored run leaves to its default.
-const OBSERVE: Observe = Observe::Check;

@@ -1,8 +1,7 @@
 //! What `check --out DIR` leaves behind, so that the run can be repeated.
 
-use super::{OBSERVE, thread_word};
 use crate::analyze::digest;
-use crate::args::{CheckArgs, Format, Mode, Thread};
+use crate::args::{CheckArgs, Format, Mode, Observe, Thread};
 use crate::check;
 use crate::errors::CliError;
 use guardrail_report::Report;
@@ -25,7 +24,6 @@ pub struct Stored {
     device: Option<String>,
     workload: Option<String>,
     smp: u8,
-    thread: String,
     no_kaslr: bool,
     timeout: u64,
     variables: Vec<String>,
@@ -42,7 +40,6 @@ pub fn store(folder: &Path, args: &CheckArgs, prepared: &Prepared) -> Result<(),
         device: args.device.clone(),
         workload: args.workload.as_deref().map(found),
         smp: args.smp,
-        thread: thread_word(args.thread).to_owned(),
         no_kaslr: args.no_kaslr,
         timeout: args.timeout,
         variables: args.variables.clone(),
@@ -119,11 +116,12 @@ impl Stored {
             workload: self.workload.clone(),
             mode: Mode::Permissive,
             smp: self.smp,
-            thread: if self.thread == thread_word(Thread::Multi) { Thread::Multi } else { Thread::Single },
+            // The run with holds decides for itself.
+            thread: Thread::Multi,
             no_kaslr: self.no_kaslr,
             timeout: self.timeout,
             variables: self.variables.clone(),
-            observe: OBSERVE,
+            observe: Observe::Check,
             record: None,
             out: None,
             confirm: false,
