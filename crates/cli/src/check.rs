@@ -157,7 +157,13 @@ fn refuse_early(args: &CheckArgs) -> Result<Vec<String>, CliError> {
     if let Some(mode) = mode {
         return Err(CliError::Usage(format!("the mode '{mode}' is not available yet; use permissive")));
     }
-    engine::tools(&args.tool)
+    let tools = engine::tools(&args.tool)?;
+    if args.confirm && !tools.iter().any(|tool| tool.starts_with("drcheck") || tool == "datacollider") {
+        let why =
+            "--confirm tries races, but no checker of the run finds any; add --tool drcheck or --tool all";
+        return Err(CliError::Usage(why.into()));
+    }
+    Ok(tools)
 }
 
 pub fn prepare(args: &CheckArgs, packages: &Packages, progress: &Progress) -> Result<Prepared, CliError> {

@@ -55,6 +55,14 @@ fn values_out_of_range() {
 }
 
 #[test]
+fn races_are_confirmed_only_where_races_are_looked_for() {
+    assert_refused(
+        &["check", "e1000", "--confirm"],
+        "--confirm tries races, but no checker of the run finds any; add --tool drcheck or --tool all",
+    );
+}
+
+#[test]
 fn what_is_not_there_yet() {
     assert_refused(
         &["check", "e1000", "--mode", "stringent"],
