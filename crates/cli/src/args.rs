@@ -197,6 +197,9 @@ pub struct SurveyArgs {
     /// The folder of the survey; one that was interrupted goes on
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+    /// Keep the trace of each run in its folder below runs/
+    #[arg(long)]
+    pub record: bool,
     /// Run again what failed before
     #[arg(long)]
     pub retry: bool,

@@ -70,6 +70,9 @@ impl Child {
             command.args(value.iter().flat_map(|value| [name, value.as_str()]));
         }
         command.args(args.variables.iter().flat_map(|pair| ["--set", pair.as_str()]));
+        if args.record {
+            command.arg("--record").arg(folder.join("run.trace"));
+        }
         command.stdin(Stdio::null()).stdout(file("stdout")?).stderr(file("stderr")?);
         // Ctrl-C at the terminal is ours to handle: a run is ended in order.
         command.process_group(0);
