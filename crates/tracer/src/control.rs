@@ -50,6 +50,8 @@ pub struct Block {
     pub sites: Box<[MemSite]>,
     /// Those that can be held.
     pub holds: Box<[HoldSite]>,
+    /// Threads can be slowed down at its start, where the kernel returns to.
+    pub stalls: bool,
 }
 
 /// An instruction that can be held.

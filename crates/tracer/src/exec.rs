@@ -420,11 +420,15 @@ pub extern "C" fn on_hook_return(index: c_uint, hooks: *mut c_void) {
     let Some((vcpu, hooks)) = (unsafe { with_vcpu::<Vec<u32>>(Tracer::running, index, hooks) }) else {
         return;
     };
-    let (rsp, rax) = (vcpu.reg(RSP), vcpu.reg(RAX));
+    let rsp = vcpu.reg(RSP);
     // Many functions share a return; only those that were entered with this stack end here.
+    let left = tracer.hooked.leave(hooks, rsp);
+    if left.is_empty() {
+        return;
+    }
+    let rax = vcpu.reg(RAX);
     let mut begun = false;
-    for &hook in hooks {
-        let Some(args) = tracer.hooked.leave(hook, rsp) else { continue };
+    for (hook, args) in left {
         let lists = match (args, tracer.config.hooks.get(hook as usize)) {
             (Some(args), Some(known)) => read_lists(vcpu, known, hook, rsp, &args, |list| list.at_return),
             _ => Vec::new(),
@@ -435,9 +439,7 @@ pub extern "C" fn on_hook_return(index: c_uint, hooks: *mut c_void) {
         vcpu.writer.push_slice(&[Head::encode(Kind::HookRet, 0, u64::from(hook)), rsp, rax]);
         push_lists(vcpu, &lists);
     }
-    if begun {
-        vcpu.writer.close();
-    }
+    vcpu.writer.close();
 }
 
 /// An interrupt or exception. Runs with QEMU's big lock held, so it never waits.

@@ -5,10 +5,12 @@
 //! first and the held one after it, and the values of the bytes before, between and after are told.
 
 pub mod run;
+pub mod stalls;
 
 use guardrail_trace::config::{HoldPoint, Holds as Config, Samples};
 use guardrail_trace::meet::{Meet, MeetOutcome, MeetSide};
 use rustc_hash::FxHashMap;
+use stalls::{Stalls, Thread};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
@@ -16,7 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Pairs that are kept.
 const MAX_PAIRS: usize = 1 << 12;
-/// Tries of a side that last long; what runs seldom gets no more.
+/// Tries of a side that last longest, and that last long; what runs seldom gets no more.
+const FIRST_TRIES: u32 = 2;
 const LONG_TRIES: u32 = 6;
 /// How long a side may take to run its instruction once it was let go, and a held context may be away.
 const GRACE: Duration = Duration::from_millis(1000);
@@ -30,6 +33,7 @@ pub struct Holds {
     /// Addresses of the points in loaded modules.
     places: RwLock<FxHashMap<u64, Roles>>,
     state: Mutex<State>,
+    stalls: Mutex<Stalls>,
     /// A sampled access is held: every access of the driver is compared with it.
     watching: AtomicBool,
 }
@@ -123,6 +127,7 @@ impl Holds {
             config: config.clone(),
             places: RwLock::default(),
             state: Mutex::default(),
+            stalls: Mutex::default(),
             watching: AtomicBool::new(false),
         }
     }
@@ -130,6 +135,18 @@ impl Holds {
     /// Anything may be held in this run.
     pub fn wanted(&self) -> bool {
         !self.config.points.is_empty() || self.config.samples.is_some()
+    }
+
+    /// Threads are slowed down in this run.
+    pub fn stalling(&self) -> bool {
+        self.config.stall_millis > 0
+    }
+
+    /// Whether a thread that comes back from the kernel stays where it is for now.
+    pub fn stays(&self, thread: Thread, now: Instant) -> bool {
+        let held = self.state().held.is_some();
+        let limit = Duration::from_millis(self.config.stall_millis);
+        self.stalls.lock().unwrap_or_else(PoisonError::into_inner).stays(thread, limit, held, now)
     }
 
     /// A sampled access is held.
@@ -236,7 +253,7 @@ impl State {
         let now = arrival.now;
         let mut told = None;
         match &self.held {
-            Some(held) if held.is(&arrival.side) => return self.again(config, now, read),
+            Some(held) if held.is(&arrival.side) => return self.again(config, arrival.side.cpu, now, read),
             Some(held) if held.lost(now) => told = self.finish(now, MeetOutcome::Alone),
             _ => {}
         }
@@ -289,8 +306,12 @@ impl State {
                 let known = self.pairs.entry(pair).or_default();
                 let tries = &mut known.tries[usize::from(role)];
                 *tries += 1;
-                let long = *tries <= LONG_TRIES;
-                (Some(pair), role, if long { config.long_millis } else { config.short_millis })
+                let millis = match *tries {
+                    ..=FIRST_TRIES => config.first_millis,
+                    ..=LONG_TRIES => config.long_millis,
+                    _ => config.short_millis,
+                };
+                (Some(pair), role, millis)
             }
             (None, Some(samples)) if arrival.sampled => {
                 if !self.pause_over(samples, now) {
@@ -323,10 +344,13 @@ impl State {
     fn again(
         &mut self,
         config: &Config,
+        cpu: u8,
         now: Instant,
         mut read: impl FnMut(u64, u64) -> Option<u64>,
     ) -> Step {
         let Some(held) = &mut self.held else { return (Verdict::Go.into(), None) };
+        // A thread may have been moved.
+        held.side.cpu = cpu;
         let over = now.saturating_duration_since(held.since) >= held.limit || held.spins >= config.spins;
         held.spins += 1;
         match held.phase {

@@ -2,34 +2,75 @@
 
 use guardrail_trace::event::MAX_ARGS;
 use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 
 /// More calls than threads could ever have open; beyond it entries are of threads that died inside.
 const MAX_OPEN: usize = 1 << 16;
 
+/// Hooked functions that jump to one another without a return in between.
+const MAX_JUMPS: usize = 16;
+
 /// The arguments at an entry, where the return needs them.
 type Kept = Option<Box<[u64; MAX_ARGS]>>;
 
-/// Open calls, with the arguments of those whose return needs them. The key is the hook's number and rsp, which points at
-/// the return address and tells threads apart. A call may sleep and return on another vCPU, so the map is everybody's.
+/// One open call: the hook's number and what was kept.
+type Call = (u32, Kept);
+
+/// Open calls, with the arguments of those whose return needs them. The key is rsp, which points at the return address and
+/// tells threads apart; a function that ends with a jump to another leaves two calls with one. A call may sleep and
+/// return on another vCPU, so the map is everybody's.
 #[derive(Debug, Default)]
-pub struct Hooked(Mutex<FxHashMap<(u32, u64), Kept>>);
+pub struct Hooked(Mutex<FxHashMap<u64, (Call, Vec<Call>)>>);
 
 impl Hooked {
     /// The hook was entered.
     pub fn enter(&self, hook: u32, rsp: u64, args: Option<[u64; MAX_ARGS]>) {
+        let call = (hook, args.map(Box::new));
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= MAX_OPEN {
             open.clear();
         }
-        open.insert((hook, rsp), args.map(Box::new));
+        match open.entry(rsp) {
+            Entry::Vacant(entry) => {
+                entry.insert((call, Vec::new()));
+            }
+            Entry::Occupied(mut entry) => {
+                let (first, more) = entry.get_mut();
+                let jumps = more.len();
+                match std::iter::once(first).chain(more.iter_mut()).find(|open| open.0 == hook) {
+                    Some(same) => *same = call,
+                    None if jumps < MAX_JUMPS => more.push(call),
+                    None => {}
+                }
+            }
+        }
     }
 
-    /// A return that may be the hook's: what was kept at its entry, where it is.
-    #[allow(clippy::option_option)]
-    pub fn leave(&self, hook: u32, rsp: u64) -> Option<Option<[u64; MAX_ARGS]>> {
+    /// A return that may be of any of `hooks`: those that were entered with this stack, in the order of `hooks`, each with
+    /// what was kept at its entry. Most returns of shared functions are of none, so that is found out by one look.
+    pub fn leave(&self, hooks: &[u32], rsp: u64) -> Vec<(u32, Option<[u64; MAX_ARGS]>)> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        open.remove(&(hook, rsp)).map(|args| args.map(|args| *args))
+        let Entry::Occupied(mut entry) = open.entry(rsp) else { return Vec::new() };
+        let (first, more) = entry.get_mut();
+        if more.is_empty() && !hooks.contains(&first.0) {
+            return Vec::new();
+        }
+        let mut calls = std::mem::take(more);
+        calls.insert(0, std::mem::take(first));
+        let mut left = Vec::new();
+        for &hook in hooks {
+            if let Some(at) = calls.iter().position(|call| call.0 == hook) {
+                left.push((hook, calls.remove(at).1.map(|args| *args)));
+            }
+        }
+        if calls.is_empty() {
+            entry.remove();
+        } else {
+            *first = calls.remove(0);
+            *more = calls;
+        }
+        left
     }
 }
 
@@ -41,10 +82,10 @@ mod tests {
     fn a_return_ends_only_what_was_entered_with_its_stack() {
         let hooked = Hooked::default();
         hooked.enter(3, 0x100, None);
-        assert_eq!(hooked.leave(4, 0x100), None);
-        assert_eq!(hooked.leave(3, 0x108), None);
-        assert_eq!(hooked.leave(3, 0x100), Some(None));
-        assert_eq!(hooked.leave(3, 0x100), None);
+        assert_eq!(hooked.leave(&[4], 0x100), []);
+        assert_eq!(hooked.leave(&[3], 0x108), []);
+        assert_eq!(hooked.leave(&[2, 3], 0x100), [(3, None)]);
+        assert_eq!(hooked.leave(&[2, 3], 0x100), []);
     }
 
     #[test]
@@ -52,7 +93,22 @@ mod tests {
         let hooked = Hooked::default();
         hooked.enter(3, 0x100, Some([1, 2, 3, 4, 5, 6]));
         hooked.enter(3, 0x200, Some([7; 6]));
-        assert_eq!(hooked.leave(3, 0x100), Some(Some([1, 2, 3, 4, 5, 6])));
-        assert_eq!(hooked.leave(3, 0x200), Some(Some([7; 6])));
+        assert_eq!(hooked.leave(&[3], 0x100), [(3, Some([1, 2, 3, 4, 5, 6]))]);
+        assert_eq!(hooked.leave(&[3], 0x200), [(3, Some([7; 6]))]);
+    }
+
+    #[test]
+    fn functions_that_jump_to_one_another_end_with_one_return() {
+        let hooked = Hooked::default();
+        hooked.enter(5, 0x100, None);
+        hooked.enter(3, 0x100, Some([1; 6]));
+        hooked.enter(8, 0x100, None);
+        assert_eq!(hooked.leave(&[4], 0x100), []);
+        assert_eq!(hooked.leave(&[3, 4, 8], 0x100), [(3, Some([1; 6])), (8, None)]);
+        assert_eq!(hooked.leave(&[5], 0x100), [(5, None)]);
+        // A call that never returned does not stand in the way of the next.
+        hooked.enter(5, 0x100, Some([1; 6]));
+        hooked.enter(5, 0x100, Some([2; 6]));
+        assert_eq!(hooked.leave(&[5], 0x100), [(5, Some([2; 6]))]);
     }
 }

@@ -75,6 +75,10 @@ fn driver_block(tracer: &Tracer, view: &View, start: u64, generation: u64) {
             sites.returns.insert(site);
         }
     }
+    let stalls = tracer.holds.stalling() && {
+        let sites = tracer.sites.read().unwrap_or_else(PoisonError::into_inner);
+        sites.returns.contains(&start)
+    };
     let holds = if tracer.holds.wanted() { hold_sites(tracer, &insns, exit) } else { Box::default() };
     let block = tracer.control_in_translation().block(generation, start, &bytes, |number| Block {
         number,
@@ -84,6 +88,7 @@ fn driver_block(tracer: &Tracer, view: &View, start: u64, generation: u64) {
         ports: ports(&insns),
         sites: sites(number, view, &insns, exit, &holds),
         holds,
+        stalls,
     });
     instrument(view, &insns, exit, block);
 }
@@ -92,6 +97,7 @@ fn driver_block(tracer: &Tracer, view: &View, start: u64, generation: u64) {
 fn instrument(view: &View, insns: &[Instruction], exit: Exit, block: &'static Block) {
     let block_data = std::ptr::from_ref(block).cast_mut().cast();
     let (begin, flags): (VcpuCb, _) = match block.holds.first() {
+        _ if block.stalls => (holds::run::on_block, CB_RW_REGS_PC),
         Some(site) if site.index == 0 => (holds::run::on_block, CB_RW_REGS_PC),
         _ => (exec::on_block, CB_R_REGS),
     };

@@ -1,11 +1,12 @@
 //! What runs at instructions that can be held.
 
+use super::stalls::Thread;
 use super::{Arrival, Verdict, Who};
 use crate::control::{Block, HoldSite, MemSite};
 use crate::exec;
 use crate::ffi;
 use crate::tracer::{Tracer, tracer};
-use crate::vcpu::{RSP, Vcpu};
+use crate::vcpu::{INTERRUPT_FLAG, RFLAGS, RSP, Vcpu};
 use guardrail_trace::event::{Access, Head, Kind};
 use guardrail_trace::meet::{Meet, MeetSide};
 use std::ffi::{c_uint, c_void};
@@ -14,18 +15,25 @@ use std::time::{Duration, Instant};
 /// How long a held vCPU with a thread of its own sleeps before it looks again.
 const NAP: Duration = Duration::from_micros(20);
 
-/// A driver block begins with an instruction that can be held.
+/// The bit of `preempt_count` that does not count: a reschedule is due where it is clear.
+const NO_RESCHEDULE: u32 = 1 << 31;
+
+/// A driver block begins with an instruction that can be held, or where threads can be slowed down.
 pub extern "C" fn on_block(index: c_uint, block: *mut c_void) {
     let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback, and blocks are never freed.
     let Some((vcpu, block)) = (unsafe { exec::with_vcpu::<Block>(Tracer::running, index, block) }) else {
         return;
     };
+    if block.stalls && stays(tracer, vcpu, block.address) {
+        vcpu.writer.close();
+        back(tracer, block.address);
+    }
     let held = block.holds.first().filter(|site| site.index == 0);
     if let Some(site) = held.filter(|site| arrive(tracer, vcpu, site) == Verdict::Back) {
         // How the vCPU came here is told when the block runs: nothing of the driver runs until then.
         vcpu.writer.close();
-        back(tracer, site);
+        back(tracer, site.address);
     }
     exec::begin_block(tracer, vcpu, block);
 }
@@ -44,7 +52,7 @@ pub extern "C" fn on_instruction(index: c_uint, site: *mut c_void) {
         // The block ends before this instruction, which begins the next one.
         vcpu.writer.push(Head::encode(Kind::Cut, 0, u64::from(site.index)));
         vcpu.writer.close();
-        back(tracer, site);
+        back(tracer, site.address);
     }
     // Waits here, with nothing locked: QEMU's lock is not held in callbacks of translated code.
     vcpu.writer.close();
@@ -55,12 +63,24 @@ pub extern "C" fn on_instruction(index: c_uint, site: *mut c_void) {
 }
 
 /// Sends the vCPU back to the instruction. Interrupts and other vCPUs get in on the way.
-fn back(tracer: &Tracer, site: &HoldSite) -> ! {
+fn back(tracer: &Tracer, address: u64) -> ! {
     if !tracer.single() {
         std::thread::sleep(NAP);
     }
     // SAFETY: the callback is registered for it. It leaves by longjmp over our frames, none of which has anything to drop.
-    unsafe { ffi::qemu_plugin_set_pc(site.address) }
+    unsafe { ffi::qemu_plugin_set_pc(address) }
+}
+
+/// A thread that may be moved to another CPU is to begin its block again.
+fn stays(tracer: &Tracer, vcpu: &mut Vcpu, address: u64) -> bool {
+    if vcpu.reg(RFLAGS) & INTERRUPT_FLAG == 0 {
+        return false;
+    }
+    let (task, preempt_count) = exec::context(tracer, vcpu);
+    if preempt_count & !NO_RESCHEDULE != 0 {
+        return false;
+    }
+    tracer.holds.stays(Thread { address, rsp: vcpu.reg(RSP), task }, Instant::now())
 }
 
 fn arrive(tracer: &Tracer, vcpu: &mut Vcpu, site: &HoldSite) -> Verdict {

@@ -5,7 +5,7 @@ const AT: u64 = 0xffff_8880_0000_1000;
 fn holds(samples: Option<Samples>) -> Holds {
     let point = |symbol, role| HoldPoint { module: "m".into(), symbol, offset: 4, pair: 7, role };
     let points = vec![point(1, 0), point(2, 1)];
-    Holds::new(&Config { points, samples, tries: 4, long_millis: 100, short_millis: 10, spins: 1000 })
+    Holds::new(&Config { points, samples, tries: 4, first_millis: 100, spins: 1000, ..Config::default() })
 }
 
 fn side(pc: u64, rsp: u64, store: bool) -> MeetSide {
