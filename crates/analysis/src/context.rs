@@ -222,6 +222,19 @@ impl Context {
         }
     }
 
+    /// Drops driver functions that the kernel called and that left by a jump, when the kernel calls the driver anew: no event
+    /// tells their return. Those stay whose jump `leads` there.
+    pub fn drop_jumped(&mut self, leads: impl Fn(&Out) -> bool) {
+        while let [.., Activation::Frame { entry_rsp, from_kernel: true, .. }, Activation::Out(out)] =
+            self.stack.as_slice()
+            && out.jump
+            && *entry_rsp == out.entry_rsp
+            && !leads(out)
+        {
+            self.cut(self.stack.len() - 2);
+        }
+    }
+
     /// Addresses of the stack below the innermost place, as return addresses.
     pub fn callers(&self, into: &mut Vec<u64>, limit: usize) {
         for (depth, activation) in self.stack.iter().rev().enumerate() {
@@ -268,5 +281,21 @@ mod tests {
         context.returned(0x8008);
         assert_eq!(context.stack.len(), 1);
         assert_eq!(context.regs.and_then(|r| r.rsp()), Some(0x1234));
+    }
+    #[test]
+    fn a_function_that_left_by_a_jump_is_over_when_the_kernel_calls_again() {
+        let mut context = Context::new(1, Level::Process, 1);
+        let out = |target, jump| {
+            let (pc, ret, entry_rsp, args) = (0, 0, 0x9000, [0; 6]);
+            Activation::Out(Out { pc, ret, target, entry_rsp, jump, args, summary: None })
+        };
+        let frame = |entry_rsp| Activation::Frame { entry_rsp, ret: 0, from_kernel: true, saved: None };
+        for (last, leads, left) in
+            [(out(7, true), false, 1), (out(7, true), true, 3), (out(7, false), false, 3)]
+        {
+            context.stack = vec![frame(0x9800), frame(0x9000), last];
+            context.drop_jumped(|out| leads && out.target == 7);
+            assert_eq!(context.stack.len(), left);
+        }
     }
 }

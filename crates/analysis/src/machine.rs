@@ -262,8 +262,13 @@ impl Machine {
 
     fn each(&mut self, v: usize, context: Option<usize>, mut f: impl FnMut(&mut dyn Checker, &mut Cx<'_>)) {
         self.with(v, context, |checkers, cx| {
-            for checker in checkers {
+            for checker in &mut *checkers {
                 f(checker.as_mut(), cx);
+            }
+            for lent in std::mem::take(&mut cx.reports.lent) {
+                for checker in &mut *checkers {
+                    checker.lent(cx, &lent);
+                }
             }
         });
     }

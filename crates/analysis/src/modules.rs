@@ -53,6 +53,10 @@ impl Other {
     }
 }
 
+fn overlap(a: &Region, b: &Region) -> bool {
+    a.start < b.start.saturating_add(b.size) && b.start < a.start.saturating_add(a.size)
+}
+
 /// All modules in the order of their loading.
 #[derive(Debug, Default)]
 pub struct Modules {
@@ -74,6 +78,10 @@ impl Modules {
     pub fn add(&mut self, module: Module) -> Option<u32> {
         if self.list.len() >= MAX_MODULES {
             return None;
+        }
+        // What others had there, such as their init code, is gone, and must not give its name to this module when it leaves.
+        for other in &mut self.others {
+            other.regions.retain(|old| !module.regions.iter().any(|new| overlap(old, new)));
         }
         self.list.push(module);
         self.refresh();
@@ -193,5 +201,33 @@ impl Modules {
     /// Whether a fault at `pc` is expected and handled.
     pub fn may_fault(&self, pc: u64) -> bool {
         self.at(pc).is_some_and(|(_, m)| m.map.ex_table.binary_search(&pc).is_ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(start: u64, size: u64) -> Region {
+        Region { start, size, flags: 0 }
+    }
+
+    #[test]
+    fn freed_init_code_of_another_gives_no_name_to_a_module_that_left() {
+        let mut modules = Modules::default();
+        let regions = vec![region(0x1000, 0x1000), region(0x4000, 0x1000)];
+        modules.add_other(Other {
+            name: "core".into(),
+            address: 1,
+            regions,
+            loaded: true,
+            functions: Vec::new(),
+        });
+        let (name, regions, map) = ("drv".to_owned(), vec![region(0x4000, 0x2000)], ModuleMap::default());
+        modules.add(Module { name, address: 2, regions, loaded: true, map }).unwrap();
+        modules.unload(2).unwrap();
+        assert!(modules.other_at(0x4010).is_none());
+        assert_eq!(modules.at(0x4010).unwrap().1.name, "drv");
+        assert_eq!(&*modules.other_at(0x1010).unwrap().name, "core");
     }
 }

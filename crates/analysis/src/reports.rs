@@ -1,5 +1,6 @@
 //! The findings so far, merged by fingerprint.
 
+use crate::checkers::Lent;
 use crate::finding::Finding;
 use crate::stacks::{StackId, Stacks};
 use rustc_hash::FxHashMap;
@@ -15,6 +16,8 @@ pub struct Reports {
     /// So that a finding in a loop is built once: by kind and stack.
     by_stack: FxHashMap<(&'static str, StackId), usize>,
     stacks: Stacks,
+    /// What one checker tells the others, until they have heard it.
+    pub(crate) lent: Vec<Lent>,
 }
 
 impl Reports {

@@ -25,6 +25,8 @@ pub struct Chart {
     pub deferred: bool,
     /// Its objects keep their driver's module: what their callbacks do comes before the module's exit function.
     pub pins: bool,
+    /// Who makes an object calls a function that moves it to the initial state from any other.
+    pub made: bool,
     /// What instances are told apart by: names of up to two key parts.
     pub keys: Vec<String>,
     /// All states; a state comes after the one that it is part of.
@@ -70,6 +72,8 @@ pub struct Callback {
     pub leaves: Option<(usize, When)>,
     /// Callbacks that it sets off: what it did comes before their next run.
     pub wakes: Set,
+    /// All callbacks that name this object take turns: something of the kernel orders them that is not seen.
+    pub turns: Option<Key>,
 }
 
 /// A rule for a call of the driver.

@@ -35,7 +35,11 @@ pub fn for_image(image: &KernelImage) -> Arc<[Chart]> {
 }
 
 fn resolve(image: &KernelImage, draft: Draft) -> Chart {
-    let Draft { mut chart, rules, elsewhere } = draft;
+    let Draft { mut chart, rules, turns, elsewhere } = draft;
+    for (callback, params, by) in &turns {
+        let arg = |name: &str| params.iter().position(|param| param == name).map(|place| place as u8);
+        chart.callbacks[*callback].turns = sync::key(image.btf(), &arg, by);
+    }
     for rule in &rules {
         let plain = &rule.function;
         let mut found = false;

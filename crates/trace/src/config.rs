@@ -53,12 +53,16 @@ pub struct Holds {
     pub samples: Option<Samples>,
     /// How often each pair is tried.
     pub tries: u32,
-    /// The longest hold, in milliseconds of the host; for the first tries of a side.
+    /// The longest hold, in milliseconds of the host; for the first two tries of a side.
+    pub first_millis: u64,
+    /// The hold of the next tries, in milliseconds.
     pub long_millis: u64,
     /// The hold of later tries, in milliseconds.
     pub short_millis: u64,
     /// The most often that a vCPU is sent back to its instruction in one hold.
     pub spins: u64,
+    /// For how long threads are slowed down now and then where they come back from the kernel, in milliseconds; 0: not at all.
+    pub stall_millis: u64,
 }
 
 impl Default for Holds {
@@ -67,9 +71,11 @@ impl Default for Holds {
             points: Vec::new(),
             samples: None,
             tries: 40,
+            first_millis: 500,
             long_millis: 500,
             short_millis: 60,
             spins: 1 << 24,
+            stall_millis: 0,
         }
     }
 }

@@ -11,7 +11,7 @@ pub mod protocheck;
 use crate::context::{Context, Out};
 use crate::effect::Summary;
 use crate::flow::{InsnCtx, Origin, Regs, RepRange, Value};
-use crate::machine::Cx;
+use crate::machine::{Cx, Place};
 use crate::objects::{Object, ObjectId};
 use crate::stacks::StackId;
 use crate::sync::{Acquired, Activation, LockId, Parts, Step};
@@ -56,7 +56,14 @@ pub fn by_names(tools: &[String]) -> Result<Vec<Box<dyn Checker>>, String> {
         "dmcheck" if dma => Some(Box::new(dmcheck::DmCheck::beside_dmacheck()) as Box<dyn Checker>),
         tool => by_name(tool),
     };
-    tools.iter().map(|tool| checker(tool).ok_or_else(|| tool.clone())).collect()
+    let mut checkers = tools
+        .iter()
+        .map(|tool| checker(tool).ok_or_else(|| tool.clone()))
+        .collect::<Result<Vec<Box<dyn Checker>>, String>>()?;
+    if dma && !tools.iter().any(|tool| tool == "dmcheck") {
+        checkers.push(Box::new(dmcheck::DmCheck::for_dmacheck()));
+    }
+    Ok(checkers)
 }
 
 /// What is wrong with a free by the driver.
@@ -113,6 +120,36 @@ pub struct ListTold<'a> {
     pub returned: bool,
     /// The fields of its entries.
     pub words: &'a [u64],
+}
+
+/// How memory comes to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lending {
+    /// It was mapped.
+    Mapped,
+    /// It was mapped before and is synchronized for the device.
+    Synced,
+    /// Some of what is mapped for the device may have been synchronized; which memory is not known.
+    Unseen,
+}
+
+/// Memory that a device may use from now on.
+#[derive(Clone, Debug)]
+pub struct Lent {
+    /// How it comes to the device.
+    pub lending: Lending,
+    /// The device.
+    pub dev: u64,
+    /// Address and length of each piece.
+    pub memory: Vec<(u64, u64)>,
+    /// The device may read it.
+    pub reads: bool,
+    /// The device may write it.
+    pub writes: bool,
+    /// It is the driver's doing.
+    pub judged: bool,
+    /// Where that is told.
+    pub place: Place,
 }
 
 /// An access that the processor refused.
@@ -184,10 +221,12 @@ pub trait Checker {
     fn left(&mut self, _cx: &mut Cx<'_>, _activation: &Activation) {}
     /// A lock was taken.
     fn locked(&mut self, _cx: &mut Cx<'_>, _lock: &Acquired) {}
-    /// A lock is given back; `held` is `None` where the context does not hold it.
-    fn unlocked(&mut self, _cx: &mut Cx<'_>, _lock: LockId, _held: Option<&Acquired>) {}
+    /// A lock is given back, by the kernel for itself or by the driver; `held` is `None` where the context does not hold it.
+    fn unlocked(&mut self, _cx: &mut Cx<'_>, _lock: LockId, _held: Option<&Acquired>, _by_kernel: bool) {}
     /// A call or callback has moved an object from state to state, or was not allowed to.
     fn moved(&mut self, _cx: &mut Cx<'_>, _step: &Step) {}
+    /// Another checker has found that memory was lent to a device.
+    fn lent(&mut self, _cx: &mut Cx<'_>, _lent: &Lent) {}
     /// An instruction ran that compares a 64-bit value with all ones, which is what failed mappings give, or may do so.
     fn compared_with_ones(&mut self, _cx: &mut Cx<'_>) {}
     /// An object came into being, or turned out to be of another size or owner.

@@ -40,6 +40,8 @@ pub struct ProtoCheck {
     open: BTreeMap<(u64, usize, u32), Open>,
     /// Objects of which a fault was told: what follows from it is no further one.
     told: FxHashSet<(usize, u32)>,
+    /// Objects that others made: what these do with them is not seen, so nobody knows how they end.
+    foreign: FxHashSet<(usize, u32)>,
 }
 
 impl Checker for ProtoCheck {
@@ -56,7 +58,7 @@ impl Checker for ProtoCheck {
         if self.told.contains(&(step.chart, step.instance)) {
             return;
         }
-        if !step.allowed && step.known && step.cause.is_ok() {
+        if !step.allowed && step.known && step.cause.is_ok() && !left_for_another(cx, chart, step) {
             self.wrong_state(cx, chart, step);
             self.open.remove(&(step.key[0], step.chart, step.instance));
             if self.told.len() < MAX_OBJECTS {
@@ -65,7 +67,13 @@ impl Checker for ProtoCheck {
             return;
         }
         let id = (step.key[0], step.chart, step.instance);
-        if step.key[0] < KERNEL || is_foreign(cx) || busy(chart, step.to).is_none() && !owed(chart, step.to) {
+        if begins(chart, step) {
+            self.foreign.remove(&(step.chart, step.instance));
+        } else if !step.known && !cx.state.modules.contains(step.key[0]) && self.foreign.len() < MAX_OBJECTS {
+            self.foreign.insert((step.chart, step.instance));
+        }
+        let foreign = self.foreign.contains(&(step.chart, step.instance)) || is_foreign(cx);
+        if step.key[0] < KERNEL || foreign || busy(chart, step.to).is_none() && !owed(chart, step.to) {
             self.open.remove(&id);
         } else if self.open.get(&id).is_none_or(|open| open.state != step.to) && self.open.len() < MAX_OBJECTS
         {
@@ -154,6 +162,18 @@ fn is_called(cx: &Cx<'_>, chart: &Chart, call: usize) -> bool {
     let out = cx.context.and_then(Context::out).and_then(|out| out.summary.as_ref());
     // Where the context is back already, it has told of its own call.
     out.zip(chart.calls.get(call)).is_none_or(|(summary, call)| summary.name == call.function)
+}
+
+/// Whether this is how an object of the chart begins. Where something else is done first, and not with one of the driver's
+/// variables, somebody else made the object.
+fn begins(chart: &Chart, step: &Step) -> bool {
+    !chart.made || step.cause.is_ok() && step.to == chart.initial
+}
+
+/// Whether the driver left by a jump to another function, which may be over: the kernel calls this one for itself.
+fn left_for_another(cx: &Cx<'_>, chart: &Chart, step: &Step) -> bool {
+    let jumped = cx.context.and_then(Context::out).is_some_and(|out| out.jump);
+    jumped && step.cause.is_ok_and(|call| !is_called(cx, chart, call))
 }
 
 /// Whether the driver queues a function of the kernel's own for the end of a grace period, whose run nobody sees.

@@ -40,6 +40,8 @@ impl Machine {
             return;
         }
         if entering.args || entering.flags & EnterFlags::ARGS != 0 {
+            let state = &self.state;
+            context.drop_jumped(|out| state.kernel_function(out.target) == state.kernel_function(ret));
             context.drop_stale(rsp);
             let saved = if context.stack.is_empty() { None } else { context.regs.take() };
             context.regs = Some(Box::new(Regs::at_entry(rsp)));

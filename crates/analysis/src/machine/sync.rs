@@ -3,11 +3,11 @@
 use super::{Entering, Machine};
 use crate::checkers::Checker;
 use crate::context::{Context, Level, Out, same_stack};
-use crate::effect::{Effect, LockKind, LockMode, Summary, SyncOp};
+use crate::effect::{Effect, Key, LockKind, LockMode, Summary, SyncOp};
 use crate::stacks::{MAX_FRAMES, StackId};
 use crate::sync::{
-    Acquired, Activation, CallbackRef, GRACE, LockId, MAX_PENDING, Name, Now, Off, Parts, Pending, RCU,
-    Rules, StrandId, Sync, Who, is_task, takes_place,
+    Acquired, Activation, CallbackRef, DEVICE, GRACE, HANDLERS, LIBRARY, LockId, MAX_PENDING, Name, Now, Off,
+    Parts, Pending, RCU, Rules, StrandId, Sync, Who, is_task, takes_place,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
@@ -32,6 +32,18 @@ const WORKERS: [&str; 7] = [
     "napi_threaded_poll",
     "rcu_work_rcufn",
 ];
+/// Callbacks that set a device or its driver going. What they do before they write to the device comes before interrupts that follow,
+/// and what they do before they call a module that is not watched comes before what that calls back.
+const BRINGS_UP: [&str; 9] =
+    ["probe", "open", "prepare", "trigger", "command", "resume", "early", "phase", "restore"];
+/// Callbacks that nobody else runs beside: users are frozen.
+const SUSPENDED: [&str; 6] = ["suspend", "late", "early", "resume", "phase", "restore"];
+/// In the place of a vCPU: what runs on any of them, but on one at a time.
+const ONE_AT_A_TIME: u32 = u32::MAX;
+/// Modules with handlers that are known.
+const MAX_HANDLERS: usize = 256;
+/// Where modules begin.
+const MODULES: u64 = 0xffff_ffff_c000_0000;
 /// Kernel functions that call what waited for a grace period.
 const AFTER_GRACE: [&str; 4] = ["rcu_do_batch", "rcu_core", "srcu_invoke_callbacks", "rcu_tasks_invoke_cbs"];
 
@@ -54,6 +66,10 @@ struct Caller {
     after_grace: bool,
     /// It runs what modules do when they go.
     exit: bool,
+    /// It is in a module that is not watched.
+    library: bool,
+    /// Where that module begins, if it has handlers of the driver's interrupts.
+    handler: u64,
 }
 
 /// A lock that is held as long as a hooked function runs.
@@ -62,6 +78,8 @@ struct Hold {
     hook: u64,
     rsp: u64,
     lock: Acquired,
+    /// Objects that the function acquires before it calls the driver.
+    acquires: Vec<Name>,
     /// The context that holds it.
     context: Option<usize>,
 }
@@ -75,6 +93,8 @@ pub(super) struct Ordering {
     callers: FxHashMap<u64, Rc<Caller>>,
     hooks: FxHashMap<u64, Rc<Callee>>,
     hooked: FxHashSet<u64>,
+    /// Where modules begin that are not watched and have handlers of the driver's interrupts.
+    handlers: FxHashSet<u64>,
     holds: FxHashMap<u64, Vec<Hold>>,
     serial: u64,
     /// What the function that returns next to the kernel gives.
@@ -130,6 +150,7 @@ impl Machine {
             kept = std::mem::take(&mut context.held);
             kept.retain(|held| held.by_kernel);
             context.activations.clear();
+            context.own.end_bringing_up(0);
             context.own.pending.clear();
             context.own.sections.clear();
             context.own.pid = entering.pid;
@@ -190,6 +211,10 @@ impl Machine {
             }
             (Who::Serial { .. }, None) => String::new(),
             (Who::Work { function: at, item }, _) => format!("the work {} of {item:#x}", function(at)),
+            (Who::Interrupt { cpu: ONE_AT_A_TIME, function: at, .. }, _) => {
+                let module = self.state.modules.other_at(at).map_or("?", |module| &module.name);
+                format!("the interrupt handler in {module}")
+            }
             (Who::Interrupt { cpu, level, function: at }, _) => {
                 format!("{} in {}s on CPU {cpu}", function(at), level.name())
             }
@@ -231,6 +256,10 @@ impl Machine {
             (None, _) if is_task(level) && caller.worker && self.state.sync.parts().deferral => {
                 self.strand(Who::Work { function: addr, item: entering.registers[0] }, None)
             }
+            (None, _) if level == Level::Hardirq && caller.handler != 0 => {
+                // One line's handler, which runs on one CPU at a time, whatever it calls back.
+                self.strand(Who::Interrupt { cpu: ONE_AT_A_TIME, level, function: caller.handler }, None)
+            }
             (None, _) if !is_task(level) => {
                 self.strand(Who::Interrupt { cpu: v as u32, level, function: addr }, None)
             }
@@ -247,11 +276,32 @@ impl Machine {
             strand,
             serial: self.order.serial,
             rsp: entering.rsp,
+            turns: self.turns(callback, &args, entering.task),
+            library: caller.library,
         };
         let Some(context) = self.contexts.get_mut(c) else { return };
         context.activations.push(activation.clone());
         if let Some(callback) = callback {
             self.state.sync.entered(strand, callback);
+        }
+        self.state.sync.entered_also(strand, &caller.candidates, &args, callback);
+        if let Some(object) = activation.turns {
+            self.state.sync.acquire(strand, object);
+        }
+        let states = self.state.sync.parts().states;
+        // Work that the driver has not queued itself was queued by a library for it.
+        let lent = caller.worker && callback.is_some_and(|callback| !self.state.sync.was_forked(callback));
+        if states && (caller.library || lent) {
+            self.state.sync.acquire(strand, LIBRARY);
+        }
+        if states && level >= Level::Hardirq {
+            self.state.sync.acquire(strand, DEVICE);
+        }
+        if lent || self.is_one_of(&activation, &BRINGS_UP) {
+            let depth = self.contexts.get(c).map_or(0, |context| context.activations.len());
+            if let Some(context) = self.contexts.get_mut(c) {
+                context.own.begin_bringing_up(depth);
+            }
         }
         if outer.is_none() && !is_task(level) {
             self.state.sync.acquire(strand, GRACE);
@@ -268,6 +318,17 @@ impl Machine {
         self.take_holds(v, c, entering.task, entering.rsp);
         self.tell_steps(v, c, StackId::default());
         self.each(v, Some(c), |checker, cx| checker.entered(cx, &activation));
+    }
+
+    /// The object by which a callback takes turns with others.
+    fn turns(&self, callback: Option<(usize, usize, u32)>, args: &[u64], task: u64) -> Option<Name> {
+        let (chart, callback, _) = callback.filter(|_| self.state.sync.parts().states)?;
+        let key = self.state.sync.charts().get(chart)?.callbacks.get(callback)?.turns.as_ref()?;
+        match Sync::name(key, args, task)? {
+            // Not the lock or the atomic that may be there.
+            Name::At(object) => Some(Name::At(object | 2)),
+            global => Some(global),
+        }
     }
 
     /// Stands for a module: what comes before its exit function is released into it.
@@ -298,6 +359,55 @@ impl Machine {
         deferred || caller.worker || self.state.is_worker(task)
     }
 
+    /// Whether an address is in a module that is not watched.
+    fn is_library(&self, addr: u64) -> bool {
+        addr >= MODULES && !self.state.modules.contains(addr)
+    }
+
+    /// Where the module begins that is not watched and has an address.
+    fn library_start(&self, addr: u64) -> Option<u64> {
+        if !self.is_library(addr) {
+            return None;
+        }
+        Some(self.state.modules.other_at(addr)?.regions.first()?.start)
+    }
+
+    /// The driver requests an interrupt whose handler may be in a module that is not watched.
+    fn notes_handler(&mut self, name: &str, args: &[u64; 6]) {
+        if name == "request_threaded_irq"
+            && let Some(start) = self.library_start(args[1])
+            && self.order.handlers.len() < MAX_HANDLERS
+            && self.order.handlers.insert(start)
+        {
+            self.order.callers.clear();
+        }
+    }
+
+    /// Whether an activation is a callback with one of these names.
+    fn is_one_of(&self, activation: &Activation, names: &[&str]) -> bool {
+        activation.callback.is_some_and(|(chart, callback, _)| {
+            let chart = self.state.sync.charts().get(chart);
+            let callback = chart.and_then(|chart| chart.callbacks.get(callback));
+            callback.is_some_and(|callback| names.contains(&callback.name.as_str()))
+        })
+    }
+
+    /// What a context does that sets something going may be told to a module that is not watched, which calls back later.
+    fn call_library(&mut self, c: usize, target: u64) {
+        let Some(context) = self.contexts.get(c) else { return };
+        let strand = context.now.strand;
+        if context.own.brings_up() && self.state.sync.parts().states && self.is_library(target) {
+            self.state.sync.release(strand, LIBRARY);
+            self.refresh_clock(c);
+        }
+    }
+
+    fn refresh_clock(&mut self, c: usize) {
+        if let Some(context) = self.contexts.get_mut(c) {
+            context.now.clock = self.state.sync.clock(context.now.strand);
+        }
+    }
+
     fn caller(&mut self, ret: u64) -> Rc<Caller> {
         if let Some(caller) = self.order.callers.get(&ret) {
             return Rc::clone(caller);
@@ -316,6 +426,8 @@ impl Machine {
             worker: WORKERS.contains(&name.as_str()),
             after_grace: AFTER_GRACE.contains(&name.as_str()),
             exit: name.ends_with("sys_delete_module"),
+            library: self.is_library(ret),
+            handler: self.library_start(ret).filter(|start| self.order.handlers.contains(start)).unwrap_or(0),
             name,
         });
         if self.order.callers.len() >= MAX_CACHED {
@@ -392,22 +504,40 @@ impl Machine {
         if let Some(callback) = activation.callback {
             self.state.sync.left(activation.strand, callback, result);
         }
+        if let Some(object) = activation.turns {
+            self.state.sync.release(activation.strand, object);
+            if self.is_one_of(&activation, &SUSPENDED) {
+                self.state.sync.release(activation.strand, LIBRARY);
+            }
+        }
         self.release_module(&activation);
         let Some(context) = self.contexts.get_mut(c) else { return };
-        let interrupt = !is_task(context.level);
+        let (interrupt, task) = (!is_task(context.level), context.task);
         let outermost = context.activations.len() == 1;
+        if interrupt && outermost && activation.library {
+            self.state.sync.release(activation.strand, HANDLERS);
+        }
         if interrupt && outermost {
             // Interrupts are read sections: who waits for those waits for this.
             self.state.sync.release(activation.strand, RCU);
+            // The context holds nothing any more when the hooked function that took these returns.
+            for held in context.held.iter().filter(|held| held.by_kernel) {
+                self.state.sync.given(activation.strand, held.lock, held.mode);
+            }
         }
         context.now.clock = self.state.sync.clock(activation.strand);
         self.tell_steps(v, c, StackId::default());
         self.each(v, Some(c), |checker, cx| checker.left(cx, &activation));
         let Some(context) = self.contexts.get_mut(c) else { return };
         context.activations.pop();
+        context.own.end_bringing_up(context.activations.len());
         if interrupt && outermost {
             context.held.clear();
             context.now.locks = Default::default();
+            // The function that took them may call the driver again before it returns.
+            for hold in self.order.holds.get_mut(&task).into_iter().flatten() {
+                hold.context = hold.context.filter(|&holder| holder != c);
+            }
         }
         if !outermost || !interrupt {
             self.refresh(v, c, activation.function);
@@ -443,7 +573,9 @@ impl Machine {
         if !self.order.on {
             return;
         }
+        self.call_library(c, out.target);
         let Some(summary) = &out.summary else { return };
+        self.notes_handler(&summary.name, &out.args);
         let callee = self.callee(out.target, summary);
         if !callee.sync
             && let Some(context) = self.contexts.get_mut(c)
@@ -493,14 +625,24 @@ impl Machine {
                 match effect {
                     Effect::Sync(SyncOp::Unlock { kind, key, mode }) => {
                         if let Some(name) = Sync::name(key, &args, task) {
-                            self.unlock(v, c, name, *kind, *mode);
+                            self.unlock(v, c, name, *kind, *mode, by_kernel);
+                        }
+                    }
+                    Effect::Sync(SyncOp::Release { key: Key::Global("device") }) => {
+                        let brings_up = |context: &Context| context.own.brings_up();
+                        if self.contexts.get(c).is_some_and(brings_up) && self.state.sync.parts().states {
+                            self.state.sync.release(strand, DEVICE);
                         }
                     }
                     Effect::Sync(SyncOp::Release { key }) => {
                         if let Some(name) = Sync::name(key, &args, task) {
+                            if let (Key::Arg { offset: 1.., .. }, Name::At(addr)) = (key, name) {
+                                self.state.sync.release_word(strand, addr);
+                            }
                             self.state.sync.release(strand, name);
                         }
                     }
+                    Effect::Sync(SyncOp::Acquire { .. }) if holds(summary) => {}
                     Effect::Sync(SyncOp::Lock { .. } | SyncOp::Acquire { .. }) => late = true,
                     _ => {}
                 }
@@ -545,7 +687,9 @@ impl Machine {
                         self.hold(v, c, lock);
                     }
                 }
-                Effect::Sync(SyncOp::Acquire { key, when }) if takes_place(*when, result) => {
+                Effect::Sync(SyncOp::Acquire { key, when })
+                    if takes_place(*when, result) && pending.summary.as_deref().is_none_or(|s| !holds(s)) =>
+                {
                     if let Some(name) = Sync::name(key, &pending.args, task)
                         && self.state.sync.parts().deferral
                     {
@@ -601,7 +745,7 @@ impl Machine {
     }
 
     /// A context gives a lock back.
-    fn unlock(&mut self, v: usize, c: usize, name: Name, kind: LockKind, mode: LockMode) {
+    fn unlock(&mut self, v: usize, c: usize, name: Name, kind: LockKind, mode: LockMode, by_kernel: bool) {
         let id = self.state.sync.lock_id(name, kind);
         let find = |context: &Context| {
             let same = context.held.iter().rposition(|held| held.lock == id && held.mode == mode);
@@ -617,12 +761,20 @@ impl Machine {
             self.drop_held(other, at);
         }
         let mode = at.and_then(|at| self.contexts.get(c)?.held.get(at)).map_or(mode, |held| held.mode);
-        self.release_lock(v, c, id, mode, at);
+        self.release_lock(v, c, id, mode, at, by_kernel);
     }
 
-    fn release_lock(&mut self, v: usize, c: usize, id: LockId, mode: LockMode, at: Option<usize>) {
+    fn release_lock(
+        &mut self,
+        v: usize,
+        c: usize,
+        id: LockId,
+        mode: LockMode,
+        at: Option<usize>,
+        by_kernel: bool,
+    ) {
         let held = at.and_then(|at| self.contexts.get(c)?.held.get(at).cloned());
-        self.each(v, Some(c), |checker, cx| checker.unlocked(cx, id, held.as_ref()));
+        self.each(v, Some(c), |checker, cx| checker.unlocked(cx, id, held.as_ref(), by_kernel));
         let Some(context) = self.contexts.get_mut(c) else { return };
         let strand = context.now.strand;
         if context.own.end_section(id) {
@@ -775,6 +927,14 @@ impl Machine {
         args: &[u64; 6],
         stack: StackId,
     ) {
+        if !holds(summary) {
+            return;
+        }
+        let acquired = |effect: &Effect| match effect {
+            Effect::Sync(SyncOp::Acquire { key, .. }) => Sync::name(key, args, task),
+            _ => None,
+        };
+        let acquires: Vec<Name> = summary.effects.iter().filter_map(acquired).collect();
         for effect in &summary.effects {
             let Effect::Sync(SyncOp::Hold { kind, key }) = effect else { continue };
             let Some(name) = Sync::name(key, args, task) else { continue };
@@ -792,22 +952,32 @@ impl Machine {
             }
             let holds = self.order.holds.entry(task).or_default();
             if holds.len() < MAX_HELD {
-                holds.push(Hold { hook, rsp, lock, context: None });
+                holds.push(Hold { hook, rsp, lock, acquires: acquires.clone(), context: None });
             }
         }
     }
 
     /// The kernel calls the driver from within hooked functions that hold locks.
     fn take_holds(&mut self, v: usize, c: usize, task: u64, rsp: u64) {
+        let level = self.contexts.get(c).map_or(Level::Process, |context| context.level);
         let Some(holds) = self.order.holds.get_mut(&task) else { return };
         let mut taken = Vec::new();
-        for hold in holds.iter_mut().filter(|hold| hold.context.is_none()) {
+        // An interrupt may come in between on the same stack: the functions run in softirqs or tasks, those with mutexes in tasks.
+        let spins = |lock: LockId| self.state.sync.lock(lock).is_some_and(|lock| lock.kind == LockKind::Spin);
+        let may = |hold: &Hold| {
+            hold.context.is_none() && (is_task(level) || level == Level::Softirq && spins(hold.lock.lock))
+        };
+        for hold in holds.iter_mut().filter(|hold| may(hold)) {
             if hold.rsp > rsp && same_stack(hold.rsp, rsp) {
                 hold.context = Some(c);
-                taken.push(hold.lock.clone());
+                taken.push((hold.lock.clone(), hold.acquires.clone()));
             }
         }
-        for lock in taken {
+        for (lock, acquires) in taken {
+            let strand = self.contexts.get(c).map(|context| context.now.strand);
+            if let Some(strand) = strand.filter(|_| self.state.sync.parts().deferral) {
+                acquires.into_iter().for_each(|name| self.state.sync.acquire(strand, name));
+            }
             self.hold(v, c, lock);
         }
     }
@@ -831,7 +1001,7 @@ impl Machine {
                 context.held.iter().rposition(|held| held.lock == hold.lock.lock && held.by_kernel)
             };
             if let Some(at) = self.contexts.get(c).and_then(held) {
-                self.release_lock(v, c, hold.lock.lock, LockMode::Exclusive, Some(at));
+                self.release_lock(v, c, hold.lock.lock, LockMode::Exclusive, Some(at), true);
             }
         }
     }
@@ -850,6 +1020,11 @@ impl Machine {
             }
         }
     }
+}
+
+/// Whether a function runs with a lock held that the driver does not see taken.
+fn holds(summary: &Summary) -> bool {
+    summary.effects.iter().any(|effect| matches!(effect, Effect::Sync(SyncOp::Hold { .. })))
 }
 
 fn has_sync(summary: &Summary) -> bool {

@@ -51,6 +51,8 @@ struct Instance {
 struct Class {
     /// For each state, the callbacks that it allows.
     allowed: Vec<Set>,
+    /// What comes before the next run of each callback, whichever the object.
+    forks: Vec<Option<Var>>,
     by_key: BTreeMap<[u64; 2], u32>,
     list: FxHashMap<u32, Instance>,
     next: u32,
@@ -353,6 +355,15 @@ impl Charts {
         let keys: Vec<Option<u64>> =
             first.keys.iter().map(|key| key.as_ref().map(|k| part(k, args))).collect();
         let from = rules.iter().filter_map(|&r| calls.get(r)).fold(0, |set, call| set | call.from);
+        if parts.deferral && keys.iter().all(Option::is_none) {
+            // The objects may not be known yet.
+            let wakes = rules.iter().filter_map(|&r| calls.get(r)).fold(0, |set, call| set | call.wakes);
+            if let (Some(strand), Some(class)) = (strands.get_mut(by), self.classes.get_mut(chart)) {
+                for callback in items(wakes) {
+                    strand.release(place(&mut class.forks, callback), Order::Hard);
+                }
+            }
+        }
         for id in self.about(chart, &keys, from, create) {
             let Some(instance) = self.instance(chart, id) else { continue };
             let (state, moves) = (instance.state, instance.moves);
@@ -478,12 +489,46 @@ impl Charts {
             // What is there was handed on because it counts.
             strand.acquire(var, Order::Hard);
         }
+        if let (Some(strand), Some(class)) = (strands.get_mut(by), self.classes.get(chart))
+            && let Some(var) = class.forks.get(callback)
+        {
+            strand.acquire(var, Order::Hard);
+        }
         let list = Arc::clone(&self.list);
         let Some(rule) = self.callback_of(&list, chart, callback) else { return };
         let Some(instance) = self.instance(chart, id) else { return };
         let state = instance.state;
         let allowed = has(rule.states, state) || has(instance.coming, callback);
         self.shift(strands, counts, by, (chart, id), callback, rule.enters, allowed, steps);
+    }
+
+    /// Hands what came before a callback of an object that is known to a strand that runs it under another name.
+    pub fn entered_also(
+        &mut self,
+        strands: &mut Strands,
+        by: StrandId,
+        (chart, callback): CallbackRef,
+        args: &[u64],
+    ) {
+        let Some(rule) = self.callback((chart, callback)) else { return };
+        let part = |key: &Option<u8>| key.and_then(|arg| args.get(usize::from(arg)).copied());
+        let keys: Option<Vec<u64>> = rule.keys.iter().map(part).collect();
+        let Some(keys) = keys.filter(|keys| !keys.is_empty()) else { return };
+        let key = [keys[0], keys.get(1).copied().unwrap_or(0)];
+        let Some(class) = self.classes.get(chart) else { return };
+        let instance = class.by_key.get(&key).and_then(|id| class.list.get(id));
+        let Some(strand) = strands.get_mut(by) else { return };
+        for forks in instance.map(|instance| &instance.forks).into_iter().chain([&class.forks]) {
+            if let Some(var) = forks.get(callback) {
+                strand.acquire(var, Order::Hard);
+            }
+        }
+    }
+
+    /// Whether something comes before the next run of a callback.
+    pub fn was_forked(&self, (chart, callback, id): (usize, usize, u32)) -> bool {
+        let instance = self.classes.get(chart).and_then(|class| class.list.get(&id));
+        instance.and_then(|instance| instance.forks.get(callback)).is_some_and(Option::is_some)
     }
 
     fn callback_of<'a>(&self, list: &'a [Chart], chart: usize, callback: usize) -> Option<&'a Callback> {

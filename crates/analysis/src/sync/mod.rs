@@ -54,6 +54,13 @@ pub(crate) const RCU: Name = Name::Global("rcu");
 /// What those release into who wait for readers, and later readers acquire.
 pub(crate) const GRACE: Name = Name::Global("grace");
 
+/// What those release into who set a device going, and its interrupts acquire.
+pub(crate) const DEVICE: Name = Name::Global("device");
+/// What those release into who tell modules that are not watched of the driver, and what those call acquires.
+pub(crate) const LIBRARY: Name = Name::Global("library");
+/// What interrupt handlers release into that are in modules that are not watched, and who waits for handlers acquires.
+pub(crate) const HANDLERS: Name = Name::Global("handlers");
+
 /// Names a lock; not used again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LockId(pub u32);
@@ -133,6 +140,10 @@ pub struct Activation {
     pub serial: u64,
     /// rsp at its entry.
     pub rsp: u64,
+    /// The object by which it takes turns with other callbacks.
+    pub(crate) turns: Option<Name>,
+    /// A module that is not watched called.
+    pub(crate) library: bool,
 }
 
 /// An object's step in its chart.
@@ -433,6 +444,15 @@ impl Sync {
         }
     }
 
+    /// The same for who reads the word.
+    pub(crate) fn release_word(&mut self, strand: StrandId, addr: u64) {
+        if self.parts.atomics
+            && let Some(strand) = self.strands.get_mut(strand)
+        {
+            self.atoms.add(addr).release(strand, None);
+        }
+    }
+
     /// What came before releases of the object comes before what follows.
     pub(crate) fn acquire(&mut self, strand: StrandId, name: Name) {
         let Some(strand) = self.strands.get_mut(strand) else { return };
@@ -511,6 +531,25 @@ impl Sync {
         self.charts.entered(&mut self.strands, self.parts, by, callback, &mut self.steps);
     }
 
+    /// What came before other callbacks that the entry may be, of objects that are known, comes before it too.
+    pub(crate) fn entered_also(
+        &mut self,
+        by: StrandId,
+        candidates: &[CallbackRef],
+        args: &[u64],
+        recognized: Option<(usize, usize, u32)>,
+    ) {
+        let first = recognized.map(|(chart, callback, _)| (chart, callback));
+        for &other in candidates.iter().filter(|&&other| Some(other) != first) {
+            self.charts.entered_also(&mut self.strands, by, other, args);
+        }
+    }
+
+    /// Whether somebody that is watched has set off a callback.
+    pub(crate) fn was_forked(&self, callback: (usize, usize, u32)) -> bool {
+        self.charts.was_forked(callback)
+    }
+
     /// A callback ends.
     pub(crate) fn left(&mut self, by: StrandId, callback: (usize, usize, u32), result: Option<u64>) {
         self.charts.left(&mut self.strands, self.parts, by, callback, result, &mut self.steps);
@@ -566,7 +605,14 @@ impl Sync {
     /// The driver accesses memory. Atomics and DMA memory hand order on.
     #[inline]
     pub(crate) fn touched(&mut self, context: &mut Context, insn: &InsnCtx, access: &Access) {
-        if !self.parts.atomics || access.io {
+        if access.io {
+            if access.store && context.own.brings_up() && self.parts.states {
+                self.release(context.now.strand, DEVICE);
+                context.now.clock = self.clock(context.now.strand);
+            }
+            return;
+        }
+        if !self.parts.atomics {
             return;
         }
         if self.published.may_have(access.addr) && !insn.access.locked && !insn.access.updates {

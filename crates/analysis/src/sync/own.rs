@@ -64,6 +64,8 @@ pub(crate) struct Own {
     pub pending: Vec<Pending>,
     /// Critical sections under way.
     pub sections: Vec<Section>,
+    /// How many runs of the driver there were, with that which sets something going; 0 where none does.
+    up: usize,
 }
 
 impl Own {
@@ -88,6 +90,26 @@ impl Own {
     /// Nothing that spins can be held.
     pub fn may_sleep(&self) -> bool {
         self.irqs_on && self.preempt & 0x00ff_ffff == 0
+    }
+
+    /// The innermost of so many runs of the driver sets a device going.
+    pub fn begin_bringing_up(&mut self, runs: usize) {
+        if self.up == 0 {
+            self.up = runs;
+        }
+    }
+
+    /// So many runs are left.
+    pub fn end_bringing_up(&mut self, runs: usize) {
+        if runs < self.up {
+            self.up = 0;
+        }
+    }
+
+    /// Whether the context sets a device going.
+    #[inline]
+    pub fn brings_up(&self) -> bool {
+        self.up != 0
     }
 
     /// The driver has taken a spin lock.

@@ -101,6 +101,20 @@ fn beyond_vmalloc_memory_and_its_guard_page() {
 }
 
 #[test]
+fn beyond_vmalloc_memory_that_the_kernel_hands_in() {
+    let mut g = Guest::new();
+    g.hook(VMALLOC_FN, STACK - 0x4_0000, function(CALLER), &[716]);
+    g.hook_return(VMALLOC_FN, STACK - 0x4_0000, VMALLOC);
+    g.enter(F);
+    g.block(F, WRITE1).store(0, VMALLOC + 715, 1);
+    g.block(F + 5, WRITE1).store(0, VMALLOC + 716, 1);
+    assert_eq!(
+        g.found(),
+        ["out-of-bounds at f+0x5: out-of-bounds write of 1 byte at offset 716 of a 716-byte vmalloc object"]
+    );
+}
+
+#[test]
 fn beyond_mapped_registers() {
     let mut g = Guest::new();
     g.hooked(F, IOREMAP, &[0xfebf_0000, 0x80], MMIO);

@@ -1,11 +1,13 @@
 //! DMACheck, each kind of fault with its correct twin.
 
+mod uninit;
+
 use super::guest::*;
 use crate::effect::{Class, DmaOp, Effect, Len, MapKind, Ptr, Summary, Zeroed};
 use crate::world::{ModuleMap, Range, Region, World};
 use std::sync::Arc;
 
-const FUNCTIONS: [&str; 22] = [
+const FUNCTIONS: [&str; 24] = [
     "dma_map_page_attrs",
     "dma_unmap_page_attrs",
     "dma_map_sg_attrs",
@@ -28,6 +30,8 @@ const FUNCTIONS: [&str; 22] = [
     "is_vmalloc_addr",
     "dev_driver_string",
     "memcpy",
+    "alloc_page",
+    "free_page",
 ];
 const MAP: u64 = 0;
 const UNMAP: u64 = 1;
@@ -51,6 +55,8 @@ const MAP_PHYS: u64 = 18;
 const IS_VMALLOC: u64 = 19;
 const DRIVER_STRING: u64 = 20;
 const COPY: u64 = 21;
+const PAGE_ALLOC: u64 = 22;
+const PAGE_FREE: u64 = 23;
 const HOOKED: u64 = 19;
 
 const DEV: u64 = HEAP + 0x80_0000;
@@ -133,8 +139,17 @@ fn effects(n: u64) -> Vec<Effect> {
         UNMAP_IO => vec![Effect::Dma(DmaOp::UnmapIo { addr: 0 })],
         UNBIND => vec![Effect::Dma(DmaOp::Unbind { dev })],
         NEED_UNMAP => vec![Effect::Dma(DmaOp::NeedUnmap { dev })],
-        ALLOC => vec![alloc(Class::Slab, Len::Arg(0))],
+        ALLOC => vec![Effect::Alloc {
+            class: Class::Slab,
+            size: Len::Arg(0),
+            zeroed: Zeroed::Gfp(1),
+            page: false,
+            cache: None,
+            realloc: None,
+        }],
         FREE => vec![free(0, Class::Slab)],
+        PAGE_ALLOC => vec![alloc(Class::Page, Len::Const(4096))],
+        PAGE_FREE => vec![free(0, Class::Page)],
         IS_VMALLOC => vec![Effect::Dma(DmaOp::AskVmalloc { addr: 0 })],
         DRIVER_STRING => vec![Effect::Dma(DmaOp::NameDriver)],
         COPY => vec![Effect::Copy { dst: Ptr::Arg(0), src: Ptr::Arg(1), len: Len::Arg(2) }],
@@ -149,7 +164,7 @@ impl World for Dma {
         Some(((*name).to_owned(), offset % 0x100))
     }
     fn hook(&self, n: u64) -> Option<Arc<Summary>> {
-        (n < HOOKED)
+        (n < HOOKED || n == PAGE_ALLOC || n == PAGE_FREE)
             .then(|| Arc::new(Summary { name: FUNCTIONS[n as usize].to_owned(), effects: effects(n) }))
     }
     fn hook_args(&self, _: u64) -> usize {
@@ -289,6 +304,31 @@ fn a_write_to_what_the_device_reads_is_a_race() {
 }
 
 #[test]
+fn a_mapping_that_the_driver_goes_on_using_is_told_a_few_times() {
+    let mut r = Run::new();
+    r.map(HEAP, 100, TO);
+    for _ in 0..20 {
+        r.write(HEAP);
+    }
+    let report = r.g.finish();
+    assert_eq!(report.findings.iter().map(|f| f.count).collect::<Vec<_>>(), [1, 1, 1, 17]);
+    assert_eq!(report.findings[3].notes.len(), 1);
+}
+
+#[test]
+fn places_that_are_taken_back_hide_none() {
+    let mut r = Run::new();
+    r.map(HEAP, 100, TO);
+    for _ in 0..10 {
+        r.write(HEAP);
+    }
+    r.sync(SYNC_DEVICE, HEAP, 100, TO).write(HEAP + 7);
+    let found = r.found();
+    assert_eq!(found.iter().filter(|f| f.starts_with("dma-race")).count(), 1, "{found:?}");
+    assert!(found[0].contains("at offset 7 of"), "{found:?}");
+}
+
+#[test]
 fn a_copy_by_the_kernel_is_the_drivers_write() {
     let mut r = Run::new();
     r.map(HEAP, 100, BOTH);
@@ -412,7 +452,7 @@ fn mappings_must_not_overlap_where_the_device_writes() {
 fn neighbors_in_one_object_must_not_share_a_line() {
     for (second, count) in [(40, 1), (64, 0)] {
         let mut r = Run::new();
-        r.call(ALLOC, &[256], HEAP).map(HEAP, 32, TO).map(HEAP + second, 32, FROM);
+        r.call(ALLOC, &[256, GFP_ZERO], HEAP).map(HEAP, 32, TO).map(HEAP + second, 32, FROM);
         r.unmap(HEAP, 32, TO).unmap(HEAP + second, 32, FROM).call(FREE, &[HEAP], 0);
         assert_eq!(r.found().len(), count);
     }
@@ -565,7 +605,7 @@ fn buffers_that_no_device_may_have() {
         ["dma-bad-buffer: a buffer on the stack given to dma_map_single, which refuses it"]
     );
     let mut r = Run::new();
-    r.call(ALLOC, &[64], HEAP).call(FREE, &[HEAP], 0).map(HEAP, 64, TO).unmap(HEAP, 64, TO);
+    r.call(ALLOC, &[64, GFP_ZERO], HEAP).call(FREE, &[HEAP], 0).map(HEAP, 64, TO).unmap(HEAP, 64, TO);
     assert_eq!(
         r.found(),
         ["dma-bad-buffer: freed memory, a 64-byte slab object mapped DMA_TO_DEVICE for a device"]
@@ -575,7 +615,11 @@ fn buffers_that_no_device_may_have() {
 #[test]
 fn memory_must_not_be_freed_while_a_device_has_it() {
     let mut r = Run::new();
-    r.call(ALLOC, &[100], HEAP).map(HEAP, 100, FROM).call(FREE, &[HEAP], 0).read(HEAP).unmap(HEAP, 100, FROM);
+    r.call(ALLOC, &[100, GFP_ZERO], HEAP)
+        .map(HEAP, 100, FROM)
+        .call(FREE, &[HEAP], 0)
+        .read(HEAP)
+        .unmap(HEAP, 100, FROM);
     assert_eq!(
         r.found(),
         [
@@ -583,7 +627,7 @@ fn memory_must_not_be_freed_while_a_device_has_it() {
         ]
     );
     let mut r = Run::new();
-    r.call(ALLOC, &[100], HEAP).map(HEAP, 100, FROM).unmap(HEAP, 100, FROM).call(FREE, &[HEAP], 0);
+    r.call(ALLOC, &[100, GFP_ZERO], HEAP).map(HEAP, 100, FROM).unmap(HEAP, 100, FROM).call(FREE, &[HEAP], 0);
     assert_eq!(r.found(), NONE);
 }
 
@@ -601,6 +645,39 @@ fn functions_that_map_call_each_other() {
     r.g.back(bus(HEAP));
     r.at += 5;
     r.block(CHECK).unmap(HEAP, 64, TO).write(HEAP);
+    assert_eq!(r.found(), NONE);
+}
+
+#[test]
+fn an_interrupt_unmaps_while_the_interrupted_code_does() {
+    let other = HEAP + 4096;
+    let mut r = Run::new();
+    r.call(ALLOC, &[64, GFP_ZERO], other).map(HEAP, 64, TO).map(other, 64, TO);
+    r.g.call(r.at, UNMAP, [DEV, bus(HEAP), 64, TO, 0, 0]);
+    let rsp = r.g.rsp;
+    r.g.hook(UNMAP, rsp, r.at + 5, &[DEV, bus(HEAP), 64, TO]);
+    // On the same stack, a little deeper.
+    r.g.enter_as(0, TASK, rsp - 0x100, 0x1_0000, false);
+    r.at += 5;
+    r.unmap(other, 64, TO).call(FREE, &[other], 0);
+    assert_eq!(r.found(), NONE);
+}
+
+#[test]
+fn a_call_within_one_that_was_interrupted_is_part_of_it() {
+    let mut r = Run::new();
+    r.map(HEAP, 64, TO);
+    r.g.call(r.at, UNMAP, [DEV, bus(HEAP), 64, TO, 0, 0]);
+    let rsp = r.g.rsp;
+    r.g.hook(UNMAP, rsp, r.at + 5, &[DEV, bus(HEAP), 64, TO]);
+    // The driver's handler ran and is over: whose call goes on is told by the next block of the driver only.
+    r.g.enter_as(0, TASK, rsp - 0x100, 0x1_0000, false);
+    r.at += 5;
+    r.block(&[0xc3]).g.load(0, rsp - 0x100, 8);
+    r.g.send(0);
+    r.g.hook(UNMAP, rsp - 0x20, function(CALLER), &[DEV, bus(HEAP), 64, TO]);
+    r.g.hook_return(UNMAP, rsp - 0x20, 0);
+    r.g.hook_return(UNMAP, rsp, 0);
     assert_eq!(r.found(), NONE);
 }
 
@@ -628,6 +705,37 @@ fn a_call_that_tells_no_return_hides_none_at_the_same_depth() {
         r.g.hook(n, STACK - 0x4_0000, function(CALLER) + at, &args);
     }
     r.call(UNBIND, &[DEV], 0);
+    assert_eq!(r.found(), NONE);
+}
+
+#[test]
+fn a_page_that_only_the_kernel_had_may_be_the_drivers_by_now() {
+    for by_driver in [false, true] {
+        let mut r = Run::with(false, "dmcheck");
+        let rsp = STACK - 0x4_0000;
+        r.g.hook(PAGE_ALLOC, rsp, function(CALLER) + 9, &[]);
+        r.g.hook_return(PAGE_ALLOC, rsp, HEAP);
+        if by_driver {
+            r.call(PAGE_FREE, &[HEAP], 0);
+        } else {
+            r.g.hook(PAGE_FREE, rsp, function(CALLER) + 9, &[HEAP]);
+            r.g.enter(F);
+        }
+        r.read(HEAP);
+        assert_eq!(r.found().len(), usize::from(by_driver));
+    }
+}
+
+#[test]
+fn a_free_that_tells_no_return_hides_no_later_one() {
+    let pool = HEAP + 0x20_0000;
+    let mut r = Run::new();
+    r.call(COHERENT, &[DEV, 4096, 0], HEAP).call(POOL, &[0, DEV, 64], pool);
+    r.call(POOL_ALLOC, &[pool, 0, 0], HEAP + 0x4000);
+    // Both by the kernel; the second call is somewhat deeper on the stack.
+    r.g.hook(FREE_COHERENT, STACK - 0x4_0000, function(CALLER) + 9, &[DEV, 4096, HEAP, BUS]);
+    r.g.hook(POOL_FREE, STACK - 0x4_0040, function(CALLER) + 50, &[pool, HEAP + 0x4000, BUS]);
+    r.call(DESTROY_POOL, &[pool], 0).call(UNBIND, &[DEV], 0);
     assert_eq!(r.found(), NONE);
 }
 

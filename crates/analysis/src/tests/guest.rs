@@ -29,7 +29,7 @@ pub const GFP_KERNEL: u64 = 0xcc0;
 pub const GFP_ZERO: u64 = 0x100;
 
 /// Kernel functions: hooks by number, then others.
-const FUNCTIONS: [&str; 16] = [
+const FUNCTIONS: [&str; 17] = [
     "kmalloc",
     "kfree",
     "vmalloc",
@@ -46,6 +46,7 @@ const FUNCTIONS: [&str; 16] = [
     "scribble",
     "asm_exc_page_fault",
     "caller",
+    "look_at",
 ];
 pub const KMALLOC: u64 = 0;
 pub const KFREE: u64 = 1;
@@ -64,6 +65,8 @@ pub const MEMCPY: u64 = 12;
 pub const SCRIBBLE: u64 = 13;
 pub const PAGE_FAULT: u64 = 14;
 pub const CALLER: u64 = 15;
+/// Reads what its first argument points to.
+pub const LOOK_AT: u64 = 16;
 
 /// Where function `n` is in memory.
 pub fn function(n: u64) -> u64 {
@@ -112,6 +115,7 @@ fn effects(n: u64) -> Option<Vec<Effect>> {
         DMA_MAP => {
             vec![Effect::DmaMap { ptr: Ptr::Arg(1), len: Len::Arg(2), direction: Direction::Arg(3) }]
         }
+        LOOK_AT => vec![Effect::Read { ptr: Ptr::Arg(0), len: Len::Const(8) }],
         MEMCPY => vec![Effect::Copy { dst: Ptr::Arg(0), src: Ptr::Arg(1), len: Len::Arg(2) }],
         _ => return None,
     })

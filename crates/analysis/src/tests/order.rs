@@ -7,3 +7,4 @@ mod hostile;
 mod locks;
 mod memory;
 mod strands;
+mod unseen;

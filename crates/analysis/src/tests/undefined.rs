@@ -70,6 +70,22 @@ fn an_index_that_nobody_wrote() {
 }
 
 #[test]
+fn a_pointer_that_nobody_wrote_given_to_the_kernel() {
+    for written in [false, true] {
+        let mut g = allocated(GFP_KERNEL);
+        if written {
+            // mov [rdi+8], rsi
+            g.block(F + 5, &[0x48, 0x89, 0x77, 0x08]).store(0, HEAP + 8, 8);
+        }
+        // mov rdi, [rdi+8]
+        g.block(F + 9, &[0x48, 0x8b, 0x7f, 0x08]).load(0, HEAP + 8, 8);
+        g.called(F + 13, LOOK_AT, [0xffff_8880_0300_0000, 0, 0, 0, 0, 0]);
+        let expected = "uninit-address at f+0xd: uninitialized pointer given to look_at";
+        assert_eq!(g.found(), [expected][usize::from(written)..]);
+    }
+}
+
+#[test]
 fn to_a_device_register() {
     let mut g = allocated(GFP_KERNEL);
     // mov eax, [rdi]; mov [rsi], eax

@@ -27,6 +27,8 @@ pub(super) struct Draft {
     pub chart: Chart,
     /// The calls, in the order of the file.
     pub rules: Vec<Rule>,
+    /// What callbacks take turns by: the callback, its parameters, and `PARAM` or `PARAM.struct.member`.
+    pub turns: Vec<(usize, Vec<String>, String)>,
     /// The functions are in modules, so that the image does not know them.
     pub elsewhere: bool,
 }
@@ -123,8 +125,9 @@ impl Reader {
             match word {
                 "deferred" => reader.draft.chart.deferred = true,
                 "pins" => reader.draft.chart.pins = true,
+                "made" => reader.draft.chart.made = true,
                 "elsewhere" => reader.draft.elsewhere = true,
-                _ => return Err(format!("'{word}' is none of deferred, pins, elsewhere")),
+                _ => return Err(format!("'{word}' is none of deferred, pins, made, elsewhere")),
             }
         }
         Ok(reader)
@@ -294,10 +297,20 @@ impl Reader {
             });
         }
         let mut callback = Callback { name, from, keys: registers, ..Callback::default() };
+        let mut turns = None;
         let mut words = tail.split_whitespace().peekable();
         while let Some(word) = words.next() {
             let mut next = || words.next().ok_or(format!("'{word}' lacks what follows it"));
             match word {
+                "turns" => {
+                    let by = next()?;
+                    if !params.iter().any(|param| Some(param.as_str()) == by.split('.').next())
+                        || by.split('.').count() == 2
+                    {
+                        return Err(format!("'{by}' should be PARAMETER or PARAMETER.struct.member"));
+                    }
+                    turns = Some(by.to_owned());
+                }
                 "in" => callback.states = self.states(next()?)?,
                 "serial" => callback.serial = true,
                 "wakes" => callback.wakes = self.callbacks(next()?)?,
@@ -314,15 +327,16 @@ impl Reader {
                     };
                     callback.leaves = Some((state, when));
                 }
-                _ => return Err(format!("'{word}' is none of in, serial, enters, leaves, wakes")),
+                _ => return Err(format!("'{word}' is none of in, serial, enters, leaves, wakes, turns")),
             }
         }
         if callback.states == 0 {
             return Err("expected 'in STATES' after the colon".to_owned());
         }
-        let known = self.draft.chart.callbacks.iter_mut().find(|known| known.name == callback.name);
-        if let Some(known) = known {
-            *known = callback;
+        let callbacks = &mut self.draft.chart.callbacks;
+        if let Some(at) = callbacks.iter().position(|known| known.name == callback.name) {
+            callbacks[at] = callback;
+            self.draft.turns.extend(turns.map(|by| (at, params, by)));
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ const TIMER: &str = "chart timer deferred
   call timer_delete_sync(timer) if nonzero: any -> off waits fn nowait # why not
   callback fn(x, timer) from call_timer_fn|expire_timers:
     in any serial enters idle leaves pending if nonzero wakes late
-  callback late(x): in off.stopped
+  callback late(x): in off.stopped turns x.some.part
 ";
 
 fn one(text: &str) -> Result<Draft, ChartError> {
@@ -24,7 +24,7 @@ fn one(text: &str) -> Result<Draft, ChartError> {
 
 #[test]
 fn a_chart_is_read() {
-    let Draft { chart, rules, elsewhere } = one(TIMER).unwrap();
+    let Draft { chart, rules, turns, elsewhere } = one(TIMER).unwrap();
     assert!(chart.deferred && !elsewhere && chart.name == "timer" && chart.keys == ["timer"]);
     let parents: Vec<Option<usize>> = chart.states.iter().map(|state| state.parent).collect();
     assert_eq!(parents, [None, None, None, Some(2), Some(2)]);
@@ -42,6 +42,7 @@ fn a_chart_is_read() {
     assert_eq!(callback.keys, [Some(1)]);
     assert_eq!((callback.enters, callback.leaves), (Some(0), Some((1, When::NonZero))));
     assert!(callback.serial && callback.wakes == 2 && callback.states == Set::MAX);
+    assert_eq!(turns, [(1, vec!["x".to_owned()], "x.some.part".to_owned())]);
     assert_eq!((chart.callbacks[1].states, &chart.callbacks[1].keys), (0b1000, &vec![None]));
 }
 
@@ -84,7 +85,10 @@ fn bad_lines_are_named() {
     assert!(
         one("state x\n").unwrap_err().to_string().starts_with("chart test, line 1: expected 'chart NAME'")
     );
-    assert_eq!(one("chart a quick\n").unwrap_err().what, "'quick' is none of deferred, pins, elsewhere");
+    assert_eq!(
+        one("chart a quick\n").unwrap_err().what,
+        "'quick' is none of deferred, pins, made, elsewhere"
+    );
     assert_eq!(one("chart a\n key k\n").map(|_| ()).unwrap_err().what, "chart a needs a key and a state");
     let many: String = (0..65).map(|i| format!(" state s{i}\n")).collect();
     assert!(one(&format!("chart a\n key k\n{many}")).unwrap_err().what.contains("more than 64"));
@@ -187,9 +191,9 @@ fn a_caller_makes_one_callback_of_a_chart_with_the_same_arguments() {
 
 #[test]
 fn a_key_may_be_the_task_that_runs_and_objects_may_keep_their_module() {
-    let text = "chart thread pins\n  key task\n  state born\n  callback main(data; task=current) from kthread: in any\n";
+    let text = "chart thread pins made\n  key task\n  state born\n  callback main(data; task=current) from kthread: in any\n";
     let Draft { chart, .. } = one(text).unwrap();
-    assert!(chart.pins && !chart.deferred);
+    assert!(chart.pins && chart.made && !chart.deferred);
     assert_eq!(chart.callbacks[0].keys, [Some(crate::chart::CURRENT)]);
     // No argument of a call is the task.
     assert!(one(&text.replace("current", "nobody")).is_err());

@@ -5,7 +5,8 @@ use crate::btf::Type;
 use crate::effect::{Key, LockKind, LockMode, SyncOp, When};
 
 /// Locks and objects of which a kernel has one.
-pub(crate) const GLOBALS: [&str; 6] = ["rtnl", "rcu", "grace", "current", "cpus", "pci"];
+pub(crate) const GLOBALS: [&str; 8] =
+    ["rtnl", "rcu", "grace", "current", "cpus", "pci", "device", "handlers"];
 
 impl Resolver<'_, '_> {
     /// The effect that the words say, if they are of this sort.

@@ -2,7 +2,7 @@
 
 use super::maps::{Dir, MapId, Mapping};
 use super::{DmaCheck, NAME, arg, place, text};
-use crate::checkers::{Hooked, ListTold};
+use crate::checkers::{Hooked, Lending, ListTold};
 use crate::effect::{DmaOp, MapKind};
 use crate::machine::{Cx, Draft};
 
@@ -155,6 +155,7 @@ impl DmaCheck {
                 self.judge_alignment(cx, hook, &new);
             }
         }
+        super::streaming::tell_lent(cx, hook, Lending::Mapped, new.dev, new.dir, memory.clone());
         self.maps.fill(id, memory, bus);
     }
 
@@ -209,6 +210,9 @@ impl DmaCheck {
             self.judge_direction(cx, hook, &m, used.dir, for_cpu);
             if !for_cpu {
                 self.handed_over(cx, id, 0, u64::MAX);
+            }
+            if !for_cpu {
+                super::streaming::tell_lent(cx, hook, Lending::Synced, m.dev, m.dir, m.memory.clone());
             }
             if let Some(m) = self.maps.get_mut(id) {
                 for (at, len) in m.memory.clone() {

@@ -12,7 +12,7 @@
 //!   judged any more. A guest with `swiotlb=force` makes every such call.
 //! - Where a driver may leave out unmapping (`dma_need_unmap`), mappings of its device are not followed.
 //! - Caches of x86 are coherent: misaligned buffers are told only where a line size is asked for (`dmacheck:line=64`).
-//! - What lies in definedness (bytes never written that a device may read) is DMCheck's to say.
+//! - Whether bytes that a device may read were ever written is known to DMCheck, which hears of all memory that devices get.
 
 mod lists;
 mod maps;
@@ -20,6 +20,7 @@ mod memory;
 mod streaming;
 mod sync;
 mod text;
+mod told;
 mod touch;
 mod unchecked;
 
@@ -38,7 +39,7 @@ use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use unchecked::Unchecked;
 
-const NAME: &str = "dmacheck";
+pub(super) const NAME: &str = "dmacheck";
 /// End of the half of the address space that belongs to user space.
 const USER_END: u64 = 1 << 47;
 /// Bytes of a cache line of x86.
@@ -69,6 +70,8 @@ struct Device {
 struct Open {
     rsp: u64,
     ret: u64,
+    /// The level of the context that it is a call of: an interrupt's call is no part of what it interrupts.
+    level: Option<Level>,
     class: u8,
     args: Vec<u64>,
     summary: Arc<Summary>,
@@ -107,6 +110,7 @@ pub struct DmaCheck {
     asked: FxHashMap<(u64, Level), u64>,
     /// Writes that were told and that a synchronization may yet justify.
     doubts: Vec<touch::Doubt>,
+    told: told::Told,
     lists: lists::Pending,
     memory: Memory,
     unchecked: Unchecked,
@@ -167,12 +171,23 @@ impl DmaCheck {
     }
 
     /// A call begins. False where it is part of another of its class.
-    fn begin(&mut self, hook: &Hooked<'_>, op: &DmaOp) -> bool {
+    fn begin(&mut self, cx: &Cx<'_>, hook: &Hooked<'_>, op: &DmaOp) -> bool {
         let (rsp, class) = (hook.rsp, class(op));
+        let level = cx.context.map(|context| context.level);
         // A function that leaves by a jump has what it jumps to return to its own caller.
         let jumped = |o: &Open| o.rsp == rsp && o.ret == hook.ret && o.summary.name != hook.summary.name;
         self.open.retain(|o| !same_block(o.rsp, rsp) || o.rsp > rsp || jumped(o));
-        if self.open.iter().any(|o| same_block(o.rsp, rsp) && o.rsp - rsp < NESTING && o.class == class) {
+        // Of the kernel's calls behind an interrupt the context is not known.
+        let within = |o: &Open| o.level.zip(level).is_none_or(|(around, inner)| around == inner);
+        let around = |o: &Open| same_block(o.rsp, rsp) && o.rsp - rsp < NESTING && within(o);
+        // Of a call that told no return, nobody knows whether it is over. What frees may be said twice, and functions that
+        // map or unmap one buffer call each other themselves.
+        let calls = |o: &Open| match class {
+            8 => false,
+            1 | 2 => jumped(o) || cx.state.kernel_function(hook.ret.wrapping_sub(1)) == o.summary.name,
+            _ => true,
+        };
+        if self.open.iter().any(|o| o.class == class && around(o) && calls(o)) {
             return false;
         }
         if self.open.len() >= MAX_OPEN {
@@ -181,6 +196,7 @@ impl DmaCheck {
         self.open.push(Open {
             rsp,
             ret: hook.ret,
+            level,
             class,
             args: hook.args.to_vec(),
             summary: hook.summary.clone(),
@@ -369,7 +385,7 @@ impl Checker for DmaCheck {
 
     fn hook_called(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>) {
         let Some(op) = operation(hook.summary) else { return };
-        let outermost = self.begin(hook, op);
+        let outermost = self.begin(cx, hook, op);
         if let DmaOp::UnmapIo { addr } = *op {
             return self.memory.unmap_io(arg(hook.args, addr));
         }
@@ -412,15 +428,7 @@ impl Checker for DmaCheck {
     }
 
     fn stack_left(&mut self, cx: &mut Cx<'_>, _: u64, _: u64) {
-        let Some(context) = cx.context.filter(|_| !self.unchecked.is_empty()) else { return };
-        for (stack, size) in self.unchecked.left(context) {
-            cx.report(NAME, "dma-unchecked", Place::Stack(stack), || Draft {
-                severity: Severity::Warning,
-                ..Draft::error(format!(
-                    "the bus address of a {size}-byte buffer is used without a check by dma_mapping_error"
-                ))
-            });
-        }
+        self.unchecked.left(cx);
     }
 
     fn allocated(&mut self, _: &mut Cx<'_>, _: ObjectId, object: &Object) {
@@ -440,6 +448,7 @@ impl Checker for DmaCheck {
         self.leaks(cx, "the module was unloaded", |m| m.module == Some(module));
         self.memory.leaks(cx, "the module was unloaded", |owner| owner.module == Some(module));
         self.drop_mappings(|m| m.module == Some(module));
+        self.told.renamed();
         self.memory.forget(|owner| owner.module == Some(module));
     }
 

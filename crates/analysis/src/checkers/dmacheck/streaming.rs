@@ -2,7 +2,7 @@
 
 use super::maps::{Dir, MapId, Mapping};
 use super::{DmaCheck, LINE, NAME, USER_END, arg, key, length, place, same_block, text};
-use crate::checkers::Hooked;
+use crate::checkers::{Hooked, Lending, Lent};
 use crate::context::Out;
 use crate::effect::{Class, DmaOp, MapKind};
 use crate::finding::Severity;
@@ -95,6 +95,9 @@ impl DmaCheck {
         }
         if result == FAILED || dev == 0 {
             return;
+        }
+        if kind != MapKind::Resource && !bad {
+            tell_lent(cx, hook, Lending::Mapped, dev, dir, vec![(at, size)]);
         }
         let Some(device) = self.device(cx, dev, judged) else { return };
         if device.no_unmap {
@@ -362,6 +365,24 @@ impl DmaCheck {
             });
         }
     }
+}
+
+/// Tells all checkers that a device gets memory.
+pub(super) fn tell_lent(
+    cx: &mut Cx<'_>,
+    hook: &Hooked<'_>,
+    lending: Lending,
+    dev: u64,
+    dir: Dir,
+    memory: Vec<(u64, u64)>,
+) {
+    if dir == Dir::None || memory.is_empty() {
+        return;
+    }
+    let place = place(cx, hook);
+    let judged = hook.module.is_some();
+    let (reads, writes) = (dir != Dir::FromDevice, dir.writes());
+    cx.reports.lent.push(Lent { lending, dev, memory, reads, writes, judged, place });
 }
 
 /// The objects that memory lies in.

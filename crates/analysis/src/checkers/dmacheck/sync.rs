@@ -1,8 +1,9 @@
 //! `dma_sync_*`: memory changes hands for a while.
 
 use super::maps::{Dir, Mapping};
+use super::streaming::tell_lent;
 use super::{DmaCheck, NAME, arg, key, length, place, text};
-use crate::checkers::Hooked;
+use crate::checkers::{Hooked, Lending};
 use crate::effect::{DmaOp, MapKind};
 use crate::machine::{Cx, Draft};
 
@@ -42,6 +43,9 @@ impl DmaCheck {
             (_, &[(at, len)]) => vec![(at.saturating_add(offset), size.min(len.saturating_sub(offset)))],
             _ => Vec::new(),
         };
+        if !for_cpu {
+            tell_lent(cx, hook, Lending::Synced, dev, m.dir, ranges.clone());
+        }
         for (at, len) in ranges {
             if for_cpu {
                 m.give(at, at.saturating_add(len));

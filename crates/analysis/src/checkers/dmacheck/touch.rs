@@ -1,7 +1,8 @@
 //! Accesses of the driver to memory that a device has, or that it has no more.
 
 use super::maps::{Dir, MapId, Mapping};
-use super::{DmaCheck, MAX_OPEN, MAX_RANGE, NAME, USER_END, key, length, text};
+use super::{DmaCheck, MAX_OPEN, MAX_RANGE, USER_END, key, length, text};
+use crate::checkers::{Lending, Lent};
 use crate::context::{Level, Out};
 use crate::effect::{Effect, Len, MapKind, Ptr, Summary};
 use crate::finding::AccessInfo;
@@ -93,8 +94,8 @@ impl DmaCheck {
             let Some((at, size)) = m.piece(addr, end) else { continue };
             let (from, to) = (addr.max(at), end.min(at.saturating_add(size)));
             let Some(kind) = self.wrong(cx, m, store).filter(|_| !m.is_owned(from, to)) else { continue };
-            let state = cx.state;
-            let finding = cx.report(NAME, kind, place, || Draft {
+            let (state, m) = (cx.state, m.clone());
+            let finding = self.told.tell(cx, kind, place, m.stack, || Draft {
                 object: state.objects.at(from).map(|(_, o)| o.clone()),
                 access: Some(AccessInfo {
                     what: if store { "write" } else { "read" }.to_owned(),
@@ -107,7 +108,7 @@ impl DmaCheck {
                     if store { "write" } else { "read" },
                     text::bytes(len),
                     from - at,
-                    text::mapping(m),
+                    text::mapping(&m),
                     text::rights(m.dir)
                 ))
             });
@@ -151,6 +152,15 @@ impl DmaCheck {
                 cx.reports.retract(d.finding);
             }
             !justified
+        });
+        cx.reports.lent.push(Lent {
+            lending: Lending::Unseen,
+            dev,
+            memory: Vec::new(),
+            reads: false,
+            writes: false,
+            judged: false,
+            place: Place::Call,
         });
         if self.looks.len() >= MAX_OPEN {
             self.looks.clear();

@@ -3,7 +3,10 @@
 //! The comparison need not be in the function that maps: wrappers return the address. So it is looked for in all driver code that
 //! the context runs until it returns to the kernel, and each comparison with all ones is for one mapping.
 
+use super::NAME;
 use crate::context::{Activation, Context, Level};
+use crate::finding::Severity;
+use crate::machine::{Cx, Draft};
 use crate::stacks::StackId;
 use rustc_hash::FxHashMap;
 
@@ -28,6 +31,21 @@ fn depth(context: &Context) -> Option<usize> {
     context.stack.iter().rposition(|a| matches!(a, Activation::Frame { from_kernel: true, .. }))
 }
 
+/// Tells of a mapping that was not checked, once for each way of the driver to it: who called the driver makes no difference.
+fn tell(cx: &mut Cx<'_>, mapped: StackId, size: u64) {
+    let state = cx.state;
+    let stack = state.stacks.get(mapped);
+    let is_driver = |at: &u64| state.modules.contains(*at);
+    let first = stack.iter().position(is_driver).unwrap_or(0);
+    let own = stack[first..].iter().take_while(|at| is_driver(at)).count();
+    cx.report_as(NAME, "dma-unchecked", stack, &stack[first..first + own], || Draft {
+        severity: Severity::Warning,
+        ..Draft::error(format!(
+            "the bus address of a {size}-byte buffer is used without a check by dma_mapping_error"
+        ))
+    });
+}
+
 impl Unchecked {
     /// The driver has mapped something.
     pub fn add(&mut self, context: &Context, stack: StackId, size: u64) {
@@ -50,13 +68,17 @@ impl Unchecked {
         }
     }
 
-    /// The context has returned to the kernel, or has called it: gives where those were mapped that stayed unchecked, and their size.
-    pub fn left(&mut self, context: &Context) -> Vec<(StackId, u64)> {
-        let Some(list) = self.pending.get_mut(&(context.task, context.level)) else { return Vec::new() };
-        let over =
-            list.iter().filter(|p| p.depth >= context.stack.len()).map(|p| (p.stack, p.size)).collect();
-        list.retain(|p| p.depth < context.stack.len());
-        over
+    /// The context has returned to the kernel, or has called it: what stayed unchecked is told where it was mapped.
+    pub fn left(&mut self, cx: &mut Cx<'_>) {
+        let Some(context) = cx.context.filter(|_| !self.is_empty()) else { return };
+        let Some(list) = self.pending.get_mut(&(context.task, context.level)) else { return };
+        list.retain(|p| {
+            let over = p.depth >= context.stack.len();
+            if over {
+                tell(cx, p.stack, p.size);
+            }
+            !over
+        });
     }
 
     pub fn forget(&mut self, context: &Context) {

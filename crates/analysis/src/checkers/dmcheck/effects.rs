@@ -42,6 +42,12 @@ impl DmCheck {
                 }
             }
             Effect::Read { ptr, len } => {
+                // What an undefined pointer points to says nothing more.
+                if let Ptr::Arg(arg) = *ptr
+                    && self.undefined_pointer(cx, regs, arg, &summary.name)
+                {
+                    return;
+                }
                 let at = address(*ptr);
                 if let Some(n) = self.length(cx, out, *len, at, None) {
                     self.check_range(cx, at, n, false, Place::Call, rsp);
@@ -78,8 +84,7 @@ impl DmCheck {
                 self.value(cx, regs, 0, *size, "uninit-to-user", "written to user memory")
             }
             Effect::Output { value, size, register } => {
-                const ARGS: [u8; 6] = [7, 6, 2, 1, 8, 9];
-                let reg = ARGS[usize::from(*value).min(5)];
+                let reg = register_of(*value);
                 self.value(cx, regs, reg, *size, "uninit-to-device", "written to a device register");
                 if let Some(register) = register {
                     self.check_range(
@@ -102,7 +107,11 @@ impl DmCheck {
                 if !(self.leaves_dma && freed) {
                     self.check_range(cx, at, n, false, Place::Call, rsp);
                 }
-                let to_device = matches!(direction, Direction::Arg(i) if out.args.get(usize::from(*i)).is_some_and(|d| *d as u32 == 1));
+                let to_device = is_to_device(out, *direction);
+                if self.leaves_dma {
+                    // DMACheck tells of it before the call returns; until then, what the device may read is as it was.
+                    return;
+                }
                 if to_device {
                     let whither = "bytes mapped for the device to read";
                     self.undefined_range(cx, "uninit-to-device", Place::Call, (at, n), whither);
@@ -118,6 +127,18 @@ impl DmCheck {
             | Effect::Sync(_)
             | Effect::Dma(_) => {}
         }
+    }
+
+    /// Whether the kernel is given a pointer that nobody has written, which is told.
+    fn undefined_pointer(&mut self, cx: &mut Cx<'_>, regs: &Regs, arg: u8, function: &str) -> bool {
+        let bits = regs.get(register_of(arg));
+        if bits.undef == 0 {
+            return false;
+        }
+        self.uninit(cx, "uninit-address", Place::Call, bits.origin, || {
+            format!("uninitialized pointer given to {function}")
+        });
+        true
     }
 
     fn value(
@@ -141,11 +162,14 @@ impl DmCheck {
     pub(super) fn after_call(&mut self, cx: &mut Cx<'_>, out: &Out, result: u64) {
         let Some(summary) = &out.summary else { return };
         for effect in &summary.effects {
-            if let Effect::Define { ptr, len: len @ Len::Result { .. } } = effect {
-                let at = cx.state.pointer(*ptr, &out.args);
-                if let Some(n) = self.length(cx, out, *len, at, Some(result)) {
-                    self.define(at, n);
-                }
+            let (ptr, len) = match effect {
+                Effect::Define { ptr, len: len @ Len::Result { .. } } => (ptr, len),
+                Effect::DmaMap { ptr, len, direction } if !is_to_device(out, *direction) => (ptr, len),
+                _ => continue,
+            };
+            let at = cx.state.pointer(*ptr, &out.args);
+            if let Some(n) = self.length(cx, out, *len, at, Some(result)) {
+                self.define(at, n);
             }
         }
     }
@@ -173,6 +197,17 @@ impl DmCheck {
             Len::Rest => rest(cx, out, at),
         }
     }
+}
+
+/// The register that an argument is passed in.
+fn register_of(arg: u8) -> u8 {
+    const ARGS: [u8; 6] = [7, 6, 2, 1, 8, 9];
+    ARGS[usize::from(arg).min(5)]
+}
+
+/// Whether the device only reads what is mapped.
+fn is_to_device(out: &Out, direction: Direction) -> bool {
+    matches!(direction, Direction::Arg(i) if out.args.get(usize::from(i)).is_some_and(|d| *d as u32 == 1))
 }
 
 /// Whether the effect on `ptr` follows from the prototype alone, where a length may count anything.

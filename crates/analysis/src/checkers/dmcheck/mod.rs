@@ -8,14 +8,16 @@
 //! - A kernel function without a summary defines what its non-const pointer arguments point to: the pointee's size where the
 //!   prototype tells it, otherwise the rest of the object, or of the stack frame.
 //! - Memory that is mapped for DMA from the device counts as defined from the mapping on.
-//! - Only objects that the driver allocated have exact bounds: kernel code may use all of a slot (`ksize`).
+//! - Where DMACheck runs, it says which memory devices get, and whether its bytes are defined is told in its name.
+//! - Only objects that the driver allocated, and vmalloc memory, have exact bounds: kernel code may use all of a slot (`ksize`).
 //! - A leak is an object that the driver allocated, that was never given to a kernel function that may keep
 //!   it, and that nobody has freed when the log ends, after the module was unloaded.
 
 mod effects;
+mod lent;
 mod text;
 
-use super::{BadFree, Checker, Fault, FreeFault};
+use super::{BadFree, Checker, Fault, FreeFault, Lent};
 use crate::context::{Activation, Context, Level, Out, STACK_SIZE};
 use crate::effect::Class;
 use crate::finding::Severity;
@@ -26,6 +28,8 @@ use crate::shadow::Shadow;
 use guardrail_trace::event::Access;
 use text::{Origins, article};
 
+/// Larger objects of kmalloc are pages.
+const LARGEST_SLAB: u64 = 8192;
 const NAME: &str = "dmcheck";
 /// End of the half of the address space that belongs to user space.
 const USER_END: u64 = 1 << 47;
@@ -35,17 +39,39 @@ const NULL_END: u64 = 4096;
 const MAX_RANGE: u64 = 1 << 28;
 
 /// The checker's state.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct DmCheck {
+    /// What its findings are reported as; empty where it only knows for DMACheck what is defined.
+    name: &'static str,
     shadow: Shadow,
     origins: Origins,
     /// Leaks among objects up to this serial number were told.
     leaks_told: u64,
     /// DMACheck runs as well, and judges freed and leaked DMA memory.
     leaves_dma: bool,
+    /// Findings of buffers that held nothing when they were mapped.
+    doubts: Vec<lent::Doubt>,
+}
+
+impl Default for DmCheck {
+    fn default() -> Self {
+        DmCheck {
+            name: NAME,
+            shadow: Shadow::default(),
+            origins: Origins::default(),
+            leaks_told: 0,
+            leaves_dma: false,
+            doubts: Vec::new(),
+        }
+    }
 }
 
 impl DmCheck {
+    /// A checker that says only what DMACheck needs it for.
+    pub fn for_dmacheck() -> DmCheck {
+        DmCheck { name: "", leaves_dma: true, ..DmCheck::default() }
+    }
+
     /// A checker that leaves what DMACheck judges to it.
     pub fn beside_dmacheck() -> DmCheck {
         DmCheck { leaves_dma: true, ..DmCheck::default() }
@@ -90,7 +116,7 @@ impl DmCheck {
     fn low_access(&mut self, cx: &mut Cx<'_>, touch: Touch) {
         if touch.addr < NULL_END {
             let message = format!("{} at address {:#x}", text::verb(touch), touch.addr);
-            cx.report(NAME, "null-dereference", touch.place, || Draft::error(message));
+            cx.report(self.name, "null-dereference", touch.place, || Draft::error(message));
             return;
         }
         // Accesses of the access functions may fault, and the exception table says so.
@@ -100,7 +126,7 @@ impl DmCheck {
         };
         if !cx.state.modules.may_fault(pc) {
             let message = format!("{} of user memory without the access functions", text::verb(touch));
-            cx.report(NAME, "user-pointer", touch.place, || Draft::error(message));
+            cx.report(self.name, "user-pointer", touch.place, || Draft::error(message));
         }
     }
 
@@ -134,7 +160,10 @@ impl DmCheck {
                     range.name
                 );
                 let shadow = text::dump(&mut self.shadow, cx.state, bad);
-                cx.report(NAME, "out-of-bounds", touch.place, || Draft { shadow, ..Draft::error(message) });
+                cx.report(self.name, "out-of-bounds", touch.place, || Draft {
+                    shadow,
+                    ..Draft::error(message)
+                });
             }
             return;
         };
@@ -149,6 +178,16 @@ impl DmCheck {
         if self.leaves_dma && !object.is_live() && object.class == Class::Dma {
             return;
         }
+        // Pages come from the kernel in bulk as well, which no hook sees: one that the kernel had and freed for itself may be
+        // the driver's by now.
+        let called = |stack| state.stacks.get(stack).iter().take(2).any(|&at| state.modules.contains(at));
+        if !object.is_live()
+            && (object.class == Class::Page || object.class == Class::Slab && object.size > LARGEST_SLAB)
+            && !object.by_driver
+            && !object.freed.is_some_and(called)
+        {
+            return shadow.allow(object.base, object.slot_end.saturating_sub(object.base));
+        }
         let kind = if !object.is_live() {
             "use-after-free"
         } else if object.class == Class::Io {
@@ -156,7 +195,7 @@ impl DmCheck {
         } else {
             "out-of-bounds"
         };
-        cx.report(NAME, kind, touch.place, || {
+        cx.report(self.name, kind, touch.place, || {
             let message = text::access(kind, touch, &object);
             let shadow = text::dump(shadow, state, at);
             Draft { object: Some(object), shadow, ..Draft::error(message) }
@@ -178,7 +217,7 @@ impl DmCheck {
             store: access.store,
             place: Place::Insn(insn.addr),
         };
-        cx.report(NAME, "out-of-bounds", touch.place, || {
+        cx.report(self.name, "out-of-bounds", touch.place, || {
             Draft::error(format!(
                 "out-of-bounds {} of {} on the stack, {} below the live frame",
                 text::noun(touch.store),
@@ -204,7 +243,7 @@ impl DmCheck {
             _ => false,
         });
         if hit {
-            cx.report(NAME, "out-of-bounds", Place::Insn(insn.addr), || {
+            cx.report(self.name, "out-of-bounds", Place::Insn(insn.addr), || {
                 Draft::error(format!(
                     "out-of-bounds write of {} on the stack, over a return address",
                     text::bytes(u64::from(access.size))
@@ -253,7 +292,7 @@ impl DmCheck {
     ) {
         let origins = &self.origins;
         let state = cx.state;
-        cx.report(NAME, kind, place, || {
+        cx.report(self.name, kind, place, || {
             let (origin, object) = origins.describe(state, origin);
             Draft { origin, object, ..Draft::error(message()) }
         });
@@ -419,6 +458,10 @@ impl Checker for DmCheck {
         self.shadow.set_defined(from, to.saturating_sub(from));
     }
 
+    fn lent(&mut self, cx: &mut Cx<'_>, lent: &Lent) {
+        self.device_gets(cx, lent);
+    }
+
     fn call(&mut self, cx: &mut Cx<'_>, out: &Out, regs: &Regs) {
         self.before_call(cx, out, regs);
     }
@@ -438,7 +481,7 @@ impl Checker for DmCheck {
             let origin = self.origins.object(object);
             self.shadow.set_undefined(object.start, object.size, origin);
         }
-        if object.by_driver || object.class == Class::Io {
+        if object.by_driver || matches!(object.class, Class::Io | Class::Vmalloc) {
             self.shadow.restrict(base, object.start - base);
             self.shadow.restrict(object.end(), object.slot_end.saturating_sub(object.end()));
         }
@@ -465,7 +508,7 @@ impl Checker for DmCheck {
             BadFree::Invalid => "invalid-free",
             BadFree::Mismatched => "mismatched-free",
         };
-        cx.report(NAME, kind, Place::Call, || {
+        cx.report(self.name, kind, Place::Call, || {
             let what = match &fault.object {
                 Some(object) => text::object(object),
                 None => fault.detail.clone(),
@@ -500,18 +543,18 @@ impl Checker for DmCheck {
         let place = Place::Insn(fault.pc);
         let Some(addr) = fault.address else {
             let message = "access to a non-canonical address (general protection fault)".to_owned();
-            return cx.report(NAME, "wild-access", place, || Draft::error(message));
+            return cx.report(self.name, "wild-access", place, || Draft::error(message));
         };
         if addr < NULL_END {
             let message = format!("access to address {addr:#x} faulted");
-            return cx.report(NAME, "null-dereference", place, || Draft::error(message));
+            return cx.report(self.name, "null-dereference", place, || Draft::error(message));
         }
         if addr < USER_END {
             if regs.is_some_and(|r| r.ac) {
                 return None;
             }
             let message = "access to user memory without the access functions faulted".to_owned();
-            return cx.report(NAME, "user-pointer", place, || Draft::error(message));
+            return cx.report(self.name, "user-pointer", place, || Draft::error(message));
         }
         if let Some((_, object)) = cx.state.objects.at(addr) {
             let object = object.clone();
@@ -521,13 +564,13 @@ impl Checker for DmCheck {
                 (true, _) => "out-of-bounds",
             };
             let offset = addr.wrapping_sub(object.start);
-            return cx.report(NAME, kind, place, || {
+            return cx.report(self.name, kind, place, || {
                 let message =
                     format!("{kind} access at offset {offset} of {} faulted", text::object(&object));
                 Draft { object: Some(object), ..Draft::error(message) }
             });
         }
-        cx.report(NAME, "wild-access", place, || {
+        cx.report(self.name, "wild-access", place, || {
             Draft::error(format!(
                 "access to {} address that is not mapped faulted",
                 article(text::half(addr))
@@ -570,7 +613,7 @@ impl Checker for DmCheck {
             if !unloaded || !owned || told || elsewhere {
                 continue;
             }
-            cx.report(NAME, "leak", Place::Stack(object.allocated), || Draft {
+            cx.report(self.name, "leak", Place::Stack(object.allocated), || Draft {
                 severity: Severity::Warning,
                 object: Some(object.clone()),
                 ..Draft::error(format!(

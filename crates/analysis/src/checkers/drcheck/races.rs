@@ -199,6 +199,9 @@ impl DrCheck {
                 }
             }
         }
+        if why.is_none() && !called {
+            why = self.counted_or_constant(cx, at, (old, new), forms);
+        }
         let mut group = self.group(cx, word, old, new, why.is_some());
         // Functions that keep statistics keep many.
         if why == Some(STATISTICS) && (self.is_statistics(cx, old) || self.is_statistics(cx, new)) {
@@ -218,6 +221,53 @@ impl DrCheck {
             self.groups.insert(group, known);
         }
         Some(known)
+    }
+
+    /// Why a race of a read with a write is likely harmless for what all writers of the word do: they store one value, or they take
+    /// turns in counting it; or because the read is for a user to look at.
+    fn counted_or_constant(
+        &mut self,
+        cx: &Cx<'_>,
+        at: At,
+        (old, new): (&Cell, &Cell),
+        forms: (triage::Form, triage::Form),
+    ) -> Option<&'static str> {
+        let ((write, by), read) = match (old.how.writes(), new.how.writes()) {
+            (true, false) => ((old, forms.0), new),
+            (false, true) => ((new, forms.1), old),
+            _ => return None,
+        };
+        if let triage::Form::Store(Some(value)) = by
+            && value != 0
+        {
+            let others: Vec<(u64, u8)> = self
+                .words
+                .cells(at)
+                .filter(|cell| cell.how.writes() && cell.mask & write.mask != 0)
+                .map(|cell| (cell.pc, cell.mask))
+                .collect();
+            let same = |&(pc, mask): &(u64, u8)| {
+                mask == write.mask && self.form(cx.state, pc) == triage::Form::Store(Some(value))
+            };
+            if others.len() > 1 && others.iter().all(same) {
+                return Some("same value written");
+            }
+        }
+        if by == triage::Form::Count && self.one_writer(cx, at, write) {
+            return Some(ONE_COUNTER);
+        }
+        self.is_shown(cx, read).then_some(SHOWN)
+    }
+
+    /// Whether a function that shows a user what it reads made the access.
+    fn is_shown(&self, cx: &Cx<'_>, cell: &Cell) -> bool {
+        let stack = cx.state.frames(&self.stacks.stack(cell.pc, cell.callers));
+        let outermost = stack.iter().rev().find(|frame| frame.module.is_some());
+        let gets = outermost
+            .is_some_and(|frame| ["get", "show", "proc_read"].iter().any(|w| frame.function.contains(w)));
+        let shows =
+            |name: &str| name.ends_with("_show") || name.ends_with("_prepare_data") || name == "dev_ethtool";
+        gets && stack.iter().any(|frame| frame.module.is_none() && shows(&frame.function))
     }
 
     /// Whether a reader of RCU loads a pointer that the other side stores: what RCU is for. When the old object may go is
@@ -448,6 +498,8 @@ impl DrCheck {
 /// No finding.
 const NONE: usize = usize::MAX;
 const STATISTICS: &str = "statistics counter";
+const ONE_COUNTER: &str = "counter with one writer";
+const SHOWN: &str = "read to be shown to a user";
 const DOUBLE_CHECKED: &str = "double-checked, read again under the lock";
 
 pub(super) fn pair(a: &Cell, b: &Cell) -> Pair {

@@ -67,10 +67,10 @@ impl Checker for LockCheck {
         self.usages.locked(cx, lock);
     }
 
-    fn unlocked(&mut self, cx: &mut Cx<'_>, lock: LockId, held: Option<&Acquired>) {
+    fn unlocked(&mut self, cx: &mut Cx<'_>, lock: LockId, held: Option<&Acquired>, by_kernel: bool) {
         let Some(info) = cx.state.sync.lock(lock).cloned() else { return };
         // The kernel may have taken it where nothing is watched, and a semaphore may be given back by anybody.
-        if held.is_some() || !owned(info.kind) || !self.taken.contains(&lock) {
+        if held.is_some() || by_kernel || !owned(info.kind) || !self.taken.contains(&lock) {
             return;
         }
         let state = cx.state;

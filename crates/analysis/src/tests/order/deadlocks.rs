@@ -93,6 +93,22 @@ fn a_lock_that_only_the_kernel_was_seen_to_need_is_not_judged() {
 }
 
 #[test]
+fn a_lock_that_the_kernel_took_unseen_is_its_own_to_give_back() {
+    let mut g = Guest::checked("lockcheck");
+    let a = task(1);
+    g.enter(&a, "vfs_read", NONE);
+    for name in ["rtnl_lock", "rtnl_unlock"] {
+        g.call(&a, name, &[]);
+        g.hook(&a, name, a.rsp - 8, &[]);
+        g.hook_return(&a, name, a.rsp - 8, 0);
+        g.back(&a, 0);
+    }
+    g.ret(&a, 0);
+    g.hooked(&a, "rtnl_unlock", &[], 0);
+    assert_eq!(g.found(), [] as [&str; 0]);
+}
+
+#[test]
 fn a_return_with_a_lock_held() {
     let mut g = Guest::checked("lockcheck");
     let a = task(1);
@@ -162,5 +178,24 @@ fn memory_that_is_freed_while_its_timer_is_pending() {
         let found = g.found();
         let expected = ["protocol-order: the memory of a timer is freed while the timer is pending"];
         assert_eq!(found, expected[..usize::from(pending)]);
+    }
+}
+
+#[test]
+fn an_object_that_others_made_is_theirs_to_end() {
+    for own in [true, false] {
+        let mut g = Guest::checked("protocheck");
+        let a = task(1);
+        g.hooked(&a, "kmalloc", &[64], HEAP);
+        g.enter(&a, "vfs_read", NONE);
+        if own {
+            g.called(&a, "lamp_setup", &[HEAP + 16], 0);
+        }
+        g.called(&a, "lamp_on", &[HEAP + 16], 0);
+        g.called(&a, "lamp_on", &[HEAP + 16], 0);
+        g.call(&a, "kfree", &[HEAP]);
+        g.hook(&a, "kfree", a.rsp - 8, &[HEAP]);
+        let expected = ["protocol-order: the memory of a lamp is freed while the lamp is on"];
+        assert_eq!(g.found(), expected[..usize::from(own)]);
     }
 }

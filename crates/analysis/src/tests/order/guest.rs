@@ -25,7 +25,7 @@ pub const PREEMPT: u64 = 0x1234;
 pub const GS: u64 = 0xffff_8880_3000_0000;
 
 /// Kernel functions; the first are hooks.
-pub const FUNCTIONS: [&str; 42] = [
+pub const FUNCTIONS: [&str; 50] = [
     "kmalloc",
     "kfree",
     "dma_alloc",
@@ -68,6 +68,14 @@ pub const FUNCTIONS: [&str; 42] = [
     "kthread",
     "wake_up_process",
     "kthread_stop",
+    "probe_caller",
+    "register_all",
+    "iowrite32",
+    "request_threaded_irq",
+    "synchronize_irq",
+    "napi_complete_done",
+    "lamp_setup",
+    "lamp_on",
 ];
 const HOOKS: usize = 8;
 
@@ -119,7 +127,18 @@ fn effects(name: &str) -> Vec<Effect> {
         "alloc_percpu" => vec![alloc(Class::Percpu, Len::Arg(0))],
         "rtnl_lock" => vec![lock(Mutex, rtnl, Exclusive, When::Always)],
         "rtnl_unlock" => vec![unlock(Mutex, rtnl, Exclusive)],
-        "bus_probe" => vec![Effect::Sync(SyncOp::Hold { kind: Mutex, key: arg(0) })],
+        "bus_probe" => vec![
+            Effect::Sync(SyncOp::Hold { kind: Mutex, key: arg(0) }),
+            Effect::Sync(SyncOp::Hold { kind: Spin, key: arg(2) }),
+            Effect::Sync(SyncOp::Acquire { key: arg(1), when: When::Always }),
+        ],
+        "synchronize_irq" => {
+            vec![Effect::Sync(SyncOp::Acquire { key: Key::Global("handlers"), when: When::Always })]
+        }
+        "napi_complete_done" => {
+            vec![Effect::Sync(SyncOp::Release { key: Key::Arg { arg: 0, offset: 16 } })]
+        }
+        "iowrite32" => vec![Effect::Sync(SyncOp::Release { key: Key::Global("device") })],
         "_raw_spin_lock" => vec![lock(Spin, arg(0), Exclusive, When::Always)],
         "_raw_spin_unlock" => vec![unlock(Spin, arg(0), Exclusive)],
         "mutex_lock_interruptible" => {
@@ -265,10 +284,12 @@ fn charts() -> Vec<Chart> {
                 enters: Some(1),
                 leaves: Some((0, When::NonZero)),
                 wakes: 0,
+                turns: None,
             },
         ],
         calls: vec![Call { ..call("unregister_netdev", 0b01, Some(1)) }],
         pins: true,
+        made: false,
     };
     // Its initial state allows all that may have been missed.
     let line = Chart {
@@ -282,7 +303,30 @@ fn charts() -> Vec<Chart> {
         calls: vec![call("ready_line", 0b01, Some(1))],
         ..Chart::default()
     };
-    vec![timer, irq, work, line, tasklet, kthread]
+    let device = Chart {
+        name: "device".to_owned(),
+        keys: vec!["device".to_owned()],
+        states: vec![state("here", None)],
+        callbacks: vec![Callback {
+            serial: false,
+            turns: Some(arg(1)),
+            ..callback("probe", "probe_caller", ANY)
+        }],
+        calls: vec![Call { keys: vec![None], wakes: 1, ..call("register_all", ANY, None) }],
+        ..Chart::default()
+    };
+    let lamp = Chart {
+        name: "lamp".to_owned(),
+        made: true,
+        keys: vec!["lamp".to_owned()],
+        states: vec![
+            state("off", None),
+            State { busy: Some("the lamp is on".to_owned()), ..state("on", None) },
+        ],
+        calls: vec![call("lamp_setup", ANY, Some(0)), call("lamp_on", ANY, Some(1))],
+        ..Chart::default()
+    };
+    vec![timer, irq, work, line, tasklet, kthread, device, lamp]
 }
 
 struct Hand;
@@ -398,7 +442,7 @@ impl Checker for Probe {
         let who = if lock.by_kernel { " by kernel" } else { "" };
         self.0.borrow_mut().told.push(format!("lock {} {what:?}{who}", lock.lock.0));
     }
-    fn unlocked(&mut self, _: &mut Cx<'_>, lock: LockId, held: Option<&Acquired>) {
+    fn unlocked(&mut self, _: &mut Cx<'_>, lock: LockId, held: Option<&Acquired>, _: bool) {
         let held = if held.is_some() { "" } else { " not held" };
         self.0.borrow_mut().told.push(format!("unlock {}{held}", lock.0));
     }

@@ -106,6 +106,20 @@ fn a_lock_is_held_while_a_function_runs() {
 }
 
 #[test]
+fn an_interrupt_does_not_hold_what_the_interrupted_function_runs_under() {
+    let mut g = Guest::new();
+    let a = task(1);
+    g.hook(&a, "bus_probe", a.rsp + 0x40, &[LOCK]);
+    let interrupt = Who { rsp: a.rsp - 0x100, ..hardirq(1) };
+    let mut locks = |who: &Who, caller, n| {
+        g.run(who, caller, NONE, n);
+        g.told().iter().filter(|what| what.starts_with("lock ")).count()
+    };
+    assert_eq!(locks(&interrupt, "__handle_irq_event_percpu", 1), 0);
+    assert_eq!(locks(&a, "bus_probe", 2), 1);
+}
+
+#[test]
 fn memory_that_is_used_again_has_another_lock() {
     let mut g = Guest::new();
     let (a, b) = (task(1), task(2));

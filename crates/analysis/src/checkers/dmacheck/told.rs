@@ -1,0 +1,64 @@
+//! Places that touch what a device has: one mapping that a driver goes on using would be told at each of them.
+
+use super::NAME;
+use crate::machine::{Cx, Draft, Place, State};
+use crate::stacks::StackId;
+use rustc_hash::FxHashMap;
+
+/// Places that are told of what one call maps.
+const MAX_PLACES: usize = 4;
+/// Calls that map.
+const MAX_CALLS: usize = 1 << 12;
+
+/// Where the driver is, in a stack.
+fn place_of(state: &State, stack: &[u64]) -> u64 {
+    stack.iter().copied().find(|&at| state.modules.contains(at)).unwrap_or(0)
+}
+
+/// What was told, by kind and by the call that mapped: the place and the number of the finding.
+#[derive(Debug, Default)]
+pub(super) struct Told(FxHashMap<(&'static str, u64), Vec<(u64, usize)>>);
+
+impl Told {
+    /// Tells of a place that touches what was mapped at another; when there are many, the last one counts for the others.
+    pub fn tell(
+        &mut self,
+        cx: &mut Cx<'_>,
+        kind: &'static str,
+        place: Place,
+        mapped: StackId,
+        draft: impl FnOnce() -> Draft,
+    ) -> Option<usize> {
+        let state = cx.state;
+        let stack = cx.stack(place);
+        let at = place_of(state, &stack);
+        if self.0.len() >= MAX_CALLS {
+            self.0.clear();
+        }
+        let told = self.0.entry((kind, place_of(state, state.stacks.get(mapped)))).or_default();
+        // What was taken back does not count.
+        told.retain(|&(_, finding)| cx.reports.get_mut(finding).is_some_and(|f| f.count > 0));
+        let known = told.iter().find(|t| t.0 == at).or(told.get(MAX_PLACES - 1)).map(|t| t.1);
+        if let Some(finding) = known {
+            if let Some(f) = cx.reports.get_mut(finding) {
+                f.count += 1;
+            }
+            return known;
+        }
+        let last = told.len() + 1 == MAX_PLACES;
+        let finding = cx.report_stack(NAME, kind, &stack, || {
+            let mut draft = draft();
+            if last {
+                draft.notes.push("more places that touch this mapping are counted here".to_owned());
+            }
+            draft
+        })?;
+        told.push((at, finding));
+        Some(finding)
+    }
+
+    /// Addresses mean something else from now on.
+    pub fn renamed(&mut self) {
+        self.0.clear();
+    }
+}
