@@ -1,19 +1,29 @@
 # What a sound card's driver goes through: playing and recording, at once and on both CPUs, the mixer, odd sizes.
 
-# The kernel's OSS interface takes plain reads and writes.
+# The kernel's OSS interface takes plain reads and writes. A card that comes while the one before it is still open
+# gets the next number.
 find_dsp() {
     tries=0
-    until [ -c /dev/dsp ]; do
+    until DSP=$(find /dev -maxdepth 1 -type c -name 'dsp*' | sort | head -n 1) && [ -n "$DSP" ]; do
         tries=$((tries + 1))
         [ $tries -lt 50 ] || { echo "the driver made no sound device" && return 1; }
         usleep 100000
     done
 }
 
-play() { timeout "$1" dd if=/dev/zero of=/dev/dsp bs="$2" count="$3"; }
-record() { timeout "$1" dd if=/dev/dsp of=/dev/null bs="$2" count="$3"; }
+play() { timeout "$1" dd if=/dev/zero of="${DSP:-/dev/dsp}" bs="$2" count="$3"; }
+record() { timeout "$1" dd if="${DSP:-/dev/dsp}" of=/dev/null bs="$2" count="$3"; }
 
-again() { find_dsp && { play 8 4096 4 || record 8 4096 4; }; }
+# What a load left open closes within seconds.
+again() {
+    find_dsp || return 1
+    for turn in 1 2 3; do
+        play 8 4096 4 && return
+        record 8 4096 4 && return
+        usleep 1000000
+    done
+    return 1
+}
 
 load() {
     case $1 in

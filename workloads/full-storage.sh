@@ -4,11 +4,18 @@
 
 again() {
     DISK=
-    find_disk && forget && timeout 30 dd if="$DISK" of=/dev/null bs=64k count=16
+    find_disk && true_node && forget && timeout 30 dd if="$DISK" of=/dev/null bs=64k count=16
+}
+
+# A write that comes when the disk has just gone makes a plain file of its name, and then the next disk gets no node.
+true_node() {
+    [ -b "$DISK" ] && return
+    rm -f "$DISK"
+    mknod "$DISK" b $(tr : ' ' <"$(block)/dev")
 }
 
 load() {
-    [ -b "$DISK" ] || find_disk
+    [ -b "$DISK" ] || { find_disk && true_node; } || return
     case $1 in
     0) timeout 10 dd if="$DISK" of=/dev/null bs=64k count=32 skip=$(($$ % 16)) iflag=direct ;;
     *) timeout 10 dd if=/dev/zero of="$DISK" bs=16k count=64 seek=$(((DISK_MB + 3) * 64)) oflag=direct conv=notrunc ;;
@@ -23,11 +30,13 @@ fails() { ! "$@" || { echo "it did not fail" && return 1; }; }
 
 bad_read() {
     [ -n "$BAD_READ" ] || { echo "the host makes nothing fail" && return 1; }
+    [ -b "$DISK" ] || { echo "there is no disk" && return 1; }
     fails timeout 30 dd if="$DISK" of=/dev/null bs=512 count=1 skip="$BAD_READ" iflag=direct
 }
 
 bad_write() {
     [ -n "$BAD_WRITE" ] || { echo "the host makes nothing fail" && return 1; }
+    [ -b "$DISK" ] || { echo "there is no disk" && return 1; }
     fails timeout 30 dd if=/dev/zero of="$DISK" bs=4096 count=1 seek=$((BAD_WRITE / 8)) conv=notrunc,fsync
 }
 

@@ -33,10 +33,12 @@ static int __init race_call_rcu_init(void)
 	configs[1].value = 2;
 	rcu_assign_pointer(config, &configs[0]);
 	tasklet_schedule(&tasklet);
+	yield(); /* to the tasklet, so that this thread can go on elsewhere meanwhile */
 	race_pause();
 	rcu_assign_pointer(config, &configs[1]);
 	call_rcu(&configs[0].rcu, race_call_rcu_retire);
 	tasklet_schedule(&tasklet);
+	yield(); /* to the tasklet, so that this thread can go on elsewhere meanwhile */
 	race_pause();
 	return 0;
 }

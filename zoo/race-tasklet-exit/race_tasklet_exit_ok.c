@@ -19,8 +19,10 @@ static noinline void race_tasklet_exit_clear(void)
 static int __init race_tasklet_exit_init(void)
 {
 	tasklet_schedule(&tasklet);
+	yield(); /* to the tasklet, so that this thread can go on elsewhere meanwhile */
 	race_pause();
 	tasklet_schedule(&tasklet);
+	yield(); /* to the tasklet, so that this thread can go on elsewhere meanwhile */
 	race_pause();
 	return 0;
 }

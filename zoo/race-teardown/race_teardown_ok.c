@@ -55,6 +55,7 @@ static void race_teardown_remove(struct pci_dev *pdev)
 {
 	struct queue *queue;
 
+	writel(1, race_regs + EDU_IRQ_RAISE); /* the device answers late */
 	race_irq_close(pdev);
 	queue = race_teardown_detach();
 	kfree(queue);

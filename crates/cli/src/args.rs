@@ -40,6 +40,9 @@ pub enum Command {
     /// Print the folder with a kernel's headers
     #[command(hide = true)]
     InternalHeaders(HeadersArgs),
+    /// Print the folder with a kernel's source
+    #[command(hide = true)]
+    InternalSource(HeadersArgs),
 }
 
 /// How much of the machinery runs.
@@ -83,6 +86,12 @@ pub struct CheckArgs {
     /// Boot the kernel at its link-time address
     #[arg(long)]
     pub no_kaslr: bool,
+    /// Give the guest an IOMMU, so that devices see memory at other addresses
+    #[arg(long)]
+    pub iommu: bool,
+    /// Words for the guest kernel's command line, such as swiotlb=force; may be given several times
+    #[arg(long, value_name = "WORDS")]
+    pub append: Vec<String>,
     /// Longest time that the run may take
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub timeout: u64,
@@ -230,7 +239,7 @@ pub struct DoctorArgs {
     pub verbose: bool,
 }
 
-/// Arguments of `internal-headers`.
+/// Arguments of `internal-headers` and `internal-source`.
 #[derive(Debug, Args)]
 pub struct HeadersArgs {
     /// The kernel

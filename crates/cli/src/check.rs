@@ -99,6 +99,8 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
         variables: variables(args)?,
         limits: Limits { total: Duration::from_secs(args.timeout), ..Limits::default() },
         kaslr: !args.no_kaslr,
+        iommu: args.iommu,
+        kernel_arguments: args.append.clone(),
         ..Options::new(folder.path())
     };
     let finished = guest(&prepared, &options, analysis.as_mut(), &log, &shared, &signals, &progress);
@@ -129,7 +131,7 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
         findings: analyzed.findings.clone(),
     };
     if args.confirm {
-        let effort = Effort { tries: 40, runs: 2 };
+        let effort = Effort { tries: 40, runs: 3 };
         confirm::races_of_run(args, &prepared, &mut report.findings, effort, &cache, &signals, &progress)?;
         progress.finish();
     }

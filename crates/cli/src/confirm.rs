@@ -1,5 +1,6 @@
 //! `guardrail confirm`: runs a driver again with the two accesses of a race held, one for the other.
 
+mod manner;
 mod points;
 mod stored;
 mod verdict;
@@ -20,6 +21,7 @@ use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::run::{Limits, Options, Outcome, Plugin, TcgThreads};
 use guardrail_vm::{Cache, error::suggest};
+use manner::Manner;
 use std::time::Duration;
 pub use stored::store;
 use tempfile::TempDir;
@@ -29,9 +31,8 @@ use verdict::Seen;
 const RACE: &str = "data-race";
 /// Records that are kept of one run.
 const MAX_MEETS: usize = 1 << 16;
-/// The workload that only loads the driver, and how often it is loaded then.
+/// The workload that only loads the driver, which is then done several times.
 const SHORT: &str = "load";
-const TURNS: u32 = 4;
 /// How long the reader waits for the log before it looks whether the guest still runs.
 const IDLE: Duration = Duration::from_millis(200);
 
@@ -157,13 +158,13 @@ pub fn races_of_run(
             break;
         }
         progress.step(&format!("holding accesses, run {run} of at most {}", effort.runs));
-        // Contexts that happen to share a CPU never meet there; but what depends on CPUs needs them to stay.
-        let wander = args.smp > 1 && run % 2 == 1;
-        let holds = Holds { points, tries: effort.tries, ..Holds::default() };
-        let (meets, outcome) = held_run(args, prepared, holds, wander, cache, signals, progress)?;
+        let manner = Manner::of_run(run);
+        let pairs = seen.iter().filter(|seen| seen.undecided()).count();
+        let holds = manner.times(pairs, Holds { points, tries: effort.tries, ..Holds::default() });
+        let (meets, outcome) = held_run(args, prepared, holds, manner, cache, signals, progress)?;
         for (pair, seen) in seen.iter_mut().enumerate().filter(|(_, seen)| seen.undecided()) {
             let of_pair = meets.iter().filter(|meet| meet.pair == Some(pair as u32));
-            seen.add(of_pair, outcome.guest_seconds);
+            seen.add(of_pair, outcome.guest_seconds, manner.note());
         }
         if let Some(why) = outcome.failed {
             if seen.iter().all(|seen| seen.undecided()) {
@@ -189,18 +190,16 @@ fn held_run(
     args: &CheckArgs,
     prepared: &Prepared,
     holds: Holds,
-    wander: bool,
+    manner: Manner,
     cache: &Cache,
     signals: &Signals,
     progress: &Progress,
 ) -> Result<(Vec<Meet>, Ended), CliError> {
     let plugin = check::tracer()?;
     let mut variables = check::variables(args)?;
-    if wander {
-        variables.push(("WANDER".to_owned(), "1".to_owned()));
-    }
+    variables.extend(manner.variables(args.smp));
     if prepared.workload.name == SHORT {
-        variables.push(("TURNS".to_owned(), TURNS.to_string()));
+        variables.push(("TURNS".to_owned(), manner.turns().to_string()));
     }
     let runs = cache.path("runs");
     std::fs::create_dir_all(&runs).map_err(CliError::io("create", runs.display()))?;
@@ -221,6 +220,8 @@ fn held_run(
         variables,
         limits: Limits { total: Duration::from_secs(args.timeout), ..Limits::default() },
         kaslr: !args.no_kaslr,
+        iommu: args.iommu,
+        kernel_arguments: [args.append.clone(), manner.kernel_arguments()].concat(),
         ..Options::new(folder.path())
     };
     let finished = check::guest(prepared, &options, None, &log, &shared, signals, progress);

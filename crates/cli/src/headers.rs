@@ -1,4 +1,5 @@
-//! `guardrail internal-headers KERNEL`: fetches a kernel's headers and prints their folder and the release.
+//! `guardrail internal-headers KERNEL` and `internal-source KERNEL`: fetch a kernel's headers, or its source, and print
+//! their folder; of headers the release too.
 
 use crate::args::HeadersArgs;
 use crate::errors::{CliError, Status};
@@ -13,5 +14,14 @@ pub fn run(args: &HeadersArgs) -> Result<Status, CliError> {
     let tree = kernels::headers(&packages, &kernel)?;
     let folder = tree.join(format!("usr/src/linux-headers-{}", kernel.release));
     output::text(&format!("{}\n{}\n", folder.display(), kernel.release))?;
+    Ok(Status::Clean)
+}
+
+/// Prints `FOLDER`.
+pub fn source(args: &HeadersArgs) -> Result<Status, CliError> {
+    let packages = Packages::new(&Cache::open()?);
+    let kernel = kernels::find(&packages, &args.kernel)?;
+    let folder = kernels::source(&packages, &kernel)?;
+    output::text(&format!("{}\n", folder.display()))?;
     Ok(Status::Clean)
 }

@@ -55,5 +55,6 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
         Command::Doctor(args) => doctor::run(&args),
         Command::InternalAnalysis => analysis_process::run(),
         Command::InternalHeaders(args) => headers::run(&args),
+        Command::InternalSource(args) => headers::source(&args),
     }
 }

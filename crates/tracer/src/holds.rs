@@ -4,9 +4,11 @@
 //! vCPUs get in, until the other side of its pair comes to the same bytes, or time is up. Then the side that came runs
 //! first and the held one after it, and the values of the bytes before, between and after are told.
 
+mod arrival;
 pub mod run;
 pub mod stalls;
 
+pub use arrival::{Arrival, Roles, Step, Verdict, Who};
 use guardrail_trace::config::{HoldPoint, Holds as Config, Samples};
 use guardrail_trace::meet::{Meet, MeetOutcome, MeetSide};
 use rustc_hash::FxHashMap;
@@ -24,9 +26,6 @@ const LONG_TRIES: u32 = 6;
 /// How long a side may take to run its instruction once it was let go, and a held context may be away.
 const GRACE: Duration = Duration::from_millis(1000);
 
-/// The roles of an instruction: pair and side.
-pub type Roles = Vec<(u32, u8)>;
-
 /// Accesses that are held.
 pub struct Holds {
     config: Config,
@@ -36,33 +35,6 @@ pub struct Holds {
     stalls: Mutex<Stalls>,
     /// A sampled access is held: every access of the driver is compared with it.
     watching: AtomicBool,
-}
-
-/// What the vCPU at an instruction is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Run it.
-    Go,
-    /// Begin it again.
-    Back,
-}
-
-impl From<Verdict> for (Verdict, Option<Who>) {
-    fn from(verdict: Verdict) -> Self {
-        (verdict, None)
-    }
-}
-
-/// What the vCPU is to do, as whom it is to tell when it has run its instruction, and a record for the log.
-pub type Step = ((Verdict, Option<Who>), Option<Meet>);
-
-/// A side of the meeting at hand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
-    /// The one that was held.
-    Held,
-    /// The one that came.
-    Other,
 }
 
 /// The state of the one hold, and what is known of the pairs.
@@ -77,6 +49,7 @@ pub struct State {
 struct Held {
     pair: Option<u32>,
     side: MeetSide,
+    locked: bool,
     other: Option<MeetSide>,
     since: Instant,
     limit: Duration,
@@ -104,20 +77,6 @@ struct Pair {
     came: [u64; 2],
     held: Duration,
     rest: [Option<Instant>; 2],
-}
-
-/// Who comes to an instruction that can be held.
-pub struct Arrival<'a> {
-    /// The access; its role is filled in here.
-    pub side: MeetSide,
-    /// The roles of the instruction.
-    pub roles: &'a [(u32, u8)],
-    /// The instruction was picked by chance.
-    pub sampled: bool,
-    /// The vCPU can be held here.
-    pub holdable: bool,
-    /// The time.
-    pub now: Instant,
 }
 
 impl Holds {
@@ -272,7 +231,7 @@ impl State {
             held.came += 1;
             let other = MeetSide { role, ..arrival.side };
             let (from, len) = held.side.overlap(&other);
-            if len == 0 || !(held.side.store || other.store) {
+            if len == 0 || !(held.side.store || other.store) || held.locked && arrival.locked {
                 return (Verdict::Go.into(), told);
             }
             held.values[0] = read(from, len.min(8));
@@ -307,8 +266,8 @@ impl State {
                 let tries = &mut known.tries[usize::from(role)];
                 *tries += 1;
                 let millis = match *tries {
-                    ..=FIRST_TRIES => config.first_millis,
-                    ..=LONG_TRIES => config.long_millis,
+                    n if n <= FIRST_TRIES => config.first_millis,
+                    n if n <= LONG_TRIES => config.long_millis,
                     _ => config.short_millis,
                 };
                 (Some(pair), role, millis)
@@ -324,6 +283,7 @@ impl State {
         self.held = Some(Held {
             pair,
             side: MeetSide { role, ..arrival.side },
+            locked: arrival.locked,
             other: None,
             since: now,
             limit: Duration::from_millis(limit),

@@ -196,13 +196,21 @@ pub fn choose(driver: &str, aliases: &[String], device: Option<&str>, qemu: &Qem
         let class = if class == Class::None { class_of_device } else { class };
         return Ok(Choice { class, also, device: Some(found) });
     }
-    let name = wanted.split(',').next().unwrap_or_default();
+    // Several parts are spelled as in the catalog, and complete: nothing is added to them.
+    let parts = wanted.contains(" + ").then(|| parse_device(wanted));
+    let name = match &parts {
+        Some(device) => device.name.as_str(),
+        None => wanted.split(',').next().unwrap_or_default(),
+    };
     let models = qemu.devices()?;
     if !models.iter().any(|model| model == name) {
         let ours: Vec<String> =
             entries().into_iter().flat_map(|entry| entry.devices).map(|device| device.name).collect();
         let all = ours.iter().chain(&models).map(String::as_str);
         return Err(Error::Unknown { what: "device", name: name.to_owned(), near: suggest(name, all) });
+    }
+    if let Some(device) = parts {
+        return Ok(Choice { class, also, device: Some(device) });
     }
     let mut option = wanted.to_owned();
     if class == Class::Network && !wanted.contains("netdev=") {

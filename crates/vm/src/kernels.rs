@@ -2,7 +2,7 @@
 
 use crate::cache::Cache;
 use crate::error::{Context, Error, Result, suggest};
-use crate::packages::{Fetch, Packages, deb_files, unpack};
+use crate::packages::{Fetch, Packages, deb_files, unpack, unpack_source};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -98,6 +98,31 @@ pub fn headers(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let what = format!("headers of kernel {release}");
     packages.ensure_tree(&format!("headers/{release}"), &what, Fetch::Exactly(&names))
+}
+
+/// The folder with the source of `kernel`'s version, from the archive, without documentation, architectures and tools. It
+/// is the newest of that version, whose drivers build against the headers of any of its releases.
+pub fn source(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
+    let version = version(&kernel.release).ok_or_else(|| {
+        Error::BadValue(format!("no source package is known for kernel {}", kernel.release))
+    })?;
+    let name = format!("linux-source-{version}");
+    let tree = format!("source/{version}");
+    packages.cache().ensure_tree(&tree, |folder| {
+        let package = folder.join(".package");
+        fs::create_dir(&package).context("create", &package)?;
+        packages.fill(&package, &format!("source of kernel {version}"), Fetch::Exactly(&[&name]))?;
+        unpack_source(&package.join(format!("usr/src/{name}.tar.xz")), folder)?;
+        fs::remove_dir_all(&package).context("remove", &package)
+    })
+}
+
+/// The first two numbers of a release: `6.1` of `6.1.0-56-amd64`.
+fn version(release: &str) -> Option<&str> {
+    let end = release.match_indices(['.', '-', '+']).nth(1).map_or(release.len(), |(at, _)| at);
+    let (major, minor) = release[..end].split_once('.')?;
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (number(major) && number(minor)).then_some(&release[..end])
 }
 
 /// The folder with the debug symbols of `kernel` (about a gigabyte to fetch, six unpacked). Never required.
@@ -295,6 +320,42 @@ mod tests {
         assert_eq!(newest("6.12", &known), Some("6.12.117+deb12-amd64"));
         assert_eq!(newest("7.2", &known), None);
         assert_eq!(newest("6", &known), Some("6.12.117+deb12-amd64"));
+    }
+
+    #[test]
+    fn the_version_of_a_release_is_its_first_two_numbers() {
+        assert_eq!(version("6.1.0-56-amd64"), Some("6.1"));
+        assert_eq!(version("6.12.117+deb12-amd64"), Some("6.12"));
+        assert_eq!(version("7.2+x"), Some("7.2"));
+        for odd in ["", "6", "6.", "6-1-amd64", "../etc.1", "6.1é"] {
+            assert_eq!(version(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn of_a_source_only_what_drivers_need_is_unpacked() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("linux-source-1.0");
+        for file in
+            ["drivers/net/a.c", "drivers/gpu/b.c", "drivers/net/arch/c.h", "arch/x86/d.c", "tools/e.c"]
+        {
+            fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+            fs::write(root.join(file), "").unwrap();
+        }
+        let archive = folder.path().join("linux.tar.xz");
+        let mut tar = std::process::Command::new("tar");
+        let tar = tar.arg("-C").arg(folder.path()).args(["-cJf"]).arg(&archive).arg("linux-source-1.0");
+        assert!(tar.status().unwrap().success());
+        let out = folder.path().join("out");
+        fs::create_dir(&out).unwrap();
+        unpack_source(&archive, &out).unwrap();
+        assert!(out.join("drivers/net/a.c").is_file());
+        assert!(out.join("drivers/net/arch/c.h").is_file());
+        for gone in ["drivers/gpu", "arch", "tools", "linux-source-1.0"] {
+            assert!(!out.join(gone).exists(), "{gone}");
+        }
+        fs::write(&archive, "not an archive").unwrap();
+        assert!(unpack_source(&archive, &out).unwrap_err().to_string().contains("cannot be unpacked"));
     }
 
     #[test]

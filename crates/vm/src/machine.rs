@@ -2,10 +2,14 @@
 
 use crate::catalog::Class;
 use crate::disk::Image;
+use crate::error::{Error, Result};
 use crate::prepare::Prepared;
 use crate::run::{Options, TcgThreads};
 use std::path::Path;
 use std::process::Command;
+
+/// What the kernel reads of its command line (`COMMAND_LINE_SIZE`, with the zero behind).
+const MAX_ARGUMENTS: usize = 2047;
 
 /// The descriptors that QEMU inherits: its ends of the channels.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +32,9 @@ pub(crate) fn command(
         TcgThreads::Single => "single",
         TcgThreads::Multi => "multi",
     };
-    command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "pc"]);
+    // The old machine has no place for an IOMMU.
+    let machine = if options.iommu { "q35" } else { "pc" };
+    command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", machine]);
     command.arg("-accel").arg(format!("tcg,thread={threads}"));
     // Five-level paging would only make page walks longer.
     command.args(["-cpu", "max,la57=off"]);
@@ -46,6 +52,10 @@ pub(crate) fn command(
         "-mon",
         "chardev=qmp,mode=control",
     ]);
+    if options.iommu {
+        // Before the devices, which it must know of.
+        command.args(["-device", "intel-iommu"]);
+    }
     match prepared.choice.class {
         Class::Network => command.args(["-netdev", "user,id=net0,ipv6=off"]),
         Class::Sound => command.args(["-audiodev", "none,id=audio"]),
@@ -109,8 +119,25 @@ fn kernel_arguments(options: &Options) -> String {
     if !options.kaslr {
         words.push("nokaslr");
     }
+    if options.iommu {
+        words.extend(["intel_iommu=on", "iommu=nopt"]);
+    }
     words.extend(options.kernel_arguments.iter().map(String::as_str));
     words.join(" ")
+}
+
+/// Refuses words that the kernel would not read, or would read as others.
+pub(crate) fn check_kernel_arguments(options: &Options) -> Result<()> {
+    let bad = |why: String| Err(Error::BadValue(why));
+    if let Some(word) = options.kernel_arguments.iter().find(|word| word.contains(char::is_control)) {
+        return bad(format!("{word:?} is no word of a kernel command line: it holds a control character"));
+    }
+    match kernel_arguments(options).len() {
+        length if length > MAX_ARGUMENTS => bad(format!(
+            "the kernel's command line would have {length} characters, of which it reads no more than {MAX_ARGUMENTS}"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// A path as a value in QEMU's option syntax, where commas separate.
@@ -129,6 +156,19 @@ mod tests {
         options.kaslr = false;
         options.kernel_arguments.push("kfence.sample_interval=100".into());
         assert!(kernel_arguments(&options).ends_with(" nokaslr kfence.sample_interval=100"));
+    }
+
+    #[test]
+    fn words_that_the_kernel_would_not_read_are_refused() {
+        let mut options = Options::new(Path::new("/run"));
+        options.iommu = true;
+        options.kernel_arguments.push("swiotlb=force".into());
+        assert!(check_kernel_arguments(&options).is_ok());
+        assert!(kernel_arguments(&options).ends_with(" intel_iommu=on iommu=nopt swiotlb=force"));
+        options.kernel_arguments.push("x".repeat(MAX_ARGUMENTS));
+        assert!(check_kernel_arguments(&options).is_err());
+        options.kernel_arguments = vec!["a\nb".into()];
+        assert!(check_kernel_arguments(&options).is_err());
     }
 
     #[test]

@@ -49,23 +49,26 @@ impl Packages {
 
     /// The tree `tree` in the cache, fetched and unpacked if it is not there yet. `what` names it in messages.
     pub fn ensure_tree(&self, tree: &str, what: &str, fetch: Fetch<'_>) -> Result<PathBuf> {
-        self.cache.ensure_tree(tree, |folder| {
-            let debs = folder.join(".debs");
-            fs::create_dir(&debs).context("create", &debs)?;
-            self.download(what, fetch, &debs)?;
-            let mut files = deb_files(&debs)?;
-            files.sort();
-            if files.is_empty() {
-                return Err(Error::Program {
-                    program: "apt-get".into(),
-                    why: format!("it fetched nothing for {what}"),
-                });
-            }
-            for file in &files {
-                unpack(file, folder)?;
-            }
-            fs::remove_dir_all(&debs).context("remove", &debs)
-        })
+        self.cache.ensure_tree(tree, |folder| self.fill(folder, what, fetch))
+    }
+
+    /// Fetches packages and unpacks them into an empty folder.
+    pub(crate) fn fill(&self, folder: &Path, what: &str, fetch: Fetch<'_>) -> Result<()> {
+        let debs = folder.join(".debs");
+        fs::create_dir(&debs).context("create", &debs)?;
+        self.download(what, fetch, &debs)?;
+        let mut files = deb_files(&debs)?;
+        files.sort();
+        if files.is_empty() {
+            return Err(Error::Program {
+                program: "apt-get".into(),
+                why: format!("it fetched nothing for {what}"),
+            });
+        }
+        for file in &files {
+            unpack(file, folder)?;
+        }
+        fs::remove_dir_all(&debs).context("remove", &debs)
     }
 
     /// Names of known packages that begin with `prefix`. Fetches the index if the cache has none.
@@ -253,6 +256,37 @@ pub fn unpack(deb: &Path, folder: &Path) -> Result<()> {
     }
     let why = format!("{} cannot be unpacked: {}", deb.display(), last_line(&text));
     Err(Error::Program { program: "dpkg-deb".into(), why })
+}
+
+/// Unpacks the compressed source of a kernel into a folder, without what no driver is built from.
+pub(crate) fn unpack_source(archive: &Path, folder: &Path) -> Result<()> {
+    let output = Command::new("tar")
+        .args([
+            "--extract",
+            "--xz",
+            "--strip-components=1",
+            "--no-same-owner",
+            "--anchored",
+            "--no-wildcards-match-slash",
+        ])
+        .args(["Documentation", "arch", "drivers/gpu", "tools"].map(|part| format!("--exclude=*/{part}")))
+        .arg("--directory")
+        .arg(folder)
+        .arg("--file")
+        .arg(archive)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| program_error("tar", "tar", error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    if is_disk_full(&text) {
+        return Err(Error::DiskFull { path: folder.to_path_buf() });
+    }
+    let why = format!("{} cannot be unpacked: {}", archive.display(), last_line(&text));
+    Err(Error::Program { program: "tar".into(), why })
 }
 
 fn program_error(program: &'static str, package: &'static str, error: std::io::Error) -> Error {

@@ -6,6 +6,7 @@ use crate::error::{Context, Error, Result};
 use crate::guest::{Ended, Guest};
 use crate::http::Server;
 use crate::initramfs::{self, Contents};
+use crate::machine;
 use crate::prepare::Prepared;
 use crate::progress::Progress;
 use crate::workload::FULL;
@@ -62,6 +63,8 @@ pub struct Options {
     pub limits: Limits,
     /// The kernel chooses its address at random.
     pub kaslr: bool,
+    /// The machine has an IOMMU, and the kernel has it translate.
+    pub iommu: bool,
     /// The guest's memory.
     pub memory_mib: u32,
     /// Size of the disk of a storage run.
@@ -86,6 +89,7 @@ impl Options {
             plugin: None,
             limits: Limits::default(),
             kaslr: true,
+            iommu: false,
             memory_mib: 512,
             disk_mib: 64,
             variables: Vec::new(),
@@ -261,6 +265,7 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
     if !(1..=4).contains(&options.cpus) {
         return Err(Error::BadValue(format!("a guest has 1 to 4 CPUs, not {}", options.cpus)));
     }
+    machine::check_kernel_arguments(options)?;
     let server = match prepared.choice.class {
         Class::Network => {
             Some(Server::start().context("start a server on", Path::new("the loopback address"))?)

@@ -11,7 +11,8 @@ pub const NOT_REPRODUCED: &str = "not-reproduced";
 pub const IMPOSSIBLE: &str = "impossible";
 /// The accesses cannot be held.
 const UNTRIED: &str = "untried";
-/// Tries without which nothing is called impossible, and how often the other side must have been due in them.
+/// Tries without which nothing is called impossible, and how often the other side must have been due in each: what comes once
+/// a load, in turn with the one that is held, is not kept away by anything.
 const ENOUGH_TRIES: u64 = 3;
 const ENOUGH_DUE: f64 = 4.0;
 
@@ -22,6 +23,8 @@ pub struct Seen {
     tries: u64,
     met: u64,
     best: Option<Meet>,
+    /// What a reader of the meeting must know.
+    note: Option<&'static str>,
     arrivals: [u64; 2],
     /// The CPUs on which each was made, one bit each.
     cpus: [u64; 2],
@@ -38,10 +41,18 @@ impl Seen {
         self.met == 0
     }
 
-    /// Adds the records of one run.
-    pub fn add<'a>(&mut self, meets: impl Iterator<Item = &'a Meet>, guest_seconds: f64) {
+    /// Adds the records of one run, and what is special about it.
+    pub fn add<'a>(
+        &mut self,
+        meets: impl Iterator<Item = &'a Meet>,
+        guest_seconds: f64,
+        note: Option<&'static str>,
+    ) {
         self.runs += 1;
-        let (mut waited, mut arrivals) = ([0u64; 2], [0u64; 2]);
+        if self.best.is_none() {
+            self.note = note;
+        }
+        let (mut waited, mut arrivals, mut tries) = ([0u64; 2], [0u64; 2], [0u64; 2]);
         for meet in meets {
             let role = usize::from(meet.held.role & 1);
             match meet.outcome {
@@ -66,6 +77,7 @@ impl Seen {
                     self.tries += 1;
                     self.came += meet.came[1 - role];
                     waited[role] = waited[role].saturating_add(meet.nanos);
+                    tries[role] += 1;
                 }
             }
         }
@@ -74,7 +86,10 @@ impl Seen {
             self.waited[role] = self.waited[role].saturating_add(waited[role]);
             let held = waited[1 - role] as f64 / 1e9;
             let free = (guest_seconds - held).max(0.1);
-            self.due += arrivals[role] as f64 * held / free;
+            // Who comes hardly more often than the other is held may come in turn with it.
+            if arrivals[role] as f64 >= ENOUGH_DUE * tries[1 - role] as f64 {
+                self.due += arrivals[role] as f64 * held / free;
+            }
         }
     }
 
@@ -86,7 +101,8 @@ impl Seen {
         let mut values = Vec::new();
         let (outcome, detail) = if let Some(best) = self.best {
             values = best.values.iter().map(|value| value.map(|value| format!("{value:#x}"))).collect();
-            (CONFIRMED, met(&best))
+            let note = self.note.map(|note| format!("; {note}")).unwrap_or_default();
+            (CONFIRMED, met(&best) + &note)
         } else if self.arrivals.contains(&0) {
             let which = if self.arrivals[0] == 0 { "the one" } else { "the other" };
             (NOT_REPRODUCED, format!("{which} access was not made in {runs}"))
@@ -96,7 +112,7 @@ impl Seen {
                 NOT_REPRODUCED,
                 format!("both accesses were made on CPU {cpu} only; they did not meet in {tries} in {runs}"),
             )
-        } else if self.came == 0 && self.tries >= ENOUGH_TRIES && self.due >= ENOUGH_DUE {
+        } else if self.came == 0 && self.tries >= ENOUGH_TRIES && self.due >= ENOUGH_DUE * self.tries as f64 {
             let [a, b] = self.arrivals;
             let held = (self.waited[0] + self.waited[1]) as f64 / 1e9;
             let detail = format!(
@@ -124,7 +140,8 @@ fn met(meet: &Meet) -> String {
     let (address, len) = held.overlap(other);
     let way = |store: bool| if store { "write" } else { "read" };
     let place = match held.cpu == other.cpu {
-        true => format!("on CPU {}, where it was interrupted", held.cpu),
+        true if held.task == other.task => format!("on CPU {}, an interrupt there", held.cpu),
+        true => format!("on CPU {}, another thread there", held.cpu),
         false => format!("on CPU {}, CPU {}", held.cpu, other.cpu),
     };
     let bytes = if len == 1 { "byte".to_owned() } else { format!("{len} bytes") };
@@ -170,7 +187,7 @@ mod tests {
 
     fn judged(meets: &[Meet]) -> Confirmation {
         let mut seen = Seen::default();
-        seen.add(meets.iter(), 20.0);
+        seen.add(meets.iter(), 20.0, None);
         seen.confirmation()
     }
 
@@ -206,6 +223,10 @@ mod tests {
         // It comes so seldom that nothing follows.
         let seldom = Meet { arrivals: [10, 2], ..totals };
         assert_eq!(judged(&[&alone[..], &[seldom]].concat()).outcome, NOT_REPRODUCED);
+        // They take turns, once a load.
+        let turns = Meet { arrivals: [18, 18], ..totals };
+        let alone: Vec<Meet> = vec![meet(MeetOutcome::Alone, 0, 500); 36];
+        assert_eq!(judged(&[&alone[..], &[turns]].concat()).outcome, NOT_REPRODUCED);
         let never = judged(&[Meet { arrivals: [10, 0], ..totals }]);
         assert_eq!(
             (never.outcome.as_str(), never.detail.as_str()),

@@ -2,6 +2,7 @@
 
 use super::stalls::Thread;
 use super::{Arrival, Verdict, Who};
+use crate::code::{self, Special};
 use crate::control::{Block, HoldSite, MemSite};
 use crate::exec;
 use crate::ffi;
@@ -95,6 +96,7 @@ fn arrive(tracer: &Tracer, vcpu: &mut Vcpu, site: &HoldSite) -> Verdict {
         side,
         roles: &site.roles,
         sampled: site.sampled,
+        locked: code::special(&site.insn) == Special::Locked,
         holdable: (site.resumable || !tracer.single()) && !tracer.may_be_device(address),
         now: Instant::now(),
     };

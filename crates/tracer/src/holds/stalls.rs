@@ -49,7 +49,8 @@ impl Stalls {
         self.threads.retain(|(_, since)| now.saturating_duration_since(*since) < limit * 100);
         let begun = *self.begun.get_or_insert(now);
         let allowed = CREDIT + now.saturating_duration_since(begun) / PART;
-        if held || self.spent >= allowed || self.threads.len() >= MAX_THREADS || !self.chosen(thread.address) {
+        if held || self.spent >= allowed || self.threads.len() >= MAX_THREADS || !self.chosen(thread.address)
+        {
             return false;
         }
         self.threads.push((thread, now));

@@ -22,7 +22,8 @@ impl Clock {
         self.0 += Duration::from_millis(millis);
     }
     fn come(&self, holds: &Holds, role: u8, side: MeetSide) -> Step {
-        let arrival = Arrival { side, roles: &[(7, role)], sampled: false, holdable: true, now: self.0 };
+        let arrival =
+            Arrival { side, roles: &[(7, role)], sampled: false, locked: false, holdable: true, now: self.0 };
         holds.arrive(&arrival, |_, _| Some(1))
     }
 }
@@ -83,6 +84,19 @@ fn other_bytes_and_two_reads_are_no_meeting() {
 }
 
 #[test]
+fn two_locked_accesses_are_no_meeting() {
+    let (holds, clock) = (holds(None), Clock::new());
+    let come = |role, side, locked| {
+        let roles = [(7, role)];
+        let arrival = Arrival { side, roles: &roles, sampled: false, locked, holdable: true, now: clock.0 };
+        holds.arrive(&arrival, |_, _| Some(1)).0
+    };
+    assert_eq!(come(0, side(A, 1, true), true).0, Verdict::Back);
+    assert_eq!(come(1, side(B, 2, true), true), Verdict::Go.into());
+    assert_eq!(come(1, side(B, 2, true), false), (Verdict::Go, Some(Who::Other)));
+}
+
+#[test]
 fn tries_and_spins_are_bounded() {
     let (holds, mut clock) = (holds(None), Clock::new());
     let mut tries = 0;
@@ -114,7 +128,14 @@ fn a_sampled_access_sees_any_other_that_conflicts() {
     let samples = Samples { one_in: 1, seed: 3, millis: 50, pause_millis: 100 };
     let (holds, mut clock) = (holds(Some(samples)), Clock::new());
     let come = |now, value| {
-        let arrival = Arrival { side: side(A, 1, false), roles: &[], sampled: true, holdable: true, now };
+        let arrival = Arrival {
+            side: side(A, 1, false),
+            roles: &[],
+            sampled: true,
+            locked: false,
+            holdable: true,
+            now,
+        };
         holds.arrive(&arrival, |_, _| Some(value))
     };
     assert!(holds.at(A).1);
