@@ -684,6 +684,7 @@ impl Machine {
                             by_kernel: pending.by_kernel,
                             off: pending.off,
                         };
+                        self.drop_told_twice(c, &lock);
                         self.hold(v, c, lock);
                     }
                 }
@@ -721,6 +722,19 @@ impl Machine {
             if rsp.is_none() {
                 return;
             }
+        }
+    }
+
+    /// A thread takes an exclusive lock once: a second time is the outer of two functions that both tell of it, as
+    /// `refcount_dec_and_mutex_lock` calls `mutex_lock`.
+    fn drop_told_twice(&mut self, c: usize, lock: &Acquired) {
+        let kind = self.state.sync.lock(lock.lock).map(|info| info.kind);
+        if lock.mode != LockMode::Exclusive || !matches!(kind, Some(LockKind::Spin | LockKind::Mutex)) {
+            return;
+        }
+        let same = |held: &Acquired| held.lock == lock.lock && held.mode == LockMode::Exclusive;
+        if let Some(at) = self.contexts.get(c).and_then(|context| context.held.iter().rposition(same)) {
+            self.drop_held(c, at);
         }
     }
 

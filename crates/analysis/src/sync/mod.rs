@@ -411,6 +411,8 @@ impl Sync {
     pub(crate) fn wait(&mut self, task: u64, lock: Acquired) {
         if self.waiting.len() < MAX_TASKS || self.waiting.contains_key(&task) {
             let held = self.waiting.entry(task).or_default();
+            // The outer of two functions that both tell of it.
+            held.retain(|held| held.lock != lock.lock || held.mode != LockMode::Exclusive);
             if held.len() < 16 {
                 held.push(lock);
             }

@@ -68,6 +68,19 @@ fn a_lock_that_the_thread_holds_already() {
 }
 
 #[test]
+fn a_lock_that_two_functions_tell_of_is_taken_once() {
+    let mut g = Guest::checked("lockcheck");
+    let a = task(1);
+    g.enter(&a, "vfs_read", NONE);
+    g.called(&a, "_raw_spin_lock", &[A], 0);
+    g.called(&a, "_raw_spin_lock", &[A], 0);
+    g.called(&a, "_raw_spin_unlock", &[A], 0);
+    g.ret(&a, 0);
+    let found = g.found();
+    assert!(!found.iter().any(|f| f.starts_with("lock-held-at-return")), "{found:?}");
+}
+
+#[test]
 fn a_lock_given_back_twice() {
     let mut g = Guest::checked("lockcheck");
     let a = task(1);
