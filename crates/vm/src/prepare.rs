@@ -1,7 +1,7 @@
 //! From what the user asked for to everything that a run needs.
 
-use crate::catalog::{self, Choice, Class};
-use crate::error::Result;
+use crate::catalog::{self, Choice, Class, Device};
+use crate::error::{Error, Result};
 use crate::initramfs;
 use crate::kernels::{self, Kernel};
 use crate::modules::{LoadPlan, ModuleFile, Modules};
@@ -63,7 +63,7 @@ impl Prepared {
             && !Path::new(name).exists()
         {
             Workload::find(name, Class::None).or_else(|error| match error {
-                crate::Error::BadValue(_) => Ok(Workload::for_class(Class::None)),
+                Error::BadValue(_) => Ok(Workload::for_class(Class::None)),
                 other => Err(other),
             })?;
         }
@@ -73,7 +73,13 @@ impl Prepared {
         let plan = modules.plan(request.driver)?;
         tell("QEMU");
         let qemu = Qemu::find(packages)?;
-        let choice = catalog::choose(&plan.driver.name, &plan.aliases, request.device, &qemu)?;
+        let plans: Vec<LoadPlan> =
+            request.more.iter().map(|driver| modules.plan(driver)).collect::<Result<_>>()?;
+        let mut choice = catalog::choose(&plan.driver.name, &plan.aliases, request.device, &qemu)?;
+        for turn in plans.iter().filter(|_| request.device.is_none()) {
+            let wanted = catalog::choose(&turn.driver.name, &turn.aliases, None, &qemu)?.device;
+            share_device(&mut choice.device, wanted, &plan.driver.name, &turn.driver.name)?;
+        }
         let mut also = Vec::new();
         for name in &choice.also {
             match name.strip_suffix('?') {
@@ -90,8 +96,7 @@ impl Prepared {
             },
         };
         let mut more = Vec::new();
-        for driver in request.more {
-            let plan = modules.plan(driver)?;
+        for plan in plans {
             let workload = match own_workload(&plan.driver.path) {
                 Some(script) => Workload::from_script(&script)?,
                 None => Workload::for_class(Class::None),
@@ -109,9 +114,50 @@ impl Prepared {
     }
 }
 
+/// Drivers that take turns in a guest share its device: the first that needs one says which.
+fn share_device(shared: &mut Option<Device>, wanted: Option<Device>, first: &str, turn: &str) -> Result<()> {
+    match (shared.as_ref(), wanted) {
+        (_, None) => {}
+        (None, wanted) => *shared = wanted,
+        (Some(device), Some(wanted)) if device.options == wanted.options => {}
+        (Some(device), Some(wanted)) => {
+            return Err(Error::BadValue(format!(
+                "{first} and {turn} cannot take turns in one guest: it has one device, {}, and {turn} needs {}; \
+                 check them one by one",
+                device.name, wanted.name
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// A script beside a module file that exercises it: `workload.sh`, or with the module's name before it.
 fn own_workload(module: &Path) -> Option<PathBuf> {
     let folder = module.parent()?;
     let own = format!("{}.workload.sh", module.file_stem()?.to_str()?);
     [folder.join(own), folder.join("workload.sh")].into_iter().find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(name: &str) -> Option<Device> {
+        Some(Device { name: name.into(), options: vec![name.into()], arguments: Vec::new() })
+    }
+
+    #[test]
+    fn turns_share_the_device_of_whoever_needs_one() {
+        let mut shared = None;
+        share_device(&mut shared, None, "a", "b").unwrap();
+        share_device(&mut shared, device("edu"), "a", "c").unwrap();
+        assert_eq!(shared, device("edu"));
+        share_device(&mut shared, device("edu"), "a", "d").unwrap();
+        let error = share_device(&mut shared, device("nvme"), "a", "e").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a and e cannot take turns in one guest: it has one device, edu, and e needs nvme; check them one by one"
+        );
+        assert_eq!(shared, device("edu"));
+    }
 }
