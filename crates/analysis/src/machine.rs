@@ -198,7 +198,9 @@ impl Machine {
             Kind::OtherModule => self.other_load(head, operands),
             Kind::OtherUnload => self.other_unload(head.address()),
             Kind::Port => self.statistics.device_accesses += 1,
-            Kind::Thread => self.state.name_thread(word(0), head.large as u32, [word(1), word(2)]),
+            Kind::Thread => {
+                self.state.name_thread(word(0), head.large as u32, head.small, [word(1), word(2)]);
+            }
             Kind::Global => {
                 let global = Global::from_small(head.small);
                 if global == Some(Global::GsBase) {

@@ -87,6 +87,10 @@ pub trait World {
     fn per_cpu_start(&self) -> u64 {
         0
     }
+    /// Link-time address of the mutex that `rtnl_lock` takes.
+    fn rtnl_mutex(&self) -> Option<u64> {
+        None
+    }
     /// Offset of `preempt_count` from a vCPU's GS base; to be added the slide where it is a link-time address.
     fn preempt_count(&self) -> Option<(u64, bool)> {
         None

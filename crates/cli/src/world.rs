@@ -154,6 +154,9 @@ impl World for Known {
     fn per_cpu_start(&self) -> u64 {
         self.image.address_of("__per_cpu_start").unwrap_or(0)
     }
+    fn rtnl_mutex(&self) -> Option<u64> {
+        self.image.address_of("rtnl_mutex")
+    }
     fn preempt_count(&self) -> Option<(u64, bool)> {
         plan::preempt_count(&self.image)
     }

@@ -16,6 +16,21 @@ pub const CURRENT: u8 = 6;
 /// A set of states or callbacks of one chart, by index: bit `i` is item `i`.
 pub type Set = u64;
 
+/// How the memory of an object changes hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hand {
+    /// The driver is about to lend the object's memory to its device: it does with its next store to the device.
+    Lends,
+    /// The memory is the kernel's, which hands it on to whoever touches it next.
+    Gives,
+    /// A callback that has such memory from the kernel, and gives it back where it fails.
+    Takes,
+    /// A callback that has several such objects from the kernel, and leaves those there that it does not lend.
+    TakesSome,
+    /// A callback that has such memory back from the device, as interrupt handlers have.
+    Completes,
+}
+
 /// A class of kernel objects and its protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chart {
@@ -74,6 +89,10 @@ pub struct Callback {
     pub wakes: Set,
     /// All callbacks that name this object take turns: something of the kernel orders them that is not seen.
     pub turns: Option<Key>,
+    /// What it does with the object's memory: *gives* when it returns, all else when it begins.
+    pub hand: Option<Hand>,
+    /// User processes are frozen while it runs.
+    pub frozen: bool,
 }
 
 /// A rule for a call of the driver.
@@ -95,6 +114,8 @@ pub struct Call {
     pub wakes: Set,
     /// Callbacks whose runs have ended when the call returns, whatever the state.
     pub waits: Set,
+    /// What it does with the object's memory; without a key, with what its strand has back from the device.
+    pub hand: Option<Hand>,
 }
 
 impl Chart {

@@ -25,6 +25,7 @@ const FILES: &[(&str, &str)] = &[
     ("scsi", include_str!("../charts/scsi.chart")),
     ("sound", include_str!("../charts/sound.chart")),
     ("usb", include_str!("../charts/usb.chart")),
+    ("random", include_str!("../charts/random.chart")),
     ("file", include_str!("../charts/file.chart")),
 ];
 
@@ -64,6 +65,6 @@ fn call(image: &KernelImage, rule: &Rule, function: String) -> Call {
     let keys = rule.keys.iter().map(|key| sync::key(image.btf(), &arg, key.as_deref()?)).collect();
     let narrow = image.btf().func_proto(&function).is_some_and(|proto| sync::is_narrow(&proto.result));
     let when = rule.when.and_then(|word| sync::when(word, narrow)).unwrap_or_default();
-    let Rule { from, to, nowait, wakes, waits, .. } = *rule;
-    Call { function, keys, when, from, to, nowait, wakes, waits }
+    let Rule { from, to, nowait, wakes, waits, hand, .. } = *rule;
+    Call { function, keys, when, from, to, nowait, wakes, waits, hand }
 }

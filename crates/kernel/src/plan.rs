@@ -1,5 +1,6 @@
 //! The tracer's plan: addresses and offsets of one kernel, for `trace::config`.
 
+use crate::btf::{Param, Type};
 use crate::closure;
 use crate::error::KernelError;
 use crate::image::KernelImage;
@@ -13,6 +14,11 @@ use guardrail_trace::event::{Global, RegionFlags};
 const PROBE_BYTES: u64 = 12;
 /// Functions that run once, early, before anything that is hooked.
 const PROBES: [&str; 3] = ["x86_64_start_kernel", "x86_64_start_reservations", "start_kernel"];
+/// Work queues that stand still while the system sleeps (kernel/workqueue.c).
+const QUEUES: [(Global, &str); 2] = [
+    (Global::FreezableQueue, "system_freezable_wq"),
+    (Global::FreezableEfficientQueue, "system_freezable_power_efficient_wq"),
+];
 /// What a return jumps to: the first in the image, the others where the kernel patches itself for a processor.
 const RETURN_THUNKS: [&str; 6] = [
     "__x86_return_thunk",
@@ -42,8 +48,11 @@ pub fn tracer_config(
         unload: missing.function("ftrace_release_mod"),
     };
     let layout = module_layout(&mut missing);
-    let task =
-        TaskLayout { pid: missing.member("task_struct", "pid"), comm: missing.member("task_struct", "comm") };
+    let task = TaskLayout {
+        pid: missing.member("task_struct", "pid"),
+        comm: missing.member("task_struct", "comm"),
+        flags: image.btf().member_offset("task_struct", "flags"),
+    };
     let per_cpu = per_cpu(&mut missing);
     let probe = probe(image);
     if probe.is_none() {
@@ -54,7 +63,9 @@ pub fn tracer_config(
         (Global::VmemmapBase, "vmemmap_base"),
         (Global::VmallocBase, "vmalloc_base"),
     ];
-    let globals = globals.into_iter().map(|(global, name)| (global, missing.function(name))).collect();
+    let mut globals: Vec<(Global, u64)> =
+        globals.into_iter().map(|(global, name)| (global, missing.function(name))).collect();
+    globals.extend(QUEUES.iter().filter_map(|&(global, name)| Some((global, image.address_of(name)?))));
     let Some(probe) = probe.filter(|_| missing.names.is_empty()) else {
         return Err(KernelError::Missing {
             release: image.release().to_owned(),
@@ -92,6 +103,7 @@ pub fn tracer_config(
         task,
         hooks,
         globals,
+        arguments: arguments(image, table),
         indirect_thunks,
         return_thunks,
         scope: Default::default(),
@@ -119,6 +131,24 @@ impl Missing<'_> {
             0
         })
     }
+}
+
+/// How many arguments exported functions take, as far as prototypes say it; none of those that may take six.
+fn arguments(image: &KernelImage, table: &SummaryTable) -> Vec<(u64, u8)> {
+    let count = |name: &str| {
+        let proto = image.btf().func_proto(name).filter(|proto| !proto.variadic)?;
+        let plain = |param: &Param| match param.ty {
+            Type::Int { bits: ..=64, .. } | Type::Ptr(_) => param.register,
+            _ => None,
+        };
+        let registers: Option<Vec<u8>> = proto.params.iter().map(plain).collect();
+        let count = registers?.into_iter().map(|register| register + 1).max().unwrap_or(0);
+        Some(count.max(table.row(name).map_or(0, |row| row.args)))
+    };
+    let exported =
+        image.symbols().filter_map(|symbol| symbol.name.strip_prefix("__ksymtab_").map(str::to_owned));
+    let function = |name: String| Some((image.address_of(&name)?, count(&name).filter(|&count| count < 6)?));
+    exported.filter_map(function).collect()
 }
 
 /// From the first to the last executable section.

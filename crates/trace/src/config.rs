@@ -31,6 +31,9 @@ pub struct TracerConfig {
     pub hooks: Vec<Hook>,
     /// Values to read from the guest when the first watched module is loaded: what, link-time address.
     pub globals: Vec<(Global, u64)>,
+    /// Functions that modules call, with the number of their integer arguments (0..=5) where fewer than all registers hold some.
+    #[serde(default)]
+    pub arguments: Vec<(u64, u8)>,
     /// Addresses of `__x86_indirect_thunk_<reg>` with the hardware number of the register (rax = 0 … r15 = 15).
     pub indirect_thunks: Vec<(u64, u8)>,
     /// Addresses of return thunks: a jump there is a return.
@@ -185,6 +188,9 @@ pub struct TaskLayout {
     pub pid: u64,
     /// `comm`, 16 bytes.
     pub comm: u64,
+    /// `flags`, 32 bits.
+    #[serde(default)]
+    pub flags: Option<u64>,
 }
 
 /// A hooked kernel function.

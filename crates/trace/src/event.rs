@@ -80,7 +80,8 @@ pub enum Kind {
     Enter = 3,
     /// A driver instruction transfers control out of the driver or indirectly, told before it executes.
     /// `small` = 1 for a jump (tail call), 0 for a call; `large` = target (low 48 bits);
-    /// operands: rsp before the instruction, the six argument registers.
+    /// operands: rsp before the instruction, the six argument registers (0 for those in which the function takes no
+    /// argument, where its prototype is known).
     Call = 4,
     /// An interrupt or exception hit the driver. `small` = 1 interrupt, 2 exception; `large` = pc it
     /// hit (low 48 bits); operands: pc of the handler, CR2 (the faulting address, where the exception is a page fault).
@@ -105,7 +106,7 @@ pub enum Kind {
     ModuleUnload = 10,
     /// A port access. `small` = size in bytes | 0x80 for `out`; `large` = insn index << 16 | port.
     Port = 11,
-    /// A thread was seen for the first time. `large` = pid; operands: task, two words of comm.
+    /// A thread was seen for the first time. `small` = [`ThreadFlags`], `large` = pid; operands: task, two words of comm.
     Thread = 12,
     /// A value of the running kernel. `small` = [`Global`]; operand: the value.
     Global = 13,
@@ -149,6 +150,16 @@ impl EnterFlags {
     pub const INTERRUPTED: u8 = 4;
 }
 
+/// Bits of `small` in [`Kind::Thread`]; neither where the tracer does not know.
+pub struct ThreadFlags;
+
+impl ThreadFlags {
+    /// A thread of the kernel.
+    pub const KERNEL: u8 = 1;
+    /// A thread of a user process.
+    pub const USER: u8 = 2;
+}
+
 /// Bits of a region's flags in [`Kind::ModuleLoad`].
 pub struct RegionFlags;
 
@@ -175,6 +186,10 @@ pub enum Global {
     VmallocBase = 4,
     /// The GS base of the vCPU whose ring holds the record; told when the ring's vCPU first runs driver code or a hook.
     GsBase = 5,
+    /// `system_freezable_wq`: a work queue that stands still while the system sleeps.
+    FreezableQueue = 6,
+    /// `system_freezable_power_efficient_wq`: another.
+    FreezableEfficientQueue = 7,
 }
 
 impl Global {
@@ -186,6 +201,8 @@ impl Global {
             3 => Global::VmemmapBase,
             4 => Global::VmallocBase,
             5 => Global::GsBase,
+            6 => Global::FreezableQueue,
+            7 => Global::FreezableEfficientQueue,
             _ => return None,
         })
     }

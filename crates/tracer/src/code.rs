@@ -183,6 +183,22 @@ pub fn special(insn: &Instruction) -> Special {
     }
 }
 
+/// The instruction accesses memory through rsp only.
+pub fn only_stack(insn: &Instruction) -> bool {
+    let through_rsp = |kind| match kind {
+        OpKind::Memory => insn.memory_base() == Register::RSP && insn.segment_prefix() == Register::None,
+        OpKind::Register
+        | OpKind::NearBranch64
+        | OpKind::Immediate8
+        | OpKind::Immediate8to32
+        | OpKind::Immediate8to64
+        | OpKind::Immediate32
+        | OpKind::Immediate32to64 => true,
+        _ => false,
+    };
+    (0..insn.op_count()).all(|i| through_rsp(insn.op_kind(i)))
+}
+
 /// The address of the memory operand, given the values of registers: by hardware number, or [`GS_BASE`].
 pub fn operand_address(insn: &Instruction, mut register: impl FnMut(usize) -> u64) -> u64 {
     let mut value = |reg: Register| match reg {
@@ -361,6 +377,33 @@ mod tests {
             (&[0xf2, 0x0f, 0x10, 0x07], Special::None),
         ] {
             assert_eq!(special(&one(bytes)), expected, "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn accesses_to_the_stack() {
+        // push rax; pop rbx; ret; call; mov [rsp+8], rax; mov eax, [rsp+rcx*4]; add qword [rsp], 1
+        for bytes in [
+            &[0x50][..],
+            &[0x5b],
+            &[0xc3],
+            &near(0xe8, HERE + 0x20),
+            &[0x48, 0x89, 0x44, 0x24, 0x08],
+            &[0x8b, 0x04, 0x8c],
+            &[0x48, 0x83, 0x04, 0x24, 0x01],
+        ] {
+            assert!(only_stack(&one(bytes)), "{bytes:x?}");
+        }
+        // push [rdi]; call [rax+0x10]; mov [rdi], al; movsb; mov rax, gs:[rsp]; mov eax, [moffs]
+        for bytes in [
+            &[0xff, 0x37][..],
+            &[0xff, 0x50, 0x10],
+            &[0x88, 0x07],
+            &[0xa4],
+            &[0x65, 0x48, 0x8b, 0x04, 0x24],
+            &[0xa1, 0, 0, 0, 0, 0, 0, 0, 0x80],
+        ] {
+            assert!(!only_stack(&one(bytes)), "{bytes:x?}");
         }
     }
 

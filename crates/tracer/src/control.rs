@@ -6,7 +6,7 @@ use guardrail_trace::event::{Head, Kind};
 use guardrail_trace::log::RingWriter;
 use iced_x86::Instruction;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU8;
 
 /// Under one mutex. Whoever locks it has no segment of its own open, because writing may wait.
 pub struct Control {
@@ -40,8 +40,8 @@ pub struct Block {
     pub number: u64,
     /// Where it begins.
     pub address: u64,
-    /// Its start is known to be where calls return to.
-    pub resumes: AtomicBool,
+    /// What is known of its start: see [`Resumes`].
+    pub resumes: AtomicU8,
     /// How it leaves the driver, where that is told before the last instruction.
     pub leave: Option<Leave>,
     /// Port accesses.
@@ -52,6 +52,16 @@ pub struct Block {
     pub holds: Box<[HoldSite]>,
     /// Threads can be slowed down at its start, where the kernel returns to.
     pub stalls: bool,
+}
+
+/// Whether calls return to the start of a block; anything else is not known yet.
+pub struct Resumes;
+
+impl Resumes {
+    /// They do.
+    pub const CAN: u8 = 1;
+    /// A function begins there.
+    pub const NEVER: u8 = 2;
 }
 
 /// An instruction that can be held.
@@ -90,6 +100,8 @@ pub struct Leave {
     pub jump: bool,
     /// Where to.
     pub target: Target,
+    /// How many registers may hold arguments.
+    pub args: u8,
     /// The instruction.
     pub insn: Instruction,
     /// No memory access of the instruction follows, after which the segment could be closed.
@@ -160,9 +172,9 @@ impl Control {
     }
 
     /// Tells of a thread unless that was done.
-    pub fn thread(&mut self, task: u64, pid: u32, comm: [u64; 2]) {
+    pub fn thread(&mut self, task: u64, pid: u32, flags: u8, comm: [u64; 2]) {
         if self.threads.insert((task, pid)) {
-            self.tell(&[Head::encode(Kind::Thread, 0, u64::from(pid)), task, comm[0], comm[1]]);
+            self.tell(&[Head::encode(Kind::Thread, flags, u64::from(pid)), task, comm[0], comm[1]]);
         }
     }
 }

@@ -1,17 +1,23 @@
 //! What instrumentation does when it runs.
 
 use crate::code::{self, Target};
-use crate::control::{Block, Leave, MemSite, Port};
+use crate::control::{Block, Leave, MemSite, Port, Resumes};
 use crate::ffi;
 use crate::holds;
 use crate::lists;
 use crate::tracer::{Tracer, global, tracer};
 use crate::vcpu::{self, GS_BASE, INTERRUPT_FLAG, PerCpuPlaces, RAX, RCX, RDI, RDX, RFLAGS, RSI, RSP, Vcpu};
 use guardrail_trace::config::{Hook, ListWalk};
-use guardrail_trace::event::{Access, EnterFlags, Global, Head, Kind, MAX_ARGS};
+use guardrail_trace::event::{Access, EnterFlags, Global, Head, Kind, MAX_ARGS, ThreadFlags};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// In a task's flags: it is a thread of the kernel (include/linux/sched.h).
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+/// Values that one hook reads through its arguments.
+pub const MAX_DEREFS: usize = 64;
 
 /// What a memory callback does besides telling the access.
 pub struct MemFlags;
@@ -31,6 +37,8 @@ impl MemFlags {
     pub const HELD: u16 = 32;
     /// The instruction locks the bus.
     pub const ATOMIC: u16 = 64;
+    /// The instruction accesses nothing but the stack.
+    pub const STACK: u16 = 128;
     const ANY_SPECIAL: u16 =
         Self::LOCKED | Self::LEAVE_AFTER_STORE | Self::LEAVE_AFTER_LOAD | Self::RETURN | Self::HELD;
 }
@@ -97,7 +105,7 @@ fn enter(tracer: &Tracer, vcpu: &mut Vcpu, block: &Block) {
     let mut len = 5;
     if flags.0 & EnterFlags::ARGS != 0 {
         words[5..5 + MAX_ARGS].copy_from_slice(&vcpu.args());
-        words[5 + MAX_ARGS] = vcpu.read_word(rsp, 8).unwrap_or(0);
+        words[5 + MAX_ARGS] = top_of_stack(tracer, vcpu, (task, pid), rsp).unwrap_or(0);
         len = words.len();
     }
     vcpu.left = false;
@@ -116,13 +124,38 @@ fn tell_gs_base(vcpu: &mut Vcpu) {
 }
 
 fn is_return_site(tracer: &Tracer, block: &Block) -> bool {
-    if block.resumes.load(Relaxed) {
-        return true;
+    match block.resumes.load(Relaxed) {
+        Resumes::NEVER => return false,
+        Resumes::CAN => return true,
+        _ => {}
     }
     let sites = tracer.sites.read().unwrap_or_else(PoisonError::into_inner);
     let known = sites.returns.contains(&block.address);
-    block.resumes.store(known, Relaxed);
+    if known {
+        block.resumes.store(Resumes::CAN, Relaxed);
+    } else if sites.functions.contains(&block.address) {
+        // Functions are no return sites, and never become such.
+        block.resumes.store(Resumes::NEVER, Relaxed);
+    }
     known
+}
+
+/// The word that rsp points to, which at the entry of a function is where it returns to.
+fn top_of_stack(tracer: &Tracer, vcpu: &mut Vcpu, thread: (u64, u32), rsp: u64) -> Option<u64> {
+    if tracer.ram.known()
+        && rsp & 7 == 0
+        && let Some(physical) = vcpu.translate_stack(thread, rsp)
+        && let Some(word) = tracer.ram.word(physical, 8)
+    {
+        return Some(word);
+    }
+    vcpu.read_word(rsp, 8)
+}
+
+/// Up to eight bytes of guest memory, zero-extended. What lies in the direct map needs no page walk.
+fn read_word(tracer: &Tracer, vcpu: &mut Vcpu, at: u64, len: usize) -> Option<u64> {
+    let physical = at.wrapping_sub(tracer.direct_map.load(Relaxed));
+    tracer.ram.word(physical, len).or_else(|| vcpu.read_word(at, len))
 }
 
 /// The current task and `preempt_count`.
@@ -144,6 +177,11 @@ pub fn context(tracer: &Tracer, vcpu: &mut Vcpu) -> (u64, u32) {
             places
         }
     };
+    if let (Some(task), Some(count)) =
+        (tracer.ram.word(places.current, 8), tracer.ram.word(places.preempt_count, 4))
+    {
+        return (task, count as u32);
+    }
     // Both lie close to each other in most kernels: one read is half the cost.
     let distance = places.preempt_count.wrapping_sub(places.current);
     if (8..256).contains(&distance)
@@ -158,15 +196,27 @@ pub fn context(tracer: &Tracer, vcpu: &mut Vcpu) -> (u64, u32) {
 /// The pid of a task; tells of the thread when it is new.
 fn thread(tracer: &Tracer, vcpu: &mut Vcpu, task: u64) -> u32 {
     let at = task.wrapping_add(tracer.config.task.pid);
-    // Tasks lie in the direct map (but the idle task of the first CPU), where no page walk is needed.
+    // Tasks lie in the direct map, where no page walk is needed, but for the idle task of the first CPU, which stays what it is.
     let physical = at.wrapping_sub(tracer.direct_map.load(Relaxed));
-    let pid = if physical < 1 << 46 { vcpu.read_physical_word(physical, 4) } else { vcpu.read_word(at, 4) };
+    if physical >= 1 << 46
+        && let Some(&pid) = vcpu.tasks.get(&task)
+    {
+        return pid;
+    }
+    let pid = match tracer.ram.word(physical, 4) {
+        Some(pid) => Some(pid),
+        None if physical < 1 << 46 => vcpu.read_physical_word(physical, 4),
+        None => vcpu.read_word(at, 4),
+    };
     let pid = pid.unwrap_or(0) as u32;
     if vcpu.tasks.get(&task) != Some(&pid) {
         vcpu.tasks.insert(task, pid);
         let comm = vcpu.read(task.wrapping_add(tracer.config.task.comm), 16);
         let comm = comm.map_or([0; 2], |c| [vcpu::word(&c[..8]), vcpu::word(&c[8..])]);
-        tracer.control(vcpu).thread(task, pid, comm);
+        let flags = tracer.config.task.flags.and_then(|flags| vcpu.read_word(task.wrapping_add(flags), 4));
+        let kind = flags
+            .map_or(0, |flags| if flags & PF_KTHREAD != 0 { ThreadFlags::KERNEL } else { ThreadFlags::USER });
+        tracer.control(vcpu).thread(task, pid, kind, comm);
     }
     pid
 }
@@ -179,7 +229,7 @@ pub extern "C" fn on_access(index: c_uint, info: u32, vaddr: u64, site: *mut c_v
     // SAFETY: queries about the access at hand.
     let (store, shift) =
         unsafe { (ffi::qemu_plugin_mem_is_store(info), ffi::qemu_plugin_mem_size_shift(info)) };
-    let io = tracer.may_be_device(vaddr) && is_device(info, vaddr);
+    let io = site.flags & MemFlags::STACK == 0 && tracer.may_be_device(vaddr) && is_device(info, vaddr);
     let insn = match vcpu.block {
         Some(block) if block.number == site.block => site.index,
         block => match block.and_then(|block| cut(vcpu, block, site)) {
@@ -292,7 +342,9 @@ pub extern "C" fn on_leave(index: c_uint, block: *mut c_void) {
     let mut words = [0; 2 + MAX_ARGS];
     words[0] = Head::encode(Kind::Call, u8::from(at.jump), target);
     words[1] = vcpu.reg(RSP);
-    words[2..].copy_from_slice(&vcpu.args());
+    for (word, register) in words[2..].iter_mut().zip(vcpu::ARGS).take(usize::from(at.args)) {
+        *word = vcpu.reg(register);
+    }
     vcpu.writer.push_slice(&words);
     vcpu.left = true;
     if at.last {
@@ -360,19 +412,21 @@ pub extern "C" fn on_hook(index: c_uint, number: *mut c_void) {
     let count = usize::from(hook.args).min(MAX_ARGS);
     let rsp = vcpu.reg(RSP);
     let (task, _) = context(tracer, vcpu);
-    thread(tracer, vcpu, task);
-    let mut words = [0; 4 + 256];
-    words[0] = Head::encode(Kind::HookCall, (count + hook.derefs.len()) as u8, number as u64);
-    words[1..4].copy_from_slice(&[task, rsp, vcpu.read_word(rsp, 8).unwrap_or(0)]);
+    let pid = thread(tracer, vcpu, task);
+    let mut words = [0; 4 + MAX_ARGS + MAX_DEREFS];
+    let derefs = hook.derefs.len().min(MAX_DEREFS);
+    words[0] = Head::encode(Kind::HookCall, (count + derefs) as u8, number as u64);
+    words[1..4].copy_from_slice(&[task, rsp, top_of_stack(tracer, vcpu, (task, pid), rsp).unwrap_or(0)]);
     let mut len = 4;
     for register in &vcpu::ARGS[..count] {
         words[len] = vcpu.reg(*register);
         len += 1;
     }
-    for deref in &hook.derefs {
-        let pointer = vcpu.reg(vcpu::ARGS[usize::from(deref.arg) % MAX_ARGS]);
+    for deref in hook.derefs.iter().take(MAX_DEREFS) {
+        let arg = usize::from(deref.arg) % MAX_ARGS;
+        let pointer = if arg < count { words[4 + arg] } else { vcpu.reg(vcpu::ARGS[arg]) };
         let at = pointer.wrapping_add(deref.offset);
-        words[len] = vcpu.read_word(at, usize::from(deref.size)).unwrap_or(0);
+        words[len] = read_word(tracer, vcpu, at, usize::from(deref.size)).unwrap_or(0);
         len += 1;
     }
     let (mut lists, mut kept) = (Vec::new(), None);
@@ -422,13 +476,10 @@ pub extern "C" fn on_hook_return(index: c_uint, hooks: *mut c_void) {
     };
     let rsp = vcpu.reg(RSP);
     // Many functions share a return; only those that were entered with this stack end here.
-    let left = tracer.hooked.leave(hooks, rsp);
-    if left.is_empty() {
-        return;
-    }
+    let Some(left) = tracer.hooked.leave(hooks, rsp) else { return };
     let rax = vcpu.reg(RAX);
     let mut begun = false;
-    for (hook, args) in left {
+    for (hook, args) in std::iter::once(left.first).chain(left.more) {
         let lists = match (args, tracer.config.hooks.get(hook as usize)) {
             (Some(args), Some(known)) => read_lists(vcpu, known, hook, rsp, &args, |list| list.at_return),
             _ => Vec::new(),

@@ -47,21 +47,23 @@ impl Hooked {
         }
     }
 
-    /// A return that may be of any of `hooks`: those that were entered with this stack, in the order of `hooks`, each with
-    /// what was kept at its entry. Most returns of shared functions are of none, so that is found out by one look.
-    pub fn leave(&self, hooks: &[u32], rsp: u64) -> Vec<(u32, Option<[u64; MAX_ARGS]>)> {
+    /// A return that may be of any of `hooks`: those that were entered with this stack, in the order of `hooks`. Most returns
+    /// of shared functions are of none, so that is found out by one look.
+    pub fn leave(&self, hooks: &[u32], rsp: u64) -> Option<Left> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Entry::Occupied(mut entry) = open.entry(rsp) else { return Vec::new() };
+        let Entry::Occupied(mut entry) = open.entry(rsp) else { return None };
         let (first, more) = entry.get_mut();
-        if more.is_empty() && !hooks.contains(&first.0) {
-            return Vec::new();
+        if more.is_empty() {
+            return hooks
+                .contains(&first.0)
+                .then(|| Left { first: ended(entry.remove().0), more: Vec::new() });
         }
         let mut calls = std::mem::take(more);
         calls.insert(0, std::mem::take(first));
         let mut left = Vec::new();
         for &hook in hooks {
             if let Some(at) = calls.iter().position(|call| call.0 == hook) {
-                left.push((hook, calls.remove(at).1.map(|args| *args)));
+                left.push(ended(calls.remove(at)));
             }
         }
         if calls.is_empty() {
@@ -70,22 +72,45 @@ impl Hooked {
             *first = calls.remove(0);
             *more = calls;
         }
-        left
+        let mut left = left.into_iter();
+        Some(Left { first: left.next()?, more: left.collect() })
     }
+}
+
+/// Calls that one return ends, each with what was kept at its entry.
+#[derive(Debug, PartialEq)]
+pub struct Left {
+    /// The first.
+    pub first: Ended,
+    /// The others.
+    pub more: Vec<Ended>,
+}
+
+/// A hook's number, and the arguments at its entry.
+pub type Ended = (u32, Option<[u64; MAX_ARGS]>);
+
+fn ended((hook, kept): Call) -> Ended {
+    (hook, kept.map(|args| *args))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Hooked;
+    use super::{Ended, Hooked};
+
+    fn leave(hooked: &Hooked, hooks: &[u32], rsp: u64) -> Vec<Ended> {
+        hooked
+            .leave(hooks, rsp)
+            .map_or_else(Vec::new, |left| std::iter::once(left.first).chain(left.more).collect())
+    }
 
     #[test]
     fn a_return_ends_only_what_was_entered_with_its_stack() {
         let hooked = Hooked::default();
         hooked.enter(3, 0x100, None);
-        assert_eq!(hooked.leave(&[4], 0x100), []);
-        assert_eq!(hooked.leave(&[3], 0x108), []);
-        assert_eq!(hooked.leave(&[2, 3], 0x100), [(3, None)]);
-        assert_eq!(hooked.leave(&[2, 3], 0x100), []);
+        assert_eq!(leave(&hooked, &[4], 0x100), []);
+        assert_eq!(leave(&hooked, &[3], 0x108), []);
+        assert_eq!(leave(&hooked, &[2, 3], 0x100), [(3, None)]);
+        assert_eq!(leave(&hooked, &[2, 3], 0x100), []);
     }
 
     #[test]
@@ -93,8 +118,8 @@ mod tests {
         let hooked = Hooked::default();
         hooked.enter(3, 0x100, Some([1, 2, 3, 4, 5, 6]));
         hooked.enter(3, 0x200, Some([7; 6]));
-        assert_eq!(hooked.leave(&[3], 0x100), [(3, Some([1, 2, 3, 4, 5, 6]))]);
-        assert_eq!(hooked.leave(&[3], 0x200), [(3, Some([7; 6]))]);
+        assert_eq!(leave(&hooked, &[3], 0x100), [(3, Some([1, 2, 3, 4, 5, 6]))]);
+        assert_eq!(leave(&hooked, &[3], 0x200), [(3, Some([7; 6]))]);
     }
 
     #[test]
@@ -103,12 +128,12 @@ mod tests {
         hooked.enter(5, 0x100, None);
         hooked.enter(3, 0x100, Some([1; 6]));
         hooked.enter(8, 0x100, None);
-        assert_eq!(hooked.leave(&[4], 0x100), []);
-        assert_eq!(hooked.leave(&[3, 4, 8], 0x100), [(3, Some([1; 6])), (8, None)]);
-        assert_eq!(hooked.leave(&[5], 0x100), [(5, None)]);
+        assert_eq!(leave(&hooked, &[4], 0x100), []);
+        assert_eq!(leave(&hooked, &[3, 4, 8], 0x100), [(3, Some([1; 6])), (8, None)]);
+        assert_eq!(leave(&hooked, &[5], 0x100), [(5, None)]);
         // A call that never returned does not stand in the way of the next.
         hooked.enter(5, 0x100, Some([1; 6]));
         hooked.enter(5, 0x100, Some([2; 6]));
-        assert_eq!(hooked.leave(&[5], 0x100), [(5, Some([2; 6]))]);
+        assert_eq!(leave(&hooked, &[5], 0x100), [(5, Some([2; 6]))]);
     }
 }

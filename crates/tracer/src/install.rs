@@ -1,9 +1,10 @@
 //! QEMU's door: the two symbols it looks for.
 
+use crate::exec::{self, MAX_DEREFS};
 use crate::ffi::{self, Info, PluginId};
 use crate::lists::MAX_ENTRY;
 use crate::tracer;
-use crate::{exec, trans};
+use crate::trans;
 use guardrail_trace::config::{ListCount, ListWalk, TracerConfig};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
@@ -62,7 +63,7 @@ fn read_config(path: &str) -> Result<TracerConfig, String> {
         serde_json::from_slice(&text).map_err(|e| format!("its configuration {path} is malformed: {e}"))?;
     for hook in &config.hooks {
         if hook.args > 6
-            || hook.derefs.len() > 64
+            || hook.derefs.len() > MAX_DEREFS
             || hook.derefs.iter().any(|d| d.arg > 5 || !matches!(d.size, 1 | 2 | 4 | 8))
             || hook.lists.len() > 16
             || hook.lists.iter().any(|list| !fits(list))

@@ -22,6 +22,7 @@ mod kernel_entries;
 mod lists;
 mod modules;
 mod probe;
+mod ram;
 mod ranges;
 mod tracer;
 mod trans;

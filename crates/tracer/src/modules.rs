@@ -1,6 +1,7 @@
 //! Modules come and go.
 
 use crate::control::LoadedModule;
+use crate::ram::Sample;
 use crate::tracer::{Tracer, global, tracer};
 use crate::vcpu::{RDI, RDX, RSI, Vcpu, word};
 use guardrail_trace::config::RegionLayout;
@@ -18,6 +19,9 @@ const SYMBOL_INFO: usize = 4;
 const SYMBOL_IS_FUNCTION: u8 = 2;
 /// More symbols than any module has.
 const MAX_SYMBOLS: u64 = 1 << 20;
+/// Places by which the guest's RAM is found, and their bytes.
+const RAM_SAMPLES: usize = 16;
+const RAM_SAMPLE: usize = 64;
 /// Modules that are not watched: how many are told at a time, and how many symbols of each.
 const MAX_OTHERS: usize = 512;
 const MAX_OTHER_SYMBOLS: u64 = 1 << 16;
@@ -110,6 +114,7 @@ fn load(tracer: &Tracer, vcpu: &mut Vcpu, module: u64, name: [u8; NAME]) -> Resu
         })
         .collect::<Result<_, _>>()?;
 
+    find_ram(tracer, vcpu);
     let mut record = head(Kind::ModuleLoad, module, &name, &regions, values.len());
     tracer.holds.place(shown.as_bytes(), &values);
     record.extend(values);
@@ -124,7 +129,8 @@ fn load(tracer: &Tracer, vcpu: &mut Vcpu, module: u64, name: [u8; NAME]) -> Resu
                 Global::PageOffsetBase => tracer.direct_map.store(value, Relaxed),
                 Global::VmallocBase => tracer.devices_from.store(value, Relaxed),
                 Global::VmemmapBase => tracer.devices_to.store(value, Relaxed),
-                Global::Slide | Global::GsBase => {}
+                Global::Slide | Global::GsBase | Global::FreezableQueue | Global::FreezableEfficientQueue => {
+                }
             }
         }
     }
@@ -137,6 +143,21 @@ fn load(tracer: &Tracer, vcpu: &mut Vcpu, module: u64, name: [u8; NAME]) -> Resu
     control.modules.push(LoadedModule { address: module, generation, regions });
     tracer.active.store(true, Relaxed);
     Ok(())
+}
+
+/// Finds out where QEMU keeps the guest's RAM, by places in the kernel's text, which stays as it is.
+fn find_ram(tracer: &Tracer, vcpu: &mut Vcpu) {
+    let (from, to) = tracer.config.kernel_text;
+    let Some(slide) = tracer.slide().filter(|_| !tracer.ram.known()) else { return };
+    let step = (to.saturating_sub(from) / RAM_SAMPLES as u64).max(RAM_SAMPLE as u64) & !63;
+    let sample = |at: u64| {
+        let physical = vcpu.translate(at.wrapping_add(slide))?;
+        let bytes = vcpu.read_physical(physical, RAM_SAMPLE)?.to_vec();
+        Some(Sample { physical, bytes })
+    };
+    let places = (0..RAM_SAMPLES as u64).map(|i| (from & !63).wrapping_add(step.wrapping_mul(i)));
+    let samples: Vec<Sample> = places.filter_map(sample).collect();
+    tracer.ram.find(&samples);
 }
 
 /// The values of all symbols, and those of functions.

@@ -5,10 +5,11 @@ use crate::control::Control;
 use crate::holds::Holds;
 use crate::hooked::Hooked;
 use crate::kernel_entries::KernelEntries;
+use crate::ram::Ram;
 use crate::ranges::RangeSet;
 use crate::vcpu::{GS_BASE, Vcpu, VcpuCell};
 use guardrail_trace::config::TracerConfig;
-use guardrail_trace::event::Global;
+use guardrail_trace::event::{Global, MAX_ARGS};
 use guardrail_trace::log::{FailReason, Log};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
@@ -42,6 +43,8 @@ pub struct Tracer {
     pub devices_to: AtomicU64,
     /// `page_offset_base`, or `u64::MAX` before it is known.
     pub direct_map: AtomicU64,
+    /// The guest's RAM, to read it without QEMU's help.
+    pub ram: Ram,
     /// Where driver code resumes and begins.
     pub sites: RwLock<Sites>,
     /// Hooked functions that have not returned.
@@ -52,6 +55,7 @@ pub struct Tracer {
     slide: AtomicU64,
     indirect_thunks: FxHashMap<u64, u8>,
     return_thunks: FxHashSet<u64>,
+    arguments: FxHashMap<u64, u8>,
     interrupted: Mutex<FxHashMap<u64, Interrupted>>,
     interrupted_count: AtomicUsize,
     control: Mutex<Control>,
@@ -109,6 +113,7 @@ pub fn install(config: TracerConfig, smp: u32) -> Result<(), String> {
         devices_from: AtomicU64::new(0),
         devices_to: AtomicU64::new(u64::MAX),
         direct_map: AtomicU64::new(u64::MAX),
+        ram: Ram::default(),
         sites: RwLock::default(),
         hooked: Hooked::default(),
         holds: Holds::new(&config.holds),
@@ -116,6 +121,7 @@ pub fn install(config: TracerConfig, smp: u32) -> Result<(), String> {
         slide: AtomicU64::new(0),
         indirect_thunks: config.indirect_thunks.iter().copied().collect(),
         return_thunks: config.return_thunks.iter().copied().collect(),
+        arguments: config.arguments.iter().copied().collect(),
         interrupted: Mutex::default(),
         interrupted_count: AtomicUsize::new(0),
         control: Mutex::new(Control::new(writer(log.control_ring())?)),
@@ -355,6 +361,11 @@ impl Tracer {
             control.tell(&meet.encode());
         }
         control.finish();
+    }
+
+    /// How many registers may hold arguments of a function.
+    pub fn arguments(&self, addr: u64) -> u8 {
+        self.arguments.get(&self.link(addr)).copied().unwrap_or(MAX_ARGS as u8)
     }
 
     fn link(&self, addr: u64) -> u64 {

@@ -9,11 +9,12 @@ use crate::kernel_entries::Entry;
 use crate::modules;
 use crate::probe;
 use crate::tracer::{Tracer, tracer};
+use guardrail_trace::event::MAX_ARGS;
 use iced_x86::{Instruction, Register};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::PoisonError;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU8;
 
 /// The longest x86 instruction.
 const MAX_INSN_LEN: usize = 15;
@@ -83,8 +84,8 @@ fn driver_block(tracer: &Tracer, view: &View, start: u64, generation: u64) {
     let block = tracer.control_in_translation().block(generation, start, &bytes, |number| Block {
         number,
         address: start,
-        resumes: AtomicBool::new(false),
-        leave: insns.last().and_then(|last| leave(exit, last)),
+        resumes: AtomicU8::new(0),
+        leave: insns.last().and_then(|last| leave(tracer, exit, last)),
         ports: ports(&insns),
         sites: sites(number, view, &insns, exit, &holds),
         holds,
@@ -144,6 +145,9 @@ fn sites(block: u64, view: &View, insns: &[Instruction], exit: Exit, holds: &[Ho
         if i == last {
             flags |= leave_flags(exit);
         }
+        if insns.get(i).is_some_and(code::only_stack) {
+            flags |= MemFlags::STACK;
+        }
         if holds.iter().any(|held| usize::from(held.index) == i) {
             flags |= MemFlags::HELD;
         }
@@ -176,13 +180,17 @@ fn leave_flags(exit: Exit) -> u16 {
     }
 }
 
-fn leave(exit: Exit, last: &Instruction) -> Option<Leave> {
+fn leave(tracer: &Tracer, exit: Exit, last: &Instruction) -> Option<Leave> {
     let (jump, target) = match exit {
         Exit::Call(target, _) => (false, target),
         Exit::Jump(target) => (true, target),
         _ => return None,
     };
-    Some(Leave { jump, target, insn: *last, last: jump && target != Target::Memory })
+    let args = match target {
+        Target::Direct(to) => tracer.arguments(to),
+        _ => MAX_ARGS as u8,
+    };
+    Some(Leave { jump, target, args, insn: *last, last: jump && target != Target::Memory })
 }
 
 fn ports(insns: &[Instruction]) -> Box<[Port]> {

@@ -53,8 +53,24 @@ pub struct Vcpu {
     pub awaiting: Awaiting,
     /// Tasks that have their thread record, with their pids.
     pub tasks: FxHashMap<u64, u32>,
+    /// Where stacks of tasks are.
+    stack_pages: Box<[StackPage; STACK_PAGES]>,
     regs: [*mut Register; NAMES.len()],
     buf: *mut GByteArray,
+}
+
+/// Pages of stacks that a vCPU remembers; a power of two.
+const STACK_PAGES: usize = 128;
+const PAGE: u64 = 4096;
+
+/// A page of a stack, as a task sees it. A task keeps its stack as long as it lives, and pids tell tasks apart that
+/// follow one another in the same place; stacks of interrupts stay where they are.
+#[derive(Clone, Copy, Debug, Default)]
+struct StackPage {
+    task: u64,
+    pid: u32,
+    page: u64,
+    physical: u64,
 }
 
 /// Physical addresses of a vCPU's per-CPU variables.
@@ -78,6 +94,7 @@ impl Vcpu {
             gs_told: false,
             awaiting: None,
             tasks: FxHashMap::default(),
+            stack_pages: Box::new([StackPage::default(); STACK_PAGES]),
             regs: [std::ptr::null_mut(); NAMES.len()],
             // SAFETY: plain allocation; the array lives as long as the process.
             buf: unsafe { ffi::g_byte_array_new() },
@@ -159,6 +176,19 @@ impl Vcpu {
         let mut physical = 0;
         // SAFETY: called on the vCPU's own thread; QEMU fills in the result.
         unsafe { ffi::qemu_plugin_translate_vaddr(addr, &mut physical) }.then_some(physical)
+    }
+
+    /// The physical address behind an address on the stack in use, which is the task's or an interrupt's.
+    pub fn translate_stack(&mut self, (task, pid): (u64, u32), addr: u64) -> Option<u64> {
+        let (page, rest) = (addr / PAGE, addr % PAGE);
+        let slot = (page ^ page >> 7) as usize % STACK_PAGES;
+        let known = self.stack_pages[slot];
+        if (known.task, known.pid, known.page) == (task, pid, page) && task != 0 {
+            return Some(known.physical + rest);
+        }
+        let physical = self.translate(page * PAGE)?;
+        self.stack_pages[slot] = StackPage { task, pid, page, physical };
+        Some(physical + rest)
     }
 
     fn bytes(&self) -> &[u8] {

@@ -136,6 +136,7 @@ impl Machine {
             if !keeps_nothing(&summary.name) || self.state.modules.other_at(out.target).is_some() {
                 self.escape(&summary.effects, &out.args);
             }
+            self.gives_to_call(c, &out.args);
             self.each(v, Some(c), |checker, cx| checker.call(cx, &out, &regs));
             self.calls(v, c, &out);
         }

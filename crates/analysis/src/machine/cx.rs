@@ -12,7 +12,7 @@ use crate::reports::Reports;
 use crate::stacks::{MAX_FRAMES, StackId, Stacks};
 use crate::sync::Sync;
 use crate::world::{World, find};
-use guardrail_trace::event::{Access, Global};
+use guardrail_trace::event::{Access, Global, ThreadFlags};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,6 +20,24 @@ use std::sync::Arc;
 
 const MAX_THREADS: usize = 1 << 16;
 const MAX_CALLS: usize = 1 << 16;
+/// How names of threads begin that the kernel makes for itself and that have no slash.
+const KERNEL_THREADS: [&str; 15] = [
+    "kthreadd",
+    "rcu_",
+    "kdevtmpfs",
+    "kauditd",
+    "khungtaskd",
+    "oom_reaper",
+    "kcompactd",
+    "ksmd",
+    "khugepaged",
+    "kswapd",
+    "scsi_eh_",
+    "scsi_tmf_",
+    "hwrng",
+    "watchdogd",
+    "usb-storage",
+];
 
 /// What the machine knows, apart from its contexts.
 pub struct State {
@@ -46,6 +64,8 @@ pub struct State {
     /// Where `preempt_count` is; see [`World::preempt_count`].
     pub(super) preempt_count: Option<(u64, bool)>,
     threads: FxHashMap<u64, String>,
+    /// Those that are threads of user processes.
+    users: FxHashSet<u64>,
     calls: RefCell<FxHashMap<u64, Arc<Summary>>>,
     thunks: RefCell<(FxHashSet<u64>, FxHashSet<u64>)>,
 }
@@ -65,6 +85,7 @@ impl State {
             blocks: Blocks::default(),
             sync: Sync::default(),
             threads: FxHashMap::default(),
+            users: FxHashSet::default(),
             calls: RefCell::default(),
             thunks: RefCell::default(),
         }
@@ -72,24 +93,47 @@ impl State {
 
     pub(super) fn set_global(&mut self, global: Option<Global>, value: u64) {
         match global {
-            Some(Global::Slide) => self.slide = value,
+            Some(Global::Slide) => {
+                self.slide = value;
+                if let Some(rtnl) = self.world.rtnl_mutex() {
+                    self.sync.set_rtnl(rtnl.wrapping_add(value));
+                }
+            }
             Some(Global::PageOffsetBase) => self.page_offset = value,
             Some(Global::VmemmapBase) => self.vmemmap = value,
             Some(Global::VmallocBase) => self.vmalloc = value,
+            Some(Global::FreezableQueue | Global::FreezableEfficientQueue) => self.sync.add_freezable(value),
             Some(Global::GsBase) | None => {}
         }
         self.calls.borrow_mut().clear();
         *self.thunks.borrow_mut() = Default::default();
     }
 
-    pub(super) fn name_thread(&mut self, task: u64, pid: u32, comm: [u64; 2]) {
+    pub(super) fn name_thread(&mut self, task: u64, pid: u32, flags: u8, comm: [u64; 2]) {
         if self.threads.len() >= MAX_THREADS {
             self.threads.clear();
+            self.users.clear();
         }
         let bytes: Vec<u8> = comm.iter().flat_map(|w| w.to_le_bytes()).take_while(|&b| b != 0).collect();
         let name: String =
             String::from_utf8_lossy(&bytes).chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        // Logs of earlier tracers leave it to the names, and users' commands have no slash.
+        let kernel = if flags & (ThreadFlags::KERNEL | ThreadFlags::USER) == 0 {
+            name.contains('/') || KERNEL_THREADS.iter().any(|thread| name.starts_with(thread))
+        } else {
+            flags & ThreadFlags::KERNEL != 0
+        };
+        if kernel {
+            self.users.remove(&task);
+        } else {
+            self.users.insert(task);
+        }
         self.threads.insert(task, format!("{name}/{pid}"));
+    }
+
+    /// Whether a task is known to be a thread of a user process.
+    pub(super) fn is_user(&self, task: u64) -> bool {
+        self.users.contains(&task)
     }
 
     /// A task's name and pid.
@@ -435,7 +479,16 @@ impl Fan<'_> {
     fn range(&mut self, addr: u64, range: &RepRange, store: bool) {
         if self.order && addr != 0 && !range.io {
             let size = range.count.saturating_mul(u64::from(range.elem));
+            self.state.sync.touches(self.context, addr, size);
             self.state.sync.touched_range(self.context, addr, size, store);
+        }
+    }
+
+    /// A string instruction is about to touch a range.
+    fn touches(&mut self, addr: u64, range: &RepRange) {
+        if self.order && addr != 0 && !range.io {
+            let size = range.count.saturating_mul(u64::from(range.elem));
+            self.state.sync.touches(self.context, addr, size);
         }
     }
 }
@@ -445,6 +498,7 @@ impl Memory for Fan<'_> {
     fn load(&mut self, ctx: &InsnCtx, access: Access) -> Value {
         // What is read may hand order on to what follows, this access included.
         if self.order {
+            self.state.sync.touches(self.context, access.addr, u64::from(access.size));
             self.state.sync.touched(self.context, ctx, &access);
         }
         self.read(|checker, cx| checker.load(cx, ctx, access))
@@ -452,6 +506,9 @@ impl Memory for Fan<'_> {
 
     #[inline]
     fn store(&mut self, ctx: &InsnCtx, access: Access, value: Value) {
+        if self.order {
+            self.state.sync.touches(self.context, access.addr, u64::from(access.size));
+        }
         self.each(|checker, cx| checker.store(cx, ctx, access, value));
         // The store itself is part of what it hands on.
         if self.order {
@@ -473,11 +530,13 @@ impl Memory for Fan<'_> {
 
     fn rep_move(&mut self, ctx: &InsnCtx, range: RepRange) {
         self.range(range.src, &range, false);
+        self.touches(range.dst, &range);
         self.each(|checker, cx| checker.rep_move(cx, ctx, range));
         self.range(range.dst, &range, true);
     }
 
     fn rep_set(&mut self, ctx: &InsnCtx, range: RepRange, value: Value) {
+        self.touches(range.dst, &range);
         self.each(|checker, cx| checker.rep_set(cx, ctx, range, value));
         self.range(range.dst, &range, true);
     }

@@ -34,10 +34,21 @@ const WORKERS: [&str; 7] = [
 ];
 /// Callbacks that set a device or its driver going. What they do before they write to the device comes before interrupts that follow,
 /// and what they do before they call a module that is not watched comes before what that calls back.
-const BRINGS_UP: [&str; 9] =
-    ["probe", "open", "prepare", "trigger", "command", "resume", "early", "phase", "restore"];
-/// Callbacks that nobody else runs beside: users are frozen.
-const SUSPENDED: [&str; 6] = ["suspend", "late", "early", "resume", "phase", "restore"];
+const BRINGS_UP: [&str; 11] = [
+    "probe",
+    "open",
+    "prepare",
+    "trigger",
+    "resume",
+    "early",
+    "phase",
+    "restore",
+    "reset_done",
+    "runtime_resume",
+    "runtime",
+];
+/// What all functions that request an interrupt line end in.
+const REQUESTS_LINE: &str = "request_threaded_irq";
 /// In the place of a vCPU: what runs on any of them, but on one at a time.
 const ONE_AT_A_TIME: u32 = u32::MAX;
 /// Modules with handlers that are known.
@@ -170,6 +181,9 @@ impl Machine {
             self.end_stale(v, c, entering.rsp);
         }
         self.refresh(v, c, 0);
+        if !entering.args {
+            self.thaw(c);
+        }
         for lock in kept {
             self.hold(v, c, lock);
         }
@@ -219,7 +233,30 @@ impl Machine {
                 format!("{} in {}s on CPU {cpu}", function(at), level.name())
             }
         };
-        self.state.sync.add_strand(who, label)
+        let user = matches!(who, Who::Task { task, .. } if self.state.is_user(task));
+        self.state.sync.add_strand(who, label, user)
+    }
+
+    /// Driver code runs in a context. Unless that is within the system's sleep, its process is not frozen, if it is one.
+    fn thaw(&mut self, c: usize) {
+        let sync = &mut self.state.sync;
+        let Some(context) = self.contexts.get(c).filter(|context| is_task(context.level) && sync.has_slept())
+        else {
+            return;
+        };
+        let frozen = |run: &Activation| run.callback.is_some_and(|callback| sync.is_frozen(callback));
+        if !context.activations.iter().any(frozen) {
+            sync.thaw(context.now.strand);
+        }
+    }
+
+    /// A callback begins while user processes are frozen: what they did comes before.
+    fn freeze(&mut self, strand: StrandId) {
+        self.state.sync.freeze(strand);
+        // Theirs have handed on what they did.
+        for context in self.contexts.iter_mut().filter(|context| is_task(context.level)) {
+            context.now.clock = self.state.sync.clock(context.now.strand);
+        }
     }
 
     /// The kernel has called the driver's function at `addr`.
@@ -278,6 +315,7 @@ impl Machine {
             rsp: entering.rsp,
             turns: self.turns(callback, &args, entering.task),
             library: caller.library,
+            hand: self.state.sync.hand_of(&caller.candidates, &args),
         };
         let Some(context) = self.contexts.get_mut(c) else { return };
         context.activations.push(activation.clone());
@@ -287,6 +325,11 @@ impl Machine {
         self.state.sync.entered_also(strand, &caller.candidates, &args, callback);
         if let Some(object) = activation.turns {
             self.state.sync.acquire(strand, object);
+        }
+        if callback.is_some_and(|callback| self.state.sync.is_frozen(callback)) {
+            self.freeze(strand);
+        } else {
+            self.thaw(c);
         }
         let states = self.state.sync.parts().states;
         // Work that the driver has not queued itself was queued by a library for it.
@@ -315,6 +358,9 @@ impl Machine {
             self.state.sync.acquire(strand, module);
         }
         self.refresh(v, c, addr);
+        if let (Some(hand), Some(context)) = (activation.hand, self.contexts.get_mut(c)) {
+            self.state.sync.hand_begins(context, hand);
+        }
         self.take_holds(v, c, entering.task, entering.rsp);
         self.tell_steps(v, c, StackId::default());
         self.each(v, Some(c), |checker, cx| checker.entered(cx, &activation));
@@ -372,9 +418,18 @@ impl Machine {
         Some(self.state.modules.other_at(addr)?.regions.first()?.start)
     }
 
+    /// A handler may run from the request of its line on.
+    fn notes_line(&mut self, c: usize, name: &str) {
+        if name == REQUESTS_LINE
+            && let Some(context) = self.contexts.get_mut(c)
+        {
+            context.own.requests_line();
+        }
+    }
+
     /// The driver requests an interrupt whose handler may be in a module that is not watched.
     fn notes_handler(&mut self, name: &str, args: &[u64; 6]) {
-        if name == "request_threaded_irq"
+        if name == REQUESTS_LINE
             && let Some(start) = self.library_start(args[1])
             && self.order.handlers.len() < MAX_HANDLERS
             && self.order.handlers.insert(start)
@@ -504,11 +559,14 @@ impl Machine {
         if let Some(callback) = activation.callback {
             self.state.sync.left(activation.strand, callback, result);
         }
+        if let Some(hand) = activation.hand {
+            self.state.sync.hand_ends(activation.strand, hand, result);
+        }
         if let Some(object) = activation.turns {
             self.state.sync.release(activation.strand, object);
-            if self.is_one_of(&activation, &SUSPENDED) {
-                self.state.sync.release(activation.strand, LIBRARY);
-            }
+        }
+        if activation.callback.is_some_and(|callback| self.state.sync.is_frozen(callback)) {
+            self.state.sync.freeze_ends(activation.strand);
         }
         self.release_module(&activation);
         let Some(context) = self.contexts.get_mut(c) else { return };
@@ -568,6 +626,13 @@ impl Machine {
         callee
     }
 
+    /// A kernel function is about to be given memory, which it touches for its caller.
+    pub(super) fn gives_to_call(&mut self, c: usize, args: &[u64; 6]) {
+        if let Some(context) = self.contexts.get_mut(c).filter(|_| self.order.on) {
+            args.iter().for_each(|&arg| self.state.sync.touches(context, arg, 1));
+        }
+    }
+
     /// The driver calls a kernel function.
     pub(super) fn calls(&mut self, v: usize, c: usize, out: &Out) {
         if !self.order.on {
@@ -575,6 +640,7 @@ impl Machine {
         }
         self.call_library(c, out.target);
         let Some(summary) = &out.summary else { return };
+        self.notes_line(c, &summary.name);
         self.notes_handler(&summary.name, &out.args);
         let callee = self.callee(out.target, summary);
         if !callee.sync
@@ -619,6 +685,7 @@ impl Machine {
     ) -> Option<Pending> {
         let context = self.contexts.get(c)?;
         let (strand, off, task) = (context.now.strand, context.now.off, context.task);
+        self.notes_line(c, &summary.name);
         let mut late = false;
         if callee.sync {
             for effect in &summary.effects {
@@ -629,8 +696,11 @@ impl Machine {
                         }
                     }
                     Effect::Sync(SyncOp::Release { key: Key::Global("device") }) => {
-                        let brings_up = |context: &Context| context.own.brings_up();
-                        if self.contexts.get(c).is_some_and(brings_up) && self.state.sync.parts().states {
+                        if let Some(context) = self.contexts.get_mut(c) {
+                            self.state.sync.tells_device(context, true);
+                        }
+                        let lets = |context: &Context| context.own.lets_device_interrupt();
+                        if self.contexts.get(c).is_some_and(lets) && self.state.sync.parts().states {
                             self.state.sync.release(strand, DEVICE);
                         }
                     }
@@ -649,6 +719,7 @@ impl Machine {
             }
         }
         let mut moving = Vec::new();
+        self.state.sync.hand_called(strand, &callee.rules, &args, create);
         self.state.sync.called(strand, &callee.rules, &args, create, &mut moving);
         if let Some(context) = self.contexts.get_mut(c) {
             context.now.clock = self.state.sync.clock(strand);
@@ -776,6 +847,12 @@ impl Machine {
         }
         let mode = at.and_then(|at| self.contexts.get(c)?.held.get(at)).map_or(mode, |held| held.mode);
         self.release_lock(v, c, id, mode, at, by_kernel);
+        // It may be told of twice: as what a kernel function runs under, and as taken.
+        if mode == LockMode::Exclusive && matches!(kind, LockKind::Spin | LockKind::Mutex) {
+            while let Some(at) = self.contexts.get(c).and_then(find) {
+                self.drop_held(c, at);
+            }
+        }
     }
 
     fn release_lock(

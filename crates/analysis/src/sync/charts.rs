@@ -102,7 +102,7 @@ pub(crate) fn takes_place(when: When, result: Option<u64>) -> bool {
 }
 
 /// A key part in a call.
-fn part(key: &Key, args: &[u64]) -> u64 {
+pub(super) fn part(key: &Key, args: &[u64]) -> u64 {
     match key {
         Key::Arg { arg, offset } => args.get(usize::from(*arg)).copied().unwrap_or(0).wrapping_add(*offset),
         // Any number does that is no address.
@@ -445,9 +445,10 @@ impl Charts {
         }
     }
 
-    /// The callback that an entry into the driver is, among those that its caller makes.
+    /// The callback that an entry into the driver is, among those that its caller makes: one that the state of its object allows
+    /// before others.
     pub fn recognize(&mut self, candidates: &[CallbackRef], args: &[u64]) -> Option<(usize, usize, u32)> {
-        let mut unknown = None;
+        let (mut forbidden, mut unknown) = (None, None);
         for &(chart, callback) in candidates {
             let list = Arc::clone(&self.list);
             let Some(rule) = list.get(chart).and_then(|c| c.callbacks.get(callback)) else { continue };
@@ -461,12 +462,16 @@ impl Charts {
                 let state = self.classes.get(chart).and_then(|c| c.list.get(id));
                 state.is_some_and(|i| has(rule.states, i.state) || has(i.coming, callback))
             };
-            if let Some(&id) = found.iter().find(fits).or(found.first()) {
+            if let Some(&id) = found.iter().find(fits) {
                 return Some((chart, callback, id));
             }
+            forbidden = forbidden.or(found.first().map(|&id| (chart, callback, id)));
             if unknown.is_none() && !rule.from.is_empty() {
                 unknown = Some((chart, callback, keys, rule.states));
             }
+        }
+        if forbidden.is_some() {
+            return forbidden;
         }
         let (chart, callback, keys, states) = unknown?;
         let id = *self.about(chart, &keys, states, true).first()?;
@@ -583,6 +588,43 @@ impl Charts {
             && let (Some(strand), Some(instance)) = (strands.get_mut(by), self.instance(chart, id))
         {
             strand.release(place(&mut instance.joins, callback), Order::Hard);
+        }
+    }
+
+    /// Objects that are on one of these work queues and on no other, as far as is known.
+    fn queued_on(&self, queues: &[u64]) -> Vec<(usize, u32)> {
+        let mut found = Vec::new();
+        for (chart, class) in self.classes.iter().enumerate() {
+            let queued =
+                self.list.get(chart).and_then(|rules| rules.keys.get(1)).is_some_and(|key| key == "wq");
+            if !queued || queues.is_empty() {
+                continue;
+            }
+            let all = |work: u64| class.by_key.range([work, 0]..=[work, u64::MAX]);
+            let frozen = |([_, queue], _): (&[u64; 2], &u32)| queues.contains(queue);
+            found.extend(
+                class
+                    .by_key
+                    .iter()
+                    .filter(|([work, _], _)| all(*work).all(frozen))
+                    .map(|(_, &id)| (chart, id)),
+            );
+        }
+        found
+    }
+
+    /// Work queues are frozen: what ran on them comes before what follows.
+    pub fn freeze(&mut self, strands: &mut Strands, by: StrandId, queues: &[u64]) {
+        for object in self.queued_on(queues) {
+            self.join(strands, by, object, Set::MAX);
+        }
+    }
+
+    /// Work queues will be thawed: what came before comes before what runs on them.
+    pub fn thaw(&mut self, strands: &mut Strands, by: StrandId, queues: &[u64]) {
+        for object in self.queued_on(queues) {
+            let count = self.list.get(object.0).map_or(0, |chart| chart.callbacks.len().min(64));
+            self.fork(strands, by, object, (0..count).fold(0, |set, callback| set | 1 << callback));
         }
     }
 

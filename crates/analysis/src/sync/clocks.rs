@@ -80,6 +80,18 @@ impl Var {
     pub fn slot(&self) -> usize {
         self.last.slot
     }
+
+    /// The time of who released last.
+    pub fn time(&self) -> u32 {
+        self.last.time
+    }
+
+    /// Hands on as well what a slot's strand did up to a time.
+    pub fn raise(&mut self, slot: usize, time: u32) {
+        let (hard, full) = &mut **self.more.get_or_insert_default();
+        hard.raise(slot, time);
+        full.raise(slot, time);
+    }
 }
 
 /// How far an edge counts.
@@ -106,6 +118,16 @@ impl Strand {
             Order::Full => &self.full,
         };
         snapshot.slot == self.slot || seen.get(snapshot.slot) >= snapshot.time
+    }
+
+    /// Learns what another strand handed on, and what that knew.
+    pub(super) fn learn(&mut self, snapshot: &Snapshot) {
+        if !self.knows(snapshot, Order::Hard) {
+            self.hard.join(&snapshot.hard);
+            self.hard.raise(snapshot.slot, snapshot.time);
+        }
+        self.full.join(&snapshot.full);
+        self.full.raise(snapshot.slot, snapshot.time);
     }
 
     /// Hands on into an object, besides what others handed on there.

@@ -46,6 +46,7 @@ pub(super) struct Locks {
     sets: Vec<Set>,
     ids: FxHashMap<Set, LocksetId>,
     scratch: Vec<(LockId, LockMode)>,
+    rtnl: Option<u64>,
 }
 
 impl Default for Locks {
@@ -56,13 +57,23 @@ impl Default for Locks {
             sets: vec![Box::default()],
             ids: FxHashMap::default(),
             scratch: Vec::new(),
+            rtnl: None,
         }
     }
 }
 
 impl Locks {
+    /// Where the mutex lies that `rtnl_lock` takes: who takes it by its address takes the same.
+    pub fn set_rtnl(&mut self, address: u64) {
+        self.rtnl = Some(address);
+    }
+
     /// The number of a lock.
     pub fn id(&mut self, name: Name, kind: LockKind) -> LockId {
+        let name = match name {
+            Name::At(address) if self.rtnl.is_some_and(|rtnl| rtnl == address) => Name::Global("rtnl"),
+            name => name,
+        };
         if let Some(lock) = self.live.get(&(name, kind)) {
             return lock.id;
         }
@@ -176,5 +187,21 @@ impl Locks {
             let at = b.binary_search_by_key(&lock, |(id, _)| *id).ok()?;
             (mode == LockMode::Exclusive || b[at].1 == LockMode::Exclusive).then_some(lock)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mutex_of_rtnl_is_rtnl() {
+        let mut locks = Locks::default();
+        let before = locks.id(Name::At(0x1000), LockKind::Mutex);
+        locks.set_rtnl(0x2000);
+        let rtnl = locks.id(Name::Global("rtnl"), LockKind::Mutex);
+        assert_eq!(locks.id(Name::At(0x2000), LockKind::Mutex), rtnl);
+        assert_eq!(locks.id(Name::At(0x1000), LockKind::Mutex), before);
+        assert_ne!(before, rtnl);
     }
 }

@@ -13,6 +13,8 @@
 mod atoms;
 mod charts;
 mod clocks;
+mod frozen;
+mod lent;
 mod locks;
 mod own;
 mod published;
@@ -28,6 +30,7 @@ use charts::{Charts, plain};
 use clocks::{Order, Var};
 pub use guardrail_kernel::chart::{self, Chart};
 use guardrail_trace::event::Access;
+use lent::Lent;
 use locks::Locks;
 pub(crate) use locks::Name;
 pub(crate) use own::{MAX_PENDING, Own, Pending};
@@ -144,6 +147,8 @@ pub struct Activation {
     pub(crate) turns: Option<Name>,
     /// A module that is not watched called.
     pub(crate) library: bool,
+    /// What it does with the memory of an object of a chart, and that object.
+    pub(crate) hand: Option<(usize, chart::Hand, u64)>,
 }
 
 /// An object's step in its chart.
@@ -174,9 +179,9 @@ pub struct Step {
 pub struct Parts {
     /// Deferred work: charts that say so, and `wakes` and `waits` of all charts; completions, RCU.
     pub deferral: bool,
-    /// States: moves in charts of devices.
+    /// States: moves in charts of devices, and memory of requests that the kernel has.
     pub states: bool,
-    /// Atomics, and coherent DMA memory that is handed to and fro.
+    /// Atomics, coherent DMA memory that is handed to and fro, and requests that the device has.
     pub atomics: bool,
 }
 
@@ -195,8 +200,13 @@ pub struct Sync {
     charts: Charts,
     atoms: Atoms,
     published: Published,
+    lent: Lent,
     /// What was released into objects that completions and their like are.
     objects: BTreeMap<Name, Option<Var>>,
+    /// What comes before whatever user processes do after they were frozen.
+    thawed: Option<Var>,
+    /// Work queues that are frozen with user processes.
+    freezable: Vec<u64>,
     /// Steps of objects that are to be told.
     steps: Vec<Step>,
     /// Locks that tasks hold that have no context yet.
@@ -345,9 +355,9 @@ impl Sync {
         self.strands.find(&who)
     }
 
-    /// A new strand.
-    pub(crate) fn add_strand(&mut self, who: Who, label: String) -> StrandId {
-        self.strands.add(who, label)
+    /// A new strand; `user`: it is a task of a user process.
+    pub(crate) fn add_strand(&mut self, who: Who, label: String, user: bool) -> StrandId {
+        self.strands.add(who, label, user)
     }
 
     /// The strand runs; gives its clock.
@@ -372,6 +382,11 @@ impl Sync {
             Key::Global("current") => (task != 0).then_some(Name::At(task)),
             Key::Global(name) => Some(Name::Global(name)),
         }
+    }
+
+    /// Where the mutex of RTNL lies.
+    pub(crate) fn set_rtnl(&mut self, address: u64) {
+        self.locks.set_rtnl(address);
     }
 
     /// The number of a lock.
@@ -489,6 +504,11 @@ impl Sync {
         self.charts.is_serial(callback, self.parts)
     }
 
+    /// Whether user processes are frozen while a callback runs.
+    pub(crate) fn is_frozen(&self, (chart, callback, _): (usize, usize, u32)) -> bool {
+        self.parts.states && self.charts.callback((chart, callback)).is_some_and(|callback| callback.frozen)
+    }
+
     /// A call that charts speak of begins.
     pub(crate) fn called(
         &mut self,
@@ -598,6 +618,7 @@ impl Sync {
         self.charts.forget(from, to);
         self.atoms.forget(from, to);
         self.published.forget(from, to);
+        self.lent.forget(from, to);
         let range = Name::At(from)..Name::At(to);
         while let Some((&name, _)) = self.objects.range(range.clone()).next() {
             self.objects.remove(&name);
@@ -608,7 +629,10 @@ impl Sync {
     #[inline]
     pub(crate) fn touched(&mut self, context: &mut Context, insn: &InsnCtx, access: &Access) {
         if access.io {
-            if access.store && context.own.brings_up() && self.parts.states {
+            if access.store {
+                self.tells_device(context, true);
+            }
+            if access.store && context.own.lets_device_interrupt() && self.parts.states {
                 self.release(context.now.strand, DEVICE);
                 context.now.clock = self.clock(context.now.strand);
             }
@@ -638,6 +662,9 @@ impl Sync {
             context.now.clock = strand.time;
         } else if self.atoms.is_shared(access.addr) {
             self.touched_shared(context, access.addr, u64::from(access.size), access.store);
+            if access.store {
+                self.tells_device(context, false);
+            }
         }
     }
 
@@ -668,6 +695,9 @@ impl Sync {
     pub(crate) fn touched_range(&mut self, context: &mut Context, addr: u64, size: u64, store: bool) {
         if self.parts.atomics && self.atoms.is_shared(addr) {
             self.touched_shared(context, addr, size, store);
+            if store {
+                self.tells_device(context, false);
+            }
         }
     }
 }

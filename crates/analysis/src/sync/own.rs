@@ -66,6 +66,8 @@ pub(crate) struct Own {
     pub sections: Vec<Section>,
     /// How many runs of the driver there were, with that which sets something going; 0 where none does.
     up: usize,
+    /// That run has requested an interrupt line: from then on the handler may run, whatever the device has been told.
+    line: bool,
 }
 
 impl Own {
@@ -96,7 +98,13 @@ impl Own {
     pub fn begin_bringing_up(&mut self, runs: usize) {
         if self.up == 0 {
             self.up = runs;
+            self.line = false;
         }
+    }
+
+    /// The context requests an interrupt line.
+    pub fn requests_line(&mut self) {
+        self.line = true;
     }
 
     /// So many runs are left.
@@ -110,6 +118,12 @@ impl Own {
     #[inline]
     pub fn brings_up(&self) -> bool {
         self.up != 0
+    }
+
+    /// Whether it sets one going that interrupts only when told to: no handler was requested meanwhile.
+    #[inline]
+    pub fn lets_device_interrupt(&self) -> bool {
+        self.up != 0 && !self.line
     }
 
     /// The driver has taken a spin lock.

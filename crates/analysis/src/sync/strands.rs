@@ -1,7 +1,7 @@
 //! Strands: what runs in order. Slots are few and used again, those that ran longest ago first.
 
 use super::StrandId;
-use super::clocks::Seen;
+use super::clocks::{Seen, Snapshot};
 use crate::context::Level;
 use rustc_hash::FxHashMap;
 
@@ -57,6 +57,10 @@ pub(super) struct Strand {
     pub time: u32,
     pub hard: Seen,
     pub full: Seen,
+    /// It is a task of a user process.
+    pub user: bool,
+    /// What it had done before it began to put the system to sleep, while it is at it.
+    pub asleep: Option<Snapshot>,
     used: u64,
 }
 
@@ -78,8 +82,8 @@ impl Strands {
         Some(strand.id)
     }
 
-    /// A new strand for `who`, described by `label`.
-    pub fn add(&mut self, who: Who, label: String) -> StrandId {
+    /// A new strand for `who`, described by `label`; `user`: it is a task of a user process.
+    pub fn add(&mut self, who: Who, label: String, user: bool) -> StrandId {
         self.ticks += 1;
         let used = self.ticks;
         if self.table.len() < MAX_STRANDS {
@@ -93,6 +97,8 @@ impl Strands {
                 time: 1,
                 hard: Seen::default(),
                 full: Seen::default(),
+                user,
+                asleep: None,
                 used,
             });
             self.slots.insert(who, slot);
@@ -110,6 +116,8 @@ impl Strands {
             time: strand.time.saturating_add(1),
             hard: Seen::default(),
             full: Seen::default(),
+            user,
+            asleep: None,
             used,
         };
         self.slots.insert(who, slot);
@@ -126,6 +134,11 @@ impl Strands {
     #[inline]
     pub fn get_mut(&mut self, id: StrandId) -> Option<&mut Strand> {
         self.table.get_mut(slot(id)).filter(|strand| strand.id == id)
+    }
+
+    /// All strands but one.
+    pub fn others(&mut self, id: StrandId) -> impl Iterator<Item = &mut Strand> {
+        self.table.iter_mut().filter(move |strand| strand.id != id)
     }
 
     /// The strand that has a slot now.

@@ -2,8 +2,10 @@
 
 mod charts;
 mod deadlocks;
+mod frozen;
 mod guest;
 mod hostile;
+mod lent;
 mod locks;
 mod memory;
 mod strands;

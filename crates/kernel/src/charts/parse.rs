@@ -1,12 +1,15 @@
 //! The language of charts. `charts/README.md` describes it.
 
-use crate::chart::{CURRENT, Callback, Chart, Set, State};
+use crate::chart::{CURRENT, Callback, Chart, Hand, Set, State};
 use crate::effect::When;
 use thiserror::Error;
 
 /// A set has a bit for each item.
 const MAX_ITEMS: usize = 64;
 const MAX_KEYS: usize = 2;
+/// What may follow a callback's states.
+const CALLBACK_WORDS: &str =
+    "in, serial, frozen, enters, leaves, wakes, turns, lends, gives, takes, completes";
 
 /// A line of a chart that makes no sense.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -46,6 +49,7 @@ pub(super) struct Rule {
     pub nowait: bool,
     pub wakes: Set,
     pub waits: Set,
+    pub hand: Option<Hand>,
 }
 
 /// A statement: its first line's number, its indentation, its text.
@@ -313,6 +317,14 @@ impl Reader {
                 }
                 "in" => callback.states = self.states(next()?)?,
                 "serial" => callback.serial = true,
+                "lends" => callback.hand = Some(Hand::Lends),
+                "gives" => callback.hand = Some(Hand::Gives),
+                "takes" => {
+                    let some = words.next_if_eq(&"some").is_some();
+                    callback.hand = Some(if some { Hand::TakesSome } else { Hand::Takes });
+                }
+                "completes" => callback.hand = Some(Hand::Completes),
+                "frozen" => callback.frozen = true,
                 "wakes" => callback.wakes = self.callbacks(next()?)?,
                 "enters" => callback.enters = Some(self.target(next()?)?),
                 "leaves" => {
@@ -327,7 +339,7 @@ impl Reader {
                     };
                     callback.leaves = Some((state, when));
                 }
-                _ => return Err(format!("'{word}' is none of in, serial, enters, leaves, wakes, turns")),
+                _ => return Err(format!("'{word}' is none of {CALLBACK_WORDS}")),
             }
         }
         if callback.states == 0 {
@@ -355,21 +367,24 @@ impl Reader {
             Some(_) => Some(self.target(words.next().ok_or("expected a state after '->'")?)?),
             None => None,
         };
-        let (mut nowait, mut wakes, mut waits) = (false, 0, 0);
+        let (mut nowait, mut wakes, mut waits, mut hand) = (false, 0, 0, None);
         while let Some(word) = words.next() {
             let mut next = || words.next().ok_or(format!("'{word}' lacks the names of callbacks"));
             match word {
                 "nowait" => nowait = true,
+                "lends" => hand = Some(Hand::Lends),
+                "gives" => hand = Some(Hand::Gives),
                 "wakes" => wakes |= self.callbacks(next()?)?,
                 "waits" => waits |= self.callbacks(next()?)?,
-                _ => return Err(format!("'{word}' is none of ->, nowait, wakes, waits")),
+                _ => return Err(format!("'{word}' is none of ->, nowait, wakes, waits, lends, gives")),
             }
         }
         let mut head = head;
         loop {
             let Signature { name: function, params, bindings, after } = signature(head)?;
             let keys = self.bind(&params, &bindings)?;
-            self.draft.rules.push(Rule { function, params, keys, when, from, to, nowait, wakes, waits });
+            let rule = Rule { function, params, keys, when, from, to, nowait, wakes, waits, hand };
+            self.draft.rules.push(rule);
             match after.trim().strip_prefix(',') {
                 Some(more) => head = more,
                 None if after.trim().is_empty() => return Ok(()),

@@ -1,6 +1,6 @@
 use super::parse::{self, Draft};
 use super::{ChartError, FILES};
-use crate::chart::Set;
+use crate::chart::{Hand, Set};
 use crate::effect::When;
 use std::collections::BTreeSet;
 
@@ -47,6 +47,18 @@ fn a_chart_is_read() {
 }
 
 #[test]
+fn memory_changes_hands() {
+    let text = "chart a\n key k\n state x\n call f(k): any lends\n call g(p): any gives\n call h(k): any
+ callback b(k): in any takes some\n callback c(k): in any completes\n callback d(k): in any takes serial\n";
+    let draft = one(text).unwrap();
+    let calls: Vec<Option<Hand>> = draft.rules.iter().map(|rule| rule.hand).collect();
+    assert_eq!(calls, [Some(Hand::Lends), Some(Hand::Gives), None]);
+    let callbacks: Vec<Option<Hand>> = draft.chart.callbacks.iter().map(|callback| callback.hand).collect();
+    assert_eq!(callbacks, [Some(Hand::TakesSome), Some(Hand::Completes), Some(Hand::Takes)]);
+    assert!(draft.chart.callbacks[2].serial);
+}
+
+#[test]
 fn a_parents_name_means_its_parts() {
     let text =
         "chart a\n key k\n state x initial\n  state y\n   state z\n  state w\n state v\n call f(k): x\n";
@@ -73,7 +85,7 @@ fn bad_lines_are_named() {
     assert_eq!(wrong("call f(k): x -> y"), "there is no state y");
     assert_eq!(wrong("call f(k): x wakes d"), "there is no callback d");
     assert_eq!(wrong("call f(k): x wakes"), "'wakes' lacks the names of callbacks");
-    assert_eq!(wrong("call f(k): x maybe"), "'maybe' is none of ->, nowait, wakes, waits");
+    assert_eq!(wrong("call f(k): x maybe"), "'maybe' is none of ->, nowait, wakes, waits, lends, gives");
     assert_eq!(wrong("call f(k) if done: x"), "expected 'if zero' or 'if nonzero'");
     assert_eq!(wrong("call f(p; k=q): x"), "'k=q' names no key or no parameter");
     assert_eq!(wrong("call f(p; k=p.q): x"), "'p.q' should be PARAMETER or PARAMETER.struct.member");
@@ -181,7 +193,8 @@ fn a_caller_makes_one_callback_of_a_chart_with_the_same_arguments() {
     for Draft { chart, .. } in drafts() {
         for (i, callback) in chart.callbacks.iter().enumerate() {
             for other in &chart.callbacks[..i] {
-                let same = other.keys == callback.keys;
+                // The object's state tells which it is where the first is not always allowed.
+                let same = other.keys == callback.keys && callback.states & !other.states == 0;
                 let shared = callback.from.iter().find(|from| same && other.from.contains(from));
                 assert_eq!(shared, None, "{}: {} and {}", chart.name, other.name, callback.name);
             }

@@ -80,6 +80,8 @@ pub struct DrCheck {
     /// What instructions do with what they touch.
     forms: FxHashMap<u64, triage::Form>,
     opens: Vec<Open>,
+    /// A bit for each word that one of them may be about (see `word_bit`).
+    open_words: u64,
     sequences: VecDeque<Sequence>,
     /// What plain flags have handed from strand to strand.
     hands: FxHashMap<(StrandId, StrandId), Hand>,
@@ -190,7 +192,7 @@ impl DrCheck {
 
     #[inline]
     fn word(&mut self, cx: &mut Cx<'_>, word: u64, cell: Cell) {
-        if !self.opens.is_empty() {
+        if self.open_words & races::word_bit(word) != 0 {
             self.look_again(cx, word, &cell);
         }
         let at = self.words.at(word);
@@ -394,6 +396,7 @@ impl Checker for DrCheck {
         self.groups.clear();
         self.forms.clear();
         self.opens.clear();
+        self.open_words = 0;
         self.hands.clear();
     }
 

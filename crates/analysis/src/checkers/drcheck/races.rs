@@ -430,6 +430,7 @@ impl DrCheck {
             self.opens.remove(0);
         }
         let steps = self.form(cx.state, write.pc) == triage::Form::Count;
+        self.open_words |= word_bit(word);
         self.opens.push(Open {
             pair,
             finding,
@@ -492,7 +493,14 @@ impl DrCheck {
     /// A run is over: nothing that follows clears its races.
     pub(super) fn run_over(&mut self, run: u32) {
         self.opens.retain(|open| open.run != run);
+        self.open_words = self.opens.iter().fold(0, |bits, open| bits | word_bit(open.word));
     }
+}
+
+/// The bit that stands for a word among those of open races, so that most accesses need not look at them all.
+#[inline]
+pub(super) fn word_bit(word: u64) -> u64 {
+    1 << ((word >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
 }
 
 /// No finding.

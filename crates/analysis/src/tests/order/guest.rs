@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::effect::{Class, Effect, Key, Len, LockKind, LockMode, Ptr, Summary, SyncOp, When, Zeroed};
 use crate::flow::{InsnCtx, Value};
 use crate::machine::{Cx, Machine};
-use crate::sync::chart::{CURRENT, Call, Callback, Chart, Set, State};
+use crate::sync::chart::{CURRENT, Call, Callback, Chart, Hand as By, Set, State};
 use crate::sync::{Acquired, Activation, LockId, Now, Parts, Step};
 use crate::world::{ModuleMap, Range, Region, World};
 use guardrail_trace::event::{Access, EnterFlags, Global, Head, Kind, RegionFlags};
@@ -25,7 +25,7 @@ pub const PREEMPT: u64 = 0x1234;
 pub const GS: u64 = 0xffff_8880_3000_0000;
 
 /// Kernel functions; the first are hooks.
-pub const FUNCTIONS: [&str; 50] = [
+pub const FUNCTIONS: [&str; 60] = [
     "kmalloc",
     "kfree",
     "dma_alloc",
@@ -76,6 +76,16 @@ pub const FUNCTIONS: [&str; 50] = [
     "napi_complete_done",
     "lamp_setup",
     "lamp_on",
+    "queue_work",
+    "work_caller",
+    "suspend_caller",
+    "resume_caller",
+    "queue_caller",
+    "init_caller",
+    "poll_caller",
+    "request_start",
+    "request_end",
+    "request_end_all",
 ];
 const HOOKS: usize = 8;
 
@@ -180,6 +190,7 @@ fn call(function: &str, from: Set, to: Option<usize>) -> Call {
         nowait: false,
         wakes: 0,
         waits: 0,
+        hand: None,
     }
 }
 
@@ -285,6 +296,8 @@ fn charts() -> Vec<Chart> {
                 leaves: Some((0, When::NonZero)),
                 wakes: 0,
                 turns: None,
+                hand: None,
+                frozen: false,
             },
         ],
         calls: vec![Call { ..call("unregister_netdev", 0b01, Some(1)) }],
@@ -315,6 +328,63 @@ fn charts() -> Vec<Chart> {
         calls: vec![Call { keys: vec![None], wakes: 1, ..call("register_all", ANY, None) }],
         ..Chart::default()
     };
+    let item = Chart {
+        name: "work".to_owned(),
+        deferred: true,
+        keys: vec!["work".to_owned(), "wq".to_owned()],
+        states: vec![state("idle", None)],
+        callbacks: vec![Callback { keys: vec![Some(0), None], ..callback("fn", "work_caller", ANY) }],
+        calls: vec![Call {
+            keys: vec![Some(arg(1)), Some(arg(0))],
+            wakes: 1,
+            ..call("queue_work", ANY, None)
+        }],
+        ..Chart::default()
+    };
+    // Who wakes a device that does not sleep resets it.
+    let power = Chart {
+        name: "power".to_owned(),
+        keys: vec!["device".to_owned()],
+        states: vec![state("awake", None), state("asleep", None)],
+        callbacks: vec![
+            Callback {
+                serial: false,
+                frozen: true,
+                leaves: Some((1, When::Always)),
+                ..callback("suspend", "suspend_caller", ANY)
+            },
+            Callback {
+                serial: false,
+                frozen: true,
+                leaves: Some((0, When::Always)),
+                ..callback("resume", "resume_caller", 0b10)
+            },
+            Callback { serial: false, ..callback("reset", "resume_caller", ANY) },
+        ],
+        ..Chart::default()
+    };
+    let hand = |hand, from: &str| Callback {
+        serial: false,
+        hand: Some(hand),
+        ..callback(from.trim_end_matches("_caller"), from, ANY)
+    };
+    let hands = |hand, function: &str| Call { hand: Some(hand), ..call(function, ANY, None) };
+    let request = Chart {
+        name: "request".to_owned(),
+        keys: vec!["request".to_owned()],
+        states: vec![state("new", None)],
+        callbacks: vec![
+            hand(By::Takes, "queue_caller"),
+            hand(By::Gives, "init_caller"),
+            hand(By::Completes, "poll_caller"),
+        ],
+        calls: vec![
+            hands(By::Lends, "request_start"),
+            hands(By::Gives, "request_end"),
+            Call { keys: vec![None], ..hands(By::Gives, "request_end_all") },
+        ],
+        ..Chart::default()
+    };
     let lamp = Chart {
         name: "lamp".to_owned(),
         made: true,
@@ -326,7 +396,7 @@ fn charts() -> Vec<Chart> {
         calls: vec![call("lamp_setup", ANY, Some(0)), call("lamp_on", ANY, Some(1))],
         ..Chart::default()
     };
-    vec![timer, irq, work, line, tasklet, kthread, device, lamp]
+    vec![timer, irq, work, line, tasklet, kthread, device, lamp, power, request, item]
 }
 
 struct Hand;

@@ -94,6 +94,21 @@ fn what_sets_a_device_going_comes_before_its_interrupts() {
 }
 
 #[test]
+fn a_requested_handler_may_run_before_the_device_is_told_to() {
+    let mut g = Guest::new();
+    let a = task(1);
+    g.enter(&a, "probe_caller", six(&[T, 0]));
+    g.touch(&a, 1);
+    g.called(&a, "iowrite32", &[1, 0x6000], 0);
+    g.called(&a, "request_threaded_irq", &[17, 0x9000, 0, 0, 0, T], 0);
+    g.touch(&a, 2);
+    g.called(&a, "iowrite32", &[1, 0x6000], 0);
+    g.run(&hardirq(2), "up", NONE, 3);
+    g.ret(&a, 0);
+    assert_eq!(g.touched(3).after, [1]);
+}
+
+#[test]
 fn a_handler_in_a_library_is_one_strand_and_can_be_waited_for() {
     let mut g = Guest::new();
     g.load_other();

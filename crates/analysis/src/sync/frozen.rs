@@ -1,0 +1,61 @@
+//! User processes are frozen while the system goes to sleep and wakes up: what they did comes before, what they do comes after.
+//!
+//! That is from `freeze_processes()` to `thaw_processes()` (kernel/power/process.c), with all callbacks of devices in between. Work queues
+//! that are freezable stand still as well (`freeze_workqueues_begin()` and `thaw_workqueues()` in kernel/workqueue.c). Other threads
+//! of the kernel and interrupts go on. The process that puts the system to sleep runs callbacks itself, beside workers that run
+//! those of other devices: what it does then comes neither before nor after theirs.
+
+use super::clocks::Order;
+use super::{StrandId, Sync};
+
+/// Freezable work queues that are known.
+const MAX_QUEUES: usize = 16;
+
+impl Sync {
+    /// A work queue is frozen with user processes.
+    pub(crate) fn add_freezable(&mut self, queue: u64) {
+        if queue != 0 && self.freezable.len() < MAX_QUEUES && !self.freezable.contains(&queue) {
+            self.freezable.push(queue);
+        }
+    }
+
+    /// A callback begins while user processes are frozen.
+    pub(crate) fn freeze(&mut self, by: StrandId) {
+        let mut before = Vec::new();
+        for strand in self.strands.others(by).filter(|strand| strand.user) {
+            before.push(strand.asleep.clone().unwrap_or_else(|| strand.hand()));
+        }
+        let Some(strand) = self.strands.get_mut(by) else { return };
+        if strand.user && strand.asleep.is_none() {
+            strand.asleep = Some(strand.hand());
+        }
+        for snapshot in &before {
+            strand.learn(snapshot);
+        }
+        if self.parts.deferral {
+            self.charts.freeze(&mut self.strands, by, &self.freezable);
+        }
+    }
+
+    /// Such a callback ends: what user processes do when they run again comes later.
+    pub(crate) fn freeze_ends(&mut self, by: StrandId) {
+        if let Some(strand) = self.strands.get_mut(by) {
+            strand.release(&mut self.thawed, Order::Hard);
+        }
+        if self.parts.deferral {
+            self.charts.thaw(&mut self.strands, by, &self.freezable);
+        }
+    }
+
+    /// Whether the system has slept at all.
+    pub(crate) fn has_slept(&self) -> bool {
+        self.thawed.is_some()
+    }
+
+    /// A strand runs what does not belong to the system's sleep, so that user processes are not frozen if it is one.
+    pub(crate) fn thaw(&mut self, strand: StrandId) {
+        let Some(strand) = self.strands.get_mut(strand).filter(|strand| strand.user) else { return };
+        strand.asleep = None;
+        strand.acquire(&self.thawed, Order::Hard);
+    }
+}

@@ -1,0 +1,352 @@
+//! Memory that changes hands with the object that it belongs to: a request and the driver's data behind it.
+//!
+//! The kernel hands a request to the driver, the driver lends it to its device, an interrupt handler has it back, and the kernel uses
+//! it again for the next. Two edges follow, both for those who touch its memory, because that is how they come by it:
+//!
+//! - What the strand that started a request did before its last store to the device comes before what an interrupt handler does
+//!   that touches the request. What it does to the request later is not ordered.
+//! - What came before the request was given to the kernel comes before what those do whom the kernel gives it to.
+//!
+//! Charts say which calls and callbacks these are ([`Hand`]). How large an object is follows from how near others are.
+
+use super::atoms::Filter;
+use super::chart::Hand;
+use super::clocks::{Order, Var};
+use super::{CallbackRef, Rules, StrandId, Sync, is_task};
+use crate::context::Context;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// Objects that are known at a time, those of one strand, and strands that have some.
+const MAX_PIECES: usize = 1 << 14;
+const MAX_IN_HAND: usize = 2048;
+const MAX_HOLDERS: usize = 2048;
+/// The size of an object as long as no other is known, the smallest and the largest.
+const SIZE: u64 = 1024;
+const SIZES: std::ops::RangeInclusive<u64> = 64..=1 << 14;
+/// Objects that one access may touch.
+const MAX_SPAN: usize = 64;
+const PAGE: u64 = 4096;
+/// Timers are no device's answer, though they are interrupts.
+const TIMERS: [&str; 2] = ["timer", "hrtimer"];
+
+/// Who has an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The kernel.
+    Home,
+    /// A strand that has it from the kernel.
+    Held(StrandId),
+    /// A strand that is about to lend it.
+    Ready(StrandId),
+    /// The device, from a strand; whether that has stored to a register since.
+    Lent(StrandId, bool),
+    /// A strand that has it back from the device.
+    Back(StrandId),
+}
+
+#[derive(Debug)]
+struct Piece {
+    chart: usize,
+    phase: Phase,
+    var: Option<Var>,
+}
+
+/// All such objects.
+#[derive(Debug, Default)]
+pub(super) struct Lent {
+    pieces: BTreeMap<u64, Piece>,
+    pages: Filter,
+    /// For each chart how far apart its objects are.
+    sizes: FxHashMap<usize, u64>,
+    /// What strands have, or had.
+    in_hand: FxHashMap<StrandId, Vec<u64>>,
+    /// What strands are about to lend, or may still say more of to the device.
+    open: Vec<u64>,
+}
+
+impl Lent {
+    #[inline]
+    fn may_have(&self, addr: u64, size: u64) -> bool {
+        let last = addr.saturating_add(size.max(1) - 1);
+        !self.pieces.is_empty()
+            && (self.pages.may_have(addr / PAGE)
+                || last / PAGE != addr / PAGE && self.pages.may_have(last / PAGE))
+    }
+
+    fn size(&self, chart: usize) -> u64 {
+        self.sizes.get(&chart).copied().unwrap_or(SIZE)
+    }
+
+    /// The objects that a range touches.
+    fn touched(&self, addr: u64, size: u64) -> Vec<u64> {
+        let first = self.pieces.range(..=addr).next_back();
+        let first = first.filter(|(start, piece)| addr - **start < self.size(piece.chart));
+        let end = addr.saturating_add(size.max(1));
+        let rest = self.pieces.range(addr.saturating_add(1)..end.max(addr.saturating_add(1)));
+        first.into_iter().chain(rest).map(|(start, _)| *start).take(MAX_SPAN).collect()
+    }
+
+    /// The object at an address, which comes into being.
+    fn add(&mut self, addr: u64, chart: usize) -> Option<&mut Piece> {
+        if !self.pieces.contains_key(&addr) {
+            if addr == 0 || self.pieces.len() >= MAX_PIECES {
+                return None;
+            }
+            let below = self.pieces.range(..addr).next_back();
+            let above = self.pieces.range(addr..).next();
+            for (other, piece) in below.into_iter().chain(above) {
+                let apart = other.abs_diff(addr);
+                if piece.chart == chart && SIZES.contains(&apart) {
+                    let size = self.sizes.entry(chart).or_insert(apart);
+                    *size = apart.min(*size);
+                }
+            }
+            self.pieces.insert(addr, Piece { chart, phase: Phase::Home, var: None });
+        }
+        for page in addr / PAGE..=addr.saturating_add(self.size(chart)) / PAGE {
+            self.pages.add(page);
+        }
+        self.pieces.get_mut(&addr)
+    }
+
+    fn has(&mut self, strand: StrandId, addr: u64) {
+        if self.in_hand.len() >= MAX_HOLDERS && !self.in_hand.contains_key(&strand) {
+            self.in_hand.clear();
+        }
+        let list = self.in_hand.entry(strand).or_default();
+        if list.len() < MAX_IN_HAND && !list.contains(&addr) {
+            list.push(addr);
+        }
+    }
+
+    /// A strand says no more to the device of what it has told it of by a register.
+    fn close(&mut self, strand: StrandId) {
+        let pieces = &self.pieces;
+        self.open.retain(|at| pieces.get(at).is_some_and(|p| p.phase != Phase::Lent(strand, true)));
+    }
+
+    /// The memory in a range begins a new life.
+    pub fn forget(&mut self, from: u64, to: u64) {
+        while let Some((&at, _)) = self.pieces.range(from..to).next() {
+            self.pieces.remove(&at);
+        }
+    }
+}
+
+impl Sync {
+    /// What an entry into the driver does with an object's memory, and the object's address where it names one.
+    pub(crate) fn hand_of(&self, candidates: &[CallbackRef], args: &[u64]) -> Option<(usize, Hand, u64)> {
+        candidates.iter().find_map(|&(chart, callback)| {
+            let callback = self.charts().get(chart)?.callbacks.get(callback)?;
+            let key = callback.keys.first().copied().flatten();
+            let addr = key.and_then(|arg| args.get(usize::from(arg)).copied()).unwrap_or(0);
+            Some((chart, callback.hand?, addr))
+        })
+    }
+
+    /// A run of the driver begins that does such a thing.
+    pub(crate) fn hand_begins(&mut self, context: &mut Context, (chart, hand, addr): (usize, Hand, u64)) {
+        match hand {
+            Hand::Lends => {
+                self.touches_lent(context, addr, 1);
+                self.lends(context.now.strand, chart, addr);
+            }
+            Hand::Gives => {
+                self.lent.add(addr, chart);
+                self.touches_lent(context, addr, 1);
+            }
+            Hand::Takes | Hand::TakesSome | Hand::Completes => {}
+        }
+        context.now.clock = self.clock(context.now.strand);
+    }
+
+    /// Such a run ends.
+    pub(crate) fn hand_ends(&mut self, strand: StrandId, hand: (usize, Hand, u64), result: Option<u64>) {
+        let failed = match hand.1 {
+            Hand::Gives => return self.gives(strand, hand.2),
+            Hand::Completes => return,
+            // The status may be a byte.
+            Hand::Takes | Hand::Lends => result.is_some_and(|result| result & 0xff != 0),
+            Hand::TakesSome => false,
+        };
+        self.lent.close(strand);
+        let pieces = &self.lent.pieces;
+        let left = |at: &u64| match pieces.get(at).map(|piece| piece.phase) {
+            Some(Phase::Held(by)) => by == strand,
+            Some(Phase::Ready(by) | Phase::Lent(by, _)) => failed && by == strand,
+            _ => false,
+        };
+        let had = self.lent.in_hand.remove(&strand).unwrap_or_default();
+        let (given, kept): (Vec<u64>, Vec<u64>) = had.into_iter().partition(left);
+        // Those that the device has are not in this strand's hands any more.
+        let kept: Vec<u64> = kept
+            .into_iter()
+            .filter(|at| pieces.get(at).is_some_and(|p| p.phase == Phase::Ready(strand)))
+            .collect();
+        if !kept.is_empty() {
+            self.lent.in_hand.insert(strand, kept);
+        }
+        given.into_iter().for_each(|at| self.gives(strand, at));
+    }
+
+    /// A call begins that does something with an object's memory; whether the driver makes it, or somebody for it.
+    pub(crate) fn hand_called(&mut self, strand: StrandId, rules: &[Rules], args: &[u64], by_driver: bool) {
+        for (chart, calls) in rules {
+            let call = calls.iter().find_map(|&call| {
+                let call = self.charts().get(*chart)?.calls.get(call)?;
+                Some((call.hand?, call.keys.first().cloned().flatten()))
+            });
+            let Some((hand, key)) = call.filter(|_| by_driver) else { continue };
+            let addr = key.as_ref().map(|key| super::charts::part(key, args));
+            match (hand, addr) {
+                (Hand::Lends, Some(addr)) => self.lends(strand, *chart, addr),
+                (Hand::Gives, Some(addr)) => self.gives(strand, addr),
+                (Hand::Gives, None) => {
+                    let pieces = &self.lent.pieces;
+                    let back = |at: &u64| pieces.get(at).is_some_and(|p| p.phase == Phase::Back(strand));
+                    let had = self.lent.in_hand.remove(&strand).unwrap_or_default();
+                    let (given, kept): (Vec<u64>, Vec<u64>) = had.into_iter().partition(back);
+                    self.lent.in_hand.insert(strand, kept);
+                    given.into_iter().for_each(|at| self.gives(strand, at));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn lends(&mut self, strand: StrandId, chart: usize, addr: u64) {
+        self.lent.close(strand);
+        let atomics = self.parts.atomics;
+        let Some(piece) = self.lent.add(addr, chart) else { return };
+        piece.phase = Phase::Ready(strand);
+        if let Some(strand) = self.strands.get_mut(strand).filter(|_| atomics) {
+            strand.release(&mut piece.var, Order::Hard);
+        }
+        self.lent.has(strand, addr);
+        if self.lent.open.len() < MAX_IN_HAND && !self.lent.open.contains(&addr) {
+            self.lent.open.push(addr);
+        }
+    }
+
+    fn gives(&mut self, strand: StrandId, addr: u64) {
+        let states = self.parts.states;
+        let Some(piece) = self.lent.pieces.get_mut(&addr) else { return };
+        if let Phase::Held(by) | Phase::Ready(by) | Phase::Lent(by, _) | Phase::Back(by) = piece.phase
+            && let Some(had) = self.lent.in_hand.get_mut(&by)
+        {
+            had.retain(|at| *at != addr);
+        }
+        piece.phase = Phase::Home;
+        if let Some(strand) = self.strands.get_mut(strand).filter(|_| states) {
+            strand.release(&mut piece.var, Order::Hard);
+        }
+    }
+
+    /// A strand stores to a register of the device, or to memory that it shares with it.
+    #[cold]
+    fn stored_to_device(&mut self, strand: StrandId, register: bool) {
+        if !self.parts.atomics {
+            return;
+        }
+        let Lent { pieces, open, .. } = &mut self.lent;
+        let Some(me) = self.strands.get_mut(strand) else { return };
+        let mut others = Vec::new();
+        open.retain(|at| {
+            let Some(piece) = pieces.get_mut(at) else { return false };
+            match piece.phase {
+                Phase::Ready(by) | Phase::Lent(by, false) if by == strand => {
+                    me.release(&mut piece.var, Order::Hard);
+                    piece.phase = Phase::Lent(by, register);
+                    true
+                }
+                Phase::Lent(by, true) if by == strand => {
+                    if register {
+                        me.release(&mut piece.var, Order::Hard);
+                    }
+                    true
+                }
+                // Who rings the bell rings it for all who had the queue's lock before.
+                Phase::Lent(by, false) if register => {
+                    others.push((*at, by));
+                    true
+                }
+                Phase::Ready(_) | Phase::Lent(..) => true,
+                _ => false,
+            }
+        });
+        let full = me.full.clone();
+        for (at, by) in others {
+            let (Some(by), Some(piece)) = (self.strands.get(by), self.lent.pieces.get_mut(&at)) else {
+                continue;
+            };
+            let until = full.get(by.slot);
+            if let Some(var) = &mut piece.var
+                && until >= var.time()
+            {
+                var.raise(by.slot, until);
+                self.lent.open.retain(|open| *open != at);
+            }
+        }
+    }
+
+    /// The same, where it may matter.
+    #[inline]
+    pub(crate) fn tells_device(&mut self, context: &mut Context, register: bool) {
+        if !self.lent.open.is_empty() {
+            self.stored_to_device(context.now.strand, register);
+            context.now.clock = self.clock(context.now.strand);
+        }
+    }
+
+    /// Memory is about to be touched: who touches an object's memory has it from those who had it before.
+    #[inline]
+    pub(crate) fn touches(&mut self, context: &mut Context, addr: u64, size: u64) {
+        if self.lent.may_have(addr, size) {
+            self.touches_lent(context, addr, size);
+        }
+    }
+
+    #[cold]
+    fn touches_lent(&mut self, context: &mut Context, addr: u64, size: u64) {
+        let by = context.now.strand;
+        for at in self.lent.touched(addr, size) {
+            let Some(phase) = self.lent.pieces.get(&at).map(|piece| piece.phase) else { continue };
+            let (counts, next) = match phase {
+                Phase::Home => (self.parts.states, Phase::Held(by)),
+                Phase::Held(other) if other != by && self.takes(context) => {
+                    (self.parts.states, Phase::Held(by))
+                }
+                Phase::Lent(other, _) | Phase::Back(other) if other != by && self.completes(context) => {
+                    (self.parts.atomics, Phase::Back(by))
+                }
+                _ => continue,
+            };
+            if let (Some(strand), Some(piece)) = (self.strands.get_mut(by), self.lent.pieces.get_mut(&at)) {
+                piece.phase = next;
+                if counts {
+                    strand.acquire(&piece.var, Order::Hard);
+                }
+            }
+            self.lent.has(by, at);
+        }
+    }
+
+    /// Whether a context has requests from the kernel.
+    fn takes(&self, context: &Context) -> bool {
+        let takes = |hand: Hand| matches!(hand, Hand::Takes | Hand::TakesSome | Hand::Lends);
+        context.activations.iter().any(|run| run.hand.is_some_and(|(_, hand, _)| takes(hand)))
+    }
+
+    /// Whether a context has requests back from the device.
+    fn completes(&self, context: &Context) -> bool {
+        if context.activations.iter().any(|run| matches!(run.hand, Some((_, Hand::Completes, _)))) {
+            return true;
+        }
+        let timer = |(chart, ..): (usize, usize, u32)| {
+            self.charts().get(chart).is_some_and(|chart| TIMERS.contains(&chart.name.as_str()))
+        };
+        let first = context.activations.first().and_then(|run| run.callback);
+        !is_task(context.level) && !first.is_some_and(timer)
+    }
+}

@@ -1,0 +1,175 @@
+//! The guest's RAM, which QEMU keeps in a mapping of its own process: a word read there costs a load instead of a walk
+//! through QEMU's memory map. QEMU does not tell where it is, so it is looked for, and believed only where it holds what
+//! QEMU reads for the guest. Where it is not found, QEMU is asked for every word.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+
+/// Guests have at least so much RAM, and small mappings need not be looked at.
+const SMALLEST: usize = 64 << 20;
+/// QEMU aligns RAM to it.
+const ALIGN: usize = 2 << 20;
+/// Below the first megabyte lie devices and ROMs.
+const FROM: u64 = 1 << 20;
+/// On all machines the RAM from zero on is one block at least so far, if there is so much.
+const TO: u64 = 2 << 30;
+/// So many samples must agree.
+const MIN_SAMPLES: usize = 4;
+
+/// What QEMU reads for the guest at a physical address.
+pub struct Sample {
+    pub physical: u64,
+    pub bytes: Vec<u8>,
+}
+
+/// Where the guest's RAM is.
+#[derive(Debug, Default)]
+pub struct Ram {
+    base: AtomicUsize,
+    /// The bytes that can be read there; 0 before it is known.
+    size: AtomicU64,
+}
+
+impl Ram {
+    /// It has been found.
+    pub fn known(&self) -> bool {
+        self.size.load(Relaxed) != 0
+    }
+
+    /// Looks for the mapping that holds all samples. What the guest changes meanwhile does no harm: then it is not found.
+    pub fn find(&self, samples: &[Sample]) {
+        let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
+        if let Some(found) = maps.lines().filter_map(anonymous).find_map(|place| fits(place, samples, read)) {
+            self.set(found);
+        }
+    }
+
+    fn set(&self, place: Range<usize>) {
+        self.base.store(place.start, Relaxed);
+        self.size.store((place.len() as u64).min(TO), Release);
+    }
+
+    /// Four or eight bytes at a physical address; `None` where QEMU must be asked.
+    #[inline]
+    pub fn word(&self, physical: u64, len: usize) -> Option<u64> {
+        let size = self.size.load(Acquire);
+        if physical < FROM || physical >= size || size - physical < 8 || physical & (len as u64 - 1) != 0 {
+            return None;
+        }
+        let at = self.base.load(Relaxed) + physical as usize;
+        match len {
+            // SAFETY: the address is aligned and in guest RAM, which lives as long as the process; the guest may change it
+            // at any time, so the load is atomic.
+            8 => Some(unsafe { AtomicU64::from_ptr(at as *mut u64) }.load(Relaxed)),
+            // SAFETY: as above.
+            4 => Some(u64::from(unsafe { AtomicU32::from_ptr(at as *mut u32) }.load(Relaxed))),
+            _ => None,
+        }
+    }
+}
+
+/// A line of `/proc/self/maps` about a large, private mapping of no file that can be written.
+fn anonymous(line: &str) -> Option<Range<usize>> {
+    let mut words = line.split_ascii_whitespace();
+    let (from, to) = words.next()?.split_once('-')?;
+    let place = usize::from_str_radix(from, 16).ok()?..usize::from_str_radix(to, 16).ok()?;
+    let rights = words.next()?;
+    // Offset, device, inode, and no name.
+    let inode = words.nth(2)?;
+    (rights == "rw-p" && inode == "0" && words.next().is_none() && place.len() >= SMALLEST).then_some(place)
+}
+
+/// The part of a mapping that is the RAM, if it holds all samples. Mappings side by side appear as one, but behind RAM
+/// there is a guard page.
+fn fits(
+    place: Range<usize>,
+    samples: &[Sample],
+    mut read: impl FnMut(usize, usize) -> Option<Vec<u8>>,
+) -> Option<Range<usize>> {
+    if samples.len() < MIN_SAMPLES {
+        return None;
+    }
+    let aligned = place.start.next_multiple_of(ALIGN);
+    let mut bases = std::iter::once(place.start).chain((aligned..place.end).step_by(ALIGN));
+    let base = bases.find(|base| {
+        samples.iter().all(|sample| {
+            let at = base.checked_add(sample.physical as usize);
+            at.filter(|at| place.end.saturating_sub(*at) >= sample.bytes.len())
+                .and_then(|at| read(at, sample.bytes.len()))
+                .is_some_and(|bytes| bytes == sample.bytes)
+        })
+    })?;
+    Some(base..place.end)
+}
+
+/// Memory of this process, which may go away at any time.
+fn read(at: usize, len: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    let to = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: len };
+    let from = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: len };
+    // SAFETY: the kernel checks both addresses; it writes to the buffer, which is ours and as long.
+    let got = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
+    (got == len as isize).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(places: &[u64]) -> Vec<Sample> {
+        places.iter().map(|&physical| Sample { physical, bytes: vec![physical as u8 | 1; 8] }).collect()
+    }
+
+    #[test]
+    fn only_large_anonymous_mappings_can_be_ram() {
+        let line = "7f0000000000-7f0020000000 rw-p 00000000 00:00 0 ";
+        assert_eq!(anonymous(line), Some(0x7f00_0000_0000..0x7f00_2000_0000));
+        for other in [
+            "7f0000000000-7f0000200000 rw-p 00000000 00:00 0 ",
+            "7f0000000000-7f0020000000 ---p 00000000 00:00 0 ",
+            "7f0000000000-7f0020000000 rw-s 00000000 00:01 77 /dev/shm/log",
+            "7f0000000000-7f0020000000 rw-p 00000000 00:00 0  [heap]",
+            "",
+        ] {
+            assert_eq!(anonymous(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn ram_is_where_every_sample_is() {
+        let samples = samples(&[0x10_0000, 0x20_0010, 0x30_0020, 0x40_0030]);
+        let guest = |base: usize| {
+            let known: Vec<_> =
+                samples.iter().map(|s| (base + s.physical as usize, s.bytes.clone())).collect();
+            move |at: usize, len: usize| {
+                Some(known.iter().find(|k| k.0 == at).map_or(vec![0; len], |k| k.1.clone()))
+            }
+        };
+        let place = 0x7f00_0010_0000..0x7f00_2000_0000;
+        assert_eq!(fits(place.clone(), &samples, guest(place.start)), Some(place.clone()));
+        // Another mapping lies directly before it.
+        assert_eq!(fits(place.clone(), &samples, guest(0x7f00_0060_0000)), Some(0x7f00_0060_0000..place.end));
+        assert_eq!(fits(place.clone(), &samples, guest(0x7f00_0050_0000)), None);
+        assert_eq!(fits(place.clone(), &samples[..2], guest(place.start)), None);
+        assert_eq!(fits(place, &samples, |_, _| None), None);
+    }
+
+    #[test]
+    fn words_are_read_inside_of_ram_only() {
+        let ram = Ram::default();
+        assert_eq!(ram.word(FROM, 8), None);
+        let memory: Vec<u64> = (0..(FROM + 0x1000) / 8).map(|i| i << 32 | 7).collect();
+        let start = memory.as_ptr() as usize;
+        ram.set(start..start + memory.len() * 8);
+        assert_eq!(ram.word(FROM + 16, 8), Some((FROM / 8 + 2) << 32 | 7));
+        assert_eq!(ram.word(FROM + 20, 4), Some(FROM / 8 + 2));
+        assert_eq!(ram.word(FROM + 0xff8, 8), Some((((FROM + 0xff8) / 8) << 32) | 7));
+        for (physical, len) in
+            [(FROM - 8, 8), (FROM + 0x1000, 8), (FROM + 4, 8), (FROM + 2, 4), (u64::MAX - 7, 8)]
+        {
+            assert_eq!(ram.word(physical, len), None, "{physical:#x}");
+        }
+        assert_eq!(ram.word(FROM, 2), None);
+    }
+}
