@@ -321,6 +321,8 @@ pub enum SyncOp {
     Release {
         /// The object.
         key: Key,
+        /// It is a word in memory: who reads it acquires as well.
+        word: bool,
     },
     /// What came before releases of the object comes before what follows the call.
     Acquire {

@@ -695,7 +695,7 @@ impl Machine {
                             self.unlock(v, c, name, *kind, *mode, by_kernel);
                         }
                     }
-                    Effect::Sync(SyncOp::Release { key: Key::Global("device") }) => {
+                    Effect::Sync(SyncOp::Release { key: Key::Global("device"), .. }) => {
                         if let Some(context) = self.contexts.get_mut(c) {
                             self.state.sync.tells_device(context, true);
                         }
@@ -704,9 +704,9 @@ impl Machine {
                             self.state.sync.release(strand, DEVICE);
                         }
                     }
-                    Effect::Sync(SyncOp::Release { key }) => {
+                    Effect::Sync(SyncOp::Release { key, word }) => {
                         if let Some(name) = Sync::name(key, &args, task) {
-                            if let (Key::Arg { offset: 1.., .. }, Name::At(addr)) = (key, name) {
+                            if let (true, Name::At(addr)) = (*word, name) {
                                 self.state.sync.release_word(strand, addr);
                             }
                             self.state.sync.release(strand, name);

@@ -25,7 +25,7 @@ impl Resolver<'_, '_> {
             },
             "unlock" => SyncOp::Unlock { kind: kind(1)?, key: key(2)?, mode },
             "hold" => SyncOp::Hold { kind: kind(1)?, key: key(2)? },
-            "release" => SyncOp::Release { key: key(1)? },
+            "release" => SyncOp::Release { key: key(1)?, word: words.get(1)?.contains('.') },
             "acquire" => SyncOp::Acquire { key: key(1)?, when: self.when(words)? },
             "sleeps" => SyncOp::Sleeps {
                 gfp: match words.get(1) {

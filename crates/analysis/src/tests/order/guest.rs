@@ -146,9 +146,9 @@ fn effects(name: &str) -> Vec<Effect> {
             vec![Effect::Sync(SyncOp::Acquire { key: Key::Global("handlers"), when: When::Always })]
         }
         "napi_complete_done" => {
-            vec![Effect::Sync(SyncOp::Release { key: Key::Arg { arg: 0, offset: 16 } })]
+            vec![Effect::Sync(SyncOp::Release { key: arg(0), word: true })]
         }
-        "iowrite32" => vec![Effect::Sync(SyncOp::Release { key: Key::Global("device") })],
+        "iowrite32" => vec![Effect::Sync(SyncOp::Release { key: Key::Global("device"), word: false })],
         "_raw_spin_lock" => vec![lock(Spin, arg(0), Exclusive, When::Always)],
         "_raw_spin_unlock" => vec![unlock(Spin, arg(0), Exclusive)],
         "mutex_lock_interruptible" => {
@@ -159,17 +159,17 @@ fn effects(name: &str) -> Vec<Effect> {
         "_raw_write_lock" => vec![lock(Rw, arg(0), Exclusive, When::Always)],
         "_raw_write_unlock" => vec![unlock(Rw, arg(0), Exclusive)],
         "up" => vec![unlock(Semaphore, arg(0), Exclusive)],
-        "complete" => vec![Effect::Sync(SyncOp::Release { key: arg(0) })],
+        "complete" => vec![Effect::Sync(SyncOp::Release { key: arg(0), word: false })],
         "wait_for_completion" => {
             vec![Effect::Sync(SyncOp::Acquire { key: arg(0), when: When::Always })]
         }
         "__rcu_read_lock" => vec![lock(Rcu, Key::Global("rcu"), Shared, When::Always)],
         "__rcu_read_unlock" => vec![
-            Effect::Sync(SyncOp::Release { key: Key::Global("rcu") }),
+            Effect::Sync(SyncOp::Release { key: Key::Global("rcu"), word: false }),
             unlock(Rcu, Key::Global("rcu"), Shared),
         ],
         "synchronize_rcu" => vec![
-            Effect::Sync(SyncOp::Release { key: Key::Global("grace") }),
+            Effect::Sync(SyncOp::Release { key: Key::Global("grace"), word: false }),
             Effect::Sync(SyncOp::Acquire { key: Key::Global("rcu"), when: When::Always }),
         ],
         _ => Vec::new(),

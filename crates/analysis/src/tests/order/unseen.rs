@@ -129,7 +129,7 @@ fn a_handler_in_a_library_is_one_strand_and_can_be_waited_for() {
 }
 
 #[test]
-fn who_reads_a_member_that_was_released_acquires() {
+fn who_reads_a_member_that_was_released_acquires_also_the_first() {
     let mut g = Guest::new();
     let (a, b) = (softirq(1), task(2));
     g.enter(&a, "net_rx_action", NONE);
@@ -139,7 +139,7 @@ fn who_reads_a_member_that_was_released_acquires() {
     g.enter(&b, "vfs_read", NONE);
     g.touch(&b, 3);
     // mov rax, [rdi]
-    g.block(&b, &[0x48, 0x8b, 0x07], &[load(0, T + 16, 8)]);
+    g.block(&b, &[0x48, 0x8b, 0x07], &[load(0, T, 8)]);
     g.touch(&b, 4);
     assert!(g.touched(3).after.is_empty());
     assert_eq!(g.touched(4).after, [1, 3]);
