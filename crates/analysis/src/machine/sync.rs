@@ -659,7 +659,22 @@ impl Machine {
                 }
             }
         }
+        if callee.hooked && out.jump {
+            self.gives_back_by_jump(v, c, summary, &out.args);
+        }
         self.jumped_out(v, c, out);
+    }
+
+    /// The driver's function ends with a jump to one that gives a lock back: the hook tells of it when the function counts as left.
+    fn gives_back_by_jump(&mut self, v: usize, c: usize, summary: &Arc<Summary>, args: &[u64; 6]) {
+        let task = self.contexts.get(c).map_or(0, |context| context.task);
+        for effect in &summary.effects {
+            if let Effect::Sync(SyncOp::Unlock { kind, key, mode }) = effect
+                && let Some(name) = Sync::name(key, args, task)
+            {
+                self.unlock(v, c, name, *kind, *mode, false);
+            }
+        }
     }
 
     fn stack_of(&mut self, c: usize, pc: u64) -> StackId {

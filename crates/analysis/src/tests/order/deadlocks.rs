@@ -95,6 +95,20 @@ fn a_lock_that_the_driver_gives_back_for_its_caller_and_takes_again() {
 }
 
 #[test]
+fn a_lock_given_back_by_a_jump_to_a_function_that_is_watched() {
+    let mut g = Guest::checked("lockcheck");
+    let a = task(1);
+    g.enter(&a, "vfs_read", NONE);
+    g.call(&a, "rtnl_lock", &[]);
+    g.hook(&a, "rtnl_lock", a.rsp - 8, &[]);
+    g.hook_return(&a, "rtnl_lock", a.rsp - 8, 0);
+    g.back(&a, 0);
+    g.jump(&a, "rtnl_unlock", &[]);
+    g.hook(&a, "rtnl_unlock", a.rsp, &[]);
+    assert_eq!(g.found(), [] as [&str; 0]);
+}
+
+#[test]
 fn a_lock_given_back_twice() {
     let mut g = Guest::checked("lockcheck");
     let a = task(1);
