@@ -700,6 +700,8 @@ impl Machine {
     ) -> Option<Pending> {
         let context = self.contexts.get(c)?;
         let (strand, off, task) = (context.now.strand, context.now.off, context.task);
+        // Of a jump to a function that is watched, what it gives back is given back.
+        let given_back = callee.hooked && context.out().is_some_and(|out| out.jump);
         self.notes_line(c, &summary.name);
         let mut late = false;
         if callee.sync {
@@ -707,7 +709,7 @@ impl Machine {
                 match effect {
                     Effect::Sync(SyncOp::Unlock { kind, key, mode }) => {
                         if let Some(name) = Sync::name(key, &args, task) {
-                            self.unlock(v, c, name, *kind, *mode, by_kernel);
+                            self.unlock(v, c, name, *kind, *mode, by_kernel || given_back);
                         }
                     }
                     Effect::Sync(SyncOp::Release { key: Key::Global("device"), .. }) => {
