@@ -47,6 +47,8 @@ pub struct Prepared {
     pub also: Vec<ModuleFile>,
     /// Device and class.
     pub choice: Choice,
+    /// The device is the driver's own, not only that of drivers which take turns with it.
+    takes_device: bool,
     /// The workload.
     pub workload: Workload,
     /// Further drivers, in the order of their turns.
@@ -76,6 +78,7 @@ impl Prepared {
         let plans: Vec<LoadPlan> =
             request.more.iter().map(|driver| modules.plan(driver)).collect::<Result<_>>()?;
         let mut choice = catalog::choose(&plan.driver.name, &plan.aliases, request.device, &qemu)?;
+        let takes_device = choice.device.is_some();
         for turn in plans.iter().filter(|_| request.device.is_none()) {
             let wanted = catalog::choose(&turn.driver.name, &turn.aliases, None, &qemu)?.device;
             share_device(&mut choice.device, wanted, &plan.driver.name, &turn.driver.name)?;
@@ -105,12 +108,12 @@ impl Prepared {
         }
         tell("guest programs");
         let guest_tree = initramfs::guest_tree(packages)?;
-        Ok(Prepared { qemu, kernel, plan, also, choice, workload, more, guest_tree })
+        Ok(Prepared { qemu, kernel, plan, also, choice, takes_device, workload, more, guest_tree })
     }
 
     /// True where the driver should take a device: there is one for it, or it says that it serves PCI devices.
     pub fn wants_device(&self) -> bool {
-        self.choice.device.is_some() || self.plan.aliases.iter().any(|alias| alias.starts_with("pci:"))
+        self.takes_device || self.plan.aliases.iter().any(|alias| alias.starts_with("pci:"))
     }
 }
 
