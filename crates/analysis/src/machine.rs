@@ -21,7 +21,7 @@ use crate::stacks::MAX_FRAMES;
 use crate::sync::Parts;
 use crate::world::World;
 use cx::Fan;
-use guardrail_trace::event::{Access, Event, Events, Global, Head, Kind};
+use guardrail_trace::event::{Access, Cut, Event, Events, Global, Head, Kind};
 use guardrail_trace::meet::Meet;
 use hooks::HookFrames;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -220,6 +220,11 @@ impl Machine {
                 }
             }
             Kind::Cut => {
+                // It was held and is going to be told again.
+                let again = u64::from(head.small != Cut::ENDS);
+                self.statistics.device_accesses = self.statistics.device_accesses.saturating_sub(again);
+                let access = u64::from(head.small == Cut::AGAIN_ACCESS);
+                self.statistics.accesses = self.statistics.accesses.saturating_sub(access);
                 if let Some(running) = &mut self.vcpus[v].running {
                     running.limit = running.limit.min(head.large as usize);
                 }
@@ -510,6 +515,11 @@ impl Machine {
     /// What was counted so far.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
+    }
+
+    /// The findings so far.
+    pub fn reports(&mut self) -> &mut Reports {
+        &mut self.reports
     }
 
     /// How many findings there are so far.

@@ -16,6 +16,8 @@ pub struct Reports {
     /// So that a finding in a loop is built once: by kind and stack.
     by_stack: FxHashMap<(&'static str, StackId), usize>,
     stacks: Stacks,
+    /// Findings that are new or were judged anew since somebody asked.
+    news: Vec<usize>,
     /// What one checker tells the others, until they have heard it.
     pub(crate) lent: Vec<Lent>,
 }
@@ -47,6 +49,7 @@ impl Reports {
                 finding.count = 1;
                 self.by_id.insert(finding.id.clone(), self.findings.len());
                 self.findings.push(finding);
+                self.news.push(self.findings.len() - 1);
                 self.findings.len() - 1
             }
         };
@@ -70,7 +73,22 @@ impl Reports {
 
     /// A finding, to be counted again or judged anew.
     pub fn get_mut(&mut self, at: usize) -> Option<&mut Finding> {
+        if self.news.last() != Some(&at) && self.news.len() < MAX_FINDINGS {
+            self.news.push(at);
+        }
         self.findings.get_mut(at)
+    }
+
+    /// The findings that are new or may have been judged anew since the last call.
+    pub fn news(&mut self) -> impl Iterator<Item = &Finding> {
+        let news = std::mem::take(&mut self.news);
+        news.into_iter().filter_map(|at| self.findings.get(at)).filter(|finding| finding.count > 0)
+    }
+
+    /// Whether [`news`](Self::news) has any.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        !self.news.is_empty()
     }
 
     /// How many findings there are.

@@ -1,7 +1,7 @@
 //! A run of the analysis, live or over a recorded trace: the code is the same.
 
 use crate::checkers;
-use crate::finding::{Report, Statistics};
+use crate::finding::{Finding, Report, Statistics};
 use crate::machine::Machine;
 use crate::sync::Parts;
 use crate::world::World;
@@ -54,6 +54,14 @@ impl Session {
     /// How many findings there are so far.
     pub fn findings(&self) -> usize {
         self.machine.findings()
+    }
+
+    /// The findings that are new or may have been judged anew since the last call.
+    pub fn news(&mut self, mut each: impl FnMut(&Finding)) {
+        let reports = self.machine.reports();
+        if reports.has_news() {
+            reports.news().for_each(&mut each);
+        }
     }
 
     /// Ends the run.

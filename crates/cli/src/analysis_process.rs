@@ -3,12 +3,16 @@
 
 use crate::engine::Engine;
 use crate::errors::{CliError, Status, sentence};
+use crate::policy::{Decision, Policy};
 use crate::sandbox;
-use crate::wire::{Job, Message, receive, send};
+use crate::wire::{Analyzed, Found, Job, Message, receive, send};
+use guardrail_analysis::Finding;
 use guardrail_report::Run;
 use guardrail_trace::file::{RunSummary, TraceMeta, TraceWriter};
-use guardrail_trace::log::{FailReason, Log, MergedReader};
+use guardrail_trace::log::{Closed, FailReason, Log, MergedReader};
 use guardrail_trace::source::{Live, Source, SourceEnd, Step};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io::{self, BufReader, Write};
 use std::path::Path;
 use std::thread::JoinHandle;
@@ -42,22 +46,33 @@ fn analyze(out: &mut dyn Write) -> Result<(), CliError> {
         Some(path) => Some(Recorder::open(path, &job.meta, &log)?),
         None => None,
     };
-    let reader = MergedReader::attach(&log)?;
+    let mut reader = MergedReader::attach(&log)?;
+    reader.set_schedule(job.schedule);
+    let keeper = job.policy.map(|policy| Keeper { policy, log: log.clone(), decided: BTreeMap::new() });
+    let keeper = RefCell::new(keeper);
+    let out = RefCell::new(out);
+    let tell = |message: &Message| send(&mut **out.borrow_mut(), message);
     sandbox::enter().map_err(CliError::io("drop privileges of", "the analysis"))?;
     let recorder = recorder.map(Recorder::start);
-    send(out, &Message::Ready).map_err(|_| gone())?;
+    tell(&Message::Ready).map_err(|_| gone())?;
 
     let mut live = Live { reader, timeout: IDLE };
-    let mut analyzed = engine.run(&mut live, &mut |words| {
-        // A supervisor that has gone takes us with it.
-        let _ = send(out, &Message::Progress(words));
-    });
+    // A supervisor that has gone takes us with it.
+    let mut progress = |words| {
+        let _ = tell(&Message::Progress(words));
+    };
+    let mut judge = |finding: &Finding| {
+        if let Some(found) = keeper.borrow_mut().as_mut().and_then(|keeper| keeper.judge(finding)) {
+            let _ = tell(&Message::Found(found));
+        }
+    };
+    let mut analyzed = engine.run(&mut live, &mut progress, &mut judge);
     // Release the reader's place, lest the recorder wait for a ring that we no longer empty.
     drop(live);
     if analyzed.is_err() {
         log.fail(FailReason::ReaderDied);
     }
-    send(out, &Message::Drained).map_err(|_| gone())?;
+    tell(&Message::Drained).map_err(|_| gone())?;
     let run: Option<Run> = receive(&mut input).map_err(CliError::io("read", "the outcome"))?;
     if let Some(recorder) = recorder {
         let recorded = recorder.join().map_err(|_| CliError::Run("the recorder died".into()))?;
@@ -65,7 +80,48 @@ fn analyze(out: &mut dyn Write) -> Result<(), CliError> {
         let (writer, cut) = recorded?;
         analyzed = analyzed.and_then(|analyzed| finish(writer, cut, run).map(|()| analyzed));
     }
-    send(out, &Message::Done(Box::new(analyzed?))).map_err(|_| gone())
+    let mut analyzed = analyzed?;
+    if let Some(keeper) = keeper.into_inner() {
+        keeper.finish(&mut analyzed);
+    }
+    tell(&Message::Done(Box::new(analyzed))).map_err(|_| gone())
+}
+
+/// Decides what happens at findings, and closes the gate.
+struct Keeper {
+    policy: Policy,
+    log: Log,
+    decided: BTreeMap<String, Decision>,
+}
+
+impl Keeper {
+    /// Decides about a finding before anybody hears that it was checked. What is to be told of it, where anything is new.
+    fn judge(&mut self, finding: &Finding) -> Option<Found> {
+        let decision = match self.decided.get(&finding.id) {
+            // What is closed stays closed.
+            Some(Decision::Contained) => return None,
+            _ => self.policy.decide(&finding.kind, finding.triage.as_deref()),
+        };
+        if decision == Decision::Contained {
+            self.log.close_gate(Closed::Finding);
+        }
+        let before = self.decided.insert(finding.id.clone(), decision);
+        (before != Some(decision)).then(|| Found {
+            id: finding.id.clone(),
+            checker: finding.checker.clone(),
+            kind: finding.kind.clone(),
+            message: finding.message.clone(),
+            action: decision.word().to_owned(),
+        })
+    }
+
+    /// Tells of each finding what was decided. What was found only when all was over could not be contained anymore.
+    fn finish(self, analyzed: &mut Analyzed) {
+        for finding in &mut analyzed.findings {
+            let decided = self.decided.get(&finding.id).copied().unwrap_or(Decision::Told);
+            finding.action = Some(decided.word().to_owned());
+        }
+    }
 }
 
 /// Writes the log to a trace file, on a thread of its own.

@@ -33,7 +33,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<Status, CliError> {
     let subject = Subject { tools: tools.clone(), ..subject(&meta, folder.path())? };
     let progress = Progress::new();
     progress.step(&format!("reading {}", args.file.display()));
-    let analyzed = Engine::open(&subject)?.run(&mut trace, &mut |_| {})?;
+    let analyzed = Engine::open(&subject)?.run(&mut trace, &mut |_| {}, &mut |_| {})?;
     progress.finish();
 
     let mut run = match trace.ending() {

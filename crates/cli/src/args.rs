@@ -34,6 +34,9 @@ pub enum Command {
     List(ListArgs),
     /// Tell what this machine has, what is missing, and how to get it
     Doctor(DoctorArgs),
+    /// Plant faults in drivers of the zoo, and show what becomes of them
+    #[command(subcommand)]
+    Selftest(Selftest),
     /// The analysis process of a run
     #[command(hide = true)]
     InternalAnalysis,
@@ -77,6 +80,21 @@ pub struct CheckArgs {
     /// What happens at a finding
     #[arg(long, value_enum, default_value_t = Mode::Permissive)]
     pub mode: Mode,
+    /// Where device accesses wait until everything before them has been checked
+    #[arg(long, value_enum, default_value_t = Gate::Vmm)]
+    pub gate: Gate,
+    /// Longest time that a device access is held; then the device is cut off
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub gate_timeout: u64,
+    /// Which kinds of findings cut the device off and which are only told, instead of ./guardrail.toml
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+    /// Run CMD with the shell at each finding; $GUARDRAIL_FINDING, _CHECKER, _KIND, _MESSAGE and _ACTION tell of it
+    #[arg(long, value_name = "CMD")]
+    pub on_finding: Option<String>,
+    /// What the analysis does while the log is empty
+    #[arg(long, value_enum, default_value_t = ScheduleName::Interrupt)]
+    pub schedule: ScheduleName,
     /// Number of guest CPUs, 1 to 4
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
     pub smp: u8,
@@ -101,6 +119,12 @@ pub struct CheckArgs {
     /// How much of the machinery runs, for benchmarks
     #[arg(long, value_enum, default_value_t = Observe::Check, hide = true)]
     pub observe: Observe,
+    /// A port of this machine that leads into the guest (tcp:HERE:THERE, udp:HERE:THERE), for benchmarks
+    #[arg(long = "forward", value_name = "PORTS", hide = true)]
+    pub forwards: Vec<guardrail_vm::run::Forward>,
+    /// A word for QEMU's command line, for tests; may be given several times
+    #[arg(long = "qemu", value_name = "WORD", hide = true, allow_hyphen_values = true)]
+    pub qemu: Vec<String>,
     /// Also write the trace to FILE
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
@@ -231,6 +255,65 @@ pub struct ListArgs {
     pub format: ListFormat,
 }
 
+/// What `selftest` tries.
+#[derive(Debug, Subcommand)]
+pub enum Selftest {
+    /// Let faults through that harm a disk or the network, and contain the same faults
+    Containment(ContainmentArgs),
+}
+
+/// Arguments of `selftest containment`.
+#[derive(Debug, Args)]
+pub struct ContainmentArgs {
+    /// How many faults are planted, by turns of all kinds
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub faults: u32,
+    /// How many times the machinery itself fails at random: a process dies or stops, the guest resets itself
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub machinery: u32,
+    /// Decides when and how each fault happens; each has the next number
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u32,
+    /// Only these faults, separated by commas
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub fault: Vec<String>,
+    /// What the faults can harm
+    #[arg(long = "harm", value_enum, default_value_t = Harmed::All)]
+    pub subject: Harmed,
+    /// The kernel
+    #[arg(long, value_name = "NAME|PATH", default_value = guardrail_vm::kernels::DEFAULT)]
+    pub kernel: String,
+    /// The gate that contains, instead of the usual one
+    #[arg(long, value_name = "NAME")]
+    pub gate: Option<String>,
+    /// Only let the faults through
+    #[arg(long)]
+    pub let_through: bool,
+    /// How many guests run at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub jobs: u8,
+    /// Longest time that each guest may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub timeout: u64,
+    /// Keep what all runs left as DIR
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// How the table is printed
+    #[arg(long, value_enum, default_value_t = ListFormat::Text)]
+    pub format: ListFormat,
+}
+
+/// What a planted fault can harm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Harmed {
+    /// A disk
+    Disk,
+    /// What leaves a network card
+    Net,
+    /// Everything there is a driver for
+    All,
+}
+
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
@@ -247,14 +330,47 @@ pub struct HeadersArgs {
 }
 
 /// What happens at a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// Report it and go on
     Permissive,
-    /// Report it and go on in a copy (not available yet)
+    /// Cut the device off, unless the finding was judged harmless
     Triage,
-    /// Stop the driver before it does harm (not available yet)
+    /// Cut the device off: writes are dropped, reads give all ones, DMA and interrupts end
     Stringent,
+}
+
+impl Mode {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Mode::Permissive => "permissive",
+            Mode::Triage => "triage",
+            Mode::Stringent => "stringent",
+        }
+    }
+}
+
+/// Where device accesses are held until they are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gate {
+    /// Nowhere
+    Off,
+    /// In the driver's virtual machine, before the instruction
+    Vmm,
+}
+
+/// What the analysis does while the log is empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ScheduleName {
+    /// Look again without a pause
+    Polling,
+    /// Give the processor away, then look again
+    Yielding,
+    /// Sleep, and be woken
+    Interrupt,
 }
 
 /// How vCPUs run.

@@ -7,16 +7,18 @@ use crate::child::Analysis;
 use crate::confirm::{self, Effort};
 use crate::engine;
 use crate::errors::{CliError, Status, tell};
+use crate::gate::{self, Hooks};
 use crate::output;
 use crate::progress::Progress;
 use crate::signals::Signals;
 use crate::wire::{Analyzed, Job, ModuleFile, Subject};
 use crate::zoo;
+use guardrail_kernel::gate as gate_config;
 use guardrail_kernel::{KernelImage, SummaryTable, tracer_config};
 use guardrail_report::{Report, Run, SCHEMA, Step};
-use guardrail_trace::config::{Holds, Samples, TracerConfig};
+use guardrail_trace::config::{Gate, Holds, Samples, TracerConfig};
 use guardrail_trace::file::TraceMeta;
-use guardrail_trace::log::{FailReason, Log, LogOptions};
+use guardrail_trace::log::{Closed, FailReason, Log, LogOptions};
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Finished, Limits, Options, Outcome, Plugin, Stop, TcgThreads, Watch};
@@ -36,6 +38,7 @@ pub const RING_WORDS: u64 = 1 << 21;
 pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     let started = Instant::now();
     let tools = refuse_early(args)?;
+    let policy = gate::policy(args)?.filter(|_| args.observe == Observe::Check);
     let signals = Signals::install()?;
     let progress = Progress::new();
     let cache = Cache::open()?;
@@ -64,7 +67,32 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     };
     let shared = LogFolder::new()?;
     let config = folder.path().join("config.json");
-    let hooks = write_config(&prepared, &shared.log(), samples(args, &tools), &config)?;
+    let options = Options {
+        cpus: args.smp,
+        threads: match args.thread {
+            Thread::Single => TcgThreads::Single,
+            Thread::Multi => TcgThreads::Multi,
+        },
+        plugin: (args.observe != Observe::None).then_some(Plugin { library: plugin, config: config.clone() }),
+        variables: variables(args)?,
+        limits: Limits { total: Duration::from_secs(args.timeout), ..Limits::default() },
+        kaslr: !args.no_kaslr,
+        iommu: args.iommu,
+        kernel_arguments: args.append.clone(),
+        forwards: args.forwards.clone(),
+        qemu_arguments: args.qemu.clone(),
+        containable: policy.is_some(),
+        ..Options::new(folder.path())
+    };
+    let orders = Orders {
+        holds: samples(args, &tools),
+        gate: policy.as_ref().map(|policy| GateOrders {
+            memory: options.memory(),
+            limit: args.gate_timeout * 1000,
+            strict: policy.mode != Mode::Permissive,
+        }),
+    };
+    let hooks = write_config(&prepared, &shared.log(), orders, &config)?;
     let subject = Subject {
         kernel: prepared.kernel.vmlinuz.clone(),
         modules,
@@ -72,7 +100,7 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
         tools: tools.clone(),
         hooks: hooks.clone(),
     };
-    let options = LogOptions {
+    let log_options = LogOptions {
         words_per_ring: RING_WORDS,
         readers: match args.observe {
             Observe::Check => 1 + u32::from(args.record.is_some()),
@@ -80,37 +108,29 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
         },
         ..LogOptions::new(args.smp.into())
     };
-    let log = Log::create_with(shared.log(), &options)?;
+    let log = Log::create_with(shared.log(), &log_options)?;
     let record = args.record.as_deref().map(absolute).transpose()?;
     let meta = meta(args, &prepared, &tools, hooks);
-    let job = Job { log: shared.log(), record, subject, meta };
+    let job = Job { log: shared.log(), record, subject, meta, policy, schedule: gate::schedule(args) };
     let mut analysis = match args.observe {
         Observe::Check => Some(Analysis::start(&job, &|| signals.interrupted())?),
         Observe::None | Observe::Trace => None,
     };
 
-    let options = Options {
-        cpus: args.smp,
-        threads: match args.thread {
-            Thread::Single => TcgThreads::Single,
-            Thread::Multi => TcgThreads::Multi,
-        },
-        plugin: (args.observe != Observe::None).then_some(Plugin { library: plugin, config }),
-        variables: variables(args)?,
-        limits: Limits { total: Duration::from_secs(args.timeout), ..Limits::default() },
-        kaslr: !args.no_kaslr,
-        iommu: args.iommu,
-        kernel_arguments: args.append.clone(),
-        ..Options::new(folder.path())
-    };
-    let finished = guest(&prepared, &options, analysis.as_mut(), &log, &shared, &signals, &progress);
+    let mut at_findings = Hooks::new(args.on_finding.as_deref());
+    let run = Around { log: &log, shared: &shared, signals: &signals, progress: &progress };
+    let finished = guest(&prepared, &options, analysis.as_mut(), &run, &mut at_findings);
     log.mark_producer_dead();
     let finished = finished?;
     let guest_ended = Instant::now();
     if finished.outcome == Outcome::Interrupted {
         return Err(CliError::Interrupted);
     }
-    let mut summary = describe(&prepared, &finished, &log);
+    // Whoever let an access wait for so long is not waited for any longer.
+    if let (Outcome::Contained { .. }, Some(Closed::TimeOut)) = (&finished.outcome, log.gate_closed()) {
+        return Err(CliError::Run(finished.outcome.to_string()));
+    }
+    let mut summary = Run { gate: gate::told(args, &log), ..describe(&prepared, &finished, &log) };
     progress.step("waiting for the analysis");
     let analyzed = match analysis.map(|analysis| analysis.finish(&summary, &|| signals.interrupted())) {
         None => Analyzed::default(),
@@ -126,7 +146,7 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
         driver: names(&prepared),
         kernel: prepared.kernel.release.clone(),
         tools,
-        mode: "permissive".to_owned(),
+        mode: args.mode.word().to_owned(),
         run: analyzed.complete(summary),
         findings: analyzed.findings.clone(),
     };
@@ -136,6 +156,7 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
         progress.finish();
     }
     folder.keep(&report)?;
+    at_findings.finish(&report.findings);
     output::report(&report, args.format)?;
     judge(&finished, &prepared, &report, &analyzed)
 }
@@ -151,14 +172,6 @@ fn failure(log: &Log, why: String) -> String {
 /// What can be refused without looking at anything.
 fn refuse_early(args: &CheckArgs) -> Result<Vec<String>, CliError> {
     output::check_format(args.format)?;
-    let mode = match args.mode {
-        Mode::Permissive => None,
-        Mode::Triage => Some("triage"),
-        Mode::Stringent => Some("stringent"),
-    };
-    if let Some(mode) = mode {
-        return Err(CliError::Usage(format!("the mode '{mode}' is not available yet; use permissive")));
-    }
     let tools = engine::tools(&args.tool)?;
     if args.confirm && !tools.iter().any(|tool| tool.starts_with("drcheck") || tool == "datacollider") {
         let why =
@@ -249,14 +262,16 @@ pub fn tracer() -> Result<PathBuf, CliError> {
 pub fn write_config(
     prepared: &Prepared,
     log: &Path,
-    holds: Holds,
+    orders: Orders,
     file: &Path,
 ) -> Result<Vec<String>, CliError> {
     let image = KernelImage::open(&prepared.kernel.vmlinuz)?;
     let log = log.display().to_string();
     let watch: Vec<String> = drivers(prepared).map(|driver| driver.name.clone()).collect();
     let config = tracer_config(&image, &SummaryTable::for_image(&image), &watch, &log)?;
-    let config = TracerConfig { holds, ..config };
+    let gate =
+        orders.gate.map(|gate| Gate { strict: gate.strict, ..gate_config(&image, &gate.memory, gate.limit) });
+    let config = TracerConfig { holds: orders.holds, gate, ..config };
     let text = serde_json::to_vec(&config).map_err(|error| CliError::Run(error.to_string()))?;
     fs::write(file, text).map_err(CliError::io("write", file.display()))?;
     Ok(config.hooks.into_iter().map(|hook| hook.name).collect())
@@ -306,11 +321,10 @@ pub fn guest(
     prepared: &Prepared,
     options: &Options,
     analysis: Option<&mut Analysis>,
-    log: &Log,
-    shared: &LogFolder,
-    signals: &Signals,
-    progress: &Progress,
+    run: &Around<'_>,
+    hooks: &mut Hooks,
 ) -> Result<Finished, CliError> {
+    let Around { log, shared, signals, progress } = *run;
     let analysis = RefCell::new(analysis);
     let mut watch = Watch {
         progress: &mut |time, line| {
@@ -322,6 +336,11 @@ pub fn guest(
             if signals.interrupted() {
                 return Some(Stop::Interrupted);
             }
+            for found in analysis.borrow_mut().as_mut().map(|analysis| analysis.found()).into_iter().flatten()
+            {
+                progress.found(&found.checker, &found.kind, &found.action);
+                hooks.run(&found);
+            }
             if let Some(why) = analysis.borrow_mut().as_mut().and_then(|analysis| analysis.failure()) {
                 log.fail(FailReason::ReaderDied);
                 return Some(Stop::Because(why));
@@ -329,8 +348,40 @@ pub fn guest(
             log.failed().map(|reason| Stop::Because(reason.to_string()))
         },
         activity: &mut || analysis.borrow_mut().as_mut().map_or(0, |analysis| analysis.words()),
+        closed: &mut || gate::closed(log),
     };
     Ok(guardrail_vm::run::run(prepared, options, &mut watch)?)
+}
+
+/// What a run goes on among.
+pub struct Around<'a> {
+    /// The log.
+    pub log: &'a Log,
+    /// Its place.
+    pub shared: &'a LogFolder,
+    /// The user's wishes.
+    pub signals: &'a Signals,
+    /// What the user sees of it.
+    pub progress: &'a Progress,
+}
+
+/// How device accesses wait.
+pub struct GateOrders {
+    /// Physical addresses of the guest's memory.
+    pub memory: Vec<(u64, u64)>,
+    /// The longest wait, in milliseconds.
+    pub limit: u64,
+    /// An access that got around the gate closes it.
+    pub strict: bool,
+}
+
+/// What the tracer is to do besides watching.
+#[derive(Default)]
+pub struct Orders {
+    /// Accesses that are held to see who comes meanwhile.
+    pub holds: Holds,
+    /// Device accesses wait to be checked.
+    pub gate: Option<GateOrders>,
 }
 
 /// The part of a run's description that is known before it starts.
@@ -376,7 +427,17 @@ fn judge(
             report.run.lost_events
         )));
     }
+    if report.run.gate.as_ref().is_some_and(|gate| gate.ungated > 0) {
+        return Err(CliError::Run(
+            "accesses reached the device without being held; the report is in doubt".into(),
+        ));
+    }
+    let contained = report.findings.iter().any(|finding| finding.action.as_deref() == Some("contained"));
     match &finished.outcome {
+        _ if contained => {
+            tell("guardrail", &finished.outcome.to_string());
+            Ok(Status::Contained)
+        }
         Outcome::Completed => match &analyzed.cut {
             Some(why) => Err(CliError::Run(format!("the trace is not whole: {why}"))),
             None if report.findings.is_empty() => Ok(Status::Clean),

@@ -1,7 +1,7 @@
 //! The supervisor's side of the analysis process.
 
 use crate::errors::CliError;
-use crate::wire::{Analyzed, Job, Message, receive, send};
+use crate::wire::{Analyzed, Found, Job, Message, receive, send};
 use guardrail_report::Run;
 use std::io::BufReader;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -21,6 +21,7 @@ pub struct Analysis {
     heard: Receiver<Message>,
     words: u64,
     failed: Option<String>,
+    found: Vec<Found>,
 }
 
 impl Analysis {
@@ -50,7 +51,8 @@ impl Analysis {
         });
         // If it died at once, what it said tells more than the broken pipe.
         let _ = send(&mut stdin, job);
-        let mut analysis = Analysis { child, stdin: Some(stdin), heard, words: 0, failed: None };
+        let mut analysis =
+            Analysis { child, stdin: Some(stdin), heard, words: 0, failed: None, found: Vec::new() };
         analysis.wait_for(START_LIMIT, stop, |message| matches!(message, Message::Ready))?;
         Ok(analysis)
     }
@@ -59,6 +61,12 @@ impl Analysis {
     pub fn words(&mut self) -> u64 {
         self.listen();
         self.words
+    }
+
+    /// Findings that were told since the last call.
+    pub fn found(&mut self) -> Vec<Found> {
+        self.listen();
+        std::mem::take(&mut self.found)
     }
 
     /// Why the analysis cannot go on, if so.
@@ -88,6 +96,7 @@ impl Analysis {
             match message {
                 Message::Progress(words) => self.words = words,
                 Message::Failed(why) => self.failed = Some(why),
+                Message::Found(found) => self.found.push(found),
                 Message::Ready | Message::Drained | Message::Done(_) => {}
             }
         }

@@ -6,8 +6,9 @@ mod stored;
 mod verdict;
 
 use crate::args::{CheckArgs, ConfirmArgs, ListFormat};
-use crate::check::{self, LogFolder, RING_WORDS};
+use crate::check::{self, Around, LogFolder, Orders, RING_WORDS};
 use crate::errors::{CliError, Status};
+use crate::gate::Hooks;
 use crate::output;
 use crate::progress::Progress;
 use crate::signals::Signals;
@@ -207,7 +208,7 @@ fn held_run(
         .map_err(CliError::io("create a folder in", runs.display()))?;
     let shared = LogFolder::new()?;
     let config = folder.path().join("config.json");
-    check::write_config(prepared, &shared.log(), holds, &config)?;
+    check::write_config(prepared, &shared.log(), Orders { holds, gate: None }, &config)?;
     let options = LogOptions { words_per_ring: RING_WORDS, readers: 1, ..LogOptions::new(args.smp.into()) };
     let log = Log::create_with(shared.log(), &options)?;
     let reader = MergedReader::attach(&log)?;
@@ -224,7 +225,8 @@ fn held_run(
         kernel_arguments: [args.append.clone(), manner.kernel_arguments()].concat(),
         ..Options::new(folder.path())
     };
-    let finished = check::guest(prepared, &options, None, &log, &shared, signals, progress);
+    let run = Around { log: &log, shared: &shared, signals, progress };
+    let finished = check::guest(prepared, &options, None, &run, &mut Hooks::new(None));
     log.mark_producer_dead();
     let meets = meets.join().map_err(|_| CliError::Run("the reader of the log died".into()))?;
     let finished = finished?;

@@ -51,7 +51,14 @@ impl Engine {
     }
 
     /// Reads the source to its end. `tell` gets the number of words read, now and then, also while idle.
-    pub fn run(mut self, source: &mut dyn Source, tell: &mut dyn FnMut(u64)) -> Result<Analyzed, CliError> {
+    ///
+    /// `judge` gets each new finding before the source hears that the segment with it was checked.
+    pub fn run(
+        mut self,
+        source: &mut dyn Source,
+        tell: &mut dyn FnMut(u64),
+        judge: &mut dyn FnMut(&guardrail_analysis::Finding),
+    ) -> Result<Analyzed, CliError> {
         let mut segments = 0u64;
         let mut words = 0u64;
         let cut = loop {
@@ -59,6 +66,8 @@ impl Engine {
                 Step::Segment(segment) => {
                     words += segment.words.len() as u64;
                     self.session.segment(segment.ring, segment.ticket, segment.continuation, segment.words);
+                    self.session.news(&mut *judge);
+                    source.checked();
                     segments += 1;
                     if segments.is_multiple_of(TELL_EVERY) {
                         tell(words);

@@ -14,6 +14,8 @@ pub enum Status {
     Usage = 2,
     /// The run itself failed.
     RunFailed = 3,
+    /// A finding was contained.
+    Contained = 4,
     /// The user interrupted it.
     Interrupted = 130,
 }

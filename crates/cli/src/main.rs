@@ -13,11 +13,14 @@ mod confirm;
 mod doctor;
 mod engine;
 mod errors;
+mod gate;
 mod headers;
 mod list;
 mod output;
+mod policy;
 mod progress;
 mod sandbox;
+mod selftest;
 mod signals;
 mod survey;
 mod view;
@@ -53,6 +56,7 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
         Command::Survey(args) => survey::run(&args),
         Command::List(args) => list::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Selftest(args::Selftest::Containment(args)) => selftest::containment(&args),
         Command::InternalAnalysis => analysis_process::run(),
         Command::InternalHeaders(args) => headers::run(&args),
         Command::InternalSource(args) => headers::source(&args),

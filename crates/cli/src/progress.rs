@@ -36,6 +36,11 @@ impl Progress {
         self.step(&format!("{:6.1} s  {text}", time.as_secs_f64()));
     }
 
+    /// A finding, the moment it is told.
+    pub fn found(&self, checker: &str, kind: &str, action: &str) {
+        self.step(&format!("{checker}: {kind} ({action})"));
+    }
+
     /// Removes the bar; what is printed next stands alone.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {

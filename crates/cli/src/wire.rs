@@ -1,7 +1,9 @@
 //! What passes between the supervisor and the analysis process: one JSON object a line.
 
+use crate::policy::Policy;
 use guardrail_report::{Finding, Run};
 use guardrail_trace::file::TraceMeta;
+use guardrail_trace::log::Schedule;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
@@ -21,6 +23,10 @@ pub struct Job {
     pub subject: Subject,
     /// The head of the trace file.
     pub meta: TraceMeta,
+    /// Device accesses wait for the analysis, which decides what happens at a finding.
+    pub policy: Option<Policy>,
+    /// What the analysis does while there is nothing to read.
+    pub schedule: Schedule,
 }
 
 /// What is analyzed: the same for a live run and a recorded one.
@@ -58,12 +64,29 @@ pub enum Message {
     Ready,
     /// Words read so far.
     Progress(u64),
+    /// A finding that is new, or was judged anew.
+    Found(Found),
     /// The log has ended and was read to its end. The supervisor answers with [`Run`].
     Drained,
     /// The end.
     Done(Box<Analyzed>),
     /// It cannot go on, and why.
     Failed(String),
+}
+
+/// A finding, in short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// Its fingerprint.
+    pub id: String,
+    /// The checker.
+    pub checker: String,
+    /// The kind.
+    pub kind: String,
+    /// One sentence.
+    pub message: String,
+    /// What was decided, in the words of the report.
+    pub action: String,
 }
 
 /// What the analysis found and counted.

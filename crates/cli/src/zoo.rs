@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
 
+/// What makes a folder one of the zoo's: it says which bug its driver has, or which faults can be planted in it.
+const SAYS: [&str; 2] = ["expect.json", "faults.json"];
+
 /// The zoo's driver that an argument names: `zoo/NAME`, or `zoo/NAME_ok` (or `-ok`) for its correct twin.
 pub fn named(driver: &str) -> Option<&str> {
     driver.strip_prefix("zoo/").filter(|name| !name.contains('/') && !name.ends_with(".ko"))
@@ -72,7 +75,7 @@ fn build(
 }
 
 /// The zoo beside the program: the checkout that it was built in, or the folder that `$GUARDRAIL_ZOO` names.
-fn folder() -> Result<PathBuf, CliError> {
+pub fn folder() -> Result<PathBuf, CliError> {
     if let Some(folder) = std::env::var_os("GUARDRAIL_ZOO").filter(|value| !value.is_empty()) {
         return Ok(PathBuf::from(folder));
     }
@@ -93,7 +96,7 @@ fn known(zoo: &Path, name: &str) -> Result<String, CliError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(zoo).map_err(CliError::io("list", zoo.display()))? {
         let entry = entry.map_err(CliError::io("list", zoo.display()))?;
-        if entry.path().join("expect.json").is_file() {
+        if SAYS.iter().any(|file| entry.path().join(file).is_file()) {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
     }

@@ -65,16 +65,24 @@ fn races_are_confirmed_only_where_races_are_looked_for() {
 #[test]
 fn what_is_not_there_yet() {
     assert_refused(
-        &["check", "e1000", "--mode", "stringent"],
-        "the mode 'stringent' is not available yet; use permissive",
-    );
-    assert_refused(
-        &["check", "e1000", "--mode", "triage"],
-        "the mode 'triage' is not available yet; use permissive",
-    );
-    assert_refused(
         &["check", "e1000", "--format", "html"],
         "the format 'html' is not available yet; use text, json or sarif",
+    );
+}
+
+#[test]
+fn modes_that_contain_need_a_gate_and_a_policy_that_makes_sense() {
+    assert_refused(
+        &["check", "e1000", "--mode", "stringent", "--gate", "off"],
+        "--mode stringent and --mode triage need a gate that they can close; add --gate vmm",
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("policy.toml");
+    std::fs::write(&policy, "[kinds]\nleek = \"warn\"\n").unwrap();
+    let policy = policy.to_str().unwrap();
+    assert_refused(
+        &["check", "e1000", "--mode", "stringent", "--policy", policy],
+        &format!("{policy}: there is no kind of finding 'leek'; did you mean leak?"),
     );
 }
 

@@ -17,6 +17,7 @@ mod decompress;
 pub mod effect;
 mod elf;
 mod error;
+mod gate;
 pub mod image;
 pub mod kallsyms;
 pub mod lines;
@@ -27,6 +28,7 @@ pub mod summaries;
 
 pub use btf::Btf;
 pub use error::KernelError;
+pub use gate::gate;
 pub use image::KernelImage;
 pub use lines::{Lines, SourceFrame};
 pub use module::ModuleImage;

@@ -108,6 +108,7 @@ pub fn tracer_config(
         return_thunks,
         scope: Default::default(),
         holds: Default::default(),
+        gate: None,
     })
 }
 

@@ -209,6 +209,11 @@ pub const KINDS: &[Kind] = &[
     ),
 ];
 
+/// The names of all kinds.
+pub fn all() -> Vec<&'static str> {
+    KINDS.iter().map(|kind| kind.name).collect()
+}
+
 /// The kind with this name.
 pub fn find(name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name)

@@ -62,11 +62,47 @@ pub struct Run {
     /// Segments of the log that could not be read to their end. Anything but 0 is a fault of guardrail.
     pub damaged_segments: u64,
     /// How device accesses were held; `null` where they were not.
-    pub gate: Option<serde_json::Value>,
+    pub gate: Option<Gate>,
     /// Instruction forms that the analysis has no exact rule for, and how often they ran.
     pub unknown_instructions: std::collections::BTreeMap<String, u64>,
     /// What a reader should know about the run besides.
     pub notes: Vec<String>,
+}
+
+/// How device accesses were held.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Gate {
+    /// `vmm` or `vfio-user`.
+    pub kind: String,
+    /// Accesses that were held until they were checked, and passed.
+    pub held: u64,
+    /// Accesses that a closed gate kept from the device.
+    pub dropped: u64,
+    /// Accesses that reached the device without being held. Anything but 0 is a failed run.
+    pub ungated: u64,
+    /// Seconds for which accesses were held, together.
+    pub held_seconds: f64,
+    /// The longest that one was held, in microseconds.
+    pub longest_microseconds: f64,
+    /// Since when, in seconds since the epoch: the driver was about to be bound to its first device.
+    pub since: Option<f64>,
+    /// Why the gate was closed, if it was.
+    pub closed: Option<String>,
+    /// The same counts by address space: `memory`, `port`, `config`.
+    pub spaces: std::collections::BTreeMap<String, GateSpace>,
+}
+
+/// Device accesses of one address space.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GateSpace {
+    /// Held and passed.
+    pub held: u64,
+    /// Kept from the device.
+    pub dropped: u64,
+    /// Not held.
+    pub ungated: u64,
 }
 
 /// A step of the workload.
@@ -117,6 +153,10 @@ pub struct Finding {
     /// `harmful`, or why the fault is likely harmless; `null` where nothing was judged.
     #[serde(default)]
     pub triage: Option<String>,
+    /// What the gate did about it: `contained` where the device was cut off, `passed` where the run went on, with the reason; `null`
+    /// where accesses were not held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
     /// One sentence.
     pub message: String,
     /// The module at fault.

@@ -20,6 +20,9 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "  {}", clean(line))?;
         }
     }
+    if let Some(closed) = report.run.gate.as_ref().and_then(|gate| gate.closed.as_ref()) {
+        writeln!(out, "The device was cut off: {}", clean(closed))?;
+    }
     for note in &report.run.notes {
         writeln!(out, "Note: {}", clean(note))?;
     }
@@ -73,6 +76,9 @@ fn finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     }
     if let Some(triage) = &finding.triage {
         writeln!(out, "Triage: {}", clean(triage))?;
+    }
+    if let Some(action) = &finding.action {
+        writeln!(out, "Gate: {}", clean(action))?;
     }
     if let Some(confirmation) = &finding.confirmation {
         writeln!(out, "Confirmation: {}: {}", clean(&confirmation.outcome), clean(&confirmation.detail))?;

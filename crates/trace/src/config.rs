@@ -44,6 +44,64 @@ pub struct TracerConfig {
     /// Accesses that are held to see who comes meanwhile.
     #[serde(default)]
     pub holds: Holds,
+    /// Device accesses are held until they are checked.
+    #[serde(default)]
+    pub gate: Option<Gate>,
+}
+
+/// How device accesses are held.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Gate {
+    /// The longest that an access is held, in milliseconds of the host; then the gate closes.
+    pub limit_millis: u64,
+    /// An access that reached a device without being held closes the gate.
+    pub strict: bool,
+    /// Physical addresses of the guest's RAM; everything else is devices.
+    pub ram: Vec<(u64, u64)>,
+    /// Link-time ranges of kernel functions that access devices for their drivers.
+    pub accessors: Vec<(u64, u64)>,
+    /// Link-time entries of the functions that access PCI configuration space.
+    pub config_space: Vec<ConfigAccessor>,
+    /// Link-time entries of functions that change what addresses of devices mean.
+    pub remaps: Vec<u64>,
+    /// Where the kernel binds drivers to PCI devices.
+    pub probe: Option<PciProbe>,
+}
+
+/// `int f(unsigned seg, unsigned bus, unsigned devfn, int reg, int len, u32 value)`, or with a pointer to the value where it reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigAccessor {
+    /// Link-time entry.
+    pub address: u64,
+    /// It writes.
+    pub write: bool,
+}
+
+/// `long f(struct drv_dev_and_id *)`, which calls the probe function of a driver for a PCI device (drivers/pci/pci-driver.c), and what
+/// to read there; offsets in the structures named.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PciProbe {
+    /// Link-time entry.
+    pub address: u64,
+    /// `drv_dev_and_id::drv`.
+    pub driver: u64,
+    /// `drv_dev_and_id::dev`.
+    pub device: u64,
+    /// `pci_driver::probe`.
+    pub probe: u64,
+    /// `pci_dev::devfn`, 32 bits.
+    pub devfn: u64,
+    /// `pci_dev::bus`.
+    pub bus: u64,
+    /// `pci_bus::number`, 8 bits.
+    pub number: u64,
+    /// `pci_dev::resource`, an array of `struct resource`.
+    pub resources: u64,
+    /// Bytes of a `struct resource`.
+    pub resource_size: u64,
+    /// `resource::start`, `resource::end` (the last byte), `resource::flags`.
+    pub resource: [u64; 3],
 }
 
 /// Which accesses are held, and for how long.

@@ -119,7 +119,7 @@ pub enum Kind {
     Rep = 15,
     /// The running block ends after its first `large` instructions. QEMU stops a block at an instruction
     /// that accesses a device and goes on in a new block after it. Told before the accesses of that
-    /// instruction (index `large` - 1), which are the last of the block.
+    /// instruction (index `large` - 1), which are the last of the block, unless it was held: see [`Cut`](struct@Cut).
     Cut = 16,
     /// A driver function returns to the kernel, told after the return address was read. Operand: rax.
     Return = 17,
@@ -158,6 +158,18 @@ impl ThreadFlags {
     pub const KERNEL: u8 = 1;
     /// A thread of a user process.
     pub const USER: u8 = 2;
+}
+
+/// What [`Kind::Cut`] tells besides, in `small`.
+pub struct Cut;
+
+impl Cut {
+    /// Nothing.
+    pub const ENDS: u8 = 0;
+    /// The last instruction has not run: it was held at the gate, and the block that begins with it tells its access again.
+    pub const AGAIN_ACCESS: u8 = 1;
+    /// The same of an access to a port.
+    pub const AGAIN_PORT: u8 = 2;
 }
 
 /// Bits of a region's flags in [`Kind::ModuleLoad`].

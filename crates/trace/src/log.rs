@@ -9,6 +9,7 @@
 
 mod error;
 mod futex;
+mod gate;
 mod layout;
 mod reader;
 mod writer;
@@ -17,8 +18,9 @@ mod writer;
 mod tests;
 
 pub use error::{FailReason, LogError};
+pub use gate::{Admission, Closed, GateStats, PciPlace, Space, SpaceCounts};
 pub use layout::MAX_READERS;
-pub use reader::{MergedReader, Next};
+pub use reader::{MergedReader, Next, Schedule};
 pub use writer::RingWriter;
 
 use layout::{ATTENTION_FAILED, Header, Mapping, READER_FREE, RingControl};

@@ -43,6 +43,9 @@ pub enum SourceError {
 pub trait Source {
     /// The next step.
     fn step(&mut self) -> Result<Step<'_>, SourceError>;
+
+    /// Everything handed out so far has been checked; a guest may wait for that.
+    fn checked(&mut self) {}
 }
 
 /// A live log, with the time after which an idle one says so.
@@ -66,6 +69,11 @@ impl Source for Live {
             }
             Next::Failed(reason) => Step::End(SourceEnd::Failed(reason)),
         })
+    }
+
+    #[inline]
+    fn checked(&mut self) {
+        self.reader.tell_checked();
     }
 }
 

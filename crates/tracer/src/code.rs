@@ -259,16 +259,32 @@ pub fn operand(insn: &Instruction) -> Option<Operand> {
         .filter(|operand| operand.size > 0)
 }
 
-/// A vCPU that stands before the instruction `at` of a block can begin a new block with it. Within a block QEMU keeps the
-/// arithmetic flags aside in a form that only the block's own code knows: they must be untouched so far, or not be needed.
-pub fn resumable(insns: &[Instruction], at: usize) -> bool {
+/// What the arithmetic flags are before an instruction of a block. Within a block QEMU keeps them aside in a form that only the
+/// block's own code knows, so a vCPU cannot just begin a new block there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flags {
+    /// As they were at the start of the block: a new block can begin.
+    Untouched,
+    /// Other than what QEMU would believe, and not needed by what follows.
+    Dead,
+    /// Other than what QEMU would believe, and needed.
+    Live,
+}
+
+/// The flags before the instruction `at` of a block.
+pub fn flags(insns: &[Instruction], at: usize) -> Flags {
     let touches = |insn: &Instruction| insn.rflags_modified() != 0 || insn.rflags_read() != 0;
     if !insns[..at].iter().any(touches) {
-        return true;
+        return Flags::Untouched;
     }
+    if dead(&insns[at..]) { Flags::Dead } else { Flags::Live }
+}
+
+/// No instruction needs the flags as they are before the first of these.
+fn dead(insns: &[Instruction]) -> bool {
     let mut live =
         RflagsBits::OF | RflagsBits::SF | RflagsBits::ZF | RflagsBits::AF | RflagsBits::CF | RflagsBits::PF;
-    for insn in &insns[at..] {
+    for insn in insns {
         if insn.rflags_read() & live != 0 {
             return false;
         }
@@ -448,17 +464,17 @@ mod tests {
         let all = |bytes: &[u8]| decode(HERE, bytes);
         // mov eax, [rdi]; add eax, 1; mov [rdi], eax
         let block = all(&[0x8b, 0x07, 0x83, 0xc0, 1, 0x89, 0x07, 0x74, 0]);
-        assert!(resumable(&block, 0) && resumable(&block, 1));
+        assert_eq!((flags(&block, 0), flags(&block, 1)), (Flags::Untouched, Flags::Untouched));
         // The conditional jump wants the flags of the addition.
-        assert!(!resumable(&block, 2));
+        assert_eq!(flags(&block, 2), Flags::Live);
         // cmp eax, 1; mov [rdi], eax; add eax, 1; je
-        assert!(resumable(&all(&[0x83, 0xf8, 1, 0x89, 0x07, 0x83, 0xc0, 1, 0x74, 0]), 1));
+        assert_eq!(flags(&all(&[0x83, 0xf8, 1, 0x89, 0x07, 0x83, 0xc0, 1, 0x74, 0]), 1), Flags::Dead);
         // cmp eax, 1; mov [rdi], eax; shl eax, cl; je
-        assert!(!resumable(&all(&[0x83, 0xf8, 1, 0x89, 0x07, 0xd3, 0xe0, 0x74, 0]), 1));
+        assert_eq!(flags(&all(&[0x83, 0xf8, 1, 0x89, 0x07, 0xd3, 0xe0, 0x74, 0]), 1), Flags::Live);
         // cmp eax, 1; mov [rdi], eax; ret
-        assert!(resumable(&all(&[0x83, 0xf8, 1, 0x89, 0x07, 0xc3]), 1));
+        assert_eq!(flags(&all(&[0x83, 0xf8, 1, 0x89, 0x07, 0xc3]), 1), Flags::Dead);
         // cmp eax, 1; mov [rdi], eax; jmp
-        assert!(!resumable(&all(&[0x83, 0xf8, 1, 0x89, 0x07, 0xeb, 0]), 1));
+        assert_eq!(flags(&all(&[0x83, 0xf8, 1, 0x89, 0x07, 0xeb, 0]), 1), Flags::Live);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What all vCPUs share and change seldom: the control ring and what has been told through it.
 
-use crate::code::{Operand, Target};
+use crate::code::{Flags, Operand, Target};
+use crate::gate::sites::{self, GateSite};
 use crate::holds::Roles;
 use guardrail_trace::event::{Head, Kind};
 use guardrail_trace::log::RingWriter;
@@ -20,6 +21,8 @@ pub struct Control {
     pub modules: Vec<LoadedModule>,
     /// Addresses of the `struct module` of the others that were told.
     pub others: Vec<u64>,
+    /// Instructions at the gate outside watched modules, by address and bytes of their block.
+    gate_sites: FxHashMap<(u64, Box<[u8]>), &'static [GateSite]>,
     /// The globals have been told.
     pub globals_told: bool,
 }
@@ -50,6 +53,8 @@ pub struct Block {
     pub sites: Box<[MemSite]>,
     /// Those that can be held.
     pub holds: Box<[HoldSite]>,
+    /// Those that may access devices, where accesses to devices are held.
+    pub gated: Box<[GateSite]>,
     /// Threads can be slowed down at its start, where the kernel returns to.
     pub stalls: bool,
 }
@@ -74,8 +79,8 @@ pub struct HoldSite {
     pub insn: Instruction,
     /// The memory that it names.
     pub operand: Operand,
-    /// A vCPU can be sent back to it: nothing that QEMU keeps aside within a block is lost.
-    pub resumable: bool,
+    /// What the arithmetic flags are before it: whether a vCPU can be sent back to it.
+    pub flags: Flags,
     /// Pairs and sides.
     pub roles: Roles,
     /// It was picked by chance.
@@ -128,6 +133,7 @@ impl Control {
             threads: FxHashSet::default(),
             modules: Vec::new(),
             others: Vec::new(),
+            gate_sites: FxHashMap::default(),
             globals_told: false,
         }
     }
@@ -169,6 +175,13 @@ impl Control {
     /// The one copy of a list of hooks.
     pub fn hook_list(&mut self, hooks: Vec<u32>) -> &'static Vec<u32> {
         self.hook_lists.entry(hooks).or_insert_with_key(|hooks| Box::leak(Box::new(hooks.clone())))
+    }
+
+    /// The instructions of a block outside watched modules that may access devices. Kept once for each block.
+    pub fn gate_sites(&mut self, address: u64, bytes: &[u8], insns: &[Instruction]) -> &'static [GateSite] {
+        self.gate_sites
+            .entry((address, Box::from(bytes)))
+            .or_insert_with(|| Box::leak(sites::sites(insns, false)))
     }
 
     /// Tells of a thread unless that was done.

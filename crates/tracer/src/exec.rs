@@ -7,6 +7,7 @@ use crate::holds;
 use crate::lists;
 use crate::tracer::{Tracer, global, tracer};
 use crate::vcpu::{self, GS_BASE, INTERRUPT_FLAG, PerCpuPlaces, RAX, RCX, RDI, RDX, RFLAGS, RSI, RSP, Vcpu};
+use crate::with_env;
 use guardrail_trace::config::{Hook, ListWalk};
 use guardrail_trace::event::{Access, EnterFlags, Global, Head, Kind, MAX_ARGS, ThreadFlags};
 use std::ffi::{c_int, c_uint, c_void};
@@ -43,12 +44,15 @@ impl MemFlags {
         Self::LOCKED | Self::LEAVE_AFTER_STORE | Self::LEAVE_AFTER_LOAD | Self::RETURN | Self::HELD;
 }
 
-/// A driver block begins.
-pub extern "C" fn on_block(index: c_uint, block: *mut c_void) {
+with_env! {
+    /// A driver block begins.
+    on_block => block_begins
+}
+
+extern "C" fn block_begins(index: c_uint, block: *mut c_void, env: *mut u64) {
+    let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback, and blocks are never freed.
-    let (Some(tracer), Some((vcpu, block))) =
-        (tracer(), unsafe { with_vcpu::<Block>(Tracer::running, index, block) })
-    else {
+    let (Some(vcpu), block) = (unsafe { (tracer.running_at(index, env), &*block.cast::<Block>()) }) else {
         return;
     };
     begin_block(tracer, vcpu, block);
@@ -59,6 +63,7 @@ pub extern "C" fn on_block(index: c_uint, block: *mut c_void) {
 pub fn begin_block(tracer: &Tracer, vcpu: &mut Vcpu, block: &'static Block) {
     vcpu.block = Some(block);
     vcpu.cut = None;
+    (vcpu.told, vcpu.passed) = (None, None);
     if vcpu.left {
         enter(tracer, vcpu, block);
     } else {
@@ -244,8 +249,12 @@ pub extern "C" fn on_access(index: c_uint, info: u32, vaddr: u64, site: *mut c_v
         },
     };
     let access = Access { addr: vaddr, size: 1 << shift.min(6), store, io, insn };
-    if io || site.flags & MemFlags::DEVICES_ONLY == 0 {
+    let told = io && vcpu.told.take_if(|told| *told == insn).is_some();
+    if !told && (io || site.flags & MemFlags::DEVICES_ONLY == 0) {
         vcpu.writer.push(access.encode());
+    }
+    if io && vcpu.passed != Some(insn) {
+        tracer.got_around();
     }
     if tracer.holds.watching() {
         holds::run::watch(tracer, vcpu, site, access);
@@ -398,15 +407,21 @@ pub extern "C" fn on_rep(index: c_uint, insn: *mut c_void) {
     vcpu.writer.push_slice(&words);
 }
 
-/// A hooked function is entered.
-pub extern "C" fn on_hook(index: c_uint, number: *mut c_void) {
+with_env! {
+    /// A hooked function is entered.
+    on_hook => hook_entered
+}
+
+extern "C" fn hook_entered(index: c_uint, number: *mut c_void, env: *mut u64) {
     let Some(tracer) = tracer() else { return };
     if !tracer.active.load(Relaxed) {
         return;
     }
     let number = number as usize;
     // SAFETY: this is the vCPU's callback.
-    let (Some(vcpu), Some(hook)) = (unsafe { tracer.running(index) }, tracer.config.hooks.get(number)) else {
+    let (Some(vcpu), Some(hook)) =
+        (unsafe { tracer.running_at(index, env) }, tracer.config.hooks.get(number))
+    else {
         return;
     };
     let count = usize::from(hook.args).min(MAX_ARGS);
@@ -464,14 +479,18 @@ fn push_lists(vcpu: &mut Vcpu, lists: &[Vec<u64>]) {
     }
 }
 
-/// A function returns whose return ends calls of hooks.
-pub extern "C" fn on_hook_return(index: c_uint, hooks: *mut c_void) {
+with_env! {
+    /// A function returns whose return ends calls of hooks.
+    on_hook_return => hook_returns
+}
+
+extern "C" fn hook_returns(index: c_uint, hooks: *mut c_void, env: *mut u64) {
     let Some(tracer) = tracer() else { return };
     if !tracer.active.load(Relaxed) {
         return;
     }
     // SAFETY: this is the vCPU's callback, and lists of hooks are never freed.
-    let Some((vcpu, hooks)) = (unsafe { with_vcpu::<Vec<u32>>(Tracer::running, index, hooks) }) else {
+    let (Some(vcpu), hooks) = (unsafe { (tracer.running_at(index, env), &*hooks.cast::<Vec<u32>>()) }) else {
         return;
     };
     let rsp = vcpu.reg(RSP);

@@ -133,6 +133,10 @@ unsafe extern "C" {
     pub fn qemu_plugin_read_memory_hwaddr(addr: u64, data: *mut GByteArray, len: usize) -> c_int;
     pub fn qemu_plugin_translate_vaddr(vaddr: u64, hwaddr: *mut u64) -> bool;
 
+    pub fn qemu_plugin_write_register(handle: *mut Register, buf: *mut GByteArray) -> bool;
+    pub fn qemu_plugin_write_memory_vaddr(addr: u64, data: *mut GByteArray) -> bool;
+
     pub fn g_byte_array_new() -> *mut GByteArray;
+    pub fn g_byte_array_append(array: *mut GByteArray, data: *const u8, len: c_uint) -> *mut GByteArray;
     pub fn g_array_free(array: *mut GArray, free_segment: c_int) -> *mut c_char;
 }

@@ -13,6 +13,12 @@ pub enum Entry {
     ModuleFree,
     /// A module leaves.
     ModuleUnload,
+    /// PCI configuration space is accessed, by the accessor with this number.
+    Config(u32),
+    /// A driver is bound to a PCI device.
+    Probe,
+    /// Addresses of devices get another meaning.
+    Remap,
 }
 
 /// Link-time addresses, sorted for lookup.
@@ -33,6 +39,12 @@ impl KernelEntries {
             (config.modules.free, Entry::ModuleFree),
             (config.modules.unload, Entry::ModuleUnload),
         ];
+        if let Some(gate) = &config.gate {
+            let accessors = (0u32..).zip(&gate.config_space);
+            entries.extend(accessors.map(|(number, known)| (known.address, Entry::Config(number))));
+            entries.extend(gate.probe.iter().map(|probe| (probe.address, Entry::Probe)));
+            entries.extend(gate.remaps.iter().map(|&address| (address, Entry::Remap)));
+        }
         let mut returns = Vec::new();
         for (number, hook) in (0u32..).zip(&config.hooks) {
             entries.push((hook.address, Entry::Hook(number)));
@@ -107,6 +119,7 @@ mod tests {
             return_thunks: Vec::new(),
             scope: Scope::Driver,
             holds: Holds::default(),
+            gate: None,
         })
     }
 

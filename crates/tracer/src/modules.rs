@@ -5,7 +5,7 @@ use crate::ram::Sample;
 use crate::tracer::{Tracer, global, tracer};
 use crate::vcpu::{RDI, RDX, RSI, Vcpu, word};
 use guardrail_trace::config::RegionLayout;
-use guardrail_trace::event::{Global, Head, Kind};
+use guardrail_trace::event::{Global, Head, Kind, RegionFlags};
 use std::ffi::{c_uint, c_void};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -87,6 +87,14 @@ fn other(tracer: &Tracer, vcpu: &mut Vcpu, module: u64, name: [u8; NAME]) {
     let mut record = head(Kind::OtherModule, module, &name, &regions, values.len());
     record.extend(values);
     let mut control = tracer.control(vcpu);
+    if let Some(gate) = &tracer.gate {
+        let text = regions.iter().filter(|region| region.2 & RegionFlags::TEXT != 0);
+        for &(from, size, _) in text {
+            if gate.libraries.add(from, from.saturating_add(size), module).is_err() {
+                tracer.give_up("the guest has loaded more modules than the gate can watch");
+            }
+        }
+    }
     if control.others.len() < MAX_OTHERS && !control.others.contains(&module) {
         control.others.push(module);
         control.tell(&record);
@@ -201,6 +209,10 @@ pub extern "C" fn on_unload(index: c_uint, _: *mut c_void) {
     let mut control = tracer.control(vcpu);
     if let Some(at) = control.others.iter().position(|&other| other == module) {
         control.others.swap_remove(at);
+        if let Some(gate) = &tracer.gate {
+            // Taking whole ranges away needs no room.
+            let _ = gate.libraries.remove(0, u64::MAX, module);
+        }
         return control.tell(&[Head::encode(Kind::OtherUnload, 0, module)]);
     }
     let Some(at) = control.modules.iter().position(|m| m.address == module) else { return };

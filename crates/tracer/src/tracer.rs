@@ -2,6 +2,7 @@
 
 use crate::code::Places;
 use crate::control::Control;
+use crate::gate::Gate;
 use crate::holds::Holds;
 use crate::hooked::Hooked;
 use crate::kernel_entries::KernelEntries;
@@ -10,7 +11,7 @@ use crate::ranges::RangeSet;
 use crate::vcpu::{GS_BASE, Vcpu, VcpuCell};
 use guardrail_trace::config::TracerConfig;
 use guardrail_trace::event::{Global, MAX_ARGS};
-use guardrail_trace::log::{FailReason, Log};
+use guardrail_trace::log::{Closed, FailReason, Log, Space};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -51,6 +52,8 @@ pub struct Tracer {
     pub hooked: Hooked,
     /// Accesses that are held.
     pub holds: Holds,
+    /// Device accesses are held.
+    pub gate: Option<Gate>,
     slide_known: AtomicBool,
     slide: AtomicU64,
     indirect_thunks: FxHashMap<u64, u8>,
@@ -117,6 +120,7 @@ pub fn install(config: TracerConfig, smp: u32) -> Result<(), String> {
         sites: RwLock::default(),
         hooked: Hooked::default(),
         holds: Holds::new(&config.holds),
+        gate: config.gate.clone().map(Gate::new),
         slide_known: AtomicBool::new(false),
         slide: AtomicU64::new(0),
         indirect_thunks: config.indirect_thunks.iter().copied().collect(),
@@ -194,6 +198,26 @@ impl Tracer {
         unsafe { self.cell(index) }
     }
 
+    /// The same, where translated code tells which structure it keeps its vCPU's registers in.
+    ///
+    /// # Safety
+    /// As for [`VcpuCell::get`].
+    #[inline]
+    pub unsafe fn running_at(&self, index: u32, env: *mut u64) -> Option<&'static mut Vcpu> {
+        if self.single.load(Relaxed) {
+            let current = self.current.load(Relaxed);
+            // SAFETY: only this thread runs vCPUs.
+            if unsafe { self.cell(current) }.is_some_and(|vcpu| vcpu.regs.is_at(env) == Some(true)) {
+                // SAFETY: passed on to the caller.
+                return unsafe { self.cell(current) };
+            }
+        }
+        // SAFETY: passed on to the caller.
+        let vcpu = unsafe { self.running(index) }?;
+        vcpu.regs.learn(env);
+        Some(vcpu)
+    }
+
     /// The vCPU that runs, inside the block that [`running`](Self::running) was called for.
     ///
     /// # Safety
@@ -235,7 +259,8 @@ impl Tracer {
         let current = self.current.load(Relaxed);
         // SAFETY: only this thread runs vCPUs.
         let Some(vcpu) = (unsafe { self.cell(current) }) else { return current };
-        let gs_base = vcpu.reg(GS_BASE);
+        // Whose it is is not known yet, so it is QEMU that must be asked.
+        let gs_base = vcpu.regs.ask(GS_BASE);
         let known = |cell: &AtomicU64| cell.load(Relaxed) == gs_base;
         let found = self.gs_bases.iter().position(known).or_else(|| {
             // The only one that was never seen.
@@ -305,7 +330,7 @@ impl Tracer {
             return self.give_up(&format!("QEMU has started vCPU {index}, for which the log has no ring"));
         };
         // SAFETY: the callback for this vCPU.
-        if let Err(name) = unsafe { cell.get() }.find_registers() {
+        if let Err(name) = unsafe { cell.get() }.regs.find() {
             self.give_up(&format!(
                 "QEMU does not offer the register {name}; use qemu-system-x86_64 11 or newer"
             ));
@@ -316,6 +341,27 @@ impl Tracer {
     pub fn give_up(&self, why: &str) {
         eprintln!("guardrail tracer: {why}");
         self.log.fail(FailReason::Tracer);
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// An access reached a device that should have been held, and was not.
+    #[cold]
+    pub fn got_around(&self) {
+        let Some(gate) = &self.gate else { return };
+        self.log.count_ungated(Space::Memory);
+        if gate.config().strict {
+            self.close_gate(Closed::Ungated);
+        }
+    }
+
+    /// Closes the gate, and says why.
+    pub fn close_gate(&self, why: Closed) {
+        eprintln!("guardrail tracer: the gate is closed: {why}");
+        self.log.close_gate(why);
     }
 
     /// An access there may be to a device.

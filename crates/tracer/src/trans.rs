@@ -4,6 +4,7 @@ use crate::code::{self, Exit, Special, Target};
 use crate::control::{Block, HoldSite, Leave, MemSite, Port};
 use crate::exec::{self, MemFlags};
 use crate::ffi::{self, CB_NO_REGS, CB_R_REGS, CB_RW_REGS_PC, Insn, Tb, VcpuCb};
+use crate::gate;
 use crate::holds;
 use crate::kernel_entries::Entry;
 use crate::modules;
@@ -35,6 +36,22 @@ pub extern "C" fn on_translation(tb: *mut Tb, _: *mut c_void) {
         driver_block(tracer, &view, start, generation);
     } else if tracer.in_kernel_text(start) {
         kernel_block(tracer, &view, start, slide);
+        if tracer.gate.as_ref().is_some_and(|gate| gate.is_accessor(start.wrapping_sub(slide))) {
+            gated_block(tracer, &view, start);
+        }
+    } else if tracer.gate.as_ref().is_some_and(|gate| gate.libraries.contains(start)) {
+        gated_block(tracer, &view, start);
+    }
+}
+
+/// A block of other code that may access devices for the driver: its device accesses are held.
+fn gated_block(tracer: &Tracer, view: &View, start: u64) {
+    let bytes: Vec<u8> = (0..view.len()).flat_map(|i| view.insn(i).bytes()).collect();
+    let insns = code::decode(start, &bytes);
+    let sites = tracer.control_in_translation().gate_sites(start, &bytes, &insns);
+    for site in sites {
+        let data = std::ptr::from_ref(site).cast_mut().cast();
+        view.insn(usize::from(site.index)).call(gate::run::on_site, CB_RW_REGS_PC, data);
     }
 }
 
@@ -49,6 +66,11 @@ fn kernel_block(tracer: &Tracer, view: &View, start: u64, slide: u64) {
         };
         match entry {
             Entry::Hook(number) => insn.call(exec::on_hook, CB_R_REGS, number as usize as *mut c_void),
+            Entry::Config(number) => {
+                insn.call(gate::run::on_config, CB_RW_REGS_PC, number as usize as *mut c_void);
+            }
+            Entry::Probe => insn.call(gate::bound::on_probe, CB_R_REGS, null_mut()),
+            Entry::Remap => insn.call(gate::bound::on_remap, CB_NO_REGS, null_mut()),
             Entry::ModuleLoad => insn.call(modules::on_load, CB_R_REGS, null_mut()),
             Entry::ModuleFree => insn.call(modules::on_free, CB_R_REGS, null_mut()),
             Entry::ModuleUnload => insn.call(modules::on_unload, CB_R_REGS, null_mut()),
@@ -89,6 +111,7 @@ fn driver_block(tracer: &Tracer, view: &View, start: u64, generation: u64) {
         ports: ports(&insns),
         sites: sites(number, view, &insns, exit, &holds),
         holds,
+        gated: if tracer.gate.is_some() { gate::sites::sites(&insns, true) } else { Box::default() },
         stalls,
     });
     instrument(view, &insns, exit, block);
@@ -113,6 +136,9 @@ fn instrument(view: &View, insns: &[Instruction], exit: Exit, block: &'static Bl
         }
         if let Some(port) = block.ports.iter().find(|p| usize::from(p.index) == i) {
             handle.call(exec::on_port, CB_R_REGS, std::ptr::from_ref(port).cast_mut().cast());
+        }
+        if let Some(gated) = block.gated.iter().find(|gated| usize::from(gated.index) == i) {
+            handle.call(gate::run::on_site, CB_RW_REGS_PC, std::ptr::from_ref(gated).cast_mut().cast());
         }
         if matches!(insns.get(i).map(code::special), Some(Special::Rep | Special::Port { rep: true, .. })) {
             handle.call(exec::on_rep, CB_R_REGS, i as *mut c_void);
@@ -164,8 +190,8 @@ fn hold_sites(tracer: &Tracer, insns: &[Instruction], exit: Exit) -> Box<[HoldSi
         // A stack is its context's own, and locked accesses do not race.
         let sampled = sampled && code::special(insn) == Special::None && insn.memory_base() != Register::RSP;
         let operand = if roles.is_empty() && !sampled { None } else { code::operand(insn) }?;
-        let resumable = code::resumable(insns, usize::from(index));
-        Some(HoldSite { address: insn.ip(), index, insn: *insn, operand, resumable, roles, sampled })
+        let flags = code::flags(insns, usize::from(index));
+        Some(HoldSite { address: insn.ip(), index, insn: *insn, operand, flags, roles, sampled })
     };
     (0u16..).zip(&insns[..end]).filter_map(site).collect()
 }

@@ -1,34 +1,20 @@
 //! One vCPU: its ring, its registers, and reading the guest from its thread.
 
 use crate::control::Block;
-use crate::ffi::{self, GByteArray, Register};
+use crate::ffi::{self, GByteArray};
+use crate::gate::{Gate, Pages};
 use crate::holds::run::Awaiting;
 use crate::lists::GuestMemory;
 use guardrail_trace::event::MAX_ARGS;
 use guardrail_trace::log::RingWriter;
 use rustc_hash::FxHashMap;
 use std::cell::UnsafeCell;
-use std::ffi::CStr;
+use std::time::Instant;
 
-/// Registers that we read, by index into [`Vcpu::regs`]: general registers by hardware number, then these.
-pub const RAX: usize = 0;
-pub const RCX: usize = 1;
-pub const RDX: usize = 2;
-pub const RSP: usize = 4;
-pub const RSI: usize = 6;
-pub const RDI: usize = 7;
-pub const RFLAGS: usize = 16;
-pub const GS_BASE: usize = 17;
-pub const CR2: usize = 18;
-const NAMES: [&str; 19] = [
-    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
-    "r15", "eflags", "gs_base", "cr2",
-];
+pub use crate::registers::{CR2, GS_BASE, INTERRUPT_FLAG, RAX, RCX, RDI, RDX, RFLAGS, RSI, RSP, Registers};
+
 /// Where the six integer arguments are.
 pub const ARGS: [usize; MAX_ARGS] = [RDI, RSI, RDX, RCX, 8, 9];
-
-/// The interrupt flag in RFLAGS.
-pub const INTERRUPT_FLAG: u64 = 1 << 9;
 
 /// What belongs to one vCPU.
 pub struct Vcpu {
@@ -55,7 +41,16 @@ pub struct Vcpu {
     pub tasks: FxHashMap<u64, u32>,
     /// Where stacks of tasks are.
     stack_pages: Box<[StackPage; STACK_PAGES]>,
-    regs: [*mut Register; NAMES.len()],
+    /// The device access of this instruction of the block was told before it happens.
+    pub told: Option<u16>,
+    /// This instruction of the block was held and may access a device.
+    pub passed: Option<u16>,
+    /// The instruction that is held, and since when.
+    pub held_since: Option<(u64, Instant)>,
+    /// Where pages of devices are.
+    pages: Pages,
+    /// Its registers.
+    pub regs: Registers,
     buf: *mut GByteArray,
 }
 
@@ -83,6 +78,8 @@ pub struct PerCpuPlaces {
 impl Vcpu {
     /// A vCPU whose registers are not known yet.
     pub fn new(writer: RingWriter) -> Vcpu {
+        // SAFETY: plain allocation; the array lives as long as the process.
+        let buf = unsafe { ffi::g_byte_array_new() };
         Vcpu {
             writer,
             block: None,
@@ -93,53 +90,46 @@ impl Vcpu {
             per_cpu: None,
             gs_told: false,
             awaiting: None,
+            told: None,
+            passed: None,
+            held_since: None,
+            pages: Pages::new(),
             tasks: FxHashMap::default(),
             stack_pages: Box::new([StackPage::default(); STACK_PAGES]),
-            regs: [std::ptr::null_mut(); NAMES.len()],
-            // SAFETY: plain allocation; the array lives as long as the process.
-            buf: unsafe { ffi::g_byte_array_new() },
-        }
-    }
-
-    /// Looks up the registers; the name of one that QEMU does not have is an error. Called from the vCPU's
-    /// initialization callback, where QEMU allows it.
-    pub fn find_registers(&mut self) -> Result<(), &'static str> {
-        // SAFETY: called in a vCPU's context; the array of descriptors is ours to free.
-        unsafe {
-            let array = ffi::qemu_plugin_get_registers();
-            if array.is_null() {
-                return Err(NAMES[0]);
-            }
-            let list = (*array).data.cast::<ffi::RegDescriptor>();
-            for i in 0..(*array).len as usize {
-                let descriptor = &*list.add(i);
-                let name = CStr::from_ptr(descriptor.name);
-                if let Some(at) = NAMES.iter().position(|n| n.as_bytes() == name.to_bytes()) {
-                    self.regs[at] = descriptor.handle;
-                }
-            }
-            ffi::g_array_free(array, 1);
-        }
-        match self.regs.iter().position(|r| r.is_null()) {
-            Some(missing) => Err(NAMES[missing]),
-            None => Ok(()),
+            regs: Registers::new(buf),
+            buf,
         }
     }
 
     /// The value of a register. Only in callbacks that may read registers.
+    #[inline]
     pub fn reg(&mut self, index: usize) -> u64 {
-        let handle = self.regs[index];
-        if handle.is_null() {
-            return 0;
-        }
-        // SAFETY: handle and buffer are valid; QEMU appends the value to the buffer, which we emptied.
+        self.regs.get(index)
+    }
+
+    /// Sets a register. Only in callbacks that may write registers, and that leave by setting the program counter.
+    pub fn set_reg(&mut self, index: usize, value: u64) {
+        self.regs.set(index, value);
+    }
+
+    /// Writes guest memory; what is not mapped stays as it is.
+    pub fn write(&mut self, addr: u64, bytes: &[u8]) {
+        // SAFETY: called on the vCPU's own thread; GLib copies the bytes.
         unsafe {
             (*self.buf).len = 0;
-            if !ffi::qemu_plugin_read_register(handle, self.buf) {
-                return 0;
-            }
+            ffi::g_byte_array_append(self.buf, bytes.as_ptr(), bytes.len() as u32);
+            ffi::qemu_plugin_write_memory_vaddr(addr, self.buf);
         }
-        word(self.bytes())
+    }
+
+    /// The physical address behind one that may be a device's.
+    pub fn physical(&mut self, gate: &Gate, addr: u64) -> Option<u64> {
+        let walk = |page| {
+            let mut physical = 0;
+            // SAFETY: called on the vCPU's own thread; QEMU fills in the result.
+            unsafe { ffi::qemu_plugin_translate_vaddr(page, &mut physical) }.then_some(physical)
+        };
+        self.pages.physical(gate, addr, walk)
     }
 
     /// The six argument registers.

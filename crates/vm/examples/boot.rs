@@ -49,6 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             progress: &mut |time, line| eprintln!("{:7.2} {line}", time.as_secs_f64()),
             stop: &mut || interrupted.load(Ordering::Relaxed).then_some(Stop::Interrupted),
             activity: &mut || 0,
+            closed: &mut || None,
         },
     )?;
     println!(

@@ -34,8 +34,13 @@ impl Layout {
     pub fn add_bad_part(&self, path: &Path) -> Result<(u64, u64)> {
         let file = File::options().write(true).open(path).context("open", path)?;
         file.set_len(2 * self.size * MIB).context("write", path)?;
+        Ok(self.bad_part())
+    }
+
+    /// The sectors of that half that shall fail.
+    pub fn bad_part(&self) -> (u64, u64) {
         let sector = |mib: u64| mib * (MIB / 512);
-        Ok((sector(self.size + 1), sector(self.size + 2)))
+        (sector(self.size + 1), sector(self.size + 2))
     }
 
     /// A disk of `size` MiB, a quarter of which is written.

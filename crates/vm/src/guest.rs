@@ -1,6 +1,7 @@
 //! A running QEMU: its process, the threads that listen to it, and its end.
 
 use crate::console::{self, Scan};
+use crate::cut::{Place, Ports};
 use crate::disk::Image;
 use crate::error::{Context, Error, Result};
 use crate::http::Server;
@@ -19,6 +20,11 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// How long a guest whose device was cut off may go on.
+const AFTER_CUT: Duration = Duration::from_secs(10);
+/// How long QEMU may take to stop its vCPUs.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 /// What the threads that listen to QEMU hear.
 enum Heard {
@@ -61,6 +67,8 @@ pub(crate) struct Ended {
     /// QEMU's reason for the shutdown.
     pub(crate) shutdown: Option<String>,
     pub(crate) stderr: String,
+    /// Why the device was cut off, if it was.
+    pub(crate) contained: Option<String>,
 }
 
 /// A running QEMU and the threads that listen to it.
@@ -75,6 +83,9 @@ pub(crate) struct Guest {
     progress: Vec<(Duration, Progress)>,
     shutdown: Option<String>,
     console_file: PathBuf,
+    ports: Ports<UnixStream>,
+    device: String,
+    contained: Option<String>,
 }
 
 impl Guest {
@@ -88,10 +99,12 @@ impl Guest {
         let (console, console_of_qemu) = pair()?;
         let (progress, progress_of_qemu) = pair()?;
         let (qmp, qmp_of_qemu) = pair()?;
+        let (ports, ports_of_qemu) = pair()?;
         let channels = Channels {
             console: console_of_qemu.as_raw_fd(),
             progress: progress_of_qemu.as_raw_fd(),
             qmp: qmp_of_qemu.as_raw_fd(),
+            ports: ports_of_qemu.as_raw_fd(),
         };
         let console_file = options.folder.join("console.log");
         let log = fs::File::create(&console_file).context("create", &console_file)?;
@@ -109,7 +122,7 @@ impl Guest {
                 if libc::getppid() as u32 != parent {
                     libc::_exit(1);
                 }
-                for fd in [channels.console, channels.progress, channels.qmp] {
+                for fd in [channels.console, channels.progress, channels.qmp, channels.ports] {
                     if libc::fcntl(fd, libc::F_SETFD, 0) != 0 {
                         return Err(std::io::Error::last_os_error());
                     }
@@ -122,7 +135,7 @@ impl Guest {
             path: prepared.qemu.program.clone(),
             why: error.to_string(),
         })?;
-        drop((console_of_qemu, progress_of_qemu, qmp_of_qemu));
+        drop((console_of_qemu, progress_of_qemu, qmp_of_qemu, ports_of_qemu));
         let mut child = Qemu(child);
         let stderr = child.0.stderr.take().expect("stderr is piped");
         let (tell, heard) = mpsc::channel();
@@ -139,6 +152,9 @@ impl Guest {
             progress: Vec::new(),
             shutdown: None,
             console_file,
+            ports: Ports::new(ports).context("set up a socket for", Path::new("QEMU"))?,
+            device: machine::device_id(prepared).to_owned(),
+            contained: None,
         })
     }
 
@@ -152,8 +168,10 @@ impl Guest {
         let mut last_life = Instant::now();
         let mut last_count = (0, 0);
         let mut end_by: Option<Instant> = None;
+        // A device that is to be cut off is cut off soon.
+        let pause = Duration::from_millis(if options.containable { 2 } else { 100 });
         loop {
-            if let Ok(heard) = self.heard.recv_timeout(Duration::from_millis(100)) {
+            if let Ok(heard) = self.heard.recv_timeout(pause) {
                 last_life = Instant::now();
                 if matches!(heard, Heard::Panic) {
                     // It reboots at once, which ends QEMU; one that cannot even do that is ended below.
@@ -170,6 +188,14 @@ impl Guest {
                     Stop::Because(why) => Outcome::Stopped { why },
                 });
             }
+            if options.containable
+                && self.contained.is_none()
+                && let Some((places, why)) = (watch.closed)()
+            {
+                self.cut_off(&places, watch);
+                self.contained = Some(why);
+                end_by.get_or_insert(Instant::now() + AFTER_CUT);
+            }
             let count = ((watch.activity)(), server.map_or(0, Server::activity));
             if count != last_count {
                 last_count = count;
@@ -185,6 +211,24 @@ impl Guest {
                 return Some(Outcome::GuestHang { step: self.step(), silence: options.limits.silence });
             }
         }
+    }
+
+    /// Cuts devices off, and tells the guest. Where QEMU refuses, it is ended at once: nothing of the driver's gets out of it then.
+    fn cut_off(&mut self, places: &[Place], watch: &mut Watch<'_>) {
+        let _ = qmp::stop(&self.qmp);
+        let deadline = Instant::now() + STOP_LIMIT;
+        while let Ok(heard) = self.heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            let stopped = matches!(&heard, Heard::Qmp(Message::Event(event)) if event == "STOP");
+            self.take(heard, watch);
+            if stopped {
+                break;
+            }
+        }
+        if places.iter().any(|&place| self.ports.cut(place).is_err()) {
+            return self.child.kill();
+        }
+        let _ = qmp::go_on(&self.qmp);
+        let _ = qmp::unplug(&self.device, &self.qmp);
     }
 
     fn take(&mut self, heard: Heard, watch: &mut Watch<'_>) {
@@ -247,6 +291,7 @@ impl Guest {
             scan,
             shutdown: self.shutdown,
             stderr,
+            contained: self.contained,
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::error::{Context, Error, Result};
 use crate::modules::{LoadPlan, ModuleFile};
 use crate::packages::{Fetch, Packages};
 use crate::prepare::Companion;
+use crate::software::Software;
 use crate::workload::{Workload, is_variable, shell_quoted};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,8 @@ pub struct Contents<'a> {
     pub class: Class,
     /// The workload.
     pub workload: &'a Workload,
+    /// The programs that the workload uses, where it uses any.
+    pub software: Option<&'a Software>,
     /// Drivers that take their turns afterwards.
     pub more: &'a [Companion],
     /// Variables for the workload; later ones win.
@@ -81,6 +84,9 @@ pub fn build(tree: &Path, contents: &Contents<'_>) -> Result<Vec<u8>> {
     for file in ["ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libmnl.so.0"] {
         let (old, new) = (format!("lib/x86_64-linux-gnu/{file}"), format!("usr/lib/x86_64-linux-gnu/{file}"));
         program(&mut archive, &format!("guardrail/lib/{file}"), &[&old, &new])?;
+    }
+    if let Some(software) = contents.software {
+        software.add_to(&mut archive, contents.workload.software)?;
     }
     let mut loaded = 0;
     let mut names: Vec<&str> = Vec::new();

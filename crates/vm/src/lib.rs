@@ -16,6 +16,7 @@
 pub mod cache;
 pub mod catalog;
 pub mod cpio;
+pub mod cut;
 pub mod disk;
 pub mod doctor;
 pub mod error;
@@ -24,12 +25,15 @@ pub mod initramfs;
 pub mod kernels;
 pub mod modules;
 pub mod packages;
+pub mod packets;
 pub mod prepare;
 
 pub mod progress;
 pub mod qemu;
 pub mod qmp;
 pub mod run;
+pub mod sectors;
+pub mod software;
 pub mod sources;
 pub mod workload;
 

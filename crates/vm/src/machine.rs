@@ -4,7 +4,7 @@ use crate::catalog::Class;
 use crate::disk::Image;
 use crate::error::{Error, Result};
 use crate::prepare::Prepared;
-use crate::run::{Options, TcgThreads};
+use crate::run::{DeviceSide, Forward, Options, TcgThreads};
 use std::path::Path;
 use std::process::Command;
 
@@ -17,6 +17,18 @@ pub(crate) struct Channels {
     pub(crate) console: i32,
     pub(crate) progress: i32,
     pub(crate) qmp: i32,
+    pub(crate) ports: i32,
+}
+
+/// The id of a device that has none of its own.
+const DEVICE: &str = "dut";
+/// Where the low part of larger memories ends in all machines.
+const LOW_MEMORY: u64 = 2 << 30;
+
+/// Physical addresses of the guest's memory.
+pub(crate) fn memory(options: &Options) -> Vec<(u64, u64)> {
+    let size = u64::from(options.memory_mib) << 20;
+    vec![(0, 0xa_0000), (0x10_0000, size.min(LOW_MEMORY))]
 }
 
 /// Builds the command.
@@ -44,6 +56,10 @@ pub(crate) fn command(
     for (id, fd) in [("console", channels.console), ("progress", channels.progress), ("qmp", channels.qmp)] {
         command.arg("-chardev").arg(format!("socket,id={id},fd={fd}"));
     }
+    if options.containable {
+        command.arg("-chardev").arg(format!("socket,id=ports,fd={}", channels.ports));
+        command.args(["-qtest", "chardev:ports", "-qtest-log", "none"]);
+    }
     command.args([
         "-serial",
         "chardev:console",
@@ -56,22 +72,16 @@ pub(crate) fn command(
         // Before the devices, which it must know of.
         command.args(["-device", "intel-iommu"]);
     }
-    match prepared.choice.class {
-        Class::Network => command.args(["-netdev", "user,id=net0,ipv6=off"]),
-        Class::Sound => command.args(["-audiodev", "none,id=audio"]),
-        Class::Can => command.args(["-object", "can-bus,id=bus"]),
-        // It bites only on paper: the driver is what is watched.
-        Class::Watchdog => command.args(["-action", "watchdog=none"]),
-        _ => &mut command,
-    };
-    if let Some(disk) = disk {
-        command.args(drive(disk));
-    }
-    command.args(prepared.choice.device.iter().flat_map(|device| &device.arguments));
-    for option in prepared.choice.device.iter().flat_map(|device| &device.options) {
-        // No boot ROM: the guest boots its kernel directly, and ROMs cost time.
-        let rom = if option.contains("netdev=") { ",romfile=" } else { "" };
-        command.arg("-device").arg(format!("{option}{rom}"));
+    if !options.device_elsewhere {
+        let DeviceSide { arguments, devices } = device_side(prepared, options, disk);
+        command.args(arguments);
+        for (i, option) in devices.into_iter().enumerate() {
+            // No boot ROM: the guest boots its kernel directly, and ROMs cost time.
+            let rom = if option.contains("netdev=") { ",romfile=" } else { "" };
+            // The first is the one that the driver serves; others hang on it.
+            let id = if i == 0 && id_of(&option).is_none() { format!(",id={DEVICE}") } else { String::new() };
+            command.arg("-device").arg(format!("{option}{rom}{id}"));
+        }
     }
     if let Some(plugin) = &options.plugin {
         let (library, config) = (escaped(&plugin.library), escaped(&plugin.config));
@@ -79,6 +89,42 @@ pub(crate) fn command(
     }
     command.args(&options.qemu_arguments);
     command
+}
+
+/// The id that QEMU knows the driver's device by.
+pub(crate) fn device_id(prepared: &Prepared) -> &str {
+    let first = prepared.choice.device.as_ref().and_then(|device| device.options.first());
+    first.and_then(|option| id_of(option)).unwrap_or(DEVICE)
+}
+
+fn id_of(option: &str) -> Option<&str> {
+    option.split(',').find_map(|part| part.strip_prefix("id="))
+}
+
+/// The device and what is behind it.
+pub(crate) fn device_side(prepared: &Prepared, options: &Options, disk: Option<&Image>) -> DeviceSide {
+    let mut arguments: Vec<String> = match prepared.choice.class {
+        Class::Network => vec!["-netdev".into(), network(&options.forwards)],
+        Class::Sound => vec!["-audiodev".into(), "none,id=audio".into()],
+        Class::Can => vec!["-object".into(), "can-bus,id=bus".into()],
+        // It bites only on paper: the driver is what is watched.
+        Class::Watchdog => vec!["-action".into(), "watchdog=none".into()],
+        _ => Vec::new(),
+    };
+    arguments.extend(disk.into_iter().flat_map(drive));
+    let device = prepared.choice.device.iter();
+    arguments.extend(device.clone().flat_map(|device| device.arguments.clone()));
+    DeviceSide { arguments, devices: device.flat_map(|device| device.options.clone()).collect() }
+}
+
+/// The network's back end.
+fn network(forwards: &[Forward]) -> String {
+    let mut text = "user,id=net0,ipv6=off".to_owned();
+    for Forward { udp, host, guest } in forwards {
+        let protocol = if *udp { "udp" } else { "tcp" };
+        text += &format!(",hostfwd={protocol}:127.0.0.1:{host}-10.0.2.15:{guest}");
+    }
+    text
 }
 
 /// The disk's back end. The image lives as long as the run: host caches may hold it.
@@ -179,6 +225,16 @@ mod tests {
         let [option, node] = drive(&disk);
         assert_eq!(option, "-blockdev");
         assert!(node.contains(r#""iotype":"write""#) && node.contains(r#""filename":"/a,b""#));
+    }
+
+    #[test]
+    fn ports_are_forwarded_on_the_loopback_address_alone() {
+        let forwards = ["tcp:8080:80", "udp:5201:5201"].map(|text| text.parse().unwrap());
+        let network = network(&forwards);
+        assert!(network.contains(",hostfwd=tcp:127.0.0.1:8080-10.0.2.15:80,hostfwd=udp:127.0.0.1:5201-"));
+        for bad in ["8080:80", "tcp:8080", "tcp:x:80", "sctp:1:1", "tcp:1:70000"] {
+            assert!(bad.parse::<Forward>().is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -34,6 +34,13 @@ pub enum Fetch<'a> {
         /// The suite that its version comes from.
         suite: &'a str,
     },
+    /// The same for several packages.
+    Together {
+        /// The packages.
+        names: &'a [&'a str],
+        /// The suite that their versions come from.
+        suite: &'a str,
+    },
 }
 
 impl Packages {
@@ -181,14 +188,18 @@ impl Packages {
                 arguments.extend(names);
                 self.apt_in("apt-get", &arguments, into)
             }
-            Fetch::WithDependencies { name, suite } => {
-                let archives = format!("Dir::Cache::archives={}", into.display());
-                fs::create_dir_all(into.join("partial")).context("create", into)?;
-                let arguments =
-                    ["install", "-qq", "-y", "--download-only", "-o", &archives, "-t", suite, name];
-                self.apt_in("apt-get", &arguments, into)
-            }
+            Fetch::WithDependencies { name, suite } => self.download_all(&[name], suite, into),
+            Fetch::Together { names, suite } => self.download_all(names, suite, into),
         }
+    }
+
+    /// Packages with all that they depend on.
+    fn download_all(&self, names: &[&str], suite: &str, into: &Path) -> Result<Output> {
+        let archives = format!("Dir::Cache::archives={}", into.display());
+        fs::create_dir_all(into.join("partial")).context("create", into)?;
+        let mut arguments = vec!["install", "-qq", "-y", "--download-only", "-o", &archives, "-t", suite];
+        arguments.extend(names);
+        self.apt_in("apt-get", &arguments, into)
     }
 
     fn apt(&self, program: &'static str, arguments: &[&str]) -> Result<Output> {

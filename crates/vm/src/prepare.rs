@@ -7,6 +7,7 @@ use crate::kernels::{self, Kernel};
 use crate::modules::{LoadPlan, ModuleFile, Modules};
 use crate::packages::Packages;
 use crate::qemu::Qemu;
+use crate::software::Software;
 use crate::workload::Workload;
 use std::path::{Path, PathBuf};
 
@@ -51,6 +52,8 @@ pub struct Prepared {
     takes_device: bool,
     /// The workload.
     pub workload: Workload,
+    /// The programs that the workload uses, where it uses any.
+    pub software: Option<Software>,
     /// Further drivers, in the order of their turns.
     pub more: Vec<Companion>,
     /// The tree with the guest's programs.
@@ -83,14 +86,6 @@ impl Prepared {
             let wanted = catalog::choose(&turn.driver.name, &turn.aliases, None, &qemu)?.device;
             share_device(&mut choice.device, wanted, &plan.driver.name, &turn.driver.name)?;
         }
-        let mut also = Vec::new();
-        for name in &choice.also {
-            match name.strip_suffix('?') {
-                Some(name) if !modules.has(name) => {}
-                Some(name) => modules.add(name, &plan.driver.name, &mut also)?,
-                None => modules.add(name, &plan.driver.name, &mut also)?,
-            }
-        }
         let workload = match request.workload {
             Some(name) => Workload::find(name, choice.class)?,
             None => match own_workload(&plan.driver.path) {
@@ -98,6 +93,14 @@ impl Prepared {
                 _ => Workload::for_class(choice.class),
             },
         };
+        let mut also = Vec::new();
+        for name in choice.also.iter().map(String::as_str).chain(workload.modules.iter().copied()) {
+            match name.strip_suffix('?') {
+                Some(name) if !modules.has(name) => {}
+                Some(name) => modules.add(name, &plan.driver.name, &mut also)?,
+                None => modules.add(name, &plan.driver.name, &mut also)?,
+            }
+        }
         let mut more = Vec::new();
         for plan in plans {
             let workload = match own_workload(&plan.driver.path) {
@@ -108,7 +111,11 @@ impl Prepared {
         }
         tell("guest programs");
         let guest_tree = initramfs::guest_tree(packages)?;
-        Ok(Prepared { qemu, kernel, plan, also, choice, takes_device, workload, more, guest_tree })
+        let software = match workload.software {
+            [] => None,
+            _ => Some(Software::find(packages)?),
+        };
+        Ok(Prepared { qemu, kernel, plan, also, choice, takes_device, workload, software, more, guest_tree })
     }
 
     /// True where the driver should take a device: there is one for it, or it says that it serves PCI devices.

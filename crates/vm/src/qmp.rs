@@ -77,6 +77,22 @@ pub fn quit(mut to: impl Write) -> io::Result<()> {
     to.write_all(b"{\"execute\":\"quit\"}\n")
 }
 
+/// Asks QEMU to stop its vCPUs; the event `STOP` says that it has.
+pub fn stop(mut to: impl Write) -> io::Result<()> {
+    to.write_all(b"{\"execute\":\"stop\"}\n")
+}
+
+/// Lets the vCPUs go on.
+pub fn go_on(mut to: impl Write) -> io::Result<()> {
+    to.write_all(b"{\"execute\":\"cont\"}\n")
+}
+
+/// Asks the guest to let a device go, as if somebody pulled it.
+pub fn unplug(id: &str, mut to: impl Write) -> io::Result<()> {
+    let command = serde_json::json!({ "execute": "device_del", "arguments": { "id": id } });
+    to.write_all(format!("{command}\n").as_bytes())
+}
+
 /// What a guest may ask its host to do, and the command that does it. The words are fixed: a guest chooses among
 /// them and can say nothing else to QEMU.
 const ACTIONS: [(&str, &str); 6] = [

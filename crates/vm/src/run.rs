@@ -1,6 +1,7 @@
 //! One run of the guest: start, watch, end, and how it ended.
 
 use crate::catalog::Class;
+use crate::cut::Place;
 use crate::disk::{Image, Layout};
 use crate::error::{Context, Error, Result};
 use crate::guest::{Ended, Guest};
@@ -75,8 +76,69 @@ pub struct Options {
     pub parameters: Vec<String>,
     /// Words added to the kernel's command line.
     pub kernel_arguments: Vec<String>,
+    /// The driver's device can be cut off in the middle of the run; see [`Watch::closed`].
+    pub containable: bool,
     /// Words added to QEMU's command line.
     pub qemu_arguments: Vec<String>,
+    /// Ports of this machine that lead into the guest of a network run.
+    pub forwards: Vec<Forward>,
+    /// The device is not in the guest's QEMU: [`Options::qemu_arguments`] tell where it is.
+    pub device_elsewhere: bool,
+}
+
+/// The device of a run, and what is behind it, for a QEMU that runs it elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceSide {
+    /// Arguments for network, disk or sound.
+    pub arguments: Vec<String>,
+    /// The values of `-device`, in order.
+    pub devices: Vec<String>,
+}
+
+/// What a QEMU needs that runs the device of a run elsewhere. The disk is made by [`run`], before the guest starts.
+pub fn device_side(prepared: &Prepared, options: &Options) -> DeviceSide {
+    let bad = (prepared.workload.name == FULL).then(|| disk_layout(prepared, options).bad_part());
+    let image = Image { path: options.folder.join(DISK), bad };
+    machine::device_side(prepared, options, prepared.choice.class.has_disk().then_some(&image))
+}
+
+/// The image of the disk, in the run folder.
+const DISK: &str = "disk.img";
+
+fn disk_layout(prepared: &Prepared, options: &Options) -> Layout {
+    // Half of the old USB controllers move one megabyte a second.
+    let most = if prepared.choice.class == Class::Usb { 8 } else { u64::MAX };
+    Layout::of_size(options.disk_mib.min(most))
+}
+
+/// A port of this machine's loopback address that leads to a port of the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// UDP instead of TCP.
+    pub udp: bool,
+    /// The port here.
+    pub host: u16,
+    /// The port of the guest.
+    pub guest: u16,
+}
+
+impl std::str::FromStr for Forward {
+    type Err = Error;
+
+    /// Reads `tcp:HOST:GUEST` or `udp:HOST:GUEST`.
+    fn from_str(text: &str) -> Result<Forward> {
+        let read = || {
+            let (protocol, ports) = text.split_once(':')?;
+            let (host, guest) = ports.split_once(':')?;
+            let udp = match protocol {
+                "udp" => true,
+                "tcp" => false,
+                _ => return None,
+            };
+            Some(Forward { udp, host: host.parse().ok()?, guest: guest.parse().ok()? })
+        };
+        read().ok_or_else(|| Error::BadValue(format!("'{text}' is no forwarded port, such as tcp:8080:80")))
+    }
 }
 
 impl Options {
@@ -95,8 +157,18 @@ impl Options {
             variables: Vec::new(),
             parameters: Vec::new(),
             kernel_arguments: Vec::new(),
+            containable: false,
             qemu_arguments: Vec::new(),
+            forwards: Vec::new(),
+            device_elsewhere: false,
         }
+    }
+}
+
+impl Options {
+    /// Physical addresses of the guest's memory.
+    pub fn memory(&self) -> Vec<(u64, u64)> {
+        machine::memory(self)
     }
 }
 
@@ -118,6 +190,8 @@ pub struct Watch<'a> {
     /// A count that grows while something outside the guest makes progress for it (the analysis that a full
     /// ring waits for): such a guest is slow, not hung.
     pub activity: &'a mut dyn FnMut() -> u64,
+    /// Asked some hundred times a second in runs that are containable: the devices to cut off, and why, once that is decided.
+    pub closed: &'a mut dyn FnMut() -> Option<(Vec<Place>, String)>,
 }
 
 /// How a run ended.
@@ -158,6 +232,13 @@ pub enum Outcome {
         /// The step that it was in.
         step: String,
     },
+    /// The driver's device was cut off.
+    Contained {
+        /// Why.
+        why: String,
+        /// What became of the guest then.
+        then: String,
+    },
     /// The user interrupted it.
     Interrupted,
     /// The caller stopped it.
@@ -190,6 +271,7 @@ impl std::fmt::Display for Outcome {
             Outcome::TimedOut { limit, step } => {
                 write!(f, "the run reached its limit of {} s in '{step}'", limit.as_secs())
             }
+            Outcome::Contained { why, then } => write!(f, "the device was cut off: {why}; then {then}"),
             Outcome::Interrupted => write!(f, "the run was interrupted"),
             Outcome::Stopped { why } => write!(f, "the run was stopped: {why}"),
             Outcome::QemuFailed { why } => write!(f, "QEMU failed: {why}"),
@@ -208,6 +290,7 @@ impl Outcome {
             Outcome::GuestPanic { .. } => "guest-panic",
             Outcome::GuestHang { .. } => "guest-hang",
             Outcome::TimedOut { .. } => "timed-out",
+            Outcome::Contained { .. } => "contained",
             Outcome::Interrupted => "interrupted",
             Outcome::Stopped { .. } => "stopped",
             Outcome::QemuFailed { .. } => "qemu-failed",
@@ -272,12 +355,10 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         }
         _ => None,
     };
-    // Half of the old USB controllers move one megabyte a second.
-    let most = if prepared.choice.class == Class::Usb { 8 } else { u64::MAX };
-    let layout = Layout::of_size(options.disk_mib.min(most));
+    let layout = disk_layout(prepared, options);
     let mut variables = Vec::new();
     variables.extend(server.iter().map(|server| ("PORT".to_owned(), server.port().to_string())));
-    let disk = options.folder.join("disk.img");
+    let disk = options.folder.join(DISK);
     let disk = prepared.choice.class.has_disk().then_some(disk.as_path());
     let mut image = None;
     if let Some(disk) = disk {
@@ -301,6 +382,7 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         wants_device: prepared.wants_device(),
         class: prepared.choice.class,
         workload: &prepared.workload,
+        software: prepared.software.as_ref(),
         more: &prepared.more,
         variables: &variables,
     };
@@ -310,8 +392,12 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
     let mut guest = Guest::start(prepared, options, &initramfs, image.as_ref())?;
     let cause = guest.watch(options, server.as_ref(), watch);
     let ended = guest.end(watch);
+    let mut outcome = judge(&ended, cause);
+    if let Some(why) = &ended.contained {
+        outcome = Outcome::Contained { why: why.clone(), then: outcome.to_string() };
+    }
     let mut finished = Finished {
-        outcome: judge(&ended, cause),
+        outcome,
         wall: ended.wall,
         console: ended.console,
         trouble: ended.scan.excerpt().to_owned(),
@@ -379,6 +465,7 @@ mod tests {
             scan,
             shutdown: shutdown.map(str::to_owned),
             stderr: "warning: x\nqemu: no such device\n".into(),
+            contained: None,
         }
     }
 

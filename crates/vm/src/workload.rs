@@ -19,6 +19,10 @@ pub struct Workload {
     pub script: String,
     /// Variables that it knows, with their defaults.
     pub defaults: Vec<(&'static str, &'static str)>,
+    /// Programs that it uses besides those that every guest has (see [`crate::software`]).
+    pub software: &'static [&'static str],
+    /// Modules that it needs, in the spelling of the catalog.
+    pub modules: &'static [&'static str],
 }
 
 /// The name of the workload that is everything of a class.
@@ -45,6 +49,65 @@ const FULL_SOUND: &str = include_str!("../../../workloads/full-sound.sh");
 const FULL_INPUT: &str = include_str!("../../../workloads/full-input.sh");
 const FULL_OTHER: &str = include_str!("../../../workloads/full-other.sh");
 const LOAD: &str = include_str!("../../../workloads/load.sh");
+const BENCH_NETWORK: &str = include_str!("../../../workloads/bench-network.sh");
+const BENCH_POSTMARK: &str = include_str!("../../../workloads/bench-postmark.sh");
+const BENCH_AUDIO: &str = include_str!("../../../workloads/bench-audio.sh");
+
+/// A benchmark: what `bench/guard` runs. It asks for the device by its first step, so it fits every class.
+struct Benchmark {
+    name: &'static str,
+    script: &'static str,
+    defaults: &'static [(&'static str, &'static str)],
+    software: &'static [&'static str],
+    modules: &'static [&'static str],
+}
+
+const NOBODY: (&str, &str) = ("CONTROL", "");
+
+const BENCHMARKS: [Benchmark; 6] = [
+    Benchmark {
+        name: "bench-web",
+        script: BENCH_NETWORK,
+        defaults: &[("SERVER", "web"), NOBODY],
+        software: &["nginx"],
+        modules: &[],
+    },
+    Benchmark {
+        name: "bench-memcached",
+        script: BENCH_NETWORK,
+        defaults: &[("SERVER", "memcached"), NOBODY],
+        software: &["memcached"],
+        modules: &[],
+    },
+    Benchmark {
+        name: "bench-stream",
+        script: BENCH_NETWORK,
+        defaults: &[("SERVER", "stream"), NOBODY],
+        software: &["iperf3"],
+        modules: &[],
+    },
+    Benchmark {
+        name: "bench-request",
+        script: BENCH_NETWORK,
+        defaults: &[("SERVER", "request"), NOBODY],
+        software: &["sockperf"],
+        modules: &[],
+    },
+    Benchmark {
+        name: "bench-postmark",
+        script: BENCH_POSTMARK,
+        defaults: &[("FILES", "1000"), ("TRANSACTIONS", "2000")],
+        software: &["postmark", "mke2fs", "e2fsck"],
+        modules: &["crc32c_generic?", "ext4"],
+    },
+    Benchmark {
+        name: "bench-audio",
+        script: BENCH_AUDIO,
+        defaults: &[("SECONDS", "10")],
+        software: &["aplay"],
+        modules: &[],
+    },
+];
 
 impl Workload {
     /// The workload that fits a class.
@@ -93,13 +156,27 @@ impl Workload {
             "storage" => (Class::Storage, STORAGE, &[("UNCHECKED", "")]),
             "usb" => (Class::Usb, STORAGE, &[("UNCHECKED", "")]),
             "load" => (Class::None, LOAD, &[]),
-            _ => return None,
+            _ => return Workload::benchmark(name),
         };
         Some(Workload {
             name: name.to_owned(),
             needs,
             script: script.to_owned(),
             defaults: defaults.to_vec(),
+            software: &[],
+            modules: &[],
+        })
+    }
+
+    fn benchmark(name: &str) -> Option<Workload> {
+        let benchmark = BENCHMARKS.iter().find(|benchmark| benchmark.name == name)?;
+        Some(Workload {
+            name: name.to_owned(),
+            needs: Class::None,
+            script: benchmark.script.to_owned(),
+            defaults: benchmark.defaults.to_vec(),
+            software: benchmark.software,
+            modules: benchmark.modules,
         })
     }
 
@@ -139,7 +216,14 @@ impl Workload {
             return Err(bad("it is larger than a script can be"));
         }
         let script = String::from_utf8(bytes).map_err(|_| bad("it is not text"))?;
-        Ok(Workload { name: path.display().to_string(), needs: Class::None, script, defaults: Vec::new() })
+        Ok(Workload {
+            name: path.display().to_string(),
+            needs: Class::None,
+            script,
+            defaults: Vec::new(),
+            software: &[],
+            modules: &[],
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! What `check --out DIR` leaves behind, so that the run can be repeated.
 
 use crate::analyze::digest;
-use crate::args::{CheckArgs, Format, Mode, Observe, Thread};
+use crate::args::{CheckArgs, Format, Gate, Mode, Observe, ScheduleName, Thread};
 use crate::check;
 use crate::errors::CliError;
 use guardrail_report::Report;
@@ -119,6 +119,11 @@ impl Stored {
             tool: String::new(),
             workload: self.workload.clone(),
             mode: Mode::Permissive,
+            gate: Gate::Off,
+            gate_timeout: 60,
+            policy: None,
+            on_finding: None,
+            schedule: ScheduleName::Interrupt,
             smp: self.smp,
             // The run with holds decides for itself.
             thread: Thread::Multi,
@@ -126,6 +131,8 @@ impl Stored {
             iommu: self.iommu,
             append: self.append.clone(),
             timeout: self.timeout,
+            forwards: Vec::new(),
+            qemu: Vec::new(),
             variables: self.variables.clone(),
             observe: Observe::Check,
             record: None,

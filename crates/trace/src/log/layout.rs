@@ -1,6 +1,7 @@
 //! Where everything lies in the shared file, and the mapping of it.
 
 use super::error::LogError;
+use super::gate::GateWords;
 use super::{LogOptions, futex};
 use memmap2::MmapRaw;
 use std::fs::{File, OpenOptions};
@@ -17,7 +18,7 @@ pub const MAX_READERS: usize = 8;
 const MAX_RINGS: u32 = 257;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"GRDLOG\r\n");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 const HEADER_BYTES: u64 = 4096;
 const CONTROL_BYTES: u64 = 1024;
 
@@ -70,6 +71,7 @@ pub(super) struct Header {
     /// Changes with every wake-up of readers; they sleep on it.
     pub(super) wake_seq: Line<AtomicU32>,
     pub(super) readers: Line<[ReaderSlot; MAX_READERS]>,
+    pub(super) gate: GateWords,
 }
 
 /// The control block of one ring. Positions count words from the beginning of the run and never wrap.

@@ -15,9 +15,27 @@ const CHUNK: usize = 8192;
 const SPINS: u32 = 64;
 /// Naps before the reader asks to be woken: a busy writer then never pays for a wake-up.
 const NAPS: u32 = 5;
+/// How long a reader that wants to be woken looks by itself first: a wake-up costs its writer more.
+const LOOKING: Duration = Duration::from_micros(60);
 const NAP: Duration = Duration::from_micros(200);
 /// The longest sleep; a wake-up that was missed costs no more than this.
 const SLICE: Duration = Duration::from_millis(50);
+
+/// What a reader does while there is nothing to read (thesis 6.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Schedule {
+    /// Looks again after naps of 200 microseconds, then sleeps until it is woken: a busy writer never pays for a wake-up, and a
+    /// word may lie for the length of a nap.
+    #[default]
+    Napping,
+    /// Looks without a pause: the shortest way, at the price of a processor.
+    Polling,
+    /// Looks whenever the system has nothing else for its processor.
+    Yielding,
+    /// Looks for some microseconds, then sleeps until a writer wakes it.
+    Interrupt,
+}
 
 /// What a reader finds next.
 #[derive(Debug)]
@@ -61,6 +79,7 @@ pub struct MergedReader {
     next_ticket: u64,
     naps: u32,
     words: u64,
+    schedule: Schedule,
 }
 
 impl MergedReader {
@@ -78,7 +97,25 @@ impl MergedReader {
         let rings = (0..map.rings)
             .map(|_| Ring { buf: vec![0; CHUNK], start: 0, end: 0, tail: 0, released: 0, head: None })
             .collect();
-        Ok(MergedReader { map, slot, rings, last: 0, next_ticket: 0, naps: 0, words: 0 })
+        Ok(MergedReader {
+            map,
+            slot,
+            rings,
+            last: 0,
+            next_ticket: 0,
+            naps: 0,
+            words: 0,
+            schedule: Schedule::default(),
+        })
+    }
+
+    pub(super) fn map(&self) -> &Mapping {
+        &self.map
+    }
+
+    /// Chooses what to do while there is nothing to read.
+    pub fn set_schedule(&mut self, schedule: Schedule) {
+        self.schedule = schedule;
     }
 
     /// The ticket of the segment that comes next.
@@ -134,7 +171,12 @@ impl MergedReader {
             if now >= deadline {
                 return Ok(Next::Idle);
             }
-            self.sleep(deadline - now);
+            match self.schedule {
+                Schedule::Polling => {}
+                Schedule::Yielding => std::thread::yield_now(),
+                Schedule::Interrupt if now + timeout < deadline + LOOKING => {}
+                Schedule::Napping | Schedule::Interrupt => self.sleep(deadline - now),
+            }
         }
     }
 
@@ -285,7 +327,7 @@ impl MergedReader {
     fn sleep(&mut self, limit: Duration) {
         let header = self.map.header();
         let seq = header.wake_seq.load(SeqCst);
-        if self.naps < NAPS {
+        if self.naps < NAPS && self.schedule == Schedule::Napping {
             self.naps += 1;
             futex::wait(&header.wake_seq, seq, NAP.min(limit));
             return;

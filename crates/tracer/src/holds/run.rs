@@ -2,7 +2,7 @@
 
 use super::stalls::Thread;
 use super::{Arrival, Verdict, Who};
-use crate::code::{self, Special};
+use crate::code::{self, Flags, Special};
 use crate::control::{Block, HoldSite, MemSite};
 use crate::exec;
 use crate::ffi;
@@ -49,7 +49,7 @@ pub extern "C" fn on_instruction(index: c_uint, site: *mut c_void) {
     if arrive(tracer, vcpu, site) == Verdict::Go {
         return;
     }
-    if site.resumable {
+    if vcpu.regs.can_leave(site.flags) {
         // The block ends before this instruction, which begins the next one.
         vcpu.writer.push(Head::encode(Kind::Cut, 0, u64::from(site.index)));
         vcpu.writer.close();
@@ -97,7 +97,7 @@ fn arrive(tracer: &Tracer, vcpu: &mut Vcpu, site: &HoldSite) -> Verdict {
         roles: &site.roles,
         sampled: site.sampled,
         locked: code::special(&site.insn) == Special::Locked,
-        holdable: (site.resumable || !tracer.single()) && !tracer.may_be_device(address),
+        holdable: (site.flags != Flags::Live || !tracer.single()) && !tracer.may_be_device(address),
         now: Instant::now(),
     };
     let (step, told) = tracer.holds.arrive(&arrival, |at, len| vcpu.read_word(at, len as usize));

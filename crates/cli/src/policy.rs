@@ -1,0 +1,150 @@
+//! What happens at a finding: which are contained, which only told (thesis 3.2).
+
+use crate::args::Mode;
+use crate::errors::CliError;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// The file that is read where the user names none.
+pub const FILE: &str = "guardrail.toml";
+/// How a checker's judgment of a race that does no harm begins.
+const HARMLESS: &str = "likely benign";
+
+/// What a policy does about a kind of finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// The device is cut off.
+    Contain,
+    /// It is told, and the run goes on.
+    Warn,
+}
+
+/// The policy of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// What happens in general.
+    pub mode: Mode,
+    /// What happens to some kinds instead, where anything is contained at all.
+    pub kinds: BTreeMap<String, Action>,
+}
+
+/// The file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyFile {
+    #[serde(default)]
+    kinds: BTreeMap<String, Action>,
+}
+
+/// What was decided of a finding, in the words of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The gate is closed.
+    Contained,
+    /// It passes: nothing is contained, or the policy says so of its kind.
+    Told,
+    /// It passes because it was judged harmless.
+    Harmless,
+}
+
+impl Decision {
+    /// The report's word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Decision::Contained => "contained",
+            Decision::Told => "passed",
+            Decision::Harmless => "passed: judged harmless",
+        }
+    }
+}
+
+impl Policy {
+    /// The policy of a mode, with the exceptions of a file: the one named, else `guardrail.toml` of this folder if there is one.
+    pub fn open(mode: Mode, file: Option<&Path>) -> Result<Policy, CliError> {
+        let path = file.map_or_else(|| PathBuf::from(FILE), Path::to_path_buf);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if file.is_none() && error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(CliError::io("read", path.display())(error)),
+        };
+        let kinds = parse(&text).map_err(|why| CliError::Usage(format!("{}: {why}", path.display())))?;
+        Ok(Policy { mode, kinds })
+    }
+
+    /// What happens at a finding of this kind, judged so.
+    pub fn decide(&self, kind: &str, triage: Option<&str>) -> Decision {
+        match (self.mode, self.kinds.get(kind)) {
+            (Mode::Permissive, _) | (_, Some(Action::Warn)) => Decision::Told,
+            (_, Some(Action::Contain)) | (Mode::Stringent, None) => Decision::Contained,
+            (Mode::Triage, None) if triage.is_some_and(|triage| triage.starts_with(HARMLESS)) => {
+                Decision::Harmless
+            }
+            (Mode::Triage, None) => Decision::Contained,
+        }
+    }
+}
+
+fn parse(text: &str) -> Result<BTreeMap<String, Action>, String> {
+    let file: PolicyFile = toml::from_str(text).map_err(|error| {
+        let line =
+            error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        format!("line {line}: {}", error.message().lines().next().unwrap_or("it cannot be read"))
+    })?;
+    let known = guardrail_report::kinds::all();
+    match file.kinds.keys().find(|kind| !known.iter().any(|other| other == kind)) {
+        None => Ok(file.kinds),
+        Some(kind) => {
+            let near = guardrail_vm::error::suggest(kind, known.iter().copied());
+            let near = if near.is_empty() {
+                String::new()
+            } else {
+                format!("; did you mean {}?", near.join(" or "))
+            };
+            Err(format!("there is no kind of finding '{kind}'{near}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(mode: Mode, text: &str) -> Policy {
+        Policy { mode, kinds: parse(text).unwrap() }
+    }
+
+    #[test]
+    fn modes_decide_where_the_file_says_nothing() {
+        let decide = |mode, triage| policy(mode, "").decide("data-race", triage);
+        assert_eq!(decide(Mode::Permissive, Some("harmful")), Decision::Told);
+        assert_eq!(decide(Mode::Stringent, Some("likely benign: a counter")), Decision::Contained);
+        assert_eq!(decide(Mode::Triage, Some("likely benign: a counter")), Decision::Harmless);
+        assert_eq!(decide(Mode::Triage, Some("harmful")), Decision::Contained);
+        assert_eq!(decide(Mode::Triage, None), Decision::Contained);
+    }
+
+    #[test]
+    fn the_file_makes_exceptions() {
+        let text = "[kinds]\nleak = \"warn\"\ndata-race = \"contain\"\n";
+        assert_eq!(policy(Mode::Stringent, text).decide("leak", None), Decision::Told);
+        assert_eq!(
+            policy(Mode::Triage, text).decide("data-race", Some("likely benign: x")),
+            Decision::Contained
+        );
+        assert_eq!(policy(Mode::Permissive, text).decide("data-race", None), Decision::Told);
+    }
+
+    #[test]
+    fn faults_in_the_file_are_told_with_their_line() {
+        assert_eq!(
+            parse("[kinds]\nleek = \"warn\"").unwrap_err(),
+            "there is no kind of finding 'leek'; did you mean leak?"
+        );
+        assert!(parse("[kinds]\nleak = \"drop\"").unwrap_err().starts_with("line 2: "));
+        assert!(parse("[kinds\n").unwrap_err().starts_with("line 1: "));
+        assert!(parse("[other]\n").unwrap_err().starts_with("line 1: "));
+    }
+}

@@ -1,0 +1,82 @@
+//! The faults that can be planted in a driver, and what a report must say of each.
+
+use crate::errors::CliError;
+use guardrail_report::{Finding, Frame, Report};
+use serde::Deserialize;
+use std::fs;
+use std::path::Path;
+
+/// A fault, as `faults.json` beside the driver tells it.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Fault {
+    /// The driver's name for it.
+    pub fault: String,
+    /// The checker that finds it.
+    pub checker: String,
+    /// The finding's kind.
+    pub kind: String,
+    /// The function in which it happens.
+    pub function: String,
+    /// The line holds this text.
+    line_marker: String,
+    /// That line, from 1.
+    #[serde(skip)]
+    line: u64,
+}
+
+/// The faults of a driver of the zoo.
+pub fn of(zoo: &Path, driver: &str) -> Result<Vec<Fault>, CliError> {
+    let folder = zoo.join(driver);
+    let read = |name: &str| {
+        let path = folder.join(name);
+        fs::read_to_string(&path).map_err(CliError::io("read", path.display()))
+    };
+    let source = read(&format!("{}.c", driver.replace('-', "_")))?;
+    let bad = |why: String| CliError::Run(format!("{}/faults.json: {why}", folder.display()));
+    let mut faults: Vec<Fault> =
+        serde_json::from_str(&read("faults.json")?).map_err(|error| bad(error.to_string()))?;
+    for fault in &mut faults {
+        let line = source.lines().position(|line| line.contains(&fault.line_marker));
+        let line = line.ok_or_else(|| bad(format!("no line holds '{}'", fault.line_marker)))?;
+        fault.line = line as u64 + 1;
+    }
+    Ok(faults)
+}
+
+impl Fault {
+    /// True where a report names this fault: the checker, the kind, the function and the line.
+    pub fn is_named_by(&self, report: &Report) -> bool {
+        report.findings.iter().any(|finding| self.is(finding))
+    }
+
+    fn is(&self, finding: &Finding) -> bool {
+        // The two sides of a race are told in either order.
+        let there = finding.other.as_ref().map_or(&[][..], |other| &other.stack);
+        finding.checker == self.checker
+            && finding.kind == self.kind
+            && (self.is_at(&finding.stack) || self.is_at(there))
+    }
+
+    /// The place, or who called it, is that of the fault: a planted call does what it does with the driver's own functions.
+    fn is_at(&self, stack: &[Frame]) -> bool {
+        stack.iter().take(2).any(|frame| {
+            let line = frame.location.as_ref().map(|at| at.line);
+            frame.function == self.function && line == Some(self.line)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_driver_of_the_experiment_names_the_lines_of_its_faults() {
+        let zoo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../zoo");
+        for subject in super::super::Subject::ALL {
+            let faults = of(&zoo, subject.driver()).unwrap();
+            assert!(faults.len() >= 5, "{} has {} faults", subject.driver(), faults.len());
+            assert!(faults.iter().all(|fault| fault.line > 0));
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! What the runs show, one by one and together.
+
+use super::machinery::Upset;
+use super::subject::{Harm, Subject};
+use super::trial::{Mode, Trial};
+use crate::args::ContainmentArgs;
+use crate::errors::Status;
+use crate::output;
+use guardrail_report::Report;
+use serde::Serialize;
+use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// The name and version of the JSON object.
+const SCHEMA: &str = "guardrail-containment/1";
+/// The exit status of a run in which a finding was contained.
+pub const CONTAINED: i32 = 4;
+
+/// What one run showed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// Its place in the experiment.
+    pub number: usize,
+    /// The driver.
+    pub subject: Subject,
+    /// The fault that was planted.
+    pub fault: Option<String>,
+    /// Its seed.
+    pub seed: u32,
+    /// What happened at a finding.
+    pub mode: Mode,
+    /// Exit status of the run; `None` where a signal ended it.
+    pub status: Option<i32>,
+    /// The report's word for how the run ended.
+    pub ended: Option<String>,
+    /// The report names the fault: checker, kind, function and line.
+    pub named: bool,
+    /// The kinds of all findings.
+    pub findings: Vec<String>,
+    /// What was seen outside of the guest.
+    pub harm: Harm,
+    /// The driver made its mistake, or the run ended before it could say that it did not.
+    pub planted: bool,
+    /// What happened to the machinery.
+    pub upset: Option<Upset>,
+    /// It happened before the work was over.
+    pub in_time: bool,
+    /// The error that the run ended with.
+    pub error: Option<String>,
+    /// Processes of the run that did not end with it.
+    pub left: Vec<String>,
+    /// Time of the run.
+    pub wall_seconds: f64,
+}
+
+impl Outcome {
+    /// Judges a run.
+    pub fn new(
+        trial: &Trial,
+        number: usize,
+        status: ExitStatus,
+        report: Option<&Report>,
+        harm: Harm,
+        wall: Duration,
+    ) -> Outcome {
+        let fault = trial.fault.as_ref();
+        let findings = report.into_iter().flat_map(|report| &report.findings);
+        Outcome {
+            number,
+            subject: trial.subject,
+            fault: fault.map(|fault| fault.fault.clone()),
+            seed: trial.seed,
+            mode: trial.mode,
+            status: status.code().or(status.signal().map(|signal| 128 + signal)),
+            ended: report.map(|report| report.run.outcome.clone()),
+            named: fault.zip(report).is_some_and(|(fault, report)| fault.is_named_by(report)),
+            findings: findings
+                .map(|finding| {
+                    let line = finding.location.as_ref().map_or(0, |at| at.line);
+                    format!("{} {} {}:{line}", finding.checker, finding.kind, finding.function)
+                })
+                .collect(),
+            harm,
+            planted: true,
+            upset: trial.upset,
+            in_time: false,
+            error: None,
+            left: Vec::new(),
+            wall_seconds: (wall.as_secs_f64() * 1000.0).round() / 1000.0,
+        }
+    }
+
+    /// The fault did what it can do outside of the guest.
+    fn reached(&self) -> bool {
+        // A process that is killed leaves what it was writing half done.
+        let killed = matches!(self.upset, Some(Upset::QemuKilled | Upset::SupervisorKilled));
+        self.harm.wrong > 0 || self.harm.partial > 0 && !killed
+    }
+
+    /// The end of the run tells what happened to the machinery.
+    fn is_told(&self) -> bool {
+        let error = self.error.as_deref().unwrap_or_default();
+        self.upset.is_none_or(|upset| upset.is_told(self.status, self.ended.as_deref(), error, self.in_time))
+    }
+
+    /// A run without a fault does all of its work, and nothing is found.
+    fn is_sound(&self) -> bool {
+        self.status == Some(Status::Clean as i32)
+            && self.harm.complete
+            && !self.reached()
+            && self.findings.is_empty()
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fault = self.fault.as_deref().unwrap_or("no fault");
+        let how = self.upset.map_or(self.mode.name(), Upset::name);
+        write!(f, "{} {fault}, seed {}, {how}: ", self.subject.driver(), self.seed)?;
+        match self.harm.told.first() {
+            None if self.reached() => write!(f, "harmed")?,
+            None => write!(f, "intact")?,
+            Some(told) => write!(f, "harmed ({told})")?,
+        }
+        write!(f, ", {} done", self.harm.done)?;
+        match (self.named, self.findings.is_empty()) {
+            (true, _) => write!(f, ", named")?,
+            (false, true) => write!(f, ", nothing found")?,
+            (false, false) => write!(f, ", found: {}", self.findings.join("; "))?,
+        }
+        write!(f, ", status {}", self.status.unwrap_or(-1))?;
+        if !self.is_told() {
+            write!(f, " (not as it should be: {})", self.error.as_deref().unwrap_or("no error"))?;
+        }
+        if !self.left.is_empty() {
+            write!(f, ", left running: {}", self.left.join("; "))?;
+        }
+        write!(f, ", {:.0} s", self.wall_seconds)
+    }
+}
+
+/// A row of the table.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Row {
+    /// The driver's folder in the zoo.
+    pub driver: String,
+    /// The fault.
+    pub fault: String,
+    /// How many were planted.
+    pub faults: usize,
+    /// ... harmed what is outside of the guest when they were let through.
+    pub reached: usize,
+    /// ... were named by the report then.
+    pub named: usize,
+    /// ... were contained: the run ended with the status that says so.
+    pub contained: usize,
+    /// ... left everything outside of the guest intact then.
+    pub intact: usize,
+}
+
+/// A row of the table of failures of the machinery.
+#[derive(Clone, Debug, Serialize)]
+pub struct UpsetRow {
+    /// What happened.
+    pub upset: Upset,
+    /// How often.
+    pub runs: usize,
+    /// ... before the work was over.
+    pub in_time: usize,
+    /// ... leaving everything outside of the guest intact.
+    pub intact: usize,
+    /// ... and was told by exit status and message.
+    pub told: usize,
+    /// ... and left no process running.
+    pub clean: usize,
+}
+
+/// What all runs show together.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// Name and version of this object.
+    pub schema: &'static str,
+    /// The kernel.
+    pub kernel: String,
+    /// The first seed.
+    pub seed: u32,
+    /// Containment holds: everything is intact where faults were contained, every fault was contained, most did harm when they were
+    /// let through, and runs without a fault worked.
+    pub holds: bool,
+    /// Why not, if not.
+    pub why: Vec<String>,
+    /// A row for each fault.
+    pub rows: Vec<Row>,
+    /// A row for each failure of the machinery.
+    pub machinery: Vec<UpsetRow>,
+    /// All runs.
+    pub runs: Vec<Outcome>,
+}
+
+impl Summary {
+    /// Sums up.
+    pub fn new(args: &ContainmentArgs, runs: Vec<Outcome>) -> Summary {
+        let rows = rows(&runs);
+        let machinery = upset_rows(&runs);
+        let sum = |count: fn(&Row) -> usize| rows.iter().map(count).sum::<usize>();
+        let mut why = Vec::new();
+        let mut demand = |holds: bool, text: String| {
+            if !holds {
+                why.push(text);
+            }
+        };
+        let faults = sum(|row| row.faults);
+        if !args.let_through {
+            demand(
+                sum(|row| row.intact) == faults,
+                "a fault that should have been contained did harm".into(),
+            );
+            demand(sum(|row| row.contained) == faults, "a fault was not contained".into());
+        }
+        demand(sum(|row| row.named) == faults, "a report did not name the fault".into());
+        // Faults that harm nobody would prove nothing.
+        let few = sum(|row| row.reached) * 2 < faults;
+        demand(!few, "less than half of the faults did harm when they were let through".into());
+        for row in &machinery {
+            let name = row.upset.name();
+            demand(row.intact == row.runs, format!("{name}: harm was done"));
+            demand(
+                row.told == row.runs,
+                format!("{name}: a run did not end with the right status and message"),
+            );
+        }
+        demand(runs.iter().all(|run| run.left.is_empty()), "a run left processes behind".into());
+        for run in runs.iter().filter(|run| run.fault.is_none() && !run.is_sound()) {
+            demand(false, format!("a run without a fault did not work as it should: {run}"));
+        }
+        Summary {
+            schema: SCHEMA,
+            kernel: args.kernel.clone(),
+            seed: args.seed,
+            holds: why.is_empty(),
+            why,
+            rows,
+            machinery,
+            runs,
+        }
+    }
+
+    /// The table, for people.
+    pub fn text(&self) -> String {
+        let head = ["driver", "fault", "faults", "reached", "named", "contained", "intact"];
+        let mut table = vec![head.map(str::to_owned).to_vec()];
+        let mut total = Row { driver: "all".into(), ..Row::default() };
+        for row in &self.rows {
+            total.faults += row.faults;
+            total.reached += row.reached;
+            total.named += row.named;
+            total.contained += row.contained;
+            total.intact += row.intact;
+        }
+        for row in self.rows.iter().chain([&total]) {
+            let mut cells = vec![row.driver.clone(), row.fault.clone()];
+            let counts = [row.faults, row.reached, row.named, row.contained, row.intact];
+            cells.extend(counts.map(|count| count.to_string()));
+            table.push(cells);
+        }
+        let mut text = output::table(&table);
+        text += "\nreached: did harm outside of the guest when let through; named: the report told checker, kind, function and line;\n\
+                 contained: the run ended with status 4; intact: no harm outside of the guest then.\n";
+        if !self.machinery.is_empty() {
+            let head = ["machinery", "runs", "in time", "intact", "told", "nothing left"];
+            let mut table = vec![head.map(str::to_owned).to_vec()];
+            for row in &self.machinery {
+                let counts = [row.runs, row.in_time, row.intact, row.told, row.clean];
+                let mut cells = vec![row.upset.name().to_owned()];
+                cells.extend(counts.map(|count| count.to_string()));
+                table.push(cells);
+            }
+            text += &format!("\n{}", output::table(&table));
+        }
+        for why in &self.why {
+            text += &format!("It does not hold: {why}.\n");
+        }
+        if self.holds {
+            text += "Containment holds.\n";
+        }
+        text
+    }
+}
+
+fn rows(runs: &[Outcome]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for run in runs {
+        let Some(fault) = run.fault.as_ref().filter(|_| run.upset.is_none()) else { continue };
+        let driver = run.subject.driver();
+        let at =
+            rows.iter().position(|row| row.driver == driver && row.fault == *fault).unwrap_or_else(|| {
+                rows.push(Row { driver: driver.to_owned(), fault: fault.clone(), ..Row::default() });
+                rows.len() - 1
+            });
+        let row = &mut rows[at];
+        match run.mode {
+            Mode::Permissive => {
+                row.faults += 1;
+                row.reached += usize::from(run.reached());
+                row.named += usize::from(run.named);
+            }
+            Mode::Stringent => {
+                row.contained += usize::from(run.status == Some(CONTAINED));
+                row.intact += usize::from(!run.reached());
+            }
+        }
+    }
+    rows
+}
+
+fn upset_rows(runs: &[Outcome]) -> Vec<UpsetRow> {
+    let mut rows: Vec<UpsetRow> = Vec::new();
+    for run in runs {
+        let Some(upset) = run.upset else { continue };
+        let at = rows.iter().position(|row| row.upset == upset).unwrap_or_else(|| {
+            rows.push(UpsetRow { upset, runs: 0, in_time: 0, intact: 0, told: 0, clean: 0 });
+            rows.len() - 1
+        });
+        let row = &mut rows[at];
+        row.runs += 1;
+        row.in_time += usize::from(run.in_time);
+        row.intact += usize::from(!run.reached());
+        row.told += usize::from(run.is_told());
+        row.clean += usize::from(run.left.is_empty());
+    }
+    rows
+}

@@ -1,0 +1,109 @@
+//! What a planted fault can harm, and how that is seen from outside of the guest.
+
+use crate::args::Harmed;
+use crate::errors::CliError;
+use guardrail_vm::{packets, sectors};
+use serde::Serialize;
+use std::path::Path;
+
+/// A driver of the zoo in which faults can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Subject {
+    /// A disk: no sector may hold what does not belong there.
+    Disk,
+    /// A network: no frame may leave that nobody sent.
+    Net,
+}
+
+/// What was found outside of the guest after a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Harm {
+    /// Sectors, or frames, that are wrong.
+    pub wrong: u64,
+    /// Writes of which only a part is there, as where QEMU died in the middle of one.
+    pub partial: u64,
+    /// The first wrong ones, in words.
+    pub told: Vec<String>,
+    /// So much of the work was done.
+    pub done: u64,
+    /// All of it was.
+    pub complete: bool,
+}
+
+impl Subject {
+    /// All of them.
+    pub const ALL: [Subject; 2] = [Subject::Disk, Subject::Net];
+
+    /// Those that were asked for.
+    pub fn wanted(harmed: Harmed) -> Vec<Subject> {
+        match harmed {
+            Harmed::Disk => vec![Subject::Disk],
+            Harmed::Net => vec![Subject::Net],
+            Harmed::All => Subject::ALL.to_vec(),
+        }
+    }
+
+    /// The zoo's folder of the driver.
+    pub fn driver(self) -> &'static str {
+        match self {
+            Subject::Disk => "gate-disk",
+            Subject::Net => "gate-net",
+        }
+    }
+
+    /// The device and what is behind it, as `check --device` takes it; files are in the folder where QEMU starts.
+    pub fn device(self) -> &'static str {
+        match self {
+            Subject::Disk => {
+                "nvme,serial=guardrail,drive=image + -drive if=none,id=image,format=raw,cache=unsafe,file=disk.raw"
+            }
+            Subject::Net => {
+                "e1000,netdev=net,romfile= + -netdev user,id=net,ipv6=off,restrict=on \
+                 -object filter-dump,id=dump,netdev=net,queue=rx,file=net.pcap"
+            }
+        }
+    }
+
+    /// Makes what the run starts with, and gives the workload's variables.
+    pub fn begin(self, folder: &Path) -> Result<Vec<(String, String)>, CliError> {
+        match self {
+            Subject::Disk => {
+                sectors::create(&folder.join("disk.raw"))?;
+                Ok(sectors::variables())
+            }
+            Subject::Net => Ok(packets::variables()),
+        }
+    }
+
+    /// Looks at what the run left.
+    pub fn harm(self, folder: &Path) -> Result<Harm, CliError> {
+        match self {
+            Subject::Disk => {
+                let verdict = sectors::verify(&folder.join("disk.raw"))?;
+                Ok(Harm {
+                    wrong: verdict.wrong,
+                    partial: verdict.partial,
+                    done: verdict.copied.iter().sum(),
+                    complete: verdict.is_complete(),
+                    told: verdict.told,
+                })
+            }
+            Subject::Net => {
+                let dump = folder.join("net.pcap");
+                // QEMU that ended before it made one sent nothing.
+                if dump.metadata().map_or(0, |file| file.len()) == 0 {
+                    return Ok(Harm::default());
+                }
+                let verdict = packets::verify(&dump)?;
+                Ok(Harm {
+                    wrong: verdict.wrong,
+                    partial: 0,
+                    done: verdict.sent.iter().copied().map(u64::from).sum(),
+                    complete: verdict.is_complete(),
+                    told: verdict.told,
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! One run of the experiment: a `guardrail check` of its own.
+
+use super::faults::Fault;
+use super::machinery::{Upset, Watch};
+use super::outcome::Outcome;
+use super::subject::Subject;
+use crate::args::ContainmentArgs;
+use crate::errors::CliError;
+use guardrail_report::Report;
+use serde::Serialize;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Beyond the guest's own limit, for what is fetched and analyzed.
+const BEYOND: Duration = Duration::from_secs(600);
+/// How often a run is tried in which the driver made no mistake.
+const TRIES: u32 = 3;
+/// How long an access may be held in runs whose machinery fails, in seconds.
+const HELD: &str = "10";
+/// How long a run may take to end in order.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// What happens at a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// The fault is let through.
+    Permissive,
+    /// It is contained.
+    Stringent,
+}
+
+impl Mode {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Permissive => "permissive",
+            Mode::Stringent => "stringent",
+        }
+    }
+}
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// The driver.
+    pub subject: Subject,
+    /// What it does wrong.
+    pub fault: Option<Fault>,
+    /// When and how.
+    pub seed: u32,
+    /// What happens then.
+    pub mode: Mode,
+    /// What happens to the machinery.
+    pub upset: Option<Upset>,
+}
+
+impl Trial {
+    /// Runs it, and again where the driver found no request to make its mistake at: that depends on what meets when.
+    pub fn run_planted(
+        &self,
+        args: &ContainmentArgs,
+        zoo: &Path,
+        folder: &Path,
+        number: usize,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Outcome, CliError> {
+        let mut outcome = self.run(args, zoo, folder, number, stop)?;
+        for _ in 1..TRIES {
+            if outcome.planted || self.upset.is_some() {
+                break;
+            }
+            outcome = self.run(args, zoo, folder, number, stop)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Runs it in a folder of its own below `folder`.
+    fn run(
+        &self,
+        args: &ContainmentArgs,
+        zoo: &Path,
+        folder: &Path,
+        number: usize,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Outcome, CliError> {
+        let name = self.fault.as_ref().map_or("none", |fault| &fault.fault);
+        let how = self.upset.map_or(self.mode.name(), Upset::name);
+        let folder = folder.join(format!("{number:04}-{}-{name}-{how}", self.subject.driver()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).map_err(CliError::io("create", folder.display()))?;
+        let mut variables = self.subject.begin(&folder)?;
+        if let Some(fault) = &self.fault {
+            variables.push(("FAULT".to_owned(), fault.fault.clone()));
+            variables.push(("SEED".to_owned(), self.seed.to_string()));
+        }
+        if self.upset == Some(Upset::GuestReset) {
+            variables.push(("RESET_AFTER".to_owned(), Upset::moment(self.seed).as_micros().to_string()));
+        }
+        let mut command = self.command(args, zoo, &folder, &variables)?;
+        let started = Instant::now();
+        let limit = Duration::from_secs(args.timeout) + BEYOND;
+        let stderr =
+            || String::from_utf8_lossy(&fs::read(folder.join("stderr")).unwrap_or_default()).into_owned();
+        let mut child = Process(command.spawn().map_err(CliError::io("start", "the guardrail program"))?);
+        let mut watch = Watch::new(child.0.id(), self.upset, self.seed);
+        let status = child.wait(limit, stop, &mut || watch.look(stderr))?;
+        let left = watch.left();
+        let report: Option<Report> =
+            fs::read(folder.join("stdout")).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let harm = self.subject.harm(&folder)?;
+        let mut outcome = Outcome::new(self, number, status, report.as_ref(), harm, started.elapsed());
+        outcome.left = left;
+        outcome.error =
+            stderr().lines().rev().find_map(|line| line.strip_prefix("error: ")).map(str::to_owned);
+        outcome.in_time = watch.done;
+        outcome.planted = !stderr().contains(" planted skipped");
+        // What went as it should need not be kept.
+        if args.out.is_none() {
+            let _ = fs::remove_dir_all(&folder);
+        }
+        Ok(outcome)
+    }
+
+    fn command(
+        &self,
+        args: &ContainmentArgs,
+        zoo: &Path,
+        folder: &Path,
+        variables: &[(String, String)],
+    ) -> Result<Command, CliError> {
+        let program = std::env::current_exe().map_err(CliError::io("find", "the guardrail program"))?;
+        let file = |name: &str| {
+            let path = folder.join(name);
+            fs::File::create(&path).map_err(CliError::io("create", path.display()))
+        };
+        let driver = self.subject.driver();
+        let mut command = Command::new(program);
+        command.arg("check").arg(format!("zoo/{driver}")).args(["--kernel", &args.kernel]);
+        command.args(["--device", self.subject.device(), "--tool", "all", "--format", "json"]);
+        command.arg("--workload").arg(zoo.join(driver).join("containment.sh"));
+        command.args(["--mode", self.mode.name(), "--timeout", &args.timeout.to_string()]);
+        command.arg("--out").arg(folder).current_dir(folder).env("GUARDRAIL_ZOO", zoo);
+        if self.upset.is_some() {
+            command.args(["--gate-timeout", HELD]);
+        }
+        if let Some(gate) = args.gate.as_ref().filter(|_| self.mode == Mode::Stringent) {
+            command.args(["--gate", gate]);
+        }
+        command
+            .args(variables.iter().flat_map(|(name, value)| ["--set".to_owned(), format!("{name}={value}")]));
+        command.stdin(Stdio::null()).stdout(file("stdout")?).stderr(file("stderr")?);
+        // Ctrl-C at the terminal is ours to handle: a run is ended in order.
+        command.process_group(0);
+        // SAFETY: the closure calls one async-signal-safe function and touches no memory.
+        unsafe {
+            command.pre_exec(|| {
+                // However we end, a run does not go on alone; it takes its guest with it.
+                match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                }
+            });
+        }
+        Ok(command)
+    }
+}
+
+/// The process; dropping it ends it. Its guest dies with it.
+struct Process(std::process::Child);
+
+impl Process {
+    /// Waits for its end, and ends it where it takes too long or nobody wants it any more.
+    fn wait(
+        &mut self,
+        limit: Duration,
+        stop: &dyn Fn() -> bool,
+        look: &mut dyn FnMut(),
+    ) -> Result<ExitStatus, CliError> {
+        let started = Instant::now();
+        let mut asked: Option<Instant> = None;
+        loop {
+            let status = self.0.try_wait().map_err(CliError::io("wait for", "the guardrail program"))?;
+            match status {
+                Some(_) if stop() => return Err(CliError::Interrupted),
+                Some(status) => return Ok(status),
+                None => look(),
+            }
+            if asked.is_none() && (stop() || started.elapsed() > limit) {
+                asked = Some(Instant::now());
+                // SAFETY: the child has not been waited for, so the number is its.
+                unsafe { libc::kill(self.0.id() as i32, libc::SIGTERM) };
+            }
+            if asked.is_some_and(|asked| asked.elapsed() > GRACE) {
+                let _ = self.0.kill();
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if matches!(self.0.try_wait(), Ok(None)) {
+            let _ = self.0.kill();
+        }
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,15 @@
+//! A sample of what `guardrail selftest containment` shows, with real guests.
+
+use std::process::Command;
+
+/// Faults that would harm a disk or the network do not, also where the machinery fails.
+#[test]
+fn planted_faults_are_contained() {
+    let output = Command::new(env!("CARGO_BIN_EXE_guardrail"))
+        .args(["selftest", "containment", "--faults", "4", "--machinery", "3", "--seed", "3"])
+        .output()
+        .expect("the program runs");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{err}\n{out}");
+    assert!(out.contains("Containment holds."), "{out}");
+}

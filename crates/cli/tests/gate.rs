@@ -1,0 +1,234 @@
+//! The gate, with real guests: every device access is held, faults are contained, and whatever fails closes it.
+
+mod common;
+
+use common::{Checked, check, findings, keeps_the_rules, root};
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+/// Drivers whose accesses are counted by QEMU as well: registers in memory, ports, message-signaled interrupts.
+const COUNTED: [(&str, &[&str]); 3] =
+    [("e1000", &["e1000-mmio", "e1000-io"]), ("nvme", &["nvme", "msix-table"]), ("snd_ens1370", &["es1370"])];
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let mut trials: Vec<Trial> = Vec::new();
+    for (driver, regions) in COUNTED {
+        trials.push(Trial::test(format!("every access of {driver} is held"), move || {
+            all_held(driver, regions)
+        }));
+    }
+    let mut add =
+        |name: &str, test: fn() -> Result<(), Failed>| trials.push(Trial::test(name.to_owned(), test));
+    add("a finding is contained", contained);
+    add("the twin of a contained driver runs", twin_runs);
+    add("a policy lets a kind of finding pass", policy_warns);
+    add("triage lets harmless findings pass", triage_passes);
+    add("an analysis that dies closes the gate", || analysis_lost(libc::SIGKILL));
+    add("an analysis that stands still closes the gate", || analysis_lost(libc::SIGSTOP));
+    // Two guests at once would only fight for the processors.
+    libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
+}
+
+/// QEMU's own counts of what reached the device agree with the gate's, in each address space.
+fn all_held(driver: &str, regions: &[&str]) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let (told, trace) = (folder.path().join("qemu.log"), folder.path().join("run.trace"));
+    let (told, trace) = (told.to_str().ok_or("a plain path")?, trace.to_str().ok_or("a plain path")?);
+    let events = ["memory_region_ops_read", "memory_region_ops_write", "pci_cfg_read", "pci_cfg_write"];
+    let mut words: Vec<String> =
+        events.iter().flat_map(|event| ["-trace", event]).map(str::to_owned).collect();
+    words.extend(["-D", told, "-msg", "timestamp=on"].map(str::to_owned));
+    let words: Vec<String> = words.iter().map(|word| format!("--qemu={word}")).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let result = check(&[&[driver, "--record", trace][..], &words].concat());
+    let report = result.report()?;
+    let (run, gate) = (&report["run"], &report["run"]["gate"]);
+    if result.status != 0 || run["outcome"] != "completed" || gate["ungated"] != 0 || gate["dropped"] != 0 {
+        return Err(format!("exit status {}: {run:#}\n{}", result.status, result.stderr).into());
+    }
+    let since = gate["since"].as_f64().ok_or("the device was not bound")?;
+    let counts = told_by_qemu(Path::new(told), since)?;
+    let seen: u64 = regions.iter().filter_map(|region| counts.get(*region)).sum();
+    let config: u64 =
+        counts.iter().filter(|(name, _)| name.starts_with("config ")).map(|(_, count)| count).sum();
+    let held = |space: &str| gate["spaces"][space]["held"].as_u64().unwrap_or(0);
+    if held("memory") + held("port") != seen || held("config") != config || seen < 50 || config < 5 {
+        return Err(format!(
+            "QEMU saw {seen} accesses and {config} to configuration space; {gate:#}\n{counts:?}"
+        )
+        .into());
+    }
+    keeps_the_rules(trace)
+}
+
+/// Accesses by the name of their region, and to configuration space by `config DEVICE`, since a time in seconds.
+fn told_by_qemu(log: &Path, since: f64) -> Result<BTreeMap<String, u64>, Failed> {
+    let mut counts = BTreeMap::new();
+    for line in String::from_utf8_lossy(&std::fs::read(log)?).lines() {
+        let Some((time, rest)) = line.split_once(' ') else { continue };
+        // Times are told to the microsecond, and cut.
+        if !timestamp(time).is_some_and(|time| time >= since - 1e-6) {
+            continue;
+        }
+        let words: Vec<&str> = rest.split(' ').collect();
+        let name = match words[0] {
+            // The host bridge and the others are not the driver's.
+            "pci_cfg_read" | "pci_cfg_write" if words[1] != "PIIX3" && words[1] != "i440FX" => {
+                format!("config {}", words[1])
+            }
+            "memory_region_ops_read" | "memory_region_ops_write" if words[2] != "-1" => {
+                words[words.len() - 1].trim_matches('\'').to_owned()
+            }
+            _ => continue,
+        };
+        *counts.entry(name).or_insert(0) += 1;
+    }
+    Ok(counts)
+}
+
+/// Seconds since the epoch of a time of today or yesterday, such as `2026-11-21T18:16:53.662229Z`.
+fn timestamp(text: &str) -> Option<f64> {
+    let clock = text.strip_suffix('Z')?.split_once('T')?.1;
+    let mut parts = clock.split(':').map(str::parse::<f64>);
+    let mut part = || parts.next()?.ok();
+    let seconds = part()? * 3600.0 + part()? * 60.0 + part()?;
+    let now = UNIX_EPOCH.elapsed().ok()?.as_secs_f64();
+    let midnight = (now / 86400.0).floor() * 86400.0;
+    Some(if midnight + seconds > now + 3600.0 { midnight + seconds - 86400.0 } else { midnight + seconds })
+}
+
+/// The first finding cuts the device off before the access that would have told it.
+fn contained() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let told = folder.path().join("hook");
+    let hook = format!("echo $GUARDRAIL_KIND $GUARDRAIL_ACTION > {}", told.display());
+    let result = check(&["zoo/uninit-mmio", "--mode", "stringent", "--on-finding", &hook]);
+    let report = result.report()?;
+    let finding = findings(report).next().ok_or("no finding")?;
+    let gate = &report["run"]["gate"];
+    let right = result.status == 4
+        && report["mode"] == "stringent"
+        && report["run"]["outcome"] == "contained"
+        && finding["kind"] == "uninit-to-device"
+        && finding["action"] == "contained"
+        && gate["dropped"].as_u64() > Some(0)
+        && gate["ungated"] == 0;
+    if !right {
+        return Err(failure(&result, report));
+    }
+    match std::fs::read_to_string(told)?.trim() {
+        "uninit-to-device contained" => Ok(()),
+        other => Err(format!("the hook said '{other}'").into()),
+    }
+}
+
+fn twin_runs() -> Result<(), Failed> {
+    let result = check(&["zoo/uninit-mmio_ok", "--mode", "stringent"]);
+    let report = result.report()?;
+    match result.status == 0 && report["run"]["gate"]["dropped"] == 0 {
+        true => Ok(()),
+        false => Err(failure(&result, report)),
+    }
+}
+
+fn policy_warns() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let policy = folder.path().join("policy.toml");
+    std::fs::write(&policy, "[kinds]\nuninit-to-device = \"warn\"\n")?;
+    let policy = policy.to_str().ok_or("a plain path")?;
+    let result = check(&["zoo/uninit-mmio", "--mode", "stringent", "--policy", policy]);
+    let report = result.report()?;
+    let passed = findings(report).all(|finding| finding["action"] == "passed");
+    match result.status == 1 && passed && report["run"]["gate"]["dropped"] == 0 {
+        true => Ok(()),
+        false => Err(failure(&result, report)),
+    }
+}
+
+fn triage_passes() -> Result<(), Failed> {
+    let result = check(&["zoo/race-statistics", "--mode", "triage", "--tool", "drcheck"]);
+    let report = result.report()?;
+    let harmless = |finding: &Value| {
+        finding["action"] == "passed: judged harmless"
+            && finding["triage"].as_str().is_some_and(|t| t.starts_with("likely"))
+    };
+    match result.status == 1 && findings(report).any(|_| true) && findings(report).all(harmless) {
+        true => Ok(()),
+        false => Err(failure(&result, report)),
+    }
+}
+
+fn failure(result: &Checked, report: &Value) -> Failed {
+    format!("exit status {}\n{report:#}\n{}", result.status, result.stderr).into()
+}
+
+/// A running check; it does not outlive the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The analysis dies or hangs in the middle of a run: the device is cut off, and the run fails with a sentence.
+fn analysis_lost(signal: i32) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let said = folder.path().join("stderr");
+    let child = Command::new(env!("CARGO_BIN_EXE_guardrail"))
+        .args(["check", "e1000", "--gate-timeout", "2"])
+        .current_dir(root())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(&said)?)
+        .spawn()?;
+    let mut running = Running(child);
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !std::fs::read_to_string(&said)?.contains("up …") {
+        if Instant::now() > deadline {
+            return Err("the guest did not begin".into());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let analysis = child_of(running.0.id(), "internal-analysis").ok_or("there is no analysis")?;
+    // SAFETY: a plain system call; the process is a child of a child that still runs.
+    unsafe { libc::kill(analysis as i32, signal) };
+    let status = loop {
+        if let Some(status) = running.0.try_wait()? {
+            break status;
+        }
+        if Instant::now() > deadline {
+            return Err("the run goes on without its analysis".into());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let text = std::fs::read_to_string(&said)?;
+    let why = match signal {
+        libc::SIGKILL => "the analysis was ended by signal 9",
+        _ => "held for the longest time that is allowed",
+    };
+    if status.code() != Some(3) || !text.contains(why) {
+        return Err(format!("{status}\n{text}").into());
+    }
+    match Path::new(&format!("/proc/{analysis}")).exists() {
+        true => Err("the analysis is still there".into()),
+        false => Ok(()),
+    }
+}
+
+/// The child of a process whose command line has this word.
+fn child_of(parent: u32, word: &str) -> Option<u32> {
+    std::fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        let ppid: u32 = stat.rsplit(") ").next()?.split(' ').nth(1)?.parse().ok()?;
+        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+        (ppid == parent && String::from_utf8_lossy(&line).contains(word)).then_some(pid)
+    })
+}

@@ -1,0 +1,73 @@
+//! What the gate is told of a kernel: which of its functions access devices for drivers, and where drivers are bound.
+
+use crate::image::KernelImage;
+use guardrail_trace::config::{ConfigAccessor, Gate, PciProbe};
+
+/// Functions that access registers for their callers, wherever those are (lib/iomap.c, arch/x86/lib/iomem.c, lib/iomap_copy.c).
+const ACCESSORS: [&str; 8] =
+    ["ioread", "iowrite", "memcpy_fromio", "memcpy_toio", "memset_io", "__ioread", "__iowrite", "mmio_"];
+/// The PCI core's own accesses to devices: interrupt tables, power states, quirks (drivers/pci).
+const PCI_CORE: [&str; 6] = ["pci_", "__pci_", "msix_", "msi_", "__msi", "quirk_"];
+/// Accesses to PCI configuration space (arch/x86/pci): name, and whether it writes.
+const CONFIG_SPACE: [(&str, bool); 6] = [
+    ("pci_conf1_read", false),
+    ("pci_conf1_write", true),
+    ("pci_conf2_read", false),
+    ("pci_conf2_write", true),
+    ("pci_mmcfg_read", false),
+    ("pci_mmcfg_write", true),
+];
+/// Functions that give addresses for devices another meaning (mm/vmalloc.c, arch/x86/mm/ioremap.c).
+const REMAPS: [&str; 5] =
+    ["ioremap_page_range", "vmap_page_range", "iounmap", "vunmap_range", "vunmap_range_noflush"];
+/// No function of interest is longer.
+const MAX_SIZE: u64 = 0x4000;
+
+/// Works out what the tracer is told. `ram` are the physical addresses of the guest's memory.
+pub fn gate(image: &KernelImage, ram: &[(u64, u64)], limit_millis: u64) -> Gate {
+    let of = |prefixes: &[&str], name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    let mut accessors: Vec<(u64, u64)> = image
+        .symbols()
+        .filter(|symbol| symbol.kind.eq_ignore_ascii_case(&'t') && image.is_text(symbol.address))
+        .filter(|symbol| of(&ACCESSORS, symbol.name) || of(&PCI_CORE, symbol.name))
+        // Configuration space has a gate of its own, at the functions' entries.
+        .filter(|symbol| !CONFIG_SPACE.iter().any(|(name, _)| *name == symbol.name))
+        .filter_map(|symbol| {
+            let size = image.symbol_at(symbol.address)?.size.min(MAX_SIZE);
+            Some((symbol.address, symbol.address + size))
+        })
+        .collect();
+    accessors.sort_unstable();
+    accessors.dedup();
+    let entry = |name: &&str| image.address_of(name);
+    Gate {
+        limit_millis,
+        strict: false,
+        ram: ram.to_vec(),
+        accessors,
+        config_space: CONFIG_SPACE
+            .iter()
+            .filter_map(|(name, write)| Some(ConfigAccessor { address: entry(name)?, write: *write }))
+            .collect(),
+        remaps: REMAPS.iter().filter_map(entry).collect(),
+        probe: pci_probe(image),
+    }
+}
+
+/// `None` where the kernel has no PCI.
+fn pci_probe(image: &KernelImage) -> Option<PciProbe> {
+    let btf = image.btf();
+    let member = |structure, path| btf.member_offset(structure, path);
+    Some(PciProbe {
+        address: image.address_of("local_pci_probe")?,
+        driver: member("drv_dev_and_id", "drv")?,
+        device: member("drv_dev_and_id", "dev")?,
+        probe: member("pci_driver", "probe")?,
+        devfn: member("pci_dev", "devfn")?,
+        bus: member("pci_dev", "bus")?,
+        number: member("pci_bus", "number")?,
+        resources: member("pci_dev", "resource")?,
+        resource_size: btf.size_of(btf.struct_named("resource")?)?,
+        resource: [member("resource", "start")?, member("resource", "end")?, member("resource", "flags")?],
+    })
+}

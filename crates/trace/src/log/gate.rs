@@ -1,0 +1,415 @@
+//! The gate's part of the log: how far the analysis has checked, and whether the device is still to be had.
+//!
+//! The tracer publishes the segment that ends with a device access and waits until a ticket beyond it is checked. The analysis
+//! says so after each segment, and closes the gate before it says so of a segment with a finding that its policy contains. A
+//! closed gate never opens again, and everything that can go wrong closes it: a failed log, a limit that is
+//! reached, a supervisor that saw the analysis die.
+
+use super::futex;
+use super::layout::{ATTENTION_FAILED, Line, Mapping};
+use super::{Log, MergedReader};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How often to look before the clock is asked.
+const LOOKS: u32 = 64;
+/// The longest sleep of a waiter; a wake-up that was missed costs no more than this.
+const SLICE: Duration = Duration::from_millis(2);
+
+/// The gate's words in the shared memory.
+#[repr(C)]
+pub(super) struct GateWords {
+    /// Every segment with a smaller ticket has been checked.
+    checked: Line<AtomicU64>,
+    /// Changes when a sleeping waiter is woken.
+    sequence: Line<AtomicU32>,
+    /// How many waiters sleep.
+    sleepers: AtomicU32,
+    /// 0, or the code of the reason why the gate is closed.
+    closed: Line<AtomicU32>,
+    counts: [Line<GateCountWords>; KINDS],
+    /// When the first of them was bound, in microseconds since the epoch; 0: not yet.
+    since: AtomicU64,
+    /// Devices at stake: 0, or 1 << 16 | bus << 8 | devfn.
+    devices: [AtomicU32; MAX_DEVICES],
+}
+
+#[repr(C)]
+struct GateCountWords {
+    held: AtomicU64,
+    dropped: AtomicU64,
+    ungated: AtomicU64,
+    wait_nanos: AtomicU64,
+    longest_nanos: AtomicU64,
+}
+
+const KINDS: usize = 3;
+const MAX_DEVICES: usize = 16;
+
+/// The place of a PCI device: its bus, and its slot and function in one byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PciPlace {
+    /// Number of the bus.
+    pub bus: u8,
+    /// Slot in the upper five bits, function in the lower three.
+    pub devfn: u8,
+}
+
+/// The address spaces in which devices are accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Space {
+    /// Registers in memory.
+    Memory,
+    /// Ports.
+    Port,
+    /// PCI configuration space.
+    Config,
+}
+
+/// Why a gate was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Closed {
+    /// The policy contains a finding.
+    #[error("a finding is contained")]
+    Finding,
+    /// An access was held for as long as it may be.
+    #[error("an access was held for the longest time that is allowed, and was not checked by then")]
+    TimeOut,
+    /// The log has failed, or nobody checks it anymore.
+    #[error("the log is no longer checked")]
+    Unchecked,
+    /// An access reached the device that had not been held.
+    #[error("an access reached the device without being held")]
+    Ungated,
+}
+
+impl Closed {
+    fn code(self) -> u32 {
+        match self {
+            Closed::Finding => 1,
+            Closed::TimeOut => 2,
+            Closed::Unchecked => 3,
+            Closed::Ungated => 4,
+        }
+    }
+
+    fn from_code(code: u32) -> Option<Closed> {
+        match code {
+            0 => None,
+            1 => Some(Closed::Finding),
+            2 => Some(Closed::TimeOut),
+            4 => Some(Closed::Ungated),
+            // Whatever another process wrote: closed is closed.
+            _ => Some(Closed::Unchecked),
+        }
+    }
+}
+
+/// What a waiter is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Checked: go on.
+    Pass,
+    /// The device is gone.
+    Closed(Closed),
+    /// Not checked yet.
+    Wait,
+}
+
+/// Device accesses of one address space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct SpaceCounts {
+    /// Accesses that were held until they were checked, and passed.
+    pub held: u64,
+    /// Accesses that a closed gate kept from the device.
+    pub dropped: u64,
+    /// Accesses that reached the device without being held. Anything but 0 is a fault of ours.
+    pub ungated: u64,
+    /// Nanoseconds for which accesses were held, together.
+    pub wait_nanos: u64,
+    /// The longest that one was held.
+    pub longest_nanos: u64,
+}
+
+/// All device accesses at the gate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct GateStats {
+    /// Registers in memory.
+    pub memory: SpaceCounts,
+    /// Ports.
+    pub port: SpaceCounts,
+    /// PCI configuration space.
+    pub config: SpaceCounts,
+}
+
+impl GateStats {
+    /// The three spaces.
+    pub fn spaces(&self) -> [&SpaceCounts; KINDS] {
+        [&self.memory, &self.port, &self.config]
+    }
+
+    /// Accesses that were held and passed.
+    pub fn held(&self) -> u64 {
+        self.spaces().iter().map(|space| space.held).sum()
+    }
+
+    /// Accesses that a closed gate kept from the device.
+    pub fn dropped(&self) -> u64 {
+        self.spaces().iter().map(|space| space.dropped).sum()
+    }
+
+    /// Accesses that were not held.
+    pub fn ungated(&self) -> u64 {
+        self.spaces().iter().map(|space| space.ungated).sum()
+    }
+}
+
+impl Log {
+    /// Closes the gate for good. The first reason stays.
+    pub fn close_gate(&self, why: Closed) {
+        self.map.close_gate(why);
+    }
+
+    /// Why the gate is closed, if it is.
+    pub fn gate_closed(&self) -> Option<Closed> {
+        self.map.gate_closed()
+    }
+
+    /// Tells that accesses to this device are held. False where there are too many.
+    pub fn add_gated(&self, place: PciPlace) -> bool {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = u64::try_from(now.as_micros()).unwrap_or(u64::MAX).max(1);
+        let _ = self.map.header().gate.since.compare_exchange(0, now, AcqRel, Acquire);
+        let word = 1 << 16 | u32::from(place.bus) << 8 | u32::from(place.devfn);
+        self.map.header().gate.devices.iter().any(|slot| {
+            match slot.compare_exchange(0, word, AcqRel, Acquire) {
+                Ok(_) => true,
+                Err(there) => there == word,
+            }
+        })
+    }
+
+    /// Since when accesses are held, in microseconds since the epoch: the first device was about to be bound.
+    pub fn gated_since(&self) -> Option<u64> {
+        Some(self.map.header().gate.since.load(Acquire)).filter(|&since| since > 0)
+    }
+
+    /// The devices whose accesses are held.
+    pub fn gated(&self) -> Vec<PciPlace> {
+        let words = self.map.header().gate.devices.iter().map(|slot| slot.load(Acquire));
+        words
+            .filter(|&word| word != 0)
+            .map(|word| PciPlace { bus: (word >> 8) as u8, devfn: word as u8 })
+            .collect()
+    }
+
+    /// Whether every segment up to this ticket has been checked.
+    #[inline]
+    pub fn admits(&self, ticket: u64) -> Admission {
+        self.map.admits(ticket)
+    }
+
+    /// Waits until the segment with this ticket is checked, the gate is closed, or `patience` is over. For the first `spin` of
+    /// it the processor is not given away.
+    pub fn wait_checked(&self, ticket: u64, spin: Duration, patience: Duration) -> Admission {
+        let begun = Instant::now();
+        loop {
+            for _ in 0..LOOKS {
+                match self.map.admits(ticket) {
+                    Admission::Wait => std::hint::spin_loop(),
+                    told => return told,
+                }
+            }
+            let passed = begun.elapsed();
+            if passed >= patience {
+                return Admission::Wait;
+            }
+            if passed >= spin {
+                self.map.sleep_at_gate(ticket, SLICE.min(patience - passed));
+            }
+        }
+    }
+
+    /// The ticket that is taken next.
+    pub fn next_ticket(&self) -> u64 {
+        self.map.header().next_ticket.load(SeqCst)
+    }
+
+    /// Counts so many accesses that were held together for so long and passed.
+    pub fn count_held(&self, space: Space, count: u64, nanos: u64) {
+        let counts = self.map.gate_counts(space);
+        counts.held.fetch_add(count, Relaxed);
+        counts.wait_nanos.fetch_add(nanos, Relaxed);
+        counts.longest_nanos.fetch_max(nanos, Relaxed);
+    }
+
+    /// Counts so many accesses that were kept from the device.
+    pub fn count_dropped(&self, space: Space, count: u64) {
+        self.map.gate_counts(space).dropped.fetch_add(count, Relaxed);
+    }
+
+    /// Counts an access that reached the device without being held.
+    pub fn count_ungated(&self, space: Space) {
+        self.map.gate_counts(space).ungated.fetch_add(1, Relaxed);
+    }
+
+    /// What went through the gate so far.
+    pub fn gate_stats(&self) -> GateStats {
+        let of = |space| {
+            let counts = self.map.gate_counts(space);
+            SpaceCounts {
+                held: counts.held.load(Relaxed),
+                dropped: counts.dropped.load(Relaxed),
+                ungated: counts.ungated.load(Relaxed),
+                wait_nanos: counts.wait_nanos.load(Relaxed),
+                longest_nanos: counts.longest_nanos.load(Relaxed),
+            }
+        };
+        GateStats { memory: of(Space::Memory), port: of(Space::Port), config: of(Space::Config) }
+    }
+}
+
+impl MergedReader {
+    /// Says that every segment handed out so far has been checked.
+    #[inline]
+    pub fn tell_checked(&self) {
+        let words = &self.map().header().gate;
+        words.checked.store(self.next_ticket(), SeqCst);
+        if words.sleepers.load(SeqCst) != 0 {
+            words.sequence.fetch_add(1, SeqCst);
+            futex::wake_all(&words.sequence);
+        }
+    }
+}
+
+impl Mapping {
+    fn gate_counts(&self, space: Space) -> &GateCountWords {
+        &self.header().gate.counts[match space {
+            Space::Memory => 0,
+            Space::Port => 1,
+            Space::Config => 2,
+        }]
+    }
+
+    fn close_gate(&self, why: Closed) {
+        let words = &self.header().gate;
+        let _ = words.closed.compare_exchange(0, why.code(), AcqRel, Acquire);
+        words.sequence.fetch_add(1, SeqCst);
+        futex::wake_all(&words.sequence);
+    }
+
+    fn gate_closed(&self) -> Option<Closed> {
+        if self.header().attention.load(Relaxed) & ATTENTION_FAILED != 0 {
+            self.close_gate(Closed::Unchecked);
+        }
+        Closed::from_code(self.header().gate.closed.load(Acquire))
+    }
+
+    #[inline]
+    fn admits(&self, ticket: u64) -> Admission {
+        // Whoever checks closes the gate first and tells how far it is then, so the order of these two looks matters.
+        let checked = self.header().gate.checked.load(Acquire);
+        match self.gate_closed() {
+            Some(why) => Admission::Closed(why),
+            None if checked > ticket => Admission::Pass,
+            None => Admission::Wait,
+        }
+    }
+
+    #[cold]
+    fn sleep_at_gate(&self, ticket: u64, limit: Duration) {
+        let words = &self.header().gate;
+        words.sleepers.fetch_add(1, SeqCst);
+        let sequence = words.sequence.load(SeqCst);
+        if self.admits(ticket) == Admission::Wait {
+            futex::wait(&words.sequence, sequence, limit);
+        }
+        words.sleepers.fetch_sub(1, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::{FailReason, LogOptions, Next};
+
+    fn log(folder: &tempfile::TempDir) -> Log {
+        let options = LogOptions { words_per_ring: 1 << 12, ..LogOptions::new(1) };
+        Log::create_with(folder.path().join("log"), &options).unwrap()
+    }
+
+    fn soon(log: &Log, ticket: u64) -> Admission {
+        log.wait_checked(ticket, Duration::ZERO, Duration::from_millis(5))
+    }
+
+    #[test]
+    fn an_access_waits_until_its_segment_is_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = log(&folder);
+        let mut writer = log.writer(0).unwrap();
+        let mut reader = MergedReader::attach(&log).unwrap();
+        writer.begin();
+        writer.push(1);
+        writer.close();
+        let ticket = writer.ticket();
+        assert_eq!(soon(&log, ticket), Admission::Wait);
+        assert!(matches!(reader.next(Duration::from_secs(1)).unwrap(), Next::Segment(_)));
+        assert_eq!(soon(&log, ticket), Admission::Wait);
+        let waiter = std::thread::spawn({
+            let log = log.clone();
+            move || log.wait_checked(ticket, Duration::ZERO, Duration::from_secs(10))
+        });
+        std::thread::sleep(Duration::from_millis(10));
+        reader.tell_checked();
+        assert_eq!(waiter.join().unwrap(), Admission::Pass);
+        assert_eq!(soon(&log, ticket + 1), Admission::Wait);
+    }
+
+    #[test]
+    fn a_closed_gate_stays_closed_and_keeps_its_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = log(&folder);
+        assert_eq!(log.gate_closed(), None);
+        log.close_gate(Closed::Finding);
+        log.close_gate(Closed::TimeOut);
+        assert_eq!(soon(&log, 0), Admission::Closed(Closed::Finding));
+        let reader = MergedReader::attach(&log).unwrap();
+        reader.tell_checked();
+        assert_eq!(soon(&log, 0), Admission::Closed(Closed::Finding));
+    }
+
+    #[test]
+    fn a_failed_log_closes_the_gate_even_for_what_was_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = log(&folder);
+        log.fail(FailReason::ReaderDied);
+        assert_eq!(soon(&log, 0), Admission::Closed(Closed::Unchecked));
+    }
+
+    #[test]
+    fn devices_at_stake_are_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = log(&folder);
+        let place = |devfn| PciPlace { bus: 0, devfn };
+        assert!(log.add_gated(place(0)) && log.add_gated(place(0x18)) && log.add_gated(place(0)));
+        assert_eq!(log.gated(), [place(0), place(0x18)]);
+        assert!((0..14).all(|i| log.add_gated(place(0x20 + i))));
+        assert!(!log.add_gated(place(0x40)));
+    }
+
+    #[test]
+    fn accesses_are_counted_by_space() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = log(&folder);
+        log.count_held(Space::Port, 1, 10);
+        log.count_held(Space::Port, 1, 30);
+        log.count_held(Space::Config, 1, 1);
+        log.count_dropped(Space::Memory, 1);
+        log.count_ungated(Space::Memory);
+        let stats = log.gate_stats();
+        assert_eq!((stats.held(), stats.dropped(), stats.ungated()), (3, 1, 1));
+        assert_eq!((stats.port.wait_nanos, stats.port.longest_nanos), (40, 30));
+    }
+}

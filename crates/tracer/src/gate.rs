@@ -1,0 +1,159 @@
+//! The gate: device accesses wait here, before their instruction runs, until the analysis has checked the log up to and
+//! including them (thesis 5.2). A closed gate keeps them from the device: writes do nothing, reads give all ones.
+//!
+//! Accesses of the driver's own code are held whatever device they go to. Accesses of other code (functions of the kernel and
+//! of libraries that access registers for drivers) are held where they go to a device that a watched driver was bound to.
+
+pub mod bound;
+pub mod closed;
+pub mod run;
+pub mod sites;
+
+use crate::ranges::RangeSet;
+use guardrail_trace::config::Gate as Config;
+use std::sync::RwLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::Duration;
+
+/// Pages of devices that a vCPU remembers; a power of two.
+const PAGES: usize = 64;
+const PAGE: u64 = 4096;
+
+/// What all vCPUs share.
+pub struct Gate {
+    config: Config,
+    /// Kernel functions that access devices for drivers, sorted.
+    accessors: Vec<(u64, u64)>,
+    /// Physical addresses of registers of the devices that watched drivers are bound to.
+    memory: RangeSet,
+    /// Their ports.
+    ports: RangeSet,
+    /// Their places on the bus: bus number and `devfn`.
+    places: RwLock<Vec<(u8, u8)>>,
+    /// Code of modules that are not watched: they may access devices for one that is.
+    pub libraries: RangeSet,
+    /// Changes when addresses of devices get another meaning.
+    epoch: AtomicU64,
+}
+
+impl Gate {
+    /// A gate for a guest in which no driver is bound yet.
+    pub fn new(config: Config) -> Gate {
+        let mut accessors = config.accessors.clone();
+        accessors.sort_unstable();
+        Gate {
+            accessors,
+            config,
+            memory: RangeSet::new(),
+            ports: RangeSet::new(),
+            places: RwLock::default(),
+            libraries: RangeSet::new(),
+            epoch: AtomicU64::new(1),
+        }
+    }
+
+    /// The longest that an access may be held.
+    pub fn limit(&self) -> Duration {
+        Duration::from_millis(self.config.limit_millis)
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The code at this link-time address accesses devices for drivers.
+    pub fn is_accessor(&self, link: u64) -> bool {
+        let next = self.accessors.partition_point(|range| range.0 <= link);
+        // Aliases and cold parts overlap: a few ranges before may reach further.
+        self.accessors[next.saturating_sub(4)..next].iter().any(|range| link < range.1)
+    }
+
+    /// A physical address belongs to a device, not to RAM.
+    pub fn is_device(&self, physical: u64) -> bool {
+        !self.config.ram.iter().any(|&(from, to)| (from..to).contains(&physical))
+    }
+
+    /// Addresses of devices mean something else from now on.
+    pub fn remapped(&self) {
+        self.epoch.fetch_add(1, Release);
+    }
+}
+
+/// Where a vCPU found pages of the kernel's mappings.
+pub struct Pages {
+    pages: Box<[Page; PAGES]>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Page {
+    page: u64,
+    epoch: u64,
+    physical: u64,
+}
+
+impl Pages {
+    /// Nothing known.
+    pub fn new() -> Pages {
+        Pages { pages: Box::new([Page::default(); PAGES]) }
+    }
+
+    /// The physical address behind a virtual one; `translate` walks the page tables.
+    #[inline]
+    pub fn physical(
+        &mut self,
+        gate: &Gate,
+        address: u64,
+        translate: impl FnOnce(u64) -> Option<u64>,
+    ) -> Option<u64> {
+        let (page, rest) = (address / PAGE, address % PAGE);
+        let epoch = gate.epoch.load(Acquire);
+        let slot = &mut self.pages[(page ^ page >> 6) as usize % PAGES];
+        if slot.page != page || slot.epoch != epoch {
+            let physical = translate(page * PAGE)?;
+            *slot = Page { page, epoch, physical };
+        }
+        Some(slot.physical + rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate() -> Gate {
+        Gate::new(Config {
+            ram: vec![(0, 0xa0000), (0x10_0000, 0x2000_0000)],
+            accessors: vec![(0x300, 0x310), (0x100, 0x180), (0x140, 0x150)],
+            ..Config::default()
+        })
+    }
+
+    #[test]
+    fn what_is_not_ram_is_devices() {
+        let gate = gate();
+        assert!(!gate.is_device(0x9ffff) && gate.is_device(0xa0000) && gate.is_device(0xfebc_0000));
+        assert!(!gate.is_device(0x1fff_ffff) && gate.is_device(0x2000_0000));
+    }
+
+    #[test]
+    fn accessors_may_overlap() {
+        let gate = gate();
+        for (address, known) in
+            [(0xff, false), (0x100, true), (0x145, true), (0x160, true), (0x180, false), (0x30f, true)]
+        {
+            assert_eq!(gate.is_accessor(address), known, "{address:#x}");
+        }
+    }
+
+    #[test]
+    fn pages_are_walked_again_when_mappings_changed() {
+        let (gate, mut pages) = (gate(), Pages::new());
+        assert_eq!(pages.physical(&gate, 0x5010, |_| Some(0xfeb0_0000)), Some(0xfeb0_0010));
+        assert_eq!(pages.physical(&gate, 0x5020, |_| panic!("it is known")), Some(0xfeb0_0020));
+        gate.remapped();
+        assert_eq!(pages.physical(&gate, 0x5020, |_| None), None);
+        assert_eq!(pages.physical(&gate, 0x5020, |_| Some(0x7000)), Some(0x7020));
+    }
+}

@@ -1,0 +1,121 @@
+//! What accesses do at a closed gate: writes nothing, reads give all ones, as on a bus from which the device was pulled.
+
+use super::sites::{GateSite, What};
+use super::{Gate, run};
+use crate::ffi;
+use crate::vcpu::{RAX, RCX, RDI, RSI, RSP, Vcpu};
+use guardrail_trace::event::Cut;
+use iced_x86::{Instruction, Mnemonic, OpKind};
+
+/// R9 by hardware number: the sixth argument of a function.
+const R9: usize = 9;
+/// The longest answer to a string instruction.
+const MAX_BYTES: u64 = 1 << 16;
+/// The direction flag, which tells string instructions to go down.
+const DIRECTION: u64 = 1 << 10;
+
+/// Goes on behind the instruction, as if a device that is gone had answered.
+pub fn skip(gate: &Gate, vcpu: &mut Vcpu, site: &GateSite) -> ! {
+    match site.what {
+        What::Memory { size, .. } => answer_memory(vcpu, &site.insn, size),
+        What::String { source, target, rep, size } => {
+            answer_string(gate, vcpu, source, target, rep, size);
+        }
+        What::Port { out, size, rep: false, .. } if is_register(&site.insn) => {
+            if !out {
+                load(vcpu, RAX, size, u64::MAX);
+            }
+        }
+        What::Port { out, size, rep, .. } => {
+            answer_string(gate, vcpu, out, (!out).then_some(true), rep, size)
+        }
+    }
+    // Where flags are needed behind it, a wrong branch in the driver is the lesser evil: its device is out of reach.
+    vcpu.regs.can_leave(site.flags);
+    if site.driver {
+        run::end_after(vcpu, site, Cut::ENDS);
+    }
+    // SAFETY: the callback is registered for it; it leaves by longjmp over frames that have nothing to drop.
+    unsafe { ffi::qemu_plugin_set_pc(site.insn.next_ip()) }
+}
+
+/// `in` and `out` proper, not the string instructions.
+fn is_register(insn: &Instruction) -> bool {
+    matches!(insn.mnemonic(), Mnemonic::In | Mnemonic::Out)
+}
+
+/// Returns from a function that accesses configuration space: success, and all ones.
+pub fn answer_config(vcpu: &mut Vcpu, write: bool) -> ! {
+    let value = vcpu.reg(R9);
+    if !write && value != 0 {
+        vcpu.write(value, &[0xff; 4]);
+    }
+    let rsp = vcpu.reg(RSP);
+    let back = vcpu.read_word(rsp, 8).unwrap_or(0);
+    vcpu.set_reg(RAX, 0);
+    vcpu.set_reg(RSP, rsp.wrapping_add(8));
+    // SAFETY: as above.
+    unsafe { ffi::qemu_plugin_set_pc(back) }
+}
+
+/// An instruction with one memory operand: what it loads is all ones.
+fn answer_memory(vcpu: &mut Vcpu, insn: &Instruction, size: u8) {
+    if insn.op_count() == 0 || insn.op0_kind() != OpKind::Register || insn.op0_register().is_vector_register()
+    {
+        return;
+    }
+    let target = insn.op0_register();
+    let ones = u64::MAX >> (64 - 8 * u32::from(size.clamp(1, 8)));
+    match insn.mnemonic() {
+        // They compare only; the flags stay.
+        Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Bt => {}
+        // Zero-extended: as wide as the operand in memory.
+        Mnemonic::Movzx => load(vcpu, target.full_register().number(), 8, ones),
+        _ => load(vcpu, target.full_register().number(), target.size() as u8, u64::MAX),
+    }
+}
+
+/// Sets a register as a load of so many bytes does: four and more clear the rest, fewer keep it.
+fn load(vcpu: &mut Vcpu, register: usize, size: u8, value: u64) {
+    let before = vcpu.reg(register);
+    let value = match size {
+        1 => before & !0xff | value & 0xff,
+        2 => before & !0xffff | value & 0xffff,
+        4 => value & 0xffff_ffff,
+        _ => value,
+    };
+    vcpu.set_reg(register, value);
+}
+
+/// A string instruction that was all run at once.
+fn answer_string(gate: &Gate, vcpu: &mut Vcpu, source: bool, target: Option<bool>, rep: bool, size: u8) {
+    let count = if rep { vcpu.reg(RCX) } else { 1 };
+    let bytes = count.saturating_mul(u64::from(size));
+    let down = vcpu.reg(crate::vcpu::RFLAGS) & DIRECTION != 0;
+    if target.is_some() {
+        let at = vcpu.reg(RDI);
+        // Where the target is the device itself, nothing is written.
+        let memory = vcpu.physical(gate, at).is_some_and(|physical| !gate.is_device(physical));
+        if target == Some(true) && memory && !down {
+            let mut left = bytes.min(MAX_BYTES);
+            let mut to = at;
+            while left > 0 {
+                let piece = left.min(256);
+                vcpu.write(to, &[0xff; 256][..piece as usize]);
+                (to, left) = (to.wrapping_add(piece), left - piece);
+            }
+        }
+        vcpu.set_reg(RDI, step(at, bytes, down));
+    }
+    if source {
+        let at = vcpu.reg(RSI);
+        vcpu.set_reg(RSI, step(at, bytes, down));
+    }
+    if rep {
+        vcpu.set_reg(RCX, 0);
+    }
+}
+
+fn step(at: u64, bytes: u64, down: bool) -> u64 {
+    if down { at.wrapping_sub(bytes) } else { at.wrapping_add(bytes) }
+}

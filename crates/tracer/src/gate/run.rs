@@ -1,0 +1,215 @@
+//! What runs at instructions that may access devices.
+
+use super::closed;
+use super::sites::{GateSite, What};
+use super::{Gate, bound};
+use crate::code::Flags;
+use crate::ffi;
+use crate::tracer::{Tracer, tracer};
+use crate::vcpu::{RCX, RDI, RDX, RSI, Vcpu};
+use crate::with_env;
+use guardrail_trace::event::{Access, Cut, Head, Kind};
+use guardrail_trace::log::{Admission, Closed, Space};
+use std::ffi::{c_uint, c_void};
+use std::time::{Duration, Instant};
+
+/// How long a held vCPU looks by itself before it goes around: interrupts get in on the way.
+const LOOK: Duration = Duration::from_micros(25);
+/// The same where it has a thread of its own: it sleeps after the first part of it.
+const SLEEP: Duration = Duration::from_micros(500);
+/// Accesses that one instruction is counted for.
+const MOST: u64 = 1 << 20;
+
+/// An access that is held.
+struct Held<'a> {
+    gate: &'a Gate,
+    space: Space,
+    /// How many the instruction makes.
+    count: u64,
+    /// Its word, which the log gets before it happens.
+    word: Option<Access>,
+}
+
+with_env! {
+    /// An instruction that may access a device is about to run.
+    on_site => at_site
+}
+
+extern "C" fn at_site(index: c_uint, site: *mut c_void, env: *mut u64) {
+    let Some(tracer) = tracer() else { return };
+    // SAFETY: sites are never freed.
+    let site = unsafe { &*site.cast::<GateSite>() };
+    // SAFETY: this is the vCPU's callback.
+    let vcpu = unsafe {
+        match site.driver {
+            true => tracer.same(index),
+            false => tracer.running_at(index, env),
+        }
+    };
+    let (Some(vcpu), Some(gate)) = (vcpu, &tracer.gate) else { return };
+    if let Some(held) = access(tracer, gate, vcpu, site) {
+        hold(tracer, vcpu, site, &held);
+    }
+}
+
+/// The access to a device that the instruction is about to make, if it is one that is held.
+#[inline]
+fn access<'a>(tracer: &Tracer, gate: &'a Gate, vcpu: &mut Vcpu, site: &GateSite) -> Option<Held<'a>> {
+    match site.what {
+        What::Memory { size, store, plain } => {
+            let addr = site.place.address(|r| vcpu.reg(r));
+            is_held(tracer, gate, vcpu, site, addr).then(|| {
+                let access = Access { addr, size, store, io: true, insn: site.index };
+                Held { gate, space: Space::Memory, count: 1, word: (site.driver && plain).then_some(access) }
+            })
+        }
+        What::String { source, target, rep, .. } => {
+            let sources = source.then(|| vcpu.reg(RSI));
+            let targets = target.map(|_| vcpu.reg(RDI));
+            let count = if rep { vcpu.reg(RCX).min(MOST) } else { 1 };
+            let any =
+                [sources, targets].into_iter().flatten().any(|addr| is_held(tracer, gate, vcpu, site, addr));
+            (any && count > 0).then_some(Held { gate, space: Space::Memory, count, word: None })
+        }
+        What::Port { port, rep, .. } => {
+            let port = port.map_or_else(|| vcpu.reg(RDX) & 0xffff, u64::from);
+            let count = if rep { vcpu.reg(RCX).min(MOST) } else { 1 };
+            let wanted = site.driver || gate.ports.contains(port);
+            (wanted && count > 0).then_some(Held { gate, space: Space::Port, count, word: None })
+        }
+    }
+}
+
+/// Whether accesses to this address are held.
+#[inline]
+fn is_held(tracer: &Tracer, gate: &Gate, vcpu: &mut Vcpu, site: &GateSite, address: u64) -> bool {
+    tracer.may_be_device(address) && reaches_device(gate, vcpu, site.driver, address)
+}
+
+fn reaches_device(gate: &Gate, vcpu: &mut Vcpu, driver: bool, address: u64) -> bool {
+    match vcpu.physical(gate, address) {
+        // The instruction will fault instead.
+        None => false,
+        Some(physical) if driver => gate.is_device(physical),
+        Some(physical) => gate.memory.contains(physical),
+    }
+}
+
+/// Waits until the log is checked up to and including the access. Comes back where the access may happen.
+#[cold]
+fn hold(tracer: &Tracer, vcpu: &mut Vcpu, site: &GateSite, held: &Held<'_>) {
+    let ticket = tell(tracer, vcpu, site.driver, held.word);
+    match wait(tracer, vcpu, held, site.address, ticket, site.flags) {
+        Told::Pass => {}
+        Told::Again => {
+            if site.driver {
+                let again = match (held.word, held.space) {
+                    (Some(_), _) => Cut::AGAIN_ACCESS,
+                    (None, Space::Port) => Cut::AGAIN_PORT,
+                    _ => Cut::ENDS,
+                };
+                end_after(vcpu, site, again);
+            }
+            // SAFETY: the callback is registered for it; it leaves by longjmp over frames that have nothing to drop.
+            unsafe { ffi::qemu_plugin_set_pc(site.address) }
+        }
+        Told::Closed => closed::skip(held.gate, vcpu, site),
+    }
+    if site.driver {
+        vcpu.passed = Some(site.index);
+        vcpu.writer.begin_continuation();
+    }
+}
+
+/// What becomes of an access that was held.
+enum Told {
+    /// It may happen.
+    Pass,
+    /// It is not checked yet: the vCPU goes around and comes back to it.
+    Again,
+    /// It must not happen.
+    Closed,
+}
+
+/// Waits until the segment with this ticket is checked. `flags` are those before the instruction at `address`.
+fn wait(
+    tracer: &Tracer,
+    vcpu: &mut Vcpu,
+    held: &Held<'_>,
+    address: u64,
+    ticket: Option<u64>,
+    flags: Flags,
+) -> Told {
+    let since = vcpu.held_since.take().filter(|&(at, _)| at == address);
+    let since = since.map_or_else(Instant::now, |(_, since)| since);
+    let patience = if tracer.single() { LOOK } else { SLEEP };
+    loop {
+        let told = match ticket {
+            Some(ticket) => tracer.log().wait_checked(ticket, LOOK, patience),
+            None => tracer.log().gate_closed().map_or(Admission::Pass, Admission::Closed),
+        };
+        match told {
+            Admission::Pass => {
+                let nanos = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                tracer.log().count_held(held.space, held.count, nanos);
+                return Told::Pass;
+            }
+            Admission::Closed(_) => {
+                tracer.log().count_dropped(held.space, held.count);
+                return Told::Closed;
+            }
+            Admission::Wait if since.elapsed() >= held.gate.limit() => tracer.close_gate(Closed::TimeOut),
+            Admission::Wait if vcpu.regs.can_leave(flags) => {
+                vcpu.held_since = Some((address, since));
+                return Told::Again;
+            }
+            Admission::Wait => {}
+        }
+    }
+}
+
+/// Publishes what the access depends on; the ticket that must be checked.
+fn tell(tracer: &Tracer, vcpu: &mut Vcpu, driver: bool, word: Option<Access>) -> Option<u64> {
+    if let Some(word) = word {
+        vcpu.writer.push(word.encode());
+        vcpu.told = Some(word.insn);
+    }
+    vcpu.writer.close();
+    match driver {
+        true => Some(vcpu.writer.ticket()),
+        // The driver may have asked for it on any vCPU.
+        false => tracer.log().next_ticket().checked_sub(1),
+    }
+}
+
+/// The block ends with the instruction, which was told and runs, if at all, in another one.
+pub fn end_after(vcpu: &mut Vcpu, site: &GateSite, how: u8) {
+    vcpu.writer.begin_continuation();
+    vcpu.writer.push(Head::encode(Kind::Cut, how, u64::from(site.index) + 1));
+    vcpu.writer.close();
+}
+
+with_env! {
+    /// The kernel is about to read or write PCI configuration space; the arguments say where.
+    on_config => at_config
+}
+
+extern "C" fn at_config(index: c_uint, number: *mut c_void, env: *mut u64) {
+    let Some(tracer) = tracer() else { return };
+    // SAFETY: this is the vCPU's callback.
+    let (Some(vcpu), Some(gate)) = (unsafe { tracer.running_at(index, env) }, &tracer.gate) else { return };
+    let Some(accessor) = gate.config().config_space.get(number as usize) else { return };
+    if !bound::is_bound(gate, vcpu.reg(RSI), vcpu.reg(RDX)) {
+        return;
+    }
+    let address = accessor.address.wrapping_add(tracer.slide().unwrap_or(0));
+    let held = Held { gate, space: Space::Config, count: 1, word: None };
+    let ticket = tell(tracer, vcpu, false, None);
+    // Functions are entered with no flags that anybody needs.
+    match wait(tracer, vcpu, &held, address, ticket, Flags::Untouched) {
+        Told::Pass => {}
+        // SAFETY: as above.
+        Told::Again => unsafe { ffi::qemu_plugin_set_pc(address) },
+        Told::Closed => closed::answer_config(vcpu, accessor.write),
+    }
+}

@@ -1,0 +1,201 @@
+//! Which instructions can access devices: decided when a block is translated.
+
+use crate::code::{self, Flags, Special};
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+
+/// An instruction that may access a device.
+pub struct GateSite {
+    /// Where it is.
+    pub address: u64,
+    /// Its index in the block.
+    pub index: u16,
+    /// The instruction.
+    pub insn: Instruction,
+    /// What the arithmetic flags are before it: whether a vCPU can be sent back to it.
+    pub flags: Flags,
+    /// It belongs to a watched module.
+    pub driver: bool,
+    /// What it accesses.
+    pub what: What,
+    /// Where its memory operand is.
+    pub place: Place,
+}
+
+/// The address of a memory operand, ready to be worked out: registers by hardware number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    base: Option<u8>,
+    index: Option<u8>,
+    scale: u64,
+    displacement: u64,
+}
+
+impl Place {
+    fn of(insn: &Instruction) -> Place {
+        let number = |register: Register| (register != Register::None).then(|| register.number() as u8);
+        Place {
+            base: number(insn.memory_base()),
+            index: number(insn.memory_index()),
+            scale: u64::from(insn.memory_index_scale()),
+            displacement: insn.memory_displacement64(),
+        }
+    }
+
+    /// The address, given the values of registers.
+    #[inline]
+    pub fn address(&self, mut register: impl FnMut(usize) -> u64) -> u64 {
+        let base = self.base.map_or(0, |base| register(usize::from(base)));
+        let index = self.index.map_or(0, |index| register(usize::from(index)).wrapping_mul(self.scale));
+        base.wrapping_add(index).wrapping_add(self.displacement)
+    }
+}
+
+/// What an instruction accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Memory at its one operand, once.
+    Memory {
+        /// Bytes.
+        size: u8,
+        /// It is a store, and nothing else.
+        store: bool,
+        /// It is a load or a store, not both: the access is told before it happens.
+        plain: bool,
+    },
+    /// Memory at rsi or rdi or both, as often as rcx says where `rep` is set.
+    String {
+        /// It reads at rsi.
+        source: bool,
+        /// It accesses rdi, and writes there.
+        target: Option<bool>,
+        /// Repeated.
+        rep: bool,
+        /// Bytes each time.
+        size: u8,
+    },
+    /// A port, as often as rcx says where `rep` is set.
+    Port {
+        /// Bytes each time.
+        size: u8,
+        /// It writes.
+        out: bool,
+        /// The port, unless it is in dx.
+        port: Option<u8>,
+        /// A string instruction, repeated.
+        rep: bool,
+    },
+}
+
+/// The instructions of a block that may access devices.
+pub fn sites(insns: &[Instruction], driver: bool) -> Box<[GateSite]> {
+    let site = |(index, insn): (u16, &Instruction)| {
+        let what = what(insn)?;
+        let flags = code::flags(insns, usize::from(index));
+        Some(GateSite { address: insn.ip(), index, insn: *insn, flags, driver, what, place: Place::of(insn) })
+    };
+    (0u16..).zip(insns).filter_map(site).collect()
+}
+
+/// What an instruction may access; `None` where it cannot be a device.
+pub fn what(insn: &Instruction) -> Option<What> {
+    if let Special::Port { size, out, port, rep } = code::special(insn) {
+        return Some(What::Port { size, out, port, rep });
+    }
+    let size = insn.memory_size().size().min(64) as u8;
+    if size == 0 || matches!(insn.mnemonic(), Mnemonic::Lea | Mnemonic::Nop | Mnemonic::Call | Mnemonic::Jmp)
+    {
+        return None;
+    }
+    let kinds = || (0..insn.op_count()).map(|i| insn.op_kind(i));
+    let source = kinds().any(|kind| kind == OpKind::MemorySegRSI);
+    let target = kinds().any(|kind| kind == OpKind::MemoryESRDI);
+    if source || target {
+        let writes = !matches!(
+            insn.mnemonic(),
+            Mnemonic::Scasb
+                | Mnemonic::Scasw
+                | Mnemonic::Scasd
+                | Mnemonic::Scasq
+                | Mnemonic::Cmpsb
+                | Mnemonic::Cmpsw
+                | Mnemonic::Cmpsd
+                | Mnemonic::Cmpsq
+        );
+        let rep = insn.has_rep_prefix() || insn.has_repne_prefix();
+        return Some(What::String { source, target: target.then_some(writes), rep, size });
+    }
+    let operand = kinds().position(|kind| kind == OpKind::Memory)? as u32;
+    let elsewhere = matches!(insn.memory_base(), Register::RSP | Register::RIP | Register::EIP)
+        || matches!(insn.segment_prefix(), Register::GS | Register::FS);
+    if elsewhere {
+        return None;
+    }
+    let mut info = InstructionInfoFactory::new();
+    let (store, plain) = match info.info(insn).op_access(operand) {
+        OpAccess::None | OpAccess::NoMemAccess => return None,
+        OpAccess::Read => (false, true),
+        OpAccess::Write => (true, true),
+        OpAccess::CondRead => (false, false),
+        _ => (true, false),
+    };
+    Some(What::Memory { size, store, plain })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(bytes: &[u8]) -> Option<What> {
+        what(&code::decode(0x1000, bytes)[0])
+    }
+
+    #[test]
+    fn moves_through_pointers_may_access_devices() {
+        // mov eax,[rdi]; mov [rsi+8],edx; movzx eax,byte [rdi]; or dword [rax],1; xchg [rdi],eax
+        assert_eq!(of(&[0x8b, 0x07]), Some(What::Memory { size: 4, store: false, plain: true }));
+        assert_eq!(of(&[0x89, 0x56, 0x08]), Some(What::Memory { size: 4, store: true, plain: true }));
+        assert_eq!(of(&[0x0f, 0xb6, 0x07]), Some(What::Memory { size: 1, store: false, plain: true }));
+        assert_eq!(of(&[0x83, 0x08, 0x01]), Some(What::Memory { size: 4, store: true, plain: false }));
+        assert_eq!(of(&[0x87, 0x07]), Some(What::Memory { size: 4, store: true, plain: false }));
+    }
+
+    #[test]
+    fn stack_module_data_per_cpu_memory_and_addresses_are_no_devices() {
+        // mov rax,[rsp+8]; mov eax,[rip+0]; mov rax,gs:[rdi]; lea rax,[rdi]; push rax; call [rax]; nop dword [rax]
+        for bytes in [
+            &[0x48, 0x8b, 0x44, 0x24, 0x08][..],
+            &[0x8b, 0x05, 0, 0, 0, 0],
+            &[0x65, 0x48, 0x8b, 0x07],
+            &[0x48, 0x8d, 0x07],
+            &[0x50],
+            &[0xff, 0x10],
+            &[0x0f, 0x1f, 0x00],
+        ] {
+            assert_eq!(of(bytes), None, "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_worked_out_from_registers() {
+        // mov eax,[rbx+rcx*4-8]
+        let insn = code::decode(0x1000, &[0x8b, 0x44, 0x8b, 0xf8])[0];
+        let value = |register: usize| [0, 3, 0, 0x1000][register];
+        assert_eq!(Place::of(&insn).address(value), 0x1000 + 12 - 8);
+    }
+
+    #[test]
+    fn string_instructions_and_ports() {
+        // rep movsd; stosb; in al,dx; out 0x70,al; rep insw
+        assert_eq!(
+            of(&[0xf3, 0xa5]),
+            Some(What::String { source: true, target: Some(true), rep: true, size: 4 })
+        );
+        assert_eq!(
+            of(&[0xaa]),
+            Some(What::String { source: false, target: Some(true), rep: false, size: 1 })
+        );
+        assert_eq!(of(&[0xec]), Some(What::Port { size: 1, out: false, port: None, rep: false }));
+        assert_eq!(of(&[0xe6, 0x70]), Some(What::Port { size: 1, out: true, port: Some(0x70), rep: false }));
+        assert_eq!(of(&[0x66, 0xf3, 0x6d]), Some(What::Port { size: 2, out: false, port: None, rep: true }));
+    }
+}

@@ -1,0 +1,285 @@
+//! Programs of Debian that benchmarks use, in the guest and outside it.
+//!
+//! A tree in the cache holds each program with just the libraries that it needs, as its ELF headers name them, and
+//! the loader that these libraries were built with. So the programs run in a guest that has nothing else, and on
+//! any machine, and nothing is installed.
+
+use crate::cpio::Archive;
+use crate::error::{Context, Error, Result};
+use crate::packages::{Fetch, Packages};
+use object::elf::{DT_NEEDED, FileHeader64};
+use object::read::elf::{Dyn, FileHeader};
+use object::{Endianness, SectionIndex};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The tree's name in the cache. Its number changes with the lists below.
+const TREE: &str = "software-1";
+/// The suite that the programs come from.
+const SUITE: &str = "bookworm";
+/// The packages.
+const PACKAGES: [&str; 10] = [
+    "alsa-utils",
+    "apache2-utils",
+    "e2fsprogs",
+    "iperf3",
+    "libmemcached-tools",
+    "memcached",
+    "nginx-light",
+    "postmark",
+    "sockperf",
+    "wrk",
+];
+/// The programs, and where their packages have them.
+const PROGRAMS: [(&str, &str); 11] = [
+    ("ab", "usr/bin/ab"),
+    ("aplay", "usr/bin/aplay"),
+    ("e2fsck", "sbin/e2fsck"),
+    ("iperf3", "usr/bin/iperf3"),
+    ("memaslap", "usr/bin/memcaslap"),
+    ("memcached", "usr/bin/memcached"),
+    ("mke2fs", "sbin/mke2fs"),
+    ("nginx", "usr/sbin/nginx"),
+    ("postmark", "usr/bin/postmark"),
+    ("sockperf", "usr/bin/sockperf"),
+    ("wrk", "usr/bin/wrk"),
+];
+/// A program's data, by the program's name: a folder of the packages that it wants at the same place in the guest.
+const DATA: [(&str, &str); 1] = [("aplay", "usr/share/alsa")];
+/// Where packages have libraries.
+const LIBRARIES: [&str; 3] = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib64"];
+/// Runs everything else.
+const LOADER: &str = "ld-linux-x86-64.so.2";
+/// Where the guest has the programs and their libraries.
+const IN_GUEST: &str = "guardrail/software";
+/// The guest's users: servers ask for the user that they run as.
+const USERS: &str = "root:x:0:0:root:/:/bin/sh\n";
+const GROUPS: &str = "root:x:0:\n";
+
+/// The tree with the programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Software {
+    tree: PathBuf,
+}
+
+impl Software {
+    /// The tree, fetched if the cache has none.
+    pub fn find(packages: &Packages) -> Result<Software> {
+        let tree = packages.cache().ensure_tree(TREE, |folder| {
+            let parent = packages.cache().root();
+            let whole = tempfile::Builder::new().prefix(".new-").tempdir_in(parent);
+            let whole = whole.context("create", parent)?;
+            let fetch = Fetch::Together { names: &PACKAGES, suite: SUITE };
+            packages.fill(whole.path(), "the programs of benchmarks", fetch)?;
+            pick(whole.path(), folder)
+        })?;
+        Ok(Software { tree })
+    }
+
+    /// A command that runs one of the programs on this machine.
+    pub fn command(&self, program: &str) -> Result<Command> {
+        let libraries = self.tree.join("lib");
+        let mut command = Command::new(libraries.join(LOADER));
+        command.arg("--library-path").arg(&libraries).arg(self.program(program)?);
+        Ok(command)
+    }
+
+    fn program(&self, name: &str) -> Result<PathBuf> {
+        let path = self.tree.join("bin").join(name);
+        match path.is_file() {
+            true => Ok(path),
+            false => Err(damaged(&self.tree, name)),
+        }
+    }
+
+    /// Puts these programs into a guest's root, with what they need: each can be called by its name.
+    pub(crate) fn add_to(&self, archive: &mut Archive, programs: &[&str]) -> Result<()> {
+        for folder in ["etc", "var", "usr", "usr/share", IN_GUEST] {
+            archive.folder(folder);
+        }
+        archive.file("etc/passwd", 0o644, USERS.as_bytes());
+        archive.file("etc/group", 0o644, GROUPS.as_bytes());
+        archive.folder(&format!("{IN_GUEST}/lib"));
+        let mut libraries = BTreeSet::from([LOADER.to_owned()]);
+        let folder = self.tree.join("lib");
+        for name in programs {
+            let path = self.program(name)?;
+            let bytes = fs::read(&path).context("read", &path)?;
+            closure(&bytes, &path, &[&folder], &mut libraries)?;
+            archive.file(&format!("{IN_GUEST}/{name}"), 0o755, &bytes);
+            archive.file(&format!("sbin/{name}"), 0o755, wrapper(name).as_bytes());
+            for (_, data) in DATA.iter().filter(|(program, _)| program == name) {
+                add_folder(archive, &self.tree.join("data").join(data), data)?;
+            }
+        }
+        for name in libraries {
+            let path = folder.join(&name);
+            let bytes = fs::read(&path).context("read", &path)?;
+            archive.file(&format!("{IN_GUEST}/lib/{name}"), 0o755, &bytes);
+        }
+        Ok(())
+    }
+}
+
+/// Runs a program through the loader beside its libraries, which stay out of the usual folders: a static program would
+/// find them there and crash where they are of another build than its own.
+fn wrapper(name: &str) -> String {
+    format!(
+        "#!/bin/sh\nexec /{IN_GUEST}/lib/{LOADER} --library-path /{IN_GUEST}/lib /{IN_GUEST}/{name} \"$@\"\n"
+    )
+}
+
+/// Copies from unpacked packages what the programs need.
+fn pick(whole: &Path, folder: &Path) -> Result<()> {
+    let places = LIBRARIES.map(|place| whole.join(place));
+    let places: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
+    let mut libraries = BTreeSet::from([LOADER.to_owned()]);
+    for name in ["bin", "lib", "data"] {
+        let path = folder.join(name);
+        fs::create_dir(&path).context("create", &path)?;
+    }
+    for (name, place) in PROGRAMS {
+        let path = whole.join(place);
+        let bytes = fs::read(&path).context("read", &path)?;
+        closure(&bytes, &path, &places, &mut libraries)?;
+        copy(&path, &folder.join("bin").join(name))?;
+    }
+    for name in &libraries {
+        copy(&find(name, &places, whole)?, &folder.join("lib").join(name))?;
+    }
+    for (_, data) in DATA {
+        copy_folder(&whole.join(data), &folder.join("data").join(data))?;
+    }
+    Ok(())
+}
+
+/// Adds the libraries that an ELF file needs, and those that these need.
+fn closure(bytes: &[u8], path: &Path, places: &[&Path], libraries: &mut BTreeSet<String>) -> Result<()> {
+    for name in needed(bytes).ok_or_else(|| bad(path, "it is no program for this machine"))? {
+        if libraries.contains(&name) {
+            continue;
+        }
+        let file = find(&name, places, path)?;
+        let bytes = fs::read(&file).context("read", &file)?;
+        libraries.insert(name);
+        closure(&bytes, &file, places, libraries)?;
+    }
+    Ok(())
+}
+
+/// The libraries that an ELF file names.
+fn needed(bytes: &[u8]) -> Option<Vec<String>> {
+    let header = FileHeader64::<Endianness>::parse(bytes).ok()?;
+    let endian = header.endian().ok()?;
+    let sections = header.sections(endian, bytes).ok()?;
+    let Some((entries, link)) = sections.dynamic(endian, bytes).ok()? else { return Some(Vec::new()) };
+    let strings = sections.strings(endian, bytes, SectionIndex(link.0)).ok()?;
+    let wanted = entries.iter().filter(|entry| entry.tag32(endian) == Some(DT_NEEDED));
+    let name = |entry: &_| {
+        let text = Dyn::string(entry, endian, strings).ok()?;
+        let text = std::str::from_utf8(text).ok()?;
+        (!text.contains('/')).then(|| text.to_owned())
+    };
+    wanted.map(name).collect()
+}
+
+fn find(name: &str, places: &[&Path], of: &Path) -> Result<PathBuf> {
+    let found = places.iter().map(|place| place.join(name)).find(|path| path.is_file());
+    found.ok_or_else(|| bad(of, &format!("it needs {name}, which none of the packages has")))
+}
+
+fn bad(path: &Path, why: &str) -> Error {
+    Error::Program { program: path.display().to_string(), why: why.to_owned() }
+}
+
+fn damaged(tree: &Path, name: &str) -> Error {
+    Error::BadValue(format!(
+        "the cached tree {} holds no {name}; remove that folder and run again",
+        tree.display()
+    ))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to).context("copy", from).map(|_| ())
+}
+
+/// Copies the plain files of a folder and of the folders below it.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).context("create", to)?;
+    for path in listed(from)? {
+        let target = to.join(path.file_name().unwrap_or_default());
+        match path.is_dir() {
+            true => copy_folder(&path, &target)?,
+            false => copy(&path, &target)?,
+        }
+    }
+    Ok(())
+}
+
+fn add_folder(archive: &mut Archive, from: &Path, name: &str) -> Result<()> {
+    archive.folder(name);
+    for path in listed(from)? {
+        let name = format!("{name}/{}", path.file_name().unwrap_or_default().to_string_lossy());
+        if path.is_dir() {
+            add_folder(archive, &path, &name)?;
+        } else {
+            archive.file(&name, 0o644, &fs::read(&path).context("read", &path)?);
+        }
+    }
+    Ok(())
+}
+
+/// What a folder holds, in an order that does not depend on the disk, without links.
+fn listed(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).context("list", folder)? {
+        let entry = entry.context("list", folder)?;
+        if !entry.file_type().context("read", &entry.path())?.is_symlink() {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_names_its_libraries_and_other_files_are_refused() {
+        // The test itself is a program.
+        let path = std::env::current_exe().unwrap();
+        let names = needed(&fs::read(&path).unwrap()).unwrap();
+        assert!(names.iter().any(|name| name == "libc.so.6"), "{names:?}");
+        assert_eq!(needed(b"#!/bin/sh\n"), None);
+        let mut libraries = BTreeSet::new();
+        let error = closure(&fs::read(&path).unwrap(), &path, &[], &mut libraries).unwrap_err().to_string();
+        assert!(error.contains("which none of the packages has"), "{error}");
+    }
+
+    #[test]
+    fn programs_that_the_tree_lacks_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let software = Software { tree: folder.path().to_path_buf() };
+        let error = software.add_to(&mut Archive::new(), &["nginx"]).unwrap_err().to_string();
+        assert!(error.ends_with("holds no nginx; remove that folder and run again"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_comes_with_what_is_below_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        fs::create_dir_all(from.join("a/b")).unwrap();
+        fs::write(from.join("a/b/c"), "x").unwrap();
+        std::os::unix::fs::symlink("/", from.join("loop")).unwrap();
+        copy_folder(&from, &to).unwrap();
+        assert_eq!(fs::read_to_string(to.join("a/b/c")).unwrap(), "x");
+        assert!(!to.join("loop").exists());
+        let mut archive = Archive::new();
+        add_folder(&mut archive, &to, "usr").unwrap();
+        assert!(String::from_utf8_lossy(&archive.finish()).contains("usr/a/b/c"));
+    }
+}
