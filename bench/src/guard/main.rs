@@ -1,0 +1,169 @@
+//! `bench/guard`: what guarding costs, as ratios to the same guest without Guardrail.
+//!
+//! The ways to run a guest take turns, so that a slow minute of the machine hits all of them. Each figure is how much slower
+//! the workload was: the median of its runs against the median without Guardrail, with the spread (lowest and highest
+//! ratio) behind it.
+
+mod load;
+mod registers;
+mod run;
+mod table;
+mod ways;
+mod workloads;
+
+use clap::{Parser, ValueEnum};
+use guardrail_vm::Cache;
+use guardrail_vm::packages::Packages;
+use guardrail_vm::software::Software;
+use std::process::ExitCode;
+use table::{Row, Table};
+use ways::Way;
+use workloads::Workload;
+
+/// Prints what guarding costs, as ratios to the same guest without Guardrail in the same run.
+#[derive(Debug, Parser)]
+#[command(name = "bench/guard", term_width = 100)]
+struct Arguments {
+    /// How often each workload is run in each way
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+    /// The kernel
+    #[arg(long, default_value = "6.1")]
+    kernel: String,
+    /// Number of guest CPUs
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=4))]
+    smp: u8,
+    /// Run the guest's CPUs by turns on one thread (single), or on a thread each (multi)
+    #[arg(long, default_value = "single")]
+    thread: String,
+    /// The workloads, separated by commas (default: all; "registers" times single accesses)
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    only: Vec<String>,
+    /// The columns, separated by commas (default: dmcheck, drcheck, dmacheck, three); there are also tracer, vfio-user,
+    /// ungated, polling, yielding and interrupt
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    tools: Vec<String>,
+    /// Where device accesses are held
+    #[arg(long, default_value = ways::GATE)]
+    gate: String,
+    /// How long each load lasts
+    #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=300))]
+    seconds: u32,
+    /// The network driver
+    #[arg(long, value_name = "DRIVER", default_value = "e1000")]
+    network: String,
+    /// The disk driver
+    #[arg(long, value_name = "DRIVER", default_value = "sym53c8xx")]
+    disk: String,
+    /// The sound driver
+    #[arg(long, value_name = "DRIVER", default_value = "snd_ens1370")]
+    sound: String,
+    /// Only try each workload once, in the last of the ways
+    #[arg(long = "try")]
+    only_try: bool,
+    /// How the tables are printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// One object
+    Json,
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let failed = |why: String, status: u8| {
+        eprintln!("error: {why}");
+        ExitCode::from(status)
+    };
+    let ways = ways::chosen(&arguments.tools);
+    match ways.and_then(|ways| Ok((ways, workloads::chosen(&arguments.only)?))) {
+        Err(why) => failed(why, 2),
+        Ok((ways, (workloads, with_registers))) => {
+            match measure(&arguments, &ways, &workloads, with_registers) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(why) => failed(why, 3),
+            }
+        }
+    }
+}
+
+fn measure(
+    arguments: &Arguments,
+    ways: &[Way],
+    workloads: &[Workload],
+    with_registers: bool,
+) -> Result<(), String> {
+    let packages = Packages::new(&Cache::open().map_err(|error| error.to_string())?);
+    let software = Software::find(&packages).map_err(|error| error.to_string())?;
+    if arguments.only_try {
+        return only_try(arguments, workloads, with_registers, ways.last().ok_or("no way")?, &software);
+    }
+    let mut table = Table::new(arguments, ways);
+    for run in 1..=arguments.runs {
+        for workload in workloads {
+            for way in ways {
+                eprintln!("run {run} of {}: {}, {}", arguments.runs, workload.name, way.title);
+                let sample = run::workload(arguments, workload, way, &software)
+                    .map_err(|why| format!("{}, {}: {why}", workload.name, way.title))?;
+                table.add(Row::of(workload, driver(arguments, workload)), way, sample);
+            }
+        }
+        if with_registers {
+            for way in ways {
+                eprintln!("run {run} of {}: registers, {}", arguments.runs, way.title);
+                let samples = registers::run(arguments, way)
+                    .map_err(|why| format!("registers, {}: {why}", way.title))?;
+                for (row, sample) in samples {
+                    table.add(row, way, sample);
+                }
+            }
+        }
+    }
+    match arguments.format {
+        Format::Text => print!("{}", table.text()),
+        Format::Json => println!("{:#}", table.json()),
+    }
+    Ok(())
+}
+
+/// Tells of each workload whether it runs; a time of one run says nothing.
+fn only_try(
+    arguments: &Arguments,
+    workloads: &[Workload],
+    with_registers: bool,
+    way: &Way,
+    software: &Software,
+) -> Result<(), String> {
+    for workload in workloads {
+        let driver = driver(arguments, workload);
+        let sample = run::workload(arguments, workload, way, software)
+            .map_err(|why| format!("{} on {driver}, {}: {why}", workload.name, way.title))?;
+        println!("{} on {driver}: {:.1} {}", workload.name, sample.figure, workload.unit());
+    }
+    if with_registers {
+        for (row, sample) in registers::run(arguments, way)? {
+            println!("{}: {:.0} ns", row.title(), sample.figure);
+        }
+    }
+    Ok(())
+}
+
+/// The driver that a workload is run on.
+fn driver<'a>(arguments: &'a Arguments, workload: &Workload) -> &'a str {
+    match workload.device {
+        workloads::Device::Network => &arguments.network,
+        workloads::Device::Disk => &arguments.disk,
+        workloads::Device::Sound => &arguments.sound,
+    }
+}

@@ -1,0 +1,36 @@
+//! Table 5.6: what a single access to a register costs.
+
+use crate::Arguments;
+use crate::run::{self, Guest, Sample};
+use crate::table::Row;
+use crate::ways::Way;
+
+/// Accesses of each kind in one run.
+const ACCESSES: u32 = 20_000;
+/// The driver, and the variable that says in which folder it is.
+const DRIVER: &str = "zoo/registers";
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/zoo");
+
+/// The kinds of accesses by the names that the guest gives them.
+const KINDS: [(&str, &str); 4] = [
+    ("read", "register read"),
+    ("write", "register write"),
+    ("read_helper", "register read by ioread32"),
+    ("write_helper", "register write by iowrite32"),
+];
+
+/// Times accesses to a register of QEMU's `edu` device.
+pub fn run(arguments: &Arguments, way: &Way) -> Result<Vec<(Row, Sample)>, String> {
+    let words = ["--set".to_owned(), format!("ACCESSES={ACCESSES}")];
+    let guest = Guest::start(DRIVER, arguments, way, &words, &[("GUARDRAIL_ZOO", FOLDER)])?;
+    let (run, processor) = guest.finish(way, arguments)?;
+    let sample = |(name, title): &(&str, &'static str)| {
+        let taken = run::told(&run, &format!("{name}-")).ok_or("the guest told no time")?;
+        let figure = taken / f64::from(ACCESSES);
+        Ok((
+            Row::time(title, "registers", "ns"),
+            Sample { figure, processor, held: run::held(&run), ..Sample::default() },
+        ))
+    };
+    KINDS.iter().map(sample).collect()
+}

@@ -1,0 +1,327 @@
+//! One run of a guest, with the load that it asks for.
+
+use crate::Arguments;
+use crate::ways::Way;
+use crate::workloads::Workload;
+use guardrail_vm::software::Software;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The longest that a guest may take beyond its load.
+const LIMIT: u32 = 400;
+/// How long a guest that has connected may take to say what it wants.
+const SPEECH: Duration = Duration::from_secs(10);
+
+/// What one run gave.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample {
+    /// The figure, in the workload's unit.
+    pub figure: f64,
+    /// Processor seconds of all that ran for the guest: QEMU and the analysis, without the program that gave the load.
+    pub processor: f64,
+    /// Accesses of the driver to registers in a second of the load.
+    pub accesses: f64,
+    /// What the gate held.
+    pub held: Held,
+    /// How often a sound card ran out of sound.
+    pub underruns: u64,
+}
+
+/// What the gate of a run held.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Held {
+    /// Accesses.
+    pub count: f64,
+    /// How long, in microseconds, on average.
+    pub average: f64,
+    /// The longest, in microseconds.
+    pub longest: f64,
+}
+
+/// Runs a workload in one way.
+pub fn workload(
+    arguments: &Arguments,
+    workload: &Workload,
+    way: &Way,
+    software: &Software,
+) -> Result<Sample, String> {
+    let mut words: Vec<String> = ["--workload", workload.script].map(str::to_owned).into();
+    for variable in workload.variables(arguments.seconds) {
+        words.extend(["--set".to_owned(), variable]);
+    }
+    let control = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|control| control.set_nonblocking(true).map(|()| control))
+        .map_err(|error| format!("cannot listen on the loopback address: {error}"))?;
+    let mut port = 0;
+    if let Some(load) = workload.load {
+        let address = control.local_addr().map_err(|error| error.to_string())?;
+        words.extend(["--set".to_owned(), format!("CONTROL={}", address.port())]);
+        let (guest, udp) = load.port();
+        port = free_port()?;
+        for protocol in if udp { &["tcp", "udp"][..] } else { &["tcp"] } {
+            // A server that only UDP reaches does not answer on TCP, which does no harm.
+            words.extend(["--forward".to_owned(), format!("{protocol}:{port}:{guest}")]);
+        }
+    }
+    let mut guest = Guest::start(crate::driver(arguments, workload), arguments, way, &words, &[])?;
+    let mut figure = None;
+    if let Some(load) = workload.load {
+        figure = guest.serve(&control, || load.give(software, port, arguments.seconds))?;
+    }
+    let (run, processor) = guest.finish(way, arguments)?;
+    let seconds = step_seconds(&run, "load");
+    let figure = match (workload.load, figure) {
+        (Some(_), None) => return Err("the guest never asked for its load".into()),
+        (Some(_), Some(figure)) => figure,
+        (None, _) => seconds,
+    };
+    if figure <= 0.0 || seconds <= 0.0 {
+        return Err("nothing was measured".into());
+    }
+    Ok(Sample {
+        figure,
+        processor,
+        accesses: accesses(&run) / seconds,
+        held: held(&run),
+        underruns: told(&run, "underruns-").unwrap_or(0.0) as u64,
+    })
+}
+
+/// A running `guardrail check`; dropping it ends it.
+pub struct Guest {
+    child: Child,
+    output: Option<JoinHandle<String>>,
+    errors: Option<JoinHandle<String>>,
+    deadline: Instant,
+}
+
+impl Guest {
+    /// Starts it.
+    pub fn start(
+        driver: &str,
+        arguments: &Arguments,
+        way: &Way,
+        words: &[String],
+        environment: &[(&str, &str)],
+    ) -> Result<Guest, String> {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("guardrail");
+        let limit = LIMIT + 10 * arguments.seconds;
+        let mut command = Command::new(program);
+        command
+            .args(["check", driver, "--kernel", &arguments.kernel, "--format", "json"])
+            .args(["--smp", &arguments.smp.to_string(), "--thread", &arguments.thread])
+            .args(["--timeout", &limit.to_string()])
+            .args(way.options(&arguments.gate))
+            .args(words)
+            .envs(environment.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        // It ends its guest in order.
+        dies_with_us(&mut command, libc::SIGTERM);
+        let mut child = command.spawn().map_err(|error| format!("cannot start guardrail: {error}"))?;
+        let output = child.stdout.take().map(read_all);
+        let errors = child.stderr.take().map(read_all);
+        // The fetches of a first run have no limit of their own here.
+        let deadline = Instant::now() + Duration::from_secs(u64::from(limit) + 1200);
+        Ok(Guest { child, output, errors, deadline })
+    }
+
+    /// Waits for the guest's call, gives the load, and tells the guest that it is over. `None` where the guest ended
+    /// before it called.
+    fn serve(
+        &mut self,
+        control: &TcpListener,
+        give: impl FnOnce() -> Result<f64, String>,
+    ) -> Result<Option<f64>, String> {
+        loop {
+            match control.accept() {
+                Ok((stream, _)) => return answer(&stream, give).map(Some),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(format!("cannot take the guest's call: {error}")),
+            }
+            if self.child.try_wait().map_err(|error| error.to_string())?.is_some()
+                || Instant::now() >= self.deadline
+            {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits for its end, and gives the report's `run` and the processor seconds that it took.
+    pub fn finish(mut self, way: &Way, arguments: &Arguments) -> Result<(Value, f64), String> {
+        let before = processor_seconds();
+        while self.child.try_wait().map_err(|error| error.to_string())?.is_none() {
+            if Instant::now() >= self.deadline {
+                return Err("the guest did not end in time".into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let processor = processor_seconds() - before;
+        let text = |thread: Option<JoinHandle<String>>| thread.and_then(|thread| thread.join().ok());
+        let output = text(self.output.take()).unwrap_or_default();
+        let errors = text(self.errors.take()).unwrap_or_default();
+        let last = errors.lines().last().unwrap_or("it said nothing");
+        let last = last.strip_prefix("error: ").unwrap_or(last);
+        let report: Value = serde_json::from_str(&output).map_err(|_| last.to_owned())?;
+        let run = report["run"].clone();
+        if run["outcome"] != "completed" {
+            return Err(format!("{}: {last}", run["outcome"].as_str().unwrap_or("no outcome")));
+        }
+        if let Some(wanted) = way.gate(&arguments.gate) {
+            // A gate that let something by was none.
+            let gate = &run["gate"];
+            if gate["kind"] != wanted || gate["ungated"] != 0 {
+                return Err(format!("not every access was held: {gate}"));
+            }
+        }
+        Ok((run, processor))
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        // SAFETY: the child has not been waited for, so the number is its.
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
+        for _ in 0..500 {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Lets a child get a signal when the thread that starts it ends, however it ends.
+pub fn dies_with_us(command: &mut Command, signal: i32) {
+    // SAFETY: the closure calls one async-signal-safe function and touches no memory of the parent but a copied number.
+    unsafe {
+        command.pre_exec(move || match libc::prctl(libc::PR_SET_PDEATHSIG, signal) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+}
+
+fn answer(stream: &TcpStream, give: impl FnOnce() -> Result<f64, String>) -> Result<f64, String> {
+    let failed = |error: std::io::Error| format!("the guest's call broke off: {error}");
+    stream.set_nonblocking(false).map_err(failed)?;
+    stream.set_read_timeout(Some(SPEECH)).map_err(failed)?;
+    let mut line = String::new();
+    BufReader::new(stream.take(64)).read_line(&mut line).map_err(failed)?;
+    if line.trim() != "ready" {
+        return Err(format!("the guest called without being ready: {:?}", line.trim()));
+    }
+    let given = give();
+    let mut stream = stream;
+    // Where the guest is gone, its run tells why.
+    let _ = stream.write_all(if given.is_ok() { b"done\n" } else { b"failed\n" });
+    given
+}
+
+fn read_all(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // Where it cannot be read further, what was read says why.
+        let _ = stream.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// A port that is free for TCP and UDP at this moment.
+fn free_port() -> Result<u16, String> {
+    for _ in 0..50 {
+        let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) else { break };
+        let Ok(address) = listener.local_addr() else { break };
+        if UdpSocket::bind(address).is_ok() {
+            return Ok(address.port());
+        }
+    }
+    Err("there is no free port on the loopback address".into())
+}
+
+/// Processor seconds of all children that were waited for, and of theirs.
+fn processor_seconds() -> f64 {
+    // SAFETY: `rusage` is plain data for which all zeros is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is writable and lives through the call.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage) };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+fn step_seconds(run: &Value, step: &str) -> f64 {
+    let steps = run["steps"].as_array().into_iter().flatten();
+    steps.filter(|entry| entry["name"] == step).filter_map(|entry| entry["seconds"].as_f64()).sum()
+}
+
+/// Accesses to the device: those that the gate held, else those by instructions of the driver, which are not all where the
+/// driver has kernel functions make them.
+fn accesses(run: &Value) -> f64 {
+    let held = run["gate"]["held"].as_f64().filter(|held| *held > 0.0);
+    held.or(run["device_accesses"].as_f64()).unwrap_or(0.0)
+}
+
+/// What the gate says of itself.
+pub fn held(run: &Value) -> Held {
+    let number = |name: &str| run["gate"][name].as_f64().unwrap_or(0.0);
+    let count = number("held");
+    Held {
+        count,
+        average: number("held_seconds") * 1e6 / count.max(1.0),
+        longest: number("longest_microseconds"),
+    }
+}
+
+/// The number that a step's name ends with.
+pub fn told(run: &Value, prefix: &str) -> Option<f64> {
+    let steps = run["steps"].as_array().into_iter().flatten();
+    steps.filter_map(|step| step["name"].as_str()?.strip_prefix(prefix)?.parse().ok()).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_guest_is_answered_when_it_is_ready() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let call = |word: &'static str| {
+            std::thread::spawn(move || {
+                let mut stream = TcpStream::connect(address).unwrap();
+                stream.write_all(word.as_bytes()).unwrap();
+                let mut text = String::new();
+                stream.read_to_string(&mut text).unwrap();
+                text
+            })
+        };
+        let guest = call("ready\n");
+        assert_eq!(answer(&listener.accept().unwrap().0, || Ok(7.0)), Ok(7.0));
+        assert_eq!(guest.join().unwrap(), "done\n");
+        let guest = call("hello\n");
+        assert!(answer(&listener.accept().unwrap().0, || Ok(7.0)).is_err());
+        assert_eq!(guest.join().unwrap(), "");
+    }
+
+    #[test]
+    fn numbers_are_read_from_steps() {
+        let run =
+            json!({"steps": [{"name": "load", "seconds": 2.5}, {"name": "underruns-3", "seconds": 0.0}]});
+        assert_eq!(step_seconds(&run, "load"), 2.5);
+        assert_eq!(told(&run, "underruns-"), Some(3.0));
+        assert_eq!(told(&run, "read-"), None);
+    }
+}

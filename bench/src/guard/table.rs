@@ -1,0 +1,257 @@
+//! The tables.
+
+use crate::Arguments;
+use crate::run::Sample;
+use crate::ways::Way;
+use crate::workloads::Workload;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// What a line is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    title: String,
+    driver: String,
+    unit: &'static str,
+    /// More is better.
+    rate: bool,
+}
+
+impl Row {
+    /// The line of a workload.
+    pub fn of(workload: &Workload, driver: &str) -> Row {
+        let (title, driver) = (workload.name.to_owned(), driver.to_owned());
+        Row { title, driver, unit: workload.unit(), rate: workload.load.is_some() }
+    }
+
+    /// What it is called.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// A line of times.
+    pub fn time(title: &str, driver: &str, unit: &'static str) -> Row {
+        Row { title: title.to_owned(), driver: driver.to_owned(), unit, rate: false }
+    }
+}
+
+/// All that was measured.
+pub struct Table {
+    kernel: String,
+    cpus: u8,
+    thread: String,
+    gate: String,
+    seconds: u32,
+    ways: Vec<Way>,
+    rows: Vec<(Row, BTreeMap<&'static str, Vec<Sample>>)>,
+}
+
+/// A way's figures against those without Guardrail.
+struct Cell {
+    slowdown: f64,
+    lowest: f64,
+    highest: f64,
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(arguments: &Arguments, ways: &[Way]) -> Table {
+        Table {
+            kernel: arguments.kernel.clone(),
+            cpus: arguments.smp,
+            thread: arguments.thread.clone(),
+            gate: arguments.gate.clone(),
+            seconds: arguments.seconds,
+            ways: ways.to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds what a run gave.
+    pub fn add(&mut self, row: Row, way: &Way, sample: Sample) {
+        let index = self.rows.iter().position(|(known, _)| *known == row).unwrap_or_else(|| {
+            self.rows.push((row, BTreeMap::new()));
+            self.rows.len() - 1
+        });
+        self.rows[index].1.entry(way.name).or_default().push(sample);
+    }
+
+    fn cell(&self, row: usize, way: &Way) -> Option<Cell> {
+        let (row, samples) = &self.rows[row];
+        let figures = |way: &Way| Some(samples.get(way.name)?.iter().map(|sample| sample.figure).collect());
+        let base = median(figures(&self.ways[0])?);
+        let values: Vec<f64> = figures(way)?;
+        let mut ratios: Vec<f64> =
+            values.iter().map(|value| if row.rate { base / value } else { value / base }).collect();
+        ratios.sort_by(f64::total_cmp);
+        let (lowest, highest) = (*ratios.first()?, *ratios.last()?);
+        Some(Cell { slowdown: median(ratios), lowest, highest })
+    }
+
+    fn of(&self, row: usize, way: &Way, part: fn(&Sample) -> f64) -> Option<f64> {
+        Some(median(self.rows[row].1.get(way.name)?.iter().map(part).collect()))
+    }
+
+    /// Accesses in a second where the most is checked.
+    fn accesses(&self, row: usize) -> Option<f64> {
+        self.of(row, self.ways.last()?, |sample| sample.accesses).filter(|rate| *rate > 0.0)
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let gate = if self.gate == "off" { "no gate".to_owned() } else { format!("gate {}", self.gate) };
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "Times as slow as without Guardrail: kernel {}, {} CPU{}, {gate}, loads of {} s",
+            self.kernel,
+            self.cpus,
+            match (self.cpus, self.thread.as_str()) {
+                (1, _) => "",
+                (_, "multi") => "s on a thread each",
+                _ => "s by turns",
+            },
+            self.seconds
+        );
+        let _ = write!(text, "{:<40} {:>16}", "", self.ways[0].title);
+        for way in &self.ways[1..] {
+            let _ = write!(text, " {:>18}", way.title);
+        }
+        let _ = writeln!(text, " {:>12}", "accesses/s");
+        for (index, (row, _)) in self.rows.iter().enumerate() {
+            let base = self.of(index, &self.ways[0], |sample| sample.figure).unwrap_or(0.0);
+            let title = format!("{} ({})", row.title, row.driver);
+            let _ = write!(text, "{title:<40} {:>16}", format!("{base:.1} {}", row.unit));
+            for way in &self.ways[1..] {
+                let cell = self.cell(index, way).map_or(String::new(), |cell| {
+                    format!("{:.2} ({:.2}-{:.2})", cell.slowdown, cell.lowest, cell.highest)
+                });
+                let _ = write!(text, " {cell:>18}");
+            }
+            let rate = self.accesses(index).map_or(String::new(), |rate| format!("{rate:.0}"));
+            let _ = writeln!(text, " {rate:>12}");
+        }
+        self.processor_text(&mut text);
+        if self.ways.iter().any(|way| way.gate(&self.gate).is_some()) {
+            self.held_text(&mut text);
+        }
+        text
+    }
+
+    /// How long accesses were held.
+    fn held_text(&self, text: &mut String) {
+        let _ = writeln!(text, "\nMicroseconds for which an access was held: on average, and the longest");
+        for (index, (row, _)) in self.rows.iter().enumerate() {
+            let _ = write!(text, "{:<40} {:>16}", format!("{} ({})", row.title, row.driver), "");
+            for way in &self.ways[1..] {
+                let average = self.of(index, way, |sample| sample.held.average).unwrap_or(0.0);
+                let longest = self.of(index, way, |sample| sample.held.longest).unwrap_or(0.0);
+                let _ = write!(text, " {:>18}", format!("{average:.1} {longest:.0}"));
+            }
+            let _ = writeln!(text);
+        }
+    }
+
+    /// What Guardrail takes of the processor, where time alone does not tell.
+    fn processor_text(&self, text: &mut String) {
+        let _ = writeln!(text, "\nProcessor time of the whole run (boot included)");
+        for (index, (row, samples)) in self.rows.iter().enumerate().filter(|(_, (row, _))| row.unit != "ns") {
+            let base = self.of(index, &self.ways[0], |sample| sample.processor).unwrap_or(0.0);
+            let title = format!("{} ({})", row.title, row.driver);
+            let _ = write!(text, "{title:<40} {:>16}", format!("{base:.1} s"));
+            for way in &self.ways[1..] {
+                let ratio = self.of(index, way, |sample| sample.processor).map_or(0.0, |value| value / base);
+                let _ = write!(text, " {ratio:>18.2}");
+            }
+            let underruns: u64 = samples.values().flatten().map(|sample| sample.underruns).sum();
+            let _ = match underruns {
+                0 => writeln!(text),
+                _ => writeln!(text, "  the card ran out of sound {underruns} times"),
+            };
+        }
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        let way = |index: usize, way: &Way| {
+            let samples = self.rows[index].1.get(way.name).map_or(&[][..], Vec::as_slice);
+            let all = |part: fn(&Sample) -> f64| samples.iter().map(part).collect::<Vec<f64>>();
+            let cell = self.cell(index, way).filter(|_| *way != self.ways[0]);
+            json!({
+                "name": way.name,
+                "tools": way.tools,
+                "figures": all(|sample| sample.figure),
+                "slowdown": cell.as_ref().map(|cell| cell.slowdown),
+                "lowest": cell.as_ref().map(|cell| cell.lowest),
+                "highest": cell.as_ref().map(|cell| cell.highest),
+                "processor_seconds": all(|sample| sample.processor),
+                "accesses_per_second": all(|sample| sample.accesses),
+                "held": all(|sample| sample.held.count),
+                "held_microseconds": all(|sample| sample.held.average),
+                "longest_held_microseconds": all(|sample| sample.held.longest),
+                "underruns": samples.iter().map(|sample| sample.underruns).sum::<u64>(),
+            })
+        };
+        let rows: Vec<Value> = (0..self.rows.len())
+            .map(|index| {
+                let row = &self.rows[index].0;
+                let ways: Vec<Value> = self.ways.iter().map(|each| way(index, each)).collect();
+                json!({"workload": row.title, "driver": row.driver, "unit": row.unit, "ways": ways})
+            })
+            .collect();
+        json!({
+            "schema": "guardrail-bench-guard/1",
+            "kernel": self.kernel,
+            "cpus": self.cpus,
+            "thread": self.thread,
+            "gate": self.gate,
+            "seconds": self.seconds,
+            "rows": rows,
+        })
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => values[n / 2],
+        n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ways;
+    use clap::Parser;
+
+    fn table(rate: bool) -> Table {
+        let ways = ways::chosen(&["three".to_owned()]).unwrap();
+        let mut table = Table::new(&Arguments::parse_from(["bench/guard"]), &ways);
+        let row = Row { title: "web".into(), driver: "e1000".into(), unit: "/s", rate };
+        for (way, figures) in ways.iter().zip([[100.0, 90.0, 110.0], [50.0, 40.0, 80.0]]) {
+            for figure in figures {
+                let sample = Sample { figure, processor: 2.0, accesses: 1000.0, ..Sample::default() };
+                table.add(row.clone(), way, sample);
+            }
+        }
+        table
+    }
+
+    #[test]
+    fn rates_fall_and_times_rise_where_something_is_slower() {
+        assert!(table(true).text().contains("2.00 (1.25-2.50)         1000"), "{}", table(true).text());
+        assert!(table(false).text().contains("0.50 (0.40-0.80)"));
+    }
+
+    #[test]
+    fn programs_get_every_figure() {
+        let json = table(true).json();
+        assert_eq!(json["rows"][0]["ways"][1]["slowdown"], 2.0);
+        assert_eq!(json["rows"][0]["ways"][0]["slowdown"], Value::Null);
+        assert_eq!(json["rows"][0]["ways"][0]["figures"].as_array().unwrap().len(), 3);
+    }
+}

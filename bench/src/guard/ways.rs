@@ -1,0 +1,117 @@
+//! The ways in which a guest is run.
+
+/// The usual place where device accesses are held; "off" holds none.
+pub const GATE: &str = "vmm";
+
+/// The checkers of the thesis together.
+const THREE: Option<&str> = Some("dmcheck,drcheck,dmacheck");
+
+/// A way to run a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Its name for `--tools`.
+    pub name: &'static str,
+    /// The head of its column.
+    pub title: &'static str,
+    /// The checkers, or `None` for a guest without them.
+    pub tools: Option<&'static str>,
+    /// More options of `guardrail check`.
+    more: &'static [&'static str],
+    /// Where accesses are held, if not where all ways hold them.
+    gate: Option<&'static str>,
+}
+
+impl Way {
+    const fn checked(name: &'static str, title: &'static str, tools: Option<&'static str>) -> Way {
+        Way { name, title, tools, more: &[], gate: None }
+    }
+}
+
+const PLAIN: Way = Way { more: &["--observe", "none"], ..Way::checked("none", "without", None) };
+
+/// What is measured where nothing else is asked for.
+const USUAL: [Way; 4] = [
+    Way::checked("dmcheck", "DMCheck", Some("dmcheck")),
+    Way::checked("drcheck", "DRCheck", Some("drcheck")),
+    Way::checked("dmacheck", "DMACheck", Some("dmacheck")),
+    Way::checked("three", "all three", THREE),
+];
+
+/// What is measured only when it is asked for: the tracer, whose log nobody reads; all three checkers behind the gate that
+/// stands outside, without a gate, and with each way to wait for the log.
+const OTHERS: [Way; 6] = [
+    Way { more: &["--observe", "trace"], ..Way::checked("tracer", "tracer alone", None) },
+    Way { gate: Some("vfio-user"), ..Way::checked("vfio-user", "three, vfio-user", THREE) },
+    Way { gate: Some("off"), ..Way::checked("ungated", "three, no gate", THREE) },
+    Way { more: &["--schedule", "polling"], ..Way::checked("polling", "three, polling", THREE) },
+    Way { more: &["--schedule", "yielding"], ..Way::checked("yielding", "three, yielding", THREE) },
+    Way { more: &["--schedule", "interrupt"], ..Way::checked("interrupt", "three, interrupt", THREE) },
+];
+
+/// The ways with these names; the first is always the guest without Guardrail.
+pub fn chosen(names: &[String]) -> Result<Vec<Way>, String> {
+    let known = || USUAL.into_iter().chain(OTHERS);
+    if let Some(name) = names.iter().find(|name| !known().any(|way| way.name == *name)) {
+        let known: Vec<&str> = known().map(|way| way.name).collect();
+        return Err(format!("--tools has no column '{name}'; there are {}", known.join(", ")));
+    }
+    let mut ways = vec![PLAIN];
+    match names {
+        [] => ways.extend(USUAL),
+        _ => ways.extend(known().filter(|way| names.iter().any(|name| name == way.name))),
+    }
+    Ok(ways)
+}
+
+impl Way {
+    /// Where accesses are held, if they are.
+    pub fn gate<'a>(&self, usual: &'a str) -> Option<&'a str>
+    where
+        'static: 'a,
+    {
+        let gate = self.gate.unwrap_or(usual);
+        (self.tools.is_some() && gate != "off").then_some(gate)
+    }
+
+    /// The options of `guardrail check` that make it.
+    pub fn options(&self, usual: &str) -> Vec<String> {
+        let mut words = self.more.to_vec();
+        if let Some(tools) = self.tools {
+            words.extend(["--tool", tools, "--gate", self.gate(usual).unwrap_or("off")]);
+        }
+        words.into_iter().map(str::to_owned).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(name: &str, gate: &str) -> String {
+        chosen(&[name.to_owned()]).unwrap()[1].options(gate).join(" ")
+    }
+
+    #[test]
+    fn the_guest_without_guardrail_is_always_there_and_has_no_gate() {
+        let ways = chosen(&["three".to_owned()]).unwrap();
+        assert_eq!(ways.iter().map(|way| way.name).collect::<Vec<_>>(), ["none", "three"]);
+        assert_eq!(ways[0].options("vmm"), ["--observe", "none"]);
+        assert_eq!(ways[0].gate("vmm"), None);
+        assert_eq!(chosen(&[]).unwrap().len(), 5);
+    }
+
+    #[test]
+    fn columns_have_the_gate_that_is_asked_for_or_their_own() {
+        assert_eq!(options("dmcheck", "vmm"), "--tool dmcheck --gate vmm");
+        assert_eq!(options("dmcheck", "off"), "--tool dmcheck --gate off");
+        assert!(options("vfio-user", "vmm").ends_with("--gate vfio-user"));
+        assert!(options("ungated", "vmm").ends_with("--gate off"));
+        assert!(options("polling", "vmm").starts_with("--schedule polling --tool "));
+        assert_eq!(options("tracer", "vmm"), "--observe trace");
+    }
+
+    #[test]
+    fn unknown_columns_are_refused() {
+        assert!(chosen(&["none".to_owned()]).unwrap_err().contains("there are dmcheck, drcheck"));
+    }
+}
