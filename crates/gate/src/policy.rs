@@ -1,0 +1,74 @@
+//! The seam between the gate and whoever decides.
+
+use serde::{Deserialize, Serialize};
+
+/// What of the device is accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Space {
+    /// A base address register's memory or ports, 0 to 5.
+    Bar(u8),
+    /// PCI configuration space.
+    Config,
+}
+
+/// One access of the guest to its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Where.
+    pub space: Space,
+    /// Bytes from the beginning of the space.
+    pub offset: u64,
+    /// Bytes: 1, 2, 4 or 8; more only for reads of configuration space by the driver VM itself.
+    pub size: u32,
+    /// A write.
+    pub write: bool,
+    /// What is written; 0 for a read.
+    pub value: u64,
+}
+
+/// What becomes of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The device gets it.
+    Pass,
+    /// The device does not get it: a write has no effect, a read gives all ones.
+    Drop,
+}
+
+/// Decides about accesses.
+///
+/// The server holds an access for as long as [`Gate::admit`] takes, up to its own limit, after which it closes. A
+/// policy that panics closes the gate as well.
+pub trait Gate: Send + Sync + 'static {
+    /// Decides about an access. It may wait, and is called by several threads at once: one for each access that is held.
+    fn admit(&self, access: &Access) -> Verdict;
+
+    /// Decides at once, or not at all: then [`Gate::admit`] is asked on another thread. It must not wait, for all other
+    /// accesses and interrupts would wait with it.
+    fn admit_now(&self, access: &Access) -> Option<Verdict> {
+        let _ = access;
+        None
+    }
+
+    /// Why nothing shall pass any more, if so. The server asks a hundred times a second and whenever something happens;
+    /// it must not wait.
+    fn closed(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Passes everything: the gate only counts and can be closed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Open;
+
+impl Gate for Open {
+    fn admit(&self, _: &Access) -> Verdict {
+        Verdict::Pass
+    }
+
+    fn admit_now(&self, _: &Access) -> Option<Verdict> {
+        Some(Verdict::Pass)
+    }
+}

@@ -1,0 +1,279 @@
+//! The gate in a process of its own: whatever happens to the rest of Guardrail, the gate goes on, and whatever happens to
+//! the gate, it is closed.
+//!
+//! The process is a program that calls [`serve`], started by [`Process::start`]. The two speak over its standard input and
+//! output, one JSON object a line. The end of either ends the other's hold on the device: a gate whose parent has
+//! gone ends itself and the device.
+
+use crate::counts::Counts;
+use crate::error::{Context, Error, Result};
+use crate::policy::Gate;
+use crate::sys;
+use crate::vfio_user::{Options, Server};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// The longest line that is read.
+const MAX_LINE: u64 = 1 << 20;
+/// How long the process may take for an answer; closing waits for the device's disks.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// What the process is told.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Order {
+    /// Start a server, with what the program's own policy needs.
+    Start(Box<Options>, Value),
+    /// Close.
+    Contain(String),
+    /// Tell how it stands.
+    Tell,
+    /// End in order.
+    Stop,
+}
+
+/// What the process tells.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Answer {
+    /// The server listens; the driver VM gets these arguments.
+    Ready(Vec<String>),
+    /// It cannot go on.
+    Failed(String),
+    /// How it stands.
+    State(Box<State>),
+}
+
+/// How the gate stands.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct State {
+    /// What has passed.
+    pub counts: Counts,
+    /// Why it cannot go on, if so.
+    pub failure: Option<String>,
+    /// The process of the device, once it has started.
+    pub device: Option<u32>,
+}
+
+/// A gate in a process of its own; dropping it ends the process, and the device with it.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    answers: Receiver<Answer>,
+    arguments: Vec<String>,
+    last: State,
+}
+
+impl Process {
+    /// Starts a program that calls [`serve`]. Call it on a thread that lives as long as the gate: the process dies with
+    /// that thread. `policy` is handed to the program as it is.
+    pub fn start(mut command: Command, options: &Options, policy: Value) -> Result<Process> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        sys::bind_child(&mut command, Vec::new());
+        let mut child = command.spawn().context("start the gate's process")?;
+        let pipes = (child.stdin.take(), child.stdout.take());
+        let (send, answers) = mpsc::channel();
+        let mut process =
+            Process { child, stdin: pipes.0, answers, arguments: Vec::new(), last: State::default() };
+        if let Some(stdout) = pipes.1 {
+            std::thread::spawn(move || {
+                let mut input = BufReader::new(stdout);
+                while let Some(answer) = receive(&mut input) {
+                    if send.send(answer).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        process.order(&Order::Start(Box::new(options.clone()), policy))?;
+        match process.answer()? {
+            Answer::Ready(arguments) => process.arguments = arguments,
+            Answer::Failed(what) => {
+                return Err(Error::Process { what: format!("could not start the gate: {what}") });
+            }
+            Answer::State(_) => return Err(Error::Process { what: "answered out of turn".into() }),
+        }
+        Ok(process)
+    }
+
+    /// See [`Server::qemu_arguments`].
+    pub fn qemu_arguments(&self) -> Vec<String> {
+        self.arguments.clone()
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Closes the gate, and returns when nothing can pass any more. Where the process is gone the gate is closed already,
+    /// and the error tells so.
+    pub fn contain(&mut self, why: &str) -> Result<State> {
+        self.order(&Order::Contain(why.to_owned()))?;
+        self.state_answer()
+    }
+
+    /// How the gate stands. An error means that the process is gone: the gate is closed.
+    pub fn state(&mut self) -> Result<State> {
+        self.order(&Order::Tell)?;
+        self.state_answer()
+    }
+
+    /// What was last heard of the gate, without asking.
+    pub fn last(&self) -> &State {
+        &self.last
+    }
+
+    /// True while the process lives.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Ends the process and the device in order, and gives the final state.
+    pub fn stop(mut self) -> Result<State> {
+        self.order(&Order::Stop)?;
+        let state = self.state_answer()?;
+        self.stdin = None;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while self.is_running() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(state)
+    }
+
+    fn state_answer(&mut self) -> Result<State> {
+        match self.answer()? {
+            Answer::State(state) => {
+                self.last = *state;
+                Ok(self.last.clone())
+            }
+            Answer::Failed(what) => Err(Error::Process { what }),
+            Answer::Ready(_) => Err(Error::Process { what: "answered out of turn".into() }),
+        }
+    }
+
+    fn order(&mut self, order: &Order) -> Result<()> {
+        let sent = self.stdin.as_mut().is_some_and(|stdin| send(stdin, order));
+        if sent { Ok(()) } else { Err(self.death()) }
+    }
+
+    fn answer(&mut self) -> Result<Answer> {
+        match self.answers.recv_timeout(LIMIT) {
+            Ok(answer) => Ok(answer),
+            Err(RecvTimeoutError::Disconnected) => Err(self.death()),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(Error::Process { what: format!("gave no answer for {} s", LIMIT.as_secs()) })
+            }
+        }
+    }
+
+    /// How it died.
+    fn death(&mut self) -> Error {
+        sys::kill_group(&mut self.child);
+        let what = match self.child.wait() {
+            Ok(status) => match status.signal() {
+                Some(signal) => format!("was ended by signal {signal}"),
+                None => format!("ended with status {}", status.code().unwrap_or(-1)),
+            },
+            Err(error) => format!("cannot be waited for: {error}"),
+        };
+        Error::Process { what }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        sys::kill_group(&mut self.child);
+    }
+}
+
+/// The whole life of the gate's process: serves orders from standard input until it is told to stop, or nobody is there to
+/// tell it. `policy` makes the policy from what [`Process::start`] was given.
+pub fn serve(
+    policy: impl FnOnce(Value) -> std::result::Result<Arc<dyn Gate>, String>,
+) -> std::process::ExitCode {
+    let (mut input, mut output) = (BufReader::new(std::io::stdin()), std::io::stdout());
+    let Some(Order::Start(options, given)) = receive(&mut input) else { return 2.into() };
+    let started =
+        policy(given).and_then(|gate| Server::start(*options, gate).map_err(|error| error.to_string()));
+    let server = match started {
+        Ok(server) => server,
+        Err(why) => {
+            send(&mut output, &Answer::Failed(why));
+            return 1.into();
+        }
+    };
+    if !send(&mut output, &Answer::Ready(server.qemu_arguments())) {
+        return 1.into();
+    }
+    while let Some(order) = receive(&mut input) {
+        let answer = match order {
+            Order::Start(..) => Answer::Failed("there is a gate already".into()),
+            Order::Tell => state(&server),
+            Order::Contain(why) => match server.contain(&why) {
+                Ok(()) => state(&server),
+                Err(error) => Answer::Failed(error.to_string()),
+            },
+            Order::Stop => {
+                let (failure, device) = (server.failure(), server.device_process());
+                let state = State { counts: server.stop(), failure, device };
+                send(&mut output, &Answer::State(Box::new(state)));
+                return 0.into();
+            }
+        };
+        if !send(&mut output, &answer) {
+            break;
+        }
+    }
+    0.into()
+}
+
+fn state(server: &Server) -> Answer {
+    let (counts, failure, device) = (server.counts(), server.failure(), server.device_process());
+    Answer::State(Box::new(State { counts, failure, device }))
+}
+
+fn send(to: &mut impl Write, what: &impl Serialize) -> bool {
+    let Ok(mut line) = serde_json::to_vec(what) else { return false };
+    line.push(b'\n');
+    to.write_all(&line).and_then(|()| to.flush()).is_ok()
+}
+
+/// The next line that can be understood; `None` at the end.
+fn receive<T: for<'a> Deserialize<'a>>(from: &mut impl BufRead) -> Option<T> {
+    let mut line = Vec::new();
+    from.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).ok()?;
+    serde_json::from_slice(&line).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_no_gate_is_told() {
+        let options = Options {
+            folder: std::env::temp_dir(),
+            memory_mib: 1,
+            hold_limit: Duration::from_secs(1),
+            post_writes: false,
+            id: "dut".into(),
+            device: crate::device::Options::default(),
+        };
+        let error = Process::start(Command::new("false"), &options, Value::Null).unwrap_err();
+        assert_eq!(error.to_string(), "the gate's process ended with status 1");
+    }
+
+    #[test]
+    fn lines_without_an_end_are_not_collected() {
+        let mut endless = BufReader::new(std::io::repeat(b'x'));
+        assert!(receive::<Order>(&mut endless).is_none());
+    }
+}

@@ -1,0 +1,303 @@
+//! The system calls that the standard library has no words for.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+/// Descriptors that one message may bring; QEMU sends at most 16.
+const MAX_DESCRIPTORS: usize = 64;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn owned(result: libc::c_int) -> io::Result<OwnedFd> {
+    let fd = check(result)?;
+    // SAFETY: the system just gave this descriptor to us and to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Memory of `size` bytes that other processes can map.
+pub fn memory_file(size: u64) -> io::Result<OwnedFd> {
+    // SAFETY: the name is a C string.
+    let fd = owned(unsafe { libc::memfd_create(c"guardrail-ram".as_ptr(), libc::MFD_CLOEXEC) })?;
+    let size = libc::off_t::try_from(size).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: the descriptor is open.
+    check(unsafe { libc::ftruncate(fd.as_raw_fd(), size) })?;
+    Ok(fd)
+}
+
+/// Device and inode of an open file: what makes two descriptors mean the same file.
+pub fn identity(fd: &OwnedFd) -> io::Result<(u64, u64)> {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the descriptor is open, and the structure is written by the call.
+    check(unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded, and all zeroes are a valid value anyhow.
+    let stat = unsafe { stat.assume_init() };
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+/// A counter that can be waited for.
+#[derive(Debug)]
+pub struct Event(OwnedFd);
+
+impl Event {
+    /// A new counter.
+    pub fn new() -> io::Result<Event> {
+        // SAFETY: no pointers are passed.
+        owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }).map(Event)
+    }
+
+    /// Takes a descriptor that came from elsewhere, if it is such a counter; one that would make us wait is refused.
+    pub fn received(fd: OwnedFd) -> Option<Event> {
+        let name = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()?;
+        if name.to_str()? != "anon_inode:[eventfd]" {
+            return None;
+        }
+        // SAFETY: the descriptor is open.
+        let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) }).ok()?;
+        // SAFETY: as above.
+        check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) }).ok()?;
+        Some(Event(fd))
+    }
+
+    /// Adds one. A counter that is full has been signaled already.
+    pub fn signal(&self) {
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: the descriptor is open, and the buffer has eight bytes.
+        let _ = unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    /// Sets it to zero and gives what it was.
+    pub fn take(&self) -> u64 {
+        let mut bytes = [0; 8];
+        // SAFETY: the descriptor is open, and the buffer has eight bytes.
+        let count = unsafe { libc::read(self.0.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
+        if count == 8 { u64::from_ne_bytes(bytes) } else { 0 }
+    }
+}
+
+impl AsRawFd for Event {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Waits for several descriptors at once; each has a number.
+#[derive(Debug)]
+pub struct Waiter(OwnedFd);
+
+impl Waiter {
+    /// Waits for nothing yet.
+    pub fn new() -> io::Result<Waiter> {
+        // SAFETY: no pointers are passed.
+        owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }).map(Waiter)
+    }
+
+    /// Waits for this descriptor as well.
+    pub fn add(&self, fd: RawFd, number: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: number };
+        // SAFETY: the structure is valid for the call.
+        check(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) })?;
+        Ok(())
+    }
+
+    /// Waits for this descriptor no more.
+    pub fn remove(&self, fd: RawFd) {
+        // SAFETY: no event is passed, and a descriptor that is not waited for is only an error.
+        unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
+    }
+
+    /// Waits no longer than `limit` and gives the numbers of those that have something to read.
+    pub fn wait(&self, limit: Duration, ready: &mut Vec<u64>) -> io::Result<()> {
+        ready.clear();
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
+        // Rounded up: a limit of less than a millisecond would be a busy loop.
+        let limit = limit.as_micros().div_ceil(1000).min(1_000_000) as libc::c_int;
+        // SAFETY: the buffer has room for 32 events.
+        let count = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), 32, limit) };
+        match check(count) {
+            Ok(count) => {
+                ready.extend(events.iter().take(count as usize).map(|event| event.u64));
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Room for the descriptors of a message, aligned as the system wants it.
+#[repr(C, align(8))]
+struct Control([u8; 512]);
+
+/// Reads what has arrived, without waiting, and the descriptors that came with it. 0 means the other end is closed.
+pub fn receive(socket: &impl AsRawFd, buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
+    let mut control = Control([0; 512]);
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: all zeroes are a valid message header.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = control.0.len();
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: the header names buffers that live during the call, with their lengths.
+    let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, flags) };
+    if count < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the system filled the control buffer; the macros walk within its length.
+    let mut head = unsafe { libc::CMSG_FIRSTHDR(&message) };
+    while !head.is_null() {
+        // SAFETY: a head that the macros give is valid, and so are as many descriptors as its length says.
+        unsafe {
+            if (*head).cmsg_level == libc::SOL_SOCKET && (*head).cmsg_type == libc::SCM_RIGHTS {
+                let bytes = ((*head).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
+                let data = libc::CMSG_DATA(head).cast::<RawFd>();
+                for index in 0..bytes / size_of::<RawFd>() {
+                    fds.push(OwnedFd::from_raw_fd(data.add(index).read_unaligned()));
+                }
+            }
+            head = libc::CMSG_NXTHDR(&message, head);
+        }
+    }
+    if message.msg_flags & libc::MSG_CTRUNC != 0 || fds.len() > MAX_DESCRIPTORS {
+        return Err(io::Error::other("too many descriptors in a message"));
+    }
+    Ok(count as usize)
+}
+
+/// Sends all bytes, with a descriptor beside the first. The socket's own time-out limits it.
+pub fn send(socket: &impl AsRawFd, bytes: &[u8], fd: Option<RawFd>) -> io::Result<()> {
+    let mut control = Control([0; 512]);
+    let mut sent = 0;
+    while sent < bytes.len() {
+        let rest = &bytes[sent..];
+        let mut part = libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
+        // SAFETY: all zeroes are a valid message header.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = &mut part;
+        message.msg_iovlen = 1;
+        if let Some(fd) = fd.filter(|_| sent == 0) {
+            message.msg_control = control.0.as_mut_ptr().cast();
+            // SAFETY: the buffer is larger than the space for one descriptor, and the macros stay within it.
+            unsafe {
+                message.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as usize;
+                let head = libc::CMSG_FIRSTHDR(&message);
+                (*head).cmsg_level = libc::SOL_SOCKET;
+                (*head).cmsg_type = libc::SCM_RIGHTS;
+                (*head).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize;
+                libc::CMSG_DATA(head).cast::<RawFd>().write_unaligned(fd);
+            }
+        }
+        // SAFETY: the header names buffers that live during the call.
+        let count = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL) };
+        match count {
+            0.. => sent += count as usize,
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Has the child inherit these descriptors, lead a process group of its own, and die with the thread that starts it.
+pub fn bind_child(command: &mut Command, inherited: Vec<RawFd>) {
+    let parent = std::process::id();
+    command.process_group(0);
+    // SAFETY: the closure calls only async-signal-safe functions and reads copied integers.
+    unsafe {
+        command.pre_exec(move || {
+            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+            if libc::getppid() as u32 != parent {
+                libc::_exit(1);
+            }
+            for fd in &inherited {
+                check(libc::fcntl(*fd, libc::F_SETFD, 0))?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Can kill a process from any thread, and never another that got its number later.
+#[derive(Debug)]
+pub struct Killer {
+    process: u32,
+    handle: OwnedFd,
+}
+
+impl Killer {
+    /// For a child that has not been waited for.
+    pub fn of(process: u32) -> io::Result<Killer> {
+        // SAFETY: no pointers are passed.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
+        Ok(Killer { process, handle: owned(fd as libc::c_int)? })
+    }
+
+    /// Its number.
+    pub fn process(&self) -> u32 {
+        self.process
+    }
+
+    /// Kills it, if it still is.
+    pub fn kill(&self) {
+        let none = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: the handle is open, and no information goes with the signal.
+        unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, self.handle.as_raw_fd(), libc::SIGKILL, none, 0)
+        };
+    }
+}
+
+/// Kills the process group that a child leads, if the child has not been waited for.
+pub fn kill_group(child: &mut std::process::Child) {
+    if matches!(child.try_wait(), Ok(None)) {
+        // SAFETY: the child leads a group of its own and has not been waited for, so the number is its.
+        unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
+    }
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn descriptors_travel_and_only_counters_are_taken() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let event = Event::new().unwrap();
+        send(&a, b"12345678", Some(event.as_raw_fd())).unwrap();
+        let (mut buffer, mut fds) = ([0; 8], Vec::new());
+        assert_eq!(receive(&b, &mut buffer, &mut fds).unwrap(), 8);
+        let received = Event::received(fds.pop().unwrap()).unwrap();
+        received.signal();
+        received.signal();
+        assert_eq!((event.take(), event.take()), (2, 0));
+        assert_eq!(receive(&b, &mut buffer, &mut fds).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert!(Event::received(memory_file(1).unwrap()).is_none());
+        drop(a);
+        assert_eq!(receive(&b, &mut buffer, &mut fds).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_waiter_tells_which_descriptor_is_ready() {
+        let (waiter, one, two) = (Waiter::new().unwrap(), Event::new().unwrap(), Event::new().unwrap());
+        waiter.add(one.as_raw_fd(), 1).unwrap();
+        waiter.add(two.as_raw_fd(), 2).unwrap();
+        let mut ready = vec![7];
+        waiter.wait(Duration::from_millis(1), &mut ready).unwrap();
+        assert!(ready.is_empty());
+        two.signal();
+        waiter.wait(Duration::from_secs(5), &mut ready).unwrap();
+        assert_eq!(ready, [2]);
+    }
+}

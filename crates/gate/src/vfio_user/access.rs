@@ -1,0 +1,92 @@
+//! Accesses: checked, put before the policy, and done or not.
+
+use super::message::{self, Header, INVALID, Refusal};
+use super::requests::CONFIG_REGION;
+use super::serve::{Asked, Loop};
+use crate::device::Device;
+use crate::policy::{Access, Space, Verdict};
+use std::sync::atomic::Ordering;
+
+/// Writes that may wait while the guest runs on; with more, it waits with them.
+const MAX_POSTED: usize = 32;
+
+impl<D: Device> Loop<'_, D> {
+    /// Checks an access and asks the policy; false where the driver VM cannot be answered.
+    pub(super) fn access(
+        &mut self,
+        header: Header,
+        region: u32,
+        offset: u64,
+        write: bool,
+        bytes: Vec<u8>,
+    ) -> std::result::Result<bool, Refusal> {
+        let size = self.region_size(region).ok_or(INVALID)?;
+        let count = bytes.len();
+        let inside = offset.checked_add(count as u64).is_some_and(|end| end <= size);
+        let space = if region == CONFIG_REGION { Space::Config } else { Space::Bar(region as u8) };
+        if !inside || space != Space::Config && !matches!(count, 1 | 2 | 4 | 8) {
+            return Err(INVALID);
+        }
+        let mut value = [0; 8];
+        if write {
+            value[..count.min(8)].copy_from_slice(&bytes[..count.min(8)]);
+        }
+        let access = Access { space, offset, size: count as u32, write, value: u64::from_le_bytes(value) };
+        let mut asked = Asked { header, region, access, bytes, answered: false };
+        if self.shared.closed.load(Ordering::SeqCst) {
+            return Ok(self.finish(&asked, Verdict::Drop));
+        }
+        let gate = self.gate;
+        // A policy that panics here must not take the loop with it: the device would be left as it is.
+        let now = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| gate.admit_now(&access)));
+        let first = !self.post_writes || self.holds.len() == 0;
+        let mut going_on = true;
+        match now {
+            Ok(Some(verdict)) if first => return Ok(self.finish(&asked, verdict)),
+            Err(_) => {
+                self.shared.close("the policy died");
+                return Ok(self.finish(&asked, Verdict::Drop));
+            }
+            Ok(_) if self.post_writes && write && space != Space::Config && self.holds.len() < MAX_POSTED => {
+                going_on = self.answer(&asked, &[]);
+                asked.answered = true;
+            }
+            Ok(_) => {}
+        }
+        match now {
+            Ok(Some(verdict)) => self.holds.follow(verdict, asked),
+            _ => {
+                self.shared.counts().of(space).held += 1;
+                if !self.holds.hold(gate, &self.shared.wake, access, asked) {
+                    self.shared.close("more accesses wait than a guest has processors");
+                }
+            }
+        }
+        Ok(going_on)
+    }
+
+    /// Answers an access.
+    fn answer(&self, asked: &Asked, read: &[u8]) -> bool {
+        let Access { offset, size, .. } = asked.access;
+        asked.answered
+            || self.reply(&asked.header, Ok(message::access_body(offset, asked.region, size, read)))
+    }
+
+    /// Does, or does not do, what was asked, and answers.
+    pub(super) fn finish(&mut self, asked: &Asked, verdict: Verdict) -> bool {
+        let Access { space, offset, write, .. } = asked.access;
+        let closed = self.shared.closed.load(Ordering::SeqCst);
+        let verdict = if closed { Verdict::Drop } else { verdict };
+        let mut read = vec![0xff; if write { 0 } else { asked.bytes.len() }];
+        self.shared.counts().note(&asked.access, verdict);
+        if verdict == Verdict::Pass {
+            let done = match write {
+                true => self.device.write(space, offset, &asked.bytes),
+                false => self.device.read(space, offset, &mut read),
+            };
+            self.survive(done);
+            self.interrupts(None);
+        }
+        self.answer(asked, &read)
+    }
+}

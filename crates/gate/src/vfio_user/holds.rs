@@ -1,0 +1,192 @@
+//! Accesses that wait for the policy, each on a thread of its own, so that none waits for another.
+
+use crate::policy::{Access, Gate, Verdict};
+use crate::sys::Event;
+use std::collections::VecDeque;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Accesses that may wait at once. A guest has no more vCPUs, and each waits for its own.
+const MAX_HELD: usize = 64;
+
+/// What the policy said of an access; `None` where it died over it.
+type Said = (u64, Option<Verdict>);
+
+/// An access that waits, with what is needed to go on.
+#[derive(Debug)]
+struct Held<T> {
+    ticket: u64,
+    since: Instant,
+    what: T,
+    /// What the policy said, where others have to go first.
+    said: Option<Option<Verdict>>,
+}
+
+/// All accesses that wait.
+#[derive(Debug)]
+pub struct Holds<T> {
+    held: VecDeque<Held<T>>,
+    next: u64,
+    threads: usize,
+    jobs: Sender<(u64, Access)>,
+    takers: Arc<Mutex<Receiver<(u64, Access)>>>,
+    said: Receiver<Said>,
+    say: Sender<Said>,
+}
+
+/// Tells that the policy died, unless it spoke.
+struct Voice<'a> {
+    ticket: u64,
+    verdict: Option<Verdict>,
+    say: &'a Sender<Said>,
+    wake: &'a Event,
+}
+
+impl Drop for Voice<'_> {
+    fn drop(&mut self) {
+        let _ = self.say.send((self.ticket, self.verdict));
+        self.wake.signal();
+    }
+}
+
+impl<T> Holds<T> {
+    /// None yet.
+    pub fn new() -> Holds<T> {
+        let (jobs, takers) = mpsc::channel();
+        let (say, said) = mpsc::channel();
+        Holds {
+            held: VecDeque::new(),
+            next: 0,
+            threads: 0,
+            jobs,
+            takers: Arc::new(Mutex::new(takers)),
+            said,
+            say,
+        }
+    }
+
+    /// Asks the policy about an access; false where too many wait already, or no thread can be had: then it is dropped.
+    pub fn hold(&mut self, gate: &Arc<dyn Gate>, wake: &Arc<Event>, access: Access, what: T) -> bool {
+        if self.held.len() >= MAX_HELD {
+            self.follow(Verdict::Drop, what);
+            return false;
+        }
+        if self.threads <= self.held.len() {
+            let (takers, say) = (Arc::clone(&self.takers), self.say.clone());
+            let (gate, wake) = (Arc::clone(gate), Arc::clone(wake));
+            let run = move || ask(&takers, &say, &*gate, &wake);
+            if std::thread::Builder::new().name("gate-policy".into()).spawn(run).is_err() {
+                self.follow(Verdict::Drop, what);
+                return false;
+            }
+            self.threads += 1;
+        }
+        self.queue(what, None);
+        self.jobs.send((self.next, access)).is_ok()
+    }
+
+    /// Has an access wait for those before it, although the policy has spoken.
+    pub fn follow(&mut self, verdict: Verdict, what: T) {
+        self.queue(what, Some(Some(verdict)));
+    }
+
+    fn queue(&mut self, what: T, said: Option<Option<Verdict>>) {
+        self.next += 1;
+        self.held.push_back(Held { ticket: self.next, since: Instant::now(), what, said });
+    }
+
+    /// The next access that the policy has spoken of, with how long it waited; the oldest where they go in order.
+    pub fn decided(&mut self, in_order: bool) -> Option<(T, Option<Verdict>, Duration)> {
+        while let Ok((ticket, verdict)) = self.said.try_recv() {
+            if let Some(held) = self.held.iter_mut().find(|held| held.ticket == ticket) {
+                held.said = Some(verdict);
+            }
+        }
+        let index = match in_order {
+            true => 0,
+            false => self.held.iter().position(|held| held.said.is_some())?,
+        };
+        let verdict = self.held.get(index)?.said?;
+        let held = self.held.remove(index)?;
+        Some((held.what, verdict, held.since.elapsed()))
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// The access that waits longest, without waiting any longer for its verdict.
+    pub fn give_up(&mut self) -> Option<(T, Duration)> {
+        self.held.pop_front().map(|held| (held.what, held.since.elapsed()))
+    }
+
+    /// Since when the oldest waits.
+    pub fn oldest(&self) -> Option<Instant> {
+        self.held.front().map(|held| held.since)
+    }
+}
+
+/// Asks the policy about one access after the other, until there are no more or it dies.
+fn ask(takers: &Mutex<Receiver<(u64, Access)>>, say: &Sender<Said>, gate: &dyn Gate, wake: &Event) {
+    loop {
+        let job = takers.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok((ticket, access)) = job else { return };
+        let mut voice = Voice { ticket, verdict: None, say, wake };
+        voice.verdict = Some(gate.admit(&access));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Space;
+
+    struct Strange;
+
+    impl Gate for Strange {
+        fn admit(&self, access: &Access) -> Verdict {
+            match access.offset {
+                0 => std::thread::sleep(Duration::from_millis(500)),
+                // A panic without the message.
+                1 => std::panic::resume_unwind(Box::new(())),
+                _ => {}
+            }
+            Verdict::Pass
+        }
+    }
+
+    #[test]
+    fn a_slow_access_delays_no_other_and_a_dead_policy_is_told() {
+        let (gate, wake): (Arc<dyn Gate>, _) = (Arc::new(Strange), Arc::new(Event::new().unwrap()));
+        let mut holds = Holds::new();
+        for offset in 0..3 {
+            let access = Access { space: Space::Bar(0), offset, size: 4, write: true, value: 0 };
+            assert!(holds.hold(&gate, &wake, access, offset));
+        }
+        let mut told = Vec::new();
+        let start = Instant::now();
+        while told.len() < 3 && start.elapsed() < Duration::from_secs(10) {
+            told.extend(holds.decided(false).map(|(what, verdict, _)| (what, verdict)));
+        }
+        assert_eq!(told.last(), Some(&(0, Some(Verdict::Pass))));
+        assert!(told.contains(&(1, None)) && told.contains(&(2, Some(Verdict::Pass))));
+        assert!(holds.oldest().is_none() && wake.take() > 0);
+    }
+
+    #[test]
+    fn in_order_the_first_goes_first() {
+        let (gate, wake): (Arc<dyn Gate>, _) = (Arc::new(Strange), Arc::new(Event::new().unwrap()));
+        let mut holds = Holds::new();
+        let access = Access { space: Space::Bar(0), offset: 0, size: 4, write: true, value: 0 };
+        assert!(holds.hold(&gate, &wake, access, "slow"));
+        holds.follow(Verdict::Drop, "quick");
+        assert_eq!((holds.decided(true).map(|held| held.0), holds.len()), (None, 2));
+        let (mut told, start) = (Vec::new(), Instant::now());
+        while told.len() < 2 && start.elapsed() < Duration::from_secs(10) {
+            told.extend(holds.decided(true).map(|held| held.0));
+        }
+        assert_eq!(told, ["slow", "quick"]);
+    }
+}

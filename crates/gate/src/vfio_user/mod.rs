@@ -1,0 +1,250 @@
+//! The server: a device for the driver VM, behind a vfio-user socket.
+
+mod access;
+mod holds;
+mod incoming;
+mod irqs;
+pub mod message;
+mod requests;
+mod serve;
+#[cfg(any(test, feature = "talk"))]
+mod talk;
+#[cfg(test)]
+mod tests;
+
+use crate::counts::Counts;
+use crate::device::{self, QemuDevice};
+use crate::error::{Context, Error, Result};
+use crate::policy::Gate;
+use crate::sys::{self, Event};
+use serde::{Deserialize, Serialize};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+#[cfg(feature = "talk")]
+pub use talk::converse;
+
+/// A time by which the driver VM waits longer for an answer than the gate for the policy.
+const MARGIN: Duration = Duration::from_secs(60);
+/// How long the device has to let go when the gate closes; then it is killed.
+const CUT_LIMIT: Duration = Duration::from_secs(5);
+/// How long closing may take altogether.
+const CLOSE_LIMIT: Duration = Duration::from_secs(60);
+
+/// How the server works.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Options {
+    /// The folder for the socket; it exists. The server removes what it puts there.
+    pub folder: PathBuf,
+    /// The driver VM's memory in MiB.
+    pub memory_mib: u32,
+    /// How long an access may be held; then the gate closes.
+    pub hold_limit: Duration,
+    /// Writes to the device's memory and ports are answered at once, and wait for the policy while the guest runs on; they
+    /// reach the device in order, and a read waits for all writes before it. Real buses do the same. Else the guest waits
+    /// for the policy at each write, and its QEMU with it, which then delivers no interrupts.
+    pub post_writes: bool,
+    /// The name by which the driver VM's QEMU knows the device, so that it can be told that the device was pulled.
+    pub id: String,
+    /// The device.
+    pub device: device::Options,
+}
+
+/// What the handle and the server's thread share.
+#[derive(Debug)]
+struct Shared {
+    wake: Arc<Event>,
+    /// Set before anything else, and looked at before each access.
+    closed: AtomicBool,
+    stop: AtomicBool,
+    /// The device has been cut off.
+    cut: AtomicBool,
+    counts: Mutex<Counts>,
+    /// Why the gate cannot go on.
+    failure: Mutex<Option<String>>,
+    /// The process of the device.
+    device: Mutex<Option<sys::Killer>>,
+}
+
+impl Shared {
+    fn new() -> Result<Shared> {
+        Ok(Shared {
+            wake: Arc::new(Event::new().context("make a counter")?),
+            closed: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
+            counts: Mutex::default(),
+            failure: Mutex::default(),
+            device: Mutex::default(),
+        })
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets nothing through from now on.
+    fn close(&self, why: &str) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.counts().contained.get_or_insert_with(|| why.to_owned());
+    }
+
+    fn fail(&self, error: &Error) {
+        self.close(&error.to_string());
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert_with(|| error.to_string());
+    }
+}
+
+/// Whatever ends the server's thread: nothing passes any more, for the device has ended with it.
+struct Shut<'a>(&'a Shared);
+
+impl Drop for Shut<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.close("the gate broke");
+        }
+        self.0.closed.store(true, Ordering::SeqCst);
+        self.0.cut.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A running gate; dropping it closes it and ends the device.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    arguments: Vec<String>,
+    socket: PathBuf,
+    /// The guest's memory; it lives as long as anybody maps it.
+    _memory: OwnedFd,
+}
+
+impl Server {
+    /// Starts the server. The device's QEMU starts when the driver VM connects: its disk has to exist by then.
+    pub fn start(options: Options, gate: Arc<dyn Gate>) -> Result<Server> {
+        let memory =
+            sys::memory_file(u64::from(options.memory_mib) << 20).context("make the guest's memory")?;
+        let identity = sys::identity(&memory).context("look at the guest's memory")?;
+        let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
+        let (listener, socket) = listen(&options.folder)?;
+        let arguments = qemu_arguments(&options, &path, &socket);
+        let shared = Arc::new(Shared::new()?);
+        let ours = Arc::clone(&shared);
+        let run = move || {
+            let _shut = Shut(&ours);
+            let start = |shared: &Shared| -> Result<QemuDevice> {
+                let device = QemuDevice::start(&options.device, &path, options.memory_mib, &options.folder)?;
+                let killer = sys::Killer::of(device.process()).context("watch the device's process")?;
+                *shared.device.lock().unwrap_or_else(PoisonError::into_inner) = Some(killer);
+                Ok(device)
+            };
+            serve::run(&ours, &listener, &options, &gate, identity, start, QemuDevice::stop);
+        };
+        let thread = std::thread::Builder::new().name("gate".into()).spawn(run).context("start a thread")?;
+        Ok(Server { shared, thread: Some(thread), arguments, socket, _memory: memory })
+    }
+
+    /// What the driver VM's QEMU gets on its command line: the device, and the memory that it shares. Nothing of the
+    /// device itself (no network, disk or sound) belongs there.
+    pub fn qemu_arguments(&self) -> Vec<String> {
+        self.arguments.clone()
+    }
+
+    /// Closes the gate: from now on writes are dropped, reads give all ones, no interrupt comes, and the device reaches
+    /// neither the guest's memory nor gets anything from it. Returns when that is so.
+    pub fn contain(&self, why: &str) -> Result<()> {
+        self.shared.close(why);
+        self.shared.wake.signal();
+        let start = Instant::now();
+        let mut killed = false;
+        while !self.shared.cut.load(Ordering::SeqCst) {
+            if start.elapsed() > CUT_LIMIT && !std::mem::replace(&mut killed, true) {
+                // A device that is dead is cut off, and the server that waits for it goes on.
+                let device = self.shared.device.lock().unwrap_or_else(PoisonError::into_inner);
+                device.iter().for_each(sys::Killer::kill);
+            }
+            if start.elapsed() > CLOSE_LIMIT {
+                return Err(Error::Qemu {
+                    what: format!("was not cut off within {} s", CLOSE_LIMIT.as_secs()),
+                });
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// What has passed, and what has not.
+    pub fn counts(&self) -> Counts {
+        self.shared.counts().clone()
+    }
+
+    /// Why the gate cannot go on, if so; it is closed then.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The process of the device, once it has started.
+    pub fn device_process(&self) -> Option<u32> {
+        let device = self.shared.device.lock().unwrap_or_else(PoisonError::into_inner);
+        device.as_ref().map(sys::Killer::process)
+    }
+
+    /// Ends the server and the device in order, and gives the final counts.
+    pub fn stop(mut self) -> Counts {
+        self.end();
+        self.counts()
+    }
+
+    fn end(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.wake.signal();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Listens on a socket in the folder.
+fn listen(folder: &Path) -> Result<(UnixListener, PathBuf)> {
+    let path = folder.join("gate.sock");
+    if path.as_os_str().len() > 107 {
+        return Err(Error::LongPath { path });
+    }
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).context("listen on the gate's socket")?;
+    listener.set_nonblocking(true).context("listen on the gate's socket")?;
+    Ok((listener, path))
+}
+
+fn qemu_arguments(options: &Options, memory: &str, socket: &Path) -> Vec<String> {
+    let limit = (options.hold_limit + MARGIN).as_millis().min(u32::MAX.into()) as u64;
+    let device = serde_json::json!({
+        "driver": "vfio-user-pci",
+        "id": options.id,
+        "socket": { "type": "unix", "path": socket.display().to_string() },
+        "x-no-posted-writes": true,
+        "x-msg-timeout": limit,
+    });
+    let size = options.memory_mib;
+    vec![
+        "-object".into(),
+        format!("memory-backend-file,id=guardrail-ram,size={size}M,mem-path={memory},share=on"),
+        "-machine".into(),
+        "memory-backend=guardrail-ram".into(),
+        "-device".into(),
+        device.to_string(),
+    ]
+}

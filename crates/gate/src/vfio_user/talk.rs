@@ -1,0 +1,120 @@
+//! A loop over a device of plain memory, to be talked to by tests and the fuzzer.
+
+use super::serve::Loop;
+use super::{Options, Shared};
+use crate::counts::Counts;
+use crate::device::{self, Device, Interrupt, Layout, Operations};
+use crate::error::{Error, Result};
+use crate::policy::{Gate, Space};
+use std::os::fd::RawFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Its layout: 4 KiB of memory, 64 bytes of ports, 256 of configuration space.
+pub(super) const LAYOUT: Layout =
+    Layout { bars: [4096, 64, 0, 0, 0, 0], config: 256, line: true, msi: 0, msi_x: 4 };
+
+/// What was done to the device.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) writes: Vec<(Space, u64, Vec<u8>)>,
+    pub(super) cut: bool,
+}
+
+/// The device. A write to offset 8 of its memory rings the second interrupt; one to offset 16 loses it.
+#[derive(Debug, Default)]
+pub(super) struct Plain {
+    pub(super) done: Arc<Mutex<Done>>,
+    pub(super) rung: bool,
+}
+
+impl Device for Plain {
+    fn layout(&self) -> &Layout {
+        &LAYOUT
+    }
+
+    fn read(&mut self, space: Space, offset: u64, into: &mut [u8]) -> Result<()> {
+        let size = if space == Space::Config { u64::from(LAYOUT.config) } else { 4096 };
+        assert!(offset + into.len() as u64 <= size, "the loop lets no access out of bounds");
+        into.fill(offset as u8);
+        Ok(())
+    }
+
+    fn write(&mut self, space: Space, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut done = self.done.lock().expect("no test panics with it");
+        assert!(!done.cut, "nothing passes a closed gate");
+        if done.writes.len() < 1000 {
+            done.writes.push((space, offset, bytes.to_vec()));
+        }
+        self.rung |= (space, offset) == (Space::Bar(0), 8);
+        match (space, offset) {
+            (Space::Bar(0), 16) => Err(Error::Qemu { what: "was ended by a test".into() }),
+            _ => Ok(()),
+        }
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn cut(&mut self) -> Result<()> {
+        self.done.lock().expect("no test panics with it").cut = true;
+        Ok(())
+    }
+
+    fn sources(&self) -> Vec<RawFd> {
+        Vec::new()
+    }
+
+    fn interrupts(&mut self, _: Option<usize>, tell: &mut dyn FnMut(Interrupt)) -> Result<()> {
+        if std::mem::take(&mut self.rung) {
+            tell(Interrupt::MsiX(1));
+        }
+        Ok(())
+    }
+
+    fn operations(&self) -> Operations {
+        Operations::default()
+    }
+}
+
+pub(super) fn options() -> Options {
+    Options {
+        folder: PathBuf::new(),
+        memory_mib: 1,
+        hold_limit: Duration::from_millis(300),
+        post_writes: false,
+        id: "dut".into(),
+        device: device::Options::default(),
+    }
+}
+
+/// Serves a client until it hangs up.
+pub(super) fn serve(
+    shared: &Shared,
+    client: UnixStream,
+    options: &Options,
+    gate: &Arc<dyn Gate>,
+    device: Plain,
+) -> Counts {
+    Loop::new(shared, client, options, gate, (0, 0), device).expect("the loop starts").run();
+    shared.counts().clone()
+}
+
+/// Has a server read these bytes, whatever they are, and its answers go nowhere.
+#[cfg(feature = "talk")]
+pub fn converse(bytes: &[u8]) {
+    use crate::policy::Open;
+    use std::io::Write;
+    let (ours, mut theirs) = UnixStream::pair().expect("there are sockets");
+    let post = bytes.first().is_some_and(|byte| byte & 1 != 0);
+    ours.set_write_timeout(Some(Duration::from_millis(100))).expect("a limit can be set");
+    theirs.set_write_timeout(Some(Duration::from_millis(100))).expect("a limit can be set");
+    let _ = theirs.write_all(bytes.get(1..).unwrap_or_default());
+    let _ = theirs.shutdown(std::net::Shutdown::Write);
+    let shared = Shared::new().expect("there are descriptors");
+    let gate: Arc<dyn Gate> = Arc::new(Open);
+    serve(&shared, ours, &Options { post_writes: post, ..options() }, &gate, Plain::default());
+}

@@ -1,0 +1,119 @@
+//! Real guests with their devices behind the gate: stock kernels, unmodified drivers, stock device models.
+//!
+//! The trials that are not sampled are marked as ignored; `cargo test --release -p guardrail-gate --test guests --
+//! --include-ignored` runs all.
+
+mod common;
+
+use common::{Guest, Policy, Step};
+use guardrail_vm::run::Outcome;
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Drivers whose devices must work behind the gate, with what their interrupts are.
+const DRIVERS: [&str; 9] =
+    ["e1000", "nvme", "e1000e", "igb", "pcnet32", "8139cp", "sym53c8xx", "ahci", "snd_ens1370"];
+/// The first few are tried each time.
+const SAMPLED: usize = 2;
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(common::GATE) {
+        return guardrail_gate::process::serve(common::policy);
+    }
+    let arguments = Arguments::from_args();
+    let mut trials = Vec::new();
+    for (index, driver) in DRIVERS.into_iter().enumerate() {
+        let trial = Trial::test(format!("{driver} works behind the gate"), move || works(driver));
+        trials.push(trial.with_ignored_flag(index >= SAMPLED));
+    }
+    trials.push(Trial::test("a closed gate lets nothing through", closed));
+    trials.push(Trial::test("a dead gate lets nothing through", || dead(Step::KillGate)));
+    trials.push(
+        Trial::test("a dead device lets nothing through", || dead(Step::KillDevice)).with_ignored_flag(true),
+    );
+    trials.push(
+        Trial::test("a hung device does not keep the gate open", || dead(Step::StopDevice))
+            .with_ignored_flag(true),
+    );
+    trials.push(Trial::test("whatever happens at any moment", random).with_ignored_flag(true));
+    trials.push(Trial::test("a silent policy closes the gate", silent).with_ignored_flag(true));
+    // Two guests at once would only fight for the processors.
+    libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit_code()
+}
+
+/// The workload ends well, with its checksums; every access that the device saw passed the gate, and the other way round.
+fn works(driver: &str) -> Result<(), Failed> {
+    let mut guest = Guest::new(driver, Policy::Open)?;
+    let trace = guest.trace();
+    let (finished, state) = guest.run(Step::Nothing)?;
+    if finished.outcome != Outcome::Completed {
+        return Err(format!("{}\n{}", finished.outcome, finished.trouble).into());
+    }
+    if let Some(why) = state.failure.or(state.counts.contained.clone()) {
+        return Err(format!("the gate closed: {why}").into());
+    }
+    trace.compare(driver, &state.counts)?;
+    guest.nothing_left()
+}
+
+/// From the moment that the gate is closed the device gets nothing, and the disk stays as it is.
+fn closed() -> Result<(), Failed> {
+    let mut guest = Guest::new("nvme", Policy::Open)?;
+    let trace = guest.trace();
+    let (finished, state) = guest.run(Step::Contain)?;
+    if finished.outcome == Outcome::Completed {
+        return Err("the workload ended well without its device".into());
+    }
+    if state.counts.contained.as_deref() != Some(common::REASON) {
+        return Err(format!("contained: {:?}", state.counts.contained).into());
+    }
+    trace.compare("nvme", &state.counts)?;
+    guest.disk_unchanged()?;
+    guest.nothing_left()
+}
+
+/// Whatever dies, the disk stays as it is, and nothing goes on.
+fn dead(step: Step) -> Result<(), Failed> {
+    let mut guest = Guest::new("nvme", Policy::Open)?;
+    let (finished, _) = guest.run(step)?;
+    if finished.outcome == Outcome::Completed {
+        return Err("the workload ended well without its device".into());
+    }
+    guest.disk_unchanged()?;
+    guest.nothing_left()
+}
+
+/// The same at moments that nobody chose; `GUARDRAIL_GATE_ROUNDS` says how often.
+fn random() -> Result<(), Failed> {
+    let rounds = std::env::var("GUARDRAIL_GATE_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
+    for round in 0..rounds {
+        let step = [Step::Contain, Step::KillGate, Step::KillDevice][round % 3];
+        let mut guest = Guest::new("nvme", Policy::Open)?;
+        guest.enlarge();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+        guest.moment = Duration::from_millis(u64::from(now.subsec_micros()) % 300);
+        eprintln!("{step:?} after {:?}", guest.moment);
+        let (finished, _) = guest.run(step)?;
+        if finished.outcome == Outcome::Completed {
+            return Err(format!("{step:?} after {:?}: the workload ended well", guest.moment).into());
+        }
+        guest.disk_unchanged()?;
+        guest.nothing_left()?;
+    }
+    Ok(())
+}
+
+/// A policy that never answers ends in containment after the limit, not in waiting.
+fn silent() -> Result<(), Failed> {
+    let mut guest = Guest::new("e1000", Policy::Silent { after: 500 })?;
+    guest.hold_limit = Duration::from_secs(2);
+    let (finished, state) = guest.run(Step::Nothing)?;
+    if finished.outcome == Outcome::Completed {
+        return Err("the workload ended well without its device".into());
+    }
+    match state.counts.contained {
+        Some(why) if why.starts_with("an access was held for 2 s") => guest.nothing_left(),
+        other => Err(format!("contained: {other:?}").into()),
+    }
+}
