@@ -115,6 +115,23 @@ fn beyond_vmalloc_memory_that_the_kernel_hands_in() {
 }
 
 #[test]
+fn vmalloc_memory_that_only_the_kernel_had_may_be_the_stack_of_a_thread_by_now() {
+    for by_driver in [false, true] {
+        let mut g = Guest::new();
+        g.hook(VMALLOC_FN, STACK - 0x4_0000, function(CALLER), &[0x8000]);
+        g.hook_return(VMALLOC_FN, STACK - 0x4_0000, VMALLOC);
+        if by_driver {
+            g.hooked(F, VFREE, &[VMALLOC], 0);
+        } else {
+            g.hook(VFREE, STACK - 0x4_0000, function(CALLER), &[VMALLOC]);
+        }
+        g.enter(F);
+        g.block(F + 12, READ4).load(0, VMALLOC + 0x6000, 4);
+        assert_eq!(g.found().len(), usize::from(by_driver));
+    }
+}
+
+#[test]
 fn beyond_mapped_registers() {
     let mut g = Guest::new();
     g.hooked(F, IOREMAP, &[0xfebf_0000, 0x80], MMIO);

@@ -178,11 +178,12 @@ impl DmCheck {
         if self.leaves_dma && !object.is_live() && object.class == Class::Dma {
             return;
         }
-        // Pages come from the kernel in bulk as well, which no hook sees: one that the kernel had and freed for itself may be
-        // the driver's by now.
+        // Pages come from the kernel in bulk as well, and stacks of threads from vmalloc space, which no hook sees: what the kernel
+        // had and freed for itself may be the driver's by now, or hold what another thread lent it.
         let called = |stack| state.stacks.get(stack).iter().take(2).any(|&at| state.modules.contains(at));
         if !object.is_live()
-            && (object.class == Class::Page || object.class == Class::Slab && object.size > LARGEST_SLAB)
+            && (matches!(object.class, Class::Page | Class::Vmalloc)
+                || object.class == Class::Slab && object.size > LARGEST_SLAB)
             && !object.by_driver
             && !object.freed.is_some_and(called)
         {
