@@ -21,7 +21,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a driver under guard and report what is found
-    Check(CheckArgs),
+    Check(Box<CheckArgs>),
     /// Run the same checkers over a recorded trace
     Analyze(AnalyzeArgs),
     /// Try to make the races that a run found happen, with one access held for the other
@@ -40,6 +40,9 @@ pub enum Command {
     /// The analysis process of a run
     #[command(hide = true)]
     InternalAnalysis,
+    /// The gate's process of a run
+    #[command(hide = true)]
+    InternalGate,
     /// Print the folder with a kernel's headers
     #[command(hide = true)]
     InternalHeaders(HeadersArgs),
@@ -122,6 +125,12 @@ pub struct CheckArgs {
     /// A port of this machine that leads into the guest (tcp:HERE:THERE, udp:HERE:THERE), for benchmarks
     #[arg(long = "forward", value_name = "PORTS", hide = true)]
     pub forwards: Vec<guardrail_vm::run::Forward>,
+    /// Record the whole virtual machine in DIR, so that it can run again instruction by instruction; with --smp 1 --gate off
+    #[arg(long, value_name = "DIR", conflicts_with = "vm_replay")]
+    pub vm_record: Option<PathBuf>,
+    /// Run the virtual machine again that was recorded in DIR; the other options must be as they were
+    #[arg(long, value_name = "DIR")]
+    pub vm_replay: Option<PathBuf>,
     /// A word for QEMU's command line, for tests; may be given several times
     #[arg(long = "qemu", value_name = "WORD", hide = true, allow_hyphen_values = true)]
     pub qemu: Vec<String>,
@@ -360,6 +369,19 @@ pub enum Gate {
     Off,
     /// In the driver's virtual machine, before the instruction
     Vmm,
+    /// There as well, with the device in a QEMU of its own behind a gate that is a process of its own
+    VfioUser,
+}
+
+impl Gate {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Gate::Off => "off",
+            Gate::Vmm => "vmm",
+            Gate::VfioUser => "vfio-user",
+        }
+    }
 }
 
 /// What the analysis does while the log is empty.

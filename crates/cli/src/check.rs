@@ -2,13 +2,14 @@
 
 use crate::analysis_process::RUN_KEY;
 use crate::analyze::{OTHERS_KEY, debug_file};
-use crate::args::{CheckArgs, Mode, Observe, Thread};
+use crate::args::{CheckArgs, Gate, Mode, Observe, Thread};
 use crate::child::Analysis;
 use crate::confirm::{self, Effort};
 use crate::engine;
 use crate::errors::{CliError, Status, tell};
 use crate::gate::{self, Hooks};
 use crate::output;
+use crate::outside::{self, Outside};
 use crate::progress::Progress;
 use crate::signals::Signals;
 use crate::wire::{Analyzed, Job, ModuleFile, Subject};
@@ -16,11 +17,12 @@ use crate::zoo;
 use guardrail_kernel::gate as gate_config;
 use guardrail_kernel::{KernelImage, SummaryTable, tracer_config};
 use guardrail_report::{Report, Run, SCHEMA, Step};
-use guardrail_trace::config::{Gate, Holds, Samples, TracerConfig};
+use guardrail_trace::config::{self, Holds, Samples, TracerConfig};
 use guardrail_trace::file::TraceMeta;
 use guardrail_trace::log::{Closed, FailReason, Log, LogOptions};
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
+use guardrail_vm::rerun::Rerun;
 use guardrail_vm::run::{Finished, Limits, Options, Outcome, Plugin, Stop, TcgThreads, Watch};
 use guardrail_vm::{Cache, kernels};
 use std::cell::RefCell;
@@ -44,6 +46,7 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     let cache = Cache::open()?;
     let packages = Packages::new(&cache);
     let prepared = prepare(args, &packages, &progress)?;
+    outside::refuse(args, &prepared)?;
     let plugin = tracer()?;
     let folder = RunFolder::new(args.out.as_deref(), &cache)?;
     if let RunFolder::Kept(path) = &folder {
@@ -67,7 +70,7 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     };
     let shared = LogFolder::new()?;
     let config = folder.path().join("config.json");
-    let options = Options {
+    let mut options = Options {
         cpus: args.smp,
         threads: match args.thread {
             Thread::Single => TcgThreads::Single,
@@ -80,6 +83,7 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
         iommu: args.iommu,
         kernel_arguments: args.append.clone(),
         forwards: args.forwards.clone(),
+        rerun: rerun(args)?,
         qemu_arguments: args.qemu.clone(),
         containable: policy.is_some(),
         ..Options::new(folder.path())
@@ -111,15 +115,29 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     let log = Log::create_with(shared.log(), &log_options)?;
     let record = args.record.as_deref().map(absolute).transpose()?;
     let meta = meta(args, &prepared, &tools, hooks);
+    let strict = policy.as_ref().map(|policy| policy.mode != Mode::Permissive);
     let job = Job { log: shared.log(), record, subject, meta, policy, schedule: gate::schedule(args) };
     let mut analysis = match args.observe {
         Observe::Check => Some(Analysis::start(&job, &|| signals.interrupted())?),
         Observe::None | Observe::Trace => None,
     };
 
+    let outside = match args.gate {
+        Gate::VfioUser => Some(Outside::start(args, &prepared, &mut options, &shared.log(), strict)?),
+        Gate::Vmm | Gate::Off => None,
+    };
+
     let mut at_findings = Hooks::new(args.on_finding.as_deref());
-    let run = Around { log: &log, shared: &shared, signals: &signals, progress: &progress };
+    let run = Around {
+        log: &log,
+        shared: &shared,
+        signals: &signals,
+        progress: &progress,
+        outside: outside.as_ref(),
+    };
     let finished = guest(&prepared, &options, analysis.as_mut(), &run, &mut at_findings);
+    // Before the log ends, which would close this gate, too.
+    let outside = outside.map(Outside::stop);
     log.mark_producer_dead();
     let finished = finished?;
     let guest_ended = Instant::now();
@@ -130,7 +148,9 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     if let (Outcome::Contained { .. }, Some(Closed::TimeOut)) = (&finished.outcome, log.gate_closed()) {
         return Err(CliError::Run(finished.outcome.to_string()));
     }
-    let mut summary = Run { gate: gate::told(args, &log), ..describe(&prepared, &finished, &log) };
+    let outside = outside.transpose()?;
+    let mut summary =
+        Run { gate: gate::told(args, &log, outside.as_ref()), ..describe(&prepared, &finished, &log) };
     progress.step("waiting for the analysis");
     let analyzed = match analysis.map(|analysis| analysis.finish(&summary, &|| signals.interrupted())) {
         None => Analyzed::default(),
@@ -161,6 +181,18 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     judge(&finished, &prepared, &report, &analyzed)
 }
 
+/// Whether the whole machine is recorded or runs again.
+fn rerun(args: &CheckArgs) -> Result<Option<Rerun>, CliError> {
+    let folder = args.vm_record.as_deref().or(args.vm_replay.as_deref());
+    let Some(folder) = folder.map(absolute).transpose()? else { return Ok(None) };
+    if args.smp != 1 || args.gate != crate::args::Gate::Off || args.thread != Thread::Single {
+        return Err(CliError::Usage(
+            "a machine that is recorded has one CPU and no gate; add --smp 1 --gate off".into(),
+        ));
+    }
+    Ok(Some(if args.vm_record.is_some() { Rerun::Record(folder) } else { Rerun::Replay(folder) }))
+}
+
 /// Why there is no result: where the log failed of itself, that says more than that the analysis found it so.
 fn failure(log: &Log, why: String) -> String {
     match log.failed() {
@@ -172,6 +204,7 @@ fn failure(log: &Log, why: String) -> String {
 /// What can be refused without looking at anything.
 fn refuse_early(args: &CheckArgs) -> Result<Vec<String>, CliError> {
     output::check_format(args.format)?;
+    outside::refuse_early(args)?;
     let tools = engine::tools(&args.tool)?;
     if args.confirm && !tools.iter().any(|tool| tool.starts_with("drcheck") || tool == "datacollider") {
         let why =
@@ -269,8 +302,9 @@ pub fn write_config(
     let log = log.display().to_string();
     let watch: Vec<String> = drivers(prepared).map(|driver| driver.name.clone()).collect();
     let config = tracer_config(&image, &SummaryTable::for_image(&image), &watch, &log)?;
-    let gate =
-        orders.gate.map(|gate| Gate { strict: gate.strict, ..gate_config(&image, &gate.memory, gate.limit) });
+    let gate = orders
+        .gate
+        .map(|gate| config::Gate { strict: gate.strict, ..gate_config(&image, &gate.memory, gate.limit) });
     let config = TracerConfig { holds: orders.holds, gate, ..config };
     let text = serde_json::to_vec(&config).map_err(|error| CliError::Run(error.to_string()))?;
     fs::write(file, text).map_err(CliError::io("write", file.display()))?;
@@ -324,7 +358,7 @@ pub fn guest(
     run: &Around<'_>,
     hooks: &mut Hooks,
 ) -> Result<Finished, CliError> {
-    let Around { log, shared, signals, progress } = *run;
+    let Around { log, shared, signals, progress, outside } = *run;
     let analysis = RefCell::new(analysis);
     let mut watch = Watch {
         progress: &mut |time, line| {
@@ -345,10 +379,18 @@ pub fn guest(
                 log.fail(FailReason::ReaderDied);
                 return Some(Stop::Because(why));
             }
+            if let Some(why) = outside.and_then(Outside::failure) {
+                return Some(Stop::Because(why));
+            }
             log.failed().map(|reason| Stop::Because(reason.to_string()))
         },
         activity: &mut || analysis.borrow_mut().as_mut().map_or(0, |analysis| analysis.words()),
-        closed: &mut || gate::closed(log),
+        closed: &mut || {
+            let (places, why) = gate::closed(log)?;
+            let Some(outside) = outside else { return Some((places, why)) };
+            outside.contain(&why);
+            Some((Vec::new(), why))
+        },
     };
     Ok(guardrail_vm::run::run(prepared, options, &mut watch)?)
 }
@@ -363,6 +405,8 @@ pub struct Around<'a> {
     pub signals: &'a Signals,
     /// What the user sees of it.
     pub progress: &'a Progress,
+    /// The gate outside the driver VM, where there is one.
+    pub outside: Option<&'a Outside>,
 }
 
 /// How device accesses wait.

@@ -225,7 +225,7 @@ fn held_run(
         kernel_arguments: [args.append.clone(), manner.kernel_arguments()].concat(),
         ..Options::new(folder.path())
     };
-    let run = Around { log: &log, shared: &shared, signals, progress };
+    let run = Around { log: &log, shared: &shared, signals, progress, outside: None };
     let finished = check::guest(prepared, &options, None, &run, &mut Hooks::new(None));
     log.mark_producer_dead();
     let meets = meets.join().map_err(|_| CliError::Run("the reader of the log died".into()))?;

@@ -2,8 +2,10 @@
 
 use crate::args::{CheckArgs, Gate, Mode, ScheduleName};
 use crate::errors::{CliError, tell};
+use crate::outside;
 use crate::policy::Policy;
 use crate::wire::Found;
+use guardrail_gate::process::State;
 use guardrail_report::{Finding, Gate as Told, GateSpace};
 use guardrail_trace::log::{Closed, GateStats, Log, Schedule, SpaceCounts};
 use guardrail_vm::cut::Place;
@@ -22,9 +24,9 @@ pub fn policy(args: &CheckArgs) -> Result<Option<Policy>, CliError> {
     match (args.gate, args.mode) {
         (Gate::Off, Mode::Permissive) => Ok(None),
         (Gate::Off, _) => Err(CliError::Usage(
-            "--mode stringent and --mode triage need a gate that they can close; add --gate vmm".into(),
+            "--mode stringent and --mode triage need a gate that they can close; add --gate vmm or --gate vfio-user".into(),
         )),
-        (Gate::Vmm, _) => Ok(Some(policy)),
+        (Gate::Vmm | Gate::VfioUser, _) => Ok(Some(policy)),
     }
 }
 
@@ -47,7 +49,9 @@ pub fn closed(log: &Log) -> Option<(Vec<Place>, String)> {
 }
 
 /// What went through the gate, for the report.
-pub fn told(args: &CheckArgs, log: &Log) -> Option<Told> {
+///
+/// `outside` is the gate outside the driver VM, as it stood at the end.
+pub fn told(args: &CheckArgs, log: &Log, outside: Option<&State>) -> Option<Told> {
     if args.gate == Gate::Off {
         return None;
     }
@@ -59,12 +63,15 @@ pub fn told(args: &CheckArgs, log: &Log) -> Option<Told> {
         ungated: counts.ungated,
     };
     let nanos = stats.spaces().map(|space| space.wait_nanos).iter().sum::<u64>();
+    let told = outside.map(|state| outside::told(state, &stats));
+    // What arrived there and was not held here.
+    let unknown = told.as_ref().map_or(0, |told| told.unknown);
     let longest = stats.spaces().map(|space| space.longest_nanos).into_iter().max().unwrap_or(0);
     Some(Told {
-        kind: "vmm".to_owned(),
+        kind: args.gate.word().to_owned(),
         held: stats.held(),
         dropped: stats.dropped(),
-        ungated: stats.ungated(),
+        ungated: stats.ungated() + unknown,
         held_seconds: nanos as f64 / 1e9,
         longest_microseconds: longest as f64 / 1e3,
         since: log.gated_since().map(|micros| micros as f64 / 1e6),
@@ -72,10 +79,12 @@ pub fn told(args: &CheckArgs, log: &Log) -> Option<Told> {
         closed: log
             .gate_closed()
             .filter(|why| *why != Closed::Unchecked || log.failed().is_some())
-            .map(|why| why.to_string()),
+            .map(|why| why.to_string())
+            .or_else(|| outside.and_then(|state| state.counts.contained.clone())),
         spaces: [("memory", memory), ("port", port), ("config", config)]
             .map(|(name, counts)| (name.to_owned(), space(counts)))
             .into(),
+        outside: told,
     })
 }
 

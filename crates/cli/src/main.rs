@@ -17,6 +17,7 @@ mod gate;
 mod headers;
 mod list;
 mod output;
+mod outside;
 mod policy;
 mod progress;
 mod sandbox;
@@ -38,6 +39,10 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return args::explain(&error),
     };
+    // It speaks its own protocol to the end.
+    if let Command::InternalGate = cli.command {
+        return outside::serve();
+    }
     match dispatch(cli.command) {
         Ok(status) => ExitCode::from(status as u8),
         Err(error) => {
@@ -58,6 +63,7 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Selftest(args::Selftest::Containment(args)) => selftest::containment(&args),
         Command::InternalAnalysis => analysis_process::run(),
+        Command::InternalGate => Err(CliError::Run("the gate's process has its own entry".into())),
         Command::InternalHeaders(args) => headers::run(&args),
         Command::InternalSource(args) => headers::source(&args),
     }

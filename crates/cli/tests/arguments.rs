@@ -74,7 +74,7 @@ fn what_is_not_there_yet() {
 fn modes_that_contain_need_a_gate_and_a_policy_that_makes_sense() {
     assert_refused(
         &["check", "e1000", "--mode", "stringent", "--gate", "off"],
-        "--mode stringent and --mode triage need a gate that they can close; add --gate vmm",
+        "--mode stringent and --mode triage need a gate that they can close; add --gate vmm or --gate vfio-user",
     );
     let folder = tempfile::tempdir().unwrap();
     let policy = folder.path().join("policy.toml");
@@ -83,6 +83,14 @@ fn modes_that_contain_need_a_gate_and_a_policy_that_makes_sense() {
     assert_refused(
         &["check", "e1000", "--mode", "stringent", "--policy", policy],
         &format!("{policy}: there is no kind of finding 'leek'; did you mean leak?"),
+    );
+}
+
+#[test]
+fn a_gate_outside_needs_a_device_that_can_be_there() {
+    assert_refused(
+        &["check", "e1000", "--gate", "vfio-user", "--iommu"],
+        "--gate vfio-user cannot be had with --iommu: the device's QEMU does not know the guest's IOMMU tables; use --gate vmm",
     );
 }
 

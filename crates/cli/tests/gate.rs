@@ -28,8 +28,18 @@ fn main() {
     add("the twin of a contained driver runs", twin_runs);
     add("a policy lets a kind of finding pass", policy_warns);
     add("triage lets harmless findings pass", triage_passes);
-    add("an analysis that dies closes the gate", || analysis_lost(libc::SIGKILL));
-    add("an analysis that stands still closes the gate", || analysis_lost(libc::SIGSTOP));
+    add("an analysis that dies closes the gate", || {
+        lost(&[], "internal-analysis", libc::SIGKILL, "the analysis was ended by signal 9")
+    });
+    add("an analysis that stands still closes the gate", || {
+        lost(&[], "internal-analysis", libc::SIGSTOP, "held for the longest time that is allowed")
+    });
+    add("what reaches the gate outside was held before", held_outside);
+    add("a finding is contained outside", contained_outside);
+    add("a gate outside that dies ends the run", || {
+        let why = "the gate's process was ended by signal 9";
+        lost(&["--gate", "vfio-user"], "internal-gate", libc::SIGKILL, why)
+    });
     // Two guests at once would only fight for the processors.
     libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
 }
@@ -177,12 +187,54 @@ impl Drop for Running {
     }
 }
 
-/// The analysis dies or hangs in the middle of a run: the device is cut off, and the run fails with a sentence.
-fn analysis_lost(signal: i32) -> Result<(), Failed> {
+/// The gate outside the driver VM gets what the tracer held, access by access, and nothing else.
+fn held_outside() -> Result<(), Failed> {
+    let result = check(&["e1000", "--gate", "vfio-user", "--set", "DOWNLOAD_MB=1"]);
+    let report = result.report()?;
+    let gate = &report["run"]["gate"];
+    let (held, outside) = (&gate["spaces"], &gate["outside"]);
+    // The card's first region is memory and its second ports, and nobody else touches them. QEMU answers some reads of configuration
+    // space itself.
+    let right = result.status == 0
+        && report["run"]["outcome"] == "completed"
+        && gate["kind"] == "vfio-user"
+        && gate["closed"].is_null()
+        && gate["ungated"] == 0
+        && gate["dropped"] == 0
+        && outside["unknown"] == 0
+        && outside["dropped"] == 0
+        && held["memory"]["held"].as_u64() > Some(1000)
+        && held["port"]["held"].as_u64() > Some(0)
+        && outside["spaces"]["bar0"]["passed"] == held["memory"]["held"]
+        && outside["spaces"]["bar1"]["passed"] == held["port"]["held"]
+        && outside["arrived_config"].as_u64() > Some(0)
+        && outside["arrived_config"].as_u64() <= held["config"]["held"].as_u64()
+        && outside["interrupts"].as_u64() > Some(0);
+    if right { Ok(()) } else { Err(failure(&result, report)) }
+}
+
+/// The device is cut off from outside, and stays so.
+fn contained_outside() -> Result<(), Failed> {
+    let result = check(&["zoo/uninit-mmio", "--mode", "stringent", "--gate", "vfio-user"]);
+    let report = result.report()?;
+    let gate = &report["run"]["gate"];
+    let right = result.status == 4
+        && report["run"]["outcome"] == "contained"
+        && gate["closed"] == "a finding is contained"
+        && gate["dropped"].as_u64() > Some(0)
+        && gate["ungated"] == 0
+        && gate["outside"]["spaces"]["bar0"]["passed"] == gate["spaces"]["memory"]["held"];
+    if right { Ok(()) } else { Err(failure(&result, report)) }
+}
+
+/// A process of the run dies or hangs in the middle of it: the device is cut off, the run fails with a sentence, and nothing is
+/// left running.
+fn lost(arguments: &[&str], word: &str, signal: i32, why: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let said = folder.path().join("stderr");
     let child = Command::new(env!("CARGO_BIN_EXE_guardrail"))
         .args(["check", "e1000", "--gate-timeout", "2"])
+        .args(arguments)
         .current_dir(root())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -196,30 +248,41 @@ fn analysis_lost(signal: i32) -> Result<(), Failed> {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    let analysis = child_of(running.0.id(), "internal-analysis").ok_or("there is no analysis")?;
+    let lost = child_of(running.0.id(), word).ok_or_else(|| format!("there is no {word}"))?;
+    let others: Vec<u32> = ["internal-analysis", "internal-gate", "-kernel"]
+        .iter()
+        .filter_map(|word| child_of(running.0.id(), word))
+        .chain(child_of(lost, "qtest"))
+        .collect();
     // SAFETY: a plain system call; the process is a child of a child that still runs.
-    unsafe { libc::kill(analysis as i32, signal) };
+    unsafe { libc::kill(lost as i32, signal) };
     let status = loop {
         if let Some(status) = running.0.try_wait()? {
             break status;
         }
         if Instant::now() > deadline {
-            return Err("the run goes on without its analysis".into());
+            return Err("the run goes on".into());
         }
         std::thread::sleep(Duration::from_millis(50));
     };
     let text = std::fs::read_to_string(&said)?;
-    let why = match signal {
-        libc::SIGKILL => "the analysis was ended by signal 9",
-        _ => "held for the longest time that is allowed",
-    };
-    if status.code() != Some(3) || !text.contains(why) {
+    let errors: Vec<&str> = text.lines().filter(|line| line.starts_with("error: ")).collect();
+    if status.code() != Some(3) || errors.len() != 1 || !errors[0].contains(why) {
         return Err(format!("{status}\n{text}").into());
     }
-    match Path::new(&format!("/proc/{analysis}")).exists() {
-        true => Err("the analysis is still there".into()),
-        false => Ok(()),
+    // With a gate outside there is also the QEMU that runs the device.
+    if others.len() != 2 + 2 * usize::from(word == "internal-gate") {
+        return Err(format!("only {} processes were found", others.len()).into());
     }
+    let deadline = Instant::now() + Duration::from_secs(2);
+    while let Some(pid) = others.iter().find(|pid| Path::new(&format!("/proc/{pid}")).exists()) {
+        // The kernel kills a child of a child a moment after its parent.
+        if Instant::now() > deadline {
+            return Err(format!("process {pid} is still there").into());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
 }
 
 /// The child of a process whose command line has this word.

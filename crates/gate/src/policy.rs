@@ -57,6 +57,11 @@ pub trait Gate: Send + Sync + 'static {
     fn closed(&self) -> Option<String> {
         None
     }
+
+    /// What the policy has to say to whoever started the gate, with [`crate::process::State`]; it must not wait.
+    fn tell(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
 }
 
 /// Passes everything: the gate only counts and can be closed.

@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 const MAX_LINE: u64 = 1 << 20;
 /// How long the process may take for an answer; closing waits for the device's disks.
 const LIMIT: Duration = Duration::from_secs(90);
+/// The same where it has nothing to wait for.
+const TELL_LIMIT: Duration = Duration::from_secs(10);
 
 /// What the process is told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -59,6 +61,9 @@ pub struct State {
     pub failure: Option<String>,
     /// The process of the device, once it has started.
     pub device: Option<u32>,
+    /// What the policy tells; see [`Gate::tell`].
+    #[serde(default)]
+    pub policy: Value,
 }
 
 /// A gate in a process of its own; dropping it ends the process, and the device with it.
@@ -93,7 +98,7 @@ impl Process {
             });
         }
         process.order(&Order::Start(Box::new(options.clone()), policy))?;
-        match process.answer()? {
+        match process.answer(LIMIT)? {
             Answer::Ready(arguments) => process.arguments = arguments,
             Answer::Failed(what) => {
                 return Err(Error::Process { what: format!("could not start the gate: {what}") });
@@ -117,13 +122,13 @@ impl Process {
     /// and the error tells so.
     pub fn contain(&mut self, why: &str) -> Result<State> {
         self.order(&Order::Contain(why.to_owned()))?;
-        self.state_answer()
+        self.state_answer(LIMIT)
     }
 
     /// How the gate stands. An error means that the process is gone: the gate is closed.
     pub fn state(&mut self) -> Result<State> {
         self.order(&Order::Tell)?;
-        self.state_answer()
+        self.state_answer(TELL_LIMIT)
     }
 
     /// What was last heard of the gate, without asking.
@@ -139,7 +144,7 @@ impl Process {
     /// Ends the process and the device in order, and gives the final state.
     pub fn stop(mut self) -> Result<State> {
         self.order(&Order::Stop)?;
-        let state = self.state_answer()?;
+        let state = self.state_answer(LIMIT)?;
         self.stdin = None;
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.is_running() && Instant::now() < deadline {
@@ -148,8 +153,8 @@ impl Process {
         Ok(state)
     }
 
-    fn state_answer(&mut self) -> Result<State> {
-        match self.answer()? {
+    fn state_answer(&mut self, limit: Duration) -> Result<State> {
+        match self.answer(limit)? {
             Answer::State(state) => {
                 self.last = *state;
                 Ok(self.last.clone())
@@ -164,12 +169,12 @@ impl Process {
         if sent { Ok(()) } else { Err(self.death()) }
     }
 
-    fn answer(&mut self) -> Result<Answer> {
-        match self.answers.recv_timeout(LIMIT) {
+    fn answer(&mut self, limit: Duration) -> Result<Answer> {
+        match self.answers.recv_timeout(limit) {
             Ok(answer) => Ok(answer),
             Err(RecvTimeoutError::Disconnected) => Err(self.death()),
             Err(RecvTimeoutError::Timeout) => {
-                Err(Error::Process { what: format!("gave no answer for {} s", LIMIT.as_secs()) })
+                Err(Error::Process { what: format!("gave no answer for {} s", limit.as_secs()) })
             }
         }
     }
@@ -201,10 +206,12 @@ pub fn serve(
 ) -> std::process::ExitCode {
     let (mut input, mut output) = (BufReader::new(std::io::stdin()), std::io::stdout());
     let Some(Order::Start(options, given)) = receive(&mut input) else { return 2.into() };
-    let started =
-        policy(given).and_then(|gate| Server::start(*options, gate).map_err(|error| error.to_string()));
-    let server = match started {
-        Ok(server) => server,
+    let started = policy(given).and_then(|gate| {
+        let server = Server::start(*options, Arc::clone(&gate)).map_err(|error| error.to_string())?;
+        Ok((server, gate))
+    });
+    let (server, gate) = match started {
+        Ok(started) => started,
         Err(why) => {
             send(&mut output, &Answer::Failed(why));
             return 1.into();
@@ -216,14 +223,14 @@ pub fn serve(
     while let Some(order) = receive(&mut input) {
         let answer = match order {
             Order::Start(..) => Answer::Failed("there is a gate already".into()),
-            Order::Tell => state(&server),
+            Order::Tell => state(&server, &*gate),
             Order::Contain(why) => match server.contain(&why) {
-                Ok(()) => state(&server),
+                Ok(()) => state(&server, &*gate),
                 Err(error) => Answer::Failed(error.to_string()),
             },
             Order::Stop => {
                 let (failure, device) = (server.failure(), server.device_process());
-                let state = State { counts: server.stop(), failure, device };
+                let state = State { counts: server.stop(), failure, device, policy: gate.tell() };
                 send(&mut output, &Answer::State(Box::new(state)));
                 return 0.into();
             }
@@ -235,9 +242,9 @@ pub fn serve(
     0.into()
 }
 
-fn state(server: &Server) -> Answer {
+fn state(server: &Server, gate: &dyn Gate) -> Answer {
     let (counts, failure, device) = (server.counts(), server.failure(), server.device_process());
-    Answer::State(Box::new(State { counts, failure, device }))
+    Answer::State(Box::new(State { counts, failure, device, policy: gate.tell() }))
 }
 
 fn send(to: &mut impl Write, what: &impl Serialize) -> bool {

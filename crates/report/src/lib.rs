@@ -18,6 +18,6 @@ pub mod survey;
 pub mod text;
 
 pub use model::{
-    Access, Confirmation, Context, Finding, Frame, Gate, GateSpace, HeldLock, Location, Object, Origin,
-    Other, Related, Report, Run, SCHEMA, Severity, Stack, Step,
+    Access, Confirmation, Context, Finding, Frame, Gate, GateOutside, GateOutsideSpace, GateSpace, HeldLock,
+    Location, Object, Origin, Other, Related, Report, Run, SCHEMA, Severity, Stack, Step,
 };

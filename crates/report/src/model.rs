@@ -91,6 +91,40 @@ pub struct Gate {
     pub closed: Option<String>,
     /// The same counts by address space: `memory`, `port`, `config`.
     pub spaces: std::collections::BTreeMap<String, GateSpace>,
+    /// What went through the gate outside the driver VM; `null` where there was none.
+    pub outside: Option<GateOutside>,
+}
+
+/// What went through the gate outside the driver VM.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GateOutside {
+    /// Accesses that the device got, from the start of the driver VM on: before the driver was bound they are the kernel's own.
+    pub passed: u64,
+    /// Accesses that it did not get.
+    pub dropped: u64,
+    /// Interrupts that were handed to the guest.
+    pub interrupts: u64,
+    /// Interrupts that were not, because the gate was closed.
+    pub interrupts_dropped: u64,
+    /// Accesses to registers in memory and ports that arrived while the driver was bound and the gate open.
+    pub arrived_registers: u64,
+    /// The same for configuration space.
+    pub arrived_config: u64,
+    /// More of those than were held in the driver VM. They count as ungated; anything but 0 is a failed run.
+    pub unknown: u64,
+    /// What passed and what did not by address space: `bar0` to `bar5`, `config`.
+    pub spaces: std::collections::BTreeMap<String, GateOutsideSpace>,
+}
+
+/// One address space at the gate outside the driver VM.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GateOutsideSpace {
+    /// Accesses that the device got.
+    pub passed: u64,
+    /// Accesses that it did not get.
+    pub dropped: u64,
 }
 
 /// Device accesses of one address space.

@@ -14,6 +14,8 @@ const ALIGN: usize = 2 << 20;
 const FROM: u64 = 1 << 20;
 /// On all machines the RAM from zero on is one block at least so far, if there is so much.
 const TO: u64 = 2 << 30;
+/// How the kernel names memory that the gate's process made for the guest.
+const SHARED: &str = "/memfd:guardrail-ram";
 /// So many samples must agree.
 const MIN_SAMPLES: usize = 4;
 
@@ -40,7 +42,7 @@ impl Ram {
     /// Looks for the mapping that holds all samples. What the guest changes meanwhile does no harm: then it is not found.
     pub fn find(&self, samples: &[Sample]) {
         let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
-        if let Some(found) = maps.lines().filter_map(anonymous).find_map(|place| fits(place, samples, read)) {
+        if let Some(found) = maps.lines().filter_map(candidate).find_map(|place| fits(place, samples, read)) {
             self.set(found);
         }
     }
@@ -69,15 +71,21 @@ impl Ram {
     }
 }
 
-/// A line of `/proc/self/maps` about a large, private mapping of no file that can be written.
-fn anonymous(line: &str) -> Option<Range<usize>> {
+/// A line of `/proc/self/maps` about a large mapping that can be written and is private and of no file, or shared and of memory
+/// that has a name but no place: what the gate outside the driver VM shares with the device.
+fn candidate(line: &str) -> Option<Range<usize>> {
     let mut words = line.split_ascii_whitespace();
     let (from, to) = words.next()?.split_once('-')?;
     let place = usize::from_str_radix(from, 16).ok()?..usize::from_str_radix(to, 16).ok()?;
     let rights = words.next()?;
     // Offset, device, inode, and no name.
     let inode = words.nth(2)?;
-    (rights == "rw-p" && inode == "0" && words.next().is_none() && place.len() >= SMALLEST).then_some(place)
+    let fits = match (rights, inode, words.next()) {
+        ("rw-p", "0", None) => true,
+        ("rw-s", _, Some(name)) => name.starts_with(SHARED),
+        _ => false,
+    };
+    (fits && place.len() >= SMALLEST).then_some(place)
 }
 
 /// The part of a mapping that is the RAM, if it holds all samples. Mappings side by side appear as one, but behind RAM
@@ -122,17 +130,23 @@ mod tests {
     }
 
     #[test]
-    fn only_large_anonymous_mappings_can_be_ram() {
-        let line = "7f0000000000-7f0020000000 rw-p 00000000 00:00 0 ";
-        assert_eq!(anonymous(line), Some(0x7f00_0000_0000..0x7f00_2000_0000));
+    fn only_large_anonymous_mappings_and_the_gates_memory_can_be_ram() {
+        for line in [
+            "7f0000000000-7f0020000000 rw-p 00000000 00:00 0 ",
+            "7f0000000000-7f0020000000 rw-s 00000000 00:01 2063                       /memfd:guardrail-ram (deleted)",
+        ] {
+            assert_eq!(candidate(line), Some(0x7f00_0000_0000..0x7f00_2000_0000), "{line}");
+        }
         for other in [
             "7f0000000000-7f0000200000 rw-p 00000000 00:00 0 ",
             "7f0000000000-7f0020000000 ---p 00000000 00:00 0 ",
             "7f0000000000-7f0020000000 rw-s 00000000 00:01 77 /dev/shm/log",
+            "7f0000000000-7f0020000000 rw-s 00000000 00:01 77 /memfd:other (deleted)",
+            "7f0000000000-7f0020000000 r--s 00000000 00:01 77 /memfd:guardrail-ram (deleted)",
             "7f0000000000-7f0020000000 rw-p 00000000 00:00 0  [heap]",
             "",
         ] {
-            assert_eq!(anonymous(other), None, "{other}");
+            assert_eq!(candidate(other), None, "{other}");
         }
     }
 

@@ -31,6 +31,7 @@ pub mod prepare;
 pub mod progress;
 pub mod qemu;
 pub mod qmp;
+pub mod rerun;
 pub mod run;
 pub mod sectors;
 pub mod software;

@@ -56,6 +56,7 @@ pub(crate) fn command(
     for (id, fd) in [("console", channels.console), ("progress", channels.progress), ("qmp", channels.qmp)] {
         command.arg("-chardev").arg(format!("socket,id={id},fd={fd}"));
     }
+    command.args(options.rerun.iter().flat_map(|rerun| rerun.arguments()));
     if options.containable {
         command.arg("-chardev").arg(format!("socket,id=ports,fd={}", channels.ports));
         command.args(["-qtest", "chardev:ports", "-qtest-log", "none"]);
@@ -111,7 +112,10 @@ pub(crate) fn device_side(prepared: &Prepared, options: &Options, disk: Option<&
         Class::Watchdog => vec!["-action".into(), "watchdog=none".into()],
         _ => Vec::new(),
     };
-    arguments.extend(disk.into_iter().flat_map(drive));
+    if options.rerun.is_some() && prepared.choice.class == Class::Network {
+        arguments.extend(["-object".into(), "filter-replay,id=replay,netdev=net0".into()]);
+    }
+    arguments.extend(disk.into_iter().flat_map(|disk| drive(disk, options.rerun.is_some())));
     let device = prepared.choice.device.iter();
     arguments.extend(device.clone().flat_map(|device| device.arguments.clone()));
     DeviceSide { arguments, devices: device.flat_map(|device| device.options.clone()).collect() }
@@ -128,7 +132,16 @@ fn network(forwards: &[Forward]) -> String {
 }
 
 /// The disk's back end. The image lives as long as the run: host caches may hold it.
-fn drive(disk: &Image) -> [String; 2] {
+fn drive(disk: &Image, rerun: bool) -> [String; 2] {
+    let file = serde_json::json!({ "driver": "file", "filename": disk.path.display().to_string(), "locking": "off" });
+    if rerun {
+        // The completion of requests is noted; sectors that cannot be read are left out.
+        let node = serde_json::json!({
+            "driver": "blkreplay", "node-name": "disk",
+            "image": { "driver": "raw", "cache": { "no-flush": true }, "file": file },
+        });
+        return ["-blockdev".into(), node.to_string()];
+    }
     let Some((read, write)) = disk.bad else {
         let file = escaped(&disk.path);
         return ["-drive".into(), format!("if=none,id=disk,format=raw,cache=unsafe,file={file}")];
@@ -138,7 +151,7 @@ fn drive(disk: &Image) -> [String; 2] {
         "driver": "raw", "node-name": "disk", "cache": { "no-flush": true },
         "file": {
             "driver": "blkdebug", "inject-error": [fail("read", read), fail("write", write)],
-            "image": { "driver": "file", "filename": disk.path.display().to_string(), "locking": "off" },
+            "image": file,
         },
     });
     ["-blockdev".into(), node.to_string()]
@@ -220,9 +233,9 @@ mod tests {
     #[test]
     fn a_disk_with_bad_sectors_is_another_back_end() {
         let mut disk = Image { path: "/a,b".into(), bad: None };
-        assert!(drive(&disk)[1].ends_with("file=/a,,b"));
+        assert!(drive(&disk, false)[1].ends_with("file=/a,,b"));
         disk.bad = Some((10, 20));
-        let [option, node] = drive(&disk);
+        let [option, node] = drive(&disk, false);
         assert_eq!(option, "-blockdev");
         assert!(node.contains(r#""iotype":"write""#) && node.contains(r#""filename":"/a,b""#));
     }

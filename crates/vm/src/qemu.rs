@@ -104,13 +104,22 @@ impl Qemu {
 
     /// The names of all devices that it models.
     pub fn devices(&self) -> Result<Vec<String>> {
+        Ok(parse_devices(&self.help()?, ""))
+    }
+
+    /// The names of those among them that are PCI functions.
+    pub fn pci_devices(&self) -> Result<Vec<String>> {
+        Ok(parse_devices(&self.help()?, "bus PCI"))
+    }
+
+    fn help(&self) -> Result<String> {
         let output = self
             .command()
             .args(["-machine", "none", "-device", "help"])
             .stdin(Stdio::null())
             .output()
             .map_err(|error| Error::BadQemu { path: self.program.clone(), why: error.to_string() })?;
-        Ok(parse_devices(&String::from_utf8_lossy(&output.stdout)))
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 
@@ -125,11 +134,17 @@ fn parse_version(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-fn parse_devices(text: &str) -> Vec<String> {
+/// The names of the devices of which the list says this word besides.
+fn parse_devices(text: &str, word: &str) -> Vec<String> {
     let mut names = Vec::new();
     for line in text.lines() {
-        if let Some(name) = line.strip_prefix("name \"").and_then(|rest| rest.split('"').next()) {
+        if let Some((name, rest)) = line.strip_prefix("name \"").and_then(|rest| rest.split_once('"'))
+            && (word.is_empty() || rest.split(", ").any(|part| part == word))
+        {
             names.push(name.to_owned());
+            // Some are known by another name, too.
+            let alias = rest.split(", ").find_map(|part| part.strip_prefix("alias \"")?.strip_suffix('"'));
+            names.extend(alias.map(str::to_owned));
         }
     }
     names
@@ -144,6 +159,9 @@ mod tests {
         assert_eq!(parse_version("QEMU emulator version 11.1.3 (Debian 1:11)"), Some((11, 1)));
         assert_eq!(parse_version("hello"), None);
         let text = "Network devices:\nname \"e1000\", bus PCI, alias \"e1000-82540em\", desc \"x\"\nname \"igb\", bus PCI\n";
-        assert_eq!(parse_devices(text), ["e1000", "igb"]);
+        assert_eq!(parse_devices(text, "bus PCI"), ["e1000", "e1000-82540em", "igb"]);
+        let text = "name \"ib700\", bus ISA\nname \"isa-x\"\n";
+        assert_eq!(parse_devices(text, ""), ["ib700", "isa-x"]);
+        assert!(parse_devices(text, "bus PCI").is_empty());
     }
 }

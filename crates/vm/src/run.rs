@@ -10,6 +10,7 @@ use crate::initramfs::{self, Contents};
 use crate::machine;
 use crate::prepare::Prepared;
 use crate::progress::Progress;
+use crate::rerun::Rerun;
 use crate::workload::FULL;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -78,6 +79,8 @@ pub struct Options {
     pub kernel_arguments: Vec<String>,
     /// The driver's device can be cut off in the middle of the run; see [`Watch::closed`].
     pub containable: bool,
+    /// The whole machine is recorded, or a recorded one runs again.
+    pub rerun: Option<Rerun>,
     /// Words added to QEMU's command line.
     pub qemu_arguments: Vec<String>,
     /// Ports of this machine that lead into the guest of a network run.
@@ -100,6 +103,11 @@ pub fn device_side(prepared: &Prepared, options: &Options) -> DeviceSide {
     let bad = (prepared.workload.name == FULL).then(|| disk_layout(prepared, options).bad_part());
     let image = Image { path: options.folder.join(DISK), bad };
     machine::device_side(prepared, options, prepared.choice.class.has_disk().then_some(&image))
+}
+
+/// The id that the guest's QEMU knows the driver's device by.
+pub fn device_id(prepared: &Prepared) -> &str {
+    machine::device_id(prepared)
 }
 
 /// The image of the disk, in the run folder.
@@ -158,6 +166,7 @@ impl Options {
             parameters: Vec::new(),
             kernel_arguments: Vec::new(),
             containable: false,
+            rerun: None,
             qemu_arguments: Vec::new(),
             forwards: Vec::new(),
             device_elsewhere: false,
@@ -191,6 +200,7 @@ pub struct Watch<'a> {
     /// ring waits for): such a guest is slow, not hung.
     pub activity: &'a mut dyn FnMut() -> u64,
     /// Asked some hundred times a second in runs that are containable: the devices to cut off, and why, once that is decided.
+    /// None are named where the caller has done it already.
     pub closed: &'a mut dyn FnMut() -> Option<(Vec<Place>, String)>,
 }
 
@@ -389,6 +399,9 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
     let initramfs = options.folder.join("initramfs.cpio");
     fs::write(&initramfs, initramfs::build(&prepared.guest_tree, &contents)?).context("write", &initramfs)?;
 
+    if let Some(rerun) = &options.rerun {
+        rerun.begin(&initramfs, disk)?;
+    }
     let mut guest = Guest::start(prepared, options, &initramfs, image.as_ref())?;
     let cause = guest.watch(options, server.as_ref(), watch);
     let ended = guest.end(watch);

@@ -132,6 +132,8 @@ impl Stored {
             append: self.append.clone(),
             timeout: self.timeout,
             forwards: Vec::new(),
+            vm_record: None,
+            vm_replay: None,
             qemu: Vec::new(),
             variables: self.variables.clone(),
             observe: Observe::Check,

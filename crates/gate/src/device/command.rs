@@ -41,6 +41,29 @@ impl Options {
         self
     }
 
+    /// Tells without starting anything whether the device can stand elsewhere.
+    pub fn check(&self) -> Result<()> {
+        self.placed().map(|_| ())
+    }
+
+    /// The values of the `-device` options, with the address of the function that is driven.
+    fn placed(&self) -> Result<Vec<String>> {
+        let bad = |why: String| Error::Device { why };
+        let model = |device: &str| device.split(',').next().unwrap_or_default() == self.model;
+        let mut devices = self.devices.clone();
+        let Some(device) = devices.iter_mut().find(|device| model(device)) else {
+            return Err(bad(format!(
+                "{} is part of the machine; only a device that is added to it can stand elsewhere",
+                self.model
+            )));
+        };
+        if device.contains(",addr=") {
+            return Err(bad(format!("'{device}' has an address of its own; leave it out")));
+        }
+        *device += &format!(",addr={SLOT:02x}.0,romfile=");
+        Ok(devices)
+    }
+
     /// The command. `memory` is the guest's RAM, of `mib` MiB; `rom` is what the CPU runs.
     pub(super) fn command(
         &self,
@@ -49,9 +72,8 @@ impl Options {
         rom: &Path,
         channels: [(&str, i32); 3],
     ) -> Result<Command> {
-        let bad = |why: String| Error::Device { why };
         let Some((program, arguments)) = self.program.split_first() else {
-            return Err(bad("no QEMU is named".into()));
+            return Err(Error::Device { why: "no QEMU is named".into() });
         };
         let mut command = Command::new(program);
         command.args(arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
@@ -72,24 +94,8 @@ impl Options {
             "ivshmem-doorbell,chardev=doorbell,vectors={VECTORS},addr={DOORBELL_SLOT:02x}.0,romfile="
         ));
         command.args(&self.arguments);
-        let mut placed = false;
-        for device in &self.devices {
-            let model = device.split(',').next().unwrap_or_default();
-            let mut device = device.clone();
-            if model == self.model && !placed {
-                placed = true;
-                if device.contains(",addr=") {
-                    return Err(bad(format!("'{device}' has an address of its own; leave it out")));
-                }
-                device += &format!(",addr={SLOT:02x}.0,romfile=");
-            }
+        for device in self.placed()? {
             command.arg("-device").arg(device);
-        }
-        if !placed {
-            return Err(bad(format!(
-                "{} is part of the machine; only a device that is added to it can stand elsewhere",
-                self.model
-            )));
         }
         if let Some(trace) = &self.trace {
             command
@@ -133,6 +139,7 @@ mod tests {
         assert!(words.contains(&"lsi,id=hba,addr=04.0,romfile=".to_owned()));
         assert!(words.contains(&"scsi-hd,bus=hba.0".to_owned()));
         assert!(words.contains(&"socket,id=doorbell,fd=7".to_owned()));
+        assert!(options.check().is_ok());
         options.devices.remove(0);
         assert!(arguments(&options).unwrap_err().to_string().contains("is part of the machine"));
         options.program.clear();
