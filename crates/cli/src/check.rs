@@ -185,7 +185,7 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
 fn rerun(args: &CheckArgs) -> Result<Option<Rerun>, CliError> {
     let folder = args.vm_record.as_deref().or(args.vm_replay.as_deref());
     let Some(folder) = folder.map(absolute).transpose()? else { return Ok(None) };
-    if args.smp != 1 || args.gate != crate::args::Gate::Off || args.thread != Thread::Single {
+    if args.smp != 1 || args.gate != Gate::Off || args.thread != Thread::Single {
         return Err(CliError::Usage(
             "a machine that is recorded has one CPU and no gate; add --smp 1 --gate off".into(),
         ));
