@@ -65,7 +65,8 @@ impl Upset {
         let contained = status == Some(super::outcome::CONTAINED);
         let well = status == Some(Status::Clean as i32) || contained;
         let failed = |word: &str| status == Some(Status::RunFailed as i32) && error.contains(word);
-        if !in_time {
+        // A guest that resets itself fails the run however late it does.
+        if !in_time && self != Upset::GuestReset {
             return well;
         }
         match self {
@@ -74,7 +75,7 @@ impl Upset {
             Upset::AnalysisPaused => well,
             Upset::QemuKilled => contained || failed("QEMU"),
             Upset::SupervisorKilled => status == Some(128 + libc::SIGKILL),
-            Upset::GuestReset => contained || failed("guest") || ended == Some("guest-panic"),
+            Upset::GuestReset => well || failed("guest") || ended == Some("guest-panic"),
         }
     }
 
