@@ -132,6 +132,24 @@ fn vmalloc_memory_that_only_the_kernel_had_may_be_the_stack_of_a_thread_by_now()
 }
 
 #[test]
+fn a_page_around_a_small_object_that_the_kernel_freed_may_be_the_drivers_by_now() {
+    for around in [false, true] {
+        let mut g = Guest::new();
+        let rsp = STACK - 0x4_0000;
+        g.hook(KMALLOC, rsp, function(CALLER), &[72, GFP_KERNEL]);
+        g.hook_return(KMALLOC, rsp, HEAP + 72);
+        g.hook(KFREE, rsp, function(CALLER), &[HEAP + 72]);
+        g.enter(F);
+        if around {
+            g.called(F, COPY_TO_USER, [0x1000, HEAP, 4096, 0, 0, 0]);
+        } else {
+            g.block(F, READ4).load(0, HEAP + 80, 4);
+        }
+        assert_eq!(g.found().len(), usize::from(!around));
+    }
+}
+
+#[test]
 fn beyond_mapped_registers() {
     let mut g = Guest::new();
     g.hooked(F, IOREMAP, &[0xfebf_0000, 0x80], MMIO);
