@@ -4,21 +4,8 @@
 
 HOST=10.0.2.2
 
-find_interface() {
-    for entry in /sys/class/net/*; do
-        case $(readlink -f "$entry") in */"$DEVICE"/*) INTERFACE=${entry##*/} ;; esac
-    done
-    [ -n "$INTERFACE" ] || { echo "the driver made no network interface" && return 1; }
-}
-
 up() {
-    ip link set lo up && ip link set "$INTERFACE" up || return 1
-    tries=0
-    until [ "$(cat "/sys/class/net/$INTERFACE/carrier")" = 1 ]; do
-        tries=$((tries + 1))
-        [ $tries -lt 150 ] || { echo "no carrier after 15 s" && return 1; }
-        usleep 100000
-    done
+    ip link set lo up && ip link set "$INTERFACE" up && wait_for_link || return 1
     ip address add 10.0.2.15/24 dev "$INTERFACE" && ip route add default via $HOST
 }
 

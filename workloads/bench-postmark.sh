@@ -2,19 +2,6 @@
 # memory, so memory forgets them every second: what is read comes from the disk, and what is written goes there.
 # Variables: FILES (of 10 to 20 KB), TRANSACTIONS.
 
-find_disk() {
-    tries=0
-    while [ $tries -lt 100 ]; do
-        for entry in /sys/block/*; do
-            case $(readlink -f "$entry") in */"$DEVICE"/*) DISK=/dev/${entry##*/} && return ;; esac
-        done
-        tries=$((tries + 1))
-        usleep 100000
-    done
-    echo "the driver made no disk"
-    return 1
-}
-
 make() { mkdir -p /tmp/disk && /sbin/mke2fs -q -F -t ext4 "$DISK" && mount -t ext4 "$DISK" /tmp/disk; }
 
 forget() { sync && echo 3 >/proc/sys/vm/drop_caches; }

@@ -3,22 +3,6 @@
 
 HOST=10.0.2.2
 
-find_interface() {
-    for entry in /sys/class/net/*; do
-        case $(readlink -f "$entry") in */"$DEVICE"/*) INTERFACE=${entry##*/} ;; esac
-    done
-    [ -n "$INTERFACE" ] || { echo "the driver made no network interface" && return 1; }
-}
-
-wait_for_link() {
-    tries=0
-    until [ "$(cat "/sys/class/net/$INTERFACE/carrier")" = 1 ]; do
-        tries=$((tries + 1))
-        [ $tries -lt 150 ] || { echo "no carrier after 15 s" && return 1; }
-        usleep 100000
-    done
-}
-
 link_up() {
     ip link set "$INTERFACE" up && wait_for_link
 }

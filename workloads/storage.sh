@@ -1,19 +1,6 @@
 # Exercises a disk: reads and verifies all of it, writes a part, reads that back from the device.
 # Variables: DISK_MB, COPY_MB, COPY_AT_MB, DISK_SUM, COPY_SUM.
 
-find_disk() {
-    tries=0
-    while [ $tries -lt 100 ]; do
-        for entry in /sys/block/*; do
-            case $(readlink -f "$entry") in */"$DEVICE"/*) DISK=/dev/${entry##*/} && return ;; esac
-        done
-        tries=$((tries + 1))
-        usleep 100000
-    done
-    echo "the driver made no disk"
-    return 1
-}
-
 checksum() { md5sum | cut -c 1-32; }
 
 same() { [ "$1" = "$2" ] || { echo "the checksum is ${1:-absent}, expected ${2:-absent}" && return 1; }; }

@@ -4,6 +4,7 @@
 //! tracer with nobody reading its log, the tracer with DMCheck, and with all checkers. Each figure is the median of its
 //! runs divided by plain QEMU's median, with the spread (lowest and highest ratio) behind it.
 
+use guardrail_bench::median;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode, Stdio};
@@ -132,13 +133,4 @@ fn number(run: &Value, name: &str) -> f64 {
 fn step_seconds(run: &Value, step: &str) -> f64 {
     let steps = run["steps"].as_array().into_iter().flatten();
     steps.filter(|entry| entry["name"] == step).filter_map(|entry| entry["seconds"].as_f64()).sum()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => values[n / 2],
-        n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
-    }
 }

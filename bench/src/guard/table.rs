@@ -4,6 +4,7 @@ use crate::Arguments;
 use crate::run::Sample;
 use crate::ways::Way;
 use crate::workloads::Workload;
+use guardrail_bench::median;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -210,15 +211,6 @@ impl Table {
             "seconds": self.seconds,
             "rows": rows,
         })
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => values[n / 2],
-        n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
     }
 }
 

@@ -19,6 +19,7 @@ mod list;
 mod output;
 mod outside;
 mod policy;
+mod process;
 mod progress;
 mod sandbox;
 mod selftest;

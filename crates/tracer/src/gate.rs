@@ -11,7 +11,6 @@ pub mod sites;
 
 use crate::ranges::RangeSet;
 use guardrail_trace::config::Gate as Config;
-use std::sync::RwLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
@@ -29,8 +28,6 @@ pub struct Gate {
     memory: RangeSet,
     /// Their ports.
     ports: RangeSet,
-    /// Their places on the bus: bus number and `devfn`.
-    places: RwLock<Vec<(u8, u8)>>,
     /// Code of modules that are not watched: they may access devices for one that is.
     pub libraries: RangeSet,
     /// Changes when addresses of devices get another meaning.
@@ -47,7 +44,6 @@ impl Gate {
             config,
             memory: RangeSet::new(),
             ports: RangeSet::new(),
-            places: RwLock::default(),
             libraries: RangeSet::new(),
             epoch: AtomicU64::new(1),
         }

@@ -40,6 +40,8 @@ pub const NAMES: [(&str, &str); 5] = [
     ),
 ];
 
+/// What all of them begin with.
+const DEVICE: &str = include_str!("../../../workloads/device.sh");
 const NETWORK: &str = include_str!("../../../workloads/network.sh");
 const STORAGE: &str = include_str!("../../../workloads/storage.sh");
 const FULL_ALL: &str = include_str!("../../../workloads/full.sh");
@@ -161,7 +163,7 @@ impl Workload {
         Some(Workload {
             name: name.to_owned(),
             needs,
-            script: script.to_owned(),
+            script: [DEVICE, script].join("\n"),
             defaults: defaults.to_vec(),
             software: &[],
             modules: &[],
@@ -173,7 +175,7 @@ impl Workload {
         Some(Workload {
             name: name.to_owned(),
             needs: Class::None,
-            script: benchmark.script.to_owned(),
+            script: [DEVICE, benchmark.script].join("\n"),
             defaults: benchmark.defaults.to_vec(),
             software: benchmark.software,
             modules: benchmark.modules,

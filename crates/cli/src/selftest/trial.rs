@@ -6,12 +6,12 @@ use super::outcome::Outcome;
 use super::subject::Subject;
 use crate::args::ContainmentArgs;
 use crate::errors::CliError;
+use crate::process::Process;
 use guardrail_report::Report;
 use serde::Serialize;
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// Beyond the guest's own limit, for what is fetched and analyzed.
@@ -100,14 +100,14 @@ impl Trial {
         if self.upset == Some(Upset::GuestReset) {
             variables.push(("RESET_AFTER".to_owned(), Upset::moment(self.seed).as_micros().to_string()));
         }
-        let mut command = self.command(args, zoo, &folder, &variables)?;
+        let command = self.command(args, zoo, &folder, &variables)?;
         let started = Instant::now();
         let limit = Duration::from_secs(args.timeout) + BEYOND;
         let stderr =
             || String::from_utf8_lossy(&fs::read(folder.join("stderr")).unwrap_or_default()).into_owned();
-        let mut child = Process(command.spawn().map_err(CliError::io("start", "the guardrail program"))?);
-        let mut watch = Watch::new(child.0.id(), self.upset, self.seed);
-        let status = child.wait(limit, stop, &mut || watch.look(stderr))?;
+        let mut child = Process::start(command, &folder)?;
+        let mut watch = Watch::new(child.id(), self.upset, self.seed);
+        let status = wait(&mut child, limit, stop, &mut || watch.look(stderr))?;
         let left = watch.left();
         let report: Option<Report> =
             fs::read(folder.join("stdout")).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -132,14 +132,9 @@ impl Trial {
         folder: &Path,
         variables: &[(String, String)],
     ) -> Result<Command, CliError> {
-        let program = std::env::current_exe().map_err(CliError::io("find", "the guardrail program"))?;
-        let file = |name: &str| {
-            let path = folder.join(name);
-            fs::File::create(&path).map_err(CliError::io("create", path.display()))
-        };
         let driver = self.subject.driver();
-        let mut command = Command::new(program);
-        command.arg("check").arg(format!("zoo/{driver}")).args(["--kernel", &args.kernel]);
+        let mut command = Process::check()?;
+        command.arg(format!("zoo/{driver}")).args(["--kernel", &args.kernel]);
         command.args(["--device", self.subject.device(), "--tool", "all", "--format", "json"]);
         command.arg("--workload").arg(zoo.join(driver).join("containment.sh"));
         command.args(["--mode", self.mode.name(), "--timeout", &args.timeout.to_string()]);
@@ -152,61 +147,33 @@ impl Trial {
         }
         command
             .args(variables.iter().flat_map(|(name, value)| ["--set".to_owned(), format!("{name}={value}")]));
-        command.stdin(Stdio::null()).stdout(file("stdout")?).stderr(file("stderr")?);
-        // Ctrl-C at the terminal is ours to handle: a run is ended in order.
-        command.process_group(0);
-        // SAFETY: the closure calls one async-signal-safe function and touches no memory.
-        unsafe {
-            command.pre_exec(|| {
-                // However we end, a run does not go on alone; it takes its guest with it.
-                match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
-                    0 => Ok(()),
-                    _ => Err(std::io::Error::last_os_error()),
-                }
-            });
-        }
         Ok(command)
     }
 }
 
-/// The process; dropping it ends it. Its guest dies with it.
-struct Process(std::process::Child);
-
-impl Process {
-    /// Waits for its end, and ends it where it takes too long or nobody wants it any more.
-    fn wait(
-        &mut self,
-        limit: Duration,
-        stop: &dyn Fn() -> bool,
-        look: &mut dyn FnMut(),
-    ) -> Result<ExitStatus, CliError> {
-        let started = Instant::now();
-        let mut asked: Option<Instant> = None;
-        loop {
-            let status = self.0.try_wait().map_err(CliError::io("wait for", "the guardrail program"))?;
-            match status {
-                Some(_) if stop() => return Err(CliError::Interrupted),
-                Some(status) => return Ok(status),
-                None => look(),
-            }
-            if asked.is_none() && (stop() || started.elapsed() > limit) {
-                asked = Some(Instant::now());
-                // SAFETY: the child has not been waited for, so the number is its.
-                unsafe { libc::kill(self.0.id() as i32, libc::SIGTERM) };
-            }
-            if asked.is_some_and(|asked| asked.elapsed() > GRACE) {
-                let _ = self.0.kill();
-            }
-            std::thread::sleep(Duration::from_millis(50));
+/// Waits for the end of a run, and ends it where it takes too long or nobody wants it any more.
+fn wait(
+    process: &mut Process,
+    limit: Duration,
+    stop: &dyn Fn() -> bool,
+    look: &mut dyn FnMut(),
+) -> Result<ExitStatus, CliError> {
+    let started = Instant::now();
+    let mut asked: Option<Instant> = None;
+    loop {
+        let status = process.try_wait().map_err(CliError::io("wait for", "the guardrail program"))?;
+        match status {
+            Some(_) if stop() => return Err(CliError::Interrupted),
+            Some(status) => return Ok(status),
+            None => look(),
         }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if matches!(self.0.try_wait(), Ok(None)) {
-            let _ = self.0.kill();
+        if asked.is_none() && (stop() || started.elapsed() > limit) {
+            asked = Some(Instant::now());
+            process.interrupt();
         }
-        let _ = self.0.wait();
+        if asked.is_some_and(|asked| asked.elapsed() > GRACE) {
+            process.kill();
+        }
+        std::thread::sleep(Duration::from_millis(50));
     }
 }

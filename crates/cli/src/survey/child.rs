@@ -2,13 +2,13 @@
 
 use crate::args::SurveyArgs;
 use crate::errors::{CliError, Status};
+use crate::process::Process;
 use crate::survey::matrix::Planned;
 use guardrail_report::Report;
 use guardrail_report::survey::{Skipped, State};
 use std::fs;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// What a run may take beyond its guest's limit: reading the kernel, the analysis's lag.
@@ -56,14 +56,9 @@ impl Child {
     pub fn start(args: &SurveyArgs, planned: &Planned, folder: &Path) -> Result<Child, CliError> {
         let _ = fs::remove_dir_all(folder);
         fs::create_dir_all(folder).map_err(CliError::io("create", folder.display()))?;
-        let file = |name: &str| {
-            let path = folder.join(name);
-            fs::File::create(&path).map_err(CliError::io("create", path.display()))
-        };
-        let program = std::env::current_exe().map_err(CliError::io("find", "the guardrail program"))?;
         let place = &planned.place;
-        let mut command = Command::new(&program);
-        command.arg("check").arg(&place.driver).arg("--kernel").arg(&place.kernel);
+        let mut command = Process::check()?;
+        command.arg(&place.driver).arg("--kernel").arg(&place.kernel);
         // Nothing is contained here, and a gate takes time.
         command.args(["--gate", "off"]);
         command.arg("--tool").arg(&args.tool).arg("--format").arg("json").arg("--out").arg(folder);
@@ -75,20 +70,7 @@ impl Child {
         if args.record {
             command.arg("--record").arg(folder.join("run.trace"));
         }
-        command.stdin(Stdio::null()).stdout(file("stdout")?).stderr(file("stderr")?);
-        // Ctrl-C at the terminal is ours to handle: a run is ended in order.
-        command.process_group(0);
-        // SAFETY: the closure calls one async-signal-safe function and touches no memory.
-        unsafe {
-            command.pre_exec(|| {
-                // However we end, a run does not go on alone; it takes its guest with it.
-                match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
-                    0 => Ok(()),
-                    _ => Err(std::io::Error::last_os_error()),
-                }
-            });
-        }
-        let process = Process(command.spawn().map_err(CliError::io("start", program.display()))?);
+        let process = Process::start(command, folder)?;
         Ok(Child {
             process,
             started: Instant::now(),
@@ -100,7 +82,7 @@ impl Child {
 
     /// How it went, once it has ended. One that takes too long is ended.
     pub fn look(&mut self) -> Option<Ended> {
-        let status = match self.process.0.try_wait() {
+        let status = match self.process.try_wait() {
             Ok(Some(status)) => status,
             Ok(None) => {
                 let time = self.started.elapsed();
@@ -109,7 +91,7 @@ impl Child {
                     self.interrupt();
                 }
                 if time > self.limit + GRACE {
-                    let _ = self.process.0.kill();
+                    self.process.kill();
                 }
                 return None;
             }
@@ -133,28 +115,15 @@ impl Child {
 
     /// Tells it to end.
     pub fn interrupt(&self) {
-        // SAFETY: the child has not been waited for, so the number is its.
-        unsafe { libc::kill(self.process.0.id() as i32, libc::SIGTERM) };
+        self.process.interrupt();
     }
 
     /// Waits for its end, and forces it where it takes too long.
     pub fn end(mut self) {
         let deadline = Instant::now() + GRACE;
-        while Instant::now() < deadline && matches!(self.process.0.try_wait(), Ok(None)) {
+        while Instant::now() < deadline && matches!(self.process.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(50));
         }
-    }
-}
-
-/// The process; dropping it ends it. Its guest dies with it.
-struct Process(std::process::Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if matches!(self.0.try_wait(), Ok(None)) {
-            let _ = self.0.kill();
-        }
-        let _ = self.0.wait();
     }
 }
 

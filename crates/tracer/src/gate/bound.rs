@@ -7,7 +7,6 @@ use crate::vcpu::{RDI, Vcpu};
 use crate::with_env;
 use guardrail_trace::log::PciPlace;
 use std::ffi::{c_uint, c_void};
-use std::sync::PoisonError;
 
 /// Kinds of resources (include/linux/ioport.h).
 const IORESOURCE_IO: u64 = 0x100;
@@ -50,12 +49,9 @@ fn bind(tracer: &Tracer, gate: &Gate, vcpu: &mut Vcpu, argument: u64) -> Option<
         resources.push((start?, end?, flags?));
     }
     // Ranges are changed under this lock only.
-    let mut places = gate.places.write().unwrap_or_else(PoisonError::into_inner);
+    let _changing = tracer.control(vcpu);
     if !tracer.log().add_gated(PciPlace { bus, devfn }) {
         return Some(Err(Full));
-    }
-    if !places.contains(&(bus, devfn)) {
-        places.push((bus, devfn));
     }
     let forgotten = [&gate.memory, &gate.ports].map(|set| set.remove(0, u64::MAX, tag).map(|_| ()));
     if let Some(full) = forgotten.into_iter().find(Result::is_err) {
@@ -76,10 +72,9 @@ fn add(gate: &Gate, tag: u64, (start, end, flags): (u64, u64, u64)) -> Result<()
     }
 }
 
-/// The gate holds accesses to the configuration space of the device at this place.
-pub fn is_bound(gate: &Gate, bus: u64, devfn: u64) -> bool {
-    let places = gate.places.read().unwrap_or_else(PoisonError::into_inner);
-    places.iter().any(|&(b, d)| (u64::from(b), u64::from(d)) == (bus, devfn))
+/// Accesses to the configuration space of the device at this place are held.
+pub fn is_bound(tracer: &Tracer, bus: u64, devfn: u64) -> bool {
+    tracer.log().gated().iter().any(|place| (u64::from(place.bus), u64::from(place.devfn)) == (bus, devfn))
 }
 
 /// Addresses of devices are about to mean something else.

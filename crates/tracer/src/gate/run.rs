@@ -199,7 +199,7 @@ extern "C" fn at_config(index: c_uint, number: *mut c_void, env: *mut u64) {
     // SAFETY: this is the vCPU's callback.
     let (Some(vcpu), Some(gate)) = (unsafe { tracer.running_at(index, env) }, &tracer.gate) else { return };
     let Some(accessor) = gate.config().config_space.get(number as usize) else { return };
-    if !bound::is_bound(gate, vcpu.reg(RSI), vcpu.reg(RDX)) {
+    if !bound::is_bound(tracer, vcpu.reg(RSI), vcpu.reg(RDX)) {
         return;
     }
     let address = accessor.address.wrapping_add(tracer.slide().unwrap_or(0));

@@ -1,0 +1,30 @@
+# Finds what the driver made of its device DEVICE; every workload of ours begins with it.
+
+find_interface() {
+    for entry in /sys/class/net/*; do
+        case $(readlink -f "$entry") in */"$DEVICE"/*) INTERFACE=${entry##*/} ;; esac
+    done
+    [ -n "$INTERFACE" ] || { echo "the driver made no network interface" && return 1; }
+}
+
+wait_for_link() {
+    tries=0
+    until [ "$(cat "/sys/class/net/$INTERFACE/carrier")" = 1 ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 150 ] || { echo "no carrier after 15 s" && return 1; }
+        usleep 100000
+    done
+}
+
+find_disk() {
+    tries=0
+    while [ $tries -lt 100 ]; do
+        for entry in /sys/block/*; do
+            case $(readlink -f "$entry") in */"$DEVICE"/*) DISK=/dev/${entry##*/} && return ;; esac
+        done
+        tries=$((tries + 1))
+        usleep 100000
+    done
+    echo "the driver made no disk"
+    return 1
+}
