@@ -304,7 +304,8 @@ impl Machine {
     fn run(&mut self, v: usize, to: usize, last: bool) {
         let vcpu = &mut self.vcpus[v];
         let (Some(running), Some(c)) = (&mut vcpu.running, vcpu.context) else { return };
-        if running.next >= to && (vcpu.accesses.is_empty() || !last) {
+        let begun = vcpu.reps.iter().any(|rep| usize::from(rep.insn) == to);
+        if running.next >= to && (vcpu.accesses.is_empty() || !last) && !begun {
             return;
         }
         let Some(context) = self.contexts.get_mut(c) else { return };
@@ -337,7 +338,8 @@ impl Machine {
         }
         running.next = end.next;
         vcpu.accesses.clear();
-        vcpu.reps.clear();
+        // A repeated instruction that has begun runs again, with its effect on the registers, when it is over.
+        vcpu.reps.retain(|rep| usize::from(rep.insn) >= end.next);
         if let Some(rsp) = regs.rsp() {
             low = low.min(rsp);
         }
@@ -356,11 +358,11 @@ impl Machine {
         let rep = vcpu.reps.last().map(|r| r.insn);
         let Some(insn) = access.max(rep) else { return };
         let len = running.limit;
-        // A repeated instruction without accesses may still be at it.
+        // A repeated instruction without accesses of its own has only begun; what it is going to do is checked.
         let to = usize::from(insn) + usize::from(access >= rep);
         if to >= len {
             self.finish_block(v);
-        } else if access.is_some() && rep.is_none() {
+        } else if rep.is_none() || rep > access {
             self.run(v, to, false);
         }
     }

@@ -137,11 +137,12 @@ fn instrument(view: &View, insns: &[Instruction], exit: Exit, block: &'static Bl
         if let Some(port) = block.ports.iter().find(|p| usize::from(p.index) == i) {
             handle.call(exec::on_port, CB_R_REGS, std::ptr::from_ref(port).cast_mut().cast());
         }
-        if let Some(gated) = block.gated.iter().find(|gated| usize::from(gated.index) == i) {
-            handle.call(gate::run::on_site, CB_RW_REGS_PC, std::ptr::from_ref(gated).cast_mut().cast());
-        }
         if matches!(insns.get(i).map(code::special), Some(Special::Rep | Special::Port { rep: true, .. })) {
             handle.call(exec::on_rep, CB_R_REGS, i as *mut c_void);
+        }
+        // After the records of the instruction: the access waits until they have been checked as well.
+        if let Some(gated) = block.gated.iter().find(|gated| usize::from(gated.index) == i) {
+            handle.call(gate::run::on_site, CB_RW_REGS_PC, std::ptr::from_ref(gated).cast_mut().cast());
         }
         if i == last {
             match exit {

@@ -183,3 +183,20 @@ fn not_what_the_kernel_allocates_after_the_driver_has_left_by_a_jump() {
         assert_eq!(g.found().len(), leaks);
     }
 }
+
+/// A repeated instruction that is held at the gate has been told, and has not run: what is wrong with it is known then.
+#[test]
+fn a_repeated_instruction_is_checked_before_it_runs() {
+    for before in [&[][..], &[0x90]] {
+        let mut g = allocated(64);
+        g.hooked(F + 7, KFREE, &[HEAP], 0);
+        // rep outsb, from memory that is free
+        g.block(F + 12, &[before, &[0xf3, 0x6e]].concat());
+        g.rep(before.len() as u64, 8, HEAP, 0);
+        g.send(0);
+        assert_eq!(g.so_far(), 1);
+        // It went well, and is told once.
+        g.block(F + 14 + before.len() as u64, &[0x90]);
+        assert_eq!(g.found().len(), 1);
+    }
+}

@@ -287,6 +287,11 @@ impl Guest {
         self.access(insn, addr, size, true)
     }
 
+    /// Repeated instruction `insn` of the block begins.
+    pub fn rep(&mut self, insn: u64, count: u64, rsi: u64, rdi: u64) {
+        self.words.extend([Head::encode(Kind::Rep, 0, insn), count, rsi, rdi]);
+    }
+
     pub fn device(&mut self, insn: u16, addr: u64, size: u8, store: bool) -> &mut Self {
         self.words.push(Access { addr, size, store, io: true, insn }.encode());
         self
@@ -408,6 +413,11 @@ impl Guest {
     pub fn finish(mut self) -> Report {
         self.send(0);
         self.session.finish()
+    }
+
+    /// The number of findings so far.
+    pub fn so_far(&self) -> usize {
+        self.session.findings()
     }
 
     /// Ends the run; gives each finding as `kind at function+offset: message`.
