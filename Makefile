@@ -9,6 +9,7 @@ fuzz:
 
 bench:
 	@bench/check
+	@bench/guard
 
 clean:
 	cargo clean

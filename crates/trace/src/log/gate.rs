@@ -8,7 +8,7 @@
 use super::futex;
 use super::layout::{ATTENTION_FAILED, Line, Mapping};
 use super::{Log, MergedReader};
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -24,8 +24,8 @@ pub(super) struct GateWords {
     checked: Line<AtomicU64>,
     /// Changes when a sleeping waiter is woken.
     sequence: Line<AtomicU32>,
-    /// How many waiters sleep.
-    sleepers: AtomicU32,
+    /// The smallest ticket that a sleeping waiter waits for; all ones where none sleeps.
+    wanted: Line<AtomicU64>,
     /// 0, or the code of the reason why the gate is closed.
     closed: Line<AtomicU32>,
     counts: [Line<GateCountWords>; KINDS],
@@ -276,8 +276,10 @@ impl MergedReader {
     #[inline]
     pub fn tell_checked(&self) {
         let words = &self.map().header().gate;
-        words.checked.store(self.next_ticket(), SeqCst);
-        if words.sleepers.load(SeqCst) != 0 {
+        let next = self.next_ticket();
+        words.checked.store(next, SeqCst);
+        if words.wanted.load(SeqCst) < next {
+            words.wanted.store(u64::MAX, SeqCst);
             words.sequence.fetch_add(1, SeqCst);
             futex::wake_all(&words.sequence);
         }
@@ -321,12 +323,12 @@ impl Mapping {
     #[cold]
     fn sleep_at_gate(&self, ticket: u64, limit: Duration) {
         let words = &self.header().gate;
-        words.sleepers.fetch_add(1, SeqCst);
+        // Read first: whoever forgets what is wanted changes it after that.
         let sequence = words.sequence.load(SeqCst);
+        words.wanted.fetch_min(ticket, SeqCst);
         if self.admits(ticket) == Admission::Wait {
             futex::wait(&words.sequence, sequence, limit);
         }
-        words.sleepers.fetch_sub(1, Release);
     }
 }
 
@@ -365,6 +367,36 @@ mod tests {
         reader.tell_checked();
         assert_eq!(waiter.join().unwrap(), Admission::Pass);
         assert_eq!(soon(&log, ticket + 1), Admission::Wait);
+    }
+
+    #[test]
+    fn a_sleeper_is_woken_for_its_own_ticket_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = log(&folder);
+        let mut writer = log.writer(0).unwrap();
+        let mut reader = MergedReader::attach(&log).unwrap();
+        for word in 1..=8 {
+            writer.begin();
+            writer.push(word);
+            writer.close();
+        }
+        let words = &log.map.header().gate;
+        words.wanted.store(u64::MAX, SeqCst);
+        let last = writer.ticket();
+        let waiter = std::thread::spawn({
+            let log = log.clone();
+            move || log.wait_checked(last, Duration::ZERO, Duration::from_secs(10))
+        });
+        while words.wanted.load(SeqCst) != last {
+            std::thread::yield_now();
+        }
+        for _ in 0..8 {
+            assert_eq!(words.sequence.load(SeqCst), 0);
+            assert!(matches!(reader.next(Duration::from_secs(1)).unwrap(), Next::Segment(_)));
+            reader.tell_checked();
+        }
+        assert_eq!(waiter.join().unwrap(), Admission::Pass);
+        assert_eq!(words.sequence.load(SeqCst), 1);
     }
 
     #[test]

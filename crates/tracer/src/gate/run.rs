@@ -13,10 +13,13 @@ use guardrail_trace::log::{Admission, Closed, Space};
 use std::ffi::{c_uint, c_void};
 use std::time::{Duration, Instant};
 
-/// How long a held vCPU looks by itself before it goes around: interrupts get in on the way.
-const LOOK: Duration = Duration::from_micros(25);
-/// The same where it has a thread of its own: it sleeps after the first part of it.
-const SLEEP: Duration = Duration::from_micros(500);
+/// How long a held vCPU looks by itself before it sleeps: the analysis may need its processor.
+const LOOK: Duration = Duration::from_micros(10);
+/// How long a held vCPU waits before it goes around, where all vCPUs share a thread: interrupts and the others get in on
+/// the way.
+const SHARED: Duration = Duration::from_micros(100);
+/// The same where it has a thread of its own.
+const OWN: Duration = Duration::from_micros(500);
 /// Accesses that one instruction is counted for.
 const MOST: u64 = 1 << 20;
 
@@ -142,7 +145,7 @@ fn wait(
 ) -> Told {
     let since = vcpu.held_since.take().filter(|&(at, _)| at == address);
     let since = since.map_or_else(Instant::now, |(_, since)| since);
-    let patience = if tracer.single() { LOOK } else { SLEEP };
+    let patience = if tracer.single() { SHARED } else { OWN };
     loop {
         let told = match ticket {
             Some(ticket) => tracer.log().wait_checked(ticket, LOOK, patience),
