@@ -20,6 +20,10 @@ const PF_KTHREAD: u64 = 0x0020_0000;
 /// Values that one hook reads through its arguments.
 pub const MAX_DEREFS: usize = 64;
 
+/// Words of blocks that share a segment where vCPUs share a thread: enough that segments cost little, and few enough that the
+/// analysis begins while the driver runs.
+const TOGETHER: u64 = 96;
+
 /// What a memory callback does besides telling the access.
 pub struct MemFlags;
 
@@ -66,6 +70,8 @@ pub fn begin_block(tracer: &Tracer, vcpu: &mut Vcpu, block: &'static Block) {
     (vcpu.told, vcpu.passed) = (None, None);
     if vcpu.left {
         enter(tracer, vcpu, block);
+    } else if tracer.single() {
+        vcpu.writer.go_on(TOGETHER);
     } else {
         vcpu.writer.begin();
     }

@@ -69,6 +69,34 @@ fn segments_come_in_ticket_order_whatever_the_ring() {
 }
 
 #[test]
+fn a_segment_goes_on_until_it_is_long_or_another_has_begun() {
+    let dir = Dir::new();
+    let log = dir.log(small(1, 1));
+    let mut reader = MergedReader::attach(&log).unwrap();
+    let mut writer = log.writer(0).unwrap();
+    let mut other = log.writer(1).unwrap();
+    for word in 1..=4 {
+        writer.go_on(3);
+        writer.push(word);
+    }
+    other.begin();
+    other.push(10);
+    for word in 5..=6 {
+        writer.go_on(3);
+        writer.push(word);
+    }
+    writer.finish();
+    other.finish();
+    let expected = vec![
+        (0, 0, false, vec![1, 2]),
+        (0, 1, false, vec![3, 4]),
+        (1, 2, false, vec![10]),
+        (0, 3, false, vec![5, 6]),
+    ];
+    assert_eq!(read_all(&mut reader), (expected, "end cut=false".to_owned()));
+}
+
+#[test]
 fn an_open_segment_holds_back_later_ones() {
     let dir = Dir::new();
     let log = dir.log(small(1, 1));

@@ -103,6 +103,16 @@ impl RingWriter {
         self.start_segment(1, false);
     }
 
+    /// Like [`begin`](Self::begin), but goes on with the open segment while that has fewer than `words` words and nobody has
+    /// taken a ticket since. For writers of which only one runs at a time: what they then write is in order.
+    #[inline]
+    pub fn go_on(&mut self, words: u64) {
+        let alone = || self.map.header().next_ticket.load(Relaxed) == self.ticket + 1;
+        if !(self.open && !self.urgent && self.pos - self.start < words && alone()) {
+            self.begin();
+        }
+    }
+
     /// Like [`begin`](Self::begin), in the middle of a block: accesses in the new segment still belong to
     /// the block that the ring's segment before it ran.
     #[inline]
