@@ -39,7 +39,7 @@ struct Arguments {
     /// The workloads, separated by commas (default: all; "registers" times single accesses)
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     only: Vec<String>,
-    /// The columns, separated by commas (default: dmcheck, drcheck, dmacheck, three); there are also tracer, vfio-user,
+    /// The columns, separated by commas (default: dmcheck, drcheck, dmacheck, three, vfio-user); there are also tracer,
     /// ungated, polling, yielding and interrupt
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     tools: Vec<String>,
