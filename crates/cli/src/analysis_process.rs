@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::errors::{CliError, Status, sentence};
 use crate::policy::{Decision, Policy};
 use crate::sandbox;
-use crate::wire::{Analyzed, Found, Job, Message, receive, send};
+use crate::wire::{Analyzed, Found, Job, Message, Order, Saves, receive, send};
 use guardrail_analysis::Finding;
 use guardrail_report::Run;
 use guardrail_trace::file::{RunSummary, TraceMeta, TraceWriter};
@@ -13,10 +13,11 @@ use guardrail_trace::log::{Closed, FailReason, Log, MergedReader};
 use guardrail_trace::source::{Live, Source, SourceEnd, Step};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
+use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the log may be silent before we tell that we are alive.
 const IDLE: Duration = Duration::from_millis(500);
@@ -48,12 +49,15 @@ fn analyze(out: &mut dyn Write) -> Result<(), CliError> {
     };
     let mut reader = MergedReader::attach(&log)?;
     reader.set_schedule(job.schedule);
-    let keeper = job.policy.map(|policy| Keeper { policy, log: log.clone(), decided: BTreeMap::new() });
+    let saves = job.saves;
+    let keeper =
+        job.policy.map(|policy| Keeper { policy, log: log.clone(), decided: BTreeMap::new(), saves });
     let keeper = RefCell::new(keeper);
     let out = RefCell::new(out);
     let tell = |message: &Message| send(&mut **out.borrow_mut(), message);
     sandbox::enter().map_err(CliError::io("drop privileges of", "the analysis"))?;
     let recorder = recorder.map(Recorder::start);
+    let orders = RefCell::new(Orders::listen(input));
     tell(&Message::Ready).map_err(|_| gone())?;
 
     let mut live = Live { reader, timeout: IDLE };
@@ -62,8 +66,11 @@ fn analyze(out: &mut dyn Write) -> Result<(), CliError> {
         let _ = tell(&Message::Progress(words));
     };
     let mut judge = |finding: &Finding| {
-        if let Some(found) = keeper.borrow_mut().as_mut().and_then(|keeper| keeper.judge(finding)) {
-            let _ = tell(&Message::Found(found));
+        if let Some(keeper) = keeper.borrow_mut().as_mut() {
+            let mut tell = |found: Found| {
+                let _ = tell(&Message::Found(found));
+            };
+            keeper.judge(finding, &mut tell, &mut orders.borrow_mut());
         }
     };
     let mut analyzed = engine.run(&mut live, &mut progress, &mut judge);
@@ -73,7 +80,7 @@ fn analyze(out: &mut dyn Write) -> Result<(), CliError> {
         log.fail(FailReason::ReaderDied);
     }
     tell(&Message::Drained).map_err(|_| gone())?;
-    let run: Option<Run> = receive(&mut input).map_err(CliError::io("read", "the outcome"))?;
+    let run = orders.into_inner().ended();
     if let Some(recorder) = recorder {
         let recorded = recorder.join().map_err(|_| CliError::Run("the recorder died".into()))?;
         // What the recorder says comes first: if it fails, it ends the log, and the analysis hears only that.
@@ -87,32 +94,98 @@ fn analyze(out: &mut dyn Write) -> Result<(), CliError> {
     tell(&Message::Done(Box::new(analyzed))).map_err(|_| gone())
 }
 
+/// What the supervisor says in the middle of a run.
+struct Orders {
+    heard: Receiver<Order>,
+    ended: Option<Run>,
+}
+
+impl Orders {
+    /// Listens on a thread of its own, which ends with the supervisor.
+    fn listen(mut input: impl BufRead + Send + 'static) -> Orders {
+        let (sender, heard) = mpsc::channel();
+        std::thread::spawn(move || {
+            while let Ok(Some(order)) = receive(&mut input) {
+                if sender.send(order).is_err() {
+                    break;
+                }
+            }
+        });
+        Orders { heard, ended: None }
+    }
+
+    /// Waits until the guest was saved at a finding. False where it has ended, or nobody answers.
+    fn saved(&mut self, finding: &str, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        loop {
+            match self.heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Order::GoOn(id)) if id == finding => return true,
+                // The answer to an earlier one, for which nobody waited anymore.
+                Ok(Order::GoOn(_)) => {}
+                Ok(Order::Ended(run)) => {
+                    self.ended = Some(*run);
+                    return false;
+                }
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Waits for the outcome of the run; `None` where the supervisor has gone.
+    fn ended(mut self) -> Option<Run> {
+        self.ended.take().or_else(|| {
+            self.heard.iter().find_map(|order| match order {
+                Order::Ended(run) => Some(*run),
+                Order::GoOn(_) => None,
+            })
+        })
+    }
+}
+
 /// Decides what happens at findings, and closes the gate.
 struct Keeper {
     policy: Policy,
     log: Log,
     decided: BTreeMap<String, Decision>,
+    saves: Saves,
 }
 
 impl Keeper {
-    /// Decides about a finding before anybody hears that it was checked. What is to be told of it, where anything is new.
-    fn judge(&mut self, finding: &Finding) -> Option<Found> {
+    /// Decides about a finding before anybody hears that it was checked, and tells of it where anything is new. While the guest is
+    /// saved, nothing passes either: accesses wait for what is checked, and that is not told before this returns.
+    fn judge(&mut self, finding: &Finding, tell: &mut dyn FnMut(Found), orders: &mut Orders) {
         let decision = match self.decided.get(&finding.id) {
             // What is closed stays closed.
-            Some(Decision::Contained) => return None,
+            Some(Decision::Contained) => return,
             _ => self.policy.decide(&finding.kind, finding.triage.as_deref()),
         };
-        if decision == Decision::Contained {
-            self.log.close_gate(Closed::Finding);
-        }
         let before = self.decided.insert(finding.id.clone(), decision);
-        (before != Some(decision)).then(|| Found {
-            id: finding.id.clone(),
-            checker: finding.checker.clone(),
-            kind: finding.kind.clone(),
-            message: finding.message.clone(),
-            action: decision.word().to_owned(),
-        })
+        let waits = before.is_none() && self.saves.most > 0;
+        let log = &self.log;
+        let close = || {
+            if decision == Decision::Contained {
+                log.close_gate(Closed::Finding);
+            }
+        };
+        if !waits || self.saves.close_first {
+            close();
+        }
+        if before != Some(decision) {
+            tell(Found {
+                id: finding.id.clone(),
+                checker: finding.checker.clone(),
+                kind: finding.kind.clone(),
+                message: finding.message.clone(),
+                action: decision.word().to_owned(),
+                waits,
+            });
+        }
+        if waits {
+            let saved = orders.saved(&finding.id, Duration::from_secs(self.saves.seconds));
+            close();
+            // Nobody waits a second time for somebody who does not answer.
+            self.saves.most = if saved { self.saves.most - 1 } else { 0 };
+        }
     }
 
     /// Tells of each finding what was decided. What was found only when all was over could not be contained anymore.
@@ -170,4 +243,34 @@ fn finish(writer: TraceWriter, cut: bool, run: Option<Run>) -> Result<(), CliErr
         summary.more.insert(RUN_KEY.to_owned(), value);
     }
     Ok(writer.finish(summary)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn orders(said: &[Order]) -> Orders {
+        let mut bytes = Vec::new();
+        said.iter().for_each(|order| send(&mut bytes, order).unwrap());
+        Orders::listen(io::Cursor::new(bytes))
+    }
+
+    #[test]
+    fn the_analysis_goes_on_where_the_finding_was_saved_and_nowhere_else() {
+        let long = Duration::from_secs(60);
+        let go_on = |id: &str| Order::GoOn(id.to_owned());
+        let ended = || Order::Ended(Box::new(Run { outcome: "completed".into(), ..Run::default() }));
+        // An answer that came too late for an earlier one is passed over.
+        let mut told = orders(&[go_on("a"), go_on("b"), ended()]);
+        assert!(told.saved("b", long));
+        assert_eq!(told.ended().map(|run| run.outcome).as_deref(), Some("completed"));
+        // A guest that has ended is not saved, and its outcome is not lost.
+        let mut told = orders(&[ended(), go_on("a")]);
+        assert!(!told.saved("a", long));
+        assert_eq!(told.ended().map(|run| run.outcome).as_deref(), Some("completed"));
+        // Nor is one whose supervisor has gone.
+        let mut told = orders(&[]);
+        assert!(!told.saved("a", long));
+        assert_eq!(told.ended(), None);
+    }
 }

@@ -3,6 +3,7 @@
 use crate::errors::Status;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -26,6 +27,8 @@ pub enum Command {
     Analyze(AnalyzeArgs),
     /// Try to make the races that a run found happen, with one access held for the other
     Confirm(ConfirmArgs),
+    /// Open gdb on the guest as it was at a finding
+    Debug(DebugArgs),
     /// Print the events of a recorded trace
     View(ViewArgs),
     /// Run many drivers with many kernels, and print one table
@@ -95,6 +98,9 @@ pub struct CheckArgs {
     /// Run CMD with the shell at each finding; $GUARDRAIL_FINDING, _CHECKER, _KIND, _MESSAGE and _ACTION tell of it
     #[arg(long, value_name = "CMD")]
     pub on_finding: Option<String>,
+    /// Save the guest in --out at the first N findings (4 if N is not given), for 'guardrail debug'
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "4", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub snapshot_on_finding: Option<u32>,
     /// What the analysis does while the log is empty
     #[arg(long, value_enum, default_value_t = ScheduleName::Interrupt)]
     pub schedule: ScheduleName,
@@ -122,6 +128,9 @@ pub struct CheckArgs {
     /// How much of the machinery runs, for benchmarks
     #[arg(long, value_enum, default_value_t = Observe::Check, hide = true)]
     pub observe: Observe,
+    /// Words in each ring of the log, a power of two, for tests
+    #[arg(long, value_name = "N", default_value_t = crate::check::RING_WORDS, hide = true)]
+    pub log_words: u64,
     /// A port of this machine that leads into the guest (tcp:HERE:THERE, udp:HERE:THERE), for benchmarks
     #[arg(long = "forward", value_name = "PORTS", hide = true)]
     pub forwards: Vec<guardrail_vm::run::Forward>,
@@ -166,6 +175,22 @@ pub struct ConfirmArgs {
     /// How the outcome is printed
     #[arg(long, value_enum, default_value_t = ListFormat::Text)]
     pub format: ListFormat,
+}
+
+/// Arguments of `debug`.
+#[derive(Debug, Args)]
+pub struct DebugArgs {
+    /// The finding by id, or its first characters
+    pub finding: String,
+    /// The folder of the run (of 'check --out' with --snapshot-on-finding)
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Show where the guest stood, and end
+    #[arg(long)]
+    pub batch: bool,
+    /// Further arguments for gdb, such as -ex COMMAND
+    #[arg(last = true, value_name = "GDB-ARGUMENT")]
+    pub gdb: Vec<OsString>,
 }
 
 /// Arguments of `analyze`.

@@ -12,6 +12,7 @@ use crate::output;
 use crate::outside::{self, Outside};
 use crate::progress::Progress;
 use crate::signals::Signals;
+use crate::snapshots::{self, Snapshots};
 use crate::wire::{Analyzed, Job, ModuleFile, Subject};
 use crate::zoo;
 use guardrail_kernel::gate as gate_config;
@@ -23,7 +24,7 @@ use guardrail_trace::log::{Closed, FailReason, Log, LogOptions};
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::rerun::Rerun;
-use guardrail_vm::run::{Finished, Limits, Options, Outcome, Plugin, Stop, TcgThreads, Watch};
+use guardrail_vm::run::{Finished, Limits, Options, Outcome, Plugin, Save, Stop, TcgThreads, Watch};
 use guardrail_vm::{Cache, kernels};
 use std::cell::RefCell;
 use std::fs;
@@ -105,7 +106,9 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
         hooks: hooks.clone(),
     };
     let log_options = LogOptions {
-        words_per_ring: RING_WORDS,
+        words_per_ring: args.log_words,
+        // Whoever waits for room in the log holds the next access, too.
+        wait_limit: Duration::from_secs(if policy.is_some() { args.gate_timeout } else { 60 }),
         readers: match args.observe {
             Observe::Check => 1 + u32::from(args.record.is_some()),
             Observe::None | Observe::Trace => 0,
@@ -116,7 +119,12 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     let record = args.record.as_deref().map(absolute).transpose()?;
     let meta = meta(args, &prepared, &tools, hooks);
     let strict = policy.as_ref().map(|policy| policy.mode != Mode::Permissive);
-    let job = Job { log: shared.log(), record, subject, meta, policy, schedule: gate::schedule(args) };
+    let snapshots = match args.snapshot_on_finding {
+        Some(_) => Some(Snapshots::new(folder.path(), &subject, options.memory_mib)?),
+        None => None,
+    };
+    let saves = snapshots::saves(args);
+    let job = Job { log: shared.log(), record, subject, meta, policy, schedule: gate::schedule(args), saves };
     let mut analysis = match args.observe {
         Observe::Check => Some(Analysis::start(&job, &|| signals.interrupted())?),
         Observe::None | Observe::Trace => None,
@@ -134,6 +142,7 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
         signals: &signals,
         progress: &progress,
         outside: outside.as_ref(),
+        snapshots: snapshots.as_ref(),
     };
     let finished = guest(&prepared, &options, analysis.as_mut(), &run, &mut at_findings);
     // Before the log ends, which would close this gate, too.
@@ -148,6 +157,10 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     if let (Outcome::Contained { .. }, Some(Closed::TimeOut)) = (&finished.outcome, log.gate_closed()) {
         return Err(CliError::Run(finished.outcome.to_string()));
     }
+    // Nor is whoever did not read a log that was full.
+    if let Some(FailReason::ReaderStalled | FailReason::UrgentOverflow) = log.failed() {
+        return Err(CliError::Run(failure(&log, String::new())));
+    }
     let outside = outside.transpose()?;
     let mut summary =
         Run { gate: gate::told(args, &log, outside.as_ref()), ..describe(&prepared, &finished, &log) };
@@ -158,6 +171,9 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
         Some(other) => other?,
     };
     summary.lag_seconds = seconds(guest_ended.elapsed());
+    if let Some(snapshots) = &snapshots {
+        snapshots.thin(&progress);
+    }
     summary.wall_seconds = seconds(started.elapsed());
     progress.finish();
 
@@ -205,6 +221,7 @@ fn failure(log: &Log, why: String) -> String {
 fn refuse_early(args: &CheckArgs) -> Result<Vec<String>, CliError> {
     output::check_format(args.format)?;
     outside::refuse_early(args)?;
+    snapshots::refuse_early(args)?;
     let tools = engine::tools(&args.tool)?;
     if args.confirm && !tools.iter().any(|tool| tool.starts_with("drcheck") || tool == "datacollider") {
         let why =
@@ -358,8 +375,15 @@ pub fn guest(
     run: &Around<'_>,
     hooks: &mut Hooks,
 ) -> Result<Finished, CliError> {
-    let Around { log, shared, signals, progress, outside } = *run;
+    let Around { log, shared, signals, progress, outside, snapshots } = *run;
     let analysis = RefCell::new(analysis);
+    let mut save = snapshots.map(|snapshots| {
+        snapshots.saving(progress, |finding| {
+            if let Some(analysis) = analysis.borrow_mut().as_mut() {
+                analysis.go_on(finding);
+            }
+        })
+    });
     let mut watch = Watch {
         progress: &mut |time, line| {
             // Everybody has opened the log by now: however we end, it does not stay behind.
@@ -374,6 +398,9 @@ pub fn guest(
             {
                 progress.found(&found.checker, &found.kind, &found.action);
                 hooks.run(&found);
+                if let Some(snapshots) = snapshots.filter(|_| found.waits) {
+                    snapshots.want(&found.id);
+                }
             }
             if let Some(why) = analysis.borrow_mut().as_mut().and_then(|analysis| analysis.failure()) {
                 log.fail(FailReason::ReaderDied);
@@ -391,6 +418,7 @@ pub fn guest(
             outside.contain(&why);
             Some((Vec::new(), why))
         },
+        save: save.as_mut().map(|save| save as &mut dyn Save),
     };
     Ok(guardrail_vm::run::run(prepared, options, &mut watch)?)
 }
@@ -407,6 +435,8 @@ pub struct Around<'a> {
     pub progress: &'a Progress,
     /// The gate outside the driver VM, where there is one.
     pub outside: Option<&'a Outside>,
+    /// The guest is saved at findings.
+    pub snapshots: Option<&'a Snapshots>,
 }
 
 /// How device accesses wait.

@@ -1,8 +1,9 @@
 //! The supervisor's side of the analysis process.
 
 use crate::errors::CliError;
-use crate::wire::{Analyzed, Found, Job, Message, receive, send};
+use crate::wire::{Analyzed, Found, Job, Message, Order, receive, send};
 use guardrail_report::Run;
+use guardrail_vm::run::ending;
 use std::io::BufReader;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -69,6 +70,14 @@ impl Analysis {
         std::mem::take(&mut self.found)
     }
 
+    /// Lets it go on behind a finding at which it waits.
+    pub fn go_on(&mut self, finding: &str) {
+        if let Some(stdin) = &mut self.stdin {
+            // If it has gone, that is noticed anyhow.
+            let _ = send(stdin, &Order::GoOn(finding.to_owned()));
+        }
+    }
+
     /// Why the analysis cannot go on, if so.
     pub fn failure(&mut self) -> Option<String> {
         self.listen();
@@ -82,7 +91,7 @@ impl Analysis {
     pub fn finish(mut self, run: &Run, stop: &dyn Fn() -> bool) -> Result<Analyzed, CliError> {
         let mut stdin = self.stdin.take();
         if let Some(stdin) = &mut stdin {
-            let _ = send(stdin, run);
+            let _ = send(stdin, &Order::Ended(Box::new(run.clone())));
         }
         drop(stdin);
         match self.wait_for(SILENCE_LIMIT, stop, |message| matches!(message, Message::Done(_)))? {
@@ -140,7 +149,7 @@ impl Analysis {
     fn death(&mut self) -> String {
         match self.child.wait() {
             Ok(status) => match status.signal() {
-                Some(signal) => format!("the analysis was ended by signal {signal}"),
+                Some(_) => format!("the analysis was {}", ending(status)),
                 None => format!("the analysis ended too early, with status {}", status.code().unwrap_or(-1)),
             },
             Err(error) => format!("the analysis cannot be waited for: {error}"),

@@ -24,7 +24,7 @@ use guardrail_vm::run::{Limits, Options, Outcome, Plugin, TcgThreads};
 use guardrail_vm::{Cache, error::suggest};
 use manner::Manner;
 use std::time::Duration;
-pub use stored::store;
+pub use stored::{load, store};
 use tempfile::TempDir;
 use verdict::Seen;
 
@@ -225,7 +225,7 @@ fn held_run(
         kernel_arguments: [args.append.clone(), manner.kernel_arguments()].concat(),
         ..Options::new(folder.path())
     };
-    let run = Around { log: &log, shared: &shared, signals, progress, outside: None };
+    let run = Around { log: &log, shared: &shared, signals, progress, outside: None, snapshots: None };
     let finished = check::guest(prepared, &options, None, &run, &mut Hooks::new(None));
     log.mark_producer_dead();
     let meets = meets.join().map_err(|_| CliError::Run("the reader of the log died".into()))?;

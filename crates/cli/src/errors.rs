@@ -44,6 +44,9 @@ pub enum CliError {
     /// A trace file.
     #[error(transparent)]
     Trace(#[from] guardrail_trace::file::FileError),
+    /// A saved guest.
+    #[error(transparent)]
+    Snapshot(#[from] guardrail_snapshot::Error),
     /// A file operation.
     #[error("cannot {doing} {path}")]
     Io {
@@ -65,7 +68,11 @@ impl CliError {
             CliError::Vm(error) if error.is_usage() => Status::Usage,
             CliError::Trace(FileError::DiskFull { .. } | FileError::Poisoned { .. }) => Status::RunFailed,
             CliError::Trace(_) => Status::Usage,
-            CliError::Run(_) | CliError::Vm(_) | CliError::Log(_) | CliError::Io { .. } => Status::RunFailed,
+            CliError::Run(_)
+            | CliError::Vm(_)
+            | CliError::Log(_)
+            | CliError::Snapshot(_)
+            | CliError::Io { .. } => Status::RunFailed,
             CliError::Interrupted => Status::Interrupted,
         }
     }

@@ -136,6 +136,7 @@ impl Hooks {
                 kind: finding.kind.clone(),
                 message: finding.message.clone(),
                 action: finding.action.clone().unwrap_or_default(),
+                waits: false,
             });
         }
         while !self.running.is_empty() {

@@ -10,6 +10,7 @@ mod args;
 mod check;
 mod child;
 mod confirm;
+mod debug;
 mod doctor;
 mod engine;
 mod errors;
@@ -24,6 +25,7 @@ mod progress;
 mod sandbox;
 mod selftest;
 mod signals;
+mod snapshots;
 mod survey;
 mod view;
 mod wire;
@@ -58,6 +60,7 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
         Command::Check(args) => check::run(&args),
         Command::Analyze(args) => analyze::run(&args),
         Command::Confirm(args) => confirm::run(&args),
+        Command::Debug(args) => debug::run(&args),
         Command::View(args) => view::run(&args),
         Command::Survey(args) => survey::run(&args),
         Command::List(args) => list::run(&args),

@@ -6,6 +6,7 @@
 mod faults;
 mod machinery;
 mod outcome;
+mod processes;
 mod subject;
 mod trial;
 
@@ -115,13 +116,15 @@ fn plan(args: &ContainmentArgs, zoo: &Path, subjects: &[Subject]) -> Result<Vec<
         let trial = |mode| Trial { subject: *subject, fault: Some(fault.clone()), seed, mode, upset: None };
         trials.extend(modes.iter().copied().map(trial));
     }
-    // A fault is planted there as well: what a failure of the machinery lets through does harm.
-    let upsets = Upset::ALL.iter().cycle().zip(all.iter().cycle());
-    for (number, (upset, (subject, fault))) in upsets.take(args.machinery as usize).enumerate() {
+    trials.extend((0..args.machinery as usize).filter_map(|number| {
+        let (kind, round) = (number % Upset::ALL.len(), number / Upset::ALL.len());
+        // In every other round nothing but the failure ends the run. In those between a fault is planted as well, for what a failure
+        // lets through does harm; each of them moves on by one, so that every failure meets every fault.
+        let (subject, fault) = all.get((kind + round / 2) % turn)?.clone();
+        let fault = Some(fault).filter(|_| round % 2 == 1);
         let seed = args.seed.wrapping_add(number as u32);
-        let fault = Some(fault.clone());
-        trials.push(Trial { subject: *subject, fault, seed, mode: Upset::MODE, upset: Some(*upset) });
-    }
+        Some(Trial { subject, fault, seed, mode: Upset::MODE, upset: Some(Upset::ALL[kind]) })
+    }));
     Ok(trials)
 }
 

@@ -27,6 +27,9 @@ pub struct Job {
     pub policy: Option<Policy>,
     /// What the analysis does while there is nothing to read.
     pub schedule: Schedule,
+    /// How it waits at findings while the guest is saved.
+    #[serde(default)]
+    pub saves: Saves,
 }
 
 /// What is analyzed: the same for a live run and a recorded one.
@@ -56,6 +59,27 @@ pub struct ModuleFile {
     pub debug: Option<PathBuf>,
 }
 
+/// How the analysis waits at findings, and the driver with it, while the guest is saved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saves {
+    /// At how many findings.
+    pub most: u32,
+    /// How long at most, in seconds.
+    pub seconds: u64,
+    /// A finding that is contained closes the gate before: its device goes on while the guest is saved.
+    pub close_first: bool,
+}
+
+/// What the analysis is told in the middle of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// The guest was saved at this finding, or will not be: go on.
+    GoOn(String),
+    /// The guest has ended, and how.
+    Ended(Box<Run>),
+}
+
 /// What the analysis tells.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -66,7 +90,7 @@ pub enum Message {
     Progress(u64),
     /// A finding that is new, or was judged anew.
     Found(Found),
-    /// The log has ended and was read to its end. The supervisor answers with [`Run`].
+    /// The log has ended and was read to its end. The supervisor answers with [`Order::Ended`].
     Drained,
     /// The end.
     Done(Box<Analyzed>),
@@ -87,6 +111,9 @@ pub struct Found {
     pub message: String,
     /// What was decided, in the words of the report.
     pub action: String,
+    /// The analysis waits for [`Order::GoOn`].
+    #[serde(default)]
+    pub waits: bool,
 }
 
 /// What the analysis found and counted.

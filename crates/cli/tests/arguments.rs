@@ -87,6 +87,44 @@ fn modes_that_contain_need_a_gate_and_a_policy_that_makes_sense() {
 }
 
 #[test]
+fn snapshots_need_a_place_and_time() {
+    let check = ["check", "e1000", "--snapshot-on-finding"];
+    let refused = |more: &[&str], sentence: &str| assert_refused(&[&check[..], more].concat(), sentence);
+    refused(&[], "--snapshot-on-finding needs a place for the snapshots; add --out DIR");
+    refused(
+        &["--out", "x", "--gate", "off"],
+        "--snapshot-on-finding needs a gate that holds the driver while the guest is saved; leave out --gate off",
+    );
+    refused(
+        &["--out", "x", "--gate-timeout", "5"],
+        "--snapshot-on-finding holds accesses for as long as saving takes; --gate-timeout must be at least 20",
+    );
+}
+
+#[test]
+fn a_debugger_needs_a_run_with_snapshots() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let debug = ["debug", "abc", "--out", path];
+    assert_refused(
+        &debug,
+        &format!("{path} has no run.json; name the folder of an earlier 'guardrail check --out'"),
+    );
+    let (run, report) = (
+        r#"{"version":1,"drivers":["e1000"]}"#,
+        r#"{"schema":"guardrail/1","driver":"e1000","kernel":"6.1","tools":[],"mode":"permissive","run":{},"findings":[]}"#,
+    );
+    std::fs::write(folder.path().join("run.json"), run).unwrap();
+    std::fs::write(folder.path().join("report.json"), report).unwrap();
+    assert_refused(
+        &debug,
+        &format!(
+            "{path} has no snapshot of the guest; make some with 'guardrail check --snapshot-on-finding --out DIR'"
+        ),
+    );
+}
+
+#[test]
 fn a_gate_outside_needs_a_device_that_can_be_there() {
     assert_refused(
         &["check", "e1000", "--gate", "vfio-user", "--iommu"],
@@ -148,7 +186,7 @@ fn a_reader_that_has_gone_is_no_error() {
 
 #[test]
 fn help() {
-    for command in ["", "check", "analyze", "view", "list", "doctor"] {
+    for command in ["", "check", "debug", "analyze", "view", "list", "doctor"] {
         let args: Vec<&str> = [command, "--help"].into_iter().filter(|arg| !arg.is_empty()).collect();
         let output = guardrail(&args);
         assert_eq!(output.status.code(), Some(0));

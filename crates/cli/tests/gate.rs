@@ -14,6 +14,12 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 const COUNTED: [(&str, &[&str]); 3] =
     [("e1000", &["e1000-mmio", "e1000-io"]), ("nvme", &["nvme", "msix-table"]), ("snd_ens1370", &["es1370"])];
 
+/// Drivers whose devices must work behind either gate.
+const BEHIND: [&str; 9] =
+    ["e1000", "e1000e", "igb", "pcnet32", "8139cp", "sym53c8xx", "ahci", "nvme", "snd_ens1370"];
+/// Those that no other test runs to the end of such a workload with the gate in the driver's machine.
+const ONLY_HERE: [&str; 4] = ["e1000e", "igb", "ahci", "snd_ens1370"];
+
 fn main() {
     let arguments = Arguments::from_args();
     let mut trials: Vec<Trial> = Vec::new();
@@ -21,6 +27,13 @@ fn main() {
         trials.push(Trial::test(format!("every access of {driver} is held"), move || {
             all_held(driver, regions)
         }));
+    }
+    for (gate, drivers) in [("vmm", &ONLY_HERE[..]), ("vfio-user", &BEHIND)] {
+        trials.extend(
+            drivers.iter().map(|driver| {
+                Trial::test(format!("{driver} works with {gate}"), move || works(driver, gate))
+            }),
+        );
     }
     let mut add =
         |name: &str, test: fn() -> Result<(), Failed>| trials.push(Trial::test(name.to_owned(), test));
@@ -42,6 +55,36 @@ fn main() {
     });
     // Two guests at once would only fight for the processors.
     libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
+}
+
+/// The workload ends well, with its checksums, and every access was held.
+fn works(driver: &str, gate: &str) -> Result<(), Failed> {
+    let mut arguments = vec![driver, "--gate", gate, "--kernel", "6.1"];
+    for set in ["DOWNLOAD_MB=1", "REQUESTS=10", "UPLOADS=1", "PINGS=2"] {
+        arguments.extend(["--set", set]);
+    }
+    // The usual workload of a sound card is only to load its driver.
+    let sound = root().join("crates/gate/tests/sound.sh").display().to_string();
+    if driver == "snd_ens1370" {
+        arguments.extend(["--workload", &sound]);
+    }
+    let result = check(&arguments);
+    let report = result.report()?;
+    let run = &report["run"];
+    let (told, outside) = (&run["gate"], &run["gate"]["outside"]);
+    // What drivers do wrong by themselves is not the matter here; igb frees what is still mapped.
+    let held = [0, 1].contains(&result.status)
+        && run["outcome"] == "completed"
+        && told["kind"] == gate
+        && told["closed"].is_null()
+        && told["held"].as_u64() > Some(0)
+        && told["ungated"] == 0
+        && told["dropped"] == 0;
+    let passed = outside["unknown"] == 0
+        && outside["dropped"] == 0
+        && outside["arrived_registers"].as_u64() > Some(0)
+        && outside["interrupts"].as_u64() > Some(0);
+    if held && (gate == "vmm" || passed) { Ok(()) } else { Err(failure(&result, report)) }
 }
 
 /// QEMU's own counts of what reached the device agree with the gate's, in each address space.

@@ -97,6 +97,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             stop: &mut || None,
             activity: &mut || 0,
             closed: &mut || closed.take().then(|| (Vec::new(), "the user wants it".to_owned())),
+            save: None,
         },
     )?;
     let failure = server.failure();

@@ -9,11 +9,11 @@ use crate::counts::Counts;
 use crate::error::{Context, Error, Result};
 use crate::policy::Gate;
 use crate::sys;
-use crate::vfio_user::{Options, Server};
+use crate::vfio_user::{self, Options, Server};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -74,6 +74,7 @@ pub struct Process {
     answers: Receiver<Answer>,
     arguments: Vec<String>,
     last: State,
+    socket: PathBuf,
 }
 
 impl Process {
@@ -85,8 +86,14 @@ impl Process {
         let mut child = command.spawn().context("start the gate's process")?;
         let pipes = (child.stdin.take(), child.stdout.take());
         let (send, answers) = mpsc::channel();
-        let mut process =
-            Process { child, stdin: pipes.0, answers, arguments: Vec::new(), last: State::default() };
+        let mut process = Process {
+            child,
+            stdin: pipes.0,
+            answers,
+            arguments: Vec::new(),
+            last: State::default(),
+            socket: vfio_user::socket(&options.folder),
+        };
         if let Some(stdout) = pipes.1 {
             std::thread::spawn(move || {
                 let mut input = BufReader::new(stdout);
@@ -181,14 +188,9 @@ impl Process {
 
     /// How it died.
     fn death(&mut self) -> Error {
+        // Its pipes are closed a moment before it has ended.
+        let what = sys::death(&mut self.child).unwrap_or_else(|| "does not listen anymore".into());
         sys::kill_group(&mut self.child);
-        let what = match self.child.wait() {
-            Ok(status) => match status.signal() {
-                Some(signal) => format!("was ended by signal {signal}"),
-                None => format!("ended with status {}", status.code().unwrap_or(-1)),
-            },
-            Err(error) => format!("cannot be waited for: {error}"),
-        };
         Error::Process { what }
     }
 }
@@ -196,6 +198,8 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         sys::kill_group(&mut self.child);
+        // Where it could not do so itself.
+        let _ = std::fs::remove_file(&self.socket);
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Descriptors that one message may bring; QEMU sends at most 16.
 const MAX_DESCRIPTORS: usize = 64;
@@ -264,6 +264,25 @@ pub fn kill_group(child: &mut std::process::Child) {
         unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
     }
     let _ = child.wait();
+}
+
+/// How long a process may take to end once it has closed what it listened to.
+const DEATH_LIMIT: Duration = Duration::from_secs(1);
+
+/// How a process ended that is about to be gone: `was ended by signal 9 (SIGKILL)`. `None` where it goes on.
+pub fn death(child: &mut std::process::Child) -> Option<String> {
+    let deadline = Instant::now() + DEATH_LIMIT;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.signal().is_some() => {
+                return Some(format!("was ended by {}", status.to_string().replacen(": ", " ", 1)));
+            }
+            Ok(Some(status)) => return Some(format!("ended with status {}", status.code().unwrap_or(-1))),
+            Err(error) => return Some(format!("cannot be waited for: {error}")),
+            Ok(None) if Instant::now() > deadline => return None,
+            Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
 }
 
 #[cfg(test)]

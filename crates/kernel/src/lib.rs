@@ -22,6 +22,7 @@ pub mod image;
 pub mod kallsyms;
 pub mod lines;
 pub mod module;
+pub mod orc;
 pub mod plan;
 mod relocs;
 pub mod summaries;

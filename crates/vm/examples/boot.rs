@@ -50,6 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             stop: &mut || interrupted.load(Ordering::Relaxed).then_some(Stop::Interrupted),
             activity: &mut || 0,
             closed: &mut || None,
+            save: None,
         },
     )?;
     println!(

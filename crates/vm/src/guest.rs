@@ -1,5 +1,7 @@
 //! A running QEMU: its process, the threads that listen to it, and its end.
 
+mod save;
+
 use crate::console::{self, Scan};
 use crate::cut::{Place, Ports};
 use crate::disk::Image;
@@ -16,7 +18,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -34,21 +36,31 @@ enum Heard {
 }
 
 /// The QEMU process; dropping it ends it, whatever went wrong.
-struct Qemu(Child);
+struct Qemu {
+    child: Child,
+    /// We killed it.
+    killed: bool,
+}
 
 impl Qemu {
     /// False where it has ended, or cannot be waited for, which is the same to us.
     fn is_running(&mut self) -> bool {
-        matches!(self.0.try_wait(), Ok(None))
+        matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Kills the process group, if it is still there, and waits for it.
     fn kill(&mut self) {
         if self.is_running() {
+            self.killed = true;
             // SAFETY: the child leads a group of its own and has not been waited for, so the number is its.
-            unsafe { libc::kill(-(self.0.id() as i32), libc::SIGKILL) };
+            unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
         }
-        let _ = self.0.wait();
+        let _ = self.child.wait();
+    }
+
+    /// How it ended, unless that was our doing.
+    fn ending(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten().filter(|_| !self.killed)
     }
 }
 
@@ -67,6 +79,8 @@ pub(crate) struct Ended {
     /// QEMU's reason for the shutdown.
     pub(crate) shutdown: Option<String>,
     pub(crate) stderr: String,
+    /// How QEMU ended, unless it was killed from here.
+    pub(crate) status: Option<ExitStatus>,
     /// Why the device was cut off, if it was.
     pub(crate) contained: Option<String>,
 }
@@ -136,8 +150,8 @@ impl Guest {
             why: error.to_string(),
         })?;
         drop((console_of_qemu, progress_of_qemu, qmp_of_qemu, ports_of_qemu));
-        let mut child = Qemu(child);
-        let stderr = child.0.stderr.take().expect("stderr is piped");
+        let mut child = Qemu { child, killed: false };
+        let stderr = child.child.stderr.take().expect("stderr is piped");
         let (tell, heard) = mpsc::channel();
         let qmp_reader = qmp.try_clone().context("clone a socket for", Path::new("QEMU"))?;
         let listeners = vec![listen_progress(progress, tell.clone()), listen_qmp(qmp_reader, tell.clone())];
@@ -195,6 +209,14 @@ impl Guest {
                 self.cut_off(&places, watch);
                 self.contained = Some(why);
                 end_by.get_or_insert(Instant::now() + AFTER_CUT);
+            }
+            if let Some(file) = watch.save.as_mut().and_then(|save| save.wanted()) {
+                let saved = self.save(&file, watch);
+                if let Some(save) = &mut watch.save {
+                    save.saved(saved);
+                }
+                let _ = qmp::go_on(&self.qmp);
+                last_life = Instant::now();
             }
             let count = ((watch.activity)(), server.map_or(0, Server::activity));
             if count != last_count {
@@ -297,6 +319,7 @@ impl Guest {
             scan,
             shutdown: self.shutdown,
             stderr,
+            status: self.child.ending(),
             contained: self.contained,
         }
     }

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use std::io::{self, Write};
+use std::path::Path;
 
 /// Something that QEMU said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum Message {
     },
     /// The guest said through a device that it panicked.
     GuestPanicked,
+    /// The guest's memory was written to a file, or why it was not.
+    Dumped(std::result::Result<(), String>),
     /// Any other event.
     Event(String),
 }
@@ -42,6 +45,17 @@ struct RawError {
 #[derive(Deserialize, Default)]
 struct RawData {
     reason: Option<String>,
+    error: Option<serde_json::Value>,
+}
+
+impl RawData {
+    /// What went wrong, of an operation that went on by itself.
+    fn result(self) -> std::result::Result<(), String> {
+        match self.error {
+            None => Ok(()),
+            Some(error) => Err(error.as_str().unwrap_or("without a word").to_owned()),
+        }
+    }
 }
 
 impl Message {
@@ -60,6 +74,7 @@ impl Message {
                     Message::Shutdown { reason: raw.data.unwrap_or_default().reason.unwrap_or_default() }
                 }
                 "GUEST_PANICKED" => Message::GuestPanicked,
+                "DUMP_COMPLETED" => Message::Dumped(raw.data.unwrap_or_default().result()),
                 _ => Message::Event(event),
             });
         }
@@ -85,6 +100,16 @@ pub fn stop(mut to: impl Write) -> io::Result<()> {
 /// Lets the vCPUs go on.
 pub fn go_on(mut to: impl Write) -> io::Result<()> {
     to.write_all(b"{\"execute\":\"cont\"}\n")
+}
+
+/// Asks QEMU to write the memory of a guest that is stopped to a file, as an ELF core. It goes on by itself and ends with
+/// [`Message::Dumped`]. The guest's page tables are not followed: QEMU would trust them.
+pub fn dump(file: &Path, mut to: impl Write) -> io::Result<()> {
+    let name = file.to_str().ok_or_else(|| io::Error::other("its name is no text"))?;
+    let arguments =
+        serde_json::json!({ "paging": false, "detach": true, "protocol": format!("file:{name}") });
+    let command = serde_json::json!({ "execute": "dump-guest-memory", "arguments": arguments });
+    to.write_all(format!("{command}\n").as_bytes())
 }
 
 /// Asks the guest to let a device go, as if somebody pulled it.
@@ -132,7 +157,7 @@ mod tests {
 
     #[test]
     fn messages_are_told_apart() {
-        let parse = |line| Message::parse(line).unwrap();
+        let parse = |line: &str| Message::parse(line).unwrap();
         assert_eq!(parse(r#"{"QMP": {"version": {}, "capabilities": []}}"#), Message::Greeting);
         assert_eq!(parse(r#"{"return": {}}"#), Message::Return);
         assert_eq!(
@@ -149,6 +174,13 @@ mod tests {
             parse(r#"{"event": "NIC_RX_FILTER_CHANGED", "data": {"name": "x"}}"#),
             Message::Event("NIC_RX_FILTER_CHANGED".into())
         );
+        let dumped = |more: &str| {
+            format!(
+                r#"{{"event": "DUMP_COMPLETED", "data": {{"result": {{"total": 1, "status": "x"}}{more}}}}}"#
+            )
+        };
+        assert_eq!(parse(&dumped("")), Message::Dumped(Ok(())));
+        assert_eq!(parse(&dumped(r#", "error": "disk full""#)), Message::Dumped(Err("disk full".into())));
         assert_eq!(Message::parse("garbage"), None);
         assert_eq!(Message::parse("{}"), None);
     }

@@ -13,7 +13,9 @@ use crate::progress::Progress;
 use crate::rerun::Rerun;
 use crate::workload::FULL;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 /// How QEMU runs several vCPUs.
@@ -202,6 +204,18 @@ pub struct Watch<'a> {
     /// Asked some hundred times a second in runs that are containable: the devices to cut off, and why, once that is decided.
     /// None are named where the caller has done it already.
     pub closed: &'a mut dyn FnMut() -> Option<(Vec<Place>, String)>,
+    /// Who wants the guest saved in the middle of the run, if anybody.
+    pub save: Option<&'a mut dyn Save>,
+}
+
+/// Has the guest's memory and registers saved, as an ELF core of physical memory.
+pub trait Save {
+    /// Asked as often as [`Watch::stop`]: the file that the guest is to be saved in now. It must not be there.
+    fn wanted(&mut self) -> Option<PathBuf>;
+    /// The guest cannot be stopped where it is, as long as the caller keeps something of it waiting: it must not.
+    fn release(&mut self);
+    /// The guest was saved, or why not; it goes on afterwards.
+    fn saved(&mut self, saved: std::result::Result<(), String>);
 }
 
 /// How a run ended.
@@ -430,6 +444,14 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
     Ok(finished)
 }
 
+/// How a process ended, in words: `ended by signal 9 (SIGKILL)`.
+pub fn ending(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(_) => format!("ended by {}", status.to_string().replacen(": ", " ", 1)),
+        None => format!("ended with status {}", status.code().unwrap_or(-1)),
+    }
+}
+
 /// Decides what all the signs together mean.
 fn judge(ended: &Ended, cause: Option<Outcome>) -> Outcome {
     let progress = &ended.progress;
@@ -455,8 +477,15 @@ fn judge(ended: &Ended, cause: Option<Outcome>) -> Outcome {
         Some(outcome) if done => outcome,
         _ if done => Outcome::Completed,
         _ => {
-            let last = ended.stderr.lines().rev().find(|line| !line.trim().is_empty());
-            let why = last.unwrap_or("it ended before the guest was done, without a word").trim().to_owned();
+            let told = |line: &&str| !line.is_empty() && !line.contains(" warning: ");
+            let last = ended.stderr.lines().rev().map(str::trim).find(told);
+            let why = match (ended.status.filter(|status| status.signal().is_some()), last) {
+                (None, last) => {
+                    last.unwrap_or("it ended before the guest was done, without a word").to_owned()
+                }
+                (Some(status), None) => format!("it was {}", ending(status)),
+                (Some(status), Some(last)) => format!("it was {}; it last said: {last}", ending(status)),
+            };
             Outcome::QemuFailed { why }
         }
     }
@@ -478,6 +507,7 @@ mod tests {
             scan,
             shutdown: shutdown.map(str::to_owned),
             stderr: "warning: x\nqemu: no such device\n".into(),
+            status: None,
             contained: None,
         }
     }
@@ -499,6 +529,13 @@ mod tests {
         assert_eq!(word(&[], &[], None), "qemu-failed");
         let failed = judge(&ended(&[], &[], None), None);
         assert_eq!(failed.to_string(), "QEMU failed: qemu: no such device");
+        let killed = Ended {
+            status: Some(ExitStatus::from_raw(libc::SIGKILL)),
+            stderr: String::new(),
+            ..ended(&[], &[], None)
+        };
+        let text = "QEMU failed: it was ended by signal 9 (SIGKILL)";
+        assert_eq!(judge(&killed, None).to_string(), text);
     }
 
     #[test]

@@ -123,6 +123,7 @@ impl Stored {
             gate_timeout: 60,
             policy: None,
             on_finding: None,
+            snapshot_on_finding: None,
             schedule: ScheduleName::Interrupt,
             smp: self.smp,
             // The run with holds decides for itself.
@@ -131,6 +132,7 @@ impl Stored {
             iommu: self.iommu,
             append: self.append.clone(),
             timeout: self.timeout,
+            log_words: crate::check::RING_WORDS,
             forwards: Vec::new(),
             vm_record: None,
             vm_replay: None,

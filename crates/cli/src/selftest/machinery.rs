@@ -1,14 +1,29 @@
 //! Faults in the machinery itself: processes that die, stop or pause while a driver is under guard.
 
+use super::outcome::CONTAINED;
+use super::processes::{descendants, signal, stat};
+use super::subject::Subject;
 use super::trial::Mode;
 use crate::errors::Status;
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long what a run started may still be there after its end.
 const LEAVING: Duration = Duration::from_secs(5);
+/// How long a run may go on after what happened to it: what the analysis may take to be missed, what a guest whose device was cut
+/// off may take to say good-bye, and time for a host that is busy.
+const AFTERMATH: Duration = Duration::from_secs(60);
+/// How much longer where the driver was done before anybody missed the analysis: then that may be silent for so long.
+const SILENCE: Duration = Duration::from_secs(120);
+/// How often to look.
+const LOOK: Duration = Duration::from_millis(50);
+/// The same where the work is about to begin, which may be over soon.
+const SOON: Duration = Duration::from_millis(10);
 /// How long the analysis pauses.
 const PAUSE: Duration = Duration::from_millis(1500);
 
@@ -28,11 +43,20 @@ pub enum Upset {
     SupervisorKilled,
     /// The guest resets itself.
     GuestReset,
+    /// The process of the gate outside the driver's machine is killed.
+    GateKilled,
+    /// The QEMU that runs the device behind that gate is killed.
+    DeviceKilled,
+    /// The analysis stops, and a small log is full soon.
+    LogFull,
 }
 
 impl Upset {
     /// All of them.
-    pub const ALL: [Upset; 6] = [
+    pub const ALL: [Upset; 9] = [
+        Upset::GateKilled,
+        Upset::DeviceKilled,
+        Upset::LogFull,
         Upset::AnalysisKilled,
         Upset::QemuKilled,
         Upset::GuestReset,
@@ -50,37 +74,87 @@ impl Upset {
             Upset::QemuKilled => "qemu-killed",
             Upset::SupervisorKilled => "supervisor-killed",
             Upset::GuestReset => "guest-reset",
+            Upset::GateKilled => "gate-killed",
+            Upset::DeviceKilled => "device-killed",
+            Upset::LogFull => "log-full",
         }
     }
 
-    /// When it happens, after the work began.
-    pub fn moment(seed: u32) -> Duration {
+    /// What a run needs on its command line so that this can happen to it, and is over soon.
+    pub fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Upset::GateKilled | Upset::DeviceKilled => &["--gate", "vfio-user", "--gate-timeout", "10"],
+            Upset::LogFull => &["--log-words", "16384", "--gate-timeout", "6"],
+            Upset::AnalysisStopped => &["--gate-timeout", "6"],
+            _ => &["--gate-timeout", "10"],
+        }
+    }
+
+    /// The process that writes the disk image, or the dump of the network, is killed: what it was writing is half done.
+    pub fn kills_device(self) -> bool {
+        matches!(self, Upset::QemuKilled | Upset::SupervisorKilled | Upset::GateKilled | Upset::DeviceKilled)
+    }
+
+    /// When it happens, after the work began: mostly before it is over.
+    pub fn moment(seed: u32, subject: Subject) -> Duration {
         let mixed = u64::from(seed).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
-        Duration::from_millis(mixed % 1000)
+        Duration::from_millis(mixed % subject.work_millis())
     }
 
     /// Whether a run that it happened to ended as it should: that it failed is told, unless what was planted was contained before.
-    /// What came too late to matter leaves a run that ended well.
-    pub fn is_told(self, status: Option<i32>, ended: Option<&str>, error: &str, in_time: bool) -> bool {
-        let contained = status == Some(super::outcome::CONTAINED);
+    /// What came too late to matter may leave a run that ended well. `found`: a finding was contained, whatever came after that.
+    pub fn is_told(
+        self,
+        status: Option<i32>,
+        ended: Option<&str>,
+        error: &str,
+        when: When,
+        found: bool,
+    ) -> bool {
+        let contained = status == Some(CONTAINED);
         let well = status == Some(Status::Clean as i32) || contained;
-        let failed = |word: &str| status == Some(Status::RunFailed as i32) && error.contains(word);
-        // A guest that resets itself fails the run however late it does.
-        if !in_time && self != Upset::GuestReset {
-            return well;
+        let failed = |words: &str| status == Some(Status::RunFailed as i32) && error.contains(words);
+        if when != When::InTime && well {
+            return true;
         }
+        // A guest that resets itself fails the run however late it does.
+        if when == When::Never && self != Upset::GuestReset {
+            return false;
+        }
+        // A driver that has lost its device is soon done, and fills no log.
+        let silent = (found || when == When::Late) && failed("the analysis gave no sign of life");
         match self {
-            Upset::AnalysisKilled => contained || failed("analysis"),
-            Upset::AnalysisStopped => contained || failed("analysis") || failed("gate"),
+            Upset::AnalysisKilled => contained || failed("the analysis was ended by signal 9 (SIGKILL)"),
+            Upset::AnalysisStopped => {
+                contained || silent || failed("an access was held for the longest time")
+            }
             Upset::AnalysisPaused => well,
-            Upset::QemuKilled => contained || failed("QEMU"),
+            Upset::QemuKilled => contained || failed("QEMU failed: it was ended by signal 9 (SIGKILL)"),
             Upset::SupervisorKilled => status == Some(128 + libc::SIGKILL),
             Upset::GuestReset => well || failed("guest") || ended == Some("guest-panic"),
+            Upset::GateKilled => contained || failed("the gate's process was ended by signal 9 (SIGKILL)"),
+            Upset::DeviceKilled => {
+                contained || failed("the QEMU that runs the device was ended by signal 9 (SIGKILL)")
+            }
+            Upset::LogFull => contained || silent || failed("a ring was full"),
         }
     }
 
     /// The mode in which a run is upset.
     pub const MODE: Mode = Mode::Stringent;
+}
+
+/// Whether it happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum When {
+    /// It did not: the run was over before.
+    #[default]
+    Never,
+    /// After the work.
+    Late,
+    /// In the middle of the work.
+    InTime,
 }
 
 /// The processes of a run, and what is done to them.
@@ -89,22 +163,50 @@ pub struct Watch {
     upset: Option<Upset>,
     at: Duration,
     began: Option<Instant>,
+    looked: Option<Instant>,
     paused: Option<(u32, Instant)>,
     /// The number and start time of all processes that the run ever had, and what they are.
     seen: BTreeMap<(u32, u64), String>,
-    /// It happened.
-    pub done: bool,
+    /// When it happened.
+    happened: Option<(Instant, When)>,
 }
 
 impl Watch {
     /// Watches the run whose first process is `root`.
-    pub fn new(root: u32, upset: Option<Upset>, seed: u32) -> Watch {
-        let at = Upset::moment(seed);
-        Watch { root, upset, at, began: None, paused: None, seen: BTreeMap::new(), done: false }
+    pub fn new(root: u32, upset: Option<Upset>, at: Duration) -> Watch {
+        Watch {
+            root,
+            upset,
+            at,
+            began: None,
+            looked: None,
+            paused: None,
+            seen: BTreeMap::new(),
+            happened: None,
+        }
     }
 
-    /// Looks what there is, and does what is to be done; `progress` is what the run told so far.
-    pub fn look(&mut self, progress: impl FnOnce() -> String) {
+    /// Looks what there is, and does what is to be done; `progress` is what the run told so far. Gives the time until the next look.
+    pub fn look(&mut self, progress: impl Fn() -> String) -> Duration {
+        let pending = self.upset.filter(|_| self.happened.is_none());
+        if pending.is_some() && self.began.is_none() && is_at_work(&progress()) {
+            self.began = Some(Instant::now());
+        }
+        let left = self.began.map(|began| self.at.saturating_sub(began.elapsed()));
+        let due = pending.filter(|_| left == Some(Duration::ZERO));
+        // Looking at all processes takes time that the run needs.
+        if due.is_some() || self.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
+            self.looked = Some(Instant::now());
+            self.act(due, progress);
+        }
+        match (pending, left) {
+            (None, _) => LOOK,
+            (Some(_), None) => SOON,
+            (Some(_), Some(left)) => left.clamp(SOON, LOOK),
+        }
+    }
+
+    fn act(&mut self, due: Option<Upset>, progress: impl Fn() -> String) {
         let processes = descendants(self.root);
         for (process, start, what) in &processes {
             self.seen.entry((*process, *start)).or_insert_with(|| what.clone());
@@ -115,24 +217,20 @@ impl Watch {
             signal(process, libc::SIGCONT);
             self.paused = None;
         }
-        let Some(upset) = self.upset.filter(|_| !self.done) else { return };
-        if self.began.is_none() && is_at_work(&progress()) {
-            self.began = Some(Instant::now());
-        }
-        if self.began.is_none_or(|began| began.elapsed() < self.at) {
-            return;
-        }
-        let find = |word: &str| {
-            let found =
-                processes.iter().find(|(process, _, what)| *process != self.root && what.contains(word));
+        let Some(upset) = due else { return };
+        let find = |words: &[&str]| {
+            let found = processes.iter().find(|(process, _, what)| {
+                *process != self.root && words.iter().all(|word| what.contains(word))
+            });
             found.map(|(process, ..)| *process)
         };
-        let (analysis, qemu) = (find("internal-analysis"), find("qemu-system"));
+        let analysis = find(&["internal-analysis"]);
         let (target, number) = match upset {
             Upset::AnalysisKilled => (analysis, libc::SIGKILL),
-            Upset::AnalysisStopped => (analysis, libc::SIGSTOP),
-            Upset::AnalysisPaused => (analysis, libc::SIGSTOP),
-            Upset::QemuKilled => (qemu, libc::SIGKILL),
+            Upset::AnalysisStopped | Upset::AnalysisPaused | Upset::LogFull => (analysis, libc::SIGSTOP),
+            Upset::QemuKilled => (find(&["qemu-system", " -kernel "]), libc::SIGKILL),
+            Upset::GateKilled => (find(&["internal-gate"]), libc::SIGKILL),
+            Upset::DeviceKilled => (find(&["qemu-system", "doorbell"]), libc::SIGKILL),
             Upset::SupervisorKilled => (Some(self.root), libc::SIGKILL),
             // The guest does it itself.
             Upset::GuestReset => (None, 0),
@@ -143,11 +241,43 @@ impl Watch {
                 self.paused = Some((process, Instant::now()));
             }
         }
-        self.done = target.is_some() || upset == Upset::GuestReset;
+        if target.is_some() || upset == Upset::GuestReset {
+            let when = if is_over(&progress()) { When::Late } else { When::InTime };
+            self.happened = Some((Instant::now(), when));
+        }
     }
 
-    /// After the end of the run: the processes of it that do not go away.
-    pub fn left(&self) -> Vec<String> {
+    /// Whether it happened.
+    pub fn when(&self) -> When {
+        self.happened.map_or(When::Never, |(_, when)| when)
+    }
+
+    /// At the end of the run: it took longer to end than it may. A pause is no reason to end.
+    pub fn is_late(&self) -> bool {
+        let limit = match self.upset {
+            None | Some(Upset::AnalysisPaused) => return false,
+            Some(Upset::AnalysisStopped | Upset::LogFull) => AFTERMATH + SILENCE,
+            Some(_) => AFTERMATH,
+        };
+        self.happened.is_some_and(|(happened, _)| happened.elapsed() > limit)
+    }
+
+    /// After the end of the run in `folder`: what of it does not go away, processes, sockets and the log in shared memory.
+    pub fn left(&self, folder: &Path) -> Vec<String> {
+        let mut left = self.processes_left();
+        let files = fs::read_dir(folder).into_iter().flatten().flatten();
+        let sockets = files.filter(|file| file.file_type().is_ok_and(|kind| kind.is_socket()));
+        left.extend(sockets.map(|socket| format!("the socket {}", socket.path().display())));
+        left.extend(
+            log_of(folder)
+                .into_iter()
+                .filter(|log| log.exists())
+                .map(|log| format!("the log {}", log.display())),
+        );
+        left
+    }
+
+    fn processes_left(&self) -> Vec<String> {
         let deadline = Instant::now() + LEAVING;
         loop {
             let is_there = |process: u32, start: u64| {
@@ -167,54 +297,22 @@ impl Watch {
     }
 }
 
+/// Where the log of the run in a folder was, as its tracer was told.
+fn log_of(folder: &Path) -> Option<PathBuf> {
+    let config: Value = serde_json::from_slice(&fs::read(folder.join("config.json")).ok()?).ok()?;
+    config["log"].as_str().map(PathBuf::from)
+}
+
 /// The work that can be upset has begun.
 fn is_at_work(progress: &str) -> bool {
     progress.lines().any(|line| line.ends_with(" copy …") || line.ends_with(" transmit …"))
 }
 
-fn signal(process: u32, number: i32) {
-    // SAFETY: sending a signal touches no memory; the process is one that this run started.
-    unsafe { libc::kill(process as i32, number) };
-}
-
-/// What `/proc` says of a process.
-struct Stat {
-    parent: u32,
-    start: u64,
-    dead: bool,
-}
-
-fn stat(process: u32) -> Option<Stat> {
-    let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name stands in parentheses and may hold anything.
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    Some(Stat {
-        parent: fields.get(1)?.parse().ok()?,
-        start: fields.get(19)?.parse().ok()?,
-        dead: matches!(*fields.first()?, "Z" | "X"),
-    })
-}
-
-/// A process and all that it started, with start time and command line.
-fn descendants(root: u32) -> Vec<(u32, u64, String)> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let all: Vec<(u32, Stat)> = entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter_map(|process| Some((process, stat(process)?)))
-        .collect();
-    let mut wanted = vec![root];
-    let mut next = 0;
-    while let Some(&parent) = wanted.get(next) {
-        wanted.extend(all.iter().filter(|(_, stat)| stat.parent == parent).map(|(process, _)| *process));
-        next += 1;
-    }
-    let describe = |process: &u32| {
-        let start = all.iter().find(|(number, _)| number == process)?.1.start;
-        let line = fs::read(format!("/proc/{process}/cmdline")).ok()?;
-        let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        Some((*process, start, line.chars().take(2000).collect()))
-    };
-    wanted.iter().filter_map(describe).collect()
+/// It is done, or has failed.
+fn is_over(progress: &str) -> bool {
+    let is_end =
+        |line: &str| !line.ends_with('…') && (line.contains(" copy ") || line.contains(" transmit "));
+    progress.lines().any(is_end)
 }
 
 #[cfg(test)]
@@ -226,35 +324,72 @@ mod tests {
     fn processes_of_a_run_are_known_and_missed_when_they_stay() {
         let mut shell = Command::new("sh");
         let mut shell = shell.args(["-c", "sleep 60 & wait"]).stdout(Stdio::null()).spawn().unwrap();
-        let mut watch = Watch::new(shell.id(), None, 1);
+        let mut watch = Watch::new(shell.id(), None, Duration::ZERO);
         let deadline = Instant::now() + Duration::from_secs(10);
         while watch.seen.values().all(|what| what.trim() != "sleep 60") && Instant::now() < deadline {
             watch.look(String::new);
         }
         shell.kill().unwrap();
         shell.wait().unwrap();
-        let left = watch.left();
+        let folder = tempfile::tempdir().unwrap();
+        let left = watch.left(folder.path());
         assert_eq!(left.len(), 1, "{left:?}");
         let process: u32 = left[0].split(' ').next().unwrap().parse().unwrap();
         signal(process, libc::SIGKILL);
-        assert!(watch.left().is_empty());
+        assert!(watch.left(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn files_that_a_run_leaves_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        fs::write(&log, "").unwrap();
+        let config = serde_json::json!({ "log": log });
+        fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("gate.sock")).unwrap();
+        let left = Watch::new(std::process::id(), None, Duration::ZERO).left(folder.path());
+        assert_eq!(left.len(), 2, "{left:?}");
+        assert!(left[0].starts_with("the socket ") && left[1].starts_with("the log "), "{left:?}");
     }
 
     #[test]
     fn a_failed_run_must_say_why() {
-        let told = |upset: Upset, status, error: &str| upset.is_told(Some(status), None, error, true);
-        assert!(told(Upset::AnalysisKilled, 3, "the analysis was ended by signal 9"));
+        let told =
+            |upset: Upset, status, error: &str| upset.is_told(Some(status), None, error, When::InTime, false);
+        assert!(told(Upset::AnalysisKilled, 3, "the analysis was ended by signal 9 (SIGKILL)"));
         assert!(!told(Upset::AnalysisKilled, 3, "the guest hung"));
         assert!(!told(Upset::AnalysisKilled, 0, ""));
         assert!(told(Upset::QemuKilled, 4, ""));
+        assert!(told(Upset::LogFull, 3, "no reader of the log made progress while a ring was full"));
+        assert!(!told(Upset::LogFull, 3, "an access was held for the longest time"));
+        let silent = "the analysis gave no sign of life for 120 s";
+        assert!(!told(Upset::LogFull, 3, silent));
+        assert!(Upset::LogFull.is_told(Some(3), None, silent, When::InTime, true));
+        assert!(!told(Upset::GateKilled, 3, "the QEMU that runs the device was ended by signal 9 (SIGKILL)"));
         assert!(told(Upset::AnalysisPaused, 0, ""));
         assert!(!told(Upset::AnalysisPaused, 3, "the analysis gave no sign of life"));
-        assert!(Upset::QemuKilled.is_told(Some(0), None, "", false));
+        for when in [When::Never, When::Late] {
+            assert!(Upset::QemuKilled.is_told(Some(0), None, "", when, false));
+        }
+        let killed = "QEMU failed: it was ended by signal 9 (SIGKILL)";
+        assert!(Upset::QemuKilled.is_told(Some(3), None, killed, When::Late, false));
+        assert!(!Upset::QemuKilled.is_told(Some(3), None, killed, When::Never, false));
     }
 
     #[test]
     fn moments_differ() {
-        let moments: std::collections::BTreeSet<_> = (0..50).map(Upset::moment).collect();
-        assert!(moments.len() > 45 && moments.iter().all(|moment| moment.as_secs() < 1));
+        for subject in Subject::ALL {
+            let moments: std::collections::BTreeSet<_> =
+                (0..50).map(|seed| Upset::moment(seed, subject)).collect();
+            assert!(moments.len() > 40 && moments.iter().all(|moment| moment.as_secs() < 3));
+        }
+    }
+
+    #[test]
+    fn the_work_has_a_beginning_and_an_end() {
+        let (before, at) = ("guardrail:    6.5 s  plant ok\n", "guardrail:    6.5 s  copy …\n");
+        assert!(!is_at_work(before) && is_at_work(&[before, at].concat()));
+        assert!(!is_over(&[before, at].concat()));
+        assert!(is_over(&[at, "guardrail:   11.0 s  copy skipped: 15+0 records out"].concat()));
     }
 }

@@ -1,6 +1,6 @@
 //! What the runs show, one by one and together.
 
-use super::machinery::Upset;
+use super::machinery::{Upset, When};
 use super::subject::{Harm, Subject};
 use super::trial::{Mode, Trial};
 use crate::args::ContainmentArgs;
@@ -45,11 +45,15 @@ pub struct Outcome {
     pub planted: bool,
     /// What happened to the machinery.
     pub upset: Option<Upset>,
-    /// It happened before the work was over.
-    pub in_time: bool,
+    /// Whether it happened before the work was over.
+    pub when: When,
+    /// A finding was contained, whatever came after that.
+    pub found: bool,
     /// The error that the run ended with.
     pub error: Option<String>,
-    /// Processes of the run that did not end with it.
+    /// It took too long to end then.
+    pub late: bool,
+    /// Processes of the run that did not end with it, and files that others could meet.
     pub left: Vec<String>,
     /// Time of the run.
     pub wall_seconds: f64,
@@ -85,8 +89,10 @@ impl Outcome {
             harm,
             planted: true,
             upset: trial.upset,
-            in_time: false,
+            when: When::Never,
+            found: false,
             error: None,
+            late: false,
             left: Vec::new(),
             wall_seconds: (wall.as_secs_f64() * 1000.0).round() / 1000.0,
         }
@@ -95,14 +101,16 @@ impl Outcome {
     /// The fault did what it can do outside of the guest.
     fn reached(&self) -> bool {
         // A process that is killed leaves what it was writing half done.
-        let killed = matches!(self.upset, Some(Upset::QemuKilled | Upset::SupervisorKilled));
+        let killed = self.upset.is_some_and(Upset::kills_device);
         self.harm.wrong > 0 || self.harm.partial > 0 && !killed
     }
 
     /// The end of the run tells what happened to the machinery.
     fn is_told(&self) -> bool {
         let error = self.error.as_deref().unwrap_or_default();
-        self.upset.is_none_or(|upset| upset.is_told(self.status, self.ended.as_deref(), error, self.in_time))
+        self.upset.is_none_or(|upset| {
+            !self.late && upset.is_told(self.status, self.ended.as_deref(), error, self.when, self.found)
+        })
     }
 
     /// A run without a fault does all of its work, and nothing is found.
@@ -132,10 +140,11 @@ impl fmt::Display for Outcome {
         }
         write!(f, ", status {}", self.status.unwrap_or(-1))?;
         if !self.is_told() {
-            write!(f, " (not as it should be: {})", self.error.as_deref().unwrap_or("no error"))?;
+            let late = if self.late { "too late, " } else { "" };
+            write!(f, " (not as it should be: {late}{})", self.error.as_deref().unwrap_or("no error"))?;
         }
         if !self.left.is_empty() {
-            write!(f, ", left running: {}", self.left.join("; "))?;
+            write!(f, ", left behind: {}", self.left.join("; "))?;
         }
         write!(f, ", {:.0} s", self.wall_seconds)
     }
@@ -169,11 +178,13 @@ pub struct UpsetRow {
     pub runs: usize,
     /// ... before the work was over.
     pub in_time: usize,
+    /// ... and a planted fault was contained before, or by it.
+    pub contained: usize,
     /// ... leaving everything outside of the guest intact.
     pub intact: usize,
     /// ... and was told by exit status and message.
     pub told: usize,
-    /// ... and left no process running.
+    /// ... and left no process running, and no socket and no log.
     pub clean: usize,
 }
 
@@ -228,11 +239,11 @@ impl Summary {
             demand(row.intact == row.runs, format!("{name}: harm was done"));
             demand(
                 row.told == row.runs,
-                format!("{name}: a run did not end with the right status and message"),
+                format!("{name}: a run did not end in time with the right status and message"),
             );
         }
-        demand(runs.iter().all(|run| run.left.is_empty()), "a run left processes behind".into());
-        for run in runs.iter().filter(|run| run.fault.is_none() && !run.is_sound()) {
+        demand(runs.iter().all(|run| run.left.is_empty()), "a run left something behind".into());
+        for run in runs.iter().filter(|run| run.fault.is_none() && run.upset.is_none() && !run.is_sound()) {
             demand(false, format!("a run without a fault did not work as it should: {run}"));
         }
         Summary {
@@ -269,15 +280,17 @@ impl Summary {
         text += "\nreached: did harm outside of the guest when let through; named: the report told checker, kind, function and line;\n\
                  contained: the run ended with status 4; intact: no harm outside of the guest then.\n";
         if !self.machinery.is_empty() {
-            let head = ["machinery", "runs", "in time", "intact", "told", "nothing left"];
+            let head = ["machinery", "runs", "in time", "contained", "intact", "told", "nothing left"];
             let mut table = vec![head.map(str::to_owned).to_vec()];
             for row in &self.machinery {
-                let counts = [row.runs, row.in_time, row.intact, row.told, row.clean];
+                let counts = [row.runs, row.in_time, row.contained, row.intact, row.told, row.clean];
                 let mut cells = vec![row.upset.name().to_owned()];
                 cells.extend(counts.map(|count| count.to_string()));
                 table.push(cells);
             }
             text += &format!("\n{}", output::table(&table));
+            text += "\nin time: while the driver worked; contained: a planted fault came first, status 4; told: the run ended in time, with\n\
+                     the right status and message; nothing left: no process, socket or log.\n";
         }
         for why in &self.why {
             text += &format!("It does not hold: {why}.\n");
@@ -320,12 +333,13 @@ fn upset_rows(runs: &[Outcome]) -> Vec<UpsetRow> {
     for run in runs {
         let Some(upset) = run.upset else { continue };
         let at = rows.iter().position(|row| row.upset == upset).unwrap_or_else(|| {
-            rows.push(UpsetRow { upset, runs: 0, in_time: 0, intact: 0, told: 0, clean: 0 });
+            rows.push(UpsetRow { upset, runs: 0, in_time: 0, contained: 0, intact: 0, told: 0, clean: 0 });
             rows.len() - 1
         });
         let row = &mut rows[at];
         row.runs += 1;
-        row.in_time += usize::from(run.in_time);
+        row.in_time += usize::from(run.when == When::InTime);
+        row.contained += usize::from(run.status == Some(CONTAINED));
         row.intact += usize::from(!run.reached());
         row.told += usize::from(run.is_told());
         row.clean += usize::from(run.left.is_empty());

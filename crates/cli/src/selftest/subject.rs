@@ -65,6 +65,14 @@ impl Subject {
         }
     }
 
+    /// How long its work takes, about, in milliseconds.
+    pub fn work_millis(self) -> u64 {
+        match self {
+            Subject::Disk => 200,
+            Subject::Net => 2200,
+        }
+    }
+
     /// Makes what the run starts with, and gives the workload's variables.
     pub fn begin(self, folder: &Path) -> Result<Vec<(String, String)>, CliError> {
         match self {

@@ -18,8 +18,6 @@ use std::time::{Duration, Instant};
 const BEYOND: Duration = Duration::from_secs(600);
 /// How often a run is tried in which the driver made no mistake.
 const TRIES: u32 = 3;
-/// How long an access may be held in runs whose machinery fails, in seconds.
-const HELD: &str = "10";
 /// How long a run may take to end in order.
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -97,8 +95,9 @@ impl Trial {
             variables.push(("FAULT".to_owned(), fault.fault.clone()));
             variables.push(("SEED".to_owned(), self.seed.to_string()));
         }
+        let moment = Upset::moment(self.seed, self.subject);
         if self.upset == Some(Upset::GuestReset) {
-            variables.push(("RESET_AFTER".to_owned(), Upset::moment(self.seed).as_micros().to_string()));
+            variables.push(("RESET_AFTER".to_owned(), moment.as_micros().to_string()));
         }
         let command = self.command(args, zoo, &folder, &variables)?;
         let started = Instant::now();
@@ -106,9 +105,10 @@ impl Trial {
         let stderr =
             || String::from_utf8_lossy(&fs::read(folder.join("stderr")).unwrap_or_default()).into_owned();
         let mut child = Process::start(command, &folder)?;
-        let mut watch = Watch::new(child.id(), self.upset, self.seed);
+        let mut watch = Watch::new(child.id(), self.upset, moment);
         let status = wait(&mut child, limit, stop, &mut || watch.look(stderr))?;
-        let left = watch.left();
+        let late = watch.is_late();
+        let left = watch.left(&folder);
         let report: Option<Report> =
             fs::read(folder.join("stdout")).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let harm = self.subject.harm(&folder)?;
@@ -116,7 +116,9 @@ impl Trial {
         outcome.left = left;
         outcome.error =
             stderr().lines().rev().find_map(|line| line.strip_prefix("error: ")).map(str::to_owned);
-        outcome.in_time = watch.done;
+        outcome.when = watch.when();
+        outcome.found = stderr().contains("(contained)");
+        outcome.late = late;
         outcome.planted = !stderr().contains(" planted skipped");
         // What went as it should need not be kept.
         if args.out.is_none() {
@@ -139,12 +141,12 @@ impl Trial {
         command.arg("--workload").arg(zoo.join(driver).join("containment.sh"));
         command.args(["--mode", self.mode.name(), "--timeout", &args.timeout.to_string()]);
         command.arg("--out").arg(folder).current_dir(folder).env("GUARDRAIL_ZOO", zoo);
-        if self.upset.is_some() {
-            command.args(["--gate-timeout", HELD]);
-        }
-        if let Some(gate) = args.gate.as_ref().filter(|_| self.mode == Mode::Stringent) {
+        let upset = self.upset.map_or(&[][..], Upset::arguments);
+        let is_free = self.mode == Mode::Stringent && !upset.contains(&"--gate");
+        if let Some(gate) = args.gate.as_ref().filter(|_| is_free) {
             command.args(["--gate", gate]);
         }
+        command.args(upset);
         command
             .args(variables.iter().flat_map(|(name, value)| ["--set".to_owned(), format!("{name}={value}")]));
         Ok(command)
@@ -156,17 +158,17 @@ fn wait(
     process: &mut Process,
     limit: Duration,
     stop: &dyn Fn() -> bool,
-    look: &mut dyn FnMut(),
+    look: &mut dyn FnMut() -> Duration,
 ) -> Result<ExitStatus, CliError> {
     let started = Instant::now();
     let mut asked: Option<Instant> = None;
     loop {
         let status = process.try_wait().map_err(CliError::io("wait for", "the guardrail program"))?;
-        match status {
+        let pause = match status {
             Some(_) if stop() => return Err(CliError::Interrupted),
             Some(status) => return Ok(status),
             None => look(),
-        }
+        };
         if asked.is_none() && (stop() || started.elapsed() > limit) {
             asked = Some(Instant::now());
             process.interrupt();
@@ -174,6 +176,6 @@ fn wait(
         if asked.is_some_and(|asked| asked.elapsed() > GRACE) {
             process.kill();
         }
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(pause);
     }
 }

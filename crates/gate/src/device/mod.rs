@@ -10,7 +10,7 @@ mod qtest;
 pub use command::Options;
 pub use qemu::QemuDevice;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::policy::Space;
 use std::os::fd::RawFd;
 
@@ -63,6 +63,11 @@ pub trait Device {
 
     /// Takes what the device has said; `None` for all sources, else only that with this index.
     fn interrupts(&mut self, source: Option<usize>, tell: &mut dyn FnMut(Interrupt)) -> Result<()>;
+
+    /// How the device's process ended, where it has.
+    fn death(&mut self) -> Option<Error> {
+        None
+    }
 
     /// What was done besides what [`Device::read`] and [`Device::write`] did to the device's memory and ports.
     fn operations(&self) -> Operations;

@@ -364,6 +364,10 @@ impl Device for QemuDevice {
         Ok(())
     }
 
+    fn death(&mut self) -> Option<Error> {
+        sys::death(&mut self.process.child).map(|what| Error::Qemu { what })
+    }
+
     fn operations(&self) -> Operations {
         self.operations
     }

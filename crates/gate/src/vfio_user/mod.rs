@@ -217,9 +217,14 @@ impl Drop for Server {
     }
 }
 
+/// Where the driver VM finds the server, until it has connected.
+pub(crate) fn socket(folder: &Path) -> PathBuf {
+    folder.join("gate.sock")
+}
+
 /// Listens on a socket in the folder.
 fn listen(folder: &Path) -> Result<(UnixListener, PathBuf)> {
-    let path = folder.join("gate.sock");
+    let path = socket(folder);
     if path.as_os_str().len() > 107 {
         return Err(Error::LongPath { path });
     }

@@ -4,7 +4,7 @@ use super::holds::Holds;
 use super::incoming::{Incoming, Message, Read};
 use super::irqs::Irqs;
 use super::message::{Header, Refusal, Request};
-use super::{Options, Shared};
+use super::{Options, Shared, socket};
 use crate::device::Device;
 use crate::error::{Context, Error, Result};
 use crate::policy::{Access, Gate, Verdict};
@@ -49,6 +49,8 @@ pub(super) fn run<D: Device>(
 ) {
     let served = accept(shared, listener).and_then(|client| {
         let Some(client) = client else { return Ok(()) };
+        // There is one driver VM: nobody else gets in, and however this process ends, nothing stays behind.
+        let _ = std::fs::remove_file(socket(&options.folder));
         let state = Loop::new(shared, client, options, gate, memory, start(shared)?)?;
         end(state.run());
         Ok(())
@@ -264,7 +266,9 @@ impl<'a, D: Device> Loop<'a, D> {
         if let Err(error) = done
             && !self.cut
         {
-            self.shared.fail(&error);
+            // Nothing passes while it is found out how the device was lost.
+            self.shared.closed.store(true, Ordering::SeqCst);
+            self.shared.fail(&self.device.death().unwrap_or(error));
         }
     }
 

@@ -245,6 +245,7 @@ impl Guest {
                 activity: &mut || 0,
                 // The gate has cut the device off; what is left is that the guest hears of it.
                 closed: &mut || closed.take().then(|| (Vec::new(), REASON.to_owned())),
+                save: None,
             },
         )?;
         self.disk = images;
@@ -281,7 +282,10 @@ impl Guest {
         for process in &self.processes {
             gone(*process)?;
         }
-        Ok(())
+        match self.folder.path().join("gate.sock").exists() {
+            true => Err("the gate's socket is left".into()),
+            false => Ok(()),
+        }
     }
 }
 

@@ -1,0 +1,47 @@
+//! A guest that was saved at a finding, and what gdb sees in it.
+
+mod common;
+
+use common::{check, findings, guardrail};
+
+/// gdb stands at the instruction of the finding, held before it reached the device: with its line, its callers in the kernel, and
+/// the kernel's own data.
+#[test]
+fn gdb_opens_the_guest_at_the_finding() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let result = check(&["zoo/uninit-mmio", "--snapshot-on-finding", "--out", out]);
+    let report = result.report().unwrap_or_else(|why| panic!("{why:?}"));
+    assert_eq!(result.status, 1, "{report:#}\n{}", result.stderr);
+    let finding = findings(report).next().expect("a finding");
+    let id = finding["id"].as_str().expect("an id");
+    let message = finding["message"].as_str().expect("a message");
+
+    let asked =
+        ["x/s &linux_banner", "print ((struct task_struct *)&init_task)->comm", "thread apply all print $pc"];
+    let commands: Vec<&str> = asked.iter().flat_map(|command| ["-ex", command]).collect();
+    let result = guardrail(&[&["debug", &id[..6], "--out", out, "--batch", "--"][..], &commands].concat());
+    let text = &result.stdout;
+    assert_eq!(result.status, 0, "{text}\n{}", result.stderr);
+    let has = |words: &[&str]| text.lines().any(|line| words.iter().all(|word| line.contains(word)));
+    for words in [
+        &[id, "uninit-to-device", message][..],
+        // The frame of the finding, that of its caller, and one of the kernel's.
+        &["uninit_mmio_program (", "zoo/uninit-mmio/uninit_mmio.c:20"],
+        &[" in uninit_mmio_probe (", "zoo/uninit-mmio/uninit_mmio.c:"],
+        &[" in local_pci_probe ()"],
+        &[" in do_syscall_64 ()"],
+        // The vCPU stands right there.
+        &["=> 0x", "<uninit_mmio_program+"],
+        &["<linux_banner>:", "\"Linux version 6.1."],
+        &["= \"swapper/0\\000"],
+    ] {
+        assert!(has(words), "{words:?} is missing in\n{text}\n{}", result.stderr);
+    }
+    // A CPU each.
+    assert_eq!(text.lines().filter(|line| line.starts_with("Thread ")).count(), 2, "{text}");
+
+    let other = guardrail(&["debug", "xyz", "--out", out]);
+    let sentence = format!("error: no finding of the run is called 'xyz'; the guest was saved at {id}\n");
+    assert_eq!((other.status, other.stderr), (2, sentence));
+}

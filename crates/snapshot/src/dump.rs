@@ -1,0 +1,173 @@
+//! A guest's memory and registers, as QEMU's `dump-guest-memory` writes them: an ELF core.
+
+use crate::error::{Error, Result};
+use object::LittleEndian as LE;
+use object::elf::{self, FileHeader64, ProgramHeader64};
+use object::pod;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Program headers that are read; QEMU writes one for each block of memory, we some thousand for a kernel's addresses.
+const MAX_HEADERS: usize = 0xffff;
+/// Bytes of notes that are read: some kilobytes for each vCPU.
+const MAX_NOTES: u64 = 1 << 20;
+const NT_PRSTATUS: u32 = 1;
+/// Offset of the registers in `elf_prstatus`, and of `rip` and `rsp` among them (`user_regs_struct`).
+const PR_REG: usize = 112;
+const RIP: usize = 16 * 8;
+const RSP: usize = 19 * 8;
+/// Offset of CR3 in QEMU's own note (`QEMUX86CPUState` in its `target/i386/arch_dump.c`).
+const QEMU_CR3: usize = 416;
+const QEMU_CR4: usize = 424;
+
+/// A piece of the guest's memory in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    /// Physical address.
+    pub physical: u64,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Virtual address; zero where QEMU wrote the header.
+    pub virt: u64,
+}
+
+/// One vCPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cpu {
+    /// Instruction pointer.
+    pub rip: u64,
+    /// Stack pointer.
+    pub rsp: u64,
+    /// Physical address of its page tables, with flags in the low bits.
+    pub cr3: u64,
+    /// Which features are on.
+    pub cr4: u64,
+}
+
+/// A saved guest.
+#[derive(Debug)]
+pub struct Dump {
+    path: PathBuf,
+    file: File,
+    blocks: Vec<Block>,
+    note: Option<ProgramHeader64<LE>>,
+    cpus: Vec<Cpu>,
+}
+
+impl Dump {
+    /// Opens a file that QEMU wrote, or one that was mapped already.
+    pub fn open(path: &Path) -> Result<Dump> {
+        let file = File::open(path).map_err(Error::io("open", path))?;
+        let length = file.metadata().map_err(Error::io("read", path))?.len();
+        let damaged = |why: &str| Error::damaged(path, why);
+        let mut bytes = [0; size_of::<FileHeader64<LE>>()];
+        file.read_exact_at(&mut bytes, 0).map_err(|_| damaged("it is cut"))?;
+        let (header, _) = pod::from_bytes::<FileHeader64<LE>>(&bytes).map_err(|()| damaged("it is cut"))?;
+        let ident = &header.e_ident;
+        if ident.magic != elf::ELFMAG
+            || ident.class != elf::ELFCLASS64
+            || ident.data != elf::ELFDATA2LSB
+            || header.e_type.get(LE) != elf::ET_CORE
+            || header.e_machine.get(LE) != elf::EM_X86_64
+        {
+            return Err(damaged("it is no core of x86-64"));
+        }
+        let entry = size_of::<ProgramHeader64<LE>>();
+        let count = usize::from(header.e_phnum.get(LE));
+        if count >= MAX_HEADERS || usize::from(header.e_phentsize.get(LE)) != entry {
+            return Err(damaged("its program headers cannot be read"));
+        }
+        let mut table = vec![0; count * entry];
+        file.read_exact_at(&mut table, header.e_phoff.get(LE)).map_err(|_| damaged("it is cut"))?;
+        let (headers, _) = pod::slice_from_bytes::<ProgramHeader64<LE>>(&table, count)
+            .map_err(|()| damaged("its program headers cannot be read"))?;
+        let mut blocks = Vec::new();
+        for header in headers.iter().filter(|header| header.p_type.get(LE) == elf::PT_LOAD) {
+            let (offset, size) = (header.p_offset.get(LE), header.p_filesz.get(LE));
+            if offset.checked_add(size).is_none_or(|end| end > length) {
+                return Err(damaged("it is cut"));
+            }
+            let (physical, virt) = (header.p_paddr.get(LE), header.p_vaddr.get(LE));
+            blocks.push(Block { physical, offset, size, virt });
+        }
+        // The largest first: that is where most reads go.
+        blocks.sort_by_key(|block| std::cmp::Reverse(block.size));
+        let note = headers.iter().find(|header| header.p_type.get(LE) == elf::PT_NOTE).copied();
+        let mut notes = Vec::new();
+        if let Some(note) = &note {
+            notes.resize(note.p_filesz.get(LE).min(MAX_NOTES) as usize, 0);
+            file.read_exact_at(&mut notes, note.p_offset.get(LE)).map_err(|_| damaged("it is cut"))?;
+        }
+        Ok(Dump { path: path.to_path_buf(), file, blocks, note, cpus: cpus(&notes) })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The vCPUs.
+    pub fn cpus(&self) -> &[Cpu] {
+        &self.cpus
+    }
+
+    pub(crate) fn note(&self) -> Option<&ProgramHeader64<LE>> {
+        self.note.as_ref()
+    }
+
+    /// Where the bytes at a physical address are in the file, and how many follow.
+    pub(crate) fn place(&self, physical: u64) -> Option<(u64, u64)> {
+        self.blocks.iter().find_map(|block| {
+            let into = physical.checked_sub(block.physical).filter(|into| *into < block.size)?;
+            Some((block.offset + into, block.size - into))
+        })
+    }
+
+    /// Reads physical memory; `None` where the file does not have it.
+    pub fn read_physical(&self, physical: u64, bytes: &mut [u8]) -> Option<()> {
+        let (offset, rest) = self.place(physical)?;
+        (bytes.len() as u64 <= rest).then_some(())?;
+        self.file.read_exact_at(bytes, offset).ok()
+    }
+
+    /// Whether its headers have the kernel's addresses already.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.blocks.iter().any(|block| block.virt >> 63 == 1)
+    }
+}
+
+/// The vCPUs in the notes: all the states that a Linux core has come first, then QEMU's own, in the same order.
+fn cpus(notes: &[u8]) -> Vec<Cpu> {
+    let word = |bytes: &[u8], at: usize| {
+        bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
+    };
+    let (mut cpus, mut told): (Vec<Cpu>, usize) = (Vec::new(), 0);
+    for (name, kind, content) in each_note(notes) {
+        if name == b"CORE" && kind == NT_PRSTATUS {
+            let (rip, rsp) = (word(content, PR_REG + RIP), word(content, PR_REG + RSP));
+            cpus.push(Cpu { rip, rsp, ..Cpu::default() });
+        } else if name == b"QEMU" {
+            if let Some(cpu) = cpus.get_mut(told) {
+                (cpu.cr3, cpu.cr4) = (word(content, QEMU_CR3), word(content, QEMU_CR4));
+            }
+            told += 1;
+        }
+    }
+    cpus
+}
+
+/// Name, type and content of each note.
+fn each_note(mut notes: &[u8]) -> impl Iterator<Item = (&[u8], u32, &[u8])> {
+    std::iter::from_fn(move || {
+        let number = |at: usize| Some(u32::from_le_bytes(notes.get(at..at + 4)?.try_into().ok()?));
+        let (name, size, kind) = (number(0)? as usize, number(4)? as usize, number(8)?);
+        let content = 12usize.checked_add(name.checked_next_multiple_of(4)?)?;
+        let end = content.checked_add(size.checked_next_multiple_of(4)?)?;
+        let found = (notes.get(12..12 + name)?, notes.get(content..content.checked_add(size)?)?);
+        notes = notes.get(end..)?;
+        Some((found.0.strip_suffix(b"\0").unwrap_or(found.0), kind, found.1))
+    })
+}

@@ -1,0 +1,58 @@
+//! What gdb is told of the modules.
+
+use std::path::{Path, PathBuf};
+
+/// A module with its own symbols, and perhaps lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// The file: a module, or one with a module's debug information.
+    pub file: PathBuf,
+    /// Names and addresses of its sections. The names are those of the file, not what the guest says.
+    pub sections: Vec<(String, u64)>,
+}
+
+/// The commands that make modules known; `None` where a file's name cannot be written in one.
+pub fn commands(modules: &[Module]) -> Option<String> {
+    let mut text = String::new();
+    for module in modules {
+        text.push_str(&format!("add-symbol-file {}", quoted(&module.file)?));
+        for (name, address) in module.sections.iter().filter(|(name, _)| is_plain(name)) {
+            text.push_str(&format!(" -s {name} {address:#x}"));
+        }
+        text.push('\n');
+    }
+    Some(text)
+}
+
+/// Whether a section's name can stand in a command as it is.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+/// A file's name in a command.
+fn quoted(path: &Path) -> Option<String> {
+    let text = path.to_str().filter(|text| !text.contains(char::is_control))?;
+    Some(format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_does_not_become_a_command() {
+        let module = |file: &str, section: &str| Module {
+            file: file.into(),
+            sections: vec![(".text".into(), 0x10), (section.into(), 0x20)],
+        };
+        assert_eq!(
+            commands(&[module("/a b/\"x.ko", ".data.rel")]).unwrap(),
+            "add-symbol-file \"/a b/\\\"x.ko\" -s .text 0x10 -s .data.rel 0x20\n"
+        );
+        assert_eq!(
+            commands(&[module("x.ko", "x\nshell id")]).unwrap(),
+            "add-symbol-file \"x.ko\" -s .text 0x10\n"
+        );
+        assert_eq!(commands(&[module("x\nshell id", ".data")]), None);
+    }
+}

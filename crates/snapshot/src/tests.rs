@@ -1,0 +1,187 @@
+//! Dumps made by hand, with page tables in them.
+
+use crate::dump::{Cpu, Dump};
+use crate::map::{map, thin};
+use crate::paging::{KERNEL_HALF, Range, Space};
+use crate::symbols::{self, Section, Symbol};
+use guardrail_kernel::orc::Frames;
+use object::{Object, ObjectSection, ObjectSymbol};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+const MEMORY: usize = 0x40_0000;
+const TABLES: u64 = 0x1000;
+const TEXT: u64 = 0xffff_ffff_8100_0000;
+
+/// A core as QEMU writes it: a vCPU whose tables are at [`TABLES`], and memory from 0.
+fn dump(folder: &Path, memory: &[u8]) -> PathBuf {
+    let mut notes = Vec::new();
+    let mut note = |name: &[u8], kind: u32, content: &[u8]| {
+        for number in [name.len() as u32, content.len() as u32, kind] {
+            notes.extend_from_slice(&number.to_le_bytes());
+        }
+        notes.extend_from_slice(name);
+        notes.resize(notes.len().next_multiple_of(4), 0);
+        notes.extend_from_slice(content);
+    };
+    let mut status = vec![0; 336];
+    status[112 + 128..112 + 136].copy_from_slice(&(TEXT + 4).to_le_bytes());
+    note(b"CORE\0", 1, &status);
+    let mut state = vec![0; 440];
+    state[416..424].copy_from_slice(&(TABLES | 0x18).to_le_bytes());
+    note(b"QEMU\0", 0, &state);
+
+    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+    file.resize(16, 0);
+    let header: [(u64, usize); 13] = [
+        (4, 2),
+        (62, 2),
+        (1, 4),
+        (0, 8),
+        (64, 8),
+        (0, 8),
+        (0, 4),
+        (64, 2),
+        (56, 2),
+        (2, 2),
+        (64, 2),
+        (0, 2),
+        (0, 2),
+    ];
+    let mut put = |value: u64, size: usize| file.extend_from_slice(&value.to_le_bytes()[..size]);
+    header.iter().for_each(|&(value, size)| put(value, size));
+    let notes_at = 64 + 2 * 56;
+    let memory_at = notes_at + notes.len() as u64;
+    for (kind, offset, size) in [(4, notes_at, notes.len() as u64), (1, memory_at, memory.len() as u64)] {
+        put(kind, 4);
+        put(0, 4);
+        [offset, 0, 0, size, size, 0].iter().for_each(|&value| put(value, 8));
+    }
+    file.extend_from_slice(&notes);
+    file.extend_from_slice(memory);
+    let path = folder.join("core");
+    fs::write(&path, file).unwrap();
+    path
+}
+
+fn entry(memory: &mut [u8], table: u64, index: usize, value: u64) {
+    let at = table as usize + 8 * index;
+    memory[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+/// Memory whose tables map [`TEXT`] to 2 MiB at 0x20_0000, and two pages behind each other, out of order, at the start of the half.
+fn memory() -> Vec<u8> {
+    let mut memory = vec![0; MEMORY];
+    entry(&mut memory, TABLES, 511, 0x2003);
+    entry(&mut memory, 0x2000, 510, 0x3003);
+    entry(&mut memory, 0x3000, 8, 0x20_0083);
+    entry(&mut memory, TABLES, 256, 0x4003);
+    entry(&mut memory, 0x4000, 0, 0x5003);
+    entry(&mut memory, 0x5000, 0, 0x6003);
+    entry(&mut memory, 0x6000, 0, 0x9003);
+    entry(&mut memory, 0x6000, 1, 0x8003);
+    // Beyond the memory, and not present.
+    entry(&mut memory, 0x6000, 2, 0x4000_0003);
+    entry(&mut memory, 0x6000, 3, 0x7002);
+    memory[0x20_0004..0x20_000c].copy_from_slice(b"a text\0x");
+    memory[0x9ffc..0xa000].copy_from_slice(b"abcd");
+    memory[0x8000..0x8004].copy_from_slice(b"efgh");
+    memory
+}
+
+#[test]
+fn a_dump_gets_the_addresses_of_its_kernel() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = dump(folder.path(), &memory());
+    let dump = Dump::open(&path).unwrap();
+    let cpu = Cpu { rip: TEXT + 4, rsp: 0, cr3: TABLES | 0x18, cr4: 0 };
+    assert_eq!(dump.cpus(), [cpu]);
+    let space = Space::of(&dump, &cpu);
+    let range = |virt, physical, size| Range { virt, physical, size };
+    assert_eq!(
+        space.ranges(),
+        [
+            range(KERNEL_HALF, 0x9000, 0x1000),
+            range(KERNEL_HALF + 0x1000, 0x8000, 0x1000),
+            range(TEXT, 0x20_0000, 0x20_0000)
+        ]
+    );
+    let mut bytes = [0; 8];
+    space.read(&dump, KERNEL_HALF + 0xffc, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"abcdefgh");
+    assert!(space.read(&dump, KERNEL_HALF + 0x1ffc, &mut bytes).is_none());
+    assert_eq!(space.text(&dump, TEXT + 4, 64).unwrap(), "a text");
+
+    map(&dump, &space).unwrap();
+    let again = Dump::open(&path).unwrap();
+    assert_eq!(again.cpus(), [cpu]);
+    let mapped = fs::read(&path).unwrap();
+    // Once is enough.
+    map(&again, &space).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), mapped);
+    let core = object::File::parse(&mapped[..]).unwrap();
+    let segments: Vec<(u64, u64)> = object::Object::segments(&core)
+        .map(|s| (object::ObjectSegment::address(&s), object::ObjectSegment::size(&s)))
+        .collect();
+    assert_eq!(segments, space.ranges().iter().map(|r| (r.virt, r.size)).collect::<Vec<_>>());
+    let text = object::Object::segments(&core).last().unwrap();
+    assert!(object::ObjectSegment::data(&text).unwrap()[4..].starts_with(b"a text\0"));
+}
+
+#[test]
+fn tables_that_lead_to_themselves_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut memory = vec![0; MEMORY];
+    // Every entry of every level is the top table.
+    (0..512).for_each(|i| entry(&mut memory, TABLES, i, TABLES | 3));
+    let dump = Dump::open(&dump(folder.path(), &memory)).unwrap();
+    let space = Space::of(&dump, &dump.cpus()[0]);
+    assert!(space.ranges().len() <= 60_000);
+}
+
+#[test]
+fn what_is_no_dump_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = dump(folder.path(), &memory());
+    let whole = fs::read(&path).unwrap();
+    for length in [0, 10, 63, 64, 100, 170, 300, 0x10_0000] {
+        fs::write(&path, &whole[..length]).unwrap();
+        assert!(Dump::open(&path).is_err(), "{length}");
+    }
+    fs::write(&path, "something else altogether, and long enough for a header of 64 bytes").unwrap();
+    let error = Dump::open(&path).unwrap_err().to_string();
+    assert!(error.ends_with("it is no core of x86-64"), "{error}");
+}
+
+#[test]
+fn thinning_changes_nothing_that_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = dump(folder.path(), &memory());
+    let before = (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().blocks());
+    thin(&path).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), before.0);
+    assert!(fs::metadata(&path).unwrap().blocks() <= before.1);
+}
+
+#[test]
+fn a_symbol_file_names_what_it_is_told() {
+    let section = |name: &str, address, size, code| Section { name: name.into(), address, size, code };
+    let symbol =
+        |name: &str, address, code, local| Symbol { name: name.into(), address, size: 4, code, local };
+    let bytes = symbols::write(
+        &[section(".data", TEXT + 0x1000, 0x100, false), section(".text", TEXT, 0x100, true)],
+        &[
+            symbol("global", TEXT + 4, true, false),
+            symbol("local", TEXT + 8, true, true),
+            symbol("variable", TEXT + 0x1010, false, false),
+            symbol("nowhere", 0x10, true, false),
+        ],
+        &Frames::new().finish(),
+    );
+    let file = object::File::parse(&bytes[..]).unwrap();
+    let told: Vec<(&str, u64)> = file.symbols().map(|s| (s.name().unwrap(), s.address())).collect();
+    assert_eq!(told, [("local", TEXT + 8), ("global", TEXT + 4), ("variable", TEXT + 0x1010)]);
+    assert_eq!(file.section_by_name(".text").unwrap().address(), TEXT);
+    assert!(file.section_by_name(".debug_frame").unwrap().size() > 0);
+}

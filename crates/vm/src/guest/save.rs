@@ -1,0 +1,56 @@
+//! Saving a guest in the middle of its run.
+
+use super::{Guest, Heard, STOP_LIMIT};
+use crate::qmp::{self, Message};
+use crate::run::Watch;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long it may take while a vCPU perhaps cannot stop because something is held.
+const HELD_LIMIT: Duration = Duration::from_secs(1);
+/// How long QEMU may take to write the guest's memory to a file.
+const DUMP_LIMIT: Duration = Duration::from_secs(60);
+
+impl Guest {
+    /// Stops the guest and saves it. The caller lets it go on.
+    pub(super) fn save(&mut self, file: &Path, watch: &mut Watch<'_>) -> std::result::Result<(), String> {
+        let _ = qmp::stop(&self.qmp);
+        let stopped =
+            |message: &Message| matches!(message, Message::Event(event) if event == "STOP").then_some(());
+        // A vCPU that waits in the tracer, where it cannot be sent around, stops only after that.
+        if self.await_message(HELD_LIMIT, watch, stopped).is_none() {
+            if let Some(save) = &mut watch.save {
+                save.release();
+            }
+            let late = || format!("QEMU did not stop its CPUs within {} s", STOP_LIMIT.as_secs());
+            self.await_message(STOP_LIMIT, watch, stopped).ok_or_else(late)?;
+        }
+        qmp::dump(file, &self.qmp).map_err(|error| error.to_string())?;
+        let written = |message: &Message| match message {
+            Message::Dumped(result) => Some(result.clone()),
+            Message::Error(why) => Some(Err(why.clone())),
+            _ => None,
+        };
+        let late = || Err(format!("QEMU did not write it within {} s", DUMP_LIMIT.as_secs()));
+        self.await_message(DUMP_LIMIT, watch, written).unwrap_or_else(late)
+    }
+
+    /// Waits until QEMU says something.
+    fn await_message<T>(
+        &mut self,
+        limit: Duration,
+        watch: &mut Watch<'_>,
+        wanted: impl Fn(&Message) -> Option<T>,
+    ) -> Option<T> {
+        let deadline = Instant::now() + limit;
+        while Instant::now() < deadline && self.child.is_running() {
+            let Ok(heard) = self.heard.recv_timeout(Duration::from_millis(50)) else { continue };
+            let found = if let Heard::Qmp(message) = &heard { wanted(message) } else { None };
+            self.take(heard, watch);
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+}
