@@ -388,12 +388,13 @@ impl Charts {
             if parts.deferral {
                 self.fork(strands, by, (chart, id), wakes);
             }
-            // What only adds callbacks takes place at once: they may run before the call returns.
+            // What only adds callbacks takes place at once: they may run before the call returns. What waits for callbacks takes place
+            // behind them, whatever they did to the object meanwhile.
             let done = able.first().copied().filter(|&r| {
                 able.len() == 1
                     && calls.get(r).is_some_and(|call| {
                         let after = call.to.map_or(now, |to| self.allowed(chart, to));
-                        call.when == When::Always && now & !after == 0
+                        call.when == When::Always && call.waits == 0 && now & !after == 0
                     })
             });
             if let Some(rule) = done {
@@ -431,7 +432,7 @@ impl Charts {
         let before = self.allowed(chart, moving.from);
         let after = call.to.map_or(before, |to| self.allowed(chart, to));
         let mut ended = before & !after;
-        if moving.done.is_none() && (moves == moving.moves || ended != 0) {
+        if moving.done.is_none() && (moves == moving.moves || ended != 0 || call.waits != 0) {
             if call.to.is_some() {
                 ended |= self.allowed(chart, state) & !after;
             }

@@ -33,6 +33,24 @@ fn a_timer_comes_after_what_armed_it_and_before_what_waited_for_it() {
     assert_eq!(g.steps(), ["timer idle→pending", "timer pending→idle", "timer pending→idle"]);
 }
 
+/// A work item that queues itself again while it is canceled is refused.
+#[test]
+fn what_waits_for_a_callback_has_the_last_word() {
+    let mut g = Guest::new();
+    let (queue, a, worker) = (0x7000, task(1), task(2));
+    g.enter(&a, "vfs_read", NONE);
+    g.called(&a, "queue_work", &[queue, T], 0);
+    g.call(&a, "cancel_work_sync", &[T]);
+    g.enter(&worker, "work_caller", args(T));
+    g.called(&worker, "queue_work", &[queue, T], 0);
+    g.ret(&worker, 0);
+    g.back(&a, 1);
+    assert_eq!(
+        g.steps(),
+        ["work idle→pending", "work pending→idle", "work idle→pending", "work pending→idle"]
+    );
+}
+
 #[test]
 fn runs_of_a_timer_are_one_strand_on_all_processors() {
     let mut g = Guest::new();

@@ -25,7 +25,7 @@ pub const PREEMPT: u64 = 0x1234;
 pub const GS: u64 = 0xffff_8880_3000_0000;
 
 /// Kernel functions; the first are hooks.
-pub const FUNCTIONS: [&str; 60] = [
+pub const FUNCTIONS: [&str; 61] = [
     "kmalloc",
     "kfree",
     "dma_alloc",
@@ -77,6 +77,7 @@ pub const FUNCTIONS: [&str; 60] = [
     "lamp_setup",
     "lamp_on",
     "queue_work",
+    "cancel_work_sync",
     "work_caller",
     "suspend_caller",
     "resume_caller",
@@ -332,13 +333,16 @@ fn charts() -> Vec<Chart> {
         name: "work".to_owned(),
         deferred: true,
         keys: vec!["work".to_owned(), "wq".to_owned()],
-        states: vec![state("idle", None)],
-        callbacks: vec![Callback { keys: vec![Some(0), None], ..callback("fn", "work_caller", ANY) }],
-        calls: vec![Call {
-            keys: vec![Some(arg(1)), Some(arg(0))],
-            wakes: 1,
-            ..call("queue_work", ANY, None)
+        states: vec![state("idle", None), state("pending", None)],
+        callbacks: vec![Callback {
+            keys: vec![Some(0), None],
+            enters: Some(0),
+            ..callback("fn", "work_caller", ANY)
         }],
+        calls: vec![
+            Call { keys: vec![Some(arg(1)), Some(arg(0))], wakes: 1, ..call("queue_work", ANY, Some(1)) },
+            Call { keys: vec![Some(arg(0)), None], waits: 1, ..call("cancel_work_sync", ANY, Some(0)) },
+        ],
         ..Chart::default()
     };
     // Who wakes a device that does not sleep resets it.
