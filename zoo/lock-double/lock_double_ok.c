@@ -14,6 +14,8 @@ static noinline void lock_double_flush(void)
 static noinline void lock_double_body(void)
 {
 	allow_signal(SIGINT);
+	/* It waits for itself; with a signal pending that fails, before a wake-up could hand it the mutex once more. */
+	send_sig(SIGINT, current, 1);
 	mutex_lock(&lock);
 	lock_double_flush();
 	mutex_unlock(&lock);
@@ -21,14 +23,7 @@ static noinline void lock_double_body(void)
 
 static int __init lock_double_init(void)
 {
-	int err = zoo_thread_start(&thread, lock_double_body);
-
-	if (err)
-		return err;
-	/* The thread waits for itself until then. */
-	msleep(50);
-	send_sig(SIGINT, thread.task, 1);
-	return 0;
+	return zoo_thread_start(&thread, lock_double_body);
 }
 
 static void __exit lock_double_exit(void)
