@@ -197,6 +197,13 @@ impl Guest {
                 return None;
             }
             if let Some(stop) = (watch.stop)() {
+                // Where the gate was closed by what ends the run, nothing of the driver's goes on until QEMU is gone.
+                if options.containable
+                    && self.contained.is_none()
+                    && let Some((places, _)) = (watch.closed)()
+                {
+                    self.cut_off(&places, watch);
+                }
                 return Some(match stop {
                     Stop::Interrupted => Outcome::Interrupted,
                     Stop::Because(why) => Outcome::Stopped { why },
@@ -244,14 +251,7 @@ impl Guest {
             return;
         }
         let _ = qmp::stop(&self.qmp);
-        let deadline = Instant::now() + STOP_LIMIT;
-        while let Ok(heard) = self.heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            let stopped = matches!(&heard, Heard::Qmp(Message::Event(event)) if event == "STOP");
-            self.take(heard, watch);
-            if stopped {
-                break;
-            }
-        }
+        self.await_message(STOP_LIMIT, watch, save::stopped);
         if places.iter().any(|&place| self.ports.cut(place).is_err()) {
             return self.child.kill();
         }

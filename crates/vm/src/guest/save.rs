@@ -11,12 +11,15 @@ const HELD_LIMIT: Duration = Duration::from_secs(1);
 /// How long QEMU may take to write the guest's memory to a file.
 const DUMP_LIMIT: Duration = Duration::from_secs(60);
 
+/// QEMU has stopped its CPUs.
+pub(super) fn stopped(message: &Message) -> Option<()> {
+    matches!(message, Message::Event(event) if event == "STOP").then_some(())
+}
+
 impl Guest {
     /// Stops the guest and saves it. The caller lets it go on.
     pub(super) fn save(&mut self, file: &Path, watch: &mut Watch<'_>) -> std::result::Result<(), String> {
         let _ = qmp::stop(&self.qmp);
-        let stopped =
-            |message: &Message| matches!(message, Message::Event(event) if event == "STOP").then_some(());
         // A vCPU that waits in the tracer, where it cannot be sent around, stops only after that.
         if self.await_message(HELD_LIMIT, watch, stopped).is_none() {
             if let Some(save) = &mut watch.save {
@@ -36,7 +39,7 @@ impl Guest {
     }
 
     /// Waits until QEMU says something.
-    fn await_message<T>(
+    pub(super) fn await_message<T>(
         &mut self,
         limit: Duration,
         watch: &mut Watch<'_>,
