@@ -17,7 +17,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         let count = usize::from(u16::from_le_bytes(*count)).min(rest.len() / (ENTRY + PLACE));
         let (places, more) = rest.split_at(count * PLACE);
         let (entries, more) = more.split_at(count * ENTRY);
-        frames.add(start..start.saturating_add(0x10_0000), start, places, entries);
+        frames.add(Some(start..start.saturating_add(0x10_0000)), start, places, entries);
         rest = more;
     }
     std::hint::black_box(frames.finish());

@@ -147,12 +147,27 @@ impl Frames {
         frames
     }
 
-    /// Adds the frames of code in `range`. `places` has distances from each word of it, which is at `places_at`, to code; `entries` what holds
-    /// there. Both as they are in memory.
-    pub fn add(&mut self, range: Range<u64>, places_at: u64, places: &[u8], entries: &[u8]) {
+    /// Adds the frames of code in `ranges`, which have one table. `places` has distances from each word of it, which is at `places_at`, to code;
+    /// `entries` what holds there. Both as they are in memory.
+    pub fn add(
+        &mut self,
+        ranges: impl IntoIterator<Item = Range<u64>>,
+        places_at: u64,
+        places: &[u8],
+        entries: &[u8],
+    ) {
         let entries = read(places_at, places, entries);
         let layout = *self.layout.get_or_insert_with(|| Layout::of(&entries));
-        let within: Vec<Entry> = entries.into_iter().filter(|entry| range.contains(&entry.address)).collect();
+        for range in ranges {
+            let from = entries.partition_point(|entry| entry.address < range.start);
+            let within = &entries[from..];
+            let within = &within[..within.partition_point(|entry| entry.address < range.end)];
+            self.add_range(&range, within, &layout);
+        }
+    }
+
+    /// Adds those of one range, to which all of the entries belong.
+    fn add_range(&mut self, range: &Range<u64>, within: &[Entry], layout: &Layout) {
         let end = |i: usize| within.get(i).map_or(range.end, |entry| entry.address);
         let mut at = 0;
         while at < within.len() {
@@ -164,7 +179,7 @@ impl Frames {
                 if i > 0 {
                     advance(&mut program, entry.address - within[at + i - 1].address);
                 }
-                rules(&mut program, entry, &layout);
+                rules(&mut program, entry, layout);
             }
             self.describe(signal, within[at].address, end(at + count), &program);
             at += count;
@@ -352,7 +367,7 @@ mod tests {
         let places = [0x1000, 0x0ffd, 0x0ffc, 0x1000, 0x1010];
         let places: Vec<u8> = places.iter().flat_map(|place: &i32| place.to_le_bytes()).collect();
         let mut frames = Frames::new();
-        frames.add(0x2000..0x2100, 0x1000, &places, &entries);
+        frames.add(Some(0x2000..0x2100), 0x1000, &places, &entries);
         frames.finish()
     }
 
@@ -373,8 +388,8 @@ mod tests {
     fn tables_of_any_content_are_read() {
         let junk: Vec<u8> = (0..6000u32).map(|i| ((i * 7919) >> 3) as u8).collect();
         let mut frames = Frames::new();
-        frames.add(0..u64::MAX, u64::MAX - 10, &junk, &junk);
-        frames.add(0..0, 0, &junk, &junk);
+        frames.add(Some(0..u64::MAX), u64::MAX - 10, &junk, &junk);
+        frames.add(Some(0..0), 0, &junk, &junk);
         assert!(frames.finish().len().is_multiple_of(8));
     }
 

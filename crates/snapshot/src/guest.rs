@@ -25,6 +25,13 @@ pub struct Loaded {
     pub sections: Vec<(String, u64)>,
 }
 
+impl Loaded {
+    /// Where a section is.
+    fn address_of(&self, section: &str) -> Option<u64> {
+        self.sections.iter().find(|(name, _)| name == section).map(|(_, address)| *address)
+    }
+}
+
 /// A saved guest, and what is where in it.
 #[derive(Debug)]
 pub struct Guest<'a> {
@@ -136,32 +143,34 @@ impl<'a> Guest<'a> {
         if let (Some((places_at, places)), Some((_, entries))) =
             (bytes(".orc_unwind_ip"), bytes(".orc_unwind"))
         {
-            for (_, address, size) in image.sections().filter(|(_, address, _)| image.is_text(*address)) {
+            let code = image.sections().filter(|(_, address, _)| image.is_text(*address));
+            let code = code.map(|(_, address, size)| {
                 let start = address.wrapping_add(self.slide);
-                frames.add(start..start.saturating_add(size), places_at, places, entries);
-            }
+                start..start.saturating_add(size)
+            });
+            frames.add(code, places_at, places, entries);
         }
     }
 
     /// Adds the frames of a module, from its tables in the guest's memory: in its file they are not relocated.
     pub fn module_frames(&self, loaded: &Loaded, file: &ModuleImage, frames: &mut Frames) {
         let read = |name: &str| {
-            let (_, address) = loaded.sections.iter().find(|(n, _)| n == name)?;
+            let address = loaded.address_of(name)?;
             let size = file.sections().find(|section| section.name == name)?.size;
             let size = usize::try_from(size).ok().filter(|size| *size <= 8 * MAX_ENTRIES)?;
             let mut bytes = vec![0; size];
-            self.space.read(self.dump, *address, &mut bytes)?;
-            Some((*address, bytes))
+            self.space.read(self.dump, address, &mut bytes)?;
+            Some((address, bytes))
         };
         let (Some((places_at, places)), Some((_, entries))) = (read(".orc_unwind_ip"), read(".orc_unwind"))
         else {
             return;
         };
-        for section in file.sections().filter(|section| section.alloc && section.exec) {
-            if let Some((_, start)) = loaded.sections.iter().find(|(name, _)| name == section.name) {
-                frames.add(*start..start.saturating_add(section.size), places_at, &places, &entries);
-            }
-        }
+        let code = file.sections().filter(|section| section.alloc && section.exec).filter_map(|section| {
+            let start = loaded.address_of(section.name)?;
+            Some(start..start.saturating_add(section.size))
+        });
+        frames.add(code, places_at, &places, &entries);
     }
 
     fn word(&self, virt: u64) -> Option<u64> {
@@ -189,10 +198,8 @@ pub fn placed(loaded: &Loaded, file: &ModuleImage) -> Vec<(String, u64)> {
 
 /// The sections and symbols of a module that has no lines.
 pub fn module_symbols(loaded: &Loaded, file: &ModuleImage) -> (Vec<Section>, Vec<Symbol>) {
-    let address_of =
-        |name: &str| loaded.sections.iter().find(|(n, _)| n == name).map(|(_, address)| *address);
     let addresses: Vec<Option<u64>> =
-        file.sections().map(|section| address_of(section.name).filter(|_| section.alloc)).collect();
+        file.sections().map(|section| loaded.address_of(section.name).filter(|_| section.alloc)).collect();
     let section = |(section, address): (guardrail_kernel::module::ModuleSection<'_>, &Option<u64>)| {
         Some(Section {
             name: section.name.to_owned(),

@@ -113,13 +113,13 @@ impl Trial {
             fs::read(folder.join("stdout")).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let harm = self.subject.harm(&folder)?;
         let mut outcome = Outcome::new(self, number, status, report.as_ref(), harm, started.elapsed());
+        let said = stderr();
         outcome.left = left;
-        outcome.error =
-            stderr().lines().rev().find_map(|line| line.strip_prefix("error: ")).map(str::to_owned);
+        outcome.error = said.lines().rev().find_map(|line| line.strip_prefix("error: ")).map(str::to_owned);
         outcome.when = watch.when();
-        outcome.found = stderr().contains("(contained)");
+        outcome.found = said.contains("(contained)");
         outcome.late = late;
-        outcome.planted = !stderr().contains(" planted skipped");
+        outcome.planted = !said.contains(" planted skipped");
         // What went as it should need not be kept.
         if args.out.is_none() {
             let _ = fs::remove_dir_all(&folder);
