@@ -29,6 +29,8 @@ pub enum Command {
     Confirm(ConfirmArgs),
     /// Open gdb on the guest as it was at a finding
     Debug(DebugArgs),
+    /// Run clients over the whole kernel or parts of it: counts, profiles, memory faults, your own
+    Profile(Box<ProfileArgs>),
     /// Print the events of a recorded trace
     View(ViewArgs),
     /// Run many drivers with many kernels, and print one table
@@ -155,6 +157,74 @@ pub struct CheckArgs {
     /// How the report is printed
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+}
+
+/// Arguments of `profile`.
+#[derive(Debug, Args)]
+pub struct ProfileArgs {
+    /// The clients, separated by commas: NAME or FILE.so, with options behind (NAME:KEY=VALUE)
+    #[arg(long = "client", value_name = "NAME,...", required = true)]
+    pub clients: Vec<String>,
+    /// What is instrumented: kernel, driver, module:NAME,... or function:GLOB,...
+    #[arg(long, value_name = "SCOPE", default_value = "kernel")]
+    pub scope: String,
+    /// What the guest runs: a workload by name, or a script
+    #[arg(long, value_name = "NAME|SCRIPT")]
+    pub workload: Option<String>,
+    /// A module that the guest loads: a name, the path of a .ko, or zoo/NAME; several take turns
+    #[arg(long = "driver", value_name = "DRIVER", default_value = "e1000")]
+    pub drivers: Vec<String>,
+    /// The kernel: 6.1, 6.12, 7.2, a release, a .deb or a folder of packages
+    #[arg(long, value_name = "NAME|PATH", default_value = guardrail_vm::kernels::DEFAULT)]
+    pub kernel: String,
+    /// The QEMU device that the driver serves, instead of the usual one
+    #[arg(long, value_name = "QEMU-DEVICE")]
+    pub device: Option<String>,
+    /// Attach where this step of the workload begins, instead of at the kernel's first instruction ("boot")
+    #[arg(long, value_name = "STEP")]
+    pub from: Option<String>,
+    /// Detach where this step of the workload begins
+    #[arg(long, value_name = "STEP")]
+    pub until: Option<String>,
+    /// Load the clients and leave them detached, for benchmarks
+    #[arg(long, hide = true)]
+    pub detached: bool,
+    /// Number of guest CPUs, 1 to 4, each on a thread of its own
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
+    pub smp: u8,
+    /// Memory of the guest, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..=2048))]
+    pub memory: u32,
+    /// Boot the kernel at its link-time address
+    #[arg(long)]
+    pub no_kaslr: bool,
+    /// Words for the guest kernel's command line; may be given several times
+    #[arg(long, value_name = "WORDS")]
+    pub append: Vec<String>,
+    /// Longest time that the run may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub timeout: u64,
+    /// A variable of the workload, such as DOWNLOAD_MB=200; may be given several times
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub variables: Vec<String>,
+    /// A word for QEMU's command line, for tests; may be given several times
+    #[arg(long = "qemu", value_name = "WORD", hide = true, allow_hyphen_values = true)]
+    pub qemu: Vec<String>,
+    /// Keep the run folder (console, configuration, results) as DIR
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// How the results are printed
+    #[arg(long, value_enum, default_value_t = ProfileFormat::Text)]
+    pub format: ProfileFormat,
+}
+
+/// How results of clients are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProfileFormat {
+    /// For people.
+    Text,
+    /// One object for programs.
+    Json,
 }
 
 /// Arguments of `confirm`.

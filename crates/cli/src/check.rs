@@ -33,7 +33,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
 /// Name of the tracer's library; it lies beside the program.
-const TRACER: &str = "libguardrail_tracer.so";
+pub const TRACER: &str = "libguardrail_tracer.so";
 /// Words in each ring of the log (16 MiB).
 pub const RING_WORDS: u64 = 1 << 21;
 
@@ -48,7 +48,7 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     let packages = Packages::new(&cache);
     let prepared = prepare(args, &packages, &progress)?;
     outside::refuse(args, &prepared)?;
-    let plugin = tracer()?;
+    let plugin = library(TRACER)?;
     let folder = RunFolder::new(args.out.as_deref(), &cache)?;
     if let RunFolder::Kept(path) = &folder {
         confirm::store(path, args, &prepared)?;
@@ -77,8 +77,11 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
             Thread::Single => TcgThreads::Single,
             Thread::Multi => TcgThreads::Multi,
         },
-        plugin: (args.observe != Observe::None).then_some(Plugin { library: plugin, config: config.clone() }),
-        variables: variables(args)?,
+        plugins: match args.observe {
+            Observe::None => Vec::new(),
+            _ => vec![Plugin { library: plugin, config: config.clone() }],
+        },
+        variables: variables(&args.variables)?,
         limits: Limits { total: Duration::from_secs(args.timeout), ..Limits::default() },
         kaslr: !args.no_kaslr,
         iommu: args.iommu,
@@ -270,14 +273,14 @@ fn names(prepared: &Prepared) -> String {
 }
 
 /// The workload's variables that the user sets.
-pub fn variables(args: &CheckArgs) -> Result<Vec<(String, String)>, CliError> {
+pub fn variables(given: &[String]) -> Result<Vec<(String, String)>, CliError> {
     let pair = |text: &String| {
         let (name, value) = text
             .split_once('=')
             .ok_or_else(|| CliError::Usage(format!("--set wants NAME=VALUE, not '{text}'")))?;
         Ok((name.to_owned(), value.to_owned()))
     };
-    args.variables.iter().map(pair).collect()
+    given.iter().map(pair).collect()
 }
 
 /// What `datacollider` wants held. CPUs that take turns on one thread have turns of a tenth of a second.
@@ -294,15 +297,15 @@ fn samples(args: &CheckArgs, tools: &[String]) -> Holds {
     Holds { samples: Some(samples), ..Holds::default() }
 }
 
-/// The tracer's library beside the program.
-pub fn tracer() -> Result<PathBuf, CliError> {
+/// A library of ours beside the program.
+pub fn library(name: &str) -> Result<PathBuf, CliError> {
     let program = std::env::current_exe().map_err(CliError::io("find", "the guardrail program"))?;
     let folder = program.parent().unwrap_or(Path::new("/"));
     // Test programs lie one folder deeper.
-    let places = [folder.join(TRACER), folder.join("..").join(TRACER)];
+    let places = [folder.join(name), folder.join("..").join(name)];
     places.into_iter().find(|path| path.is_file()).ok_or_else(|| {
         CliError::Run(format!(
-            "{TRACER} is not beside the program in {}; build the workspace",
+            "{name} is not beside the program in {}; build the workspace",
             folder.display()
         ))
     })
@@ -527,7 +530,7 @@ fn judge(
     }
 }
 
-fn no_device(prepared: &Prepared) -> String {
+pub fn no_device(prepared: &Prepared) -> String {
     let name = &prepared.plan.driver.name;
     let known = guardrail_vm::catalog::entry(name, &prepared.plan.aliases);
     let devices: Vec<String> =
@@ -542,22 +545,25 @@ fn no_device(prepared: &Prepared) -> String {
     }
 }
 
-fn seconds(time: Duration) -> f64 {
+pub fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
-fn absolute(path: &Path) -> Result<PathBuf, CliError> {
+pub fn absolute(path: &Path) -> Result<PathBuf, CliError> {
     std::path::absolute(path).map_err(CliError::io("find", path.display()))
 }
 
 /// The folder that a run writes to: the user's, or one that goes with the run.
-enum RunFolder {
+pub enum RunFolder {
+    /// Goes with the run.
     Own(TempDir),
+    /// The user's.
     Kept(PathBuf),
 }
 
 impl RunFolder {
-    fn new(out: Option<&Path>, cache: &Cache) -> Result<RunFolder, CliError> {
+    /// The folder `out`, or a new one in the cache.
+    pub fn new(out: Option<&Path>, cache: &Cache) -> Result<RunFolder, CliError> {
         if let Some(out) = out {
             let out = absolute(out)?;
             fs::create_dir_all(&out).map_err(CliError::io("create", out.display()))?;
@@ -570,7 +576,8 @@ impl RunFolder {
         Ok(RunFolder::Own(folder))
     }
 
-    fn path(&self) -> &Path {
+    /// Its path.
+    pub fn path(&self) -> &Path {
         match self {
             RunFolder::Own(folder) => folder.path(),
             RunFolder::Kept(path) => path,
@@ -599,6 +606,11 @@ impl LogFolder {
         let folder = TempDir::with_prefix_in("guardrail-", &place)
             .map_err(CliError::io("create a folder in", place.display()))?;
         Ok(LogFolder(folder))
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        self.0.path()
     }
 
     /// The log's path.

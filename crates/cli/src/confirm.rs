@@ -196,8 +196,8 @@ fn held_run(
     signals: &Signals,
     progress: &Progress,
 ) -> Result<(Vec<Meet>, Ended), CliError> {
-    let plugin = check::tracer()?;
-    let mut variables = check::variables(args)?;
+    let plugin = check::library(check::TRACER)?;
+    let mut variables = check::variables(&args.variables)?;
     variables.extend(manner.variables(args.smp));
     if prepared.workload.name == SHORT {
         variables.push(("TURNS".to_owned(), manner.turns().to_string()));
@@ -217,7 +217,7 @@ fn held_run(
         cpus: args.smp,
         // What is held spins; the others need a thread of their own.
         threads: if args.smp > 1 { TcgThreads::Multi } else { TcgThreads::Single },
-        plugin: Some(Plugin { library: plugin, config }),
+        plugins: vec![Plugin { library: plugin, config }],
         variables,
         limits: Limits { total: Duration::from_secs(args.timeout), ..Limits::default() },
         kaslr: !args.no_kaslr,

@@ -21,6 +21,7 @@ mod output;
 mod outside;
 mod policy;
 mod process;
+mod profile;
 mod progress;
 mod sandbox;
 mod selftest;
@@ -61,6 +62,7 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
         Command::Analyze(args) => analyze::run(&args),
         Command::Confirm(args) => confirm::run(&args),
         Command::Debug(args) => debug::run(&args),
+        Command::Profile(args) => profile::run(&args),
         Command::View(args) => view::run(&args),
         Command::Survey(args) => survey::run(&args),
         Command::List(args) => list::run(&args),

@@ -9,7 +9,7 @@ const MAX_FUNCTIONS: usize = 12;
 const MAX_SIZE: u64 = 0x4000;
 
 /// Link-time ranges whose returns end a call of the function at `address`.
-pub(crate) fn returns(image: &KernelImage, address: u64, thunks: &[u64]) -> Vec<(u64, u64)> {
+pub fn returns(image: &KernelImage, address: u64, thunks: &[u64]) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     let mut wanted = vec![address];
     while let Some(start) = wanted.pop() {

@@ -25,13 +25,16 @@ pub mod module;
 pub mod orc;
 pub mod plan;
 mod relocs;
+pub mod slab;
+pub mod string_code;
 pub mod summaries;
 
 pub use btf::Btf;
+pub use closure::returns;
 pub use error::KernelError;
 pub use gate::gate;
 pub use image::KernelImage;
 pub use lines::{Lines, SourceFrame};
 pub use module::ModuleImage;
-pub use plan::tracer_config;
+pub use plan::{module_list, tracer_config};
 pub use summaries::SummaryTable;

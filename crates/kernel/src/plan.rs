@@ -5,6 +5,7 @@ use crate::closure;
 use crate::error::KernelError;
 use crate::image::KernelImage;
 use crate::summaries::SummaryTable;
+use guardrail_trace::client::ModuleList;
 use guardrail_trace::config::{
     Hook, ModuleHooks, ModuleLayout, PerCpu, Probe, RegionLayout, TaskLayout, TracerConfig,
 };
@@ -110,6 +111,24 @@ pub fn tracer_config(
         holds: Default::default(),
         gate: None,
     })
+}
+
+/// What clients are told of modules and tasks beyond [`tracer_config`].
+pub fn module_list(image: &KernelImage) -> Result<ModuleList, KernelError> {
+    let mut missing = Missing { image, names: Vec::new() };
+    let list = ModuleList {
+        head: missing.function("modules"),
+        list: missing.member("module", "list"),
+        strtab: missing.member("mod_kallsyms", "strtab"),
+        switch: image.address_of("__switch_to"),
+    };
+    match missing.names.is_empty() {
+        true => Ok(list),
+        false => Err(KernelError::Missing {
+            release: image.release().to_owned(),
+            missing: missing.names.join(", "),
+        }),
+    }
 }
 
 /// Collects what a kernel lacks, so that one error names all of it.

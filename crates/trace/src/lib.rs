@@ -5,6 +5,7 @@
 //!
 //! Must not know: any kernel, any QEMU, any checker. It imports none of our crates.
 
+pub mod client;
 pub mod config;
 pub mod event;
 pub mod file;

@@ -1,6 +1,7 @@
 //! What a block's instructions do, as far as the tracer cares: leave the driver, lock the bus, use ports.
 
 use crate::vcpu::GS_BASE;
+use guardrail_plugin::registers::Flags;
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
     Register, RflagsBits,
@@ -257,18 +258,6 @@ pub fn operand(insn: &Instruction) -> Option<Operand> {
         .filter_map(operand)
         .max_by_key(|operand| operand.store)
         .filter(|operand| operand.size > 0)
-}
-
-/// What the arithmetic flags are before an instruction of a block. Within a block QEMU keeps them aside in a form that only the
-/// block's own code knows, so a vCPU cannot just begin a new block there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flags {
-    /// As they were at the start of the block: a new block can begin.
-    Untouched,
-    /// Other than what QEMU would believe, and not needed by what follows.
-    Dead,
-    /// Other than what QEMU would believe, and needed.
-    Live,
 }
 
 /// The flags before the instruction `at` of a block.

@@ -1,8 +1,9 @@
 //! What all vCPUs share and change seldom: the control ring and what has been told through it.
 
-use crate::code::{Flags, Operand, Target};
+use crate::code::{Operand, Target};
 use crate::gate::sites::{self, GateSite};
 use crate::holds::Roles;
+use guardrail_plugin::registers::Flags;
 use guardrail_trace::event::{Head, Kind};
 use guardrail_trace::log::RingWriter;
 use iced_x86::Instruction;

@@ -2,12 +2,12 @@
 
 use crate::code::{self, Target};
 use crate::control::{Block, Leave, MemSite, Port, Resumes};
-use crate::ffi;
 use crate::holds;
 use crate::lists;
 use crate::tracer::{Tracer, global, tracer};
 use crate::vcpu::{self, GS_BASE, INTERRUPT_FLAG, PerCpuPlaces, RAX, RCX, RDI, RDX, RFLAGS, RSI, RSP, Vcpu};
-use crate::with_env;
+use guardrail_plugin::ffi;
+use guardrail_plugin::with_env;
 use guardrail_trace::config::{Hook, ListWalk};
 use guardrail_trace::event::{Access, EnterFlags, Global, Head, Kind, MAX_ARGS, ThreadFlags};
 use std::ffi::{c_int, c_uint, c_void};

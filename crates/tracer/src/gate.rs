@@ -9,7 +9,7 @@ pub mod closed;
 pub mod run;
 pub mod sites;
 
-use crate::ranges::RangeSet;
+use guardrail_plugin::ranges::RangeSet;
 use guardrail_trace::config::Gate as Config;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};

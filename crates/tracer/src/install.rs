@@ -1,10 +1,10 @@
 //! QEMU's door: the two symbols it looks for.
 
 use crate::exec::{self, MAX_DEREFS};
-use crate::ffi::{self, Info, PluginId};
 use crate::lists::MAX_ENTRY;
 use crate::tracer;
 use crate::trans;
+use guardrail_plugin::ffi::{self, Info, PluginId};
 use guardrail_trace::config::{ListCount, ListWalk, TracerConfig};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;

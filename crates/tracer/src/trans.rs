@@ -3,27 +3,25 @@
 use crate::code::{self, Exit, Special, Target};
 use crate::control::{Block, HoldSite, Leave, MemSite, Port};
 use crate::exec::{self, MemFlags};
-use crate::ffi::{self, CB_NO_REGS, CB_R_REGS, CB_RW_REGS_PC, Insn, Tb, VcpuCb};
 use crate::gate;
 use crate::holds;
 use crate::kernel_entries::Entry;
 use crate::modules;
-use crate::probe;
 use crate::tracer::{Tracer, tracer};
+use guardrail_plugin::block::{InsnView, View};
+use guardrail_plugin::ffi::{self, CB_NO_REGS, CB_R_REGS, CB_RW_REGS_PC, Tb, VcpuCb};
+use guardrail_plugin::probe;
 use guardrail_trace::event::MAX_ARGS;
 use iced_x86::{Instruction, Register};
 use std::ffi::c_void;
-use std::ptr::null_mut;
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicU8;
-
-/// The longest x86 instruction.
-const MAX_INSN_LEN: usize = 15;
 
 /// QEMU has translated a block and lets us instrument it.
 pub extern "C" fn on_translation(tb: *mut Tb, _: *mut c_void) {
     let Some(tracer) = tracer() else { return };
-    let view = View { tb };
+    // SAFETY: the block of this callback.
+    let view = unsafe { View::new(tb) };
     let start = view.address();
     let Some(slide) = tracer.slide() else {
         if let Some(slide) = probe::slide(&tracer.config.probe, start, |len| view.bytes(len)) {
@@ -46,11 +44,11 @@ pub extern "C" fn on_translation(tb: *mut Tb, _: *mut c_void) {
 
 /// A block of other code that may access devices for the driver: its device accesses are held.
 fn gated_block(tracer: &Tracer, view: &View, start: u64) {
-    let bytes: Vec<u8> = (0..view.len()).flat_map(|i| view.insn(i).bytes()).collect();
+    let bytes = view.all_bytes();
     let insns = code::decode(start, &bytes);
     let sites = tracer.control_in_translation().gate_sites(start, &bytes, &insns);
     for site in sites {
-        let data = std::ptr::from_ref(site).cast_mut().cast();
+        let data = address(site);
         view.insn(usize::from(site.index)).call(gate::run::on_site, CB_RW_REGS_PC, data);
     }
 }
@@ -65,15 +63,15 @@ fn kernel_block(tracer: &Tracer, view: &View, start: u64, slide: u64) {
             continue;
         };
         match entry {
-            Entry::Hook(number) => insn.call(exec::on_hook, CB_R_REGS, number as usize as *mut c_void),
+            Entry::Hook(number) => insn.call(exec::on_hook, CB_R_REGS, number as usize),
             Entry::Config(number) => {
-                insn.call(gate::run::on_config, CB_RW_REGS_PC, number as usize as *mut c_void);
+                insn.call(gate::run::on_config, CB_RW_REGS_PC, number as usize);
             }
-            Entry::Probe => insn.call(gate::bound::on_probe, CB_R_REGS, null_mut()),
-            Entry::Remap => insn.call(gate::bound::on_remap, CB_NO_REGS, null_mut()),
-            Entry::ModuleLoad => insn.call(modules::on_load, CB_R_REGS, null_mut()),
-            Entry::ModuleFree => insn.call(modules::on_free, CB_R_REGS, null_mut()),
-            Entry::ModuleUnload => insn.call(modules::on_unload, CB_R_REGS, null_mut()),
+            Entry::Probe => insn.call(gate::bound::on_probe, CB_R_REGS, 0),
+            Entry::Remap => insn.call(gate::bound::on_remap, CB_NO_REGS, 0),
+            Entry::ModuleLoad => insn.call(modules::on_load, CB_R_REGS, 0),
+            Entry::ModuleFree => insn.call(modules::on_free, CB_R_REGS, 0),
+            Entry::ModuleUnload => insn.call(modules::on_unload, CB_R_REGS, 0),
         }
     }
     let link = end.wrapping_sub(slide);
@@ -82,13 +80,13 @@ fn kernel_block(tracer: &Tracer, view: &View, start: u64, slide: u64) {
         && code::is_return(insn, tracer)
     {
         let hooks = tracer.control_in_translation().hook_list(tracer.entries.returns(link));
-        last.call(exec::on_hook_return, CB_R_REGS, std::ptr::from_ref(hooks).cast_mut().cast());
+        last.call(exec::on_hook_return, CB_R_REGS, address(hooks));
     }
 }
 
 /// A block of a watched module: everything.
 fn driver_block(tracer: &Tracer, view: &View, start: u64, generation: u64) {
-    let bytes: Vec<u8> = (0..view.len()).flat_map(|i| view.insn(i).bytes()).collect();
+    let bytes = view.all_bytes();
     let insns = code::decode(start, &bytes);
     let exit = insns.last().map_or(Exit::Stays, |last| code::exit(last, tracer));
     if let Some(site) = insns.last().and_then(|last| code::resume_site(last, exit)) {
@@ -119,42 +117,41 @@ fn driver_block(tracer: &Tracer, view: &View, start: u64, generation: u64) {
 
 /// Registers the callbacks of a driver block.
 fn instrument(view: &View, insns: &[Instruction], exit: Exit, block: &'static Block) {
-    let block_data = std::ptr::from_ref(block).cast_mut().cast();
+    let block_data = address(block);
     let (begin, flags): (VcpuCb, _) = match block.holds.first() {
         _ if block.stalls => (holds::run::on_block, CB_RW_REGS_PC),
         Some(site) if site.index == 0 => (holds::run::on_block, CB_RW_REGS_PC),
         _ => (exec::on_block, CB_R_REGS),
     };
-    // SAFETY: the handle is valid during this callback, and the block is never freed.
-    unsafe { ffi::qemu_plugin_register_vcpu_tb_exec_cb(view.tb, begin, flags, block_data) };
+    view.call(begin, flags, block_data);
     let last = view.len() - 1;
     for (i, site) in block.sites.iter().enumerate() {
         let handle = view.insn(i);
         if let Some(held) = block.holds.iter().find(|held| i > 0 && usize::from(held.index) == i) {
-            let data = std::ptr::from_ref(held).cast_mut().cast();
+            let data = address(held);
             handle.call(holds::run::on_instruction, CB_RW_REGS_PC, data);
         }
         if let Some(port) = block.ports.iter().find(|p| usize::from(p.index) == i) {
-            handle.call(exec::on_port, CB_R_REGS, std::ptr::from_ref(port).cast_mut().cast());
+            handle.call(exec::on_port, CB_R_REGS, address(port));
         }
         if matches!(insns.get(i).map(code::special), Some(Special::Rep | Special::Port { rep: true, .. })) {
-            handle.call(exec::on_rep, CB_R_REGS, i as *mut c_void);
+            handle.call(exec::on_rep, CB_R_REGS, i);
         }
         // After the records of the instruction: the access waits until they have been checked as well.
         if let Some(gated) = block.gated.iter().find(|gated| usize::from(gated.index) == i) {
-            handle.call(gate::run::on_site, CB_RW_REGS_PC, std::ptr::from_ref(gated).cast_mut().cast());
+            handle.call(gate::run::on_site, CB_RW_REGS_PC, address(gated));
         }
         if i == last {
             match exit {
                 Exit::Call(..) | Exit::Jump(_) => handle.call(exec::on_leave, CB_R_REGS, block_data),
-                Exit::ReturnThunk => handle.call(exec::on_return_thunk, CB_R_REGS, null_mut()),
-                Exit::MaybeJump(_) | Exit::Far => handle.call(exec::on_silent_leave, CB_NO_REGS, null_mut()),
+                Exit::ReturnThunk => handle.call(exec::on_return_thunk, CB_R_REGS, 0),
+                Exit::MaybeJump(_) | Exit::Far => handle.call(exec::on_silent_leave, CB_NO_REGS, 0),
                 Exit::Stays | Exit::Return => {}
             }
         }
         // The segment is closed before a far transfer, and its accesses to the stack are told by nothing.
         if i != last || exit != Exit::Far {
-            handle.accesses(site);
+            accesses(handle, site);
         }
     }
 }
@@ -230,66 +227,15 @@ fn ports(insns: &[Instruction]) -> Box<[Port]> {
     (0u16..).zip(insns).filter_map(port).collect()
 }
 
-/// A block as QEMU shows it during translation.
-struct View {
-    tb: *mut Tb,
+/// What a callback gets of something that is never freed.
+fn address<T: ?Sized>(of: &'static T) -> usize {
+    std::ptr::from_ref(of).cast::<()>() as usize
 }
 
-impl View {
-    fn address(&self) -> u64 {
-        // SAFETY: the handle is valid during the translation callback, which this value does not outlive.
-        unsafe { ffi::qemu_plugin_tb_vaddr(self.tb) }
-    }
-
-    /// Number of instructions, at least one.
-    fn len(&self) -> usize {
-        // SAFETY: as above.
-        unsafe { ffi::qemu_plugin_tb_n_insns(self.tb) }.max(1)
-    }
-
-    fn insn(&self, index: usize) -> InsnView {
-        // SAFETY: as above; the index is below the count.
-        InsnView(unsafe { ffi::qemu_plugin_tb_get_insn(self.tb, index) })
-    }
-
-    /// The first bytes of the block.
-    fn bytes(&self, len: usize) -> Option<Vec<u8>> {
-        let bytes: Vec<u8> = (0..self.len()).flat_map(|i| self.insn(i).bytes()).take(len).collect();
-        (bytes.len() == len).then_some(bytes)
-    }
-}
-
-/// An instruction as QEMU shows it during translation.
-struct InsnView(*mut Insn);
-
-impl InsnView {
-    fn address(&self) -> u64 {
-        // SAFETY: the handle is valid during the translation callback.
-        unsafe { ffi::qemu_plugin_insn_vaddr(self.0) }
-    }
-
-    fn bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![0; MAX_INSN_LEN];
-        // SAFETY: as above; QEMU writes at most the length given.
-        let len = unsafe { ffi::qemu_plugin_insn_data(self.0, bytes.as_mut_ptr().cast(), bytes.len()) };
-        bytes.truncate(len);
-        bytes
-    }
-
-    /// Calls back before the instruction runs.
-    fn call(&self, callback: VcpuCb, flags: i32, data: *mut c_void) {
-        // SAFETY: as above; the data is a number, or points to what is never freed.
-        unsafe { ffi::qemu_plugin_register_vcpu_insn_exec_cb(self.0, callback, flags, data) };
-    }
-
-    /// Calls back after each of its memory accesses.
-    fn accesses(&self, site: &'static MemSite) {
-        let data = std::ptr::from_ref(site).cast_mut().cast();
-        // A return tells its function's result.
-        let flags = if site.flags & MemFlags::RETURN != 0 { CB_R_REGS } else { CB_NO_REGS };
-        // SAFETY: as above; the site is never freed.
-        unsafe {
-            ffi::qemu_plugin_register_vcpu_mem_cb(self.0, exec::on_access, flags, ffi::MEM_RW, data);
-        }
-    }
+/// Calls back after each access of a driver's instruction.
+fn accesses(insn: InsnView, site: &'static MemSite) {
+    let data = address(site);
+    // A return tells its function's result.
+    let flags = if site.flags & MemFlags::RETURN != 0 { CB_R_REGS } else { CB_NO_REGS };
+    insn.accesses(exec::on_access, flags, ffi::MEM_RW, data);
 }

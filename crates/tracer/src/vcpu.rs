@@ -1,20 +1,19 @@
 //! One vCPU: its ring, its registers, and reading the guest from its thread.
 
 use crate::control::Block;
-use crate::ffi::{self, GByteArray};
 use crate::gate::{Gate, Pages};
 use crate::holds::run::Awaiting;
 use crate::lists::GuestMemory;
-use guardrail_trace::event::MAX_ARGS;
+use guardrail_plugin::cpu::Cpu;
+use guardrail_plugin::ffi;
 use guardrail_trace::log::RingWriter;
 use rustc_hash::FxHashMap;
 use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
 use std::time::Instant;
 
-pub use crate::registers::{CR2, GS_BASE, INTERRUPT_FLAG, RAX, RCX, RDI, RDX, RFLAGS, RSI, RSP, Registers};
-
-/// Where the six integer arguments are.
-pub const ARGS: [usize; MAX_ARGS] = [RDI, RSI, RDX, RCX, 8, 9];
+pub use guardrail_plugin::cpu::{ARGS, word};
+pub use guardrail_plugin::registers::{CR2, GS_BASE, INTERRUPT_FLAG, RAX, RCX, RDI, RDX, RFLAGS, RSI, RSP};
 
 /// What belongs to one vCPU.
 pub struct Vcpu {
@@ -49,9 +48,8 @@ pub struct Vcpu {
     pub held_since: Option<(u64, Instant)>,
     /// Where pages of devices are.
     pages: Pages,
-    /// Its registers.
-    pub regs: Registers,
-    buf: *mut GByteArray,
+    /// Its registers, and the guest's memory as it sees it.
+    cpu: Cpu,
 }
 
 /// Pages of stacks that a vCPU remembers; a power of two.
@@ -78,8 +76,6 @@ pub struct PerCpuPlaces {
 impl Vcpu {
     /// A vCPU whose registers are not known yet.
     pub fn new(writer: RingWriter) -> Vcpu {
-        // SAFETY: plain allocation; the array lives as long as the process.
-        let buf = unsafe { ffi::g_byte_array_new() };
         Vcpu {
             writer,
             block: None,
@@ -96,29 +92,7 @@ impl Vcpu {
             pages: Pages::new(),
             tasks: FxHashMap::default(),
             stack_pages: Box::new([StackPage::default(); STACK_PAGES]),
-            regs: Registers::new(buf),
-            buf,
-        }
-    }
-
-    /// The value of a register. Only in callbacks that may read registers.
-    #[inline]
-    pub fn reg(&mut self, index: usize) -> u64 {
-        self.regs.get(index)
-    }
-
-    /// Sets a register. Only in callbacks that may write registers, and that leave by setting the program counter.
-    pub fn set_reg(&mut self, index: usize, value: u64) {
-        self.regs.set(index, value);
-    }
-
-    /// Writes guest memory; what is not mapped stays as it is.
-    pub fn write(&mut self, addr: u64, bytes: &[u8]) {
-        // SAFETY: called on the vCPU's own thread; GLib copies the bytes.
-        unsafe {
-            (*self.buf).len = 0;
-            ffi::g_byte_array_append(self.buf, bytes.as_ptr(), bytes.len() as u32);
-            ffi::qemu_plugin_write_memory_vaddr(addr, self.buf);
+            cpu: Cpu::new(),
         }
     }
 
@@ -130,42 +104,6 @@ impl Vcpu {
             unsafe { ffi::qemu_plugin_translate_vaddr(page, &mut physical) }.then_some(physical)
         };
         self.pages.physical(gate, addr, walk)
-    }
-
-    /// The six argument registers.
-    pub fn args(&mut self) -> [u64; MAX_ARGS] {
-        ARGS.map(|r| self.reg(r))
-    }
-
-    /// Guest memory by virtual address, as the vCPU sees it now.
-    pub fn read(&mut self, addr: u64, len: usize) -> Option<&[u8]> {
-        // SAFETY: called on the vCPU's own thread; QEMU sizes the buffer.
-        let ok = unsafe { ffi::qemu_plugin_read_memory_vaddr(addr, self.buf, len) };
-        (ok && self.bytes().len() == len).then(|| self.bytes())
-    }
-
-    /// Guest memory by physical address.
-    pub fn read_physical(&mut self, addr: u64, len: usize) -> Option<&[u8]> {
-        // SAFETY: as in `read`.
-        let result = unsafe { ffi::qemu_plugin_read_memory_hwaddr(addr, self.buf, len) };
-        (result == ffi::HWADDR_OK && self.bytes().len() == len).then(|| self.bytes())
-    }
-
-    /// Up to eight bytes of guest memory, zero-extended.
-    pub fn read_word(&mut self, addr: u64, len: usize) -> Option<u64> {
-        self.read(addr, len.min(8)).map(word)
-    }
-
-    /// Up to eight bytes of physical memory, zero-extended.
-    pub fn read_physical_word(&mut self, addr: u64, len: usize) -> Option<u64> {
-        self.read_physical(addr, len.min(8)).map(word)
-    }
-
-    /// The physical address behind a virtual one.
-    pub fn translate(&mut self, addr: u64) -> Option<u64> {
-        let mut physical = 0;
-        // SAFETY: called on the vCPU's own thread; QEMU fills in the result.
-        unsafe { ffi::qemu_plugin_translate_vaddr(addr, &mut physical) }.then_some(physical)
     }
 
     /// The physical address behind an address on the stack in use, which is the task's or an interrupt's.
@@ -180,17 +118,18 @@ impl Vcpu {
         self.stack_pages[slot] = StackPage { task, pid, page, physical };
         Some(physical + rest)
     }
+}
 
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: GLib keeps `len` bytes at `data`; nobody else uses the array.
-        unsafe {
-            let array = &*self.buf;
-            if array.data.is_null() {
-                &[]
-            } else {
-                std::slice::from_raw_parts(array.data, array.len as usize)
-            }
-        }
+impl Deref for Vcpu {
+    type Target = Cpu;
+    fn deref(&self) -> &Cpu {
+        &self.cpu
+    }
+}
+
+impl DerefMut for Vcpu {
+    fn deref_mut(&mut self) -> &mut Cpu {
+        &mut self.cpu
     }
 }
 
@@ -198,11 +137,6 @@ impl GuestMemory for Vcpu {
     fn load(&mut self, addr: u64, len: usize) -> Option<&[u8]> {
         self.read(addr, len)
     }
-}
-
-/// Little endian, at most eight bytes.
-pub fn word(bytes: &[u8]) -> u64 {
-    bytes.iter().take(8).rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
 /// A vCPU alone on its cache lines, entered through callbacks of its own thread only.
@@ -229,15 +163,5 @@ impl VcpuCell {
     pub unsafe fn get(&self) -> &mut Vcpu {
         // SAFETY: by the contract above nobody else holds a reference.
         unsafe { &mut *self.0.get() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn words_are_little_endian_and_zero_extended() {
-        assert_eq!(super::word(&[0x34, 0x12]), 0x1234);
-        assert_eq!(super::word(&[1, 0, 0, 0, 0, 0, 0, 0x80, 9]), 0x8000_0000_0000_0001);
-        assert_eq!(super::word(&[]), 0);
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn command(
             command.arg("-device").arg(format!("{option}{rom}{id}"));
         }
     }
-    if let Some(plugin) = &options.plugin {
+    for plugin in &options.plugins {
         let (library, config) = (escaped(&plugin.library), escaped(&plugin.config));
         command.arg("-plugin").arg(format!("{library},config={config}"));
     }

@@ -28,7 +28,7 @@ pub enum TcgThreads {
     Multi,
 }
 
-/// The tracer: a plugin for QEMU, and its configuration.
+/// A plugin for QEMU, and its configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plugin {
     /// The shared library.
@@ -61,8 +61,8 @@ pub struct Options {
     pub cpus: u8,
     /// How QEMU runs them.
     pub threads: TcgThreads,
-    /// The tracer.
-    pub plugin: Option<Plugin>,
+    /// The tracer, or clients.
+    pub plugins: Vec<Plugin>,
     /// Time limits.
     pub limits: Limits,
     /// The kernel chooses its address at random.
@@ -158,7 +158,7 @@ impl Options {
             folder: folder.to_path_buf(),
             cpus: 2,
             threads: TcgThreads::Single,
-            plugin: None,
+            plugins: Vec::new(),
             limits: Limits::default(),
             kaslr: true,
             iommu: false,

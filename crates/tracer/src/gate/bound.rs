@@ -1,10 +1,10 @@
 //! Which devices are at stake: those that the kernel binds a watched driver to, read from its own structures.
 
 use super::Gate;
-use crate::ranges::{Full, RangeSet};
 use crate::tracer::{Tracer, tracer};
 use crate::vcpu::{RDI, Vcpu};
-use crate::with_env;
+use guardrail_plugin::ranges::{Full, RangeSet};
+use guardrail_plugin::with_env;
 use guardrail_trace::log::PciPlace;
 use std::ffi::{c_uint, c_void};
 

@@ -2,8 +2,8 @@
 
 use super::sites::{GateSite, What};
 use super::{Gate, run};
-use crate::ffi;
 use crate::vcpu::{RAX, RCX, RDI, RSI, RSP, Vcpu};
+use guardrail_plugin::ffi;
 use guardrail_trace::event::Cut;
 use iced_x86::{Instruction, Mnemonic, OpKind};
 

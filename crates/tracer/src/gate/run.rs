@@ -3,11 +3,11 @@
 use super::closed;
 use super::sites::{GateSite, What};
 use super::{Gate, bound};
-use crate::code::Flags;
-use crate::ffi;
 use crate::tracer::{Tracer, tracer};
 use crate::vcpu::{RCX, RDI, RDX, RSI, Vcpu};
-use crate::with_env;
+use guardrail_plugin::ffi;
+use guardrail_plugin::registers::Flags;
+use guardrail_plugin::with_env;
 use guardrail_trace::event::{Access, Cut, Head, Kind};
 use guardrail_trace::log::{Admission, Closed, Space};
 use std::ffi::{c_uint, c_void};

@@ -1,6 +1,7 @@
 //! Which instructions can access devices: decided when a block is translated.
 
-use crate::code::{self, Flags, Special};
+use crate::code::{self, Special};
+use guardrail_plugin::registers::Flags;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
 /// An instruction that may access a device.

@@ -2,12 +2,13 @@
 
 use super::stalls::Thread;
 use super::{Arrival, Verdict, Who};
-use crate::code::{self, Flags, Special};
+use crate::code::{self, Special};
 use crate::control::{Block, HoldSite, MemSite};
 use crate::exec;
-use crate::ffi;
 use crate::tracer::{Tracer, tracer};
 use crate::vcpu::{INTERRUPT_FLAG, RFLAGS, RSP, Vcpu};
+use guardrail_plugin::ffi;
+use guardrail_plugin::registers::Flags;
 use guardrail_trace::event::{Access, Head, Kind};
 use guardrail_trace::meet::{Meet, MeetSide};
 use std::ffi::{c_uint, c_void};

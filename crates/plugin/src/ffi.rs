@@ -1,6 +1,8 @@
 //! The part of QEMU's plugin API (version 7) that we use, and the few GLib functions it needs.
 //!
-//! All symbols come from the QEMU process that loads us.
+//! All symbols come from the QEMU process that loads us; names are those of `qemu-plugin.h`.
+
+#![allow(missing_docs)]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -71,9 +73,30 @@ pub struct MemValue {
     pub high: u64,
 }
 
+/// What `qemu_plugin_scoreboard_new` makes: an array with one element for each vCPU.
+#[repr(C)]
+pub struct Scoreboard {
+    _opaque: [u8; 0],
+}
+
+/// `qemu_plugin_u64`: a word in the elements of a scoreboard.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ScoreWord {
+    pub score: *mut Scoreboard,
+    pub offset: usize,
+}
+
+pub const INLINE_ADD_U64: c_int = 0;
+pub const INLINE_STORE_U64: c_int = 1;
+pub const COND_NE: c_int = 3;
+pub const COND_GE: c_int = 7;
+
 pub const CB_NO_REGS: c_int = 0;
 pub const CB_R_REGS: c_int = 1;
 pub const CB_RW_REGS_PC: c_int = 3;
+pub const MEM_R: c_int = 1;
+pub const MEM_W: c_int = 2;
 pub const MEM_RW: c_int = 3;
 pub const DISCON_INTERRUPT: c_int = 1;
 pub const DISCON_EXCEPTION: c_int = 2;
@@ -97,6 +120,42 @@ unsafe extern "C" {
         userdata: *mut c_void,
     );
     pub fn qemu_plugin_register_atexit_cb(id: PluginId, cb: PlainCb, userdata: *mut c_void);
+
+    pub fn qemu_plugin_register_vcpu_resume_cb(id: PluginId, cb: VcpuCb, userdata: *mut c_void);
+    pub fn qemu_plugin_register_flush_cb(id: PluginId, cb: PlainCb, userdata: *mut c_void);
+    /// Takes all callbacks back, flushes translated code, then calls `cb` while no vCPU runs. From a vCPU's thread only.
+    pub fn qemu_plugin_reset(id: PluginId, cb: PlainCb, userdata: *mut c_void);
+
+    pub fn qemu_plugin_scoreboard_new(element_size: usize) -> *mut Scoreboard;
+    pub fn qemu_plugin_scoreboard_find(score: *mut Scoreboard, vcpu: c_uint) -> *mut c_void;
+    pub fn qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+        tb: *mut Tb,
+        op: c_int,
+        entry: ScoreWord,
+        imm: u64,
+    );
+    pub fn qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
+        insn: *mut Insn,
+        op: c_int,
+        entry: ScoreWord,
+        imm: u64,
+    );
+    pub fn qemu_plugin_register_vcpu_mem_inline_per_vcpu(
+        insn: *mut Insn,
+        rw: c_int,
+        op: c_int,
+        entry: ScoreWord,
+        imm: u64,
+    );
+    pub fn qemu_plugin_register_vcpu_tb_exec_cond_cb(
+        tb: *mut Tb,
+        cb: VcpuCb,
+        flags: c_int,
+        cond: c_int,
+        entry: ScoreWord,
+        imm: u64,
+        userdata: *mut c_void,
+    );
 
     pub fn qemu_plugin_register_vcpu_tb_exec_cb(tb: *mut Tb, cb: VcpuCb, flags: c_int, userdata: *mut c_void);
     pub fn qemu_plugin_register_vcpu_insn_exec_cb(

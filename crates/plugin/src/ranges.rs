@@ -27,6 +27,12 @@ struct Slot {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Full;
 
+impl Default for RangeSet {
+    fn default() -> Self {
+        RangeSet::new()
+    }
+}
+
 impl RangeSet {
     /// The empty set.
     pub fn new() -> RangeSet {

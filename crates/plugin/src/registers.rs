@@ -6,20 +6,28 @@
 //! it was equal to what QEMU said many times, in changing values, and it is compared again now and then. Where anything
 //! does not fit, QEMU is asked as before.
 
-use crate::code::Flags;
 use crate::ffi::{self, GByteArray, Register};
 use std::ffi::CStr;
 use std::ptr::NonNull;
 
 /// Registers that we read, by index: general registers by hardware number, then these.
+/// The result of a call.
 pub const RAX: usize = 0;
+/// The fourth argument.
 pub const RCX: usize = 1;
+/// The third argument.
 pub const RDX: usize = 2;
+/// The stack pointer.
 pub const RSP: usize = 4;
+/// The second argument.
 pub const RSI: usize = 6;
+/// The first argument.
 pub const RDI: usize = 7;
+/// The flags; the arithmetic ones may be stale.
 pub const RFLAGS: usize = 16;
+/// The base of the segment that holds per-CPU variables.
 pub const GS_BASE: usize = 17;
+/// The address of the last page fault.
 pub const CR2: usize = 18;
 const COUNT: usize = 19;
 const NAMES: [&str; COUNT] = [
@@ -41,6 +49,18 @@ const WORDS: usize = 192;
 const PROOFS: u32 = 64;
 /// Direct reads between two comparisons.
 const RECHECK: u32 = 1 << 14;
+
+/// What the arithmetic flags are before an instruction of a block. Within a block QEMU keeps them aside in a form that only the
+/// block's own code knows, so a vCPU cannot just begin a new block there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flags {
+    /// As they were at the start of the block: a new block can begin.
+    Untouched,
+    /// Other than what QEMU would believe, and not needed by what follows.
+    Dead,
+    /// Other than what QEMU would believe, and needed.
+    Live,
+}
 
 /// One vCPU's registers.
 pub struct Registers {
@@ -175,7 +195,7 @@ impl Registers {
 
     #[cold]
     fn ask_and_learn(&mut self, register: usize) -> u64 {
-        let value = self.ask(register);
+        let Some(value) = self.try_ask(register) else { return self.peek(register).unwrap_or(0) };
         let Some(env) = self.env else { return value };
         match self.places[register] {
             Some(at) if !same(register, word_of(env, usize::from(at)), value) => self.refute(),
@@ -197,20 +217,32 @@ impl Registers {
         self.places = [None; COUNT];
     }
 
+    /// The value as the structure has it, where its place is proved. In callbacks that may not read registers it is that of the
+    /// last point where QEMU had stored them: the begin of the block, or the memory access at hand.
+    #[inline]
+    pub fn peek(&self, register: usize) -> Option<u64> {
+        Some(word_of(self.env?, usize::from(self.places[register]?)))
+    }
+
     /// QEMU's answer, for the vCPU that runs now.
     pub fn ask(&mut self, register: usize) -> u64 {
+        self.try_ask(register).unwrap_or(0)
+    }
+
+    /// The same; `None` where QEMU does not answer in this callback.
+    fn try_ask(&mut self, register: usize) -> Option<u64> {
         let handle = self.handles[register];
         if handle.is_null() {
-            return 0;
+            return None;
         }
         // SAFETY: handle and buffer are valid; QEMU appends the value to the buffer, which we emptied, and GLib keeps `len`
         // bytes at `data`.
         unsafe {
             (*self.buf).len = 0;
             if !ffi::qemu_plugin_read_register(handle, self.buf) {
-                return 0;
+                return None;
             }
-            super::vcpu::word(std::slice::from_raw_parts((*self.buf).data, (*self.buf).len as usize))
+            Some(crate::cpu::word(std::slice::from_raw_parts((*self.buf).data, (*self.buf).len as usize)))
         }
     }
 }

@@ -21,7 +21,9 @@ const MIN_SAMPLES: usize = 4;
 
 /// What QEMU reads for the guest at a physical address.
 pub struct Sample {
+    /// The address.
     pub physical: u64,
+    /// What is there.
     pub bytes: Vec<u8>,
 }
 

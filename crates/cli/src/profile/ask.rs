@@ -1,0 +1,57 @@
+//! Asking clients inside QEMU.
+
+use crate::errors::CliError;
+use guardrail_trace::client::{Reply, Report, Request};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The longest that a plugin may take: a change waits for an interrupt in the guest.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The most that a reply may hold.
+const MAX_REPLY: u64 = 1 << 30;
+
+/// One request, one reply.
+fn ask(socket: &Path, request: Request) -> Result<Reply, CliError> {
+    let io = |doing| CliError::io(doing, socket.display());
+    let mut stream = UnixStream::connect(socket).map_err(io("reach the clients at"))?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(io("wait at"))?;
+    stream.set_write_timeout(Some(PATIENCE)).map_err(io("wait at"))?;
+    let mut line = serde_json::to_vec(&request).map_err(|e| CliError::Run(e.to_string()))?;
+    line.push(b'\n');
+    stream.write_all(&line).map_err(io("write to"))?;
+    let mut reply = String::new();
+    BufReader::new(stream.take(MAX_REPLY)).read_line(&mut reply).map_err(io("read from"))?;
+    match serde_json::from_str(&reply) {
+        Ok(Reply::Error(why)) => Err(CliError::Run(why)),
+        Ok(reply) => Ok(reply),
+        Err(e) => Err(CliError::Run(format!("the clients' answer is malformed: {e}"))),
+    }
+}
+
+/// The same request to all.
+pub fn all(sockets: &[PathBuf], request: Request) -> Result<(), CliError> {
+    sockets.iter().try_for_each(|socket| ask(socket, request).map(drop))
+}
+
+/// What the clients of one plugin have now.
+pub fn results(socket: &Path) -> Result<Report, CliError> {
+    match ask(socket, Request::Results)? {
+        Reply::Results(report) => Ok(*report),
+        _ => Err(CliError::Run("the clients answered something else than their results".into())),
+    }
+}
+
+/// What the clients of one plugin wrote when QEMU ended.
+pub fn read(file: &Path) -> Result<Report, CliError> {
+    let text = fs::read(file).map_err(|e| {
+        CliError::Run(format!(
+            "the clients left no results in {} ({e}); QEMU did not end as it should",
+            file.display()
+        ))
+    })?;
+    serde_json::from_slice(&text)
+        .map_err(|e| CliError::Run(format!("the clients' results in {} are malformed: {e}", file.display())))
+}

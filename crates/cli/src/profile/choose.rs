@@ -1,0 +1,225 @@
+//! From the command line to what plugins are told: which clients, on what, and when.
+
+use crate::args::ProfileArgs;
+use crate::check::{self, absolute};
+use crate::errors::CliError;
+use guardrail_kernel::{KernelImage, SummaryTable, module_list, tracer_config};
+use guardrail_trace::client::{Choice, ClientConfig, Request, Scope};
+use guardrail_vm::prepare::Prepared;
+use guardrail_vm::run::Plugin;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The library with the included clients; it lies beside the program.
+const CLIENTS: &str = "libguardrail_clients.so";
+
+/// The included clients, and what they tell.
+pub const INCLUDED: &[(&str, &str)] = &[("null", "nothing: what instrumentation itself costs")];
+
+/// A plugin and the clients that run in it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// The library; `None` for the included clients.
+    library: Option<PathBuf>,
+    clients: Vec<Choice>,
+}
+
+/// The plugins that `--client` names: `NAME[:KEY=VALUE…]` or `FILE.so[:KEY=VALUE…]`, separated by commas.
+pub fn clients(given: &[String]) -> Result<Vec<Chosen>, CliError> {
+    let mut chosen: Vec<Chosen> = Vec::new();
+    for text in given.iter().flat_map(|list| list.split(',')).filter(|text| !text.is_empty()) {
+        let mut parts = text.split(':');
+        let name = parts.next().unwrap_or_default();
+        let mut choice = Choice { name: name.to_owned(), ..Choice::default() };
+        for part in parts {
+            let (key, value) = part.split_once('=').ok_or_else(|| {
+                CliError::Usage(format!("--client {text}: an option is KEY=VALUE, not '{part}'"))
+            })?;
+            choice.options.insert(key.to_owned(), value.to_owned());
+        }
+        if name.ends_with(".so") || name.contains('/') {
+            let path = absolute(Path::new(name))?;
+            if !path.is_file() {
+                return Err(CliError::Usage(format!(
+                    "there is no client at {}; build it first",
+                    path.display()
+                )));
+            }
+            // A plugin of others has one client, whatever its name.
+            choice.name = "*".to_owned();
+            chosen.push(Chosen { library: Some(path), clients: vec![choice] });
+            continue;
+        }
+        if !INCLUDED.iter().any(|(known, _)| *known == name) {
+            let names: Vec<&str> = INCLUDED.iter().map(|(name, _)| *name).collect();
+            return Err(CliError::Usage(format!(
+                "there is no client {name}; there are {}, and files named NAME.so",
+                names.join(", ")
+            )));
+        }
+        match chosen.iter_mut().find(|plugin| plugin.library.is_none()) {
+            Some(plugin) if plugin.clients.iter().any(|known| known.name == name) => {
+                return Err(CliError::Usage(format!("the client {name} is named twice")));
+            }
+            Some(plugin) => plugin.clients.push(choice),
+            None => chosen.push(Chosen { library: None, clients: vec![choice] }),
+        }
+    }
+    match chosen.is_empty() {
+        true => Err(CliError::Usage("no client is named; see 'guardrail list clients'".into())),
+        false => Ok(chosen),
+    }
+}
+
+/// When the clients are attached.
+pub struct Attachment {
+    from: Option<String>,
+    until: Option<String>,
+    detached: bool,
+}
+
+impl Attachment {
+    /// What `--from` and `--until` ask for.
+    pub fn of(args: &ProfileArgs) -> Result<Attachment, CliError> {
+        let from = args.from.clone().filter(|from| from != "boot");
+        Ok(Attachment { from, until: args.until.clone(), detached: args.detached })
+    }
+
+    /// From the kernel's first instruction.
+    pub fn at_start(&self) -> bool {
+        self.from.is_none() && !self.detached
+    }
+
+    /// What is to be done where this step of the workload begins.
+    pub fn at(&self, step: &str) -> Option<Request> {
+        match step {
+            _ if self.from.as_deref() == Some(step) => Some(Request::Attach),
+            _ if self.until.as_deref() == Some(step) => Some(Request::Detach),
+            _ => None,
+        }
+    }
+}
+
+/// A plugin that is ready to be loaded.
+pub struct Plugged {
+    /// For QEMU.
+    pub plugin: Plugin,
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// Where it writes what its clients have.
+    pub results: PathBuf,
+}
+
+/// Writes what the plugins are told.
+pub fn configure(
+    chosen: &[Chosen],
+    args: &ProfileArgs,
+    prepared: &Prepared,
+    folder: &Path,
+    sockets: &Path,
+    attached: bool,
+) -> Result<Vec<Plugged>, CliError> {
+    let image = KernelImage::open(&prepared.kernel.vmlinuz)?;
+    let kernel = tracer_config(&image, &SummaryTable::for_image(&image), &[], "")?;
+    let base = ClientConfig {
+        modules: module_list(&image)?,
+        image: absolute(&prepared.kernel.vmlinuz)?,
+        scope: scope(&args.scope, prepared, &image)?,
+        clients: Vec::new(),
+        socket: PathBuf::new(),
+        results: PathBuf::new(),
+        attached,
+        kernel: guardrail_trace::config::TracerConfig { hooks: Vec::new(), arguments: Vec::new(), ..kernel },
+    };
+    let plug = |(number, plugin): (usize, &Chosen)| {
+        let library = match &plugin.library {
+            Some(library) => library.clone(),
+            None => check::library(CLIENTS)?,
+        };
+        let socket = sockets.join(format!("clients-{number}"));
+        let results = folder.join(format!("clients-{number}.json"));
+        let config = folder.join(format!("clients-{number}.config.json"));
+        let text = ClientConfig {
+            clients: plugin.clients.clone(),
+            socket: socket.clone(),
+            results: results.clone(),
+            ..base.clone()
+        };
+        let text = serde_json::to_vec(&text).map_err(|error| CliError::Run(error.to_string()))?;
+        fs::write(&config, text).map_err(CliError::io("write", config.display()))?;
+        // What an earlier run left there is not this run's.
+        let _ = fs::remove_file(&results);
+        Ok(Plugged { plugin: Plugin { library, config }, socket, results })
+    };
+    chosen.iter().enumerate().map(plug).collect()
+}
+
+/// What `--scope` names.
+fn scope(text: &str, prepared: &Prepared, image: &KernelImage) -> Result<Scope, CliError> {
+    let (kind, list) = text.split_once(':').unwrap_or((text, ""));
+    // What follows the first name may repeat the kind.
+    let items: Vec<String> = list
+        .split(',')
+        .map(|item| item.strip_prefix(kind).and_then(|rest| rest.strip_prefix(':')).unwrap_or(item))
+        .filter(|item| !item.is_empty())
+        .map(str::to_owned)
+        .collect();
+    match (kind, items.is_empty()) {
+        ("kernel", true) => Ok(Scope::Kernel),
+        ("driver", true) => Ok(Scope::Modules(check::drivers(prepared).map(|d| d.name.clone()).collect())),
+        ("module", false) => Ok(Scope::Modules(items.iter().map(|name| name.replace('-', "_")).collect())),
+        ("function", false) => {
+            let ranges = ranges(&items, image);
+            Ok(Scope::Functions { ranges, patterns: items })
+        }
+        _ => Err(CliError::Usage(format!(
+            "'{text}' is no scope; use kernel, driver, module:NAME,… or function:GLOB,…"
+        ))),
+    }
+}
+
+/// The link-time ranges of the image's functions that the patterns name.
+fn ranges(patterns: &[String], image: &KernelImage) -> Vec<(u64, u64)> {
+    let mut functions: Vec<(u64, String)> = image
+        .symbols()
+        .filter(|symbol| matches!(symbol.kind, 't' | 'T' | 'w' | 'W'))
+        .map(|symbol| (symbol.address, symbol.name.to_owned()))
+        .collect();
+    functions.sort_unstable();
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for (i, (start, name)) in functions.iter().enumerate() {
+        // The cold part of a function is apart, and belongs to it.
+        let plain = name.split('.').next().unwrap_or(name);
+        if !patterns.iter().any(|pattern| guardrail_trace::client::fits(pattern, plain)) {
+            continue;
+        }
+        let end = functions[i..].iter().find(|next| next.0 > *start).map_or(*start + 1, |next| next.0);
+        match ranges.last_mut() {
+            Some(last) if *start <= last.1 => last.1 = last.1.max(end),
+            _ => ranges.push((*start, end)),
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_have_options() {
+        let chosen = clients(&["null:a=1:b=x".to_owned()]).unwrap();
+        assert_eq!(chosen.len(), 1);
+        assert_eq!(chosen[0].clients[0].options["b"], "x");
+        for (bad, why) in [
+            ("", "no client is named"),
+            ("nul", "there is no client nul; there are null"),
+            ("null:a", "an option is KEY=VALUE"),
+            ("null,null", "named twice"),
+            ("./none.so", "there is no client at"),
+        ] {
+            let error = clients(&[bad.to_owned()]).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

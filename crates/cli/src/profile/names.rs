@@ -1,0 +1,105 @@
+//! From addresses of a guest that ran to functions and lines.
+
+use crate::analyze::debug_file;
+use crate::errors::CliError;
+use guardrail_kernel::{KernelImage, Lines, ModuleImage};
+use guardrail_report::{Frame, Location};
+use guardrail_trace::client::{Module, Report};
+use guardrail_vm::Cache;
+use guardrail_vm::prepare::Prepared;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+/// Names for one run's addresses.
+pub struct Names {
+    image: KernelImage,
+    slide: u64,
+    modules: Vec<Module>,
+    files: HashMap<String, PathBuf>,
+    debug: HashMap<String, PathBuf>,
+    lines: RefCell<HashMap<String, Option<Source>>>,
+}
+
+struct Source {
+    image: ModuleImage,
+    lines: Lines,
+}
+
+impl Names {
+    /// Names for what these reports hold.
+    pub fn open(cache: &Cache, prepared: &Prepared, reports: &[Report]) -> Result<Names, CliError> {
+        let image = KernelImage::open(&prepared.kernel.vmlinuz)?;
+        let slide = reports.iter().find_map(|report| report.slide).unwrap_or(0);
+        let mut modules: Vec<Module> =
+            reports.first().map(|report| report.modules.clone()).unwrap_or_default();
+        // The last one at an address is the one that ran there last.
+        modules.reverse();
+        let mut files = HashMap::new();
+        let mut debug = HashMap::new();
+        let more = prepared.more.iter().flat_map(|turn| turn.plan.before.iter().chain([&turn.plan.driver]));
+        let plan = prepared.plan.before.iter().chain([&prepared.plan.driver]);
+        for file in plan.chain(&prepared.also).chain(more) {
+            files.insert(file.name.clone(), file.path.clone());
+            if let Some(path) = debug_file(cache, &prepared.kernel, &file.name) {
+                debug.insert(file.name.clone(), path);
+            }
+        }
+        Ok(Names { image, slide, modules, files, debug, lines: RefCell::default() })
+    }
+
+    /// The frame of an address of code.
+    pub fn frame(&self, addr: u64) -> Frame {
+        let link = addr.wrapping_sub(self.slide);
+        if self.image.is_text(link)
+            && let Some(located) = self.image.symbol_at(link)
+        {
+            return Frame {
+                function: located.name.to_owned(),
+                module: None,
+                offset: located.offset,
+                ..Frame::default()
+            };
+        }
+        let Some(module) = self.modules.iter().find(|module| module.contains(addr)) else {
+            return Frame { function: format!("{addr:#x}"), ..Frame::default() };
+        };
+        let next = module.functions.partition_point(|function| function.0 <= addr);
+        let (start, function) = match next.checked_sub(1) {
+            Some(at) => (module.functions[at].0, module.functions[at].1.clone()),
+            None => (addr, format!("{addr:#x}")),
+        };
+        let offset = addr - start;
+        let location = self.location(&module.name, &function, offset);
+        Frame { function, module: Some(module.name.clone()), offset, location, ..Frame::default() }
+    }
+
+    /// The function of an address, with its module where it has one.
+    pub fn function(&self, addr: u64) -> String {
+        let frame = self.frame(addr);
+        match frame.module {
+            None => frame.function,
+            Some(module) => format!("{} [{module}]", frame.function),
+        }
+    }
+
+    /// The line of a place in a module's function.
+    fn location(&self, module: &str, function: &str, offset: u64) -> Option<Location> {
+        let mut lines = self.lines.borrow_mut();
+        let source = lines.entry(module.to_owned()).or_insert_with(|| self.source(module)).as_ref()?;
+        let symbol =
+            source.image.symbols().iter().find(|symbol| source.image.symbol_name(symbol) == function)?;
+        let (file, line) =
+            source.lines.line(usize::from(symbol.section?), symbol.value.checked_add(offset)?)?;
+        Some(Location { file, line: line.into() })
+    }
+
+    fn source(&self, module: &str) -> Option<Source> {
+        let image = ModuleImage::open(self.files.get(module)?).ok()?;
+        let lines = match self.debug.get(module) {
+            Some(debug) => Lines::of_file(debug, &image).ok()??,
+            None => Lines::of_module(&image)?,
+        };
+        Some(Source { image, lines })
+    }
+}

@@ -1,0 +1,226 @@
+//! What clients said, for people and for programs.
+
+use super::names::Names;
+use crate::args::ProfileFormat;
+use crate::check::seconds;
+use crate::errors::CliError;
+use crate::output;
+use guardrail_report as report;
+use guardrail_trace::client::{Cell, Fault, Report, Results, Table};
+use guardrail_vm::prepare::Prepared;
+use guardrail_vm::run::{Finished, Outcome};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+/// The most rows of a table that are printed as text.
+const ROWS: usize = 25;
+
+/// A run's results with names.
+pub struct Shown {
+    /// What was found, as other commands tell it.
+    pub report: report::Report,
+    clients: Vec<Client>,
+}
+
+struct Client {
+    name: String,
+    tables: Vec<Named>,
+    notes: Vec<String>,
+}
+
+/// A table whose cells are text or numbers.
+struct Named {
+    table: Table,
+    cells: Vec<Vec<Value>>,
+}
+
+impl Shown {
+    /// Gives names to everything.
+    pub fn new(names: &Names, prepared: &Prepared, finished: &Finished, reports: Vec<Report>) -> Shown {
+        let results: Vec<Results> = reports.into_iter().flat_map(|report| report.clients).collect();
+        let findings = results
+            .iter()
+            .flat_map(|result| result.findings.iter().map(|fault| finding(names, &result.client, fault)))
+            .collect();
+        let run = report::Run {
+            outcome: finished.outcome.word().to_owned(),
+            detail: match &finished.outcome {
+                Outcome::Completed => None,
+                Outcome::GuestPanic { text } => Some(text.clone()),
+                other => Some(other.to_string()),
+            },
+            workload: Some(prepared.workload.name.clone()),
+            guest_seconds: seconds(finished.wall),
+            boot_seconds: finished.boot().map(seconds),
+            ..report::Run::default()
+        };
+        let report = report::Report {
+            schema: report::SCHEMA.to_owned(),
+            driver: prepared.plan.driver.name.clone(),
+            kernel: prepared.kernel.release.clone(),
+            tools: results.iter().map(|result| result.client.clone()).collect(),
+            mode: "permissive".to_owned(),
+            run,
+            findings,
+        };
+        let clients = results.into_iter().map(|result| client(names, result)).collect();
+        Shown { report, clients }
+    }
+
+    /// A thread was stopped before it did harm.
+    pub fn contained(&self) -> bool {
+        self.report.findings.iter().any(|finding| finding.action.as_deref() == Some("contained"))
+    }
+
+    /// Everything, in the format that was asked for.
+    pub fn text(&self, format: ProfileFormat) -> Result<String, CliError> {
+        match format {
+            ProfileFormat::Json => {
+                let text =
+                    serde_json::to_string_pretty(&self.json()).map_err(|e| CliError::Run(e.to_string()))?;
+                Ok(format!("{text}\n"))
+            }
+            ProfileFormat::Text => self.readable(),
+        }
+    }
+
+    fn json(&self) -> Value {
+        let mut all = serde_json::to_value(&self.report).unwrap_or_default();
+        let table = |named: &Named| json!({ "name": named.table.name, "columns": named.table.columns, "rows": named.cells });
+        let client = |client: &Client| {
+            json!({
+                "name": client.name, "notes": client.notes,
+                "tables": client.tables.iter().map(table).collect::<Vec<_>>(),
+            })
+        };
+        all["clients"] = self.clients.iter().map(client).collect();
+        all
+    }
+
+    fn readable(&self) -> Result<String, CliError> {
+        let mut text = String::new();
+        for client in &self.clients {
+            text += &format!("{}\n", client.name);
+            for note in &client.notes {
+                text += &format!("  {note}\n");
+            }
+            for named in &client.tables {
+                text += &format!("\n  {}\n", named.table.name);
+                let mut rows = vec![named.table.columns.clone()];
+                rows.extend(named.cells.iter().take(ROWS).map(|row| row.iter().map(plain).collect()));
+                for line in output::table(&rows).lines() {
+                    text += &format!("    {line}\n");
+                }
+                if named.cells.len() > ROWS {
+                    text +=
+                        &format!("    … {} more rows (--format json has all)\n", named.cells.len() - ROWS);
+                }
+            }
+            text += "\n";
+        }
+        if self.report.findings.is_empty() {
+            return Ok(text);
+        }
+        let mut out = text.into_bytes();
+        report::text::write(&self.report, &mut out).map_err(CliError::io("write to", "memory"))?;
+        String::from_utf8(out).map_err(|e| CliError::Run(e.to_string()))
+    }
+
+    /// Leaves everything in a folder that stays.
+    pub fn write_files(&self, out: &Path) -> Result<(), CliError> {
+        let file = out.join("profile.json");
+        let text = self.text(ProfileFormat::Json)?;
+        fs::write(&file, text).map_err(CliError::io("write", file.display()))
+    }
+}
+
+fn client(names: &Names, result: Results) -> Client {
+    let tables = result.tables.into_iter().map(|table| {
+        let cells =
+            table.rows.iter().map(|row| row.iter().map(|cell| value(names, cell)).collect()).collect();
+        Named { table, cells }
+    });
+    Client { name: result.client, tables: tables.collect(), notes: result.notes }
+}
+
+fn value(names: &Names, cell: &Cell) -> Value {
+    match cell {
+        Cell::Text(text) => text.clone().into(),
+        Cell::Count(count) => (*count).into(),
+        Cell::Real(real) => (*real).into(),
+        Cell::Function(addr) => names.function(*addr).into(),
+        Cell::Code(addr) => place(names, *addr).into(),
+        Cell::Stack(stack) => stack.iter().map(|&addr| names.function(addr)).collect(),
+    }
+}
+
+/// `function+0x12 [module] file:line`.
+fn place(names: &Names, addr: u64) -> String {
+    names.frame(addr).to_string()
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(" < "),
+        Value::Number(number) if number.is_f64() => format!("{:.3}", number.as_f64().unwrap_or(0.0)),
+        other => other.to_string(),
+    }
+}
+
+/// A client's fault as a finding of ours.
+fn finding(names: &Names, client: &str, fault: &Fault) -> report::Finding {
+    let place = names.frame(fault.pc);
+    let stack: Vec<report::Frame> = fault.stack.iter().map(|&addr| names.frame(addr)).collect();
+    let frames = |stack: &[u64]| {
+        (!stack.is_empty()).then(|| report::Stack {
+            stack: stack.iter().map(|&addr| names.frame(addr)).collect(),
+            ..report::Stack::default()
+        })
+    };
+    let object = fault.object.as_ref().map(|object| report::Object {
+        address: format!("{:#x}", object.address),
+        size: object.size,
+        class: object.class.clone(),
+        name: object.name.clone(),
+        offset: fault.access.map(|(address, ..)| address.wrapping_sub(object.address) as i64),
+        allocated: frames(&object.allocated),
+        freed: frames(&object.freed),
+        field: None,
+    });
+    report::Finding {
+        id: fingerprint(client, fault, &place),
+        checker: client.to_owned(),
+        kind: fault.kind.clone(),
+        message: fault.message.clone(),
+        module: place.module.clone().unwrap_or_else(|| "vmlinux".to_owned()),
+        function: place.function.clone(),
+        offset: place.offset,
+        location: place.location.clone(),
+        stack,
+        context: report::Context {
+            thread: fault.task.clone(),
+            cpu: fault.cpu,
+            level: fault.level.clone(),
+            ..report::Context::default()
+        },
+        action: fault.contained.then(|| "contained".to_owned()),
+        access: fault.access.map(|(address, size, store)| report::Access {
+            what: if store { "write" } else { "read" }.to_owned(),
+            address: format!("{address:#x}"),
+            size,
+        }),
+        object,
+        count: fault.count,
+        ..report::Finding::default()
+    }
+}
+
+/// The same for the same fault in another run: no addresses.
+fn fingerprint(client: &str, fault: &Fault, place: &report::Frame) -> String {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    (client, &fault.kind, &place.module, &place.function, place.offset).hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}

@@ -1,0 +1,209 @@
+//! A block of guest code, while QEMU translates it.
+
+use crate::callbacks;
+use crate::counter::Counter;
+use crate::host::Host;
+use crate::{Client, Instance};
+use guardrail_plugin::block::View;
+use guardrail_plugin::ffi::{self, CB_NO_REGS, CB_R_REGS, CB_RW_REGS_PC};
+use iced_x86::{Decoder, DecoderOptions, Instruction};
+use std::cell::OnceCell;
+use std::marker::PhantomData;
+
+/// Which accesses are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Those that read.
+    Reads,
+    /// Those that write.
+    Writes,
+    /// Both.
+    Both,
+}
+
+/// A block that is translated: a run of instructions that is entered at the first one. What is asked for here happens each time
+/// that the translation runs.
+pub struct Block<'a, C: ?Sized> {
+    view: View,
+    shared: &'a Shared,
+    host: &'a Host,
+    client: PhantomData<fn() -> &'a C>,
+}
+
+/// What clients share of a block, worked out when it is first asked for.
+pub(crate) struct Shared {
+    pub(crate) view: View,
+    bytes: OnceCell<Vec<u8>>,
+    insns: OnceCell<Vec<Instruction>>,
+    id: OnceCell<u32>,
+}
+
+impl Shared {
+    pub(crate) fn new(view: View) -> Shared {
+        Shared { view, bytes: OnceCell::new(), insns: OnceCell::new(), id: OnceCell::new() }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.get_or_init(|| self.view.all_bytes())
+    }
+}
+
+impl<'a, C: Client + Instance> Block<'a, C> {
+    pub(crate) fn new(shared: &'a Shared, host: &'a Host) -> Block<'a, C> {
+        Block { view: shared.view, shared, host, client: PhantomData }
+    }
+
+    /// The virtual address of its first instruction.
+    pub fn address(&self) -> u64 {
+        self.view.address()
+    }
+
+    /// How many instructions it has, at least one.
+    pub fn len(&self) -> usize {
+        self.view.len()
+    }
+
+    /// Never.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.shared.bytes()
+    }
+
+    /// Its instructions, decoded; each has its address (`ip`).
+    pub fn insns(&self) -> &[Instruction] {
+        self.shared.insns.get_or_init(|| {
+            let (bytes, at) = (self.shared.bytes(), self.address());
+            let insns = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE);
+            insns.into_iter().take(self.view.len()).collect()
+        })
+    }
+
+    /// The virtual address of an instruction, below [`len`](Self::len).
+    pub fn insn_address(&self, index: usize) -> u64 {
+        self.view.insn(index).address()
+    }
+
+    /// A dense number for these bytes at this address; the same when they are translated again.
+    pub fn id(&self) -> u32 {
+        *self.shared.id.get_or_init(|| self.host.blocks.number(self.address(), self.shared.bytes()))
+    }
+
+    /// A counter that is made while the guest runs.
+    pub fn counter(&self) -> Counter {
+        self.host.counters.make()
+    }
+
+    /// Each time the block begins, its vCPU's counter grows. Costs no call.
+    pub fn add(&mut self, counter: &Counter, value: u64) {
+        // SAFETY: the handle is valid during the translation callback, the counter's scoreboard as long as QEMU.
+        unsafe {
+            ffi::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+                self.view.tb(),
+                ffi::INLINE_ADD_U64,
+                counter.word(),
+                value,
+            );
+        }
+    }
+
+    /// Each time the block begins, its vCPU's counter is set. Costs no call.
+    pub fn set(&mut self, counter: &Counter, value: u64) {
+        // SAFETY: as above.
+        unsafe {
+            ffi::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+                self.view.tb(),
+                ffi::INLINE_STORE_U64,
+                counter.word(),
+                value,
+            );
+        }
+    }
+
+    /// Each time before this instruction, the counter grows.
+    pub fn add_at(&mut self, index: usize, counter: &Counter, value: u64) {
+        // SAFETY: as above.
+        unsafe {
+            ffi::qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
+                self.view.insn(index).handle(),
+                ffi::INLINE_ADD_U64,
+                counter.word(),
+                value,
+            );
+        }
+    }
+
+    /// Each time before this instruction, the counter is set.
+    pub fn set_at(&mut self, index: usize, counter: &Counter, value: u64) {
+        // SAFETY: as above.
+        unsafe {
+            ffi::qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
+                self.view.insn(index).handle(),
+                ffi::INLINE_STORE_U64,
+                counter.word(),
+                value,
+            );
+        }
+    }
+
+    /// Each time this instruction accesses memory, the counter grows.
+    pub fn add_at_access(&mut self, index: usize, when: When, counter: &Counter, value: u64) {
+        // SAFETY: as above.
+        unsafe {
+            ffi::qemu_plugin_register_vcpu_mem_inline_per_vcpu(
+                self.view.insn(index).handle(),
+                kind(when),
+                ffi::INLINE_ADD_U64,
+                counter.word(),
+                value,
+            );
+        }
+    }
+
+    /// [`executed`](Client::executed) is called with `data` each time the block begins.
+    pub fn call(&mut self, data: u64) {
+        self.view.call(callbacks::executed::<C>, CB_R_REGS, data as usize);
+    }
+
+    /// [`executed`](Client::executed) is called with `data` where the block begins and the vCPU's counter is at least `limit`.
+    pub fn call_if(&mut self, counter: &Counter, limit: u64, data: u64) {
+        // SAFETY: as above; the data is a number.
+        unsafe {
+            ffi::qemu_plugin_register_vcpu_tb_exec_cond_cb(
+                self.view.tb(),
+                callbacks::executed::<C>,
+                CB_R_REGS,
+                ffi::COND_GE,
+                counter.word(),
+                limit,
+                data as *mut std::ffi::c_void,
+            );
+        }
+    }
+
+    /// [`executed`](Client::executed) is called with `data` each time before this instruction, with current registers.
+    pub fn call_at(&mut self, index: usize, data: u64) {
+        self.view.insn(index).call(callbacks::executed::<C>, CB_R_REGS, data as usize);
+    }
+
+    /// As [`call`](Self::call), and the client may send the vCPU elsewhere ([`Vcpu::jump`](crate::Vcpu::jump)).
+    pub fn may_jump(&mut self, data: u64) {
+        self.view.call(callbacks::executed::<C>, CB_RW_REGS_PC, data as usize);
+    }
+
+    /// [`accessed`](Client::accessed) is called with `data` after each access of this instruction.
+    pub fn accesses(&mut self, index: usize, when: When, data: u64) {
+        self.view.insn(index).accesses(callbacks::mem_callback::<C>(), CB_NO_REGS, kind(when), data as usize);
+    }
+}
+
+fn kind(when: When) -> i32 {
+    match when {
+        When::Reads => ffi::MEM_R,
+        When::Writes => ffi::MEM_W,
+        When::Both => ffi::MEM_RW,
+    }
+}

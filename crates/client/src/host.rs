@@ -1,0 +1,216 @@
+//! The plugin's state, one for the process: what clients share.
+
+use crate::callbacks::Erased;
+use crate::counter::Counters;
+use crate::hooks::{Hooks, Own, Wanted};
+use crate::modules::{self, Modules};
+use crate::setup::Wants;
+use crate::vcpu::{Vcpu, VcpuCell};
+use guardrail_plugin::ffi::PluginId;
+use guardrail_plugin::modules::find_ram;
+use guardrail_plugin::ram::Ram;
+use guardrail_plugin::registers::{RAX, RDI, RSI, RSP};
+use guardrail_trace::client::{ClientConfig, Report};
+use guardrail_trace::config::PerCpu;
+use guardrail_trace::event::Global;
+use rustc_hash::FxHashMap;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+static HOST: OnceLock<Host> = OnceLock::new();
+
+/// Everything that callbacks use.
+pub(crate) struct Host {
+    pub(crate) id: PluginId,
+    pub(crate) config: ClientConfig,
+    pub(crate) clients: Vec<&'static dyn Erased>,
+    /// What each client is told of.
+    pub(crate) wants: Vec<Wants>,
+    pub(crate) counters: Counters,
+    pub(crate) hooks: Hooks,
+    pub(crate) modules: Modules,
+    pub(crate) blocks: Blocks,
+    pub(crate) ram: Ram,
+    pub(crate) control: State,
+    vcpus: Box<[VcpuCell]>,
+    slide_known: AtomicBool,
+    slide: AtomicU64,
+    /// `page_offset_base`; 0 before it is known.
+    direct_map: AtomicU64,
+}
+
+/// Attached or not, and what was asked for.
+#[derive(Default)]
+pub(crate) struct State {
+    /// Instrumented now.
+    pub(crate) attached: AtomicBool,
+    /// To be instrumented.
+    pub(crate) wanted: AtomicBool,
+    /// Callbacks are registered that the state does not want.
+    pub(crate) stale: AtomicBool,
+    /// A reset is under way.
+    pub(crate) changing: AtomicBool,
+    /// The vCPU whose thread asked for it.
+    pub(crate) by: AtomicU32,
+    /// How often it was attached.
+    pub(crate) times: AtomicU64,
+}
+
+#[inline]
+pub(crate) fn host() -> Option<&'static Host> {
+    HOST.get()
+}
+
+/// Numbers for blocks.
+#[derive(Default)]
+pub(crate) struct Blocks(Mutex<FxHashMap<(u64, u64), u32>>);
+
+impl Blocks {
+    pub(crate) fn number(&self, address: u64, bytes: &[u8]) -> u32 {
+        use std::hash::{BuildHasher, Hasher};
+        let mut hasher = rustc_hash::FxBuildHasher.build_hasher();
+        hasher.write(bytes);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = known.len() as u32;
+        *known.entry((address, hasher.finish())).or_insert(next)
+    }
+}
+
+/// What a host is made of.
+pub(crate) struct Parts {
+    pub(crate) id: PluginId,
+    pub(crate) config: ClientConfig,
+    pub(crate) clients: Vec<&'static dyn Erased>,
+    pub(crate) wants: Vec<Wants>,
+    pub(crate) counters: Counters,
+    pub(crate) hooks: Hooks,
+    pub(crate) vcpus: u32,
+}
+
+/// Sets the process's host.
+pub(crate) fn set(parts: Parts) -> Result<&'static Host, String> {
+    let host = Host {
+        id: parts.id,
+        clients: parts.clients,
+        wants: parts.wants,
+        counters: parts.counters,
+        hooks: parts.hooks,
+        modules: Modules::default(),
+        blocks: Blocks::default(),
+        ram: Ram::default(),
+        control: State::default(),
+        vcpus: (0..parts.vcpus).map(VcpuCell::new).collect(),
+        slide_known: AtomicBool::new(false),
+        slide: AtomicU64::new(0),
+        direct_map: AtomicU64::new(0),
+        config: parts.config,
+    };
+    HOST.set(host)
+        .map_err(|_| "a plugin with clients is loaded twice; name it once on QEMU's command line")?;
+    Ok(HOST.get().ok_or("a host that was just set is gone")?)
+}
+
+impl Host {
+    /// The vCPU of a callback.
+    ///
+    /// # Safety
+    /// As for [`VcpuCell::get`].
+    #[inline]
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn vcpu(&self, index: u32) -> Option<&mut Vcpu> {
+        // SAFETY: passed on to the caller.
+        self.vcpus.get(index as usize).map(|cell| unsafe { cell.get() })
+    }
+
+    /// What KASLR added, once known.
+    #[inline]
+    pub(crate) fn slide(&self) -> Option<u64> {
+        self.slide_known.load(Acquire).then(|| self.slide.load(Relaxed))
+    }
+
+    pub(crate) fn set_slide(&self, slide: u64) {
+        self.slide.store(slide, Relaxed);
+        self.slide_known.store(true, Release);
+    }
+
+    /// The physical address behind one in the kernel's direct map.
+    #[inline]
+    pub(crate) fn direct_physical(&self, addr: u64) -> Option<u64> {
+        let base = self.direct_map.load(Relaxed);
+        (base != 0).then(|| addr.wrapping_sub(base)).filter(|&physical| physical < 1 << 40)
+    }
+
+    /// The offset of a per-CPU variable from the GS base.
+    pub(crate) fn per_cpu_offset(&self, of: impl Fn(&PerCpu) -> u64) -> Option<u64> {
+        let places = &self.config.kernel.per_cpu;
+        let slide = if places.relative { self.slide()? } else { 0 };
+        Some(of(places).wrapping_add(slide))
+    }
+
+    /// Learns where the guest's memory is, as soon as that can be known.
+    pub(crate) fn learn_memory(&self, vcpu: &mut Vcpu) {
+        let Some(slide) = self.slide().filter(|_| self.direct_map.load(Relaxed) == 0) else { return };
+        find_ram(&self.ram, self.config.kernel.kernel_text, slide, vcpu.cpu());
+        let base = self.config.kernel.globals.iter().find(|global| global.0 == Global::PageOffsetBase);
+        if let Some(base) = base.and_then(|&(_, at)| vcpu.cpu().read_word(at.wrapping_add(slide), 8)) {
+            self.direct_map.store(base, Relaxed);
+        }
+    }
+
+    /// A hooked function is entered.
+    pub(crate) fn entered(&self, vcpu: &mut Vcpu, number: u32) {
+        match self.hooks.wanted(number) {
+            Some(&Wanted::Client(client, id)) => {
+                if self.hooks.has_result(number) {
+                    let (rsp, args) = (vcpu.register(RSP), vcpu.args());
+                    self.hooks.open.enter(number, rsp, Some(args));
+                }
+                if let Some(client) = self.clients.get(client) {
+                    client.entered(vcpu, id);
+                }
+            }
+            Some(Wanted::Own(own)) => {
+                let (first, second) = (vcpu.register(RDI), vcpu.register(RSI));
+                match own {
+                    Own::ModuleLoad => {
+                        self.learn_memory(vcpu);
+                        modules::load(self, vcpu, first);
+                    }
+                    Own::ModuleUnload => modules::unload(self, first),
+                    Own::Switch => {
+                        for (client, wants) in self.clients.iter().zip(&self.wants) {
+                            if wants.threads {
+                                client.switched(vcpu, first, second);
+                            }
+                        }
+                    }
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// A return that may end calls of these hooks.
+    pub(crate) fn left(&self, vcpu: &mut Vcpu, numbers: &[u32]) {
+        let rsp = vcpu.register(RSP);
+        let Some(left) = self.hooks.open.leave(numbers, rsp) else { return };
+        let result = vcpu.register(RAX);
+        for (number, args) in std::iter::once(left.first).chain(left.more) {
+            if let Some(&Wanted::Client(client, id)) = self.hooks.wanted(number)
+                && let Some(client) = self.clients.get(client)
+            {
+                client.left(vcpu, id, args.unwrap_or_default(), result);
+            }
+        }
+    }
+
+    /// What all clients have to say now.
+    pub(crate) fn report(&self) -> Report {
+        Report {
+            slide: self.slide(),
+            modules: self.modules.all().iter().map(|module| (**module).clone()).collect(),
+            clients: self.clients.iter().map(|client| client.results()).collect(),
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! QEMU's door: reads the configuration, makes the clients, and instruments what is translated while attached.
+
+use crate::Discontinuity;
+use crate::block::Shared;
+use crate::callbacks::Kind;
+use crate::control;
+use crate::counter::Counters;
+use crate::hooks::{Hooks, Own, Wanted};
+use crate::host::{self, Host, Parts, host};
+use crate::modules;
+use crate::scope;
+use crate::setup::{Setup, Wants};
+use guardrail_plugin::block::View;
+use guardrail_plugin::ffi::{self, CB_R_REGS, Info, PluginId, Tb};
+use guardrail_plugin::probe;
+use guardrail_trace::client::ClientConfig;
+use guardrail_trace::config::Hook;
+use iced_x86::{Decoder, DecoderOptions};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// What `qemu_plugin_install` does. A result other than 0 ends QEMU.
+///
+/// # Safety
+/// `info` points to QEMU's description of itself, `argv` to `argc` strings.
+pub unsafe fn install(
+    id: PluginId,
+    info: *const Info,
+    argc: c_int,
+    argv: *const *const c_char,
+    kinds: &[Kind],
+) -> c_int {
+    let args: Vec<String> = (0..argc.max(0) as usize)
+        // SAFETY: QEMU passes `argc` strings.
+        .map(|i| unsafe { CStr::from_ptr(*argv.add(i)) }.to_string_lossy().into_owned())
+        .collect();
+    // SAFETY: QEMU's description lives during this call.
+    match prepare(id, unsafe { &*info }, &args, kinds) {
+        Ok(()) => 0,
+        Err(why) => {
+            eprintln!("guardrail client: {why}");
+            1
+        }
+    }
+}
+
+fn prepare(id: PluginId, info: &Info, args: &[String], kinds: &[Kind]) -> Result<(), String> {
+    // SAFETY: QEMU gives its target's name.
+    let target = unsafe { CStr::from_ptr(info.target_name) }.to_string_lossy();
+    if target != "x86_64" || !info.system_emulation {
+        return Err(format!("only qemu-system-x86_64 can run it, this is an emulator of {target}"));
+    }
+    let path = match args {
+        [one] => one.strip_prefix("config="),
+        _ => None,
+    };
+    let path = path.ok_or("give it one argument, config=FILE")?;
+    let text = std::fs::read(path).map_err(|e| format!("cannot read its configuration {path}: {e}"))?;
+    let config: ClientConfig =
+        serde_json::from_slice(&text).map_err(|e| format!("its configuration {path} is malformed: {e}"))?;
+    let vcpus = info.max_vcpus.max(info.smp_vcpus).max(1) as u32;
+    let host = make(id, config, kinds, vcpus)?;
+    control::serve(host)?;
+    host.control.wanted.store(host.config.attached, Release);
+    // Until the kernel's place is known its code is looked at in any case.
+    host.control.attached.store(host.config.attached, Release);
+    host.control.times.store(u64::from(host.config.attached), Relaxed);
+    register(host);
+    Ok(())
+}
+
+fn make(id: PluginId, config: ClientConfig, kinds: &[Kind], vcpus: u32) -> Result<&'static Host, String> {
+    let counters = Counters::new(vcpus);
+    let mut hooks = Hooks::new(&config.kernel.return_thunks);
+    let (mut clients, mut wants) = (Vec::new(), Vec::new());
+    let mut image = None;
+    for choice in &config.clients {
+        // The only one needs no name.
+        let only = choice.name == "*" && kinds.len() == 1;
+        let kind = kinds.iter().find(|kind| only || kind.name == choice.name).ok_or_else(|| {
+            let known: Vec<_> = kinds.iter().map(|kind| kind.name).collect();
+            format!("it has no client {}; it has {}", choice.name, known.join(", "))
+        })?;
+        let mut setup = Setup {
+            config: &config,
+            counters: &counters,
+            hooks: &mut hooks,
+            image: &mut image,
+            client: clients.len(),
+            next_hook: 0,
+            options: &choice.options,
+            vcpus,
+            wants: Wants::default(),
+        };
+        let client = (kind.make)(&mut setup).map_err(|why| format!("client {}: {why}", kind.name))?;
+        wants.push(setup.wants);
+        clients.push(client);
+    }
+    let own = |address| Hook {
+        name: String::new(),
+        address,
+        args: 2,
+        derefs: Vec::new(),
+        result: false,
+        returns: Vec::new(),
+        lists: Vec::new(),
+    };
+    hooks.want(&own(config.kernel.modules.load), Wanted::Own(Own::ModuleLoad));
+    hooks.want(&own(config.kernel.modules.unload), Wanted::Own(Own::ModuleUnload));
+    if wants.iter().any(|wants| wants.threads) {
+        let switch = config.modules.switch.ok_or("this kernel has no function __switch_to")?;
+        hooks.want(&own(switch), Wanted::Own(Own::Switch));
+    }
+    hooks.finish();
+    host::set(Parts { id, config, clients, wants, counters, hooks, vcpus })
+}
+
+/// Registers what the state asks for.
+fn register(host: &Host) {
+    let attached = host.control.wanted.load(Acquire);
+    // SAFETY: the signatures are those of version 7, which QEMU has checked.
+    unsafe {
+        ffi::qemu_plugin_register_vcpu_init_cb(host.id, on_vcpu_init, null_mut());
+        ffi::qemu_plugin_register_vcpu_idle_cb(host.id, on_pause, null_mut());
+        ffi::qemu_plugin_register_vcpu_resume_cb(host.id, on_pause, null_mut());
+        if attached || host.slide().is_none() {
+            ffi::qemu_plugin_register_vcpu_tb_trans_cb(host.id, on_translation, null_mut());
+        }
+        let kinds = ffi::DISCON_INTERRUPT | ffi::DISCON_EXCEPTION;
+        ffi::qemu_plugin_register_vcpu_discon_cb(host.id, kinds, on_discontinuity, null_mut());
+        ffi::qemu_plugin_register_atexit_cb(host.id, on_exit, null_mut());
+    }
+}
+
+extern "C" fn on_vcpu_init(index: c_uint, _: *mut c_void) {
+    let Some(host) = host() else { return };
+    // SAFETY: the callback of this vCPU.
+    let Some(vcpu) = (unsafe { host.vcpu(index) }) else { return };
+    if let Err(name) = vcpu.cpu().regs.find() {
+        eprintln!(
+            "guardrail client: QEMU does not offer the register {name}; use qemu-system-x86_64 11 or newer"
+        );
+    }
+}
+
+extern "C" fn on_pause(index: c_uint, _: *mut c_void) {
+    if let Some(host) = host() {
+        change(host, index);
+    }
+}
+
+extern "C" fn on_discontinuity(index: c_uint, kind: c_int, from: u64, to: u64, _: *mut c_void) {
+    let Some(host) = host() else { return };
+    change(host, index);
+    if !host.control.attached.load(Relaxed) || !host.wants.iter().any(|wants| wants.discontinuities) {
+        return;
+    }
+    let kind =
+        if kind == ffi::DISCON_INTERRUPT { Discontinuity::Interrupt } else { Discontinuity::Exception };
+    // SAFETY: the callback of this vCPU.
+    let Some(vcpu) = (unsafe { host.vcpu(index) }) else { return };
+    for (client, wants) in host.clients.iter().zip(&host.wants) {
+        if wants.discontinuities {
+            client.discontinuity(vcpu, kind, from, to);
+        }
+    }
+}
+
+/// Asks QEMU for a new begin where the state is not what was asked for.
+#[inline]
+fn change(host: &Host, index: u32) {
+    let control = &host.control;
+    if control.wanted.load(Relaxed) != control.attached.load(Relaxed) || control.stale.load(Relaxed) {
+        renew(host, index);
+    }
+}
+
+#[cold]
+fn renew(host: &Host, index: u32) {
+    // Before the kernel runs there is nothing to attach to, and its place must be found first.
+    if host.slide().is_none() || host.control.changing.swap(true, AcqRel) {
+        return;
+    }
+    host.control.by.store(index, Relaxed);
+    // SAFETY: called on a vCPU's thread; QEMU flushes what it has translated and calls back while no vCPU runs.
+    unsafe { ffi::qemu_plugin_reset(host.id, on_reset, null_mut()) };
+}
+
+/// All callbacks are gone, and no vCPU runs.
+extern "C" fn on_reset(_: *mut c_void) {
+    let Some(host) = host() else { return };
+    let control = &host.control;
+    let (before, wanted) = (control.attached.load(Acquire), control.wanted.load(Acquire));
+    control.stale.store(false, Release);
+    register(host);
+    // SAFETY: the thread of this vCPU runs this, and no other vCPU runs.
+    if let Some(vcpu) = unsafe { host.vcpu(control.by.load(Relaxed)) }
+        && before != wanted
+    {
+        if wanted {
+            host.learn_memory(vcpu);
+            modules::walk(host, vcpu);
+            for client in &host.clients {
+                client.attached(vcpu, true);
+            }
+            control.times.fetch_add(1, Relaxed);
+        } else {
+            for client in &host.clients {
+                client.detached();
+            }
+            host.modules.forget();
+        }
+    }
+    control.attached.store(wanted, Release);
+    control.changing.store(false, Release);
+}
+
+/// QEMU has translated a block and lets us instrument it.
+extern "C" fn on_translation(tb: *mut Tb, _: *mut c_void) {
+    let Some(host) = host() else { return };
+    // SAFETY: the block of this callback.
+    let view = unsafe { View::new(tb) };
+    let start = view.address();
+    if host.slide().is_none() {
+        find_slide(host, &view, start);
+    }
+    if !host.control.attached.load(Relaxed) {
+        return;
+    }
+    if let Some(slide) = host.slide() {
+        hook(host, &view, start, slide);
+    }
+    if scope::holds(&host.config.scope, &host.modules, host.slide(), start) {
+        let shared = Shared::new(view);
+        for client in &host.clients {
+            client.block(&shared, host);
+        }
+    }
+}
+
+fn find_slide(host: &Host, view: &View, start: u64) {
+    let Some(slide) = probe::slide(&host.config.kernel.probe, start, |len| view.bytes(len)) else { return };
+    host.set_slide(slide);
+    if !host.config.attached {
+        // The next discontinuity takes the callback away that is here for this alone.
+        host.control.stale.store(true, Release);
+        return;
+    }
+    // SAFETY: only the boot CPU runs, and this is its thread.
+    if let Some(vcpu) = unsafe { host.vcpu(0) } {
+        for client in &host.clients {
+            client.attached(vcpu, false);
+        }
+    }
+}
+
+/// Entries and returns of functions that somebody wants.
+fn hook(host: &Host, view: &View, start: u64, slide: u64) {
+    let (from, to) = host.config.kernel.kernel_text;
+    let link = start.wrapping_sub(slide);
+    if !(from..to).contains(&link) {
+        return;
+    }
+    let last = view.insn(view.len() - 1);
+    let end = last.address();
+    for &(at, number) in host.hooks.entries(link, end.wrapping_sub(slide)) {
+        let address = at.wrapping_add(slide);
+        if let Some(insn) = (0..view.len()).map(|i| view.insn(i)).find(|insn| insn.address() == address) {
+            insn.call(on_entry, CB_R_REGS, number as usize);
+        }
+    }
+    if let Some(hooks) = host.hooks.returns(end.wrapping_sub(slide)) {
+        let insn = Decoder::with_ip(64, &last.bytes(), end, DecoderOptions::NONE).decode();
+        if host.hooks.is_return(&insn, slide) {
+            last.call(on_return, CB_R_REGS, std::ptr::from_ref(hooks) as usize);
+        }
+    }
+}
+
+guardrail_plugin::with_env! {
+    /// A hooked function begins.
+    on_entry => entry
+}
+
+extern "C" fn entry(index: c_uint, number: *mut c_void, env: *mut u64) {
+    let Some(host) = host() else { return };
+    // SAFETY: the callback of this vCPU.
+    let Some(vcpu) = (unsafe { host.vcpu(index) }) else { return };
+    vcpu.cpu().regs.learn(env);
+    host.entered(vcpu, number as usize as u32);
+}
+
+guardrail_plugin::with_env! {
+    /// A function returns that may be hooked.
+    on_return => function_return
+}
+
+extern "C" fn function_return(index: c_uint, hooks: *mut c_void, env: *mut u64) {
+    let Some(host) = host() else { return };
+    // SAFETY: the callback of this vCPU.
+    let Some(vcpu) = (unsafe { host.vcpu(index) }) else { return };
+    vcpu.cpu().regs.learn(env);
+    // SAFETY: translation passed a list that is never freed.
+    let hooks = unsafe { &*hooks.cast::<Vec<u32>>() };
+    host.left(vcpu, hooks);
+}
+
+extern "C" fn on_exit(_: *mut c_void) {
+    let Some(host) = host() else { return };
+    control::write_results(host);
+    for client in &host.clients {
+        client.end();
+    }
+}

@@ -1,0 +1,127 @@
+//! What a client says and asks before the guest runs.
+
+use crate::counter::{Counter, Counters};
+use crate::hooks::{HookId, Hooks, Wanted};
+use crate::vcpu::PerVcpu;
+use guardrail_kernel::KernelImage;
+use guardrail_trace::client::{ClientConfig, Scope};
+use guardrail_trace::config::Hook;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a client says and asks before the guest runs.
+pub struct Setup<'a> {
+    pub(crate) config: &'a ClientConfig,
+    pub(crate) counters: &'a Counters,
+    pub(crate) hooks: &'a mut Hooks,
+    pub(crate) image: &'a mut Option<Arc<KernelImage>>,
+    pub(crate) client: usize,
+    pub(crate) next_hook: u32,
+    pub(crate) options: &'a BTreeMap<String, String>,
+    pub(crate) vcpus: u32,
+    pub(crate) wants: Wants,
+}
+
+/// What a client is told of.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wants {
+    pub(crate) discontinuities: bool,
+    pub(crate) threads: bool,
+}
+
+impl Setup<'_> {
+    /// How many vCPUs the guest has.
+    pub fn vcpus(&self) -> u32 {
+        self.vcpus
+    }
+
+    /// What is instrumented.
+    pub fn scope(&self) -> &Scope {
+        &self.config.scope
+    }
+
+    /// The value of an option (`--client NAME:KEY=VALUE`).
+    pub fn option(&self, key: &str) -> Option<&str> {
+        self.options.get(key).map(String::as_str)
+    }
+
+    /// A number given as an option, or `default`.
+    pub fn number(&self, key: &str, default: u64) -> Result<u64, String> {
+        let Some(text) = self.option(key) else { return Ok(default) };
+        text.parse().map_err(|_| format!("the option {key}={text} is not a number"))
+    }
+
+    /// The options are all among `known`.
+    pub fn only(&self, known: &[&str]) -> Result<(), String> {
+        match self.options.keys().find(|key| !known.contains(&key.as_str())) {
+            None => Ok(()),
+            Some(key) if known.is_empty() => Err(format!("there is no option {key}; there is none at all")),
+            Some(key) => Err(format!("there is no option {key}; there are {}", known.join(", "))),
+        }
+    }
+
+    /// A new counter.
+    pub fn counter(&self) -> Counter {
+        self.counters.make()
+    }
+
+    /// A value for each vCPU.
+    pub fn per_vcpu<T: Sync>(&self, make: impl FnMut() -> T) -> PerVcpu<T> {
+        PerVcpu::new(self.vcpus, make)
+    }
+
+    /// The kernel's image: symbols, types, code. Read when first asked for, which takes some tenths of a second.
+    pub fn kernel(&mut self) -> Result<Arc<KernelImage>, String> {
+        if let Some(image) = self.image {
+            return Ok(Arc::clone(image));
+        }
+        let path = &self.config.image;
+        let image = KernelImage::open(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        let image = Arc::new(image);
+        *self.image = Some(Arc::clone(&image));
+        Ok(image)
+    }
+
+    /// Where things are in this kernel.
+    pub fn layout(&self) -> &guardrail_trace::config::TracerConfig {
+        &self.config.kernel
+    }
+
+    /// Entries, and with `returns` also returns, of the kernel's function with this name are told from now on, whatever the
+    /// scope is; `None` where this kernel has no such function.
+    pub fn hook(&mut self, name: &str, returns: bool) -> Result<Option<HookId>, String> {
+        let image = self.kernel()?;
+        let Some(address) = image.address_of(name) else { return Ok(None) };
+        let ranges = match returns {
+            true => guardrail_kernel::returns(&image, address, &self.config.kernel.return_thunks),
+            false => Vec::new(),
+        };
+        Ok(Some(self.hook_at(&Hook {
+            name: name.to_owned(),
+            address,
+            args: 6,
+            derefs: Vec::new(),
+            result: returns,
+            returns: ranges,
+            lists: Vec::new(),
+        })))
+    }
+
+    /// The same for a hook that says where the function and its returns are.
+    pub fn hook_at(&mut self, hook: &Hook) -> HookId {
+        let id = HookId(self.next_hook);
+        self.next_hook += 1;
+        self.hooks.want(hook, Wanted::Client(self.client, id));
+        id
+    }
+
+    /// [`discontinuity`](crate::Client::discontinuity) is called.
+    pub fn discontinuities(&mut self) {
+        self.wants.discontinuities = true;
+    }
+
+    /// [`switched`](crate::Client::switched) is called.
+    pub fn threads(&mut self) {
+        self.wants.threads = true;
+    }
+}

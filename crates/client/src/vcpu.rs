@@ -1,0 +1,193 @@
+//! What a callback gets of its vCPU.
+
+use crate::host::host;
+use guardrail_plugin::cpu::{ARGS, Cpu};
+use guardrail_plugin::ffi;
+use guardrail_plugin::registers::{GS_BASE, RSP};
+use std::cell::UnsafeCell;
+
+/// The vCPU that a callback is about.
+pub struct Vcpu {
+    index: u32,
+    cpu: Cpu,
+    /// The client has moved the program counter; the callback must leave by it.
+    pub(crate) jump: Option<u64>,
+}
+
+impl Vcpu {
+    pub(crate) fn new(index: u32) -> Vcpu {
+        Vcpu { index, cpu: Cpu::new(), jump: None }
+    }
+
+    /// Its number, from 0.
+    #[inline]
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// A register, by its number in [`register`](crate::register) (general registers have their hardware numbers). In
+    /// [`executed`](crate::Client::executed) for a block, and where function entries and returns are told, all are current; in
+    /// [`accessed`](crate::Client::accessed) they are those before the access, and 0 before the client has seen some blocks.
+    #[inline]
+    pub fn register(&mut self, number: usize) -> u64 {
+        self.cpu.reg(number)
+    }
+
+    /// The first six integer arguments, at a function's entry.
+    pub fn args(&mut self) -> [u64; 6] {
+        ARGS.map(|register| self.cpu.reg(register))
+    }
+
+    /// The stack pointer.
+    #[inline]
+    pub fn stack(&mut self) -> u64 {
+        self.cpu.reg(RSP)
+    }
+
+    /// Up to eight bytes of the guest's memory at a virtual address, zero-extended; `None` where nothing is mapped.
+    pub fn word(&mut self, addr: u64, len: usize) -> Option<u64> {
+        let host = host()?;
+        if let Some(physical) = host.direct_physical(addr)
+            && let Some(word) = host.ram.word(physical, len)
+        {
+            return Some(word);
+        }
+        self.cpu.read_word(addr, len)
+    }
+
+    /// The guest's memory at a virtual address; `None` where any of it is not mapped.
+    pub fn read(&mut self, addr: u64, len: usize) -> Option<&[u8]> {
+        self.cpu.read(addr, len)
+    }
+
+    /// The address of a per-CPU variable of this vCPU, from its link-time address or offset (`kernel` says which: BTF and
+    /// symbols based at zero give offsets).
+    pub fn per_cpu(&mut self, offset: u64) -> u64 {
+        self.cpu.reg(GS_BASE).wrapping_add(offset)
+    }
+
+    /// The running task's `task_struct`.
+    pub fn task(&mut self) -> Option<u64> {
+        let offset = host()?.per_cpu_offset(|places| places.current)?;
+        let at = self.per_cpu(offset);
+        self.word(at, 8)
+    }
+
+    /// `preempt_count`: softirq, hardirq and NMI nesting in its bits (include/linux/preempt.h).
+    pub fn preempt_count(&mut self) -> Option<u32> {
+        let offset = host()?.per_cpu_offset(|places| places.preempt_count)?;
+        let at = self.per_cpu(offset);
+        self.word(at, 4).map(|count| count as u32)
+    }
+
+    /// The name and pid of a task.
+    pub fn task_name(&mut self, task: u64) -> Option<String> {
+        let layout = &host()?.config.kernel.task;
+        let pid = self.word(task.wrapping_add(layout.pid), 4)?;
+        let comm = self.read(task.wrapping_add(layout.comm), 16)?;
+        let len = comm.iter().position(|&byte| byte == 0).unwrap_or(comm.len());
+        Some(format!("{}/{pid}", String::from_utf8_lossy(&comm[..len])))
+    }
+
+    /// Sets a general register, for [`jump`](Self::jump).
+    pub fn set_register(&mut self, number: usize, value: u64) {
+        self.cpu.set_reg(number, value);
+    }
+
+    /// When this callback returns, the vCPU goes on at `pc` instead. Only in [`executed`](crate::Client::executed) of what asked for
+    /// it ([`Block::may_jump`](crate::Block::may_jump)).
+    pub fn jump(&mut self, pc: u64) {
+        self.jump = Some(pc);
+    }
+
+    pub(crate) fn cpu(&mut self) -> &mut Cpu {
+        &mut self.cpu
+    }
+}
+
+/// A memory access that an instruction has made.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// The virtual address of its first byte.
+    pub address: u64,
+    pub(crate) info: u32,
+}
+
+impl Access {
+    /// Bytes: 1 to 64.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        // SAFETY: a plain function of the value that QEMU passed.
+        1 << unsafe { ffi::qemu_plugin_mem_size_shift(self.info) }
+    }
+
+    /// It wrote.
+    #[inline]
+    pub fn is_store(&self) -> bool {
+        // SAFETY: as above.
+        unsafe { ffi::qemu_plugin_mem_is_store(self.info) }
+    }
+
+    /// The value read or written, its low eight bytes. Only inside the callback.
+    pub fn value(&self) -> u64 {
+        // SAFETY: called in the access's callback.
+        unsafe { ffi::qemu_plugin_mem_get_value(self.info) }.low
+    }
+
+    /// It went to a device's registers. Only inside the callback.
+    pub fn is_io(&self) -> bool {
+        // SAFETY: called in the access's callback; the answer points to what lives until its end.
+        unsafe {
+            let place = ffi::qemu_plugin_get_hwaddr(self.info, self.address);
+            !place.is_null() && ffi::qemu_plugin_hwaddr_is_io(place)
+        }
+    }
+}
+
+/// A value for each vCPU, each on cache lines of its own. The running vCPU's callback gets at it without a lock; others may look
+/// at all of them at the same time, so what is inside is of atomics or the like.
+pub struct PerVcpu<T>(Box<[Padded<T>]>);
+
+#[repr(align(128))]
+struct Padded<T>(T);
+
+impl<T: Sync> PerVcpu<T> {
+    pub(crate) fn new(count: u32, make: impl FnMut() -> T) -> PerVcpu<T> {
+        PerVcpu(std::iter::repeat_with(make).take(count as usize).map(Padded).collect())
+    }
+
+    /// The value of the vCPU at hand.
+    #[inline]
+    pub fn of(&self, vcpu: &Vcpu) -> &T {
+        &self.0[vcpu.index as usize].0
+    }
+
+    /// The values of all vCPUs.
+    pub fn all(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|padded| &padded.0)
+    }
+}
+
+/// A vCPU, entered through callbacks of its own thread only.
+#[repr(align(128))]
+pub(crate) struct VcpuCell(UnsafeCell<Vcpu>);
+
+// SAFETY: `get` is called only where the vCPU's thread, or nobody, runs; see there.
+unsafe impl Sync for VcpuCell {}
+// SAFETY: the raw pointers inside (register handles, a byte array) are not tied to a thread.
+unsafe impl Send for VcpuCell {}
+
+impl VcpuCell {
+    pub(crate) fn new(index: u32) -> VcpuCell {
+        VcpuCell(UnsafeCell::new(Vcpu::new(index)))
+    }
+
+    /// # Safety
+    /// Only in a callback for this vCPU, which QEMU never runs one inside another, or while no vCPU runs; the result must not be
+    /// kept beyond it.
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn get(&self) -> &mut Vcpu {
+        // SAFETY: by the contract above nobody else holds a reference.
+        unsafe { &mut *self.0.get() }
+    }
+}

@@ -1,0 +1,106 @@
+//! A block as QEMU shows it during translation.
+
+use crate::ffi::{self, Insn, MemCb, Tb, VcpuCb};
+use std::ffi::c_void;
+
+/// The longest x86 instruction.
+const MAX_INSN_LEN: usize = 15;
+
+/// A block that is being translated.
+#[derive(Clone, Copy)]
+pub struct View {
+    tb: *mut Tb,
+}
+
+impl View {
+    /// The block of a translation callback.
+    ///
+    /// # Safety
+    /// `tb` is what QEMU passed to the callback that runs now; the view must not be kept beyond it.
+    pub unsafe fn new(tb: *mut Tb) -> View {
+        View { tb }
+    }
+
+    /// QEMU's handle.
+    pub fn tb(&self) -> *mut Tb {
+        self.tb
+    }
+
+    /// The virtual address of its first instruction.
+    pub fn address(&self) -> u64 {
+        // SAFETY: the handle is valid during the translation callback, which this value does not outlive.
+        unsafe { ffi::qemu_plugin_tb_vaddr(self.tb) }
+    }
+
+    /// Number of instructions, at least one.
+    pub fn len(&self) -> usize {
+        // SAFETY: as above.
+        unsafe { ffi::qemu_plugin_tb_n_insns(self.tb) }.max(1)
+    }
+
+    /// Never: a block has an instruction.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// One of its instructions, below [`len`](Self::len).
+    pub fn insn(&self, index: usize) -> InsnView {
+        // SAFETY: as above; QEMU answers a null pointer beyond the count, and there is at least one.
+        InsnView(unsafe { ffi::qemu_plugin_tb_get_insn(self.tb, index) })
+    }
+
+    /// All bytes of the block.
+    pub fn all_bytes(&self) -> Vec<u8> {
+        (0..self.len()).flat_map(|i| self.insn(i).bytes()).collect()
+    }
+
+    /// The first bytes of the block.
+    pub fn bytes(&self, len: usize) -> Option<Vec<u8>> {
+        let bytes: Vec<u8> = (0..self.len()).flat_map(|i| self.insn(i).bytes()).take(len).collect();
+        (bytes.len() == len).then_some(bytes)
+    }
+
+    /// Calls back whenever the block begins; the data is a number, or the address of what is never freed.
+    pub fn call(&self, callback: VcpuCb, flags: i32, data: usize) {
+        // SAFETY: as above; the data is a number, or points to what is never freed.
+        unsafe { ffi::qemu_plugin_register_vcpu_tb_exec_cb(self.tb, callback, flags, data as *mut c_void) };
+    }
+}
+
+/// An instruction as QEMU shows it during translation.
+#[derive(Clone, Copy)]
+pub struct InsnView(*mut Insn);
+
+impl InsnView {
+    /// QEMU's handle.
+    pub fn handle(&self) -> *mut Insn {
+        self.0
+    }
+
+    /// Its virtual address.
+    pub fn address(&self) -> u64 {
+        // SAFETY: the handle is valid during the translation callback.
+        unsafe { ffi::qemu_plugin_insn_vaddr(self.0) }
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; MAX_INSN_LEN];
+        // SAFETY: as above; QEMU writes at most the length given.
+        let len = unsafe { ffi::qemu_plugin_insn_data(self.0, bytes.as_mut_ptr().cast(), bytes.len()) };
+        bytes.truncate(len);
+        bytes
+    }
+
+    /// Calls back before the instruction runs.
+    pub fn call(&self, callback: VcpuCb, flags: i32, data: usize) {
+        // SAFETY: as above; the data is a number, or points to what is never freed.
+        unsafe { ffi::qemu_plugin_register_vcpu_insn_exec_cb(self.0, callback, flags, data as *mut c_void) };
+    }
+
+    /// Calls back after each of its memory accesses of this kind.
+    pub fn accesses(&self, callback: MemCb, flags: i32, kind: i32, data: usize) {
+        // SAFETY: as above.
+        unsafe { ffi::qemu_plugin_register_vcpu_mem_cb(self.0, callback, flags, kind, data as *mut c_void) };
+    }
+}

@@ -1,0 +1,113 @@
+//! A vCPU's registers, and the guest's memory as it sees it.
+
+use crate::ffi::{self, GByteArray};
+use crate::registers::{RCX, RDI, RDX, RSI, Registers};
+
+/// Where the six integer arguments of a call are (System V ABI).
+pub const ARGS: [usize; 6] = [RDI, RSI, RDX, RCX, 8, 9];
+
+/// Access to one vCPU, and through it to the guest. Only for callbacks on the thread that runs it.
+pub struct Cpu {
+    /// Its registers.
+    pub regs: Registers,
+    buf: *mut GByteArray,
+}
+
+impl Default for Cpu {
+    fn default() -> Self {
+        Cpu::new()
+    }
+}
+
+impl Cpu {
+    /// A vCPU whose registers are not known yet.
+    pub fn new() -> Cpu {
+        // SAFETY: plain allocation; the array lives as long as the process.
+        let buf = unsafe { ffi::g_byte_array_new() };
+        Cpu { regs: Registers::new(buf), buf }
+    }
+
+    /// The value of a register. Only in callbacks that may read registers.
+    #[inline]
+    pub fn reg(&mut self, index: usize) -> u64 {
+        self.regs.get(index)
+    }
+
+    /// Sets a register. Only in callbacks that may write registers, and that leave by setting the program counter.
+    pub fn set_reg(&mut self, index: usize, value: u64) {
+        self.regs.set(index, value);
+    }
+
+    /// The six argument registers.
+    pub fn args(&mut self) -> [u64; 6] {
+        ARGS.map(|r| self.reg(r))
+    }
+
+    /// Writes guest memory; what is not mapped stays as it is.
+    pub fn write(&mut self, addr: u64, bytes: &[u8]) {
+        // SAFETY: called on the vCPU's own thread; GLib copies the bytes.
+        unsafe {
+            (*self.buf).len = 0;
+            ffi::g_byte_array_append(self.buf, bytes.as_ptr(), bytes.len() as u32);
+            ffi::qemu_plugin_write_memory_vaddr(addr, self.buf);
+        }
+    }
+
+    /// Guest memory by virtual address, as the vCPU sees it now.
+    pub fn read(&mut self, addr: u64, len: usize) -> Option<&[u8]> {
+        // SAFETY: called on the vCPU's own thread; QEMU sizes the buffer.
+        let ok = unsafe { ffi::qemu_plugin_read_memory_vaddr(addr, self.buf, len) };
+        (ok && self.bytes().len() == len).then(|| self.bytes())
+    }
+
+    /// Guest memory by physical address.
+    pub fn read_physical(&mut self, addr: u64, len: usize) -> Option<&[u8]> {
+        // SAFETY: as in `read`.
+        let result = unsafe { ffi::qemu_plugin_read_memory_hwaddr(addr, self.buf, len) };
+        (result == ffi::HWADDR_OK && self.bytes().len() == len).then(|| self.bytes())
+    }
+
+    /// Up to eight bytes of guest memory, zero-extended.
+    pub fn read_word(&mut self, addr: u64, len: usize) -> Option<u64> {
+        self.read(addr, len.min(8)).map(word)
+    }
+
+    /// Up to eight bytes of physical memory, zero-extended.
+    pub fn read_physical_word(&mut self, addr: u64, len: usize) -> Option<u64> {
+        self.read_physical(addr, len.min(8)).map(word)
+    }
+
+    /// The physical address behind a virtual one.
+    pub fn translate(&mut self, addr: u64) -> Option<u64> {
+        let mut physical = 0;
+        // SAFETY: called on the vCPU's own thread; QEMU fills in the result.
+        unsafe { ffi::qemu_plugin_translate_vaddr(addr, &mut physical) }.then_some(physical)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: GLib keeps `len` bytes at `data`; nobody else uses the array.
+        unsafe {
+            let array = &*self.buf;
+            if array.data.is_null() {
+                &[]
+            } else {
+                std::slice::from_raw_parts(array.data, array.len as usize)
+            }
+        }
+    }
+}
+
+/// Little endian, at most eight bytes.
+pub fn word(bytes: &[u8]) -> u64 {
+    bytes.iter().take(8).rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn words_are_little_endian_and_zero_extended() {
+        assert_eq!(super::word(&[0x34, 0x12]), 0x1234);
+        assert_eq!(super::word(&[1, 0, 0, 0, 0, 0, 0, 0x80, 9]), 0x8000_0000_0000_0001);
+        assert_eq!(super::word(&[]), 0);
+    }
+}
