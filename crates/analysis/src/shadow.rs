@@ -1,27 +1,25 @@
 //! Shadow memory: which bits of memory are undefined, and which bytes must not be touched.
 //!
-//! Pages come into being when something in them is undefined or restricted; memory without a page is defined and
-//! may be touched. Memory use is bounded: beyond the limit nothing new is marked, which loses findings and never invents any.
+//! Pages come into being when something in them is undefined; memory without a page is defined. What must not be touched is
+//! one bit a byte in a shadow of its own. Memory use is bounded: beyond the limits nothing new is marked, which loses findings
+//! and never invents any.
 
 use crate::flow::{Origin, Value};
+use guardrail_shadow::{Limits, Shadow as Marks};
 use rustc_hash::FxHashMap;
 
 const PAGE: u64 = 4096;
 const PAGE_USIZE: usize = 4096;
 /// Longest range that one operation marks.
 const MAX_RANGE: u64 = 1 << 28;
-/// Default limit of memory for page contents, in bytes.
+/// Default limit of memory for page contents, and that of memory for what must not be touched, in bytes.
 const LIMIT: usize = 160 << 20;
+/// Stretches of 4 GB in which something must not be touched: a kernel's objects lie in few, and address space is limited.
+const UNITS: usize = 6;
+/// What a page costs besides its contents.
+const PAGE_COST: usize = 64;
 const CACHE: usize = 64;
 const NONE: u32 = u32::MAX;
-
-#[derive(Debug, Default)]
-enum Mask {
-    #[default]
-    Empty,
-    All,
-    Bits(Box<[u64; 64]>),
-}
 
 #[derive(Debug)]
 struct Bytes {
@@ -37,27 +35,16 @@ enum Undef {
     Bytes(Box<Bytes>),
 }
 
-#[derive(Debug, Default)]
-struct Page {
-    restricted: Mask,
-    undef: Undef,
-}
-
-impl Page {
-    fn is_plain(&self) -> bool {
-        matches!((&self.restricted, &self.undef), (Mask::Empty, Undef::Empty))
-    }
-}
-
 /// The shadow of all memory.
 #[derive(Debug)]
 pub struct Shadow {
     index: FxHashMap<u64, u32>,
-    pages: Vec<Page>,
+    pages: Vec<Undef>,
     free: Vec<u32>,
     cache: [(u64, u32); CACHE],
     used: usize,
     limit: usize,
+    restricted: Marks<1>,
 }
 
 impl Default for Shadow {
@@ -82,7 +69,11 @@ fn pieces(addr: u64, len: u64) -> impl Iterator<Item = (u64, usize, usize)> {
 }
 
 impl Shadow {
-    /// A shadow that uses at most about `limit` bytes.
+    /// A shadow that uses at most about `limit` bytes for undefined bits, and as much for restricted bytes.
+    ///
+    /// # Panics
+    ///
+    /// Where the host has no address space left, as when memory runs out.
     pub fn new(limit: usize) -> Self {
         Shadow {
             index: FxHashMap::default(),
@@ -91,6 +82,8 @@ impl Shadow {
             cache: [(u64::MAX, NONE); CACHE],
             used: 0,
             limit,
+            restricted: Marks::new(Limits { bytes: limit, units: UNITS })
+                .expect("the host gives address space for shadow memory"),
         }
     }
 
@@ -110,10 +103,10 @@ impl Shadow {
         if self.used >= self.limit {
             return None;
         }
-        self.used += 96;
+        self.used += PAGE_COST;
         let at = self.free.pop().unwrap_or(self.pages.len() as u32);
         if at as usize == self.pages.len() {
-            self.pages.push(Page::default());
+            self.pages.push(Undef::default());
         }
         self.index.insert(number, at);
         self.cache[number as usize % CACHE] = (number, at);
@@ -121,17 +114,17 @@ impl Shadow {
     }
 
     fn drop_if_plain(&mut self, number: u64, at: usize) {
-        if self.pages[at].is_plain() {
+        if matches!(self.pages[at], Undef::Empty) {
             self.index.remove(&number);
             self.free.push(at as u32);
-            self.used = self.used.saturating_sub(96);
+            self.used = self.used.saturating_sub(PAGE_COST);
             self.cache[number as usize % CACHE] = (u64::MAX, NONE);
         }
     }
 
     /// The bytes of a page's undefined bits, made if need be.
     fn bytes(&mut self, at: usize) -> Option<&mut Bytes> {
-        let origin = match self.pages[at].undef {
+        let origin = match self.pages[at] {
             Undef::Bytes(_) => None,
             Undef::Empty => Some((0, 0)),
             Undef::All(origin) => Some((0xff, origin)),
@@ -141,92 +134,40 @@ impl Shadow {
                 return None;
             }
             self.used += size_of::<Bytes>();
-            self.pages[at].undef =
+            self.pages[at] =
                 Undef::Bytes(Box::new(Bytes { bits: [fill; PAGE_USIZE], origins: [origin; 512] }));
         }
-        match &mut self.pages[at].undef {
+        match &mut self.pages[at] {
             Undef::Bytes(bytes) => Some(bytes),
             _ => None,
         }
     }
 
     fn set_undef(&mut self, at: usize, undef: Undef) {
-        if let Undef::Bytes(_) = std::mem::replace(&mut self.pages[at].undef, undef) {
+        if let Undef::Bytes(_) = std::mem::replace(&mut self.pages[at], undef) {
             self.used = self.used.saturating_sub(size_of::<Bytes>());
-        }
-    }
-
-    fn set_mask(&mut self, at: usize, mask: Mask) {
-        if let Mask::Bits(_) = std::mem::replace(&mut self.pages[at].restricted, mask) {
-            self.used = self.used.saturating_sub(512);
         }
     }
 
     /// Whether a byte of the range is restricted.
     #[inline]
-    pub fn is_restricted(&mut self, addr: u64, len: u64) -> bool {
-        let (number, offset) = (addr / PAGE, addr % PAGE);
-        if offset + len <= PAGE {
-            match self.find(number) {
-                None => false,
-                Some(at) => restricted_in(&self.pages[at], offset as usize, len as usize),
-            }
-        } else {
-            pieces(addr, len).any(|(number, offset, n)| {
-                self.find(number).is_some_and(|at| restricted_in(&self.pages[at], offset, n))
-            })
-        }
+    pub fn is_restricted(&self, addr: u64, len: u64) -> bool {
+        self.restricted.any(addr, len.min(MAX_RANGE)) && Marks::<1>::covers(addr)
     }
 
     /// The first restricted byte of the range.
-    pub fn first_restricted(&mut self, addr: u64, len: u64) -> Option<u64> {
-        for (number, offset, n) in pieces(addr, len) {
-            let Some(at) = self.find(number) else { continue };
-            if let Some(i) = (offset..offset + n).find(|&i| restricted_in(&self.pages[at], i, 1)) {
-                return Some(number.wrapping_mul(PAGE) + i as u64);
-            }
-        }
-        None
+    pub fn first_restricted(&self, addr: u64, len: u64) -> Option<u64> {
+        self.restricted.first(addr, len.min(MAX_RANGE)).filter(|_| Marks::<1>::covers(addr))
     }
 
     /// No byte of the range may be touched from now on.
     pub fn restrict(&mut self, addr: u64, len: u64) {
-        for (number, offset, n) in pieces(addr, len) {
-            let Some(at) = self.make(number) else { return };
-            if n == PAGE_USIZE {
-                self.set_mask(at, Mask::All);
-                continue;
-            }
-            if matches!(self.pages[at].restricted, Mask::Empty) {
-                self.used += 512;
-                self.pages[at].restricted = Mask::Bits(Box::new([0; 64]));
-            }
-            if let Mask::Bits(bits) = &mut self.pages[at].restricted {
-                each_word(offset, n, |word, mask| bits[word] |= mask);
-            }
-        }
+        self.restricted.fill(addr, len.min(MAX_RANGE), 1);
     }
 
     /// Every byte of the range may be touched from now on.
     pub fn allow(&mut self, addr: u64, len: u64) {
-        for (number, offset, n) in pieces(addr, len) {
-            let Some(at) = self.find(number) else { continue };
-            if n == PAGE_USIZE {
-                self.set_mask(at, Mask::Empty);
-            } else {
-                if matches!(self.pages[at].restricted, Mask::All) {
-                    self.used += 512;
-                    self.pages[at].restricted = Mask::Bits(Box::new([u64::MAX; 64]));
-                }
-                if let Mask::Bits(bits) = &mut self.pages[at].restricted {
-                    each_word(offset, n, |word, mask| bits[word] &= !mask);
-                    if bits.iter().all(|&word| word == 0) {
-                        self.set_mask(at, Mask::Empty);
-                    }
-                }
-            }
-            self.drop_if_plain(number, at);
-        }
+        self.restricted.clear(addr, len.min(MAX_RANGE));
     }
 
     /// The definedness of an access of `size` bytes, as [`Value`] has it.
@@ -236,7 +177,7 @@ impl Shadow {
         let size_usize = usize::from(size);
         if offset + size_usize <= PAGE_USIZE {
             let Some(at) = self.find(number) else { return Value::DEFINED };
-            match &self.pages[at].undef {
+            match &self.pages[at] {
                 Undef::Empty => Value::DEFINED,
                 Undef::All(origin) => Value { undef: all_undefined(size), origin: *origin },
                 Undef::Bytes(bytes) => load_bytes(bytes, offset, size_usize),
@@ -271,7 +212,7 @@ impl Shadow {
         }
         let at = if value.undef == 0 {
             match self.find(number) {
-                Some(at) if !matches!(self.pages[at].undef, Undef::Empty) => at,
+                Some(at) if !matches!(self.pages[at], Undef::Empty) => at,
                 _ => return,
             }
         } else {
@@ -315,7 +256,7 @@ impl Shadow {
     pub fn set_defined(&mut self, addr: u64, len: u64) {
         for (number, offset, n) in pieces(addr, len) {
             let Some(at) = self.find(number) else { continue };
-            if matches!(self.pages[at].undef, Undef::Empty) {
+            if matches!(self.pages[at], Undef::Empty) {
                 continue;
             }
             if n == PAGE_USIZE {
@@ -352,7 +293,7 @@ impl Shadow {
         for (number, offset, n) in pieces(addr, len) {
             let Some(at) = self.find(number) else { continue };
             let base = number.wrapping_mul(PAGE);
-            let (first, origin, count) = match &self.pages[at].undef {
+            let (first, origin, count) = match &self.pages[at] {
                 Undef::Empty => continue,
                 Undef::All(origin) => (offset, *origin, n),
                 Undef::Bytes(bytes) => {
@@ -421,32 +362,6 @@ fn load_bytes(bytes: &Bytes, offset: usize, size: usize) -> Value {
     Value { undef, origin: bytes.origins[((offset + first) / 8).min(511)] }
 }
 
-#[inline]
-fn restricted_in(page: &Page, offset: usize, len: usize) -> bool {
-    match &page.restricted {
-        Mask::Empty => false,
-        Mask::All => true,
-        Mask::Bits(bits) => {
-            let mut any = false;
-            each_word(offset, len, |word, mask| any |= bits[word] & mask != 0);
-            any
-        }
-    }
-}
-
-/// Calls `f` with each word of a bitmap that `offset .. offset + len` touches, and the mask of its bits.
-#[inline]
-fn each_word(offset: usize, len: usize, mut f: impl FnMut(usize, u64)) {
-    let end = (offset + len).min(PAGE_USIZE);
-    let mut at = offset;
-    while at < end {
-        let n = (64 - at % 64).min(end - at);
-        let mask = if n == 64 { u64::MAX } else { ((1 << n) - 1) << (at % 64) };
-        f(at / 64, mask);
-        at += n;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -482,7 +397,7 @@ mod tests {
         assert!(shadow.is_restricted(0x2060, 8));
         assert_eq!(shadow.first_restricted(0x2000, 4096), Some(0x2064));
         shadow.allow(0x2000, 4096);
-        assert!(shadow.index.is_empty());
+        assert_eq!(shadow.first_restricted(0x2000, 4096), None);
     }
 
     #[test]
@@ -500,7 +415,8 @@ mod tests {
             shadow.set_undefined(i * 4096 + 1, 8, 1);
             shadow.restrict(i * 4096 + 1, 8);
         }
-        assert!(shadow.used < 20_000);
+        assert!(shadow.used < 20_000 && shadow.restricted.resident() < 20_000);
         assert_eq!(shadow.load(999 * 4096, 8), Value::DEFINED);
+        assert!(!shadow.is_restricted(999 * 4096, 8));
     }
 }
