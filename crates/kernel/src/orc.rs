@@ -3,6 +3,10 @@
 //! An ORC table has, for each range of code, where the caller's stack pointer, its frame pointer and the return address are
 //! (`arch/x86/include/asm/orc_types.h`). Other registers it does not tell, so they are undefined in callers.
 
+mod unwind;
+
+pub use unwind::{Frame, Unwinder};
+
 use std::ops::Range;
 
 /// Entries of a table that are read; the largest kernels have some hundred thousand.

@@ -1,0 +1,206 @@
+//! Structures of the slab allocator (SLUB) and of pages.
+
+use crate::error::KernelError;
+use crate::image::KernelImage;
+
+/// `SLAB_TYPESAFE_BY_RCU`, where the kernel's types do not name its bit (up to 6.8; include/linux/slab.h).
+const TYPESAFE_BY_RCU: u64 = 0x0008_0000;
+
+/// Offsets in bytes, and link-time addresses of variables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Layout {
+    /// `struct kmem_cache`.
+    pub cache_flags: u64,
+    pub cache_size: u64,
+    pub cache_object_size: u64,
+    /// Where in a free object the pointer to the next is.
+    pub cache_offset: u64,
+    /// What such pointers are mixed with; `None` where they are plain.
+    pub cache_random: Option<u64>,
+    pub cache_name: u64,
+    pub cache_red_left_pad: Option<u64>,
+    /// `struct slab`, which overlays `struct page`.
+    pub slab_cache: u64,
+    pub slab_freelist: u64,
+    /// 16 bits, the highest of which is not part of it.
+    pub slab_objects: u64,
+    /// `struct page`.
+    pub page_size: u64,
+    pub page_flags: u64,
+    pub page_type: u64,
+    pub page_refcount: u64,
+    /// How a page of the slab allocator is known.
+    pub slab_mark: SlabMark,
+    /// Free objects that CPUs keep for themselves: up to 6.17, and since.
+    pub cpu_slabs: Option<CpuSlabs>,
+    pub sheaves: Option<Sheaves>,
+    /// Bits of `kmem_cache::flags`: freed objects stay readable for a grace period.
+    pub typesafe_by_rcu: u64,
+    /// Where the allocator keeps its own words inside of slabs (since 7.0): the bit of `kmem_cache::flags` that says that they are at
+    /// the end of each slot, how many bytes there, and the pointer in `struct slab` that may lead behind the last slot.
+    pub own_words: Option<(u64, u64, u64)>,
+    /// Variables.
+    pub max_pfn: u64,
+    pub page_offset_base: u64,
+    pub vmemmap_base: u64,
+    pub per_cpu_offset: u64,
+    pub nr_cpu_ids: u64,
+    /// `struct vm_struct`, and where a `struct vmap_area` begins and ends.
+    pub vm_addr: u64,
+    pub vm_size: u64,
+    pub va_start: u64,
+    pub va_end: u64,
+    /// `struct module`: number, places and entries of its ORC table.
+    pub module_orc: Option<[u64; 3]>,
+    /// `struct folio_batch`: the number of folios, and the first.
+    pub folio_batch: Option<(u64, u64)>,
+    /// `struct page::lru`.
+    pub page_lru: u64,
+}
+
+/// How a `struct page` says that it is the first of a slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlabMark {
+    /// A bit of its flags.
+    Flag(u32),
+    /// The upper byte of its type.
+    Type(u8),
+}
+
+/// A slab for each CPU: `kmem_cache::cpu_slab` (a per-CPU pointer), and in what it points to the list and the slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct CpuSlabs {
+    pub cache: u64,
+    pub freelist: u64,
+    pub slab: u64,
+}
+
+/// Arrays of free objects for each CPU: `kmem_cache::cpu_sheaves` (a per-CPU pointer), in what it points to the arrays, and in
+/// those how many objects and the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Sheaves {
+    pub cache: u64,
+    pub sheaves: Vec<u64>,
+    pub count: u64,
+    pub objects: u64,
+    /// Full ones of a node: `kmem_cache::per_node[0].barn`, the list's head in it, and the list in a sheaf.
+    pub barn: Option<(u64, u64, u64)>,
+}
+
+impl Layout {
+    /// Those of a kernel. An error names all that it lacks.
+    pub fn of(image: &KernelImage) -> Result<Layout, KernelError> {
+        let mut get = Get { image, missing: Vec::new() };
+        let btf = image.btf();
+        let optional = |structure: &str, path: &str| btf.member_offset(structure, path);
+        let slab_mark = match btf.enum_value_in("pagetype", "PGTY_slab").map(u8::try_from) {
+            Some(Ok(kind)) => Some(SlabMark::Type(kind)),
+            _ => btf.enum_value_in("pageflags", "PG_slab").map(|bit| SlabMark::Flag(bit as u32 & 63)),
+        };
+        if slab_mark.is_none() {
+            get.missing.push("PG_slab".to_owned());
+        }
+        let cpu_slabs = optional("kmem_cache", "cpu_slab").and_then(|cache| {
+            Some(CpuSlabs {
+                cache,
+                freelist: optional("kmem_cache_cpu", "freelist")?,
+                slab: optional("kmem_cache_cpu", "slab")?,
+            })
+        });
+        let sheaves = optional("kmem_cache", "cpu_sheaves").and_then(|cache| {
+            Some(Sheaves {
+                cache,
+                sheaves: ["main", "spare"]
+                    .iter()
+                    .filter_map(|name| optional("slub_percpu_sheaves", name))
+                    .collect(),
+                count: optional("slab_sheaf", "size")?,
+                objects: optional("slab_sheaf", "objects")?,
+                barn: optional("kmem_cache", "per_node[0].barn")
+                    .zip(optional("node_barn", "sheaves_full"))
+                    .zip(optional("slab_sheaf", "barn_list"))
+                    .map(|((barn, full), list)| (barn, full, list)),
+            })
+        });
+        if cpu_slabs.is_none() && sheaves.is_none() {
+            get.missing.push("struct kmem_cache.cpu_slab".to_owned());
+        }
+        let typesafe_by_rcu = btf
+            .enum_value_in("_slab_flag_bits", "_SLAB_TYPESAFE_BY_RCU")
+            .map_or(TYPESAFE_BY_RCU, |bit| 1 << (bit & 63));
+        let layout = Layout {
+            cache_flags: get.member("kmem_cache", "flags"),
+            cache_size: get.member("kmem_cache", "size"),
+            cache_object_size: get.member("kmem_cache", "object_size"),
+            cache_offset: get.member("kmem_cache", "offset"),
+            cache_random: optional("kmem_cache", "random"),
+            cache_name: get.member("kmem_cache", "name"),
+            cache_red_left_pad: optional("kmem_cache", "red_left_pad"),
+            slab_cache: get.member("slab", "slab_cache"),
+            slab_freelist: get.member("slab", "freelist"),
+            slab_objects: get.member("slab", "objects"),
+            page_size: btf.struct_named("page").and_then(|id| btf.size_of(id)).unwrap_or(64),
+            page_flags: get.member("page", "flags"),
+            page_type: get.member("page", "page_type"),
+            page_refcount: get.member("page", "_refcount"),
+            slab_mark: slab_mark.unwrap_or(SlabMark::Flag(0)),
+            cpu_slabs,
+            sheaves,
+            typesafe_by_rcu,
+            own_words: (|| {
+                let bit = btf.enum_value_in("_slab_flag_bits", "_SLAB_OBJ_EXT_IN_OBJ")?;
+                let size = btf.size_of(btf.struct_named("slabobj_ext")?)?;
+                Some((1 << (bit & 63), size, optional("slab", "obj_exts")?))
+            })(),
+            max_pfn: get.variable("max_pfn"),
+            page_offset_base: get.variable("page_offset_base"),
+            vmemmap_base: get.variable("vmemmap_base"),
+            per_cpu_offset: get.variable("__per_cpu_offset"),
+            nr_cpu_ids: get.variable("nr_cpu_ids"),
+            vm_addr: get.member("vm_struct", "addr"),
+            vm_size: get.member("vm_struct", "size"),
+            va_start: get.member("vmap_area", "va_start"),
+            va_end: get.member("vmap_area", "va_end"),
+            module_orc: (|| {
+                Some([
+                    optional("module", "arch.num_orcs")?,
+                    optional("module", "arch.orc_unwind_ip")?,
+                    optional("module", "arch.orc_unwind")?,
+                ])
+            })(),
+            folio_batch: optional("folio_batch", "nr").zip(optional("folio_batch", "folios")),
+            page_lru: get.member("page", "lru"),
+        };
+        match get.missing.is_empty() {
+            true => Ok(layout),
+            false => Err(KernelError::Missing {
+                release: image.release().to_owned(),
+                missing: get.missing.join(", "),
+            }),
+        }
+    }
+}
+
+struct Get<'a> {
+    image: &'a KernelImage,
+    missing: Vec<String>,
+}
+
+impl Get<'_> {
+    fn member(&mut self, structure: &str, path: &str) -> u64 {
+        self.image.btf().member_offset(structure, path).unwrap_or_else(|| {
+            self.missing.push(format!("struct {structure}.{path}"));
+            0
+        })
+    }
+
+    fn variable(&mut self, name: &str) -> u64 {
+        self.image.address_of(name).unwrap_or_else(|| {
+            self.missing.push(name.to_owned());
+            0
+        })
+    }
+}
