@@ -9,30 +9,6 @@ up() {
     ip address add 10.0.2.15/24 dev "$INTERFACE" && ip route add default via $HOST
 }
 
-# A page of 40 KB, as in the thesis.
-web() {
-    mkdir -p /tmp/www /tmp/nginx
-    dd if=/dev/urandom of=/tmp/www/page bs=1024 count=40 || return 1
-    cat >/tmp/nginx/conf <<EOT
-user root;
-worker_processes 1;
-pid /tmp/nginx/pid;
-error_log /tmp/nginx/error;
-events { worker_connections 512; }
-http {
-    access_log off;
-    sendfile on;
-    client_body_temp_path /tmp/nginx/body;
-    proxy_temp_path /tmp/nginx/proxy;
-    fastcgi_temp_path /tmp/nginx/fastcgi;
-    uwsgi_temp_path /tmp/nginx/uwsgi;
-    scgi_temp_path /tmp/nginx/scgi;
-    server { listen 80; root /tmp/www; }
-}
-EOT
-    nginx -e /tmp/nginx/error -c /tmp/nginx/conf
-}
-
 serve() {
     case $SERVER in
     web) web ;;
@@ -55,15 +31,6 @@ port() {
     esac
 }
 
-listening() {
-    tries=0
-    until netstat -ltn | grep -q ":$(port) "; do
-        tries=$((tries + 1))
-        [ $tries -lt 100 ] || { echo "nobody listens on port $(port)" && return 1; }
-        usleep 100000
-    done
-}
-
 # The connection stays open, and still, until the load is over.
 load() {
     answer=$(echo ready | nc $HOST "$CONTROL")
@@ -71,14 +38,13 @@ load() {
 }
 
 quit() {
-    # A server of this script is the last process with its name's libraries; a driver in use cannot be unloaded.
-    killall -9 ld-linux-x86-64.so.2
+    end_servers
     ip link set "$INTERFACE" down
 }
 
 step interface find_interface
 step up up
 step serve serve
-step listening listening
+step listening listening "$(port)"
 [ -z "$CONTROL" ] || step load load
 step quit quit

@@ -1,5 +1,7 @@
 //! What the benchmarks share.
 
+pub mod process;
+
 /// The median; 0 of no values.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
@@ -7,5 +9,33 @@ pub fn median(mut values: Vec<f64>) -> f64 {
         0 => 0.0,
         n if n % 2 == 1 => values[n / 2],
         n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
+    }
+}
+
+/// Figures against a base: how many times as slow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slowdown {
+    /// The median.
+    pub median: f64,
+    /// The least.
+    pub lowest: f64,
+    /// The most.
+    pub highest: f64,
+}
+
+impl Slowdown {
+    /// Of `figures` against `base`; of rates more is better, of times less. `None` without figures.
+    pub fn of(figures: &[f64], base: f64, rates: bool) -> Option<Slowdown> {
+        let mut ratios: Vec<f64> =
+            figures.iter().map(|figure| if rates { base / figure } else { figure / base }).collect();
+        ratios.sort_by(f64::total_cmp);
+        let (lowest, highest) = (*ratios.first()?, *ratios.last()?);
+        Some(Slowdown { median: median(ratios), lowest, highest })
+    }
+}
+
+impl std::fmt::Display for Slowdown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.2} ({:.2}-{:.2})", self.median, self.lowest, self.highest)
     }
 }

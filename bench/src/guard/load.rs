@@ -1,8 +1,9 @@
 //! The load from outside: which program gives it, and what its figure is.
 
+use guardrail_bench::process;
 use guardrail_vm::software::Software;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Connections at a time, as in the thesis.
 const CONCURRENCY: &str = "16";
@@ -84,15 +85,15 @@ impl Load {
     pub fn give(self, software: &Software, port: u16, seconds: u32) -> Result<f64, String> {
         let mut command = self.command(software, port, seconds)?;
         let name = command.get_args().nth(2).unwrap_or_default().to_string_lossy().into_owned();
-        crate::run::dies_with_us(&mut command, libc::SIGKILL);
+        process::dies_with_us(&mut command, libc::SIGKILL);
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| format!("cannot start {name}: {error}"))?;
-        let text = finish(child, Duration::from_secs(seconds.into()) + PATIENCE, &name)?;
-        self.figure(&text).ok_or_else(|| format!("{name} told no figure: {}", last_words(&text)))
+        let text = process::finish(child, Duration::from_secs(seconds.into()) + PATIENCE, &name, &mut || {})?;
+        self.figure(&text).ok_or_else(|| format!("{name} told no figure: {}", process::last_words(&text)))
     }
 
     /// Reads the program's output.
@@ -128,46 +129,6 @@ fn number_after(text: &str, word: &str) -> Option<f64> {
     rest[..end].parse().ok()
 }
 
-/// Waits for a program that gives a load, and gives what it printed.
-fn finish(mut child: Child, limit: Duration, name: &str) -> Result<String, String> {
-    let reader = |stream: Option<Box<dyn std::io::Read + Send>>| {
-        std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            if let Some(mut stream) = stream {
-                // Where it cannot be read further, what was read says why.
-                let _ = std::io::Read::read_to_end(&mut stream, &mut bytes);
-            }
-            String::from_utf8_lossy(&bytes).into_owned()
-        })
-    };
-    let output = reader(child.stdout.take().map(|stream| Box::new(stream) as _));
-    let errors = reader(child.stderr.take().map(|stream| Box::new(stream) as _));
-    let deadline = Instant::now() + limit;
-    let status = loop {
-        match child.try_wait().map_err(|error| format!("cannot wait for {name}: {error}"))? {
-            Some(status) => break status,
-            None if Instant::now() >= deadline => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(format!("{name} did not end in {} s", limit.as_secs()));
-            }
-            None => std::thread::sleep(Duration::from_millis(20)),
-        }
-    };
-    let output = output.join().unwrap_or_default();
-    let errors = errors.join().unwrap_or_default();
-    match status.success() {
-        true => Ok(output),
-        false => Err(format!("{name} failed: {}", last_words(&format!("{output}\n{errors}")))),
-    }
-}
-
-fn last_words(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    let last = &lines[lines.len().saturating_sub(3)..];
-    if last.is_empty() { "it said nothing".to_owned() } else { last.join("; ") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,18 +147,5 @@ mod tests {
         let sockperf =
             "sockperf: [Valid Duration] RunTime=2.000 sec; SentMessages=100; ReceivedMessages=99\n";
         assert_eq!(Load::Request { udp: true }.figure(sockperf), Some(49.5));
-    }
-
-    #[test]
-    fn programs_that_hang_or_fail_are_told() {
-        let shell = |script: &str| {
-            let mut command = Command::new("sh");
-            command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
-            command.spawn().unwrap()
-        };
-        let second = Duration::from_secs(1);
-        assert_eq!(finish(shell("exec sleep 60"), second, "x").unwrap_err(), "x did not end in 1 s");
-        assert_eq!(finish(shell("echo no >&2; exit 1"), second, "x").unwrap_err(), "x failed: no");
-        assert_eq!(finish(shell("echo yes"), second, "x").unwrap(), "yes\n");
     }
 }

@@ -3,11 +3,11 @@
 use crate::Arguments;
 use crate::ways::Way;
 use crate::workloads::Workload;
+use guardrail_bench::process;
 use guardrail_vm::software::Software;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -123,10 +123,10 @@ impl Guest {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         // It ends its guest in order.
-        dies_with_us(&mut command, libc::SIGTERM);
+        process::dies_with_us(&mut command, libc::SIGTERM);
         let mut child = command.spawn().map_err(|error| format!("cannot start guardrail: {error}"))?;
-        let output = child.stdout.take().map(read_all);
-        let errors = child.stderr.take().map(read_all);
+        let output = child.stdout.take().map(process::read_all);
+        let errors = child.stderr.take().map(process::read_all);
         // The fetches of a first run have no limit of their own here.
         let deadline = Instant::now() + Duration::from_secs(u64::from(limit) + 1200);
         Ok(Guest { child, output, errors, deadline })
@@ -203,17 +203,6 @@ impl Drop for Guest {
     }
 }
 
-/// Lets a child get a signal when the thread that starts it ends, however it ends.
-pub fn dies_with_us(command: &mut Command, signal: i32) {
-    // SAFETY: the closure calls one async-signal-safe function and touches no memory of the parent but a copied number.
-    unsafe {
-        command.pre_exec(move || match libc::prctl(libc::PR_SET_PDEATHSIG, signal) {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
-        });
-    }
-}
-
 fn answer(stream: &TcpStream, give: impl FnOnce() -> Result<f64, String>) -> Result<f64, String> {
     let failed = |error: std::io::Error| format!("the guest's call broke off: {error}");
     stream.set_nonblocking(false).map_err(failed)?;
@@ -228,15 +217,6 @@ fn answer(stream: &TcpStream, give: impl FnOnce() -> Result<f64, String>) -> Res
     // Where the guest is gone, its run tells why.
     let _ = stream.write_all(if given.is_ok() { b"done\n" } else { b"failed\n" });
     given
-}
-
-fn read_all(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // Where it cannot be read further, what was read says why.
-        let _ = stream.read_to_end(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
 }
 
 /// A port that is free for TCP and UDP at this moment.

@@ -4,7 +4,7 @@ use crate::Arguments;
 use crate::run::Sample;
 use crate::ways::Way;
 use crate::workloads::Workload;
-use guardrail_bench::median;
+use guardrail_bench::{Slowdown, median};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -48,13 +48,6 @@ pub struct Table {
     rows: Vec<(Row, BTreeMap<&'static str, Vec<Sample>>)>,
 }
 
-/// A way's figures against those without Guardrail.
-struct Cell {
-    slowdown: f64,
-    lowest: f64,
-    highest: f64,
-}
-
 impl Table {
     /// An empty table.
     pub fn new(arguments: &Arguments, ways: &[Way]) -> Table {
@@ -78,16 +71,11 @@ impl Table {
         self.rows[index].1.entry(way.name).or_default().push(sample);
     }
 
-    fn cell(&self, row: usize, way: &Way) -> Option<Cell> {
+    fn slowdown(&self, row: usize, way: &Way) -> Option<Slowdown> {
         let (row, samples) = &self.rows[row];
-        let figures = |way: &Way| Some(samples.get(way.name)?.iter().map(|sample| sample.figure).collect());
-        let base = median(figures(&self.ways[0])?);
-        let values: Vec<f64> = figures(way)?;
-        let mut ratios: Vec<f64> =
-            values.iter().map(|value| if row.rate { base / value } else { value / base }).collect();
-        ratios.sort_by(f64::total_cmp);
-        let (lowest, highest) = (*ratios.first()?, *ratios.last()?);
-        Some(Cell { slowdown: median(ratios), lowest, highest })
+        let figures =
+            |way: &Way| Some(samples.get(way.name)?.iter().map(|sample| sample.figure).collect::<Vec<_>>());
+        Slowdown::of(&figures(way)?, median(figures(&self.ways[0])?), row.rate)
     }
 
     fn of(&self, row: usize, way: &Way, part: fn(&Sample) -> f64) -> Option<f64> {
@@ -127,9 +115,7 @@ impl Table {
             let title = format!("{} ({})", row.title, row.driver);
             let _ = write!(text, "{title:<40} {:>16}", format!("{base:.1} {}", row.unit));
             for way in &self.ways[1..] {
-                let cell = self.cell(index, way).map_or(String::new(), |cell| {
-                    format!("{:.2} ({:.2}-{:.2})", cell.slowdown, cell.lowest, cell.highest)
-                });
+                let cell = self.slowdown(index, way).map_or(String::new(), |slowdown| slowdown.to_string());
                 let _ = write!(text, " {cell:>18}");
             }
             let rate = self.accesses(index).map_or(String::new(), |rate| format!("{rate:.0}"));
@@ -180,14 +166,14 @@ impl Table {
         let way = |index: usize, way: &Way| {
             let samples = self.rows[index].1.get(way.name).map_or(&[][..], Vec::as_slice);
             let all = |part: fn(&Sample) -> f64| samples.iter().map(part).collect::<Vec<f64>>();
-            let cell = self.cell(index, way).filter(|_| *way != self.ways[0]);
+            let slowdown = self.slowdown(index, way).filter(|_| *way != self.ways[0]);
             json!({
                 "name": way.name,
                 "tools": way.tools,
                 "figures": all(|sample| sample.figure),
-                "slowdown": cell.as_ref().map(|cell| cell.slowdown),
-                "lowest": cell.as_ref().map(|cell| cell.lowest),
-                "highest": cell.as_ref().map(|cell| cell.highest),
+                "slowdown": slowdown.map(|slowdown| slowdown.median),
+                "lowest": slowdown.map(|slowdown| slowdown.lowest),
+                "highest": slowdown.map(|slowdown| slowdown.highest),
                 "processor_seconds": all(|sample| sample.processor),
                 "accesses_per_second": all(|sample| sample.accesses),
                 "held": all(|sample| sample.held.count),

@@ -83,6 +83,10 @@ impl Bug {
                 let folder = entry.ok()?.path();
                 let text = std::fs::read_to_string(folder.join("expect.json")).ok()?;
                 let expect: Value = serde_json::from_str(&text).expect("expect.json is JSON");
+                // A client of `guardrail profile` finds it, and no checker.
+                if expect.get("client").is_some() {
+                    return None;
+                }
                 let name = folder.file_name()?.to_str()?.to_owned();
                 let source = folder.join(format!("{}.c", name.replace('-', "_")));
                 let source = std::fs::read_to_string(source).expect("the source is there");

@@ -16,38 +16,58 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The tree's name in the cache. Its number changes with the lists below.
-const TREE: &str = "software-1";
+const TREE: &str = "software-2";
 /// The suite that the programs come from.
 const SUITE: &str = "bookworm";
-/// The packages.
-const PACKAGES: [&str; 10] = [
+/// The packages, with all that they depend on.
+const PACKAGES: [&str; 15] = [
     "alsa-utils",
     "apache2-utils",
+    "dbench",
     "e2fsprogs",
     "iperf3",
     "libmemcached-tools",
+    "linux-perf",
+    "make",
     "memcached",
     "nginx-light",
     "postmark",
     "sockperf",
+    "stress-ng",
+    "tcc",
     "wrk",
 ];
+/// Packages of which nothing but their own files is wanted: a C library with its headers, which would bring a compiler that is
+/// much larger than ours, and C programs of a file each to compile.
+const ALONE: [&str; 2] = ["libstb-dev/bookworm", "musl-dev/bookworm"];
 /// The programs, and where their packages have them.
-const PROGRAMS: [(&str, &str); 11] = [
+const PROGRAMS: [(&str, &str); 16] = [
     ("ab", "usr/bin/ab"),
     ("aplay", "usr/bin/aplay"),
+    ("dbench", "usr/bin/dbench"),
     ("e2fsck", "sbin/e2fsck"),
     ("iperf3", "usr/bin/iperf3"),
+    ("make", "usr/bin/make"),
     ("memaslap", "usr/bin/memcaslap"),
     ("memcached", "usr/bin/memcached"),
     ("mke2fs", "sbin/mke2fs"),
     ("nginx", "usr/sbin/nginx"),
+    ("perf", "usr/bin/perf"),
     ("postmark", "usr/bin/postmark"),
     ("sockperf", "usr/bin/sockperf"),
+    ("stress-ng", "usr/bin/stress-ng"),
+    ("tcc", "usr/bin/tcc"),
     ("wrk", "usr/bin/wrk"),
 ];
 /// A program's data, by the program's name: a folder of the packages that it wants at the same place in the guest.
-const DATA: [(&str, &str); 1] = [("aplay", "usr/share/alsa")];
+const DATA: [(&str, &str); 6] = [
+    ("aplay", "usr/share/alsa"),
+    ("dbench", "usr/share/dbench"),
+    ("make", "usr/include/stb"),
+    ("tcc", "usr/include/x86_64-linux-musl"),
+    ("tcc", "usr/lib/x86_64-linux-gnu/tcc"),
+    ("tcc", "usr/lib/x86_64-linux-musl"),
+];
 /// Where packages have libraries.
 const LIBRARIES: [&str; 3] = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib64"];
 /// Runs everything else.
@@ -73,6 +93,7 @@ impl Software {
             let whole = whole.context("create", parent)?;
             let fetch = Fetch::Together { names: &PACKAGES, suite: SUITE };
             packages.fill(whole.path(), "the programs of benchmarks", fetch)?;
+            packages.fill(whole.path(), "what benchmarks compile", Fetch::Exactly(&ALONE))?;
             pick(whole.path(), folder)
         })?;
         Ok(Software { tree })
@@ -96,7 +117,9 @@ impl Software {
 
     /// Puts these programs into a guest's root, with what they need: each can be called by its name.
     pub(crate) fn add_to(&self, archive: &mut Archive, programs: &[&str]) -> Result<()> {
-        for folder in ["etc", "var", "usr", "usr/share", IN_GUEST] {
+        for folder in
+            ["etc", "var", "usr", "usr/include", "usr/lib", "usr/lib/x86_64-linux-gnu", "usr/share", IN_GUEST]
+        {
             archive.folder(folder);
         }
         archive.file("etc/passwd", 0o644, USERS.as_bytes());

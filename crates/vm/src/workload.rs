@@ -29,11 +29,13 @@ pub struct Workload {
 pub const FULL: &str = "full";
 
 /// The names of the workloads that come with Guardrail, and what they do.
-pub const NAMES: [(&str, &str); 5] = [
+pub const NAMES: [(&str, &str); 7] = [
     ("network", "link up, ping, downloads and uploads with checksum, small requests, ethtool, down"),
     ("storage", "read and verify a disk, write, drop caches, verify again"),
     ("usb", "the same on a small disk behind a USB controller"),
     ("load", "load, wait a moment, unload"),
+    ("stress", "stress-ng over its memory, filesystem, network and scheduler classes; needs no device"),
+    ("churn", "modules of the kernel loaded and unloaded, 50 rounds; needs no device"),
     (
         FULL,
         "all of the class: also settings, errors, suspend, unbind and bind, both CPUs at once, unload under load",
@@ -51,14 +53,34 @@ const FULL_SOUND: &str = include_str!("../../../workloads/full-sound.sh");
 const FULL_INPUT: &str = include_str!("../../../workloads/full-input.sh");
 const FULL_OTHER: &str = include_str!("../../../workloads/full-other.sh");
 const LOAD: &str = include_str!("../../../workloads/load.sh");
+/// Of a guest that lives on.
+const COMMANDS: &str = include_str!("../../../workloads/commands.sh");
+const STRESS: &str = include_str!("../../../workloads/stress.sh");
+const CHURN: &str = include_str!("../../../workloads/churn.sh");
+const BENCH_SERVER: &str = include_str!("../../../workloads/bench-server.sh");
 const BENCH_NETWORK: &str = include_str!("../../../workloads/bench-network.sh");
 const BENCH_POSTMARK: &str = include_str!("../../../workloads/bench-postmark.sh");
 const BENCH_AUDIO: &str = include_str!("../../../workloads/bench-audio.sh");
 
-/// A benchmark: what `bench/guard` runs. It asks for the device by its first step, so it fits every class.
+const BENCH_KERNEL: &str = include_str!("../../../workloads/bench-kernel.sh");
+const BENCH_KERNEL_MICRO: &str = include_str!("../../../workloads/bench-kernel-micro.sh");
+const BENCH_KERNEL_FILES: &str = include_str!("../../../workloads/bench-kernel-files.sh");
+const BENCH_KERNEL_WEB: &str = include_str!("../../../workloads/bench-kernel-web.sh");
+const BENCH_KERNEL_COMPILE: &str = include_str!("../../../workloads/bench-kernel-compile.sh");
+
+/// C programs that benchmarks compile in the guest, by the names of their files there.
+const CLOCK: (&str, &str) = ("kernel-clock.h", include_str!("../../../workloads/kernel-clock.h"));
+const MICRO: (&str, &str) = ("kernel-micro.c", include_str!("../../../workloads/kernel-micro.c"));
+const FILES: (&str, &str) = ("kernel-files.c", include_str!("../../../workloads/kernel-files.c"));
+
+/// A workload for which no class is made: it asks for the device by its first step, if it wants one, so it fits every class.
+/// Most are benchmarks: what `bench/guard` and `bench/kernel` run.
 struct Benchmark {
     name: &'static str,
-    script: &'static str,
+    /// The parts of the script.
+    script: &'static [&'static str],
+    /// Files that the script finds in `/tmp`.
+    sources: &'static [(&'static str, &'static str)],
     defaults: &'static [(&'static str, &'static str)],
     software: &'static [&'static str],
     modules: &'static [&'static str],
@@ -66,50 +88,119 @@ struct Benchmark {
 
 const NOBODY: (&str, &str) = ("CONTROL", "");
 
-const BENCHMARKS: [Benchmark; 6] = [
+const ALL: (&str, &str) = ("PERCENT", "100");
+/// Modules that depend on each other, that register themselves in many places, and that have threads and memory of their own.
+const CHURNED: &[&str] =
+    &["crc32c_generic?", "dummy", "veth", "loop", "brd", "tun", "bridge", "nf_tables", "ext4"];
+
+const BENCHMARKS: [Benchmark; 12] = [
     Benchmark {
         name: "bench-web",
-        script: BENCH_NETWORK,
+        script: &[BENCH_SERVER, BENCH_NETWORK],
+        sources: &[],
         defaults: &[("SERVER", "web"), NOBODY],
         software: &["nginx"],
         modules: &[],
     },
     Benchmark {
         name: "bench-memcached",
-        script: BENCH_NETWORK,
+        script: &[BENCH_SERVER, BENCH_NETWORK],
+        sources: &[],
         defaults: &[("SERVER", "memcached"), NOBODY],
         software: &["memcached"],
         modules: &[],
     },
     Benchmark {
         name: "bench-stream",
-        script: BENCH_NETWORK,
+        script: &[BENCH_SERVER, BENCH_NETWORK],
+        sources: &[],
         defaults: &[("SERVER", "stream"), NOBODY],
         software: &["iperf3"],
         modules: &[],
     },
     Benchmark {
         name: "bench-request",
-        script: BENCH_NETWORK,
+        script: &[BENCH_SERVER, BENCH_NETWORK],
+        sources: &[],
         defaults: &[("SERVER", "request"), NOBODY],
         software: &["sockperf"],
         modules: &[],
     },
     Benchmark {
         name: "bench-postmark",
-        script: BENCH_POSTMARK,
+        script: &[BENCH_POSTMARK],
+        sources: &[],
         defaults: &[("FILES", "1000"), ("TRANSACTIONS", "2000")],
         software: &["postmark", "mke2fs", "e2fsck"],
         modules: &["crc32c_generic?", "ext4"],
     },
     Benchmark {
         name: "bench-audio",
-        script: BENCH_AUDIO,
+        script: &[BENCH_AUDIO],
+        sources: &[],
         defaults: &[("SECONDS", "10")],
         software: &["aplay"],
         modules: &[],
     },
+    Benchmark {
+        name: "bench-kernel-micro",
+        script: &[BENCH_KERNEL, BENCH_KERNEL_MICRO],
+        sources: &[CLOCK, MICRO],
+        defaults: &[ALL],
+        software: &["tcc", "perf"],
+        modules: &[],
+    },
+    Benchmark {
+        name: "bench-kernel-files",
+        script: &[BENCH_KERNEL, BENCH_KERNEL_FILES],
+        sources: &[CLOCK, FILES],
+        defaults: &[ALL],
+        software: &["tcc", "mke2fs", "dbench"],
+        modules: &["crc32c_generic?", "ext4"],
+    },
+    Benchmark {
+        name: "bench-kernel-web",
+        script: &[BENCH_KERNEL, BENCH_SERVER, BENCH_KERNEL_WEB],
+        sources: &[CLOCK, MICRO],
+        defaults: &[ALL],
+        software: &["tcc", "nginx", "ab"],
+        modules: &[],
+    },
+    Benchmark {
+        name: "bench-kernel-compile",
+        script: &[BENCH_KERNEL, BENCH_KERNEL_COMPILE],
+        sources: &[CLOCK, MICRO],
+        defaults: &[ALL],
+        software: &["tcc", "make"],
+        modules: &[],
+    },
+    Benchmark {
+        name: "stress",
+        script: &[STRESS],
+        sources: &[],
+        defaults: &[
+            ("CLASSES", "memory filesystem network scheduler"),
+            ("STRESSORS", ""),
+            ("OPERATIONS", "10"),
+            ("SECONDS", "1"),
+        ],
+        software: &["stress-ng", "mke2fs"],
+        modules: &["crc32c_generic?", "ext4", "loop"],
+    },
+    Benchmark {
+        name: "churn",
+        script: &[CHURN],
+        sources: &[],
+        defaults: &[("ROUNDS", "50")],
+        software: &[],
+        modules: CHURNED,
+    },
 ];
+
+/// A script that writes a file and then goes on.
+fn here(name: &str, text: &str) -> String {
+    format!("cat >/tmp/{name} <<'END_OF_FILE'\n{text}END_OF_FILE\n")
+}
 
 impl Workload {
     /// The workload that fits a class.
@@ -158,6 +249,7 @@ impl Workload {
             "storage" => (Class::Storage, STORAGE, &[("UNCHECKED", "")]),
             "usb" => (Class::Usb, STORAGE, &[("UNCHECKED", "")]),
             "load" => (Class::None, LOAD, &[]),
+            "commands" => (Class::None, COMMANDS, &[]),
             _ => return Workload::benchmark(name),
         };
         Some(Workload {
@@ -175,7 +267,11 @@ impl Workload {
         Some(Workload {
             name: name.to_owned(),
             needs: Class::None,
-            script: [DEVICE, benchmark.script].join("\n"),
+            script: std::iter::once(DEVICE.to_owned())
+                .chain(benchmark.sources.iter().map(|(name, text)| here(name, text)))
+                .chain(benchmark.script.iter().map(|&part| part.to_owned()))
+                .collect::<Vec<_>>()
+                .join("\n"),
             defaults: benchmark.defaults.to_vec(),
             software: benchmark.software,
             modules: benchmark.modules,

@@ -1,0 +1,125 @@
+//! `bench/kernel`: what it costs to instrument the whole kernel, as ratios to plain QEMU.
+//!
+//! The ways to run a guest take turns, so that a slow minute of the machine hits all of them. What is timed is timed in the guest,
+//! around the benchmark alone; each figure is the median of a way's runs against the median of plain QEMU, with the spread
+//! (lowest and highest ratio) behind it.
+
+mod loads;
+mod run;
+mod table;
+mod ways;
+
+use clap::{Parser, ValueEnum};
+use guardrail_vm::Cache;
+use guardrail_vm::packages::Packages;
+use loads::Load;
+use std::process::ExitCode;
+use table::Table;
+use ways::Way;
+
+/// Prints what it costs to instrument the whole kernel, as ratios to plain QEMU in the same run.
+#[derive(Debug, Parser)]
+#[command(name = "bench/kernel", term_width = 100)]
+struct Arguments {
+    /// How often each workload is run in each way
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+    /// The kernel
+    #[arg(long, default_value = guardrail_vm::kernels::DEFAULT)]
+    kernel: String,
+    /// Number of guest CPUs
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=4))]
+    smp: u8,
+    /// The guest's memory in MiB
+    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(256..=2048))]
+    memory: u32,
+    /// The workloads, separated by commas (default: all)
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    workload: Vec<String>,
+    /// The columns beside plain QEMU, separated by commas: detached, null, count, blocks, kaddrcheck, stackcheck, and the
+    /// names of --plugin (default: all)
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    ways: Vec<String>,
+    /// A further column: any plugin for QEMU
+    #[arg(long, value_name = "NAME=FILE[,OPTION=VALUE]")]
+    plugin: Vec<Way>,
+    /// The part of each benchmark's usual operations
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10000))]
+    scale: u32,
+    /// Only try each workload once and shortly, in the last of the ways
+    #[arg(long = "try")]
+    only_try: bool,
+    /// How the tables are printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// How much of a benchmark shows that it runs.
+const TRY_PERCENT: u32 = 2;
+
+impl Arguments {
+    fn percent(&self) -> u32 {
+        if self.only_try { self.scale.min(TRY_PERCENT) } else { self.scale }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// One object
+    Json,
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let failed = |why: String, status: u8| {
+        eprintln!("error: {why}");
+        ExitCode::from(status)
+    };
+    let ways = ways::chosen(&arguments.plugin, &arguments.ways);
+    match ways.and_then(|ways| Ok((ways, loads::chosen(&arguments.workload)?))) {
+        Err(why) => failed(why, 2),
+        Ok((ways, loads)) => match measure(&arguments, &ways, &loads) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => failed(why, 3),
+        },
+    }
+}
+
+fn measure(arguments: &Arguments, ways: &[Way], loads: &[Load]) -> Result<(), String> {
+    let packages = Packages::new(&Cache::open().map_err(|error| error.to_string())?);
+    let sample = |load: &Load, way: &Way| {
+        run::load(&packages, arguments, load, way)
+            .map_err(|why| format!("{}, {}: {why}", load.name, way.name))
+    };
+    if arguments.only_try {
+        let way = ways.last().ok_or("no way")?;
+        for load in loads {
+            for (name, seconds) in sample(load, way)?.seconds {
+                println!("{name}, {}: {seconds:.3} s", way.name);
+            }
+        }
+        return Ok(());
+    }
+    let mut table = Table::new(&arguments.kernel, arguments.smp, arguments.memory, ways);
+    for run in 1..=arguments.runs {
+        for load in loads {
+            for way in ways {
+                eprintln!("run {run} of {}: {}, {}", arguments.runs, load.name, way.name);
+                table.add(load, way, sample(load, way)?);
+            }
+        }
+    }
+    match arguments.format {
+        Format::Text => print!("{}", table.text()),
+        Format::Json => println!("{:#}", table.json()),
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Processes that benchmarks start.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Lets a child get a signal when the thread that starts it ends, however it ends.
+pub fn dies_with_us(command: &mut Command, signal: i32) {
+    // SAFETY: the closure calls one async-signal-safe function and touches no memory of the parent but a copied number.
+    unsafe {
+        command.pre_exec(move || match libc::prctl(libc::PR_SET_PDEATHSIG, signal) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+}
+
+/// Reads a stream to its end, on a thread of its own.
+pub fn read_all(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // Where it cannot be read further, what was read says why.
+        let _ = stream.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// Waits for a child with piped output and gives what it printed. `meanwhile` is called some times a second.
+///
+/// # Errors
+/// It did not end in time, or it failed: with its last words.
+pub fn finish(
+    mut child: Child,
+    limit: Duration,
+    name: &str,
+    meanwhile: &mut dyn FnMut(),
+) -> Result<String, String> {
+    let output = child.stdout.take().map(read_all);
+    let errors = child.stderr.take().map(read_all);
+    let deadline = Instant::now() + limit;
+    let status = loop {
+        match child.try_wait().map_err(|error| format!("cannot wait for {name}: {error}"))? {
+            Some(status) => break status,
+            None if Instant::now() >= deadline => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("{name} did not end in {} s", limit.as_secs()));
+            }
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+        meanwhile();
+    };
+    let text = |thread: Option<JoinHandle<String>>| thread.and_then(|thread| thread.join().ok());
+    let output = text(output).unwrap_or_default();
+    let errors = text(errors).unwrap_or_default();
+    match status.success() {
+        true => Ok(output),
+        false => Err(format!("{name} failed: {}", last_words(&format!("{output}\n{errors}")))),
+    }
+}
+
+/// The last lines of a text.
+pub fn last_words(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(3)..];
+    if last.is_empty() { "it said nothing".to_owned() } else { last.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Stdio;
+
+    #[test]
+    fn programs_that_hang_or_fail_are_told() {
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.spawn().unwrap()
+        };
+        let second = Duration::from_secs(1);
+        assert_eq!(
+            finish(shell("exec sleep 60"), second, "x", &mut || {}).unwrap_err(),
+            "x did not end in 1 s"
+        );
+        assert_eq!(
+            finish(shell("echo no >&2; exit 1"), second, "x", &mut || {}).unwrap_err(),
+            "x failed: no"
+        );
+        assert_eq!(finish(shell("echo yes"), second, "x", &mut || {}).unwrap(), "yes\n");
+    }
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Reads a checksum from pages, and then gives them back to the page allocator. */
+#include "../zoo.h"
+
+#define ORDER 3
+
+static noinline u32 kernel_page_checksum(const u32 *pages)
+{
+	return READ_ONCE(pages[1030]);
+}
+
+static int __init kernel_page_init(void)
+{
+	unsigned long pages = __get_free_pages(GFP_KERNEL, ORDER);
+
+	if (!pages)
+		return -ENOMEM;
+	zoo_sink = kernel_page_checksum((const u32 *)zoo_hide(pages));
+	free_pages(pages, ORDER);
+	return 0;
+}
+
+static void __exit kernel_page_exit(void)
+{
+}
+
+module_init(kernel_page_init);
+module_exit(kernel_page_exit);
+MODULE_DESCRIPTION("zoo: reads pages that are freed afterwards, correct");
+MODULE_LICENSE("GPL");
