@@ -31,6 +31,12 @@ pub enum Command {
     Debug(DebugArgs),
     /// Run clients over the whole kernel or parts of it: counts, profiles, memory faults, your own
     Profile(Box<ProfileArgs>),
+    /// Make clients of your own
+    #[command(subcommand)]
+    Client(ClientCommand),
+    /// A guest that lives on, to attach clients to and detach them from by hand
+    #[command(subcommand)]
+    Vm(VmCommand),
     /// Print the events of a recorded trace
     View(ViewArgs),
     /// Run many drivers with many kernels, and print one table
@@ -48,6 +54,9 @@ pub enum Command {
     /// The gate's process of a run
     #[command(hide = true)]
     InternalGate,
+    /// The process of a VM that lives on
+    #[command(hide = true)]
+    InternalVm(VmStartArgs),
     /// Print the folder with a kernel's headers
     #[command(hide = true)]
     InternalHeaders(HeadersArgs),
@@ -159,8 +168,81 @@ pub struct CheckArgs {
     pub format: Format,
 }
 
-/// Arguments of `profile`.
+/// What `client` does.
+#[derive(Debug, Subcommand)]
+pub enum ClientCommand {
+    /// Make a folder with a client that works, to begin with
+    New {
+        /// Its name, and that of the folder
+        name: String,
+    },
+}
+
+/// What `vm` does.
+#[derive(Debug, Subcommand)]
+pub enum VmCommand {
+    /// Start a guest; its clients are attached from the kernel's first instruction unless --detached is given
+    Start(Box<VmStartArgs>),
+    /// List the guests that run
+    List,
+    /// Instrument from now on
+    Attach(VmNameArgs),
+    /// Take all instrumentation away
+    Detach(VmNameArgs),
+    /// Run a shell command in the guest
+    Exec(ExecArgs),
+    /// Print what the clients have until now
+    Results(VmResultsArgs),
+    /// End a guest, and print what its clients have
+    Stop(VmResultsArgs),
+}
+
+/// Arguments of `vm start`.
 #[derive(Debug, Args)]
+pub struct VmStartArgs {
+    /// A name for it
+    #[arg(value_name = "VM")]
+    pub name: String,
+    /// What it runs.
+    #[command(flatten)]
+    pub profile: ProfileArgs,
+}
+
+/// Arguments of `vm attach` and `vm detach`.
+#[derive(Debug, Args)]
+pub struct VmNameArgs {
+    /// The guest
+    #[arg(value_name = "VM")]
+    pub name: String,
+}
+
+/// Arguments of `vm results` and `vm stop`.
+#[derive(Debug, Args)]
+pub struct VmResultsArgs {
+    /// The guest
+    #[arg(value_name = "VM")]
+    pub name: String,
+    /// How the results are printed
+    #[arg(long, value_enum, default_value_t = ProfileFormat::Text)]
+    pub format: ProfileFormat,
+}
+
+/// Arguments of `vm exec`.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// The guest
+    #[arg(value_name = "VM")]
+    pub name: String,
+    /// Longest time that the command may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub timeout: u64,
+    /// The command, for the guest's shell
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<String>,
+}
+
+/// Arguments of `profile`.
+#[derive(Clone, Debug, Args)]
 pub struct ProfileArgs {
     /// The clients, separated by commas: NAME or FILE.so, with options behind (NAME:KEY=VALUE)
     #[arg(long = "client", value_name = "NAME,...", required = true)]
@@ -186,8 +268,8 @@ pub struct ProfileArgs {
     /// Detach where this step of the workload begins
     #[arg(long, value_name = "STEP")]
     pub until: Option<String>,
-    /// Load the clients and leave them detached, for benchmarks
-    #[arg(long, hide = true)]
+    /// Load the clients and leave them detached
+    #[arg(long)]
     pub detached: bool,
     /// Number of guest CPUs, 1 to 4, each on a thread of its own
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
@@ -543,6 +625,8 @@ pub enum Listed {
     Kernels,
     /// Checkers
     Tools,
+    /// Clients of 'profile'
+    Clients,
     /// Workloads
     Workloads,
 }

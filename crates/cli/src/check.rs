@@ -21,11 +21,11 @@ use guardrail_report::{Report, Run, SCHEMA, Step};
 use guardrail_trace::config::{self, Holds, Samples, TracerConfig};
 use guardrail_trace::file::TraceMeta;
 use guardrail_trace::log::{Closed, FailReason, Log, LogOptions};
+use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::rerun::Rerun;
 use guardrail_vm::run::{Finished, Limits, Options, Outcome, Plugin, Save, Stop, TcgThreads, Watch};
-use guardrail_vm::{Cache, kernels};
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -235,18 +235,7 @@ fn refuse_early(args: &CheckArgs) -> Result<Vec<String>, CliError> {
 }
 
 pub fn prepare(args: &CheckArgs, packages: &Packages, progress: &Progress) -> Result<Prepared, CliError> {
-    let mut drivers = args.drivers.clone();
-    let zoo: Vec<usize> = (0..drivers.len())
-        .filter(|&i| zoo::named(&drivers[i]).is_some() && !Path::new(&drivers[i]).is_file())
-        .collect();
-    if !zoo.is_empty() {
-        progress.step("the zoo");
-        let kernel = kernels::find(packages, &args.kernel)?;
-        let names: Vec<&str> = zoo.iter().filter_map(|&i| zoo::named(&args.drivers[i])).collect();
-        for (&i, path) in zoo.iter().zip(zoo::modules(packages, &kernel, &names)?) {
-            drivers[i] = path.display().to_string();
-        }
-    }
+    let drivers = zoo::built_for(packages, &args.kernel, &args.drivers, progress)?;
     let request = Request {
         driver: &drivers[0],
         more: &drivers[1..],
@@ -481,14 +470,16 @@ fn describe(prepared: &Prepared, finished: &Finished, log: &Log) -> Run {
         detail,
         guest_seconds: seconds(finished.wall),
         boot_seconds: finished.boot().map(seconds),
-        steps: finished
-            .steps()
-            .into_iter()
-            .map(|(name, time)| Step { name: name.to_owned(), seconds: seconds(time) })
-            .collect(),
+        steps: steps(finished),
         lost_events: log.stats().lost(),
         ..subject_of_run(prepared)
     }
+}
+
+/// The steps of a run's workload.
+pub fn steps(finished: &Finished) -> Vec<Step> {
+    let step = |(name, time): (&str, Duration)| Step { name: name.to_owned(), seconds: seconds(time) };
+    finished.steps().into_iter().map(step).collect()
 }
 
 /// Turns the end of a run into an exit status.

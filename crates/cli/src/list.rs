@@ -4,6 +4,7 @@ use crate::args::{ListArgs, ListFormat, Listed};
 use crate::engine;
 use crate::errors::{CliError, Status};
 use crate::output;
+use crate::profile;
 use guardrail_vm::{Cache, catalog, kernels, workload};
 use serde_json::{Value, json};
 
@@ -22,6 +23,10 @@ pub fn run(args: &ListArgs) -> Result<Status, CliError> {
         }
     }
     Ok(Status::Clean)
+}
+
+fn described(names: &[(&str, &str)]) -> Vec<Value> {
+    names.iter().map(|(name, what)| json!({ "name": name, "description": what })).collect()
 }
 
 /// The columns of the table and the items.
@@ -55,10 +60,8 @@ fn items(what: Listed) -> Result<(&'static [&'static str], Vec<Value>), CliError
             };
             (&["name", "release", "state"], kernels::list(&cache).into_iter().map(item).collect())
         }
-        Listed::Tools => {
-            let item = |(name, what): &(&str, &str)| json!({ "name": name, "description": what });
-            (&["name", "description"], engine::TOOLS.iter().map(item).collect())
-        }
+        Listed::Tools => (&["name", "description"], described(engine::TOOLS)),
+        Listed::Clients => (&["name", "description"], described(profile::INCLUDED)),
         Listed::Workloads => {
             let item = |(name, what): &(&str, &str)| json!({ "name": name, "description": what });
             (&["name", "description"], workload::NAMES.iter().map(item).collect())

@@ -9,6 +9,7 @@ mod analyze;
 mod args;
 mod check;
 mod child;
+mod client;
 mod confirm;
 mod debug;
 mod doctor;
@@ -17,6 +18,7 @@ mod errors;
 mod gate;
 mod headers;
 mod list;
+mod machines;
 mod output;
 mod outside;
 mod policy;
@@ -69,6 +71,9 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Selftest(args::Selftest::Containment(args)) => selftest::containment(&args),
         Command::InternalAnalysis => analysis_process::run(),
+        Command::Client(command) => client::run(&command),
+        Command::Vm(command) => machines::run(&command),
+        Command::InternalVm(args) => machines::live(&args),
         Command::InternalGate => Err(CliError::Run("the gate's process has its own entry".into())),
         Command::InternalHeaders(args) => headers::run(&args),
         Command::InternalSource(args) => headers::source(&args),

@@ -1,11 +1,14 @@
 //! `guardrail profile`: clients over a kernel that runs.
 
 mod ask;
+mod charts;
 mod choose;
+mod coverage;
+mod drawn;
 mod names;
 mod show;
 
-use crate::args::ProfileArgs;
+use crate::args::{ProfileArgs, ProfileFormat};
 use crate::check::{self, LogFolder, RunFolder};
 use crate::errors::{CliError, Status, tell};
 use crate::output;
@@ -13,20 +16,36 @@ use crate::progress::Progress;
 use crate::signals::Signals;
 use crate::zoo;
 use choose::{Attachment, Plugged};
+
+pub use choose::INCLUDED;
 use guardrail_trace::client::{Report, Request};
+use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{self, Prepared};
 use guardrail_vm::progress::Progress as Said;
 use guardrail_vm::run::{Finished, Limits, Options, Outcome, Stop, TcgThreads, Watch};
-use guardrail_vm::{Cache, kernels};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Runs a workload under clients and prints what they say.
 pub fn run(args: &ProfileArgs) -> Result<Status, CliError> {
+    run_live(args, None)
+}
+
+/// What is called with the clients' sockets and a line of the guest's progress.
+pub type Told<'a> = dyn FnMut(&[PathBuf], &Said) -> Result<(), CliError> + 'a;
+
+/// Who wants to know of a run while it goes on.
+pub struct Live<'a> {
+    /// Gets the clients' sockets with each line of progress.
+    pub ready: &'a mut Told<'a>,
+}
+
+/// The same for a guest that others talk to: nothing is printed at the end, and the guest may take as long as it likes.
+pub fn run_live(args: &ProfileArgs, live: Option<Live<'_>>) -> Result<Status, CliError> {
     let clients = choose::clients(&args.clients)?;
-    let attachment = Attachment::of(args)?;
+    let attachment = Attachment::of(args);
     let signals = Signals::install()?;
     let progress = Progress::new();
     let cache = Cache::open()?;
@@ -38,33 +57,81 @@ pub fn run(args: &ProfileArgs) -> Result<Status, CliError> {
     let sockets = LogFolder::new()?;
     let at_start = attachment.at_start();
     let plugged = choose::configure(&clients, args, &prepared, folder.path(), sockets.folder(), at_start)?;
-    let options = options(args, &plugged, folder.path())?;
-    let finished = guest(&prepared, &options, &plugged, &attachment, &signals, &progress)?;
+    let mut options = options(args, &plugged, folder.path())?;
+    options.kernel_arguments.extend(choose::kernel_arguments(&clients));
+    let lives = live.is_some();
+    if lives {
+        options.limits = Limits { total: Duration::MAX, silence: Duration::MAX };
+    }
+    let finished = guest(&prepared, &options, &plugged, &attachment, live, &signals, &progress)?;
     progress.finish();
     if finished.outcome == Outcome::Interrupted {
         return Err(CliError::Interrupted);
     }
     let reports = plugged.iter().map(|one| ask::read(&one.results)).collect::<Result<Vec<_>, _>>()?;
     let names = names::Names::open(&cache, &prepared, &reports)?;
-    let shown = show::Shown::new(&names, &prepared, &finished, reports);
+    let shown = show::Shown::new(&names, &prepared, show::run(&finished), reports);
     if let Some(out) = &args.out {
         shown.write_files(out)?;
     }
-    output::text(&shown.text(args.format)?)?;
+    if !lives {
+        output::text(&shown.text(args.format)?)?;
+    }
     judge(&finished, &prepared, &shown)
+}
+
+/// Refuses what can be refused without a guest.
+pub fn check(args: &ProfileArgs) -> Result<(), CliError> {
+    choose::clients(&args.clients).map(drop)
+}
+
+/// What the clients of a guest have that runs.
+pub fn show_live(
+    cache: &Cache,
+    args: &ProfileArgs,
+    sockets: &[PathBuf],
+    format: ProfileFormat,
+) -> Result<Status, CliError> {
+    let reports = sockets.iter().map(|socket| ask::results(socket)).collect::<Result<Vec<_>, _>>()?;
+    show(cache, args, reports, "running", format)
+}
+
+/// What the clients of a guest left that has ended.
+pub fn show_kept(
+    cache: &Cache,
+    args: &ProfileArgs,
+    folder: &Path,
+    format: ProfileFormat,
+) -> Result<Status, CliError> {
+    let plugins = choose::clients(&args.clients)?.len();
+    let reports: Vec<Report> =
+        (0..plugins).map(|number| ask::read(&choose::results(folder, number))).collect::<Result<_, _>>()?;
+    show(cache, args, reports, "completed", format)
+}
+
+fn show(
+    cache: &Cache,
+    args: &ProfileArgs,
+    reports: Vec<Report>,
+    outcome: &str,
+    format: ProfileFormat,
+) -> Result<Status, CliError> {
+    let prepared = prepare(args, &Packages::new(cache), &Progress::silent())?;
+    let names = names::Names::open(cache, &prepared, &reports)?;
+    let run = guardrail_report::Run { outcome: outcome.to_owned(), ..Default::default() };
+    let shown = show::Shown::new(&names, &prepared, run, reports);
+    output::text(&shown.text(format)?)?;
+    Ok(if shown.report.findings.is_empty() { Status::Clean } else { Status::Findings })
+}
+
+/// Whether the clients behind these sockets are attached.
+pub fn is_attached(sockets: &[PathBuf]) -> Result<bool, CliError> {
+    sockets.iter().try_fold(true, |all, socket| Ok(ask::is_attached(socket)? && all))
 }
 
 /// The guest that the arguments ask for.
 fn prepare(args: &ProfileArgs, packages: &Packages, progress: &Progress) -> Result<Prepared, CliError> {
-    let mut drivers = args.drivers.clone();
-    for driver in &mut drivers {
-        if let Some(name) = zoo::named(driver).filter(|_| !Path::new(driver).is_file()) {
-            progress.step("the zoo");
-            let kernel = kernels::find(packages, &args.kernel)?;
-            let built = zoo::modules(packages, &kernel, &[name])?;
-            *driver = built.first().map(|path| path.display().to_string()).unwrap_or_default();
-        }
-    }
+    let drivers = zoo::built_for(packages, &args.kernel, &args.drivers, progress)?;
     let request = prepare::Request {
         driver: &drivers[0],
         more: &drivers[1..],
@@ -78,8 +145,11 @@ fn prepare(args: &ProfileArgs, packages: &Packages, progress: &Progress) -> Resu
 fn options(args: &ProfileArgs, plugged: &[Plugged], folder: &Path) -> Result<Options, CliError> {
     Ok(Options {
         cpus: args.smp,
-        // Counters tell vCPUs apart by their threads.
-        threads: TcgThreads::Multi,
+        // QEMU counts instructions itself (-icount) with one thread only.
+        threads: match args.qemu.iter().any(|word| word == "-icount") {
+            true => TcgThreads::Single,
+            false => TcgThreads::Multi,
+        },
         plugins: plugged.iter().map(|one| one.plugin.clone()).collect(),
         variables: check::variables(&args.variables)?,
         limits: Limits { total: Duration::from_secs(args.timeout), ..Limits::default() },
@@ -97,6 +167,7 @@ fn guest(
     options: &Options,
     plugged: &[Plugged],
     attachment: &Attachment,
+    mut live: Option<Live<'_>>,
     signals: &Signals,
     progress: &Progress,
 ) -> Result<Finished, CliError> {
@@ -105,6 +176,11 @@ fn guest(
     let mut watch = Watch {
         progress: &mut |time, line| {
             progress.guest(time, &line.to_string());
+            if let Some(live) = &mut live
+                && let Err(why) = (live.ready)(&sockets, line)
+            {
+                *failed.borrow_mut() = Some(why.to_string());
+            }
             let request = match line {
                 Said::Begin(step) => attachment.at(step),
                 _ => None,
@@ -140,11 +216,6 @@ fn judge(finished: &Finished, prepared: &Prepared, shown: &show::Shown) -> Resul
         Outcome::NoDeviceBound => Err(CliError::Run(check::no_device(prepared))),
         other => Err(CliError::Run(other.to_string())),
     }
-}
-
-/// What all clients of a run have now.
-pub fn results(sockets: &[PathBuf]) -> Result<Vec<Report>, CliError> {
-    sockets.iter().map(|socket| ask::results(socket)).collect()
 }
 
 /// Asks all clients of a run for a change.

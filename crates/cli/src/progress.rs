@@ -23,6 +23,11 @@ impl Progress {
         Progress { bar }
     }
 
+    /// Nobody looks.
+    pub fn silent() -> Progress {
+        Progress { bar: Some(ProgressBar::hidden()) }
+    }
+
     /// A step that is worth a line of its own.
     pub fn step(&self, text: &str) {
         match &self.bar {

@@ -1,6 +1,7 @@
 //! The zoo: drivers with planted bugs, built from their sources when they are first asked for.
 
 use crate::errors::CliError;
+use crate::progress::Progress;
 use guardrail_vm::kernels::{self, Kernel};
 use guardrail_vm::packages::Packages;
 use guardrail_vm::{Error, error::suggest};
@@ -15,6 +16,29 @@ const SAYS: [&str; 2] = ["expect.json", "faults.json"];
 /// The zoo's driver that an argument names: `zoo/NAME`, or `zoo/NAME_ok` (or `-ok`) for its correct twin.
 pub fn named(driver: &str) -> Option<&str> {
     driver.strip_prefix("zoo/").filter(|name| !name.contains('/') && !name.ends_with(".ko"))
+}
+
+/// The same drivers, those of the zoo as files that are built for the kernel.
+pub fn built_for(
+    packages: &Packages,
+    kernel: &str,
+    drivers: &[String],
+    progress: &Progress,
+) -> Result<Vec<String>, CliError> {
+    let mut drivers = drivers.to_vec();
+    let ours = |driver: &String| named(driver).filter(|_| !Path::new(driver).is_file()).map(str::to_owned);
+    let (places, names): (Vec<usize>, Vec<String>) =
+        drivers.iter().enumerate().filter_map(|(i, driver)| Some((i, ours(driver)?))).unzip();
+    if names.is_empty() {
+        return Ok(drivers);
+    }
+    progress.step("the zoo");
+    let kernel = kernels::find(packages, kernel)?;
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for (place, path) in places.into_iter().zip(modules(packages, &kernel, &names)?) {
+        drivers[place] = path.display().to_string();
+    }
+    Ok(drivers)
 }
 
 /// The module files of these drivers of the zoo, built for `kernel` together if that was not done before.

@@ -33,14 +33,15 @@ pub struct Block<'a, C: ?Sized> {
 /// What clients share of a block, worked out when it is first asked for.
 pub(crate) struct Shared {
     pub(crate) view: View,
+    within: bool,
     bytes: OnceCell<Vec<u8>>,
     insns: OnceCell<Vec<Instruction>>,
     id: OnceCell<u32>,
 }
 
 impl Shared {
-    pub(crate) fn new(view: View) -> Shared {
-        Shared { view, bytes: OnceCell::new(), insns: OnceCell::new(), id: OnceCell::new() }
+    pub(crate) fn new(view: View, within: bool) -> Shared {
+        Shared { view, within, bytes: OnceCell::new(), insns: OnceCell::new(), id: OnceCell::new() }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -53,9 +54,19 @@ impl<'a, C: Client + Instance> Block<'a, C> {
         Block { view: shared.view, shared, host, client: PhantomData }
     }
 
+    /// It belongs to the scope; always, but for clients that asked for [everything](crate::Setup::everything).
+    pub fn in_scope(&self) -> bool {
+        self.shared.within
+    }
+
     /// The virtual address of its first instruction.
     pub fn address(&self) -> u64 {
         self.view.address()
+    }
+
+    /// What KASLR added to the kernel's link-time addresses, once known.
+    pub fn slide(&self) -> Option<u64> {
+        self.host.slide()
     }
 
     /// How many instructions it has, at least one.
@@ -192,6 +203,12 @@ impl<'a, C: Client + Instance> Block<'a, C> {
     /// As [`call`](Self::call), and the client may send the vCPU elsewhere ([`Vcpu::jump`](crate::Vcpu::jump)).
     pub fn may_jump(&mut self, data: u64) {
         self.view.call(callbacks::executed::<C>, CB_RW_REGS_PC, data as usize);
+    }
+
+    /// As [`call_at`](Self::call_at), and the client may send the vCPU elsewhere
+    /// ([`Vcpu::jump_from_inside`](crate::Vcpu::jump_from_inside)).
+    pub fn may_jump_at(&mut self, index: usize, data: u64) {
+        self.view.insn(index).call(callbacks::executed::<C>, CB_RW_REGS_PC, data as usize);
     }
 
     /// [`accessed`](Client::accessed) is called with `data` after each access of this instruction.

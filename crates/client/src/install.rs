@@ -156,10 +156,16 @@ extern "C" fn on_discontinuity(index: c_uint, kind: c_int, from: u64, to: u64, _
     if !host.control.attached.load(Relaxed) || !host.wants.iter().any(|wants| wants.discontinuities) {
         return;
     }
-    let kind =
-        if kind == ffi::DISCON_INTERRUPT { Discontinuity::Interrupt } else { Discontinuity::Exception };
     // SAFETY: the callback of this vCPU.
     let Some(vcpu) = (unsafe { host.vcpu(index) }) else { return };
+    // QEMU tells of an exception twice: when it is raised, with the handler not yet known, and when the handler is about to run,
+    // as if it were an interrupt. Clients are told the second time, which has the very instruction.
+    let raised = std::mem::take(&mut vcpu.raised);
+    if kind == ffi::DISCON_EXCEPTION {
+        vcpu.raised = true;
+        return;
+    }
+    let kind = if raised { Discontinuity::Exception } else { Discontinuity::Interrupt };
     for (client, wants) in host.clients.iter().zip(&host.wants) {
         if wants.discontinuities {
             client.discontinuity(vcpu, kind, from, to);
@@ -231,10 +237,13 @@ extern "C" fn on_translation(tb: *mut Tb, _: *mut c_void) {
     if let Some(slide) = host.slide() {
         hook(host, &view, start, slide);
     }
-    if scope::holds(&host.config.scope, &host.modules, host.slide(), start) {
-        let shared = Shared::new(view);
-        for client in &host.clients {
-            client.block(&shared, host);
+    let within = scope::holds(&host.config.scope, &host.modules, host.slide(), start);
+    if within || host.wants.iter().any(|wants| wants.everything) {
+        let shared = Shared::new(view, within);
+        for (client, wants) in host.clients.iter().zip(&host.wants) {
+            if within || wants.everything {
+                client.block(&shared, host);
+            }
         }
     }
 }

@@ -40,22 +40,35 @@ mod install;
 mod modules;
 mod scope;
 mod setup;
+mod unwind;
 mod vcpu;
 
 pub use block::{Block, When};
 pub use counter::Counter;
 pub use guardrail_kernel as kernel;
+pub use guardrail_shadow as shadow;
 pub use guardrail_trace as trace;
 pub use guardrail_trace::client::{Cell, Chart, Fault, FaultObject, Module, Results, Table};
 pub use hooks::HookId;
 pub use iced_x86;
 pub use setup::Setup;
+pub use unwind::Unwinder;
 pub use vcpu::{Access, PerVcpu, Vcpu};
 
 use std::sync::OnceLock;
 
 /// Registers, by name for [`Vcpu::register`].
 pub use guardrail_plugin::registers as register;
+
+/// What KASLR added to the kernel's link-time addresses; 0 before it is known.
+pub fn host_slide() -> u64 {
+    host::host().and_then(|host| host.slide()).unwrap_or(0)
+}
+
+/// Now, for [`Fault::when`].
+pub fn moment() -> u64 {
+    host::host().map_or(0, |host| host.modules.moment())
+}
 
 /// What the `clients!` macro adds to a client: the one instance that callbacks reach.
 pub trait Instance: Sized + 'static {

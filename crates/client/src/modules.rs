@@ -25,6 +25,8 @@ pub(crate) struct Modules(RwLock<State>);
 #[derive(Default)]
 struct State {
     modules: Vec<Arc<Module>>,
+    /// How often a module came or went, from 1.
+    moment: u64,
     /// Ranges in the scope, with the module's address, sorted.
     ranges: Vec<(u64, u64, u64)>,
 }
@@ -42,13 +44,31 @@ impl Modules {
         self.0.read().unwrap_or_else(PoisonError::into_inner).modules.clone()
     }
 
+    /// The address of the `struct module` of the loaded module that has this address.
+    pub(crate) fn holding(&self, addr: u64) -> Option<u64> {
+        let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        state
+            .modules
+            .iter()
+            .rfind(|module| !module.gone && module.contains(addr))
+            .map(|module| module.address)
+    }
+
     fn knows(&self, module: u64) -> bool {
         let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
         state.modules.iter().any(|known| known.address == module && !known.gone)
     }
 
-    fn add(&self, scope: &Scope, module: Arc<Module>) {
+    /// How often a module came or went.
+    pub(crate) fn moment(&self) -> u64 {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).moment + 1
+    }
+
+    fn add(&self, scope: &Scope, mut module: Module) -> Arc<Module> {
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        state.moment += 1;
+        module.life = (state.moment + 1, u64::MAX);
+        let module = Arc::new(module);
         if state.modules.len() >= MAX_MODULES {
             state.modules.remove(0);
         }
@@ -71,24 +91,32 @@ impl Modules {
             _ => {}
         }
         state.ranges.sort_unstable();
-        state.modules.push(module);
+        state.modules.push(Arc::clone(&module));
+        module
     }
 
     fn remove(&self, address: u64) -> Option<Arc<Module>> {
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         state.ranges.retain(|range| range.2 != address);
+        state.moment += 1;
+        let moment = state.moment;
         let module = state.modules.iter_mut().rfind(|m| m.address == address && !m.gone)?;
-        Arc::make_mut(module).gone = true;
+        let gone = Arc::make_mut(module);
+        (gone.gone, gone.life.1) = (true, moment);
         Some(Arc::clone(module))
     }
 
     /// Nothing is loaded anymore, as far as is known: what was seen before a detachment may be gone.
     pub(crate) fn forget(&self) {
+        crate::unwind::forget(None);
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         state.ranges.clear();
+        state.moment += 1;
+        let moment = state.moment;
         for module in &mut state.modules {
             if !module.gone {
-                Arc::make_mut(module).gone = true;
+                let gone = Arc::make_mut(module);
+                (gone.gone, gone.life.1) = (true, moment);
             }
         }
     }
@@ -100,8 +128,7 @@ pub(crate) fn load(host: &Host, vcpu: &mut Vcpu, address: u64) {
         return;
     }
     let Some(module) = read(host, vcpu, address) else { return };
-    let module = Arc::new(module);
-    host.modules.add(&host.config.scope, Arc::clone(&module));
+    let module = host.modules.add(&host.config.scope, module);
     for client in &host.clients {
         client.loaded(&module);
     }
@@ -109,6 +136,7 @@ pub(crate) fn load(host: &Host, vcpu: &mut Vcpu, address: u64) {
 
 /// A module leaves.
 pub(crate) fn unload(host: &Host, address: u64) {
+    crate::unwind::forget(Some(address));
     if let Some(module) = host.modules.remove(address) {
         for client in &host.clients {
             client.unloaded(&module);
@@ -144,6 +172,7 @@ fn read(host: &Host, vcpu: &mut Vcpu, address: u64) -> Option<Module> {
         regions,
         functions: Vec::new(),
         gone: false,
+        life: (0, 0),
     };
     module.functions = functions(host, vcpu, &module).unwrap_or_default();
     Some(module)

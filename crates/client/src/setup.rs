@@ -7,6 +7,7 @@ use guardrail_kernel::KernelImage;
 use guardrail_trace::client::{ClientConfig, Scope};
 use guardrail_trace::config::Hook;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What a client says and asks before the guest runs.
@@ -27,6 +28,7 @@ pub struct Setup<'a> {
 pub(crate) struct Wants {
     pub(crate) discontinuities: bool,
     pub(crate) threads: bool,
+    pub(crate) everything: bool,
 }
 
 impl Setup<'_> {
@@ -118,6 +120,17 @@ impl Setup<'_> {
     /// [`discontinuity`](crate::Client::discontinuity) is called.
     pub fn discontinuities(&mut self) {
         self.wants.discontinuities = true;
+    }
+
+    /// Blocks outside of the scope are shown as well, user code and firmware too ([`Block::in_scope`](crate::Block::in_scope)
+    /// tells them apart): for clients whose numbers must cover the whole machine.
+    pub fn everything(&mut self) {
+        self.wants.everything = true;
+    }
+
+    /// The folder of the run, for files that the client writes.
+    pub fn folder(&self) -> PathBuf {
+        self.config.results.parent().map(Path::to_owned).unwrap_or_default()
     }
 
     /// [`switched`](crate::Client::switched) is called.

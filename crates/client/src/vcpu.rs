@@ -3,7 +3,7 @@
 use crate::host::host;
 use guardrail_plugin::cpu::{ARGS, Cpu};
 use guardrail_plugin::ffi;
-use guardrail_plugin::registers::{GS_BASE, RSP};
+use guardrail_plugin::registers::{Flags, GS_BASE, RSP};
 use std::cell::UnsafeCell;
 
 /// The vCPU that a callback is about.
@@ -12,11 +12,13 @@ pub struct Vcpu {
     cpu: Cpu,
     /// The client has moved the program counter; the callback must leave by it.
     pub(crate) jump: Option<u64>,
+    /// An exception was raised; its handler comes next.
+    pub(crate) raised: bool,
 }
 
 impl Vcpu {
     pub(crate) fn new(index: u32) -> Vcpu {
-        Vcpu { index, cpu: Cpu::new(), jump: None }
+        Vcpu { index, cpu: Cpu::new(), jump: None, raised: false }
     }
 
     /// Its number, from 0.
@@ -55,6 +57,16 @@ impl Vcpu {
         self.cpu.read_word(addr, len)
     }
 
+    /// The physical address behind a virtual one.
+    pub fn translate(&mut self, addr: u64) -> Option<u64> {
+        self.cpu.translate(addr)
+    }
+
+    /// Up to eight bytes at a physical address, zero-extended.
+    pub fn physical_word(&mut self, physical: u64, len: usize) -> Option<u64> {
+        host()?.ram.word(physical, len).or_else(|| self.cpu.read_physical_word(physical, len))
+    }
+
     /// The guest's memory at a virtual address; `None` where any of it is not mapped.
     pub fn read(&mut self, addr: u64, len: usize) -> Option<&[u8]> {
         self.cpu.read(addr, len)
@@ -64,6 +76,17 @@ impl Vcpu {
     /// symbols based at zero give offsets).
     pub fn per_cpu(&mut self, offset: u64) -> u64 {
         self.cpu.reg(GS_BASE).wrapping_add(offset)
+    }
+
+    /// What KASLR added to the kernel's link-time addresses, once known.
+    pub fn slide(&self) -> Option<u64> {
+        host()?.slide()
+    }
+
+    /// The same for a symbol that lies in the image (since 6.15): the GS base is the distance from there to the vCPU's copy.
+    pub fn per_cpu_symbol(&mut self, link: u64) -> Option<u64> {
+        let slide = host()?.slide()?;
+        Some(self.per_cpu(link.wrapping_add(slide)))
     }
 
     /// The running task's `task_struct`.
@@ -98,6 +121,16 @@ impl Vcpu {
     /// it ([`Block::may_jump`](crate::Block::may_jump)).
     pub fn jump(&mut self, pc: u64) {
         self.jump = Some(pc);
+    }
+
+    /// The same from an instruction inside of a block ([`Block::may_jump_at`](crate::Block::may_jump_at)). The arithmetic flags are
+    /// lost. False, and nothing happens, where QEMU's notes of them cannot be put in order: before RFLAGS was read some hundred times.
+    pub fn jump_from_inside(&mut self, pc: u64) -> bool {
+        let can = self.cpu.regs.can_leave(Flags::Dead);
+        if can {
+            self.jump = Some(pc);
+        }
+        can
     }
 
     pub(crate) fn cpu(&mut self) -> &mut Cpu {

@@ -122,6 +122,9 @@ pub struct Module {
     pub functions: Vec<(u64, String)>,
     /// It has been unloaded.
     pub gone: bool,
+    /// When it was seen first, and when it went, counted in modules that came and went.
+    #[serde(default)]
+    pub life: (u64, u64),
 }
 
 impl Module {
@@ -169,8 +172,11 @@ pub enum Chart {
     Table,
     /// As a flame graph: a column of stacks and one of counts.
     Flames,
-    /// As the coverage of lines: addresses of instructions that exist, and how often each ran.
+    /// As the coverage of lines: address, length and count of blocks that ran.
     Coverage,
+    /// Rows with the same first cell, once it has a name, are one row: their counts and ratios are added, and the largest of the
+    /// first count comes first.
+    Sums,
 }
 
 /// A cell of a table.
@@ -214,6 +220,9 @@ pub struct Fault {
     pub task: String,
     /// How often it was seen at this instruction.
     pub count: u64,
+    /// When, counted in modules that came and went: another may have been at an address before or after. 0: not known.
+    #[serde(default)]
+    pub when: u64,
     /// The thread was stopped before it did harm.
     pub contained: bool,
 }

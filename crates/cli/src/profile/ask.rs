@@ -44,6 +44,14 @@ pub fn results(socket: &Path) -> Result<Report, CliError> {
     }
 }
 
+/// Whether the clients of one plugin are attached.
+pub fn is_attached(socket: &Path) -> Result<bool, CliError> {
+    match ask(socket, Request::Status)? {
+        Reply::State { attached, .. } => Ok(attached),
+        _ => Err(CliError::Run("the clients answered something else than their state".into())),
+    }
+}
+
 /// What the clients of one plugin wrote when QEMU ended.
 pub fn read(file: &Path) -> Result<Report, CliError> {
     let text = fs::read(file).map_err(|e| {

@@ -14,7 +14,25 @@ use std::path::{Path, PathBuf};
 const CLIENTS: &str = "libguardrail_clients.so";
 
 /// The included clients, and what they tell.
-pub const INCLUDED: &[(&str, &str)] = &[("null", "nothing: what instrumentation itself costs")];
+pub const INCLUDED: &[(&str, &str)] = &[
+    (
+        "blocks",
+        "which blocks and functions run most, and on which stacks; every=N instructions between two stacks",
+    ),
+    ("calls", "how often functions are called, by whom, and how many instructions a call takes"),
+    ("code", "whether the code that runs is the code that was instrumented, however it changes"),
+    ("count", "instructions by CPU and context, exact; all=yes counts user code and firmware as well"),
+    ("coverage", "which code ran, and what of modules with debug information never did"),
+    ("irq", "interrupts and exceptions, lengths of their handlers, and how long interrupts are off"),
+    ("kaddrcheck", "accesses to memory that belongs to nobody: freed, or beyond the size asked for"),
+    ("memtrace", "addresses of all memory accesses, into a file; file=PATH limit=N stores=yes"),
+    ("mix", "instructions by kind"),
+    ("null", "nothing: what instrumentation itself costs"),
+    (
+        "stackcheck",
+        "overflows of kernel stacks before they happen, and how deep each thread was; mode=stringent ends the thread",
+    ),
+];
 
 /// A plugin and the clients that run in it.
 #[derive(Debug, PartialEq, Eq)]
@@ -71,6 +89,15 @@ pub fn clients(given: &[String]) -> Result<Vec<Chosen>, CliError> {
     }
 }
 
+/// Words for the kernel's command line that the clients need: one that ends threads wants the system to go on then.
+pub fn kernel_arguments(chosen: &[Chosen]) -> Vec<String> {
+    let ends = |choice: &Choice| choice.options.get("mode").is_some_and(|mode| mode == "stringent");
+    match chosen.iter().flat_map(|plugin| &plugin.clients).any(ends) {
+        true => vec!["sysctl.kernel.panic_on_oops=0".to_owned()],
+        false => Vec::new(),
+    }
+}
+
 /// When the clients are attached.
 pub struct Attachment {
     from: Option<String>,
@@ -80,9 +107,9 @@ pub struct Attachment {
 
 impl Attachment {
     /// What `--from` and `--until` ask for.
-    pub fn of(args: &ProfileArgs) -> Result<Attachment, CliError> {
+    pub fn of(args: &ProfileArgs) -> Attachment {
         let from = args.from.clone().filter(|from| from != "boot");
-        Ok(Attachment { from, until: args.until.clone(), detached: args.detached })
+        Attachment { from, until: args.until.clone(), detached: args.detached }
     }
 
     /// From the kernel's first instruction.
@@ -108,6 +135,11 @@ pub struct Plugged {
     pub socket: PathBuf,
     /// Where it writes what its clients have.
     pub results: PathBuf,
+}
+
+/// Where a plugin writes what its clients have.
+pub fn results(folder: &Path, number: usize) -> PathBuf {
+    folder.join(format!("clients-{number}.json"))
 }
 
 /// Writes what the plugins are told.
@@ -137,7 +169,7 @@ pub fn configure(
             None => check::library(CLIENTS)?,
         };
         let socket = sockets.join(format!("clients-{number}"));
-        let results = folder.join(format!("clients-{number}.json"));
+        let results = results(folder, number);
         let config = folder.join(format!("clients-{number}.config.json"));
         let text = ClientConfig {
             clients: plugin.clients.clone(),
@@ -213,7 +245,7 @@ mod tests {
         assert_eq!(chosen[0].clients[0].options["b"], "x");
         for (bad, why) in [
             ("", "no client is named"),
-            ("nul", "there is no client nul; there are null"),
+            ("nul", "there is no client nul; there are blocks"),
             ("null:a", "an option is KEY=VALUE"),
             ("null,null", "named twice"),
             ("./none.so", "there is no client at"),

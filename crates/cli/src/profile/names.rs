@@ -7,9 +7,13 @@ use guardrail_report::{Frame, Location};
 use guardrail_trace::client::{Module, Report};
 use guardrail_vm::Cache;
 use guardrail_vm::prepare::Prepared;
+use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
+
+/// More bytes than any function of the kernel has.
+const MAX_FUNCTION: u64 = 1 << 17;
 
 /// Names for one run's addresses.
 pub struct Names {
@@ -48,8 +52,8 @@ impl Names {
         Ok(Names { image, slide, modules, files, debug, lines: RefCell::default() })
     }
 
-    /// The frame of an address of code.
-    pub fn frame(&self, addr: u64) -> Frame {
+    /// The frame of an address of code, at a moment (0: not known).
+    pub fn frame(&self, addr: u64, when: u64) -> Frame {
         let link = addr.wrapping_sub(self.slide);
         if self.image.is_text(link)
             && let Some(located) = self.image.symbol_at(link)
@@ -61,7 +65,9 @@ impl Names {
                 ..Frame::default()
             };
         }
-        let Some(module) = self.modules.iter().find(|module| module.contains(addr)) else {
+        let there = |module: &&Module| module.contains(addr);
+        let then = |module: &&Module| there(module) && module.life.0 <= when && when <= module.life.1;
+        let Some(module) = self.modules.iter().find(then).or_else(|| self.modules.iter().find(there)) else {
             return Frame { function: format!("{addr:#x}"), ..Frame::default() };
         };
         let next = module.functions.partition_point(|function| function.0 <= addr);
@@ -76,7 +82,7 @@ impl Names {
 
     /// The function of an address, with its module where it has one.
     pub fn function(&self, addr: u64) -> String {
-        let frame = self.frame(addr);
+        let frame = self.frame(addr, 0);
         match frame.module {
             None => frame.function,
             Some(module) => format!("{} [{module}]", frame.function),
@@ -94,6 +100,40 @@ impl Names {
         Some(Location { file, line: line.into() })
     }
 
+    /// A module's file.
+    pub fn module_file(&self, module: &str) -> Option<ModuleImage> {
+        ModuleImage::open(self.files.get(module)?).ok()
+    }
+
+    /// The lines of a module's file, if it or its debug file has them.
+    pub fn module_lines(&self, module: &str, image: &ModuleImage) -> Option<Lines> {
+        match self.debug.get(module) {
+            Some(debug) => Lines::of_file(debug, image).ok()?,
+            None => Lines::of_module(image),
+        }
+    }
+
+    /// Offsets of all instructions of a function of the image.
+    pub fn instructions(&self, function: &str) -> Option<Vec<u64>> {
+        let start = self.image.address_of(function)?;
+        // To the next symbol; the image does not say more.
+        let ends =
+            |&size: &u64| self.image.symbol_at(start + size).is_none_or(|located| located.offset < size);
+        let end = (1..MAX_FUNCTION).find(ends)?;
+        Some(offsets(self.image.bytes_at(start, end)?))
+    }
+
+    /// The link-time address of a function of the image.
+    pub fn address_of(&self, function: &str) -> Option<u64> {
+        self.image.address_of(function)
+    }
+
+    /// The link-time range of the image's code.
+    pub fn text(&self) -> (u64, u64) {
+        let text = self.image.sections().find(|section| section.0 == ".text");
+        text.map_or((0, 0), |(_, start, size)| (start, start.saturating_add(size)))
+    }
+
     fn source(&self, module: &str) -> Option<Source> {
         let image = ModuleImage::open(self.files.get(module)?).ok()?;
         let lines = match self.debug.get(module) {
@@ -102,4 +142,13 @@ impl Names {
         };
         Some(Source { image, lines })
     }
+}
+
+/// Offsets of the instructions of a function. What fills up behind the last one, and traps that nothing reaches, are none.
+pub fn offsets(bytes: &[u8]) -> Vec<u64> {
+    let insns = Decoder::new(64, bytes, DecoderOptions::NONE).into_iter();
+    insns
+        .filter(|insn| !insn.is_invalid() && insn.mnemonic() != Mnemonic::Int3)
+        .map(|insn| insn.ip())
+        .collect()
 }

@@ -1,8 +1,9 @@
 //! What clients said, for people and for programs.
 
+use super::drawn;
 use super::names::Names;
 use crate::args::ProfileFormat;
-use crate::check::seconds;
+use crate::check::{seconds, steps};
 use crate::errors::CliError;
 use crate::output;
 use guardrail_report as report;
@@ -23,10 +24,13 @@ pub struct Shown {
     clients: Vec<Client>,
 }
 
+#[derive(Default)]
 struct Client {
     name: String,
     tables: Vec<Named>,
     notes: Vec<String>,
+    /// Names and contents of files.
+    files: Vec<(String, Vec<u8>)>,
 }
 
 /// A table whose cells are text or numbers.
@@ -37,34 +41,24 @@ struct Named {
 
 impl Shown {
     /// Gives names to everything.
-    pub fn new(names: &Names, prepared: &Prepared, finished: &Finished, reports: Vec<Report>) -> Shown {
+    pub fn new(names: &Names, prepared: &Prepared, run: report::Run, reports: Vec<Report>) -> Shown {
+        let clients =
+            reports.iter().flat_map(|report| report.clients.iter().map(|one| client(names, report, one)));
+        let clients = clients.collect();
         let results: Vec<Results> = reports.into_iter().flat_map(|report| report.clients).collect();
         let findings = results
             .iter()
             .flat_map(|result| result.findings.iter().map(|fault| finding(names, &result.client, fault)))
             .collect();
-        let run = report::Run {
-            outcome: finished.outcome.word().to_owned(),
-            detail: match &finished.outcome {
-                Outcome::Completed => None,
-                Outcome::GuestPanic { text } => Some(text.clone()),
-                other => Some(other.to_string()),
-            },
-            workload: Some(prepared.workload.name.clone()),
-            guest_seconds: seconds(finished.wall),
-            boot_seconds: finished.boot().map(seconds),
-            ..report::Run::default()
-        };
         let report = report::Report {
             schema: report::SCHEMA.to_owned(),
             driver: prepared.plan.driver.name.clone(),
             kernel: prepared.kernel.release.clone(),
             tools: results.iter().map(|result| result.client.clone()).collect(),
             mode: "permissive".to_owned(),
-            run,
+            run: report::Run { workload: Some(prepared.workload.name.clone()), ..run },
             findings,
         };
-        let clients = results.into_iter().map(|result| client(names, result)).collect();
         Shown { report, clients }
     }
 
@@ -131,17 +125,42 @@ impl Shown {
     pub fn write_files(&self, out: &Path) -> Result<(), CliError> {
         let file = out.join("profile.json");
         let text = self.text(ProfileFormat::Json)?;
-        fs::write(&file, text).map_err(CliError::io("write", file.display()))
+        fs::write(&file, text).map_err(CliError::io("write", file.display()))?;
+        for (name, content) in self.clients.iter().flat_map(|client| &client.files) {
+            let file = out.join(name);
+            fs::write(&file, content).map_err(CliError::io("write", file.display()))?;
+        }
+        Ok(())
     }
 }
 
-fn client(names: &Names, result: Results) -> Client {
-    let tables = result.tables.into_iter().map(|table| {
+/// What a run was.
+pub fn run(finished: &Finished) -> report::Run {
+    report::Run {
+        outcome: finished.outcome.word().to_owned(),
+        detail: match &finished.outcome {
+            Outcome::Completed => None,
+            Outcome::GuestPanic { text } => Some(text.clone()),
+            other => Some(other.to_string()),
+        },
+        guest_seconds: seconds(finished.wall),
+        boot_seconds: finished.boot().map(seconds),
+        steps: steps(finished),
+        ..report::Run::default()
+    }
+}
+
+fn client(names: &Names, report: &Report, result: &Results) -> Client {
+    let mut client = Client { name: result.client.clone(), notes: result.notes.clone(), ..Client::default() };
+    for table in &result.tables {
         let cells =
-            table.rows.iter().map(|row| row.iter().map(|cell| value(names, cell)).collect()).collect();
-        Named { table, cells }
-    });
-    Client { name: result.client, tables: tables.collect(), notes: result.notes }
+            || table.rows.iter().map(|row| row.iter().map(|cell| value(names, cell)).collect()).collect();
+        let drawn = drawn::of(names, report, result, table, cells);
+        client.notes.extend(drawn.notes);
+        client.files.extend(drawn.files);
+        client.tables.push(Named { table: drawn.table, cells: drawn.cells });
+    }
+    client
 }
 
 fn value(names: &Names, cell: &Cell) -> Value {
@@ -157,7 +176,7 @@ fn value(names: &Names, cell: &Cell) -> Value {
 
 /// `function+0x12 [module] file:line`.
 fn place(names: &Names, addr: u64) -> String {
-    names.frame(addr).to_string()
+    names.frame(addr, 0).to_string()
 }
 
 fn plain(value: &Value) -> String {
@@ -171,11 +190,11 @@ fn plain(value: &Value) -> String {
 
 /// A client's fault as a finding of ours.
 fn finding(names: &Names, client: &str, fault: &Fault) -> report::Finding {
-    let place = names.frame(fault.pc);
-    let stack: Vec<report::Frame> = fault.stack.iter().map(|&addr| names.frame(addr)).collect();
+    let place = names.frame(fault.pc, fault.when);
+    let stack: Vec<report::Frame> = fault.stack.iter().map(|&addr| names.frame(addr, fault.when)).collect();
     let frames = |stack: &[u64]| {
         (!stack.is_empty()).then(|| report::Stack {
-            stack: stack.iter().map(|&addr| names.frame(addr)).collect(),
+            stack: stack.iter().map(|&addr| names.frame(addr, fault.when)).collect(),
             ..report::Stack::default()
         })
     };

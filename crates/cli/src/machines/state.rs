@@ -1,0 +1,168 @@
+//! What is kept of a VM that lives on: a folder in the cache with its sockets, its log and its lock.
+
+use crate::args::{Cli, Command, ProfileArgs};
+use crate::errors::CliError;
+use clap::Parser;
+use guardrail_vm::Cache;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// A path to a socket may not be longer (`sun_path`).
+const MAX_SOCKET: usize = 100;
+
+/// The folder of a VM.
+pub struct Machine {
+    folder: PathBuf,
+}
+
+/// What a VM says of itself once its guest takes commands.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Running {
+    /// Its process.
+    pub process: u32,
+    /// Where its clients listen.
+    pub sockets: Vec<PathBuf>,
+    /// What it was started with, for those who look at its results.
+    arguments: Vec<Vec<u8>>,
+}
+
+impl Machine {
+    /// The VM with this name, whether it runs or not.
+    pub fn named(cache: &Cache, name: &str) -> Result<Machine, CliError> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        if name.is_empty() || name.len() > 32 || !name.chars().all(plain) {
+            return Err(CliError::Usage(format!(
+                "'{name}' is no name for a VM; use up to 32 letters, digits, '-' and '_'"
+            )));
+        }
+        let folder = cache.path("vms").join(name);
+        fs::create_dir_all(&folder).map_err(CliError::io("create", folder.display()))?;
+        let machine = Machine { folder };
+        if machine.port().as_os_str().len() > MAX_SOCKET {
+            return Err(CliError::Usage(format!(
+                "the path {} is too long for a socket; use a shorter cache folder (GUARDRAIL_CACHE)",
+                machine.port().display()
+            )));
+        }
+        Ok(machine)
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What its process said.
+    pub fn log(&self) -> PathBuf {
+        self.folder.join("log")
+    }
+
+    /// The guest's third serial port.
+    pub fn port(&self) -> PathBuf {
+        self.folder.join("port")
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.join("state.json")
+    }
+
+    /// Takes away what an earlier VM of this name left.
+    pub fn clear(&self) -> Result<(), CliError> {
+        for file in [self.state(), self.port()] {
+            match fs::remove_file(&file) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(CliError::io("remove", file.display())(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds the VM's lock as long as the result lives.
+    pub fn lock(&self) -> Result<File, CliError> {
+        match self.try_lock()? {
+            Some(lock) => Ok(lock),
+            None => Err(CliError::Usage("a VM of this name runs already".into())),
+        }
+    }
+
+    fn try_lock(&self) -> Result<Option<File>, CliError> {
+        let path = self.folder.join("lock");
+        let file = File::create(&path).map_err(CliError::io("create", path.display()))?;
+        // SAFETY: flock on a descriptor that `file` keeps open.
+        let held = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0;
+        Ok(held.then_some(file))
+    }
+
+    /// What the VM says of itself, if it runs and is ready.
+    pub fn running(&self) -> Result<Option<Running>, CliError> {
+        if !self.state().is_file() || self.try_lock()?.is_some() {
+            return Ok(None);
+        }
+        Ok(self.read())
+    }
+
+    fn read(&self) -> Option<Running> {
+        serde_json::from_slice(&fs::read(self.state()).ok()?).ok()
+    }
+
+    /// The guest takes commands.
+    pub fn is_ready(&self, sockets: &[PathBuf]) -> Result<(), CliError> {
+        let running = Running {
+            process: std::process::id(),
+            sockets: sockets.to_vec(),
+            arguments: std::env::args_os().skip(2).map(|word| word.as_bytes().to_vec()).collect(),
+        };
+        let text = serde_json::to_vec(&running).map_err(|error| CliError::Run(error.to_string()))?;
+        let new = self.folder.join("state.new");
+        fs::write(&new, text)
+            .and_then(|()| fs::rename(&new, self.state()))
+            .map_err(CliError::io("write", self.state().display()))
+    }
+
+    /// The VM has ended; its state stays for those who ask for its results.
+    pub fn ended(&self) {
+        let _ = fs::remove_file(self.port());
+    }
+
+    /// What the VM was started with.
+    pub fn profile_args(&self) -> Result<ProfileArgs, CliError> {
+        let unknown =
+            || CliError::Run(format!("the state of the VM in {} cannot be read", self.folder.display()));
+        let running = self.read().ok_or_else(unknown)?;
+        let words = running.arguments.into_iter().map(OsString::from_vec);
+        let line = ["guardrail", "internal-vm"].map(OsString::from).into_iter().chain(words);
+        match Cli::try_parse_from(line).map_err(|_| unknown())?.command {
+            Command::InternalVm(args) => Ok(args.profile),
+            _ => Err(unknown()),
+        }
+    }
+
+    /// Where its run left its files.
+    pub fn run_folder(&self) -> Result<PathBuf, CliError> {
+        Ok(self.profile_args()?.out.unwrap_or_else(|| self.folder.join("run")))
+    }
+}
+
+/// The VMs that run, by name.
+pub fn all(cache: &Cache) -> Result<Vec<(String, Running)>, CliError> {
+    let folder = cache.path("vms");
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(CliError::io("read", folder.display())(error)),
+    };
+    let mut all = Vec::new();
+    for entry in entries.flatten() {
+        let machine = Machine { folder: entry.path() };
+        if let Some(running) = machine.running()? {
+            all.push((entry.file_name().to_string_lossy().into_owned(), running));
+        }
+    }
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(all)
+}

@@ -1,0 +1,141 @@
+//! Tables that are more than their rows: sums, flame graphs, coverage.
+
+use super::charts::{self, Stack};
+use super::coverage;
+use super::names::Names;
+use guardrail_trace::client::{Cell, Chart, Report, Results, Table};
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// A table as it is shown, and the files that go with it.
+pub struct Drawn {
+    /// The table, without rows.
+    pub table: Table,
+    /// Its rows.
+    pub cells: Vec<Vec<Value>>,
+    /// More that is to be told.
+    pub notes: Vec<String>,
+    /// Names and contents.
+    pub files: Vec<(String, Vec<u8>)>,
+}
+
+/// Draws a table of a client. `cells`: its rows with names.
+pub fn of(
+    names: &Names,
+    report: &Report,
+    result: &Results,
+    table: &Table,
+    cells: impl FnOnce() -> Vec<Vec<Value>>,
+) -> Drawn {
+    let bare = || Table { rows: Vec::new(), ..table.clone() };
+    let mut drawn = Drawn { table: bare(), cells: Vec::new(), notes: Vec::new(), files: Vec::new() };
+    let file = |suffix: &str, content: Vec<u8>| (format!("{}.{suffix}", result.client), content);
+    match table.chart {
+        Chart::Table => drawn.cells = cells(),
+        Chart::Sums => drawn.cells = sums(cells()),
+        Chart::Flames => {
+            let stacks = stacks(names, table);
+            let title = format!("{}: {}", result.client, table.name);
+            let firefox = serde_json::to_vec(&charts::firefox("Guardrail", &stacks)).unwrap_or_default();
+            drawn.files = vec![
+                file("folded", charts::folded(&stacks).into_bytes()),
+                file("svg", charts::flames(&title, &stacks).into_bytes()),
+                file("firefox.json", firefox),
+            ];
+            // When each was taken is in the file.
+            drawn.cells = by_samples(cells());
+            drawn.table.columns.truncate(SHOWN);
+        }
+        Chart::Coverage => {
+            let functions = coverage::functions(names, table);
+            drawn.notes = coverage::notes(&functions);
+            (drawn.table, drawn.cells) = coverage::table(&functions);
+            drawn.files = vec![
+                file("lcov", coverage::lcov(&functions).into_bytes()),
+                file("drcov", coverage::drcov(report, names, table)),
+            ];
+        }
+    }
+    drawn
+}
+
+/// Columns of a table of stacks that are shown: stack, samples, CPU.
+const SHOWN: usize = 3;
+
+fn by_samples(mut cells: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
+    cells.iter_mut().for_each(|row| row.truncate(SHOWN));
+    cells.sort_by_key(|row| std::cmp::Reverse(row.get(1).and_then(Value::as_u64)));
+    cells
+}
+
+/// One row for all that begin with the same cell, the largest first.
+fn sums(cells: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
+    let mut rows: Vec<Vec<Value>> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for row in cells {
+        let Some(first) = row.first() else { continue };
+        match known.get(&first.to_string()) {
+            None => {
+                known.insert(first.to_string(), rows.len());
+                rows.push(row);
+            }
+            Some(&at) => rows[at].iter_mut().zip(&row).skip(1).for_each(|(sum, more)| add(sum, more)),
+        }
+    }
+    rows.sort_by_key(|row| std::cmp::Reverse(row.iter().find_map(Value::as_u64)));
+    rows
+}
+
+fn add(sum: &mut Value, more: &Value) {
+    if let (Some(one), Some(other)) = (sum.as_u64(), more.as_u64()) {
+        *sum = one.saturating_add(other).into();
+    } else if let (Some(one), Some(other)) = (sum.as_f64(), more.as_f64()) {
+        *sum = (one + other).into();
+    }
+}
+
+fn stacks(names: &Names, table: &Table) -> Vec<Stack> {
+    let mut known: HashMap<u64, String> = HashMap::new();
+    let stack = |row: &Vec<Cell>| {
+        let mut stack = Stack { names: Vec::new(), samples: 0, cpu: 0, times: Vec::new() };
+        let mut counts =
+            row.iter().filter_map(|cell| if let Cell::Count(count) = cell { Some(*count) } else { None });
+        stack.samples = counts.next().unwrap_or(1);
+        stack.cpu = counts.next().unwrap_or(0);
+        for cell in row {
+            match cell {
+                Cell::Stack(addresses) => {
+                    let name =
+                        |addr: &u64| known.entry(*addr).or_insert_with(|| names.function(*addr)).clone();
+                    stack.names = addresses.iter().rev().map(name).collect();
+                }
+                Cell::Text(times) => {
+                    stack.times =
+                        times.split_ascii_whitespace().filter_map(|time| time.parse().ok()).collect();
+                }
+                _ => {}
+            }
+        }
+        stack
+    };
+    table.rows.iter().map(stack).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn rows_of_one_name_are_one_row() {
+        let row = |name: &str, count: u64, share: f64| vec![json!(name), json!(count), json!(share)];
+        let rows = vec![row("a", 5, 0.5), row("b", 9, 1.0), row("a", 6, 0.25)];
+        assert_eq!(sums(rows), [row("a", 11, 0.75), row("b", 9, 1.0)]);
+    }
+
+    #[test]
+    fn stacks_are_shown_without_their_times() {
+        let row = |count: u64| vec![json!(["f"]), json!(count), json!(0), json!("1 2 3")];
+        assert_eq!(by_samples(vec![row(1), row(7)])[0], [json!(["f"]), json!(7), json!(0)]);
+    }
+}

@@ -1,0 +1,189 @@
+//! Instrumenting a kernel that runs: code that changes, attaching and detaching by hand, clients of others.
+
+mod common;
+
+use common::{Checked, guardrail, root};
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+const KERNELS: [&str; 3] = ["6.1", "6.12", "7.2"];
+/// Functions whose code changes when tracing, probes and statistics are switched, and those of a module.
+const SCOPE: &str = "function:vfs_*,seq_*,proc_*,__x64_sys_*,try_to_wake_up,ttwu_*,enqueue_*,dequeue_*,__schedule,kmem_cache_*,e1000_*";
+const WORK: &str = "for i in 1 2; do cat /proc/self/stat /proc/modules >/dev/null; sleep 0.1; done";
+/// What changes code, and how it is put back.
+const CHANGES: [(&str, &str); 4] = [
+    (
+        "function tracing",
+        "mount -t tracefs t /sys/kernel/tracing; cd /sys/kernel/tracing; echo 'vfs_*' >set_ftrace_filter; \
+         echo function >current_tracer; WORK; grep -q vfs_ trace || exit 1; echo nop >current_tracer; WORK",
+    ),
+    (
+        "jump labels",
+        "cd /sys/kernel/tracing; echo 1 >events/sched/enable; echo 1 >events/kmem/enable; \
+         echo 1 >/proc/sys/kernel/sched_schedstats; WORK; grep -q sched_ trace || exit 1; \
+         echo 0 >events/sched/enable; echo 0 >events/kmem/enable; echo 0 >/proc/sys/kernel/sched_schedstats; WORK",
+    ),
+    (
+        "probes",
+        "cd /sys/kernel/tracing; echo 'p:one vfs_read' >kprobe_events; echo 'r:two vfs_open' >>kprobe_events; \
+         echo 1 >events/kprobes/enable; WORK; grep 'one  *[1-9]' kprobe_profile || exit 1; \
+         echo 0 >events/kprobes/enable; echo >kprobe_events; WORK",
+    ),
+    // The loader gives the same place again; a smaller module there first makes the code another one.
+    (
+        "modules at the same address",
+        "module=/guardrail/driver.ko; text=/sys/module/e1000/sections/.text; before=$(cat $text); \
+         for i in 1 2 3; do rmmod e1000; insmod $module; sleep 0.2; done; [ $before = $(cat $text) ]",
+    ),
+];
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let mut trials = Vec::new();
+    for kernel in KERNELS {
+        let name = format!("code that changes is instrumented as it is, on {kernel}");
+        trials.push(Trial::test(name, move || changing_code(kernel)));
+    }
+    trials.push(Trial::test("clients are attached and detached again and again", attached_and_detached));
+    trials.push(Trial::test("a new client works", new_client));
+    // Two guests at once would only fight for the processors.
+    libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
+}
+
+/// A guest that lives on, and ends with the test.
+struct Lab(String);
+
+impl Lab {
+    fn start(name: &str, arguments: &[&str]) -> Result<Lab, Failed> {
+        let name = format!("test-{name}-{}", std::process::id());
+        good(guardrail(&[&["vm", "start", &name], arguments].concat()))?;
+        Ok(Lab(name))
+    }
+
+    fn ask(&self, what: &str, arguments: &[&str]) -> Result<Checked, Failed> {
+        good(guardrail(&[&["vm", what, &self.0], arguments].concat()))
+    }
+
+    fn exec(&self, script: &str) -> Result<String, Failed> {
+        Ok(self.ask("exec", &["--", script])?.stdout)
+    }
+
+    fn results(&self) -> Result<Value, Failed> {
+        Ok(self.ask("results", &["--format", "json"])?.report()?.clone())
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = guardrail(&["vm", "stop", &self.0]);
+    }
+}
+
+fn good(result: Checked) -> Result<Checked, Failed> {
+    match result.status {
+        0 => Ok(result),
+        status => Err(format!("exit status {status}\n{}\n{}", result.stdout, result.stderr).into()),
+    }
+}
+
+fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(why().into()) }
+}
+
+/// The counts of the client `code`: changed, compared, not compared, stale.
+fn counts(results: &Value) -> Result<[u64; 4], Failed> {
+    let table = &results["clients"][0]["tables"][0]["rows"];
+    let count = |what: &str| {
+        let rows = table.as_array().into_iter().flatten();
+        let row = rows.into_iter().find(|row| row[0].as_str().is_some_and(|name| name.contains(what)));
+        row.and_then(|row| row[1].as_u64()).ok_or_else(|| Failed::from(format!("no {what} in {results:#}")))
+    };
+    Ok([
+        count("translations of other code than before")?,
+        count("executions compared")?,
+        count("executions not compared")?,
+        count("executions of other code")?,
+    ])
+}
+
+fn changing_code(kernel: &str) -> Result<(), Failed> {
+    let lab = Lab::start("code", &["--client", "code", "--scope", SCOPE, "--kernel", kernel])?;
+    let mut before = counts(&lab.results()?)?;
+    // Alternatives and jump labels are patched while the kernel boots.
+    check(before[1] > 0 && before[3] == 0, || format!("after boot: {before:?}"))?;
+    for (what, script) in CHANGES {
+        lab.exec(&script.replace("WORK", WORK))?;
+        let after = counts(&lab.results()?)?;
+        let stale = || format!("{what}: {before:?}, then {after:?}");
+        check(after[3] == 0 && after[2] == 0, stale)?;
+        check(after[1] > before[1], stale)?;
+        // The same module at the same place is the same code, up to what is written into it at run time.
+        check(after[0] > before[0] || what.starts_with("modules"), stale)?;
+        before = after;
+    }
+    Ok(())
+}
+
+fn attached_and_detached() -> Result<(), Failed> {
+    let lab = Lab::start("attach", &["--client", "count", "--detached"])?;
+    let total = |lab: &Lab| -> Result<u64, Failed> {
+        let results = lab.results()?;
+        let rows = results["clients"][0]["tables"][0]["rows"].as_array().cloned().unwrap_or_default();
+        Ok(rows.iter().flat_map(|row| row.as_array().into_iter().flatten()).filter_map(Value::as_u64).sum())
+    };
+    let attached = |lab: &Lab| -> Result<bool, Failed> {
+        let list = good(guardrail(&["vm", "list"]))?.stdout;
+        Ok(list.lines().any(|line| line.starts_with(&lab.0) && line.ends_with("yes")))
+    };
+    check(total(&lab)? == 0 && !attached(&lab)?, || "it counts although it is detached".into())?;
+    for round in 0..8 {
+        lab.ask("attach", &[])?;
+        check(attached(&lab)?, || format!("round {round}: not attached"))?;
+        let before = total(&lab)?;
+        lab.exec("cat /proc/self/maps >/dev/null; true")?;
+        check(total(&lab)? > before, || format!("round {round}: attached, and counts nothing"))?;
+        lab.ask("detach", &[])?;
+        let before = total(&lab)?;
+        lab.exec("cat /proc/self/maps >/dev/null; true")?;
+        check(total(&lab)? == before, || format!("round {round}: detached, and goes on counting"))?;
+    }
+    let failed = guardrail(&["vm", "exec", &lab.0, "--", "exit 3"]);
+    check(failed.status == 3 && failed.stderr.contains("ended with status 3 in the guest"), || {
+        failed.stderr
+    })?;
+    let twice = guardrail(&["vm", "start", &lab.0, "--client", "null"]);
+    check(twice.status == 2 && twice.stderr.contains("runs already; stop it first"), || twice.stderr)?;
+    let stopped = lab.ask("stop", &[])?;
+    check(stopped.stdout.starts_with("count\n"), || stopped.stdout)?;
+    let gone = guardrail(&["vm", "attach", &lab.0]);
+    check(gone.status == 2 && gone.stderr.contains("no VM "), || gone.stderr)
+}
+
+/// What `client new` makes is built and runs, as its page says.
+fn new_client() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let made = Command::new(env!("CARGO_BIN_EXE_guardrail"))
+        .args(["client", "new", "my-client"])
+        .current_dir(folder.path())
+        .output()?;
+    let told = String::from_utf8_lossy(&made.stdout).into_owned();
+    check(made.status.success(), || format!("{told}{}", String::from_utf8_lossy(&made.stderr)))?;
+    let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--release"])
+        .current_dir(folder.path().join("my-client"))
+        .env_remove("CARGO_TARGET_DIR")
+        .output()?;
+    check(built.status.success(), || String::from_utf8_lossy(&built.stderr).into_owned())?;
+    let library = told.split_whitespace().find(|word| word.ends_with(".so")).unwrap_or_default();
+    let library = folder.path().join(library);
+    check(library.is_file(), || format!("{told}\nthere is no {}", library.display()))?;
+    let client = library.display().to_string();
+    let run = good(guardrail(&["profile", "--client", &client, "--workload", "load", "--from", "load"]))?;
+    let counts = |line: &str| line.contains(" blocks were executed, ") && !line.trim().starts_with("0 ");
+    check(run.stdout.starts_with("my-client\n") && run.stdout.lines().any(counts), || run.stdout)?;
+    // The page has the same client.
+    let page = std::fs::read_to_string(Path::new(&root()).join("docs/clients.md"))?;
+    check(page.contains("block.add(&self.blocks, 1);"), || "the page shows another client".into())
+}

@@ -1,0 +1,160 @@
+//! Call stacks of the running kernel, by the tables that the kernel unwinds its own stacks by (ORC): those of its image, and those
+//! of modules, which are read from the guest when a stack first leads through one.
+
+use crate::host::host;
+use crate::setup::Setup;
+use crate::vcpu::Vcpu;
+use guardrail_kernel::KernelImage;
+use guardrail_kernel::orc::{Frame, MAX_ENTRIES, Unwinder as Rules};
+use guardrail_plugin::ffi;
+use guardrail_plugin::registers::RSP;
+use rustc_hash::FxHashMap;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+/// The frame pointer's hardware number.
+const RBP: usize = 5;
+/// Bytes of an ORC entry, and of its place.
+const ENTRY: usize = 6;
+const PLACE: usize = 4;
+const PAGE: u64 = 4096;
+/// The most frames that are walked, whatever is asked for: stacks of interrupts lie on stacks of others.
+const MAX_FRAMES: usize = 128;
+
+/// One for the process: its clients share it.
+static UNWINDER: OnceLock<Arc<Unwinder>> = OnceLock::new();
+
+/// Walks call stacks; see [`Setup::unwinder`].
+pub struct Unwinder {
+    kernel: Rules,
+    /// Offsets in `struct module`: how many entries, where their places are, where they are.
+    arch: Option<(u64, u64, u64)>,
+    /// By the address of the `struct module`; `None` for one without tables.
+    modules: RwLock<FxHashMap<u64, Option<Arc<Rules>>>>,
+}
+
+impl Setup<'_> {
+    /// What walks call stacks. An error where this kernel has no ORC tables.
+    pub fn unwinder(&mut self) -> Result<Arc<Unwinder>, String> {
+        if let Some(unwinder) = UNWINDER.get() {
+            return Ok(Arc::clone(unwinder));
+        }
+        let unwinder = Arc::new(Unwinder::new(&*self.kernel()?)?);
+        Ok(Arc::clone(UNWINDER.get_or_init(|| unwinder)))
+    }
+}
+
+impl Unwinder {
+    fn new(image: &KernelImage) -> Result<Unwinder, String> {
+        let kernel = Rules::of_image(image).ok_or_else(|| {
+            format!(
+                "the kernel {} has no ORC tables (CONFIG_UNWINDER_ORC), so it has no stacks",
+                image.release()
+            )
+        })?;
+        let member = |name| image.btf().member_offset("module", name);
+        let arch =
+            || Some((member("arch.num_orcs")?, member("arch.orc_unwind_ip")?, member("arch.orc_unwind")?));
+        Ok(Unwinder { kernel, arch: arch(), modules: RwLock::default() })
+    }
+
+    /// The stack of the vCPU at hand, which is about to run the instruction at `pc` with the registers that it has now: appends
+    /// `pc` and then where each call returns to, the innermost first, `limit` addresses at most. Where the kernel was
+    /// interrupted, the stack goes on with what was interrupted.
+    ///
+    /// For callbacks before a block or an instruction, and for functions' entries and returns.
+    pub fn stack(&self, vcpu: &mut Vcpu, pc: u64, limit: usize, out: &mut Vec<u64>) {
+        let frame = Frame { pc, sp: vcpu.register(RSP), bp: vcpu.register(RBP), interrupted: true };
+        self.walk(vcpu, frame, limit, |frame| out.push(frame.pc));
+    }
+
+    /// As [`stack`](Self::stack), and callers are told by an address inside of the call: one that never returns may be the last
+    /// instruction of its function.
+    pub fn calls(&self, vcpu: &mut Vcpu, pc: u64, limit: usize, out: &mut Vec<u64>) {
+        let frame = Frame { pc, sp: vcpu.register(RSP), bp: vcpu.register(RBP), interrupted: true };
+        self.walk(vcpu, frame, limit, |frame| out.push(frame.pc - u64::from(!frame.interrupted)));
+    }
+
+    /// Tells each frame from a given one on.
+    pub fn walk(&self, vcpu: &mut Vcpu, first: Frame, limit: usize, mut each: impl FnMut(&Frame)) {
+        let Some(slide) = host().and_then(|host| host.slide()) else { return };
+        let (mut frame, mut memory) = (first, Pages::default());
+        for _ in 0..limit.min(MAX_FRAMES) {
+            each(&frame);
+            let link = frame.pc.wrapping_sub(slide);
+            let next = if host().is_some_and(|host| within(host.config.kernel.kernel_text, link)) {
+                self.kernel.caller(&frame, slide, |addr| memory.word(vcpu, addr))
+            } else {
+                let Some(rules) = self.module(vcpu, frame.pc) else { return };
+                rules.caller(&frame, 0, |addr| memory.word(vcpu, addr))
+            };
+            match next {
+                Some(next) => frame = next,
+                None => return,
+            }
+        }
+    }
+
+    /// The rules of the module that has this address.
+    fn module(&self, vcpu: &mut Vcpu, pc: u64) -> Option<Arc<Rules>> {
+        let address = host()?.modules.holding(pc)?;
+        let known = self.modules.read().unwrap_or_else(PoisonError::into_inner).get(&address).cloned();
+        if let Some(known) = known {
+            return known;
+        }
+        let rules = self.read(vcpu, address).map(Arc::new);
+        let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
+        modules.insert(address, rules.clone());
+        rules
+    }
+
+    fn read(&self, vcpu: &mut Vcpu, module: u64) -> Option<Rules> {
+        let (count, places, entries) = self.arch?;
+        let count = vcpu.word(module.wrapping_add(count), 4)? as usize;
+        if count == 0 || count > MAX_ENTRIES {
+            return None;
+        }
+        let places_at = vcpu.word(module.wrapping_add(places), 8)?;
+        let entries_at = vcpu.word(module.wrapping_add(entries), 8)?;
+        let places = vcpu.read(places_at, count * PLACE)?.to_vec();
+        let entries = vcpu.read(entries_at, count * ENTRY)?;
+        self.kernel.of_module(places_at, &places, entries)
+    }
+}
+
+/// A module leaves, or all may have.
+pub(crate) fn forget(module: Option<u64>) {
+    let Some(unwinder) = UNWINDER.get() else { return };
+    let mut modules = unwinder.modules.write().unwrap_or_else(PoisonError::into_inner);
+    match module {
+        Some(module) => drop(modules.remove(&module)),
+        None => modules.clear(),
+    }
+}
+
+fn within(range: (u64, u64), addr: u64) -> bool {
+    (range.0..range.1).contains(&addr)
+}
+
+/// Reads stacks: their pages are asked for once, since most are not in the direct map.
+#[derive(Default)]
+struct Pages {
+    page: u64,
+    physical: Option<u64>,
+}
+
+impl Pages {
+    fn word(&mut self, vcpu: &mut Vcpu, addr: u64) -> Option<u64> {
+        if addr & (PAGE - 1) > PAGE - 8 || addr >> 63 == 0 {
+            return None;
+        }
+        let page = addr & !(PAGE - 1);
+        if self.page != page {
+            let mut physical = 0;
+            // SAFETY: called on the vCPU's own thread; QEMU writes one word.
+            let mapped = unsafe { ffi::qemu_plugin_translate_vaddr(page, &mut physical) };
+            *self = Pages { page, physical: mapped.then_some(physical) };
+        }
+        let physical = self.physical? + (addr & (PAGE - 1));
+        host()?.ram.word(physical, 8).or_else(|| vcpu.word(addr, 8))
+    }
+}

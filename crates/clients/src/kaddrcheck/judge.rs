@@ -1,0 +1,206 @@
+//! What an access to a byte that belongs to nobody is.
+
+use super::caches::{Cache, Slot};
+use super::guest::Guest;
+use super::memory::{Memory, Place};
+use super::pages::{PAGE, Pages, Use};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// An access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// Its first byte.
+    pub addr: u64,
+    /// How many.
+    pub len: u64,
+    /// It writes.
+    pub store: bool,
+}
+
+/// What was found, without the place in the code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// In the field's words.
+    pub kind: &'static str,
+    /// One sentence, without symbols.
+    pub message: String,
+    /// The sort of memory: `slab`, `page`, `vmalloc`, `percpu`.
+    pub class: &'static str,
+    /// The name of its cache.
+    pub name: Option<String>,
+    /// Address and size of the object.
+    pub object: (u64, u64),
+    /// Numbers of the stacks that allocated and freed it.
+    pub stacks: (u32, u32),
+}
+
+const FREED: &str = "use-after-free";
+const BEYOND: &str = "out-of-bounds";
+const REDZONE: &str = "redzone";
+
+impl Memory {
+    /// Judges an access, whose byte `bad` is marked. `None` where the kernel's own structures say that the memory belongs to
+    /// somebody: then it got there unseen, and is not marked any more.
+    pub fn judge(&self, guest: &mut impl Guest, touch: Touch, bad: u64) -> Option<Verdict> {
+        let verdict = match self.known_pages() {
+            Some(pages) if pages.number(bad).is_some() => {
+                // Memory of CPUs lies among pages, if it was there when the kernel began.
+                match self.judge_per_cpu(guest, touch, bad) {
+                    Some(verdict) => Some(verdict),
+                    None => self.judge_page(guest, pages, touch, bad),
+                }
+            }
+            _ => match self.judge_area(touch, bad) {
+                Some(verdict) => Some(verdict),
+                None => self.judge_per_cpu(guest, touch, bad),
+            },
+        };
+        if verdict.is_none() {
+            self.healed.fetch_add(1, Relaxed);
+            // Where nothing was noted either, at least these bytes are let go.
+            self.shadow.clear(touch.addr, touch.len);
+        }
+        verdict
+    }
+
+    fn judge_page(&self, guest: &mut impl Guest, pages: &Pages, touch: Touch, bad: u64) -> Option<Verdict> {
+        let number = pages.number(bad)?;
+        let page = pages.get(number);
+        let head = number.checked_sub(page.index)?;
+        match page.what {
+            Use::Slab(_) => self.judge_slot(guest, pages, touch, bad),
+            Use::Free => {
+                let references = guest.word(pages.structure(head).wrapping_add(self.layout.page_refcount), 4);
+                if references != Some(0) || self.is_slab(guest, pages, head) {
+                    pages.set_block(head, page.order, Use::Unknown, false);
+                    self.shadow.clear(pages.address(head), PAGE << page.order);
+                    return None;
+                }
+                let (allocated, freed, _) = pages.records(head);
+                let object = (pages.address(head), PAGE << page.order);
+                Some(Verdict {
+                    kind: FREED,
+                    message: describe(touch, object, "pages that were freed"),
+                    class: "page",
+                    name: None,
+                    object,
+                    stacks: (allocated, freed),
+                })
+            }
+            Use::Allocated => {
+                let (allocated, freed, size) = pages.records(head);
+                let object = (pages.address(head), u64::from(size));
+                (size > 0 && bad >= object.0 + object.1).then(|| Verdict {
+                    kind: BEYOND,
+                    message: describe(touch, object, &format!("{size} bytes of whole pages")),
+                    class: "page",
+                    name: None,
+                    object,
+                    stacks: (allocated, freed),
+                })
+            }
+            Use::Unknown | Use::Exempt => None,
+        }
+    }
+
+    fn judge_slot(&self, guest: &mut impl Guest, pages: &Pages, touch: Touch, bad: u64) -> Option<Verdict> {
+        let place = self.place(bad)?;
+        let slot = self.slots.get(place.head, place.index);
+        let cache = &place.cache;
+        let object = (place.address, slot.size());
+        let of = |kind, object: (u64, u64), slot: Slot, what: String| Verdict {
+            kind,
+            message: describe(touch, object, &what),
+            class: "slab",
+            name: Some(cache.name.clone()),
+            object,
+            stacks: (slot.allocated, slot.freed),
+        };
+        if slot.lives() {
+            if bad - place.address >= slot.size() {
+                return Some(of(BEYOND, object, slot, object_of(cache, slot.size())));
+            }
+            self.shadow.clear(place.address, slot.size());
+            return None;
+        }
+        let behind = bad >= pages.address(place.head) + self.objects(guest, pages, &place) * cache.size;
+        if !behind && !self.is_free_now(guest, &place) {
+            self.shadow.clear(place.address, cache.object_size);
+            self.slots.update(place.head, place.index, |slot| *slot = Slot::live(cache.size, 0));
+            return None;
+        }
+        if slot.was_used() {
+            let what = format!("{} that was freed", object_of(cache, slot.size()));
+            return Some(of(FREED, object, slot, what));
+        }
+        // A slot that was never used: somebody ran over from the one before it, or behind all.
+        let before = place.index.checked_sub(1).map(|index| self.slots.get(place.head, index));
+        if let Some(before) = before.filter(|before| before.lives()) {
+            let object = (place.address - cache.size, before.size());
+            return Some(of(BEYOND, object, before, object_of(cache, before.size())));
+        }
+        let object = (place.address, cache.size);
+        Some(of(REDZONE, object, slot, format!("memory of {} that holds no object", cache.name)))
+    }
+
+    fn objects(&self, guest: &mut impl Guest, pages: &Pages, place: &Place) -> u64 {
+        let at = pages.structure(place.head).wrapping_add(self.layout.slab_objects);
+        guest.word(at, 2).unwrap_or(0) & 0x7fff
+    }
+
+    fn judge_area(&self, touch: Touch, bad: u64) -> Option<Verdict> {
+        let (at, area) = self.vmalloc.at(bad)?;
+        let object = (at, area.size);
+        let (kind, what) = match area.lives {
+            true if bad >= at + area.size => (BEYOND, format!("{} bytes of vmalloc memory", area.size)),
+            true => return None,
+            false => (FREED, format!("{} bytes of vmalloc memory that were freed", area.size)),
+        };
+        Some(Verdict {
+            kind,
+            message: describe(touch, object, &what),
+            class: "vmalloc",
+            name: None,
+            object,
+            stacks: (area.allocated, area.freed),
+        })
+    }
+
+    fn judge_per_cpu(&self, guest: &mut impl Guest, touch: Touch, bad: u64) -> Option<Verdict> {
+        let found = self.cpus(guest).iter().find_map(|&cpu| {
+            let (at, area) = self.per_cpu.at(bad.wrapping_sub(cpu))?;
+            Some((at.wrapping_add(cpu), area))
+        });
+        let (at, area) = found?;
+        let object = (at, area.size);
+        let (kind, what) = match area.lives {
+            true if bad >= at + area.size => (BEYOND, format!("{} bytes of per-CPU memory", area.size)),
+            true => return None,
+            false => (FREED, format!("{} bytes of per-CPU memory that were freed", area.size)),
+        };
+        Some(Verdict {
+            kind,
+            message: describe(touch, object, &what),
+            class: "percpu",
+            name: None,
+            object,
+            stacks: (area.allocated, area.freed),
+        })
+    }
+}
+
+fn object_of(cache: &Cache, size: u64) -> String {
+    format!("an object of {size} bytes of {}", cache.name)
+}
+
+/// "writes 4 bytes at offset 12 of …".
+fn describe(touch: Touch, object: (u64, u64), what: &str) -> String {
+    let verb = if touch.store { "writes" } else { "reads" };
+    let unit = if touch.len == 1 { "byte" } else { "bytes" };
+    let place = match touch.addr.checked_sub(object.0) {
+        Some(offset) if offset >= object.1 => format!("{} bytes behind the end of", offset - object.1),
+        Some(offset) => format!("at offset {offset} of"),
+        None => format!("{} bytes before", object.0 - touch.addr),
+    };
+    format!("{verb} {} {unit} {place} {what}", touch.len)
+}

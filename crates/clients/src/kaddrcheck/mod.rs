@@ -1,0 +1,181 @@
+//! `kaddrcheck`: every byte that the kernel accesses belongs to somebody.
+//!
+//! Shadow memory has a mark for each byte of slabs, pages, vmalloc and per-CPU memory that belongs to nobody: freed, never given
+//! out, or behind the size that was asked for. Each access of kernel code looks there; the allocators' calls change it. What
+//! the allocators do with memory that is theirs is exempt while they run.
+
+mod areas;
+mod caches;
+mod calls;
+mod findings;
+mod freelists;
+mod guest;
+mod judge;
+mod memory;
+mod pages;
+mod scan;
+mod sites;
+mod spaces;
+mod stacks;
+mod suspect;
+#[cfg(test)]
+mod tests;
+mod unwind;
+
+use findings::Findings;
+use guardrail_client::kernel::SummaryTable;
+use guardrail_client::kernel::slab::{self, Call, Layout};
+use guardrail_client::register::{RCX, RDI, RSI};
+use guardrail_client::{Access, Block, Cell, Client, HookId, Module, PerVcpu, Results, Setup, Table, Vcpu};
+use judge::Touch;
+use memory::Memory;
+use sites::{Site, Sites};
+use stacks::Stacks;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use suspect::Exempt;
+use unwind::Stack;
+
+/// The frame pointer's register.
+const RBP: usize = 5;
+/// The client.
+pub struct KAddrCheck {
+    memory: Memory,
+    calls: Vec<Call>,
+    sites: Sites,
+    stack: Stack,
+    stacks: Stacks,
+    findings: Findings,
+    exempt: PerVcpu<Exempt>,
+    attached: AtomicBool,
+    slabs_at_attach: AtomicU64,
+    allocations: AtomicU64,
+    unjudged: AtomicU64,
+}
+
+impl Client for KAddrCheck {
+    const NAME: &'static str = "kaddrcheck";
+
+    fn new(setup: &mut Setup) -> Result<Self, String> {
+        setup.only(&[])?;
+        let image = setup.kernel()?;
+        let layout = Layout::of(&image).map_err(|e| e.to_string())?;
+        let named = slab::calls(&image, &SummaryTable::for_image(&image));
+        let mut calls = Vec::new();
+        for function in named {
+            if setup.hook(&function.name, function.returns)?.is_some() {
+                calls.push(function.call);
+            }
+        }
+        let text = setup.layout().kernel_text;
+        Ok(KAddrCheck {
+            stack: Stack::new(&image, &layout, text),
+            memory: Memory::new(layout).map_err(|e| format!("the host gives no address space: {e}"))?,
+            calls,
+            sites: Sites::new(&image),
+            stacks: Stacks::default(),
+            findings: Findings::default(),
+            exempt: setup.per_vcpu(Exempt::default),
+            attached: AtomicBool::new(false),
+            slabs_at_attach: AtomicU64::new(0),
+            allocations: AtomicU64::new(0),
+            unjudged: AtomicU64::new(0),
+        })
+    }
+
+    fn block(&'static self, block: &mut Block<Self>) {
+        let Some(slide) = block.slide() else { return };
+        self.sites.instrument(block, slide);
+    }
+
+    fn accessed(&'static self, vcpu: &mut Vcpu, access: Access, data: u64) {
+        let site = Site::from_data(data);
+        let size = if site.size == 0 { access.size() } else { site.size };
+        if self.memory.shadow.any(access.address, size) {
+            self.suspect(vcpu, site, Touch { addr: access.address, len: size, store: site.store });
+        }
+    }
+
+    /// A string instruction begins; its accesses are checked together.
+    fn executed(&'static self, vcpu: &mut Vcpu, data: u64) {
+        let site = Site::from_data(data);
+        let count = vcpu.register(RCX).min(1 << 32);
+        let len = count * site.size;
+        if site.store {
+            let addr = vcpu.register(RDI);
+            if self.memory.shadow.any(addr, len) {
+                self.suspect(vcpu, site, Touch { addr, len, store: true });
+            }
+        }
+        if site.loads {
+            let addr = vcpu.register(RSI);
+            if self.memory.shadow.any(addr, len) {
+                self.suspect(vcpu, site, Touch { addr, len, store: false });
+            }
+        }
+    }
+
+    fn entered(&'static self, vcpu: &mut Vcpu, hook: HookId) {
+        let Some(&call) = self.calls.get(hook.0 as usize) else { return };
+        if calls::begins(call) {
+            let args = vcpu.args();
+            self.called(vcpu, call, args, 0);
+        }
+    }
+
+    fn left(&'static self, vcpu: &mut Vcpu, hook: HookId, args: [u64; 6], result: u64) {
+        if let Some(&call) = self.calls.get(hook.0 as usize) {
+            self.called(vcpu, call, args, result);
+        }
+    }
+
+    fn loaded(&'static self, module: &Module) {
+        self.stack.add(module);
+    }
+
+    fn unloaded(&'static self, module: &Module) {
+        self.stack.remove(module);
+        self.findings.close(module);
+    }
+
+    fn attached(&'static self, vcpu: &mut Vcpu, booted: bool) {
+        let slide = vcpu.slide().unwrap_or(0);
+        self.memory.set_slide(slide);
+        self.stack.set_slide(slide);
+        if booted {
+            self.slabs_at_attach.store(self.memory.scan(vcpu) as u64, Relaxed);
+        }
+        self.attached.store(true, Relaxed);
+    }
+
+    fn detached(&'static self) {
+        self.attached.store(false, Relaxed);
+        self.memory.forget();
+    }
+
+    fn results(&'static self, results: &mut Results) {
+        results.findings = self.findings.all();
+        let unseen = self.findings.all_unseen();
+        if !unseen.is_empty() {
+            results.tables.push(Table {
+                name: "accesses to memory that had come to its user unseen, so not faults".to_owned(),
+                columns: vec!["instruction".to_owned(), "times".to_owned()],
+                rows: unseen.iter().map(|&(pc, times)| vec![Cell::Code(pc), Cell::Count(times)]).collect(),
+                ..Table::default()
+            });
+        }
+        let memory = self.memory.resident() + self.stacks.resident();
+        let ram = self.memory.known_pages().map_or(0, |pages| pages.len() * pages::PAGE);
+        results.notes.push(format!(
+            "{} allocations were seen, of {} caches; {} slabs were there when the client was attached; the shadow and what is \
+             noted of objects take {} MB for a guest of {} MB; {} times memory had come to its user unseen, and {} accesses could not be judged for want of a stack",
+            self.allocations.load(Relaxed),
+            self.memory.caches.len(),
+            self.slabs_at_attach.load(Relaxed),
+            memory >> 20,
+            ram >> 20,
+            self.memory.healed.load(Relaxed),
+            self.unjudged.load(Relaxed),
+        ));
+    }
+}

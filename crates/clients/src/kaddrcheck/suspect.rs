@@ -1,0 +1,103 @@
+//! Accesses to memory that seems to belong to nobody.
+
+use super::judge::Touch;
+use super::sites::Site;
+use super::stacks::DEPTH;
+use super::{KAddrCheck, RBP, pages};
+use guardrail_client::kernel::orc::Frame;
+use guardrail_client::register::RSP;
+use guardrail_client::{Fault, FaultObject, Vcpu};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Frames of a finding's stack.
+const FRAMES: usize = DEPTH + 6;
+
+/// The last access of an allocator's helper that was let go: the same instruction goes on with the same page.
+#[derive(Default)]
+pub(super) struct Exempt {
+    pc: AtomicU64,
+    page: AtomicU64,
+    sp: AtomicU64,
+}
+
+impl KAddrCheck {
+    /// An access to memory that seems to belong to nobody.
+    #[cold]
+    pub(super) fn suspect(&self, vcpu: &mut Vcpu, site: Site, touch: Touch) {
+        if !self.attached.load(Relaxed) {
+            return;
+        }
+        let (sp, page) = (vcpu.register(RSP), touch.addr / pages::PAGE);
+        let last = self.exempt.of(vcpu);
+        if last.pc.load(Relaxed) == site.pc && last.page.load(Relaxed) == page && last.sp.load(Relaxed) == sp
+        {
+            return;
+        }
+        let mut stack = vec![0; FRAMES];
+        let frame = Frame { pc: site.pc, sp, bp: vcpu.register(RBP), interrupted: true };
+        let count = self.stack.callers(vcpu, frame, &mut stack);
+        stack.truncate(count);
+        if stack.is_empty() {
+            // Without callers nobody knows that it is not an allocator that clears what it is about to give out.
+            self.unjudged.fetch_add(1, Relaxed);
+            return;
+        }
+        let slide = vcpu.slide().unwrap_or(0);
+        if stack.iter().any(|&pc| self.sites.is_own(pc.wrapping_sub(slide))) {
+            let last = self.exempt.of(vcpu);
+            last.pc.store(site.pc, Relaxed);
+            last.page.store(page, Relaxed);
+            last.sp.store(sp, Relaxed);
+            return;
+        }
+        // Of helpers that everybody calls, their callers tell faults apart.
+        let caller = if site.together { stack[0] } else { 0 };
+        if self.findings.often(site.pc, caller) {
+            return;
+        }
+        let Some(bad) = self.memory.shadow.first(touch.addr, touch.len) else { return };
+        let Some(verdict) = self.memory.judge(vcpu, touch, bad) else {
+            return self.findings.unseen(site.pc);
+        };
+        if self.findings.again(verdict.kind, site.pc, caller) {
+            return;
+        }
+        stack.insert(0, site.pc);
+        let task = vcpu.task().and_then(|task| vcpu.task_name(task)).unwrap_or_default();
+        let level = level(vcpu.preempt_count().unwrap_or(0)).to_owned();
+        let fault = Fault {
+            when: guardrail_client::moment(),
+            kind: verdict.kind.to_owned(),
+            message: verdict.message,
+            pc: site.pc,
+            stack,
+            access: Some((touch.addr, touch.len, touch.store)),
+            object: Some(FaultObject {
+                address: verdict.object.0,
+                size: verdict.object.1,
+                class: verdict.class.to_owned(),
+                name: verdict.name,
+                allocated: self.stacks.frames(verdict.stacks.0),
+                freed: self.stacks.frames(verdict.stacks.1),
+            }),
+            cpu: vcpu.index(),
+            level,
+            task,
+            count: 1,
+            contained: false,
+        };
+        self.findings.add(fault, caller);
+    }
+}
+
+/// What a CPU is doing, by the bits of `preempt_count` (include/linux/preempt.h).
+fn level(preempt_count: u32) -> &'static str {
+    match preempt_count {
+        count if count >> 20 & 15 != 0 => "nmi",
+        count if count >> 16 & 15 != 0 => "hardirq",
+        // Its lowest bit tells that softirqs run; the others, that they are kept off.
+        count if count >> 8 & 1 != 0 => "softirq",
+        _ => "process",
+    }
+}
