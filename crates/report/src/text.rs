@@ -46,6 +46,15 @@ fn summary(report: &Report) -> String {
         1 => "1 finding".to_owned(),
         n => format!("{n} findings"),
     };
+    if events == 0 && report.run.guest_seconds > 0.0 {
+        // Clients inside the guest's machine, which leave no log.
+        return format!(
+            "guardrail: {} on {}: {found}; guest time {:.1} s",
+            clean(&report.driver),
+            clean(&report.kernel),
+            report.run.guest_seconds
+        );
+    }
     format!(
         "guardrail: {} on {}: {found}; {blocks} blocks, {accesses} accesses, {events} events, {lost_events} lost, \
          analysis lag {lag_seconds:.1} s, wall time {wall_seconds:.1} s",
@@ -90,7 +99,12 @@ fn finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "By task {}", clean(&context.thread))?;
     }
     if !context.level.is_empty() {
-        writeln!(out, "CPU {}, {} context, event {}", context.cpu, clean(&context.level), finding.event)?;
+        write!(out, "CPU {}, {} context", context.cpu, clean(&context.level))?;
+        match finding.event {
+            // Found without a log.
+            0 => writeln!(out)?,
+            event => writeln!(out, ", event {event}")?,
+        }
     }
     if finding.count > 1 {
         writeln!(out, "Happened {} times; this is the first", finding.count)?;

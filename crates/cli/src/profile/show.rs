@@ -113,9 +113,6 @@ impl Shown {
             }
             text += "\n";
         }
-        if self.report.findings.is_empty() {
-            return Ok(text);
-        }
         let mut out = text.into_bytes();
         report::text::write(&self.report, &mut out).map_err(CliError::io("write to", "memory"))?;
         String::from_utf8(out).map_err(|e| CliError::Run(e.to_string()))
