@@ -302,7 +302,7 @@ fn accesses(trace: &[u8]) -> Result<u64, Failed> {
 fn covered() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let out = folder.path().join("out");
-    let arguments = ["--client", "coverage", "--scope", "driver", "--driver", "zoo/leak_error_ok"];
+    let arguments = ["--client", "coverage", "--scope", "driver", "--driver", "zoo/leak-error"];
     let result = profile(&arguments, &out)?;
     let report = result.report()?;
     let functions = table(report, "coverage", "by function")?;

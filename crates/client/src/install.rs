@@ -216,6 +216,7 @@ extern "C" fn on_reset(_: *mut c_void) {
                 client.detached();
             }
             host.modules.forget();
+            host.hooks.open.clear();
         }
     }
     control.attached.store(wanted, Release);

@@ -1,8 +1,8 @@
 //! `count`: how many instructions each vCPU runs, and in which context; exact.
 //!
 //! An instruction counts when it begins. One that faults, such as a load from a page that is not there, begins again when the
-//! handler returns, and counts again; how often that was is told as `begun again`. So does one that changes code of its own block,
-//! which QEMU runs again alone: the kernel has one, once at boot. Otherwise the count is that of QEMU itself (`-icount`). A string
+//! handler returns, and counts again; how often that was is told as `begun again`. One more was seen on each kernel, once at boot,
+//! presumably one that changes code of its own block, which QEMU runs again alone. Otherwise the count is that of QEMU itself (`-icount`). A string
 //! instruction that repeats itself counts as often as QEMU begins it, which may do many steps at once.
 
 use crate::flows::Flows;

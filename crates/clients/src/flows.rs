@@ -1,7 +1,9 @@
 //! What runs on a vCPU, one inside the other: a thread, an interrupt that came meanwhile, an exception inside of that. Each has a
 //! clock of its own, which stands while something else runs, on whatever vCPU it goes on.
 
-use guardrail_client::kernel::KernelImage;
+mod entries;
+
+pub use entries::Entries;
 use guardrail_client::{Block, Client, Counter, Discontinuity, HookId, PerVcpu, Setup, Vcpu, iced_x86::Code};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -171,39 +173,6 @@ impl<T: Default> Cpu<T> {
 
 fn thread<T: Default>(level: Level) -> Flow<T> {
     Flow { level, entry: 0, data: T::default(), ran: Clock::default() }
-}
-
-/// Names of entries of interrupts and exceptions.
-pub struct Entries {
-    /// Link-time addresses of `asm_exc_*`, sorted.
-    exceptions: Vec<u64>,
-    nmi: Vec<u64>,
-}
-
-impl Entries {
-    fn of(image: &KernelImage) -> Entries {
-        let mut entries = Entries { exceptions: Vec::new(), nmi: Vec::new() };
-        for symbol in image.symbols() {
-            match symbol.name {
-                name if name.contains("exc_nmi") => entries.nmi.push(symbol.address),
-                name if name.starts_with("asm_exc_") => entries.exceptions.push(symbol.address),
-                _ => {}
-            }
-        }
-        entries.exceptions.sort_unstable();
-        entries
-    }
-
-    /// The kind of what begins at a link-time address.
-    pub fn level(&self, kind: Discontinuity, to: u64) -> Level {
-        match kind {
-            _ if self.nmi.contains(&to) => Level::Nmi,
-            Discontinuity::Exception => Level::Exception,
-            // A breakpoint is told as an interrupt where it is an instruction.
-            _ if self.exceptions.binary_search(&to).is_ok() => Level::Exception,
-            Discontinuity::Interrupt => Level::Hardirq,
-        }
-    }
 }
 
 /// The flows of all vCPUs. Clients pass on what they are told.

@@ -11,7 +11,6 @@
 //! | … | N addresses of instructions (8 bytes each), then N addresses that they accessed (8), then N bytes: bits 0 to 3 the size as a power of two, bit 4 set for a store, bit 5 set for a device's registers |
 //!
 //! The accesses of one vCPU are in the order in which they were made; between vCPUs there is no order beyond that of the pieces.
-//! `guardrail view` prints such a file.
 
 use crate::flows::lock;
 use guardrail_client::{Access, Block, Client, PerVcpu, Results, Setup, Vcpu, When};

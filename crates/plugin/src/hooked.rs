@@ -47,6 +47,11 @@ impl Hooked {
         }
     }
 
+    /// Nobody has seen what was entered since, or will.
+    pub fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// A return that may be of any of `hooks`: those that were entered with this stack, in the order of `hooks`. Most returns
     /// of shared functions are of none, so that is found out by one look.
     pub fn leave(&self, hooks: &[u32], rsp: u64) -> Option<Left> {

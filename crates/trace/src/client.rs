@@ -206,7 +206,7 @@ pub struct Fault {
     pub message: String,
     /// The instruction.
     pub pc: u64,
-    /// The stack, the instruction first.
+    /// The stack: the instruction, then where each call returns to.
     pub stack: Vec<u64>,
     /// Address and size of the access, and whether it writes.
     pub access: Option<(u64, u64, bool)>,
@@ -238,9 +238,9 @@ pub struct FaultObject {
     pub class: String,
     /// Its cache's name, where it has one.
     pub name: Option<String>,
-    /// Where it was allocated, if that was seen.
+    /// Where it was allocated, if that was seen: where each call returns to.
     pub allocated: Vec<u64>,
-    /// Where it was freed.
+    /// Where it was freed, likewise.
     pub freed: Vec<u64>,
 }
 

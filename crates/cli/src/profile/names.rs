@@ -80,6 +80,12 @@ impl Names {
         Frame { function, module: Some(module.name.clone()), offset, location, ..Frame::default() }
     }
 
+    /// The frame of an address that a call returns to: its line is that of the call.
+    pub fn caller(&self, addr: u64, when: u64) -> Frame {
+        let frame = self.frame(addr.wrapping_sub(1), when);
+        Frame { offset: frame.offset + 1, ..frame }
+    }
+
     /// The function of an address, with its module where it has one.
     pub fn function(&self, addr: u64) -> String {
         let frame = self.frame(addr, 0);

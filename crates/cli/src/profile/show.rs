@@ -188,12 +188,13 @@ fn plain(value: &Value) -> String {
 /// A client's fault as a finding of ours.
 fn finding(names: &Names, client: &str, fault: &Fault) -> report::Finding {
     let place = names.frame(fault.pc, fault.when);
-    let stack: Vec<report::Frame> = fault.stack.iter().map(|&addr| names.frame(addr, fault.when)).collect();
+    let callers = |stack: &[u64]| stack.iter().map(|&addr| names.caller(addr, fault.when)).collect();
+    let mut stack: Vec<report::Frame> = callers(&fault.stack);
+    if let Some(first) = stack.first_mut() {
+        *first = place.clone();
+    }
     let frames = |stack: &[u64]| {
-        (!stack.is_empty()).then(|| report::Stack {
-            stack: stack.iter().map(|&addr| names.frame(addr, fault.when)).collect(),
-            ..report::Stack::default()
-        })
+        (!stack.is_empty()).then(|| report::Stack { stack: callers(stack), ..report::Stack::default() })
     };
     let object = fault.object.as_ref().map(|object| report::Object {
         address: format!("{:#x}", object.address),
