@@ -2,6 +2,31 @@
 
 pub mod process;
 
+use std::process::ExitCode;
+
+/// How tables are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people
+    Text,
+    /// One object
+    Json,
+}
+
+/// The program's arguments; where they are wrong or help was asked for, that is printed, and the program ends with this status.
+pub fn arguments<T: clap::Parser>() -> Result<T, ExitCode> {
+    T::try_parse().map_err(|error| {
+        let _ = error.print();
+        ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+    })
+}
+
+/// Tells why the program ends with this status.
+pub fn failed(why: String, status: u8) -> ExitCode {
+    eprintln!("error: {why}");
+    ExitCode::from(status)
+}
+
 /// The median; 0 of no values.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);

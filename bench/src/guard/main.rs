@@ -11,7 +11,8 @@ mod table;
 mod ways;
 mod workloads;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
+use guardrail_bench::{Format, arguments, failed};
 use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::software::Software;
@@ -66,25 +67,10 @@ struct Arguments {
     format: Format,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people
-    Text,
-    /// One object
-    Json,
-}
-
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match arguments::<Arguments>() {
         Ok(arguments) => arguments,
-        Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
-        }
-    };
-    let failed = |why: String, status: u8| {
-        eprintln!("error: {why}");
-        ExitCode::from(status)
+        Err(code) => return code,
     };
     let ways = ways::chosen(&arguments.tools);
     match ways.and_then(|ways| Ok((ways, workloads::chosen(&arguments.only)?))) {

@@ -9,7 +9,8 @@ mod run;
 mod table;
 mod ways;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
+use guardrail_bench::{Format, arguments, failed};
 use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;
 use loads::Load;
@@ -63,25 +64,10 @@ impl Arguments {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people
-    Text,
-    /// One object
-    Json,
-}
-
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match arguments::<Arguments>() {
         Ok(arguments) => arguments,
-        Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
-        }
-    };
-    let failed = |why: String, status: u8| {
-        eprintln!("error: {why}");
-        ExitCode::from(status)
+        Err(code) => return code,
     };
     let ways = ways::chosen(&arguments.plugin, &arguments.ways);
     match ways.and_then(|ways| Ok((ways, loads::chosen(&arguments.workload)?))) {

@@ -235,15 +235,14 @@ fn refuse_early(args: &CheckArgs) -> Result<Vec<String>, CliError> {
 }
 
 pub fn prepare(args: &CheckArgs, packages: &Packages, progress: &Progress) -> Result<Prepared, CliError> {
-    let drivers = zoo::built_for(packages, &args.kernel, &args.drivers, progress)?;
     let request = Request {
-        driver: &drivers[0],
-        more: &drivers[1..],
+        driver: &args.drivers[0],
+        more: &args.drivers[1..],
         kernel: &args.kernel,
         device: args.device.as_deref(),
         workload: args.workload.as_deref(),
     };
-    Ok(Prepared::new(packages, request, &mut |step| progress.step(step))?)
+    zoo::prepare(packages, request, progress)
 }
 
 /// All drivers of a run, in the order of their turns.

@@ -18,10 +18,10 @@ use crate::zoo;
 use choose::{Attachment, Plugged};
 
 pub use choose::INCLUDED;
-use guardrail_trace::client::{Report, Request};
+use guardrail_trace::client::{self, Report};
 use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;
-use guardrail_vm::prepare::{self, Prepared};
+use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::progress::Progress as Said;
 use guardrail_vm::run::{Finished, Limits, Options, Outcome, Stop, TcgThreads, Watch};
 use std::cell::RefCell;
@@ -131,15 +131,12 @@ pub fn is_attached(sockets: &[PathBuf]) -> Result<bool, CliError> {
 
 /// The guest that the arguments ask for.
 fn prepare(args: &ProfileArgs, packages: &Packages, progress: &Progress) -> Result<Prepared, CliError> {
-    let drivers = zoo::built_for(packages, &args.kernel, &args.drivers, progress)?;
-    let request = prepare::Request {
-        driver: &drivers[0],
-        more: &drivers[1..],
-        kernel: &args.kernel,
-        device: args.device.as_deref(),
-        workload: args.workload.as_deref(),
+    let [driver, more @ ..] = args.drivers.as_slice() else {
+        return Err(CliError::Usage("no driver is named".into()));
     };
-    Ok(Prepared::new(packages, request, &mut |step| progress.step(step))?)
+    let (kernel, device) = (args.kernel.as_str(), args.device.as_deref());
+    let request = Request { driver, more, kernel, device, workload: args.workload.as_deref() };
+    zoo::prepare(packages, request, progress)
 }
 
 fn options(args: &ProfileArgs, plugged: &[Plugged], folder: &Path) -> Result<Options, CliError> {
@@ -219,6 +216,6 @@ fn judge(finished: &Finished, prepared: &Prepared, shown: &show::Shown) -> Resul
 }
 
 /// Asks all clients of a run for a change.
-pub fn change(sockets: &[PathBuf], request: Request) -> Result<(), CliError> {
+pub fn change(sockets: &[PathBuf], request: client::Request) -> Result<(), CliError> {
     ask::all(sockets, request)
 }

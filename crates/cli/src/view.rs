@@ -5,6 +5,7 @@ mod names;
 use crate::args::ViewArgs;
 use crate::errors::{CliError, Status, tell};
 use guardrail_trace::Segment;
+use guardrail_trace::event::level;
 use guardrail_trace::event::{Access, EnterFlags, Event, Global, Head, Kind};
 use guardrail_trace::file::{Ending, TraceReader};
 use guardrail_trace::invariants::Checker;
@@ -341,16 +342,6 @@ fn text_of(words: &[u64]) -> String {
     let bytes: Vec<u8> =
         words.iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
-/// The execution context that a `preempt_count` tells.
-fn level(count: u32) -> &'static str {
-    match count {
-        _ if count & 0x00f0_0000 != 0 => "nmi",
-        _ if count & 0x000f_0000 != 0 => "hardirq",
-        _ if count & 0x0000_0100 != 0 => "softirq",
-        _ => "process",
-    }
 }
 
 #[cfg(test)]

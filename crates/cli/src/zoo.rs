@@ -4,6 +4,7 @@ use crate::errors::CliError;
 use crate::progress::Progress;
 use guardrail_vm::kernels::{self, Kernel};
 use guardrail_vm::packages::Packages;
+use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::{Error, error::suggest};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -18,14 +19,22 @@ pub fn named(driver: &str) -> Option<&str> {
     driver.strip_prefix("zoo/").filter(|name| !name.contains('/') && !name.ends_with(".ko"))
 }
 
+/// Fetches and checks what a run needs; drivers of the zoo are built for its kernel.
+pub fn prepare(packages: &Packages, request: Request<'_>, progress: &Progress) -> Result<Prepared, CliError> {
+    let mut drivers = vec![request.driver.to_owned()];
+    drivers.extend_from_slice(request.more);
+    let drivers = built_for(packages, request.kernel, drivers, progress)?;
+    let request = Request { driver: &drivers[0], more: &drivers[1..], ..request };
+    Ok(Prepared::new(packages, request, &mut |step| progress.step(step))?)
+}
+
 /// The same drivers, those of the zoo as files that are built for the kernel.
-pub fn built_for(
+fn built_for(
     packages: &Packages,
     kernel: &str,
-    drivers: &[String],
+    mut drivers: Vec<String>,
     progress: &Progress,
 ) -> Result<Vec<String>, CliError> {
-    let mut drivers = drivers.to_vec();
     let ours = |driver: &String| named(driver).filter(|_| !Path::new(driver).is_file()).map(str::to_owned);
     let (places, names): (Vec<usize>, Vec<String>) =
         drivers.iter().enumerate().filter_map(|(i, driver)| Some((i, ours(driver)?))).unzip();

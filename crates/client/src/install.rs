@@ -12,11 +12,12 @@ use crate::scope;
 use crate::setup::{Setup, Wants};
 use guardrail_plugin::block::View;
 use guardrail_plugin::ffi::{self, CB_R_REGS, Info, PluginId, Tb};
+use guardrail_plugin::install::configured;
 use guardrail_plugin::probe;
 use guardrail_trace::client::ClientConfig;
 use guardrail_trace::config::Hook;
 use iced_x86::{Decoder, DecoderOptions};
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -31,12 +32,11 @@ pub unsafe fn install(
     argv: *const *const c_char,
     kinds: &[Kind],
 ) -> c_int {
-    let args: Vec<String> = (0..argc.max(0) as usize)
-        // SAFETY: QEMU passes `argc` strings.
-        .map(|i| unsafe { CStr::from_ptr(*argv.add(i)) }.to_string_lossy().into_owned())
-        .collect();
+    // SAFETY: passed on from QEMU.
+    let configured = unsafe { configured(info, argc, argv) };
     // SAFETY: QEMU's description lives during this call.
-    match prepare(id, unsafe { &*info }, &args, kinds) {
+    let vcpus = unsafe { (*info).max_vcpus.max((*info).smp_vcpus) };
+    match configured.and_then(|(config, _)| prepare(id, config, vcpus.max(1) as u32, kinds)) {
         Ok(()) => 0,
         Err(why) => {
             eprintln!("guardrail client: {why}");
@@ -45,21 +45,7 @@ pub unsafe fn install(
     }
 }
 
-fn prepare(id: PluginId, info: &Info, args: &[String], kinds: &[Kind]) -> Result<(), String> {
-    // SAFETY: QEMU gives its target's name.
-    let target = unsafe { CStr::from_ptr(info.target_name) }.to_string_lossy();
-    if target != "x86_64" || !info.system_emulation {
-        return Err(format!("only qemu-system-x86_64 can run it, this is an emulator of {target}"));
-    }
-    let path = match args {
-        [one] => one.strip_prefix("config="),
-        _ => None,
-    };
-    let path = path.ok_or("give it one argument, config=FILE")?;
-    let text = std::fs::read(path).map_err(|e| format!("cannot read its configuration {path}: {e}"))?;
-    let config: ClientConfig =
-        serde_json::from_slice(&text).map_err(|e| format!("its configuration {path} is malformed: {e}"))?;
-    let vcpus = info.max_vcpus.max(info.smp_vcpus).max(1) as u32;
+fn prepare(id: PluginId, config: ClientConfig, vcpus: u32, kinds: &[Kind]) -> Result<(), String> {
     let host = make(id, config, kinds, vcpus)?;
     control::serve(host)?;
     host.control.wanted.store(host.config.attached, Release);

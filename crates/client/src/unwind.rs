@@ -74,6 +74,22 @@ impl Unwinder {
         self.walk(vcpu, frame, limit, |frame| out.push(frame.pc - u64::from(!frame.interrupted)));
     }
 
+    /// Who called the function that is at its first instruction, or about to return, into `out`: where the calls return to, the innermost
+    /// first. How many.
+    pub fn callers_of_call(&self, vcpu: &mut Vcpu, out: &mut [u64]) -> usize {
+        let sp = vcpu.register(RSP);
+        let Some(pc) = vcpu.word(sp, 8).filter(|pc| pc >> 63 != 0) else { return 0 };
+        let frame = Frame { pc, sp: sp.wrapping_add(8), bp: vcpu.register(RBP), interrupted: false };
+        let mut count = 0;
+        self.walk(vcpu, frame, out.len(), |frame| {
+            if let Some(place) = out.get_mut(count) {
+                *place = frame.pc;
+                count += 1;
+            }
+        });
+        count
+    }
+
     /// Tells each frame from a given one on.
     pub fn walk(&self, vcpu: &mut Vcpu, first: Frame, limit: usize, mut each: impl FnMut(&Frame)) {
         let Some(slide) = host().and_then(|host| host.slide()) else { return };

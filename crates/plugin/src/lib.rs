@@ -12,6 +12,7 @@ pub mod block;
 pub mod cpu;
 pub mod ffi;
 pub mod hooked;
+pub mod install;
 pub mod modules;
 pub mod probe;
 pub mod ram;

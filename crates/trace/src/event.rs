@@ -405,6 +405,17 @@ impl<'a> Iterator for Events<'a> {
     }
 }
 
+/// The execution context that a `preempt_count` tells: `process`, `softirq`, `hardirq` or `nmi` (include/linux/preempt.h). Bottom
+/// halves that are only held off count twice as much as one that is served.
+pub fn level(preempt_count: u32) -> &'static str {
+    match preempt_count {
+        count if count & 0x00f0_0000 != 0 => "nmi",
+        count if count & 0x000f_0000 != 0 => "hardirq",
+        count if count & 0x0000_0100 != 0 => "softirq",
+        _ => "process",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

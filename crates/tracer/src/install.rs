@@ -5,8 +5,9 @@ use crate::lists::MAX_ENTRY;
 use crate::tracer;
 use crate::trans;
 use guardrail_plugin::ffi::{self, Info, PluginId};
+use guardrail_plugin::install::configured;
 use guardrail_trace::config::{ListCount, ListWalk, TracerConfig};
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
 /// The version of the plugin API that we are built for; QEMU reads it.
@@ -25,12 +26,15 @@ pub unsafe extern "C" fn qemu_plugin_install(
     argc: c_int,
     argv: *const *const c_char,
 ) -> c_int {
-    let args: Vec<String> = (0..argc.max(0) as usize)
-        // SAFETY: QEMU passes `argc` strings.
-        .map(|i| unsafe { CStr::from_ptr(*argv.add(i)) }.to_string_lossy().into_owned())
-        .collect();
+    // SAFETY: passed on from QEMU.
+    let configured = unsafe { configured(info, argc, argv) };
     // SAFETY: QEMU's description lives during this call.
-    match prepare(unsafe { &*info }, &args) {
+    let vcpus = unsafe { (*info).smp_vcpus };
+    let installed = configured.and_then(|(config, path)| {
+        check(&config, &path)?;
+        tracer::install(config, vcpus.max(1) as u32)
+    });
+    match installed {
         Ok(()) => {
             register(id);
             0
@@ -42,25 +46,8 @@ pub unsafe extern "C" fn qemu_plugin_install(
     }
 }
 
-fn prepare(info: &Info, args: &[String]) -> Result<(), String> {
-    // SAFETY: QEMU gives its target's name.
-    let target = unsafe { CStr::from_ptr(info.target_name) }.to_string_lossy();
-    if target != "x86_64" || !info.system_emulation {
-        return Err(format!("only qemu-system-x86_64 can run it, this is an emulator of {target}"));
-    }
-    let path = match args {
-        [one] => one.strip_prefix("config="),
-        _ => None,
-    };
-    let path = path.ok_or("give it one argument, config=FILE")?;
-    let config = read_config(path)?;
-    tracer::install(config, info.smp_vcpus.max(1) as u32)
-}
-
-fn read_config(path: &str) -> Result<TracerConfig, String> {
-    let text = std::fs::read(path).map_err(|e| format!("cannot read its configuration {path}: {e}"))?;
-    let config: TracerConfig =
-        serde_json::from_slice(&text).map_err(|e| format!("its configuration {path} is malformed: {e}"))?;
+/// What the configuration says can be carried out.
+fn check(config: &TracerConfig, path: &str) -> Result<(), String> {
     for hook in &config.hooks {
         if hook.args > 6
             || hook.derefs.len() > MAX_DEREFS
@@ -77,7 +64,7 @@ fn read_config(path: &str) -> Result<TracerConfig, String> {
     if !config.probe.align.is_power_of_two() || config.probe.bytes.is_empty() {
         return Err(format!("its configuration {path} is malformed: the probe has no bytes or no alignment"));
     }
-    Ok(config)
+    Ok(())
 }
 
 /// The list's arguments exist, and its entries are of a size that is read.

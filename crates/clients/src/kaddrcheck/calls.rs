@@ -1,31 +1,15 @@
 //! What the allocators' calls change.
 
+use super::KAddrCheck;
 use super::guest::Guest;
 use super::stacks::DEPTH;
-use super::{KAddrCheck, RBP};
 use guardrail_client::Vcpu;
 use guardrail_client::kernel::slab::{Call, Size};
-use guardrail_client::register::{GS_BASE, RSP};
+use guardrail_client::register::GS_BASE;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Arrays and lists of a call are not longer.
 const MAX_BULK: u64 = 1 << 14;
-
-/// Whether a call takes effect when it begins; else when it returns.
-pub(super) fn begins(call: Call) -> bool {
-    matches!(
-        call,
-        Call::Free(_)
-            | Call::BulkFree { .. }
-            | Call::SheafFree(_)
-            | Call::PagesTaken { .. }
-            | Call::PagesFree { .. }
-            | Call::PagesFreeList(_)
-            | Call::PagesFreeBatch(_)
-            | Call::VmallocFree(_)
-            | Call::PerCpuFree(_)
-    )
-}
 
 impl KAddrCheck {
     /// An allocator's function has begun or ended.
@@ -188,9 +172,7 @@ impl KAddrCheck {
         let mut frames = [0; DEPTH];
         // Where it is must be known before an access asks for it.
         vcpu.register(GS_BASE);
-        let sp = vcpu.register(RSP);
-        let bp = vcpu.register(RBP);
-        let count = self.stack.callers_of_call(vcpu, sp, bp, &mut frames);
+        let count = self.unwinder.callers_of_call(vcpu, &mut frames);
         self.stacks.number(&frames[..count])
     }
 }

@@ -20,21 +20,22 @@ mod stacks;
 mod suspect;
 #[cfg(test)]
 mod tests;
-mod unwind;
 
 use findings::Findings;
 use guardrail_client::kernel::SummaryTable;
 use guardrail_client::kernel::slab::{self, Call, Layout};
 use guardrail_client::register::{RCX, RDI, RSI};
-use guardrail_client::{Access, Block, Cell, Client, HookId, Module, PerVcpu, Results, Setup, Table, Vcpu};
+use guardrail_client::{
+    Access, Block, Cell, Client, HookId, Module, PerVcpu, Results, Setup, Table, Unwinder, Vcpu,
+};
 use judge::Touch;
 use memory::Memory;
 use sites::{Site, Sites};
 use stacks::Stacks;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use suspect::Exempt;
-use unwind::Stack;
 
 /// The frame pointer's register.
 const RBP: usize = 5;
@@ -43,7 +44,8 @@ pub struct KAddrCheck {
     memory: Memory,
     calls: Vec<Call>,
     sites: Sites,
-    stack: Stack,
+    /// Walks call stacks.
+    unwinder: Arc<Unwinder>,
     stacks: Stacks,
     findings: Findings,
     exempt: PerVcpu<Exempt>,
@@ -67,9 +69,8 @@ impl Client for KAddrCheck {
                 calls.push(function.call);
             }
         }
-        let text = setup.layout().kernel_text;
         Ok(KAddrCheck {
-            stack: Stack::new(&image, &layout, text),
+            unwinder: setup.unwinder()?,
             memory: Memory::new(layout).map_err(|e| format!("the host gives no address space: {e}"))?,
             calls,
             sites: Sites::new(&image),
@@ -117,7 +118,7 @@ impl Client for KAddrCheck {
 
     fn entered(&'static self, vcpu: &mut Vcpu, hook: HookId) {
         let Some(&call) = self.calls.get(hook.0 as usize) else { return };
-        if calls::begins(call) {
+        if call.begins() {
             let args = vcpu.args();
             self.called(vcpu, call, args, 0);
         }
@@ -129,19 +130,13 @@ impl Client for KAddrCheck {
         }
     }
 
-    fn loaded(&'static self, module: &Module) {
-        self.stack.add(module);
-    }
-
     fn unloaded(&'static self, module: &Module) {
-        self.stack.remove(module);
         self.findings.close(module);
     }
 
     fn attached(&'static self, vcpu: &mut Vcpu, booted: bool) {
         let slide = vcpu.slide().unwrap_or(0);
         self.memory.set_slide(slide);
-        self.stack.set_slide(slide);
         if booted {
             self.slabs_at_attach.store(self.memory.scan(vcpu) as u64, Relaxed);
         }

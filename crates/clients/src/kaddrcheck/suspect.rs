@@ -6,6 +6,7 @@ use super::stacks::DEPTH;
 use super::{KAddrCheck, RBP, pages};
 use guardrail_client::kernel::orc::Frame;
 use guardrail_client::register::RSP;
+use guardrail_client::trace::event::level;
 use guardrail_client::{Fault, FaultObject, Vcpu};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -34,10 +35,11 @@ impl KAddrCheck {
         {
             return;
         }
-        let mut stack = vec![0; FRAMES];
+        let mut stack = Vec::new();
         let frame = Frame { pc: site.pc, sp, bp: vcpu.register(RBP), interrupted: true };
-        let count = self.stack.callers(vcpu, frame, &mut stack);
-        stack.truncate(count);
+        self.unwinder.walk(vcpu, frame, FRAMES + 1, |frame| stack.push(frame.pc));
+        // The first is the instruction itself.
+        stack.drain(..1.min(stack.len()));
         if stack.is_empty() {
             // Without callers nobody knows that it is not an allocator that clears what it is about to give out.
             self.unjudged.fetch_add(1, Relaxed);
@@ -88,16 +90,5 @@ impl KAddrCheck {
             contained: false,
         };
         self.findings.add(fault, caller);
-    }
-}
-
-/// What a CPU is doing, by the bits of `preempt_count` (include/linux/preempt.h).
-fn level(preempt_count: u32) -> &'static str {
-    match preempt_count {
-        count if count >> 20 & 15 != 0 => "nmi",
-        count if count >> 16 & 15 != 0 => "hardirq",
-        // Its lowest bit tells that softirqs run; the others, that they are kept off.
-        count if count >> 8 & 1 != 0 => "softirq",
-        _ => "process",
     }
 }

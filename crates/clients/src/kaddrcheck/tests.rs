@@ -53,7 +53,6 @@ fn layout() -> Layout {
         vm_size: 16,
         va_start: 0,
         va_end: 8,
-        module_orc: None,
         folio_batch: None,
         page_lru: 8,
     }

@@ -11,6 +11,7 @@ mod stop;
 mod threads;
 
 use guardrail_client::register::{RFLAGS, RSP};
+use guardrail_client::trace::event::level;
 use guardrail_client::{
     Block, Cell, Client, Fault, FaultObject, PerVcpu, Results, Setup, Table, Unwinder, Vcpu, moment,
 };
@@ -287,15 +288,5 @@ impl StackCheck {
         vcpu.set_register(RSP, room.top - 64);
         self.leave(vcpu);
         vcpu.jump(stop.address());
-    }
-}
-
-fn level(count: u32) -> &'static str {
-    match count {
-        _ if count & 0x00f0_0000 != 0 => "nmi",
-        _ if count & 0x000f_0000 != 0 => "hardirq",
-        // Bottom halves that are only held off count twice as much as one that is served.
-        _ if count & 0x0000_0100 != 0 => "softirq",
-        _ => "process",
     }
 }

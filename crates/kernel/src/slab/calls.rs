@@ -61,6 +61,24 @@ pub enum Call {
     Kfence,
 }
 
+impl Call {
+    /// It takes effect when it begins; else when it returns.
+    pub fn begins(self) -> bool {
+        matches!(
+            self,
+            Call::Free(_)
+                | Call::BulkFree { .. }
+                | Call::SheafFree(_)
+                | Call::PagesTaken { .. }
+                | Call::PagesFree { .. }
+                | Call::PagesFreeList(_)
+                | Call::PagesFreeBatch(_)
+                | Call::VmallocFree(_)
+                | Call::PerCpuFree(_)
+        )
+    }
+}
+
 /// A function that this kernel has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
@@ -309,18 +327,7 @@ pub fn calls(image: &KernelImage, table: &SummaryTable) -> Vec<Named> {
     let is_own = |at: u64| own.iter().any(|&(from, to)| (from..to).contains(&at));
     let mut found: Vec<Named> = Vec::new();
     let mut add = |name: &str, address: u64, call: Call| {
-        let returns = !matches!(
-            call,
-            Call::Free(_)
-                | Call::BulkFree { .. }
-                | Call::SheafFree(_)
-                | Call::PagesTaken { .. }
-                | Call::PagesFree { .. }
-                | Call::PagesFreeList(_)
-                | Call::PagesFreeBatch(_)
-                | Call::VmallocFree(_)
-                | Call::PerCpuFree(_)
-        );
+        let returns = !call.begins();
         if !found.iter().any(|known| known.address == address) {
             found.push(Named { name: name.to_owned(), address, call, returns });
         }

@@ -51,8 +51,6 @@ pub struct Layout {
     pub vm_size: u64,
     pub va_start: u64,
     pub va_end: u64,
-    /// `struct module`: number, places and entries of its ORC table.
-    pub module_orc: Option<[u64; 3]>,
     /// `struct folio_batch`: the number of folios, and the first.
     pub folio_batch: Option<(u64, u64)>,
     /// `struct page::lru`.
@@ -164,13 +162,6 @@ impl Layout {
             vm_size: get.member("vm_struct", "size"),
             va_start: get.member("vmap_area", "va_start"),
             va_end: get.member("vmap_area", "va_end"),
-            module_orc: (|| {
-                Some([
-                    optional("module", "arch.num_orcs")?,
-                    optional("module", "arch.orc_unwind_ip")?,
-                    optional("module", "arch.orc_unwind")?,
-                ])
-            })(),
             folio_batch: optional("folio_batch", "nr").zip(optional("folio_batch", "folios")),
             page_lru: get.member("page", "lru"),
         };
