@@ -307,6 +307,8 @@ pub enum ProfileFormat {
     Text,
     /// One object for programs.
     Json,
+    /// The findings for code-scanning tools (SARIF 2.1.0).
+    Sarif,
 }
 
 /// Arguments of `confirm`.

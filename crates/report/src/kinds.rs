@@ -163,9 +163,19 @@ pub const KINDS: &[Kind] = &[
         "The kernel gave the driver a request that was not completed when the driver was unloaded.",
     ),
     kind(
+        "redzone",
+        "Access between objects",
+        "The address lies in memory that the allocator keeps between objects: it never was anybody's. Look for an index or a length that is far off.",
+    ),
+    kind(
         "sleep-in-atomic",
         "Function that may sleep called in atomic context",
         "Interrupts, softirqs or preemption are off, or a spinlock is held. Use the atomic variant, or call it elsewhere.",
+    ),
+    kind(
+        "stack-overflow",
+        "More stack than there is",
+        "A function needs more of the kernel's stack than is left. Look for recursion and for large variables; the report has what each function on the stack uses.",
     ),
     kind(
         "uninit-address",

@@ -75,6 +75,11 @@ impl Shown {
                     serde_json::to_string_pretty(&self.json()).map_err(|e| CliError::Run(e.to_string()))?;
                 Ok(format!("{text}\n"))
             }
+            ProfileFormat::Sarif => {
+                let mut out = Vec::new();
+                report::sarif::write(&self.report, &mut out).map_err(CliError::io("write to", "memory"))?;
+                String::from_utf8(out).map_err(|e| CliError::Run(e.to_string()))
+            }
             ProfileFormat::Text => self.readable(),
         }
     }
