@@ -44,6 +44,7 @@ pub struct Live<'a> {
 
 /// The same for a guest that others talk to: nothing is printed at the end, and the guest may take as long as it likes.
 pub fn run_live(args: &ProfileArgs, live: Option<Live<'_>>) -> Result<Status, CliError> {
+    check(args)?;
     let clients = choose::clients(&args.clients)?;
     let attachment = Attachment::of(args);
     let signals = Signals::install()?;
@@ -68,7 +69,14 @@ pub fn run_live(args: &ProfileArgs, live: Option<Live<'_>>) -> Result<Status, Cl
     if finished.outcome == Outcome::Interrupted {
         return Err(CliError::Interrupted);
     }
-    let reports = plugged.iter().map(|one| ask::read(&one.results)).collect::<Result<Vec<_>, _>>()?;
+    let reports = plugged.iter().map(|one| ask::read(&one.results)).collect::<Result<Vec<_>, _>>();
+    let reports = match &finished.outcome {
+        // Why a client refused to begin says more than that it left nothing.
+        Outcome::QemuFailed { .. } if reports.is_err() => {
+            return Err(CliError::Run(finished.outcome.to_string()));
+        }
+        _ => reports?,
+    };
     let names = names::Names::open(&cache, &prepared, &reports)?;
     let shown = show::Shown::new(&names, &prepared, show::run(&finished), reports);
     if let Some(out) = &args.out {
@@ -80,8 +88,9 @@ pub fn run_live(args: &ProfileArgs, live: Option<Live<'_>>) -> Result<Status, Cl
     judge(&finished, &prepared, &shown)
 }
 
-/// Refuses what can be refused without a guest.
+/// Refuses what can be refused without looking at anything.
 pub fn check(args: &ProfileArgs) -> Result<(), CliError> {
+    choose::scope_parts(&args.scope)?;
     choose::clients(&args.clients).map(drop)
 }
 

@@ -201,3 +201,28 @@ fn without_a_command_help_goes_to_standard_error() {
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty() && !output.stderr.is_empty());
 }
+
+#[test]
+fn clients_that_do_not_fit() {
+    let profile = |client, scope| ["profile", "--client", client, "--scope", scope];
+    for (client, scope, why) in [
+        ("nul", "kernel", "there is no client nul; there are blocks, "),
+        ("count:all", "kernel", "--client count:all: an option is KEY=VALUE, not 'all'"),
+        ("count,count", "kernel", "the client count is named twice"),
+        ("./none.so", "kernel", "there is no client at "),
+        ("count", "user", "'user' is no scope; use kernel, driver, module:NAME,… or function:GLOB,…"),
+        ("count", "module:", "'module:' is no scope; "),
+    ] {
+        let (status, sentence) = refused(&profile(client, scope));
+        assert_eq!(status, 2, "{sentence}");
+        assert!(sentence.starts_with(&format!("error: {why}")), "{sentence}");
+    }
+    assert_refused(
+        &["vm", "start", "no name", "--client", "count"],
+        "'no name' is no name for a VM; use up to 32 letters, digits, '-' and '_'",
+    );
+    assert_refused(
+        &["client", "new", "../mine"],
+        "'../mine' is no name for a client; use lower-case letters, digits, '-' and '_', such as my-client",
+    );
+}

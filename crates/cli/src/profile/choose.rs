@@ -186,8 +186,8 @@ pub fn configure(
     chosen.iter().enumerate().map(plug).collect()
 }
 
-/// What `--scope` names.
-fn scope(text: &str, prepared: &Prepared, image: &KernelImage) -> Result<Scope, CliError> {
+/// The parts of `--scope`: its kind, and the names behind it.
+pub fn scope_parts(text: &str) -> Result<(&str, Vec<String>), CliError> {
     let (kind, list) = text.split_once(':').unwrap_or((text, ""));
     // What follows the first name may repeat the kind.
     let items: Vec<String> = list
@@ -197,17 +197,22 @@ fn scope(text: &str, prepared: &Prepared, image: &KernelImage) -> Result<Scope, 
         .map(str::to_owned)
         .collect();
     match (kind, items.is_empty()) {
-        ("kernel", true) => Ok(Scope::Kernel),
-        ("driver", true) => Ok(Scope::Modules(check::drivers(prepared).map(|d| d.name.clone()).collect())),
-        ("module", false) => Ok(Scope::Modules(items.iter().map(|name| name.replace('-', "_")).collect())),
-        ("function", false) => {
-            let ranges = ranges(&items, image);
-            Ok(Scope::Functions { ranges, patterns: items })
-        }
+        ("kernel" | "driver", true) | ("module" | "function", false) => Ok((kind, items)),
         _ => Err(CliError::Usage(format!(
             "'{text}' is no scope; use kernel, driver, module:NAME,… or function:GLOB,…"
         ))),
     }
+}
+
+/// What `--scope` names, in this kernel.
+fn scope(text: &str, prepared: &Prepared, image: &KernelImage) -> Result<Scope, CliError> {
+    let (kind, items) = scope_parts(text)?;
+    Ok(match kind {
+        "driver" => Scope::Modules(check::drivers(prepared).map(|driver| driver.name.clone()).collect()),
+        "module" => Scope::Modules(items.iter().map(|name| name.replace('-', "_")).collect()),
+        "function" => Scope::Functions { ranges: ranges(&items, image), patterns: items },
+        _ => Scope::Kernel,
+    })
 }
 
 /// The link-time ranges of the image's functions that the patterns name.
