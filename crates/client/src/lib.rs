@@ -85,7 +85,7 @@ pub enum Discontinuity {
     Exception,
 }
 
-/// Code that sees the kernel run. Every method but two has a default that does nothing.
+/// Code that sees the kernel run. Every method but `new` and `results` has a default that does nothing.
 ///
 /// One instance serves all vCPUs, which run at the same time: state is in [`Counter`]s, in [`PerVcpu`], in atomics or behind locks.
 pub trait Client: Instance + Send + Sync {
@@ -97,7 +97,9 @@ pub trait Client: Instance + Send + Sync {
 
     /// A block of code in the scope is translated: say what is to happen when it runs. Called again whenever QEMU translates
     /// it anew, with the bytes that it has then.
-    fn block(&'static self, block: &mut Block<Self>);
+    fn block(&'static self, block: &mut Block<Self>) {
+        let _ = block;
+    }
 
     /// An instruction or block that asked for it ([`Block::call`]) is about to run.
     fn executed(&'static self, vcpu: &mut Vcpu, data: u64) {

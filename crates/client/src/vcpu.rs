@@ -40,6 +40,12 @@ impl Vcpu {
         ARGS.map(|register| self.cpu.reg(register))
     }
 
+    /// Where the function at hand returns to, at its entry or its return.
+    pub fn caller(&mut self) -> Option<u64> {
+        let stack = self.stack();
+        self.word(stack, 8)
+    }
+
     /// The stack pointer.
     #[inline]
     pub fn stack(&mut self) -> u64 {

@@ -14,7 +14,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if !report.findings.is_empty() {
         writeln!(out, "{RULE}")?;
     }
-    if report.run.outcome != "completed" {
+    if !matches!(report.run.outcome.as_str(), "completed" | "running") {
         writeln!(out, "Outcome: {}", report.run.outcome)?;
         for line in report.run.detail.iter().flat_map(|text| text.lines()) {
             writeln!(out, "  {}", clean(line))?;
@@ -46,14 +46,13 @@ fn summary(report: &Report) -> String {
         1 => "1 finding".to_owned(),
         n => format!("{n} findings"),
     };
-    if events == 0 && report.run.guest_seconds > 0.0 {
+    if events == 0 && wall_seconds == 0.0 {
         // Clients inside the guest's machine, which leave no log.
-        return format!(
-            "guardrail: {} on {}: {found}; guest time {:.1} s",
-            clean(&report.driver),
-            clean(&report.kernel),
-            report.run.guest_seconds
-        );
+        let time = match report.run.guest_seconds {
+            0.0 => String::new(),
+            seconds => format!("; guest time {seconds:.1} s"),
+        };
+        return format!("guardrail: {} on {}: {found}{time}", clean(&report.driver), clean(&report.kernel));
     }
     format!(
         "guardrail: {} on {}: {found}; {blocks} blocks, {accesses} accesses, {events} events, {lost_events} lost, \

@@ -452,6 +452,22 @@ pub fn ending(status: ExitStatus) -> String {
     }
 }
 
+/// Why a plugin of ours would not go on: what QEMU says of it afterwards says less.
+fn plugins_word(stderr: &str) -> Option<String> {
+    let refused = |line: &str| {
+        let (who, why) = line.strip_prefix("guardrail ")?.split_once(": ")?;
+        matches!(who, "client" | "tracer").then(|| why.to_owned())
+    };
+    if let Some(why) = stderr.lines().find_map(refused) {
+        return Some(why);
+    }
+    // A panic has its place in one line, and its message in the next.
+    let mut lines = stderr.lines().skip_while(|line| !line.contains(" panicked at "));
+    let (_, place) = lines.next()?.split_once(" panicked at ")?;
+    let message = lines.next().unwrap_or_default();
+    Some(format!("a plugin panicked at {place} {}", message.trim()))
+}
+
 /// Decides what all the signs together mean.
 fn judge(ended: &Ended, cause: Option<Outcome>) -> Outcome {
     let progress = &ended.progress;
@@ -477,6 +493,9 @@ fn judge(ended: &Ended, cause: Option<Outcome>) -> Outcome {
         Some(outcome) if done => outcome,
         _ if done => Outcome::Completed,
         _ => {
+            if let Some(why) = plugins_word(&ended.stderr) {
+                return Outcome::QemuFailed { why };
+            }
             let told = |line: &&str| !line.is_empty() && !line.contains(" warning: ");
             let last = ended.stderr.lines().rev().map(str::trim).find(told);
             let why = match (ended.status.filter(|status| status.signal().is_some()), last) {
@@ -495,6 +514,15 @@ fn judge(ended: &Ended, cause: Option<Outcome>) -> Outcome {
 mod tests {
     use super::*;
     use crate::console::Scan;
+
+    #[test]
+    fn plugins_say_why_they_end_qemu() {
+        let refused = "guardrail client: client mine: no __kmalloc\nqemu: Could not load plugin mine.so\n";
+        assert_eq!(plugins_word(refused).as_deref(), Some("client mine: no __kmalloc"));
+        let panic = "\nthread '<unnamed>' panicked at src/lib.rs:31:9:\ntoo big\nnote: run with\n\nthread caused non-unwinding panic. aborting.\n";
+        assert_eq!(plugins_word(panic).as_deref(), Some("a plugin panicked at src/lib.rs:31:9: too big"));
+        assert_eq!(plugins_word("qemu: cannot open /dev/kvm\n"), None);
+    }
 
     fn ended(lines: &[&str], console: &[&str], shutdown: Option<&str>) -> Ended {
         let mut scan = Scan::default();
