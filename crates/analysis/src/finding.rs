@@ -276,12 +276,20 @@ impl Finding {
             let hash = Fingerprint::new().add(&self.checker).add(&self.kind).add(&self.module);
             return sides.iter().fold(hash, |hash, side| hash.add(side)).hex();
         }
-        let hash = Fingerprint::new()
-            .add(&self.checker)
-            .add(&self.kind)
-            .add(&self.module)
-            .add(&self.function)
-            .add(&self.offset.to_string());
-        self.stack.iter().fold(hash, |hash, frame| hash.add(&frame.function)).hex()
+        let functions = self.stack.iter().map(|frame| frame.function.as_str());
+        fingerprint(&self.checker, &self.kind, &self.module, &self.function, self.offset, functions)
     }
+}
+
+/// The fingerprint of a finding with one side, whoever found it.
+pub fn fingerprint<'a>(
+    checker: &str,
+    kind: &str,
+    module: &str,
+    function: &str,
+    offset: u64,
+    stack: impl Iterator<Item = &'a str>,
+) -> String {
+    let place = Fingerprint::new().add(checker).add(kind).add(module).add(function).add(&offset.to_string());
+    stack.fold(place, |hash, function| hash.add(function)).hex()
 }

@@ -459,6 +459,13 @@ fn subject_of_run(prepared: &Prepared) -> Run {
 }
 
 fn describe(prepared: &Prepared, finished: &Finished, log: &Log) -> Run {
+    let Run { device, workload, .. } = subject_of_run(prepared);
+    Run { device, workload, lost_events: log.stats().lost(), ..ran(finished) }
+}
+
+/// How a guest ran.
+pub fn ran(finished: &Finished) -> Run {
+    let step = |(name, time): (&str, Duration)| Step { name: name.to_owned(), seconds: seconds(time) };
     let detail = match &finished.outcome {
         Outcome::Completed => None,
         Outcome::GuestPanic { text } => Some(text.clone()),
@@ -469,16 +476,9 @@ fn describe(prepared: &Prepared, finished: &Finished, log: &Log) -> Run {
         detail,
         guest_seconds: seconds(finished.wall),
         boot_seconds: finished.boot().map(seconds),
-        steps: steps(finished),
-        lost_events: log.stats().lost(),
-        ..subject_of_run(prepared)
+        steps: finished.steps().into_iter().map(step).collect(),
+        ..Run::default()
     }
-}
-
-/// The steps of a run's workload.
-pub fn steps(finished: &Finished) -> Vec<Step> {
-    let step = |(name, time): (&str, Duration)| Step { name: name.to_owned(), seconds: seconds(time) };
-    finished.steps().into_iter().map(step).collect()
 }
 
 /// Turns the end of a run into an exit status.

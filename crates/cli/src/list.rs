@@ -62,10 +62,7 @@ fn items(what: Listed) -> Result<(&'static [&'static str], Vec<Value>), CliError
         }
         Listed::Tools => (&["name", "description"], described(engine::TOOLS)),
         Listed::Clients => (&["name", "description"], described(profile::INCLUDED)),
-        Listed::Workloads => {
-            let item = |(name, what): &(&str, &str)| json!({ "name": name, "description": what });
-            (&["name", "description"], workload::NAMES.iter().map(item).collect())
-        }
+        Listed::Workloads => (&["name", "description"], described(&workload::NAMES)),
     })
 }
 

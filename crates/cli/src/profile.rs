@@ -18,6 +18,7 @@ use crate::zoo;
 use choose::{Attachment, Plugged};
 
 pub use choose::INCLUDED;
+use guardrail_kernel::KernelImage;
 use guardrail_trace::client::{self, Report};
 use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;
@@ -44,7 +45,7 @@ pub struct Live<'a> {
 
 /// The same for a guest that others talk to: nothing is printed at the end, and the guest may take as long as it likes.
 pub fn run_live(args: &ProfileArgs, live: Option<Live<'_>>) -> Result<Status, CliError> {
-    check(args)?;
+    choose::scope_parts(&args.scope)?;
     let clients = choose::clients(&args.clients)?;
     let attachment = Attachment::of(args);
     let signals = Signals::install()?;
@@ -57,7 +58,9 @@ pub fn run_live(args: &ProfileArgs, live: Option<Live<'_>>) -> Result<Status, Cl
     progress.step("reading the kernel");
     let sockets = LogFolder::new()?;
     let at_start = attachment.at_start();
-    let plugged = choose::configure(&clients, args, &prepared, folder.path(), sockets.folder(), at_start)?;
+    let image = KernelImage::open(&prepared.kernel.vmlinuz)?;
+    let plugged =
+        choose::configure(&clients, args, &prepared, &image, folder.path(), sockets.folder(), at_start)?;
     let mut options = options(args, &plugged, folder.path())?;
     options.kernel_arguments.extend(choose::kernel_arguments(&clients));
     let lives = live.is_some();
@@ -77,8 +80,8 @@ pub fn run_live(args: &ProfileArgs, live: Option<Live<'_>>) -> Result<Status, Cl
         }
         _ => reports?,
     };
-    let names = names::Names::open(&cache, &prepared, &reports)?;
-    let shown = show::Shown::new(&names, &prepared, show::run(&finished), reports);
+    let names = names::Names::new(&cache, &prepared, image, &reports);
+    let shown = show::Shown::new(&names, &prepared, check::ran(&finished), reports);
     if let Some(out) = &args.out {
         shown.write_files(out)?;
     }
@@ -126,7 +129,8 @@ fn show(
     format: ProfileFormat,
 ) -> Result<Status, CliError> {
     let prepared = prepare(args, &Packages::new(cache), &Progress::silent())?;
-    let names = names::Names::open(cache, &prepared, &reports)?;
+    let image = KernelImage::open(&prepared.kernel.vmlinuz)?;
+    let names = names::Names::new(cache, &prepared, image, &reports);
     let run = guardrail_report::Run { outcome: outcome.to_owned(), ..Default::default() };
     let shown = show::Shown::new(&names, &prepared, run, reports);
     output::text(&shown.text(format)?)?;

@@ -103,6 +103,12 @@ impl<'a, C: Client + Instance> Block<'a, C> {
         *self.shared.id.get_or_init(|| self.host.blocks.number(self.address(), self.shared.bytes()))
     }
 
+    /// Its last instruction returns from a function: by itself, or by a jump to the kernel's return thunk.
+    pub fn returns(&self) -> bool {
+        let slide = self.slide().unwrap_or(0);
+        self.insns().last().is_some_and(|last| self.host.hooks.is_return(last, slide))
+    }
+
     /// A counter that is made while the guest runs.
     pub fn counter(&self) -> Counter {
         self.host.counters.make()

@@ -1,8 +1,9 @@
 //! Functions whose entries and returns clients asked for.
 
+use guardrail_plugin::block;
 use guardrail_plugin::hooked::Hooked;
 use guardrail_trace::config::Hook;
-use iced_x86::{Code, FlowControl, Instruction, OpKind};
+use iced_x86::Instruction;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::{Mutex, PoisonError};
 
@@ -103,13 +104,6 @@ impl Hooks {
 
     /// The instruction returns from its function: itself, or by a jump to the kernel's return thunk.
     pub(crate) fn is_return(&self, insn: &Instruction, slide: u64) -> bool {
-        match insn.flow_control() {
-            FlowControl::Return => !matches!(insn.code(), Code::Iretd | Code::Iretq | Code::Iretw),
-            FlowControl::UnconditionalBranch => {
-                insn.op0_kind() == OpKind::NearBranch64
-                    && self.thunks.contains(&insn.near_branch_target().wrapping_sub(slide))
-            }
-            _ => false,
-        }
+        block::is_return(insn, |addr| self.thunks.contains(&addr.wrapping_sub(slide)))
     }
 }

@@ -7,12 +7,10 @@ use crate::vcpu::Vcpu;
 use guardrail_kernel::KernelImage;
 use guardrail_kernel::orc::{Frame, MAX_ENTRIES, Unwinder as Rules};
 use guardrail_plugin::ffi;
-use guardrail_plugin::registers::RSP;
+use guardrail_plugin::registers::{RBP, RSP};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-/// The frame pointer's hardware number.
-const RBP: usize = 5;
 /// Bytes of an ORC entry, and of its place.
 const ENTRY: usize = 6;
 const PLACE: usize = 4;

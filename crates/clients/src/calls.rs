@@ -8,7 +8,6 @@ mod graph;
 
 use crate::flows::{Flows, IRETQ, lock};
 use graph::{Graph, Open};
-use guardrail_client::iced_x86::{FlowControl, Instruction, OpKind};
 use guardrail_client::kernel::KernelImage;
 use guardrail_client::{
     Block, Cell, Client, Discontinuity, HookId, Module, PerVcpu, Results, Setup, Table, Vcpu,
@@ -32,7 +31,6 @@ pub struct Calls {
     functions: HashSet<u64>,
     /// Addresses of functions of modules.
     of_modules: RwLock<HashSet<u64>>,
-    return_thunks: Vec<u64>,
 }
 
 impl Client for Calls {
@@ -59,7 +57,6 @@ impl Client for Calls {
             image,
             functions,
             of_modules: RwLock::default(),
-            return_thunks: setup.layout().return_thunks.clone(),
         })
     }
 
@@ -77,7 +74,7 @@ impl Client for Calls {
         };
         entries.into_iter().for_each(|(index, address)| block.call_at(index, at(ENTRY, address)));
         let last = block.len() - 1;
-        if block.insns().last().is_some_and(|insn| self.is_return(insn, slide)) {
+        if block.returns() {
             block.call_at(last, at(RETURN, block.insn_address(last)));
         }
         self.flows.watch(block);
@@ -213,18 +210,6 @@ impl Calls {
                 link.wrapping_sub(located.offset).wrapping_add(slide)
             }
             _ => address.wrapping_sub(1),
-        }
-    }
-
-    fn is_return(&self, insn: &Instruction, slide: u64) -> bool {
-        use guardrail_client::iced_x86::Mnemonic;
-        match insn.flow_control() {
-            FlowControl::Return => insn.mnemonic() == Mnemonic::Ret,
-            FlowControl::UnconditionalBranch => {
-                insn.op0_kind() == OpKind::NearBranch64
-                    && self.return_thunks.contains(&insn.near_branch_target().wrapping_sub(slide))
-            }
-            _ => false,
         }
     }
 }

@@ -1,10 +1,20 @@
 //! A block as QEMU shows it during translation.
 
 use crate::ffi::{self, Insn, MemCb, Tb, VcpuCb};
+use iced_x86::{Instruction, Mnemonic, OpKind};
 use std::ffi::c_void;
 
 /// The longest x86 instruction.
 const MAX_INSN_LEN: usize = 15;
+
+/// A near return, or a jump to a return thunk.
+pub fn is_return(insn: &Instruction, return_thunk: impl FnOnce(u64) -> bool) -> bool {
+    match insn.mnemonic() {
+        Mnemonic::Ret => true,
+        Mnemonic::Jmp if insn.op0_kind() == OpKind::NearBranch64 => return_thunk(insn.near_branch_target()),
+        _ => false,
+    }
+}
 
 /// A block that is being translated.
 #[derive(Clone, Copy)]

@@ -19,6 +19,8 @@ pub const RCX: usize = 1;
 pub const RDX: usize = 2;
 /// The stack pointer.
 pub const RSP: usize = 4;
+/// The frame pointer, or a general register like others.
+pub const RBP: usize = 5;
 /// The second argument.
 pub const RSI: usize = 6;
 /// The first argument.

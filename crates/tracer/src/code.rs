@@ -1,6 +1,7 @@
 //! What a block's instructions do, as far as the tracer cares: leave the driver, lock the bus, use ports.
 
 use crate::vcpu::GS_BASE;
+use guardrail_plugin::block;
 use guardrail_plugin::registers::Flags;
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
@@ -130,13 +131,7 @@ pub fn exit(insn: &Instruction, places: &impl Places) -> Exit {
 
 /// A near return, or a jump to a return thunk.
 pub fn is_return(insn: &Instruction, places: &impl Places) -> bool {
-    match insn.mnemonic() {
-        Mnemonic::Ret => true,
-        Mnemonic::Jmp if insn.op0_kind() == OpKind::NearBranch64 => {
-            places.return_thunk(insn.near_branch_target())
-        }
-        _ => false,
-    }
+    block::is_return(insn, |addr| places.return_thunk(addr))
 }
 
 /// The address after the block's last instruction, if the driver may come back there.

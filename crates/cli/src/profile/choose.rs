@@ -147,16 +147,16 @@ pub fn configure(
     chosen: &[Chosen],
     args: &ProfileArgs,
     prepared: &Prepared,
+    image: &KernelImage,
     folder: &Path,
     sockets: &Path,
     attached: bool,
 ) -> Result<Vec<Plugged>, CliError> {
-    let image = KernelImage::open(&prepared.kernel.vmlinuz)?;
-    let kernel = tracer_config(&image, &SummaryTable::for_image(&image), &[], "")?;
+    let kernel = tracer_config(image, &SummaryTable::for_image(image), &[], "")?;
     let base = ClientConfig {
-        modules: module_list(&image)?,
+        modules: module_list(image)?,
         image: absolute(&prepared.kernel.vmlinuz)?,
-        scope: scope(&args.scope, prepared, &image)?,
+        scope: scope(&args.scope, prepared, image)?,
         clients: Vec::new(),
         socket: PathBuf::new(),
         results: PathBuf::new(),

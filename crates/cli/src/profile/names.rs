@@ -1,7 +1,6 @@
 //! From addresses of a guest that ran to functions and lines.
 
 use crate::analyze::debug_file;
-use crate::errors::CliError;
 use guardrail_kernel::{KernelImage, Lines, ModuleImage};
 use guardrail_report::{Frame, Location};
 use guardrail_trace::client::{Module, Report};
@@ -32,8 +31,7 @@ struct Source {
 
 impl Names {
     /// Names for what these reports hold.
-    pub fn open(cache: &Cache, prepared: &Prepared, reports: &[Report]) -> Result<Names, CliError> {
-        let image = KernelImage::open(&prepared.kernel.vmlinuz)?;
+    pub fn new(cache: &Cache, prepared: &Prepared, image: KernelImage, reports: &[Report]) -> Names {
         let slide = reports.iter().find_map(|report| report.slide).unwrap_or(0);
         let mut modules: Vec<Module> =
             reports.first().map(|report| report.modules.clone()).unwrap_or_default();
@@ -49,7 +47,7 @@ impl Names {
                 debug.insert(file.name.clone(), path);
             }
         }
-        Ok(Names { image, slide, modules, files, debug, lines: RefCell::default() })
+        Names { image, slide, modules, files, debug, lines: RefCell::default() }
     }
 
     /// The frame of an address of code, at a moment (0: not known).
@@ -141,11 +139,8 @@ impl Names {
     }
 
     fn source(&self, module: &str) -> Option<Source> {
-        let image = ModuleImage::open(self.files.get(module)?).ok()?;
-        let lines = match self.debug.get(module) {
-            Some(debug) => Lines::of_file(debug, &image).ok()??,
-            None => Lines::of_module(&image)?,
-        };
+        let image = self.module_file(module)?;
+        let lines = self.module_lines(module, &image)?;
         Some(Source { image, lines })
     }
 }

@@ -3,13 +3,12 @@
 use super::drawn;
 use super::names::Names;
 use crate::args::ProfileFormat;
-use crate::check::{seconds, steps};
 use crate::errors::CliError;
 use crate::output;
+use guardrail_analysis::finding::fingerprint;
 use guardrail_report as report;
 use guardrail_trace::client::{Cell, Fault, Report, Results, Table};
 use guardrail_vm::prepare::Prepared;
-use guardrail_vm::run::{Finished, Outcome};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -136,22 +135,6 @@ impl Shown {
     }
 }
 
-/// What a run was.
-pub fn run(finished: &Finished) -> report::Run {
-    report::Run {
-        outcome: finished.outcome.word().to_owned(),
-        detail: match &finished.outcome {
-            Outcome::Completed => None,
-            Outcome::GuestPanic { text } => Some(text.clone()),
-            other => Some(other.to_string()),
-        },
-        guest_seconds: seconds(finished.wall),
-        boot_seconds: finished.boot().map(seconds),
-        steps: steps(finished),
-        ..report::Run::default()
-    }
-}
-
 fn client(names: &Names, report: &Report, result: &Results) -> Client {
     let mut client = Client { name: result.client.clone(), notes: result.notes.clone(), ..Client::default() };
     for table in &result.tables {
@@ -211,12 +194,15 @@ fn finding(names: &Names, client: &str, fault: &Fault) -> report::Finding {
         freed: frames(&object.freed),
         field: None,
     });
+    let module = place.module.clone().unwrap_or_else(|| "vmlinux".to_owned());
+    let functions = stack.iter().map(|frame| frame.function.as_str());
+    let id = fingerprint(client, &fault.kind, &module, &place.function, place.offset, functions);
     report::Finding {
-        id: fingerprint(client, fault, &place),
+        id,
         checker: client.to_owned(),
         kind: fault.kind.clone(),
         message: fault.message.clone(),
-        module: place.module.clone().unwrap_or_else(|| "vmlinux".to_owned()),
+        module,
         function: place.function.clone(),
         offset: place.offset,
         location: place.location.clone(),
@@ -237,12 +223,4 @@ fn finding(names: &Names, client: &str, fault: &Fault) -> report::Finding {
         count: fault.count,
         ..report::Finding::default()
     }
-}
-
-/// The same for the same fault in another run: no addresses.
-fn fingerprint(client: &str, fault: &Fault, place: &report::Frame) -> String {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    (client, &fault.kind, &place.module, &place.function, place.offset).hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
 }

@@ -37,8 +37,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use suspect::Exempt;
 
-/// The frame pointer's register.
-const RBP: usize = 5;
 /// The client.
 pub struct KAddrCheck {
     memory: Memory,

@@ -3,9 +3,9 @@
 use super::judge::Touch;
 use super::sites::Site;
 use super::stacks::DEPTH;
-use super::{KAddrCheck, RBP, pages};
+use super::{KAddrCheck, pages};
 use guardrail_client::kernel::orc::Frame;
-use guardrail_client::register::RSP;
+use guardrail_client::register::{RBP, RSP};
 use guardrail_client::trace::event::level;
 use guardrail_client::{Fault, FaultObject, Vcpu};
 use std::sync::atomic::AtomicU64;
@@ -39,14 +39,13 @@ impl KAddrCheck {
         let frame = Frame { pc: site.pc, sp, bp: vcpu.register(RBP), interrupted: true };
         self.unwinder.walk(vcpu, frame, FRAMES + 1, |frame| stack.push(frame.pc));
         // The first is the instruction itself.
-        stack.drain(..1.min(stack.len()));
-        if stack.is_empty() {
+        let Some(&caller) = stack.get(1) else {
             // Without callers nobody knows that it is not an allocator that clears what it is about to give out.
             self.unjudged.fetch_add(1, Relaxed);
             return;
-        }
+        };
         let slide = vcpu.slide().unwrap_or(0);
-        if stack.iter().any(|&pc| self.sites.is_own(pc.wrapping_sub(slide))) {
+        if stack[1..].iter().any(|&pc| self.sites.is_own(pc.wrapping_sub(slide))) {
             let last = self.exempt.of(vcpu);
             last.pc.store(site.pc, Relaxed);
             last.page.store(page, Relaxed);
@@ -54,7 +53,7 @@ impl KAddrCheck {
             return;
         }
         // Of helpers that everybody calls, their callers tell faults apart.
-        let caller = if site.together { stack[0] } else { 0 };
+        let caller = if site.together { caller } else { 0 };
         if self.findings.often(site.pc, caller) {
             return;
         }
@@ -65,7 +64,6 @@ impl KAddrCheck {
         if self.findings.again(verdict.kind, site.pc, caller) {
             return;
         }
-        stack.insert(0, site.pc);
         let task = vcpu.task().and_then(|task| vcpu.task_name(task)).unwrap_or_default();
         let level = level(vcpu.preempt_count().unwrap_or(0)).to_owned();
         let fault = Fault {

@@ -2,14 +2,12 @@
 
 use guardrail_client::kernel::KernelImage;
 use guardrail_client::kernel::orc::Frame;
-use guardrail_client::register::RSP;
+use guardrail_client::register::{RBP, RSP};
 use guardrail_client::{Unwinder, Vcpu};
 
 const PAGE: u64 = 4096;
 /// Frames whose sizes are looked at.
 const FRAMES: usize = 64;
-/// The frame pointer's number.
-const RBP: usize = 5;
 
 /// What a stack is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
