@@ -4,7 +4,8 @@
 mod entries;
 
 pub use entries::Entries;
-use guardrail_client::{Block, Client, Counter, Discontinuity, HookId, PerVcpu, Setup, Vcpu, iced_x86::Code};
+use guardrail_client::iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use guardrail_client::{Block, Client, Counter, Discontinuity, HookId, PerVcpu, Setup, Vcpu};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -226,10 +227,14 @@ impl<T: Default + Send> Flows<T> {
         })
     }
 
-    /// Counts the block's instructions.
+    /// Counts the block's instructions, each run of them up to one where the block may be left at once.
     pub fn count<C: Client>(&self, block: &mut Block<C>) {
-        for index in 0..block.len() {
-            block.add_at(index, &self.insns, 1);
+        let mut start = 0;
+        for end in 1..=block.len() {
+            if end == block.len() || may_stop(&block.insns()[end - 1]) {
+                block.add_at(start, &self.insns, (end - start) as u64);
+                start = end;
+            }
         }
     }
 
@@ -338,6 +343,23 @@ impl<T: Default + Send> Flows<T> {
         };
         self.cpus.all().zip(0..).map(totals).collect()
     }
+}
+
+/// The block may end with this instruction although others follow: it faults, or QEMU translates it anew to run it alone, as it
+/// does for device registers and for code that changes itself. The stack, the kernel's own variables and per-CPU ones are always
+/// there and plain memory.
+fn may_stop(insn: &Instruction) -> bool {
+    let elsewhere = |i| {
+        insn.op_kind(i) == OpKind::Memory
+            && !insn.is_ip_rel_memory_operand()
+            && insn.memory_base() != Register::RSP
+            && insn.memory_segment() != Register::GS
+    };
+    insn.flow_control() != FlowControl::Next
+        || insn.is_privileged()
+        || insn.is_string_instruction()
+        || matches!(insn.mnemonic(), Mnemonic::Div | Mnemonic::Idiv | Mnemonic::In | Mnemonic::Out)
+        || (insn.mnemonic() != Mnemonic::Lea && (0..insn.op_count()).any(elsewhere))
 }
 
 /// What a mutex holds, whatever became of those that held it.
