@@ -2,13 +2,14 @@
 
 use crate::errors::CliError;
 use crate::progress::Progress;
+use guardrail_vm::kbuild;
 use guardrail_vm::kernels::{self, Kernel};
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::{Error, error::suggest};
+use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::{fs, io};
 
 /// What makes a folder one of the zoo's: it says which bug its driver has, or which faults can be planted in it.
@@ -85,43 +86,16 @@ fn build(
     bugs: &[String],
     tree: &str,
 ) -> Result<(), CliError> {
-    let headers =
-        kernels::headers(packages, kernel)?.join(format!("usr/src/linux-headers-{}", kernel.release));
     packages.cache().ensure_tree(tree, |out| {
-        let mut command = Command::new(zoo.join("build"));
-        // Build programs of a newer kernel want a newer C library, which the private QEMU comes with.
-        let runtime = packages.cache().path("qemu");
-        if runtime.join("usr/lib/x86_64-linux-gnu/libelf.so.1").exists() {
-            command.arg("--runtime").arg(runtime);
-        }
-        command.arg(&headers).arg(&kernel.release).arg(out).args(bugs).stdin(Stdio::null());
-        let failed = |why: String| Error::Program { program: "zoo/build".into(), why };
-        let output = command.output().map_err(|error| failed(error.to_string()))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let text = String::from_utf8_lossy(&output.stderr);
-        let last = text.lines().rev().find(|line| line.contains("error") || line.contains("zoo/build:"));
-        Err(failed(last.or(text.lines().last()).unwrap_or("it gave no reason").trim().to_owned()))
+        let rest: Vec<&OsStr> = [out.as_os_str()].into_iter().chain(bugs.iter().map(OsStr::new)).collect();
+        kbuild::run(packages, kernel, &zoo.join("build"), &[], &rest)
     })?;
     Ok(())
 }
 
 /// The zoo beside the program: the checkout that it was built in, or the folder that `$GUARDRAIL_ZOO` names.
 pub fn folder() -> Result<PathBuf, CliError> {
-    if let Some(folder) = std::env::var_os("GUARDRAIL_ZOO").filter(|value| !value.is_empty()) {
-        return Ok(PathBuf::from(folder));
-    }
-    let program = std::env::current_exe().map_err(CliError::io("find", "the guardrail program"))?;
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    program
-        .ancestors()
-        .chain(here)
-        .map(|folder| folder.join("zoo"))
-        .find(|zoo| zoo.join("build").is_file())
-        .ok_or_else(|| {
-            CliError::Run("the zoo is not beside the program; set GUARDRAIL_ZOO to its folder".into())
-        })
+    Ok(kbuild::folder("zoo", "build", "GUARDRAIL_ZOO")?)
 }
 
 /// The folder of the zoo that a name belongs to.
@@ -146,7 +120,8 @@ fn known(zoo: &Path, name: &str) -> Result<String, CliError> {
 
 /// Changes with the sources, so that a build of older ones is not taken for them.
 fn digest(zoo: &Path, bug: &str) -> io::Result<u64> {
-    let mut files = vec![zoo.join("build")];
+    let script = zoo.join("build").canonicalize()?;
+    let mut files = vec![script.with_file_name("../scripts/kbuild"), script];
     for folder in [zoo.to_path_buf(), zoo.join(bug)] {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();

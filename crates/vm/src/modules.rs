@@ -140,20 +140,23 @@ impl Modules {
             driver.name = normalized(name);
         }
         let mut before = Vec::new();
-        self.add_dependencies(&driver.name, &info.depends, &mut before, 0)?;
+        let beside = driver.path.parent().map(Path::to_path_buf);
+        self.add_dependencies(&driver.name, &info.depends, beside.as_deref(), &mut before, 0)?;
         Ok(LoadPlan { before, driver, aliases: info.aliases })
     }
 
     /// Adds the module `name`, which `driver` needs to be of use, and what it depends on to `list`, unless they are
     /// there or built in.
     pub fn add(&self, name: &str, driver: &str, list: &mut Vec<ModuleFile>) -> Result<()> {
-        self.add_dependencies(driver, &[name.to_owned()], list, 0)
+        self.add_dependencies(driver, &[name.to_owned()], None, list, 0)
     }
 
+    /// Those that the kernel does not have may lie beside the driver, as they do where both were built from sources.
     fn add_dependencies(
         &self,
         of: &str,
         names: &[String],
+        beside: Option<&Path>,
         list: &mut Vec<ModuleFile>,
         depth: usize,
     ) -> Result<()> {
@@ -163,15 +166,17 @@ impl Modules {
                 continue;
             }
             // A cycle cannot load; the depth bounds what a hand-made file can do.
-            let path =
-                self.files.get(&name).filter(|_| depth < 32).ok_or_else(|| Error::MissingDependency {
-                    module: of.to_owned(),
-                    missing: name.clone(),
-                    release: self.release.clone(),
-                })?;
+            let beside_it = beside.filter(|_| !name.contains('/'));
+            let own = beside_it.map(|folder| folder.join(format!("{name}.ko"))).filter(|path| path.is_file());
+            let path = self.files.get(&name).or(own.as_ref()).filter(|_| depth < 32);
+            let path = path.ok_or_else(|| Error::MissingDependency {
+                module: of.to_owned(),
+                missing: name.clone(),
+                release: self.release.clone(),
+            })?;
             let module = read_module(path, name)?;
             let info = mod_info(&module)?;
-            self.add_dependencies(&module.name, &info.depends, list, depth + 1)?;
+            self.add_dependencies(&module.name, &info.depends, beside, list, depth + 1)?;
             if !list.iter().any(|other| other.name == module.name) {
                 list.push(module);
             }

@@ -1,0 +1,214 @@
+//! The runtime of guarded modules, in guests: its own tests on every kernel, what it reports, how it ends threads, and that it goes
+//! without a trace.
+
+use guardrail_vm::kernels::NAMES;
+use guardrail_vm::packages::Packages;
+use guardrail_vm::prepare::{Prepared, Request};
+use guardrail_vm::run::{self, Options, Outcome, TcgThreads, Watch};
+use guardrail_vm::{Cache, kernels, runtime};
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::time::Duration;
+
+/// Tells the host what the kernel's log says, and what can be read of the runtime.
+const TELL: &str = "\
+tell() {
+    dmesg | sed 's/^/dmesg: /' >/dev/console
+    for file in domains violations stats; do
+        sed \"s/^/debugfs $file: /\" /sys/kernel/debug/guardrail/$file >/dev/console
+    done
+}
+step tell tell
+";
+
+/// Loads and unloads everything again and again: what is free afterwards was free before, but for 8 MiB. A run of the tests takes 16.
+const AGAIN: &str = "\
+free_kib() { sync; echo 3 >/proc/sys/vm/drop_caches; sed -n 's/^MemFree: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo; }
+again() {
+    rmmod guardrail_test && rmmod guardrail || return 1
+    before=$(free_kib)
+    for turn in 1 2 3; do
+        insmod /guardrail/modules/000-guardrail.ko && insmod /guardrail/driver.ko || return 1
+        rmmod guardrail_test && rmmod guardrail || return 1
+    done
+    for turn in 1 2 3 4 5 6 7 8 9 10; do
+        insmod /guardrail/modules/000-guardrail.ko && rmmod guardrail || return 1
+    done
+    after=$(free_kib)
+    echo \"$before KiB were free before, and $after after\"
+    [ $((before - after)) -lt 8192 ] || return 1
+    insmod /guardrail/modules/000-guardrail.ko && insmod /guardrail/driver.ko
+}
+step again again
+tell() { dmesg | sed 's/^/dmesg: /' >/dev/console; }
+step tell tell
+";
+
+/// The first violation of the tests, done again, ends the thread. A policy that does not exist is refused before.
+const OOPS: &str = "\
+policy=/sys/module/guardrail/parameters/policy
+set_policy() { ! echo other >$policy && grep -q log $policy && echo oops >$policy; }
+step policy set_policy
+step end sh -c 'rmmod guardrail_test && insmod /guardrail/driver.ko'
+";
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let mut trials = Vec::new();
+    for kernel in NAMES {
+        trials.push(Trial::test(format!("the runtime passes its tests on {kernel}"), move || passes(kernel)));
+    }
+    trials.push(Trial::test("the runtime passes its tests with five levels of page tables", five_levels));
+    for kernel in ["6.1", "7.2"] {
+        trials
+            .push(Trial::test(format!("the runtime goes without a trace on {kernel}"), move || goes(kernel)));
+    }
+    trials.push(Trial::test("a violation ends the thread where that is the policy", ends_thread));
+    // Two guests at once would only fight for the processors.
+    libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
+}
+
+/// How a guest ended, and what its console says.
+struct Ran {
+    outcome: Outcome,
+    console: String,
+}
+
+/// Loads the runtime with its tests in a guest.
+fn guest(kernel: &str, script: &str, qemu: &[&str]) -> Result<Ran, Failed> {
+    let packages = Packages::new(&Cache::open()?);
+    let tests = runtime::ensure_tests(&packages, &kernels::find(&packages, kernel)?)?;
+    let folder = tempfile::tempdir()?;
+    let workload = folder.path().join("workload.sh");
+    std::fs::write(&workload, script)?;
+    let request = Request {
+        driver: tests.to_str().ok_or("a plain path")?,
+        more: &[],
+        kernel,
+        device: None,
+        workload: workload.to_str(),
+    };
+    let prepared = Prepared::new(&packages, request, &mut |_| {})?;
+    let mut options = Options::new(folder.path());
+    // Races need CPUs that run at the same time.
+    options.threads = TcgThreads::Multi;
+    options.limits.total = Duration::from_secs(180);
+    options.qemu_arguments = qemu.iter().map(|&word| word.to_owned()).collect();
+    let mut watch = Watch {
+        progress: &mut |_, _| {},
+        stop: &mut || None,
+        activity: &mut || 0,
+        closed: &mut || None,
+        save: None,
+    };
+    let finished = run::run(&prepared, &options, &mut watch)?;
+    let console = String::from_utf8_lossy(&std::fs::read(&finished.console)?).into_owned();
+    Ok(Ran { outcome: finished.outcome, console })
+}
+
+impl Ran {
+    /// The lines of TAP: all planned tests ran, and passed.
+    fn all_passed(&self) -> Result<(), Failed> {
+        let lines: Vec<&str> = self
+            .told()
+            .filter_map(|line| line.split_once("guardrail_test: ").map(|(_, text)| text.trim_end()))
+            .collect();
+        let ok = lines.iter().filter(|line| line.starts_with("ok ")).count();
+        let plan = lines.iter().find_map(|line| line.strip_prefix("1..")?.parse::<usize>().ok());
+        let wrong: Vec<&&str> = lines
+            .iter()
+            .filter(|line| line.starts_with("not ok ") || line.starts_with("# not met"))
+            .collect();
+        match self.outcome == Outcome::Completed && wrong.is_empty() && plan == Some(ok) && ok >= 28 {
+            true => Ok(()),
+            false => Err(format!("{}; {ok} passed of {plan:?}: {wrong:#?}", self.outcome).into()),
+        }
+    }
+
+    /// What the workload told of log and files. The kernel says parts of its log itself, before.
+    fn told(&self) -> impl Iterator<Item = &str> {
+        self.console.lines().filter(|line| line.starts_with("dmesg: ") || line.starts_with("debugfs "))
+    }
+
+    /// What must be told: parts of one line each, in this order.
+    fn says(&self, wanted: &[&[&str]]) -> Result<(), Failed> {
+        let mut lines = self.told();
+        for parts in wanted {
+            if !lines.any(|line| parts.iter().all(|part| line.contains(part))) {
+                return Err(
+                    format!("nothing, or not in this place, says {parts:?}:\n{}", self.console).into()
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+fn passes(kernel: &str) -> Result<(), Failed> {
+    let ran = guest(kernel, TELL, &[])?;
+    ran.all_passed()?;
+    // A place is told once with what is known of its target, and counted.
+    let place = |n: u32| format!("report+0x{n:x}/");
+    let [first, second, third, fourth, fifth] = [1, 2, 3, 4, 5].map(place);
+    let needs = "domain 1 holds read, needs write";
+    ran.says(&[
+        &["call of", "domain 1 holds read, needs icall"],
+        &["guardrail: violation: write of 8 bytes at ", &first, needs],
+        &["guardrail: target: slab kmalloc-128 ", "offset 16 "],
+        &["guardrail: call trace of insmod["],
+        &["guardrail:   report+0x", "[guardrail_test]"],
+        &["guardrail:   test_init+0x"],
+        &["violation: write of 4 bytes at ", &second, needs],
+        &["target: 1-page vmalloc region "],
+        &["violation: write of 4 bytes at ", &third, needs],
+        &["target: data.", "[guardrail_test]"],
+        &["violation: write of 4 bytes at 0000000000001234 ", &fourth, needs],
+        &["target: user memory"],
+        &["violation: write of 8 bytes at ", &fifth, needs],
+        &["domain 2 () holds write there"],
+        &["module guarded_test is gone, and domain 1 still held 32 writable bytes in 1 ranges, 0 call targets, 1 objects, 1 allocations of 48 bytes"],
+        &["leaked: allocation of kind 6, 48 bytes"],
+        &["it was not made by guardrail"],
+        &["version 2 of the interface"],
+        &["debugfs domains: table: "],
+        &["debugfs domains: side tables: 0 conflicts, 0 objects"],
+        &["debugfs violations: 5 times: write of 8 bytes at by report+0x1/", "[guardrail_test]: domain 1 needs write"],
+        &["debugfs stats: slow write checks: "],
+    ])?;
+    if ran.told().filter(|line| line.contains(" still held ")).count() != 1 {
+        return Err(format!("not just one module is told to have leaked:\n{}", ran.console).into());
+    }
+    let told = ran.told().filter(|line| line.contains(&format!("by {first}"))).count();
+    match told {
+        2 => Ok(()),
+        _ => Err(format!("a place stands {told} times in log and list, instead of once in each").into()),
+    }
+}
+
+fn five_levels() -> Result<(), Failed> {
+    let ran = guest("6.1", TELL, &["-cpu", "max"])?;
+    ran.all_passed()?;
+    // Only there, memory of the kernel has such addresses.
+    ran.says(&[&["violation: write of 8 bytes at ff"]])?;
+    match ran.console.contains("write of 8 bytes at ffff8") {
+        true => Err("the guest has four levels".into()),
+        false => Ok(()),
+    }
+}
+
+fn goes(kernel: &str) -> Result<(), Failed> {
+    let ran = guest(kernel, AGAIN, &[])?;
+    match ran.outcome {
+        Outcome::Completed => ran.says(&[&["guardrail_test: 1.."], &["guardrail_test: # 0 failed"]]),
+        _ => Err(format!("{}\n{}", ran.outcome, ran.console).into()),
+    }
+}
+
+fn ends_thread() -> Result<(), Failed> {
+    let ran = guest("6.1", OOPS, &[])?;
+    let said = ["the policy is 'log' or 'oops', not 'other'", "the thread is ended", "kernel BUG at"];
+    // The guest's kernel panics where a thread is ended so.
+    match &ran.outcome {
+        Outcome::GuestPanic { .. } if said.iter().all(|line| ran.console.contains(line)) => Ok(()),
+        other => Err(format!("{other}, or one of {said:?} was not said\n{}", ran.console).into()),
+    }
+}

@@ -1,0 +1,91 @@
+//! Kernel modules that are built from sources beside the program, against the headers packages of a kernel.
+
+use crate::error::{Error, Result};
+use crate::kernels::{self, Kernel};
+use crate::packages::Packages;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The folder `name` that comes with the program and holds the file `mark`: in the checkout that it was built in, or the one that the
+/// environment's `variable` names.
+pub fn folder(name: &str, mark: &str, variable: &str) -> Result<PathBuf> {
+    if let Some(folder) = std::env::var_os(variable).filter(|value| !value.is_empty()) {
+        return Ok(PathBuf::from(folder));
+    }
+    let program = std::env::current_exe();
+    let program = program.map_err(|error| Error::io("find", Path::new("the guardrail program"), error))?;
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    program
+        .ancestors()
+        .chain(here)
+        .map(|folder| folder.join(name))
+        .find(|folder| folder.join(mark).is_file())
+        .ok_or_else(|| {
+            Error::BadValue(format!(
+                "the folder {name} is not beside the program; set {variable} to say where it is"
+            ))
+        })
+}
+
+/// Runs a build script: `SCRIPT [OPTIONS] HEADERS RELEASE REST...`; its own word says why it fails.
+pub fn run(
+    packages: &Packages,
+    kernel: &Kernel,
+    script: &Path,
+    options: &[&str],
+    rest: &[&OsStr],
+) -> Result<()> {
+    let headers =
+        kernels::headers(packages, kernel)?.join(format!("usr/src/linux-headers-{}", kernel.release));
+    let mut command = Command::new(script);
+    // Build programs of a newer kernel want a newer C library, which the private QEMU comes with.
+    let library = packages.cache().path("qemu");
+    if library.join("usr/lib/x86_64-linux-gnu/libelf.so.1").exists() {
+        command.arg("--runtime").arg(library);
+    }
+    command.args(options).arg(&headers).arg(&kernel.release).args(rest).stdin(Stdio::null());
+    let name = format!("{}/{}", name_of(script.parent()), name_of(Some(script)));
+    let failed = |why: String| Error::Program { program: name.clone(), why };
+    let output = command.output().map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    Err(failed(reason(&text, &name)))
+}
+
+fn name_of(path: Option<&Path>) -> String {
+    path.and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The line of a build's output that says why it failed.
+fn reason(text: &str, script: &str) -> String {
+    let own = |line: &&str| {
+        line.contains("error") || line.starts_with(&format!("{script}: ")) || line.contains("/kbuild: ")
+    };
+    let last = text.lines().rev().find(own).or(text.lines().last());
+    last.unwrap_or("it gave no reason").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_build_is_told_by_its_last_error() {
+        let text = "  CC x.o\nx.c:1: error: no\nmake: *** [x] Error 1\nmake: leaving\n";
+        assert_eq!(reason(text, "zoo/build"), "x.c:1: error: no");
+        assert_eq!(reason("zoo/build: no make here\n", "zoo/build"), "zoo/build: no make here");
+        assert_eq!(reason("", "zoo/build"), "it gave no reason");
+    }
+
+    #[test]
+    fn folders_of_the_checkout_are_found() {
+        assert!(
+            folder("runtime", "Kbuild", "GUARDRAIL_NO_SUCH_VARIABLE").unwrap().join("guardrail.h").is_file()
+        );
+        let message = folder("no-such-folder", "x", "GUARDRAIL_NO_SUCH_VARIABLE").unwrap_err().to_string();
+        assert!(message.contains("set GUARDRAIL_NO_SUCH_VARIABLE"), "{message}");
+    }
+}

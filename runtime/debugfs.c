@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* debugfs: guardrail/domains, guardrail/violations and guardrail/stats, for people and for tests. */
+#include <linux/debugfs.h>
+
+#include "internal.h"
+
+static struct dentry *folder;
+
+static int domains_show(struct seq_file *seq, void *unused)
+{
+	struct guardrail_usage usage;
+	u32 domain;
+
+	for (domain = 1; domain < GUARDRAIL_DOMAINS; domain++) {
+		struct held_counts held;
+		char names[128];
+
+		guardrail_domain_name(domain, names, sizeof(names));
+		guardrail_count_held(domain, &held);
+		if (!names[0] && !held.ranges && !held.targets && !held.objects && !held.owned)
+			continue;
+		seq_printf(seq, "domain %u (%s): %lu writable bytes in %lu ranges, %lu call targets, %lu objects, %lu allocations of %lu bytes, %lu violations\n",
+			   domain, names, held.bytes, held.ranges, held.targets, held.objects, held.owned, held.owned_bytes,
+			   guardrail_violations(domain));
+	}
+	guardrail_usage(&usage);
+	seq_printf(seq, "table: %lu pages, %lu pages to map them, %lu in reserve\n", usage.table_pages, usage.tree_pages,
+		   usage.reserve);
+	seq_printf(seq, "side tables: %lu conflicts, %lu objects and allocations\n", usage.conflicts, usage.records);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(domains);
+DEFINE_SHOW_ATTRIBUTE(guardrail_violations);
+
+/* Sums one count over all CPUs. */
+#define SUM(field) ({						\
+	unsigned long sum = 0;					\
+	int cpu;						\
+								\
+	for_each_possible_cpu(cpu)				\
+		sum += per_cpu(guardrail_slow_counts, cpu).field;	\
+	sum;							\
+})
+
+static int stats_show(struct seq_file *seq, void *unused)
+{
+	seq_printf(seq, "slow write checks: %lu\n", SUM(write));
+	seq_printf(seq, "range checks: %lu\n", SUM(range));
+	seq_printf(seq, "slow call checks: %lu\n", SUM(icall));
+	seq_printf(seq, "allowed on the stack: %lu\n", SUM(stack));
+	seq_printf(seq, "denied: %lu\n", SUM(denied));
+	seq_printf(seq, "times the reserve was empty: %lu\n", guardrail_dry());
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(stats);
+
+/* Without debugfs there is just nothing to read. */
+void __init guardrail_debugfs_init(void)
+{
+	folder = debugfs_create_dir("guardrail", NULL);
+	debugfs_create_file("domains", 0400, folder, NULL, &domains_fops);
+	debugfs_create_file("violations", 0400, folder, NULL, &guardrail_violations_fops);
+	debugfs_create_file("stats", 0400, folder, NULL, &stats_fops);
+}
+
+void guardrail_debugfs_exit(void)
+{
+	debugfs_remove_recursive(folder);
+}

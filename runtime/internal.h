@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the parts of guardrail.ko know of each other. */
+#ifndef GUARDRAIL_INTERNAL_H
+#define GUARDRAIL_INTERNAL_H
+
+#include <linux/kernel.h>
+#include <linux/module.h>
+#include <linux/percpu.h>
+#include <linux/seq_file.h>
+#include <asm/asm.h>
+#include <asm/stacktrace.h>
+
+#include "guardrail.h"
+
+#undef pr_fmt
+#define pr_fmt(fmt) "guardrail: " fmt
+
+/* The kernel's half of the address space. */
+#define KERNEL_HALF (~((1UL << __VIRTUAL_MASK_SHIFT) - 1))
+
+/* A word of entries that are all the same. */
+#define EIGHT(entry) ((u64)(entry) * 0x0101010101010101ULL)
+
+/* The domain's whole-slot right to write. */
+#define WRITABLE(domain) GUARDRAIL_ENTRY(domain, GUARDRAIL_WRITE)
+
+static inline unsigned long entry_of(unsigned long p)
+{
+	return (p >> GUARDRAIL_SLOT_SHIFT) + guardrail_table;
+}
+
+/* The address of the slot that an entry is for. */
+static inline unsigned long slot_of(unsigned long entry)
+{
+	return (entry - guardrail_table) << GUARDRAIL_SLOT_SHIFT;
+}
+
+/* The entry at this address, or -1 where the table is not populated. */
+static inline int entry_peek(unsigned long entry)
+{
+	int value = -1;
+
+	asm volatile("1:	movzbl (%1), %0\n"
+		     "2:\n"
+		     _ASM_EXTABLE(1b, 2b)
+		     : "+r" (value) : "r" (entry) : "memory");
+	return value;
+}
+
+static inline bool is_domain(u32 domain)
+{
+	return domain >= 1 && domain < GUARDRAIL_DOMAINS;
+}
+
+/* True for a range of one byte or more in the kernel's half. */
+static inline bool is_kernel_range(unsigned long p, unsigned long n)
+{
+	return p >= KERNEL_HALF && n && p + n - 1 >= p;
+}
+
+/* The part of a slot that the bytes [p, end) have, as a bit for each byte; p is in the slot. */
+static inline u8 slot_mask(unsigned long p, unsigned long end)
+{
+	unsigned int from = p % GUARDRAIL_SLOT;
+	unsigned long to = end - (p - from);
+
+	return (u8)(0xff << from) & (to >= GUARDRAIL_SLOT ? 0xff : (u8)~(0xff << to));
+}
+
+/* symbols.c: what the kernel does not export. */
+int __init guardrail_symbols_find(void);
+struct vm_struct *guardrail_get_vm_area(unsigned long size, unsigned long flags);
+void guardrail_flush_tlb(unsigned long start, unsigned long end);
+bool guardrail_stack_of(unsigned long addr, struct stack_info *info);
+struct module *guardrail_module_at(unsigned long addr);
+bool guardrail_is_code(unsigned long addr);
+extern struct mm_struct *guardrail_init_mm;
+
+/* table.c: the memory of the table. */
+int __init guardrail_table_init(void);
+void guardrail_table_exit(void);
+int guardrail_populate(unsigned long first, unsigned long last);
+void guardrail_table_usage(struct guardrail_usage *usage);
+/* How often the reserve had no page. */
+unsigned long guardrail_dry(void);
+/* Calls @each with the address of every populated page of the table, by address, until it returns other than 0. */
+int guardrail_each_page(int (*each)(unsigned long page, void *data), void *data);
+
+/* conflict.c: parts of slots, and slots of several domains. */
+int __init guardrail_conflict_init(void);
+void guardrail_conflict_exit(void);
+/* How one domain's rights to the bytes of a slot change: the bytes in @mask get @right. */
+struct slot_change {
+	u32 domain;
+	u8 mask;
+	u8 right;
+	bool keep_objects;	/* writable bytes at which an object begins go on being its beginning */
+};
+int guardrail_slot_change(unsigned long entry, const struct slot_change *change);
+bool guardrail_slot_holds(unsigned long entry, u32 domain, u8 mask, u8 right);
+/* The rights of the domain to the bytes of the slot. */
+void guardrail_slot_rights(unsigned long entry, u32 domain, u8 rights[GUARDRAIL_SLOT]);
+void guardrail_conflict_forget(u32 domain);
+unsigned long guardrail_conflict_count(void);
+/* True where a right lets its byte be written. */
+static inline bool right_writes(u8 right)
+{
+	return right == GUARDRAIL_WRITE || right == GUARDRAIL_OBJECT_WRITE;
+}
+
+/* rights.c: ranges. */
+/* [p, p + n) gets WRITE or READ; what objects began there are forgotten, or kept. The table is populated where WRITE comes. */
+int guardrail_range_change(u32 domain, unsigned long p, unsigned long n, u8 right, bool keep_objects);
+/* The first byte of [p, p + n) that the domain may not write, or p + n. */
+unsigned long guardrail_first_denied(u32 domain, unsigned long p, unsigned long n);
+
+/* object.c: objects and owned allocations. */
+int __init guardrail_object_init(void);
+void guardrail_object_exit(void);
+void guardrail_object_forget(u32 domain, unsigned long p);
+void guardrail_objects_forget_all(u32 domain);
+int guardrail_objects_walk(u32 domain, int (*each)(const struct guardrail_held *held, void *data), void *data);
+unsigned long guardrail_object_count(void);
+
+/* report.c */
+void guardrail_report_write(unsigned long addr, unsigned long size, unsigned long first, u32 domain, unsigned long ip);
+void guardrail_report_icall(unsigned long target, u32 domain, unsigned long ip);
+int guardrail_violations_show(struct seq_file *seq, void *unused);
+void guardrail_report_exit(void);
+
+/* slow.c */
+struct slow_counts {
+	unsigned long write, range, icall, stack, denied;
+};
+DECLARE_PER_CPU(struct slow_counts, guardrail_slow_counts);
+/* True where [addr, addr + n) lies in the part of the current stack that guarded code may use. */
+bool guardrail_on_stack(unsigned long addr, unsigned long n);
+
+/* module.c */
+bool guardrail_is_guarded(unsigned long addr);
+/* The names of the domain's modules; empty where it has none. */
+void guardrail_domain_name(u32 domain, char *text, size_t size);
+/* What a domain holds, counted. */
+struct held_counts {
+	unsigned long ranges, bytes, targets, objects, owned, owned_bytes;
+};
+void guardrail_count_held(u32 domain, struct held_counts *counts);
+
+/* debugfs.c */
+void __init guardrail_debugfs_init(void);
+void guardrail_debugfs_exit(void);
+
+#endif /* GUARDRAIL_INTERNAL_H */

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* guardrail.ko: what guarded modules stand on. Loaded before them, and gone after them. */
+#include "internal.h"
+
+void guardrail_usage(struct guardrail_usage *usage)
+{
+	guardrail_table_usage(usage);
+	usage->conflicts = guardrail_conflict_count();
+	usage->records = guardrail_object_count();
+}
+EXPORT_SYMBOL_GPL(guardrail_usage);
+
+static int __init guardrail_init(void)
+{
+	int err = guardrail_symbols_find();
+
+	if (err)
+		return err;
+	err = guardrail_table_init();
+	if (err)
+		return err;
+	err = guardrail_conflict_init();
+	if (err)
+		goto table;
+	err = guardrail_object_init();
+	if (err)
+		goto conflict;
+	guardrail_debugfs_init();
+	return 0;
+conflict:
+	guardrail_conflict_exit();
+table:
+	guardrail_table_exit();
+	return err;
+}
+
+/* The modules that use this one are gone, so nobody changes or checks a right any more. */
+static void __exit guardrail_exit(void)
+{
+	guardrail_debugfs_exit();
+	guardrail_object_exit();
+	guardrail_conflict_exit();
+	guardrail_table_exit();
+	guardrail_report_exit();
+}
+
+module_init(guardrail_init);
+module_exit(guardrail_exit);
+MODULE_DESCRIPTION("Rights of guarded drivers to the kernel's memory");
+MODULE_LICENSE("GPL");
+MODULE_VERSION(__stringify(GUARDRAIL_ABI));

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* The life of guarded modules: what they get when they come, and what is taken back when they go. */
+#include <linux/list.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+
+#include "internal.h"
+
+/* So many leaks are told one by one. */
+#define MAX_TOLD 8
+
+/* A guarded module that is there. */
+struct entered {
+	struct list_head list;
+	const struct guardrail_module *guarded;
+	struct module *module;
+};
+
+static LIST_HEAD(modules);
+static DEFINE_SPINLOCK(modules_lock);
+
+/* True for an address in a guarded module. */
+bool guardrail_is_guarded(unsigned long addr)
+{
+	struct entered *entered;
+	unsigned long flags;
+	bool found = false;
+
+	spin_lock_irqsave(&modules_lock, flags);
+	list_for_each_entry(entered, &modules, list)
+		found |= within_module(addr, entered->module);
+	spin_unlock_irqrestore(&modules_lock, flags);
+	return found;
+}
+
+/* The names of the domain's modules; empty where it has none. */
+void guardrail_domain_name(u32 domain, char *text, size_t size)
+{
+	struct entered *entered;
+	unsigned long flags;
+	size_t used = 0;
+
+	text[0] = 0;
+	spin_lock_irqsave(&modules_lock, flags);
+	list_for_each_entry(entered, &modules, list)
+		if (entered->guarded->domain == domain)
+			used += scnprintf(text + used, size - used, "%s%s", used ? " " : "", entered->guarded->name);
+	spin_unlock_irqrestore(&modules_lock, flags);
+}
+
+static int count(const struct guardrail_held *held, void *data)
+{
+	struct held_counts *counts = data;
+
+	switch (held->right) {
+	case GUARDRAIL_WRITE:
+		counts->ranges++;
+		counts->bytes += held->len;
+		break;
+	case GUARDRAIL_ICALL:
+		counts->targets++;
+		break;
+	case GUARDRAIL_OBJECT:
+		counts->objects++;
+		break;
+	case GUARDRAIL_OWNER:
+		counts->owned++;
+		counts->owned_bytes += held->len;
+		break;
+	}
+	return 0;
+}
+
+void guardrail_count_held(u32 domain, struct held_counts *counts)
+{
+	memset(counts, 0, sizeof(*counts));
+	guardrail_walk(domain, count, counts);
+}
+
+static int tell_leak(const struct guardrail_held *held, void *data)
+{
+	unsigned int *told = data;
+
+	switch (held->right) {
+	case GUARDRAIL_WRITE:
+		pr_warn("leaked: %lu writable bytes at %016lx\n", held->len, held->start);
+		break;
+	case GUARDRAIL_OBJECT:
+		pr_warn("leaked: object of type %u, %lu bytes at %016lx, in state %u\n", held->type, held->len, held->start,
+			held->state);
+		break;
+	case GUARDRAIL_OWNER:
+		pr_warn("leaked: allocation of kind %u, %lu bytes at %016lx\n", held->type, held->len, held->start);
+		break;
+	default:
+		return 0;
+	}
+	return ++*told >= MAX_TOLD;
+}
+
+/* The last module of a domain has gone: what the domain still holds was not given back. */
+static void end_domain(const struct guardrail_module *guarded)
+{
+	struct held_counts held;
+	unsigned int told = 0;
+
+	guardrail_count_held(guarded->domain, &held);
+	if (held.ranges || held.targets || held.objects || held.owned) {
+		pr_warn("module %s is gone, and domain %u still held %lu writable bytes in %lu ranges, %lu call targets, %lu objects, %lu allocations of %lu bytes\n",
+			guarded->name, guarded->domain, held.bytes, held.ranges, held.targets, held.objects, held.owned,
+			held.owned_bytes);
+		guardrail_walk(guarded->domain, tell_leak, &told);
+	}
+	guardrail_clear_domain(guarded->domain);
+}
+
+static int set_ranges(u32 domain, const struct guardrail_range *ranges, u64 n)
+{
+	int err = 0;
+	u64 i;
+
+	for (i = 0; i < n && !err; i++) {
+		if (!ranges[i].len)
+			continue;
+		err = guardrail_prepare(ranges[i].start, ranges[i].len);
+		err = err ?: guardrail_set_write(domain, ranges[i].start, ranges[i].len);
+	}
+	return err;
+}
+
+static void clear_ranges(u32 domain, const struct guardrail_range *ranges, u64 n)
+{
+	u64 i;
+
+	for (i = 0; i < n; i++)
+		if (guardrail_clear(domain, ranges[i].start, ranges[i].len))
+			pr_warn("no memory to take [%016lx, +%lu) away from domain %u exactly\n", ranges[i].start,
+				ranges[i].len, domain);
+}
+
+/* The targets are called by pointer no more: all, or those that go with the module's init section. */
+static void clear_targets(const struct entered *entered, bool only_init)
+{
+	const struct guardrail_module *guarded = entered->guarded;
+	u64 i;
+
+	for (i = 0; i < guarded->n_targets; i++)
+		if (!only_init || within_module_init(guarded->targets[i], entered->module))
+			guardrail_clear(guarded->domain, guarded->targets[i], 1);
+}
+
+static int grant(const struct guardrail_module *guarded)
+{
+	int err = set_ranges(guarded->domain, guarded->writable, guarded->n_writable);
+	u64 i;
+
+	err = err ?: set_ranges(guarded->domain, guarded->init_only, guarded->n_init_only);
+	for (i = 0; i < guarded->n_targets && !err; i++)
+		err = guardrail_set_icall(guarded->domain, guarded->targets[i]);
+	return err;
+}
+
+/* Takes back what the module got, and what its domain holds if it was the last. */
+static void leave(struct entered *entered)
+{
+	const struct guardrail_module *guarded = entered->guarded;
+	char others[2];
+	unsigned long flags;
+
+	spin_lock_irqsave(&modules_lock, flags);
+	list_del(&entered->list);
+	spin_unlock_irqrestore(&modules_lock, flags);
+	clear_ranges(guarded->domain, guarded->writable, guarded->n_writable);
+	clear_targets(entered, false);
+	guardrail_domain_name(guarded->domain, others, sizeof(others));
+	if (!others[0])
+		end_domain(guarded);
+	kfree(entered);
+}
+
+static int refuse(const struct guardrail_module *guarded)
+{
+	if (guarded->magic != GUARDRAIL_MAGIC) {
+		pr_err("a module was refused: it was not made by guardrail, since what describes it begins with %08x\n",
+		       guarded->magic);
+		return -ENOEXEC;
+	}
+	if (guarded->abi != GUARDRAIL_ABI) {
+		pr_err("a module was refused: it was guarded for version %u of the interface and this guardrail.ko has version %u; guard it again\n",
+		       guarded->abi, GUARDRAIL_ABI);
+		return -ENOEXEC;
+	}
+	if (!is_domain(guarded->domain) || guarded->flags & ~GUARDRAIL_FLAGS || !guarded->name) {
+		pr_err("a module was refused: domain %u with flags %x is nothing that this guardrail.ko knows\n",
+		       guarded->domain, guarded->flags);
+		return -ENOEXEC;
+	}
+	return 0;
+}
+
+int guardrail_module_enter(const struct guardrail_module *guarded)
+{
+	struct entered *entered;
+	unsigned long flags;
+	int err = refuse(guarded);
+
+	if (err)
+		return err;
+	entered = kzalloc(sizeof(*entered), GFP_KERNEL);
+	if (!entered)
+		return -ENOMEM;
+	entered->guarded = guarded;
+	entered->module = guardrail_module_at((unsigned long)guarded);
+	if (!entered->module) {
+		pr_err("%s was refused: what describes it lies in no module\n", guarded->name);
+		kfree(entered);
+		return -ENOEXEC;
+	}
+	spin_lock_irqsave(&modules_lock, flags);
+	list_add(&entered->list, &modules);
+	spin_unlock_irqrestore(&modules_lock, flags);
+	err = grant(guarded);
+	if (err)
+		pr_err("%s was refused: no rights could be given to its data (error %d)\n", guarded->name, err);
+	else if (guarded->init)
+		err = guarded->init();
+	clear_ranges(guarded->domain, guarded->init_only, guarded->n_init_only);
+	if (err)
+		leave(entered);
+	else
+		clear_targets(entered, true);
+	return err;
+}
+EXPORT_SYMBOL_GPL(guardrail_module_enter);
+
+void guardrail_module_leave(const struct guardrail_module *guarded)
+{
+	struct entered *entered, *found = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&modules_lock, flags);
+	list_for_each_entry(entered, &modules, list)
+		if (entered->guarded == guarded)
+			found = entered;
+	spin_unlock_irqrestore(&modules_lock, flags);
+	/* It was refused, or has left already. */
+	if (!found)
+		return;
+	if (guarded->exit)
+		guarded->exit();
+	leave(found);
+}
+EXPORT_SYMBOL_GPL(guardrail_module_leave);

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Kernel objects and owned allocations: what the table's marks stand for. A record says of which type an object is, in which state,
+ * and how large; or what kind of allocation is owned. Records decide; the marks in the table keep the objects from being written, and
+ * tell which of a range of memory begin there.
+ */
+#include <linux/hash.h>
+#include <linux/mempool.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+
+#include "internal.h"
+
+#define HASH_BITS 12
+#define LOCK_BITS 6
+#define RESERVE 128
+
+struct record {
+	struct hlist_node node;
+	unsigned long addr;
+	unsigned long size;
+	unsigned long guard;
+	u64 number;		/* in the order of creation */
+	u32 type;
+	u32 state;
+	u8 domain;
+	u8 right;		/* GUARDRAIL_OBJECT or GUARDRAIL_OWNER */
+};
+
+static struct kmem_cache *cache;
+static mempool_t *pool;
+static struct hlist_head table[1 << HASH_BITS];
+/* A lock serves many buckets. */
+static spinlock_t locks[1 << LOCK_BITS];
+static atomic_long_t n_records;
+static atomic64_t last_number;
+
+static unsigned int bucket_of(unsigned long addr)
+{
+	return hash_long(addr, HASH_BITS);
+}
+
+static spinlock_t *lock_of(unsigned int bucket)
+{
+	return &locks[bucket % ARRAY_SIZE(locks)];
+}
+
+/* The record of what begins at @addr for the domain, under the lock of its bucket. */
+static struct record *find(unsigned long addr, u32 domain, u8 right)
+{
+	struct record *record;
+
+	hlist_for_each_entry(record, &table[bucket_of(addr)], node)
+		if (record->addr == addr && record->domain == domain && record->right == right)
+			return record;
+	return NULL;
+}
+
+static int add(const struct record *what)
+{
+	unsigned int bucket = bucket_of(what->addr);
+	struct record *record;
+	unsigned long flags;
+	int err = 0;
+
+	record = mempool_alloc(pool, GFP_ATOMIC | __GFP_NOWARN);
+	if (!record)
+		return -ENOMEM;
+	*record = *what;
+	record->number = atomic64_inc_return(&last_number);
+	spin_lock_irqsave(lock_of(bucket), flags);
+	if (find(what->addr, what->domain, what->right))
+		err = -EEXIST;
+	else
+		hlist_add_head(&record->node, &table[bucket]);
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	if (err)
+		mempool_free(record, pool);
+	else
+		atomic_long_inc(&n_records);
+	return err;
+}
+
+/* Takes a record of this type, or of any where it is 0, out; its guard is stored. */
+static int take(unsigned long addr, u32 domain, u8 right, u32 type, unsigned long *guard)
+{
+	unsigned int bucket = bucket_of(addr);
+	struct record *record;
+	unsigned long flags;
+
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(addr, domain, right);
+	if (record && type && record->type != type)
+		record = NULL;
+	if (record)
+		hlist_del(&record->node);
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	if (!record)
+		return -ENOENT;
+	*guard = record->guard;
+	mempool_free(record, pool);
+	atomic_long_dec(&n_records);
+	return 0;
+}
+
+/* Copies the record of what begins at @addr; false where there is none of this type. */
+static bool copy(unsigned long addr, u32 domain, u8 right, u32 type, struct record *copy)
+{
+	unsigned int bucket = bucket_of(addr);
+	struct record *record;
+	unsigned long flags;
+
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(addr, domain, right);
+	if (record && record->type == type)
+		*copy = *record;
+	else
+		record = NULL;
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	return record;
+}
+
+/* The mark in the table at one byte, or none. */
+static int mark(u32 domain, unsigned long p, u8 mask, u8 right)
+{
+	struct slot_change change = { .domain = domain, .mask = mask, .right = right };
+
+	return guardrail_slot_change(entry_of(p), &change);
+}
+
+int guardrail_set_object(u32 domain, unsigned long p, unsigned long size, u32 type)
+{
+	struct record record = {
+		.addr = p, .size = size, .domain = domain, .right = GUARDRAIL_OBJECT, .type = type,
+	};
+	unsigned long guard;
+	int err;
+
+	if (!is_domain(domain) || !type || !is_kernel_range(p, size))
+		return -EINVAL;
+	err = guardrail_populate(entry_of(p), entry_of(p));
+	/* The record comes first: of two who make an object of the same bytes, one is told. */
+	err = err ?: add(&record);
+	if (err)
+		return err;
+	err = guardrail_range_change(domain, p, size, GUARDRAIL_READ, true);
+	err = err ?: mark(domain, p, slot_mask(p, p + 1), GUARDRAIL_OBJECT);
+	if (err)
+		take(p, domain, GUARDRAIL_OBJECT, type, &guard);
+	return err;
+}
+EXPORT_SYMBOL_GPL(guardrail_set_object);
+
+bool guardrail_check_object(u32 domain, unsigned long p, u32 type)
+{
+	struct record record;
+
+	return type && copy(p, domain, GUARDRAIL_OBJECT, type, &record);
+}
+EXPORT_SYMBOL_GPL(guardrail_check_object);
+
+int guardrail_object_state(u32 domain, unsigned long p, u32 type)
+{
+	struct record record;
+
+	return type && copy(p, domain, GUARDRAIL_OBJECT, type, &record) ? record.state : -ENOENT;
+}
+EXPORT_SYMBOL_GPL(guardrail_object_state);
+
+int guardrail_move_object(u32 domain, unsigned long p, u32 type, u32 from, u32 to)
+{
+	unsigned int bucket = bucket_of(p);
+	struct record *record;
+	unsigned long flags;
+	int err = 0;
+
+	if (to > INT_MAX)
+		return -EINVAL;
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(p, domain, GUARDRAIL_OBJECT);
+	if (!record || record->type != type)
+		err = -ENOENT;
+	else if (record->state != from)
+		err = -EBUSY;
+	else
+		record->state = to;
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	return err;
+}
+EXPORT_SYMBOL_GPL(guardrail_move_object);
+
+int guardrail_clear_object(u32 domain, unsigned long p, u32 type)
+{
+	unsigned long guard;
+	int err = type ? take(p, domain, GUARDRAIL_OBJECT, type, &guard) : -EINVAL;
+
+	return err ?: mark(domain, p, slot_mask(p, p + 1), GUARDRAIL_READ);
+}
+EXPORT_SYMBOL_GPL(guardrail_clear_object);
+
+/* What began as an object at @p does so no more; the caller changes the mark. */
+void guardrail_object_forget(u32 domain, unsigned long p)
+{
+	unsigned long guard;
+
+	take(p, domain, GUARDRAIL_OBJECT, 0, &guard);
+}
+
+int guardrail_set_owner(u32 domain, unsigned long p, unsigned long size, u32 kind, unsigned long guard)
+{
+	struct record record = {
+		.addr = p, .size = size, .domain = domain, .right = GUARDRAIL_OWNER, .type = kind, .guard = guard,
+	};
+	int err;
+
+	if (!is_domain(domain) || !kind || !is_kernel_range(p, size) || guard % GUARDRAIL_SLOT ||
+	    (guard && !is_kernel_range(guard, GUARDRAIL_SLOT)))
+		return -EINVAL;
+	if (guard) {
+		err = guardrail_populate(entry_of(guard), entry_of(guard));
+		if (err)
+			return err;
+	}
+	err = add(&record);
+	if (err || !guard)
+		return err;
+	err = guardrail_range_change(domain, guard, GUARDRAIL_SLOT, GUARDRAIL_READ, false);
+	err = err ?: mark(domain, guard, 1, GUARDRAIL_OWNER);
+	if (err)
+		take(p, domain, GUARDRAIL_OWNER, kind, &guard);
+	return err;
+}
+EXPORT_SYMBOL_GPL(guardrail_set_owner);
+
+bool guardrail_check_owner(u32 domain, unsigned long p, u32 kind, unsigned long *size)
+{
+	struct record record;
+
+	if (!kind || !copy(p, domain, GUARDRAIL_OWNER, kind, &record))
+		return false;
+	if (size)
+		*size = record.size;
+	return true;
+}
+EXPORT_SYMBOL_GPL(guardrail_check_owner);
+
+int guardrail_clear_owner(u32 domain, unsigned long p, u32 kind)
+{
+	unsigned long guard = 0;
+	int err = kind ? take(p, domain, GUARDRAIL_OWNER, kind, &guard) : -EINVAL;
+
+	if (err || !guard)
+		return err;
+	return mark(domain, guard, 1, GUARDRAIL_READ);
+}
+EXPORT_SYMBOL_GPL(guardrail_clear_owner);
+
+/* The newest record of the domain in a bucket that is older than @below. */
+static struct record *next_older(unsigned int bucket, u32 domain, u64 below)
+{
+	struct record *record, *best = NULL;
+
+	hlist_for_each_entry(record, &table[bucket], node)
+		if (record->domain == domain && record->number < below && (!best || record->number > best->number))
+			best = record;
+	return best;
+}
+
+int guardrail_objects_walk(u32 domain, int (*each)(const struct guardrail_held *held, void *data), void *data)
+{
+	unsigned int bucket;
+	int err = 0;
+
+	for (bucket = 0; bucket < ARRAY_SIZE(table) && !err; bucket++) {
+		u64 below = U64_MAX;
+
+		while (!err && !hlist_empty(&table[bucket])) {
+			struct guardrail_held held;
+			struct record *record;
+			unsigned long flags;
+
+			spin_lock_irqsave(lock_of(bucket), flags);
+			record = next_older(bucket, domain, below);
+			if (record) {
+				below = record->number;
+				held = (struct guardrail_held){
+					.start = record->addr, .len = record->size, .domain = domain,
+					.right = record->right, .type = record->type, .state = record->state,
+				};
+			}
+			spin_unlock_irqrestore(lock_of(bucket), flags);
+			if (!record)
+				break;
+			err = each(&held, data);
+		}
+	}
+	return err;
+}
+
+/* The records of the domain go; their marks go with all that it has in the table. */
+void guardrail_objects_forget_all(u32 domain)
+{
+	unsigned int bucket;
+
+	for (bucket = 0; bucket < ARRAY_SIZE(table); bucket++) {
+		struct record *record;
+		struct hlist_node *next;
+		unsigned long flags;
+
+		spin_lock_irqsave(lock_of(bucket), flags);
+		hlist_for_each_entry_safe(record, next, &table[bucket], node) {
+			if (record->domain != domain)
+				continue;
+			hlist_del(&record->node);
+			mempool_free(record, pool);
+			atomic_long_dec(&n_records);
+		}
+		spin_unlock_irqrestore(lock_of(bucket), flags);
+	}
+}
+
+unsigned long guardrail_object_count(void)
+{
+	return atomic_long_read(&n_records);
+}
+
+int __init guardrail_object_init(void)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(locks); i++)
+		spin_lock_init(&locks[i]);
+	cache = kmem_cache_create("guardrail_record", sizeof(struct record), 0, 0, NULL);
+	if (!cache)
+		return -ENOMEM;
+	pool = mempool_create_slab_pool(RESERVE, cache);
+	if (!pool) {
+		kmem_cache_destroy(cache);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void guardrail_object_exit(void)
+{
+	u32 domain;
+
+	for (domain = 1; domain < GUARDRAIL_DOMAINS; domain++)
+		guardrail_objects_forget_all(domain);
+	mempool_destroy(pool);
+	kmem_cache_destroy(cache);
+}

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Rights to ranges: granted, taken, checked and told. Whole slots that change between nothing and writable, which is nearly all, are
+ * done eight at a time and without synchronization; the rest goes to conflict.c slot by slot.
+ */
+#include <linux/mm.h>
+#include <linux/sched.h>
+
+#include "internal.h"
+
+/* What began as an object in these bytes of a slot is one no more. */
+static void forget_objects(unsigned long entry, u32 domain, u8 mask)
+{
+	u8 rights[GUARDRAIL_SLOT];
+	int i;
+
+	guardrail_slot_rights(entry, domain, rights);
+	for (i = 0; i < GUARDRAIL_SLOT; i++)
+		if (mask & 1 << i && (rights[i] == GUARDRAIL_OBJECT || rights[i] == GUARDRAIL_OBJECT_WRITE))
+			guardrail_object_forget(domain, slot_of(entry) + i);
+}
+
+static int change_slot(unsigned long entry, const struct slot_change *change)
+{
+	u8 value = READ_ONCE(*(u8 *)entry);
+	bool object = value == GUARDRAIL_ENTRY(change->domain, GUARDRAIL_OBJECT) ||
+		      value == GUARDRAIL_ENTRY(change->domain, GUARDRAIL_OBJECT_WRITE);
+
+	if (!change->keep_objects && (object || value == GUARDRAIL_CONFLICT))
+		forget_objects(entry, change->domain, change->mask);
+	return guardrail_slot_change(entry, change);
+}
+
+/* Whole slots whose entries are in one page of the table, which is populated. */
+static int change_entries(unsigned long entry, unsigned long end, const struct slot_change *change)
+{
+	u64 to = change->right == GUARDRAIL_WRITE ? EIGHT(WRITABLE(change->domain)) : 0;
+	u64 from = change->right == GUARDRAIL_WRITE ? 0 : EIGHT(WRITABLE(change->domain));
+	int err = 0;
+
+	while (entry < end && !err) {
+		if (end - entry >= 8) {
+			u64 value = READ_ONCE(*(u64 *)entry);
+
+			if (value == from)
+				WRITE_ONCE(*(u64 *)entry, to);
+			if (value == from || value == to) {
+				entry += 8;
+				continue;
+			}
+		}
+		if (READ_ONCE(*(u8 *)entry) == (u8)from)
+			WRITE_ONCE(*(u8 *)entry, (u8)to);
+		else if (READ_ONCE(*(u8 *)entry) != (u8)to)
+			err = change_slot(entry, change);
+		entry++;
+	}
+	return err;
+}
+
+/* The first entry of the next page of the table, or the end. */
+static unsigned long page_end(unsigned long entry, unsigned long end)
+{
+	return min(end, (entry & PAGE_MASK) + PAGE_SIZE);
+}
+
+int guardrail_range_change(u32 domain, unsigned long p, unsigned long n, u8 right, bool keep_objects)
+{
+	struct slot_change change = { .domain = domain, .right = right, .keep_objects = keep_objects };
+	unsigned long entry, end, last;
+	int err = 0;
+
+	if (!n)
+		return 0;
+	if (!is_domain(domain) || !is_kernel_range(p, n))
+		return -EINVAL;
+	entry = entry_of(p);
+	last = entry_of(p + n - 1);
+	if (right != GUARDRAIL_READ) {
+		err = guardrail_populate(entry, last);
+		if (err)
+			return err;
+	}
+	/* The first slot and the last, where only a part of them is meant. */
+	change.mask = slot_mask(p, p + n);
+	if (change.mask != 0xff) {
+		if (entry_peek(entry) >= 0)
+			err = change_slot(entry, &change);
+		entry++;
+	}
+	end = last + 1;
+	if (!err && entry <= last && (p + n) % GUARDRAIL_SLOT) {
+		change.mask = slot_mask(slot_of(last), p + n);
+		if (entry_peek(last) >= 0)
+			err = change_slot(last, &change);
+		end = last;
+	}
+	change.mask = 0xff;
+	while (!err && entry < end) {
+		unsigned long stop = page_end(entry, end);
+
+		if (right != GUARDRAIL_READ || entry_peek(entry) >= 0)
+			err = change_entries(entry, stop, &change);
+		entry = stop;
+	}
+	return err;
+}
+
+int guardrail_set_write(u32 domain, unsigned long p, unsigned long n)
+{
+	return guardrail_range_change(domain, p, n, GUARDRAIL_WRITE, false);
+}
+EXPORT_SYMBOL_GPL(guardrail_set_write);
+
+int guardrail_add_write(u32 domain, unsigned long p, unsigned long n)
+{
+	return guardrail_range_change(domain, p, n, GUARDRAIL_WRITE, true);
+}
+EXPORT_SYMBOL_GPL(guardrail_add_write);
+
+int guardrail_clear(u32 domain, unsigned long p, unsigned long n)
+{
+	return guardrail_range_change(domain, p, n, GUARDRAIL_READ, false);
+}
+EXPORT_SYMBOL_GPL(guardrail_clear);
+
+int guardrail_set_fields(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
+{
+	int err = 0;
+	u32 i;
+
+	for (i = 0; i < n && !err; i++)
+		err = guardrail_add_write(domain, p + fields[i].offset, fields[i].size);
+	return err;
+}
+EXPORT_SYMBOL_GPL(guardrail_set_fields);
+
+int guardrail_set_icall(u32 domain, unsigned long p)
+{
+	struct slot_change change = {
+		.domain = domain, .mask = slot_mask(p, p + 1), .right = GUARDRAIL_ICALL,
+	};
+	int err;
+
+	if (!is_domain(domain) || !is_kernel_range(p, 1))
+		return -EINVAL;
+	err = guardrail_populate(entry_of(p), entry_of(p));
+	return err ?: change_slot(entry_of(p), &change);
+}
+EXPORT_SYMBOL_GPL(guardrail_set_icall);
+
+bool guardrail_check_icall(u32 domain, unsigned long p)
+{
+	if (!is_domain(domain) || !is_kernel_range(p, 1))
+		return false;
+	if (guardrail_slot_holds(entry_of(p), domain, slot_mask(p, p + 1), GUARDRAIL_ICALL))
+		return true;
+	return guardrail_is_code(p) && !guardrail_is_guarded(p);
+}
+EXPORT_SYMBOL_GPL(guardrail_check_icall);
+
+/* The first byte in the slot at @entry that is in @mask and not writable, or -1. */
+static int denied_in_slot(unsigned long entry, u32 domain, u8 mask)
+{
+	u8 rights[GUARDRAIL_SLOT];
+	int i;
+
+	if (guardrail_slot_holds(entry, domain, mask, GUARDRAIL_WRITE))
+		return -1;
+	if (entry_peek(entry) >= 0)
+		guardrail_slot_rights(entry, domain, rights);
+	else
+		memset(rights, GUARDRAIL_READ, sizeof(rights));
+	for (i = 0; i < GUARDRAIL_SLOT; i++)
+		if (mask & 1 << i && !right_writes(rights[i]))
+			return i;
+	return -1;
+}
+
+unsigned long guardrail_first_denied(u32 domain, unsigned long p, unsigned long n)
+{
+	unsigned long entry, last, end = p + n;
+
+	if (!n)
+		return end;
+	if (!is_domain(domain) || p < KERNEL_HALF)
+		return p;
+	/* Beyond the last byte that there is come those of user space, which are nobody's. */
+	if (end - 1 < p)
+		return guardrail_first_denied(domain, p, -p);
+	entry = entry_of(p);
+	last = entry_of(end - 1);
+	while (entry <= last) {
+		unsigned long stop = page_end(entry, last + 1);
+		bool there = entry_peek(entry) >= 0;
+
+		while (entry < stop) {
+			unsigned long slot = slot_of(entry);
+			u8 mask;
+			int byte;
+
+			if (there && stop - entry >= 8 && READ_ONCE(*(u64 *)entry) == EIGHT(WRITABLE(domain))) {
+				entry += 8;
+				continue;
+			}
+			if (there && READ_ONCE(*(u8 *)entry) == WRITABLE(domain)) {
+				entry++;
+				continue;
+			}
+			mask = slot_mask(max(slot, p), end);
+			byte = denied_in_slot(entry, domain, mask);
+			if (byte >= 0)
+				return slot + byte;
+			entry++;
+		}
+	}
+	return end;
+}
+
+bool guardrail_check_write(u32 domain, unsigned long p, unsigned long n)
+{
+	return guardrail_first_denied(domain, p, n) == p + n;
+}
+EXPORT_SYMBOL_GPL(guardrail_check_write);
+
+unsigned long guardrail_find_object(u32 domain, unsigned long p, unsigned long n)
+{
+	unsigned long entry, last;
+
+	if (!is_domain(domain) || !is_kernel_range(p, n))
+		return 0;
+	last = entry_of(p + n - 1);
+	for (entry = entry_of(p); entry <= last; entry++) {
+		int value = entry_peek(entry);
+		u8 rights[GUARDRAIL_SLOT];
+		u8 mask;
+		int i;
+
+		if (value < 0) {
+			entry = page_end(entry, last + 1) - 1;
+			continue;
+		}
+		if (!value || value == WRITABLE(domain))
+			continue;
+		mask = slot_mask(max(slot_of(entry), p), p + n);
+		guardrail_slot_rights(entry, domain, rights);
+		for (i = 0; i < GUARDRAIL_SLOT; i++)
+			if (mask & 1 << i &&
+			    (rights[i] == GUARDRAIL_OBJECT || rights[i] == GUARDRAIL_OBJECT_WRITE))
+				return slot_of(entry) + i;
+	}
+	return 0;
+}
+EXPORT_SYMBOL_GPL(guardrail_find_object);
+
+/* What is told next, as far as it is known. */
+struct walk {
+	struct guardrail_held held;
+	int (*each)(const struct guardrail_held *held, void *data);
+	void *data;
+};
+
+static int tell(struct walk *walk)
+{
+	struct guardrail_held held = walk->held;
+
+	walk->held.len = 0;
+	return held.len ? walk->each(&held, walk->data) : 0;
+}
+
+/* [p, p + n) is writable. */
+static int tell_writable(struct walk *walk, unsigned long p, unsigned long n)
+{
+	int err = 0;
+
+	if (walk->held.len && walk->held.start + walk->held.len != p)
+		err = tell(walk);
+	if (!walk->held.len) {
+		walk->held.start = p;
+		walk->held.right = GUARDRAIL_WRITE;
+	}
+	walk->held.len += n;
+	return err;
+}
+
+static int tell_slot(struct walk *walk, unsigned long entry)
+{
+	u8 rights[GUARDRAIL_SLOT];
+	int i, err = 0;
+
+	guardrail_slot_rights(entry, walk->held.domain, rights);
+	for (i = 0; i < GUARDRAIL_SLOT && !err; i++) {
+		if (right_writes(rights[i])) {
+			err = tell_writable(walk, slot_of(entry) + i, 1);
+		} else if (rights[i] == GUARDRAIL_ICALL) {
+			err = tell(walk);
+			walk->held.start = slot_of(entry) + i;
+			walk->held.len = 1;
+			walk->held.right = GUARDRAIL_ICALL;
+			err = err ?: tell(walk);
+		}
+	}
+	return err;
+}
+
+static int tell_page(unsigned long page, void *data)
+{
+	struct walk *walk = data;
+	u8 domain = walk->held.domain;
+	unsigned long entry = page;
+	int err = 0;
+
+	while (entry < page + PAGE_SIZE && !err) {
+		u64 value = READ_ONCE(*(u64 *)entry);
+		unsigned long next = entry + 8;
+
+		if (value == EIGHT(WRITABLE(domain)))
+			err = tell_writable(walk, slot_of(entry), 8 * GUARDRAIL_SLOT);
+		else if (value)
+			for (; entry < next && !err; entry++) {
+				u8 one = READ_ONCE(*(u8 *)entry);
+
+				if (one == GUARDRAIL_CONFLICT || one >> 4 == domain)
+					err = tell_slot(walk, entry);
+			}
+		entry = next;
+	}
+	return err;
+}
+
+int guardrail_walk(u32 domain, int (*each)(const struct guardrail_held *held, void *data), void *data)
+{
+	struct walk walk = { .held.domain = domain, .each = each, .data = data };
+	int err;
+
+	if (!is_domain(domain))
+		return -EINVAL;
+	err = guardrail_each_page(tell_page, &walk);
+	err = err ?: tell(&walk);
+	return err ?: guardrail_objects_walk(domain, each, data);
+}
+EXPORT_SYMBOL_GPL(guardrail_walk);
+
+static int clear_page_of(unsigned long page, void *data)
+{
+	u32 domain = *(u32 *)data;
+	unsigned long entry;
+
+	for (entry = page; entry < page + PAGE_SIZE; entry++) {
+		u8 value;
+
+		if (!(entry % 8) && !READ_ONCE(*(u64 *)entry)) {
+			entry += 7;
+			continue;
+		}
+		value = READ_ONCE(*(u8 *)entry);
+		if (value != GUARDRAIL_CONFLICT && value >> 4 == domain)
+			cmpxchg((u8 *)entry, value, 0);
+	}
+	return 0;
+}
+
+void guardrail_clear_domain(u32 domain)
+{
+	if (!is_domain(domain))
+		return;
+	/* First the nodes: what they leave of this domain's would go back into the table. */
+	guardrail_conflict_forget(domain);
+	guardrail_each_page(clear_page_of, &domain);
+	guardrail_objects_forget_all(domain);
+}
+EXPORT_SYMBOL_GPL(guardrail_clear_domain);

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What the kernel does not export is found when this module is loaded: a kprobe tells where kallsyms_lookup_name() is, and that
+ * tells the rest. The functions are called through static calls, that is directly: with indirect branch tracking, a function
+ * whose address the kernel itself never takes cannot be called by pointer.
+ */
+#include <linux/kprobes.h>
+#include <linux/rcupdate.h>
+#include <linux/static_call.h>
+#include <linux/vmalloc.h>
+
+#include "internal.h"
+
+struct mm_struct *guardrail_init_mm;
+
+/* Prototypes only: the static calls take their types from these. */
+unsigned long guardrail_t_lookup(const char *name);
+struct vm_struct *guardrail_t_get_vm_area(unsigned long size, unsigned long flags);
+void guardrail_t_flush(unsigned long start, unsigned long end);
+int guardrail_t_stack_info(unsigned long *stack, struct task_struct *task, struct stack_info *info,
+			   unsigned long *visit_mask);
+struct module *guardrail_t_module(unsigned long addr);
+int guardrail_t_is_text(unsigned long addr);
+
+DEFINE_STATIC_CALL_NULL(guardrail_lookup, guardrail_t_lookup);
+DEFINE_STATIC_CALL_NULL(guardrail_get_area, guardrail_t_get_vm_area);
+DEFINE_STATIC_CALL_NULL(guardrail_flush, guardrail_t_flush);
+DEFINE_STATIC_CALL_NULL(guardrail_stack_info, guardrail_t_stack_info);
+DEFINE_STATIC_CALL_NULL(guardrail_module, guardrail_t_module);
+DEFINE_STATIC_CALL_NULL(guardrail_is_text, guardrail_t_is_text);
+
+struct vm_struct *guardrail_get_vm_area(unsigned long size, unsigned long flags)
+{
+	return static_call(guardrail_get_area)(size, flags);
+}
+
+void guardrail_flush_tlb(unsigned long start, unsigned long end)
+{
+	static_call(guardrail_flush)(start, end);
+}
+
+/* The stack of this CPU or task that an address is in. */
+bool guardrail_stack_of(unsigned long addr, struct stack_info *info)
+{
+	unsigned long mask = 0;
+
+	return !static_call(guardrail_stack_info)((unsigned long *)addr, current, info, &mask);
+}
+
+/* The module that an address is in; the caller knows that it stays. */
+struct module *guardrail_module_at(unsigned long addr)
+{
+	struct module *module;
+
+	preempt_disable();
+	rcu_read_lock();
+	module = static_call(guardrail_module)(addr);
+	rcu_read_unlock();
+	preempt_enable();
+	return module;
+}
+
+/* True for an address in code, be it of the kernel, a module, or made at run time. */
+bool guardrail_is_code(unsigned long addr)
+{
+	return static_call(guardrail_is_text)(addr);
+}
+
+static unsigned long find(const char *name)
+{
+	unsigned long addr = static_call(guardrail_lookup)(name);
+
+	if (!addr)
+		pr_err("this kernel does not tell where its '%s' is, which the rights table needs; it is built without CONFIG_KALLSYMS_ALL, or too new\n",
+		       name);
+	return addr;
+}
+
+static int __init find_lookup(void)
+{
+	struct kprobe probe = { .symbol_name = "kallsyms_lookup_name" };
+	int err = register_kprobe(&probe);
+
+	if (err) {
+		pr_err("a kprobe on kallsyms_lookup_name cannot be set (error %d), which finds the functions for the rights table; the kernel is built without kprobes, or locked down\n",
+		       err);
+		return err == -ENOENT ? -ENODEV : err;
+	}
+	/* Behind the mark for indirect branches, where there is one: good to be called directly all the same. */
+	static_call_update(guardrail_lookup, (typeof(&guardrail_t_lookup))probe.addr);
+	unregister_kprobe(&probe);
+	return 0;
+}
+
+int __init guardrail_symbols_find(void)
+{
+	unsigned long area, flush, stack, module, text;
+	int err = find_lookup();
+
+	if (err)
+		return err;
+	guardrail_init_mm = (struct mm_struct *)find("init_mm");
+	area = find("get_vm_area");
+	flush = find("flush_tlb_kernel_range");
+	stack = find("get_stack_info");
+	module = find("__module_address");
+	text = find("kernel_text_address");
+	if (!guardrail_init_mm || !area || !flush || !stack || !module || !text)
+		return -ENODEV;
+	static_call_update(guardrail_get_area, (typeof(&guardrail_t_get_vm_area))area);
+	static_call_update(guardrail_flush, (typeof(&guardrail_t_flush))flush);
+	static_call_update(guardrail_stack_info, (typeof(&guardrail_t_stack_info))stack);
+	static_call_update(guardrail_module, (typeof(&guardrail_t_module))module);
+	static_call_update(guardrail_is_text, (typeof(&guardrail_t_is_text))text);
+	return 0;
+}

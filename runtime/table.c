@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The memory of the table: addresses for all of it, pages where something was granted.
+ *
+ * The table lies in the kernel's area for virtual mappings, at a multiple of what one top-level entry of the page tables
+ * maps, so that everything below the top level is this module's alone. The kernel fills the top level of that area at
+ * boot for all processes; what is below is filled here, with pages from a reserve or from the page allocator's own reserve for
+ * contexts that cannot wait. Work in process context fills the reserve up again. Pages stay until the module goes.
+ */
+#include <linux/mm.h>
+#include <linux/spinlock.h>
+#include <linux/vmalloc.h>
+#include <linux/workqueue.h>
+#include <asm/pgalloc.h>
+
+#include "internal.h"
+
+static unsigned int reserve = 128;
+module_param(reserve, uint, 0444);
+MODULE_PARM_DESC(reserve, "pages kept for grants in contexts that cannot wait");
+
+unsigned long guardrail_table __ro_after_init;
+EXPORT_SYMBOL_GPL(guardrail_table);
+
+static struct vm_struct *area;
+static unsigned long table_start __ro_after_init;
+static unsigned long table_end __ro_after_init;
+
+/* Guards the page tables below the top level, the reserve, and the lists. */
+static DEFINE_SPINLOCK(table_lock);
+static LIST_HEAD(reserve_pages);
+static unsigned long n_reserve;
+/* Everything that was put into the page tables, to be freed at the end. */
+static LIST_HEAD(used_pages);
+static unsigned long n_table;
+static unsigned long n_tree;
+static unsigned long n_dry;
+
+static void fill_reserve(struct work_struct *work);
+static DECLARE_WORK(fill_work, fill_reserve);
+
+/* Puts pages by until there are @want; false where there is no memory. May sleep. */
+static bool fill_to(unsigned long want)
+{
+	while (READ_ONCE(n_reserve) < want) {
+		struct page *page = alloc_page(GFP_KERNEL | __GFP_ZERO);
+		unsigned long flags;
+
+		if (!page)
+			return false;
+		spin_lock_irqsave(&table_lock, flags);
+		list_add(&page->lru, &reserve_pages);
+		n_reserve++;
+		spin_unlock_irqrestore(&table_lock, flags);
+	}
+	return true;
+}
+
+static void fill_reserve(struct work_struct *work)
+{
+	fill_to(reserve);
+}
+
+/* A zeroed page that goes into the page tables now. */
+static void *take_page(unsigned long *count)
+{
+	struct page *page = list_first_entry_or_null(&reserve_pages, struct page, lru);
+
+	lockdep_assert_held(&table_lock);
+	if (page) {
+		list_del(&page->lru);
+		n_reserve--;
+	} else {
+		n_dry++;
+		page = alloc_page(GFP_ATOMIC | __GFP_ZERO | __GFP_NOWARN);
+		if (!page)
+			return NULL;
+	}
+	list_add(&page->lru, &used_pages);
+	++*count;
+	return page_address(page);
+}
+
+/* The table's page at this address gets memory, if it has none. */
+static int populate_page(unsigned long addr)
+{
+	pgd_t *pgd = pgd_offset_pgd(guardrail_init_mm->pgd, addr);
+	p4d_t *p4d = p4d_offset(pgd, addr);
+	pud_t *pud;
+	pmd_t *pmd;
+	pte_t *pte;
+	void *page;
+
+	if (p4d_none(*p4d)) {
+		page = take_page(&n_tree);
+		if (!page)
+			return -ENOMEM;
+		smp_wmb();	/* The page is seen to be zero before it is seen. */
+		p4d_populate(guardrail_init_mm, p4d, page);
+	}
+	pud = pud_offset(p4d, addr);
+	if (pud_none(*pud)) {
+		page = take_page(&n_tree);
+		if (!page)
+			return -ENOMEM;
+		smp_wmb();
+		pud_populate(guardrail_init_mm, pud, page);
+	}
+	pmd = pmd_offset(pud, addr);
+	if (pmd_none(*pmd)) {
+		page = take_page(&n_tree);
+		if (!page)
+			return -ENOMEM;
+		smp_wmb();
+		pmd_populate_kernel(guardrail_init_mm, pmd, page);
+	}
+	pte = pte_offset_kernel(pmd, addr);
+	if (pte_none(*pte)) {
+		page = take_page(&n_table);
+		if (!page)
+			return -ENOMEM;
+		smp_wmb();
+		set_pte(pte, mk_pte(virt_to_page(page), PAGE_KERNEL));
+	}
+	return 0;
+}
+
+/* The entries from @first to @last get memory, or -ENOMEM; for any context. */
+int guardrail_populate(unsigned long first, unsigned long last)
+{
+	unsigned long page, flags;
+	bool low = false;
+	int err = 0;
+
+	for (page = first & PAGE_MASK; page <= last && !err; page += PAGE_SIZE) {
+		if (likely(entry_peek(page) >= 0))
+			continue;
+		spin_lock_irqsave(&table_lock, flags);
+		err = populate_page(page);
+		low |= n_reserve < reserve / 2;
+		spin_unlock_irqrestore(&table_lock, flags);
+	}
+	if (low)
+		schedule_work(&fill_work);
+	return err;
+}
+
+int guardrail_prepare(unsigned long p, unsigned long n)
+{
+	unsigned long pages;
+
+	if (!is_kernel_range(p, n))
+		return -EINVAL;
+	/* What is needed at most, with the page tables; the reserve is filled for it chunk by chunk. */
+	for (pages = entry_of(p) & PAGE_MASK; pages <= entry_of(p + n - 1); pages += PAGE_SIZE) {
+		if (entry_peek(pages) >= 0)
+			continue;
+		if (!fill_to(4) || guardrail_populate(pages, pages))
+			return -ENOMEM;
+		cond_resched();
+	}
+	return 0;
+}
+EXPORT_SYMBOL_GPL(guardrail_prepare);
+
+/*
+ * One walk for two purposes: to tell the pages, and to take the tree apart. Page tables only grow while the module is
+ * there, so a walk needs no lock.
+ */
+static int walk_ptes(pmd_t *pmd, unsigned long addr, int (*each)(unsigned long, void *), void *data)
+{
+	pte_t *pte = pte_offset_kernel(pmd, addr);
+	int i, err = 0;
+
+	for (i = 0; i < PTRS_PER_PTE && !err; i++, pte++, addr += PAGE_SIZE) {
+		if (pte_none(*pte))
+			continue;
+		if (each)
+			err = each(addr, data);
+		else
+			pte_clear(guardrail_init_mm, addr, pte);
+	}
+	cond_resched();
+	return err;
+}
+
+static int walk_pmds(pud_t *pud, unsigned long addr, int (*each)(unsigned long, void *), void *data)
+{
+	pmd_t *pmd = pmd_offset(pud, addr);
+	int i, err = 0;
+
+	for (i = 0; i < PTRS_PER_PMD && !err; i++, pmd++, addr += PMD_SIZE) {
+		if (pmd_none(*pmd))
+			continue;
+		err = walk_ptes(pmd, addr, each, data);
+		if (!each)
+			pmd_clear(pmd);
+	}
+	return err;
+}
+
+static int walk_puds(p4d_t *p4d, unsigned long addr, int (*each)(unsigned long, void *), void *data)
+{
+	pud_t *pud = pud_offset(p4d, addr);
+	int i, err = 0;
+
+	for (i = 0; i < PTRS_PER_PUD && !err; i++, pud++, addr += PUD_SIZE) {
+		if (pud_none(*pud))
+			continue;
+		err = walk_pmds(pud, addr, each, data);
+		if (!each)
+			pud_clear(pud);
+	}
+	return err;
+}
+
+static int walk(int (*each)(unsigned long, void *), void *data)
+{
+	unsigned long addr;
+	int err = 0;
+
+	/* With four levels, P4D_SIZE is the reach of a top-level entry, and those the kernel has filled: they stay. */
+	for (addr = table_start; addr < table_end && !err; addr += P4D_SIZE) {
+		p4d_t *p4d = p4d_offset(pgd_offset_pgd(guardrail_init_mm->pgd, addr), addr);
+
+		if (p4d_none(*p4d))
+			continue;
+		err = walk_puds(p4d, addr, each, data);
+		if (!each && pgtable_l5_enabled())
+			p4d_clear(p4d);
+	}
+	return err;
+}
+
+int guardrail_each_page(int (*each)(unsigned long page, void *data), void *data)
+{
+	return walk(each, data);
+}
+
+void guardrail_table_usage(struct guardrail_usage *usage)
+{
+	usage->table_pages = READ_ONCE(n_table);
+	usage->tree_pages = READ_ONCE(n_tree);
+	usage->reserve = READ_ONCE(n_reserve);
+}
+
+unsigned long guardrail_dry(void)
+{
+	return READ_ONCE(n_dry);
+}
+
+/* The top level must be there already: it is copied into every process when that is made. */
+static bool __init top_level_is_there(void)
+{
+	unsigned long addr;
+
+	for (addr = table_start; addr < table_end; addr += PGDIR_SIZE) {
+		pgd_t *pgd = pgd_offset_pgd(guardrail_init_mm->pgd, addr);
+
+		if (pgd_none(*pgd) || (!pgtable_l5_enabled() && p4d_none(*p4d_offset(pgd, addr))))
+			return false;
+	}
+	return true;
+}
+
+int __init guardrail_table_init(void)
+{
+	unsigned long size = (-KERNEL_HALF) >> GUARDRAIL_SLOT_SHIFT;
+#ifdef VM_SPARSE
+	unsigned long flags = VM_SPARSE;
+#else
+	unsigned long flags = VM_MAP;
+#endif
+
+	/* One more, for the beginning at a multiple. Both kinds of paging have room: half of the area. */
+	area = guardrail_get_vm_area(size + PGDIR_SIZE, flags);
+	if (!area) {
+		pr_err("the kernel's area for virtual mappings has no room for a table of %lu GiB; is guardrail loaded already under another name?\n",
+		       size >> 30);
+		return -ENOMEM;
+	}
+	table_start = ALIGN((unsigned long)area->addr, PGDIR_SIZE);
+	table_end = table_start + size;
+	if (!top_level_is_there()) {
+		pr_err("this kernel does not fill the top level of its page tables at boot, so a table could not be seen by every process\n");
+		free_vm_area(area);
+		return -ENODEV;
+	}
+	guardrail_table = table_start - (KERNEL_HALF >> GUARDRAIL_SLOT_SHIFT);
+	if (!fill_to(reserve)) {
+		guardrail_table_exit();
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Nobody may use the table any more. */
+void guardrail_table_exit(void)
+{
+	struct page *page, *next;
+
+	cancel_work_sync(&fill_work);
+	walk(NULL, NULL);
+	/* No CPU remembers a page, or where one was mapped. */
+	guardrail_flush_tlb(table_start, table_end);
+	list_splice(&reserve_pages, &used_pages);
+	list_for_each_entry_safe(page, next, &used_pages, lru)
+		__free_page(page);
+	free_vm_area(area);
+}

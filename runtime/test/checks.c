@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Checks as guarded code makes them: inline, through the exception table, by the slow paths; and what those report. */
+#include <linux/irq_work.h>
+#include <linux/ptrace.h>
+#include <linux/sched/task_stack.h>
+#include <linux/vmalloc.h>
+
+#include "test.h"
+
+static void inline_checks(void)
+{
+	u8 wanted = GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE);
+	unsigned long p = (unsigned long)kzalloc(64, GFP_KERNEL);
+
+	if (!EXPECT(p))
+		return;
+	EXPECT(!inline_check(p, wanted));
+	EXPECT(!guardrail_set_write(ONE, p, 64));
+	EXPECT(inline_check(p, wanted) && inline_check(p + 63, wanted));
+	EXPECT(!inline_check(p, GUARDRAIL_ENTRY(TWO, GUARDRAIL_WRITE)));
+	EXPECT(!guardrail_clear(ONE, p, 64));
+	EXPECT(!inline_check(p, wanted));
+	kfree((void *)p);
+	test_result("inline checks", true);
+}
+
+/* Where the table has no memory, and where there can be no entry. */
+static void faults(void)
+{
+	u8 wanted = GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE);
+	struct guardrail_usage before, after;
+
+	guardrail_usage(&before);
+	/* The hole at the beginning of the kernel's half, user addresses, and NULL. */
+	EXPECT(!inline_check(~((1UL << 47) - 1) + (1UL << 42), wanted));
+	EXPECT(!inline_check(0, wanted));
+	EXPECT(!inline_check(0x7ffffff0000UL, wanted));
+	EXPECT(!inline_check(1UL << 62, wanted));
+	EXPECT(!guardrail_check_write(ONE, ~((1UL << 47) - 1) + (1UL << 42), 64));
+	EXPECT(!guardrail_clear(ONE, ~((1UL << 47) - 1) + (1UL << 42), 1 << 20));
+	EXPECT(!guardrail_find_object(ONE, ~((1UL << 47) - 1) + (1UL << 42), 1 << 20));
+	guardrail_usage(&after);
+	/* Looking populates nothing. */
+	EXPECT(before.table_pages == after.table_pages && before.tree_pages == after.tree_pages);
+	test_result("parts of the table without memory", true);
+}
+
+static void stores(void)
+{
+	unsigned long p = (unsigned long)kzalloc(256, GFP_KERNEL), size;
+
+	if (!EXPECT(p))
+		return;
+	EXPECT(!guardrail_set_write(ONE, p + 64, 64));
+	for (size = 1; size <= 64; size *= 2)
+		EXPECT(test_store(p + 64, size, ONE));
+	/* Over the border of two slots, and up to the last byte. */
+	EXPECT(test_store(p + 69, 8, ONE) && test_store(p + 120, 8, ONE));
+	EXPECT(!test_store(p + 121, 8, ONE) && !test_store(p + 60, 8, ONE) && !test_store(p + 65, 64, ONE));
+	EXPECT(!test_store(p + 64, 8, TWO));
+	/* Halves and bytes pass only the slow path. */
+	EXPECT(!guardrail_set_write(ONE, p + 128, 4) && !guardrail_set_write(ONE, p + 141, 1));
+	EXPECT(!inline_check(p + 128, GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)));
+	EXPECT(test_store(p + 128, 4, ONE) && test_store(p + 124, 8, ONE) && !test_store(p + 130, 4, ONE));
+	EXPECT(test_store(p + 141, 1, ONE) && !test_store(p + 140, 2, ONE) && !test_store(p + 142, 1, ONE));
+	EXPECT(!guardrail_clear(ONE, p, 256));
+	kfree((void *)p);
+	test_result("stores", true);
+}
+
+static bool range_allowed(unsigned long p, unsigned long n)
+{
+	unsigned long before = guardrail_violations(ONE);
+
+	guardrail_range_slow(p, n, ONE, _THIS_IP_);
+	return guardrail_violations(ONE) == before;
+}
+
+static void ranges(void)
+{
+	/* The table's page ends within. */
+	unsigned long n = 100 << 10, p = (unsigned long)vmalloc(n);
+
+	if (!EXPECT(p))
+		return;
+	EXPECT(!guardrail_set_write(ONE, p + 3, n - 5));
+	EXPECT(range_allowed(p + 3, n - 5) && range_allowed(p + 3, 1) && range_allowed(p, 0));
+	EXPECT(!range_allowed(p + 2, n - 5) && !range_allowed(p + 3, n - 4));
+	EXPECT(!guardrail_clear(ONE, p + 40001, 1));
+	EXPECT(!range_allowed(p + 3, n - 5) && range_allowed(p + 3, 40001 - 3) && range_allowed(p + 40002, 8));
+	EXPECT(!range_allowed(p + 3, ~0UL));
+	EXPECT(!guardrail_clear(ONE, p, n));
+	vfree((void *)p);
+	test_result("ranges", true);
+}
+
+static bool stack_in_interrupt;
+
+static void on_interrupt(struct irq_work *work)
+{
+	unsigned long here[4] = { 0 };
+
+	OPTIMIZER_HIDE_VAR(here[0]);
+	stack_in_interrupt = test_store((unsigned long)&here[1], 8, ONE) &&
+			     /* The stack of the task that was interrupted is another's. */
+			     !test_store((unsigned long)task_stack_page(current) + 64, 8, ONE);
+}
+
+static noinline unsigned long stack_below(void)
+{
+	return (unsigned long)__builtin_frame_address(0) - 1024;
+}
+
+static void stacks(void)
+{
+	static struct irq_work work;
+	unsigned long here[4] = { 0 };
+
+	OPTIMIZER_HIDE_VAR(here[0]);
+	EXPECT(test_store((unsigned long)&here[1], 8, ONE));
+	EXPECT(test_store((unsigned long)__builtin_frame_address(0), 8, ONE));
+	/* Below what is in use, beyond the end, and at what user space's registers are kept in. */
+	EXPECT(!test_store(stack_below(), 8, ONE));
+	EXPECT(!test_store((unsigned long)task_pt_regs(current), 8, ONE));
+	EXPECT(!test_store((unsigned long)task_pt_regs(current) - 4, 8, ONE));
+	EXPECT(!test_store((unsigned long)task_stack_page(current), 8, ONE));
+	init_irq_work(&work, on_interrupt);
+	irq_work_queue(&work);
+	irq_work_sync(&work);
+	EXPECT(stack_in_interrupt);
+	test_result("stores to the stack", true);
+}
+
+static noinline void plain_function(void)
+{
+	barrier();
+}
+
+static bool call_allowed(unsigned long target)
+{
+	unsigned long before = guardrail_violations(ONE);
+
+	guardrail_icall_slow(target, ONE, _THIS_IP_);
+	return guardrail_violations(ONE) == before;
+}
+
+static void calls(void)
+{
+	static unsigned long data;
+
+	EXPECT(call_allowed((unsigned long)plain_function) && call_allowed((unsigned long)_printk));
+	EXPECT(!call_allowed((unsigned long)&data) && !call_allowed(0) && !call_allowed(0x400000));
+	test_result("indirect calls", true);
+}
+
+/* Every sort of target, once each: reports are looked at from outside. */
+static noinline void report(void)
+{
+	static unsigned long data;
+	unsigned long p = (unsigned long)kmalloc(100, GFP_KERNEL), v = (unsigned long)vmalloc(PAGE_SIZE);
+	unsigned long before = guardrail_violations(ONE);
+	int i;
+
+	if (!EXPECT(p && v))
+		return;
+	/* One place is told once, and counted. */
+	for (i = 0; i < 5; i++)
+		guardrail_write_slow(p + 16, 8, ONE, (unsigned long)report + 1);
+	guardrail_write_slow(v + 8, 4, ONE, (unsigned long)report + 2);
+	guardrail_write_slow((unsigned long)&data, 4, ONE, (unsigned long)report + 3);
+	guardrail_write_slow(0x1234, 4, ONE, (unsigned long)report + 4);
+	EXPECT(!guardrail_set_write(TWO, p, 8));
+	guardrail_write_slow(p, 8, ONE, (unsigned long)report + 5);
+	EXPECT(!guardrail_clear(TWO, p, 8));
+	EXPECT(guardrail_violations(ONE) == before + 9);
+	vfree((void *)v);
+	kfree((void *)p);
+	test_result("reports", true);
+}
+
+void test_checks(void)
+{
+	inline_checks();
+	faults();
+	stores();
+	ranges();
+	stacks();
+	calls();
+	report();
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Guarded modules that come and go. This module plays them. */
+#include "test.h"
+
+#define CYCLES 1000
+
+static u8 data[300] __aligned(8);
+static u8 init_data[50] __aligned(4);
+static int wanted_result;
+static bool seen_init, seen_exit;
+static unsigned long leaked;
+
+static noinline void target(void)
+{
+	barrier();
+}
+
+static noinline void other(void)
+{
+	barrier();
+}
+
+static int guarded_init(void)
+{
+	seen_init = guardrail_check_write(ONE, (unsigned long)data, sizeof(data)) &&
+		    guardrail_check_write(ONE, (unsigned long)init_data, sizeof(init_data)) &&
+		    !guardrail_check_write(ONE, (unsigned long)&wanted_result, sizeof(wanted_result)) &&
+		    guardrail_check_icall(ONE, (unsigned long)target) &&
+		    !guardrail_check_icall(ONE, (unsigned long)other) &&
+		    guardrail_check_icall(ONE, (unsigned long)_printk);
+	if (leaked) {
+		guardrail_set_write(ONE, leaked, 48);
+		guardrail_set_object(ONE, leaked, 16, 5);
+		guardrail_set_owner(ONE, leaked, 48, 6, 0);
+	}
+	return wanted_result;
+}
+
+static void guarded_exit(void)
+{
+	seen_exit = guardrail_check_write(ONE, (unsigned long)data, sizeof(data)) &&
+		    !guardrail_check_write(ONE, (unsigned long)init_data, 1);
+}
+
+static const struct guardrail_range writable[] = {
+	{ (unsigned long)data, sizeof(data) },
+	{ (unsigned long)data, 0 },
+};
+static const struct guardrail_range init_only[] = { { (unsigned long)init_data, sizeof(init_data) } };
+static const unsigned long targets[] = { (unsigned long)target };
+
+static const struct guardrail_module guarded = {
+	.magic = GUARDRAIL_MAGIC,
+	.abi = GUARDRAIL_ABI,
+	.domain = ONE,
+	.name = "guarded_test",
+	.init = guarded_init,
+	.exit = guarded_exit,
+	.writable = writable,
+	.n_writable = ARRAY_SIZE(writable),
+	.init_only = init_only,
+	.n_init_only = ARRAY_SIZE(init_only),
+	.targets = targets,
+	.n_targets = ARRAY_SIZE(targets),
+};
+
+/* Nothing of the domain is left. */
+static int none(const struct guardrail_held *held, void *unused)
+{
+	return 1;
+}
+
+static bool holds_nothing(void)
+{
+	struct guardrail_usage usage;
+
+	guardrail_usage(&usage);
+	return !guardrail_walk(ONE, none, NULL) && !usage.conflicts && !usage.records;
+}
+
+static void comes_and_goes(void)
+{
+	seen_init = seen_exit = false;
+	EXPECT(!guardrail_module_enter(&guarded));
+	EXPECT(seen_init);
+	EXPECT(guardrail_check_write(ONE, (unsigned long)data, sizeof(data)));
+	EXPECT(!guardrail_check_write(ONE, (unsigned long)data + sizeof(data), 1));
+	EXPECT(!guardrail_check_write(ONE, (unsigned long)init_data, 1));
+	guardrail_module_leave(&guarded);
+	EXPECT(seen_exit);
+	EXPECT(holds_nothing());
+	/* Again is too often. */
+	seen_exit = false;
+	guardrail_module_leave(&guarded);
+	EXPECT(!seen_exit);
+	test_result("a guarded module comes and goes", true);
+}
+
+static void fails(void)
+{
+	wanted_result = -ENODEV;
+	seen_exit = false;
+	EXPECT(guardrail_module_enter(&guarded) == -ENODEV);
+	EXPECT(!seen_exit && holds_nothing());
+	wanted_result = 0;
+	test_result("a guarded module whose init fails", true);
+}
+
+static void leaks(void)
+{
+	leaked = (unsigned long)kmalloc(64, GFP_KERNEL);
+	if (!EXPECT(leaked))
+		return;
+	EXPECT(!guardrail_module_enter(&guarded));
+	guardrail_module_leave(&guarded);
+	EXPECT(holds_nothing());
+	kfree((void *)leaked);
+	leaked = 0;
+	test_result("a guarded module that leaks", true);
+}
+
+static void refused(void)
+{
+	struct guardrail_module bad = guarded;
+
+	bad.magic++;
+	EXPECT(guardrail_module_enter(&bad) == -ENOEXEC);
+	bad = guarded;
+	bad.abi++;
+	EXPECT(guardrail_module_enter(&bad) == -ENOEXEC);
+	bad = guarded;
+	bad.domain = 16;
+	EXPECT(guardrail_module_enter(&bad) == -ENOEXEC);
+	bad = guarded;
+	bad.flags = 1;
+	EXPECT(guardrail_module_enter(&bad) == -ENOEXEC);
+	/* What describes a module is in it, not on a stack. */
+	bad = guarded;
+	EXPECT(guardrail_module_enter(&bad) == -ENOEXEC);
+	EXPECT(holds_nothing());
+	test_result("modules that are refused", true);
+}
+
+/* Two modules of one domain: what one leaves behind goes with the last. */
+static void share(void)
+{
+	static u8 more[16] __aligned(8);
+	static const struct guardrail_range range[] = { { (unsigned long)more, sizeof(more) } };
+	static const struct guardrail_module second = {
+		.magic = GUARDRAIL_MAGIC, .abi = GUARDRAIL_ABI, .domain = ONE, .name = "second_test",
+		.writable = range, .n_writable = 1,
+	};
+
+	EXPECT(!guardrail_module_enter(&guarded) && !guardrail_module_enter(&second));
+	guardrail_module_leave(&guarded);
+	EXPECT(guardrail_check_write(ONE, (unsigned long)more, sizeof(more)));
+	EXPECT(!guardrail_check_write(ONE, (unsigned long)data, 1));
+	EXPECT(!guardrail_check_icall(ONE, (unsigned long)target));
+	guardrail_module_leave(&second);
+	EXPECT(holds_nothing());
+	test_result("two modules of one domain", true);
+}
+
+static void often(void)
+{
+	struct guardrail_usage before, after;
+	int i;
+
+	guardrail_usage(&before);
+	for (i = 0; i < CYCLES; i++) {
+		if (!EXPECT(!guardrail_module_enter(&guarded)))
+			break;
+		guardrail_module_leave(&guarded);
+		cond_resched();
+	}
+	guardrail_usage(&after);
+	EXPECT(before.table_pages == after.table_pages && before.tree_pages == after.tree_pages);
+	EXPECT(!after.conflicts && !after.records);
+	test_result("a thousand times", true);
+}
+
+void test_life(void)
+{
+	comes_and_goes();
+	fails();
+	leaks();
+	refused();
+	share();
+	often();
+}

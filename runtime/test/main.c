@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* guardrail_test.ko: exercises every primitive of guardrail.ko when it is loaded, and tells in the form of TAP how it went. */
+#include "test.h"
+
+static unsigned int number;
+static unsigned int n_failed;
+static bool met = true;
+
+static bool cost;
+module_param(cost, bool, 0444);
+MODULE_PARM_DESC(cost, "measure what the primitives cost, instead of testing");
+
+void test_result(const char *name, bool ok)
+{
+	number++;
+	if (!ok || !met)
+		n_failed++;
+	pr_info("%sok %u %s\n", ok && met ? "" : "not ", number, name);
+	met = true;
+}
+
+bool test_expect(bool is, const char *what, const char *file, int line)
+{
+	if (!is && READ_ONCE(met)) {
+		pr_info("# not met: %s (%s:%d)\n", what, kbasename(file), line);
+		WRITE_ONCE(met, false);
+	}
+	return is;
+}
+
+bool test_store(unsigned long addr, unsigned long size, u32 domain)
+{
+	unsigned long before = guardrail_violations(domain);
+
+	if (inline_check(addr, GUARDRAIL_ENTRY(domain, GUARDRAIL_WRITE)) && addr % GUARDRAIL_SLOT + size <= GUARDRAIL_SLOT)
+		return true;
+	guardrail_write_slow(addr, size, domain, _THIS_IP_);
+	return guardrail_violations(domain) == before;
+}
+
+static int __init test_init(void)
+{
+	if (cost) {
+		test_cost();
+		return 0;
+	}
+	pr_info("TAP version 14\n");
+	test_rights();
+	test_checks();
+	test_life();
+	test_races();
+	pr_info("1..%u\n", number);
+	pr_info("# %u failed\n", n_failed);
+	return 0;
+}
+
+static void __exit test_exit(void)
+{
+}
+
+module_init(test_init);
+module_exit(test_exit);
+MODULE_DESCRIPTION("Tests of guardrail.ko");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Rights to whole slots, halves, single bytes, of several domains; objects, owners, call targets; the walk. */
+#include <linux/delay.h>
+#include <linux/interrupt.h>
+#include <linux/vmalloc.h>
+
+#include "test.h"
+
+#define SIZE 512
+
+/* Zeroed memory without rights, at a multiple of 64. */
+static unsigned long memory;
+
+static unsigned long at(unsigned long offset)
+{
+	return memory + offset;
+}
+
+static u8 entry_at(unsigned long offset)
+{
+	return *(u8 *)((at(offset) >> GUARDRAIL_SLOT_SHIFT) + guardrail_table);
+}
+
+/* Nothing is left for the next test. */
+static void clean(void)
+{
+	struct guardrail_usage usage;
+
+	EXPECT(!guardrail_clear(ONE, memory, SIZE));
+	EXPECT(!guardrail_clear(TWO, memory, SIZE));
+	EXPECT(!guardrail_clear(LAST, memory, SIZE));
+	EXPECT(!memchr_inv((void *)((memory >> GUARDRAIL_SLOT_SHIFT) + guardrail_table), 0, SIZE / GUARDRAIL_SLOT));
+	guardrail_usage(&usage);
+	EXPECT(!usage.conflicts);
+	EXPECT(!usage.records);
+}
+
+static void whole_slots(void)
+{
+	EXPECT(!guardrail_set_write(ONE, at(64), 64));
+	EXPECT(entry_at(64) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE));
+	EXPECT(entry_at(120) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE));
+	EXPECT(!entry_at(56) && !entry_at(128));
+	EXPECT(guardrail_check_write(ONE, at(64), 64));
+	EXPECT(!guardrail_check_write(ONE, at(63), 64));
+	EXPECT(!guardrail_check_write(ONE, at(65), 64));
+	EXPECT(!guardrail_check_write(TWO, at(64), 1));
+	EXPECT(guardrail_check_write(ONE, at(100), 0));
+	EXPECT(!guardrail_clear(ONE, at(80), 8));
+	EXPECT(guardrail_check_write(ONE, at(64), 16) && guardrail_check_write(ONE, at(88), 40));
+	EXPECT(!guardrail_check_write(ONE, at(87), 1) && !guardrail_check_write(ONE, at(80), 1));
+	/* Another domain takes nothing away. */
+	EXPECT(!guardrail_clear(TWO, at(64), 64));
+	EXPECT(guardrail_check_write(ONE, at(64), 16));
+	clean();
+	test_result("whole slots", true);
+}
+
+static void halves(void)
+{
+	EXPECT(!guardrail_set_write(ONE, at(4), 8));
+	EXPECT(entry_at(0) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE_HIGH));
+	EXPECT(entry_at(8) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE_LOW));
+	EXPECT(guardrail_check_write(ONE, at(4), 8) && guardrail_check_write(ONE, at(6), 4));
+	EXPECT(!guardrail_check_write(ONE, at(3), 2) && !guardrail_check_write(ONE, at(8), 5));
+	EXPECT(!guardrail_set_write(ONE, at(0), 4));
+	EXPECT(entry_at(0) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE));
+	EXPECT(!guardrail_clear(ONE, at(4), 4));
+	EXPECT(entry_at(0) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE_LOW));
+	clean();
+	test_result("half slots", true);
+}
+
+static void single_bytes(void)
+{
+	struct guardrail_usage usage;
+	int i;
+
+	EXPECT(!guardrail_set_write(ONE, at(19), 3));
+	EXPECT(entry_at(16) == GUARDRAIL_CONFLICT);
+	guardrail_usage(&usage);
+	EXPECT(usage.conflicts == 1);
+	for (i = 0; i < 8; i++)
+		EXPECT(guardrail_check_write(ONE, at(16 + i), 1) == (i >= 3 && i < 6));
+	EXPECT(guardrail_check_write(ONE, at(19), 3) && !guardrail_check_write(ONE, at(19), 4));
+	/* What fits into an entry again leaves the side table. */
+	EXPECT(!guardrail_set_write(ONE, at(16), 8));
+	EXPECT(entry_at(16) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE));
+	guardrail_usage(&usage);
+	EXPECT(!usage.conflicts);
+	/* A range of 13 bytes: a slot, a half, a byte. */
+	EXPECT(!guardrail_set_write(ONE, at(32), 13));
+	EXPECT(guardrail_check_write(ONE, at(32), 13) && !guardrail_check_write(ONE, at(32), 14));
+	EXPECT(!guardrail_clear(ONE, at(33), 11));
+	EXPECT(guardrail_check_write(ONE, at(32), 1) && guardrail_check_write(ONE, at(44), 1));
+	EXPECT(!guardrail_check_write(ONE, at(33), 1) && !guardrail_check_write(ONE, at(43), 1));
+	clean();
+	test_result("single bytes", true);
+}
+
+static void two_domains(void)
+{
+	EXPECT(!guardrail_set_write(ONE, at(8), 2));
+	EXPECT(!guardrail_set_write(TWO, at(12), 4));
+	EXPECT(!guardrail_set_write(LAST, at(8), 8));
+	EXPECT(entry_at(8) == GUARDRAIL_CONFLICT);
+	EXPECT(guardrail_check_write(ONE, at(8), 2) && !guardrail_check_write(ONE, at(8), 3));
+	EXPECT(guardrail_check_write(TWO, at(12), 4) && !guardrail_check_write(TWO, at(11), 4));
+	EXPECT(guardrail_check_write(LAST, at(8), 8));
+	EXPECT(!guardrail_clear(LAST, at(8), 8));
+	EXPECT(guardrail_check_write(ONE, at(8), 2) && guardrail_check_write(TWO, at(12), 4));
+	EXPECT(!guardrail_clear(ONE, at(8), 8));
+	EXPECT(entry_at(8) == GUARDRAIL_ENTRY(TWO, GUARDRAIL_WRITE_HIGH));
+	/* A range over slots of another domain leaves those to both. */
+	EXPECT(!guardrail_set_write(ONE, at(0), 128));
+	EXPECT(guardrail_check_write(ONE, at(0), 128) && guardrail_check_write(TWO, at(12), 4));
+	/* The last domain's rights are not taken for the mark of a conflict. */
+	EXPECT(!guardrail_set_write(LAST, at(256), 64));
+	EXPECT(guardrail_check_write(LAST, at(256), 64) && !guardrail_check_write(ONE, at(256), 1));
+	clean();
+	test_result("several domains", true);
+}
+
+static void objects(void)
+{
+	static const struct guardrail_field fields[] = { { 0, 4 }, { 12, 4 }, { 24, 8 } };
+
+	EXPECT(!guardrail_set_write(ONE, at(0), 128));
+	EXPECT(!guardrail_set_object(ONE, at(32), 64, 7));
+	EXPECT(guardrail_set_object(ONE, at(32), 64, 8) == -EEXIST);
+	EXPECT(guardrail_check_object(ONE, at(32), 7));
+	EXPECT(!guardrail_check_object(ONE, at(32), 8) && !guardrail_check_object(ONE, at(40), 7));
+	EXPECT(!guardrail_check_object(TWO, at(32), 7));
+	EXPECT(guardrail_check_write(ONE, at(0), 32) && guardrail_check_write(ONE, at(96), 32));
+	EXPECT(!guardrail_check_write(ONE, at(32), 1) && !guardrail_check_write(ONE, at(95), 1));
+	EXPECT(entry_at(32) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_OBJECT));
+	EXPECT(guardrail_find_object(ONE, at(0), 128) == at(32));
+	EXPECT(!guardrail_find_object(ONE, at(33), 95));
+	/* Fields are writable, and it stays an object. */
+	EXPECT(!guardrail_set_fields(ONE, at(32), fields, ARRAY_SIZE(fields)));
+	EXPECT(guardrail_check_object(ONE, at(32), 7));
+	EXPECT(guardrail_check_write(ONE, at(32), 4) && !guardrail_check_write(ONE, at(36), 1));
+	EXPECT(guardrail_check_write(ONE, at(44), 4) && guardrail_check_write(ONE, at(56), 8));
+	EXPECT(guardrail_find_object(ONE, at(0), 128) == at(32));
+	/* States. */
+	EXPECT(guardrail_object_state(ONE, at(32), 7) == 0);
+	EXPECT(!guardrail_move_object(ONE, at(32), 7, 0, 3));
+	EXPECT(guardrail_move_object(ONE, at(32), 7, 0, 4) == -EBUSY);
+	EXPECT(guardrail_move_object(ONE, at(40), 7, 0, 4) == -ENOENT);
+	EXPECT(guardrail_object_state(ONE, at(32), 7) == 3);
+	/* Another domain has its own, at the same place. */
+	EXPECT(!guardrail_set_object(TWO, at(32), 64, 7));
+	EXPECT(!guardrail_clear_object(ONE, at(32), 7));
+	EXPECT(guardrail_clear_object(ONE, at(32), 7) == -ENOENT);
+	EXPECT(guardrail_check_object(TWO, at(32), 7) && !guardrail_check_object(ONE, at(32), 7));
+	EXPECT(!guardrail_clear_object(TWO, at(32), 7));
+	/* Memory that is written or taken as a whole holds no object any more; also where it does not begin a slot. */
+	EXPECT(!guardrail_set_object(ONE, at(205), 30, 9));
+	EXPECT(guardrail_check_object(ONE, at(205), 9) && guardrail_find_object(ONE, at(200), 8) == at(205));
+	EXPECT(!guardrail_clear(ONE, at(200), 64) && !guardrail_check_object(ONE, at(205), 9));
+	EXPECT(!guardrail_set_object(ONE, at(208), 30, 9));
+	EXPECT(!guardrail_set_write(ONE, at(200), 64) && !guardrail_check_object(ONE, at(208), 9));
+	clean();
+	test_result("objects", true);
+}
+
+static void owners(void)
+{
+	unsigned long size = 0;
+
+	EXPECT(!guardrail_set_write(ONE, at(64), 64));
+	EXPECT(!guardrail_set_owner(ONE, at(64), 64, 3, at(56)));
+	EXPECT(entry_at(56) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_OWNER));
+	EXPECT(guardrail_check_owner(ONE, at(64), 3, &size) && size == 64);
+	EXPECT(!guardrail_check_owner(ONE, at(64), 4, NULL) && !guardrail_check_owner(TWO, at(64), 3, NULL));
+	EXPECT(!guardrail_check_owner(ONE, at(72), 3, NULL));
+	EXPECT(guardrail_check_write(ONE, at(64), 64) && !guardrail_check_write(ONE, at(56), 1));
+	EXPECT(!guardrail_clear_owner(ONE, at(64), 3));
+	EXPECT(!entry_at(56));
+	EXPECT(guardrail_clear_owner(ONE, at(64), 3) == -ENOENT);
+	/* Without a guard, its first bytes stay as quick to write as all. */
+	EXPECT(!guardrail_set_owner(ONE, at(64), 64, 3, 0));
+	EXPECT(inline_check(at(64), GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)));
+	EXPECT(!guardrail_clear_owner(ONE, at(64), 3));
+	clean();
+	test_result("owners", true);
+}
+
+static noinline void aligned_target(void)
+{
+	barrier();
+}
+
+static void targets(void)
+{
+	unsigned long target = (unsigned long)aligned_target;
+
+	/* Nothing here is guarded now, so code may be called, and nothing else. */
+	EXPECT(guardrail_check_icall(ONE, (unsigned long)_printk));
+	EXPECT(!guardrail_check_icall(ONE, memory) && !guardrail_check_icall(ONE, 0));
+	EXPECT(!guardrail_set_icall(ONE, target));
+	EXPECT(guardrail_check_icall(ONE, target));
+	if (!(target % GUARDRAIL_SLOT))
+		EXPECT(inline_check(target, GUARDRAIL_ENTRY(ONE, GUARDRAIL_ICALL)));
+	EXPECT(!guardrail_clear(ONE, target, 1));
+	EXPECT(!inline_check(target, GUARDRAIL_ENTRY(ONE, GUARDRAIL_ICALL)));
+	/* One that does not begin a slot. */
+	EXPECT(!guardrail_set_icall(ONE, at(11)));
+	EXPECT(guardrail_check_icall(ONE, at(11)));
+	EXPECT(!guardrail_check_icall(ONE, at(8)) && !guardrail_check_icall(ONE, at(12)));
+	clean();
+	test_result("call targets", true);
+}
+
+struct told {
+	struct guardrail_held held[16];
+	int n;
+};
+
+static int note(const struct guardrail_held *held, void *data)
+{
+	struct told *told = data;
+
+	if (told->n < ARRAY_SIZE(told->held))
+		told->held[told->n] = *held;
+	told->n++;
+	return 0;
+}
+
+static bool is_told(const struct told *told, u32 right, unsigned long start, unsigned long len, u32 type)
+{
+	int i;
+
+	for (i = 0; i < min_t(int, told->n, ARRAY_SIZE(told->held)); i++) {
+		const struct guardrail_held *held = &told->held[i];
+
+		if (held->right == right && held->start == start && held->len == len && held->type == type)
+			return true;
+	}
+	return false;
+}
+
+static int stop_at_once(const struct guardrail_held *held, void *data)
+{
+	return 42;
+}
+
+static void walk(void)
+{
+	/* Entries in three pages of the table, and in two of its trees at least. */
+	unsigned long big = 80 << 10;
+	void *far = vmalloc(big);
+	struct told told = { .n = 0 };
+
+	if (!EXPECT(far))
+		return;
+	EXPECT(!guardrail_set_write(ONE, at(4), 24));
+	EXPECT(!guardrail_set_write(ONE, at(35), 2));
+	EXPECT(!guardrail_set_icall(ONE, at(128)));
+	EXPECT(!guardrail_set_write(ONE, (unsigned long)far + 8, big - 11));
+	EXPECT(!guardrail_set_write(TWO, at(400), 8));
+	EXPECT(!guardrail_set_object(ONE, at(160), 24, 5));
+	EXPECT(!guardrail_add_write(ONE, at(160), 8));
+	EXPECT(!guardrail_set_owner(ONE, at(192), 32, 6, at(184)));
+	EXPECT(!guardrail_walk(ONE, note, &told));
+	EXPECT(told.n == 7);
+	EXPECT(is_told(&told, GUARDRAIL_WRITE, at(4), 24, 0));
+	EXPECT(is_told(&told, GUARDRAIL_WRITE, at(35), 2, 0));
+	EXPECT(is_told(&told, GUARDRAIL_WRITE, at(160), 8, 0));
+	EXPECT(is_told(&told, GUARDRAIL_WRITE, (unsigned long)far + 8, big - 11, 0));
+	EXPECT(is_told(&told, GUARDRAIL_ICALL, at(128), 1, 0));
+	EXPECT(is_told(&told, GUARDRAIL_OBJECT, at(160), 24, 5));
+	EXPECT(is_told(&told, GUARDRAIL_OWNER, at(192), 32, 6));
+	EXPECT(guardrail_walk(ONE, stop_at_once, NULL) == 42);
+	guardrail_clear_domain(ONE);
+	told.n = 0;
+	EXPECT(!guardrail_walk(ONE, note, &told) && !told.n);
+	EXPECT(guardrail_check_write(TWO, at(400), 8));
+	vfree(far);
+	clean();
+	test_result("the walk", true);
+}
+
+static void refusals(void)
+{
+	EXPECT(guardrail_set_write(0, at(0), 8) == -EINVAL);
+	EXPECT(guardrail_set_write(16, at(0), 8) == -EINVAL);
+	EXPECT(guardrail_set_write(ONE, 0x1000, 8) == -EINVAL);
+	EXPECT(guardrail_set_write(ONE, ~7UL, 16) == -EINVAL);
+	EXPECT(!guardrail_set_write(ONE, at(0), 0));
+	EXPECT(!guardrail_check_write(0, at(0), 8) && !guardrail_check_write(ONE, ~7UL, 16));
+	EXPECT(!guardrail_check_write(ONE, at(0), ~0UL));
+	EXPECT(guardrail_set_object(ONE, at(0), 8, 0) == -EINVAL);
+	EXPECT(guardrail_set_owner(ONE, at(8), 8, 1, at(1)) == -EINVAL);
+	/* The last bytes that there are. */
+	EXPECT(!guardrail_set_write(ONE, ~7UL, 8));
+	EXPECT(guardrail_check_write(ONE, ~7UL, 8));
+	EXPECT(!guardrail_clear(ONE, ~7UL, 8) && !guardrail_check_write(ONE, ~0UL, 1));
+	clean();
+	test_result("what is refused", true);
+}
+
+/* Grants in a context that cannot wait, for memory of which the table knows nothing yet. */
+static int in_tasklet;
+
+static void grant(struct tasklet_struct *tasklet)
+{
+	/* Nothing is there: no grant reads or writes it. Each is in another tree of the table. */
+	unsigned long nowhere = (unsigned long)memory & ~((1UL << 40) - 1);
+	int i, err = 0;
+
+	for (i = 0; i < 48 && !err; i++)
+		err = guardrail_set_write(LAST, nowhere + ((unsigned long)i << 34) + 24, 8);
+	for (i = 0; i < 48 && !err; i++)
+		if (!guardrail_check_write(LAST, nowhere + ((unsigned long)i << 34) + 24, 8) ||
+		    guardrail_check_write(LAST, nowhere + ((unsigned long)i << 34) + 16, 1))
+			err = -EIO;
+	WRITE_ONCE(in_tasklet, err ?: 1);
+}
+
+static void atomic(void)
+{
+	static DECLARE_TASKLET(tasklet, grant);
+	struct guardrail_usage before, after;
+	int tries;
+
+	guardrail_usage(&before);
+	tasklet_schedule(&tasklet);
+	tasklet_kill(&tasklet);
+	EXPECT(in_tasklet == 1);
+	guardrail_usage(&after);
+	EXPECT(after.table_pages > before.table_pages);
+	/* The work that fills the reserve again needs a moment. */
+	for (tries = 0; tries < 100; tries++) {
+		guardrail_usage(&after);
+		if (after.reserve >= before.reserve)
+			break;
+		msleep(20);
+	}
+	EXPECT(after.reserve >= before.reserve / 2);
+	guardrail_clear_domain(LAST);
+	test_result("grants where nobody can wait", true);
+}
+
+void test_rights(void)
+{
+	/* The allocator's own alignment. */
+	memory = (unsigned long)kzalloc(SIZE, GFP_KERNEL);
+	if (!memory || guardrail_prepare(memory, SIZE)) {
+		test_result("memory for the tests", false);
+		return;
+	}
+	whole_slots();
+	halves();
+	single_bytes();
+	two_domains();
+	objects();
+	owners();
+	targets();
+	walk();
+	refusals();
+	atomic();
+	kfree((void *)memory);
+}
