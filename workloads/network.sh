@@ -22,7 +22,8 @@ download() {
     if [ -n "$UNCHECKED" ]; then
         get "bytes/$bytes" >/dev/null
     else
-        same "$(get "bytes/$bytes" | checksum)" "$(get "sum/$bytes")"
+        sum=$(set -o pipefail && get "bytes/$bytes" | checksum) || { echo "the download broke off" && return 1; }
+        same "$sum" "$(get "sum/$bytes")"
     fi
 }
 

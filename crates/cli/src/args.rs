@@ -41,6 +41,8 @@ pub enum Command {
     View(ViewArgs),
     /// Run many drivers with many kernels, and print one table
     Survey(SurveyArgs),
+    /// Make mutants of a driver, and see in guests what becomes of them
+    Inject(InjectArgs),
     /// List what is known by name
     List(ListArgs),
     /// Tell what this machine has, what is missing, and how to get it
@@ -430,6 +432,58 @@ pub struct SurveyArgs {
     /// How the table is printed; the folder has it in all formats
     #[arg(long, value_enum, default_value_t = TableFormat::Text)]
     pub format: TableFormat,
+}
+
+/// Arguments of `inject`.
+#[derive(Debug, Args)]
+pub struct InjectArgs {
+    /// A module of the kernel (e1000), the path of a .ko, or zoo/NAME
+    pub driver: String,
+    /// The kinds of bugs, separated by commas; "all" is all
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',', default_value = "all")]
+    pub kind: Vec<String>,
+    /// Decides where the bugs are
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Number of mutants of each kind
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub count: u32,
+    /// Number of bugs in each mutant, all of one kind
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub bugs: u32,
+    /// The kernel: 6.1, 6.12, 7.2, a release, a .deb or a folder of packages
+    #[arg(long, value_name = "NAME|PATH", default_value = guardrail_vm::kernels::DEFAULT)]
+    pub kernel: String,
+    /// The folder of the mutants and of the campaign; one that was interrupted goes on
+    #[arg(short, long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Also run each mutant in a guest of its own
+    #[arg(long)]
+    pub run: bool,
+    /// Run this module in the driver's place instead of making mutants; may be given several times
+    #[arg(long = "mutant", value_name = "FILE", requires = "run")]
+    pub mutants: Vec<PathBuf>,
+    /// The QEMU device that the driver serves, instead of the usual one
+    #[arg(long, value_name = "QEMU-DEVICE", requires = "run")]
+    pub device: Option<String>,
+    /// What exercises the driver, instead of the workload of its class
+    #[arg(long, value_name = "NAME|SCRIPT", requires = "run")]
+    pub workload: Option<String>,
+    /// A variable of the workload, such as DOWNLOAD_MB=1; may be given several times
+    #[arg(long = "set", value_name = "NAME=VALUE", requires = "run")]
+    pub variables: Vec<String>,
+    /// Number of guest CPUs, 1 to 4, each on a thread of its own
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
+    pub smp: u8,
+    /// Longest time that each guest may take; a workload that takes longer hangs
+    #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub timeout: u64,
+    /// How many guests run at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub jobs: u8,
+    /// How the result is printed
+    #[arg(long, value_enum, default_value_t = ListFormat::Text)]
+    pub format: ListFormat,
 }
 
 /// Arguments of `list`.

@@ -38,6 +38,9 @@ pub enum CliError {
     /// A kernel image or a module.
     #[error(transparent)]
     Kernel(#[from] guardrail_kernel::KernelError),
+    /// Mutants of a driver.
+    #[error(transparent)]
+    Inject(#[from] guardrail_inject::Error),
     /// The log.
     #[error(transparent)]
     Log(#[from] guardrail_trace::log::LogError),
@@ -66,6 +69,8 @@ impl CliError {
         match self {
             CliError::Usage(_) | CliError::Kernel(_) => Status::Usage,
             CliError::Vm(error) if error.is_usage() => Status::Usage,
+            CliError::Inject(guardrail_inject::Error::Unsound { .. }) => Status::RunFailed,
+            CliError::Inject(_) => Status::Usage,
             CliError::Trace(FileError::DiskFull { .. } | FileError::Poisoned { .. }) => Status::RunFailed,
             CliError::Trace(_) => Status::Usage,
             CliError::Run(_)

@@ -17,6 +17,7 @@ mod engine;
 mod errors;
 mod gate;
 mod headers;
+mod inject;
 mod list;
 mod machines;
 mod output;
@@ -67,6 +68,7 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
         Command::Profile(args) => profile::run(&args),
         Command::View(args) => view::run(&args),
         Command::Survey(args) => survey::run(&args),
+        Command::Inject(args) => inject::run(&args),
         Command::List(args) => list::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Selftest(args::Selftest::Containment(args)) => selftest::containment(&args),

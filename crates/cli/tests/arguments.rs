@@ -186,13 +186,32 @@ fn a_reader_that_has_gone_is_no_error() {
 
 #[test]
 fn help() {
-    for command in ["", "check", "debug", "analyze", "view", "list", "doctor"] {
+    for command in ["", "check", "debug", "analyze", "view", "list", "doctor", "inject"] {
         let args: Vec<&str> = [command, "--help"].into_iter().filter(|arg| !arg.is_empty()).collect();
         let output = guardrail(&args);
         assert_eq!(output.status.code(), Some(0));
         let name = if command.is_empty() { "guardrail" } else { command };
         insta::assert_snapshot!(format!("help-{name}"), String::from_utf8(output.stdout).unwrap());
     }
+}
+
+#[test]
+fn mutants_that_cannot_be_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    assert_refused(
+        &["inject", "e1000", "--kind", "flip", "-o", out],
+        "there is no kind of bug named 'flip'; there are flip-branch, lengthen-loop, larger-copy, off-by-one, \
+         delete-assignment, wrong-pointer, missing-lock, missing-check, early-free and all",
+    );
+    for option in [["--workload", "load"], ["--device", "e1000"], ["--set", "A=1"], ["--mutant", "x.ko"]] {
+        let (status, sentence) = refused(&["inject", "e1000", "-o", out, option[0], option[1]]);
+        assert_eq!(status, 2, "{sentence}");
+        assert!(sentence.contains("--run"), "{sentence}");
+    }
+    let (status, sentence) = refused(&["inject", "e1000"]);
+    assert_eq!(status, 2, "{sentence}");
+    assert!(sentence.contains("--out <DIR>"), "{sentence}");
 }
 
 #[test]

@@ -129,7 +129,7 @@ impl ModuleImage {
 
     /// Reads any relocatable object: a module, or a file with a module's debug information.
     pub(crate) fn parse_object(what: &str, file: Vec<u8>) -> Result<ModuleImage, KernelError> {
-        let data = decompress(what, &file, LIMIT)?.unwrap_or(file);
+        let data = unpack(what, file)?;
         let elf = Elf::parse(what, &data)?;
         if elf.file_type != ET_REL {
             return Err(KernelError::NotA { what: what.to_owned(), expected: "a kernel module" });
@@ -283,6 +283,11 @@ impl ModuleImage {
             }
         })
     }
+}
+
+/// The bytes of a module's file, compressed or not.
+pub fn unpack(what: &str, file: Vec<u8>) -> Result<Vec<u8>, KernelError> {
+    Ok(decompress(what, &file, LIMIT)?.unwrap_or(file))
 }
 
 /// A function's name without what the compiler appends for clones and cold parts.

@@ -269,6 +269,10 @@ impl Guest {
                     return;
                 }
                 (watch.progress)(time, &line);
+                // A sign of life is no step.
+                if matches!(line, Progress::Alive(_)) {
+                    return;
+                }
                 // A guest that floods the channel does not fill our memory.
                 if self.progress.len() < 10_000 {
                     self.progress.push((time, line));

@@ -24,6 +24,8 @@ pub enum Progress {
     Skipped(String, String),
     /// A step failed, and why.
     Failed(String, String),
+    /// A CPU runs processes; told every second where it is wanted.
+    Alive(u8),
     /// The host shall do something to the device.
     Ask(String),
     /// The driver's exit function returned.
@@ -58,6 +60,7 @@ impl Progress {
                 let (step, why) = step();
                 Progress::Failed(step, if why.is_empty() { "no reason given".into() } else { why })
             }
+            "alive" => Progress::Alive(rest.parse().ok()?),
             "ask" => Progress::Ask(rest),
             "unloaded" => Progress::Unloaded(rest),
             "done" => Progress::Done,
@@ -78,6 +81,7 @@ impl std::fmt::Display for Progress {
             Progress::Ok(step) => write!(f, "{step} ok"),
             Progress::Skipped(step, why) => write!(f, "{step} skipped: {why}"),
             Progress::Failed(step, why) => write!(f, "{step} failed: {why}"),
+            Progress::Alive(cpu) => write!(f, "CPU {cpu} is alive"),
             Progress::Ask(what) => write!(f, "asked for {what}"),
             Progress::Unloaded(driver) => write!(f, "unloaded {driver}"),
             Progress::Done => write!(f, "done"),
@@ -125,6 +129,8 @@ mod tests {
         );
         assert_eq!(Progress::parse("guardrail: ok read"), Some(Progress::Ok("read".into())));
         assert_eq!(Progress::parse("guardrail: ask link-up"), Some(Progress::Ask("link-up".into())));
+        assert_eq!(Progress::parse("guardrail: alive 1"), Some(Progress::Alive(1)));
+        assert_eq!(Progress::parse("guardrail: alive x"), None);
         assert_eq!(Progress::parse("guardrail: dance"), None);
         assert_eq!(Progress::parse("done"), None);
         assert_eq!(Progress::parse("guardrail: loaded \x1b[2Jx"), Some(Progress::Loaded("[2Jx".into())));

@@ -1,0 +1,254 @@
+//! The folder of a campaign.
+
+use super::verdict::Judged;
+use crate::errors::CliError;
+use guardrail_inject::Mutant;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// The version of the files of a campaign.
+pub const SCHEMA: &str = "guardrail-inject/1";
+/// No file of results is larger.
+const MAX_FILE: u64 = 256 << 20;
+
+/// How a module runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// As it is.
+    Plain,
+}
+
+impl Way {
+    /// All ways that a campaign tries.
+    pub const ALL: [Way; 1] = [Way::Plain];
+
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Way::Plain => "plain",
+        }
+    }
+}
+
+/// What all runs of a campaign have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The version of these files.
+    pub schema: String,
+    /// The driver's name.
+    pub driver: String,
+    /// The release of the kernel.
+    pub kernel: String,
+    /// The stock driver's digest.
+    pub stock: String,
+    /// The QEMU device.
+    pub device: Option<String>,
+    /// The workload's name.
+    pub workload: String,
+    /// The digest of its script.
+    pub script: String,
+    /// Its variables.
+    pub variables: Vec<(String, String)>,
+    /// Number of guest CPUs.
+    pub smp: u8,
+    /// Longest time of a run, in seconds.
+    pub timeout: u64,
+}
+
+/// A run that ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// The mutant's name; `stock` for the driver as it is.
+    pub mutant: String,
+    /// The kind of its bugs.
+    pub kind: String,
+    /// The mutant's digest.
+    pub digest: String,
+    /// How it ran.
+    pub way: Way,
+    /// What became of it.
+    #[serde(flatten)]
+    pub judged: Judged,
+    /// From the start of QEMU to its end.
+    pub seconds: f64,
+}
+
+/// A campaign's folder, or one that has mutants only.
+pub struct Folder {
+    path: PathBuf,
+    /// One line is written at a time.
+    results: Mutex<()>,
+}
+
+impl Folder {
+    /// Opens a folder, or makes it.
+    pub fn open(path: &Path) -> Result<Folder, CliError> {
+        let path = std::path::absolute(path).map_err(CliError::io("find", path.display()))?;
+        let mutants = path.join("mutants");
+        fs::create_dir_all(&mutants).map_err(CliError::io("create", mutants.display()))?;
+        Ok(Folder { path, results: Mutex::default() })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Begins a campaign, or goes on with one that has the same settings.
+    pub fn begin(&self, settings: &Settings) -> Result<(), CliError> {
+        let file = self.path.join("campaign.json");
+        match read(&file).and_then(|text| serde_json::from_slice::<Settings>(&text).ok()) {
+            None => write(&file, &json(settings)?),
+            Some(known) if known == *settings => Ok(()),
+            Some(_) => Err(CliError::Usage(format!(
+                "{} holds a campaign with another driver, kernel, device, workload or limit; give another folder",
+                self.path.display()
+            ))),
+        }
+    }
+
+    /// Writes a mutant and its description.
+    pub fn keep_mutant(&self, mutant: &Mutant) -> Result<(), CliError> {
+        let name = mutant.description.name();
+        write(&self.mutant(&name), &mutant.bytes)?;
+        write(&self.path.join("mutants").join(format!("{name}.json")), &json(&mutant.description)?)
+    }
+
+    /// A mutant's file.
+    pub fn mutant(&self, name: &str) -> PathBuf {
+        self.path.join("mutants").join(format!("{name}.ko"))
+    }
+
+    /// Makes an empty folder for a run.
+    pub fn run(&self, name: &str, way: Way) -> Result<PathBuf, CliError> {
+        let folder = self.run_folder(name, way);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).map_err(CliError::io("create", folder.display()))?;
+        Ok(folder)
+    }
+
+    /// The folder of a run.
+    pub fn run_folder(&self, name: &str, way: Way) -> PathBuf {
+        self.path.join("runs").join(format!("{name}.{}", way.word()))
+    }
+
+    /// The runs that ended; lines that are not whole are none.
+    pub fn lines(&self) -> Vec<Line> {
+        let text = read(&self.results_file()).unwrap_or_default();
+        text.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    }
+
+    /// Adds a run that ended.
+    pub fn add(&self, line: &Line) -> Result<(), CliError> {
+        let _one = self.results.lock().unwrap_or_else(|error| error.into_inner());
+        let file = self.results_file();
+        // A line that was cut off before is ended first.
+        let whole = read(&file).is_none_or(|text| text.last().is_none_or(|&last| last == b'\n'));
+        let mut text = if whole { Vec::new() } else { vec![b'\n'] };
+        text.extend(serde_json::to_vec(line).map_err(|error| CliError::Run(error.to_string()))?);
+        text.push(b'\n');
+        fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&file)
+            .and_then(|mut file| file.write_all(&text))
+            .map_err(CliError::io("write", file.display()))
+    }
+
+    /// Writes the table.
+    pub fn write_table(&self, text: &str) -> Result<(), CliError> {
+        write(&self.path.join("table.txt"), text.as_bytes())
+    }
+
+    fn results_file(&self) -> PathBuf {
+        self.path.join("results.jsonl")
+    }
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>, CliError> {
+    let mut text = serde_json::to_vec_pretty(value).map_err(|error| CliError::Run(error.to_string()))?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+/// Reads a file of ours; `None` where it is absent.
+pub fn read(file: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(file).ok()?.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Writes a file whole or not at all.
+fn write(file: &Path, bytes: &[u8]) -> Result<(), CliError> {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    fs::write(&new, bytes)
+        .and_then(|()| fs::rename(&new, file))
+        .map_err(CliError::io("write", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::verdict::{How, Verdict};
+    use super::*;
+
+    fn line(mutant: &str) -> Line {
+        let judged = Judged {
+            verdict: Verdict::Escaped,
+            how: Some(How::Crash),
+            why: "BUG".into(),
+            at: Some("kfree+0x1/0x2".into()),
+            step: "ping".into(),
+        };
+        Line {
+            mutant: mutant.into(),
+            kind: "k".into(),
+            digest: "1".into(),
+            way: Way::Plain,
+            judged,
+            seconds: 1.5,
+        }
+    }
+
+    #[test]
+    fn results_survive_a_line_that_was_cut() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = Folder::open(temp.path()).unwrap();
+        assert!(folder.lines().is_empty());
+        folder.add(&line("a")).unwrap();
+        let file = folder.results_file();
+        let mut text = fs::read(&file).unwrap();
+        text.extend(b"{\"mutant\":\"b\",\"dig");
+        fs::write(&file, text).unwrap();
+        folder.add(&line("c")).unwrap();
+        assert_eq!(Folder::open(temp.path()).unwrap().lines(), [line("a"), line("c")]);
+    }
+
+    #[test]
+    fn another_campaign_is_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = Folder::open(temp.path()).unwrap();
+        let settings = Settings {
+            schema: SCHEMA.into(),
+            driver: "e1000".into(),
+            kernel: "6.1".into(),
+            stock: "1".into(),
+            device: None,
+            workload: "network".into(),
+            script: "2".into(),
+            variables: Vec::new(),
+            smp: 2,
+            timeout: 1,
+        };
+        folder.begin(&settings).unwrap();
+        folder.begin(&settings).unwrap();
+        let other = Settings { workload: "load".into(), ..settings };
+        let error = folder.begin(&other).unwrap_err().to_string();
+        assert!(error.contains("another driver, kernel, device, workload"), "{error}");
+    }
+}

@@ -1,0 +1,117 @@
+//! One run of a mutant: a plain QEMU with the driver's device and workload.
+
+use super::oops::Console;
+use super::verdict::{Judged, Seen, judge};
+use crate::errors::CliError;
+use guardrail_vm::prepare::Prepared;
+use guardrail_vm::progress::Progress;
+use guardrail_vm::run::{Limits, Options, Outcome, Stop, TcgThreads, Watch};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A processor that runs no process for so long is stuck.
+const STUCK: Duration = Duration::from_secs(30);
+/// A guest that says nothing at all for so long hangs.
+const SILENCE: Duration = Duration::from_secs(40);
+
+/// How every run of a campaign is done.
+pub struct Manner<'a> {
+    /// The guest, with the stock driver.
+    pub prepared: &'a Prepared,
+    /// The workload's variables.
+    pub variables: Vec<(String, String)>,
+    /// Number of guest CPUs.
+    pub smp: u8,
+    /// Longest time.
+    pub timeout: Duration,
+}
+
+/// How a run went.
+pub struct Ran {
+    /// The verdict.
+    pub judged: Judged,
+    /// The shapes of what the console says.
+    pub shapes: HashSet<String>,
+    /// From the start of QEMU to its end.
+    pub wall: Duration,
+}
+
+/// What is heard of a guest.
+#[derive(Default)]
+struct Heard {
+    /// The last sign of each processor.
+    alive: BTreeMap<u8, Instant>,
+    step: String,
+}
+
+impl Heard {
+    fn line(&mut self, line: &Progress) {
+        match line {
+            Progress::Alive(cpu) => _ = self.alive.insert(*cpu, Instant::now()),
+            Progress::Begin(step) => self.step.clone_from(step),
+            Progress::Done => "the end".clone_into(&mut self.step),
+            _ => {}
+        }
+    }
+
+    fn stuck(&self) -> Option<u8> {
+        self.alive.iter().find(|(_, last)| last.elapsed() > STUCK).map(|(cpu, _)| *cpu)
+    }
+}
+
+impl Manner<'_> {
+    /// Runs a module in the stock driver's place. Files are left in `folder`; `usual` is what the console may say.
+    pub fn run(
+        &self,
+        module: Vec<u8>,
+        folder: &Path,
+        usual: &HashSet<String>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Ran, CliError> {
+        let mut prepared = self.prepared.clone();
+        prepared.plan.driver.bytes = module;
+        let mut variables = self.variables.clone();
+        variables.push(("HEARTBEAT".to_owned(), self.smp.to_string()));
+        let words = ["loglevel=5", "softlockup_panic=1"];
+        let options = Options {
+            cpus: self.smp,
+            threads: TcgThreads::Multi,
+            variables,
+            limits: Limits { total: self.timeout, silence: SILENCE },
+            // Runs of a mutant in different ways are to differ in nothing else.
+            kaslr: false,
+            kernel_arguments: words.map(str::to_owned).to_vec(),
+            ..Options::new(folder)
+        };
+        let heard = RefCell::new(Heard::default());
+        let mut watch = Watch {
+            progress: &mut |_, line| heard.borrow_mut().line(line),
+            stop: &mut || match interrupted() {
+                true => Some(Stop::Interrupted),
+                false => {
+                    heard.borrow().stuck().map(|cpu| Stop::Because(format!("CPU {cpu} runs no process")))
+                }
+            },
+            activity: &mut || 0,
+            closed: &mut || None,
+            save: None,
+        };
+        let finished = guardrail_vm::run::run(&prepared, &options, &mut watch)?;
+        if finished.outcome == Outcome::Interrupted {
+            return Err(CliError::Interrupted);
+        }
+        let console = Console::new(&super::folder::read(&finished.console).unwrap_or_default());
+        let heard = heard.into_inner();
+        let seen = Seen {
+            outcome: &finished.outcome,
+            began: finished.driver_began(),
+            stuck: heard.stuck().filter(|_| matches!(finished.outcome, Outcome::Stopped { .. })),
+            step: if heard.step.is_empty() { "boot" } else { &heard.step },
+            console: &console,
+        };
+        let judged = judge(&seen, &prepared.plan.driver.name, usual);
+        Ok(Ran { judged, shapes: console.shapes(), wall: finished.wall })
+    }
+}

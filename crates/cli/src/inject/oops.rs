@@ -1,0 +1,205 @@
+//! What the kernel's console says of a crash.
+
+use std::collections::HashSet;
+
+/// How the kernel begins to tell that it cannot go on where it is.
+const OOPS: [&str; 11] = [
+    "BUG: kernel NULL pointer dereference",
+    "BUG: unable to handle",
+    "BUG: stack guard page was hit",
+    "BUG: TASK stack guard page was hit",
+    "general protection fault",
+    "invalid opcode:",
+    "kernel BUG at ",
+    "divide error:",
+    "stack segment:",
+    "double fault:",
+    "int3:",
+];
+/// A processor that runs nothing else anymore.
+const STUCK: [&str; 3] = ["BUG: soft lockup", "softlockup: hung tasks", "hard LOCKUP"];
+/// The kernel found its own data in a state that they cannot have.
+const DAMAGE: [&str; 11] = [
+    "BUG: ",
+    "list_add corruption",
+    "list_del corruption",
+    "refcount_t: ",
+    "double free",
+    "Freepointer corrupt",
+    "Object already free",
+    "Bad page state",
+    "Bad rss-counter",
+    "corrupted stack end",
+    "bad: scheduling",
+];
+/// What init tells the console before it loads the driver: what a machine says while it boots is not the driver's doing.
+const BEGIN: &str = "guardrail: the driver is loaded";
+/// The most of a line that is kept.
+const MAX_LINE: usize = 200;
+
+/// The end of a guest's kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Crash {
+    /// Its first words.
+    pub why: String,
+    /// A processor was stuck.
+    pub stuck: bool,
+    /// The faulting instruction, as the kernel names it.
+    pub at: Option<String>,
+    /// The module that it belongs to.
+    pub module: Option<String>,
+}
+
+/// A console without control characters and times.
+pub struct Console {
+    lines: Vec<String>,
+}
+
+impl Console {
+    /// Reads what a guest wrote.
+    pub fn new(bytes: &[u8]) -> Console {
+        let text = String::from_utf8_lossy(bytes);
+        let line = |line: &str| {
+            let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            without_time(line.trim()).chars().take(MAX_LINE).collect::<String>()
+        };
+        let mut lines: Vec<String> =
+            text.lines().map(line).filter(|line: &String| line.contains(char::is_alphabetic)).collect();
+        if let Some(begin) = lines.iter().position(|line| line == BEGIN) {
+            lines.drain(..=begin);
+        }
+        Console { lines }
+    }
+
+    /// The crash that it tells of.
+    pub fn crash(&self) -> Option<Crash> {
+        let has = |line: &str, words: &[&str]| words.iter().any(|word| line.contains(word));
+        let panic = |line: &str| line.contains("Kernel panic - not syncing");
+        let first =
+            self.lines.iter().position(|line| has(line, &OOPS) || has(line, &STUCK) || panic(line))?;
+        let why = self.lines[first].clone();
+        let stuck = has(&why, &STUCK);
+        // A panic of itself, such as for lack of memory, has no instruction, and a trace behind it may name others. One because of a
+        // function that found its own frame overwritten names that function.
+        let (at, module) = match panic(&why) {
+            true => why.split_once("Kernel stack is corrupted in: ").and_then(|(_, at)| place(at)).unzip(),
+            false => self.lines[first..].iter().find_map(|line| instruction(line)).unzip(),
+        };
+        Some(Crash { why, stuck, at, module: module.flatten() })
+    }
+
+    /// The lines that `usual` has not, whatever their numbers are.
+    pub fn unusual<'a>(&'a self, usual: &'a HashSet<String>) -> impl Iterator<Item = &'a str> {
+        let frame = |line: &str| line.contains("[ cut here ]");
+        self.lines
+            .iter()
+            .filter(move |line| !usual.contains(&shape(line)) && !frame(line))
+            .map(String::as_str)
+    }
+
+    /// The first unusual line that tells of damage outside of any module.
+    pub fn damage<'a>(&'a self, usual: &'a HashSet<String>) -> Option<&'a str> {
+        self.unusual(usual).find(|line| DAMAGE.iter().any(|word| line.contains(word)))
+    }
+
+    /// The shapes of its lines.
+    pub fn shapes(&self) -> HashSet<String> {
+        self.lines.iter().map(|line| shape(line)).collect()
+    }
+}
+
+/// A line with its numbers left out.
+fn shape(line: &str) -> String {
+    let mut shape = String::new();
+    for c in line.chars() {
+        match c.is_ascii_digit() {
+            true if shape.ends_with('#') => {}
+            true => shape.push('#'),
+            false => shape.push(c),
+        }
+    }
+    shape
+}
+
+/// The instruction of a line with the registers of the kernel, and its module: `RIP: 0010:e1000_clean+0x45/0x100 [e1000]`.
+fn instruction(line: &str) -> Option<(String, Option<String>)> {
+    place(line.split_once("RIP: 0010:")?.1)
+}
+
+/// A place in the kernel's code, and its module.
+fn place(place: &str) -> Option<(String, Option<String>)> {
+    let mut words = place.split_whitespace();
+    let at = words.next()?.to_owned();
+    let module = words.next().and_then(|word| word.strip_prefix('[')?.strip_suffix(']').map(str::to_owned));
+    Some((at, module))
+}
+
+/// Cuts `[    3.141592] ` off the beginning, and the processor or task that some kernels put behind it.
+fn without_time(line: &str) -> &str {
+    let Some(rest) = line.strip_prefix('[') else { return line };
+    match rest.split_once(']') {
+        Some((time, rest)) if time.trim().bytes().all(|b| b.is_ascii_digit() || b == b'.') => {
+            rest.trim_start()
+        }
+        _ => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crash(text: &str) -> Option<Crash> {
+        Console::new(text.as_bytes()).crash()
+    }
+
+    #[test]
+    fn the_instruction_and_its_module_are_read() {
+        let text = "[    3.5] BUG: kernel NULL pointer dereference, address: 0000000000000008\r\n\
+                    [    3.5] RIP: 0010:x_init+0x5/0x10 [x]\n\
+                    [    3.5] RIP: 0033:0x4711\n\
+                    [    3.6] Kernel panic - not syncing: Fatal exception\n";
+        let crash = crash(text).unwrap();
+        assert_eq!(crash.why, "BUG: kernel NULL pointer dereference, address: 0000000000000008");
+        assert_eq!((crash.at.as_deref(), crash.module.as_deref()), (Some("x_init+0x5/0x10"), Some("x")));
+        assert!(!crash.stuck);
+        let outside = super::tests::crash("kernel BUG at mm/slub.c:1!\nRIP: 0010:kfree+0x1/0x2\n").unwrap();
+        assert_eq!((outside.at.as_deref(), outside.module), (Some("kfree+0x1/0x2"), None));
+    }
+
+    #[test]
+    fn a_processor_that_is_stuck_and_a_panic_of_itself_are_told_apart() {
+        let text = "watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [ip:88]\nRIP: 0010:f+0x1/0x2 [x]\n";
+        assert!(crash(text).unwrap().stuck);
+        let text = "Kernel panic - not syncing: System is deadlocked on memory\nRIP: 0010:f+0x1/0x2 [x]\n";
+        assert_eq!(crash(text).unwrap().at, None);
+        let text =
+            "Kernel panic - not syncing: stack-protector: Kernel stack is corrupted in: f+0x6fc/0x6fc [x]\n";
+        let own = crash(text).unwrap();
+        assert_eq!((own.at.as_deref(), own.module.as_deref()), (Some("f+0x6fc/0x6fc"), Some("x")));
+        assert_eq!(crash("BUG: scheduling while atomic: ip/88/0x2\n"), None);
+    }
+
+    #[test]
+    fn usual_lines_are_known_by_their_shape() {
+        let usual = Console::new(b"[ 1.0] e1000: took 15 ms\n").shapes();
+        let console = Console::new(b"[ 2.0] e1000: took 7 ms\n[ 2.1] BUG: Bad page state in process sh\n");
+        assert_eq!(console.unusual(&usual).count(), 1);
+        assert_eq!(console.damage(&usual), Some("BUG: Bad page state in process sh"));
+    }
+
+    #[test]
+    fn what_is_said_before_the_driver_is_loaded_is_not_read() {
+        let text = b"[ 0.1] BUG: boot\n[ 1.0] guardrail: the driver is loaded\n[ 1.1] ---[ cut here ]---\n[ 1.1] x\n";
+        let console = Console::new(text);
+        assert_eq!(console.unusual(&HashSet::new()).collect::<Vec<_>>(), ["x"]);
+    }
+
+    #[test]
+    fn any_console_is_read() {
+        assert_eq!(crash(""), None);
+        let all: Vec<u8> = (0..=255).cycle().take(5000).collect();
+        assert_eq!(Console::new(&all).crash(), None);
+        assert_eq!(crash("int3: \nRIP: 0010:").unwrap().at, None);
+    }
+}

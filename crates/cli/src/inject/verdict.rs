@@ -1,0 +1,278 @@
+//! What became of a mutant, after section 8.1 of "Fast Byte-Granularity Software Fault Isolation" (2009).
+//!
+//! The guest ends at the first oops (`oops=panic`). What a kernel does after one is not the driver's doing alone: the task that
+//! oopsed is gone with whatever locks it held, and a hang that follows would be told for a crash inside the driver. The first faulting instruction
+//! is what the paper's blue screens show, too.
+
+use super::oops::{Console, Crash};
+use guardrail_vm::run::Outcome;
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+
+/// What became of a mutant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The rest of the system was harmed.
+    Escaped,
+    /// The driver alone failed.
+    Internal,
+    /// Nothing was seen of the bugs.
+    None,
+    /// The kernel did not load it.
+    Refused,
+    /// The run says nothing of the mutant; it is done again.
+    Failed,
+}
+
+/// In which way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum How {
+    /// An oops or a panic: escaped where the instruction is not the driver's.
+    Crash,
+    /// Nothing goes on: escaped where a processor runs no process anymore, internal where only the workload waits.
+    Hang,
+    /// Data came back other than they were.
+    Data,
+    /// The kernel found its own data damaged.
+    Damage,
+    /// The virtual machine ended of itself.
+    Machine,
+    /// The driver could not be loaded, or took no device.
+    Load,
+    /// A step of the workload failed.
+    Workload,
+    /// The workload went well, and the kernel complained.
+    Complaint,
+}
+
+/// A verdict and its evidence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judged {
+    /// What became of it.
+    pub verdict: Verdict,
+    /// In which way.
+    pub how: Option<How>,
+    /// The evidence in a line.
+    pub why: String,
+    /// The faulting instruction.
+    pub at: Option<String>,
+    /// The step of the workload that the guest was in.
+    pub step: String,
+}
+
+impl std::fmt::Display for Judged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", word(&self.verdict))?;
+        if let Some(how) = self.how {
+            write!(f, " ({}", word(&how))?;
+            match &self.at {
+                Some(at) => write!(f, " at {at})")?,
+                None => write!(f, ")")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The word that files have for something, too.
+fn word(value: &impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
+}
+
+/// What is seen of a run.
+pub struct Seen<'a> {
+    /// How it ended.
+    pub outcome: &'a Outcome,
+    /// The driver's code had begun to run.
+    pub began: bool,
+    /// A processor that ran no process anymore.
+    pub stuck: Option<u8>,
+    /// The step that it was in at the end.
+    pub step: &'a str,
+    /// The guest's console.
+    pub console: &'a Console,
+}
+
+/// The sum of no bytes: nothing came, so nothing was corrupted.
+const NOTHING: &str = "d41d8cd98f00b204e9800998ecf8427e";
+/// What insmod says of a file that is no module of this kernel, and the kernel of one that it does not take.
+const NOT_LOADABLE: [&str; 5] = [
+    "invalid module format",
+    "Unknown symbol",
+    "disagrees about version",
+    "version magic",
+    "Key was rejected",
+];
+
+/// Judges a run of `driver`; `usual` is what the console says in a run of the stock driver.
+pub fn judge(seen: &Seen<'_>, driver: &str, usual: &HashSet<String>) -> Judged {
+    let judged = |verdict, how, why: &str| Judged {
+        verdict,
+        how,
+        why: why.to_owned(),
+        at: None,
+        step: seen.step.to_owned(),
+    };
+    if !seen.began {
+        return judged(Verdict::Failed, None, &format!("before the driver ran, {}", seen.outcome));
+    }
+    if let Some(crash) = seen.console.crash() {
+        let Crash { why, stuck, at, module } = crash;
+        let (verdict, how) = match (stuck, module.as_deref() == Some(driver)) {
+            (true, _) => (Verdict::Escaped, How::Hang),
+            (false, false) => (Verdict::Escaped, How::Crash),
+            (false, true) => (Verdict::Internal, How::Crash),
+        };
+        let at = at.map(|at| module.map_or(at.clone(), |module| format!("{at} [{module}]")));
+        return Judged { at, ..judged(verdict, Some(how), &why) };
+    }
+    let by_outcome = match (seen.outcome, seen.stuck) {
+        (_, Some(cpu)) => {
+            let why = format!("CPU {cpu} ran no process anymore");
+            judged(Verdict::Escaped, Some(How::Hang), &why)
+        }
+        (Outcome::GuestPanic { text }, _) => {
+            let why = text.lines().next().unwrap_or_default();
+            judged(Verdict::Escaped, Some(How::Crash), why)
+        }
+        (Outcome::GuestHang { .. }, _) => {
+            judged(Verdict::Escaped, Some(How::Hang), &seen.outcome.to_string())
+        }
+        (Outcome::TimedOut { .. }, _) => {
+            judged(Verdict::Internal, Some(How::Hang), &seen.outcome.to_string())
+        }
+        (Outcome::QemuFailed { why }, _) => judged(Verdict::Escaped, Some(How::Machine), why),
+        (Outcome::LoadFailed { why }, _) if NOT_LOADABLE.iter().any(|word| why.contains(word)) => {
+            judged(Verdict::Refused, None, why)
+        }
+        (Outcome::LoadFailed { why }, _) => judged(Verdict::Internal, Some(How::Load), why),
+        (Outcome::NoDeviceBound, _) => {
+            judged(Verdict::Internal, Some(How::Load), "the driver took no device")
+        }
+        (Outcome::WorkloadFailed { step, why }, _) => {
+            let step = step.clone();
+            let judged = match corrupted(&step, why) {
+                true => judged(Verdict::Escaped, Some(How::Data), why),
+                false => judged(Verdict::Internal, Some(How::Workload), why),
+            };
+            Judged { step, ..judged }
+        }
+        (Outcome::Completed, _) => match seen.console.unusual(usual).next() {
+            Some(line) => judged(Verdict::Internal, Some(How::Complaint), line),
+            None => judged(Verdict::None, None, ""),
+        },
+        (Outcome::Contained { .. } | Outcome::Interrupted | Outcome::Stopped { .. }, _) => {
+            judged(Verdict::Failed, None, &seen.outcome.to_string())
+        }
+    };
+    // Whatever the workload noticed, the kernel's own data are another's.
+    match seen.console.damage(usual) {
+        Some(line) if matches!(by_outcome.verdict, Verdict::Internal | Verdict::None) => {
+            Judged { step: by_outcome.step, ..judged(Verdict::Escaped, Some(How::Damage), line) }
+        }
+        _ => by_outcome,
+    }
+}
+
+/// True where a step found data that differ from those that were written or sent.
+fn corrupted(step: &str, why: &str) -> bool {
+    let sums = || {
+        let rest = why.strip_prefix("the checksum is ")?;
+        let (is, expected) = rest.split_once(", expected ")?;
+        let sum = |text: &str| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        Some(sum(is) && sum(expected) && is != NOTHING && is != expected)
+    };
+    step == "host-verify" || sums().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn judged(outcome: &Outcome, console: &str, stuck: Option<u8>) -> Judged {
+        let console = Console::new(console.as_bytes());
+        let seen = Seen { outcome, began: true, stuck, step: "ping", console: &console };
+        judge(&seen, "e1000", &HashSet::from(["usual #".to_owned()]))
+    }
+
+    #[track_caller]
+    fn assert_judged(outcome: Outcome, console: &str, verdict: Verdict, how: Option<How>) {
+        let judged = judged(&outcome, console, None);
+        assert_eq!((judged.verdict, judged.how), (verdict, how), "{judged:?}");
+    }
+
+    fn failed(step: &str, why: &str) -> Outcome {
+        Outcome::WorkloadFailed { step: step.into(), why: why.into() }
+    }
+
+    #[test]
+    fn crashes_are_judged_by_where_the_instruction_is() {
+        let panic = || Outcome::GuestPanic { text: "BUG: x".into() };
+        let oops = |at: &str| {
+            format!(
+                "BUG: unable to handle page fault for address: 1\nRIP: 0010:{at}\nKernel panic - not syncing: x"
+            )
+        };
+        let crash = Some(How::Crash);
+        assert_judged(panic(), &oops("e1000_clean+0x1/0x2 [e1000]"), Verdict::Internal, crash);
+        assert_judged(panic(), &oops("kfree+0x1/0x2"), Verdict::Escaped, crash);
+        assert_judged(panic(), &oops("f+0x1/0x2 [libata]"), Verdict::Escaped, crash);
+        assert_judged(panic(), &oops("0x0"), Verdict::Escaped, crash);
+        assert_judged(panic(), "", Verdict::Escaped, crash);
+        let stuck = "watchdog: BUG: soft lockup - CPU#0 stuck\nRIP: 0010:e1000_clean+0x1/0x2 [e1000]";
+        assert_judged(panic(), stuck, Verdict::Escaped, Some(How::Hang));
+        assert_eq!(
+            judged(&panic(), &oops("f+0x1/0x2 [libata]"), None).to_string(),
+            "escaped (crash at f+0x1/0x2 [libata])"
+        );
+    }
+
+    #[test]
+    fn hangs_are_judged_by_whether_processes_still_run() {
+        let limit = Duration::from_secs(60);
+        let hang = Some(How::Hang);
+        let silent = Outcome::GuestHang { step: "ping".into(), silence: limit };
+        assert_judged(silent, "", Verdict::Escaped, hang);
+        let slow = Outcome::TimedOut { limit, step: "ping".into() };
+        assert_judged(slow, "", Verdict::Internal, hang);
+        let stopped = Outcome::Stopped { why: "x".into() };
+        assert_eq!(judged(&stopped, "", Some(1)).verdict, Verdict::Escaped);
+        assert_eq!(judged(&stopped, "", None).verdict, Verdict::Failed);
+    }
+
+    #[test]
+    fn failures_of_the_workload_are_internal_unless_data_are_corrupted() {
+        let (a, b) = ("0123456789abcdef0123456789abcdef", "ffffffffffffffffffffffffffffffff");
+        let sums = |is, expected| failed("download", &format!("the checksum is {is}, expected {expected}"));
+        assert_judged(sums(a, b), "", Verdict::Escaped, Some(How::Data));
+        assert_judged(sums(NOTHING, b), "", Verdict::Internal, Some(How::Workload));
+        assert_judged(sums("absent", b), "", Verdict::Internal, Some(How::Workload));
+        assert_judged(failed("host-verify", "byte 7 differs"), "", Verdict::Escaped, Some(How::Data));
+        assert_judged(failed("up", "no carrier after 15 s"), "", Verdict::Internal, Some(How::Workload));
+        let load = |why: &str| Outcome::LoadFailed { why: why.into() };
+        assert_judged(load("Cannot allocate memory"), "", Verdict::Internal, Some(How::Load));
+        assert_judged(load("invalid module format"), "", Verdict::Refused, None);
+        assert_judged(Outcome::NoDeviceBound, "", Verdict::Internal, Some(How::Load));
+    }
+
+    #[test]
+    fn what_the_kernel_says_counts_where_all_went_well() {
+        assert_judged(Outcome::Completed, "usual 7\n", Verdict::None, None);
+        assert_judged(Outcome::Completed, "e1000: oh\n", Verdict::Internal, Some(How::Complaint));
+        let damage = "BUG: Bad page state in process sh\n";
+        assert_judged(Outcome::Completed, damage, Verdict::Escaped, Some(How::Damage));
+        assert_judged(failed("up", "no carrier"), damage, Verdict::Escaped, Some(How::Damage));
+    }
+
+    #[test]
+    fn what_happens_before_the_driver_runs_is_not_its_fault() {
+        let console = Console::new(b"");
+        let outcome = Outcome::QemuFailed { why: "no memory".into() };
+        let seen = Seen { outcome: &outcome, began: false, stuck: None, step: "boot", console: &console };
+        assert_eq!(judge(&seen, "e1000", &HashSet::new()).verdict, Verdict::Failed);
+        assert_judged(outcome.clone(), "", Verdict::Escaped, Some(How::Machine));
+    }
+}

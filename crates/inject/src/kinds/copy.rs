@@ -1,0 +1,103 @@
+//! Sizes of what is copied or filled.
+
+use super::{Plan, Site, grow::Grow};
+use crate::code::{Function, bit};
+use crate::edit::callee;
+use crate::elf::Elf;
+use crate::flow::definition;
+use iced_x86::{Mnemonic, OpKind, Register};
+
+/// Functions that copy or fill, and the register with the size.
+const FUNCTIONS: [(&str, Register); 24] = [
+    ("memcpy", Register::RDX),
+    ("__memcpy", Register::RDX),
+    ("memmove", Register::RDX),
+    ("__memmove", Register::RDX),
+    ("memset", Register::RDX),
+    ("__memset", Register::RDX),
+    ("memcpy_fromio", Register::RDX),
+    ("memcpy_toio", Register::RDX),
+    ("memset_io", Register::RDX),
+    ("copy_from_user", Register::RDX),
+    ("_copy_from_user", Register::RDX),
+    ("copy_to_user", Register::RDX),
+    ("_copy_to_user", Register::RDX),
+    ("raw_copy_from_user", Register::RDX),
+    ("raw_copy_to_user", Register::RDX),
+    ("_copy_from_iter", Register::RSI),
+    ("_copy_to_iter", Register::RSI),
+    ("strncpy", Register::RDX),
+    ("strlcpy", Register::RDX),
+    ("strscpy", Register::RDX),
+    ("sized_strscpy", Register::RDX),
+    ("utf16s_to_utf8s", Register::RCX),
+    ("skb_copy_bits", Register::RCX),
+    ("skb_store_bits", Register::RCX),
+];
+
+/// Every size that is a number in the code, or a sum with one.
+pub(super) fn sizes(elf: &Elf, function: &Function, index: usize, sites: &mut Vec<Site>) {
+    for (i, insn) in function.insns.iter().enumerate() {
+        let (register, per) = match callee(elf, function, insn) {
+            Some(name) => match FUNCTIONS.iter().find(|(known, _)| *known == name) {
+                Some((_, register)) => (*register, 1),
+                None => continue,
+            },
+            None => match unit(insn.instr.mnemonic()) {
+                Some(unit) if insn.instr.has_rep_prefix() => (Register::RCX, unit),
+                _ => continue,
+            },
+        };
+        let grow = count(function, i, register, per);
+        let grow = grow
+            .filter(|grow| grow.is_count(elf, function) && function.insns[grow.insn].relocations.is_empty());
+        sites.extend(grow.map(|grow| Site { function: index, insn: i, plan: Plan::Grow(grow) }));
+    }
+}
+
+/// Bytes that a string instruction moves at a time.
+fn unit(mnemonic: Mnemonic) -> Option<u64> {
+    match mnemonic {
+        Mnemonic::Movsb | Mnemonic::Stosb => Some(1),
+        Mnemonic::Movsw | Mnemonic::Stosw => Some(2),
+        Mnemonic::Movsd | Mnemonic::Stosd => Some(4),
+        Mnemonic::Movsq | Mnemonic::Stosq => Some(8),
+        _ => None,
+    }
+}
+
+/// The number that a copy's count is made of.
+fn count(function: &Function, copy: usize, register: Register, mut per: u64) -> Option<Grow> {
+    let mut set = definition(function, copy, register)?;
+    let instr = &function.insns[set].instr;
+    // A size in bytes, of which the units are made by a shift.
+    if instr.mnemonic() == Mnemonic::Shr
+        && function.insns[set].offsets.has_immediate()
+        && 1u64.checked_shl(instr.immediate8().into()) == Some(per)
+    {
+        per = 1;
+        set = definition(function, set, register)?;
+    }
+    number(function, set, register, per)
+}
+
+/// The number that an instruction sets a register to, or adds.
+fn number(function: &Function, set: usize, register: Register, per: u64) -> Option<Grow> {
+    let insn = &function.insns[set];
+    let instr = &insn.instr;
+    if instr.op0_kind() != OpKind::Register || bit(instr.op0_register()) != bit(register) {
+        return None;
+    }
+    let what = if per == 1 { "the size of the copy" } else { "the size of the copy, in its units," };
+    let offsets = &insn.offsets;
+    let (at, size) = match instr.mnemonic() {
+        Mnemonic::Mov | Mnemonic::Add if offsets.has_immediate() => {
+            (offsets.immediate_offset(), offsets.immediate_size())
+        }
+        Mnemonic::Lea if offsets.has_displacement() && !instr.is_ip_rel_memory_operand() => {
+            (offsets.displacement_offset(), offsets.displacement_size())
+        }
+        _ => return None,
+    };
+    Some(Grow { insn: set, at, size, each: 1, per, what })
+}

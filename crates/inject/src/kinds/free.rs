@@ -1,0 +1,167 @@
+//! Memory that is freed while it is in use.
+//!
+//! A call cannot be added to code that keeps its size, so calls that are there are used. Where a function frees what a pointer
+//! names, an earlier call in it that is given the same pointer frees it instead: what is behind that call uses freed memory, and
+//! frees it again. So does an earlier message or delay, which nothing depends on: it gets the pointer and frees it. Where a function
+//! frees something only under a condition and goes on either way, it does so always.
+
+use super::Site;
+use crate::code::{Function, Insn, bit, branch_target};
+use crate::edit::{Edit, Place, bytes, callee, nops, relocation, remove, value};
+use crate::elf::Elf;
+use crate::flow::{definition, flags_from};
+use iced_x86::{ConditionCode, Mnemonic, Register};
+
+/// Functions that free what their first argument names.
+const FREE: [&str; 37] = [
+    "kfree",
+    "kfree_sensitive",
+    "kvfree",
+    "vfree",
+    "kmem_cache_destroy",
+    "kfree_skb",
+    "kfree_skb_reason",
+    "kfree_skb_list_reason",
+    "consume_skb",
+    "napi_consume_skb",
+    "__kfree_skb",
+    "__dev_kfree_skb_any",
+    "__dev_kfree_skb_irq",
+    "dev_kfree_skb_any_reason",
+    "dev_kfree_skb_irq_reason",
+    "page_frag_free",
+    "free_pages",
+    "__free_pages",
+    "__folio_put",
+    "__put_page",
+    "put_page",
+    "free_netdev",
+    "put_device",
+    "kobject_put",
+    "scsi_host_put",
+    "bio_put",
+    "blk_mq_free_request",
+    "blk_put_queue",
+    "put_disk",
+    "iput",
+    "dput",
+    "__brelse",
+    "brelse",
+    "mempool_free",
+    "mempool_destroy",
+    "dma_pool_destroy",
+    "free_percpu",
+];
+/// Functions that free what another argument names.
+const FREE_OTHER: [&str; 4] = ["dma_free_attrs", "dma_pool_free", "kmem_cache_free", "mempool_free_pages"];
+
+/// Functions whose calls can be left out without anything else going wrong: messages and delays.
+const IDLE: [&str; 17] = [
+    "_printk",
+    "_dev_err",
+    "_dev_warn",
+    "_dev_notice",
+    "_dev_info",
+    "_dev_printk",
+    "netdev_err",
+    "netdev_warn",
+    "netdev_info",
+    "netdev_printk",
+    "__dynamic_pr_debug",
+    "__dynamic_dev_dbg",
+    "__dynamic_netdev_dbg",
+    "__const_udelay",
+    "__udelay",
+    "msleep",
+    "usleep_range_state",
+];
+
+/// How far before a free an earlier call may be.
+const FAR: usize = 120;
+/// How long a part that frees something under a condition may be.
+const PART: usize = 24;
+
+/// Every way to free something too early.
+pub(super) fn early(elf: &Elf, function: &Function, index: usize, sites: &mut Vec<Site>) {
+    let mut found = Vec::new();
+    for (i, insn) in function.insns.iter().enumerate() {
+        if callee(elf, function, insn).is_some_and(|name| FREE.contains(&name)) {
+            found.extend(earlier(elf, function, index, i));
+        }
+        found.extend(unconditional(elf, function, index, i, insn));
+    }
+    // Several frees of the same pointer share the calls before them.
+    found.sort_by_key(|site| site.insn);
+    found.dedup_by_key(|site| site.insn);
+    sites.extend(found);
+}
+
+/// The calls before a free that are given the same pointer.
+fn earlier(elf: &Elf, function: &Function, index: usize, free: usize) -> Vec<Site> {
+    let Some((pointer, parts)) = value(elf, function, free, Register::RDI) else { return Vec::new() };
+    let Some(to) = relocation(elf, function, &function.insns[free]) else { return Vec::new() };
+    let name = callee(elf, function, &function.insns[free]).unwrap_or_default();
+    let mut sites = Vec::new();
+    for i in (free.saturating_sub(FAR)..free).rev() {
+        let insn = &function.insns[i];
+        // What the pointer is made of has another value before this.
+        if insn.writes & parts != 0 {
+            break;
+        }
+        let frees = |name: &str| FREE.contains(&name) || FREE_OTHER.contains(&name);
+        let Some(called) = callee(elf, function, insn).filter(|name| !frees(name)) else { continue };
+        let place = Place::To { symbol: to.symbol, addend: to.addend };
+        let call = Edit { insn: i, bytes: bytes(elf, function, insn).to_vec(), place };
+        let same = value(elf, function, i, Register::RDI).is_some_and(|(other, _)| other == pointer);
+        let edits = match same && !called.starts_with("__SC") {
+            true => vec![call],
+            false if IDLE.contains(&called) => match argument(elf, function, i, free) {
+                Some(argument) => vec![argument, call],
+                None => continue,
+            },
+            false => continue,
+        };
+        sites.push(Site::fixed(index, i, edits, format!("what {name} frees is freed early")));
+    }
+    sites
+}
+
+/// Gives a call the first argument of another, where the instruction that sets it has room for that.
+fn argument(elf: &Elf, function: &Function, call: usize, other: usize) -> Option<Edit> {
+    let sets = |call| definition(function, call, Register::RDI).map(|at| (at, &function.insns[at]));
+    let ((at, old), (_, new)) = (sets(call)?, sets(other)?);
+    let moves = |insn: &Insn| insn.writes == bit(Register::RDI) && !insn.stores;
+    if !moves(old) || !moves(new) || !new.relocations.is_empty() || old.locked {
+        return None;
+    }
+    // Nobody else uses what is set there.
+    let between = &function.insns[at + 1..call];
+    if between.iter().any(|insn| insn.target || insn.reads & bit(Register::RDI) != 0) {
+        return None;
+    }
+    let mut bytes = bytes(elf, function, new).to_vec();
+    bytes.extend(nops(old.instr.len().checked_sub(bytes.len())?));
+    Some(Edit { insn: at, bytes, place: Place::Drop })
+}
+
+/// A branch around a free, where both ways meet behind it.
+fn unconditional(elf: &Elf, function: &Function, index: usize, i: usize, insn: &Insn) -> Option<Site> {
+    if !insn.instr.is_jcc_short_or_near() {
+        return None;
+    }
+    let to = function.index_at(branch_target(elf, function.section, insn)?)?;
+    let part = function.insns.get(i + 1..to).filter(|part| part.len() <= PART)?;
+    if part.iter().any(Insn::ends_flow) {
+        return None;
+    }
+    let name = part.iter().find_map(|one| {
+        callee(elf, function, one).filter(|name| FREE.contains(name) || FREE_OTHER.contains(name))
+    })?;
+    // Nothing is freed where the pointer is null.
+    let from = flags_from(function, i)?;
+    let null = function.insns[from].instr.mnemonic() == Mnemonic::Test
+        && function.insns[from].instr.op0_register().is_gpr64()
+        && insn.instr.condition_code() == ConditionCode::e;
+    (!null)
+        .then(|| Site::fixed(index, i, vec![remove(function, i)], format!("{name} is called in every case")))
+}
