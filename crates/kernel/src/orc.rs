@@ -64,7 +64,7 @@ impl Layout {
     fn of(entries: &[Entry]) -> Layout {
         let count = |wanted: &dyn Fn(&Entry) -> bool| entries.iter().filter(|entry| wanted(entry)).count();
         let [old, new] = SP_NUMBERS.map(|number| count(&|entry| entry.sp.0 == number));
-        let number = SP_NUMBERS[usize::from(new > old)];
+        let number = more_common([old, new]);
         let new_kinds = 2 * count(&|entry| entry.sp.0 == number && entry.kind & 7 == 2) > old.max(new);
         Layout { bases: &BASES[usize::from(new > old)], new_kinds }
     }
@@ -82,6 +82,17 @@ impl Layout {
             _ => Kind::Undefined,
         }
     }
+}
+
+/// The number that a table, as it is in a file, has for the stack pointer.
+pub fn stack_pointer(table: &[u8]) -> u8 {
+    more_common(
+        SP_NUMBERS.map(|number| table.chunks_exact(6).filter(|entry| entry[4] & 15 == number).count()),
+    )
+}
+
+fn more_common([old, new]: [usize; 2]) -> u8 {
+    SP_NUMBERS[usize::from(new > old)]
 }
 
 /// Registers in DWARF (System V ABI for AMD64, 3.6.2).

@@ -1,0 +1,263 @@
+//! What makes a module a guarded one: a description of it for the runtime (`struct guardrail_module`), and stubs in place of its init and exit
+//! functions that give it to the runtime.
+
+use crate::emit::{go, relative, relative_operand};
+use crate::error::{Result, refused};
+use crate::object::{Content, Object, Place, Reloc, Section, Symbol, reloc};
+use crate::patch::Op;
+use crate::tables::{self, is_table};
+use crate::{code, thunks};
+use iced_x86::{Code as Opcode, FlowControl, Instruction, Register};
+use object::elf;
+use std::collections::BTreeMap;
+
+/// The section that describes the module.
+pub const SECTION: &str = ".guardrail";
+/// The runtime's module.
+const RUNTIME: &str = "guardrail";
+/// `GUARDRAIL_MAGIC`, and `GUARDRAIL_ABI`.
+const MAGIC: u32 = 0x4c52_4447;
+const ABI: u32 = 1;
+/// Bytes of `struct guardrail_module`, and where its words stand.
+const SIZE: usize = 88;
+const NAME: u64 = 16;
+const INIT: u64 = 24;
+const EXIT: u64 = 32;
+const WRITABLE: u64 = 40;
+const INIT_ONLY: u64 = 56;
+const TARGETS: u64 = 72;
+/// Bytes of an entry of `__versions`: a checksum and a name.
+const VERSION: usize = 64;
+const VERSION_NAME: usize = VERSION - 8;
+const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+
+/// The module's own variables; what else can be written, such as per-CPU templates and tables of the kernel, it must not.
+fn variables(section: &Section) -> bool {
+    let name = section.name.as_str();
+    section.alloc()
+        && section.write()
+        && !section.exec()
+        && section.size() > 0
+        && (name.starts_with(".data") || name.starts_with(".bss"))
+        && !name.contains("percpu")
+}
+
+/// Describes a module of this domain, and has it enter and leave by the runtime.
+pub fn describe(object: &mut Object, name: &str, domain: u8) -> Result<()> {
+    let (this, init, exit) = life(object)?;
+    let targets = targets(object)?;
+    let init_data =
+        |section: &Section| section.alloc() && section.write() && section.name.starts_with(".init.data");
+    let sections = |object: &Object, wanted: &dyn Fn(&Section) -> bool| {
+        let found = object.sections.iter().enumerate().filter(|(_, section)| wanted(section));
+        found.map(|(index, section)| (index, section.size())).collect::<Vec<_>>()
+    };
+    let (writable, init_only) = (sections(object, &variables), sections(object, &init_data));
+
+    let mut bytes = vec![0; SIZE];
+    for (at, word) in [(0, MAGIC), (4, ABI), (8, u32::from(domain))] {
+        bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+    }
+    let mut relocs = Vec::new();
+    let section = object.sections.len();
+    let own = object.symbol_of_section(section);
+    let mut pointer = |offset: u64, symbol: usize, addend: i64| {
+        relocs.push(Reloc { offset, kind: reloc::ABS64, symbol, addend });
+    };
+    for (at, function) in [(INIT, init), (EXIT, exit)] {
+        if let Some((_, symbol)) = function {
+            pointer(at, symbol, 0);
+        }
+    }
+    for (at, ranges) in [(WRITABLE, &writable), (INIT_ONLY, &init_only)] {
+        pointer(at, own, bytes.len() as i64);
+        bytes[at as usize + 8..at as usize + 16].copy_from_slice(&(ranges.len() as u64).to_le_bytes());
+        for (index, size) in ranges {
+            pointer(bytes.len() as u64, object.symbol_of_section(*index), 0);
+            bytes.extend([0; 8]);
+            bytes.extend(size.to_le_bytes());
+        }
+    }
+    pointer(TARGETS, own, bytes.len() as i64);
+    bytes[TARGETS as usize + 8..SIZE].copy_from_slice(&(targets.len() as u64).to_le_bytes());
+    for symbol in targets {
+        pointer(bytes.len() as u64, symbol, 0);
+        bytes.extend([0; 8]);
+    }
+    pointer(NAME, own, bytes.len() as i64);
+    bytes.extend(name.as_bytes());
+    bytes.push(0);
+    relocs.sort_by_key(|reloc| reloc.offset);
+    object.sections.push(new_section(SECTION, elf::SHF_ALLOC, bytes, relocs));
+    depend(object);
+    stubs(object, this, own, init, exit)
+}
+
+/// A function that the kernel calls, as the relocation of `struct module` that names it, and its symbol.
+type Hook = Option<(usize, usize)>;
+
+/// The section with `struct module`, and the module's init and exit functions.
+fn life(object: &Object) -> Result<(usize, Hook, Hook)> {
+    let Some(this) = object.section(".gnu.linkonce.this_module") else {
+        return refused(".gnu.linkonce.this_module", "the module has none");
+    };
+    let hook = |name: &str| {
+        let found =
+            object.sections[this].relocs.iter().position(|reloc| object.symbols[reloc.symbol].name == name);
+        found.map(|number| (number, object.sections[this].relocs[number].symbol))
+    };
+    match (hook("init_module"), hook("cleanup_module")) {
+        (None, _) => refused(
+            ".gnu.linkonce.this_module",
+            "the module has no init function, at which it would get its rights",
+        ),
+        (init, exit) => Ok((this, init, exit)),
+    }
+}
+
+/// Functions whose address is taken: in data, or by an instruction that does not branch there.
+fn targets(object: &Object) -> Result<Vec<usize>> {
+    let functions: BTreeMap<(usize, u64), usize> = object
+        .symbols
+        .iter()
+        .enumerate()
+        .filter(|(_, symbol)| symbol.function())
+        .filter_map(|(number, symbol)| Some(((symbol.section()?, symbol.value), number)))
+        .collect();
+    let mut found: BTreeMap<(usize, u64), usize> = BTreeMap::new();
+    let mut take = |section: usize, offset: u64| {
+        let lasting = !object.sections[section].name.starts_with(".init");
+        if let (Some(symbol), true) = (functions.get(&(section, offset)), lasting) {
+            found.insert((section, offset), *symbol);
+        }
+    };
+    let data = |section: &&Section| section.alloc() && !section.exec() && !is_table(section);
+    for reloc in object.sections.iter().filter(data).flat_map(|section| &section.relocs) {
+        if let (reloc::ABS64, Some((section, offset))) =
+            (reloc.kind, object.target(reloc.symbol, reloc.addend))
+        {
+            take(section, offset);
+        }
+    }
+    let sections = object.sections.iter().enumerate().filter(|(_, section)| tables::rewritten(section));
+    for (index, section) in sections.filter(|(_, section)| section.name != thunks::SECTION) {
+        let code = code::Code::read(object, index, &[])?;
+        for insn in code.insns.iter().filter(|insn| insn.insn.flow_control() == FlowControl::Next) {
+            for reloc in &section.relocs[insn.relocs.start as usize..insn.relocs.end as usize] {
+                let bias = if reloc::relative(reloc.kind) { u64::from(insn.end()) - reloc.offset } else { 0 };
+                if let Some((section, offset)) =
+                    object.target(reloc.symbol, reloc.addend.wrapping_add(bias as i64))
+                {
+                    take(section, offset);
+                }
+            }
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// Puts stubs in place of init and exit.
+fn stubs(object: &mut Object, this: usize, description: usize, init: Hook, exit: Hook) -> Result<()> {
+    let wanted = [
+        (init, "guardrail_init", "guardrail_module_enter"),
+        (exit, "guardrail_exit", "guardrail_module_leave"),
+    ];
+    let section = object.sections.len();
+    let (mut bytes, mut relocs): (Vec<u8>, Vec<Reloc>) = (Vec::new(), Vec::new());
+    for (hook, name, runtime) in wanted {
+        let Some((number, _)) = hook else { continue };
+        bytes.resize(bytes.len().next_multiple_of(16), 0xcc);
+        let start = bytes.len();
+        let target = object.import(runtime);
+        let lea = Instruction::with2(Opcode::Lea_r64_m, Register::RDI, relative_operand());
+        // What they are called by may demand that they begin so.
+        bytes.extend(ENDBR);
+        for op in [relative(lea, description, 0)?, go(target, true)] {
+            if let Op::Code(code, reloc) = op {
+                let at = bytes.len() as u64;
+                relocs.extend(reloc.map(|reloc| Reloc { offset: at + reloc.offset, ..reloc }));
+                bytes.extend(code);
+            }
+        }
+        object.symbols.push(Symbol {
+            name: name.into(),
+            place: Place::In(section),
+            value: start as u64,
+            size: (bytes.len() - start) as u64,
+            info: elf::STT_FUNC,
+            other: 0,
+        });
+        object.sections[this].relocs[number].symbol = object.symbols.len() - 1;
+    }
+    let starts: Vec<(u64, i16)> = (0..bytes.len() as u64).step_by(16).map(|at| (at, 0)).collect();
+    let flags = elf::SHF_ALLOC | elf::SHF_EXECINSTR;
+    object.sections.push(new_section(".text.guardrail.life", flags, bytes, relocs));
+    crate::orc::describe(object, section, &starts);
+    Ok(())
+}
+
+pub(crate) fn new_section(name: &str, flags: u32, bytes: Vec<u8>, relocs: Vec<Reloc>) -> Section {
+    Section {
+        name: name.into(),
+        kind: elf::SHT_PROGBITS,
+        flags: u64::from(flags),
+        align: 16,
+        entry_size: 0,
+        link: None,
+        content: Content::Bytes(bytes),
+        relocs,
+    }
+}
+
+/// Has the module want the runtime loaded before it. What is in `.modinfo` already keeps its place, since symbols name it.
+fn depend(object: &mut Object) {
+    let info = object.section(".modinfo").map(|index| &mut object.sections[index].content);
+    let Some(Content::Bytes(bytes)) = info else { return };
+    let mut at = 0;
+    let fields = bytes.split(|&byte| byte == 0).map(|field| {
+        at += field.len() + 1;
+        (at - field.len() - 1, field)
+    });
+    let mut wanted = b"depends=".to_vec();
+    if let Some((start, field)) = fields.into_iter().find(|(_, field)| field.starts_with(b"depends=")) {
+        wanted = field.to_vec();
+        let end = start + field.len();
+        // Zeros between fields are passed over.
+        bytes[start..end].fill(0);
+    }
+    if !wanted.ends_with(b"=") {
+        wanted.push(b',');
+    }
+    bytes.extend(wanted);
+    bytes.extend_from_slice(RUNTIME.as_bytes());
+    bytes.push(0);
+}
+
+/// Adds the checksums of imports that are new (`Module.symvers` of who exports them), where the module has checksums.
+pub fn add_versions(object: &mut Object, symbols: &str) -> Result<()> {
+    let Some(index) = object.section("__versions") else { return Ok(()) };
+    let known: BTreeMap<&str, u64> = symbols
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split('\t');
+            let sum = u64::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok()?;
+            Some((fields.next()?, sum))
+        })
+        .collect();
+    let own =
+        object.symbols.iter().filter(|symbol| symbol.undefined() && symbol.name.starts_with("guardrail_"));
+    let mut more = Vec::new();
+    for symbol in own {
+        let Some(sum) = known.get(symbol.name.as_str()).filter(|_| symbol.name.len() < VERSION_NAME) else {
+            return refused(&symbol.name, "the runtime exports nothing of this name; build it anew");
+        };
+        more.extend(sum.to_le_bytes());
+        let mut name = symbol.name.clone().into_bytes();
+        name.resize(VERSION_NAME, 0);
+        more.extend(name);
+    }
+    if let Content::Bytes(bytes) = &mut object.sections[index].content {
+        bytes.extend(more);
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! A module on its way through the passes.
+
+use crate::code::Code;
+use crate::error::{Result, RewriteError, refused};
+use crate::flow::Flow;
+use crate::object::{Content, Object, Reloc, Section, reloc};
+use crate::orc::{self, Frames};
+use crate::pass::{Pass, Site};
+use crate::patch::Patch;
+use crate::place::{Placed, place};
+use crate::refs::{Moves, move_all};
+use crate::tables;
+use crate::verify::verify;
+use guardrail_kernel::ModuleImage;
+use guardrail_kernel::module::unpack;
+use std::collections::BTreeMap;
+
+/// The field of `.modinfo` by which a rewritten module is known, with the names of the passes.
+pub const FIELD: &str = "guardrail";
+/// The kind of an entry of `__ex_table`: go on elsewhere (`EX_TYPE_DEFAULT`).
+const EX_DEFAULT: u32 = 1;
+
+/// A rewritten module.
+#[derive(Debug)]
+pub struct Rewritten {
+    /// The file.
+    pub file: Vec<u8>,
+    /// What was done.
+    pub counts: Counts,
+    /// Functions whose callers use registers that a call may change: assembly with a convention of its own.
+    pub own: Vec<String>,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Instructions of the module.
+    pub insns: usize,
+    /// Of them with code in front.
+    pub patched: usize,
+    /// Bytes of code before.
+    pub old_bytes: u64,
+    /// Bytes of code now.
+    pub new_bytes: u64,
+}
+
+/// Rewrites a module, compressed or not. `what` names it in errors.
+pub fn rewrite(what: &str, file: Vec<u8>, passes: &mut [&mut dyn Pass]) -> Result<Rewritten> {
+    let data = unpack(what, file)?;
+    let image = ModuleImage::parse(what, data.clone())?;
+    if image.info(FIELD).is_some() {
+        return Err(RewriteError::Guarded { what: what.to_owned() });
+    }
+    let mut object = Object::read(what, &data)?;
+    object.remove_sections(tables::debug);
+    let mut counts = Counts::default();
+    let codes = codes(&object)?;
+    let flow = Flow::of(&object, &codes)?;
+    for pass in passes.iter_mut() {
+        pass.prepare(&mut object)?;
+    }
+    let mut all_patches = Vec::new();
+    for code in &codes {
+        all_patches.push(patches(&object, code, &flow, passes)?);
+    }
+    for pass in passes.iter_mut() {
+        pass.finish(&mut object)?;
+    }
+    let before = object.clone();
+    let mut moves = Moves::new();
+    let mut frames = Vec::new();
+    for (code, patches) in codes.iter().zip(all_patches) {
+        let placed = place(&object, code, &patches)?;
+        counts.insns += code.insns.len();
+        counts.patched += patches.len();
+        counts.old_bytes += object.sections[code.section].size();
+        counts.new_bytes += placed.bytes.len() as u64;
+        frames.push((code.section, Frames::read(&object, code.section)?));
+        moves.insert(code.section, (code, placed));
+    }
+    let placed: BTreeMap<usize, Placed> =
+        moves.iter().map(|(section, (_, placed))| (*section, placed.clone())).collect();
+    move_all(&mut object, moves)?;
+    for (section, frames) in &frames {
+        orc::add(&mut object, *section, frames, &placed[section].stacks);
+        add_faults(&mut object, *section, &placed[section].faults);
+    }
+    let names: Vec<_> = passes.iter().map(|pass| pass.name()).collect();
+    sign(&mut object, &names.join(","));
+    let file = object.write()?;
+    verify(&before, &codes, &placed, &Object::read(what, &file)?)?;
+    Ok(Rewritten { file, counts, own: flow.own.into_iter().collect() })
+}
+
+/// All sections that are rewritten, taken apart.
+pub(crate) fn codes(object: &Object) -> Result<Vec<Code>> {
+    let sections = object.sections.iter().enumerate().filter(|(_, section)| tables::rewritten(section));
+    sections.map(|(index, _)| Code::read(object, index, &tables::fixed(object, index)?)).collect()
+}
+
+fn patches(
+    object: &Object,
+    code: &Code,
+    flow: &Flow,
+    passes: &mut [&mut dyn Pass],
+) -> Result<BTreeMap<u32, Vec<Patch>>> {
+    let mut patches: BTreeMap<u32, Vec<Patch>> = BTreeMap::new();
+    for pass in passes {
+        for function in &code.functions {
+            for (number, patch) in pass.function(&Site { object, code, function, flow })? {
+                if code.insns.get(number as usize).is_none_or(|insn| insn.fixed) {
+                    let place = format!("instruction {number} of {}", object.sections[code.section].name);
+                    return refused(place, format!("the pass {} may not patch it", pass.name()));
+                }
+                patches.entry(number).or_default().push(patch);
+            }
+        }
+    }
+    Ok(patches)
+}
+
+/// Adds what the kernel looks up when an instruction of its own faults.
+fn add_faults(object: &mut Object, code: usize, faults: &[(u64, u64)]) {
+    if faults.is_empty() {
+        return;
+    }
+    let symbol = object.symbol_of_section(code);
+    let index = object.section("__ex_table").unwrap_or_else(|| {
+        object.sections.push(Section {
+            name: "__ex_table".into(),
+            kind: object::elf::SHT_PROGBITS,
+            flags: u64::from(object::elf::SHF_ALLOC),
+            align: 4,
+            entry_size: 0,
+            link: None,
+            content: Content::Bytes(Vec::new()),
+            relocs: Vec::new(),
+        });
+        object.sections.len() - 1
+    });
+    let section = &mut object.sections[index];
+    let Content::Bytes(bytes) = &mut section.content else { return };
+    for (from, to) in faults {
+        let offset = bytes.len() as u64;
+        bytes.resize(bytes.len() + tables::EX_ENTRY as usize - 4, 0);
+        bytes.extend_from_slice(&EX_DEFAULT.to_le_bytes());
+        for (at, place) in [(0, from), (4, to)] {
+            section.relocs.push(Reloc {
+                offset: offset + at,
+                kind: reloc::PC32,
+                symbol,
+                addend: *place as i64,
+            });
+        }
+    }
+}
+
+/// Says in the module's information that it has been here.
+fn sign(object: &mut Object, passes: &str) {
+    let info = object.section(".modinfo").map(|index| &mut object.sections[index].content);
+    if let Some(Content::Bytes(bytes)) = info {
+        bytes.extend_from_slice(format!("{FIELD}={passes}\0").as_bytes());
+    }
+}

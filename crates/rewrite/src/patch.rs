@@ -1,0 +1,49 @@
+//! What a pass puts in front of an instruction.
+
+use crate::object::Reloc;
+
+/// Where a jump of a patch leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Label {
+    /// What comes behind the patch: the next one, or the instruction that it stands before.
+    Next,
+    /// The patch's own part behind the function.
+    Out,
+}
+
+/// A piece of a patch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// An instruction as it is; the relocation counts from its first byte.
+    Code(Vec<u8>, Option<Reloc>),
+    /// A jump by a 32-bit distance, after these bytes.
+    Jump(Vec<u8>, Label),
+    /// From here on the stack is so many bytes deeper than at the instruction that the patch stands before.
+    Deeper(i16),
+    /// If the next instruction faults, the processor goes on at the part behind the function.
+    MayFault,
+}
+
+impl Op {
+    fn len(&self) -> usize {
+        match self {
+            Op::Code(bytes, _) => bytes.len(),
+            Op::Jump(opcode, _) => opcode.len() + 4,
+            Op::Deeper(_) | Op::MayFault => 0,
+        }
+    }
+}
+
+/// Code in front of one instruction, and what belongs to it behind the function, where it is not in the way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Patch {
+    /// In front of the instruction.
+    pub before: Vec<Op>,
+    /// Behind the function; its last operation leaves it.
+    pub out: Vec<Op>,
+}
+
+/// Bytes of a list of operations.
+pub fn size(ops: &[Op]) -> usize {
+    ops.iter().map(Op::len).sum()
+}
