@@ -55,8 +55,8 @@ impl Scan {
     }
 }
 
-/// Cuts `[    3.141592] ` off the beginning.
-fn without_time(line: &str) -> &str {
+/// Cuts `[    3.141592] ` off the beginning of a line of the kernel's log.
+pub fn without_time(line: &str) -> &str {
     let Some(rest) = line.strip_prefix('[') else { return line };
     match rest.split_once(']') {
         Some((time, rest)) if time.trim().bytes().all(|b| b.is_ascii_digit() || b == b'.') => {

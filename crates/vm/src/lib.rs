@@ -46,4 +46,5 @@ mod machine;
 mod pattern;
 
 pub use cache::Cache;
+pub use console::without_time;
 pub use error::{Error, Result};

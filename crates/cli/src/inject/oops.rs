@@ -1,5 +1,6 @@
 //! What the kernel's console says of a crash.
 
+use guardrail_vm::without_time;
 use std::collections::HashSet;
 
 /// How the kernel begins to tell that it cannot go on where it is.
@@ -132,17 +133,6 @@ fn place(place: &str) -> Option<(String, Option<String>)> {
     let at = words.next()?.to_owned();
     let module = words.next().and_then(|word| word.strip_prefix('[')?.strip_suffix(']').map(str::to_owned));
     Some((at, module))
-}
-
-/// Cuts `[    3.141592] ` off the beginning, and the processor or task that some kernels put behind it.
-fn without_time(line: &str) -> &str {
-    let Some(rest) = line.strip_prefix('[') else { return line };
-    match rest.split_once(']') {
-        Some((time, rest)) if time.trim().bytes().all(|b| b.is_ascii_digit() || b == b'.') => {
-            rest.trim_start()
-        }
-        _ => line,
-    }
 }
 
 #[cfg(test)]
