@@ -34,7 +34,7 @@ fn main() {
     }
     trials.push(Trial::test("irq, mix and memtrace tell what happened", told));
     trials.push(Trial::test("coverage tells lines of a module", covered));
-    libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
+    common::run(arguments, trials)
 }
 
 /// Writes the workload to a folder.

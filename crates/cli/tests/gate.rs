@@ -53,8 +53,7 @@ fn main() {
         let why = "the gate's process was ended by signal 9";
         lost(&["--gate", "vfio-user"], "internal-gate", libc::SIGKILL, why)
     });
-    // Two guests at once would only fight for the processors.
-    libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
+    common::run(arguments, trials)
 }
 
 /// The workload ends well, with its checksums, and every access was held.

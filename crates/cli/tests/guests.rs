@@ -7,6 +7,7 @@ mod common;
 use common::{Checked, check, findings, guardrail, keeps_the_rules, root};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const KERNELS: [&str; 3] = ["6.1", "6.12", "7.2"];
@@ -29,9 +30,7 @@ fn main() {
     let mut trials = Vec::new();
     if !arguments.list {
         let bugs = Bug::all();
-        for kernel in KERNELS {
-            zoo_trials(kernel, &bugs, &mut trials);
-        }
+        zoo_trials(&bugs, &mut trials);
         for kernel in KERNELS {
             for driver in DRIVERS {
                 trials.push(Trial::test(format!("{driver} on {kernel} is silent"), move || {
@@ -50,8 +49,7 @@ fn main() {
         trials.push(Trial::test("a panic in the driver is a result", panic_is_a_result));
         trials.push(Trial::test("a race is made to happen", race_is_confirmed));
     }
-    // Two guests at once would only fight for the processors.
-    libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
+    common::run(arguments, trials)
 }
 
 /// What the zoo says of one of its folders.
@@ -144,9 +142,9 @@ const LAST_WORDS: usize = 8;
 const TOGETHER: usize = 50;
 
 /// A guest runs many modules that it survives; each of the others has a guest of its own.
-fn zoo_trials(kernel: &'static str, bugs: &[Bug], trials: &mut Vec<Trial>) {
+fn zoo_trials(bugs: &[Bug], trials: &mut Vec<Trial>) {
     let (alone, together): (Vec<&Bug>, Vec<&Bug>) = bugs.iter().partition(|bug| bug.oopses);
-    for bug in &alone {
+    for (kernel, bug) in KERNELS.iter().flat_map(|kernel| alone.iter().map(move |bug| (kernel, bug))) {
         let expected = Bug::clone(bug);
         trials.push(Trial::test(format!("zoo/{} on {kernel}", bug.folder), move || {
             let result = check(&[&format!("zoo/{}", expected.folder), "--kernel", kernel, "--tool", "all"]);
@@ -157,29 +155,58 @@ fn zoo_trials(kernel: &'static str, bugs: &[Bug], trials: &mut Vec<Trial>) {
     let mut all: Vec<(&Bug, bool)> = together.iter().map(|bug| (*bug, true)).collect();
     all.extend(alone.iter().map(|bug| (*bug, false)));
     all.sort_by_key(|(bug, _)| !bug.edu);
-    for (number, bugs) in all.chunks(TOGETHER).enumerate() {
-        guest_trials(kernel, number, bugs, trials);
+    let guests: Vec<_> = KERNELS
+        .iter()
+        .flat_map(|kernel| {
+            all.chunks(TOGETHER).enumerate().map(move |(number, bugs)| (*kernel, number, bugs))
+        })
+        .collect();
+    let runs = common::at_once(&guests, |(kernel, _, bugs)| Shared::of(kernel, bugs));
+    for ((kernel, number, bugs), run) in guests.into_iter().zip(runs) {
+        guest_trials(kernel, number, bugs, run, trials);
     }
 }
 
-/// One guest, with those bugs that it survives and all twins.
-fn guest_trials(kernel: &'static str, number: usize, bugs: &[(&Bug, bool)], trials: &mut Vec<Trial>) {
-    let folders = bugs.iter().flat_map(|(bug, survived)| {
-        let twin = format!("zoo/{}_ok", bug.folder);
-        if *survived { vec![format!("zoo/{}", bug.folder), twin] } else { vec![twin] }
-    });
-    let drivers: Vec<String> = folders.collect();
-    let names: Vec<&str> = drivers.iter().map(String::as_str).collect();
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let trace = folder.path().join("zoo.trace").display().to_string();
-    let options = ["--kernel", kernel, "--record", &trace, "--tool", "all", "--timeout", "600"];
-    let shared = Arc::new(check(&[&names[..], &options].concat()));
+/// What one guest with many modules gave.
+struct Shared {
+    result: Arc<Checked>,
+    /// What a checker with an option says of the same trace, by that.
+    others: BTreeMap<String, Arc<Checked>>,
+    trace: String,
+    folder: tempfile::TempDir,
+}
+
+impl Shared {
+    /// Runs the guest, with those bugs that it survives and all twins.
+    fn of(kernel: &str, bugs: &[(&Bug, bool)]) -> Shared {
+        let folders = bugs.iter().flat_map(|(bug, survived)| {
+            let twin = format!("zoo/{}_ok", bug.folder);
+            if *survived { vec![format!("zoo/{}", bug.folder), twin] } else { vec![twin] }
+        });
+        let drivers: Vec<String> = folders.collect();
+        let names: Vec<&str> = drivers.iter().map(String::as_str).collect();
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let trace = folder.path().join("zoo.trace").display().to_string();
+        let options = ["--kernel", kernel, "--record", &trace, "--tool", "all", "--timeout", "600"];
+        let result = Arc::new(check(&[&names[..], &options].concat()));
+        let tools: BTreeSet<&String> = bugs.iter().filter_map(|(bug, _)| bug.tool.as_ref()).collect();
+        let again = |tool: &String| guardrail(&["analyze", &trace, "--tool", tool, "--format", "json"]);
+        let others = tools.into_iter().map(|tool| (tool.clone(), Arc::new(again(tool)))).collect();
+        Shared { result, others, trace, folder }
+    }
+}
+
+/// The tests that one guest's run answers.
+fn guest_trials(
+    kernel: &'static str,
+    number: usize,
+    bugs: &[(&Bug, bool)],
+    run: Shared,
+    trials: &mut Vec<Trial>,
+) {
     for &(bug, survived) in bugs {
-        let result = match &bug.tool {
-            Some(tool) => Arc::new(guardrail(&["analyze", &trace, "--tool", tool, "--format", "json"])),
-            None => Arc::clone(&shared),
-        };
-        let (expected, of_bug) = (bug.clone(), Arc::clone(&result));
+        let result = bug.tool.as_ref().and_then(|tool| run.others.get(tool)).unwrap_or(&run.result);
+        let (expected, of_bug, result) = (bug.clone(), Arc::clone(result), Arc::clone(result));
         if survived {
             trials.push(Trial::test(format!("zoo/{} on {kernel}", bug.folder), move || {
                 named(&of_bug, &expected).or_else(|missed| again(kernel, &expected, missed))
@@ -196,6 +223,7 @@ fn guest_trials(kernel: &'static str, number: usize, bugs: &[(&Bug, bool)], tria
             if loud.is_empty() { Ok(()) } else { Err(format!("the twin is not silent: {loud:#?}").into()) }
         }));
     }
+    let Shared { trace, folder, .. } = run;
     trials.push(Trial::test(
         format!("zoo trace {number} on {kernel} keeps the rules of traces"),
         move || {

@@ -48,8 +48,7 @@ fn main() {
     }
     trials.push(Trial::test("clients are attached and detached again and again", attached_and_detached));
     trials.push(Trial::test("a new client works", new_client));
-    // Two guests at once would only fight for the processors.
-    libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
+    common::run(arguments, trials)
 }
 
 /// A guest that lives on, and ends with the test.

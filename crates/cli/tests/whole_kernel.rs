@@ -26,8 +26,7 @@ fn main() {
             in_interrupt,
         ));
     }
-    // Two guests at once would only fight for the processors.
-    libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
+    common::run(arguments, trials)
 }
 
 /// What the zoo says of one of its folders.

@@ -1,10 +1,36 @@
 //! What tests with guests share.
 #![allow(dead_code)]
 
-use libtest_mimic::Failed;
+use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Guests that run at a time, where the command line does not say: a guest waits for its devices and its analysis, so that two of them use two
+/// processors better than one does; more would fight for them.
+const GUESTS: usize = 2;
+
+/// Runs the tests, each of which has guests of its own.
+pub fn run(arguments: Arguments, trials: Vec<Trial>) -> ! {
+    let test_threads = arguments.test_threads.or(Some(GUESTS));
+    libtest_mimic::run(&Arguments { test_threads, ..arguments }, trials).exit()
+}
+
+/// Does all of these, some at a time, and gives the results in their order.
+pub fn at_once<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let numbers = std::iter::repeat_with(|| next.fetch_add(1, Relaxed));
+        numbers.map_while(|number| Some((number, work(all.get(number)?)))).collect::<Vec<_>>()
+    };
+    let mut done: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..GUESTS).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("the work ends")).collect()
+    });
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, result)| result).collect()
+}
 
 /// What every trace must satisfy, this one does.
 pub fn keeps_the_rules(trace: &str) -> Result<(), Failed> {
