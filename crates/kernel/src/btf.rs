@@ -195,4 +195,4 @@ fn header_at(types: &[u8], at: usize) -> Option<(Kind, usize)> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

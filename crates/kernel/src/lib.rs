@@ -19,6 +19,7 @@ mod elf;
 mod error;
 mod gate;
 pub mod image;
+pub mod isolation;
 pub mod kallsyms;
 pub mod lines;
 pub mod module;

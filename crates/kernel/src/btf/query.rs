@@ -240,6 +240,41 @@ impl Btf {
         Some(proto)
     }
 
+    /// The prototype of the functions to which a type points.
+    pub fn pointed_proto(&self, pointer: TypeId) -> Option<Proto> {
+        let pointer = self.raw(self.resolve(pointer)?).filter(|t| t.kind == Kind::Ptr)?;
+        self.proto(self.resolve(pointer.value)?)
+    }
+
+    /// The first bit of a bitfield, and its bits, where a member of a structure or of what lies in it without a name is one.
+    pub fn bits(&self, structure: TypeId, name: &str) -> Option<(u64, u64)> {
+        let mut budget = 10_000;
+        self.find_bits(self.resolve(structure)?, name, 0, &mut budget)
+    }
+
+    fn find_bits(&self, id: TypeId, name: &str, depth: u32, budget: &mut u32) -> Option<(u64, u64)> {
+        let t = self.raw(id).filter(|t| matches!(t.kind, Kind::Struct | Kind::Union) && depth <= 16)?;
+        for member in t.extra.chunks_exact(12) {
+            *budget = budget.checked_sub(1)?;
+            let (member_name, ty, place) = (u32_at(member, 0)?, u32_at(member, 4)?, u32_at(member, 8)?);
+            let (first, bits) = match t.flag {
+                true => (u64::from(place & 0xff_ffff), u64::from(place >> 24)),
+                false => (u64::from(place), 0),
+            };
+            match self.string(member_name) {
+                Some(b"") => {
+                    let inner = self.resolve(ty).and_then(|ty| self.find_bits(ty, name, depth + 1, budget));
+                    if let Some((inner, bits)) = inner {
+                        return Some((first + inner, bits));
+                    }
+                }
+                own if own == Some(name.as_bytes()) => return (bits > 0).then_some((first, bits)),
+                _ => {}
+            }
+        }
+        None
+    }
+
     fn type_of(&self, id: TypeId) -> Type {
         let Some(id) = self.resolve(id) else { return Type::Other };
         let Some(t) = self.raw(id) else { return Type::Void };

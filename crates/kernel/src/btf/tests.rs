@@ -1,14 +1,14 @@
 use super::*;
 
 /// Assembles BTF: strings by name, types by raw words.
-struct Builder {
+pub(crate) struct Builder {
     types: Vec<u8>,
     strings: Vec<u8>,
     base_strings: u32,
 }
 
 impl Builder {
-    fn new(base_strings: u32) -> Builder {
+    pub(crate) fn new(base_strings: u32) -> Builder {
         Builder {
             types: Vec::new(),
             strings: if base_strings == 0 { vec![0] } else { Vec::new() },
@@ -16,7 +16,7 @@ impl Builder {
         }
     }
 
-    fn name(&mut self, name: &str) -> u32 {
+    pub(crate) fn name(&mut self, name: &str) -> u32 {
         if name.is_empty() {
             return 0;
         }
@@ -26,14 +26,14 @@ impl Builder {
         at
     }
 
-    fn add(&mut self, name: &str, kind: u32, vlen: u32, value: u32, extra: &[u32]) {
+    pub(crate) fn add(&mut self, name: &str, kind: u32, vlen: u32, value: u32, extra: &[u32]) {
         let name = self.name(name);
         for word in [name, kind << 24 | vlen, value].iter().chain(extra) {
             self.types.extend_from_slice(&word.to_le_bytes());
         }
     }
 
-    fn build(&self) -> Vec<u8> {
+    pub(crate) fn build(&self) -> Vec<u8> {
         let mut out = vec![0x9f, 0xeb, 1, 0];
         let types = self.types.len() as u32;
         for word in [24, 0, types, types, self.strings.len() as u32] {
@@ -113,6 +113,8 @@ fn places_have_names() {
     assert_eq!(field(25).as_deref(), Some("high"));
     assert_eq!(field(28), None);
     assert_eq!(field(32 + 12 * 5).as_deref(), Some("more[5].x"));
+    assert_eq!((btf.bits(ring, "low"), btf.bits(ring, "high")), (Some((192, 3)), Some((195, 9))));
+    assert_eq!((btf.bits(ring, "slots"), btf.bits(ring, "absent")), (None, None));
     assert_eq!(btf.only_struct_of_size(32), Some("ring"));
     assert_eq!((btf.only_struct_of_size(28), btf.only_struct_of_size(7)), (None, None));
 }
@@ -128,6 +130,10 @@ fn prototypes_tell_what_pointers_point_to() {
     let Type::Ptr(second) = &proto.params[1].ty else { panic!("not a pointer") };
     assert!(second.is_void && second.size.is_none());
     assert_eq!(proto.params[2].register, Some(2));
+    let btf = example();
+    let raw = |id| btf.raw(id).map(|t| t.kind);
+    let not = (1..btf.end_id()).find(|&id| raw(id) == Some(Kind::Ptr)).unwrap();
+    assert_eq!(btf.pointed_proto(not), None, "it points to a structure");
 }
 
 #[test]

@@ -1,0 +1,486 @@
+//! What calls between a guarded driver and the kernel do to the driver's rights: the table `isolation.txt`, and the memory
+//! effects of `summaries.txt`, resolved by the types of one kernel and its modules.
+
+mod parse;
+mod resolve;
+
+pub use parse::AnnotationError;
+
+use crate::btf::{Btf, Proto, Type};
+use crate::image::KernelImage;
+use crate::module::ModuleImage;
+use parse::{Head, Line};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const TEXT: &str = include_str!("../isolation.txt");
+const SUMMARIES: &str = include_str!("../summaries.txt");
+/// Kinds of allocations and types of objects are numbers; kinds have a bit each.
+const MAX_KINDS: usize = 30;
+
+/// A value that a call has or leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// An argument; those after the sixth lie on the stack.
+    Arg(u8),
+    /// The result.
+    Result,
+    /// A number.
+    Const(u64),
+    /// What stands in memory at a value plus an offset.
+    Load(Box<Value>, u64, u8),
+    /// A value plus a number.
+    Offset(Box<Value>, u64),
+    /// The product of two values.
+    Product(Box<Value>, Box<Value>),
+    /// A page shifted left by a value.
+    Order(Box<Value>),
+    /// The lowest bytes of a value: arguments narrower than a register have anything above.
+    Low(Box<Value>, u8),
+}
+
+/// When an action is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Always.
+    Always,
+    /// The result is a pointer, and neither NULL nor an error.
+    ResultValid,
+    /// The result is 0.
+    ResultZero,
+    /// The result is not negative.
+    ResultNonNegative,
+    /// The result is true.
+    ResultTrue,
+    /// An argument is not 0.
+    NonZero(u8),
+}
+
+/// A field of a structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its first byte.
+    pub offset: u32,
+    /// How many.
+    pub size: u32,
+}
+
+/// What happens to rights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Memory becomes writable.
+    Grant(Value, Value),
+    /// ... and writable no more.
+    Revoke(Value, Value),
+    /// Memory must be writable.
+    Require(Value, Value),
+    /// The driver owns an allocation of a kind.
+    Own(Value, Value, u32),
+    /// It must own an allocation of one of these kinds, and gives it up with the right to write it.
+    Disown(Value, Vec<u32>),
+    /// Fields of a structure become writable.
+    Fields(Value, Vec<Field>),
+    /// ... and writable no more.
+    Unfields(Value, Vec<Field>),
+    /// Memory becomes an object of a type, which the driver does not write.
+    Object(Value, Value, u32),
+    /// There must be an object of a type, in a state if one is said.
+    Needs(Value, u32, Option<u32>),
+    /// There must be one, which goes to another state.
+    Move(Value, u32, Option<u32>, u32),
+    /// There must be one, which is one no more.
+    Ends(Value, u32, Option<u32>),
+    /// If there is one it is one no more.
+    Forget(Value, u32),
+    /// A function that the kernel will call; the driver must have the right to call it.
+    Target(Value),
+    /// The thread goes away and does not return.
+    Exit,
+    /// What the runtime has a function for, with up to two values.
+    Custom(String, Option<Value>, Option<Value>),
+}
+
+/// An operation and its condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Action {
+    /// Its condition.
+    pub when: When,
+    /// What is done.
+    pub op: Op,
+}
+
+/// What a call does, before it and after it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Annotation {
+    /// Before the function is called.
+    pub before: Vec<Action>,
+    /// When it has returned.
+    pub after: Vec<Action>,
+}
+
+impl Annotation {
+    /// True where nothing is to be done.
+    pub fn is_empty(&self) -> bool {
+        self.before.is_empty() && self.after.is_empty()
+    }
+
+    fn extend(&mut self, more: Annotation) {
+        self.before.extend(more.before);
+        self.after.extend(more.after);
+    }
+}
+
+/// How a function is called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Words of arguments on the stack.
+    pub stack_words: u8,
+    /// Their number is not fixed.
+    pub variadic: bool,
+    /// The result is an `int`, which tells of errors by negative numbers.
+    pub int: bool,
+}
+
+/// A member of a structure of function pointers, by its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Member {
+    /// The structure.
+    pub structure: String,
+    /// The member.
+    pub member: String,
+}
+
+/// The tables, resolved by types.
+#[derive(Debug)]
+pub struct Isolation {
+    functions: BTreeMap<String, Vec<Line>>,
+    entries: BTreeMap<Member, Vec<Line>>,
+    arguments: BTreeMap<String, Vec<Line>>,
+    types: BTreeMap<String, Vec<String>>,
+    states: BTreeMap<String, Vec<String>>,
+    numbers: BTreeMap<String, u32>,
+    /// The functions of the last table.
+    own: BTreeSet<String>,
+    /// The driver's own types first, then those of modules that it needs, then the kernel's.
+    btf: Vec<Arc<Btf>>,
+}
+
+impl Isolation {
+    /// The tables of this program. Of `btf`, each in the order in which functions and types are looked for.
+    pub fn built_in(btf: Vec<Arc<Btf>>) -> Result<Isolation, AnnotationError> {
+        Isolation::new(&[("summaries.txt", SUMMARIES), ("isolation.txt", TEXT)], btf)
+    }
+
+    /// The tables of this program for a driver and the modules that it needs.
+    pub fn for_driver(
+        kernel: &KernelImage,
+        driver: &ModuleImage,
+        needed: &[ModuleImage],
+    ) -> Result<Isolation, AnnotationError> {
+        Isolation::built_in(types(kernel, driver, needed))
+    }
+
+    /// The same with another table in the place of `isolation.txt`.
+    pub fn with_table(table: (&str, &str), btf: Vec<Arc<Btf>>) -> Result<Isolation, AnnotationError> {
+        Isolation::new(&[("summaries.txt", SUMMARIES), table], btf)
+    }
+
+    /// Tables with their names. What a table says of a function replaces what those before it say.
+    pub fn new(tables: &[(&str, &str)], btf: Vec<Arc<Btf>>) -> Result<Isolation, AnnotationError> {
+        let mut isolation = Isolation {
+            functions: BTreeMap::new(),
+            entries: BTreeMap::new(),
+            arguments: BTreeMap::new(),
+            types: BTreeMap::new(),
+            states: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            own: BTreeSet::new(),
+            btf,
+        };
+        for (name, text) in tables {
+            let lines = parse::lines(name, text)?;
+            isolation.own = lines.iter().flat_map(Line::functions).cloned().collect();
+            isolation.functions.retain(|function, _| !isolation.own.contains(function));
+            for line in lines {
+                isolation.add(name, line)?;
+            }
+        }
+        Ok(isolation)
+    }
+
+    fn add(&mut self, table: &str, line: Line) -> Result<(), AnnotationError> {
+        let named = match &line.head {
+            Head::States(name, _) => vec![name.clone()],
+            _ => Vec::new(),
+        };
+        for kind in line.effects.iter().flat_map(parse::Effect::kinds).chain(named) {
+            let kind = same_kind(&kind).to_owned();
+            if self.number(&kind).is_none() {
+                if self.numbers.len() == MAX_KINDS {
+                    return Err(line.error(table, format!("'{kind}' is one kind too many")));
+                }
+                self.numbers.insert(kind, 1 << self.numbers.len());
+            }
+        }
+        match &line.head {
+            Head::Functions(names) => {
+                for name in names.clone() {
+                    self.functions.entry(name).or_default().push(line.clone());
+                }
+            }
+            Head::Entries(members) => {
+                for member in members.clone() {
+                    self.entries.entry(member).or_default().push(line.clone());
+                }
+            }
+            Head::Arguments(types) => {
+                for name in types.clone() {
+                    self.arguments.entry(name).or_default().push(line.clone());
+                }
+            }
+            Head::Type(name, fields) => {
+                self.types.entry(name.clone()).or_default().extend(fields.iter().cloned());
+            }
+            Head::States(name, states) => {
+                self.states.insert(name.clone(), states.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of a kind of allocation or a type of object.
+    fn number(&self, kind: &str) -> Option<u32> {
+        self.numbers.get(same_kind(kind)).copied()
+    }
+
+    /// The number of a state of a type of objects, which may have a state of its own behind a dot.
+    fn state(&self, kind: &str, state: &str) -> Option<u32> {
+        let kind = kind.split_once('.').map_or(kind, |(kind, _)| kind);
+        let number = self.states.get(kind)?.iter().position(|known| known == state)?;
+        u32::try_from(number).ok()
+    }
+
+    /// All kinds of allocations and types of objects, with their numbers.
+    pub fn kinds(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.numbers.iter().map(|(name, number)| (name.as_str(), *number))
+    }
+
+    /// What a call of a function does; `None` where no table has a line for it.
+    pub fn function(&self, name: &str) -> Option<Annotation> {
+        let plain = plain(name);
+        let lines = self.functions.get(name).or_else(|| self.functions.get(plain))?;
+        let proto = self.proto(name).or_else(|| self.proto(plain));
+        let mut annotation = Annotation::default();
+        for line in lines {
+            annotation.extend(resolve::function(self, line, proto.as_ref()).0);
+        }
+        if proto.is_some_and(|proto| proto.variadic) {
+            annotation.after.clear();
+        }
+        Some(annotation)
+    }
+
+    /// How a function is called, if its prototype is known.
+    pub fn shape(&self, name: &str) -> Option<Shape> {
+        self.proto(name).or_else(|| self.proto(plain(name))).map(|proto| shape(&proto))
+    }
+
+    /// What a call of one of the driver's functions by the kernel does: by the member of a structure in which it stands, where that is
+    /// known, else by the members with its prototype if their lines agree; and by the types of its arguments.
+    pub fn entry(&self, name: &str, members: &[Member]) -> Entry {
+        let own = self.btf.first().and_then(|btf| btf.func_proto(name));
+        let proto = own.clone().or_else(|| members.iter().find_map(|member| self.member_proto(member)));
+        let mut entry = Entry { shape: proto.as_ref().map(shape), ..Entry::default() };
+        let mut known: BTreeSet<Member> =
+            members.iter().filter(|member| self.entries.contains_key(member)).cloned().collect();
+        if members.is_empty()
+            && let Some(proto) = &proto
+        {
+            known = self.alike(proto);
+        }
+        for line in known.iter().filter_map(|member| self.entries.get(member)).flatten() {
+            entry.annotation.extend(resolve::entry(self, line, proto.as_ref()).0);
+            entry.fail = entry.fail.or_else(|| resolve::fail(line));
+        }
+        entry.members = known.into_iter().collect();
+        for (place, structure) in proto.iter().flat_map(pointers) {
+            let lines = structure.as_ref().and_then(|structure| self.arguments.get(structure));
+            if lines.is_none() && entry.members.is_empty() {
+                entry.unknown.push(place);
+            }
+            for (line, structure) in lines.into_iter().flatten().zip(structure.iter().cycle()) {
+                entry.annotation.extend(resolve::argument(self, line, place, structure).0);
+            }
+        }
+        entry
+    }
+
+    /// The members with this prototype, if they all say the same.
+    fn alike(&self, proto: &Proto) -> BTreeSet<Member> {
+        let fitting = |member: &&Member| self.member_proto(member).is_some_and(|other| same(proto, &other));
+        let found: Vec<&Member> = self.entries.keys().filter(fitting).collect();
+        let effects =
+            |member: &Member| self.entries[member].iter().map(|line| &line.effects).collect::<Vec<_>>();
+        match found.first() {
+            Some(first) if found.iter().all(|member| effects(member) == effects(first)) => {
+                BTreeSet::from([(*first).clone()])
+            }
+            _ => BTreeSet::new(),
+        }
+    }
+
+    /// The structure of function pointers that a variable of this size is, by where in it functions stand (and their names in the driver); each with its member.
+    pub fn operations(&self, size: u64, functions: &[(u64, String)]) -> Vec<(String, Member)> {
+        let structures: BTreeSet<&String> = self.entries.keys().map(|member| &member.structure).collect();
+        let mut found: Vec<Vec<(String, Member)>> = Vec::new();
+        for structure in structures {
+            let Some((btf, id)) = self.structure(structure) else { continue };
+            if btf.size_of(id) != Some(size) {
+                continue;
+            }
+            let members = functions.iter().map(|(offset, function)| {
+                let member = btf.field_at(id, *offset)?;
+                let (start, ty) = btf.member(id, &member)?;
+                let wanted = btf.pointed_proto(ty).filter(|_| start == *offset)?;
+                let own = self.btf.first().and_then(|btf| btf.func_proto(function));
+                let fits = own.is_none_or(|own| same(&own, &wanted));
+                fits.then(|| (function.clone(), Member { structure: structure.clone(), member }))
+            });
+            found.extend(members.collect::<Option<Vec<_>>>());
+        }
+        match found.len() {
+            1 => found.remove(0),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Effects and fields of which this kernel knows nothing, each with what it was said of (of functions, those of the last table): most
+    /// belong to other kernels.
+    pub fn left_out(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        let mut tell = |of: &str, what: Vec<String>| {
+            found.extend(what.into_iter().map(|what| format!("{of}: {what}")));
+        };
+        for (name, lines) in self.functions.iter().filter(|(name, _)| self.own.contains(*name)) {
+            let proto = self.proto(name).or_else(|| self.proto(&format!("{name}_noprof")));
+            for line in lines {
+                // Assembly has no type, and needs none.
+                let found = resolve::function(self, line, proto.as_ref());
+                let none = proto.is_none() && !found.0.is_empty();
+                tell(name, if none { vec!["no such function".to_owned()] } else { found.1 });
+            }
+        }
+        for (member, lines) in &self.entries {
+            let proto = self.member_proto(member);
+            let name = format!("{}.{}", member.structure, member.member);
+            for line in lines {
+                let none = proto.is_none().then(|| vec!["no such member".to_owned()]);
+                tell(&name, none.unwrap_or_else(|| resolve::entry(self, line, proto.as_ref()).1));
+            }
+        }
+        for (name, lines) in &self.arguments {
+            for line in lines {
+                let none = self.structure(name).is_none().then(|| vec!["no such structure".to_owned()]);
+                tell(name, none.unwrap_or_else(|| resolve::argument(self, line, 0, name).1));
+            }
+        }
+        for (name, fields) in &self.types {
+            let structure = self.structure(name);
+            let absent =
+                |field: &&String| structure.is_none_or(|(btf, id)| resolve::place(btf, id, field).is_none());
+            tell(name, fields.iter().filter(absent).cloned().collect());
+        }
+        found
+    }
+
+    fn member_proto(&self, member: &Member) -> Option<Proto> {
+        let (btf, id) = self.structure(&member.structure)?;
+        btf.pointed_proto(btf.member(id, &member.member)?.1)
+    }
+
+    fn proto(&self, name: &str) -> Option<Proto> {
+        self.btf.iter().find_map(|btf| btf.func_proto(name))
+    }
+
+    /// A structure and the types that know it.
+    fn structure(&self, name: &str) -> Option<(&Btf, u32)> {
+        self.btf.iter().find_map(|btf| Some((&**btf, btf.struct_named(name)?)))
+    }
+}
+
+/// The types by which a driver's border is known: its own, those of the modules that it needs, and the kernel's.
+pub fn types(kernel: &KernelImage, driver: &ModuleImage, needed: &[ModuleImage]) -> Vec<Arc<Btf>> {
+    let modules = std::iter::once(driver).chain(needed);
+    // A module whose types cannot be read has none that are known.
+    let types = modules.filter_map(|module| {
+        Some(Arc::new(Btf::parse(module.btf_bytes()?, Some(Arc::clone(kernel.btf()))).ok()?))
+    });
+    types.chain([Arc::clone(kernel.btf())]).collect()
+}
+
+/// What a call of one of the driver's functions does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// What is done.
+    pub annotation: Annotation,
+    /// How it is called, if that is known.
+    pub shape: Option<Shape>,
+    /// What it returns where it cannot be called.
+    pub fail: Option<i64>,
+    /// The members whose lines were taken.
+    pub members: Vec<Member>,
+    /// Its arguments that point to memory of which no line speaks.
+    pub unknown: Vec<u8>,
+}
+
+/// `kfree` frees what comes from a cache with a name as well.
+fn same_kind(kind: &str) -> &str {
+    if kind == "cache" { "slab" } else { kind }
+}
+
+/// The name in source of an allocation function (6.10 and later).
+fn plain(name: &str) -> &str {
+    name.strip_suffix("_noprof").unwrap_or(name)
+}
+
+fn shape(proto: &Proto) -> Shape {
+    let words = proto.params.iter().filter(|param| param.register.is_none()).map(|param| match param.ty {
+        Type::Aggregate { size } => size.div_ceil(8).min(255) as u8,
+        _ => 1,
+    });
+    Shape {
+        stack_words: words.fold(0, u8::saturating_add),
+        variadic: proto.variadic,
+        int: proto.result == Type::Int { bits: 32, signed: true },
+    }
+}
+
+/// The arguments in registers that point to what can be written, and the names of structures there. What `void` pointers point to is the
+/// driver's own, which it gave with the function.
+fn pointers(proto: &Proto) -> Vec<(u8, Option<String>)> {
+    let named = proto.params.iter().filter_map(|param| match &param.ty {
+        Type::Ptr(pointee) if !pointee.is_const && !pointee.is_func && !pointee.is_void => {
+            Some((param.register?, pointee.struct_name.clone()))
+        }
+        _ => None,
+    });
+    named.collect()
+}
+
+/// True for prototypes of one function type, as far as calls tell.
+fn same(a: &Proto, b: &Proto) -> bool {
+    let alike = |a: &Type, b: &Type| match (a, b) {
+        (Type::Ptr(a), Type::Ptr(b)) => {
+            a.struct_name == b.struct_name && a.is_func == b.is_func && a.is_void == b.is_void
+        }
+        (Type::Int { bits: a, .. }, Type::Int { bits: b, .. }) => a == b,
+        (a, b) => a == b,
+    };
+    a.params.len() == b.params.len()
+        && a.variadic == b.variadic
+        && alike(&a.result, &b.result)
+        && a.params.iter().zip(&b.params).all(|(a, b)| alike(&a.ty, &b.ty))
+}
+
+#[cfg(test)]
+mod tests;

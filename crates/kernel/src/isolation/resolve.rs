@@ -1,0 +1,413 @@
+//! Lines of the tables as actions, by the types of a kernel.
+
+use super::parse::{Effect, Line};
+use super::{Action, Annotation, Field, Isolation, Op, Value, When};
+use crate::btf::{Btf, Param, Proto, Type, TypeId};
+
+/// The runtime's functions for memory that is lent, and given back.
+const LEND: &str = "lend";
+const LENT: &str = "lend_end";
+/// Where it is not known how much is written.
+const BYTE: u64 = 1;
+
+/// Turns the effects of a line into actions.
+struct Resolver<'a> {
+    isolation: &'a Isolation,
+    /// The parameters, and which argument each is.
+    places: Vec<(&'a str, u8)>,
+    /// For a line of arguments, the structure that it is for.
+    structure: Option<&'a str>,
+    /// The driver's function is called, and not the kernel's.
+    entry: bool,
+    /// Arguments narrower than a register, with their bytes.
+    narrow: Vec<(u8, u8)>,
+    annotation: Annotation,
+    /// Effects that this kernel has no types for.
+    left_out: Vec<String>,
+}
+
+/// What a call of the kernel does, and the effects that mean nothing with this kernel's types.
+pub(super) fn function(
+    isolation: &Isolation,
+    line: &Line,
+    proto: Option<&Proto>,
+) -> (Annotation, Vec<String>) {
+    resolve(isolation, line, places(line, proto), None, false, proto)
+}
+
+/// What a call by the kernel does.
+pub(super) fn entry(isolation: &Isolation, line: &Line, proto: Option<&Proto>) -> (Annotation, Vec<String>) {
+    // The driver has names of its own for its parameters.
+    resolve(isolation, line, in_order(line, proto), None, true, proto)
+}
+
+/// What a call by the kernel with an argument of a type does.
+pub(super) fn argument(
+    isolation: &Isolation,
+    line: &Line,
+    place: u8,
+    structure: &str,
+) -> (Annotation, Vec<String>) {
+    let places = line.params.first().map(|name| (name.as_str(), place)).into_iter().collect();
+    resolve(isolation, line, places, Some(structure), true, None)
+}
+
+fn resolve<'a>(
+    isolation: &'a Isolation,
+    line: &'a Line,
+    places: Vec<(&'a str, u8)>,
+    structure: Option<&'a str>,
+    entry: bool,
+    proto: Option<&Proto>,
+) -> (Annotation, Vec<String>) {
+    let narrow = proto.map_or_else(Vec::new, narrow);
+    let mut resolver = Resolver {
+        isolation,
+        places,
+        structure,
+        entry,
+        narrow,
+        annotation: Annotation::default(),
+        left_out: Vec::new(),
+    };
+    for effect in &line.effects {
+        // What this kernel lacks, such as a structure or a field, is left out.
+        if resolver.effect(effect).is_none() {
+            resolver.left_out.push(effect.words.join(" "));
+        }
+    }
+    (resolver.annotation, resolver.left_out)
+}
+
+/// Which argument each parameter is: by name if the types know all of them, else by order.
+fn places<'a>(line: &'a Line, proto: Option<&Proto>) -> Vec<(&'a str, u8)> {
+    let numbers = numbers(proto);
+    let by_name: Option<Vec<(&str, u8)>> = proto.and_then(|proto| {
+        let find = |wanted: &'a String| {
+            let index = proto.params.iter().position(|param| param.name == *wanted)?;
+            Some((wanted.as_str(), *numbers.get(index)?))
+        };
+        line.params.iter().map(find).collect()
+    });
+    by_name.unwrap_or_else(|| in_order(line, proto))
+}
+
+fn in_order<'a>(line: &'a Line, proto: Option<&Proto>) -> Vec<(&'a str, u8)> {
+    let mut numbers = numbers(proto);
+    if numbers.len() < line.params.len() {
+        numbers = (0..line.params.len().min(64) as u8).collect();
+    }
+    line.params.iter().map(String::as_str).zip(numbers).collect()
+}
+
+/// The arguments that do not fill a register.
+fn narrow(proto: &Proto) -> Vec<(u8, u8)> {
+    let numbers = numbers(Some(proto)).into_iter();
+    let narrow = numbers.zip(&proto.params).filter_map(|(number, param)| match param.ty {
+        Type::Int { bits: bits @ (8 | 16 | 32), .. } => Some((number, (bits / 8) as u8)),
+        _ => None,
+    });
+    narrow.collect()
+}
+
+/// What a line says that a function returns where it cannot be called.
+pub(super) fn fail(line: &Line) -> Option<i64> {
+    line.effects.iter().find(|effect| effect.name() == "fail")?.word(1)?.parse().ok()
+}
+
+/// The numbers of the arguments: their registers, or 6 and more for the words on the stack.
+fn numbers(proto: Option<&Proto>) -> Vec<u8> {
+    let mut stack = 6u8;
+    let params = proto.map_or(&[][..], |proto| &proto.params);
+    let number = |param: &Param| {
+        param.register.unwrap_or_else(|| {
+            let number = stack;
+            let words = match param.ty {
+                Type::Aggregate { size } => size.div_ceil(8).clamp(1, 64) as u8,
+                _ => 1,
+            };
+            stack = stack.saturating_add(words);
+            number
+        })
+    };
+    params.iter().map(number).collect()
+}
+
+impl Resolver<'_> {
+    fn effect(&mut self, effect: &Effect) -> Option<()> {
+        let word = |index| effect.word(index);
+        let value = |this: &Self, index| this.value(effect.word(index)?);
+        let op = match effect.name() {
+            "grant" => Op::Grant(value(self, 1)?, value(self, 2)?),
+            "revoke" => Op::Revoke(value(self, 1)?, value(self, 2)?),
+            "require" => Op::Require(value(self, 1)?, value(self, 2)?),
+            "lend" => {
+                let (ptr, size) = (value(self, 1)?, value(self, 2)?);
+                let when = self.when(effect, &ptr)?;
+                // The driver's own memory may be lent to it as well, and stays its own.
+                let [give, take] = [LEND, LENT]
+                    .map(|name| Op::Custom(name.to_owned(), Some(ptr.clone()), Some(size.clone())));
+                self.annotation.before.push(Action { when, op: give });
+                self.annotation.after.insert(0, Action { when, op: take });
+                return Some(());
+            }
+            "own" => Op::Own(value(self, 1)?, value(self, 2)?, self.isolation.number(word(3)?)?),
+            "disown" => Op::Disown(value(self, 1)?, self.kinds(word(2)?)),
+            "fields" => Op::Fields(value(self, 1)?, self.fields(word(2)?)?),
+            "unfields" => Op::Unfields(value(self, 1)?, self.fields(word(2)?)?),
+            "object" => Op::Object(value(self, 1)?, value(self, 2)?, self.isolation.number(word(3)?)?),
+            "needs" => {
+                let (kind, state) = self.kind(word(2)?)?;
+                Op::Needs(value(self, 1)?, kind, state)
+            }
+            "ends" => {
+                let (kind, state) = self.kind(word(2)?)?;
+                Op::Ends(value(self, 1)?, kind, state)
+            }
+            "move" => {
+                let (kind, from) = self.kind(word(2)?)?;
+                Op::Move(value(self, 1)?, kind, from, self.isolation.state(word(2)?, word(3)?)?)
+            }
+            "forget" => Op::Forget(value(self, 1)?, self.kind(word(2)?)?.0),
+            "target" => Op::Target(value(self, 1)?),
+            "exit" => Op::Exit,
+            "do" => {
+                let optional = |index| match word(index) {
+                    Some(text) => self.value(text).map(Some),
+                    None => Some(None),
+                };
+                Op::Custom(word(1)?.to_owned(), optional(2)?, optional(3)?)
+            }
+            "alloc" => return self.alloc(effect),
+            "free" => {
+                let pointer = word(1)?;
+                // Pages are known by their functions.
+                if pointer.starts_with("page(") {
+                    return Some(());
+                }
+                Op::Disown(self.value(pointer)?, self.kinds(word(2)?))
+            }
+            "take" => Op::Disown(value(self, 1)?, self.all_kinds()),
+            "define" => self.written(word(1)?, word(2)?)?,
+            "copy" => self.written(word(1)?, word(3)?)?,
+            // What says nothing of rights.
+            _ => return Some(()),
+        };
+        let when = self.when(effect, subject(&op).unwrap_or(&Value::Const(1)))?;
+        let late = match &op {
+            Op::Grant(..) | Op::Own(..) | Op::Fields(..) | Op::Object(..) | Op::Custom(..) => !self.entry,
+            Op::Revoke(..) | Op::Unfields(..) => self.entry,
+            _ => false,
+        };
+        let late = effect.after.unwrap_or(late);
+        let actions = if late { &mut self.annotation.after } else { &mut self.annotation.before };
+        actions.push(Action { when, op });
+        Some(())
+    }
+
+    /// Memory that the callee makes the driver's.
+    fn alloc(&mut self, effect: &Effect) -> Option<()> {
+        // Those that return a structure for pages are known by their functions.
+        if effect.words.iter().skip(3).any(|word| word == "page") {
+            return Some(());
+        }
+        let (kind, size) = (self.isolation.number(effect.word(1)?)?, self.value(effect.word(2)?)?);
+        if let Some(old) = effect.option("realloc") {
+            // The old block goes where there is a new one. What it held is the new one's if it stayed in its place.
+            let old = self.value(old)?;
+            let op = Op::Disown(old, self.all_kinds());
+            self.annotation.after.push(Action { when: When::ResultValid, op });
+        }
+        for op in [Op::Grant(Value::Result, size.clone()), Op::Own(Value::Result, size, kind)] {
+            self.annotation.after.push(Action { when: When::ResultValid, op });
+        }
+        Some(())
+    }
+
+    /// Memory that the callee writes for the driver.
+    fn written(&self, pointer: &str, size: &str) -> Option<Op> {
+        if pointer.starts_with("page(") {
+            return None;
+        }
+        let size = match size.strip_prefix("result") {
+            // What is not known beforehand: the bound, or the first byte.
+            Some(rest) => match rest.split_once('/') {
+                Some((_, bound)) => self.value(bound)?,
+                None => Value::Const(BYTE),
+            },
+            None if size == "rest" => Value::Const(BYTE),
+            None => self.value(size)?,
+        };
+        Some(Op::Require(self.value(pointer)?, size))
+    }
+
+    /// A type of objects, and a state if there is one behind a dot.
+    fn kind(&self, text: &str) -> Option<(u32, Option<u32>)> {
+        match text.split_once('.') {
+            Some((kind, state)) => {
+                Some((self.isolation.number(kind)?, Some(self.isolation.state(kind, state)?)))
+            }
+            None => Some((self.isolation.number(text)?, None)),
+        }
+    }
+
+    fn kinds(&self, text: &str) -> Vec<u32> {
+        let mut kinds: Vec<u32> = text.split('|').filter_map(|kind| self.isolation.number(kind)).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds
+    }
+
+    fn all_kinds(&self) -> Vec<u32> {
+        self.kinds("slab|cache|vmalloc|page|managed")
+    }
+
+    fn when(&self, effect: &Effect, subject: &Value) -> Option<When> {
+        let Some(when) = &effect.when else {
+            // An address of 0 leaves an action out.
+            return Some(if *subject == Value::Result { When::ResultValid } else { When::Always });
+        };
+        Some(match when.as_str() {
+            "always" => When::Always,
+            "result" => When::ResultValid,
+            "ok" => When::ResultZero,
+            "positive" => When::ResultNonNegative,
+            "true" => When::ResultTrue,
+            name => When::NonZero(self.arg(name)?),
+        })
+    }
+
+    fn arg(&self, name: &str) -> Option<u8> {
+        self.places.iter().find(|(known, _)| *known == name).map(|(_, place)| *place)
+    }
+
+    /// A value as it is written: numbers, names, `a*b`, `a->struct.member`, `&a->struct.member`, `sizeof(x)`, `order(a)`, `kind(x)`,
+    /// `[a]` for the pointer at `a`.
+    fn value(&self, text: &str) -> Option<Value> {
+        if let Some((a, b)) = split_outside(text, '*') {
+            return Some(match (self.value(a)?, self.value(b)?) {
+                (Value::Const(a), Value::Const(b)) => Value::Const(a.checked_mul(b)?),
+                (a, b) => Value::Product(Box::new(a), Box::new(b)),
+            });
+        }
+        if let Some((a, b)) = split_outside(text, '+') {
+            return match self.value(b)? {
+                Value::Const(b) => Some(Value::Offset(Box::new(self.value(a)?), b)),
+                _ => None,
+            };
+        }
+        if let Ok(number) = text.parse() {
+            return Some(Value::Const(number));
+        }
+        let inside = |name: &str| text.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');
+        if let Some(name) = inside("sizeof") {
+            let name = match self.structure.filter(|_| self.arg(name).is_some()) {
+                Some(structure) => structure,
+                None => name,
+            };
+            let (btf, id) = self.isolation.structure(name)?;
+            return Some(Value::Const(btf.size_of(id)?));
+        }
+        if let Some(kind) = inside("kind") {
+            return Some(Value::Const(u64::from(self.isolation.number(kind)?)));
+        }
+        if let Some(name) = inside("order") {
+            return Some(Value::Order(Box::new(self.value(name)?)));
+        }
+        if let Some((base, member)) = text.trim_start_matches('&').rsplit_once("->") {
+            let (structure, member) = member.split_once('.')?;
+            let (btf, id) = self.isolation.structure(structure)?;
+            let (offset, ty) = btf.member(id, member)?;
+            let base = Box::new(self.value(base)?);
+            if text.starts_with('&') {
+                return Some(Value::Offset(base, offset));
+            }
+            let width = btf.size_of(ty).filter(|size| matches!(size, 1 | 2 | 4 | 8))? as u8;
+            return Some(Value::Load(base, offset, width));
+        }
+        match text {
+            "result" => Some(Value::Result),
+            _ if text.starts_with("[") => {
+                // What a pointer points to: `[a]`.
+                let inner = self.value(text.strip_prefix('[')?.strip_suffix(']')?)?;
+                Some(Value::Load(Box::new(inner), 0, 8))
+            }
+            name => {
+                let arg = self.arg(name)?;
+                let narrow = self.narrow.iter().find(|(number, _)| *number == arg);
+                Some(match narrow {
+                    Some((_, bytes)) => Value::Low(Box::new(Value::Arg(arg)), *bytes),
+                    None => Value::Arg(arg),
+                })
+            }
+        }
+    }
+
+    /// The fields of a structure that may be written; those that this kernel does not have are left out.
+    fn fields(&self, name: &str) -> Option<Vec<Field>> {
+        let (btf, id) = self.isolation.structure(name)?;
+        let mut fields = Vec::new();
+        for path in self.isolation.types.get(name)? {
+            let Some((offset, size)) = place(btf, id, path) else { continue };
+            fields.push(Field { offset: u32::try_from(offset).ok()?, size: u32::try_from(size).ok()? });
+        }
+        fields.sort_by_key(|field| field.offset);
+        fields.dedup();
+        // Neighbors are one.
+        let mut merged: Vec<Field> = Vec::new();
+        for field in fields {
+            match merged.last_mut() {
+                Some(last) if last.offset.saturating_add(last.size) >= field.offset => {
+                    let end = field.offset.saturating_add(field.size);
+                    last.size = last.size.max(end - last.offset);
+                }
+                _ => merged.push(field),
+            }
+        }
+        Some(merged)
+    }
+}
+
+/// Where a field is, and its bytes; of a bitfield those that it has a part of.
+pub(super) fn place(btf: &Btf, id: TypeId, path: &str) -> Option<(u64, u64)> {
+    if let Some((first, bits)) = btf.bits(id, path) {
+        return Some((first / 8, (first + bits).div_ceil(8) - first / 8));
+    }
+    let (offset, ty) = btf.member(id, path)?;
+    Some((offset, btf.size_of(ty)?))
+}
+
+/// The parts before and behind a character that stands in no brackets.
+fn split_outside(text: &str, at: char) -> Option<(&str, &str)> {
+    let mut depth = 0i32;
+    for (index, found) in text.char_indices() {
+        match found {
+            '[' | '(' => depth += 1,
+            ']' | ')' => depth -= 1,
+            _ if found == at && depth == 0 => return Some((&text[..index], &text[index + at.len_utf8()..])),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// What an operation is about.
+fn subject(op: &Op) -> Option<&Value> {
+    Some(match op {
+        Op::Grant(value, _)
+        | Op::Revoke(value, _)
+        | Op::Require(value, _)
+        | Op::Own(value, ..)
+        | Op::Disown(value, _)
+        | Op::Fields(value, _)
+        | Op::Unfields(value, _)
+        | Op::Object(value, ..)
+        | Op::Needs(value, ..)
+        | Op::Ends(value, ..)
+        | Op::Move(value, ..)
+        | Op::Forget(value, _)
+        | Op::Target(value) => value,
+        Op::Custom(_, value, _) => value.as_ref()?,
+        Op::Exit => return None,
+    })
+}

@@ -1,0 +1,109 @@
+use super::*;
+use crate::btf::tests::Builder;
+
+/// `int send(struct frame *frame, int size)`, `struct frame *make(void)`, and `struct operations { void *owner; int (*send)(…) }`.
+fn types() -> Arc<Btf> {
+    let mut b = Builder::new(0);
+    b.add("int", 1, 0, 4, &[1 << 24 | 32]); // 1
+    b.add("", 2, 0, 0, &[]); // 2: void *
+    let (next, len, data) = (b.name("next"), b.name("len"), b.name("data"));
+    b.add("frame", 4, 3, 24, &[next, 2, 0, len, 1, 64, data, 2, 128]); // 3
+    b.add("", 2, 0, 3, &[]); // 4: struct frame *
+    let (frame, size) = (b.name("frame"), b.name("size"));
+    b.add("", 13, 2, 1, &[frame, 4, size, 1]); // 5
+    b.add("send", 12, 0, 5, &[]); // 6
+    b.add("", 13, 0, 4, &[]); // 7
+    b.add("make", 12, 0, 7, &[]); // 8
+    b.add("", 2, 0, 5, &[]); // 9: int (*)(struct frame *, int)
+    let (owner, send) = (b.name("owner"), b.name("send"));
+    b.add("operations", 4, 2, 16, &[owner, 2, 0, send, 9, 64]); // 10
+    Arc::new(Btf::parse(&b.build(), None).unwrap())
+}
+
+fn isolation(text: &str) -> Isolation {
+    Isolation::new(&[("test", text)], vec![types()]).unwrap()
+}
+
+fn error(text: &str) -> String {
+    Isolation::new(&[("test", text)], vec![types()]).unwrap_err().to_string()
+}
+
+#[test]
+fn the_tables_are_understood() {
+    let isolation = Isolation::built_in(vec![types()]).unwrap();
+    // What is in both tables has the meaning of the second.
+    let frame = isolation.function("__alloc_skb").unwrap();
+    assert!(frame.after.iter().all(|action| !matches!(action.op, Op::Own(..))), "{frame:?}");
+    let kinds: Vec<_> = isolation.kinds().map(|(_, number)| number).collect();
+    assert!(kinds.iter().all(|number| number.is_power_of_two()));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    assert_eq!(error("# nothing\nsend (frame): sell frame"), "test, line 2: 'sell' is no effect");
+    assert_eq!(error("send (frame): grant frame"), "test, line 1: 2 words follow 'grant', and not 1");
+    assert_eq!(error("send: nothing"), "test, line 1: a line is 'NAME (PARAMETER, …): EFFECT; …'");
+    assert_eq!(error("entry send (x): nothing"), "test, line 1: an entry is a member: STRUCT.MEMBER");
+    let taken = "test, line 1: no parameter is called 'result', which means what the function returns";
+    assert_eq!(error("send (result): nothing"), taken);
+    assert_eq!(error("type frame"), "test, line 1: what follows 'type' is 'NAME: WORD, …'");
+    let many: Vec<String> = (0..40).map(|number| format!("send (frame): own frame 1 k{number}")).collect();
+    assert_eq!(error(&many.join("\n")), "test, line 31: 'k30' is one kind too many");
+}
+
+#[test]
+fn calls_of_the_kernel_are_resolved() {
+    let text = "type frame: len, absent, data\n\
+                states frame: free, sent\n\
+                make (): alloc slab sizeof(frame) ; fields result frame ; object result 24 frame\n\
+                send (size, frame): require frame->frame.data size ; needs frame frame.free ; move frame frame sent ; fail 3";
+    let isolation = isolation(text);
+    let make = isolation.function("make").unwrap();
+    assert!(make.before.is_empty());
+    let valid = |op| Action { when: When::ResultValid, op };
+    let size = Value::Const(24);
+    let (slab, frame) = (isolation.number("slab").unwrap(), isolation.number("frame").unwrap());
+    let fields = vec![Field { offset: 8, size: 4 }, Field { offset: 16, size: 8 }];
+    let wanted = [
+        Op::Grant(Value::Result, size.clone()),
+        Op::Own(Value::Result, size.clone(), slab),
+        Op::Fields(Value::Result, fields),
+        Op::Object(Value::Result, size, frame),
+    ];
+    assert_eq!(make.after, wanted.map(valid));
+    let send = isolation.function("send").unwrap();
+    // Arguments are known by name, and an `int` has 4 bytes.
+    let data = Value::Load(Box::new(Value::Arg(0)), 16, 8);
+    let wanted = [
+        Op::Require(data, Value::Low(Box::new(Value::Arg(1)), 4)),
+        Op::Needs(Value::Arg(0), frame, Some(0)),
+        Op::Move(Value::Arg(0), frame, None, 1),
+    ];
+    assert_eq!(send.before, wanted.map(|op| Action { when: When::Always, op }));
+    assert_eq!(isolation.function("other"), None);
+    assert_eq!(isolation.left_out().into_iter().collect::<Vec<_>>(), ["frame: absent"]);
+}
+
+#[test]
+fn functions_of_the_driver_are_known_by_where_they_stand_and_by_their_type() {
+    let text = "entry operations.send (frame, size): lend frame sizeof(frame) ; fail 7\n\
+                argument frame (f): require f sizeof(f)";
+    let isolation = isolation(text);
+    let member = Member { structure: "operations".into(), member: "send".into() };
+    assert_eq!(isolation.operations(16, &[(8, "send".into())]), [("send".into(), member.clone())]);
+    assert!(isolation.operations(16, &[(8, "make".into())]).is_empty(), "of another type");
+    assert!(isolation.operations(16, &[(0, "send".into())]).is_empty(), "no function stands there");
+    assert!(isolation.operations(24, &[(8, "send".into())]).is_empty(), "of another size");
+    let by_type = isolation.entry("send", &[]);
+    assert_eq!(by_type, isolation.entry("send", std::slice::from_ref(&member)));
+    assert_eq!((by_type.fail, by_type.members, by_type.unknown), (Some(7), vec![member], vec![]));
+    let (frame, size) = (Value::Arg(0), Value::Const(24));
+    let custom = |name: &str| Op::Custom(name.into(), Some(frame.clone()), Some(size.clone()));
+    let (give, take) = (custom("lend"), custom("lend_end"));
+    let wanted = [give, Op::Require(frame.clone(), size.clone())];
+    assert_eq!(by_type.annotation.before, wanted.map(|op| Action { when: When::Always, op }));
+    assert_eq!(by_type.annotation.after[0].op, take);
+    let make = isolation.entry("make", &[]);
+    assert!(make.annotation.is_empty() && make.shape.is_some_and(|shape| !shape.int));
+    assert_eq!(isolation.entry("absent", &[]).shape, None);
+}
