@@ -19,9 +19,9 @@ static int domains_show(struct seq_file *seq, void *unused)
 		guardrail_count_held(domain, &held);
 		if (!names[0] && !held.ranges && !held.targets && !held.objects && !held.owned)
 			continue;
-		seq_printf(seq, "domain %u (%s): %lu writable bytes in %lu ranges, %lu call targets, %lu objects, %lu allocations of %lu bytes, %lu violations\n",
+		seq_printf(seq, "domain %u (%s): %lu writable bytes in %lu ranges, %lu call targets, %lu objects, %lu allocations of %lu bytes, %lu violations%s\n",
 			   domain, names, held.bytes, held.ranges, held.targets, held.objects, held.owned, held.owned_bytes,
-			   guardrail_violations(domain));
+			   guardrail_violations(domain), guardrail_is_dead(domain) ? ", dead" : "");
 	}
 	guardrail_usage(&usage);
 	seq_printf(seq, "table: %lu pages, %lu pages to map them, %lu in reserve\n", usage.table_pages, usage.tree_pages,
@@ -46,9 +46,11 @@ static int stats_show(struct seq_file *seq, void *unused)
 {
 	seq_printf(seq, "slow write checks: %lu\n", SUM(write));
 	seq_printf(seq, "range checks: %lu\n", SUM(range));
+	seq_printf(seq, "per-CPU checks: %lu\n", SUM(percpu));
 	seq_printf(seq, "slow call checks: %lu\n", SUM(icall));
 	seq_printf(seq, "allowed on the stack: %lu\n", SUM(stack));
 	seq_printf(seq, "denied: %lu\n", SUM(denied));
+	seq_printf(seq, "tasks in modules: %lu\n", guardrail_inside());
 	seq_printf(seq, "times the reserve was empty: %lu\n", guardrail_dry());
 	return 0;
 }

@@ -22,14 +22,18 @@
  * The check
  *
  *	lea	MEM, %r
- *	shr	$3, %r
+ *	ror	$3, %r
  *	add	guardrail_table(%rip), %r
  *	cmpb	$GUARDRAIL_ENTRY(domain, GUARDRAIL_WRITE), (%r)
  *	jne	slow		# guardrail_write_slow(address, size, domain, address of the store)
  *
- * decides alone where the access lies in one slot. An access that may span two slots compares both entries, or asks the slow path.
+ * decides alone where the access lies in one slot. An access of 8 bytes does where its address is a multiple of 8, which is why the check rotates: any
+ * of the low bits that is set comes to stand at the top and makes the entry's address none that there can be, and the check faults.
+ * Accesses of 4 and 2 bytes rotate by as many bits as have to be 0, and shift by the rest; those of one byte shift. An access to several slots
+ * compares as many entries, or asks the slow path. (A user address that is 1 more than a multiple of the size leads to other
+ * memory of the kernel, mostly to none. The store itself faults then where the processor has SMAP.)
  * The check before an indirect call compares with GUARDRAIL_ENTRY(domain, GUARDRAIL_ICALL); targets that are no
- * multiple of 8 have to take the slow path, since a granted function may begin in the same slot.
+ * multiple of 8 take the slow path by the same fault, since a granted function may begin in the same slot.
  *
  * Slow paths are ordinary functions: they clobber what the calling convention lets them, flags too, and may be called
  * wherever driver code runs (not in NMIs). They return where the access is allowed, and after a violation was reported where
@@ -44,7 +48,7 @@
 #ifndef GUARDRAIL_H
 #define GUARDRAIL_H
 
-#define GUARDRAIL_ABI 1
+#define GUARDRAIL_ABI 2
 #define GUARDRAIL_MAGIC 0x4c524447	/* "GDRL" */
 
 #define GUARDRAIL_SLOT_SHIFT 3
@@ -68,6 +72,53 @@
 
 /* For guardrail_module.flags; others are refused. */
 #define GUARDRAIL_FLAGS 0
+
+/* For guardrail_action.op: which guardrail_do_…() it is for. */
+#define GUARDRAIL_OP_GRANT 1
+#define GUARDRAIL_OP_REVOKE 2
+#define GUARDRAIL_OP_REQUIRE_WRITE 3
+#define GUARDRAIL_OP_OWN 4
+#define GUARDRAIL_OP_DISOWN 5
+#define GUARDRAIL_OP_FIELDS 6
+#define GUARDRAIL_OP_UNFIELDS 7
+#define GUARDRAIL_OP_OBJECT 8
+#define GUARDRAIL_OP_REQUIRE_OBJECT 9
+#define GUARDRAIL_OP_MOVE_OBJECT 10
+#define GUARDRAIL_OP_CLEAR_OBJECT 11
+#define GUARDRAIL_OP_REQUIRE_CALL 12
+#define GUARDRAIL_OP_EXIT 13
+#define GUARDRAIL_OP_CUSTOM 14
+
+/* For guardrail_action.when. */
+#define GUARDRAIL_ALWAYS 0
+#define GUARDRAIL_RESULT_VALID 1		/* the result is a pointer, neither NULL nor an error */
+#define GUARDRAIL_RESULT_ZERO 2			/* the result, an int, is 0 */
+#define GUARDRAIL_RESULT_NOT_NEGATIVE 3		/* the result, an int, is 0 or more */
+#define GUARDRAIL_RESULT_TRUE 4			/* the result, a bool, is true */
+#define GUARDRAIL_NONZERO 5			/* the frame's word when_word is not 0 */
+
+/* For guardrail_action.from. */
+#define GUARDRAIL_ANY_STATE (~0U)
+
+/* For guardrail_value.kind. */
+#define GUARDRAIL_VALUE_CONST 0
+#define GUARDRAIL_VALUE_WORD 1
+#define GUARDRAIL_VALUE_TERMS 2
+
+/* For guardrail_term.op, on a stack of values. */
+#define GUARDRAIL_TERM_CONST 0		/* pushes the operand */
+#define GUARDRAIL_TERM_WORD 1		/* pushes the frame's word n */
+#define GUARDRAIL_TERM_LOAD 2		/* replaces an address by the n bytes at it plus the operand, zero-extended */
+#define GUARDRAIL_TERM_LOW 3		/* replaces a value by its lowest n bytes */
+#define GUARDRAIL_TERM_ADD 4		/* replaces two by their sum */
+#define GUARDRAIL_TERM_MUL 5		/* replaces two by their product */
+#define GUARDRAIL_TERM_SHL 6		/* replaces two by the first shifted to the left by the second */
+/* A value has no more terms than that, and needs no deeper stack. */
+#define GUARDRAIL_MAX_TERMS 16
+#define GUARDRAIL_MAX_DEPTH 4
+
+/* For guardrail_entry.flags. */
+#define GUARDRAIL_ENTRY_CALLERS_STACK 1	/* may write its callers' stack */
 
 #ifndef __ASSEMBLY__
 #include <linux/types.h>
@@ -107,6 +158,8 @@ void guardrail_module_leave(const struct guardrail_module *module);
 /* Slow paths of checks. @ip: the address of the checked instruction, for the report. */
 void guardrail_write_slow(unsigned long addr, unsigned long size, unsigned long domain, unsigned long ip);
 void guardrail_range_slow(unsigned long addr, unsigned long len, unsigned long domain, unsigned long ip);
+/* @offset: the address of a per-CPU variable as per-CPU pointers have it. */
+void guardrail_percpu_slow(unsigned long offset, unsigned long size, unsigned long domain, unsigned long ip);
 void guardrail_icall_slow(unsigned long target, unsigned long domain, unsigned long ip);
 
 /*
@@ -186,6 +239,127 @@ int guardrail_walk(u32 domain, int (*each)(const struct guardrail_held *held, vo
 /* Takes all away that a domain holds. May sleep. */
 void guardrail_clear_domain(u32 domain);
 
+/*
+ * Interposition
+ *
+ * Calls of the module to functions of the kernel that have actions go to thunks in the module, and so do calls of the
+ * kernel to functions of the module. A thunk keeps the arguments in a frame on the stack and does the actions before
+ * and after the function, each by a call of guardrail_do_…(action, frame). Actions are read-only data of the
+ * module.
+ */
+
+/* Arguments and result of a call. The words' numbers are those that values name. */
+struct guardrail_frame {
+	unsigned long args[6];		/* 0 to 5 */
+	unsigned long result;		/* 6 */
+	unsigned long second;		/* 7: the upper half of a result of 16 bytes */
+	unsigned long caller;		/* 8: where the call returns to */
+	unsigned long stack[];		/* 9...: arguments on the stack */
+};
+#define GUARDRAIL_WORD_RESULT 6
+#define GUARDRAIL_WORD_STACK 9
+
+/* How a value is worked out from a frame. */
+struct guardrail_term {
+	u8 op;
+	u8 n;
+	u16 reserved[3];
+	s64 operand;
+};
+struct guardrail_value {
+	u8 kind;
+	u8 word;			/* where it is a word of the frame */
+	u16 n_terms;
+	u32 reserved;
+	union {
+		s64 constant;
+		const struct guardrail_term *terms;
+	};
+};
+
+struct guardrail_action {
+	u8 op;
+	u8 when;
+	u8 when_word;
+	u8 domain;
+	u32 type;			/* of an object; the kind of an allocation */
+	u32 from;			/* state of an object, or GUARDRAIL_ANY_STATE */
+	u32 to;
+	struct guardrail_value pointer;
+	struct guardrail_value size;
+	const struct guardrail_field *fields;
+	u32 n_fields;
+	u32 reserved;
+	const char *function;		/* that the action belongs to */
+};
+
+/*
+ * The actions; see crates/rewrite/src/wrap/mod.rs for what each does. What is required and not so is reported. Actions that give rights
+ * return -ENOMEM where there is no memory for them, else 0: before an entry into the module this means that the
+ * function must not be called; elsewhere there is nothing that could be done, and it is told in the log.
+ *
+ * Beside these there are guardrail_custom_…() of the same form, for what the kernel's headers are needed for.
+ */
+int guardrail_do_grant(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_do_revoke(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_do_require_write(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_do_own(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_do_disown(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_do_fields(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_do_unfields(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_do_object(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_do_require_object(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_do_move_object(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_do_clear_object(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_do_require_call(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_do_exit(const struct guardrail_action *action, struct guardrail_frame *frame);
+
+/* What actions of other kinds (guardrail_custom_…) are written with. */
+/* True where the action is to be done. */
+bool guardrail_applies(const struct guardrail_action *action, const struct guardrail_frame *frame);
+/* Works a value out; false where something could not be read, and then nothing is to be done. */
+bool guardrail_value(const struct guardrail_value *value, const struct guardrail_frame *frame, unsigned long *result);
+/*
+ * Reports that the function of the action was given what the domain may not give it. @what: such as "write of 64 bytes at", before
+ * the address. @holds, @needs: as in struct guardrail_violation.
+ */
+void guardrail_refuse(const struct guardrail_action *action, const struct guardrail_frame *frame, const char *what,
+		      unsigned long addr, const char *holds, const char *needs);
+/* True where the domain may write [p, p + n), on its own part of the stack or by right; reported where it may not. */
+bool guardrail_require_write(const struct guardrail_action *action, const struct guardrail_frame *frame,
+			     unsigned long p, unsigned long n);
+
+/* A function of the module that others call. */
+struct guardrail_entry {
+	u32 domain;
+	u32 flags;
+	long dead;			/* what it returns where it is not called */
+	const char *function;		/* its name */
+};
+
+/*
+ * What a thunk puts on the stack for an entry into the module. The function's own part of the stack begins below it: the record is
+ * not the module's to write, and neither is what the callers have above.
+ */
+struct guardrail_record {
+	void *task;			/* the note of the current task, of which this is the innermost record */
+	struct guardrail_record *previous;
+	unsigned long previous_limit;
+	const struct guardrail_entry *entry;
+	struct guardrail_frame frame;
+};
+
+/*
+ * Before and after the function. Where guardrail_enter() returns other than 0 the function must not be called: the domain is dead, or there
+ * is no memory for the note; the frame's result is what to return then, and guardrail_leave() is not called.
+ */
+int guardrail_enter(const struct guardrail_entry *entry, struct guardrail_record *record);
+void guardrail_leave(struct guardrail_record *record);
+
+/* Entries into the domain are refused from now on, until its next module comes. */
+void guardrail_kill(u32 domain);
+bool guardrail_is_dead(u32 domain);
+
 /* What wrappers report: the thing as a whole in words, after "guardrail: violation: ". */
 struct guardrail_violation {
 	const char *what;	/* such as "write of 8 bytes at" */
@@ -206,6 +380,7 @@ struct guardrail_usage {
 	unsigned long reserve;		/* pages that wait */
 	unsigned long conflicts;	/* slots in the conflict table */
 	unsigned long records;		/* objects and owned allocations */
+	unsigned long inside;		/* tasks that are in guarded modules */
 };
 void guardrail_usage(struct guardrail_usage *usage);
 #endif /* __ASSEMBLY__ */

@@ -119,10 +119,32 @@ int __init guardrail_object_init(void);
 void guardrail_object_exit(void);
 void guardrail_object_forget(u32 domain, unsigned long p);
 void guardrail_objects_forget_all(u32 domain);
+/* Puts an object into a state whatever state it is in; -ENOENT where there is none of this type. */
+int guardrail_put_object(u32 domain, unsigned long p, u32 type, u32 to);
+/* Type and state of the object that begins at p; false where there is none. */
+bool guardrail_object_any(u32 domain, unsigned long p, u32 *type, u32 *state);
+/* The domain does not own what begins at p any more, of whatever kind that is. */
+void guardrail_forget_owner(u32 domain, unsigned long p);
 int guardrail_objects_walk(u32 domain, int (*each)(const struct guardrail_held *held, void *data), void *data);
 unsigned long guardrail_object_count(void);
 
+/* entry.c: who is in a guarded module. */
+int __init guardrail_entry_init(void);
+void guardrail_entry_exit(void);
+/* The current task enters a module with this record, and leaves it; false where there is no memory to note it. */
+bool guardrail_push(struct guardrail_record *record, bool callers_stack);
+void guardrail_pop(struct guardrail_record *record);
+/* The address on the stack from which on the code that runs may not write, or 0 where it is in no module, or may write all. */
+unsigned long guardrail_stack_limit(void);
+/* The current task goes away, and has left all modules. */
+void guardrail_forget_task(void);
+/* The number of tasks that are in modules. */
+unsigned long guardrail_inside(void);
+void guardrail_revive(u32 domain);
+
 /* report.c */
+/* What the domain has at a byte. */
+const char *guardrail_held_at(unsigned long addr, u32 domain);
 void guardrail_report_write(unsigned long addr, unsigned long size, unsigned long first, u32 domain, unsigned long ip);
 void guardrail_report_icall(unsigned long target, u32 domain, unsigned long ip);
 int guardrail_violations_show(struct seq_file *seq, void *unused);
@@ -130,7 +152,7 @@ void guardrail_report_exit(void);
 
 /* slow.c */
 struct slow_counts {
-	unsigned long write, range, icall, stack, denied;
+	unsigned long write, range, percpu, icall, stack, denied;
 };
 DECLARE_PER_CPU(struct slow_counts, guardrail_slow_counts);
 /* True where [addr, addr + n) lies in the part of the current stack that guarded code may use. */

@@ -7,13 +7,20 @@ void guardrail_usage(struct guardrail_usage *usage)
 	guardrail_table_usage(usage);
 	usage->conflicts = guardrail_conflict_count();
 	usage->records = guardrail_object_count();
+	usage->inside = guardrail_inside();
 }
 EXPORT_SYMBOL_GPL(guardrail_usage);
 
 static int __init guardrail_init(void)
 {
-	int err = guardrail_symbols_find();
+	int err;
 
+	/* Checks keep flags by lahf and sahf. */
+	if (!boot_cpu_has(X86_FEATURE_LAHF_LM)) {
+		pr_err("this processor has no lahf in 64-bit mode, which guarded modules need\n");
+		return -ENODEV;
+	}
+	err = guardrail_symbols_find();
 	if (err)
 		return err;
 	err = guardrail_table_init();
@@ -25,8 +32,13 @@ static int __init guardrail_init(void)
 	err = guardrail_object_init();
 	if (err)
 		goto conflict;
+	err = guardrail_entry_init();
+	if (err)
+		goto object;
 	guardrail_debugfs_init();
 	return 0;
+object:
+	guardrail_object_exit();
 conflict:
 	guardrail_conflict_exit();
 table:
@@ -38,6 +50,7 @@ table:
 static void __exit guardrail_exit(void)
 {
 	guardrail_debugfs_exit();
+	guardrail_entry_exit();
 	guardrail_object_exit();
 	guardrail_conflict_exit();
 	guardrail_table_exit();

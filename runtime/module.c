@@ -198,14 +198,47 @@ static int refuse(const struct guardrail_module *guarded)
 	return 0;
 }
 
+/* What init writes on the stack is its own, like with any other function that the module is entered by. */
+static int call_init(const struct guardrail_module *guarded)
+{
+	struct guardrail_record record;
+	int err;
+
+	if (!guardrail_push(&record, false))
+		return -ENOMEM;
+	err = guarded->init();
+	guardrail_pop(&record);
+	return err;
+}
+
+static void call_exit(const struct guardrail_module *guarded)
+{
+	struct guardrail_record record;
+	bool pushed;
+
+	if (guardrail_is_dead(guarded->domain)) {
+		pr_warn("the exit function of %s is not called, since its domain is dead\n", guarded->name);
+		return;
+	}
+	/* Without memory for it the whole stack is its own: it has to be called. */
+	pushed = guardrail_push(&record, false);
+	guarded->exit();
+	if (pushed)
+		guardrail_pop(&record);
+}
+
 int guardrail_module_enter(const struct guardrail_module *guarded)
 {
+	char others[2];
 	struct entered *entered;
 	unsigned long flags;
 	int err = refuse(guarded);
 
 	if (err)
 		return err;
+	guardrail_domain_name(guarded->domain, others, sizeof(others));
+	if (!others[0])
+		guardrail_revive(guarded->domain);
 	entered = kzalloc(sizeof(*entered), GFP_KERNEL);
 	if (!entered)
 		return -ENOMEM;
@@ -223,7 +256,7 @@ int guardrail_module_enter(const struct guardrail_module *guarded)
 	if (err)
 		pr_err("%s was refused: no rights could be given to its data (error %d)\n", guarded->name, err);
 	else if (guarded->init)
-		err = guarded->init();
+		err = call_init(guarded);
 	clear_ranges(guarded->domain, guarded->init_only, guarded->n_init_only);
 	if (err)
 		leave(entered);
@@ -247,7 +280,7 @@ void guardrail_module_leave(const struct guardrail_module *guarded)
 	if (!found)
 		return;
 	if (guarded->exit)
-		guarded->exit();
+		call_exit(guarded);
 	leave(found);
 }
 EXPORT_SYMBOL_GPL(guardrail_module_leave);

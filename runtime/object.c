@@ -189,6 +189,40 @@ int guardrail_move_object(u32 domain, unsigned long p, u32 type, u32 from, u32 t
 }
 EXPORT_SYMBOL_GPL(guardrail_move_object);
 
+int guardrail_put_object(u32 domain, unsigned long p, u32 type, u32 to)
+{
+	unsigned int bucket = bucket_of(p);
+	struct record *record;
+	unsigned long flags;
+
+	if (to > INT_MAX)
+		return -EINVAL;
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(p, domain, GUARDRAIL_OBJECT);
+	if (record && record->type == type)
+		record->state = to;
+	else
+		record = NULL;
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	return record ? 0 : -ENOENT;
+}
+
+bool guardrail_object_any(u32 domain, unsigned long p, u32 *type, u32 *state)
+{
+	unsigned int bucket = bucket_of(p);
+	struct record *record;
+	unsigned long flags;
+
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(p, domain, GUARDRAIL_OBJECT);
+	if (record) {
+		*type = record->type;
+		*state = record->state;
+	}
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	return record;
+}
+
 int guardrail_clear_object(u32 domain, unsigned long p, u32 type)
 {
 	unsigned long guard;
@@ -254,6 +288,14 @@ int guardrail_clear_owner(u32 domain, unsigned long p, u32 kind)
 	return mark(domain, guard, 1, GUARDRAIL_READ);
 }
 EXPORT_SYMBOL_GPL(guardrail_clear_owner);
+
+void guardrail_forget_owner(u32 domain, unsigned long p)
+{
+	unsigned long guard = 0;
+
+	if (!take(p, domain, GUARDRAIL_OWNER, 0, &guard) && guard)
+		mark(domain, guard, 1, GUARDRAIL_READ);
+}
 
 /* The newest record of the domain in a bucket that is older than @below. */
 static struct record *next_older(unsigned int bucket, u32 domain, u64 below)

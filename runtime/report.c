@@ -21,8 +21,8 @@ struct site {
 	unsigned long ip;
 	u32 domain;
 	unsigned long count;
-	char what[48];
-	char needs[24];
+	char what[112];
+	char needs[48];
 	char name[NAME_LENGTH];	/* the module may be gone when it is read */
 };
 
@@ -104,8 +104,7 @@ static const char *right_name(u8 right)
 	return right < ARRAY_SIZE(names) && names[right] ? names[right] : "read";
 }
 
-/* What the domain has at a byte. */
-static const char *held_at(unsigned long addr, u32 domain)
+const char *guardrail_held_at(unsigned long addr, u32 domain)
 {
 	u8 rights[GUARDRAIL_SLOT];
 
@@ -121,7 +120,7 @@ static void print_others(unsigned long addr, u32 domain)
 	u32 other;
 
 	for (other = 1; other < GUARDRAIL_DOMAINS; other++) {
-		const char *right = other == domain ? "read" : held_at(addr, other);
+		const char *right = other == domain ? "read" : guardrail_held_at(addr, other);
 		char names[64];
 
 		if (!strcmp(right, "read"))
@@ -220,7 +219,7 @@ void guardrail_report_write(unsigned long addr, unsigned long size, unsigned lon
 {
 	char what[48];
 	struct guardrail_violation violation = {
-		.what = what, .addr = addr, .ip = ip, .domain = domain, .holds = held_at(first, domain), .needs = "write",
+		.what = what, .addr = addr, .ip = ip, .domain = domain, .holds = guardrail_held_at(first, domain), .needs = "write",
 	};
 
 	snprintf(what, sizeof(what), "write of %lu bytes at", size);
@@ -230,7 +229,7 @@ void guardrail_report_write(unsigned long addr, unsigned long size, unsigned lon
 void guardrail_report_icall(unsigned long target, u32 domain, unsigned long ip)
 {
 	struct guardrail_violation violation = {
-		.what = "call of", .addr = target, .ip = ip, .domain = domain, .holds = held_at(target, domain),
+		.what = "call of", .addr = target, .ip = ip, .domain = domain, .holds = guardrail_held_at(target, domain),
 		.needs = "icall",
 	};
 

@@ -7,19 +7,21 @@
 
 DEFINE_PER_CPU(struct slow_counts, guardrail_slow_counts);
 
-/* Where the part of the current stack ends that guarded code may use: at the registers that user space left, or at the stack's end. */
+/*
+ * Where the part of the current stack ends that guarded code may use: where it was entered, if that was on this stack. Else, as for code
+ * that was not entered by a thunk, at the registers that user space left, or at the stack's end.
+ */
 static unsigned long stack_limit(unsigned long sp)
 {
-	unsigned long stack = (unsigned long)task_stack_page(current);
+	unsigned long stack = (unsigned long)task_stack_page(current), end = 0, limit;
 	struct stack_info info;
 
-	/*
-	 * Once wrappers note the stack pointer with which they enter a domain, their note for this stack is the limit. Until then it is
-	 * the whole stack, its callers' frames too.
-	 */
 	if (sp - stack < THREAD_SIZE)
-		return (unsigned long)task_pt_regs(current);
-	return guardrail_stack_of(sp, &info) ? (unsigned long)info.end : 0;
+		end = (unsigned long)task_pt_regs(current);
+	else if (guardrail_stack_of(sp, &info))
+		end = (unsigned long)info.end;
+	limit = guardrail_stack_limit();
+	return limit > sp && limit < end ? limit : end;
 }
 
 /*
@@ -67,6 +69,14 @@ void guardrail_range_slow(unsigned long addr, unsigned long len, unsigned long d
 	check(addr, len, domain, ip);
 }
 EXPORT_SYMBOL_GPL(guardrail_range_slow);
+
+void guardrail_percpu_slow(unsigned long offset, unsigned long size, unsigned long domain, unsigned long ip)
+{
+	this_cpu_inc(guardrail_slow_counts.percpu);
+	/* The store may come on another CPU, but who may write the variable of one may write that of each. */
+	check((unsigned long)raw_cpu_ptr((void __percpu *)offset), size, domain, ip);
+}
+EXPORT_SYMBOL_GPL(guardrail_percpu_slow);
 
 void guardrail_icall_slow(unsigned long target, unsigned long domain, unsigned long ip)
 {

@@ -22,4 +22,6 @@ play() {
 step card find_card
 step prepare prepare
 step load play
+step loaded true
 step "underruns-$(grep -c underrun /tmp/aplay.out)" true
+table_of_rights

@@ -28,3 +28,11 @@ find_disk() {
     echo "the driver made no disk"
     return 1
 }
+
+# Tells in the name of a step what the table of rights takes, where a guarded driver has one: pages of entries, pages to map them, writable bytes.
+table_of_rights() {
+    rights=/sys/kernel/debug/guardrail/domains
+    [ -r $rights ] || return 0
+    step "rights-$(sed -n 's/^table: \([0-9]*\) pages, \([0-9]*\) pages to map.*/\1-\2/p' $rights)-$(sed -n 's/.*: \([0-9]*\) writable bytes.*/\1/p' $rights |
+        awk '{n += $1} END {print n + 0}')" true
+}

@@ -1,6 +1,7 @@
 //! Processes that benchmarks start.
 
 use std::io::Read;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::thread::JoinHandle;
@@ -59,6 +60,18 @@ pub fn finish(
         true => Ok(output),
         false => Err(format!("{name} failed: {}", last_words(&format!("{output}\n{errors}")))),
     }
+}
+
+/// A port that is free for TCP and UDP at this moment.
+pub fn free_port() -> Result<u16, String> {
+    for _ in 0..50 {
+        let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) else { break };
+        let Ok(address) = listener.local_addr() else { break };
+        if UdpSocket::bind(address).is_ok() {
+            return Ok(address.port());
+        }
+    }
+    Err("there is no free port on the loopback address".into())
 }
 
 /// The last lines of a text.

@@ -48,6 +48,8 @@ static int __init test_init(void)
 	test_rights();
 	test_checks();
 	test_life();
+	test_actions();
+	test_entries();
 	test_races();
 	pr_info("1..%u\n", number);
 	pr_info("# %u failed\n", n_failed);

@@ -52,6 +52,8 @@ bool test_store(unsigned long addr, unsigned long size, u32 domain);
 void test_rights(void);
 void test_checks(void);
 void test_life(void);
+void test_actions(void);
+void test_entries(void);
 void test_races(void);
 void test_cost(void);
 

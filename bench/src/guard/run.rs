@@ -7,7 +7,7 @@ use guardrail_bench::process;
 use guardrail_vm::software::Software;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ pub fn workload(
         let address = control.local_addr().map_err(|error| error.to_string())?;
         words.extend(["--set".to_owned(), format!("CONTROL={}", address.port())]);
         let (guest, udp) = load.port();
-        port = free_port()?;
+        port = process::free_port()?;
         for protocol in if udp { &["tcp", "udp"][..] } else { &["tcp"] } {
             // A server that only UDP reaches does not answer on TCP, which does no harm.
             words.extend(["--forward".to_owned(), format!("{protocol}:{port}:{guest}")]);
@@ -217,18 +217,6 @@ fn answer(stream: &TcpStream, give: impl FnOnce() -> Result<f64, String>) -> Res
     // Where the guest is gone, its run tells why.
     let _ = stream.write_all(if given.is_ok() { b"done\n" } else { b"failed\n" });
     given
-}
-
-/// A port that is free for TCP and UDP at this moment.
-fn free_port() -> Result<u16, String> {
-    for _ in 0..50 {
-        let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) else { break };
-        let Ok(address) = listener.local_addr() else { break };
-        if UdpSocket::bind(address).is_ok() {
-            return Ok(address.port());
-        }
-    }
-    Err("there is no free port on the loopback address".into())
 }
 
 /// Processor seconds of all children that were waited for, and of theirs.

@@ -41,6 +41,8 @@ pub enum Command {
     View(ViewArgs),
     /// Run many drivers with many kernels, and print one table
     Survey(SurveyArgs),
+    /// Give drivers checks of their own, so that they write only where they may, and load them in place of the stock ones
+    Guard(GuardArgs),
     /// Make mutants of a driver, and see in guests what becomes of them
     Inject(InjectArgs),
     /// List what is known by name
@@ -434,6 +436,64 @@ pub struct SurveyArgs {
     pub format: TableFormat,
 }
 
+/// Arguments of `guard`.
+#[derive(Debug, Args)]
+pub struct GuardArgs {
+    /// A module of the kernel (e1000), the path of a .ko, .ko.xz or .ko.zst, or zoo/NAME; several share a domain
+    #[arg(value_name = "DRIVER", required_unless_present_any = ["check", "log"])]
+    pub drivers: Vec<String>,
+    /// The folder of the guarded drivers and of what they stand on (guardrail.ko)
+    #[arg(short, long, value_name = "DIR", required_unless_present_any = ["check", "log"])]
+    pub out: Option<PathBuf>,
+    /// The kernel: 6.1, 6.12, 7.2, a release, a .deb, a folder of packages, or /boot/vmlinuz-RELEASE or /lib/modules/RELEASE of this machine
+    #[arg(long, value_name = "NAME|PATH", default_value = guardrail_vm::kernels::DEFAULT)]
+    pub kernel: String,
+    /// The kernel that this machine runs
+    #[arg(long, conflicts_with = "kernel")]
+    pub running: bool,
+    /// The protection domain, 1 to 15: what one driver of a domain may write, all of it may
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=15))]
+    pub domain: u8,
+    /// Leave this function as it is, unchecked; may be given several times
+    #[arg(long = "trust", value_name = "NAME")]
+    pub trusted: Vec<String>,
+    /// A guardrail.ko that was built before, instead of building one with the kernel's headers
+    #[arg(long, value_name = "FILE")]
+    pub runtime: Option<PathBuf>,
+    /// Tell whether a guarded module is whole, and fits to the guardrail.ko beside it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drivers", "out", "kernel", "running", "domain", "trusted", "log"])]
+    pub check: Option<PathBuf>,
+    /// Print the violations in a kernel's log ("-" for standard input) as findings
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drivers", "out", "kernel", "running", "domain", "trusted", "runtime"])]
+    pub log: Option<PathBuf>,
+    /// How the result is printed
+    #[arg(long, value_enum, default_value_t = ProfileFormat::Text)]
+    pub format: ProfileFormat,
+}
+
+/// What a guarded driver's guest does at a violation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnViolation {
+    /// Tell it, and go on
+    Log,
+    /// End the thread
+    Oops,
+    /// Take back all that the driver has, and begin it anew
+    Recover,
+}
+
+impl OnViolation {
+    /// The value of the runtime's parameter.
+    pub fn word(self) -> &'static str {
+        match self {
+            OnViolation::Log => "log",
+            OnViolation::Oops => "oops",
+            OnViolation::Recover => "recover",
+        }
+    }
+}
+
 /// Arguments of `inject`.
 #[derive(Debug, Args)]
 pub struct InjectArgs {
@@ -460,6 +520,9 @@ pub struct InjectArgs {
     /// Also run each mutant in a guest of its own
     #[arg(long)]
     pub run: bool,
+    /// Also run each mutant guarded; POLICY says what a violation does (oops if none is given)
+    #[arg(long, value_name = "POLICY", num_args = 0..=1, require_equals = true, default_missing_value = "oops", requires = "run")]
+    pub guarded: Option<OnViolation>,
     /// Run this module in the driver's place instead of making mutants; may be given several times
     #[arg(long = "mutant", value_name = "FILE", requires = "run")]
     pub mutants: Vec<PathBuf>,

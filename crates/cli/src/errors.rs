@@ -41,6 +41,9 @@ pub enum CliError {
     /// Mutants of a driver.
     #[error(transparent)]
     Inject(#[from] guardrail_inject::Error),
+    /// A module that is to be guarded, or that is.
+    #[error(transparent)]
+    Rewrite(#[from] guardrail_rewrite::RewriteError),
     /// The log.
     #[error(transparent)]
     Log(#[from] guardrail_trace::log::LogError),
@@ -71,6 +74,8 @@ impl CliError {
             CliError::Vm(error) if error.is_usage() => Status::Usage,
             CliError::Inject(guardrail_inject::Error::Unsound { .. }) => Status::RunFailed,
             CliError::Inject(_) => Status::Usage,
+            CliError::Rewrite(guardrail_rewrite::RewriteError::Check { .. }) => Status::RunFailed,
+            CliError::Rewrite(_) => Status::Usage,
             CliError::Trace(FileError::DiskFull { .. } | FileError::Poisoned { .. }) => Status::RunFailed,
             CliError::Trace(_) => Status::Usage,
             CliError::Run(_)

@@ -19,12 +19,10 @@ use crate::signals::Signals;
 use crate::zoo;
 use folder::Folder;
 use guardrail_inject::{Description, Error, Kind, Subject};
-use guardrail_kernel::module::unpack;
 use guardrail_vm::Cache;
 use guardrail_vm::kernels;
-use guardrail_vm::modules::{ModuleFile, Modules};
+use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::packages::Packages;
-use std::path::{Path, PathBuf};
 
 /// Makes mutants, and runs them if that is wanted.
 pub fn run(args: &InjectArgs) -> Result<Status, CliError> {
@@ -34,12 +32,11 @@ pub fn run(args: &InjectArgs) -> Result<Status, CliError> {
     let cache = Cache::open()?;
     let packages = Packages::new(&cache);
     let folder = Folder::open(&args.out)?;
-    let driver = readable(&args.driver, &folder)?;
     if args.run {
         signals.run_begins();
-        return campaign::run(args, &kinds, &driver, &folder, &packages, &signals, &progress);
+        return campaign::run(args, &kinds, &folder, &packages, &signals, &progress);
     }
-    let module = module(&packages, args, &driver, &progress)?;
+    let module = module(&packages, args, &progress)?;
     let subject = Subject::parse(&args.driver, module.bytes)?;
     let made = mutants(args, &kinds, &subject, &folder, &progress)?;
     progress.finish();
@@ -105,31 +102,9 @@ fn mutants(
     Ok(all)
 }
 
-/// The driver as an argument that everything else takes: modules packed with zstd are unpacked into the folder.
-fn readable(driver: &str, folder: &Folder) -> Result<String, CliError> {
-    let path = Path::new(driver);
-    let Some(name) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".ko.zst")) else {
-        return Ok(driver.to_owned());
-    };
-    let file = std::fs::read(path).map_err(CliError::io("read", driver))?;
-    let plain = folder.path().join(format!("{name}.ko"));
-    std::fs::write(&plain, unpack(driver, file)?).map_err(CliError::io("write", plain.display()))?;
-    Ok(plain.display().to_string())
-}
-
 /// The driver's file, found without anything that only a run needs.
-fn module(
-    packages: &Packages,
-    args: &InjectArgs,
-    driver: &str,
-    progress: &Progress,
-) -> Result<ModuleFile, CliError> {
+fn module(packages: &Packages, args: &InjectArgs, progress: &Progress) -> Result<ModuleFile, CliError> {
     progress.step(&format!("kernel {}", args.kernel));
     let kernel = kernels::find(packages, &args.kernel)?;
-    let built: Option<PathBuf> = match zoo::named(driver).filter(|_| !Path::new(driver).is_file()) {
-        Some(name) => zoo::modules(packages, &kernel, &[name])?.pop(),
-        None => None,
-    };
-    let driver = built.map_or(driver.to_owned(), |path| path.display().to_string());
-    Ok(Modules::of(&kernel)?.plan(&driver)?.driver)
+    Ok(zoo::plan(packages, &kernel, &args.driver)?.driver)
 }

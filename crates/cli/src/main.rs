@@ -15,7 +15,9 @@ mod debug;
 mod doctor;
 mod engine;
 mod errors;
+mod files;
 mod gate;
+mod guard;
 mod headers;
 mod inject;
 mod list;
@@ -68,6 +70,7 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
         Command::Profile(args) => profile::run(&args),
         Command::View(args) => view::run(&args),
         Command::Survey(args) => survey::run(&args),
+        Command::Guard(args) => guard::run(&args),
         Command::Inject(args) => inject::run(&args),
         Command::List(args) => list::run(&args),
         Command::Doctor(args) => doctor::run(&args),

@@ -4,6 +4,7 @@ use crate::errors::CliError;
 use crate::progress::Progress;
 use guardrail_vm::kbuild;
 use guardrail_vm::kernels::{self, Kernel};
+use guardrail_vm::modules::{LoadPlan, Modules};
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::{Error, error::suggest};
@@ -27,6 +28,16 @@ pub fn prepare(packages: &Packages, request: Request<'_>, progress: &Progress) -
     let drivers = built_for(packages, request.kernel, drivers, progress)?;
     let request = Request { driver: &drivers[0], more: &drivers[1..], ..request };
     Ok(Prepared::new(packages, request, &mut |step| progress.step(step))?)
+}
+
+/// A driver with what it needs: a module's name, a path, or `zoo/NAME`, which is built for the kernel.
+pub fn plan(packages: &Packages, kernel: &Kernel, driver: &str) -> Result<LoadPlan, CliError> {
+    let built: Option<PathBuf> = match named(driver).filter(|_| !Path::new(driver).is_file()) {
+        Some(name) => modules(packages, kernel, &[name])?.pop(),
+        None => None,
+    };
+    let driver = built.map_or(driver.to_owned(), |path| path.display().to_string());
+    Ok(Modules::of(kernel)?.plan(&driver)?)
 }
 
 /// The same drivers, those of the zoo as files that are built for the kernel.

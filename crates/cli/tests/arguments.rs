@@ -186,7 +186,7 @@ fn a_reader_that_has_gone_is_no_error() {
 
 #[test]
 fn help() {
-    for command in ["", "check", "debug", "analyze", "view", "list", "doctor", "inject"] {
+    for command in ["", "check", "debug", "analyze", "view", "list", "doctor", "guard", "inject"] {
         let args: Vec<&str> = [command, "--help"].into_iter().filter(|arg| !arg.is_empty()).collect();
         let output = guardrail(&args);
         assert_eq!(output.status.code(), Some(0));
@@ -204,6 +204,9 @@ fn mutants_that_cannot_be_made() {
         "there is no kind of bug named 'flip'; there are flip-branch, lengthen-loop, larger-copy, off-by-one, \
          delete-assignment, wrong-pointer, missing-lock, missing-check, early-free and all",
     );
+    let (status, sentence) = refused(&["inject", "e1000", "-o", out, "--guarded"]);
+    assert_eq!(status, 2, "{sentence}");
+    assert!(sentence.contains("--run"), "{sentence}");
     for option in [["--workload", "load"], ["--device", "e1000"], ["--set", "A=1"], ["--mutant", "x.ko"]] {
         let (status, sentence) = refused(&["inject", "e1000", "-o", out, option[0], option[1]]);
         assert_eq!(status, 2, "{sentence}");
@@ -212,6 +215,83 @@ fn mutants_that_cannot_be_made() {
     let (status, sentence) = refused(&["inject", "e1000"]);
     assert_eq!(status, 2, "{sentence}");
     assert!(sentence.contains("--out <DIR>"), "{sentence}");
+}
+
+#[test]
+fn what_cannot_be_guarded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let out = folder.path().join("out");
+    let out = out.to_str().unwrap();
+    let text = file("text.ko", b"this is no module");
+    let mut header = [0u8; 64];
+    header[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    header[16] = 1;
+    header[18] = 183;
+    let arm = file("arm.ko", &header);
+    for (driver, why) in [(&text, "text.ko is not an ELF file"), (&arm, "but only x86-64 is supported")] {
+        let (status, sentence) = refused(&["guard", driver, "-o", out]);
+        assert_eq!(status, 2, "{sentence}");
+        assert!(sentence.contains(why), "{sentence}");
+        let (status, sentence) = refused(&["guard", "--check", driver]);
+        assert_eq!(status, 2, "{sentence}");
+        assert!(sentence.contains(why), "{sentence}");
+    }
+    assert!(!std::path::Path::new(out).exists());
+    let none = folder.path().join("none.ko").display().to_string();
+    for arguments in [["--check", &none], ["--log", &none]] {
+        let (status, sentence) = refused(&["guard", arguments[0], arguments[1]]);
+        assert_eq!(status, 2, "{sentence}");
+        assert!(sentence.starts_with(&format!("error: cannot read {none}: No such file")), "{sentence}");
+    }
+    assert_refused(
+        &["guard", "e1000", "-o", out, "--format", "sarif"],
+        "--format sarif is for findings; add --log FILE, or use text or json",
+    );
+    assert_refused(
+        &["guard", "e1000", "-o", out, "--domain", "16"],
+        "invalid value '16' for '--domain <N>': 16 is not in 1..=15",
+    );
+    for arguments in
+        [&["guard"][..], &["guard", "e1000"], &["guard", "e1000", "--running", "--kernel", "6.1"]]
+    {
+        assert_eq!(refused(arguments).0, 2, "{arguments:?}");
+    }
+    // It has begun, so a line tells of that.
+    let output = guardrail(&["guard", "e1000", "-o", out, "--kernel", "/no/such/boot/vmlinuz-6.1.0-1-amd64"]);
+    let sentence = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{sentence}");
+    assert!(sentence.contains("there are no modules of kernel 6.1.0-1-amd64"), "{sentence}");
+}
+
+#[test]
+fn violations_in_a_log_are_findings() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let path = log.path().to_str().unwrap();
+    let print = |format: &str| guardrail(&["guard", "--log", path, "--format", format]);
+    std::fs::write(log.path(), "[ 1.0] Linux version 6.1.0-1-amd64 (x)\n").unwrap();
+    assert_eq!(print("text").status.code(), Some(0));
+    std::fs::write(
+        log.path(),
+        "[ 1.0] Linux version 6.1.0-1-amd64 (x)\n\
+         [ 2.0] guardrail: violation: write of 8 bytes at ffff88ba1ffb5390 by f+0x1/0x20 [x]: domain 1 holds read, needs write\n\
+         [ 2.1] guardrail: target: slab kmalloc-128 start ffff88ba1ffb5380 pointer offset 16 size 128\n\
+         [ 2.2] guardrail: call trace of insmod[93] on CPU 0:\n\
+         [ 2.3] guardrail:   f+0x1/0x20 [x]\n",
+    )
+    .unwrap();
+    let text = print("text");
+    assert_eq!(text.status.code(), Some(1));
+    insta::assert_snapshot!("violations", String::from_utf8(text.stdout).unwrap());
+    let report: serde_json::Value = serde_json::from_slice(&print("json").stdout).unwrap();
+    assert_eq!(report["findings"][0]["kind"], "write-without-right");
+    assert_eq!((&report["driver"], &report["kernel"]), (&"x".into(), &"6.1.0-1-amd64".into()));
+    let sarif: serde_json::Value = serde_json::from_slice(&print("sarif").stdout).unwrap();
+    assert_eq!(sarif["runs"][0]["results"][0]["ruleId"], "write-without-right");
 }
 
 #[test]

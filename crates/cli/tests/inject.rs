@@ -25,8 +25,7 @@ fn main() {
         Trial::test("known mutants get the verdicts that they must get", known_mutants),
         Trial::test("every mutant gets a verdict, once", every_mutant),
     ];
-    // Two guests at once would only fight for the processors.
-    libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
+    common::run(arguments, trials)
 }
 
 /// The stock e1000 without its signature, which would not be that of a changed one.

@@ -1,6 +1,8 @@
 //! The runtime of guarded modules, in guests: its own tests on every kernel, what it reports, how it ends threads, and that it goes
 //! without a trace.
 
+mod common;
+
 use guardrail_vm::kernels::NAMES;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
@@ -63,8 +65,7 @@ fn main() {
             .push(Trial::test(format!("the runtime goes without a trace on {kernel}"), move || goes(kernel)));
     }
     trials.push(Trial::test("a violation ends the thread where that is the policy", ends_thread));
-    // Two guests at once would only fight for the processors.
-    libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
+    common::run(arguments, trials)
 }
 
 /// How a guest ended, and what its console says.
@@ -168,7 +169,7 @@ fn passes(kernel: &str) -> Result<(), Failed> {
         &["module guarded_test is gone, and domain 1 still held 32 writable bytes in 1 ranges, 0 call targets, 1 objects, 1 allocations of 48 bytes"],
         &["leaked: allocation of kind 6, 48 bytes"],
         &["it was not made by guardrail"],
-        &["version 2 of the interface"],
+        &["version 3 of the interface"],
         &["debugfs domains: table: "],
         &["debugfs domains: side tables: 0 conflicts, 0 objects"],
         &["debugfs violations: 5 times: write of 8 bytes at by report+0x1/", "[guardrail_test]: domain 1 needs write"],

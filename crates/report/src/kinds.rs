@@ -18,6 +18,11 @@ const fn kind(name: &'static str, short: &'static str, help: &'static str) -> Ki
 /// All kinds that checkers report, by name.
 pub const KINDS: &[Kind] = &[
     kind(
+        "call-without-right",
+        "Guarded driver calls what it may not",
+        "The driver calls by pointer what is no function that it was given, nor one of the kernel's. The pointer was never set, was overwritten, or belongs to memory that is gone.",
+    ),
+    kind(
         "data-race",
         "Two accesses that nothing orders",
         "Two contexts touch the same bytes, at least one writes, no lock is common to both, and nothing makes one come before the other. Both stacks, the locks held and the reason are in the report. Triage says whether it looks harmful.",
@@ -108,6 +113,11 @@ pub const KINDS: &[Kind] = &[
         "The thread holds the lock already and waits for itself.",
     ),
     kind(
+        "free-without-right",
+        "Guarded driver frees what is not its own",
+        "The memory was not allocated by the driver, was allocated by another function than the one that frees it belongs to, or is freed already.",
+    ),
+    kind(
         "invalid-free",
         "Free of something that is not the start of an allocation",
         "The pointer passed to the free function points into an object, or to memory that no allocator handed out.",
@@ -143,9 +153,19 @@ pub const KINDS: &[Kind] = &[
         "The register lies outside what ioremap or pci_iomap mapped. Check the offset against the size of the BAR.",
     ),
     kind(
+        "no-right",
+        "Guarded driver does what it has no right to",
+        "The report says what was done, what the driver holds there, and what it would need.",
+    ),
+    kind(
         "null-dereference",
         "Access through a null pointer",
         "The address lies in the first page. A result that may be NULL was used without a check.",
+    ),
+    kind(
+        "object-without-right",
+        "Guarded driver misuses an object of the kernel",
+        "What was passed to the kernel is no object of that type, or not in a state in which this can be done: not initialized, given away, or in use.",
     ),
     kind(
         "out-of-bounds",
@@ -216,6 +236,11 @@ pub const KINDS: &[Kind] = &[
         "wild-access",
         "Access to memory that belongs to nobody",
         "The address is in no object, no mapping and no variable that the driver may touch.",
+    ),
+    kind(
+        "write-without-right",
+        "Guarded driver writes where it may not",
+        "The bytes are none that the driver allocated, was given, or has as variables. Look for an index or a length that is off, or for memory that was freed or given away. The report says whose they are.",
     ),
 ];
 

@@ -12,7 +12,7 @@ fn main() {
     files.sort();
     let (mut good, mut bad) = (0, 0);
     let mut own: Vec<String> = Vec::new();
-    let (mut counts, mut sums) = ((0, 0), [0; 8]);
+    let (mut counts, mut sums) = ((0, 0), [0; NAMES.len()]);
     for file in files {
         let what = file.display().to_string();
         let mut checks = Checks::new(1);
@@ -40,15 +40,52 @@ fn main() {
             }
         }
     }
-    println!(
-        "bytes {counts:?}; checked, with a register saved, with flags kept, frame, own, per CPU, strings, replaced: {sums:?}"
-    );
+    println!("bytes {counts:?}");
+    for (name, sum) in NAMES.iter().zip(sums) {
+        println!("{sum:8} {name}");
+    }
     println!("{good} rewritten, {bad} not");
 }
 
-fn numbers(stores: &Stores) -> [usize; 8] {
-    let Stores { checked, saved, flags, frame, own, per_cpu, strings, replaced } = *stores;
-    [checked, saved, flags, frame, own, per_cpu, strings, replaced]
+/// What became of stores, and of calls by pointer.
+const NAMES: [&str; 15] = [
+    "checked",
+    "of them sharing a check",
+    "bits by number",
+    "to what may be user memory",
+    "strings",
+    "per CPU",
+    "odd sizes",
+    "calls by pointer",
+    "with a register saved",
+    "with flags kept",
+    "into the frame",
+    "into own variables",
+    "into the kernel's per-CPU variables",
+    "of what was there",
+    "in code that is replaced",
+];
+
+fn numbers(stores: &Stores) -> [usize; NAMES.len()] {
+    let Stores { checked, merged, bits, user, strings, per_cpu, odd, calls, saved, flags, .. } = *stores;
+    let Stores { frame, own, kernel_per_cpu, same, replaced, .. } = *stores;
+    [
+        checked,
+        merged,
+        bits,
+        user,
+        strings,
+        per_cpu,
+        odd,
+        calls,
+        saved,
+        flags,
+        frame,
+        own,
+        kernel_per_cpu,
+        same,
+        replaced,
+    ]
 }
 
 fn find(folder: &Path, files: &mut Vec<PathBuf>) {

@@ -1,8 +1,8 @@
-//! The pass that checks stores: before each, the rights table is looked up for the byte that it goes to (`runtime/guardrail.h`).
+//! The pass that checks stores and calls by pointer: before each, the rights table is looked up for the byte that it goes to (`runtime/guardrail.h`).
 //!
 //! ```text
 //!     lea   <operand>, %r            # a register whose value nobody needs
-//!     shr   $3, %r
+//!     ror   $3, %r                   # of 8 bytes; see below
 //!     add   guardrail_table(%rip), %r
 //!     cmpb  $<domain, write>, (%r)   # faults where the table is not populated: goes on at out
 //!     jne   out
@@ -13,62 +13,93 @@
 //!     jmp   site
 //! ```
 //!
+//! A store at a multiple of its size lies in one slot. Whether it does is found out in passing: the address is rotated to the right by as many bits as have to be 0,
+//! and shifted by the others of the three, so that any of them that is 1 comes to stand where it makes the address of the entry one that
+//! no address can be. The check faults then, and the runtime looks at each byte.
+//!
 //! Where no register is free one is saved, and where flags are needed they are kept in RAX (`lahf`, `seto`), which is far cheaper than `pushfq`.
+//! Stores of one block relative to one register share a check ([`merge`]). What is rare (string instructions that repeat, per-CPU variables, odd sizes) asks
+//! the runtime each time.
 
-use crate::code::Insn;
-use crate::emit::{address, go, plain, pop, push, relative, relative_operand};
-use crate::error::Result;
+pub(crate) mod access;
+mod build;
+mod merge;
+#[cfg(test)]
+mod tests;
+
+use access::{Access, Reason, access};
+use build::{Builder, Built};
+use merge::{Groups, Look, Store};
+
+use crate::assembly::{self, Doubt};
+use crate::error::{Result, RewriteError};
 use crate::guard;
-use crate::object::{Object, Reloc};
+use crate::life::Hooks;
+use crate::module::{TRUSTED, codes, note};
+use crate::object::Object;
 use crate::pass::{Pass, Site};
-use crate::patch::{Label, Op, Patch};
-use crate::thunks::Thunks;
-use iced_x86::{Code, Instruction, InstructionInfoFactory, MemoryOperand, OpAccess, Register};
+use crate::patch::Patch;
+use crate::thunks::{Ask, Thunks};
+use crate::wrap::{Done, Interposition};
+use iced_x86::InstructionInfoFactory;
+use std::collections::BTreeSet;
 
-/// Bytes of a slot of the rights table, as a power of two (`GUARDRAIL_SLOT_SHIFT`).
-pub const SLOT_SHIFT: u32 = 3;
 /// The runtime's variable with the table's place.
 const TABLE: &str = "guardrail_table";
-/// The right to write a whole slot (`GUARDRAIL_WRITE`).
-const WRITE: u8 = 1;
+/// Bytes of the largest stores that are decided by a look at the table.
+const LARGEST: u32 = 64;
 
-/// Registers in the order in which they are taken where they are free: those that calls destroy first.
-const SCRATCH: [Register; 14] = [
-    Register::R11,
-    Register::R10,
-    Register::R9,
-    Register::R8,
-    Register::RAX,
-    Register::RCX,
-    Register::RDX,
-    Register::RSI,
-    Register::RDI,
-    Register::R12,
-    Register::R13,
-    Register::R14,
-    Register::R15,
-    Register::RBX,
-];
-
-/// What became of the stores of a module.
+/// What became of the stores of a module, and of its calls by pointer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stores {
-    /// Checked.
+    /// Checked, those below included.
     pub checked: usize,
-    /// Of them with a register saved.
+    /// Of them those that share the check of another.
+    pub merged: usize,
+    /// To bits with a number in a register.
+    pub bits: usize,
+    /// That may go to user memory.
+    pub user: usize,
+    /// By string instructions that repeat.
+    pub strings: usize,
+    /// To per-CPU variables that are not the module's own.
+    pub per_cpu: usize,
+    /// Of sizes for which the runtime is asked each time.
+    pub odd: usize,
+    /// Calls and jumps to an address.
+    pub calls: usize,
+    /// Checks, of stores and calls, for which a register is saved.
     pub saved: usize,
-    /// Of them with flags kept.
+    /// Those for which flags are kept.
     pub flags: usize,
     /// Into the function's own frame at a fixed place, which needs no check.
     pub frame: usize,
-    /// Into the module's own variables at a fixed place, which need none either.
+    /// Into the module's own variables at a fixed place, per-CPU ones included, which need none either.
     pub own: usize,
-    /// To per-CPU variables, which are not checked.
-    pub per_cpu: usize,
-    /// By string instructions.
-    pub strings: usize,
+    /// To the kernel's per-CPU variables that inlined code of its own writes, by name.
+    pub kernel_per_cpu: usize,
+    /// Of what was there before, as barriers do.
+    pub same: usize,
     /// In code that the kernel replaces, which is not checked.
     pub replaced: usize,
+}
+
+impl Stores {
+    fn free(&mut self, reason: Reason) {
+        *match reason {
+            Reason::Frame => &mut self.frame,
+            Reason::Own | Reason::OwnPerCpu => &mut self.own,
+            Reason::KernelPerCpu => &mut self.kernel_per_cpu,
+            Reason::Same => &mut self.same,
+            Reason::Replaced => &mut self.replaced,
+        } += 1;
+    }
+
+    fn built(&mut self, built: Built) -> Patch {
+        self.saved += usize::from(built.saved);
+        self.flags += usize::from(built.flags);
+        built.patch
+    }
 }
 
 /// Checks stores.
@@ -81,20 +112,55 @@ pub struct Checks {
     thunks: Thunks,
     /// The module's name, and `Module.symvers` of the runtime.
     guarded: Option<(String, String)>,
+    /// Functions that are left as they are.
+    trusted: BTreeSet<String>,
+    /// Those of them that the module has.
+    pub left: BTreeSet<String>,
+    /// Where the kernel finds a module's init and exit functions.
+    hooks: Option<Hooks>,
+    /// What is done where the module and the kernel call each other.
+    interposition: Interposition,
     /// What was done.
     pub stores: Stores,
+    /// What was found at the border of a guarded module.
+    pub done: Done,
 }
 
 impl Checks {
     /// For a module of this protection domain, from 1 to 15.
     pub fn new(domain: u8) -> Checks {
-        let (thunks, stores) = (Thunks::default(), Stores::default());
-        Checks { domain: domain.clamp(1, 15), table: 0, thunks, guarded: None, stores }
+        Checks {
+            domain: domain.clamp(1, 15),
+            table: 0,
+            thunks: Thunks::default(),
+            guarded: None,
+            trusted: BTreeSet::new(),
+            left: BTreeSet::new(),
+            hooks: None,
+            interposition: Interposition::default(),
+            stores: Stores::default(),
+            done: Done::default(),
+        }
+    }
+
+    /// Functions of these names are left as they are: nothing in them is checked, and they need not be provable.
+    pub fn trusting(self, names: impl IntoIterator<Item = String>) -> Checks {
+        Checks { trusted: names.into_iter().collect(), ..self }
     }
 
     /// The module gets its rights from the runtime when it is loaded, under this name; `symbols` is the runtime's `Module.symvers`.
     pub fn guarded(self, name: &str, symbols: &str) -> Checks {
         Checks { guarded: Some((name.to_owned(), symbols.to_owned())), ..self }
+    }
+
+    /// A module without init function gets one, of which the kernel finds the place as in the runtime's own module.
+    pub fn completing(self, hooks: Hooks) -> Checks {
+        Checks { hooks: Some(hooks), ..self }
+    }
+
+    /// This is done where a guarded module and the kernel call each other.
+    pub fn interposing(self, interposition: Interposition) -> Checks {
+        Checks { interposition, ..self }
     }
 }
 
@@ -104,34 +170,61 @@ impl Pass for Checks {
     }
 
     fn prepare(&mut self, object: &mut Object) -> Result<()> {
+        let codes = codes(object)?;
+        self.left = assembly::known(object, &codes, &self.trusted);
+        let mut doubts = assembly::doubts(object, &codes);
+        doubts.retain(|doubt| !self.left.contains(&doubt.function));
+        if !doubts.is_empty() {
+            return Err(RewriteError::Unproven { doubts });
+        }
         self.table = object.import(TABLE);
-        self.thunks = Thunks::new(object);
+        self.thunks = Thunks::new(object, self.domain);
         Ok(())
     }
 
     fn function(&mut self, site: &Site<'_>) -> Result<Vec<(u32, Patch)>> {
         let mut patches = Vec::new();
+        if self.left.contains(&site.object.symbols[site.function.symbol].name) {
+            return Ok(patches);
+        }
+        self.keeps_to_the_convention(site)?;
         let mut info = InstructionInfoFactory::new();
+        let mut groups = Groups::default();
         for number in site.function.insns.clone() {
             let insn = &site.code.insns[number as usize];
-            let stores = info.info(&insn.insn).used_memory().iter().any(|memory| {
-                !matches!(
-                    memory.access(),
-                    OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess | OpAccess::None
-                )
-            });
-            if stores && let Some(patch) = self.store(site, number, insn)? {
+            let info = info.info(&insn.insn);
+            groups.reached(site.flow, site.code.section, number);
+            let access = access(site, number, insn, info)?;
+            if let Access::Store(operand, size) = access
+                && size.is_power_of_two()
+                && size <= LARGEST
+            {
+                self.stores.checked += 1;
+                groups.store(Store { number, operand, size });
+            } else if let Some(patch) = self.alone(site, number, access)? {
                 patches.push((number, patch));
             }
+            groups.passed(info);
         }
+        for look in groups.looks() {
+            patches.push(self.look(site, &look)?);
+        }
+        patches.sort_by_key(|(number, _)| *number);
         Ok(patches)
     }
 
     fn finish(&mut self, object: &mut Object) -> Result<()> {
-        std::mem::take(&mut self.thunks).add(object, self.domain)?;
+        if !self.left.is_empty() {
+            let names: Vec<&str> = self.left.iter().map(String::as_str).collect();
+            note(object, TRUSTED, &names.join(","));
+        }
+        std::mem::take(&mut self.thunks).finish(object);
         match &self.guarded {
             Some((name, symbols)) => {
-                guard::describe(object, name, self.domain)?;
+                if let Some(hooks) = &self.hooks {
+                    hooks.complete(object)?;
+                }
+                self.done = guard::describe(object, name, self.domain, &self.interposition)?;
                 guard::add_versions(object, symbols)
             }
             None => Ok(()),
@@ -140,161 +233,58 @@ impl Pass for Checks {
 }
 
 impl Checks {
-    fn store(&mut self, site: &Site<'_>, number: u32, insn: &Insn) -> Result<Option<Patch>> {
-        let stores = &mut self.stores;
-        let decoded = &insn.insn;
-        let relocs = relocs_of(site, insn);
-        if decoded.is_stack_instruction() && !has_operand(decoded) {
-            // `push` and `call` write the function's own stack.
-        } else if insn.fixed {
-            stores.replaced += 1;
-        } else if decoded.is_string_instruction() {
-            stores.strings += 1;
-        } else if decoded.memory_segment() == Register::GS && decoded.segment_prefix() == Register::GS {
-            stores.per_cpu += 1;
-        } else if in_frame(decoded) {
-            stores.frame += 1;
-        } else if own_variable(site, decoded, &relocs) {
-            stores.own += 1;
-        } else {
-            let needed = site.flow.needed(site.code.section, number);
-            let free = SCRATCH.into_iter().find(|&register| {
-                !needed.has(register)
-                    && register != decoded.memory_base()
-                    && register != decoded.memory_index()
-            });
-            stores.checked += 1;
-            stores.saved += usize::from(free.is_none());
-            stores.flags += usize::from(needed.has_flags());
-            let size = decoded.memory_size().size().max(1) as u32;
-            return Ok(Some(match (free, needed.has_flags()) {
-                (Some(free), false) => self.plain(decoded, &relocs, free, size)?,
-                _ => self.careful(decoded, &relocs, needed.has_flags(), size)?,
-            }));
+    /// Code that is put in changes registers that a call may change. Callers that rely on more cannot be served.
+    fn keeps_to_the_convention(&self, site: &Site<'_>) -> Result<()> {
+        let name = &site.object.symbols[site.function.symbol].name;
+        match site.flow.keeping.contains(name) {
+            true => {
+                let why = "its callers use registers afterwards that a call may change";
+                Err(RewriteError::Unproven { doubts: vec![Doubt { function: name.clone(), offset: 0, why }] })
+            }
+            false => Ok(()),
         }
-        Ok(None)
     }
 
-    /// The check where a register is free, and flags are not needed.
-    fn plain(&mut self, insn: &Instruction, relocs: &[Reloc], scratch: Register, size: u32) -> Result<Patch> {
-        let mut before = vec![address(scratch, insn, relocs, 0)?];
-        before.extend(self.look_up(scratch, size)?);
-        let out = vec![
-            address(scratch, insn, relocs, 0)?,
-            go(self.thunks.of(scratch, size), false),
-            Op::Jump(vec![0xe9], Label::Next),
-        ];
-        Ok(Patch { before, out })
+    fn builder(&mut self, site: &Site<'_>, number: u32) -> Builder<'_> {
+        let needed = site.flow.needed(site.code.section, number);
+        Builder { table: self.table, domain: self.domain, thunks: &mut self.thunks, needed, site: number }
     }
 
-    /// The check where everything has to be as it was.
-    fn careful(&mut self, insn: &Instruction, relocs: &[Reloc], flags: bool, size: u32) -> Result<Patch> {
-        let scratch = SCRATCH
-            .into_iter()
-            .find(|&register| {
-                register != Register::RAX && register != insn.memory_base() && register != insn.memory_index()
-            })
-            .unwrap_or(Register::R11);
-        let mut before = vec![push(scratch)?, Op::Deeper(8)];
-        let mut restore = Vec::new();
-        let mut deeper = 8;
-        if flags {
-            before.extend([push(Register::RAX)?, Op::Deeper(16)]);
-            deeper = 16;
-            // RAX is still what it was for the address.
-            before.push(address(scratch, insn, relocs, deeper)?);
-            before.push(plain(Ok(Instruction::with(Code::Lahf)))?);
-            before.push(plain(Instruction::with1(Code::Seto_rm8, Register::AL))?);
-            // Overflows just if AL is 1.
-            restore.push(plain(Instruction::with2(Code::Add_AL_imm8, Register::AL, 0x7f))?);
-            restore.push(plain(Ok(Instruction::with(Code::Sahf)))?);
-            restore.extend([pop(Register::RAX)?, Op::Deeper(8)]);
-        } else {
-            before.push(address(scratch, insn, relocs, deeper)?);
-        }
-        restore.extend([pop(scratch)?, Op::Deeper(0)]);
-        before.extend(self.look_up(scratch, size)?);
-        before.extend(restore.clone());
-        let mut out = vec![Op::Deeper(deeper)];
-        out.extend(restore);
-        out.extend([
-            plain(Ok(Instruction::with(Code::Pushfq)))?,
-            Op::Deeper(8),
-            push(scratch)?,
-            Op::Deeper(16),
-        ]);
-        out.push(address(scratch, insn, relocs, 16)?);
-        out.push(go(self.thunks.of(scratch, size), false));
-        out.extend([pop(scratch)?, Op::Deeper(8), plain(Ok(Instruction::with(Code::Popfq)))?, Op::Deeper(0)]);
-        out.push(Op::Jump(vec![0xe9], Label::Next));
-        Ok(Patch { before, out })
+    /// Stores of which one look decides, before the first of them.
+    fn look(&mut self, site: &Site<'_>, look: &Look) -> Result<(u32, Patch)> {
+        let number = look.stores.first().map_or(0, |store| store.number);
+        self.stores.merged += look.stores.len().saturating_sub(1);
+        let built = self.builder(site, number).look(look)?;
+        Ok((number, self.stores.built(built)))
     }
 
-    /// From an address in a register to a jump that is taken where the domain may not write the whole slot, or slots: an access of more
-    /// than 8 bytes takes up to four.
-    fn look_up(&self, scratch: Register, size: u32) -> Result<Vec<Op>> {
-        let right = u32::from(self.domain << 4 | WRITE);
-        let entry = MemoryOperand::with_base(scratch);
-        let compare = match size {
-            0..=8 => Instruction::with2(Code::Cmp_rm8_imm8, entry, right),
-            9..=16 => Instruction::with2(Code::Cmp_rm16_imm16, entry, right * 0x0101),
-            17..=32 => Instruction::with2(Code::Cmp_rm32_imm32, entry, right * 0x0101_0101),
-            // Too many to compare at once: the runtime looks.
-            _ => return Ok(vec![Op::Jump(vec![0xe9], Label::Out)]),
+    /// What shares its check with nothing.
+    fn alone(&mut self, site: &Site<'_>, number: u32, access: Access) -> Result<Option<Patch>> {
+        let count = match access {
+            Access::Nothing => return Ok(None),
+            Access::Free(reason) => {
+                self.stores.free(reason);
+                return Ok(None);
+            }
+            Access::Store(..) => &mut self.stores.odd,
+            Access::User(..) => &mut self.stores.user,
+            Access::Bit(..) => &mut self.stores.bits,
+            Access::Range(_) => &mut self.stores.strings,
+            Access::PerCpu(..) => &mut self.stores.per_cpu,
+            Access::Call(_) => &mut self.stores.calls,
         };
-        Ok(vec![
-            plain(Instruction::with2(Code::Shr_rm64_imm8, scratch, SLOT_SHIFT))?,
-            relative(Instruction::with2(Code::Add_r64_rm64, scratch, relative_operand()), self.table, 0)?,
-            Op::MayFault,
-            plain(compare)?,
-            Op::Jump(vec![0x0f, 0x85], Label::Out),
-        ])
+        *count += 1;
+        self.stores.checked += usize::from(!matches!(access, Access::Call(_)));
+        let mut builder = self.builder(site, number);
+        let built = match access {
+            Access::Store(operand, size) => builder.ask(operand, |register| Ask::Write(register, size)),
+            Access::User(operand, size) => builder.user(operand, size),
+            Access::Bit(operand, index, width) => builder.bit(operand, index, width),
+            Access::Range(shift) => builder.range(shift),
+            Access::PerCpu(operand, size) => builder.ask(operand, |register| Ask::PerCpu(register, size)),
+            Access::Call(source) => builder.call(source),
+            Access::Nothing | Access::Free(_) => return Ok(None),
+        }?;
+        Ok(Some(self.stores.built(built)))
     }
-}
-
-/// Relocations of an instruction, counted from its begin.
-fn relocs_of(site: &Site<'_>, insn: &Insn) -> Vec<Reloc> {
-    let relocs =
-        &site.object.sections[site.code.section].relocs[insn.relocs.start as usize..insn.relocs.end as usize];
-    // The displacement comes before an immediate, which may have a relocation as well.
-    let mut decoder = iced_x86::Decoder::new(
-        64,
-        &site.object.sections[site.code.section].bytes()[insn.at as usize..insn.end() as usize],
-        iced_x86::DecoderOptions::NONE,
-    );
-    let decoded = decoder.decode();
-    let offsets = decoder.get_constant_offsets(&decoded);
-    let own = |reloc: &Reloc| {
-        offsets.has_displacement()
-            && reloc.offset - u64::from(insn.at) == offsets.displacement_offset() as u64
-    };
-    relocs
-        .iter()
-        .filter(|reloc| own(reloc))
-        .map(|reloc| Reloc { offset: reloc.offset - u64::from(insn.at), ..*reloc })
-        .collect()
-}
-
-fn has_operand(insn: &Instruction) -> bool {
-    (0..insn.op_count()).any(|operand| insn.op_kind(operand) == iced_x86::OpKind::Memory)
-}
-
-/// At a fixed place above the stack pointer.
-fn in_frame(insn: &Instruction) -> bool {
-    insn.memory_base() == Register::RSP
-        && insn.memory_index() == Register::None
-        && (insn.memory_displacement64() as i64) >= 0
-}
-
-/// At a fixed place in a variable that the module can write.
-fn own_variable(site: &Site<'_>, insn: &Instruction, relocs: &[Reloc]) -> bool {
-    let fixed = insn.is_ip_rel_memory_operand()
-        || (insn.memory_base() == Register::None && insn.memory_index() == Register::None);
-    let Some(reloc) = relocs.first().filter(|_| fixed) else { return false };
-    let bias = if insn.is_ip_rel_memory_operand() { insn.len() as i64 - reloc.offset as i64 } else { 0 };
-    let target = site.object.target(reloc.symbol, reloc.addend.wrapping_add(bias));
-    target.is_some_and(|(section, offset)| {
-        let section = &site.object.sections[section];
-        section.alloc() && section.write() && !section.exec() && offset < section.size()
-    })
 }

@@ -14,6 +14,8 @@ pub struct Insn {
     pub insn: Instruction,
     /// Its relocations, by index in the section's.
     pub relocs: Range<u32>,
+    /// Where its displacement stands in it, if it has one.
+    pub displacement: Option<u8>,
     /// Where it branches to, by number of the instruction in the section, if no relocation says so.
     pub target: Option<u32>,
     /// Nothing may stand in front of it and its bytes stay as they are: the kernel writes over them, or the processor wants them
@@ -193,7 +195,9 @@ fn sweep(section: &Section, range: Range<usize>, insns: &mut Vec<Insn>) -> Resul
             return refused(format!("{}+{:#x}", section.name, insn.ip()), "there is no instruction here");
         }
         let fixed = insn.code() == Opcode::Endbr64;
-        insns.push(Insn { at: insn.ip() as u32, insn, relocs: 0..0, target: None, fixed });
+        let offsets = decoder.get_constant_offsets(&insn);
+        let displacement = offsets.has_displacement().then_some(offsets.displacement_offset() as u8);
+        insns.push(Insn { at: insn.ip() as u32, insn, relocs: 0..0, displacement, target: None, fixed });
     }
     Ok(())
 }

@@ -1,9 +1,18 @@
-//! Instructions that passes put in.
+//! Instructions that passes put in, and sections of new code.
 
 use crate::error::{Result, refused};
-use crate::object::{Reloc, reloc};
+use crate::guard::new_section;
+use crate::object::{Content, Object, Place, Reloc, Section, Symbol, reloc};
+use crate::orc;
 use crate::patch::Op;
-use iced_x86::{Code, Encoder, Instruction, MemoryOperand, OpKind, Register};
+use iced_x86::{Code, Encoder, IcedError, Instruction, MemoryOperand, OpKind, Register};
+
+/// New functions begin at multiples of this.
+const ALIGN: usize = 16;
+/// The kernel's function that code returns by where a plain `ret` would be open to attacks on predictions.
+const RETURN_THUNK: &str = "__x86_return_thunk";
+/// The table of jumps to it, some of which the kernel turns into plain returns.
+const RETURN_SITES: &str = ".return_sites";
 
 /// Encodes an instruction.
 pub fn encode(insn: &Instruction) -> Result<Vec<u8>> {
@@ -15,7 +24,7 @@ pub fn encode(insn: &Instruction) -> Result<Vec<u8>> {
 }
 
 /// An instruction without relocation.
-pub fn plain(insn: std::result::Result<Instruction, iced_x86::IcedError>) -> Result<Op> {
+pub fn plain(insn: std::result::Result<Instruction, IcedError>) -> Result<Op> {
     match insn {
         Ok(insn) => Ok(Op::Code(encode(&insn)?, None)),
         Err(error) => refused("a patch", error.to_string()),
@@ -33,11 +42,7 @@ pub fn pop(register: Register) -> Result<Op> {
 }
 
 /// An instruction with a memory operand relative to itself, of which a relocation tells the place: `symbol` + `addend`.
-pub fn relative(
-    insn: std::result::Result<Instruction, iced_x86::IcedError>,
-    symbol: usize,
-    addend: i64,
-) -> Result<Op> {
+pub fn relative(insn: std::result::Result<Instruction, IcedError>, symbol: usize, addend: i64) -> Result<Op> {
     let Op::Code(mut bytes, _) = plain(insn)? else { return refused("a patch", "it is no instruction") };
     let at = displacement(&bytes)?;
     bytes[at..at + 4].fill(0);
@@ -53,45 +58,105 @@ pub fn relative_operand() -> MemoryOperand {
 
 /// `call`, or `jmp` with `tail`, of a symbol.
 pub fn go(symbol: usize, tail: bool) -> Op {
-    let bytes = vec![if tail { 0xe9 } else { 0xe8 }, 0, 0, 0, 0];
-    Op::Code(bytes, Some(Reloc { offset: 1, kind: reloc::PLT32, symbol, addend: -4 }))
+    go_to(symbol, 0, tail)
 }
 
-/// `lea` of the memory operand of `insn`, whose own relocations are `relocs` (counted from its begin); the stack is `deeper` than there.
-pub fn address(register: Register, insn: &Instruction, relocs: &[Reloc], deeper: i16) -> Result<Op> {
-    let mut lea = Instruction::default();
-    lea.set_code(Code::Lea_r64_m);
-    lea.set_op0_register(register);
-    lea.set_op1_kind(OpKind::Memory);
-    lea.set_memory_base(insn.memory_base());
-    lea.set_memory_index(insn.memory_index());
-    lea.set_memory_index_scale(insn.memory_index_scale());
-    lea.set_memory_displ_size(insn.memory_displ_size());
-    lea.set_memory_displacement64(insn.memory_displacement64());
-    if insn.memory_base() == Register::RSP && deeper != 0 {
-        lea.set_memory_displ_size(8);
-        lea.set_memory_displacement64(insn.memory_displacement64().wrapping_add(deeper as u64));
+/// The same of a place so many bytes behind a symbol.
+pub fn go_to(symbol: usize, offset: i64, tail: bool) -> Op {
+    let bytes = vec![if tail { 0xe9 } else { 0xe8 }, 0, 0, 0, 0];
+    Op::Code(bytes, Some(Reloc { offset: 1, kind: reloc::PLT32, symbol, addend: offset - 4 }))
+}
+
+/// A place in memory, as an instruction names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operand {
+    /// The register that it counts from; RIP if it is relative to the instruction.
+    pub base: Register,
+    /// The register that is added, times `scale`.
+    pub index: Register,
+    /// 1, 2, 4 or 8.
+    pub scale: u32,
+    /// What is added.
+    pub displacement: i64,
+    /// The relocation of the displacement. Where it is of a relative kind its addend counts from the place itself, not from the field.
+    pub reloc: Option<Reloc>,
+}
+
+impl Operand {
+    /// What a register points to.
+    pub fn at(base: Register) -> Operand {
+        Operand { base, index: Register::None, scale: 1, displacement: 0, reloc: None }
     }
-    lea.set_ip(insn.ip());
-    let mut bytes = encode(&lea)?;
-    let Some(old) = relocs.first() else {
-        return match insn.is_ip_rel_memory_operand() {
-            true => refused(
-                format!("{:#x}", insn.ip()),
-                "an operand is relative to the code, but has no relocation",
-            ),
-            false => Ok(Op::Code(bytes, None)),
+
+    /// The operand of an instruction; `reloc` is that of its displacement, counted from the instruction's begin.
+    pub fn of(insn: &Instruction, reloc: Option<Reloc>) -> Result<Operand> {
+        let relative = insn.is_ip_rel_memory_operand();
+        if relative && reloc.is_none() {
+            let place = format!("{:#x}", insn.ip());
+            return refused(place, "an operand is relative to the code, but has no relocation");
+        }
+        let reloc = reloc.map(|mut reloc| {
+            if reloc::relative(reloc.kind) {
+                reloc.addend += insn.len() as i64 - reloc.offset as i64;
+            }
+            reloc
+        });
+        Ok(Operand {
+            base: insn.memory_base(),
+            index: insn.memory_index(),
+            scale: insn.memory_index_scale(),
+            displacement: if relative || reloc.is_some() { 0 } else { insn.memory_displacement64() as i64 },
+            reloc,
+        })
+    }
+
+    /// Whether it is worked out from a register.
+    pub fn uses(&self, register: Register) -> bool {
+        self.base.full_register() == register || self.index.full_register() == register
+    }
+
+    /// `lea` of it where the stack is `deeper` than at the instruction it is from.
+    pub fn address(&self, register: Register, deeper: i16) -> Result<Op> {
+        self.op(Code::Lea_r64_m, register, deeper)
+    }
+
+    /// `mov` of the 8 bytes in it.
+    pub fn value(&self, register: Register, deeper: i16) -> Result<Op> {
+        self.op(Code::Mov_r64_rm64, register, deeper)
+    }
+
+    fn op(&self, code: Code, register: Register, deeper: i16) -> Result<Op> {
+        let mut lea = Instruction::default();
+        lea.set_code(code);
+        lea.set_op0_register(register);
+        lea.set_op1_kind(OpKind::Memory);
+        lea.set_memory_base(self.base);
+        lea.set_memory_index(self.index);
+        lea.set_memory_index_scale(self.scale);
+        let below = if self.base == Register::RSP { i64::from(deeper) } else { 0 };
+        let displacement = self.displacement.wrapping_add(below);
+        let none = self.base == Register::None;
+        let narrow = self.base.is_gpr32() || self.index.is_gpr32();
+        let size = match (self.reloc, displacement, i8::try_from(displacement)) {
+            (None, 0, _) if !none => 0,
+            (None, _, Ok(_)) if !none => 1,
+            // A relocation needs room that is not shortened.
+            _ if narrow => 4,
+            _ => 8,
         };
-    };
-    let at = displacement(&bytes)?;
-    bytes[at..at + 4].fill(0);
-    let mut moved = Reloc { offset: at as u64, ..*old };
-    if reloc::relative(old.kind) {
-        // Both count from the end of the instruction to what is meant.
-        let (was, is) = (insn.len() as i64 - old.offset as i64, (bytes.len() - at) as i64);
-        moved.addend += was - is;
+        lea.set_memory_displ_size(size);
+        lea.set_memory_displacement64(displacement as u64);
+        let mut bytes = encode(&lea)?;
+        let Some(old) = self.reloc else { return Ok(Op::Code(bytes, None)) };
+        let at = self::displacement(&bytes)?;
+        bytes[at..at + 4].fill(0);
+        let mut moved = Reloc { offset: at as u64, ..old };
+        moved.addend += match reloc::relative(old.kind) {
+            true => at as i64 - bytes.len() as i64,
+            false => below,
+        };
+        Ok(Op::Code(bytes, Some(moved)))
     }
-    Ok(Op::Code(bytes, Some(moved)))
 }
 
 /// Where the 32-bit displacement of an instruction is.
@@ -103,4 +168,159 @@ fn displacement(bytes: &[u8]) -> Result<usize> {
         return refused("a patch", format!("`{insn}` has no room for an address"));
     }
     Ok(offsets.displacement_offset())
+}
+
+/// How the module's own code returns, and so new code has to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Returns {
+    thunk: Option<usize>,
+}
+
+impl Returns {
+    /// By the kernel's thunk, if the module's own code does.
+    pub fn of(object: &Object) -> Returns {
+        let thunk =
+            object.symbols.iter().position(|symbol| symbol.undefined() && symbol.name == RETURN_THUNK);
+        Returns { thunk: thunk.filter(|_| object.section(RETURN_SITES).is_some()) }
+    }
+}
+
+/// New functions, which become a section of their own.
+#[derive(Clone, Debug, Default)]
+pub struct Assembly {
+    returns: Returns,
+    bytes: Vec<u8>,
+    relocs: Vec<Reloc>,
+    /// From where on the stack is how much deeper than when a function begins.
+    depths: Vec<(u64, i16)>,
+    /// Jumps to the kernel's thunk for returns.
+    sites: Vec<u64>,
+    /// Where functions begin and end, and their names.
+    functions: Vec<(u64, u64, String)>,
+}
+
+impl Assembly {
+    /// Nothing yet.
+    pub fn new(returns: Returns) -> Assembly {
+        Assembly { returns, ..Assembly::default() }
+    }
+
+    /// Begins a function, and says where; what was begun before ends here.
+    pub fn function(&mut self, name: &str) -> u64 {
+        self.end();
+        self.bytes.resize(self.bytes.len().next_multiple_of(ALIGN), 0xcc);
+        let at = self.bytes.len() as u64;
+        self.functions.push((at, at, name.to_owned()));
+        self.depths.push((at, 0));
+        at
+    }
+
+    /// Appends instructions. Jumps by labels and faults belong to patches; here there is nothing they could mean.
+    pub fn add(&mut self, ops: impl IntoIterator<Item = Op>) {
+        for op in ops {
+            let at = self.bytes.len() as u64;
+            match op {
+                Op::Code(code, reloc) => {
+                    self.relocs.extend(reloc.map(|reloc| Reloc { offset: at + reloc.offset, ..reloc }));
+                    self.bytes.extend(code);
+                }
+                Op::Deeper(deeper) => self.depths.push((at, deeper)),
+                Op::Jump(..) | Op::MayFault => debug_assert!(false, "{op:?} outside of a patch"),
+            }
+        }
+    }
+
+    /// Leaves room in front of the next function, which the kernel may put its counting of calls into.
+    pub fn room(&mut self) {
+        self.end();
+        self.bytes.resize(self.bytes.len().next_multiple_of(ALIGN), 0xcc);
+        self.depths.push((self.bytes.len() as u64, 0));
+        self.bytes.resize(self.bytes.len() + ALIGN, 0x90);
+    }
+
+    /// Where the next instruction comes to lie.
+    pub fn here(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Appends a jump by a 32-bit distance, which [`land`](Self::land) fills in; its end.
+    pub fn jump(&mut self, opcode: &[u8]) -> usize {
+        self.bytes.extend_from_slice(opcode);
+        self.bytes.extend([0; 4]);
+        self.bytes.len()
+    }
+
+    /// Says where a jump leads.
+    pub fn land(&mut self, jump: usize, target: usize) {
+        let distance = (target as i64 - jump as i64) as i32;
+        self.bytes[jump - 4..jump].copy_from_slice(&distance.to_le_bytes());
+    }
+
+    /// Nothing runs on here, not even in advance.
+    pub fn stop(&mut self) {
+        self.bytes.push(0xcc);
+    }
+
+    /// Appends a return.
+    pub fn ret(&mut self) {
+        match self.returns.thunk {
+            Some(thunk) => {
+                self.sites.push(self.bytes.len() as u64);
+                self.add([go(thunk, true)]);
+            }
+            None => self.bytes.push(0xc3),
+        }
+        self.stop();
+    }
+
+    fn end(&mut self) {
+        if let Some((start, end, _)) = self.functions.last_mut()
+            && start == end
+        {
+            *end = self.bytes.len() as u64;
+        }
+    }
+
+    /// Fills a section with it, and tells the kernel what it has to know: symbols, frames, and how it returns.
+    pub fn fill(mut self, object: &mut Object, section: usize) {
+        self.end();
+        for (value, end, name) in self.functions {
+            let info = object::elf::STT_FUNC;
+            let place = Place::In(section);
+            object.symbols.push(Symbol { name, place, value, size: end - value, info, other: 0 });
+        }
+        let symbol = object.symbol_of_section(section);
+        if let Some(index) = object.section(RETURN_SITES).filter(|_| !self.sites.is_empty()) {
+            let table = &mut object.sections[index];
+            for site in self.sites {
+                let offset = table.size();
+                extend(table, &[0; 4]);
+                table.relocs.push(Reloc { offset, kind: reloc::PC32, symbol, addend: site as i64 });
+            }
+        }
+        let filled = &mut object.sections[section];
+        extend(filled, &self.bytes);
+        filled.relocs = self.relocs;
+        orc::describe(object, section, &self.depths);
+    }
+
+    /// The same as a new section; gives its index.
+    pub fn place(self, object: &mut Object, name: &str) -> usize {
+        let section = code_section(object, name);
+        self.fill(object, section);
+        section
+    }
+}
+
+fn extend(section: &mut Section, more: &[u8]) {
+    if let Content::Bytes(bytes) = &mut section.content {
+        bytes.extend_from_slice(more);
+    }
+}
+
+/// Adds an empty section for code, and gives its index.
+pub fn code_section(object: &mut Object, name: &str) -> usize {
+    let flags = object::elf::SHF_ALLOC | object::elf::SHF_EXECINSTR;
+    object.sections.push(new_section(name, flags, Vec::new(), Vec::new()));
+    object.sections.len() - 1
 }

@@ -1,5 +1,7 @@
 //! The one error type of this crate.
 
+use crate::assembly::Doubt;
+
 /// Why a module cannot be rewritten.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -23,9 +25,27 @@ pub enum RewriteError {
         /// What is not understood there.
         detail: String,
     },
+    /// Functions that no compiler made, and of which the checks would not be sure.
+    #[error("it has assembly that cannot be proven: {}", list(.doubts))]
+    Unproven {
+        /// The functions.
+        doubts: Vec<Doubt>,
+    },
     /// It has been through here already.
     #[error("{what} is guarded already; give the driver as it was built")]
     Guarded {
+        /// Which file.
+        what: String,
+    },
+    /// It has not been through here.
+    #[error("{what} is not a guarded module")]
+    NotGuarded {
+        /// Which file.
+        what: String,
+    },
+    /// A file in the place of the runtime.
+    #[error("{what} is not the runtime, guardrail.ko")]
+    NoRuntime {
         /// Which file.
         what: String,
     },
@@ -41,6 +61,17 @@ pub enum RewriteError {
 
 /// Short for results of this crate.
 pub type Result<T> = std::result::Result<T, RewriteError>;
+
+/// So many functions are named.
+const NAMED: usize = 8;
+
+fn list(doubts: &[Doubt]) -> String {
+    let mut text = doubts.iter().take(NAMED).map(Doubt::to_string).collect::<Vec<_>>().join(", ");
+    if let Some(more) = doubts.len().checked_sub(NAMED + 1) {
+        text += &format!(" and {} more", more + 1);
+    }
+    text
+}
 
 pub(crate) fn refused<T>(place: impl Into<String>, detail: impl Into<String>) -> Result<T> {
     Err(RewriteError::Refused { place: place.into(), detail: detail.into() })

@@ -1,15 +1,18 @@
 //! Which registers and flags hold a value that is still needed, at each instruction of a module.
 //!
 //! Code of the kernel's own compiler keeps to the calling convention of the System V ABI, since `-pg` rules out that it does otherwise between functions of
-//! a file. Functions in assembly have conventions of their own; where a call is followed by a use of what an ordinary call would have
-//! destroyed, its callee is taken for one of those ([`Flow::own`]).
+//! a file. Functions in assembly have conventions of their own. Where a call is followed by a use of what an ordinary call would have
+//! destroyed, its callee is taken for one of those ([`Flow::own`]), and so is one that uses more than arguments; before their calls everything is needed.
+//!
+//! Two questions are asked, therefore. What may be needed: each call may use all registers for arguments. And what is surely used, by
+//! an instruction that reads it.
 
 use crate::code::Code;
 use crate::error::{Result, refused};
-use crate::object::{Object, Place};
+use crate::object::{Object, reloc};
 use crate::tables::{EX_ENTRY, JUMP_ENTRY, named};
 use iced_x86::{FlowControl, InstructionInfoFactory, Mnemonic, OpAccess, Register, RflagsBits};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Registers and flags, a bit each: general registers by number, then overflow, sign, zero, auxiliary, carry, parity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +23,8 @@ const FLAGS: [u32; 6] =
 /// Times that all code is gone through; the largest modules take a few dozen.
 const ROUNDS: usize = 1000;
 const FIRST_FLAG: u32 = 16;
+/// What functions call first so that they can be traced.
+const TRACER: &str = "__fentry__";
 const ALL_FLAGS: u32 = 0x3f << FIRST_FLAG;
 
 impl Set {
@@ -78,49 +83,193 @@ struct Step {
     falls: bool,
     /// It leaves the function, or goes where nothing is known: this is needed there.
     leaves: Option<Set>,
-    /// The function that it calls, as the index of a symbol.
-    calls: Option<usize>,
+    /// It calls something.
+    calls: Option<Callee>,
+    /// The same as `uses`, `sets` and `leaves`, but for what is surely used.
+    sure: Sure,
+}
+
+/// What an instruction surely uses, and what it may change.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sure {
+    uses: Set,
+    sets: Set,
+    leaves: Set,
+    /// What is used where it branches to does not count: that may be what is an argument of another function, or none.
+    elsewhere: bool,
+    /// Nor does what comes behind it, which may be something else.
+    ends: bool,
+}
+
+/// What is called.
+#[derive(Clone, Debug)]
+struct Callee {
+    /// Empty where that is not known.
+    name: String,
+    /// Section and instruction at which it begins, if it is the module's own.
+    at: Option<(usize, u32)>,
 }
 
 /// What is needed at each instruction of a module.
 #[derive(Clone, Debug)]
 pub struct Flow {
     needed: HashMap<usize, Vec<Set>>,
+    blocks: HashMap<usize, Vec<u32>>,
+    /// Instructions of whose faults the kernel knows where to go on.
+    faults: HashSet<(usize, u32)>,
     /// Functions that do not keep to the usual convention, by name, as far as their callers in this module show it.
     pub own: BTreeSet<String>,
+    /// Those of the module's own functions after whose calls registers are used that a call may change: code in them must not change more than
+    /// they do.
+    pub keeping: BTreeSet<String>,
 }
 
 impl Flow {
     /// Looks at all code of a module.
     pub fn of(object: &Object, codes: &[Code]) -> Result<Flow> {
         let edges = edges(object, codes);
-        let mut own: BTreeSet<String> = BTreeSet::new();
+        let (mut own, mut keeping) = (Own::default(), BTreeSet::new());
         loop {
             let steps: Vec<(usize, Vec<Step>)> =
                 codes.iter().map(|code| (code.section, steps(object, codes, code, &edges, &own))).collect();
-            let needed = solve(&steps)?;
+            let sure = solve(&steps, |step| step.sure)?;
             let before = own.len();
-            for (section, steps) in &steps {
-                let needed = &needed[section];
-                for (number, step) in steps.iter().enumerate() {
-                    let Some(callee) = step.calls else { continue };
-                    let after = needed.get(number + 1).copied().unwrap_or_default();
-                    let lost = Set::LOST.without(Set::RESULTS).without(Set(ALL_FLAGS));
-                    if step.falls && after.and(lost) != Set(0) {
-                        own.insert(object.symbols[callee].name.clone());
+            for (code, (section, steps)) in codes.iter().zip(&steps) {
+                for (number, step) in (0u32..).zip(steps) {
+                    let Some(callee) = &step.calls else { continue };
+                    let after = sure[section].get(number as usize + 1).copied().unwrap_or_default();
+                    // What never returns may be the last of a function.
+                    let falls = step.falls && code.function_of(number) == code.function_of(number + 1);
+                    let compiled = callee.at.is_some_and(|(section, at)| traced(object, codes, section, at));
+                    let keeps = falls && !compiled && after.and(Set::LOST.without(Set::RESULTS)) != Set(0);
+                    let usual = Set::ARGUMENTS.with(Set::KEPT);
+                    let takes = callee
+                        .at
+                        .is_some_and(|(section, at)| sure[&section][at as usize].without(usual) != Set(0));
+                    if keeps && callee.at.is_some() {
+                        keeping.insert(callee.name.clone());
+                    }
+                    if (keeps || takes) && !callee.name.is_empty() {
+                        own.names.insert(callee.name.clone());
+                    } else if keeps {
+                        own.places.insert((*section, number));
                     }
                 }
             }
             if own.len() == before {
-                return Ok(Flow { needed, own });
+                let may = |step: &Step| {
+                    let leaves = step.leaves.unwrap_or_default();
+                    Sure { uses: step.uses, sets: step.sets, leaves, ..Sure::default() }
+                };
+                let needed = solve(&steps, may)?;
+                let own = own.names;
+                let (blocks, faults) = (blocks(object, codes, &steps), faults(object, codes));
+                return Ok(Flow { needed, blocks, faults, own, keeping });
             }
         }
+    }
+
+    /// The number of an instruction's block: those of one block run in their order, from the first to the last or not at all.
+    pub fn block(&self, section: usize, insn: u32) -> u32 {
+        // Where nothing is known each has its own.
+        self.blocks.get(&section).and_then(|blocks| blocks.get(insn as usize)).copied().unwrap_or(!insn)
+    }
+
+    /// The kernel knows where to go on when the instruction faults, as when it writes to user memory.
+    pub fn may_fault(&self, section: usize, insn: u32) -> bool {
+        self.faults.contains(&(section, insn))
     }
 
     /// What is needed when an instruction is about to run.
     pub fn needed(&self, section: usize, insn: u32) -> Set {
         self.needed.get(&section).and_then(|needed| needed.get(insn as usize)).copied().unwrap_or(Set::ALL)
     }
+}
+
+fn faults(object: &Object, codes: &[Code]) -> HashSet<(usize, u32)> {
+    let of_code = codes.iter().flat_map(|code| {
+        let entries = named(object, "__ex_table", code.section).into_iter();
+        entries
+            .filter(|(offset, _)| offset.is_multiple_of(EX_ENTRY))
+            .filter_map(|(_, at)| Some((code.section, code.starting(at)?)))
+    });
+    of_code.collect()
+}
+
+/// Calls that do not keep to the usual convention.
+#[derive(Debug, Default)]
+struct Own {
+    /// Of functions by name.
+    names: BTreeSet<String>,
+    /// Of what is not known: section and instruction.
+    places: HashSet<(usize, u32)>,
+}
+
+impl Own {
+    fn len(&self) -> usize {
+        self.names.len() + self.places.len()
+    }
+}
+
+/// For each instruction the number of its block: instructions of one run in their order, from the first to the last or not at all.
+fn blocks(object: &Object, codes: &[Code], steps: &[(usize, Vec<Step>)]) -> HashMap<usize, Vec<u32>> {
+    let mut begins: HashMap<usize, Vec<bool>> =
+        steps.iter().map(|(section, steps)| (*section, vec![false; steps.len() + 1])).collect();
+    let mut begin = |section: usize, insn: u32| {
+        if let Some(begins) = begins.get_mut(&section).and_then(|begins| begins.get_mut(insn as usize)) {
+            *begins = true;
+        }
+    };
+    for (code, (section, steps)) in codes.iter().zip(steps) {
+        for (number, (step, insn)) in (0..).zip(steps.iter().zip(&code.insns)) {
+            step.to.iter().for_each(|(section, target)| begin(*section, *target));
+            let next = insn.insn.flow_control() == FlowControl::Next && step.falls;
+            if !next || !step.to.is_empty() || step.leaves.is_some() {
+                begin(*section, number + 1);
+            }
+        }
+    }
+    let of_section: HashMap<usize, &Code> = codes.iter().map(|code| (code.section, code)).collect();
+    let mut name = |section: usize, offset: u64| {
+        if let Some(insn) = of_section.get(&section).and_then(|code| code.starting(offset)) {
+            begin(section, insn);
+        }
+    };
+    for symbol in &object.symbols {
+        if let Some(section) = symbol.section() {
+            name(section, symbol.value);
+        }
+    }
+    for (index, section) in object.sections.iter().enumerate() {
+        let code = of_section.get(&index);
+        for reloc in &section.relocs {
+            let bias = match (reloc::relative(reloc.kind), code) {
+                (true, Some(code)) => code
+                    .holding(reloc.offset)
+                    .map_or(0, |holding| i64::from(code.insns[holding as usize].end()) - reloc.offset as i64),
+                // Branches end with their distance.
+                (true, None) if section.exec() => 4,
+                _ => 0,
+            };
+            // Frames change anywhere.
+            if section.name != ".orc_unwind_ip"
+                && let Some((at, offset)) = object.target(reloc.symbol, reloc.addend.wrapping_add(bias))
+            {
+                name(at, offset);
+            }
+        }
+    }
+    let number = |begins: &Vec<bool>| {
+        let mut block = 0;
+        begins
+            .iter()
+            .map(|begins| {
+                block += u32::from(*begins);
+                block
+            })
+            .collect()
+    };
+    begins.iter().map(|(section, begins)| (*section, number(begins))).collect()
 }
 
 /// Ways of instructions that they do not show: static branches, and where faults go on.
@@ -147,8 +296,8 @@ fn edges(object: &Object, codes: &[Code]) -> HashMap<(usize, u32), Vec<(usize, u
 
 /// Helpers in assembly that are called from inline assembly, and keep all registers that they do not say.
 fn is_special(name: &str) -> bool {
-    const SPECIAL: [&str; 9] = [
-        "__fentry__",
+    const SPECIAL: [&str; 11] = [
+        TRACER,
         "__get_user_",
         "__put_user_",
         "__SCT__",
@@ -157,17 +306,19 @@ fn is_special(name: &str) -> bool {
         "rep_",
         "clear_page",
         "preempt_schedule",
+        "hypercall_page",
+        "__xen_hypercall",
     ];
     SPECIAL.iter().any(|special| name.starts_with(special))
 }
 
 /// The kernel puts nothing in its place that needs or changes more than it does.
 fn harmless(insn: &iced_x86::Instruction, name: &str) -> bool {
-    matches!(insn.mnemonic(), Mnemonic::Endbr64 | Mnemonic::Nop) || name == "__fentry__"
+    matches!(insn.mnemonic(), Mnemonic::Endbr64 | Mnemonic::Nop) || name == TRACER
 }
 
 /// The register of a thunk for indirect calls, such as `__x86_indirect_thunk_rax`.
-fn thunk_register(name: &str) -> Option<Register> {
+pub(crate) fn thunk_register(name: &str) -> Option<Register> {
     let name = name.strip_prefix("__x86_indirect_")?.rsplit('_').next()?;
     let number = |number: &str| number.parse::<u32>().ok().filter(|number| (8..16).contains(number));
     Some(match name {
@@ -182,28 +333,81 @@ fn thunk_register(name: &str) -> Option<Register> {
     })
 }
 
+/// The function that begins there calls the tracer first, so that it was compiled with `-pg`. What then seems to be used behind its calls are variables that
+/// have no value there.
+fn traced(object: &Object, codes: &[Code], section: usize, insn: u32) -> bool {
+    let Some(code) = codes.iter().find(|code| code.section == section) else { return false };
+    let relocs = &object.sections[section].relocs;
+    let first = code.insns.iter().skip(insn as usize).take(2);
+    first
+        .flat_map(|insn| &relocs[insn.relocs.start as usize..insn.relocs.end as usize])
+        .any(|reloc| object.symbols[reloc.symbol].name == TRACER)
+}
+
+/// Functions that do not return (a part of `tools/objtool/noreturns.h`): what stands behind their calls is reached otherwise, if at all.
+fn never_returns(name: &str) -> bool {
+    const NEVER: [&str; 12] = [
+        "__fortify_panic",
+        "__module_put_and_kthread_exit",
+        "__stack_chk_fail",
+        "btrfs_assertfail",
+        "btrfs_backref_panic",
+        "do_exit",
+        "fortify_panic",
+        "kthread_complete_and_exit",
+        "kthread_exit",
+        "make_task_dead",
+        "panic",
+        "usercopy_abort",
+    ];
+    // Made for fewer arguments it has another name.
+    NEVER.contains(&name.split('.').next().unwrap_or(name))
+}
+
+/// The result does not depend on what its register was: `or $-1`, `and $0`, or `sbb` of itself.
+fn constant(insn: &iced_x86::Instruction) -> bool {
+    use iced_x86::OpKind::Register as Kind;
+    let large = insn.op0_kind() == Kind && insn.op0_register().size() >= 4;
+    let immediate = || insn.op_count() == 2 && !matches!(insn.op1_kind(), Kind | iced_x86::OpKind::Memory);
+    large
+        && match insn.mnemonic() {
+            Mnemonic::Or => immediate() && insn.immediate(1) as u32 == u32::MAX,
+            Mnemonic::And => immediate() && insn.immediate(1) == 0,
+            Mnemonic::Sbb => insn.op1_kind() == Kind && insn.op1_register() == insn.op0_register(),
+            _ => false,
+        }
+}
+
 fn steps(
     object: &Object,
     codes: &[Code],
     code: &Code,
     edges: &HashMap<(usize, u32), Vec<(usize, u32)>>,
-    own: &BTreeSet<String>,
+    own: &Own,
 ) -> Vec<Step> {
     let mut info = InstructionInfoFactory::new();
     let section = &object.sections[code.section];
     let each = (0u32..).zip(&code.insns).map(|(number, insn)| {
         let mut step = Step { falls: crate::place::falls_through(&insn.insn), ..Step::default() };
+        let mut parts = Set(0);
         for used in info.info(&insn.insn).used_registers() {
             let set = Set::register(used.register());
             let whole = used.register().size() >= 4;
             match used.access() {
                 OpAccess::Write if whole => step.sets = step.sets.with(set),
-                OpAccess::None | OpAccess::NoMemAccess | OpAccess::Write | OpAccess::CondWrite => {}
+                // What is read next is that part, though it counts as the whole.
+                OpAccess::Write => parts = parts.with(set),
+                OpAccess::None | OpAccess::NoMemAccess | OpAccess::CondWrite => {}
                 _ => step.uses = step.uses.with(set),
             }
         }
         step.uses = step.uses.with(Set::flags(insn.insn.rflags_read()));
         step.sets = step.sets.with(Set::flags(insn.insn.rflags_modified())).without(step.uses);
+        if constant(&insn.insn) {
+            step.uses = step.uses.without(step.sets.with(Set::register(insn.insn.op0_register())));
+            step.sets = step.sets.with(Set::register(insn.insn.op0_register()));
+        }
+        step.sure = Sure { uses: step.uses, sets: step.sets.with(parts), ..Sure::default() };
         // `xor %eax,%eax` needs nothing.
         step.to.extend(insn.target.map(|target| (code.section, target)));
         step.to.extend(edges.get(&(code.section, number)).into_iter().flatten());
@@ -219,43 +423,73 @@ fn steps(
         match insn.insn.flow_control() {
             _ if insn.fixed && !harmless(&insn.insn, name) => step.leaves = Some(Set::ALL),
             FlowControl::Call | FlowControl::IndirectCall => {
-                let symbol = reloc.map(|reloc| reloc.symbol);
-                step.calls = symbol
-                    .filter(|symbol| object.symbols[*symbol].place != Place::Other(0) || !name.is_empty());
-                if is_special(name) || own.contains(name) {
+                let own_name = |at: Option<(usize, u32)>| {
+                    let (section, insn) = at?;
+                    let code = codes.iter().find(|code| code.section == section)?;
+                    Some(object.symbols[code.function_of(insn)?.symbol].name.clone())
+                };
+                let at = target.or(insn.target.map(|target| (code.section, target)));
+                // It goes on behind the call, and not only at what it calls.
+                step.to.retain(|to| Some(*to) != insn.target.map(|target| (code.section, target)));
+                let name = own_name(at).unwrap_or_else(|| name.to_owned());
+                let name = name.as_str();
+                step.falls &= !never_returns(name);
+                let through = thunk_register(name).map_or(Set(0), Set::register);
+                step.sure.uses = step.sure.uses.with(through);
+                if is_special(name) {
                     step.leaves = Some(Set::ALL.without(Set(ALL_FLAGS)));
-                    step.calls = None;
+                } else if own.names.contains(name) || own.places.contains(&(code.section, number)) {
+                    step.leaves = Some(Set::ALL);
                 } else {
-                    let through = thunk_register(name).map_or(Set(0), Set::register);
+                    // A thunk calls whatever a register says.
+                    let name = if through == Set(0) { name.to_owned() } else { String::new() };
+                    step.calls = Some(Callee { name, at });
                     step.uses = step.uses.with(Set::ARGUMENTS).with(through);
                     step.sets = Set::LOST.without(step.uses);
+                    step.sure.sets = Set::LOST;
                 }
             }
-            FlowControl::Return => step.leaves = Some(Set::RESULTS.with(Set::KEPT)),
+            FlowControl::Return => {
+                step.leaves = Some(Set::RESULTS.with(Set::KEPT));
+                step.sure.leaves = Set::RESULTS.with(Set::KEPT);
+            }
             FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch if reloc.is_some() => {
                 match target {
                     // A function's own cold part; another function only if it is called so.
                     Some(target) => step.to.push(target),
-                    None if name == "__x86_return_thunk" => step.leaves = Some(Set::RESULTS.with(Set::KEPT)),
+                    None if name == "__x86_return_thunk" => {
+                        step.leaves = Some(Set::RESULTS.with(Set::KEPT));
+                        step.sure.leaves = Set::RESULTS.with(Set::KEPT);
+                    }
                     None => {
                         let through = thunk_register(name).map_or(Set(0), Set::register);
                         step.leaves = Some(tail.with(through));
+                        step.sure.leaves = Set::KEPT.with(through);
                     }
                 }
             }
             FlowControl::IndirectBranch => step.leaves = Some(Set::ALL),
             FlowControl::Interrupt | FlowControl::XbeginXabortXend => step.leaves = Some(Set::ALL),
             // A warning returns; whatever stands at it may look at registers.
-            FlowControl::Exception if insn.insn.mnemonic() == Mnemonic::Ud2 => step.falls = true,
+            FlowControl::Exception if insn.insn.mnemonic() == Mnemonic::Ud2 => {
+                step.falls = true;
+                step.sure.ends = true;
+            }
             _ => {}
         }
+        let begins = |(section, insn): &(usize, u32)| {
+            let code = codes.iter().find(|code| code.section == *section);
+            code.and_then(|code| code.function_of(*insn))
+                .is_some_and(|function| function.insns.start == *insn)
+        };
+        step.sure.elsewhere = step.to.iter().any(begins);
         step
     });
     each.collect()
 }
 
 /// The least sets that fit to all steps.
-fn solve(steps: &[(usize, Vec<Step>)]) -> Result<HashMap<usize, Vec<Set>>> {
+fn solve(steps: &[(usize, Vec<Step>)], of: impl Fn(&Step) -> Sure) -> Result<HashMap<usize, Vec<Set>>> {
     let mut needed: HashMap<usize, Vec<Set>> =
         steps.iter().map(|(section, steps)| (*section, vec![Set(0); steps.len()])).collect();
     let mut rounds = 0;
@@ -268,15 +502,16 @@ fn solve(steps: &[(usize, Vec<Step>)]) -> Result<HashMap<usize, Vec<Set>>> {
         }
         for (section, steps) in steps {
             for (number, step) in steps.iter().enumerate().rev() {
-                let mut after = step.leaves.unwrap_or_default();
+                let Sure { uses, sets, leaves: mut after, elsewhere, ends } = of(step);
                 for (section, target) in &step.to {
-                    after = after.with(needed[section][*target as usize]);
+                    let there = needed[section][*target as usize];
+                    after = after.with(if elsewhere { there.and(Set::KEPT) } else { there });
                 }
                 let own = &needed[section];
-                if step.falls {
+                if step.falls && !ends {
                     after = after.with(own.get(number + 1).copied().unwrap_or(Set::ALL));
                 }
-                let before = after.without(step.sets).with(step.uses);
+                let before = after.without(sets).with(uses);
                 if before != own[number] {
                     changed = true;
                     if let Some(own) = needed.get_mut(section) {

@@ -5,29 +5,32 @@ use crate::emit::{go, relative, relative_operand};
 use crate::error::{Result, refused};
 use crate::object::{Content, Object, Place, Reloc, Section, Symbol, reloc};
 use crate::patch::Op;
-use crate::tables::{self, is_table};
-use crate::{code, thunks};
-use iced_x86::{Code as Opcode, FlowControl, Instruction, Register};
+use crate::wrap::{Done, Interposition, interpose};
+use iced_x86::{Code as Opcode, Instruction, Register};
 use object::elf;
 use std::collections::BTreeMap;
 
 /// The section that describes the module.
 pub const SECTION: &str = ".guardrail";
+/// The section of the stubs.
+pub const LIFE: &str = ".text.guardrail.life";
 /// The runtime's module.
-const RUNTIME: &str = "guardrail";
+pub(crate) const RUNTIME: &str = "guardrail";
+/// What the names of its exports begin with.
+pub(crate) const PREFIX: &str = "guardrail_";
 /// `GUARDRAIL_MAGIC`, and `GUARDRAIL_ABI`.
-const MAGIC: u32 = 0x4c52_4447;
-const ABI: u32 = 1;
+pub(crate) const MAGIC: u32 = 0x4c52_4447;
+pub(crate) const ABI: u32 = 2;
 /// Bytes of `struct guardrail_module`, and where its words stand.
-const SIZE: usize = 88;
-const NAME: u64 = 16;
-const INIT: u64 = 24;
-const EXIT: u64 = 32;
-const WRITABLE: u64 = 40;
-const INIT_ONLY: u64 = 56;
-const TARGETS: u64 = 72;
+pub(crate) const SIZE: usize = 88;
+pub(crate) const NAME: u64 = 16;
+pub(crate) const INIT: u64 = 24;
+pub(crate) const EXIT: u64 = 32;
+pub(crate) const WRITABLE: u64 = 40;
+pub(crate) const INIT_ONLY: u64 = 56;
+pub(crate) const TARGETS: u64 = 72;
 /// Bytes of an entry of `__versions`: a checksum and a name.
-const VERSION: usize = 64;
+pub(crate) const VERSION: usize = 64;
 const VERSION_NAME: usize = VERSION - 8;
 const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
@@ -42,10 +45,11 @@ fn variables(section: &Section) -> bool {
         && !name.contains("percpu")
 }
 
-/// Describes a module of this domain, and has it enter and leave by the runtime.
-pub fn describe(object: &mut Object, name: &str, domain: u8) -> Result<()> {
+/// Describes a module of this domain, and has it enter and leave by the runtime, with all that is done at its border.
+pub fn describe(object: &mut Object, name: &str, domain: u8, border: &Interposition) -> Result<Done> {
     let (this, init, exit) = life(object)?;
-    let targets = targets(object)?;
+    let hooks: Vec<usize> = [init, exit].into_iter().flatten().map(|(_, symbol)| symbol).collect();
+    let (done, targets) = interpose(object, domain, border, &hooks)?;
     let init_data =
         |section: &Section| section.alloc() && section.write() && section.name.starts_with(".init.data");
     let sections = |object: &Object, wanted: &dyn Fn(&Section) -> bool| {
@@ -90,7 +94,8 @@ pub fn describe(object: &mut Object, name: &str, domain: u8) -> Result<()> {
     relocs.sort_by_key(|reloc| reloc.offset);
     object.sections.push(new_section(SECTION, elf::SHF_ALLOC, bytes, relocs));
     depend(object);
-    stubs(object, this, own, init, exit)
+    stubs(object, this, own, init, exit)?;
+    Ok(done)
 }
 
 /// A function that the kernel calls, as the relocation of `struct module` that names it, and its symbol.
@@ -113,47 +118,6 @@ fn life(object: &Object) -> Result<(usize, Hook, Hook)> {
         ),
         (init, exit) => Ok((this, init, exit)),
     }
-}
-
-/// Functions whose address is taken: in data, or by an instruction that does not branch there.
-fn targets(object: &Object) -> Result<Vec<usize>> {
-    let functions: BTreeMap<(usize, u64), usize> = object
-        .symbols
-        .iter()
-        .enumerate()
-        .filter(|(_, symbol)| symbol.function())
-        .filter_map(|(number, symbol)| Some(((symbol.section()?, symbol.value), number)))
-        .collect();
-    let mut found: BTreeMap<(usize, u64), usize> = BTreeMap::new();
-    let mut take = |section: usize, offset: u64| {
-        let lasting = !object.sections[section].name.starts_with(".init");
-        if let (Some(symbol), true) = (functions.get(&(section, offset)), lasting) {
-            found.insert((section, offset), *symbol);
-        }
-    };
-    let data = |section: &&Section| section.alloc() && !section.exec() && !is_table(section);
-    for reloc in object.sections.iter().filter(data).flat_map(|section| &section.relocs) {
-        if let (reloc::ABS64, Some((section, offset))) =
-            (reloc.kind, object.target(reloc.symbol, reloc.addend))
-        {
-            take(section, offset);
-        }
-    }
-    let sections = object.sections.iter().enumerate().filter(|(_, section)| tables::rewritten(section));
-    for (index, section) in sections.filter(|(_, section)| section.name != thunks::SECTION) {
-        let code = code::Code::read(object, index, &[])?;
-        for insn in code.insns.iter().filter(|insn| insn.insn.flow_control() == FlowControl::Next) {
-            for reloc in &section.relocs[insn.relocs.start as usize..insn.relocs.end as usize] {
-                let bias = if reloc::relative(reloc.kind) { u64::from(insn.end()) - reloc.offset } else { 0 };
-                if let Some((section, offset)) =
-                    object.target(reloc.symbol, reloc.addend.wrapping_add(bias as i64))
-                {
-                    take(section, offset);
-                }
-            }
-        }
-    }
-    Ok(found.into_values().collect())
 }
 
 /// Puts stubs in place of init and exit.
@@ -191,7 +155,7 @@ fn stubs(object: &mut Object, this: usize, description: usize, init: Hook, exit:
     }
     let starts: Vec<(u64, i16)> = (0..bytes.len() as u64).step_by(16).map(|at| (at, 0)).collect();
     let flags = elf::SHF_ALLOC | elf::SHF_EXECINSTR;
-    object.sections.push(new_section(".text.guardrail.life", flags, bytes, relocs));
+    object.sections.push(new_section(LIFE, flags, bytes, relocs));
     crate::orc::describe(object, section, &starts);
     Ok(())
 }
@@ -244,8 +208,7 @@ pub fn add_versions(object: &mut Object, symbols: &str) -> Result<()> {
             Some((fields.next()?, sum))
         })
         .collect();
-    let own =
-        object.symbols.iter().filter(|symbol| symbol.undefined() && symbol.name.starts_with("guardrail_"));
+    let own = object.symbols.iter().filter(|symbol| symbol.undefined() && symbol.name.starts_with(PREFIX));
     let mut more = Vec::new();
     for symbol in own {
         let Some(sum) = known.get(symbol.name.as_str()).filter(|_| symbol.name.len() < VERSION_NAME) else {

@@ -7,12 +7,16 @@
 //! **Invariants**: any bytes give a module or an error, never a panic. The result depends on the input and the options alone. What is not
 //! understood is refused with its place, never guessed.
 
+pub mod assembly;
 pub mod checks;
 pub mod code;
 mod emit;
 mod error;
 pub mod flow;
 mod guard;
+pub mod inspect;
+pub mod interpose;
+pub mod life;
 mod module;
 pub mod object;
 mod orc;
@@ -26,8 +30,9 @@ mod tables;
 mod tests;
 mod thunks;
 mod verify;
+pub mod wrap;
 
 pub use error::{Result, RewriteError};
-pub use module::{Counts, FIELD, Rewritten, rewrite};
+pub use module::{Counts, FIELD, Rewritten, TRUSTED, rewrite};
 pub use object::Object;
 pub use pass::Pass;

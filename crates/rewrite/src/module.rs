@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 
 /// The field of `.modinfo` by which a rewritten module is known, with the names of the passes.
 pub const FIELD: &str = "guardrail";
+/// The field with the functions that were left as they are.
+pub const TRUSTED: &str = "guardrail_trusted";
 /// The kind of an entry of `__ex_table`: go on elsewhere (`EX_TYPE_DEFAULT`).
 const EX_DEFAULT: u32 = 1;
 
@@ -63,30 +65,29 @@ pub fn rewrite(what: &str, file: Vec<u8>, passes: &mut [&mut dyn Pass]) -> Resul
     for code in &codes {
         all_patches.push(patches(&object, code, &flow, passes)?);
     }
+    let before = object.clone();
     for pass in passes.iter_mut() {
         pass.finish(&mut object)?;
     }
-    let before = object.clone();
-    let mut moves = Moves::new();
+    let mut placed: BTreeMap<usize, Placed> = BTreeMap::new();
     let mut frames = Vec::new();
     for (code, patches) in codes.iter().zip(all_patches) {
-        let placed = place(&object, code, &patches)?;
+        let new = place(&object, code, &patches)?;
         counts.insns += code.insns.len();
         counts.patched += patches.len();
         counts.old_bytes += object.sections[code.section].size();
-        counts.new_bytes += placed.bytes.len() as u64;
+        counts.new_bytes += new.bytes.len() as u64;
         frames.push((code.section, Frames::read(&object, code.section)?));
-        moves.insert(code.section, (code, placed));
+        placed.insert(code.section, new);
     }
-    let placed: BTreeMap<usize, Placed> =
-        moves.iter().map(|(section, (_, placed))| (*section, placed.clone())).collect();
-    move_all(&mut object, moves)?;
+    let moves: Moves<'_> = codes.iter().map(|code| (code.section, (code, &placed[&code.section]))).collect();
+    move_all(&mut object, &moves)?;
     for (section, frames) in &frames {
         orc::add(&mut object, *section, frames, &placed[section].stacks);
         add_faults(&mut object, *section, &placed[section].faults);
     }
     let names: Vec<_> = passes.iter().map(|pass| pass.name()).collect();
-    sign(&mut object, &names.join(","));
+    note(&mut object, FIELD, &names.join(","));
     let file = object.write()?;
     verify(&before, &codes, &placed, &Object::read(what, &file)?)?;
     Ok(Rewritten { file, counts, own: flow.own.into_iter().collect() })
@@ -155,10 +156,10 @@ fn add_faults(object: &mut Object, code: usize, faults: &[(u64, u64)]) {
     }
 }
 
-/// Says in the module's information that it has been here.
-fn sign(object: &mut Object, passes: &str) {
+/// Adds a field to the module's information.
+pub(crate) fn note(object: &mut Object, field: &str, value: &str) {
     let info = object.section(".modinfo").map(|index| &mut object.sections[index].content);
     if let Some(Content::Bytes(bytes)) = info {
-        bytes.extend_from_slice(format!("{FIELD}={passes}\0").as_bytes());
+        bytes.extend_from_slice(format!("{field}={value}\0").as_bytes());
     }
 }

@@ -30,10 +30,10 @@ impl Frames {
         }
         let mut entries = Vec::new();
         for reloc in &places.relocs {
-            let at = reloc.offset as usize / PLACE;
+            let at = reloc.offset as usize / PLACE * ENTRY;
             if let Some((section, offset)) = object.target(reloc.symbol, reloc.addend)
                 && section == code
-                && let Some(entry) = bytes.chunks_exact(ENTRY).nth(at).and_then(|entry| entry.try_into().ok())
+                && let Some(entry) = bytes.get(at..at + ENTRY).and_then(|entry| entry.try_into().ok())
             {
                 entries.push((offset, entry));
             }

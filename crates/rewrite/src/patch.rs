@@ -9,6 +9,8 @@ pub enum Label {
     Next,
     /// The patch's own part behind the function.
     Out,
+    /// An instruction of the section itself, by number: where it is, not what stands in front of it.
+    Site(u32),
 }
 
 /// A piece of a patch.
@@ -16,7 +18,7 @@ pub enum Label {
 pub enum Op {
     /// An instruction as it is; the relocation counts from its first byte.
     Code(Vec<u8>, Option<Reloc>),
-    /// A jump by a 32-bit distance, after these bytes.
+    /// These bytes and a 32-bit distance from behind it: a jump, or another instruction that is to hold the distance.
     Jump(Vec<u8>, Label),
     /// From here on the stack is so many bytes deeper than at the instruction that the patch stands before.
     Deeper(i16),

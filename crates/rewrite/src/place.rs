@@ -214,7 +214,8 @@ impl<'a> Plan<'a> {
                 let next = writer.bytes.len() as u64 + size(&patch.before) as u64;
                 let out = self.out.get(&(number as u32, which)).copied().unwrap_or(0);
                 nexts.insert((number as u32, which), next);
-                writer.ops(&patch.before, next, out, u64::from(insn.at));
+                let way = Way { next, out, sites: &self.insn };
+                writer.ops(&patch.before, way, u64::from(insn.at));
                 if patch.before.iter().any(|op| matches!(op, Op::Deeper(_))) {
                     writer.stack(u64::from(insn.at), 0);
                 }
@@ -243,7 +244,8 @@ impl<'a> Plan<'a> {
                         writer.stack(like, 0);
                         let at = (site, which);
                         let out = writer.bytes.len() as u64;
-                        writer.ops(&patch.out, nexts.get(&at).copied().unwrap_or(out), out, like);
+                        let next = nexts.get(&at).copied().unwrap_or(out);
+                        writer.ops(&patch.out, Way { next, out, sites: &self.insn }, like);
                     }
                 }
                 // What comes behind is as after the function's last instruction.
@@ -265,6 +267,14 @@ impl<'a> Plan<'a> {
     }
 }
 
+/// Where the labels of a patch are.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    next: u64,
+    out: u64,
+    sites: &'a [u64],
+}
+
 struct Writer {
     bytes: Vec<u8>,
     relocs: Vec<Reloc>,
@@ -283,14 +293,14 @@ impl Writer {
         self.stacks.push(Stack { at: self.bytes.len() as u64, like, deeper });
     }
 
-    fn ops(&mut self, ops: &[Op], next: u64, out: u64, like: u64) {
+    fn ops(&mut self, ops: &[Op], way: Way<'_>, like: u64) {
         let mut may_fault = false;
         for op in ops {
             let at = self.bytes.len() as u64;
             match op {
                 Op::Code(bytes, reloc) => {
                     if std::mem::take(&mut may_fault) {
-                        self.faults.push((at, out));
+                        self.faults.push((at, way.out));
                     }
                     self.bytes.extend_from_slice(bytes);
                     if let Some(reloc) = reloc {
@@ -299,7 +309,12 @@ impl Writer {
                     }
                 }
                 Op::Jump(opcode, label) => {
-                    let target = if *label == Label::Next { next } else { out };
+                    let target = match *label {
+                        Label::Next => way.next,
+                        Label::Out => way.out,
+                        // A pass names instructions that there are; the result would be refused else.
+                        Label::Site(number) => way.sites.get(number as usize).copied().unwrap_or(0),
+                    };
                     self.bytes.extend_from_slice(opcode);
                     self.distance(target);
                 }

@@ -9,12 +9,12 @@ use iced_x86::{Decoder, DecoderOptions};
 use std::collections::{HashMap, HashSet};
 
 /// A section before and after, by its index.
-pub type Moves<'a> = HashMap<usize, (&'a Code, Placed)>;
+pub type Moves<'a> = HashMap<usize, (&'a Code, &'a Placed)>;
 
 /// Where code has come to lie.
-struct Map<'a, 'b>(&'b Moves<'a>);
+struct Map<'a>(&'a Moves<'a>);
 
-impl Map<'_, '_> {
+impl Map<'_> {
     /// The new offset of a place in a section; `None` where it is not known what is meant.
     fn place(&self, section: usize, offset: u64, means: Means) -> Option<u64> {
         let Some((code, placed)) = self.0.get(&section) else { return Some(offset) };
@@ -44,9 +44,9 @@ impl Map<'_, '_> {
 }
 
 /// Moves symbols, and all relocations that name code.
-pub fn move_all(object: &mut Object, moves: Moves<'_>) -> Result<()> {
+pub fn move_all(object: &mut Object, moves: &Moves<'_>) -> Result<()> {
     let old: Vec<_> = object.symbols.iter().map(|symbol| (symbol.place, symbol.value)).collect();
-    let map = Map(&moves);
+    let map = Map(moves);
     let functions: HashSet<(usize, u64)> = object
         .symbols
         .iter()
@@ -69,7 +69,7 @@ pub fn move_all(object: &mut Object, moves: Moves<'_>) -> Result<()> {
         let section = &object.sections[index];
         let (mut relocs, biases) = match moves.get(&index) {
             Some((_, placed)) => (placed.relocs.clone(), placed.biases.clone()),
-            None => (section.relocs.clone(), biases(section, &old, &moves)?),
+            None => (section.relocs.clone(), biases(section, &old, moves)?),
         };
         for (reloc, bias) in relocs.iter_mut().zip(biases) {
             let Some(&(Place::In(target), value)) = old.get(reloc.symbol) else { continue };
@@ -103,7 +103,7 @@ pub fn move_all(object: &mut Object, moves: Moves<'_>) -> Result<()> {
         object.sections[index].relocs = relocs;
     }
     for (index, (_, placed)) in moves {
-        object.sections[index].content = Content::Bytes(placed.bytes);
+        object.sections[*index].content = Content::Bytes(placed.bytes.clone());
     }
     Ok(())
 }

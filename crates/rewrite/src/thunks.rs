@@ -1,18 +1,20 @@
 //! What a check calls that has not found the right it wants: saves all registers, and asks the runtime.
+//!
+//! Behind each call of a thunk stands an instruction with a distance in its last four bytes of five, a jump or a `test`: it leads to the
+//! instruction that is asked for, which the runtime names in its reports.
 
-use crate::emit::{encode, go, plain, pop, push};
+use crate::emit::{Assembly, Returns, code_section, go, go_to, plain, pop, push};
 use crate::error::Result;
-use crate::guard::new_section;
-use crate::object::{Object, Place, Reloc, Symbol};
-use crate::orc;
+use crate::object::Object;
 use crate::patch::Op;
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use std::collections::BTreeMap;
 
 /// The section that they stand in.
 pub const SECTION: &str = ".text.guardrail";
-/// The runtime's function: address, size, domain, and where the check is.
-const SLOW: &str = "guardrail_write_slow";
+/// The runtime's functions. All but the last want an address, a size, the domain, and where the check is; that one has no size.
+const SLOW: [&str; 4] =
+    ["guardrail_write_slow", "guardrail_range_slow", "guardrail_percpu_slow", "guardrail_icall_slow"];
 
 /// Registers that a call may change.
 const SAVED: [Register; 9] = [
@@ -27,94 +29,122 @@ const SAVED: [Register; 9] = [
     Register::R11,
 ];
 
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ask {
+    /// Whether so many bytes at the address in a register may be written.
+    Write(Register, u32),
+    /// Whether RCX elements of a size, 2 to this power, at RDI may be written.
+    Range(u32),
+    /// Whether so many bytes of the per-CPU variable of which the offset is in a register may be written.
+    PerCpu(Register, u32),
+    /// Whether the address in a register may be called.
+    Call(Register),
+}
+
+impl Ask {
+    fn name(self) -> String {
+        match self {
+            Ask::Write(register, size) => format!("guardrail_write_{size}_{register:?}"),
+            Ask::Range(shift) => format!("guardrail_range_{}", 1 << shift),
+            Ask::PerCpu(register, size) => format!("guardrail_percpu_{size}_{register:?}"),
+            Ask::Call(register) => format!("guardrail_icall_{register:?}"),
+        }
+        .to_lowercase()
+    }
+}
+
 /// The thunks that a module needs.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Thunks {
-    /// The number that the next symbol gets.
-    next: usize,
-    wanted: BTreeMap<(usize, u32), (Register, usize)>,
+    section: usize,
+    /// The section's symbol.
+    symbol: usize,
+    /// Symbols of [`SLOW`].
+    slow: [usize; 4],
+    domain: u8,
+    code: Assembly,
+    known: BTreeMap<Ask, u64>,
 }
 
 impl Thunks {
-    /// None yet; their symbols come behind those of the module.
-    pub fn new(object: &Object) -> Thunks {
-        Thunks { next: object.symbols.len(), wanted: BTreeMap::new() }
+    /// None yet; the module gets a section for them.
+    pub fn new(object: &mut Object, domain: u8) -> Thunks {
+        let section = code_section(object, SECTION);
+        let symbol = object.symbol_of_section(section);
+        let slow = SLOW.map(|name| object.import(name));
+        let code = Assembly::new(Returns::of(object));
+        Thunks { section, symbol, slow, domain, code, known: BTreeMap::new() }
     }
 
-    /// The symbol of the thunk for an address in a register, and an access of so many bytes.
-    pub fn of(&mut self, register: Register, size: u32) -> usize {
-        let (_, symbol) = *self.wanted.entry((register as usize, size)).or_insert_with(|| {
-            self.next += 1;
-            (register, self.next - 1)
-        });
-        symbol
-    }
-
-    /// Adds them to the module, whose symbols are those of [`new`](Self::new) still.
-    pub fn add(self, object: &mut Object, domain: u8) -> Result<()> {
-        if self.wanted.is_empty() {
-            return Ok(());
-        }
-        let section = object.sections.len();
-        let mut bytes: Vec<u8> = Vec::new();
-        let mut relocs: Vec<Reloc> = Vec::new();
-        let mut thunks: Vec<((Register, u32), usize)> =
-            self.wanted.iter().map(|((_, size), (register, symbol))| ((*register, *size), *symbol)).collect();
-        thunks.sort_by_key(|(_, symbol)| *symbol);
-        let mut starts = Vec::new();
-        let mut depths = Vec::new();
-        for ((register, size), _) in &thunks {
-            bytes.resize(bytes.len().next_multiple_of(16), 0xcc);
-            starts.push((bytes.len() as u64, format!("guardrail_write_{size}_{register:?}").to_lowercase()));
-            // The imports come behind all thunks.
-            for op in body(*register, *size, domain, self.next)? {
-                match op {
-                    Op::Code(code, reloc) => {
-                        let at = bytes.len() as u64;
-                        relocs.extend(reloc.map(|reloc| Reloc { offset: at + reloc.offset, ..reloc }));
-                        bytes.extend(code);
-                    }
-                    Op::Deeper(deeper) => depths.push((bytes.len() as u64, deeper)),
-                    Op::Jump(..) | Op::MayFault => {}
-                }
+    /// The call that asks. The thunk changes no register, but flags.
+    pub fn call(&mut self, ask: Ask) -> Result<Op> {
+        let at = match self.known.get(&ask) {
+            Some(at) => *at,
+            None => {
+                let ops = self.body(ask)?;
+                let at = self.code.function(&ask.name());
+                self.code.add(ops);
+                self.code.ret();
+                self.known.insert(ask, at);
+                at
             }
-        }
-        let ends = starts.iter().skip(1).map(|(start, _)| *start).chain([bytes.len() as u64]);
-        let sizes: Vec<u64> = ends.zip(&starts).map(|(end, (start, _))| end - start).collect();
-        for ((value, name), size) in starts.into_iter().zip(sizes) {
-            let info = object::elf::STT_FUNC;
-            object.symbols.push(Symbol { name, place: Place::In(section), value, size, info, other: 0 });
-        }
-        debug_assert_eq!(object.symbols.len(), self.next);
-        object.import(SLOW);
-        let flags = object::elf::SHF_ALLOC | object::elf::SHF_EXECINSTR;
-        object.sections.push(new_section(SECTION, flags, bytes, relocs));
-        orc::describe(object, section, &depths);
-        Ok(())
+        };
+        Ok(go_to(self.symbol, at as i64, false))
     }
-}
 
-/// A thunk's instructions.
-fn body(register: Register, size: u32, domain: u8, slow: usize) -> Result<Vec<Op>> {
-    let mut ops = vec![Op::Deeper(0)];
-    for (saved, count) in SAVED.into_iter().zip(1..) {
-        ops.extend([push(saved)?, Op::Deeper(8 * count)]);
+    /// Adds them to the module.
+    pub fn finish(self, object: &mut Object) {
+        if !self.known.is_empty() {
+            self.code.fill(object, self.section);
+        }
     }
-    let depth = 8 * SAVED.len() as i64;
-    // The address first, since its register may be one of those that arguments are in.
-    if register != Register::RDI {
-        ops.push(plain(Instruction::with2(Code::Mov_r64_rm64, Register::RDI, register))?);
+
+    /// A thunk's instructions, without the return.
+    fn body(&self, ask: Ask) -> Result<Vec<Op>> {
+        let mut ops = Vec::new();
+        for (saved, count) in SAVED.into_iter().zip(1..) {
+            ops.extend([push(saved)?, Op::Deeper(8 * count)]);
+        }
+        let number = |register, value: u32| plain(Instruction::with2(Code::Mov_r32_imm32, register, value));
+        let copy = |to, from| plain(Instruction::with2(Code::Mov_r64_rm64, to, from));
+        let domain = u32::from(self.domain);
+        // The address first, since its register may be one of those that arguments are in.
+        if let Ask::Write(register, _) | Ask::PerCpu(register, _) | Ask::Call(register) = ask
+            && register != Register::RDI
+        {
+            ops.push(copy(Register::RDI, register)?);
+        }
+        let (slow, site) = match ask {
+            Ask::Write(_, size) | Ask::PerCpu(_, size) => {
+                ops.push(number(Register::ESI, size)?);
+                ops.push(number(Register::EDX, domain)?);
+                (if matches!(ask, Ask::Write(..)) { 0 } else { 2 }, Register::RCX)
+            }
+            Ask::Range(shift) => {
+                ops.push(copy(Register::RSI, Register::RCX)?);
+                if shift > 0 {
+                    ops.push(plain(Instruction::with2(Code::Shl_rm64_imm8, Register::RSI, shift))?);
+                }
+                ops.push(number(Register::EDX, domain)?);
+                (1, Register::RCX)
+            }
+            Ask::Call(_) => {
+                ops.push(number(Register::ESI, domain)?);
+                (3, Register::RDX)
+            }
+        };
+        // The distance behind the call counts from its own end.
+        let back = MemoryOperand::with_base_displ(Register::RSP, 8 * SAVED.len() as i64);
+        ops.push(plain(Instruction::with2(Code::Mov_r64_rm64, site, back))?);
+        let distance = MemoryOperand::with_base_displ(site, 1);
+        ops.push(plain(Instruction::with2(Code::Movsxd_r64_rm32, Register::RAX, distance))?);
+        let meant = MemoryOperand::with_base_index_scale_displ_size(site, Register::RAX, 1, 5, 1);
+        ops.push(plain(Instruction::with2(Code::Lea_r64_m, site, meant))?);
+        ops.push(go(self.slow[slow], false));
+        for (saved, count) in SAVED.into_iter().zip(0..SAVED.len() as i16).rev() {
+            ops.extend([pop(saved)?, Op::Deeper(8 * count)]);
+        }
+        Ok(ops)
     }
-    let number = |register, value: u32| plain(Instruction::with2(Code::Mov_r32_imm32, register, value));
-    ops.push(number(Register::ESI, size)?);
-    ops.push(number(Register::EDX, u32::from(domain))?);
-    let back = MemoryOperand::with_base_displ(Register::RSP, depth);
-    ops.push(plain(Instruction::with2(Code::Mov_r64_rm64, Register::RCX, back))?);
-    ops.push(go(slow, false));
-    for (saved, count) in SAVED.into_iter().zip(0..SAVED.len() as i16).rev() {
-        ops.extend([pop(saved)?, Op::Deeper(8 * count)]);
-    }
-    ops.push(Op::Code(encode(&Instruction::with(Code::Retnq))?, None));
-    ops.push(Op::Code(vec![0xcc], None));
-    Ok(ops)
 }

@@ -3,11 +3,13 @@
 
 use crate::code::{Code, Insn};
 use crate::error::{Result, RewriteError};
+use crate::guard;
 use crate::object::{Object, Place, Reloc, Section, reloc};
 use crate::place::Placed;
 use crate::tables::{self, Means};
-use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
-use std::collections::{BTreeMap, HashMap};
+use crate::wrap;
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Compares a module with its rewritten file. `codes` are the old one's sections of code, `placed` where they have come to lie.
 pub fn verify(old: &Object, codes: &[Code], placed: &BTreeMap<usize, Placed>, new: &Object) -> Result<()> {
@@ -34,10 +36,11 @@ pub fn verify(old: &Object, codes: &[Code], placed: &BTreeMap<usize, Placed>, ne
         }
     }
     // Sections that are new have no counterpart.
+    let mut border = Border::new(old, codes, placed, new);
     for (index, section) in old.sections.iter().enumerate() {
-        references(old, codes, placed, new, index, section)?;
+        references(old, codes, placed, new, index, section, &mut border)?;
     }
-    Ok(())
+    border.whole()
 }
 
 /// The instructions of a section, which must fill it.
@@ -115,6 +118,7 @@ fn references(
     new: &Object,
     index: usize,
     section: &Section,
+    border: &mut Border<'_>,
 ) -> Result<()> {
     let now = new.sections.get(index).filter(|now| now.name == section.name);
     let now = now.ok_or_else(|| wrong(&section.name, "the section is missing"))?;
@@ -122,6 +126,7 @@ fn references(
     let own = codes.iter().find(|code| code.section == index);
     for reloc in &section.relocs {
         let at = || format!("{}+{:#x}", section.name, reloc.offset);
+        let mut holder = None;
         let (offset, bias) = match own {
             None => (reloc.offset, None),
             Some(code) => {
@@ -129,6 +134,7 @@ fn references(
                     code.holding(reloc.offset).ok_or_else(|| wrong(at(), "it belongs to no instruction"))?;
                 let insn = &code.insns[number as usize];
                 let inside = reloc.offset - u64::from(insn.at);
+                holder = Some(insn);
                 (placed[&index].insn[number as usize] + inside, Some(u64::from(insn.end()) - reloc.offset))
             }
         };
@@ -136,9 +142,15 @@ fn references(
         let names = [(old, reloc), (new, *found)].map(|(object, reloc)| {
             object.symbols.get(reloc.symbol).map(|symbol| (symbol.name.as_str(), symbol.place))
         });
-        if found.kind != reloc.kind || names[0] != names[1] {
+        if found.kind != reloc.kind {
             return Err(wrong(at(), "a relocation has become another"));
         }
+        let reference = Reference { section, reloc, insn: holder };
+        if names[0] != names[1] {
+            border.redirected(&reference, found).map_err(|detail| wrong(at(), detail))?;
+            continue;
+        }
+        border.kept(&reference, at);
         let Some((_, Place::In(target))) = names[0] else {
             if found.addend != reloc.addend {
                 return Err(wrong(at(), "a relocation of something elsewhere has moved"));
@@ -165,6 +177,180 @@ fn references(
         }
     }
     Ok(())
+}
+
+/// What the kernel knows of a module, with its init and exit functions.
+const THIS: &str = ".gnu.linkonce.this_module";
+/// Where code returns to by way of the kernel.
+const RETURN: &str = "__x86_return_thunk";
+/// No thunk has more instructions.
+const MAX_THUNK: usize = 4096;
+const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+
+/// A relocation of the old module, with its instruction if it is in code that was rewritten.
+struct Reference<'a> {
+    section: &'a Section,
+    reloc: &'a Reloc,
+    insn: Option<&'a Insn>,
+}
+
+/// What thunks are for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    /// Calls of a function of the kernel.
+    Out(String),
+    /// Calls by pointer of a function of the module, at an offset of a section.
+    In(usize, u64),
+}
+
+/// References that lead through thunks now.
+struct Border<'a> {
+    old: &'a Object,
+    codes: &'a [Code],
+    placed: &'a BTreeMap<usize, Placed>,
+    new: &'a Object,
+    /// Where functions of the old module begin.
+    functions: HashSet<(usize, u64)>,
+    /// What is led through thunks.
+    led: BTreeSet<Way>,
+    /// What is not, with a place of it.
+    kept: BTreeMap<Way, String>,
+}
+
+impl<'a> Border<'a> {
+    fn new(
+        old: &'a Object,
+        codes: &'a [Code],
+        placed: &'a BTreeMap<usize, Placed>,
+        new: &'a Object,
+    ) -> Border<'a> {
+        let functions = old.symbols.iter().filter(|symbol| symbol.function());
+        let functions = functions.filter_map(|symbol| Some((symbol.section()?, symbol.value))).collect();
+        Border { old, codes, placed, new, functions, led: BTreeSet::new(), kept: BTreeMap::new() }
+    }
+
+    /// What a reference means that may be led through a thunk.
+    fn way(&self, reference: &Reference<'_>) -> Option<Way> {
+        let Reference { section, reloc, insn } = reference;
+        let symbol = self.old.symbols.get(reloc.symbol)?;
+        let branches = insn.is_some_and(|insn| insn.insn.flow_control() != FlowControl::Next);
+        if branches {
+            return (symbol.undefined() && insn.is_some_and(|insn| !insn.fixed))
+                .then(|| Way::Out(symbol.name.clone()));
+        }
+        let pointer = match insn {
+            Some(_) => true,
+            None if section.exec() || tables::is_table(section) => false,
+            None => reloc.kind == reloc::ABS64 || section.name.starts_with("__ksymtab"),
+        };
+        let bias = insn.map_or(0, |insn| u64::from(insn.end()).wrapping_sub(reloc.offset));
+        let bias = if reloc::relative(reloc.kind) { bias } else { 0 };
+        let place = self.old.target(reloc.symbol, reloc.addend.wrapping_add(bias as i64))?;
+        (pointer && self.functions.contains(&place)).then_some(Way::In(place.0, place.1))
+    }
+
+    fn kept(&mut self, reference: &Reference<'_>, at: impl Fn() -> String) {
+        if let Some(way) = self.way(reference) {
+            self.kept.entry(way).or_insert_with(at);
+        }
+    }
+
+    /// A reference names something else than before: that has to be a thunk to what it named.
+    fn redirected(
+        &mut self,
+        reference: &Reference<'_>,
+        found: &Reloc,
+    ) -> std::result::Result<(), &'static str> {
+        let way = self.way(reference).ok_or("a relocation has become another")?;
+        let bias =
+            reference.insn.map_or(0, |insn| u64::from(insn.end()).wrapping_sub(reference.reloc.offset));
+        let bias = if reloc::relative(found.kind) { bias } else { 0 };
+        let thunk = self.new.target(found.symbol, found.addend.wrapping_add(bias as i64));
+        let thunk = thunk.ok_or("a relocation has become one of something elsewhere")?;
+        let kind = self.new.sections[thunk.0].name.as_str();
+        match &way {
+            Way::Out(name) if kind == wrap::CALLS => {
+                let target = self.behind(thunk).ok_or("the thunk of a call is not understood")?;
+                let target = &self.new.symbols[target.symbol];
+                if !target.undefined() || target.name != *name {
+                    return Err("a call goes to the thunk of another function");
+                }
+            }
+            Way::In(section, offset) if [wrap::ENTRIES, wrap::INIT_ENTRIES].contains(&kind) => {
+                let code = self.new.sections[thunk.0].bytes().get(thunk.1 as usize..);
+                if !code.is_some_and(|code| code.starts_with(&ENDBR)) {
+                    return Err("the thunk of a function cannot be called by pointer");
+                }
+                let target = self.behind(thunk).ok_or("the thunk of a function is not understood")?;
+                if self.new.target(target.symbol, target.addend) != Some(self.now(*section, *offset)) {
+                    return Err("a pointer leads to the thunk of another function");
+                }
+            }
+            // The kernel's own way in, of which the runtime is told.
+            Way::In(section, offset) if kind == guard::LIFE && reference.section.name == THIS => {
+                let now = self.now(*section, *offset);
+                let described = self.new.section(guard::SECTION).is_some_and(|index| {
+                    let mut relocs = self.new.sections[index].relocs.iter();
+                    relocs.any(|reloc| self.new.target(reloc.symbol, reloc.addend) == Some(now))
+                });
+                return if described { Ok(()) } else { Err("the runtime is not told of it") };
+            }
+            _ => return Err("a relocation has become another"),
+        }
+        self.led.insert(way);
+        Ok(())
+    }
+
+    /// Where a function has come to lie.
+    fn now(&self, section: usize, offset: u64) -> (usize, u64) {
+        let code = self.codes.iter().find(|code| code.section == section);
+        let number = code.and_then(|code| code.starting(offset));
+        (section, number.map_or(offset, |number| self.placed[&section].entry[number as usize]))
+    }
+
+    /// The one function that a thunk calls beside those of the runtime: a relocation whose addend counts from the function itself.
+    fn behind(&self, (section, offset): (usize, u64)) -> Option<Reloc> {
+        let section = &self.new.sections[section];
+        let code = section.bytes().get(offset as usize..)?;
+        let mut found = None;
+        for insn in Decoder::with_ip(64, code, offset, DecoderOptions::NONE).into_iter().take(MAX_THUNK) {
+            let mut inside =
+                section.relocs.iter().filter(|reloc| (insn.ip()..insn.next_ip()).contains(&reloc.offset));
+            let branch = inside.next().filter(|_| insn.flow_control() != FlowControl::Next);
+            let Some(reloc) = branch else {
+                // Ways within the thunk have no relocation.
+                match insn.flow_control() {
+                    FlowControl::Next | FlowControl::ConditionalBranch => continue,
+                    FlowControl::Return => return found,
+                    _ => return None,
+                }
+            };
+            let name = &self.new.symbols.get(reloc.symbol)?.name;
+            let leaves = insn.flow_control() == FlowControl::UnconditionalBranch;
+            if name == RETURN && leaves {
+                return found;
+            }
+            if !name.starts_with(guard::PREFIX) {
+                let bias = (insn.next_ip() - reloc.offset) as i64;
+                let target = Reloc { addend: reloc.addend.wrapping_add(bias), ..*reloc };
+                if found.replace(target).is_some() {
+                    return None;
+                }
+            }
+            if leaves {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// What is led through a thunk at one place is so at all.
+    fn whole(&self) -> Result<()> {
+        match self.led.iter().find_map(|way| Some((way, self.kept.get(way)?))) {
+            Some((way, place)) => Err(wrong(place, format!("{way:?} goes past its thunk"))),
+            None => Ok(()),
+        }
+    }
 }
 
 fn wrong(place: impl Into<String>, detail: impl Into<String>) -> RewriteError {

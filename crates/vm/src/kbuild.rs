@@ -36,15 +36,26 @@ pub fn run(
     options: &[&str],
     rest: &[&OsStr],
 ) -> Result<()> {
-    let headers =
-        kernels::headers(packages, kernel)?.join(format!("usr/src/linux-headers-{}", kernel.release));
+    let headers = kernels::headers_tree(packages, kernel)?;
+    run_with(packages, &headers, &kernel.release, script, options, rest)
+}
+
+/// The same with a headers tree that is there.
+pub fn run_with(
+    packages: &Packages,
+    headers: &Path,
+    release: &str,
+    script: &Path,
+    options: &[&str],
+    rest: &[&OsStr],
+) -> Result<()> {
     let mut command = Command::new(script);
     // Build programs of a newer kernel want a newer C library, which the private QEMU comes with.
     let library = packages.cache().path("qemu");
     if library.join("usr/lib/x86_64-linux-gnu/libelf.so.1").exists() {
         command.arg("--runtime").arg(library);
     }
-    command.args(options).arg(&headers).arg(&kernel.release).args(rest).stdin(Stdio::null());
+    command.args(options).arg(headers).arg(release).args(rest).stdin(Stdio::null());
     let name = format!("{}/{}", name_of(script.parent()), name_of(Some(script)));
     let failed = |why: String| Error::Program { program: name.clone(), why };
     let output = command.output().map_err(|error| failed(error.to_string()))?;

@@ -100,6 +100,11 @@ pub fn headers(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
     packages.ensure_tree(&format!("headers/{release}"), &what, Fetch::Exactly(&names))
 }
 
+/// The headers tree of `kernel`, from the archive.
+pub fn headers_tree(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
+    Ok(headers(packages, kernel)?.join(format!("usr/src/linux-headers-{}", kernel.release)))
+}
+
 /// The folder with the source of `kernel`'s version, from the archive, without documentation, architectures and tools. It
 /// is the newest of that version, whose drivers build against the headers of any of its releases.
 pub fn source(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {

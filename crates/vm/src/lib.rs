@@ -22,6 +22,7 @@ pub mod doctor;
 pub mod error;
 pub mod http;
 pub mod initramfs;
+pub mod installed;
 pub mod kbuild;
 pub mod kernels;
 pub mod modules;

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// No module of a distribution comes near this.
 const MAX_MODULE: u64 = 256 << 20;
+/// What the names of module files end in.
+const ENDINGS: [&str; 3] = [".ko", ".ko.xz", ".ko.zst"];
 
 /// The modules of a kernel by name.
 #[derive(Clone, Debug)]
@@ -100,9 +102,9 @@ impl Modules {
         self.files.contains_key(&name) || self.built_in.contains(&name)
     }
 
-    /// Plans the load of `driver`: a name, or a path to a `.ko` file.
+    /// Plans the load of `driver`: a name, or a path to a `.ko` file, compressed or not.
     pub fn plan(&self, driver: &str) -> Result<LoadPlan> {
-        if driver.contains('/') || driver.ends_with(".ko") || driver.ends_with(".ko.xz") {
+        if driver.contains('/') || ENDINGS.iter().any(|ending| driver.ends_with(ending)) {
             return self.plan_file(Path::new(driver));
         }
         let name = normalized(driver);
@@ -122,13 +124,14 @@ impl Modules {
         }
         let name = module_name(path).ok_or_else(|| Error::BadModule {
             path: path.to_path_buf(),
-            why: "a driver is the name of a module, or a file whose name ends in .ko or .ko.xz".into(),
+            why: "a driver is the name of a module, or a file whose name ends in .ko, .ko.xz or .ko.zst"
+                .into(),
         })?;
         let driver = read_module(path, name)?;
         let info = mod_info(&driver)?;
         let built_for = info.vermagic.split_whitespace().next().unwrap_or("no kernel at all");
         if built_for != self.release {
-            let why = format!("it was built for kernel {built_for}, and this run boots {}", self.release);
+            let why = format!("it was built for kernel {built_for}, and the kernel is {}", self.release);
             return Err(Error::BadModule { path: path.to_path_buf(), why });
         }
         self.plan_for(driver)
@@ -187,20 +190,26 @@ impl Modules {
 
 fn module_name(path: &Path) -> Option<String> {
     let file = path.file_name()?.to_str()?;
-    let stem = file.strip_suffix(".ko").or_else(|| file.strip_suffix(".ko.xz"))?;
+    let stem = ENDINGS.iter().find_map(|ending| file.strip_suffix(ending))?;
     (!stem.is_empty()).then(|| normalized(stem))
 }
 
-/// Reads a module file, decompressing it if its name ends in `.xz`.
+/// Reads a module file, decompressing it if its name says that it is compressed.
 fn read_module(path: &Path, name: String) -> Result<ModuleFile> {
     let bad = |why: &str| Error::BadModule { path: path.to_path_buf(), why: why.to_owned() };
     let file = fs::File::open(path).context("open", path)?;
     let mut bytes = Vec::new();
-    if path.extension().is_some_and(|extension| extension == "xz") {
-        let reader = liblzma::read::XzDecoder::new(file);
-        reader.take(MAX_MODULE + 1).read_to_end(&mut bytes).map_err(|_| bad("it is not a whole .xz file"))?;
-    } else {
-        file.take(MAX_MODULE + 1).read_to_end(&mut bytes).context("read", path)?;
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("xz") => {
+            let reader = liblzma::read::XzDecoder::new(file).take(MAX_MODULE + 1).read_to_end(&mut bytes);
+            reader.map_err(|_| bad("it is not a whole .xz file"))?;
+        }
+        Some("zst") => {
+            let reader = zstd::stream::read::Decoder::new(file).map_err(|_| bad("it is not a .zst file"))?;
+            let read = reader.single_frame().take(MAX_MODULE + 1).read_to_end(&mut bytes);
+            read.map_err(|_| bad("it is not a whole .zst file"))?;
+        }
+        _ => _ = file.take(MAX_MODULE + 1).read_to_end(&mut bytes).context("read", path)?,
     }
     if bytes.len() as u64 > MAX_MODULE {
         return Err(bad("it is larger than any module can be"));
@@ -276,6 +285,23 @@ mod tests {
         assert_eq!(reason(&header), "x.ko: it was built for another architecture than x86-64");
         header[18] = 62;
         assert_eq!(reason(&header[..40]), "x.ko: it is truncated or damaged");
+    }
+
+    #[test]
+    fn compressed_files_are_read_as_a_whole_or_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            read_module(&path, "x".into()).map(|module| module.bytes).map_err(|error| error.to_string())
+        };
+        let packed = zstd::encode_all(&b"a module"[..], 1).unwrap();
+        assert_eq!(read("x.ko.zst", &packed).unwrap(), b"a module");
+        assert_eq!(read("x.ko", b"a module").unwrap(), b"a module");
+        assert!(
+            read("x.ko.zst", &packed[..packed.len() - 2]).unwrap_err().ends_with("not a whole .zst file")
+        );
+        assert!(read("x.ko.xz", b"no").unwrap_err().ends_with("not a whole .xz file"));
     }
 
     #[test]

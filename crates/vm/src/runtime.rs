@@ -1,6 +1,7 @@
 //! The runtime that guarded modules stand on, `guardrail.ko`: built for a kernel when it is first asked for.
 
 use crate::error::{Context, Error, Result};
+use crate::installed::Target;
 use crate::kbuild;
 use crate::kernels::Kernel;
 use crate::packages::Packages;
@@ -20,13 +21,19 @@ pub struct Runtime {
 
 /// Builds the runtime for `kernel`, unless the cache has it.
 pub fn ensure(packages: &Packages, kernel: &Kernel) -> Result<Runtime> {
-    let tree = build(packages, kernel, false)?;
+    ensure_for(packages, &Target { kernel: kernel.clone(), headers: None })
+}
+
+/// The same for a kernel that may be installed on this machine.
+pub fn ensure_for(packages: &Packages, target: &Target) -> Result<Runtime> {
+    let tree = build(packages, target, false)?;
     Ok(Runtime { module: tree.join("guardrail.ko"), symbols: tree.join("Module.symvers") })
 }
 
 /// Builds the module with the runtime's tests, unless the cache has it; the runtime is beside it.
 pub fn ensure_tests(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
-    Ok(build(packages, kernel, true)?.join("guardrail_test.ko"))
+    let target = Target { kernel: kernel.clone(), headers: None };
+    Ok(build(packages, &target, true)?.join("guardrail_test.ko"))
 }
 
 /// The folder with the runtime's sources: beside the program, or what `$GUARDRAIL_RUNTIME` names.
@@ -34,12 +41,14 @@ pub fn folder() -> Result<PathBuf> {
     kbuild::folder("runtime", "Kbuild", "GUARDRAIL_RUNTIME")
 }
 
-fn build(packages: &Packages, kernel: &Kernel, tests: bool) -> Result<PathBuf> {
+fn build(packages: &Packages, target: &Target, tests: bool) -> Result<PathBuf> {
     let folder = folder()?;
     let script = kbuild::folder("scripts", "kbuild", "GUARDRAIL_SCRIPTS")?.join("kbuild");
     let sources = sources(&folder, tests)?;
     let what = if tests { "runtime-test" } else { "runtime" };
-    let tree = format!("{what}/{}/{}", kernel.release, digest(&folder, &sources, &script)?);
+    let release = &target.kernel.release;
+    let symbols = target.headers.as_ref().map(|headers| there(headers, release)).transpose()?;
+    let tree = format!("{what}/{release}/{}", digest(&folder, &sources, &script, symbols.as_deref())?);
     packages.cache().ensure_tree(&tree, |out| {
         let (work, copy) = (out.join(".work"), out.join(".work/runtime"));
         for source in &sources {
@@ -50,7 +59,8 @@ fn build(packages: &Packages, kernel: &Kernel, tests: bool) -> Result<PathBuf> {
         }
         let mut rest = vec![work.as_os_str(), copy.as_os_str()];
         rest.extend(tests.then_some(OsStr::new("TEST=1")));
-        kbuild::run(packages, kernel, &script, &["--name", "runtime"], &rest)?;
+        let headers = target.headers(packages)?;
+        kbuild::run_with(packages, &headers, release, &script, &["--name", "runtime"], &rest)?;
         let modules: &[&str] = if tests { &["guardrail.ko", "guardrail_test.ko"] } else { &["guardrail.ko"] };
         for name in modules.iter().chain(&["Module.symvers"]) {
             let (from, to) = (copy.join(name), out.join(name));
@@ -82,10 +92,26 @@ fn sources(folder: &Path, tests: bool) -> Result<Vec<PathBuf>> {
     Ok(names)
 }
 
-/// Changes with the sources and with how they are built.
-fn digest(folder: &Path, sources: &[PathBuf], script: &Path) -> Result<String> {
+/// The symbols in a headers tree of this machine, which say what it was made for.
+fn there(headers: &Path, release: &str) -> Result<PathBuf> {
+    let symbols = headers.join("Module.symvers");
+    match symbols.is_file() {
+        true => Ok(symbols),
+        false => Err(Error::BadKernel {
+            path: headers.to_path_buf(),
+            why: format!(
+                "the headers of kernel {release} are missing; install them with: apt-get install linux-headers-{release}"
+            ),
+        }),
+    }
+}
+
+/// Changes with the sources, with how they are built, and with the kernel's symbols where its release does not say all.
+fn digest(folder: &Path, sources: &[PathBuf], script: &Path, symbols: Option<&Path>) -> Result<String> {
     let mut hash = Sha256::new();
-    hash.update(fs::read(script).context("read", script)?);
+    for file in [script].into_iter().chain(symbols) {
+        hash.update(fs::read(file).context("read", file)?);
+    }
     for source in sources {
         let path = folder.join(source);
         let bytes = fs::read(&path).context("read", &path)?;
@@ -110,7 +136,7 @@ mod tests {
         let names = |tests| sources(root, tests).unwrap();
         assert_eq!(names(false), ["Kbuild", "a.c", "a.h"].map(PathBuf::from));
         assert_eq!(names(true), ["Kbuild", "a.c", "a.h", "test/b.c"].map(PathBuf::from));
-        let digest = || digest(root, &names(false), &root.join("a.o")).unwrap();
+        let digest = || digest(root, &names(false), &root.join("a.o"), None).unwrap();
         let before = digest();
         fs::write(root.join("test/b.c"), "2").unwrap();
         assert_eq!(digest(), before);
@@ -118,5 +144,14 @@ mod tests {
         assert_ne!(digest(), before);
         fs::remove_dir_all(root.join("test")).unwrap();
         assert!(sources(root, true).unwrap_err().to_string().contains("cannot list"));
+    }
+
+    #[test]
+    fn headers_that_are_missing_are_told_with_their_package() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = there(folder.path(), "6.1").unwrap_err().to_string();
+        assert!(said.ends_with("install them with: apt-get install linux-headers-6.1"), "{said}");
+        fs::write(folder.path().join("Module.symvers"), "").unwrap();
+        assert!(there(folder.path(), "6.1").is_ok());
     }
 }

@@ -61,6 +61,8 @@ const BENCH_SERVER: &str = include_str!("../../../workloads/bench-server.sh");
 const BENCH_NETWORK: &str = include_str!("../../../workloads/bench-network.sh");
 const BENCH_POSTMARK: &str = include_str!("../../../workloads/bench-postmark.sh");
 const BENCH_AUDIO: &str = include_str!("../../../workloads/bench-audio.sh");
+const BENCH_TRANSFER: &str = include_str!("../../../workloads/bench-transfer.sh");
+const BENCH_DISK: &str = include_str!("../../../workloads/bench-disk.sh");
 
 const BENCH_KERNEL: &str = include_str!("../../../workloads/bench-kernel.sh");
 const BENCH_KERNEL_MICRO: &str = include_str!("../../../workloads/bench-kernel-micro.sh");
@@ -93,7 +95,7 @@ const ALL: (&str, &str) = ("PERCENT", "100");
 const CHURNED: &[&str] =
     &["crc32c_generic?", "dummy", "veth", "loop", "brd", "tun", "bridge", "nf_tables", "ext4"];
 
-const BENCHMARKS: [Benchmark; 12] = [
+const BENCHMARKS: [Benchmark; 14] = [
     Benchmark {
         name: "bench-web",
         script: &[BENCH_SERVER, BENCH_NETWORK],
@@ -140,6 +142,29 @@ const BENCHMARKS: [Benchmark; 12] = [
         sources: &[],
         defaults: &[("SECONDS", "10")],
         software: &["aplay"],
+        modules: &[],
+    },
+    Benchmark {
+        name: "bench-transfer",
+        script: &[BENCH_TRANSFER],
+        sources: &[],
+        defaults: &[
+            ("SERVER_PORT", "5201"),
+            ("PROTOCOL", "tcp"),
+            ("DIRECTION", "send"),
+            ("BYTES", "33554432"),
+            ("LENGTH", "16"),
+            ("RATE", "0"),
+        ],
+        software: &["iperf3"],
+        modules: &[],
+    },
+    Benchmark {
+        name: "bench-disk",
+        script: &[BENCH_DISK],
+        sources: &[],
+        defaults: &[("MB", "32"), ("ROUNDS", "2")],
+        software: &[],
         modules: &[],
     },
     Benchmark {

@@ -4,6 +4,7 @@ use crate::analyze::digest;
 use crate::args::{CheckArgs, Format, Gate, Mode, Observe, ScheduleName, Thread};
 use crate::check;
 use crate::errors::CliError;
+use crate::files;
 use guardrail_report::Report;
 use guardrail_vm::prepare::Prepared;
 use serde::{Deserialize, Serialize};
@@ -96,12 +97,10 @@ fn read<T: for<'de> Deserialize<'de>>(folder: &Path, name: &str) -> Result<T, Cl
 
 /// Replaces the report, in one step.
 pub fn update(folder: &Path, report: &Report) -> Result<(), CliError> {
-    let (file, new) = (folder.join(REPORT), folder.join("report.json.new"));
+    let file = folder.join(REPORT);
     let mut text = Vec::new();
-    guardrail_report::json::write(report, &mut text)
-        .and_then(|()| fs::write(&new, text))
-        .and_then(|()| fs::rename(&new, &file))
-        .map_err(CliError::io("write", file.display()))
+    guardrail_report::json::write(report, &mut text).map_err(CliError::io("write", file.display()))?;
+    files::write(&file, &text)
 }
 
 impl Stored {

@@ -1,19 +1,24 @@
-//! A campaign: each mutant in a guest of its own.
+//! A campaign: each mutant in a guest of its own, as it is and guarded.
 
-use super::folder::{Folder, Line, SCHEMA, Settings, Way, read};
-use super::guest::Manner;
+use super::folder::{Folder, Line, SCHEMA, Settings, Way};
+use super::guest::{Manner, Ran, Standing};
 use super::oops::Console;
-use super::verdict::Verdict;
+use super::verdict::{How, Judged, Verdict};
 use super::{mutants, table};
 use crate::analyze::digest;
-use crate::args::{InjectArgs, ListFormat};
+use crate::args::{InjectArgs, ListFormat, OnViolation};
 use crate::check::{seconds, variables};
 use crate::errors::{CliError, Status, tell};
+use crate::files;
+use crate::guard::violations;
+use crate::guard::workshop::Workshop;
 use crate::output;
 use crate::progress::Progress;
 use crate::signals::Signals;
 use crate::zoo;
 use guardrail_inject::{Kind, Subject};
+use guardrail_vm::installed::Target;
+use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::Request;
 use std::collections::HashSet;
@@ -24,6 +29,12 @@ use std::time::Duration;
 
 /// The name of the stock driver among mutants.
 const STOCK: &str = "stock";
+
+/// The protection domain of guarded mutants.
+const DOMAIN: u8 = 1;
+
+/// So many violations are kept in a line.
+const MOST_VIOLATIONS: usize = 8;
 
 /// What mutants are called that were not made here.
 const GIVEN: &str = "given";
@@ -40,14 +51,13 @@ struct Planned {
 pub fn run(
     args: &InjectArgs,
     kinds: &[Kind],
-    driver: &str,
     folder: &Folder,
     packages: &Packages,
     signals: &Signals,
     progress: &Progress,
 ) -> Result<Status, CliError> {
     let request = Request {
-        driver,
+        driver: &args.driver,
         more: &[],
         kernel: &args.kernel,
         device: args.device.as_deref(),
@@ -77,18 +87,28 @@ pub fn run(
         [] => made(args, kinds, &subject, folder, progress)?,
         files => given(files)?,
     };
+    let guarding = args.guarded.map(|policy| {
+        progress.step("the runtime of guarded drivers");
+        let target = Target { kernel: prepared.kernel.clone(), headers: None };
+        Ok::<_, CliError>(Guarding { workshop: Workshop::open(packages, &target, None, DOMAIN)?, policy })
+    });
+    let guarding = guarding.transpose()?;
     progress.finish();
 
-    let campaign = Campaign { folder, manner: &manner, signals, known: folder.lines() };
-    let usual = campaign.usual(subject.stock())?;
+    let campaign = Campaign { folder, manner: &manner, guarding, signals, known: folder.lines() };
+    let mut usual = campaign.usual(subject.stock())?;
+    if campaign.guarding.is_some() {
+        usual.extend(campaign.usual_guarded(subject.stock(), &usual)?);
+    }
     let in_way = |(kind, name, file): &(String, String, PathBuf), way| Planned {
         kind: kind.clone(),
         name: name.clone(),
         file: file.clone(),
         way,
     };
+    let ways = if args.guarded.is_some() { &Way::ALL[..] } else { &[Way::Plain] };
     let planned: Vec<Planned> =
-        modules.iter().flat_map(|module| Way::ALL.map(|way| in_way(module, way))).collect();
+        modules.iter().flat_map(|module| ways.iter().map(|way| in_way(module, *way))).collect();
     let (lines, error) = campaign.run(&planned, &usual, args.jobs);
     if let Some(error) = error {
         let left = planned.len() - lines.len();
@@ -97,6 +117,9 @@ pub fn run(
     }
     let rows = table::rows(&lines);
     folder.write_table(&table::text(&rows))?;
+    if args.guarded.is_some() {
+        campaign.write_violations(&lines)?;
+    }
     output::text(&match args.format {
         ListFormat::Text => table::text(&rows),
         ListFormat::Json => table::json(&rows)?,
@@ -138,9 +161,29 @@ fn given(files: &[PathBuf]) -> Result<Vec<(String, String, PathBuf)>, CliError> 
     files.iter().map(one).collect()
 }
 
+/// How mutants are guarded.
+struct Guarding {
+    workshop: Workshop,
+    policy: OnViolation,
+}
+
+impl Guarding {
+    /// What is guarded, and the digest of all that it depends on; or why it cannot be.
+    fn harden(&self, driver: &ModuleFile, before: &[ModuleFile]) -> Result<(Vec<u8>, String), CliError> {
+        let file = self.workshop.harden(driver, before)?.file;
+        let digests = [digest(&file), digest(&self.workshop.runtime)].join("-");
+        Ok((file, format!("{digests}-{}", self.policy.word())))
+    }
+
+    fn standing(&self) -> Standing<'_> {
+        Standing { runtime: &self.workshop.runtime, policy: self.policy }
+    }
+}
+
 struct Campaign<'a> {
     folder: &'a Folder,
     manner: &'a Manner<'a>,
+    guarding: Option<Guarding>,
     signals: &'a Signals,
     /// What ran before.
     known: Vec<Line>,
@@ -158,36 +201,83 @@ impl Campaign<'_> {
         let digest = digest(stock);
         if self.known(STOCK, Way::Plain, &digest).is_some_and(|line| line.judged.verdict == Verdict::None) {
             let file = self.folder.run_folder(STOCK, Way::Plain).join("console.log");
-            if let Some(text) = read(&file) {
+            if let Some(text) = files::read(&file) {
                 return Ok(Console::new(&text).shapes());
             }
         }
         tell("guardrail", "the stock driver …");
         let folder = self.folder.run(STOCK, Way::Plain)?;
-        let mut ran =
-            self.manner.run(stock.to_vec(), &folder, &HashSet::new(), &|| self.signals.interrupted())?;
-        // What the kernel says while nothing is wrong is usual.
-        if ran.judged.how == Some(super::verdict::How::Complaint) {
-            ran.judged.verdict = Verdict::None;
-            ran.judged.how = None;
-            ran.judged.why.clear();
-        }
+        let mut ran = self
+            .manner
+            .run(stock.to_vec(), None, &folder, &HashSet::new(), &|| self.signals.interrupted())?;
+        without_complaints(&mut ran.judged);
         let sound = ran.judged.verdict == Verdict::None;
         let why = ran.judged.why.clone();
-        self.folder.add(&Line {
-            mutant: STOCK.to_owned(),
-            kind: STOCK.to_owned(),
-            digest,
-            way: Way::Plain,
-            judged: ran.judged,
-            seconds: seconds(ran.wall),
-        })?;
+        let shapes = ran.shapes.clone();
+        self.folder.add(&line((STOCK, STOCK), Way::Plain, digest, ran))?;
         match sound {
-            true => Ok(ran.shapes),
+            true => Ok(shapes),
             false => Err(CliError::Run(format!(
                 "the stock driver fails with this workload, so mutants would show nothing: {why}"
             ))),
         }
+    }
+
+    /// What the console says while the stock driver does the workload guarded, which it must do without a violation that stops it.
+    fn usual_guarded(&self, stock: &[u8], usual: &HashSet<String>) -> Result<HashSet<String>, CliError> {
+        let Some(guarding) = &self.guarding else { return Ok(HashSet::new()) };
+        let plan = &self.manner.prepared.plan;
+        let driver = ModuleFile { bytes: stock.to_vec(), ..plan.driver.clone() };
+        let (file, digest) = guarding.harden(&driver, &plan.before)?;
+        let folder = self.folder.run_folder(STOCK, Way::Guarded);
+        if self.known(STOCK, Way::Guarded, &digest).is_some_and(|line| line.judged.verdict == Verdict::None)
+            && let Some(text) = files::read(&folder.join("console.log"))
+        {
+            return Ok(Console::new(&text).shapes());
+        }
+        tell("guardrail", "the stock driver, guarded …");
+        let folder = self.folder.run(STOCK, Way::Guarded)?;
+        let standing = guarding.standing();
+        let mut ran =
+            self.manner.run(file, Some(&standing), &folder, usual, &|| self.signals.interrupted())?;
+        without_complaints(&mut ran.judged);
+        Folder::write_report(&folder, "report", &ran.report)?;
+        let (verdict, why, found) = (ran.judged.verdict, ran.judged.why.clone(), ran.report.found());
+        let shapes = ran.shapes.clone();
+        self.folder.add(&line((STOCK, STOCK), Way::Guarded, digest, ran))?;
+        match verdict {
+            Verdict::None if found > 0 => {
+                let places = if found == 1 { "one place".to_owned() } else { format!("{found} places") };
+                let what =
+                    format!("the stock driver has false violations at {places}; see {}", folder.display());
+                tell("warning", &what);
+                Ok(shapes)
+            }
+            Verdict::None => Ok(shapes),
+            _ => Err(CliError::Run(format!(
+                "the guarded stock driver fails with this workload, so guarded mutants would show nothing: {why}; \
+                 see {}",
+                folder.display()
+            ))),
+        }
+    }
+
+    /// All that guarded mutants were told to have done, each place once.
+    fn write_violations(&self, lines: &[Line]) -> Result<(), CliError> {
+        let mut all: Vec<guardrail_report::Finding> = Vec::new();
+        let guarded = lines.iter().filter(|line| line.way == Way::Guarded);
+        for finding in
+            guarded.filter_map(|line| self.folder.report(&line.mutant)).flat_map(|report| report.findings)
+        {
+            match all.iter_mut().find(|known| known.id == finding.id) {
+                Some(known) => known.count += finding.count,
+                None => all.push(finding),
+            }
+        }
+        let prepared = self.manner.prepared;
+        let (driver, release) = (&prepared.plan.driver.name, &prepared.kernel.release);
+        let report = violations::report(driver, release, "completed", all);
+        Folder::write_report(self.folder.path(), "violations", &report)
     }
 
     /// Runs what is wanted; what ended, and why it did not go on.
@@ -227,24 +317,71 @@ impl Campaign<'_> {
         (number, all): (usize, usize),
     ) -> Result<Line, CliError> {
         let module = std::fs::read(&one.file).map_err(CliError::io("read", one.file.display()))?;
-        let digest = digest(&module);
+        let (file, digest, standing) = match (one.way, &self.guarding) {
+            (Way::Guarded, Some(guarding)) => {
+                let plan = &self.manner.prepared.plan;
+                let driver = ModuleFile { bytes: module.clone(), ..plan.driver.clone() };
+                match guarding.harden(&driver, &plan.before) {
+                    Ok((file, digest)) => (file, digest, Some(guarding.standing())),
+                    Err(error) if error.status() == Status::Usage => {
+                        return self.refused(one, digest(&module), &crate::errors::sentence(&error));
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            _ => {
+                let digest = digest(&module);
+                (module, digest, None)
+            }
+        };
         if let Some(line) = self.known(&one.name, one.way, &digest) {
             return Ok(line.clone());
         }
         let folder = self.folder.run(&one.name, one.way)?;
-        let ran = match one.way {
-            Way::Plain => self.manner.run(module, &folder, usual, &|| self.signals.interrupted())?,
-        };
+        let ran = self.manner.run(file, standing.as_ref(), &folder, usual, &|| self.signals.interrupted())?;
+        if standing.is_some() {
+            Folder::write_report(&folder, "report", &ran.report)?;
+        }
         tell("guardrail", &format!("{number}/{all}  {} {}: {}", one.name, one.way.word(), ran.judged));
-        let line = Line {
-            mutant: one.name.clone(),
-            kind: one.kind.clone(),
-            digest,
-            way: one.way,
-            judged: ran.judged,
-            seconds: seconds(ran.wall),
-        };
+        let line = line((&one.name, &one.kind), one.way, digest, ran);
         self.folder.add(&line)?;
         Ok(line)
+    }
+
+    /// A mutant that cannot be guarded.
+    fn refused(&self, one: &Planned, digest: String, why: &str) -> Result<Line, CliError> {
+        if let Some(line) = self.known(&one.name, one.way, &digest) {
+            return Ok(line.clone());
+        }
+        let (why, step) = (why.to_owned(), "guard".to_owned());
+        let judged = Judged { verdict: Verdict::Refused, how: None, why, at: None, step };
+        let (report, shapes, wall) = (Default::default(), HashSet::new(), Duration::ZERO);
+        let line = line((&one.name, &one.kind), one.way, digest, Ran { judged, report, shapes, wall });
+        self.folder.add(&line)?;
+        Ok(line)
+    }
+}
+
+/// What the kernel says while nothing is wrong is usual.
+fn without_complaints(judged: &mut Judged) {
+    if judged.how == Some(How::Complaint) {
+        (judged.verdict, judged.how) = (Verdict::None, None);
+        judged.why.clear();
+    }
+}
+
+/// The line of a run of a module, by its name and the kind of its bugs.
+fn line((name, kind): (&str, &str), way: Way, digest: String, ran: Ran) -> Line {
+    let place = |finding: &guardrail_report::Finding| {
+        format!("{} in {}+{:#x} [{}]", finding.kind, finding.function, finding.offset, finding.module)
+    };
+    Line {
+        mutant: name.to_owned(),
+        kind: kind.to_owned(),
+        digest,
+        way,
+        violations: ran.report.findings.iter().take(MOST_VIOLATIONS).map(place).collect(),
+        judged: ran.judged,
+        seconds: seconds(ran.wall),
     }
 }

@@ -2,17 +2,17 @@
 
 use super::verdict::Judged;
 use crate::errors::CliError;
+use crate::files::{json, read, write};
 use guardrail_inject::Mutant;
+use guardrail_report::{self as report, Report};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 /// The version of the files of a campaign.
 pub const SCHEMA: &str = "guardrail-inject/1";
-/// No file of results is larger.
-const MAX_FILE: u64 = 256 << 20;
 
 /// How a module runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,16 +20,19 @@ const MAX_FILE: u64 = 256 << 20;
 pub enum Way {
     /// As it is.
     Plain,
+    /// With the checks that `guardrail guard` gives a driver.
+    Guarded,
 }
 
 impl Way {
-    /// All ways that a campaign tries.
-    pub const ALL: [Way; 1] = [Way::Plain];
+    /// All ways that there are, in the order in which a mutant runs.
+    pub const ALL: [Way; 2] = [Way::Plain, Way::Guarded];
 
     /// The word for it.
     pub fn word(self) -> &'static str {
         match self {
             Way::Plain => "plain",
+            Way::Guarded => "guarded",
         }
     }
 }
@@ -66,13 +69,16 @@ pub struct Line {
     pub mutant: String,
     /// The kind of its bugs.
     pub kind: String,
-    /// The mutant's digest.
+    /// The digest of what ran: the mutant, or the guarded one with all that it stood on.
     pub digest: String,
     /// How it ran.
     pub way: Way,
     /// What became of it.
     #[serde(flatten)]
     pub judged: Judged,
+    /// What a guarded driver was told to have done: kind and place of each violation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub violations: Vec<String>,
     /// From the start of QEMU to its end.
     pub seconds: f64,
 }
@@ -164,32 +170,27 @@ impl Folder {
         write(&self.path.join("table.txt"), text.as_bytes())
     }
 
+    /// Writes a report in all formats, as `NAME.txt`, `NAME.json` and `NAME.sarif` in a folder of the campaign.
+    pub fn write_report(folder: &Path, name: &str, report: &Report) -> Result<(), CliError> {
+        type Write = fn(&Report, &mut dyn std::io::Write) -> std::io::Result<()>;
+        let formats: [(&str, Write); 3] =
+            [("txt", report::text::write), ("json", report::json::write), ("sarif", report::sarif::write)];
+        for (ending, print) in formats {
+            let (file, mut text) = (folder.join(format!("{name}.{ending}")), Vec::new());
+            print(report, &mut text).map_err(CliError::io("write", file.display()))?;
+            write(&file, &text)?;
+        }
+        Ok(())
+    }
+
+    /// The report of a guarded run, if it left one.
+    pub fn report(&self, name: &str) -> Option<Report> {
+        serde_json::from_slice(&read(&self.run_folder(name, Way::Guarded).join("report.json"))?).ok()
+    }
+
     fn results_file(&self) -> PathBuf {
         self.path.join("results.jsonl")
     }
-}
-
-fn json(value: &impl Serialize) -> Result<Vec<u8>, CliError> {
-    let mut text = serde_json::to_vec_pretty(value).map_err(|error| CliError::Run(error.to_string()))?;
-    text.push(b'\n');
-    Ok(text)
-}
-
-/// Reads a file of ours; `None` where it is absent.
-pub fn read(file: &Path) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    fs::File::open(file).ok()?.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
-}
-
-/// Writes a file whole or not at all.
-fn write(file: &Path, bytes: &[u8]) -> Result<(), CliError> {
-    let mut name = file.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    fs::write(&new, bytes)
-        .and_then(|()| fs::rename(&new, file))
-        .map_err(CliError::io("write", file.display()))
 }
 
 #[cfg(test)]
@@ -211,6 +212,7 @@ mod tests {
             digest: "1".into(),
             way: Way::Plain,
             judged,
+            violations: Vec::new(),
             seconds: 1.5,
         }
     }

@@ -2,7 +2,12 @@
 
 use super::oops::Console;
 use super::verdict::{Judged, Seen, judge};
+use crate::args::OnViolation;
 use crate::errors::CliError;
+use crate::files;
+use crate::guard::violations;
+use guardrail_report::Report;
+use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::progress::Progress;
 use guardrail_vm::run::{Limits, Options, Outcome, Stop, TcgThreads, Watch};
@@ -28,10 +33,20 @@ pub struct Manner<'a> {
     pub timeout: Duration,
 }
 
+/// What a guarded driver stands on in its guest.
+pub struct Standing<'a> {
+    /// `guardrail.ko`.
+    pub runtime: &'a [u8],
+    /// What a violation does.
+    pub policy: OnViolation,
+}
+
 /// How a run went.
 pub struct Ran {
     /// The verdict.
     pub judged: Judged,
+    /// What the run's kernel told of a guarded driver.
+    pub report: Report,
     /// The shapes of what the console says.
     pub shapes: HashSet<String>,
     /// From the start of QEMU to its end.
@@ -66,6 +81,7 @@ impl Manner<'_> {
     pub fn run(
         &self,
         module: Vec<u8>,
+        standing: Option<&Standing<'_>>,
         folder: &Path,
         usual: &HashSet<String>,
         interrupted: &dyn Fn() -> bool,
@@ -74,6 +90,11 @@ impl Manner<'_> {
         prepared.plan.driver.bytes = module;
         let mut variables = self.variables.clone();
         variables.push(("HEARTBEAT".to_owned(), self.smp.to_string()));
+        if let Some(standing) = standing {
+            let (name, path) = ("guardrail".to_owned(), "guardrail.ko".into());
+            variables.push((format!("PARAMETERS_{name}"), format!("policy={}", standing.policy.word())));
+            prepared.also.push(ModuleFile { name, path, bytes: standing.runtime.to_vec() });
+        }
         let words = ["loglevel=5", "softlockup_panic=1"];
         let options = Options {
             cpus: self.smp,
@@ -102,16 +123,25 @@ impl Manner<'_> {
         if finished.outcome == Outcome::Interrupted {
             return Err(CliError::Interrupted);
         }
-        let console = Console::new(&super::folder::read(&finished.console).unwrap_or_default());
+        let console = Console::new(&files::read(&finished.console).unwrap_or_default());
         let heard = heard.into_inner();
+        let failed = finished.progress.iter().find_map(|(_, line)| match line {
+            Progress::Failed(step, why) => Some((step.as_str(), why.as_str())),
+            _ => None,
+        });
         let seen = Seen {
             outcome: &finished.outcome,
             began: finished.driver_began(),
+            failed,
+            guarded: standing.map(|standing| standing.policy),
             stuck: heard.stuck().filter(|_| matches!(finished.outcome, Outcome::Stopped { .. })),
             step: if heard.step.is_empty() { "boot" } else { &heard.step },
             console: &console,
         };
-        let judged = judge(&seen, &prepared.plan.driver.name, usual);
-        Ok(Ran { judged, shapes: console.shapes(), wall: finished.wall })
+        let driver = &prepared.plan.driver.name;
+        let judged = judge(&seen, driver, usual);
+        let found = violations::findings(&console.text());
+        let report = violations::report(driver, &prepared.kernel.release, finished.outcome.word(), found);
+        Ok(Ran { judged, report, shapes: console.shapes(), wall: finished.wall })
     }
 }

@@ -1,5 +1,6 @@
 //! What the kernel's console says of a crash.
 
+use crate::guard::violations;
 use guardrail_vm::without_time;
 use std::collections::HashSet;
 
@@ -41,6 +42,8 @@ const MAX_LINE: usize = 200;
 /// The end of a guest's kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crash {
+    /// The number of its line.
+    pub line: usize,
     /// Its first words.
     pub why: String,
     /// A processor was stuck.
@@ -86,7 +89,7 @@ impl Console {
             true => why.split_once("Kernel stack is corrupted in: ").and_then(|(_, at)| place(at)).unzip(),
             false => self.lines[first..].iter().find_map(|line| instruction(line)).unzip(),
         };
-        Some(Crash { why, stuck, at, module: module.flatten() })
+        Some(Crash { line: first, why, stuck, at, module: module.flatten() })
     }
 
     /// The lines that `usual` has not, whatever their numbers are.
@@ -101,6 +104,21 @@ impl Console {
     /// The first unusual line that tells of damage outside of any module.
     pub fn damage<'a>(&'a self, usual: &'a HashSet<String>) -> Option<&'a str> {
         self.unusual(usual).find(|line| DAMAGE.iter().any(|word| line.contains(word)))
+    }
+
+    /// The first violation of a guarded driver, before anything else went wrong: the line that tells it.
+    pub fn violation_before_harm(&self, usual: &HashSet<String>, end: Option<&Crash>) -> Option<&str> {
+        let told = self.lines.iter().position(|line| violations::is_violation(line))?;
+        let before = &self.lines[..told];
+        let harm =
+            |line: &&String| !usual.contains(&shape(line)) && DAMAGE.iter().any(|word| line.contains(word));
+        let sound = end.is_none_or(|end| told < end.line) && !before.iter().any(|line| harm(&line));
+        sound.then_some(self.lines[told].as_str())
+    }
+
+    /// All of it, a line after the other.
+    pub fn text(&self) -> String {
+        self.lines.join("\n")
     }
 
     /// The shapes of its lines.
@@ -183,6 +201,22 @@ mod tests {
         let text = b"[ 0.1] BUG: boot\n[ 1.0] guardrail: the driver is loaded\n[ 1.1] ---[ cut here ]---\n[ 1.1] x\n";
         let console = Console::new(text);
         assert_eq!(console.unusual(&HashSet::new()).collect::<Vec<_>>(), ["x"]);
+    }
+
+    #[test]
+    fn a_violation_counts_where_nothing_went_wrong_before() {
+        let told =
+            "guardrail: violation: write of 8 bytes at 1 by f+0x1/0x2 [x]: domain 1 holds read, needs write";
+        let bug = "kernel BUG at report.c:1!\nRIP: 0010:tell+0x1/0x2 [guardrail]";
+        let before = |text: &str| {
+            let console = Console::new(text.as_bytes());
+            console.violation_before_harm(&HashSet::new(), console.crash().as_ref()).is_some()
+        };
+        assert!(before(&format!("{told}\n{bug}\n")));
+        assert!(before(told));
+        assert!(!before(&format!("{bug}\n{told}\n")));
+        assert!(!before(&format!("list_add corruption\n{told}\n{bug}\n")));
+        assert!(!before(bug));
     }
 
     #[test]

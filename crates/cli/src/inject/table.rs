@@ -26,6 +26,10 @@ pub struct Row {
     pub data: usize,
     /// By damage that the kernel found, or the end of the virtual machine.
     pub other: usize,
+    /// How many were stopped at a violation, before any harm.
+    pub contained: usize,
+    /// Of those: how many were begun anew, and did the workload to its end.
+    pub recovered: usize,
     /// How many failed alone.
     pub internal: usize,
     /// How many showed nothing.
@@ -34,21 +38,60 @@ pub struct Row {
     pub refused: usize,
     /// How many runs say nothing.
     pub failed: usize,
+    /// Of guarded ones, what became of those that escape as they are.
+    pub of_escaped: Option<OfEscaped>,
+}
+
+/// What became of mutants, guarded, that escape as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct OfEscaped {
+    /// How many there are.
+    pub all: usize,
+    /// How many were stopped at a violation, before any harm.
+    pub contained: usize,
+    /// How many escaped all the same.
+    pub escaped: usize,
+    /// How many failed alone.
+    pub internal: usize,
+    /// How many showed nothing.
+    pub none: usize,
+    /// How many could not be run.
+    pub other: usize,
+}
+
+impl OfEscaped {
+    fn add(&mut self, verdict: Verdict) {
+        self.all += 1;
+        *match verdict {
+            Verdict::Contained => &mut self.contained,
+            Verdict::Escaped => &mut self.escaped,
+            Verdict::Internal => &mut self.internal,
+            Verdict::None => &mut self.none,
+            Verdict::Refused | Verdict::Failed => &mut self.other,
+        } += 1;
+    }
+
+    fn sentence(&self) -> String {
+        let OfEscaped { all, contained, escaped, internal, none, other } = *self;
+        let held = 100.0 * (all - escaped - other) as f64 / all.max(1) as f64;
+        format!(
+            "Of {all} mutants that escape as they are, guarded {contained} were contained, {escaped} escaped, {internal} \
+             failed alone, {none} showed nothing, {other} could not be run: {held:.1} % did no harm.\n"
+        )
+    }
 }
 
 /// The rows of a campaign: each kind in each way, then all kinds together.
-pub fn rows(lines: &[Line]) -> Vec<Row> {
+pub fn rows(all: &[Line]) -> Vec<Row> {
     let mut kinds: Vec<&str> = Vec::new();
-    for line in lines {
+    for line in all {
         if !kinds.contains(&line.kind.as_str()) {
             kinds.push(&line.kind);
         }
     }
     let of = |kind: Option<&str>, way: Way| {
-        let lines: Vec<&Line> = lines
-            .iter()
-            .filter(|line| line.way == way && kind.is_none_or(|kind| line.kind == kind))
-            .collect();
+        let lines: Vec<&Line> =
+            all.iter().filter(|line| line.way == way && kind.is_none_or(|kind| line.kind == kind)).collect();
         let count = |wanted: &dyn Fn(&Line) -> bool| lines.iter().filter(|line| wanted(line)).count();
         let verdict = |verdict| count(&|line| line.judged.verdict == verdict);
         let escaped = |hows: &[How]| {
@@ -57,6 +100,16 @@ pub fn rows(lines: &[Line]) -> Vec<Row> {
                     && line.judged.how.is_some_and(|how| hows.contains(&how))
             })
         };
+        let of_escaped = (way == Way::Guarded).then(|| {
+            let mut of_escaped = OfEscaped::default();
+            let escaped =
+                all.iter().filter(|line| line.way == Way::Plain && line.judged.verdict == Verdict::Escaped);
+            for plain in escaped {
+                let same = lines.iter().find(|line| line.mutant == plain.mutant && line.kind == plain.kind);
+                same.into_iter().for_each(|line| of_escaped.add(line.judged.verdict));
+            }
+            of_escaped
+        });
         Row {
             name: kind.unwrap_or("all").to_owned(),
             way,
@@ -66,44 +119,57 @@ pub fn rows(lines: &[Line]) -> Vec<Row> {
             hang: escaped(&[How::Hang]),
             data: escaped(&[How::Data]),
             other: escaped(&[How::Damage, How::Machine]),
+            contained: verdict(Verdict::Contained),
+            recovered: count(&|line| line.judged.how == Some(How::Recovered)),
             internal: verdict(Verdict::Internal),
             none: verdict(Verdict::None),
             refused: verdict(Verdict::Refused),
             failed: verdict(Verdict::Failed),
+            of_escaped,
         }
     };
-    let mut rows: Vec<Row> = kinds.iter().flat_map(|kind| Way::ALL.map(|way| of(Some(kind), way))).collect();
+    let ways = || Way::ALL.into_iter().filter(|way| all.iter().any(|line| line.way == *way));
+    let mut rows: Vec<Row> = kinds.iter().flat_map(|kind| ways().map(|way| of(Some(kind), way))).collect();
     if kinds.len() > 1 {
-        rows.extend(Way::ALL.map(|way| of(None, way)));
+        rows.extend(ways().map(|way| of(None, way)));
     }
     rows
 }
 
+/// The head of a column, and its number in a row.
+type Column = (&'static str, fn(&Row) -> usize);
+
 /// The table of a campaign.
 pub fn text(rows: &[Row]) -> String {
-    let head = [
-        "kind", "way", "mutants", "escaped", "crash", "hang", "data", "other", "internal", "none", "refused",
-        "failed",
+    // What only guarded mutants can be is told only where there are some.
+    let guarded = rows.iter().any(|row| row.way == Way::Guarded);
+    let numbers: [Column; 12] = [
+        ("mutants", |row| row.mutants),
+        ("escaped", |row| row.escaped),
+        ("crash", |row| row.crash),
+        ("hang", |row| row.hang),
+        ("data", |row| row.data),
+        ("other", |row| row.other),
+        ("contained", |row| row.contained),
+        ("recovered", |row| row.recovered),
+        ("internal", |row| row.internal),
+        ("none", |row| row.none),
+        ("refused", |row| row.refused),
+        ("failed", |row| row.failed),
     ];
-    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    let numbers: Vec<_> = numbers
+        .into_iter()
+        .filter(|(name, _)| guarded || !["contained", "recovered"].contains(name))
+        .collect();
+    let head = ["kind", "way"].into_iter().chain(numbers.iter().map(|(name, _)| *name));
+    let mut lines = vec![head.map(str::to_owned).collect::<Vec<_>>()];
     for row in rows {
-        let numbers = [
-            row.mutants,
-            row.escaped,
-            row.crash,
-            row.hang,
-            row.data,
-            row.other,
-            row.internal,
-            row.none,
-            row.refused,
-            row.failed,
-        ];
         let mut line = vec![row.name.clone(), row.way.word().to_owned()];
-        line.extend(numbers.map(|number| number.to_string()));
+        line.extend(numbers.iter().map(|(_, number)| number(row).to_string()));
         lines.push(line);
     }
-    output::table(&lines)
+    let last = rows.iter().filter_map(|row| row.of_escaped).next_back();
+    output::table(&lines) + &last.map_or(String::new(), |last| last.sentence())
 }
 
 /// What was made.
@@ -156,7 +222,8 @@ mod tests {
     fn line(kind: &str, verdict: Verdict, how: Option<How>) -> Line {
         let judged = Judged { verdict, how, why: String::new(), at: None, step: String::new() };
         let (mutant, digest) = (String::new(), String::new());
-        Line { mutant, kind: kind.into(), digest, way: Way::Plain, judged, seconds: 1.0 }
+        let violations = Vec::new();
+        Line { mutant, kind: kind.into(), digest, way: Way::Plain, judged, violations, seconds: 1.0 }
     }
 
     #[test]
@@ -173,6 +240,28 @@ kind         way    mutants  escaped  crash  hang  data  other  internal  none  
 flip-branch  plain  3        2        1      0     1     0      1         0     0        0
 off-by-one   plain  1        0        0      0     0     0      0         1     0        0
 all          plain  4        2        1      0     1     0      1         1     0        0
+";
+        assert_eq!(text, expected);
+        let named = |name: &str, way, verdict| Line {
+            mutant: name.into(),
+            way,
+            ..line("flip-branch", verdict, None)
+        };
+        let both = [
+            named("a", Way::Plain, Verdict::Escaped),
+            named("a", Way::Guarded, Verdict::Contained),
+            named("b", Way::Plain, Verdict::Escaped),
+            named("b", Way::Guarded, Verdict::Escaped),
+            named("c", Way::Plain, Verdict::None),
+            named("c", Way::Guarded, Verdict::Contained),
+        ];
+        let text = super::text(&rows(&both));
+        let expected = "\
+kind         way      mutants  escaped  crash  hang  data  other  contained  recovered  internal  none  refused  failed
+flip-branch  plain    3        2        0      0     0     0      0          0          0         1     0        0
+flip-branch  guarded  3        1        0      0     0     0      2          0          0         0     0        0
+Of 2 mutants that escape as they are, guarded 1 were contained, 1 escaped, 0 failed alone, 0 showed nothing, \
+0 could not be run: 50.0 % did no harm.
 ";
         assert_eq!(text, expected);
         let made = [made(Kind::FlipBranch, 3), made(Kind::EarlyFree, 0)];

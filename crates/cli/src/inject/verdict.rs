@@ -5,6 +5,8 @@
 //! is what the paper's blue screens show, too.
 
 use super::oops::{Console, Crash};
+use crate::args::OnViolation;
+use crate::guard::violations;
 use guardrail_vm::run::Outcome;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -15,6 +17,8 @@ use std::collections::HashSet;
 pub enum Verdict {
     /// The rest of the system was harmed.
     Escaped,
+    /// A guarded driver was stopped at a violation, and nothing had been harmed before.
+    Contained,
     /// The driver alone failed.
     Internal,
     /// Nothing was seen of the bugs.
@@ -45,6 +49,10 @@ pub enum How {
     Workload,
     /// The workload went well, and the kernel complained.
     Complaint,
+    /// Contained, and the thread was ended.
+    Ended,
+    /// Contained, and the driver was begun anew: the workload went on to its end.
+    Recovered,
 }
 
 /// A verdict and its evidence.
@@ -87,6 +95,10 @@ pub struct Seen<'a> {
     pub outcome: &'a Outcome,
     /// The driver's code had begun to run.
     pub began: bool,
+    /// The first step of the workload that failed, and why.
+    pub failed: Option<(&'a str, &'a str)>,
+    /// What a violation does, where the driver is guarded.
+    pub guarded: Option<OnViolation>,
     /// A processor that ran no process anymore.
     pub stuck: Option<u8>,
     /// The step that it was in at the end.
@@ -106,8 +118,39 @@ const NOT_LOADABLE: [&str; 5] = [
     "Key was rejected",
 ];
 
+/// The module that ends a guarded driver's thread.
+const RUNTIME: &str = "guardrail";
+
 /// Judges a run of `driver`; `usual` is what the console says in a run of the stock driver.
 pub fn judge(seen: &Seen<'_>, driver: &str, usual: &HashSet<String>) -> Judged {
+    let base = without_guard(seen, driver, usual);
+    if seen.guarded.is_none_or(|policy| policy == OnViolation::Log) {
+        return base;
+    }
+    let crash = seen.console.crash();
+    let Some(told) = seen.console.violation_before_harm(usual, crash.as_ref()) else { return base };
+    if let Some((step, why)) = seen.failed.filter(|(step, why)| corrupted(step, why)) {
+        let (why, step) = (why.to_owned(), step.to_owned());
+        return Judged { verdict: Verdict::Escaped, how: Some(How::Data), why, at: None, step };
+    }
+    let how = match (
+        crash.is_some_and(|crash| !crash.stuck && crash.module.as_deref() == Some(RUNTIME)),
+        base.verdict,
+    ) {
+        (true, _) => Some(How::Ended),
+        // After a recovery, harm is what it always was.
+        (false, Verdict::Escaped | Verdict::Failed | Verdict::Refused) => return base,
+        (false, _) if base.how.is_none_or(|how| how == How::Complaint) => Some(How::Recovered),
+        (false, _) => base.how,
+    };
+    let found = violations::findings(told).pop();
+    let at = found.map(|found| format!("{}+{:#x} [{}]", found.function, found.offset, found.module));
+    let why = told.split_once("violation: ").map_or(told, |(_, why)| why).to_owned();
+    Judged { verdict: Verdict::Contained, how, why, at, step: base.step }
+}
+
+/// The same whatever the driver was told to have done.
+fn without_guard(seen: &Seen<'_>, driver: &str, usual: &HashSet<String>) -> Judged {
     let judged = |verdict, how, why: &str| Judged {
         verdict,
         how,
@@ -119,7 +162,7 @@ pub fn judge(seen: &Seen<'_>, driver: &str, usual: &HashSet<String>) -> Judged {
         return judged(Verdict::Failed, None, &format!("before the driver ran, {}", seen.outcome));
     }
     if let Some(crash) = seen.console.crash() {
-        let Crash { why, stuck, at, module } = crash;
+        let Crash { why, stuck, at, module, line: _ } = crash;
         let (verdict, how) = match (stuck, module.as_deref() == Some(driver)) {
             (true, _) => (Verdict::Escaped, How::Hang),
             (false, false) => (Verdict::Escaped, How::Crash),
@@ -194,7 +237,8 @@ mod tests {
 
     fn judged(outcome: &Outcome, console: &str, stuck: Option<u8>) -> Judged {
         let console = Console::new(console.as_bytes());
-        let seen = Seen { outcome, began: true, stuck, step: "ping", console: &console };
+        let (failed, guarded) = (None, None);
+        let seen = Seen { outcome, began: true, failed, guarded, stuck, step: "ping", console: &console };
         judge(&seen, "e1000", &HashSet::from(["usual #".to_owned()]))
     }
 
@@ -271,8 +315,40 @@ mod tests {
     fn what_happens_before_the_driver_runs_is_not_its_fault() {
         let console = Console::new(b"");
         let outcome = Outcome::QemuFailed { why: "no memory".into() };
-        let seen = Seen { outcome: &outcome, began: false, stuck: None, step: "boot", console: &console };
+        let (failed, guarded) = (None, Some(OnViolation::Oops));
+        let (outcome, stuck) = (&outcome, None);
+        let seen = Seen { outcome, began: false, failed, guarded, stuck, step: "boot", console: &console };
         assert_eq!(judge(&seen, "e1000", &HashSet::new()).verdict, Verdict::Failed);
         assert_judged(outcome.clone(), "", Verdict::Escaped, Some(How::Machine));
+    }
+
+    #[test]
+    fn a_guarded_driver_is_contained_where_it_is_stopped_in_time() {
+        let told = "guardrail: violation: write of 8 bytes at 1 by f+0x1/0x2 [x]: domain 1 holds read, needs write\n";
+        let bug = "kernel BUG at report.c:1!\nRIP: 0010:tell+0x1/0x2 [guardrail]\n";
+        let panic = Outcome::GuestPanic { text: "BUG: x".into() };
+        let all = |outcome: &Outcome, text: &str, failed, policy| {
+            let console = Console::new(text.as_bytes());
+            let (guarded, stuck, step) = (Some(policy), None, "ping");
+            let seen = Seen { outcome, began: true, failed, guarded, stuck, step, console: &console };
+            let judged = judge(&seen, "x", &HashSet::new());
+            (judged.verdict, judged.how)
+        };
+        let oops = |text: &str| all(&panic, text, None, OnViolation::Oops);
+        assert_eq!(oops(&format!("{told}{bug}")), (Verdict::Contained, Some(How::Ended)));
+        assert_eq!(oops(bug), (Verdict::Escaped, Some(How::Crash)));
+        let outside = "kernel BUG at slub.c:1!\nRIP: 0010:kfree+0x1/0x2\n";
+        assert_eq!(oops(&format!("{outside}{told}")), (Verdict::Escaped, Some(How::Crash)));
+        assert_eq!(oops(&format!("{told}{outside}")), (Verdict::Escaped, Some(How::Crash)));
+        assert_eq!(oops(&format!("list_add corruption\n{told}{bug}")).0, Verdict::Escaped);
+        let lost = Some(("host-verify", "byte 7 differs"));
+        let late = all(&panic, &format!("{told}{bug}"), lost, OnViolation::Oops);
+        assert_eq!(late, (Verdict::Escaped, Some(How::Data)));
+        let recover = |outcome: &Outcome| all(outcome, told, None, OnViolation::Recover);
+        assert_eq!(recover(&Outcome::Completed), (Verdict::Contained, Some(How::Recovered)));
+        assert_eq!(recover(&failed("up", "no carrier")), (Verdict::Contained, Some(How::Workload)));
+        assert_eq!(recover(&failed("host-verify", "byte 7 differs")).0, Verdict::Escaped);
+        let log = all(&Outcome::Completed, told, None, OnViolation::Log);
+        assert_eq!(log, (Verdict::Internal, Some(How::Complaint)));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::args::{Cli, Command, ProfileArgs};
 use crate::errors::CliError;
+use crate::files;
 use clap::Parser;
 use guardrail_vm::Cache;
 use serde::{Deserialize, Serialize};
@@ -118,10 +119,7 @@ impl Machine {
             arguments: std::env::args_os().skip(2).map(|word| word.as_bytes().to_vec()).collect(),
         };
         let text = serde_json::to_vec(&running).map_err(|error| CliError::Run(error.to_string()))?;
-        let new = self.folder.join("state.new");
-        fs::write(&new, text)
-            .and_then(|()| fs::rename(&new, self.state()))
-            .map_err(CliError::io("write", self.state().display()))
+        files::write(&self.state(), &text)
     }
 
     /// The VM has ended; its state stays for those who ask for its results.

@@ -1,14 +1,11 @@
 //! The folder of a survey.
 
 use crate::errors::CliError;
+use crate::files::{self, json, write};
 use guardrail_report::survey::{CELL_SCHEMA, Cell, Place, SCHEMA, Settings, Summary};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-
-/// No file of a survey is larger; a table holds the reports of all runs.
-const MAX_FILE: u64 = 256 << 20;
 
 /// The folder that a survey writes to.
 pub struct Folder {
@@ -89,25 +86,9 @@ impl Folder {
     }
 }
 
-fn json(value: &impl Serialize) -> Result<Vec<u8>, CliError> {
-    serde_json::to_vec_pretty(value).map_err(|error| CliError::Run(error.to_string()))
-}
-
 /// Reads a file of ours; `None` where it is absent or not what it should be.
 fn read<T: for<'a> Deserialize<'a>>(file: &Path) -> Option<T> {
-    let mut bytes = Vec::new();
-    fs::File::open(file).ok()?.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
-    serde_json::from_slice(&bytes).ok()
-}
-
-/// Writes a file whole or not at all.
-fn write(file: &Path, bytes: &[u8]) -> Result<(), CliError> {
-    let mut name = file.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    fs::write(&new, bytes)
-        .and_then(|()| fs::rename(&new, file))
-        .map_err(CliError::io("write", file.display()))
+    serde_json::from_slice(&files::read(file)?).ok()
 }
 
 #[cfg(test)]

@@ -1,0 +1,146 @@
+//! The workloads, each a fixed amount of work, and what the paper says of its like: tables 5 to 7 of "Fast Byte-Granularity Software Fault
+//! Isolation" (2009).
+
+/// Which driver a workload is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// The network driver.
+    Network,
+    /// The disk driver.
+    Disk,
+    /// The sound driver.
+    Sound,
+}
+
+/// What the amount of work is counted in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unit {
+    /// KiB that arrived, as the guest tells.
+    Kib,
+    /// Packets that arrived, as the guest tells.
+    Packet,
+    /// What is told here: so many, of these.
+    Fixed(f64, &'static str),
+}
+
+impl Unit {
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Unit::Kib => "KiB",
+            Unit::Packet => "packet",
+            Unit::Fixed(_, word) => word,
+        }
+    }
+}
+
+/// A workload.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Workload {
+    /// Its name for `--only`.
+    pub name: &'static str,
+    /// The driver that serves it.
+    pub device: Device,
+    /// Its name for `guardrail profile --workload`.
+    pub script: &'static str,
+    /// Variables of the script.
+    pub variables: &'static [&'static str],
+    /// A server of the host takes part.
+    pub server: bool,
+    /// What the work is counted in.
+    pub unit: Unit,
+    /// What the paper measured: more CPU time of the kernel in percent, and with which driver.
+    pub paper: &'static [(&'static str, f64)],
+}
+
+const fn transfer(
+    name: &'static str,
+    variables: &'static [&'static str],
+    unit: Unit,
+    paper: &'static [(&'static str, f64)],
+) -> Workload {
+    Workload { name, device: Device::Network, script: "bench-transfer", variables, server: true, unit, paper }
+}
+
+/// Packets are of 16 bytes, as in the paper. Those to the guest come no faster than an emulated processor takes them.
+const WORKLOADS: [Workload; 7] = [
+    transfer(
+        "tcp-send",
+        &["PROTOCOL=tcp", "DIRECTION=send", "BYTES=67108864"],
+        Unit::Kib,
+        &[("intelpro", 13.57), ("xframe", 11.94)],
+    ),
+    transfer(
+        "tcp-receive",
+        &["PROTOCOL=tcp", "DIRECTION=receive", "BYTES=67108864"],
+        Unit::Kib,
+        &[("intelpro", 11.69), ("xframe", 3.12)],
+    ),
+    transfer(
+        "udp-send",
+        &["PROTOCOL=udp", "DIRECTION=send", "BYTES=480000", "LENGTH=16", "RATE=0"],
+        Unit::Packet,
+        &[("intelpro", -1.74), ("xframe", 16.06)],
+    ),
+    transfer(
+        "udp-receive",
+        &["PROTOCOL=udp", "DIRECTION=receive", "BYTES=160000", "LENGTH=16", "RATE=256K"],
+        Unit::Packet,
+        &[("intelpro", 3.89), ("xframe", 6.86)],
+    ),
+    Workload {
+        name: "postmark",
+        device: Device::Disk,
+        script: "bench-postmark",
+        variables: &["TRANSACTIONS=2000"],
+        server: false,
+        unit: Unit::Fixed(2000.0, "transaction"),
+        paper: &[("disk+classnp", 2.88), ("ramdisk", 0.0), ("usbport+usbehci", 0.91)],
+    },
+    Workload {
+        name: "disk",
+        device: Device::Disk,
+        script: "bench-disk",
+        variables: &["MB=32", "ROUNDS=2"],
+        server: false,
+        unit: Unit::Fixed(2048.0, "64 KiB request"),
+        paper: &[],
+    },
+    Workload {
+        name: "audio",
+        device: Device::Sound,
+        script: "bench-audio",
+        variables: &["SECONDS=10"],
+        server: false,
+        unit: Unit::Fixed(10.0, "second"),
+        paper: &[],
+    },
+];
+
+/// Table 7: transactions per second with the kmdf driver, by the size of its buffer. There is no driver like it here.
+pub const KMDF: [(&str, f64); 4] = [("1", -8.76), ("512", -7.08), ("4K", -2.48), ("64K", -1.14)];
+
+/// The workloads with these names, all where there are none.
+pub fn chosen(names: &[String]) -> Result<Vec<Workload>, String> {
+    if names.is_empty() {
+        return Ok(WORKLOADS.to_vec());
+    }
+    let find = |name: &String| WORKLOADS.into_iter().find(|workload| workload.name == name);
+    let known = || WORKLOADS.map(|workload| workload.name).join(", ");
+    names
+        .iter()
+        .map(|name| find(name).ok_or_else(|| format!("--only has no '{name}'; there are {}", known())))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workloads_are_chosen_by_name() {
+        assert_eq!(chosen(&[]).unwrap().len(), WORKLOADS.len());
+        assert_eq!(chosen(&["disk".to_owned()]).unwrap()[0].script, "bench-disk");
+        assert!(chosen(&["dsk".to_owned()]).unwrap_err().contains("there are tcp-send"));
+    }
+}

@@ -1,0 +1,51 @@
+//! Small files that the program keeps in folders of its own.
+
+use crate::errors::CliError;
+use serde::Serialize;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// No file of ours is larger; a table of a survey holds the reports of all runs.
+const MAX_FILE: u64 = 256 << 20;
+
+/// Reads a file of ours; `None` where it is absent.
+pub fn read(file: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(file).ok()?.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Writes a file whole or not at all.
+pub fn write(file: &Path, bytes: &[u8]) -> Result<(), CliError> {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    fs::write(&new, bytes)
+        .and_then(|()| fs::rename(&new, file))
+        .map_err(CliError::io("write", file.display()))
+}
+
+/// Anything as an object that people can read, too.
+pub fn json(value: &impl Serialize) -> Result<Vec<u8>, CliError> {
+    let mut text = serde_json::to_vec_pretty(value).map_err(|error| CliError::Run(error.to_string()))?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x");
+        assert_eq!(read(&file), None);
+        write(&file, b"1").unwrap();
+        write(&file, &json(&[2]).unwrap()).unwrap();
+        assert_eq!(read(&file).unwrap(), b"[\n  2\n]\n");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(write(&folder.path().join("no/x"), b"").is_err());
+    }
+}

@@ -1,0 +1,52 @@
+//! What the kernel of this machine has against modules that its makers did not sign.
+
+use std::fs;
+use std::path::Path;
+
+/// What a user should know before loading guarded modules.
+pub fn notes(root: &Path) -> Vec<String> {
+    let read = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
+    let mut notes = Vec::new();
+    // The mode that holds stands in brackets.
+    let lockdown = read("sys/kernel/security/lockdown");
+    if let Some(mode) = lockdown.split_once('[').and_then(|(_, rest)| Some(rest.split_once(']')?.0))
+        && mode != "none"
+    {
+        notes.push(format!(
+            "this kernel is locked down ({mode}) and loads signed modules only; docs/guard.md tells how to sign them"
+        ));
+    } else if read("sys/module/module/parameters/sig_enforce").trim() == "Y" {
+        notes.push("this kernel loads signed modules only; docs/guard.md tells how to sign them".to_owned());
+    }
+    if read("proc/sys/kernel/modules_disabled").trim() == "1" {
+        notes.push(
+            "this kernel loads no modules until it is booted again (kernel.modules_disabled)".to_owned(),
+        );
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |file: &str, text: &str| {
+            let path = folder.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let told = || notes(folder.path()).join("\n");
+        assert_eq!(told(), "");
+        put("sys/kernel/security/lockdown", "[none] integrity confidentiality\n");
+        put("sys/module/module/parameters/sig_enforce", "N\n");
+        assert_eq!(told(), "");
+        put("sys/module/module/parameters/sig_enforce", "Y\n");
+        assert!(told().contains("signed modules only; docs/guard.md"));
+        put("sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
+        put("proc/sys/kernel/modules_disabled", "1\n");
+        assert!(told().contains("locked down (integrity)") && told().contains("modules_disabled"));
+    }
+}

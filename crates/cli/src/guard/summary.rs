@@ -1,0 +1,234 @@
+//! What was done to drivers, for people and as `guard.json`.
+
+use super::workshop::{Hardened, Workshop};
+use crate::analyze::digest;
+use serde::Serialize;
+use std::path::Path;
+
+/// The version of the description.
+const SCHEMA: &str = "guardrail-guard/1";
+/// Names beyond that are only counted for people.
+const NAMED: usize = 12;
+
+/// A folder of guarded drivers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    schema: &'static str,
+    /// Release of the kernel.
+    kernel: String,
+    /// The protection domain of all the drivers.
+    domain: u8,
+    runtime: Runtime,
+    /// The drivers, in the order in which they were given.
+    pub drivers: Vec<Driver>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Runtime {
+    file: &'static str,
+    interface: Option<u32>,
+    digest: String,
+}
+
+/// A guarded driver.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Driver {
+    name: String,
+    file: String,
+    /// Of the stock module and of the guarded one.
+    stock: String,
+    digest: String,
+    code: Code,
+    stores: StoreCounts,
+    imports: Imports,
+    entries: Entries,
+    trusted: Vec<String>,
+    own_convention: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Code {
+    before: u64,
+    after: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct StoreCounts {
+    checked: usize,
+    /// Of them those that share the check of another, and those that ask the runtime each time.
+    merged: usize,
+    asked: usize,
+    /// Calls by pointer that are checked.
+    calls: usize,
+    register_saved: usize,
+    flags_kept: usize,
+    /// Stores that need no check.
+    own_frame: usize,
+    own_variables: usize,
+    kernel_per_cpu: usize,
+    same: usize,
+    /// Stores in code that the kernel replaces, which are not checked.
+    replaced: usize,
+}
+
+/// Functions of the kernel that the driver calls.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Imports {
+    /// Called through a wrapper.
+    wrapped: Vec<String>,
+    /// Known to need none.
+    plain: Vec<String>,
+    /// Of which no annotation tells: calling them gives the driver nothing, and checks nothing.
+    unannotated: Vec<String>,
+    /// Called as they are from code that the kernel replaces, though they have a wrapper.
+    missed: Vec<String>,
+    /// Places that call through a wrapper.
+    calls: usize,
+}
+
+/// Functions of the driver that the kernel calls.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Entries {
+    /// Called through a wrapper.
+    wrapped: Vec<String>,
+    /// Of them those with arguments of which no annotation speaks.
+    unknown: Vec<String>,
+}
+
+impl Summary {
+    /// Of drivers that were guarded together.
+    pub fn new(workshop: &Workshop, hardened: &[Hardened]) -> Summary {
+        Summary {
+            schema: SCHEMA,
+            kernel: workshop.release.clone(),
+            domain: workshop.domain,
+            runtime: Runtime {
+                file: super::RUNTIME,
+                interface: workshop.exports.abi,
+                digest: digest(&workshop.runtime),
+            },
+            drivers: hardened.iter().map(Driver::new).collect(),
+        }
+    }
+
+    /// For people; `out` is where the files are.
+    pub fn text(&self, out: &Path) -> String {
+        let mut text = String::new();
+        for driver in &self.drivers {
+            text += &driver.text(&self.kernel, self.domain, out);
+        }
+        let interface = self.runtime.interface.map_or("?".to_owned(), |interface| interface.to_string());
+        text += &format!("runtime: {}, interface {interface}\n", out.join(self.runtime.file).display());
+        text
+    }
+}
+
+impl Driver {
+    fn new(hardened: &Hardened) -> Driver {
+        let stores = &hardened.stores;
+        let (border, done) = (&hardened.border, &hardened.done);
+        let wrapped = |name: &&String| done.imports.contains(name);
+        let (wrapped, plain): (Vec<&String>, Vec<&String>) = border.annotated.iter().partition(wrapped);
+        let unknown = border.unknown.iter().filter(|name| done.entries.contains(name));
+        Driver {
+            name: hardened.name.clone(),
+            file: format!("{}.ko", hardened.name),
+            stock: digest(&hardened.stock),
+            digest: digest(&hardened.file),
+            code: Code { before: hardened.counts.old_bytes, after: hardened.counts.new_bytes },
+            stores: StoreCounts {
+                checked: stores.checked,
+                merged: stores.merged,
+                asked: stores.strings + stores.per_cpu + stores.odd,
+                calls: stores.calls,
+                register_saved: stores.saved,
+                flags_kept: stores.flags,
+                own_frame: stores.frame,
+                own_variables: stores.own,
+                kernel_per_cpu: stores.kernel_per_cpu,
+                same: stores.same,
+                replaced: stores.replaced,
+            },
+            imports: Imports {
+                wrapped: wrapped.into_iter().cloned().collect(),
+                plain: plain.into_iter().cloned().collect(),
+                unannotated: border.unannotated.clone(),
+                missed: done.missed.iter().cloned().collect(),
+                calls: done.calls,
+            },
+            entries: Entries { wrapped: done.entries.clone(), unknown: unknown.cloned().collect() },
+            trusted: hardened.trusted.clone(),
+            own_convention: hardened.own.clone(),
+        }
+    }
+
+    fn text(&self, kernel: &str, domain: u8, out: &Path) -> String {
+        let StoreCounts { checked, merged, calls, own_frame, own_variables, replaced, .. } = self.stores;
+        let mut text =
+            format!("{} for {kernel}, domain {domain}: {}\n", self.name, out.join(&self.file).display());
+        let mut line = |head: &str, rest: String| text += &format!("  {head:<12}{rest}\n");
+        let growth = self.code.after as f64 / self.code.before.max(1) as f64;
+        line("code", format!("{} bytes, {growth:.2} times as many as before", self.code.after));
+        line(
+            "stores",
+            format!(
+                "{checked} checked, {merged} of them with another; {own_frame} to its own frames and {own_variables} to its own variables need no check"
+            ),
+        );
+        line("calls", format!("{calls} by pointer, checked"));
+        if replaced > 0 {
+            line("unchecked", format!("{replaced} stores in code that the kernel replaces"));
+        }
+        let Imports { wrapped, plain, unannotated, missed, .. } = &self.imports;
+        line(
+            "imports",
+            format!(
+                "{} functions: {} wrapped, {} known to need no wrapper, {} without an annotation{}",
+                wrapped.len() + plain.len() + unannotated.len(),
+                wrapped.len(),
+                plain.len(),
+                unannotated.len(),
+                named(unannotated)
+            ),
+        );
+        if !missed.is_empty() {
+            line("", format!("called past their wrapper, in code that the kernel replaces{}", named(missed)));
+        }
+        let Entries { wrapped, unknown } = &self.entries;
+        line(
+            "entries",
+            format!(
+                "{} functions that the kernel calls by pointer; {} have arguments that no annotation tells of{}",
+                wrapped.len(),
+                unknown.len(),
+                named(unknown)
+            ),
+        );
+        if !self.trusted.is_empty() {
+            line("trusted", self.trusted.join(", "));
+        }
+        text
+    }
+}
+
+/// The first names of a list, behind a colon.
+fn named(names: &[String]) -> String {
+    match names.len() {
+        0 => String::new(),
+        n if n <= NAMED => format!(": {}", names.join(", ")),
+        n => format!(": {} and {} more (guard.json has all)", names[..NAMED].join(", "), n - NAMED),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_are_cut() {
+        let names = |count: usize| (0..count).map(|i| format!("f{i}")).collect::<Vec<_>>();
+        assert_eq!(named(&names(0)), "");
+        assert_eq!(named(&names(2)), ": f0, f1");
+        assert!(named(&names(20)).ends_with("f11 and 8 more (guard.json has all)"));
+    }
+}

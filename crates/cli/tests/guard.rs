@@ -1,0 +1,287 @@
+//! `guardrail guard`: what it writes, what it refuses, what it finds in guarded modules, and mutants that it contains.
+
+mod common;
+
+use common::guardrail;
+use guardrail_inject::Subject;
+use guardrail_vm::kernels::{self, Kernel};
+use guardrail_vm::modules::Modules;
+use guardrail_vm::packages::Packages;
+use guardrail_vm::{Cache, runtime};
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+const KERNEL: &str = "6.1";
+/// A workload that takes seconds.
+const SHORT: [&str; 8] =
+    ["--set", "DOWNLOAD_MB=1", "--set", "REQUESTS=3", "--set", "UPLOADS=1", "--set", "PINGS=1"];
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let trials = vec![
+        Trial::test("a driver is guarded, whole, and always in the same way", written),
+        Trial::test("drivers of one command share a domain", together),
+        Trial::test("a kernel that is installed is guarded for with its own headers", installed),
+        Trial::test("what cannot be guarded is refused in a sentence", refused),
+        Trial::test("assembly is named, and left alone where it is trusted", assembly),
+        Trial::test("what is wrong with a guarded module is found", found),
+        Trial::test("a mutant that escapes is contained where it is guarded", contained),
+    ];
+    common::run(arguments, trials)
+}
+
+fn kernel(name: &str) -> Result<Kernel, Failed> {
+    Ok(kernels::find(&Packages::new(&Cache::open()?), name)?)
+}
+
+/// Guards drivers into a folder.
+fn guard(drivers: &[&str], out: &Path, more: &[&str]) -> Result<Value, Failed> {
+    let out = out.to_str().ok_or("a path")?;
+    let rest = ["-o", out, "--format", "json"];
+    let result = guardrail(&[&["guard"], drivers, more, &rest].concat());
+    match result.status {
+        0 => Ok(result.report()?.clone()),
+        status => Err(format!("exit status {status}\n{}\n{}", result.stdout, result.stderr).into()),
+    }
+}
+
+#[track_caller]
+fn assert_refused(arguments: &[&str], words: &str) {
+    let result = guardrail(&[&["guard"], arguments].concat());
+    let error = result.stderr.lines().last().unwrap_or_default();
+    assert_eq!((result.status, result.stdout.as_str()), (2, ""), "{arguments:?}: {error}");
+    assert!(error.starts_with("error: ") && error.contains(words), "{arguments:?}: {error}");
+}
+
+fn written() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+    let summary = guard(&["e1000"], &one, &["--kernel", KERNEL])?;
+    guard(&["e1000"], &two, &["--kernel", KERNEL])?;
+    for file in ["e1000.ko", "guardrail.ko", "guard.json"] {
+        assert!(fs::read(one.join(file))? == fs::read(two.join(file))?, "{file} differs");
+    }
+    let driver = &summary["drivers"][0];
+    assert!(driver["stores"]["checked"].as_u64() > Some(500), "{driver:#}");
+    assert!(driver["imports"]["wrapped"].as_array().is_some_and(|names| !names.is_empty()), "{driver:#}");
+    assert_eq!(driver["stores"]["replaced"], 0, "{driver:#}");
+    let checked = guardrail(&["guard", "--check", one.join("e1000.ko").to_str().ok_or("a path")?]);
+    assert_eq!(checked.status, 0, "{}{}", checked.stdout, checked.stderr);
+    // What is written twice is what was written once: nothing is left between.
+    assert_eq!(fs::read_dir(&one)?.count(), 3);
+    Ok(())
+}
+
+fn together() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let drivers = ["8139cp", "pcnet32"];
+    let summary = guard(&drivers, folder.path(), &["--kernel", KERNEL, "--domain", "7"])?;
+    assert_eq!((&summary["domain"], summary["drivers"].as_array().map(Vec::len)), (&7.into(), Some(2)));
+    for driver in drivers {
+        let file = folder.path().join(format!("{driver}.ko"));
+        let checked = guardrail(&["guard", "--format", "json", "--check", file.to_str().ok_or("a path")?]);
+        assert_eq!((checked.status, &checked.report()?["domain"]), (0, &7.into()), "{}", checked.stdout);
+    }
+    assert_refused(&["8139cp", "8139cp", "-o", "x", "--kernel", KERNEL], "8139cp is named twice");
+    assert_refused(
+        &["mii", "-o", "x", "--kernel", KERNEL],
+        "mii: .gnu.linkonce.this_module: the module has no init",
+    );
+    Ok(())
+}
+
+/// A kernel as it lies below the root of a machine.
+fn machine(root: &Path, headers: bool) -> Result<String, Failed> {
+    let found = kernel(KERNEL)?;
+    let release = &found.release;
+    let modules = root.join("lib/modules");
+    fs::create_dir_all(modules.join(release))?;
+    fs::create_dir_all(root.join("boot"))?;
+    std::os::unix::fs::symlink(found.modules.join("kernel"), modules.join(release).join("kernel"))?;
+    let image = root.join(format!("boot/vmlinuz-{release}"));
+    std::os::unix::fs::symlink(&found.vmlinuz, &image)?;
+    if headers {
+        let tree = kernels::headers_tree(&Packages::new(&Cache::open()?), &found)?;
+        std::os::unix::fs::symlink(tree, modules.join(release).join("build"))?;
+    }
+    Ok(image.display().to_string())
+}
+
+fn installed() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let image = machine(folder.path(), true)?;
+    let summary = guard(&["e1000"], &folder.path().join("out"), &["--kernel", &image])?;
+    assert_eq!(summary["kernel"].as_str(), Some(kernel(KERNEL)?.release.as_str()));
+    let bare = tempfile::tempdir()?;
+    let image = machine(bare.path(), false)?;
+    assert_refused(
+        &["e1000", "-o", "x", "--kernel", &image],
+        "install them with: apt-get install linux-headers-",
+    );
+    // A runtime that is there needs no headers.
+    let runtime = folder.path().join("out/guardrail.ko").display().to_string();
+    guard(&["e1000"], &bare.path().join("out"), &["--kernel", &image, "--runtime", &runtime])?;
+    Ok(())
+}
+
+fn refused() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    guard(&["e1000"], folder.path(), &["--kernel", KERNEL])?;
+    let out = path("out");
+    let refused = |driver: &str, more: &[&str], words: &str| {
+        assert_refused(&[&[driver, "-o", &out, "--kernel", KERNEL], more].concat(), words);
+    };
+    refused(&path("e1000.ko"), &[], "is guarded already");
+    refused(&path("guardrail.ko"), &[], "what guarded drivers stand on");
+    refused("e1001", &[], "'e1000'");
+    refused(&path("none.ko"), &[], "there is no such file");
+    let (packages, newer) = (Packages::new(&Cache::open()?), kernel("6.12")?);
+    let other = Modules::of(&newer)?.plan("e1000")?.driver;
+    fs::write(path("other.ko"), other.bytes)?;
+    refused(&path("other.ko"), &[], "it was built for kernel 6.12");
+    let strange = runtime::ensure(&packages, &newer)?.module.display().to_string();
+    refused("e1000", &["--runtime", &strange], "a runtime for kernel 6.12");
+    refused("e1000", &["--runtime", &path("e1000.ko")], "is not the runtime");
+    refused("e1000", &["--runtime", &path("none")], "No such file");
+    let (mut old, mut at) = (fs::read(path("guardrail.ko"))?, 0);
+    for (place, part) in old.windows(9).enumerate() {
+        if part.starts_with(b"\0version=") {
+            at = place + 9;
+        }
+    }
+    old[at] = b'9';
+    fs::write(path("old.ko"), old)?;
+    refused("e1000", &["--runtime", &path("old.ko")], "interface 9");
+    let stock = Modules::of(&kernel(KERNEL)?)?.plan("e1000")?.driver.bytes;
+    let name = b"\0.rodata.str1.1\0";
+    let start = stock.windows(name.len()).position(|part| part == name).ok_or("no such section")?;
+    let mut unknown = stock.clone();
+    unknown[start + 1..start + 8].copy_from_slice(b".xodata");
+    fs::write(path("unknown.ko"), unknown)?;
+    // Whatever it holds, code does not name it: it is still guarded.
+    guard(&[&path("unknown.ko")], Path::new(&out), &["--kernel", KERNEL])?;
+    fs::write(path("cut.ko"), &stock[..stock.len() / 2])?;
+    refused(&path("cut.ko"), &[], "cut.ko is cut short");
+    Ok(())
+}
+
+fn assembly() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let out = folder.path().to_str().ok_or("a path")?;
+    let arguments = ["crc32c_intel", "-o", out, "--kernel", KERNEL];
+    assert_refused(&arguments, "assembly that cannot be proven: crc_pcl (it jumps by a table");
+    assert_refused(&[&arguments[..], &["--trust", "crc_pdl"]].concat(), "crc_pcl");
+    let trusted = ["--kernel", KERNEL, "--trust", "crc_pcl"];
+    let summary = guard(&["crc32c_intel"], folder.path(), &trusted)?;
+    assert_eq!(summary["drivers"][0]["trusted"], serde_json::json!(["crc_pcl"]));
+    let module = folder.path().join("crc32c_intel.ko").display().to_string();
+    let checked = guardrail(&["guard", "--check", &module]);
+    assert!(checked.status == 0 && checked.stdout.contains("unchecked: crc_pcl"), "{}", checked.stdout);
+    assert_refused(
+        &["e1000", "-o", out, "--kernel", KERNEL, "--trust", "nothing"],
+        "--trust nothing: there is no such function",
+    );
+    Ok(())
+}
+
+fn found() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    guard(&["e1000"], folder.path(), &["--kernel", KERNEL])?;
+    let file = folder.path().join("e1000.ko");
+    let guarded = fs::read(&file)?;
+    let magic = 0x4c52_4447u32.to_le_bytes();
+    let at = guarded.windows(4).position(|part| part == magic).ok_or("no description")?;
+    let with = |offset: usize, byte: u8| -> Result<String, Failed> {
+        let mut changed = guarded.clone();
+        changed[at + offset] = byte;
+        fs::write(&file, changed)?;
+        let checked = guardrail(&["guard", "--check", file.to_str().ok_or("a path")?]);
+        assert_eq!(checked.status, 1, "{}{}", checked.stdout, checked.stderr);
+        Ok(checked.stdout)
+    };
+    for (offset, byte, words) in
+        [(0, 0, "description for the runtime begins with"), (4, 99, "interface 99"), (8, 16, "domain 16")]
+    {
+        let said = with(offset, byte)?;
+        assert!(said.contains(words), "{said}");
+    }
+    // The runtime of another kernel exports the same, in other versions or for another release.
+    fs::write(&file, &guarded)?;
+    let other = runtime::ensure(&Packages::new(&Cache::open()?), &kernel("6.12")?)?;
+    let other = other.module.display().to_string();
+    let checked = guardrail(&["guard", "--check", file.to_str().ok_or("a path")?, "--runtime", &other]);
+    assert!(checked.status == 1 && checked.stdout.contains("and the runtime for 6.12"), "{}", checked.stdout);
+    Ok(())
+}
+
+/// The stock driver, with what calls of one function in its init go to instead.
+fn redirected(stock: &[u8], from: &str, to: &str) -> Result<Vec<u8>, Failed> {
+    use object::LittleEndian;
+    use object::read::elf::{FileHeader, SectionHeader, Sym};
+    let header = object::elf::FileHeader64::<LittleEndian>::parse(stock)?;
+    let endian = header.endian()?;
+    let sections = header.sections(endian, stock)?;
+    let symbols = sections.symbols(endian, stock, object::elf::SHT_SYMTAB)?;
+    let index = |wanted: &str| {
+        let named = |symbol: &object::elf::Sym64<LittleEndian>| {
+            symbol.name(endian, symbols.strings()).is_ok_and(|name| name == wanted.as_bytes())
+        };
+        symbols
+            .iter()
+            .position(named)
+            .ok_or_else(|| Failed::from(format!("the driver does not know {wanted}")))
+    };
+    let (from, to) = (index(from)?, index(to)?);
+    let mut mutant = stock.to_vec();
+    for one in sections
+        .iter()
+        .filter(|one| sections.section_name(endian, *one).is_ok_and(|name| name == b".rela.init.text"))
+    {
+        let Some((entries, _)) = one.rela(endian, stock)? else { continue };
+        for (i, _) in
+            entries.iter().enumerate().filter(|(_, entry)| entry.r_sym(endian, false) == from as u32)
+        {
+            let symbol = one.sh_offset(endian) as usize + i * 24 + 12;
+            mutant[symbol..symbol + 4].copy_from_slice(&(to as u32).to_le_bytes());
+        }
+    }
+    Ok(mutant)
+}
+
+fn contained() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let signed = Modules::of(&kernel(KERNEL)?)?.plan("e1000")?.driver.bytes;
+    let stock = Subject::parse("e1000", signed)?.stock().to_vec();
+    // The message at load becomes a free of memory that nobody allocated.
+    let (escapes, same) = (folder.path().join("escapes.ko"), folder.path().join("same.ko"));
+    fs::write(&escapes, redirected(&stock, "_printk", "kfree")?)?;
+    fs::write(&same, &stock)?;
+    let out = folder.path().join("campaign");
+    let path = |path: &Path| path.display().to_string();
+    let (out_name, escapes, same) = (path(&out), path(&escapes), path(&same));
+    let mut arguments = vec!["inject", "e1000", "--kernel", KERNEL, "--run", "--guarded", "-o", &out_name];
+    arguments.extend(["--format", "json", "--mutant", &escapes, "--mutant", &same]);
+    arguments.extend(SHORT);
+    let result = guardrail(&arguments);
+    if result.status != 0 {
+        return Err(format!("{}\n{}", result.stdout, result.stderr).into());
+    }
+    let rows = result.report()?.as_array().cloned().unwrap_or_default();
+    let row = |way: &str| rows.iter().find(|row| row["way"] == way).cloned().unwrap_or_default();
+    assert_eq!((&row("plain")["escaped"], &row("plain")["none"]), (&1.into(), &1.into()), "{rows:#?}");
+    let guarded = row("guarded");
+    assert_eq!((&guarded["contained"], &guarded["none"]), (&1.into(), &1.into()), "{guarded:#}");
+    assert_eq!((&guarded["of_escaped"]["all"], &guarded["of_escaped"]["contained"]), (&1.into(), &1.into()));
+    let report: Value = serde_json::from_slice(&fs::read(out.join("violations.json"))?)?;
+    assert_eq!(report["findings"][0]["checker"], "isolation", "{report:#}");
+    assert!(out.join("runs/escapes.guarded/report.sarif").is_file());
+    // All of it is known, so nothing runs again.
+    let lines = fs::read_to_string(out.join("results.jsonl"))?;
+    let again = guardrail(&arguments);
+    assert_eq!((again.status, again.stdout), (0, result.stdout), "{}", again.stderr);
+    assert_eq!(fs::read_to_string(out.join("results.jsonl"))?, lines);
+    Ok(())
+}

@@ -1,0 +1,466 @@
+//! Looks at a guarded module as it lies there: whether it is whole, and whether the runtime that is to load it fits.
+
+use crate::checks::access::{Access, access};
+use crate::code::{Code, Insn};
+use crate::error::{Result, RewriteError};
+use crate::flow::Flow;
+use crate::guard::{self, ABI};
+use crate::module::{FIELD, TRUSTED, codes};
+use crate::object::{Content, Object, Reloc, reloc};
+use crate::pass::Site;
+use crate::thunks;
+use guardrail_kernel::ModuleImage;
+use guardrail_kernel::module::unpack;
+use iced_x86::{Code as Opcode, FlowControl, InstructionInfoFactory};
+use std::collections::{BTreeMap, HashSet};
+
+/// Bytes of an entry of `__ksymtab`: value, name, namespace.
+const EXPORT: u64 = 12;
+/// More faults than that are not told one by one.
+const MOST: usize = 20;
+
+/// What a runtime offers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exports {
+    /// The kernel that it is built for.
+    pub release: String,
+    /// The version of its interface.
+    pub abi: Option<u32>,
+    /// What it exports, with the checksums where its kernel wants them.
+    pub symbols: BTreeMap<String, Option<u32>>,
+}
+
+impl Exports {
+    /// Reads `guardrail.ko`.
+    pub fn read(what: &str, file: Vec<u8>) -> Result<Exports> {
+        let data = unpack(what, file)?;
+        let image = ModuleImage::parse(what, data.clone())?;
+        let object = Object::read(what, &data)?;
+        let sums = |section: &str| {
+            object
+                .section(&section.replace("__ksymtab", "__kcrctab"))
+                .map(|index| object.sections[index].bytes())
+        };
+        let mut symbols = BTreeMap::new();
+        for symbol in &object.symbols {
+            let (Some(name), Some(section)) = (symbol.name.strip_prefix("__ksymtab_"), symbol.section())
+            else {
+                continue;
+            };
+            let at = (symbol.value / EXPORT * 4) as usize;
+            let sum =
+                sums(&object.sections[section].name).and_then(|bytes| bytes.get(at..at + 4)?.try_into().ok());
+            symbols.insert(name.to_owned(), sum.map(u32::from_le_bytes));
+        }
+        if image.name() != guard::RUNTIME || symbols.is_empty() {
+            return Err(RewriteError::NoRuntime { what: what.to_owned() });
+        }
+        let abi = image.info("version").and_then(|version| version.parse().ok());
+        Ok(Exports { release: image.release().unwrap_or_default().to_owned(), abi, symbols })
+    }
+
+    /// Refuses a runtime that this rewriter makes no modules for, or that is for another kernel.
+    pub fn fits(&self, what: &str, release: &str) -> Result<()> {
+        let fault = |detail: String| Err(RewriteError::Object { what: what.to_owned(), detail });
+        match self.abi {
+            Some(ABI) if self.release == release => Ok(()),
+            Some(ABI) => {
+                fault(format!("it is a runtime for kernel {}, and the driver is for {release}", self.release))
+            }
+            Some(other) => {
+                fault(format!("it is a runtime with interface {other}, and {ABI} is wanted; build it anew"))
+            }
+            None => fault("it is a runtime that tells no version of its interface".into()),
+        }
+    }
+
+    /// The same as `Module.symvers` has it.
+    pub fn symvers(&self) -> String {
+        let line = |(name, sum): (&String, &Option<u32>)| format!("{:#010x}\t{name}\n", sum.unwrap_or(0));
+        self.symbols.iter().map(line).collect()
+    }
+}
+
+/// What is seen of a guarded module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inspected {
+    /// Its name.
+    pub name: String,
+    /// The kernel that it is for.
+    pub release: String,
+    /// The version of the runtime's interface that it was made for.
+    pub abi: u32,
+    /// Its protection domain.
+    pub domain: u32,
+    /// What was done to it.
+    pub passes: String,
+    /// Stores with a check in front.
+    pub checked: usize,
+    /// Functions that nothing is checked in.
+    pub trusted: Vec<String>,
+    /// What is wrong, each in a sentence.
+    pub faults: Vec<String>,
+}
+
+/// Looks at a guarded module, compressed or not, and at how it fits to a runtime.
+///
+/// # Errors
+/// It is no module, or not a guarded one.
+pub fn inspect(what: &str, file: Vec<u8>, runtime: Option<&Exports>) -> Result<Inspected> {
+    let data = unpack(what, file)?;
+    let image = ModuleImage::parse(what, data.clone())?;
+    let Some(passes) = image.info(FIELD) else {
+        return Err(RewriteError::NotGuarded { what: what.to_owned() });
+    };
+    let object = Object::read(what, &data)?;
+    let trusted = image.info(TRUSTED).unwrap_or_default().split(',').filter(|name| !name.is_empty());
+    let mut inspected = Inspected {
+        name: image.name(),
+        release: image.release().unwrap_or_default().to_owned(),
+        passes: passes.to_owned(),
+        trusted: trusted.map(str::to_owned).collect(),
+        ..Inspected::default()
+    };
+    let mut faults = Vec::new();
+    let codes = match codes(&object) {
+        Ok(codes) => codes,
+        Err(error) => {
+            faults.push(format!("its code cannot be taken apart: {error}"));
+            Vec::new()
+        }
+    };
+    match object.section(guard::SECTION) {
+        None => faults.push("it has no description for the runtime".into()),
+        Some(section) => {
+            let mut description =
+                Description { object: &object, codes: &codes, section, faults: &mut faults };
+            (inspected.abi, inspected.domain) = description.look(&inspected.name);
+        }
+    }
+    match unchecked(&object, &codes, &inspected.trusted, &mut faults) {
+        Ok(checked) => inspected.checked = checked,
+        Err(error) => faults.push(format!("its checks cannot be followed: {error}")),
+    }
+    life(&object, &mut faults);
+    if !image.depends().any(|name| name == guard::RUNTIME) {
+        faults.push(format!("it does not ask for {} to be loaded before it", guard::RUNTIME));
+    }
+    versions(&object, runtime, &mut faults);
+    if let Some(runtime) = runtime {
+        if runtime.release != inspected.release {
+            faults.push(format!(
+                "it is for kernel {}, and the runtime for {}",
+                inspected.release, runtime.release
+            ));
+        }
+        if runtime.abi.is_some_and(|abi| abi != inspected.abi) {
+            let abi = runtime.abi.unwrap_or_default();
+            faults.push(format!("it is for interface {} of the runtime, which has {abi}", inspected.abi));
+        }
+    }
+    if let Some(more) = faults.len().checked_sub(MOST + 1) {
+        faults.truncate(MOST);
+        faults.push(format!("and {} more", more + 1));
+    }
+    inspected.faults = faults;
+    Ok(inspected)
+}
+
+/// `struct guardrail_module` in the file.
+struct Description<'a> {
+    object: &'a Object,
+    codes: &'a [Code],
+    section: usize,
+    faults: &'a mut Vec<String>,
+}
+
+impl Description<'_> {
+    /// Looks at all of it; interface and domain.
+    fn look(&mut self, name: &str) -> (u32, u32) {
+        let bytes = self.object.sections[self.section].bytes();
+        if bytes.len() < guard::SIZE {
+            self.faults.push("its description for the runtime is cut short".into());
+            return (0, 0);
+        }
+        let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let (magic, abi, domain, flags) = (number(0), number(4), number(8), number(12));
+        if magic != guard::MAGIC {
+            self.faults.push(format!("its description for the runtime begins with {magic:08x}"));
+        }
+        if abi != ABI {
+            self.faults
+                .push(format!("it was guarded for interface {abi}, and this is {ABI}; guard it again"));
+        }
+        if !(1..=15).contains(&domain) || flags != 0 {
+            self.faults
+                .push(format!("domain {domain} with flags {flags:x} is nothing that the runtime knows"));
+        }
+        let told = self.pointer(guard::NAME).and_then(|(section, at)| {
+            let text = self.object.sections[section].bytes().get(at as usize..)?;
+            std::str::from_utf8(text.split(|&byte| byte == 0).next()?).ok()
+        });
+        if told != Some(name) {
+            self.faults.push(format!("its description is that of {}", told.unwrap_or("nothing")));
+        }
+        for (at, what) in [(guard::INIT, "init"), (guard::EXIT, "exit")] {
+            if self.at(at).is_some() && self.pointer(at).is_none_or(|place| !self.is_function(place)) {
+                self.faults.push(format!("its description names an {what} that is no function of its own"));
+            }
+        }
+        if self.at(guard::INIT).is_none() {
+            self.faults.push("its description names no init".into());
+        }
+        self.ranges(guard::WRITABLE);
+        self.ranges(guard::INIT_ONLY);
+        self.targets();
+        (abi, domain)
+    }
+
+    /// The relocation of a word.
+    fn at(&self, offset: u64) -> Option<&Reloc> {
+        let relocs = &self.object.sections[self.section].relocs;
+        relocs.iter().find(|reloc| reloc.offset == offset && reloc.kind == reloc::ABS64)
+    }
+
+    /// Section and offset that a word points to.
+    fn pointer(&self, offset: u64) -> Option<(usize, u64)> {
+        let reloc = self.at(offset)?;
+        self.object.target(reloc.symbol, reloc.addend)
+    }
+
+    fn is_function(&self, (section, offset): (usize, u64)) -> bool {
+        let mut symbols = self.object.symbols.iter().filter(|symbol| symbol.function());
+        symbols.any(|symbol| symbol.section() == Some(section) && symbol.value == offset)
+    }
+
+    /// Begin and number of the entries of an array, if it lies in the section.
+    fn array(&mut self, at: u64, entry: u64) -> Option<(u64, u64)> {
+        let bytes = self.object.sections[self.section].bytes();
+        let count = bytes.get(at as usize + 8..at as usize + 16)?.try_into().map(u64::from_le_bytes).ok()?;
+        let place = self.pointer(at).filter(|(section, _)| *section == self.section);
+        let inside = place.and_then(|(_, start)| {
+            let end = count.checked_mul(entry)?.checked_add(start)?;
+            (end <= bytes.len() as u64).then_some((start, count))
+        });
+        if inside.is_none() && count > 0 {
+            self.faults.push("a table of its description lies elsewhere".into());
+        }
+        inside
+    }
+
+    fn ranges(&mut self, at: u64) {
+        let Some((start, count)) = self.array(at, 16) else { return };
+        for entry in (0..count).map(|number| start + number * 16) {
+            let bytes = self.object.sections[self.section].bytes();
+            let size =
+                bytes[entry as usize + 8..entry as usize + 16].try_into().map_or(0, u64::from_le_bytes);
+            let own = self.pointer(entry).is_some_and(|(section, offset)| {
+                let section = &self.object.sections[section];
+                let inside = offset.checked_add(size).is_some_and(|end| end <= section.size());
+                section.alloc() && section.write() && !section.exec() && inside
+            });
+            if !own {
+                self.faults.push("its description gives it memory that is not its own".into());
+            }
+        }
+    }
+
+    fn targets(&mut self) {
+        let Some((start, count)) = self.array(guard::TARGETS, 8) else { return };
+        for entry in (0..count).map(|number| start + number * 8) {
+            let place = self.pointer(entry);
+            let code = |(section, _): (usize, u64)| self.codes.iter().any(|code| code.section == section);
+            if !place.is_some_and(|place| code(place) && self.is_function(place)) {
+                self.faults.push("its description lets others call what is no function of its own".into());
+            }
+        }
+    }
+}
+
+/// What the names of sections with code of ours begin with.
+const OURS: [&str; 2] = [".text.guardrail", ".init.text.guardrail"];
+
+/// Looks for stores and calls by pointer that no check asks the runtime about; how many there are with one.
+fn unchecked(object: &Object, codes: &[Code], trusted: &[String], faults: &mut Vec<String>) -> Result<usize> {
+    let flow = Flow::of(object, codes)?;
+    let mut info = InstructionInfoFactory::new();
+    let mut checked = 0;
+    for code in codes {
+        let section = &object.sections[code.section];
+        if OURS.iter().any(|ours| section.name.starts_with(ours)) {
+            continue;
+        }
+        let asked = asked(object, code);
+        for function in &code.functions {
+            let symbol = &object.symbols[function.symbol];
+            if trusted.contains(&symbol.name) {
+                continue;
+            }
+            // A way back may lead to a check that stands before the instruction.
+            let mut reached = false;
+            for number in function.insns.clone() {
+                let insn = &code.insns[number as usize];
+                reached |= asked.contains(&number);
+                let site = Site { object, code, function, flow: &flow };
+                if matches!(
+                    access(&site, number, insn, info.info(&insn.insn))?,
+                    Access::Nothing | Access::Free(_)
+                ) {
+                    continue;
+                }
+                match std::mem::take(&mut reached) {
+                    true => checked += 1,
+                    false => faults.push(format!(
+                        "`{}` at {}+{:#x} is not checked",
+                        insn.insn,
+                        symbol.name,
+                        u64::from(insn.at).saturating_sub(symbol.value)
+                    )),
+                }
+            }
+        }
+    }
+    Ok(checked)
+}
+
+/// The instructions that checks ask for: behind each call of a thunk stands how far it is to there, or a jump leads there.
+fn asked(object: &Object, code: &Code) -> HashSet<u32> {
+    let relocs = &object.sections[code.section].relocs;
+    let thunks = object.section(thunks::SECTION);
+    let calls = |insn: &Insn| {
+        let reloc = relocs[insn.relocs.start as usize..insn.relocs.end as usize].first();
+        let target = reloc.and_then(|reloc| object.symbols[reloc.symbol].section());
+        insn.insn.flow_control() == FlowControl::Call && thunks.is_some() && target == thunks
+    };
+    let mut asked = HashSet::new();
+    for (number, _) in code.insns.iter().enumerate().filter(|(_, insn)| calls(insn)) {
+        let Some(next) = code.insns.get(number + 1) else { continue };
+        asked.extend(match next.insn.code() {
+            Opcode::Test_EAX_imm32 => {
+                let far = next.insn.immediate32() as i32;
+                code.starting(u64::from(next.end()).wrapping_add_signed(far.into()))
+            }
+            _ => next.target,
+        });
+    }
+    asked
+}
+
+/// The kernel must come in and go out by the stubs.
+fn life(object: &Object, faults: &mut Vec<String>) {
+    let Some(this) = object.section(".gnu.linkonce.this_module") else {
+        return faults.push("it has no struct module".into());
+    };
+    let names = |name: &str| {
+        object.sections[this].relocs.iter().any(|reloc| object.symbols[reloc.symbol].name == name)
+    };
+    for (plain, stub) in [("init_module", "guardrail_init"), ("cleanup_module", "guardrail_exit")] {
+        if names(plain) {
+            faults.push(format!("the kernel calls its {plain} past the runtime"));
+        }
+        if plain == "init_module" && !names(stub) {
+            faults.push("the kernel does not call the stub that makes it known to the runtime".into());
+        }
+    }
+}
+
+/// Each import from the runtime is there, and in the version that the module wants.
+fn versions(object: &Object, runtime: Option<&Exports>, faults: &mut Vec<String>) {
+    let table = object.section("__versions").map(|index| &object.sections[index].content);
+    let known: Option<BTreeMap<String, u64>> = table.and_then(|content| {
+        let Content::Bytes(bytes) = content else { return None };
+        let entry = |entry: &[u8]| {
+            let sum = entry[..8].try_into().map_or(0, u64::from_le_bytes);
+            let name = entry[8..].split(|&byte| byte == 0).next().unwrap_or_default();
+            (String::from_utf8_lossy(name).into_owned(), sum)
+        };
+        Some(bytes.chunks_exact(guard::VERSION).map(entry).collect())
+    });
+    for symbol in
+        object.symbols.iter().filter(|symbol| symbol.undefined() && symbol.name.starts_with(guard::PREFIX))
+    {
+        let name = &symbol.name;
+        let sum = known.as_ref().map(|known| known.get(name).copied());
+        if sum == Some(None) {
+            faults.push(format!("it has no version of {name}, so the kernel would not load it"));
+        }
+        let Some(runtime) = runtime else { continue };
+        match (runtime.symbols.get(name), sum.flatten()) {
+            (None, _) => faults.push(format!("the runtime exports no {name}")),
+            (Some(Some(has)), Some(wants)) if u64::from(*has) != wants => {
+                faults.push(format!("it wants {name} in version {wants:08x}, and the runtime has {has:08x}"));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::Checks;
+    use crate::module::note;
+    use crate::rewrite;
+    use crate::tests::Module;
+
+    /// mov [rdi+8],rsi; ret
+    const STORE: [u8; 5] = [0x48, 0x89, 0x77, 0x08, 0xc3];
+
+    fn faults(file: Vec<u8>) -> Inspected {
+        inspect("made.ko", file, None).unwrap()
+    }
+
+    #[test]
+    fn each_store_must_have_a_check() {
+        let checked =
+            rewrite("made.ko", Module::new(&STORE).0.write().unwrap(), &mut [&mut Checks::new(1)]).unwrap();
+        let inspected = faults(checked.file);
+        assert_eq!(inspected.checked, 1);
+        assert!(inspected.faults.iter().all(|fault| !fault.contains("not checked")), "{inspected:?}");
+        let mut module = Module::new(&STORE);
+        note(&mut module.0, FIELD, "writes");
+        let inspected = faults(module.0.write().unwrap());
+        assert_eq!(inspected.checked, 0);
+        assert!(
+            inspected.faults.iter().any(|fault| fault == "`mov [rdi+8],rsi` at f+0x0 is not checked"),
+            "{inspected:?}"
+        );
+        // What is trusted need not be.
+        note(&mut module.0, TRUSTED, "f");
+        let inspected = faults(module.0.write().unwrap());
+        assert!(inspected.faults.iter().all(|fault| !fault.contains("not checked")), "{inspected:?}");
+    }
+
+    #[test]
+    fn what_is_no_guarded_module_is_told() {
+        let stock = Module::new(&STORE).0.write().unwrap();
+        let said = inspect("made.ko", stock.clone(), None).unwrap_err().to_string();
+        assert_eq!(said, "made.ko is not a guarded module");
+        let said = Exports::read("made.ko", stock).unwrap_err().to_string();
+        assert_eq!(said, "made.ko is not the runtime, guardrail.ko");
+    }
+
+    #[test]
+    fn damaged_modules_give_faults_or_an_error() {
+        let checked =
+            rewrite("made.ko", Module::new(&STORE).0.write().unwrap(), &mut [&mut Checks::new(1)]).unwrap();
+        for at in 0..checked.file.len() {
+            let mut changed = checked.file.clone();
+            changed[at] ^= 0x5a;
+            let _ = inspect("made.ko", changed, None);
+            let _ = inspect("made.ko", checked.file[..at].to_vec(), None);
+        }
+    }
+
+    #[test]
+    fn a_runtime_must_fit() {
+        let runtime = |release: &str, abi| Exports { release: release.into(), abi, ..Exports::default() };
+        assert!(runtime("6.1", Some(ABI)).fits("g.ko", "6.1").is_ok());
+        let said = |exports: Exports| exports.fits("g.ko", "6.1").unwrap_err().to_string();
+        assert!(
+            said(runtime("6.12", Some(ABI))).contains("a runtime for kernel 6.12, and the driver is for 6.1")
+        );
+        assert!(said(runtime("6.1", Some(ABI + 1))).contains("build it anew"));
+        assert!(said(runtime("6.1", None)).contains("tells no version"));
+    }
+}

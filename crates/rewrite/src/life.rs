@@ -1,0 +1,153 @@
+//! Modules without functions that the kernel calls when they come and go: they get some that do nothing, so that there is a place at which
+//! they get their rights, and give them back.
+//!
+//! Where in `struct module` these functions stand is nothing that the module itself tells. Another one for the same kernel does, the runtime.
+
+use crate::emit::{Assembly, Returns, code_section};
+use crate::error::{Result, refused};
+use crate::object::{Object, Reloc, reloc};
+use crate::patch::Op;
+use guardrail_kernel::module::unpack;
+
+/// The section with `struct module`.
+const THIS: &str = ".gnu.linkonce.this_module";
+const INIT: &str = "init_module";
+const EXIT: &str = "cleanup_module";
+/// The section of the functions that are added.
+const SECTION: &str = ".text.guardrail.hooks";
+/// `endbr64`, which what is called by pointer may have to begin with; `xor %eax,%eax`.
+const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+const ZERO: [u8; 2] = [0x31, 0xc0];
+
+/// Where in `struct module` the functions stand that the kernel calls when a module comes and goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hooks {
+    init: u64,
+    exit: u64,
+    /// Bytes of the whole.
+    size: u64,
+}
+
+impl Hooks {
+    /// As a module has them that has both, compressed or not. `what` names it in errors.
+    pub fn of(what: &str, file: Vec<u8>) -> Result<Hooks> {
+        let object = Object::read(what, &unpack(what, file)?)?;
+        let found = object.section(THIS).and_then(|this| {
+            let at = |name| Some(object.sections[this].relocs[position(&object, this, name)?].offset);
+            Some(Hooks { init: at(INIT)?, exit: at(EXIT)?, size: object.sections[this].size() })
+        });
+        match found {
+            Some(hooks) => Ok(hooks),
+            None => refused(what, "it has no functions that are called when it comes and goes"),
+        }
+    }
+
+    /// Gives a module without such functions some. One that stays for good, since it has only the first, is left so.
+    pub fn complete(&self, object: &mut Object) -> Result<()> {
+        let Some(this) = object.section(THIS) else { return Ok(()) };
+        if position(object, this, INIT).is_some() {
+            return Ok(());
+        }
+        if object.sections[this].size() != self.size {
+            let sizes = format!(
+                "struct module has {} bytes here and {} there",
+                object.sections[this].size(),
+                self.size
+            );
+            return refused(
+                THIS,
+                format!("the runtime was built for another kernel than this module: {sizes}"),
+            );
+        }
+        let section = code_section(object, SECTION);
+        let mut code = Assembly::new(Returns::of(object));
+        let mut added = Vec::new();
+        for (name, offset) in [(INIT, self.init), (EXIT, self.exit)] {
+            if position(object, this, name).is_some() {
+                continue;
+            }
+            let taken = |reloc: &Reloc| reloc.offset < offset + 8 && reloc.offset + 8 > offset;
+            if object.sections[this].relocs.iter().any(taken) {
+                return refused(THIS, "something else stands where the module's functions would");
+            }
+            code.function(name);
+            code.add([Op::Code(ENDBR.into(), None), Op::Code(ZERO.into(), None)]);
+            code.ret();
+            added.push(offset);
+        }
+        // Its functions' symbols come in their order.
+        let symbols = object.symbols.len();
+        code.fill(object, section);
+        let relocs = &mut object.sections[this].relocs;
+        let named = added.into_iter().zip(symbols..);
+        relocs.extend(named.map(|(offset, symbol)| Reloc { offset, kind: reloc::ABS64, symbol, addend: 0 }));
+        relocs.sort_by_key(|reloc| reloc.offset);
+        Ok(())
+    }
+}
+
+/// The number of the relocation for a function.
+fn position(object: &Object, this: usize, name: &str) -> Option<usize> {
+    object.sections[this].relocs.iter().position(|reloc| object.symbols[reloc.symbol].name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::Checks;
+    use crate::tests::{Module, TEXT};
+
+    /// A module that has both functions, at these offsets.
+    fn whole(init: u64, exit: u64) -> Module {
+        let mut module = Module::new(&[0xc3, 0xc3]);
+        for (name, value, offset) in [(INIT, 0, init), (EXIT, 1, exit)] {
+            let symbol = module.0.symbols.len();
+            let f = module.0.symbols[3].clone();
+            module.0.symbols.push(crate::object::Symbol { name: name.into(), value, size: 0, ..f });
+            let this = module.0.section(THIS).unwrap();
+            module.reloc(this, offset, reloc::ABS64, symbol, 0);
+        }
+        assert_eq!(module.0.sections[TEXT].name, ".text");
+        module
+    }
+
+    #[test]
+    fn a_module_without_functions_gets_some_where_another_has_them() {
+        let hooks = Hooks::of("other.ko", whole(16, 40).0.write().unwrap()).unwrap();
+        assert_eq!(hooks, Hooks { init: 16, exit: 40, size: 64 });
+        let mut object = Module::new(&[0xc3]).0;
+        hooks.complete(&mut object).unwrap();
+        assert_eq!(Hooks::of("made.ko", object.write().unwrap()).unwrap(), hooks);
+        // Nothing is left to be done.
+        let before = object.clone();
+        hooks.complete(&mut object).unwrap();
+        assert_eq!(object, before);
+    }
+
+    #[test]
+    fn a_runtime_for_another_kernel_is_refused() {
+        let hooks = Hooks { init: 16, exit: 40, size: 72 };
+        let error = hooks.complete(&mut Module::new(&[0xc3]).0).unwrap_err();
+        assert!(error.to_string().contains("built for another kernel"), "{error}");
+        assert!(Hooks::of("made.ko", Module::new(&[0xc3]).0.write().unwrap()).is_err());
+    }
+
+    #[test]
+    fn a_guarded_module_without_functions_comes_and_goes_by_the_runtime() {
+        let hooks = Hooks { init: 16, exit: 40, size: 64 };
+        let guarded = |checks: Checks| {
+            let mut checks = checks.guarded("made", "");
+            crate::rewrite("made.ko", Module::new(&[0xc3]).0.write().unwrap(), &mut [&mut checks])
+        };
+        assert!(guarded(Checks::new(1)).unwrap_err().to_string().contains("no init function"));
+        let file = guarded(Checks::new(1).completing(hooks)).unwrap().file;
+        let object = Object::read("result", &file).unwrap();
+        let this = &object.sections[object.section(THIS).unwrap()];
+        let named: Vec<_> = this
+            .relocs
+            .iter()
+            .map(|reloc| (reloc.offset, object.symbols[reloc.symbol].name.as_str()))
+            .collect();
+        assert_eq!(named, [(16, "guardrail_init"), (40, "guardrail_exit")]);
+    }
+}

@@ -1,0 +1,227 @@
+//! Interposition: what is done before and after the calls between a guarded module and the kernel, and the code in the module that does it.
+//!
+//! This is what annotations of functions are compiled into. How it reaches the runtime stands in `runtime/guardrail.h` (`struct guardrail_action`).
+
+mod data;
+mod redirect;
+#[cfg(test)]
+mod tests;
+mod thunk;
+
+pub use redirect::Done;
+pub(crate) use redirect::{CALLS, ENTRIES, INIT_ENTRIES, interpose};
+
+use std::collections::BTreeMap;
+
+/// A number that an action works with: an address, a size, a count. All arithmetic is modulo 2⁶⁴.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// An argument of the function, from 0; those from the seventh on are on the stack. Of arguments narrower than 8 bytes the upper part may be
+    /// anything: take them by [`Low`](Self::Low).
+    Arg(u8),
+    /// What the function has returned (only in actions after it).
+    Result,
+    /// A number.
+    Const(i64),
+    /// What is at an address plus so many bytes, as an unsigned number of 1, 2, 4 or 8 bytes. Where nothing can be read the action is left out.
+    Load(Box<Value>, i32, u8),
+    /// The low 1, 2 or 4 bytes of a value, as an unsigned number.
+    Low(Box<Value>, u8),
+    /// A sum.
+    Add(Box<Value>, Box<Value>),
+    /// A product.
+    Mul(Box<Value>, Box<Value>),
+    /// The first shifted to the left by the second, which is below 64.
+    Shl(Box<Value>, Box<Value>),
+}
+
+/// On what it depends whether an action is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum When {
+    /// On nothing.
+    #[default]
+    Always,
+    /// The result is a pointer, neither NULL nor an error.
+    ResultValid,
+    /// The result, an `int`, is 0.
+    ResultZero,
+    /// The result, an `int`, is 0 or more.
+    ResultNonNegative,
+    /// The result, a `bool`, is true.
+    ResultTrue,
+    /// The argument is not 0.
+    NonZero(u8),
+}
+
+/// What an action does. An address of 0 leaves it out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// The domain may write there from now on.
+    Grant {
+        /// From here on.
+        pointer: Value,
+        /// Bytes.
+        size: Value,
+    },
+    /// The domain may not write there any more.
+    Revoke {
+        /// From here on.
+        pointer: Value,
+        /// Bytes.
+        size: Value,
+    },
+    /// The domain has to be allowed to write there, since the function does so for it.
+    RequireWrite {
+        /// From here on.
+        pointer: Value,
+        /// Bytes.
+        size: Value,
+    },
+    /// The domain owns this allocation from now on. The right to write it is not given by this.
+    Own {
+        /// From here on.
+        pointer: Value,
+        /// Bytes.
+        size: Value,
+        /// By what functions it is freed: a number other than 0 that the annotations agree on.
+        kind: u32,
+    },
+    /// The domain has to own this allocation, and gives it up with the right to write it.
+    Disown {
+        /// Its begin.
+        pointer: Value,
+        /// By what functions it is freed.
+        kind: u32,
+    },
+    /// The domain may write these fields of an object (offset and size) from now on.
+    Fields {
+        /// The object.
+        pointer: Value,
+        /// Offsets and sizes.
+        fields: Vec<(u32, u32)>,
+    },
+    /// The domain may not write these fields any more.
+    UnFields {
+        /// The object.
+        pointer: Value,
+        /// Offsets and sizes.
+        fields: Vec<(u32, u32)>,
+    },
+    /// An object of the kernel, which the domain may not write, begins there, in state 0. If it is one of that type already it is put into state 0.
+    Object {
+        /// Its begin.
+        pointer: Value,
+        /// Bytes.
+        size: Value,
+        /// Its type: a number other than 0 that the annotations agree on.
+        kind: u32,
+    },
+    /// There has to be an object of this type, in this state if one is given.
+    RequireObject {
+        /// Its begin.
+        pointer: Value,
+        /// Its type.
+        kind: u32,
+        /// Its state.
+        state: Option<u32>,
+    },
+    /// There has to be an object of this type in a state, and it goes to another.
+    MoveObject {
+        /// Its begin.
+        pointer: Value,
+        /// Its type.
+        kind: u32,
+        /// The state that it is in; `None` for any.
+        from: Option<u32>,
+        /// The state that it goes to.
+        to: u32,
+    },
+    /// If there is an object of this type it is none any more. The right to write its memory is not given by this.
+    ClearObject {
+        /// Its begin.
+        pointer: Value,
+        /// Its type.
+        kind: u32,
+    },
+    /// The domain has to be allowed to call this function by pointer, since it has others call it.
+    RequireCall {
+        /// The function.
+        pointer: Value,
+    },
+    /// The thread goes away and does not return: it has left all entries into the domain.
+    Exit,
+    /// What the runtime's function `guardrail_custom_<name>` does.
+    Custom {
+        /// Part of the function's name.
+        name: String,
+        /// What it is given, in the place of a pointer.
+        pointer: Value,
+        /// What else it is given, in the place of a size.
+        size: Value,
+    },
+}
+
+/// Something done before or after a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Action {
+    /// Whether it is done.
+    pub when: When,
+    /// What is done.
+    pub op: Op,
+}
+
+impl From<Op> for Action {
+    fn from(op: Op) -> Action {
+        Action { when: When::Always, op }
+    }
+}
+
+/// What is done when the module calls a function of the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wrapper {
+    /// Before the call, in this order.
+    pub before: Vec<Action>,
+    /// After it.
+    pub after: Vec<Action>,
+    /// Words of arguments on the stack: those from the seventh on, and structs passed by value.
+    pub stack_words: u8,
+    /// It takes a variable number of arguments: it can have no actions after it.
+    pub variadic: bool,
+}
+
+/// What is done when the kernel calls a function of the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Before the function. If one of them finds no memory for the rights the function is not called.
+    pub before: Vec<Action>,
+    /// After it, also where it was not called for that reason.
+    pub after: Vec<Action>,
+    /// Words of arguments on the stack. More than there are do no harm.
+    pub stack_words: u8,
+    /// What the caller gets where the function is not called, since the domain is dead or there was no memory for its rights.
+    pub dead: i64,
+    /// The function may write its callers' stack, for those of which not all arguments are known.
+    pub callers_stack: bool,
+}
+
+/// Words of arguments on the stack that a function is given of which nothing is known.
+const UNKNOWN_WORDS: u8 = 6;
+
+/// All that is done at the border of a module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interposition {
+    /// Functions that the module calls, by name; those without actions are called as they are.
+    pub imports: BTreeMap<String, Wrapper>,
+    /// Functions of the module, by the name of their symbol.
+    pub entries: BTreeMap<String, Entry>,
+    /// For functions of the module that are not among them.
+    pub default_entry: Entry,
+}
+
+impl Default for Interposition {
+    /// Where nothing is known: no actions, and functions of the module may have any arguments.
+    fn default() -> Interposition {
+        let default_entry = Entry { stack_words: UNKNOWN_WORDS, callers_stack: true, ..Entry::default() };
+        Interposition { imports: BTreeMap::new(), entries: BTreeMap::new(), default_entry }
+    }
+}

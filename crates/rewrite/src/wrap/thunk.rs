@@ -1,0 +1,241 @@
+//! Thunks: code through which calls between the module and the kernel go. What the runtime finds on the stack stands in `runtime/guardrail.h`
+//! (`struct guardrail_frame`, `struct guardrail_record`).
+
+use super::data::{Data, Side};
+use super::{Action, Entry, Wrapper};
+use crate::emit::{Assembly, Returns, go, plain, relative, relative_operand};
+use crate::error::{Result, refused};
+use crate::object::Object;
+use crate::patch::Op;
+use iced_x86::{Code, IcedError, Instruction, MemoryOperand, Register};
+
+/// Bytes of `struct guardrail_frame` below the return address, and of what `struct guardrail_record` has below the frame.
+const FRAME: i64 = 64;
+const RECORD: i64 = 32;
+/// Where in the frame results stand.
+const RESULT: i64 = 48;
+const SECOND: i64 = 56;
+/// Registers of arguments, as they stand in the frame.
+const ARGUMENTS: [Register; 6] =
+    [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9];
+/// Words of arguments on the stack that are handed on; no function of the kernel has so many.
+const MAX_WORDS: u8 = 64;
+const JMP: [u8; 1] = [0xe9];
+const JNE: [u8; 2] = [0x0f, 0x85];
+
+/// A section of thunks while it is made.
+pub(super) struct Thunks<'a> {
+    object: &'a mut Object,
+    data: &'a mut Data,
+    code: Assembly,
+    /// The kernel may count calls, in the room in front of functions.
+    rooms: bool,
+}
+
+impl<'a> Thunks<'a> {
+    /// None yet.
+    pub fn new(object: &'a mut Object, data: &'a mut Data) -> Thunks<'a> {
+        let (returns, rooms) = (Returns::of(object), object.section(".call_sites").is_some());
+        Thunks { object, data, code: Assembly::new(returns), rooms }
+    }
+
+    /// Puts them into a new section; the symbol of the first, behind which come those of the others in their order.
+    pub fn place(self, name: &str) -> usize {
+        let first = self.object.symbols.len();
+        self.code.place(self.object, name);
+        first
+    }
+
+    /// A thunk for calls to a function of the kernel.
+    pub fn call(&mut self, import: usize, wrapper: &Wrapper) -> Result<()> {
+        let name = self.object.symbols[import].name.clone();
+        if wrapper.variadic && !wrapper.after.is_empty() {
+            return refused(name, "it takes any number of arguments, so nothing can be done after it");
+        }
+        if wrapper.stack_words > MAX_WORDS {
+            return refused(name, "it has more arguments on the stack than are supported");
+        }
+        if self.rooms {
+            self.code.room();
+        }
+        self.code.function(&format!("guardrail_call_{name}"));
+        self.keep(FRAME, 0)?;
+        for action in &wrapper.before {
+            self.action(&name, Side::Before, action, 0)?;
+        }
+        self.reload(0)?;
+        if wrapper.variadic {
+            // The number of vector registers.
+            self.add(Instruction::with2(Code::Xor_r32_rm32, Register::EAX, Register::EAX))?;
+        }
+        if wrapper.after.is_empty() {
+            self.shrink(FRAME)?;
+            self.code.add([go(import, true)]);
+            self.code.stop();
+        } else {
+            self.call_with(import, FRAME, wrapper.stack_words)?;
+            self.keep_result(0)?;
+            for action in &wrapper.after {
+                self.action(&name, Side::After, action, 0)?;
+            }
+            self.give_back(FRAME, 0)?;
+        }
+        Ok(())
+    }
+
+    /// A thunk for calls of a function of the module, which annotations know by this name.
+    pub fn entry(&mut self, function: usize, name: &str, entry: &Entry) -> Result<()> {
+        if entry.stack_words > MAX_WORDS {
+            return refused(name, "it has more arguments on the stack than are supported");
+        }
+        let whole = RECORD + FRAME;
+        let description = self.data.entry(name, entry);
+        self.code.function(&format!("guardrail_enter_{name}"));
+        self.add(Ok(Instruction::with(Code::Endbr64)))?;
+        self.keep(whole, RECORD)?;
+        self.code.add([relative(lea(Register::RDI), self.data.symbol(), description as i64)?]);
+        self.stack_pointer(Register::RSI, 0)?;
+        self.runtime("guardrail_enter");
+        let refusal = self.unless_zero()?;
+        let mut failures = Vec::new();
+        for action in &entry.before {
+            self.action(name, Side::Before, action, RECORD)?;
+            failures.push(self.unless_zero()?);
+        }
+        self.reload(RECORD)?;
+        self.call_with(function, whole, entry.stack_words)?;
+        self.keep_result(RECORD)?;
+        let after = self.code.here();
+        for action in &entry.after {
+            self.action(name, Side::After, action, RECORD)?;
+        }
+        self.stack_pointer(Register::RDI, 0)?;
+        self.runtime("guardrail_leave");
+        self.code.land(refusal, self.code.here());
+        self.give_back(whole, RECORD)?;
+        if !failures.is_empty() {
+            let here = self.code.here();
+            for jump in failures {
+                self.code.land(jump, here);
+            }
+            self.deeper(whole);
+            self.add(Instruction::with2(Code::Mov_r64_imm64, Register::RAX, entry.dead))?;
+            self.add(Instruction::with2(Code::Xor_r32_rm32, Register::EDX, Register::EDX))?;
+            self.keep_result(RECORD)?;
+            let back = self.code.jump(&JMP);
+            self.code.land(back, after);
+            self.code.stop();
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, insn: std::result::Result<Instruction, IcedError>) -> Result<()> {
+        self.code.add([plain(insn)?]);
+        Ok(())
+    }
+
+    /// From here on the stack is so many bytes deeper than where the thunk begins.
+    fn deeper(&mut self, bytes: i64) {
+        self.code.add([Op::Deeper(bytes as i16)]);
+    }
+
+    /// Calls a function of the runtime.
+    fn runtime(&mut self, name: &str) {
+        let symbol = self.object.import(name);
+        self.code.add([go(symbol, false)]);
+    }
+
+    /// Jumps if what was called has returned something else than 0.
+    fn unless_zero(&mut self) -> Result<usize> {
+        self.add(Instruction::with2(Code::Test_rm32_r32, Register::EAX, Register::EAX))?;
+        Ok(self.code.jump(&JNE))
+    }
+
+    /// Makes room on the stack, and stores the arguments `at` bytes above its begin.
+    fn keep(&mut self, room: i64, at: i64) -> Result<()> {
+        self.add(Instruction::with2(Code::Sub_rm64_imm8, Register::RSP, room as i32))?;
+        self.deeper(room);
+        for (register, word) in ARGUMENTS.into_iter().zip(0..) {
+            self.store(register, at + 8 * word)?;
+        }
+        Ok(())
+    }
+
+    fn reload(&mut self, at: i64) -> Result<()> {
+        for (register, word) in ARGUMENTS.into_iter().zip(0..) {
+            self.load(register, at + 8 * word)?;
+        }
+        Ok(())
+    }
+
+    fn keep_result(&mut self, at: i64) -> Result<()> {
+        self.store(Register::RAX, at + RESULT)?;
+        self.store(Register::RDX, at + SECOND)
+    }
+
+    fn store(&mut self, register: Register, at: i64) -> Result<()> {
+        let place = MemoryOperand::with_base_displ(Register::RSP, at);
+        self.add(Instruction::with2(Code::Mov_rm64_r64, place, register))
+    }
+
+    fn load(&mut self, register: Register, at: i64) -> Result<()> {
+        let place = MemoryOperand::with_base_displ(Register::RSP, at);
+        self.add(Instruction::with2(Code::Mov_r64_rm64, register, place))
+    }
+
+    /// The stack pointer plus some bytes.
+    fn stack_pointer(&mut self, register: Register, more: i64) -> Result<()> {
+        self.add(match more {
+            0 => Instruction::with2(Code::Mov_r64_rm64, register, Register::RSP),
+            _ => {
+                let place = MemoryOperand::with_base_displ(Register::RSP, more);
+                Instruction::with2(Code::Lea_r64_m, register, place)
+            }
+        })
+    }
+
+    /// Does an action, with the frame `at` bytes above the stack pointer.
+    fn action(&mut self, function: &str, side: Side, action: &Action, at: i64) -> Result<()> {
+        let (offset, does) = self.data.action(function, side, action)?;
+        self.code.add([relative(lea(Register::RDI), self.data.symbol(), offset as i64)?]);
+        self.stack_pointer(Register::RSI, at)?;
+        self.runtime(&does);
+        Ok(())
+    }
+
+    /// Calls with the arguments on the stack that stand above the return address, which is `room` bytes above the stack pointer.
+    fn call_with(&mut self, function: usize, room: i64, words: u8) -> Result<()> {
+        let words = i64::from(words);
+        // The last one first; with each push the stack pointer comes nearer by a word and the next one is a word further down.
+        let place = MemoryOperand::with_base_displ(Register::RSP, room + 8 * words);
+        for count in 1..=words {
+            self.add(Instruction::with1(Code::Push_rm64, place))?;
+            self.deeper(room + 8 * count);
+        }
+        self.code.add([go(function, false)]);
+        if words > 0 {
+            self.add(Instruction::with2(Code::Add_rm64_imm32, Register::RSP, 8 * words as i32))?;
+            self.deeper(room);
+        }
+        Ok(())
+    }
+
+    fn shrink(&mut self, room: i64) -> Result<()> {
+        self.add(Instruction::with2(Code::Add_rm64_imm8, Register::RSP, room as i32))?;
+        self.deeper(0);
+        Ok(())
+    }
+
+    /// Returns what the frame has as the result.
+    fn give_back(&mut self, room: i64, at: i64) -> Result<()> {
+        self.load(Register::RAX, at + RESULT)?;
+        self.load(Register::RDX, at + SECOND)?;
+        self.shrink(room)?;
+        self.code.ret();
+        Ok(())
+    }
+}
+
+fn lea(register: Register) -> std::result::Result<Instruction, IcedError> {
+    Instruction::with2(Code::Lea_r64_m, register, relative_operand())
+}

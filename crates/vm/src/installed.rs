@@ -1,0 +1,122 @@
+//! Kernels that are installed on a machine, with the headers that came with them: a module for one is built where it runs.
+
+use crate::error::{Error, Result};
+use crate::kernels::{self, Kernel};
+use crate::packages::Packages;
+use std::path::{Path, PathBuf};
+
+/// A kernel, and what modules for it are built against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Its headers, where they are on this machine; else they come from the archive.
+    pub headers: Option<PathBuf>,
+}
+
+impl Target {
+    /// The kernel that this machine runs.
+    pub fn running() -> Result<Target> {
+        let path = Path::new("/proc/sys/kernel/osrelease");
+        let release = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
+        below(Path::new("/"), release.trim())
+    }
+
+    /// The kernel that `wanted` names: `ROOT/boot/vmlinuz-RELEASE`, `ROOT/lib/modules/RELEASE`, with or without `build` behind,
+    /// `ROOT/usr/src/linux-headers-RELEASE`, or as for [`kernels::find`].
+    pub fn find(packages: &Packages, wanted: &str) -> Result<Target> {
+        match installed(Path::new(wanted)) {
+            Some((root, release)) => below(&root, &release),
+            None => Ok(Target { kernel: kernels::find(packages, wanted)?, headers: None }),
+        }
+    }
+
+    /// The folder with its headers.
+    pub fn headers(&self, packages: &Packages) -> Result<PathBuf> {
+        match &self.headers {
+            Some(folder) => Ok(folder.clone()),
+            None => kernels::headers_tree(packages, &self.kernel),
+        }
+    }
+}
+
+/// Root and release of an installed kernel, by the name of one of its files. Links are not followed, since the name says it.
+fn installed(path: &Path) -> Option<(PathBuf, String)> {
+    let path = std::path::absolute(path).ok()?;
+    let name = path.file_name()?.to_str()?;
+    let path = if name == "build" { path.parent()? } else { &path };
+    let name = path.file_name()?.to_str()?;
+    let folder = path.parent()?;
+    let (release, inside) = if let Some(release) = name.strip_prefix("vmlinuz-") {
+        (release, "boot")
+    } else if let Some(release) = name.strip_prefix("linux-headers-") {
+        (release, "usr/src")
+    } else {
+        (name, "lib/modules")
+    };
+    let root = folder.ends_with(inside).then(|| folder.ancestors().nth(inside.split('/').count()))??;
+    // Where `/lib` is a link to `/usr/lib`, both names are in use.
+    let root = if inside == "lib/modules" && root.ends_with("usr") { root.parent()? } else { root };
+    Some((root.to_path_buf(), release.to_owned()))
+}
+
+/// An installed kernel by its release.
+fn below(root: &Path, release: &str) -> Result<Target> {
+    let modules = ["lib/modules", "usr/lib/modules"].map(|folder| root.join(folder).join(release));
+    let bad = |path: &Path, why: String| Error::BadKernel { path: path.to_path_buf(), why };
+    let modules = modules.iter().find(|folder| folder.is_dir()).cloned().ok_or_else(|| {
+        bad(&modules[0], format!("there are no modules of kernel {release} on this machine"))
+    })?;
+    let images = [root.join("boot").join(format!("vmlinuz-{release}")), modules.join("vmlinuz")];
+    let vmlinuz = images
+        .iter()
+        .find(|image| image.is_file())
+        .cloned()
+        .ok_or_else(|| bad(&images[0], "there is no such image of the kernel".into()))?;
+    let headers = [modules.join("build"), root.join("usr/src").join(format!("linux-headers-{release}"))];
+    let found = headers.iter().find(|folder| folder.join("Module.symvers").is_file());
+    let headers = match found {
+        Some(folder) => Some(folder.canonicalize().map_err(|error| Error::io("find", folder, error))?),
+        // Whether they are needed shows later.
+        None => Some(headers[0].clone()),
+    };
+    Ok(Target { kernel: Kernel { release: release.to_owned(), vmlinuz, modules }, headers })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn an_installed_kernel_is_known_by_any_of_its_files() {
+        let known =
+            |path| installed(Path::new(path)).map(|(root, release)| (root.display().to_string(), release));
+        let expected = |root: &str| Some((root.to_owned(), "6.1.0-1".to_owned()));
+        assert_eq!(known("/boot/vmlinuz-6.1.0-1"), expected("/"));
+        assert_eq!(known("/lib/modules/6.1.0-1/build"), expected("/"));
+        assert_eq!(known("/x/usr/lib/modules/6.1.0-1/"), expected("/x"));
+        assert_eq!(known("/x/usr/src/linux-headers-6.1.0-1"), expected("/x"));
+        for other in ["/x/vmlinuz-6.1", "6.1", "/x/linux-headers-6.1", "/", "/lib/modules"] {
+            assert_eq!(known(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_an_installed_kernel_lacks_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let said = || below(root, "6.1").unwrap_err().to_string();
+        assert!(said().contains("there are no modules of kernel 6.1"), "{}", said());
+        fs::create_dir_all(root.join("lib/modules/6.1")).unwrap();
+        assert!(said().ends_with("vmlinuz-6.1: there is no such image of the kernel"), "{}", said());
+        fs::create_dir_all(root.join("boot")).unwrap();
+        fs::write(root.join("boot/vmlinuz-6.1"), "").unwrap();
+        let target = below(root, "6.1").unwrap();
+        assert_eq!(target.headers, Some(root.join("lib/modules/6.1/build")));
+        let headers = root.join("usr/src/linux-headers-6.1");
+        fs::create_dir_all(&headers).unwrap();
+        fs::write(headers.join("Module.symvers"), "").unwrap();
+        assert_eq!(below(root, "6.1").unwrap().headers, headers.canonicalize().ok());
+    }
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the functions behind the annotations' "do" are written with. */
+#ifndef GUARDRAIL_OBJECTS_H
+#define GUARDRAIL_OBJECTS_H
+
+#include <linux/err.h>
+
+#include "internal.h"
+
+/* Kinds of allocations that annotations do not name; theirs are single bits below this. */
+#define KIND_OWN (1U << 31)
+#define KIND_PRIVATE (KIND_OWN | 1)	/* memory that comes with an object of the kernel */
+#define KIND_ELEMENT (KIND_OWN | 2)	/* of a memory pool */
+#define KIND_PAGES (KIND_OWN | 3)
+#define KIND_PERCPU (KIND_OWN | 5)
+#define KIND_LENT (KIND_OWN | 4)	/* what an entry may write while it runs */
+
+/* The pointer that an action is about; 0 where there is nothing to do. */
+static inline unsigned long object_of(const struct guardrail_action *action, const struct guardrail_frame *frame)
+{
+	unsigned long p;
+
+	if (!guardrail_applies(action, frame) || !guardrail_value(&action->pointer, frame, &p) || IS_ERR_VALUE(p))
+		return 0;
+	return p;
+}
+
+/* The action's second value, or 0. */
+static inline unsigned long size_of(const struct guardrail_action *action, const struct guardrail_frame *frame)
+{
+	unsigned long size;
+
+	return guardrail_value(&action->size, frame, &size) ? size : 0;
+}
+
+/* Memory that is granted, and owned so that its size is known when it goes. */
+int guardrail_give(u32 domain, unsigned long p, unsigned long size, u32 kind);
+/* Takes it back; false where there is none of this kind. */
+bool guardrail_take(u32 domain, unsigned long p, u32 kind);
+
+/* A function that annotations name. */
+#define GUARDRAIL_CUSTOM(name)                                                                        \
+	int guardrail_custom_##name(const struct guardrail_action *action, struct guardrail_frame *frame); \
+	EXPORT_SYMBOL_GPL(guardrail_custom_##name);                                                   \
+	int guardrail_custom_##name(const struct guardrail_action *action, struct guardrail_frame *frame)
+
+#endif /* GUARDRAIL_OBJECTS_H */

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Requests of block devices and commands of SCSI hosts: what calls do to rights beyond the fields of their structures. */
+#include <linux/blk-mq.h>
+#include <scsi/scsi_cmnd.h>
+#include <scsi/scsi_device.h>
+#include <scsi/scsi_host.h>
+#include <scsi/scsi_transport.h>
+#include <scsi/scsi_transport_spi.h>
+
+#include "objects.h"
+
+static void clear_requests(u32 domain, const struct blk_mq_tag_set *set, const struct blk_mq_tags *tags)
+{
+	unsigned int i;
+
+	if (!tags || !tags->static_rqs)
+		return;
+	guardrail_clear(domain, (unsigned long)tags->rqs, tags->nr_tags * sizeof(*tags->rqs));
+	for (i = 0; i < tags->nr_tags; i++)
+		if (tags->static_rqs[i])
+			guardrail_clear(domain, (unsigned long)tags->static_rqs[i],
+					sizeof(struct request) + set->cmd_size);
+}
+
+/* The requests of a tag set go. */
+GUARDRAIL_CUSTOM(tags_gone)
+{
+	struct blk_mq_tag_set *set = (struct blk_mq_tag_set *)object_of(action, frame);
+	unsigned int i;
+
+	if (!set)
+		return 0;
+	clear_requests(action->domain, set, set->shared_tags);
+	for (i = 0; set->tags && i < set->nr_hw_queues; i++)
+		clear_requests(action->domain, set, set->tags[i]);
+	return 0;
+}
+
+/* A driver that takes many requests at a time notes them itself in the queue's table of those that are under way. */
+GUARDRAIL_CUSTOM(hctx_new)
+{
+	struct blk_mq_hw_ctx *hctx = (struct blk_mq_hw_ctx *)object_of(action, frame);
+
+	if (!hctx || !hctx->queue->mq_ops->queue_rqs || !hctx->tags)
+		return 0;
+	return guardrail_set_write(action->domain, (unsigned long)hctx->tags->rqs,
+				   hctx->tags->nr_tags * sizeof(*hctx->tags->rqs));
+}
+
+/* A command that is queued: what the drive tells of errors, and the driver's own part. */
+GUARDRAIL_CUSTOM(scsi_queue)
+{
+	struct scsi_cmnd *cmd = (struct scsi_cmnd *)object_of(action, frame);
+	unsigned int size;
+	int err;
+
+	if (!cmd)
+		return 0;
+	err = guardrail_set_write(action->domain, (unsigned long)cmd->sense_buffer, SCSI_SENSE_BUFFERSIZE);
+	size = cmd->device->host->hostt->cmd_size;
+	if (!err && size)
+		err = guardrail_set_write(action->domain, (unsigned long)scsi_cmd_priv(cmd), size);
+	return err;
+}
+
+static void scsi_gone(u32 domain, struct scsi_cmnd *cmd)
+{
+	guardrail_clear(domain, (unsigned long)cmd->sense_buffer, SCSI_SENSE_BUFFERSIZE);
+	guardrail_clear(domain, (unsigned long)cmd, sizeof(*cmd) + cmd->device->host->hostt->cmd_size);
+}
+
+GUARDRAIL_CUSTOM(scsi_done)
+{
+	struct scsi_cmnd *cmd = (struct scsi_cmnd *)object_of(action, frame);
+
+	if (cmd)
+		scsi_gone(action->domain, cmd);
+	return 0;
+}
+
+/* A command that was not taken stays the kernel's. One that was may be done already. */
+GUARDRAIL_CUSTOM(scsi_queued)
+{
+	struct scsi_cmnd *cmd = (struct scsi_cmnd *)object_of(action, frame);
+
+	if (cmd && (int)frame->result)
+		scsi_gone(action->domain, cmd);
+	return 0;
+}
+
+/* What the transport keeps of a target is the driver's to fill in, if it is parallel SCSI's. */
+static int target(u32 domain, struct Scsi_Host *host, struct scsi_target *target)
+{
+	unsigned long p = (unsigned long)target->starget_data;
+
+	if (!host || !host->transportt || host->transportt->target_size != sizeof(struct spi_transport_attrs))
+		return 0;
+	return guardrail_set_write(domain, p, sizeof(struct spi_transport_attrs));
+}
+
+GUARDRAIL_CUSTOM(scsi_device)
+{
+	struct scsi_device *sdev = (struct scsi_device *)object_of(action, frame);
+
+	return sdev && sdev->sdev_target ? target(action->domain, sdev->host, sdev->sdev_target) : 0;
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Network devices and frames: what calls do to rights beyond the fields of their structures. */
+#include <linux/etherdevice.h>
+#include <linux/ethtool.h>
+#include <linux/netdevice.h>
+#include <linux/skbuff.h>
+
+#include "objects.h"
+
+/* What a frame's memory is in one piece: the data and the info behind it. */
+static unsigned long memory_of(const struct sk_buff *skb)
+{
+	return skb_end_offset(skb) + sizeof(struct skb_shared_info);
+}
+
+/* A frame that the driver has the memory of: it fills it, or changes its headers. */
+GUARDRAIL_CUSTOM(skb_new)
+{
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+
+	return skb ? guardrail_set_write(action->domain, (unsigned long)skb->head, memory_of(skb)) : 0;
+}
+
+/* Its memory goes, and the frame stays. */
+GUARDRAIL_CUSTOM(skb_data_gone)
+{
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+
+	if (skb)
+		guardrail_clear(action->domain, (unsigned long)skb->head, memory_of(skb));
+	return 0;
+}
+
+/* The frame is the kernel's, with the pages that the driver has put there. */
+GUARDRAIL_CUSTOM(skb_gone)
+{
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+	int i;
+
+	if (!skb)
+		return 0;
+	for (i = 0; i < skb_shinfo(skb)->nr_frags; i++) {
+		struct page *page = skb_frag_page(&skb_shinfo(skb)->frags[i]);
+
+		guardrail_take(action->domain, (unsigned long)page_address(page), KIND_PAGES);
+	}
+	guardrail_clear(action->domain, (unsigned long)skb->head, memory_of(skb));
+	guardrail_clear(action->domain, (unsigned long)skb, sizeof(*skb));
+	return 0;
+}
+
+/*
+ * A frame to be sent: headers may be changed, and the info behind the data. Data that other copies of the frame share is not
+ * written; drivers make it their own first.
+ */
+GUARDRAIL_CUSTOM(skb_send)
+{
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+	unsigned long head, size;
+	int err;
+
+	if (!skb)
+		return 0;
+	head = (unsigned long)skb->head;
+	if (!skb_cloned(skb))
+		return guardrail_set_write(action->domain, head, memory_of(skb));
+	size = skb_tail_pointer(skb) - skb->head;
+	err = guardrail_set_write(action->domain, head, size);
+	return err ?: guardrail_set_write(action->domain, (unsigned long)skb_shinfo(skb), sizeof(struct skb_shared_info));
+}
+
+/* A frame that was not taken stays the kernel's. One that was may be freed already. */
+GUARDRAIL_CUSTOM(skb_sent)
+{
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+
+	if (!skb || dev_xmit_complete((int)frame->result))
+		return 0;
+	guardrail_clear(action->domain, (unsigned long)skb->head, memory_of(skb));
+	return guardrail_clear(action->domain, (unsigned long)skb, sizeof(*skb));
+}
+
+/* What inlined functions write in a queue. */
+static const struct guardrail_field queue_fields[] = {
+	{ offsetof(struct netdev_queue, _xmit_lock), sizeof_field(struct netdev_queue, _xmit_lock) },
+	{ offsetof(struct netdev_queue, xmit_lock_owner), sizeof_field(struct netdev_queue, xmit_lock_owner) },
+	{ offsetof(struct netdev_queue, trans_start), sizeof_field(struct netdev_queue, trans_start) },
+	{ offsetof(struct netdev_queue, state), sizeof_field(struct netdev_queue, state) },
+#ifdef CONFIG_BQL
+	{ offsetof(struct netdev_queue, dql), sizeof_field(struct netdev_queue, dql) },
+#endif
+};
+
+/* A device that was allocated: its private memory, of a size that the call says, and its queues. */
+GUARDRAIL_CUSTOM(netdev_new)
+{
+	struct net_device *dev = (struct net_device *)object_of(action, frame);
+	unsigned int i;
+	int err;
+
+	if (!dev)
+		return 0;
+	err = guardrail_give(action->domain, (unsigned long)netdev_priv(dev), size_of(action, frame), KIND_PRIVATE);
+	for (i = 0; i < dev->num_tx_queues && !err; i++)
+		err = guardrail_set_fields(action->domain, (unsigned long)netdev_get_tx_queue(dev, i), queue_fields,
+					   ARRAY_SIZE(queue_fields));
+	return err;
+}
+
+GUARDRAIL_CUSTOM(netdev_gone)
+{
+	struct net_device *dev = (struct net_device *)object_of(action, frame);
+	unsigned int i;
+
+	if (!dev)
+		return 0;
+	guardrail_take(action->domain, (unsigned long)netdev_priv(dev), KIND_PRIVATE);
+	for (i = 0; i < dev->num_tx_queues; i++)
+		guardrail_clear(action->domain, (unsigned long)netdev_get_tx_queue(dev, i), sizeof(struct netdev_queue));
+	guardrail_clear(action->domain, (unsigned long)dev, sizeof(*dev));
+	return 0;
+}
+
+/* get_strings(device, set, text) */
+static unsigned long strings_size(const struct guardrail_frame *frame)
+{
+	struct net_device *dev = (struct net_device *)frame->args[0];
+	int n = -1;
+
+	if (dev->ethtool_ops && dev->ethtool_ops->get_sset_count)
+		n = dev->ethtool_ops->get_sset_count(dev, (int)frame->args[1]);
+	return n > 0 ? (unsigned long)n * ETH_GSTRING_LEN : 0;
+}
+
+GUARDRAIL_CUSTOM(ethtool_strings)
+{
+	unsigned long p = object_of(action, frame), size = p ? strings_size(frame) : 0;
+
+	return size ? guardrail_give(action->domain, p, size, KIND_LENT) : 0;
+}
+
+/* get_regs(device, regs, registers): their size is the driver's own word. */
+static unsigned long regs_size(const struct guardrail_frame *frame)
+{
+	struct net_device *dev = (struct net_device *)frame->args[0];
+	int size = 0;
+
+	if (dev->ethtool_ops && dev->ethtool_ops->get_regs_len)
+		size = dev->ethtool_ops->get_regs_len(dev);
+	return size > 0 ? size : 0;
+}
+
+GUARDRAIL_CUSTOM(ethtool_regs)
+{
+	unsigned long p = object_of(action, frame), size = p ? regs_size(frame) : 0;
+
+	return size ? guardrail_give(action->domain, p, size, KIND_LENT) : 0;
+}
+
+/* A buffer that became a frame's memory: it goes with the frame. The size is the kind. */
+GUARDRAIL_CUSTOM(frag_gone)
+{
+	unsigned long p = object_of(action, frame);
+	u32 kind = size_of(action, frame);
+
+	if (p)
+		guardrail_clear_owner(action->domain, p, kind);
+	return 0;
+}
+
+/* A buffer is released by any address in its first page. */
+GUARDRAIL_CUSTOM(frag_free)
+{
+	unsigned long p = object_of(action, frame), start, size;
+	u32 kind = size_of(action, frame);
+
+	if (!p)
+		return 0;
+	for (start = p; start > p - PAGE_SIZE; start = (start - 1) & ~(SMP_CACHE_BYTES - 1UL)) {
+		if (!guardrail_check_owner(action->domain, start, kind, &size) || size <= p - start)
+			continue;
+		guardrail_take(action->domain, start, kind);
+		return 0;
+	}
+	guardrail_refuse(action, frame, "release of", p, "no buffer", "one");
+	return 0;
+}

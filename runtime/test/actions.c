@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Actions of wrappers, with frames and actions as a guarded module has them. */
+#include <linux/err.h>
+
+#include "test.h"
+
+#define KIND 7
+#define TYPE 9
+
+/* A frame with room for two arguments on the stack. */
+struct call {
+	struct guardrail_frame frame;
+	unsigned long stack[2];
+};
+
+static const struct guardrail_value nothing = { .kind = GUARDRAIL_VALUE_CONST };
+#define WORD(n) ((struct guardrail_value){ .kind = GUARDRAIL_VALUE_WORD, .word = (n) })
+#define CONST(n) ((struct guardrail_value){ .kind = GUARDRAIL_VALUE_CONST, .constant = (n) })
+#define TERMS(list) ((struct guardrail_value){ .kind = GUARDRAIL_VALUE_TERMS, .n_terms = ARRAY_SIZE(list), .terms = (list) })
+#define ACTION(...) ((struct guardrail_action){ .domain = ONE, .function = "tested", .from = GUARDRAIL_ANY_STATE, __VA_ARGS__ })
+
+/* What was done without a violation. */
+static bool quiet(int (*handler)(const struct guardrail_action *, struct guardrail_frame *), struct guardrail_action action,
+		  struct call *call)
+{
+	unsigned long before = guardrail_violations(ONE);
+
+	return !handler(&action, &call->frame) && guardrail_violations(ONE) == before;
+}
+
+static unsigned long value(struct guardrail_value value, struct call *call)
+{
+	unsigned long result;
+
+	return guardrail_value(&value, &call->frame, &result) ? result : 0xdead;
+}
+
+static void values(void)
+{
+	struct { u8 first; u8 second; u16 third; u32 fourth; u64 fifth; struct call *self; } data = { 1, 0xfe, 0xfffd, 0xfffffffc, ~4UL };
+	struct call call = { .frame = { .args = { (unsigned long)&data, 0xffffffff00000003, 5, 0x1234, 0, 0 }, .result = 77 },
+			     .stack = { 88, 99 } };
+	const struct guardrail_term product[] = {
+		{ GUARDRAIL_TERM_WORD, 1 }, { GUARDRAIL_TERM_LOW, 4 }, { GUARDRAIL_TERM_WORD, 2 }, { GUARDRAIL_TERM_MUL },
+		{ GUARDRAIL_TERM_CONST, 0, {}, -1 }, { GUARDRAIL_TERM_ADD }, { GUARDRAIL_TERM_CONST, 0, {}, 4 }, { GUARDRAIL_TERM_SHL },
+	};
+	const struct guardrail_term twice[] = {
+		{ GUARDRAIL_TERM_WORD, 0 }, { GUARDRAIL_TERM_LOAD, 8, {}, 16 }, { GUARDRAIL_TERM_LOAD, 8, {}, 8 },
+	};
+	const struct guardrail_term user[] = { { GUARDRAIL_TERM_WORD, 3 }, { GUARDRAIL_TERM_LOAD, 8 } };
+	const struct guardrail_term hole[] = { { GUARDRAIL_TERM_CONST, 0, {}, ~((1L << 47) - 1) + (1L << 42) }, { GUARDRAIL_TERM_LOAD, 1 } };
+	const struct guardrail_term shift[] = { { GUARDRAIL_TERM_WORD, 2 }, { GUARDRAIL_TERM_CONST, 0, {}, 64 }, { GUARDRAIL_TERM_SHL } };
+	struct guardrail_term deep[GUARDRAIL_MAX_DEPTH + 1] = { };
+	struct guardrail_term one[] = { { GUARDRAIL_TERM_WORD, 0 }, { GUARDRAIL_TERM_LOAD, 1 } };
+
+	data.self = &call;
+	EXPECT(value(WORD(2), &call) == 5 && value(WORD(GUARDRAIL_WORD_RESULT), &call) == 77);
+	EXPECT(value(WORD(GUARDRAIL_WORD_STACK), &call) == 88 && value(WORD(GUARDRAIL_WORD_STACK + 1), &call) == 99);
+	EXPECT(value(CONST(-3), &call) == -3UL);
+	EXPECT(value(TERMS(product), &call) == (3 * 5 - 1) << 4);
+	EXPECT(value(TERMS(twice), &call) == 0xffffffff00000003);
+	EXPECT(value(TERMS(one), &call) == 1);
+	one[1].operand = 1;
+	EXPECT(value(TERMS(one), &call) == 0xfe);
+	one[1] = (struct guardrail_term){ GUARDRAIL_TERM_LOAD, 2, {}, 2 };
+	EXPECT(value(TERMS(one), &call) == 0xfffd);
+	one[1] = (struct guardrail_term){ GUARDRAIL_TERM_LOAD, 4, {}, 4 };
+	EXPECT(value(TERMS(one), &call) == 0xfffffffc);
+	EXPECT(value(TERMS(shift), &call) == 0);
+	/* What cannot be read, and what the rewriter does not make. */
+	EXPECT(value(TERMS(user), &call) == 0xdead && value(TERMS(hole), &call) == 0xdead);
+	EXPECT(value(TERMS(deep), &call) == 0xdead);
+	test_result("values", true);
+}
+
+static void conditions(void)
+{
+	static const unsigned long results[] = { 0, 1, 0x100, 0xffffffff, 0x100000000, -EINVAL, 0xffff888000000000 };
+	/* A bit for each result. */
+	static const struct { u8 when; u8 holds; } cases[] = {
+		{ GUARDRAIL_ALWAYS, 0x7f }, { GUARDRAIL_RESULT_VALID, 0x5e }, { GUARDRAIL_RESULT_ZERO, 0x51 },
+		{ GUARDRAIL_RESULT_NOT_NEGATIVE, 0x57 }, { GUARDRAIL_RESULT_TRUE, 0x2a }, { 99, 0 },
+	};
+	struct call call = { .frame = { .args = { 0, 1 } } };
+	int i, j;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct guardrail_action action = ACTION(.when = cases[i].when);
+
+		for (j = 0; j < ARRAY_SIZE(results); j++) {
+			call.frame.result = results[j];
+			if (!EXPECT(guardrail_applies(&action, &call.frame) == (cases[i].holds >> j & 1)))
+				pr_info("# condition %d, result %d\n", i, j);
+		}
+	}
+	EXPECT(!guardrail_applies(&ACTION(.when = GUARDRAIL_NONZERO, .when_word = 0), &call.frame));
+	EXPECT(guardrail_applies(&ACTION(.when = GUARDRAIL_NONZERO, .when_word = 1), &call.frame));
+	test_result("conditions of actions", true);
+}
+
+/* An allocation as kmalloc() would be wrapped, used, and released by kfree(). */
+static void allocation(void)
+{
+	unsigned long p = (unsigned long)kzalloc(128, GFP_KERNEL);
+	struct call make = { .frame = { .args = { 96 }, .result = p } }, release = { .frame = { .args = { p } } };
+	struct call use = { .frame = { .args = { p + 32, 0, 64 } } };
+	struct guardrail_action grant = ACTION(.when = GUARDRAIL_RESULT_VALID, .pointer = WORD(6), .size = WORD(0));
+	struct guardrail_action own = grant, disown = ACTION(.type = KIND, .pointer = WORD(0));
+	struct guardrail_action require = ACTION(.pointer = WORD(0), .size = WORD(2));
+	unsigned long here[2];
+
+	if (!EXPECT(p))
+		return;
+	own.type = KIND;
+	EXPECT(quiet(guardrail_do_grant, grant, &make) && quiet(guardrail_do_own, own, &make));
+	EXPECT(guardrail_check_write(ONE, p, 96) && !guardrail_check_write(ONE, p + 96, 1));
+	EXPECT(quiet(guardrail_do_require_write, require, &use));
+	use.frame.args[2] = 65;
+	EXPECT(!quiet(guardrail_do_require_write, require, &use));
+	/* The whole address space, user memory, nothing, NULL, and the stack. */
+	use.frame.args[2] = ~0UL;
+	EXPECT(!quiet(guardrail_do_require_write, require, &use));
+	use.frame.args[0] = 0x400000;
+	use.frame.args[2] = 8;
+	EXPECT(!quiet(guardrail_do_require_write, require, &use));
+	use.frame.args[2] = 0;
+	EXPECT(quiet(guardrail_do_require_write, require, &use));
+	use.frame.args[0] = 0;
+	use.frame.args[2] = 8;
+	EXPECT(quiet(guardrail_do_require_write, require, &use));
+	use.frame.args[0] = (unsigned long)here;
+	use.frame.args[2] = sizeof(here);
+	EXPECT(quiet(guardrail_do_require_write, require, &use));
+	/* By another function, in the middle, rightly, and twice. */
+	disown.type++;
+	EXPECT(!quiet(guardrail_do_disown, disown, &release));
+	disown.type--;
+	release.frame.args[0] = p + 8;
+	EXPECT(!quiet(guardrail_do_disown, disown, &release));
+	release.frame.args[0] = p;
+	EXPECT(quiet(guardrail_do_disown, disown, &release));
+	EXPECT(!guardrail_check_write(ONE, p, 1) && !guardrail_check_write(ONE, p + 95, 1));
+	EXPECT(!quiet(guardrail_do_disown, disown, &release));
+	/* NULL is released as often as one likes; an allocation that failed gives nothing. */
+	release.frame.args[0] = 0;
+	EXPECT(quiet(guardrail_do_disown, disown, &release));
+	make.frame.result = -ENOMEM;
+	EXPECT(quiet(guardrail_do_grant, grant, &make) && quiet(guardrail_do_own, own, &make));
+	/* The owner of an allocation that went unseen is forgotten for the next one. */
+	make.frame.result = p;
+	EXPECT(quiet(guardrail_do_own, own, &make));
+	own.type++;
+	EXPECT(quiet(guardrail_do_own, own, &make));
+	EXPECT(!guardrail_check_owner(ONE, p, KIND, NULL) && guardrail_check_owner(ONE, p, KIND + 1, NULL));
+	guardrail_clear_domain(ONE);
+	kfree((void *)p);
+	test_result("actions of allocations", true);
+}
+
+static void fields(void)
+{
+	static const struct guardrail_field list[] = { { 8, 8 }, { 20, 2 }, { 32, 16 } };
+	unsigned long p = (unsigned long)kzalloc(64, GFP_KERNEL);
+	struct call call = { .frame = { .args = { p } } };
+	struct guardrail_action action = ACTION(.pointer = WORD(0), .fields = list, .n_fields = ARRAY_SIZE(list));
+
+	if (!EXPECT(p))
+		return;
+	EXPECT(quiet(guardrail_do_fields, action, &call));
+	EXPECT(guardrail_check_write(ONE, p + 8, 8) && guardrail_check_write(ONE, p + 20, 2) && guardrail_check_write(ONE, p + 32, 16));
+	EXPECT(!guardrail_check_write(ONE, p + 7, 1) && !guardrail_check_write(ONE, p + 22, 1) && !guardrail_check_write(ONE, p + 48, 1));
+	EXPECT(quiet(guardrail_do_unfields, action, &call));
+	EXPECT(!guardrail_check_write(ONE, p + 8, 1) && !guardrail_check_write(ONE, p + 20, 1) && !guardrail_check_write(ONE, p + 47, 1));
+	kfree((void *)p);
+	test_result("actions of fields", true);
+}
+
+static void objects(void)
+{
+	unsigned long p = (unsigned long)kzalloc(64, GFP_KERNEL);
+	struct call call = { .frame = { .args = { p + 16 } } }, whole = { .frame = { .args = { p }, .result = p } };
+	struct guardrail_action object = ACTION(.type = TYPE, .pointer = WORD(0), .size = CONST(24));
+	struct guardrail_action require = ACTION(.type = TYPE, .pointer = WORD(0), .size = nothing), move = require, other = require;
+	struct guardrail_action disown = ACTION(.type = KIND, .pointer = WORD(0));
+
+	if (!EXPECT(p))
+		return;
+	EXPECT(!guardrail_set_write(ONE, p, 64) && !guardrail_set_owner(ONE, p, 64, KIND, 0));
+	EXPECT(!quiet(guardrail_do_require_object, require, &call));
+	EXPECT(quiet(guardrail_do_object, object, &call) && quiet(guardrail_do_require_object, require, &call));
+	EXPECT(!guardrail_check_write(ONE, p + 16, 24) && guardrail_check_write(ONE, p + 40, 24));
+	other.type++;
+	EXPECT(!quiet(guardrail_do_require_object, other, &call));
+	/* From 0 to 1, which it is in then. */
+	move.from = 0;
+	move.to = 1;
+	EXPECT(quiet(guardrail_do_move_object, move, &call) && !quiet(guardrail_do_move_object, move, &call));
+	require.from = 1;
+	EXPECT(quiet(guardrail_do_require_object, require, &call));
+	/* It must not go while it is in use. */
+	EXPECT(!quiet(guardrail_do_disown, disown, &whole));
+	EXPECT(!guardrail_set_write(ONE, p, 64) && !guardrail_set_owner(ONE, p, 64, KIND, 0));
+	EXPECT(quiet(guardrail_do_object, object, &call) && quiet(guardrail_do_move_object, move, &call));
+	/* Made anew, it is as if it were new; of another type as well. */
+	EXPECT(quiet(guardrail_do_object, object, &call) && guardrail_object_state(ONE, p + 16, TYPE) == 0);
+	move.from = GUARDRAIL_ANY_STATE;
+	move.to = 5;
+	EXPECT(quiet(guardrail_do_move_object, move, &call) && guardrail_object_state(ONE, p + 16, TYPE) == 5);
+	object.type++;
+	EXPECT(quiet(guardrail_do_object, object, &call) && guardrail_check_object(ONE, p + 16, TYPE + 1));
+	EXPECT(quiet(guardrail_do_clear_object, other, &call) && quiet(guardrail_do_clear_object, other, &call));
+	EXPECT(!guardrail_check_object(ONE, p + 16, TYPE + 1));
+	EXPECT(quiet(guardrail_do_disown, disown, &whole));
+	guardrail_clear_domain(ONE);
+	kfree((void *)p);
+	test_result("actions of objects", true);
+}
+
+static void calls(void)
+{
+	static unsigned long data;
+	struct call call = { .frame = { .args = { (unsigned long)_printk, (unsigned long)&data } } };
+
+	EXPECT(quiet(guardrail_do_require_call, ACTION(.pointer = WORD(0)), &call));
+	EXPECT(!quiet(guardrail_do_require_call, ACTION(.pointer = WORD(1)), &call));
+	EXPECT(quiet(guardrail_do_require_call, ACTION(.pointer = WORD(2)), &call));
+	test_result("actions of functions that are handed on", true);
+}
+
+static void revoked(void)
+{
+	unsigned long p = (unsigned long)kzalloc(64, GFP_KERNEL);
+	struct call call = { .frame = { .args = { p } } };
+	struct guardrail_action action = ACTION(.pointer = WORD(0), .size = CONST(64));
+
+	if (!EXPECT(p))
+		return;
+	EXPECT(quiet(guardrail_do_grant, action, &call) && guardrail_check_write(ONE, p, 64));
+	EXPECT(quiet(guardrail_do_revoke, action, &call) && !guardrail_check_write(ONE, p, 1));
+	kfree((void *)p);
+	test_result("rights that are granted and taken back", true);
+}
+
+void test_actions(void)
+{
+	values();
+	conditions();
+	allocation();
+	fields();
+	objects();
+	calls();
+	revoked();
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Entries into guarded modules: what of the stack is theirs, how they nest, and who is refused. */
+#include <linux/completion.h>
+#include <linux/cpumask.h>
+#include <linux/delay.h>
+#include <linux/irq_work.h>
+#include <linux/kthread.h>
+#include <linux/mutex.h>
+#include <linux/sched.h>
+
+#include "test.h"
+
+#define THREADS 4
+
+static const struct guardrail_entry plain = { .domain = ONE, .dead = -ESHUTDOWN, .function = "tested" };
+static const struct guardrail_entry wide = { .domain = ONE, .flags = GUARDRAIL_ENTRY_CALLERS_STACK, .function = "tested" };
+static const struct guardrail_entry second = { .domain = TWO, .function = "tested" };
+
+static unsigned long inside(void)
+{
+	struct guardrail_usage usage;
+
+	guardrail_usage(&usage);
+	return usage.inside;
+}
+
+/* A function of the module with a variable; @callers is its caller's. */
+static noinline bool own_part(const unsigned long *callers)
+{
+	unsigned long here[4] = { 0 };
+
+	OPTIMIZER_HIDE_VAR(here[0]);
+	return test_store((unsigned long)&here[1], 8, ONE) && !test_store((unsigned long)callers, 8, ONE);
+}
+
+static noinline bool all(const unsigned long *callers)
+{
+	unsigned long here[4] = { 0 };
+
+	OPTIMIZER_HIDE_VAR(here[0]);
+	return test_store((unsigned long)&here[1], 8, ONE) && test_store((unsigned long)callers, 8, ONE);
+}
+
+/* Enters as a thunk does, with nothing of the function above its record. */
+static noinline bool enter(const struct guardrail_entry *entry, bool (*function)(const unsigned long *callers))
+{
+	unsigned long callers[2] = { 0 };
+	struct guardrail_record record = { };
+	bool is;
+
+	/* The compiler may place them as it likes. */
+	if (guardrail_enter(entry, &record))
+		return false;
+	is = function((unsigned long *)&record.frame);
+	guardrail_leave(&record);
+	OPTIMIZER_HIDE_VAR(callers[0]);
+	return is;
+}
+
+static void stack_of_entries(void)
+{
+	unsigned long callers[2] = { 0 };
+
+	OPTIMIZER_HIDE_VAR(callers[0]);
+	EXPECT(!inside() && enter(&plain, own_part) && !inside());
+	EXPECT(enter(&wide, all) && !inside());
+	/* Outside of all entries it is as before. */
+	EXPECT(all(callers));
+	test_result("the stack of an entry", true);
+}
+
+static noinline bool nested(const unsigned long *callers)
+{
+	return enter(&wide, all) && own_part(callers) && enter(&second, own_part) && enter(&plain, own_part) && inside() == 1 &&
+	       own_part(callers);
+}
+
+static void nest(void)
+{
+	EXPECT(enter(&plain, nested) && !inside());
+	test_result("entries within entries", true);
+}
+
+static bool in_interrupt_is;
+static const unsigned long *interrupted;
+
+static void on_interrupt(struct irq_work *work)
+{
+	/* Not entered by itself, on a stack of its own; then entered. The task's stack is not this one. */
+	in_interrupt_is = all((unsigned long *)&work) && enter(&plain, own_part) && enter(&second, own_part) &&
+			  !test_store((unsigned long)interrupted, 8, ONE);
+}
+
+static noinline bool with_interrupts(const unsigned long *callers)
+{
+	static struct irq_work work;
+	int i;
+
+	interrupted = callers;
+	for (i = 0; i < 100; i++) {
+		in_interrupt_is = false;
+		init_irq_work(&work, on_interrupt);
+		irq_work_queue(&work);
+		irq_work_sync(&work);
+		if (!in_interrupt_is || !own_part(callers))
+			return false;
+	}
+	return true;
+}
+
+static void interrupts(void)
+{
+	EXPECT(enter(&plain, with_interrupts) && !inside());
+	test_result("entries by interrupts", true);
+}
+
+static atomic_t failures;
+static DEFINE_MUTEX(one_at_a_time);
+
+/* Sleeps in the module, and goes on elsewhere. */
+static noinline bool wanders(const unsigned long *callers)
+{
+	bool is;
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		set_cpus_allowed_ptr(current, cpumask_of(i % num_online_cpus()));
+		usleep_range(100, 300);
+		/* Violations are counted, so those of others must not come between. */
+		mutex_lock(&one_at_a_time);
+		is = own_part(callers);
+		mutex_unlock(&one_at_a_time);
+		if (!is)
+			return false;
+	}
+	return true;
+}
+
+static int thread(void *done)
+{
+	if (!enter(&plain, wanders))
+		atomic_inc(&failures);
+	complete(done);
+	return 0;
+}
+
+static void threads(void)
+{
+	struct completion done[THREADS];
+	int i;
+
+	for (i = 0; i < THREADS; i++) {
+		init_completion(&done[i]);
+		if (!EXPECT(!IS_ERR(kthread_run(thread, &done[i], "guardrail_test"))))
+			complete(&done[i]);
+	}
+	for (i = 0; i < THREADS; i++)
+		wait_for_completion(&done[i]);
+	EXPECT(!atomic_read(&failures) && !inside());
+	test_result("entries of threads that change the processor", true);
+}
+
+/* Ends in the module, as by kthread_complete_and_exit(). */
+static int ends(void *done)
+{
+	static const struct guardrail_action action = { .op = GUARDRAIL_OP_EXIT, .domain = ONE, .function = "tested" };
+	struct guardrail_record record = { };
+
+	if (guardrail_enter(&plain, &record) || inside() != 1)
+		atomic_inc(&failures);
+	guardrail_do_exit(&action, &record.frame);
+	if (inside())
+		atomic_inc(&failures);
+	complete(done);
+	return 0;
+}
+
+static void threads_that_end(void)
+{
+	struct completion done;
+	int i;
+
+	for (i = 0; i < 100; i++) {
+		init_completion(&done);
+		if (!EXPECT(!IS_ERR(kthread_run(ends, &done, "guardrail_test"))))
+			break;
+		wait_for_completion(&done);
+	}
+	EXPECT(!atomic_read(&failures) && !inside());
+	test_result("threads that end in a module", true);
+}
+
+static void dead(void)
+{
+	static const struct guardrail_module module = {
+		.magic = GUARDRAIL_MAGIC, .abi = GUARDRAIL_ABI, .domain = ONE, .name = "dead_test",
+	};
+	struct guardrail_record record = { .frame = { .result = 1, .second = 1 } };
+
+	EXPECT(!guardrail_is_dead(ONE));
+	guardrail_kill(ONE);
+	guardrail_kill(0);
+	guardrail_kill(GUARDRAIL_DOMAINS);
+	EXPECT(guardrail_is_dead(ONE) && !guardrail_is_dead(TWO) && !guardrail_is_dead(0));
+	EXPECT(guardrail_enter(&plain, &record) && record.frame.result == -ESHUTDOWN && !record.frame.second);
+	EXPECT(enter(&second, own_part) && !inside());
+	/* The next module of the domain begins anew. */
+	EXPECT(!guardrail_module_enter(&module) && !guardrail_is_dead(ONE));
+	EXPECT(enter(&plain, own_part));
+	guardrail_module_leave(&module);
+	test_result("a dead domain", true);
+}
+
+void test_entries(void)
+{
+	stack_of_entries();
+	nest();
+	interrupts();
+	threads();
+	threads_that_end();
+	dead();
+}
