@@ -9,8 +9,6 @@
  * no right but what fits into the entry is left.
  */
 #include <linux/hash.h>
-#include <linux/mempool.h>
-#include <linux/slab.h>
 #include <linux/spinlock.h>
 
 #include "internal.h"
@@ -24,8 +22,7 @@ struct conflict {
 	u8 rights[GUARDRAIL_DOMAINS - 1][GUARDRAIL_SLOT];
 };
 
-static struct kmem_cache *cache;
-static mempool_t *pool;
+static struct guardrail_pool pool;
 static struct hlist_head table[1 << HASH_BITS];
 static DEFINE_SPINLOCK(lock);
 static unsigned long n_conflicts;
@@ -198,7 +195,7 @@ static void drop_if_done(struct conflict *conflict)
 		return;
 	hlist_del(&conflict->node);
 	WRITE_ONCE(n_conflicts, n_conflicts - 1);
-	mempool_free(conflict, pool);
+	guardrail_pool_free(&pool, conflict);
 }
 
 /* The entry must be populated. */
@@ -218,7 +215,7 @@ int guardrail_slot_change(unsigned long entry, const struct slot_change *change)
 			spin_unlock_irqrestore(&lock, flags);
 			return 0;
 		}
-		conflict = mempool_alloc(pool, GFP_ATOMIC | __GFP_NOWARN);
+		conflict = guardrail_pool_alloc(&pool);
 		if (!conflict) {
 			spin_unlock_irqrestore(&lock, flags);
 			return -ENOMEM;
@@ -322,15 +319,7 @@ unsigned long guardrail_conflict_count(void)
 
 int __init guardrail_conflict_init(void)
 {
-	cache = kmem_cache_create("guardrail_conflict", sizeof(struct conflict), 0, 0, NULL);
-	if (!cache)
-		return -ENOMEM;
-	pool = mempool_create_slab_pool(RESERVE, cache);
-	if (!pool) {
-		kmem_cache_destroy(cache);
-		return -ENOMEM;
-	}
-	return 0;
+	return guardrail_pool_init(&pool, "guardrail_conflict", sizeof(struct conflict), RESERVE);
 }
 
 void guardrail_conflict_exit(void)
@@ -339,6 +328,5 @@ void guardrail_conflict_exit(void)
 
 	for (domain = 1; domain < GUARDRAIL_DOMAINS; domain++)
 		guardrail_conflict_forget(domain);
-	mempool_destroy(pool);
-	kmem_cache_destroy(cache);
+	guardrail_pool_exit(&pool);
 }

@@ -5,10 +5,8 @@
  * on another CPU, and interrupts nest on the task that they have interrupted.
  */
 #include <linux/hash.h>
-#include <linux/mempool.h>
 #include <linux/percpu.h>
 #include <linux/sched.h>
-#include <linux/slab.h>
 #include <linux/spinlock.h>
 
 #include "internal.h"
@@ -30,8 +28,7 @@ static struct {
 	struct hlist_head notes;
 } table[1 << HASH_BITS];
 
-static struct kmem_cache *cache;
-static mempool_t *pool;
+static struct guardrail_pool pool;
 /* Nearly every entry is the first one of its task, and ends on the CPU that it began on. */
 static DEFINE_PER_CPU(struct note *, spare);
 static unsigned long dead_domains;
@@ -63,13 +60,13 @@ static struct note *new_note(void)
 {
 	struct note *note = this_cpu_xchg(spare, NULL);
 
-	return note ?: mempool_alloc(pool, GFP_ATOMIC | __GFP_NOWARN);
+	return note ?: guardrail_pool_alloc(&pool);
 }
 
 static void free_note(struct note *note)
 {
 	if (this_cpu_cmpxchg(spare, NULL, note))
-		mempool_free(note, pool);
+		guardrail_pool_free(&pool, note);
 }
 
 bool guardrail_push(struct guardrail_record *record, bool callers_stack)
@@ -211,15 +208,7 @@ int __init guardrail_entry_init(void)
 
 	for (i = 0; i < ARRAY_SIZE(table); i++)
 		raw_spin_lock_init(&table[i].lock);
-	cache = kmem_cache_create("guardrail_note", sizeof(struct note), 0, 0, NULL);
-	if (!cache)
-		return -ENOMEM;
-	pool = mempool_create_slab_pool(RESERVE, cache);
-	if (!pool) {
-		kmem_cache_destroy(cache);
-		return -ENOMEM;
-	}
-	return 0;
+	return guardrail_pool_init(&pool, "guardrail_note", sizeof(struct note), RESERVE);
 }
 
 /* No guarded module is there any more; the notes that are left are of threads that were ended in one. */
@@ -232,11 +221,10 @@ void guardrail_entry_exit(void)
 		struct note *note;
 
 		hlist_for_each_entry_safe(note, next, &table[i].notes, node)
-			mempool_free(note, pool);
+			guardrail_pool_free(&pool, note);
 	}
 	for_each_possible_cpu(cpu)
 		if (per_cpu(spare, cpu))
-			mempool_free(per_cpu(spare, cpu), pool);
-	mempool_destroy(pool);
-	kmem_cache_destroy(cache);
+			guardrail_pool_free(&pool, per_cpu(spare, cpu));
+	guardrail_pool_exit(&pool);
 }

@@ -4,6 +4,7 @@
 #define GUARDRAIL_INTERNAL_H
 
 #include <linux/kernel.h>
+#include <linux/mempool.h>
 #include <linux/module.h>
 #include <linux/percpu.h>
 #include <linux/seq_file.h>
@@ -14,6 +15,17 @@
 
 #undef pr_fmt
 #define pr_fmt(fmt) "guardrail: " fmt
+
+/* Small things of one size, for contexts that cannot sleep (pool.c). */
+struct guardrail_pool {
+	struct kmem_cache *cache;
+	mempool_t *reserve;
+};
+int __init guardrail_pool_init(struct guardrail_pool *pool, const char *name, size_t size, int reserve);
+void guardrail_pool_exit(struct guardrail_pool *pool);
+/* NULL where neither the allocator nor the reserve has any. */
+void *guardrail_pool_alloc(struct guardrail_pool *pool);
+void guardrail_pool_free(struct guardrail_pool *pool, void *object);
 
 /* The kernel's half of the address space. */
 #define KERNEL_HALF (~((1UL << __VIRTUAL_MASK_SHIFT) - 1))

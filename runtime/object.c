@@ -5,8 +5,6 @@
  * tell which of a range of memory begin there.
  */
 #include <linux/hash.h>
-#include <linux/mempool.h>
-#include <linux/slab.h>
 #include <linux/spinlock.h>
 
 #include "internal.h"
@@ -27,8 +25,7 @@ struct record {
 	u8 right;		/* GUARDRAIL_OBJECT or GUARDRAIL_OWNER */
 };
 
-static struct kmem_cache *cache;
-static mempool_t *pool;
+static struct guardrail_pool pool;
 static struct hlist_head table[1 << HASH_BITS];
 /* A lock serves many buckets. */
 static spinlock_t locks[1 << LOCK_BITS];
@@ -63,7 +60,7 @@ static int add(const struct record *what)
 	unsigned long flags;
 	int err = 0;
 
-	record = mempool_alloc(pool, GFP_ATOMIC | __GFP_NOWARN);
+	record = guardrail_pool_alloc(&pool);
 	if (!record)
 		return -ENOMEM;
 	*record = *what;
@@ -75,7 +72,7 @@ static int add(const struct record *what)
 		hlist_add_head(&record->node, &table[bucket]);
 	spin_unlock_irqrestore(lock_of(bucket), flags);
 	if (err)
-		mempool_free(record, pool);
+		guardrail_pool_free(&pool, record);
 	else
 		atomic_long_inc(&n_records);
 	return err;
@@ -98,7 +95,7 @@ static int take(unsigned long addr, u32 domain, u8 right, u32 type, unsigned lon
 	if (!record)
 		return -ENOENT;
 	*guard = record->guard;
-	mempool_free(record, pool);
+	guardrail_pool_free(&pool, record);
 	atomic_long_dec(&n_records);
 	return 0;
 }
@@ -354,7 +351,7 @@ void guardrail_objects_forget_all(u32 domain)
 			if (record->domain != domain)
 				continue;
 			hlist_del(&record->node);
-			mempool_free(record, pool);
+			guardrail_pool_free(&pool, record);
 			atomic_long_dec(&n_records);
 		}
 		spin_unlock_irqrestore(lock_of(bucket), flags);
@@ -372,15 +369,7 @@ int __init guardrail_object_init(void)
 
 	for (i = 0; i < ARRAY_SIZE(locks); i++)
 		spin_lock_init(&locks[i]);
-	cache = kmem_cache_create("guardrail_record", sizeof(struct record), 0, 0, NULL);
-	if (!cache)
-		return -ENOMEM;
-	pool = mempool_create_slab_pool(RESERVE, cache);
-	if (!pool) {
-		kmem_cache_destroy(cache);
-		return -ENOMEM;
-	}
-	return 0;
+	return guardrail_pool_init(&pool, "guardrail_record", sizeof(struct record), RESERVE);
 }
 
 void guardrail_object_exit(void)
@@ -389,6 +378,5 @@ void guardrail_object_exit(void)
 
 	for (domain = 1; domain < GUARDRAIL_DOMAINS; domain++)
 		guardrail_objects_forget_all(domain);
-	mempool_destroy(pool);
-	kmem_cache_destroy(cache);
+	guardrail_pool_exit(&pool);
 }

@@ -53,7 +53,8 @@ fn main() {
         let why = "the gate's process was ended by signal 9";
         lost(&["--gate", "vfio-user"], "internal-gate", libc::SIGKILL, why)
     });
-    common::run(arguments, trials)
+    // Some have limits in seconds.
+    libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
 }
 
 /// The workload ends well, with its checksums, and every access was held.

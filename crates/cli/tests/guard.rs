@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::guardrail;
+use common::{SHORT, guardrail};
 use guardrail_inject::Subject;
 use guardrail_vm::kernels::{self, Kernel};
 use guardrail_vm::modules::Modules;
@@ -14,9 +14,6 @@ use std::fs;
 use std::path::Path;
 
 const KERNEL: &str = "6.1";
-/// A workload that takes seconds.
-const SHORT: [&str; 8] =
-    ["--set", "DOWNLOAD_MB=1", "--set", "REQUESTS=3", "--set", "UPLOADS=1", "--set", "PINGS=1"];
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -76,19 +73,19 @@ fn written() -> Result<(), Failed> {
 
 fn together() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let drivers = ["8139cp", "pcnet32"];
+    // The first has no init function; the others need it.
+    let drivers = ["mii", "8139cp", "pcnet32"];
     let summary = guard(&drivers, folder.path(), &["--kernel", KERNEL, "--domain", "7"])?;
-    assert_eq!((&summary["domain"], summary["drivers"].as_array().map(Vec::len)), (&7.into(), Some(2)));
+    assert_eq!(
+        (&summary["domain"], summary["drivers"].as_array().map(Vec::len)),
+        (&7.into(), Some(drivers.len()))
+    );
     for driver in drivers {
         let file = folder.path().join(format!("{driver}.ko"));
         let checked = guardrail(&["guard", "--format", "json", "--check", file.to_str().ok_or("a path")?]);
         assert_eq!((checked.status, &checked.report()?["domain"]), (0, &7.into()), "{}", checked.stdout);
     }
     assert_refused(&["8139cp", "8139cp", "-o", "x", "--kernel", KERNEL], "8139cp is named twice");
-    assert_refused(
-        &["mii", "-o", "x", "--kernel", KERNEL],
-        "mii: .gnu.linkonce.this_module: the module has no init",
-    );
     Ok(())
 }
 

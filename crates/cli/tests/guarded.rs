@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::Ran;
 use guardrail_kernel::isolation::{Isolation, types};
 use guardrail_kernel::{KernelImage, ModuleImage};
 use guardrail_rewrite::checks::Checks;
@@ -11,12 +12,11 @@ use guardrail_vm::kernels::NAMES;
 use guardrail_vm::modules::{LoadPlan, Modules};
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
-use guardrail_vm::run::{self, Options, Outcome, TcgThreads, Watch};
+use guardrail_vm::run::{Options, Outcome};
 use guardrail_vm::{Cache, kbuild, kernels, runtime};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::ffi::OsStr;
 use std::path::Path;
-use std::time::Duration;
 
 /// Drivers, how much they go through (all that their class has, or its usual work), and on which kernels always; on the others with `--ignored`. The full workload of disks reads a bad sector, after
 /// which a stock sym53c8xx crashes, too (docs/findings.md).
@@ -138,12 +138,6 @@ fn zoo(packages: &Packages, kernel: &str, bugs: &[(&str, &str)], out: &Path) -> 
     Ok(files.map(|file| out.join(file).display().to_string()).collect())
 }
 
-/// How a guest ended, and what its console says.
-struct Ran {
-    outcome: Outcome,
-    console: String,
-}
-
 /// Has guarded drivers take turns in a guest.
 fn work(kernel: &str, drivers: &[String], workload: Option<&str>) -> Result<Ran, Failed> {
     let packages = Packages::new(&Cache::open()?);
@@ -154,22 +148,12 @@ fn work(kernel: &str, drivers: &[String], workload: Option<&str>) -> Result<Ran,
     let mut prepared = Prepared::new(&packages, request, &mut |_| {})?;
     let last = prepared.more.last_mut().map_or(&mut prepared.workload, |last| &mut last.workload);
     last.script.push_str(TELL);
-    let mut options = Options::new(folder.path());
-    options.threads = TcgThreads::Multi;
-    options.limits.total = Duration::from_secs(900);
-    let mut watch = Watch {
-        progress: &mut |_, _| {},
-        stop: &mut || None,
-        activity: &mut || 0,
-        closed: &mut || None,
-        save: None,
-    };
-    let finished = run::run(&prepared, &options, &mut watch)?;
-    let console = String::from_utf8_lossy(&std::fs::read(&finished.console)?).into_owned();
+    let options = Options::new(folder.path());
+    let ran = common::unwatched(&prepared, options, 900)?;
     if let Ok(file) = std::env::var("GUARDRAIL_TEST_CONSOLE") {
-        std::fs::write(file, &console)?;
+        std::fs::write(file, &ran.console)?;
     }
-    Ok(Ran { outcome: finished.outcome, console })
+    Ok(ran)
 }
 
 impl Ran {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::guardrail;
+use common::{SHORT, guardrail};
 use guardrail_inject::Subject;
 use guardrail_vm::Cache;
 use guardrail_vm::kernels;
@@ -15,9 +15,6 @@ use serde_json::Value;
 use std::path::Path;
 
 const KERNEL: &str = "6.1";
-/// A workload that takes seconds.
-const SHORT: [&str; 8] =
-    ["--set", "DOWNLOAD_MB=1", "--set", "REQUESTS=3", "--set", "UPLOADS=1", "--set", "PINGS=1"];
 
 fn main() {
     let arguments = Arguments::from_args();

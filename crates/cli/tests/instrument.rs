@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Checked, guardrail, root};
+use common::{Checked, guardrail, root, vm_name};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use std::path::Path;
@@ -56,7 +56,7 @@ struct Lab(String);
 
 impl Lab {
     fn start(name: &str, arguments: &[&str]) -> Result<Lab, Failed> {
-        let name = format!("test-{name}-{}", std::process::id());
+        let name = vm_name(name);
         good(guardrail(&[&["vm", "start", &name], arguments].concat()))?;
         Ok(Lab(name))
     }

@@ -4,7 +4,7 @@ mod common;
 #[path = "stores/mod.rs"]
 mod stores;
 
-use common::{check, findings, guardrail};
+use common::{check, findings, guardrail, vm_name};
 use guardrail_rewrite::checks::Checks;
 use guardrail_rewrite::rewrite;
 use guardrail_rewrite::spread::Spread;
@@ -133,30 +133,35 @@ fn works(kernel: &str, driver: &str) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Guards the stock e1000 into a folder, with the runtime beside it.
+fn e1000(kernel: &str, folder: &Path, checks: Checks) -> Result<(String, Checks), Failed> {
+    let packages = Packages::new(&Cache::open()?);
+    let found = kernels::find(&packages, kernel)?;
+    let runtime = guardrail_vm::runtime::ensure(&packages, &found)?;
+    std::fs::copy(&runtime.module, folder.join("guardrail.ko"))?;
+    let symbols = std::fs::read_to_string(&runtime.symbols)?;
+    let module = Modules::of(&found)?.plan("e1000")?.driver;
+    let mut checks = checks.guarded("e1000", &symbols);
+    let rewritten = rewrite("e1000", module.bytes, &mut [&mut checks])?;
+    let path = folder.join("e1000.ko");
+    std::fs::write(&path, rewritten.file)?;
+    Ok((path.display().to_string(), checks))
+}
+
 /// A driver with all stores checked, and nothing granted but its own variables: it works while violations are only told, which are
 /// those of memory that others gave it.
 fn guarded(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let packages = Packages::new(&Cache::open()?);
-    let found = kernels::find(&packages, kernel)?;
-    let runtime = guardrail_vm::runtime::ensure(&packages, &found)?;
-    std::fs::copy(&runtime.module, folder.path().join("guardrail.ko"))?;
-    let symbols = std::fs::read_to_string(&runtime.symbols)?;
-    let module = Modules::of(&found)?.plan("e1000")?.driver;
-    let mut checks = Checks::new(1).guarded("e1000", &symbols);
-    let rewritten = rewrite("e1000", module.bytes, &mut [&mut checks])?;
+    let (path, checks) = e1000(kernel, folder.path(), Checks::new(1))?;
     if checks.stores.checked < 500 {
         return Err(format!("only {:?}", checks.stores).into());
     }
-    let path = folder.path().join("e1000.ko");
-    std::fs::write(&path, rewritten.file)?;
-    let path = path.display().to_string();
     let result = check(&["--kernel", kernel, &path]);
     let report = result.report()?;
     if result.status != 0 || report["run"]["outcome"] != "completed" {
         return Err(format!("exit status {}\n{}\n{}", result.status, result.stdout, result.stderr).into());
     }
-    let name = format!("test-guarded-{}", std::process::id());
+    let name = vm_name("guarded");
     let start =
         ["vm", "start", &name, "--client", "null", "--detached", "--kernel", kernel, "--driver", &path];
     let started = guardrail(&start);
@@ -220,22 +225,12 @@ fn border() -> Interposition {
 /// Calls out of a driver and into it go through thunks, which do what they are to do, and the kernel walks stacks through them.
 fn crossed(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let packages = Packages::new(&Cache::open()?);
-    let found = kernels::find(&packages, kernel)?;
-    let runtime = guardrail_vm::runtime::ensure(&packages, &found)?;
-    std::fs::copy(&runtime.module, folder.path().join("guardrail.ko"))?;
-    let symbols = std::fs::read_to_string(&runtime.symbols)?;
-    let module = Modules::of(&found)?.plan("e1000")?.driver;
-    let mut checks = Checks::new(1).guarded("e1000", &symbols).interposing(border());
-    let rewritten = rewrite("e1000", module.bytes, &mut [&mut checks])?;
+    let (path, checks) = e1000(kernel, folder.path(), Checks::new(1).interposing(border()))?;
     let done = &checks.done;
     if done.imports.len() != 5 || done.calls < 10 || done.entries.len() < 40 || !done.missed.is_empty() {
         return Err(format!("{done:?}").into());
     }
-    let path = folder.path().join("e1000.ko");
-    std::fs::write(&path, rewritten.file)?;
-    let path = path.display().to_string();
-    let name = format!("test-crossed-{}", std::process::id());
+    let name = vm_name("crossed");
     let start =
         ["vm", "start", &name, "--client", "null", "--detached", "--kernel", kernel, "--driver", &path];
     let started = guardrail(&start);
@@ -248,7 +243,7 @@ fn crossed(kernel: &str) -> Result<(), Failed> {
 fn known(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let path = spread(kernel, "e1000", folder.path())?.display().to_string();
-    let name = format!("test-rewrite-{}", std::process::id());
+    let name = vm_name("rewrite");
     let start =
         ["vm", "start", &name, "--client", "null", "--detached", "--kernel", kernel, "--driver", &path];
     let started = guardrail(&start);

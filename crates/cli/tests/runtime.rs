@@ -3,13 +3,13 @@
 
 mod common;
 
+use common::Ran;
 use guardrail_vm::kernels::NAMES;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
-use guardrail_vm::run::{self, Options, Outcome, TcgThreads, Watch};
+use guardrail_vm::run::{Options, Outcome};
 use guardrail_vm::{Cache, kernels, runtime};
 use libtest_mimic::{Arguments, Failed, Trial};
-use std::time::Duration;
 
 /// Tells the host what the kernel's log says, and what can be read of the runtime.
 const TELL: &str = "\
@@ -68,12 +68,6 @@ fn main() {
     common::run(arguments, trials)
 }
 
-/// How a guest ended, and what its console says.
-struct Ran {
-    outcome: Outcome,
-    console: String,
-}
-
 /// Loads the runtime with its tests in a guest.
 fn guest(kernel: &str, script: &str, qemu: &[&str]) -> Result<Ran, Failed> {
     let packages = Packages::new(&Cache::open()?);
@@ -90,20 +84,9 @@ fn guest(kernel: &str, script: &str, qemu: &[&str]) -> Result<Ran, Failed> {
     };
     let prepared = Prepared::new(&packages, request, &mut |_| {})?;
     let mut options = Options::new(folder.path());
-    // Races need CPUs that run at the same time.
-    options.threads = TcgThreads::Multi;
-    options.limits.total = Duration::from_secs(180);
     options.qemu_arguments = qemu.iter().map(|&word| word.to_owned()).collect();
-    let mut watch = Watch {
-        progress: &mut |_, _| {},
-        stop: &mut || None,
-        activity: &mut || 0,
-        closed: &mut || None,
-        save: None,
-    };
-    let finished = run::run(&prepared, &options, &mut watch)?;
-    let console = String::from_utf8_lossy(&std::fs::read(&finished.console)?).into_owned();
-    Ok(Ran { outcome: finished.outcome, console })
+    // Races need CPUs that run at the same time.
+    common::unwatched(&prepared, options, 180)
 }
 
 impl Ran {

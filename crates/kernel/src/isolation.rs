@@ -18,41 +18,43 @@ const SUMMARIES: &str = include_str!("../summaries.txt");
 /// Kinds of allocations and types of objects are numbers; kinds have a bit each.
 const MAX_KINDS: usize = 30;
 
-/// A value that a call has or leads to.
+/// A number that an action works with: an address, a size, a count. All arithmetic is modulo 2⁶⁴.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// An argument; those after the sixth lie on the stack.
+    /// An argument of the function, from 0; those from the seventh on are on the stack. Of arguments narrower than 8 bytes the upper part may be
+    /// anything: take them by [`Low`](Self::Low).
     Arg(u8),
-    /// The result.
+    /// What the function has returned (only in actions after it).
     Result,
     /// A number.
-    Const(u64),
-    /// What stands in memory at a value plus an offset.
-    Load(Box<Value>, u64, u8),
-    /// A value plus a number.
-    Offset(Box<Value>, u64),
-    /// The product of two values.
-    Product(Box<Value>, Box<Value>),
-    /// A page shifted left by a value.
-    Order(Box<Value>),
-    /// The lowest bytes of a value: arguments narrower than a register have anything above.
+    Const(i64),
+    /// What is at an address plus so many bytes, as an unsigned number of 1, 2, 4 or 8 bytes. Where nothing can be read the action is left out.
+    Load(Box<Value>, i32, u8),
+    /// The low 1, 2 or 4 bytes of a value, as an unsigned number.
     Low(Box<Value>, u8),
+    /// A sum.
+    Add(Box<Value>, Box<Value>),
+    /// A product.
+    Mul(Box<Value>, Box<Value>),
+    /// The first shifted to the left by the second, which is below 64.
+    Shl(Box<Value>, Box<Value>),
 }
 
-/// When an action is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// On what it depends whether an action is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
-    /// Always.
+    /// On nothing.
+    #[default]
     Always,
-    /// The result is a pointer, and neither NULL nor an error.
+    /// The result is a pointer, neither NULL nor an error.
     ResultValid,
-    /// The result is 0.
+    /// The result, an `int`, is 0.
     ResultZero,
-    /// The result is not negative.
+    /// The result, an `int`, is 0 or more.
     ResultNonNegative,
-    /// The result is true.
+    /// The result, a `bool`, is true.
     ResultTrue,
-    /// An argument is not 0.
+    /// The argument is not 0.
     NonZero(u8),
 }
 

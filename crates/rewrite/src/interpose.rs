@@ -1,7 +1,7 @@
 //! What the annotations (`guardrail_kernel::isolation`) say of a module's border, as interposition.
 
 use crate::object::{Object, reloc};
-use crate::wrap::{Action, Entry, Interposition, Op, Value, When, Wrapper};
+use crate::wrap::{Action, Entry, Interposition, Op, Value, Wrapper};
 use guardrail_kernel::isolation::{self, Isolation, Member};
 use object::elf;
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,81 +133,55 @@ fn action(action: &isolation::Action) -> Vec<Action> {
     use isolation::Op as From;
     let pair = |fields: &[isolation::Field]| fields.iter().map(|field| (field.offset, field.size)).collect();
     let ops = match &action.op {
-        From::Grant(pointer, size) => vec![Op::Grant { pointer: value(pointer), size: value(size) }],
-        From::Revoke(pointer, size) => vec![Op::Revoke { pointer: value(pointer), size: value(size) }],
-        From::Require(pointer, size) => vec![Op::RequireWrite { pointer: value(pointer), size: value(size) }],
+        From::Grant(pointer, size) => vec![Op::Grant { pointer: pointer.clone(), size: size.clone() }],
+        From::Revoke(pointer, size) => vec![Op::Revoke { pointer: pointer.clone(), size: size.clone() }],
+        From::Require(pointer, size) => {
+            vec![Op::RequireWrite { pointer: pointer.clone(), size: size.clone() }]
+        }
         From::Own(pointer, size, kind) => {
-            vec![Op::Own { pointer: value(pointer), size: value(size), kind: *kind }]
+            vec![Op::Own { pointer: pointer.clone(), size: size.clone(), kind: *kind }]
         }
         From::Disown(pointer, kinds) => match kinds.as_slice() {
-            [kind] => vec![Op::Disown { pointer: value(pointer), kind: *kind }],
+            [kind] => vec![Op::Disown { pointer: pointer.clone(), kind: *kind }],
             kinds => {
                 let mask = kinds.iter().fold(0, |mask, kind| mask | i64::from(*kind));
-                let (pointer, size) = (value(pointer), Value::Const(mask));
+                let (pointer, size) = (pointer.clone(), Value::Const(mask));
                 vec![Op::Custom { name: DISOWN.to_owned(), pointer, size }]
             }
         },
-        From::Fields(pointer, fields) => vec![Op::Fields { pointer: value(pointer), fields: pair(fields) }],
+        From::Fields(pointer, fields) => vec![Op::Fields { pointer: pointer.clone(), fields: pair(fields) }],
         From::Unfields(pointer, fields) => {
-            vec![Op::UnFields { pointer: value(pointer), fields: pair(fields) }]
+            vec![Op::UnFields { pointer: pointer.clone(), fields: pair(fields) }]
         }
         From::Object(pointer, size, kind) => {
-            vec![Op::Object { pointer: value(pointer), size: value(size), kind: *kind }]
+            vec![Op::Object { pointer: pointer.clone(), size: size.clone(), kind: *kind }]
         }
         From::Needs(pointer, kind, state) => {
-            vec![Op::RequireObject { pointer: value(pointer), kind: *kind, state: *state }]
+            vec![Op::RequireObject { pointer: pointer.clone(), kind: *kind, state: *state }]
         }
         From::Move(pointer, kind, from, to) => {
-            vec![Op::MoveObject { pointer: value(pointer), kind: *kind, from: *from, to: *to }]
+            vec![Op::MoveObject { pointer: pointer.clone(), kind: *kind, from: *from, to: *to }]
         }
         From::Ends(pointer, kind, state) => vec![
-            Op::RequireObject { pointer: value(pointer), kind: *kind, state: *state },
-            Op::ClearObject { pointer: value(pointer), kind: *kind },
+            Op::RequireObject { pointer: pointer.clone(), kind: *kind, state: *state },
+            Op::ClearObject { pointer: pointer.clone(), kind: *kind },
         ],
-        From::Forget(pointer, kind) => vec![Op::ClearObject { pointer: value(pointer), kind: *kind }],
+        From::Forget(pointer, kind) => vec![Op::ClearObject { pointer: pointer.clone(), kind: *kind }],
         From::Exit => vec![Op::Exit],
-        From::Target(pointer) => vec![Op::RequireCall { pointer: value(pointer) }],
+        From::Target(pointer) => vec![Op::RequireCall { pointer: pointer.clone() }],
         From::Custom(name, pointer, size) => {
-            let given = |given: &Option<isolation::Value>| given.as_ref().map_or(Value::Const(0), value);
+            let given = |given: &Option<Value>| given.clone().unwrap_or(Value::Const(0));
             vec![Op::Custom { name: name.clone(), pointer: given(pointer), size: given(size) }]
         }
     };
-    let when = match action.when {
-        isolation::When::Always => When::Always,
-        isolation::When::ResultValid => When::ResultValid,
-        isolation::When::ResultZero => When::ResultZero,
-        isolation::When::ResultNonNegative => When::ResultNonNegative,
-        isolation::When::ResultTrue => When::ResultTrue,
-        isolation::When::NonZero(arg) => When::NonZero(arg),
-    };
-    ops.into_iter().map(|op| Action { when, op }).collect()
-}
-
-fn value(from: &isolation::Value) -> Value {
-    use isolation::Value as From;
-    let boxed = |from: &From| Box::new(value(from));
-    match from {
-        From::Arg(number) => Value::Arg(*number),
-        From::Result => Value::Result,
-        From::Const(number) => Value::Const(*number as i64),
-        From::Load(at, offset, width) => {
-            let base = match i32::try_from(*offset) {
-                Ok(offset) => return Value::Load(boxed(at), offset, *width),
-                Err(_) => Value::Add(boxed(at), Box::new(Value::Const(*offset as i64))),
-            };
-            Value::Load(Box::new(base), 0, *width)
-        }
-        From::Offset(base, offset) => Value::Add(boxed(base), Box::new(Value::Const(*offset as i64))),
-        From::Product(a, b) => Value::Mul(boxed(a), boxed(b)),
-        From::Order(order) => Value::Shl(Box::new(Value::Const(4096)), boxed(order)),
-        From::Low(inner, bytes) => Value::Low(boxed(inner), *bytes),
-    }
+    ops.into_iter().map(|op| Action { when: action.when, op }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tests::{Module, TEXT};
+    use crate::wrap::When;
 
     /// A module that calls `elsewhere`, which has these effects.
     fn of(effects: &str) -> Border {

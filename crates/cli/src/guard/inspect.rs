@@ -38,7 +38,7 @@ fn text(inspected: &Inspected, runtime: Option<&PathBuf>) -> String {
     let Inspected { name, release, abi, domain, passes, trusted, checked, faults } = inspected;
     let mut text =
         format!("{name}: guarded for kernel {release}, domain {domain}, interface {abi}, with {passes}\n");
-    text += &format!("  {checked} stores are checked\n");
+    text += &format!("  {checked} stores and calls by pointer are checked\n");
     if !trusted.is_empty() {
         text += &format!("  left as they are, unchecked: {}\n", trusted.join(", "));
     }

@@ -1,11 +1,14 @@
 //! What tests with guests share.
 #![allow(dead_code)]
 
+use guardrail_vm::prepare::Prepared;
+use guardrail_vm::run::{Options, Outcome, TcgThreads, Watch};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 /// Guests that run at a time, where the command line does not say: a guest waits for its devices and its analysis, so that two of them use two
 /// processors better than one does; more would fight for them.
@@ -30,6 +33,38 @@ pub fn at_once<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Ve
     });
     done.sort_by_key(|(number, _)| *number);
     done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// A name for a VM that no other test has, whatever runs at the same time.
+pub fn vm_name(what: &str) -> String {
+    static NAMED: AtomicUsize = AtomicUsize::new(0);
+    format!("test-{what}-{}-{}", std::process::id(), NAMED.fetch_add(1, Relaxed))
+}
+
+/// A network driver's workload that takes seconds.
+pub const SHORT: [&str; 8] =
+    ["--set", "DOWNLOAD_MB=1", "--set", "REQUESTS=3", "--set", "UPLOADS=1", "--set", "PINGS=1"];
+
+/// How a guest ended, and what its console says.
+pub struct Ran {
+    pub outcome: Outcome,
+    pub console: String,
+}
+
+/// Runs a guest, with nothing but its own kernel to watch it.
+pub fn unwatched(prepared: &Prepared, mut options: Options, seconds: u64) -> Result<Ran, Failed> {
+    options.threads = TcgThreads::Multi;
+    options.limits.total = Duration::from_secs(seconds);
+    let mut watch = Watch {
+        progress: &mut |_, _| {},
+        stop: &mut || None,
+        activity: &mut || 0,
+        closed: &mut || None,
+        save: None,
+    };
+    let finished = guardrail_vm::run::run(prepared, &options, &mut watch)?;
+    let console = String::from_utf8_lossy(&std::fs::read(&finished.console)?).into_owned();
+    Ok(Ran { outcome: finished.outcome, console })
 }
 
 /// What every trace must satisfy, this one does.

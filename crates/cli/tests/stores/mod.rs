@@ -1,7 +1,7 @@
 //! A module with stores and calls of each kind that is checked: what it may not do is told at the instruction that does it, and its good
 //! twin is silent.
 
-use crate::common::guardrail;
+use crate::common::{guardrail, vm_name};
 use guardrail_rewrite::checks::Checks;
 use guardrail_rewrite::life::Hooks;
 use guardrail_rewrite::{Object, rewrite};
@@ -68,7 +68,7 @@ pub fn checked(kernel: &str) -> Result<(), Failed> {
 
 /// What the kernel's log and the runtime say in a guest that has loaded the module.
 fn told(kernel: &str, path: &str) -> Result<String, Failed> {
-    let name = format!("test-stores-{}", std::process::id());
+    let name = vm_name("stores");
     let start =
         ["vm", "start", &name, "--client", "null", "--detached", "--kernel", kernel, "--driver", path];
     let started = guardrail(&start);

@@ -8,7 +8,9 @@ use crate::btf::{Btf, Param, Proto, Type, TypeId};
 const LEND: &str = "lend";
 const LENT: &str = "lend_end";
 /// Where it is not known how much is written.
-const BYTE: u64 = 1;
+const BYTE: i64 = 1;
+/// Of a page.
+const PAGE: i64 = 4096;
 
 /// Turns the effects of a line into actions.
 struct Resolver<'a> {
@@ -287,12 +289,12 @@ impl Resolver<'_> {
         if let Some((a, b)) = split_outside(text, '*') {
             return Some(match (self.value(a)?, self.value(b)?) {
                 (Value::Const(a), Value::Const(b)) => Value::Const(a.checked_mul(b)?),
-                (a, b) => Value::Product(Box::new(a), Box::new(b)),
+                (a, b) => Value::Mul(Box::new(a), Box::new(b)),
             });
         }
         if let Some((a, b)) = split_outside(text, '+') {
             return match self.value(b)? {
-                Value::Const(b) => Some(Value::Offset(Box::new(self.value(a)?), b)),
+                number @ Value::Const(_) => Some(Value::Add(Box::new(self.value(a)?), Box::new(number))),
                 _ => None,
             };
         }
@@ -306,21 +308,21 @@ impl Resolver<'_> {
                 None => name,
             };
             let (btf, id) = self.isolation.structure(name)?;
-            return Some(Value::Const(btf.size_of(id)?));
+            return Some(Value::Const(btf.size_of(id)?.try_into().ok()?));
         }
         if let Some(kind) = inside("kind") {
-            return Some(Value::Const(u64::from(self.isolation.number(kind)?)));
+            return Some(Value::Const(i64::from(self.isolation.number(kind)?)));
         }
         if let Some(name) = inside("order") {
-            return Some(Value::Order(Box::new(self.value(name)?)));
+            return Some(Value::Shl(Box::new(Value::Const(PAGE)), Box::new(self.value(name)?)));
         }
         if let Some((base, member)) = text.trim_start_matches('&').rsplit_once("->") {
             let (structure, member) = member.split_once('.')?;
             let (btf, id) = self.isolation.structure(structure)?;
             let (offset, ty) = btf.member(id, member)?;
-            let base = Box::new(self.value(base)?);
+            let (base, offset) = (Box::new(self.value(base)?), i32::try_from(offset).ok()?);
             if text.starts_with('&') {
-                return Some(Value::Offset(base, offset));
+                return Some(Value::Add(base, Box::new(Value::Const(offset.into()))));
             }
             let width = btf.size_of(ty).filter(|size| matches!(size, 1 | 2 | 4 | 8))? as u8;
             return Some(Value::Load(base, offset, width));

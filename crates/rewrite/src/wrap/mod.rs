@@ -8,50 +8,11 @@ mod redirect;
 mod tests;
 mod thunk;
 
+pub use guardrail_kernel::isolation::{Value, When};
 pub use redirect::Done;
 pub(crate) use redirect::{CALLS, ENTRIES, INIT_ENTRIES, interpose};
 
 use std::collections::BTreeMap;
-
-/// A number that an action works with: an address, a size, a count. All arithmetic is modulo 2⁶⁴.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// An argument of the function, from 0; those from the seventh on are on the stack. Of arguments narrower than 8 bytes the upper part may be
-    /// anything: take them by [`Low`](Self::Low).
-    Arg(u8),
-    /// What the function has returned (only in actions after it).
-    Result,
-    /// A number.
-    Const(i64),
-    /// What is at an address plus so many bytes, as an unsigned number of 1, 2, 4 or 8 bytes. Where nothing can be read the action is left out.
-    Load(Box<Value>, i32, u8),
-    /// The low 1, 2 or 4 bytes of a value, as an unsigned number.
-    Low(Box<Value>, u8),
-    /// A sum.
-    Add(Box<Value>, Box<Value>),
-    /// A product.
-    Mul(Box<Value>, Box<Value>),
-    /// The first shifted to the left by the second, which is below 64.
-    Shl(Box<Value>, Box<Value>),
-}
-
-/// On what it depends whether an action is done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum When {
-    /// On nothing.
-    #[default]
-    Always,
-    /// The result is a pointer, neither NULL nor an error.
-    ResultValid,
-    /// The result, an `int`, is 0.
-    ResultZero,
-    /// The result, an `int`, is 0 or more.
-    ResultNonNegative,
-    /// The result, a `bool`, is true.
-    ResultTrue,
-    /// The argument is not 0.
-    NonZero(u8),
-}
 
 /// What an action does. An address of 0 leaves it out.
 #[derive(Clone, Debug, PartialEq, Eq)]
