@@ -7,7 +7,7 @@
 use crate::code::{Code, Function, Insn};
 use crate::flow::thunk_register;
 use crate::object::{Object, Reloc};
-use iced_x86::{InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+use iced_x86::{FlowControl, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 use std::collections::BTreeSet;
 
 /// So many instructions back a register's value is looked for.
@@ -160,6 +160,11 @@ impl Sight<'_> {
 
     fn computed(&self, function: &Function, number: u32, register: Register) -> bool {
         let Some(giver) = self.giver(function, number, register) else { return false };
+        let between = self.code.insns[function.insns.start as usize..number as usize].iter().rev();
+        // What stands behind a jump or a return is reached from elsewhere, where the register has another giver.
+        if between.take_while(|insn| insn.at > giver.at).any(ends_flow) {
+            return false;
+        }
         let adds = matches!(
             giver.insn.mnemonic(),
             Mnemonic::Add | Mnemonic::Sub | Mnemonic::Shl | Mnemonic::Imul | Mnemonic::Or | Mnemonic::And
@@ -212,6 +217,12 @@ impl Sight<'_> {
     }
 }
 
+/// What stands behind it is not where it leads.
+fn ends_flow(insn: &Insn) -> bool {
+    use FlowControl::{Exception, IndirectBranch, Return, UnconditionalBranch};
+    matches!(insn.insn.flow_control(), UnconditionalBranch | IndirectBranch | Return | Exception)
+}
+
 /// What stands between functions.
 fn padding(insn: &Insn) -> bool {
     matches!(insn.insn.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
@@ -261,6 +272,9 @@ mod tests {
         // lea rax,[rdi+rdx]; jmp rax
         let doubt = "f (it jumps to an address that it computes, at +0x4)";
         assert_doubt(&[0x48, 0x8d, 0x04, 0x17, 0xff, 0xe0], Some(doubt));
+        // mov rax,[rdi]; test rax,rax; jne +4; sub eax,1; ret; jmp rax
+        let elsewhere = [0x48, 0x8b, 0x07, 0x48, 0x85, 0xc0, 0x75, 0x04, 0x83, 0xe8, 0x01, 0xc3, 0xff, 0xe0];
+        assert_doubt(&elsewhere, None);
     }
 
     #[test]
