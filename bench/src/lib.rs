@@ -13,6 +13,82 @@ pub enum Format {
     Json,
 }
 
+/// What every comparison of ways to run a guest asks.
+#[derive(Debug, clap::Args)]
+pub struct Common {
+    /// How often each workload is run in each way
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// The kernel
+    #[arg(long, default_value = guardrail_vm::kernels::DEFAULT)]
+    pub kernel: String,
+    /// Number of guest CPUs
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=4))]
+    pub smp: u8,
+    /// Only try each workload once and shortly, in the last of the ways
+    #[arg(long = "try")]
+    pub only_try: bool,
+    /// How the tables are printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// The kinds of devices that are worked with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// A network card.
+    Network,
+    /// A disk.
+    Disk,
+    /// A sound card.
+    Sound,
+}
+
+/// The driver of each kind of device.
+#[derive(Debug, clap::Args)]
+pub struct Drivers {
+    /// The network driver
+    #[arg(long, value_name = "DRIVER", default_value = "e1000")]
+    network: String,
+    /// The disk driver
+    #[arg(long, value_name = "DRIVER", default_value = "sym53c8xx")]
+    disk: String,
+    /// The sound driver
+    #[arg(long, value_name = "DRIVER", default_value = "snd_ens1370")]
+    sound: String,
+}
+
+impl Drivers {
+    /// That of a device of this kind.
+    pub fn of(&self, device: Device) -> &str {
+        match device {
+            Device::Network => &self.network,
+            Device::Disk => &self.disk,
+            Device::Sound => &self.sound,
+        }
+    }
+}
+
+/// Those of a program's workloads that an option names; all where it names none.
+pub fn chosen<T: Copy>(
+    option: &str,
+    all: &[T],
+    name: impl Fn(&T) -> &str,
+    names: &[String],
+) -> Result<Vec<T>, String> {
+    if names.is_empty() {
+        return Ok(all.to_vec());
+    }
+    let known = || all.iter().map(&name).collect::<Vec<_>>().join(", ");
+    let find = |wanted: &String| all.iter().copied().find(|one| name(one) == wanted);
+    names
+        .iter()
+        .map(|wanted| {
+            find(wanted).ok_or_else(|| format!("{option} has no '{wanted}'; there are {}", known()))
+        })
+        .collect()
+}
+
 /// The program's arguments; where they are wrong or help was asked for, that is printed, and the program ends with this status.
 pub fn arguments<T: clap::Parser>() -> Result<T, ExitCode> {
     T::try_parse().map_err(|error| {

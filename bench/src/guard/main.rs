@@ -12,7 +12,7 @@ mod ways;
 mod workloads;
 
 use clap::Parser;
-use guardrail_bench::{Format, arguments, failed};
+use guardrail_bench::{Common, Drivers, Format, arguments, failed};
 use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::software::Software;
@@ -25,15 +25,8 @@ use workloads::Workload;
 #[derive(Debug, Parser)]
 #[command(name = "bench/guard", term_width = 100)]
 struct Arguments {
-    /// How often each workload is run in each way
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
-    runs: u32,
-    /// The kernel
-    #[arg(long, default_value = "6.1")]
-    kernel: String,
-    /// Number of guest CPUs
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=4))]
-    smp: u8,
+    #[command(flatten)]
+    common: Common,
     /// Run the guest's CPUs by turns on one thread (single), or on a thread each (multi)
     #[arg(long, default_value = "single")]
     thread: String,
@@ -50,21 +43,8 @@ struct Arguments {
     /// How long each load lasts
     #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=300))]
     seconds: u32,
-    /// The network driver
-    #[arg(long, value_name = "DRIVER", default_value = "e1000")]
-    network: String,
-    /// The disk driver
-    #[arg(long, value_name = "DRIVER", default_value = "sym53c8xx")]
-    disk: String,
-    /// The sound driver
-    #[arg(long, value_name = "DRIVER", default_value = "snd_ens1370")]
-    sound: String,
-    /// Only try each workload once, in the last of the ways
-    #[arg(long = "try")]
-    only_try: bool,
-    /// How the tables are printed
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    #[command(flatten)]
+    drivers: Drivers,
 }
 
 fn main() -> ExitCode {
@@ -92,22 +72,22 @@ fn measure(
 ) -> Result<(), String> {
     let packages = Packages::new(&Cache::open().map_err(|error| error.to_string())?);
     let software = Software::find(&packages).map_err(|error| error.to_string())?;
-    if arguments.only_try {
+    if arguments.common.only_try {
         return only_try(arguments, workloads, with_registers, ways.last().ok_or("no way")?, &software);
     }
     let mut table = Table::new(arguments, ways);
-    for run in 1..=arguments.runs {
+    for run in 1..=arguments.common.runs {
         for workload in workloads {
             for way in ways {
-                eprintln!("run {run} of {}: {}, {}", arguments.runs, workload.name, way.title);
+                eprintln!("run {run} of {}: {}, {}", arguments.common.runs, workload.name, way.title);
                 let sample = run::workload(arguments, workload, way, &software)
                     .map_err(|why| format!("{}, {}: {why}", workload.name, way.title))?;
-                table.add(Row::of(workload, driver(arguments, workload)), way, sample);
+                table.add(Row::of(workload, arguments.drivers.of(workload.device)), way, sample);
             }
         }
         if with_registers {
             for way in ways {
-                eprintln!("run {run} of {}: registers, {}", arguments.runs, way.title);
+                eprintln!("run {run} of {}: registers, {}", arguments.common.runs, way.title);
                 let samples = registers::run(arguments, way)
                     .map_err(|why| format!("registers, {}: {why}", way.title))?;
                 for (row, sample) in samples {
@@ -116,7 +96,7 @@ fn measure(
             }
         }
     }
-    match arguments.format {
+    match arguments.common.format {
         Format::Text => print!("{}", table.text()),
         Format::Json => println!("{:#}", table.json()),
     }
@@ -132,7 +112,7 @@ fn only_try(
     software: &Software,
 ) -> Result<(), String> {
     for workload in workloads {
-        let driver = driver(arguments, workload);
+        let driver = arguments.drivers.of(workload.device);
         let sample = run::workload(arguments, workload, way, software)
             .map_err(|why| format!("{} on {driver}, {}: {why}", workload.name, way.title))?;
         println!("{} on {driver}: {:.1} {}", workload.name, sample.figure, workload.unit());
@@ -143,13 +123,4 @@ fn only_try(
         }
     }
     Ok(())
-}
-
-/// The driver that a workload is run on.
-fn driver<'a>(arguments: &'a Arguments, workload: &Workload) -> &'a str {
-    match workload.device {
-        workloads::Device::Network => &arguments.network,
-        workloads::Device::Disk => &arguments.disk,
-        workloads::Device::Sound => &arguments.sound,
-    }
 }

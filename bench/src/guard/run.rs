@@ -68,7 +68,7 @@ pub fn workload(
             words.extend(["--forward".to_owned(), format!("{protocol}:{port}:{guest}")]);
         }
     }
-    let mut guest = Guest::start(crate::driver(arguments, workload), arguments, way, &words, &[])?;
+    let mut guest = Guest::start(arguments.drivers.of(workload.device), arguments, way, &words, &[])?;
     let mut figure = None;
     if let Some(load) = workload.load {
         figure = guest.serve(&control, || load.give(software, port, arguments.seconds))?;
@@ -113,8 +113,8 @@ impl Guest {
         let limit = LIMIT + 10 * arguments.seconds;
         let mut command = Command::new(program);
         command
-            .args(["check", driver, "--kernel", &arguments.kernel, "--format", "json"])
-            .args(["--smp", &arguments.smp.to_string(), "--thread", &arguments.thread])
+            .args(["check", driver, "--kernel", &arguments.common.kernel, "--format", "json"])
+            .args(["--smp", &arguments.common.smp.to_string(), "--thread", &arguments.thread])
             .args(["--timeout", &limit.to_string()])
             .args(way.options(&arguments.gate))
             .args(words)

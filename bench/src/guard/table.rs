@@ -52,8 +52,8 @@ impl Table {
     /// An empty table.
     pub fn new(arguments: &Arguments, ways: &[Way]) -> Table {
         Table {
-            kernel: arguments.kernel.clone(),
-            cpus: arguments.smp,
+            kernel: arguments.common.kernel.clone(),
+            cpus: arguments.common.smp,
             thread: arguments.thread.clone(),
             gate: arguments.gate.clone(),
             seconds: arguments.seconds,

@@ -1,17 +1,7 @@
 //! The workloads: Figures 6.3 and 6.4 of the thesis, and audio playback.
 
 use crate::load::Load;
-
-/// Which driver a workload is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Device {
-    /// The network driver.
-    Network,
-    /// The disk driver.
-    Disk,
-    /// The sound driver.
-    Sound,
-}
+use guardrail_bench::Device;
 
 /// A workload.
 #[derive(Clone, Copy, Debug)]

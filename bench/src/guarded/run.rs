@@ -38,7 +38,10 @@ pub struct Table {
 pub fn guard(arguments: &Arguments, driver: &str, folder: &Path) -> Result<PathBuf, String> {
     let out = folder.join(driver);
     let mut command = guardrail()?;
-    command.args(["guard", driver, "--kernel", &arguments.kernel, "--format", "json"]).arg("-o").arg(&out);
+    command
+        .args(["guard", driver, "--kernel", &arguments.common.kernel, "--format", "json"])
+        .arg("-o")
+        .arg(&out);
     let text = finish(command, "guardrail guard")?;
     let summary: Value =
         serde_json::from_str(&text).map_err(|error| format!("its summary is malformed: {error}"))?;
@@ -63,9 +66,16 @@ pub fn workload(
     };
     let mut command = guardrail()?;
     command
-        .args(["profile", "--driver", driver, "--kernel", &arguments.kernel, "--client", "count"])
+        .args(["profile", "--driver", driver, "--kernel", &arguments.common.kernel, "--client", "count"])
         .args(["--workload", workload.script, "--from", "load", "--until", "loaded"])
-        .args(["--smp", &arguments.smp.to_string(), "--timeout", &LIMIT.to_string(), "--format", "json"])
+        .args([
+            "--smp",
+            &arguments.common.smp.to_string(),
+            "--timeout",
+            &LIMIT.to_string(),
+            "--format",
+            "json",
+        ])
         .args(variables.iter().flat_map(|variable| ["--set", variable]));
     let text = finish(command, "guardrail profile")?;
     let report: Value =

@@ -1,16 +1,7 @@
 //! The workloads, each a fixed amount of work, and what the paper says of its like: tables 5 to 7 of "Fast Byte-Granularity Software Fault
 //! Isolation" (2009).
 
-/// Which driver a workload is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Device {
-    /// The network driver.
-    Network,
-    /// The disk driver.
-    Disk,
-    /// The sound driver.
-    Sound,
-}
+use guardrail_bench::Device;
 
 /// What the amount of work is counted in.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -122,15 +113,7 @@ pub const KMDF: [(&str, f64); 4] = [("1", -8.76), ("512", -7.08), ("4K", -2.48),
 
 /// The workloads with these names, all where there are none.
 pub fn chosen(names: &[String]) -> Result<Vec<Workload>, String> {
-    if names.is_empty() {
-        return Ok(WORKLOADS.to_vec());
-    }
-    let find = |name: &String| WORKLOADS.into_iter().find(|workload| workload.name == name);
-    let known = || WORKLOADS.map(|workload| workload.name).join(", ");
-    names
-        .iter()
-        .map(|name| find(name).ok_or_else(|| format!("--only has no '{name}'; there are {}", known())))
-        .collect()
+    guardrail_bench::chosen("--only", &WORKLOADS, |workload| workload.name, names)
 }
 
 #[cfg(test)]

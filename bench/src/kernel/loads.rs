@@ -51,15 +51,7 @@ const LOADS: [Load; 4] = [
 
 /// The loads with these names; all where there are none.
 pub fn chosen(names: &[String]) -> Result<Vec<Load>, String> {
-    if names.is_empty() {
-        return Ok(LOADS.to_vec());
-    }
-    let find = |name: &String| LOADS.into_iter().find(|load| load.name == name);
-    let known = || LOADS.map(|load| load.name).join(", ");
-    names
-        .iter()
-        .map(|name| find(name).ok_or_else(|| format!("--workload has no '{name}'; there are {}", known())))
-        .collect()
+    guardrail_bench::chosen("--workload", &LOADS, |load| load.name, names)
 }
 
 #[cfg(test)]

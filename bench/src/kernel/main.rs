@@ -10,7 +10,7 @@ mod table;
 mod ways;
 
 use clap::Parser;
-use guardrail_bench::{Format, arguments, failed};
+use guardrail_bench::{Common, Format, arguments, failed};
 use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;
 use loads::Load;
@@ -22,15 +22,8 @@ use ways::Way;
 #[derive(Debug, Parser)]
 #[command(name = "bench/kernel", term_width = 100)]
 struct Arguments {
-    /// How often each workload is run in each way
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
-    runs: u32,
-    /// The kernel
-    #[arg(long, default_value = guardrail_vm::kernels::DEFAULT)]
-    kernel: String,
-    /// Number of guest CPUs
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=4))]
-    smp: u8,
+    #[command(flatten)]
+    common: Common,
     /// The guest's memory in MiB
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(256..=2048))]
     memory: u32,
@@ -47,12 +40,6 @@ struct Arguments {
     /// The part of each benchmark's usual operations
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10000))]
     scale: u32,
-    /// Only try each workload once and shortly, in the last of the ways
-    #[arg(long = "try")]
-    only_try: bool,
-    /// How the tables are printed
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
 }
 
 /// How much of a benchmark shows that it runs.
@@ -60,7 +47,7 @@ const TRY_PERCENT: u32 = 2;
 
 impl Arguments {
     fn percent(&self) -> u32 {
-        if self.only_try { self.scale.min(TRY_PERCENT) } else { self.scale }
+        if self.common.only_try { self.scale.min(TRY_PERCENT) } else { self.scale }
     }
 }
 
@@ -85,7 +72,7 @@ fn measure(arguments: &Arguments, ways: &[Way], loads: &[Load]) -> Result<(), St
         run::load(&packages, arguments, load, way)
             .map_err(|why| format!("{}, {}: {why}", load.name, way.name))
     };
-    if arguments.only_try {
+    if arguments.common.only_try {
         let way = ways.last().ok_or("no way")?;
         for load in loads {
             for (name, seconds) in sample(load, way)?.seconds {
@@ -94,16 +81,16 @@ fn measure(arguments: &Arguments, ways: &[Way], loads: &[Load]) -> Result<(), St
         }
         return Ok(());
     }
-    let mut table = Table::new(&arguments.kernel, arguments.smp, arguments.memory, ways);
-    for run in 1..=arguments.runs {
+    let mut table = Table::new(&arguments.common.kernel, arguments.common.smp, arguments.memory, ways);
+    for run in 1..=arguments.common.runs {
         for load in loads {
             for way in ways {
-                eprintln!("run {run} of {}: {}, {}", arguments.runs, load.name, way.name);
+                eprintln!("run {run} of {}: {}, {}", arguments.common.runs, load.name, way.name);
                 table.add(load, way, sample(load, way)?);
             }
         }
     }
-    match arguments.format {
+    match arguments.common.format {
         Format::Text => print!("{}", table.text()),
         Format::Json => println!("{:#}", table.json()),
     }

@@ -54,14 +54,14 @@ fn alone(
     let request = Request {
         driver: load.driver,
         more: &[],
-        kernel: &arguments.kernel,
+        kernel: &arguments.common.kernel,
         device: None,
         workload: Some(load.script),
     };
     let prepared = Prepared::new(packages, request, &mut |_| {}).map_err(told)?;
     let folder = tempfile::tempdir().map_err(|error| format!("cannot make a folder for the run: {error}"))?;
     let mut options = Options::new(folder.path());
-    options.cpus = arguments.smp;
+    options.cpus = arguments.common.smp;
     options.threads = TcgThreads::Multi;
     options.memory_mib = arguments.memory;
     options.limits.total = LIMIT;
@@ -93,7 +93,7 @@ fn watched(arguments: &Arguments, load: &Load, options: &[&str]) -> Result<(Vec<
     let mut command = Command::new(program);
     command
         .args(["profile", "--driver", load.driver, "--workload", load.script, "--format", "json"])
-        .args(["--kernel", &arguments.kernel, "--smp", &arguments.smp.to_string()])
+        .args(["--kernel", &arguments.common.kernel, "--smp", &arguments.common.smp.to_string()])
         .args(["--memory", &arguments.memory.to_string(), "--timeout", &LIMIT.as_secs().to_string()])
         .args(["--set", &format!("PERCENT={}", arguments.percent())])
         .args(options)
