@@ -1,11 +1,12 @@
 //! Guards all modules below folders with an action before and after every call between them and the kernel, and tells what could not be:
 //! `cargo run --release -p guardrail-rewrite --example thunks -- FOLDER…`. What comes out is checked, and good for nothing else.
 
+mod modules;
+
 use guardrail_kernel::module::unpack;
 use guardrail_rewrite::checks::Checks;
 use guardrail_rewrite::wrap::{Done, Interposition, Op, Value, Wrapper};
 use guardrail_rewrite::{Counts, Object, RewriteError, rewrite};
-use std::path::{Path, PathBuf};
 
 /// What the names of functions begin with that are no functions, but parts of a call or a return.
 const PARTS: [&str; 3] = ["__x86_", "__SCT__", "__fentry__"];
@@ -23,44 +24,25 @@ const RUNTIME: [&str; 9] = [
 ];
 
 fn main() {
-    let mut files = Vec::new();
-    for folder in std::env::args_os().skip(1) {
-        find(Path::new(&folder), &mut files);
-    }
-    files.sort();
     let mut names: Vec<String> = RUNTIME.iter().map(|name| (*name).to_owned()).collect();
     names.extend(["module_enter", "module_leave"].map(str::to_owned));
     let symbols: String = names.iter().map(|name| format!("0x00000000\tguardrail_{name}\n")).collect();
-    let (mut good, mut bad, mut sums) = (0, 0, [0; 5]);
-    let mut bytes = (0, 0);
-    for file in files {
-        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        match std::fs::read(&file)
-            .map_err(|error| error.to_string())
-            .and_then(|data| guard(&name, data, &symbols).map_err(|error| error.to_string()))
-        {
-            Ok((counts, done)) => {
-                good += 1;
-                bytes = (bytes.0 + counts.old_bytes, bytes.1 + counts.new_bytes);
-                let numbers =
-                    [done.imports.len(), done.calls, done.entries.len(), done.pointers, done.missed.len()];
-                for (sum, number) in sums.iter_mut().zip(numbers) {
-                    *sum += number;
-                }
-            }
-            Err(error) => {
-                bad += 1;
-                println!("{name}: {error}");
-            }
+    let (mut sums, mut bytes) = ([0; 5], (0, 0));
+    modules::each("guarded", |name, data| {
+        let (counts, done) = guard(name, data, &symbols)?;
+        bytes = (bytes.0 + counts.old_bytes, bytes.1 + counts.new_bytes);
+        let numbers = [done.imports.len(), done.calls, done.entries.len(), done.pointers, done.missed.len()];
+        for (sum, number) in sums.iter_mut().zip(numbers) {
+            *sum += number;
         }
-    }
+        Ok(())
+    });
     let [imports, calls, entries, pointers, missed] = sums;
     println!("code: {} bytes before, {} after, without thunks", bytes.0, bytes.1);
     println!(
         "{imports} imports, {calls} calls of them, {missed} called from code that the kernel replaces as well"
     );
     println!("{entries} entries, {pointers} pointers to them");
-    println!("{good} guarded, {bad} not");
 }
 
 fn guard(name: &str, data: Vec<u8>, symbols: &str) -> Result<(Counts, Done), RewriteError> {
@@ -80,15 +62,4 @@ fn guard(name: &str, data: Vec<u8>, symbols: &str) -> Result<(Counts, Done), Rew
     let mut checks = Checks::new(1).guarded("module", symbols).interposing(border);
     let rewritten = rewrite(name, data, &mut [&mut checks])?;
     Ok((rewritten.counts, checks.done))
-}
-
-fn find(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            find(&path, files);
-        } else if path.to_string_lossy().contains(".ko") {
-            files.push(path);
-        }
-    }
 }
