@@ -157,10 +157,13 @@ fn drive(disk: &Image, rerun: bool) -> [String; 2] {
     ["-blockdev".into(), node.to_string()]
 }
 
+/// What the host listens to; others may be added, but not in its place.
+const CONSOLE: &str = "console=ttyS0";
+
 /// The guest kernel's command line.
 fn kernel_arguments(options: &Options) -> String {
     let mut words = vec![
-        "console=ttyS0",
+        CONSOLE,
         "quiet",
         "mitigations=off",
         // The kernel's own zeroing would hide what the driver leaves uninitialized.
@@ -181,7 +184,14 @@ fn kernel_arguments(options: &Options) -> String {
     if options.iommu {
         words.extend(["intel_iommu=on", "iommu=nopt"]);
     }
-    words.extend(options.kernel_arguments.iter().map(String::as_str));
+    // Of some words the kernel heeds the first one, too: what is asked for stands alone.
+    let key = |word: &str| word.split_once('=').map(|(key, _)| key.to_owned());
+    let asked: Vec<&str> = options.kernel_arguments.iter().flat_map(|words| words.split(' ')).collect();
+    words.retain(|word| {
+        *word == CONSOLE
+            || key(word).is_none_or(|own| !asked.iter().any(|word| key(word).as_ref() == Some(&own)))
+    });
+    words.extend(asked);
     words.join(" ")
 }
 
@@ -215,6 +225,13 @@ mod tests {
         options.kaslr = false;
         options.kernel_arguments.push("kfence.sample_interval=100".into());
         assert!(kernel_arguments(&options).ends_with(" nokaslr kfence.sample_interval=100"));
+        options.kernel_arguments.push("mitigations=auto console=tty0".into());
+        let words = kernel_arguments(&options);
+        assert!(
+            words.starts_with("console=ttyS0 ") && words.ends_with(" mitigations=auto console=tty0"),
+            "{words}"
+        );
+        assert!(!words.contains("mitigations=off"), "{words}");
     }
 
     #[test]

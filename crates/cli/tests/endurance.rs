@@ -1,0 +1,105 @@
+//! A guarded driver in a kernel as machines run it: with mitigations and at random addresses, traced and probed at work, and loaded again many times.
+
+mod common;
+
+use common::{guardrail, vm_name};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+const KERNELS: [&str; 3] = ["6.1", "6.12", "7.2"];
+/// How often the driver is loaded again, always and with `--ignored`.
+const ROUNDS: [(u32, bool); 2] = [(10, false), (1000, true)];
+/// Seconds that a round may take, and everything else.
+const ROUND: u32 = 3;
+const REST: u32 = 120;
+
+/// The kernel is as it is meant to be here.
+const HARDENED: &str = "grep -q 'Mitigation: .*' /sys/devices/system/cpu/vulnerabilities/spectre_v2 || exit 1; \
+    ! grep -q nokaslr /proc/cmdline";
+
+/// All functions of the driver are traced, with their stacks, and probed, while it works; its calls go through thunks all the same.
+const TRACED: &str = "mount -t tracefs t /sys/kernel/tracing; cd /sys/kernel/tracing; echo ':mod:e1000' >set_ftrace_filter; \
+    echo function_graph >current_tracer; echo 'p:one e1000:e1000_xmit_frame' >kprobe_events; echo 1 >events/kprobes/enable; \
+    ip link set eth0 down; \
+    ip address add 10.0.2.15/24 dev eth0; ip link set eth0 up; ping -c 2 10.0.2.2 || exit 1; grep -q 'e1000_open' trace || exit 2; \
+    grep -q 'one  *[1-9]' kprobe_profile || exit 3; echo 0 >events/kprobes/enable; echo >kprobe_events; echo nop >current_tracer; \
+    echo 1 >options/func_stack_trace; echo function >current_tracer; ip link set eth0 down; ip link set eth0 up; ping -c 1 10.0.2.2; \
+    echo nop >current_tracer; echo >set_ftrace_filter";
+
+/// Loads the driver again and again; when it and the runtime have gone, nothing of them is left.
+const AGAIN: &str = "used() { echo $(awk '/MemAvailable/ {print $2}' /proc/meminfo) $(grep -vc 'unpurged\\|vmap\\|bpf\\|clone\\|dup_task\\|copy_process' /proc/vmallocinfo); }; \
+    rmmod e1000 && rmmod guardrail && insmod /guardrail/modules/*guardrail.ko && insmod /guardrail/driver.ko && rmmod e1000 && rmmod guardrail || exit 1; \
+    sleep 1; before=$(used); insmod /guardrail/modules/*guardrail.ko || exit 2; round=0; \
+    while [ $round -lt ROUNDS ]; do insmod /guardrail/driver.ko && rmmod e1000 || exit 3; round=$((round + 1)); done; \
+    cat /sys/kernel/debug/guardrail/violations /sys/kernel/debug/guardrail/domains; rmmod guardrail || exit 4; sleep 1; after=$(used); \
+    echo \"KiB and areas before: $before, after: $after\"; set -- $before $after; \
+    [ $(($1 - $3)) -lt 4096 ] || exit 5; [ $4 -le $2 ] || exit 6";
+
+/// Nothing was told, by the runtime or by the kernel.
+const SILENT: &str = "dmesg | grep guardrail; \
+    ! dmesg | grep -E 'violation|allocations of [1-9]|WARNING|BUG|unwind|still has objects|objects remaining'";
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let mut trials = Vec::new();
+    for kernel in KERNELS {
+        for (rounds, long) in ROUNDS {
+            let name = format!("a guarded driver endures {rounds} rounds on {kernel}");
+            trials.push(Trial::test(name, move || endures(kernel, rounds)).with_ignored_flag(long));
+        }
+    }
+    common::run(arguments, trials)
+}
+
+fn endures(kernel: &str, rounds: u32) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let out = folder.path().to_str().ok_or("a path")?;
+    let written = guardrail(&["guard", "e1000", "--kernel", kernel, "-o", out]);
+    if written.status != 0 {
+        return Err(written.stderr.into());
+    }
+    let name = vm_name("endurance");
+    let driver = format!("{out}/e1000.ko");
+    let limit = (rounds * ROUND + REST).to_string();
+    let started = guardrail(
+        &[
+            &[
+                "vm",
+                "start",
+                &name,
+                "--client",
+                "null",
+                "--detached",
+                "--kernel",
+                kernel,
+                "--driver",
+                &driver,
+            ],
+            &["--append", "mitigations=auto log_buf_len=1M", "--timeout", &limit][..],
+        ]
+        .concat(),
+    );
+    let again = AGAIN.replace("ROUNDS", &rounds.to_string());
+    let steps = [
+        ("hardened", HARDENED),
+        ("traced", TRACED),
+        ("silent", SILENT),
+        ("again", &again),
+        ("silent still", SILENT),
+    ];
+    let exec = |(what, script): &(&str, &str)| {
+        let result = guardrail(&["vm", "exec", &name, "--timeout", &limit, "--", script]);
+        match result.status {
+            0 => Ok(()),
+            status => Err(Failed::from(format!(
+                "{what}: exit status {status}\n{}\n{}",
+                result.stdout, result.stderr
+            ))),
+        }
+    };
+    let result = match started.status {
+        0 => steps.iter().try_for_each(exec),
+        _ => Err(started.stderr.into()),
+    };
+    guardrail(&["vm", "stop", &name]);
+    result
+}
