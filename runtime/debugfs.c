@@ -52,6 +52,10 @@ static int stats_show(struct seq_file *seq, void *unused)
 	seq_printf(seq, "denied: %lu\n", SUM(denied));
 	seq_printf(seq, "tasks in modules: %lu\n", guardrail_inside());
 	seq_printf(seq, "times the reserve was empty: %lu\n", guardrail_dry());
+	seq_printf(seq, "events: %lu loads, %lu stores, %lu calls, %lu entries, %lu exits\n",
+		   guardrail_event_count(GUARDRAIL_EVENT_LOAD), guardrail_event_count(GUARDRAIL_EVENT_STORE),
+		   guardrail_event_count(GUARDRAIL_EVENT_CALL), guardrail_event_count(GUARDRAIL_EVENT_ENTRY),
+		   guardrail_event_count(GUARDRAIL_EVENT_EXIT));
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(stats);

@@ -117,6 +117,15 @@
 #define GUARDRAIL_MAX_TERMS 16
 #define GUARDRAIL_MAX_DEPTH 4
 
+/* For guardrail_event(). */
+#define GUARDRAIL_EVENT_LOAD 1
+#define GUARDRAIL_EVENT_STORE 2
+#define GUARDRAIL_EVENT_CALL 3		/* the address is that of the function where a pointer says it, else 0 */
+#define GUARDRAIL_EVENT_ENTRY 4
+#define GUARDRAIL_EVENT_EXIT 5
+#define GUARDRAIL_EVENTS 6
+#define GUARDRAIL_EVENT_PERCPU 0x10	/* with the first two: the address is an offset, as per-CPU pointers have it */
+
 /* For guardrail_entry.flags. */
 #define GUARDRAIL_ENTRY_CALLERS_STACK 1	/* may write its callers' stack */
 
@@ -238,6 +247,20 @@ struct guardrail_held {
 int guardrail_walk(u32 domain, int (*each)(const struct guardrail_held *held, void *data), void *data);
 /* Takes all away that a domain holds. May sleep. */
 void guardrail_clear_domain(u32 domain);
+
+/*
+ * Events
+ *
+ * A module can be rewritten to tell of what it does, each time just before it does so: an event, the memory that it is about, and
+ * the address of the instruction. Whoever listens is called for each, in any context that driver code runs in, with preemption off.
+ */
+void guardrail_event(unsigned long addr, unsigned long size, unsigned long event, unsigned long ip);
+
+typedef void (*guardrail_listener)(unsigned long addr, unsigned long size, unsigned int event, unsigned long ip);
+/* -EBUSY where somebody listens already. */
+int guardrail_listen(guardrail_listener listener);
+/* When this returns the listener is called no more. May sleep. */
+void guardrail_unlisten(guardrail_listener listener);
 
 /*
  * Interposition

@@ -167,6 +167,9 @@ struct slow_counts {
 	unsigned long write, range, percpu, icall, stack, denied;
 };
 DECLARE_PER_CPU(struct slow_counts, guardrail_slow_counts);
+
+/* How often there was an event of this number, on all CPUs. */
+unsigned long guardrail_event_count(unsigned int event);
 /* True where [addr, addr + n) lies in the part of the current stack that guarded code may use. */
 bool guardrail_on_stack(unsigned long addr, unsigned long n);
 

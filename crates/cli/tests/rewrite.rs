@@ -6,9 +6,10 @@ mod stores;
 
 use common::{check, findings, guardrail, vm_name};
 use guardrail_rewrite::checks::Checks;
-use guardrail_rewrite::rewrite;
 use guardrail_rewrite::spread::Spread;
+use guardrail_rewrite::trace::{Event, Trace};
 use guardrail_rewrite::wrap::{Action, Interposition, Op, Value, When, Wrapper};
+use guardrail_rewrite::{Pass, rewrite};
 use guardrail_vm::modules::Modules;
 use guardrail_vm::{Cache, kernels, packages::Packages};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -94,6 +95,10 @@ fn main() {
         let name = format!("{driver} with code in front of every instruction is silent on {kernel}");
         trials.push(Trial::test(name, move || works(kernel, driver)));
     }
+    for (kernel, sampled) in [("6.1", false), ("6.12", true), ("7.2", false)] {
+        let name = format!("a driver tells of all that it does on {kernel}");
+        trials.push(Trial::test(name, move || traced(kernel)).with_ignored_flag(!sampled));
+    }
     for kernel in KERNELS {
         let name = format!("stores and calls of each kind are checked on {kernel}");
         trials.push(Trial::test(name, move || stores::checked(kernel)));
@@ -133,26 +138,55 @@ fn works(kernel: &str, driver: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Guards the stock e1000 into a folder, with the runtime beside it.
-fn e1000(kernel: &str, folder: &Path, checks: Checks) -> Result<(String, Checks), Failed> {
+/// Rewrites the stock e1000 into a folder, with the runtime beside it, by the passes that are made from the runtime's `Module.symvers`.
+fn e1000<P: Pass>(kernel: &str, folder: &Path, pass: impl FnOnce(&str) -> P) -> Result<(String, P), Failed> {
     let packages = Packages::new(&Cache::open()?);
     let found = kernels::find(&packages, kernel)?;
     let runtime = guardrail_vm::runtime::ensure(&packages, &found)?;
     std::fs::copy(&runtime.module, folder.join("guardrail.ko"))?;
-    let symbols = std::fs::read_to_string(&runtime.symbols)?;
+    let mut pass = pass(&std::fs::read_to_string(&runtime.symbols)?);
     let module = Modules::of(&found)?.plan("e1000")?.driver;
-    let mut checks = checks.guarded("e1000", &symbols);
-    let rewritten = rewrite("e1000", module.bytes, &mut [&mut checks])?;
+    let rewritten = rewrite("e1000", module.bytes, &mut [&mut pass])?;
     let path = folder.join("e1000.ko");
     std::fs::write(&path, rewritten.file)?;
-    Ok((path.display().to_string(), checks))
+    Ok((path.display().to_string(), pass))
+}
+
+/// A driver that tells of all that it does: it works, and the runtime hears of each kind of event.
+fn traced(kernel: &str) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let (path, trace) = e1000(kernel, folder.path(), |symbols| Trace::new(Event::ALL, symbols))?;
+    if trace.told.iter().any(|&places| places < 100) || trace.silent > 20 {
+        return Err(format!("{:?} places tell, {} do not", trace.told, trace.silent).into());
+    }
+    let result = check(&["--kernel", kernel, &path]);
+    let report = result.report()?;
+    if result.status != 0 || report["run"]["outcome"] != "completed" || findings(report).count() > 0 {
+        return Err(format!("exit status {}\n{}\n{}", result.status, result.stdout, result.stderr).into());
+    }
+    let name = vm_name("traced");
+    let start =
+        ["vm", "start", &name, "--client", "null", "--detached", "--kernel", kernel, "--driver", &path];
+    let started = guardrail(&start);
+    let look = "mount -t debugfs d /sys/kernel/debug; ip link set eth0 up; sleep 2; ip link set eth0 down; \
+                cat /sys/kernel/debug/guardrail/stats";
+    let told = guardrail(&["vm", "exec", &name, "--", look]).stdout;
+    guardrail(&["vm", "stop", &name]);
+    let events = told.lines().find_map(|line| line.strip_prefix("events: ")).unwrap_or_default();
+    let counts: Vec<u64> = events.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let all = counts.len() == Event::ALL.len() && counts.iter().all(|&count| count > 100);
+    // Whatever is entered is left, except by a jump on a condition.
+    if started.status != 0 || !all || counts[4] > counts[3] || counts[4] < counts[3] / 10 * 9 {
+        return Err(format!("{counts:?}\n{}\n{told}", started.stderr).into());
+    }
+    Ok(())
 }
 
 /// A driver with all stores checked, and nothing granted but its own variables: it works while violations are only told, which are
 /// those of memory that others gave it.
 fn guarded(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let (path, checks) = e1000(kernel, folder.path(), Checks::new(1))?;
+    let (path, checks) = e1000(kernel, folder.path(), |symbols| Checks::new(1).guarded("e1000", symbols))?;
     if checks.stores.checked < 500 {
         return Err(format!("only {:?}", checks.stores).into());
     }
@@ -226,7 +260,9 @@ fn border() -> Interposition {
 /// Calls out of a driver and into it go through thunks, which do what they are to do, and the kernel walks stacks through them.
 fn crossed(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let (path, checks) = e1000(kernel, folder.path(), Checks::new(1).interposing(border()))?;
+    let (path, checks) = e1000(kernel, folder.path(), |symbols| {
+        Checks::new(1).interposing(border()).guarded("e1000", symbols)
+    })?;
     let done = &checks.done;
     if done.imports.len() != 5 || done.calls < 10 || done.entries.len() < 40 || !done.missed.is_empty() {
         return Err(format!("{done:?}").into());

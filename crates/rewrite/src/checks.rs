@@ -28,9 +28,10 @@ mod merge;
 mod tests;
 
 use access::{Access, Reason, access};
-use build::{Builder, Built};
+use build::Builder;
 use merge::{Groups, Look, Store};
 
+use crate::asks::{Asks, Built};
 use crate::assembly::{self, Doubt};
 use crate::error::{Result, RewriteError};
 use crate::guard;
@@ -247,7 +248,8 @@ impl Checks {
 
     fn builder(&mut self, site: &Site<'_>, number: u32) -> Builder<'_> {
         let needed = site.flow.needed(site.code.section, number);
-        Builder { table: self.table, domain: self.domain, thunks: &mut self.thunks, needed, site: number }
+        let asks = Asks { thunks: &mut self.thunks, needed, site: number };
+        Builder { table: self.table, domain: self.domain, asks }
     }
 
     /// Stores of which one look decides, before the first of them.
@@ -277,11 +279,15 @@ impl Checks {
         self.stores.checked += usize::from(!matches!(access, Access::Call(_)));
         let mut builder = self.builder(site, number);
         let built = match access {
-            Access::Store(operand, size) => builder.ask(operand, |register| Ask::Write(register, size)),
+            Access::Store(operand, size) => {
+                builder.asks.address(operand, |register| Ask::Write(register, size))
+            }
             Access::User(operand, size) => builder.user(operand, size),
             Access::Bit(operand, index, width) => builder.bit(operand, index, width),
             Access::Range(shift) => builder.range(shift),
-            Access::PerCpu(operand, size) => builder.ask(operand, |register| Ask::PerCpu(register, size)),
+            Access::PerCpu(operand, size) => {
+                builder.asks.address(operand, |register| Ask::PerCpu(register, size))
+            }
             Access::Call(source) => builder.call(source),
             Access::Nothing | Access::Free(_) => return Ok(None),
         }?;

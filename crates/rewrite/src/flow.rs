@@ -24,7 +24,7 @@ const FLAGS: [u32; 6] =
 const ROUNDS: usize = 1000;
 const FIRST_FLAG: u32 = 16;
 /// What functions call first so that they can be traced.
-const TRACER: &str = "__fentry__";
+pub(crate) const TRACER: &str = "__fentry__";
 const ALL_FLAGS: u32 = 0x3f << FIRST_FLAG;
 
 impl Set {

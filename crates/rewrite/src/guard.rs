@@ -8,7 +8,7 @@ use crate::patch::Op;
 use crate::wrap::{Done, Interposition, interpose};
 use iced_x86::{Code as Opcode, Instruction, Register};
 use object::elf;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The section that describes the module.
 pub const SECTION: &str = ".guardrail";
@@ -174,7 +174,7 @@ pub(crate) fn new_section(name: &str, flags: u32, bytes: Vec<u8>, relocs: Vec<Re
 }
 
 /// Has the module want the runtime loaded before it. What is in `.modinfo` already keeps its place, since symbols name it.
-fn depend(object: &mut Object) {
+pub(crate) fn depend(object: &mut Object) {
     let info = object.section(".modinfo").map(|index| &mut object.sections[index].content);
     let Some(Content::Bytes(bytes)) = info else { return };
     let mut at = 0;
@@ -184,6 +184,9 @@ fn depend(object: &mut Object) {
     });
     let mut wanted = b"depends=".to_vec();
     if let Some((start, field)) = fields.into_iter().find(|(_, field)| field.starts_with(b"depends=")) {
+        if field.ends_with(RUNTIME.as_bytes()) {
+            return;
+        }
         wanted = field.to_vec();
         let end = start + field.len();
         // Zeros between fields are passed over.
@@ -208,7 +211,15 @@ pub fn add_versions(object: &mut Object, symbols: &str) -> Result<()> {
             Some((fields.next()?, sum))
         })
         .collect();
-    let own = object.symbols.iter().filter(|symbol| symbol.undefined() && symbol.name.starts_with(PREFIX));
+    // Of 64 bytes each, from the ninth on a name.
+    let there: BTreeSet<&[u8]> = object.sections[index]
+        .bytes()
+        .chunks_exact(VERSION)
+        .map(|entry| entry[8..].split(|&byte| byte == 0).next().unwrap_or_default())
+        .collect();
+    let own = object.symbols.iter().filter(|symbol| {
+        symbol.undefined() && symbol.name.starts_with(PREFIX) && !there.contains(symbol.name.as_bytes())
+    });
     let mut more = Vec::new();
     for symbol in own {
         let Some(sum) = known.get(symbol.name.as_str()).filter(|_| symbol.name.len() < VERSION_NAME) else {

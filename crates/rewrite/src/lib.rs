@@ -7,6 +7,7 @@
 //! **Invariants**: any bytes give a module or an error, never a panic. The result depends on the input and the options alone. What is not
 //! understood is refused with its place, never guessed.
 
+mod asks;
 pub mod assembly;
 pub mod checks;
 pub mod code;
@@ -29,6 +30,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod thunks;
+pub mod trace;
 mod verify;
 pub mod wrap;
 

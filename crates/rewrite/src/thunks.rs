@@ -1,4 +1,4 @@
-//! What a check calls that has not found the right it wants: saves all registers, and asks the runtime.
+//! What code calls that asks the runtime: a check that has not found the right it wants, or what tells of an event. Saves all registers.
 //!
 //! Behind each call of a thunk stands an instruction with a distance in its last four bytes of five, a jump or a `test`: it leads to the
 //! instruction that is asked for, which the runtime names in its reports.
@@ -10,11 +10,15 @@ use crate::patch::Op;
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use std::collections::BTreeMap;
 
-/// The section that they stand in.
+/// The section of those that checks need.
 pub const SECTION: &str = ".text.guardrail";
+/// The section of those that tell of events.
+pub const EVENTS: &str = ".text.guardrail.events";
 /// The runtime's functions. All but the last want an address, a size, the domain, and where the check is; that one has no size.
 const SLOW: [&str; 4] =
     ["guardrail_write_slow", "guardrail_range_slow", "guardrail_percpu_slow", "guardrail_icall_slow"];
+/// The function that is told of events: an address, a size, which event, and where.
+const TELL: &str = "guardrail_event";
 
 /// Registers that a call may change.
 const SAVED: [Register; 9] = [
@@ -40,6 +44,10 @@ pub enum Ask {
     PerCpu(Register, u32),
     /// Whether the address in a register may be called.
     Call(Register),
+    /// Tells of an event, with the address in a register if it has one, and a size.
+    Event(u8, Option<Register>, u32),
+    /// Tells of an event with the address in a register, and RCX elements of a size, 2 to this power.
+    Elements(u8, Register, u32),
 }
 
 impl Ask {
@@ -49,6 +57,11 @@ impl Ask {
             Ask::Range(shift) => format!("guardrail_range_{}", 1 << shift),
             Ask::PerCpu(register, size) => format!("guardrail_percpu_{size}_{register:?}"),
             Ask::Call(register) => format!("guardrail_icall_{register:?}"),
+            Ask::Event(event, Some(register), size) => format!("guardrail_event_{event}_{size}_{register:?}"),
+            Ask::Event(event, None, _) => format!("guardrail_event_{event}"),
+            Ask::Elements(event, register, shift) => {
+                format!("guardrail_events_{event}_{}_{register:?}", 1 << shift)
+            }
         }
         .to_lowercase()
     }
@@ -60,21 +73,30 @@ pub struct Thunks {
     section: usize,
     /// The section's symbol.
     symbol: usize,
-    /// Symbols of [`SLOW`].
-    slow: [usize; 4],
+    /// Symbols of the runtime's functions.
+    functions: Vec<usize>,
     domain: u8,
     code: Assembly,
     known: BTreeMap<Ask, u64>,
 }
 
 impl Thunks {
-    /// None yet; the module gets a section for them.
+    /// None yet; the module gets a section for those of checks.
     pub fn new(object: &mut Object, domain: u8) -> Thunks {
-        let section = code_section(object, SECTION);
+        Thunks::of(object, SECTION, domain, &SLOW)
+    }
+
+    /// None yet; the module gets a section for those that tell of events.
+    pub fn telling(object: &mut Object) -> Thunks {
+        Thunks::of(object, EVENTS, 0, &[TELL])
+    }
+
+    fn of(object: &mut Object, section: &str, domain: u8, functions: &[&str]) -> Thunks {
+        let section = code_section(object, section);
         let symbol = object.symbol_of_section(section);
-        let slow = SLOW.map(|name| object.import(name));
+        let functions = functions.iter().map(|name| object.import(name)).collect();
         let code = Assembly::new(Returns::of(object));
-        Thunks { section, symbol, slow, domain, code, known: BTreeMap::new() }
+        Thunks { section, symbol, functions, domain, code, known: BTreeMap::new() }
     }
 
     /// The call that asks. The thunk changes no register, but flags.
@@ -110,30 +132,37 @@ impl Thunks {
         let copy = |to, from| plain(Instruction::with2(Code::Mov_r64_rm64, to, from));
         let domain = u32::from(self.domain);
         // The address first, since its register may be one of those that arguments are in.
-        if let Ask::Write(register, _) | Ask::PerCpu(register, _) | Ask::Call(register) = ask
+        if let Ask::Write(register, _)
+        | Ask::PerCpu(register, _)
+        | Ask::Call(register)
+        | Ask::Event(_, Some(register), _)
+        | Ask::Elements(_, register, _) = ask
             && register != Register::RDI
         {
             ops.push(copy(Register::RDI, register)?);
         }
-        let (slow, site) = match ask {
-            Ask::Write(_, size) | Ask::PerCpu(_, size) => {
-                ops.push(number(Register::ESI, size)?);
-                ops.push(number(Register::EDX, domain)?);
-                (if matches!(ask, Ask::Write(..)) { 0 } else { 2 }, Register::RCX)
-            }
-            Ask::Range(shift) => {
+        match ask {
+            Ask::Event(_, None, _) => ops.push(number(Register::EDI, 0)?),
+            Ask::Range(shift) | Ask::Elements(_, _, shift) => {
                 ops.push(copy(Register::RSI, Register::RCX)?);
                 if shift > 0 {
                     ops.push(plain(Instruction::with2(Code::Shl_rm64_imm8, Register::RSI, shift))?);
                 }
-                ops.push(number(Register::EDX, domain)?);
-                (1, Register::RCX)
             }
-            Ask::Call(_) => {
-                ops.push(number(Register::ESI, domain)?);
-                (3, Register::RDX)
-            }
+            _ => {}
+        }
+        if let Ask::Write(_, size) | Ask::PerCpu(_, size) | Ask::Event(_, _, size) = ask {
+            ops.push(number(Register::ESI, size)?);
+        }
+        let (function, last, argument) = match ask {
+            Ask::Write(..) => (0, domain, Register::EDX),
+            Ask::Range(_) => (1, domain, Register::EDX),
+            Ask::PerCpu(..) => (2, domain, Register::EDX),
+            Ask::Call(_) => (3, domain, Register::ESI),
+            Ask::Event(event, ..) | Ask::Elements(event, ..) => (0, event.into(), Register::EDX),
         };
+        ops.push(number(argument, last)?);
+        let site = if argument == Register::ESI { Register::RDX } else { Register::RCX };
         // The distance behind the call counts from its own end.
         let back = MemoryOperand::with_base_displ(Register::RSP, 8 * SAVED.len() as i64);
         ops.push(plain(Instruction::with2(Code::Mov_r64_rm64, site, back))?);
@@ -141,7 +170,7 @@ impl Thunks {
         ops.push(plain(Instruction::with2(Code::Movsxd_r64_rm32, Register::RAX, distance))?);
         let meant = MemoryOperand::with_base_index_scale_displ_size(site, Register::RAX, 1, 5, 1);
         ops.push(plain(Instruction::with2(Code::Lea_r64_m, site, meant))?);
-        ops.push(go(self.slow[slow], false));
+        ops.push(go(self.functions[function], false));
         for (saved, count) in SAVED.into_iter().zip(0..SAVED.len() as i16).rev() {
             ops.extend([pop(saved)?, Op::Deeper(8 * count)]);
         }

@@ -185,7 +185,7 @@ fn writes(access: OpAccess) -> bool {
 }
 
 /// The relocation of an instruction's displacement, counted from the instruction's begin. An immediate may have one as well.
-fn relocation(section: &Section, insn: &Insn) -> Option<Reloc> {
+pub(crate) fn relocation(section: &Section, insn: &Insn) -> Option<Reloc> {
     let relocs = &section.relocs[insn.relocs.start as usize..insn.relocs.end as usize];
     let from = |reloc: &Reloc| Reloc { offset: reloc.offset - u64::from(insn.at), ..*reloc };
     relocs.iter().map(from).find(|reloc| Some(reloc.offset) == insn.displacement.map(u64::from))
@@ -212,7 +212,7 @@ fn same(insn: &Instruction) -> bool {
 }
 
 /// The register with the number of a bit, and its bytes.
-fn bit(insn: &Instruction) -> Option<(Register, u32)> {
+pub(crate) fn bit(insn: &Instruction) -> Option<(Register, u32)> {
     let width = match insn.code() {
         Code::Bts_rm64_r64 | Code::Btr_rm64_r64 | Code::Btc_rm64_r64 => 8,
         Code::Bts_rm32_r32 | Code::Btr_rm32_r32 | Code::Btc_rm32_r32 => 4,

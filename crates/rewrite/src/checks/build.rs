@@ -1,10 +1,10 @@
 //! The instructions of checks.
 
+use crate::asks::{Asks, Built, NOTE, Saved};
 use crate::checks::access::Source;
 use crate::checks::merge::{Align, Look};
-use crate::emit::{Operand, plain, pop, push, relative, relative_operand};
-use crate::error::{Result, refused};
-use crate::flow::Set;
+use crate::emit::{Operand, plain, relative, relative_operand};
+use crate::error::Result;
 use crate::patch::{Label, Op, Patch};
 use crate::thunks::{Ask, Thunks};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
@@ -15,41 +15,10 @@ const SLOT_SHIFT: u8 = 3;
 const WRITE: u8 = 1;
 const CALL: u8 = 4;
 
-/// Registers in the order in which they are taken where they are free: those that calls destroy first.
-const SCRATCH: [Register; 14] = [
-    Register::R11,
-    Register::R10,
-    Register::R9,
-    Register::R8,
-    Register::RAX,
-    Register::RCX,
-    Register::RDX,
-    Register::RSI,
-    Register::RDI,
-    Register::R12,
-    Register::R13,
-    Register::R14,
-    Register::R15,
-    Register::RBX,
-];
-
 /// `jmp`, `jne`, `js` by 32 bits.
 const JUMP: [u8; 1] = [0xe9];
 const UNEQUAL: [u8; 2] = [0x0f, 0x85];
 const NEGATIVE: [u8; 2] = [0x0f, 0x88];
-/// `test $NUMBER, %eax`: behind calls of thunks, to which the number tells where the instruction is that they are for.
-const NOTE: [u8; 1] = [0xa9];
-
-/// A check, and what was paid for it.
-#[derive(Debug)]
-pub struct Built {
-    /// The code.
-    pub patch: Patch,
-    /// A register had to be saved.
-    pub saved: bool,
-    /// Flags had to be kept.
-    pub flags: bool,
-}
 
 /// What has to be known of an address.
 #[derive(Clone, Copy, Debug)]
@@ -75,12 +44,8 @@ pub struct Builder<'a> {
     pub table: usize,
     /// The protection domain.
     pub domain: u8,
-    /// What is called where a check does not pass.
-    pub thunks: &'a mut Thunks,
-    /// What is needed at the instruction.
-    pub needed: Set,
-    /// Its number.
-    pub site: u32,
+    /// Asks where a check does not pass.
+    pub asks: Asks<'a>,
 }
 
 impl Builder<'_> {
@@ -98,34 +63,35 @@ impl Builder<'_> {
     /// A store that may go to user memory.
     pub fn user(&mut self, operand: Operand, size: u32) -> Result<Built> {
         let source = Source::Address(operand);
-        self.check(source, Test::User, &[write(source, size, self.site)])
+        self.check(source, Test::User, &[write(source, size, self.asks.site)])
     }
 
     /// A call by pointer. A function begins at a multiple of 8.
     pub fn call(&mut self, source: Source) -> Result<Built> {
         let test = Test::Entries { align: Align::Rotate(SLOT_SHIFT), compares: &[(0, 1)], right: CALL };
-        let question = Question { source, ask: |register, _| Ask::Call(register), size: 0, site: self.site };
+        let question =
+            Question { source, ask: |register, _| Ask::Call(register), size: 0, site: self.asks.site };
         self.check(source, test, &[question])
     }
 
     /// The byte with the bit whose number a register of so many bytes holds.
     pub fn bit(&mut self, operand: Operand, index: Register, width: u32) -> Result<Built> {
-        if width == 8 && !self.needed.has_flags() {
+        if width == 8 && !self.asks.needed.has_flags() {
             let source = Source::Bit(operand, index);
             let test = Test::Entries { align: Align::Any, compares: &[(0, 1)], right: WRITE };
-            return self.check(source, test, &[write(source, 1, self.site)]);
+            return self.check(source, test, &[write(source, 1, self.asks.site)]);
         }
         let full = index.full_register();
-        let scratch = self.any(|register| operand.uses(register) || register == full)?;
+        let scratch = self.asks.any(|register| operand.uses(register) || register == full)?;
         // The number, for which there is another register.
         let number =
-            self.any(|register| operand.uses(register) || register == full || register == scratch)?;
+            self.asks.any(|register| operand.uses(register) || register == full || register == scratch)?;
         let extend = match width {
             8 => Code::Mov_r64_rm64,
             4 => Code::Movsxd_r64_rm32,
             _ => Code::Movsx_r64_rm16,
         };
-        self.always(&[scratch, number], |thunks, deeper| {
+        self.asks.always(&[scratch, number], |thunks, deeper| {
             let mut ops = vec![plain(Instruction::with2(extend, number, index))?];
             ops.extend(source_ops(&Source::Bit(operand, number), scratch, deeper)?);
             ops.push(thunks.call(Ask::Write(scratch, 1))?);
@@ -135,28 +101,7 @@ impl Builder<'_> {
 
     /// A store by a string instruction that repeats.
     pub fn range(&mut self, shift: u32) -> Result<Built> {
-        self.always(&[], |thunks, _| Ok(vec![thunks.call(Ask::Range(shift))?]))
-    }
-
-    /// A store of a size that does not lie in a few slots, or to a per-CPU variable.
-    pub fn ask(&mut self, operand: Operand, ask: impl Fn(Register) -> Ask) -> Result<Built> {
-        let scratch = self.any(|register| operand.uses(register))?;
-        self.always(&[scratch], |thunks, deeper| {
-            Ok(vec![operand.address(scratch, deeper)?, thunks.call(ask(scratch))?])
-        })
-    }
-
-    /// A register whose value nobody needs, and which `taken` does not need either.
-    fn free(&self, taken: impl Fn(Register) -> bool) -> Option<Register> {
-        SCRATCH.into_iter().find(|&register| !self.needed.has(register) && !taken(register))
-    }
-
-    /// A register that is not taken, one that nobody needs if there is any; else it has to be saved.
-    fn any(&self, taken: impl Fn(Register) -> bool) -> Result<Register> {
-        match self.free(&taken).or_else(|| SCRATCH.into_iter().find(|&register| !taken(register))) {
-            Some(register) => Ok(register),
-            None => refused("a patch", "no register is left"),
-        }
+        self.asks.always(&[], |thunks, _| Ok(vec![thunks.call(Ask::Range(shift))?]))
     }
 
     /// A check that passes, or asks out of the way.
@@ -164,21 +109,21 @@ impl Builder<'_> {
         let taken = |register| {
             source.uses(register) || questions.iter().any(|question| question.source.uses(register))
         };
-        let flags = self.needed.has_flags();
-        let free = self.free(|register| taken(register) || (flags && register == Register::RAX));
+        let flags = self.asks.needed.has_flags();
+        let free = self.asks.free(|register| taken(register) || (flags && register == Register::RAX));
         if let (Some(free), false) = (free, flags) {
             let mut before = source_ops(&source, free, 0)?;
             before.extend(self.test(free, test)?);
             let mut out = Vec::new();
             for question in questions {
                 out.extend(source_ops(&question.source, free, 0)?);
-                out.push(self.thunks.call((question.ask)(free, question.size))?);
+                out.push(self.asks.thunks.call((question.ask)(free, question.size))?);
                 out.push(Op::Jump(NOTE.into(), Label::Site(question.site)));
             }
             self.leave(&mut out, questions);
             return Ok(Built { patch: Patch { before, out }, saved: false, flags: false });
         }
-        let scratch = self.any(|register| taken(register) || register == Register::RAX)?;
+        let scratch = self.asks.any(|register| taken(register) || register == Register::RAX)?;
         // RAX is left out of both, so that this is the same one.
         let free = free.filter(|&free| free == scratch);
         let mut stack = Saved::default();
@@ -186,7 +131,7 @@ impl Builder<'_> {
         if free.is_none() {
             before.extend(stack.push(scratch)?);
         }
-        let saves_rax = flags && self.needed.has(Register::RAX);
+        let saves_rax = flags && self.asks.needed.has(Register::RAX);
         if saves_rax {
             before.extend(stack.push(Register::RAX)?);
         }
@@ -217,53 +162,17 @@ impl Builder<'_> {
             }
             Ok(ops)
         };
-        out.extend(self.around(saved, flags, ask)?);
+        out.extend(self.asks.around(saved, flags, ask)?);
         out.push(Op::Jump(JUMP.into(), Label::Next));
         Ok(Built { patch: Patch { before, out }, saved: free.is_none() || saves_rax, flags })
     }
 
     /// The way back from a part behind the function. Where it leads to the only instruction that was asked for it tells as much as a note.
     fn leave(&self, out: &mut Vec<Op>, questions: &[Question]) {
-        if matches!(questions, [question] if question.site == self.site) {
+        if matches!(questions, [question] if question.site == self.asks.site) {
             out.pop();
         }
         out.push(Op::Jump(JUMP.into(), Label::Next));
-    }
-
-    /// A check that asks each time, in front of the instruction.
-    fn always(
-        &mut self,
-        uses: &[Register],
-        ask: impl Fn(&mut Thunks, i16) -> Result<Vec<Op>>,
-    ) -> Result<Built> {
-        let (needed, flags, site) = (self.needed, self.needed.has_flags(), self.site);
-        let saved: Vec<Register> = uses.iter().copied().filter(|&register| needed.has(register)).collect();
-        let before = self.around(&saved, flags, |thunks, deeper| {
-            let mut ops = ask(thunks, deeper)?;
-            ops.push(Op::Jump(NOTE.into(), Label::Site(site)));
-            Ok(ops)
-        })?;
-        Ok(Built { patch: Patch { before, out: Vec::new() }, saved: !saved.is_empty(), flags })
-    }
-
-    /// Instructions between which registers and flags are saved.
-    fn around(
-        &mut self,
-        registers: &[Register],
-        flags: bool,
-        inner: impl Fn(&mut Thunks, i16) -> Result<Vec<Op>>,
-    ) -> Result<Vec<Op>> {
-        let mut stack = Saved::default();
-        let mut ops = Vec::new();
-        if flags {
-            ops.extend(stack.push_flags()?);
-        }
-        for register in registers {
-            ops.extend(stack.push(*register)?);
-        }
-        ops.extend(inner(self.thunks, stack.deeper)?);
-        ops.extend(stack.pop_all()?);
-        Ok(ops)
     }
 
     /// From an address in a register, which is lost, to a jump that is taken where the test fails.
@@ -339,38 +248,4 @@ fn source_ops(source: &Source, scratch: Register, deeper: i16) -> Result<Vec<Op>
             plain(Instruction::with2(Code::Sar_rm64_imm8, scratch, 3))?,
         ],
     })
-}
-
-/// What was pushed.
-#[derive(Default)]
-struct Saved {
-    registers: Vec<Option<Register>>,
-    deeper: i16,
-}
-
-impl Saved {
-    fn push(&mut self, register: Register) -> Result<[Op; 2]> {
-        self.registers.push(Some(register));
-        self.deeper += 8;
-        Ok([push(register)?, Op::Deeper(self.deeper)])
-    }
-
-    fn push_flags(&mut self) -> Result<[Op; 2]> {
-        self.registers.push(None);
-        self.deeper += 8;
-        Ok([plain(Ok(Instruction::with(Code::Pushfq)))?, Op::Deeper(self.deeper)])
-    }
-
-    fn pop_all(&mut self) -> Result<Vec<Op>> {
-        let mut ops = Vec::new();
-        while let Some(register) = self.registers.pop() {
-            self.deeper -= 8;
-            ops.push(match register {
-                Some(register) => pop(register)?,
-                None => plain(Ok(Instruction::with(Code::Popfq)))?,
-            });
-            ops.push(Op::Deeper(self.deeper));
-        }
-        Ok(ops)
-    }
 }

@@ -1,0 +1,328 @@
+//! A pass that tells of what a driver does: what it loads and stores, calls, where its functions begin and end. What hears of it is
+//! the runtime's `guardrail_event()` (`runtime/guardrail.h`), and who registers there.
+//!
+//! Not told of are stores and loads of `push`, `pop`, `call` and `ret`, and what instructions do that the kernel replaces.
+
+use crate::asks::Asks;
+use crate::checks::access::{bit, relocation};
+use crate::code::Insn;
+use crate::emit::Operand;
+use crate::error::Result;
+use crate::flow::{TRACER, thunk_register};
+use crate::guard;
+use crate::object::{Object, reloc};
+use crate::pass::{Pass, Site};
+use crate::patch::Patch;
+use crate::thunks::{Ask, Thunks};
+use iced_x86::{
+    FlowControl, Instruction, InstructionInfo, InstructionInfoFactory, OpAccess, OpKind, Register,
+};
+use std::collections::BTreeSet;
+
+/// The function by which code returns where a plain `ret` would be open to attacks.
+const RETURN: &str = "__x86_return_thunk";
+/// Added to an event's number where the address is an offset from the CPU's own variables (`GUARDRAIL_EVENT_PERCPU`).
+const PER_CPU: u8 = 0x10;
+
+/// What can be told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Event {
+    /// Memory is about to be read.
+    Load,
+    /// Memory is about to be written.
+    Store,
+    /// A function is about to be called; by its address where a pointer says it.
+    Call,
+    /// A function has been entered.
+    Entry,
+    /// It is about to be left.
+    Exit,
+}
+
+impl Event {
+    /// All of them.
+    pub const ALL: [Event; 5] = [Event::Load, Event::Store, Event::Call, Event::Entry, Event::Exit];
+
+    /// The number by which the runtime knows it (`GUARDRAIL_EVENT_…`).
+    fn number(self) -> u8 {
+        self as u8 + 1
+    }
+}
+
+/// Tells of events.
+#[derive(Debug)]
+pub struct Trace {
+    events: BTreeSet<Event>,
+    thunks: Thunks,
+    /// `Module.symvers` of the runtime.
+    symbols: String,
+    /// Places of each kind that tell, in the order of [`Event::ALL`].
+    pub told: [usize; 5],
+    /// Places that cannot tell: the kernel replaces them, or they do what has no address of its own.
+    pub silent: usize,
+}
+
+/// What there is to tell at an instruction.
+struct Told {
+    event: Event,
+    what: What,
+}
+
+/// Where something happens.
+#[derive(Clone, Copy)]
+enum What {
+    /// At no address but the instruction's.
+    Here,
+    /// At so many bytes from an operand on, or from the CPU's own variables.
+    At(Operand, u32, bool),
+    /// At what a register points to, RCX times a power of two.
+    Elements(Register, u32),
+    /// At the address in a register.
+    Register(Register),
+    /// At the address in memory.
+    Memory(Operand),
+}
+
+impl Trace {
+    /// Tells of these; `symbols` is the runtime's `Module.symvers`.
+    pub fn new(events: impl IntoIterator<Item = Event>, symbols: &str) -> Trace {
+        let (events, symbols) = (events.into_iter().collect(), symbols.to_owned());
+        Trace { events, thunks: Thunks::default(), symbols, told: [0; 5], silent: 0 }
+    }
+
+    fn patch(&mut self, site: &Site<'_>, number: u32, told: &Told) -> Result<Patch> {
+        let needed = site.flow.needed(site.code.section, number);
+        let mut asks = Asks { thunks: &mut self.thunks, needed, site: number };
+        let event = told.event.number();
+        let built = match told.what {
+            What::Here => asks.always(&[], |thunks, _| Ok(vec![thunks.call(Ask::Event(event, None, 0))?])),
+            What::Elements(register, shift) => {
+                asks.always(&[], |thunks, _| Ok(vec![thunks.call(Ask::Elements(event, register, shift))?]))
+            }
+            What::Register(register) => {
+                asks.always(&[], |thunks, _| Ok(vec![thunks.call(Ask::Event(event, Some(register), 0))?]))
+            }
+            What::At(operand, size, per_cpu) => {
+                let event = if per_cpu { event | PER_CPU } else { event };
+                asks.address(operand, |register| Ask::Event(event, Some(register), size))
+            }
+            What::Memory(operand) => asks.value(operand, |register| Ask::Event(event, Some(register), 0)),
+        }?;
+        self.told[told.event as usize] += 1;
+        Ok(built.patch)
+    }
+}
+
+impl Pass for Trace {
+    fn name(&self) -> &'static str {
+        "events"
+    }
+
+    fn prepare(&mut self, object: &mut Object) -> Result<()> {
+        self.thunks = Thunks::telling(object);
+        Ok(())
+    }
+
+    fn function(&mut self, site: &Site<'_>) -> Result<Vec<(u32, Patch)>> {
+        let mut factory = InstructionInfoFactory::new();
+        let mut patches = Vec::new();
+        let first = entry(site);
+        for number in site.function.insns.clone() {
+            let insn = &site.code.insns[number as usize];
+            let mut all = Vec::new();
+            if first == Some(number) {
+                all.push(Told { event: Event::Entry, what: What::Here });
+            }
+            self.silent += accesses(site, insn, factory.info(&insn.insn), &mut all)?;
+            self.silent += flow(site, insn, &mut all)?;
+            all.retain(|told| self.events.contains(&told.event));
+            if insn.fixed {
+                self.silent += all.len();
+                continue;
+            }
+            for told in all {
+                patches.push((number, self.patch(site, number, &told)?));
+            }
+        }
+        Ok(patches)
+    }
+
+    fn finish(&mut self, object: &mut Object) -> Result<()> {
+        std::mem::take(&mut self.thunks).finish(object);
+        guard::depend(object);
+        guard::add_versions(object, &self.symbols)
+    }
+}
+
+/// The first instruction of a function that others may stand in front of, if nothing in the function jumps there.
+fn entry(site: &Site<'_>) -> Option<u32> {
+    if part(&site.object.symbols[site.function.symbol].name) {
+        return None;
+    }
+    let range = site.function.insns.clone();
+    let first = range.clone().find(|&number| !site.code.insns[number as usize].fixed)?;
+    let again = range.clone().any(|number| site.code.insns[number as usize].target == Some(first));
+    (!again).then_some(first)
+}
+
+/// What an instruction loads and stores; 1 where that cannot be told.
+fn accesses(site: &Site<'_>, insn: &Insn, info: &InstructionInfo, all: &mut Vec<Told>) -> Result<usize> {
+    let decoded = &insn.insn;
+    let size = decoded.memory_size().size() as u32;
+    let mut tell = |what: What, access: OpAccess| {
+        let (reads, writes) = directions(access);
+        let events = [(reads, Event::Load), (writes, Event::Store)];
+        let happening = events.into_iter().filter(|(happens, _)| *happens);
+        all.extend(happening.map(|(_, event)| Told { event, what }));
+    };
+    if decoded.is_string_instruction() {
+        let repeats = decoded.has_rep_prefix() || decoded.has_repne_prefix();
+        for memory in info.used_memory() {
+            if !memory.base().is_gpr64() || !size.is_power_of_two() {
+                return Ok(1);
+            }
+            tell(
+                match repeats {
+                    true => What::Elements(memory.base(), size.trailing_zeros()),
+                    false => What::At(Operand::at(memory.base()), size, false),
+                },
+                memory.access(),
+            );
+        }
+        return Ok(0);
+    }
+    let explicit = (0..decoded.op_count()).filter(|&operand| decoded.op_kind(operand) == OpKind::Memory);
+    for operand in explicit {
+        let access = info.op_access(operand);
+        if directions(access) == (false, false) || calls(decoded) {
+            continue;
+        }
+        let odd = size == 0
+            || bit(decoded).is_some()
+            || decoded.memory_index().is_vector_register()
+            || decoded.segment_prefix() == Register::FS;
+        if odd {
+            return Ok(1);
+        }
+        let section = &site.object.sections[site.code.section];
+        let place = Operand::of(decoded, relocation(section, insn))?;
+        tell(What::At(place, size, decoded.segment_prefix() == Register::GS), access);
+    }
+    Ok(0)
+}
+
+/// Whether memory is read, and whether it is written.
+fn directions(access: OpAccess) -> (bool, bool) {
+    match access {
+        OpAccess::Read | OpAccess::CondRead => (true, false),
+        OpAccess::Write | OpAccess::CondWrite => (false, true),
+        OpAccess::ReadWrite | OpAccess::ReadCondWrite => (true, true),
+        OpAccess::None | OpAccess::NoMemAccess => (false, false),
+    }
+}
+
+/// A call or a jump to an address in memory, of which the load is a part.
+fn calls(insn: &Instruction) -> bool {
+    matches!(insn.flow_control(), FlowControl::IndirectCall | FlowControl::IndirectBranch)
+}
+
+/// Calls of an instruction, and whether the function is left by it; 1 where that depends on a condition.
+fn flow(site: &Site<'_>, insn: &Insn, all: &mut Vec<Told>) -> Result<usize> {
+    let decoded = &insn.insn;
+    let section = &site.object.sections[site.code.section];
+    let relocs = &section.relocs[insn.relocs.start as usize..insn.relocs.end as usize];
+    let symbol = relocs.first().map(|reloc| &site.object.symbols[reloc.symbol]);
+    let name = symbol.map_or("", |symbol| symbol.name.as_str());
+    let call = |what| Told { event: Event::Call, what };
+    let exit = || Told { event: Event::Exit, what: What::Here };
+    let direct = || thunk_register(name).map_or(What::Here, What::Register);
+    match decoded.flow_control() {
+        FlowControl::Return => all.push(exit()),
+        FlowControl::UnconditionalBranch if name == RETURN => all.push(exit()),
+        // Not of the driver's own making.
+        FlowControl::Call if name == TRACER => {}
+        FlowControl::Call => all.push(call(direct())),
+        FlowControl::UnconditionalBranch if leaves(site, insn) => all.extend([call(direct()), exit()]),
+        FlowControl::ConditionalBranch if leaves(site, insn) => return Ok(1),
+        // With that prefix it is a jump by a table, which stays in the function.
+        FlowControl::IndirectBranch if decoded.segment_prefix() == Register::DS => {}
+        FlowControl::IndirectCall | FlowControl::IndirectBranch => {
+            let what = match decoded.op0_kind() {
+                OpKind::Register => What::Register(decoded.op0_register()),
+                OpKind::Memory => What::Memory(Operand::of(decoded, relocation(section, insn))?),
+                _ => What::Here,
+            };
+            all.push(call(what));
+            if decoded.flow_control() == FlowControl::IndirectBranch {
+                all.push(exit());
+            }
+        }
+        _ => {}
+    }
+    Ok(0)
+}
+
+/// Whether a branch leads to another function: to where one begins, and not to a part that is no function by itself.
+fn leaves(site: &Site<'_>, insn: &Insn) -> bool {
+    let section = &site.object.sections[site.code.section];
+    let begins = |section: usize, offset: u64| {
+        let own = &site.object.symbols[site.function.symbol];
+        let mut there = site.object.symbols.iter().filter(|symbol| {
+            symbol.function() && symbol.section() == Some(section) && symbol.value == offset
+        });
+        own.value != offset && there.any(|symbol| !part(&symbol.name))
+    };
+    if let Some(target) = insn.target {
+        return begins(site.code.section, site.code.insns[target as usize].at.into());
+    }
+    let relocs = &section.relocs[insn.relocs.start as usize..insn.relocs.end as usize];
+    relocs.first().is_some_and(|reloc| {
+        let bias = if reloc::relative(reloc.kind) { u64::from(insn.end()) - reloc.offset } else { 0 };
+        match site.object.target(reloc.symbol, reloc.addend.wrapping_add(bias as i64)) {
+            Some((section, offset)) => begins(section, offset),
+            None => true,
+        }
+    })
+}
+
+/// The compiler puts what is rarely run of a function elsewhere.
+fn part(name: &str) -> bool {
+    name.ends_with(".cold") || name.contains(".cold.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{Module, TEXT, listing};
+
+    /// endbr64; mov rax,[rdi+8]; add [rsi],rax; push rbx; rep movsq; call rax; mov gs:[8],rcx; pop rbx; jmp elsewhere
+    const CODE: [u8; 37] = [
+        0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x8b, 0x47, 0x08, 0x48, 0x01, 0x06, 0x53, 0xf3, 0x48, 0xa5, 0xff, 0xd0,
+        0x65, 0x48, 0x89, 0x0c, 0x25, 0x08, 0, 0, 0, 0x5b, 0xe9, 0, 0, 0, 0, 0x66, 0x90, 0x66, 0x90, 0x90,
+    ];
+
+    fn module() -> Module {
+        let mut module = Module::new(&CODE);
+        module.reloc(TEXT, 28, reloc::PLT32, 4, -4);
+        module
+    }
+
+    #[test]
+    fn each_event_tells_where_it_is_about_to_happen() {
+        let mut trace = Trace::new(Event::ALL, "");
+        let rewritten = module().rewrite(&mut trace).unwrap();
+        // Of the tail call it is told that it calls, and that the function is left.
+        assert_eq!((trace.told, trace.silent), ([3, 3, 2, 1, 1], 0));
+        let object = Object::read("result", &rewritten.file).unwrap();
+        insta::assert_snapshot!(listing(&object, TEXT));
+        let thunks = object.section(crate::thunks::EVENTS).unwrap();
+        insta::assert_snapshot!("thunks", listing(&object, thunks));
+    }
+
+    #[test]
+    fn only_what_is_asked_for_is_told() {
+        let mut trace = Trace::new([Event::Exit], "");
+        module().rewrite(&mut trace).unwrap();
+        assert_eq!(trace.told, [0, 0, 0, 0, 1]);
+    }
+}
