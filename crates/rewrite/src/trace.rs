@@ -293,6 +293,7 @@ fn part(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checks::Checks;
     use crate::tests::{Module, TEXT, listing};
 
     /// endbr64; mov rax,[rdi+8]; add [rsi],rax; push rbx; rep movsq; call rax; mov gs:[8],rcx; pop rbx; jmp elsewhere
@@ -324,5 +325,17 @@ mod tests {
         let mut trace = Trace::new([Event::Exit], "");
         module().rewrite(&mut trace).unwrap();
         assert_eq!(trace.told, [0, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn a_module_can_be_checked_and_tell_of_itself() {
+        let (mut checks, mut trace) = (Checks::new(1), Trace::new([Event::Store], ""));
+        let file = module().0.write().unwrap();
+        let rewritten = crate::rewrite("made.ko", file, &mut [&mut checks, &mut trace]).unwrap();
+        assert_eq!((checks.stores.checked, trace.told), (3, [0, 3, 0, 0, 0]));
+        let object = Object::read("result", &rewritten.file).unwrap();
+        for section in [crate::thunks::SECTION, crate::thunks::EVENTS] {
+            assert!(object.section(section).is_some(), "{section}");
+        }
     }
 }
