@@ -101,7 +101,7 @@ static bool terms(const struct guardrail_value *value, const struct guardrail_fr
 	return true;
 }
 
-bool guardrail_value(const struct guardrail_value *value, const struct guardrail_frame *frame, unsigned long *result)
+static __always_inline bool value_of(const struct guardrail_value *value, const struct guardrail_frame *frame, unsigned long *result)
 {
 	switch (value->kind) {
 	case GUARDRAIL_VALUE_CONST:
@@ -115,9 +115,14 @@ bool guardrail_value(const struct guardrail_value *value, const struct guardrail
 	}
 	return false;
 }
+
+bool guardrail_value(const struct guardrail_value *value, const struct guardrail_frame *frame, unsigned long *result)
+{
+	return value_of(value, frame, result);
+}
 EXPORT_SYMBOL_GPL(guardrail_value);
 
-bool guardrail_applies(const struct guardrail_action *action, const struct guardrail_frame *frame)
+static __always_inline bool applies(const struct guardrail_action *action, const struct guardrail_frame *frame)
 {
 	switch (action->when) {
 	case GUARDRAIL_ALWAYS:
@@ -134,6 +139,11 @@ bool guardrail_applies(const struct guardrail_action *action, const struct guard
 		return word_of(frame, action->when_word);
 	}
 	return false;
+}
+
+bool guardrail_applies(const struct guardrail_action *action, const struct guardrail_frame *frame)
+{
+	return applies(action, frame);
 }
 EXPORT_SYMBOL_GPL(guardrail_applies);
 
@@ -202,16 +212,17 @@ static int given(const struct guardrail_action *action, int err)
 }
 
 /* The address that an action is about; false where it is not to be done. */
-static bool pointer_of(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long *p)
+static __always_inline bool pointer_of(const struct guardrail_action *action, const struct guardrail_frame *frame,
+				       unsigned long *p)
 {
-	return guardrail_applies(action, frame) && guardrail_value(&action->pointer, frame, p) && *p;
+	return applies(action, frame) && value_of(&action->pointer, frame, p) && *p;
 }
 
 /* The range that an action is about; false where it is not to be done. */
-static bool range_of(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long *p,
+static __always_inline bool range_of(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long *p,
 		     unsigned long *n)
 {
-	return pointer_of(action, frame, p) && guardrail_value(&action->size, frame, n) && *n;
+	return pointer_of(action, frame, p) && value_of(&action->size, frame, n) && *n;
 }
 
 int guardrail_do_grant(const struct guardrail_action *action, struct guardrail_frame *frame)
@@ -313,25 +324,16 @@ int guardrail_do_fields(const struct guardrail_action *action, struct guardrail_
 
 	if (!pointer_of(action, frame, &p))
 		return 0;
-	return given(action, guardrail_set_fields(action->domain, p, action->fields, action->n_fields));
+	return given(action, guardrail_fields_change(action->domain, p, action->fields, action->n_fields, GUARDRAIL_WRITE));
 }
 EXPORT_SYMBOL_GPL(guardrail_do_fields);
 
 int guardrail_do_unfields(const struct guardrail_action *action, struct guardrail_frame *frame)
 {
 	unsigned long p;
-	int err = 0;
-	u32 i;
 
-	if (!pointer_of(action, frame, &p))
-		return 0;
-	for (i = 0; i < action->n_fields; i++) {
-		const struct guardrail_field *field = &action->fields[i];
-		int one = guardrail_range_change(action->domain, p + field->offset, field->size, GUARDRAIL_READ, true);
-
-		err = err ?: one;
-	}
-	given(action, err);
+	if (pointer_of(action, frame, &p))
+		given(action, guardrail_fields_change(action->domain, p, action->fields, action->n_fields, GUARDRAIL_READ));
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_unfields);
@@ -339,22 +341,11 @@ EXPORT_SYMBOL_GPL(guardrail_do_unfields);
 int guardrail_do_object(const struct guardrail_action *action, struct guardrail_frame *frame)
 {
 	unsigned long p, n;
-	u32 type, state;
-	int err;
 
 	if (!range_of(action, frame, &p, &n))
 		return 0;
 	/* Made anew where one is already. */
-	if (guardrail_object_any(action->domain, p, &type, &state)) {
-		if (type == action->type && guardrail_move_object(action->domain, p, type, state, 0) == 0)
-			return 0;
-		guardrail_clear_object(action->domain, p, type);
-	}
-	err = guardrail_set_object(action->domain, p, n, action->type);
-	/* Two threads have made it at the same moment. */
-	if (err == -EEXIST)
-		err = 0;
-	return given(action, err);
+	return given(action, guardrail_renew_object(action->domain, p, n, action->type));
 }
 EXPORT_SYMBOL_GPL(guardrail_do_object);
 
@@ -369,16 +360,25 @@ static void describe_object(const struct guardrail_action *action, unsigned long
 		strscpy(text, guardrail_held_at(p, action->domain), size);
 }
 
-static void refuse_object(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p)
+/* @holds: what is there instead. */
+static void refuse_object(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p,
+			  const char *holds)
 {
-	char holds[48], needs[48];
+	char needs[48];
 
-	describe_object(action, p, holds, sizeof(holds));
 	if (action->from == GUARDRAIL_ANY_STATE)
 		scnprintf(needs, sizeof(needs), "object of type %u", action->type);
 	else
 		scnprintf(needs, sizeof(needs), "object of type %u in state %u", action->type, action->from);
 	guardrail_refuse(action, frame, "use of", p, holds, needs);
+}
+
+static void refuse_what_is_there(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p)
+{
+	char holds[48];
+
+	describe_object(action, p, holds, sizeof(holds));
+	refuse_object(action, frame, p, holds);
 }
 
 int guardrail_do_require_object(const struct guardrail_action *action, struct guardrail_frame *frame)
@@ -390,7 +390,7 @@ int guardrail_do_require_object(const struct guardrail_action *action, struct gu
 		return 0;
 	state = guardrail_object_state(action->domain, p, action->type);
 	if (state < 0 || (action->from != GUARDRAIL_ANY_STATE && state != action->from))
-		refuse_object(action, frame, p);
+		refuse_what_is_there(action, frame, p);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_require_object);
@@ -407,7 +407,7 @@ int guardrail_do_move_object(const struct guardrail_action *action, struct guard
 	else
 		err = guardrail_move_object(action->domain, p, action->type, action->from, action->to);
 	if (err)
-		refuse_object(action, frame, p);
+		refuse_what_is_there(action, frame, p);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_move_object);
@@ -425,6 +425,30 @@ int guardrail_do_clear_object(const struct guardrail_action *action, struct guar
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_clear_object);
+
+/* What has to be an object, in a state, is one no more. */
+int guardrail_do_end_object(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p;
+	u32 state;
+	int err;
+
+	if (!pointer_of(action, frame, &p))
+		return 0;
+	err = guardrail_end_object(action->domain, p, action->type, &state);
+	if (err == -ENOENT) {
+		refuse_what_is_there(action, frame, p);
+	} else if (action->from != GUARDRAIL_ANY_STATE && state != action->from) {
+		char holds[48];
+
+		scnprintf(holds, sizeof(holds), "object of type %u in state %u", action->type, state);
+		refuse_object(action, frame, p, holds);
+	}
+	if (err != -ENOENT)
+		given(action, err);
+	return 0;
+}
+EXPORT_SYMBOL_GPL(guardrail_do_end_object);
 
 int guardrail_do_require_call(const struct guardrail_action *action, struct guardrail_frame *frame)
 {

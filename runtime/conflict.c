@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Slots that one entry cannot describe: several domains hold rights, or one holds rights to some bytes that are not just one
- * half. Their entry says so, and a node of the conflict table has the rights of every domain to every byte.
+ * Slots that one entry cannot describe: several domains hold rights, or one holds rights to bytes for which it has no mask. Their entry says so, and a node of the conflict table has the rights of every domain to every byte.
  *
  * An entry is changed here by compare-and-swap. Where whole slots change, rights.c writes entries without that, so the mark can
  * be lost when two domains change rights to the same slot at the same moment: the one that wrote the entry last has its right there, and
@@ -19,7 +18,7 @@
 struct conflict {
 	struct hlist_node node;
 	unsigned long entry;
-	u8 rights[GUARDRAIL_DOMAINS - 1][GUARDRAIL_SLOT];
+	u8 rights[GUARDRAIL_DOMAINS - 1][GUARDRAIL_SLOT] __aligned(8);
 };
 
 static struct guardrail_pool pool;
@@ -46,47 +45,33 @@ static struct conflict *find(unsigned long entry)
 /* What an entry other than GUARDRAIL_CONFLICT says of each byte, to the domain that it names. */
 static void decode(u8 entry, u8 rights[GUARDRAIL_SLOT])
 {
-	memset(rights, GUARDRAIL_READ, GUARDRAIL_SLOT);
-	switch (entry & 0xf) {
-	case GUARDRAIL_WRITE:
-		memset(rights, GUARDRAIL_WRITE, GUARDRAIL_SLOT);
-		break;
-	case GUARDRAIL_WRITE_LOW:
-		memset(rights, GUARDRAIL_WRITE, 4);
-		break;
-	case GUARDRAIL_WRITE_HIGH:
-		memset(rights + 4, GUARDRAIL_WRITE, 4);
-		break;
-	case GUARDRAIL_OBJECT_WRITE:
-		memset(rights, GUARDRAIL_WRITE, GUARDRAIL_SLOT);
-		rights[0] = GUARDRAIL_OBJECT_WRITE;
-		break;
-	case GUARDRAIL_ICALL:
-	case GUARDRAIL_OWNER:
-	case GUARDRAIL_OBJECT:
-		rights[0] = entry & 0xf;
-		break;
-	}
+	u8 mask = guardrail_writes[entry], right = entry & 0xf;
+	int i;
+
+	for (i = 0; i < GUARDRAIL_SLOT; i++)
+		rights[i] = mask & 1 << i ? GUARDRAIL_WRITE : GUARDRAIL_READ;
+	if (right >= GUARDRAIL_ICALL && right <= GUARDRAIL_OBJECT_WRITE)
+		rights[0] = right;
 }
 
 /* The entry that says this of a slot, or GUARDRAIL_CONFLICT where none can. */
-static u8 encode(u32 domain, const u8 rights[GUARDRAIL_SLOT])
+static u8 encode(u32 domain, const u8 rights[GUARDRAIL_SLOT], unsigned int most)
 {
-	static const u8 simple[] = {
-		GUARDRAIL_WRITE, GUARDRAIL_WRITE_LOW, GUARDRAIL_WRITE_HIGH, GUARDRAIL_ICALL,
-		GUARDRAIL_OWNER, GUARDRAIL_OBJECT, GUARDRAIL_OBJECT_WRITE,
-	};
-	u8 same[GUARDRAIL_SLOT];
+	u8 mask = 0;
 	int i;
 
-	if (!memchr_inv(rights, GUARDRAIL_READ, GUARDRAIL_SLOT))
-		return 0;
-	for (i = 0; i < ARRAY_SIZE(simple); i++) {
-		decode(simple[i], same);
-		if (!memcmp(rights, same, GUARDRAIL_SLOT))
-			return GUARDRAIL_ENTRY(domain, simple[i]);
+	for (i = 0; i < GUARDRAIL_SLOT; i++) {
+		if (right_writes(rights[i]))
+			mask |= 1 << i;
+		/* Marks are known at the first byte alone, and go with all or nothing. */
+		if (rights[i] > GUARDRAIL_WRITE && i)
+			return GUARDRAIL_CONFLICT;
 	}
-	return GUARDRAIL_CONFLICT;
+	if (rights[0] <= GUARDRAIL_WRITE)
+		return guardrail_mask_entry(domain, mask, most);
+	if (mask != (rights[0] == GUARDRAIL_OBJECT_WRITE ? 0xff : 0))
+		return GUARDRAIL_CONFLICT;
+	return GUARDRAIL_ENTRY(domain, rights[0]);
 }
 
 static void apply(const struct slot_change *change, u8 rights[GUARDRAIL_SLOT])
@@ -111,13 +96,13 @@ static u8 encode_node(const struct conflict *conflict)
 	u32 domain, only = 0;
 
 	for (domain = 1; domain < GUARDRAIL_DOMAINS; domain++) {
-		if (!memchr_inv(conflict->rights[domain - 1], GUARDRAIL_READ, GUARDRAIL_SLOT))
+		if (!*(u64 *)conflict->rights[domain - 1])
 			continue;
 		if (only)
 			return GUARDRAIL_CONFLICT;
 		only = domain;
 	}
-	return only ? encode(only, conflict->rights[only - 1]) : 0;
+	return only ? encode(only, conflict->rights[only - 1], GUARDRAIL_SINGLE_MASKS) : 0;
 }
 
 /* The entry, with what it says taken over into the node. */
@@ -134,25 +119,27 @@ static bool swap_entry(unsigned long entry, u8 old, u8 new)
 }
 
 /*
- * The entry that an entry of the domain, or of none, becomes; GUARDRAIL_CONFLICT where none can say it. Halves that become writable or
- * read-only are most of what comes here, and are told as two bits.
+ * The entry that an entry of the domain, or of none, becomes; GUARDRAIL_CONFLICT where none can say it. Bytes that become writable or
+ * read-only are most of what comes here.
  */
 static u8 changed(u8 old, const struct slot_change *change)
 {
-	static const u8 halves_of[] = { 0, 3, 1, 2 };
-	static const u8 right_of[] = { GUARDRAIL_READ, GUARDRAIL_WRITE_LOW, GUARDRAIL_WRITE_HIGH, GUARDRAIL_WRITE };
-	u8 half = change->mask == 0x0f ? 1 : change->mask == 0xf0 ? 2 : 0;
+	unsigned int most = change->many ? GUARDRAIL_MASKS : GUARDRAIL_SINGLE_MASKS;
+	bool marked = (old & 0xf) >= GUARDRAIL_ICALL && (old & 0xf) <= GUARDRAIL_OBJECT_WRITE;
 	u8 rights[GUARDRAIL_SLOT];
 
-	if (half && (old & 0xf) < ARRAY_SIZE(halves_of) && change->right <= GUARDRAIL_WRITE) {
-		u8 halves = halves_of[old & 0xf];
-
-		halves = change->right == GUARDRAIL_WRITE ? halves | half : halves & ~half;
-		return halves ? GUARDRAIL_ENTRY(change->domain, right_of[halves]) : 0;
-	}
+	if (!marked && change->right == GUARDRAIL_WRITE)
+		return guardrail_mask_entry(change->domain, guardrail_writes[old] | change->mask, most);
+	if (!marked && change->right == GUARDRAIL_READ)
+		return guardrail_mask_entry(change->domain, guardrail_writes[old] & ~change->mask, most);
+	if (!old && change->mask == 1)
+		return GUARDRAIL_ENTRY(change->domain, change->right);
+	/* A mark goes, and there is nothing else in the slot. */
+	if (!guardrail_writes[old] && change->mask & 1 && change->right == GUARDRAIL_READ && !change->keep_objects)
+		return 0;
 	decode(old, rights);
 	apply(change, rights);
-	return encode(change->domain, rights);
+	return encode(change->domain, rights, most);
 }
 
 /* Changes an entry that stays one that needs no node; false where it has to be done with one. */
@@ -205,7 +192,7 @@ int guardrail_slot_change(unsigned long entry, const struct slot_change *change)
 	unsigned long flags;
 
 	/* Without a node for it, that is all there is to do. */
-	if (!READ_ONCE(n_conflicts) && change_entry(entry, change))
+	if (hlist_empty(bucket(entry)) && change_entry(entry, change))
 		return 0;
 	spin_lock_irqsave(&lock, flags);
 	conflict = find(entry);
@@ -242,7 +229,7 @@ static void rights_now(unsigned long entry, u32 domain, u8 rights[GUARDRAIL_SLOT
 	memset(rights, GUARDRAIL_READ, GUARDRAIL_SLOT);
 	if (value < 0)
 		return;
-	conflict = n_conflicts ? find(entry) : NULL;
+	conflict = find(entry);
 	if (value != GUARDRAIL_CONFLICT && value >> 4 == domain)
 		decode(value, rights);
 	else if (conflict)
@@ -257,7 +244,19 @@ static void rights_now(unsigned long entry, u32 domain, u8 rights[GUARDRAIL_SLOT
 void guardrail_slot_rights(unsigned long entry, u32 domain, u8 rights[GUARDRAIL_SLOT])
 {
 	unsigned long flags;
+	int value = entry_peek(entry);
 
+	/*
+	 * Without a node the entry says all. Where there was one whose mark was lost, and it has gone meanwhile, the entry has become what
+	 * all hold.
+	 */
+	if (value >= 0 && value != GUARDRAIL_CONFLICT && hlist_empty(bucket(entry)) && entry_peek(entry) == value) {
+		if (value >> 4 == domain)
+			decode(value, rights);
+		else
+			memset(rights, GUARDRAIL_READ, GUARDRAIL_SLOT);
+		return;
+	}
 	spin_lock_irqsave(&lock, flags);
 	rights_now(entry, domain, rights);
 	spin_unlock_irqrestore(&lock, flags);
@@ -285,6 +284,8 @@ bool guardrail_slot_holds(unsigned long entry, u32 domain, u8 mask, u8 right)
 	if (value < 0)
 		return false;
 	if (value != GUARDRAIL_CONFLICT && value >> 4 == domain) {
+		if (right == GUARDRAIL_WRITE && !(mask & ~guardrail_writes[value]))
+			return true;
 		decode(value, rights);
 		if (all_hold(rights, mask, right))
 			return true;

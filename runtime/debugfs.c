@@ -26,7 +26,8 @@ static int domains_show(struct seq_file *seq, void *unused)
 	guardrail_usage(&usage);
 	seq_printf(seq, "table: %lu pages, %lu pages to map them, %lu in reserve\n", usage.table_pages, usage.tree_pages,
 		   usage.reserve);
-	seq_printf(seq, "side tables: %lu conflicts, %lu objects and allocations\n", usage.conflicts, usage.records);
+	seq_printf(seq, "side tables: %lu conflicts, %lu objects and allocations; %lu masks\n", usage.conflicts,
+		   usage.records, usage.masks);
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(domains);
@@ -48,6 +49,7 @@ static int stats_show(struct seq_file *seq, void *unused)
 	seq_printf(seq, "range checks: %lu\n", SUM(range));
 	seq_printf(seq, "per-CPU checks: %lu\n", SUM(percpu));
 	seq_printf(seq, "slow call checks: %lu\n", SUM(icall));
+	seq_printf(seq, "allowed by a part of a slot: %lu\n", SUM(part));
 	seq_printf(seq, "allowed on the stack: %lu\n", SUM(stack));
 	seq_printf(seq, "denied: %lu\n", SUM(denied));
 	seq_printf(seq, "tasks in modules: %lu\n", guardrail_inside());

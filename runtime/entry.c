@@ -5,109 +5,142 @@
  * on another CPU, and interrupts nest on the task that they have interrupted.
  */
 #include <linux/hash.h>
-#include <linux/percpu.h>
 #include <linux/sched.h>
 #include <linux/spinlock.h>
 
 #include "internal.h"
 
-#define HASH_BITS 8
+#define CELL_BITS 8
+#define HASH_BITS 6
 #define RESERVE 64
 
 /* A task that is in guarded modules. Only the task itself, or what has interrupted it, looks at its note. */
 struct note {
-	struct hlist_node node;
-	struct task_struct *task;
+	struct hlist_node node;		/* where it is in no cell */
+	struct task_struct *task;	/* NULL in a cell that is free */
 	u64 born;			/* another task may get the same memory */
 	struct guardrail_record *top;
 	unsigned long limit;		/* where the part of the stack ends that may be written; 0 for all */
 };
 
+/*
+ * Nearly every task finds one of its two cells free, so it needs no lock: it alone gives it back. Interrupts are off while a note comes or
+ * goes, so none finds it half there.
+ */
+static struct note cells[1 << CELL_BITS];
+
+/* The notes of all other tasks. */
 static struct {
 	raw_spinlock_t lock;
 	struct hlist_head notes;
 } table[1 << HASH_BITS];
+static atomic_long_t n_others;
 
 static struct guardrail_pool pool;
-/* Nearly every entry is the first one of its task, and ends on the CPU that it began on. */
-static DEFINE_PER_CPU(struct note *, spare);
 static unsigned long dead_domains;
+
+static struct note *cell_of(const struct task_struct *task, unsigned int n)
+{
+	return &cells[hash_ptr((void *)task, CELL_BITS) ^ n];
+}
 
 static unsigned int bucket_of(const struct task_struct *task)
 {
 	return hash_ptr((void *)task, HASH_BITS);
 }
 
-/* The note of this task, under its bucket's lock. One of a task that has gone without leaving is as good as new. */
-static struct note *find(unsigned int bucket)
+static struct note *find_other(void)
 {
+	unsigned int bucket = bucket_of(current);
 	struct note *note;
 
-	hlist_for_each_entry(note, &table[bucket].notes, node) {
-		if (note->task != current)
-			continue;
-		if (note->born != current->start_boottime) {
-			note->born = current->start_boottime;
-			note->top = NULL;
-			note->limit = 0;
-		}
-		return note;
-	}
-	return NULL;
+	raw_spin_lock(&table[bucket].lock);
+	hlist_for_each_entry(note, &table[bucket].notes, node)
+		if (note->task == current)
+			break;
+	raw_spin_unlock(&table[bucket].lock);
+	return note;
 }
 
+/* The note of the current task, with interrupts off. One of a task that has gone without leaving is as good as new. */
+static struct note *find(void)
+{
+	struct note *note = cell_of(current, 0);
+
+	if (READ_ONCE(note->task) != current)
+		note = cell_of(current, 1);
+	if (READ_ONCE(note->task) != current)
+		note = atomic_long_read(&n_others) ? find_other() : NULL;
+	if (note && note->born != current->start_boottime) {
+		note->born = current->start_boottime;
+		note->top = NULL;
+		note->limit = 0;
+	}
+	return note;
+}
+
+/* A note for the current task, which has none, with interrupts off. */
 static struct note *new_note(void)
 {
-	struct note *note = this_cpu_xchg(spare, NULL);
+	unsigned int bucket = bucket_of(current), n;
+	struct note *note;
 
-	return note ?: guardrail_pool_alloc(&pool);
+	for (n = 0; n < 2; n++) {
+		note = cell_of(current, n);
+		if (READ_ONCE(note->task) || cmpxchg(&note->task, NULL, current))
+			continue;
+		note->born = current->start_boottime;
+		return note;
+	}
+	note = guardrail_pool_alloc(&pool);
+	if (!note)
+		return NULL;
+	*note = (struct note){ .task = current, .born = current->start_boottime };
+	raw_spin_lock(&table[bucket].lock);
+	hlist_add_head(&note->node, &table[bucket].notes);
+	raw_spin_unlock(&table[bucket].lock);
+	atomic_long_inc(&n_others);
+	return note;
 }
 
 static void free_note(struct note *note)
 {
-	if (this_cpu_cmpxchg(spare, NULL, note))
-		guardrail_pool_free(&pool, note);
+	unsigned int bucket = bucket_of(current);
+
+	if (note >= cells && note < cells + ARRAY_SIZE(cells)) {
+		note->top = NULL;
+		note->limit = 0;
+		smp_store_release(&note->task, NULL);
+		return;
+	}
+	raw_spin_lock(&table[bucket].lock);
+	hlist_del(&note->node);
+	raw_spin_unlock(&table[bucket].lock);
+	atomic_long_dec(&n_others);
+	guardrail_pool_free(&pool, note);
 }
 
 bool guardrail_push(struct guardrail_record *record, bool callers_stack)
 {
-	unsigned int bucket = bucket_of(current);
-	struct note *note, *fresh = NULL;
 	unsigned long flags;
+	struct note *note;
 
-	for (;;) {
-		raw_spin_lock_irqsave(&table[bucket].lock, flags);
-		note = find(bucket);
-		if (!note && fresh) {
-			note = fresh;
-			fresh = NULL;
-			*note = (struct note){ .task = current, .born = current->start_boottime };
-			hlist_add_head(&note->node, &table[bucket].notes);
-		}
-		if (note) {
-			record->task = note;
-			record->previous = note->top;
-			record->previous_limit = note->limit;
-			note->top = record;
-			note->limit = callers_stack ? 0 : (unsigned long)record;
-		}
-		raw_spin_unlock_irqrestore(&table[bucket].lock, flags);
-		if (note)
-			break;
-		fresh = new_note();
-		if (!fresh)
-			return false;
+	local_irq_save(flags);
+	note = find() ?: new_note();
+	if (note) {
+		record->task = note;
+		record->previous = note->top;
+		record->previous_limit = note->limit;
+		note->top = record;
+		note->limit = callers_stack ? 0 : (unsigned long)record;
 	}
-	/* An interrupt has been in a module meanwhile, and left its note behind. */
-	if (fresh)
-		free_note(fresh);
-	return true;
+	local_irq_restore(flags);
+	return note;
 }
 
 void guardrail_pop(struct guardrail_record *record)
 {
 	struct note *note = record->task;
-	unsigned int bucket;
 	unsigned long flags;
 
 	if (record->previous) {
@@ -115,12 +148,9 @@ void guardrail_pop(struct guardrail_record *record)
 		WRITE_ONCE(note->top, record->previous);
 		return;
 	}
-	bucket = bucket_of(current);
-	/* No interrupt may find the note in between. */
-	raw_spin_lock_irqsave(&table[bucket].lock, flags);
-	hlist_del(&note->node);
-	raw_spin_unlock_irqrestore(&table[bucket].lock, flags);
+	local_irq_save(flags);
 	free_note(note);
+	local_irq_restore(flags);
 }
 
 int guardrail_enter(const struct guardrail_entry *entry, struct guardrail_record *record)
@@ -142,45 +172,35 @@ EXPORT_SYMBOL_GPL(guardrail_leave);
 
 unsigned long guardrail_stack_limit(void)
 {
-	unsigned int bucket = bucket_of(current);
-	unsigned long flags, limit = 0;
+	unsigned long flags, limit;
 	struct note *note;
 
-	raw_spin_lock_irqsave(&table[bucket].lock, flags);
-	note = find(bucket);
-	if (note)
-		limit = note->limit;
-	raw_spin_unlock_irqrestore(&table[bucket].lock, flags);
+	local_irq_save(flags);
+	note = find();
+	limit = note ? note->limit : 0;
+	local_irq_restore(flags);
 	return limit;
 }
 
 void guardrail_forget_task(void)
 {
-	unsigned int bucket = bucket_of(current);
 	unsigned long flags;
 	struct note *note;
 
-	raw_spin_lock_irqsave(&table[bucket].lock, flags);
-	note = find(bucket);
-	if (note)
-		hlist_del(&note->node);
-	raw_spin_unlock_irqrestore(&table[bucket].lock, flags);
+	local_irq_save(flags);
+	note = find();
 	if (note)
 		free_note(note);
+	local_irq_restore(flags);
 }
 
 unsigned long guardrail_inside(void)
 {
-	unsigned int bucket;
-	unsigned long flags, n = 0;
-	struct note *note;
+	unsigned long n = atomic_long_read(&n_others);
+	int i;
 
-	for (bucket = 0; bucket < ARRAY_SIZE(table); bucket++) {
-		raw_spin_lock_irqsave(&table[bucket].lock, flags);
-		hlist_for_each_entry(note, &table[bucket].notes, node)
-			n++;
-		raw_spin_unlock_irqrestore(&table[bucket].lock, flags);
-	}
+	for (i = 0; i < ARRAY_SIZE(cells); i++)
+		n += !!READ_ONCE(cells[i].task);
 	return n;
 }
 
@@ -214,7 +234,7 @@ int __init guardrail_entry_init(void)
 /* No guarded module is there any more; the notes that are left are of threads that were ended in one. */
 void guardrail_entry_exit(void)
 {
-	int i, cpu;
+	int i;
 
 	for (i = 0; i < ARRAY_SIZE(table); i++) {
 		struct hlist_node *next;
@@ -223,8 +243,5 @@ void guardrail_entry_exit(void)
 		hlist_for_each_entry_safe(note, next, &table[i].notes, node)
 			guardrail_pool_free(&pool, note);
 	}
-	for_each_possible_cpu(cpu)
-		if (per_cpu(spare, cpu))
-			guardrail_pool_free(&pool, per_cpu(spare, cpu));
 	guardrail_pool_exit(&pool);
 }

@@ -48,7 +48,7 @@
 #ifndef GUARDRAIL_H
 #define GUARDRAIL_H
 
-#define GUARDRAIL_ABI 2
+#define GUARDRAIL_ABI 3
 #define GUARDRAIL_MAGIC 0x4c524447	/* "GDRL" */
 
 #define GUARDRAIL_SLOT_SHIFT 3
@@ -66,6 +66,10 @@
 #define GUARDRAIL_OWNER 5		/* a guard: the memory beside it is the domain's to free */
 #define GUARDRAIL_OBJECT 6		/* a kernel object begins here; the slot is not writable */
 #define GUARDRAIL_OBJECT_WRITE 7	/* a kernel object begins here; the slot is writable */
+#define GUARDRAIL_MASK 8		/* and those above: a set of bytes is writable that the runtime has noted for the domain */
+#define GUARDRAIL_MASKS 7		/* so many of these there are */
+/* Single slots take no more of them than that; the others are for fields of small structures, which come again and again. */
+#define GUARDRAIL_SINGLE_MASKS 3
 
 #define GUARDRAIL_ENTRY(domain, right) ((domain) << 4 | (right))
 #define GUARDRAIL_CONFLICT 0xff
@@ -88,6 +92,7 @@
 #define GUARDRAIL_OP_REQUIRE_CALL 12
 #define GUARDRAIL_OP_EXIT 13
 #define GUARDRAIL_OP_CUSTOM 14
+#define GUARDRAIL_OP_END_OBJECT 15
 
 /* For guardrail_action.when. */
 #define GUARDRAIL_ALWAYS 0
@@ -334,6 +339,7 @@ int guardrail_do_object(const struct guardrail_action *action, struct guardrail_
 int guardrail_do_require_object(const struct guardrail_action *action, struct guardrail_frame *frame);
 int guardrail_do_move_object(const struct guardrail_action *action, struct guardrail_frame *frame);
 int guardrail_do_clear_object(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_do_end_object(const struct guardrail_action *action, struct guardrail_frame *frame);
 int guardrail_do_require_call(const struct guardrail_action *action, struct guardrail_frame *frame);
 int guardrail_do_exit(const struct guardrail_action *action, struct guardrail_frame *frame);
 
@@ -404,6 +410,7 @@ struct guardrail_usage {
 	unsigned long conflicts;	/* slots in the conflict table */
 	unsigned long records;		/* objects and owned allocations */
 	unsigned long inside;		/* tasks that are in guarded modules */
+	unsigned long masks;		/* sets of bytes that entries stand for, of all domains */
 };
 void guardrail_usage(struct guardrail_usage *usage);
 #endif /* __ASSEMBLY__ */

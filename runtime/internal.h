@@ -98,6 +98,32 @@ unsigned long guardrail_dry(void);
 /* Calls @each with the address of every populated page of the table, by address, until it returns other than 0. */
 int guardrail_each_page(int (*each)(unsigned long page, void *data), void *data);
 
+/* The entries from @first to @last get memory where they have none. */
+static inline int populate(unsigned long first, unsigned long last)
+{
+	if (likely(!((first ^ last) & PAGE_MASK) && entry_peek(first) >= 0))
+		return 0;
+	return guardrail_populate(first, last);
+}
+
+/* mask.c: sets of bytes that an entry can say to be writable. */
+void __init guardrail_masks_init(void);
+/* The bytes that an entry says to be writable, by the domain that it names. */
+extern u8 guardrail_writes[256];
+/*
+ * The entry that says just these bytes to be writable: 0 for none, GUARDRAIL_CONFLICT where the domain has @most masks, and this is not one.
+ */
+u8 guardrail_mask_entry(u32 domain, u8 mask, unsigned int most);
+void guardrail_masks_forget(u32 domain);
+u32 guardrail_masks_version(u32 domain);
+/* The number of masks that the domain has. */
+unsigned int guardrail_masks_given(u32 domain);
+
+/* fields.c: fields of structures. */
+/* The fields of a list that does not change get WRITE or READ; what is an object stays one. */
+int guardrail_fields_change(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n, u8 right);
+void guardrail_fields_forget(const struct module *module);
+
 /* conflict.c: parts of slots, and slots of several domains. */
 int __init guardrail_conflict_init(void);
 void guardrail_conflict_exit(void);
@@ -107,6 +133,7 @@ struct slot_change {
 	u8 mask;
 	u8 right;
 	bool keep_objects;	/* writable bytes at which an object begins go on being its beginning */
+	bool many;		/* other slots will change in the same way: all masks may be used up for it */
 };
 int guardrail_slot_change(unsigned long entry, const struct slot_change *change);
 bool guardrail_slot_holds(unsigned long entry, u32 domain, u8 mask, u8 right);
@@ -133,6 +160,10 @@ void guardrail_object_forget(u32 domain, unsigned long p);
 void guardrail_objects_forget_all(u32 domain);
 /* Puts an object into a state whatever state it is in; -ENOENT where there is none of this type. */
 int guardrail_put_object(u32 domain, unsigned long p, u32 type, u32 to);
+/* Like guardrail_set_object(); what is an object there already begins anew, or is one of this type instead. */
+int guardrail_renew_object(u32 domain, unsigned long p, unsigned long size, u32 type);
+/* It is an object no more; its last state is stored. -ENOENT where it was none of this type. */
+int guardrail_end_object(u32 domain, unsigned long p, u32 type, u32 *state);
 /* Type and state of the object that begins at p; false where there is none. */
 bool guardrail_object_any(u32 domain, unsigned long p, u32 *type, u32 *state);
 /* The domain does not own what begins at p any more, of whatever kind that is. */
@@ -164,7 +195,7 @@ void guardrail_report_exit(void);
 
 /* slow.c */
 struct slow_counts {
-	unsigned long write, range, percpu, icall, stack, denied;
+	unsigned long write, range, percpu, icall, part, stack, denied;
 };
 DECLARE_PER_CPU(struct slow_counts, guardrail_slow_counts);
 

@@ -4,10 +4,15 @@
 
 void guardrail_usage(struct guardrail_usage *usage)
 {
+	u32 domain;
+
 	guardrail_table_usage(usage);
 	usage->conflicts = guardrail_conflict_count();
 	usage->records = guardrail_object_count();
 	usage->inside = guardrail_inside();
+	usage->masks = 0;
+	for (domain = 1; domain < GUARDRAIL_DOMAINS; domain++)
+		usage->masks += guardrail_masks_given(domain);
 }
 EXPORT_SYMBOL_GPL(guardrail_usage);
 
@@ -26,6 +31,7 @@ static int __init guardrail_init(void)
 	err = guardrail_table_init();
 	if (err)
 		return err;
+	guardrail_masks_init();
 	err = guardrail_conflict_init();
 	if (err)
 		goto table;

@@ -12,6 +12,8 @@
 #define HASH_BITS 12
 #define LOCK_BITS 6
 #define RESERVE 128
+/* So many free records wait for each lock. */
+#define MAX_FREE 8
 
 struct record {
 	struct hlist_node node;
@@ -27,19 +29,28 @@ struct record {
 
 static struct guardrail_pool pool;
 static struct hlist_head table[1 << HASH_BITS];
-/* A lock serves many buckets. */
-static spinlock_t locks[1 << LOCK_BITS];
-static atomic_long_t n_records;
-static atomic64_t last_number;
+/* A lock serves many buckets. Records come and go with each frame, so some that are free wait beside the lock. */
+static struct part {
+	spinlock_t lock;
+	u32 n_free;
+	struct hlist_head free;
+	u64 last_number;
+	unsigned long n_records;
+} parts[1 << LOCK_BITS];
 
 static unsigned int bucket_of(unsigned long addr)
 {
 	return hash_long(addr, HASH_BITS);
 }
 
+static struct part *part_of(unsigned int bucket)
+{
+	return &parts[bucket % ARRAY_SIZE(parts)];
+}
+
 static spinlock_t *lock_of(unsigned int bucket)
 {
-	return &locks[bucket % ARRAY_SIZE(locks)];
+	return &part_of(bucket)->lock;
 }
 
 /* The record of what begins at @addr for the domain, under the lock of its bucket. */
@@ -53,28 +64,55 @@ static struct record *find(unsigned long addr, u32 domain, u8 right)
 	return NULL;
 }
 
+/* Puts a record in, under the lock; NULL where there is no memory for it. */
+static struct record *insert(unsigned int bucket, const struct record *what)
+{
+	struct part *part = part_of(bucket);
+	struct record *record;
+
+	if (part->n_free) {
+		part->n_free--;
+		record = hlist_entry(part->free.first, struct record, node);
+		__hlist_del(&record->node);
+	} else {
+		record = guardrail_pool_alloc(&pool);
+		if (!record)
+			return NULL;
+	}
+	*record = *what;
+	record->number = ++part->last_number;
+	hlist_add_head(&record->node, &table[bucket]);
+	part->n_records++;
+	return record;
+}
+
+/* Takes a record out, under the lock. */
+static void drop(unsigned int bucket, struct record *record)
+{
+	struct part *part = part_of(bucket);
+
+	__hlist_del(&record->node);
+	part->n_records--;
+	if (part->n_free == MAX_FREE) {
+		guardrail_pool_free(&pool, record);
+		return;
+	}
+	part->n_free++;
+	hlist_add_head(&record->node, &part->free);
+}
+
 static int add(const struct record *what)
 {
 	unsigned int bucket = bucket_of(what->addr);
-	struct record *record;
 	unsigned long flags;
 	int err = 0;
 
-	record = guardrail_pool_alloc(&pool);
-	if (!record)
-		return -ENOMEM;
-	*record = *what;
-	record->number = atomic64_inc_return(&last_number);
 	spin_lock_irqsave(lock_of(bucket), flags);
 	if (find(what->addr, what->domain, what->right))
 		err = -EEXIST;
-	else
-		hlist_add_head(&record->node, &table[bucket]);
+	else if (!insert(bucket, what))
+		err = -ENOMEM;
 	spin_unlock_irqrestore(lock_of(bucket), flags);
-	if (err)
-		guardrail_pool_free(&pool, record);
-	else
-		atomic_long_inc(&n_records);
 	return err;
 }
 
@@ -84,24 +122,22 @@ static int take(unsigned long addr, u32 domain, u8 right, u32 type, unsigned lon
 	unsigned int bucket = bucket_of(addr);
 	struct record *record;
 	unsigned long flags;
+	int err = 0;
 
 	spin_lock_irqsave(lock_of(bucket), flags);
 	record = find(addr, domain, right);
-	if (record && type && record->type != type)
-		record = NULL;
-	if (record)
-		hlist_del(&record->node);
+	if (record && (!type || record->type == type)) {
+		*guard = record->guard;
+		drop(bucket, record);
+	} else {
+		err = -ENOENT;
+	}
 	spin_unlock_irqrestore(lock_of(bucket), flags);
-	if (!record)
-		return -ENOENT;
-	*guard = record->guard;
-	guardrail_pool_free(&pool, record);
-	atomic_long_dec(&n_records);
-	return 0;
+	return err;
 }
 
-/* Copies the record of what begins at @addr; false where there is none of this type. */
-static bool copy(unsigned long addr, u32 domain, u8 right, u32 type, struct record *copy)
+/* State and size of what begins at @addr; false where it is none of this type. */
+static bool look(unsigned long addr, u32 domain, u8 right, u32 type, u32 *state, unsigned long *size)
 {
 	unsigned int bucket = bucket_of(addr);
 	struct record *record;
@@ -109,10 +145,12 @@ static bool copy(unsigned long addr, u32 domain, u8 right, u32 type, struct reco
 
 	spin_lock_irqsave(lock_of(bucket), flags);
 	record = find(addr, domain, right);
-	if (record && record->type == type)
-		*copy = *record;
-	else
+	if (record && record->type != type)
 		record = NULL;
+	if (record) {
+		*state = record->state;
+		*size = record->size;
+	}
 	spin_unlock_irqrestore(lock_of(bucket), flags);
 	return record;
 }
@@ -125,42 +163,78 @@ static int mark(u32 domain, unsigned long p, u8 mask, u8 right)
 	return guardrail_slot_change(entry_of(p), &change);
 }
 
-int guardrail_set_object(u32 domain, unsigned long p, unsigned long size, u32 type)
+/* Marks what has a record already; without memory for that the record goes. */
+static int mark_object(u32 domain, unsigned long p, unsigned long size, u32 type)
 {
-	struct record record = {
-		.addr = p, .size = size, .domain = domain, .right = GUARDRAIL_OBJECT, .type = type,
-	};
 	unsigned long guard;
-	int err;
+	int err = guardrail_range_change(domain, p, size, GUARDRAIL_READ, true);
 
-	if (!is_domain(domain) || !type || !is_kernel_range(p, size))
-		return -EINVAL;
-	err = guardrail_populate(entry_of(p), entry_of(p));
-	/* The record comes first: of two who make an object of the same bytes, one is told. */
-	err = err ?: add(&record);
-	if (err)
-		return err;
-	err = guardrail_range_change(domain, p, size, GUARDRAIL_READ, true);
 	err = err ?: mark(domain, p, slot_mask(p, p + 1), GUARDRAIL_OBJECT);
 	if (err)
 		take(p, domain, GUARDRAIL_OBJECT, type, &guard);
 	return err;
 }
+
+int guardrail_set_object(u32 domain, unsigned long p, unsigned long size, u32 type)
+{
+	struct record record = {
+		.addr = p, .size = size, .domain = domain, .right = GUARDRAIL_OBJECT, .type = type,
+	};
+	int err;
+
+	if (!is_domain(domain) || !type || !is_kernel_range(p, size))
+		return -EINVAL;
+	err = populate(entry_of(p), entry_of(p));
+	/* The record comes first: of two who make an object of the same bytes, one is told. */
+	err = err ?: add(&record);
+	return err ?: mark_object(domain, p, size, type);
+}
 EXPORT_SYMBOL_GPL(guardrail_set_object);
+
+int guardrail_renew_object(u32 domain, unsigned long p, unsigned long size, u32 type)
+{
+	struct record what = {
+		.addr = p, .size = size, .domain = domain, .right = GUARDRAIL_OBJECT, .type = type,
+	};
+	unsigned int bucket = bucket_of(p);
+	struct record *record;
+	unsigned long flags;
+	bool old;
+	int err;
+
+	if (!is_domain(domain) || !type || !is_kernel_range(p, size))
+		return -EINVAL;
+	err = populate(entry_of(p), entry_of(p));
+	if (err)
+		return err;
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(p, domain, GUARDRAIL_OBJECT);
+	old = record && record->type == type;
+	if (old)
+		record->state = 0;
+	else if (record)
+		drop(bucket, record);
+	if (!old && !insert(bucket, &what))
+		err = -ENOMEM;
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	return old ? 0 : err ?: mark_object(domain, p, size, type);
+}
 
 bool guardrail_check_object(u32 domain, unsigned long p, u32 type)
 {
-	struct record record;
+	unsigned long size;
+	u32 state;
 
-	return type && copy(p, domain, GUARDRAIL_OBJECT, type, &record);
+	return type && look(p, domain, GUARDRAIL_OBJECT, type, &state, &size);
 }
 EXPORT_SYMBOL_GPL(guardrail_check_object);
 
 int guardrail_object_state(u32 domain, unsigned long p, u32 type)
 {
-	struct record record;
+	unsigned long size;
+	u32 state;
 
-	return type && copy(p, domain, GUARDRAIL_OBJECT, type, &record) ? record.state : -ENOENT;
+	return type && look(p, domain, GUARDRAIL_OBJECT, type, &state, &size) ? state : -ENOENT;
 }
 EXPORT_SYMBOL_GPL(guardrail_object_state);
 
@@ -229,6 +303,24 @@ int guardrail_clear_object(u32 domain, unsigned long p, u32 type)
 }
 EXPORT_SYMBOL_GPL(guardrail_clear_object);
 
+int guardrail_end_object(u32 domain, unsigned long p, u32 type, u32 *state)
+{
+	unsigned int bucket = bucket_of(p);
+	struct record *record;
+	unsigned long flags;
+
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(p, domain, GUARDRAIL_OBJECT);
+	if (record && record->type == type) {
+		*state = record->state;
+		drop(bucket, record);
+	} else {
+		record = NULL;
+	}
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	return record ? mark(domain, p, slot_mask(p, p + 1), GUARDRAIL_READ) : -ENOENT;
+}
+
 /* What began as an object at @p does so no more; the caller changes the mark. */
 void guardrail_object_forget(u32 domain, unsigned long p)
 {
@@ -248,7 +340,7 @@ int guardrail_set_owner(u32 domain, unsigned long p, unsigned long size, u32 kin
 	    (guard && !is_kernel_range(guard, GUARDRAIL_SLOT)))
 		return -EINVAL;
 	if (guard) {
-		err = guardrail_populate(entry_of(guard), entry_of(guard));
+		err = populate(entry_of(guard), entry_of(guard));
 		if (err)
 			return err;
 	}
@@ -265,12 +357,13 @@ EXPORT_SYMBOL_GPL(guardrail_set_owner);
 
 bool guardrail_check_owner(u32 domain, unsigned long p, u32 kind, unsigned long *size)
 {
-	struct record record;
+	unsigned long length;
+	u32 state;
 
-	if (!kind || !copy(p, domain, GUARDRAIL_OWNER, kind, &record))
+	if (!kind || !look(p, domain, GUARDRAIL_OWNER, kind, &state, &length))
 		return false;
 	if (size)
-		*size = record.size;
+		*size = length;
 	return true;
 }
 EXPORT_SYMBOL_GPL(guardrail_check_owner);
@@ -350,9 +443,7 @@ void guardrail_objects_forget_all(u32 domain)
 		hlist_for_each_entry_safe(record, next, &table[bucket], node) {
 			if (record->domain != domain)
 				continue;
-			hlist_del(&record->node);
-			guardrail_pool_free(&pool, record);
-			atomic_long_dec(&n_records);
+			drop(bucket, record);
 		}
 		spin_unlock_irqrestore(lock_of(bucket), flags);
 	}
@@ -360,23 +451,36 @@ void guardrail_objects_forget_all(u32 domain)
 
 unsigned long guardrail_object_count(void)
 {
-	return atomic_long_read(&n_records);
+	unsigned long n = 0;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(parts); i++)
+		n += READ_ONCE(parts[i].n_records);
+	return n;
 }
 
 int __init guardrail_object_init(void)
 {
 	int i;
 
-	for (i = 0; i < ARRAY_SIZE(locks); i++)
-		spin_lock_init(&locks[i]);
+	for (i = 0; i < ARRAY_SIZE(parts); i++)
+		spin_lock_init(&parts[i].lock);
 	return guardrail_pool_init(&pool, "guardrail_record", sizeof(struct record), RESERVE);
 }
 
 void guardrail_object_exit(void)
 {
 	u32 domain;
+	int i;
 
 	for (domain = 1; domain < GUARDRAIL_DOMAINS; domain++)
 		guardrail_objects_forget_all(domain);
+	for (i = 0; i < ARRAY_SIZE(parts); i++) {
+		struct record *record;
+		struct hlist_node *next;
+
+		hlist_for_each_entry_safe(record, next, &parts[i].free, node)
+			guardrail_pool_free(&pool, record);
+	}
 	guardrail_pool_exit(&pool);
 }

@@ -31,6 +31,16 @@ GUARDRAIL_CUSTOM(skb_data_gone)
 	return 0;
 }
 
+/* __skb_pad(frame, more): its memory goes, unless there is room in it. */
+GUARDRAIL_CUSTOM(skb_pad_begins)
+{
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+
+	if (skb && (skb_cloned(skb) || skb_tailroom(skb) < (int)frame->args[1]))
+		guardrail_clear(action->domain, (unsigned long)skb->head, memory_of(skb));
+	return 0;
+}
+
 /* The frame is the kernel's, with the pages that the driver has put there. */
 GUARDRAIL_CUSTOM(skb_gone)
 {

@@ -31,31 +31,67 @@ static int change_slot(unsigned long entry, const struct slot_change *change)
 	return guardrail_slot_change(entry, change);
 }
 
+/* True where eight entries are of the domain or nobody's, and no object begins there: then they can change at once. */
+static bool can_change(u64 word, u32 domain)
+{
+	u64 ones = EIGHT(1), fours = EIGHT(0xf), high = word >> 4 & fours, low = word & fours;
+	/* In each byte, the fifth bit of x + 15 says whether a number of four bits is not 0. */
+	u64 others = (high + fours) & ((high ^ domain * ones) + fours);
+	u64 no_objects = ((low & ~ones) ^ GUARDRAIL_OBJECT * ones) + fours;
+
+	return !((others | ~no_objects | (low + ones)) & EIGHT(0x10));
+}
+
+/* The entries of a word that are in @part change at once, if what they are lets them. */
+static bool change_word(u64 *word, u64 part, u64 to, u32 domain)
+{
+	u64 old = READ_ONCE(*word);
+
+	if ((old & part) == (to & part))
+		return true;
+	if (!can_change(old & part, domain))
+		return false;
+	return cmpxchg(word, old, (old & ~part) | (to & part)) == old;
+}
+
 /* Whole slots whose entries are in one page of the table, which is populated. */
 static int change_entries(unsigned long entry, unsigned long end, const struct slot_change *change)
 {
-	u64 to = change->right == GUARDRAIL_WRITE ? EIGHT(WRITABLE(change->domain)) : 0;
-	u64 from = change->right == GUARDRAIL_WRITE ? 0 : EIGHT(WRITABLE(change->domain));
+	u64 writable = EIGHT(WRITABLE(change->domain)), to = change->right == GUARDRAIL_WRITE ? writable : 0;
+	u64 from = writable ^ to;
 	int err = 0;
 
 	while (entry < end && !err) {
-		if (end - entry >= 8) {
-			u64 value = READ_ONCE(*(u64 *)entry);
+		unsigned long word = entry & ~7UL, stop = min(end, word + 8);
+		u64 part = ~0ULL << 8 * (entry - word) & ~0ULL >> 8 * (word + 8 - stop);
 
-			if (value == from)
-				WRITE_ONCE(*(u64 *)entry, to);
-			if (value == from || value == to) {
-				entry += 8;
-				continue;
-			}
+		if (change_word((u64 *)word, part, to, change->domain)) {
+			entry = stop;
+			continue;
 		}
-		if (READ_ONCE(*(u8 *)entry) == (u8)from)
-			WRITE_ONCE(*(u8 *)entry, (u8)to);
-		else if (READ_ONCE(*(u8 *)entry) != (u8)to)
-			err = change_slot(entry, change);
-		entry++;
+		for (; entry < stop && !err; entry++) {
+			if (READ_ONCE(*(u8 *)entry) == (u8)from)
+				WRITE_ONCE(*(u8 *)entry, (u8)to);
+			else if (READ_ONCE(*(u8 *)entry) != (u8)to)
+				err = change_slot(entry, change);
+		}
 	}
 	return err;
+}
+
+/* Most ranges are whole slots that are all the same. The first entry that is another, or the end. */
+static unsigned long change_alike(unsigned long entry, unsigned long end, u64 from, u64 to)
+{
+	while (entry + 8 <= end) {
+		u64 old = READ_ONCE(*(u64 *)entry);
+
+		if (old == from)
+			WRITE_ONCE(*(u64 *)entry, to);
+		else if (old != to)
+			break;
+		entry += 8;
+	}
+	return entry;
 }
 
 /* The first entry of the next page of the table, or the end. */
@@ -67,6 +103,7 @@ static unsigned long page_end(unsigned long entry, unsigned long end)
 int guardrail_range_change(u32 domain, unsigned long p, unsigned long n, u8 right, bool keep_objects)
 {
 	struct slot_change change = { .domain = domain, .right = right, .keep_objects = keep_objects };
+	u64 writable = EIGHT(WRITABLE(domain)), to = right == GUARDRAIL_WRITE ? writable : 0, from = writable ^ to;
 	unsigned long entry, end, last;
 	int err = 0;
 
@@ -77,7 +114,7 @@ int guardrail_range_change(u32 domain, unsigned long p, unsigned long n, u8 righ
 	entry = entry_of(p);
 	last = entry_of(p + n - 1);
 	if (right != GUARDRAIL_READ) {
-		err = guardrail_populate(entry, last);
+		err = populate(entry, last);
 		if (err)
 			return err;
 	}
@@ -99,8 +136,11 @@ int guardrail_range_change(u32 domain, unsigned long p, unsigned long n, u8 righ
 	while (!err && entry < end) {
 		unsigned long stop = page_end(entry, end);
 
-		if (right != GUARDRAIL_READ || entry_peek(entry) >= 0)
+		if (right != GUARDRAIL_READ || entry_peek(entry) >= 0) {
+			if (!(entry % 8))
+				entry = change_alike(entry, stop, from, to);
 			err = change_entries(entry, stop, &change);
+		}
 		entry = stop;
 	}
 	return err;
@@ -123,17 +163,6 @@ int guardrail_clear(u32 domain, unsigned long p, unsigned long n)
 	return guardrail_range_change(domain, p, n, GUARDRAIL_READ, false);
 }
 EXPORT_SYMBOL_GPL(guardrail_clear);
-
-int guardrail_set_fields(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
-{
-	int err = 0;
-	u32 i;
-
-	for (i = 0; i < n && !err; i++)
-		err = guardrail_add_write(domain, p + fields[i].offset, fields[i].size);
-	return err;
-}
-EXPORT_SYMBOL_GPL(guardrail_set_fields);
 
 int guardrail_set_icall(u32 domain, unsigned long p)
 {
@@ -368,5 +397,6 @@ void guardrail_clear_domain(u32 domain)
 	guardrail_conflict_forget(domain);
 	guardrail_each_page(clear_page_of, &domain);
 	guardrail_objects_forget_all(domain);
+	guardrail_masks_forget(domain);
 }
 EXPORT_SYMBOL_GPL(guardrail_clear_domain);

@@ -157,21 +157,58 @@ static void allocation(void)
 	test_result("actions of allocations", true);
 }
 
+/* The same list at each place that a structure can have in a word of entries, over what is there, twice. */
 static void fields(void)
 {
-	static const struct guardrail_field list[] = { { 8, 8 }, { 20, 2 }, { 32, 16 } };
-	unsigned long p = (unsigned long)kzalloc(64, GFP_KERNEL);
-	struct call call = { .frame = { .args = { p } } };
+	static const struct guardrail_field list[] = { { 8, 8 }, { 20, 2 }, { 23, 1 }, { 32, 16 }, { 133, 9 } };
+	unsigned long memory = (unsigned long)kzalloc(512, GFP_KERNEL), p;
 	struct guardrail_action action = ACTION(.pointer = WORD(0), .fields = list, .n_fields = ARRAY_SIZE(list));
+	struct guardrail_usage usage;
 
-	if (!EXPECT(p))
+	if (!EXPECT(memory))
 		return;
-	EXPECT(quiet(guardrail_do_fields, action, &call));
-	EXPECT(guardrail_check_write(ONE, p + 8, 8) && guardrail_check_write(ONE, p + 20, 2) && guardrail_check_write(ONE, p + 32, 16));
-	EXPECT(!guardrail_check_write(ONE, p + 7, 1) && !guardrail_check_write(ONE, p + 22, 1) && !guardrail_check_write(ONE, p + 48, 1));
-	EXPECT(quiet(guardrail_do_unfields, action, &call));
-	EXPECT(!guardrail_check_write(ONE, p + 8, 1) && !guardrail_check_write(ONE, p + 20, 1) && !guardrail_check_write(ONE, p + 47, 1));
-	kfree((void *)p);
+	for (p = memory + 64; p < memory + 128; p += 4) {
+		struct call call = { .frame = { .args = { p } } };
+		bool aligned = !(p % GUARDRAIL_SLOT);
+
+		EXPECT(!guardrail_set_write(TWO, p - 8, 8) && !guardrail_set_write(TWO, p + 144, 8));
+		EXPECT(quiet(guardrail_do_fields, action, &call) && quiet(guardrail_do_fields, action, &call));
+		EXPECT(guardrail_check_write(ONE, p + 8, 8) && guardrail_check_write(ONE, p + 20, 2) &&
+		       guardrail_check_write(ONE, p + 23, 1) && guardrail_check_write(ONE, p + 32, 16) &&
+		       guardrail_check_write(ONE, p + 133, 9));
+		EXPECT(!guardrail_check_write(ONE, p + 7, 1) && !guardrail_check_write(ONE, p + 16, 1) &&
+		       !guardrail_check_write(ONE, p + 22, 1) && !guardrail_check_write(ONE, p + 48, 1) &&
+		       !guardrail_check_write(ONE, p + 132, 1) && !guardrail_check_write(ONE, p + 142, 1));
+		guardrail_usage(&usage);
+		EXPECT(!aligned || !usage.conflicts);
+		EXPECT(guardrail_check_write(TWO, p - 8, 8) && guardrail_check_write(TWO, p + 144, 8));
+		EXPECT(quiet(guardrail_do_unfields, action, &call));
+		EXPECT(!guardrail_check_write(ONE, p + 8, 1) && !guardrail_check_write(ONE, p + 20, 1) &&
+		       !guardrail_check_write(ONE, p + 23, 1) && !guardrail_check_write(ONE, p + 47, 1) &&
+		       !guardrail_check_write(ONE, p + 133, 1) && !guardrail_check_write(ONE, p + 141, 1));
+		/* Where something is there already: an object, another domain, more of the same slot. */
+		EXPECT(!guardrail_set_object(ONE, p + 8, 16, TYPE) && !guardrail_set_write(TWO, p + 40, 4));
+		EXPECT(!guardrail_set_write(ONE, p + 22, 1));
+		EXPECT(quiet(guardrail_do_fields, action, &call));
+		EXPECT(guardrail_check_object(ONE, p + 8, TYPE) && guardrail_find_object(ONE, p, 64) == p + 8);
+		EXPECT(guardrail_check_write(ONE, p + 8, 8) && guardrail_check_write(ONE, p + 20, 4) &&
+		       guardrail_check_write(ONE, p + 32, 16) && guardrail_check_write(TWO, p + 40, 4));
+		EXPECT(quiet(guardrail_do_unfields, action, &call));
+		EXPECT(guardrail_check_write(ONE, p + 22, 1) && !guardrail_check_write(ONE, p + 21, 1));
+		EXPECT(guardrail_check_object(ONE, p + 8, TYPE) && guardrail_check_write(TWO, p + 40, 4));
+		EXPECT(!guardrail_clear(ONE, p - 8, 160) && !guardrail_clear(TWO, p - 8, 160));
+	}
+	/* The masks go with the domain, and templates that name them as well. */
+	guardrail_clear_domain(ONE);
+	guardrail_clear_domain(TWO);
+	guardrail_usage(&usage);
+	EXPECT(!usage.masks && !usage.conflicts && !usage.records);
+	EXPECT(!guardrail_set_write(ONE, memory + 1, 5) && !guardrail_set_write(ONE, memory + 9, 6));
+	p = memory + 64;
+	EXPECT(quiet(guardrail_do_fields, action, &(struct call){ .frame = { .args = { p } } }));
+	EXPECT(guardrail_check_write(ONE, p + 20, 2) && guardrail_check_write(ONE, p + 23, 1) && !guardrail_check_write(ONE, p + 22, 1));
+	guardrail_clear_domain(ONE);
+	kfree((void *)memory);
 	test_result("actions of fields", true);
 }
 

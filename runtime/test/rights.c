@@ -74,28 +74,114 @@ static void halves(void)
 static void single_bytes(void)
 {
 	struct guardrail_usage usage;
+	u8 mask;
 	int i;
 
 	EXPECT(!guardrail_set_write(ONE, at(19), 3));
-	EXPECT(entry_at(16) == GUARDRAIL_CONFLICT);
+	mask = entry_at(16);
+	EXPECT(mask >> 4 == ONE && (mask & 0xf) >= GUARDRAIL_MASK);
 	guardrail_usage(&usage);
-	EXPECT(usage.conflicts == 1);
+	EXPECT(!usage.conflicts && usage.masks == 1);
 	for (i = 0; i < 8; i++)
 		EXPECT(guardrail_check_write(ONE, at(16 + i), 1) == (i >= 3 && i < 6));
 	EXPECT(guardrail_check_write(ONE, at(19), 3) && !guardrail_check_write(ONE, at(19), 4));
-	/* What fits into an entry again leaves the side table. */
+	/* The check fails, and the slow path knows the bytes. */
+	EXPECT(!inline_check(at(19), GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)));
+	EXPECT(test_store(at(19), 1, ONE) && test_store(at(20), 2, ONE));
+	/* The same bytes of another slot are the same entry, and another domain's are another. */
+	EXPECT(!guardrail_set_write(ONE, at(27), 3) && !guardrail_set_write(TWO, at(43), 3));
+	EXPECT(entry_at(24) == mask && entry_at(40) >> 4 == TWO);
+	EXPECT(!guardrail_check_write(ONE, at(43), 1) && !guardrail_check_write(TWO, at(27), 1));
+	guardrail_usage(&usage);
+	EXPECT(!usage.conflicts && usage.masks == 2);
+	/* What goes leaves nothing, and what comes to it makes it whole. */
+	EXPECT(!guardrail_clear(ONE, at(24), 8) && !entry_at(24));
 	EXPECT(!guardrail_set_write(ONE, at(16), 8));
 	EXPECT(entry_at(16) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE));
-	guardrail_usage(&usage);
-	EXPECT(!usage.conflicts);
 	/* A range of 13 bytes: a slot, a half, a byte. */
-	EXPECT(!guardrail_set_write(ONE, at(32), 13));
-	EXPECT(guardrail_check_write(ONE, at(32), 13) && !guardrail_check_write(ONE, at(32), 14));
-	EXPECT(!guardrail_clear(ONE, at(33), 11));
-	EXPECT(guardrail_check_write(ONE, at(32), 1) && guardrail_check_write(ONE, at(44), 1));
-	EXPECT(!guardrail_check_write(ONE, at(33), 1) && !guardrail_check_write(ONE, at(43), 1));
+	EXPECT(!guardrail_set_write(ONE, at(64), 13));
+	EXPECT(guardrail_check_write(ONE, at(64), 13) && !guardrail_check_write(ONE, at(64), 14));
+	EXPECT(!guardrail_clear(ONE, at(65), 11));
+	EXPECT(guardrail_check_write(ONE, at(64), 1) && guardrail_check_write(ONE, at(76), 1));
+	EXPECT(!guardrail_check_write(ONE, at(65), 1) && !guardrail_check_write(ONE, at(75), 1));
 	clean();
+	/* They are free again when nothing of the domain is left. */
+	guardrail_clear_domain(ONE);
+	guardrail_clear_domain(TWO);
+	guardrail_usage(&usage);
+	EXPECT(!usage.masks);
 	test_result("single bytes", true);
+}
+
+static bool none_writable(unsigned long offset, unsigned long n)
+{
+	while (n--)
+		if (guardrail_check_write(ONE, at(offset + n), 1))
+			return false;
+	return true;
+}
+
+/* Sets of bytes for which there is no mask any more: the first n of a slot. */
+static void many_masks(void)
+{
+	static const u8 lengths[] = { 1, 2, 3, 5, 6, 7 };
+	struct guardrail_usage usage;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(lengths); i++)
+		EXPECT(!guardrail_set_write(ONE, at(16 * i), lengths[i]));
+	guardrail_usage(&usage);
+	EXPECT(usage.masks == GUARDRAIL_SINGLE_MASKS);
+	EXPECT(usage.conflicts == ARRAY_SIZE(lengths) - GUARDRAIL_SINGLE_MASKS);
+	EXPECT(entry_at(16 * 5) == GUARDRAIL_CONFLICT);
+	for (i = 0; i < ARRAY_SIZE(lengths); i++)
+		EXPECT(guardrail_check_write(ONE, at(16 * i), lengths[i]) &&
+		       !guardrail_check_write(ONE, at(16 * i + lengths[i]), 1));
+	/* What fits into an entry again leaves the side table. */
+	EXPECT(!guardrail_set_write(ONE, at(16 * 5), 8));
+	EXPECT(entry_at(16 * 5) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE));
+	EXPECT(!guardrail_clear(ONE, at(16 * 4 + 1), 7));
+	EXPECT(entry_at(16 * 4) >> 4 == ONE && guardrail_check_write(ONE, at(16 * 4), 1));
+	guardrail_usage(&usage);
+	EXPECT(usage.conflicts == ARRAY_SIZE(lengths) - GUARDRAIL_SINGLE_MASKS - 2);
+	/* The domain has nothing left, in a node or elsewhere. */
+	guardrail_clear_domain(ONE);
+	guardrail_usage(&usage);
+	EXPECT(!usage.conflicts && !usage.masks);
+	clean();
+	test_result("more sets of bytes than masks", true);
+}
+
+/* Mixed words: entries beside the range, other domains' and objects' in it, and every kind of entry of the domain's own. */
+static void mixed_words(void)
+{
+	int shift;
+
+	for (shift = 0; shift < 64; shift += 8) {
+		EXPECT(!guardrail_set_write(ONE, at(shift), 256));
+		EXPECT(!guardrail_clear(ONE, at(shift + 10), 3) && !guardrail_clear(ONE, at(shift + 28), 4));
+		EXPECT(!guardrail_set_write(TWO, at(shift + 64), 8) && !guardrail_set_write(TWO, at(shift + 101), 2));
+		EXPECT(!guardrail_set_object(ONE, at(shift + 136), 16, 3));
+		EXPECT(!guardrail_set_write(LAST, at(shift + 152), 3));
+		EXPECT(guardrail_check_write(ONE, at(shift), 10) && guardrail_check_write(ONE, at(shift + 13), 15));
+		EXPECT(guardrail_check_write(ONE, at(shift + 32), 104) && guardrail_check_write(ONE, at(shift + 152), 104));
+		/* Others and what is beside the range keep theirs. */
+		EXPECT(!guardrail_clear(ONE, at(shift + 8), 240));
+		EXPECT(guardrail_check_write(ONE, at(shift), 8) && guardrail_check_write(ONE, at(shift + 248), 8));
+		EXPECT(none_writable(shift + 8, 240));
+		EXPECT(guardrail_check_write(TWO, at(shift + 64), 8) && guardrail_check_write(TWO, at(shift + 101), 2));
+		EXPECT(!guardrail_check_write(TWO, at(shift + 103), 1) && guardrail_check_write(LAST, at(shift + 152), 3));
+		EXPECT(!guardrail_check_object(ONE, at(shift + 136), 3));
+		/* Parts become wholes. */
+		EXPECT(!guardrail_set_write(ONE, at(shift + 9), 2) && !guardrail_set_write(ONE, at(shift + 16), 4));
+		EXPECT(!guardrail_set_write(ONE, at(shift), 256) && guardrail_check_write(ONE, at(shift), 256));
+		EXPECT(guardrail_check_write(TWO, at(shift + 101), 2) && guardrail_check_write(LAST, at(shift + 152), 3));
+		clean();
+	}
+	guardrail_clear_domain(ONE);
+	guardrail_clear_domain(TWO);
+	guardrail_clear_domain(LAST);
+	test_result("words of unlike entries", true);
 }
 
 static void two_domains(void)
@@ -117,6 +203,13 @@ static void two_domains(void)
 	/* The last domain's rights are not taken for the mark of a conflict. */
 	EXPECT(!guardrail_set_write(LAST, at(256), 64));
 	EXPECT(guardrail_check_write(LAST, at(256), 64) && !guardrail_check_write(ONE, at(256), 1));
+	/* A set of bytes and another domain's. */
+	EXPECT(!guardrail_set_write(ONE, at(401), 2) && !guardrail_set_write(TWO, at(401), 5));
+	EXPECT(entry_at(400) == GUARDRAIL_CONFLICT);
+	EXPECT(guardrail_check_write(ONE, at(401), 2) && !guardrail_check_write(ONE, at(401), 3));
+	EXPECT(guardrail_check_write(TWO, at(401), 5) && !guardrail_check_write(TWO, at(400), 1));
+	EXPECT(!guardrail_clear(TWO, at(400), 8) && entry_at(400) >> 4 == ONE);
+	EXPECT(guardrail_check_write(ONE, at(401), 2) && !guardrail_check_write(ONE, at(403), 1));
 	clean();
 	test_result("several domains", true);
 }
@@ -353,6 +446,8 @@ void test_rights(void)
 	whole_slots();
 	halves();
 	single_bytes();
+	many_masks();
+	mixed_words();
 	two_domains();
 	objects();
 	owners();

@@ -162,10 +162,9 @@ fn action(action: &isolation::Action) -> Vec<Action> {
         From::Move(pointer, kind, from, to) => {
             vec![Op::MoveObject { pointer: pointer.clone(), kind: *kind, from: *from, to: *to }]
         }
-        From::Ends(pointer, kind, state) => vec![
-            Op::RequireObject { pointer: pointer.clone(), kind: *kind, state: *state },
-            Op::ClearObject { pointer: pointer.clone(), kind: *kind },
-        ],
+        From::Ends(pointer, kind, state) => {
+            vec![Op::EndObject { pointer: pointer.clone(), kind: *kind, state: *state }]
+        }
         From::Forget(pointer, kind) => vec![Op::ClearObject { pointer: pointer.clone(), kind: *kind }],
         From::Exit => vec![Op::Exit],
         From::Target(pointer) => vec![Op::RequireCall { pointer: pointer.clone() }],
@@ -219,8 +218,7 @@ mod tests {
         let wanted = [
             Op::Custom { name: DISOWN.into(), pointer: freed, size: either }.into(),
             Op::RequireObject { pointer: a, kind: frame, state: None }.into(),
-            Op::RequireObject { pointer: b.clone(), kind: frame, state: None }.into(),
-            Op::ClearObject { pointer: b.clone(), kind: frame }.into(),
+            Op::EndObject { pointer: b.clone(), kind: frame, state: None }.into(),
             Action { when: When::NonZero(0), op: Op::RequireCall { pointer: b } },
         ];
         assert_eq!(wrapper.before, wanted);

@@ -321,6 +321,9 @@ impl<'a> Shape<'a> {
             Op::RequireCall { pointer } => shape(12, "require_call", pointer),
             Op::Exit => Shape { pointer: None, ..shape(13, "exit", &Value::Result) },
             Op::Custom { pointer, size, .. } => Shape { size: Some(size), ..shape(14, "", pointer) },
+            Op::EndObject { pointer, kind, state } => {
+                Shape { kind: *kind, from: state.unwrap_or(ANY_STATE), ..shape(15, "end_object", pointer) }
+            }
         }
     }
 }

@@ -104,6 +104,15 @@ pub enum Op {
         /// Its type.
         kind: u32,
     },
+    /// There has to be an object of this type, in this state if one is given, and it is none any more.
+    EndObject {
+        /// Its begin.
+        pointer: Value,
+        /// Its type.
+        kind: u32,
+        /// Its state.
+        state: Option<u32>,
+    },
     /// The domain has to be allowed to call this function by pointer, since it has others call it.
     RequireCall {
         /// The function.

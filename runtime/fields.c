@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Rights to the fields of a structure. A list of fields is turned into a bit for each byte, so that each slot changes once; the lists of
+ * actions, which are the same each time, into words of eight entries, their templates, which are compared and stored as a whole.
+ */
+#include <linux/hash.h>
+#include <linux/spinlock.h>
+
+#include "internal.h"
+
+/* Slots that are looked at together. */
+#define WINDOW 64
+/* Structures that have templates are no larger than that. */
+#define LARGEST (WINDOW * GUARDRAIL_SLOT)
+#define WORDS (WINDOW / 8 + 1)
+#define TEMPLATE_BITS 6
+
+/* What a list of fields is in the table, where the structure begins at a certain slot of a word of eight. */
+struct template {
+	const struct guardrail_field *fields;	/* NULL where there is none */
+	u32 n_fields;
+	u32 domain;
+	u32 version;				/* of the domain's masks */
+	u8 first;				/* the slot of the first word in which the structure begins */
+	u8 n_words;
+	u64 words[WORDS];
+	u64 masks[WORDS];			/* all bits of the entries in them that are not 0 */
+};
+
+static struct template templates[1 << TEMPLATE_BITS];
+static DEFINE_SPINLOCK(lock);
+
+/* The bytes of the window's slots that the fields of a structure at p have. */
+static void bytes_of(unsigned long p, const struct guardrail_field *fields, u32 n, unsigned long window, u8 masks[WINDOW])
+{
+	unsigned long end = window + WINDOW * GUARDRAIL_SLOT - 1;
+	u32 i;
+
+	memset(masks, 0, WINDOW);
+	for (i = 0; i < n; i++) {
+		unsigned long at = p + fields[i].offset, last = at + fields[i].size - 1;
+
+		if (!fields[i].size || last < window || at > end)
+			continue;
+		at = max(at, window);
+		last = min(last, end);
+		while (at <= last) {
+			unsigned long next = (at | (GUARDRAIL_SLOT - 1)) + 1;
+
+			masks[(at - window) / GUARDRAIL_SLOT] |= slot_mask(at, last + 1);
+			if (!next)
+				break;
+			at = next;
+		}
+	}
+}
+
+static int change_window(unsigned long window, const u8 masks[WINDOW], struct slot_change *change)
+{
+	int i, err = 0;
+
+	for (i = 0; i < WINDOW && !err; i++) {
+		unsigned long entry = entry_of(window) + i;
+
+		if (!masks[i])
+			continue;
+		change->mask = masks[i];
+		if (change->right == GUARDRAIL_WRITE)
+			err = populate(entry, entry);
+		else if (entry_peek(entry) < 0)
+			continue;
+		err = err ?: guardrail_slot_change(entry, change);
+	}
+	return err;
+}
+
+static bool all_kernel(unsigned long p, const struct guardrail_field *fields, u32 n, unsigned long *last)
+{
+	u32 i;
+
+	*last = 0;
+	for (i = 0; i < n; i++) {
+		if (!fields[i].size)
+			continue;
+		if (!is_kernel_range(p + fields[i].offset, fields[i].size))
+			return false;
+		*last = max(*last, p + fields[i].offset + fields[i].size - 1);
+	}
+	return true;
+}
+
+/* The fields get WRITE or READ; what is an object stays one. */
+static int change_fields(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n, u8 right)
+{
+	struct slot_change change = { .domain = domain, .right = right, .keep_objects = true };
+	unsigned long window = p & ~(GUARDRAIL_SLOT - 1UL), last;
+	u8 masks[WINDOW];
+	int err = 0;
+
+	if (!is_domain(domain) || !all_kernel(p, fields, n, &last))
+		return -EINVAL;
+	while (last && window <= last && !err) {
+		bytes_of(p, fields, n, window, masks);
+		err = change_window(window, masks, &change);
+		if (window + LARGEST < window)
+			break;
+		window += LARGEST;
+	}
+	return err;
+}
+
+int guardrail_set_fields(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
+{
+	return change_fields(domain, p, fields, n, GUARDRAIL_WRITE);
+}
+EXPORT_SYMBOL_GPL(guardrail_set_fields);
+
+static struct template *place_of(const struct guardrail_field *fields, unsigned int first)
+{
+	return &templates[hash_long((unsigned long)fields + first, TEMPLATE_BITS)];
+}
+
+static bool is_for(const struct template *template, u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
+{
+	return smp_load_acquire(&template->fields) == fields && template->domain == domain && template->n_fields == n &&
+	       template->first == p / GUARDRAIL_SLOT % 8 && template->version == guardrail_masks_version(domain);
+}
+
+/* Makes the template, if the list can have one and its place is free; false where it has none. */
+static bool make(struct template *template, u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
+{
+	unsigned int first = p / GUARDRAIL_SLOT % 8, i;
+	u8 masks[WINDOW], *entries = (u8 *)template->words;
+	unsigned long flags, last;
+	bool done = false;
+
+	if (!is_domain(domain) || !all_kernel(p, fields, n, &last) || !last || last - p >= LARGEST)
+		return false;
+	bytes_of(p, fields, n, p, masks);
+	spin_lock_irqsave(&lock, flags);
+	/* One of a domain whose masks have gone belongs to no module that is there. */
+	if (!template->fields || template->version != guardrail_masks_version(template->domain)) {
+		WRITE_ONCE(template->fields, NULL);
+		smp_wmb();
+		memset(template->words, 0, sizeof(template->words));
+		memset(template->masks, 0, sizeof(template->masks));
+		template->n_fields = n;
+		template->domain = domain;
+		template->version = guardrail_masks_version(domain);
+		template->first = first;
+		template->n_words = (first + (last - p) / GUARDRAIL_SLOT) / 8 + 1;
+		done = true;
+		for (i = 0; i < WINDOW; i++) {
+			u8 entry = guardrail_mask_entry(domain, masks[i], GUARDRAIL_MASKS);
+
+			done &= entry != GUARDRAIL_CONFLICT;
+			entries[first + i] = entry;
+			((u8 *)template->masks)[first + i] = entry ? 0xff : 0;
+		}
+		/* The fields are seen after what they stand for. */
+		if (done)
+			smp_store_release(&template->fields, fields);
+	}
+	spin_unlock_irqrestore(&lock, flags);
+	return done;
+}
+
+/* Eight slots of which the entries are other than expected, one by one. */
+static int change_slots(unsigned long entry, u64 word, struct slot_change *change)
+{
+	int i, err = 0;
+
+	for (i = 0; i < 8 && !err; i++) {
+		u8 value = word >> (8 * i);
+
+		change->mask = guardrail_writes[value];
+		if (value)
+			err = guardrail_slot_change(entry + i, change);
+	}
+	return err;
+}
+
+static int apply(const struct template *template, unsigned long p, u8 right)
+{
+	unsigned long entry = entry_of(p) - template->first;
+	struct slot_change change = { .domain = template->domain, .right = right, .keep_objects = true, .many = true };
+	int i, err = 0;
+
+	for (i = 0; i < template->n_words && !err; i++, entry += 8) {
+		u64 word = template->words[i], mask = template->masks[i], old, from, to;
+
+		if (!mask)
+			continue;
+		old = READ_ONCE(*(u64 *)entry);
+		from = right == GUARDRAIL_WRITE ? 0 : word;
+		to = right == GUARDRAIL_WRITE ? word : 0;
+		if ((old & mask) == to)
+			continue;
+		if ((old & mask) != from || cmpxchg((u64 *)entry, old, old ^ word) != old)
+			err = change_slots(entry, word, &change);
+	}
+	return err;
+}
+
+/* The same for the list of an action, which stays what it is while the module is there. */
+int guardrail_fields_change(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n, u8 right)
+{
+	struct template *template = place_of(fields, p / GUARDRAIL_SLOT % 8);
+	unsigned long entry = entry_of(p), last;
+	int err;
+
+	if (p % GUARDRAIL_SLOT || p < KERNEL_HALF || p + LARGEST < p ||
+	    (!is_for(template, domain, p, fields, n) && !make(template, domain, p, fields, n)))
+		return change_fields(domain, p, fields, n, right);
+	last = entry - template->first + 8 * template->n_words - 1;
+	if (right == GUARDRAIL_WRITE) {
+		err = populate(entry, last);
+		if (err)
+			return err;
+	} else if (entry_peek(entry) < 0 || entry_peek(last) < 0) {
+		return change_fields(domain, p, fields, n, right);
+	}
+	return apply(template, p, right);
+}
+
+/* A module goes, and its lists with it. */
+void guardrail_fields_forget(const struct module *module)
+{
+	unsigned long flags;
+	int i;
+
+	spin_lock_irqsave(&lock, flags);
+	for (i = 0; i < ARRAY_SIZE(templates); i++)
+		if (within_module((unsigned long)templates[i].fields, module))
+			WRITE_ONCE(templates[i].fields, NULL);
+	spin_unlock_irqrestore(&lock, flags);
+}
