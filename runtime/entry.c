@@ -49,7 +49,7 @@ static unsigned int bucket_of(const struct task_struct *task)
 	return hash_ptr((void *)task, HASH_BITS);
 }
 
-static struct note *find_other(void)
+static noinline struct note *find_other(void)
 {
 	unsigned int bucket = bucket_of(current);
 	struct note *note;
@@ -63,7 +63,7 @@ static struct note *find_other(void)
 }
 
 /* The note of the current task, with interrupts off. One of a task that has gone without leaving is as good as new. */
-static struct note *find(void)
+static __always_inline struct note *find(void)
 {
 	struct note *note = cell_of(current, 0);
 

@@ -90,7 +90,7 @@ static bool all_kernel(unsigned long p, const struct guardrail_field *fields, u3
 }
 
 /* The fields get WRITE or READ; what is an object stays one. */
-static int change_fields(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n, u8 right)
+static noinline int change_fields(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n, u8 right)
 {
 	struct slot_change change = { .domain = domain, .right = right, .keep_objects = true };
 	unsigned long window = p & ~(GUARDRAIL_SLOT - 1UL), last;
@@ -127,7 +127,7 @@ static bool is_for(const struct template *template, u32 domain, unsigned long p,
 }
 
 /* Makes the template, if the list can have one and its place is free; false where it has none. */
-static bool make(struct template *template, u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
+static noinline bool make(struct template *template, u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
 {
 	unsigned int first = p / GUARDRAIL_SLOT % 8, i;
 	u8 masks[WINDOW], *entries = (u8 *)template->words;
@@ -166,16 +166,17 @@ static bool make(struct template *template, u32 domain, unsigned long p, const s
 }
 
 /* Eight slots of which the entries are other than expected, one by one. */
-static int change_slots(unsigned long entry, u64 word, struct slot_change *change)
+static noinline int change_slots(unsigned long entry, u64 word, u32 domain, u8 right)
 {
+	struct slot_change change = { .domain = domain, .right = right, .keep_objects = true, .many = true };
 	int i, err = 0;
 
 	for (i = 0; i < 8 && !err; i++) {
 		u8 value = word >> (8 * i);
 
-		change->mask = guardrail_writes[value];
+		change.mask = guardrail_writes[value];
 		if (value)
-			err = guardrail_slot_change(entry + i, change);
+			err = guardrail_slot_change(entry + i, &change);
 	}
 	return err;
 }
@@ -183,7 +184,6 @@ static int change_slots(unsigned long entry, u64 word, struct slot_change *chang
 static int apply(const struct template *template, unsigned long p, u8 right)
 {
 	unsigned long entry = entry_of(p) - template->first;
-	struct slot_change change = { .domain = template->domain, .right = right, .keep_objects = true, .many = true };
 	int i, err = 0;
 
 	for (i = 0; i < template->n_words && !err; i++, entry += 8) {
@@ -197,7 +197,7 @@ static int apply(const struct template *template, unsigned long p, u8 right)
 		if ((old & mask) == to)
 			continue;
 		if ((old & mask) != from || cmpxchg((u64 *)entry, old, old ^ word) != old)
-			err = change_slots(entry, word, &change);
+			err = change_slots(entry, word, template->domain, right);
 	}
 	return err;
 }

@@ -136,31 +136,41 @@ static int take(unsigned long addr, u32 domain, u8 right, u32 type, unsigned lon
 	return err;
 }
 
-/* State and size of what begins at @addr; false where it is none of this type. */
-static bool look(unsigned long addr, u32 domain, u8 right, u32 type, u32 *state, unsigned long *size)
+/* The size of what is owned and begins at @addr; false where it is none of this kind. */
+static bool owned(unsigned long addr, u32 domain, u32 type, unsigned long *size)
 {
 	unsigned int bucket = bucket_of(addr);
 	struct record *record;
 	unsigned long flags;
 
 	spin_lock_irqsave(lock_of(bucket), flags);
-	record = find(addr, domain, right);
+	record = find(addr, domain, GUARDRAIL_OWNER);
 	if (record && record->type != type)
 		record = NULL;
-	if (record) {
-		*state = record->state;
+	if (record)
 		*size = record->size;
-	}
 	spin_unlock_irqrestore(lock_of(bucket), flags);
 	return record;
 }
 
 /* The mark in the table at one byte, or none. */
-static int mark(u32 domain, unsigned long p, u8 mask, u8 right)
+static noinline int mark_slot(u32 domain, unsigned long p, u8 mask, u8 right)
 {
 	struct slot_change change = { .domain = domain, .mask = mask, .right = right };
 
 	return guardrail_slot_change(entry_of(p), &change);
+}
+
+static int mark(u32 domain, unsigned long p, u8 mask, u8 right)
+{
+	u8 object = GUARDRAIL_ENTRY(domain, GUARDRAIL_OBJECT);
+	u8 from = right == GUARDRAIL_READ ? object : 0, to = right == GUARDRAIL_READ ? 0 : object;
+
+	/* Mostly an object begins where there was nothing, or ends and nothing is left. */
+	if (mask == 1 && (right == GUARDRAIL_READ || right == GUARDRAIL_OBJECT) &&
+	    READ_ONCE(*(u8 *)entry_of(p)) == from && cmpxchg((u8 *)entry_of(p), from, to) == from)
+		return 0;
+	return mark_slot(domain, p, mask, right);
 }
 
 /* Marks what has a record already; without memory for that the record goes. */
@@ -222,19 +232,23 @@ int guardrail_renew_object(u32 domain, unsigned long p, unsigned long size, u32 
 
 bool guardrail_check_object(u32 domain, unsigned long p, u32 type)
 {
-	unsigned long size;
-	u32 state;
-
-	return type && look(p, domain, GUARDRAIL_OBJECT, type, &state, &size);
+	return guardrail_object_state(domain, p, type) >= 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_check_object);
 
 int guardrail_object_state(u32 domain, unsigned long p, u32 type)
 {
-	unsigned long size;
-	u32 state;
+	unsigned int bucket = bucket_of(p);
+	struct record *record;
+	unsigned long flags;
+	int state = -ENOENT;
 
-	return type && look(p, domain, GUARDRAIL_OBJECT, type, &state, &size) ? state : -ENOENT;
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(p, domain, GUARDRAIL_OBJECT);
+	if (record && record->type == type)
+		state = record->state;
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	return state;
 }
 EXPORT_SYMBOL_GPL(guardrail_object_state);
 
@@ -358,9 +372,8 @@ EXPORT_SYMBOL_GPL(guardrail_set_owner);
 bool guardrail_check_owner(u32 domain, unsigned long p, u32 kind, unsigned long *size)
 {
 	unsigned long length;
-	u32 state;
 
-	if (!kind || !look(p, domain, GUARDRAIL_OWNER, kind, &state, &length))
+	if (!kind || !owned(p, domain, kind, &length))
 		return false;
 	if (size)
 		*size = length;

@@ -79,19 +79,35 @@ static int change_entries(unsigned long entry, unsigned long end, const struct s
 	return err;
 }
 
-/* Most ranges are whole slots that are all the same. The first entry that is another, or the end. */
-static unsigned long change_alike(unsigned long entry, unsigned long end, u64 from, u64 to)
+/*
+ * Nearly all that changes hands are whole slots in one page of the table, of which none needs to be looked at by itself. False where that
+ * is not so; then all is done again slot by slot.
+ */
+static bool change_words(u32 domain, unsigned long p, unsigned long n, u64 to)
 {
-	while (entry + 8 <= end) {
-		u64 old = READ_ONCE(*(u64 *)entry);
+	u64 from = EIGHT(WRITABLE(domain)) ^ to;
+	unsigned long entry = entry_of(p), last = entry_of(p + n - 1), word = entry & ~7UL;
+
+	if ((p | n) % GUARDRAIL_SLOT || (entry ^ last) & PAGE_MASK || entry_peek(entry) < 0)
+		return false;
+	if (entry != word || last < word + 7) {
+		u64 part = ~0ULL << 8 * (entry - word);
+
+		if (last < word + 7)
+			part &= ~0ULL >> 8 * (word + 7 - last);
+		if (!change_word((u64 *)word, part, to, domain))
+			return false;
+		word += 8;
+	}
+	for (; word + 7 <= last; word += 8) {
+		u64 old = READ_ONCE(*(u64 *)word);
 
 		if (old == from)
-			WRITE_ONCE(*(u64 *)entry, to);
-		else if (old != to)
-			break;
-		entry += 8;
+			WRITE_ONCE(*(u64 *)word, to);
+		else if (old != to && !change_word((u64 *)word, ~0ULL, to, domain))
+			return false;
 	}
-	return entry;
+	return word > last || change_word((u64 *)word, ~0ULL >> 8 * (word + 7 - last), to, domain);
 }
 
 /* The first entry of the next page of the table, or the end. */
@@ -100,17 +116,12 @@ static unsigned long page_end(unsigned long entry, unsigned long end)
 	return min(end, (entry & PAGE_MASK) + PAGE_SIZE);
 }
 
-int guardrail_range_change(u32 domain, unsigned long p, unsigned long n, u8 right, bool keep_objects)
+static noinline int change_slots(u32 domain, unsigned long p, unsigned long n, u8 right, bool keep_objects)
 {
 	struct slot_change change = { .domain = domain, .right = right, .keep_objects = keep_objects };
-	u64 writable = EIGHT(WRITABLE(domain)), to = right == GUARDRAIL_WRITE ? writable : 0, from = writable ^ to;
 	unsigned long entry, end, last;
 	int err = 0;
 
-	if (!n)
-		return 0;
-	if (!is_domain(domain) || !is_kernel_range(p, n))
-		return -EINVAL;
 	entry = entry_of(p);
 	last = entry_of(p + n - 1);
 	if (right != GUARDRAIL_READ) {
@@ -136,14 +147,22 @@ int guardrail_range_change(u32 domain, unsigned long p, unsigned long n, u8 righ
 	while (!err && entry < end) {
 		unsigned long stop = page_end(entry, end);
 
-		if (right != GUARDRAIL_READ || entry_peek(entry) >= 0) {
-			if (!(entry % 8))
-				entry = change_alike(entry, stop, from, to);
+		if (right != GUARDRAIL_READ || entry_peek(entry) >= 0)
 			err = change_entries(entry, stop, &change);
-		}
 		entry = stop;
 	}
 	return err;
+}
+
+int guardrail_range_change(u32 domain, unsigned long p, unsigned long n, u8 right, bool keep_objects)
+{
+	if (!n)
+		return 0;
+	if (!is_domain(domain) || !is_kernel_range(p, n))
+		return -EINVAL;
+	if (change_words(domain, p, n, right == GUARDRAIL_WRITE ? EIGHT(WRITABLE(domain)) : 0))
+		return 0;
+	return change_slots(domain, p, n, right, keep_objects);
 }
 
 int guardrail_set_write(u32 domain, unsigned long p, unsigned long n)

@@ -47,6 +47,8 @@ static void check(unsigned long addr, unsigned long n, unsigned long domain, uns
 		return;
 	if (guardrail_on_stack(addr, n)) {
 		this_cpu_inc(guardrail_slow_counts.stack);
+		/* Checks of stores there fault no more, which costs far more than what is done here. */
+		populate(entry_of(addr), entry_of(addr));
 		return;
 	}
 	first = guardrail_first_denied(domain, addr, n);
