@@ -260,9 +260,8 @@ static void managed_gone(void *data)
 	kfree(managed);
 }
 
-static int manage(const struct guardrail_action *action, struct guardrail_frame *frame, struct device *dev)
+static int manage(u32 domain, unsigned long p, u32 kind, struct device *dev)
 {
-	unsigned long p = object_of(action, frame);
 	struct managed *managed;
 
 	if (p < KERNEL_HALF)
@@ -270,7 +269,7 @@ static int manage(const struct guardrail_action *action, struct guardrail_frame 
 	managed = kmalloc(sizeof(*managed), GFP_ATOMIC);
 	if (!managed)
 		return -ENOMEM;
-	*managed = (struct managed){ .p = p, .domain = action->domain, .kind = size_of(action, frame) };
+	*managed = (struct managed){ .p = p, .domain = domain, .kind = kind };
 	if (!devm_add_action(dev, managed_gone, managed))
 		return 0;
 	kfree(managed);
@@ -280,13 +279,32 @@ static int manage(const struct guardrail_action *action, struct guardrail_frame 
 /* Memory that the driver owns and that goes with the device of the first argument, a struct device. */
 GUARDRAIL_CUSTOM(managed)
 {
-	return manage(action, frame, (struct device *)frame->args[0]);
+	return manage(action->domain, object_of(action, frame), size_of(action, frame), (struct device *)frame->args[0]);
 }
 
 /* The same for a struct pci_dev. */
 GUARDRAIL_CUSTOM(pci_managed)
 {
-	return manage(action, frame, &((struct pci_dev *)frame->args[0])->dev);
+	return manage(action->domain, object_of(action, frame), size_of(action, frame),
+		      &((struct pci_dev *)frame->args[0])->dev);
+}
+
+/* pcim_iomap_regions…(device, bars): those of the bars that are mapped, each for as long as the device is the driver's. */
+GUARDRAIL_CUSTOM(pci_mapped)
+{
+	struct pci_dev *dev = (struct pci_dev *)object_of(action, frame);
+	void __iomem *const *table = dev ? pcim_iomap_table(dev) : NULL;
+	int i, err = 0;
+
+	for (i = 0; table && i < PCI_STD_NUM_BARS && !err; i++) {
+		unsigned long p = (unsigned long)table[i];
+
+		if (p < KERNEL_HALF || !(frame->args[1] & BIT(i)))
+			continue;
+		err = guardrail_give(action->domain, p, pci_resource_len(dev, i), size_of(action, frame));
+		err = err ?: manage(action->domain, p, size_of(action, frame), &dev->dev);
+	}
+	return err;
 }
 
 /* A driver that did not take its device has nothing of it. */

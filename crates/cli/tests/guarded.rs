@@ -7,9 +7,10 @@ use guardrail_kernel::isolation::{Isolation, types};
 use guardrail_kernel::{KernelImage, ModuleImage};
 use guardrail_rewrite::checks::Checks;
 use guardrail_rewrite::interpose::border;
+use guardrail_rewrite::life::Hooks;
 use guardrail_rewrite::{Object, rewrite};
 use guardrail_vm::kernels::NAMES;
-use guardrail_vm::modules::{LoadPlan, Modules};
+use guardrail_vm::modules::{LoadPlan, ModuleFile, Modules};
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Options, Outcome};
@@ -18,15 +19,19 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// Drivers, how much they go through (all that their class has, or its usual work), and on which kernels always; on the others with `--ignored`. The full workload of disks reads a bad sector, after
+/// Drivers, with modules that they need and that share their domain, how much they go through (all that their class has, or its usual work), and on which kernels always; on the others with `--ignored`. The full workload of disks reads a bad sector, after
 /// which a stock sym53c8xx crashes, too (docs/findings.md).
-const DRIVERS: [(&str, Work, &[&str]); 6] = [
-    ("e1000", Work::Full, &["6.1", "6.12", "7.2"]),
-    ("pcnet32", Work::Full, &["6.1"]),
-    ("8139cp", Work::Full, &["6.12"]),
-    ("snd-ens1370", Work::Full, &["7.2"]),
-    ("nvme", Work::Full, &["6.12"]),
-    ("sym53c8xx", Work::Usual, &["6.1"]),
+const DRIVERS: [(&[&str], Work, &[&str]); 10] = [
+    (&["e1000"], Work::Full, &["6.1", "6.12", "7.2"]),
+    (&["pcnet32"], Work::Full, &["6.1"]),
+    (&["8139cp"], Work::Full, &["6.12"]),
+    (&["snd-ens1370"], Work::Full, &["7.2"]),
+    (&["nvme"], Work::Full, &["6.12"]),
+    (&["sym53c8xx"], Work::Usual, &["6.1"]),
+    (&["vfat", "fat"], Work::Named("files"), &["6.1"]),
+    (&["ahci", "libahci"], Work::Full, &["6.12"]),
+    (&["uhci_hcd"], Work::Full, &["6.12"]),
+    (&["e1000e"], Work::Full, &["6.1"]),
 ];
 
 /// What a driver goes through.
@@ -36,10 +41,12 @@ enum Work {
     Full,
     /// The workload of its class.
     Usual,
+    /// The workload of this name.
+    Named(&'static str),
 }
 
-/// Functions of `guarded/border.h`, and what is told of each where it is wrong.
-const BORDER: [(&str, &str); 9] = [
+/// Functions of `guarded/border.h` and `guarded/files.h`, and what is told of each where it is wrong.
+const BORDER: [(&str, &str); 12] = [
     ("border_netdev+", "write of 4 bytes"),
     ("border_parse+", "kstrtoint, argument 3: write of 4 bytes"),
     ("border_behind+", "write of 1 bytes"),
@@ -49,6 +56,9 @@ const BORDER: [(&str, &str); 9] = [
     ("border_queued+", "write of 8 bytes"),
     ("border_armed+", "kmem_cache_free, argument 2: memory in which an object is in use"),
     ("border_handler+", "request_threaded_irq, argument 2: function at"),
+    ("files_construct+", "write of 1 bytes"),
+    ("files_fill_inode+", "write of 8 bytes"),
+    ("files_fill_super_block+", "write of 4 bytes"),
 ];
 
 /// Drivers of the zoo whose bugs are told, and what is told of them; of their twins nothing is. Those of a group take turns in a guest.
@@ -78,10 +88,10 @@ step tell tell
 fn main() {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
-    for (driver, work, always) in DRIVERS {
+    for (drivers, work, always) in DRIVERS {
         for kernel in NAMES {
-            let name = format!("a guarded {driver} works without a violation on {kernel}");
-            let trial = Trial::test(name, move || silent(kernel, driver, work));
+            let name = format!("a guarded {} works without a violation on {kernel}", drivers[0]);
+            let trial = Trial::test(name, move || silent(kernel, drivers, work));
             trials.push(trial.with_ignored_flag(!always.contains(&kernel)));
         }
     }
@@ -111,20 +121,47 @@ fn isolation(image: &KernelImage, plan: &LoadPlan) -> Result<Isolation, Failed> 
     }
 }
 
-/// A guarded driver with the runtime beside it.
-fn guard(packages: &Packages, kernel: &str, driver: &str, folder: &Path) -> Result<String, Failed> {
+/// A guarded module, in domain 1.
+fn guarded(packages: &Packages, kernel: &str, driver: &str) -> Result<ModuleFile, Failed> {
     let kernel = kernels::find(packages, kernel)?;
     let runtime = runtime::ensure(packages, &kernel)?;
-    std::fs::copy(&runtime.module, folder.join("guardrail.ko"))?;
     let plan = Modules::of(&kernel)?.plan(driver)?;
     let isolation = isolation(&KernelImage::open(&kernel.vmlinuz)?, &plan)?;
     let found = border(&isolation, &Object::read(driver, &plan.driver.bytes)?);
     let symbols = std::fs::read_to_string(&runtime.symbols)?;
-    let mut checks = Checks::new(1).guarded(&plan.driver.name, &symbols).interposing(found.interposition);
+    let hooks = Hooks::of("guardrail.ko", std::fs::read(&runtime.module)?)?;
+    let mut checks = Checks::new(1)
+        .guarded(&plan.driver.name, &symbols)
+        .completing(hooks)
+        .interposing(found.interposition);
     let rewritten = rewrite(driver, plan.driver.bytes, &mut [&mut checks])?;
-    let path = folder.join(format!("{}.ko", plan.driver.name));
-    std::fs::write(&path, rewritten.file)?;
+    Ok(ModuleFile { bytes: rewritten.file, ..plan.driver })
+}
+
+/// A guarded driver in a file, with the runtime beside it.
+fn guard(packages: &Packages, kernel: &str, driver: &str, folder: &Path) -> Result<String, Failed> {
+    let runtime = runtime::ensure(packages, &kernels::find(packages, kernel)?)?;
+    std::fs::copy(&runtime.module, folder.join("guardrail.ko"))?;
+    let module = guarded(packages, kernel, driver)?;
+    let path = folder.join(format!("{}.ko", module.name));
+    std::fs::write(&path, module.bytes)?;
     Ok(path.display().to_string())
+}
+
+/// Guards modules that the driver needs as well, and loads the runtime before them.
+fn guard_needed(
+    packages: &Packages,
+    kernel: &str,
+    needed: &[&str],
+    plan: &mut LoadPlan,
+) -> Result<(), Failed> {
+    for name in needed {
+        let module = guarded(packages, kernel, name)?;
+        let place = plan.before.iter_mut().find(|before| before.name == module.name);
+        *place.ok_or_else(|| format!("the driver does not need {name}"))? = module;
+    }
+    plan.before.sort_by_key(|module| module.name != "guardrail");
+    Ok(())
 }
 
 /// Drivers of the zoo and their twins, built for a kernel.
@@ -138,14 +175,15 @@ fn zoo(packages: &Packages, kernel: &str, bugs: &[(&str, &str)], out: &Path) -> 
     Ok(files.map(|file| out.join(file).display().to_string()).collect())
 }
 
-/// Has guarded drivers take turns in a guest.
-fn work(kernel: &str, drivers: &[String], workload: Option<&str>) -> Result<Ran, Failed> {
+/// Has guarded drivers take turns in a guest; modules that the first needs are guarded as well.
+fn work(kernel: &str, drivers: &[String], needed: &[&str], workload: Option<&str>) -> Result<Ran, Failed> {
     let packages = Packages::new(&Cache::open()?);
     let folder = tempfile::tempdir()?;
     let guarded = drivers.iter().map(|driver| guard(&packages, kernel, driver, folder.path()));
     let guarded = guarded.collect::<Result<Vec<_>, _>>()?;
     let request = Request { driver: &guarded[0], more: &guarded[1..], kernel, device: None, workload };
     let mut prepared = Prepared::new(&packages, request, &mut |_| {})?;
+    guard_needed(&packages, kernel, needed, &mut prepared.plan)?;
     let last = prepared.more.last_mut().map_or(&mut prepared.workload, |last| &mut last.workload);
     last.script.push_str(TELL);
     let options = Options::new(folder.path());
@@ -163,12 +201,14 @@ impl Ran {
     }
 }
 
-fn silent(kernel: &str, driver: &str, amount: Work) -> Result<(), Failed> {
+fn silent(kernel: &str, drivers: &[&str], amount: Work) -> Result<(), Failed> {
     let workload = match amount {
+        Work::Named(name) => Some(name),
         Work::Full if std::env::var_os("GUARDRAIL_TEST_QUICK").is_none() => Some("full"),
         _ => None,
     };
-    let ran = work(kernel, &[driver.to_owned()], workload)?;
+    let (driver, needed) = drivers.split_first().ok_or("no driver")?;
+    let ran = work(kernel, &[(*driver).to_owned()], needed, workload)?;
     let there = ran.console.lines().any(|line| line.starts_with("debugfs domains: "));
     let violations = ran.violations();
     match ran.outcome == Outcome::Completed && there && violations.is_empty() {
@@ -183,7 +223,7 @@ fn at_border(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (copy, tree) = (folder.path().join("sources"), folder.path().join("tree"));
     std::fs::create_dir(&copy)?;
-    for name in ["Kbuild", "border.h", "border.c", "border_ok.c"] {
+    for name in ["Kbuild", "border.h", "border.c", "border_ok.c", "files.h", "files.c", "files_ok.c"] {
         std::fs::copy(
             kbuild::folder("crates/cli/tests/guarded", "border.h", "GUARDRAIL_BORDER")?.join(name),
             copy.join(name),
@@ -192,8 +232,9 @@ fn at_border(kernel: &str) -> Result<(), Failed> {
     let script = kbuild::folder("scripts", "kbuild", "GUARDRAIL_SCRIPTS")?.join("kbuild");
     let rest = [tree.as_os_str(), copy.as_os_str()];
     kbuild::run(&packages, &kernels::find(&packages, kernel)?, &script, &[], &rest)?;
-    let drivers = ["border.ko", "border_ok.ko"].map(|file| copy.join(file).display().to_string());
-    let ran = work(kernel, &drivers, None)?;
+    let drivers = ["border.ko", "border_ok.ko", "files.ko", "files_ok.ko"]
+        .map(|file| copy.join(file).display().to_string());
+    let ran = work(kernel, &drivers, &[], None)?;
     let violations = ran.violations();
     let of =
         |place: &str, what: &str| violations.iter().any(|line| line.contains(place) && line.contains(what));
@@ -203,8 +244,10 @@ fn at_border(kernel: &str) -> Result<(), Failed> {
         .map(|found| format!("not told: {found:?}"))
         .collect();
     // The timer whose memory was freed is none any more where it is deleted.
-    let known =
-        |line: &&&str| BORDER.iter().any(|(place, _)| line.contains(place)) && line.contains("[border]");
+    let known = |line: &&&str| {
+        let wrong = ["[border]", "[files]"].iter().any(|module| line.contains(module));
+        wrong && BORDER.iter().any(|(place, _)| line.contains(place))
+    };
     wrong.extend(violations.iter().filter(|line| !known(line)).map(|line| format!("told: {line}")));
     match wrong.is_empty() && ran.outcome == Outcome::Completed {
         true => Ok(()),
@@ -216,7 +259,7 @@ fn at_border(kernel: &str) -> Result<(), Failed> {
 fn told(kernel: &str, bugs: &[(&str, &str)]) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let drivers = zoo(&Packages::new(&Cache::open()?), kernel, bugs, folder.path())?;
-    let ran = work(kernel, &drivers, None)?;
+    let ran = work(kernel, &drivers, &[], None)?;
     let violations = ran.violations();
     let mut wrong = Vec::new();
     for (name, what) in bugs {
@@ -246,7 +289,7 @@ fn meaningful() -> Result<(), Failed> {
         let kernel = kernels::find(&packages, kernel)?;
         let image = KernelImage::open(&kernel.vmlinuz)?;
         let modules = Modules::of(&kernel)?;
-        for (driver, ..) in DRIVERS {
+        for driver in DRIVERS.iter().flat_map(|(drivers, ..)| *drivers) {
             let here = isolation(&image, &modules.plan(driver)?)?.left_out();
             left_out = Some(match left_out {
                 Some(others) => others.intersection(&here).cloned().collect(),

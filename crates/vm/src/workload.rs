@@ -29,11 +29,15 @@ pub struct Workload {
 pub const FULL: &str = "full";
 
 /// The names of the workloads that come with Guardrail, and what they do.
-pub const NAMES: [(&str, &str); 7] = [
+pub const NAMES: [(&str, &str); 8] = [
     ("network", "link up, ping, downloads and uploads with checksum, small requests, ethtool, down"),
     ("storage", "read and verify a disk, write, drop caches, verify again"),
     ("usb", "the same on a small disk behind a USB controller"),
     ("load", "load, wait a moment, unload"),
+    (
+        "files",
+        "files and folders of a file system on a disk in memory, mounted again and again; needs no device",
+    ),
     ("stress", "stress-ng over its memory, filesystem, network and scheduler classes; needs no device"),
     ("churn", "modules of the kernel loaded and unloaded, 50 rounds; needs no device"),
     (
@@ -56,6 +60,7 @@ const LOAD: &str = include_str!("../../../workloads/load.sh");
 /// Of a guest that lives on.
 const COMMANDS: &str = include_str!("../../../workloads/commands.sh");
 const STRESS: &str = include_str!("../../../workloads/stress.sh");
+const FILES_ALL: &str = include_str!("../../../workloads/files.sh");
 const CHURN: &str = include_str!("../../../workloads/churn.sh");
 const BENCH_SERVER: &str = include_str!("../../../workloads/bench-server.sh");
 const BENCH_NETWORK: &str = include_str!("../../../workloads/bench-network.sh");
@@ -95,7 +100,7 @@ const ALL: (&str, &str) = ("PERCENT", "100");
 const CHURNED: &[&str] =
     &["crc32c_generic?", "dummy", "veth", "loop", "brd", "tun", "bridge", "nf_tables", "ext4"];
 
-const BENCHMARKS: [Benchmark; 14] = [
+const BENCHMARKS: [Benchmark; 15] = [
     Benchmark {
         name: "bench-web",
         script: &[BENCH_SERVER, BENCH_NETWORK],
@@ -211,6 +216,24 @@ const BENCHMARKS: [Benchmark; 14] = [
         ],
         software: &["stress-ng", "mke2fs"],
         modules: &["crc32c_generic?", "ext4", "loop"],
+    },
+    Benchmark {
+        name: "files",
+        script: &[FILES_ALL],
+        sources: &[],
+        defaults: &[
+            ("FILESYSTEM", "vfat"),
+            (
+                "OPTIONS",
+                "utf8,flush,discard utf8,sync,nfs=stale_rw shortname=mixed,quiet,check=s,uni_xlate,tz=UTC",
+            ),
+            ("FILES", "32"),
+            ("DISK_MB", "40"),
+            ("STRESSORS", "dentry dir filename getdent hdd rename sync-file utime"),
+            ("OPERATIONS", "20"),
+        ],
+        software: &["stress-ng", "mke2fs"],
+        modules: &["loop", "nls_cp437?", "nls_ascii?", "nls_utf8?"],
     },
     Benchmark {
         name: "churn",

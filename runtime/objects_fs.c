@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * File systems: the buffers that they read blocks into. A buffer's data are the driver's to write from when it asks for the buffer
+ * until it releases it. Drivers take further references by inlined code, which nobody sees; so a buffer that was released as often as it was
+ * asked for stays writable for a while, until others were released. Its memory stays the buffer's for that time, since it is kept from
+ * being freed.
+ */
+#include <linux/buffer_head.h>
+#include <linux/fs.h>
+#include <linux/spinlock.h>
+
+#include "objects.h"
+
+#define BUFFERS 128
+
+static struct buffer {
+	struct buffer_head *bh;
+	unsigned long data;		/* what was granted */
+	unsigned long size;
+	unsigned long released;		/* when, in releases */
+	u32 domain;
+	u32 users;			/* asked for so much more often than released */
+} buffers[BUFFERS];
+static unsigned long releases;
+static DEFINE_RAW_SPINLOCK(lock);
+
+static void take_back(u32 domain, struct buffer_head *bh, unsigned long data, unsigned long size)
+{
+	guardrail_clear(domain, data, size);
+	guardrail_clear(domain, (unsigned long)bh, sizeof(*bh));
+}
+
+static struct buffer *find(u32 domain, const struct buffer_head *bh)
+{
+	int i;
+
+	for (i = 0; i < BUFFERS; i++)
+		if (buffers[i].bh == bh && buffers[i].domain == domain)
+			return &buffers[i];
+	return NULL;
+}
+
+/* A free place, or that of the buffer whose release is the longest ago, which loses it. */
+static struct buffer *place(void)
+{
+	struct buffer *oldest = NULL;
+	int i;
+
+	for (i = 0; i < BUFFERS; i++) {
+		struct buffer *buffer = &buffers[i];
+
+		if (!buffer->bh)
+			return buffer;
+		if (!buffer->users && (!oldest || buffer->released < oldest->released))
+			oldest = buffer;
+	}
+	return oldest;
+}
+
+/* Where all places are taken by buffers in use, the buffer is writable until its first release. */
+GUARDRAIL_CUSTOM(buffer_new)
+{
+	struct buffer_head *bh = (struct buffer_head *)object_of(action, frame);
+	unsigned long flags, data, size;
+	struct buffer old = {}, *buffer;
+
+	if (!bh)
+		return 0;
+	data = (unsigned long)bh->b_data;
+	size = bh->b_size;
+	raw_spin_lock_irqsave(&lock, flags);
+	buffer = find(action->domain, bh);
+	if (buffer) {
+		buffer->users++;
+	} else {
+		buffer = place();
+		if (buffer) {
+			old = *buffer;
+			get_bh(bh);
+			*buffer = (struct buffer){
+				.bh = bh, .data = data, .size = size, .domain = action->domain, .users = 1,
+			};
+		}
+	}
+	if (old.bh)
+		take_back(old.domain, old.bh, old.data, old.size);
+	raw_spin_unlock_irqrestore(&lock, flags);
+	if (old.bh)
+		put_bh(old.bh);
+	return guardrail_set_write(action->domain, data, size);
+}
+
+/* Before the driver's reference goes. */
+GUARDRAIL_CUSTOM(buffer_gone)
+{
+	struct buffer_head *bh = (struct buffer_head *)object_of(action, frame);
+	struct buffer *buffer;
+	unsigned long flags;
+
+	if (!bh)
+		return 0;
+	raw_spin_lock_irqsave(&lock, flags);
+	buffer = find(action->domain, bh);
+	if (buffer) {
+		if (buffer->users)
+			buffer->users--;
+		buffer->released = ++releases;
+	} else {
+		take_back(action->domain, bh, (unsigned long)bh->b_data, bh->b_size);
+	}
+	raw_spin_unlock_irqrestore(&lock, flags);
+	return 0;
+}
+
+/* All buffers of a device, or those that were released of all where it is NULL, are the driver's no more. */
+static void forget(u32 domain, const struct block_device *bdev)
+{
+	unsigned long flags;
+	int i;
+
+	for (i = 0; i < BUFFERS; i++) {
+		struct buffer *buffer = &buffers[i];
+		struct buffer_head *bh = NULL;
+
+		raw_spin_lock_irqsave(&lock, flags);
+		if (buffer->bh && buffer->domain == domain && (bdev ? buffer->bh->b_bdev == bdev : !buffer->users)) {
+			bh = buffer->bh;
+			take_back(domain, bh, buffer->data, buffer->size);
+			buffer->bh = NULL;
+		}
+		raw_spin_unlock_irqrestore(&lock, flags);
+		if (bh)
+			put_bh(bh);
+	}
+}
+
+/* The file system is no more, or uses its device in another way: the pointer is a struct super_block. */
+GUARDRAIL_CUSTOM(buffers_gone)
+{
+	struct super_block *sb = (struct super_block *)object_of(action, frame);
+
+	if (sb && sb->s_bdev)
+		forget(action->domain, sb->s_bdev);
+	return 0;
+}
+
+/* Perhaps nothing was mounted. */
+GUARDRAIL_CUSTOM(buffers_settle)
+{
+	forget(action->domain, NULL);
+	return 0;
+}
+
+/* encode_fh(inode, handle, words, parent): as many words as there is room for. */
+GUARDRAIL_CUSTOM(file_handle)
+{
+	unsigned long p = object_of(action, frame);
+	int *words = (int *)frame->args[2];
+
+	if (!p || !words || *words <= 0 || guardrail_check_write(action->domain, p, *words * sizeof(u32)))
+		return 0;
+	return guardrail_give(action->domain, p, *words * sizeof(u32), KIND_LENT);
+}
