@@ -13,7 +13,7 @@
 static_assert(sizeof(struct guardrail_term) == 16 && sizeof(struct guardrail_value) == 16);
 static_assert(sizeof(struct guardrail_action) == 72 && sizeof(struct guardrail_entry) == 24);
 static_assert(offsetof(struct guardrail_frame, stack) == 8 * GUARDRAIL_WORD_STACK);
-static_assert(offsetof(struct guardrail_record, frame) == 32);
+static_assert(offsetof(struct guardrail_record, frame) == 128);
 
 /* What is at an address, as an unsigned number of @n bytes; false where nothing can be read. */
 static bool load(unsigned long addr, unsigned int n, unsigned long *result)
@@ -122,8 +122,17 @@ bool guardrail_value(const struct guardrail_value *value, const struct guardrail
 }
 EXPORT_SYMBOL_GPL(guardrail_value);
 
+/* What the kernel has given to a dead domain is noted all the same, so that it is taken back. */
+static bool gives(const struct guardrail_action *action)
+{
+	return action->op == GUARDRAIL_OP_GRANT || action->op == GUARDRAIL_OP_OWN || action->op == GUARDRAIL_OP_OBJECT ||
+	       action->op == GUARDRAIL_OP_FIELDS;
+}
+
 static __always_inline bool applies(const struct guardrail_action *action, const struct guardrail_frame *frame)
 {
+	if (unlikely(READ_ONCE(guardrail_dead_domains)) && !gives(action))
+		guardrail_crossing(action->domain, frame);
 	switch (action->when) {
 	case GUARDRAIL_ALWAYS:
 		return true;

@@ -7,12 +7,15 @@
 #include <linux/hash.h>
 #include <linux/sched.h>
 #include <linux/spinlock.h>
+#include <linux/uaccess.h>
 
 #include "internal.h"
 
 #define CELL_BITS 8
 #define HASH_BITS 6
 #define RESERVE 64
+/* No task has more entries within each other. */
+#define MAX_DEPTH 32
 
 /* A task that is in guarded modules. Only the task itself, or what has interrupted it, looks at its note. */
 struct note {
@@ -37,7 +40,7 @@ static struct {
 static atomic_long_t n_others;
 
 static struct guardrail_pool pool;
-static unsigned long dead_domains;
+unsigned long guardrail_dead_domains;
 
 static struct note *cell_of(const struct task_struct *task, unsigned int n)
 {
@@ -153,16 +156,21 @@ void guardrail_pop(struct guardrail_record *record)
 	local_irq_restore(flags);
 }
 
-int guardrail_enter(const struct guardrail_entry *entry, struct guardrail_record *record)
+/* What guardrail_enter() does when it has stored the registers (unwind.c). */
+int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_record *record)
 {
 	record->entry = entry;
-	if (!guardrail_is_dead(entry->domain) && guardrail_push(record, entry->flags & GUARDRAIL_ENTRY_CALLERS_STACK))
-		return 0;
+	guardrail_save(&record->saved);
+	if (!guardrail_is_dead(entry->domain) && guardrail_push(record, entry->flags & GUARDRAIL_ENTRY_CALLERS_STACK)) {
+		if (likely(!guardrail_is_dead(entry->domain)))
+			return 0;
+		/* It was killed before this entry could be seen. */
+		guardrail_pop(record);
+	}
 	record->frame.result = entry->dead;
 	record->frame.second = 0;
 	return -EIO;
 }
-EXPORT_SYMBOL_GPL(guardrail_enter);
 
 void guardrail_leave(struct guardrail_record *record)
 {
@@ -180,6 +188,19 @@ unsigned long guardrail_stack_limit(void)
 	limit = note ? note->limit : 0;
 	local_irq_restore(flags);
 	return limit;
+}
+
+struct guardrail_record *guardrail_innermost(void)
+{
+	struct guardrail_record *top;
+	unsigned long flags;
+	struct note *note;
+
+	local_irq_save(flags);
+	note = find();
+	top = note ? note->top : NULL;
+	local_irq_restore(flags);
+	return top;
 }
 
 void guardrail_forget_task(void)
@@ -204,21 +225,57 @@ unsigned long guardrail_inside(void)
 	return n;
 }
 
+/* True where one of these entries of another task is one into the domain. They may end meanwhile, which does no harm: it is read with care. */
+static bool is_inside(const struct guardrail_record *record, u32 domain)
+{
+	struct guardrail_entry entry;
+	struct guardrail_record copy;
+	int depth;
+
+	for (depth = 0; record && depth < MAX_DEPTH; depth++) {
+		if (copy_from_kernel_nofault(&copy, record, offsetof(struct guardrail_record, saved)) ||
+		    copy_from_kernel_nofault(&entry, copy.entry, sizeof(entry)))
+			return false;
+		if (entry.domain == domain)
+			return true;
+		record = copy.previous;
+	}
+	return false;
+}
+
+bool guardrail_inside_domain(u32 domain)
+{
+	unsigned long flags;
+	struct note *note;
+	bool inside = false;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(cells) && !inside; i++)
+		inside = READ_ONCE(cells[i].task) && is_inside(READ_ONCE(cells[i].top), domain);
+	for (i = 0; i < ARRAY_SIZE(table) && !inside; i++) {
+		raw_spin_lock_irqsave(&table[i].lock, flags);
+		hlist_for_each_entry(note, &table[i].notes, node)
+			inside |= is_inside(READ_ONCE(note->top), domain);
+		raw_spin_unlock_irqrestore(&table[i].lock, flags);
+	}
+	return inside;
+}
+
 void guardrail_kill(u32 domain)
 {
 	if (is_domain(domain))
-		set_bit(domain, &dead_domains);
+		set_bit(domain, &guardrail_dead_domains);
 }
 EXPORT_SYMBOL_GPL(guardrail_kill);
 
 void guardrail_revive(u32 domain)
 {
-	clear_bit(domain, &dead_domains);
+	clear_bit(domain, &guardrail_dead_domains);
 }
 
 bool guardrail_is_dead(u32 domain)
 {
-	return is_domain(domain) && test_bit(domain, &dead_domains);
+	return is_domain(domain) && test_bit(domain, &guardrail_dead_domains);
 }
 EXPORT_SYMBOL_GPL(guardrail_is_dead);
 

@@ -133,6 +133,7 @@
 
 /* For guardrail_entry.flags. */
 #define GUARDRAIL_ENTRY_CALLERS_STACK 1	/* may write its callers' stack */
+#define GUARDRAIL_ENTRY_EXIT 2		/* the module's exit function, which has to do all of its work */
 
 #ifndef __ASSEMBLY__
 #include <linux/types.h>
@@ -366,6 +367,19 @@ struct guardrail_entry {
 	const char *function;		/* its name */
 };
 
+/* How things stood where an entry began, so that it can be ended from within. The first ten are stored by guardrail_enter() in assembly. */
+struct guardrail_saved {
+	unsigned long rbx, rbp, r12, r13, r14, r15;
+	unsigned long sp;			/* of the thunk, when guardrail_enter() has returned */
+	unsigned long ip;			/* where guardrail_enter() returns to */
+	unsigned long flags;			/* of the processor */
+	unsigned long unwound;			/* the entry was ended from within */
+	int preempt_count;
+	int rcu_nesting;			/* where reading by RCU is counted for itself */
+	int pagefault_disabled;
+	int migration_disabled;
+};
+
 /*
  * What a thunk puts on the stack for an entry into the module. The function's own part of the stack begins below it: the record is
  * not the module's to write, and neither is what the callers have above.
@@ -375,15 +389,25 @@ struct guardrail_record {
 	struct guardrail_record *previous;
 	unsigned long previous_limit;
 	const struct guardrail_entry *entry;
+	struct guardrail_saved saved;
 	struct guardrail_frame frame;
 };
 
 /*
- * Before and after the function. Where guardrail_enter() returns other than 0 the function must not be called: the domain is dead, or there
+ * Before and after the function. Where guardrail_enter() returns a negative number the function must not be called: the domain is dead, or there
  * is no memory for the note; the frame's result is what to return then, and guardrail_leave() is not called.
+ *
+ * Where the entry is ended from within (guardrail_unwind()), guardrail_enter() returns once more, with 1. Then the actions after the function
+ * are done, guardrail_leave() is called, and the entry's error value is returned.
  */
-int guardrail_enter(const struct guardrail_entry *entry, struct guardrail_record *record);
+int guardrail_enter(const struct guardrail_entry *entry, struct guardrail_record *record) __attribute__((returns_twice));
 void guardrail_leave(struct guardrail_record *record);
+
+/*
+ * Ends the innermost entry of the current task, if it is one into this domain: goes on in its thunk, which returns the entry's error value to
+ * whoever has called it. Called from code of the domain, or from what it has called with no lock held. Returns where there is no such entry.
+ */
+void guardrail_unwind(u32 domain);
 
 /* Entries into the domain are refused from now on, until its next module comes. */
 void guardrail_kill(u32 domain);

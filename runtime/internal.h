@@ -7,6 +7,8 @@
 #include <linux/mempool.h>
 #include <linux/module.h>
 #include <linux/percpu.h>
+#include <linux/preempt.h>
+#include <linux/sched.h>
 #include <linux/seq_file.h>
 #include <asm/asm.h>
 #include <asm/stacktrace.h>
@@ -177,13 +179,46 @@ void guardrail_entry_exit(void);
 /* The current task enters a module with this record, and leaves it; false where there is no memory to note it. */
 bool guardrail_push(struct guardrail_record *record, bool callers_stack);
 void guardrail_pop(struct guardrail_record *record);
+/* The innermost entry of the current task, or NULL. */
+struct guardrail_record *guardrail_innermost(void);
 /* The address on the stack from which on the code that runs may not write, or 0 where it is in no module, or may write all. */
 unsigned long guardrail_stack_limit(void);
 /* The current task goes away, and has left all modules. */
 void guardrail_forget_task(void);
 /* The number of tasks that are in modules. */
 unsigned long guardrail_inside(void);
+/* True where some task is in a module of the domain. */
+bool guardrail_inside_domain(u32 domain);
 void guardrail_revive(u32 domain);
+/* The domains that are dead, a bit each. */
+extern unsigned long guardrail_dead_domains;
+
+/* unwind.c: entries that are ended from within. */
+/*
+ * A thread of a dead domain comes by here with a frame of its thunk: its entry is ended, unless the frame is that of the entry itself.
+ */
+void guardrail_crossing(u32 domain, const struct guardrail_frame *frame);
+/* Of struct guardrail_saved what is not a register. */
+static inline void guardrail_save(struct guardrail_saved *saved)
+{
+	saved->unwound = 0;
+	saved->preempt_count = preempt_count();
+#ifdef CONFIG_PREEMPT_RCU
+	saved->rcu_nesting = current->rcu_read_lock_nesting;
+#endif
+	saved->pagefault_disabled = current->pagefault_disabled;
+	saved->migration_disabled = current->migration_disabled;
+}
+
+int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_record *record);
+
+/* recover.c: domains that are killed. */
+int __init guardrail_recover_init(void);
+void guardrail_recover_exit(void);
+/* Kills the domain and begins its recovery, unless it is dead already. In any context but NMIs. */
+void guardrail_recover(u32 domain, const char *why);
+/* A module of a dead domain goes: what the domain holds is released without it. @gone: set when nobody looks at the module any more. */
+void guardrail_clear_dead(u32 domain, bool *gone);
 
 /* report.c */
 /* What the domain has at a byte. */
@@ -206,6 +241,8 @@ bool guardrail_on_stack(unsigned long addr, unsigned long n);
 
 /* module.c */
 bool guardrail_is_guarded(unsigned long addr);
+/* True where the domain has a module of this name, which has been initialized. */
+bool guardrail_module_is_there(u32 domain, const char *name);
 /* The names of the domain's modules; empty where it has none. */
 void guardrail_domain_name(u32 domain, char *text, size_t size);
 /* What a domain holds, counted. */

@@ -41,8 +41,13 @@ static int __init guardrail_init(void)
 	err = guardrail_entry_init();
 	if (err)
 		goto object;
+	err = guardrail_recover_init();
+	if (err)
+		goto entry;
 	guardrail_debugfs_init();
 	return 0;
+entry:
+	guardrail_entry_exit();
 object:
 	guardrail_object_exit();
 conflict:
@@ -56,6 +61,7 @@ table:
 static void __exit guardrail_exit(void)
 {
 	guardrail_debugfs_exit();
+	guardrail_recover_exit();
 	guardrail_entry_exit();
 	guardrail_object_exit();
 	guardrail_conflict_exit();

@@ -5,6 +5,7 @@
 #include <linux/spinlock.h>
 
 #include "internal.h"
+#include "recover.h"
 
 /* So many leaks are told one by one. */
 #define MAX_TOLD 8
@@ -14,6 +15,8 @@ struct entered {
 	struct list_head list;
 	const struct guardrail_module *guarded;
 	struct module *module;
+	bool ready;	/* its init function has returned */
+	bool gone;	/* its domain was cleared when it went */
 };
 
 static LIST_HEAD(modules);
@@ -31,6 +34,35 @@ bool guardrail_is_guarded(unsigned long addr)
 		found |= within_module(addr, entered->module);
 	spin_unlock_irqrestore(&modules_lock, flags);
 	return found;
+}
+
+bool guardrail_module_is_there(u32 domain, const char *name)
+{
+	struct entered *entered;
+	unsigned long flags;
+	bool found = false;
+
+	spin_lock_irqsave(&modules_lock, flags);
+	list_for_each_entry(entered, &modules, list)
+		found |= entered->guarded->domain == domain && entered->ready && !strcmp(entered->module->name, name);
+	spin_unlock_irqrestore(&modules_lock, flags);
+	return found;
+}
+
+void guardrail_modules_of(u32 domain, struct guarded_modules *found)
+{
+	struct entered *entered;
+	unsigned long flags;
+
+	found->n = 0;
+	spin_lock_irqsave(&modules_lock, flags);
+	list_for_each_entry(entered, &modules, list) {
+		if (entered->guarded->domain != domain || READ_ONCE(entered->gone) || found->n == MAX_MODULES)
+			continue;
+		found->module[found->n] = entered->module;
+		strscpy(found->name[found->n++], entered->module->name, MODULE_NAME_LEN);
+	}
+	spin_unlock_irqrestore(&modules_lock, flags);
 }
 
 /* The names of the domain's modules; empty where it has none. */
@@ -200,32 +232,38 @@ static int refuse(const struct guardrail_module *guarded)
 }
 
 /* What init writes on the stack is its own, like with any other function that the module is entered by. */
-static int call_init(const struct guardrail_module *guarded)
+static noinline int call_init(const struct guardrail_module *guarded)
 {
+	const struct guardrail_entry entry = { .domain = guarded->domain, .dead = -EFAULT, .function = "init" };
 	struct guardrail_record record;
-	int err;
+	int err = guardrail_enter(&entry, &record);
 
-	if (!guardrail_push(&record, false))
-		return -ENOMEM;
-	err = guarded->init();
-	guardrail_pop(&record);
+	if (err < 0)
+		return guardrail_is_dead(guarded->domain) ? -EFAULT : -ENOMEM;
+	err = err ? -EFAULT : guarded->init();
+	guardrail_leave(&record);
 	return err;
 }
 
-static void call_exit(const struct guardrail_module *guarded)
+/* It cannot fail: what it did not take back would stay without its module. So it is not ended from within, except where all is taken back. */
+static noinline void call_exit(const struct guardrail_module *guarded)
 {
+	const struct guardrail_entry entry = {
+		.domain = guarded->domain, .flags = GUARDRAIL_ENTRY_EXIT, .function = "exit",
+	};
 	struct guardrail_record record;
-	bool pushed;
+	int err;
 
 	if (guardrail_is_dead(guarded->domain)) {
 		pr_warn("the exit function of %s is not called, since its domain is dead\n", guarded->name);
 		return;
 	}
 	/* Without memory for it the whole stack is its own: it has to be called. */
-	pushed = guardrail_push(&record, false);
-	guarded->exit();
-	if (pushed)
-		guardrail_pop(&record);
+	err = guardrail_enter(&entry, &record);
+	if (err <= 0)
+		guarded->exit();
+	if (err >= 0)
+		guardrail_leave(&record);
 }
 
 int guardrail_module_enter(const struct guardrail_module *guarded)
@@ -259,10 +297,14 @@ int guardrail_module_enter(const struct guardrail_module *guarded)
 	else if (guarded->init)
 		err = call_init(guarded);
 	clear_ranges(guarded->domain, guarded->init_only, guarded->n_init_only);
-	if (err)
+	if (err) {
+		if (guardrail_is_dead(guarded->domain))
+			guardrail_clear_dead(guarded->domain, &entered->gone);
 		leave(entered);
-	else
+	} else {
 		clear_targets(entered, true);
+		WRITE_ONCE(entered->ready, true);
+	}
 	return err;
 }
 EXPORT_SYMBOL_GPL(guardrail_module_enter);
@@ -282,6 +324,8 @@ void guardrail_module_leave(const struct guardrail_module *guarded)
 		return;
 	if (guarded->exit)
 		call_exit(guarded);
+	if (guardrail_is_dead(guarded->domain))
+		guardrail_clear_dead(guarded->domain, &found->gone);
 	leave(found);
 }
 EXPORT_SYMBOL_GPL(guardrail_module_leave);

@@ -7,6 +7,21 @@
 
 #include "internal.h"
 
+/* Kinds of allocations and types of objects that annotations name (crates/kernel/src/isolation.rs). */
+#define KIND_SLAB (1U << 0)
+#define KIND_VMALLOC (1U << 1)
+#define KIND_PAGE (1U << 2)
+#define KIND_ANY_PERCPU (1U << 3)
+#define KIND_DMA (1U << 4)
+#define KIND_IO (1U << 5)
+#define KIND_MANAGED (1U << 6)
+#define KIND_FRAG (1U << 7)
+#define TYPE_NETDEV (1U << 8)
+#define TYPE_NAPI (1U << 9)
+#define TYPE_TIMER (1U << 10)
+#define TYPE_WORK (1U << 11)
+#define TYPE_SKB (1U << 12)
+
 /* Kinds of allocations that annotations do not name; theirs are single bits below this. */
 #define KIND_OWN (1U << 31)
 #define KIND_PRIVATE (KIND_OWN | 1)	/* memory that comes with an object of the kernel */

@@ -6,6 +6,7 @@
 #include <linux/skbuff.h>
 
 #include "objects.h"
+#include "recover.h"
 
 /* What a frame's memory is in one piece: the data and the info behind it. */
 static unsigned long memory_of(const struct sk_buff *skb)
@@ -79,11 +80,26 @@ GUARDRAIL_CUSTOM(skb_send)
 	return err ?: guardrail_set_write(action->domain, (unsigned long)skb_shinfo(skb), sizeof(struct skb_shared_info));
 }
 
+/* The entry was ended: whether it has sent the frame nobody knows, so it is lost, unless it is gone already. */
+static void drop(u32 domain, struct sk_buff *skb, struct guardrail_frame *frame)
+{
+	frame->result = NETDEV_TX_OK;
+	if (!guardrail_check_object(domain, (unsigned long)skb, TYPE_SKB))
+		return;
+	guardrail_clear(domain, (unsigned long)skb->head, memory_of(skb));
+	guardrail_clear(domain, (unsigned long)skb, sizeof(*skb));
+	dev_kfree_skb_any(skb);
+}
+
 /* A frame that was not taken stays the kernel's. One that was may be freed already. */
 GUARDRAIL_CUSTOM(skb_sent)
 {
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
 
+	if (skb && container_of(frame, struct guardrail_record, frame)->saved.unwound) {
+		drop(action->domain, skb, frame);
+		return 0;
+	}
 	if (!skb || dev_xmit_complete((int)frame->result))
 		return 0;
 	guardrail_clear(action->domain, (unsigned long)skb->head, memory_of(skb));
@@ -115,6 +131,16 @@ GUARDRAIL_CUSTOM(netdev_new)
 		err = guardrail_set_fields(action->domain, (unsigned long)netdev_get_tx_queue(dev, i), queue_fields,
 					   ARRAY_SIZE(queue_fields));
 	return err;
+}
+
+/* A device is about to be registered. */
+GUARDRAIL_CUSTOM(netdev_comes)
+{
+	struct net_device *dev = (struct net_device *)object_of(action, frame);
+
+	if (dev)
+		guardrail_netdev_comes(dev);
+	return 0;
 }
 
 GUARDRAIL_CUSTOM(netdev_gone)

@@ -33,8 +33,10 @@ static unsigned long n_elsewhere;	/* at places for which there was no room */
 static atomic_long_t violations[GUARDRAIL_DOMAINS];
 
 /* What is done after a violation was told. */
-enum policy { POLICY_LOG, POLICY_OOPS };
-static const char *const policies[] = { [POLICY_LOG] = "log", [POLICY_OOPS] = "oops" };
+enum policy { POLICY_LOG, POLICY_OOPS, POLICY_FAIL, POLICY_RECOVER };
+static const char *const policies[] = {
+	[POLICY_LOG] = "log", [POLICY_OOPS] = "oops", [POLICY_FAIL] = "fail", [POLICY_RECOVER] = "recover",
+};
 static unsigned int policy = POLICY_LOG;
 
 static int set_policy(const char *value, const struct kernel_param *param)
@@ -42,7 +44,7 @@ static int set_policy(const char *value, const struct kernel_param *param)
 	int i = sysfs_match_string(policies, value);
 
 	if (i < 0) {
-		pr_err("the policy is 'log' or 'oops', not '%.*s'\n", (int)strcspn(value, "\n"), value);
+		pr_err("the policy is 'log', 'oops', 'fail' or 'recover', not '%.*s'\n", (int)strcspn(value, "\n"), value);
 		return i;
 	}
 	WRITE_ONCE(policy, i);
@@ -56,7 +58,7 @@ static int get_policy(char *value, const struct kernel_param *param)
 
 static const struct kernel_param_ops policy_ops = { .set = set_policy, .get = get_policy };
 module_param_cb(policy, &policy_ops, NULL, 0644);
-MODULE_PARM_DESC(policy, "after a violation: log (go on) or oops (end the thread)");
+MODULE_PARM_DESC(policy, "after a violation: log (go on), oops (end the thread), fail (end the call of the module) or recover (that, and begin the module anew)");
 
 /* Counts the violation; true where its place is new. */
 static bool is_new(const struct guardrail_violation *violation, const char *name)
@@ -181,6 +183,14 @@ static void print_trace(void)
 		pr_err("  %pS\n", (void *)entries[i]);
 }
 
+static void kill(const struct guardrail_violation *violation, const char *name)
+{
+	char why[160];
+
+	scnprintf(why, sizeof(why), "%s %016lx by %s", violation->what, violation->addr, name);
+	guardrail_recover(violation->domain, why);
+}
+
 /* Tells it if its place is new, and does what the policy says. @first: the byte that it is about. */
 static void tell(const struct guardrail_violation *violation, unsigned long first)
 {
@@ -197,9 +207,16 @@ static void tell(const struct guardrail_violation *violation, unsigned long firs
 		print_target(first);
 		print_trace();
 	}
-	if (READ_ONCE(policy) == POLICY_OOPS) {
+	switch (READ_ONCE(policy)) {
+	case POLICY_OOPS:
 		pr_err("the thread is ended, since the policy is 'oops'\n");
 		BUG();
+	case POLICY_RECOVER:
+		kill(violation, name);
+		fallthrough;
+	case POLICY_FAIL:
+		guardrail_unwind(violation->domain);
+		break;
 	}
 }
 

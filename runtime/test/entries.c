@@ -190,6 +190,111 @@ static void threads_that_end(void)
 	test_result("threads that end in a module", true);
 }
 
+static volatile bool went_on;
+
+/* Ended in the midst of it, with everything taken that a driver may have. */
+static noinline void is_ended(void)
+{
+	preempt_disable();
+	local_bh_disable();
+	rcu_read_lock();
+	local_irq_disable();
+	guardrail_unwind(ONE);
+	went_on = true;
+	local_irq_enable();
+	rcu_read_unlock();
+	local_bh_enable();
+	preempt_enable();
+}
+
+static noinline void inner_is_ended(void)
+{
+	struct guardrail_record record;
+
+	if (guardrail_enter(&second, &record) == 0)
+		guardrail_unwind(TWO);
+	guardrail_leave(&record);
+	/* The innermost entry is the outer one's again. */
+	guardrail_unwind(TWO);
+	is_ended();
+}
+
+/* Enters as a thunk does, and is to be returned to. What a function keeps for its caller is as it was. */
+static noinline bool ends_well(void (*function)(void))
+{
+	unsigned long a = inside(), b = a + 1, c = a + 2, d = a + 3, e = a + 4, f = a + 5;
+	struct guardrail_record record;
+	int entered, count = preempt_count();
+
+	OPTIMIZER_HIDE_VAR(b);
+	OPTIMIZER_HIDE_VAR(c);
+	OPTIMIZER_HIDE_VAR(d);
+	OPTIMIZER_HIDE_VAR(e);
+	OPTIMIZER_HIDE_VAR(f);
+	went_on = false;
+	entered = guardrail_enter(&plain, &record);
+	if (entered < 0)
+		return false;
+	if (entered == 0) {
+		function();
+		went_on = true;
+	}
+	guardrail_leave(&record);
+	return entered == 1 && !went_on && (long)record.frame.result == -ESHUTDOWN && preempt_count() == count &&
+	       !irqs_disabled() && inside() == a && b == a + 1 && c == a + 2 && d == a + 3 && e == a + 4 && f == a + 5;
+}
+
+static bool ended_by_interrupt;
+
+static void ends_on_interrupt(struct irq_work *work)
+{
+	struct guardrail_record record;
+	int entered = guardrail_enter(&second, &record);
+
+	if (entered == 0)
+		guardrail_unwind(TWO);
+	ended_by_interrupt = entered == 1 && irqs_disabled();
+	guardrail_leave(&record);
+}
+
+static noinline void is_interrupted(void)
+{
+	static struct irq_work work;
+
+	init_irq_work(&work, ends_on_interrupt);
+	irq_work_queue(&work);
+	irq_work_sync(&work);
+	is_ended();
+}
+
+/* A dead domain's thread goes no further than to the next action. */
+static noinline void comes_by(void)
+{
+	static const struct guardrail_action action = {
+		.op = GUARDRAIL_OP_REQUIRE_WRITE, .domain = ONE, .function = "tested",
+	};
+	struct guardrail_frame frame = { };
+
+	guardrail_do_require_write(&action, &frame);
+	guardrail_kill(ONE);
+	guardrail_do_require_write(&action, &frame);
+	went_on = true;
+}
+
+static void ended(void)
+{
+	int i;
+
+	for (i = 0; i < 100; i++)
+		if (!EXPECT(ends_well(is_ended) && ends_well(inner_is_ended)))
+			break;
+	EXPECT(ends_well(is_interrupted) && ended_by_interrupt && !inside());
+	/* Outside of all entries there is nothing to end. */
+	guardrail_unwind(ONE);
+	EXPECT(!guardrail_is_dead(ONE) && ends_well(comes_by) && guardrail_is_dead(ONE));
+	test_result("entries that are ended from within", true);
+}
+
 static void dead(void)
 {
 	static const struct guardrail_module module = {
@@ -197,7 +302,6 @@ static void dead(void)
 	};
 	struct guardrail_record record = { .frame = { .result = 1, .second = 1 } };
 
-	EXPECT(!guardrail_is_dead(ONE));
 	guardrail_kill(ONE);
 	guardrail_kill(0);
 	guardrail_kill(GUARDRAIL_DOMAINS);
@@ -218,5 +322,6 @@ void test_entries(void)
 	interrupts();
 	threads();
 	threads_that_end();
+	ended();
 	dead();
 }

@@ -18,6 +18,11 @@ const SUMMARIES: &str = include_str!("../summaries.txt");
 /// Kinds of allocations and types of objects are numbers; kinds have a bit each.
 const MAX_KINDS: usize = 30;
 
+/// Kinds and types that the runtime knows by their numbers, in their order (`runtime/objects.h`).
+const KNOWN: [&str; 13] = [
+    "slab", "vmalloc", "page", "percpu", "dma", "io", "managed", "frag", "netdev", "napi", "timer", "work", "skb",
+];
+
 /// A number that an action works with: an address, a size, a count. All arithmetic is modulo 2⁶⁴.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
@@ -195,7 +200,7 @@ impl Isolation {
             arguments: BTreeMap::new(),
             types: BTreeMap::new(),
             states: BTreeMap::new(),
-            numbers: BTreeMap::new(),
+            numbers: KNOWN.iter().zip(0..).map(|(name, bit)| ((*name).to_owned(), 1 << bit)).collect(),
             own: BTreeSet::new(),
             btf,
         };

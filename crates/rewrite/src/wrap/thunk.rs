@@ -11,7 +11,7 @@ use iced_x86::{Code, IcedError, Instruction, MemoryOperand, Register};
 
 /// Bytes of `struct guardrail_frame` below the return address, and of what `struct guardrail_record` has below the frame.
 const FRAME: i64 = 64;
-const RECORD: i64 = 32;
+const RECORD: i64 = 128;
 /// Where in the frame results stand.
 const RESULT: i64 = 48;
 const SECOND: i64 = 56;
@@ -22,6 +22,7 @@ const ARGUMENTS: [Register; 6] =
 const MAX_WORDS: u8 = 64;
 const JMP: [u8; 1] = [0xe9];
 const JNE: [u8; 2] = [0x0f, 0x85];
+const JS: [u8; 2] = [0x0f, 0x88];
 
 /// A section of thunks while it is made.
 pub(super) struct Thunks<'a> {
@@ -111,21 +112,22 @@ impl<'a> Thunks<'a> {
         }
         self.stack_pointer(Register::RDI, 0)?;
         self.runtime("guardrail_leave");
-        self.code.land(refusal, self.code.here());
+        let out = self.code.here();
         self.give_back(whole, RECORD)?;
-        if !failures.is_empty() {
-            let here = self.code.here();
-            for jump in failures {
-                self.code.land(jump, here);
-            }
-            self.deeper(whole);
-            self.add(Instruction::with2(Code::Mov_r64_imm64, Register::RAX, entry.dead))?;
-            self.add(Instruction::with2(Code::Xor_r32_rm32, Register::EDX, Register::EDX))?;
-            self.keep_result(RECORD)?;
-            let back = self.code.jump(&JMP);
-            self.code.land(back, after);
-            self.code.stop();
+        // It was not entered (the sign is that of what was returned), or has been entered and is ended from within.
+        self.code.land(refusal, self.code.here());
+        self.deeper(whole);
+        let refused = self.code.jump(&JS);
+        self.code.land(refused, out);
+        for jump in failures {
+            self.code.land(jump, self.code.here());
         }
+        self.add(Instruction::with2(Code::Mov_r64_imm64, Register::RAX, entry.dead))?;
+        self.add(Instruction::with2(Code::Xor_r32_rm32, Register::EDX, Register::EDX))?;
+        self.keep_result(RECORD)?;
+        let back = self.code.jump(&JMP);
+        self.code.land(back, after);
+        self.code.stop();
         Ok(())
     }
 
@@ -153,7 +155,7 @@ impl<'a> Thunks<'a> {
 
     /// Makes room on the stack, and stores the arguments `at` bytes above its begin.
     fn keep(&mut self, room: i64, at: i64) -> Result<()> {
-        self.add(Instruction::with2(Code::Sub_rm64_imm8, Register::RSP, room as i32))?;
+        self.add(Instruction::with2(Code::Sub_rm64_imm32, Register::RSP, room as i32))?;
         self.deeper(room);
         for (register, word) in ARGUMENTS.into_iter().zip(0..) {
             self.store(register, at + 8 * word)?;
@@ -221,7 +223,7 @@ impl<'a> Thunks<'a> {
     }
 
     fn shrink(&mut self, room: i64) -> Result<()> {
-        self.add(Instruction::with2(Code::Add_rm64_imm8, Register::RSP, room as i32))?;
+        self.add(Instruction::with2(Code::Add_rm64_imm32, Register::RSP, room as i32))?;
         self.deeper(0);
         Ok(())
     }

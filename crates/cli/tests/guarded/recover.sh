@@ -1,0 +1,89 @@
+# A driver violates what it may not, in a call of its user's and while it receives, and a transfer goes on.
+
+HOST=10.0.2.2
+parameters=/sys/module/guardrail/parameters
+printf '#!/bin/sh\nif [ "$1" = -r ]; then rmmod "$2"; else insmod /guardrail/driver.ko; fi\n' >/tmp/loader
+chmod +x /tmp/loader
+
+set_up() {
+    printf /tmp/loader >$parameters/loader
+    ip link set "$INTERFACE" address 52:54:00:65:43:21
+    ip link set "$INTERFACE" mtu 1450
+    ip link set "$INTERFACE" promisc on
+    ip link set "$INTERFACE" name wan0 && INTERFACE=wan0
+    ip link set "$INTERFACE" up && wait_for_link || return 1
+    ip address add 10.0.2.15/24 dev "$INTERFACE" && ip address add 10.9.9.9/24 dev "$INTERFACE" || return 1
+    ip route add default via $HOST && ip route add 10.8.0.0/16 via 10.0.2.3
+}
+
+settings() {
+    cat /sys/class/net/wan0/address /sys/class/net/wan0/mtu /sys/class/net/wan0/ifindex
+    ip -o link show dev wan0 | grep -o 'PROMISC\|,UP'
+    ip -o -4 address show dev wan0 | sed 's/^[0-9]*: //'
+    ip route | sort
+}
+
+get() { wget -q -T 60 -O - "http://$HOST:$PORT/$1"; }
+transfer() {
+    rm -f /tmp/sum
+    { get bytes/12000000 | md5sum | cut -c 1-32 >/tmp/sum.new; mv /tmp/sum.new /tmp/sum; } &
+    sleep 1
+}
+transferred() {
+    tries=0
+    until [ -e /tmp/sum ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 900 ] || { echo "the transfer does not end" && return 1; }
+        usleep 100000
+    done
+    [ "$(cat /tmp/sum)" = "$(get sum/12000000)" ] || { echo "the transfer is damaged" && return 1; }
+}
+
+# said COUNT TEXT: waits until the log has it so often.
+said() {
+    tries=0
+    until [ "$(dmesg | grep -c "$2")" -ge "$1" ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || { echo "the log does not say $1 times: $2" && return 1; }
+        usleep 100000
+    done
+}
+
+in_a_call() { echo "$1" >$parameters/policy && { timeout 20 ethtool -a wan0; true; }; }
+recovered() { said "$1" 'recovery of domain 1 is done'; }
+as_before() { settings >/tmp/after; diff /tmp/before /tmp/after; }
+receiving() {
+    echo recover >$parameters/policy
+    tries=0
+    until dmesg | grep 'is killed' | grep -q clean_rx; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || return 1
+        usleep 10000
+    done
+    echo log >$parameters/policy
+}
+shown() { dmesg | grep 'guardrail: ' | sed 's/^/dmesg: /' >/dev/console; }
+
+tell() { "$@" || { shown; dmesg | tail -n 60 >/dev/console; return 1; }; }
+
+ip link set lo up
+step interface find_interface
+step set-up set_up
+settings >/tmp/before
+case $FAULT in
+call)
+    step fail in_a_call fail
+    echo log >$parameters/policy
+    step transfer transfer
+    step kill in_a_call recover
+    echo log >$parameters/policy
+    ;;
+receive)
+    step transfer transfer
+    step kill tell receiving
+    ;;
+esac
+step recovered tell recovered 1
+step same tell as_before
+step transferred tell transferred
+step shown shown

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A domain that is killed, and recovers. Where that is the policy, a violation refuses all further entries and leaves the rest to work in process
+ * context: when nobody is inside any more all is taken from the domain, its modules are loaded anew, and its devices are set up as they
+ * were.
+ */
+#include <linux/delay.h>
+#include <linux/jiffies.h>
+#include <linux/kmod.h>
+#include <linux/ktime.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+#include <linux/umh.h>
+#include <linux/workqueue.h>
+
+#include "internal.h"
+#include "recover.h"
+
+/* How long is waited for those inside to leave, and for a module to go or to come. */
+#define LEAVE_MS 10000
+#define LOAD_MS 30000
+/* A domain that is killed so often in a minute stays dead. */
+#define MAX_IN_A_MINUTE 5
+
+struct recovery {
+	struct work_struct work;
+	u32 domain;
+	char why[160];
+	ktime_t killed;
+	unsigned long first;	/* jiffies of the first one of a row */
+	unsigned int in_a_row;
+};
+
+static struct recovery recoveries[GUARDRAIL_DOMAINS];
+static struct workqueue_struct *queue;
+/* One domain at a time. */
+static DEFINE_MUTEX(teardown_lock);
+
+static char loader[128] = "/sbin/modprobe";
+module_param_string(loader, loader, sizeof(loader), 0644);
+MODULE_PARM_DESC(loader, "the program that loads a module after a violation (loader NAME) and unloads it (loader -r NAME)");
+
+void guardrail_recover(u32 domain, const char *why)
+{
+	struct recovery *recovery;
+	char names[64];
+
+	if (!is_domain(domain) || test_and_set_bit(domain, &guardrail_dead_domains))
+		return;
+	recovery = &recoveries[domain];
+	recovery->killed = ktime_get();
+	strscpy(recovery->why, why, sizeof(recovery->why));
+	guardrail_domain_name(domain, names, sizeof(names));
+	pr_err("domain %u (%s) is killed: %s\n", domain, names, why);
+	if (!try_module_get(THIS_MODULE))
+		return;
+	if (!queue_work(queue, &recovery->work))
+		module_put(THIS_MODULE);
+}
+
+/* Waits until nobody is in the domain. */
+static bool wait_outside(u32 domain)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(LEAVE_MS);
+
+	while (guardrail_inside_domain(domain)) {
+		if (time_after(jiffies, end))
+			return false;
+		guardrail_settle_polls(domain);
+		msleep(10);
+	}
+	return true;
+}
+
+static void tell_released(u32 domain, const struct released *released)
+{
+	pr_info("domain %u is cleared: released %u timers, %u works, %u network devices, %u PCI devices, %u interrupts, %u frames, %u mappings, %u allocations\n",
+		domain, released->timers, released->works, released->netdevs, released->devices, released->irqs,
+		released->frames, released->mappings, released->allocations);
+	if (released->left)
+		pr_warn("domain %u: %u allocations cannot be released and are lost\n", domain, released->left);
+}
+
+static bool anything(const struct released *released)
+{
+	return released->timers || released->works || released->netdevs || released->devices || released->irqs ||
+	       released->frames || released->mappings || released->allocations || released->left;
+}
+
+void guardrail_clear_dead(u32 domain, bool *gone)
+{
+	struct guarded_modules *modules = kzalloc(sizeof(*modules), GFP_KERNEL);
+	struct released released;
+
+	mutex_lock(&teardown_lock);
+	if (modules && wait_outside(domain)) {
+		guardrail_modules_of(domain, modules);
+		guardrail_teardown(domain, modules, &released);
+		if (anything(&released))
+			tell_released(domain, &released);
+	} else {
+		pr_err("threads are still in domain %u after %u s: what it holds is not released\n", domain, LEAVE_MS / 1000);
+	}
+	WRITE_ONCE(*gone, true);
+	mutex_unlock(&teardown_lock);
+	kfree(modules);
+}
+
+static bool is_there(const char *name, u32 domain)
+{
+	return guardrail_module_is_there(domain, name);
+}
+
+/* Has the loader load or unload a module, and waits until that is done. */
+static int load(u32 domain, char *name, bool come)
+{
+	char *argv[] = { loader, come ? name : "-r", come ? NULL : name, NULL };
+	static char *envp[] = { "HOME=/", "PATH=/sbin:/bin:/usr/sbin:/usr/bin", NULL };
+	unsigned long end = jiffies + msecs_to_jiffies(LOAD_MS);
+	int err = call_usermodehelper(loader, argv, envp, UMH_WAIT_EXEC);
+
+	if (err) {
+		pr_err("%s cannot be run (error %d), which is to %sload %s\n", loader, err, come ? "" : "un", name);
+		return err;
+	}
+	while (is_there(name, domain) != come) {
+		if (time_after(jiffies, end)) {
+			pr_err("%s has not %sloaded %s in %u s\n", loader, come ? "" : "un", name, LOAD_MS / 1000);
+			return -ETIMEDOUT;
+		}
+		msleep(10);
+	}
+	return 0;
+}
+
+/* Nothing calls modules that are cleared, so they can go and come again. */
+static int reload(u32 domain, struct guarded_modules *modules)
+{
+	int err = 0, i;
+
+	for (i = 0; i < modules->n && !err; i++)
+		err = load(domain, modules->name[i], false);
+	for (i = modules->n - 1; i >= 0 && !err; i--)
+		err = load(domain, modules->name[i], true);
+	return err;
+}
+
+static const char *recover(u32 domain, struct guarded_modules *modules, struct list_head *saved)
+{
+	struct released released;
+
+	/* Modules stay as long as the lock is held. */
+	mutex_lock(&teardown_lock);
+	guardrail_modules_of(domain, modules);
+	guardrail_silence(modules);
+	mutex_unlock(&teardown_lock);
+	if (!modules->n)
+		return "it has no module any more";
+	if (!wait_outside(domain))
+		return "threads are still inside";
+	guardrail_save_netdevs(domain, saved);
+	mutex_lock(&teardown_lock);
+	guardrail_modules_of(domain, modules);
+	if (modules->n)
+		guardrail_teardown(domain, modules, &released);
+	mutex_unlock(&teardown_lock);
+	/* Its init function was ended, or it was removed meanwhile. */
+	if (!modules->n)
+		return "it has no module any more";
+	tell_released(domain, &released);
+	if (reload(domain, modules))
+		return "its modules could not be loaded anew";
+	if (guardrail_restore_netdevs(saved))
+		return "a network device did not come again, or could not be set up";
+	return NULL;
+}
+
+/* Whoever is killed again and again does not get better. */
+static bool too_often(struct recovery *recovery)
+{
+	if (!recovery->in_a_row || time_after(jiffies, recovery->first + 60 * HZ)) {
+		recovery->first = jiffies;
+		recovery->in_a_row = 0;
+	}
+	return ++recovery->in_a_row > MAX_IN_A_MINUTE;
+}
+
+static void work(struct work_struct *work)
+{
+	struct recovery *recovery = container_of(work, struct recovery, work);
+	u32 domain = recovery - recoveries;
+	struct guarded_modules *modules = kzalloc(sizeof(*modules), GFP_KERNEL);
+	const char *failed = "no memory";
+	LIST_HEAD(saved);
+
+	pr_info("recovery of domain %u begins\n", domain);
+	if (modules && too_often(recovery))
+		failed = "it was killed too often";
+	else if (modules)
+		failed = recover(domain, modules, &saved);
+	if (failed)
+		pr_err("recovery of domain %u failed: %s\n", domain, failed);
+	else
+		pr_info("recovery of domain %u is done, %lld ms after it was killed\n", domain,
+			ktime_ms_delta(ktime_get(), recovery->killed));
+	guardrail_forget_netdevs(&saved);
+	kfree(modules);
+	module_put(THIS_MODULE);
+}
+
+int __init guardrail_recover_init(void)
+{
+	u32 domain;
+
+	for (domain = 0; domain < ARRAY_SIZE(recoveries); domain++)
+		INIT_WORK(&recoveries[domain].work, work);
+	queue = alloc_workqueue("guardrail", WQ_UNBOUND, 1);
+	return queue ? 0 : -ENOMEM;
+}
+
+void guardrail_recover_exit(void)
+{
+	destroy_workqueue(queue);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the parts of the recovery of a domain know of each other. */
+#ifndef GUARDRAIL_RECOVER_H
+#define GUARDRAIL_RECOVER_H
+
+#include <linux/list.h>
+#include <linux/netdevice.h>
+#include <linux/pci.h>
+
+/* No domain has more modules, and no driver is asked for more devices than that at once. */
+#define MAX_MODULES 16
+#define MAX_DEVICES 32
+
+/* What was released, by kind. */
+struct released {
+	unsigned int timers, works, irqs, devices, netdevs, frames, mappings, allocations;
+	unsigned int left;	/* nobody here knows how to release them */
+};
+
+/* The modules of a domain, the last one first, as they are to go. */
+struct guarded_modules {
+	unsigned int n;
+	struct module *module[MAX_MODULES];
+	char name[MAX_MODULES][MODULE_NAME_LEN];
+};
+void guardrail_modules_of(u32 domain, struct guarded_modules *modules);
+
+/* teardown.c: takes all from a dead domain in which nobody is any more. */
+void guardrail_teardown(u32 domain, const struct guarded_modules *modules, struct released *released);
+/* Polls that were refused while their instance was scheduled are over, and whoever waits for that goes on. */
+void guardrail_settle_polls(u32 domain);
+/* Devices that modules have stop to reach memory and to interrupt. */
+void guardrail_silence(const struct guarded_modules *modules);
+
+/* restore_net.c: how network devices are set up. */
+struct list_head;
+/* Notes how the domain's network devices are set up, in a list of its own. */
+void guardrail_save_netdevs(u32 domain, struct list_head *saved);
+/* A network device is about to be registered: it gets the name and number of the one before it. */
+void guardrail_netdev_comes(struct net_device *dev);
+/* Sets the devices up as they were; the number of those that did not come again. */
+unsigned int guardrail_restore_netdevs(struct list_head *saved);
+void guardrail_forget_netdevs(struct list_head *saved);
+
+#endif /* GUARDRAIL_RECOVER_H */

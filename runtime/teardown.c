@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * All that a dead domain has is taken from it, without any of its code. First what would call it again (timers, work, polls,
+ * interrupts), then what it has registered, at last its memory.
+ */
+#include <linux/bitops.h>
+#include <linux/delay.h>
+#include <linux/dma-direct.h>
+#include <linux/dma-map-ops.h>
+#include <linux/interrupt.h>
+#include <linux/io.h>
+#include <linux/iommu.h>
+#include <linux/irq.h>
+#include <linux/irqdesc.h>
+#include <linux/mm.h>
+#include <linux/netdevice.h>
+#include <linux/pci.h>
+#include <linux/skbuff.h>
+#include <linux/slab.h>
+#include <linux/timer.h>
+#include <linux/uaccess.h>
+#include <linux/vmalloc.h>
+#include <linux/workqueue.h>
+
+#include "objects.h"
+#include "recover.h"
+
+/* No interrupt has a larger number here. */
+#define MAX_IRQ 16384
+
+struct teardown {
+	u32 domain;
+	const struct guarded_modules *modules;
+	struct released *released;
+	struct pci_dev *devices[MAX_DEVICES];
+	unsigned int n_devices;
+};
+
+static bool is_of(const void *p, const struct guarded_modules *modules)
+{
+	unsigned int i;
+
+	for (i = 0; i < modules->n; i++)
+		if (within_module((unsigned long)p, modules->module[i]))
+			return true;
+	return false;
+}
+
+static bool owns_driver(const struct device_driver *driver, const struct guarded_modules *modules)
+{
+	unsigned int i;
+
+	for (i = 0; driver && i < modules->n; i++)
+		if (driver->owner == modules->module[i])
+			return true;
+	return false;
+}
+
+void guardrail_silence(const struct guarded_modules *modules)
+{
+	struct pci_dev *dev = NULL;
+
+	for_each_pci_dev(dev) {
+		if (!owns_driver(dev->dev.driver, modules))
+			continue;
+		pci_clear_master(dev);
+		pci_intx(dev, 0);
+	}
+}
+
+/* Devices that drivers of the domain have; each is held. */
+static void find_devices(struct teardown *down)
+{
+	struct pci_dev *dev = NULL;
+
+	for_each_pci_dev(dev)
+		if (owns_driver(dev->dev.driver, down->modules) && down->n_devices < MAX_DEVICES)
+			down->devices[down->n_devices++] = pci_dev_get(dev);
+}
+
+static int settle_poll(const struct guardrail_held *held, void *data)
+{
+	struct napi_struct *napi = (struct napi_struct *)held->start;
+
+	if (held->right != GUARDRAIL_OBJECT || held->type != TYPE_NAPI || !held->state)
+		return 0;
+	/*
+	 * It is scheduled, and on no processor's list, nor disabled: its poll was refused, which has not completed it. That it is on its way to a
+	 * list lasts no longer than a moment with interrupts off.
+	 */
+	if (test_bit(NAPI_STATE_SCHED, &napi->state) && !test_bit(NAPI_STATE_NPSVC, &napi->state) &&
+	    list_empty_careful(&napi->poll_list)) {
+		msleep(2);
+		if (!test_bit(NAPI_STATE_NPSVC, &napi->state) && list_empty_careful(&napi->poll_list))
+			clear_bit(NAPI_STATE_SCHED, &napi->state);
+	}
+	return 0;
+}
+
+void guardrail_settle_polls(u32 domain)
+{
+	guardrail_walk(domain, settle_poll, NULL);
+}
+
+static bool cancel(struct work_struct *work)
+{
+	struct delayed_work *delayed = container_of(work, struct delayed_work, work);
+	void *function = NULL;
+
+	/* Behind work that can be delayed is its timer. */
+	copy_from_kernel_nofault(&function, &delayed->timer.function, sizeof(function));
+	if (function == delayed_work_timer_fn)
+		return cancel_delayed_work_sync(delayed);
+	return cancel_work_sync(work);
+}
+
+/* The timer of work that can be delayed stays with the work: that would wait for it forever. */
+static void stop_timer(struct timer_list *timer, struct released *released)
+{
+	if (timer->function == delayed_work_timer_fn) {
+		released->works += cancel_delayed_work_sync(container_of(timer, struct delayed_work, timer));
+		return;
+	}
+	released->timers += timer_shutdown_sync(timer);
+}
+
+static int stop(const struct guardrail_held *held, void *data)
+{
+	struct teardown *down = data;
+
+	if (held->right != GUARDRAIL_OBJECT)
+		return 0;
+	switch (held->type) {
+	case TYPE_TIMER:
+		stop_timer((struct timer_list *)held->start, down->released);
+		break;
+	case TYPE_WORK:
+		down->released->works += cancel((struct work_struct *)held->start);
+		break;
+	}
+	return 0;
+}
+
+static int unregister(const struct guardrail_held *held, void *data)
+{
+	struct teardown *down = data;
+
+	if (held->right == GUARDRAIL_OBJECT && held->type == TYPE_NETDEV && held->state) {
+		unregister_netdev((struct net_device *)held->start);
+		guardrail_put_object(down->domain, held->start, TYPE_NETDEV, 0);
+		down->released->netdevs++;
+	}
+	return 0;
+}
+
+static int end_poll(const struct guardrail_held *held, void *data)
+{
+	struct teardown *down = data;
+
+	if (held->right == GUARDRAIL_OBJECT && held->type == TYPE_NAPI && held->state) {
+		settle_poll(held, data);
+		napi_disable((struct napi_struct *)held->start);
+		guardrail_put_object(down->domain, held->start, TYPE_NAPI, 0);
+	}
+	return 0;
+}
+
+struct found_drivers {
+	const struct guarded_modules *modules;
+	struct pci_driver *driver[MAX_MODULES];
+	unsigned int n;
+};
+
+static int find_driver(struct device_driver *driver, void *data)
+{
+	struct found_drivers *found = data;
+
+	if (owns_driver(driver, found->modules) && found->n < ARRAY_SIZE(found->driver))
+		found->driver[found->n++] = to_pci_driver(driver);
+	return 0;
+}
+
+/* The devices are taken from their drivers, which are not asked, and with them all that goes with a device. */
+static void unbind(const struct guarded_modules *modules)
+{
+	struct found_drivers found = { .modules = modules };
+	unsigned int i;
+
+	bus_for_each_drv(&pci_bus_type, NULL, &found, find_driver);
+	for (i = 0; i < found.n; i++)
+		pci_unregister_driver(found.driver[i]);
+}
+
+/* A handler of the modules at this interrupt: what it was registered with. */
+static bool find_handler(unsigned int irq, const struct guarded_modules *modules, void **dev_id)
+{
+	struct irq_data *data = irq_get_irq_data(irq);
+	struct irqaction *action;
+	struct irq_desc *desc;
+	unsigned long flags;
+	bool found = false;
+
+	if (!data)
+		return false;
+	desc = irq_data_to_desc(data);
+	raw_spin_lock_irqsave(&desc->lock, flags);
+	for (action = desc->action; action && !found; action = action->next) {
+		found = is_of(action->handler, modules) || is_of(action->thread_fn, modules);
+		*dev_id = action->dev_id;
+	}
+	raw_spin_unlock_irqrestore(&desc->lock, flags);
+	return found;
+}
+
+static void free_irqs(struct teardown *down)
+{
+	unsigned int irq;
+	void *dev_id;
+
+	for (irq = 0; irq < MAX_IRQ; irq++)
+		while (find_handler(irq, down->modules, &dev_id)) {
+			free_irq(irq, dev_id);
+			down->released->irqs++;
+		}
+}
+
+/* What a driver has of a device beside memory. */
+static void give_back(struct pci_dev *dev)
+{
+	int bar;
+
+	pci_free_irq_vectors(dev);
+	for (bar = 0; bar < PCI_STD_NUM_BARS; bar++)
+		if (pci_resource_len(dev, bar) && dev->resource[bar].child)
+			pci_release_region(dev, bar);
+	/* Where the device can be reset, it is. */
+	if (pci_try_reset_function(dev))
+		pci_dbg(dev, "cannot be reset\n");
+	while (pci_is_enabled(dev))
+		pci_disable_device(dev);
+	pci_intx(dev, 1);
+}
+
+/* What lies in memory that is to be released next. */
+static int release_objects(const struct guardrail_held *held, void *data)
+{
+	struct teardown *down = data;
+
+	if (held->right != GUARDRAIL_OBJECT)
+		return 0;
+	switch (held->type) {
+	case TYPE_SKB:
+		guardrail_clear_object(down->domain, held->start, TYPE_SKB);
+		dev_kfree_skb_any((struct sk_buff *)held->start);
+		down->released->frames++;
+		break;
+	case TYPE_NETDEV:
+		if (held->state)
+			break;
+		guardrail_clear_object(down->domain, held->start, TYPE_NETDEV);
+		free_netdev((struct net_device *)held->start);
+		break;
+	}
+	return 0;
+}
+
+/* Memory for a device: without a unit in between that translates, the device's address of it follows from the kernel's. */
+static bool free_coherent(const struct teardown *down, const struct guardrail_held *held)
+{
+	struct device *dev;
+
+	if (down->n_devices != 1)
+		return false;
+	dev = &down->devices[0]->dev;
+	if (device_iommu_mapped(dev) || get_dma_ops(dev) || is_vmalloc_addr((void *)held->start))
+		return false;
+	dma_free_coherent(dev, held->len, (void *)held->start, phys_to_dma(dev, virt_to_phys((void *)held->start)));
+	return true;
+}
+
+static int release_memory(const struct guardrail_held *held, void *data)
+{
+	struct teardown *down = data;
+	void *p = (void *)held->start;
+
+	if (held->right != GUARDRAIL_OWNER)
+		return 0;
+	/* Nobody else is to release it. */
+	if (guardrail_clear_owner(down->domain, held->start, held->type))
+		return 0;
+	switch (held->type) {
+	case KIND_IO:
+		iounmap((void __iomem *)p);
+		down->released->mappings++;
+		return 0;
+	case KIND_SLAB:
+		kfree(p);
+		break;
+	case KIND_VMALLOC:
+		vfree(p);
+		break;
+	case KIND_PAGE:
+		free_pages(held->start, get_order(held->len));
+		break;
+	case KIND_PAGES:
+		__free_pages(virt_to_page(p), get_order(held->len));
+		break;
+	case KIND_FRAG:
+		page_frag_free(p);
+		break;
+	case KIND_DMA:
+		if (free_coherent(down, held))
+			break;
+		down->released->left++;
+		return 0;
+	case KIND_PRIVATE:
+	case KIND_ELEMENT:
+	case KIND_LENT:
+	case KIND_MANAGED:
+		/* It goes with what it belongs to. */
+		return 0;
+	default:
+		down->released->left++;
+		return 0;
+	}
+	guardrail_clear(down->domain, held->start, held->len);
+	down->released->allocations++;
+	return 0;
+}
+
+void guardrail_teardown(u32 domain, const struct guarded_modules *modules, struct released *released)
+{
+	struct teardown *down = kzalloc(sizeof(*down), GFP_KERNEL | __GFP_NOFAIL);
+	unsigned int i;
+
+	memset(released, 0, sizeof(*released));
+	*down = (struct teardown){ .domain = domain, .modules = modules, .released = released };
+	find_devices(down);
+	released->devices = down->n_devices;
+	guardrail_silence(modules);
+	guardrail_walk(domain, stop, down);
+	guardrail_settle_polls(domain);
+	guardrail_walk(domain, unregister, down);
+	guardrail_walk(domain, end_poll, down);
+	unbind(modules);
+	free_irqs(down);
+	for (i = 0; i < down->n_devices; i++)
+		give_back(down->devices[i]);
+	guardrail_walk(domain, release_objects, down);
+	guardrail_walk(domain, release_memory, down);
+	/* The module's own variables, and what has gone with the devices. */
+	guardrail_clear_domain(domain);
+	for (i = 0; i < down->n_devices; i++)
+		pci_dev_put(down->devices[i]);
+	kfree(down);
+}
