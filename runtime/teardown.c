@@ -158,8 +158,18 @@ static int end_poll(const struct guardrail_held *held, void *data)
 	struct teardown *down = data;
 
 	if (held->right == GUARDRAIL_OBJECT && held->type == TYPE_NAPI && held->state) {
-		settle_poll(held, data);
-		napi_disable((struct napi_struct *)held->start);
+		struct napi_struct *napi = (struct napi_struct *)held->start;
+		unsigned long end = jiffies + 5 * HZ;
+
+		/* It may be on a processor's list until that comes to it. Nothing schedules it any more. */
+		while (test_bit(NAPI_STATE_SCHED, &napi->state) && time_before(jiffies, end)) {
+			settle_poll(held, data);
+			msleep(2);
+		}
+		if (test_bit(NAPI_STATE_SCHED, &napi->state))
+			pr_warn("domain %u: a poll does not end\n", down->domain);
+		else
+			napi_disable(napi);
 		guardrail_put_object(down->domain, held->start, TYPE_NAPI, 0);
 	}
 	return 0;
