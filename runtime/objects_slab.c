@@ -15,7 +15,7 @@ static struct {
 } caches[CACHES];
 static DEFINE_RAW_SPINLOCK(lock);
 
-/* The pointer is the new cache, the second value its constructor. A cache that finds no place here is as large as its slots. */
+/* The pointer is the new cache, the second value its constructor. */
 GUARDRAIL_CUSTOM(cache_new)
 {
 	unsigned long cache = object_of(action, frame), flags;
@@ -50,7 +50,7 @@ GUARDRAIL_CUSTOM(cache_gone)
 	return 0;
 }
 
-/* Of the caches of a domain, the largest objects that fit into a slot. */
+/* Of the caches of a domain, the largest objects that fit into a slot; 0 where none does. */
 static unsigned int object_size(u32 domain, unsigned int slot)
 {
 	unsigned int size = 0;
@@ -62,7 +62,7 @@ static unsigned int object_size(u32 domain, unsigned int slot)
 		if (caches[i].cache && caches[i].domain == domain && caches[i].size <= slot)
 			size = max(size, caches[i].size);
 	raw_spin_unlock_irqrestore(&lock, flags);
-	return size ?: slot;
+	return size;
 }
 
 /*
@@ -77,7 +77,7 @@ GUARDRAIL_CUSTOM(construct)
 	if (!p || !virt_addr_valid((void *)p) || !PageSlab(compound_head(virt_to_page((void *)p))))
 		return 0;
 	size = object_size(action->domain, ksize((void *)p));
-	if (guardrail_check_write(action->domain, p, size))
+	if (!size || guardrail_check_write(action->domain, p, size))
 		return 0;
 	return guardrail_give(action->domain, p, size, KIND_LENT);
 }
