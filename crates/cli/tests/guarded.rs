@@ -30,8 +30,8 @@ const DRIVERS: [(&[&str], Work, &[&str]); 10] = [
     (&["sym53c8xx"], Work::Usual, &["6.1"]),
     (&["vfat", "fat"], Work::Named("files"), &["6.1"]),
     (&["ahci", "libahci"], Work::Full, &["6.12"]),
-    (&["uhci_hcd"], Work::Full, &["6.12"]),
-    (&["e1000e"], Work::Full, &["6.1"]),
+    (&["uhci_hcd"], Work::Usual, &["6.12"]),
+    (&["e1000e"], Work::Usual, &["6.1"]),
 ];
 
 /// What a driver goes through.
