@@ -39,17 +39,17 @@ GUARDRAIL_CUSTOM(endpoint_gone)
 	return 0;
 }
 
-/* Drivers note in a variable of usbcore's, by inlined code, that they are there. */
+/* Drivers note in a variable of usbcore, by inlined code, that they are there. Later kernels have none. */
 GUARDRAIL_CUSTOM(usb_loaded)
 {
-	unsigned long *loaded = symbol_get(usb_hcds_loaded);
+	unsigned long *loaded = __symbol_get("usb_hcds_loaded");
 	int err;
 
 	if (!loaded)
 		return 0;
 	err = guardrail_add_write(action->domain, (unsigned long)loaded, sizeof(*loaded));
 	/* The driver needs usbcore, so that stays. */
-	symbol_put(usb_hcds_loaded);
+	__symbol_put("usb_hcds_loaded");
 	return err;
 }
 
