@@ -210,7 +210,13 @@ static inline void guardrail_save(struct guardrail_saved *saved)
 	saved->migration_disabled = current->migration_disabled;
 }
 
+/* True where this innermost entry can be ended by code that runs with this stack pointer. */
+bool guardrail_can_end(const struct guardrail_record *record, unsigned long sp);
 int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_record *record);
+
+/* fault.c: faults of the processor. */
+int __init guardrail_fault_init(void);
+void guardrail_fault_exit(void);
 
 /* recover.c: domains that are killed. */
 int __init guardrail_recover_init(void);
@@ -225,6 +231,10 @@ void guardrail_clear_dead(u32 domain, bool *gone);
 const char *guardrail_held_at(unsigned long addr, u32 domain);
 void guardrail_report_write(unsigned long addr, unsigned long size, unsigned long first, u32 domain, unsigned long ip);
 void guardrail_report_icall(unsigned long target, u32 domain, unsigned long ip);
+/* True where the policy is to end the entry in which something is wrong. */
+bool guardrail_ends_entries(void);
+/* The processor has found something wrong at @ip, in an entry of the domain that can be ended: tells it, and does not return. */
+void guardrail_faulted(u32 domain, const char *what, unsigned long ip);
 int guardrail_violations_show(struct seq_file *seq, void *unused);
 void guardrail_report_exit(void);
 

@@ -44,8 +44,13 @@ static int __init guardrail_init(void)
 	err = guardrail_recover_init();
 	if (err)
 		goto entry;
+	err = guardrail_fault_init();
+	if (err)
+		goto recover;
 	guardrail_debugfs_init();
 	return 0;
+recover:
+	guardrail_recover_exit();
 entry:
 	guardrail_entry_exit();
 object:
@@ -61,6 +66,7 @@ table:
 static void __exit guardrail_exit(void)
 {
 	guardrail_debugfs_exit();
+	guardrail_fault_exit();
 	guardrail_recover_exit();
 	guardrail_entry_exit();
 	guardrail_object_exit();

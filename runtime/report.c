@@ -253,6 +253,22 @@ void guardrail_report_icall(unsigned long target, u32 domain, unsigned long ip)
 	tell(&violation, target);
 }
 
+bool guardrail_ends_entries(void)
+{
+	return READ_ONCE(policy) >= POLICY_FAIL;
+}
+
+void guardrail_faulted(u32 domain, const char *what, unsigned long ip)
+{
+	char why[160];
+
+	scnprintf(why, sizeof(why), "%s by %pS", what, (void *)ip);
+	pr_err("fault: %s: domain %u\n", why, domain);
+	if (READ_ONCE(policy) == POLICY_RECOVER)
+		guardrail_recover(domain, why);
+	guardrail_unwind(domain);
+}
+
 int guardrail_violations_show(struct seq_file *seq, void *unused)
 {
 	struct site *site;

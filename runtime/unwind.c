@@ -96,21 +96,25 @@ static void put_back(const struct guardrail_saved *saved)
 	}
 }
 
+bool guardrail_can_end(const struct guardrail_record *record, unsigned long sp)
+{
+	struct stack_info info;
+
+	if (!record->entry || record->saved.unwound || !guardrail_stack_of(sp, &info))
+		return false;
+	/* The exit function does all of its work, unless what it leaves is taken back without it. */
+	if (record->entry->flags & GUARDRAIL_ENTRY_EXIT && !guardrail_is_dead(record->entry->domain))
+		return false;
+	return record->saved.sp > sp && record->saved.sp < (unsigned long)info.end;
+}
+
 void guardrail_unwind(u32 domain)
 {
 	struct guardrail_record *record = guardrail_innermost();
-	unsigned long sp = current_stack_pointer;
-	struct stack_info info;
 	int held;
 
-	if (!record || !record->entry || record->entry->domain != domain || record->saved.unwound ||
-	    !guardrail_stack_of(sp, &info) || record->saved.sp <= sp || record->saved.sp >= (unsigned long)info.end) {
+	if (!record || !guardrail_can_end(record, current_stack_pointer) || record->entry->domain != domain) {
 		pr_warn_ratelimited("domain %u goes on, since it was not entered by a call that can be ended\n", domain);
-		return;
-	}
-	/* The exit function does all of its work, unless what it leaves is taken back without it. */
-	if (record->entry->flags & GUARDRAIL_ENTRY_EXIT && !guardrail_is_dead(domain)) {
-		pr_warn_ratelimited("the exit function of domain %u goes on, since nothing else does its work\n", domain);
 		return;
 	}
 	record->saved.unwound = 1;

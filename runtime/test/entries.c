@@ -3,6 +3,7 @@
 #include <linux/completion.h>
 #include <linux/cpumask.h>
 #include <linux/delay.h>
+#include <linux/fs.h>
 #include <linux/irq_work.h>
 #include <linux/kthread.h>
 #include <linux/mutex.h>
@@ -295,6 +296,59 @@ static void ended(void)
 	test_result("entries that are ended from within", true);
 }
 
+/* Sets the policy as a user does. */
+static bool set_policy(const char *policy)
+{
+	struct file *file = filp_open("/sys/module/guardrail/parameters/policy", O_WRONLY, 0);
+	loff_t offset = 0;
+	bool is;
+
+	if (IS_ERR(file))
+		return false;
+	is = kernel_write(file, policy, strlen(policy), &offset) > 0;
+	filp_close(file, NULL);
+	return is;
+}
+
+static volatile int nothing;
+static volatile long bad_address;
+
+static noinline void divides(void)
+{
+	nothing = 100 / nothing;
+}
+
+static noinline void reads_user_memory(void)
+{
+	bad_address = 8;
+	nothing = *(volatile int *)bad_address;
+	nothing = 0;
+}
+
+static noinline void reads_no_address(void)
+{
+	bad_address = 1L << 62;
+	nothing = *(volatile int *)bad_address;
+	nothing = 0;
+}
+
+static void faults(void)
+{
+	static const struct guardrail_module module = {
+		.magic = GUARDRAIL_MAGIC, .abi = GUARDRAIL_ABI, .domain = ONE, .name = "faults_test",
+	};
+
+	EXPECT(!guardrail_module_enter(&module));
+	if (EXPECT(set_policy("fail"))) {
+		EXPECT(ends_well(divides));
+		EXPECT(ends_well(reads_user_memory));
+		EXPECT(ends_well(reads_no_address));
+		EXPECT(set_policy("log"));
+	}
+	guardrail_module_leave(&module);
+	test_result("faults in entries", true);
+}
+
 static void dead(void)
 {
 	static const struct guardrail_module module = {
@@ -324,4 +378,5 @@ void test_entries(void)
 	threads_that_end();
 	ended();
 	dead();
+	faults();
 }
