@@ -20,7 +20,8 @@ const MAX_KINDS: usize = 30;
 
 /// Kinds and types that the runtime knows by their numbers, in their order (`runtime/objects.h`).
 const KNOWN: [&str; 13] = [
-    "slab", "vmalloc", "page", "percpu", "dma", "io", "managed", "frag", "netdev", "napi", "timer", "work", "skb",
+    "slab", "vmalloc", "page", "percpu", "dma", "io", "managed", "frag", "netdev", "napi", "timer", "work",
+    "skb",
 ];
 
 /// A number that an action works with: an address, a size, a count. All arithmetic is modulo 2⁶⁴.
