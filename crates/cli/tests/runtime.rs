@@ -189,7 +189,11 @@ fn goes(kernel: &str) -> Result<(), Failed> {
 
 fn ends_thread() -> Result<(), Failed> {
     let ran = guest("6.1", OOPS, &[])?;
-    let said = ["the policy is 'log' or 'oops', not 'other'", "the thread is ended", "kernel BUG at"];
+    let said = [
+        "the policy is 'log', 'oops', 'fail' or 'recover', not 'other'",
+        "the thread is ended",
+        "kernel BUG at",
+    ];
     // The guest's kernel panics where a thread is ended so.
     match &ran.outcome {
         Outcome::GuestPanic { .. } if said.iter().all(|line| ran.console.contains(line)) => Ok(()),
