@@ -122,16 +122,16 @@ bool guardrail_value(const struct guardrail_value *value, const struct guardrail
 }
 EXPORT_SYMBOL_GPL(guardrail_value);
 
-/* What the kernel has given to a dead domain is noted all the same, so that it is taken back. */
-static bool gives(const struct guardrail_action *action)
+/* What a call is asked before it is made. All else notes what the kernel has done, which has to be known of a dead domain, too. */
+static bool asks(const struct guardrail_action *action)
 {
-	return action->op == GUARDRAIL_OP_GRANT || action->op == GUARDRAIL_OP_OWN || action->op == GUARDRAIL_OP_OBJECT ||
-	       action->op == GUARDRAIL_OP_FIELDS;
+	return action->op == GUARDRAIL_OP_REQUIRE_WRITE || action->op == GUARDRAIL_OP_DISOWN ||
+	       action->op == GUARDRAIL_OP_REQUIRE_OBJECT || action->op == GUARDRAIL_OP_REQUIRE_CALL;
 }
 
 static __always_inline bool applies(const struct guardrail_action *action, const struct guardrail_frame *frame)
 {
-	if (unlikely(READ_ONCE(guardrail_dead_domains)) && !gives(action))
+	if (unlikely(READ_ONCE(guardrail_dead_domains)) && asks(action))
 		guardrail_crossing(action->domain, frame);
 	switch (action->when) {
 	case GUARDRAIL_ALWAYS:
