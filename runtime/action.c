@@ -126,7 +126,8 @@ EXPORT_SYMBOL_GPL(guardrail_value);
 static bool asks(const struct guardrail_action *action)
 {
 	return action->op == GUARDRAIL_OP_REQUIRE_WRITE || action->op == GUARDRAIL_OP_DISOWN ||
-	       action->op == GUARDRAIL_OP_REQUIRE_OBJECT || action->op == GUARDRAIL_OP_REQUIRE_CALL;
+	       action->op == GUARDRAIL_OP_REQUIRE_OBJECT || action->op == GUARDRAIL_OP_END_OBJECT ||
+	       action->op == GUARDRAIL_OP_REQUIRE_CALL;
 }
 
 static __always_inline bool applies(const struct guardrail_action *action, const struct guardrail_frame *frame)

@@ -91,11 +91,13 @@ void guardrail_clear_dead(u32 domain, bool *gone)
 {
 	struct guarded_modules *modules = kzalloc(sizeof(*modules), GFP_KERNEL);
 	struct released released;
+	struct late late;
 
 	mutex_lock(&teardown_lock);
 	if (modules && wait_outside(domain)) {
 		guardrail_modules_of(domain, modules);
-		guardrail_teardown(domain, modules, &released);
+		guardrail_teardown(domain, modules, &released, &late);
+		guardrail_release_late(&late);
 		if (anything(&released))
 			tell_released(domain, &released);
 	} else {
@@ -148,6 +150,8 @@ static int reload(u32 domain, struct guarded_modules *modules)
 static const char *recover(u32 domain, struct guarded_modules *modules, struct list_head *saved)
 {
 	struct released released;
+	struct late late;
+	int err;
 
 	/* Modules stay as long as the lock is held. */
 	mutex_lock(&teardown_lock);
@@ -162,13 +166,15 @@ static const char *recover(u32 domain, struct guarded_modules *modules, struct l
 	mutex_lock(&teardown_lock);
 	guardrail_modules_of(domain, modules);
 	if (modules->n)
-		guardrail_teardown(domain, modules, &released);
+		guardrail_teardown(domain, modules, &released, &late);
 	mutex_unlock(&teardown_lock);
 	/* Its init function was ended, or it was removed meanwhile. */
 	if (!modules->n)
 		return "it has no module any more";
 	tell_released(domain, &released);
-	if (reload(domain, modules))
+	err = reload(domain, modules);
+	guardrail_release_late(&late);
+	if (err)
 		return "its modules could not be loaded anew";
 	if (guardrail_restore_netdevs(saved))
 		return "a network device did not come again, or could not be set up";

@@ -25,8 +25,20 @@ struct guarded_modules {
 };
 void guardrail_modules_of(u32 domain, struct guarded_modules *modules);
 
-/* teardown.c: takes all from a dead domain in which nobody is any more. */
-void guardrail_teardown(u32 domain, const struct guarded_modules *modules, struct released *released);
+/*
+ * Memory that devices may still write to. Taking the right to reach memory from a device does not end what it was told to do, and the driver that
+ * comes anew gives it that right before it resets it: until then the memory stays whose it was.
+ */
+struct late {
+	struct list_head memory;
+	struct pci_dev *devices[MAX_DEVICES];
+	unsigned int n_devices;
+};
+
+/* teardown.c: takes all from a dead domain in which nobody is any more, and leaves the release of some memory for later. */
+void guardrail_teardown(u32 domain, const struct guarded_modules *modules, struct released *released, struct late *late);
+/* Releases it: the devices have been reset by their driver, or have none and reach no memory. */
+void guardrail_release_late(struct late *late);
 /* Polls that were refused while their instance was scheduled are over, and whoever waits for that goes on. */
 void guardrail_settle_polls(u32 domain);
 /* Devices that modules have stop to reach memory and to interrupt. */

@@ -32,8 +32,13 @@ struct teardown {
 	u32 domain;
 	const struct guarded_modules *modules;
 	struct released *released;
-	struct pci_dev *devices[MAX_DEVICES];
-	unsigned int n_devices;
+	struct late *late;
+};
+
+/* Something to be released later. */
+struct piece {
+	struct list_head list;
+	struct guardrail_held held;
 };
 
 static bool is_of(const void *p, const struct guarded_modules *modules)
@@ -74,8 +79,8 @@ static void find_devices(struct teardown *down)
 	struct pci_dev *dev = NULL;
 
 	for_each_pci_dev(dev)
-		if (owns_driver(dev->dev.driver, down->modules) && down->n_devices < MAX_DEVICES)
-			down->devices[down->n_devices++] = pci_dev_get(dev);
+		if (owns_driver(dev->dev.driver, down->modules) && down->late->n_devices < MAX_DEVICES)
+			down->late->devices[down->late->n_devices++] = pci_dev_get(dev);
 }
 
 static int settle_poll(const struct guardrail_held *held, void *data)
@@ -251,6 +256,18 @@ static void give_back(struct pci_dev *dev)
 	pci_intx(dev, 1);
 }
 
+/* Without memory to note it, it is lost. */
+static bool later(struct teardown *down, const struct guardrail_held *held)
+{
+	struct piece *piece = kmalloc(sizeof(*piece), GFP_KERNEL);
+
+	if (!piece)
+		return false;
+	piece->held = *held;
+	list_add_tail(&piece->list, &down->late->memory);
+	return true;
+}
+
 /* What lies in memory that is to be released next. */
 static int release_objects(const struct guardrail_held *held, void *data)
 {
@@ -261,8 +278,10 @@ static int release_objects(const struct guardrail_held *held, void *data)
 	switch (held->type) {
 	case TYPE_SKB:
 		guardrail_clear_object(down->domain, held->start, TYPE_SKB);
-		dev_kfree_skb_any((struct sk_buff *)held->start);
-		down->released->frames++;
+		if (later(down, held))
+			down->released->frames++;
+		else
+			down->released->left++;
 		break;
 	case TYPE_NETDEV:
 		if (held->state)
@@ -275,23 +294,21 @@ static int release_objects(const struct guardrail_held *held, void *data)
 }
 
 /* Memory for a device: without a unit in between that translates, the device's address of it follows from the kernel's. */
-static bool free_coherent(const struct teardown *down, const struct guardrail_held *held)
+static struct device *device_of(const struct late *late, const struct guardrail_held *held)
 {
 	struct device *dev;
 
-	if (down->n_devices != 1)
-		return false;
-	dev = &down->devices[0]->dev;
+	if (late->n_devices != 1)
+		return NULL;
+	dev = &late->devices[0]->dev;
 	if (device_iommu_mapped(dev) || get_dma_ops(dev) || is_vmalloc_addr((void *)held->start))
-		return false;
-	dma_free_coherent(dev, held->len, (void *)held->start, phys_to_dma(dev, virt_to_phys((void *)held->start)));
-	return true;
+		return NULL;
+	return dev;
 }
 
 static int release_memory(const struct guardrail_held *held, void *data)
 {
 	struct teardown *down = data;
-	void *p = (void *)held->start;
 
 	if (held->right != GUARDRAIL_OWNER)
 		return 0;
@@ -300,9 +317,43 @@ static int release_memory(const struct guardrail_held *held, void *data)
 		return 0;
 	switch (held->type) {
 	case KIND_IO:
-		iounmap((void __iomem *)p);
+		iounmap((void __iomem *)held->start);
 		down->released->mappings++;
 		return 0;
+	case KIND_PRIVATE:
+	case KIND_ELEMENT:
+	case KIND_LENT:
+	case KIND_MANAGED:
+		/* It goes with what it belongs to. */
+		return 0;
+	case KIND_DMA:
+		if (!device_of(down->late, held))
+			break;
+		fallthrough;
+	case KIND_SLAB:
+	case KIND_VMALLOC:
+	case KIND_PAGE:
+	case KIND_PAGES:
+	case KIND_FRAG:
+		guardrail_clear(down->domain, held->start, held->len);
+		if (!later(down, held))
+			break;
+		down->released->allocations++;
+		return 0;
+	}
+	down->released->left++;
+	return 0;
+}
+
+static void release_piece(const struct late *late, const struct guardrail_held *held)
+{
+	void *p = (void *)held->start;
+
+	if (held->right == GUARDRAIL_OBJECT) {
+		dev_kfree_skb_any(p);
+		return;
+	}
+	switch (held->type) {
 	case KIND_SLAB:
 		kfree(p);
 		break;
@@ -319,34 +370,39 @@ static int release_memory(const struct guardrail_held *held, void *data)
 		page_frag_free(p);
 		break;
 	case KIND_DMA:
-		if (free_coherent(down, held))
-			break;
-		down->released->left++;
-		return 0;
-	case KIND_PRIVATE:
-	case KIND_ELEMENT:
-	case KIND_LENT:
-	case KIND_MANAGED:
-		/* It goes with what it belongs to. */
-		return 0;
-	default:
-		down->released->left++;
-		return 0;
+		dma_free_coherent(device_of(late, held), held->len, p,
+				  phys_to_dma(device_of(late, held), virt_to_phys(p)));
+		break;
 	}
-	guardrail_clear(down->domain, held->start, held->len);
-	down->released->allocations++;
-	return 0;
 }
 
-void guardrail_teardown(u32 domain, const struct guarded_modules *modules, struct released *released)
+void guardrail_release_late(struct late *late)
+{
+	struct piece *piece, *next;
+	unsigned int i;
+
+	for (i = 0; i < late->n_devices; i++)
+		if (!late->devices[i]->dev.driver)
+			pci_clear_master(late->devices[i]);
+	list_for_each_entry_safe(piece, next, &late->memory, list) {
+		release_piece(late, &piece->held);
+		kfree(piece);
+	}
+	for (i = 0; i < late->n_devices; i++)
+		pci_dev_put(late->devices[i]);
+}
+
+void guardrail_teardown(u32 domain, const struct guarded_modules *modules, struct released *released, struct late *late)
 {
 	struct teardown *down = kzalloc(sizeof(*down), GFP_KERNEL | __GFP_NOFAIL);
 	unsigned int i;
 
 	memset(released, 0, sizeof(*released));
-	*down = (struct teardown){ .domain = domain, .modules = modules, .released = released };
+	INIT_LIST_HEAD(&late->memory);
+	late->n_devices = 0;
+	*down = (struct teardown){ .domain = domain, .modules = modules, .released = released, .late = late };
 	find_devices(down);
-	released->devices = down->n_devices;
+	released->devices = late->n_devices;
 	guardrail_silence(modules);
 	guardrail_walk(domain, stop, down);
 	guardrail_settle_polls(domain);
@@ -354,13 +410,11 @@ void guardrail_teardown(u32 domain, const struct guarded_modules *modules, struc
 	guardrail_walk(domain, end_poll, down);
 	unbind(modules);
 	free_irqs(down);
-	for (i = 0; i < down->n_devices; i++)
-		give_back(down->devices[i]);
+	for (i = 0; i < late->n_devices; i++)
+		give_back(late->devices[i]);
 	guardrail_walk(domain, release_objects, down);
 	guardrail_walk(domain, release_memory, down);
 	/* The module's own variables, and what has gone with the devices. */
 	guardrail_clear_domain(domain);
-	for (i = 0; i < down->n_devices; i++)
-		pci_dev_put(down->devices[i]);
 	kfree(down);
 }
