@@ -16,9 +16,10 @@
 #include "internal.h"
 #include "recover.h"
 
-/* How long is waited for those inside to leave, and for a module to go or to come. */
+/* How long is waited for those inside to leave, for a module to go or to come, and until the loader is run once more. */
 #define LEAVE_MS 10000
 #define LOAD_MS 30000
+#define AGAIN_MS 2000
 /* A domain that is killed so often in a minute stays dead. */
 #define MAX_IN_A_MINUTE 5
 
@@ -113,22 +114,29 @@ static bool is_there(const char *name, u32 domain)
 	return guardrail_module_is_there(domain, name);
 }
 
-/* Has the loader load or unload a module, and waits until that is done. */
+/*
+ * Has the loader load or unload a module, and waits until that is done. A module that has just left may still be known to the kernel, which
+ * then refuses one of its name; so the loader is run more than once.
+ */
 static int load(u32 domain, char *name, bool come)
 {
 	char *argv[] = { loader, come ? name : "-r", come ? NULL : name, NULL };
 	static char *envp[] = { "HOME=/", "PATH=/sbin:/bin:/usr/sbin:/usr/bin", NULL };
-	unsigned long end = jiffies + msecs_to_jiffies(LOAD_MS);
-	int err = call_usermodehelper(loader, argv, envp, UMH_WAIT_EXEC);
+	unsigned long end = jiffies + msecs_to_jiffies(LOAD_MS), again = jiffies;
 
-	if (err) {
-		pr_err("%s cannot be run (error %d), which is to %sload %s\n", loader, err, come ? "" : "un", name);
-		return err;
-	}
 	while (is_there(name, domain) != come) {
 		if (time_after(jiffies, end)) {
 			pr_err("%s has not %sloaded %s in %u s\n", loader, come ? "" : "un", name, LOAD_MS / 1000);
 			return -ETIMEDOUT;
+		}
+		if (time_after_eq(jiffies, again)) {
+			int err = call_usermodehelper(loader, argv, envp, UMH_WAIT_EXEC);
+
+			if (err) {
+				pr_err("%s cannot be run (error %d), which is to %sload %s\n", loader, err, come ? "" : "un", name);
+				return err;
+			}
+			again = jiffies + msecs_to_jiffies(AGAIN_MS);
 		}
 		msleep(10);
 	}
