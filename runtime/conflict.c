@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Slots that one entry cannot describe: several domains hold rights, or one holds rights to bytes for which it has no mask. Their entry says so, and a node of the conflict table has the rights of every domain to every byte.
+ * Slots that one entry cannot describe: several domains hold rights, or one holds rights to bytes for which it has no mask. Their
+ * entry says so, and a node of the conflict table has the rights of every domain to every byte.
  *
  * An entry is changed here by compare-and-swap. Where whole slots change, rights.c writes entries without that, so the mark can
  * be lost when two domains change rights to the same slot at the same moment: the one that wrote the entry last has its right there, and

@@ -109,11 +109,6 @@ void guardrail_clear_dead(u32 domain, bool *gone)
 	kfree(modules);
 }
 
-static bool is_there(const char *name, u32 domain)
-{
-	return guardrail_module_is_there(domain, name);
-}
-
 /*
  * Has the loader load or unload a module, and waits until that is done. A module that has just left may still be known to the kernel, which
  * then refuses one of its name; so the loader is run more than once.
@@ -124,7 +119,7 @@ static int load(u32 domain, char *name, bool come)
 	static char *envp[] = { "HOME=/", "PATH=/sbin:/bin:/usr/sbin:/usr/bin", NULL };
 	unsigned long end = jiffies + msecs_to_jiffies(LOAD_MS), again = jiffies;
 
-	while (is_there(name, domain) != come) {
+	while (guardrail_module_is_there(domain, name) != come) {
 		if (time_after(jiffies, end)) {
 			pr_err("%s has not %sloaded %s in %u s\n", loader, come ? "" : "un", name, LOAD_MS / 1000);
 			return -ETIMEDOUT;

@@ -45,7 +45,6 @@ void guardrail_settle_polls(u32 domain);
 void guardrail_silence(const struct guarded_modules *modules);
 
 /* restore_net.c: how network devices are set up. */
-struct list_head;
 /* Notes how the domain's network devices are set up, in a list of its own. */
 void guardrail_save_netdevs(u32 domain, struct list_head *saved);
 /* A network device is about to be registered: it gets the name and number of the one before it. */

@@ -54,60 +54,54 @@ static bool change_word(u64 *word, u64 part, u64 to, u32 domain)
 	return cmpxchg(word, old, (old & ~part) | (to & part)) == old;
 }
 
-/* Whole slots whose entries are in one page of the table, which is populated. */
-static int change_entries(unsigned long entry, unsigned long end, const struct slot_change *change)
+/* The same; where they are unlike, one by one. */
+static int change_part(unsigned long word, u64 part, u64 to, const struct slot_change *change)
 {
-	u64 writable = EIGHT(WRITABLE(change->domain)), to = change->right == GUARDRAIL_WRITE ? writable : 0;
-	u64 from = writable ^ to;
-	int err = 0;
+	u8 from = WRITABLE(change->domain) ^ (u8)to;
+	int i, err = 0;
 
-	while (entry < end && !err) {
-		unsigned long word = entry & ~7UL, stop = min(end, word + 8);
-		u64 part = ~0ULL << 8 * (entry - word) & ~0ULL >> 8 * (word + 8 - stop);
+	if (change_word((u64 *)word, part, to, change->domain))
+		return 0;
+	for (i = 0; i < 8 && !err; i++) {
+		u8 *entry = (u8 *)word + i;
 
-		if (change_word((u64 *)word, part, to, change->domain)) {
-			entry = stop;
+		if (!(part >> 8 * i & 1))
 			continue;
-		}
-		for (; entry < stop && !err; entry++) {
-			if (READ_ONCE(*(u8 *)entry) == (u8)from)
-				WRITE_ONCE(*(u8 *)entry, (u8)to);
-			else if (READ_ONCE(*(u8 *)entry) != (u8)to)
-				err = change_slot(entry, change);
-		}
+		if (READ_ONCE(*entry) == from)
+			WRITE_ONCE(*entry, (u8)to);
+		else if (READ_ONCE(*entry) != (u8)to)
+			err = change_slot(word + i, change);
 	}
 	return err;
 }
 
-/*
- * Nearly all that changes hands are whole slots in one page of the table, of which none needs to be looked at by itself. False where that
- * is not so; then all is done again slot by slot.
- */
-static bool change_words(u32 domain, unsigned long p, unsigned long n, u64 to)
+/* Whole slots, whose entries from @entry to @last are in one page of the table, which is populated. */
+static int change_entries(unsigned long entry, unsigned long last, const struct slot_change *change)
 {
-	u64 from = EIGHT(WRITABLE(domain)) ^ to;
-	unsigned long entry = entry_of(p), last = entry_of(p + n - 1), word = entry & ~7UL;
+	u64 writable = EIGHT(WRITABLE(change->domain)), to = change->right == GUARDRAIL_WRITE ? writable : 0;
+	u64 from = writable ^ to;
+	unsigned long word = entry & ~7UL;
+	int err = 0;
 
-	if ((p | n) % GUARDRAIL_SLOT || (entry ^ last) & PAGE_MASK || entry_peek(entry) < 0)
-		return false;
 	if (entry != word || last < word + 7) {
 		u64 part = ~0ULL << 8 * (entry - word);
 
 		if (last < word + 7)
 			part &= ~0ULL >> 8 * (word + 7 - last);
-		if (!change_word((u64 *)word, part, to, domain))
-			return false;
+		err = change_part(word, part, to, change);
 		word += 8;
 	}
-	for (; word + 7 <= last; word += 8) {
+	for (; word + 7 <= last && !err; word += 8) {
 		u64 old = READ_ONCE(*(u64 *)word);
 
 		if (old == from)
 			WRITE_ONCE(*(u64 *)word, to);
-		else if (old != to && !change_word((u64 *)word, ~0ULL, to, domain))
-			return false;
+		else if (old != to)
+			err = change_part(word, ~0ULL, to, change);
 	}
-	return word > last || change_word((u64 *)word, ~0ULL >> 8 * (word + 7 - last), to, domain);
+	if (!err && word <= last)
+		err = change_part(word, ~0ULL >> 8 * (word + 7 - last), to, change);
+	return err;
 }
 
 /* The first entry of the next page of the table, or the end. */
@@ -116,39 +110,36 @@ static unsigned long page_end(unsigned long entry, unsigned long end)
 	return min(end, (entry & PAGE_MASK) + PAGE_SIZE);
 }
 
-static noinline int change_slots(u32 domain, unsigned long p, unsigned long n, u8 right, bool keep_objects)
+/* A range that begins or ends within a slot, reaches over pages of the table, or lies where it has none. */
+static noinline int change_range(unsigned long p, unsigned long n, struct slot_change *change)
 {
-	struct slot_change change = { .domain = domain, .right = right, .keep_objects = keep_objects };
-	unsigned long entry, end, last;
+	unsigned long entry = entry_of(p), last = entry_of(p + n - 1), end = last + 1;
 	int err = 0;
 
-	entry = entry_of(p);
-	last = entry_of(p + n - 1);
-	if (right != GUARDRAIL_READ) {
+	if (change->right != GUARDRAIL_READ) {
 		err = populate(entry, last);
 		if (err)
 			return err;
 	}
 	/* The first slot and the last, where only a part of them is meant. */
-	change.mask = slot_mask(p, p + n);
-	if (change.mask != 0xff) {
+	change->mask = slot_mask(p, p + n);
+	if (change->mask != 0xff) {
 		if (entry_peek(entry) >= 0)
-			err = change_slot(entry, &change);
+			err = change_slot(entry, change);
 		entry++;
 	}
-	end = last + 1;
 	if (!err && entry <= last && (p + n) % GUARDRAIL_SLOT) {
-		change.mask = slot_mask(slot_of(last), p + n);
+		change->mask = slot_mask(slot_of(last), p + n);
 		if (entry_peek(last) >= 0)
-			err = change_slot(last, &change);
+			err = change_slot(last, change);
 		end = last;
 	}
-	change.mask = 0xff;
+	change->mask = 0xff;
 	while (!err && entry < end) {
 		unsigned long stop = page_end(entry, end);
 
-		if (right != GUARDRAIL_READ || entry_peek(entry) >= 0)
-			err = change_entries(entry, stop, &change);
+		if (change->right != GUARDRAIL_READ || entry_peek(entry) >= 0)
+			err = change_entries(entry, stop - 1, change);
 		entry = stop;
 	}
 	return err;
@@ -156,13 +147,19 @@ static noinline int change_slots(u32 domain, unsigned long p, unsigned long n, u
 
 int guardrail_range_change(u32 domain, unsigned long p, unsigned long n, u8 right, bool keep_objects)
 {
+	struct slot_change change = { .domain = domain, .mask = 0xff, .right = right, .keep_objects = keep_objects };
+	unsigned long entry, last;
+
 	if (!n)
 		return 0;
 	if (!is_domain(domain) || !is_kernel_range(p, n))
 		return -EINVAL;
-	if (change_words(domain, p, n, right == GUARDRAIL_WRITE ? EIGHT(WRITABLE(domain)) : 0))
-		return 0;
-	return change_slots(domain, p, n, right, keep_objects);
+	entry = entry_of(p);
+	last = entry_of(p + n - 1);
+	/* Nearly all that changes hands are whole slots in one page of the table. */
+	if (!((p | n) % GUARDRAIL_SLOT) && !((entry ^ last) & PAGE_MASK) && entry_peek(entry) >= 0)
+		return change_entries(entry, last, &change);
+	return change_range(p, n, &change);
 }
 
 int guardrail_set_write(u32 domain, unsigned long p, unsigned long n)

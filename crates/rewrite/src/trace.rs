@@ -265,24 +265,24 @@ fn flow(site: &Site<'_>, insn: &Insn, all: &mut Vec<Told>) -> Result<usize> {
 /// Whether a branch leads to another function: to where one begins, and not to a part that is no function by itself.
 fn leaves(site: &Site<'_>, insn: &Insn) -> bool {
     let section = &site.object.sections[site.code.section];
-    let begins = |section: usize, offset: u64| {
-        let own = &site.object.symbols[site.function.symbol];
-        let mut there = site.object.symbols.iter().filter(|symbol| {
+    let target = match insn.target {
+        // Most branches stay where they are.
+        Some(target) if site.function.insns.contains(&target) => return false,
+        Some(target) => Some((site.code.section, site.code.insns[target as usize].at.into())),
+        None => {
+            let relocs = &section.relocs[insn.relocs.start as usize..insn.relocs.end as usize];
+            let Some(reloc) = relocs.first() else { return false };
+            let bias = if reloc::relative(reloc.kind) { u64::from(insn.end()) - reloc.offset } else { 0 };
+            site.object.target(reloc.symbol, reloc.addend.wrapping_add(bias as i64))
+        }
+    };
+    let Some((section, offset)) = target else { return true };
+    let own = &site.object.symbols[site.function.symbol];
+    let mut there =
+        site.object.symbols.iter().filter(|symbol| {
             symbol.function() && symbol.section() == Some(section) && symbol.value == offset
         });
-        own.value != offset && there.any(|symbol| !part(&symbol.name))
-    };
-    if let Some(target) = insn.target {
-        return begins(site.code.section, site.code.insns[target as usize].at.into());
-    }
-    let relocs = &section.relocs[insn.relocs.start as usize..insn.relocs.end as usize];
-    relocs.first().is_some_and(|reloc| {
-        let bias = if reloc::relative(reloc.kind) { u64::from(insn.end()) - reloc.offset } else { 0 };
-        match site.object.target(reloc.symbol, reloc.addend.wrapping_add(bias as i64)) {
-            Some((section, offset)) => begins(section, offset),
-            None => true,
-        }
-    })
+    (own.section(), own.value) != (Some(section), offset) && there.any(|symbol| !part(&symbol.name))
 }
 
 /// The compiler puts what is rarely run of a function elsewhere.
