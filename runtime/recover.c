@@ -159,7 +159,7 @@ static const char *recover(u32 domain, struct guarded_modules *modules, struct l
 	/* Modules stay as long as the lock is held. */
 	mutex_lock(&teardown_lock);
 	guardrail_modules_of(domain, modules);
-	guardrail_silence(modules);
+	guardrail_silence(domain, modules);
 	mutex_unlock(&teardown_lock);
 	if (!modules->n)
 		return "it has no module any more";

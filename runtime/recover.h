@@ -41,8 +41,8 @@ void guardrail_teardown(u32 domain, const struct guarded_modules *modules, struc
 void guardrail_release_late(struct late *late);
 /* Polls that were refused while their instance was scheduled are over, and whoever waits for that goes on. */
 void guardrail_settle_polls(u32 domain);
-/* Devices that modules have stop to reach memory and to interrupt. */
-void guardrail_silence(const struct guarded_modules *modules);
+/* Devices that modules have stop to reach memory and to interrupt; the kernel sends nothing through network devices of the domain. */
+void guardrail_silence(u32 domain, const struct guarded_modules *modules);
 
 /* restore_net.c: how network devices are set up. */
 /* Notes how the domain's network devices are set up, in a list of its own. */

@@ -61,10 +61,24 @@ static bool owns_driver(const struct device_driver *driver, const struct guarded
 	return false;
 }
 
-void guardrail_silence(const struct guarded_modules *modules)
+/*
+ * The kernel offers a frame that was refused again and again, as long as the queue is not stopped, and waits for the end of that when it closes
+ * the device.
+ */
+static int detach(const struct guardrail_held *held, void *data)
+{
+	if (held->right == GUARDRAIL_OBJECT && held->type == TYPE_NETDEV && held->state) {
+		netif_tx_stop_all_queues((struct net_device *)held->start);
+		netif_device_detach((struct net_device *)held->start);
+	}
+	return 0;
+}
+
+void guardrail_silence(u32 domain, const struct guarded_modules *modules)
 {
 	struct pci_dev *dev = NULL;
 
+	guardrail_walk(domain, detach, NULL);
 	for_each_pci_dev(dev) {
 		if (!owns_driver(dev->dev.driver, modules))
 			continue;
@@ -403,7 +417,7 @@ void guardrail_teardown(u32 domain, const struct guarded_modules *modules, struc
 	*down = (struct teardown){ .domain = domain, .modules = modules, .released = released, .late = late };
 	find_devices(down);
 	released->devices = late->n_devices;
-	guardrail_silence(modules);
+	guardrail_silence(domain, modules);
 	guardrail_walk(domain, stop, down);
 	guardrail_settle_polls(domain);
 	guardrail_walk(domain, unregister, down);

@@ -64,7 +64,14 @@ receiving() {
 }
 shown() { dmesg | grep 'guardrail: ' | sed 's/^/dmesg: /' >/dev/console; }
 
-tell() { "$@" || { shown; dmesg | tail -n 60 >/dev/console; return 1; }; }
+# What every thread waits for, where something did not come.
+tell() {
+    "$@" && return
+    shown
+    echo 1 >/proc/sys/kernel/sysrq
+    echo t >/proc/sysrq-trigger
+    return 1
+}
 
 ip link set lo up
 step interface find_interface
