@@ -278,6 +278,7 @@ int guardrail_do_own(const struct guardrail_action *action, struct guardrail_fra
 		guardrail_forget_owner(action->domain, p);
 		err = guardrail_set_owner(action->domain, p, n, action->type, 0);
 	}
+	guardrail_check_quota(action, frame, p, n);
 	return given(action, err);
 }
 EXPORT_SYMBOL_GPL(guardrail_do_own);

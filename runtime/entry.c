@@ -24,6 +24,11 @@ struct note {
 	u64 born;			/* another task may get the same memory */
 	struct guardrail_record *top;
 	unsigned long limit;		/* where the part of the stack ends that may be written; 0 for all */
+	struct guardrail_locks locks;
+	/* For the watchdog: how often the task was found running since it has entered, or has slept, when that was, and where it loops. */
+	unsigned int looks;
+	unsigned long slept;
+	unsigned long looping;
 };
 
 /*
@@ -41,6 +46,16 @@ static atomic_long_t n_others;
 
 static struct guardrail_pool pool;
 unsigned long guardrail_dead_domains;
+
+/* A note of the current task that has just come. */
+static void begin(struct note *note)
+{
+	note->born = current->start_boottime;
+	note->top = NULL;
+	note->limit = 0;
+	note->locks.n = note->locks.more = 0;
+	note->looks = 0;
+}
 
 static struct note *cell_of(const struct task_struct *task, unsigned int n)
 {
@@ -74,11 +89,8 @@ static __always_inline struct note *find(void)
 		note = cell_of(current, 1);
 	if (READ_ONCE(note->task) != current)
 		note = atomic_long_read(&n_others) ? find_other() : NULL;
-	if (note && note->born != current->start_boottime) {
-		note->born = current->start_boottime;
-		note->top = NULL;
-		note->limit = 0;
-	}
+	if (note && note->born != current->start_boottime)
+		begin(note);
 	return note;
 }
 
@@ -92,13 +104,14 @@ static struct note *new_note(void)
 		note = cell_of(current, n);
 		if (READ_ONCE(note->task) || cmpxchg(&note->task, NULL, current))
 			continue;
-		note->born = current->start_boottime;
+		begin(note);
 		return note;
 	}
 	note = guardrail_pool_alloc(&pool);
 	if (!note)
 		return NULL;
-	*note = (struct note){ .task = current, .born = current->start_boottime };
+	note->task = current;
+	begin(note);
 	raw_spin_lock(&table[bucket].lock);
 	hlist_add_head(&note->node, &table[bucket].notes);
 	raw_spin_unlock(&table[bucket].lock);
@@ -112,7 +125,6 @@ static void free_note(struct note *note)
 
 	if (note >= cells && note < cells + ARRAY_SIZE(cells)) {
 		note->top = NULL;
-		note->limit = 0;
 		smp_store_release(&note->task, NULL);
 		return;
 	}
@@ -174,9 +186,21 @@ int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_
 
 void guardrail_leave(struct guardrail_record *record)
 {
+	struct note *note = record->task;
+
+	if (unlikely(note->locks.n))
+		guardrail_locks_left(&note->locks, record);
 	guardrail_pop(record);
 }
 EXPORT_SYMBOL_GPL(guardrail_leave);
+
+struct guardrail_locks *guardrail_locks(const struct guardrail_record **innermost)
+{
+	struct note *note = find();
+
+	*innermost = note ? note->top : NULL;
+	return *innermost ? &note->locks : NULL;
+}
 
 unsigned long guardrail_stack_limit(void)
 {
@@ -213,6 +237,41 @@ void guardrail_forget_task(void)
 	if (note)
 		free_note(note);
 	local_irq_restore(flags);
+}
+
+bool guardrail_running(struct guardrail_running *running)
+{
+	struct note *note = find();
+
+	if (!note || !note->top || !note->top->entry)
+		return false;
+	if (note->slept != current->nvcsw) {
+		note->slept = current->nvcsw;
+		note->looks = 0;
+	}
+	running->record = note->top;
+	running->looks = ++note->looks;
+	return true;
+}
+
+void guardrail_note_loop(unsigned long ip)
+{
+	struct note *note = find();
+
+	if (note)
+		note->looping = ip;
+}
+
+unsigned long guardrail_looping(void)
+{
+	unsigned long flags, ip;
+	struct note *note;
+
+	local_irq_save(flags);
+	note = find();
+	ip = note ? note->looping : 0;
+	local_irq_restore(flags);
+	return ip;
 }
 
 unsigned long guardrail_inside(void)

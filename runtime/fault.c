@@ -23,38 +23,39 @@ static noinline void go_on(unsigned long ip, unsigned long domain, const char *w
 /* The entry that this code of a module runs in; NULL where it is none, or nothing is to be ended. */
 static struct guardrail_record *entry_at(struct pt_regs *regs)
 {
-	struct guardrail_record *record;
-
 	if (!regs || user_mode(regs) || !guardrail_ends_entries() || !guardrail_is_guarded(regs->ip))
 		return NULL;
-	record = guardrail_innermost();
-	return record && guardrail_can_end(record, regs->sp) ? record : NULL;
+	return guardrail_innermost();
 }
 
-static void divert(struct pt_regs *regs, const struct guardrail_record *record, const char *what)
+bool guardrail_divert(struct pt_regs *regs, const struct guardrail_record *record, const char *what)
 {
+	if (!guardrail_can_end(record, regs->sp))
+		return false;
 	regs->di = regs->ip;
 	regs->si = record->entry->domain;
 	regs->dx = (unsigned long)what;
 	regs->sp = ((regs->sp - ROOM) & ~15UL) - 8;
 	regs->ip = (unsigned long)go_on;
 	regs->flags &= ~(X86_EFLAGS_DF | X86_EFLAGS_AC);
+	return true;
 }
 
 static int on_fault(struct notifier_block *block, unsigned long event, void *data)
 {
 	struct die_args *args = data;
 	const struct guardrail_record *record;
+	const char *what;
 
 	if (event != DIE_TRAP && event != DIE_GPF && event != DIE_OOPS)
 		return NOTIFY_DONE;
 	record = entry_at(args->regs);
 	if (!record)
 		return NOTIFY_DONE;
-	divert(args->regs, record, event == DIE_OOPS ? "access to a bad address" :
+	what = event == DIE_OOPS ? "access to a bad address" :
 	       event == DIE_GPF ? "access to an address that is none" :
-	       args->trapnr == X86_TRAP_DE ? "division by zero" : "instruction that traps");
-	return NOTIFY_STOP;
+	       args->trapnr == X86_TRAP_DE ? "division by zero" : "instruction that traps";
+	return guardrail_divert(args->regs, record, what) ? NOTIFY_STOP : NOTIFY_DONE;
 }
 
 static struct notifier_block notifier = { .notifier_call = on_fault };

@@ -172,6 +172,8 @@ bool guardrail_object_any(u32 domain, unsigned long p, u32 *type, u32 *state);
 void guardrail_forget_owner(u32 domain, unsigned long p);
 int guardrail_objects_walk(u32 domain, int (*each)(const struct guardrail_held *held, void *data), void *data);
 unsigned long guardrail_object_count(void);
+/* How much memory the domain owns, by all that it has allocated. */
+unsigned long guardrail_owned_bytes(u32 domain);
 
 /* entry.c: who is in a guarded module. */
 int __init guardrail_entry_init(void);
@@ -181,6 +183,18 @@ bool guardrail_push(struct guardrail_record *record, bool callers_stack);
 void guardrail_pop(struct guardrail_record *record);
 /* The innermost entry of the current task, or NULL. */
 struct guardrail_record *guardrail_innermost(void);
+/* The current task's locks and its innermost entry, with interrupts off; NULL where it is in no module. */
+struct guardrail_locks *guardrail_locks(const struct guardrail_record **innermost);
+/* The current task runs, and is interrupted: its innermost entry, and how often that was so since it has come, or has slept. */
+struct guardrail_running {
+	const struct guardrail_record *record;
+	unsigned int looks;
+};
+/* False where it is in no module. In hard interrupts. */
+bool guardrail_running(struct guardrail_running *running);
+/* Where it loops. */
+void guardrail_note_loop(unsigned long ip);
+unsigned long guardrail_looping(void);
 /* The address on the stack from which on the code that runs may not write, or 0 where it is in no module, or may write all. */
 unsigned long guardrail_stack_limit(void);
 /* The current task goes away, and has left all modules. */
@@ -192,6 +206,29 @@ bool guardrail_inside_domain(u32 domain);
 void guardrail_revive(u32 domain);
 /* The domains that are dead, a bit each. */
 extern unsigned long guardrail_dead_domains;
+
+/* locks.c: locks that entries take. */
+struct guardrail_lock {
+	const struct guardrail_record *record;	/* of the entry */
+	unsigned long p;
+	unsigned long ip;			/* who took it, or gave it back */
+	u32 kind;
+	bool taken;				/* else it was given back without having been taken */
+};
+/* Those of a task, the latest ones last. */
+struct guardrail_locks {
+	unsigned int n;
+	unsigned int more;			/* for which there was no room */
+	struct guardrail_lock lock[8];
+};
+/* Moves those of an entry of the current task to @own, the latest ones first. */
+void guardrail_locks_of(struct guardrail_locks *locks, const struct guardrail_record *record, struct guardrail_locks *own);
+/*
+ * Locks, interrupts, preemption and what else is counted become what they were when the entry began. True where one of the locks spins.
+ */
+bool guardrail_locks_back(const struct guardrail_locks *own, const struct guardrail_record *record);
+/* The entry returns with these. */
+void guardrail_locks_left(struct guardrail_locks *locks, const struct guardrail_record *record);
 
 /* unwind.c: entries that are ended from within. */
 /*
@@ -210,13 +247,21 @@ static inline void guardrail_save(struct guardrail_saved *saved)
 	saved->migration_disabled = current->migration_disabled;
 }
 
+/* What is counted for the current task or processor becomes what it was when the entry began. */
+void guardrail_put_back(const struct guardrail_saved *saved);
 /* True where this innermost entry can be ended by code that runs with this stack pointer. */
 bool guardrail_can_end(const struct guardrail_record *record, unsigned long sp);
 int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_record *record);
 
 /* fault.c: faults of the processor. */
+/* The interrupted code, which is the module's, is to end its innermost entry when it goes on; false where that is not possible. */
+bool guardrail_divert(struct pt_regs *regs, const struct guardrail_record *record, const char *what);
 int __init guardrail_fault_init(void);
 void guardrail_fault_exit(void);
+
+/* watchdog.c: entries without an end. */
+int __init guardrail_watchdog_init(void);
+void guardrail_watchdog_exit(void);
 
 /* recover.c: domains that are killed. */
 int __init guardrail_recover_init(void);
@@ -231,8 +276,14 @@ void guardrail_clear_dead(u32 domain, bool *gone);
 const char *guardrail_held_at(unsigned long addr, u32 domain);
 void guardrail_report_write(unsigned long addr, unsigned long size, unsigned long first, u32 domain, unsigned long ip);
 void guardrail_report_icall(unsigned long target, u32 domain, unsigned long ip);
+/* An entry has returned with a lock. True where it is to be given back. */
+bool guardrail_report_lock(const struct guardrail_lock *lock, const char *kind, const struct guardrail_entry *entry);
 /* True where the policy is to end the entry in which something is wrong. */
 bool guardrail_ends_entries(void);
+/* True where it is that, or to end the thread. */
+bool guardrail_ends_threads(void);
+/* An entry of this function runs and runs. */
+void guardrail_report_loop(u32 domain, const char *function, unsigned int seconds, unsigned long ip);
 /* The processor has found something wrong at @ip, in an entry of the domain that can be ended: tells it, and does not return. */
 void guardrail_faulted(u32 domain, const char *what, unsigned long ip);
 int guardrail_violations_show(struct seq_file *seq, void *unused);
@@ -260,6 +311,12 @@ struct held_counts {
 	unsigned long ranges, bytes, targets, objects, owned, owned_bytes;
 };
 void guardrail_count_held(u32 domain, struct held_counts *counts);
+
+/* quota.c: how much memory domains may own. */
+/* Whether allocations of a kind are memory, not mappings of registers or parts of what the kernel has. */
+bool guardrail_is_memory(u32 kind);
+/* The domain has come to own an allocation: a violation if that is more than it may. */
+void guardrail_check_quota(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p, unsigned long size);
 
 /* debugfs.c */
 void __init guardrail_debugfs_init(void);

@@ -47,8 +47,13 @@ static int __init guardrail_init(void)
 	err = guardrail_fault_init();
 	if (err)
 		goto recover;
+	err = guardrail_watchdog_init();
+	if (err)
+		goto fault;
 	guardrail_debugfs_init();
 	return 0;
+fault:
+	guardrail_fault_exit();
 recover:
 	guardrail_recover_exit();
 entry:
@@ -66,6 +71,7 @@ table:
 static void __exit guardrail_exit(void)
 {
 	guardrail_debugfs_exit();
+	guardrail_watchdog_exit();
 	guardrail_fault_exit();
 	guardrail_recover_exit();
 	guardrail_entry_exit();

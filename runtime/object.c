@@ -38,6 +38,20 @@ static struct part {
 	unsigned long n_records;
 } parts[1 << LOCK_BITS];
 
+/* How much memory each domain owns. */
+static atomic_long_t owned_bytes[GUARDRAIL_DOMAINS];
+
+static void count_owned(const struct record *record, bool more)
+{
+	if (record->right == GUARDRAIL_OWNER && guardrail_is_memory(record->type))
+		atomic_long_add(more ? record->size : -record->size, &owned_bytes[record->domain]);
+}
+
+unsigned long guardrail_owned_bytes(u32 domain)
+{
+	return atomic_long_read(&owned_bytes[domain % GUARDRAIL_DOMAINS]);
+}
+
 static unsigned int bucket_of(unsigned long addr)
 {
 	return hash_long(addr, HASH_BITS);
@@ -83,6 +97,7 @@ static struct record *insert(unsigned int bucket, const struct record *what)
 	record->number = ++part->last_number;
 	hlist_add_head(&record->node, &table[bucket]);
 	part->n_records++;
+	count_owned(record, true);
 	return record;
 }
 
@@ -93,6 +108,7 @@ static void drop(unsigned int bucket, struct record *record)
 
 	__hlist_del(&record->node);
 	part->n_records--;
+	count_owned(record, false);
 	if (part->n_free == MAX_FREE) {
 		guardrail_pool_free(&pool, record);
 		return;

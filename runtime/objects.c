@@ -70,12 +70,15 @@ GUARDRAIL_CUSTOM(lend_end)
 /* alloc_pages(): the result is a struct page, the size an order. */
 GUARDRAIL_CUSTOM(pages_new)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, frame), size = PAGE_SIZE << size_of(action, frame);
+	int err;
 
 	if (!p)
 		return 0;
-	return guardrail_give(action->domain, (unsigned long)page_address((struct page *)p),
-			      PAGE_SIZE << size_of(action, frame), KIND_PAGES);
+	p = (unsigned long)page_address((struct page *)p);
+	err = guardrail_give(action->domain, p, size, KIND_PAGES);
+	guardrail_check_quota(action, frame, p, size);
+	return err;
 }
 
 /* __free_pages(): they may have other users, but the driver is none any more. */

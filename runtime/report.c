@@ -191,13 +191,17 @@ static void kill(const struct guardrail_violation *violation, const char *name)
 	guardrail_recover(violation->domain, why);
 }
 
-/* Tells it if its place is new, and does what the policy says. @first: the byte that it is about. */
-static void tell(const struct guardrail_violation *violation, unsigned long first)
+static void __noreturn end_thread(void)
 {
-	char name[NAME_LENGTH];
+	pr_err("the thread is ended, since the policy is 'oops'\n");
+	BUG();
+}
 
+/* Tells it if its place is new. @first: the byte that it is about. @name: of the place. */
+static void print(const struct guardrail_violation *violation, unsigned long first, char name[NAME_LENGTH])
+{
 	atomic_long_inc(&violations[violation->domain % GUARDRAIL_DOMAINS]);
-	snprintf(name, sizeof(name), "%pS", (void *)violation->ip);
+	snprintf(name, NAME_LENGTH, "%pS", (void *)violation->ip);
 	if (is_new(violation, name)) {
 		pr_err("violation: %s %016lx by %s: domain %u holds %s, needs %s\n", violation->what, violation->addr,
 		       name, violation->domain, violation->holds, violation->needs);
@@ -207,10 +211,17 @@ static void tell(const struct guardrail_violation *violation, unsigned long firs
 		print_target(first);
 		print_trace();
 	}
+}
+
+/* Tells it, and does what the policy says. */
+static void tell(const struct guardrail_violation *violation, unsigned long first)
+{
+	char name[NAME_LENGTH];
+
+	print(violation, first, name);
 	switch (READ_ONCE(policy)) {
 	case POLICY_OOPS:
-		pr_err("the thread is ended, since the policy is 'oops'\n");
-		BUG();
+		end_thread();
 	case POLICY_RECOVER:
 		kill(violation, name);
 		fallthrough;
@@ -253,9 +264,43 @@ void guardrail_report_icall(unsigned long target, u32 domain, unsigned long ip)
 	tell(&violation, target);
 }
 
+bool guardrail_report_lock(const struct guardrail_lock *lock, const char *kind, const struct guardrail_entry *entry)
+{
+	char what[112], name[NAME_LENGTH];
+	struct guardrail_violation violation = {
+		.what = what, .addr = lock->p, .ip = lock->ip, .domain = entry->domain, .holds = "the lock", .needs = "no lock",
+	};
+
+	scnprintf(what, sizeof(what), "return from %s with a %s taken at", entry->function, kind);
+	print(&violation, lock->p, name);
+	switch (READ_ONCE(policy)) {
+	case POLICY_OOPS:
+		end_thread();
+	case POLICY_RECOVER:
+		kill(&violation, name);
+		return true;
+	case POLICY_FAIL:
+		return true;
+	}
+	return false;
+}
+
 bool guardrail_ends_entries(void)
 {
 	return READ_ONCE(policy) >= POLICY_FAIL;
+}
+
+bool guardrail_ends_threads(void)
+{
+	return READ_ONCE(policy) != POLICY_LOG;
+}
+
+void guardrail_report_loop(u32 domain, const char *function, unsigned int seconds, unsigned long ip)
+{
+	if (guardrail_ends_threads())
+		pr_warn("%s of domain %u has not returned after %u s of running, and is ended\n", function, domain, seconds);
+	else
+		pr_err("fault: endless loop by %pS: domain %u\n", (void *)ip, domain);
 }
 
 void guardrail_faulted(u32 domain, const char *what, unsigned long ip)
@@ -264,6 +309,8 @@ void guardrail_faulted(u32 domain, const char *what, unsigned long ip)
 
 	scnprintf(why, sizeof(why), "%s by %pS", what, (void *)ip);
 	pr_err("fault: %s: domain %u\n", why, domain);
+	if (READ_ONCE(policy) == POLICY_OOPS)
+		end_thread();
 	if (READ_ONCE(policy) == POLICY_RECOVER)
 		guardrail_recover(domain, why);
 	guardrail_unwind(domain);

@@ -68,8 +68,7 @@ asm("	.pushsection .text, \"ax\"\n"
 STACK_FRAME_NON_STANDARD(guardrail_resume);
 EXPORT_SYMBOL_GPL(guardrail_enter);
 
-/* What is counted for the current task or processor becomes what it was when the entry began. */
-static void put_back(const struct guardrail_saved *saved)
+void guardrail_put_back(const struct guardrail_saved *saved)
 {
 	bool interruptible = saved->flags & X86_EFLAGS_IF;
 
@@ -108,9 +107,24 @@ bool guardrail_can_end(const struct guardrail_record *record, unsigned long sp)
 	return record->saved.sp > sp && record->saved.sp < (unsigned long)info.end;
 }
 
+static void locks_of(const struct guardrail_record *record, struct guardrail_locks *own)
+{
+	const struct guardrail_record *innermost;
+	struct guardrail_locks *locks;
+	unsigned long flags;
+
+	local_irq_save(flags);
+	locks = guardrail_locks(&innermost);
+	local_irq_restore(flags);
+	own->n = 0;
+	if (locks)
+		guardrail_locks_of(locks, record, own);
+}
+
 void guardrail_unwind(u32 domain)
 {
 	struct guardrail_record *record = guardrail_innermost();
+	struct guardrail_locks own;
 	int held;
 
 	if (!record || !guardrail_can_end(record, current_stack_pointer) || record->entry->domain != domain) {
@@ -118,11 +132,13 @@ void guardrail_unwind(u32 domain)
 		return;
 	}
 	record->saved.unwound = 1;
+	locks_of(record, &own);
 	held = preempt_count() - record->saved.preempt_count;
-	if (held)
-		pr_warn_ratelimited("%s of domain %u is ended with locks held, or as if it were: preemption is counted %#x more than at its begin\n",
+	if (!guardrail_locks_back(&own, record) && held)
+		pr_warn_ratelimited("%s of domain %u was ended as if it held a lock that is not known: preemption was counted %#x more than at its begin\n",
 				    record->entry->function, domain, held);
-	put_back(&record->saved);
+	if (own.n)
+		pr_info_ratelimited("%u locks are as they were when %s of domain %u was called\n", own.n, record->entry->function, domain);
 	record->frame.result = record->entry->dead;
 	record->frame.second = 0;
 	guardrail_resume(record);

@@ -157,6 +157,24 @@ static void allocation(void)
 	test_result("actions of allocations", true);
 }
 
+/* Memory that the domain owns is counted until it is released. */
+static void quota(void)
+{
+	unsigned long p = (unsigned long)kzalloc(64, GFP_KERNEL);
+	struct call make = { .frame = { .args = { 1 << 19 }, .result = p } }, more = { .frame = { .args = { 1 << 20 }, .result = p + 8 } };
+	struct call release = { .frame = { .args = { p } } };
+	struct guardrail_action own = ACTION(.when = GUARDRAIL_RESULT_VALID, .pointer = WORD(GUARDRAIL_WORD_RESULT), .size = WORD(0),
+					     .type = KIND), disown = ACTION(.pointer = WORD(0), .type = KIND);
+
+	EXPECT(test_set_parameter("quota", "1"));
+	EXPECT(quiet(guardrail_do_own, own, &make) && !quiet(guardrail_do_own, own, &more));
+	EXPECT(quiet(guardrail_do_disown, disown, &release) && quiet(guardrail_do_own, own, &more));
+	EXPECT(test_set_parameter("quota", "0") && quiet(guardrail_do_own, own, &make));
+	guardrail_clear_domain(ONE);
+	kfree((void *)p);
+	test_result("a quota of memory", true);
+}
+
 /* The same list at each place that a structure can have in a word of entries, over what is there, twice. */
 static void fields(void)
 {
@@ -283,6 +301,7 @@ void test_actions(void)
 	values();
 	conditions();
 	allocation();
+	quota();
 	fields();
 	objects();
 	calls();

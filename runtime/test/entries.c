@@ -3,7 +3,6 @@
 #include <linux/completion.h>
 #include <linux/cpumask.h>
 #include <linux/delay.h>
-#include <linux/fs.h>
 #include <linux/irq_work.h>
 #include <linux/kthread.h>
 #include <linux/mutex.h>
@@ -220,6 +219,43 @@ static noinline void inner_is_ended(void)
 	is_ended();
 }
 
+int guardrail_custom_spin_taken(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_custom_spin_given(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_custom_mutex_taken(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_custom_mutex_given(const struct guardrail_action *action, struct guardrail_frame *frame);
+
+static DEFINE_SPINLOCK(spin);
+static DEFINE_SPINLOCK(callers_spin);
+static DEFINE_MUTEX(mutex);
+
+/* Notes what becomes of a lock, as a thunk does. */
+static void lock_changes(int (*note)(const struct guardrail_action *action, struct guardrail_frame *frame), void *lock)
+{
+	struct guardrail_action action = {
+		.op = GUARDRAIL_OP_CUSTOM, .domain = ONE, .function = "tested", .pointer.kind = GUARDRAIL_VALUE_CONST,
+		.pointer.constant = (s64)lock,
+	};
+	struct guardrail_frame frame = { .caller = _THIS_IP_ };
+
+	note(&action, &frame);
+}
+
+/* Ended with locks that it has taken, and without one of its caller's that it has given back. */
+static noinline void locks(void)
+{
+	mutex_lock(&mutex);
+	lock_changes(guardrail_custom_mutex_taken, &mutex);
+	lock_changes(guardrail_custom_spin_given, &callers_spin);
+	spin_unlock(&callers_spin);
+	spin_lock_irq(&spin);
+	lock_changes(guardrail_custom_spin_taken, &spin);
+	lock_changes(guardrail_custom_spin_given, &spin);
+	spin_unlock_irq(&spin);
+	spin_lock_irq(&spin);
+	lock_changes(guardrail_custom_spin_taken, &spin);
+	guardrail_unwind(ONE);
+}
+
 /* Enters as a thunk does, and is to be returned to. What a function keeps for its caller is as it was. */
 static noinline bool ends_well(void (*function)(void))
 {
@@ -296,20 +332,6 @@ static void ended(void)
 	test_result("entries that are ended from within", true);
 }
 
-/* Sets the policy as a user does. */
-static bool set_policy(const char *policy)
-{
-	struct file *file = filp_open("/sys/module/guardrail/parameters/policy", O_WRONLY, 0);
-	loff_t offset = 0;
-	bool is;
-
-	if (IS_ERR(file))
-		return false;
-	is = kernel_write(file, policy, strlen(policy), &offset) > 0;
-	filp_close(file, NULL);
-	return is;
-}
-
 static volatile int nothing;
 static volatile long bad_address;
 
@@ -332,6 +354,40 @@ static noinline void reads_no_address(void)
 	nothing = 0;
 }
 
+static volatile bool forever = true;
+
+static noinline void loops(void)
+{
+	spin_lock(&spin);
+	lock_changes(guardrail_custom_spin_taken, &spin);
+	while (forever)
+		cpu_relax();
+	spin_unlock(&spin);
+}
+
+/* Nearly all of the time is spent in a function of the kernel. */
+static noinline void loops_elsewhere(void)
+{
+	while (forever)
+		mdelay(20);
+}
+
+static void endless(void)
+{
+	static const struct guardrail_module module = {
+		.magic = GUARDRAIL_MAGIC, .abi = GUARDRAIL_ABI, .domain = ONE, .name = "loops_test",
+	};
+
+	EXPECT(!guardrail_module_enter(&module));
+	if (EXPECT(test_set_parameter("policy", "fail") && test_set_parameter("watchdog", "1"))) {
+		EXPECT(ends_well(loops) && !spin_is_locked(&spin));
+		EXPECT(ends_well(loops_elsewhere));
+		EXPECT(test_set_parameter("watchdog", "0") && test_set_parameter("policy", "log"));
+	}
+	guardrail_module_leave(&module);
+	test_result("entries without an end", true);
+}
+
 static void faults(void)
 {
 	static const struct guardrail_module module = {
@@ -339,14 +395,74 @@ static void faults(void)
 	};
 
 	EXPECT(!guardrail_module_enter(&module));
-	if (EXPECT(set_policy("fail"))) {
+	if (EXPECT(test_set_parameter("policy", "fail"))) {
 		EXPECT(ends_well(divides));
 		EXPECT(ends_well(reads_user_memory));
 		EXPECT(ends_well(reads_no_address));
-		EXPECT(set_policy("log"));
+		EXPECT(test_set_parameter("policy", "log"));
 	}
 	guardrail_module_leave(&module);
 	test_result("faults in entries", true);
+}
+
+/* Returns with two locks, one of them taken by a function of its own that it calls as the kernel does. */
+static noinline void keeps(void)
+{
+	struct guardrail_record record, inner;
+
+	if (guardrail_enter(&plain, &record))
+		return;
+	if (guardrail_enter(&plain, &inner) == 0) {
+		mutex_lock(&mutex);
+		lock_changes(guardrail_custom_mutex_taken, &mutex);
+		guardrail_leave(&inner);
+	}
+	spin_lock_irq(&spin);
+	lock_changes(guardrail_custom_spin_taken, &spin);
+	guardrail_leave(&record);
+}
+
+/* Has a function of its own take a lock, and another give it back. */
+static noinline void keeps_within(void)
+{
+	struct guardrail_record record, inner;
+
+	if (guardrail_enter(&plain, &record))
+		return;
+	if (guardrail_enter(&plain, &inner) == 0) {
+		lock_changes(guardrail_custom_mutex_taken, &mutex);
+		guardrail_leave(&inner);
+	}
+	if (guardrail_enter(&plain, &inner) == 0) {
+		lock_changes(guardrail_custom_mutex_given, &mutex);
+		guardrail_leave(&inner);
+	}
+	guardrail_leave(&record);
+}
+
+static void held(void)
+{
+	unsigned long before = guardrail_violations(ONE);
+	int count = preempt_count();
+	bool well;
+
+	spin_lock(&callers_spin);
+	well = ends_well(locks);
+	EXPECT(well && spin_is_locked(&callers_spin) && !spin_is_locked(&spin) && !mutex_is_locked(&mutex));
+	spin_unlock(&callers_spin);
+	EXPECT(guardrail_violations(ONE) == before);
+	keeps_within();
+	EXPECT(guardrail_violations(ONE) == before);
+	keeps();
+	EXPECT(guardrail_violations(ONE) == before + 2 && mutex_is_locked(&mutex) && spin_is_locked(&spin) && irqs_disabled());
+	spin_unlock_irq(&spin);
+	mutex_unlock(&mutex);
+	EXPECT(test_set_parameter("policy", "fail"));
+	keeps();
+	EXPECT(guardrail_violations(ONE) == before + 4 && !mutex_is_locked(&mutex) && !spin_is_locked(&spin));
+	EXPECT(!irqs_disabled() && preempt_count() == count);
+	EXPECT(test_set_parameter("policy", "log") && !inside());
+	test_result("locks that an entry holds", true);
 }
 
 static void dead(void)
@@ -376,7 +492,9 @@ void test_entries(void)
 	interrupts();
 	threads();
 	threads_that_end();
+	held();
 	ended();
 	dead();
 	faults();
+	endless();
 }

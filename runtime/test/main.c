@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* guardrail_test.ko: exercises every primitive of guardrail.ko when it is loaded, and tells in the form of TAP how it went. */
+#include <linux/fs.h>
 #include "test.h"
 
 static unsigned int number;
@@ -36,6 +37,22 @@ bool test_store(unsigned long addr, unsigned long size, u32 domain)
 		return true;
 	guardrail_write_slow(addr, size, domain, _THIS_IP_);
 	return guardrail_violations(domain) == before;
+}
+
+bool test_set_parameter(const char *name, const char *value)
+{
+	char path[64];
+	struct file *file;
+	loff_t offset = 0;
+	bool is;
+
+	scnprintf(path, sizeof(path), "/sys/module/guardrail/parameters/%s", name);
+	file = filp_open(path, O_WRONLY, 0);
+	if (IS_ERR(file))
+		return false;
+	is = kernel_write(file, value, strlen(value), &offset) > 0;
+	filp_close(file, NULL);
+	return is;
 }
 
 static int __init test_init(void)

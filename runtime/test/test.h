@@ -20,6 +20,8 @@
 
 /* Says how a test went; the first expectation that was not met is told. */
 void test_result(const char *name, bool ok);
+/* Sets a parameter of guardrail.ko as a user does. */
+bool test_set_parameter(const char *name, const char *value);
 /* Tells, and is false, where an expectation is not met. */
 bool test_expect(bool met, const char *what, const char *file, int line);
 #define EXPECT(condition) test_expect(condition, #condition, __FILE__, __LINE__)

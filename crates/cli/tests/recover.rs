@@ -37,8 +37,8 @@ fn main() {
         for (fault, right, wrong) in FAULTS {
             let name = format!("a network driver recovers from a fault in a {fault}, on {kernel}");
             let trial = Trial::test(name, move || recovers(kernel, fault, (right, wrong)));
-            // Now and then a recovery hangs (docs/isolation.md), so that these say something only if they are looked at.
-            trials.push(trial.with_ignored_flag(true));
+            let sampled = matches!((kernel, fault), ("6.1", "receive") | ("6.12", "call"));
+            trials.push(trial.with_ignored_flag(!sampled));
         }
     }
     common::run(arguments, trials)
@@ -88,9 +88,6 @@ fn recovers(kernel: &str, fault: &str, spoiled: (&str, &str)) -> Result<(), Fail
     options.kernel_arguments = vec!["loglevel=7".to_owned()];
     options.variables.push(("FAULT".to_owned(), fault.to_owned()));
     let ran = common::unwatched(&prepared, options, 300)?;
-    if let Ok(file) = std::env::var("GUARDRAIL_TEST_CONSOLE") {
-        std::fs::write(file, &ran.console)?;
-    }
     let says = |text: &&str| ran.console.contains(*text);
     let bad = ["BUG:", "WARNING:", "Oops", "Call Trace:"].into_iter().find(says);
     match ran.outcome == Outcome::Completed && bad.is_none() {

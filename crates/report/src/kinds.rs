@@ -18,6 +18,11 @@ const fn kind(name: &'static str, short: &'static str, help: &'static str) -> Ki
 /// All kinds that checkers report, by name.
 pub const KINDS: &[Kind] = &[
     kind(
+        "beyond-quota",
+        "Guarded driver allocates more than it may",
+        "What the driver has allocated and not released is more than the parameter `quota` allows. Look for what is never released, or for a size that comes from elsewhere.",
+    ),
+    kind(
         "call-without-right",
         "Guarded driver calls what it may not",
         "The driver calls by pointer what is no function that it was given, nor one of the kernel's. The pointer was never set, was overwritten, or belongs to memory that is gone.",
@@ -111,6 +116,16 @@ pub const KINDS: &[Kind] = &[
         "double-lock",
         "Lock taken twice by one thread",
         "The thread holds the lock already and waits for itself.",
+    ),
+    kind(
+        "endless-loop",
+        "Guarded driver does not come back",
+        "A call of the driver ran for as long as the parameter `watchdog` allows, without sleeping. Look for a register or a flag that is waited for without a limit.",
+    ),
+    kind(
+        "fault-in-driver",
+        "The processor faults in a guarded driver",
+        "An access to a bad address, a division by zero or an instruction that traps, in the driver's own code.",
     ),
     kind(
         "free-without-right",

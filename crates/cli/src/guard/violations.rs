@@ -72,7 +72,8 @@ pub fn findings(log: &str) -> Vec<Finding> {
     let mut current: Option<Finding> = None;
     let mut lines = 0;
     for text in log.lines().filter_map(own) {
-        if let Some(found) = text.strip_prefix("violation: ").and_then(violation) {
+        let found = text.strip_prefix("violation: ").and_then(violation);
+        if let Some(found) = found.or_else(|| text.strip_prefix("fault: ").and_then(fault)) {
             keep(&mut all, current.replace(found));
             lines = 0;
         } else if let Some(finding) = current.as_mut().filter(|_| lines < MAX_LINES) {
@@ -112,12 +113,14 @@ fn violation(text: &str) -> Option<Finding> {
     let (_, needs) = rights.rsplit_once("needs ")?;
     let frame = frame(place)?;
     let what = what.strip_suffix(" at").unwrap_or(what);
+    let kind = kind(needs);
+    let lacks = if kind.ends_with("-right") { " without the right to" } else { "" };
     let size =
         what.split_once(" of ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok()).unwrap_or(0);
     Some(Finding {
         checker: CHECKER.to_owned(),
-        kind: kind(needs).to_owned(),
-        message: format!("{what} without the right to: domain {rights}"),
+        kind: kind.to_owned(),
+        message: format!("{what}{lacks}: domain {rights}"),
         module: frame.module.clone().unwrap_or_default(),
         function: frame.function.clone(),
         offset: frame.offset,
@@ -131,6 +134,24 @@ fn violation(text: &str) -> Option<Finding> {
     })
 }
 
+/// `WHAT by PLACE: domain N`: what the processor, or the watchdog, has found.
+fn fault(text: &str) -> Option<Finding> {
+    let (head, domain) = text.rsplit_once(": domain ")?;
+    let (what, place) = head.rsplit_once(" by ")?;
+    let domain: u8 = domain.parse().ok()?;
+    let frame = frame(place)?;
+    Some(Finding {
+        checker: CHECKER.to_owned(),
+        kind: if what == "endless loop" { "endless-loop" } else { "fault-in-driver" }.to_owned(),
+        message: format!("{what}: domain {domain}"),
+        module: frame.module.unwrap_or_default(),
+        function: frame.function,
+        offset: frame.offset,
+        count: 1,
+        ..Finding::default()
+    })
+}
+
 /// The kind of a finding, by what the driver lacks.
 fn kind(needs: &str) -> &'static str {
     match needs.split(' ').next().unwrap_or_default() {
@@ -138,6 +159,8 @@ fn kind(needs: &str) -> &'static str {
         "icall" | "call" => "call-without-right",
         "owner" | "ownership" => "free-without-right",
         "object" | "state" => "object-without-right",
+        "no" => "lock-held-at-return",
+        "quota" => "beyond-quota",
         _ => "no-right",
     }
 }
@@ -240,6 +263,35 @@ guardrail: violation: call of 0000000000000000 by f+0x10/0x20 [e1000]: domain 1 
         assert_eq!(first.notes, ["domain 2 (other) holds write there"]);
         assert_eq!((found[1].kind.as_str(), found[1].count), ("call-without-right", 2));
         assert_ne!(found[0].id, found[1].id);
+        assert!(found.iter().all(|finding| guardrail_report::kinds::find(&finding.kind).is_some()));
+    }
+
+    #[test]
+    fn locks_quotas_and_faults_are_findings() {
+        let log = "\
+guardrail: violation: return from init with a mutex taken at ffff88ba1ffb5390 by f+0x1/0x1d0 [x]: domain 1 holds the lock, needs no lock
+guardrail: violation: __kmalloc, result: allocation of 64 bytes beyond the quota at ffff88ba1ffb5390 by f+0x2/0x1d0 [x]: domain 1 holds 1025 KiB, needs quota of 1024 KiB
+guardrail: fault: division by zero by f+0x3/0x1d0 [x]: domain 1
+guardrail: fault: endless loop by delay_tsc+0x33/0xa0: domain 1
+guardrail: fault: by f: domain x
+";
+        let found = findings(log);
+        let told: Vec<_> = found.iter().map(|one| (one.kind.as_str(), one.message.as_str())).collect();
+        assert_eq!(
+            told,
+            [
+                (
+                    "lock-held-at-return",
+                    "return from init with a mutex taken: domain 1 holds the lock, needs no lock"
+                ),
+                (
+                    "beyond-quota",
+                    "__kmalloc, result: allocation of 64 bytes beyond the quota: domain 1 holds 1025 KiB, needs quota of 1024 KiB"
+                ),
+                ("fault-in-driver", "division by zero: domain 1"),
+                ("endless-loop", "endless loop: domain 1"),
+            ]
+        );
         assert!(found.iter().all(|finding| guardrail_report::kinds::find(&finding.kind).is_some()));
     }
 

@@ -6,6 +6,7 @@
 #include <linux/etherdevice.h>
 #include <linux/interrupt.h>
 #include <linux/module.h>
+#include <linux/mutex.h>
 #include <linux/skbuff.h>
 #include <linux/slab.h>
 #include <linux/string.h>
@@ -27,6 +28,7 @@ struct session {
 static struct kmem_cache *cache;
 static struct net_device *dev;
 static int numbers[2];
+static DEFINE_MUTEX(lock);
 
 static void border_expire(struct timer_list *timer)
 {
@@ -137,6 +139,15 @@ static noinline void border_handler(void)
 		free_irq(1 << 30, numbers);
 }
 
+/* A lock is given back before the driver returns to the kernel. */
+static noinline void border_lock(void)
+{
+	mutex_lock(&lock);
+	WRITE_ONCE(numbers[1], 1);
+	if (!WRONG)
+		mutex_unlock(&lock);
+}
+
 static int __init border_init(void)
 {
 	struct session *s;
@@ -155,11 +166,14 @@ static int __init border_init(void)
 	border_queued(s);
 	border_armed(s);
 	border_handler();
+	border_lock();
 	return 0;
 }
 
 static void __exit border_exit(void)
 {
+	if (WRONG)
+		mutex_unlock(&lock);
 	kmem_cache_destroy(cache);
 	free_netdev(dev);
 }

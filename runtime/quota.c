@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * How much memory a domain may own. An allocation beyond that is a violation: it is told when it has been made, and is the domain's until it is
+ * released, so that all of it comes back when the domain recovers.
+ */
+#include <linux/moduleparam.h>
+
+#include "objects.h"
+
+static unsigned int quota;
+module_param(quota, uint, 0644);
+MODULE_PARM_DESC(quota, "how much memory the modules of a domain may allocate together, in MiB (0: as much as there is)");
+
+bool guardrail_is_memory(u32 kind)
+{
+	return kind == KIND_PAGES || (!(kind & KIND_OWN) && kind != KIND_IO);
+}
+
+void guardrail_check_quota(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p, unsigned long size)
+{
+	unsigned long most = (unsigned long)READ_ONCE(quota) << 20, owned;
+	char what[64], holds[32], needs[32];
+
+	if (likely(!most))
+		return;
+	owned = guardrail_owned_bytes(action->domain);
+	if (owned <= most)
+		return;
+	scnprintf(what, sizeof(what), "allocation of %lu bytes beyond the quota at", size);
+	scnprintf(holds, sizeof(holds), "%lu KiB", owned >> 10);
+	scnprintf(needs, sizeof(needs), "quota of %lu KiB", most >> 10);
+	guardrail_refuse(action, frame, what, p, holds, needs);
+}

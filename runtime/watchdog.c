@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Entries that do not come to an end. On each CPU a timer looks at who is running: an entry that is found running again and again, without ever
+ * having slept in between, for as long as the parameter says loops. Where the policy is to end entries it is ended: at once where the interrupt came
+ * upon code of the module, and else when the function of the kernel that it has called returns to it. Loops with interrupts off are not
+ * found, nor is what waits for a lock forever.
+ *
+ * What is still inside a dead domain, and runs, is ended in the same way without waiting.
+ */
+#include <linux/cpuhotplug.h>
+#include <linux/hrtimer.h>
+#include <linux/interrupt.h>
+#include <linux/percpu.h>
+#include <linux/version.h>
+#include <asm/ibt.h>
+#include <asm/irq_regs.h>
+#include <asm/unwind.h>
+
+#include "internal.h"
+
+/* How often is looked: so many times until an entry is taken for one that loops; while there is something to end; and where nothing is to be found. */
+#define LOOKS 16
+#define SOON_MS 10
+#define IDLE_MS 1000
+/* In a dead domain. */
+#define DEAD_LOOKS 2
+#define MAX_FRAMES 48
+
+static unsigned int watchdog = 10;
+module_param(watchdog, uint, 0644);
+MODULE_PARM_DESC(watchdog, "after how many seconds of running without an end the call of a module is taken for an endless loop (0: never)");
+
+static DEFINE_PER_CPU(struct hrtimer, timers);
+static enum cpuhp_state hotplug;
+
+/* What goes on behind an entry that looped: its thread, in a function of the module that has just been returned to. */
+static noinline __used void returned(void)
+{
+	const struct guardrail_record *record = guardrail_innermost();
+	unsigned long ip = guardrail_looping();
+
+	if (record && record->entry)
+		guardrail_faulted(record->entry->domain, "endless loop", ip);
+	/* It was found that the entry can be ended before the return led here. */
+	BUG();
+}
+
+void guardrail_returned(void);
+asm("	.pushsection .text, \"ax\"\n"
+    "	.balign	16\n"
+    "	.globl	guardrail_returned\n"
+    "	.type	guardrail_returned, @function\n"
+    "guardrail_returned:\n"
+    ASM_ENDBR
+    /* The stack is as after a call that has returned; functions begin 8 bytes deeper. */
+    "	pushq	$0\n"
+    "	cld\n"
+    "	jmp	returned\n"
+    "	.size	guardrail_returned, . - guardrail_returned\n"
+    "	.popsection\n");
+STACK_FRAME_NON_STANDARD(guardrail_returned);
+
+/* Has the function of the kernel that code of the module has called return elsewhere. The innermost such call is changed, no other. */
+static bool divert_return(struct pt_regs *regs, const struct guardrail_record *record)
+{
+	struct unwind_state state;
+	int i;
+
+	/* It begins with who has called what was interrupted. */
+	unwind_start(&state, current, regs, NULL);
+	for (i = 0; i < MAX_FRAMES && !unwind_done(&state) && !unwind_error(&state); i++, unwind_next_frame(&state)) {
+		unsigned long ip = state.ip, *slot = (unsigned long *)state.sp - 1;
+
+		if (!guardrail_is_guarded(ip))
+			continue;
+		/* Where code was interrupted, or a tracer has its own address there, nothing is changed. */
+		if (state.signal || !guardrail_can_end(record, (unsigned long)slot) || READ_ONCE(*slot) != ip)
+			return false;
+		WRITE_ONCE(*slot, (unsigned long)guardrail_returned);
+		return true;
+	}
+	return false;
+}
+
+/* Ends the entry that was interrupted, if that is possible here. */
+static bool end(struct pt_regs *regs, const struct guardrail_record *record)
+{
+	if (guardrail_is_guarded(regs->ip))
+		return guardrail_divert(regs, record, "endless loop");
+	return divert_return(regs, record);
+}
+
+/* Somebody is inside a domain that is dead, and is to leave. */
+static bool someone_is_dead(void)
+{
+	unsigned long dead = READ_ONCE(guardrail_dead_domains);
+	unsigned int domain;
+
+	for_each_set_bit(domain, &dead, GUARDRAIL_DOMAINS)
+		if (guardrail_inside_domain(domain))
+			return true;
+	return false;
+}
+
+static enum hrtimer_restart look(struct hrtimer *timer)
+{
+	unsigned int seconds = READ_ONCE(watchdog);
+	u64 again = seconds ? (u64)seconds * MSEC_PER_SEC / LOOKS : IDLE_MS;
+	struct pt_regs *regs = get_irq_regs();
+	struct guardrail_running running;
+
+	if (regs && !user_mode(regs) && guardrail_running(&running)) {
+		u32 domain = running.record->entry->domain;
+		bool dead = guardrail_is_dead(domain), loops = seconds && running.looks >= LOOKS;
+
+		if (running.looks == LOOKS && loops)
+			guardrail_report_loop(domain, running.record->entry->function, seconds, regs->ip);
+		if (guardrail_ends_threads() && (loops || (dead && running.looks >= DEAD_LOOKS))) {
+			guardrail_note_loop(regs->ip);
+			if (!end(regs, running.record))
+				again = SOON_MS;
+		}
+	}
+	if (someone_is_dead())
+		again = SOON_MS;
+	hrtimer_forward_now(timer, ms_to_ktime(again));
+	return HRTIMER_RESTART;
+}
+
+static int online(unsigned int cpu)
+{
+	struct hrtimer *timer = per_cpu_ptr(&timers, cpu);
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+	hrtimer_setup(timer, look, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+#else
+	hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+	timer->function = look;
+#endif
+	hrtimer_start(timer, ms_to_ktime(IDLE_MS), HRTIMER_MODE_REL_PINNED_HARD);
+	return 0;
+}
+
+static int offline(unsigned int cpu)
+{
+	hrtimer_cancel(per_cpu_ptr(&timers, cpu));
+	return 0;
+}
+
+int __init guardrail_watchdog_init(void)
+{
+	int state = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "guardrail:watchdog", online, offline);
+
+	if (state < 0)
+		return state;
+	hotplug = state;
+	return 0;
+}
+
+void guardrail_watchdog_exit(void)
+{
+	cpuhp_remove_state(hotplug);
+}
