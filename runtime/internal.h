@@ -164,6 +164,8 @@ void guardrail_objects_forget_all(u32 domain);
 int guardrail_put_object(u32 domain, unsigned long p, u32 type, u32 to);
 /* Like guardrail_set_object(); what is an object there already begins anew, or is one of this type instead. */
 int guardrail_renew_object(u32 domain, unsigned long p, unsigned long size, u32 type);
+/* What was an object a moment ago is one again, in its first state; what may be written of it stays as it is. */
+int guardrail_keep_object(u32 domain, unsigned long p, unsigned long size, u32 type);
 /* It is an object no more; its last state is stored. -ENOENT where it was none of this type. */
 int guardrail_end_object(u32 domain, unsigned long p, u32 type, u32 *state);
 /* Type and state of the object that begins at p; false where there is none. */

@@ -246,6 +246,17 @@ int guardrail_renew_object(u32 domain, unsigned long p, unsigned long size, u32 
 	return old ? 0 : err ?: mark_object(domain, p, size, type);
 }
 
+int guardrail_keep_object(u32 domain, unsigned long p, unsigned long size, u32 type)
+{
+	struct record record = {
+		.addr = p, .size = size, .domain = domain, .right = GUARDRAIL_OBJECT, .type = type,
+	};
+	int err = populate(entry_of(p), entry_of(p));
+
+	err = err ?: add(&record);
+	return err ?: mark(domain, p, slot_mask(p, p + 1), GUARDRAIL_OBJECT);
+}
+
 bool guardrail_check_object(u32 domain, unsigned long p, u32 type)
 {
 	return guardrail_object_state(domain, p, type) >= 0;

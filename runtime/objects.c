@@ -67,27 +67,35 @@ GUARDRAIL_CUSTOM(lend_end)
 	return 0;
 }
 
+/* Inlined functions count references. */
+static const struct guardrail_field page_fields[] = {
+	{ offsetof(struct page, _refcount), sizeof_field(struct page, _refcount) },
+};
+
 /* alloc_pages(): the result is a struct page, the size an order. */
 GUARDRAIL_CUSTOM(pages_new)
 {
-	unsigned long p = object_of(action, frame), size = PAGE_SIZE << size_of(action, frame);
+	unsigned long p = object_of(action, frame), size = PAGE_SIZE << size_of(action, frame), memory;
 	int err;
 
 	if (!p)
 		return 0;
-	p = (unsigned long)page_address((struct page *)p);
-	err = guardrail_give(action->domain, p, size, KIND_PAGES);
-	guardrail_check_quota(action, frame, p, size);
+	memory = (unsigned long)page_address((struct page *)p);
+	err = guardrail_set_fields(action->domain, p, page_fields, ARRAY_SIZE(page_fields));
+	err = err ?: guardrail_give(action->domain, memory, size, KIND_PAGES);
+	guardrail_check_quota(action, frame, memory, size);
 	return err;
 }
 
-/* __free_pages(): they may have other users, but the driver is none any more. */
+/* __free_pages() and others: pages may have other users, but the driver is none any more. */
 GUARDRAIL_CUSTOM(pages_gone)
 {
 	unsigned long p = object_of(action, frame);
 
-	if (p)
-		guardrail_take(action->domain, (unsigned long)page_address((struct page *)p), KIND_PAGES);
+	if (!p)
+		return 0;
+	guardrail_take(action->domain, (unsigned long)page_address((struct page *)p), KIND_PAGES);
+	guardrail_clear(action->domain, p, sizeof(struct page));
 	return 0;
 }
 

@@ -42,7 +42,15 @@ GUARDRAIL_CUSTOM(skb_pad_begins)
 	return 0;
 }
 
-/* The frame is the kernel's, with the pages that the driver has put there. */
+/* A page went away with a frame. A driver that means to use it again holds references of its own. */
+static void page_gone(u32 domain, struct page *page)
+{
+	guardrail_take(domain, (unsigned long)page_address(page), KIND_PAGES);
+	if (page_ref_count(page) == 1)
+		guardrail_clear(domain, (unsigned long)page, sizeof(*page));
+}
+
+/* The frame is the kernel's, with the pages that the driver has put there; but not if the driver has given up one reference of several. */
 GUARDRAIL_CUSTOM(skb_gone)
 {
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
@@ -50,11 +58,10 @@ GUARDRAIL_CUSTOM(skb_gone)
 
 	if (!skb)
 		return 0;
-	for (i = 0; i < skb_shinfo(skb)->nr_frags; i++) {
-		struct page *page = skb_frag_page(&skb_shinfo(skb)->frags[i]);
-
-		guardrail_take(action->domain, (unsigned long)page_address(page), KIND_PAGES);
-	}
+	if (unlikely(refcount_read(&skb->users) > 1))
+		return guardrail_keep_object(action->domain, (unsigned long)skb, sizeof(*skb), TYPE_SKB);
+	for (i = 0; i < skb_shinfo(skb)->nr_frags; i++)
+		page_gone(action->domain, skb_frag_page(&skb_shinfo(skb)->frags[i]));
 	guardrail_clear(action->domain, (unsigned long)skb->head, memory_of(skb));
 	guardrail_clear(action->domain, (unsigned long)skb, sizeof(*skb));
 	return 0;
@@ -191,6 +198,36 @@ GUARDRAIL_CUSTOM(ethtool_regs)
 	unsigned long p = object_of(action, frame), size = p ? regs_size(frame) : 0;
 
 	return size ? guardrail_give(action->domain, p, size, KIND_LENT) : 0;
+}
+
+static int lend(u32 domain, unsigned long p, unsigned long size)
+{
+	if (!p || !size || guardrail_check_write(domain, p, size))
+		return 0;
+	return guardrail_give(domain, p, size, KIND_LENT);
+}
+
+/* get_rxfh(device, table, key, function), as it was up to 6.7: how large the table and the key are is the driver's own word. */
+GUARDRAIL_CUSTOM(ethtool_rxfh)
+{
+	struct net_device *dev = (struct net_device *)frame->args[0];
+	const struct ethtool_ops *ops = dev->ethtool_ops;
+	int err;
+
+	if (!__builtin_types_compatible_p(typeof(ops->get_rxfh), int (*)(struct net_device *, u32 *, u8 *, u8 *)))
+		return 0;
+	err = lend(action->domain, frame->args[1], ops->get_rxfh_indir_size ? 4UL * ops->get_rxfh_indir_size(dev) : 0);
+	err = err ?: lend(action->domain, frame->args[2], ops->get_rxfh_key_size ? ops->get_rxfh_key_size(dev) : 0);
+	return err ?: lend(action->domain, frame->args[3], 1);
+}
+
+GUARDRAIL_CUSTOM(ethtool_rxfh_end)
+{
+	int i;
+
+	for (i = 1; i <= 3; i++)
+		guardrail_take(action->domain, frame->args[i], KIND_LENT);
+	return 0;
 }
 
 /* A buffer that became a frame's memory: it goes with the frame. The size is the kind. */

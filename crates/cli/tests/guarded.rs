@@ -20,7 +20,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 /// Drivers. The full workload of disks reads a bad sector, after which a stock sym53c8xx crashes, too (docs/findings.md).
-const DRIVERS: [Driver; 10] = [
+const DRIVERS: [Driver; 11] = [
     driver(&["e1000"], Work::Full, &[("6.1", Work::Usual), ("6.12", Work::Full), ("7.2", Work::Usual)]),
     driver(&["pcnet32"], Work::Full, &[("6.1", Work::Usual)]),
     driver(&["8139cp"], Work::Full, &[("6.12", Work::Usual)]),
@@ -29,8 +29,9 @@ const DRIVERS: [Driver; 10] = [
     driver(&["sym53c8xx"], Work::Usual, &[("6.1", Work::Usual)]),
     driver(&["vfat", "fat"], Work::Named("files"), &[("6.1", Work::Named("files"))]),
     driver(&["ahci", "libahci"], Work::Full, &[("6.12", Work::Usual)]),
-    driver(&["uhci_hcd"], Work::Usual, &[("6.12", Work::Usual)]),
-    driver(&["e1000e"], Work::Usual, &[("6.1", Work::Usual)]),
+    driver(&["uhci_hcd"], Work::Full, &[("6.12", Work::Usual)]),
+    driver(&["e1000e"], Work::Full, &[("6.1", Work::Usual)]),
+    driver(&["igb"], Work::Full, &[("6.12", Work::Usual)]),
 ];
 
 /// A driver that is guarded.

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 use guardrail_vm::prepare::Prepared;
+use guardrail_vm::progress::Progress;
 use guardrail_vm::run::{Options, Outcome, TcgThreads, Watch};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
@@ -45,10 +46,11 @@ pub fn vm_name(what: &str) -> String {
 pub const SHORT: [&str; 8] =
     ["--set", "DOWNLOAD_MB=1", "--set", "REQUESTS=3", "--set", "UPLOADS=1", "--set", "PINGS=1"];
 
-/// How a guest ended, and what its console says.
+/// How a guest ended, what its console says, and which steps of the workload the driver did not support.
 pub struct Ran {
     pub outcome: Outcome,
     pub console: String,
+    pub skipped: Vec<String>,
 }
 
 /// Runs a guest, with nothing but its own kernel to watch it.
@@ -64,11 +66,17 @@ pub fn unwatched(prepared: &Prepared, mut options: Options, seconds: u64) -> Res
     };
     let finished = guardrail_vm::run::run(prepared, &options, &mut watch)?;
     let console = String::from_utf8_lossy(&std::fs::read(&finished.console)?).into_owned();
+    let skipped = finished.progress.iter().filter_map(|(_, progress)| match progress {
+        Progress::Skipped(step, why) => Some(format!("{step}: {why}")),
+        _ => None,
+    });
+    let skipped: Vec<_> = skipped.collect();
     // For who looks at a guest that does not do as it should.
     if let Ok(file) = std::env::var("GUARDRAIL_TEST_CONSOLE") {
-        std::fs::write(file, &console)?;
+        let skipped: String = skipped.iter().map(|step| format!("skipped: {step}\n")).collect();
+        std::fs::write(file, format!("{console}{skipped}"))?;
     }
-    Ok(Ran { outcome: finished.outcome, console })
+    Ok(Ran { outcome: finished.outcome, console, skipped })
 }
 
 /// What every trace must satisfy, this one does.
