@@ -79,7 +79,8 @@ GUARDRAIL_CUSTOM(ata_host_new)
 	struct host *gone;
 	int i, err;
 
-	if (!host)
+	/* Where libata is in the domain as well all of this is its own memory. */
+	if (!host || guardrail_check_write(action->domain, (unsigned long)host, sizeof(*host)))
 		return 0;
 	err = FIELDS(action->domain, host, host_fields);
 	for (i = 0; i < host->n_ports; i++)
@@ -100,7 +101,7 @@ GUARDRAIL_CUSTOM(ata_pmp_new)
 	struct ata_port *ap = (struct ata_port *)object_of(action, frame);
 	int i, err = 0;
 
-	if (!ap || !ap->pmp_link)
+	if (!ap || !ap->pmp_link || guardrail_check_write(action->domain, (unsigned long)ap, sizeof(*ap)))
 		return 0;
 	for (i = 0; i < ap->nr_pmp_links; i++)
 		err = err ?: link_new(action->domain, &ap->pmp_link[i]);
@@ -112,7 +113,7 @@ GUARDRAIL_CUSTOM(ata_pmp_gone)
 {
 	struct ata_port *ap = (struct ata_port *)object_of(action, frame);
 
-	if (ap && ap->pmp_link)
+	if (ap && ap->pmp_link && !guardrail_check_write(action->domain, (unsigned long)ap, sizeof(*ap)))
 		guardrail_clear(action->domain, (unsigned long)ap->pmp_link, ap->nr_pmp_links * sizeof(*ap->pmp_link));
 	return 0;
 }

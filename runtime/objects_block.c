@@ -88,6 +88,23 @@ GUARDRAIL_CUSTOM(scsi_queued)
 	return 0;
 }
 
+/* A host whose commands failed is handed to the driver's own error handler, which moves them from list to list. */
+GUARDRAIL_CUSTOM(scsi_eh)
+{
+	struct Scsi_Host *host = (struct Scsi_Host *)object_of(action, frame);
+	struct scsi_cmnd *cmd;
+	unsigned long flags;
+	int err = 0;
+
+	if (!host)
+		return 0;
+	spin_lock_irqsave(host->host_lock, flags);
+	list_for_each_entry(cmd, &host->eh_cmd_q, eh_entry)
+		err = err ?: guardrail_add_write(action->domain, (unsigned long)&cmd->eh_entry, sizeof(cmd->eh_entry));
+	spin_unlock_irqrestore(host->host_lock, flags);
+	return err;
+}
+
 /* What the transport keeps of a target is the driver's to fill in, if it is parallel SCSI's. */
 static int target(u32 domain, struct Scsi_Host *host, struct scsi_target *target)
 {

@@ -20,7 +20,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 /// Drivers. The full workload of disks reads a bad sector, after which a stock sym53c8xx crashes, too (docs/findings.md).
-const DRIVERS: [Driver; 11] = [
+const DRIVERS: [Driver; 12] = [
     driver(&["e1000"], Work::Full, &[("6.1", Work::Usual), ("6.12", Work::Full), ("7.2", Work::Usual)]),
     driver(&["pcnet32"], Work::Full, &[("6.1", Work::Usual)]),
     driver(&["8139cp"], Work::Full, &[("6.12", Work::Usual)]),
@@ -29,6 +29,7 @@ const DRIVERS: [Driver; 11] = [
     driver(&["sym53c8xx"], Work::Usual, &[("6.1", Work::Usual)]),
     driver(&["vfat", "fat"], Work::Named("files"), &[("6.1", Work::Named("files"))]),
     driver(&["ahci", "libahci"], Work::Full, &[("6.12", Work::Usual)]),
+    driver(&["ahci", "libahci", "libata"], Work::Full, &[]),
     driver(&["uhci_hcd"], Work::Full, &[("6.12", Work::Usual)]),
     driver(&["e1000e"], Work::Full, &[("6.1", Work::Usual)]),
     driver(&["igb"], Work::Full, &[("6.12", Work::Usual)]),
@@ -116,7 +117,9 @@ fn main() {
     let mut trials = Vec::new();
     for Driver { modules, most, always } in DRIVERS {
         let mut add = |kernel: &'static str, work: Work, ignored| {
-            let name = format!("a guarded {} does its {work} without a violation on {kernel}", modules[0]);
+            let with = if modules.contains(&"libata") { " with libata" } else { "" };
+            let name =
+                format!("a guarded {}{with} does its {work} without a violation on {kernel}", modules[0]);
             let trial = Trial::test(name, move || silent(kernel, modules, work));
             trials.push(trial.with_ignored_flag(ignored));
         };
