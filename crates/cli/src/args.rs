@@ -523,6 +523,9 @@ pub struct InjectArgs {
     /// Also run each mutant guarded; POLICY says what a violation does (oops if none is given)
     #[arg(long, value_name = "POLICY", num_args = 0..=1, require_equals = true, default_missing_value = "oops", requires = "run")]
     pub guarded: Option<OnViolation>,
+    /// Run guarded only those mutants that escape as they are
+    #[arg(long, requires = "guarded")]
+    pub escaped: bool,
     /// Run this module in the driver's place instead of making mutants; may be given several times
     #[arg(long = "mutant", value_name = "FILE", requires = "run")]
     pub mutants: Vec<PathBuf>,

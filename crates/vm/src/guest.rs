@@ -11,7 +11,7 @@ use crate::machine::{self, Channels};
 use crate::prepare::Prepared;
 use crate::progress::{Lines, Progress};
 use crate::qmp::{self, Message};
-use crate::run::{Options, Outcome, Stop, Watch};
+use crate::run::{Options, Outcome, Start, Stop, Watch};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -193,6 +193,14 @@ impl Guest {
                 }
                 self.take(heard, watch);
             }
+            if let Start::Save(file) = &options.start
+                && self.waits()
+            {
+                return Some(match self.save_whole(file, watch) {
+                    Ok(()) => Outcome::Stopped { why: "it was saved".to_owned() },
+                    Err(why) => Outcome::QemuFailed { why: format!("the guest cannot be saved: {why}") },
+                });
+            }
             if !self.child.is_running() {
                 return None;
             }
@@ -285,6 +293,11 @@ impl Guest {
             Heard::Qmp(Message::Shutdown { reason }) => self.shutdown = Some(reason),
             Heard::Qmp(_) | Heard::Panic => {}
         }
+    }
+
+    /// True where the guest waits to be saved.
+    fn waits(&self) -> bool {
+        self.progress.last().is_some_and(|(_, line)| *line == Progress::Waiting)
     }
 
     /// The step that the guest is in, as far as it told.

@@ -9,6 +9,7 @@ use crate::prepare::Companion;
 use crate::software::Software;
 use crate::workload::{Workload, is_variable, shell_quoted};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 const INIT: &str = include_str!("../../../workloads/init");
@@ -33,6 +34,8 @@ pub struct Contents<'a> {
     pub workload: &'a Workload,
     /// The programs that the workload uses, where it uses any.
     pub software: Option<&'a Software>,
+    /// Further files for the guest's folder `/guardrail`.
+    pub files: &'a [(String, Vec<u8>)],
     /// Drivers that take their turns afterwards.
     pub more: &'a [Companion],
     /// Variables for the workload; later ones win.
@@ -121,8 +124,24 @@ pub fn build(tree: &Path, contents: &Contents<'_>) -> Result<Vec<u8>> {
     archive.file("guardrail/driver.ko", 0o644, &contents.plan.driver.bytes);
     archive.file("guardrail/workload", 0o644, contents.workload.script.as_bytes());
     archive.file("guardrail/config", 0o644, config(contents)?.as_bytes());
+    for (name, bytes) in contents.files {
+        archive.file(&format!("guardrail/{name}"), 0o755, bytes);
+    }
     archive.file("init", 0o755, INIT.as_bytes());
     Ok(archive.finish())
+}
+
+/// What a guest is given that was saved before it loaded the driver: what differs between runs, compressed.
+pub fn given(contents: &Contents<'_>) -> Result<Vec<u8>> {
+    let mut archive = Archive::new();
+    archive.file("guardrail/driver.ko", 0o644, &contents.plan.driver.bytes);
+    archive.file("guardrail/config", 0o644, config(contents)?.as_bytes());
+    // The guest's unpacker knows no other sum.
+    let stream = liblzma::stream::Stream::new_easy_encoder(1, liblzma::stream::Check::Crc32);
+    let stream = stream.map_err(|error| Error::BadValue(format!("cannot compress: {error}")))?;
+    let mut packed = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
+    let written = packed.write_all(&archive.finish()).and_then(|()| packed.finish());
+    written.context("compress", Path::new("the driver"))
 }
 
 /// The variables that init and the workload read.

@@ -4,7 +4,7 @@ use crate::catalog::Class;
 use crate::disk::Image;
 use crate::error::{Error, Result};
 use crate::prepare::Prepared;
-use crate::run::{DeviceSide, Forward, Options, TcgThreads};
+use crate::run::{DeviceSide, Forward, Options, Start, TcgThreads};
 use std::path::Path;
 use std::process::Command;
 
@@ -20,6 +20,8 @@ pub(crate) struct Channels {
     pub(crate) ports: i32,
 }
 
+/// The name by which a guest that was saved finds the files that it is given.
+const GIVEN: &str = "opt/guardrail/files";
 /// The id of a device that has none of its own.
 const DEVICE: &str = "dut";
 /// Where the low part of larger memories ends in all machines.
@@ -51,7 +53,13 @@ pub(crate) fn command(
     // Five-level paging would only make page walks longer.
     command.args(["-cpu", "max,la57=off"]);
     command.arg("-smp").arg(options.cpus.to_string()).arg("-m").arg(options.memory_mib.to_string());
-    command.arg("-kernel").arg(&prepared.kernel.vmlinuz).arg("-initrd").arg(initramfs);
+    command.arg("-kernel").arg(&prepared.kernel.vmlinuz);
+    match &options.start {
+        Start::Boot | Start::Save(_) => command.arg("-initrd").arg(initramfs),
+        Start::Saved(file) => command
+            .args(["-incoming", &format!("file:{}", file.display())])
+            .args(["-fw_cfg", &format!("name={GIVEN},file={}", escaped(initramfs))]),
+    };
     command.arg("-append").arg(kernel_arguments(options));
     for (id, fd) in [("console", channels.console), ("progress", channels.progress), ("qmp", channels.qmp)] {
         command.arg("-chardev").arg(format!("socket,id={id},fd={fd}"));

@@ -8,6 +8,8 @@ pub const MAX_LINE: usize = 1024;
 pub enum Progress {
     /// The kernel runs our init.
     Booted,
+    /// All is ready for the driver, and the guest waits to be saved.
+    Waiting,
     /// The driver's init function returned.
     Loaded(String),
     /// A module could not be loaded, and why.
@@ -46,6 +48,7 @@ impl Progress {
         };
         Some(match word {
             "booted" => Progress::Booted,
+            "waiting" => Progress::Waiting,
             "loaded" => Progress::Loaded(rest),
             "load-failed" => Progress::LoadFailed(rest),
             "bound" => Progress::Bound(rest),
@@ -73,6 +76,7 @@ impl std::fmt::Display for Progress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Progress::Booted => write!(f, "the kernel has booted"),
+            Progress::Waiting => write!(f, "the guest waits to be saved"),
             Progress::Loaded(driver) => write!(f, "loaded {driver}"),
             Progress::LoadFailed(why) => write!(f, "loading failed: {why}"),
             Progress::Bound(device) => write!(f, "bound {device}"),

@@ -22,6 +22,8 @@ pub enum Message {
     GuestPanicked,
     /// The guest's memory was written to a file, or why it was not.
     Dumped(std::result::Result<(), String>),
+    /// The whole guest was written to a file, or why it was not.
+    Saved(std::result::Result<(), String>),
     /// Any other event.
     Event(String),
 }
@@ -45,6 +47,7 @@ struct RawError {
 #[derive(Deserialize, Default)]
 struct RawData {
     reason: Option<String>,
+    status: Option<String>,
     error: Option<serde_json::Value>,
 }
 
@@ -74,6 +77,11 @@ impl Message {
                     Message::Shutdown { reason: raw.data.unwrap_or_default().reason.unwrap_or_default() }
                 }
                 "GUEST_PANICKED" => Message::GuestPanicked,
+                "MIGRATION" => match raw.data.unwrap_or_default().status.as_deref() {
+                    Some("completed") => Message::Saved(Ok(())),
+                    Some("failed") => Message::Saved(Err("it could not be written".to_owned())),
+                    _ => Message::Event(event),
+                },
                 "DUMP_COMPLETED" => Message::Dumped(raw.data.unwrap_or_default().result()),
                 _ => Message::Event(event),
             });
@@ -110,6 +118,16 @@ pub fn dump(file: &Path, mut to: impl Write) -> io::Result<()> {
         serde_json::json!({ "paging": false, "detach": true, "protocol": format!("file:{name}") });
     let command = serde_json::json!({ "execute": "dump-guest-memory", "arguments": arguments });
     to.write_all(format!("{command}\n").as_bytes())
+}
+
+/// Asks QEMU to write a guest to a file, from which another QEMU with the same parts goes on. It ends with [`Message::Saved`].
+pub fn save(file: &Path, mut to: impl Write) -> io::Result<()> {
+    let name = file.to_str().ok_or_else(|| io::Error::other("its name is no text"))?;
+    let events = serde_json::json!([{ "capability": "events", "state": true }]);
+    let tell =
+        serde_json::json!({ "execute": "migrate-set-capabilities", "arguments": { "capabilities": events } });
+    let save = serde_json::json!({ "execute": "migrate", "arguments": { "uri": format!("file:{name}") } });
+    to.write_all(format!("{tell}\n{save}\n").as_bytes())
 }
 
 /// Asks the guest to let a device go, as if somebody pulled it.
@@ -181,6 +199,10 @@ mod tests {
         };
         assert_eq!(parse(&dumped("")), Message::Dumped(Ok(())));
         assert_eq!(parse(&dumped(r#", "error": "disk full""#)), Message::Dumped(Err("disk full".into())));
+        let migrated = |status: &str| parse(&format!(r#"{{"event": "MIGRATION", "data": {{"status": "{status}"}}}}"#));
+        assert_eq!(migrated("completed"), Message::Saved(Ok(())));
+        assert!(matches!(migrated("failed"), Message::Saved(Err(_))));
+        assert_eq!(migrated("active"), Message::Event("MIGRATION".into()));
         assert_eq!(Message::parse("garbage"), None);
         assert_eq!(Message::parse("{}"), None);
     }

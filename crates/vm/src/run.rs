@@ -8,6 +8,7 @@ use crate::guest::{Ended, Guest};
 use crate::http::Server;
 use crate::initramfs::{self, Contents};
 use crate::machine;
+use crate::modules::Modules;
 use crate::prepare::Prepared;
 use crate::progress::Progress;
 use crate::rerun::Rerun;
@@ -52,6 +53,18 @@ impl Default for Limits {
     }
 }
 
+/// Where a guest begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// Its kernel boots.
+    #[default]
+    Boot,
+    /// Its kernel boots, and when all is ready for the driver the guest is saved in this file and ends; see [`save`].
+    Save(PathBuf),
+    /// Where one was saved. All but the driver and the variables has to be as it was there.
+    Saved(PathBuf),
+}
+
 /// How a run is done.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -87,6 +100,10 @@ pub struct Options {
     pub qemu_arguments: Vec<String>,
     /// Ports of this machine that lead into the guest of a network run.
     pub forwards: Vec<Forward>,
+    /// Further files for the guest's folder `/guardrail`.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// Where the guest begins.
+    pub start: Start,
     /// The device is not in the guest's QEMU: [`Options::qemu_arguments`] tell where it is.
     pub device_elsewhere: bool,
 }
@@ -112,6 +129,8 @@ pub fn device_id(prepared: &Prepared) -> &str {
     machine::device_id(prepared)
 }
 
+/// The module by which a guest reads what it is given when it goes on.
+const READER: &str = "qemu_fw_cfg";
 /// The image of the disk, in the run folder.
 const DISK: &str = "disk.img";
 
@@ -171,6 +190,8 @@ impl Options {
             rerun: None,
             qemu_arguments: Vec::new(),
             forwards: Vec::new(),
+            files: Vec::new(),
+            start: Start::Boot,
             device_elsewhere: false,
         }
     }
@@ -367,6 +388,19 @@ impl Finished {
     }
 }
 
+/// Boots a guest and saves it in a file when it is about to load the driver, so that runs can start there ([`Start::Saved`]). What the
+/// workload says or a device of the guest may keep it from being saved.
+pub fn save(prepared: &Prepared, options: &Options, file: &Path, watch: &mut Watch<'_>) -> Result<()> {
+    let mut options = Options { start: Start::Save(file.to_path_buf()), ..options.clone() };
+    let reader = Modules::of(&prepared.kernel)?.plan(READER)?.driver;
+    options.files.push((format!("{READER}.ko"), reader.bytes));
+    options.variables.push(("WAITS".to_owned(), READER.to_owned()));
+    match run(prepared, &options, watch)?.outcome {
+        Outcome::Stopped { .. } if file.is_file() => Ok(()),
+        outcome => Err(Error::BadValue(outcome.to_string())),
+    }
+}
+
 /// Runs the guest. Call it on a thread that lives as long as the run: QEMU dies with that thread.
 pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Result<Finished> {
     if !(1..=4).contains(&options.cpus) {
@@ -407,11 +441,16 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         class: prepared.choice.class,
         workload: &prepared.workload,
         software: prepared.software.as_ref(),
+        files: &options.files,
         more: &prepared.more,
         variables: &variables,
     };
     let initramfs = options.folder.join("initramfs.cpio");
-    fs::write(&initramfs, initramfs::build(&prepared.guest_tree, &contents)?).context("write", &initramfs)?;
+    let archive = match options.start {
+        Start::Saved(_) => initramfs::given(&contents)?,
+        _ => initramfs::build(&prepared.guest_tree, &contents)?,
+    };
+    fs::write(&initramfs, archive).context("write", &initramfs)?;
 
     if let Some(rerun) = &options.rerun {
         rerun.begin(&initramfs, disk)?;

@@ -1,7 +1,7 @@
 //! A campaign: each mutant in a guest of its own, as it is and guarded.
 
 use super::folder::{Folder, Line, SCHEMA, Settings, Way};
-use super::guest::{Manner, Ran, Standing};
+use super::guest::{Manner, Ran, Standing, Subject as Guest};
 use super::oops::Console;
 use super::verdict::{How, Judged, Verdict};
 use super::{mutants, table};
@@ -22,8 +22,8 @@ use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::Request;
 use std::collections::HashSet;
-use std::path::PathBuf;
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -90,30 +90,36 @@ pub fn run(
     let guarding = args.guarded.map(|policy| {
         progress.step("the runtime of guarded drivers");
         let target = Target { kernel: prepared.kernel.clone(), headers: None };
-        Ok::<_, CliError>(Guarding { workshop: Workshop::open(packages, &target, None, DOMAIN)?, policy })
+        let workshop = Workshop::open(packages, &target, None, DOMAIN)?;
+        let driver = ModuleFile { bytes: subject.stock().to_vec(), ..prepared.plan.driver.clone() };
+        let original = workshop.harden(&driver, &prepared.plan.before)?.file;
+        Ok::<_, CliError>(Guarding { workshop, policy, original })
     });
     let guarding = guarding.transpose()?;
     progress.finish();
 
-    let campaign = Campaign { folder, manner: &manner, guarding, signals, known: folder.lines() };
+    let saved = Default::default();
+    let campaign = Campaign { folder, manner: &manner, guarding, signals, saved, known: folder.lines() };
     let mut usual = campaign.usual(subject.stock())?;
-    if campaign.guarding.is_some() {
-        usual.extend(campaign.usual_guarded(subject.stock(), &usual)?);
-    }
     let in_way = |(kind, name, file): &(String, String, PathBuf), way| Planned {
         kind: kind.clone(),
         name: name.clone(),
         file: file.clone(),
         way,
     };
-    let ways = if args.guarded.is_some() { &Way::ALL[..] } else { &[Way::Plain] };
-    let planned: Vec<Planned> =
-        modules.iter().flat_map(|module| ways.iter().map(|way| in_way(module, *way))).collect();
-    let (lines, error) = campaign.run(&planned, &usual, args.jobs);
-    if let Some(error) = error {
-        let left = planned.len() - lines.len();
-        tell("guardrail", &format!("{left} runs are left; the same command goes on with them"));
-        return Err(error);
+    let plain: Vec<Planned> = modules.iter().map(|module| in_way(module, Way::Plain)).collect();
+    let mut lines = campaign.run(&plain, &usual, args.jobs)?;
+    if args.guarded.is_some() {
+        let wanted = |one: &&(String, String, PathBuf)| {
+            let escaped = |line: &Line| line.mutant == one.1 && line.judged.verdict == Verdict::Escaped;
+            !args.escaped || lines.iter().any(escaped)
+        };
+        let guarded: Vec<Planned> =
+            modules.iter().filter(wanted).map(|module| in_way(module, Way::Guarded)).collect();
+        if !guarded.is_empty() {
+            usual.extend(campaign.usual_guarded(subject.stock(), &usual)?);
+            lines.extend(campaign.run(&guarded, &usual, args.jobs)?);
+        }
     }
     let rows = table::rows(&lines);
     folder.write_table(&table::text(&rows))?;
@@ -165,6 +171,8 @@ fn given(files: &[PathBuf]) -> Result<Vec<(String, String, PathBuf)>, CliError> 
 struct Guarding {
     workshop: Workshop,
     policy: OnViolation,
+    /// The guarded driver without bugs.
+    original: Vec<u8>,
 }
 
 impl Guarding {
@@ -176,7 +184,7 @@ impl Guarding {
     }
 
     fn standing(&self) -> Standing<'_> {
-        Standing { runtime: &self.workshop.runtime, policy: self.policy }
+        Standing { runtime: &self.workshop.runtime, policy: self.policy, original: &self.original }
     }
 }
 
@@ -185,11 +193,48 @@ struct Campaign<'a> {
     manner: &'a Manner<'a>,
     guarding: Option<Guarding>,
     signals: &'a Signals,
+    /// The guests that runs in each way begin as; none where the device does not let itself be saved.
+    saved: [OnceLock<Option<PathBuf>>; Way::ALL.len()],
     /// What ran before.
     known: Vec<Line>,
 }
 
+impl Drop for Campaign<'_> {
+    fn drop(&mut self) {
+        for file in self.saved.iter().filter_map(|file| file.get()?.as_ref()) {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
 impl Campaign<'_> {
+    /// The guest that runs in a way begin as: booting takes longer than most workloads.
+    fn saved(&self, way: Way) -> Option<&Path> {
+        let save = || {
+            let interrupted = || self.signals.interrupted();
+            let folder = self.folder.run("saved", way)?;
+            let standing = self.guarding.as_ref().filter(|_| way == Way::Guarded).map(Guarding::standing);
+            self.manner.save(standing.as_ref(), &folder, &interrupted)
+        };
+        let saved = || match save() {
+            Ok(file) => Some(file),
+            Err(CliError::Interrupted) => None,
+            Err(error) => {
+                let why = crate::errors::sentence(&error);
+                tell("warning", &format!("a guest that has booted cannot be saved, so each boots: {why}"));
+                None
+            }
+        };
+        self.saved[way as usize].get_or_init(saved).as_deref()
+    }
+
+    /// Runs a module in a way.
+    fn guest(&self, module: Vec<u8>, way: Way, folder: &Path, usual: &HashSet<String>) -> Result<Ran, CliError> {
+        let standing = self.guarding.as_ref().filter(|_| way == Way::Guarded).map(Guarding::standing);
+        let guest = Guest { module, standing, saved: self.saved(way) };
+        self.manner.run(guest, folder, usual, &|| self.signals.interrupted())
+    }
+
     /// The verdict of an earlier run of the same bytes.
     fn known(&self, name: &str, way: Way, digest: &str) -> Option<&Line> {
         let same = |line: &&Line| line.mutant == name && line.way == way && line.digest == digest;
@@ -207,9 +252,7 @@ impl Campaign<'_> {
         }
         tell("guardrail", "the stock driver …");
         let folder = self.folder.run(STOCK, Way::Plain)?;
-        let mut ran = self
-            .manner
-            .run(stock.to_vec(), None, &folder, &HashSet::new(), &|| self.signals.interrupted())?;
+        let mut ran = self.guest(stock.to_vec(), Way::Plain, &folder, &HashSet::new())?;
         without_complaints(&mut ran.judged);
         let sound = ran.judged.verdict == Verdict::None;
         let why = ran.judged.why.clone();
@@ -237,9 +280,7 @@ impl Campaign<'_> {
         }
         tell("guardrail", "the stock driver, guarded …");
         let folder = self.folder.run(STOCK, Way::Guarded)?;
-        let standing = guarding.standing();
-        let mut ran =
-            self.manner.run(file, Some(&standing), &folder, usual, &|| self.signals.interrupted())?;
+        let mut ran = self.guest(file, Way::Guarded, &folder, usual)?;
         without_complaints(&mut ran.judged);
         Folder::write_report(&folder, "report", &ran.report)?;
         let (verdict, why, found) = (ran.judged.verdict, ran.judged.why.clone(), ran.report.found());
@@ -280,8 +321,8 @@ impl Campaign<'_> {
         Folder::write_report(self.folder.path(), "violations", &report)
     }
 
-    /// Runs what is wanted; what ended, and why it did not go on.
-    fn run(&self, planned: &[Planned], usual: &HashSet<String>, jobs: u8) -> (Vec<Line>, Option<CliError>) {
+    /// Runs what is wanted.
+    fn run(&self, planned: &[Planned], usual: &HashSet<String>, jobs: u8) -> Result<Vec<Line>, CliError> {
         let lines: Mutex<Vec<(usize, Line)>> = Mutex::default();
         let failure: Mutex<Option<CliError>> = Mutex::default();
         let (next, over) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -306,8 +347,14 @@ impl Campaign<'_> {
         });
         let mut lines = lines.into_inner().unwrap_or_else(|error| error.into_inner());
         lines.sort_by_key(|(number, _)| *number);
-        let failure = failure.into_inner().unwrap_or_else(|error| error.into_inner());
-        (lines.into_iter().map(|(_, line)| line).collect(), failure)
+        match failure.into_inner().unwrap_or_else(|error| error.into_inner()) {
+            None => Ok(lines.into_iter().map(|(_, line)| line).collect()),
+            Some(error) => {
+                let left = planned.len() - lines.len();
+                tell("guardrail", &format!("{left} runs are left; the same command goes on with them"));
+                Err(error)
+            }
+        }
     }
 
     fn one(
@@ -317,12 +364,12 @@ impl Campaign<'_> {
         (number, all): (usize, usize),
     ) -> Result<Line, CliError> {
         let module = std::fs::read(&one.file).map_err(CliError::io("read", one.file.display()))?;
-        let (file, digest, standing) = match (one.way, &self.guarding) {
+        let (file, digest) = match (one.way, &self.guarding) {
             (Way::Guarded, Some(guarding)) => {
                 let plan = &self.manner.prepared.plan;
                 let driver = ModuleFile { bytes: module.clone(), ..plan.driver.clone() };
                 match guarding.harden(&driver, &plan.before) {
-                    Ok((file, digest)) => (file, digest, Some(guarding.standing())),
+                    Ok(guarded) => guarded,
                     Err(error) if error.status() == Status::Usage => {
                         return self.refused(one, digest(&module), &crate::errors::sentence(&error));
                     }
@@ -331,15 +378,15 @@ impl Campaign<'_> {
             }
             _ => {
                 let digest = digest(&module);
-                (module, digest, None)
+                (module, digest)
             }
         };
         if let Some(line) = self.known(&one.name, one.way, &digest) {
             return Ok(line.clone());
         }
         let folder = self.folder.run(&one.name, one.way)?;
-        let ran = self.manner.run(file, standing.as_ref(), &folder, usual, &|| self.signals.interrupted())?;
-        if standing.is_some() {
+        let ran = self.guest(file, one.way, &folder, usual)?;
+        if one.way == Way::Guarded {
             Folder::write_report(&folder, "report", &ran.report)?;
         }
         tell("guardrail", &format!("{number}/{all}  {} {}: {}", one.name, one.way.word(), ran.judged));

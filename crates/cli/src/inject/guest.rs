@@ -10,10 +10,10 @@ use guardrail_report::Report;
 use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::progress::Progress;
-use guardrail_vm::run::{Limits, Options, Outcome, Stop, TcgThreads, Watch};
+use guardrail_vm::run::{self, Limits, Options, Outcome, Start, Stop, TcgThreads, Watch};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A processor that runs no process for so long is stuck.
@@ -33,12 +33,27 @@ pub struct Manner<'a> {
     pub timeout: Duration,
 }
 
+/// A guest that is run.
+pub struct Subject<'a> {
+    /// What is loaded in the stock driver's place.
+    pub module: Vec<u8>,
+    /// What it stands on, where it is guarded.
+    pub standing: Option<Standing<'a>>,
+    /// The guest that it begins as, where one was saved.
+    pub saved: Option<&'a Path>,
+}
+
+/// Loads and unloads the driver in the guest, where a guarded one is to begin anew.
+const LOADER: &str = "#!/bin/sh\nif [ \"$1\" = -r ]; then rmmod \"$2\"; else insmod /guardrail/original.ko; fi\n";
+
 /// What a guarded driver stands on in its guest.
 pub struct Standing<'a> {
     /// `guardrail.ko`.
     pub runtime: &'a [u8],
     /// What a violation does.
     pub policy: OnViolation,
+    /// The guarded driver without bugs, which a killed mutant is replaced by.
+    pub original: &'a [u8],
 }
 
 /// How a run went.
@@ -77,25 +92,26 @@ impl Heard {
 }
 
 impl Manner<'_> {
-    /// Runs a module in the stock driver's place. Files are left in `folder`; `usual` is what the console may say.
-    pub fn run(
-        &self,
-        module: Vec<u8>,
-        standing: Option<&Standing<'_>>,
-        folder: &Path,
-        usual: &HashSet<String>,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<Ran, CliError> {
+    /// The guest and its options.
+    fn guest(&self, standing: Option<&Standing<'_>>, folder: &Path) -> (Prepared, Options) {
         let mut prepared = self.prepared.clone();
-        prepared.plan.driver.bytes = module;
+        let (mut words, mut files) = (vec!["loglevel=5", "softlockup_panic=1"], Vec::new());
         let mut variables = self.variables.clone();
         variables.push(("HEARTBEAT".to_owned(), self.smp.to_string()));
         if let Some(standing) = standing {
             let (name, path) = ("guardrail".to_owned(), "guardrail.ko".into());
-            variables.push((format!("PARAMETERS_{name}"), format!("policy={}", standing.policy.word())));
+            let mut parameters = format!("policy={}", standing.policy.word());
+            if standing.policy == OnViolation::Recover {
+                parameters += " loader=/guardrail/loader";
+                variables.push(("RECOVERS".to_owned(), "1".to_owned()));
+                files.push(("loader".to_owned(), LOADER.as_bytes().to_vec()));
+                files.push(("original.ko".to_owned(), standing.original.to_vec()));
+                // What becomes of a recovery is no warning.
+                words[0] = "loglevel=7";
+            }
+            variables.push((format!("PARAMETERS_{name}"), parameters));
             prepared.also.push(ModuleFile { name, path, bytes: standing.runtime.to_vec() });
         }
-        let words = ["loglevel=5", "softlockup_panic=1"];
         let options = Options {
             cpus: self.smp,
             threads: TcgThreads::Multi,
@@ -103,9 +119,51 @@ impl Manner<'_> {
             limits: Limits { total: self.timeout, silence: SILENCE },
             // Runs of a mutant in different ways are to differ in nothing else.
             kaslr: false,
-            kernel_arguments: words.map(str::to_owned).to_vec(),
+            kernel_arguments: words.into_iter().map(str::to_owned).collect(),
+            files,
             ..Options::new(folder)
         };
+        (prepared, options)
+    }
+
+    /// Boots a guest until it is about to load a driver, and saves it; or says why that cannot be.
+    pub fn save(
+        &self,
+        standing: Option<&Standing<'_>>,
+        folder: &Path,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<PathBuf, CliError> {
+        let (prepared, options) = self.guest(standing, folder);
+        let file = folder.join("saved");
+        let mut watch = Watch {
+            progress: &mut |_, _| {},
+            stop: &mut || interrupted().then_some(Stop::Interrupted),
+            activity: &mut || 0,
+            closed: &mut || None,
+            save: None,
+        };
+        let saved = run::save(&prepared, &options, &file, &mut watch);
+        if interrupted() {
+            return Err(CliError::Interrupted);
+        }
+        saved?;
+        Ok(file)
+    }
+
+    /// Runs a module in the stock driver's place. Files are left in `folder`; `usual` is what the console may say.
+    pub fn run(
+        &self,
+        subject: Subject<'_>,
+        folder: &Path,
+        usual: &HashSet<String>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Ran, CliError> {
+        let standing = subject.standing.as_ref();
+        let (mut prepared, mut options) = self.guest(standing, folder);
+        prepared.plan.driver.bytes = subject.module;
+        if let Some(saved) = subject.saved {
+            options.start = Start::Saved(saved.to_path_buf());
+        }
         let heard = RefCell::new(Heard::default());
         let mut watch = Watch {
             progress: &mut |_, line| heard.borrow_mut().line(line),
@@ -119,11 +177,14 @@ impl Manner<'_> {
             closed: &mut || None,
             save: None,
         };
-        let finished = guardrail_vm::run::run(&prepared, &options, &mut watch)?;
+        let finished = run::run(&prepared, &options, &mut watch)?;
         if finished.outcome == Outcome::Interrupted {
             return Err(CliError::Interrupted);
         }
-        let console = Console::new(&files::read(&finished.console).unwrap_or_default());
+        let mut console = Console::new(&files::read(&finished.console).unwrap_or_default());
+        if standing.is_some_and(|standing| standing.policy == OnViolation::Recover) {
+            console = console.without_ended_faults();
+        }
         let heard = heard.into_inner();
         let failed = finished.progress.iter().find_map(|(_, line)| match line {
             Progress::Failed(step, why) => Some((step.as_str(), why.as_str())),

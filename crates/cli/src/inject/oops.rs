@@ -36,6 +36,10 @@ const DAMAGE: [&str; 11] = [
 ];
 /// What init tells the console before it loads the driver: what a machine says while it boots is not the driver's doing.
 const BEGIN: &str = "guardrail: the driver is loaded";
+/// The runtime has ended an entry of a guarded driver in which the processor faulted.
+const FAULT: &str = "guardrail: fault: ";
+/// No oops has more lines.
+const MAX_OOPS: usize = 80;
 /// The most of a line that is kept.
 const MAX_LINE: usize = 200;
 
@@ -92,6 +96,32 @@ impl Console {
         Some(Crash { line: first, why, stuck, at, module: module.flatten() })
     }
 
+    /// The same without the oopses in whose place the runtime has ended an entry of a guarded driver: nothing came of them.
+    pub fn without_ended_faults(&self) -> Console {
+        let mut lines: Vec<String> = Vec::new();
+        for line in &self.lines {
+            if line.contains(FAULT) {
+                let begin = lines.len().saturating_sub(MAX_OOPS);
+                let oops = lines[begin..].iter().rposition(|line| OOPS.iter().any(|word| line.contains(word)));
+                if let Some(oops) = oops {
+                    lines.truncate(begin + oops);
+                }
+            }
+            lines.push(line.clone());
+        }
+        Console { lines }
+    }
+
+    /// True where each domain that was killed has begun anew, or was gone already when its turn came.
+    pub fn recovered(&self) -> bool {
+        let count = |word: &str| {
+            let says = |line: &&String| line.contains("guardrail: ") && line.contains(word);
+            self.lines.iter().filter(says).count()
+        };
+        let killed = count(") is killed: ");
+        killed > 0 && count(" is done, ") + count(" failed: it has no module any more") >= killed
+    }
+
     /// The lines that `usual` has not, whatever their numbers are.
     pub fn unusual<'a>(&'a self, usual: &'a HashSet<String>) -> impl Iterator<Item = &'a str> {
         let frame = |line: &str| line.contains("[ cut here ]");
@@ -106,9 +136,10 @@ impl Console {
         self.unusual(usual).find(|line| DAMAGE.iter().any(|word| line.contains(word)))
     }
 
-    /// The first violation of a guarded driver, before anything else went wrong: the line that tells it.
+    /// The first violation or fault of a guarded driver that was ended, before anything else went wrong: the line that tells it.
     pub fn violation_before_harm(&self, usual: &HashSet<String>, end: Option<&Crash>) -> Option<&str> {
-        let told = self.lines.iter().position(|line| violations::is_violation(line))?;
+        let told =
+            self.lines.iter().position(|line| violations::is_violation(line) || line.contains(FAULT))?;
         let before = &self.lines[..told];
         let harm =
             |line: &&String| !usual.contains(&shape(line)) && DAMAGE.iter().any(|word| line.contains(word));
@@ -217,6 +248,30 @@ mod tests {
         assert!(!before(&format!("{bug}\n{told}\n")));
         assert!(!before(&format!("list_add corruption\n{told}\n{bug}\n")));
         assert!(!before(bug));
+    }
+
+    #[test]
+    fn a_fault_that_was_ended_is_no_crash() {
+        let oops = "BUG: unable to handle page fault for address: 1\nRIP: 0010:f+0x1/0x2 [x]\n";
+        let ended = "guardrail: fault: access to a bad address by f+0x1/0x2 [x]: domain 1\n";
+        let console = |text: &str| Console::new(text.as_bytes()).without_ended_faults();
+        assert!(console(oops).crash().is_some());
+        let told = console(&format!("{oops}{ended}"));
+        assert_eq!(told.crash(), None);
+        assert!(told.violation_before_harm(&HashSet::new(), None).is_some());
+        assert!(console(&format!("{oops}{ended}{oops}")).crash().is_some());
+    }
+
+    #[test]
+    fn a_recovery_is_over_for_each_domain_that_was_killed() {
+        let killed = "guardrail: domain 1 (x) is killed: write\n";
+        let done = "guardrail: recovery of domain 1 is done, 5 ms after it was killed\n";
+        let recovered = |text: &str| Console::new(text.as_bytes()).recovered();
+        assert!(recovered(&format!("{killed}{done}")));
+        assert!(!recovered(&format!("{killed}{done}{killed}")));
+        assert!(!recovered(&format!("{killed}guardrail: recovery of domain 1 failed: threads are still inside\n")));
+        assert!(recovered(&format!("{killed}guardrail: recovery of domain 1 failed: it has no module any more\n")));
+        assert!(!recovered(done));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::Made;
 use super::folder::{Line, Way};
-use super::verdict::{How, Verdict};
+use super::verdict::{How, Judged, Verdict};
 use crate::errors::CliError;
 use crate::output;
 use serde::Serialize;
@@ -49,6 +49,8 @@ pub struct OfEscaped {
     pub all: usize,
     /// How many were stopped at a violation, before any harm.
     pub contained: usize,
+    /// Of those: how many were begun anew, and did the workload to its end.
+    pub recovered: usize,
     /// How many escaped all the same.
     pub escaped: usize,
     /// How many failed alone.
@@ -60,9 +62,10 @@ pub struct OfEscaped {
 }
 
 impl OfEscaped {
-    fn add(&mut self, verdict: Verdict) {
+    fn add(&mut self, judged: &Judged) {
         self.all += 1;
-        *match verdict {
+        self.recovered += usize::from(judged.how == Some(How::Recovered));
+        *match judged.verdict {
             Verdict::Contained => &mut self.contained,
             Verdict::Escaped => &mut self.escaped,
             Verdict::Internal => &mut self.internal,
@@ -72,10 +75,10 @@ impl OfEscaped {
     }
 
     fn sentence(&self) -> String {
-        let OfEscaped { all, contained, escaped, internal, none, other } = *self;
+        let OfEscaped { all, contained, recovered, escaped, internal, none, other } = *self;
         let held = 100.0 * (all - escaped - other) as f64 / all.max(1) as f64;
         format!(
-            "Of {all} mutants that escape as they are, guarded {contained} were contained, {escaped} escaped, {internal} \
+            "Of {all} mutants that escape as they are, guarded {contained} were contained ({recovered} recovered), {escaped} escaped, {internal} \
              failed alone, {none} showed nothing, {other} could not be run: {held:.1} % did no harm.\n"
         )
     }
@@ -106,7 +109,7 @@ pub fn rows(all: &[Line]) -> Vec<Row> {
                 all.iter().filter(|line| line.way == Way::Plain && line.judged.verdict == Verdict::Escaped);
             for plain in escaped {
                 let same = lines.iter().find(|line| line.mutant == plain.mutant && line.kind == plain.kind);
-                same.into_iter().for_each(|line| of_escaped.add(line.judged.verdict));
+                same.into_iter().for_each(|line| of_escaped.add(&line.judged));
             }
             of_escaped
         });
@@ -200,7 +203,6 @@ pub fn json(value: &impl Serialize) -> Result<String, CliError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::verdict::Judged;
     use super::*;
     use guardrail_inject::{Description, Kind};
 
@@ -260,7 +262,7 @@ all          plain  4        2        1      0     1     0      1         1     
 kind         way      mutants  escaped  crash  hang  data  other  contained  recovered  internal  none  refused  failed
 flip-branch  plain    3        2        0      0     0     0      0          0          0         1     0        0
 flip-branch  guarded  3        1        0      0     0     0      2          0          0         0     0        0
-Of 2 mutants that escape as they are, guarded 1 were contained, 1 escaped, 0 failed alone, 0 showed nothing, \
+Of 2 mutants that escape as they are, guarded 1 were contained (0 recovered), 1 escaped, 0 failed alone, 0 showed nothing, \
 0 could not be run: 50.0 % did no harm.
 ";
         assert_eq!(text, expected);

@@ -53,6 +53,8 @@ pub enum How {
     Ended,
     /// Contained, and the driver was begun anew: the workload went on to its end.
     Recovered,
+    /// Contained, and the driver did not begin anew; the workload could do without it.
+    Dead,
 }
 
 /// A verdict and its evidence.
@@ -140,12 +142,13 @@ pub fn judge(seen: &Seen<'_>, driver: &str, usual: &HashSet<String>) -> Judged {
         (true, _) => Some(How::Ended),
         // After a recovery, harm is what it always was.
         (false, Verdict::Escaped | Verdict::Failed | Verdict::Refused) => return base,
-        (false, _) if base.how.is_none_or(|how| how == How::Complaint) => Some(How::Recovered),
-        (false, _) => base.how,
+        (false, _) if base.how.is_some_and(|how| how != How::Complaint) => base.how,
+        (false, _) if seen.console.recovered() => Some(How::Recovered),
+        (false, _) => Some(How::Dead),
     };
     let found = violations::findings(told).pop();
     let at = found.map(|found| format!("{}+{:#x} [{}]", found.function, found.offset, found.module));
-    let why = told.split_once("violation: ").map_or(told, |(_, why)| why).to_owned();
+    let why = ["violation: ", "fault: "].iter().find_map(|word| told.split_once(word)).map_or(told, |(_, why)| why).to_owned();
     Judged { verdict: Verdict::Contained, how, why, at, step: base.step }
 }
 
@@ -345,7 +348,10 @@ mod tests {
         let late = all(&panic, &format!("{told}{bug}"), lost, OnViolation::Oops);
         assert_eq!(late, (Verdict::Escaped, Some(How::Data)));
         let recover = |outcome: &Outcome| all(outcome, told, None, OnViolation::Recover);
-        assert_eq!(recover(&Outcome::Completed), (Verdict::Contained, Some(How::Recovered)));
+        assert_eq!(recover(&Outcome::Completed), (Verdict::Contained, Some(How::Dead)));
+        let anew = "guardrail: domain 1 (x) is killed: write\nguardrail: recovery of domain 1 is done, 5 ms\n";
+        let anew = all(&Outcome::Completed, &format!("{told}{anew}"), None, OnViolation::Recover);
+        assert_eq!(anew, (Verdict::Contained, Some(How::Recovered)));
         assert_eq!(recover(&failed("up", "no carrier")), (Verdict::Contained, Some(How::Workload)));
         assert_eq!(recover(&failed("host-verify", "byte 7 differs")).0, Verdict::Escaped);
         let log = all(&Outcome::Completed, told, None, OnViolation::Log);

@@ -38,6 +38,22 @@ impl Guest {
         self.await_message(DUMP_LIMIT, watch, written).unwrap_or_else(late)
     }
 
+    /// Writes the whole guest to a file, from which another QEMU goes on. Here it goes no further.
+    pub(super) fn save_whole(
+        &mut self,
+        file: &Path,
+        watch: &mut Watch<'_>,
+    ) -> std::result::Result<(), String> {
+        qmp::save(file, &self.qmp).map_err(|error| error.to_string())?;
+        let written = |message: &Message| match message {
+            Message::Saved(result) => Some(result.clone()),
+            Message::Error(why) => Some(Err(why.clone())),
+            _ => None,
+        };
+        let late = || Err(format!("QEMU did not write it within {} s", DUMP_LIMIT.as_secs()));
+        self.await_message(DUMP_LIMIT, watch, written).unwrap_or_else(late)
+    }
+
     /// Waits until QEMU says something.
     pub(super) fn await_message<T>(
         &mut self,
