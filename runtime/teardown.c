@@ -87,13 +87,33 @@ void guardrail_silence(u32 domain, const struct guarded_modules *modules)
 	}
 }
 
-/* Devices that drivers of the domain have; each is held. */
+/*
+ * A device that has no driver, and whose memory is reserved by a name in one of the modules: its driver's probe failed because it was ended, or
+ * its removal was.
+ */
+static bool is_left_behind(struct pci_dev *dev, const struct guarded_modules *modules)
+{
+	int bar;
+
+	if (dev->dev.driver)
+		return false;
+	for (bar = 0; bar < PCI_STD_NUM_BARS; bar++) {
+		const struct resource *reserved = dev->resource[bar].child;
+
+		if (reserved && is_of(reserved->name, modules))
+			return true;
+	}
+	return false;
+}
+
+/* Devices that drivers of the domain have or had; each is held. */
 static void find_devices(struct teardown *down)
 {
 	struct pci_dev *dev = NULL;
 
 	for_each_pci_dev(dev)
-		if (owns_driver(dev->dev.driver, down->modules) && down->late->n_devices < MAX_DEVICES)
+		if ((owns_driver(dev->dev.driver, down->modules) || is_left_behind(dev, down->modules)) &&
+		    down->late->n_devices < MAX_DEVICES)
 			down->late->devices[down->late->n_devices++] = pci_dev_get(dev);
 }
 

@@ -199,7 +199,8 @@ mod tests {
         };
         assert_eq!(parse(&dumped("")), Message::Dumped(Ok(())));
         assert_eq!(parse(&dumped(r#", "error": "disk full""#)), Message::Dumped(Err("disk full".into())));
-        let migrated = |status: &str| parse(&format!(r#"{{"event": "MIGRATION", "data": {{"status": "{status}"}}}}"#));
+        let migrated =
+            |status: &str| parse(&format!(r#"{{"event": "MIGRATION", "data": {{"status": "{status}"}}}}"#));
         assert_eq!(migrated("completed"), Message::Saved(Ok(())));
         assert!(matches!(migrated("failed"), Message::Saved(Err(_))));
         assert_eq!(migrated("active"), Message::Event("MIGRATION".into()));

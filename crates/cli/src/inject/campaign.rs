@@ -23,8 +23,8 @@ use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::Request;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 /// The name of the stock driver among mutants.
@@ -229,7 +229,13 @@ impl Campaign<'_> {
     }
 
     /// Runs a module in a way.
-    fn guest(&self, module: Vec<u8>, way: Way, folder: &Path, usual: &HashSet<String>) -> Result<Ran, CliError> {
+    fn guest(
+        &self,
+        module: Vec<u8>,
+        way: Way,
+        folder: &Path,
+        usual: &HashSet<String>,
+    ) -> Result<Ran, CliError> {
         let standing = self.guarding.as_ref().filter(|_| way == Way::Guarded).map(Guarding::standing);
         let guest = Guest { module, standing, saved: self.saved(way) };
         self.manner.run(guest, folder, usual, &|| self.signals.interrupted())

@@ -43,8 +43,11 @@ pub struct Subject<'a> {
     pub saved: Option<&'a Path>,
 }
 
+/// The step in which a driver comes once more that was ended while it was leaving.
+const AGAIN: &str = "come-again";
 /// Loads and unloads the driver in the guest, where a guarded one is to begin anew.
-const LOADER: &str = "#!/bin/sh\nif [ \"$1\" = -r ]; then rmmod \"$2\"; else insmod /guardrail/original.ko; fi\n";
+const LOADER: &str =
+    "#!/bin/sh\nif [ \"$1\" = -r ]; then rmmod \"$2\"; else insmod /guardrail/original.ko; fi\n";
 
 /// What a guarded driver stands on in its guest.
 pub struct Standing<'a> {
@@ -190,10 +193,16 @@ impl Manner<'_> {
             Progress::Failed(step, why) => Some((step.as_str(), why.as_str())),
             _ => None,
         });
+        let again = |line: &Progress| match line {
+            Progress::Ok(step) if step == AGAIN => Some(true),
+            Progress::Failed(step, _) if step == AGAIN => Some(false),
+            _ => None,
+        };
         let seen = Seen {
             outcome: &finished.outcome,
             began: finished.driver_began(),
             failed,
+            again: finished.progress.iter().find_map(|(_, line)| again(line)),
             guarded: standing.map(|standing| standing.policy),
             stuck: heard.stuck().filter(|_| matches!(finished.outcome, Outcome::Stopped { .. })),
             step: if heard.step.is_empty() { "boot" } else { &heard.step },

@@ -102,7 +102,8 @@ impl Console {
         for line in &self.lines {
             if line.contains(FAULT) {
                 let begin = lines.len().saturating_sub(MAX_OOPS);
-                let oops = lines[begin..].iter().rposition(|line| OOPS.iter().any(|word| line.contains(word)));
+                let oops =
+                    lines[begin..].iter().rposition(|line| OOPS.iter().any(|word| line.contains(word)));
                 if let Some(oops) = oops {
                     lines.truncate(begin + oops);
                 }
@@ -269,8 +270,12 @@ mod tests {
         let recovered = |text: &str| Console::new(text.as_bytes()).recovered();
         assert!(recovered(&format!("{killed}{done}")));
         assert!(!recovered(&format!("{killed}{done}{killed}")));
-        assert!(!recovered(&format!("{killed}guardrail: recovery of domain 1 failed: threads are still inside\n")));
-        assert!(recovered(&format!("{killed}guardrail: recovery of domain 1 failed: it has no module any more\n")));
+        assert!(!recovered(&format!(
+            "{killed}guardrail: recovery of domain 1 failed: threads are still inside\n"
+        )));
+        assert!(recovered(&format!(
+            "{killed}guardrail: recovery of domain 1 failed: it has no module any more\n"
+        )));
         assert!(!recovered(done));
     }
 

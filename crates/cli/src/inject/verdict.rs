@@ -99,6 +99,8 @@ pub struct Seen<'a> {
     pub began: bool,
     /// The first step of the workload that failed, and why.
     pub failed: Option<(&'a str, &'a str)>,
+    /// Whether a guarded driver that was ended while it was leaving came once more.
+    pub again: Option<bool>,
     /// What a violation does, where the driver is guarded.
     pub guarded: Option<OnViolation>,
     /// A processor that ran no process anymore.
@@ -142,13 +144,20 @@ pub fn judge(seen: &Seen<'_>, driver: &str, usual: &HashSet<String>) -> Judged {
         (true, _) => Some(How::Ended),
         // After a recovery, harm is what it always was.
         (false, Verdict::Escaped | Verdict::Failed | Verdict::Refused) => return base,
+        // What failed before is the bug's doing.
+        (false, _) if seen.again == Some(true) => Some(How::Recovered),
+        (false, _) if seen.again == Some(false) => Some(How::Load),
         (false, _) if base.how.is_some_and(|how| how != How::Complaint) => base.how,
         (false, _) if seen.console.recovered() => Some(How::Recovered),
         (false, _) => Some(How::Dead),
     };
     let found = violations::findings(told).pop();
     let at = found.map(|found| format!("{}+{:#x} [{}]", found.function, found.offset, found.module));
-    let why = ["violation: ", "fault: "].iter().find_map(|word| told.split_once(word)).map_or(told, |(_, why)| why).to_owned();
+    let why = ["violation: ", "fault: "]
+        .iter()
+        .find_map(|word| told.split_once(word))
+        .map_or(told, |(_, why)| why)
+        .to_owned();
     Judged { verdict: Verdict::Contained, how, why, at, step: base.step }
 }
 
@@ -240,8 +249,8 @@ mod tests {
 
     fn judged(outcome: &Outcome, console: &str, stuck: Option<u8>) -> Judged {
         let console = Console::new(console.as_bytes());
-        let (failed, guarded) = (None, None);
-        let seen = Seen { outcome, began: true, failed, guarded, stuck, step: "ping", console: &console };
+        let (failed, again, guarded, step) = (None, None, None, "ping");
+        let seen = Seen { outcome, began: true, failed, again, guarded, stuck, step, console: &console };
         judge(&seen, "e1000", &HashSet::from(["usual #".to_owned()]))
     }
 
@@ -318,9 +327,9 @@ mod tests {
     fn what_happens_before_the_driver_runs_is_not_its_fault() {
         let console = Console::new(b"");
         let outcome = Outcome::QemuFailed { why: "no memory".into() };
-        let (failed, guarded) = (None, Some(OnViolation::Oops));
-        let (outcome, stuck) = (&outcome, None);
-        let seen = Seen { outcome, began: false, failed, guarded, stuck, step: "boot", console: &console };
+        let (failed, again, guarded) = (None, None, Some(OnViolation::Oops));
+        let (outcome, stuck, step) = (&outcome, None, "boot");
+        let seen = Seen { outcome, began: false, failed, again, guarded, stuck, step, console: &console };
         assert_eq!(judge(&seen, "e1000", &HashSet::new()).verdict, Verdict::Failed);
         assert_judged(outcome.clone(), "", Verdict::Escaped, Some(How::Machine));
     }
@@ -330,10 +339,11 @@ mod tests {
         let told = "guardrail: violation: write of 8 bytes at 1 by f+0x1/0x2 [x]: domain 1 holds read, needs write\n";
         let bug = "kernel BUG at report.c:1!\nRIP: 0010:tell+0x1/0x2 [guardrail]\n";
         let panic = Outcome::GuestPanic { text: "BUG: x".into() };
+        let again = None;
         let all = |outcome: &Outcome, text: &str, failed, policy| {
             let console = Console::new(text.as_bytes());
             let (guarded, stuck, step) = (Some(policy), None, "ping");
-            let seen = Seen { outcome, began: true, failed, guarded, stuck, step, console: &console };
+            let seen = Seen { outcome, began: true, failed, again, guarded, stuck, step, console: &console };
             let judged = judge(&seen, "x", &HashSet::new());
             (judged.verdict, judged.how)
         };
@@ -349,7 +359,8 @@ mod tests {
         assert_eq!(late, (Verdict::Escaped, Some(How::Data)));
         let recover = |outcome: &Outcome| all(outcome, told, None, OnViolation::Recover);
         assert_eq!(recover(&Outcome::Completed), (Verdict::Contained, Some(How::Dead)));
-        let anew = "guardrail: domain 1 (x) is killed: write\nguardrail: recovery of domain 1 is done, 5 ms\n";
+        let anew =
+            "guardrail: domain 1 (x) is killed: write\nguardrail: recovery of domain 1 is done, 5 ms\n";
         let anew = all(&Outcome::Completed, &format!("{told}{anew}"), None, OnViolation::Recover);
         assert_eq!(anew, (Verdict::Contained, Some(How::Recovered)));
         assert_eq!(recover(&failed("up", "no carrier")), (Verdict::Contained, Some(How::Workload)));
