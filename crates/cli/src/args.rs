@@ -479,6 +479,8 @@ pub enum OnViolation {
     Log,
     /// End the thread
     Oops,
+    /// End the call of the driver with an error
+    Fail,
     /// Take back all that the driver has, and begin it anew
     Recover,
 }
@@ -489,8 +491,16 @@ impl OnViolation {
         match self {
             OnViolation::Log => "log",
             OnViolation::Oops => "oops",
+            OnViolation::Fail => "fail",
             OnViolation::Recover => "recover",
         }
+    }
+}
+
+impl OnViolation {
+    /// True where the driver's call is ended, after a fault of the processor as well, and the thread goes on.
+    pub fn ends_calls(self) -> bool {
+        matches!(self, OnViolation::Fail | OnViolation::Recover)
     }
 }
 

@@ -21,6 +21,7 @@ fn main() {
     let trials = vec![
         Trial::test("known mutants get the verdicts that they must get", known_mutants),
         Trial::test("every mutant gets a verdict, once", every_mutant),
+        Trial::test("a guarded mutant is contained, and the driver comes again", recovers),
     ];
     // Time decides on some verdicts.
     libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
@@ -140,6 +141,27 @@ fn known_mutants() -> Result<(), Failed> {
     let row = &result.report()?[0];
     assert_eq!((&row["mutants"], &row["escaped"]), (&5.into(), &2.into()), "{row:#}");
     assert_eq!((&row["crash"], &row["hang"], &row["internal"]), (&1.into(), &1.into(), &1.into()), "{row:#}");
+    Ok(())
+}
+
+fn recovers() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    // What is to stop the device's polls frees memory that is not the driver's, when the interface is taken down.
+    let file = folder.path().join("frees.ko");
+    std::fs::write(&file, redirected(&stock()?, ".text", "napi_disable", "kfree")?)?;
+    let (file, out) = (file.to_str().ok_or("a path")?, folder.path().join("campaign"));
+    let out = out.to_str().ok_or("a path")?;
+    let mut arguments = vec!["inject", "e1000", "--kernel", KERNEL, "--run", "--guarded=recover", "-o", out];
+    arguments.extend(["--mutant", file, "--format", "json"]);
+    arguments.extend(SHORT);
+    let result = guardrail(&arguments);
+    if result.status != 0 {
+        return Err(format!("{}\n{}", result.stdout, result.stderr).into());
+    }
+    let lines = results(Path::new(out))?;
+    let guarded = |line: &&Value| line["mutant"] == "frees" && line["way"] == "guarded";
+    let line = lines.iter().find(guarded).ok_or("it did not run guarded")?;
+    assert_eq!((&line["verdict"], &line["how"]), (&"contained".into(), &"recovered".into()), "{line:#}");
     Ok(())
 }
 

@@ -185,7 +185,7 @@ impl Manner<'_> {
             return Err(CliError::Interrupted);
         }
         let mut console = Console::new(&files::read(&finished.console).unwrap_or_default());
-        if standing.is_some_and(|standing| standing.policy == OnViolation::Recover) {
+        if standing.is_some_and(|standing| standing.policy.ends_calls()) {
             console = console.without_ended_faults();
         }
         let heard = heard.into_inner();

@@ -49,7 +49,7 @@ pub enum How {
     Workload,
     /// The workload went well, and the kernel complained.
     Complaint,
-    /// Contained, and the thread was ended.
+    /// Contained: the thread was ended, or the call, and the workload went to its end.
     Ended,
     /// Contained, and the driver was begun anew: the workload went on to its end.
     Recovered,
@@ -148,6 +148,7 @@ pub fn judge(seen: &Seen<'_>, driver: &str, usual: &HashSet<String>) -> Judged {
         (false, _) if seen.again == Some(true) => Some(How::Recovered),
         (false, _) if seen.again == Some(false) => Some(How::Load),
         (false, _) if base.how.is_some_and(|how| how != How::Complaint) => base.how,
+        (false, _) if seen.guarded == Some(OnViolation::Fail) => Some(How::Ended),
         (false, _) if seen.console.recovered() => Some(How::Recovered),
         (false, _) => Some(How::Dead),
     };
@@ -365,6 +366,9 @@ mod tests {
         assert_eq!(anew, (Verdict::Contained, Some(How::Recovered)));
         assert_eq!(recover(&failed("up", "no carrier")), (Verdict::Contained, Some(How::Workload)));
         assert_eq!(recover(&failed("host-verify", "byte 7 differs")).0, Verdict::Escaped);
+        let fail = |outcome: &Outcome| all(outcome, told, None, OnViolation::Fail);
+        assert_eq!(fail(&Outcome::Completed), (Verdict::Contained, Some(How::Ended)));
+        assert_eq!(fail(&failed("up", "no carrier")), (Verdict::Contained, Some(How::Workload)));
         let log = all(&Outcome::Completed, told, None, OnViolation::Log);
         assert_eq!(log, (Verdict::Internal, Some(How::Complaint)));
     }
