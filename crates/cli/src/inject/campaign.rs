@@ -93,7 +93,8 @@ pub fn run(
         let workshop = Workshop::open(packages, &target, None, DOMAIN)?;
         let driver = ModuleFile { bytes: subject.stock().to_vec(), ..prepared.plan.driver.clone() };
         let original = workshop.harden(&driver, &prepared.plan.before)?.file;
-        Ok::<_, CliError>(Guarding { workshop, policy, original })
+        let needed = needed(&args.with, &prepared.plan.before, &workshop)?;
+        Ok::<_, CliError>(Guarding { workshop, policy, original, needed })
     });
     let guarding = guarding.transpose()?;
     progress.finish();
@@ -167,24 +168,46 @@ fn given(files: &[PathBuf]) -> Result<Vec<(String, String, PathBuf)>, CliError> 
     files.iter().map(one).collect()
 }
 
+/// Guards modules among those that a driver needs.
+fn needed(names: &[String], before: &[ModuleFile], workshop: &Workshop) -> Result<Vec<ModuleFile>, CliError> {
+    let one = |name: &String| {
+        let place = before.iter().position(|module| module.name == *name);
+        let place = place.ok_or_else(|| {
+            CliError::Usage(format!("--with {name}: the driver needs no module of that name"))
+        })?;
+        let file = workshop.harden(&before[place], &before[..place])?.file;
+        Ok(ModuleFile { bytes: file, ..before[place].clone() })
+    };
+    names.iter().map(one).collect()
+}
+
 /// How mutants are guarded.
 struct Guarding {
     workshop: Workshop,
     policy: OnViolation,
     /// The guarded driver without bugs.
     original: Vec<u8>,
+    /// What the driver needs, guarded as well.
+    needed: Vec<ModuleFile>,
 }
 
 impl Guarding {
     /// What is guarded, and the digest of all that it depends on; or why it cannot be.
     fn harden(&self, driver: &ModuleFile, before: &[ModuleFile]) -> Result<(Vec<u8>, String), CliError> {
         let file = self.workshop.harden(driver, before)?.file;
-        let digests = [digest(&file), digest(&self.workshop.runtime)].join("-");
+        let needed = self.needed.iter().map(|module| module.bytes.as_slice());
+        let all = [&file[..], &self.workshop.runtime[..]].into_iter().chain(needed);
+        let digests = all.map(digest).collect::<Vec<_>>().join("-");
         Ok((file, format!("{digests}-{}", self.policy.word())))
     }
 
     fn standing(&self) -> Standing<'_> {
-        Standing { runtime: &self.workshop.runtime, policy: self.policy, original: &self.original }
+        Standing {
+            runtime: &self.workshop.runtime,
+            policy: self.policy,
+            original: &self.original,
+            needed: &self.needed,
+        }
     }
 }
 

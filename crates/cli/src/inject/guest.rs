@@ -45,9 +45,14 @@ pub struct Subject<'a> {
 
 /// The step in which a driver comes once more that was ended while it was leaving.
 const AGAIN: &str = "come-again";
-/// Loads and unloads the driver in the guest, where a guarded one is to begin anew.
-const LOADER: &str =
-    "#!/bin/sh\nif [ \"$1\" = -r ]; then rmmod \"$2\"; else insmod /guardrail/original.ko; fi\n";
+/// Loads and unloads the driver and what it needs in the guest, where a guarded one is to begin anew.
+const LOADER: &str = "#!/bin/sh
+[ \"$1\" != -r ] || exec rmmod \"$2\"
+for file in /guardrail/modules/*-\"$1\".ko; do
+    [ ! -e \"$file\" ] || exec insmod \"$file\"
+done
+exec insmod /guardrail/original.ko
+";
 
 /// What a guarded driver stands on in its guest.
 pub struct Standing<'a> {
@@ -57,6 +62,8 @@ pub struct Standing<'a> {
     pub policy: OnViolation,
     /// The guarded driver without bugs, which a killed mutant is replaced by.
     pub original: &'a [u8],
+    /// Modules that the driver needs, guarded as well.
+    pub needed: &'a [ModuleFile],
 }
 
 /// How a run went.
@@ -113,7 +120,13 @@ impl Manner<'_> {
                 words[0] = "loglevel=7";
             }
             variables.push((format!("PARAMETERS_{name}"), parameters));
-            prepared.also.push(ModuleFile { name, path, bytes: standing.runtime.to_vec() });
+            for module in &mut prepared.plan.before {
+                if let Some(guarded) = standing.needed.iter().find(|guarded| guarded.name == module.name) {
+                    module.bytes.clone_from(&guarded.bytes);
+                }
+            }
+            let runtime = ModuleFile { name, path, bytes: standing.runtime.to_vec() };
+            prepared.plan.before.insert(0, runtime);
         }
         let options = Options {
             cpus: self.smp,

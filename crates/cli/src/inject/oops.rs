@@ -40,6 +40,8 @@ const BEGIN: &str = "guardrail: the driver is loaded";
 const FAULT: &str = "guardrail: fault: ";
 /// No oops has more lines.
 const MAX_OOPS: usize = 80;
+/// The kernel writes addresses and registers with at least so many hexadecimal digits.
+const ADDRESS: usize = 8;
 /// The most of a line that is kept.
 const MAX_LINE: usize = 200;
 
@@ -159,14 +161,19 @@ impl Console {
     }
 }
 
-/// A line with its numbers left out.
+/// A line with its numbers left out, and what the words of registers and addresses are.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
-    for c in line.chars() {
-        match c.is_ascii_digit() {
-            true if shape.ends_with('#') => {}
-            true => shape.push('#'),
-            false => shape.push(c),
+    for word in line.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
+        let text = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+        let is_address = text.len() >= ADDRESS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let word = if is_address { word.replace(text, "#") } else { word.to_owned() };
+        for c in word.chars() {
+            match c.is_ascii_digit() {
+                true if shape.ends_with('#') => {}
+                true => shape.push('#'),
+                false => shape.push(c),
+            }
         }
     }
     shape
@@ -222,6 +229,8 @@ mod tests {
 
     #[test]
     fn usual_lines_are_known_by_their_shape() {
+        assert_eq!(shape("RSP: 0018:ffffc900003abaf0 x"), shape("RSP: 0018:ffffc9000045fbf0 x"));
+        assert_ne!(shape("facade"), shape("decade"));
         let usual = Console::new(b"[ 1.0] e1000: took 15 ms\n").shapes();
         let console = Console::new(b"[ 2.0] e1000: took 7 ms\n[ 2.1] BUG: Bad page state in process sh\n");
         assert_eq!(console.unusual(&usual).count(), 1);
