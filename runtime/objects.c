@@ -212,11 +212,11 @@ GUARDRAIL_CUSTOM(pci_unmap)
 
 /*
  * Work is the driver's memory until it is queued, and none of its until it runs or was canceled. The second value is the type of
- * its objects; their states are 0, and 1 while they are queued.
+ * its objects; their states are 0, and 1 while they are queued. The kernel will call its function, whatever that is.
  */
 GUARDRAIL_CUSTOM(work_queued)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, frame), function;
 	u32 type = size_of(action, frame);
 	int err;
 
@@ -225,6 +225,10 @@ GUARDRAIL_CUSTOM(work_queued)
 	if (!guardrail_check_object(action->domain, p, type)) {
 		if (!guardrail_require_write(action, frame, p, sizeof(struct work_struct)))
 			return 0;
+		function = (unsigned long)((struct work_struct *)p)->func;
+		if (!function || !guardrail_check_icall(action->domain, function))
+			guardrail_refuse(action, frame, "function at", function,
+					 guardrail_held_at(function, action->domain), "icall");
 		/* What is on the stack has no rights to lose. */
 		if (guardrail_on_stack(p, sizeof(struct work_struct)))
 			return 0;

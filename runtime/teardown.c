@@ -146,6 +146,9 @@ static bool cancel(struct work_struct *work)
 	struct delayed_work *delayed = container_of(work, struct delayed_work, work);
 	void *function = NULL;
 
+	/* What has no function was never queued, and the kernel warns of whoever cancels it. */
+	if (!READ_ONCE(work->func))
+		return false;
 	/* Behind work that can be delayed is its timer. */
 	copy_from_kernel_nofault(&function, &delayed->timer.function, sizeof(function));
 	if (function == delayed_work_timer_fn)
@@ -157,7 +160,7 @@ static bool cancel(struct work_struct *work)
 static void stop_timer(struct timer_list *timer, struct released *released)
 {
 	if (timer->function == delayed_work_timer_fn) {
-		released->works += cancel_delayed_work_sync(container_of(timer, struct delayed_work, timer));
+		released->works += cancel(&container_of(timer, struct delayed_work, timer)->work);
 		return;
 	}
 	released->timers += timer_shutdown_sync(timer);
