@@ -255,12 +255,26 @@ int guardrail_do_revoke(const struct guardrail_action *action, struct guardrail_
 }
 EXPORT_SYMBOL_GPL(guardrail_do_revoke);
 
+/* Where others take a missing pointer for a result that nobody wants, functions that copy and fill memory write to it. */
+static bool writes_to_null(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long *n)
+{
+	const char *name = action->function;
+	unsigned long p;
+
+	while (*name == '_')
+		name++;
+	return (str_has_prefix(name, "mem") || str_has_prefix(name, "str")) && applies(action, frame) &&
+	       value_of(&action->pointer, frame, &p) && !p && value_of(&action->size, frame, n) && *n;
+}
+
 int guardrail_do_require_write(const struct guardrail_action *action, struct guardrail_frame *frame)
 {
 	unsigned long p, n;
 
 	if (range_of(action, frame, &p, &n))
 		guardrail_require_write(action, frame, p, n);
+	else if (unlikely(writes_to_null(action, frame, &n)))
+		guardrail_require_write(action, frame, 0, n);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_require_write);
