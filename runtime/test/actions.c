@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Actions of wrappers, with frames and actions as a guarded module has them. */
 #include <linux/err.h>
+#include <linux/platform_device.h>
 
 #include "test.h"
 
@@ -175,6 +176,22 @@ static void quota(void)
 	test_result("a quota of memory", true);
 }
 
+int guardrail_custom_device(const struct guardrail_action *action, struct guardrail_frame *frame);
+
+/* What the kernel is to take for a device has to be one. */
+static void devices(void)
+{
+	struct device *none = kzalloc(sizeof(*none), GFP_KERNEL);
+	struct call with = { .frame = { .args = { (unsigned long)&platform_bus, (unsigned long)none, 0, 1UL << 62 } } };
+
+	EXPECT(quiet(guardrail_custom_device, ACTION(.pointer = WORD(0)), &with));
+	EXPECT(!quiet(guardrail_custom_device, ACTION(.pointer = WORD(1)), &with));
+	EXPECT(!quiet(guardrail_custom_device, ACTION(.pointer = WORD(2)), &with));
+	EXPECT(!quiet(guardrail_custom_device, ACTION(.pointer = WORD(3)), &with));
+	kfree(none);
+	test_result("devices that are handed over", true);
+}
+
 /* The same list at each place that a structure can have in a word of entries, over what is there, twice. */
 static void fields(void)
 {
@@ -302,6 +319,7 @@ void test_actions(void)
 	conditions();
 	allocation();
 	quota();
+	devices();
 	fields();
 	objects();
 	calls();
