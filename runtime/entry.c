@@ -189,7 +189,7 @@ void guardrail_leave(struct guardrail_record *record)
 	struct note *note = record->task;
 
 	if (unlikely(note->locks.n))
-		guardrail_locks_left(&note->locks, record);
+		guardrail_locks_left(record);
 	guardrail_pop(record);
 }
 EXPORT_SYMBOL_GPL(guardrail_leave);

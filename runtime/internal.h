@@ -224,13 +224,13 @@ struct guardrail_locks {
 	struct guardrail_lock lock[8];
 };
 /* Moves those of an entry of the current task to @own, the latest ones first. */
-void guardrail_locks_of(struct guardrail_locks *locks, const struct guardrail_record *record, struct guardrail_locks *own);
+void guardrail_locks_of(const struct guardrail_record *record, struct guardrail_locks *own);
 /*
  * Locks, interrupts, preemption and what else is counted become what they were when the entry began. True where one of the locks spins.
  */
 bool guardrail_locks_back(const struct guardrail_locks *own, const struct guardrail_record *record);
 /* The entry returns with these. */
-void guardrail_locks_left(struct guardrail_locks *locks, const struct guardrail_record *record);
+void guardrail_locks_left(const struct guardrail_record *record);
 
 /* unwind.c: entries that are ended from within. */
 /*

@@ -144,14 +144,17 @@ static void take(const struct guardrail_lock *lock)
 	}
 }
 
-void guardrail_locks_of(struct guardrail_locks *locks, const struct guardrail_record *record, struct guardrail_locks *own)
+void guardrail_locks_of(const struct guardrail_record *record, struct guardrail_locks *own)
 {
+	const struct guardrail_record *innermost;
+	struct guardrail_locks *locks;
 	unsigned long flags;
 	unsigned int i;
 
 	own->n = 0;
 	local_irq_save(flags);
-	for (i = locks->n; i-- > 0;)
+	locks = guardrail_locks(&innermost);
+	for (i = locks ? locks->n : 0; i-- > 0;)
 		if (locks->lock[i].record == record) {
 			own->lock[own->n++] = locks->lock[i];
 			remove(locks, i);
@@ -189,27 +192,30 @@ bool guardrail_locks_back(const struct guardrail_locks *own, const struct guardr
 }
 
 /* The module itself has called the entry, by a pointer: the locks are those of the function that did so from now on. */
-static void hand_on(struct guardrail_locks *locks, const struct guardrail_record *record, struct guardrail_locks *own)
+static void hand_on(const struct guardrail_record *record, struct guardrail_locks *own)
 {
+	const struct guardrail_record *innermost;
+	struct guardrail_locks *locks;
 	unsigned long flags;
 	unsigned int i;
 
 	local_irq_save(flags);
-	for (i = own->n; i-- > 0;) {
+	locks = guardrail_locks(&innermost);
+	for (i = locks ? own->n : 0; i-- > 0;) {
 		own->lock[i].record = record;
 		note(locks, &own->lock[i]);
 	}
 	local_irq_restore(flags);
 }
 
-void guardrail_locks_left(struct guardrail_locks *locks, const struct guardrail_record *record)
+void guardrail_locks_left(const struct guardrail_record *record)
 {
 	struct guardrail_locks own;
 	unsigned int i, n = 0;
 
-	guardrail_locks_of(locks, record, &own);
+	guardrail_locks_of(record, &own);
 	if (record->previous && record->previous->entry && record->previous->entry->domain == record->entry->domain) {
-		hand_on(locks, record->previous, &own);
+		hand_on(record->previous, &own);
 		return;
 	}
 	for (i = 0; i < own.n; i++)
@@ -223,14 +229,10 @@ void guardrail_locks_left(struct guardrail_locks *locks, const struct guardrail_
 /* What this entry holds when it returns is meant to be held: another one gives it back. */
 GUARDRAIL_CUSTOM(locks_stay)
 {
-	const struct guardrail_record *record;
-	struct guardrail_locks *locks, own;
-	unsigned long flags;
+	const struct guardrail_record *record = guardrail_innermost();
+	struct guardrail_locks own;
 
-	local_irq_save(flags);
-	locks = guardrail_locks(&record);
-	local_irq_restore(flags);
-	if (locks && locks->n)
-		guardrail_locks_of(locks, record, &own);
+	if (record)
+		guardrail_locks_of(record, &own);
 	return 0;
 }

@@ -107,20 +107,6 @@ bool guardrail_can_end(const struct guardrail_record *record, unsigned long sp)
 	return record->saved.sp > sp && record->saved.sp < (unsigned long)info.end;
 }
 
-static void locks_of(const struct guardrail_record *record, struct guardrail_locks *own)
-{
-	const struct guardrail_record *innermost;
-	struct guardrail_locks *locks;
-	unsigned long flags;
-
-	local_irq_save(flags);
-	locks = guardrail_locks(&innermost);
-	local_irq_restore(flags);
-	own->n = 0;
-	if (locks)
-		guardrail_locks_of(locks, record, own);
-}
-
 void guardrail_unwind(u32 domain)
 {
 	struct guardrail_record *record = guardrail_innermost();
@@ -132,7 +118,7 @@ void guardrail_unwind(u32 domain)
 		return;
 	}
 	record->saved.unwound = 1;
-	locks_of(record, &own);
+	guardrail_locks_of(record, &own);
 	held = preempt_count() - record->saved.preempt_count;
 	if (!guardrail_locks_back(&own, record) && held)
 		pr_warn_ratelimited("%s of domain %u was ended as if it held a lock that is not known: preemption was counted %#x more than at its begin\n",
