@@ -32,6 +32,13 @@ bool guardrail_take(u32 domain, unsigned long p, u32 kind)
 	return true;
 }
 
+int guardrail_lend(u32 domain, unsigned long p, unsigned long size)
+{
+	if (!p || !size || guardrail_check_write(domain, p, size))
+		return 0;
+	return guardrail_give(domain, p, size, KIND_LENT);
+}
+
 /* An allocation of one of several kinds is given up: the size is the sum of the kinds. */
 GUARDRAIL_CUSTOM(disown)
 {
@@ -53,9 +60,7 @@ GUARDRAIL_CUSTOM(lend)
 {
 	unsigned long p = object_of(action, frame), size = p ? size_of(action, frame) : 0;
 
-	if (!size || guardrail_check_write(action->domain, p, size))
-		return 0;
-	return guardrail_give(action->domain, p, size, KIND_LENT);
+	return guardrail_lend(action->domain, p, size);
 }
 
 GUARDRAIL_CUSTOM(lend_end)

@@ -52,6 +52,8 @@ static inline unsigned long size_of(const struct guardrail_action *action, const
 int guardrail_give(u32 domain, unsigned long p, unsigned long size, u32 kind);
 /* Takes it back; false where there is none of this kind. */
 bool guardrail_take(u32 domain, unsigned long p, u32 kind);
+/* Memory that an entry may write while it runs, unless the domain may anyway. */
+int guardrail_lend(u32 domain, unsigned long p, unsigned long size);
 
 /* A function that annotations name. */
 #define GUARDRAIL_CUSTOM(name)                                                                        \

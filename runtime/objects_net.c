@@ -200,13 +200,6 @@ GUARDRAIL_CUSTOM(ethtool_regs)
 	return size ? guardrail_give(action->domain, p, size, KIND_LENT) : 0;
 }
 
-static int lend(u32 domain, unsigned long p, unsigned long size)
-{
-	if (!p || !size || guardrail_check_write(domain, p, size))
-		return 0;
-	return guardrail_give(domain, p, size, KIND_LENT);
-}
-
 /* get_rxfh(device, table, key, function), as it was up to 6.7: how large the table and the key are is the driver's own word. */
 GUARDRAIL_CUSTOM(ethtool_rxfh)
 {
@@ -216,9 +209,9 @@ GUARDRAIL_CUSTOM(ethtool_rxfh)
 
 	if (!__builtin_types_compatible_p(typeof(ops->get_rxfh), int (*)(struct net_device *, u32 *, u8 *, u8 *)))
 		return 0;
-	err = lend(action->domain, frame->args[1], ops->get_rxfh_indir_size ? 4UL * ops->get_rxfh_indir_size(dev) : 0);
-	err = err ?: lend(action->domain, frame->args[2], ops->get_rxfh_key_size ? ops->get_rxfh_key_size(dev) : 0);
-	return err ?: lend(action->domain, frame->args[3], 1);
+	err = guardrail_lend(action->domain, frame->args[1], ops->get_rxfh_indir_size ? 4UL * ops->get_rxfh_indir_size(dev) : 0);
+	err = err ?: guardrail_lend(action->domain, frame->args[2], ops->get_rxfh_key_size ? ops->get_rxfh_key_size(dev) : 0);
+	return err ?: guardrail_lend(action->domain, frame->args[3], 1);
 }
 
 GUARDRAIL_CUSTOM(ethtool_rxfh_end)

@@ -72,12 +72,8 @@ static unsigned int object_size(u32 domain, unsigned int slot)
 GUARDRAIL_CUSTOM(construct)
 {
 	unsigned long p = object_of(action, frame);
-	unsigned int size;
 
 	if (!p || !virt_addr_valid((void *)p) || !PageSlab(compound_head(virt_to_page((void *)p))))
 		return 0;
-	size = object_size(action->domain, ksize((void *)p));
-	if (!size || guardrail_check_write(action->domain, p, size))
-		return 0;
-	return guardrail_give(action->domain, p, size, KIND_LENT);
+	return guardrail_lend(action->domain, p, object_size(action->domain, ksize((void *)p)));
 }

@@ -96,8 +96,5 @@ GUARDRAIL_CUSTOM(hub_buffer)
 {
 	unsigned long p = object_of(action, frame), size = (u16)frame->args[5];
 
-	size = max(size, sizeof(struct usb_hub_descriptor));
-	if (!p || guardrail_check_write(action->domain, p, size))
-		return 0;
-	return guardrail_give(action->domain, p, size, KIND_LENT);
+	return guardrail_lend(action->domain, p, max(size, sizeof(struct usb_hub_descriptor)));
 }
