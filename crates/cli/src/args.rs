@@ -495,9 +495,7 @@ impl OnViolation {
             OnViolation::Recover => "recover",
         }
     }
-}
 
-impl OnViolation {
     /// True where the driver's call is ended, after a fault of the processor as well, and the thread goes on.
     pub fn ends_calls(self) -> bool {
         matches!(self, OnViolation::Fail | OnViolation::Recover)

@@ -231,13 +231,17 @@ impl Drop for Campaign<'_> {
 }
 
 impl Campaign<'_> {
+    /// What modules stand on in a way.
+    fn standing(&self, way: Way) -> Option<Standing<'_>> {
+        self.guarding.as_ref().filter(|_| way == Way::Guarded).map(Guarding::standing)
+    }
+
     /// The guest that runs in a way begin as: booting takes longer than most workloads.
     fn saved(&self, way: Way) -> Option<&Path> {
         let save = || {
             let interrupted = || self.signals.interrupted();
             let folder = self.folder.run("saved", way)?;
-            let standing = self.guarding.as_ref().filter(|_| way == Way::Guarded).map(Guarding::standing);
-            self.manner.save(standing.as_ref(), &folder, &interrupted)
+            self.manner.save(self.standing(way).as_ref(), &folder, &interrupted)
         };
         let saved = || match save() {
             Ok(file) => Some(file),
@@ -259,8 +263,7 @@ impl Campaign<'_> {
         folder: &Path,
         usual: &HashSet<String>,
     ) -> Result<Ran, CliError> {
-        let standing = self.guarding.as_ref().filter(|_| way == Way::Guarded).map(Guarding::standing);
-        let guest = Guest { module, standing, saved: self.saved(way) };
+        let guest = Guest { module, standing: self.standing(way), saved: self.saved(way) };
         self.manner.run(guest, folder, usual, &|| self.signals.interrupted())
     }
 
