@@ -7,7 +7,7 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
-#include "internal.h"
+#include "action.h"
 
 /* The rewriter knows them by their sizes (crates/rewrite/src/wrap). */
 static_assert(sizeof(struct guardrail_term) == 16 && sizeof(struct guardrail_value) == 16);
@@ -53,17 +53,13 @@ static unsigned long low(unsigned long value, unsigned int n)
 	return n < 8 ? value & ((1UL << (8 * n)) - 1) : value;
 }
 
-/* The word of a frame with this number. */
-static unsigned long word_of(const struct guardrail_frame *frame, unsigned int n)
-{
-	return ((const unsigned long *)frame)[n];
-}
-
-static bool terms(const struct guardrail_value *value, const struct guardrail_frame *frame, unsigned long *result)
+struct guardrail_outcome guardrail_terms(const struct guardrail_value *value, const struct guardrail_frame *frame)
 {
 	unsigned long stack[GUARDRAIL_MAX_DEPTH + 1] = { 0 };
 	unsigned int depth = 0, i;
 
+	if (value->kind != GUARDRAIL_VALUE_TERMS)
+		return (struct guardrail_outcome){ 0 };
 	for (i = 0; i < value->n_terms; i++) {
 		const struct guardrail_term *term = &value->terms[i];
 		/* The rewriter puts no term where it finds too little or too much on the stack; this keeps to the array all the same. */
@@ -73,12 +69,12 @@ static bool terms(const struct guardrail_value *value, const struct guardrail_fr
 		case GUARDRAIL_TERM_CONST:
 		case GUARDRAIL_TERM_WORD:
 			if (depth == GUARDRAIL_MAX_DEPTH)
-				return false;
+				return (struct guardrail_outcome){ 0 };
 			stack[depth++] = term->op == GUARDRAIL_TERM_CONST ? term->operand : word_of(frame, term->n);
 			continue;
 		case GUARDRAIL_TERM_LOAD:
 			if (!load(*top + term->operand, term->n, top))
-				return false;
+				return (struct guardrail_outcome){ 0 };
 			continue;
 		case GUARDRAIL_TERM_LOW:
 			*top = low(*top, term->n);
@@ -93,27 +89,11 @@ static bool terms(const struct guardrail_value *value, const struct guardrail_fr
 			*under = *top < 64 ? *under << *top : 0;
 			break;
 		default:
-			return false;
+			return (struct guardrail_outcome){ 0 };
 		}
 		depth = depth > 1 ? depth - 1 : depth;
 	}
-	*result = stack[0];
-	return true;
-}
-
-static __always_inline bool value_of(const struct guardrail_value *value, const struct guardrail_frame *frame, unsigned long *result)
-{
-	switch (value->kind) {
-	case GUARDRAIL_VALUE_CONST:
-		*result = value->constant;
-		return true;
-	case GUARDRAIL_VALUE_WORD:
-		*result = word_of(frame, value->word);
-		return true;
-	case GUARDRAIL_VALUE_TERMS:
-		return terms(value, frame, result);
-	}
-	return false;
+	return (struct guardrail_outcome){ .value = stack[0], .known = true };
 }
 
 bool guardrail_value(const struct guardrail_value *value, const struct guardrail_frame *frame, unsigned long *result)
@@ -122,23 +102,9 @@ bool guardrail_value(const struct guardrail_value *value, const struct guardrail
 }
 EXPORT_SYMBOL_GPL(guardrail_value);
 
-/* What a call is asked before it is made. All else notes what the kernel has done, which has to be known of a dead domain, too. */
-static bool asks(const struct guardrail_action *action)
+bool guardrail_is_when(const struct guardrail_action *action, const struct guardrail_frame *frame)
 {
-	return action->op == GUARDRAIL_OP_REQUIRE_WRITE || action->op == GUARDRAIL_OP_DISOWN ||
-	       action->op == GUARDRAIL_OP_REQUIRE_OBJECT || action->op == GUARDRAIL_OP_END_OBJECT ||
-	       action->op == GUARDRAIL_OP_REQUIRE_CALL;
-}
-
-static __always_inline bool applies(const struct guardrail_action *action, const struct guardrail_frame *frame)
-{
-	if (unlikely(READ_ONCE(guardrail_dead_domains)) && asks(action))
-		guardrail_crossing(action->domain, frame);
 	switch (action->when) {
-	case GUARDRAIL_ALWAYS:
-		return true;
-	case GUARDRAIL_RESULT_VALID:
-		return !IS_ERR_OR_NULL((void *)frame->result);
 	case GUARDRAIL_RESULT_ZERO:
 		return !(int)frame->result;
 	case GUARDRAIL_RESULT_NOT_NEGATIVE:
@@ -163,7 +129,7 @@ static void name_value(const struct guardrail_value *value, char *text, size_t s
 	bool behind = value->kind == GUARDRAIL_VALUE_TERMS;
 	int word = -1;
 
-	if (value->kind == GUARDRAIL_VALUE_WORD)
+	if (value->kind == GUARDRAIL_VALUE_WORD || value->kind == GUARDRAIL_VALUE_HALF)
 		word = value->word;
 	else if (behind && value->n_terms && value->terms[0].op == GUARDRAIL_TERM_WORD)
 		word = value->terms[0].n;
@@ -213,26 +179,12 @@ bool guardrail_require_write(const struct guardrail_action *action, const struct
 EXPORT_SYMBOL_GPL(guardrail_require_write);
 
 /* Tells once in a while that rights could not be given; they will be missed. */
-static int given(const struct guardrail_action *action, int err)
+static noinline int given(const struct guardrail_action *action, int err)
 {
 	if (err)
 		pr_warn_ratelimited("%s: rights of domain %u could not be changed (error %d)\n", action->function,
 				    action->domain, err);
 	return err == -ENOMEM ? err : 0;
-}
-
-/* The address that an action is about; false where it is not to be done. */
-static __always_inline bool pointer_of(const struct guardrail_action *action, const struct guardrail_frame *frame,
-				       unsigned long *p)
-{
-	return applies(action, frame) && value_of(&action->pointer, frame, p) && *p;
-}
-
-/* The range that an action is about; false where it is not to be done. */
-static __always_inline bool range_of(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long *p,
-		     unsigned long *n)
-{
-	return pointer_of(action, frame, p) && value_of(&action->size, frame, n) && *n;
 }
 
 int guardrail_do_grant(const struct guardrail_action *action, struct guardrail_frame *frame)
@@ -267,15 +219,45 @@ static bool writes_to_null(const struct guardrail_action *action, const struct g
 	       value_of(&action->pointer, frame, &p) && !p && value_of(&action->size, frame, n) && *n;
 }
 
-int guardrail_do_require_write(const struct guardrail_action *action, struct guardrail_frame *frame)
+/* True where the entries of the whole slots say so at once, which are nearly all that is asked for. */
+static __always_inline bool all_writable(u32 domain, unsigned long p, unsigned long n)
+{
+	unsigned long entry = entry_of(p), last = entry_of(p + n - 1);
+	u64 writable = EIGHT(WRITABLE(domain));
+
+	if (!is_kernel_range(p, n) || (entry ^ last) & PAGE_MASK || entry_peek(entry) != WRITABLE(domain))
+		return false;
+	if (last - entry < 7) {
+		while (++entry <= last)
+			if (READ_ONCE(*(u8 *)entry) != WRITABLE(domain))
+				return false;
+		return true;
+	}
+	for (; entry + 7 < last; entry += 8)
+		if (READ_ONCE(*(u64 *)entry) != writable)
+			return false;
+	return READ_ONCE(*(u64 *)(last - 7)) == writable;
+}
+
+static noinline int require_write(const struct guardrail_action *action, const struct guardrail_frame *frame)
 {
 	unsigned long p, n;
 
 	if (range_of(action, frame, &p, &n))
 		guardrail_require_write(action, frame, p, n);
-	else if (unlikely(writes_to_null(action, frame, &n)))
+	else if (writes_to_null(action, frame, &n))
 		guardrail_require_write(action, frame, 0, n);
 	return 0;
+}
+
+int guardrail_do_require_write(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p, n;
+
+	asks(action, frame);
+	if (likely(range_of(action, frame, &p, &n) && all_writable(action->domain, p, n)))
+		return 0;
+	return require_write(action, frame);
 }
 EXPORT_SYMBOL_GPL(guardrail_do_require_write);
 
@@ -323,6 +305,7 @@ int guardrail_do_disown(const struct guardrail_action *action, struct guardrail_
 {
 	unsigned long p, n = 0;
 
+	asks(action, frame);
 	if (!pointer_of(action, frame, &p))
 		return 0;
 	/* An allocation of nothing has no memory. */
@@ -363,14 +346,31 @@ int guardrail_do_unfields(const struct guardrail_action *action, struct guardrai
 }
 EXPORT_SYMBOL_GPL(guardrail_do_unfields);
 
-int guardrail_do_object(const struct guardrail_action *action, struct guardrail_frame *frame)
+static noinline int object(const struct guardrail_action *action, const struct guardrail_frame *frame)
 {
 	unsigned long p, n;
+	int err;
 
 	if (!range_of(action, frame, &p, &n))
 		return 0;
 	/* Made anew where one is already. */
-	return given(action, guardrail_renew_object(action->domain, p, n, action->type));
+	err = guardrail_renew_object(action->domain, p, n, action->type);
+	if (!err && action->n_fields)
+		err = guardrail_fields_change(action->domain, p, action->fields, action->n_fields, GUARDRAIL_WRITE);
+	return given(action, err);
+}
+
+int guardrail_do_object(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p;
+	int err;
+
+	if (action->type != GUARDRAIL_TYPE_SKB)
+		return object(action, frame);
+	if (!pointer_of(action, frame, &p))
+		return 0;
+	err = guardrail_skb_begins(action->domain, p, action->fields, action->n_fields);
+	return likely(!err) ? 0 : given(action, err);
 }
 EXPORT_SYMBOL_GPL(guardrail_do_object);
 
@@ -386,24 +386,25 @@ static void describe_object(const struct guardrail_action *action, unsigned long
 }
 
 /* @holds: what is there instead. */
-static void refuse_object(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p,
-			  const char *holds)
+static void refuse_object(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p, u32 type,
+			  u32 state, const char *holds)
 {
 	char needs[48];
 
-	if (action->from == GUARDRAIL_ANY_STATE)
-		scnprintf(needs, sizeof(needs), "object of type %u", action->type);
+	if (state == GUARDRAIL_ANY_STATE)
+		scnprintf(needs, sizeof(needs), "object of type %u", type);
 	else
-		scnprintf(needs, sizeof(needs), "object of type %u in state %u", action->type, action->from);
+		scnprintf(needs, sizeof(needs), "object of type %u in state %u", type, state);
 	guardrail_refuse(action, frame, "use of", p, holds, needs);
 }
 
-static void refuse_what_is_there(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p)
+void guardrail_refuse_object(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p, u32 type,
+			     u32 state)
 {
 	char holds[48];
 
 	describe_object(action, p, holds, sizeof(holds));
-	refuse_object(action, frame, p, holds);
+	refuse_object(action, frame, p, type, state, holds);
 }
 
 int guardrail_do_require_object(const struct guardrail_action *action, struct guardrail_frame *frame)
@@ -411,11 +412,12 @@ int guardrail_do_require_object(const struct guardrail_action *action, struct gu
 	unsigned long p;
 	int state;
 
+	asks(action, frame);
 	if (!pointer_of(action, frame, &p))
 		return 0;
 	state = guardrail_object_state(action->domain, p, action->type);
 	if (state < 0 || (action->from != GUARDRAIL_ANY_STATE && state != action->from))
-		refuse_what_is_there(action, frame, p);
+		guardrail_refuse_object(action, frame, p, action->type, action->from);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_require_object);
@@ -432,7 +434,7 @@ int guardrail_do_move_object(const struct guardrail_action *action, struct guard
 	else
 		err = guardrail_move_object(action->domain, p, action->type, action->from, action->to);
 	if (err)
-		refuse_what_is_there(action, frame, p);
+		guardrail_refuse_object(action, frame, p, action->type, action->from);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_move_object);
@@ -458,16 +460,17 @@ int guardrail_do_end_object(const struct guardrail_action *action, struct guardr
 	u32 state;
 	int err;
 
+	asks(action, frame);
 	if (!pointer_of(action, frame, &p))
 		return 0;
 	err = guardrail_end_object(action->domain, p, action->type, &state);
 	if (err == -ENOENT) {
-		refuse_what_is_there(action, frame, p);
+		guardrail_refuse_object(action, frame, p, action->type, action->from);
 	} else if (action->from != GUARDRAIL_ANY_STATE && state != action->from) {
 		char holds[48];
 
 		scnprintf(holds, sizeof(holds), "object of type %u in state %u", action->type, state);
-		refuse_object(action, frame, p, holds);
+		refuse_object(action, frame, p, action->type, action->from, holds);
 	}
 	if (err != -ENOENT)
 		given(action, err);
@@ -479,6 +482,7 @@ int guardrail_do_require_call(const struct guardrail_action *action, struct guar
 {
 	unsigned long p;
 
+	asks(action, frame);
 	if (pointer_of(action, frame, &p) && !guardrail_check_icall(action->domain, p))
 		guardrail_refuse(action, frame, "function at", p, guardrail_held_at(p, action->domain), "icall");
 	return 0;

@@ -51,7 +51,7 @@ static void decode(u8 entry, u8 rights[GUARDRAIL_SLOT])
 
 	for (i = 0; i < GUARDRAIL_SLOT; i++)
 		rights[i] = mask & 1 << i ? GUARDRAIL_WRITE : GUARDRAIL_READ;
-	if (right >= GUARDRAIL_ICALL && right <= GUARDRAIL_OBJECT_WRITE)
+	if (is_mark(right))
 		rights[0] = right;
 }
 
@@ -80,11 +80,12 @@ static void apply(const struct slot_change *change, u8 rights[GUARDRAIL_SLOT])
 	int i;
 
 	for (i = 0; i < GUARDRAIL_SLOT; i++) {
-		bool object = rights[i] == GUARDRAIL_OBJECT || rights[i] == GUARDRAIL_OBJECT_WRITE;
-
 		if (!(change->mask & 1 << i))
 			continue;
-		if (object && change->keep_objects)
+		/* The first bytes of a frame are never written. */
+		if (rights[i] == GUARDRAIL_SKB && change->keep_objects)
+			continue;
+		if (right_objects(rights[i]) && change->keep_objects)
 			rights[i] = change->right == GUARDRAIL_WRITE ? GUARDRAIL_OBJECT_WRITE : GUARDRAIL_OBJECT;
 		else
 			rights[i] = change->right;
@@ -126,7 +127,7 @@ static bool swap_entry(unsigned long entry, u8 old, u8 new)
 static u8 changed(u8 old, const struct slot_change *change)
 {
 	unsigned int most = change->many ? GUARDRAIL_MASKS : GUARDRAIL_SINGLE_MASKS;
-	bool marked = (old & 0xf) >= GUARDRAIL_ICALL && (old & 0xf) <= GUARDRAIL_OBJECT_WRITE;
+	bool marked = is_mark(old & 0xf);
 	u8 rights[GUARDRAIL_SLOT];
 
 	if (!marked && change->right == GUARDRAIL_WRITE)

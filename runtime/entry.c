@@ -70,13 +70,14 @@ static unsigned int bucket_of(const struct task_struct *task)
 static noinline struct note *find_other(void)
 {
 	unsigned int bucket = bucket_of(current);
+	unsigned long flags;
 	struct note *note;
 
-	raw_spin_lock(&table[bucket].lock);
+	raw_spin_lock_irqsave(&table[bucket].lock, flags);
 	hlist_for_each_entry(note, &table[bucket].notes, node)
 		if (note->task == current)
 			break;
-	raw_spin_unlock(&table[bucket].lock);
+	raw_spin_unlock_irqrestore(&table[bucket].lock, flags);
 	return note;
 }
 
@@ -94,19 +95,11 @@ static __always_inline struct note *find(void)
 	return note;
 }
 
-/* A note for the current task, which has none, with interrupts off. */
-static struct note *new_note(void)
+static noinline struct note *new_other(void)
 {
-	unsigned int bucket = bucket_of(current), n;
+	unsigned int bucket = bucket_of(current);
 	struct note *note;
 
-	for (n = 0; n < 2; n++) {
-		note = cell_of(current, n);
-		if (READ_ONCE(note->task) || cmpxchg(&note->task, NULL, current))
-			continue;
-		begin(note);
-		return note;
-	}
 	note = guardrail_pool_alloc(&pool);
 	if (!note)
 		return NULL;
@@ -117,6 +110,22 @@ static struct note *new_note(void)
 	raw_spin_unlock(&table[bucket].lock);
 	atomic_long_inc(&n_others);
 	return note;
+}
+
+/* A note for the current task, which has none, with interrupts off. */
+static __always_inline struct note *new_note(void)
+{
+	unsigned int n;
+
+	for (n = 0; n < 2; n++) {
+		struct note *note = cell_of(current, n);
+
+		if (READ_ONCE(note->task) || cmpxchg(&note->task, NULL, current))
+			continue;
+		begin(note);
+		return note;
+	}
+	return new_other();
 }
 
 static void free_note(struct note *note)
@@ -135,7 +144,19 @@ static void free_note(struct note *note)
 	guardrail_pool_free(&pool, note);
 }
 
-bool guardrail_push(struct guardrail_record *record, bool callers_stack)
+/*
+ * True where the module itself has called the entry, by a pointer or by way of the kernel: then what it may write of its callers' stack is what
+ * these may.
+ */
+static __always_inline bool is_own_call(const struct guardrail_record *record)
+{
+	const struct guardrail_record *previous = record->previous;
+
+	return previous && record->entry && previous->entry && previous->entry->domain == record->entry->domain;
+}
+
+/* The current task enters a module with this record, and leaves it; false where there is no memory to note it. */
+static __always_inline bool push(struct guardrail_record *record, bool callers_stack)
 {
 	unsigned long flags;
 	struct note *note;
@@ -147,13 +168,16 @@ bool guardrail_push(struct guardrail_record *record, bool callers_stack)
 		record->previous = note->top;
 		record->previous_limit = note->limit;
 		note->top = record;
-		note->limit = callers_stack ? 0 : (unsigned long)record;
+		if (!callers_stack)
+			note->limit = (unsigned long)record;
+		else if (!is_own_call(record))
+			note->limit = 0;
 	}
 	local_irq_restore(flags);
 	return note;
 }
 
-void guardrail_pop(struct guardrail_record *record)
+static __always_inline void pop(struct guardrail_record *record)
 {
 	struct note *note = record->task;
 	unsigned long flags;
@@ -173,11 +197,11 @@ int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_
 {
 	record->entry = entry;
 	guardrail_save(&record->saved);
-	if (!guardrail_is_dead(entry->domain) && guardrail_push(record, entry->flags & GUARDRAIL_ENTRY_CALLERS_STACK)) {
-		if (likely(!guardrail_is_dead(entry->domain)))
+	if (likely(!is_dead(entry->domain) && push(record, entry->flags & GUARDRAIL_ENTRY_CALLERS_STACK))) {
+		if (likely(!is_dead(entry->domain)))
 			return 0;
 		/* It was killed before this entry could be seen. */
-		guardrail_pop(record);
+		pop(record);
 	}
 	record->frame.result = entry->dead;
 	record->frame.second = 0;
@@ -190,7 +214,7 @@ void guardrail_leave(struct guardrail_record *record)
 
 	if (unlikely(note->locks.n))
 		guardrail_locks_left(record);
-	guardrail_pop(record);
+	pop(record);
 }
 EXPORT_SYMBOL_GPL(guardrail_leave);
 
@@ -202,16 +226,12 @@ struct guardrail_locks *guardrail_locks(const struct guardrail_record **innermos
 	return *innermost ? &note->locks : NULL;
 }
 
+/* Interrupts leave the note as they find it, and a task that has none has no limit whatever they do. */
 unsigned long guardrail_stack_limit(void)
 {
-	unsigned long flags, limit;
-	struct note *note;
+	const struct note *note = find();
 
-	local_irq_save(flags);
-	note = find();
-	limit = note ? note->limit : 0;
-	local_irq_restore(flags);
-	return limit;
+	return note ? note->limit : 0;
 }
 
 struct guardrail_record *guardrail_innermost(void)

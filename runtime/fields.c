@@ -126,17 +126,33 @@ static bool is_for(const struct template *template, u32 domain, unsigned long p,
 	       template->first == p / GUARDRAIL_SLOT % 8 && template->version == guardrail_masks_version(domain);
 }
 
+bool guardrail_fields_entries(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n, u8 *entries, unsigned int slots)
+{
+	unsigned long last;
+	u8 masks[WINDOW];
+	unsigned int i;
+
+	if (!is_domain(domain) || !all_kernel(p, fields, n, &last) || !last || slots > WINDOW || last >= p + slots * GUARDRAIL_SLOT)
+		return false;
+	bytes_of(p, fields, n, p, masks);
+	for (i = 0; i < slots; i++) {
+		entries[i] = guardrail_mask_entry(domain, masks[i], GUARDRAIL_MASKS);
+		if (entries[i] == GUARDRAIL_CONFLICT)
+			return false;
+	}
+	return true;
+}
+
 /* Makes the template, if the list can have one and its place is free; false where it has none. */
 static noinline bool make(struct template *template, u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
 {
 	unsigned int first = p / GUARDRAIL_SLOT % 8, i;
-	u8 masks[WINDOW], *entries = (u8 *)template->words;
+	u8 *entries = (u8 *)template->words + first;
 	unsigned long flags, last;
 	bool done = false;
 
-	if (!is_domain(domain) || !all_kernel(p, fields, n, &last) || !last || last - p >= LARGEST)
+	if (!all_kernel(p, fields, n, &last) || !last || last - p >= LARGEST)
 		return false;
-	bytes_of(p, fields, n, p, masks);
 	spin_lock_irqsave(&lock, flags);
 	/* One of a domain whose masks have gone belongs to no module that is there. */
 	if (!template->fields || template->version != guardrail_masks_version(template->domain)) {
@@ -149,14 +165,9 @@ static noinline bool make(struct template *template, u32 domain, unsigned long p
 		template->version = guardrail_masks_version(domain);
 		template->first = first;
 		template->n_words = (first + (last - p) / GUARDRAIL_SLOT) / 8 + 1;
-		done = true;
-		for (i = 0; i < WINDOW; i++) {
-			u8 entry = guardrail_mask_entry(domain, masks[i], GUARDRAIL_MASKS);
-
-			done &= entry != GUARDRAIL_CONFLICT;
-			entries[first + i] = entry;
-			((u8 *)template->masks)[first + i] = entry ? 0xff : 0;
-		}
+		done = guardrail_fields_entries(domain, p, fields, n, entries, WINDOW);
+		for (i = 0; i < WINDOW; i++)
+			((u8 *)template->masks)[first + i] = entries[i] ? 0xff : 0;
 		/* The fields are seen after what they stand for. */
 		if (done)
 			smp_store_release(&template->fields, fields);

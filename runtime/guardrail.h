@@ -48,14 +48,14 @@
 #ifndef GUARDRAIL_H
 #define GUARDRAIL_H
 
-#define GUARDRAIL_ABI 3
+#define GUARDRAIL_ABI 4
 #define GUARDRAIL_MAGIC 0x4c524447	/* "GDRL" */
 
 #define GUARDRAIL_SLOT_SHIFT 3
 #define GUARDRAIL_SLOT 8
 
-/* Domains are 1 to 15; 0 is the kernel with everything that is trusted. */
-#define GUARDRAIL_DOMAINS 16
+/* Domains are 1 to 14; 0 is the kernel with everything that is trusted. (15 would make a frame's entry that of a conflict.) */
+#define GUARDRAIL_DOMAINS 15
 
 /* Rights. A byte has at most one of each domain. */
 #define GUARDRAIL_READ 0
@@ -68,6 +68,7 @@
 #define GUARDRAIL_OBJECT_WRITE 7	/* a kernel object begins here; the slot is writable */
 #define GUARDRAIL_MASK 8		/* and those above: a set of bytes is writable that the runtime has noted for the domain */
 #define GUARDRAIL_MASKS 7		/* so many of these there are */
+#define GUARDRAIL_SKB 15		/* a network frame (struct sk_buff) begins here: an object that has no record; the slot is not writable */
 /* Single slots take no more of them than that; the others are for fields of small structures, which come again and again. */
 #define GUARDRAIL_SINGLE_MASKS 3
 
@@ -109,6 +110,7 @@
 #define GUARDRAIL_VALUE_CONST 0
 #define GUARDRAIL_VALUE_WORD 1
 #define GUARDRAIL_VALUE_TERMS 2
+#define GUARDRAIL_VALUE_HALF 3		/* the lower four bytes of a word, as an unsigned int is passed */
 
 /* For guardrail_term.op, on a stack of values. */
 #define GUARDRAIL_TERM_CONST 0		/* pushes the operand */
@@ -206,8 +208,14 @@ int guardrail_set_fields(u32 domain, unsigned long p, const struct guardrail_fie
 /*
  * Kernel objects: [p, p + size) becomes read-only, and p the start of an object of that type (a number that wrappers agree on,
  * not 0) in state 0. An address can be an object of one type at a time for a domain: -EEXIST otherwise.
+ *
+ * Network frames come and go more often than all others, so the table alone says that there is one: they have type, size and state that are
+ * the same for all.
  */
+#define GUARDRAIL_TYPE_SKB (1U << 12)
 int guardrail_set_object(u32 domain, unsigned long p, unsigned long size, u32 type);
+/* The network frame at p is one no more, and nothing of it may be written; false where there was none. */
+bool guardrail_skb_goes(u32 domain, unsigned long p);
 /* True where p is an object of that type, in whatever state. */
 bool guardrail_check_object(u32 domain, unsigned long p, u32 type);
 /* The object's state, or -ENOENT. */
@@ -245,7 +253,7 @@ struct guardrail_held {
 	u32 state;	/* of an object */
 };
 /*
- * Tells all that a domain holds: first its maximal writable ranges and its call targets by address, then objects and owned
+ * Tells all that a domain holds: first its maximal writable ranges, its call targets and network frames by address, then other objects and owned
  * allocations in no order. Only parts of the table that are populated are looked at. No lock is held when @each is called, so it
  * may change the rights; what changes meanwhile may be told or not. Ends early where @each returns other than 0, with that.
  * May sleep.

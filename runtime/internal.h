@@ -30,7 +30,8 @@ void *guardrail_pool_alloc(struct guardrail_pool *pool);
 void guardrail_pool_free(struct guardrail_pool *pool, void *object);
 
 /* The kernel's half of the address space. */
-#define KERNEL_HALF (~((1UL << __VIRTUAL_MASK_SHIFT) - 1))
+extern unsigned long guardrail_kernel_half;
+#define KERNEL_HALF guardrail_kernel_half
 
 /* A word of entries that are all the same. */
 #define EIGHT(entry) ((u64)(entry) * 0x0101010101010101ULL)
@@ -117,7 +118,12 @@ extern u8 guardrail_writes[256];
  */
 u8 guardrail_mask_entry(u32 domain, u8 mask, unsigned int most);
 void guardrail_masks_forget(u32 domain);
-u32 guardrail_masks_version(u32 domain);
+/* Another number each time that the domain's masks were forgotten. */
+extern u32 guardrail_masks_versions[GUARDRAIL_DOMAINS];
+static inline u32 guardrail_masks_version(u32 domain)
+{
+	return READ_ONCE(guardrail_masks_versions[domain]);
+}
 /* The number of masks that the domain has. */
 unsigned int guardrail_masks_given(u32 domain);
 
@@ -125,6 +131,26 @@ unsigned int guardrail_masks_given(u32 domain);
 /* The fields of a list that does not change get WRITE or READ; what is an object stays one. */
 int guardrail_fields_change(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n, u8 right);
 void guardrail_fields_forget(const struct module *module);
+/* The entries of a structure at p of which the domain may write these fields, so many slots; false where entries cannot say it. */
+bool guardrail_fields_entries(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n, u8 *entries, unsigned int slots);
+
+/* skb.c: network frames. */
+static inline u8 skb_entry(u32 domain)
+{
+	return GUARDRAIL_ENTRY(domain, GUARDRAIL_SKB);
+}
+bool guardrail_is_skb_slowly(u32 domain, unsigned long p);
+static inline bool guardrail_is_skb(u32 domain, unsigned long p)
+{
+	if (likely(p >= KERNEL_HALF && !(p % GUARDRAIL_SLOT) && entry_peek(entry_of(p)) == skb_entry(domain)))
+		return true;
+	return guardrail_is_skb_slowly(domain, p);
+}
+/* Of what lies there only these fields may be written from now on, if there are any. */
+int guardrail_skb_begins(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n);
+/* A frame begins or ends there, and what may be written stays as it is: -EEXIST, -ENOENT where it has done so. */
+int guardrail_skb_mark(u32 domain, unsigned long p, bool begins);
+void guardrail_skbs_forget(const struct module *module);
 
 /* conflict.c: parts of slots, and slots of several domains. */
 int __init guardrail_conflict_init(void);
@@ -143,6 +169,18 @@ bool guardrail_slot_holds(unsigned long entry, u32 domain, u8 mask, u8 right);
 void guardrail_slot_rights(unsigned long entry, u32 domain, u8 rights[GUARDRAIL_SLOT]);
 void guardrail_conflict_forget(u32 domain);
 unsigned long guardrail_conflict_count(void);
+/* True for rights that are more than a set of bytes that may be written: something begins with the slot. */
+static inline bool is_mark(u8 right)
+{
+	return (right >= GUARDRAIL_ICALL && right <= GUARDRAIL_OBJECT_WRITE) || right == GUARDRAIL_SKB;
+}
+
+/* True where a byte is the first of an object. */
+static inline bool right_objects(u8 right)
+{
+	return right == GUARDRAIL_OBJECT || right == GUARDRAIL_OBJECT_WRITE || right == GUARDRAIL_SKB;
+}
+
 /* True where a right lets its byte be written. */
 static inline bool right_writes(u8 right)
 {
@@ -177,12 +215,14 @@ unsigned long guardrail_object_count(void);
 /* How much memory the domain owns, by all that it has allocated. */
 unsigned long guardrail_owned_bytes(u32 domain);
 
+/* action.c */
+/* The function of the action was given what is no object of this type, or in no such state. */
+void guardrail_refuse_object(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p, u32 type,
+			     u32 state);
+
 /* entry.c: who is in a guarded module. */
 int __init guardrail_entry_init(void);
 void guardrail_entry_exit(void);
-/* The current task enters a module with this record, and leaves it; false where there is no memory to note it. */
-bool guardrail_push(struct guardrail_record *record, bool callers_stack);
-void guardrail_pop(struct guardrail_record *record);
 /* The innermost entry of the current task, or NULL. */
 struct guardrail_record *guardrail_innermost(void);
 /* The current task's locks and its innermost entry, with interrupts off; NULL where it is in no module. */
@@ -208,6 +248,10 @@ bool guardrail_inside_domain(u32 domain);
 void guardrail_revive(u32 domain);
 /* The domains that are dead, a bit each. */
 extern unsigned long guardrail_dead_domains;
+static inline bool is_dead(u32 domain)
+{
+	return READ_ONCE(guardrail_dead_domains) >> domain & 1;
+}
 
 /* locks.c: locks that entries take. */
 struct guardrail_lock {
@@ -318,7 +362,14 @@ void guardrail_count_held(u32 domain, struct held_counts *counts);
 /* Whether allocations of a kind are memory, not mappings of registers or parts of what the kernel has. */
 bool guardrail_is_memory(u32 kind);
 /* The domain has come to own an allocation: a violation if that is more than it may. */
-void guardrail_check_quota(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p, unsigned long size);
+void guardrail_ask_quota(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p, unsigned long size);
+extern unsigned int guardrail_quota;
+static inline void guardrail_check_quota(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p,
+					 unsigned long size)
+{
+	if (unlikely(READ_ONCE(guardrail_quota)))
+		guardrail_ask_quota(action, frame, p, size);
+}
 
 /* debugfs.c */
 void __init guardrail_debugfs_init(void);

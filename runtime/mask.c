@@ -12,7 +12,7 @@ u8 guardrail_writes[256];
 /* By domain and set of bytes: the entry, or 0. */
 static u8 entries[GUARDRAIL_DOMAINS][256];
 static u8 n_given[GUARDRAIL_DOMAINS];
-static u32 versions[GUARDRAIL_DOMAINS];
+u32 guardrail_masks_versions[GUARDRAIL_DOMAINS];
 static DEFINE_SPINLOCK(lock);
 
 u8 guardrail_mask_entry(u32 domain, u8 mask, unsigned int most)
@@ -49,14 +49,8 @@ void guardrail_masks_forget(u32 domain)
 		WRITE_ONCE(guardrail_writes[entry], 0);
 	}
 	WRITE_ONCE(n_given[domain], 0);
-	WRITE_ONCE(versions[domain], versions[domain] + 1);
+	WRITE_ONCE(guardrail_masks_versions[domain], guardrail_masks_versions[domain] + 1);
 	spin_unlock_irqrestore(&lock, flags);
-}
-
-/* Another number each time that the domain's masks were forgotten. */
-u32 guardrail_masks_version(u32 domain)
-{
-	return READ_ONCE(versions[domain]);
 }
 
 unsigned int guardrail_masks_given(u32 domain)

@@ -205,6 +205,7 @@ static void leave(struct entered *entered)
 	clear_ranges(guarded->domain, guarded->writable, guarded->n_writable);
 	clear_targets(entered, false);
 	guardrail_fields_forget(entered->module);
+	guardrail_skbs_forget(entered->module);
 	guardrail_domain_name(guarded->domain, others, sizeof(others));
 	if (!others[0])
 		end_domain(guarded);

@@ -210,6 +210,8 @@ int guardrail_set_object(u32 domain, unsigned long p, unsigned long size, u32 ty
 
 	if (!is_domain(domain) || !type || !is_kernel_range(p, size))
 		return -EINVAL;
+	if (type == GUARDRAIL_TYPE_SKB)
+		return guardrail_is_skb(domain, p) ? -EEXIST : guardrail_skb_begins(domain, p, NULL, 0);
 	err = populate(entry_of(p), entry_of(p));
 	/* The record comes first: of two who make an object of the same bytes, one is told. */
 	err = err ?: add(&record);
@@ -230,6 +232,8 @@ int guardrail_renew_object(u32 domain, unsigned long p, unsigned long size, u32 
 
 	if (!is_domain(domain) || !type || !is_kernel_range(p, size))
 		return -EINVAL;
+	if (type == GUARDRAIL_TYPE_SKB)
+		return guardrail_is_skb(domain, p) ? 0 : guardrail_skb_begins(domain, p, NULL, 0);
 	err = populate(entry_of(p), entry_of(p));
 	if (err)
 		return err;
@@ -251,8 +255,11 @@ int guardrail_keep_object(u32 domain, unsigned long p, unsigned long size, u32 t
 	struct record record = {
 		.addr = p, .size = size, .domain = domain, .right = GUARDRAIL_OBJECT, .type = type,
 	};
-	int err = populate(entry_of(p), entry_of(p));
+	int err;
 
+	if (type == GUARDRAIL_TYPE_SKB)
+		return guardrail_skb_mark(domain, p, true);
+	err = populate(entry_of(p), entry_of(p));
 	err = err ?: add(&record);
 	return err ?: mark(domain, p, slot_mask(p, p + 1), GUARDRAIL_OBJECT);
 }
@@ -270,6 +277,8 @@ int guardrail_object_state(u32 domain, unsigned long p, u32 type)
 	unsigned long flags;
 	int state = -ENOENT;
 
+	if (type == GUARDRAIL_TYPE_SKB)
+		return guardrail_is_skb(domain, p) ? 0 : -ENOENT;
 	spin_lock_irqsave(lock_of(bucket), flags);
 	record = find(p, domain, GUARDRAIL_OBJECT);
 	if (record && record->type == type)
@@ -278,6 +287,14 @@ int guardrail_object_state(u32 domain, unsigned long p, u32 type)
 	return state;
 }
 EXPORT_SYMBOL_GPL(guardrail_object_state);
+
+/* Frames have one state. */
+static int move_skb(u32 domain, unsigned long p, u32 from, u32 to)
+{
+	if (to)
+		return -EINVAL;
+	return guardrail_is_skb(domain, p) ? from ? -EBUSY : 0 : -ENOENT;
+}
 
 int guardrail_move_object(u32 domain, unsigned long p, u32 type, u32 from, u32 to)
 {
@@ -288,6 +305,8 @@ int guardrail_move_object(u32 domain, unsigned long p, u32 type, u32 from, u32 t
 
 	if (to > INT_MAX)
 		return -EINVAL;
+	if (type == GUARDRAIL_TYPE_SKB)
+		return move_skb(domain, p, from, to);
 	spin_lock_irqsave(lock_of(bucket), flags);
 	record = find(p, domain, GUARDRAIL_OBJECT);
 	if (!record || record->type != type)
@@ -309,6 +328,8 @@ int guardrail_put_object(u32 domain, unsigned long p, u32 type, u32 to)
 
 	if (to > INT_MAX)
 		return -EINVAL;
+	if (type == GUARDRAIL_TYPE_SKB)
+		return move_skb(domain, p, 0, to);
 	spin_lock_irqsave(lock_of(bucket), flags);
 	record = find(p, domain, GUARDRAIL_OBJECT);
 	if (record && record->type == type)
@@ -332,14 +353,22 @@ bool guardrail_object_any(u32 domain, unsigned long p, u32 *type, u32 *state)
 		*state = record->state;
 	}
 	spin_unlock_irqrestore(lock_of(bucket), flags);
+	if (!record && guardrail_is_skb(domain, p)) {
+		*type = GUARDRAIL_TYPE_SKB;
+		*state = 0;
+		return true;
+	}
 	return record;
 }
 
 int guardrail_clear_object(u32 domain, unsigned long p, u32 type)
 {
 	unsigned long guard;
-	int err = type ? take(p, domain, GUARDRAIL_OBJECT, type, &guard) : -EINVAL;
+	int err;
 
+	if (type == GUARDRAIL_TYPE_SKB)
+		return guardrail_skb_mark(domain, p, false);
+	err = type ? take(p, domain, GUARDRAIL_OBJECT, type, &guard) : -EINVAL;
 	return err ?: mark(domain, p, slot_mask(p, p + 1), GUARDRAIL_READ);
 }
 EXPORT_SYMBOL_GPL(guardrail_clear_object);
@@ -350,6 +379,10 @@ int guardrail_end_object(u32 domain, unsigned long p, u32 type, u32 *state)
 	struct record *record;
 	unsigned long flags;
 
+	if (type == GUARDRAIL_TYPE_SKB) {
+		*state = 0;
+		return guardrail_skb_mark(domain, p, false);
+	}
 	spin_lock_irqsave(lock_of(bucket), flags);
 	record = find(p, domain, GUARDRAIL_OBJECT);
 	if (record && record->type == type) {

@@ -3,9 +3,7 @@
 #ifndef GUARDRAIL_OBJECTS_H
 #define GUARDRAIL_OBJECTS_H
 
-#include <linux/err.h>
-
-#include "internal.h"
+#include "action.h"
 
 /* Kinds of allocations and types of objects that annotations name (crates/kernel/src/isolation.rs). */
 #define KIND_SLAB (1U << 0)
@@ -20,7 +18,7 @@
 #define TYPE_NAPI (1U << 9)
 #define TYPE_TIMER (1U << 10)
 #define TYPE_WORK (1U << 11)
-#define TYPE_SKB (1U << 12)
+#define TYPE_SKB GUARDRAIL_TYPE_SKB
 
 /* Kinds of allocations that annotations do not name; theirs are single bits below this. */
 #define KIND_OWN (1U << 31)
@@ -35,7 +33,7 @@ static inline unsigned long object_of(const struct guardrail_action *action, con
 {
 	unsigned long p;
 
-	if (!guardrail_applies(action, frame) || !guardrail_value(&action->pointer, frame, &p) || IS_ERR_VALUE(p))
+	if (!applies(action, frame) || !value_of(&action->pointer, frame, &p) || IS_ERR_VALUE(p))
 		return 0;
 	return p;
 }
@@ -45,7 +43,7 @@ static inline unsigned long size_of(const struct guardrail_action *action, const
 {
 	unsigned long size;
 
-	return guardrail_value(&action->size, frame, &size) ? size : 0;
+	return value_of(&action->size, frame, &size) ? size : 0;
 }
 
 /* Memory that is granted, and owned so that its size is known when it goes. */

@@ -2,7 +2,6 @@
 /* Devices that a driver hands to the kernel, which takes them for what they are said to be. */
 #include <linux/device.h>
 #include <linux/platform_device.h>
-#include <linux/uaccess.h>
 
 #include "objects.h"
 
@@ -11,7 +10,7 @@ static bool is_device(const struct device *dev)
 {
 	const struct kobj_type *type;
 
-	return is_kernel_range((unsigned long)dev, sizeof(*dev)) && !get_kernel_nofault(type, &dev->kobj.ktype) &&
+	return (unsigned long)dev >= KERNEL_HALF && load_word((unsigned long)&dev->kobj.ktype, (unsigned long *)&type) &&
 	       type == platform_bus.kobj.ktype;
 }
 
@@ -19,7 +18,7 @@ GUARDRAIL_CUSTOM(device)
 {
 	unsigned long p;
 
-	if (!guardrail_applies(action, frame) || !guardrail_value(&action->pointer, frame, &p) || is_device((void *)p))
+	if (!applies(action, frame) || !value_of(&action->pointer, frame, &p) || likely(is_device((void *)p)))
 		return 0;
 	guardrail_refuse(action, frame, "use of", p, guardrail_held_at(p, action->domain), "object: a device");
 	return 0;

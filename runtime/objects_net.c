@@ -14,12 +14,22 @@ static unsigned long memory_of(const struct sk_buff *skb)
 	return skb_end_offset(skb) + sizeof(struct skb_shared_info);
 }
 
+/* True where the whole slot of a byte is writable. */
+static bool is_writable(u32 domain, unsigned long p)
+{
+	return is_kernel_range(p, 1) && entry_peek(entry_of(p)) == WRITABLE(domain);
+}
+
 /* A frame that the driver has the memory of: it fills it, or changes its headers. */
 GUARDRAIL_CUSTOM(skb_new)
 {
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
 
-	return skb ? guardrail_set_write(action->domain, (unsigned long)skb->head, memory_of(skb)) : 0;
+	/* Of a buffer that became a frame's memory, or of memory that it had before, all is the driver's. */
+	if (!skb || (is_writable(action->domain, (unsigned long)skb->head) &&
+		     is_writable(action->domain, (unsigned long)skb->head + memory_of(skb) - 1)))
+		return 0;
+	return guardrail_set_write(action->domain, (unsigned long)skb->head, memory_of(skb));
 }
 
 /* Its memory goes, and the frame stays. */
@@ -56,14 +66,21 @@ GUARDRAIL_CUSTOM(skb_gone)
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
 	int i;
 
+	asks(action, frame);
 	if (!skb)
 		return 0;
+	if (unlikely(!guardrail_is_skb(action->domain, (unsigned long)skb))) {
+		guardrail_refuse_object(action, frame, (unsigned long)skb, TYPE_SKB, GUARDRAIL_ANY_STATE);
+		return 0;
+	}
 	if (unlikely(refcount_read(&skb->users) > 1))
-		return guardrail_keep_object(action->domain, (unsigned long)skb, sizeof(*skb), TYPE_SKB);
+		return 0;
 	for (i = 0; i < skb_shinfo(skb)->nr_frags; i++)
 		page_gone(action->domain, skb_frag_page(&skb_shinfo(skb)->frags[i]));
 	guardrail_clear(action->domain, (unsigned long)skb->head, memory_of(skb));
-	guardrail_clear(action->domain, (unsigned long)skb, sizeof(*skb));
+	if (unlikely(!guardrail_skb_goes(action->domain, (unsigned long)skb)))
+		/* Another thread of the module has given it up at this moment. */
+		guardrail_refuse_object(action, frame, (unsigned long)skb, TYPE_SKB, GUARDRAIL_ANY_STATE);
 	return 0;
 }
 
@@ -94,7 +111,7 @@ static void drop(u32 domain, struct sk_buff *skb, struct guardrail_frame *frame)
 	if (!guardrail_check_object(domain, (unsigned long)skb, TYPE_SKB))
 		return;
 	guardrail_clear(domain, (unsigned long)skb->head, memory_of(skb));
-	guardrail_clear(domain, (unsigned long)skb, sizeof(*skb));
+	guardrail_skb_goes(domain, (unsigned long)skb);
 	dev_kfree_skb_any(skb);
 }
 
@@ -110,7 +127,8 @@ GUARDRAIL_CUSTOM(skb_sent)
 	if (!skb || dev_xmit_complete((int)frame->result))
 		return 0;
 	guardrail_clear(action->domain, (unsigned long)skb->head, memory_of(skb));
-	return guardrail_clear(action->domain, (unsigned long)skb, sizeof(*skb));
+	guardrail_skb_goes(action->domain, (unsigned long)skb);
+	return 0;
 }
 
 /* What inlined functions write in a queue. */

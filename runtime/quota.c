@@ -7,8 +7,8 @@
 
 #include "objects.h"
 
-static unsigned int quota;
-module_param(quota, uint, 0644);
+unsigned int guardrail_quota;
+module_param_named(quota, guardrail_quota, uint, 0644);
 MODULE_PARM_DESC(quota, "how much memory the modules of a domain may allocate together, in MiB (0: as much as there is)");
 
 bool guardrail_is_memory(u32 kind)
@@ -16,15 +16,13 @@ bool guardrail_is_memory(u32 kind)
 	return kind == KIND_PAGES || (!(kind & KIND_OWN) && kind != KIND_IO);
 }
 
-void guardrail_check_quota(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p, unsigned long size)
+void guardrail_ask_quota(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p, unsigned long size)
 {
-	unsigned long most = (unsigned long)READ_ONCE(quota) << 20, owned;
+	unsigned long most = (unsigned long)READ_ONCE(guardrail_quota) << 20, owned;
 	char what[64], holds[32], needs[32];
 
-	if (likely(!most))
-		return;
 	owned = guardrail_owned_bytes(action->domain);
-	if (owned <= most)
+	if (!most || owned <= most)
 		return;
 	scnprintf(what, sizeof(what), "allocation of %lu bytes beyond the quota at", size);
 	scnprintf(holds, sizeof(holds), "%lu KiB", owned >> 10);

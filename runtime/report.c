@@ -101,6 +101,7 @@ static const char *right_name(u8 right)
 	static const char *const names[] = {
 		[GUARDRAIL_READ] = "read", [GUARDRAIL_WRITE] = "write", [GUARDRAIL_ICALL] = "icall",
 		[GUARDRAIL_OWNER] = "owner", [GUARDRAIL_OBJECT] = "object", [GUARDRAIL_OBJECT_WRITE] = "object",
+		[GUARDRAIL_SKB] = "object",
 	};
 
 	return right < ARRAY_SIZE(names) && names[right] ? names[right] : "read";

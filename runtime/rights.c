@@ -5,6 +5,7 @@
  */
 #include <linux/mm.h>
 #include <linux/sched.h>
+#include <linux/skbuff.h>
 
 #include "internal.h"
 
@@ -16,7 +17,7 @@ static void forget_objects(unsigned long entry, u32 domain, u8 mask)
 
 	guardrail_slot_rights(entry, domain, rights);
 	for (i = 0; i < GUARDRAIL_SLOT; i++)
-		if (mask & 1 << i && (rights[i] == GUARDRAIL_OBJECT || rights[i] == GUARDRAIL_OBJECT_WRITE))
+		if (mask & 1 << i && right_objects(rights[i]) && rights[i] != GUARDRAIL_SKB)
 			guardrail_object_forget(domain, slot_of(entry) + i);
 }
 
@@ -83,7 +84,7 @@ static int change_entries(unsigned long entry, unsigned long last, const struct 
 	unsigned long word = entry & ~7UL;
 	int err = 0;
 
-	if (entry != word || last < word + 7) {
+	if (unlikely(entry != word || last < word + 7)) {
 		u64 part = ~0ULL << 8 * (entry - word);
 
 		if (last < word + 7)
@@ -102,6 +103,26 @@ static int change_entries(unsigned long entry, unsigned long last, const struct 
 	if (!err && word <= last)
 		err = change_part(word, ~0ULL >> 8 * (word + 7 - last), to, change);
 	return err;
+}
+
+/* Words of entries up to @last, as long as all are what is expected; where there may be one that is not. Eight at a time, since buffers have many. */
+static __always_inline unsigned long change_alike(unsigned long word, unsigned long last, u64 from, u64 to)
+{
+	unsigned int i;
+
+	for (; word + 63 <= last; word += 64)
+#pragma GCC unroll 8
+		for (i = 0; i < 8; i++) {
+			u64 *one = (u64 *)word + i;
+
+			/* Those of the eight that have changed are what they are to be. */
+			if (unlikely(READ_ONCE(*one) != from))
+				return word;
+			WRITE_ONCE(*one, to);
+		}
+	for (; word + 7 <= last && READ_ONCE(*(u64 *)word) == from; word += 8)
+		WRITE_ONCE(*(u64 *)word, to);
+	return word;
 }
 
 /* The first entry of the next page of the table, or the end. */
@@ -145,38 +166,59 @@ static noinline int change_range(unsigned long p, unsigned long n, struct slot_c
 	return err;
 }
 
-int guardrail_range_change(u32 domain, unsigned long p, unsigned long n, u8 right, bool keep_objects)
+/* What is left of a range of whole slots, or all of any other. */
+static noinline int change_rest(u32 domain, unsigned long p, unsigned long n, u8 right, bool keep_objects)
 {
 	struct slot_change change = { .domain = domain, .mask = 0xff, .right = right, .keep_objects = keep_objects };
-	unsigned long entry, last;
+	unsigned long entry = entry_of(p), last = entry_of(p + n - 1);
 
-	if (!n)
-		return 0;
-	if (!is_domain(domain) || !is_kernel_range(p, n))
-		return -EINVAL;
-	entry = entry_of(p);
-	last = entry_of(p + n - 1);
-	/* Nearly all that changes hands are whole slots in one page of the table. */
 	if (!((p | n) % GUARDRAIL_SLOT) && !((entry ^ last) & PAGE_MASK) && entry_peek(entry) >= 0)
 		return change_entries(entry, last, &change);
 	return change_range(p, n, &change);
 }
 
+static __always_inline int range_change(u32 domain, unsigned long p, unsigned long n, u8 right, bool keep_objects)
+{
+	unsigned long entry = entry_of(p), last, next;
+	u64 writable, to;
+
+	if (!n)
+		return 0;
+	if (!is_domain(domain) || !is_kernel_range(p, n))
+		return -EINVAL;
+	last = entry_of(p + n - 1);
+	/* Nearly all that changes hands are whole slots in one page of the table, from a multiple of 64 bytes on. */
+	if (unlikely((p | n) % GUARDRAIL_SLOT || entry % 8 || (entry ^ last) & PAGE_MASK || entry_peek(entry) < 0))
+		return change_rest(domain, p, n, right, keep_objects);
+	writable = EIGHT(WRITABLE(domain));
+	to = right == GUARDRAIL_WRITE ? writable : 0;
+	next = change_alike(entry, last, writable ^ to, to);
+	if (next > last)
+		return 0;
+	n -= (next - entry) * GUARDRAIL_SLOT;
+	return change_rest(domain, p + (next - entry) * GUARDRAIL_SLOT, n, right, keep_objects);
+}
+
+int guardrail_range_change(u32 domain, unsigned long p, unsigned long n, u8 right, bool keep_objects)
+{
+	return range_change(domain, p, n, right, keep_objects);
+}
+
 int guardrail_set_write(u32 domain, unsigned long p, unsigned long n)
 {
-	return guardrail_range_change(domain, p, n, GUARDRAIL_WRITE, false);
+	return range_change(domain, p, n, GUARDRAIL_WRITE, false);
 }
 EXPORT_SYMBOL_GPL(guardrail_set_write);
 
 int guardrail_add_write(u32 domain, unsigned long p, unsigned long n)
 {
-	return guardrail_range_change(domain, p, n, GUARDRAIL_WRITE, true);
+	return range_change(domain, p, n, GUARDRAIL_WRITE, true);
 }
 EXPORT_SYMBOL_GPL(guardrail_add_write);
 
 int guardrail_clear(u32 domain, unsigned long p, unsigned long n)
 {
-	return guardrail_range_change(domain, p, n, GUARDRAIL_READ, false);
+	return range_change(domain, p, n, GUARDRAIL_READ, false);
 }
 EXPORT_SYMBOL_GPL(guardrail_clear);
 
@@ -290,8 +332,7 @@ unsigned long guardrail_find_object(u32 domain, unsigned long p, unsigned long n
 		mask = slot_mask(max(slot_of(entry), p), p + n);
 		guardrail_slot_rights(entry, domain, rights);
 		for (i = 0; i < GUARDRAIL_SLOT; i++)
-			if (mask & 1 << i &&
-			    (rights[i] == GUARDRAIL_OBJECT || rights[i] == GUARDRAIL_OBJECT_WRITE))
+			if (mask & 1 << i && right_objects(rights[i]))
 				return slot_of(entry) + i;
 	}
 	return 0;
@@ -343,6 +384,14 @@ static int tell_slot(struct walk *walk, unsigned long entry)
 			walk->held.len = 1;
 			walk->held.right = GUARDRAIL_ICALL;
 			err = err ?: tell(walk);
+		} else if (rights[i] == GUARDRAIL_SKB) {
+			err = tell(walk);
+			walk->held.start = slot_of(entry) + i;
+			walk->held.len = sizeof(struct sk_buff);
+			walk->held.right = GUARDRAIL_OBJECT;
+			walk->held.type = GUARDRAIL_TYPE_SKB;
+			err = err ?: tell(walk);
+			walk->held.type = 0;
 		}
 	}
 	return err;

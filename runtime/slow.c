@@ -64,11 +64,27 @@ static void check(unsigned long addr, unsigned long n, unsigned long domain, uns
 	guardrail_report_write(addr, n, first, domain, ip);
 }
 
+/* The same for what lies between here and where the module was entered not far above, as variables do that are written by pointer. */
+static __always_inline bool is_between(unsigned long addr, unsigned long n)
+{
+	unsigned long sp = current_stack_pointer, limit;
+
+	if (addr - sp >= THREAD_SIZE)
+		return false;
+	limit = guardrail_stack_limit();
+	return addr + n <= limit && limit - sp < THREAD_SIZE;
+}
+
 void guardrail_write_slow(unsigned long addr, unsigned long size, unsigned long domain, unsigned long ip)
 {
 	unsigned long at = addr % GUARDRAIL_SLOT;
 
 	this_cpu_inc(guardrail_slow_counts.write);
+	if (is_between(addr, size)) {
+		this_cpu_inc(guardrail_slow_counts.stack);
+		populate(entry_of(addr), entry_of(addr));
+		return;
+	}
 	/* Most are to a part of a slot that is the domain's to write. */
 	if (likely(addr >= KERNEL_HALF && at + size <= GUARDRAIL_SLOT)) {
 		int entry = entry_peek(entry_of(addr));

@@ -19,6 +19,7 @@ static unsigned int reserve = 128;
 module_param(reserve, uint, 0444);
 MODULE_PARM_DESC(reserve, "pages kept for grants in contexts that cannot wait");
 
+unsigned long guardrail_kernel_half __ro_after_init;
 unsigned long guardrail_table __ro_after_init;
 EXPORT_SYMBOL_GPL(guardrail_table);
 
@@ -265,13 +266,15 @@ static bool __init top_level_is_there(void)
 
 int __init guardrail_table_init(void)
 {
-	unsigned long size = (-KERNEL_HALF) >> GUARDRAIL_SLOT_SHIFT;
+	unsigned long size;
 #ifdef VM_SPARSE
 	unsigned long flags = VM_SPARSE;
 #else
 	unsigned long flags = VM_MAP;
 #endif
 
+	guardrail_kernel_half = ~((1UL << __VIRTUAL_MASK_SHIFT) - 1);
+	size = -KERNEL_HALF >> GUARDRAIL_SLOT_SHIFT;
 	/* One more, for the beginning at a multiple. Both kinds of paging have room: half of the area. */
 	area = guardrail_get_vm_area(size + PGDIR_SIZE, flags);
 	if (!area) {

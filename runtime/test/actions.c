@@ -2,6 +2,7 @@
 /* Actions of wrappers, with frames and actions as a guarded module has them. */
 #include <linux/err.h>
 #include <linux/platform_device.h>
+#include <linux/skbuff.h>
 
 #include "test.h"
 
@@ -58,6 +59,7 @@ static void values(void)
 	EXPECT(value(WORD(2), &call) == 5 && value(WORD(GUARDRAIL_WORD_RESULT), &call) == 77);
 	EXPECT(value(WORD(GUARDRAIL_WORD_STACK), &call) == 88 && value(WORD(GUARDRAIL_WORD_STACK + 1), &call) == 99);
 	EXPECT(value(CONST(-3), &call) == -3UL);
+	EXPECT(value((struct guardrail_value){ .kind = GUARDRAIL_VALUE_HALF, .word = 1 }, &call) == 3);
 	EXPECT(value(TERMS(product), &call) == (3 * 5 - 1) << 4);
 	EXPECT(value(TERMS(twice), &call) == 0xffffffff00000003);
 	EXPECT(value(TERMS(one), &call) == 1);
@@ -288,6 +290,82 @@ static void objects(void)
 	test_result("actions of objects", true);
 }
 
+/* A network frame at @p, where all may be written. */
+static void skb_at(unsigned long p)
+{
+	static const struct guardrail_field fields[] = { { 16, 8 }, { 31, 1 }, { 112, 4 }, { sizeof(struct sk_buff) - 8, 8 } };
+	struct call call = { .frame = { .args = { p } } };
+	struct guardrail_action object = ACTION(.type = GUARDRAIL_TYPE_SKB, .pointer = WORD(0), .size = CONST(sizeof(struct sk_buff)),
+						.fields = fields, .n_fields = ARRAY_SIZE(fields));
+	struct guardrail_action require = ACTION(.type = GUARDRAIL_TYPE_SKB, .pointer = WORD(0), .size = nothing);
+	struct guardrail_usage before, after;
+	int i;
+
+	guardrail_usage(&before);
+	EXPECT(!quiet(guardrail_do_require_object, require, &call) && !quiet(guardrail_do_end_object, require, &call));
+	/* The first time it is worked out what it looks like, then that is known; in the third something else is there. */
+	for (i = 0; i < 3; i++) {
+		EXPECT(!guardrail_set_write(ONE, p - 8, sizeof(struct sk_buff) + 16));
+		if (i == 1)
+			EXPECT(!guardrail_clear(ONE, p, sizeof(struct sk_buff)));
+		EXPECT(quiet(guardrail_do_object, object, &call) && quiet(guardrail_do_require_object, require, &call));
+		EXPECT(guardrail_check_write(ONE, p - 8, 8) && guardrail_check_write(ONE, p + sizeof(struct sk_buff), 8));
+		EXPECT(!guardrail_check_write(ONE, p, 8) && !guardrail_check_write(ONE, p + 24, 7) && !guardrail_check_write(ONE, p + 116, 1));
+		EXPECT(guardrail_check_write(ONE, p + 16, 8) && guardrail_check_write(ONE, p + 31, 1) && guardrail_check_write(ONE, p + 112, 4));
+		EXPECT(guardrail_find_object(ONE, p - 8, 64) == p && guardrail_object_state(ONE, p, GUARDRAIL_TYPE_SKB) == 0);
+		EXPECT(guardrail_set_object(ONE, p, 64, GUARDRAIL_TYPE_SKB) == -EEXIST && !guardrail_check_object(ONE, p, TYPE));
+		EXPECT(guardrail_move_object(ONE, p, GUARDRAIL_TYPE_SKB, 1, 0) == -EBUSY && guardrail_move_object(ONE, p, GUARDRAIL_TYPE_SKB, 0, 1));
+		/* Another domain has nothing of it, and may have rights beside it, and even its own there. */
+		EXPECT(!guardrail_check_object(TWO, p, GUARDRAIL_TYPE_SKB));
+		if (i == 2) {
+			EXPECT(!guardrail_set_write(TWO, p, 12) && guardrail_check_write(TWO, p, 12));
+			EXPECT(quiet(guardrail_do_require_object, require, &call) && !guardrail_check_write(ONE, p, 1));
+			EXPECT(!guardrail_clear(TWO, p, 12));
+		}
+		if (i) {
+			EXPECT(guardrail_skb_goes(ONE, p) && !guardrail_skb_goes(ONE, p));
+			EXPECT(!guardrail_check_write(ONE, p + 16, 1) && !guardrail_check_write(ONE, p + 112, 1));
+		} else {
+			EXPECT(quiet(guardrail_do_end_object, require, &call) && guardrail_check_write(ONE, p + 16, 8));
+		}
+		EXPECT(!guardrail_check_object(ONE, p, GUARDRAIL_TYPE_SKB));
+	}
+	guardrail_usage(&after);
+	EXPECT(after.records == before.records && after.conflicts == before.conflicts);
+}
+
+static int count_skbs(const struct guardrail_held *held, void *data)
+{
+	if (held->type == GUARDRAIL_TYPE_SKB && held->right == GUARDRAIL_OBJECT && held->len == sizeof(struct sk_buff))
+		++*(int *)data;
+	return 0;
+}
+
+static void skbs(void)
+{
+	/* A page of the table is for 32 KiB. */
+	unsigned long memory = (unsigned long)kzalloc(65536, GFP_KERNEL), edge, at;
+	int n = 0;
+
+	if (!EXPECT(memory))
+		return;
+	for (at = memory + 64; at < memory + 128; at += 8)
+		skb_at(at);
+	edge = ALIGN(memory + 1024, 32768);
+	for (at = edge - 256; at <= edge; at += 56)
+		skb_at(at);
+	/* They are told, with what they are in. */
+	EXPECT(!guardrail_set_object(ONE, memory + 64, 64, GUARDRAIL_TYPE_SKB) && !guardrail_set_object(ONE, edge, 64, GUARDRAIL_TYPE_SKB));
+	EXPECT(!guardrail_walk(ONE, count_skbs, &n) && n == 2);
+	/* Memory that is written or taken as a whole holds none any more. */
+	EXPECT(!guardrail_clear(ONE, memory, 512) && !guardrail_check_object(ONE, memory + 64, GUARDRAIL_TYPE_SKB));
+	EXPECT(!guardrail_add_write(ONE, edge, 512) && guardrail_check_object(ONE, edge, GUARDRAIL_TYPE_SKB));
+	EXPECT(!guardrail_set_write(ONE, edge, 512) && !guardrail_check_object(ONE, edge, GUARDRAIL_TYPE_SKB));
+	guardrail_clear_domain(ONE);
+	kfree((void *)memory);
+	test_result("actions of network frames", true);
+}
+
 static void calls(void)
 {
 	static unsigned long data;
@@ -322,6 +400,7 @@ void test_actions(void)
 	devices();
 	fields();
 	objects();
+	skbs();
 	calls();
 	revoked();
 }

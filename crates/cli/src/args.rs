@@ -451,8 +451,8 @@ pub struct GuardArgs {
     /// The kernel that this machine runs
     #[arg(long, conflicts_with = "kernel")]
     pub running: bool,
-    /// The protection domain, 1 to 15: what one driver of a domain may write, all of it may
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=15))]
+    /// The protection domain, 1 to 14: what one driver of a domain may write, all of it may
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=14))]
     pub domain: u8,
     /// Leave this function as it is, unchecked; may be given several times
     #[arg(long = "trust", value_name = "NAME")]

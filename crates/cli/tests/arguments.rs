@@ -254,7 +254,7 @@ fn what_cannot_be_guarded() {
     );
     assert_refused(
         &["guard", "e1000", "-o", out, "--domain", "16"],
-        "invalid value '16' for '--domain <N>': 16 is not in 1..=15",
+        "invalid value '16' for '--domain <N>': 16 is not in 1..=14",
     );
     for arguments in
         [&["guard"][..], &["guard", "e1000"], &["guard", "e1000", "--running", "--kernel", "6.1"]]

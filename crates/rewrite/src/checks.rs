@@ -106,7 +106,7 @@ impl Stores {
 /// Checks stores.
 #[derive(Debug)]
 pub struct Checks {
-    /// The protection domain that the module belongs to, from 1 to 15.
+    /// The protection domain that the module belongs to, from 1 to 14.
     domain: u8,
     /// The variable with the table's place, as a symbol.
     table: usize,
@@ -128,10 +128,10 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// For a module of this protection domain, from 1 to 15.
+    /// For a module of this protection domain, from 1 to 14.
     pub fn new(domain: u8) -> Checks {
         Checks {
-            domain: domain.clamp(1, 15),
+            domain: domain.clamp(1, 14),
             table: 0,
             thunks: Thunks::default(),
             guarded: None,

@@ -5,6 +5,7 @@ use crate::guard::new_section;
 use crate::object::{Content, Object, Place, Reloc, Section, Symbol, reloc};
 use crate::orc;
 use crate::patch::Op;
+use crate::tables;
 use iced_x86::{Code, Encoder, IcedError, Instruction, MemoryOperand, OpKind, Register};
 
 /// New functions begin at multiples of this.
@@ -13,6 +14,9 @@ const ALIGN: usize = 16;
 const RETURN_THUNK: &str = "__x86_return_thunk";
 /// The table of jumps to it, some of which the kernel turns into plain returns.
 const RETURN_SITES: &str = ".return_sites";
+
+/// The kind of an entry of `__ex_table`: go on elsewhere (`EX_TYPE_DEFAULT`).
+const EX_DEFAULT: u32 = 1;
 
 /// Encodes an instruction.
 pub fn encode(insn: &Instruction) -> Result<Vec<u8>> {
@@ -195,6 +199,8 @@ pub struct Assembly {
     depths: Vec<(u64, i16)>,
     /// Jumps to the kernel's thunk for returns.
     sites: Vec<u64>,
+    /// Instructions that may fault, and where to go on then.
+    faults: Vec<(u64, u64)>,
     /// Where functions begin and end, and their names.
     functions: Vec<(u64, u64, String)>,
 }
@@ -256,6 +262,11 @@ impl Assembly {
         self.bytes[jump - 4..jump].copy_from_slice(&distance.to_le_bytes());
     }
 
+    /// Says where to go on when an instruction faults.
+    pub fn may_fault(&mut self, insn: usize, target: usize) {
+        self.faults.push((insn as u64, target as u64));
+    }
+
     /// Nothing runs on here, not even in advance.
     pub fn stop(&mut self) {
         self.bytes.push(0xcc);
@@ -302,6 +313,7 @@ impl Assembly {
         extend(filled, &self.bytes);
         filled.relocs = self.relocs;
         orc::describe(object, section, &self.depths);
+        add_faults(object, section, &self.faults);
     }
 
     /// The same as a new section; gives its index.
@@ -323,4 +335,40 @@ pub fn code_section(object: &mut Object, name: &str) -> usize {
     let flags = object::elf::SHF_ALLOC | object::elf::SHF_EXECINSTR;
     object.sections.push(new_section(name, flags, Vec::new(), Vec::new()));
     object.sections.len() - 1
+}
+
+/// Adds what the kernel looks up when an instruction of its own faults.
+pub fn add_faults(object: &mut Object, code: usize, faults: &[(u64, u64)]) {
+    if faults.is_empty() {
+        return;
+    }
+    let symbol = object.symbol_of_section(code);
+    let index = object.section("__ex_table").unwrap_or_else(|| {
+        object.sections.push(Section {
+            name: "__ex_table".into(),
+            kind: object::elf::SHT_PROGBITS,
+            flags: u64::from(object::elf::SHF_ALLOC),
+            align: 4,
+            entry_size: 0,
+            link: None,
+            content: Content::Bytes(Vec::new()),
+            relocs: Vec::new(),
+        });
+        object.sections.len() - 1
+    });
+    let section = &mut object.sections[index];
+    let Content::Bytes(bytes) = &mut section.content else { return };
+    for (from, to) in faults {
+        let offset = bytes.len() as u64;
+        bytes.resize(bytes.len() + tables::EX_ENTRY as usize - 4, 0);
+        bytes.extend_from_slice(&EX_DEFAULT.to_le_bytes());
+        for (at, place) in [(0, from), (4, to)] {
+            section.relocs.push(Reloc {
+                offset: offset + at,
+                kind: reloc::PC32,
+                symbol,
+                addend: *place as i64,
+            });
+        }
+    }
 }

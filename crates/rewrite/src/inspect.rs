@@ -191,7 +191,7 @@ impl Description<'_> {
             self.faults
                 .push(format!("it was guarded for interface {abi}, and this is {ABI}; guard it again"));
         }
-        if !(1..=15).contains(&domain) || flags != 0 {
+        if !(1..=14).contains(&domain) || flags != 0 {
             self.faults
                 .push(format!("domain {domain} with flags {flags:x} is nothing that the runtime knows"));
         }

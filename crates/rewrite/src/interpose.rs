@@ -125,8 +125,22 @@ fn members(isolation: &Isolation, object: &Object) -> BTreeMap<String, Vec<Membe
     found
 }
 
+/// What an object is and which of its fields may be written is said in one action.
 fn actions(actions: &[isolation::Action]) -> Vec<Action> {
-    actions.iter().flat_map(action).collect()
+    let mut all: Vec<Action> = Vec::new();
+    for next in actions.iter().flat_map(action) {
+        if let Op::Fields { pointer, fields: own } = &next.op
+            && let Some(Action { when, op: Op::Object { pointer: object, fields, .. } }) = all.last_mut()
+            && *when == next.when
+            && pointer == object
+            && fields.is_empty()
+        {
+            fields.clone_from(own);
+        } else {
+            all.push(next);
+        }
+    }
+    all
 }
 
 fn action(action: &isolation::Action) -> Vec<Action> {
@@ -154,7 +168,7 @@ fn action(action: &isolation::Action) -> Vec<Action> {
             vec![Op::UnFields { pointer: pointer.clone(), fields: pair(fields) }]
         }
         From::Object(pointer, size, kind) => {
-            vec![Op::Object { pointer: pointer.clone(), size: size.clone(), kind: *kind }]
+            vec![Op::Object { pointer: pointer.clone(), size: size.clone(), kind: *kind, fields: Vec::new() }]
         }
         From::Needs(pointer, kind, state) => {
             vec![Op::RequireObject { pointer: pointer.clone(), kind: *kind, state: *state }]
@@ -222,6 +236,27 @@ mod tests {
             Action { when: When::NonZero(0), op: Op::RequireCall { pointer: b } },
         ];
         assert_eq!(wrapper.before, wanted);
+    }
+
+    #[test]
+    fn an_object_and_its_fields_are_one_action() {
+        let fields = |pointer: Value| isolation::Action {
+            when: When::Always,
+            op: isolation::Op::Fields(pointer, vec![isolation::Field { offset: 8, size: 4 }]),
+        };
+        let object = |pointer: Value| isolation::Action {
+            when: When::Always,
+            op: isolation::Op::Object(pointer, Value::Const(64), 2),
+        };
+        let (a, b) = (Value::Arg(0), Value::Arg(1));
+        let one = |pointer: &Value, fields| {
+            Action::from(Op::Object { pointer: pointer.clone(), size: Value::Const(64), kind: 2, fields })
+        };
+        assert_eq!(actions(&[object(a.clone()), fields(a.clone())]), [one(&a, vec![(8, 4)])]);
+        let others = actions(&[object(a.clone()), fields(b.clone())]);
+        assert_eq!(others, [one(&a, vec![]), Op::Fields { pointer: b, fields: vec![(8, 4)] }.into()]);
+        let again = actions(&[object(a.clone()), fields(a.clone()), fields(a.clone())]);
+        assert_eq!(again.len(), 2);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! A module on its way through the passes.
 
 use crate::code::Code;
+use crate::emit::add_faults;
 use crate::error::{Result, RewriteError, refused};
 use crate::flow::Flow;
-use crate::object::{Content, Object, Reloc, Section, reloc};
+use crate::object::{Content, Object};
 use crate::orc::{self, Frames};
 use crate::pass::{Pass, Site};
 use crate::patch::Patch;
@@ -19,8 +20,6 @@ use std::collections::BTreeMap;
 pub const FIELD: &str = "guardrail";
 /// The field with the functions that were left as they are.
 pub const TRUSTED: &str = "guardrail_trusted";
-/// The kind of an entry of `__ex_table`: go on elsewhere (`EX_TYPE_DEFAULT`).
-const EX_DEFAULT: u32 = 1;
 
 /// A rewritten module.
 #[derive(Debug)]
@@ -118,42 +117,6 @@ fn patches(
         }
     }
     Ok(patches)
-}
-
-/// Adds what the kernel looks up when an instruction of its own faults.
-fn add_faults(object: &mut Object, code: usize, faults: &[(u64, u64)]) {
-    if faults.is_empty() {
-        return;
-    }
-    let symbol = object.symbol_of_section(code);
-    let index = object.section("__ex_table").unwrap_or_else(|| {
-        object.sections.push(Section {
-            name: "__ex_table".into(),
-            kind: object::elf::SHT_PROGBITS,
-            flags: u64::from(object::elf::SHF_ALLOC),
-            align: 4,
-            entry_size: 0,
-            link: None,
-            content: Content::Bytes(Vec::new()),
-            relocs: Vec::new(),
-        });
-        object.sections.len() - 1
-    });
-    let section = &mut object.sections[index];
-    let Content::Bytes(bytes) = &mut section.content else { return };
-    for (from, to) in faults {
-        let offset = bytes.len() as u64;
-        bytes.resize(bytes.len() + tables::EX_ENTRY as usize - 4, 0);
-        bytes.extend_from_slice(&EX_DEFAULT.to_le_bytes());
-        for (at, place) in [(0, from), (4, to)] {
-            section.relocs.push(Reloc {
-                offset: offset + at,
-                kind: reloc::PC32,
-                symbol,
-                addend: *place as i64,
-            });
-        }
-    }
 }
 
 /// Adds a field to the module's information.

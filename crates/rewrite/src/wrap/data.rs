@@ -40,8 +40,8 @@ const MAX_ARGUMENTS: u8 = 32;
 const MAX_TERMS: usize = 16;
 const MAX_DEPTH: usize = 4;
 const TOO_LONG: &str = "a value of an action is worked out in more steps than are supported";
-/// `GUARDRAIL_VALUE_CONST`, `GUARDRAIL_VALUE_WORD`, `GUARDRAIL_VALUE_TERMS`.
-const KINDS: [u8; 3] = [0, 1, 2];
+/// `GUARDRAIL_VALUE_CONST`, `GUARDRAIL_VALUE_WORD`, `GUARDRAIL_VALUE_TERMS`, `GUARDRAIL_VALUE_HALF`.
+const KINDS: [u8; 4] = [0, 1, 2, 3];
 /// Bytes of an object's name that the kernel's table of checksums has room for, less the prefix.
 const MAX_NAME: usize = 32;
 
@@ -62,6 +62,8 @@ pub(super) struct Data {
     relocs: Vec<Reloc>,
     /// Names that are there already.
     names: BTreeMap<String, u64>,
+    /// Lists of fields that are there already.
+    lists: BTreeMap<Vec<(u32, u32)>, u64>,
     domain: u8,
 }
 
@@ -71,7 +73,19 @@ impl Data {
         let section = object.sections.len();
         object.sections.push(new_section(SECTION, elf::SHF_ALLOC, Vec::new(), Vec::new()));
         let symbol = object.symbol_of_section(section);
-        Data { symbol, bytes: Vec::new(), relocs: Vec::new(), names: BTreeMap::new(), domain }
+        Data {
+            symbol,
+            bytes: Vec::new(),
+            relocs: Vec::new(),
+            names: BTreeMap::new(),
+            lists: BTreeMap::new(),
+            domain,
+        }
+    }
+
+    /// The protection domain.
+    pub fn domain(&self) -> u8 {
+        self.domain
     }
 
     /// The section's symbol, from which on offsets count.
@@ -115,6 +129,20 @@ impl Data {
         at
     }
 
+    /// A list of fields. One that is there already is used again: the runtime knows lists by their place.
+    fn fields(&mut self, list: &[(u32, u32)]) -> u64 {
+        if let Some(at) = self.lists.get(list) {
+            return *at;
+        }
+        let at = self.room(8 * list.len());
+        for (number, (offset, size)) in list.iter().enumerate() {
+            self.put(at + 8 * number, &offset.to_le_bytes());
+            self.put(at + 8 * number + 4, &size.to_le_bytes());
+        }
+        self.lists.insert(list.to_vec(), at as u64);
+        at as u64
+    }
+
     /// Adds an action of a function; its offset, and the runtime's function that does it.
     pub fn action(&mut self, function: &str, side: Side, action: &Action) -> Result<(u64, String)> {
         let at = self.room(ACTION);
@@ -149,12 +177,8 @@ impl Data {
             }
         }
         if !shape.fields.is_empty() {
-            let fields = self.room(8 * shape.fields.len());
-            for (number, (offset, size)) in shape.fields.iter().enumerate() {
-                self.put(fields + 8 * number, &offset.to_le_bytes());
-                self.put(fields + 8 * number + 4, &size.to_le_bytes());
-            }
-            self.point(at + FIELDS, fields as u64);
+            let fields = self.fields(shape.fields);
+            self.point(at + FIELDS, fields);
             self.put(at + N_FIELDS, &(shape.fields.len() as u32).to_le_bytes());
         }
         let name = self.name(function);
@@ -187,7 +211,7 @@ impl Data {
     }
 
     fn value(&mut self, function: &str, side: Side, at: usize, value: &Value) -> Result<()> {
-        let [constant, word, by_terms] = KINDS;
+        let [constant, word, by_terms, half] = KINDS;
         match value {
             Value::Const(number) => {
                 self.put(at, &[constant]);
@@ -198,6 +222,10 @@ impl Data {
                 self.put(at, &[word, argument]);
             }
             Value::Result if side == Side::After => self.put(at, &[word, RESULT]),
+            Value::Low(of, 4) if let Value::Arg(argument) = **of => {
+                let argument = self.argument(function, argument)?;
+                self.put(at, &[half, argument]);
+            }
             _ => {
                 let mut terms = Vec::new();
                 let deepest = self.terms(function, side, value, 0, MAX_TERMS, &mut terms)?;
@@ -305,8 +333,8 @@ impl<'a> Shape<'a> {
             Op::Disown { pointer, kind } => Shape { kind: *kind, ..shape(5, "disown", pointer) },
             Op::Fields { pointer, fields } => Shape { fields, ..shape(6, "fields", pointer) },
             Op::UnFields { pointer, fields } => Shape { fields, ..shape(7, "unfields", pointer) },
-            Op::Object { pointer, size, kind } => {
-                Shape { size: Some(size), kind: *kind, ..shape(8, "object", pointer) }
+            Op::Object { pointer, size, kind, fields } => {
+                Shape { size: Some(size), kind: *kind, fields, ..shape(8, "object", pointer) }
             }
             Op::RequireObject { pointer, kind, state } => {
                 Shape { kind: *kind, from: state.unwrap_or(ANY_STATE), ..shape(9, "require_object", pointer) }

@@ -68,7 +68,7 @@ pub enum Op {
         /// Offsets and sizes.
         fields: Vec<(u32, u32)>,
     },
-    /// An object of the kernel, which the domain may not write, begins there, in state 0. If it is one of that type already it is put into state 0.
+    /// An object of the kernel, of which the domain may write some fields, begins there, in state 0. If it is one of that type already it is put into state 0.
     Object {
         /// Its begin.
         pointer: Value,
@@ -76,6 +76,8 @@ pub enum Op {
         size: Value,
         /// Its type: a number other than 0 that the annotations agree on.
         kind: u32,
+        /// Offsets and sizes.
+        fields: Vec<(u32, u32)>,
     },
     /// There has to be an object of this type, in this state if one is given.
     RequireObject {

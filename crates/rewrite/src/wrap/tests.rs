@@ -156,6 +156,39 @@ fn thunks_return_as_the_kernel_wants_and_leave_room_for_counting() {
 }
 
 #[test]
+fn what_is_a_network_frame_by_the_table_passes_without_the_runtime() {
+    let mut border = Interposition::default();
+    let needs = |argument| Op::RequireObject { pointer: arg(argument), kind: 1 << 12, state: None }.into();
+    border
+        .imports
+        .insert("elsewhere".into(), Wrapper { before: vec![needs(0), needs(2)], ..Wrapper::default() });
+    let (object, _) = guarded(&module(), border.clone()).unwrap();
+    insta::assert_snapshot!(listing(&object, object.section(CALLS).unwrap()));
+    // Where the table has no memory the thunk goes on as it does elsewhere.
+    let faults = &object.sections[object.section("__ex_table").unwrap()];
+    let calls = object.section(CALLS).unwrap();
+    let ways: Vec<u64> = faults
+        .relocs
+        .iter()
+        .filter_map(|reloc| object.target(reloc.symbol, reloc.addend))
+        .filter_map(|(section, offset)| (section == calls).then_some(offset))
+        .collect();
+    let [first, to, second, too] = ways[..] else { panic!("{ways:?}") };
+    assert!(first < second && second < to && to == too);
+    // Whatever else is to be done is the runtime's.
+    let wrapper = border.imports.get_mut("elsewhere").unwrap();
+    wrapper.after.push(Op::Revoke { pointer: arg(0), size: Value::Const(8) }.into());
+    let (object, _) = guarded(&module(), border).unwrap();
+    assert!(object.section("__ex_table").is_none_or(|table| {
+        let targets = object.sections[table]
+            .relocs
+            .iter()
+            .filter_map(|reloc| object.target(reloc.symbol, reloc.addend));
+        targets.into_iter().all(|(section, _)| section != object.section(CALLS).unwrap())
+    }));
+}
+
+#[test]
 fn functions_of_init_have_thunks_that_go_with_it() {
     let mut module = module();
     let init = module.section(".init.text", elf::SHF_EXECINSTR, &[0xc3]);

@@ -2,7 +2,7 @@
 //! (`struct guardrail_frame`, `struct guardrail_record`).
 
 use super::data::{Data, Side};
-use super::{Action, Entry, Wrapper};
+use super::{Action, Entry, Op as Does, Value, When, Wrapper};
 use crate::emit::{Assembly, Returns, go, plain, relative, relative_operand};
 use crate::error::{Result, refused};
 use crate::object::Object;
@@ -20,6 +20,11 @@ const ARGUMENTS: [Register; 6] =
     [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9];
 /// Words of arguments on the stack that are handed on; no function of the kernel has so many.
 const MAX_WORDS: u8 = 64;
+/// Network frames as objects (`GUARDRAIL_TYPE_SKB`), and in the table (`GUARDRAIL_SKB`), of which a slot has 8 bytes.
+const SKB_TYPE: u32 = 1 << 12;
+const SKB_RIGHT: u8 = 15;
+const SLOT_SHIFT: u32 = 3;
+const TABLE: &str = "guardrail_table";
 const JMP: [u8; 1] = [0xe9];
 const JNE: [u8; 2] = [0x0f, 0x85];
 const JS: [u8; 2] = [0x0f, 0x88];
@@ -60,6 +65,7 @@ impl<'a> Thunks<'a> {
             self.code.room();
         }
         self.code.function(&format!("guardrail_call_{name}"));
+        self.pass_skbs(import, wrapper)?;
         self.keep(FRAME, 0)?;
         for action in &wrapper.before {
             self.action(&name, Side::Before, action, 0)?;
@@ -128,6 +134,36 @@ impl<'a> Thunks<'a> {
         let back = self.code.jump(&JMP);
         self.code.land(back, after);
         self.code.stop();
+        Ok(())
+    }
+
+    /// Where all that is asked is whether arguments are network frames, the table alone says so mostly, and the call is made at once.
+    fn pass_skbs(&mut self, import: usize, wrapper: &Wrapper) -> Result<()> {
+        let skbs: Option<Vec<Register>> = wrapper.before.iter().map(skb).collect();
+        let Some(skbs) = skbs.filter(|skbs| !skbs.is_empty() && wrapper.after.is_empty()) else {
+            return Ok(());
+        };
+        if wrapper.variadic {
+            return Ok(());
+        }
+        let (entry, mut ways) = (self.data.domain() << 4 | SKB_RIGHT, Vec::new());
+        let table = self.object.import(TABLE);
+        for register in skbs {
+            self.add(Instruction::with2(Code::Mov_r64_rm64, Register::RAX, register))?;
+            self.add(Instruction::with2(Code::Ror_rm64_imm8, Register::RAX, SLOT_SHIFT))?;
+            let add = Instruction::with2(Code::Add_r64_rm64, Register::RAX, relative_operand());
+            self.code.add([relative(add, table, 0)?]);
+            let at = self.code.here();
+            let place = MemoryOperand::with_base(Register::RAX);
+            self.add(Instruction::with2(Code::Cmp_rm8_imm8, place, u32::from(entry)))?;
+            ways.push((at, self.code.jump(&JNE)));
+        }
+        self.code.add([go(import, true)]);
+        for (at, jump) in ways {
+            let here = self.code.here();
+            self.code.land(jump, here);
+            self.code.may_fault(at, here);
+        }
         Ok(())
     }
 
@@ -235,6 +271,18 @@ impl<'a> Thunks<'a> {
         self.shrink(room)?;
         self.code.ret();
         Ok(())
+    }
+}
+
+/// The argument that an action wants to be a network frame, if it wants nothing else.
+fn skb(action: &Action) -> Option<Register> {
+    match &action.op {
+        Does::RequireObject { pointer: Value::Arg(argument), kind: SKB_TYPE, state: None | Some(0) }
+            if action.when == When::Always =>
+        {
+            ARGUMENTS.get(usize::from(*argument)).copied()
+        }
+        _ => None,
     }
 }
 
