@@ -335,7 +335,8 @@ struct guardrail_action {
  * return -ENOMEM where there is no memory for them, else 0: before an entry into the module this means that the
  * function must not be called; elsewhere there is nothing that could be done, and it is told in the log.
  *
- * Beside these there are guardrail_custom_…() of the same form, for what the kernel's headers are needed for.
+ * Beside these there are guardrail_custom_…() of the same form, for what the kernel's headers are needed for. Where the annotations say that one
+ * is called instead of a function of the kernel, that function is called only if it returns 0; else the frame has the result.
  */
 int guardrail_do_grant(const struct guardrail_action *action, struct guardrail_frame *frame);
 int guardrail_do_revoke(const struct guardrail_action *action, struct guardrail_frame *frame);

@@ -89,6 +89,8 @@ void guardrail_flush_tlb(unsigned long start, unsigned long end);
 bool guardrail_stack_of(unsigned long addr, struct stack_info *info);
 struct module *guardrail_module_at(unsigned long addr);
 bool guardrail_is_code(unsigned long addr);
+/* Where the kernel, or a module that is there, has something of this name; 0 where it does not tell. In process context. */
+unsigned long guardrail_find_symbol(const char *name);
 extern struct mm_struct *guardrail_init_mm;
 
 /* table.c: the memory of the table. */

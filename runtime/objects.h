@@ -19,6 +19,8 @@
 #define TYPE_TIMER (1U << 10)
 #define TYPE_WORK (1U << 11)
 #define TYPE_SKB GUARDRAIL_TYPE_SKB
+#define TYPE_SCSI_CMND (1U << 13)
+#define KIND_HOSTDATA (1U << 14)
 
 /* Kinds of allocations that annotations do not name; theirs are single bits below this. */
 #define KIND_OWN (1U << 31)

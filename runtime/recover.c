@@ -9,6 +9,7 @@
 #include <linux/kmod.h>
 #include <linux/ktime.h>
 #include <linux/mutex.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/umh.h>
 #include <linux/workqueue.h>
@@ -97,6 +98,7 @@ void guardrail_clear_dead(u32 domain, bool *gone)
 	mutex_lock(&teardown_lock);
 	if (modules && wait_outside(domain)) {
 		guardrail_modules_of(domain, modules);
+		guardrail_park_hosts(domain, modules, true);
 		guardrail_teardown(domain, modules, &released, &late);
 		guardrail_release_late(&late);
 		if (anything(&released))
@@ -150,7 +152,7 @@ static int reload(u32 domain, struct guarded_modules *modules)
 	return err;
 }
 
-static const char *recover(u32 domain, struct guarded_modules *modules, struct list_head *saved)
+static const char *recover(u32 domain, struct guarded_modules *modules, struct list_head *saved, bool too_often)
 {
 	struct released released;
 	struct late late;
@@ -169,11 +171,15 @@ static const char *recover(u32 domain, struct guarded_modules *modules, struct l
 	mutex_lock(&teardown_lock);
 	guardrail_modules_of(domain, modules);
 	if (modules->n)
+		guardrail_park_hosts(domain, modules, too_often);
+	if (modules->n && !too_often)
 		guardrail_teardown(domain, modules, &released, &late);
 	mutex_unlock(&teardown_lock);
 	/* Its init function was ended, or it was removed meanwhile. */
 	if (!modules->n)
 		return "it has no module any more";
+	if (too_often)
+		return "it was killed too often";
 	tell_released(domain, &released);
 	err = reload(domain, modules);
 	guardrail_release_late(&late);
@@ -181,6 +187,8 @@ static const char *recover(u32 domain, struct guarded_modules *modules, struct l
 		return "its modules could not be loaded anew";
 	if (guardrail_restore_netdevs(saved))
 		return "a network device did not come again, or could not be set up";
+	if (guardrail_settle_hosts(domain))
+		return "a SCSI host did not come again";
 	return NULL;
 }
 
@@ -200,13 +208,23 @@ static void work(struct work_struct *work)
 	u32 domain = recovery - recoveries;
 	struct guarded_modules *modules = kzalloc(sizeof(*modules), GFP_KERNEL);
 	const char *failed = "no memory";
+	unsigned int no_io;
 	LIST_HEAD(saved);
 
+	/* Its modules were killed while they came again, and have come since. */
+	if (!guardrail_is_dead(domain)) {
+		kfree(modules);
+		module_put(THIS_MODULE);
+		return;
+	}
+	/* Memory that has to be written to a disk first may wait for this. */
+	no_io = memalloc_noio_save();
 	pr_info("recovery of domain %u begins\n", domain);
-	if (modules && too_often(recovery))
-		failed = "it was killed too often";
-	else if (modules)
-		failed = recover(domain, modules, &saved);
+	if (modules)
+		failed = recover(domain, modules, &saved, too_often(recovery));
+	/* It is tried once more where its modules were killed again while they came. */
+	if (failed && !work_pending(work))
+		guardrail_fail_hosts(domain);
 	if (failed)
 		pr_err("recovery of domain %u failed: %s\n", domain, failed);
 	else
@@ -214,6 +232,7 @@ static void work(struct work_struct *work)
 			ktime_ms_delta(ktime_get(), recovery->killed));
 	guardrail_forget_netdevs(&saved);
 	kfree(modules);
+	memalloc_noio_restore(no_io);
 	module_put(THIS_MODULE);
 }
 
@@ -230,4 +249,5 @@ int __init guardrail_recover_init(void)
 void guardrail_recover_exit(void)
 {
 	destroy_workqueue(queue);
+	guardrail_restore_scsi_exit();
 }

@@ -44,6 +44,21 @@ void guardrail_settle_polls(u32 domain);
 /* Devices that modules have stop to reach memory and to interrupt; the kernel sends nothing through network devices of the domain. */
 void guardrail_silence(u32 domain, const struct guarded_modules *modules);
 
+/* True for an address in one of the modules. */
+bool guardrail_is_of(const void *p, const struct guarded_modules *modules);
+
+/* restore_scsi.c: hosts that stay while their driver goes and comes again. */
+/*
+ * Takes the domain's hosts from its modules, in which nobody is any more. Commands wait for the driver that comes anew, or fail until one
+ * comes.
+ */
+void guardrail_park_hosts(u32 domain, const struct guarded_modules *modules, bool fails);
+/* Waits until the hosts have a driver again; the number of those that have not. */
+unsigned int guardrail_settle_hosts(u32 domain);
+/* Commands for what still has no driver fail. */
+void guardrail_fail_hosts(u32 domain);
+void guardrail_restore_scsi_exit(void);
+
 /* restore_net.c: how network devices are set up. */
 /* Notes how the domain's network devices are set up, in a list of its own. */
 void guardrail_save_netdevs(u32 domain, struct list_head *saved);

@@ -66,9 +66,14 @@ bool guardrail_is_code(unsigned long addr)
 	return static_call(guardrail_is_text)(addr);
 }
 
+unsigned long guardrail_find_symbol(const char *name)
+{
+	return static_call(guardrail_lookup)(name);
+}
+
 static unsigned long find(const char *name)
 {
-	unsigned long addr = static_call(guardrail_lookup)(name);
+	unsigned long addr = guardrail_find_symbol(name);
 
 	if (!addr)
 		pr_err("this kernel does not tell where its '%s' is, which the rights table needs; it is built without CONFIG_KALLSYMS_ALL, or too new\n",

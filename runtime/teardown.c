@@ -41,7 +41,7 @@ struct piece {
 	struct guardrail_held held;
 };
 
-static bool is_of(const void *p, const struct guarded_modules *modules)
+bool guardrail_is_of(const void *p, const struct guarded_modules *modules)
 {
 	unsigned int i;
 
@@ -100,7 +100,7 @@ static bool is_left_behind(struct pci_dev *dev, const struct guarded_modules *mo
 	for (bar = 0; bar < PCI_STD_NUM_BARS; bar++) {
 		const struct resource *reserved = dev->resource[bar].child;
 
-		if (reserved && is_of(reserved->name, modules))
+		if (reserved && guardrail_is_of(reserved->name, modules))
 			return true;
 	}
 	return false;
@@ -257,7 +257,7 @@ static bool find_handler(unsigned int irq, const struct guarded_modules *modules
 	desc = irq_data_to_desc(data);
 	raw_spin_lock_irqsave(&desc->lock, flags);
 	for (action = desc->action; action && !found; action = action->next) {
-		found = is_of(action->handler, modules) || is_of(action->thread_fn, modules);
+		found = guardrail_is_of(action->handler, modules) || guardrail_is_of(action->thread_fn, modules);
 		*dev_id = action->dev_id;
 	}
 	raw_spin_unlock_irqrestore(&desc->lock, flags);
@@ -357,6 +357,7 @@ static int release_memory(const struct guardrail_held *held, void *data)
 		iounmap((void __iomem *)held->start);
 		down->released->mappings++;
 		return 0;
+	case KIND_HOSTDATA:
 	case KIND_PRIVATE:
 	case KIND_ELEMENT:
 	case KIND_LENT:

@@ -19,9 +19,22 @@ const SUMMARIES: &str = include_str!("../summaries.txt");
 const MAX_KINDS: usize = 30;
 
 /// Kinds and types that the runtime knows by their numbers, in their order (`runtime/objects.h`).
-const KNOWN: [&str; 13] = [
-    "slab", "vmalloc", "page", "percpu", "dma", "io", "managed", "frag", "netdev", "napi", "timer", "work",
+const KNOWN: [&str; 15] = [
+    "slab",
+    "vmalloc",
+    "page",
+    "percpu",
+    "dma",
+    "io",
+    "managed",
+    "frag",
+    "netdev",
+    "napi",
+    "timer",
+    "work",
     "skb",
+    "scsi_cmnd",
+    "hostdata",
 ];
 
 /// A number that an action works with: an address, a size, a count. All arithmetic is modulo 2⁶⁴.
@@ -106,6 +119,8 @@ pub enum Op {
     Exit,
     /// What the runtime has a function for, with up to two values.
     Custom(String, Option<Value>, Option<Value>),
+    /// The same before a call of the kernel, which is left out if the function says so.
+    Instead(String, Option<Value>, Option<Value>),
 }
 
 /// An operation and its condition.

@@ -145,6 +145,7 @@ fn actions(actions: &[isolation::Action]) -> Vec<Action> {
 
 fn action(action: &isolation::Action) -> Vec<Action> {
     use isolation::Op as From;
+    let given = |value: &Option<Value>| value.clone().unwrap_or(Value::Const(0));
     let pair = |fields: &[isolation::Field]| fields.iter().map(|field| (field.offset, field.size)).collect();
     let ops = match &action.op {
         From::Grant(pointer, size) => vec![Op::Grant { pointer: pointer.clone(), size: size.clone() }],
@@ -183,8 +184,10 @@ fn action(action: &isolation::Action) -> Vec<Action> {
         From::Exit => vec![Op::Exit],
         From::Target(pointer) => vec![Op::RequireCall { pointer: pointer.clone() }],
         From::Custom(name, pointer, size) => {
-            let given = |given: &Option<Value>| given.clone().unwrap_or(Value::Const(0));
             vec![Op::Custom { name: name.clone(), pointer: given(pointer), size: given(size) }]
+        }
+        From::Instead(name, pointer, size) => {
+            vec![Op::Instead { name: name.clone(), pointer: given(pointer), size: given(size) }]
         }
     };
     ops.into_iter().map(|op| Action { when: action.when, op }).collect()
@@ -219,7 +222,7 @@ mod tests {
         assert_eq!((wrapper.stack_words, wrapper.variadic), (UNKNOWN_STACK, false));
         let (a, b) = (Value::Arg(0), Value::Arg(1));
         let size = Value::Mul(Box::new(a.clone()), Box::new(b.clone()));
-        let (slab, page, frame) = (1, 4, 1 << 13);
+        let (slab, page, frame) = (1, 4, 1 << 15);
         let result = |op| Action { when: When::ResultValid, op };
         let wanted = [
             Op::Grant { pointer: Value::Result, size: size.clone() },

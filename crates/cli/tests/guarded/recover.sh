@@ -1,12 +1,8 @@
 # A driver violates what it may not, in a call of its user's and while it receives, and a transfer goes on.
 
 HOST=10.0.2.2
-parameters=/sys/module/guardrail/parameters
-printf '#!/bin/sh\nif [ "$1" = -r ]; then rmmod "$2"; else insmod /guardrail/driver.ko; fi\n' >/tmp/loader
-chmod +x /tmp/loader
 
 set_up() {
-    printf /tmp/loader >$parameters/loader
     ip link set "$INTERFACE" address 52:54:00:65:43:21
     ip link set "$INTERFACE" mtu 1450
     ip link set "$INTERFACE" promisc on
@@ -39,39 +35,8 @@ transferred() {
     [ "$(cat /tmp/sum)" = "$(get sum/12000000)" ] || { echo "the transfer is damaged" && return 1; }
 }
 
-# said COUNT TEXT: waits until the log has it so often.
-said() {
-    tries=0
-    until [ "$(dmesg | grep -c "$2")" -ge "$1" ]; do
-        tries=$((tries + 1))
-        [ $tries -lt 600 ] || { echo "the log does not say $1 times: $2" && return 1; }
-        usleep 100000
-    done
-}
-
 in_a_call() { echo "$1" >$parameters/policy && { timeout 20 ethtool -a wan0; true; }; }
-recovered() { said "$1" 'recovery of domain 1 is done'; }
 as_before() { settings >/tmp/after; diff /tmp/before /tmp/after; }
-receiving() {
-    echo recover >$parameters/policy
-    tries=0
-    until dmesg | grep 'is killed' | grep -q clean_rx; do
-        tries=$((tries + 1))
-        [ $tries -lt 600 ] || return 1
-        usleep 10000
-    done
-    echo log >$parameters/policy
-}
-shown() { dmesg | grep 'guardrail: ' | sed 's/^/dmesg: /' >/dev/console; }
-
-# What every thread waits for, where something did not come.
-tell() {
-    "$@" && return
-    shown
-    echo 1 >/proc/sys/kernel/sysrq
-    echo t >/proc/sysrq-trigger
-    return 1
-}
 
 ip link set lo up
 step interface find_interface
@@ -87,7 +52,7 @@ call)
     ;;
 receive)
     step transfer transfer
-    step kill tell receiving
+    step kill tell killed_by clean_rx
     ;;
 esac
 step recovered tell recovered 1

@@ -65,7 +65,7 @@ pub(super) struct Effect {
 }
 
 /// Effects, with how many words must follow them and how many may.
-const EFFECTS: [(&str, usize, usize); 34] = [
+const EFFECTS: [(&str, usize, usize); 35] = [
     ("grant", 2, 2),
     ("revoke", 2, 2),
     ("require", 2, 2),
@@ -82,6 +82,7 @@ const EFFECTS: [(&str, usize, usize); 34] = [
     ("target", 1, 1),
     ("exit", 0, 0),
     ("do", 1, 3),
+    ("instead", 1, 3),
     ("alloc", 2, 6),
     ("free", 2, 3),
     ("take", 1, 1),

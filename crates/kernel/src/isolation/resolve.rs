@@ -139,6 +139,10 @@ impl Resolver<'_> {
     fn effect(&mut self, effect: &Effect) -> Option<()> {
         let word = |index| effect.word(index);
         let value = |this: &Self, index| this.value(effect.word(index)?);
+        let optional = |this: &Self, index| match effect.word(index) {
+            Some(text) => this.value(text).map(Some),
+            None => Some(None),
+        };
         let op = match effect.name() {
             "grant" => Op::Grant(value(self, 1)?, value(self, 2)?),
             "revoke" => Op::Revoke(value(self, 1)?, value(self, 2)?),
@@ -173,13 +177,10 @@ impl Resolver<'_> {
             "forget" => Op::Forget(value(self, 1)?, self.kind(word(2)?)?.0),
             "target" => Op::Target(value(self, 1)?),
             "exit" => Op::Exit,
-            "do" => {
-                let optional = |index| match word(index) {
-                    Some(text) => self.value(text).map(Some),
-                    None => Some(None),
-                };
-                Op::Custom(word(1)?.to_owned(), optional(2)?, optional(3)?)
-            }
+            "do" => Op::Custom(word(1)?.to_owned(), optional(self, 2)?, optional(self, 3)?),
+            // The driver's own functions are called in any case.
+            "instead" if self.entry => return None,
+            "instead" => Op::Instead(word(1)?.to_owned(), optional(self, 2)?, optional(self, 3)?),
             "alloc" => return self.alloc(effect),
             "free" => {
                 let pointer = word(1)?;
@@ -201,7 +202,7 @@ impl Resolver<'_> {
             Op::Revoke(..) | Op::Unfields(..) => self.entry,
             _ => false,
         };
-        let late = effect.after.unwrap_or(late);
+        let late = effect.after.unwrap_or(late) && !matches!(op, Op::Instead(..));
         let actions = if late { &mut self.annotation.after } else { &mut self.annotation.before };
         actions.push(Action { when, op });
         Some(())
@@ -409,7 +410,7 @@ fn subject(op: &Op) -> Option<&Value> {
         | Op::Move(value, ..)
         | Op::Forget(value, _)
         | Op::Target(value) => value,
-        Op::Custom(_, value, _) => value.as_ref()?,
+        Op::Custom(_, value, _) | Op::Instead(_, value, _) => value.as_ref()?,
         Op::Exit => return None,
     })
 }

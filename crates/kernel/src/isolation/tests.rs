@@ -48,7 +48,7 @@ fn what_is_wrong_is_told_with_its_place() {
     assert_eq!(error("send (result): nothing"), taken);
     assert_eq!(error("type frame"), "test, line 1: what follows 'type' is 'NAME: WORD, …'");
     let many: Vec<String> = (0..40).map(|number| format!("send (frame): own frame 1 k{number}")).collect();
-    assert_eq!(error(&many.join("\n")), "test, line 18: 'k17' is one kind too many");
+    assert_eq!(error(&many.join("\n")), "test, line 16: 'k15' is one kind too many");
 }
 
 #[test]
@@ -56,7 +56,8 @@ fn calls_of_the_kernel_are_resolved() {
     let text = "type frame: len, absent, data\n\
                 states frame: free, sent\n\
                 make (): alloc slab sizeof(frame) ; fields result frame ; object result 24 frame\n\
-                send (size, frame): require frame->frame.data size ; needs frame frame.free ; move frame frame sent ; fail 3";
+                send (size, frame): require frame->frame.data size ; needs frame frame.free ; move frame frame sent ; fail 3\n\
+                other (frame): do it frame ; instead it frame";
     let isolation = isolation(text);
     let make = isolation.function("make").unwrap();
     assert!(make.before.is_empty());
@@ -80,8 +81,14 @@ fn calls_of_the_kernel_are_resolved() {
         Op::Move(Value::Arg(0), frame, None, 1),
     ];
     assert_eq!(send.before, wanted.map(|op| Action { when: When::Always, op }));
-    assert_eq!(isolation.function("other"), None);
-    assert_eq!(isolation.left_out().into_iter().collect::<Vec<_>>(), ["frame: absent"]);
+    let other = isolation.function("other").unwrap();
+    let custom =
+        |op: fn(String, Option<Value>, Option<Value>) -> Op| op("it".into(), Some(Value::Arg(0)), None);
+    let actions = |op| vec![Action { when: When::Always, op }];
+    assert_eq!((&other.before, &other.after), (&actions(custom(Op::Instead)), &actions(custom(Op::Custom))));
+    assert_eq!(isolation.function("another"), None);
+    let left_out: Vec<_> = isolation.left_out().into_iter().collect();
+    assert_eq!(left_out, ["frame: absent", "other: no such function"]);
 }
 
 #[test]

@@ -158,7 +158,7 @@ impl Data {
         };
         let shape = Shape::of(&action.op);
         let (op, does) = match &action.op {
-            Op::Custom { name, .. } => {
+            Op::Custom { name, .. } | Op::Instead { name, .. } => {
                 let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
                 if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(good) {
                     return refuse("an action has a name that no function of the runtime has");
@@ -348,7 +348,9 @@ impl<'a> Shape<'a> {
             Op::ClearObject { pointer, kind } => Shape { kind: *kind, ..shape(11, "clear_object", pointer) },
             Op::RequireCall { pointer } => shape(12, "require_call", pointer),
             Op::Exit => Shape { pointer: None, ..shape(13, "exit", &Value::Result) },
-            Op::Custom { pointer, size, .. } => Shape { size: Some(size), ..shape(14, "", pointer) },
+            Op::Custom { pointer, size, .. } | Op::Instead { pointer, size, .. } => {
+                Shape { size: Some(size), ..shape(14, "", pointer) }
+            }
             Op::EndObject { pointer, kind, state } => {
                 Shape { kind: *kind, from: state.unwrap_or(ANY_STATE), ..shape(15, "end_object", pointer) }
             }

@@ -131,6 +131,16 @@ pub enum Op {
         /// What else it is given, in the place of a size.
         size: Value,
     },
+    /// The same before a call of the kernel. Where the function returns something else than 0 the call is left out, and its result is what the
+    /// function has put into the frame.
+    Instead {
+        /// Part of the function's name.
+        name: String,
+        /// What it is given, in the place of a pointer.
+        pointer: Value,
+        /// What else it is given, in the place of a size.
+        size: Value,
+    },
 }
 
 /// Something done before or after a call.

@@ -111,6 +111,17 @@ fn calls_and_pointers_lead_through_thunks() {
 }
 
 #[test]
+fn a_call_is_left_out_where_something_is_done_instead() {
+    let mut border = Interposition::default();
+    let instead = Op::Instead { name: "it".into(), pointer: arg(0), size: Value::Const(0) };
+    let grant = Op::Grant { pointer: Value::Result, size: Value::Const(8) };
+    let wrapper = Wrapper { before: vec![instead.into()], after: vec![grant.into()], ..Wrapper::default() };
+    border.imports.insert("elsewhere".into(), wrapper);
+    let (object, _) = guarded(&module(), border).unwrap();
+    insta::assert_snapshot!(listing(&object, object.section(CALLS).unwrap()));
+}
+
+#[test]
 fn actions_are_as_the_runtime_reads_them() {
     let (object, _) = guarded(&module(), border()).unwrap();
     let section = &object.sections[object.section(".rodata.guardrail").unwrap()];
@@ -215,6 +226,8 @@ fn what_cannot_be_done_is_refused() {
     let before = |action| Wrapper { before: vec![action], ..Wrapper::default() };
     refusal(Wrapper { after: vec![grant(Value::Result)], variadic: true, ..Wrapper::default() });
     refusal(Wrapper { after: vec![grant(Value::Result)], stack_words: 65, ..Wrapper::default() });
+    let instead = Op::Instead { name: "it".into(), pointer: arg(0), size: arg(0) };
+    refusal(Wrapper { before: vec![instead.into()], variadic: true, ..Wrapper::default() });
     refusal(before(grant(Value::Result)));
     refusal(before(grant(Value::Load(Box::new(Value::Result), 0, 8))));
     refusal(before(Action { when: When::ResultZero, op: Op::Exit }));

@@ -55,8 +55,12 @@ impl<'a> Thunks<'a> {
     /// A thunk for calls to a function of the kernel.
     pub fn call(&mut self, import: usize, wrapper: &Wrapper) -> Result<()> {
         let name = self.object.symbols[import].name.clone();
-        if wrapper.variadic && !wrapper.after.is_empty() {
-            return refused(name, "it takes any number of arguments, so nothing can be done after it");
+        let left_out = wrapper.before.iter().any(|action| matches!(action.op, Does::Instead { .. }));
+        if wrapper.variadic && (left_out || !wrapper.after.is_empty()) {
+            return refused(
+                name,
+                "it takes any number of arguments, so nothing can be done after it, or instead",
+            );
         }
         if wrapper.stack_words > MAX_WORDS {
             return refused(name, "it has more arguments on the stack than are supported");
@@ -67,21 +71,28 @@ impl<'a> Thunks<'a> {
         self.code.function(&format!("guardrail_call_{name}"));
         self.pass_skbs(import, wrapper)?;
         self.keep(FRAME, 0)?;
+        let mut instead = Vec::new();
         for action in &wrapper.before {
             self.action(&name, Side::Before, action, 0)?;
+            if matches!(action.op, Does::Instead { .. }) {
+                instead.push(self.unless_zero()?);
+            }
         }
         self.reload(0)?;
         if wrapper.variadic {
             // The number of vector registers.
             self.add(Instruction::with2(Code::Xor_r32_rm32, Register::EAX, Register::EAX))?;
         }
-        if wrapper.after.is_empty() {
+        if wrapper.after.is_empty() && instead.is_empty() {
             self.shrink(FRAME)?;
             self.code.add([go(import, true)]);
             self.code.stop();
         } else {
             self.call_with(import, FRAME, wrapper.stack_words)?;
             self.keep_result(0)?;
+            for jump in instead {
+                self.code.land(jump, self.code.here());
+            }
             for action in &wrapper.after {
                 self.action(&name, Side::After, action, 0)?;
             }

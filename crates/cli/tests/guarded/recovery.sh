@@ -1,0 +1,42 @@
+# What tests of recovery share.
+
+parameters=/sys/module/guardrail/parameters
+printf '#!/bin/sh\nif [ "$1" = -r ]; then rmmod "$2"; else insmod /guardrail/driver.ko; fi\n' >/tmp/loader
+chmod +x /tmp/loader
+printf /tmp/loader >$parameters/loader
+
+# said COUNT TEXT: waits until the log has it so often.
+said() {
+    tries=0
+    until [ "$(dmesg | grep -c "$2")" -ge "$1" ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || { echo "the log does not say $1 times: $2" && return 1; }
+        usleep 100000
+    done
+}
+
+recovered() { said "$1" 'recovery of domain 1 is done'; }
+# killed_by FUNCTION: a violation kills the domain, and later ones are just told.
+killed_by() {
+    before=$(dmesg | grep -c 'is killed')
+    echo recover >$parameters/policy
+    tries=0
+    until [ "$(dmesg | grep -c 'is killed')" -gt "$before" ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || return 1
+        usleep 10000
+    done
+    echo log >$parameters/policy
+    dmesg | grep 'is killed' | tail -n 1 | grep -q "$1"
+}
+shown() { dmesg | grep 'guardrail: ' | sed 's/^/dmesg: /' >/dev/console; }
+
+# What every thread waits for, where something did not come.
+tell() {
+    "$@" && return
+    shown
+    echo 1 >/proc/sys/kernel/sysrq
+    echo t >/proc/sysrq-trigger
+    return 1
+}
+
