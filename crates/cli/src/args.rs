@@ -531,8 +531,8 @@ pub struct InjectArgs {
     /// Also run each mutant guarded; POLICY says what a violation does (oops if none is given)
     #[arg(long, value_name = "POLICY", num_args = 0..=1, require_equals = true, default_missing_value = "oops", requires = "run")]
     pub guarded: Option<OnViolation>,
-    /// Guard these modules that the driver needs as well, in the same domain
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', requires = "guarded")]
+    /// Take these modules that the driver needs into its domain: what harms only them has not escaped, and they are guarded as well
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', requires = "run")]
     pub with: Vec<String>,
     /// Run guarded only those mutants that escape as they are
     #[arg(long, requires = "guarded")]

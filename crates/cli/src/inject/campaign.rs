@@ -65,8 +65,10 @@ pub fn run(
     };
     let prepared = zoo::prepare(packages, request, progress)?;
     let subject = Subject::parse(&args.driver, prepared.plan.driver.bytes.clone())?;
+    places(&args.with, &prepared.plan.before)?;
     let manner = Manner {
         prepared: &prepared,
+        with: args.with.clone(),
         variables: variables(&args.variables)?,
         smp: args.smp,
         timeout: Duration::from_secs(args.timeout),
@@ -74,6 +76,7 @@ pub fn run(
     folder.begin(&Settings {
         schema: SCHEMA.to_owned(),
         driver: subject.driver().to_owned(),
+        with: args.with.clone(),
         kernel: prepared.kernel.release.clone(),
         stock: digest(subject.stock()),
         device: prepared.choice.device.as_ref().map(|device| device.name.clone()),
@@ -168,17 +171,22 @@ fn given(files: &[PathBuf]) -> Result<Vec<(String, String, PathBuf)>, CliError> 
     files.iter().map(one).collect()
 }
 
-/// Guards modules among those that a driver needs.
-fn needed(names: &[String], before: &[ModuleFile], workshop: &Workshop) -> Result<Vec<ModuleFile>, CliError> {
+/// Where modules stand among those that a driver needs.
+fn places(names: &[String], before: &[ModuleFile]) -> Result<Vec<usize>, CliError> {
     let one = |name: &String| {
         let place = before.iter().position(|module| module.name == *name);
-        let place = place.ok_or_else(|| {
-            CliError::Usage(format!("--with {name}: the driver needs no module of that name"))
-        })?;
+        place.ok_or_else(|| CliError::Usage(format!("--with {name}: the driver needs no module of that name")))
+    };
+    names.iter().map(one).collect()
+}
+
+/// Guards modules among those that a driver needs.
+fn needed(names: &[String], before: &[ModuleFile], workshop: &Workshop) -> Result<Vec<ModuleFile>, CliError> {
+    let one = |place: usize| {
         let file = workshop.harden(&before[place], &before[..place])?.file;
         Ok(ModuleFile { bytes: file, ..before[place].clone() })
     };
-    names.iter().map(one).collect()
+    places(names, before)?.into_iter().map(one).collect()
 }
 
 /// How mutants are guarded.

@@ -44,6 +44,9 @@ pub struct Settings {
     pub schema: String,
     /// The driver's name.
     pub driver: String,
+    /// The modules that share its domain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub with: Vec<String>,
     /// The release of the kernel.
     pub kernel: String,
     /// The stock driver's digest.
@@ -111,7 +114,7 @@ impl Folder {
             None => write(&file, &json(settings)?),
             Some(known) if known == *settings => Ok(()),
             Some(_) => Err(CliError::Usage(format!(
-                "{} holds a campaign with another driver, kernel, device, workload or limit; give another folder",
+                "{} holds a campaign with another driver, domain, kernel, device, workload or limit; give another folder",
                 self.path.display()
             ))),
         }
@@ -238,6 +241,7 @@ mod tests {
         let settings = Settings {
             schema: SCHEMA.into(),
             driver: "e1000".into(),
+            with: Vec::new(),
             kernel: "6.1".into(),
             stock: "1".into(),
             device: None,
@@ -251,6 +255,6 @@ mod tests {
         folder.begin(&settings).unwrap();
         let other = Settings { workload: "load".into(), ..settings };
         let error = folder.begin(&other).unwrap_err().to_string();
-        assert!(error.contains("another driver, kernel, device, workload"), "{error}");
+        assert!(error.contains("another driver, domain, kernel, device, workload"), "{error}");
     }
 }

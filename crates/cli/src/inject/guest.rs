@@ -25,6 +25,8 @@ const SILENCE: Duration = Duration::from_secs(40);
 pub struct Manner<'a> {
     /// The guest, with the stock driver.
     pub prepared: &'a Prepared,
+    /// Modules that the driver needs and that share its domain: what harms only these stays inside.
+    pub with: Vec<String>,
     /// The workload's variables.
     pub variables: Vec<(String, String)>,
     /// Number of guest CPUs.
@@ -222,7 +224,8 @@ impl Manner<'_> {
             console: &console,
         };
         let driver = &prepared.plan.driver.name;
-        let judged = judge(&seen, driver, usual);
+        let domain: Vec<&str> = [driver].into_iter().chain(&self.with).map(String::as_str).collect();
+        let judged = judge(&seen, &domain, usual);
         let found = violations::findings(&console.text());
         let report = violations::report(driver, &prepared.kernel.release, finished.outcome.word(), found);
         Ok(Ran { judged, report, shapes: console.shapes(), wall: finished.wall })

@@ -33,7 +33,7 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
-    /// An oops or a panic: escaped where the instruction is not the driver's.
+    /// An oops or a panic: escaped where the instruction is none of the driver's domain.
     Crash,
     /// Nothing goes on: escaped where a processor runs no process anymore, internal where only the workload waits.
     Hang,
@@ -125,9 +125,9 @@ const NOT_LOADABLE: [&str; 5] = [
 /// The module that ends a guarded driver's thread.
 const RUNTIME: &str = "guardrail";
 
-/// Judges a run of `driver`; `usual` is what the console says in a run of the stock driver.
-pub fn judge(seen: &Seen<'_>, driver: &str, usual: &HashSet<String>) -> Judged {
-    let base = without_guard(seen, driver, usual);
+/// Judges a run of a domain's modules; `usual` is what the console says in a run of the stock driver.
+pub fn judge(seen: &Seen<'_>, domain: &[&str], usual: &HashSet<String>) -> Judged {
+    let base = without_guard(seen, domain, usual);
     if seen.guarded.is_none_or(|policy| policy == OnViolation::Log) {
         return base;
     }
@@ -163,7 +163,7 @@ pub fn judge(seen: &Seen<'_>, driver: &str, usual: &HashSet<String>) -> Judged {
 }
 
 /// The same whatever the driver was told to have done.
-fn without_guard(seen: &Seen<'_>, driver: &str, usual: &HashSet<String>) -> Judged {
+fn without_guard(seen: &Seen<'_>, domain: &[&str], usual: &HashSet<String>) -> Judged {
     let judged = |verdict, how, why: &str| Judged {
         verdict,
         how,
@@ -176,7 +176,8 @@ fn without_guard(seen: &Seen<'_>, driver: &str, usual: &HashSet<String>) -> Judg
     }
     if let Some(crash) = seen.console.crash() {
         let Crash { why, stuck, at, module, line: _ } = crash;
-        let (verdict, how) = match (stuck, module.as_deref() == Some(driver)) {
+        let inside = module.as_deref().is_some_and(|module| domain.contains(&module));
+        let (verdict, how) = match (stuck, inside) {
             (true, _) => (Verdict::Escaped, How::Hang),
             (false, false) => (Verdict::Escaped, How::Crash),
             (false, true) => (Verdict::Internal, How::Crash),
@@ -252,7 +253,7 @@ mod tests {
         let console = Console::new(console.as_bytes());
         let (failed, again, guarded, step) = (None, None, None, "ping");
         let seen = Seen { outcome, began: true, failed, again, guarded, stuck, step, console: &console };
-        judge(&seen, "e1000", &HashSet::from(["usual #".to_owned()]))
+        judge(&seen, &["e1000", "helper"], &HashSet::from(["usual #".to_owned()]))
     }
 
     #[track_caller]
@@ -275,6 +276,7 @@ mod tests {
         };
         let crash = Some(How::Crash);
         assert_judged(panic(), &oops("e1000_clean+0x1/0x2 [e1000]"), Verdict::Internal, crash);
+        assert_judged(panic(), &oops("f+0x1/0x2 [helper]"), Verdict::Internal, crash);
         assert_judged(panic(), &oops("kfree+0x1/0x2"), Verdict::Escaped, crash);
         assert_judged(panic(), &oops("f+0x1/0x2 [libata]"), Verdict::Escaped, crash);
         assert_judged(panic(), &oops("0x0"), Verdict::Escaped, crash);
@@ -331,7 +333,7 @@ mod tests {
         let (failed, again, guarded) = (None, None, Some(OnViolation::Oops));
         let (outcome, stuck, step) = (&outcome, None, "boot");
         let seen = Seen { outcome, began: false, failed, again, guarded, stuck, step, console: &console };
-        assert_eq!(judge(&seen, "e1000", &HashSet::new()).verdict, Verdict::Failed);
+        assert_eq!(judge(&seen, &["e1000"], &HashSet::new()).verdict, Verdict::Failed);
         assert_judged(outcome.clone(), "", Verdict::Escaped, Some(How::Machine));
     }
 
@@ -345,7 +347,7 @@ mod tests {
             let console = Console::new(text.as_bytes());
             let (guarded, stuck, step) = (Some(policy), None, "ping");
             let seen = Seen { outcome, began: true, failed, again, guarded, stuck, step, console: &console };
-            let judged = judge(&seen, "x", &HashSet::new());
+            let judged = judge(&seen, &["x"], &HashSet::new());
             (judged.verdict, judged.how)
         };
         let oops = |text: &str| all(&panic, text, None, OnViolation::Oops);
