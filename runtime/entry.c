@@ -215,6 +215,8 @@ void guardrail_leave(struct guardrail_record *record)
 	if (unlikely(note->locks.n))
 		guardrail_locks_left(record);
 	pop(record);
+	if (unlikely(record->saved.unwound))
+		guardrail_unwind_caller(record);
 }
 EXPORT_SYMBOL_GPL(guardrail_leave);
 
@@ -338,6 +340,40 @@ bool guardrail_inside_domain(u32 domain)
 		raw_spin_unlock_irqrestore(&table[i].lock, flags);
 	}
 	return inside;
+}
+
+/* The outermost of these entries of another task that is a handler of interrupts. */
+static bool find_interrupt(const struct guardrail_record *record, struct guardrail_interrupt *found)
+{
+	struct guardrail_entry entry;
+	struct guardrail_record copy;
+	bool is = false;
+	int depth;
+
+	for (depth = 0; record && depth < MAX_DEPTH; depth++, record = copy.previous) {
+		if (copy_from_kernel_nofault(&copy, record, sizeof(copy)) || copy_from_kernel_nofault(&entry, copy.entry, sizeof(entry)))
+			break;
+		if (!(copy.saved.preempt_count & HARDIRQ_MASK))
+			break;
+		*found = (struct guardrail_interrupt){ copy.frame.args[0], entry.domain, entry.function };
+		is = true;
+	}
+	return is;
+}
+
+bool guardrail_interrupt_on(unsigned int cpu, struct guardrail_interrupt *found)
+{
+	typeof_member(struct task_struct, on_cpu) on;
+	unsigned int i, where;
+
+	for (i = 0; i < ARRAY_SIZE(cells); i++) {
+		struct task_struct *task = READ_ONCE(cells[i].task);
+
+		if (task && !get_kernel_nofault(on, &task->on_cpu) && on && !get_kernel_nofault(where, &task->thread_info.cpu) && where == cpu &&
+		    find_interrupt(READ_ONCE(cells[i].top), found))
+			return true;
+	}
+	return false;
 }
 
 void guardrail_kill(u32 domain)

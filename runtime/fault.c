@@ -1,16 +1,82 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Faults of the processor in the code of guarded modules. The kernel tells of them before it ends the thread, and goes on where the registers
- * say if it is told to: there the entry is ended. Faults in what the kernel does for a module are as ever, since it may hold locks.
+ * say if it is told to: there the entry is ended. So are those in functions of the kernel that a module has called with a bad pointer, if they are
+ * known to hold nothing. Faults in what else the kernel does for a module are as ever, since it may hold locks.
  */
+#include <linux/kallsyms.h>
 #include <linux/kdebug.h>
 #include <linux/ptrace.h>
+#include <linux/string.h>
 #include <asm/trapnr.h>
+#include <asm/unwind.h>
 
 #include "internal.h"
 
 /* Room below the stack pointer of the module's code that is left alone. */
 #define ROOM 256
+
+/* So deep such functions call others. */
+#define MAX_DEPTH 12
+
+/* Functions that take no lock and change nothing but what they are given; without leading underscores, and what follows in assembly. */
+static const char *const harmless[] = {
+	"memcpy", "memmove", "memset", "memset16", "memset32", "memset64", "memcmp", "bcmp", "memchr", "memchr_inv", "memscan", "memcpy_toio",
+	"memcpy_fromio", "memset_io", "iowrite8_rep", "iowrite16_rep", "iowrite32_rep", "ioread8_rep", "ioread16_rep", "ioread32_rep",
+	"ioread8", "ioread16", "ioread32", "ioread16be", "ioread32be", "iowrite8", "iowrite16", "iowrite32", "iowrite16be", "iowrite32be",
+	"strlen", "strnlen", "strcmp", "strncmp", "strcasecmp", "strncasecmp", "strcpy", "strncpy", "strlcpy", "strscpy", "sized_strscpy",
+	"strscpy_pad", "strcat", "strncat", "strlcat", "strchr", "strchrnul", "strnchr", "strrchr", "strstr", "strnstr", "strsep", "strspn",
+	"strcspn", "strpbrk", "strim", "strreplace", "skip_spaces", "sysfs_streq", "match_string", "sysfs_match_string",
+	"kstrtobool", "kstrtoull", "kstrtoll", "kstrtoul", "kstrtol", "kstrtouint", "kstrtoint", "kstrtou16", "kstrtos16", "kstrtou8", "kstrtos8",
+	"simple_strtoull", "simple_strntoull", "simple_strtoul", "simple_strtoll", "simple_strtol", "get_option", "get_options", "memparse", "sscanf", "vsscanf",
+	"sprintf", "snprintf", "scnprintf", "vsprintf", "vsnprintf", "vscnprintf", "hex2bin", "bin2hex", "hex_dump_to_buffer",
+	"utf8_to_utf32", "utf32_to_utf8", "utf8s_to_utf16s", "utf16s_to_utf8s", "match_token", "full_name_hash", "hashlen_string", "crc32_le",
+	"crc32c", "find_first_bit", "find_next_bit", "find_first_zero_bit", "find_next_zero_bit", "find_last_bit", "bitmap_weight",
+	"sg_next", "sg_last", "sg_nents", "sg_init_table", "sg_init_one", "time64_to_tm", "list_add_valid", "list_add_valid_or_report",
+	"list_del_entry_valid", "list_del_entry_valid_or_report", "brelse",
+};
+
+static bool is_harmless(unsigned long addr)
+{
+	static const char *const variants[] = { "_erms", "_orig", "_rep_good" };
+	char name[KSYM_SYMBOL_LEN], *start = name;
+	int i;
+
+	sprint_symbol_no_offset(name, addr);
+	while (*start == '_')
+		start++;
+	for (i = 0; i < ARRAY_SIZE(variants); i++) {
+		size_t n = strlen(start), tail = strlen(variants[i]);
+
+		if (n > tail && !strcmp(start + n - tail, variants[i]))
+			start[n - tail] = 0;
+	}
+	for (i = 0; i < ARRAY_SIZE(harmless); i++)
+		if (!strcmp(start, harmless[i]))
+			return true;
+	return false;
+}
+
+/* Where a guarded module has called the function of the kernel that faulted here, if that one holds nothing; else 0. */
+static unsigned long caller_of(struct pt_regs *regs)
+{
+	unsigned long called = regs->ip;
+	struct unwind_state state;
+	int i;
+
+	/* It begins with who has called what faulted. */
+	unwind_start(&state, current, regs, NULL);
+	for (i = 0; i < MAX_DEPTH && !unwind_done(&state) && !unwind_error(&state); i++, unwind_next_frame(&state)) {
+		unsigned long ip = unwind_get_return_address(&state);
+
+		if (!ip)
+			return 0;
+		if (guardrail_is_guarded(ip))
+			return is_harmless(called) ? ip : 0;
+		called = ip;
+	}
+	return 0;
+}
 
 /* Where a thread goes on whose entry is to be ended. */
 static noinline void go_on(unsigned long ip, unsigned long domain, const char *what)
@@ -20,19 +86,22 @@ static noinline void go_on(unsigned long ip, unsigned long domain, const char *w
 	BUG();
 }
 
-/* The entry that this code of a module runs in; NULL where it is none, or nothing is to be ended. */
-static struct guardrail_record *entry_at(struct pt_regs *regs)
+/* The entry that this code of a module, or for one, runs in, and where the module is; NULL where it is none, or nothing is to be ended. */
+static struct guardrail_record *entry_at(struct pt_regs *regs, unsigned long *ip)
 {
-	if (!regs || user_mode(regs) || !guardrail_ends_entries() || !guardrail_is_guarded(regs->ip))
+	if (!regs || user_mode(regs) || !guardrail_ends_entries())
 		return NULL;
-	return guardrail_innermost();
+	*ip = guardrail_is_guarded(regs->ip) ? regs->ip : 0;
+	if (!*ip && guardrail_innermost())
+		*ip = caller_of(regs);
+	return *ip ? guardrail_innermost() : NULL;
 }
 
-bool guardrail_divert(struct pt_regs *regs, const struct guardrail_record *record, const char *what)
+bool guardrail_divert(struct pt_regs *regs, const struct guardrail_record *record, const char *what, unsigned long ip)
 {
 	if (!guardrail_can_end(record, regs->sp))
 		return false;
-	regs->di = regs->ip;
+	regs->di = ip;
 	regs->si = record->entry->domain;
 	regs->dx = (unsigned long)what;
 	regs->sp = ((regs->sp - ROOM) & ~15UL) - 8;
@@ -45,17 +114,18 @@ static int on_fault(struct notifier_block *block, unsigned long event, void *dat
 {
 	struct die_args *args = data;
 	const struct guardrail_record *record;
+	unsigned long ip;
 	const char *what;
 
 	if (event != DIE_TRAP && event != DIE_GPF && event != DIE_OOPS)
 		return NOTIFY_DONE;
-	record = entry_at(args->regs);
+	record = entry_at(args->regs, &ip);
 	if (!record)
 		return NOTIFY_DONE;
 	what = event == DIE_OOPS ? "access to a bad address" :
 	       event == DIE_GPF ? "access to an address that is none" :
 	       args->trapnr == X86_TRAP_DE ? "division by zero" : "instruction that traps";
-	return guardrail_divert(args->regs, record, what) ? NOTIFY_STOP : NOTIFY_DONE;
+	return guardrail_divert(args->regs, record, what, ip) ? NOTIFY_STOP : NOTIFY_DONE;
 }
 
 static struct notifier_block notifier = { .notifier_call = on_fault };

@@ -241,6 +241,14 @@ void guardrail_note_loop(unsigned long ip);
 unsigned long guardrail_looping(void);
 /* The address on the stack from which on the code that runs may not write, or 0 where it is in no module, or may write all. */
 unsigned long guardrail_stack_limit(void);
+/* A handler of interrupts in a guarded module. */
+struct guardrail_interrupt {
+	unsigned long irq;			/* its first argument */
+	u32 domain;
+	const char *function;
+};
+/* The handler that a processor is in; false where it is in none. */
+bool guardrail_interrupt_on(unsigned int cpu, struct guardrail_interrupt *found);
 /* The current task goes away, and has left all modules. */
 void guardrail_forget_task(void);
 /* The number of tasks that are in modules. */
@@ -295,6 +303,11 @@ static inline void guardrail_save(struct guardrail_saved *saved)
 	saved->migration_disabled = current->migration_disabled;
 }
 
+/*
+ * An entry that was ended has been left. Where it was called by the domain itself, and not by the kernel, the entry in which that was done is ended as
+ * well, and this does not return: who has called it would go on as if all were well.
+ */
+void guardrail_unwind_caller(const struct guardrail_record *ended);
 /* What is counted for the current task or processor becomes what it was when the entry began. */
 void guardrail_put_back(const struct guardrail_saved *saved);
 /* True where this innermost entry can be ended by code that runs with this stack pointer. */
@@ -302,14 +315,24 @@ bool guardrail_can_end(const struct guardrail_record *record, unsigned long sp);
 int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_record *record);
 
 /* fault.c: faults of the processor. */
-/* The interrupted code, which is the module's, is to end its innermost entry when it goes on; false where that is not possible. */
-bool guardrail_divert(struct pt_regs *regs, const struct guardrail_record *record, const char *what);
+/* The interrupted code, the module's or called by it at @ip, is to end its innermost entry when it goes on; false where that is not possible. */
+bool guardrail_divert(struct pt_regs *regs, const struct guardrail_record *record, const char *what, unsigned long ip);
 int __init guardrail_fault_init(void);
 void guardrail_fault_exit(void);
 
 /* watchdog.c: entries without an end. */
 int __init guardrail_watchdog_init(void);
 void guardrail_watchdog_exit(void);
+
+/* Ends the entry that this processor is in, or has it end when what it has called returns; false where there is none that can be ended. */
+bool guardrail_end_running(struct pt_regs *regs);
+
+/* stuck.c: processors that run nothing else. */
+int __init guardrail_stuck_init(void);
+void guardrail_stuck_exit(void);
+void guardrail_stuck_online(unsigned int cpu);
+/* Looks at another processor, from a timer of this one; true where that is to be done again soon. @seconds: after which one is stuck; 0 for never. */
+bool guardrail_stuck_look(unsigned int seconds);
 
 /* recover.c: domains that are killed. */
 int __init guardrail_recover_init(void);
@@ -330,6 +353,8 @@ bool guardrail_report_lock(const struct guardrail_lock *lock, const char *kind, 
 bool guardrail_ends_entries(void);
 /* True where it is that, or to end the thread. */
 bool guardrail_ends_threads(void);
+/* An interrupt comes again and again, and was disabled. */
+void guardrail_report_storm(u32 domain, const char *function, unsigned long irq);
 /* An entry of this function runs and runs. */
 void guardrail_report_loop(u32 domain, const char *function, unsigned int seconds, unsigned long ip);
 /* The processor has found something wrong at @ip, in an entry of the domain that can be ended: tells it, and does not return. */

@@ -55,6 +55,24 @@ GUARDRAIL_CUSTOM(disown)
 	return 0;
 }
 
+/* There must be something: neither NULL nor an error. */
+GUARDRAIL_CUSTOM(given)
+{
+	unsigned long p;
+
+	if (guardrail_applies(action, frame) && guardrail_value(&action->pointer, frame, &p) && IS_ERR_OR_NULL((void *)p))
+		guardrail_refuse(action, frame, "use of", p, "no object", "one");
+	return 0;
+}
+
+/* The driver is about to stop the kernel, since it has found something wrong with itself. */
+GUARDRAIL_CUSTOM(halt)
+{
+	if (guardrail_applies(action, frame))
+		guardrail_refuse(action, frame, "stop of the kernel at", frame->caller, "the right to fail alone", "that to stop the kernel");
+	return 0;
+}
+
 /* Memory is the driver's while its function runs. What it may write anyway stays so. */
 GUARDRAIL_CUSTOM(lend)
 {

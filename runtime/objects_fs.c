@@ -6,8 +6,10 @@
  * being freed.
  */
 #include <linux/buffer_head.h>
+#include <linux/dcache.h>
 #include <linux/fs.h>
 #include <linux/spinlock.h>
+#include <linux/uaccess.h>
 
 #include "objects.h"
 
@@ -160,4 +162,95 @@ GUARDRAIL_CUSTOM(file_handle)
 	if (!p || !words || *words <= 0)
 		return 0;
 	return guardrail_lend(action->domain, p, *words * sizeof(u32));
+}
+
+/*
+ * What drivers hand to the kernel and return to it is taken for what it is said to be. Of its objects some fields say something of others, by which
+ * those can be told that are none.
+ */
+static bool is_dentry(const struct dentry *dentry, int *count)
+{
+	struct super_block *sb, *above;
+	struct dentry *parent;
+
+	return is_kernel_range((unsigned long)dentry, sizeof(*dentry)) && !get_kernel_nofault(parent, &dentry->d_parent) &&
+	       !get_kernel_nofault(sb, &dentry->d_sb) && !get_kernel_nofault(*count, &dentry->d_lockref.count) && sb &&
+	       is_kernel_range((unsigned long)parent, sizeof(*parent)) && !get_kernel_nofault(above, &parent->d_sb) && above == sb;
+}
+
+static bool is_inode(struct inode *inode)
+{
+	struct inode *host;
+
+	return is_kernel_range((unsigned long)inode, sizeof(*inode)) && !get_kernel_nofault(host, &inode->i_data.host) && host == inode;
+}
+
+/* One that somebody has a reference of, with data. */
+static bool is_buffer(const struct buffer_head *bh)
+{
+	unsigned long device, data;
+	size_t size;
+	int count;
+
+	return is_kernel_range((unsigned long)bh, sizeof(*bh)) && !get_kernel_nofault(count, &bh->b_count.counter) &&
+	       !get_kernel_nofault(device, (unsigned long *)&bh->b_bdev) && !get_kernel_nofault(data, (unsigned long *)&bh->b_data) &&
+	       !get_kernel_nofault(size, &bh->b_size) && count > 0 && is_kernel_range(device, 1) && is_kernel_range(data, size);
+}
+
+static int refuse(const struct guardrail_action *action, const struct guardrail_frame *frame, const char *what, unsigned long p,
+		  const char *needs)
+{
+	guardrail_refuse(action, frame, what, p, guardrail_held_at(p, action->domain), needs);
+	return 0;
+}
+
+GUARDRAIL_CUSTOM(dentry)
+{
+	unsigned long p = object_of(action, frame);
+	int count;
+
+	return !p || is_dentry((void *)p, &count) ? 0 : refuse(action, frame, "use of", p, "object: a dentry");
+}
+
+/* What an entry returns has a reference for whoever has called it. */
+GUARDRAIL_CUSTOM(returned_dentry)
+{
+	unsigned long p = object_of(action, frame);
+	int count;
+
+	return !p || (is_dentry((void *)p, &count) && count > 0) ? 0 : refuse(action, frame, "return of", p, "object: a dentry in use");
+}
+
+/* Of a negative number that is no error, and of a positive one, functions of the kernel make pointers. */
+GUARDRAIL_CUSTOM(returned_error)
+{
+	int error = frame->result;
+
+	if (guardrail_applies(action, frame) && (error > 0 || error < -MAX_ERRNO))
+		guardrail_refuse(action, frame, "return of", (u32)error, "no error", "0 or an error");
+	return 0;
+}
+
+/* A file that was created is one. */
+GUARDRAIL_CUSTOM(created)
+{
+	struct dentry *dentry = (struct dentry *)object_of(action, frame);
+
+	if (dentry && !is_inode(d_inode(dentry)))
+		guardrail_refuse(action, frame, "return without an inode in", (unsigned long)dentry, "none", "one");
+	return 0;
+}
+
+GUARDRAIL_CUSTOM(inode)
+{
+	unsigned long p = object_of(action, frame);
+
+	return !p || is_inode((void *)p) ? 0 : refuse(action, frame, "use of", p, "object: an inode");
+}
+
+GUARDRAIL_CUSTOM(buffer)
+{
+	unsigned long p = object_of(action, frame);
+
+	return !p || is_buffer((void *)p) ? 0 : refuse(action, frame, "use of", p, "object: a buffer in use");
 }

@@ -304,6 +304,16 @@ void guardrail_report_loop(u32 domain, const char *function, unsigned int second
 		pr_err("fault: endless loop by %pS: domain %u\n", (void *)ip, domain);
 }
 
+void guardrail_report_storm(u32 domain, const char *function, unsigned long irq)
+{
+	char why[160];
+
+	scnprintf(why, sizeof(why), "interrupts without an end, of number %lu, handled by %s", irq, function);
+	pr_err("fault: %s: domain %u; the interrupt is disabled\n", why, domain);
+	if (READ_ONCE(policy) == POLICY_RECOVER)
+		guardrail_recover(domain, why);
+}
+
 void guardrail_faulted(u32 domain, const char *what, unsigned long ip)
 {
 	char why[160];

@@ -132,6 +132,15 @@ void guardrail_unwind(u32 domain)
 }
 EXPORT_SYMBOL_GPL(guardrail_unwind);
 
+void guardrail_unwind_caller(const struct guardrail_record *ended)
+{
+	const struct guardrail_record *record = ended->previous;
+
+	if (record && record->entry && record->entry->domain == ended->entry->domain && guardrail_is_guarded(ended->frame.caller) &&
+	    guardrail_can_end(record, current_stack_pointer))
+		guardrail_unwind(ended->entry->domain);
+}
+
 void guardrail_crossing(u32 domain, const struct guardrail_frame *frame)
 {
 	const struct guardrail_record *record = guardrail_innermost();

@@ -2,8 +2,8 @@
 /*
  * Entries that do not come to an end. On each CPU a timer looks at who is running: an entry that is found running again and again, without ever
  * having slept in between, for as long as the parameter says loops. Where the policy is to end entries it is ended: at once where the interrupt came
- * upon code of the module, and else when the function of the kernel that it has called returns to it. Loops with interrupts off are not
- * found, nor is what waits for a lock forever.
+ * upon code of the module, and else when the function of the kernel that it has called returns to it. Loops with interrupts off are
+ * found from another processor (stuck.c); what waits for a lock forever is not.
  *
  * What is still inside a dead domain, and runs, is ended in the same way without waiting.
  */
@@ -86,7 +86,7 @@ static bool divert_return(struct pt_regs *regs, const struct guardrail_record *r
 static bool end(struct pt_regs *regs, const struct guardrail_record *record)
 {
 	if (guardrail_is_guarded(regs->ip))
-		return guardrail_divert(regs, record, "endless loop");
+		return guardrail_divert(regs, record, "endless loop", regs->ip);
 	return divert_return(regs, record);
 }
 
@@ -100,6 +100,17 @@ static bool someone_is_dead(void)
 		if (guardrail_inside_domain(domain))
 			return true;
 	return false;
+}
+
+bool guardrail_end_running(struct pt_regs *regs)
+{
+	struct guardrail_running running;
+
+	if (!guardrail_running(&running))
+		return false;
+	guardrail_report_loop(running.record->entry->domain, running.record->entry->function, READ_ONCE(watchdog), regs->ip);
+	guardrail_note_loop(regs->ip);
+	return end(regs, running.record);
 }
 
 static enum hrtimer_restart look(struct hrtimer *timer)
@@ -121,7 +132,7 @@ static enum hrtimer_restart look(struct hrtimer *timer)
 				again = SOON_MS;
 		}
 	}
-	if (someone_is_dead())
+	if (guardrail_stuck_look(seconds) || someone_is_dead())
 		again = SOON_MS;
 	hrtimer_forward_now(timer, ms_to_ktime(again));
 	return HRTIMER_RESTART;
@@ -131,6 +142,7 @@ static int online(unsigned int cpu)
 {
 	struct hrtimer *timer = per_cpu_ptr(&timers, cpu);
 
+	guardrail_stuck_online(cpu);
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
 	hrtimer_setup(timer, look, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
 #else
@@ -149,10 +161,15 @@ static int offline(unsigned int cpu)
 
 int __init guardrail_watchdog_init(void)
 {
-	int state = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "guardrail:watchdog", online, offline);
+	int state = guardrail_stuck_init();
 
-	if (state < 0)
+	if (state)
 		return state;
+	state = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "guardrail:watchdog", online, offline);
+	if (state < 0) {
+		guardrail_stuck_exit();
+		return state;
+	}
 	hotplug = state;
 	return 0;
 }
@@ -160,4 +177,5 @@ int __init guardrail_watchdog_init(void)
 void guardrail_watchdog_exit(void)
 {
 	cpuhp_remove_state(hotplug);
+	guardrail_stuck_exit();
 }

@@ -75,7 +75,7 @@ impl std::fmt::Display for Work {
 }
 
 /// Functions of `guarded/border.h`, and what is told of each where it is wrong.
-const BORDER: [(&str, &str); 10] = [
+const BORDER: [(&str, &str); 12] = [
     ("border_netdev+", "write of 4 bytes"),
     ("border_parse+", "kstrtoint, argument 3: write of 4 bytes"),
     ("border_behind+", "write of 1 bytes"),
@@ -85,6 +85,8 @@ const BORDER: [(&str, &str); 10] = [
     ("border_queued+", "write of 8 bytes"),
     ("border_armed+", "kmem_cache_free, argument 2: memory in which an object is in use"),
     ("border_handler+", "request_threaded_irq, argument 2: function at"),
+    ("border_dentry+", "is_subdir, argument 1: use of"),
+    ("border_buffer+", "unlock_buffer, argument 1: use of"),
     ("border_lock+", "with a mutex taken"),
 ];
 

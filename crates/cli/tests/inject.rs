@@ -1,4 +1,4 @@
-//! Mutants of a network driver in guests: each gets a verdict, and the verdicts are right where the bug is known.
+//! Mutants of a network driver and of a file system in guests: each gets a verdict, and the verdicts are right where the bug is known.
 
 mod common;
 
@@ -22,17 +22,18 @@ fn main() {
         Trial::test("known mutants get the verdicts that they must get", known_mutants),
         Trial::test("every mutant gets a verdict, once", every_mutant),
         Trial::test("a guarded mutant is contained, and the driver comes again", recovers),
+        Trial::test("what a file system hands to the kernel does no harm", file_system),
     ];
     // Time decides on some verdicts.
     libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
 }
 
-/// The stock e1000 without its signature, which would not be that of a changed one.
-fn stock() -> Result<Vec<u8>, Failed> {
+/// A stock driver without its signature, which would not be that of a changed one.
+fn stock(driver: &str) -> Result<Vec<u8>, Failed> {
     let packages = Packages::new(&Cache::open()?);
     let kernel = kernels::find(&packages, KERNEL)?;
-    let signed = Modules::of(&kernel)?.plan("e1000")?.driver.bytes;
-    Ok(Subject::parse("e1000", signed)?.stock().to_vec())
+    let signed = Modules::of(&kernel)?.plan(driver)?.driver.bytes;
+    Ok(Subject::parse(driver, signed)?.stock().to_vec())
 }
 
 /// The same module, where calls of `from` in a section go to `to`.
@@ -96,7 +97,7 @@ fn results(folder: &Path) -> Result<Vec<Value>, Failed> {
 
 fn known_mutants() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let stock = stock()?;
+    let stock = stock("e1000")?;
     let file = |name: &str, bytes: &[u8]| -> Result<String, Failed> {
         let path = folder.path().join(format!("{name}.ko"));
         std::fs::write(&path, bytes)?;
@@ -148,7 +149,7 @@ fn recovers() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     // What is to stop the device's polls frees memory that is not the driver's, when the interface is taken down.
     let file = folder.path().join("frees.ko");
-    std::fs::write(&file, redirected(&stock()?, ".text", "napi_disable", "kfree")?)?;
+    std::fs::write(&file, redirected(&stock("e1000")?, ".text", "napi_disable", "kfree")?)?;
     let (file, out) = (file.to_str().ok_or("a path")?, folder.path().join("campaign"));
     let out = out.to_str().ok_or("a path")?;
     let mut arguments = vec!["inject", "e1000", "--kernel", KERNEL, "--run", "--guarded=recover", "-o", out];
@@ -162,6 +163,58 @@ fn recovers() -> Result<(), Failed> {
     let guarded = |line: &&Value| line["mutant"] == "frees" && line["way"] == "guarded";
     let line = lines.iter().find(guarded).ok_or("it did not run guarded")?;
     assert_eq!((&line["verdict"], &line["how"]), (&"contained".into(), &"recovered".into()), "{line:#}");
+    Ok(())
+}
+
+/// Each of these would crash the kernel if it went on: what entries return, what the kernel is handed, and a call that was ended within the domain.
+fn file_system() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let (out, stock) = (folder.path().join("campaign"), stock("vfat")?);
+    // What has no call in it returns at once: `mov eax, N; ret`.
+    let returns = |number: u32| [&[0xb8][..], &number.to_le_bytes(), &[0xc3]].concat();
+    let mutants = [
+        ("no-dentry", begins_with(&stock, "vfat_lookup", &returns(4))?, true),
+        ("no-error", begins_with(&stock, "vfat_create", &returns(0x590_0000))?, true),
+        ("no-string", redirected(&stock, ".text", "set_nlink", "strncmp")?, true),
+        // The caller is of the domain, which unguarded crashes by itself.
+        ("no-setup", begins_with(&stock, "setup", &[0x0f, 0x0b])?, false),
+    ];
+    let mut arguments =
+        vec!["inject", "vfat", "--kernel", KERNEL, "--workload", "files", "--with", "fat", "--run"];
+    arguments.extend([
+        "--guarded=fail",
+        "--timeout",
+        "60",
+        "--format",
+        "json",
+        "-o",
+        out.to_str().ok_or("a path")?,
+    ]);
+    arguments.extend(["--set", "FILES=2", "--set", "DISK_MB=8", "--set", "STRESSORS=", "--set", "OPTIONS="]);
+    let mut files = Vec::new();
+    for (name, bytes, _) in &mutants {
+        let file = folder.path().join(format!("{name}.ko"));
+        std::fs::write(&file, bytes)?;
+        files.push(file.display().to_string());
+    }
+    arguments.extend(files.iter().flat_map(|file| ["--mutant", file.as_str()]));
+    let result = guardrail(&arguments);
+    if result.status != 0 {
+        return Err(format!("{}\n{}", result.stdout, result.stderr).into());
+    }
+    let lines = results(&out)?;
+    for (name, _, escapes) in &mutants {
+        let of = |way: &str| {
+            lines
+                .iter()
+                .find(|line| line["mutant"] == *name && line["way"] == way)
+                .cloned()
+                .unwrap_or_default()
+        };
+        let (plain, guarded) = (of("plain"), of("guarded"));
+        assert_eq!((&plain["verdict"] == "escaped", &plain["how"]), (*escapes, &"crash".into()), "{plain:#}");
+        assert_eq!(guarded["verdict"], "contained", "{guarded:#}");
+    }
     Ok(())
 }
 

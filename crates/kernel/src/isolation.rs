@@ -179,6 +179,8 @@ pub struct Isolation {
     functions: BTreeMap<String, Vec<Line>>,
     entries: BTreeMap<Member, Vec<Line>>,
     arguments: BTreeMap<String, Vec<Line>>,
+    handed: BTreeMap<String, Vec<Line>>,
+    returned: BTreeMap<String, Vec<Line>>,
     types: BTreeMap<String, Vec<String>>,
     states: BTreeMap<String, Vec<String>>,
     numbers: BTreeMap<String, u32>,
@@ -214,6 +216,8 @@ impl Isolation {
             functions: BTreeMap::new(),
             entries: BTreeMap::new(),
             arguments: BTreeMap::new(),
+            handed: BTreeMap::new(),
+            returned: BTreeMap::new(),
             types: BTreeMap::new(),
             states: BTreeMap::new(),
             numbers: KNOWN.iter().zip(0..).map(|(name, bit)| ((*name).to_owned(), 1 << bit)).collect(),
@@ -256,11 +260,9 @@ impl Isolation {
                     self.entries.entry(member).or_default().push(line.clone());
                 }
             }
-            Head::Arguments(types) => {
-                for name in types.clone() {
-                    self.arguments.entry(name).or_default().push(line.clone());
-                }
-            }
+            Head::Arguments(types) => add_to(&mut self.arguments, types, &line),
+            Head::Handed(types) => add_to(&mut self.handed, types, &line),
+            Head::Returned(types) => add_to(&mut self.returned, types, &line),
             Head::Type(name, fields) => {
                 self.types.entry(name.clone()).or_default().extend(fields.iter().cloned());
             }
@@ -303,6 +305,27 @@ impl Isolation {
         Some(annotation)
     }
 
+    /// What any call of a function with arguments of these types does, whether there is a line for the function or not.
+    pub fn handed(&self, name: &str) -> Annotation {
+        let mut annotation = Annotation::default();
+        let proto = self.proto(name).or_else(|| self.proto(plain(name)));
+        let own = self.functions.get(name).or_else(|| self.functions.get(plain(name)));
+        let raw: Vec<u8> =
+            own.into_iter().flatten().flat_map(|line| resolve::raw(line, proto.as_ref())).collect();
+        for param in proto.iter().flat_map(|proto| &proto.params) {
+            let (Some(place), Some(structure)) = (param.register, structure_behind(&param.ty)) else {
+                continue;
+            };
+            if raw.contains(&place) {
+                continue;
+            }
+            for line in self.handed.get(structure).into_iter().flatten() {
+                annotation.before.extend(resolve::handed(self, line, place, structure).0.before);
+            }
+        }
+        annotation
+    }
+
     /// How a function is called, if its prototype is known.
     pub fn shape(&self, name: &str) -> Option<Shape> {
         self.proto(name).or_else(|| self.proto(plain(name))).map(|proto| shape(&proto))
@@ -322,6 +345,11 @@ impl Isolation {
             known = self.alike(proto);
         }
         for line in known.iter().filter_map(|member| self.entries.get(member)).flatten() {
+            entry.annotation.extend(resolve::entry(self, line, proto.as_ref()).0);
+            entry.fail = entry.fail.or_else(|| resolve::fail(line));
+        }
+        let returned = proto.as_ref().and_then(|proto| structure_behind(&proto.result));
+        for line in returned.and_then(|structure| self.returned.get(structure)).into_iter().flatten() {
             entry.annotation.extend(resolve::entry(self, line, proto.as_ref()).0);
             entry.fail = entry.fail.or_else(|| resolve::fail(line));
         }
@@ -401,7 +429,7 @@ impl Isolation {
                 tell(&name, none.unwrap_or_else(|| resolve::entry(self, line, proto.as_ref()).1));
             }
         }
-        for (name, lines) in &self.arguments {
+        for (name, lines) in self.arguments.iter().chain(&self.handed).chain(&self.returned) {
             for line in lines {
                 let none = self.structure(name).is_none().then(|| vec!["no such structure".to_owned()]);
                 tell(name, none.unwrap_or_else(|| resolve::argument(self, line, 0, name).1));
@@ -454,6 +482,21 @@ pub struct Entry {
     pub members: Vec<Member>,
     /// Its arguments that point to memory of which no line speaks.
     pub unknown: Vec<u8>,
+}
+
+/// A line for each of some structures.
+fn add_to(lines: &mut BTreeMap<String, Vec<Line>>, structures: &[String], line: &Line) {
+    for name in structures {
+        lines.entry(name.clone()).or_default().push(line.clone());
+    }
+}
+
+/// The structure that a pointer points to.
+fn structure_behind(ty: &Type) -> Option<&str> {
+    match ty {
+        Type::Ptr(pointee) => pointee.struct_name.as_deref(),
+        _ => None,
+    }
 }
 
 /// `kfree` frees what comes from a cache with a name as well.

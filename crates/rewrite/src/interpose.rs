@@ -33,17 +33,19 @@ pub fn border(isolation: &Isolation, object: &Object) -> Border {
     let mut border = Border::default();
     for name in imports(object) {
         let shape = isolation.shape(&name);
-        let Some(annotation) = isolation.function(&name) else {
-            border.unannotated.push(name);
-            continue;
-        };
+        let known = isolation.function(&name);
+        let list = if known.is_some() { &mut border.annotated } else { &mut border.unannotated };
+        list.push(name.clone());
+        let mut annotation = isolation.handed(&name);
+        let own = known.unwrap_or_default();
+        annotation.before.extend(own.before);
+        annotation.after.extend(own.after);
         let wrapper = Wrapper {
             before: actions(&annotation.before),
             after: actions(&annotation.after),
             stack_words: shape.map_or(UNKNOWN_STACK, |shape| shape.stack_words),
             variadic: shape.is_some_and(|shape| shape.variadic),
         };
-        border.annotated.push(name.clone());
         if !annotation.is_empty() {
             border.interposition.imports.insert(name, wrapper);
         }

@@ -175,7 +175,8 @@ fn given(files: &[PathBuf]) -> Result<Vec<(String, String, PathBuf)>, CliError> 
 fn places(names: &[String], before: &[ModuleFile]) -> Result<Vec<usize>, CliError> {
     let one = |name: &String| {
         let place = before.iter().position(|module| module.name == *name);
-        place.ok_or_else(|| CliError::Usage(format!("--with {name}: the driver needs no module of that name")))
+        place
+            .ok_or_else(|| CliError::Usage(format!("--with {name}: the driver needs no module of that name")))
     };
     names.iter().map(one).collect()
 }

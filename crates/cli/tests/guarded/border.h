@@ -3,7 +3,9 @@
  * Does what a driver does with objects of the kernel, and where WRONG is 1 one thing besides in each function, which changes nothing
  * in the kernel, or nothing that matters.
  */
+#include <linux/buffer_head.h>
 #include <linux/etherdevice.h>
+#include <linux/fs_struct.h>
 #include <linux/interrupt.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -139,6 +141,27 @@ static noinline void border_handler(void)
 		free_irq(1 << 30, numbers);
 }
 
+/* What is handed to the kernel as a dentry or a buffer is one. Here nothing is made of it. */
+static noinline void border_dentry(void)
+{
+	static struct dentry fake;
+	struct dentry *dentry = WRONG ? &fake : current->fs->pwd.dentry;
+
+	WRITE_ONCE(numbers[1], is_subdir(dentry, dentry));
+}
+
+static noinline void border_buffer(void)
+{
+	static struct buffer_head bh;
+
+	bh.b_bdev = (void *)numbers;
+	bh.b_data = (void *)numbers;
+	bh.b_size = sizeof(numbers);
+	atomic_set(&bh.b_count, WRONG ? 0 : 1);
+	unlock_buffer(&bh);
+	WRITE_ONCE(numbers[1], 1);
+}
+
 /* A lock is given back before the driver returns to the kernel. */
 static noinline void border_lock(void)
 {
@@ -166,6 +189,8 @@ static int __init border_init(void)
 	border_queued(s);
 	border_armed(s);
 	border_handler();
+	border_dentry();
+	border_buffer();
 	border_lock();
 	return 0;
 }

@@ -47,6 +47,10 @@ pub(super) enum Head {
     Entries(Vec<Member>),
     /// Structures to which an argument of the driver's functions points.
     Arguments(Vec<String>),
+    /// Structures to which an argument of the kernel's functions points, whatever else is said of these.
+    Handed(Vec<String>),
+    /// Structures to which the result of the driver's functions points.
+    Returned(Vec<String>),
     /// A structure, and those of its fields that may be written.
     Type(String, Vec<String>),
     /// A type of objects, and the states in which one can be, its first one before others.
@@ -89,6 +93,7 @@ const EFFECTS: [(&str, usize, usize); 35] = [
     ("define", 2, 2),
     ("copy", 3, 3),
     ("nothing", 0, 0),
+    ("raw", 1, 1),
     // What says nothing of rights.
     ("cache", 1, 1),
     ("read", 2, 2),
@@ -197,6 +202,10 @@ fn parse(number: usize, line: &str) -> Result<Line, String> {
         Head::Entries(list(names).into_iter().map(member).collect::<Result<_, String>>()?)
     } else if let Some(names) = names.strip_prefix("argument ") {
         Head::Arguments(list(names))
+    } else if let Some(names) = names.strip_prefix("handed ") {
+        Head::Handed(list(names))
+    } else if let Some(names) = names.strip_prefix("returned ") {
+        Head::Returned(list(names))
     } else {
         Head::Functions(list(names))
     };

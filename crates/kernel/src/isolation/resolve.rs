@@ -54,6 +54,17 @@ pub(super) fn argument(
     resolve(isolation, line, places, Some(structure), true, None)
 }
 
+/// What a call of the kernel with an argument of a type does.
+pub(super) fn handed(
+    isolation: &Isolation,
+    line: &Line,
+    place: u8,
+    structure: &str,
+) -> (Annotation, Vec<String>) {
+    let places = line.params.first().map(|name| (name.as_str(), place)).into_iter().collect();
+    resolve(isolation, line, places, Some(structure), false, None)
+}
+
 fn resolve<'a>(
     isolation: &'a Isolation,
     line: &'a Line,
@@ -115,6 +126,14 @@ fn narrow(proto: &Proto) -> Vec<(u8, u8)> {
 /// What a line says that a function returns where it cannot be called.
 pub(super) fn fail(line: &Line) -> Option<i64> {
     line.effects.iter().find(|effect| effect.name() == "fail")?.word(1)?.parse().ok()
+}
+
+/// The arguments that a line says to point to memory in which something is to begin.
+pub(super) fn raw(line: &Line, proto: Option<&Proto>) -> Vec<u8> {
+    let places = places(line, proto);
+    let names =
+        line.effects.iter().filter(|effect| effect.name() == "raw").filter_map(|effect| effect.word(1));
+    names.filter_map(|name| Some(places.iter().find(|(known, _)| *known == name)?.1)).collect()
 }
 
 /// The numbers of the arguments: their registers, or 6 and more for the words on the stack.

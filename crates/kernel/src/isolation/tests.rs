@@ -114,3 +114,25 @@ fn functions_of_the_driver_are_known_by_where_they_stand_and_by_their_type() {
     assert!(make.annotation.is_empty() && make.shape.is_some_and(|shape| !shape.int));
     assert_eq!(isolation.entry("absent", &[]).shape, None);
 }
+
+#[test]
+fn what_is_handed_over_and_returned_is_asked_for_by_its_type() {
+    let text = "handed frame (f): before do frame f\n\
+                returned frame (): after do returned_frame result ; fail -5\n\
+                send (frame, size): require frame size ; raw size";
+    let custom = |name: &str, value| Op::Custom(name.into(), Some(value), None);
+    let handed = isolation(text).handed("send");
+    let wanted = [Action { when: When::Always, op: custom("frame", Value::Arg(0)) }];
+    assert_eq!((handed.before.as_slice(), handed.after.len()), (&wanted[..], 0));
+    // With no line for the function, too, and not where something is only to begin there.
+    let alone = isolation("handed frame (f): before do frame f");
+    assert_eq!((alone.handed("send"), alone.function("send")), (handed, None));
+    assert!(isolation(&format!("{text}\nsend (frame): raw frame")).handed("send").is_empty());
+    assert!(isolation(text).handed("make").is_empty());
+    let make = isolation(text).entry("make", &[]);
+    let wanted = [Action { when: When::ResultValid, op: custom("returned_frame", Value::Result) }];
+    assert_eq!((make.annotation.after.as_slice(), make.fail), (&wanted[..], Some(-5)));
+    assert!(isolation(text).entry("send", &[]).annotation.is_empty());
+    let absent = isolation("handed absent (a): before do frame a").left_out();
+    assert_eq!(absent.into_iter().collect::<Vec<_>>(), ["absent: no such structure"]);
+}
