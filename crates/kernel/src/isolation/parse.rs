@@ -69,7 +69,7 @@ pub(super) struct Effect {
 }
 
 /// Effects, with how many words must follow them and how many may.
-const EFFECTS: [(&str, usize, usize); 35] = [
+const EFFECTS: [(&str, usize, usize); 36] = [
     ("grant", 2, 2),
     ("revoke", 2, 2),
     ("require", 2, 2),
