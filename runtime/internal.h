@@ -386,8 +386,6 @@ struct held_counts {
 void guardrail_count_held(u32 domain, struct held_counts *counts);
 
 /* quota.c: how much memory domains may own. */
-/* Whether allocations of a kind are memory, not mappings of registers or parts of what the kernel has. */
-bool guardrail_is_memory(u32 kind);
 /* The domain has come to own an allocation: a violation if that is more than it may. */
 void guardrail_ask_quota(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p, unsigned long size);
 extern unsigned int guardrail_quota;

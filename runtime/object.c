@@ -7,7 +7,7 @@
 #include <linux/hash.h>
 #include <linux/spinlock.h>
 
-#include "internal.h"
+#include "objects.h"
 
 #define HASH_BITS 12
 #define LOCK_BITS 6
@@ -41,9 +41,15 @@ static struct part {
 /* How much memory each domain owns. */
 static atomic_long_t owned_bytes[GUARDRAIL_DOMAINS];
 
+/* Whether allocations of a kind are memory, not mappings of registers or parts of what the kernel has. */
+static bool is_memory(u32 kind)
+{
+	return kind == KIND_PAGES || (!(kind & KIND_OWN) && kind != KIND_IO);
+}
+
 static void count_owned(const struct record *record, bool more)
 {
-	if (record->right == GUARDRAIL_OWNER && guardrail_is_memory(record->type))
+	if (record->right == GUARDRAIL_OWNER && is_memory(record->type))
 		atomic_long_add(more ? record->size : -record->size, &owned_bytes[record->domain]);
 }
 

@@ -15,7 +15,7 @@ static unsigned long memory_of(const struct sk_buff *skb)
 }
 
 /* True where the whole slot of a byte is writable. */
-static bool is_writable(u32 domain, unsigned long p)
+static inline bool is_writable(u32 domain, unsigned long p)
 {
 	return is_kernel_range(p, 1) && entry_peek(entry_of(p)) == WRITABLE(domain);
 }

@@ -11,11 +11,6 @@ unsigned int guardrail_quota;
 module_param_named(quota, guardrail_quota, uint, 0644);
 MODULE_PARM_DESC(quota, "how much memory the modules of a domain may allocate together, in MiB (0: as much as there is)");
 
-bool guardrail_is_memory(u32 kind)
-{
-	return kind == KIND_PAGES || (!(kind & KIND_OWN) && kind != KIND_IO);
-}
-
 void guardrail_ask_quota(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p, unsigned long size)
 {
 	unsigned long most = (unsigned long)READ_ONCE(guardrail_quota) << 20, owned;

@@ -531,78 +531,78 @@ GUARDRAIL_CUSTOM(scsi_host_comes)
 	return found;
 }
 
-/* It registers the host, which is registered. */
-GUARDRAIL_CUSTOM(scsi_host_added)
+/* The host that an action is about, if it has no driver, with the lock; NULL without it. */
+static struct parked *lock_parked(const struct guardrail_action *action, const struct guardrail_frame *frame)
 {
 	struct Scsi_Host *host = (struct Scsi_Host *)object_of(action, frame);
 	struct parked *parked;
 
 	if (!host || list_empty(&parked_hosts))
-		return 0;
+		return NULL;
 	mutex_lock(&parked_lock);
 	parked = find_parked(host);
-	if (parked) {
-		bool same = parked->state == OFFERED && size_of(action, frame) == (unsigned long)host->shost_gendev.parent &&
-			    host->can_queue == parked->can_queue && host->transportt == parked->transport &&
-			    (host->nr_hw_queues ?: 1) == parked->nr_hw_queues;
+	if (!parked)
+		mutex_unlock(&parked_lock);
+	return parked;
+}
 
-		if (same)
-			parked->state = ADDED;
-		else
-			pr_err("SCSI host %u: the driver that has come wants it otherwise than it is\n", host->host_no);
-		frame->result = same ? 0 : -EINVAL;
-	}
+/* It registers the host, which is registered. */
+GUARDRAIL_CUSTOM(scsi_host_added)
+{
+	struct parked *parked = lock_parked(action, frame);
+	struct Scsi_Host *host;
+	bool same;
+
+	if (!parked)
+		return 0;
+	host = parked->host;
+	same = parked->state == OFFERED && size_of(action, frame) == (unsigned long)host->shost_gendev.parent &&
+	       host->can_queue == parked->can_queue && host->transportt == parked->transport &&
+	       (host->nr_hw_queues ?: 1) == parked->nr_hw_queues;
+	if (same)
+		parked->state = ADDED;
+	else
+		pr_err("SCSI host %u: the driver that has come wants it otherwise than it is\n", host->host_no);
+	frame->result = same ? 0 : -EINVAL;
 	mutex_unlock(&parked_lock);
-	return !!parked;
+	return 1;
 }
 
 GUARDRAIL_CUSTOM(scsi_host_scanned)
 {
-	struct Scsi_Host *host = (struct Scsi_Host *)object_of(action, frame);
-	struct parked *parked;
+	struct parked *parked = lock_parked(action, frame);
 
-	if (!host || list_empty(&parked_hosts))
+	if (!parked)
 		return 0;
-	mutex_lock(&parked_lock);
-	parked = find_parked(host);
-	if (parked && parked->state == ADDED)
+	if (parked->state == ADDED)
 		settle(parked);
 	mutex_unlock(&parked_lock);
-	return !!parked;
+	return 1;
 }
 
 /* A probe that fails gives back what it has got: the host waits on. */
 GUARDRAIL_CUSTOM(scsi_host_back)
 {
-	struct Scsi_Host *host = (struct Scsi_Host *)object_of(action, frame);
-	struct parked *parked;
+	struct parked *parked = lock_parked(action, frame);
 
-	if (!host || list_empty(&parked_hosts))
+	if (!parked)
 		return 0;
-	mutex_lock(&parked_lock);
-	parked = find_parked(host);
-	if (parked)
-		take_back(parked);
+	take_back(parked);
 	mutex_unlock(&parked_lock);
-	return !!parked;
+	return 1;
 }
 
 /* A driver removes a host that it has not got: commands would wait forever. Its template stays, since whoever uses a device still has it. */
 GUARDRAIL_CUSTOM(scsi_host_goes)
 {
-	struct Scsi_Host *host = (struct Scsi_Host *)object_of(action, frame);
-	struct parked *parked;
+	struct parked *parked = lock_parked(action, frame);
 
-	if (!host || list_empty(&parked_hosts))
+	if (!parked)
 		return 0;
-	mutex_lock(&parked_lock);
-	parked = find_parked(host);
-	if (parked) {
-		take_back(parked);
-		fail_commands(parked);
-		list_del(&parked->list);
-		kfree(parked);
-	}
+	take_back(parked);
+	fail_commands(parked);
+	list_del(&parked->list);
+	kfree(parked);
 	mutex_unlock(&parked_lock);
 	return 0;
 }
