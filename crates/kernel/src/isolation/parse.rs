@@ -160,6 +160,9 @@ impl Effect {
             let range = if least == most { format!("{least}") } else { format!("{least} to {most}") };
             return Err(format!("{range} words follow '{name}', and not {}", words.len() - 1));
         }
+        if name == "fail" && words[1].parse::<i64>().is_err() {
+            return Err(format!("'fail {}' names no decimal number", words[1]));
+        }
         Ok(Effect { after, words, when })
     }
 }

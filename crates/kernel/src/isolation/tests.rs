@@ -44,6 +44,7 @@ fn what_is_wrong_is_told_with_its_place() {
     assert_eq!(error("send (frame): grant frame"), "test, line 1: 2 words follow 'grant', and not 1");
     assert_eq!(error("send: nothing"), "test, line 1: a line is 'NAME (PARAMETER, …): EFFECT; …'");
     assert_eq!(error("entry send (x): nothing"), "test, line 1: an entry is a member: STRUCT.MEMBER");
+    assert_eq!(error("entry ops.send (x): fail 0x10"), "test, line 1: 'fail 0x10' names no decimal number");
     let taken = "test, line 1: no parameter is called 'result', which means what the function returns";
     assert_eq!(error("send (result): nothing"), taken);
     assert_eq!(error("type frame"), "test, line 1: what follows 'type' is 'NAME: WORD, …'");
