@@ -346,8 +346,12 @@ static unsigned int restore(struct saved_netdev *saved)
 		begin(&request, saved, IFF_UP, IFF_UP);
 		failed += set(socket, saved, &request.header, "state");
 	}
-	list_for_each_entry(message, &saved->messages, list)
+	list_for_each_entry(message, &saved->messages, list) {
+		/* That the link was down when the driver was killed is no property of a route, and would be refused. */
+		if (header_of(message)->nlmsg_type == RTM_NEWROUTE)
+			((struct rtmsg *)nlmsg_data(header_of(message)))->rtm_flags &= RTNH_F_ONLINK;
 		failed += set(socket, saved, header_of(message), name_of(header_of(message)->nlmsg_type));
+	}
 	sock_release(socket);
 	pr_info("%s is set up again: %s, MTU %u, %u addresses, routes and neighbors\n", saved->name,
 		saved->flags & IFF_UP ? "up" : "down", saved->mtu, saved->n_messages);
