@@ -320,7 +320,7 @@ impl Isolation {
                 continue;
             }
             for line in self.handed.get(structure).into_iter().flatten() {
-                annotation.before.extend(resolve::handed(self, line, place, structure).0.before);
+                annotation.before.extend(resolve::argument(self, line, place, structure, false).0.before);
             }
         }
         annotation
@@ -360,7 +360,7 @@ impl Isolation {
                 entry.unknown.push(place);
             }
             for (line, structure) in lines.into_iter().flatten().zip(structure.iter().cycle()) {
-                entry.annotation.extend(resolve::argument(self, line, place, structure).0);
+                entry.annotation.extend(resolve::argument(self, line, place, structure, true).0);
             }
         }
         entry
@@ -432,7 +432,7 @@ impl Isolation {
         for (name, lines) in self.arguments.iter().chain(&self.handed).chain(&self.returned) {
             for line in lines {
                 let none = self.structure(name).is_none().then(|| vec!["no such structure".to_owned()]);
-                tell(name, none.unwrap_or_else(|| resolve::argument(self, line, 0, name).1));
+                tell(name, none.unwrap_or_else(|| resolve::argument(self, line, 0, name, true).1));
             }
         }
         for (name, fields) in &self.types {

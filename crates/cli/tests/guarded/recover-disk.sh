@@ -26,12 +26,7 @@ write() {
 
 written() {
     touch /tmp/enough
-    tries=0
-    until [ -e /tmp/ended ]; do
-        tries=$((tries + 1))
-        [ $tries -lt 900 ] || { echo "writing does not end" && return 1; }
-        usleep 100000
-    done
+    until_there /tmp/ended 900 "writing does not end" || return 1
     [ -e /tmp/written ] || { cat /tmp/errors && return 1; }
     size=$(($(cat /tmp/written) * 16384))
     while cat /tmp/source; do :; done 2>/dev/null | head -c $size >/tmp/all
@@ -50,17 +45,10 @@ revalidated() { for target in /sys/class/spi_transport/target*/revalidate; do ec
 used() { [ "$(cat /sys/module/sym53c8xx/refcnt)" "$1" 0 ]; }
 mounted_again() { umount $MOUNTED && used = && mount -t ext4 "$DISK" $MOUNTED && used -gt && same && umount $MOUNTED; }
 
-
 # The driver does not come, so that commands fail; then somebody loads it.
 no_loader() { printf '#!/bin/sh\n[ "$1" = -r ] && rmmod "$2"\n' >/tmp/loader; }
 failed() {
-    said 1 'recovery of domain 1 failed' || return 1
-    tries=0
-    until [ -e /tmp/ended ]; do
-        tries=$((tries + 1))
-        [ $tries -lt 300 ] || { echo "writing goes on" && return 1; }
-        usleep 100000
-    done
+    said 1 'recovery of domain 1 failed' && until_there /tmp/ended 300 "writing goes on" || return 1
     [ ! -e /tmp/written ] && dmesg | grep -q 'its devices are offline'
 }
 # When it looks for devices, and again when it is told of those that are there.

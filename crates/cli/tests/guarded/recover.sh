@@ -26,12 +26,7 @@ transfer() {
     sleep 1
 }
 transferred() {
-    tries=0
-    until [ -e /tmp/sum ]; do
-        tries=$((tries + 1))
-        [ $tries -lt 900 ] || { echo "the transfer does not end" && return 1; }
-        usleep 100000
-    done
+    until_there /tmp/sum 900 "the transfer does not end" || return 1
     [ "$(cat /tmp/sum)" = "$(get sum/12000000)" ] || { echo "the transfer is damaged" && return 1; }
 }
 

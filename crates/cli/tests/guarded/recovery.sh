@@ -5,6 +5,16 @@ printf '#!/bin/sh\nif [ "$1" = -r ]; then rmmod "$2"; else insmod /guardrail/dri
 chmod +x /tmp/loader
 printf /tmp/loader >$parameters/loader
 
+# until_there FILE TENTHS MESSAGE: waits until the file is there, and tells where it does not come in so many tenths of a second.
+until_there() {
+    tries=0
+    until [ -e "$1" ]; do
+        tries=$((tries + 1))
+        [ $tries -lt "$2" ] || { echo "$3" && return 1; }
+        usleep 100000
+    done
+}
+
 # said COUNT TEXT: waits until the log has it so often.
 said() {
     tries=0

@@ -43,26 +43,16 @@ pub(super) fn entry(isolation: &Isolation, line: &Line, proto: Option<&Proto>) -
     resolve(isolation, line, in_order(line, proto), None, true, proto)
 }
 
-/// What a call by the kernel with an argument of a type does.
+/// What a call with an argument of a type does: an entry's, or one of the kernel's functions.
 pub(super) fn argument(
     isolation: &Isolation,
     line: &Line,
     place: u8,
     structure: &str,
+    entry: bool,
 ) -> (Annotation, Vec<String>) {
     let places = line.params.first().map(|name| (name.as_str(), place)).into_iter().collect();
-    resolve(isolation, line, places, Some(structure), true, None)
-}
-
-/// What a call of the kernel with an argument of a type does.
-pub(super) fn handed(
-    isolation: &Isolation,
-    line: &Line,
-    place: u8,
-    structure: &str,
-) -> (Annotation, Vec<String>) {
-    let places = line.params.first().map(|name| (name.as_str(), place)).into_iter().collect();
-    resolve(isolation, line, places, Some(structure), false, None)
+    resolve(isolation, line, places, Some(structure), entry, None)
 }
 
 fn resolve<'a>(
