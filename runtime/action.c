@@ -8,6 +8,7 @@
 #include <linux/slab.h>
 
 #include "action.h"
+#include "skb.h"
 
 /* The rewriter knows them by their sizes (crates/rewrite/src/wrap). */
 static_assert(sizeof(struct guardrail_term) == 16 && sizeof(struct guardrail_value) == 16);
@@ -268,11 +269,11 @@ int guardrail_do_own(const struct guardrail_action *action, struct guardrail_fra
 
 	if (!range_of(action, frame, &p, &n))
 		return 0;
-	err = guardrail_set_owner(action->domain, p, n, action->type, 0);
+	err = guardrail_set_owner(action->domain, p, n, action->type);
 	if (err == -EEXIST) {
 		/* The allocation that was there has gone by another way. */
 		guardrail_forget_owner(action->domain, p);
-		err = guardrail_set_owner(action->domain, p, n, action->type, 0);
+		err = guardrail_set_owner(action->domain, p, n, action->type);
 	}
 	guardrail_check_quota(action, frame, p, n);
 	return given(action, err);
@@ -351,6 +352,11 @@ static noinline int object(const struct guardrail_action *action, const struct g
 	unsigned long p, n;
 	int err;
 
+	if (action->type == GUARDRAIL_TYPE_SKB) {
+		if (!pointer_of(action, frame, &p))
+			return 0;
+		return given(action, skb_begins(action->domain, p, action->fields, action->n_fields));
+	}
 	if (!range_of(action, frame, &p, &n))
 		return 0;
 	/* Made anew where one is already. */
@@ -363,14 +369,11 @@ static noinline int object(const struct guardrail_action *action, const struct g
 int guardrail_do_object(const struct guardrail_action *action, struct guardrail_frame *frame)
 {
 	unsigned long p;
-	int err;
 
-	if (action->type != GUARDRAIL_TYPE_SKB)
-		return object(action, frame);
-	if (!pointer_of(action, frame, &p))
+	if (likely(action->type == GUARDRAIL_TYPE_SKB && action->n_fields && usual_pointer(action, frame, &p) &&
+		   skb_exchange(action->domain, p, action->fields, true)))
 		return 0;
-	err = guardrail_skb_begins(action->domain, p, action->fields, action->n_fields);
-	return likely(!err) ? 0 : given(action, err);
+	return object(action, frame);
 }
 EXPORT_SYMBOL_GPL(guardrail_do_object);
 

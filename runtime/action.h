@@ -67,6 +67,30 @@ static __always_inline bool applies(const struct guardrail_action *action, const
 }
 
 /*
+ * The pointer of an action that is to be done, in the usual case: it is a word of the frame, and neither NULL nor an error. False otherwise, also where the
+ * action may be to be done. Nothing is called for it, so a function that only does the usual has no registers to save.
+ */
+static __always_inline bool usual_pointer(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long *p)
+{
+	u8 word = action->pointer.word;
+
+	if (action->pointer.kind != GUARDRAIL_VALUE_WORD ||
+	    (action->when != GUARDRAIL_ALWAYS && (action->when != GUARDRAIL_RESULT_VALID || word != GUARDRAIL_WORD_RESULT)))
+		return false;
+	*p = word_of(frame, word);
+	return !IS_ERR_OR_NULL((void *)*p);
+}
+
+/* The size of an action, in the usual case that it is an argument. */
+static __always_inline bool usual_size(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long *n)
+{
+	unsigned long word = word_of(frame, action->size.word);
+
+	*n = action->size.kind == GUARDRAIL_VALUE_HALF ? (u32)word : word;
+	return action->size.kind == GUARDRAIL_VALUE_HALF || action->size.kind == GUARDRAIL_VALUE_WORD;
+}
+
+/*
  * A call is asked something before it is made: there threads of dead domains go no further. All other actions note what the kernel has
  * done, which has to be known of a dead domain, too.
  */

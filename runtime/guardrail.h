@@ -48,7 +48,7 @@
 #ifndef GUARDRAIL_H
 #define GUARDRAIL_H
 
-#define GUARDRAIL_ABI 4
+#define GUARDRAIL_ABI 5
 #define GUARDRAIL_MAGIC 0x4c524447	/* "GDRL" */
 
 #define GUARDRAIL_SLOT_SHIFT 3
@@ -63,7 +63,7 @@
 #define GUARDRAIL_WRITE_LOW 2		/* its first four bytes are, the others are not */
 #define GUARDRAIL_WRITE_HIGH 3		/* its last four bytes are */
 #define GUARDRAIL_ICALL 4		/* a function begins here that may be called by pointer */
-#define GUARDRAIL_OWNER 5		/* a guard: the memory beside it is the domain's to free */
+#define GUARDRAIL_OWNER 5		/* a large buffer begins or ends here of which nothing has been granted yet (buffer.c) */
 #define GUARDRAIL_OBJECT 6		/* a kernel object begins here; the slot is not writable */
 #define GUARDRAIL_OBJECT_WRITE 7	/* a kernel object begins here; the slot is writable */
 #define GUARDRAIL_MASK 8		/* and those above: a set of bytes is writable that the runtime has noted for the domain */
@@ -228,11 +228,10 @@ int guardrail_clear_object(u32 domain, unsigned long p, u32 type);
 unsigned long guardrail_find_object(u32 domain, unsigned long p, unsigned long n);
 
 /*
- * Ownership of the allocation [p, p + size) that functions of kind @kind free. @guard: the address of 8 bytes beside it that nobody
- * may write, which become the mark, or 0 where there are none: then only the side table knows, and writes to the first
- * bytes stay fast.
+ * Ownership of the allocation [p, p + size) that functions of kind @kind free. Only a side table knows of it, so writes to the first bytes
+ * stay fast.
  */
-int guardrail_set_owner(u32 domain, unsigned long p, unsigned long size, u32 kind, unsigned long guard);
+int guardrail_set_owner(u32 domain, unsigned long p, unsigned long size, u32 kind);
 /* True where the domain owns the allocation that begins at p; its size is stored where @size is not NULL. */
 bool guardrail_check_owner(u32 domain, unsigned long p, u32 kind, unsigned long *size);
 /* Gives the ownership up, once: -ENOENT where there is none. */
@@ -253,8 +252,8 @@ struct guardrail_held {
 	u32 state;	/* of an object */
 };
 /*
- * Tells all that a domain holds: first its maximal writable ranges, its call targets and network frames by address, then other objects and owned
- * allocations in no order. Only parts of the table that are populated are looked at. No lock is held when @each is called, so it
+ * Tells all that a domain holds: first its maximal writable ranges, its call targets, network frames and buffers that were not granted yet by
+ * address, then other objects and owned allocations in no order. Only parts of the table that are populated are looked at. No lock is held when @each is called, so it
  * may change the rights; what changes meanwhile may be told or not. Ends early where @each returns other than 0, with that.
  * May sleep.
  */

@@ -148,8 +148,6 @@ static inline bool guardrail_is_skb(u32 domain, unsigned long p)
 		return true;
 	return guardrail_is_skb_slowly(domain, p);
 }
-/* Of what lies there only these fields may be written from now on, if there are any. */
-int guardrail_skb_begins(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n);
 /* A frame begins or ends there, and what may be written stays as it is: -EEXIST, -ENOENT where it has done so. */
 int guardrail_skb_mark(u32 domain, unsigned long p, bool begins);
 void guardrail_skbs_forget(const struct module *module);
@@ -195,6 +193,12 @@ int guardrail_range_change(u32 domain, unsigned long p, unsigned long n, u8 righ
 /* The first byte of [p, p + n) that the domain may not write, or p + n. */
 unsigned long guardrail_first_denied(u32 domain, unsigned long p, unsigned long n);
 
+/* buffer.c: large buffers that are granted when they are written. */
+/* The domain writes to the byte at @addr: if a buffer has it, all of that is granted, and becomes what other memory is. */
+bool guardrail_buffer_grant(u32 domain, unsigned long addr);
+/* The buffer that is the domain's to release and has the byte at @addr; false where there is none. */
+bool guardrail_buffer_owned(u32 domain, unsigned long addr, struct guardrail_range *found);
+
 /* object.c: objects and owned allocations. */
 int __init guardrail_object_init(void);
 void guardrail_object_exit(void);
@@ -214,6 +218,12 @@ bool guardrail_object_any(u32 domain, unsigned long p, u32 *type, u32 *state);
 void guardrail_forget_owner(u32 domain, unsigned long p);
 int guardrail_objects_walk(u32 domain, int (*each)(const struct guardrail_held *held, void *data), void *data);
 unsigned long guardrail_object_count(void);
+/* What the domain owns becomes more, or less. */
+extern atomic_long_t guardrail_owned[GUARDRAIL_DOMAINS];
+static inline void guardrail_count_owned(u32 domain, long more)
+{
+	atomic_long_add(more, &guardrail_owned[domain]);
+}
 /* How much memory the domain owns, by all that it has allocated. */
 unsigned long guardrail_owned_bytes(u32 domain);
 

@@ -8,6 +8,7 @@
 #include <linux/spinlock.h>
 
 #include "objects.h"
+#include "skb.h"
 
 #define HASH_BITS 12
 #define LOCK_BITS 6
@@ -19,7 +20,6 @@ struct record {
 	struct hlist_node node;
 	unsigned long addr;
 	unsigned long size;
-	unsigned long guard;
 	u64 number;		/* in the order of creation */
 	u32 type;
 	u32 state;
@@ -39,7 +39,7 @@ static struct part {
 } parts[1 << LOCK_BITS];
 
 /* How much memory each domain owns. */
-static atomic_long_t owned_bytes[GUARDRAIL_DOMAINS];
+atomic_long_t guardrail_owned[GUARDRAIL_DOMAINS];
 
 /* Whether allocations of a kind are memory, not mappings of registers or parts of what the kernel has. */
 static bool is_memory(u32 kind)
@@ -50,12 +50,12 @@ static bool is_memory(u32 kind)
 static void count_owned(const struct record *record, bool more)
 {
 	if (record->right == GUARDRAIL_OWNER && is_memory(record->type))
-		atomic_long_add(more ? record->size : -record->size, &owned_bytes[record->domain]);
+		guardrail_count_owned(record->domain, more ? record->size : -record->size);
 }
 
 unsigned long guardrail_owned_bytes(u32 domain)
 {
-	return atomic_long_read(&owned_bytes[domain % GUARDRAIL_DOMAINS]);
+	return atomic_long_read(&guardrail_owned[domain % GUARDRAIL_DOMAINS]);
 }
 
 static unsigned int bucket_of(unsigned long addr)
@@ -138,8 +138,8 @@ static int add(const struct record *what)
 	return err;
 }
 
-/* Takes a record of this type, or of any where it is 0, out; its guard is stored. */
-static int take(unsigned long addr, u32 domain, u8 right, u32 type, unsigned long *guard)
+/* Takes a record of this type, or of any where it is 0, out. */
+static int take(unsigned long addr, u32 domain, u8 right, u32 type)
 {
 	unsigned int bucket = bucket_of(addr);
 	struct record *record;
@@ -148,12 +148,10 @@ static int take(unsigned long addr, u32 domain, u8 right, u32 type, unsigned lon
 
 	spin_lock_irqsave(lock_of(bucket), flags);
 	record = find(addr, domain, right);
-	if (record && (!type || record->type == type)) {
-		*guard = record->guard;
+	if (record && (!type || record->type == type))
 		drop(bucket, record);
-	} else {
+	else
 		err = -ENOENT;
-	}
 	spin_unlock_irqrestore(lock_of(bucket), flags);
 	return err;
 }
@@ -198,12 +196,11 @@ static int mark(u32 domain, unsigned long p, u8 mask, u8 right)
 /* Marks what has a record already; without memory for that the record goes. */
 static int mark_object(u32 domain, unsigned long p, unsigned long size, u32 type)
 {
-	unsigned long guard;
 	int err = guardrail_range_change(domain, p, size, GUARDRAIL_READ, true);
 
 	err = err ?: mark(domain, p, slot_mask(p, p + 1), GUARDRAIL_OBJECT);
 	if (err)
-		take(p, domain, GUARDRAIL_OBJECT, type, &guard);
+		take(p, domain, GUARDRAIL_OBJECT, type);
 	return err;
 }
 
@@ -217,7 +214,7 @@ int guardrail_set_object(u32 domain, unsigned long p, unsigned long size, u32 ty
 	if (!is_domain(domain) || !type || !is_kernel_range(p, size))
 		return -EINVAL;
 	if (type == GUARDRAIL_TYPE_SKB)
-		return guardrail_is_skb(domain, p) ? -EEXIST : guardrail_skb_begins(domain, p, NULL, 0);
+		return guardrail_is_skb(domain, p) ? -EEXIST : guardrail_skb_begins_anywhere(domain, p, NULL, 0);
 	err = populate(entry_of(p), entry_of(p));
 	/* The record comes first: of two who make an object of the same bytes, one is told. */
 	err = err ?: add(&record);
@@ -239,7 +236,7 @@ int guardrail_renew_object(u32 domain, unsigned long p, unsigned long size, u32 
 	if (!is_domain(domain) || !type || !is_kernel_range(p, size))
 		return -EINVAL;
 	if (type == GUARDRAIL_TYPE_SKB)
-		return guardrail_is_skb(domain, p) ? 0 : guardrail_skb_begins(domain, p, NULL, 0);
+		return guardrail_is_skb(domain, p) ? 0 : guardrail_skb_begins_anywhere(domain, p, NULL, 0);
 	err = populate(entry_of(p), entry_of(p));
 	if (err)
 		return err;
@@ -369,12 +366,11 @@ bool guardrail_object_any(u32 domain, unsigned long p, u32 *type, u32 *state)
 
 int guardrail_clear_object(u32 domain, unsigned long p, u32 type)
 {
-	unsigned long guard;
 	int err;
 
 	if (type == GUARDRAIL_TYPE_SKB)
 		return guardrail_skb_mark(domain, p, false);
-	err = type ? take(p, domain, GUARDRAIL_OBJECT, type, &guard) : -EINVAL;
+	err = type ? take(p, domain, GUARDRAIL_OBJECT, type) : -EINVAL;
 	return err ?: mark(domain, p, slot_mask(p, p + 1), GUARDRAIL_READ);
 }
 EXPORT_SYMBOL_GPL(guardrail_clear_object);
@@ -404,34 +400,18 @@ int guardrail_end_object(u32 domain, unsigned long p, u32 type, u32 *state)
 /* What began as an object at @p does so no more; the caller changes the mark. */
 void guardrail_object_forget(u32 domain, unsigned long p)
 {
-	unsigned long guard;
-
-	take(p, domain, GUARDRAIL_OBJECT, 0, &guard);
+	take(p, domain, GUARDRAIL_OBJECT, 0);
 }
 
-int guardrail_set_owner(u32 domain, unsigned long p, unsigned long size, u32 kind, unsigned long guard)
+int guardrail_set_owner(u32 domain, unsigned long p, unsigned long size, u32 kind)
 {
 	struct record record = {
-		.addr = p, .size = size, .domain = domain, .right = GUARDRAIL_OWNER, .type = kind, .guard = guard,
+		.addr = p, .size = size, .domain = domain, .right = GUARDRAIL_OWNER, .type = kind,
 	};
-	int err;
 
-	if (!is_domain(domain) || !kind || !is_kernel_range(p, size) || guard % GUARDRAIL_SLOT ||
-	    (guard && !is_kernel_range(guard, GUARDRAIL_SLOT)))
+	if (!is_domain(domain) || !kind || !is_kernel_range(p, size))
 		return -EINVAL;
-	if (guard) {
-		err = populate(entry_of(guard), entry_of(guard));
-		if (err)
-			return err;
-	}
-	err = add(&record);
-	if (err || !guard)
-		return err;
-	err = guardrail_range_change(domain, guard, GUARDRAIL_SLOT, GUARDRAIL_READ, false);
-	err = err ?: mark(domain, guard, 1, GUARDRAIL_OWNER);
-	if (err)
-		take(p, domain, GUARDRAIL_OWNER, kind, &guard);
-	return err;
+	return add(&record);
 }
 EXPORT_SYMBOL_GPL(guardrail_set_owner);
 
@@ -449,21 +429,13 @@ EXPORT_SYMBOL_GPL(guardrail_check_owner);
 
 int guardrail_clear_owner(u32 domain, unsigned long p, u32 kind)
 {
-	unsigned long guard = 0;
-	int err = kind ? take(p, domain, GUARDRAIL_OWNER, kind, &guard) : -EINVAL;
-
-	if (err || !guard)
-		return err;
-	return mark(domain, guard, 1, GUARDRAIL_READ);
+	return kind ? take(p, domain, GUARDRAIL_OWNER, kind) : -EINVAL;
 }
 EXPORT_SYMBOL_GPL(guardrail_clear_owner);
 
 void guardrail_forget_owner(u32 domain, unsigned long p)
 {
-	unsigned long guard = 0;
-
-	if (!take(p, domain, GUARDRAIL_OWNER, 0, &guard) && guard)
-		mark(domain, guard, 1, GUARDRAIL_READ);
+	take(p, domain, GUARDRAIL_OWNER, 0);
 }
 
 /* The newest record of the domain in a bucket that is older than @below. */

@@ -19,7 +19,7 @@ int guardrail_give(u32 domain, unsigned long p, unsigned long size, u32 kind)
 		return err;
 	/* What was there before went without a word. */
 	guardrail_forget_owner(domain, p);
-	return guardrail_set_owner(domain, p, size, kind, 0);
+	return guardrail_set_owner(domain, p, size, kind);
 }
 
 bool guardrail_take(u32 domain, unsigned long p, u32 kind)

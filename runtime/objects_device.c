@@ -6,7 +6,7 @@
 #include "objects.h"
 
 /* Devices are objects of the kernel's model of drivers from when they are initialized on, all of one type. */
-static bool is_device(const struct device *dev)
+static __always_inline bool is_device(const struct device *dev)
 {
 	const struct kobj_type *type;
 
@@ -14,12 +14,18 @@ static bool is_device(const struct device *dev)
 	       type == platform_bus.kobj.ktype;
 }
 
+static noinline int device(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p;
+
+	if (applies(action, frame) && value_of(&action->pointer, frame, &p) && !is_device((void *)p))
+		guardrail_refuse(action, frame, "use of", p, guardrail_held_at(p, action->domain), "object: a device");
+	return 0;
+}
+
 GUARDRAIL_CUSTOM(device)
 {
 	unsigned long p;
 
-	if (!applies(action, frame) || !value_of(&action->pointer, frame, &p) || likely(is_device((void *)p)))
-		return 0;
-	guardrail_refuse(action, frame, "use of", p, guardrail_held_at(p, action->domain), "object: a device");
-	return 0;
+	return likely(usual_pointer(action, frame, &p) && is_device((void *)p)) ? 0 : device(action, frame);
 }

@@ -5,8 +5,10 @@
 #include <linux/netdevice.h>
 #include <linux/skbuff.h>
 
+#include "buffer.h"
 #include "objects.h"
 #include "recover.h"
+#include "skb.h"
 
 /* What a frame's memory is in one piece: the data and the info behind it. */
 static unsigned long memory_of(const struct sk_buff *skb)
@@ -20,16 +22,55 @@ static inline bool is_writable(u32 domain, unsigned long p)
 	return is_kernel_range(p, 1) && entry_peek(entry_of(p)) == WRITABLE(domain);
 }
 
+/* Memory that has come with a frame, unless it is the driver's already. */
+static int give_memory(u32 domain, const struct sk_buff *skb)
+{
+	unsigned long head = (unsigned long)skb->head, size = memory_of(skb);
+
+	if (is_buffer_of_frame(domain, head) || (is_writable(domain, head) && is_writable(domain, head + size - 1)) ||
+	    buffer_comes(domain, head, size))
+		return 0;
+	return guardrail_set_write(domain, head, size);
+}
+
+/* Memory of a frame is the driver's no more. */
+static __always_inline void clear_memory(u32 domain, const struct sk_buff *skb)
+{
+	if (!buffer_ends(domain, (unsigned long)skb->head, memory_of(skb)))
+		guardrail_clear(domain, (unsigned long)skb->head, memory_of(skb));
+}
+
 /* A frame that the driver has the memory of: it fills it, or changes its headers. */
 GUARDRAIL_CUSTOM(skb_new)
 {
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
 
-	/* Of a buffer that became a frame's memory, or of memory that it had before, all is the driver's. */
-	if (!skb || (is_writable(action->domain, (unsigned long)skb->head) &&
-		     is_writable(action->domain, (unsigned long)skb->head + memory_of(skb) - 1)))
+	return skb ? give_memory(action->domain, skb) : 0;
+}
+
+static noinline int skb_built(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+
+	if (!skb)
 		return 0;
-	return guardrail_set_write(action->domain, (unsigned long)skb->head, memory_of(skb));
+	/* All of the buffer is granted where the frame has but a part. */
+	guardrail_buffer_grant(action->domain, (unsigned long)skb->head);
+	guardrail_clear_owner(action->domain, (unsigned long)skb->head, KIND_FRAG);
+	return give_memory(action->domain, skb);
+}
+
+/* A buffer of so many bytes became a frame's memory, which was perhaps allocated as one: then it goes with the frame. */
+GUARDRAIL_CUSTOM(skb_built)
+{
+	unsigned long skb, size;
+
+	if (likely(usual_pointer(action, frame, &skb) && usual_size(action, frame, &size) &&
+		   buffer_moves(action->domain, (unsigned long)((struct sk_buff *)skb)->head, size))) {
+		guardrail_count_owned(action->domain, -size);
+		return 0;
+	}
+	return skb_built(action, frame);
 }
 
 /* Its memory goes, and the frame stays. */
@@ -38,7 +79,7 @@ GUARDRAIL_CUSTOM(skb_data_gone)
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
 
 	if (skb)
-		guardrail_clear(action->domain, (unsigned long)skb->head, memory_of(skb));
+		clear_memory(action->domain, skb);
 	return 0;
 }
 
@@ -48,7 +89,7 @@ GUARDRAIL_CUSTOM(skb_pad_begins)
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
 
 	if (skb && (skb_cloned(skb) || skb_tailroom(skb) < (int)frame->args[1]))
-		guardrail_clear(action->domain, (unsigned long)skb->head, memory_of(skb));
+		clear_memory(action->domain, skb);
 	return 0;
 }
 
@@ -60,8 +101,7 @@ static void page_gone(u32 domain, struct page *page)
 		guardrail_clear(domain, (unsigned long)page, sizeof(*page));
 }
 
-/* The frame is the kernel's, with the pages that the driver has put there; but not if the driver has given up one reference of several. */
-GUARDRAIL_CUSTOM(skb_gone)
+static noinline int skb_gone(const struct guardrail_action *action, struct guardrail_frame *frame)
 {
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
 	int i;
@@ -77,11 +117,34 @@ GUARDRAIL_CUSTOM(skb_gone)
 		return 0;
 	for (i = 0; i < skb_shinfo(skb)->nr_frags; i++)
 		page_gone(action->domain, skb_frag_page(&skb_shinfo(skb)->frags[i]));
-	guardrail_clear(action->domain, (unsigned long)skb->head, memory_of(skb));
-	if (unlikely(!guardrail_skb_goes(action->domain, (unsigned long)skb)))
+	clear_memory(action->domain, skb);
+	if (unlikely(!skb_goes(action->domain, (unsigned long)skb)))
 		/* Another thread of the module has given it up at this moment. */
 		guardrail_refuse_object(action, frame, (unsigned long)skb, TYPE_SKB, GUARDRAIL_ANY_STATE);
 	return 0;
+}
+
+/* True where a frame is known by its entry alone. */
+static __always_inline bool is_usual_skb(u32 domain, unsigned long p)
+{
+	return p >= KERNEL_HALF && !(p % GUARDRAIL_SLOT) && entry_peek(entry_of(p)) == skb_entry(domain);
+}
+
+/* The frame is the kernel's, with the pages that the driver has put there; but not if the driver has given up one reference of several. */
+GUARDRAIL_CUSTOM(skb_gone)
+{
+	unsigned long p;
+
+	/* Mostly it has its memory in one piece, of which the driver has written nothing. Then it is done when its entries are exchanged. */
+	if (likely(usual_pointer(action, frame, &p) && !READ_ONCE(guardrail_dead_domains) && is_usual_skb(action->domain, p))) {
+		struct sk_buff *skb = (struct sk_buff *)p;
+
+		if (likely(refcount_read(&skb->users) == 1 && !skb_shinfo(skb)->nr_frags &&
+			   buffer_ends(action->domain, (unsigned long)skb->head, memory_of(skb)) &&
+			   skb_exchange(action->domain, p, NULL, false)))
+			return 0;
+	}
+	return skb_gone(action, frame);
 }
 
 /*
@@ -110,8 +173,8 @@ static void drop(u32 domain, struct sk_buff *skb, struct guardrail_frame *frame)
 	frame->result = NETDEV_TX_OK;
 	if (!guardrail_check_object(domain, (unsigned long)skb, TYPE_SKB))
 		return;
-	guardrail_clear(domain, (unsigned long)skb->head, memory_of(skb));
-	guardrail_skb_goes(domain, (unsigned long)skb);
+	clear_memory(domain, skb);
+	skb_goes(domain, (unsigned long)skb);
 	dev_kfree_skb_any(skb);
 }
 
@@ -126,8 +189,8 @@ GUARDRAIL_CUSTOM(skb_sent)
 	}
 	if (!skb || dev_xmit_complete((int)frame->result))
 		return 0;
-	guardrail_clear(action->domain, (unsigned long)skb->head, memory_of(skb));
-	guardrail_skb_goes(action->domain, (unsigned long)skb);
+	clear_memory(action->domain, skb);
+	skb_goes(action->domain, (unsigned long)skb);
 	return 0;
 }
 
@@ -241,29 +304,43 @@ GUARDRAIL_CUSTOM(ethtool_rxfh_end)
 	return 0;
 }
 
-/* A buffer that became a frame's memory: it goes with the frame. The size is the kind. */
-GUARDRAIL_CUSTOM(frag_gone)
+static noinline int frag_new(const struct guardrail_action *action, struct guardrail_frame *frame)
 {
-	unsigned long p = object_of(action, frame);
-	u32 kind = size_of(action, frame);
+	unsigned long p = object_of(action, frame), size = size_of(action, frame);
+	int err;
 
-	if (p)
-		guardrail_clear_owner(action->domain, p, kind);
-	return 0;
+	if (!p)
+		return 0;
+	err = guardrail_give(action->domain, p, size, KIND_FRAG);
+	guardrail_check_quota(action, frame, p, size);
+	return err;
+}
+
+/* A buffer that the driver has allocated. */
+GUARDRAIL_CUSTOM(frag_new)
+{
+	unsigned long p, size;
+
+	if (likely(usual_pointer(action, frame, &p) && usual_size(action, frame, &size) && buffer_begins(action->domain, p, size))) {
+		guardrail_count_owned(action->domain, size);
+		guardrail_check_quota(action, frame, p, size);
+		return 0;
+	}
+	return frag_new(action, frame);
 }
 
 /* A buffer is released by any address in its first page. */
 GUARDRAIL_CUSTOM(frag_free)
 {
 	unsigned long p = object_of(action, frame), start, size;
-	u32 kind = size_of(action, frame);
 
 	if (!p)
 		return 0;
+	guardrail_buffer_grant(action->domain, p);
 	for (start = p; start > p - PAGE_SIZE; start = (start - 1) & ~(SMP_CACHE_BYTES - 1UL)) {
-		if (!guardrail_check_owner(action->domain, start, kind, &size) || size <= p - start)
+		if (!guardrail_check_owner(action->domain, start, KIND_FRAG, &size) || size <= p - start)
 			continue;
-		guardrail_take(action->domain, start, kind);
+		guardrail_take(action->domain, start, KIND_FRAG);
 		return 0;
 	}
 	guardrail_refuse(action, frame, "release of", p, "no buffer", "one");

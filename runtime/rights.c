@@ -7,7 +7,7 @@
 #include <linux/sched.h>
 #include <linux/skbuff.h>
 
-#include "internal.h"
+#include "objects.h"
 
 /* What began as an object in these bytes of a slot is one no more. */
 static void forget_objects(unsigned long entry, u32 domain, u8 mask)
@@ -29,18 +29,21 @@ static int change_slot(unsigned long entry, const struct slot_change *change)
 
 	if (!change->keep_objects && (object || value == GUARDRAIL_CONFLICT))
 		forget_objects(entry, change->domain, change->mask);
+	/* Of a buffer whose first or last bytes change, the others stay what they stand for. */
+	if (value == GUARDRAIL_ENTRY(change->domain, GUARDRAIL_OWNER))
+		guardrail_buffer_grant(change->domain, slot_of(entry));
 	return guardrail_slot_change(entry, change);
 }
 
-/* True where eight entries are of the domain or nobody's, and no object begins there: then they can change at once. */
+/* True where eight entries are of the domain or nobody's, and no object or buffer begins there: then they can change at once. */
 static bool can_change(u64 word, u32 domain)
 {
 	u64 ones = EIGHT(1), fours = EIGHT(0xf), high = word >> 4 & fours, low = word & fours;
 	/* In each byte, the fifth bit of x + 15 says whether a number of four bits is not 0. */
 	u64 others = (high + fours) & ((high ^ domain * ones) + fours);
-	u64 no_objects = ((low & ~ones) ^ GUARDRAIL_OBJECT * ones) + fours;
+	u64 no_objects = ((low & ~ones) ^ GUARDRAIL_OBJECT * ones) + fours, no_buffers = (low ^ GUARDRAIL_OWNER * ones) + fours;
 
-	return !((others | ~no_objects | (low + ones)) & EIGHT(0x10));
+	return !((others | ~no_objects | ~no_buffers | (low + ones)) & EIGHT(0x10));
 }
 
 /* The entries of a word that are in @part change at once, if what they are lets them. */
@@ -296,6 +299,8 @@ unsigned long guardrail_first_denied(u32 domain, unsigned long p, unsigned long 
 			}
 			mask = slot_mask(max(slot, p), end);
 			byte = denied_in_slot(entry, domain, mask);
+			if (byte >= 0 && guardrail_buffer_grant(domain, slot + byte))
+				continue;
 			if (byte >= 0)
 				return slot + byte;
 			entry++;
@@ -369,6 +374,23 @@ static int tell_writable(struct walk *walk, unsigned long p, unsigned long n)
 	return err;
 }
 
+/* A buffer of which nothing has been granted begins or ends there. */
+static int tell_buffer(struct walk *walk, unsigned long p)
+{
+	struct guardrail_range range;
+	int err = tell(walk);
+
+	if (err || !guardrail_buffer_owned(walk->held.domain, p, &range) || range.start != p)
+		return err;
+	walk->held.start = range.start;
+	walk->held.len = range.len;
+	walk->held.right = GUARDRAIL_OWNER;
+	walk->held.type = KIND_FRAG;
+	err = tell(walk);
+	walk->held.type = 0;
+	return err;
+}
+
 static int tell_slot(struct walk *walk, unsigned long entry)
 {
 	u8 rights[GUARDRAIL_SLOT];
@@ -392,6 +414,8 @@ static int tell_slot(struct walk *walk, unsigned long entry)
 			walk->held.type = GUARDRAIL_TYPE_SKB;
 			err = err ?: tell(walk);
 			walk->held.type = 0;
+		} else if (rights[i] == GUARDRAIL_OWNER) {
+			err = err ?: tell_buffer(walk, slot_of(entry));
 		}
 	}
 	return err;

@@ -259,7 +259,7 @@ static void objects(void)
 
 	if (!EXPECT(p))
 		return;
-	EXPECT(!guardrail_set_write(ONE, p, 64) && !guardrail_set_owner(ONE, p, 64, KIND, 0));
+	EXPECT(!guardrail_set_write(ONE, p, 64) && !guardrail_set_owner(ONE, p, 64, KIND));
 	EXPECT(!quiet(guardrail_do_require_object, require, &call));
 	EXPECT(quiet(guardrail_do_object, object, &call) && quiet(guardrail_do_require_object, require, &call));
 	EXPECT(!guardrail_check_write(ONE, p + 16, 24) && guardrail_check_write(ONE, p + 40, 24));
@@ -273,7 +273,7 @@ static void objects(void)
 	EXPECT(quiet(guardrail_do_require_object, require, &call));
 	/* It must not go while it is in use. */
 	EXPECT(!quiet(guardrail_do_disown, disown, &whole));
-	EXPECT(!guardrail_set_write(ONE, p, 64) && !guardrail_set_owner(ONE, p, 64, KIND, 0));
+	EXPECT(!guardrail_set_write(ONE, p, 64) && !guardrail_set_owner(ONE, p, 64, KIND));
 	EXPECT(quiet(guardrail_do_object, object, &call) && quiet(guardrail_do_move_object, move, &call));
 	/* Made anew, it is as if it were new; of another type as well. */
 	EXPECT(quiet(guardrail_do_object, object, &call) && guardrail_object_state(ONE, p + 16, TYPE) == 0);
@@ -288,6 +288,96 @@ static void objects(void)
 	guardrail_clear_domain(ONE);
 	kfree((void *)p);
 	test_result("actions of objects", true);
+}
+
+int guardrail_custom_frag_new(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_custom_skb_new(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_custom_skb_data_gone(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_custom_skb_built(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_custom_frag_free(const struct guardrail_action *action, struct guardrail_frame *frame);
+
+static int note_owned(const struct guardrail_held *held, void *data)
+{
+	struct guardrail_held *found = data;
+
+	if (held->right == GUARDRAIL_OWNER)
+		*found = *held;
+	return held->right == GUARDRAIL_OWNER || held->right == GUARDRAIL_WRITE ? 0 : -EINVAL;
+}
+
+/* True where this is what the domain owns, or the last of that which is told. */
+static bool owns(unsigned long p, unsigned long n)
+{
+	struct guardrail_held found = { .start = 0 };
+
+	return !guardrail_walk(ONE, note_owned, &found) && found.start == p && found.len == n;
+}
+
+/* True where the table has no right of the domain in the page at @p. */
+static bool is_blank(unsigned long p)
+{
+	return !memchr_inv((void *)((p >> GUARDRAIL_SLOT_SHIFT) + guardrail_table), 0, PAGE_SIZE / GUARDRAIL_SLOT);
+}
+
+/* Buffers that are granted when they are written. */
+static void buffers(void)
+{
+	unsigned long page = (unsigned long)kzalloc(PAGE_SIZE, GFP_KERNEL), p = page + 64, n = 1984, other = p + n;
+	struct guardrail_action make = ACTION(.pointer = WORD(0), .size = WORD(1)), release = ACTION(.pointer = WORD(0));
+	struct call call = { .frame = { .args = { p, n } } }, inside = { .frame = { .args = { p + 100, n } } };
+	struct call second = { .frame = { .args = { other, n } } };
+	struct sk_buff *skb = kzalloc(sizeof(*skb), GFP_KERNEL);
+	struct call built = { .frame = { .args = { (unsigned long)skb, n } } };
+	struct guardrail_usage usage;
+
+	if (!EXPECT(page) || !EXPECT(skb))
+		return;
+	skb->head = (void *)p;
+	skb->end = n - sizeof(struct skb_shared_info);
+	EXPECT(!guardrail_prepare(page, PAGE_SIZE));
+	/* It is owned and not granted; nothing of what is beside it comes with a store to it. */
+	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && owns(p, n));
+	guardrail_usage(&usage);
+	EXPECT(!usage.records && !inline_check(p + 512, GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)));
+	EXPECT(!guardrail_check_write(ONE, p - 1, 1) && !guardrail_check_write(ONE, p + n, 1) && !guardrail_check_write(TWO, p + 512, 1));
+	EXPECT(!inline_check(p + 512, GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)) && owns(p, n));
+	/* A frame's, it goes without having been granted. */
+	EXPECT(quiet(guardrail_custom_skb_built, make, &built) && owns(0, 0) && !is_blank(page));
+	EXPECT(quiet(guardrail_custom_skb_data_gone, make, &built) && is_blank(page));
+	/* It is the driver's to release no more. */
+	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && quiet(guardrail_custom_skb_built, make, &built));
+	EXPECT(!quiet(guardrail_custom_frag_free, release, &call) && quiet(guardrail_custom_skb_data_gone, make, &built) && is_blank(page));
+	/* Other memory that comes with a frame; and what was written before it became a frame's. */
+	EXPECT(quiet(guardrail_custom_skb_new, make, &built) && !inline_check(p, GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)) && owns(0, 0));
+	EXPECT(test_store(p + 64, 4, ONE) && quiet(guardrail_custom_skb_new, make, &built) && owns(0, 0));
+	EXPECT(quiet(guardrail_custom_skb_data_gone, make, &built) && is_blank(page));
+	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && test_store(p, 1, ONE) && quiet(guardrail_custom_skb_built, make, &built));
+	EXPECT(owns(0, 0) && guardrail_check_write(ONE, p, n));
+	EXPECT(quiet(guardrail_custom_skb_data_gone, make, &built) && is_blank(page));
+	/* A store grants all of it, and nothing of its neighbor; any address in it releases it. */
+	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && quiet(guardrail_custom_frag_new, make, &second));
+	EXPECT(test_store(p + n - 8, 8, ONE) && owns(p, n));
+	EXPECT(inline_check(p, GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)) && !inline_check(other, GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)));
+	EXPECT(quiet(guardrail_custom_frag_free, release, &inside) && owns(other, n) && !guardrail_check_write(ONE, p, 1));
+	EXPECT(test_store(other, 8, ONE) && guardrail_check_write(ONE, other, n) && quiet(guardrail_custom_frag_free, release, &second));
+	EXPECT(!quiet(guardrail_custom_frag_free, release, &second) && is_blank(page));
+	/* What is taken away of one leaves the others; what is given in it is there when the rest is written. */
+	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && !guardrail_clear(ONE, p, 8));
+	EXPECT(!guardrail_check_write(ONE, p, 8) && guardrail_check_write(ONE, p + 8, n - 8) && owns(p, n));
+	EXPECT(quiet(guardrail_custom_frag_free, release, &call) && is_blank(page));
+	/* Small ones, and those that begin anywhere, are as all memory. */
+	make.size = CONST(512);
+	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && inline_check(p, GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)) && owns(p, 512));
+	EXPECT(quiet(guardrail_custom_frag_free, release, &call));
+	make.size = WORD(1);
+	EXPECT(quiet(guardrail_custom_frag_new, make, &inside) && inline_check(p + 104, GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)));
+	EXPECT(quiet(guardrail_custom_frag_free, release, &inside) && owns(0, 0));
+	guardrail_clear_domain(ONE);
+	guardrail_usage(&usage);
+	EXPECT(!usage.records && is_blank(page));
+	kfree((void *)page);
+	kfree(skb);
+	test_result("buffers that are granted when they are written", true);
 }
 
 /* A network frame at @p, where all may be written. */
@@ -400,6 +490,7 @@ void test_actions(void)
 	devices();
 	fields();
 	objects();
+	buffers();
 	skbs();
 	calls();
 	revoked();

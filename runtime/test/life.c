@@ -31,7 +31,7 @@ static int guarded_init(void)
 	if (leaked) {
 		guardrail_set_write(ONE, leaked, 48);
 		guardrail_set_object(ONE, leaked, 16, 5);
-		guardrail_set_owner(ONE, leaked, 48, 6, 0);
+		guardrail_set_owner(ONE, leaked, 48, 6);
 	}
 	return wanted_result;
 }

@@ -262,19 +262,16 @@ static void owners(void)
 	unsigned long size = 0;
 
 	EXPECT(!guardrail_set_write(ONE, at(64), 64));
-	EXPECT(!guardrail_set_owner(ONE, at(64), 64, 3, at(56)));
-	EXPECT(entry_at(56) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_OWNER));
+	EXPECT(!guardrail_set_owner(ONE, at(64), 64, 3));
+	EXPECT(guardrail_set_owner(ONE, at(64), 64, 4) == -EEXIST);
 	EXPECT(guardrail_check_owner(ONE, at(64), 3, &size) && size == 64);
 	EXPECT(!guardrail_check_owner(ONE, at(64), 4, NULL) && !guardrail_check_owner(TWO, at(64), 3, NULL));
 	EXPECT(!guardrail_check_owner(ONE, at(72), 3, NULL));
 	EXPECT(guardrail_check_write(ONE, at(64), 64) && !guardrail_check_write(ONE, at(56), 1));
-	EXPECT(!guardrail_clear_owner(ONE, at(64), 3));
-	EXPECT(!entry_at(56));
-	EXPECT(guardrail_clear_owner(ONE, at(64), 3) == -ENOENT);
-	/* Without a guard, its first bytes stay as quick to write as all. */
-	EXPECT(!guardrail_set_owner(ONE, at(64), 64, 3, 0));
+	/* Its first bytes stay as quick to write as all. */
 	EXPECT(inline_check(at(64), GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)));
 	EXPECT(!guardrail_clear_owner(ONE, at(64), 3));
+	EXPECT(guardrail_clear_owner(ONE, at(64), 3) == -ENOENT);
 	clean();
 	test_result("owners", true);
 }
@@ -354,7 +351,7 @@ static void walk(void)
 	EXPECT(!guardrail_set_write(TWO, at(400), 8));
 	EXPECT(!guardrail_set_object(ONE, at(160), 24, 5));
 	EXPECT(!guardrail_add_write(ONE, at(160), 8));
-	EXPECT(!guardrail_set_owner(ONE, at(192), 32, 6, at(184)));
+	EXPECT(!guardrail_set_owner(ONE, at(192), 32, 6));
 	EXPECT(!guardrail_walk(ONE, note, &told));
 	EXPECT(told.n == 7);
 	EXPECT(is_told(&told, GUARDRAIL_WRITE, at(4), 24, 0));
@@ -384,7 +381,7 @@ static void refusals(void)
 	EXPECT(!guardrail_check_write(0, at(0), 8) && !guardrail_check_write(ONE, ~7UL, 16));
 	EXPECT(!guardrail_check_write(ONE, at(0), ~0UL));
 	EXPECT(guardrail_set_object(ONE, at(0), 8, 0) == -EINVAL);
-	EXPECT(guardrail_set_owner(ONE, at(8), 8, 1, at(1)) == -EINVAL);
+	EXPECT(guardrail_set_owner(ONE, at(8), 8, 0) == -EINVAL);
 	/* The last bytes that there are. */
 	EXPECT(!guardrail_set_write(ONE, ~7UL, 8));
 	EXPECT(guardrail_check_write(ONE, ~7UL, 8));
