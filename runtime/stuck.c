@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Processors that run nothing else anymore. Each one has the next looked at by its timer: work for the processor has to have run within the time after
- * which a call is taken for an endless loop (watchdog.c). Where not even its timer has run, its interrupts are off, and an NMI looks at what it does. Where
- * the timer does run, but no process, it may be kept by interrupts that come again and again: those that a guarded handler is found in nearly each
- * time are disabled, as the kernel does with interrupts that nobody cares for.
+ * Processors that run nothing else anymore. Each one has the next looked at by its timer, and where that is stuck the ones behind it: work for the
+ * processor has to have run within the time after which a call is taken for an endless loop (watchdog.c). Where not even its timer has run, its
+ * interrupts are off, and an NMI looks at what it does. Where the timer does run, but no process, it may be kept by interrupts that come again and
+ * again: those that a guarded handler is found in nearly each time are disabled, as the kernel does with interrupts that nobody cares for.
  */
+#include <linux/ctype.h>
 #include <linux/interrupt.h>
 #include <linux/irq.h>
+#include <linux/kallsyms.h>
 #include <linux/percpu.h>
 #include <linux/timekeeping.h>
+#include <linux/uaccess.h>
 #include <linux/workqueue.h>
 #include <asm/apic.h>
 #include <asm/nmi.h>
@@ -30,9 +33,22 @@ struct state {
 };
 static DEFINE_PER_CPU(struct state, states);
 
-/* An interrupt that is to be disabled. */
+/* How long a processor may run nothing else, in nanoseconds; 0 for ever. */
+static u64 longest;
+
+/* An interrupt that is to be disabled, with a copy of its handler's name, since the module may go meanwhile. */
 static struct guardrail_interrupt storm;
+static char storm_function[KSYM_NAME_LEN];
 static atomic_t storming;
+
+/* A timer that has nothing to look for runs so much later. */
+#define LATE_NS (2 * NSEC_PER_SEC)
+
+/* True where it was longer ago; what another processor has noted meanwhile is later than now. */
+static bool is_past(const u64 *when, u64 now, u64 limit)
+{
+	return (s64)(now - READ_ONCE(*when)) > (s64)limit;
+}
 
 static void beat(struct work_struct *work)
 {
@@ -42,10 +58,21 @@ static void beat(struct work_struct *work)
 static void calm(struct work_struct *work)
 {
 	disable_irq_nosync(storm.irq);
-	guardrail_report_storm(storm.domain, storm.function, storm.irq);
+	guardrail_report_storm(storm.domain, storm_function, storm.irq);
 	atomic_set(&storming, 0);
 }
 static DECLARE_WORK(calming, calm);
+
+/* The name of a function of a module that may be going. */
+static void keep_name(const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < sizeof(storm_function) - 1; i++)
+		if (get_kernel_nofault(storm_function[i], name + i) || !isprint(storm_function[i]))
+			break;
+	storm_function[i] = 0;
+}
 
 /* The processor gets to no process, though its timer runs. */
 static void sample(struct state *state, unsigned int cpu)
@@ -60,22 +87,23 @@ static void sample(struct state *state, unsigned int cpu)
 		return;
 	if (state->hits >= MOST && !atomic_xchg(&storming, 1)) {
 		storm = state->found;
+		keep_name(storm.function);
 		/* Here, where processes run. */
 		queue_work_on(smp_processor_id(), system_highpri_wq, &calming);
 	}
 	state->samples = state->hits = 0;
 }
 
-/* On one processor, of the next: true where it is to be looked at again soon. */
+/* On one processor, of another: true where it runs no process, and so is to be looked at again soon. */
 static bool examine(unsigned int cpu, u64 limit, u64 now)
 {
 	struct state *state = per_cpu_ptr(&states, cpu);
 
-	if (now - READ_ONCE(state->ran) < limit) {
+	if (!is_past(&state->ran, now, limit)) {
 		state->samples = state->hits = 0;
 		return false;
 	}
-	if (now - READ_ONCE(state->looked) < limit) {
+	if (!is_past(&state->looked, now, limit + LATE_NS)) {
 		sample(state, cpu);
 	} else if (!READ_ONCE(state->wanted)) {
 		WRITE_ONCE(state->wanted, true);
@@ -87,34 +115,83 @@ static bool examine(unsigned int cpu, u64 limit, u64 now)
 bool guardrail_stuck_look(unsigned int seconds)
 {
 	struct state *state = this_cpu_ptr(&states);
-	u64 now = ktime_get_mono_fast_ns();
+	u64 now = ktime_get_mono_fast_ns(), limit = guardrail_ends_entries() ? (u64)seconds * NSEC_PER_SEC : 0;
 	unsigned int cpu;
+	bool soon = false;
 
 	WRITE_ONCE(state->looked, now);
-	if (!seconds || !guardrail_ends_entries())
+	WRITE_ONCE(longest, limit);
+	if (!limit) {
+		/* Nothing is late when that changes. */
+		WRITE_ONCE(state->ran, now);
 		return false;
+	}
 	queue_work_on(smp_processor_id(), system_highpri_wq, &state->work);
-	cpu = cpumask_next(smp_processor_id(), cpu_online_mask);
-	if (cpu >= nr_cpu_ids)
-		cpu = cpumask_first(cpu_online_mask);
-	return cpu != smp_processor_id() && examine(cpu, (u64)seconds * NSEC_PER_SEC, now);
+	for_each_cpu_wrap(cpu, cpu_online_mask, (smp_processor_id() + 1) % nr_cpu_ids) {
+		if (cpu == smp_processor_id() || !examine(cpu, limit, now))
+			break;
+		/* Whom it would look at has nobody else either. */
+		soon = true;
+	}
+	return soon;
 }
 
+/* What a return from an interrupt takes from the stack, and struct pt_regs ends with. */
+struct frame {
+	unsigned long ip, cs, flags, sp, ss;
+};
+
+/*
+ * Where an NMI that came upon the kernel returns by. Since they may nest it is not what the handler is shown but a copy above that, unless the
+ * processor keeps them from nesting (FRED). NULL where neither is so.
+ */
+static struct frame *return_frame(struct pt_regs *regs)
+{
+	struct frame *shown = (struct frame *)&regs->ip;
+
+	static_assert(sizeof(struct pt_regs) - offsetof(struct pt_regs, ip) == sizeof(struct frame));
+#ifdef X86_FEATURE_FRED
+	if (cpu_feature_enabled(X86_FEATURE_FRED))
+		return shown;
+#endif
+	return memcmp(shown + 1, shown, sizeof(*shown)) ? NULL : shown + 1;
+}
+
+/* The entry that was interrupted is ended where that is possible. */
+static bool end(struct pt_regs *regs)
+{
+	struct frame *frame = return_frame(regs);
+
+	if (!frame || !guardrail_end_running(regs))
+		return false;
+	*frame = *(const struct frame *)&regs->ip;
+	return true;
+}
+
+/* True where neither processes nor its timer have run on this processor for too long. */
+static bool is_stuck(const struct state *state)
+{
+	u64 now = ktime_get_mono_fast_ns(), limit = READ_ONCE(longest);
+
+	return limit && is_past(&state->ran, now, limit) && is_past(&state->looked, now, limit + LATE_NS);
+}
+
+/* Besides those that are wanted there are NMIs of others, such as the kernel's own watchdog, which come where no processor is left to look. */
 static int on_nmi(unsigned int type, struct pt_regs *regs)
 {
 	struct state *state = this_cpu_ptr(&states);
+	int handled = READ_ONCE(state->wanted) ? NMI_HANDLED : NMI_DONE;
 
-	if (!READ_ONCE(state->wanted))
-		return NMI_DONE;
 	WRITE_ONCE(state->wanted, false);
 	/* What this module does may hold locks of its own. */
-	if (user_mode(regs) || within_module(regs->ip, THIS_MODULE))
-		return NMI_HANDLED;
-	if (guardrail_end_running(regs))
+	if (user_mode(regs) || regs->flags & X86_EFLAGS_IF || !is_stuck(state) || within_module(regs->ip, THIS_MODULE))
+		return handled;
+	if (end(regs)) {
 		WRITE_ONCE(state->ran, ktime_get_mono_fast_ns());
-	else
-		pr_warn_ratelimited("processor %u has its interrupts off and comes to no end, at %pS\n", smp_processor_id(), (void *)regs->ip);
-	return NMI_HANDLED;
+		return NMI_HANDLED;
+	}
+	pr_warn_ratelimited("processor %u has its interrupts off and comes to no end, at %pS\n", smp_processor_id(), (void *)regs->ip);
+	return handled;
 }
 
 void guardrail_stuck_online(unsigned int cpu)

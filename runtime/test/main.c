@@ -67,6 +67,7 @@ static int __init test_init(void)
 	test_life();
 	test_actions();
 	test_entries();
+	test_stuck();
 	test_races();
 	pr_info("1..%u\n", number);
 	pr_info("# %u failed\n", n_failed);

@@ -57,6 +57,7 @@ void test_life(void);
 void test_actions(void);
 void test_entries(void);
 void test_races(void);
+void test_stuck(void);
 void test_cost(void);
 
 #endif /* GUARDRAIL_TEST_H */

@@ -109,7 +109,9 @@ impl Ran {
             .collect();
         match self.outcome == Outcome::Completed && wrong.is_empty() && plan == Some(ok) && ok >= 30 {
             true => Ok(()),
-            false => Err(format!("{}; {ok} passed of {plan:?}: {wrong:#?}", self.outcome).into()),
+            false => {
+                Err(format!("{}; {ok} passed of {plan:?}: {wrong:#?}\n{}", self.outcome, self.console).into())
+            }
         }
     }
 
