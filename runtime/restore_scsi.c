@@ -38,6 +38,7 @@ DEFINE_STATIC_CALL_NULL(guardrail_scsi_unblock, scsi_host_unblock);
 DEFINE_STATIC_CALL_NULL(guardrail_scsi_done, scsi_done);
 DEFINE_STATIC_CALL_NULL(guardrail_scsi_unmap, scsi_dma_unmap);
 DEFINE_STATIC_CALL_NULL(guardrail_scsi_next, __scsi_iterate_devices);
+DEFINE_STATIC_CALL_NULL(guardrail_scsi_remove, scsi_remove_host);
 DEFINE_STATIC_CALL_NULL(guardrail_proc_dir_come, guardrail_t_proc_dir);
 DEFINE_STATIC_CALL_NULL(guardrail_proc_dir_go, guardrail_t_proc_dir);
 DEFINE_STATIC_CALL_NULL(guardrail_proc_host_come, guardrail_t_proc_host);
@@ -95,7 +96,8 @@ static bool find_functions(void)
 		     FIND(guardrail_scsi_unblock, scsi_host_unblock, "scsi_host_unblock") &&
 		     FIND(guardrail_scsi_done, scsi_done, "scsi_done") &&
 		     FIND(guardrail_scsi_unmap, scsi_dma_unmap, "scsi_dma_unmap") &&
-		     FIND(guardrail_scsi_next, __scsi_iterate_devices, "__scsi_iterate_devices");
+		     FIND(guardrail_scsi_next, __scsi_iterate_devices, "__scsi_iterate_devices") &&
+		     FIND(guardrail_scsi_remove, scsi_remove_host, "scsi_remove_host");
 
 #ifdef CONFIG_SCSI_PROC_FS
 	found = found && FIND(guardrail_proc_dir_come, guardrail_t_proc_dir, "scsi_proc_hostdir_add") &&
@@ -127,6 +129,14 @@ static void make_file(struct Scsi_Host *host)
 static typeof(((struct scsi_host_template *)NULL)->queuecommand(NULL, NULL)) busy(struct Scsi_Host *host, struct scsi_cmnd *cmd)
 {
 	return SCSI_MLQUEUE_HOST_BUSY;
+}
+
+/* Where none will come. */
+static typeof(busy(NULL, NULL)) gone(struct Scsi_Host *host, struct scsi_cmnd *cmd)
+{
+	cmd->result = DID_NO_CONNECT << 16;
+	static_call(guardrail_scsi_done)(cmd);
+	return 0;
 }
 
 static int was_reset(struct scsi_cmnd *cmd)
@@ -273,6 +283,31 @@ static void take_back(struct parked *parked)
 		WRITE_ONCE(*parked->functions, &no_functions);
 }
 
+/* True while whoever loads a module waits for what its init function has begun, and so keeps it. */
+static bool is_loading(const struct module *module)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
+	return READ_ONCE(module->mem[MOD_INIT_TEXT].size);
+#else
+	return READ_ONCE(module->init_layout.size);
+#endif
+}
+
+/*
+ * A host whose devices are still looked for goes: whoever loads the driver waits for that, and keeps the module as long, so its commands cannot wait
+ * for the driver that comes anew. That one begins with a host of its own. What is left of this one keeps its template.
+ */
+static void remove(struct parked *parked)
+{
+	struct Scsi_Host *host = parked->host;
+
+	parked->stand_in->template.queuecommand = gone;
+	fail_commands(parked);
+	list_del(&parked->list);
+	kfree(parked);
+	static_call(guardrail_scsi_remove)(host);
+}
+
 struct parking {
 	u32 domain;
 	const struct guarded_modules *modules;
@@ -356,7 +391,7 @@ static int put_back(const struct guardrail_held *held, void *data)
 void guardrail_park_hosts(u32 domain, const struct guarded_modules *modules, bool fails)
 {
 	struct parking parking = { .domain = domain, .modules = modules };
-	struct parked *parked;
+	struct parked *parked, *next;
 
 	mutex_lock(&parked_lock);
 	list_for_each_entry(parked, &parked_hosts, list)
@@ -366,13 +401,19 @@ void guardrail_park_hosts(u32 domain, const struct guarded_modules *modules, boo
 	if (parking.hosts) {
 		guardrail_walk(domain, put_back, &parking);
 		msleep(GRACE_MS);
-		list_for_each_entry(parked, &parked_hosts, list) {
+		list_for_each_entry_safe(parked, next, &parked_hosts, list) {
 			const struct scsi_host_template *driver = parked->stand_in->driver;
+			bool loading;
 
-			if (parked->domain == domain && guardrail_is_of(driver, modules)) {
-				move_uses(driver->module, 0, &parked->stand_in->module);
-				if (fails)
-					fail_commands(parked);
+			if (parked->domain != domain || !guardrail_is_of(driver, modules))
+				continue;
+			loading = is_loading(driver->module);
+			move_uses(driver->module, loading, &parked->stand_in->module);
+			if (loading) {
+				remove(parked);
+				parking.hosts--;
+			} else if (fails) {
+				fail_commands(parked);
 			}
 		}
 		pr_info("domain %u: %u SCSI hosts stay, and %u commands wait\n", domain, parking.hosts, parking.commands);

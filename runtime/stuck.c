@@ -103,9 +103,11 @@ static bool examine(unsigned int cpu, u64 limit, u64 now)
 		state->samples = state->hits = 0;
 		return false;
 	}
-	if (!is_past(&state->looked, now, limit + LATE_NS)) {
-		sample(state, cpu);
-	} else if (!READ_ONCE(state->wanted)) {
+	if (!is_past(&state->looked, now, limit / 8)) {
+		/* It has run since the last process did, and not just a while ago: an interrupt may be all that runs. */
+		if ((s64)(READ_ONCE(state->looked) - READ_ONCE(state->ran)) > (s64)limit / 2)
+			sample(state, cpu);
+	} else if (is_past(&state->looked, now, limit + LATE_NS) && !READ_ONCE(state->wanted)) {
 		WRITE_ONCE(state->wanted, true);
 		apic->send_IPI(cpu, NMI_VECTOR);
 	}
