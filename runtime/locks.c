@@ -62,8 +62,8 @@ static int changes(const struct guardrail_action *action, struct guardrail_frame
 	if (locks)
 		note(locks, &lock);
 	local_irq_restore(flags);
-	/* Whoever has waited for the lock of an entry that was ended goes no further. */
-	if (unlikely(READ_ONCE(guardrail_dead_domains)))
+	/* Whoever has waited for the lock of an entry that was ended goes no further; one that is about to be given back is given back first. */
+	if (taken && unlikely(READ_ONCE(guardrail_dead_domains)))
 		guardrail_crossing(action->domain, frame);
 	return 0;
 }

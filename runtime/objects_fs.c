@@ -231,6 +231,16 @@ GUARDRAIL_CUSTOM(returned_error)
 	return 0;
 }
 
+/* The same where a positive number is an answer. */
+GUARDRAIL_CUSTOM(returned_status)
+{
+	int status = frame->result;
+
+	if (guardrail_applies(action, frame) && status < -MAX_ERRNO)
+		guardrail_refuse(action, frame, "return of", (u32)status, "no error", "an answer or an error");
+	return 0;
+}
+
 /* A file that was created is one. */
 GUARDRAIL_CUSTOM(created)
 {
