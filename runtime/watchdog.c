@@ -10,7 +10,9 @@
 #include <linux/cpuhotplug.h>
 #include <linux/hrtimer.h>
 #include <linux/interrupt.h>
+#include <linux/kallsyms.h>
 #include <linux/percpu.h>
+#include <linux/string.h>
 #include <linux/version.h>
 #include <asm/ibt.h>
 #include <asm/irq_regs.h>
@@ -60,9 +62,19 @@ asm("	.pushsection .text, \"ax\"\n"
     "	.popsection\n");
 STACK_FRAME_NON_STANDARD(guardrail_returned);
 
+/* True in functions that wait until they have a lock that spins. Who has ended there would have it, and nobody would know. */
+static bool takes_lock(unsigned long addr)
+{
+	char name[KSYM_SYMBOL_LEN];
+
+	sprint_symbol_no_offset(name, addr);
+	return str_has_prefix(name, "_raw_") && !strstr(name, "unlock");
+}
+
 /* Has the function of the kernel that code of the module has called return elsewhere. The innermost such call is changed, no other. */
 static bool divert_return(struct pt_regs *regs, const struct guardrail_record *record)
 {
+	unsigned long called = regs->ip;
 	struct unwind_state state;
 	int i;
 
@@ -71,8 +83,12 @@ static bool divert_return(struct pt_regs *regs, const struct guardrail_record *r
 	for (i = 0; i < MAX_FRAMES && !unwind_done(&state) && !unwind_error(&state); i++, unwind_next_frame(&state)) {
 		unsigned long ip = state.ip, *slot = (unsigned long *)state.sp - 1;
 
-		if (!guardrail_is_guarded(ip))
+		if (!guardrail_is_guarded(ip)) {
+			called = ip;
 			continue;
+		}
+		if (takes_lock(called))
+			return false;
 		/* Where code was interrupted, or a tracer has its own address there, nothing is changed. */
 		if (state.signal || !guardrail_can_end(record, (unsigned long)slot) || READ_ONCE(*slot) != ip)
 			return false;
