@@ -205,6 +205,7 @@ int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_
 	}
 	record->frame.result = entry->dead;
 	record->frame.second = 0;
+	guardrail_fs_left(record, false);
 	return -EIO;
 }
 

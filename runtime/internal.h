@@ -349,6 +349,11 @@ int __init guardrail_recover_init(void);
 void guardrail_recover_exit(void);
 /* Kills the domain and begins its recovery, unless it is dead already. In any context but NMIs. */
 void guardrail_recover(u32 domain, const char *why);
+/* restore_fs.c: file systems, where their domain is killed. */
+/* An entry was ended, or refused: what the kernel needs all the same is done, and the system call is made again after the recovery. */
+void guardrail_fs_left(const struct guardrail_record *record, bool ended);
+/* True where the domain has something mounted, or had. */
+bool guardrail_has_fs(u32 domain);
 /* A module of a dead domain goes: what the domain holds is released without it. @gone: set when nobody looks at the module any more. */
 void guardrail_clear_dead(u32 domain, bool *gone);
 

@@ -2,16 +2,22 @@
 /* Constructors of slab caches: while one runs, the object that it is to construct is the driver's to write. */
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/uaccess.h>
 
 #include "objects.h"
+#include "recover.h"
 
 #define CACHES 256
+/* How much of a cache is looked at for its constructor. */
+#define CACHE_WORDS 40
 
 /* Caches with a constructor, and how large their objects are. */
 static struct {
-	unsigned long cache;
+	unsigned long cache, ctor;
 	unsigned int size;
 	u32 domain;
+	bool dead;	/* the constructor is no more */
+	char name[32];
 } caches[CACHES];
 static DEFINE_RAW_SPINLOCK(lock);
 
@@ -24,15 +30,57 @@ GUARDRAIL_CUSTOM(cache_new)
 	if (!cache || !size_of(action, frame))
 		return 0;
 	raw_spin_lock_irqsave(&lock, flags);
-	for (i = 0; i < CACHES && caches[i].cache; i++)
+	for (i = 0; i < CACHES && caches[i].cache && caches[i].cache != cache; i++)
 		;
 	if (i < CACHES) {
 		caches[i].cache = cache;
 		caches[i].size = kmem_cache_size((struct kmem_cache *)cache);
 		caches[i].domain = action->domain;
+		caches[i].dead = false;
+		caches[i].ctor = size_of(action, frame);
+		strscpy(caches[i].name, (const char *)frame->args[0], sizeof(caches[i].name));
 	}
 	raw_spin_unlock_irqrestore(&lock, flags);
 	return 0;
+}
+
+/* In a cache, where its constructor stands; NULL where it cannot be found. */
+static unsigned long *find_ctor(unsigned long cache, unsigned long ctor)
+{
+	unsigned long *word = (unsigned long *)cache, value;
+	int i;
+
+	for (i = 0; i < CACHE_WORDS; i++)
+		if (!get_kernel_nofault(value, word + i) && value == ctor)
+			return word + i;
+	return NULL;
+}
+
+/*
+ * kmem_cache_create(name, …): a driver that was killed has not destroyed its caches, in which may be inodes that are used on. The one that comes
+ * gets them with their objects, since the kernel has one cache of a name. The value is the constructor.
+ */
+GUARDRAIL_CUSTOM(cache_comes)
+{
+	const char *name = (const char *)frame->args[0];
+	unsigned long ctor = size_of(action, frame), *at = NULL, flags;
+	int i;
+
+	if (!ctor || !name)
+		return 0;
+	raw_spin_lock_irqsave(&lock, flags);
+	for (i = 0; i < CACHES && !at; i++)
+		if (caches[i].cache && caches[i].domain == action->domain && !strncmp(caches[i].name, name, sizeof(caches[i].name) - 1) &&
+		    caches[i].size == (unsigned int)frame->args[1])
+			at = find_ctor(caches[i].cache, caches[i].ctor);
+	if (at) {
+		WRITE_ONCE(*at, ctor);
+		caches[i - 1].ctor = ctor;
+		caches[i - 1].dead = false;
+		frame->result = caches[i - 1].cache;
+	}
+	raw_spin_unlock_irqrestore(&lock, flags);
+	return at != NULL;
 }
 
 GUARDRAIL_CUSTOM(cache_gone)
@@ -48,6 +96,35 @@ GUARDRAIL_CUSTOM(cache_gone)
 			caches[i].cache = 0;
 	raw_spin_unlock_irqrestore(&lock, flags);
 	return 0;
+}
+
+void guardrail_caches_dead(u32 domain)
+{
+	unsigned long flags;
+	int i;
+
+	raw_spin_lock_irqsave(&lock, flags);
+	for (i = 0; i < CACHES; i++)
+		caches[i].dead |= caches[i].domain == domain;
+	raw_spin_unlock_irqrestore(&lock, flags);
+}
+
+/* Objects of this size may be of any cache that has it, and are written by the constructors of all of these. */
+bool guardrail_construct(u32 domain, unsigned long start, unsigned long size)
+{
+	unsigned long ctor, flags;
+	bool can = true;
+	int i;
+
+	for (i = 0; i < CACHES && can; i++) {
+		raw_spin_lock_irqsave(&lock, flags);
+		ctor = caches[i].cache && caches[i].domain == domain && caches[i].size == size ? caches[i].ctor : 0;
+		can = !ctor || (!caches[i].dead && !guardrail_is_dead(domain));
+		raw_spin_unlock_irqrestore(&lock, flags);
+		if (ctor && can)
+			((void (*)(void *))ctor)((void *)start);
+	}
+	return can;
 }
 
 /* Of the caches of a domain, the largest objects that fit into a slot; 0 where none does. */

@@ -11,6 +11,7 @@
 #include <linux/mutex.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
+#include <linux/static_call.h>
 #include <linux/umh.h>
 #include <linux/workqueue.h>
 
@@ -21,6 +22,7 @@
 #define LEAVE_MS 10000
 #define LOAD_MS 30000
 #define AGAIN_MS 2000
+#define GONE_MS 1000
 /* A domain that is killed so often in a minute stays dead. */
 #define MAX_IN_A_MINUTE 5
 
@@ -35,6 +37,7 @@ struct recovery {
 
 static struct recovery recoveries[GUARDRAIL_DOMAINS];
 static struct workqueue_struct *queue;
+DEFINE_STATIC_CALL_NULL(guardrail_known_module, find_module);
 /* One domain at a time. */
 static DEFINE_MUTEX(teardown_lock);
 
@@ -47,7 +50,11 @@ void guardrail_recover(u32 domain, const char *why)
 	struct recovery *recovery;
 	char names[64];
 
-	if (!is_domain(domain) || test_and_set_bit(domain, &guardrail_dead_domains))
+	if (!is_domain(domain) || guardrail_is_dead(domain))
+		return;
+	if (guardrail_has_fs(domain))
+		guardrail_restarts_begin(domain);
+	if (test_and_set_bit(domain, &guardrail_dead_domains))
 		return;
 	recovery = &recoveries[domain];
 	recovery->killed = ktime_get();
@@ -140,13 +147,36 @@ static int load(u32 domain, char *name, bool come)
 	return 0;
 }
 
+/* A module that leaves still uses others until the kernel does not know it any more. */
+static void wait_gone(const char *name)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(GONE_MS);
+	bool there = true;
+
+	while (there && time_before(jiffies, end)) {
+		preempt_disable();
+		rcu_read_lock();
+		there = static_call(guardrail_known_module)(name);
+		rcu_read_unlock();
+		preempt_enable();
+		if (there)
+			msleep(5);
+	}
+}
+
 /* Nothing calls modules that are cleared, so they can go and come again. */
 static int reload(u32 domain, struct guarded_modules *modules)
 {
+	unsigned long find = guardrail_find_symbol("find_module");
 	int err = 0, i;
 
-	for (i = 0; i < modules->n && !err; i++)
+	if (find)
+		static_call_update(guardrail_known_module, (typeof(&find_module))find);
+	for (i = 0; i < modules->n && !err; i++) {
 		err = load(domain, modules->name[i], false);
+		if (!err && find)
+			wait_gone(modules->name[i]);
+	}
 	for (i = modules->n - 1; i >= 0 && !err; i--)
 		err = load(domain, modules->name[i], true);
 	return err;
@@ -173,6 +203,8 @@ static const char *recover(u32 domain, struct guarded_modules *modules, struct l
 	if (modules->n)
 		guardrail_park_hosts(domain, modules, too_often);
 	if (modules->n && !too_often)
+		guardrail_park_fs(domain, modules);
+	if (modules->n && !too_often)
 		guardrail_teardown(domain, modules, &released, &late);
 	mutex_unlock(&teardown_lock);
 	/* Its init function was ended, or it was removed meanwhile. */
@@ -189,6 +221,8 @@ static const char *recover(u32 domain, struct guarded_modules *modules, struct l
 		return "a network device did not come again, or could not be set up";
 	if (guardrail_settle_hosts(domain))
 		return "a SCSI host did not come again";
+	if (guardrail_restore_fs(domain))
+		return "a file system could not be mounted again";
 	return NULL;
 }
 
@@ -230,6 +264,8 @@ static void work(struct work_struct *work)
 	else
 		pr_info("recovery of domain %u is done, %lld ms after it was killed\n", domain,
 			ktime_ms_delta(ktime_get(), recovery->killed));
+	if (!work_pending(work))
+		guardrail_restarts_end(domain, !failed);
 	guardrail_forget_netdevs(&saved);
 	kfree(modules);
 	memalloc_noio_restore(no_io);

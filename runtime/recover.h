@@ -33,6 +33,7 @@ struct late {
 	struct list_head memory;
 	struct pci_dev *devices[MAX_DEVICES];
 	unsigned int n_devices;
+	u32 domain;
 };
 
 /* teardown.c: takes all from a dead domain in which nobody is any more, and leaves the release of some memory for later. */
@@ -58,6 +59,62 @@ unsigned int guardrail_settle_hosts(u32 domain);
 /* Commands for what still has no driver fail. */
 void guardrail_fail_hosts(u32 domain);
 void guardrail_restore_scsi_exit(void);
+
+/* objects_slab.c: objects of caches with a constructor. */
+/* The domain's caches have constructors that are no more, until they come again. */
+void guardrail_caches_dead(u32 domain);
+/* Makes of an object that is to be freed what its cache has free; false where that cannot be done, and it has to stay. */
+bool guardrail_construct(u32 domain, unsigned long start, unsigned long size);
+
+/* restart.c: calls that are made again when a file system has recovered. */
+void guardrail_restart(u32 domain, bool ended);
+/* The same for a call that came upon a file system without a driver. */
+void guardrail_restart_dead(void);
+void guardrail_restarts_begin(u32 domain);
+void guardrail_restarts_end(u32 domain, bool recovered);
+
+/* restore_fs.c: file systems that stay mounted while their driver goes and comes again. */
+struct super_block;
+/* A mounted file system whose driver is dead. */
+struct dead_fs {
+	struct list_head list;
+	u32 domain;
+	struct super_block *sb;
+	const char *type, *source;
+	char *options;
+	struct module *owner;		/* that the driver was */
+	void *device;			/* what keeps the block device open */
+	unsigned long offset, size;	/* of an inode in its allocation, and of that; 0 where that is not known */
+	struct dead_inode *inodes;
+	unsigned int n_inodes;
+	unsigned int lost;		/* files that could not be handed over */
+	bool restored;
+};
+/* An inode of it, and a name that it has. */
+struct dead_inode {
+	struct inode *inode;
+	struct dentry *dentry;
+	bool held;			/* it is not about to go */
+};
+/* Takes the domain's file systems from its modules; the number of those. */
+unsigned int guardrail_park_fs(u32 domain, const struct guarded_modules *modules);
+/* True for an allocation in which an inode is that stays. */
+bool guardrail_keeps_allocation(u32 domain, unsigned long start, unsigned long size);
+/* Its types of file systems are known to the kernel no more. */
+void guardrail_forget_fs_types(u32 domain);
+/* Mounts them anew and hands all over; the number of those that could not be. */
+unsigned int guardrail_restore_fs(u32 domain);
+
+/* restore_files.c: what refers to a file system. */
+extern const struct file_operations guardrail_dead_file_operations;
+/* Files of it have functions of no driver from now on; false where not all could be found. */
+bool guardrail_park_files(const struct super_block *sb, const struct guarded_modules *modules);
+/* Mounts, files and folders of processes become those of the file system that is mounted at @root. */
+int guardrail_hand_over(struct dead_fs *dead, struct vfsmount *root);
+/* What was written is written to the new file system where it is not there. */
+void guardrail_copy_data(struct dead_fs *dead, struct vfsmount *root);
+/* Folios that ended entries have left locked are unlocked, and data go. */
+void guardrail_drop_data(struct dead_fs *dead);
 
 /* restore_net.c: how network devices are set up. */
 /* Notes how the domain's network devices are set up, in a list of its own. */

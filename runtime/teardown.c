@@ -349,6 +349,8 @@ static int release_memory(const struct guardrail_held *held, void *data)
 
 	if (held->right != GUARDRAIL_OWNER)
 		return 0;
+	if (held->type == KIND_SLAB && guardrail_keeps_allocation(down->domain, held->start, held->len))
+		return 0;
 	/* Nobody else is to release it. */
 	if (guardrail_clear_owner(down->domain, held->start, held->type))
 		return 0;
@@ -386,6 +388,9 @@ static int release_memory(const struct guardrail_held *held, void *data)
 static void release_piece(const struct late *late, const struct guardrail_held *held)
 {
 	void *p = (void *)held->start;
+
+	if (held->right == GUARDRAIL_OWNER && held->type == KIND_SLAB && !guardrail_construct(late->domain, held->start, held->len))
+		return;
 
 	if (held->right == GUARDRAIL_OBJECT) {
 		dev_kfree_skb_any(p);
@@ -438,6 +443,8 @@ void guardrail_teardown(u32 domain, const struct guarded_modules *modules, struc
 	memset(released, 0, sizeof(*released));
 	INIT_LIST_HEAD(&late->memory);
 	late->n_devices = 0;
+	late->domain = domain;
+	guardrail_caches_dead(domain);
 	*down = (struct teardown){ .domain = domain, .modules = modules, .released = released, .late = late };
 	find_devices(down);
 	released->devices = late->n_devices;
@@ -447,6 +454,7 @@ void guardrail_teardown(u32 domain, const struct guarded_modules *modules, struc
 	guardrail_walk(domain, unregister, down);
 	guardrail_walk(domain, end_poll, down);
 	unbind(modules);
+	guardrail_forget_fs_types(domain);
 	free_irqs(down);
 	for (i = 0; i < late->n_devices; i++)
 		give_back(late->devices[i]);

@@ -127,6 +127,7 @@ void guardrail_unwind(u32 domain)
 		pr_info_ratelimited("%u locks are as they were when %s of domain %u was called\n", own.n, record->entry->function, domain);
 	record->frame.result = record->entry->dead;
 	record->frame.second = 0;
+	guardrail_fs_left(record, true);
 	guardrail_resume(record);
 	BUG();
 }

@@ -36,8 +36,8 @@ struct Fault {
 }
 
 /// What is filled in for `ethtool -a`; a field of each frame that is received; the driver's part of commands; their results, and then no driver
-/// comes.
-const FAULTS: [Fault; 7] = [
+/// comes; the driver's part of a name that is looked up; times of a file that is written, in two modules.
+const FAULTS: [Fault; 9] = [
     Fault {
         driver: "e1000",
         place: "call",
@@ -97,7 +97,31 @@ const FAULTS: [Fault; 7] = [
         spoiled: ("fields sdev scsi_device ; before do scsi_device sdev", "fields sdev scsi_device"),
         always: &[],
     },
+    Fault {
+        driver: "vfat",
+        place: "lookup",
+        does: "recovers from a fault where names are looked up",
+        function: "vfat_",
+        spoiled: (
+            "entry inode_operations.lookup (dir, dentry, flags): lend &dentry->dentry.d_fsdata 8",
+            "entry inode_operations.lookup (dir, dentry, flags): nothing",
+        ),
+        always: &[],
+    },
+    Fault {
+        driver: "vfat",
+        place: "write",
+        does: "recovers from a fault where files are written",
+        function: "fat_",
+        spoiled: ("i_size, i_bytes, i_blkbits, i_blocks", "i_size, i_bytes, i_blkbits"),
+        always: &["6.1"],
+    },
 ];
+
+/// Modules that share the driver's domain.
+fn companions(driver: &str) -> &'static [&'static str] {
+    if driver == "vfat" { &["fat"] } else { &[] }
+}
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -112,21 +136,28 @@ fn main() {
     common::run(arguments, trials)
 }
 
-/// A guarded driver with a right missing, and the runtime beside it.
-fn guard(packages: &Packages, kernel: &str, fault: &Fault, folder: &Path) -> Result<String, Failed> {
-    let Fault { driver: name, spoiled: (right, wrong), .. } = *fault;
+/// A guarded driver, or a module of its domain, with a right missing, and the runtime beside it.
+fn guard(
+    packages: &Packages,
+    kernel: &str,
+    (fault, name): (&Fault, &str),
+    folder: &Path,
+) -> Result<String, Failed> {
+    let (right, wrong) = fault.spoiled;
     let kernel = kernels::find(packages, kernel)?;
     let runtime = runtime::ensure(packages, &kernel)?;
     std::fs::copy(&runtime.module, folder.join("guardrail.ko"))?;
     let plan = Modules::of(&kernel)?.plan(name)?;
     let driver = ModuleImage::parse(name, plan.driver.bytes.clone())?;
+    let needed = plan.before.iter().map(|module| ModuleImage::parse(&module.name, module.bytes.clone()));
+    let needed = needed.collect::<Result<Vec<_>, _>>()?;
     if !TABLE.contains(right) {
         return Err(format!("the table has no '{right}'").into());
     }
     let table = TABLE.replace(right, wrong);
     let isolation = Isolation::with_table(
         ("spoiled", &table),
-        types(&KernelImage::open(&kernel.vmlinuz)?, &driver, &[]),
+        types(&KernelImage::open(&kernel.vmlinuz)?, &driver, &needed),
     )?;
     let found = border(&isolation, &Object::read(name, &plan.driver.bytes)?);
     let symbols = std::fs::read_to_string(&runtime.symbols)?;
@@ -140,18 +171,33 @@ fn guard(packages: &Packages, kernel: &str, fault: &Fault, folder: &Path) -> Res
 fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
     let packages = Packages::new(&Cache::open()?);
     let folder = tempfile::tempdir()?;
-    let driver = guard(&packages, kernel, fault, folder.path())?;
+    let driver = guard(&packages, kernel, (fault, fault.driver), folder.path())?;
     let workload = folder.path().join("workload.sh");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let disk = fault.driver == "sym53c8xx";
-    let own = if disk { "tests/guarded/recover-disk.sh" } else { "tests/guarded/recover.sh" };
+    let own = match fault.driver {
+        "vfat" => "tests/guarded/recover-files.sh",
+        _ if disk => "tests/guarded/recover-disk.sh",
+        _ => "tests/guarded/recover.sh",
+    };
     let parts = ["../../workloads/device.sh", "tests/guarded/recovery.sh", own];
     let parts = parts.map(|part| std::fs::read_to_string(root.join(part))).into_iter();
     std::fs::write(&workload, parts.collect::<Result<Vec<_>, _>>()?.concat())?;
     let request = Request { driver: &driver, more: &[], kernel, device: None, workload: workload.to_str() };
     let mut prepared = Prepared::new(&packages, request, &mut |_| {})?;
+    let modules = Modules::of(&prepared.kernel)?;
+    for name in companions(fault.driver) {
+        let path = guard(&packages, kernel, (fault, name), folder.path())?;
+        let place = prepared.plan.before.iter_mut().find(|module| module.name == *name);
+        place.ok_or_else(|| format!("the driver does not need {name}"))?.bytes = std::fs::read(path)?;
+    }
+    if fault.driver == "vfat" {
+        prepared.plan.before.sort_by_key(|module| module.name != "guardrail");
+        for name in ["loop", "nls_cp437", "nls_ascii"].into_iter().filter(|name| modules.has(name)) {
+            modules.add(name, fault.driver, &mut prepared.also)?;
+        }
+    }
     if disk {
-        let modules = Modules::of(&prepared.kernel)?;
         for name in ["crc32c_generic", "ext4"].into_iter().filter(|name| modules.has(name)) {
             modules.add(name, fault.driver, &mut prepared.also)?;
         }

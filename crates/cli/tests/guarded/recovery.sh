@@ -1,7 +1,14 @@
 # What tests of recovery share.
 
 parameters=/sys/module/guardrail/parameters
-printf '#!/bin/sh\nif [ "$1" = -r ]; then rmmod "$2"; else insmod /guardrail/driver.ko; fi\n' >/tmp/loader
+cat >/tmp/loader <<'END'
+#!/bin/sh
+[ "$1" != -r ] || exec rmmod "$2"
+for file in /guardrail/modules/*-"$1".ko; do
+    [ ! -e "$file" ] || exec insmod "$file"
+done
+exec insmod /guardrail/driver.ko
+END
 chmod +x /tmp/loader
 printf /tmp/loader >$parameters/loader
 
