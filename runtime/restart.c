@@ -19,8 +19,9 @@
 /* How long a thread waits for the end of a recovery, and how many do. */
 #define WAIT_MS 60000
 #define MOST 4096
-/* The same call of a thread that was ended twice in this time fails. */
-#define AGAIN_MS 60000
+/* The same call of a thread fails that was ended so often and is again, in this time. */
+#define ENDS 2
+#define AGAIN_MS 10000
 
 /* What is to be done on the way back to user space. */
 struct restart {
@@ -46,24 +47,23 @@ static struct call {
 } calls[16];
 static unsigned int next_call;
 
-/* True where this call was ended before: it would be again. */
+/* True where this call was ended before, again and again: it would be once more. */
 static bool was_ended(const struct pt_regs *regs)
 {
 	const struct call call = {
 		.task = current, .nr = regs->orig_ax, .args = { regs->di, regs->si, regs->dx }, .jiffies = jiffies,
 	};
 	unsigned long flags;
-	bool found = false;
-	int i;
+	int found = 0, i;
 
 	raw_spin_lock_irqsave(&lock, flags);
 	for (i = 0; i < ARRAY_SIZE(calls); i++)
-		found |= calls[i].task == current && calls[i].nr == call.nr && !memcmp(calls[i].args, call.args, sizeof(call.args)) &&
+		found += calls[i].task == current && calls[i].nr == call.nr && !memcmp(calls[i].args, call.args, sizeof(call.args)) &&
 			 time_before(jiffies, calls[i].jiffies + msecs_to_jiffies(AGAIN_MS));
-	if (!found)
+	if (found < ENDS)
 		calls[next_call++ % ARRAY_SIZE(calls)] = call;
 	raw_spin_unlock_irqrestore(&lock, flags);
-	return found;
+	return found >= ENDS;
 }
 
 /* What has been synchronized meanwhile is not, even if the kernel says so: it does not hear of all errors. */

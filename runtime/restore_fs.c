@@ -333,8 +333,11 @@ static void dead_free_inode(struct inode *inode)
 			domain = dead->domain;
 		}
 	spin_unlock_irqrestore(&dead_lock, flags);
-	/* Otherwise nobody knows where its memory begins, or how it is to look for the next inode, and it is lost. */
-	if (size && guardrail_construct(domain, start, size))
+	/*
+	 * Otherwise nobody knows where its memory begins, or how it is to look for the next inode, and it is lost. Since Linux 7.0 buffers may be in a list
+	 * that the driver has beside the inode.
+	 */
+	if (LINUX_VERSION_CODE < KERNEL_VERSION(7, 0, 0) && size && guardrail_construct(domain, start, size))
 		kfree((void *)start);
 }
 
