@@ -138,6 +138,7 @@
 #define GUARDRAIL_ENTRY_EXIT 2		/* the module's exit function, which has to do all of its work */
 
 #ifndef __ASSEMBLY__
+#include <linux/percpu.h>
 #include <linux/types.h>
 
 struct guardrail_range {
@@ -178,6 +179,13 @@ void guardrail_range_slow(unsigned long addr, unsigned long len, unsigned long d
 /* @offset: the address of a per-CPU variable as per-CPU pointers have it. */
 void guardrail_percpu_slow(unsigned long offset, unsigned long size, unsigned long domain, unsigned long ip);
 void guardrail_icall_slow(unsigned long target, unsigned long domain, unsigned long ip);
+
+/*
+ * Loops of guarded modules count this down where they begin anew, and where it becomes negative call the function, which sets it anew and returns,
+ * unless the loop has gone on for too long with interrupts off.
+ */
+DECLARE_PER_CPU(int, guardrail_loops);
+void guardrail_loop_slow(unsigned long domain, unsigned long ip);
 
 /*
  * Rights. Where nothing else is said, these may be called in any context but NMI. Those that return int return 0, or -ENOMEM where memory

@@ -70,7 +70,7 @@ GUARDRAIL_CUSTOM(cache_comes)
 		return 0;
 	raw_spin_lock_irqsave(&lock, flags);
 	for (i = 0; i < CACHES && !at; i++)
-		if (caches[i].cache && caches[i].domain == action->domain && !strncmp(caches[i].name, name, sizeof(caches[i].name) - 1) &&
+		if (caches[i].dead && caches[i].cache && caches[i].domain == action->domain && !strncmp(caches[i].name, name, sizeof(caches[i].name) - 1) &&
 		    caches[i].size == (unsigned int)frame->args[1])
 			at = find_ctor(caches[i].cache, caches[i].ctor);
 	if (at) {

@@ -3,7 +3,8 @@
  * Processors that run nothing else anymore. Each one has the next looked at by its timer, and where that is stuck the ones behind it: work for the
  * processor has to have run within the time after which a call is taken for an endless loop (watchdog.c). Where not even its timer has run, its
  * interrupts are off, and an NMI looks at what it does. Where the timer does run, but no process, it may be kept by interrupts that come again and
- * again: those that a guarded handler is found in nearly each time are disabled, as the kernel does with interrupts that nobody cares for.
+ * again: those that a guarded handler is found in nearly each time are disabled, as the kernel does with interrupts that nobody cares for. Where all
+ * processors have their interrupts off, loops of guarded modules look themselves.
  */
 #include <linux/ctype.h>
 #include <linux/interrupt.h>
@@ -27,6 +28,8 @@ struct state {
 	u64 ran;			/* when that was */
 	u64 looked;			/* when its timer was there */
 	bool wanted;			/* an NMI is on its way */
+	/* When a loop on it first found that its timer has not run since then. */
+	u64 turned, turned_at;
 	/* Of what the processor before this one has seen. */
 	unsigned int samples, hits;
 	struct guardrail_interrupt found;
@@ -195,6 +198,48 @@ static int on_nmi(unsigned int type, struct pt_regs *regs)
 	pr_warn_ratelimited("processor %u has its interrupts off and comes to no end, at %pS\n", smp_processor_id(), (void *)regs->ip);
 	return handled;
 }
+
+/*
+ * Where neither another processor nor an NMI is left to look, loops of the module's own code are. They count down, and ask when they have gone around so often. Two
+ * times are needed, since a machine that was stopped for a while has clocks that jump.
+ */
+#define TURNS (1 << 20)
+#define AGAIN_NS NSEC_PER_SEC
+DEFINE_PER_CPU(int, guardrail_loops) = TURNS;
+EXPORT_PER_CPU_SYMBOL_GPL(guardrail_loops);
+
+void guardrail_loop_slow(unsigned long domain, unsigned long ip)
+{
+	struct guardrail_running running;
+	unsigned long flags;
+	struct state *state;
+	u64 now, looked;
+
+	this_cpu_write(guardrail_loops, TURNS);
+	if (likely(!irqs_disabled()))
+		return;
+	state = this_cpu_ptr(&states);
+	if (!is_stuck(state))
+		return;
+	now = ktime_get_mono_fast_ns();
+	looked = READ_ONCE(state->looked);
+	if (state->turned_at != looked) {
+		state->turned_at = looked;
+		state->turned = now;
+	}
+	if (now - state->turned < AGAIN_NS)
+		return;
+	state->turned = now;
+	local_irq_save(flags);
+	if (guardrail_running(&running)) {
+		guardrail_report_loop(domain, running.record->entry->function, longest / NSEC_PER_SEC, ip);
+		guardrail_note_loop(ip);
+		WRITE_ONCE(state->ran, now);
+		guardrail_faulted(domain, "endless loop", ip);
+	}
+	local_irq_restore(flags);
+}
+EXPORT_SYMBOL_GPL(guardrail_loop_slow);
 
 void guardrail_stuck_online(unsigned int cpu)
 {

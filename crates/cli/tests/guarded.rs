@@ -134,6 +134,10 @@ fn main() {
         trials.push(Trial::test(name, move || at_border(kernel)));
     }
     for kernel in NAMES {
+        let name = format!("a loop with interrupts off on the only processor is ended on {kernel}");
+        trials.push(Trial::test(name, move || ends(kernel)).with_ignored_flag(kernel != NAMES[0]));
+    }
+    for kernel in NAMES {
         for (group, bugs) in TOLD.into_iter().enumerate() {
             let name = format!("bugs of group {group} are told, and their twins are silent, on {kernel}");
             trials.push(Trial::test(name, move || told(kernel, bugs)));
@@ -247,22 +251,42 @@ fn silent(kernel: &str, drivers: &[&str], amount: Work) -> Result<(), Failed> {
     }
 }
 
-/// Each function that does what it must not is told, and nothing else; and nothing of the twin.
-fn at_border(kernel: &str) -> Result<(), Failed> {
+/// Drivers of `guarded/`, built in a folder.
+fn built<const N: usize>(kernel: &str, folder: &Path, files: [&str; N]) -> Result<[String; N], Failed> {
     let packages = Packages::new(&Cache::open()?);
-    let folder = tempfile::tempdir()?;
-    let (copy, tree) = (folder.path().join("sources"), folder.path().join("tree"));
+    let (copy, tree) = (folder.join("sources"), folder.join("tree"));
     std::fs::create_dir(&copy)?;
-    for name in ["Kbuild", "border.h", "border.c", "border_ok.c"] {
-        std::fs::copy(
-            kbuild::folder("crates/cli/tests/guarded", "border.h", "GUARDRAIL_BORDER")?.join(name),
-            copy.join(name),
-        )?;
+    let sources = kbuild::folder("crates/cli/tests/guarded", "border.h", "GUARDRAIL_BORDER")?;
+    for name in ["Kbuild", "border.h", "border.c", "border_ok.c", "endless.c"] {
+        std::fs::copy(sources.join(name), copy.join(name))?;
     }
     let script = kbuild::folder("scripts", "kbuild", "GUARDRAIL_SCRIPTS")?.join("kbuild");
     let rest = [tree.as_os_str(), copy.as_os_str()];
     kbuild::run(&packages, &kernels::find(&packages, kernel)?, &script, &[], &rest)?;
-    let drivers = ["border.ko", "border_ok.ko"].map(|file| copy.join(file).display().to_string());
+    Ok(files.map(|file| copy.join(file).display().to_string()))
+}
+
+/// A loop with interrupts off on the only processor is ended, and the guest goes on.
+fn ends(kernel: &str) -> Result<(), Failed> {
+    let packages = Packages::new(&Cache::open()?);
+    let folder = tempfile::tempdir()?;
+    let [driver] = built(kernel, folder.path(), ["endless.ko"])?;
+    let driver = guard(&packages, kernel, &driver, folder.path())?;
+    let workload = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guarded/endless.sh");
+    let request = Request { driver: &driver, more: &[], kernel, device: None, workload: workload.to_str() };
+    let prepared = Prepared::new(&packages, request, &mut |_| {})?;
+    let options = Options { cpus: 1, ..Options::new(folder.path()) };
+    let ran = common::unwatched(&prepared, options, 300)?;
+    match ran.outcome {
+        Outcome::Completed => Ok(()),
+        outcome => Err(format!("{outcome}\n{}", ran.console).into()),
+    }
+}
+
+/// Each function that does what it must not is told, and nothing else; and nothing of the twin.
+fn at_border(kernel: &str) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let drivers = built(kernel, folder.path(), ["border.ko", "border_ok.ko"])?;
     let ran = work(kernel, &drivers, &[], None)?;
     let violations = ran.violations();
     let of =

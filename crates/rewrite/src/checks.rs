@@ -28,7 +28,7 @@ mod merge;
 mod tests;
 
 use access::{Access, Reason, access};
-use build::Builder;
+use build::{Builder, LOOPS};
 use merge::{Groups, Look, Store};
 
 use crate::asks::{Asks, Built};
@@ -83,6 +83,8 @@ pub struct Stores {
     pub same: usize,
     /// In code that the kernel replaces, which is not checked.
     pub replaced: usize,
+    /// Places where loops begin anew, and count.
+    pub loops: usize,
 }
 
 impl Stores {
@@ -110,6 +112,8 @@ pub struct Checks {
     domain: u8,
     /// The variable with the table's place, as a symbol.
     table: usize,
+    /// The variable that loops count down, as a symbol.
+    loops: usize,
     thunks: Thunks,
     /// The module's name, and `Module.symvers` of the runtime.
     guarded: Option<(String, String)>,
@@ -133,6 +137,7 @@ impl Checks {
         Checks {
             domain: domain.clamp(1, 14),
             table: 0,
+            loops: 0,
             thunks: Thunks::default(),
             guarded: None,
             trusted: BTreeSet::new(),
@@ -179,6 +184,7 @@ impl Pass for Checks {
             return Err(RewriteError::Unproven { doubts });
         }
         self.table = object.import(TABLE);
+        self.loops = object.import(LOOPS);
         self.thunks = Thunks::new(object, self.domain);
         Ok(())
     }
@@ -191,6 +197,10 @@ impl Pass for Checks {
         self.keeps_to_the_convention(site)?;
         let mut info = InstructionInfoFactory::new();
         let mut groups = Groups::default();
+        for number in heads(site) {
+            self.stores.loops += 1;
+            patches.push((number, self.builder(site, number).turn()?.patch));
+        }
         for number in site.function.insns.clone() {
             let insn = &site.code.insns[number as usize];
             let info = info.info(&insn.insn);
@@ -233,6 +243,19 @@ impl Pass for Checks {
     }
 }
 
+/// Instructions to which something behind them in the function jumps back. Where flags are needed, which is rare, or the kernel patches, none is counted.
+fn heads(site: &Site<'_>) -> BTreeSet<u32> {
+    let range = site.function.insns.clone();
+    let back = range.clone().filter_map(|number| {
+        let target = site.code.insns[number as usize].target?;
+        (range.contains(&target) && target <= number).then_some(target)
+    });
+    let counts = |&number: &u32| {
+        !site.code.insns[number as usize].fixed && !site.flow.needed(site.code.section, number).has_flags()
+    };
+    back.filter(counts).collect()
+}
+
 impl Checks {
     /// Code that is put in changes registers that a call may change. Callers that rely on more cannot be served.
     fn keeps_to_the_convention(&self, site: &Site<'_>) -> Result<()> {
@@ -249,7 +272,7 @@ impl Checks {
     fn builder(&mut self, site: &Site<'_>, number: u32) -> Builder<'_> {
         let needed = site.flow.needed(site.code.section, number);
         let asks = Asks { thunks: &mut self.thunks, needed, site: number };
-        Builder { table: self.table, domain: self.domain, asks }
+        Builder { table: self.table, loops: self.loops, domain: self.domain, asks }
     }
 
     /// Stores of which one look decides, before the first of them.

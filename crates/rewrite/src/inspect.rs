@@ -327,10 +327,18 @@ fn unchecked(object: &Object, codes: &[Code], trusted: &[String], faults: &mut V
 fn asked(object: &Object, code: &Code) -> HashSet<u32> {
     let relocs = &object.sections[code.section].relocs;
     let thunks = object.section(thunks::SECTION);
+    // What loops ask says nothing of stores.
+    let turns = object
+        .symbols
+        .iter()
+        .find(|symbol| symbol.section() == thunks && symbol.name == thunks::LOOP)
+        .map(|symbol| symbol.value as i64 - 4);
     let calls = |insn: &Insn| {
         let reloc = relocs[insn.relocs.start as usize..insn.relocs.end as usize].first();
-        let target = reloc.and_then(|reloc| object.symbols[reloc.symbol].section());
-        insn.insn.flow_control() == FlowControl::Call && thunks.is_some() && target == thunks
+        let asks = reloc.is_some_and(|reloc| {
+            object.symbols[reloc.symbol].section() == thunks && Some(reloc.addend) != turns
+        });
+        insn.insn.flow_control() == FlowControl::Call && thunks.is_some() && asks
     };
     let mut asked = HashSet::new();
     for (number, _) in code.insns.iter().enumerate().filter(|(_, insn)| calls(insn)) {

@@ -12,11 +12,18 @@ use std::collections::BTreeMap;
 
 /// The section of those that checks need.
 pub const SECTION: &str = ".text.guardrail";
+/// The name of the thunk for loops.
+pub const LOOP: &str = "guardrail_loop";
 /// The section of those that tell of events.
 pub const EVENTS: &str = ".text.guardrail.events";
-/// The runtime's functions. All but the last want an address, a size, the domain, and where the check is; that one has no size.
-const SLOW: [&str; 4] =
-    ["guardrail_write_slow", "guardrail_range_slow", "guardrail_percpu_slow", "guardrail_icall_slow"];
+/// The runtime's functions. The first three want an address, a size, the domain, and where the check is; the fourth has no size, and the last no address either.
+const SLOW: [&str; 5] = [
+    "guardrail_write_slow",
+    "guardrail_range_slow",
+    "guardrail_percpu_slow",
+    "guardrail_icall_slow",
+    "guardrail_loop_slow",
+];
 /// The function that is told of events: an address, a size, which event, and where.
 const TELL: &str = "guardrail_event";
 
@@ -44,6 +51,8 @@ pub enum Ask {
     PerCpu(Register, u32),
     /// Whether the address in a register may be called.
     Call(Register),
+    /// Whether this loop is one without an end.
+    Loop,
     /// Tells of an event, with the address in a register if it has one, and a size.
     Event(u8, Option<Register>, u32),
     /// Tells of an event with the address in a register, and RCX elements of a size, 2 to this power.
@@ -57,6 +66,7 @@ impl Ask {
             Ask::Range(shift) => format!("guardrail_range_{}", 1 << shift),
             Ask::PerCpu(register, size) => format!("guardrail_percpu_{size}_{register:?}"),
             Ask::Call(register) => format!("guardrail_icall_{register:?}"),
+            Ask::Loop => LOOP.to_owned(),
             Ask::Event(event, Some(register), size) => format!("guardrail_event_{event}_{size}_{register:?}"),
             Ask::Event(event, None, _) => format!("guardrail_event_{event}"),
             Ask::Elements(event, register, shift) => {
@@ -159,10 +169,15 @@ impl Thunks {
             Ask::Range(_) => (1, domain, Register::EDX),
             Ask::PerCpu(..) => (2, domain, Register::EDX),
             Ask::Call(_) => (3, domain, Register::ESI),
+            Ask::Loop => (4, domain, Register::EDI),
             Ask::Event(event, ..) | Ask::Elements(event, ..) => (0, event.into(), Register::EDX),
         };
         ops.push(number(argument, last)?);
-        let site = if argument == Register::ESI { Register::RDX } else { Register::RCX };
+        let site = match argument {
+            Register::EDI => Register::RSI,
+            Register::ESI => Register::RDX,
+            _ => Register::RCX,
+        };
         // The distance behind the call counts from its own end.
         let back = MemoryOperand::with_base_displ(Register::RSP, 8 * SAVED.len() as i64);
         ops.push(plain(Instruction::with2(Code::Mov_r64_rm64, site, back))?);

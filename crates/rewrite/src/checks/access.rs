@@ -1,5 +1,6 @@
 //! What an instruction does that has to be checked.
 
+use crate::checks::build::LOOPS;
 use crate::code::Insn;
 use crate::emit::Operand;
 use crate::error::{Result, refused};
@@ -11,8 +12,8 @@ use iced_x86::{
 };
 
 /// Per-CPU variables of the kernel that its own inlined code writes: the symbol, and where in it. Such is the count of who forbids
-/// preemption, by itself or as the second word of what is hot.
-const KERNEL_PER_CPU: [(&str, i64); 2] = [("__preempt_count", 0), ("pcpu_hot", 8)];
+/// preemption, by itself or as the second word of what is hot; and the runtime's, which loops count down.
+const KERNEL_PER_CPU: [(&str, i64); 3] = [("__preempt_count", 0), ("pcpu_hot", 8), (LOOPS, 0)];
 
 /// What an instruction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,6 +20,9 @@ const JUMP: [u8; 1] = [0xe9];
 const UNEQUAL: [u8; 2] = [0x0f, 0x85];
 const NEGATIVE: [u8; 2] = [0x0f, 0x88];
 
+/// The runtime's per-CPU variable that loops count down (`guardrail_loops`).
+pub(super) const LOOPS: &str = "guardrail_loops";
+
 /// What has to be known of an address.
 #[derive(Clone, Copy, Debug)]
 enum Test<'a> {
@@ -42,6 +45,8 @@ struct Question {
 pub struct Builder<'a> {
     /// The variable with the table's place, as a symbol.
     pub table: usize,
+    /// The variable that loops count down, as a symbol.
+    pub loops: usize,
     /// The protection domain.
     pub domain: u8,
     /// Asks where a check does not pass.
@@ -102,6 +107,19 @@ impl Builder<'_> {
     /// A store by a string instruction that repeats.
     pub fn range(&mut self, shift: u32) -> Result<Built> {
         self.asks.always(&[], |thunks, _| Ok(vec![thunks.call(Ask::Range(shift))?]))
+    }
+
+    /// Where a loop begins anew, and no flags are needed: each time of many the runtime is asked whether it ever ends.
+    pub fn turn(&mut self) -> Result<Built> {
+        let counter = MemoryOperand { segment_prefix: Register::GS, ..relative_operand() };
+        let count = Instruction::with1(Code::Dec_rm32, counter);
+        let before = vec![relative(count, self.loops, 0)?, Op::Jump(NEGATIVE.into(), Label::Out)];
+        let out = vec![
+            self.asks.thunks.call(Ask::Loop)?,
+            Op::Jump(NOTE.into(), Label::Site(self.asks.site)),
+            Op::Jump(JUMP.into(), Label::Next),
+        ];
+        Ok(Built { patch: Patch { before, out }, saved: false, flags: false })
     }
 
     /// A check that passes, or asks out of the way.

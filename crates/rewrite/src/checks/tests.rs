@@ -60,6 +60,18 @@ fn calls_by_pointer_are_checked() {
 }
 
 #[test]
+fn loops_count() {
+    // 1: mov [rdi],rcx; dec rcx; jne 1b; 2: dec edx; jne 2b; ret
+    let code = [0x48, 0x89, 0x0f, 0x48, 0xff, 0xc9, 0x75, 0xf8, 0xff, 0xca, 0x75, 0xfc, 0xc3];
+    let (text, thunks, stores) = checked(&Module::new(&code));
+    assert_eq!((stores.loops, stores.checked), (2, 1));
+    insta::assert_snapshot!(text);
+    insta::assert_snapshot!(thunks);
+    // One that carries a flag around does not: 1: adc eax,edx; dec rcx; jne 1b; ret
+    assert_eq!(checked(&Module::new(&[0x11, 0xd0, 0x48, 0xff, 0xc9, 0x75, 0xf9, 0xc3])).2.loops, 0);
+}
+
+#[test]
 fn string_instructions_that_repeat_ask_for_the_range() {
     // rep stosq; rep movsb; stosd; test rax,rax; rep stosb; je 1f; nop; 1: ret
     let code = [0xf3, 0x48, 0xab, 0xf3, 0xa4, 0xab, 0x48, 0x85, 0xc0, 0xf3, 0xaa, 0x74, 0x01, 0x90, 0xc3];
