@@ -83,7 +83,13 @@ GUARDRAIL_CUSTOM(scsi_queued)
 {
 	struct scsi_cmnd *cmd = (struct scsi_cmnd *)object_of(action, frame);
 
-	if (cmd && (int)frame->result)
+	if (!cmd || !(int)frame->result)
+		return 0;
+	/* The entry was ended when the driver had done the command already: it must not be tried again. */
+	if (container_of(frame, struct guardrail_record, frame)->saved.unwound &&
+	    !guardrail_check_object(action->domain, (unsigned long)cmd, TYPE_SCSI_CMND))
+		frame->result = 0;
+	else
 		scsi_gone(action->domain, cmd);
 	return 0;
 }

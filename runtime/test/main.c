@@ -11,6 +11,10 @@ static bool cost;
 module_param(cost, bool, 0444);
 MODULE_PARM_DESC(cost, "measure what the primitives cost, instead of testing");
 
+static bool quick;
+module_param(quick, bool, 0444);
+MODULE_PARM_DESC(quick, "leave out what waits for many seconds");
+
 void test_result(const char *name, bool ok)
 {
 	number++;
@@ -67,7 +71,8 @@ static int __init test_init(void)
 	test_life();
 	test_actions();
 	test_entries();
-	test_stuck();
+	if (!quick)
+		test_stuck();
 	test_races();
 	pr_info("1..%u\n", number);
 	pr_info("# %u failed\n", n_failed);
