@@ -12,8 +12,8 @@
 #include "action.h"
 
 #define BUFFER_WORD (8UL * GUARDRAIL_SLOT)
-/* Smaller ones are as quick to grant, and more often written. */
-#define BUFFER_LEAST 1024
+/* Smaller ones are as quick to grant, and those of 1 KiB are what drivers copy short frames to. */
+#define BUFFER_LEAST 1536
 /* None reaches over pages of the table. */
 #define BUFFER_MOST (PAGE_SIZE * GUARDRAIL_SLOT)
 
