@@ -176,9 +176,9 @@ impl Registers {
         self.env.map(|known| std::ptr::eq(known.as_ptr(), env))
     }
 
-    /// Translated code of this vCPU has this structure.
+    /// Translated code of this vCPU seems to have this structure. Where QEMU's own code calls, as it does after atomic accesses, it is anything.
     pub fn learn(&mut self, env: *mut u64) {
-        if self.env.is_none() && !self.refuted && env.is_aligned() {
+        if self.env.is_none() && !self.refuted && env.is_aligned() && is_readable(env) {
             self.env = NonNull::new(env);
         }
     }
@@ -292,11 +292,23 @@ impl Registers {
     }
 }
 
+/// Whether all words can be read that are looked at before a place is proved.
+#[cold]
+fn is_readable(env: *const u64) -> bool {
+    let mut copy = [0u64; WORDS];
+    let size = size_of_val(&copy);
+    let to = libc::iovec { iov_base: copy.as_mut_ptr().cast(), iov_len: size };
+    let from = libc::iovec { iov_base: env.cast_mut().cast(), iov_len: size };
+    // SAFETY: the kernel copies so many bytes to where they have room, and looks itself whether they can be read.
+    unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) == size as isize }
+}
+
 /// A word of a vCPU's structure.
 #[inline]
 fn word_of(env: NonNull<u64>, at: usize) -> u64 {
     // SAFETY: the pointer came from translated code, which keeps its vCPU's structure there, of many kilobytes, as long as
-    // the process; this thread runs that vCPU or its sisters, so nobody writes there now.
+    // the process; this thread runs that vCPU or its sisters, so nobody writes there now. Where it came from other code of QEMU's,
+    // the words could be read when it was learned.
     unsafe { env.as_ptr().add(at).read_volatile() }
 }
 
@@ -319,6 +331,16 @@ macro_rules! with_env {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_no_structure() {
+        let mut registers = Registers::new(std::ptr::null_mut());
+        registers.learn(0x40 as *mut u64);
+        assert_eq!(registers.is_at(0x40 as *const u64), None);
+        let mut env = [0u64; WORDS];
+        registers.learn(env.as_mut_ptr());
+        assert_eq!(registers.is_at(env.as_ptr()), Some(true));
+    }
 
     fn prove(
         register: usize,

@@ -113,6 +113,8 @@ impl KAddrCheck {
             Call::Kfence if result != 0 => memory.kfence(vcpu, result),
             Call::Kfence => {}
         }
+        // What this vCPU freed itself, it freed before its next access.
+        self.has_seen(vcpu);
     }
 
     fn size(&self, size: Size, args: &[u64; 6]) -> Option<u64> {

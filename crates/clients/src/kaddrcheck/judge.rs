@@ -34,7 +34,7 @@ pub struct Verdict {
     pub stacks: (u32, u32),
 }
 
-const FREED: &str = "use-after-free";
+pub(super) const FREED: &str = "use-after-free";
 const BEYOND: &str = "out-of-bounds";
 const REDZONE: &str = "redzone";
 

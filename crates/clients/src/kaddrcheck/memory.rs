@@ -3,6 +3,7 @@
 use super::areas::Areas;
 use super::caches::{Cache, Caches, Slot, Slots};
 use super::freelists::{self, Slab};
+use super::frees::Frees;
 use super::guest::Guest;
 use super::pages::{PAGE, Pages, Use};
 use super::scan::slab_bytes;
@@ -28,6 +29,8 @@ pub(super) const HIGHEST: u64 = u64::MAX - PAGE;
 pub struct Memory {
     /// A mark: the byte belongs to nobody.
     pub shadow: Shadow<1>,
+    /// What was freed lately.
+    pub(super) frees: Frees,
     pub(super) layout: Layout,
     /// What KASLR added.
     slide: AtomicU64,
@@ -58,6 +61,7 @@ impl Memory {
     pub fn new(layout: Layout) -> std::io::Result<Memory> {
         Ok(Memory {
             shadow: Shadow::new(Limits::bytes(MARKS))?,
+            frees: Frees::default(),
             layout,
             slide: AtomicU64::new(0),
             pages: OnceLock::new(),
@@ -145,6 +149,7 @@ impl Memory {
         }
         pages.set_block(first, order, Use::Free, was_slab);
         let len = (PAGE << order).min((pages.len() - first) * PAGE);
+        self.frees.note(pages.address(first));
         self.shadow.fill(pages.address(first), len, 1);
     }
 
@@ -308,6 +313,7 @@ impl Memory {
     /// An object is given back.
     pub fn object_freed(&self, addr: u64, stack: u32) {
         let Some(place) = self.place(addr) else { return };
+        self.frees.note(place.address);
         if !place.cache.typesafe {
             self.shadow.fill(place.address, place.cache.usable(), 1);
         }

@@ -9,6 +9,7 @@ mod caches;
 mod calls;
 mod findings;
 mod freelists;
+mod frees;
 mod guest;
 mod judge;
 mod memory;
@@ -47,10 +48,14 @@ pub struct KAddrCheck {
     stacks: Stacks,
     findings: Findings,
     exempt: PerVcpu<Exempt>,
+    /// How much had been freed when a vCPU's last access was told of.
+    seen: PerVcpu<AtomicU64>,
     attached: AtomicBool,
     slabs_at_attach: AtomicU64,
     allocations: AtomicU64,
     unjudged: AtomicU64,
+    /// Accesses to memory that another vCPU freed at that moment.
+    crossed: AtomicU64,
 }
 
 impl Client for KAddrCheck {
@@ -75,10 +80,12 @@ impl Client for KAddrCheck {
             stacks: Stacks::default(),
             findings: Findings::default(),
             exempt: setup.per_vcpu(Exempt::default),
+            seen: setup.per_vcpu(AtomicU64::default),
             attached: AtomicBool::new(false),
             slabs_at_attach: AtomicU64::new(0),
             allocations: AtomicU64::new(0),
             unjudged: AtomicU64::new(0),
+            crossed: AtomicU64::new(0),
         })
     }
 
@@ -93,11 +100,13 @@ impl Client for KAddrCheck {
         if self.memory.shadow.any(access.address, size) {
             self.suspect(vcpu, site, Touch { addr: access.address, len: size, store: site.store });
         }
+        self.has_seen(vcpu);
     }
 
     /// A string instruction begins; its accesses are checked together.
     fn executed(&'static self, vcpu: &mut Vcpu, data: u64) {
         let site = Site::from_data(data);
+        self.has_seen(vcpu);
         let count = vcpu.register(RCX).min(1 << 32);
         let len = count * site.size;
         if site.store {
@@ -161,7 +170,8 @@ impl Client for KAddrCheck {
         let ram = self.memory.known_pages().map_or(0, |pages| pages.len() * pages::PAGE);
         results.notes.push(format!(
             "{} allocations were seen, of {} caches; {} slabs were there when the client was attached; the shadow and what is \
-             noted of objects take {} MB for a guest of {} MB; {} times memory had come to its user unseen, and {} accesses could not be judged for want of a stack",
+             noted of objects take {} MB for a guest of {} MB; {} times memory had come to its user unseen, {} accesses could not be judged for \
+             want of a stack, and {} since another CPU freed the memory at that moment",
             self.allocations.load(Relaxed),
             self.memory.caches.len(),
             self.slabs_at_attach.load(Relaxed),
@@ -169,6 +179,15 @@ impl Client for KAddrCheck {
             ram >> 20,
             self.memory.healed.load(Relaxed),
             self.unjudged.load(Relaxed),
+            self.crossed.load(Relaxed),
         ));
+    }
+}
+
+impl KAddrCheck {
+    /// What was freed so far was freed before the vCPU's next access.
+    #[inline]
+    fn has_seen(&self, vcpu: &Vcpu) {
+        self.seen.of(vcpu).store(self.memory.frees.count(), Relaxed);
     }
 }

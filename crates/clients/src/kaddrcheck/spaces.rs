@@ -23,6 +23,7 @@ impl Memory {
     /// Such memory is given back.
     pub fn vmalloc_freed(&self, addr: u64, stack: u32) {
         if let Some(area) = self.vmalloc.end(addr, stack) {
+            self.frees.note(addr);
             self.shadow.fill(addr, area.taken, 1);
         }
     }
@@ -45,6 +46,7 @@ impl Memory {
             let area = Area { size: len, taken: len, allocated: 0, freed: stack, lives: false };
             self.vmalloc.add(from, area);
         }
+        self.frees.note(from);
         self.shadow.fill(from, len, 1);
     }
 
@@ -66,7 +68,9 @@ impl Memory {
     pub fn per_cpu_freed(&self, guest: &mut impl Guest, pointer: u64, stack: u32) {
         let Some(area) = self.per_cpu.end(pointer, stack) else { return };
         for cpu in self.cpus(guest) {
-            self.shadow.fill(pointer.wrapping_add(*cpu), area.taken, 1);
+            let at = pointer.wrapping_add(*cpu);
+            self.frees.note(at);
+            self.shadow.fill(at, area.taken, 1);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Accesses to memory that seems to belong to nobody.
 
-use super::judge::Touch;
+use super::judge::{FREED, Touch};
 use super::sites::Site;
 use super::stacks::DEPTH;
 use super::{KAddrCheck, pages};
@@ -61,6 +61,12 @@ impl KAddrCheck {
         let Some(verdict) = self.memory.judge(vcpu, touch, bad) else {
             return self.findings.unseen(site.pc);
         };
+        if verdict.kind == FREED
+            && self.memory.frees.since(self.seen.of(vcpu).load(Relaxed), verdict.object.0)
+        {
+            self.crossed.fetch_add(1, Relaxed);
+            return;
+        }
         if self.findings.again(verdict.kind, site.pc, caller) {
             return;
         }
