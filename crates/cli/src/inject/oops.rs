@@ -125,9 +125,10 @@ impl Console {
         killed > 0 && count(" is done, ") + count(" failed: it has no module any more") >= killed
     }
 
-    /// The lines that `usual` has not, whatever their numbers are.
+    /// The lines that `usual` has not, whatever their numbers are. What a trace says with a question mark was left on the stack, and is
+    /// another thing each time.
     pub fn unusual<'a>(&'a self, usual: &'a HashSet<String>) -> impl Iterator<Item = &'a str> {
-        let frame = |line: &str| line.contains("[ cut here ]");
+        let frame = |line: &str| line.contains("[ cut here ]") || line.trim_start().starts_with("? ");
         self.lines
             .iter()
             .filter(move |line| !usual.contains(&shape(line)) && !frame(line))
@@ -235,6 +236,12 @@ mod tests {
         let console = Console::new(b"[ 2.0] e1000: took 7 ms\n[ 2.1] BUG: Bad page state in process sh\n");
         assert_eq!(console.unusual(&usual).count(), 1);
         assert_eq!(console.damage(&usual), Some("BUG: Bad page state in process sh"));
+    }
+
+    #[test]
+    fn what_was_left_on_the_stack_is_not_unusual() {
+        let console = Console::new(b"[ 2.0]  ? xas_find+0x17/0x1b0\n[ 2.1]  xas_load+0x9/0xa0\n");
+        assert_eq!(console.unusual(&HashSet::new()).collect::<Vec<_>>(), ["xas_load+0x9/0xa0"]);
     }
 
     #[test]
