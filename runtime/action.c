@@ -355,7 +355,7 @@ static noinline int object(const struct guardrail_action *action, const struct g
 	if (action->type == GUARDRAIL_TYPE_SKB) {
 		if (!pointer_of(action, frame, &p))
 			return 0;
-		return given(action, skb_begins(action->domain, p, action->fields, action->n_fields));
+		return given(action, guardrail_skb_begins(action->domain, p, action->fields, action->n_fields));
 	}
 	if (!range_of(action, frame, &p, &n))
 		return 0;

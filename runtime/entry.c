@@ -192,13 +192,19 @@ static __always_inline void pop(struct guardrail_record *record)
 	local_irq_restore(flags);
 }
 
+/* True where the entry is not to be made: the domain is dead, or the module is the one that it had before. */
+static __always_inline bool is_refused(const struct guardrail_entry *entry)
+{
+	return is_dead(entry->domain) || (static_branch_unlikely(&guardrail_keeps) && guardrail_is_kept(entry->domain, entry));
+}
+
 /* What guardrail_enter() does when it has stored the registers (unwind.c). */
 int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_record *record)
 {
 	record->entry = entry;
 	guardrail_save(&record->saved);
-	if (likely(!is_dead(entry->domain) && push(record, entry->flags & GUARDRAIL_ENTRY_CALLERS_STACK))) {
-		if (likely(!is_dead(entry->domain)))
+	if (likely(!is_refused(entry) && push(record, entry->flags & GUARDRAIL_ENTRY_CALLERS_STACK))) {
+		if (likely(!is_refused(entry)))
 			return 0;
 		/* It was killed before this entry could be seen. */
 		pop(record);

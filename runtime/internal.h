@@ -142,11 +142,15 @@ static inline u8 skb_entry(u32 domain)
 	return GUARDRAIL_ENTRY(domain, GUARDRAIL_SKB);
 }
 bool guardrail_is_skb_slowly(u32 domain, unsigned long p);
+/* True where a frame is known by its entry alone, as nearly all are. */
+static __always_inline bool is_usual_skb(u32 domain, unsigned long p)
+{
+	return p >= KERNEL_HALF && !(p % GUARDRAIL_SLOT) && entry_peek(entry_of(p)) == skb_entry(domain);
+}
+
 static inline bool guardrail_is_skb(u32 domain, unsigned long p)
 {
-	if (likely(p >= KERNEL_HALF && !(p % GUARDRAIL_SLOT) && entry_peek(entry_of(p)) == skb_entry(domain)))
-		return true;
-	return guardrail_is_skb_slowly(domain, p);
+	return likely(is_usual_skb(domain, p)) || guardrail_is_skb_slowly(domain, p);
 }
 /* A frame begins or ends there, and what may be written stays as it is: -EEXIST, -ENOENT where it has done so. */
 int guardrail_skb_mark(u32 domain, unsigned long p, bool begins);
@@ -390,6 +394,9 @@ bool guardrail_on_stack(unsigned long addr, unsigned long n);
 
 /* module.c */
 bool guardrail_is_guarded(unsigned long addr);
+/* Modules of domains were kept; true for an address in one of this domain's. */
+DECLARE_STATIC_KEY_FALSE(guardrail_keeps);
+bool guardrail_is_kept(u32 domain, const void *p);
 /* True where the domain has a module of this name, which has been initialized. */
 bool guardrail_module_is_there(u32 domain, const char *name);
 /* The names of the domain's modules; empty where it has none. */

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* The life of guarded modules: what they get when they come, and what is taken back when they go. */
+#include <linux/jump_label.h>
+#include <linux/kobject.h>
 #include <linux/list.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/sysfs.h>
+#include <linux/version.h>
 
 #include "internal.h"
 #include "recover.h"
@@ -10,9 +14,13 @@
 /* So many leaks are told one by one. */
 #define MAX_TOLD 8
 
+/* So many modules are kept at most. */
+#define MOST_KEPT 64
+
 /* A guarded module that is there. */
 struct entered {
 	struct list_head list;
+	struct entered *next_kept;
 	const struct guardrail_module *guarded;
 	struct module *module;
 	bool ready;	/* its init function has returned */
@@ -21,6 +29,22 @@ struct entered {
 
 static LIST_HEAD(modules);
 static DEFINE_SPINLOCK(modules_lock);
+
+/* Modules of domains that were killed, into which something may still point: they never go, and nobody enters them again. */
+static struct entered *kept;
+static unsigned int n_kept;
+DEFINE_STATIC_KEY_FALSE(guardrail_keeps);
+
+/* Any context. */
+bool guardrail_is_kept(u32 domain, const void *p)
+{
+	const struct entered *entered;
+
+	for (entered = smp_load_acquire(&kept); entered; entered = entered->next_kept)
+		if (entered->guarded->domain == domain && within_module_core((unsigned long)p, entered->module))
+			return true;
+	return false;
+}
 
 /* True for an address in a guarded module. */
 bool guardrail_is_guarded(unsigned long addr)
@@ -32,6 +56,8 @@ bool guardrail_is_guarded(unsigned long addr)
 	spin_lock_irqsave(&modules_lock, flags);
 	list_for_each_entry(entered, &modules, list)
 		found |= within_module(addr, entered->module);
+	for (entered = kept; entered; entered = entered->next_kept)
+		found |= within_module_core(addr, entered->module);
 	spin_unlock_irqrestore(&modules_lock, flags);
 	return found;
 }
@@ -210,6 +236,91 @@ static void leave(struct entered *entered)
 	if (!others[0])
 		end_domain(guarded);
 	kfree(entered);
+}
+
+bool guardrail_can_keep(unsigned int n)
+{
+	return n_kept + n <= MOST_KEPT;
+}
+
+/* What the kernel notes where a module uses another; since Linux 7 only it knows this. */
+struct use {
+	struct list_head source_list, target_list;
+	struct module *source, *target;
+};
+
+/* In sysfs, a module's name also stands in the folders of the modules that it uses, and in that of the kernel's types. */
+static void forget_name(const struct module *module)
+{
+	struct kobject **types = (struct kobject **)guardrail_find_symbol("btf_kobj");
+	struct bin_attribute file = { .attr.name = module->name };
+	struct use *use;
+
+	list_for_each_entry(use, &module->target_list, target_list)
+		if (use->source == module && use->target->holders_dir)
+			sysfs_remove_link(use->target->holders_dir, module->name);
+	if (types && *types)
+		sysfs_remove_bin_file(*types, &file);
+}
+
+/* It stays, under another name and without its exports, so that one of its name can come. */
+static int keep(struct entered *entered)
+{
+	struct module *module = entered->module;
+	char name[MODULE_NAME_LEN];
+	unsigned long flags;
+	int err;
+
+	scnprintf(name, sizeof(name), "%.*s.%u", (int)MODULE_NAME_LEN - 5, entered->guarded->name, n_kept + 1);
+	if (!try_module_get(module))
+		return -ENOENT;
+	err = kobject_rename(&module->mkobj.kobj, name);
+	if (err) {
+		module_put(module);
+		return err;
+	}
+	forget_name(module);
+	strscpy(module->name, name, sizeof(module->name));
+	WRITE_ONCE(module->num_syms, 0);
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 0, 0)
+	WRITE_ONCE(module->num_gpl_syms, 0);
+#endif
+	guardrail_fields_forget(module);
+	guardrail_skbs_forget(module);
+	spin_lock_irqsave(&modules_lock, flags);
+	list_del(&entered->list);
+	entered->next_kept = kept;
+	smp_store_release(&kept, entered);
+	spin_unlock_irqrestore(&modules_lock, flags);
+	n_kept++;
+	return 0;
+}
+
+static struct entered *last_of(u32 domain)
+{
+	struct entered *entered, *found = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&modules_lock, flags);
+	list_for_each_entry(entered, &modules, list)
+		if (!found && entered->guarded->domain == domain)
+			found = entered;
+	spin_unlock_irqrestore(&modules_lock, flags);
+	return found;
+}
+
+int guardrail_keep_modules(u32 domain)
+{
+	struct entered *entered;
+	int err = 0;
+
+	static_branch_enable(&guardrail_keeps);
+	while (!err && (entered = last_of(domain))) {
+		err = keep(entered);
+		if (!err)
+			pr_info("the old %s stays as %s, for what may still lead to it\n", entered->guarded->name, entered->module->name);
+	}
+	return err;
 }
 
 static int refuse(const struct guardrail_module *guarded)

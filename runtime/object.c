@@ -214,7 +214,7 @@ int guardrail_set_object(u32 domain, unsigned long p, unsigned long size, u32 ty
 	if (!is_domain(domain) || !type || !is_kernel_range(p, size))
 		return -EINVAL;
 	if (type == GUARDRAIL_TYPE_SKB)
-		return guardrail_is_skb(domain, p) ? -EEXIST : guardrail_skb_begins_anywhere(domain, p, NULL, 0);
+		return guardrail_is_skb(domain, p) ? -EEXIST : guardrail_skb_begins(domain, p, NULL, 0);
 	err = populate(entry_of(p), entry_of(p));
 	/* The record comes first: of two who make an object of the same bytes, one is told. */
 	err = err ?: add(&record);
@@ -236,7 +236,7 @@ int guardrail_renew_object(u32 domain, unsigned long p, unsigned long size, u32 
 	if (!is_domain(domain) || !type || !is_kernel_range(p, size))
 		return -EINVAL;
 	if (type == GUARDRAIL_TYPE_SKB)
-		return guardrail_is_skb(domain, p) ? 0 : guardrail_skb_begins_anywhere(domain, p, NULL, 0);
+		return guardrail_is_skb(domain, p) ? 0 : guardrail_skb_begins(domain, p, NULL, 0);
 	err = populate(entry_of(p), entry_of(p));
 	if (err)
 		return err;

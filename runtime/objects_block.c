@@ -111,19 +111,29 @@ GUARDRAIL_CUSTOM(scsi_eh)
 	return err;
 }
 
-/* What the transport keeps of a target is the driver's to fill in, if it is parallel SCSI's. */
-static int target(u32 domain, struct Scsi_Host *host, struct scsi_target *target)
+/* What the transport keeps of a device's target is the driver's to fill in, if it is parallel SCSI's; NULL where there is nothing. */
+static void *targets_data(const struct scsi_device *sdev)
 {
-	unsigned long p = (unsigned long)target->starget_data;
-
-	if (!host || !host->transportt || host->transportt->target_size != sizeof(struct spi_transport_attrs))
-		return 0;
-	return guardrail_set_write(domain, p, sizeof(struct spi_transport_attrs));
+	if (!sdev || !sdev->sdev_target || !sdev->host || !sdev->host->transportt ||
+	    sdev->host->transportt->target_size != sizeof(struct spi_transport_attrs))
+		return NULL;
+	return sdev->sdev_target->starget_data;
 }
 
 GUARDRAIL_CUSTOM(scsi_device)
 {
-	struct scsi_device *sdev = (struct scsi_device *)object_of(action, frame);
+	void *data = targets_data((struct scsi_device *)object_of(action, frame));
 
-	return sdev && sdev->sdev_target ? target(action->domain, sdev->host, sdev->sdev_target) : 0;
+	return data ? guardrail_set_write(action->domain, (unsigned long)data, sizeof(struct spi_transport_attrs)) : 0;
+}
+
+/* A device goes, and its target with the last one. Devices come and go under a lock of the host. */
+GUARDRAIL_CUSTOM(scsi_device_gone)
+{
+	const struct scsi_device *sdev = (const struct scsi_device *)object_of(action, frame);
+	void *data = targets_data(sdev);
+
+	if (data && list_is_singular(&sdev->sdev_target->devices))
+		guardrail_clear(action->domain, (unsigned long)data, sizeof(struct spi_transport_attrs));
+	return 0;
 }

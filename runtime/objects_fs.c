@@ -8,6 +8,7 @@
 #include <linux/buffer_head.h>
 #include <linux/dcache.h>
 #include <linux/fs.h>
+#include <linux/fs_context.h>
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
 
@@ -221,23 +222,14 @@ GUARDRAIL_CUSTOM(returned_dentry)
 	return !p || (is_dentry((void *)p, &count) && count > 0) ? 0 : refuse(action, frame, "return of", p, "object: a dentry in use");
 }
 
-/* Of a negative number that is no error, and of a positive one, functions of the kernel make pointers. */
-GUARDRAIL_CUSTOM(returned_error)
+/* Of a number that is no error, and greater than the action's value, functions of the kernel make pointers. */
+GUARDRAIL_CUSTOM(returned_int)
 {
-	int error = frame->result;
+	int number = frame->result;
+	unsigned long most;
 
-	if (guardrail_applies(action, frame) && (error > 0 || error < -MAX_ERRNO))
-		guardrail_refuse(action, frame, "return of", (u32)error, "no error", "0 or an error");
-	return 0;
-}
-
-/* The same where a positive number is an answer. */
-GUARDRAIL_CUSTOM(returned_status)
-{
-	int status = frame->result;
-
-	if (guardrail_applies(action, frame) && status < -MAX_ERRNO)
-		guardrail_refuse(action, frame, "return of", (u32)status, "no error", "an answer or an error");
+	if (guardrail_applies(action, frame) && guardrail_value(&action->pointer, frame, &most) && (number > (int)most || number < -MAX_ERRNO))
+		guardrail_refuse(action, frame, "return of", (u32)number, "no error", most ? "an answer or an error" : "0 or an error");
 	return 0;
 }
 
@@ -263,4 +255,16 @@ GUARDRAIL_CUSTOM(buffer)
 	unsigned long p = object_of(action, frame);
 
 	return !p || is_buffer((void *)p) ? 0 : refuse(action, frame, "use of", p, "object: a buffer in use");
+}
+
+/* Whoever mounts a file system calls functions of its context, without asking whether there are any. */
+GUARDRAIL_CUSTOM(fs_context)
+{
+	struct fs_context *fc = (struct fs_context *)object_of(action, frame);
+	int (*get_tree)(struct fs_context *fc);
+
+	if (fc && (!is_kernel_range((unsigned long)fc->ops, sizeof(*fc->ops)) || get_kernel_nofault(get_tree, &fc->ops->get_tree) ||
+		   !guardrail_is_code((unsigned long)get_tree)))
+		guardrail_refuse(action, frame, "return without functions in", (unsigned long)fc, "none", "those of a file system");
+	return 0;
 }

@@ -124,12 +124,6 @@ static noinline int skb_gone(const struct guardrail_action *action, struct guard
 	return 0;
 }
 
-/* True where a frame is known by its entry alone. */
-static __always_inline bool is_usual_skb(u32 domain, unsigned long p)
-{
-	return p >= KERNEL_HALF && !(p % GUARDRAIL_SLOT) && entry_peek(entry_of(p)) == skb_entry(domain);
-}
-
 /* The frame is the kernel's, with the pages that the driver has put there; but not if the driver has given up one reference of several. */
 GUARDRAIL_CUSTOM(skb_gone)
 {

@@ -186,7 +186,7 @@ static const char *recover(u32 domain, struct guarded_modules *modules, struct l
 {
 	struct released released;
 	struct late late;
-	int err;
+	int err = 0, file_systems = 0;
 
 	/* Modules stay as long as the lock is held. */
 	mutex_lock(&teardown_lock);
@@ -200,20 +200,25 @@ static const char *recover(u32 domain, struct guarded_modules *modules, struct l
 	guardrail_save_netdevs(domain, saved);
 	mutex_lock(&teardown_lock);
 	guardrail_modules_of(domain, modules);
+	too_often |= guardrail_has_fs(domain) && !guardrail_can_keep(modules->n);
 	if (modules->n)
 		guardrail_park_hosts(domain, modules, too_often);
 	if (modules->n && !too_often)
-		guardrail_park_fs(domain, modules);
-	if (modules->n && !too_often)
+		file_systems = guardrail_park_fs(domain);
+	if (modules->n && !too_often && file_systems >= 0)
 		guardrail_teardown(domain, modules, &released, &late);
+	if (modules->n && !too_often && file_systems > 0)
+		err = guardrail_keep_modules(domain);
 	mutex_unlock(&teardown_lock);
 	/* Its init function was ended, or it was removed meanwhile. */
 	if (!modules->n)
 		return "it has no module any more";
 	if (too_often)
 		return "it was killed too often";
+	if (file_systems < 0)
+		return "a file system cannot stay without its driver";
 	tell_released(domain, &released);
-	err = reload(domain, modules);
+	err = err ?: reload(domain, modules);
 	guardrail_release_late(&late);
 	if (err)
 		return "its modules could not be loaded anew";

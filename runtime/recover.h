@@ -24,6 +24,13 @@ struct guarded_modules {
 	char name[MAX_MODULES][MODULE_NAME_LEN];
 };
 void guardrail_modules_of(u32 domain, struct guarded_modules *modules);
+/*
+ * Keeps all modules of a dead domain from which all is taken: they stay in memory and are entered no more, and those that come get their
+ * names. For what may have pointers to them that cannot be found.
+ */
+int guardrail_keep_modules(u32 domain);
+/* True where so many more may be kept. */
+bool guardrail_can_keep(unsigned int n);
 
 /*
  * Memory that devices may still write to. Taking the right to reach memory from a device does not end what it was told to do, and the driver that
@@ -82,7 +89,6 @@ struct dead_fs {
 	struct super_block *sb;
 	const char *type, *source;
 	char *options;
-	struct module *owner;		/* that the driver was */
 	void *device;			/* what keeps the block device open */
 	unsigned long offset, size;	/* of an inode in its allocation, and of that; 0 where that is not known */
 	struct dead_inode *inodes;
@@ -96,8 +102,8 @@ struct dead_inode {
 	struct dentry *dentry;
 	bool held;			/* it is not about to go */
 };
-/* Takes the domain's file systems from its modules; the number of those. */
-unsigned int guardrail_park_fs(u32 domain, const struct guarded_modules *modules);
+/* Takes the domain's file systems from its modules; the number of those, or an error where one has to stay as it is. */
+int guardrail_park_fs(u32 domain);
 /* True for an allocation in which an inode is that stays. */
 bool guardrail_keeps_allocation(u32 domain, unsigned long start, unsigned long size);
 /* Its types of file systems are known to the kernel no more. */
@@ -107,14 +113,18 @@ unsigned int guardrail_restore_fs(u32 domain);
 
 /* restore_files.c: what refers to a file system. */
 extern const struct file_operations guardrail_dead_file_operations;
-/* Files of it have functions of no driver from now on; false where not all could be found. */
-bool guardrail_park_files(const struct super_block *sb, const struct guarded_modules *modules);
+/* Files of it that processes have open or mapped have functions of no driver from now on. */
+void guardrail_park_files(const struct super_block *sb);
 /* Mounts, files and folders of processes become those of the file system that is mounted at @root. */
 int guardrail_hand_over(struct dead_fs *dead, struct vfsmount *root);
 /* What was written is written to the new file system where it is not there. */
 void guardrail_copy_data(struct dead_fs *dead, struct vfsmount *root);
-/* Folios that ended entries have left locked are unlocked, and data go. */
-void guardrail_drop_data(struct dead_fs *dead);
+/* Folios that ended entries have left locked are unlocked. */
+void guardrail_unlock_data(struct dead_fs *dead);
+/* I_… of an inode. */
+unsigned int guardrail_inode_state(struct inode *inode);
+/* The number of threads that write to a file system at one of SB_FREEZE_… less 1. */
+int guardrail_writers(const struct super_block *sb, int level);
 
 /* restore_net.c: how network devices are set up. */
 /* Notes how the domain's network devices are set up, in a list of its own. */

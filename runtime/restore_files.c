@@ -79,8 +79,8 @@ static int note_file(const void *data, struct file *file, unsigned int fd)
 	return 0;
 }
 
-/* Files by what processes have mapped; where @modules is given, mappings that a driver serves itself are served no more. */
-static void find_mapped(struct found *found, struct mm_struct *mm, const struct guarded_modules *modules)
+/* Files by what processes have mapped. */
+static void find_mapped(struct found *found, struct mm_struct *mm)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(MAPS_MS);
 	struct vm_area_struct *vma;
@@ -94,17 +94,13 @@ static void find_mapped(struct found *found, struct mm_struct *mm, const struct 
 		msleep(5);
 	}
 	for_each_vma(vmi, vma)
-		if (is_of(vma->vm_file, found->sb)) {
-			if (note(found, vma->vm_file))
-				get_file(vma->vm_file);
-			if (guardrail_is_of(vma->vm_ops, modules))
-				found->more = true;
-		}
+		if (is_of(vma->vm_file, found->sb) && note(found, vma->vm_file))
+			get_file(vma->vm_file);
 	mmap_read_unlock(mm);
 }
 
-/* Each is held. */
-static bool find_files(struct found *found, const struct super_block *sb, const struct guarded_modules *modules)
+/* Those in tables of descriptors, and where @mapped says so what is mapped; each is held. */
+static bool find_files(struct found *found, const struct super_block *sb, bool mapped)
 {
 	struct task_struct *process, *thread;
 	struct found maps;
@@ -126,12 +122,12 @@ static bool find_files(struct found *found, const struct super_block *sb, const 
 				iterate_fd(thread->files, 0, (void *)note_file, found);
 			task_unlock(thread);
 		}
-		if (mm && (!modules || !note(&maps, mm)))
+		if (mm && (!mapped || !note(&maps, mm)))
 			mmput_async(mm);
 	}
 	rcu_read_unlock();
 	for (i = 0; i < maps.n; i++) {
-		find_mapped(found, maps.p[i], modules);
+		find_mapped(found, maps.p[i]);
 		mmput(maps.p[i]);
 	}
 	found->more |= maps.more;
@@ -148,13 +144,13 @@ static void release_files(struct found *found)
 	kvfree(found->p);
 }
 
-bool guardrail_park_files(const struct super_block *sb, const struct guarded_modules *modules)
+void guardrail_park_files(const struct super_block *sb)
 {
 	struct found found;
 	unsigned int i;
 
-	if (!find_files(&found, sb, modules))
-		return false;
+	if (!find_files(&found, sb, true))
+		return;
 	for (i = 0; i < found.n; i++) {
 		struct file *file = found.p[i];
 		const struct file_operations *old = file->f_op;
@@ -166,7 +162,6 @@ bool guardrail_park_files(const struct super_block *sb, const struct guarded_mod
 		fops_put(old);
 	}
 	release_files(&found);
-	return !found.more;
 }
 
 /* --- The same name in the new file system. */
@@ -240,7 +235,7 @@ static void unlock_folios(struct address_space *mapping)
 	}
 }
 
-void guardrail_drop_data(struct dead_fs *dead)
+void guardrail_unlock_data(struct dead_fs *dead)
 {
 	unsigned int i;
 
@@ -303,18 +298,20 @@ static int copy_cached(struct inode *inode, struct file *file)
 	return err;
 }
 
+unsigned int guardrail_inode_state(struct inode *inode)
+{
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 19, 0)
+	return READ_ONCE(inode->i_state);
+#else
+	return inode_state_read_once(inode);
+#endif
+}
+
 static bool is_dirty(struct inode *inode, const struct inode *now)
 {
 	struct address_space *mapping = &inode->i_data;
 
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 19, 0)
-	if (READ_ONCE(inode->i_state) & I_DIRTY)
-		return true;
-#else
-	if (inode_state_read_once(inode) & I_DIRTY)
-		return true;
-#endif
-	return mapping_tagged(mapping, PAGECACHE_TAG_DIRTY) || mapping_tagged(mapping, PAGECACHE_TAG_WRITEBACK) ||
+	return guardrail_inode_state(inode) & I_DIRTY || mapping_tagged(mapping, PAGECACHE_TAG_DIRTY) || mapping_tagged(mapping, PAGECACHE_TAG_WRITEBACK) ||
 	       test_bit(AS_EIO, &mapping->flags) || test_bit(AS_ENOSPC, &mapping->flags) || i_size_read(inode) != i_size_read(now);
 }
 
@@ -362,6 +359,28 @@ void guardrail_copy_data(struct dead_fs *dead, struct vfsmount *root)
 
 /* --- Handing over. */
 
+/* True where the kernel counts the file with its inode. */
+static bool is_counted(const struct file *file)
+{
+	return file->f_mode & FMODE_WRITER || (file->f_mode & (FMODE_READ | FMODE_WRITE)) == FMODE_READ;
+}
+
+/* How many files are open, as the kernel counts them. */
+static unsigned int count_open(const struct dead_fs *dead)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < dead->n_inodes; i++) {
+		if (!dead->inodes[i].held)
+			continue;
+		n += max(atomic_read(&dead->inodes[i].inode->i_writecount), 0);
+#ifdef CONFIG_IMA
+		n += atomic_read(&dead->inodes[i].inode->i_readcount);
+#endif
+	}
+	return n;
+}
+
 /* A file that a process has mapped cannot get another inode: the kernel finds mappings by that. */
 static bool hand_over_file(struct file *file, struct vfsmount *root, struct dentry **was)
 {
@@ -403,15 +422,16 @@ static bool hand_over_file(struct file *file, struct vfsmount *root, struct dent
 
 static bool hand_over_files(struct dead_fs *dead, struct vfsmount *root, unsigned int *n)
 {
+	unsigned int i, open = count_open(dead), counted = 0;
 	struct found found;
-	unsigned int i;
 
-	if (!find_files(&found, dead->sb, NULL))
+	if (!find_files(&found, dead->sb, false))
 		return false;
 	for (i = 0; i < found.n; i++) {
 		struct file *file = found.p[i];
 		struct dentry *was = NULL;
 
+		counted += is_counted(file);
 		if (hand_over_file(file, root, &was))
 			++*n;
 		else
@@ -425,7 +445,21 @@ static bool hand_over_files(struct dead_fs *dead, struct vfsmount *root, unsigne
 	for (i = 0; i < found.n; i++)
 		dput(found.p[i]);
 	kvfree(found.p);
+	if (open > counted)
+		pr_warn("%s: %u open files are in no table of descriptors (mapped, on their way through a socket, the image of a loop device), and fail\n",
+			dead->source, open - counted);
 	return !found.more;
+}
+
+/* Mounts on its folders are found by the old names, which nobody comes by any more. */
+static void tell_mounts_below(const struct dead_fs *dead)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < dead->n_inodes; i++)
+		n += dead->inodes[i].dentry && d_mountpoint(dead->inodes[i].dentry);
+	if (n)
+		pr_warn("%s: what is mounted on %u of its folders cannot be reached any more\n", dead->source, n);
 }
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 19, 0)
@@ -685,13 +719,21 @@ static int hand_over_mounts(struct dead_fs *dead, struct vfsmount *root, unsigne
 	return 0;
 }
 
+int guardrail_writers(const struct super_block *sb, int level)
+{
+	int cpu, n = 0;
+
+	/* One processor counts down what another has counted up. */
+	for_each_possible_cpu(cpu)
+		n += (int)*per_cpu_ptr(sb->s_writers.rw_sem[level].read_count, cpu);
+	return n;
+}
+
 /* Writers that began before have ended, or will end, where they find the new file system. */
 static void move_writers(struct super_block *from, struct super_block *to)
 {
-	int cpu, n = 0, level = SB_FREEZE_WRITE - 1;
+	int level = SB_FREEZE_WRITE - 1, n = guardrail_writers(from, level);
 
-	for_each_possible_cpu(cpu)
-		n += (int) *per_cpu_ptr(from->s_writers.rw_sem[level].read_count, cpu);
 	this_cpu_sub(*from->s_writers.rw_sem[level].read_count, n);
 	this_cpu_add(*to->s_writers.rw_sem[level].read_count, n);
 }
@@ -707,6 +749,7 @@ int guardrail_hand_over(struct dead_fs *dead, struct vfsmount *root)
 		pr_warn("%s: not all files could be looked at\n", dead->source);
 	hand_over_folders(dead, root);
 	move_writers(dead->sb, root->mnt_sb);
+	tell_mounts_below(dead);
 	pr_info("%s is mounted again as %s: %u mounts and %u open files go on%s\n", dead->source, dead->type, mounts, files,
 		dead->lost ? ", but not all" : "");
 	return 0;

@@ -47,7 +47,7 @@ static LIST_HEAD(notes);
 static unsigned int n_notes;
 static DEFINE_MUTEX(notes_lock);
 static struct file_system_type *types[GUARDRAIL_DOMAINS][TYPES];
-/* Domains that have had something mounted. */
+/* Domains that have had a type of file systems. */
 static unsigned long fs_domains;
 
 static LIST_HEAD(dead_list);
@@ -99,7 +99,6 @@ static void mounted(struct note *note, struct super_block *sb, const char *type)
 	note->key = NULL;
 	note->sb = sb;
 	note->type = type;
-	set_bit(note->domain, &fs_domains);
 }
 
 /* mount_bdev(fs_type, flags, dev_name, data, …) is about to be called. */
@@ -234,6 +233,8 @@ GUARDRAIL_CUSTOM(fs_type)
 	struct file_system_type *type = (struct file_system_type *)object_of(action, frame);
 	int i;
 
+	if (type)
+		set_bit(action->domain, &fs_domains);
 	for (i = 0; type && i < TYPES; i++)
 		if (!types[action->domain][i]) {
 			types[action->domain][i] = type;
@@ -280,15 +281,6 @@ static int dead_read_folio(struct file *file, struct folio *folio)
 {
 	folio_unlock(folio);
 	return refuse();
-}
-
-static unsigned int state_of(struct inode *inode)
-{
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 19, 0)
-	return READ_ONCE(inode->i_state);
-#else
-	return inode_state_read_once(inode);
-#endif
 }
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
@@ -339,11 +331,6 @@ static void dead_free_inode(struct inode *inode)
 	 */
 	if (LINUX_VERSION_CODE < KERNEL_VERSION(7, 0, 0) && size && guardrail_construct(domain, start, size))
 		kfree((void *)start);
-}
-
-static void dead_kill(struct super_block *sb)
-{
-	generic_shutdown_super(sb);
 }
 
 static const struct super_operations dead_super_operations = {
@@ -411,7 +398,7 @@ const struct file_operations guardrail_dead_file_operations = {
 };
 
 static const struct xattr_handler *const no_xattrs[] = { NULL };
-static struct file_system_type dead_type = { .owner = THIS_MODULE, .name = "dead", .kill_sb = dead_kill };
+static struct file_system_type dead_type = { .owner = THIS_MODULE, .name = "dead", .kill_sb = generic_shutdown_super };
 
 /* The inode and its names have functions of this module's. */
 static void park_inode(struct inode *inode)
@@ -465,11 +452,10 @@ static bool park_inodes(struct dead_fs *dead)
 /* The number of threads that write by way of the kernel's part; those that began when it was something else may have ended since. */
 static int writers(struct super_block *sb)
 {
-	int cpu, level, n = 0;
+	int level, n = 0;
 
 	for (level = 0; level < SB_FREEZE_FS; level++)
-		for_each_possible_cpu(cpu)
-			n += (int)*per_cpu_ptr(sb->s_writers.rw_sem[level].read_count, cpu);
+		n += guardrail_writers(sb, level);
 	return n;
 }
 
@@ -539,7 +525,7 @@ static struct dead_fs *new_dead(struct note *note)
 		return NULL;
 	*dead = (struct dead_fs){
 		.domain = note->domain, .sb = note->sb, .source = note->source, .options = note->options,
-		.owner = note->sb->s_type->owner, .type = kstrdup(note->type, GFP_KERNEL),
+		.type = kstrdup(note->type, GFP_KERNEL),
 	};
 	note->source = note->options = NULL;
 	return dead;
@@ -558,7 +544,7 @@ static void wait_for_others(struct super_block *sb)
 	rcu_barrier();
 }
 
-static bool park(struct dead_fs *dead, const struct guarded_modules *modules)
+static bool park(struct dead_fs *dead)
 {
 	struct super_block *sb = dead->sb;
 	unsigned long flags;
@@ -576,24 +562,42 @@ static bool park(struct dead_fs *dead, const struct guarded_modules *modules)
 #else
 	WRITE_ONCE(sb->__s_d_op, &dead_dentry_operations);
 #endif
-	if (!park_inodes(dead) || !guardrail_park_files(sb, modules))
+	if (!park_inodes(dead))
 		return false;
-	guardrail_drop_data(dead);
+	guardrail_park_files(sb);
+	guardrail_unlock_data(dead);
 	wait_for_others(sb);
-	guardrail_drop_data(dead);
+	guardrail_unlock_data(dead);
 	/* Whoever was about to open one, or to find one. */
 	shrink_dcache_sb(sb);
-	if (!guardrail_park_files(sb, modules) || !give_up_device(dead))
-		return false;
-	module_put(dead->owner);
+	guardrail_park_files(sb);
+	/* The reference of the driver's module that the superblock had stays, and so does the module. */
+	return give_up_device(dead);
+}
+
+/* Waits until the kernel knows no superblock of the domain's types, but for those that were parked. */
+static bool none_left(u32 domain)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(WRITERS_MS);
+	int i = 0;
+
+	while (i < TYPES) {
+		if (!types[domain][i] || hlist_empty(&types[domain][i]->fs_supers))
+			i++;
+		else if (time_after(jiffies, end))
+			return false;
+		else
+			msleep(5);
+	}
 	return true;
 }
 
-unsigned int guardrail_park_fs(u32 domain, const struct guarded_modules *modules)
+int guardrail_park_fs(u32 domain)
 {
 	struct note *note, *next;
 	struct dead_fs *dead;
-	unsigned int n = 0;
+	bool all = true;
+	int n = 0;
 
 	if (!test_bit(domain, &fs_domains))
 		return 0;
@@ -604,14 +608,18 @@ unsigned int guardrail_park_fs(u32 domain, const struct guarded_modules *modules
 		if (note->domain != domain || !sb || !sb->s_bdev || !atomic_inc_not_zero(&sb->s_active))
 			continue;
 		dead = new_dead(note);
-		if (!dead || !park(dead, modules))
-			pr_err("a file system of domain %u cannot stay: no memory, or the kernel does not tell what it takes\n", domain);
+		all &= dead && park(dead);
 		n++;
 		free_note(note);
 	}
 	mutex_unlock(&notes_lock);
+	if (!all || !none_left(domain)) {
+		pr_err("domain %u has a file system that cannot stay without its driver: it is on no block device, nothing was noted of how it was mounted, or there is no memory\n",
+		       domain);
+		return -EBUSY;
+	}
 	if (n)
-		pr_info("domain %u: %u file systems stay\n", domain, n);
+		pr_info("domain %u: %d file systems stay\n", domain, n);
 	return n;
 }
 
@@ -745,7 +753,7 @@ static void settle(const struct guardrail_record *record, bool ended)
 	if (!in_task() || irqs_disabled() || preempt_count())
 		return;
 	if (!get_kernel_nofault(sb, &inode->i_sb) && sb && is_at(record, FUNCTION(sb, s_op, evict_inode))) {
-		if (!(state_of(inode) & I_CLEAR))
+		if (!(guardrail_inode_state(inode) & I_CLEAR))
 			dead_evict_inode(inode);
 		return;
 	}

@@ -107,7 +107,7 @@ static noinline int begin_slowly(u32 domain, unsigned long p, const struct guard
 	return err ?: n ? guardrail_fields_change(domain, p, fields, n, GUARDRAIL_WRITE) : 0;
 }
 
-int guardrail_skb_begins_anywhere(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
+int guardrail_skb_begins(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
 {
 	const struct skb_shape *shape = n && is_plain(domain, p) ? skb_shape(domain, p / GUARDRAIL_SLOT % 8, fields) : NULL;
 

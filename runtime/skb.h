@@ -64,14 +64,8 @@ static __always_inline bool skb_exchange(u32 domain, unsigned long p, const stru
 	return true;
 }
 
-int guardrail_skb_begins_anywhere(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n);
-/* Of what lies there only these fields may be written from now on, if there are any. A list of fields is known by its address. */
-static __always_inline int skb_begins(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
-{
-	if (likely(n && skb_exchange(domain, p, fields, true)))
-		return 0;
-	return guardrail_skb_begins_anywhere(domain, p, fields, n);
-}
+/* Of what lies there, wherever that is, only these fields may be written from now on, if there are any. A list of fields is known by its address. */
+int guardrail_skb_begins(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n);
 
 static __always_inline bool skb_goes(u32 domain, unsigned long p)
 {

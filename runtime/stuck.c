@@ -211,7 +211,6 @@ EXPORT_PER_CPU_SYMBOL_GPL(guardrail_loops);
 void guardrail_loop_slow(unsigned long domain, unsigned long ip)
 {
 	struct guardrail_running running;
-	unsigned long flags;
 	struct state *state;
 	u64 now, looked;
 
@@ -230,14 +229,12 @@ void guardrail_loop_slow(unsigned long domain, unsigned long ip)
 	if (now - state->turned < AGAIN_NS)
 		return;
 	state->turned = now;
-	local_irq_save(flags);
-	if (guardrail_running(&running)) {
-		guardrail_report_loop(domain, running.record->entry->function, longest / NSEC_PER_SEC, ip);
-		guardrail_note_loop(ip);
-		WRITE_ONCE(state->ran, now);
-		guardrail_faulted(domain, "endless loop", ip);
-	}
-	local_irq_restore(flags);
+	if (!guardrail_running(&running))
+		return;
+	guardrail_report_loop(domain, running.record->entry->function, longest / NSEC_PER_SEC, ip);
+	guardrail_note_loop(ip);
+	WRITE_ONCE(state->ran, now);
+	guardrail_faulted(domain, "endless loop", ip);
 }
 EXPORT_SYMBOL_GPL(guardrail_loop_slow);
 

@@ -26,7 +26,7 @@ write() {
 
 written() {
     touch /tmp/enough
-    until_there /tmp/ended 900 "writing does not end" || return 1
+    until_there 900 "writing does not end" /tmp/ended || return 1
     [ -e /tmp/written ] || { cat /tmp/errors && return 1; }
     size=$(($(cat /tmp/written) * 16384))
     while cat /tmp/source; do :; done 2>/dev/null | head -c $size >/tmp/all
@@ -48,7 +48,7 @@ mounted_again() { umount $MOUNTED && used = && mount -t ext4 "$DISK" $MOUNTED &&
 # The driver does not come, so that commands fail; then somebody loads it.
 no_loader() { printf '#!/bin/sh\n[ "$1" = -r ] && rmmod "$2"\n' >/tmp/loader; }
 failed() {
-    said 1 'recovery of domain 1 failed' && until_there /tmp/ended 300 "writing goes on" || return 1
+    said 1 'recovery of domain 1 failed' && until_there 300 "writing goes on" /tmp/ended || return 1
     [ ! -e /tmp/written ] && dmesg | grep -q 'its devices are offline'
 }
 # When it looks for devices, and again when it is told of those that are there.

@@ -40,18 +40,28 @@ work() {
     ) &
 }
 
-ended() {
-    tries=0
-    until [ -e /tmp/ended ] && [ -e /tmp/ended-work ]; do
-        tries=$((tries + 1))
-        [ $tries -lt 600 ] || { echo "work does not end" && return 1; }
-        usleep 100000
-    done
+# Files that cannot be handed over: those of a program, and a disk's image, which only the kernel has open. Below a folder something else is mounted.
+hold() {
+    mkdir $MOUNTED/below && mount -t tmpfs below $MOUNTED/below && touch $MOUNTED/below/file || return 1
+    dd if=/dev/zero of=$MOUNTED/disk bs=1M count=1 && losetup -f >/tmp/disk && losetup "$(cat /tmp/disk)" $MOUNTED/disk || return 1
+    dd if=/dev/urandom of="$(cat /tmp/disk)" bs=64k count=1 conv=fsync || return 1
+    /guardrail/holds $MOUNTED /tmp/holds /tmp/use /tmp/used >/tmp/errors-of-holds 2>&1 &
+    until_there 100 "files cannot be held" /tmp/holds || { cat /tmp/errors-of-holds && return 1; }
+}
+# Uses them: all give errors, and no harm is done.
+used() {
+    touch /tmp/use
+    until_there 100 "files that were held do not fail" /tmp/used || { cat /tmp/errors-of-holds && return 1; }
+    disk=$(cat /tmp/disk)
+    ! dd if=/dev/zero of="$disk" bs=64k count=1 conv=fsync || { echo "a disk writes without its image" && return 1; }
+    dd if="$disk" of=/dev/null bs=64k
+    losetup -d "$disk" && [ ! -e $MOUNTED/below/file ] || return 1
+    said 1 ': 2 open files are in no table of descriptors' && said 1 'mounted on 1 of its folders cannot be reached'
 }
 
 written() {
     touch /tmp/enough
-    ended || return 1
+    until_there 600 "work does not end" /tmp/ended /tmp/ended-work || return 1
     [ -e /tmp/written ] && [ -e /tmp/worked ] || { cat /tmp/errors /tmp/errors-of-work && return 1; }
     n=$(cat /tmp/written)
     seq 1 "$n" | sed 's/^/this is line /' >/tmp/all
@@ -62,9 +72,10 @@ same() { cmp /tmp/all "$MOUNTED/folder/a file with a long name" && cmp /tmp/befo
 unsynchronized() { seq 1 3000 >$MOUNTED/unsynchronized && exec 4<$MOUNTED/unsynchronized; }
 as_written() { seq 1 3000 | cmp - $MOUNTED/unsynchronized && cat <&4 >/tmp/read && seq 1 3000 | cmp - /tmp/read && exec 4<&-; }
 mounted() { grep " $MOUNTED " /proc/mounts | grep vfat | grep -q uid=7 && [ "$(stat -c %u $MOUNTED/folder/before)" = 7 ]; }
-mounted_again() { umount $BOUND && umount $MOUNTED && mount -t vfat -o loop $IMAGE $MOUNTED && mount -o bind $MOUNTED/folder $BOUND && same && umount $BOUND && umount $MOUNTED; }
+mounted_again() { umount $BOUND && umount -l $MOUNTED && mount -t vfat -o loop $IMAGE $MOUNTED && mount -o bind $MOUNTED/folder $BOUND && same && umount $BOUND && umount $MOUNTED; }
 
 step make make
+step hold hold
 step write write
 step work work
 for turn in 1 2; do
@@ -75,6 +86,7 @@ for turn in 1 2; do
     step "mounted-$turn" tell mounted
     step "as-written-$turn" tell as_written
 done
+step used tell used
 step written tell written
 step same tell same
 step mounted-again tell mounted_again

@@ -26,7 +26,7 @@ transfer() {
     sleep 1
 }
 transferred() {
-    until_there /tmp/sum 900 "the transfer does not end" || return 1
+    until_there 900 "the transfer does not end" /tmp/sum || return 1
     [ "$(cat /tmp/sum)" = "$(get sum/12000000)" ] || { echo "the transfer is damaged" && return 1; }
 }
 

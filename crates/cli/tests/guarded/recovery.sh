@@ -12,12 +12,14 @@ END
 chmod +x /tmp/loader
 printf /tmp/loader >$parameters/loader
 
-# until_there FILE TENTHS MESSAGE: waits until the file is there, and tells where it does not come in so many tenths of a second.
+all_there() { for file; do [ -e "$file" ] || return 1; done; }
+# until_there TENTHS MESSAGE FILE...: waits until the files are there, and tells where they do not come in so many tenths of a second.
 until_there() {
-    tries=0
-    until [ -e "$1" ]; do
+    tenths=$1 message=$2 tries=0
+    shift 2
+    until all_there "$@"; do
         tries=$((tries + 1))
-        [ $tries -lt "$2" ] || { echo "$3" && return 1; }
+        [ $tries -lt "$tenths" ] || { echo "$message" && return 1; }
         usleep 100000
     done
 }
