@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::kernels::{self, Kernel};
 use crate::packages::Packages;
+use crate::qemu::Qemu;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -49,22 +50,34 @@ pub fn run_with(
     options: &[&str],
     rest: &[&OsStr],
 ) -> Result<()> {
-    let mut command = Command::new(script);
-    // Build programs of a newer kernel want a newer C library, which the private QEMU comes with.
-    let library = packages.cache().path("qemu");
-    if library.join("usr/lib/x86_64-linux-gnu/libelf.so.1").exists() {
-        command.arg("--runtime").arg(library);
-    }
-    command.args(options).arg(headers).arg(release).args(rest).stdin(Stdio::null());
     let name = format!("{}/{}", name_of(script.parent()), name_of(Some(script)));
     let failed = |why: String| Error::Program { program: name.clone(), why };
-    let output = command.output().map_err(|error| failed(error.to_string()))?;
-    if output.status.success() {
-        return Ok(());
+    let attempt = |library: Option<&Path>| {
+        let mut command = Command::new(script);
+        if let Some(library) = library {
+            command.arg("--runtime").arg(library);
+        }
+        command.args(options).arg(headers).arg(release).args(rest).stdin(Stdio::null());
+        let output = command.output().map_err(|error| failed(error.to_string()))?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(failed(reason(&String::from_utf8_lossy(&output.stderr), &name))),
+        }
+    };
+    let library = packages.cache().path("qemu");
+    if library.join("usr/lib/x86_64-linux-gnu/libelf.so.1").exists() {
+        return attempt(Some(&library));
     }
-    let text = String::from_utf8_lossy(&output.stderr);
-    Err(failed(reason(&text, &name)))
+    match attempt(None) {
+        Err(Error::Program { why, .. }) if why.contains(WANTS_LIBRARY) => {
+            attempt(Some(&Qemu::fetched(packages)?))
+        }
+        built => built,
+    }
 }
+
+/// What the script says where build programs of a newer kernel want a newer C library, which the private QEMU comes with.
+const WANTS_LIBRARY: &str = "give --runtime DIR";
 
 fn name_of(path: Option<&Path>) -> String {
     path.and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned()

@@ -30,9 +30,13 @@ impl Qemu {
         if let Some(qemu) = Qemu::system() {
             return Ok(qemu);
         }
+        Qemu::in_tree(&Qemu::fetched(packages)?)
+    }
+
+    /// The tree of the private copy with all libraries that it needs, fetched if absent.
+    pub fn fetched(packages: &Packages) -> Result<PathBuf> {
         let fetch = Fetch::WithDependencies { name: "qemu-system-x86", suite: "trixie-backports" };
-        let tree = packages.ensure_tree("qemu", "QEMU 11", fetch)?;
-        Qemu::in_tree(&tree)
+        packages.ensure_tree("qemu", "QEMU 11", fetch)
     }
 
     /// The system's own QEMU, if there is one and it is new enough.
