@@ -1,0 +1,23 @@
+//! The driver that a command line names: `PROGRAM VMLINUZ DRIVER [MODULE…]`, with the modules that the driver needs.
+
+use guardrail_kernel::isolation::Isolation;
+use guardrail_kernel::module::unpack;
+use guardrail_kernel::{KernelImage, ModuleImage};
+use guardrail_rewrite::Object;
+use guardrail_rewrite::interpose::{self, Border};
+use std::path::Path;
+
+/// What is known of its border.
+pub fn border(program: &str) -> Result<Border, Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [kernel, driver, needed @ ..] = arguments.as_slice() else {
+        return Err(format!("usage: {program} VMLINUZ DRIVER [MODULE…]").into());
+    };
+    let kernel = KernelImage::open(Path::new(kernel))?;
+    let needed =
+        needed.iter().map(|path| ModuleImage::open(Path::new(path))).collect::<Result<Vec<_>, _>>()?;
+    let image = ModuleImage::open(Path::new(driver))?;
+    let isolation = Isolation::for_driver(&kernel, &image, &needed)?;
+    let object = Object::read(driver, &unpack(driver, std::fs::read(driver)?)?)?;
+    Ok(interpose::border(&isolation, &object))
+}

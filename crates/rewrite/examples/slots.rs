@@ -1,0 +1,45 @@
+//! Tells how many slots of the table of rights the fields fill that a driver is granted, and of how many they are only a part, for several sizes
+//! of slots: `slots VMLINUZ DRIVER [MODULE…]`, with the modules that the driver needs.
+
+mod driver;
+
+use guardrail_rewrite::wrap::{Action, Op};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Sizes of slots.
+const SIZES: [u32; 3] = [8, 16, 32];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let border = driver::border("slots")?.interposition;
+    let imports = border.imports.values().flat_map(|call| call.before.iter().chain(&call.after));
+    let entries = border.entries.values().flat_map(|call| call.before.iter().chain(&call.after));
+    let lists: BTreeSet<&[(u32, u32)]> = imports.chain(entries).filter_map(fields).collect();
+    println!("{} lists of fields", lists.len());
+    for size in SIZES {
+        let (mut whole, mut part) = (0, 0);
+        for list in &lists {
+            for bytes in slots(list, size).values() {
+                *(if *bytes == size { &mut whole } else { &mut part }) += 1;
+            }
+        }
+        println!("slots of {size}: {whole} are granted whole, and of {part} a part");
+    }
+    Ok(())
+}
+
+fn fields(action: &Action) -> Option<&[(u32, u32)]> {
+    match &action.op {
+        Op::Fields { fields, .. } => Some(fields),
+        _ => None,
+    }
+}
+
+/// How many bytes of each slot are granted, where the structure begins with a slot.
+fn slots(list: &[(u32, u32)], size: u32) -> BTreeMap<u32, u32> {
+    let mut slots = BTreeMap::new();
+    let bytes: BTreeSet<u32> = list.iter().flat_map(|&(offset, len)| offset..offset + len).collect();
+    for byte in bytes {
+        *slots.entry(byte / size).or_default() += 1;
+    }
+    slots
+}
