@@ -16,13 +16,14 @@ const REST: u32 = 120;
 const HARDENED: &str = "grep -q 'Mitigation: .*' /sys/devices/system/cpu/vulnerabilities/spectre_v2 || exit 1; \
     ! grep -q nokaslr /proc/cmdline";
 
-/// All functions of the driver are traced, with their stacks, and probed, while it works; its calls go through thunks all the same.
-const TRACED: &str = "mount -t tracefs t /sys/kernel/tracing; cd /sys/kernel/tracing; echo ':mod:e1000' >set_ftrace_filter; \
+/// All functions of the driver are traced, with their stacks, and probed, while it works; its calls go through thunks all the same. The
+/// link comes up a while after the device, and what is sent before is lost.
+const TRACED: &str = "answered() { for try in 1 2 3 4 5 6 7 8 9 10; do ping -c 2 -W 2 10.0.2.2 && return; done; false; }; mount -t tracefs t /sys/kernel/tracing; cd /sys/kernel/tracing; echo ':mod:e1000' >set_ftrace_filter; \
     echo function_graph >current_tracer; echo 'p:one e1000:e1000_xmit_frame' >kprobe_events; echo 1 >events/kprobes/enable; \
     ip link set eth0 down; \
-    ip address add 10.0.2.15/24 dev eth0; ip link set eth0 up; ping -c 2 10.0.2.2 || exit 1; grep -q 'e1000_open' trace || exit 2; \
+    ip address add 10.0.2.15/24 dev eth0; ip link set eth0 up; answered || exit 1; grep -q 'e1000_open' trace || exit 2; \
     grep -q 'one  *[1-9]' kprobe_profile || exit 3; echo 0 >events/kprobes/enable; echo >kprobe_events; echo nop >current_tracer; \
-    echo 1 >options/func_stack_trace; echo function >current_tracer; ip link set eth0 down; ip link set eth0 up; ping -c 1 10.0.2.2; \
+    echo 1 >options/func_stack_trace; echo function >current_tracer; ip link set eth0 down; ip link set eth0 up; answered; \
     echo nop >current_tracer; echo >set_ftrace_filter";
 
 /// Loads the driver again and again; when it and the runtime have gone, nothing of them is left.

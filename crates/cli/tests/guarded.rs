@@ -1,23 +1,19 @@
 //! Guarded drivers in guests: they do all of their work without a violation, and one that writes where it must not is told.
 
 mod common;
+mod workshop;
 
 use common::Ran;
-use guardrail_kernel::isolation::{Isolation, types};
-use guardrail_kernel::{KernelImage, ModuleImage};
-use guardrail_rewrite::checks::Checks;
-use guardrail_rewrite::interpose::border;
-use guardrail_rewrite::life::Hooks;
-use guardrail_rewrite::{Object, rewrite};
 use guardrail_vm::kernels::NAMES;
-use guardrail_vm::modules::{LoadPlan, ModuleFile, Modules};
+use guardrail_vm::modules::LoadPlan;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Options, Outcome};
-use guardrail_vm::{Cache, kbuild, kernels, runtime};
+use guardrail_vm::{Cache, kbuild, kernels};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::ffi::OsStr;
 use std::path::Path;
+use workshop::Workshop;
 
 /// Drivers. The full workload of disks reads a bad sector, after which a stock sym53c8xx crashes, too (docs/findings.md).
 const DRIVERS: [Driver; 12] = [
@@ -147,54 +143,15 @@ fn main() {
     common::run(arguments, trials)
 }
 
-/// What is known of a driver's border, by the kernel's types and those of the modules that the driver needs.
-fn isolation(image: &KernelImage, plan: &LoadPlan) -> Result<Isolation, Failed> {
-    let driver = ModuleImage::parse(&plan.driver.name, plan.driver.bytes.clone())?;
-    let needed = plan.before.iter().map(|module| ModuleImage::parse(&module.name, module.bytes.clone()));
-    let types = types(image, &driver, &needed.collect::<Result<Vec<_>, _>>()?);
-    // Whoever works on the table need not build everything anew for each change.
-    match std::env::var("GUARDRAIL_ISOLATION") {
-        Ok(path) => Ok(Isolation::with_table((&path, &std::fs::read_to_string(&path)?), types)?),
-        Err(_) => Ok(Isolation::built_in(types)?),
-    }
-}
-
-/// A guarded module, in domain 1.
-fn guarded(packages: &Packages, kernel: &str, driver: &str) -> Result<ModuleFile, Failed> {
-    let kernel = kernels::find(packages, kernel)?;
-    let runtime = runtime::ensure(packages, &kernel)?;
-    let plan = Modules::of(&kernel)?.plan(driver)?;
-    let isolation = isolation(&KernelImage::open(&kernel.vmlinuz)?, &plan)?;
-    let found = border(&isolation, &Object::read(driver, &plan.driver.bytes)?);
-    let symbols = std::fs::read_to_string(&runtime.symbols)?;
-    let hooks = Hooks::of("guardrail.ko", std::fs::read(&runtime.module)?)?;
-    let mut checks = Checks::new(1)
-        .guarded(&plan.driver.name, &symbols)
-        .completing(hooks)
-        .interposing(found.interposition);
-    let rewritten = rewrite(driver, plan.driver.bytes, &mut [&mut checks])?;
-    Ok(ModuleFile { bytes: rewritten.file, ..plan.driver })
-}
-
 /// A guarded driver in a file, with the runtime beside it.
-fn guard(packages: &Packages, kernel: &str, driver: &str, folder: &Path) -> Result<String, Failed> {
-    let runtime = runtime::ensure(packages, &kernels::find(packages, kernel)?)?;
-    std::fs::copy(&runtime.module, folder.join("guardrail.ko"))?;
-    let module = guarded(packages, kernel, driver)?;
-    let path = folder.join(format!("{}.ko", module.name));
-    std::fs::write(&path, module.bytes)?;
-    Ok(path.display().to_string())
+fn guard(workshop: &Workshop, driver: &str, folder: &Path) -> Result<String, Failed> {
+    workshop.write(&workshop.guarded(&workshop.modules.plan(driver)?, None, &[])??, folder)
 }
 
 /// Guards modules that the driver needs as well, and loads the runtime before them.
-fn guard_needed(
-    packages: &Packages,
-    kernel: &str,
-    needed: &[&str],
-    plan: &mut LoadPlan,
-) -> Result<(), Failed> {
+fn guard_needed(workshop: &Workshop, needed: &[&str], plan: &mut LoadPlan) -> Result<(), Failed> {
     for name in needed {
-        let module = guarded(packages, kernel, name)?;
+        let module = workshop.guarded(&workshop.modules.plan(name)?, None, &[])??;
         let place = plan.before.iter_mut().find(|before| before.name == module.name);
         *place.ok_or_else(|| format!("the driver does not need {name}"))? = module;
     }
@@ -217,11 +174,12 @@ fn zoo(packages: &Packages, kernel: &str, bugs: &[(&str, &str)], out: &Path) -> 
 fn work(kernel: &str, drivers: &[String], needed: &[&str], workload: Option<&str>) -> Result<Ran, Failed> {
     let packages = Packages::new(&Cache::open()?);
     let folder = tempfile::tempdir()?;
-    let guarded = drivers.iter().map(|driver| guard(&packages, kernel, driver, folder.path()));
+    let workshop = Workshop::of(&packages, kernel)?;
+    let guarded = drivers.iter().map(|driver| guard(&workshop, driver, folder.path()));
     let guarded = guarded.collect::<Result<Vec<_>, _>>()?;
     let request = Request { driver: &guarded[0], more: &guarded[1..], kernel, device: None, workload };
     let mut prepared = Prepared::new(&packages, request, &mut |_| {})?;
-    guard_needed(&packages, kernel, needed, &mut prepared.plan)?;
+    guard_needed(&workshop, needed, &mut prepared.plan)?;
     let last = prepared.more.last_mut().map_or(&mut prepared.workload, |last| &mut last.workload);
     last.script.push_str(TELL);
     let options = Options::new(folder.path());
@@ -271,7 +229,7 @@ fn ends(kernel: &str) -> Result<(), Failed> {
     let packages = Packages::new(&Cache::open()?);
     let folder = tempfile::tempdir()?;
     let [driver] = built(kernel, folder.path(), ["endless.ko"])?;
-    let driver = guard(&packages, kernel, &driver, folder.path())?;
+    let driver = guard(&Workshop::of(&packages, kernel)?, &driver, folder.path())?;
     let workload = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guarded/endless.sh");
     let request = Request { driver: &driver, more: &[], kernel, device: None, workload: workload.to_str() };
     let prepared = Prepared::new(&packages, request, &mut |_| {})?;
@@ -337,11 +295,9 @@ fn meaningful() -> Result<(), Failed> {
     let packages = Packages::new(&Cache::open()?);
     let mut left_out: Option<std::collections::BTreeSet<String>> = None;
     for kernel in NAMES {
-        let kernel = kernels::find(&packages, kernel)?;
-        let image = KernelImage::open(&kernel.vmlinuz)?;
-        let modules = Modules::of(&kernel)?;
+        let workshop = Workshop::of(&packages, kernel)?;
         for driver in DRIVERS.iter().flat_map(|driver| driver.modules) {
-            let here = isolation(&image, &modules.plan(driver)?)?.left_out();
+            let here = workshop.isolation(&workshop.modules.plan(driver)?, None)?.left_out();
             left_out = Some(match left_out {
                 Some(others) => others.intersection(&here).cloned().collect(),
                 None => here,

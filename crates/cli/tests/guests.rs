@@ -140,6 +140,8 @@ impl Bug {
 const LAST_WORDS: usize = 8;
 /// Bugs that share a guest, with their twins.
 const TOGETHER: usize = 50;
+/// So many of their guests run at a time: the modules of the zoo wait for most of the time.
+const WAITING: usize = 5;
 
 /// A guest runs many modules that it survives; each of the others has a guest of its own.
 fn zoo_trials(bugs: &[Bug], trials: &mut Vec<Trial>) {
@@ -161,7 +163,7 @@ fn zoo_trials(bugs: &[Bug], trials: &mut Vec<Trial>) {
             all.chunks(TOGETHER).enumerate().map(move |(number, bugs)| (*kernel, number, bugs))
         })
         .collect();
-    let runs = common::at_once(&guests, |(kernel, _, bugs)| Shared::of(kernel, bugs));
+    let runs = common::at_once(&guests, WAITING, |(kernel, _, bugs)| Shared::of(kernel, bugs));
     for ((kernel, number, bugs), run) in guests.into_iter().zip(runs) {
         guest_trials(kernel, number, bugs, run, trials);
     }

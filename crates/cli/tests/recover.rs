@@ -2,21 +2,18 @@
 //! the connection, or the file, that it has.
 
 mod common;
+mod workshop;
 
-use guardrail_kernel::isolation::{Isolation, types};
-use guardrail_kernel::{KernelImage, ModuleImage};
-use guardrail_rewrite::checks::Checks;
-use guardrail_rewrite::interpose::border;
-use guardrail_rewrite::{Object, rewrite};
+use guardrail_vm::Cache;
 use guardrail_vm::kernels::NAMES;
-use guardrail_vm::modules::Modules;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Options, Outcome};
 use guardrail_vm::software::Software;
-use guardrail_vm::{Cache, kernels, runtime};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::Path;
+use std::process::Command;
+use workshop::Workshop;
 
 /// What drivers are known by.
 const TABLE: &str = include_str!("../../kernel/isolation.txt");
@@ -137,41 +134,33 @@ fn main() {
 }
 
 /// A guarded driver, or a module of its domain, with a right missing, and the runtime beside it.
-fn guard(
-    packages: &Packages,
-    kernel: &str,
-    (fault, name): (&Fault, &str),
-    folder: &Path,
-) -> Result<String, Failed> {
+fn guard(workshop: &Workshop, (fault, name): (&Fault, &str), folder: &Path) -> Result<String, Failed> {
     let (right, wrong) = fault.spoiled;
-    let kernel = kernels::find(packages, kernel)?;
-    let runtime = runtime::ensure(packages, &kernel)?;
-    std::fs::copy(&runtime.module, folder.join("guardrail.ko"))?;
-    let plan = Modules::of(&kernel)?.plan(name)?;
-    let driver = ModuleImage::parse(name, plan.driver.bytes.clone())?;
-    let needed = plan.before.iter().map(|module| ModuleImage::parse(&module.name, module.bytes.clone()));
-    let needed = needed.collect::<Result<Vec<_>, _>>()?;
     if !TABLE.contains(right) {
         return Err(format!("the table has no '{right}'").into());
     }
     let table = TABLE.replace(right, wrong);
-    let isolation = Isolation::with_table(
-        ("spoiled", &table),
-        types(&KernelImage::open(&kernel.vmlinuz)?, &driver, &needed),
-    )?;
-    let found = border(&isolation, &Object::read(name, &plan.driver.bytes)?);
-    let symbols = std::fs::read_to_string(&runtime.symbols)?;
-    let mut checks = Checks::new(1).guarded(name, &symbols).interposing(found.interposition);
-    let path = folder.join(format!("{name}.ko"));
-    std::fs::write(&path, rewrite(name, plan.driver.bytes, &mut [&mut checks])?.file)?;
-    Ok(path.display().to_string())
+    workshop.write(&workshop.guarded(&workshop.modules.plan(name)?, Some(&table), &[])??, folder)
+}
+
+/// A program for the guest that has files open in all ways in which that can be.
+fn holds(folder: &Path) -> Result<Vec<u8>, Failed> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guarded/holds.c");
+    let program = folder.join("holds");
+    let ran =
+        Command::new("gcc").args(["-O2", "-Wall", "-static", "-o"]).arg(&program).arg(source).output()?;
+    match ran.status.success() {
+        true => Ok(std::fs::read(program)?),
+        false => Err(format!("holds.c cannot be compiled: {}", String::from_utf8_lossy(&ran.stderr)).into()),
+    }
 }
 
 /// The driver is killed, and the guest finds all as it was.
 fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
     let packages = Packages::new(&Cache::open()?);
     let folder = tempfile::tempdir()?;
-    let driver = guard(&packages, kernel, (fault, fault.driver), folder.path())?;
+    let workshop = Workshop::of(&packages, kernel)?;
+    let driver = guard(&workshop, (fault, fault.driver), folder.path())?;
     let workload = folder.path().join("workload.sh");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let disk = fault.driver == "sym53c8xx";
@@ -185,13 +174,15 @@ fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
     std::fs::write(&workload, parts.collect::<Result<Vec<_>, _>>()?.concat())?;
     let request = Request { driver: &driver, more: &[], kernel, device: None, workload: workload.to_str() };
     let mut prepared = Prepared::new(&packages, request, &mut |_| {})?;
-    let modules = Modules::of(&prepared.kernel)?;
+    let modules = &workshop.modules;
     for name in companions(fault.driver) {
-        let path = guard(&packages, kernel, (fault, name), folder.path())?;
+        let path = guard(&workshop, (fault, name), folder.path())?;
         let place = prepared.plan.before.iter_mut().find(|module| module.name == *name);
         place.ok_or_else(|| format!("the driver does not need {name}"))?.bytes = std::fs::read(path)?;
     }
+    let mut options = Options::new(folder.path());
     if fault.driver == "vfat" {
+        options.files.push(("holds".to_owned(), holds(folder.path())?));
         prepared.plan.before.sort_by_key(|module| module.name != "guardrail");
         for name in ["loop", "nls_cp437", "nls_ascii"].into_iter().filter(|name| modules.has(name)) {
             modules.add(name, fault.driver, &mut prepared.also)?;
@@ -204,7 +195,6 @@ fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
         prepared.workload.software = &["mke2fs"];
         prepared.software = Some(Software::find(&packages)?);
     }
-    let mut options = Options::new(folder.path());
     options.kernel_arguments = vec!["loglevel=7".to_owned()];
     for (name, value) in [("FAULT", fault.place), ("FUNCTION", fault.function)] {
         options.variables.push((name.to_owned(), value.to_owned()));

@@ -25,27 +25,30 @@ step tell tell
 /// Loads and unloads everything again and again: what is free afterwards was free before, but for 8 MiB. A run of the tests takes 16.
 const AGAIN: &str = "\
 free_kib() { sync; echo 3 >/proc/sys/vm/drop_caches; sed -n 's/^MemFree: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo; }
-again() {
-    rmmod guardrail_test && rmmod guardrail || return 1
-    before=$(free_kib)
-    for turn in 1 2 3; do
-        insmod /guardrail/modules/000-guardrail.ko && insmod /guardrail/driver.ko quick=1 || return 1
-        rmmod guardrail_test && rmmod guardrail || return 1
-    done
+come() { insmod /guardrail/modules/000-guardrail.ko && insmod /guardrail/driver.ko quick=1; }
+go() { rmmod guardrail_test && rmmod guardrail; }
+turn() { come && go; }
+alone() {
     for turn in 1 2 3 4 5 6 7 8 9 10; do
         insmod /guardrail/modules/000-guardrail.ko && rmmod guardrail || return 1
     done
+}
+all_free() {
     for turn in 1 2 3 4 5 6 7 8 9 10; do
         after=$(free_kib)
         echo \"$before KiB were free before, and $after after\"
         # Some of the kernel's memory is freed a while later; what is lost never is.
-        [ $((before - after)) -ge 8192 ] || break
+        [ $((before - after)) -ge 8192 ] || return 0
         sleep 1
     done
-    [ $((before - after)) -lt 8192 ] || return 1
-    insmod /guardrail/modules/000-guardrail.ko && insmod /guardrail/driver.ko quick=1
+    return 1
 }
-step again again
+step go go
+before=$(free_kib)
+for number in 1 2 3; do step turn-$number turn; done
+step alone alone
+step free all_free
+step come come
 tell() { dmesg | sed 's/^/dmesg: /' >/dev/console; }
 step tell tell
 ";

@@ -11,10 +11,12 @@ use std::sync::Arc;
 const KERNELS: [(&str, &str); 3] = [("6.1", "memory"), ("6.12", "filesystem"), ("7.2", "memory")];
 /// Its classes that are run at all.
 const CLASSES: &str = "memory filesystem network scheduler";
+/// Guests without stress that run at a time.
+const TOGETHER: usize = 2;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let mut trials = Vec::new();
+    let (mut trials, mut alone) = (Vec::new(), Vec::new());
     if !arguments.list {
         let bugs: Arc<[Bug]> = Bug::all().into();
         for (kernel, class) in KERNELS {
@@ -23,17 +25,23 @@ fn main() {
             let name = format!("overflows of stacks are contained on {kernel}");
             trials.push(Trial::test(name, move || stacks(kernel, &stack)));
             let name = format!("a sound kernel is silent on {kernel}");
-            trials.push(Trial::test(name, move || sound(kernel, class, 3)));
+            alone.push(Trial::test(name, move || sound(kernel, class, 3)));
             let name = format!("a sound kernel is silent under all kinds of stress on {kernel}");
-            trials.push(Trial::test(name, move || sound(kernel, CLASSES, 50)).with_ignored_flag(true));
+            alone.push(Trial::test(name, move || sound(kernel, CLASSES, 50)).with_ignored_flag(true));
         }
         trials.push(Trial::test(
             "an overflow in an interrupt is named before the kernel dies of it",
             in_interrupt,
         ));
     }
+    let run = |threads, trials| {
+        libtest_mimic::run(&Arguments { test_threads: Some(threads), ..arguments.clone() }, trials)
+    };
+    let together = run(arguments.test_threads.unwrap_or(TOGETHER), trials);
     // A guest under stress that has to share its processors looks as if it hung.
-    libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
+    let alone = run(1, alone);
+    together.exit_if_failed();
+    alone.exit();
 }
 
 /// What the zoo says of one of its folders.

@@ -1,0 +1,79 @@
+//! Guards modules of one kernel, as `guardrail guard` does.
+#![allow(dead_code)]
+
+use guardrail_kernel::isolation::{Isolation, types};
+use guardrail_kernel::{KernelImage, ModuleImage};
+use guardrail_rewrite::checks::Checks;
+use guardrail_rewrite::interpose::border;
+use guardrail_rewrite::life::Hooks;
+use guardrail_rewrite::{Object, RewriteError, rewrite};
+use guardrail_vm::kernels;
+use guardrail_vm::modules::{LoadPlan, ModuleFile, Modules};
+use guardrail_vm::packages::Packages;
+use guardrail_vm::runtime;
+use libtest_mimic::Failed;
+use std::path::Path;
+
+/// A kernel's modules and types, and the runtime for it.
+pub struct Workshop {
+    pub modules: Modules,
+    pub runtime: Vec<u8>,
+    image: KernelImage,
+    symbols: String,
+    hooks: Hooks,
+}
+
+impl Workshop {
+    pub fn of(packages: &Packages, kernel: &str) -> Result<Workshop, Failed> {
+        let kernel = kernels::find(packages, kernel)?;
+        let built = runtime::ensure(packages, &kernel)?;
+        let runtime = std::fs::read(&built.module)?;
+        Ok(Workshop {
+            modules: Modules::of(&kernel)?,
+            image: KernelImage::open(&kernel.vmlinuz)?,
+            symbols: std::fs::read_to_string(&built.symbols)?,
+            hooks: Hooks::of("guardrail.ko", runtime.clone())?,
+            runtime,
+        })
+    }
+
+    /// What is known of the border of the module that a plan loads, by the kernel's types and those of the modules that it needs; by another
+    /// table than the one built in where one is given.
+    pub fn isolation(&self, plan: &LoadPlan, table: Option<&str>) -> Result<Isolation, Failed> {
+        let image = |module: &ModuleFile| ModuleImage::parse(&module.name, module.bytes.clone());
+        let needed = plan.before.iter().map(image).collect::<Result<Vec<_>, _>>()?;
+        let types = types(&self.image, &image(&plan.driver)?, &needed);
+        // Whoever works on the table need not build everything anew for each change.
+        let own = std::env::var("GUARDRAIL_ISOLATION").ok().map(std::fs::read_to_string).transpose()?;
+        match table.or(own.as_deref()) {
+            Some(table) => Ok(Isolation::with_table(("table", table), types)?),
+            None => Ok(Isolation::built_in(types)?),
+        }
+    }
+
+    /// The module that a plan loads, guarded in domain 1 but for functions of these names.
+    pub fn guarded(
+        &self,
+        plan: &LoadPlan,
+        table: Option<&str>,
+        trusted: &[String],
+    ) -> Result<Result<ModuleFile, RewriteError>, Failed> {
+        let driver = &plan.driver;
+        let found = border(&self.isolation(plan, table)?, &Object::read(&driver.name, &driver.bytes)?);
+        let mut checks = Checks::new(1)
+            .guarded(&driver.name, &self.symbols)
+            .completing(self.hooks)
+            .trusting(trusted.iter().cloned())
+            .interposing(found.interposition);
+        let rewritten = rewrite(&driver.name, driver.bytes.clone(), &mut [&mut checks]);
+        Ok(rewritten.map(|rewritten| ModuleFile { bytes: rewritten.file, ..driver.clone() }))
+    }
+
+    /// Writes a guarded module, and the runtime beside it.
+    pub fn write(&self, module: &ModuleFile, folder: &Path) -> Result<String, Failed> {
+        std::fs::write(folder.join("guardrail.ko"), &self.runtime)?;
+        let path = folder.join(format!("{}.ko", module.name));
+        std::fs::write(&path, &module.bytes)?;
+        Ok(path.display().to_string())
+    }
+}
