@@ -64,7 +64,14 @@ fn start(cache: &Cache, args: &VmStartArgs) -> Result<Status, CliError> {
     loop {
         if let Some(status) = child.try_wait().map_err(CliError::io("wait for", "the VM's process"))? {
             let log = fs::read_to_string(machine.log()).unwrap_or_default();
-            let why = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("without a word");
+            let (before, why) = match log.trim_end().rsplit_once('\n') {
+                Some((before, why)) => (Some(before), why),
+                None => (None, log.trim()),
+            };
+            if let Some(before) = before {
+                eprintln!("{before}");
+            }
+            let why = if why.is_empty() { "without a word" } else { why };
             return Err(CliError::Run(format!("the VM {} did not start ({status}): {why}", args.name)));
         }
         if machine.running()?.is_some() {

@@ -223,6 +223,10 @@ fn judge(finished: &Finished, prepared: &Prepared, shown: &show::Shown) -> Resul
             tell("guardrail", &finished.outcome.to_string());
             Ok(Status::Findings)
         }
+        Outcome::GuestPanic { text } => {
+            tell("guardrail", &format!("the guest's last words:\n{}", text.trim_end()));
+            Err(CliError::Run(finished.outcome.to_string()))
+        }
         Outcome::NoDeviceBound => Err(CliError::Run(check::no_device(prepared))),
         other => Err(CliError::Run(other.to_string())),
     }

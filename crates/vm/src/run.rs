@@ -308,7 +308,9 @@ impl std::fmt::Display for Outcome {
             Outcome::LoadFailed { why } => write!(f, "the driver could not be loaded: {why}"),
             Outcome::WorkloadFailed { step, why } => write!(f, "the workload failed at '{step}': {why}"),
             Outcome::GuestPanic { text } => {
-                write!(f, "the guest panicked: {}", text.lines().next().unwrap_or("without a word"))
+                write!(f, "the guest panicked: {}", text.lines().next().unwrap_or("without a word"))?;
+                let place = text.lines().find_map(|line| line.split_once("RIP: ")?.1.split_once(':'));
+                place.map_or(Ok(()), |(_, place)| write!(f, ", at {place}"))
             }
             Outcome::GuestHang { step, silence } => {
                 write!(f, "the guest hung: no sign of life for {} s in '{step}'", silence.as_secs())
@@ -593,6 +595,9 @@ mod tests {
         let panic = ["BUG: x", "Kernel panic - not syncing: Fatal exception"];
         assert_eq!(word(&["booted", "begin load"], &panic, Some("guest-reset")), "guest-panic");
         assert_eq!(word(&["booted", "begin load"], &[], Some("guest-reset")), "guest-panic");
+        let words = [panic[0], "CPU: 1 PID: 7 Comm: x", "RIP: 0010:x_init+0x5/0x10 [x]", panic[1]];
+        let panicked = judge(&ended(&["booted"], &words, Some("guest-reset")), None);
+        assert_eq!(panicked.to_string(), "the guest panicked: BUG: x, at x_init+0x5/0x10 [x]");
         assert_eq!(word(&[], &[], None), "qemu-failed");
         let failed = judge(&ended(&[], &[], None), None);
         assert_eq!(failed.to_string(), "QEMU failed: qemu: no such device");
