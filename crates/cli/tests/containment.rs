@@ -6,7 +6,7 @@ use std::process::Command;
 #[test]
 fn planted_faults_are_contained() {
     let output = Command::new(env!("CARGO_BIN_EXE_guardrail"))
-        .args(["selftest", "containment", "--faults", "4", "--machinery", "3", "--seed", "3"])
+        .args(["selftest", "containment", "--faults", "4", "--machinery", "3", "--seed", "3", "--jobs", "2"])
         .output()
         .expect("the program runs");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

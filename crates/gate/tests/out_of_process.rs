@@ -1,6 +1,6 @@
 //! Real guests with their devices behind the gate: stock kernels, unmodified drivers, stock device models.
 //!
-//! The trials that are not sampled are marked as ignored; `cargo test --release -p guardrail-gate --test guests --
+//! The trials that are not sampled are marked as ignored; `cargo test --release -p guardrail-gate --test out_of_process --
 //! --include-ignored` runs all.
 
 mod common;
