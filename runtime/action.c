@@ -284,8 +284,10 @@ EXPORT_SYMBOL_GPL(guardrail_do_own);
 static void require_no_objects(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p,
 			       unsigned long n)
 {
-	unsigned long end = p + n, object;
+	unsigned long end = p + n, object = guardrail_find_irq(action->domain, p, n);
 
+	if (object)
+		guardrail_refuse(action, frame, "memory in which an object is in use, at", object, "argument of an interrupt's handler", "no object");
 	while (p < end) {
 		u32 type, state;
 

@@ -234,6 +234,8 @@ int guardrail_move_object(u32 domain, unsigned long p, u32 type, u32 from, u32 t
 int guardrail_clear_object(u32 domain, unsigned long p, u32 type);
 /* The address of the first object of the domain that begins in [p, p + n), or 0: memory in which one lives must not be freed. */
 unsigned long guardrail_find_object(u32 domain, unsigned long p, unsigned long n);
+/* The same for what handlers of interrupts are called with. */
+unsigned long guardrail_find_irq(u32 domain, unsigned long start, unsigned long size);
 
 /*
  * Ownership of the allocation [p, p + size) that functions of kind @kind free. Only a side table knows of it, so writes to the first bytes

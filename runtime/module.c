@@ -170,6 +170,7 @@ static void end_domain(const struct guardrail_module *guarded)
 		guardrail_walk(guarded->domain, tell_leak, &told);
 	}
 	guardrail_clear_domain(guarded->domain);
+	guardrail_irqs_forget(guarded->domain);
 }
 
 static int set_ranges(u32 domain, const struct guardrail_range *ranges, u64 n)

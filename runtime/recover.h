@@ -73,6 +73,9 @@ void guardrail_caches_dead(u32 domain);
 /* Makes of an object that is to be freed what its cache has free; false where that cannot be done, and it has to stay. */
 bool guardrail_construct(u32 domain, unsigned long start, unsigned long size);
 
+/* objects_irq.c: the domain's interrupts are freed. */
+void guardrail_irqs_forget(u32 domain);
+
 /* restart.c: calls that are made again when a file system has recovered. */
 void guardrail_restart(u32 domain, bool ended);
 /* The same for a call that came upon a file system without a driver. */

@@ -456,6 +456,7 @@ void guardrail_teardown(u32 domain, const struct guarded_modules *modules, struc
 	unbind(modules);
 	guardrail_forget_fs_types(domain);
 	free_irqs(down);
+	guardrail_irqs_forget(domain);
 	for (i = 0; i < late->n_devices; i++)
 		give_back(late->devices[i]);
 	guardrail_walk(domain, release_objects, down);

@@ -3,7 +3,7 @@
 mod common;
 mod workshop;
 
-use common::Ran;
+use common::{Ran, root};
 use guardrail_vm::kernels::NAMES;
 use guardrail_vm::modules::LoadPlan;
 use guardrail_vm::packages::Packages;
@@ -86,16 +86,47 @@ const BORDER: [(&str, &str); 12] = [
     ("border_lock+", "with a mutex taken"),
 ];
 
-/// Drivers of the zoo whose bugs are told, and what is told of them; of their twins nothing is. Those of a group take turns in a guest.
-const TOLD: [&[(&str, &str)]; 2] = [
-    &[
-        ("oob-padding", "write of 1 bytes"),
-        ("oob-vmalloc", "write of 4 bytes"),
-        ("kernel-slack", "write of 1 bytes"),
-        ("mismatched-free", "vfree, argument 1: release of memory"),
-    ],
-    &[("oob-irq", "write of 4 bytes"), ("oob-coherent", "write of 4 bytes")],
+/// Drivers of the zoo that write where they must not or misuse what is the kernel's, and what is told of them; of their twins nothing is. Those of a
+/// group take turns in a guest, under a policy: functions that are called on a module's exit do all of their work under any but `recover`.
+const STOPPED: [(&str, &[(&str, &str)]); 3] = [
+    (
+        "fail",
+        &[
+            ("oob-padding", "write of 1 bytes"),
+            ("oob-vmalloc", "write of 4 bytes"),
+            ("oob-init", "write of 2 bytes"),
+            ("kernel-slack", "write of 1 bytes"),
+            ("kernel-vmalloc", "write of 1 bytes"),
+            ("kernel-work", "write of 1 bytes"),
+            ("kernel-notifier", "write of 8 bytes"),
+            ("invalid-free", "kfree, argument 1: release of memory"),
+            ("lock-held-timer", "with a spin lock taken"),
+        ],
+    ),
+    (
+        "fail",
+        &[
+            ("oob-irq", "write of 4 bytes"),
+            ("oob-coherent", "write of 4 bytes"),
+            ("proto-irq-freed", "kfree, argument 1: memory in which an object is in use"),
+            ("proto-irq-twice", "free_irq, argument 2: release of an interrupt"),
+        ],
+    ),
+    (
+        "log",
+        &[
+            ("kernel-timer", "write of 8 bytes"),
+            ("double-free", "kfree, argument 1: release of memory"),
+            ("double-vfree", "vfree, argument 1: release of memory"),
+            ("mismatched-free", "vfree, argument 1: release of memory"),
+            ("proto-napi-freed", "memory in which an object is in use"),
+            ("proto-timer-freed", "kmem_cache_free, argument 2: memory in which an object is in use"),
+            ("proto-work-freed", "kmem_cache_free, argument 2: memory in which an object is in use"),
+        ],
+    ),
 ];
+/// What the kernel says where harm was done.
+const HARM: [&str; 4] = ["BUG:", "WARNING:", "Oops", "general protection"];
 
 /// Tells the host of violations, when all else is done.
 const TELL: &str = "
@@ -134,9 +165,11 @@ fn main() {
         trials.push(Trial::test(name, move || ends(kernel)).with_ignored_flag(kernel != NAMES[0]));
     }
     for kernel in NAMES {
-        for (group, bugs) in TOLD.into_iter().enumerate() {
-            let name = format!("bugs of group {group} are told, and their twins are silent, on {kernel}");
-            trials.push(Trial::test(name, move || told(kernel, bugs)));
+        for (group, (policy, bugs)) in STOPPED.into_iter().enumerate() {
+            let what = if policy == "log" { "told" } else { "stopped" };
+            let name = format!("bugs of group {group} are {what}, and their twins are silent, on {kernel}");
+            let trial = Trial::test(name, move || stopped(kernel, policy, bugs));
+            trials.push(trial.with_ignored_flag(policy == "log" && kernel != NAMES[0]));
         }
     }
     trials.push(Trial::test("annotations mean something on one of the kernels", meaningful));
@@ -170,8 +203,14 @@ fn zoo(packages: &Packages, kernel: &str, bugs: &[(&str, &str)], out: &Path) -> 
     Ok(files.map(|file| out.join(file).display().to_string()).collect())
 }
 
-/// Has guarded drivers take turns in a guest; modules that the first needs are guarded as well.
-fn work(kernel: &str, drivers: &[String], needed: &[&str], workload: Option<&str>) -> Result<Ran, Failed> {
+/// Has guarded drivers take turns in a guest under a policy; modules that the first needs are guarded as well.
+fn work(
+    kernel: &str,
+    drivers: &[String],
+    needed: &[&str],
+    workload: Option<&str>,
+    policy: &str,
+) -> Result<Ran, Failed> {
     let packages = Packages::new(&Cache::open()?);
     let folder = tempfile::tempdir()?;
     let workshop = Workshop::of(&packages, kernel)?;
@@ -182,7 +221,8 @@ fn work(kernel: &str, drivers: &[String], needed: &[&str], workload: Option<&str
     guard_needed(&workshop, needed, &mut prepared.plan)?;
     let last = prepared.more.last_mut().map_or(&mut prepared.workload, |last| &mut last.workload);
     last.script.push_str(TELL);
-    let options = Options::new(folder.path());
+    let variables = vec![("PARAMETERS_guardrail".to_owned(), format!("policy={policy}"))];
+    let options = Options { variables, ..Options::new(folder.path()) };
     common::unwatched(&prepared, options, 900)
 }
 
@@ -200,7 +240,7 @@ fn silent(kernel: &str, drivers: &[&str], amount: Work) -> Result<(), Failed> {
         Work::Usual => None,
     };
     let (driver, needed) = drivers.split_first().ok_or("no driver")?;
-    let ran = work(kernel, &[(*driver).to_owned()], needed, workload)?;
+    let ran = work(kernel, &[(*driver).to_owned()], needed, workload, "log")?;
     let there = ran.console.lines().any(|line| line.starts_with("debugfs domains: "));
     let violations = ran.violations();
     match ran.outcome == Outcome::Completed && there && violations.is_empty() {
@@ -245,7 +285,7 @@ fn ends(kernel: &str) -> Result<(), Failed> {
 fn at_border(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let drivers = built(kernel, folder.path(), ["border.ko", "border_ok.ko"])?;
-    let ran = work(kernel, &drivers, &[], None)?;
+    let ran = work(kernel, &drivers, &[], None, "log")?;
     let violations = ran.violations();
     let of =
         |place: &str, what: &str| violations.iter().any(|line| line.contains(place) && line.contains(what));
@@ -264,11 +304,11 @@ fn at_border(kernel: &str) -> Result<(), Failed> {
     }
 }
 
-/// Each driver's bug is told where it is, and nothing is told of its twin.
-fn told(kernel: &str, bugs: &[(&str, &str)]) -> Result<(), Failed> {
+/// Each driver's bug is told where it is, and ended before it has done harm unless the policy is only to tell it; nothing is told of its twin.
+fn stopped(kernel: &str, policy: &str, bugs: &[(&str, &str)]) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let drivers = zoo(&Packages::new(&Cache::open()?), kernel, bugs, folder.path())?;
-    let ran = work(kernel, &drivers, &[], None)?;
+    let ran = work(kernel, &drivers, &[], None, policy)?;
     let violations = ran.violations();
     let mut wrong = Vec::new();
     for (name, what) in bugs {
@@ -277,16 +317,24 @@ fn told(kernel: &str, bugs: &[(&str, &str)]) -> Result<(), Failed> {
             let place = format!("[{module}]");
             violations.iter().filter(|line| line.contains(&place)).collect::<Vec<_>>()
         };
-        if !of(&module).iter().any(|line| line.contains(what)) {
+        let expected = root().join("zoo").join(name).join("expect.json");
+        let expected: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(expected)?)?;
+        let place = format!("by {}+", expected["function"].as_str().ok_or("a bug without a function")?);
+        if !of(&module).iter().any(|line| line.contains(what) && line.contains(&place)) {
             wrong.push(format!("{name} is not told"));
         }
         if !of(&format!("{module}_ok")).is_empty() {
             wrong.push(format!("{name}'s twin is told"));
         }
     }
-    match wrong.is_empty() && ran.outcome == Outcome::Completed {
+    let harm = ran.console.lines().filter(|line| HARM.iter().any(|word| line.contains(word)));
+    wrong.extend(harm.filter(|_| policy != "log").map(str::to_owned));
+    // Where a driver's first function was ended it did not load, or took no device.
+    let ended =
+        matches!(ran.outcome, Outcome::Completed | Outcome::LoadFailed { .. } | Outcome::NoDeviceBound);
+    match wrong.is_empty() && ended {
         true => Ok(()),
-        false => Err(format!("{}; {wrong:?}\n{}", ran.outcome, ran.console).into()),
+        false => Err(format!("{}; {wrong:#?}\n{}", ran.outcome, ran.console).into()),
     }
 }
 

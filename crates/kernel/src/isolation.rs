@@ -9,6 +9,7 @@ pub use parse::AnnotationError;
 use crate::btf::{Btf, Proto, Type};
 use crate::image::KernelImage;
 use crate::module::ModuleImage;
+use crate::prototypes::{self, Prototypes};
 use parse::{Head, Line};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -186,14 +187,29 @@ pub struct Isolation {
     numbers: BTreeMap<String, u32>,
     /// The functions of the last table.
     own: BTreeSet<String>,
-    /// The driver's own types first, then those of modules that it needs, then the kernel's.
     btf: Vec<Arc<Btf>>,
+    prototypes: Prototypes,
+}
+
+/// What is known of types.
+#[derive(Clone, Debug, Default)]
+pub struct Types {
+    /// Those of the driver first, then of modules that it needs, then of the kernel: in this order functions and types are looked for.
+    pub btf: Vec<Arc<Btf>>,
+    /// The driver's own functions, where it has no BTF but DWARF.
+    pub prototypes: Prototypes,
+}
+
+impl From<Vec<Arc<Btf>>> for Types {
+    fn from(btf: Vec<Arc<Btf>>) -> Types {
+        Types { btf, ..Types::default() }
+    }
 }
 
 impl Isolation {
-    /// The tables of this program. Of `btf`, each in the order in which functions and types are looked for.
-    pub fn built_in(btf: Vec<Arc<Btf>>) -> Result<Isolation, AnnotationError> {
-        Isolation::new(&[("summaries.txt", SUMMARIES), ("isolation.txt", TEXT)], btf)
+    /// The tables of this program.
+    pub fn built_in(types: impl Into<Types>) -> Result<Isolation, AnnotationError> {
+        Isolation::new(&[("summaries.txt", SUMMARIES), ("isolation.txt", TEXT)], types)
     }
 
     /// The tables of this program for a driver and the modules that it needs.
@@ -206,12 +222,13 @@ impl Isolation {
     }
 
     /// The same with another table in the place of `isolation.txt`.
-    pub fn with_table(table: (&str, &str), btf: Vec<Arc<Btf>>) -> Result<Isolation, AnnotationError> {
-        Isolation::new(&[("summaries.txt", SUMMARIES), table], btf)
+    pub fn with_table(table: (&str, &str), types: impl Into<Types>) -> Result<Isolation, AnnotationError> {
+        Isolation::new(&[("summaries.txt", SUMMARIES), table], types)
     }
 
     /// Tables with their names. What a table says of a function replaces what those before it say.
-    pub fn new(tables: &[(&str, &str)], btf: Vec<Arc<Btf>>) -> Result<Isolation, AnnotationError> {
+    pub fn new(tables: &[(&str, &str)], types: impl Into<Types>) -> Result<Isolation, AnnotationError> {
+        let Types { btf, prototypes } = types.into();
         let mut isolation = Isolation {
             functions: BTreeMap::new(),
             entries: BTreeMap::new(),
@@ -223,6 +240,7 @@ impl Isolation {
             numbers: KNOWN.iter().zip(0..).map(|(name, bit)| ((*name).to_owned(), 1 << bit)).collect(),
             own: BTreeSet::new(),
             btf,
+            prototypes,
         };
         for (name, text) in tables {
             let lines = parse::lines(name, text)?;
@@ -334,8 +352,8 @@ impl Isolation {
     /// What a call of one of the driver's functions by the kernel does: by the member of a structure in which it stands, where that is
     /// known, else by the members with its prototype if their lines agree; and by the types of its arguments.
     pub fn entry(&self, name: &str, members: &[Member]) -> Entry {
-        let own = self.btf.first().and_then(|btf| btf.func_proto(name));
-        let proto = own.clone().or_else(|| members.iter().find_map(|member| self.member_proto(member)));
+        let own = self.own_proto(name);
+        let proto = own.or_else(|| members.iter().find_map(|member| self.member_proto(member)));
         let mut entry = Entry { shape: proto.as_ref().map(shape), ..Entry::default() };
         let mut known: BTreeSet<Member> =
             members.iter().filter(|member| self.entries.contains_key(member)).cloned().collect();
@@ -366,6 +384,14 @@ impl Isolation {
         entry
     }
 
+    /// The prototype of one of the driver's functions.
+    fn own_proto(&self, name: &str) -> Option<Proto> {
+        match self.prototypes.is_empty() {
+            true => self.btf.first()?.func_proto(name),
+            false => self.prototypes.get(name).cloned(),
+        }
+    }
+
     /// The members with this prototype, if they all say the same.
     fn alike(&self, proto: &Proto) -> BTreeSet<Member> {
         let fitting = |member: &&Member| self.member_proto(member).is_some_and(|other| same(proto, &other));
@@ -393,7 +419,7 @@ impl Isolation {
                 let member = btf.field_at(id, *offset)?;
                 let (start, ty) = btf.member(id, &member)?;
                 let wanted = btf.pointed_proto(ty).filter(|_| start == *offset)?;
-                let own = self.btf.first().and_then(|btf| btf.func_proto(function));
+                let own = self.own_proto(function);
                 let fits = own.is_none_or(|own| same(&own, &wanted));
                 fits.then(|| (function.clone(), Member { structure: structure.clone(), member }))
             });
@@ -460,13 +486,15 @@ impl Isolation {
 }
 
 /// The types by which a driver's border is known: its own, those of the modules that it needs, and the kernel's.
-pub fn types(kernel: &KernelImage, driver: &ModuleImage, needed: &[ModuleImage]) -> Vec<Arc<Btf>> {
-    let modules = std::iter::once(driver).chain(needed);
+pub fn types(kernel: &KernelImage, driver: &ModuleImage, needed: &[ModuleImage]) -> Types {
     // A module whose types cannot be read has none that are known.
-    let types = modules.filter_map(|module| {
+    let of = |module: &ModuleImage| {
         Some(Arc::new(Btf::parse(module.btf_bytes()?, Some(Arc::clone(kernel.btf()))).ok()?))
-    });
-    types.chain([Arc::clone(kernel.btf())]).collect()
+    };
+    let own = of(driver);
+    let prototypes = if own.is_some() { Prototypes::new() } else { prototypes::of_module(driver) };
+    let needed = needed.iter().filter_map(of);
+    Types { btf: own.into_iter().chain(needed).chain([Arc::clone(kernel.btf())]).collect(), prototypes }
 }
 
 /// What a call of one of the driver's functions does.

@@ -25,6 +25,7 @@ pub mod lines;
 pub mod module;
 pub mod orc;
 pub mod plan;
+pub mod prototypes;
 mod relocs;
 pub mod slab;
 pub mod string_code;

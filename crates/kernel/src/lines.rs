@@ -26,7 +26,7 @@ const R_X86_64_64: u32 = 1;
 const R_X86_64_32: u32 = 10;
 const R_X86_64_32S: u32 = 11;
 
-type Bytes = EndianArcSlice<LittleEndian>;
+pub(crate) type Bytes = EndianArcSlice<LittleEndian>;
 
 /// One function, inlined or not, that an instruction belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,15 +76,8 @@ impl Lines {
     }
 
     fn new(debug: &ModuleImage, image: &ModuleImage) -> Option<Lines> {
-        debug.section_index(SectionId::DebugInfo.name())?;
         let debug_bases = made_up_bases(debug);
-        let mut room = MAX_DEBUG;
-        let dwarf = gimli::Dwarf::load(|id| -> Result<Bytes, gimli::Error> {
-            let bytes = if wanted(id) { relocated(debug, id.name(), &debug_bases, &mut room) } else { None };
-            Ok(Bytes::new(Arc::from(bytes.unwrap_or_default()), LittleEndian))
-        })
-        .ok()?;
-        let context = addr2line::Context::from_dwarf(dwarf).ok()?;
+        let context = addr2line::Context::from_dwarf(dwarf(debug, &debug_bases)?).ok()?;
         let bases = image.sections().map(|section| {
             let index = debug.section_index(section.name).filter(|_| section.alloc && section.exec)?;
             debug_bases.get(index).copied().flatten().map(|base| (base, section.size.min(LIMIT)))
@@ -133,6 +126,22 @@ impl Lines {
         let unit = self.context.find_dwarf_and_unit(address).skip_all_loads()?;
         Some(String::from_utf8_lossy(unit.comp_dir.as_ref()?.bytes()).into_owned())
     }
+}
+
+/// The DWARF of a module, with its sections at these bases; `None` where it has none.
+fn dwarf(debug: &ModuleImage, bases: &[Option<u64>]) -> Option<gimli::Dwarf<Bytes>> {
+    debug.section_index(SectionId::DebugInfo.name())?;
+    let mut room = MAX_DEBUG;
+    gimli::Dwarf::load(|id| -> Result<Bytes, gimli::Error> {
+        let bytes = if wanted(id) { relocated(debug, id.name(), bases, &mut room) } else { None };
+        Ok(Bytes::new(Arc::from(bytes.unwrap_or_default()), LittleEndian))
+    })
+    .ok()
+}
+
+/// The DWARF of a module for whoever asks for no addresses.
+pub(crate) fn dwarf_of(module: &ModuleImage) -> Option<gimli::Dwarf<Bytes>> {
+    dwarf(module, &made_up_bases(module))
 }
 
 /// Whether the build ids agree, as far as both files have one.

@@ -63,6 +63,29 @@ pub struct Proto {
     pub result: Type,
 }
 
+impl Proto {
+    /// Parameters with their names, in the registers that the kernel's calling convention (System V's) gives them.
+    pub fn new(params: Vec<(String, Type)>, variadic: bool, result: Type) -> Proto {
+        // A large result is returned through a pointer in the first register.
+        let mut next = if matches!(result, Type::Aggregate { size } if size > 16) { 1 } else { 0 };
+        let mut placed = |(name, ty): (String, Type)| {
+            let words = match ty {
+                Type::Aggregate { size: 1..=8 } => 1,
+                Type::Aggregate { size: 9..=16 } => 2,
+                Type::Int { bits: 65.., .. } => 2,
+                Type::Aggregate { .. } | Type::Other => 0,
+                _ => 1,
+            };
+            let register = (words > 0 && next + words <= 6).then_some(next as u8);
+            if register.is_some() {
+                next += words;
+            }
+            Param { name, ty, register }
+        };
+        Proto { params: params.into_iter().map(&mut placed).collect(), variadic, result }
+    }
+}
+
 impl Btf {
     /// The struct or union with this name.
     pub fn struct_named(&self, name: &str) -> Option<TypeId> {
@@ -214,30 +237,17 @@ impl Btf {
         if t.kind != Kind::FuncProto {
             return None;
         }
-        let mut proto = Proto { params: Vec::new(), variadic: false, result: self.type_of(t.value) };
-        let mut next = if matches!(proto.result, Type::Aggregate { size } if size > 16) { 1 } else { 0 };
+        let (mut params, mut variadic) = (Vec::new(), false);
         for item in t.extra.chunks_exact(8) {
             let (name, ty) = (u32_at(item, 0)?, u32_at(item, 4)?);
             if ty == 0 {
-                proto.variadic = true;
+                variadic = true;
                 continue;
             }
-            let ty = self.type_of(ty);
-            let words = match ty {
-                Type::Aggregate { size: 1..=8 } => 1,
-                Type::Aggregate { size: 9..=16 } => 2,
-                Type::Int { bits: 65.., .. } => 2,
-                Type::Aggregate { .. } | Type::Other => 0,
-                _ => 1,
-            };
-            let register = (words > 0 && next + words <= 6).then_some(next as u8);
-            if register.is_some() {
-                next += words;
-            }
             let name = self.string(name).map(|n| String::from_utf8_lossy(n).into_owned()).unwrap_or_default();
-            proto.params.push(Param { name, ty, register });
+            params.push((name, self.type_of(ty)));
         }
-        Some(proto)
+        Some(Proto::new(params, variadic, self.type_of(t.value)))
     }
 
     /// The prototype of the functions to which a type points.
