@@ -1,8 +1,8 @@
-//! Any bytes as a module: ELF, compression, placement, source lines.
+//! Any bytes as a module: ELF, compression, placement, source lines, prototypes.
 
 #![no_main]
 
-use guardrail_kernel::{Lines, ModuleImage};
+use guardrail_kernel::{Lines, ModuleImage, prototypes};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Ok(module) = ModuleImage::parse("input", data.to_vec()) else { return };
@@ -13,4 +13,5 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     if let Some(lines) = Lines::of_module(&module) {
         std::hint::black_box(lines.line(1, 0));
     }
+    std::hint::black_box(prototypes::of_module(&module));
 });
