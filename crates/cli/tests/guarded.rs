@@ -100,6 +100,7 @@ const STOPPED: [(&str, &[(&str, &str)]); 3] = [
             ("kernel-work", "write of 1 bytes"),
             ("kernel-notifier", "write of 8 bytes"),
             ("invalid-free", "kfree, argument 1: release of memory"),
+            ("lock-held", "with a mutex taken"),
             ("lock-held-timer", "with a spin lock taken"),
         ],
     ),
@@ -119,6 +120,7 @@ const STOPPED: [(&str, &[(&str, &str)]); 3] = [
             ("double-free", "kfree, argument 1: release of memory"),
             ("double-vfree", "vfree, argument 1: release of memory"),
             ("mismatched-free", "vfree, argument 1: release of memory"),
+            ("proto-misc-freed", "kmem_cache_free, argument 2: memory in which an object is in use"),
             ("proto-napi-freed", "memory in which an object is in use"),
             ("proto-timer-freed", "kmem_cache_free, argument 2: memory in which an object is in use"),
             ("proto-work-freed", "kmem_cache_free, argument 2: memory in which an object is in use"),
@@ -178,7 +180,13 @@ fn main() {
 
 /// A guarded driver in a file, with the runtime beside it.
 fn guard(workshop: &Workshop, driver: &str, folder: &Path) -> Result<String, Failed> {
-    workshop.write(&workshop.guarded(&workshop.modules.plan(driver)?, None, &[])??, folder)
+    let path = workshop.write(&workshop.guarded(&workshop.modules.plan(driver)?, None, &[])??, folder)?;
+    // A driver of the zoo that something has to be done with says what.
+    let (from, to) = [driver, path.as_str()].map(|path| Path::new(path).with_extension("workload.sh")).into();
+    if from.is_file() {
+        std::fs::copy(from, to)?;
+    }
+    Ok(path)
 }
 
 /// Guards modules that the driver needs as well, and loads the runtime before them.
