@@ -17,23 +17,27 @@ static struct {
 static unsigned int used;
 static DEFINE_RAW_SPINLOCK(lock);
 
-/* Whether the kernel has a handler that is called with this. */
-static bool is_requested(unsigned int irq, const void *dev_id)
+bool guardrail_find_action(unsigned int irq, bool (*wanted)(const struct irqaction *action, void *data), void *data)
 {
-	struct irq_data *data = irq_get_irq_data(irq);
+	struct irq_data *irq_data = irq_get_irq_data(irq);
 	struct irqaction *action;
 	struct irq_desc *desc;
 	unsigned long flags;
 	bool found = false;
 
-	if (!data)
+	if (!irq_data)
 		return false;
-	desc = irq_data_to_desc(data);
+	desc = irq_data_to_desc(irq_data);
 	raw_spin_lock_irqsave(&desc->lock, flags);
 	for (action = desc->action; action && !found; action = action->next)
-		found = action->dev_id == dev_id;
+		found = wanted(action, data);
 	raw_spin_unlock_irqrestore(&desc->lock, flags);
 	return found;
+}
+
+static bool is_called_with(const struct irqaction *action, void *dev_id)
+{
+	return action->dev_id == dev_id;
 }
 
 /* What is named is the pointer, the interrupt's number the value. */
@@ -64,7 +68,7 @@ GUARDRAIL_CUSTOM(irq_given)
 
 	if (!dev_id)
 		return 0;
-	if (!is_requested(irq, (void *)dev_id)) {
+	if (!guardrail_find_action(irq, is_called_with, (void *)dev_id)) {
 		guardrail_refuse(action, frame, "release of an interrupt with", dev_id, guardrail_held_at(dev_id, action->domain),
 				 "requested interrupt");
 		return 0;

@@ -73,7 +73,11 @@ void guardrail_caches_dead(u32 domain);
 /* Makes of an object that is to be freed what its cache has free; false where that cannot be done, and it has to stay. */
 bool guardrail_construct(u32 domain, unsigned long start, unsigned long size);
 
-/* objects_irq.c: the domain's interrupts are freed. */
+/* objects_irq.c: handlers of interrupts. */
+struct irqaction;
+/* Whether one of this interrupt is wanted. */
+bool guardrail_find_action(unsigned int irq, bool (*wanted)(const struct irqaction *action, void *data), void *data);
+/* The domain's interrupts are freed. */
 void guardrail_irqs_forget(u32 domain);
 
 /* restart.c: calls that are made again when a file system has recovered. */

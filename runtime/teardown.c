@@ -10,8 +10,6 @@
 #include <linux/interrupt.h>
 #include <linux/io.h>
 #include <linux/iommu.h>
-#include <linux/irq.h>
-#include <linux/irqdesc.h>
 #include <linux/mm.h>
 #include <linux/netdevice.h>
 #include <linux/pci.h>
@@ -243,35 +241,28 @@ static void unbind(const struct guarded_modules *modules)
 		pci_unregister_driver(found.driver[i]);
 }
 
-/* A handler of the modules at this interrupt: what it was registered with. */
-static bool find_handler(unsigned int irq, const struct guarded_modules *modules, void **dev_id)
-{
-	struct irq_data *data = irq_get_irq_data(irq);
-	struct irqaction *action;
-	struct irq_desc *desc;
-	unsigned long flags;
-	bool found = false;
+/* A handler of the modules, and what it was registered with. */
+struct found_handler {
+	const struct guarded_modules *modules;
+	void *dev_id;
+};
 
-	if (!data)
-		return false;
-	desc = irq_data_to_desc(data);
-	raw_spin_lock_irqsave(&desc->lock, flags);
-	for (action = desc->action; action && !found; action = action->next) {
-		found = guardrail_is_of(action->handler, modules) || guardrail_is_of(action->thread_fn, modules);
-		*dev_id = action->dev_id;
-	}
-	raw_spin_unlock_irqrestore(&desc->lock, flags);
-	return found;
+static bool is_handler(const struct irqaction *action, void *data)
+{
+	struct found_handler *found = data;
+
+	found->dev_id = action->dev_id;
+	return guardrail_is_of(action->handler, found->modules) || guardrail_is_of(action->thread_fn, found->modules);
 }
 
 static void free_irqs(struct teardown *down)
 {
+	struct found_handler found = { .modules = down->modules };
 	unsigned int irq;
-	void *dev_id;
 
 	for (irq = 0; irq < MAX_IRQ; irq++)
-		while (find_handler(irq, down->modules, &dev_id)) {
-			free_irq(irq, dev_id);
+		while (guardrail_find_action(irq, is_handler, &found)) {
+			free_irq(irq, found.dev_id);
 			down->released->irqs++;
 		}
 }
