@@ -88,9 +88,12 @@ unsigned long guardrail_find_irq(u32 domain, unsigned long start, unsigned long 
 {
 	unsigned int i, n = READ_ONCE(used);
 
-	for (i = 0; i < n; i++)
-		if (READ_ONCE(irqs[i].domain) == domain && READ_ONCE(irqs[i].dev_id) - start < size)
-			return irqs[i].dev_id;
+	for (i = 0; i < n; i++) {
+		unsigned long dev_id = READ_ONCE(irqs[i].dev_id);
+
+		if (READ_ONCE(irqs[i].domain) == domain && dev_id - start < size)
+			return dev_id;
+	}
 	return 0;
 }
 

@@ -64,11 +64,9 @@ fn start(cache: &Cache, args: &VmStartArgs) -> Result<Status, CliError> {
     loop {
         if let Some(status) = child.try_wait().map_err(CliError::io("wait for", "the VM's process"))? {
             let log = fs::read_to_string(machine.log()).unwrap_or_default();
-            let (before, why) = match log.trim_end().rsplit_once('\n') {
-                Some((before, why)) => (Some(before), why),
-                None => (None, log.trim()),
-            };
-            if let Some(before) = before {
+            let log = log.trim_end();
+            let (before, why) = log.rsplit_once('\n').unwrap_or(("", log));
+            if !before.is_empty() {
                 eprintln!("{before}");
             }
             let why = if why.is_empty() { "without a word" } else { why };

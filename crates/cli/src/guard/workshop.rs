@@ -1,7 +1,7 @@
 //! Where drivers of one kernel are guarded: the runtime, the kernel's types, and what is the same for all of them.
 
 use crate::errors::CliError;
-use guardrail_kernel::isolation::{self, Isolation};
+use guardrail_kernel::isolation::Isolation;
 use guardrail_kernel::{KernelImage, ModuleImage};
 use guardrail_rewrite::checks::{Checks, Stores};
 use guardrail_rewrite::inspect::Exports;
@@ -111,8 +111,8 @@ impl Workshop {
     fn border(&self, driver: &ModuleFile, before: &[ModuleFile]) -> Result<Border, CliError> {
         let image = |module: &ModuleFile| ModuleImage::parse(&module.name, module.bytes.clone());
         let needed = before.iter().map(image).collect::<Result<Vec<_>, _>>()?;
-        let types = isolation::types(&self.kernel, &image(driver)?, &needed);
-        let isolation = Isolation::built_in(types).map_err(|error| CliError::Run(error.to_string()))?;
+        let isolation = Isolation::for_driver(&self.kernel, &image(driver)?, &needed)
+            .map_err(|error| CliError::Run(error.to_string()))?;
         Ok(border(&isolation, &Object::read(&driver.name, &driver.bytes)?))
     }
 }
