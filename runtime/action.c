@@ -7,7 +7,7 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
-#include "action.h"
+#include "objects.h"
 #include "skb.h"
 
 /* The rewriter knows them by their sizes (crates/rewrite/src/wrap). */
@@ -294,7 +294,8 @@ static void require_no_objects(const struct guardrail_action *action, const stru
 		object = guardrail_find_object(action->domain, p, end - p);
 		if (!object)
 			return;
-		if (guardrail_object_any(action->domain, object, &type, &state) && state) {
+		if (guardrail_object_any(action->domain, object, &type, &state) && state &&
+		    (type != TYPE_RCU_HEAD || !guardrail_rcu_is_over(object))) {
 			char holds[48];
 
 			scnprintf(holds, sizeof(holds), "object of type %u in state %u", type, state);
@@ -390,26 +391,17 @@ static void describe_object(const struct guardrail_action *action, unsigned long
 		strscpy(text, guardrail_held_at(p, action->domain), size);
 }
 
-/* @holds: what is there instead. */
-static void refuse_object(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p, u32 type,
-			  u32 state, const char *holds)
+void guardrail_refuse_object(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p, u32 type,
+			     u32 state)
 {
-	char needs[48];
+	char holds[48], needs[48];
 
+	describe_object(action, p, holds, sizeof(holds));
 	if (state == GUARDRAIL_ANY_STATE)
 		scnprintf(needs, sizeof(needs), "object of type %u", type);
 	else
 		scnprintf(needs, sizeof(needs), "object of type %u in state %u", type, state);
 	guardrail_refuse(action, frame, "use of", p, holds, needs);
-}
-
-void guardrail_refuse_object(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p, u32 type,
-			     u32 state)
-{
-	char holds[48];
-
-	describe_object(action, p, holds, sizeof(holds));
-	refuse_object(action, frame, p, type, state, holds);
 }
 
 int guardrail_do_require_object(const struct guardrail_action *action, struct guardrail_frame *frame)
@@ -462,22 +454,19 @@ EXPORT_SYMBOL_GPL(guardrail_do_clear_object);
 int guardrail_do_end_object(const struct guardrail_action *action, struct guardrail_frame *frame)
 {
 	unsigned long p;
-	u32 state;
-	int err;
+	int err, state;
 
 	asks(action, frame);
 	if (!pointer_of(action, frame, &p))
 		return 0;
-	err = guardrail_end_object(action->domain, p, action->type, &state);
-	if (err == -ENOENT) {
+	/* Before it ends: where the call is not made it stays an object. */
+	state = action->from == GUARDRAIL_ANY_STATE ? -ENOENT : guardrail_object_state(action->domain, p, action->type);
+	if (state >= 0 && state != action->from)
 		guardrail_refuse_object(action, frame, p, action->type, action->from);
-	} else if (action->from != GUARDRAIL_ANY_STATE && state != action->from) {
-		char holds[48];
-
-		scnprintf(holds, sizeof(holds), "object of type %u in state %u", action->type, state);
-		refuse_object(action, frame, p, action->type, action->from, holds);
-	}
-	if (err != -ENOENT)
+	err = guardrail_clear_object(action->domain, p, action->type);
+	if (err == -ENOENT)
+		guardrail_refuse_object(action, frame, p, action->type, action->from);
+	else
 		given(action, err);
 	return 0;
 }

@@ -46,6 +46,7 @@ static atomic_long_t n_others;
 
 static struct guardrail_pool pool;
 unsigned long guardrail_dead_domains;
+unsigned long guardrail_ended_domains;
 
 /* A note of the current task that has just come. */
 static void begin(struct note *note)
@@ -392,6 +393,7 @@ EXPORT_SYMBOL_GPL(guardrail_kill);
 
 void guardrail_revive(u32 domain)
 {
+	clear_bit(domain, &guardrail_ended_domains);
 	clear_bit(domain, &guardrail_dead_domains);
 }
 

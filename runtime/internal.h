@@ -214,10 +214,11 @@ int guardrail_put_object(u32 domain, unsigned long p, u32 type, u32 to);
 int guardrail_renew_object(u32 domain, unsigned long p, unsigned long size, u32 type);
 /* What was an object a moment ago is one again, in its first state; what may be written of it stays as it is. */
 int guardrail_keep_object(u32 domain, unsigned long p, unsigned long size, u32 type);
-/* It is an object no more; its last state is stored. -ENOENT where it was none of this type. */
-int guardrail_end_object(u32 domain, unsigned long p, u32 type, u32 *state);
 /* Type and state of the object that begins at p; false where there is none. */
 bool guardrail_object_any(u32 domain, unsigned long p, u32 *type, u32 *state);
+/* A number is noted of an allocation of a kind that the domain owns; without one, and without the allocation, it is 0. */
+void guardrail_owner_note(u32 domain, unsigned long p, u32 kind, u32 what);
+u32 guardrail_owner_noted(u32 domain, unsigned long p, u32 kind);
 /* The domain does not own what begins at p any more, of whatever kind that is. */
 void guardrail_forget_owner(u32 domain, unsigned long p);
 int guardrail_objects_walk(u32 domain, int (*each)(const struct guardrail_held *held, void *data), void *data);
@@ -272,6 +273,8 @@ bool guardrail_inside_domain(u32 domain);
 void guardrail_revive(u32 domain);
 /* The domains that are dead, a bit each. */
 extern unsigned long guardrail_dead_domains;
+/* Those in which entries were ended since they began: what these had taken was not given back. */
+extern unsigned long guardrail_ended_domains;
 static inline bool is_dead(u32 domain)
 {
 	return READ_ONCE(guardrail_dead_domains) >> domain & 1;
@@ -380,6 +383,12 @@ void guardrail_report_loop(u32 domain, const char *function, unsigned int second
 void guardrail_faulted(u32 domain, const char *what, unsigned long ip);
 int guardrail_violations_show(struct seq_file *seq, void *unused);
 void guardrail_report_exit(void);
+
+/* task.c */
+/* True for a store to a task's count of references, which the domain may make from then on. */
+bool guardrail_is_reference(u32 domain, unsigned long addr, unsigned long n);
+/* It may not any more. */
+void guardrail_tasks_forget(u32 domain);
 
 /* slow.c */
 struct slow_counts {

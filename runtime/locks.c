@@ -68,6 +68,56 @@ static int changes(const struct guardrail_action *action, struct guardrail_frame
 	return 0;
 }
 
+/* Whoever has taken it. */
+static bool is_taken(unsigned long p, u32 kind)
+{
+	switch (kind) {
+	case OF_SPIN:
+		return raw_spin_is_locked((raw_spinlock_t *)p);
+	case OF_READER:
+		return atomic_read(&((rwlock_t *)p)->raw_lock.cnts) >= _QR_BIAS;
+	case OF_WRITER:
+		return READ_ONCE(((rwlock_t *)p)->raw_lock.wlocked) == _QW_LOCKED;
+	case OF_MUTEX:
+		return mutex_is_locked((struct mutex *)p);
+	case OF_RTNL:
+		return rtnl_is_locked();
+	default:
+		return rwsem_is_locked((struct rw_semaphore *)p);
+	}
+}
+
+/* It may be given back by another entry than has taken it, but somebody has to have. */
+static int given(const struct guardrail_action *action, struct guardrail_frame *frame, u32 kind)
+{
+	unsigned long p = object_of(action, frame);
+
+	if (p && unlikely(!is_taken(p, kind)))
+		guardrail_refuse(action, frame, "release of a lock at", p, "a lock that nobody has taken", "one that is taken");
+	return changes(action, frame, kind, false);
+}
+
+/* A task that has the lock waits for itself. Two readers are none that wait for each other, unless a writer comes between. */
+static int wanted(const struct guardrail_action *action, struct guardrail_frame *frame, u32 kind)
+{
+	unsigned long p = object_of(action, frame), flags;
+	const struct guardrail_record *innermost;
+	const struct guardrail_locks *locks;
+	unsigned int i;
+	int times = 0;
+
+	local_irq_save(flags);
+	locks = p ? guardrail_locks(&innermost) : NULL;
+	for (i = 0; locks && i < locks->n; i++)
+		/* An inner entry may have given back what an outer one has taken. */
+		if (locks->lock[i].p == p && !(kind == OF_SHARED && locks->lock[i].kind == OF_SHARED))
+			times += locks->lock[i].taken ? 1 : -1;
+	local_irq_restore(flags);
+	if (times > 0)
+		guardrail_refuse(action, frame, "wait for a lock at", p, "the lock", "a lock that its task has not");
+	return 0;
+}
+
 #define LOCK(name, kind)				\
 	GUARDRAIL_CUSTOM(name##_taken)			\
 	{						\
@@ -75,7 +125,14 @@ static int changes(const struct guardrail_action *action, struct guardrail_frame
 	}						\
 	GUARDRAIL_CUSTOM(name##_given)			\
 	{						\
-		return changes(action, frame, kind, false);	\
+		return given(action, frame, kind);	\
+	}
+
+/* Locks that tasks sleep for; to look costs too much for those that spin. */
+#define WAITS(name, kind)				\
+	GUARDRAIL_CUSTOM(name##_wanted)			\
+	{						\
+		return wanted(action, frame, kind);	\
 	}
 
 LOCK(spin, OF_SPIN)
@@ -85,6 +142,9 @@ LOCK(mutex, OF_MUTEX)
 LOCK(shared, OF_SHARED)
 LOCK(exclusive, OF_EXCLUSIVE)
 LOCK(rtnl, OF_RTNL)
+WAITS(mutex, OF_MUTEX)
+WAITS(shared, OF_SHARED)
+WAITS(exclusive, OF_EXCLUSIVE)
 
 static void give(const struct guardrail_lock *lock)
 {

@@ -162,6 +162,7 @@ static void end_domain(const struct guardrail_module *guarded)
 	struct held_counts held;
 	unsigned int told = 0;
 
+	guardrail_tasks_forget(guarded->domain);
 	guardrail_count_held(guarded->domain, &held);
 	if (held.ranges || held.targets || held.objects || held.owned) {
 		pr_warn("module %s is gone, and domain %u still held %lu writable bytes in %lu ranges, %lu call targets, %lu objects, %lu allocations of %lu bytes\n",
@@ -344,6 +345,18 @@ static int refuse(const struct guardrail_module *guarded)
 	return 0;
 }
 
+/* What was done for a module that goes was not undone by it: nobody enters its domain any more, and all is taken back instead. */
+static void give_up(const struct guardrail_module *guarded, const char *function)
+{
+	char names[64];
+
+	if (guardrail_is_dead(guarded->domain))
+		return;
+	guardrail_domain_name(guarded->domain, names, sizeof(names));
+	guardrail_kill(guarded->domain);
+	pr_err("domain %u (%s) is killed: the %s function of %s was ended\n", guarded->domain, names, function, guarded->name);
+}
+
 /* What init writes on the stack is its own, like with any other function that the module is entered by. */
 static noinline int call_init(const struct guardrail_module *guarded)
 {
@@ -353,12 +366,14 @@ static noinline int call_init(const struct guardrail_module *guarded)
 
 	if (err < 0)
 		return guardrail_is_dead(guarded->domain) ? -EFAULT : -ENOMEM;
+	if (err)
+		give_up(guarded, "init");
 	err = err ? -EFAULT : guarded->init();
 	guardrail_leave(&record);
 	return err;
 }
 
-/* It cannot fail: what it did not take back would stay without its module. So it is not ended from within, except where all is taken back. */
+/* It cannot fail: where it is ended from within, what it did not take back is taken without it. */
 static noinline void call_exit(const struct guardrail_module *guarded)
 {
 	const struct guardrail_entry entry = {
@@ -373,10 +388,30 @@ static noinline void call_exit(const struct guardrail_module *guarded)
 	}
 	/* Without memory for it the whole stack is its own: it has to be called. */
 	err = guardrail_enter(&entry, &record);
-	if (err <= 0)
+	if (err > 0)
+		give_up(guarded, "exit");
+	else
 		guarded->exit();
 	if (err >= 0)
 		guardrail_leave(&record);
+}
+
+/* The module goes. What entries had taken that were ended goes with the last one of the domain. */
+static void take_back(struct entered *entered)
+{
+	u32 domain = entered->guarded->domain;
+	struct entered *other;
+	unsigned long flags;
+	bool last = true;
+
+	spin_lock_irqsave(&modules_lock, flags);
+	list_for_each_entry(other, &modules, list)
+		last &= other == entered || other->guarded->domain != domain;
+	spin_unlock_irqrestore(&modules_lock, flags);
+	if (last && test_bit(domain, &guardrail_ended_domains))
+		guardrail_kill(domain);
+	if (guardrail_is_dead(domain))
+		guardrail_clear_dead(domain, &entered->gone);
 }
 
 int guardrail_module_enter(const struct guardrail_module *guarded)
@@ -411,8 +446,7 @@ int guardrail_module_enter(const struct guardrail_module *guarded)
 		err = call_init(guarded);
 	clear_ranges(guarded->domain, guarded->init_only, guarded->n_init_only);
 	if (err) {
-		if (guardrail_is_dead(guarded->domain))
-			guardrail_clear_dead(guarded->domain, &entered->gone);
+		take_back(entered);
 		leave(entered);
 	} else {
 		clear_targets(entered, true);
@@ -437,8 +471,7 @@ void guardrail_module_leave(const struct guardrail_module *guarded)
 		return;
 	if (guarded->exit)
 		call_exit(guarded);
-	if (guardrail_is_dead(guarded->domain))
-		guardrail_clear_dead(guarded->domain, &found->gone);
+	take_back(found);
 	leave(found);
 }
 EXPORT_SYMBOL_GPL(guardrail_module_leave);

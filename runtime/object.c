@@ -375,28 +375,6 @@ int guardrail_clear_object(u32 domain, unsigned long p, u32 type)
 }
 EXPORT_SYMBOL_GPL(guardrail_clear_object);
 
-int guardrail_end_object(u32 domain, unsigned long p, u32 type, u32 *state)
-{
-	unsigned int bucket = bucket_of(p);
-	struct record *record;
-	unsigned long flags;
-
-	if (type == GUARDRAIL_TYPE_SKB) {
-		*state = 0;
-		return guardrail_skb_mark(domain, p, false);
-	}
-	spin_lock_irqsave(lock_of(bucket), flags);
-	record = find(p, domain, GUARDRAIL_OBJECT);
-	if (record && record->type == type) {
-		*state = record->state;
-		drop(bucket, record);
-	} else {
-		record = NULL;
-	}
-	spin_unlock_irqrestore(lock_of(bucket), flags);
-	return record ? mark(domain, p, slot_mask(p, p + 1), GUARDRAIL_READ) : -ENOENT;
-}
-
 /* What began as an object at @p does so no more; the caller changes the mark. */
 void guardrail_object_forget(u32 domain, unsigned long p)
 {
@@ -432,6 +410,38 @@ int guardrail_clear_owner(u32 domain, unsigned long p, u32 kind)
 	return kind ? take(p, domain, GUARDRAIL_OWNER, kind) : -EINVAL;
 }
 EXPORT_SYMBOL_GPL(guardrail_clear_owner);
+
+/* Changes, or asks, what is noted of an owned allocation. */
+static bool note(u32 domain, unsigned long p, u32 kind, u32 *note, bool change)
+{
+	unsigned int bucket = bucket_of(p);
+	struct record *record;
+	unsigned long flags;
+
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(p, domain, GUARDRAIL_OWNER);
+	if (record && record->type != kind)
+		record = NULL;
+	if (record && change)
+		record->state = *note;
+	else if (record)
+		*note = record->state;
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	return record;
+}
+
+void guardrail_owner_note(u32 domain, unsigned long p, u32 kind, u32 what)
+{
+	note(domain, p, kind, &what, true);
+}
+
+u32 guardrail_owner_noted(u32 domain, unsigned long p, u32 kind)
+{
+	u32 what = 0;
+
+	note(domain, p, kind, &what, false);
+	return what;
+}
 
 void guardrail_forget_owner(u32 domain, unsigned long p)
 {

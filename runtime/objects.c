@@ -150,21 +150,6 @@ GUARDRAIL_CUSTOM(percpu_gone)
 	return 0;
 }
 
-/* kfree_rcu(): with the object itself, or (up to 6.3) how far the head lies behind its begin. */
-GUARDRAIL_CUSTOM(rcu_free)
-{
-	unsigned long p = object_of(action, frame), object = frame->args[1];
-	u32 kind;
-
-	if (object < PAGE_SIZE)
-		object = p - object;
-	for (kind = 1; kind < KIND_OWN; kind <<= 1)
-		if (guardrail_take(action->domain, object, kind))
-			return 0;
-	guardrail_refuse(action, frame, "release of", object, "no allocation", "an allocation that begins there");
-	return 0;
-}
-
 /* Elements of pools of kmalloc() or of a slab cache; what others hold is not known. */
 GUARDRAIL_CUSTOM(mempool_new)
 {

@@ -21,6 +21,8 @@
 #define TYPE_SKB GUARDRAIL_TYPE_SKB
 #define TYPE_SCSI_CMND (1U << 13)
 #define KIND_HOSTDATA (1U << 14)
+#define TYPE_MISCDEVICE (1U << 15)
+#define TYPE_RCU_HEAD (1U << 16)
 
 /* Kinds of allocations that annotations do not name; theirs are single bits below this. */
 #define KIND_OWN (1U << 31)
@@ -54,6 +56,9 @@ int guardrail_give(u32 domain, unsigned long p, unsigned long size, u32 kind);
 bool guardrail_take(u32 domain, unsigned long p, u32 kind);
 /* Memory that an entry may write while it runs, unless the domain may anyway. */
 int guardrail_lend(u32 domain, unsigned long p, unsigned long size);
+
+/* True for the head of what was to be done after a grace period, and has begun. */
+bool guardrail_rcu_is_over(unsigned long head);
 
 /* A function that annotations name. */
 #define GUARDRAIL_CUSTOM(name)                                                                        \

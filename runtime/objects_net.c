@@ -225,6 +225,22 @@ GUARDRAIL_CUSTOM(netdev_comes)
 	return 0;
 }
 
+/* The device's NAPI instances go with it, and none of them must be enabled. */
+GUARDRAIL_CUSTOM(polls_off)
+{
+	struct net_device *dev = (struct net_device *)object_of(action, frame);
+	struct napi_struct *napi;
+
+	if (!dev)
+		return 0;
+	list_for_each_entry(napi, &dev->napi_list, dev_list)
+		if (guardrail_object_state(action->domain, (unsigned long)napi, TYPE_NAPI) > 0) {
+			guardrail_refuse(action, frame, "release with an enabled NAPI instance, at", (unsigned long)napi, "object in use", "no object");
+			break;
+		}
+	return 0;
+}
+
 GUARDRAIL_CUSTOM(netdev_gone)
 {
 	struct net_device *dev = (struct net_device *)object_of(action, frame);

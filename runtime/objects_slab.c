@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Constructors of slab caches: while one runs, the object that it is to construct is the driver's to write. */
+/* Slab caches: which one an object is of; and constructors: while one runs, the object that it is to construct is the driver's to write. */
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
@@ -11,23 +11,23 @@
 /* How much of a cache is looked at for its constructor. */
 #define CACHE_WORDS 40
 
-/* Caches with a constructor, and how large their objects are. */
+/* Caches, how large their objects are, and the constructors of those that have one. */
 static struct {
 	unsigned long cache, ctor;
 	unsigned int size;
 	u32 domain;
-	bool dead;	/* the constructor is no more */
+	bool dead;	/* the driver is no more, and its constructor neither */
 	char name[32];
 } caches[CACHES];
 static DEFINE_RAW_SPINLOCK(lock);
 
-/* The pointer is the new cache, the second value its constructor. */
+/* The pointer is the new cache, the second value its constructor, or 0. */
 GUARDRAIL_CUSTOM(cache_new)
 {
 	unsigned long cache = object_of(action, frame), flags;
 	int i;
 
-	if (!cache || !size_of(action, frame))
+	if (!cache)
 		return 0;
 	raw_spin_lock_irqsave(&lock, flags);
 	for (i = 0; i < CACHES && caches[i].cache && caches[i].cache != cache; i++)
@@ -64,23 +64,29 @@ GUARDRAIL_CUSTOM(cache_comes)
 {
 	const char *name = (const char *)frame->args[0];
 	unsigned long ctor = size_of(action, frame), *at = NULL, flags;
+	bool found = false;
 	int i;
 
-	if (!ctor || !name)
+	if (!name)
 		return 0;
 	raw_spin_lock_irqsave(&lock, flags);
-	for (i = 0; i < CACHES && !at; i++)
-		if (caches[i].dead && caches[i].cache && caches[i].domain == action->domain && !strncmp(caches[i].name, name, sizeof(caches[i].name) - 1) &&
-		    caches[i].size == (unsigned int)frame->args[1])
-			at = find_ctor(caches[i].cache, caches[i].ctor);
-	if (at) {
-		WRITE_ONCE(*at, ctor);
+	for (i = 0; i < CACHES && !found; i++) {
+		if (!caches[i].dead || !caches[i].cache || caches[i].domain != action->domain ||
+		    strncmp(caches[i].name, name, sizeof(caches[i].name) - 1) || caches[i].size != (unsigned int)frame->args[1] ||
+		    !caches[i].ctor != !ctor)
+			continue;
+		at = ctor ? find_ctor(caches[i].cache, caches[i].ctor) : NULL;
+		found = !ctor || at;
+	}
+	if (found) {
+		if (at)
+			WRITE_ONCE(*at, ctor);
 		caches[i - 1].ctor = ctor;
 		caches[i - 1].dead = false;
 		frame->result = caches[i - 1].cache;
 	}
 	raw_spin_unlock_irqrestore(&lock, flags);
-	return at != NULL;
+	return found;
 }
 
 GUARDRAIL_CUSTOM(cache_gone)
@@ -107,6 +113,22 @@ void guardrail_caches_dead(u32 domain)
 	for (i = 0; i < CACHES; i++)
 		caches[i].dead |= caches[i].domain == domain;
 	raw_spin_unlock_irqrestore(&lock, flags);
+}
+
+void guardrail_caches_destroy(u32 domain)
+{
+	int i;
+
+	for (i = 0; i < CACHES; i++) {
+		struct kmem_cache *cache = NULL;
+		unsigned long flags;
+
+		raw_spin_lock_irqsave(&lock, flags);
+		if (caches[i].cache && caches[i].domain == domain && caches[i].dead)
+			cache = (struct kmem_cache *)xchg(&caches[i].cache, 0);
+		raw_spin_unlock_irqrestore(&lock, flags);
+		kmem_cache_destroy(cache);
+	}
 }
 
 /* Objects of this size may be of any cache that has it, and are written by the constructors of all of these. */
@@ -136,7 +158,7 @@ static unsigned int object_size(u32 domain, unsigned int slot)
 
 	raw_spin_lock_irqsave(&lock, flags);
 	for (i = 0; i < CACHES; i++)
-		if (caches[i].cache && caches[i].domain == domain && caches[i].size <= slot)
+		if (caches[i].cache && caches[i].ctor && caches[i].domain == domain && caches[i].size <= slot)
 			size = max(size, caches[i].size);
 	raw_spin_unlock_irqrestore(&lock, flags);
 	return size;
@@ -153,4 +175,25 @@ GUARDRAIL_CUSTOM(construct)
 	if (!p || !virt_addr_valid((void *)p) || !PageSlab(compound_head(virt_to_page((void *)p))))
 		return 0;
 	return guardrail_lend(action->domain, p, object_size(action->domain, ksize((void *)p)));
+}
+
+/* The result of kmem_cache_alloc() is of the cache that is the value. Caches that lie 4 GiB apart count as one. */
+GUARDRAIL_CUSTOM(of_cache)
+{
+	unsigned long p = object_of(action, frame);
+
+	if (p)
+		guardrail_owner_note(action->domain, p, KIND_SLAB, size_of(action, frame));
+	return 0;
+}
+
+/* kmem_cache_free(): what was allocated from a cache goes back to that one. */
+GUARDRAIL_CUSTOM(to_cache)
+{
+	unsigned long p = object_of(action, frame);
+	u32 cache = p ? guardrail_owner_noted(action->domain, p, KIND_SLAB) : 0;
+
+	if (cache && cache != (u32)size_of(action, frame))
+		guardrail_refuse(action, frame, "release of memory at", p, "an object of another cache", "one of this cache");
+	return 0;
 }

@@ -36,6 +36,8 @@ struct recovery {
 };
 
 static struct recovery recoveries[GUARDRAIL_DOMAINS];
+/* The domains whose modules are to come anew. */
+static unsigned long recovering;
 static struct workqueue_struct *queue;
 DEFINE_STATIC_CALL_NULL(guardrail_known_module, find_module);
 /* One domain at a time. */
@@ -83,8 +85,8 @@ static bool wait_outside(u32 domain)
 
 static void tell_released(u32 domain, const struct released *released)
 {
-	pr_info("domain %u is cleared: released %u timers, %u works, %u network devices, %u PCI devices, %u interrupts, %u frames, %u mappings, %u allocations\n",
-		domain, released->timers, released->works, released->netdevs, released->devices, released->irqs,
+	pr_info("domain %u is cleared: released %u timers, %u works, %u network devices, %u character devices, %u PCI devices, %u interrupts, %u frames, %u mappings, %u allocations\n",
+		domain, released->timers, released->works, released->netdevs, released->miscdevices, released->devices, released->irqs,
 		released->frames, released->mappings, released->allocations);
 	if (released->left)
 		pr_warn("domain %u: %u allocations cannot be released and are lost\n", domain, released->left);
@@ -92,7 +94,7 @@ static void tell_released(u32 domain, const struct released *released)
 
 static bool anything(const struct released *released)
 {
-	return released->timers || released->works || released->netdevs || released->devices || released->irqs ||
+	return released->timers || released->works || released->netdevs || released->miscdevices || released->devices || released->irqs ||
 	       released->frames || released->mappings || released->allocations || released->left;
 }
 
@@ -106,7 +108,7 @@ void guardrail_clear_dead(u32 domain, bool *gone)
 	if (modules && wait_outside(domain)) {
 		guardrail_modules_of(domain, modules);
 		guardrail_park_hosts(domain, modules, true);
-		guardrail_teardown(domain, modules, &released, &late);
+		guardrail_teardown(domain, modules, !test_bit(domain, &recovering), &released, &late);
 		guardrail_release_late(&late);
 		if (anything(&released))
 			tell_released(domain, &released);
@@ -206,7 +208,7 @@ static const char *recover(u32 domain, struct guarded_modules *modules, struct l
 	if (modules->n && !too_often)
 		file_systems = guardrail_park_fs(domain);
 	if (modules->n && !too_often && file_systems >= 0)
-		guardrail_teardown(domain, modules, &released, &late);
+		guardrail_teardown(domain, modules, false, &released, &late);
 	if (modules->n && !too_often && file_systems > 0)
 		err = guardrail_keep_modules(domain);
 	mutex_unlock(&teardown_lock);
@@ -258,6 +260,7 @@ static void work(struct work_struct *work)
 	}
 	/* Memory that has to be written to a disk first may wait for this. */
 	no_io = memalloc_noio_save();
+	set_bit(domain, &recovering);
 	pr_info("recovery of domain %u begins\n", domain);
 	if (modules)
 		failed = recover(domain, modules, &saved, too_often(recovery));
@@ -269,8 +272,10 @@ static void work(struct work_struct *work)
 	else
 		pr_info("recovery of domain %u is done, %lld ms after it was killed\n", domain,
 			ktime_ms_delta(ktime_get(), recovery->killed));
-	if (!work_pending(work))
+	if (!work_pending(work)) {
+		clear_bit(domain, &recovering);
 		guardrail_restarts_end(domain, !failed);
+	}
 	guardrail_forget_netdevs(&saved);
 	kfree(modules);
 	memalloc_noio_restore(no_io);

@@ -13,7 +13,7 @@
 
 /* What was released, by kind. */
 struct released {
-	unsigned int timers, works, irqs, devices, netdevs, frames, mappings, allocations;
+	unsigned int timers, works, irqs, devices, netdevs, miscdevices, frames, mappings, allocations;
 	unsigned int left;	/* nobody here knows how to release them */
 };
 
@@ -41,10 +41,15 @@ struct late {
 	struct pci_dev *devices[MAX_DEVICES];
 	unsigned int n_devices;
 	u32 domain;
+	bool forever;	/* no driver comes anew for this */
+	bool kept;	/* the kernel goes on with some of the memory */
 };
 
-/* teardown.c: takes all from a dead domain in which nobody is any more, and leaves the release of some memory for later. */
-void guardrail_teardown(u32 domain, const struct guarded_modules *modules, struct released *released, struct late *late);
+/*
+ * teardown.c: takes all from a dead domain in which nobody is any more, and leaves the release of some memory for later. @forever: its modules do
+ * not come anew.
+ */
+void guardrail_teardown(u32 domain, const struct guarded_modules *modules, bool forever, struct released *released, struct late *late);
 /* Releases it: the devices have been reset by their driver, or have none and reach no memory. */
 void guardrail_release_late(struct late *late);
 /* Polls that were refused while their instance was scheduled are over, and whoever waits for that goes on. */
@@ -67,9 +72,11 @@ unsigned int guardrail_settle_hosts(u32 domain);
 void guardrail_fail_hosts(u32 domain);
 void guardrail_restore_scsi_exit(void);
 
-/* objects_slab.c: objects of caches with a constructor. */
-/* The domain's caches have constructors that are no more, until they come again. */
+/* objects_slab.c: slab caches. */
+/* The domain's caches are nobody's, and have constructors that are no more, until they come again. */
 void guardrail_caches_dead(u32 domain);
+/* Those that are nobody's go. */
+void guardrail_caches_destroy(u32 domain);
 /* Makes of an object that is to be freed what its cache has free; false where that cannot be done, and it has to stay. */
 bool guardrail_construct(u32 domain, unsigned long start, unsigned long size);
 

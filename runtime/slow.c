@@ -58,7 +58,7 @@ static void check(unsigned long addr, unsigned long n, unsigned long domain, uns
 		return;
 	}
 	first = guardrail_first_denied(domain, addr, n);
-	if (first == addr + n || is_own_state(addr, n))
+	if (first == addr + n || is_own_state(addr, n) || guardrail_is_reference(domain, addr, n))
 		return;
 	this_cpu_inc(guardrail_slow_counts.denied);
 	guardrail_report_write(addr, n, first, domain, ip);

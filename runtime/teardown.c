@@ -10,9 +10,11 @@
 #include <linux/interrupt.h>
 #include <linux/io.h>
 #include <linux/iommu.h>
+#include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/netdevice.h>
 #include <linux/pci.h>
+#include <linux/rcupdate.h>
 #include <linux/skbuff.h>
 #include <linux/slab.h>
 #include <linux/timer.h>
@@ -185,6 +187,11 @@ static int unregister(const struct guardrail_held *held, void *data)
 {
 	struct teardown *down = data;
 
+	if (held->right == GUARDRAIL_OBJECT && held->type == TYPE_MISCDEVICE && held->state) {
+		misc_deregister((struct miscdevice *)held->start);
+		guardrail_put_object(down->domain, held->start, TYPE_MISCDEVICE, 0);
+		down->released->miscdevices++;
+	}
 	if (held->right == GUARDRAIL_OBJECT && held->type == TYPE_NETDEV && held->state) {
 		unregister_netdev((struct net_device *)held->start);
 		guardrail_put_object(down->domain, held->start, TYPE_NETDEV, 0);
@@ -340,8 +347,10 @@ static int release_memory(const struct guardrail_held *held, void *data)
 
 	if (held->right != GUARDRAIL_OWNER)
 		return 0;
-	if (held->type == KIND_SLAB && guardrail_keeps_allocation(down->domain, held->start, held->len))
+	if (held->type == KIND_SLAB && guardrail_keeps_allocation(down->domain, held->start, held->len)) {
+		down->late->kept = true;
 		return 0;
+	}
 	/* Nobody else is to release it. */
 	if (guardrail_clear_owner(down->domain, held->start, held->type))
 		return 0;
@@ -380,7 +389,9 @@ static void release_piece(const struct late *late, const struct guardrail_held *
 {
 	void *p = (void *)held->start;
 
-	if (held->right == GUARDRAIL_OWNER && held->type == KIND_SLAB && !guardrail_construct(late->domain, held->start, held->len))
+	/* A cache that goes as well does not need its objects as the constructor makes them. */
+	if (held->right == GUARDRAIL_OWNER && held->type == KIND_SLAB && !guardrail_construct(late->domain, held->start, held->len) &&
+	    (!late->forever || late->kept))
 		return;
 
 	if (held->right == GUARDRAIL_OBJECT) {
@@ -424,9 +435,11 @@ void guardrail_release_late(struct late *late)
 	}
 	for (i = 0; i < late->n_devices; i++)
 		pci_dev_put(late->devices[i]);
+	if (late->forever && !late->kept)
+		guardrail_caches_destroy(late->domain);
 }
 
-void guardrail_teardown(u32 domain, const struct guarded_modules *modules, struct released *released, struct late *late)
+void guardrail_teardown(u32 domain, const struct guarded_modules *modules, bool forever, struct released *released, struct late *late)
 {
 	struct teardown *down = kzalloc(sizeof(*down), GFP_KERNEL | __GFP_NOFAIL);
 	unsigned int i;
@@ -435,12 +448,16 @@ void guardrail_teardown(u32 domain, const struct guarded_modules *modules, struc
 	INIT_LIST_HEAD(&late->memory);
 	late->n_devices = 0;
 	late->domain = domain;
+	late->forever = forever;
+	late->kept = false;
 	guardrail_caches_dead(domain);
 	*down = (struct teardown){ .domain = domain, .modules = modules, .released = released, .late = late };
 	find_devices(down);
 	released->devices = late->n_devices;
 	guardrail_silence(domain, modules);
 	guardrail_walk(domain, stop, down);
+	/* Functions that wait for a grace period come, and are refused. */
+	rcu_barrier();
 	guardrail_settle_polls(domain);
 	guardrail_walk(domain, unregister, down);
 	guardrail_walk(domain, end_poll, down);

@@ -102,7 +102,7 @@ bool guardrail_can_end(const struct guardrail_record *record, unsigned long sp)
 	if (!record->entry || record->saved.unwound || !guardrail_stack_of(sp, &info))
 		return false;
 	/* The exit function does all of its work, unless what it leaves is taken back without it. */
-	if (record->entry->flags & GUARDRAIL_ENTRY_EXIT && !guardrail_is_dead(record->entry->domain))
+	if (record->entry->flags & GUARDRAIL_ENTRY_EXIT && !guardrail_is_dead(record->entry->domain) && !guardrail_ends_entries())
 		return false;
 	return record->saved.sp > sp && record->saved.sp < (unsigned long)info.end;
 }
@@ -118,6 +118,7 @@ void guardrail_unwind(u32 domain)
 		return;
 	}
 	record->saved.unwound = 1;
+	set_bit(domain, &guardrail_ended_domains);
 	guardrail_locks_of(record, &own);
 	held = preempt_count() - record->saved.preempt_count;
 	if (!guardrail_locks_back(&own, record) && held)

@@ -219,10 +219,17 @@ static noinline void inner_is_ended(void)
 	is_ended();
 }
 
-int guardrail_custom_spin_taken(const struct guardrail_action *action, struct guardrail_frame *frame);
-int guardrail_custom_spin_given(const struct guardrail_action *action, struct guardrail_frame *frame);
-int guardrail_custom_mutex_taken(const struct guardrail_action *action, struct guardrail_frame *frame);
-int guardrail_custom_mutex_given(const struct guardrail_action *action, struct guardrail_frame *frame);
+#define CUSTOM(name) int guardrail_custom_##name(const struct guardrail_action *action, struct guardrail_frame *frame)
+CUSTOM(spin_taken);
+CUSTOM(spin_given);
+CUSTOM(mutex_taken);
+CUSTOM(mutex_given);
+CUSTOM(mutex_wanted);
+CUSTOM(shared_taken);
+CUSTOM(shared_given);
+CUSTOM(shared_wanted);
+CUSTOM(exclusive_given);
+CUSTOM(exclusive_wanted);
 
 static DEFINE_SPINLOCK(spin);
 static DEFINE_SPINLOCK(callers_spin);
@@ -430,13 +437,47 @@ static noinline void keeps_within(void)
 	if (guardrail_enter(&plain, &record))
 		return;
 	if (guardrail_enter(&plain, &inner) == 0) {
+		mutex_lock(&mutex);
 		lock_changes(guardrail_custom_mutex_taken, &mutex);
 		guardrail_leave(&inner);
 	}
 	if (guardrail_enter(&plain, &inner) == 0) {
 		lock_changes(guardrail_custom_mutex_given, &mutex);
+		mutex_unlock(&mutex);
 		guardrail_leave(&inner);
 	}
+	guardrail_leave(&record);
+}
+
+static DECLARE_RWSEM(semaphore);
+
+/* Gives back what nobody has taken, and waits for what it has. */
+static noinline void locks_wrongly(void)
+{
+	struct guardrail_record record;
+
+	if (guardrail_enter(&plain, &record))
+		return;
+	mutex_lock(&mutex);
+	lock_changes(guardrail_custom_mutex_wanted, &mutex);
+	lock_changes(guardrail_custom_mutex_taken, &mutex);
+	lock_changes(guardrail_custom_mutex_wanted, &mutex); /* wrong */
+	lock_changes(guardrail_custom_mutex_given, &mutex);
+	lock_changes(guardrail_custom_mutex_wanted, &mutex);
+	mutex_unlock(&mutex);
+	lock_changes(guardrail_custom_mutex_given, &mutex); /* wrong */
+	down_read(&semaphore);
+	lock_changes(guardrail_custom_shared_taken, &semaphore);
+	lock_changes(guardrail_custom_shared_wanted, &semaphore);
+	lock_changes(guardrail_custom_exclusive_wanted, &semaphore); /* wrong */
+	lock_changes(guardrail_custom_shared_given, &semaphore);
+	up_read(&semaphore);
+	lock_changes(guardrail_custom_exclusive_given, &semaphore); /* wrong */
+	spin_lock(&spin);
+	lock_changes(guardrail_custom_spin_taken, &spin);
+	lock_changes(guardrail_custom_spin_given, &spin);
+	spin_unlock(&spin);
+	lock_changes(guardrail_custom_spin_given, &spin); /* wrong */
 	guardrail_leave(&record);
 }
 
@@ -453,6 +494,9 @@ static void held(void)
 	EXPECT(guardrail_violations(ONE) == before);
 	keeps_within();
 	EXPECT(guardrail_violations(ONE) == before);
+	locks_wrongly();
+	EXPECT(guardrail_violations(ONE) == before + 5);
+	before = guardrail_violations(ONE);
 	keeps();
 	EXPECT(guardrail_violations(ONE) == before + 2 && mutex_is_locked(&mutex) && spin_is_locked(&spin) && irqs_disabled());
 	spin_unlock_irq(&spin);

@@ -179,6 +179,82 @@ static void often(void)
 	test_result("a thousand times", true);
 }
 
+static struct timer_list timer;
+static volatile bool went_on;
+static const struct guardrail_entry entry = { .domain = ONE, .function = "tested" };
+
+static void expires(struct timer_list *unused)
+{
+}
+
+/* As a driver's would be, it is known by its type (objects.h). */
+static void takes_timer(void)
+{
+	timer_setup(&timer, expires, 0);
+	mod_timer(&timer, jiffies + 3600 * HZ);
+	guardrail_set_object(ONE, (unsigned long)&timer, sizeof(timer), 1 << 10);
+}
+
+static int init_takes(void)
+{
+	takes_timer();
+	return 0;
+}
+
+static int init_is_ended(void)
+{
+	takes_timer();
+	guardrail_unwind(ONE);
+	went_on = true;
+	return 0;
+}
+
+static void exit_is_ended(void)
+{
+	guardrail_unwind(ONE);
+	went_on = true;
+	timer_delete_sync(&timer);
+	guardrail_clear_object(ONE, (unsigned long)&timer, 1 << 10);
+}
+
+static noinline void entry_is_ended(void)
+{
+	struct guardrail_record record;
+
+	if (guardrail_enter(&entry, &record) == 0)
+		guardrail_unwind(ONE);
+	guardrail_leave(&record);
+}
+
+/* What was taken is taken back without the functions that were ended. */
+static void ended(void)
+{
+	static const struct guardrail_module by_init = {
+		.magic = GUARDRAIL_MAGIC, .abi = GUARDRAIL_ABI, .domain = ONE, .name = "init_test", .init = init_is_ended,
+	}, by_exit = {
+		.magic = GUARDRAIL_MAGIC, .abi = GUARDRAIL_ABI, .domain = ONE, .name = "exit_test", .init = init_takes, .exit = exit_is_ended,
+	}, within = {
+		.magic = GUARDRAIL_MAGIC, .abi = GUARDRAIL_ABI, .domain = ONE, .name = "within_test", .init = init_takes,
+	};
+
+	EXPECT(test_set_parameter("policy", "fail"));
+	EXPECT(guardrail_module_enter(&by_init) == -EFAULT && !timer_pending(&timer) && holds_nothing());
+	EXPECT(!guardrail_module_enter(&by_exit) && timer_pending(&timer));
+	guardrail_module_leave(&by_exit);
+	EXPECT(!timer_pending(&timer) && holds_nothing());
+	EXPECT(!guardrail_module_enter(&within));
+	entry_is_ended();
+	EXPECT(timer_pending(&timer));
+	guardrail_module_leave(&within);
+	EXPECT(!timer_pending(&timer) && holds_nothing() && !went_on);
+	EXPECT(test_set_parameter("policy", "log"));
+	/* Where the exit function is to do all of its work nothing ends it. */
+	EXPECT(!guardrail_module_enter(&by_exit));
+	guardrail_module_leave(&by_exit);
+	EXPECT(went_on && !timer_pending(&timer) && holds_nothing());
+	test_result("functions of a module's life that are ended", true);
+}
+
 void test_life(void)
 {
 	comes_and_goes();
@@ -186,5 +262,6 @@ void test_life(void)
 	leaks();
 	refused();
 	share();
+	ended();
 	often();
 }

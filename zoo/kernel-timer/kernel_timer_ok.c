@@ -36,7 +36,7 @@ static int __init kernel_timer_init(void)
 	}
 	timer_setup(&expiry, kernel_timer_expire, 0);
 	mod_timer(&expiry, jiffies + 2);
-	wait_for_completion(&over);
+	wait_for_completion_timeout(&over, 10 * HZ);
 	timer_delete_sync(&expiry);
 	kmem_cache_free(sessions, session);
 	return 0;

@@ -20,7 +20,7 @@ const SUMMARIES: &str = include_str!("../summaries.txt");
 const MAX_KINDS: usize = 30;
 
 /// Kinds and types that the runtime knows by their numbers, in their order (`runtime/objects.h`).
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 17] = [
     "slab",
     "vmalloc",
     "page",
@@ -36,6 +36,8 @@ const KNOWN: [&str; 15] = [
     "skb",
     "scsi_cmnd",
     "hostdata",
+    "miscdevice",
+    "rcu_head",
 ];
 
 /// A number that an action works with: an address, a size, a count. All arithmetic is modulo 2⁶⁴.

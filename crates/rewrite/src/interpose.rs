@@ -224,7 +224,7 @@ mod tests {
         assert_eq!((wrapper.stack_words, wrapper.variadic), (UNKNOWN_STACK, false));
         let (a, b) = (Value::Arg(0), Value::Arg(1));
         let size = Value::Mul(Box::new(a.clone()), Box::new(b.clone()));
-        let (slab, page, frame) = (1, 4, 1 << 15);
+        let (slab, page, frame) = (1, 4, 1 << 17);
         let result = |op| Action { when: When::ResultValid, op };
         let wanted = [
             Op::Grant { pointer: Value::Result, size: size.clone() },

@@ -49,7 +49,7 @@ fn what_is_wrong_is_told_with_its_place() {
     assert_eq!(error("send (result): nothing"), taken);
     assert_eq!(error("type frame"), "test, line 1: what follows 'type' is 'NAME: WORD, …'");
     let many: Vec<String> = (0..40).map(|number| format!("send (frame): own frame 1 k{number}")).collect();
-    assert_eq!(error(&many.join("\n")), "test, line 16: 'k15' is one kind too many");
+    assert_eq!(error(&many.join("\n")), "test, line 14: 'k13' is one kind too many");
 }
 
 #[test]
