@@ -60,7 +60,9 @@ fn build(packages: &Packages, target: &Target, tests: bool) -> Result<PathBuf> {
         let mut rest = vec![work.as_os_str(), copy.as_os_str()];
         rest.extend(tests.then_some(OsStr::new("TEST=1")));
         let headers = target.headers(packages)?;
-        kbuild::run_with(packages, &headers, release, &script, &["--name", "runtime"], &rest)?;
+        let included = copy.join("internal.h").display().to_string();
+        let options = ["--name", "runtime", "--headers", &included];
+        kbuild::run_with(packages, &headers, release, &script, &options, &rest)?;
         let modules: &[&str] = if tests { &["guardrail.ko", "guardrail_test.ko"] } else { &["guardrail.ko"] };
         for name in modules.iter().chain(&["Module.symvers"]) {
             let (from, to) = (copy.join(name), out.join(name));
