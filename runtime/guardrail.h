@@ -135,7 +135,7 @@
 
 /* For guardrail_entry.flags. */
 #define GUARDRAIL_ENTRY_CALLERS_STACK 1	/* may write its callers' stack */
-#define GUARDRAIL_ENTRY_EXIT 2		/* the module's exit function, which has to do all of its work */
+#define GUARDRAIL_ENTRY_EXIT 2		/* the module's exit function, which does all of its work unless all is taken back without it */
 
 #ifndef __ASSEMBLY__
 #include <linux/percpu.h>

@@ -411,8 +411,7 @@ int guardrail_clear_owner(u32 domain, unsigned long p, u32 kind)
 }
 EXPORT_SYMBOL_GPL(guardrail_clear_owner);
 
-/* Changes, or asks, what is noted of an owned allocation. */
-static bool note(u32 domain, unsigned long p, u32 kind, u32 *note, bool change)
+void guardrail_owner_note(u32 domain, unsigned long p, u32 kind, u32 what)
 {
 	unsigned int bucket = bucket_of(p);
 	struct record *record;
@@ -420,26 +419,22 @@ static bool note(u32 domain, unsigned long p, u32 kind, u32 *note, bool change)
 
 	spin_lock_irqsave(lock_of(bucket), flags);
 	record = find(p, domain, GUARDRAIL_OWNER);
-	if (record && record->type != kind)
-		record = NULL;
-	if (record && change)
-		record->state = *note;
-	else if (record)
-		*note = record->state;
+	if (record && record->type == kind)
+		record->state = what;
 	spin_unlock_irqrestore(lock_of(bucket), flags);
-	return record;
-}
-
-void guardrail_owner_note(u32 domain, unsigned long p, u32 kind, u32 what)
-{
-	note(domain, p, kind, &what, true);
 }
 
 u32 guardrail_owner_noted(u32 domain, unsigned long p, u32 kind)
 {
-	u32 what = 0;
+	unsigned int bucket = bucket_of(p);
+	struct record *record;
+	unsigned long flags;
+	u32 what;
 
-	note(domain, p, kind, &what, false);
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(p, domain, GUARDRAIL_OWNER);
+	what = record && record->type == kind ? record->state : 0;
+	spin_unlock_irqrestore(lock_of(bucket), flags);
 	return what;
 }
 

@@ -27,7 +27,7 @@ GUARDRAIL_CUSTOM(cache_new)
 	unsigned long cache = object_of(action, frame), flags;
 	int i;
 
-	if (!cache)
+	if (!cache || !frame->args[0])
 		return 0;
 	raw_spin_lock_irqsave(&lock, flags);
 	for (i = 0; i < CACHES && caches[i].cache && caches[i].cache != cache; i++)

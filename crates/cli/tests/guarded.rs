@@ -168,7 +168,8 @@ fn main() {
     for kernel in NAMES {
         for (group, bugs) in STOPPED.into_iter().enumerate() {
             let name = format!("bugs of group {group} are stopped, and their twins are silent, on {kernel}");
-            trials.push(Trial::test(name, move || stopped(kernel, bugs)));
+            let trial = Trial::test(name, move || stopped(kernel, bugs));
+            trials.push(trial.with_ignored_flag(kernel != NAMES[group % NAMES.len()]));
         }
     }
     trials.push(Trial::test("annotations mean something on one of the kernels", meaningful));

@@ -24,10 +24,14 @@ fn main() {
             let stack = bugs.iter().filter(|bug| bug.client == "stackcheck").cloned().collect::<Vec<_>>();
             let name = format!("overflows of stacks are contained on {kernel}");
             trials.push(Trial::test(name, move || stacks(kernel, &stack)));
-            let name = format!("a sound kernel is silent on {kernel}");
-            alone.push(Trial::test(name, move || sound(kernel, class, 3)));
-            let name = format!("a sound kernel is silent under all kinds of stress on {kernel}");
-            alone.push(Trial::test(name, move || sound(kernel, CLASSES, 50)).with_ignored_flag(true));
+            for (rounds, classes, ignored, much) in
+                [(3, class, false, ""), (50, CLASSES, true, " all kinds of")]
+            {
+                let name = format!("a sound kernel is silent in {rounds} rounds of churn on {kernel}");
+                trials.push(Trial::test(name, move || churn(kernel, rounds)).with_ignored_flag(ignored));
+                let name = format!("a sound kernel is silent under{much} stress on {kernel}");
+                alone.push(Trial::test(name, move || stress(kernel, classes)).with_ignored_flag(ignored));
+            }
         }
         trials.push(Trial::test(
             "an overflow in an interrupt is named before the kernel dies of it",
@@ -178,14 +182,18 @@ fn in_interrupt() -> Result<(), Failed> {
     }
 }
 
-/// A sample of what `stress` and `churn` do; the whole takes some minutes a kernel. Attached when the kernel runs already: what it
-/// has allocated until then is found in its own structures.
-fn sound(kernel: &str, classes: &str, rounds: u32) -> Result<(), Failed> {
-    let client = ["--kernel", kernel, "--client", "kaddrcheck,stackcheck", "--workload"];
-    let rounds = format!("ROUNDS={rounds}");
-    let churn = ["churn", "--set", &rounds, "--from", "load"];
-    report(&profile(&[&client[..], &churn].concat()), &[0])?;
+/// Attached when the kernel runs already: what it has allocated until then is found in its own structures.
+fn churn(kernel: &str, rounds: u32) -> Result<(), Failed> {
+    sound(kernel, &["churn", "--set", &format!("ROUNDS={rounds}"), "--from", "load"])
+}
+
+/// A sample of what `stress` does; the whole takes some minutes a kernel.
+fn stress(kernel: &str, classes: &str) -> Result<(), Failed> {
     let classes = format!("CLASSES={classes}");
-    let stress = ["stress", "--set", "OPERATIONS=2", "--set", "SECONDS=1", "--set", &classes];
-    report(&profile(&[&client[..], &stress].concat()), &[0]).map(drop)
+    sound(kernel, &["stress", "--set", "OPERATIONS=2", "--set", "SECONDS=1", "--set", &classes])
+}
+
+fn sound(kernel: &str, workload: &[&str]) -> Result<(), Failed> {
+    let client = ["--kernel", kernel, "--client", "kaddrcheck,stackcheck", "--workload"];
+    report(&profile(&[&client[..], workload].concat()), &[0]).map(drop)
 }
