@@ -173,6 +173,11 @@ impl StackCheck {
     /// The stack grows beyond what it was, or another one is in use.
     #[cold]
     fn deeper(&'static self, vcpu: &mut Vcpu, pc: u64, rsp: u64, lowest: u64, inside: bool) {
+        if self.stop.is_some() {
+            // So that its place is known when a block must be left in the middle. It is found by how the flags change, which they
+            // do not where stacks are entered: in the scheduler, without interrupts.
+            vcpu.register(RFLAGS);
+        }
         let current = self.current.of(vcpu);
         let (base, top) = (current.base.load(Relaxed), current.top.load(Relaxed));
         if rsp > top || rsp <= base {
@@ -202,10 +207,6 @@ impl StackCheck {
     }
 
     fn enter(&self, vcpu: &mut Vcpu, stack: &Stack, rsp: u64) {
-        if self.stop.is_some() {
-            // So that its place is known when a block must be left in the middle.
-            vcpu.register(RFLAGS);
-        }
         let current = self.current.of(vcpu);
         current.kind.store(stack.kind as u64, Relaxed);
         current.task.store(stack.task, Relaxed);
