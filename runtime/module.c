@@ -106,6 +106,20 @@ void guardrail_domain_name(u32 domain, char *text, size_t size)
 	spin_unlock_irqrestore(&modules_lock, flags);
 }
 
+/* True where the domain has a module beside this one. */
+static bool has_others(u32 domain, const struct entered *than)
+{
+	struct entered *entered;
+	unsigned long flags;
+	bool found = false;
+
+	spin_lock_irqsave(&modules_lock, flags);
+	list_for_each_entry(entered, &modules, list)
+		found |= entered != than && entered->guarded->domain == domain;
+	spin_unlock_irqrestore(&modules_lock, flags);
+	return found;
+}
+
 static int count(const struct guardrail_held *held, void *data)
 {
 	struct held_counts *counts = data;
@@ -224,7 +238,6 @@ static int grant(const struct guardrail_module *guarded)
 static void leave(struct entered *entered)
 {
 	const struct guardrail_module *guarded = entered->guarded;
-	char others[2];
 	unsigned long flags;
 
 	spin_lock_irqsave(&modules_lock, flags);
@@ -234,8 +247,7 @@ static void leave(struct entered *entered)
 	clear_targets(entered, false);
 	guardrail_fields_forget(entered->module);
 	guardrail_skbs_forget(entered->module);
-	guardrail_domain_name(guarded->domain, others, sizeof(others));
-	if (!others[0])
+	if (!has_others(guarded->domain, entered))
 		end_domain(guarded);
 	kfree(entered);
 }
@@ -400,15 +412,8 @@ static noinline void call_exit(const struct guardrail_module *guarded)
 static void take_back(struct entered *entered)
 {
 	u32 domain = entered->guarded->domain;
-	struct entered *other;
-	unsigned long flags;
-	bool last = true;
 
-	spin_lock_irqsave(&modules_lock, flags);
-	list_for_each_entry(other, &modules, list)
-		last &= other == entered || other->guarded->domain != domain;
-	spin_unlock_irqrestore(&modules_lock, flags);
-	if (last && test_bit(domain, &guardrail_ended_domains))
+	if (test_bit(domain, &guardrail_ended_domains) && !has_others(domain, entered))
 		guardrail_kill(domain);
 	if (guardrail_is_dead(domain))
 		guardrail_clear_dead(domain, &entered->gone);
@@ -416,15 +421,13 @@ static void take_back(struct entered *entered)
 
 int guardrail_module_enter(const struct guardrail_module *guarded)
 {
-	char others[2];
 	struct entered *entered;
 	unsigned long flags;
 	int err = refuse(guarded);
 
 	if (err)
 		return err;
-	guardrail_domain_name(guarded->domain, others, sizeof(others));
-	if (!others[0])
+	if (!has_others(guarded->domain, NULL))
 		guardrail_revive(guarded->domain);
 	entered = kzalloc(sizeof(*entered), GFP_KERNEL);
 	if (!entered)

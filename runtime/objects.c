@@ -248,14 +248,16 @@ GUARDRAIL_CUSTOM(work_queued)
 	return 0;
 }
 
+int guardrail_object_over(u32 domain, unsigned long p, unsigned long size, u32 type)
+{
+	if (!p || guardrail_clear_object(domain, p, type))
+		return 0;
+	return guardrail_set_write(domain, p, size);
+}
+
 GUARDRAIL_CUSTOM(work_done)
 {
-	unsigned long p = object_of(action, frame);
-	u32 type = size_of(action, frame);
-
-	if (!p || guardrail_clear_object(action->domain, p, type))
-		return 0;
-	return guardrail_set_write(action->domain, p, sizeof(struct work_struct));
+	return guardrail_object_over(action->domain, object_of(action, frame), sizeof(struct work_struct), size_of(action, frame));
 }
 
 /* The function of a timer is called: the timer is not armed any more. */

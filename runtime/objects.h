@@ -57,6 +57,9 @@ bool guardrail_take(u32 domain, unsigned long p, u32 kind);
 /* Memory that an entry may write while it runs, unless the domain may anyway. */
 int guardrail_lend(u32 domain, unsigned long p, unsigned long size);
 
+/* What the object was made of is the driver's to write again; 0 as well where there is none. */
+int guardrail_object_over(u32 domain, unsigned long p, unsigned long size, u32 type);
+
 /* True for the head of what was to be done after a grace period, and has begun. */
 bool guardrail_rcu_is_over(unsigned long head);
 

@@ -49,9 +49,5 @@ GUARDRAIL_CUSTOM(rcu_waits)
 /* The function is called. */
 GUARDRAIL_CUSTOM(rcu_over)
 {
-	unsigned long p = object_of(action, frame);
-
-	if (!p || guardrail_clear_object(action->domain, p, TYPE_RCU_HEAD))
-		return 0;
-	return guardrail_set_write(action->domain, p, sizeof(struct rcu_head));
+	return guardrail_object_over(action->domain, object_of(action, frame), sizeof(struct rcu_head), TYPE_RCU_HEAD);
 }

@@ -124,8 +124,10 @@ void guardrail_caches_destroy(u32 domain)
 		unsigned long flags;
 
 		raw_spin_lock_irqsave(&lock, flags);
-		if (caches[i].cache && caches[i].domain == domain && caches[i].dead)
-			cache = (struct kmem_cache *)xchg(&caches[i].cache, 0);
+		if (caches[i].domain == domain && caches[i].dead) {
+			cache = (struct kmem_cache *)caches[i].cache;
+			caches[i].cache = 0;
+		}
 		raw_spin_unlock_irqrestore(&lock, flags);
 		kmem_cache_destroy(cache);
 	}
