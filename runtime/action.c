@@ -163,7 +163,7 @@ bool guardrail_require_write(const struct guardrail_action *action, const struct
 	unsigned long first = p;
 	char what[48];
 
-	if (!n || guardrail_on_stack(p, n))
+	if (!n || guardrail_may_write_stack(p, n))
 		return true;
 	if (is_kernel_range(p, n)) {
 		first = guardrail_first_denied(action->domain, p, n);

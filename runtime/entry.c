@@ -6,10 +6,11 @@
  */
 #include <linux/hash.h>
 #include <linux/sched.h>
+#include <linux/sched/task_stack.h>
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
 
-#include "internal.h"
+#include "frames.h"
 
 #define CELL_BITS 8
 #define HASH_BITS 6
@@ -222,6 +223,8 @@ void guardrail_leave(struct guardrail_record *record)
 
 	if (unlikely(note->locks.n))
 		guardrail_locks_left(record);
+	if (unlikely(guardrail_any_frames()))
+		guardrail_frames_left(record);
 	pop(record);
 	if (unlikely(record->saved.unwound))
 		guardrail_unwind_caller(record);
@@ -267,6 +270,7 @@ void guardrail_forget_task(void)
 	if (note)
 		free_note(note);
 	local_irq_restore(flags);
+	guardrail_frames_end(current_stack_pointer, (unsigned long)task_stack_page(current) + THREAD_SIZE);
 }
 
 bool guardrail_running(struct guardrail_running *running)
@@ -314,8 +318,11 @@ unsigned long guardrail_inside(void)
 	return n;
 }
 
-/* True where one of these entries of another task is one into the domain. They may end meanwhile, which does no harm: it is read with care. */
-static bool is_inside(const struct guardrail_record *record, u32 domain)
+/*
+ * True where one of these entries of another task is one into the domain, and where @p is not 0, its part of the stack has that address. They may end
+ * meanwhile, which does no harm: it is read with care.
+ */
+static bool is_inside(const struct guardrail_record *record, u32 domain, unsigned long p)
 {
 	struct guardrail_entry entry;
 	struct guardrail_record copy;
@@ -325,14 +332,15 @@ static bool is_inside(const struct guardrail_record *record, u32 domain)
 		if (copy_from_kernel_nofault(&copy, record, offsetof(struct guardrail_record, saved)) ||
 		    copy_from_kernel_nofault(&entry, copy.entry, sizeof(entry)))
 			return false;
-		if (entry.domain == domain)
+		if (entry.domain == domain && (!p || (p < (unsigned long)record && p / THREAD_SIZE == (unsigned long)record / THREAD_SIZE)))
 			return true;
 		record = copy.previous;
 	}
 	return false;
 }
 
-bool guardrail_inside_domain(u32 domain)
+/* True where some task has such an entry. */
+static bool any_inside(u32 domain, unsigned long p)
 {
 	unsigned long flags;
 	struct note *note;
@@ -340,14 +348,24 @@ bool guardrail_inside_domain(u32 domain)
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(cells) && !inside; i++)
-		inside = READ_ONCE(cells[i].task) && is_inside(READ_ONCE(cells[i].top), domain);
+		inside = READ_ONCE(cells[i].task) && is_inside(READ_ONCE(cells[i].top), domain, p);
 	for (i = 0; i < ARRAY_SIZE(table) && !inside; i++) {
 		raw_spin_lock_irqsave(&table[i].lock, flags);
 		hlist_for_each_entry(note, &table[i].notes, node)
-			inside |= is_inside(READ_ONCE(note->top), domain);
+			inside |= is_inside(READ_ONCE(note->top), domain, p);
 		raw_spin_unlock_irqrestore(&table[i].lock, flags);
 	}
 	return inside;
+}
+
+bool guardrail_inside_domain(u32 domain)
+{
+	return any_inside(domain, 0);
+}
+
+bool guardrail_on_stack_of(u32 domain, unsigned long p)
+{
+	return any_inside(domain, p);
 }
 
 /* The outermost of these entries of another task that is a handler of interrupts. */

@@ -48,7 +48,7 @@
 #ifndef GUARDRAIL_H
 #define GUARDRAIL_H
 
-#define GUARDRAIL_ABI 5
+#define GUARDRAIL_ABI 6
 #define GUARDRAIL_MAGIC 0x4c524447	/* "GDRL" */
 
 #define GUARDRAIL_SLOT_SHIFT 3
@@ -138,6 +138,7 @@
 #define GUARDRAIL_ENTRY_EXIT 2		/* the module's exit function, which does all of its work unless all is taken back without it */
 
 #ifndef __ASSEMBLY__
+#include <linux/atomic.h>
 #include <linux/percpu.h>
 #include <linux/types.h>
 
@@ -186,6 +187,13 @@ void guardrail_icall_slow(unsigned long target, unsigned long domain, unsigned l
  */
 DECLARE_PER_CPU(int, guardrail_loops);
 void guardrail_loop_slow(unsigned long domain, unsigned long ip);
+
+/*
+ * The number of objects on stacks of guarded modules that were handed to the kernel. Where it is not 0 a function with variables of which
+ * the address is taken calls the second one before its frame goes. @end: where the frame ends.
+ */
+extern atomic_t guardrail_frames;
+void guardrail_frame_slow(unsigned long end, unsigned long domain, unsigned long ip);
 
 /*
  * Rights. Where nothing else is said, these may be called in any context but NMI. Those that return int return 0, or -ENOMEM where memory

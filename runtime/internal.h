@@ -270,6 +270,8 @@ void guardrail_forget_task(void);
 unsigned long guardrail_inside(void);
 /* True where some task is in a module of the domain. */
 bool guardrail_inside_domain(u32 domain);
+/* True where p lies on a stack below where some task, or what has interrupted it, has entered the domain. */
+bool guardrail_on_stack_of(u32 domain, unsigned long p);
 void guardrail_revive(u32 domain);
 /* The domains that are dead, a bit each. */
 extern unsigned long guardrail_dead_domains;
@@ -400,6 +402,8 @@ DECLARE_PER_CPU(struct slow_counts, guardrail_slow_counts);
 unsigned long guardrail_event_count(unsigned int event);
 /* True where [addr, addr + n) lies in the part of the current stack that guarded code may use. */
 bool guardrail_on_stack(unsigned long addr, unsigned long n);
+/* And nothing of it has been handed to the kernel. */
+bool guardrail_may_write_stack(unsigned long addr, unsigned long n);
 
 /* module.c */
 bool guardrail_is_guarded(unsigned long addr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* guardrail.ko: what guarded modules stand on. Loaded before them, and gone after them. */
-#include "internal.h"
+#include "frames.h"
 
 void guardrail_usage(struct guardrail_usage *usage)
 {
@@ -41,9 +41,12 @@ static int __init guardrail_init(void)
 	err = guardrail_entry_init();
 	if (err)
 		goto object;
-	err = guardrail_recover_init();
+	err = guardrail_frames_init();
 	if (err)
 		goto entry;
+	err = guardrail_recover_init();
+	if (err)
+		goto frames;
 	err = guardrail_fault_init();
 	if (err)
 		goto recover;
@@ -56,6 +59,8 @@ fault:
 	guardrail_fault_exit();
 recover:
 	guardrail_recover_exit();
+frames:
+	guardrail_frames_exit();
 entry:
 	guardrail_entry_exit();
 object:
@@ -74,6 +79,7 @@ static void __exit guardrail_exit(void)
 	guardrail_watchdog_exit();
 	guardrail_fault_exit();
 	guardrail_recover_exit();
+	guardrail_frames_exit();
 	guardrail_entry_exit();
 	guardrail_object_exit();
 	guardrail_conflict_exit();

@@ -8,7 +8,7 @@
 #include <linux/sysfs.h>
 #include <linux/version.h>
 
-#include "internal.h"
+#include "frames.h"
 #include "recover.h"
 
 /* So many leaks are told one by one. */
@@ -186,6 +186,7 @@ static void end_domain(const struct guardrail_module *guarded)
 	}
 	guardrail_clear_domain(guarded->domain);
 	guardrail_irqs_forget(guarded->domain);
+	guardrail_frames_forget(guarded->domain);
 }
 
 static int set_ranges(u32 domain, const struct guardrail_range *ranges, u64 n)

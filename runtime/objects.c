@@ -6,6 +6,7 @@
 #include <linux/slab.h>
 #include <linux/workqueue.h>
 
+#include "frames.h"
 #include "objects.h"
 
 int guardrail_give(u32 domain, unsigned long p, unsigned long size, u32 kind)
@@ -228,7 +229,7 @@ GUARDRAIL_CUSTOM(work_queued)
 	u32 type = size_of(action, frame);
 	int err;
 
-	if (!p)
+	if (!p || guardrail_frame_is_noted(p, ON_WORK))
 		return 0;
 	if (!guardrail_check_object(action->domain, p, type)) {
 		if (!guardrail_require_write(action, frame, p, sizeof(struct work_struct)))
@@ -237,9 +238,12 @@ GUARDRAIL_CUSTOM(work_queued)
 		if (!function || !guardrail_check_icall(action->domain, function))
 			guardrail_refuse(action, frame, "function at", function,
 					 guardrail_held_at(function, action->domain), "icall");
-		/* What is on the stack has no rights to lose. */
-		if (guardrail_on_stack(p, sizeof(struct work_struct)))
+		if (guardrail_on_stack(p, sizeof(struct work_struct))) {
+			guardrail_frame_note(&(struct guardrail_noted){
+				.p = p, .ip = frame->caller, .kind = ON_WORK, .domain = action->domain,
+			});
 			return 0;
+		}
 		err = guardrail_set_object(action->domain, p, sizeof(struct work_struct), type);
 		if (err && err != -EEXIST)
 			return err;
@@ -257,7 +261,11 @@ int guardrail_object_over(u32 domain, unsigned long p, unsigned long size, u32 t
 
 GUARDRAIL_CUSTOM(work_done)
 {
-	return guardrail_object_over(action->domain, object_of(action, frame), sizeof(struct work_struct), size_of(action, frame));
+	unsigned long p = object_of(action, frame);
+
+	if (p)
+		guardrail_frame_forget(p, ON_WORK);
+	return guardrail_object_over(action->domain, p, sizeof(struct work_struct), size_of(action, frame));
 }
 
 /* The function of a timer is called: the timer is not armed any more. */

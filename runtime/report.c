@@ -10,7 +10,7 @@
 #include <linux/spinlock.h>
 #include <linux/stacktrace.h>
 
-#include "internal.h"
+#include "frames.h"
 
 #define MAX_SITES 1024
 #define NAME_LENGTH 128
@@ -144,8 +144,10 @@ static void print_target(unsigned long addr)
 		return;
 	}
 	if (guardrail_stack_of(addr, &info)) {
-		pr_err("target: the current stack of %s[%d], from %px to %px, outside of the part in use by this code\n",
-		       current->comm, task_pid_nr(current), info.begin, info.end);
+		const char *use = guardrail_any_frames() ? guardrail_frame_use(addr, 1) : NULL;
+
+		pr_err("target: the current stack of %s[%d], from %px to %px, %s%s\n", current->comm, task_pid_nr(current), info.begin, info.end,
+		       use ? "where the kernel has " : "outside of the part in use by this code", use ?: "");
 		return;
 	}
 	/* A name has an offset behind it, and a size, which for data is none. */
@@ -284,6 +286,17 @@ bool guardrail_report_lock(const struct guardrail_lock *lock, const char *kind, 
 		return true;
 	}
 	return false;
+}
+
+void guardrail_report_frame(const struct guardrail_noted *noted, const char *name, u32 domain, unsigned long ip)
+{
+	char what[112];
+	struct guardrail_violation violation = {
+		.what = what, .addr = noted->p, .ip = ip, .domain = domain, .holds = name, .needs = "nothing that is in use",
+	};
+
+	scnprintf(what, sizeof(what), "return with %s on the stack, handed over by %ps, at", name, (void *)noted->ip);
+	guardrail_report(&violation);
 }
 
 bool guardrail_ends_entries(void)

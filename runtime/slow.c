@@ -3,7 +3,7 @@
 #include <linux/ptrace.h>
 #include <linux/sched/task_stack.h>
 
-#include "internal.h"
+#include "frames.h"
 
 DEFINE_PER_CPU(struct slow_counts, guardrail_slow_counts);
 
@@ -22,6 +22,17 @@ static unsigned long stack_limit(unsigned long sp)
 		end = (unsigned long)info.end;
 	limit = guardrail_stack_limit();
 	return limit > sp && limit < end ? limit : end;
+}
+
+/* What the kernel has of the stack is not to be written; nearly always that is nothing. */
+static __always_inline bool is_in_use(unsigned long addr, unsigned long n)
+{
+	return unlikely(guardrail_any_frames()) && guardrail_frame_use(addr, n);
+}
+
+bool guardrail_may_write_stack(unsigned long addr, unsigned long n)
+{
+	return guardrail_on_stack(addr, n) && !is_in_use(addr, n);
 }
 
 /*
@@ -51,7 +62,7 @@ static void check(unsigned long addr, unsigned long n, unsigned long domain, uns
 
 	if (!n)
 		return;
-	if (guardrail_on_stack(addr, n)) {
+	if (guardrail_may_write_stack(addr, n)) {
 		this_cpu_inc(guardrail_slow_counts.stack);
 		/* Checks of stores there fault no more, which costs far more than what is done here. */
 		populate(entry_of(addr), entry_of(addr));
@@ -80,7 +91,7 @@ void guardrail_write_slow(unsigned long addr, unsigned long size, unsigned long 
 	unsigned long at = addr % GUARDRAIL_SLOT;
 
 	this_cpu_inc(guardrail_slow_counts.write);
-	if (is_between(addr, size)) {
+	if (is_between(addr, size) && !is_in_use(addr, size)) {
 		this_cpu_inc(guardrail_slow_counts.stack);
 		populate(entry_of(addr), entry_of(addr));
 		return;

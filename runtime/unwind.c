@@ -12,7 +12,7 @@
 #include <asm/ibt.h>
 #include <asm/linkage.h>
 
-#include "internal.h"
+#include "frames.h"
 
 /* What the assembly below relies on. */
 static_assert(offsetof(struct guardrail_record, saved) == 32);
@@ -124,6 +124,8 @@ void guardrail_unwind(u32 domain)
 	if (!guardrail_locks_back(&own, record) && held)
 		pr_warn_ratelimited("%s of domain %u was ended as if it held a lock that is not known: preemption was counted %#x more than at its begin\n",
 				    record->entry->function, domain, held);
+	/* What the kernel has of the frames that go. */
+	guardrail_frames_end(current_stack_pointer, record->saved.sp);
 	if (own.n)
 		pr_info_ratelimited("%u locks are as they were when %s of domain %u was called\n", own.n, record->entry->function, domain);
 	record->frame.result = record->entry->dead;

@@ -86,6 +86,18 @@ const BORDER: [(&str, &str); 12] = [
     ("border_lock+", "with a mutex taken"),
 ];
 
+/// Functions of `guarded/frames.h`, and what is told of each where it is wrong.
+const FRAMES: [(&str, &str); 8] = [
+    ("frames_work+", "return with queued work on the stack, handed over by frames_work [frames], at"),
+    ("frames_timer+", "return with an armed timer on the stack"),
+    ("frames_wait+", "return with an entry of a wait queue on the stack"),
+    ("frames_queue+", "return with an entry of a wait queue on the stack"),
+    ("frames_list+", "return with an entry of a list on the stack"),
+    ("frames_twice+", "insertion into a list of"),
+    ("frames_write+", "write of 8 bytes"),
+    ("frames_answer+", "complete, argument 1: write of "),
+];
+
 /// Drivers of the zoo that write where they must not or misuse what is the kernel's, and what is told of them; of their twins nothing is. Those of a
 /// group take turns in a guest.
 const STOPPED: [&[(&str, &str)]; 3] = [
@@ -160,6 +172,10 @@ fn main() {
     for kernel in NAMES {
         let name = format!("what a driver must not do at the kernel's border is told on {kernel}");
         trials.push(Trial::test(name, move || at_border(kernel)));
+    }
+    for kernel in NAMES {
+        let name = format!("what the kernel has of a frame that goes is told, and taken back, on {kernel}");
+        trials.push(Trial::test(name, move || leaves_frames(kernel)));
     }
     for kernel in NAMES {
         let name = format!("a loop with interrupts off on the only processor is ended on {kernel}");
@@ -237,6 +253,26 @@ impl Ran {
     fn violations(&self) -> Vec<&str> {
         self.console.lines().filter(|line| line.starts_with("debugfs violations: ")).collect()
     }
+
+    /// What was to be told of functions of a module and was not, and what was told of others. Of the same functions there may be more.
+    fn differs(&self, told: &[(&str, &str)], module: &str) -> Vec<String> {
+        let violations = self.violations();
+        let of = |place: &str, what: &str| {
+            violations.iter().any(|line| line.contains(place) && line.contains(what))
+        };
+        let missed = told.iter().filter(|(place, what)| !of(place, what));
+        let mut wrong: Vec<String> = missed.map(|found| format!("not told: {found:?}")).collect();
+        let known =
+            |line: &&&str| told.iter().any(|(place, _)| line.contains(place)) && line.contains(module);
+        wrong.extend(violations.iter().filter(|line| !known(line)).map(|line| format!("told: {line}")));
+        wrong
+    }
+
+    /// Lines that the kernel says where harm was done.
+    fn harm(&self) -> impl Iterator<Item = String> {
+        let lines = self.console.lines().filter(|line| HARM.iter().any(|word| line.contains(word)));
+        lines.map(str::to_owned)
+    }
 }
 
 fn silent(kernel: &str, drivers: &[&str], amount: Work) -> Result<(), Failed> {
@@ -261,8 +297,13 @@ fn built<const N: usize>(kernel: &str, folder: &Path, files: [&str; N]) -> Resul
     let (copy, tree) = (folder.join("sources"), folder.join("tree"));
     std::fs::create_dir(&copy)?;
     let sources = kbuild::folder("crates/cli/tests/guarded", "border.h", "GUARDRAIL_BORDER")?;
-    for name in ["Kbuild", "border.h", "border.c", "border_ok.c", "endless.c"] {
+    for name in
+        ["Kbuild", "border.h", "border.c", "border_ok.c", "endless.c", "frames.h", "frames.c", "frames_ok.c"]
+    {
         std::fs::copy(sources.join(name), copy.join(name))?;
+    }
+    for name in ["frames", "frames_ok"] {
+        std::fs::copy(sources.join("frames.sh"), copy.join(name).with_extension("workload.sh"))?;
     }
     let script = kbuild::folder("scripts", "kbuild", "GUARDRAIL_SCRIPTS")?.join("kbuild");
     let rest = [tree.as_os_str(), copy.as_os_str()];
@@ -292,18 +333,21 @@ fn at_border(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let drivers = built(kernel, folder.path(), ["border.ko", "border_ok.ko"])?;
     let ran = work(kernel, &drivers, &[], None, "log")?;
-    let violations = ran.violations();
-    let of =
-        |place: &str, what: &str| violations.iter().any(|line| line.contains(place) && line.contains(what));
-    let mut wrong: Vec<String> = BORDER
-        .iter()
-        .filter(|(place, what)| !of(place, what))
-        .map(|found| format!("not told: {found:?}"))
-        .collect();
-    // The timer whose memory was freed is none any more where it is deleted.
-    let known =
-        |line: &&&str| BORDER.iter().any(|(place, _)| line.contains(place)) && line.contains("[border]");
-    wrong.extend(violations.iter().filter(|line| !known(line)).map(|line| format!("told: {line}")));
+    let wrong = ran.differs(&BORDER, "[border]");
+    match wrong.is_empty() && ran.outcome == Outcome::Completed {
+        true => Ok(()),
+        false => Err(format!("{}; {wrong:#?}\n{}", ran.outcome, ran.console).into()),
+    }
+}
+
+/// What is handed to the kernel from a frame, and is left there when that goes, is told and is the kernel's no more; nothing is told of the twin.
+fn leaves_frames(kernel: &str) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let drivers = built(kernel, folder.path(), ["frames.ko", "frames_ok.ko"])?;
+    let ran = work(kernel, &drivers, &[], None, "fail")?;
+    let mut wrong = ran.differs(&FRAMES, "[frames]");
+    wrong.extend(ran.harm());
+    wrong.extend(ran.console.lines().filter(|line| line.contains("frames: left")).map(str::to_owned));
     match wrong.is_empty() && ran.outcome == Outcome::Completed {
         true => Ok(()),
         false => Err(format!("{}; {wrong:#?}\n{}", ran.outcome, ran.console).into()),
@@ -333,8 +377,7 @@ fn stopped(kernel: &str, bugs: &[(&str, &str)]) -> Result<(), Failed> {
             wrong.push(format!("{name}'s twin is told"));
         }
     }
-    let harm = ran.console.lines().filter(|line| HARM.iter().any(|word| line.contains(word)));
-    wrong.extend(harm.map(str::to_owned));
+    wrong.extend(ran.harm());
     // Where a driver's first function was ended it did not load, or took no device.
     let ended =
         matches!(ran.outcome, Outcome::Completed | Outcome::LoadFailed { .. } | Outcome::NoDeviceBound);

@@ -162,7 +162,7 @@ fn passes(kernel: &str) -> Result<(), Failed> {
         &["module guarded_test is gone, and domain 1 still held 32 writable bytes in 1 ranges, 0 call targets, 1 objects, 1 allocations of 48 bytes"],
         &["leaked: allocation of kind 6, 48 bytes"],
         &["it was not made by guardrail"],
-        &["version 6 of the interface"],
+        &["version 7 of the interface"],
         &["debugfs domains: table: "],
         &["debugfs domains: side tables: 0 conflicts, 0 objects"],
         &["debugfs violations: 5 times: write of 8 bytes at by report+0x1/", "[guardrail_test]: domain 1 needs write"],

@@ -23,12 +23,13 @@
 
 pub(crate) mod access;
 mod build;
+mod frames;
 mod merge;
 #[cfg(test)]
 mod tests;
 
 use access::{Access, Reason, access};
-use build::{Builder, LOOPS};
+use build::{Builder, FRAMES, LOOPS};
 use merge::{Groups, Look, Store};
 
 use crate::asks::{Asks, Built};
@@ -85,6 +86,8 @@ pub struct Stores {
     pub replaced: usize,
     /// Places where loops begin anew, and count.
     pub loops: usize,
+    /// Places where a frame goes of which something has its address taken.
+    pub frames: usize,
 }
 
 impl Stores {
@@ -114,6 +117,8 @@ pub struct Checks {
     table: usize,
     /// The variable that loops count down, as a symbol.
     loops: usize,
+    /// The number of objects on stacks that the kernel has, as a symbol.
+    frames: usize,
     thunks: Thunks,
     /// The module's name, and `Module.symvers` of the runtime.
     guarded: Option<(String, String)>,
@@ -138,6 +143,7 @@ impl Checks {
             domain: domain.clamp(1, 14),
             table: 0,
             loops: 0,
+            frames: 0,
             thunks: Thunks::default(),
             guarded: None,
             trusted: BTreeSet::new(),
@@ -185,6 +191,7 @@ impl Pass for Checks {
         }
         self.table = object.import(TABLE);
         self.loops = object.import(LOOPS);
+        self.frames = object.import(FRAMES);
         self.thunks = Thunks::new(object, self.domain);
         Ok(())
     }
@@ -200,6 +207,11 @@ impl Pass for Checks {
         for number in heads(site) {
             self.stores.loops += 1;
             patches.push((number, self.builder(site, number).turn()?.patch));
+        }
+        for (number, end) in frames::ends(site) {
+            self.stores.frames += 1;
+            let built = self.builder(site, number).leave_frame(end)?;
+            patches.push((number, self.stores.built(built)));
         }
         for number in site.function.insns.clone() {
             let insn = &site.code.insns[number as usize];
@@ -272,7 +284,7 @@ impl Checks {
     fn builder(&mut self, site: &Site<'_>, number: u32) -> Builder<'_> {
         let needed = site.flow.needed(site.code.section, number);
         let asks = Asks { thunks: &mut self.thunks, needed, site: number };
-        Builder { table: self.table, loops: self.loops, domain: self.domain, asks }
+        Builder { table: self.table, loops: self.loops, frames: self.frames, domain: self.domain, asks }
     }
 
     /// Stores of which one look decides, before the first of them.

@@ -20,7 +20,7 @@ pub(crate) const RUNTIME: &str = "guardrail";
 pub(crate) const PREFIX: &str = "guardrail_";
 /// `GUARDRAIL_MAGIC`, and `GUARDRAIL_ABI`.
 pub(crate) const MAGIC: u32 = 0x4c52_4447;
-pub(crate) const ABI: u32 = 5;
+pub(crate) const ABI: u32 = 6;
 /// Bytes of `struct guardrail_module`, and where its words stand.
 pub(crate) const SIZE: usize = 88;
 pub(crate) const NAME: u64 = 16;

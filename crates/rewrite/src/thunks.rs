@@ -16,13 +16,14 @@ pub const SECTION: &str = ".text.guardrail";
 pub const LOOP: &str = "guardrail_loop";
 /// The section of those that tell of events.
 pub const EVENTS: &str = ".text.guardrail.events";
-/// The runtime's functions. The first three want an address, a size, the domain, and where the check is; the fourth has no size, and the last no address either.
-const SLOW: [&str; 5] = [
+/// The runtime's functions. The first three want an address, a size, the domain, and where the check is; the fourth and the last have no size, and the fifth no address either.
+const SLOW: [&str; 6] = [
     "guardrail_write_slow",
     "guardrail_range_slow",
     "guardrail_percpu_slow",
     "guardrail_icall_slow",
     "guardrail_loop_slow",
+    "guardrail_frame_slow",
 ];
 /// The function that is told of events: an address, a size, which event, and where.
 const TELL: &str = "guardrail_event";
@@ -53,6 +54,8 @@ pub enum Ask {
     Call(Register),
     /// Whether this loop is one without an end.
     Loop,
+    /// Whether the kernel has anything of the frame that ends at the address in a register.
+    Frame(Register),
     /// Tells of an event, with the address in a register if it has one, and a size.
     Event(u8, Option<Register>, u32),
     /// Tells of an event with the address in a register, and RCX elements of a size, 2 to this power.
@@ -67,6 +70,7 @@ impl Ask {
             Ask::PerCpu(register, size) => format!("guardrail_percpu_{size}_{register:?}"),
             Ask::Call(register) => format!("guardrail_icall_{register:?}"),
             Ask::Loop => LOOP.to_owned(),
+            Ask::Frame(register) => format!("guardrail_frame_{register:?}"),
             Ask::Event(event, Some(register), size) => format!("guardrail_event_{event}_{size}_{register:?}"),
             Ask::Event(event, None, _) => format!("guardrail_event_{event}"),
             Ask::Elements(event, register, shift) => {
@@ -145,6 +149,7 @@ impl Thunks {
         if let Ask::Write(register, _)
         | Ask::PerCpu(register, _)
         | Ask::Call(register)
+        | Ask::Frame(register)
         | Ask::Event(_, Some(register), _)
         | Ask::Elements(_, register, _) = ask
             && register != Register::RDI
@@ -170,6 +175,7 @@ impl Thunks {
             Ask::PerCpu(..) => (2, domain, Register::EDX),
             Ask::Call(_) => (3, domain, Register::ESI),
             Ask::Loop => (4, domain, Register::EDI),
+            Ask::Frame(_) => (5, domain, Register::ESI),
             Ask::Event(event, ..) | Ask::Elements(event, ..) => (0, event.into(), Register::EDX),
         };
         ops.push(number(argument, last)?);

@@ -22,6 +22,8 @@ const NEGATIVE: [u8; 2] = [0x0f, 0x88];
 
 /// The runtime's per-CPU variable that loops count down (`guardrail_loops`).
 pub(super) const LOOPS: &str = "guardrail_loops";
+/// The runtime's number of objects on stacks that the kernel has (`guardrail_frames`).
+pub(super) const FRAMES: &str = "guardrail_frames";
 
 /// What has to be known of an address.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +49,8 @@ pub struct Builder<'a> {
     pub table: usize,
     /// The variable that loops count down, as a symbol.
     pub loops: usize,
+    /// The number of objects on stacks that the kernel has, as a symbol.
+    pub frames: usize,
     /// The protection domain.
     pub domain: u8,
     /// Asks where a check does not pass.
@@ -120,6 +124,21 @@ impl Builder<'_> {
             Op::Jump(JUMP.into(), Label::Next),
         ];
         Ok(Built { patch: Patch { before, out }, saved: false, flags: false })
+    }
+
+    /// Where a frame goes that ends at an operand, and no flags are needed: if the kernel has anything of any frame, the runtime is asked for this one.
+    pub fn leave_frame(&mut self, end: Operand) -> Result<Built> {
+        let scratch = self.asks.any(|register| end.uses(register))?;
+        let saved = if self.asks.needed.has(scratch) { vec![scratch] } else { Vec::new() };
+        let site = self.asks.site;
+        let compare = Instruction::with2(Code::Cmp_rm32_imm8, relative_operand(), 0);
+        let before = vec![relative(compare, self.frames, 0)?, Op::Jump(UNEQUAL.into(), Label::Out)];
+        let mut out = self.asks.around(&saved, false, |thunks, deeper| {
+            let ask = thunks.call(Ask::Frame(scratch))?;
+            Ok(vec![end.address(scratch, deeper)?, ask, Op::Jump(NOTE.into(), Label::Site(site))])
+        })?;
+        out.push(Op::Jump(JUMP.into(), Label::Next));
+        Ok(Built { patch: Patch { before, out }, saved: !saved.is_empty(), flags: false })
     }
 
     /// A check that passes, or asks out of the way.

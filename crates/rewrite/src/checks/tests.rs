@@ -167,3 +167,33 @@ fn a_function_that_keeps_more_than_it_has_to_is_refused() {
     let error = module.rewrite(&mut Checks::new(1)).unwrap_err().to_string();
     assert!(error.contains("g") && error.contains("afterwards that a call may change"), "{error}");
 }
+
+#[test]
+fn frames_with_addresses_taken_ask_before_they_go() {
+    // sub rsp,40; lea rdi,[rsp+8]; call elsewhere; add rsp,40; ret
+    let code = [
+        0x48, 0x83, 0xec, 0x28, 0x48, 0x8d, 0x7c, 0x24, 0x08, 0xe8, 0, 0, 0, 0, 0x48, 0x83, 0xc4, 0x28, 0xc3,
+    ];
+    let mut module = Module::new(&code);
+    module.reloc(TEXT, 10, reloc::PLT32, 4, -4);
+    let (text, thunks, stores) = checked(&module);
+    assert_eq!((stores.checked, stores.frames), (0, 1));
+    insta::assert_snapshot!(text);
+    insta::assert_snapshot!(thunks);
+    // push rbp; mov rbp,rsp; sub rsp,-128; lea rdi,[rbp-32]; leave; ret: the first is a stack that shrinks, too
+    let code = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x80, 0x48, 0x8d, 0x7d, 0xe0, 0xc9, 0xc3];
+    let (text, _, stores) = checked(&Module::new(&code));
+    assert_eq!(stores.frames, 2);
+    insta::assert_snapshot!(text);
+    // lea r10,[rsp+8]; and rsp,-32; push [r10-8]; mov rdi,rsp; lea rsp,[r10-8]; ret
+    let code = [
+        0x4c, 0x8d, 0x54, 0x24, 0x08, 0x48, 0x83, 0xe4, 0xe0, 0x41, 0xff, 0x72, 0xf8, 0x48, 0x89, 0xe7, 0x49,
+        0x8d, 0x62, 0xf8, 0xc3,
+    ];
+    let (text, _, stores) = checked(&Module::new(&code));
+    assert_eq!(stores.frames, 1);
+    insta::assert_snapshot!(text);
+    // Without an address of anything in the frame nobody has anything of it: sub rsp,40; mov [rsp+8],rdi; add rsp,40; ret
+    let code = [0x48, 0x83, 0xec, 0x28, 0x48, 0x89, 0x7c, 0x24, 0x08, 0x48, 0x83, 0xc4, 0x28, 0xc3];
+    assert_eq!(checked(&Module::new(&code)).2.frames, 0);
+}
