@@ -297,10 +297,10 @@ EXPORT_SYMBOL_GPL(guardrail_frame_slow);
 /* What of an object is its driver's to write while it is in use. */
 static bool is_own_field(const struct guardrail_noted *what, unsigned long addr, unsigned long n)
 {
-	unsigned long at = addr - what->p - offsetof(struct timer_list, expires);
+	unsigned long at = addr - what->p - offsetof(struct timer_list, expires), size = sizeof_field(struct timer_list, expires);
 
 	/* Links of lists are written by inlined functions. */
-	return what->kind == ON_LIST || (what->kind == ON_TIMER && at + n <= sizeof_field(struct timer_list, expires));
+	return what->kind == ON_LIST || (what->kind == ON_TIMER && at < size && n <= size - at);
 }
 
 const char *guardrail_frame_use(unsigned long addr, unsigned long n)
