@@ -67,12 +67,15 @@ static struct noted *find(struct stack *stack, unsigned long p, enum on_stack ki
 	return NULL;
 }
 
-void guardrail_frame_note(const struct guardrail_noted *what)
+bool guardrail_frame_note(const struct guardrail_noted *what)
 {
 	struct stack *stack = stack_of(what->p);
-	struct noted *noted, *fresh = guardrail_pool_alloc(&pool);
+	struct noted *noted, *fresh;
 	unsigned long flags;
 
+	if (!guardrail_on_stack(what->p, kinds[what->kind].size))
+		return false;
+	fresh = guardrail_pool_alloc(&pool);
 	raw_spin_lock_irqsave(&stack->lock, flags);
 	noted = find(stack, what->p, what->kind);
 	/* Without memory it is missed. */
@@ -90,6 +93,7 @@ void guardrail_frame_note(const struct guardrail_noted *what)
 	raw_spin_unlock_irqrestore(&stack->lock, flags);
 	if (fresh)
 		guardrail_pool_free(&pool, fresh);
+	return true;
 }
 
 bool guardrail_frame_is_noted(unsigned long p, enum on_stack kind)
@@ -230,14 +234,11 @@ static bool is_in_use(const struct guardrail_noted *what, unsigned long from, un
 static void take_back(const struct guardrail_noted *what)
 {
 	struct work_struct *work = (struct work_struct *)what->p;
-	unsigned long function;
 	struct list_head found;
 
 	switch (what->kind) {
 	case ON_WORK:
-		/* Behind work that can be delayed is its timer; behind other work is the rest of the stack. */
-		if (load_word((unsigned long)&container_of(work, struct delayed_work, work)->timer.function, &function) &&
-		    function == (unsigned long)delayed_work_timer_fn)
+		if (guardrail_is_delayed(work))
 			cancel_delayed_work(container_of(work, struct delayed_work, work));
 		else
 			cancel_work(work);

@@ -24,8 +24,11 @@ static inline bool guardrail_any_frames(void)
 	return atomic_read(&guardrail_frames);
 }
 
-/* An object on the current stack is handed to the kernel. */
-void guardrail_frame_note(const struct guardrail_noted *what);
+/* What is known of any object that a call hands over. */
+#define NOTED(of, ...)									\
+	(&(struct guardrail_noted){ .p = (of), .ip = frame->caller, .domain = action->domain, __VA_ARGS__ })
+/* An object is handed to the kernel: noted, and true, where it lies on the current stack. */
+bool guardrail_frame_note(const struct guardrail_noted *what);
 /* Reads the links of what may be a node of a list; false where nothing can be read. */
 bool guardrail_links_of(const struct list_head *node, struct list_head *links);
 bool guardrail_frame_is_noted(unsigned long p, enum on_stack kind);

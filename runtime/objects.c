@@ -238,18 +238,22 @@ GUARDRAIL_CUSTOM(work_queued)
 		if (!function || !guardrail_check_icall(action->domain, function))
 			guardrail_refuse(action, frame, "function at", function,
 					 guardrail_held_at(function, action->domain), "icall");
-		if (guardrail_on_stack(p, sizeof(struct work_struct))) {
-			guardrail_frame_note(&(struct guardrail_noted){
-				.p = p, .ip = frame->caller, .kind = ON_WORK, .domain = action->domain,
-			});
+		if (guardrail_frame_note(NOTED(p, .kind = ON_WORK)))
 			return 0;
-		}
 		err = guardrail_set_object(action->domain, p, sizeof(struct work_struct), type);
 		if (err && err != -EEXIST)
 			return err;
 	}
 	guardrail_move_object(action->domain, p, type, 0, 1);
 	return 0;
+}
+
+bool guardrail_is_delayed(struct work_struct *work)
+{
+	unsigned long function;
+
+	return load_word((unsigned long)&container_of(work, struct delayed_work, work)->timer.function, &function) &&
+	       function == (unsigned long)delayed_work_timer_fn;
 }
 
 int guardrail_object_over(u32 domain, unsigned long p, unsigned long size, u32 type)

@@ -60,6 +60,9 @@ int guardrail_lend(u32 domain, unsigned long p, unsigned long size);
 /* What the object was made of is the driver's to write again; 0 as well where there is none. */
 int guardrail_object_over(u32 domain, unsigned long p, unsigned long size, u32 type);
 
+/* True for the work of struct delayed_work, behind which is its timer; behind other work may be anything, or nothing. */
+bool guardrail_is_delayed(struct work_struct *work);
+
 /* True for the head of what was to be done after a grace period, and has begun. */
 bool guardrail_rcu_is_over(unsigned long head);
 

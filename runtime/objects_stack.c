@@ -6,18 +6,13 @@
 #include "frames.h"
 #include "objects.h"
 
-static void note(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p, enum on_stack kind)
-{
-	guardrail_frame_note(&(struct guardrail_noted){ .p = p, .ip = frame->caller, .kind = kind, .domain = action->domain });
-}
-
 /* A timer begins. */
 GUARDRAIL_CUSTOM(timer_on_stack)
 {
 	unsigned long p = object_of(action, frame);
 
-	if (p && guardrail_on_stack(p, sizeof(struct timer_list)))
-		note(action, frame, p, ON_TIMER);
+	if (p)
+		guardrail_frame_note(NOTED(p, .kind = ON_TIMER));
 	return 0;
 }
 
@@ -36,10 +31,8 @@ GUARDRAIL_CUSTOM(wait_begins)
 {
 	unsigned long p = object_of(action, frame);
 
-	if (p && guardrail_on_stack(p, sizeof(struct wait_queue_entry)))
-		guardrail_frame_note(&(struct guardrail_noted){
-			.p = p, .queue = (struct wait_queue_head *)size_of(action, frame), .ip = frame->caller, .kind = ON_WAIT, .domain = action->domain,
-		});
+	if (p)
+		guardrail_frame_note(NOTED(p, .kind = ON_WAIT, .queue = (struct wait_queue_head *)size_of(action, frame)));
 	return 0;
 }
 
@@ -65,10 +58,8 @@ GUARDRAIL_CUSTOM(list_wanted)
 				 "neighbours of each other");
 	else if (new == (unsigned long)prev || new == (unsigned long)next)
 		guardrail_refuse(action, frame, "insertion into a list of", new, "an entry of this list", "one that is in none");
-	else if (guardrail_on_stack(new, sizeof(struct list_head)))
-		guardrail_frame_note(&(struct guardrail_noted){
-			.p = new, .between = { .prev = prev, .next = next }, .ip = frame->caller, .kind = ON_LIST, .domain = action->domain,
-		});
+	else
+		guardrail_frame_note(NOTED(new, .kind = ON_LIST, .between.prev = prev, .between.next = next));
 	return 0;
 }
 

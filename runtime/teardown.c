@@ -143,16 +143,11 @@ void guardrail_settle_polls(u32 domain)
 
 static bool cancel(struct work_struct *work)
 {
-	struct delayed_work *delayed = container_of(work, struct delayed_work, work);
-	void *function = NULL;
-
 	/* What has no function was never queued, and the kernel warns of whoever cancels it. */
 	if (!READ_ONCE(work->func))
 		return false;
-	/* Behind work that can be delayed is its timer. */
-	copy_from_kernel_nofault(&function, &delayed->timer.function, sizeof(function));
-	if (function == delayed_work_timer_fn)
-		return cancel_delayed_work_sync(delayed);
+	if (guardrail_is_delayed(work))
+		return cancel_delayed_work_sync(container_of(work, struct delayed_work, work));
 	return cancel_work_sync(work);
 }
 
