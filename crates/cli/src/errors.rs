@@ -40,7 +40,7 @@ pub enum CliError {
     Kernel(#[from] guardrail_kernel::KernelError),
     /// Mutants of a driver.
     #[error(transparent)]
-    Inject(#[from] guardrail_inject::Error),
+    Inject(#[from] guardrail_mutate::Error),
     /// A module that is to be guarded, or that is.
     #[error(transparent)]
     Rewrite(#[from] guardrail_rewrite::RewriteError),
@@ -72,7 +72,7 @@ impl CliError {
         match self {
             CliError::Usage(_) | CliError::Kernel(_) => Status::Usage,
             CliError::Vm(error) if error.is_usage() => Status::Usage,
-            CliError::Inject(guardrail_inject::Error::Unsound { .. }) => Status::RunFailed,
+            CliError::Inject(guardrail_mutate::Error::Unsound { .. }) => Status::RunFailed,
             CliError::Inject(_) => Status::Usage,
             CliError::Rewrite(guardrail_rewrite::RewriteError::Check { .. }) => Status::RunFailed,
             CliError::Rewrite(_) => Status::Usage,

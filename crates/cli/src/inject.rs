@@ -18,7 +18,7 @@ use crate::progress::Progress;
 use crate::signals::Signals;
 use crate::zoo;
 use folder::Folder;
-use guardrail_inject::{Description, Error, Kind, Subject};
+use guardrail_mutate::{Description, Error, Kind, Subject};
 use guardrail_vm::Cache;
 use guardrail_vm::kernels;
 use guardrail_vm::modules::ModuleFile;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{SHORT, guardrail};
-use guardrail_inject::Subject;
+use guardrail_mutate::Subject;
 use guardrail_vm::kernels::{self, Kernel};
 use guardrail_vm::modules::Modules;
 use guardrail_vm::packages::Packages;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{SHORT, guardrail};
-use guardrail_inject::Subject;
+use guardrail_mutate::Subject;
 use guardrail_vm::Cache;
 use guardrail_vm::kernels;
 use guardrail_vm::modules::Modules;

@@ -16,7 +16,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::signals::Signals;
 use crate::zoo;
-use guardrail_inject::{Kind, Subject};
+use guardrail_mutate::{Kind, Subject};
 use guardrail_vm::installed::Target;
 use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::packages::Packages;

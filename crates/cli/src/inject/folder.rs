@@ -3,7 +3,7 @@
 use super::verdict::Judged;
 use crate::errors::CliError;
 use crate::files::{json, read, write};
-use guardrail_inject::Mutant;
+use guardrail_mutate::Mutant;
 use guardrail_report::{self as report, Report};
 use serde::{Deserialize, Serialize};
 use std::fs;

@@ -204,7 +204,7 @@ pub fn json(value: &impl Serialize) -> Result<String, CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use guardrail_inject::{Description, Kind};
+    use guardrail_mutate::{Description, Kind};
 
     fn made(kind: Kind, count: u64) -> Made {
         let mutant = |number| Description {

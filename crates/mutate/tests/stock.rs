@@ -1,6 +1,6 @@
 //! Every kind of bug in drivers of stock kernels, as the cache has them.
 
-use guardrail_inject::{Error, Kind, Mutant, Subject, audit};
+use guardrail_mutate::{Error, Kind, Mutant, Subject, audit};
 use std::path::{Path, PathBuf};
 
 /// A network driver, a disk driver, a filesystem.
