@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * What is done where a guarded module and the kernel call each other: rights go from one to the other, and what the module asks
- * the kernel to do has to be its right. Thunks in the module call these with a frame (see guardrail.h).
+ * the kernel to do has to be its right. Thunks in the module call these with a frame (see include/guardrail_abi.h).
  */
 #include <linux/err.h>
 #include <linux/sched.h>

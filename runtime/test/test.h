@@ -8,7 +8,7 @@
 #include <linux/slab.h>
 #include <asm/asm.h>
 
-#include "../guardrail.h"
+#include "../include/guardrail_abi.h"
 
 #undef pr_fmt
 #define pr_fmt(fmt) "guardrail_test: " fmt

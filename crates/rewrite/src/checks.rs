@@ -1,4 +1,4 @@
-//! The pass that checks stores and calls by pointer: before each, the rights table is looked up for the byte that it goes to (`runtime/guardrail.h`).
+//! The pass that checks stores and calls by pointer: before each, the rights table is looked up for the byte that it goes to (`runtime/include/guardrail_abi.h`).
 //!
 //! ```text
 //!     lea   <operand>, %r            # a register whose value nobody needs

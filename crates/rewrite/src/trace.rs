@@ -1,5 +1,5 @@
 //! A pass that tells of what a driver does: what it loads and stores, calls, where its functions begin and end. What hears of it is
-//! the runtime's `guardrail_event()` (`runtime/guardrail.h`), and who registers there.
+//! the runtime's `guardrail_event()` (`runtime/include/guardrail_abi.h`), and who registers there.
 //!
 //! Not told of are stores and loads of `push`, `pop`, `call` and `ret`, and what instructions do that the kernel replaces.
 

@@ -107,7 +107,10 @@ mod tests {
     #[test]
     fn folders_of_the_checkout_are_found() {
         assert!(
-            folder("runtime", "Kbuild", "GUARDRAIL_NO_SUCH_VARIABLE").unwrap().join("guardrail.h").is_file()
+            folder("runtime", "Kbuild", "GUARDRAIL_NO_SUCH_VARIABLE")
+                .unwrap()
+                .join("include/guardrail_abi.h")
+                .is_file()
         );
         let message = folder("no-such-folder", "x", "GUARDRAIL_NO_SUCH_VARIABLE").unwrap_err().to_string();
         assert!(message.contains("set GUARDRAIL_NO_SUCH_VARIABLE"), "{message}");

@@ -72,18 +72,19 @@ fn build(packages: &Packages, target: &Target, tests: bool) -> Result<PathBuf> {
     })
 }
 
-/// The names of the sources, those of the tests with their folder.
+/// The paths of the sources below `folder`, without those of the tests unless they are asked for.
 fn sources(folder: &Path, tests: bool) -> Result<Vec<PathBuf>> {
     let mut names = Vec::new();
-    for part in ["", "test"].iter().take(1 + usize::from(tests)) {
-        let folder = folder.join(part);
-        for entry in fs::read_dir(&folder).context("list", &folder)? {
-            let name = entry.context("list", &folder)?.file_name();
-            let path = Path::new(&name);
-            let source = path.extension().is_some_and(|end| end == "c" || end == "h") || name == "Kbuild";
-            // What a build in the sources' folder leaves is none.
-            if source && !name.to_string_lossy().ends_with(".mod.c") {
-                names.push(Path::new(part).join(path));
+    let mut folders = vec![PathBuf::new()];
+    while let Some(part) = folders.pop() {
+        let here = folder.join(&part);
+        for entry in fs::read_dir(&here).context("list", &here)? {
+            let entry = entry.context("list", &here)?;
+            let path = part.join(entry.file_name());
+            if entry.path().is_dir() {
+                folders.extend((tests || !TESTS.map(Path::new).contains(&path.as_path())).then_some(path));
+            } else if is_source(&path) {
+                names.push(path);
             }
         }
     }
@@ -92,6 +93,15 @@ fn sources(folder: &Path, tests: bool) -> Result<Vec<PathBuf>> {
         return Err(Error::BadValue(format!("{} holds no sources of the runtime", folder.display())));
     }
     Ok(names)
+}
+
+/// The folders that hold tests.
+const TESTS: [&str; 2] = ["test", "tests"];
+
+/// Whether a build reads this file; a build in the folder itself leaves others there.
+fn is_source(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name == "Kbuild" || (name.ends_with(".c") || name.ends_with(".h")) && !name.ends_with(".mod.c")
 }
 
 /// The symbols in a headers tree of this machine, which say what it was made for.
@@ -132,20 +142,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         fs::create_dir(root.join("test")).unwrap();
-        for name in ["a.c", "a.mod.c", "a.o", "a.h", "Kbuild", "test/b.c"] {
+        fs::create_dir(root.join("include")).unwrap();
+        for name in ["a.c", "a.mod.c", "a.o", "include/a.h", "Kbuild", "test/b.c"] {
             fs::write(root.join(name), "1").unwrap();
         }
         let names = |tests| sources(root, tests).unwrap();
-        assert_eq!(names(false), ["Kbuild", "a.c", "a.h"].map(PathBuf::from));
-        assert_eq!(names(true), ["Kbuild", "a.c", "a.h", "test/b.c"].map(PathBuf::from));
+        assert_eq!(names(false), ["Kbuild", "a.c", "include/a.h"].map(PathBuf::from));
+        assert_eq!(names(true), ["Kbuild", "a.c", "include/a.h", "test/b.c"].map(PathBuf::from));
         let digest = || digest(root, &names(false), &root.join("a.o"), None).unwrap();
         let before = digest();
         fs::write(root.join("test/b.c"), "2").unwrap();
         assert_eq!(digest(), before);
-        fs::write(root.join("a.h"), "2").unwrap();
+        fs::write(root.join("include/a.h"), "2").unwrap();
         assert_ne!(digest(), before);
-        fs::remove_dir_all(root.join("test")).unwrap();
-        assert!(sources(root, true).unwrap_err().to_string().contains("cannot list"));
+        let missing = root.join("missing");
+        assert!(sources(&missing, true).unwrap_err().to_string().contains("cannot list"));
     }
 
     #[test]

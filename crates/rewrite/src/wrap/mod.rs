@@ -1,6 +1,6 @@
 //! Interposition: what is done before and after the calls between a guarded module and the kernel, and the code in the module that does it.
 //!
-//! This is what annotations of functions are compiled into. How it reaches the runtime stands in `runtime/guardrail.h` (`struct guardrail_action`).
+//! This is what annotations of functions are compiled into. How it reaches the runtime stands in `runtime/include/guardrail_abi.h` (`struct guardrail_action`).
 
 mod data;
 mod redirect;

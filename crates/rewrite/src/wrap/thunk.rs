@@ -1,4 +1,4 @@
-//! Thunks: code through which calls between the module and the kernel go. What the runtime finds on the stack stands in `runtime/guardrail.h`
+//! Thunks: code through which calls between the module and the kernel go. What the runtime finds on the stack stands in `runtime/include/guardrail_abi.h`
 //! (`struct guardrail_frame`, `struct guardrail_record`).
 
 use super::data::{Data, Side};

@@ -45,8 +45,8 @@
  * A right that a domain holds is seen by its checks whatever other domains do, with one exception: bytes that two domains are
  * granted at the very same moment. Wrappers do not let that happen: memory is given to one domain before another hears of it.
  */
-#ifndef GUARDRAIL_H
-#define GUARDRAIL_H
+#ifndef GUARDRAIL_ABI_H
+#define GUARDRAIL_ABI_H
 
 #define GUARDRAIL_ABI 6
 #define GUARDRAIL_MAGIC 0x4c524447	/* "GDRL" */
@@ -464,4 +464,4 @@ struct guardrail_usage {
 };
 void guardrail_usage(struct guardrail_usage *usage);
 #endif /* __ASSEMBLY__ */
-#endif /* GUARDRAIL_H */
+#endif /* GUARDRAIL_ABI_H */
