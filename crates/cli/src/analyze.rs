@@ -2,6 +2,7 @@
 
 use crate::analysis_process::RUN_KEY;
 use crate::args::AnalyzeArgs;
+use crate::drivers::{debug_file, digest};
 use crate::engine::Engine;
 use crate::errors::{CliError, Status, tell};
 use crate::output;
@@ -10,7 +11,7 @@ use crate::wire::{ModuleFile, Subject};
 use guardrail_report::{Report, Run, SCHEMA};
 use guardrail_trace::file::{Ending, TraceMeta, TraceReader};
 use guardrail_vm::Cache;
-use guardrail_vm::kernels::{self, Kernel};
+use guardrail_vm::kernels::Kernel;
 use guardrail_vm::modules::Modules;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<Status, CliError> {
     let tools = crate::engine::tools(args.tool.as_ref().unwrap_or(&meta.tools.join(",")))?;
     let folder = TempDir::with_prefix("guardrail-").map_err(CliError::io("create", "a temporary folder"))?;
     let subject = Subject { tools: tools.clone(), ..subject(&meta, folder.path())? };
-    let progress = Progress::new();
+    let progress = Progress::shown();
     progress.step(&format!("reading {}", args.file.display()));
     let analyzed = Engine::open(&subject)?.run(&mut trace, &mut |_| {}, &mut |_| {})?;
     progress.finish();
@@ -116,30 +117,4 @@ fn others(meta: &TraceMeta, modules: &Modules, folder: &Path) -> Result<Vec<Modu
         found.push(ModuleFile { name, path: file, debug: None });
     }
     Ok(found)
-}
-
-/// Tells whether a module file is the one that was recorded (FNV-1a; no defense against forgery).
-pub fn digest(bytes: &[u8]) -> String {
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{hash:016x}")
-}
-
-/// The file with a module's debug information, if the kernel's package of them was fetched.
-pub fn debug_file(cache: &Cache, kernel: &Kernel, module: &str) -> Option<PathBuf> {
-    let mut folders = vec![kernels::cached_debug_symbols(cache, kernel)?.join("usr/lib/debug")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).ok()?.flatten() {
-            let path = entry.path();
-            let name = entry.file_name().to_string_lossy().replace('-', "_");
-            let of_module = name.strip_suffix(".debug").unwrap_or(&name) == format!("{module}.ko");
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() => folders.push(path),
-                Ok(kind) if kind.is_file() && of_module => return Some(path),
-                _ => {}
-            }
-        }
-    }
-    None
 }

@@ -1,12 +1,14 @@
 //! `guardrail check`: one run of a driver under guard.
 
 use crate::analysis_process::RUN_KEY;
-use crate::analyze::{OTHERS_KEY, debug_file};
+use crate::analyze::OTHERS_KEY;
 use crate::args::{CheckArgs, Gate, Mode, Observe, Thread};
 use crate::child::Analysis;
 use crate::confirm::{self, Effort};
+use crate::drivers::{debug_file, digest, drivers, names, no_device, others, ran, seconds, variables};
 use crate::engine;
 use crate::errors::{CliError, Status, tell};
+use crate::folders::{LogFolder, RunFolder, absolute, library};
 use crate::gate::{self, Hooks};
 use crate::output;
 use crate::outside::{self, Outside};
@@ -17,7 +19,7 @@ use crate::wire::{Analyzed, Job, ModuleFile, Subject};
 use crate::zoo;
 use guardrail_kernel::gate as gate_config;
 use guardrail_kernel::{KernelImage, SummaryTable, tracer_config};
-use guardrail_report::{Report, Run, SCHEMA, Step};
+use guardrail_report::{Report, Run, SCHEMA};
 use guardrail_trace::config::{self, Holds, Samples, TracerConfig};
 use guardrail_trace::file::TraceMeta;
 use guardrail_trace::log::{Closed, FailReason, Log, LogOptions};
@@ -28,9 +30,8 @@ use guardrail_vm::rerun::Rerun;
 use guardrail_vm::run::{Finished, Limits, Options, Outcome, Plugin, Save, Stop, TcgThreads, Watch};
 use std::cell::RefCell;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
-use tempfile::TempDir;
 
 /// Name of the tracer's library; it lies beside the program.
 pub const TRACER: &str = "libguardrail_tracer.so";
@@ -43,7 +44,7 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     let tools = refuse_early(args)?;
     let policy = gate::policy(args)?.filter(|_| args.observe == Observe::Check);
     let signals = Signals::install()?;
-    let progress = Progress::new();
+    let progress = Progress::shown();
     let cache = Cache::open()?;
     let packages = Packages::new(&cache);
     let prepared = prepare(args, &packages, &progress)?;
@@ -194,7 +195,7 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
         confirm::races_of_run(args, &prepared, &mut report.findings, effort, &cache, &signals, &progress)?;
         progress.finish();
     }
-    folder.keep(&report)?;
+    keep(&folder, &report)?;
     at_findings.finish(&report.findings);
     output::report(&report, args.format)?;
     judge(&finished, &prepared, &report, &analyzed)
@@ -245,32 +246,6 @@ pub fn prepare(args: &CheckArgs, packages: &Packages, progress: &Progress) -> Re
     zoo::prepare(packages, request, progress)
 }
 
-/// All drivers of a run, in the order of their turns.
-pub fn drivers(prepared: &Prepared) -> impl Iterator<Item = &guardrail_vm::modules::ModuleFile> {
-    std::iter::once(&prepared.plan.driver).chain(prepared.more.iter().map(|companion| &companion.plan.driver))
-}
-
-/// The other modules that the guest loads, once or more often.
-fn others(prepared: &Prepared) -> impl Iterator<Item = &guardrail_vm::modules::ModuleFile> {
-    let companions = prepared.more.iter().flat_map(|companion| &companion.plan.before);
-    prepared.plan.before.iter().chain(&prepared.also).chain(companions)
-}
-
-fn names(prepared: &Prepared) -> String {
-    drivers(prepared).map(|driver| driver.name.as_str()).collect::<Vec<_>>().join(",")
-}
-
-/// The workload's variables that the user sets.
-pub fn variables(given: &[String]) -> Result<Vec<(String, String)>, CliError> {
-    let pair = |text: &String| {
-        let (name, value) = text
-            .split_once('=')
-            .ok_or_else(|| CliError::Usage(format!("--set wants NAME=VALUE, not '{text}'")))?;
-        Ok((name.to_owned(), value.to_owned()))
-    };
-    given.iter().map(pair).collect()
-}
-
 /// What `datacollider` wants held. CPUs that take turns on one thread have turns of a tenth of a second.
 fn samples(args: &CheckArgs, tools: &[String]) -> Holds {
     if !tools.iter().any(|tool| tool == "datacollider") {
@@ -283,20 +258,6 @@ fn samples(args: &CheckArgs, tools: &[String]) -> Holds {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let samples = Samples { one_in: 3, seed: now.as_nanos() as u64, millis, pause_millis };
     Holds { samples: Some(samples), ..Holds::default() }
-}
-
-/// A library of ours beside the program.
-pub fn library(name: &str) -> Result<PathBuf, CliError> {
-    let program = std::env::current_exe().map_err(CliError::io("find", "the guardrail program"))?;
-    let folder = program.parent().unwrap_or(Path::new("/"));
-    // Test programs lie one folder deeper.
-    let places = [folder.join(name), folder.join("..").join(name)];
-    places.into_iter().find(|path| path.is_file()).ok_or_else(|| {
-        CliError::Run(format!(
-            "{name} is not beside the program in {}; build the workspace",
-            folder.display()
-        ))
-    })
 }
 
 /// Writes what the tracer is told, and gives the names of the hooks.
@@ -334,11 +295,9 @@ fn meta(args: &CheckArgs, prepared: &Prepared, tools: &[String], hooks: Vec<Stri
         started: now.as_secs(),
         ..TraceMeta::default()
     };
-    let digests: Vec<String> =
-        drivers(prepared).map(|driver| crate::analyze::digest(&driver.bytes)).collect();
-    let others: Vec<_> = others(prepared)
-        .map(|other| (&other.name, resolved(&other.path), crate::analyze::digest(&other.bytes)))
-        .collect();
+    let digests: Vec<String> = drivers(prepared).map(|driver| digest(&driver.bytes)).collect();
+    let others: Vec<_> =
+        others(prepared).map(|other| (&other.name, resolved(&other.path), digest(&other.bytes))).collect();
     // A trace that is cut has no end that tells of its run.
     let run = Run { outcome: "truncated".to_owned(), ..subject_of_run(prepared) };
     for (key, value) in [
@@ -463,24 +422,6 @@ fn describe(prepared: &Prepared, finished: &Finished, log: &Log) -> Run {
     Run { device, workload, lost_events: log.stats().lost(), ..ran(finished) }
 }
 
-/// How a guest ran.
-pub fn ran(finished: &Finished) -> Run {
-    let step = |(name, time): (&str, Duration)| Step { name: name.to_owned(), seconds: seconds(time) };
-    let detail = match &finished.outcome {
-        Outcome::Completed => None,
-        Outcome::GuestPanic { text } => Some(text.clone()),
-        other => Some(other.to_string()),
-    };
-    Run {
-        outcome: finished.outcome.word().to_owned(),
-        detail,
-        guest_seconds: seconds(finished.wall),
-        boot_seconds: finished.boot().map(seconds),
-        steps: finished.steps().into_iter().map(step).collect(),
-        ..Run::default()
-    }
-}
-
 /// Turns the end of a run into an exit status.
 fn judge(
     finished: &Finished,
@@ -520,97 +461,12 @@ fn judge(
     }
 }
 
-pub fn no_device(prepared: &Prepared) -> String {
-    let name = &prepared.plan.driver.name;
-    let known = guardrail_vm::catalog::entry(name, &prepared.plan.aliases);
-    let devices: Vec<String> =
-        known.into_iter().flat_map(|entry| entry.devices).map(|device| device.name).collect();
-    let tried =
-        prepared.choice.device.as_ref().map_or(String::new(), |device| format!(" (tried {})", device.name));
-    match devices.is_empty() {
-        true => format!("{name} loaded but bound no device{tried}; name one that it serves with --device"),
-        false => {
-            format!("{name} loaded but bound no device{tried}; it is known to bind {}", devices.join(", "))
-        }
-    }
-}
-
-pub fn seconds(time: Duration) -> f64 {
-    (time.as_secs_f64() * 1000.0).round() / 1000.0
-}
-
-pub fn absolute(path: &Path) -> Result<PathBuf, CliError> {
-    std::path::absolute(path).map_err(CliError::io("find", path.display()))
-}
-
-/// The folder that a run writes to: the user's, or one that goes with the run.
-pub enum RunFolder {
-    /// Goes with the run.
-    Own(TempDir),
-    /// The user's.
-    Kept(PathBuf),
-}
-
-impl RunFolder {
-    /// The folder `out`, or a new one in the cache.
-    pub fn new(out: Option<&Path>, cache: &Cache) -> Result<RunFolder, CliError> {
-        if let Some(out) = out {
-            let out = absolute(out)?;
-            fs::create_dir_all(&out).map_err(CliError::io("create", out.display()))?;
-            return Ok(RunFolder::Kept(out));
-        }
-        let runs = cache.path("runs");
-        fs::create_dir_all(&runs).map_err(CliError::io("create", runs.display()))?;
-        let folder = TempDir::with_prefix_in("run-", &runs)
-            .map_err(CliError::io("create a folder in", runs.display()))?;
-        Ok(RunFolder::Own(folder))
-    }
-
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        match self {
-            RunFolder::Own(folder) => folder.path(),
-            RunFolder::Kept(path) => path,
-        }
-    }
-
-    /// Leaves the report in a folder that stays.
-    fn keep(&self, report: &Report) -> Result<(), CliError> {
-        let RunFolder::Kept(path) = self else { return Ok(()) };
-        let file = path.join("report.json");
-        let mut text = Vec::new();
-        guardrail_report::json::write(report, &mut text)
-            .and_then(|()| fs::write(&file, text))
-            .map_err(CliError::io("write", file.display()))
-    }
-}
-
-/// The log's place in shared memory; it goes with the run.
-pub struct LogFolder(TempDir);
-
-impl LogFolder {
-    /// A place that nobody else has.
-    pub fn new() -> Result<LogFolder, CliError> {
-        let memory = Path::new("/dev/shm");
-        let place = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
-        let folder = TempDir::with_prefix_in("guardrail-", &place)
-            .map_err(CliError::io("create a folder in", place.display()))?;
-        Ok(LogFolder(folder))
-    }
-
-    /// The folder.
-    pub fn folder(&self) -> &Path {
-        self.0.path()
-    }
-
-    /// The log's path.
-    pub fn log(&self) -> PathBuf {
-        self.0.path().join("log")
-    }
-
-    /// Takes the log's name away; who has it open keeps it.
-    fn unlink(&self) {
-        let _ = fs::remove_file(self.log());
-        let _ = fs::remove_dir(self.0.path());
-    }
+/// Leaves the report in a folder that stays.
+fn keep(folder: &RunFolder, report: &Report) -> Result<(), CliError> {
+    let RunFolder::Kept(path) = folder else { return Ok(()) };
+    let file = path.join("report.json");
+    let mut text = Vec::new();
+    guardrail_report::json::write(report, &mut text)
+        .and_then(|()| fs::write(&file, text))
+        .map_err(CliError::io("write", file.display()))
 }

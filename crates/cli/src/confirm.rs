@@ -6,12 +6,16 @@ mod stored;
 mod verdict;
 
 use crate::args::{CheckArgs, ConfirmArgs, ListFormat};
-use crate::check::{self, Around, LogFolder, Orders, RING_WORDS};
+use crate::check::{self, Around, Orders, RING_WORDS};
 use crate::errors::{CliError, Status};
 use crate::gate::Hooks;
 use crate::output;
 use crate::progress::Progress;
 use crate::signals::Signals;
+use crate::{
+    drivers,
+    folders::{self, LogFolder},
+};
 use guardrail_report::{Confirmation, Finding, Report};
 use guardrail_trace::config::{HoldPoint, Holds};
 use guardrail_trace::event::Event;
@@ -51,7 +55,7 @@ pub fn run(args: &ConfirmArgs) -> Result<Status, CliError> {
     let (again, mut report) = stored::load(&args.out)?;
     let chosen = choose(&report, &args.findings)?;
     let signals = Signals::install()?;
-    let progress = Progress::new();
+    let progress = Progress::shown();
     let cache = Cache::open()?;
     let packages = Packages::new(&cache);
     let check = again.args()?;
@@ -196,8 +200,8 @@ fn held_run(
     signals: &Signals,
     progress: &Progress,
 ) -> Result<(Vec<Meet>, Ended), CliError> {
-    let plugin = check::library(check::TRACER)?;
-    let mut variables = check::variables(&args.variables)?;
+    let plugin = folders::library(check::TRACER)?;
+    let mut variables = drivers::variables(&args.variables)?;
     variables.extend(manner.variables(args.smp));
     if prepared.workload.name == SHORT {
         variables.push(("TURNS".to_owned(), manner.turns().to_string()));

@@ -44,7 +44,7 @@ pub fn run(args: &GuardArgs) -> Result<Status, CliError> {
     let Some(out) = &args.out else { return Err(CliError::Usage("--out says where to".into())) };
     // What can be wrong with the drivers is seen before anything is fetched for them.
     args.drivers.iter().try_for_each(|driver| stock(driver))?;
-    let progress = Progress::new();
+    let progress = Progress::shown();
     let cache = Cache::open()?;
     let packages = Packages::new(&cache);
     progress.step(if args.running { "the running kernel" } else { &args.kernel });

@@ -28,7 +28,7 @@ use guardrail_vm::packages::Packages;
 pub fn run(args: &InjectArgs) -> Result<Status, CliError> {
     let kinds = Kind::list(&args.kind)?;
     let signals = Signals::install()?;
-    let progress = Progress::new();
+    let progress = Progress::shown();
     let cache = Cache::open()?;
     let packages = Packages::new(&cache);
     let folder = Folder::open(&args.out)?;

@@ -15,7 +15,6 @@ mod debug;
 mod doctor;
 mod engine;
 mod errors;
-mod files;
 mod gate;
 mod guard;
 mod headers;
@@ -25,22 +24,19 @@ mod machines;
 mod output;
 mod outside;
 mod policy;
-mod process;
 mod profile;
-mod progress;
 mod sandbox;
 mod selftest;
-mod signals;
 mod snapshots;
 mod survey;
 mod view;
 mod wire;
 mod world;
-mod zoo;
 
 use args::{Cli, Command};
 use clap::Parser;
 use errors::{CliError, Status};
+use guardrail_host::{drivers, files, folders, process, progress, signals, zoo};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

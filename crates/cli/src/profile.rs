@@ -9,12 +9,15 @@ mod names;
 mod show;
 
 use crate::args::{ProfileArgs, ProfileFormat};
-use crate::check::{self, LogFolder, RunFolder};
 use crate::errors::{CliError, Status, tell};
 use crate::output;
 use crate::progress::Progress;
 use crate::signals::Signals;
 use crate::zoo;
+use crate::{
+    drivers,
+    folders::{LogFolder, RunFolder},
+};
 use choose::{Attachment, Plugged};
 
 pub use choose::INCLUDED;
@@ -49,7 +52,7 @@ pub fn run_live(args: &ProfileArgs, live: Option<Live<'_>>) -> Result<Status, Cl
     let clients = choose::clients(&args.clients)?;
     let attachment = Attachment::of(args);
     let signals = Signals::install()?;
-    let progress = Progress::new();
+    let progress = Progress::shown();
     let cache = Cache::open()?;
     let packages = Packages::new(&cache);
     let prepared = prepare(args, &packages, &progress)?;
@@ -81,7 +84,7 @@ pub fn run_live(args: &ProfileArgs, live: Option<Live<'_>>) -> Result<Status, Cl
         _ => reports?,
     };
     let names = names::Names::new(&cache, &prepared, image, &reports);
-    let shown = show::Shown::new(&names, &prepared, check::ran(&finished), reports);
+    let shown = show::Shown::new(&names, &prepared, drivers::ran(&finished), reports);
     if let Some(out) = &args.out {
         shown.write_files(out)?;
     }
@@ -161,7 +164,7 @@ fn options(args: &ProfileArgs, plugged: &[Plugged], folder: &Path) -> Result<Opt
             false => TcgThreads::Multi,
         },
         plugins: plugged.iter().map(|one| one.plugin.clone()).collect(),
-        variables: check::variables(&args.variables)?,
+        variables: drivers::variables(&args.variables)?,
         limits: Limits { total: Duration::from_secs(args.timeout), ..Limits::default() },
         kaslr: !args.no_kaslr,
         kernel_arguments: args.append.clone(),
@@ -227,7 +230,7 @@ fn judge(finished: &Finished, prepared: &Prepared, shown: &show::Shown) -> Resul
             tell("guardrail", &format!("the guest's last words:\n{}", text.trim_end()));
             Err(CliError::Run(finished.outcome.to_string()))
         }
-        Outcome::NoDeviceBound => Err(CliError::Run(check::no_device(prepared))),
+        Outcome::NoDeviceBound => Err(CliError::Run(drivers::no_device(prepared))),
         other => Err(CliError::Run(other.to_string())),
     }
 }

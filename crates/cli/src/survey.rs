@@ -41,7 +41,7 @@ pub fn run(args: &SurveyArgs) -> Result<Status, CliError> {
     let kernels = matrix::kernels(&args.kernel);
     let folder = Folder::open(&args.out, &settings)?;
     let signals = Signals::install()?;
-    let progress = Progress::new();
+    let progress = Progress::shown();
     let cache = Cache::open()?;
     let planned = matrix::plan(&Packages::new(&cache), &drivers, &kernels, &progress)?;
     signals.run_begins();

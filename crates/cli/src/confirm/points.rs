@@ -1,6 +1,6 @@
 //! From the places of a race to the instructions that the tracer holds.
 
-use crate::check;
+use crate::drivers;
 use crate::errors::CliError;
 use guardrail_kernel::ModuleImage;
 use guardrail_kernel::module::{SymbolKind, plain_name};
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 /// The traced modules by name.
 pub fn images(prepared: &Prepared) -> Result<HashMap<String, ModuleImage>, CliError> {
-    check::drivers(prepared)
+    drivers::drivers(prepared)
         .map(|driver| Ok((driver.name.clone(), ModuleImage::parse(&driver.name, driver.bytes.clone())?)))
         .collect()
 }

@@ -1,8 +1,8 @@
 //! What `check --out DIR` leaves behind, so that the run can be repeated.
 
-use crate::analyze::digest;
 use crate::args::{CheckArgs, Format, Gate, Mode, Observe, ScheduleName, Thread};
-use crate::check;
+use crate::drivers;
+use crate::drivers::digest;
 use crate::errors::CliError;
 use crate::files;
 use guardrail_report::Report;
@@ -65,7 +65,7 @@ fn found(name: &str) -> String {
 }
 
 fn modules(prepared: &Prepared) -> Vec<(String, String)> {
-    check::drivers(prepared).map(|driver| (driver.name.clone(), digest(&driver.bytes))).collect()
+    drivers::drivers(prepared).map(|driver| (driver.name.clone(), digest(&driver.bytes))).collect()
 }
 
 /// Reads the run and its report.

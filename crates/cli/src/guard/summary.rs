@@ -1,7 +1,7 @@
 //! What was done to drivers, for people and as `guard.json`.
 
 use super::workshop::{Hardened, Workshop};
-use crate::analyze::digest;
+use crate::drivers::digest;
 use serde::Serialize;
 use std::path::Path;
 

@@ -1,8 +1,11 @@
 //! From the command line to what plugins are told: which clients, on what, and when.
 
 use crate::args::ProfileArgs;
-use crate::check::{self, absolute};
 use crate::errors::CliError;
+use crate::{
+    drivers,
+    folders::{self, absolute},
+};
 use guardrail_kernel::{KernelImage, SummaryTable, module_list, tracer_config};
 use guardrail_trace::client::{Choice, ClientConfig, Request, Scope};
 use guardrail_vm::prepare::Prepared;
@@ -166,7 +169,7 @@ pub fn configure(
     let plug = |(number, plugin): (usize, &Chosen)| {
         let library = match &plugin.library {
             Some(library) => library.clone(),
-            None => check::library(CLIENTS)?,
+            None => folders::library(CLIENTS)?,
         };
         let socket = sockets.join(format!("clients-{number}"));
         let results = results(folder, number);
@@ -208,7 +211,7 @@ pub fn scope_parts(text: &str) -> Result<(&str, Vec<String>), CliError> {
 fn scope(text: &str, prepared: &Prepared, image: &KernelImage) -> Result<Scope, CliError> {
     let (kind, items) = scope_parts(text)?;
     Ok(match kind {
-        "driver" => Scope::Modules(check::drivers(prepared).map(|driver| driver.name.clone()).collect()),
+        "driver" => Scope::Modules(drivers::drivers(prepared).map(|driver| driver.name.clone()).collect()),
         "module" => Scope::Modules(items.iter().map(|name| name.replace('-', "_")).collect()),
         "function" => Scope::Functions { ranges: ranges(&items, image), patterns: items },
         _ => Scope::Kernel,

@@ -1,6 +1,6 @@
 //! From addresses of a guest that ran to functions and lines.
 
-use crate::analyze::debug_file;
+use crate::drivers::debug_file;
 use guardrail_kernel::{KernelImage, Lines, ModuleImage};
 use guardrail_report::{Frame, Location};
 use guardrail_trace::client::{Module, Report};

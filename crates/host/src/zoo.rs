@@ -1,6 +1,6 @@
 //! The zoo: drivers with planted bugs, built from their sources when they are first asked for.
 
-use crate::errors::CliError;
+use crate::error::HostError;
 use crate::progress::Progress;
 use guardrail_vm::kbuild;
 use guardrail_vm::kernels::{self, Kernel};
@@ -22,7 +22,11 @@ pub fn named(driver: &str) -> Option<&str> {
 }
 
 /// Fetches and checks what a run needs; drivers of the zoo are built for its kernel.
-pub fn prepare(packages: &Packages, request: Request<'_>, progress: &Progress) -> Result<Prepared, CliError> {
+pub fn prepare(
+    packages: &Packages,
+    request: Request<'_>,
+    progress: &Progress,
+) -> Result<Prepared, HostError> {
     let mut drivers = vec![request.driver.to_owned()];
     drivers.extend_from_slice(request.more);
     let drivers = built_for(packages, request.kernel, drivers, progress)?;
@@ -31,7 +35,7 @@ pub fn prepare(packages: &Packages, request: Request<'_>, progress: &Progress) -
 }
 
 /// A driver with what it needs: a module's name, a path, or `zoo/NAME`, which is built for the kernel.
-pub fn plan(packages: &Packages, kernel: &Kernel, driver: &str) -> Result<LoadPlan, CliError> {
+pub fn plan(packages: &Packages, kernel: &Kernel, driver: &str) -> Result<LoadPlan, HostError> {
     let built: Option<PathBuf> = match named(driver).filter(|_| !Path::new(driver).is_file()) {
         Some(name) => modules(packages, kernel, &[name])?.pop(),
         None => None,
@@ -46,7 +50,7 @@ fn built_for(
     kernel: &str,
     mut drivers: Vec<String>,
     progress: &Progress,
-) -> Result<Vec<String>, CliError> {
+) -> Result<Vec<String>, HostError> {
     let ours = |driver: &String| named(driver).filter(|_| !Path::new(driver).is_file()).map(str::to_owned);
     let (places, names): (Vec<usize>, Vec<String>) =
         drivers.iter().enumerate().filter_map(|(i, driver)| Some((i, ours(driver)?))).unzip();
@@ -63,7 +67,7 @@ fn built_for(
 }
 
 /// The module files of these drivers of the zoo, built for `kernel` together if that was not done before.
-pub fn modules(packages: &Packages, kernel: &Kernel, names: &[&str]) -> Result<Vec<PathBuf>, CliError> {
+pub fn modules(packages: &Packages, kernel: &Kernel, names: &[&str]) -> Result<Vec<PathBuf>, HostError> {
     let zoo = folder()?;
     let mut bugs = names.iter().map(|name| known(&zoo, name)).collect::<Result<Vec<_>, _>>()?;
     bugs.sort();
@@ -71,7 +75,7 @@ pub fn modules(packages: &Packages, kernel: &Kernel, names: &[&str]) -> Result<V
     let mut hasher = DefaultHasher::new();
     for bug in &bugs {
         bug.hash(&mut hasher);
-        digest(&zoo, bug).map_err(CliError::io("read", zoo.display()))?.hash(&mut hasher);
+        digest(&zoo, bug).map_err(HostError::io("read", zoo.display()))?.hash(&mut hasher);
     }
     let tree = format!("zoo/{}/{:016x}", kernel.release, hasher.finish());
     if !packages.cache().path(&tree).is_dir() {
@@ -81,12 +85,12 @@ pub fn modules(packages: &Packages, kernel: &Kernel, names: &[&str]) -> Result<V
 }
 
 /// The module file of a driver in a tree that was built.
-fn built(packages: &Packages, tree: &str, name: &str) -> Result<PathBuf, CliError> {
+fn built(packages: &Packages, tree: &str, name: &str) -> Result<PathBuf, HostError> {
     let file = format!("{}.ko", name.replace('-', "_"));
     let path = packages.cache().path(tree).join(&file);
     match path.is_file() {
         true => Ok(path),
-        false => Err(CliError::Run(format!("the zoo was built, but without {file}"))),
+        false => Err(HostError::Run(format!("the zoo was built, but without {file}"))),
     }
 }
 
@@ -96,7 +100,7 @@ fn build(
     zoo: &Path,
     bugs: &[String],
     tree: &str,
-) -> Result<(), CliError> {
+) -> Result<(), HostError> {
     packages.cache().ensure_tree(tree, |out| {
         let rest: Vec<&OsStr> = [out.as_os_str()].into_iter().chain(bugs.iter().map(OsStr::new)).collect();
         kbuild::run(packages, kernel, &zoo.join("build"), &[], &rest)
@@ -105,15 +109,15 @@ fn build(
 }
 
 /// The zoo beside the program: the checkout that it was built in, or the folder that `$GUARDRAIL_ZOO` names.
-pub fn folder() -> Result<PathBuf, CliError> {
+pub fn folder() -> Result<PathBuf, HostError> {
     Ok(kbuild::folder("zoo", "build", "GUARDRAIL_ZOO")?)
 }
 
 /// The folder of the zoo that a name belongs to.
-fn known(zoo: &Path, name: &str) -> Result<String, CliError> {
+fn known(zoo: &Path, name: &str) -> Result<String, HostError> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(zoo).map_err(CliError::io("list", zoo.display()))? {
-        let entry = entry.map_err(CliError::io("list", zoo.display()))?;
+    for entry in fs::read_dir(zoo).map_err(HostError::io("list", zoo.display()))? {
+        let entry = entry.map_err(HostError::io("list", zoo.display()))?;
         if SAYS.iter().any(|file| entry.path().join(file).is_file()) {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }

@@ -1,6 +1,6 @@
 //! Small files that the program keeps in folders of its own.
 
-use crate::errors::CliError;
+use crate::error::HostError;
 use serde::Serialize;
 use std::fs;
 use std::io::Read;
@@ -17,18 +17,18 @@ pub fn read(file: &Path) -> Option<Vec<u8>> {
 }
 
 /// Writes a file whole or not at all.
-pub fn write(file: &Path, bytes: &[u8]) -> Result<(), CliError> {
+pub fn write(file: &Path, bytes: &[u8]) -> Result<(), HostError> {
     let mut name = file.as_os_str().to_owned();
     name.push(".new");
     let new = PathBuf::from(name);
     fs::write(&new, bytes)
         .and_then(|()| fs::rename(&new, file))
-        .map_err(CliError::io("write", file.display()))
+        .map_err(HostError::io("write", file.display()))
 }
 
 /// Anything as an object that people can read, too.
-pub fn json(value: &impl Serialize) -> Result<Vec<u8>, CliError> {
-    let mut text = serde_json::to_vec_pretty(value).map_err(|error| CliError::Run(error.to_string()))?;
+pub fn json(value: &impl Serialize) -> Result<Vec<u8>, HostError> {
+    let mut text = serde_json::to_vec_pretty(value).map_err(|error| HostError::Run(error.to_string()))?;
     text.push(b'\n');
     Ok(text)
 }

@@ -4,14 +4,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-/// Tells how far a run is.
+/// Shows how far a run is.
 pub struct Progress {
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
-    /// A spinner if standard error is a terminal.
-    pub fn new() -> Progress {
+    /// A spinner where standard error is a terminal, plain lines otherwise.
+    pub fn shown() -> Progress {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new_spinner();
             if let Ok(style) = ProgressStyle::with_template("{spinner} [{elapsed_precise}] {wide_msg}") {
@@ -23,7 +23,7 @@ impl Progress {
         Progress { bar }
     }
 
-    /// Nobody looks.
+    /// Shows nothing, for calls that must be quiet.
     pub fn silent() -> Progress {
         Progress { bar: Some(ProgressBar::hidden()) }
     }
@@ -41,12 +41,12 @@ impl Progress {
         self.step(&format!("{:6.1} s  {text}", time.as_secs_f64()));
     }
 
-    /// A finding, the moment it is told.
+    /// A finding, the moment it is reported.
     pub fn found(&self, checker: &str, kind: &str, action: &str) {
         self.step(&format!("{checker}: {kind} ({action})"));
     }
 
-    /// Removes the bar; what is printed next stands alone.
+    /// Removes the bar, so that what is printed next stands alone.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

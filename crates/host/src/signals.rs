@@ -1,6 +1,6 @@
 //! Ctrl-C and its kin: before a run they end the program, during one they end the run.
 
-use crate::errors::{CliError, Status};
+use crate::error::{HostError, Status};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,14 +14,14 @@ pub struct Signals {
 
 impl Signals {
     /// Installs the handlers.
-    pub fn install() -> Result<Signals, CliError> {
+    pub fn install() -> Result<Signals, HostError> {
         let idle = Arc::new(AtomicBool::new(true));
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             let status = Status::Interrupted as i32;
             signal_hook::flag::register_conditional_shutdown(signal, status, idle.clone())
                 .and_then(|_| signal_hook::flag::register(signal, interrupted.clone()))
-                .map_err(CliError::io("handle", "signals"))?;
+                .map_err(HostError::io("handle", "signals"))?;
         }
         Ok(Signals { idle, interrupted })
     }

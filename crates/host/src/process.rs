@@ -1,6 +1,6 @@
 //! A `guardrail check` of its own, for commands that make many runs: nothing that a run does can end them, and none outlives them.
 
-use crate::errors::CliError;
+use crate::error::HostError;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -11,18 +11,18 @@ pub struct Process(std::process::Child);
 
 impl Process {
     /// This program, asked to check something.
-    pub fn check() -> Result<Command, CliError> {
-        let program = std::env::current_exe().map_err(CliError::io("find", "the guardrail program"))?;
+    pub fn check() -> Result<Command, HostError> {
+        let program = std::env::current_exe().map_err(HostError::io("find", "the guardrail program"))?;
         let mut command = Command::new(program);
         command.arg("check");
         Ok(command)
     }
 
     /// Starts it. What it prints goes to the files `stdout` and `stderr` of a folder.
-    pub fn start(mut command: Command, folder: &Path) -> Result<Process, CliError> {
+    pub fn start(mut command: Command, folder: &Path) -> Result<Process, HostError> {
         let file = |name: &str| {
             let path = folder.join(name);
-            fs::File::create(&path).map_err(CliError::io("create", path.display()))
+            fs::File::create(&path).map_err(HostError::io("create", path.display()))
         };
         command.stdin(Stdio::null()).stdout(file("stdout")?).stderr(file("stderr")?);
         // Ctrl-C at the terminal is ours to handle: a run is ended in order.
@@ -38,7 +38,7 @@ impl Process {
             });
         }
         let program = command.get_program().to_string_lossy().into_owned();
-        Ok(Process(command.spawn().map_err(CliError::io("start", program))?))
+        Ok(Process(command.spawn().map_err(HostError::io("start", program))?))
     }
 
     /// The number of the process.

@@ -1,0 +1,104 @@
+//! The drivers of a run: which modules they are, their debug information, the workload's variables, how the guest ran.
+
+use crate::error::HostError;
+use guardrail_report::{Run, Step};
+use guardrail_vm::Cache;
+use guardrail_vm::kernels::{self, Kernel};
+use guardrail_vm::modules::ModuleFile;
+use guardrail_vm::prepare::Prepared;
+use guardrail_vm::run::{Finished, Outcome};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// All drivers of a run, in the order of their turns.
+pub fn drivers(prepared: &Prepared) -> impl Iterator<Item = &ModuleFile> {
+    std::iter::once(&prepared.plan.driver).chain(prepared.more.iter().map(|companion| &companion.plan.driver))
+}
+
+/// The other modules that the guest loads, once or more often.
+pub fn others(prepared: &Prepared) -> impl Iterator<Item = &ModuleFile> {
+    let companions = prepared.more.iter().flat_map(|companion| &companion.plan.before);
+    prepared.plan.before.iter().chain(&prepared.also).chain(companions)
+}
+
+/// Their names, separated by commas.
+pub fn names(prepared: &Prepared) -> String {
+    drivers(prepared).map(|driver| driver.name.as_str()).collect::<Vec<_>>().join(",")
+}
+
+/// The workload's variables that the user sets.
+pub fn variables(given: &[String]) -> Result<Vec<(String, String)>, HostError> {
+    let pair = |text: &String| {
+        let (name, value) = text
+            .split_once('=')
+            .ok_or_else(|| HostError::Usage(format!("--set wants NAME=VALUE, not '{text}'")))?;
+        Ok((name.to_owned(), value.to_owned()))
+    };
+    given.iter().map(pair).collect()
+}
+
+/// Why no device was bound, and which device to name instead.
+pub fn no_device(prepared: &Prepared) -> String {
+    let name = &prepared.plan.driver.name;
+    let known = guardrail_vm::catalog::entry(name, &prepared.plan.aliases);
+    let devices: Vec<String> =
+        known.into_iter().flat_map(|entry| entry.devices).map(|device| device.name).collect();
+    let tried =
+        prepared.choice.device.as_ref().map_or(String::new(), |device| format!(" (tried {})", device.name));
+    match devices.is_empty() {
+        true => format!("{name} loaded but bound no device{tried}; name one that it serves with --device"),
+        false => {
+            format!("{name} loaded but bound no device{tried}; it is known to bind {}", devices.join(", "))
+        }
+    }
+}
+
+/// How a guest ran.
+pub fn ran(finished: &Finished) -> Run {
+    let step = |(name, time): (&str, Duration)| Step { name: name.to_owned(), seconds: seconds(time) };
+    let detail = match &finished.outcome {
+        Outcome::Completed => None,
+        Outcome::GuestPanic { text } => Some(text.clone()),
+        other => Some(other.to_string()),
+    };
+    Run {
+        outcome: finished.outcome.word().to_owned(),
+        detail,
+        guest_seconds: seconds(finished.wall),
+        boot_seconds: finished.boot().map(seconds),
+        steps: finished.steps().into_iter().map(step).collect(),
+        ..Run::default()
+    }
+}
+
+/// Seconds, in whole milliseconds.
+pub fn seconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+/// Tells whether a module file is the one that was recorded (FNV-1a; no defense against forgery).
+pub fn digest(bytes: &[u8]) -> String {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+/// The file with a module's debug information, if the kernel's package of them was fetched.
+pub fn debug_file(cache: &Cache, kernel: &Kernel, module: &str) -> Option<PathBuf> {
+    let mut folders = vec![kernels::cached_debug_symbols(cache, kernel)?.join("usr/lib/debug")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).ok()?.flatten() {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().replace('-', "_");
+            let of_module = name.strip_suffix(".debug").unwrap_or(&name) == format!("{module}.ko");
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(path),
+                Ok(kind) if kind.is_file() && of_module => return Some(path),
+                _ => {}
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,134 @@
+//! What can go wrong, and with which exit status the program then ends.
+
+use std::error::Error as _;
+
+/// Exit statuses; scripts rely on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Status {
+    /// Nothing was found.
+    Clean = 0,
+    /// Something was found.
+    Findings = 1,
+    /// Bad usage or input.
+    Usage = 2,
+    /// The run itself failed.
+    RunFailed = 3,
+    /// A finding was contained.
+    Contained = 4,
+    /// The user interrupted it.
+    Interrupted = 130,
+}
+
+/// An error that ends the program.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The user's input is wrong.
+    #[error("{0}")]
+    Usage(String),
+    /// The machine or the run failed.
+    #[error("{0}")]
+    Run(String),
+    /// Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+    /// Something of the driver VM.
+    #[error(transparent)]
+    Vm(#[from] guardrail_vm::Error),
+    /// A kernel image or a module.
+    #[error(transparent)]
+    Kernel(#[from] guardrail_kernel::KernelError),
+    /// Mutants of a driver.
+    #[error(transparent)]
+    Inject(#[from] guardrail_mutate::Error),
+    /// A module that is to be guarded, or that is.
+    #[error(transparent)]
+    Rewrite(#[from] guardrail_rewrite::RewriteError),
+    /// The log.
+    #[error(transparent)]
+    Log(#[from] guardrail_trace::log::LogError),
+    /// A trace file.
+    #[error(transparent)]
+    Trace(#[from] guardrail_trace::file::FileError),
+    /// A saved guest.
+    #[error(transparent)]
+    Snapshot(#[from] guardrail_snapshot::Error),
+    /// A file operation.
+    #[error("cannot {doing} {path}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// On what.
+        path: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+impl HostError {
+    /// The exit status that goes with it.
+    pub fn status(&self) -> Status {
+        use guardrail_trace::file::FileError;
+        match self {
+            HostError::Usage(_) | HostError::Kernel(_) => Status::Usage,
+            HostError::Vm(error) if error.is_usage() => Status::Usage,
+            HostError::Inject(guardrail_mutate::Error::Unsound { .. }) => Status::RunFailed,
+            HostError::Inject(_) => Status::Usage,
+            HostError::Rewrite(guardrail_rewrite::RewriteError::Check { .. }) => Status::RunFailed,
+            HostError::Rewrite(_) => Status::Usage,
+            HostError::Trace(FileError::DiskFull { .. } | FileError::Poisoned { .. }) => Status::RunFailed,
+            HostError::Trace(_) => Status::Usage,
+            HostError::Run(_)
+            | HostError::Vm(_)
+            | HostError::Log(_)
+            | HostError::Snapshot(_)
+            | HostError::Io { .. } => Status::RunFailed,
+            HostError::Interrupted => Status::Interrupted,
+        }
+    }
+
+    /// Wraps an I/O error.
+    pub fn io(doing: &'static str, path: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> HostError {
+        let path = path.to_string();
+        move |source| HostError::Io { doing, path, source }
+    }
+}
+
+/// The error as one line. A cause that the message tells already is not repeated.
+pub fn sentence(error: &HostError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Tells the error on standard error.
+pub fn print(error: &HostError) {
+    tell("error", &sentence(error));
+}
+
+/// One line on standard error; a closed one is nobody's problem.
+pub fn tell(level: &str, text: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{level}: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let source = std::io::Error::other("no such thing");
+        let error = HostError::Io { doing: "read", path: "x".into(), source };
+        assert_eq!(sentence(&error), "cannot read x: no such thing");
+        let error = HostError::Run("a\n  b\n".into());
+        assert_eq!(sentence(&error), "a b");
+    }
+}
