@@ -13,7 +13,7 @@
 #include <asm/asm.h>
 #include <asm/stacktrace.h>
 
-#include "include/guardrail_abi.h"
+#include "guardrail_abi.h"
 
 #undef pr_fmt
 #define pr_fmt(fmt) "guardrail: " fmt

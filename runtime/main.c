@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* guardrail.ko: what guarded modules stand on. Loaded before them, and gone after them. */
-#include "frames.h"
+#include "domain/frames.h"
 
 void guardrail_usage(struct guardrail_usage *usage)
 {

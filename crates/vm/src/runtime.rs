@@ -82,7 +82,7 @@ fn sources(folder: &Path, tests: bool) -> Result<Vec<PathBuf>> {
             let entry = entry.context("list", &here)?;
             let path = part.join(entry.file_name());
             if entry.path().is_dir() {
-                folders.extend((tests || !TESTS.map(Path::new).contains(&path.as_path())).then_some(path));
+                folders.extend((tests || path != Path::new(TESTS)).then_some(path));
             } else if is_source(&path) {
                 names.push(path);
             }
@@ -95,8 +95,8 @@ fn sources(folder: &Path, tests: bool) -> Result<Vec<PathBuf>> {
     Ok(names)
 }
 
-/// The folders that hold tests.
-const TESTS: [&str; 2] = ["test", "tests"];
+/// The folder that holds tests.
+const TESTS: &str = "tests";
 
 /// Whether a build reads this file; a build in the folder itself leaves others there.
 fn is_source(path: &Path) -> bool {
@@ -141,17 +141,17 @@ mod tests {
     fn a_build_is_known_by_its_sources() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        fs::create_dir(root.join("test")).unwrap();
+        fs::create_dir(root.join("tests")).unwrap();
         fs::create_dir(root.join("include")).unwrap();
-        for name in ["a.c", "a.mod.c", "a.o", "include/a.h", "Kbuild", "test/b.c"] {
+        for name in ["a.c", "a.mod.c", "a.o", "include/a.h", "Kbuild", "tests/b.c"] {
             fs::write(root.join(name), "1").unwrap();
         }
         let names = |tests| sources(root, tests).unwrap();
         assert_eq!(names(false), ["Kbuild", "a.c", "include/a.h"].map(PathBuf::from));
-        assert_eq!(names(true), ["Kbuild", "a.c", "include/a.h", "test/b.c"].map(PathBuf::from));
+        assert_eq!(names(true), ["Kbuild", "a.c", "include/a.h", "tests/b.c"].map(PathBuf::from));
         let digest = || digest(root, &names(false), &root.join("a.o"), None).unwrap();
         let before = digest();
-        fs::write(root.join("test/b.c"), "2").unwrap();
+        fs::write(root.join("tests/b.c"), "2").unwrap();
         assert_eq!(digest(), before);
         fs::write(root.join("include/a.h"), "2").unwrap();
         assert_ne!(digest(), before);

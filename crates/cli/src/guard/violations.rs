@@ -1,4 +1,4 @@
-//! What a guarded driver did without the right to, as its kernel's log tells it (`runtime/report.c`), as findings.
+//! What a guarded driver did without the right to, as its kernel's log tells it (`runtime/report/report.c`), as findings.
 
 use crate::args::{Format, ProfileFormat};
 use crate::errors::{CliError, Status};

@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What is done where a guarded module and the kernel call each other: rights go from one to the other, and what the module asks
+ * the kernel to do has to be its right. Thunks in the module call these with a frame (see include/guardrail_abi.h).
+ */
+#include <linux/err.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+
+#include "border/custom.h"
+#include "rights/skb.h"
+
+/* The rewriter knows them by their sizes (crates/rewrite/src/wrap). */
+static_assert(sizeof(struct guardrail_term) == 16 && sizeof(struct guardrail_value) == 16);
+static_assert(sizeof(struct guardrail_action) == 72 && sizeof(struct guardrail_entry) == 24);
+static_assert(offsetof(struct guardrail_frame, stack) == 8 * GUARDRAIL_WORD_STACK);
+static_assert(offsetof(struct guardrail_record, frame) == 128);
+
+/* What is at an address, as an unsigned number of @n bytes; false where nothing can be read. */
+static bool load(unsigned long addr, unsigned int n, unsigned long *result)
+{
+	unsigned long word = 0, failed = 1;
+
+	/* User memory is not read for the kernel. */
+	if (!is_kernel_range(addr, n))
+		return false;
+#define LOAD(insn)							\
+	asm volatile("1:	" insn "\n"				\
+		     "	xorl	%k1, %k1\n"				\
+		     "2:\n"						\
+		     _ASM_EXTABLE(1b, 2b)				\
+		     : "+r" (word), "+r" (failed) : "r" (addr) : "cc", "memory")
+	switch (n) {
+	case 1:
+		LOAD("movzbl	(%2), %k0");
+		break;
+	case 2:
+		LOAD("movzwl	(%2), %k0");
+		break;
+	case 4:
+		LOAD("movl	(%2), %k0");
+		break;
+	case 8:
+		LOAD("movq	(%2), %0");
+		break;
+	}
+#undef LOAD
+	*result = word;
+	return !failed;
+}
+
+static unsigned long low(unsigned long value, unsigned int n)
+{
+	return n < 8 ? value & ((1UL << (8 * n)) - 1) : value;
+}
+
+struct guardrail_outcome guardrail_terms(const struct guardrail_value *value, const struct guardrail_frame *frame)
+{
+	unsigned long stack[GUARDRAIL_MAX_DEPTH + 1] = { 0 };
+	unsigned int depth = 0, i;
+
+	if (value->kind != GUARDRAIL_VALUE_TERMS)
+		return (struct guardrail_outcome){ 0 };
+	for (i = 0; i < value->n_terms; i++) {
+		const struct guardrail_term *term = &value->terms[i];
+		/* The rewriter puts no term where it finds too little or too much on the stack; this keeps to the array all the same. */
+		unsigned long *top = &stack[depth ? depth - 1 : 0], *under = &stack[depth > 1 ? depth - 2 : 0];
+
+		switch (term->op) {
+		case GUARDRAIL_TERM_CONST:
+		case GUARDRAIL_TERM_WORD:
+			if (depth == GUARDRAIL_MAX_DEPTH)
+				return (struct guardrail_outcome){ 0 };
+			stack[depth++] = term->op == GUARDRAIL_TERM_CONST ? term->operand : word_of(frame, term->n);
+			continue;
+		case GUARDRAIL_TERM_LOAD:
+			if (!load(*top + term->operand, term->n, top))
+				return (struct guardrail_outcome){ 0 };
+			continue;
+		case GUARDRAIL_TERM_LOW:
+			*top = low(*top, term->n);
+			continue;
+		case GUARDRAIL_TERM_ADD:
+			*under += *top;
+			break;
+		case GUARDRAIL_TERM_MUL:
+			*under *= *top;
+			break;
+		case GUARDRAIL_TERM_SHL:
+			*under = *top < 64 ? *under << *top : 0;
+			break;
+		default:
+			return (struct guardrail_outcome){ 0 };
+		}
+		depth = depth > 1 ? depth - 1 : depth;
+	}
+	return (struct guardrail_outcome){ .value = stack[0], .known = true };
+}
+
+bool guardrail_value(const struct guardrail_value *value, const struct guardrail_frame *frame, unsigned long *result)
+{
+	return value_of(value, frame, result);
+}
+EXPORT_SYMBOL_GPL(guardrail_value);
+
+bool guardrail_is_when(const struct guardrail_action *action, const struct guardrail_frame *frame)
+{
+	switch (action->when) {
+	case GUARDRAIL_RESULT_ZERO:
+		return !(int)frame->result;
+	case GUARDRAIL_RESULT_NOT_NEGATIVE:
+		return (int)frame->result >= 0;
+	case GUARDRAIL_RESULT_TRUE:
+		return (u8)frame->result;
+	case GUARDRAIL_NONZERO:
+		return word_of(frame, action->when_word);
+	}
+	return false;
+}
+
+bool guardrail_applies(const struct guardrail_action *action, const struct guardrail_frame *frame)
+{
+	return applies(action, frame);
+}
+EXPORT_SYMBOL_GPL(guardrail_applies);
+
+/* Which of the function's arguments an action is about, in words. */
+static void name_value(const struct guardrail_value *value, char *text, size_t size)
+{
+	bool behind = value->kind == GUARDRAIL_VALUE_TERMS;
+	int word = -1;
+
+	if (value->kind == GUARDRAIL_VALUE_WORD || value->kind == GUARDRAIL_VALUE_HALF)
+		word = value->word;
+	else if (behind && value->n_terms && value->terms[0].op == GUARDRAIL_TERM_WORD)
+		word = value->terms[0].n;
+	text[0] = 0;
+	if (word == GUARDRAIL_WORD_RESULT)
+		scnprintf(text, size, ", %sresult", behind ? "by its " : "");
+	else if (word >= GUARDRAIL_WORD_STACK)
+		scnprintf(text, size, ", %sargument %d", behind ? "by its " : "", word - GUARDRAIL_WORD_STACK + 7);
+	else if (word >= 0 && word < GUARDRAIL_WORD_RESULT)
+		scnprintf(text, size, ", %sargument %d", behind ? "by its " : "", word + 1);
+}
+
+void guardrail_refuse(const struct guardrail_action *action, const struct guardrail_frame *frame, const char *what,
+		      unsigned long addr, const char *holds, const char *needs)
+{
+	char text[112], argument[32];
+	struct guardrail_violation violation = {
+		.what = text, .addr = addr, .ip = frame->caller, .domain = action->domain, .holds = holds, .needs = needs,
+	};
+
+	name_value(&action->pointer, argument, sizeof(argument));
+	scnprintf(text, sizeof(text), "%s%s: %s", action->function, argument, what);
+	guardrail_report(&violation);
+}
+EXPORT_SYMBOL_GPL(guardrail_refuse);
+
+bool guardrail_require_write(const struct guardrail_action *action, const struct guardrail_frame *frame,
+			     unsigned long p, unsigned long n)
+{
+	unsigned long first = p;
+	char what[48];
+
+	if (!n || guardrail_may_write_stack(p, n))
+		return true;
+	if (is_kernel_range(p, n)) {
+		first = guardrail_first_denied(action->domain, p, n);
+		if (first == p + n)
+			return true;
+	}
+	if (first == p)
+		scnprintf(what, sizeof(what), "write of %lu bytes at", n);
+	else
+		scnprintf(what, sizeof(what), "write of %lu bytes, at byte %lu:", n, first - p);
+	guardrail_refuse(action, frame, what, first, guardrail_held_at(first, action->domain), "write");
+	return false;
+}
+EXPORT_SYMBOL_GPL(guardrail_require_write);
+
+/* Tells once in a while that rights could not be given; they will be missed. */
+static noinline int given(const struct guardrail_action *action, int err)
+{
+	if (err)
+		pr_warn_ratelimited("%s: rights of domain %u could not be changed (error %d)\n", action->function,
+				    action->domain, err);
+	return err == -ENOMEM ? err : 0;
+}
+
+int guardrail_do_grant(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p, n;
+
+	if (!range_of(action, frame, &p, &n))
+		return 0;
+	return given(action, guardrail_add_write(action->domain, p, n));
+}
+EXPORT_SYMBOL_GPL(guardrail_do_grant);
+
+int guardrail_do_revoke(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p, n;
+
+	if (range_of(action, frame, &p, &n))
+		given(action, guardrail_clear(action->domain, p, n));
+	return 0;
+}
+EXPORT_SYMBOL_GPL(guardrail_do_revoke);
+
+/* Where others take a missing pointer for a result that nobody wants, functions that copy and fill memory write to it. */
+static bool writes_to_null(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long *n)
+{
+	const char *name = action->function;
+	unsigned long p;
+
+	while (*name == '_')
+		name++;
+	return (str_has_prefix(name, "mem") || str_has_prefix(name, "str")) && applies(action, frame) &&
+	       value_of(&action->pointer, frame, &p) && !p && value_of(&action->size, frame, n) && *n;
+}
+
+/* True where the entries of the whole slots say so at once, which are nearly all that is asked for. */
+static __always_inline bool all_writable(u32 domain, unsigned long p, unsigned long n)
+{
+	unsigned long entry = entry_of(p), last = entry_of(p + n - 1);
+	u64 writable = EIGHT(WRITABLE(domain));
+
+	if (!is_kernel_range(p, n) || (entry ^ last) & PAGE_MASK || entry_peek(entry) != WRITABLE(domain))
+		return false;
+	if (last - entry < 7) {
+		while (++entry <= last)
+			if (READ_ONCE(*(u8 *)entry) != WRITABLE(domain))
+				return false;
+		return true;
+	}
+	for (; entry + 7 < last; entry += 8)
+		if (READ_ONCE(*(u64 *)entry) != writable)
+			return false;
+	return READ_ONCE(*(u64 *)(last - 7)) == writable;
+}
+
+static noinline int require_write(const struct guardrail_action *action, const struct guardrail_frame *frame)
+{
+	unsigned long p, n;
+
+	if (range_of(action, frame, &p, &n))
+		guardrail_require_write(action, frame, p, n);
+	else if (writes_to_null(action, frame, &n))
+		guardrail_require_write(action, frame, 0, n);
+	return 0;
+}
+
+int guardrail_do_require_write(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p, n;
+
+	asks(action, frame);
+	if (likely(range_of(action, frame, &p, &n) && all_writable(action->domain, p, n)))
+		return 0;
+	return require_write(action, frame);
+}
+EXPORT_SYMBOL_GPL(guardrail_do_require_write);
+
+int guardrail_do_own(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p, n;
+	int err;
+
+	if (!range_of(action, frame, &p, &n))
+		return 0;
+	err = guardrail_set_owner(action->domain, p, n, action->type);
+	if (err == -EEXIST) {
+		/* The allocation that was there has gone by another way. */
+		guardrail_forget_owner(action->domain, p);
+		err = guardrail_set_owner(action->domain, p, n, action->type);
+	}
+	guardrail_check_quota(action, frame, p, n);
+	return given(action, err);
+}
+EXPORT_SYMBOL_GPL(guardrail_do_own);
+
+/* Objects in use must not be in memory that is given up. Those that are in no state but their first are none that anybody uses. */
+static void require_no_objects(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p,
+			       unsigned long n)
+{
+	unsigned long end = p + n, object = guardrail_find_irq(action->domain, p, n);
+
+	if (object)
+		guardrail_refuse(action, frame, "memory in which an object is in use, at", object, "argument of an interrupt's handler", "no object");
+	while (p < end) {
+		u32 type, state;
+
+		object = guardrail_find_object(action->domain, p, end - p);
+		if (!object)
+			return;
+		if (guardrail_object_any(action->domain, object, &type, &state) && state &&
+		    (type != TYPE_RCU_HEAD || !guardrail_rcu_is_over(object))) {
+			char holds[48];
+
+			scnprintf(holds, sizeof(holds), "object of type %u in state %u", type, state);
+			guardrail_refuse(action, frame, "memory in which an object is in use, at", object, holds, "no object");
+		}
+		p = object + 1;
+	}
+}
+
+int guardrail_do_disown(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p, n = 0;
+
+	asks(action, frame);
+	if (!pointer_of(action, frame, &p))
+		return 0;
+	/* An allocation of nothing has no memory. */
+	if (ZERO_OR_NULL_PTR((void *)p))
+		return 0;
+	if (!guardrail_check_owner(action->domain, p, action->type, &n)) {
+		guardrail_refuse(action, frame, "release of memory at", p, guardrail_held_at(p, action->domain), "owner");
+		return 0;
+	}
+	require_no_objects(action, frame, p, n);
+	if (guardrail_clear_owner(action->domain, p, action->type)) {
+		/* Another thread of the module has released it at this moment. */
+		guardrail_refuse(action, frame, "release of memory at", p, guardrail_held_at(p, action->domain), "owner");
+		return 0;
+	}
+	given(action, guardrail_clear(action->domain, p, n));
+	return 0;
+}
+EXPORT_SYMBOL_GPL(guardrail_do_disown);
+
+int guardrail_do_fields(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p;
+
+	if (!pointer_of(action, frame, &p))
+		return 0;
+	return given(action, guardrail_fields_change(action->domain, p, action->fields, action->n_fields, GUARDRAIL_WRITE));
+}
+EXPORT_SYMBOL_GPL(guardrail_do_fields);
+
+int guardrail_do_unfields(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p;
+
+	if (pointer_of(action, frame, &p))
+		given(action, guardrail_fields_change(action->domain, p, action->fields, action->n_fields, GUARDRAIL_READ));
+	return 0;
+}
+EXPORT_SYMBOL_GPL(guardrail_do_unfields);
+
+static noinline int object(const struct guardrail_action *action, const struct guardrail_frame *frame)
+{
+	unsigned long p, n;
+	int err;
+
+	if (action->type == GUARDRAIL_TYPE_SKB) {
+		if (!pointer_of(action, frame, &p))
+			return 0;
+		return given(action, guardrail_skb_begins(action->domain, p, action->fields, action->n_fields));
+	}
+	if (!range_of(action, frame, &p, &n))
+		return 0;
+	/* Made anew where one is already. */
+	err = guardrail_renew_object(action->domain, p, n, action->type);
+	if (!err && action->n_fields)
+		err = guardrail_fields_change(action->domain, p, action->fields, action->n_fields, GUARDRAIL_WRITE);
+	return given(action, err);
+}
+
+int guardrail_do_object(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p;
+
+	if (likely(action->type == GUARDRAIL_TYPE_SKB && action->n_fields && usual_pointer(action, frame, &p) &&
+		   skb_exchange(action->domain, p, action->fields, true)))
+		return 0;
+	return object(action, frame);
+}
+EXPORT_SYMBOL_GPL(guardrail_do_object);
+
+/* What is at an address, for a report of what is no object as it should be. */
+static void describe_object(const struct guardrail_action *action, unsigned long p, char *text, size_t size)
+{
+	u32 type, state;
+
+	if (guardrail_object_any(action->domain, p, &type, &state))
+		scnprintf(text, size, "object of type %u in state %u", type, state);
+	else
+		strscpy(text, guardrail_held_at(p, action->domain), size);
+}
+
+void guardrail_refuse_object(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p, u32 type,
+			     u32 state)
+{
+	char holds[48], needs[48];
+
+	describe_object(action, p, holds, sizeof(holds));
+	if (state == GUARDRAIL_ANY_STATE)
+		scnprintf(needs, sizeof(needs), "object of type %u", type);
+	else
+		scnprintf(needs, sizeof(needs), "object of type %u in state %u", type, state);
+	guardrail_refuse(action, frame, "use of", p, holds, needs);
+}
+
+int guardrail_do_require_object(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p;
+	int state;
+
+	asks(action, frame);
+	if (!pointer_of(action, frame, &p))
+		return 0;
+	state = guardrail_object_state(action->domain, p, action->type);
+	if (state < 0 || (action->from != GUARDRAIL_ANY_STATE && state != action->from))
+		guardrail_refuse_object(action, frame, p, action->type, action->from);
+	return 0;
+}
+EXPORT_SYMBOL_GPL(guardrail_do_require_object);
+
+int guardrail_do_move_object(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p;
+	int err;
+
+	if (!pointer_of(action, frame, &p))
+		return 0;
+	if (action->from == GUARDRAIL_ANY_STATE)
+		err = guardrail_put_object(action->domain, p, action->type, action->to);
+	else
+		err = guardrail_move_object(action->domain, p, action->type, action->from, action->to);
+	if (err)
+		guardrail_refuse_object(action, frame, p, action->type, action->from);
+	return 0;
+}
+EXPORT_SYMBOL_GPL(guardrail_do_move_object);
+
+int guardrail_do_clear_object(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p;
+	int err;
+
+	if (!pointer_of(action, frame, &p))
+		return 0;
+	err = guardrail_clear_object(action->domain, p, action->type);
+	if (err != -ENOENT)
+		given(action, err);
+	return 0;
+}
+EXPORT_SYMBOL_GPL(guardrail_do_clear_object);
+
+/* What has to be an object, in a state, is one no more. */
+int guardrail_do_end_object(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p;
+	int err, state;
+
+	asks(action, frame);
+	if (!pointer_of(action, frame, &p))
+		return 0;
+	/* Before it ends: where the call is not made it stays an object. */
+	state = action->from == GUARDRAIL_ANY_STATE ? -ENOENT : guardrail_object_state(action->domain, p, action->type);
+	if (state >= 0 && state != action->from)
+		guardrail_refuse_object(action, frame, p, action->type, action->from);
+	err = guardrail_clear_object(action->domain, p, action->type);
+	if (err == -ENOENT)
+		guardrail_refuse_object(action, frame, p, action->type, action->from);
+	else
+		given(action, err);
+	return 0;
+}
+EXPORT_SYMBOL_GPL(guardrail_do_end_object);
+
+int guardrail_do_require_call(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p;
+
+	asks(action, frame);
+	if (pointer_of(action, frame, &p) && !guardrail_check_icall(action->domain, p))
+		guardrail_refuse(action, frame, "function at", p, guardrail_held_at(p, action->domain), "icall");
+	return 0;
+}
+EXPORT_SYMBOL_GPL(guardrail_do_require_call);
+
+int guardrail_do_exit(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	if (guardrail_applies(action, frame))
+		guardrail_forget_task();
+	return 0;
+}
+EXPORT_SYMBOL_GPL(guardrail_do_exit);

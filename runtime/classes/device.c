@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Devices that a driver hands to the kernel, which takes them for what they are said to be. */
+#include <linux/device.h>
+#include <linux/platform_device.h>
+
+#include "border/custom.h"
+
+/* Devices are objects of the kernel's model of drivers from when they are initialized on, all of one type. */
+static __always_inline bool is_device(const struct device *dev)
+{
+	const struct kobj_type *type;
+
+	return (unsigned long)dev >= KERNEL_HALF && load_word((unsigned long)&dev->kobj.ktype, (unsigned long *)&type) &&
+	       type == platform_bus.kobj.ktype;
+}
+
+static noinline int device(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p;
+
+	if (applies(action, frame) && value_of(&action->pointer, frame, &p) && !is_device((void *)p))
+		guardrail_refuse(action, frame, "use of", p, guardrail_held_at(p, action->domain), "object: a device");
+	return 0;
+}
+
+GUARDRAIL_CUSTOM(device)
+{
+	unsigned long p;
+
+	return likely(usual_pointer(action, frame, &p) && is_device((void *)p)) ? 0 : device(action, frame);
+}

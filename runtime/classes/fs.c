@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * File systems: the buffers that they read blocks into. A buffer's data are the driver's to write from when it asks for the buffer
+ * until it releases it. Drivers take further references by inlined code, which nobody sees; so a buffer that was released as often as it was
+ * asked for stays writable for a while, until others were released. Its memory stays the buffer's for that time, since it is kept from
+ * being freed.
+ */
+#include <linux/buffer_head.h>
+#include <linux/dcache.h>
+#include <linux/fs.h>
+#include <linux/fs_context.h>
+#include <linux/spinlock.h>
+#include <linux/uaccess.h>
+
+#include "border/custom.h"
+
+#define BUFFERS 128
+
+static struct buffer {
+	struct buffer_head *bh;
+	unsigned long data;		/* what was granted */
+	unsigned long size;
+	unsigned long released;		/* when, in releases */
+	u32 domain;
+	u32 users;			/* asked for so much more often than released */
+} buffers[BUFFERS];
+static unsigned long releases;
+static DEFINE_RAW_SPINLOCK(lock);
+
+static void take_back(u32 domain, struct buffer_head *bh, unsigned long data, unsigned long size)
+{
+	guardrail_clear(domain, data, size);
+	guardrail_clear(domain, (unsigned long)bh, sizeof(*bh));
+}
+
+static struct buffer *find(u32 domain, const struct buffer_head *bh)
+{
+	int i;
+
+	for (i = 0; i < BUFFERS; i++)
+		if (buffers[i].bh == bh && buffers[i].domain == domain)
+			return &buffers[i];
+	return NULL;
+}
+
+/* A free place, or that of the buffer whose release is the longest ago, which loses it. */
+static struct buffer *place(void)
+{
+	struct buffer *oldest = NULL;
+	int i;
+
+	for (i = 0; i < BUFFERS; i++) {
+		struct buffer *buffer = &buffers[i];
+
+		if (!buffer->bh)
+			return buffer;
+		if (!buffer->users && (!oldest || buffer->released < oldest->released))
+			oldest = buffer;
+	}
+	return oldest;
+}
+
+/* Where all places are taken by buffers in use, the buffer is writable until its first release. */
+GUARDRAIL_CUSTOM(buffer_new)
+{
+	struct buffer_head *bh = (struct buffer_head *)object_of(action, frame);
+	unsigned long flags, data, size;
+	struct buffer old = {}, *buffer;
+
+	if (!bh)
+		return 0;
+	data = (unsigned long)bh->b_data;
+	size = bh->b_size;
+	raw_spin_lock_irqsave(&lock, flags);
+	buffer = find(action->domain, bh);
+	if (buffer) {
+		buffer->users++;
+	} else {
+		buffer = place();
+		if (buffer) {
+			old = *buffer;
+			get_bh(bh);
+			*buffer = (struct buffer){
+				.bh = bh, .data = data, .size = size, .domain = action->domain, .users = 1,
+			};
+		}
+	}
+	if (old.bh)
+		take_back(old.domain, old.bh, old.data, old.size);
+	raw_spin_unlock_irqrestore(&lock, flags);
+	if (old.bh)
+		put_bh(old.bh);
+	return guardrail_set_write(action->domain, data, size);
+}
+
+/* Before the driver's reference goes. */
+GUARDRAIL_CUSTOM(buffer_gone)
+{
+	struct buffer_head *bh = (struct buffer_head *)object_of(action, frame);
+	struct buffer *buffer;
+	unsigned long flags;
+
+	if (!bh)
+		return 0;
+	raw_spin_lock_irqsave(&lock, flags);
+	buffer = find(action->domain, bh);
+	if (buffer) {
+		if (buffer->users)
+			buffer->users--;
+		buffer->released = ++releases;
+	} else {
+		take_back(action->domain, bh, (unsigned long)bh->b_data, bh->b_size);
+	}
+	raw_spin_unlock_irqrestore(&lock, flags);
+	return 0;
+}
+
+/* All buffers of a device, or those that were released of all where it is NULL, are the driver's no more. */
+static void forget(u32 domain, const struct block_device *bdev)
+{
+	unsigned long flags;
+	int i;
+
+	for (i = 0; i < BUFFERS; i++) {
+		struct buffer *buffer = &buffers[i];
+		struct buffer_head *bh = NULL;
+
+		raw_spin_lock_irqsave(&lock, flags);
+		if (buffer->bh && buffer->domain == domain && (bdev ? buffer->bh->b_bdev == bdev : !buffer->users)) {
+			bh = buffer->bh;
+			take_back(domain, bh, buffer->data, buffer->size);
+			buffer->bh = NULL;
+		}
+		raw_spin_unlock_irqrestore(&lock, flags);
+		if (bh)
+			put_bh(bh);
+	}
+}
+
+/* The file system is no more, or uses its device in another way: the pointer is a struct super_block. */
+GUARDRAIL_CUSTOM(buffers_gone)
+{
+	struct super_block *sb = (struct super_block *)object_of(action, frame);
+
+	if (sb && sb->s_bdev)
+		forget(action->domain, sb->s_bdev);
+	return 0;
+}
+
+/* Perhaps nothing was mounted. */
+GUARDRAIL_CUSTOM(buffers_settle)
+{
+	forget(action->domain, NULL);
+	return 0;
+}
+
+/* encode_fh(inode, handle, words, parent): as many words as there is room for. */
+GUARDRAIL_CUSTOM(file_handle)
+{
+	unsigned long p = object_of(action, frame);
+	int *words = (int *)frame->args[2];
+
+	if (!p || !words || *words <= 0)
+		return 0;
+	return guardrail_lend(action->domain, p, *words * sizeof(u32));
+}
+
+/*
+ * What drivers hand to the kernel and return to it is taken for what it is said to be. Of its objects some fields say something of others, by which
+ * those can be told that are none.
+ */
+static bool is_dentry(const struct dentry *dentry, int *count)
+{
+	struct super_block *sb, *above;
+	struct dentry *parent;
+
+	return is_kernel_range((unsigned long)dentry, sizeof(*dentry)) && !get_kernel_nofault(parent, &dentry->d_parent) &&
+	       !get_kernel_nofault(sb, &dentry->d_sb) && !get_kernel_nofault(*count, &dentry->d_lockref.count) && sb &&
+	       is_kernel_range((unsigned long)parent, sizeof(*parent)) && !get_kernel_nofault(above, &parent->d_sb) && above == sb;
+}
+
+static bool is_inode(struct inode *inode)
+{
+	struct inode *host;
+
+	return is_kernel_range((unsigned long)inode, sizeof(*inode)) && !get_kernel_nofault(host, &inode->i_data.host) && host == inode;
+}
+
+/* One that somebody has a reference of, with data. */
+static bool is_buffer(const struct buffer_head *bh)
+{
+	unsigned long device, data;
+	size_t size;
+	int count;
+
+	return is_kernel_range((unsigned long)bh, sizeof(*bh)) && !get_kernel_nofault(count, &bh->b_count.counter) &&
+	       !get_kernel_nofault(device, (unsigned long *)&bh->b_bdev) && !get_kernel_nofault(data, (unsigned long *)&bh->b_data) &&
+	       !get_kernel_nofault(size, &bh->b_size) && count > 0 && is_kernel_range(device, 1) && is_kernel_range(data, size);
+}
+
+static int refuse(const struct guardrail_action *action, const struct guardrail_frame *frame, const char *what, unsigned long p,
+		  const char *needs)
+{
+	guardrail_refuse(action, frame, what, p, guardrail_held_at(p, action->domain), needs);
+	return 0;
+}
+
+GUARDRAIL_CUSTOM(dentry)
+{
+	unsigned long p = object_of(action, frame);
+	int count;
+
+	return !p || is_dentry((void *)p, &count) ? 0 : refuse(action, frame, "use of", p, "object: a dentry");
+}
+
+/* What an entry returns has a reference for whoever has called it. */
+GUARDRAIL_CUSTOM(returned_dentry)
+{
+	unsigned long p = object_of(action, frame);
+	int count;
+
+	return !p || (is_dentry((void *)p, &count) && count > 0) ? 0 : refuse(action, frame, "return of", p, "object: a dentry in use");
+}
+
+/* Of a number that is no error, and greater than the action's value, functions of the kernel make pointers. */
+GUARDRAIL_CUSTOM(returned_int)
+{
+	int number = frame->result;
+	unsigned long most;
+
+	if (guardrail_applies(action, frame) && guardrail_value(&action->pointer, frame, &most) && (number > (int)most || number < -MAX_ERRNO))
+		guardrail_refuse(action, frame, "return of", (u32)number, "no error", most ? "an answer or an error" : "0 or an error");
+	return 0;
+}
+
+/* A file that was created is one. */
+GUARDRAIL_CUSTOM(created)
+{
+	struct dentry *dentry = (struct dentry *)object_of(action, frame);
+
+	if (dentry && !is_inode(d_inode(dentry)))
+		guardrail_refuse(action, frame, "return without an inode in", (unsigned long)dentry, "none", "one");
+	return 0;
+}
+
+GUARDRAIL_CUSTOM(inode)
+{
+	unsigned long p = object_of(action, frame);
+
+	return !p || is_inode((void *)p) ? 0 : refuse(action, frame, "use of", p, "object: an inode");
+}
+
+GUARDRAIL_CUSTOM(buffer)
+{
+	unsigned long p = object_of(action, frame);
+
+	return !p || is_buffer((void *)p) ? 0 : refuse(action, frame, "use of", p, "object: a buffer in use");
+}
+
+/* Whoever mounts a file system calls functions of its context, without asking whether there are any. */
+GUARDRAIL_CUSTOM(fs_context)
+{
+	struct fs_context *fc = (struct fs_context *)object_of(action, frame);
+	int (*get_tree)(struct fs_context *fc);
+
+	if (fc && (!is_kernel_range((unsigned long)fc->ops, sizeof(*fc->ops)) || get_kernel_nofault(get_tree, &fc->ops->get_tree) ||
+		   !guardrail_is_code((unsigned long)get_tree)))
+		guardrail_refuse(action, frame, "return without functions in", (unsigned long)fc, "none", "those of a file system");
+	return 0;
+}

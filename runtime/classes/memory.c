@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Memory of several kinds, pages, pools and mappings: what calls do to their rights. */
+#include <linux/mempool.h>
+#include <linux/mm.h>
+#include <linux/pci.h>
+#include <linux/slab.h>
+#include <linux/workqueue.h>
+
+#include "domain/frames.h"
+#include "border/custom.h"
+
+int guardrail_give(u32 domain, unsigned long p, unsigned long size, u32 kind)
+{
+	int err;
+
+	if (!size)
+		return 0;
+	err = guardrail_set_write(domain, p, size);
+	if (err)
+		return err;
+	/* What was there before went without a word. */
+	guardrail_forget_owner(domain, p);
+	return guardrail_set_owner(domain, p, size, kind);
+}
+
+bool guardrail_take(u32 domain, unsigned long p, u32 kind)
+{
+	unsigned long size;
+
+	if (!guardrail_check_owner(domain, p, kind, &size) || guardrail_clear_owner(domain, p, kind))
+		return false;
+	guardrail_clear(domain, p, size);
+	return true;
+}
+
+int guardrail_lend(u32 domain, unsigned long p, unsigned long size)
+{
+	if (!p || !size || guardrail_check_write(domain, p, size))
+		return 0;
+	return guardrail_give(domain, p, size, KIND_LENT);
+}
+
+/* An allocation of one of several kinds is given up: the size is the sum of the kinds. */
+GUARDRAIL_CUSTOM(disown)
+{
+	unsigned long p = object_of(action, frame), kinds = size_of(action, frame);
+	u32 kind;
+
+	/* Nothing may have been asked for. */
+	if (ZERO_OR_NULL_PTR((void *)p))
+		return 0;
+	for (kind = 1; kind <= kinds && kind < KIND_OWN; kind <<= 1)
+		if (kinds & kind && guardrail_take(action->domain, p, kind))
+			return 0;
+	guardrail_refuse(action, frame, "release of", p, "no allocation", "an allocation that begins there");
+	return 0;
+}
+
+/* There must be something: neither NULL nor an error. */
+GUARDRAIL_CUSTOM(given)
+{
+	unsigned long p;
+
+	if (guardrail_applies(action, frame) && guardrail_value(&action->pointer, frame, &p) && IS_ERR_OR_NULL((void *)p))
+		guardrail_refuse(action, frame, "use of", p, "no object", "one");
+	return 0;
+}
+
+/* The driver is about to stop the kernel, since it has found something wrong with itself. */
+GUARDRAIL_CUSTOM(halt)
+{
+	if (guardrail_applies(action, frame))
+		guardrail_refuse(action, frame, "stop of the kernel at", frame->caller, "the right to fail alone", "that to stop the kernel");
+	return 0;
+}
+
+/* Memory is the driver's while its function runs. What it may write anyway stays so. */
+GUARDRAIL_CUSTOM(lend)
+{
+	unsigned long p = object_of(action, frame), size = p ? size_of(action, frame) : 0;
+
+	return guardrail_lend(action->domain, p, size);
+}
+
+GUARDRAIL_CUSTOM(lend_end)
+{
+	unsigned long p = object_of(action, frame);
+
+	if (p)
+		guardrail_take(action->domain, p, KIND_LENT);
+	return 0;
+}
+
+/* Inlined functions count references. */
+static const struct guardrail_field page_fields[] = {
+	{ offsetof(struct page, _refcount), sizeof_field(struct page, _refcount) },
+};
+
+/* alloc_pages(): the result is a struct page, the size an order. */
+GUARDRAIL_CUSTOM(pages_new)
+{
+	unsigned long p = object_of(action, frame), size = PAGE_SIZE << size_of(action, frame), memory;
+	int err;
+
+	if (!p)
+		return 0;
+	memory = (unsigned long)page_address((struct page *)p);
+	err = guardrail_set_fields(action->domain, p, page_fields, ARRAY_SIZE(page_fields));
+	err = err ?: guardrail_give(action->domain, memory, size, KIND_PAGES);
+	guardrail_check_quota(action, frame, memory, size);
+	return err;
+}
+
+/* __free_pages() and others: pages may have other users, but the driver is none any more. */
+GUARDRAIL_CUSTOM(pages_gone)
+{
+	unsigned long p = object_of(action, frame);
+
+	if (!p)
+		return 0;
+	guardrail_take(action->domain, (unsigned long)page_address((struct page *)p), KIND_PAGES);
+	guardrail_clear(action->domain, p, sizeof(struct page));
+	return 0;
+}
+
+GUARDRAIL_CUSTOM(percpu_new)
+{
+	unsigned long p = object_of(action, frame), size = size_of(action, frame);
+	int cpu, err = 0;
+
+	if (!p)
+		return 0;
+	for_each_possible_cpu(cpu)
+		err = err ?: guardrail_give(action->domain, (unsigned long)per_cpu_ptr((void __percpu *)p, cpu), size,
+					    KIND_PERCPU);
+	return err;
+}
+
+GUARDRAIL_CUSTOM(percpu_gone)
+{
+	unsigned long p = object_of(action, frame);
+	bool owned = true;
+	int cpu;
+
+	if (!p)
+		return 0;
+	for_each_possible_cpu(cpu)
+		owned &= guardrail_take(action->domain, (unsigned long)per_cpu_ptr((void __percpu *)p, cpu), KIND_PERCPU);
+	if (!owned)
+		guardrail_refuse(action, frame, "release of per-CPU memory at", p, "none", "memory that begins there");
+	return 0;
+}
+
+/* Elements of pools of kmalloc() or of a slab cache; what others hold is not known. */
+GUARDRAIL_CUSTOM(mempool_new)
+{
+	unsigned long p = object_of(action, frame);
+	mempool_t *pool = (mempool_t *)size_of(action, frame);
+	size_t size = 0;
+
+	if (!p || !pool)
+		return 0;
+	if (pool->alloc == mempool_kmalloc)
+		size = (size_t)pool->pool_data;
+	else if (pool->alloc == mempool_alloc_slab)
+		size = kmem_cache_size(pool->pool_data);
+	return guardrail_give(action->domain, p, size, KIND_ELEMENT);
+}
+
+GUARDRAIL_CUSTOM(mempool_gone)
+{
+	unsigned long p = object_of(action, frame);
+
+	if (p && !guardrail_take(action->domain, p, KIND_ELEMENT))
+		guardrail_refuse(action, frame, "release of", p, "no element of a pool", "one");
+	return 0;
+}
+
+/* The second value is the kind of allocation that a mapping is. */
+static int map(const struct guardrail_action *action, struct guardrail_frame *frame, unsigned long offset,
+	       unsigned long most)
+{
+	struct pci_dev *dev = (struct pci_dev *)frame->args[0];
+	unsigned long p = object_of(action, frame), size;
+	int bar = (int)frame->args[1];
+
+	/* What is no address is a number of ports. */
+	if (p < KERNEL_HALF || bar < 0 || bar >= PCI_NUM_RESOURCES)
+		return 0;
+	size = pci_resource_len(dev, bar);
+	size = offset < size ? size - offset : 0;
+	return guardrail_give(action->domain, p, most && most < size ? most : size, size_of(action, frame));
+}
+
+/* pci_iomap(device, number, most) */
+GUARDRAIL_CUSTOM(pci_map)
+{
+	return map(action, frame, 0, frame->args[2]);
+}
+
+/* pci_iomap_range(device, number, offset, most) */
+GUARDRAIL_CUSTOM(pci_map_range)
+{
+	return map(action, frame, frame->args[2], frame->args[3]);
+}
+
+/* pci_ioremap_bar(device, number) */
+GUARDRAIL_CUSTOM(pci_map_bar)
+{
+	return map(action, frame, 0, 0);
+}
+
+GUARDRAIL_CUSTOM(pci_unmap)
+{
+	unsigned long p = object_of(action, frame);
+
+	if (p >= KERNEL_HALF && !guardrail_take(action->domain, p, size_of(action, frame)))
+		guardrail_refuse(action, frame, "release of", p, "no mapping", "one");
+	return 0;
+}
+
+/*
+ * Work is the driver's memory until it is queued, and none of its until it runs or was canceled. The second value is the type of
+ * its objects; their states are 0, and 1 while they are queued. The kernel will call its function, whatever that is.
+ */
+GUARDRAIL_CUSTOM(work_queued)
+{
+	unsigned long p = object_of(action, frame), function;
+	u32 type = size_of(action, frame);
+	int err;
+
+	if (!p || guardrail_frame_is_noted(p, ON_WORK))
+		return 0;
+	if (!guardrail_check_object(action->domain, p, type)) {
+		if (!guardrail_require_write(action, frame, p, sizeof(struct work_struct)))
+			return 0;
+		function = (unsigned long)((struct work_struct *)p)->func;
+		if (!function || !guardrail_check_icall(action->domain, function))
+			guardrail_refuse(action, frame, "function at", function,
+					 guardrail_held_at(function, action->domain), "icall");
+		if (guardrail_frame_note(NOTED(p, .kind = ON_WORK)))
+			return 0;
+		err = guardrail_set_object(action->domain, p, sizeof(struct work_struct), type);
+		if (err && err != -EEXIST)
+			return err;
+	}
+	guardrail_move_object(action->domain, p, type, 0, 1);
+	return 0;
+}
+
+bool guardrail_is_delayed(struct work_struct *work)
+{
+	unsigned long function;
+
+	return load_word((unsigned long)&container_of(work, struct delayed_work, work)->timer.function, &function) &&
+	       function == (unsigned long)delayed_work_timer_fn;
+}
+
+int guardrail_object_over(u32 domain, unsigned long p, unsigned long size, u32 type)
+{
+	if (!p || guardrail_clear_object(domain, p, type))
+		return 0;
+	return guardrail_set_write(domain, p, size);
+}
+
+GUARDRAIL_CUSTOM(work_done)
+{
+	unsigned long p = object_of(action, frame);
+
+	if (p)
+		guardrail_frame_forget(p, ON_WORK);
+	return guardrail_object_over(action->domain, p, sizeof(struct work_struct), size_of(action, frame));
+}
+
+/* The function of a timer is called: the timer is not armed any more. */
+GUARDRAIL_CUSTOM(timer_runs)
+{
+	unsigned long p = object_of(action, frame);
+
+	if (p)
+		guardrail_move_object(action->domain, p, size_of(action, frame), 1, 0);
+	return 0;
+}
+
+/* What is taken back when a device is taken from its driver, before the memory itself goes. */
+struct managed {
+	unsigned long p;
+	u32 domain;
+	u32 kind;
+};
+
+static void managed_gone(void *data)
+{
+	struct managed *managed = data;
+
+	guardrail_take(managed->domain, managed->p, managed->kind);
+	kfree(managed);
+}
+
+static int manage(u32 domain, unsigned long p, u32 kind, struct device *dev)
+{
+	struct managed *managed;
+
+	if (p < KERNEL_HALF)
+		return 0;
+	managed = kmalloc(sizeof(*managed), GFP_ATOMIC);
+	if (!managed)
+		return -ENOMEM;
+	*managed = (struct managed){ .p = p, .domain = domain, .kind = kind };
+	if (!devm_add_action(dev, managed_gone, managed))
+		return 0;
+	kfree(managed);
+	return -ENOMEM;
+}
+
+/* Memory that the driver owns and that goes with the device of the first argument, a struct device. */
+GUARDRAIL_CUSTOM(managed)
+{
+	return manage(action->domain, object_of(action, frame), size_of(action, frame), (struct device *)frame->args[0]);
+}
+
+/* The same for a struct pci_dev. */
+GUARDRAIL_CUSTOM(pci_managed)
+{
+	return manage(action->domain, object_of(action, frame), size_of(action, frame),
+		      &((struct pci_dev *)frame->args[0])->dev);
+}
+
+/* pcim_iomap_regions…(device, bars): those of the bars that are mapped, each for as long as the device is the driver's. */
+GUARDRAIL_CUSTOM(pci_mapped)
+{
+	struct pci_dev *dev = (struct pci_dev *)object_of(action, frame);
+	void __iomem *const *table = dev ? pcim_iomap_table(dev) : NULL;
+	int i, err = 0;
+
+	for (i = 0; table && i < PCI_STD_NUM_BARS && !err; i++) {
+		unsigned long p = (unsigned long)table[i];
+
+		if (p < KERNEL_HALF || !(frame->args[1] & BIT(i)))
+			continue;
+		err = guardrail_give(action->domain, p, pci_resource_len(dev, i), size_of(action, frame));
+		err = err ?: manage(action->domain, p, size_of(action, frame), &dev->dev);
+	}
+	return err;
+}
+
+/* A driver that did not take its device has nothing of it. */
+GUARDRAIL_CUSTOM(pci_probed)
+{
+	unsigned long p = object_of(action, frame);
+
+	if (p && (int)frame->result < 0)
+		guardrail_clear(action->domain, p, sizeof(struct pci_dev));
+	return 0;
+}

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Network devices and frames: what calls do to rights beyond the fields of their structures. */
+#include <linux/etherdevice.h>
+#include <linux/ethtool.h>
+#include <linux/netdevice.h>
+#include <linux/skbuff.h>
+
+#include "rights/buffer.h"
+#include "border/custom.h"
+#include "recovery/recover.h"
+#include "rights/skb.h"
+
+/* What a frame's memory is in one piece: the data and the info behind it. */
+static unsigned long memory_of(const struct sk_buff *skb)
+{
+	return skb_end_offset(skb) + sizeof(struct skb_shared_info);
+}
+
+/* True where the whole slot of a byte is writable. */
+static inline bool is_writable(u32 domain, unsigned long p)
+{
+	return is_kernel_range(p, 1) && entry_peek(entry_of(p)) == WRITABLE(domain);
+}
+
+/* Memory that has come with a frame, unless it is the driver's already. */
+static int give_memory(u32 domain, const struct sk_buff *skb)
+{
+	unsigned long head = (unsigned long)skb->head, size = memory_of(skb);
+
+	if (is_buffer_of_frame(domain, head) || (is_writable(domain, head) && is_writable(domain, head + size - 1)) ||
+	    buffer_comes(domain, head, size))
+		return 0;
+	return guardrail_set_write(domain, head, size);
+}
+
+/* Memory of a frame is the driver's no more. */
+static __always_inline void clear_memory(u32 domain, const struct sk_buff *skb)
+{
+	if (!buffer_ends(domain, (unsigned long)skb->head, memory_of(skb)))
+		guardrail_clear(domain, (unsigned long)skb->head, memory_of(skb));
+}
+
+/* A frame that the driver has the memory of: it fills it, or changes its headers. */
+GUARDRAIL_CUSTOM(skb_new)
+{
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+
+	return skb ? give_memory(action->domain, skb) : 0;
+}
+
+static noinline int skb_built(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+
+	if (!skb)
+		return 0;
+	/* All of the buffer is granted where the frame has but a part. */
+	guardrail_buffer_grant(action->domain, (unsigned long)skb->head);
+	guardrail_clear_owner(action->domain, (unsigned long)skb->head, KIND_FRAG);
+	return give_memory(action->domain, skb);
+}
+
+/* A buffer of so many bytes became a frame's memory, which was perhaps allocated as one: then it goes with the frame. */
+GUARDRAIL_CUSTOM(skb_built)
+{
+	unsigned long skb, size;
+
+	if (likely(usual_pointer(action, frame, &skb) && usual_size(action, frame, &size) &&
+		   buffer_moves(action->domain, (unsigned long)((struct sk_buff *)skb)->head, size))) {
+		guardrail_count_owned(action->domain, -size);
+		return 0;
+	}
+	return skb_built(action, frame);
+}
+
+/* Its memory goes, and the frame stays. */
+GUARDRAIL_CUSTOM(skb_data_gone)
+{
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+
+	if (skb)
+		clear_memory(action->domain, skb);
+	return 0;
+}
+
+/* __skb_pad(frame, more): its memory goes, unless there is room in it. */
+GUARDRAIL_CUSTOM(skb_pad_begins)
+{
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+
+	if (skb && (skb_cloned(skb) || skb_tailroom(skb) < (int)frame->args[1]))
+		clear_memory(action->domain, skb);
+	return 0;
+}
+
+/* A page went away with a frame. A driver that means to use it again holds references of its own. */
+static void page_gone(u32 domain, struct page *page)
+{
+	guardrail_take(domain, (unsigned long)page_address(page), KIND_PAGES);
+	if (page_ref_count(page) == 1)
+		guardrail_clear(domain, (unsigned long)page, sizeof(*page));
+}
+
+static noinline int skb_gone(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+	int i;
+
+	asks(action, frame);
+	if (!skb)
+		return 0;
+	if (unlikely(!guardrail_is_skb(action->domain, (unsigned long)skb))) {
+		guardrail_refuse_object(action, frame, (unsigned long)skb, TYPE_SKB, GUARDRAIL_ANY_STATE);
+		return 0;
+	}
+	if (unlikely(refcount_read(&skb->users) > 1))
+		return 0;
+	for (i = 0; i < skb_shinfo(skb)->nr_frags; i++)
+		page_gone(action->domain, skb_frag_page(&skb_shinfo(skb)->frags[i]));
+	clear_memory(action->domain, skb);
+	if (unlikely(!skb_goes(action->domain, (unsigned long)skb)))
+		/* Another thread of the module has given it up at this moment. */
+		guardrail_refuse_object(action, frame, (unsigned long)skb, TYPE_SKB, GUARDRAIL_ANY_STATE);
+	return 0;
+}
+
+/* The frame is the kernel's, with the pages that the driver has put there; but not if the driver has given up one reference of several. */
+GUARDRAIL_CUSTOM(skb_gone)
+{
+	unsigned long p;
+
+	/* Mostly it has its memory in one piece, of which the driver has written nothing. Then it is done when its entries are exchanged. */
+	if (likely(usual_pointer(action, frame, &p) && !READ_ONCE(guardrail_dead_domains) && is_usual_skb(action->domain, p))) {
+		struct sk_buff *skb = (struct sk_buff *)p;
+
+		if (likely(refcount_read(&skb->users) == 1 && !skb_shinfo(skb)->nr_frags &&
+			   buffer_ends(action->domain, (unsigned long)skb->head, memory_of(skb)) &&
+			   skb_exchange(action->domain, p, NULL, false)))
+			return 0;
+	}
+	return skb_gone(action, frame);
+}
+
+/*
+ * A frame to be sent: headers may be changed, and the info behind the data. Data that other copies of the frame share is not
+ * written; drivers make it their own first.
+ */
+GUARDRAIL_CUSTOM(skb_send)
+{
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+	unsigned long head, size;
+	int err;
+
+	if (!skb)
+		return 0;
+	head = (unsigned long)skb->head;
+	if (!skb_cloned(skb))
+		return guardrail_set_write(action->domain, head, memory_of(skb));
+	size = skb_tail_pointer(skb) - skb->head;
+	err = guardrail_set_write(action->domain, head, size);
+	return err ?: guardrail_set_write(action->domain, (unsigned long)skb_shinfo(skb), sizeof(struct skb_shared_info));
+}
+
+/* The entry was ended: whether it has sent the frame nobody knows, so it is lost, unless it is gone already. */
+static void drop(u32 domain, struct sk_buff *skb, struct guardrail_frame *frame)
+{
+	frame->result = NETDEV_TX_OK;
+	if (!guardrail_check_object(domain, (unsigned long)skb, TYPE_SKB))
+		return;
+	clear_memory(domain, skb);
+	skb_goes(domain, (unsigned long)skb);
+	dev_kfree_skb_any(skb);
+}
+
+/* A frame that was not taken stays the kernel's. One that was may be freed already. */
+GUARDRAIL_CUSTOM(skb_sent)
+{
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+
+	if (skb && container_of(frame, struct guardrail_record, frame)->saved.unwound) {
+		drop(action->domain, skb, frame);
+		return 0;
+	}
+	if (!skb || dev_xmit_complete((int)frame->result))
+		return 0;
+	clear_memory(action->domain, skb);
+	skb_goes(action->domain, (unsigned long)skb);
+	return 0;
+}
+
+/* What inlined functions write in a queue. */
+static const struct guardrail_field queue_fields[] = {
+	{ offsetof(struct netdev_queue, _xmit_lock), sizeof_field(struct netdev_queue, _xmit_lock) },
+	{ offsetof(struct netdev_queue, xmit_lock_owner), sizeof_field(struct netdev_queue, xmit_lock_owner) },
+	{ offsetof(struct netdev_queue, trans_start), sizeof_field(struct netdev_queue, trans_start) },
+	{ offsetof(struct netdev_queue, state), sizeof_field(struct netdev_queue, state) },
+#ifdef CONFIG_BQL
+	{ offsetof(struct netdev_queue, dql), sizeof_field(struct netdev_queue, dql) },
+#endif
+};
+
+/* A device that was allocated: its private memory, of a size that the call says, and its queues. */
+GUARDRAIL_CUSTOM(netdev_new)
+{
+	struct net_device *dev = (struct net_device *)object_of(action, frame);
+	unsigned int i;
+	int err;
+
+	if (!dev)
+		return 0;
+	err = guardrail_give(action->domain, (unsigned long)netdev_priv(dev), size_of(action, frame), KIND_PRIVATE);
+	for (i = 0; i < dev->num_tx_queues && !err; i++)
+		err = guardrail_set_fields(action->domain, (unsigned long)netdev_get_tx_queue(dev, i), queue_fields,
+					   ARRAY_SIZE(queue_fields));
+	return err;
+}
+
+/* A device is about to be registered. */
+GUARDRAIL_CUSTOM(netdev_comes)
+{
+	struct net_device *dev = (struct net_device *)object_of(action, frame);
+
+	if (dev)
+		guardrail_netdev_comes(dev);
+	return 0;
+}
+
+/* The device's NAPI instances go with it, and none of them must be enabled. */
+GUARDRAIL_CUSTOM(polls_off)
+{
+	struct net_device *dev = (struct net_device *)object_of(action, frame);
+	struct napi_struct *napi;
+
+	if (!dev)
+		return 0;
+	list_for_each_entry(napi, &dev->napi_list, dev_list)
+		if (guardrail_object_state(action->domain, (unsigned long)napi, TYPE_NAPI) > 0) {
+			guardrail_refuse(action, frame, "release with an enabled NAPI instance, at", (unsigned long)napi, "object in use", "no object");
+			break;
+		}
+	return 0;
+}
+
+GUARDRAIL_CUSTOM(netdev_gone)
+{
+	struct net_device *dev = (struct net_device *)object_of(action, frame);
+	unsigned int i;
+
+	if (!dev)
+		return 0;
+	guardrail_take(action->domain, (unsigned long)netdev_priv(dev), KIND_PRIVATE);
+	for (i = 0; i < dev->num_tx_queues; i++)
+		guardrail_clear(action->domain, (unsigned long)netdev_get_tx_queue(dev, i), sizeof(struct netdev_queue));
+	guardrail_clear(action->domain, (unsigned long)dev, sizeof(*dev));
+	return 0;
+}
+
+/* get_strings(device, set, text) */
+static unsigned long strings_size(const struct guardrail_frame *frame)
+{
+	struct net_device *dev = (struct net_device *)frame->args[0];
+	int n = -1;
+
+	if (dev->ethtool_ops && dev->ethtool_ops->get_sset_count)
+		n = dev->ethtool_ops->get_sset_count(dev, (int)frame->args[1]);
+	return n > 0 ? (unsigned long)n * ETH_GSTRING_LEN : 0;
+}
+
+GUARDRAIL_CUSTOM(ethtool_strings)
+{
+	unsigned long p = object_of(action, frame), size = p ? strings_size(frame) : 0;
+
+	return size ? guardrail_give(action->domain, p, size, KIND_LENT) : 0;
+}
+
+/* get_regs(device, regs, registers): their size is the driver's own word. */
+static unsigned long regs_size(const struct guardrail_frame *frame)
+{
+	struct net_device *dev = (struct net_device *)frame->args[0];
+	int size = 0;
+
+	if (dev->ethtool_ops && dev->ethtool_ops->get_regs_len)
+		size = dev->ethtool_ops->get_regs_len(dev);
+	return size > 0 ? size : 0;
+}
+
+GUARDRAIL_CUSTOM(ethtool_regs)
+{
+	unsigned long p = object_of(action, frame), size = p ? regs_size(frame) : 0;
+
+	return size ? guardrail_give(action->domain, p, size, KIND_LENT) : 0;
+}
+
+/* get_rxfh(device, table, key, function), as it was up to 6.7: how large the table and the key are is the driver's own word. */
+GUARDRAIL_CUSTOM(ethtool_rxfh)
+{
+	struct net_device *dev = (struct net_device *)frame->args[0];
+	const struct ethtool_ops *ops = dev->ethtool_ops;
+	int err;
+
+	if (!__builtin_types_compatible_p(typeof(ops->get_rxfh), int (*)(struct net_device *, u32 *, u8 *, u8 *)))
+		return 0;
+	err = guardrail_lend(action->domain, frame->args[1], ops->get_rxfh_indir_size ? 4UL * ops->get_rxfh_indir_size(dev) : 0);
+	err = err ?: guardrail_lend(action->domain, frame->args[2], ops->get_rxfh_key_size ? ops->get_rxfh_key_size(dev) : 0);
+	return err ?: guardrail_lend(action->domain, frame->args[3], 1);
+}
+
+GUARDRAIL_CUSTOM(ethtool_rxfh_end)
+{
+	int i;
+
+	for (i = 1; i <= 3; i++)
+		guardrail_take(action->domain, frame->args[i], KIND_LENT);
+	return 0;
+}
+
+static noinline int frag_new(const struct guardrail_action *action, struct guardrail_frame *frame)
+{
+	unsigned long p = object_of(action, frame), size = size_of(action, frame);
+	int err;
+
+	if (!p)
+		return 0;
+	err = guardrail_give(action->domain, p, size, KIND_FRAG);
+	guardrail_check_quota(action, frame, p, size);
+	return err;
+}
+
+/* A buffer that the driver has allocated. */
+GUARDRAIL_CUSTOM(frag_new)
+{
+	unsigned long p, size;
+
+	if (likely(usual_pointer(action, frame, &p) && usual_size(action, frame, &size) && buffer_begins(action->domain, p, size))) {
+		guardrail_count_owned(action->domain, size);
+		guardrail_check_quota(action, frame, p, size);
+		return 0;
+	}
+	return frag_new(action, frame);
+}
+
+/* A buffer is released by any address in its first page. */
+GUARDRAIL_CUSTOM(frag_free)
+{
+	unsigned long p = object_of(action, frame), start, size;
+
+	if (!p)
+		return 0;
+	guardrail_buffer_grant(action->domain, p);
+	for (start = p; start > p - PAGE_SIZE; start = (start - 1) & ~(SMP_CACHE_BYTES - 1UL)) {
+		if (!guardrail_check_owner(action->domain, start, KIND_FRAG, &size) || size <= p - start)
+			continue;
+		guardrail_take(action->domain, start, KIND_FRAG);
+		return 0;
+	}
+	guardrail_refuse(action, frame, "release of", p, "no buffer", "one");
+	return 0;
+}

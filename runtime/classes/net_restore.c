@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * How network devices are set up, across the recovery of their driver. What a user has set is read and set as a user does it, by messages of
+ * rtnetlink, which are the same in all kernels. The new device gets the number of the old one, so addresses, routes and sockets that name it go on
+ * to mean it.
+ */
+#include <linux/if_addr.h>
+#include <linux/inetdevice.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/neighbour.h>
+#include <linux/net.h>
+#include <linux/netdevice.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/slab.h>
+#include <net/net_namespace.h>
+#include <net/sock.h>
+
+#include "border/custom.h"
+#include "recovery/recover.h"
+
+/* As large as the kernel's answers get, and no more of them are kept than that. */
+#define ANSWER 32768
+#define MAX_MESSAGES 4096
+#define SAVED_FLAGS (IFF_PROMISC | IFF_ALLMULTI | IFF_NOARP | IFF_DYNAMIC)
+
+/* A message that sets something again. */
+struct message {
+	struct list_head list;
+	u8 bytes[] __aligned(NLMSG_ALIGNTO);
+};
+
+static struct nlmsghdr *header_of(struct message *message)
+{
+	return (struct nlmsghdr *)message->bytes;
+}
+
+struct saved_netdev {
+	struct list_head list;
+	struct list_head coming;	/* of those that have not been registered anew */
+	struct device *parent;
+	unsigned short port;
+	char name[IFNAMSIZ];
+	possible_net_t net;
+	int ifindex;
+	int master;
+	unsigned int flags;
+	unsigned int mtu;
+	unsigned int queue_length;
+	u8 address[MAX_ADDR_LEN];
+	u8 address_length;
+	bool address_set;
+	bool registered;
+	struct list_head messages;
+	unsigned int n_messages;
+};
+
+static LIST_HEAD(coming);
+static DEFINE_MUTEX(coming_lock);
+
+/* What an answer names, so that those of one device are told from others. */
+typedef bool (*about_fn)(const struct nlmsghdr *header, int ifindex);
+
+static bool address_is_about(const struct nlmsghdr *header, int ifindex)
+{
+	const struct ifaddrmsg *message = nlmsg_data(header);
+
+	return header->nlmsg_type == RTM_NEWADDR && nlmsg_len(header) >= sizeof(*message) && message->ifa_index == ifindex;
+}
+
+static bool route_is_about(const struct nlmsghdr *header, int ifindex)
+{
+	const struct rtmsg *message = nlmsg_data(header);
+	const struct nlattr *attr;
+
+	/* What the kernel makes of an address comes with the address. */
+	if (header->nlmsg_type != RTM_NEWROUTE || nlmsg_len(header) < sizeof(*message) || message->rtm_protocol == RTPROT_KERNEL ||
+	    message->rtm_flags & RTM_F_CLONED)
+		return false;
+	attr = nlmsg_find_attr(header, sizeof(*message), RTA_OIF);
+	return attr && nla_len(attr) == sizeof(u32) && nla_get_u32(attr) == ifindex;
+}
+
+static bool neighbor_is_about(const struct nlmsghdr *header, int ifindex)
+{
+	const struct ndmsg *message = nlmsg_data(header);
+
+	return header->nlmsg_type == RTM_NEWNEIGH && nlmsg_len(header) >= sizeof(*message) && message->ndm_ifindex == ifindex &&
+	       message->ndm_state & NUD_PERMANENT;
+}
+
+/* Keeps an answer as a request to set what it tells of. */
+static void keep(struct saved_netdev *dev, const struct nlmsghdr *header)
+{
+	struct message *message;
+
+	if (dev->n_messages == MAX_MESSAGES)
+		return;
+	message = kmalloc(struct_size(message, bytes, header->nlmsg_len), GFP_KERNEL);
+	if (!message)
+		return;
+	memcpy(message->bytes, header, header->nlmsg_len);
+	header_of(message)->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
+	header_of(message)->nlmsg_pid = 0;
+	list_add_tail(&message->list, &dev->messages);
+	dev->n_messages++;
+}
+
+static int send(struct socket *socket, struct nlmsghdr *header)
+{
+	struct kvec vec = { .iov_base = header, .iov_len = header->nlmsg_len };
+	/* With an address, the socket is not asked for the file that it was opened by, of which there is none. */
+	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
+	struct msghdr msg = { .msg_name = &kernel, .msg_namelen = sizeof(kernel) };
+	int n = kernel_sendmsg(socket, &msg, &vec, 1, vec.iov_len);
+
+	return n < 0 ? n : 0;
+}
+
+static int receive(struct socket *socket, void *answer)
+{
+	struct kvec vec = { .iov_base = answer, .iov_len = ANSWER };
+	struct msghdr msg = { };
+
+	return kernel_recvmsg(socket, &msg, &vec, 1, ANSWER, MSG_DONTWAIT);
+}
+
+/* Asks for all that is set of one kind and family, and keeps what is about the device. */
+static void dump(struct socket *socket, struct saved_netdev *dev, u16 type, u8 family, size_t size, about_fn is_about)
+{
+	struct {
+		struct nlmsghdr header;
+		u8 body[sizeof(struct rtmsg)];
+	} request = { };
+	void *answer = kvmalloc(ANSWER, GFP_KERNEL);
+	int n;
+
+	if (!answer)
+		return;
+	request.header = (struct nlmsghdr){
+		.nlmsg_len = NLMSG_LENGTH(size), .nlmsg_type = type, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP,
+	};
+	request.body[0] = family;
+	n = send(socket, &request.header);
+	while (n >= 0 && (n = receive(socket, answer)) > 0) {
+		struct nlmsghdr *header = answer;
+
+		for (; nlmsg_ok(header, n); header = nlmsg_next(header, &n)) {
+			if (header->nlmsg_type == NLMSG_DONE || header->nlmsg_type == NLMSG_ERROR)
+				goto out;
+			if (is_about(header, dev->ifindex))
+				keep(dev, header);
+		}
+	}
+out:
+	kvfree(answer);
+}
+
+static int request(struct socket *socket, struct nlmsghdr *header)
+{
+	struct nlmsghdr *answer;
+	int n, err;
+
+	err = send(socket, header);
+	if (err)
+		return err;
+	answer = kvmalloc(ANSWER, GFP_KERNEL);
+	if (!answer)
+		return -ENOMEM;
+	n = receive(socket, answer);
+	if (n < 0)
+		err = n;
+	else if (n >= NLMSG_LENGTH(sizeof(struct nlmsgerr)) && answer->nlmsg_type == NLMSG_ERROR)
+		err = ((struct nlmsgerr *)nlmsg_data(answer))->error;
+	kvfree(answer);
+	return err;
+}
+
+static struct socket *open_socket(struct net *net)
+{
+	struct socket *socket;
+
+	return sock_create_kern(net, AF_NETLINK, SOCK_RAW, NETLINK_ROUTE, &socket) ? NULL : socket;
+}
+
+static void save(struct net_device *dev, struct list_head *saved)
+{
+	struct saved_netdev *one = kzalloc(sizeof(*one), GFP_KERNEL);
+	struct net_device *master;
+	struct socket *socket;
+
+	if (!one)
+		return;
+	INIT_LIST_HEAD(&one->messages);
+	rtnl_lock();
+	one->parent = dev->dev.parent;
+	one->port = dev->dev_port;
+	strscpy(one->name, dev->name, sizeof(one->name));
+	one->ifindex = dev->ifindex;
+	one->flags = dev->flags;
+	one->mtu = dev->mtu;
+	one->queue_length = dev->tx_queue_len;
+	one->address_set = dev->addr_assign_type == NET_ADDR_SET;
+	one->address_length = dev->addr_len;
+	memcpy(one->address, dev->dev_addr, dev->addr_len);
+	master = netdev_master_upper_dev_get(dev);
+	one->master = master ? master->ifindex : 0;
+	write_pnet(&one->net, get_net(dev_net(dev)));
+	rtnl_unlock();
+	list_add_tail(&one->list, saved);
+	mutex_lock(&coming_lock);
+	list_add_tail(&one->coming, &coming);
+	mutex_unlock(&coming_lock);
+
+	socket = open_socket(read_pnet(&one->net));
+	if (!socket)
+		return;
+	dump(socket, one, RTM_GETADDR, AF_INET, sizeof(struct ifaddrmsg), address_is_about);
+	dump(socket, one, RTM_GETADDR, AF_INET6, sizeof(struct ifaddrmsg), address_is_about);
+	dump(socket, one, RTM_GETNEIGH, AF_UNSPEC, sizeof(struct ndmsg), neighbor_is_about);
+	dump(socket, one, RTM_GETROUTE, AF_INET, sizeof(struct rtmsg), route_is_about);
+	dump(socket, one, RTM_GETROUTE, AF_INET6, sizeof(struct rtmsg), route_is_about);
+	sock_release(socket);
+}
+
+static int save_held(const struct guardrail_held *held, void *saved)
+{
+	if (held->right == GUARDRAIL_OBJECT && held->type == TYPE_NETDEV && held->state)
+		save((struct net_device *)held->start, saved);
+	return 0;
+}
+
+void guardrail_save_netdevs(u32 domain, struct list_head *saved)
+{
+	guardrail_walk(domain, save_held, saved);
+}
+
+/* Before it is registered: it is nobody's yet. */
+void guardrail_netdev_comes(struct net_device *dev)
+{
+	struct saved_netdev *one, *next;
+	struct net_device *other;
+
+	mutex_lock(&coming_lock);
+	list_for_each_entry_safe(one, next, &coming, coming) {
+		if (one->parent != dev->dev.parent || one->port != dev->dev_port || !net_eq(read_pnet(&one->net), dev_net(dev)))
+			continue;
+		list_del_init(&one->coming);
+		one->registered = true;
+		other = dev_get_by_index(dev_net(dev), one->ifindex);
+		if (other)
+			dev_put(other);
+		else
+			dev->ifindex = one->ifindex;
+		other = dev_get_by_name(dev_net(dev), one->name);
+		if (other)
+			dev_put(other);
+		else
+			strscpy(dev->name, one->name, sizeof(dev->name));
+		break;
+	}
+	mutex_unlock(&coming_lock);
+}
+
+/* A request that sets something of a device. */
+struct link_request {
+	struct nlmsghdr header;
+	struct ifinfomsg info;
+	u8 attributes[128];
+};
+
+static void begin(struct link_request *request, const struct saved_netdev *dev, unsigned int flags, unsigned int change)
+{
+	memset(request, 0, sizeof(*request));
+	request->header = (struct nlmsghdr){
+		.nlmsg_len = NLMSG_LENGTH(sizeof(request->info)), .nlmsg_type = RTM_NEWLINK, .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK,
+	};
+	request->info = (struct ifinfomsg){ .ifi_index = dev->ifindex, .ifi_flags = flags, .ifi_change = change };
+}
+
+static void attribute(struct link_request *request, int type, const void *data, int size)
+{
+	struct nlattr *attr = (void *)&request->header + NLMSG_ALIGN(request->header.nlmsg_len);
+
+	attr->nla_type = type;
+	attr->nla_len = nla_attr_size(size);
+	memcpy(nla_data(attr), data, size);
+	request->header.nlmsg_len = NLMSG_ALIGN(request->header.nlmsg_len) + nla_total_size(size);
+}
+
+/* What cannot be set is told; the rest is set all the same. */
+static unsigned int set(struct socket *socket, const struct saved_netdev *dev, struct nlmsghdr *header, const char *what)
+{
+	int err = request(socket, header);
+
+	/* The kernel has made some of it by itself. */
+	if (!err || err == -EEXIST)
+		return 0;
+	pr_warn("%s: its %s could not be set again (error %d)\n", dev->name, what, err);
+	return 1;
+}
+
+static const char *name_of(u16 type)
+{
+	return type == RTM_NEWADDR ? "address" : type == RTM_NEWROUTE ? "route" : "neighbor";
+}
+
+/* What is set before a device is up, then the device, then what needs it. Returns how much could not be set. */
+static unsigned int restore(struct saved_netdev *saved)
+{
+	struct link_request request;
+	struct message *message;
+	struct socket *socket = open_socket(read_pnet(&saved->net));
+	struct net_device *dev = dev_get_by_index(read_pnet(&saved->net), saved->ifindex);
+	bool same_mtu = dev && dev->mtu == saved->mtu;
+	unsigned int failed = 0;
+
+	if (dev)
+		dev_put(dev);
+	if (!socket || !dev) {
+		if (socket)
+			sock_release(socket);
+		pr_warn("%s did not come again\n", saved->name);
+		return 1;
+	}
+	if (saved->address_set) {
+		begin(&request, saved, 0, 0);
+		attribute(&request, IFLA_ADDRESS, saved->address, saved->address_length);
+		failed += set(socket, saved, &request.header, "hardware address");
+	}
+	if (!same_mtu) {
+		begin(&request, saved, 0, 0);
+		attribute(&request, IFLA_MTU, &saved->mtu, sizeof(saved->mtu));
+		failed += set(socket, saved, &request.header, "MTU");
+	}
+	begin(&request, saved, saved->flags, SAVED_FLAGS);
+	attribute(&request, IFLA_TXQLEN, &saved->queue_length, sizeof(saved->queue_length));
+	failed += set(socket, saved, &request.header, "flags");
+	if (saved->master) {
+		begin(&request, saved, 0, 0);
+		attribute(&request, IFLA_MASTER, &saved->master, sizeof(saved->master));
+		failed += set(socket, saved, &request.header, "master");
+	}
+	if (saved->flags & IFF_UP) {
+		begin(&request, saved, IFF_UP, IFF_UP);
+		failed += set(socket, saved, &request.header, "state");
+	}
+	list_for_each_entry(message, &saved->messages, list) {
+		/* That the link was down when the driver was killed is no property of a route, and would be refused. */
+		if (header_of(message)->nlmsg_type == RTM_NEWROUTE)
+			((struct rtmsg *)nlmsg_data(header_of(message)))->rtm_flags &= RTNH_F_ONLINK;
+		failed += set(socket, saved, header_of(message), name_of(header_of(message)->nlmsg_type));
+	}
+	sock_release(socket);
+	pr_info("%s is set up again: %s, MTU %u, %u addresses, routes and neighbors\n", saved->name,
+		saved->flags & IFF_UP ? "up" : "down", saved->mtu, saved->n_messages);
+	return failed;
+}
+
+unsigned int guardrail_restore_netdevs(struct list_head *saved)
+{
+	struct saved_netdev *one;
+	unsigned int failed = 0;
+
+	list_for_each_entry(one, saved, list)
+		failed += restore(one);
+	return failed;
+}
+
+void guardrail_forget_netdevs(struct list_head *saved)
+{
+	struct saved_netdev *one, *next;
+
+	list_for_each_entry_safe(one, next, saved, list) {
+		struct message *message, *next_message;
+
+		mutex_lock(&coming_lock);
+		list_del_init(&one->coming);
+		mutex_unlock(&coming_lock);
+		list_for_each_entry_safe(message, next_message, &one->messages, list)
+			kfree(message);
+		put_net(read_pnet(&one->net));
+		kfree(one);
+	}
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* What is to be done after a grace period of RCU. */
+#include <linux/rcupdate.h>
+
+#include "border/custom.h"
+
+/* kfree_rcu(): with the object itself, or (up to 6.3) how far the head lies behind its begin. */
+GUARDRAIL_CUSTOM(rcu_free)
+{
+	unsigned long p = object_of(action, frame), object = frame->args[1];
+	u32 kind;
+
+	if (object < PAGE_SIZE)
+		object = p - object;
+	for (kind = 1; kind < KIND_OWN; kind <<= 1)
+		if (guardrail_take(action->domain, object, kind))
+			return 0;
+	guardrail_refuse(action, frame, "release of", object, "no allocation", "an allocation that begins there");
+	return 0;
+}
+
+/* The kernel clears the function before it calls it. */
+bool guardrail_rcu_is_over(unsigned long head)
+{
+	return !READ_ONCE(((struct rcu_head *)head)->func);
+}
+
+/*
+ * call_rcu(): until the function, the value, is called the head is the kernel's. Where it is not the driver's function, nobody tells when that is.
+ */
+GUARDRAIL_CUSTOM(rcu_waits)
+{
+	unsigned long p = object_of(action, frame), function = size_of(action, frame);
+
+	if (!p || !guardrail_is_guarded(function))
+		return 0;
+	if (guardrail_check_object(action->domain, p, TYPE_RCU_HEAD)) {
+		if (!guardrail_rcu_is_over(p))
+			guardrail_refuse_object(action, frame, p, TYPE_RCU_HEAD, 0);
+	} else if (!guardrail_check_write(action->domain, p, sizeof(struct rcu_head)) ||
+		   guardrail_set_object(action->domain, p, sizeof(struct rcu_head), TYPE_RCU_HEAD)) {
+		/* In an object of the kernel's, or there is no memory to note it. */
+		return 0;
+	}
+	guardrail_put_object(action->domain, p, TYPE_RCU_HEAD, 1);
+	return 0;
+}
+
+/* The function is called. */
+GUARDRAIL_CUSTOM(rcu_over)
+{
+	return guardrail_object_over(action->domain, object_of(action, frame), sizeof(struct rcu_head), TYPE_RCU_HEAD);
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Slab caches: which one an object is of; and constructors: while one runs, the object that it is to construct is the driver's to write. */
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/uaccess.h>
+
+#include "border/custom.h"
+#include "recovery/recover.h"
+
+#define CACHES 256
+/* How much of a cache is looked at for its constructor. */
+#define CACHE_WORDS 40
+
+/* Caches, how large their objects are, and the constructors of those that have one. */
+static struct {
+	unsigned long cache, ctor;
+	unsigned int size;
+	u32 domain;
+	bool dead;	/* the driver is no more, and its constructor neither */
+	char name[32];
+} caches[CACHES];
+static DEFINE_RAW_SPINLOCK(lock);
+
+/* The pointer is the new cache, the second value its constructor, or 0. */
+GUARDRAIL_CUSTOM(cache_new)
+{
+	unsigned long cache = object_of(action, frame), flags;
+	int i;
+
+	if (!cache || !frame->args[0])
+		return 0;
+	raw_spin_lock_irqsave(&lock, flags);
+	for (i = 0; i < CACHES && caches[i].cache && caches[i].cache != cache; i++)
+		;
+	if (i < CACHES) {
+		caches[i].cache = cache;
+		caches[i].size = kmem_cache_size((struct kmem_cache *)cache);
+		caches[i].domain = action->domain;
+		caches[i].dead = false;
+		caches[i].ctor = size_of(action, frame);
+		strscpy(caches[i].name, (const char *)frame->args[0], sizeof(caches[i].name));
+	}
+	raw_spin_unlock_irqrestore(&lock, flags);
+	return 0;
+}
+
+/* In a cache, where its constructor stands; NULL where it cannot be found. */
+static unsigned long *find_ctor(unsigned long cache, unsigned long ctor)
+{
+	unsigned long *word = (unsigned long *)cache, value;
+	int i;
+
+	for (i = 0; i < CACHE_WORDS; i++)
+		if (!get_kernel_nofault(value, word + i) && value == ctor)
+			return word + i;
+	return NULL;
+}
+
+/*
+ * kmem_cache_create(name, …): a driver that was killed has not destroyed its caches, in which may be inodes that are used on. The one that comes
+ * gets them with their objects, since the kernel has one cache of a name. The value is the constructor.
+ */
+GUARDRAIL_CUSTOM(cache_comes)
+{
+	const char *name = (const char *)frame->args[0];
+	unsigned long ctor = size_of(action, frame), *at = NULL, flags;
+	bool found = false;
+	int i;
+
+	if (!name)
+		return 0;
+	raw_spin_lock_irqsave(&lock, flags);
+	for (i = 0; i < CACHES && !found; i++) {
+		if (!caches[i].dead || !caches[i].cache || caches[i].domain != action->domain ||
+		    strncmp(caches[i].name, name, sizeof(caches[i].name) - 1) || caches[i].size != (unsigned int)frame->args[1] ||
+		    !caches[i].ctor != !ctor)
+			continue;
+		at = ctor ? find_ctor(caches[i].cache, caches[i].ctor) : NULL;
+		found = !ctor || at;
+	}
+	if (found) {
+		if (at)
+			WRITE_ONCE(*at, ctor);
+		caches[i - 1].ctor = ctor;
+		caches[i - 1].dead = false;
+		frame->result = caches[i - 1].cache;
+	}
+	raw_spin_unlock_irqrestore(&lock, flags);
+	return found;
+}
+
+GUARDRAIL_CUSTOM(cache_gone)
+{
+	unsigned long cache = object_of(action, frame), flags;
+	int i;
+
+	if (!cache)
+		return 0;
+	raw_spin_lock_irqsave(&lock, flags);
+	for (i = 0; i < CACHES; i++)
+		if (caches[i].cache == cache)
+			caches[i].cache = 0;
+	raw_spin_unlock_irqrestore(&lock, flags);
+	return 0;
+}
+
+void guardrail_caches_dead(u32 domain)
+{
+	unsigned long flags;
+	int i;
+
+	raw_spin_lock_irqsave(&lock, flags);
+	for (i = 0; i < CACHES; i++)
+		caches[i].dead |= caches[i].domain == domain;
+	raw_spin_unlock_irqrestore(&lock, flags);
+}
+
+void guardrail_caches_destroy(u32 domain)
+{
+	int i;
+
+	for (i = 0; i < CACHES; i++) {
+		struct kmem_cache *cache = NULL;
+		unsigned long flags;
+
+		raw_spin_lock_irqsave(&lock, flags);
+		if (caches[i].domain == domain && caches[i].dead) {
+			cache = (struct kmem_cache *)caches[i].cache;
+			caches[i].cache = 0;
+		}
+		raw_spin_unlock_irqrestore(&lock, flags);
+		kmem_cache_destroy(cache);
+	}
+}
+
+/* Objects of this size may be of any cache that has it, and are written by the constructors of all of these. */
+bool guardrail_construct(u32 domain, unsigned long start, unsigned long size)
+{
+	unsigned long ctor, flags;
+	bool can = true;
+	int i;
+
+	for (i = 0; i < CACHES && can; i++) {
+		raw_spin_lock_irqsave(&lock, flags);
+		ctor = caches[i].cache && caches[i].domain == domain && caches[i].size == size ? caches[i].ctor : 0;
+		can = !ctor || (!caches[i].dead && !guardrail_is_dead(domain));
+		raw_spin_unlock_irqrestore(&lock, flags);
+		if (ctor && can)
+			((void (*)(void *))ctor)((void *)start);
+	}
+	return can;
+}
+
+/* Of the caches of a domain, the largest objects that fit into a slot; 0 where none does. */
+static unsigned int object_size(u32 domain, unsigned int slot)
+{
+	unsigned int size = 0;
+	unsigned long flags;
+	int i;
+
+	raw_spin_lock_irqsave(&lock, flags);
+	for (i = 0; i < CACHES; i++)
+		if (caches[i].cache && caches[i].ctor && caches[i].domain == domain && caches[i].size <= slot)
+			size = max(size, caches[i].size);
+	raw_spin_unlock_irqrestore(&lock, flags);
+	return size;
+}
+
+/*
+ * A constructor runs when the cache gets a slab, whoever's allocation that is for, and ends before the object is anybody's. What a
+ * function of the same prototype is given that is in no slab is left as it is.
+ */
+GUARDRAIL_CUSTOM(construct)
+{
+	unsigned long p = object_of(action, frame);
+
+	if (!p || !virt_addr_valid((void *)p) || !PageSlab(compound_head(virt_to_page((void *)p))))
+		return 0;
+	return guardrail_lend(action->domain, p, object_size(action->domain, ksize((void *)p)));
+}
+
+/* The result of kmem_cache_alloc() is of the cache that is the value. Caches that lie 4 GiB apart count as one. */
+GUARDRAIL_CUSTOM(of_cache)
+{
+	unsigned long p = object_of(action, frame);
+
+	if (p)
+		guardrail_owner_note(action->domain, p, KIND_SLAB, size_of(action, frame));
+	return 0;
+}
+
+/* kmem_cache_free(): what was allocated from a cache goes back to that one. */
+GUARDRAIL_CUSTOM(to_cache)
+{
+	unsigned long p = object_of(action, frame);
+	u32 cache = p ? guardrail_owner_noted(action->domain, p, KIND_SLAB) : 0;
+
+	if (cache && cache != (u32)size_of(action, frame))
+		guardrail_refuse(action, frame, "release of memory at", p, "an object of another cache", "one of this cache");
+	return 0;
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Sound cards: what of them the driver may write until they go. */
+#include <linux/slab.h>
+#include <sound/control.h>
+#include <sound/core.h>
+#include <sound/pcm.h>
+#include <sound/rawmidi.h>
+
+#include "border/custom.h"
+
+struct card {
+	struct snd_card *card;
+	u32 domain;
+};
+
+static void clear_pcm(u32 domain, const struct snd_pcm *pcm)
+{
+	const struct snd_pcm_substream *substream;
+	int stream;
+
+	for (stream = 0; stream < 2; stream++)
+		for (substream = pcm->streams[stream].substream; substream; substream = substream->next)
+			guardrail_clear(domain, (unsigned long)substream, sizeof(*substream));
+	guardrail_clear(domain, (unsigned long)pcm, sizeof(*pcm));
+}
+
+static void clear_card(u32 domain, struct snd_card *card)
+{
+	guardrail_take(domain, (unsigned long)card->private_data, KIND_PRIVATE);
+	guardrail_clear(domain, (unsigned long)card, sizeof(*card));
+}
+
+/*
+ * Devices and controls go with their card, which is taken from the driver next: by a last call of the driver's own function,
+ * if it has one for that.
+ */
+static void card_gone(void *data)
+{
+	struct card *known = data;
+	struct snd_card *card = known->card;
+	struct snd_kcontrol *control;
+	struct snd_device *device;
+
+	list_for_each_entry(device, &card->devices, list) {
+		if (device->type == SNDRV_DEV_PCM)
+			clear_pcm(known->domain, device->device_data);
+		else if (device->type == SNDRV_DEV_RAWMIDI)
+			guardrail_clear(known->domain, (unsigned long)device->device_data, sizeof(struct snd_rawmidi));
+	}
+	list_for_each_entry(control, &card->controls, list)
+		guardrail_clear(known->domain, (unsigned long)control, sizeof(*control));
+	if (!card->private_free)
+		clear_card(known->domain, card);
+	kfree(known);
+}
+
+/* The driver's function for a card that goes has returned. */
+GUARDRAIL_CUSTOM(snd_card_gone)
+{
+	struct snd_card *card = (struct snd_card *)object_of(action, frame);
+
+	if (card)
+		clear_card(action->domain, card);
+	return 0;
+}
+
+/* A card that goes with its device, with private memory of the size that the second value says. */
+GUARDRAIL_CUSTOM(snd_card)
+{
+	struct snd_card *card = (struct snd_card *)object_of(action, frame);
+	unsigned long size = size_of(action, frame);
+	struct card *known;
+	int err;
+
+	if (!card)
+		return 0;
+	known = kmalloc(sizeof(*known), GFP_KERNEL);
+	if (!known)
+		return -ENOMEM;
+	*known = (struct card){ .card = card, .domain = action->domain };
+	err = size ? guardrail_give(action->domain, (unsigned long)card->private_data, size, KIND_PRIVATE) : 0;
+	err = err ?: devm_add_action((struct device *)frame->args[0], card_gone, known);
+	if (err)
+		kfree(known);
+	return err;
+}

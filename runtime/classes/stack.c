@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Objects that a driver has on its stack, or may have: timers, entries of wait queues and of lists, completions. */
+#include <linux/completion.h>
+#include <linux/wait.h>
+
+#include "domain/frames.h"
+#include "border/custom.h"
+
+/* A timer begins. */
+GUARDRAIL_CUSTOM(timer_on_stack)
+{
+	unsigned long p = object_of(action, frame);
+
+	if (p)
+		guardrail_frame_note(NOTED(p, .kind = ON_TIMER));
+	return 0;
+}
+
+/* An entry of a wait queue is put in or taken out, by a function that may be called for it again and again. */
+GUARDRAIL_CUSTOM(wait_wanted)
+{
+	unsigned long p = object_of(action, frame);
+
+	if (p && !guardrail_frame_is_noted(p, ON_WAIT))
+		guardrail_require_write(action, frame, p, sizeof(struct wait_queue_entry));
+	return 0;
+}
+
+/* The entry is in the queue, which is the second value. */
+GUARDRAIL_CUSTOM(wait_begins)
+{
+	unsigned long p = object_of(action, frame);
+
+	if (p)
+		guardrail_frame_note(NOTED(p, .kind = ON_WAIT, .queue = (struct wait_queue_head *)size_of(action, frame)));
+	return 0;
+}
+
+GUARDRAIL_CUSTOM(wait_over)
+{
+	unsigned long p = object_of(action, frame);
+
+	if (p)
+		guardrail_frame_forget(p, ON_WAIT);
+	return 0;
+}
+
+/* An entry is about to be put into a list. The kernel stops if its new neighbours are none of each other; here the call is ended before. */
+GUARDRAIL_CUSTOM(list_wanted)
+{
+	struct list_head *prev = (struct list_head *)frame->args[1], *next = (struct list_head *)frame->args[2], before, after;
+	unsigned long new = frame->args[0];
+
+	if (!guardrail_links_of(prev, &before) || !guardrail_links_of(next, &after))
+		guardrail_refuse(action, frame, "insertion into a list, behind", (unsigned long)prev, "no entry of a list", "one");
+	else if (before.next != next || after.prev != prev)
+		guardrail_refuse(action, frame, "insertion into a list, behind", (unsigned long)prev, "an entry with other neighbours",
+				 "neighbours of each other");
+	else if (new == (unsigned long)prev || new == (unsigned long)next)
+		guardrail_refuse(action, frame, "insertion into a list of", new, "an entry of this list", "one that is in none");
+	else
+		guardrail_frame_note(NOTED(new, .kind = ON_LIST, .between.prev = prev, .between.next = next));
+	return 0;
+}
+
+/* Who completes something writes to it: it is memory of the driver's, or lies on a stack where another entry of the driver's goes on. */
+GUARDRAIL_CUSTOM(completes)
+{
+	unsigned long p = object_of(action, frame);
+
+	if (p && !guardrail_on_stack_of(action->domain, p))
+		guardrail_require_write(action, frame, p, sizeof(struct completion));
+	return 0;
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* USB host controllers: the driver's part of a host, and what requests bring. */
+#include <linux/module.h>
+#include <linux/usb.h>
+#include <linux/usb/ch11.h>
+#include <linux/usb/hcd.h>
+
+#include "border/custom.h"
+
+/* The driver's own part of a host is its to write while the host is there. */
+GUARDRAIL_CUSTOM(hcd_new)
+{
+	struct usb_hcd *hcd = (struct usb_hcd *)object_of(action, frame);
+
+	if (!hcd || !hcd->driver->hcd_priv_size)
+		return 0;
+	return guardrail_add_write(action->domain, (unsigned long)hcd->hcd_priv, hcd->driver->hcd_priv_size);
+}
+
+GUARDRAIL_CUSTOM(hcd_gone)
+{
+	struct usb_hcd *hcd = (struct usb_hcd *)object_of(action, frame);
+
+	if (hcd)
+		guardrail_clear(action->domain, (unsigned long)hcd, sizeof(*hcd) + hcd->driver->hcd_priv_size);
+	return 0;
+}
+
+/* An endpoint goes; with the first, which all devices have, the device does. */
+GUARDRAIL_CUSTOM(endpoint_gone)
+{
+	struct usb_host_endpoint *ep = (struct usb_host_endpoint *)object_of(action, frame);
+	struct usb_device *dev;
+
+	if (!ep || usb_endpoint_num(&ep->desc))
+		return 0;
+	dev = container_of(ep, struct usb_device, ep0);
+	guardrail_clear(action->domain, (unsigned long)dev->toggle, sizeof(dev->toggle));
+	return 0;
+}
+
+/* Drivers note in a variable of usbcore, by inlined code, that they are there. Later kernels have none. */
+GUARDRAIL_CUSTOM(usb_loaded)
+{
+	unsigned long *loaded = __symbol_get("usb_hcds_loaded");
+	int err;
+
+	if (!loaded)
+		return 0;
+	err = guardrail_add_write(action->domain, (unsigned long)loaded, sizeof(*loaded));
+	/* The driver needs usbcore, so that stays. */
+	__symbol_put("usb_hcds_loaded");
+	return err;
+}
+
+/* What became of the packets of an isochronous request stands behind it. */
+GUARDRAIL_CUSTOM(urb_new)
+{
+	struct urb *urb = (struct urb *)object_of(action, frame);
+
+	if (!urb || urb->number_of_packets <= 0)
+		return 0;
+	return guardrail_set_write(action->domain, (unsigned long)urb->iso_frame_desc,
+				   urb->number_of_packets * sizeof(urb->iso_frame_desc[0]));
+}
+
+static void urb_gone(u32 domain, struct urb *urb)
+{
+	int packets = max(urb->number_of_packets, 0);
+
+	guardrail_clear(domain, (unsigned long)urb, sizeof(*urb) + packets * sizeof(urb->iso_frame_desc[0]));
+}
+
+/* The driver is done with a request. */
+GUARDRAIL_CUSTOM(urb_done)
+{
+	struct urb *urb = (struct urb *)object_of(action, frame);
+
+	if (urb)
+		urb_gone(action->domain, urb);
+	return 0;
+}
+
+/* A request that was not taken stays the kernel's. One that was may be done already. */
+GUARDRAIL_CUSTOM(urb_queued)
+{
+	struct urb *urb = (struct urb *)object_of(action, frame);
+
+	if (urb && (int)frame->result)
+		urb_gone(action->domain, urb);
+	return 0;
+}
+
+/* hub_control(hcd, type, value, index, buffer, length): there is always room for the description of a hub. */
+GUARDRAIL_CUSTOM(hub_buffer)
+{
+	unsigned long p = object_of(action, frame), size = (u16)frame->args[5];
+
+	return guardrail_lend(action->domain, p, max(size, sizeof(struct usb_hub_descriptor)));
+}

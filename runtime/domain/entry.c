@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Who is in a guarded module, and since where on the stack. Each entry leaves a record on the stack, above all that the module's
+ * function uses; the innermost one of a task stands in its note, which is found by the task. So a task may sleep in the module and go on
+ * on another CPU, and interrupts nest on the task that they have interrupted.
+ */
+#include <linux/hash.h>
+#include <linux/sched.h>
+#include <linux/sched/task_stack.h>
+#include <linux/spinlock.h>
+#include <linux/uaccess.h>
+
+#include "domain/frames.h"
+
+#define CELL_BITS 8
+#define HASH_BITS 6
+#define RESERVE 64
+/* No task has more entries within each other. */
+#define MAX_DEPTH 32
+
+/* A task that is in guarded modules. Only the task itself, or what has interrupted it, looks at its note. */
+struct note {
+	struct hlist_node node;		/* where it is in no cell */
+	struct task_struct *task;	/* NULL in a cell that is free */
+	u64 born;			/* another task may get the same memory */
+	struct guardrail_record *top;
+	unsigned long limit;		/* where the part of the stack ends that may be written; 0 for all */
+	struct guardrail_locks locks;
+	/* For the watchdog: how often the task was found running since it has entered, or has slept, when that was, and where it loops. */
+	unsigned int looks;
+	unsigned long slept;
+	unsigned long looping;
+};
+
+/*
+ * Nearly every task finds one of its two cells free, so it needs no lock: it alone gives it back. Interrupts are off while a note comes or
+ * goes, so none finds it half there.
+ */
+static struct note cells[1 << CELL_BITS];
+
+/* The notes of all other tasks. */
+static struct {
+	raw_spinlock_t lock;
+	struct hlist_head notes;
+} table[1 << HASH_BITS];
+static atomic_long_t n_others;
+
+static struct guardrail_pool pool;
+unsigned long guardrail_dead_domains;
+unsigned long guardrail_ended_domains;
+
+/* A note of the current task that has just come. */
+static void begin(struct note *note)
+{
+	note->born = current->start_boottime;
+	note->top = NULL;
+	note->limit = 0;
+	note->locks.n = note->locks.more = 0;
+	note->looks = 0;
+}
+
+static struct note *cell_of(const struct task_struct *task, unsigned int n)
+{
+	return &cells[hash_ptr((void *)task, CELL_BITS) ^ n];
+}
+
+static unsigned int bucket_of(const struct task_struct *task)
+{
+	return hash_ptr((void *)task, HASH_BITS);
+}
+
+static noinline struct note *find_other(void)
+{
+	unsigned int bucket = bucket_of(current);
+	unsigned long flags;
+	struct note *note;
+
+	raw_spin_lock_irqsave(&table[bucket].lock, flags);
+	hlist_for_each_entry(note, &table[bucket].notes, node)
+		if (note->task == current)
+			break;
+	raw_spin_unlock_irqrestore(&table[bucket].lock, flags);
+	return note;
+}
+
+/* The note of the current task, with interrupts off. One of a task that has gone without leaving is as good as new. */
+static __always_inline struct note *find(void)
+{
+	struct note *note = cell_of(current, 0);
+
+	if (READ_ONCE(note->task) != current)
+		note = cell_of(current, 1);
+	if (READ_ONCE(note->task) != current)
+		note = atomic_long_read(&n_others) ? find_other() : NULL;
+	if (note && note->born != current->start_boottime)
+		begin(note);
+	return note;
+}
+
+static noinline struct note *new_other(void)
+{
+	unsigned int bucket = bucket_of(current);
+	struct note *note;
+
+	note = guardrail_pool_alloc(&pool);
+	if (!note)
+		return NULL;
+	note->task = current;
+	begin(note);
+	raw_spin_lock(&table[bucket].lock);
+	hlist_add_head(&note->node, &table[bucket].notes);
+	raw_spin_unlock(&table[bucket].lock);
+	atomic_long_inc(&n_others);
+	return note;
+}
+
+/* A note for the current task, which has none, with interrupts off. */
+static __always_inline struct note *new_note(void)
+{
+	unsigned int n;
+
+	for (n = 0; n < 2; n++) {
+		struct note *note = cell_of(current, n);
+
+		if (READ_ONCE(note->task) || cmpxchg(&note->task, NULL, current))
+			continue;
+		begin(note);
+		return note;
+	}
+	return new_other();
+}
+
+static void free_note(struct note *note)
+{
+	unsigned int bucket = bucket_of(current);
+
+	if (note >= cells && note < cells + ARRAY_SIZE(cells)) {
+		note->top = NULL;
+		smp_store_release(&note->task, NULL);
+		return;
+	}
+	raw_spin_lock(&table[bucket].lock);
+	hlist_del(&note->node);
+	raw_spin_unlock(&table[bucket].lock);
+	atomic_long_dec(&n_others);
+	guardrail_pool_free(&pool, note);
+}
+
+/*
+ * True where the module itself has called the entry, by a pointer or by way of the kernel: then what it may write of its callers' stack is what
+ * these may.
+ */
+static __always_inline bool is_own_call(const struct guardrail_record *record)
+{
+	const struct guardrail_record *previous = record->previous;
+
+	return previous && record->entry && previous->entry && previous->entry->domain == record->entry->domain;
+}
+
+/* The current task enters a module with this record, and leaves it; false where there is no memory to note it. */
+static __always_inline bool push(struct guardrail_record *record, bool callers_stack)
+{
+	unsigned long flags;
+	struct note *note;
+
+	local_irq_save(flags);
+	note = find() ?: new_note();
+	if (note) {
+		record->task = note;
+		record->previous = note->top;
+		record->previous_limit = note->limit;
+		note->top = record;
+		if (!callers_stack)
+			note->limit = (unsigned long)record;
+		else if (!is_own_call(record))
+			note->limit = 0;
+	}
+	local_irq_restore(flags);
+	return note;
+}
+
+static __always_inline void pop(struct guardrail_record *record)
+{
+	struct note *note = record->task;
+	unsigned long flags;
+
+	if (record->previous) {
+		note->limit = record->previous_limit;
+		WRITE_ONCE(note->top, record->previous);
+		return;
+	}
+	local_irq_save(flags);
+	free_note(note);
+	local_irq_restore(flags);
+}
+
+/* True where the entry is not to be made: the domain is dead, or the module is the one that it had before. */
+static __always_inline bool is_refused(const struct guardrail_entry *entry)
+{
+	return is_dead(entry->domain) || (static_branch_unlikely(&guardrail_keeps) && guardrail_is_kept(entry->domain, entry));
+}
+
+/* What guardrail_enter() does when it has stored the registers (unwind.c). */
+int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_record *record)
+{
+	record->entry = entry;
+	guardrail_save(&record->saved);
+	if (likely(!is_refused(entry) && push(record, entry->flags & GUARDRAIL_ENTRY_CALLERS_STACK))) {
+		if (likely(!is_refused(entry)))
+			return 0;
+		/* It was killed before this entry could be seen. */
+		pop(record);
+	}
+	record->frame.result = entry->dead;
+	record->frame.second = 0;
+	guardrail_fs_left(record, false);
+	return -EIO;
+}
+
+void guardrail_leave(struct guardrail_record *record)
+{
+	struct note *note = record->task;
+
+	if (unlikely(note->locks.n))
+		guardrail_locks_left(record);
+	if (unlikely(guardrail_any_frames()))
+		guardrail_frames_left(record);
+	pop(record);
+	if (unlikely(record->saved.unwound))
+		guardrail_unwind_caller(record);
+}
+EXPORT_SYMBOL_GPL(guardrail_leave);
+
+struct guardrail_locks *guardrail_locks(const struct guardrail_record **innermost)
+{
+	struct note *note = find();
+
+	*innermost = note ? note->top : NULL;
+	return *innermost ? &note->locks : NULL;
+}
+
+/* Interrupts leave the note as they find it, and a task that has none has no limit whatever they do. */
+unsigned long guardrail_stack_limit(void)
+{
+	const struct note *note = find();
+
+	return note ? note->limit : 0;
+}
+
+struct guardrail_record *guardrail_innermost(void)
+{
+	struct guardrail_record *top;
+	unsigned long flags;
+	struct note *note;
+
+	local_irq_save(flags);
+	note = find();
+	top = note ? note->top : NULL;
+	local_irq_restore(flags);
+	return top;
+}
+
+void guardrail_forget_task(void)
+{
+	unsigned long flags;
+	struct note *note;
+
+	local_irq_save(flags);
+	note = find();
+	if (note)
+		free_note(note);
+	local_irq_restore(flags);
+	guardrail_frames_end(current_stack_pointer, (unsigned long)task_stack_page(current) + THREAD_SIZE);
+}
+
+bool guardrail_running(struct guardrail_running *running)
+{
+	struct note *note = find();
+
+	if (!note || !note->top || !note->top->entry)
+		return false;
+	if (note->slept != current->nvcsw) {
+		note->slept = current->nvcsw;
+		note->looks = 0;
+	}
+	running->record = note->top;
+	running->looks = ++note->looks;
+	return true;
+}
+
+void guardrail_note_loop(unsigned long ip)
+{
+	struct note *note = find();
+
+	if (note)
+		note->looping = ip;
+}
+
+unsigned long guardrail_looping(void)
+{
+	unsigned long flags, ip;
+	struct note *note;
+
+	local_irq_save(flags);
+	note = find();
+	ip = note ? note->looping : 0;
+	local_irq_restore(flags);
+	return ip;
+}
+
+unsigned long guardrail_inside(void)
+{
+	unsigned long n = atomic_long_read(&n_others);
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(cells); i++)
+		n += !!READ_ONCE(cells[i].task);
+	return n;
+}
+
+/*
+ * True where one of these entries of another task is one into the domain, and where @p is not 0, its part of the stack has that address. They may end
+ * meanwhile, which does no harm: it is read with care.
+ */
+static bool is_inside(const struct guardrail_record *record, u32 domain, unsigned long p)
+{
+	struct guardrail_entry entry;
+	struct guardrail_record copy;
+	int depth;
+
+	for (depth = 0; record && depth < MAX_DEPTH; depth++) {
+		if (copy_from_kernel_nofault(&copy, record, offsetof(struct guardrail_record, saved)) ||
+		    copy_from_kernel_nofault(&entry, copy.entry, sizeof(entry)))
+			return false;
+		if (entry.domain == domain && (!p || (p < (unsigned long)record && p / THREAD_SIZE == (unsigned long)record / THREAD_SIZE)))
+			return true;
+		record = copy.previous;
+	}
+	return false;
+}
+
+/* True where some task has such an entry. */
+static bool any_inside(u32 domain, unsigned long p)
+{
+	unsigned long flags;
+	struct note *note;
+	bool inside = false;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(cells) && !inside; i++)
+		inside = READ_ONCE(cells[i].task) && is_inside(READ_ONCE(cells[i].top), domain, p);
+	for (i = 0; i < ARRAY_SIZE(table) && !inside; i++) {
+		raw_spin_lock_irqsave(&table[i].lock, flags);
+		hlist_for_each_entry(note, &table[i].notes, node)
+			inside |= is_inside(READ_ONCE(note->top), domain, p);
+		raw_spin_unlock_irqrestore(&table[i].lock, flags);
+	}
+	return inside;
+}
+
+bool guardrail_inside_domain(u32 domain)
+{
+	return any_inside(domain, 0);
+}
+
+bool guardrail_on_stack_of(u32 domain, unsigned long p)
+{
+	return any_inside(domain, p);
+}
+
+/* The outermost of these entries of another task that is a handler of interrupts. */
+static bool find_interrupt(const struct guardrail_record *record, struct guardrail_interrupt *found)
+{
+	struct guardrail_entry entry;
+	struct guardrail_record copy;
+	bool is = false;
+	int depth;
+
+	for (depth = 0; record && depth < MAX_DEPTH; depth++, record = copy.previous) {
+		if (copy_from_kernel_nofault(&copy, record, sizeof(copy)) || copy_from_kernel_nofault(&entry, copy.entry, sizeof(entry)))
+			break;
+		if (!(copy.saved.preempt_count & HARDIRQ_MASK))
+			break;
+		*found = (struct guardrail_interrupt){ copy.frame.args[0], entry.domain, entry.function };
+		is = true;
+	}
+	return is;
+}
+
+bool guardrail_interrupt_on(unsigned int cpu, struct guardrail_interrupt *found)
+{
+	typeof_member(struct task_struct, on_cpu) on;
+	unsigned int i, where;
+
+	for (i = 0; i < ARRAY_SIZE(cells); i++) {
+		struct task_struct *task = READ_ONCE(cells[i].task);
+
+		if (task && !get_kernel_nofault(on, &task->on_cpu) && on && !get_kernel_nofault(where, &task->thread_info.cpu) && where == cpu &&
+		    find_interrupt(READ_ONCE(cells[i].top), found))
+			return true;
+	}
+	return false;
+}
+
+void guardrail_kill(u32 domain)
+{
+	if (is_domain(domain))
+		set_bit(domain, &guardrail_dead_domains);
+}
+EXPORT_SYMBOL_GPL(guardrail_kill);
+
+void guardrail_revive(u32 domain)
+{
+	clear_bit(domain, &guardrail_ended_domains);
+	clear_bit(domain, &guardrail_dead_domains);
+}
+
+bool guardrail_is_dead(u32 domain)
+{
+	return is_domain(domain) && test_bit(domain, &guardrail_dead_domains);
+}
+EXPORT_SYMBOL_GPL(guardrail_is_dead);
+
+int __init guardrail_entry_init(void)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(table); i++)
+		raw_spin_lock_init(&table[i].lock);
+	return guardrail_pool_init(&pool, "guardrail_note", sizeof(struct note), RESERVE);
+}
+
+/* No guarded module is there any more; the notes that are left are of threads that were ended in one. */
+void guardrail_entry_exit(void)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(table); i++) {
+		struct hlist_node *next;
+		struct note *note;
+
+		hlist_for_each_entry_safe(note, next, &table[i].notes, node)
+			guardrail_pool_free(&pool, note);
+	}
+	guardrail_pool_exit(&pool);
+}

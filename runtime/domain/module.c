@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* The life of guarded modules: what they get when they come, and what is taken back when they go. */
+#include <linux/jump_label.h>
+#include <linux/kobject.h>
+#include <linux/list.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/sysfs.h>
+#include <linux/version.h>
+
+#include "domain/frames.h"
+#include "recovery/recover.h"
+
+/* So many leaks are told one by one. */
+#define MAX_TOLD 8
+
+/* So many modules are kept at most. */
+#define MOST_KEPT 64
+
+/* A guarded module that is there. */
+struct entered {
+	struct list_head list;
+	struct entered *next_kept;
+	const struct guardrail_module *guarded;
+	struct module *module;
+	bool ready;	/* its init function has returned */
+	bool gone;	/* its domain was cleared when it went */
+};
+
+static LIST_HEAD(modules);
+static DEFINE_SPINLOCK(modules_lock);
+
+/* Modules of domains that were killed, into which something may still point: they never go, and nobody enters them again. */
+static struct entered *kept;
+static unsigned int n_kept;
+DEFINE_STATIC_KEY_FALSE(guardrail_keeps);
+
+/* Any context. */
+bool guardrail_is_kept(u32 domain, const void *p)
+{
+	const struct entered *entered;
+
+	for (entered = smp_load_acquire(&kept); entered; entered = entered->next_kept)
+		if (entered->guarded->domain == domain && within_module_core((unsigned long)p, entered->module))
+			return true;
+	return false;
+}
+
+/* True for an address in a guarded module. */
+bool guardrail_is_guarded(unsigned long addr)
+{
+	struct entered *entered;
+	unsigned long flags;
+	bool found = false;
+
+	spin_lock_irqsave(&modules_lock, flags);
+	list_for_each_entry(entered, &modules, list)
+		found |= within_module(addr, entered->module);
+	for (entered = kept; entered; entered = entered->next_kept)
+		found |= within_module_core(addr, entered->module);
+	spin_unlock_irqrestore(&modules_lock, flags);
+	return found;
+}
+
+bool guardrail_module_is_there(u32 domain, const char *name)
+{
+	struct entered *entered;
+	unsigned long flags;
+	bool found = false;
+
+	spin_lock_irqsave(&modules_lock, flags);
+	list_for_each_entry(entered, &modules, list)
+		found |= entered->guarded->domain == domain && entered->ready && !strcmp(entered->module->name, name);
+	spin_unlock_irqrestore(&modules_lock, flags);
+	return found;
+}
+
+void guardrail_modules_of(u32 domain, struct guarded_modules *found)
+{
+	struct entered *entered;
+	unsigned long flags;
+
+	found->n = 0;
+	spin_lock_irqsave(&modules_lock, flags);
+	list_for_each_entry(entered, &modules, list) {
+		if (entered->guarded->domain != domain || READ_ONCE(entered->gone) || found->n == MAX_MODULES)
+			continue;
+		found->module[found->n] = entered->module;
+		strscpy(found->name[found->n++], entered->module->name, MODULE_NAME_LEN);
+	}
+	spin_unlock_irqrestore(&modules_lock, flags);
+}
+
+/* The names of the domain's modules; empty where it has none. */
+void guardrail_domain_name(u32 domain, char *text, size_t size)
+{
+	struct entered *entered;
+	unsigned long flags;
+	size_t used = 0;
+
+	text[0] = 0;
+	spin_lock_irqsave(&modules_lock, flags);
+	list_for_each_entry(entered, &modules, list)
+		if (entered->guarded->domain == domain)
+			used += scnprintf(text + used, size - used, "%s%s", used ? " " : "", entered->guarded->name);
+	spin_unlock_irqrestore(&modules_lock, flags);
+}
+
+/* True where the domain has a module beside this one. */
+static bool has_others(u32 domain, const struct entered *than)
+{
+	struct entered *entered;
+	unsigned long flags;
+	bool found = false;
+
+	spin_lock_irqsave(&modules_lock, flags);
+	list_for_each_entry(entered, &modules, list)
+		found |= entered != than && entered->guarded->domain == domain;
+	spin_unlock_irqrestore(&modules_lock, flags);
+	return found;
+}
+
+static int count(const struct guardrail_held *held, void *data)
+{
+	struct held_counts *counts = data;
+
+	switch (held->right) {
+	case GUARDRAIL_WRITE:
+		counts->ranges++;
+		counts->bytes += held->len;
+		break;
+	case GUARDRAIL_ICALL:
+		counts->targets++;
+		break;
+	case GUARDRAIL_OBJECT:
+		counts->objects++;
+		break;
+	case GUARDRAIL_OWNER:
+		counts->owned++;
+		counts->owned_bytes += held->len;
+		break;
+	}
+	return 0;
+}
+
+void guardrail_count_held(u32 domain, struct held_counts *counts)
+{
+	memset(counts, 0, sizeof(*counts));
+	guardrail_walk(domain, count, counts);
+}
+
+static int tell_leak(const struct guardrail_held *held, void *data)
+{
+	unsigned int *told = data;
+
+	switch (held->right) {
+	case GUARDRAIL_WRITE:
+		pr_warn("leaked: %lu writable bytes at %016lx\n", held->len, held->start);
+		break;
+	case GUARDRAIL_OBJECT:
+		pr_warn("leaked: object of type %u, %lu bytes at %016lx, in state %u\n", held->type, held->len, held->start,
+			held->state);
+		break;
+	case GUARDRAIL_OWNER:
+		pr_warn("leaked: allocation of kind %u, %lu bytes at %016lx\n", held->type, held->len, held->start);
+		break;
+	default:
+		return 0;
+	}
+	return ++*told >= MAX_TOLD;
+}
+
+/* The last module of a domain has gone: what the domain still holds was not given back. */
+static void end_domain(const struct guardrail_module *guarded)
+{
+	struct held_counts held;
+	unsigned int told = 0;
+
+	guardrail_tasks_forget(guarded->domain);
+	guardrail_count_held(guarded->domain, &held);
+	if (held.ranges || held.targets || held.objects || held.owned) {
+		pr_warn("module %s is gone, and domain %u still held %lu writable bytes in %lu ranges, %lu call targets, %lu objects, %lu allocations of %lu bytes\n",
+			guarded->name, guarded->domain, held.bytes, held.ranges, held.targets, held.objects, held.owned,
+			held.owned_bytes);
+		guardrail_walk(guarded->domain, tell_leak, &told);
+	}
+	guardrail_clear_domain(guarded->domain);
+	guardrail_irqs_forget(guarded->domain);
+	guardrail_frames_forget(guarded->domain);
+}
+
+static int set_ranges(u32 domain, const struct guardrail_range *ranges, u64 n)
+{
+	int err = 0;
+	u64 i;
+
+	for (i = 0; i < n && !err; i++) {
+		if (!ranges[i].len)
+			continue;
+		err = guardrail_prepare(ranges[i].start, ranges[i].len);
+		err = err ?: guardrail_set_write(domain, ranges[i].start, ranges[i].len);
+	}
+	return err;
+}
+
+static void clear_ranges(u32 domain, const struct guardrail_range *ranges, u64 n)
+{
+	u64 i;
+
+	for (i = 0; i < n; i++)
+		if (guardrail_clear(domain, ranges[i].start, ranges[i].len))
+			pr_warn("no memory to take [%016lx, +%lu) away from domain %u exactly\n", ranges[i].start,
+				ranges[i].len, domain);
+}
+
+/* The targets are called by pointer no more: all, or those that go with the module's init section. */
+static void clear_targets(const struct entered *entered, bool only_init)
+{
+	const struct guardrail_module *guarded = entered->guarded;
+	u64 i;
+
+	for (i = 0; i < guarded->n_targets; i++)
+		if (!only_init || within_module_init(guarded->targets[i], entered->module))
+			guardrail_clear(guarded->domain, guarded->targets[i], 1);
+}
+
+static int grant(const struct guardrail_module *guarded)
+{
+	int err = set_ranges(guarded->domain, guarded->writable, guarded->n_writable);
+	u64 i;
+
+	err = err ?: set_ranges(guarded->domain, guarded->init_only, guarded->n_init_only);
+	for (i = 0; i < guarded->n_targets && !err; i++)
+		err = guardrail_set_icall(guarded->domain, guarded->targets[i]);
+	return err;
+}
+
+/* Takes back what the module got, and what its domain holds if it was the last. */
+static void leave(struct entered *entered)
+{
+	const struct guardrail_module *guarded = entered->guarded;
+	unsigned long flags;
+
+	spin_lock_irqsave(&modules_lock, flags);
+	list_del(&entered->list);
+	spin_unlock_irqrestore(&modules_lock, flags);
+	clear_ranges(guarded->domain, guarded->writable, guarded->n_writable);
+	clear_targets(entered, false);
+	guardrail_fields_forget(entered->module);
+	guardrail_skbs_forget(entered->module);
+	if (!has_others(guarded->domain, entered))
+		end_domain(guarded);
+	kfree(entered);
+}
+
+bool guardrail_can_keep(unsigned int n)
+{
+	return n_kept + n <= MOST_KEPT;
+}
+
+/* What the kernel notes where a module uses another; since Linux 7 only it knows this. */
+struct use {
+	struct list_head source_list, target_list;
+	struct module *source, *target;
+};
+
+/* In sysfs, a module's name also stands in the folders of the modules that it uses, and in that of the kernel's types. */
+static void forget_name(const struct module *module)
+{
+	struct kobject **types = (struct kobject **)guardrail_find_symbol("btf_kobj");
+	struct bin_attribute file = { .attr.name = module->name };
+	struct use *use;
+
+	list_for_each_entry(use, &module->target_list, target_list)
+		if (use->source == module && use->target->holders_dir)
+			sysfs_remove_link(use->target->holders_dir, module->name);
+	if (types && *types)
+		sysfs_remove_bin_file(*types, &file);
+}
+
+/* It stays, under another name and without its exports, so that one of its name can come. */
+static int keep(struct entered *entered)
+{
+	struct module *module = entered->module;
+	char name[MODULE_NAME_LEN];
+	unsigned long flags;
+	int err;
+
+	scnprintf(name, sizeof(name), "%.*s.%u", (int)MODULE_NAME_LEN - 5, entered->guarded->name, n_kept + 1);
+	if (!try_module_get(module))
+		return -ENOENT;
+	err = kobject_rename(&module->mkobj.kobj, name);
+	if (err) {
+		module_put(module);
+		return err;
+	}
+	forget_name(module);
+	strscpy(module->name, name, sizeof(module->name));
+	WRITE_ONCE(module->num_syms, 0);
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 0, 0)
+	WRITE_ONCE(module->num_gpl_syms, 0);
+#endif
+	guardrail_fields_forget(module);
+	guardrail_skbs_forget(module);
+	spin_lock_irqsave(&modules_lock, flags);
+	list_del(&entered->list);
+	entered->next_kept = kept;
+	smp_store_release(&kept, entered);
+	spin_unlock_irqrestore(&modules_lock, flags);
+	n_kept++;
+	return 0;
+}
+
+static struct entered *last_of(u32 domain)
+{
+	struct entered *entered, *found = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&modules_lock, flags);
+	list_for_each_entry(entered, &modules, list)
+		if (!found && entered->guarded->domain == domain)
+			found = entered;
+	spin_unlock_irqrestore(&modules_lock, flags);
+	return found;
+}
+
+int guardrail_keep_modules(u32 domain)
+{
+	struct entered *entered;
+	int err = 0;
+
+	static_branch_enable(&guardrail_keeps);
+	while (!err && (entered = last_of(domain))) {
+		err = keep(entered);
+		if (!err)
+			pr_info("the old %s stays as %s, for what may still lead to it\n", entered->guarded->name, entered->module->name);
+	}
+	return err;
+}
+
+static int refuse(const struct guardrail_module *guarded)
+{
+	if (guarded->magic != GUARDRAIL_MAGIC) {
+		pr_err("a module was refused: it was not made by guardrail, since what describes it begins with %08x\n",
+		       guarded->magic);
+		return -ENOEXEC;
+	}
+	if (guarded->abi != GUARDRAIL_ABI) {
+		pr_err("a module was refused: it was guarded for version %u of the interface and this guardrail.ko has version %u; guard it again\n",
+		       guarded->abi, GUARDRAIL_ABI);
+		return -ENOEXEC;
+	}
+	if (!is_domain(guarded->domain) || guarded->flags & ~GUARDRAIL_FLAGS || !guarded->name) {
+		pr_err("a module was refused: domain %u with flags %x is nothing that this guardrail.ko knows\n",
+		       guarded->domain, guarded->flags);
+		return -ENOEXEC;
+	}
+	return 0;
+}
+
+/* What was done for a module that goes was not undone by it: nobody enters its domain any more, and all is taken back instead. */
+static void give_up(const struct guardrail_module *guarded, const char *function)
+{
+	char names[64];
+
+	if (guardrail_is_dead(guarded->domain))
+		return;
+	guardrail_domain_name(guarded->domain, names, sizeof(names));
+	guardrail_kill(guarded->domain);
+	pr_err("domain %u (%s) is killed: the %s function of %s was ended\n", guarded->domain, names, function, guarded->name);
+}
+
+/* What init writes on the stack is its own, like with any other function that the module is entered by. */
+static noinline int call_init(const struct guardrail_module *guarded)
+{
+	const struct guardrail_entry entry = { .domain = guarded->domain, .dead = -EFAULT, .function = "init" };
+	struct guardrail_record record;
+	int err = guardrail_enter(&entry, &record);
+
+	if (err < 0)
+		return guardrail_is_dead(guarded->domain) ? -EFAULT : -ENOMEM;
+	if (err)
+		give_up(guarded, "init");
+	err = err ? -EFAULT : guarded->init();
+	guardrail_leave(&record);
+	return err;
+}
+
+/* It cannot fail: where it is ended from within, what it did not take back is taken without it. */
+static noinline void call_exit(const struct guardrail_module *guarded)
+{
+	const struct guardrail_entry entry = {
+		.domain = guarded->domain, .flags = GUARDRAIL_ENTRY_EXIT, .function = "exit",
+	};
+	struct guardrail_record record;
+	int err;
+
+	if (guardrail_is_dead(guarded->domain)) {
+		pr_warn("the exit function of %s is not called, since its domain is dead\n", guarded->name);
+		return;
+	}
+	/* Without memory for it the whole stack is its own: it has to be called. */
+	err = guardrail_enter(&entry, &record);
+	if (err > 0)
+		give_up(guarded, "exit");
+	else
+		guarded->exit();
+	if (err >= 0)
+		guardrail_leave(&record);
+}
+
+/* The module goes. What entries had taken that were ended goes with the last one of the domain. */
+static void take_back(struct entered *entered)
+{
+	u32 domain = entered->guarded->domain;
+
+	if (test_bit(domain, &guardrail_ended_domains) && !has_others(domain, entered))
+		guardrail_kill(domain);
+	if (guardrail_is_dead(domain))
+		guardrail_clear_dead(domain, &entered->gone);
+}
+
+int guardrail_module_enter(const struct guardrail_module *guarded)
+{
+	struct entered *entered;
+	unsigned long flags;
+	int err = refuse(guarded);
+
+	if (err)
+		return err;
+	if (!has_others(guarded->domain, NULL))
+		guardrail_revive(guarded->domain);
+	entered = kzalloc(sizeof(*entered), GFP_KERNEL);
+	if (!entered)
+		return -ENOMEM;
+	entered->guarded = guarded;
+	entered->module = guardrail_module_at((unsigned long)guarded);
+	if (!entered->module) {
+		pr_err("%s was refused: what describes it lies in no module\n", guarded->name);
+		kfree(entered);
+		return -ENOEXEC;
+	}
+	spin_lock_irqsave(&modules_lock, flags);
+	list_add(&entered->list, &modules);
+	spin_unlock_irqrestore(&modules_lock, flags);
+	err = grant(guarded);
+	if (err)
+		pr_err("%s was refused: no rights could be given to its data (error %d)\n", guarded->name, err);
+	else if (guarded->init)
+		err = call_init(guarded);
+	clear_ranges(guarded->domain, guarded->init_only, guarded->n_init_only);
+	if (err) {
+		take_back(entered);
+		leave(entered);
+	} else {
+		clear_targets(entered, true);
+		WRITE_ONCE(entered->ready, true);
+	}
+	return err;
+}
+EXPORT_SYMBOL_GPL(guardrail_module_enter);
+
+void guardrail_module_leave(const struct guardrail_module *guarded)
+{
+	struct entered *entered, *found = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&modules_lock, flags);
+	list_for_each_entry(entered, &modules, list)
+		if (entered->guarded == guarded)
+			found = entered;
+	spin_unlock_irqrestore(&modules_lock, flags);
+	/* It was refused, or has left already. */
+	if (!found)
+		return;
+	if (guarded->exit)
+		call_exit(guarded);
+	take_back(found);
+	leave(found);
+}
+EXPORT_SYMBOL_GPL(guardrail_module_leave);

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A domain that is killed, and recovers. Where that is the policy, a violation refuses all further entries and leaves the rest to work in process
+ * context: when nobody is inside any more all is taken from the domain, its modules are loaded anew, and its devices are set up as they
+ * were.
+ */
+#include <linux/delay.h>
+#include <linux/jiffies.h>
+#include <linux/kmod.h>
+#include <linux/ktime.h>
+#include <linux/mutex.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/static_call.h>
+#include <linux/umh.h>
+#include <linux/workqueue.h>
+
+#include "internal.h"
+#include "recovery/recover.h"
+
+/* How long is waited for those inside to leave, for a module to go or to come, and until the loader is run once more. */
+#define LEAVE_MS 10000
+#define LOAD_MS 30000
+#define AGAIN_MS 2000
+#define GONE_MS 1000
+/* A domain that is killed so often in a minute stays dead. */
+#define MAX_IN_A_MINUTE 5
+
+struct recovery {
+	struct work_struct work;
+	u32 domain;
+	char why[160];
+	ktime_t killed;
+	unsigned long first;	/* jiffies of the first one of a row */
+	unsigned int in_a_row;
+};
+
+static struct recovery recoveries[GUARDRAIL_DOMAINS];
+/* The domains whose modules are to come anew. */
+static unsigned long recovering;
+static struct workqueue_struct *queue;
+DEFINE_STATIC_CALL_NULL(guardrail_known_module, find_module);
+/* One domain at a time. */
+static DEFINE_MUTEX(teardown_lock);
+
+static char loader[128] = "/sbin/modprobe";
+module_param_string(loader, loader, sizeof(loader), 0644);
+MODULE_PARM_DESC(loader, "the program that loads a module after a violation (loader NAME) and unloads it (loader -r NAME)");
+
+void guardrail_recover(u32 domain, const char *why)
+{
+	struct recovery *recovery;
+	char names[64];
+
+	if (!is_domain(domain) || guardrail_is_dead(domain))
+		return;
+	if (guardrail_has_fs(domain))
+		guardrail_restarts_begin(domain);
+	if (test_and_set_bit(domain, &guardrail_dead_domains))
+		return;
+	recovery = &recoveries[domain];
+	recovery->killed = ktime_get();
+	strscpy(recovery->why, why, sizeof(recovery->why));
+	guardrail_domain_name(domain, names, sizeof(names));
+	pr_err("domain %u (%s) is killed: %s\n", domain, names, why);
+	if (!try_module_get(THIS_MODULE))
+		return;
+	if (!queue_work(queue, &recovery->work))
+		module_put(THIS_MODULE);
+}
+
+/* Waits until nobody is in the domain. */
+static bool wait_outside(u32 domain)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(LEAVE_MS);
+
+	while (guardrail_inside_domain(domain)) {
+		if (time_after(jiffies, end))
+			return false;
+		guardrail_settle_polls(domain);
+		msleep(10);
+	}
+	return true;
+}
+
+static void tell_released(u32 domain, const struct released *released)
+{
+	pr_info("domain %u is cleared: released %u timers, %u works, %u network devices, %u character devices, %u PCI devices, %u interrupts, %u frames, %u mappings, %u allocations\n",
+		domain, released->timers, released->works, released->netdevs, released->miscdevices, released->devices, released->irqs,
+		released->frames, released->mappings, released->allocations);
+	if (released->left)
+		pr_warn("domain %u: %u allocations cannot be released and are lost\n", domain, released->left);
+}
+
+static bool anything(const struct released *released)
+{
+	return released->timers || released->works || released->netdevs || released->miscdevices || released->devices || released->irqs ||
+	       released->frames || released->mappings || released->allocations || released->left;
+}
+
+void guardrail_clear_dead(u32 domain, bool *gone)
+{
+	struct guarded_modules *modules = kzalloc(sizeof(*modules), GFP_KERNEL);
+	struct released released;
+	struct late late;
+
+	mutex_lock(&teardown_lock);
+	if (modules && wait_outside(domain)) {
+		guardrail_modules_of(domain, modules);
+		guardrail_park_hosts(domain, modules, true);
+		guardrail_teardown(domain, modules, !test_bit(domain, &recovering), &released, &late);
+		guardrail_release_late(&late);
+		if (anything(&released))
+			tell_released(domain, &released);
+	} else {
+		pr_err("threads are still in domain %u after %u s: what it holds is not released\n", domain, LEAVE_MS / 1000);
+	}
+	WRITE_ONCE(*gone, true);
+	mutex_unlock(&teardown_lock);
+	kfree(modules);
+}
+
+/*
+ * Has the loader load or unload a module, and waits until that is done. A module that has just left may still be known to the kernel, which
+ * then refuses one of its name; so the loader is run more than once.
+ */
+static int load(u32 domain, char *name, bool come)
+{
+	char *argv[] = { loader, come ? name : "-r", come ? NULL : name, NULL };
+	static char *envp[] = { "HOME=/", "PATH=/sbin:/bin:/usr/sbin:/usr/bin", NULL };
+	unsigned long end = jiffies + msecs_to_jiffies(LOAD_MS), again = jiffies;
+
+	while (guardrail_module_is_there(domain, name) != come) {
+		if (time_after(jiffies, end)) {
+			pr_err("%s has not %sloaded %s in %u s\n", loader, come ? "" : "un", name, LOAD_MS / 1000);
+			return -ETIMEDOUT;
+		}
+		if (time_after_eq(jiffies, again)) {
+			int err = call_usermodehelper(loader, argv, envp, UMH_WAIT_EXEC);
+
+			if (err) {
+				pr_err("%s cannot be run (error %d), which is to %sload %s\n", loader, err, come ? "" : "un", name);
+				return err;
+			}
+			again = jiffies + msecs_to_jiffies(AGAIN_MS);
+		}
+		msleep(10);
+	}
+	return 0;
+}
+
+/* A module that leaves still uses others until the kernel does not know it any more. */
+static void wait_gone(const char *name)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(GONE_MS);
+	bool there = true;
+
+	while (there && time_before(jiffies, end)) {
+		preempt_disable();
+		rcu_read_lock();
+		there = static_call(guardrail_known_module)(name);
+		rcu_read_unlock();
+		preempt_enable();
+		if (there)
+			msleep(5);
+	}
+}
+
+/* Nothing calls modules that are cleared, so they can go and come again. */
+static int reload(u32 domain, struct guarded_modules *modules)
+{
+	unsigned long find = guardrail_find_symbol("find_module");
+	int err = 0, i;
+
+	if (find)
+		static_call_update(guardrail_known_module, (typeof(&find_module))find);
+	for (i = 0; i < modules->n && !err; i++) {
+		err = load(domain, modules->name[i], false);
+		if (!err && find)
+			wait_gone(modules->name[i]);
+	}
+	for (i = modules->n - 1; i >= 0 && !err; i--)
+		err = load(domain, modules->name[i], true);
+	return err;
+}
+
+static const char *recover(u32 domain, struct guarded_modules *modules, struct list_head *saved, bool too_often)
+{
+	struct released released;
+	struct late late;
+	int err = 0, file_systems = 0;
+
+	/* Modules stay as long as the lock is held. */
+	mutex_lock(&teardown_lock);
+	guardrail_modules_of(domain, modules);
+	guardrail_silence(domain, modules);
+	mutex_unlock(&teardown_lock);
+	if (!modules->n)
+		return "it has no module any more";
+	if (!wait_outside(domain))
+		return "threads are still inside";
+	guardrail_save_netdevs(domain, saved);
+	mutex_lock(&teardown_lock);
+	guardrail_modules_of(domain, modules);
+	too_often |= guardrail_has_fs(domain) && !guardrail_can_keep(modules->n);
+	if (modules->n)
+		guardrail_park_hosts(domain, modules, too_often);
+	if (modules->n && !too_often)
+		file_systems = guardrail_park_fs(domain);
+	if (modules->n && !too_often && file_systems >= 0)
+		guardrail_teardown(domain, modules, false, &released, &late);
+	if (modules->n && !too_often && file_systems > 0)
+		err = guardrail_keep_modules(domain);
+	mutex_unlock(&teardown_lock);
+	/* Its init function was ended, or it was removed meanwhile. */
+	if (!modules->n)
+		return "it has no module any more";
+	if (too_often)
+		return "it was killed too often";
+	if (file_systems < 0)
+		return "a file system cannot stay without its driver";
+	tell_released(domain, &released);
+	err = err ?: reload(domain, modules);
+	guardrail_release_late(&late);
+	if (err)
+		return "its modules could not be loaded anew";
+	if (guardrail_restore_netdevs(saved))
+		return "a network device did not come again, or could not be set up";
+	if (guardrail_settle_hosts(domain))
+		return "a SCSI host did not come again";
+	if (guardrail_restore_fs(domain))
+		return "a file system could not be mounted again";
+	return NULL;
+}
+
+/* Whoever is killed again and again does not get better. */
+static bool too_often(struct recovery *recovery)
+{
+	if (!recovery->in_a_row || time_after(jiffies, recovery->first + 60 * HZ)) {
+		recovery->first = jiffies;
+		recovery->in_a_row = 0;
+	}
+	return ++recovery->in_a_row > MAX_IN_A_MINUTE;
+}
+
+static void work(struct work_struct *work)
+{
+	struct recovery *recovery = container_of(work, struct recovery, work);
+	u32 domain = recovery - recoveries;
+	struct guarded_modules *modules = kzalloc(sizeof(*modules), GFP_KERNEL);
+	const char *failed = "no memory";
+	unsigned int no_io;
+	LIST_HEAD(saved);
+
+	/* Its modules were killed while they came again, and have come since. */
+	if (!guardrail_is_dead(domain)) {
+		kfree(modules);
+		module_put(THIS_MODULE);
+		return;
+	}
+	/* Memory that has to be written to a disk first may wait for this. */
+	no_io = memalloc_noio_save();
+	set_bit(domain, &recovering);
+	pr_info("recovery of domain %u begins\n", domain);
+	if (modules)
+		failed = recover(domain, modules, &saved, too_often(recovery));
+	/* It is tried once more where its modules were killed again while they came. */
+	if (failed && !work_pending(work))
+		guardrail_fail_hosts(domain);
+	if (failed)
+		pr_err("recovery of domain %u failed: %s\n", domain, failed);
+	else
+		pr_info("recovery of domain %u is done, %lld ms after it was killed\n", domain,
+			ktime_ms_delta(ktime_get(), recovery->killed));
+	if (!work_pending(work)) {
+		clear_bit(domain, &recovering);
+		guardrail_restarts_end(domain, !failed);
+	}
+	guardrail_forget_netdevs(&saved);
+	kfree(modules);
+	memalloc_noio_restore(no_io);
+	module_put(THIS_MODULE);
+}
+
+int __init guardrail_recover_init(void)
+{
+	u32 domain;
+
+	for (domain = 0; domain < ARRAY_SIZE(recoveries); domain++)
+		INIT_WORK(&recoveries[domain].work, work);
+	queue = alloc_workqueue("guardrail", WQ_UNBOUND, 1);
+	return queue ? 0 : -ENOMEM;
+}
+
+void guardrail_recover_exit(void)
+{
+	destroy_workqueue(queue);
+	guardrail_restore_scsi_exit();
+}

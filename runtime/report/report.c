@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Violations in the kernel's log. Each place in the code is told in full once for each domain and then counted. No lock is held while
+ * anything is printed: the console's driver may be guarded itself.
+ */
+#include <linux/kallsyms.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/stacktrace.h>
+
+#include "domain/frames.h"
+
+#define MAX_SITES 1024
+#define NAME_LENGTH 128
+
+/* A place that violated something. */
+struct site {
+	struct list_head list;
+	unsigned long ip;
+	u32 domain;
+	unsigned long count;
+	char what[112];
+	char needs[48];
+	char name[NAME_LENGTH];	/* the module may be gone when it is read */
+};
+
+static LIST_HEAD(sites);
+static DEFINE_SPINLOCK(sites_lock);
+static unsigned int n_sites;
+static unsigned long n_elsewhere;	/* at places for which there was no room */
+static atomic_long_t violations[GUARDRAIL_DOMAINS];
+
+/* What is done after a violation was told. */
+enum policy { POLICY_LOG, POLICY_OOPS, POLICY_FAIL, POLICY_RECOVER };
+static const char *const policies[] = {
+	[POLICY_LOG] = "log", [POLICY_OOPS] = "oops", [POLICY_FAIL] = "fail", [POLICY_RECOVER] = "recover",
+};
+static unsigned int policy = POLICY_LOG;
+
+static int set_policy(const char *value, const struct kernel_param *param)
+{
+	int i = sysfs_match_string(policies, value);
+
+	if (i < 0) {
+		pr_err("the policy is 'log', 'oops', 'fail' or 'recover', not '%.*s'\n", (int)strcspn(value, "\n"), value);
+		return i;
+	}
+	WRITE_ONCE(policy, i);
+	return 0;
+}
+
+static int get_policy(char *value, const struct kernel_param *param)
+{
+	return sprintf(value, "%s\n", policies[READ_ONCE(policy)]);
+}
+
+static const struct kernel_param_ops policy_ops = { .set = set_policy, .get = get_policy };
+module_param_cb(policy, &policy_ops, NULL, 0644);
+MODULE_PARM_DESC(policy, "after a violation: log (go on), oops (end the thread), fail (end the call of the module) or recover (that, and begin the module anew)");
+
+/* Counts the violation; true where its place is new. */
+static bool is_new(const struct guardrail_violation *violation, const char *name)
+{
+	struct site *site, *fresh = kzalloc(sizeof(*fresh), GFP_ATOMIC | __GFP_NOWARN);
+	unsigned long flags;
+	bool new = false;
+
+	spin_lock_irqsave(&sites_lock, flags);
+	list_for_each_entry(site, &sites, list) {
+		if (site->ip == violation->ip && site->domain == violation->domain &&
+		    !strncmp(site->needs, violation->needs, sizeof(site->needs) - 1) && !strcmp(site->name, name)) {
+			site->count++;
+			goto out;
+		}
+	}
+	new = fresh && n_sites < MAX_SITES;
+	if (!new) {
+		n_elsewhere++;
+		goto out;
+	}
+	fresh->ip = violation->ip;
+	fresh->domain = violation->domain;
+	fresh->count = 1;
+	strscpy(fresh->what, violation->what, sizeof(fresh->what));
+	strscpy(fresh->needs, violation->needs, sizeof(fresh->needs));
+	strscpy(fresh->name, name, sizeof(fresh->name));
+	list_add_tail(&fresh->list, &sites);
+	n_sites++;
+	fresh = NULL;
+out:
+	spin_unlock_irqrestore(&sites_lock, flags);
+	kfree(fresh);
+	return new;
+}
+
+/* A right to a byte in a word. */
+static const char *right_name(u8 right)
+{
+	static const char *const names[] = {
+		[GUARDRAIL_READ] = "read", [GUARDRAIL_WRITE] = "write", [GUARDRAIL_ICALL] = "icall",
+		[GUARDRAIL_OWNER] = "owner", [GUARDRAIL_OBJECT] = "object", [GUARDRAIL_OBJECT_WRITE] = "object",
+		[GUARDRAIL_SKB] = "object",
+	};
+
+	return right < ARRAY_SIZE(names) && names[right] ? names[right] : "read";
+}
+
+const char *guardrail_held_at(unsigned long addr, u32 domain)
+{
+	u8 rights[GUARDRAIL_SLOT];
+
+	if (!is_domain(domain) || !is_kernel_range(addr, 1))
+		return "read";
+	guardrail_slot_rights(entry_of(addr), domain, rights);
+	return right_name(rights[addr % GUARDRAIL_SLOT]);
+}
+
+/* Which other domains have a right there. */
+static void print_others(unsigned long addr, u32 domain)
+{
+	u32 other;
+
+	for (other = 1; other < GUARDRAIL_DOMAINS; other++) {
+		const char *right = other == domain ? "read" : guardrail_held_at(addr, other);
+		char names[64];
+
+		if (!strcmp(right, "read"))
+			continue;
+		guardrail_domain_name(other, names, sizeof(names));
+		pr_err("domain %u (%s) holds %s there\n", other, names, right);
+	}
+}
+
+/* What is known of an address. */
+static void print_target(unsigned long addr)
+{
+	struct stack_info info;
+	char *name;
+
+	if (addr < KERNEL_HALF) {
+		pr_err("target: %s\n", addr < TASK_SIZE_MAX ? "user memory" : "no address of anything");
+		return;
+	}
+	if (guardrail_stack_of(addr, &info)) {
+		const char *use = guardrail_any_frames() ? guardrail_frame_use(addr, 1) : NULL;
+
+		pr_err("target: the current stack of %s[%d], from %px to %px, %s%s\n", current->comm, task_pid_nr(current), info.begin, info.end,
+		       use ? "where the kernel has " : "outside of the part in use by this code", use ?: "");
+		return;
+	}
+	/* A name has an offset behind it, and a size, which for data is none. */
+	name = kmalloc(KSYM_SYMBOL_LEN, GFP_ATOMIC | __GFP_NOWARN);
+	if (name && sprint_symbol(name, addr) && strchr(name, '+')) {
+		const char *size = strchrnul(name, '/'), *module = strchrnul(name, ' ');
+
+		pr_err("target: %.*s%s\n", (int)(size - name), name, module);
+		kfree(name);
+		return;
+	}
+	kfree(name);
+	if (is_vmalloc_addr((void *)addr) && (!in_task() || irqs_disabled())) {
+		/* More can be asked only where its lock may be taken. */
+		pr_err("target: vmalloc memory\n");
+		return;
+	}
+	if (is_vmalloc_addr((void *)addr) || virt_addr_valid((void *)addr)) {
+		pr_err("target:");
+		mem_dump_obj((void *)addr);
+		return;
+	}
+	pr_err("target: no known memory\n");
+}
+
+/* The stack, from the guarded code on. */
+static void print_trace(void)
+{
+	unsigned long entries[24];
+	unsigned int n = stack_trace_save(entries, ARRAY_SIZE(entries), 0), i = 0;
+
+	while (i < n && within_module(entries[i], THIS_MODULE))
+		i++;
+	pr_err("call trace of %s[%d] on CPU %d:\n", current->comm, task_pid_nr(current), raw_smp_processor_id());
+	for (; i < n; i++)
+		pr_err("  %pS\n", (void *)entries[i]);
+}
+
+static void kill(const struct guardrail_violation *violation, const char *name)
+{
+	char why[160];
+
+	scnprintf(why, sizeof(why), "%s %016lx by %s", violation->what, violation->addr, name);
+	guardrail_recover(violation->domain, why);
+}
+
+static void __noreturn end_thread(void)
+{
+	pr_err("the thread is ended, since the policy is 'oops'\n");
+	BUG();
+}
+
+/* Tells it if its place is new. @first: the byte that it is about. @name: of the place. */
+static void print(const struct guardrail_violation *violation, unsigned long first, char name[NAME_LENGTH])
+{
+	atomic_long_inc(&violations[violation->domain % GUARDRAIL_DOMAINS]);
+	snprintf(name, NAME_LENGTH, "%pS", (void *)violation->ip);
+	if (is_new(violation, name)) {
+		pr_err("violation: %s %016lx by %s: domain %u holds %s, needs %s\n", violation->what, violation->addr,
+		       name, violation->domain, violation->holds, violation->needs);
+		if (first != violation->addr)
+			pr_err("the first byte without it is %016lx\n", first);
+		print_others(first, violation->domain);
+		print_target(first);
+		print_trace();
+	}
+}
+
+/* Tells it, and does what the policy says. */
+static void tell(const struct guardrail_violation *violation, unsigned long first)
+{
+	char name[NAME_LENGTH];
+
+	print(violation, first, name);
+	switch (READ_ONCE(policy)) {
+	case POLICY_OOPS:
+		end_thread();
+	case POLICY_RECOVER:
+		kill(violation, name);
+		fallthrough;
+	case POLICY_FAIL:
+		guardrail_unwind(violation->domain);
+		break;
+	}
+}
+
+void guardrail_report(const struct guardrail_violation *violation)
+{
+	tell(violation, violation->addr);
+}
+EXPORT_SYMBOL_GPL(guardrail_report);
+
+unsigned long guardrail_violations(u32 domain)
+{
+	return domain < GUARDRAIL_DOMAINS ? atomic_long_read(&violations[domain]) : 0;
+}
+EXPORT_SYMBOL_GPL(guardrail_violations);
+
+void guardrail_report_write(unsigned long addr, unsigned long size, unsigned long first, u32 domain, unsigned long ip)
+{
+	char what[48];
+	struct guardrail_violation violation = {
+		.what = what, .addr = addr, .ip = ip, .domain = domain, .holds = guardrail_held_at(first, domain), .needs = "write",
+	};
+
+	snprintf(what, sizeof(what), "write of %lu bytes at", size);
+	tell(&violation, first);
+}
+
+void guardrail_report_icall(unsigned long target, u32 domain, unsigned long ip)
+{
+	struct guardrail_violation violation = {
+		.what = "call of", .addr = target, .ip = ip, .domain = domain, .holds = guardrail_held_at(target, domain),
+		.needs = "icall",
+	};
+
+	tell(&violation, target);
+}
+
+bool guardrail_report_lock(const struct guardrail_lock *lock, const char *kind, const struct guardrail_entry *entry)
+{
+	char what[112], name[NAME_LENGTH];
+	struct guardrail_violation violation = {
+		.what = what, .addr = lock->p, .ip = lock->ip, .domain = entry->domain, .holds = "the lock", .needs = "no lock",
+	};
+
+	scnprintf(what, sizeof(what), "return from %s with a %s taken at", entry->function, kind);
+	print(&violation, lock->p, name);
+	switch (READ_ONCE(policy)) {
+	case POLICY_OOPS:
+		end_thread();
+	case POLICY_RECOVER:
+		kill(&violation, name);
+		return true;
+	case POLICY_FAIL:
+		return true;
+	}
+	return false;
+}
+
+void guardrail_report_frame(const struct guardrail_noted *noted, const char *name, u32 domain, unsigned long ip)
+{
+	char what[112];
+	struct guardrail_violation violation = {
+		.what = what, .addr = noted->p, .ip = ip, .domain = domain, .holds = name, .needs = "nothing that is in use",
+	};
+
+	scnprintf(what, sizeof(what), "return with %s on the stack, handed over by %ps, at", name, (void *)noted->ip);
+	guardrail_report(&violation);
+}
+
+bool guardrail_ends_entries(void)
+{
+	return READ_ONCE(policy) >= POLICY_FAIL;
+}
+
+bool guardrail_ends_threads(void)
+{
+	return READ_ONCE(policy) != POLICY_LOG;
+}
+
+void guardrail_report_loop(u32 domain, const char *function, unsigned int seconds, unsigned long ip)
+{
+	if (guardrail_ends_threads())
+		pr_warn("%s of domain %u has not returned after %u s of running, and is ended\n", function, domain, seconds);
+	else
+		pr_err("fault: endless loop by %pS: domain %u\n", (void *)ip, domain);
+}
+
+void guardrail_report_storm(u32 domain, const char *function, unsigned long irq)
+{
+	char why[160];
+
+	scnprintf(why, sizeof(why), "interrupts without an end, of number %lu, handled by %s", irq, function);
+	pr_err("fault: %s: domain %u; the interrupt is disabled\n", why, domain);
+	if (READ_ONCE(policy) == POLICY_RECOVER)
+		guardrail_recover(domain, why);
+}
+
+void guardrail_faulted(u32 domain, const char *what, unsigned long ip)
+{
+	char why[160];
+
+	scnprintf(why, sizeof(why), "%s by %pS", what, (void *)ip);
+	pr_err("fault: %s: domain %u\n", why, domain);
+	if (READ_ONCE(policy) == POLICY_OOPS)
+		end_thread();
+	if (READ_ONCE(policy) == POLICY_RECOVER)
+		guardrail_recover(domain, why);
+	guardrail_unwind(domain);
+}
+
+int guardrail_violations_show(struct seq_file *seq, void *unused)
+{
+	struct site *site;
+	unsigned long flags;
+
+	spin_lock_irqsave(&sites_lock, flags);
+	list_for_each_entry(site, &sites, list)
+		seq_printf(seq, "%lu times: %s by %s: domain %u needs %s\n", site->count, site->what, site->name,
+			   site->domain, site->needs);
+	if (n_elsewhere)
+		seq_printf(seq, "%lu times at places that are not listed\n", n_elsewhere);
+	spin_unlock_irqrestore(&sites_lock, flags);
+	return 0;
+}
+
+void guardrail_report_exit(void)
+{
+	struct site *site, *next;
+
+	list_for_each_entry_safe(site, next, &sites, list)
+		kfree(site);
+}

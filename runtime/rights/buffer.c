@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Large buffers that are written after all, or told: of any byte it has to be found where its buffer begins and ends (see buffer.h). */
+#include "rights/buffer.h"
+#include "border/custom.h"
+
+static u64 word_at(unsigned long entry)
+{
+	return READ_ONCE(*(u64 *)entry);
+}
+
+static bool is_first(u64 word, u32 domain)
+{
+	return word == buffer_owned(domain) || word == buffer_of_frame(domain);
+}
+
+/* The buffer that has the byte at @addr: its marks are the next ones in both directions. */
+static bool find(u32 domain, unsigned long addr, struct guardrail_range *found)
+{
+	unsigned long entry = entry_of(addr) & ~7UL, page = entry & PAGE_MASK, begin, end;
+
+	if (!is_domain(domain) || addr < KERNEL_HALF || entry_peek(entry) < 0)
+		return false;
+	for (begin = entry; !is_first(word_at(begin), domain); begin -= 8)
+		if (begin == page || (begin != entry && word_at(begin) == buffer_last(domain)))
+			return false;
+	for (end = entry; word_at(end) != buffer_last(domain); end += 8)
+		if (end == page + PAGE_SIZE - 8 || (end != begin && is_first(word_at(end), domain)))
+			return false;
+	found->start = slot_of(begin);
+	found->len = slot_of(end) + BUFFER_WORD - found->start;
+	return true;
+}
+
+bool guardrail_buffer_owned(u32 domain, unsigned long addr, struct guardrail_range *found)
+{
+	return find(domain, addr, found) && word_at(entry_of(found->start)) == buffer_owned(domain);
+}
+
+bool guardrail_buffer_grant(u32 domain, unsigned long addr)
+{
+	struct guardrail_range range;
+
+	if (!find(domain, addr, &range))
+		return false;
+	if (word_at(entry_of(range.start)) == buffer_owned(domain)) {
+		guardrail_count_owned(domain, -range.len);
+		if (guardrail_set_owner(domain, range.start, range.len, KIND_FRAG) == -ENOMEM) {
+			guardrail_count_owned(domain, range.len);
+			return false;
+		}
+	}
+	/* The marks go before anything else comes, or they would be found again. */
+	WRITE_ONCE(*(u64 *)entry_of(range.start), 0);
+	WRITE_ONCE(*(u64 *)entry_of(range.start + range.len - BUFFER_WORD), 0);
+	return !guardrail_range_change(domain, range.start, range.len, GUARDRAIL_WRITE, true);
+}

@@ -1,0 +1,542 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Kernel objects and owned allocations: what the table's marks stand for. A record says of which type an object is, in which state,
+ * and how large; or what kind of allocation is owned. Records decide; the marks in the table keep the objects from being written, and
+ * tell which of a range of memory begin there.
+ */
+#include <linux/hash.h>
+#include <linux/spinlock.h>
+
+#include "border/custom.h"
+#include "rights/skb.h"
+
+#define HASH_BITS 12
+#define LOCK_BITS 6
+#define RESERVE 128
+/* So many free records wait for each lock. */
+#define MAX_FREE 8
+
+struct record {
+	struct hlist_node node;
+	unsigned long addr;
+	unsigned long size;
+	u64 number;		/* in the order of creation */
+	u32 type;
+	u32 state;
+	u8 domain;
+	u8 right;		/* GUARDRAIL_OBJECT or GUARDRAIL_OWNER */
+};
+
+static struct guardrail_pool pool;
+static struct hlist_head table[1 << HASH_BITS];
+/* A lock serves many buckets. Records come and go with each frame, so some that are free wait beside the lock. */
+static struct part {
+	spinlock_t lock;
+	u32 n_free;
+	struct hlist_head free;
+	u64 last_number;
+	unsigned long n_records;
+} parts[1 << LOCK_BITS];
+
+/* How much memory each domain owns. */
+atomic_long_t guardrail_owned[GUARDRAIL_DOMAINS];
+
+/* Whether allocations of a kind are memory, not mappings of registers or parts of what the kernel has. */
+static bool is_memory(u32 kind)
+{
+	return kind == KIND_PAGES || (!(kind & KIND_OWN) && kind != KIND_IO);
+}
+
+static void count_owned(const struct record *record, bool more)
+{
+	if (record->right == GUARDRAIL_OWNER && is_memory(record->type))
+		guardrail_count_owned(record->domain, more ? record->size : -record->size);
+}
+
+unsigned long guardrail_owned_bytes(u32 domain)
+{
+	return atomic_long_read(&guardrail_owned[domain % GUARDRAIL_DOMAINS]);
+}
+
+static unsigned int bucket_of(unsigned long addr)
+{
+	return hash_long(addr, HASH_BITS);
+}
+
+static struct part *part_of(unsigned int bucket)
+{
+	return &parts[bucket % ARRAY_SIZE(parts)];
+}
+
+static spinlock_t *lock_of(unsigned int bucket)
+{
+	return &part_of(bucket)->lock;
+}
+
+/* The record of what begins at @addr for the domain, under the lock of its bucket. */
+static struct record *find(unsigned long addr, u32 domain, u8 right)
+{
+	struct record *record;
+
+	hlist_for_each_entry(record, &table[bucket_of(addr)], node)
+		if (record->addr == addr && record->domain == domain && record->right == right)
+			return record;
+	return NULL;
+}
+
+/* Puts a record in, under the lock; NULL where there is no memory for it. */
+static struct record *insert(unsigned int bucket, const struct record *what)
+{
+	struct part *part = part_of(bucket);
+	struct record *record;
+
+	if (part->n_free) {
+		part->n_free--;
+		record = hlist_entry(part->free.first, struct record, node);
+		__hlist_del(&record->node);
+	} else {
+		record = guardrail_pool_alloc(&pool);
+		if (!record)
+			return NULL;
+	}
+	*record = *what;
+	record->number = ++part->last_number;
+	hlist_add_head(&record->node, &table[bucket]);
+	part->n_records++;
+	count_owned(record, true);
+	return record;
+}
+
+/* Takes a record out, under the lock. */
+static void drop(unsigned int bucket, struct record *record)
+{
+	struct part *part = part_of(bucket);
+
+	__hlist_del(&record->node);
+	part->n_records--;
+	count_owned(record, false);
+	if (part->n_free == MAX_FREE) {
+		guardrail_pool_free(&pool, record);
+		return;
+	}
+	part->n_free++;
+	hlist_add_head(&record->node, &part->free);
+}
+
+static int add(const struct record *what)
+{
+	unsigned int bucket = bucket_of(what->addr);
+	unsigned long flags;
+	int err = 0;
+
+	spin_lock_irqsave(lock_of(bucket), flags);
+	if (find(what->addr, what->domain, what->right))
+		err = -EEXIST;
+	else if (!insert(bucket, what))
+		err = -ENOMEM;
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	return err;
+}
+
+/* Takes a record of this type, or of any where it is 0, out. */
+static int take(unsigned long addr, u32 domain, u8 right, u32 type)
+{
+	unsigned int bucket = bucket_of(addr);
+	struct record *record;
+	unsigned long flags;
+	int err = 0;
+
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(addr, domain, right);
+	if (record && (!type || record->type == type))
+		drop(bucket, record);
+	else
+		err = -ENOENT;
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	return err;
+}
+
+/* The size of what is owned and begins at @addr; false where it is none of this kind. */
+static bool owned(unsigned long addr, u32 domain, u32 type, unsigned long *size)
+{
+	unsigned int bucket = bucket_of(addr);
+	struct record *record;
+	unsigned long flags;
+
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(addr, domain, GUARDRAIL_OWNER);
+	if (record && record->type != type)
+		record = NULL;
+	if (record)
+		*size = record->size;
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	return record;
+}
+
+/* The mark in the table at one byte, or none. */
+static noinline int mark_slot(u32 domain, unsigned long p, u8 mask, u8 right)
+{
+	struct slot_change change = { .domain = domain, .mask = mask, .right = right };
+
+	return guardrail_slot_change(entry_of(p), &change);
+}
+
+static int mark(u32 domain, unsigned long p, u8 mask, u8 right)
+{
+	u8 object = GUARDRAIL_ENTRY(domain, GUARDRAIL_OBJECT);
+	u8 from = right == GUARDRAIL_READ ? object : 0, to = right == GUARDRAIL_READ ? 0 : object;
+
+	/* Mostly an object begins where there was nothing, or ends and nothing is left. */
+	if (mask == 1 && (right == GUARDRAIL_READ || right == GUARDRAIL_OBJECT) &&
+	    READ_ONCE(*(u8 *)entry_of(p)) == from && cmpxchg((u8 *)entry_of(p), from, to) == from)
+		return 0;
+	return mark_slot(domain, p, mask, right);
+}
+
+/* Marks what has a record already; without memory for that the record goes. */
+static int mark_object(u32 domain, unsigned long p, unsigned long size, u32 type)
+{
+	int err = guardrail_range_change(domain, p, size, GUARDRAIL_READ, true);
+
+	err = err ?: mark(domain, p, slot_mask(p, p + 1), GUARDRAIL_OBJECT);
+	if (err)
+		take(p, domain, GUARDRAIL_OBJECT, type);
+	return err;
+}
+
+int guardrail_set_object(u32 domain, unsigned long p, unsigned long size, u32 type)
+{
+	struct record record = {
+		.addr = p, .size = size, .domain = domain, .right = GUARDRAIL_OBJECT, .type = type,
+	};
+	int err;
+
+	if (!is_domain(domain) || !type || !is_kernel_range(p, size))
+		return -EINVAL;
+	if (type == GUARDRAIL_TYPE_SKB)
+		return guardrail_is_skb(domain, p) ? -EEXIST : guardrail_skb_begins(domain, p, NULL, 0);
+	err = populate(entry_of(p), entry_of(p));
+	/* The record comes first: of two who make an object of the same bytes, one is told. */
+	err = err ?: add(&record);
+	return err ?: mark_object(domain, p, size, type);
+}
+EXPORT_SYMBOL_GPL(guardrail_set_object);
+
+int guardrail_renew_object(u32 domain, unsigned long p, unsigned long size, u32 type)
+{
+	struct record what = {
+		.addr = p, .size = size, .domain = domain, .right = GUARDRAIL_OBJECT, .type = type,
+	};
+	unsigned int bucket = bucket_of(p);
+	struct record *record;
+	unsigned long flags;
+	bool old;
+	int err;
+
+	if (!is_domain(domain) || !type || !is_kernel_range(p, size))
+		return -EINVAL;
+	if (type == GUARDRAIL_TYPE_SKB)
+		return guardrail_is_skb(domain, p) ? 0 : guardrail_skb_begins(domain, p, NULL, 0);
+	err = populate(entry_of(p), entry_of(p));
+	if (err)
+		return err;
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(p, domain, GUARDRAIL_OBJECT);
+	old = record && record->type == type;
+	if (old)
+		record->state = 0;
+	else if (record)
+		drop(bucket, record);
+	if (!old && !insert(bucket, &what))
+		err = -ENOMEM;
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	return old ? 0 : err ?: mark_object(domain, p, size, type);
+}
+
+int guardrail_keep_object(u32 domain, unsigned long p, unsigned long size, u32 type)
+{
+	struct record record = {
+		.addr = p, .size = size, .domain = domain, .right = GUARDRAIL_OBJECT, .type = type,
+	};
+	int err;
+
+	if (type == GUARDRAIL_TYPE_SKB)
+		return guardrail_skb_mark(domain, p, true);
+	err = populate(entry_of(p), entry_of(p));
+	err = err ?: add(&record);
+	return err ?: mark(domain, p, slot_mask(p, p + 1), GUARDRAIL_OBJECT);
+}
+
+bool guardrail_check_object(u32 domain, unsigned long p, u32 type)
+{
+	return guardrail_object_state(domain, p, type) >= 0;
+}
+EXPORT_SYMBOL_GPL(guardrail_check_object);
+
+int guardrail_object_state(u32 domain, unsigned long p, u32 type)
+{
+	unsigned int bucket = bucket_of(p);
+	struct record *record;
+	unsigned long flags;
+	int state = -ENOENT;
+
+	if (type == GUARDRAIL_TYPE_SKB)
+		return guardrail_is_skb(domain, p) ? 0 : -ENOENT;
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(p, domain, GUARDRAIL_OBJECT);
+	if (record && record->type == type)
+		state = record->state;
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	return state;
+}
+EXPORT_SYMBOL_GPL(guardrail_object_state);
+
+/* Frames have one state. */
+static int move_skb(u32 domain, unsigned long p, u32 from, u32 to)
+{
+	if (to)
+		return -EINVAL;
+	return guardrail_is_skb(domain, p) ? from ? -EBUSY : 0 : -ENOENT;
+}
+
+int guardrail_move_object(u32 domain, unsigned long p, u32 type, u32 from, u32 to)
+{
+	unsigned int bucket = bucket_of(p);
+	struct record *record;
+	unsigned long flags;
+	int err = 0;
+
+	if (to > INT_MAX)
+		return -EINVAL;
+	if (type == GUARDRAIL_TYPE_SKB)
+		return move_skb(domain, p, from, to);
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(p, domain, GUARDRAIL_OBJECT);
+	if (!record || record->type != type)
+		err = -ENOENT;
+	else if (record->state != from)
+		err = -EBUSY;
+	else
+		record->state = to;
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	return err;
+}
+EXPORT_SYMBOL_GPL(guardrail_move_object);
+
+int guardrail_put_object(u32 domain, unsigned long p, u32 type, u32 to)
+{
+	unsigned int bucket = bucket_of(p);
+	struct record *record;
+	unsigned long flags;
+
+	if (to > INT_MAX)
+		return -EINVAL;
+	if (type == GUARDRAIL_TYPE_SKB)
+		return move_skb(domain, p, 0, to);
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(p, domain, GUARDRAIL_OBJECT);
+	if (record && record->type == type)
+		record->state = to;
+	else
+		record = NULL;
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	return record ? 0 : -ENOENT;
+}
+
+bool guardrail_object_any(u32 domain, unsigned long p, u32 *type, u32 *state)
+{
+	unsigned int bucket = bucket_of(p);
+	struct record *record;
+	unsigned long flags;
+
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(p, domain, GUARDRAIL_OBJECT);
+	if (record) {
+		*type = record->type;
+		*state = record->state;
+	}
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	if (!record && guardrail_is_skb(domain, p)) {
+		*type = GUARDRAIL_TYPE_SKB;
+		*state = 0;
+		return true;
+	}
+	return record;
+}
+
+int guardrail_clear_object(u32 domain, unsigned long p, u32 type)
+{
+	int err;
+
+	if (type == GUARDRAIL_TYPE_SKB)
+		return guardrail_skb_mark(domain, p, false);
+	err = type ? take(p, domain, GUARDRAIL_OBJECT, type) : -EINVAL;
+	return err ?: mark(domain, p, slot_mask(p, p + 1), GUARDRAIL_READ);
+}
+EXPORT_SYMBOL_GPL(guardrail_clear_object);
+
+/* What began as an object at @p does so no more; the caller changes the mark. */
+void guardrail_object_forget(u32 domain, unsigned long p)
+{
+	take(p, domain, GUARDRAIL_OBJECT, 0);
+}
+
+int guardrail_set_owner(u32 domain, unsigned long p, unsigned long size, u32 kind)
+{
+	struct record record = {
+		.addr = p, .size = size, .domain = domain, .right = GUARDRAIL_OWNER, .type = kind,
+	};
+
+	if (!is_domain(domain) || !kind || !is_kernel_range(p, size))
+		return -EINVAL;
+	return add(&record);
+}
+EXPORT_SYMBOL_GPL(guardrail_set_owner);
+
+bool guardrail_check_owner(u32 domain, unsigned long p, u32 kind, unsigned long *size)
+{
+	unsigned long length;
+
+	if (!kind || !owned(p, domain, kind, &length))
+		return false;
+	if (size)
+		*size = length;
+	return true;
+}
+EXPORT_SYMBOL_GPL(guardrail_check_owner);
+
+int guardrail_clear_owner(u32 domain, unsigned long p, u32 kind)
+{
+	return kind ? take(p, domain, GUARDRAIL_OWNER, kind) : -EINVAL;
+}
+EXPORT_SYMBOL_GPL(guardrail_clear_owner);
+
+void guardrail_owner_note(u32 domain, unsigned long p, u32 kind, u32 what)
+{
+	unsigned int bucket = bucket_of(p);
+	struct record *record;
+	unsigned long flags;
+
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(p, domain, GUARDRAIL_OWNER);
+	if (record && record->type == kind)
+		record->state = what;
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+}
+
+u32 guardrail_owner_noted(u32 domain, unsigned long p, u32 kind)
+{
+	unsigned int bucket = bucket_of(p);
+	struct record *record;
+	unsigned long flags;
+	u32 what;
+
+	spin_lock_irqsave(lock_of(bucket), flags);
+	record = find(p, domain, GUARDRAIL_OWNER);
+	what = record && record->type == kind ? record->state : 0;
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	return what;
+}
+
+void guardrail_forget_owner(u32 domain, unsigned long p)
+{
+	take(p, domain, GUARDRAIL_OWNER, 0);
+}
+
+/* The newest record of the domain in a bucket that is older than @below. */
+static struct record *next_older(unsigned int bucket, u32 domain, u64 below)
+{
+	struct record *record, *best = NULL;
+
+	hlist_for_each_entry(record, &table[bucket], node)
+		if (record->domain == domain && record->number < below && (!best || record->number > best->number))
+			best = record;
+	return best;
+}
+
+int guardrail_objects_walk(u32 domain, int (*each)(const struct guardrail_held *held, void *data), void *data)
+{
+	unsigned int bucket;
+	int err = 0;
+
+	for (bucket = 0; bucket < ARRAY_SIZE(table) && !err; bucket++) {
+		u64 below = U64_MAX;
+
+		while (!err && !hlist_empty(&table[bucket])) {
+			struct guardrail_held held;
+			struct record *record;
+			unsigned long flags;
+
+			spin_lock_irqsave(lock_of(bucket), flags);
+			record = next_older(bucket, domain, below);
+			if (record) {
+				below = record->number;
+				held = (struct guardrail_held){
+					.start = record->addr, .len = record->size, .domain = domain,
+					.right = record->right, .type = record->type, .state = record->state,
+				};
+			}
+			spin_unlock_irqrestore(lock_of(bucket), flags);
+			if (!record)
+				break;
+			err = each(&held, data);
+		}
+	}
+	return err;
+}
+
+/* The records of the domain go; their marks go with all that it has in the table. */
+void guardrail_objects_forget_all(u32 domain)
+{
+	unsigned int bucket;
+
+	for (bucket = 0; bucket < ARRAY_SIZE(table); bucket++) {
+		struct record *record;
+		struct hlist_node *next;
+		unsigned long flags;
+
+		spin_lock_irqsave(lock_of(bucket), flags);
+		hlist_for_each_entry_safe(record, next, &table[bucket], node) {
+			if (record->domain != domain)
+				continue;
+			drop(bucket, record);
+		}
+		spin_unlock_irqrestore(lock_of(bucket), flags);
+	}
+}
+
+unsigned long guardrail_object_count(void)
+{
+	unsigned long n = 0;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(parts); i++)
+		n += READ_ONCE(parts[i].n_records);
+	return n;
+}
+
+int __init guardrail_object_init(void)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(parts); i++)
+		spin_lock_init(&parts[i].lock);
+	return guardrail_pool_init(&pool, "guardrail_record", sizeof(struct record), RESERVE);
+}
+
+void guardrail_object_exit(void)
+{
+	u32 domain;
+	int i;
+
+	for (domain = 1; domain < GUARDRAIL_DOMAINS; domain++)
+		guardrail_objects_forget_all(domain);
+	for (i = 0; i < ARRAY_SIZE(parts); i++) {
+		struct record *record;
+		struct hlist_node *next;
+
+		hlist_for_each_entry_safe(record, next, &parts[i].free, node)
+			guardrail_pool_free(&pool, record);
+	}
+	guardrail_pool_exit(&pool);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the parts of guardrail_test.ko share: results in the form of TAP, and checks as the rewriter places them. */
+#ifndef GUARDRAIL_TEST_H
+#define GUARDRAIL_TEST_H
+
+#include <linux/kernel.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <asm/asm.h>
+
+#include "guardrail_abi.h"
+
+#undef pr_fmt
+#define pr_fmt(fmt) "guardrail_test: " fmt
+
+/* The domains of the tests. */
+#define ONE 1
+#define TWO 2
+#define LAST (GUARDRAIL_DOMAINS - 1)
+
+/* Says how a test went; the first expectation that was not met is told. */
+void test_result(const char *name, bool ok);
+/* Sets a parameter of guardrail.ko as a user does. */
+bool test_set_parameter(const char *name, const char *value);
+/* Tells, and is false, where an expectation is not met. */
+bool test_expect(bool met, const char *what, const char *file, int line);
+#define EXPECT(condition) test_expect(condition, #condition, __FILE__, __LINE__)
+
+/*
+ * The check of a store as the rewriter places it: true where it passes. What may not be read is for the slow path, and counts as not
+ * passed.
+ */
+static inline bool inline_check(unsigned long addr, u8 wanted)
+{
+	unsigned long entry = addr;
+	bool passed = false;
+
+	asm volatile("	shr	%[shift], %[entry]\n"
+		     "	add	guardrail_table(%%rip), %[entry]\n"
+		     "1:	cmpb	%[wanted], (%[entry])\n"
+		     "	jne	2f\n"
+		     "	movb	$1, %[passed]\n"
+		     "2:\n"
+		     _ASM_EXTABLE(1b, 2b)
+		     : [entry] "+r" (entry), [passed] "+m" (passed)
+		     : [shift] "i" (GUARDRAIL_SLOT_SHIFT), [wanted] "r" (wanted)
+		     : "cc", "memory");
+	return passed;
+}
+
+/* Whether a store is allowed, asked as guarded code does: first inline, then by the slow path, which reports what is not. */
+bool test_store(unsigned long addr, unsigned long size, u32 domain);
+
+void test_rights(void);
+void test_checks(void);
+void test_life(void);
+void test_actions(void);
+void test_entries(void);
+void test_frames(void);
+void test_races(void);
+void test_stuck(void);
+void test_cost(void);
+
+#endif /* GUARDRAIL_TEST_H */
