@@ -1,15 +1,11 @@
 //! Rewritten drivers in guests: they load, work as before, and the kernel finds its way in their code.
 
-mod common;
-#[path = "stores/mod.rs"]
-mod stores;
-
-use common::{check, findings, guardrail, vm_name};
 use guardrail_rewrite::checks::Checks;
 use guardrail_rewrite::spread::Spread;
 use guardrail_rewrite::trace::{Event, Trace};
 use guardrail_rewrite::wrap::{Action, Interposition, Op, Value, When, Wrapper};
 use guardrail_rewrite::{Pass, rewrite};
+use guardrail_tests::{check, findings, guardrail, vm_name};
 use guardrail_vm::modules::Modules;
 use guardrail_vm::{Cache, kernels, packages::Packages};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -101,7 +97,7 @@ fn main() {
     }
     for kernel in KERNELS {
         let name = format!("stores and calls of each kind are checked on {kernel}");
-        trials.push(Trial::test(name, move || stores::checked(kernel)));
+        trials.push(Trial::test(name, move || guardrail_tests::stores::checked(kernel)));
         let name = format!("a guarded driver works, and what has no right is told, on {kernel}");
         trials.push(Trial::test(name, move || guarded(kernel)));
         trials
@@ -109,7 +105,7 @@ fn main() {
         let name = format!("calls between the kernel and a guarded driver go through thunks on {kernel}");
         trials.push(Trial::test(name, move || crossed(kernel)));
     }
-    common::run(arguments, trials)
+    guardrail_tests::run(arguments, trials)
 }
 
 /// A driver of a kernel, rewritten into a folder.

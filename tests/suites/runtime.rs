@@ -1,9 +1,7 @@
 //! The runtime of guarded modules, in guests: its own tests on every kernel, what it reports, how it ends threads, and that it goes
 //! without a trace.
 
-mod common;
-
-use common::Ran;
+use guardrail_tests::Ran;
 use guardrail_vm::kernels::NAMES;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
@@ -73,7 +71,7 @@ fn main() {
             .push(Trial::test(format!("the runtime goes without a trace on {kernel}"), move || goes(kernel)));
     }
     trials.push(Trial::test("a violation ends the thread where that is the policy", ends_thread));
-    common::run(arguments, trials)
+    guardrail_tests::run(arguments, trials)
 }
 
 /// Loads the runtime with its tests in a guest.
@@ -94,84 +92,83 @@ fn guest(kernel: &str, script: &str, qemu: &[&str]) -> Result<Ran, Failed> {
     let mut options = Options::new(folder.path());
     options.qemu_arguments = qemu.iter().map(|&word| word.to_owned()).collect();
     // Races need CPUs that run at the same time.
-    common::unwatched(&prepared, options, 180)
+    guardrail_tests::unwatched(&prepared, options, 180)
 }
 
-impl Ran {
-    /// The lines of TAP: all planned tests ran, and passed.
-    fn all_passed(&self) -> Result<(), Failed> {
-        let lines: Vec<&str> = self
-            .told()
-            .filter_map(|line| line.split_once("guardrail_test: ").map(|(_, text)| text.trim_end()))
-            .collect();
-        let ok = lines.iter().filter(|line| line.starts_with("ok ")).count();
-        let plan = lines.iter().find_map(|line| line.strip_prefix("1..")?.parse::<usize>().ok());
-        let wrong: Vec<&&str> = lines
-            .iter()
-            .filter(|line| line.starts_with("not ok ") || line.starts_with("# not met"))
-            .collect();
-        match self.outcome == Outcome::Completed && wrong.is_empty() && plan == Some(ok) && ok >= 30 {
-            true => Ok(()),
-            false => {
-                Err(format!("{}; {ok} passed of {plan:?}: {wrong:#?}\n{}", self.outcome, self.console).into())
-            }
+/// The lines of TAP: all planned tests ran, and passed.
+fn all_passed(ran: &Ran) -> Result<(), Failed> {
+    let lines: Vec<&str> = told(ran)
+        .filter_map(|line| line.split_once("guardrail_test: ").map(|(_, text)| text.trim_end()))
+        .collect();
+    let ok = lines.iter().filter(|line| line.starts_with("ok ")).count();
+    let plan = lines.iter().find_map(|line| line.strip_prefix("1..")?.parse::<usize>().ok());
+    let wrong: Vec<&&str> =
+        lines.iter().filter(|line| line.starts_with("not ok ") || line.starts_with("# not met")).collect();
+    match ran.outcome == Outcome::Completed && wrong.is_empty() && plan == Some(ok) && ok >= 30 {
+        true => Ok(()),
+        false => Err(format!("{}; {ok} passed of {plan:?}: {wrong:#?}\n{}", ran.outcome, ran.console).into()),
+    }
+}
+
+/// What the workload told of log and files. The kernel says parts of its log itself, before.
+fn told(ran: &Ran) -> impl Iterator<Item = &str> {
+    ran.console.lines().filter(|line| line.starts_with("dmesg: ") || line.starts_with("debugfs "))
+}
+
+/// What must be told: parts of one line each, in this order.
+fn says(ran: &Ran, wanted: &[&[&str]]) -> Result<(), Failed> {
+    let mut lines = told(ran);
+    for parts in wanted {
+        if !lines.any(|line| parts.iter().all(|part| line.contains(part))) {
+            return Err(format!("nothing, or not in this place, says {parts:?}:\n{}", ran.console).into());
         }
     }
-
-    /// What the workload told of log and files. The kernel says parts of its log itself, before.
-    fn told(&self) -> impl Iterator<Item = &str> {
-        self.console.lines().filter(|line| line.starts_with("dmesg: ") || line.starts_with("debugfs "))
-    }
-
-    /// What must be told: parts of one line each, in this order.
-    fn says(&self, wanted: &[&[&str]]) -> Result<(), Failed> {
-        let mut lines = self.told();
-        for parts in wanted {
-            if !lines.any(|line| parts.iter().all(|part| line.contains(part))) {
-                return Err(
-                    format!("nothing, or not in this place, says {parts:?}:\n{}", self.console).into()
-                );
-            }
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 fn passes(kernel: &str) -> Result<(), Failed> {
     let ran = guest(kernel, TELL, &[])?;
-    ran.all_passed()?;
+    all_passed(&ran)?;
     // A place is told once with what is known of its target, and counted.
     let place = |n: u32| format!("report+0x{n:x}/");
     let [first, second, third, fourth, fifth] = [1, 2, 3, 4, 5].map(place);
     let needs = "domain 1 holds read, needs write";
-    ran.says(&[
-        &["call of", "domain 1 holds read, needs icall"],
-        &["guardrail: violation: write of 8 bytes at ", &first, needs],
-        &["guardrail: target: slab kmalloc-128 ", "offset 16 "],
-        &["guardrail: call trace of insmod["],
-        &["guardrail:   report+0x", "[guardrail_test]"],
-        &["guardrail:   test_init+0x"],
-        &["violation: write of 4 bytes at ", &second, needs],
-        &["target: 1-page vmalloc region "],
-        &["violation: write of 4 bytes at ", &third, needs],
-        &["target: data.", "[guardrail_test]"],
-        &["violation: write of 4 bytes at 0000000000001234 ", &fourth, needs],
-        &["target: user memory"],
-        &["violation: write of 8 bytes at ", &fifth, needs],
-        &["domain 2 () holds write there"],
-        &["module guarded_test is gone, and domain 1 still held 32 writable bytes in 1 ranges, 0 call targets, 1 objects, 1 allocations of 48 bytes"],
-        &["leaked: allocation of kind 6, 48 bytes"],
-        &["it was not made by guardrail"],
-        &["version 7 of the interface"],
-        &["debugfs domains: table: "],
-        &["debugfs domains: side tables: 0 conflicts, 0 objects"],
-        &["debugfs violations: 5 times: write of 8 bytes at by report+0x1/", "[guardrail_test]: domain 1 needs write"],
-        &["debugfs stats: slow write checks: "],
-    ])?;
-    if ran.told().filter(|line| line.contains(" still held ")).count() != 1 {
+    says(
+        &ran,
+        &[
+            &["call of", "domain 1 holds read, needs icall"],
+            &["guardrail: violation: write of 8 bytes at ", &first, needs],
+            &["guardrail: target: slab kmalloc-128 ", "offset 16 "],
+            &["guardrail: call trace of insmod["],
+            &["guardrail:   report+0x", "[guardrail_test]"],
+            &["guardrail:   test_init+0x"],
+            &["violation: write of 4 bytes at ", &second, needs],
+            &["target: 1-page vmalloc region "],
+            &["violation: write of 4 bytes at ", &third, needs],
+            &["target: data.", "[guardrail_test]"],
+            &["violation: write of 4 bytes at 0000000000001234 ", &fourth, needs],
+            &["target: user memory"],
+            &["violation: write of 8 bytes at ", &fifth, needs],
+            &["domain 2 () holds write there"],
+            &[
+                "module guarded_test is gone, and domain 1 still held 32 writable bytes in 1 ranges, 0 call targets, 1 objects, 1 allocations of 48 bytes",
+            ],
+            &["leaked: allocation of kind 6, 48 bytes"],
+            &["it was not made by guardrail"],
+            &["version 7 of the interface"],
+            &["debugfs domains: table: "],
+            &["debugfs domains: side tables: 0 conflicts, 0 objects"],
+            &[
+                "debugfs violations: 5 times: write of 8 bytes at by report+0x1/",
+                "[guardrail_test]: domain 1 needs write",
+            ],
+            &["debugfs stats: slow write checks: "],
+        ],
+    )?;
+    if told(&ran).filter(|line| line.contains(" still held ")).count() != 1 {
         return Err(format!("not just one module is told to have leaked:\n{}", ran.console).into());
     }
-    let told = ran.told().filter(|line| line.contains(&format!("by {first}"))).count();
+    let told = told(&ran).filter(|line| line.contains(&format!("by {first}"))).count();
     match told {
         2 => Ok(()),
         _ => Err(format!("a place stands {told} times in log and list, instead of once in each").into()),
@@ -180,9 +177,9 @@ fn passes(kernel: &str) -> Result<(), Failed> {
 
 fn five_levels() -> Result<(), Failed> {
     let ran = guest("6.1", TELL, &["-cpu", "max"])?;
-    ran.all_passed()?;
+    all_passed(&ran)?;
     // Only there, memory of the kernel has such addresses.
-    ran.says(&[&["violation: write of 8 bytes at ff"]])?;
+    says(&ran, &[&["violation: write of 8 bytes at ff"]])?;
     match ran.console.contains("write of 8 bytes at ffff8") {
         true => Err("the guest has four levels".into()),
         false => Ok(()),
@@ -192,7 +189,7 @@ fn five_levels() -> Result<(), Failed> {
 fn goes(kernel: &str) -> Result<(), Failed> {
     let ran = guest(kernel, AGAIN, &[])?;
     match ran.outcome {
-        Outcome::Completed => ran.says(&[&["guardrail_test: 1.."], &["guardrail_test: # 0 failed"]]),
+        Outcome::Completed => says(&ran, &[&["guardrail_test: 1.."], &["guardrail_test: # 0 failed"]]),
         _ => Err(format!("{}\n{}", ran.outcome, ran.console).into()),
     }
 }

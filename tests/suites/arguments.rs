@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 fn guardrail(args: &[&str]) -> Output {
     let cache = tempfile::tempdir().unwrap();
-    Command::new(env!("CARGO_BIN_EXE_guardrail"))
+    Command::new(guardrail_tests::program())
         .args(args)
         .env("GUARDRAIL_CACHE", cache.path())
         .stdin(Stdio::null())
@@ -172,7 +172,7 @@ fn lists_are_arrays_with_names() {
 
 #[test]
 fn a_reader_that_has_gone_is_no_error() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_guardrail"))
+    let mut child = Command::new(guardrail_tests::program())
         .args(["list", "drivers"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -2,9 +2,7 @@
 //!
 //! One guest serves many zoo modules, so that the tests of all three kernels fit in a few minutes.
 
-mod common;
-
-use common::{Checked, check, findings, guardrail, keeps_the_rules, root};
+use guardrail_tests::{Checked, check, findings, guardrail, keeps_the_rules, root};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +47,7 @@ fn main() {
         trials.push(Trial::test("a panic in the driver is a result", panic_is_a_result));
         trials.push(Trial::test("a race is made to happen", race_is_confirmed));
     }
-    common::run(arguments, trials)
+    guardrail_tests::run(arguments, trials)
 }
 
 /// What the zoo says of one of its folders.
@@ -163,7 +161,7 @@ fn zoo_trials(bugs: &[Bug], trials: &mut Vec<Trial>) {
             all.chunks(TOGETHER).enumerate().map(move |(number, bugs)| (*kernel, number, bugs))
         })
         .collect();
-    let runs = common::at_once(&guests, WAITING, |(kernel, _, bugs)| Shared::of(kernel, bugs));
+    let runs = guardrail_tests::at_once(&guests, WAITING, |(kernel, _, bugs)| Shared::of(kernel, bugs));
     for ((kernel, number, bugs), run) in guests.into_iter().zip(runs) {
         guest_trials(kernel, number, bugs, run, trials);
     }

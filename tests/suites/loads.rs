@@ -1,9 +1,7 @@
 //! Guarded modules load where the stock ones load, and go where those go: a sample of each kernel's, and all of them with `--ignored`.
 
-mod common;
-mod workshop;
-
 use guardrail_rewrite::RewriteError;
+use guardrail_tests::workshop::Workshop;
 use guardrail_vm::Cache;
 use guardrail_vm::kernels::NAMES;
 use guardrail_vm::modules::{LoadPlan, ModuleFile};
@@ -12,7 +10,6 @@ use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::Options;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::collections::BTreeMap;
-use workshop::Workshop;
 
 /// One module of so many is tried always.
 const SAMPLE: usize = 200;
@@ -82,7 +79,7 @@ fn main() {
         trials.push(trial("a sample of the modules", SAMPLE));
         trials.push(trial("all modules", 1).with_ignored_flag(true));
     }
-    common::run(arguments, trials)
+    guardrail_tests::run(arguments, trials)
 }
 
 /// Where guests come from.
@@ -117,7 +114,7 @@ fn load(kernel: &str, every: usize) -> Result<(), Failed> {
     };
     let batches: Vec<&[&str]> = names.chunks(TURNS).collect();
     let mut all = Compared::default();
-    for batch in common::at_once(&batches, GUESTS, |names| batch(&place, names)) {
+    for batch in guardrail_tests::at_once(&batches, GUESTS, |names| batch(&place, names)) {
         let batch = batch.map_err(|error| error.message().unwrap_or_default().to_owned())?;
         all.differ.extend(batch.differ);
         all.told.extend(batch.told);
@@ -271,5 +268,5 @@ fn guest(place: &Place, tried: &[Tried], guarded: bool) -> Result<String, Failed
     options.memory_mib = 1536;
     let seconds = tried.len() as u64 * TURN + REST;
     options.limits.silence = std::time::Duration::from_secs(seconds);
-    Ok(common::unwatched(&prepared, options, seconds)?.console)
+    Ok(guardrail_tests::unwatched(&prepared, options, seconds)?.console)
 }

@@ -1,8 +1,6 @@
 //! Instrumenting a kernel that runs: code that changes, attaching and detaching by hand, clients of others.
 
-mod common;
-
-use common::{Checked, guardrail, root, vm_name};
+use guardrail_tests::{Checked, guardrail, root, vm_name};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use std::path::Path;
@@ -48,7 +46,7 @@ fn main() {
     }
     trials.push(Trial::test("clients are attached and detached again and again", attached_and_detached));
     trials.push(Trial::test("a new client works", new_client));
-    common::run(arguments, trials)
+    guardrail_tests::run(arguments, trials)
 }
 
 /// A guest that lives on, and ends with the test.
@@ -163,7 +161,7 @@ fn attached_and_detached() -> Result<(), Failed> {
 /// What `client new` makes is built and runs, as its page says.
 fn new_client() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let made = Command::new(env!("CARGO_BIN_EXE_guardrail"))
+    let made = Command::new(guardrail_tests::program())
         .args(["client", "new", "my-client"])
         .current_dir(folder.path())
         .output()?;

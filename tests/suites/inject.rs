@@ -1,9 +1,7 @@
 //! Mutants of a network driver and of a file system in guests: each gets a verdict, and the verdicts are right where the bug is known.
 
-mod common;
-
-use common::{SHORT, guardrail};
 use guardrail_mutate::Subject;
+use guardrail_tests::{SHORT, guardrail};
 use guardrail_vm::Cache;
 use guardrail_vm::kernels;
 use guardrail_vm::modules::Modules;

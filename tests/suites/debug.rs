@@ -1,8 +1,6 @@
 //! A guest that was saved at a finding, and what gdb sees in it.
 
-mod common;
-
-use common::{check, findings, guardrail};
+use guardrail_tests::{check, findings, guardrail};
 
 /// gdb stands at the instruction of the finding, held before it reached the device: with its line, its callers in the kernel, and
 /// the kernel's own data.

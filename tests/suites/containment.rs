@@ -5,7 +5,7 @@ use std::process::Command;
 /// Faults that would harm a disk or the network do not, also where the machinery fails.
 #[test]
 fn planted_faults_are_contained() {
-    let output = Command::new(env!("CARGO_BIN_EXE_guardrail"))
+    let output = Command::new(guardrail_tests::program())
         .args(["selftest", "containment", "--faults", "4", "--machinery", "3", "--seed", "3", "--jobs", "2"])
         .output()
         .expect("the program runs");

@@ -1,9 +1,7 @@
 //! Guarded drivers in guests: they do all of their work without a violation, and one that writes where it must not is told.
 
-mod common;
-mod workshop;
-
-use common::{Ran, root};
+use guardrail_tests::workshop::Workshop;
+use guardrail_tests::{Ran, root};
 use guardrail_vm::kernels::NAMES;
 use guardrail_vm::modules::LoadPlan;
 use guardrail_vm::packages::Packages;
@@ -13,7 +11,6 @@ use guardrail_vm::{Cache, kbuild, kernels};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::ffi::OsStr;
 use std::path::Path;
-use workshop::Workshop;
 
 /// Drivers. The full workload of disks reads a bad sector, after which a stock sym53c8xx crashes, too (docs/findings.md).
 const DRIVERS: [Driver; 12] = [
@@ -189,7 +186,7 @@ fn main() {
         }
     }
     trials.push(Trial::test("annotations mean something on one of the kernels", meaningful));
-    common::run(arguments, trials)
+    guardrail_tests::run(arguments, trials)
 }
 
 /// A guarded driver in a file, with the runtime beside it.
@@ -245,34 +242,30 @@ fn work(
     last.script.push_str(TELL);
     let variables = vec![("PARAMETERS_guardrail".to_owned(), format!("policy={policy}"))];
     let options = Options { variables, ..Options::new(folder.path()) };
-    common::unwatched(&prepared, options, 900)
+    guardrail_tests::unwatched(&prepared, options, 900)
 }
 
-impl Ran {
-    /// Lines of the list of violations, and what the runtime says in the log besides that it is there.
-    fn violations(&self) -> Vec<&str> {
-        self.console.lines().filter(|line| line.starts_with("debugfs violations: ")).collect()
-    }
+/// Lines of the list of violations, and what the runtime says in the log besides that it is there.
+fn violations(ran: &Ran) -> Vec<&str> {
+    ran.console.lines().filter(|line| line.starts_with("debugfs violations: ")).collect()
+}
 
-    /// What was to be told of functions of a module and was not, and what was told of others. Of the same functions there may be more.
-    fn differs(&self, told: &[(&str, &str)], module: &str) -> Vec<String> {
-        let violations = self.violations();
-        let of = |place: &str, what: &str| {
-            violations.iter().any(|line| line.contains(place) && line.contains(what))
-        };
-        let missed = told.iter().filter(|(place, what)| !of(place, what));
-        let mut wrong: Vec<String> = missed.map(|found| format!("not told: {found:?}")).collect();
-        let known =
-            |line: &&&str| told.iter().any(|(place, _)| line.contains(place)) && line.contains(module);
-        wrong.extend(violations.iter().filter(|line| !known(line)).map(|line| format!("told: {line}")));
-        wrong
-    }
+/// What was to be told of functions of a module and was not, and what was told of others. Of the same functions there may be more.
+fn differs(ran: &Ran, told: &[(&str, &str)], module: &str) -> Vec<String> {
+    let violations = violations(ran);
+    let of =
+        |place: &str, what: &str| violations.iter().any(|line| line.contains(place) && line.contains(what));
+    let missed = told.iter().filter(|(place, what)| !of(place, what));
+    let mut wrong: Vec<String> = missed.map(|found| format!("not told: {found:?}")).collect();
+    let known = |line: &&&str| told.iter().any(|(place, _)| line.contains(place)) && line.contains(module);
+    wrong.extend(violations.iter().filter(|line| !known(line)).map(|line| format!("told: {line}")));
+    wrong
+}
 
-    /// Lines that the kernel says where harm was done.
-    fn harm(&self) -> impl Iterator<Item = String> {
-        let lines = self.console.lines().filter(|line| HARM.iter().any(|word| line.contains(word)));
-        lines.map(str::to_owned)
-    }
+/// Lines that the kernel says where harm was done.
+fn harm(ran: &Ran) -> impl Iterator<Item = String> {
+    let lines = ran.console.lines().filter(|line| HARM.iter().any(|word| line.contains(word)));
+    lines.map(str::to_owned)
 }
 
 fn silent(kernel: &str, drivers: &[&str], amount: Work) -> Result<(), Failed> {
@@ -284,7 +277,7 @@ fn silent(kernel: &str, drivers: &[&str], amount: Work) -> Result<(), Failed> {
     let (driver, needed) = drivers.split_first().ok_or("no driver")?;
     let ran = work(kernel, &[(*driver).to_owned()], needed, workload, "log")?;
     let there = ran.console.lines().any(|line| line.starts_with("debugfs domains: "));
-    let violations = ran.violations();
+    let violations = violations(&ran);
     match ran.outcome == Outcome::Completed && there && violations.is_empty() {
         true => Ok(()),
         false => Err(format!("{}; {} violations:\n{}", ran.outcome, violations.len(), ran.console).into()),
@@ -296,7 +289,7 @@ fn built<const N: usize>(kernel: &str, folder: &Path, files: [&str; N]) -> Resul
     let packages = Packages::new(&Cache::open()?);
     let (copy, tree) = (folder.join("sources"), folder.join("tree"));
     std::fs::create_dir(&copy)?;
-    let sources = kbuild::folder("crates/cli/tests/guarded", "border.h", "GUARDRAIL_BORDER")?;
+    let sources = kbuild::folder("tests/fixtures/guarded", "border.h", "GUARDRAIL_BORDER")?;
     for name in
         ["Kbuild", "border.h", "border.c", "border_ok.c", "endless.c", "frames.h", "frames.c", "frames_ok.c"]
     {
@@ -317,11 +310,11 @@ fn ends(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let [driver] = built(kernel, folder.path(), ["endless.ko"])?;
     let driver = guard(&Workshop::of(&packages, kernel)?, &driver, folder.path())?;
-    let workload = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guarded/endless.sh");
+    let workload = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/guarded/endless.sh");
     let request = Request { driver: &driver, more: &[], kernel, device: None, workload: workload.to_str() };
     let prepared = Prepared::new(&packages, request, &mut |_| {})?;
     let options = Options { cpus: 1, ..Options::new(folder.path()) };
-    let ran = common::unwatched(&prepared, options, 300)?;
+    let ran = guardrail_tests::unwatched(&prepared, options, 300)?;
     match ran.outcome {
         Outcome::Completed => Ok(()),
         outcome => Err(format!("{outcome}\n{}", ran.console).into()),
@@ -333,7 +326,7 @@ fn at_border(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let drivers = built(kernel, folder.path(), ["border.ko", "border_ok.ko"])?;
     let ran = work(kernel, &drivers, &[], None, "log")?;
-    let wrong = ran.differs(&BORDER, "[border]");
+    let wrong = differs(&ran, &BORDER, "[border]");
     match wrong.is_empty() && ran.outcome == Outcome::Completed {
         true => Ok(()),
         false => Err(format!("{}; {wrong:#?}\n{}", ran.outcome, ran.console).into()),
@@ -345,8 +338,8 @@ fn leaves_frames(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let drivers = built(kernel, folder.path(), ["frames.ko", "frames_ok.ko"])?;
     let ran = work(kernel, &drivers, &[], None, "fail")?;
-    let mut wrong = ran.differs(&FRAMES, "[frames]");
-    wrong.extend(ran.harm());
+    let mut wrong = differs(&ran, &FRAMES, "[frames]");
+    wrong.extend(harm(&ran));
     wrong.extend(ran.console.lines().filter(|line| line.contains("frames: left")).map(str::to_owned));
     match wrong.is_empty() && ran.outcome == Outcome::Completed {
         true => Ok(()),
@@ -359,7 +352,7 @@ fn stopped(kernel: &str, bugs: &[(&str, &str)]) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let drivers = zoo(&Packages::new(&Cache::open()?), kernel, bugs, folder.path())?;
     let ran = work(kernel, &drivers, &[], None, "fail")?;
-    let violations = ran.violations();
+    let violations = violations(&ran);
     let mut wrong = Vec::new();
     for (name, what) in bugs {
         let module = name.replace('-', "_");
@@ -377,7 +370,7 @@ fn stopped(kernel: &str, bugs: &[(&str, &str)]) -> Result<(), Failed> {
             wrong.push(format!("{name}'s twin is told"));
         }
     }
-    wrong.extend(ran.harm());
+    wrong.extend(harm(&ran));
     // Where a driver's first function was ended it did not load, or took no device.
     let ended =
         matches!(ran.outcome, Outcome::Completed | Outcome::LoadFailed { .. } | Outcome::NoDeviceBound);

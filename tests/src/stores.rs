@@ -1,7 +1,7 @@
 //! A module with stores and calls of each kind that is checked: what it may not do is told at the instruction that does it, and its good
 //! twin is silent.
 
-use crate::common::{guardrail, vm_name};
+use crate::{guardrail, vm_name};
 use guardrail_rewrite::checks::Checks;
 use guardrail_rewrite::life::Hooks;
 use guardrail_rewrite::{Object, rewrite};
@@ -40,7 +40,7 @@ pub fn checked(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let sources = folder.path().join("stores");
     std::fs::create_dir(&sources)?;
-    for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stores"))? {
+    for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/stores"))? {
         let entry = entry?;
         std::fs::copy(entry.path(), sources.join(entry.file_name()))?;
     }

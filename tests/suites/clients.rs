@@ -1,8 +1,6 @@
 //! The included clients, with real guests.
 
-mod common;
-
-use common::{Checked, guardrail};
+use guardrail_tests::{Checked, guardrail};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -34,7 +32,7 @@ fn main() {
     }
     trials.push(Trial::test("irq, mix and memtrace tell what happened", told));
     trials.push(Trial::test("coverage tells lines of a module", covered));
-    common::run(arguments, trials)
+    guardrail_tests::run(arguments, trials)
 }
 
 /// Writes the workload to a folder.
@@ -81,8 +79,8 @@ fn counted(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (out, monitor) = (folder.path().join("out"), folder.path().join("qmp"));
     let text = |path: &Path| path.display().to_string();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_guardrail"));
-    command.current_dir(common::root());
+    let mut command = Command::new(guardrail_tests::program());
+    command.current_dir(guardrail_tests::root());
     command.args(["profile", "--client", "count:all=yes", "--smp", "1", "--kernel", kernel]);
     command.args(["--workload", &workload(folder.path())?, "--out", &text(&out)]);
     let record = format!("shift=5,rr=record,rrfile={}", text(&folder.path().join("replay.bin")));

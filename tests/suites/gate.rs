@@ -1,8 +1,6 @@
 //! The gate, with real guests: every device access is held, faults are contained, and whatever fails closes it.
 
-mod common;
-
-use common::{Checked, check, findings, keeps_the_rules, root};
+use guardrail_tests::{Checked, check, findings, keeps_the_rules, root};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -277,7 +275,7 @@ fn contained_outside() -> Result<(), Failed> {
 fn lost(arguments: &[&str], word: &str, signal: i32, why: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let said = folder.path().join("stderr");
-    let child = Command::new(env!("CARGO_BIN_EXE_guardrail"))
+    let child = Command::new(guardrail_tests::program())
         .args(["check", "e1000", "--gate-timeout", "2"])
         .args(arguments)
         .current_dir(root())

@@ -1,5 +1,4 @@
 //! Guards modules of one kernel, as `guardrail guard` does.
-#![allow(dead_code)]
 
 use guardrail_kernel::isolation::{Isolation, types};
 use guardrail_kernel::{KernelImage, ModuleImage};
@@ -16,7 +15,9 @@ use std::path::Path;
 
 /// A kernel's modules and types, and the runtime for it.
 pub struct Workshop {
+    /// The modules of the kernel package.
     pub modules: Modules,
+    /// The runtime module, `guardrail.ko`, built for the kernel.
     pub runtime: Vec<u8>,
     image: KernelImage,
     symbols: String,
@@ -24,6 +25,7 @@ pub struct Workshop {
 }
 
 impl Workshop {
+    /// Fetches the kernel and builds the runtime where the cache lacks them.
     pub fn of(packages: &Packages, kernel: &str) -> Result<Workshop, Failed> {
         let kernel = kernels::find(packages, kernel)?;
         let built = runtime::ensure(packages, &kernel)?;

@@ -1,8 +1,6 @@
 //! Faults anywhere in the kernel: planted bugs outside of drivers and their twins, and workloads in which nothing is wrong.
 
-mod common;
-
-use common::{Checked, findings, guardrail, root};
+use guardrail_tests::{Checked, findings, guardrail, root};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use std::sync::Arc;

@@ -1,8 +1,6 @@
 //! A guarded driver in a kernel as machines run it: with mitigations and at random addresses, traced and probed at work, and loaded again many times.
 
-mod common;
-
-use common::{guardrail, vm_name};
+use guardrail_tests::{guardrail, vm_name};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 const KERNELS: [&str; 3] = ["6.1", "6.12", "7.2"];
@@ -48,7 +46,7 @@ fn main() {
             trials.push(Trial::test(name, move || endures(kernel, rounds)).with_ignored_flag(long));
         }
     }
-    common::run(arguments, trials)
+    guardrail_tests::run(arguments, trials)
 }
 
 fn endures(kernel: &str, rounds: u32) -> Result<(), Failed> {

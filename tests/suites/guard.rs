@@ -1,9 +1,7 @@
 //! `guardrail guard`: what it writes, what it refuses, what it finds in guarded modules, and mutants that it contains.
 
-mod common;
-
-use common::{SHORT, guardrail};
 use guardrail_mutate::Subject;
+use guardrail_tests::{SHORT, guardrail};
 use guardrail_vm::kernels::{self, Kernel};
 use guardrail_vm::modules::Modules;
 use guardrail_vm::packages::Packages;

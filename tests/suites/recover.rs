@@ -1,9 +1,7 @@
 //! A guarded driver that violates something while an application uses it: it is killed and begins anew, and the application goes on with
 //! the connection, or the file, that it has.
 
-mod common;
-mod workshop;
-
+use guardrail_tests::workshop::Workshop;
 use guardrail_vm::Cache;
 use guardrail_vm::kernels::NAMES;
 use guardrail_vm::packages::Packages;
@@ -13,10 +11,9 @@ use guardrail_vm::software::Software;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::Path;
 use std::process::Command;
-use workshop::Workshop;
 
 /// What drivers are known by.
-const TABLE: &str = include_str!("../../kernel/isolation.txt");
+const TABLE: &str = include_str!("../../crates/kernel/isolation.txt");
 /// A fault of a driver.
 struct Fault {
     driver: &'static str,
@@ -130,7 +127,7 @@ fn main() {
             trials.push(trial.with_ignored_flag(!fault.always.contains(&kernel)));
         }
     }
-    common::run(arguments, trials)
+    guardrail_tests::run(arguments, trials)
 }
 
 /// A guarded driver, or a module of its domain, with a right missing, and the runtime beside it.
@@ -145,7 +142,7 @@ fn guard(workshop: &Workshop, (fault, name): (&Fault, &str), folder: &Path) -> R
 
 /// A program for the guest that has files open in all ways in which that can be.
 fn holds(folder: &Path) -> Result<Vec<u8>, Failed> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guarded/holds.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/guarded/holds.c");
     let program = folder.join("holds");
     let ran =
         Command::new("gcc").args(["-O2", "-Wall", "-static", "-o"]).arg(&program).arg(source).output()?;
@@ -165,11 +162,11 @@ fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let disk = fault.driver == "sym53c8xx";
     let own = match fault.driver {
-        "vfat" => "tests/guarded/recover-files.sh",
-        _ if disk => "tests/guarded/recover-disk.sh",
-        _ => "tests/guarded/recover.sh",
+        "vfat" => "fixtures/guarded/recover-files.sh",
+        _ if disk => "fixtures/guarded/recover-disk.sh",
+        _ => "fixtures/guarded/recover.sh",
     };
-    let parts = ["../../workloads/device.sh", "tests/guarded/recovery.sh", own];
+    let parts = ["../workloads/device.sh", "fixtures/guarded/recovery.sh", own];
     let parts = parts.map(|part| std::fs::read_to_string(root.join(part))).into_iter();
     std::fs::write(&workload, parts.collect::<Result<Vec<_>, _>>()?.concat())?;
     let request = Request { driver: &driver, more: &[], kernel, device: None, workload: workload.to_str() };
@@ -199,7 +196,7 @@ fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
     for (name, value) in [("FAULT", fault.place), ("FUNCTION", fault.function)] {
         options.variables.push((name.to_owned(), value.to_owned()));
     }
-    let ran = common::unwatched(&prepared, options, 300)?;
+    let ran = guardrail_tests::unwatched(&prepared, options, 300)?;
     // When it is removed, sym53c8xx releases memory with interrupts off, of which the kernel warns; guarded or not.
     let console = ran.console.split("sym0: detaching").next().unwrap_or_default();
     let says = |text: &&str| console.contains(*text);

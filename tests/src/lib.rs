@@ -1,5 +1,10 @@
-//! What tests with guests share.
-#![allow(dead_code)]
+//! What the test suites share: how they run the program and guests, and how they read a report.
+//!
+//! The suites test the system from outside: they run the built program, or drive the engines as it does. A fact about one crate is
+//! tested in that crate.
+
+pub mod stores;
+pub mod workshop;
 
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::progress::Progress;
@@ -46,10 +51,13 @@ pub fn vm_name(what: &str) -> String {
 pub const SHORT: [&str; 8] =
     ["--set", "DOWNLOAD_MB=1", "--set", "REQUESTS=3", "--set", "UPLOADS=1", "--set", "PINGS=1"];
 
-/// How a guest ended, what its console says, and which steps of the workload the driver did not support.
+/// A guest that has ended.
 pub struct Ran {
+    /// How the run ended.
     pub outcome: Outcome,
+    /// The serial console, with bytes that are not UTF-8 replaced.
     pub console: String,
+    /// Steps of the workload that the driver does not support, as `STEP: WHY`.
     pub skipped: Vec<String>,
 }
 
@@ -95,8 +103,11 @@ pub fn findings(report: &Value) -> impl Iterator<Item = &Value> {
 
 /// What a run of the program printed.
 pub struct Checked {
+    /// The exit status; -1 where a signal ended the program.
     pub status: i32,
+    /// Standard output.
     pub stdout: String,
+    /// Standard error.
     pub stderr: String,
     report: Option<Value>,
 }
@@ -117,7 +128,7 @@ pub fn check(arguments: &[&str]) -> Checked {
 
 /// Runs the program.
 pub fn guardrail(arguments: &[&str]) -> Checked {
-    let output = Command::new(env!("CARGO_BIN_EXE_guardrail"))
+    let output = Command::new(program())
         .args(arguments)
         .current_dir(root())
         .stdin(Stdio::null())
@@ -132,7 +143,21 @@ pub fn guardrail(arguments: &[&str]) -> Checked {
     }
 }
 
+/// The built program: `guardrail` in the profile's folder, above the `deps` folder with this test.
+pub fn program() -> PathBuf {
+    let test = std::env::current_exe().expect("a running program has a path");
+    let profile = test.ancestors().nth(2).expect("a test is built in target/PROFILE/deps");
+    let program = profile.join("guardrail");
+    let release = if profile.ends_with("release") { " --release" } else { "" };
+    assert!(
+        program.is_file(),
+        "{} is missing; build it: cargo build{release} --workspace --lib --bins",
+        program.display()
+    );
+    program
+}
+
 /// The repository.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
