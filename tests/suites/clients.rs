@@ -81,7 +81,8 @@ fn counted(kernel: &str) -> Result<(), Failed> {
     let text = |path: &Path| path.display().to_string();
     let mut command = Command::new(guardrail_tests::program());
     command.current_dir(guardrail_tests::root());
-    command.args(["profile", "--client", "count:all=yes", "--smp", "1", "--kernel", kernel]);
+    command.args(["profile", "--client", "count:all=yes", "--from", "boot"]);
+    command.args(["--smp", "1", "--kernel", kernel]);
     command.args(["--workload", &workload(folder.path())?, "--out", &text(&out)]);
     let record = format!("shift=5,rr=record,rrfile={}", text(&folder.path().join("replay.bin")));
     let listen = format!("unix:{},server=on,wait=off", text(&monitor));
@@ -191,7 +192,8 @@ impl Monitor {
 fn agree(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let out = folder.path().join("out");
-    let result = profile(&["--client", "count,blocks,calls,mix", "--kernel", kernel], &out)?;
+    let result =
+        profile(&["--client", "count,blocks,calls,mix", "--from", "boot", "--kernel", kernel], &out)?;
     let report = result.report()?;
     let counts = table(report, "count", "by CPU")?;
     let counts: Vec<u64> = row(counts, "all")?.as_array().into_iter().flatten().skip(1).map(number).collect();
@@ -231,7 +233,7 @@ fn agree(kernel: &str) -> Result<(), Failed> {
     let svg = std::fs::read_to_string(out.join("blocks.svg"))?;
     let firefox: Value = serde_json::from_slice(&std::fs::read(out.join("blocks.firefox.json"))?)?;
     let samples = firefox["threads"][0]["samples"]["length"].as_u64();
-    if !svg.contains("data-n=\"do_syscall_64\"") || samples.is_none_or(|samples| samples < 10) {
+    if !svg.contains("<title>do_syscall_64: ") || samples.is_none_or(|samples| samples < 10) {
         return Err("the flame graph or the Firefox profile is empty".into());
     }
     Ok(())

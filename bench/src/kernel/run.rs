@@ -92,7 +92,17 @@ fn watched(arguments: &Arguments, load: &Load, options: &[&str]) -> Result<(Vec<
     let program = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("guardrail");
     let mut command = Command::new(program);
     command
-        .args(["profile", "--driver", load.driver, "--workload", load.script, "--format", "json"])
+        .args([
+            "profile",
+            "--from",
+            "boot",
+            "--driver",
+            load.driver,
+            "--workload",
+            load.script,
+            "--format",
+            "json",
+        ])
         .args(["--kernel", &arguments.common.kernel, "--smp", &arguments.common.smp.to_string()])
         .args(["--memory", &arguments.memory.to_string(), "--timeout", &LIMIT.as_secs().to_string()])
         .args(["--set", &format!("PERCENT={}", arguments.percent())])

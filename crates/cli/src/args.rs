@@ -185,7 +185,7 @@ pub enum ClientCommand {
 /// What `vm` does.
 #[derive(Debug, Subcommand)]
 pub enum VmCommand {
-    /// Start a guest; its clients are attached from the kernel's first instruction unless --detached is given
+    /// Start a guest; its clients are attached as --from says, unless --detached is given
     Start(Box<VmStartArgs>),
     /// List the guests that run
     List,
@@ -266,8 +266,9 @@ pub struct ProfileArgs {
     /// The QEMU device that the driver serves, instead of the usual one
     #[arg(long, value_name = "QEMU-DEVICE")]
     pub device: Option<String>,
-    /// Attach where this step of the workload begins, instead of at the kernel's first instruction ("boot")
-    #[arg(long, value_name = "STEP")]
+    /// Attach at boot, where the workload begins, or at one of its steps [default: workload; boot with scopes of modules and with
+    /// clients that must see what comes before: code, coverage, kaddrcheck, stackcheck]
+    #[arg(long, value_name = "boot|workload|STEP")]
     pub from: Option<String>,
     /// Detach where this step of the workload begins
     #[arg(long, value_name = "STEP")]

@@ -50,7 +50,7 @@ pub struct Live<'a> {
 pub fn run_live(args: &ProfileArgs, live: Option<Live<'_>>) -> Result<Status, CliError> {
     choose::scope_parts(&args.scope)?;
     let clients = choose::clients(&args.clients)?;
-    let attachment = Attachment::of(args);
+    let attachment = Attachment::of(args, &clients);
     let signals = Signals::install()?;
     let progress = Progress::shown();
     let cache = Cache::open()?;
@@ -60,10 +60,16 @@ pub fn run_live(args: &ProfileArgs, live: Option<Live<'_>>) -> Result<Status, Cl
     signals.run_begins();
     progress.step("reading the kernel");
     let sockets = LogFolder::new()?;
-    let at_start = attachment.at_start();
     let image = KernelImage::open(&prepared.kernel.vmlinuz)?;
-    let plugged =
-        choose::configure(&clients, args, &prepared, &image, folder.path(), sockets.folder(), at_start)?;
+    let plugged = choose::configure(
+        &clients,
+        args,
+        &prepared,
+        &image,
+        folder.path(),
+        sockets.folder(),
+        attachment.at_start,
+    )?;
     let mut options = options(args, &plugged, folder.path())?;
     options.kernel_arguments.extend(choose::kernel_arguments(&clients));
     let lives = live.is_some();

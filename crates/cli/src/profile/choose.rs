@@ -101,23 +101,40 @@ pub fn kernel_arguments(chosen: &[Chosen]) -> Vec<String> {
     }
 }
 
+/// Clients that must see what the kernel does before the workload: what it allocates, which stacks it makes, which code it changes.
+const FROM_BOOT: &[&str] = &["code", "coverage", "kaddrcheck", "stackcheck"];
+/// The step with which each workload begins: the guest loads the driver.
+const FIRST_STEP: &str = "load";
+/// Values of `--from` that are no steps.
+const BOOT: &str = "boot";
+const WORKLOAD: &str = "workload";
+
 /// When the clients are attached.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Attachment {
+    /// At the kernel's first instruction.
+    pub at_start: bool,
+    /// Where this step of the workload begins.
     from: Option<String>,
+    /// Detached again where this step begins.
     until: Option<String>,
-    detached: bool,
 }
 
 impl Attachment {
-    /// What `--from` and `--until` ask for.
-    pub fn of(args: &ProfileArgs) -> Attachment {
-        let from = args.from.clone().filter(|from| from != "boot");
-        Attachment { from, until: args.until.clone(), detached: args.detached }
-    }
-
-    /// From the kernel's first instruction.
-    pub fn at_start(&self) -> bool {
-        self.from.is_none() && !self.detached
+    /// What `--from`, `--until` and `--detached` ask for.
+    pub fn of(args: &ProfileArgs, chosen: &[Chosen]) -> Attachment {
+        let from = match args.from.as_deref() {
+            None if args.detached => None,
+            None => Some(default_from(&args.scope, chosen)),
+            given => given,
+        };
+        let step =
+            from.filter(|from| *from != BOOT).map(|from| if from == WORKLOAD { FIRST_STEP } else { from });
+        Attachment {
+            at_start: from == Some(BOOT) && !args.detached,
+            from: step.map(str::to_owned),
+            until: args.until.clone(),
+        }
     }
 
     /// What is to be done where this step of the workload begins.
@@ -127,6 +144,16 @@ impl Attachment {
             _ if self.until.as_deref() == Some(step) => Some(Request::Detach),
             _ => None,
         }
+    }
+}
+
+/// The value of `--from` where none is given. Boot runs no code of drivers, so with their scope it fills no result with its own.
+fn default_from(scope: &str, chosen: &[Chosen]) -> &'static str {
+    let from_boot = |choice: &Choice| FROM_BOOT.contains(&choice.name.as_str());
+    let of_modules = scope == "driver" || scope.starts_with("module:");
+    match of_modules || chosen.iter().flat_map(|plugin| &plugin.clients).any(from_boot) {
+        true => BOOT,
+        false => WORKLOAD,
     }
 }
 
@@ -260,6 +287,34 @@ mod tests {
         ] {
             let error = clients(&[bad.to_owned()]).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn clients_attach_where_what_they_watch_begins() {
+        use crate::args::{Cli, Command};
+        use clap::Parser;
+        let attachment = |line: &str| {
+            let words = ["guardrail", "profile"].into_iter().chain(line.split(' '));
+            let Command::Profile(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
+            let attachment = Attachment::of(&args, &clients(&args.clients).unwrap());
+            (attachment.at_start, attachment.from)
+        };
+        let at = |step: &str| (false, Some(step.to_owned()));
+        for (line, expected) in [
+            ("--client blocks", at("load")),
+            ("--client blocks --from workload", at("load")),
+            ("--client blocks --from boot", (true, None)),
+            ("--client blocks --from ping", at("ping")),
+            ("--client blocks,kaddrcheck", (true, None)),
+            ("--client blocks --scope driver", (true, None)),
+            ("--client blocks --scope function:vfs_*", at("load")),
+            ("--client kaddrcheck --from load", at("load")),
+            ("--client blocks --detached", (false, None)),
+            ("--client blocks --detached --from boot", (false, None)),
+            ("--client blocks --detached --from ping", at("ping")),
+        ] {
+            assert_eq!(attachment(line), expected, "{line}");
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Tables that are more than their rows: sums, flame graphs, coverage.
 
-use super::charts::{self, Stack};
+use super::charts::{self, Frame, Stack};
 use super::coverage;
 use super::names::Names;
+use guardrail_report::Location;
 use guardrail_trace::client::{Cell, Chart, Report, Results, Table};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -95,9 +96,9 @@ fn add(sum: &mut Value, more: &Value) {
 }
 
 fn stacks(names: &Names, table: &Table) -> Vec<Stack> {
-    let mut known: HashMap<u64, String> = HashMap::new();
+    let mut known: HashMap<u64, Frame> = HashMap::new();
     let stack = |row: &Vec<Cell>| {
-        let mut stack = Stack { names: Vec::new(), samples: 0, cpu: 0, times: Vec::new() };
+        let mut stack = Stack { frames: Vec::new(), samples: 0, cpu: 0, times: Vec::new() };
         let mut counts =
             row.iter().filter_map(|cell| if let Cell::Count(count) = cell { Some(*count) } else { None });
         stack.samples = counts.next().unwrap_or(1);
@@ -105,9 +106,9 @@ fn stacks(names: &Names, table: &Table) -> Vec<Stack> {
         for cell in row {
             match cell {
                 Cell::Stack(addresses) => {
-                    let name =
-                        |addr: &u64| known.entry(*addr).or_insert_with(|| names.function(*addr)).clone();
-                    stack.names = addresses.iter().rev().map(name).collect();
+                    let frame =
+                        |addr: &u64| known.entry(*addr).or_insert_with(|| frame(names, *addr)).clone();
+                    stack.frames = addresses.iter().rev().map(frame).collect();
                 }
                 Cell::Text(times) => {
                     stack.times =
@@ -119,6 +120,18 @@ fn stacks(names: &Names, table: &Table) -> Vec<Stack> {
         stack
     };
     table.rows.iter().map(stack).collect()
+}
+
+fn frame(names: &Names, addr: u64) -> Frame {
+    let frame = names.frame(addr, 0);
+    let line = |location: Location| Some((location.file, u32::try_from(location.line).ok()?));
+    let begin = names.frame(addr.wrapping_sub(frame.offset), 0);
+    Frame {
+        function: frame.function,
+        module: frame.module,
+        line: frame.location.and_then(line),
+        begin: begin.location.and_then(line),
+    }
 }
 
 #[cfg(test)]
