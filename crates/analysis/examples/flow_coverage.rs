@@ -2,7 +2,7 @@
 //!
 //! Usage: `flow_coverage FOLDER`: all `.ko` and `.ko.xz` files below it.
 
-use guardrail_analysis::flow::Block;
+use guardrail_analysis::value_flow::Block;
 use object::{Object, ObjectSection, SectionKind};
 use std::collections::HashMap;
 use std::io::Read;

@@ -2,7 +2,7 @@
 //!
 //! Usage: `flow_speed MODULE.ko`
 
-use guardrail_analysis::flow::{Block, InsnCtx, Memory, Origin, Regs, Rep, RepRange, Value};
+use guardrail_analysis::value_flow::{Block, InsnCtx, Memory, Origin, Regs, Rep, RepRange, Value};
 use guardrail_trace::event::Access;
 use object::{Object, ObjectSection, SectionKind};
 use std::time::Instant;

@@ -2,27 +2,24 @@
 //!
 //! **Knows**: event words, shadow registers and memory, threads and contexts, objects, call summaries.
 //!
-//! **Must not know**: offsets of any kernel (what it asks about kernels and modules goes through [`world::World`]),
+//! **Must not know**: offsets of any kernel (what it asks about kernels and modules goes through [`machine::World`]),
 //! QEMU, how a report is printed.
 //!
 //! **Invariant**: the log is never trusted. Any words give findings or are skipped, never a panic; memory stays
 //! bounded. Equal words give equal findings, whatever the host.
 
-pub mod blocks;
+pub mod checker;
 pub mod checkers;
-pub mod context;
-pub mod effect;
+pub mod definedness;
 pub mod finding;
-pub mod flow;
+pub mod level;
 pub mod machine;
-pub mod modules;
-pub mod objects;
+pub mod order;
+pub mod replay;
 pub mod reports;
 pub mod session;
-pub mod shadow;
 pub mod stacks;
-pub mod sync;
-pub mod world;
+pub mod value_flow;
 
 #[cfg(test)]
 mod tests;

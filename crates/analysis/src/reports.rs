@@ -1,6 +1,6 @@
 //! The findings so far, merged by fingerprint.
 
-use crate::checkers::Lent;
+use crate::checker::Lent;
 use crate::finding::Finding;
 use crate::stacks::{StackId, Stacks};
 use rustc_hash::FxHashMap;

@@ -2,9 +2,9 @@
 
 use crate::checkers;
 use crate::finding::{Finding, Report, Statistics};
-use crate::machine::Machine;
-use crate::sync::Parts;
-use crate::world::World;
+use crate::machine::World;
+use crate::order::Parts;
+use crate::replay::Machine;
 
 /// What to analyze, and with what.
 pub struct Config {

@@ -12,6 +12,14 @@ const MAX_STACKS: usize = 1 << 18;
 /// Frames that are kept of a stack.
 pub const MAX_FRAMES: usize = 16;
 
+/// Largest size of a kernel stack.
+pub const STACK_SIZE: u64 = 16 << 10;
+
+/// Whether two addresses may lie on one stack.
+pub fn same_stack(a: u64, b: u64) -> bool {
+    a.abs_diff(b) < STACK_SIZE
+}
+
 /// All stacks seen. The first address of a stack is that of an instruction, the others are return addresses.
 #[derive(Debug, Default)]
 pub struct Stacks {

@@ -2,10 +2,10 @@
 
 use crate::errors::CliError;
 use crate::wire::{ModuleFile, Subject};
-use guardrail_analysis::effect::Summary;
 use guardrail_analysis::finding::Location;
-use guardrail_analysis::world::{LineLookup, ModuleMap, Range, Region, World};
+use guardrail_analysis::machine::{LineLookup, ModuleMap, Range, Region, World};
 use guardrail_kernel::chart::Chart;
+use guardrail_kernel::effect::Summary;
 use guardrail_kernel::module::{Placed, PlacedSymbol};
 use guardrail_kernel::{Btf, KernelImage, Lines, ModuleImage, SummaryTable, charts, plan};
 use std::cell::RefCell;

@@ -1,9 +1,8 @@
 //! DataCollider: accesses picked by chance are held, and any other access of the driver to the same bytes meanwhile, one
 //! of both a write, is a data race that has happened. The tracer holds and watches; what is left is to tell of it.
 
-use super::Checker;
+use crate::checker::{Checker, Cx, Draft, Place};
 use crate::finding::{AccessInfo, Context, Other};
-use crate::machine::{Cx, Draft, Place};
 use guardrail_trace::meet::{Meet, MeetOutcome, MeetSide};
 
 const NAME: &str = "datacollider";

@@ -1,11 +1,11 @@
 //! Names of locks and memory for messages.
 
-use crate::context::Context;
-use crate::effect::{LockKind, LockMode};
+use crate::checker::Cx;
 use crate::finding::{self, HeldLock, Related};
-use crate::machine::{Cx, State, describe};
+use crate::machine::{Context, State, describe};
+use crate::order::{LockId, LockInfo};
 use crate::stacks::StackId;
-use crate::sync::{LockId, LockInfo};
+use guardrail_kernel::effect::{LockKind, LockMode};
 
 /// A number of bytes, in words.
 pub fn bytes(n: u64) -> String {

@@ -4,15 +4,15 @@
 //! object must not be freed, and the driver not unloaded, in a state that is busy; a request that is owed an answer must have
 //! got it by then (rules 4 and 5). Objects whose beginning was not seen are not judged.
 
-use super::Checker;
 use super::names;
-use crate::context::Context;
+use crate::checker::{Checker, Cx, Draft, Place};
 use crate::finding::Related;
-use crate::machine::{Cx, Draft, Place};
-use crate::objects::{Object, ObjectId};
+use crate::machine::{Context, Object, ObjectId};
+use crate::order::{
+    Step,
+    chart::{Chart, Set, State},
+};
 use crate::stacks::StackId;
-use crate::sync::Step;
-use crate::sync::chart::{Chart, Set, State};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 

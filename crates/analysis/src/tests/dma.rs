@@ -3,8 +3,8 @@
 mod uninit;
 
 use super::guest::*;
-use crate::effect::{Class, DmaOp, Effect, Len, MapKind, Ptr, Summary, Zeroed};
-use crate::world::{ModuleMap, Range, Region, World};
+use crate::machine::{ModuleMap, Range, Region, World};
+use guardrail_kernel::effect::{Class, DmaOp, Effect, Len, MapKind, Ptr, Summary, Zeroed};
 use std::sync::Arc;
 
 const FUNCTIONS: [&str; 24] = [

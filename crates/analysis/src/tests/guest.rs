@@ -1,9 +1,9 @@
 //! A guest made of words: one module, a few kernel functions, and the events that running code would tell.
 
-use crate::effect::{Class, Direction, Effect, Len, Ptr, Summary, Zeroed};
 use crate::finding::{Finding, Report};
+use crate::machine::{ModuleMap, Range, Region, World};
 use crate::session::{Config, Session};
-use crate::world::{ModuleMap, Range, Region, World};
+use guardrail_kernel::effect::{Class, Direction, Effect, Len, Ptr, Summary, Zeroed};
 use guardrail_trace::event::{Access, EnterFlags, Global, Head, Kind, RegionFlags};
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Races between contexts, and what keeps them apart.
 
 use super::guest::*;
-use crate::effect::{Effect, Key, LockKind, LockMode, Summary, SyncOp, When};
 use crate::finding::{Finding, Severity};
-use crate::world::{ModuleMap, Region, World};
+use crate::machine::{ModuleMap, Region, World};
+use guardrail_kernel::effect::{Effect, Key, LockKind, LockMode, Summary, SyncOp, When};
 use std::sync::Arc;
 
 /// A word of the module that contexts share.

@@ -2,9 +2,8 @@
 
 use super::maps::{Dir, MapId, Mapping};
 use super::{DmaCheck, NAME, arg, place, text};
-use crate::checkers::{Hooked, Lending, ListTold};
-use crate::effect::{DmaOp, MapKind};
-use crate::machine::{Cx, Draft};
+use crate::checker::{Cx, Draft, Hooked, Lending, ListTold};
+use guardrail_kernel::effect::{DmaOp, MapKind};
 
 /// Words that the log has of each entry.
 const WORDS: usize = 5;

@@ -1,8 +1,8 @@
 //! Live streaming mappings, by bus address and by the memory that they lend.
 
-use crate::effect::MapKind;
-use crate::objects::ObjectId;
+use crate::machine::ObjectId;
 use crate::stacks::StackId;
+use guardrail_kernel::effect::MapKind;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 

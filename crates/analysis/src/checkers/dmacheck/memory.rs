@@ -2,12 +2,11 @@
 
 use super::maps::Maps;
 use super::{NAME, USER_END, arg, place, text};
-use crate::checkers::Hooked;
-use crate::effect::{Class, DmaOp};
+use crate::checker::{Cx, Draft, Hooked, Place};
 use crate::finding::{AccessInfo, Severity};
-use crate::machine::{Cx, Draft, Place};
-use crate::objects::Object;
+use crate::machine::Object;
 use crate::stacks::StackId;
+use guardrail_kernel::effect::{Class, DmaOp};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 

@@ -24,14 +24,13 @@ mod told;
 mod touch;
 mod unchecked;
 
-use super::{Checker, Hooked, ListTold};
-use crate::context::{Context, Level, Out, STACK_SIZE};
-use crate::effect::{DmaOp, Effect, Len, Summary};
+use crate::checker::{Checker, Cx, Draft, Hooked, ListTold, Place};
 use crate::finding::Severity;
-use crate::flow::{InsnCtx, Regs, RepRange, Value};
-use crate::machine::{Cx, Draft, Place};
-use crate::objects::{Object, ObjectId};
-use crate::stacks::StackId;
+use crate::level::Level;
+use crate::machine::{Context, Object, ObjectId, Out};
+use crate::stacks::{STACK_SIZE, StackId};
+use crate::value_flow::{InsnCtx, Regs, RepRange, Value};
+use guardrail_kernel::effect::{DmaOp, Effect, Len, Summary};
 use guardrail_trace::event::Access;
 use maps::Maps;
 use memory::Memory;
@@ -450,9 +449,5 @@ impl Checker for DmaCheck {
         self.drop_mappings(|m| m.module == Some(module));
         self.told.renamed();
         self.memory.forget(|owner| owner.module == Some(module));
-    }
-
-    fn context_gone(&mut self, context: &Context) {
-        self.unchecked.forget(context);
     }
 }

@@ -2,12 +2,10 @@
 
 use super::maps::{Dir, MapId, Mapping};
 use super::{DmaCheck, LINE, NAME, USER_END, arg, key, length, place, same_block, text};
-use crate::checkers::{Hooked, Lending, Lent};
-use crate::context::Out;
-use crate::effect::{Class, DmaOp, MapKind};
+use crate::checker::{Cx, Draft, Hooked, Lending, Lent, Place};
 use crate::finding::Severity;
-use crate::machine::{Cx, Draft, Place, State};
-use crate::objects::{Object, ObjectId};
+use crate::machine::{Object, ObjectId, Out, State};
+use guardrail_kernel::effect::{Class, DmaOp, MapKind};
 
 /// What `DMA_MAPPING_ERROR` is.
 const FAILED: u64 = u64::MAX;

@@ -3,9 +3,8 @@
 use super::maps::{Dir, Mapping};
 use super::streaming::tell_lent;
 use super::{DmaCheck, NAME, arg, key, length, place, text};
-use crate::checkers::{Hooked, Lending};
-use crate::effect::{DmaOp, MapKind};
-use crate::machine::{Cx, Draft};
+use crate::checker::{Cx, Draft, Hooked, Lending};
+use guardrail_kernel::effect::{DmaOp, MapKind};
 
 impl DmaCheck {
     /// A part of a mapping is about to be synchronized.

@@ -2,7 +2,7 @@
 
 use super::maps::{Dir, Mapping};
 pub(super) use crate::checkers::names::{bytes, related};
-use crate::effect::MapKind;
+use guardrail_kernel::effect::MapKind;
 
 /// What was mapped and for what.
 pub(super) fn mapping(m: &Mapping) -> String {

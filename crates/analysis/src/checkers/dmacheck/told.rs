@@ -1,7 +1,8 @@
 //! Places that touch what a device has: one mapping that a driver goes on using would be told at each of them.
 
 use super::NAME;
-use crate::machine::{Cx, Draft, Place, State};
+use crate::checker::{Cx, Draft, Place};
+use crate::machine::State;
 use crate::stacks::StackId;
 use rustc_hash::FxHashMap;
 

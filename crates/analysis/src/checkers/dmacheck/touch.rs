@@ -2,11 +2,11 @@
 
 use super::maps::{Dir, MapId, Mapping};
 use super::{DmaCheck, MAX_OPEN, MAX_RANGE, USER_END, key, length, text};
-use crate::checkers::{Lending, Lent};
-use crate::context::{Level, Out};
-use crate::effect::{Effect, Len, MapKind, Ptr, Summary};
+use crate::checker::{Cx, Draft, Lending, Lent, Place};
 use crate::finding::AccessInfo;
-use crate::machine::{Cx, Draft, Place};
+use crate::level::Level;
+use crate::machine::Out;
+use guardrail_kernel::effect::{Effect, Len, MapKind, Ptr, Summary};
 
 /// Writes that wait for a synchronization.
 const MAX_DOUBTS: usize = 256;

@@ -4,9 +4,10 @@
 //! the context runs until it returns to the kernel, and each comparison with all ones is for one mapping.
 
 use super::NAME;
-use crate::context::{Activation, Context, Level};
+use crate::checker::{Cx, Draft};
 use crate::finding::Severity;
-use crate::machine::{Cx, Draft};
+use crate::level::Level;
+use crate::machine::{Activation, Context};
 use crate::stacks::StackId;
 use rustc_hash::FxHashMap;
 
@@ -79,10 +80,6 @@ impl Unchecked {
             }
             !over
         });
-    }
-
-    pub fn forget(&mut self, context: &Context) {
-        self.pending.remove(&(context.task, context.level));
     }
 
     pub fn is_empty(&self) -> bool {

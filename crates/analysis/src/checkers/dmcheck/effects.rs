@@ -1,10 +1,11 @@
 //! What kernel functions that the driver calls do to its memory.
 
 use super::{DmCheck, MAX_RANGE, USER_END};
-use crate::context::{Activation, Out, same_stack};
-use crate::effect::{Direction, Effect, Len, Ptr, Summary};
-use crate::flow::Regs;
-use crate::machine::{Cx, Place};
+use crate::checker::{Cx, Place};
+use crate::machine::{Activation, Out};
+use crate::stacks::same_stack;
+use crate::value_flow::Regs;
+use guardrail_kernel::effect::{Direction, Effect, Len, Ptr, Summary};
 
 impl DmCheck {
     pub(super) fn before_call(&mut self, cx: &mut Cx<'_>, out: &Out, regs: &Regs) {

@@ -1,10 +1,10 @@
 //! Bytes that nobody wrote, in memory that a device may read: told in DMACheck's name, which knows what devices get.
 
 use super::{DmCheck, MAX_RANGE, USER_END, text};
-use crate::checkers::{Lending, Lent, dmacheck};
+use crate::checker::{Cx, Draft, Lending, Lent};
+use crate::checkers::dmacheck;
 use crate::finding::Severity;
-use crate::flow::Origin;
-use crate::machine::{Cx, Draft};
+use crate::value_flow::Origin;
 
 const KIND: &str = "dma-uninit";
 /// Findings that wait for a synchronization.

@@ -17,14 +17,14 @@ mod effects;
 mod lent;
 mod text;
 
-use super::{BadFree, Checker, Fault, FreeFault, Lent};
-use crate::context::{Activation, Context, Level, Out, STACK_SIZE};
-use crate::effect::Class;
+use crate::checker::{BadFree, Checker, Cx, Draft, Fault, FreeFault, Lent, Place};
+use crate::definedness::Shadow;
 use crate::finding::Severity;
-use crate::flow::{InsnCtx, Origin, Regs, RepRange, Value};
-use crate::machine::{Cx, Draft, Place};
-use crate::objects::{Object, ObjectId};
-use crate::shadow::Shadow;
+use crate::level::Level;
+use crate::machine::{Activation, Object, ObjectId, Out};
+use crate::stacks::STACK_SIZE;
+use crate::value_flow::{InsnCtx, Origin, Regs, RepRange, Value};
+use guardrail_kernel::effect::Class;
 use guardrail_trace::event::Access;
 use text::{Origins, article};
 
@@ -377,7 +377,7 @@ impl Checker for DmCheck {
                 "{} of {} at an address made from an uninitialized value (in {})",
                 text::noun(access.store),
                 text::bytes(u64::from(access.size)),
-                crate::flow::gpr_name(reg)
+                crate::value_flow::gpr_name(reg)
             )
         });
     }
@@ -629,6 +629,4 @@ impl Checker for DmCheck {
             self.leaks_told = state.objects.serial();
         }
     }
-
-    fn context_gone(&mut self, _: &Context) {}
 }

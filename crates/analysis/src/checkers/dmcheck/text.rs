@@ -2,12 +2,11 @@
 
 use super::Touch;
 pub(super) use crate::checkers::names::bytes;
-use crate::effect::Class;
+use crate::definedness::Shadow;
 use crate::finding::OriginInfo;
-use crate::flow::Origin;
-use crate::machine::State;
-use crate::objects::Object;
-use crate::shadow::Shadow;
+use crate::machine::{Object, State};
+use crate::value_flow::Origin;
+use guardrail_kernel::effect::Class;
 use rustc_hash::FxHashMap;
 
 /// Origins that are told apart.

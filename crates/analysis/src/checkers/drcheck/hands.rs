@@ -8,8 +8,8 @@ use super::races::{Known, judgment, pair};
 use super::triage::Form;
 use super::words::{Cell, How};
 use super::{DrCheck, Mode};
+use crate::checker::Cx;
 use crate::finding::Severity;
-use crate::machine::Cx;
 
 /// Pairs of strands of which one has read what the other wrote.
 const MAX_HANDS: usize = 1 << 14;

@@ -4,8 +4,8 @@
 //! earlier accesses all come before this one begins anew, as its user's own.
 
 use super::words::{Cell, Eraser};
-use crate::effect::LockMode;
 use crate::machine::State;
+use guardrail_kernel::effect::LockMode;
 use rustc_hash::FxHashMap;
 
 /// Sets that are told apart.
@@ -104,7 +104,7 @@ impl Sets {
 mod tests {
     use super::super::words::How;
     use super::*;
-    use crate::sync::{Now, StrandId};
+    use crate::order::{Now, StrandId};
 
     fn cell(strand: u32, write: bool) -> Cell {
         let how = if write { How::WRITE } else { How::default() };

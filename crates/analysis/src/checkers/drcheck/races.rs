@@ -3,10 +3,10 @@
 use super::hands::ONE_WRITER;
 use super::words::{At, CELLS, Cell, How};
 use super::{DrCheck, NAME, text, triage};
-use crate::effect::{Class, LockKind};
+use crate::checker::{Cx, Draft};
 use crate::finding::{Other, Severity};
-use crate::machine::{Cx, Draft};
-use crate::sync::Sync;
+use crate::order::Sync;
+use guardrail_kernel::effect::{Class, LockKind};
 
 /// Pairs of places that are told apart.
 const MAX_PAIRS: usize = 1 << 16;
@@ -42,7 +42,7 @@ pub(super) struct Open {
     /// The run that read, when it did, and with which locks the other wrote.
     run: u32,
     event: u64,
-    locks: crate::sync::LocksetId,
+    locks: crate::order::LocksetId,
     /// The other side counts up, as writers of sequence counters do.
     steps: bool,
 }
@@ -53,7 +53,7 @@ pub(super) struct Sequence {
     run: u32,
     first: u64,
     last: u64,
-    locks: crate::sync::LocksetId,
+    locks: crate::order::LocksetId,
     /// The sequence word, and the pair of places that race for it.
     word: u64,
     pair: Pair,
@@ -132,7 +132,7 @@ impl DrCheck {
         match a.level == b.level {
             // Interrupts of one sort do not nest; tasks take turns where they can be preempted.
             true => {
-                a.level != crate::context::Level::Process
+                a.level != crate::level::Level::Process
                     || text::keeps_away(old, a.level) && text::keeps_away(new, a.level)
             }
             false => text::keeps_away(low, high),

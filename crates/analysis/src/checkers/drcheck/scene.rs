@@ -1,12 +1,13 @@
 //! Who made an access: call stacks and circumstances, each kept once.
 
+use crate::checker::Cx;
 use crate::checkers::names;
-use crate::context::{Context, Level};
-use crate::effect::LockMode;
 use crate::finding;
-use crate::machine::{Cx, State, describe};
+use crate::level::Level;
+use crate::machine::{Context, State, describe};
+use crate::order::{Activation, LockId};
 use crate::stacks::{MAX_FRAMES, StackId};
-use crate::sync::{Activation, LockId};
+use guardrail_kernel::effect::LockMode;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

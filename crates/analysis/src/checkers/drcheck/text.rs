@@ -3,12 +3,11 @@
 use super::scene::Scene;
 use super::words::{Cell, How};
 use crate::checkers::names;
-use crate::context::Level;
 use crate::finding::{AccessInfo, Frame};
-use crate::machine::State;
-use crate::objects::Object;
+use crate::level::Level;
+use crate::machine::{Object, State};
+use crate::order::LocksetId;
 use crate::stacks::StackId;
-use crate::sync::LocksetId;
 
 /// `read`, `write` or `update`.
 pub(super) fn verb(how: How) -> &'static str {
@@ -124,7 +123,7 @@ fn without_indices(name: &str) -> String {
 pub(super) fn function(state: &State, pc: u64) -> u64 {
     let module = state.modules.at(pc).map(|(_, module)| module);
     module
-        .and_then(|module| crate::world::find(&module.map.functions, pc))
+        .and_then(|module| crate::machine::find(&module.map.functions, pc))
         .map_or(pc, |function| function.start)
 }
 

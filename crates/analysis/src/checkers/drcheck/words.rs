@@ -4,7 +4,7 @@
 //! Memory is bounded: there are so many cells and pages and no more, and when they are used up the page that was touched least
 //! recently goes, with what it knew. That loses races with old accesses and never invents any.
 
-use crate::sync::{LocksetId, Off, StrandId};
+use crate::order::{LocksetId, Off, StrandId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
@@ -108,7 +108,7 @@ impl Cell {
     }
 
     /// A cell of an access whose place in a word is not known yet.
-    pub fn new(pc: u64, event: u64, run: u32, now: crate::sync::Now, how: How) -> Cell {
+    pub fn new(pc: u64, event: u64, run: u32, now: crate::order::Now, how: How) -> Cell {
         Cell {
             pc,
             event,
@@ -411,7 +411,7 @@ impl Words {
             self.used_cells -= 1;
             return None;
         }
-        self.cells.push(Cell::new(0, 0, 0, crate::sync::Now::default(), How::default()));
+        self.cells.push(Cell::new(0, 0, 0, crate::order::Now::default(), How::default()));
         Some(self.cells.len() as u32 - 1)
     }
 
@@ -488,7 +488,7 @@ impl Words {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::Now;
+    use crate::order::Now;
 
     fn cell(strand: u32, how: How, mask: u8) -> Cell {
         let now = Now { strand: StrandId(strand), ..Now::default() };

@@ -6,13 +6,13 @@
 mod order;
 mod usage;
 
-use super::Checker;
 use super::names;
-use crate::context::{Level, Out};
-use crate::effect::{Effect, Key, LockKind, LockMode, SyncOp};
-use crate::flow::Regs;
-use crate::machine::{Cx, Draft, Place};
-use crate::sync::{Acquired, Activation, LockId};
+use crate::checker::{Checker, Cx, Draft, Place};
+use crate::level::Level;
+use crate::machine::Out;
+use crate::order::{Acquired, Activation, LockId};
+use crate::value_flow::Regs;
+use guardrail_kernel::effect::{Effect, Key, LockKind, LockMode, SyncOp};
 use order::Order;
 use rustc_hash::{FxHashMap, FxHashSet};
 use usage::Usages;

@@ -1,12 +1,12 @@
 //! The order in which locks are taken: a graph over classes, and cycles in it.
 
 use super::NAME;
+use crate::checker::{Cx, Draft, Place};
 use crate::checkers::names::{self, Class};
-use crate::effect::{LockKind, LockMode};
 use crate::finding::{Context, Related};
-use crate::machine::{Cx, Draft, Place};
+use crate::order::{Acquired, LockId};
 use crate::stacks::StackId;
-use crate::sync::{Acquired, LockId};
+use guardrail_kernel::effect::{LockKind, LockMode};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 

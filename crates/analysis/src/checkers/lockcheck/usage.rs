@@ -1,13 +1,13 @@
 //! Where classes of locks are taken: in interrupts, and with interrupts on.
 
 use super::NAME;
+use crate::checker::{Cx, Draft, Place};
 use crate::checkers::names::{self, Class};
-use crate::context::Level;
-use crate::effect::{LockKind, LockMode};
 use crate::finding::Context;
-use crate::machine::{Cx, Draft, Place};
+use crate::level::Level;
+use crate::order::Acquired;
 use crate::stacks::StackId;
-use crate::sync::Acquired;
+use guardrail_kernel::effect::{LockKind, LockMode};
 use rustc_hash::FxHashMap;
 
 /// Classes that are known.

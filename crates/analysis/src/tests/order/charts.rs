@@ -1,7 +1,7 @@
 //! Order and protocol from charts.
 
 use super::guest::*;
-use crate::sync::Parts;
+use crate::order::Parts;
 
 const T: u64 = 0xffff_8880_0800_0000;
 

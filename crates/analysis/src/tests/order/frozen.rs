@@ -1,7 +1,7 @@
 //! User processes are frozen while the system sleeps.
 
 use super::guest::*;
-use crate::sync::Parts;
+use crate::order::Parts;
 use guardrail_trace::event::{Global, Head, Kind, ThreadFlags};
 
 const D: u64 = 0xffff_8880_0800_0000;

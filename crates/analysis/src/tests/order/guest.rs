@@ -1,13 +1,16 @@
 //! A guest whose tasks and interrupts touch places; a checker says how the touches are ordered.
 
-use crate::checkers::Checker;
-use crate::context::Context;
-use crate::effect::{Class, Effect, Key, Len, LockKind, LockMode, Ptr, Summary, SyncOp, When, Zeroed};
-use crate::flow::{InsnCtx, Value};
-use crate::machine::{Cx, Machine};
-use crate::sync::chart::{CURRENT, Call, Callback, Chart, Hand as By, Set, State};
-use crate::sync::{Acquired, Activation, LockId, Now, Parts, Step};
-use crate::world::{ModuleMap, Range, Region, World};
+use crate::checker::{Checker, Cx};
+use crate::machine::{ModuleMap, Range, Region, World};
+use crate::order::{
+    Acquired, Activation, LockId, Now, Parts, Step,
+    chart::{CURRENT, Call, Callback, Chart, Hand as By, Set, State},
+};
+use crate::replay::Machine;
+use crate::value_flow::{InsnCtx, Value};
+use guardrail_kernel::effect::{
+    Class, Effect, Key, Len, LockKind, LockMode, Ptr, Summary, SyncOp, When, Zeroed,
+};
 use guardrail_trace::event::{Access, EnterFlags, Global, Head, Kind, RegionFlags};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -523,7 +526,6 @@ impl Checker for Probe {
     fn moved(&mut self, _: &mut Cx<'_>, step: &Step) {
         self.0.borrow_mut().steps.push(step.clone());
     }
-    fn context_gone(&mut self, _: &Context) {}
 }
 
 /// Who runs.

@@ -1,8 +1,7 @@
 //! Words that no tracer wrote, between some that one might have written.
 
 use super::guest::*;
-use crate::tests::hostile::segment;
-use crate::tests::rng::Rng;
+use crate::tests::{hostile::segment, rng::Rng};
 
 fn run(seed: u64, rounds: usize) -> String {
     let mut rng = Rng(seed);

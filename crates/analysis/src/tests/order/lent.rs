@@ -1,7 +1,7 @@
 //! Memory of requests: from the kernel to a driver, its device, its handler, and back.
 
 use super::guest::*;
-use crate::sync::Parts;
+use crate::order::Parts;
 use guardrail_trace::event::Access;
 
 /// A request of which nobody knows how large it is: places 10 to 25; and the next, 26 to 41.

@@ -1,7 +1,7 @@
 //! Locks, and what is off.
 
 use super::guest::*;
-use crate::sync::Off;
+use crate::order::Off;
 
 const LOCK: u64 = 0xffff_8880_0900_0000;
 

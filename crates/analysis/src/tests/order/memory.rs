@@ -1,7 +1,7 @@
 //! Atomics, DMA memory, per-CPU memory.
 
 use super::guest::*;
-use crate::sync::Parts;
+use crate::order::Parts;
 use guardrail_trace::event::{Global, Head, Kind};
 
 const FLAG: u64 = 0xffff_8880_0600_0000;

@@ -13,7 +13,7 @@ use super::atoms::Filter;
 use super::chart::Hand;
 use super::clocks::{Order, Var};
 use super::{CallbackRef, Rules, StrandId, Sync, is_task};
-use crate::context::Context;
+use crate::machine::Context;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 

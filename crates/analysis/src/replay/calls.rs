@@ -1,10 +1,10 @@
 //! Entries into the driver, calls out of it, and returns.
 
 use super::{Entering, Leaving, Machine};
-use crate::blocks::End;
-use crate::context::{Activation, Level, Out};
-use crate::effect::{Effect, Ptr};
-use crate::flow::Regs;
+use crate::level::Level;
+use crate::machine::{Activation, End, Out};
+use crate::value_flow::Regs;
+use guardrail_kernel::effect::{Effect, Ptr};
 use guardrail_trace::event::EnterFlags;
 
 impl Machine {

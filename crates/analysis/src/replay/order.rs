@@ -1,14 +1,15 @@
 //! Tells locks, strands and states of what happens, and checkers of what follows.
 
 use super::{Entering, Machine};
-use crate::checkers::Checker;
-use crate::context::{Context, Level, Out, same_stack};
-use crate::effect::{Effect, Key, LockKind, LockMode, Summary, SyncOp};
-use crate::stacks::{MAX_FRAMES, StackId};
-use crate::sync::{
+use crate::checker::Checker;
+use crate::level::Level;
+use crate::machine::{Context, Out};
+use crate::order::{
     Acquired, Activation, CallbackRef, DEVICE, GRACE, HANDLERS, LIBRARY, LockId, MAX_PENDING, Name, Now, Off,
     Parts, Pending, RCU, Rules, StrandId, Sync, Who, is_task, takes_place,
 };
+use crate::stacks::{MAX_FRAMES, StackId, same_stack};
+use guardrail_kernel::effect::{Effect, Key, LockKind, LockMode, Summary, SyncOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 use std::sync::Arc;

@@ -2,8 +2,10 @@
 //! marked undefined, and a result bit that is marked known must have its value.
 
 use super::{Quiet, Rng};
-use crate::flow::insn::{BitOp, Op, Opnd};
-use crate::flow::{AccessCursor, Bits, Block, Flags, Regs, Status};
+use crate::value_flow::{
+    AccessCursor, Bits, Block, Flags, Regs, Status,
+    insn::{BitOp, Op, Opnd},
+};
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, Register};
 use std::collections::BTreeMap;
 
@@ -372,7 +374,7 @@ fn no_change_goes_unmarked() {
 }
 
 fn check(
-    insn: &crate::flow::Insn,
+    insn: &crate::value_flow::Insn,
     instr: &Instruction,
     rng: &mut Rng,
     run: &dyn Fn(&State) -> State,
@@ -466,7 +468,7 @@ fn check(
 }
 
 /// Whether the instruction may read the register.
-fn uses(insn: &crate::flow::Insn, reg: u8) -> bool {
+fn uses(insn: &crate::value_flow::Insn, reg: u8) -> bool {
     let in_operand = |o: Opnd| matches!(o, Opnd::Reg(n) | Opnd::High(n) if n == reg);
     reg < 4
         || [insn.dst, insn.src, insn.src2].into_iter().any(in_operand)

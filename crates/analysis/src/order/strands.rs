@@ -2,7 +2,7 @@
 
 use super::StrandId;
 use super::clocks::{Seen, Snapshot};
-use crate::context::Level;
+use crate::level::Level;
 use rustc_hash::FxHashMap;
 
 /// Strands that are known at a time. Of one that has been forgotten, everything counts as ordered.

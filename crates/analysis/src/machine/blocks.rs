@@ -1,6 +1,6 @@
 //! Blocks of driver code, decoded once.
 
-use crate::flow::Block;
+use crate::value_flow::Block;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;

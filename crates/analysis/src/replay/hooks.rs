@@ -4,12 +4,11 @@
 //! it over, with the size that its caller asked for. The outermost free of a pointer is judged; those within it are its own business.
 
 use super::Machine;
-use crate::checkers::{BadFree, FreeFault, Hooked, ListTold};
-use crate::context::same_stack;
-use crate::effect::{Class, Effect, Len, Summary, Zeroed};
-use crate::objects::{Object, ObjectId, kmalloc_slot};
-use crate::stacks::{MAX_FRAMES, StackId};
-use crate::sync::Pending;
+use crate::checker::{BadFree, FreeFault, Hooked, ListTold};
+use crate::machine::{Object, ObjectId, kmalloc_slot};
+use crate::order::Pending;
+use crate::stacks::{MAX_FRAMES, StackId, same_stack};
+use guardrail_kernel::effect::{Class, Effect, Len, Summary, Zeroed};
 use guardrail_trace::event::Head;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;

@@ -4,23 +4,20 @@
 //! its block: instructions after the last access run when the next event of the vCPU tells how the block went on.
 
 mod calls;
-mod cx;
+mod fan;
 mod hooks;
 mod load;
-mod sync;
+mod order;
 
-pub use cx::{Cx, Draft, Place, State, describe};
-
-use crate::blocks::{BlockInfo, End};
-use crate::checkers::{Checker, Fault};
-use crate::context::{Activation, Context, Level};
+use crate::checker::{Checker, Cx, Fault};
 use crate::finding::{Report, Statistics, UnknownInsn};
-use crate::flow::{Regs, Rep};
+use crate::level::Level;
+use crate::machine::{Activation, BlockInfo, Context, End, State, World, describe};
+use crate::order::Parts;
 use crate::reports::Reports;
 use crate::stacks::MAX_FRAMES;
-use crate::sync::Parts;
-use crate::world::World;
-use cx::Fan;
+use crate::value_flow::{Regs, Rep};
+use fan::Fan;
 use guardrail_trace::event::{Access, Cut, Event, Events, Global, Head, Kind};
 use guardrail_trace::meet::Meet;
 use hooks::HookFrames;
@@ -92,13 +89,13 @@ pub struct Machine {
     reports: Reports,
     statistics: Statistics,
     unknown: BTreeMap<String, u64>,
-    order: sync::Ordering,
+    order: order::Ordering,
 }
 
 impl Machine {
     /// A machine in which nothing has run.
     pub fn new(world: Box<dyn World>, checkers: Vec<Box<dyn Checker>>) -> Self {
-        let (on, parts) = sync::wanted(&checkers);
+        let (on, parts) = order::wanted(&checkers);
         let mut machine = Machine {
             state: State::new(world),
             contexts: Vec::new(),
@@ -110,7 +107,7 @@ impl Machine {
             reports: Reports::default(),
             statistics: Statistics::default(),
             unknown: BTreeMap::new(),
-            order: sync::Ordering::new(on),
+            order: order::Ordering::new(on),
         };
         if on {
             machine.prepare_order(parts);
@@ -409,7 +406,7 @@ impl Machine {
     }
 
     fn leave_stack(&mut self, v: usize, c: usize, low: u64, to: u64) {
-        if low < to && crate::context::same_stack(low, to) {
+        if low < to && crate::stacks::same_stack(low, to) {
             self.each(v, Some(c), |checker, cx| checker.stack_left(cx, low, to));
         }
     }

@@ -1,8 +1,7 @@
 //! Modules come and go.
 
 use super::Machine;
-use crate::modules::{Module, Other};
-use crate::world::Region;
+use crate::machine::{Module, Other, Region};
 use guardrail_trace::event::Head;
 
 impl Machine {

@@ -4,7 +4,7 @@
 //! one bit a byte in a shadow of its own. Memory use is bounded: beyond the limits nothing new is marked, which loses findings
 //! and never invents any.
 
-use crate::flow::{Origin, Value};
+use crate::value_flow::{Origin, Value};
 use guardrail_shadow::{Limits, Shadow as Marks};
 use rustc_hash::FxHashMap;
 

@@ -6,7 +6,7 @@
 use super::atoms::Filter;
 use super::clocks::{Order, Var};
 use super::{StrandId, Sync};
-use crate::context::Context;
+use crate::machine::Context;
 use guardrail_trace::event::Access;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

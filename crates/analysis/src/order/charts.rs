@@ -3,9 +3,9 @@
 use super::clocks::{Order, Var};
 use super::strands::Strands;
 use super::{Parts, Step, StrandId};
-use crate::effect::{Key, When};
 use crate::stacks::StackId;
 use guardrail_kernel::chart::{Callback, Chart, Set};
+use guardrail_kernel::effect::{Key, When};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;

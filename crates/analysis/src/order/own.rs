@@ -1,10 +1,10 @@
 //! What the order of events keeps of a context besides what checkers see.
 
 use super::{LockId, Moving, Off};
-use crate::context::{Level, same_stack};
-use crate::effect::Summary;
-use crate::flow::{Control, InsnCtx};
-use crate::stacks::StackId;
+use crate::level::Level;
+use crate::stacks::{StackId, same_stack};
+use crate::value_flow::{Control, InsnCtx};
+use guardrail_kernel::effect::Summary;
 use guardrail_trace::event::Access;
 use std::sync::Arc;
 

@@ -1,48 +1,11 @@
 //! Threads of execution: one for each task and context level, with a call stack as the log shows it.
 
-use crate::effect::Summary;
-use crate::flow::Regs;
-use crate::sync::{Acquired, Activation as RunOf, Now, Own};
+use crate::level::Level;
+use crate::order::{Acquired, Activation as RunOf, Now, Own};
+use crate::stacks::same_stack;
+use crate::value_flow::Regs;
+use guardrail_kernel::effect::Summary;
 use std::sync::Arc;
-
-/// Level of a context: an interrupt on a task's time is not the task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Level {
-    /// The task itself, system calls and kernel threads.
-    Process,
-    /// Softirq handlers.
-    Softirq,
-    /// Hardware interrupt handlers.
-    Hardirq,
-    /// Non-maskable interrupts.
-    Nmi,
-}
-
-impl Level {
-    /// From `preempt_count`. Of the softirq count, bit 8 alone says that a softirq is being served; the
-    /// others say that softirqs are disabled.
-    pub fn of(preempt_count: u64) -> Level {
-        if preempt_count >> 20 & 0xf != 0 {
-            Level::Nmi
-        } else if preempt_count >> 16 & 0xf != 0 {
-            Level::Hardirq
-        } else if preempt_count >> 8 & 1 != 0 {
-            Level::Softirq
-        } else {
-            Level::Process
-        }
-    }
-
-    /// Its name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Level::Process => "process",
-            Level::Softirq => "softirq",
-            Level::Hardirq => "hardirq",
-            Level::Nmi => "nmi",
-        }
-    }
-}
 
 /// A call from the driver that has not come back.
 #[derive(Clone, Debug)]
@@ -117,14 +80,6 @@ pub struct Context {
 
 /// Deepest call stack.
 const MAX_DEPTH: usize = 512;
-/// Largest size of a kernel stack.
-pub const STACK_SIZE: u64 = 16 << 10;
-
-/// Whether two addresses may lie on one stack.
-pub fn same_stack(a: u64, b: u64) -> bool {
-    a.abs_diff(b) < STACK_SIZE
-}
-
 impl Context {
     /// A context in which nothing has run.
     pub fn new(task: u64, level: Level, pid: u32) -> Self {
@@ -254,21 +209,6 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn disabled_softirqs_are_no_softirq() {
-        for (count, level) in [
-            (0, Level::Process),
-            (1, Level::Process),
-            (0x200, Level::Process),
-            (0x100, Level::Softirq),
-            (0x301, Level::Softirq),
-            (0x1_0100, Level::Hardirq),
-            (0x10_0000, Level::Nmi),
-        ] {
-            assert_eq!(Level::of(count), level, "{count:#x}");
-        }
-    }
 
     #[test]
     fn a_return_drops_frames_and_restores_registers() {

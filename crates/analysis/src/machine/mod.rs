@@ -1,0 +1,16 @@
+//! The machine as the log shows it: contexts with their call stacks, modules, objects, code.
+
+mod blocks;
+mod context;
+mod modules;
+mod objects;
+mod state;
+mod world;
+
+pub use blocks::{BlockInfo, Blocks, End};
+pub use context::{Activation, Context, Out};
+pub use modules::{Module, Modules, Other};
+pub use objects::{Grave, Object, ObjectId, Objects, kmalloc_slot};
+pub use state::{State, describe};
+pub(crate) use world::find;
+pub use world::{LineLookup, ModuleMap, Range, Region, World};

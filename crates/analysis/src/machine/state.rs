@@ -1,0 +1,261 @@
+//! What is known of the machine apart from its contexts.
+
+use super::{Blocks, Context, Modules, Objects, World, find};
+use crate::finding::{self, Frame, Trace};
+use crate::order::Sync;
+use crate::stacks::{StackId, Stacks};
+use guardrail_kernel::effect::{Ptr, Summary};
+use guardrail_trace::event::{Global, ThreadFlags};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+const MAX_THREADS: usize = 1 << 16;
+const MAX_CALLS: usize = 1 << 16;
+/// How names of threads begin that the kernel makes for itself and that have no slash.
+const KERNEL_THREADS: [&str; 15] = [
+    "kthreadd",
+    "rcu_",
+    "kdevtmpfs",
+    "kauditd",
+    "khungtaskd",
+    "oom_reaper",
+    "kcompactd",
+    "ksmd",
+    "khugepaged",
+    "kswapd",
+    "scsi_eh_",
+    "scsi_tmf_",
+    "hwrng",
+    "watchdogd",
+    "usb-storage",
+];
+
+/// What the machine knows, apart from its contexts.
+pub struct State {
+    /// Kernel and modules.
+    pub world: Box<dyn World>,
+    /// What KASLR added to link-time addresses.
+    pub slide: u64,
+    /// Where the direct map begins.
+    pub page_offset: u64,
+    /// Where the array of `struct page` begins.
+    pub vmemmap: u64,
+    /// Where vmalloc space begins.
+    pub vmalloc: u64,
+    /// Modules.
+    pub modules: Modules,
+    /// Objects.
+    pub objects: Objects,
+    /// Call stacks of allocations.
+    pub stacks: Stacks,
+    /// Blocks.
+    pub blocks: Blocks,
+    /// Locks, the order of events, the states of kernel objects.
+    pub sync: Sync,
+    /// Where `preempt_count` is; see [`World::preempt_count`].
+    pub(crate) preempt_count: Option<(u64, bool)>,
+    threads: FxHashMap<u64, String>,
+    /// Those that are threads of user processes.
+    users: FxHashSet<u64>,
+    calls: RefCell<FxHashMap<u64, Arc<Summary>>>,
+    thunks: RefCell<(FxHashSet<u64>, FxHashSet<u64>)>,
+}
+
+impl State {
+    pub(crate) fn new(world: Box<dyn World>) -> Self {
+        State {
+            preempt_count: world.preempt_count(),
+            world,
+            slide: 0,
+            page_offset: 0xffff_8880_0000_0000,
+            vmemmap: 0xffff_ea00_0000_0000,
+            vmalloc: 0xffff_c900_0000_0000,
+            modules: Modules::default(),
+            objects: Objects::default(),
+            stacks: Stacks::default(),
+            blocks: Blocks::default(),
+            sync: Sync::default(),
+            threads: FxHashMap::default(),
+            users: FxHashSet::default(),
+            calls: RefCell::default(),
+            thunks: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn set_global(&mut self, global: Option<Global>, value: u64) {
+        match global {
+            Some(Global::Slide) => {
+                self.slide = value;
+                if let Some(rtnl) = self.world.rtnl_mutex() {
+                    self.sync.set_rtnl(rtnl.wrapping_add(value));
+                }
+            }
+            Some(Global::PageOffsetBase) => self.page_offset = value,
+            Some(Global::VmemmapBase) => self.vmemmap = value,
+            Some(Global::VmallocBase) => self.vmalloc = value,
+            Some(Global::FreezableQueue | Global::FreezableEfficientQueue) => self.sync.add_freezable(value),
+            Some(Global::GsBase) | None => {}
+        }
+        self.calls.borrow_mut().clear();
+        *self.thunks.borrow_mut() = Default::default();
+    }
+
+    pub(crate) fn name_thread(&mut self, task: u64, pid: u32, flags: u8, comm: [u64; 2]) {
+        if self.threads.len() >= MAX_THREADS {
+            self.threads.clear();
+            self.users.clear();
+        }
+        let bytes: Vec<u8> = comm.iter().flat_map(|w| w.to_le_bytes()).take_while(|&b| b != 0).collect();
+        let name: String =
+            String::from_utf8_lossy(&bytes).chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        // Logs of earlier tracers leave it to the names, and users' commands have no slash.
+        let kernel = if flags & (ThreadFlags::KERNEL | ThreadFlags::USER) == 0 {
+            name.contains('/') || KERNEL_THREADS.iter().any(|thread| name.starts_with(thread))
+        } else {
+            flags & ThreadFlags::KERNEL != 0
+        };
+        if kernel {
+            self.users.remove(&task);
+        } else {
+            self.users.insert(task);
+        }
+        self.threads.insert(task, format!("{name}/{pid}"));
+    }
+
+    /// Whether a task is known to be a thread of a user process.
+    pub(crate) fn is_user(&self, task: u64) -> bool {
+        self.users.contains(&task)
+    }
+
+    /// A task's name and pid.
+    pub(crate) fn thread_name(&self, task: u64, pid: u32) -> String {
+        self.threads.get(&task).cloned().unwrap_or_else(|| format!("?/{pid}"))
+    }
+
+    /// Whether a task is a thread of the kernel that runs callbacks of many objects.
+    pub(crate) fn is_worker(&self, task: u64) -> bool {
+        const WORKERS: [&str; 4] = ["kworker/", "irq/", "ksoftirqd/", "napi/"];
+        self.threads.get(&task).is_some_and(|name| WORKERS.iter().any(|worker| name.starts_with(worker)))
+    }
+
+    /// The name of the function at an address in memory, in the kernel or in a module that is not watched; empty where there
+    /// is none.
+    pub fn kernel_function(&self, addr: u64) -> String {
+        if let Some(other) = self.modules.other_at(addr) {
+            return find(&other.functions, addr).map_or_else(String::new, |f| f.name.to_string());
+        }
+        self.world.function_at(addr.wrapping_sub(self.slide)).map_or_else(String::new, |(name, _)| name)
+    }
+
+    /// Whether a jump to `target` is a return.
+    pub(crate) fn is_return_thunk(&self, target: u64) -> bool {
+        let mut thunks = self.thunks.borrow_mut();
+        if thunks.0.contains(&target) {
+            return true;
+        }
+        if thunks.1.contains(&target) {
+            return false;
+        }
+        if thunks.1.len() > MAX_CALLS {
+            thunks.1.clear();
+        }
+        let is = !self.modules.contains(target) && self.kernel_function(target).contains("return_thunk");
+        if is {
+            thunks.0.insert(target)
+        } else {
+            thunks.1.insert(target)
+        };
+        is
+    }
+
+    /// What the kernel function at `target` does.
+    pub fn summary(&self, target: u64) -> Arc<Summary> {
+        if let Some(summary) = self.calls.borrow().get(&target) {
+            return summary.clone();
+        }
+        let other = self.modules.other_at(target);
+        let summary = match other {
+            Some(other) => match find(&other.functions, target) {
+                Some(f) if f.start == target => self.world.call_other(&other.name, &f.name),
+                _ => Arc::new(Summary::unknown("?")),
+            },
+            None => match self.world.function_at(target.wrapping_sub(self.slide)) {
+                Some((name, 0)) => self.world.call(&name),
+                _ => Arc::new(Summary::unknown("?")),
+            },
+        };
+        let mut calls = self.calls.borrow_mut();
+        if calls.len() >= MAX_CALLS {
+            calls.clear();
+        }
+        calls.insert(target, summary.clone());
+        summary
+    }
+
+    /// Modules have come or gone: addresses mean something else.
+    pub(crate) fn renamed(&mut self) {
+        self.calls.borrow_mut().clear();
+        self.thunks.borrow_mut().1.clear();
+    }
+
+    /// Whether `addr` is in vmalloc space.
+    pub fn is_vmalloc(&self, addr: u64) -> bool {
+        // 32 TiB, or 12.5 PiB with five-level page tables, which end at the array of `struct page`.
+        addr >= self.vmalloc && addr < self.vmemmap
+    }
+
+    /// The address of the memory that a `struct page` stands for.
+    pub fn page_address(&self, page: u64) -> u64 {
+        let index = page.wrapping_sub(self.vmemmap) / self.world.page_struct_size().max(1);
+        self.page_offset.wrapping_add(index.wrapping_mul(4096))
+    }
+
+    /// The address that a pointer of a call holds.
+    pub fn pointer(&self, ptr: Ptr, args: &[u64]) -> u64 {
+        let arg = |i: u8| args.get(usize::from(i)).copied().unwrap_or(0);
+        match ptr {
+            Ptr::Arg(i) => arg(i),
+            Ptr::Page(i, offset) => match arg(i) {
+                0 => 0,
+                page => self.page_address(page).wrapping_add(offset.map_or(0, arg)),
+            },
+        }
+    }
+
+    /// Names an address.
+    pub fn frame(&self, addr: u64, is_return: bool) -> Frame {
+        self.modules.frame(self.world.as_ref(), self.slide, addr, is_return)
+    }
+
+    /// Names the addresses of a stack.
+    pub fn frames(&self, stack: &[u64]) -> Vec<Frame> {
+        stack.iter().enumerate().map(|(i, &addr)| self.frame(addr, i > 0)).collect()
+    }
+
+    /// The stack of an allocation or a free.
+    pub fn trace(&self, stack: StackId) -> Option<Trace> {
+        let frames = self.frames(self.stacks.get(stack));
+        (!frames.is_empty()).then_some(Trace { stack: frames })
+    }
+}
+
+/// Who runs, in words.
+pub fn describe(state: &State, context: Option<&Context>, cpu: u32) -> finding::Context {
+    match context {
+        Some(c) => finding::Context {
+            thread: state.threads.get(&c.task).cloned().unwrap_or_else(|| format!("?/{}", c.pid)),
+            cpu,
+            level: c.level.name().to_owned(),
+            locks: Vec::new(),
+            states: Vec::new(),
+        },
+        None => finding::Context {
+            thread: String::new(),
+            cpu,
+            level: "process".to_owned(),
+            locks: Vec::new(),
+            states: Vec::new(),
+        },
+    }
+}

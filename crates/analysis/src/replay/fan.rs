@@ -1,0 +1,144 @@
+//! Hands what instructions do to all checkers.
+
+use crate::checker::{Checker, Cx};
+use crate::machine::{Context, State};
+use crate::reports::Reports;
+use crate::value_flow::{Control, InsnCtx, Memory, Origin, RepRange, Value};
+use guardrail_trace::event::Access;
+use std::collections::BTreeMap;
+
+/// Hands what instructions do to all checkers.
+pub(super) struct Fan<'a> {
+    pub checkers: &'a mut [Box<dyn Checker>],
+    pub unknown: &'a mut BTreeMap<String, u64>,
+    pub low: &'a mut u64,
+    /// Locks and order matter to some checker.
+    pub order: bool,
+    pub state: &'a mut State,
+    pub context: &'a mut Context,
+    pub reports: &'a mut Reports,
+    pub cpu: u32,
+    pub event: u64,
+}
+
+impl Fan<'_> {
+    /// Tells all checkers.
+    #[inline]
+    pub fn each(&mut self, mut f: impl FnMut(&mut dyn Checker, &mut Cx<'_>)) {
+        let mut cx = Cx {
+            state: self.state,
+            context: Some(self.context),
+            reports: self.reports,
+            cpu: self.cpu,
+            event: self.event,
+        };
+        for checker in &mut *self.checkers {
+            f(checker.as_mut(), &mut cx);
+        }
+    }
+
+    /// What was read counts as defined where all checkers say so.
+    #[inline]
+    fn read(&mut self, mut f: impl FnMut(&mut dyn Checker, &mut Cx<'_>) -> Value) -> Value {
+        let mut value = Value::DEFINED;
+        self.each(|checker, cx| {
+            let more = f(checker, cx);
+            if more.undef != 0 {
+                value = Value { undef: value.undef | more.undef, origin: more.origin };
+            }
+        });
+        value
+    }
+
+    /// A string instruction has touched a range.
+    fn range(&mut self, addr: u64, range: &RepRange, store: bool) {
+        if self.order && addr != 0 && !range.io {
+            let size = range.count.saturating_mul(u64::from(range.elem));
+            self.state.sync.touches(self.context, addr, size);
+            self.state.sync.touched_range(self.context, addr, size, store);
+        }
+    }
+
+    /// A string instruction is about to touch a range.
+    fn touches(&mut self, addr: u64, range: &RepRange) {
+        if self.order && addr != 0 && !range.io {
+            let size = range.count.saturating_mul(u64::from(range.elem));
+            self.state.sync.touches(self.context, addr, size);
+        }
+    }
+}
+
+impl Memory for Fan<'_> {
+    #[inline]
+    fn load(&mut self, ctx: &InsnCtx, access: Access) -> Value {
+        // What is read may hand order on to what follows, this access included.
+        if self.order {
+            self.state.sync.touches(self.context, access.addr, u64::from(access.size));
+            self.state.sync.touched(self.context, ctx, &access);
+        }
+        self.read(|checker, cx| checker.load(cx, ctx, access))
+    }
+
+    #[inline]
+    fn store(&mut self, ctx: &InsnCtx, access: Access, value: Value) {
+        if self.order {
+            self.state.sync.touches(self.context, access.addr, u64::from(access.size));
+        }
+        self.each(|checker, cx| checker.store(cx, ctx, access, value));
+        // The store itself is part of what it hands on.
+        if self.order {
+            self.state.sync.touched(self.context, ctx, &access);
+        }
+    }
+
+    fn undefined_branch(&mut self, ctx: &InsnCtx, origin: Origin) {
+        self.each(|checker, cx| checker.undefined_branch(cx, ctx, origin));
+    }
+
+    fn undefined_address(&mut self, ctx: &InsnCtx, access: Access, reg: u8, origin: Origin) {
+        self.each(|checker, cx| checker.undefined_address(cx, ctx, access, reg, origin));
+    }
+
+    fn undefined_port_output(&mut self, ctx: &InsnCtx, origin: Origin) {
+        self.each(|checker, cx| checker.undefined_port_output(cx, ctx, origin));
+    }
+
+    fn rep_move(&mut self, ctx: &InsnCtx, range: RepRange) {
+        self.range(range.src, &range, false);
+        self.touches(range.dst, &range);
+        self.each(|checker, cx| checker.rep_move(cx, ctx, range));
+        self.range(range.dst, &range, true);
+    }
+
+    fn rep_set(&mut self, ctx: &InsnCtx, range: RepRange, value: Value) {
+        self.touches(range.dst, &range);
+        self.each(|checker, cx| checker.rep_set(cx, ctx, range, value));
+        self.range(range.dst, &range, true);
+    }
+
+    fn rep_read(&mut self, ctx: &InsnCtx, range: RepRange) -> Value {
+        self.range(range.src, &range, false);
+        self.read(|checker, cx| checker.rep_read(cx, ctx, range))
+    }
+
+    fn stack_adjusted(&mut self, ctx: &InsnCtx, old: u64, new: u64) {
+        *self.low = (*self.low).min(new);
+        self.each(|checker, cx| checker.stack_adjusted(cx, ctx, old, new));
+    }
+
+    fn control(&mut self, _: &InsnCtx, control: Control) {
+        if self.order {
+            let slide = self.state.slide;
+            let place = self
+                .state
+                .preempt_count
+                .map(|(place, relative)| if relative { place.wrapping_add(slide) } else { place });
+            self.context.own.control(control, place);
+            self.context.now.off = self.context.own.off(self.context.level);
+        }
+    }
+
+    fn unknown(&mut self, _: &InsnCtx, mnemonic: iced_x86::Mnemonic) {
+        *self.unknown.entry(format!("{mnemonic:?}").to_lowercase()).or_default() += 1;
+    }
+}
