@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use guardrail_kernel::Btf;
+use guardrail_binfmt::Btf;
 use std::sync::Arc;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use guardrail_kernel::KernelImage;
+use guardrail_binfmt::KernelImage;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     if let Ok(image) = KernelImage::parse("input", data.to_vec()) {

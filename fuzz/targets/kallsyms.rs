@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use guardrail_kernel::kallsyms::Symbols;
+use guardrail_binfmt::kallsyms::Symbols;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let text = (0xffff_ffff_8100_0000, 0xffff_ffff_8200_0000);

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use guardrail_kernel::{Lines, ModuleImage, prototypes};
+use guardrail_binfmt::{Lines, ModuleImage, prototypes};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Ok(module) = ModuleImage::parse("input", data.to_vec()) else { return };

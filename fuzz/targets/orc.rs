@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use guardrail_kernel::orc::Frames;
+use guardrail_binfmt::orc::Frames;
 
 /// Bytes of an entry and of its place.
 const ENTRY: usize = 6;

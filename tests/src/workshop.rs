@@ -1,7 +1,7 @@
 //! Guards modules of one kernel, as `guardrail guard` does.
 
+use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_kernel::isolation::{Isolation, types};
-use guardrail_kernel::{KernelImage, ModuleImage};
 use guardrail_rewrite::checks::Checks;
 use guardrail_rewrite::interpose::border;
 use guardrail_rewrite::life::Hooks;

@@ -6,7 +6,7 @@ use crate::order::{Acquired, Activation, LockId, Parts, Step};
 use crate::reports::Reports;
 use crate::stacks::{MAX_FRAMES, StackId};
 use crate::value_flow::{InsnCtx, Origin, Regs, RepRange, Value};
-use guardrail_kernel::effect::Summary;
+use guardrail_knowledge::effect::Summary;
 use guardrail_trace::event::Access;
 use guardrail_trace::meet::Meet;
 use std::sync::Arc;

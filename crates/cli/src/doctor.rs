@@ -3,7 +3,8 @@
 use crate::args::DoctorArgs;
 use crate::errors::{CliError, Status};
 use crate::output;
-use guardrail_kernel::{KernelImage, SummaryTable};
+use guardrail_binfmt::KernelImage;
+use guardrail_kernel::SummaryTable;
 use guardrail_vm::doctor::State;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::{Cache, doctor, kernels};

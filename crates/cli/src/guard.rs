@@ -12,7 +12,7 @@ use crate::files;
 use crate::output;
 use crate::progress::Progress;
 use crate::zoo;
-use guardrail_kernel::ModuleImage;
+use guardrail_binfmt::ModuleImage;
 use guardrail_rewrite::{FIELD, RewriteError};
 use guardrail_vm::Cache;
 use guardrail_vm::installed::Target;

@@ -21,7 +21,7 @@ use crate::{
 use choose::{Attachment, Plugged};
 
 pub use choose::INCLUDED;
-use guardrail_kernel::KernelImage;
+use guardrail_binfmt::KernelImage;
 use guardrail_trace::client::{self, Report};
 use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;

@@ -45,6 +45,7 @@ mod vcpu;
 
 pub use block::{Block, When};
 pub use counter::Counter;
+pub use guardrail_binfmt as binfmt;
 pub use guardrail_kernel as kernel;
 pub use guardrail_shadow as shadow;
 pub use guardrail_trace as trace;

@@ -3,7 +3,7 @@
 use crate::counter::{Counter, Counters};
 use crate::hooks::{HookId, Hooks, Wanted};
 use crate::vcpu::PerVcpu;
-use guardrail_kernel::KernelImage;
+use guardrail_binfmt::KernelImage;
 use guardrail_trace::client::{ClientConfig, Scope};
 use guardrail_trace::config::Hook;
 use std::collections::BTreeMap;

@@ -4,8 +4,8 @@
 use crate::host::host;
 use crate::setup::Setup;
 use crate::vcpu::Vcpu;
-use guardrail_kernel::KernelImage;
-use guardrail_kernel::orc::{Frame, MAX_ENTRIES, Unwinder as Rules};
+use guardrail_binfmt::KernelImage;
+use guardrail_binfmt::orc::{Frame, MAX_ENTRIES, Unwinder as Rules};
 use guardrail_plugin::ffi;
 use guardrail_plugin::registers::{RBP, RSP};
 use rustc_hash::FxHashMap;

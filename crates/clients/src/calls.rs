@@ -8,7 +8,7 @@ mod graph;
 
 use crate::flows::{Flows, IRETQ, lock};
 use graph::{Graph, Open};
-use guardrail_client::kernel::KernelImage;
+use guardrail_client::binfmt::KernelImage;
 use guardrail_client::{
     Block, Cell, Client, Discontinuity, HookId, Module, PerVcpu, Results, Setup, Table, Vcpu,
 };

@@ -3,7 +3,7 @@
 //! Each instruction has a counter of its own, so a block that is left in its middle has run only so far.
 
 use crate::flows::lock;
-use guardrail_client::kernel::KernelImage;
+use guardrail_client::binfmt::KernelImage;
 use guardrail_client::{Block, Cell, Chart, Client, Counter, Module, Results, Setup, Table};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};

@@ -37,7 +37,7 @@ pub enum HostError {
     Vm(#[from] guardrail_vm::Error),
     /// A kernel image or a module.
     #[error(transparent)]
-    Kernel(#[from] guardrail_kernel::KernelError),
+    Kernel(#[from] guardrail_binfmt::KernelError),
     /// Mutants of a driver.
     #[error(transparent)]
     Inject(#[from] guardrail_mutate::Error),

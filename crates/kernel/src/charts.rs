@@ -1,37 +1,14 @@
-//! The charts in `charts/*.chart`, resolved for one kernel.
+//! The charts of all classes, resolved for one kernel.
 
-mod parse;
-#[cfg(test)]
-mod tests;
-
-use crate::chart::{Call, Chart};
-use crate::image::KernelImage;
 use crate::summaries::{function, places, sync};
-use parse::{Draft, Rule};
+use guardrail_binfmt::KernelImage;
+use guardrail_knowledge::chart::parse::{self, Draft, Rule};
+use guardrail_knowledge::chart::{Call, Chart};
 use std::sync::Arc;
-
-pub use parse::ChartError;
-
-/// The files, by name.
-const FILES: &[(&str, &str)] = &[
-    ("timer", include_str!("../charts/timer.chart")),
-    ("work", include_str!("../charts/work.chart")),
-    ("thread", include_str!("../charts/thread.chart")),
-    ("rcu", include_str!("../charts/rcu.chart")),
-    ("irq", include_str!("../charts/irq.chart")),
-    ("net", include_str!("../charts/net.chart")),
-    ("pci", include_str!("../charts/pci.chart")),
-    ("block", include_str!("../charts/block.chart")),
-    ("scsi", include_str!("../charts/scsi.chart")),
-    ("sound", include_str!("../charts/sound.chart")),
-    ("usb", include_str!("../charts/usb.chart")),
-    ("random", include_str!("../charts/random.chart")),
-    ("file", include_str!("../charts/file.chart")),
-];
 
 /// All charts, as this kernel has them: rules for functions that it lacks are left out.
 pub fn for_image(image: &KernelImage) -> Arc<[Chart]> {
-    let drafts = FILES.iter().flat_map(|(file, text)| parse::file(file, text).unwrap_or_default());
+    let drafts = parse::FILES.iter().flat_map(|(file, text)| parse::file(file, text).unwrap_or_default());
     drafts.map(|draft| resolve(image, draft)).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Which code ends a call of a function: itself, its cold part, and what it leaves to by tail jump.
 
-use crate::image::KernelImage;
+use guardrail_binfmt::KernelImage;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, OpKind};
 
 /// Tail jumps chain; nothing that matters chains deeper.

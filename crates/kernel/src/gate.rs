@@ -1,6 +1,6 @@
 //! What the gate is told of a kernel: which of its functions access devices for drivers, and where drivers are bound.
 
-use crate::image::KernelImage;
+use guardrail_binfmt::KernelImage;
 use guardrail_trace::config::{ConfigAccessor, Gate, PciProbe};
 
 /// Functions that access registers for their callers, wherever those are (lib/iomap.c, arch/x86/lib/iomem.c, lib/iomap_copy.c).

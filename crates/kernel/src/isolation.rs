@@ -6,10 +6,10 @@ mod resolve;
 
 pub use parse::AnnotationError;
 
-use crate::btf::{Btf, Proto, Type};
-use crate::image::KernelImage;
-use crate::module::ModuleImage;
-use crate::prototypes::{self, Prototypes};
+use guardrail_binfmt::KernelImage;
+use guardrail_binfmt::ModuleImage;
+use guardrail_binfmt::btf::{Btf, Proto, Type};
+use guardrail_binfmt::prototypes::{self, Prototypes};
 use parse::{Head, Line};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

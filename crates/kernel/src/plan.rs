@@ -1,10 +1,10 @@
 //! The tracer's plan: addresses and offsets of one kernel, for `trace::config`.
 
-use crate::btf::{Param, Type};
 use crate::closure;
-use crate::error::KernelError;
-use crate::image::KernelImage;
 use crate::summaries::SummaryTable;
+use guardrail_binfmt::KernelError;
+use guardrail_binfmt::KernelImage;
+use guardrail_binfmt::btf::{Param, Type};
 use guardrail_trace::client::ModuleList;
 use guardrail_trace::config::{
     Hook, ModuleHooks, ModuleLayout, PerCpu, Probe, RegionLayout, TaskLayout, TracerConfig,

@@ -4,8 +4,7 @@
 //! by what it is made of: the constants by which a zero byte in a word is found, and loads that the kernel's exception table
 //! repairs when the word reaches into a page that is not there (`load_unaligned_zeropad`).
 
-use crate::bytes::u32_at;
-use crate::image::KernelImage;
+use guardrail_binfmt::KernelImage;
 
 /// -REPEAT_BYTE(0x01) and REPEAT_BYTE(0x80), of which `has_zero` is made (arch/x86/include/asm/word-at-a-time.h).
 const CONSTANTS: [u64; 2] = [0xfefe_fefe_fefe_feff, 0x8080_8080_8080_8080];
@@ -37,8 +36,9 @@ fn repaired(image: &KernelImage) -> impl Iterator<Item = u64> {
     let (start, bytes) =
         table.and_then(|(_, start, size)| Some((start, image.bytes_at(start, size)?))).unwrap_or((0, &[]));
     (0u64..).zip(bytes.chunks_exact(ENTRY)).filter_map(move |(i, entry)| {
-        let distance = u32_at(entry, 0)? as i32;
-        let kind = u32_at(entry, 8)? & TYPE_BITS;
+        let word = |at: usize| Some(u32::from_le_bytes(entry.get(at..at + 4)?.try_into().ok()?));
+        let distance = word(0)? as i32;
+        let kind = word(8)? & TYPE_BITS;
         (kind == ZEROPAD).then(|| (start + i * ENTRY as u64).wrapping_add_signed(distance.into()))
     })
 }

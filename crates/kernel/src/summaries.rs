@@ -4,9 +4,9 @@
 mod dma;
 pub(crate) mod sync;
 
-use crate::btf::{Proto, Type};
-use crate::effect::{Class, Direction, Effect, Len, Ptr, Summary, SyncOp, Zeroed};
-use crate::image::KernelImage;
+use guardrail_binfmt::KernelImage;
+use guardrail_binfmt::btf::{Proto, Type};
+use guardrail_knowledge::effect::{Class, Direction, Effect, Len, Ptr, Summary, SyncOp, Zeroed};
 use guardrail_trace::config::{Deref, ListWalk};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 mod common;
 
 use guardrail_kernel::SummaryTable;
-use guardrail_kernel::effect::Effect;
+use guardrail_knowledge::effect::Effect;
 
 #[test]
 #[ignore = "needs kernel images: set GUARDRAIL_TEST_KERNELS"]

@@ -2,9 +2,9 @@
 
 mod common;
 
-use guardrail_kernel::chart::Chart;
-use guardrail_kernel::effect::{Effect, Key, LockKind, SyncOp};
 use guardrail_kernel::{SummaryTable, charts, tracer_config};
+use guardrail_knowledge::chart::Chart;
+use guardrail_knowledge::effect::{Effect, Key, LockKind, SyncOp};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[test]

@@ -1,6 +1,6 @@
 //! What can go wrong, each with one clear sentence.
 
-use guardrail_kernel::KernelError;
+use guardrail_binfmt::KernelError;
 
 /// Why there is no mutant.
 #[derive(Debug, thiserror::Error)]

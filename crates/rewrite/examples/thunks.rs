@@ -3,7 +3,7 @@
 
 mod modules;
 
-use guardrail_kernel::module::unpack;
+use guardrail_binfmt::module::unpack;
 use guardrail_rewrite::checks::Checks;
 use guardrail_rewrite::wrap::{Done, Interposition, Op, Value, Wrapper};
 use guardrail_rewrite::{Counts, Object, RewriteError, rewrite};

@@ -8,7 +8,7 @@ use crate::assembly::Doubt;
 pub enum RewriteError {
     /// The file is not a module, or not a whole one.
     #[error(transparent)]
-    Module(#[from] guardrail_kernel::KernelError),
+    Module(#[from] guardrail_binfmt::KernelError),
     /// The ELF structure is damaged, or of a kind that modules do not have.
     #[error("{what} cannot be taken apart: {detail}")]
     Object {

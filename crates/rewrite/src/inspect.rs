@@ -9,8 +9,8 @@ use crate::module::{FIELD, TRUSTED, codes};
 use crate::object::{Content, Object, Reloc, reloc};
 use crate::pass::Site;
 use crate::thunks;
-use guardrail_kernel::ModuleImage;
-use guardrail_kernel::module::unpack;
+use guardrail_binfmt::ModuleImage;
+use guardrail_binfmt::module::unpack;
 use iced_x86::{Code as Opcode, FlowControl, InstructionInfoFactory};
 use std::collections::{BTreeMap, HashSet};
 

@@ -7,7 +7,7 @@ use crate::emit::{Assembly, Returns, code_section};
 use crate::error::{Result, refused};
 use crate::object::{Object, Reloc, reloc};
 use crate::patch::Op;
-use guardrail_kernel::module::unpack;
+use guardrail_binfmt::module::unpack;
 
 /// The section with `struct module`.
 const THIS: &str = ".gnu.linkonce.this_module";

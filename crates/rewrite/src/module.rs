@@ -12,8 +12,8 @@ use crate::place::{Placed, place};
 use crate::refs::{Moves, move_all};
 use crate::tables;
 use crate::verify::verify;
-use guardrail_kernel::ModuleImage;
-use guardrail_kernel::module::unpack;
+use guardrail_binfmt::ModuleImage;
+use guardrail_binfmt::module::unpack;
 use std::collections::BTreeMap;
 
 /// The field of `.modinfo` by which a rewritten module is known, with the names of the passes.

@@ -3,7 +3,7 @@
 use crate::error::{Result, refused};
 use crate::object::{Content, Object, Reloc, reloc};
 use crate::place::Stack;
-use guardrail_kernel::orc::stack_pointer;
+use guardrail_binfmt::orc::stack_pointer;
 
 /// Bytes of an entry of `.orc_unwind` (`arch/x86/include/asm/orc_types.h`).
 const ENTRY: usize = 6;

@@ -4,9 +4,9 @@ use crate::dump::Dump;
 use crate::error::{Error, Result};
 use crate::paging::Space;
 use crate::symbols::{Section, Symbol};
-use guardrail_kernel::module::SymbolKind;
-use guardrail_kernel::orc::{Frames, MAX_ENTRIES};
-use guardrail_kernel::{KernelImage, ModuleImage};
+use guardrail_binfmt::module::SymbolKind;
+use guardrail_binfmt::orc::{Frames, MAX_ENTRIES};
+use guardrail_binfmt::{KernelImage, ModuleImage};
 
 /// KASLR moves the kernel by less than this.
 const MOST: u64 = 1 << 30;
@@ -122,7 +122,7 @@ impl<'a> Guest<'a> {
                 code: image.is_text(address),
             })
             .collect();
-        let symbol = |symbol: guardrail_kernel::kallsyms::Symbol<'_>| Symbol {
+        let symbol = |symbol: guardrail_binfmt::kallsyms::Symbol<'_>| Symbol {
             name: symbol.name.to_owned(),
             address: moved(symbol.address),
             size: image.symbol_at(symbol.address).map_or(0, |located| located.size),
@@ -200,7 +200,7 @@ pub fn placed(loaded: &Loaded, file: &ModuleImage) -> Vec<(String, u64)> {
 pub fn module_symbols(loaded: &Loaded, file: &ModuleImage) -> (Vec<Section>, Vec<Symbol>) {
     let addresses: Vec<Option<u64>> =
         file.sections().map(|section| loaded.address_of(section.name).filter(|_| section.alloc)).collect();
-    let section = |(section, address): (guardrail_kernel::module::ModuleSection<'_>, &Option<u64>)| {
+    let section = |(section, address): (guardrail_binfmt::module::ModuleSection<'_>, &Option<u64>)| {
         Some(Section {
             name: section.name.to_owned(),
             address: (*address)?,
@@ -209,7 +209,7 @@ pub fn module_symbols(loaded: &Loaded, file: &ModuleImage) -> (Vec<Section>, Vec
         })
     };
     let sections = file.sections().zip(&addresses).filter_map(section).collect();
-    let symbol = |symbol: &guardrail_kernel::module::ModuleSymbol| {
+    let symbol = |symbol: &guardrail_binfmt::module::ModuleSymbol| {
         let section = addresses.get(usize::from(symbol.section?))?;
         let code = match symbol.kind {
             SymbolKind::Function => true,

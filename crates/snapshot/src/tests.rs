@@ -4,7 +4,7 @@ use crate::dump::{Cpu, Dump};
 use crate::map::{map, thin};
 use crate::paging::{KERNEL_HALF, Range, Space};
 use crate::symbols::{self, Section, Symbol};
-use guardrail_kernel::orc::Frames;
+use guardrail_binfmt::orc::Frames;
 use object::{Object, ObjectSection, ObjectSymbol};
 use std::fs;
 use std::os::unix::fs::MetadataExt;

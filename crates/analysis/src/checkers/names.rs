@@ -5,7 +5,7 @@ use crate::finding::{self, HeldLock, Related};
 use crate::machine::{Context, State, describe};
 use crate::order::{LockId, LockInfo};
 use crate::stacks::StackId;
-use guardrail_kernel::effect::{LockKind, LockMode};
+use guardrail_knowledge::effect::{LockKind, LockMode};
 
 /// A number of bytes, in words.
 pub fn bytes(n: u64) -> String {

@@ -4,7 +4,7 @@ use crate::level::Level;
 use crate::order::{Acquired, Activation as RunOf, Now, Own};
 use crate::stacks::same_stack;
 use crate::value_flow::Regs;
-use guardrail_kernel::effect::Summary;
+use guardrail_knowledge::effect::Summary;
 use std::sync::Arc;
 
 /// A call from the driver that has not come back.

@@ -1,7 +1,7 @@
 //! Objects: who has what memory, who got it, who gave it back.
 
 use crate::stacks::StackId;
-use guardrail_kernel::effect::Class;
+use guardrail_knowledge::effect::Class;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 

@@ -4,7 +4,7 @@ use super::{Blocks, Context, Modules, Objects, World, find};
 use crate::finding::{self, Frame, Trace};
 use crate::order::Sync;
 use crate::stacks::{StackId, Stacks};
-use guardrail_kernel::effect::{Ptr, Summary};
+use guardrail_knowledge::effect::{Ptr, Summary};
 use guardrail_trace::event::{Global, ThreadFlags};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;

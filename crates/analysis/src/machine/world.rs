@@ -1,8 +1,8 @@
 //! What the analysis asks about kernel and modules. Implemented over `guardrail-kernel`; by hand in tests.
 
 use crate::finding::Location;
-use guardrail_kernel::chart::Chart;
-use guardrail_kernel::effect::Summary;
+use guardrail_knowledge::chart::Chart;
+use guardrail_knowledge::effect::Summary;
 use std::sync::Arc;
 
 /// A named range of addresses.

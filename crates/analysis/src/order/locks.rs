@@ -3,7 +3,7 @@
 use super::clocks::{Order, Var};
 use super::strands::Strand;
 use super::{LockId, LockInfo, LocksetId};
-use guardrail_kernel::effect::{LockKind, LockMode};
+use guardrail_knowledge::effect::{LockKind, LockMode};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@
 //!   A context that interrupts a task is not ordered with it. Vector clocks over strands say what comes before what, in two
 //!   relations: *hard* order (deferral, states, completions, atomics) and *full* order, which also counts a lock's release
 //!   before its next acquisition.
-//! - *States* of objects, by the charts of [`guardrail_kernel::chart`].
+//! - *States* of objects, by the charts of [`guardrail_knowledge::chart`].
 
 mod atoms;
 mod charts;
@@ -28,8 +28,8 @@ use atoms::Atoms;
 pub(crate) use charts::{CallbackRef, Moving, Rules, takes_place};
 use charts::{Charts, plain};
 use clocks::{Order, Var};
-pub use guardrail_kernel::chart::{self, Chart};
-use guardrail_kernel::effect::{Key, LockKind, LockMode};
+pub use guardrail_knowledge::chart::{self, Chart};
+use guardrail_knowledge::effect::{Key, LockKind, LockMode};
 use guardrail_trace::event::Access;
 use lent::Lent;
 use locks::Locks;

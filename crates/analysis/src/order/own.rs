@@ -4,7 +4,7 @@ use super::{LockId, Moving, Off};
 use crate::level::Level;
 use crate::stacks::{StackId, same_stack};
 use crate::value_flow::{Control, InsnCtx};
-use guardrail_kernel::effect::Summary;
+use guardrail_knowledge::effect::Summary;
 use guardrail_trace::event::Access;
 use std::sync::Arc;
 

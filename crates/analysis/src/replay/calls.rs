@@ -4,7 +4,7 @@ use super::{Entering, Leaving, Machine};
 use crate::level::Level;
 use crate::machine::{Activation, End, Out};
 use crate::value_flow::Regs;
-use guardrail_kernel::effect::{Effect, Ptr};
+use guardrail_knowledge::effect::{Effect, Ptr};
 use guardrail_trace::event::EnterFlags;
 
 impl Machine {

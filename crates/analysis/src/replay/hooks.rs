@@ -8,7 +8,7 @@ use crate::checker::{BadFree, FreeFault, Hooked, ListTold};
 use crate::machine::{Object, ObjectId, kmalloc_slot};
 use crate::order::Pending;
 use crate::stacks::{MAX_FRAMES, StackId, same_stack};
-use guardrail_kernel::effect::{Class, Effect, Len, Summary, Zeroed};
+use guardrail_knowledge::effect::{Class, Effect, Len, Summary, Zeroed};
 use guardrail_trace::event::Head;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use crate::order::{
     Parts, Pending, RCU, Rules, StrandId, Sync, Who, is_task, takes_place,
 };
 use crate::stacks::{MAX_FRAMES, StackId, same_stack};
-use guardrail_kernel::effect::{Effect, Key, LockKind, LockMode, Summary, SyncOp};
+use guardrail_knowledge::effect::{Effect, Key, LockKind, LockMode, Summary, SyncOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const MAX_HOOKS: u64 = 4096;
 const MAX_HELD: usize = 64;
 const MAX_ACTIVATIONS: usize = 64;
 /// Where callbacks have the current task, behind their arguments.
-const CURRENT: u8 = guardrail_kernel::chart::CURRENT;
+const CURRENT: u8 = guardrail_knowledge::chart::CURRENT;
 /// Kernel functions that run what is one strand for each object, in threads that many objects share.
 const WORKERS: [&str; 7] = [
     "process_one_work",

@@ -4,7 +4,7 @@ mod uninit;
 
 use super::guest::*;
 use crate::machine::{ModuleMap, Range, Region, World};
-use guardrail_kernel::effect::{Class, DmaOp, Effect, Len, MapKind, Ptr, Summary, Zeroed};
+use guardrail_knowledge::effect::{Class, DmaOp, Effect, Len, MapKind, Ptr, Summary, Zeroed};
 use std::sync::Arc;
 
 const FUNCTIONS: [&str; 24] = [

@@ -3,7 +3,7 @@
 use crate::finding::{Finding, Report};
 use crate::machine::{ModuleMap, Range, Region, World};
 use crate::session::{Config, Session};
-use guardrail_kernel::effect::{Class, Direction, Effect, Len, Ptr, Summary, Zeroed};
+use guardrail_knowledge::effect::{Class, Direction, Effect, Len, Ptr, Summary, Zeroed};
 use guardrail_trace::event::{Access, EnterFlags, Global, Head, Kind, RegionFlags};
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use super::guest::*;
 use crate::finding::{Finding, Severity};
 use crate::machine::{ModuleMap, Region, World};
-use guardrail_kernel::effect::{Effect, Key, LockKind, LockMode, Summary, SyncOp, When};
+use guardrail_knowledge::effect::{Effect, Key, LockKind, LockMode, Summary, SyncOp, When};
 use std::sync::Arc;
 
 /// A word of the module that contexts share.

@@ -2,8 +2,8 @@
 
 use crate::drivers;
 use crate::errors::CliError;
-use guardrail_kernel::ModuleImage;
-use guardrail_kernel::module::{SymbolKind, plain_name};
+use guardrail_binfmt::ModuleImage;
+use guardrail_binfmt::module::{SymbolKind, plain_name};
 use guardrail_report::{Finding, Frame};
 use guardrail_trace::config::HoldPoint;
 use guardrail_vm::prepare::Prepared;

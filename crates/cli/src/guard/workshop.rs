@@ -1,8 +1,8 @@
 //! Where drivers of one kernel are guarded: the runtime, the kernel's types, and what is the same for all of them.
 
 use crate::errors::CliError;
+use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_kernel::isolation::Isolation;
-use guardrail_kernel::{KernelImage, ModuleImage};
 use guardrail_rewrite::checks::{Checks, Stores};
 use guardrail_rewrite::inspect::Exports;
 use guardrail_rewrite::interpose::{Border, border};

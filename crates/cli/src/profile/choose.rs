@@ -6,7 +6,8 @@ use crate::{
     drivers,
     folders::{self, absolute},
 };
-use guardrail_kernel::{KernelImage, SummaryTable, module_list, tracer_config};
+use guardrail_binfmt::KernelImage;
+use guardrail_kernel::{SummaryTable, module_list, tracer_config};
 use guardrail_trace::client::{Choice, ClientConfig, Request, Scope};
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::run::Plugin;

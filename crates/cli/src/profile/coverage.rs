@@ -1,7 +1,7 @@
 //! What of modules and functions ran, and what never did: from the instructions that ran and the files that have them all.
 
 use super::names::Names;
-use guardrail_kernel::{Lines, ModuleImage};
+use guardrail_binfmt::{Lines, ModuleImage};
 use guardrail_trace::client::{Cell, Report, Table};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! From addresses of a guest that ran to functions and lines.
 
 use crate::drivers::debug_file;
-use guardrail_kernel::{KernelImage, Lines, ModuleImage};
+use guardrail_binfmt::{KernelImage, Lines, ModuleImage};
 use guardrail_report::{Frame, Location};
 use guardrail_trace::client::{Module, Report};
 use guardrail_vm::Cache;

@@ -1,8 +1,8 @@
 //! Names for the addresses and numbers of a trace. Whatever is not at hand stays a number.
 
 use crate::analyze;
-use guardrail_kernel::module::Placed;
-use guardrail_kernel::{KernelImage, ModuleImage};
+use guardrail_binfmt::module::Placed;
+use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_trace::file::TraceMeta;
 use std::collections::HashMap;
 use tempfile::TempDir;

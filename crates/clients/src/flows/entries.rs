@@ -2,7 +2,7 @@
 
 use super::Level;
 use guardrail_client::Discontinuity;
-use guardrail_client::kernel::KernelImage;
+use guardrail_client::binfmt::KernelImage;
 
 /// Names of entries of interrupts and exceptions.
 pub struct Entries {

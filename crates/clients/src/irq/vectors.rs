@@ -1,7 +1,7 @@
 //! Which vector an entry of the kernel is of.
 
+use guardrail_client::binfmt::KernelImage;
 use guardrail_client::iced_x86::{Decoder, DecoderOptions, Mnemonic};
-use guardrail_client::kernel::KernelImage;
 use std::sync::{Arc, OnceLock};
 
 /// Vectors that the processor gives its exceptions (Intel SDM, volume 3, table 6-1), by the names of Linux' entries.

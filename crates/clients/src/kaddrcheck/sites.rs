@@ -1,9 +1,10 @@
 //! Which instructions are checked, and how.
 
 use super::KAddrCheck;
+use guardrail_client::binfmt::KernelImage;
 use guardrail_client::iced_x86::{Instruction, InstructionInfoFactory, OpAccess, Register};
 use guardrail_client::kernel::slab;
-use guardrail_client::kernel::{KernelImage, string_code};
+use guardrail_client::kernel::string_code;
 use guardrail_client::{Block, When};
 
 /// An instruction that accesses memory, as its callback is told it.

@@ -4,7 +4,7 @@ use super::judge::{FREED, Touch};
 use super::sites::Site;
 use super::stacks::DEPTH;
 use super::{KAddrCheck, pages};
-use guardrail_client::kernel::orc::Frame;
+use guardrail_client::binfmt::orc::Frame;
 use guardrail_client::register::{RBP, RSP};
 use guardrail_client::trace::event::level;
 use guardrail_client::{Fault, FaultObject, Vcpu};

@@ -1,7 +1,7 @@
 //! Where the kernel's stacks are.
 
-use guardrail_client::kernel::KernelImage;
-use guardrail_client::kernel::orc::Frame;
+use guardrail_client::binfmt::KernelImage;
+use guardrail_client::binfmt::orc::Frame;
 use guardrail_client::register::{RBP, RSP};
 use guardrail_client::{Unwinder, Vcpu};
 

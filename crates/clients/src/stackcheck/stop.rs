@@ -1,8 +1,8 @@
 //! Ending a thread by the kernel's own way: an instruction that does not exist. The kernel tells of it (an oops) and lets the thread
 //! die; the system goes on, unless it was started with `oops=panic`.
 
+use guardrail_client::binfmt::KernelImage;
 use guardrail_client::host_slide;
-use guardrail_client::kernel::KernelImage;
 
 /// The instruction `ud2`.
 const UD2: [u8; 2] = [0x0f, 0x0b];

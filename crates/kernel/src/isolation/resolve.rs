@@ -2,7 +2,7 @@
 
 use super::parse::{Effect, Line};
 use super::{Action, Annotation, Field, Isolation, Op, Value, When};
-use crate::btf::{Btf, Param, Proto, Type, TypeId};
+use guardrail_binfmt::btf::{Btf, Param, Proto, Type, TypeId};
 
 /// The runtime's functions for memory that is lent, and given back.
 const LEND: &str = "lend";

@@ -1,5 +1,5 @@
 use super::*;
-use crate::btf::tests::Builder;
+use guardrail_binfmt::btf::testing::Builder;
 
 /// `int send(struct frame *frame, int size)`, `struct frame *make(void)`, and `struct operations { void *owner; int (*send)(…) }`.
 fn types() -> Arc<Btf> {

@@ -1,8 +1,8 @@
 //! Functions of the allocators, and which code is theirs.
 
-use crate::effect::{Class, Effect, Len, Ptr};
-use crate::image::KernelImage;
 use crate::summaries::{SummaryTable, function, places};
+use guardrail_binfmt::KernelImage;
+use guardrail_knowledge::effect::{Class, Effect, Len, Ptr};
 
 /// The size of a new object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -347,9 +347,9 @@ pub fn calls(image: &KernelImage, table: &SummaryTable) -> Vec<Named> {
                 let place = |wanted: &str| {
                     places.iter().find(|(name, _)| *name == wanted).map_or(0, |&(_, place)| place)
                 };
-                let all = proto
-                    .as_ref()
-                    .is_some_and(|proto| matches!(proto.result, crate::btf::Type::Int { bits: ..=8, .. }));
+                let all = proto.as_ref().is_some_and(|proto| {
+                    matches!(proto.result, guardrail_binfmt::btf::Type::Int { bits: ..=8, .. })
+                });
                 let call = match call(&place) {
                     Call::Bulk { count, objects, .. } => Call::Bulk { count, objects, all },
                     call => call,

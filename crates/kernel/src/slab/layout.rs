@@ -1,7 +1,7 @@
 //! Structures of the slab allocator (SLUB) and of pages.
 
-use crate::error::KernelError;
-use crate::image::KernelImage;
+use guardrail_binfmt::KernelError;
+use guardrail_binfmt::KernelImage;
 
 /// `SLAB_TYPESAFE_BY_RCU`, where the kernel's types do not name its bit (up to 6.8; include/linux/slab.h).
 const TYPESAFE_BY_RCU: u64 = 0x0008_0000;

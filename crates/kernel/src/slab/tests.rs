@@ -1,5 +1,6 @@
 use super::*;
-use crate::{KernelImage, SummaryTable};
+use crate::SummaryTable;
+use guardrail_binfmt::KernelImage;
 use std::path::PathBuf;
 
 /// Images that happen to be on this machine; the tests of real kernels see to it that they are where it counts.

@@ -1,8 +1,8 @@
 //! Effects on DMA mappings and DMA memory: the words of `dma.txt`.
 
 use super::Resolver;
-use crate::btf::TypeId;
-use crate::effect::{DmaOp, MapKind, Ptr};
+use guardrail_binfmt::btf::TypeId;
+use guardrail_knowledge::effect::{DmaOp, MapKind, Ptr};
 use guardrail_trace::config::{Deref, ListCount, ListWalk};
 
 impl Resolver<'_, '_> {

@@ -1,8 +1,8 @@
 //! Effects on locks and on the order of events: the words of `sync.txt`.
 
 use super::Resolver;
-use crate::btf::Type;
-use crate::effect::{Key, LockKind, LockMode, SyncOp, When};
+use guardrail_binfmt::btf::Type;
+use guardrail_knowledge::effect::{Key, LockKind, LockMode, SyncOp, When};
 
 /// Locks and objects of which a kernel has one.
 pub(crate) const GLOBALS: [&str; 8] =
@@ -52,7 +52,7 @@ impl Resolver<'_, '_> {
 }
 
 /// A key as the tables write it.
-pub(crate) fn key(btf: &crate::Btf, arg: &dyn Fn(&str) -> Option<u8>, text: &str) -> Option<Key> {
+pub(crate) fn key(btf: &guardrail_binfmt::Btf, arg: &dyn Fn(&str) -> Option<u8>, text: &str) -> Option<Key> {
     if let Some(name) = text.strip_prefix("global(").and_then(|rest| rest.strip_suffix(')')) {
         return GLOBALS.iter().find(|known| **known == name).map(|known| Key::Global(known));
     }

@@ -1,6 +1,6 @@
 //! Kernel images for tests that need real ones.
 
-use guardrail_kernel::KernelImage;
+use guardrail_binfmt::KernelImage;
 use std::path::PathBuf;
 
 /// The images that `GUARDRAIL_TEST_KERNELS` names, separated by colons. Tests that call this are

@@ -1,8 +1,8 @@
 //! The driver that a command line names: `PROGRAM VMLINUZ DRIVER [MODULE…]`, with the modules that the driver needs.
 
+use guardrail_binfmt::module::unpack;
+use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_kernel::isolation::Isolation;
-use guardrail_kernel::module::unpack;
-use guardrail_kernel::{KernelImage, ModuleImage};
 use guardrail_rewrite::Object;
 use guardrail_rewrite::interpose::{self, Border};
 use std::path::Path;

@@ -3,7 +3,7 @@
 use super::maps::{Dir, MapId, Mapping};
 use super::{DmaCheck, NAME, arg, place, text};
 use crate::checker::{Cx, Draft, Hooked, Lending, ListTold};
-use guardrail_kernel::effect::{DmaOp, MapKind};
+use guardrail_knowledge::effect::{DmaOp, MapKind};
 
 /// Words that the log has of each entry.
 const WORDS: usize = 5;

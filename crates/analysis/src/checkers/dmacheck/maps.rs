@@ -2,7 +2,7 @@
 
 use crate::machine::ObjectId;
 use crate::stacks::StackId;
-use guardrail_kernel::effect::MapKind;
+use guardrail_knowledge::effect::MapKind;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 

@@ -6,7 +6,7 @@ use crate::checker::{Cx, Draft, Hooked, Place};
 use crate::finding::{AccessInfo, Severity};
 use crate::machine::Object;
 use crate::stacks::StackId;
-use guardrail_kernel::effect::{Class, DmaOp};
+use guardrail_knowledge::effect::{Class, DmaOp};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 

@@ -30,7 +30,7 @@ use crate::level::Level;
 use crate::machine::{Context, Object, ObjectId, Out};
 use crate::stacks::{STACK_SIZE, StackId};
 use crate::value_flow::{InsnCtx, Regs, RepRange, Value};
-use guardrail_kernel::effect::{DmaOp, Effect, Len, Summary};
+use guardrail_knowledge::effect::{DmaOp, Effect, Len, Summary};
 use guardrail_trace::event::Access;
 use maps::Maps;
 use memory::Memory;

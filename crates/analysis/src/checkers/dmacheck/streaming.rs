@@ -5,7 +5,7 @@ use super::{DmaCheck, LINE, NAME, USER_END, arg, key, length, place, same_block,
 use crate::checker::{Cx, Draft, Hooked, Lending, Lent, Place};
 use crate::finding::Severity;
 use crate::machine::{Object, ObjectId, Out, State};
-use guardrail_kernel::effect::{Class, DmaOp, MapKind};
+use guardrail_knowledge::effect::{Class, DmaOp, MapKind};
 
 /// What `DMA_MAPPING_ERROR` is.
 const FAILED: u64 = u64::MAX;

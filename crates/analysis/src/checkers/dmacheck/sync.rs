@@ -4,7 +4,7 @@ use super::maps::{Dir, Mapping};
 use super::streaming::tell_lent;
 use super::{DmaCheck, NAME, arg, key, length, place, text};
 use crate::checker::{Cx, Draft, Hooked, Lending};
-use guardrail_kernel::effect::{DmaOp, MapKind};
+use guardrail_knowledge::effect::{DmaOp, MapKind};
 
 impl DmaCheck {
     /// A part of a mapping is about to be synchronized.

@@ -2,7 +2,7 @@
 
 use super::maps::{Dir, Mapping};
 pub(super) use crate::checkers::names::{bytes, related};
-use guardrail_kernel::effect::MapKind;
+use guardrail_knowledge::effect::MapKind;
 
 /// What was mapped and for what.
 pub(super) fn mapping(m: &Mapping) -> String {

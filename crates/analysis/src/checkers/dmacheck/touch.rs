@@ -6,7 +6,7 @@ use crate::checker::{Cx, Draft, Lending, Lent, Place};
 use crate::finding::AccessInfo;
 use crate::level::Level;
 use crate::machine::Out;
-use guardrail_kernel::effect::{Effect, Len, MapKind, Ptr, Summary};
+use guardrail_knowledge::effect::{Effect, Len, MapKind, Ptr, Summary};
 
 /// Writes that wait for a synchronization.
 const MAX_DOUBTS: usize = 256;

@@ -5,7 +5,7 @@ use crate::checker::{Cx, Place};
 use crate::machine::{Activation, Out};
 use crate::stacks::same_stack;
 use crate::value_flow::Regs;
-use guardrail_kernel::effect::{Direction, Effect, Len, Ptr, Summary};
+use guardrail_knowledge::effect::{Direction, Effect, Len, Ptr, Summary};
 
 impl DmCheck {
     pub(super) fn before_call(&mut self, cx: &mut Cx<'_>, out: &Out, regs: &Regs) {

@@ -24,7 +24,7 @@ use crate::level::Level;
 use crate::machine::{Activation, Object, ObjectId, Out};
 use crate::stacks::STACK_SIZE;
 use crate::value_flow::{InsnCtx, Origin, Regs, RepRange, Value};
-use guardrail_kernel::effect::Class;
+use guardrail_knowledge::effect::Class;
 use guardrail_trace::event::Access;
 use text::{Origins, article};
 

@@ -6,7 +6,7 @@ use crate::definedness::Shadow;
 use crate::finding::OriginInfo;
 use crate::machine::{Object, State};
 use crate::value_flow::Origin;
-use guardrail_kernel::effect::Class;
+use guardrail_knowledge::effect::Class;
 use rustc_hash::FxHashMap;
 
 /// Origins that are told apart.

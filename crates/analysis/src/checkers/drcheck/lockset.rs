@@ -5,7 +5,7 @@
 
 use super::words::{Cell, Eraser};
 use crate::machine::State;
-use guardrail_kernel::effect::LockMode;
+use guardrail_knowledge::effect::LockMode;
 use rustc_hash::FxHashMap;
 
 /// Sets that are told apart.

@@ -31,7 +31,7 @@ use crate::machine::{Context, Object, ObjectId, Out, Range, State};
 use crate::order::{Activation, Parts, Step, StrandId};
 use crate::stacks::STACK_SIZE;
 use crate::value_flow::{InsnCtx, Regs, RepRange, Value};
-use guardrail_kernel::effect::{Effect, Len, Ptr, Summary};
+use guardrail_knowledge::effect::{Effect, Len, Ptr, Summary};
 use guardrail_trace::event::{Access, RegionFlags};
 use hands::Hand;
 use races::{Group, Known, Open, Pair, Sequence};

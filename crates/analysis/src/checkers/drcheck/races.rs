@@ -6,7 +6,7 @@ use super::{DrCheck, NAME, text, triage};
 use crate::checker::{Cx, Draft};
 use crate::finding::{Other, Severity};
 use crate::order::Sync;
-use guardrail_kernel::effect::{Class, LockKind};
+use guardrail_knowledge::effect::{Class, LockKind};
 
 /// Pairs of places that are told apart.
 const MAX_PAIRS: usize = 1 << 16;

@@ -7,7 +7,7 @@ use crate::level::Level;
 use crate::machine::{Context, State, describe};
 use crate::order::{Activation, LockId};
 use crate::stacks::{MAX_FRAMES, StackId};
-use guardrail_kernel::effect::LockMode;
+use guardrail_knowledge::effect::LockMode;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

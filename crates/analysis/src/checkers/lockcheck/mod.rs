@@ -12,7 +12,7 @@ use crate::level::Level;
 use crate::machine::Out;
 use crate::order::{Acquired, Activation, LockId};
 use crate::value_flow::Regs;
-use guardrail_kernel::effect::{Effect, Key, LockKind, LockMode, SyncOp};
+use guardrail_knowledge::effect::{Effect, Key, LockKind, LockMode, SyncOp};
 use order::Order;
 use rustc_hash::{FxHashMap, FxHashSet};
 use usage::Usages;

@@ -6,7 +6,7 @@ use crate::checkers::names::{self, Class};
 use crate::finding::{Context, Related};
 use crate::order::{Acquired, LockId};
 use crate::stacks::StackId;
-use guardrail_kernel::effect::{LockKind, LockMode};
+use guardrail_knowledge::effect::{LockKind, LockMode};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 

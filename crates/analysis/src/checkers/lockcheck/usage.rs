@@ -7,7 +7,7 @@ use crate::finding::Context;
 use crate::level::Level;
 use crate::order::Acquired;
 use crate::stacks::StackId;
-use guardrail_kernel::effect::{LockKind, LockMode};
+use guardrail_knowledge::effect::{LockKind, LockMode};
 use rustc_hash::FxHashMap;
 
 /// Classes that are known.

@@ -8,7 +8,7 @@ use crate::order::{
 };
 use crate::replay::Machine;
 use crate::value_flow::{InsnCtx, Value};
-use guardrail_kernel::effect::{
+use guardrail_knowledge::effect::{
     Class, Effect, Key, Len, LockKind, LockMode, Ptr, Summary, SyncOp, When, Zeroed,
 };
 use guardrail_trace::event::{Access, EnterFlags, Global, Head, Kind, RegionFlags};

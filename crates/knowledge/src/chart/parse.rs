@@ -4,6 +4,23 @@ use crate::chart::{CURRENT, Callback, Chart, Hand, Set, State};
 use crate::effect::When;
 use thiserror::Error;
 
+/// The files, by name.
+pub const FILES: &[(&str, &str)] = &[
+    ("timer", include_str!("../../charts/timer.chart")),
+    ("work", include_str!("../../charts/work.chart")),
+    ("thread", include_str!("../../charts/thread.chart")),
+    ("rcu", include_str!("../../charts/rcu.chart")),
+    ("irq", include_str!("../../charts/irq.chart")),
+    ("net", include_str!("../../charts/net.chart")),
+    ("pci", include_str!("../../charts/pci.chart")),
+    ("block", include_str!("../../charts/block.chart")),
+    ("scsi", include_str!("../../charts/scsi.chart")),
+    ("sound", include_str!("../../charts/sound.chart")),
+    ("usb", include_str!("../../charts/usb.chart")),
+    ("random", include_str!("../../charts/random.chart")),
+    ("file", include_str!("../../charts/file.chart")),
+];
+
 /// A set has a bit for each item.
 const MAX_ITEMS: usize = 64;
 const MAX_KEYS: usize = 2;
@@ -25,7 +42,7 @@ pub struct ChartError {
 
 /// A chart before a kernel has said where the arguments of its functions are.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
+pub struct Draft {
     /// The chart without its calls.
     pub chart: Chart,
     /// The calls, in the order of the file.
@@ -38,17 +55,26 @@ pub(super) struct Draft {
 
 /// A call that is not resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rule {
+pub struct Rule {
+    /// The kernel function.
     pub function: String,
+    /// Names of its parameters.
     pub params: Vec<String>,
     /// For each key part, `PARAM` or `PARAM.struct.member`.
     pub keys: Vec<Option<String>>,
+    /// `zero` or `nonzero`: the results for which the rule holds; `None` for all.
     pub when: Option<&'static str>,
+    /// See [`Call::from`](super::Call::from).
     pub from: Set,
+    /// See [`Call::to`](super::Call::to).
     pub to: Option<usize>,
+    /// See [`Call::nowait`](super::Call::nowait).
     pub nowait: bool,
+    /// See [`Call::wakes`](super::Call::wakes).
     pub wakes: Set,
+    /// See [`Call::waits`](super::Call::waits).
     pub waits: Set,
+    /// See [`Call::hand`](super::Call::hand).
     pub hand: Option<Hand>,
 }
 
@@ -57,7 +83,7 @@ type Statement = (usize, usize, String);
 type Parsed<T> = Result<T, String>;
 
 /// Reads a file of charts.
-pub(super) fn file(name: &str, text: &str) -> Result<Vec<Draft>, ChartError> {
+pub fn file(name: &str, text: &str) -> Result<Vec<Draft>, ChartError> {
     let at = |line: usize| move |what: String| ChartError { file: name.to_owned(), line, what };
     let mut drafts: Vec<Draft> = Vec::new();
     let statements = statements(text);

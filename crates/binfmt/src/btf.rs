@@ -2,6 +2,8 @@
 
 mod fields;
 mod query;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use query::{Param, Pointee, Proto, Type};
 

@@ -1,6 +1,6 @@
-use super::parse::{self, Draft};
-use super::{ChartError, FILES};
-use crate::chart::{Hand, Set};
+use super::parse::{self, ChartError, Draft, FILES};
+
+use super::{Hand, Set};
 use crate::effect::When;
 use std::collections::BTreeSet;
 

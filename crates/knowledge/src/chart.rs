@@ -8,6 +8,10 @@
 //!
 //! The idea and the form follow "Automatic Verification of Active Device Drivers" (2012), section 3.
 
+pub mod parse;
+#[cfg(test)]
+mod tests;
+
 use crate::effect::{Key, When};
 
 /// In the place of an argument register: the current task.

@@ -133,7 +133,7 @@ impl KernelImage {
     }
 
     /// Sorted link-time addresses of the words that KASLR changes.
-    pub(crate) fn relocated_places(&self) -> Vec<u64> {
+    pub fn relocated_places(&self) -> Vec<u64> {
         relocated_places(&self.data, self.elf.headers_end)
     }
 }

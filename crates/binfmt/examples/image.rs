@@ -1,5 +1,5 @@
 //! Prints what an image says, for looking at it by hand.
-use guardrail_kernel::KernelImage;
+use guardrail_binfmt::KernelImage;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args_os().skip(1);
