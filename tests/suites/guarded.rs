@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// Drivers. The full workload of disks reads a bad sector, after which a stock sym53c8xx crashes, too (docs/findings.md).
+/// Drivers. The full workload of disks reads a bad sector, after which a stock sym53c8xx crashes, too (docs/results/drivers.md).
 const DRIVERS: [Driver; 12] = [
     driver(&["e1000"], Work::Full, &[("6.1", Work::Usual), ("6.12", Work::Full), ("7.2", Work::Usual)]),
     driver(&["pcnet32"], Work::Full, &[("6.1", Work::Usual)]),

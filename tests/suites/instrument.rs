@@ -181,6 +181,6 @@ fn new_client() -> Result<(), Failed> {
     let counts = |line: &str| line.contains(" blocks were executed, ") && !line.trim().starts_with("0 ");
     check(run.stdout.starts_with("my-client\n") && run.stdout.lines().any(counts), || run.stdout)?;
     // The page has the same client.
-    let page = std::fs::read_to_string(Path::new(&root()).join("docs/clients.md"))?;
+    let page = std::fs::read_to_string(Path::new(&root()).join("docs/start/write-a-client.md"))?;
     check(page.contains("block.add(&self.blocks, 1);"), || "the page shows another client".into())
 }

@@ -13,10 +13,13 @@ pub fn notes(root: &Path) -> Vec<String> {
         && mode != "none"
     {
         notes.push(format!(
-            "this kernel is locked down ({mode}) and loads signed modules only; docs/guard.md tells how to sign them"
+            "this kernel is locked down ({mode}) and loads signed modules only; docs/start/guard-a-driver.md says how to sign them"
         ));
     } else if read("sys/module/module/parameters/sig_enforce").trim() == "Y" {
-        notes.push("this kernel loads signed modules only; docs/guard.md tells how to sign them".to_owned());
+        notes.push(
+            "this kernel loads signed modules only; docs/start/guard-a-driver.md says how to sign them"
+                .to_owned(),
+        );
     }
     if read("proc/sys/kernel/modules_disabled").trim() == "1" {
         notes.push(
@@ -44,7 +47,7 @@ mod tests {
         put("sys/module/module/parameters/sig_enforce", "N\n");
         assert_eq!(told(), "");
         put("sys/module/module/parameters/sig_enforce", "Y\n");
-        assert!(told().contains("signed modules only; docs/guard.md"));
+        assert!(told().contains("signed modules only; docs/start/guard-a-driver.md"));
         put("sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
         put("proc/sys/kernel/modules_disabled", "1\n");
         assert!(told().contains("locked down (integrity)") && told().contains("modules_disabled"));

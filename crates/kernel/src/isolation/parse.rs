@@ -1,4 +1,4 @@
-//! The grammar of the tables (docs/annotations.md).
+//! The grammar of the tables (docs/use/annotations.md).
 
 use super::Member;
 
