@@ -1,4 +1,4 @@
-//! Every kind of bug in drivers of stock kernels, as the cache has them.
+//! Every kind of bug in drivers of the stock kernels that the tests pin.
 
 use guardrail_mutate::{Error, Kind, Mutant, Subject, audit};
 use std::path::{Path, PathBuf};
@@ -6,15 +6,18 @@ use std::path::{Path, PathBuf};
 /// A network driver, a disk driver, a filesystem.
 const DRIVERS: [&str; 3] = ["e1000", "nvme", "vfat"];
 
-fn cache() -> PathBuf {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home = || variable("HOME").unwrap_or_default().join(".cache");
-    variable("GUARDRAIL_CACHE")
-        .unwrap_or_else(|| variable("XDG_CACHE_HOME").unwrap_or_else(home).join("guardrail"))
+/// The folders of the unpacked kernels whose images `GUARDRAIL_TEST_KERNELS` names: `kernels/RELEASE` of a cache.
+fn kernels() -> Vec<PathBuf> {
+    let list = std::env::var_os("GUARDRAIL_TEST_KERNELS").unwrap_or_default();
+    let folder = |image: PathBuf| {
+        let release = |folder: &&Path| folder.parent().is_some_and(|parent| parent.ends_with("kernels"));
+        image.ancestors().find(release).map(Path::to_path_buf)
+    };
+    std::env::split_paths(&list).filter_map(folder).collect()
 }
 
 fn modules() -> Vec<PathBuf> {
-    let (mut folders, mut found) = (vec![cache().join("kernels")], Vec::new());
+    let (mut folders, mut found) = (kernels(), Vec::new());
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -41,10 +44,10 @@ fn mutants(subject: &Subject, kind: Kind, count: usize) -> Vec<Mutant> {
 }
 
 #[test]
-#[ignore = "needs kernels in the cache"]
+#[ignore = "needs kernel images: set GUARDRAIL_TEST_KERNELS"]
 fn every_kind_has_sound_mutants_of_stock_drivers() {
     let modules = modules();
-    assert!(!modules.is_empty(), "there is no kernel in {}", cache().display());
+    assert!(!modules.is_empty(), "GUARDRAIL_TEST_KERNELS names no kernel image of a cache");
     let mut without: Vec<(PathBuf, Kind)> = Vec::new();
     for path in &modules {
         let file = std::fs::read(path).expect("a module");

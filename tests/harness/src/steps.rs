@@ -1,0 +1,202 @@
+//! The table of steps.
+
+use std::time::Duration;
+
+/// How a step's result is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// The step counts as one.
+    One,
+    /// Each test that cargo reports counts.
+    Tests,
+}
+
+/// One command that must succeed.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The name that is printed, and by which a developer runs it alone.
+    pub name: &'static str,
+    /// The words of the command.
+    pub command: Vec<String>,
+    /// How its result is counted.
+    pub counts: Counts,
+    /// How many processors it keeps busy; zero for what runs at idle priority beside everything.
+    pub weight: usize,
+    /// Steps that must have passed before, by name. Those that are left out of a run do not count.
+    pub after: Vec<&'static str>,
+    /// True where it builds what later steps run: it runs also where only those are named.
+    pub builds: bool,
+    /// It is killed and has failed when it takes longer.
+    pub limit: Duration,
+}
+
+/// A guest for itself, or other work for about one processor.
+const LIGHT: usize = 1;
+/// Several guests, or a build: enough for two processors.
+const HEAVY: usize = 2;
+/// At idle priority, beside everything.
+const IDLE: usize = 0;
+
+const RELEASE: &str = "release build";
+const FUZZ_BUILD: &str = "fuzz targets build";
+/// What runs before the release build: a change that fails here is not worth the guests' time.
+const QUICK: [&str; 5] =
+    ["what building needs is installed", "format", "clippy", "unit tests", "report formats"];
+
+impl Step {
+    fn new(name: &'static str, weight: usize, minutes: u64, command: &str) -> Step {
+        Step {
+            name,
+            command: command.split_whitespace().map(str::to_owned).collect(),
+            counts: Counts::One,
+            weight,
+            after: Vec::new(),
+            builds: false,
+            limit: Duration::from_secs(minutes * 60),
+        }
+    }
+
+    /// A run of cargo's tests.
+    fn tests(name: &'static str, weight: usize, minutes: u64, arguments: &str) -> Step {
+        let step = Step::new(name, weight, minutes, &format!("cargo test --workspace {arguments}"));
+        Step { counts: Counts::Tests, ..step }
+    }
+
+    /// A suite that runs the release build.
+    fn suite(name: &'static str, weight: usize, minutes: u64, test: &str) -> Step {
+        Step::tests(name, weight, minutes, &format!("--release {test}")).after(&[RELEASE])
+    }
+
+    fn after(self, names: &[&'static str]) -> Step {
+        Step { after: [&self.after, names].concat(), ..self }
+    }
+}
+
+/// All steps. Where several can start, the first one does: what takes long, and what pairs well, stands early.
+///
+/// A limit is for what hangs; it leaves time for the downloads of a first run.
+pub fn all() -> Vec<Step> {
+    let [setup, format, clippy, unit, ..] = QUICK;
+    let fuzz_seconds = std::env::var("GUARDRAIL_FUZZ_SECONDS").unwrap_or_else(|_| "10".to_owned());
+    let mut steps = vec![
+        Step::new(setup, HEAVY, 20, "scripts/setup"),
+        Step::new(format, HEAVY, 10, "cargo fmt --all --check").after(&[setup]),
+        Step::new(clippy, HEAVY, 60, "cargo clippy --workspace --all-targets -- -D warnings").after(&[setup]),
+        Step::tests(unit, HEAVY, 60, "--lib --bins").after(&[setup]),
+        Step::tests("report formats", HEAVY, 30, "--test formats").after(&[setup]),
+        // With the tests that have guests, all at once: one after another would leave processors idle. The suites then name them with
+        // --workspace: with -p, cargo would build them once more, with fewer features.
+        Step {
+            builds: true,
+            ..Step::new(RELEASE, HEAVY, 90, "cargo build --release --workspace --lib --bins --test *")
+                .after(&QUICK)
+        },
+        Step::suite("command line", LIGHT, 10, "--test arguments"),
+        Step::new(
+            "benchmarks of the whole kernel run",
+            LIGHT,
+            30,
+            "bench/kernel --try --ways null --workload micro,files",
+        )
+        .after(&[RELEASE]),
+        Step::new(
+            "benchmarks run",
+            LIGHT,
+            30,
+            "bench/guard --try --seconds 1 --tools three --only web,registers",
+        )
+        .after(&[RELEASE]),
+        Step::new("benchmark of guarded drivers runs", LIGHT, 30, "bench/guarded --try --only disk,tcp-send")
+            .after(&[RELEASE]),
+        Step::new("benchmark of checks runs", LIGHT, 20, "bench/checks --try").after(&[RELEASE]),
+        Step {
+            builds: true,
+            ..Step::new(FUZZ_BUILD, IDLE, 90, "chrt --idle 0 fuzz/run --build").after(&[RELEASE])
+        },
+        Step::suite("guests", HEAVY, 40, "--test guests"),
+        Step::suite("gate", LIGHT, 30, "--test gate"),
+        Step::suite("fault injection", LIGHT, 30, "--test inject"),
+        Step::suite("guarding", LIGHT, 30, "--test guard"),
+        Step::suite("clients", LIGHT, 30, "--test clients"),
+        Step::suite("gate out of process", LIGHT, 20, "--test out_of_process"),
+        Step::suite("debugger", LIGHT, 20, "--test debug"),
+    ];
+    let heavy = [
+        ("whole kernel", "--test whole_kernel"),
+        ("containment", "--test containment"),
+        ("rewritten drivers", "--test rewrite"),
+        ("guarded modules of stock kernels", "--test loads"),
+        ("runtime of guarded modules", "--test runtime"),
+        ("instrumentation", "--test instrument"),
+        ("guarded drivers", "--test guarded"),
+        ("endurance of guarded drivers", "--test endurance"),
+        ("recovery of guarded drivers", "--test recover"),
+        ("mutants of stock drivers", "--test stock -- --ignored"),
+        ("kernel images", "--test kernels --test dma -- --ignored"),
+    ];
+    steps.extend(heavy.map(|(name, test)| Step::suite(name, HEAVY, 40, test)));
+    let fuzz = Step::new("fuzzing", HEAVY, 30, &format!("fuzz/run --seconds {fuzz_seconds}"));
+    steps.push(fuzz.after(&[FUZZ_BUILD]));
+    steps
+}
+
+/// The steps that these words name, and the builds that they need; all where there are no words.
+pub fn choose(steps: Vec<Step>, words: &[String]) -> Result<Vec<Step>, String> {
+    if words.is_empty() {
+        return Ok(steps);
+    }
+    let mut chosen: Vec<&str> = Vec::new();
+    for word in words {
+        let exact = steps.iter().filter(|step| step.name == word);
+        let exact: Vec<&str> = exact.map(|step| step.name).collect();
+        let part = steps.iter().filter(|step| step.name.contains(word.as_str()));
+        let named = if exact.is_empty() { part.map(|step| step.name).collect() } else { exact };
+        if named.is_empty() {
+            return Err(format!("no step is named '{word}'"));
+        }
+        chosen.extend(named);
+    }
+    // A step stands behind those that it needs.
+    for step in steps.iter().rev() {
+        if chosen.contains(&step.name) {
+            let builds = steps.iter().filter(|build| build.builds && step.after.contains(&build.name));
+            chosen.extend(builds.map(|build| build.name));
+        }
+    }
+    Ok(steps.into_iter().filter(|step| chosen.contains(&step.name)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(words: &[&str]) -> Result<Vec<&'static str>, String> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        Ok(choose(all(), &words)?.iter().map(|step| step.name).collect())
+    }
+
+    #[test]
+    fn the_table_is_in_order() {
+        let steps = all();
+        for (number, step) in steps.iter().enumerate() {
+            assert!(
+                !steps[..number].iter().any(|other| other.name == step.name),
+                "{} is there twice",
+                step.name
+            );
+            for name in &step.after {
+                assert!(steps[..number].iter().any(|other| other.name == *name), "{}: {name}", step.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_is_exact_or_a_part() {
+        assert_eq!(names(&["gate"]).unwrap(), [RELEASE, "gate"]);
+        assert_eq!(names(&["gate out"]).unwrap(), [RELEASE, "gate out of process"]);
+        assert_eq!(names(&["format", "clippy"]).unwrap(), ["format", "clippy"]);
+        assert_eq!(names(&["fuzzing"]).unwrap(), [RELEASE, FUZZ_BUILD, "fuzzing"]);
+        assert!(names(&["nothing"]).unwrap_err().contains("'nothing'"));
+        assert_eq!(names(&[]).unwrap().len(), all().len());
+    }
+}
