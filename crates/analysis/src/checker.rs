@@ -1,11 +1,11 @@
 //! What a checker is, and all that it is called with.
 
-use crate::finding::{self, Finding, ObjectInfo, OriginInfo, Severity};
 use crate::machine::{Context, Object, ObjectId, Out, State, describe};
 use crate::order::{Acquired, Activation, LockId, Parts, Step};
 use crate::reports::Reports;
 use crate::stacks::{MAX_FRAMES, StackId};
 use crate::value_flow::{InsnCtx, Origin, Regs, RepRange, Value};
+use guardrail_finding::{AccessInfo, Finding, ObjectInfo, OriginInfo, OtherAccess, Related, Severity};
 use guardrail_knowledge::effect::Summary;
 use guardrail_trace::event::Access;
 use guardrail_trace::meet::Meet;
@@ -195,7 +195,7 @@ pub trait Checker {
     /// A module left (its index in the list).
     fn module_unloaded(&mut self, _cx: &mut Cx<'_>, _module: u32) {}
     /// An access that was held has met another, or nobody came: the stack of the held one, innermost first, and who it is.
-    fn met(&mut self, _cx: &mut Cx<'_>, _meet: &Meet, _held: &[u64], _by: &crate::finding::Context) {}
+    fn met(&mut self, _cx: &mut Cx<'_>, _meet: &Meet, _held: &[u64], _by: &guardrail_finding::ContextInfo) {}
     /// The run is over.
     fn finish(&mut self, _cx: &mut Cx<'_>) {}
 }
@@ -227,11 +227,11 @@ pub struct Draft {
     /// The state of the bytes around.
     pub shadow: Vec<String>,
     /// What was touched.
-    pub access: Option<finding::AccessInfo>,
+    pub access: Option<AccessInfo>,
     /// The second access of a race.
-    pub other: Option<finding::Other>,
+    pub other: Option<OtherAccess>,
     /// Further places that explain it.
-    pub related: Vec<finding::Related>,
+    pub related: Vec<Related>,
     /// Sentences that explain it.
     pub notes: Vec<String>,
     /// Why it is likely harmless, or `harmful`.
@@ -336,9 +336,9 @@ impl Cx<'_> {
                 field,
                 allocated: state.trace(o.allocated),
                 freed: o.freed.and_then(|id| state.trace(id)),
+                ..ObjectInfo::default()
             });
             Finding {
-                id: String::new(),
                 checker: checker.to_owned(),
                 kind: kind.to_owned(),
                 severity: draft.severity,
@@ -358,7 +358,7 @@ impl Cx<'_> {
                 origin: draft.origin,
                 shadow: draft.shadow,
                 event,
-                count: 0,
+                ..Finding::default()
             }
         })
     }

@@ -11,10 +11,10 @@
 pub mod checker;
 pub mod checkers;
 pub mod definedness;
-pub mod finding;
 pub mod level;
 pub mod machine;
 pub mod order;
+pub mod outcome;
 pub mod replay;
 pub mod reports;
 pub mod session;
@@ -24,5 +24,5 @@ pub mod value_flow;
 #[cfg(test)]
 mod tests;
 
-pub use finding::{Finding, Report, Statistics};
+pub use outcome::{Outcome, Statistics};
 pub use session::{Config, Session, SessionError};

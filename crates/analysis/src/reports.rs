@@ -1,8 +1,8 @@
 //! The findings so far, merged by fingerprint.
 
 use crate::checker::Lent;
-use crate::finding::Finding;
 use crate::stacks::{StackId, Stacks};
+use guardrail_finding::Finding;
 use rustc_hash::FxHashMap;
 
 /// Findings that are kept; further causes are counted only.

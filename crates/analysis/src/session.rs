@@ -1,10 +1,11 @@
 //! A run of the analysis, live or over a recorded trace: the code is the same.
 
 use crate::checkers;
-use crate::finding::{Finding, Report, Statistics};
 use crate::machine::World;
 use crate::order::Parts;
+use crate::outcome::{Outcome, Statistics};
 use crate::replay::Machine;
+use guardrail_finding::Finding;
 
 /// What to analyze, and with what.
 pub struct Config {
@@ -65,7 +66,7 @@ impl Session {
     }
 
     /// Ends the run.
-    pub fn finish(self) -> Report {
+    pub fn finish(self) -> Outcome {
         self.machine.finish()
     }
 }

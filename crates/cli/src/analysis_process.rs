@@ -6,7 +6,7 @@ use crate::errors::{CliError, Status, sentence};
 use crate::policy::{Decision, Policy};
 use crate::sandbox;
 use crate::wire::{Analyzed, Found, Job, Message, Order, Saves, receive, send};
-use guardrail_analysis::Finding;
+use guardrail_finding::Finding;
 use guardrail_report::Run;
 use guardrail_trace::file::{RunSummary, TraceMeta, TraceWriter};
 use guardrail_trace::log::{Closed, FailReason, Log, MergedReader};

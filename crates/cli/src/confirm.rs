@@ -16,7 +16,8 @@ use crate::{
     drivers,
     folders::{self, LogFolder},
 };
-use guardrail_report::{Confirmation, Finding, Report};
+use guardrail_finding::{Confirmation, Finding};
+use guardrail_report::Report;
 use guardrail_trace::config::{HoldPoint, Holds};
 use guardrail_trace::event::Event;
 use guardrail_trace::log::{Log, LogOptions, MergedReader};

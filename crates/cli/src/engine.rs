@@ -3,7 +3,7 @@
 use crate::errors::CliError;
 use crate::wire::{Analyzed, Subject};
 use crate::world::Known;
-use guardrail_analysis::{Config, Session};
+use guardrail_analysis::{Config, Outcome, Session};
 use guardrail_trace::source::{Source, SourceEnd, SourceError, Step};
 
 /// The checkers by name, and what they find.
@@ -57,7 +57,7 @@ impl Engine {
         mut self,
         source: &mut dyn Source,
         tell: &mut dyn FnMut(u64),
-        judge: &mut dyn FnMut(&guardrail_analysis::Finding),
+        judge: &mut dyn FnMut(&guardrail_finding::Finding),
     ) -> Result<Analyzed, CliError> {
         let mut segments = 0u64;
         let mut words = 0u64;
@@ -81,7 +81,8 @@ impl Engine {
                 }
             }
         };
-        Ok(Analyzed { cut, ..analyzed(self.session.finish())? })
+        let Outcome { findings, statistics } = self.session.finish();
+        Ok(Analyzed { findings, statistics, cut })
     }
 }
 
@@ -90,30 +91,6 @@ fn source_error(error: SourceError) -> CliError {
         SourceError::Log(error) => error.into(),
         SourceError::File(error) => error.into(),
     }
-}
-
-/// What was found and counted, in the words of the report.
-fn analyzed(report: guardrail_analysis::Report) -> Result<Analyzed, CliError> {
-    let statistics = report.statistics;
-    // Both sides spell findings as the schema does.
-    let findings = serde_json::to_value(report.findings)
-        .and_then(serde_json::from_value)
-        .map_err(|error| CliError::Run(format!("a finding does not fit the report: {error}")))?;
-    Ok(Analyzed {
-        findings,
-        events: statistics.events,
-        blocks: statistics.blocks,
-        accesses: statistics.accesses,
-        device_accesses: statistics.device_accesses,
-        unclaimed_accesses: statistics.unclaimed,
-        damaged_segments: statistics.damaged_segments,
-        unknown_instructions: statistics
-            .unknown
-            .into_iter()
-            .map(|form| (form.mnemonic, form.count))
-            .collect(),
-        cut: None,
-    })
 }
 
 /// Splits a list of tools, and refuses unknown ones.

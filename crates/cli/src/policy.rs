@@ -93,7 +93,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, Action>, String> {
             error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         format!("line {line}: {}", error.message().lines().next().unwrap_or("it cannot be read"))
     })?;
-    let known = guardrail_report::kinds::all();
+    let known = guardrail_finding::kinds::all();
     match file.kinds.keys().find(|kind| !known.iter().any(|other| other == kind)) {
         None => Ok(file.kinds),
         Some(kind) => {

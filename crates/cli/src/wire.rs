@@ -1,11 +1,12 @@
 //! What passes between the supervisor and the analysis process: one JSON object a line.
 
 use crate::policy::Policy;
-use guardrail_report::{Finding, Run};
+use guardrail_analysis::Statistics;
+use guardrail_finding::Finding;
+use guardrail_report::Run;
 use guardrail_trace::file::TraceMeta;
 use guardrail_trace::log::Schedule;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
 use std::path::PathBuf;
 
@@ -122,20 +123,8 @@ pub struct Found {
 pub struct Analyzed {
     /// Findings in the order of their first occurrence.
     pub findings: Vec<Finding>,
-    /// Events read.
-    pub events: u64,
-    /// Blocks executed.
-    pub blocks: u64,
-    /// Accesses.
-    pub accesses: u64,
-    /// Device accesses among them.
-    pub device_accesses: u64,
-    /// Accesses that no instruction claimed.
-    pub unclaimed_accesses: u64,
-    /// Segments that could not be read to their end.
-    pub damaged_segments: u64,
-    /// Instruction forms without an exact rule.
-    pub unknown_instructions: BTreeMap<String, u64>,
+    /// What the log held.
+    pub statistics: Statistics,
     /// Where the log stopped, if it did not end in order.
     pub cut: Option<String>,
 }
@@ -143,14 +132,15 @@ pub struct Analyzed {
 impl Analyzed {
     /// Adds what was counted to what is known of the run.
     pub fn complete(&self, run: Run) -> Run {
+        let counted = &self.statistics;
         Run {
-            events: self.events,
-            blocks: self.blocks,
-            accesses: self.accesses,
-            device_accesses: self.device_accesses,
-            unclaimed_accesses: self.unclaimed_accesses,
-            damaged_segments: self.damaged_segments,
-            unknown_instructions: self.unknown_instructions.clone(),
+            events: counted.events,
+            blocks: counted.blocks,
+            accesses: counted.accesses,
+            device_accesses: counted.device_accesses,
+            unclaimed_accesses: counted.unclaimed_accesses,
+            damaged_segments: counted.damaged_segments,
+            unknown_instructions: counted.unknown_instructions.clone(),
             ..run
         }
     }

@@ -2,10 +2,10 @@
 
 use crate::errors::CliError;
 use crate::wire::{ModuleFile, Subject};
-use guardrail_analysis::finding::Location;
 use guardrail_analysis::machine::{LineLookup, ModuleMap, Range, Region, World};
 use guardrail_binfmt::module::{Placed, PlacedSymbol};
 use guardrail_binfmt::{Btf, KernelImage, Lines, ModuleImage};
+use guardrail_finding::Location;
 use guardrail_kernel::{SummaryTable, charts, plan};
 use guardrail_knowledge::chart::Chart;
 use guardrail_knowledge::effect::Summary;

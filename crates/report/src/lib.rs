@@ -1,6 +1,6 @@
 //! Reports: what was found, for people and for programs.
 //!
-//! Knows: the shape of a finding and of a run (schema `guardrail/1`), and how to print them as text in the manner of
+//! Knows: the shape of a report and its run (schema `guardrail/1`), and how to print them as text in the manner of
 //! KASAN ([`text`]), as JSON ([`json`]) and as SARIF 2.1.0 ([`sarif`]).
 //!
 //! Must not know: how a finding came about, what a guest or a kernel is, or where output goes.
@@ -11,13 +11,9 @@
 //! **Architecture Invariant:** what a guest said is printed without control characters.
 
 pub mod json;
-pub mod kinds;
 pub mod model;
 pub mod sarif;
 pub mod survey;
 pub mod text;
 
-pub use model::{
-    Access, Confirmation, Context, Finding, Frame, Gate, GateOutside, GateOutsideSpace, GateSpace, HeldLock,
-    Location, Object, Origin, Other, Related, Report, Run, SCHEMA, Severity, Stack, Step,
-};
+pub use model::{Gate, GateOutside, GateOutsideSpace, GateSpace, Report, Run, SCHEMA, Step};

@@ -1,7 +1,8 @@
 //! The report as SARIF 2.1.0, for code-scanning tools.
 
-use crate::kinds;
-use crate::model::{Finding, Frame, Location, Report};
+use crate::model::Report;
+use guardrail_finding::kinds;
+use guardrail_finding::{Finding, Frame, Location};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{self, Write};

@@ -9,7 +9,8 @@ mod text;
 
 pub use diff::{Diff, diff};
 
-use crate::model::{Finding, Report};
+use crate::model::Report;
+use guardrail_finding::Finding;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, Write};

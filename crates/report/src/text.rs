@@ -1,6 +1,7 @@
 //! The report for people, in the manner of KASAN.
 
-use crate::model::{Access, Context, Finding, Frame, Object, Report, Run};
+use crate::model::{Report, Run};
+use guardrail_finding::{AccessInfo, ContextInfo, Finding, Frame, ObjectInfo};
 use std::io::{self, Write};
 
 const RULE: &str = "==================================================================";
@@ -144,13 +145,13 @@ fn finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// `Write of 4 bytes at 0x…`.
-fn access(access: &Access) -> String {
+fn access(access: &AccessInfo) -> String {
     let size = if access.size == 0 { String::new() } else { format!(" of {}", bytes(access.size)) };
     format!("{}{size} at {}", sentence(&clean(&access.what)), clean(&access.address))
 }
 
 /// Locks and states.
-fn holding(context: &Context, out: &mut dyn Write) -> io::Result<()> {
+fn holding(context: &ContextInfo, out: &mut dyn Write) -> io::Result<()> {
     for lock in &context.locks {
         let shared = if lock.shared { ", shared" } else { "" };
         let at = lock.stack.iter().find(|frame| frame.in_driver()).or(lock.stack.first());
@@ -163,7 +164,7 @@ fn holding(context: &Context, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn object(object: &Object, out: &mut dyn Write) -> io::Result<()> {
+fn object(object: &ObjectInfo, out: &mut dyn Write) -> io::Result<()> {
     for (what, at) in [("Allocated by", &object.allocated), ("Freed by", &object.freed)] {
         if let Some(at) = at {
             match &at.context {
@@ -186,7 +187,7 @@ fn object(object: &Object, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// `12 bytes inside of 64-byte slab object [0x…, 0x…)`.
-fn position(offset: i64, object: &Object) -> String {
+fn position(offset: i64, object: &ObjectInfo) -> String {
     let distance = offset.unsigned_abs();
     let (by, side) = if offset < 0 {
         (distance, "before")
@@ -198,7 +199,7 @@ fn position(offset: i64, object: &Object) -> String {
     format!("{} {side} {}", bytes(by), describe(object))
 }
 
-fn describe(object: &Object) -> String {
+fn describe(object: &ObjectInfo) -> String {
     let class = if object.class.is_empty() { "memory" } else { &object.class };
     let name = object.name.as_ref().map_or(String::new(), |name| format!(" '{}'", clean(name)));
     let end = object
@@ -239,7 +240,8 @@ mod tests {
 
     #[test]
     fn positions_read_as_kasan_writes_them() {
-        let object = Object { address: "0x1000".into(), size: 64, class: "slab".into(), ..Object::default() };
+        let object =
+            ObjectInfo { address: "0x1000".into(), size: 64, class: "slab".into(), ..ObjectInfo::default() };
         assert_eq!(position(12, &object), "12 bytes inside of 64-byte slab object [0x1000, 0x1040)");
         assert_eq!(position(64, &object), "0 bytes past the end of 64-byte slab object [0x1000, 0x1040)");
         assert_eq!(position(-1, &object), "1 byte before 64-byte slab object [0x1000, 0x1040)");

@@ -1,9 +1,10 @@
 //! Every format of one report, as snapshots, and the JSON against its schema.
 
+use guardrail_finding::*;
 use guardrail_report::*;
 use serde_json::Value;
 
-fn frame(function: &str, offset: u64, line: Option<u64>) -> Frame {
+fn frame(function: &str, offset: u64, line: Option<u32>) -> Frame {
     Frame {
         function: function.into(),
         module: Some("zoo".into()),
@@ -15,8 +16,8 @@ fn frame(function: &str, offset: u64, line: Option<u64>) -> Frame {
 
 fn sample() -> Report {
     let context =
-        Context { thread: "insmod/71".into(), cpu: 1, level: "softirq".into(), ..Context::default() };
-    let at = |frame| Some(Stack { stack: vec![frame], context: Some(context.clone()), event: Some(5) });
+        ContextInfo { thread: "insmod/71".into(), cpu: 1, level: "softirq".into(), ..ContextInfo::default() };
+    let at = |frame| Some(CallStack { stack: vec![frame], context: Some(context.clone()), event: Some(5) });
     let finding = Finding {
         id: "5f0c2a".into(),
         checker: "dmcheck".into(),
@@ -31,15 +32,15 @@ fn sample() -> Report {
             Frame { function: "call_timer_fn".into(), offset: 0x27, ..Frame::default() },
         ],
         context: context.clone(),
-        access: Some(Access { what: "read".into(), address: "0xffff88800123400c".into(), size: 4 }),
-        object: Some(Object {
+        access: Some(AccessInfo { what: "read".into(), address: "0xffff88800123400c".into(), size: 4 }),
+        object: Some(ObjectInfo {
             address: "0xffff888001234000".into(),
             size: 64,
             class: "slab".into(),
             offset: Some(12),
             allocated: at(frame("uaf_init", 0x10, Some(50))),
             freed: at(frame("uaf_stop", 0x22, None)),
-            ..Object::default()
+            ..ObjectInfo::default()
         }),
         shadow: vec![">0xffff888001234000: fd fd fd fd".into()],
         event: 1234,
@@ -57,7 +58,7 @@ fn sample() -> Report {
         offset: 9,
         stack: vec![frame("decide", 9, None)],
         context: context.clone(),
-        origin: Some(Origin {
+        origin: Some(OriginInfo {
             description: "a 32-byte slab object".into(),
             stack: vec![frame("make", 3, Some(7))],
         }),
@@ -83,7 +84,7 @@ fn sample() -> Report {
         function: "fill".into(),
         offset: 4,
         stack: vec![frame("fill", 4, Some(12))],
-        context: Context {
+        context: ContextInfo {
             locks: vec![HeldLock {
                 name: "zoo_lock".into(),
                 kind: "spinlock".into(),
@@ -93,16 +94,16 @@ fn sample() -> Report {
             states: vec!["irq requested.enabled".into()],
             ..context.clone()
         },
-        access: Some(Access { what: "write".into(), address: "0xffff888001234008".into(), size: 8 }),
-        other: Some(Other {
+        access: Some(AccessInfo { what: "write".into(), address: "0xffff888001234008".into(), size: 8 }),
+        other: Some(OtherAccess {
             stack: vec![frame("handler", 2, Some(20))],
-            context: Context {
+            context: ContextInfo {
                 thread: "swapper/0".into(),
                 cpu: 0,
                 level: "hardirq".into(),
-                ..Context::default()
+                ..ContextInfo::default()
             },
-            access: Some(Access { what: "read".into(), address: "0xffff888001234008".into(), size: 4 }),
+            access: Some(AccessInfo { what: "read".into(), address: "0xffff888001234008".into(), size: 4 }),
         }),
         related: vec![Related {
             what: "the line was requested".into(),
@@ -110,13 +111,13 @@ fn sample() -> Report {
             context: None,
         }],
         notes: vec!["no lock is common: fill holds zoo_lock, handler holds nothing".into()],
-        object: Some(Object {
+        object: Some(ObjectInfo {
             address: "0xffff888001234000".into(),
             size: 64,
             class: "slab".into(),
             offset: Some(8),
             field: Some("zoo_device.head".into()),
-            ..Object::default()
+            ..ObjectInfo::default()
         }),
         event: 1400,
         count: 1,

@@ -2,7 +2,7 @@
 //! of both a write, is a data race that has happened. The tracer holds and watches; what is left is to tell of it.
 
 use crate::checker::{Checker, Cx, Draft, Place};
-use crate::finding::{AccessInfo, Context, Other};
+use guardrail_finding::{AccessInfo, ContextInfo, OtherAccess};
 use guardrail_trace::meet::{Meet, MeetOutcome, MeetSide};
 
 const NAME: &str = "datacollider";
@@ -16,7 +16,7 @@ impl Checker for DataCollider {
         NAME
     }
 
-    fn met(&mut self, cx: &mut Cx<'_>, meet: &Meet, held: &[u64], by: &Context) {
+    fn met(&mut self, cx: &mut Cx<'_>, meet: &Meet, held: &[u64], by: &ContextInfo) {
         // What was held for a pair of instructions is told of elsewhere.
         if meet.outcome != MeetOutcome::Met || meet.pair.is_some() {
             return;
@@ -43,7 +43,7 @@ impl Checker for DataCollider {
                 size: u64::from(side.size),
             };
             let other =
-                Other { stack: frames.clone(), context: by.clone(), access: Some(access(&meet.held)) };
+                OtherAccess { stack: frames.clone(), context: by.clone(), access: Some(access(&meet.held)) };
             let mut notes = Vec::new();
             if let [Some(before), Some(after), _] = meet.values {
                 notes

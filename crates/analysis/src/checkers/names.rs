@@ -1,10 +1,10 @@
 //! Names of locks and memory for messages.
 
 use crate::checker::Cx;
-use crate::finding::{self, HeldLock, Related};
 use crate::machine::{Context, State, describe};
 use crate::order::{LockId, LockInfo};
 use crate::stacks::StackId;
+use guardrail_finding::{ContextInfo, HeldLock, Related};
 use guardrail_knowledge::effect::{LockKind, LockMode};
 
 /// A number of bytes, in words.
@@ -107,7 +107,7 @@ pub fn held(state: &State, held: impl Iterator<Item = (LockId, LockMode, StackId
 }
 
 /// Who runs, with the locks that it holds and the states of what it is about.
-pub fn who(cx: &Cx<'_>) -> finding::Context {
+pub fn who(cx: &Cx<'_>) -> ContextInfo {
     let mut who = describe(cx.state, cx.context, cx.cpu);
     if let Some(context) = cx.context {
         who.locks = held(cx.state, context.held.iter().map(|a| (a.lock, a.mode, a.stack)));

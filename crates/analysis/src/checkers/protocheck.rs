@@ -6,13 +6,13 @@
 
 use super::names;
 use crate::checker::{Checker, Cx, Draft, Place};
-use crate::finding::Related;
 use crate::machine::{Context, Object, ObjectId};
 use crate::order::{
     Step,
     chart::{Chart, Set, State},
 };
 use crate::stacks::StackId;
+use guardrail_finding::Related;
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 

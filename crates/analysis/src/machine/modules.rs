@@ -1,7 +1,7 @@
 //! Modules that are or were loaded, and names for addresses.
 
 use super::{ModuleMap, Range, Region, World, find};
-use crate::finding::Frame;
+use guardrail_finding::Frame;
 use std::sync::Arc;
 
 /// Loads that are remembered.

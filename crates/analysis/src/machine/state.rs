@@ -1,9 +1,9 @@
 //! What is known of the machine apart from its contexts.
 
 use super::{Blocks, Context, Modules, Objects, World, find};
-use crate::finding::{self, Frame, Trace};
 use crate::order::Sync;
 use crate::stacks::{StackId, Stacks};
+use guardrail_finding::{CallStack, ContextInfo, Frame};
 use guardrail_knowledge::effect::{Ptr, Summary};
 use guardrail_trace::event::{Global, ThreadFlags};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -234,28 +234,23 @@ impl State {
     }
 
     /// The stack of an allocation or a free.
-    pub fn trace(&self, stack: StackId) -> Option<Trace> {
+    pub fn trace(&self, stack: StackId) -> Option<CallStack> {
         let frames = self.frames(self.stacks.get(stack));
-        (!frames.is_empty()).then_some(Trace { stack: frames })
+        (!frames.is_empty()).then(|| CallStack { stack: frames, ..CallStack::default() })
     }
 }
 
 /// Who runs, in words.
-pub fn describe(state: &State, context: Option<&Context>, cpu: u32) -> finding::Context {
+pub fn describe(state: &State, context: Option<&Context>, cpu: u32) -> ContextInfo {
     match context {
-        Some(c) => finding::Context {
+        Some(c) => ContextInfo {
             thread: state.threads.get(&c.task).cloned().unwrap_or_else(|| format!("?/{}", c.pid)),
             cpu,
             level: c.level.name().to_owned(),
-            locks: Vec::new(),
-            states: Vec::new(),
+            ..ContextInfo::default()
         },
-        None => finding::Context {
-            thread: String::new(),
-            cpu,
-            level: "process".to_owned(),
-            locks: Vec::new(),
-            states: Vec::new(),
-        },
+        None => {
+            ContextInfo { thread: String::new(), cpu, level: "process".to_owned(), ..ContextInfo::default() }
+        }
     }
 }

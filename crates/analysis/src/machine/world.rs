@@ -1,6 +1,6 @@
 //! What the analysis asks about kernel and modules. Implemented over `guardrail-kernel`; by hand in tests.
 
-use crate::finding::Location;
+use guardrail_finding::Location;
 use guardrail_knowledge::chart::Chart;
 use guardrail_knowledge::effect::Summary;
 use std::sync::Arc;

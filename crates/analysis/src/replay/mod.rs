@@ -10,10 +10,10 @@ mod load;
 mod order;
 
 use crate::checker::{Checker, Cx, Fault};
-use crate::finding::{Report, Statistics, UnknownInsn};
 use crate::level::Level;
 use crate::machine::{Activation, BlockInfo, Context, End, State, World, describe};
 use crate::order::Parts;
+use crate::outcome::{Outcome, Statistics};
 use crate::reports::Reports;
 use crate::stacks::MAX_FRAMES;
 use crate::value_flow::{Regs, Rep};
@@ -150,7 +150,7 @@ impl Machine {
         if vcpu.running.is_some() && vcpu.accesses.len() < MAX_PENDING {
             vcpu.accesses.push(access);
         } else {
-            self.statistics.unclaimed += 1;
+            self.statistics.unclaimed_accesses += 1;
         }
     }
 
@@ -323,7 +323,7 @@ impl Machine {
         let to = to.min(running.limit);
         let from = running.next;
         let mut end = code.run(&mut regs, &mut fan, &vcpu.accesses, &vcpu.reps, running.next, to);
-        self.statistics.unclaimed += u64::from(end.skipped);
+        self.statistics.unclaimed_accesses += u64::from(end.skipped);
         // An instruction without its accesses did not run, or was not told; what it would have changed is unknown.
         while last && !end.complete && end.next < to {
             let left: Vec<Access> =
@@ -495,20 +495,19 @@ impl Machine {
     }
 
     /// Ends the run and gives what was found.
-    pub fn finish(mut self) -> Report {
+    pub fn finish(mut self) -> Outcome {
         for v in 0..self.vcpus.len() {
             self.finish_block(v);
         }
         self.each(0, None, |checker, cx| checker.finish(cx));
         let mut statistics = self.statistics;
-        statistics.unknown =
-            self.unknown.into_iter().map(|(mnemonic, count)| UnknownInsn { mnemonic, count }).collect();
+        statistics.unknown_instructions = self.unknown;
         statistics.modules = self.state.modules.list().iter().map(|m| m.name.clone()).collect();
         statistics.modules.dedup();
         let mut findings = self.reports.into_findings();
         // Merging by kind and id keeps the order independent of how contexts were numbered.
         findings.sort_by(|a, b| (a.event, &a.id).cmp(&(b.event, &b.id)));
-        Report { findings, statistics }
+        Outcome { findings, statistics }
     }
 
     /// What was counted so far.

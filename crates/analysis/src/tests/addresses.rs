@@ -15,7 +15,7 @@ fn a_read_after_kfree() {
     assert_eq!(finding.message, "use-after-free read of 4 bytes at offset 8 of a 64-byte slab object");
     assert_eq!((finding.function.as_str(), finding.offset), ("f", 12));
     let object = finding.object.as_ref().unwrap();
-    let names = |t: &Option<crate::finding::Trace>| {
+    let names = |t: &Option<guardrail_finding::CallStack>| {
         t.as_ref()
             .unwrap()
             .stack

@@ -1,8 +1,9 @@
 //! A guest made of words: one module, a few kernel functions, and the events that running code would tell.
 
-use crate::finding::{Finding, Report};
 use crate::machine::{ModuleMap, Range, Region, World};
+use crate::outcome::Outcome;
 use crate::session::{Config, Session};
+use guardrail_finding::Finding;
 use guardrail_knowledge::effect::{Class, Direction, Effect, Len, Ptr, Summary, Zeroed};
 use guardrail_trace::event::{Access, EnterFlags, Global, Head, Kind, RegionFlags};
 use std::sync::Arc;
@@ -410,7 +411,7 @@ impl Guest {
         self.send(4);
     }
 
-    pub fn finish(mut self) -> Report {
+    pub fn finish(mut self) -> Outcome {
         self.send(0);
         self.session.finish()
     }

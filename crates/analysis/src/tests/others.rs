@@ -17,7 +17,7 @@ fn freed_by_core(mut g: Guest) -> Vec<String> {
     assert_eq!((finding.kind.as_str(), finding.module.as_str()), ("use-after-free", "drv"));
     assert_eq!(report.statistics.modules, ["drv"]);
     let freed = finding.object.as_ref().unwrap().freed.as_ref().unwrap();
-    let show = |f: &crate::finding::Frame| {
+    let show = |f: &guardrail_finding::Frame| {
         let other = if f.other { " of another" } else { "" };
         format!("{}+{:#x} {}{other}", f.function, f.offset, f.module.as_deref().unwrap_or("-"))
     };

@@ -1,8 +1,8 @@
 //! Races between contexts, and what keeps them apart.
 
 use super::guest::*;
-use crate::finding::{Finding, Severity};
 use crate::machine::{ModuleMap, Region, World};
+use guardrail_finding::{Finding, Severity};
 use guardrail_knowledge::effect::{Effect, Key, LockKind, LockMode, Summary, SyncOp, When};
 use std::sync::Arc;
 
@@ -147,7 +147,7 @@ impl Race {
 
     /// The races, without those with accesses that only made the word shared.
     fn findings(self) -> Vec<Finding> {
-        let early = |stack: &[crate::finding::Frame]| stack.first().is_some_and(|f| f.function == "g");
+        let early = |stack: &[guardrail_finding::Frame]| stack.first().is_some_and(|f| f.function == "g");
         let findings = self.guest.finish().findings;
         findings
             .into_iter()

@@ -4,7 +4,7 @@ use crate::drivers;
 use crate::errors::CliError;
 use guardrail_binfmt::ModuleImage;
 use guardrail_binfmt::module::{SymbolKind, plain_name};
-use guardrail_report::{Finding, Frame};
+use guardrail_finding::{Finding, Frame};
 use guardrail_trace::config::HoldPoint;
 use guardrail_vm::prepare::Prepared;
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! What follows from the accesses that were held.
 
-use guardrail_report::Confirmation;
+use guardrail_finding::Confirmation;
 use guardrail_trace::meet::{Meet, MeetOutcome};
 
 /// Both sides stood at their instructions at the same time.

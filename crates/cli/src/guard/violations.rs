@@ -3,8 +3,8 @@
 use crate::args::{Format, ProfileFormat};
 use crate::errors::{CliError, Status};
 use crate::output;
-use guardrail_analysis::finding::fingerprint;
-use guardrail_report::{Access, Context, Finding, Frame, Object, Report, Run, SCHEMA};
+use guardrail_finding::{AccessInfo, ContextInfo, Finding, Frame, ObjectInfo};
+use guardrail_report::{Report, Run, SCHEMA};
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -95,9 +95,7 @@ fn own(line: &str) -> Option<&str> {
 /// Adds a finding that is complete; the same one again is counted.
 fn keep(all: &mut Vec<Finding>, finding: Option<Finding>) {
     let Some(mut finding) = finding else { return };
-    let functions = finding.stack.iter().map(|frame| frame.function.as_str());
-    finding.id =
-        fingerprint(CHECKER, &finding.kind, &finding.module, &finding.function, finding.offset, functions);
+    finding.id = finding.fingerprint();
     match all.iter().position(|known| known.id == finding.id) {
         Some(known) => all[known].count += 1,
         None if all.len() < MAX_FINDINGS => all.push(finding),
@@ -124,7 +122,7 @@ fn violation(text: &str) -> Option<Finding> {
         module: frame.module.clone().unwrap_or_default(),
         function: frame.function.clone(),
         offset: frame.offset,
-        access: Some(Access {
+        access: Some(AccessInfo {
             what: what.split(' ').next().unwrap_or_default().to_owned(),
             address: format!("0x{address}"),
             size,
@@ -193,14 +191,14 @@ fn frame(text: &str) -> Option<Frame> {
 }
 
 /// `insmod[93] on CPU 0:`.
-fn context(text: &str) -> Option<Context> {
+fn context(text: &str) -> Option<ContextInfo> {
     let (thread, cpu) = text.strip_suffix(':')?.rsplit_once(" on CPU ")?;
     let (name, number) = thread.strip_suffix(']')?.rsplit_once('[')?;
-    Some(Context { thread: format!("{name}/{number}"), cpu: cpu.parse().ok()?, ..Context::default() })
+    Some(ContextInfo { thread: format!("{name}/{number}"), cpu: cpu.parse().ok()?, ..ContextInfo::default() })
 }
 
 /// `slab kmalloc-128 start ffff88ba1ffb5380 pointer offset 16 size 128`, as the kernel tells of memory (`mem_dump_obj`).
-fn object(text: &str) -> Option<Object> {
+fn object(text: &str) -> Option<ObjectInfo> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let at = words.iter().position(|word| *word == "slab")?;
     let after = |name: &str| {
@@ -208,13 +206,13 @@ fn object(text: &str) -> Option<Object> {
         words.get(found + 1).copied()
     };
     let pointer = words.windows(3).find(|three| three[..2] == ["pointer", "offset"]);
-    Some(Object {
+    Some(ObjectInfo {
         address: format!("0x{}", after("start")?),
         size: after("size")?.parse().ok()?,
         class: "slab".to_owned(),
         name: words.get(at + 1).map(|name| (*name).to_owned()),
         offset: pointer.and_then(|three| three[2].parse().ok()),
-        ..Object::default()
+        ..ObjectInfo::default()
     })
 }
 
@@ -263,7 +261,7 @@ guardrail: violation: call of 0000000000000000 by f+0x10/0x20 [e1000]: domain 1 
         assert_eq!(first.notes, ["domain 2 (other) holds write there"]);
         assert_eq!((found[1].kind.as_str(), found[1].count), ("call-without-right", 2));
         assert_ne!(found[0].id, found[1].id);
-        assert!(found.iter().all(|finding| guardrail_report::kinds::find(&finding.kind).is_some()));
+        assert!(found.iter().all(|finding| guardrail_finding::kinds::find(&finding.kind).is_some()));
     }
 
     #[test]
@@ -292,7 +290,7 @@ guardrail: fault: by f: domain x
                 ("endless-loop", "endless loop: domain 1"),
             ]
         );
-        assert!(found.iter().all(|finding| guardrail_report::kinds::find(&finding.kind).is_some()));
+        assert!(found.iter().all(|finding| guardrail_finding::kinds::find(&finding.kind).is_some()));
     }
 
     #[test]

@@ -346,7 +346,7 @@ impl Campaign<'_> {
 
     /// All that guarded mutants were told to have done, each place once.
     fn write_violations(&self, lines: &[Line]) -> Result<(), CliError> {
-        let mut all: Vec<guardrail_report::Finding> = Vec::new();
+        let mut all: Vec<guardrail_finding::Finding> = Vec::new();
         let guarded = lines.iter().filter(|line| line.way == Way::Guarded);
         for finding in
             guarded.filter_map(|line| self.folder.report(&line.mutant)).flat_map(|report| report.findings)
@@ -470,7 +470,7 @@ fn without_complaints(judged: &mut Judged) {
 
 /// The line of a run of a module, by its name and the kind of its bugs.
 fn line((name, kind): (&str, &str), way: Way, digest: String, ran: Ran) -> Line {
-    let place = |finding: &guardrail_report::Finding| {
+    let place = |finding: &guardrail_finding::Finding| {
         format!("{} in {}+{:#x} [{}]", finding.kind, finding.function, finding.offset, finding.module)
     };
     Line {

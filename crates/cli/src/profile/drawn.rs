@@ -3,7 +3,7 @@
 use super::charts::{self, Frame, Stack};
 use super::coverage;
 use super::names::Names;
-use guardrail_report::Location;
+use guardrail_finding::Location;
 use guardrail_trace::client::{Cell, Chart, Report, Results, Table};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -124,7 +124,7 @@ fn stacks(names: &Names, table: &Table) -> Vec<Stack> {
 
 fn frame(names: &Names, addr: u64) -> Frame {
     let frame = names.frame(addr, 0);
-    let line = |location: Location| Some((location.file, u32::try_from(location.line).ok()?));
+    let line = |location: Location| Some((location.file, location.line));
     let begin = names.frame(addr.wrapping_sub(frame.offset), 0);
     Frame {
         function: frame.function,

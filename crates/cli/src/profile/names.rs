@@ -2,7 +2,7 @@
 
 use crate::drivers::debug_file;
 use guardrail_binfmt::{KernelImage, Lines, ModuleImage};
-use guardrail_report::{Frame, Location};
+use guardrail_finding::{Frame, Location};
 use guardrail_trace::client::{Module, Report};
 use guardrail_vm::Cache;
 use guardrail_vm::prepare::Prepared;
@@ -101,7 +101,7 @@ impl Names {
             source.image.symbols().iter().find(|symbol| source.image.symbol_name(symbol) == function)?;
         let (file, line) =
             source.lines.line(usize::from(symbol.section?), symbol.value.checked_add(offset)?)?;
-        Some(Location { file, line: line.into() })
+        Some(Location { file, line })
     }
 
     /// A module's file.

@@ -5,7 +5,7 @@ use super::names::Names;
 use crate::args::ProfileFormat;
 use crate::errors::CliError;
 use crate::output;
-use guardrail_analysis::finding::fingerprint;
+use guardrail_finding::{AccessInfo, CallStack, ContextInfo, Finding, Frame, ObjectInfo};
 use guardrail_report as report;
 use guardrail_trace::client::{Cell, Fault, Report, Results, Table};
 use guardrail_vm::prepare::Prepared;
@@ -174,17 +174,17 @@ fn plain(value: &Value) -> String {
 }
 
 /// A client's fault as a finding of ours.
-fn finding(names: &Names, client: &str, fault: &Fault) -> report::Finding {
+fn finding(names: &Names, client: &str, fault: &Fault) -> Finding {
     let place = names.frame(fault.pc, fault.when);
     let callers = |stack: &[u64]| stack.iter().map(|&addr| names.caller(addr, fault.when)).collect();
-    let mut stack: Vec<report::Frame> = callers(&fault.stack);
+    let mut stack: Vec<Frame> = callers(&fault.stack);
     if let Some(first) = stack.first_mut() {
         *first = place.clone();
     }
     let frames = |stack: &[u64]| {
-        (!stack.is_empty()).then(|| report::Stack { stack: callers(stack), ..report::Stack::default() })
+        (!stack.is_empty()).then(|| CallStack { stack: callers(stack), ..CallStack::default() })
     };
-    let object = fault.object.as_ref().map(|object| report::Object {
+    let object = fault.object.as_ref().map(|object| ObjectInfo {
         address: format!("{:#x}", object.address),
         size: object.size,
         class: object.class.clone(),
@@ -195,10 +195,7 @@ fn finding(names: &Names, client: &str, fault: &Fault) -> report::Finding {
         field: None,
     });
     let module = place.module.clone().unwrap_or_else(|| "vmlinux".to_owned());
-    let functions = stack.iter().map(|frame| frame.function.as_str());
-    let id = fingerprint(client, &fault.kind, &module, &place.function, place.offset, functions);
-    report::Finding {
-        id,
+    let mut finding = Finding {
         checker: client.to_owned(),
         kind: fault.kind.clone(),
         message: fault.message.clone(),
@@ -207,20 +204,22 @@ fn finding(names: &Names, client: &str, fault: &Fault) -> report::Finding {
         offset: place.offset,
         location: place.location.clone(),
         stack,
-        context: report::Context {
+        context: ContextInfo {
             thread: fault.task.clone(),
             cpu: fault.cpu,
             level: fault.level.clone(),
-            ..report::Context::default()
+            ..ContextInfo::default()
         },
         action: fault.contained.then(|| "contained".to_owned()),
-        access: fault.access.map(|(address, size, store)| report::Access {
+        access: fault.access.map(|(address, size, store)| AccessInfo {
             what: if store { "write" } else { "read" }.to_owned(),
             address: format!("{address:#x}"),
             size,
         }),
         object,
         count: fault.count,
-        ..report::Finding::default()
-    }
+        ..Finding::default()
+    };
+    finding.id = finding.fingerprint();
+    finding
 }

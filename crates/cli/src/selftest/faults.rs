@@ -1,7 +1,8 @@
 //! The faults that can be planted in a driver, and what a report must say of each.
 
 use crate::errors::CliError;
-use guardrail_report::{Finding, Frame, Report};
+use guardrail_finding::{Finding, Frame};
+use guardrail_report::Report;
 use serde::Deserialize;
 use std::fs;
 use std::path::Path;
@@ -21,7 +22,7 @@ pub struct Fault {
     line_marker: String,
     /// That line, from 1.
     #[serde(skip)]
-    line: u64,
+    line: u32,
 }
 
 /// The faults of a driver of the zoo.
@@ -38,7 +39,7 @@ pub fn of(zoo: &Path, driver: &str) -> Result<Vec<Fault>, CliError> {
     for fault in &mut faults {
         let line = source.lines().position(|line| line.contains(&fault.line_marker));
         let line = line.ok_or_else(|| bad(format!("no line holds '{}'", fault.line_marker)))?;
-        fault.line = line as u64 + 1;
+        fault.line = line as u32 + 1;
     }
     Ok(faults)
 }

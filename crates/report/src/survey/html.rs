@@ -1,8 +1,8 @@
 //! A survey as a page that needs no other file and no script.
 
 use super::{Cell, Distinct, State, Summary, location, shown};
-use crate::model::{Frame, Stack};
 use crate::text::clean;
+use guardrail_finding::{CallStack, Frame};
 use std::io::{self, Write};
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#222}\
@@ -88,7 +88,7 @@ fn distinct(found: &Distinct, new: bool, out: &mut dyn Write) -> io::Result<()> 
         ("Allocated by", object.and_then(|object| object.allocated.as_ref())),
         ("Freed by", object.and_then(|object| object.freed.as_ref())),
     ] {
-        if let Some(Stack { stack: frames, .. }) = part {
+        if let Some(CallStack { stack: frames, .. }) = part {
             stack(title, frames, out)?;
         }
     }

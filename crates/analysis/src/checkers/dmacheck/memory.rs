@@ -3,9 +3,9 @@
 use super::maps::Maps;
 use super::{NAME, USER_END, arg, place, text};
 use crate::checker::{Cx, Draft, Hooked, Place};
-use crate::finding::{AccessInfo, Severity};
 use crate::machine::Object;
 use crate::stacks::StackId;
+use guardrail_finding::{AccessInfo, Severity};
 use guardrail_knowledge::effect::{Class, DmaOp};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};

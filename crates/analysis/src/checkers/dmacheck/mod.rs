@@ -25,11 +25,11 @@ mod touch;
 mod unchecked;
 
 use crate::checker::{Checker, Cx, Draft, Hooked, ListTold, Place};
-use crate::finding::Severity;
 use crate::level::Level;
 use crate::machine::{Context, Object, ObjectId, Out};
 use crate::stacks::{STACK_SIZE, StackId};
 use crate::value_flow::{InsnCtx, Regs, RepRange, Value};
+use guardrail_finding::Severity;
 use guardrail_knowledge::effect::{DmaOp, Effect, Len, Summary};
 use guardrail_trace::event::Access;
 use maps::Maps;

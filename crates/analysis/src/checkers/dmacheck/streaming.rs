@@ -3,8 +3,8 @@
 use super::maps::{Dir, MapId, Mapping};
 use super::{DmaCheck, LINE, NAME, USER_END, arg, key, length, place, same_block, text};
 use crate::checker::{Cx, Draft, Hooked, Lending, Lent, Place};
-use crate::finding::Severity;
 use crate::machine::{Object, ObjectId, Out, State};
+use guardrail_finding::Severity;
 use guardrail_knowledge::effect::{Class, DmaOp, MapKind};
 
 /// What `DMA_MAPPING_ERROR` is.

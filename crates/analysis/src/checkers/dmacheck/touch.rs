@@ -3,9 +3,9 @@
 use super::maps::{Dir, MapId, Mapping};
 use super::{DmaCheck, MAX_OPEN, MAX_RANGE, USER_END, key, length, text};
 use crate::checker::{Cx, Draft, Lending, Lent, Place};
-use crate::finding::AccessInfo;
 use crate::level::Level;
 use crate::machine::Out;
+use guardrail_finding::AccessInfo;
 use guardrail_knowledge::effect::{Effect, Len, MapKind, Ptr, Summary};
 
 /// Writes that wait for a synchronization.

@@ -5,10 +5,10 @@
 
 use super::NAME;
 use crate::checker::{Cx, Draft};
-use crate::finding::Severity;
 use crate::level::Level;
 use crate::machine::{Activation, Context};
 use crate::stacks::StackId;
+use guardrail_finding::Severity;
 use rustc_hash::FxHashMap;
 
 const MAX_CONTEXTS: usize = 1 << 12;

@@ -3,8 +3,8 @@
 use super::{DmCheck, MAX_RANGE, USER_END, text};
 use crate::checker::{Cx, Draft, Lending, Lent};
 use crate::checkers::dmacheck;
-use crate::finding::Severity;
 use crate::value_flow::Origin;
+use guardrail_finding::Severity;
 
 const KIND: &str = "dma-uninit";
 /// Findings that wait for a synchronization.

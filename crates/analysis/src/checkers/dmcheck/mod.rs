@@ -19,11 +19,11 @@ mod text;
 
 use crate::checker::{BadFree, Checker, Cx, Draft, Fault, FreeFault, Lent, Place};
 use crate::definedness::Shadow;
-use crate::finding::Severity;
 use crate::level::Level;
 use crate::machine::{Activation, Object, ObjectId, Out};
 use crate::stacks::STACK_SIZE;
 use crate::value_flow::{InsnCtx, Origin, Regs, RepRange, Value};
+use guardrail_finding::Severity;
 use guardrail_knowledge::effect::Class;
 use guardrail_trace::event::Access;
 use text::{Origins, article};

@@ -3,9 +3,9 @@
 use super::Touch;
 pub(super) use crate::checkers::names::bytes;
 use crate::definedness::Shadow;
-use crate::finding::OriginInfo;
 use crate::machine::{Object, State};
 use crate::value_flow::Origin;
+use guardrail_finding::OriginInfo;
 use guardrail_knowledge::effect::Class;
 use rustc_hash::FxHashMap;
 

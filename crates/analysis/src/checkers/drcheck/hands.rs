@@ -9,7 +9,7 @@ use super::triage::Form;
 use super::words::{Cell, How};
 use super::{DrCheck, Mode};
 use crate::checker::Cx;
-use crate::finding::Severity;
+use guardrail_finding::Severity;
 
 /// Pairs of strands of which one has read what the other wrote.
 const MAX_HANDS: usize = 1 << 14;

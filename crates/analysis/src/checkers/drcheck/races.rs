@@ -4,8 +4,8 @@ use super::hands::ONE_WRITER;
 use super::words::{At, CELLS, Cell, How};
 use super::{DrCheck, NAME, text, triage};
 use crate::checker::{Cx, Draft};
-use crate::finding::{Other, Severity};
 use crate::order::Sync;
+use guardrail_finding::{OtherAccess, Severity};
 use guardrail_knowledge::effect::{Class, LockKind};
 
 /// Pairs of places that are told apart.
@@ -330,7 +330,7 @@ impl DrCheck {
                 access: Some(text::access(word, new)),
                 notes: text::notes(state, &a, &b),
                 triage: Some(judgment(why)),
-                other: Some(Other {
+                other: Some(OtherAccess {
                     stack: other,
                     context: scenes.describe(state, old.scene),
                     access: Some(text::access(word, old)),

@@ -2,11 +2,11 @@
 
 use crate::checker::Cx;
 use crate::checkers::names;
-use crate::finding;
 use crate::level::Level;
 use crate::machine::{Context, State, describe};
 use crate::order::{Activation, LockId};
 use crate::stacks::{MAX_FRAMES, StackId};
+use guardrail_finding::ContextInfo;
 use guardrail_knowledge::effect::LockMode;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
@@ -178,7 +178,7 @@ impl Scenes {
     }
 
     /// A scene for a report.
-    pub fn describe(&self, state: &State, id: u32) -> finding::Context {
+    pub fn describe(&self, state: &State, id: u32) -> ContextInfo {
         let Some(scene) = self.get(id) else { return describe(state, None, 0) };
         let context = Context::new(scene.task, scene.level, scene.pid);
         let mut who = describe(state, Some(&context), scene.cpu);

@@ -3,11 +3,11 @@
 use super::scene::Scene;
 use super::words::{Cell, How};
 use crate::checkers::names;
-use crate::finding::{AccessInfo, Frame};
 use crate::level::Level;
 use crate::machine::{Object, State};
 use crate::order::LocksetId;
 use crate::stacks::StackId;
+use guardrail_finding::{AccessInfo, Frame};
 
 /// `read`, `write` or `update`.
 pub(super) fn verb(how: How) -> &'static str {

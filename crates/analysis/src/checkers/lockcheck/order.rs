@@ -3,9 +3,9 @@
 use super::NAME;
 use crate::checker::{Cx, Draft, Place};
 use crate::checkers::names::{self, Class};
-use crate::finding::{Context, Related};
 use crate::order::{Acquired, LockId};
 use crate::stacks::StackId;
+use guardrail_finding::{ContextInfo, Related};
 use guardrail_knowledge::effect::{LockKind, LockMode};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ struct Edge {
     /// Both were taken as readers.
     shared: bool,
     names: (String, String),
-    context: Context,
+    context: ContextInfo,
 }
 
 /// The graph.

@@ -3,10 +3,10 @@
 use super::NAME;
 use crate::checker::{Cx, Draft, Place};
 use crate::checkers::names::{self, Class};
-use crate::finding::Context;
 use crate::level::Level;
 use crate::order::Acquired;
 use crate::stacks::StackId;
+use guardrail_finding::ContextInfo;
 use guardrail_knowledge::effect::{LockKind, LockMode};
 use rustc_hash::FxHashMap;
 
@@ -18,7 +18,7 @@ const MAX_CLASSES: usize = 1 << 14;
 struct Taken {
     stack: StackId,
     mode: LockMode,
-    context: Context,
+    context: ContextInfo,
 }
 
 /// What is known of a class, for hardware interrupts and for softirqs.

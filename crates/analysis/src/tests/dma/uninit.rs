@@ -1,7 +1,7 @@
 //! Bytes that a device may read and that nobody wrote.
 
 use super::*;
-use crate::finding::Severity;
+use guardrail_finding::Severity;
 
 const LIST: u64 = HEAP + 0x50_0000;
 const HOLE: &str =
