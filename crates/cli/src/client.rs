@@ -42,7 +42,7 @@ fn new(name: &str) -> Result<Status, CliError> {
             "the sources that this program was built from are gone ({CRATES}); clone them again"
         ))
     })?;
-    let client = crates.join("client");
+    let client = crates.join("client-api");
     let source = folder.join("src");
     fs::create_dir_all(&source).map_err(CliError::io("create", source.display()))?;
     let write =

@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The library with the included clients; it lies beside the program.
-const CLIENTS: &str = "libguardrail_clients.so";
+const CLIENTS: &str = "libguardrail_client_tools.so";
 
 /// The included clients, and what they tell.
 pub const INCLUDED: &[(&str, &str)] = &[

@@ -1,6 +1,6 @@
 //! @: counts the blocks that the kernel executes, and the writes to memory of each function's blocks.
 
-use guardrail_client::{Access, Block, Cell, Client, Counter, PerVcpu, Results, Setup, Table, Vcpu, When, clients};
+use guardrail_client_api::{Access, Block, Cell, Client, Counter, PerVcpu, Results, Setup, Table, Vcpu, When, clients};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 

@@ -1,0 +1,415 @@
+//! What runs on a vCPU, one inside the other: a thread, an interrupt that came meanwhile, an exception inside of that. Each has a
+//! clock of its own, which stands while something else runs, on whatever vCPU it goes on.
+
+mod entries;
+
+pub use entries::Entries;
+use guardrail_client_api::iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use guardrail_client_api::{Block, Client, Counter, Discontinuity, HookId, PerVcpu, Setup, Vcpu};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Interrupts within interrupts are never deeper; beyond it something was missed, and everything is forgotten.
+const MAX_DEPTH: usize = 64;
+/// More threads than are ever interrupted at once.
+const MAX_WAITING: usize = 1 << 16;
+/// `iretq`.
+const IRET: [u8; 2] = [0x48, 0xcf];
+
+/// What kind of thing runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Level {
+    /// A thread, in a system call or a kernel thread's own code.
+    Process,
+    /// The idle task, pid 0; the boot CPU's first thread as well, which becomes it.
+    Idle,
+    /// Softirq handlers, wherever they run.
+    Softirq,
+    /// An interrupt of a device, the timer or another CPU.
+    Hardirq,
+    /// A page fault, a breakpoint …
+    Exception,
+    /// A non-maskable interrupt.
+    Nmi,
+}
+
+impl Level {
+    /// All of them.
+    pub const ALL: [Level; 6] =
+        [Level::Process, Level::Softirq, Level::Hardirq, Level::Exception, Level::Nmi, Level::Idle];
+
+    /// For readers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Process => "process",
+            Level::Idle => "idle task",
+            Level::Softirq => "softirq",
+            Level::Hardirq => "hardirq",
+            Level::Exception => "exception",
+            Level::Nmi => "nmi",
+        }
+    }
+}
+
+/// A point or a length of time: instructions and nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// Instructions in the scope.
+    pub insns: u64,
+    /// Of the host's clock.
+    pub ns: u64,
+}
+
+impl Clock {
+    /// The time since an earlier point.
+    pub fn since(self, start: Clock) -> Clock {
+        Clock { insns: self.insns.wrapping_sub(start.insns), ns: self.ns.wrapping_sub(start.ns) }
+    }
+
+    fn plus(self, more: Clock) -> Clock {
+        Clock { insns: self.insns.wrapping_add(more.insns), ns: self.ns.wrapping_add(more.ns) }
+    }
+}
+
+/// One of the things that run, or wait for what interrupted them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow<T> {
+    /// Its kind.
+    pub level: Level,
+    /// Where it began: the entry of an interrupt; 0 for threads.
+    pub entry: u64,
+    /// What the client keeps of it.
+    pub data: T,
+    /// How long it has run until `Cpu::resumed`, or until it was interrupted.
+    ran: Clock,
+}
+
+/// What runs on one vCPU.
+#[derive(Debug)]
+pub struct Cpu<T> {
+    /// Those of the thread at hand, the innermost last; never empty.
+    flows: Vec<Flow<T>>,
+    /// When the innermost one went on.
+    resumed: Clock,
+    /// Instructions by the number of the level.
+    totals: [u64; 6],
+}
+
+impl<T: Default> Cpu<T> {
+    /// One that is in its idle task.
+    pub fn new() -> Cpu<T> {
+        Cpu { flows: vec![thread(Level::Idle)], resumed: Clock::default(), totals: [0; 6] }
+    }
+
+    /// What runs.
+    pub fn top(&mut self) -> &mut Flow<T> {
+        if self.flows.is_empty() {
+            self.flows.push(thread(Level::Process));
+        }
+        let last = self.flows.len() - 1;
+        &mut self.flows[last]
+    }
+
+    /// How long what runs has run.
+    pub fn clock(&mut self, now: Clock) -> Clock {
+        let since = now.since(self.resumed);
+        self.top().ran.plus(since)
+    }
+
+    fn stop(&mut self, now: Clock) {
+        let since = now.since(self.resumed);
+        self.resumed = now;
+        let top = self.top();
+        top.ran = top.ran.plus(since);
+        let level = top.level as usize;
+        self.totals[level] = self.totals[level].wrapping_add(since.insns);
+    }
+
+    /// Something interrupts what runs.
+    pub fn enter(&mut self, now: Clock, level: Level, entry: u64, data: T) {
+        self.stop(now);
+        if self.flows.len() >= MAX_DEPTH {
+            self.flows.truncate(1);
+        }
+        self.flows.push(Flow { level, entry, data, ran: Clock::default() });
+    }
+
+    /// What interrupted ends; it, and how long it ran. `None` for a thread, which ends otherwise.
+    pub fn leave(&mut self, now: Clock) -> Option<(Flow<T>, Clock)> {
+        self.stop(now);
+        let ended = if self.flows.len() > 1 { self.flows.pop() } else { None };
+        ended.map(|flow| {
+            let ran = flow.ran;
+            (flow, ran)
+        })
+    }
+
+    /// What runs is of another kind from here on.
+    pub fn becomes(&mut self, now: Clock, level: Level) {
+        self.stop(now);
+        self.top().level = level;
+    }
+
+    /// The innermost one's kind, of the thread below.
+    pub fn base(&mut self) -> Level {
+        self.flows.first().map_or(Level::Process, |flow| flow.level)
+    }
+
+    /// Another thread runs: gives back the flows of the one before.
+    pub fn switch(&mut self, now: Clock, flows: Option<Vec<Flow<T>>>, idle: bool) -> Vec<Flow<T>> {
+        self.stop(now);
+        let level = if idle { Level::Idle } else { Level::Process };
+        let flows = flows.filter(|flows| !flows.is_empty()).unwrap_or_else(|| vec![thread(level)]);
+        std::mem::replace(&mut self.flows, flows)
+    }
+
+    /// Instructions by level until now, in the order of [`Level::ALL`]. Their sum is what the vCPU has run.
+    pub fn totals(&mut self, now: Clock) -> [u64; 6] {
+        let mut totals = self.totals;
+        let level = self.top().level as usize;
+        totals[level] = totals[level].wrapping_add(now.since(self.resumed).insns);
+        Level::ALL.map(|level| totals[level as usize])
+    }
+}
+
+fn thread<T: Default>(level: Level) -> Flow<T> {
+    Flow { level, entry: 0, data: T::default(), ran: Clock::default() }
+}
+
+/// The flows of all vCPUs. Clients pass on what they are told.
+pub struct Flows<T: Send> {
+    /// Instructions that each vCPU has run.
+    pub insns: Counter,
+    /// What the entries are.
+    pub entries: Entries,
+    cpus: PerVcpu<Mutex<Cpu<T>>>,
+    waiting: Mutex<HashMap<u64, Vec<Flow<T>>>>,
+    softirq: Vec<HookId>,
+    hardirq_ends: Vec<HookId>,
+    born: Vec<HookId>,
+    pid: u64,
+    clock: Option<std::time::Instant>,
+}
+
+/// What [`Block::call_at`](guardrail_client_api::Block::call_at) is given for an `iretq`.
+pub const IRETQ: u64 = 1 << 63;
+
+impl<T: Default + Send> Flows<T> {
+    /// Asks for all that is needed. `softirqs`: they are flows of their own; `time`: clocks have nanoseconds.
+    pub fn new(setup: &mut Setup, softirqs: bool, time: bool) -> Result<Flows<T>, String> {
+        setup.discontinuities();
+        setup.threads();
+        let image = setup.kernel()?;
+        let mut softirq = Vec::new();
+        if softirqs {
+            for name in ["handle_softirqs", "__do_softirq"] {
+                // The newer one has the older as a wrapper.
+                if softirq.is_empty() {
+                    softirq.extend(setup.hook(name, true)?);
+                }
+            }
+        }
+        let mut hardirq_ends = Vec::new();
+        if softirqs {
+            hardirq_ends.extend(setup.hook("irq_exit_rcu", true)?);
+        }
+        let born = setup.hook("wake_up_new_task", false)?.into_iter().collect();
+        Ok(Flows {
+            insns: setup.counter(),
+            entries: Entries::of(&image),
+            cpus: setup.per_vcpu(|| Mutex::new(Cpu::new())),
+            waiting: Mutex::default(),
+            softirq,
+            hardirq_ends,
+            born,
+            pid: setup.layout().task.pid,
+            clock: time.then(std::time::Instant::now),
+        })
+    }
+
+    /// Counts the block's instructions, each run of them up to one where the block may be left at once.
+    pub fn count<C: Client>(&self, block: &mut Block<C>) {
+        let mut start = 0;
+        for end in 1..=block.len() {
+            if end == block.len() || may_stop(&block.insns()[end - 1]) {
+                block.add_at(start, &self.insns, (end - start) as u64);
+                start = end;
+            }
+        }
+    }
+
+    /// Asks to be called, with [`IRETQ`], where the block ends an interrupt. Call it after [`count`](Self::count): the instruction
+    /// belongs to the handler.
+    pub fn watch<C: Client>(&self, block: &mut Block<C>) {
+        let last = block.len() - 1;
+        if block.bytes().ends_with(&IRET)
+            && block.insns().last().is_some_and(|insn| insn.code() == Code::Iretq)
+        {
+            block.call_at(last, IRETQ | (block.insn_address(last) & !IRETQ));
+        }
+    }
+
+    /// The time on a vCPU.
+    pub fn now(&self, vcpu: &Vcpu) -> Clock {
+        let ns = self.clock.map_or(0, |start| start.elapsed().as_nanos() as u64);
+        Clock { insns: self.insns.of(vcpu.index()), ns }
+    }
+
+    /// What runs on the vCPU at hand.
+    pub fn of(&self, vcpu: &Vcpu) -> MutexGuard<'_, Cpu<T>> {
+        lock(self.cpus.of(vcpu))
+    }
+
+    /// An interrupt or exception begins; `None` for one of the firmware.
+    pub fn begins(&self, vcpu: &Vcpu, kind: Discontinuity, to: u64, data: T) -> Option<Level> {
+        if to >> 63 == 0 {
+            return None;
+        }
+        let link = to.wrapping_sub(vcpu.slide().unwrap_or(0));
+        let level = self.entries.level(kind, link);
+        self.of(vcpu).enter(self.now(vcpu), level, to, data);
+        Some(level)
+    }
+
+    /// An `iretq` of [`watch`](Self::watch) is about to run: what ends by it, and how long it ran.
+    pub fn ends(&self, vcpu: &mut Vcpu, data: u64) -> Option<(Flow<T>, Clock)> {
+        let rsp = vcpu.stack();
+        // The kernel uses the instruction to synchronize its code as well: that one leads behind itself.
+        let target = vcpu.word(rsp, 8);
+        if target == Some((data | IRETQ).wrapping_add(IRET.len() as u64)) {
+            return None;
+        }
+        let now = self.now(vcpu);
+        self.of(vcpu).leave(now)
+    }
+
+    /// A function that was asked for begins.
+    pub fn entered(&self, vcpu: &mut Vcpu, hook: HookId) {
+        let now = self.now(vcpu);
+        if self.softirq.contains(&hook) {
+            self.of(vcpu).enter(now, Level::Softirq, 0, T::default());
+        } else if self.born.contains(&hook) {
+            // What an earlier thread in the same place left is not this one's.
+            let [task, ..] = vcpu.args();
+            lock(&self.waiting).remove(&task);
+        }
+    }
+
+    /// ... and returns: what ends by it, and how long it ran.
+    pub fn left(&self, vcpu: &Vcpu, hook: HookId) -> Option<(Flow<T>, Clock)> {
+        let now = self.now(vcpu);
+        let mut cpu = self.of(vcpu);
+        if self.softirq.contains(&hook) && cpu.top().level == Level::Softirq {
+            return cpu.leave(now);
+        }
+        if self.hardirq_ends.contains(&hook) && cpu.top().level == Level::Hardirq {
+            // What an interrupt's exit still does, such as giving the CPU to another thread, is the thread's.
+            let base = cpu.base();
+            cpu.becomes(now, base);
+        }
+        None
+    }
+
+    /// The vCPU changes from one task to another.
+    pub fn switched(&self, vcpu: &mut Vcpu, from: u64, to: u64) {
+        let idle = vcpu.word(to.wrapping_add(self.pid), 4) == Some(0);
+        let now = self.now(vcpu);
+        let mut waiting = lock(&self.waiting);
+        let next = waiting.remove(&to);
+        let before = self.of(vcpu).switch(now, next, idle);
+        if waiting.len() >= MAX_WAITING {
+            waiting.clear();
+        }
+        // All pid 0 tasks have places of their own.
+        waiting.insert(from, before);
+    }
+
+    /// Attached to a running system: whatever runs, runs as a thread. All vCPUs stand still.
+    pub fn restart(&self) {
+        lock(&self.waiting).clear();
+        for (cpu, index) in self.cpus.all().zip(0..) {
+            let mut cpu = lock(cpu);
+            let now = Clock { insns: self.insns.of(index), ns: cpu.resumed.ns };
+            cpu.switch(now, None, false);
+        }
+    }
+
+    /// Instructions of each vCPU by level, as [`Cpu::totals`]. At any time.
+    pub fn totals(&self) -> Vec<[u64; 6]> {
+        let totals = |(cpu, index): (&Mutex<Cpu<T>>, u32)| {
+            let mut cpu = lock(cpu);
+            let now = Clock { insns: self.insns.of(index), ns: 0 };
+            cpu.totals(now)
+        };
+        self.cpus.all().zip(0..).map(totals).collect()
+    }
+}
+
+/// The block may end with this instruction although others follow: it faults, or QEMU translates it anew to run it alone, as it
+/// does for device registers and for code that changes itself. The stack, the kernel's own variables and per-CPU ones are always
+/// there and plain memory.
+fn may_stop(insn: &Instruction) -> bool {
+    let elsewhere = |i| {
+        insn.op_kind(i) == OpKind::Memory
+            && !insn.is_ip_rel_memory_operand()
+            && insn.memory_base() != Register::RSP
+            && insn.memory_segment() != Register::GS
+    };
+    insn.flow_control() != FlowControl::Next
+        || insn.is_privileged()
+        || insn.is_string_instruction()
+        || matches!(insn.mnemonic(), Mnemonic::Div | Mnemonic::Idiv | Mnemonic::In | Mnemonic::Out)
+        || (insn.mnemonic() != Mnemonic::Lea && (0..insn.op_count()).any(elsewhere))
+}
+
+/// What a mutex holds, whatever became of those that held it.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(insns: u64) -> Clock {
+        Clock { insns, ns: 0 }
+    }
+
+    #[test]
+    fn every_instruction_belongs_to_one_level() {
+        let mut cpu: Cpu<()> = Cpu::new();
+        cpu.enter(at(10), Level::Hardirq, 1, ());
+        cpu.enter(at(15), Level::Softirq, 0, ());
+        cpu.enter(at(22), Level::Exception, 2, ());
+        assert_eq!(cpu.leave(at(25)).unwrap().1, at(3));
+        assert_eq!(cpu.leave(at(40)).unwrap().1, at(7 + 15));
+        assert_eq!(cpu.leave(at(41)).unwrap().1, at(5 + 1));
+        // Process, softirq, hardirq, exception, nmi, idle.
+        assert_eq!(cpu.totals(at(50)), [0, 22, 6, 3, 0, 19]);
+        assert_eq!(cpu.totals(at(50)).iter().sum::<u64>(), 50);
+        assert_eq!(cpu.leave(at(60)), None);
+    }
+
+    #[test]
+    fn a_thread_that_waits_in_a_fault_is_still_in_it_later() {
+        let (mut one, mut other): (Cpu<u8>, Cpu<u8>) = (Cpu::new(), Cpu::new());
+        one.switch(at(5), None, false);
+        one.enter(at(7), Level::Exception, 9, 1);
+        let waiting = one.switch(at(10), None, true);
+        assert_eq!(one.totals(at(12)), [2, 0, 0, 3, 0, 7]);
+        other.switch(at(100), Some(waiting), false);
+        assert_eq!(other.clock(at(104)), at(3 + 4));
+        let (flow, ran) = other.leave(at(110)).unwrap();
+        assert_eq!((flow.data, flow.level, ran), (1, Level::Exception, at(13)));
+        // The thread itself has run two instructions, and goes on.
+        assert_eq!(other.clock(at(111)), at(3));
+    }
+
+    #[test]
+    fn what_is_never_left_does_not_grow_without_end() {
+        let mut cpu: Cpu<()> = Cpu::new();
+        (0..1000).for_each(|i| cpu.enter(at(i), Level::Exception, 0, ()));
+        assert!(cpu.flows.len() <= MAX_DEPTH);
+        assert_eq!(cpu.totals(at(1000)).iter().sum::<u64>(), 1000);
+    }
+}

@@ -1,0 +1,127 @@
+//! What was found, each once for its kind and instruction.
+
+use guardrail_client_api::{Fault, Module};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// More are not kept.
+const MAX: usize = 1000;
+/// So many accesses of an instruction are judged; after them it is only counted.
+const JUDGED: u64 = 16;
+
+/// All findings.
+#[derive(Default)]
+pub struct Findings {
+    all: Mutex<Vec<Found>>,
+    /// Instructions that accessed memory which had come to its user unseen, and how often.
+    unseen: Mutex<BTreeMap<u64, u64>>,
+}
+
+struct Found {
+    fault: Fault,
+    /// Who called the helper that it was found in; 0 elsewhere.
+    caller: u64,
+    /// The module with the instruction has gone, and other code may come to its place.
+    closed: bool,
+}
+
+impl Findings {
+    fn lock(&self) -> MutexGuard<'_, Vec<Found>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts one more at an instruction that has been judged often enough; false where it has not.
+    pub fn often(&self, pc: u64, caller: u64) -> bool {
+        let mut all = self.lock();
+        let found = all.iter_mut().find(|found| found.is(pc, caller) && found.fault.count >= JUDGED);
+        found.map(|found| found.fault.count += 1).is_some()
+    }
+
+    /// An access was no fault, as the kernel's lists say that the memory is in use.
+    pub fn unseen(&self, pc: u64) {
+        let mut unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
+        if unseen.len() < MAX || unseen.contains_key(&pc) {
+            *unseen.entry(pc).or_default() += 1;
+        }
+    }
+
+    /// Instructions with such accesses, and how often.
+    pub fn all_unseen(&self) -> Vec<(u64, u64)> {
+        let unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
+        unseen.iter().map(|(&pc, &times)| (pc, times)).collect()
+    }
+
+    /// Counts one that is known, or that there is no room for; false where it is new.
+    pub fn again(&self, kind: &str, pc: u64, caller: u64) -> bool {
+        let mut all = self.lock();
+        match find(&mut all, kind, pc, caller) {
+            Some(found) => {
+                found.fault.count += 1;
+                true
+            }
+            None => all.len() >= MAX,
+        }
+    }
+
+    /// Adds a new one.
+    pub fn add(&self, fault: Fault, caller: u64) {
+        let mut all = self.lock();
+        match find(&mut all, &fault.kind, fault.pc, caller) {
+            Some(found) => found.fault.count += 1,
+            None => all.push(Found { fault, caller, closed: false }),
+        }
+    }
+
+    /// A module goes: what was found in it stays as it is.
+    pub fn close(&self, module: &Module) {
+        let inside = |found: &&mut Found| module.contains(found.fault.pc) || module.contains(found.caller);
+        for found in self.lock().iter_mut().filter(inside) {
+            found.closed = true;
+        }
+    }
+
+    /// All so far.
+    pub fn all(&self) -> Vec<Fault> {
+        self.lock().iter().map(|found| found.fault.clone()).collect()
+    }
+}
+
+impl Found {
+    fn is(&self, pc: u64, caller: u64) -> bool {
+        !self.closed && self.fault.pc == pc && self.caller == caller
+    }
+}
+
+fn find<'a>(all: &'a mut [Found], kind: &str, pc: u64, caller: u64) -> Option<&'a mut Found> {
+    all.iter_mut().find(|found| found.is(pc, caller) && found.fault.kind == kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instruction_is_told_once_as_long_as_its_module_is_there() {
+        let findings = Findings::default();
+        let fault = Fault { kind: "redzone".into(), pc: 0x1000, count: 1, ..Fault::default() };
+        assert!(!findings.again("redzone", 0x1000, 0));
+        findings.add(fault.clone(), 0);
+        assert!(findings.again("redzone", 0x1000, 0) && !findings.again("out-of-bounds", 0x1000, 0));
+        assert!(!findings.again("redzone", 0x1000, 0x2000), "another caller");
+        findings.close(&Module { regions: vec![(0x800, 0x1000, 1)], ..Module::default() });
+        assert!(!findings.again("redzone", 0x1000, 0));
+        findings.add(fault, 0);
+        assert_eq!(findings.all().iter().map(|fault| fault.count).collect::<Vec<_>>(), [2, 1]);
+    }
+
+    #[test]
+    fn what_is_found_often_is_only_counted() {
+        let findings = Findings::default();
+        assert!(!findings.often(0x1000, 0));
+        findings.add(Fault { kind: "redzone".into(), pc: 0x1000, count: JUDGED, ..Fault::default() }, 0);
+        assert!(findings.often(0x1000, 0) && !findings.often(0x1000, 8));
+        findings.unseen(0x3000);
+        findings.unseen(0x3000);
+        assert_eq!(findings.all_unseen(), [(0x3000, 2)]);
+    }
+}

@@ -1,0 +1,19 @@
+//! `null`: sees everything and does nothing; what it costs is what instrumentation costs.
+
+use guardrail_client_api::{Block, Client, Results, Setup};
+
+/// The client.
+pub struct Null;
+
+impl Client for Null {
+    const NAME: &'static str = "null";
+
+    fn new(setup: &mut Setup) -> Result<Self, String> {
+        setup.only(&[])?;
+        Ok(Null)
+    }
+
+    fn block(&'static self, _: &mut Block<Self>) {}
+
+    fn results(&'static self, _: &mut Results) {}
+}
