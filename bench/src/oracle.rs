@@ -5,6 +5,7 @@
 //! Plain QEMU runs the modules, each once and then many times more; the reports stand in the guest's console.
 
 use clap::Parser;
+use guardrail_host::zoo;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -71,7 +72,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), String> {
-    let bugs = bugs(&zoo()?)?;
+    let bugs = bugs(&zoo_folder()?)?;
     let mut told = Vec::new();
     for kernel in &arguments.kernel {
         eprintln!("{} bugs and their twins on {kernel}", bugs.len());
@@ -94,7 +95,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// The zoo beside the program, or in the checkout that it was built in.
-fn zoo() -> Result<PathBuf, String> {
+fn zoo_folder() -> Result<PathBuf, String> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../zoo");
     here.canonicalize().map_err(|error| format!("the zoo is not at {}: {error}", here.display()))
 }
@@ -102,9 +103,8 @@ fn zoo() -> Result<PathBuf, String> {
 /// The bugs that KAddrcheck is to find; those without a workload of their own come first, as the first has the oracle's.
 fn bugs(zoo: &Path) -> Result<Vec<Bug>, String> {
     let mut bugs = Vec::new();
-    let entries = fs::read_dir(zoo).map_err(|error| format!("cannot list {}: {error}", zoo.display()))?;
-    for entry in entries {
-        let folder = entry.map_err(|error| format!("cannot list {}: {error}", zoo.display()))?.path();
+    let drivers = zoo::drivers(zoo).map_err(|error| format!("cannot list {}: {error}", zoo.display()))?;
+    for (name, folder) in drivers {
         let Ok(text) = fs::read_to_string(folder.join("expect.json")) else { continue };
         let expect: Value = serde_json::from_str(&text)
             .map_err(|error| format!("{} is no JSON: {error}", folder.join("expect.json").display()))?;
@@ -112,7 +112,6 @@ fn bugs(zoo: &Path) -> Result<Vec<Bug>, String> {
             continue;
         }
         let word = |name: &str| expect[name].as_str().unwrap_or("").to_owned();
-        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         bugs.push(Bug {
             module: name.replace('-', "_"),
             folder: name,

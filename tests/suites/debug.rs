@@ -25,8 +25,8 @@ fn gdb_opens_the_guest_at_the_finding() {
     for words in [
         &[id, "uninit-to-device", message][..],
         // The frame of the finding, that of its caller, and one of the kernel's.
-        &["uninit_mmio_program (", "zoo/uninit-mmio/uninit_mmio.c:20"],
-        &[" in uninit_mmio_probe (", "zoo/uninit-mmio/uninit_mmio.c:"],
+        &["uninit_mmio_program (", "zoo/uninit/uninit-mmio/uninit_mmio.c:20"],
+        &[" in uninit_mmio_probe (", "zoo/uninit/uninit-mmio/uninit_mmio.c:"],
         &[" in local_pci_probe ()"],
         &[" in do_syscall_64 ()"],
         // The vCPU stands right there.

@@ -1,5 +1,6 @@
 //! Guarded drivers in guests: they do all of their work without a violation, and one that writes where it must not is told.
 
+use guardrail_host::zoo;
 use guardrail_tests::workshop::Workshop;
 use guardrail_tests::{Ran, root};
 use guardrail_vm::kernels::NAMES;
@@ -212,7 +213,12 @@ fn guard_needed(workshop: &Workshop, needed: &[&str], plan: &mut LoadPlan) -> Re
 }
 
 /// Drivers of the zoo and their twins, built for a kernel.
-fn zoo(packages: &Packages, kernel: &str, bugs: &[(&str, &str)], out: &Path) -> Result<Vec<String>, Failed> {
+fn zoo_modules(
+    packages: &Packages,
+    kernel: &str,
+    bugs: &[(&str, &str)],
+    out: &Path,
+) -> Result<Vec<String>, Failed> {
     let folder = kbuild::folder("zoo", "build", "GUARDRAIL_ZOO")?;
     let rest: Vec<&OsStr> =
         std::iter::once(out.as_os_str()).chain(bugs.iter().map(|(name, _)| OsStr::new(name))).collect();
@@ -350,17 +356,18 @@ fn leaves_frames(kernel: &str) -> Result<(), Failed> {
 /// Each driver's bug is told where it is, and ended before it has done harm; nothing is told of its twin.
 fn stopped(kernel: &str, bugs: &[(&str, &str)]) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let drivers = zoo(&Packages::new(&Cache::open()?), kernel, bugs, folder.path())?;
-    let ran = work(kernel, &drivers, &[], None, "fail")?;
+    let modules = zoo_modules(&Packages::new(&Cache::open()?), kernel, bugs, folder.path())?;
+    let ran = work(kernel, &modules, &[], None, "fail")?;
     let violations = violations(&ran);
     let mut wrong = Vec::new();
+    let drivers = zoo::drivers(&root().join("zoo"))?;
     for (name, what) in bugs {
         let module = name.replace('-', "_");
         let of = |module: &str| {
             let place = format!("[{module}]");
             violations.iter().filter(|line| line.contains(&place)).collect::<Vec<_>>()
         };
-        let expected = root().join("zoo").join(name).join("expect.json");
+        let expected = drivers.get(*name).ok_or("the zoo lacks it")?.join("expect.json");
         let expected: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(expected)?)?;
         let place = format!("by {}+", expected["function"].as_str().ok_or("a bug without a function")?);
         if !of(&module).iter().any(|line| line.contains(what) && line.contains(&place)) {

@@ -2,6 +2,7 @@
 //!
 //! One guest serves many zoo modules, so that the tests of all three kernels fit in a few minutes.
 
+use guardrail_host::zoo;
 use guardrail_tests::{Checked, check, findings, guardrail, keeps_the_rules, root};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
@@ -73,17 +74,16 @@ struct Bug {
 impl Bug {
     fn all() -> Vec<Bug> {
         let zoo = root().join("zoo");
-        let mut bugs: Vec<Bug> = std::fs::read_dir(&zoo)
+        let mut bugs: Vec<Bug> = zoo::drivers(&zoo)
             .expect("the zoo is there")
-            .filter_map(|entry| {
-                let folder = entry.ok()?.path();
+            .into_iter()
+            .filter_map(|(name, folder)| {
                 let text = std::fs::read_to_string(folder.join("expect.json")).ok()?;
                 let expect: Value = serde_json::from_str(&text).expect("expect.json is JSON");
                 // A client of `guardrail profile` finds it, and no checker.
                 if expect.get("client").is_some() {
                     return None;
                 }
-                let name = folder.file_name()?.to_str()?.to_owned();
                 let source = folder.join(format!("{}.c", name.replace('-', "_")));
                 let source = std::fs::read_to_string(source).expect("the source is there");
                 let place = |function: &str, marker: &str| {

@@ -1,5 +1,6 @@
 //! Faults anywhere in the kernel: planted bugs outside of drivers and their twins, and workloads in which nothing is wrong.
 
+use guardrail_host::zoo;
 use guardrail_tests::{Checked, findings, guardrail, root};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
@@ -62,8 +63,8 @@ struct Bug {
 
 impl Bug {
     fn all() -> Vec<Bug> {
-        let folders = std::fs::read_dir(root().join("zoo")).expect("the zoo is there");
-        let mut bugs: Vec<Bug> = folders.flatten().filter_map(|entry| Bug::read(&entry.path())).collect();
+        let drivers = zoo::drivers(&root().join("zoo")).expect("the zoo is there");
+        let mut bugs: Vec<Bug> = drivers.values().filter_map(|folder| Bug::read(folder)).collect();
         bugs.sort_by(|a, b| a.name.cmp(&b.name));
         assert!(bugs.len() >= 12, "the zoo holds {} bugs outside of drivers", bugs.len());
         bugs

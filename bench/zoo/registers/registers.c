@@ -5,8 +5,8 @@
  * others by a function of the kernel.
  */
 #include <linux/ktime.h>
-#include "../zoo.h"
-#include "../edu.h"
+#include "zoo.h"
+#include "edu.h"
 
 struct registers {
 	void __iomem *base;

@@ -8,6 +8,7 @@ use guardrail_vm::modules::{LoadPlan, Modules};
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::{Error, error::suggest};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -113,23 +114,39 @@ pub fn folder() -> Result<PathBuf, HostError> {
     Ok(kbuild::folder("zoo", "build", "GUARDRAIL_ZOO")?)
 }
 
-/// The folder of the zoo that a name belongs to.
-fn known(zoo: &Path, name: &str) -> Result<String, HostError> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(zoo).map_err(HostError::io("list", zoo.display()))? {
-        let entry = entry.map_err(HostError::io("list", zoo.display()))?;
-        if SAYS.iter().any(|file| entry.path().join(file).is_file()) {
-            names.push(entry.file_name().to_string_lossy().into_owned());
+/// The drivers of a zoo by name, each with its folder: `KIND/NAME`, or `NAME` in a zoo without kinds.
+pub fn drivers(zoo: &Path) -> io::Result<BTreeMap<String, PathBuf>> {
+    let mut drivers = BTreeMap::new();
+    for folder in folders(zoo)? {
+        let mut candidates = folders(&folder)?;
+        candidates.push(folder);
+        for candidate in candidates {
+            if SAYS.iter().any(|file| candidate.join(file).is_file())
+                && let Some(name) = candidate.file_name()
+            {
+                drivers.insert(name.to_string_lossy().into_owned(), candidate);
+            }
         }
     }
-    names.sort();
-    let is = |wanted: &str| names.iter().any(|known| known == wanted);
+    Ok(drivers)
+}
+
+fn folders(of: &Path) -> io::Result<Vec<PathBuf>> {
+    let paths = fs::read_dir(of)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    Ok(paths.into_iter().filter(|path| path.is_dir()).collect())
+}
+
+/// The driver of the zoo that a name means: its own, or that of its twin.
+fn known(zoo: &Path, name: &str) -> Result<String, HostError> {
+    let drivers = drivers(zoo).map_err(HostError::io("list", zoo.display()))?;
+    let is = |wanted: &str| drivers.contains_key(wanted);
     match name.strip_suffix("-ok").or(name.strip_suffix("_ok")) {
         Some(bug) if is(bug) => return Ok(bug.to_owned()),
         _ if is(name) => return Ok(name.to_owned()),
         _ => {}
     }
-    let near = suggest(name, names.iter().map(String::as_str)).into_iter().map(|near| format!("zoo/{near}"));
+    let near =
+        suggest(name, drivers.keys().map(String::as_str)).into_iter().map(|near| format!("zoo/{near}"));
     Err(Error::Unknown { what: "driver", name: format!("zoo/{name}"), near: near.collect() }.into())
 }
 
@@ -137,7 +154,8 @@ fn known(zoo: &Path, name: &str) -> Result<String, HostError> {
 fn digest(zoo: &Path, bug: &str) -> io::Result<u64> {
     let script = zoo.join("build").canonicalize()?;
     let mut files = vec![script.with_file_name("../scripts/kbuild"), script];
-    for folder in [zoo.to_path_buf(), zoo.join(bug)] {
+    let own = drivers(zoo)?.remove(bug).ok_or(io::ErrorKind::NotFound)?;
+    for folder in [zoo.join("lib"), own] {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             if path

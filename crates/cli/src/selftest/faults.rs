@@ -27,7 +27,7 @@ pub struct Fault {
 
 /// The faults of a driver of the zoo.
 pub fn of(zoo: &Path, driver: &str) -> Result<Vec<Fault>, CliError> {
-    let folder = zoo.join(driver);
+    let folder = zoo.join("gate").join(driver);
     let read = |name: &str| {
         let path = folder.join(name);
         fs::read_to_string(&path).map_err(CliError::io("read", path.display()))

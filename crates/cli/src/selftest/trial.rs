@@ -138,7 +138,7 @@ impl Trial {
         let mut command = Process::check()?;
         command.arg(format!("zoo/{driver}")).args(["--kernel", &args.kernel]);
         command.args(["--device", self.subject.device(), "--tool", "all", "--format", "json"]);
-        command.arg("--workload").arg(zoo.join(driver).join("containment.sh"));
+        command.arg("--workload").arg(zoo.join("gate").join(driver).join("containment.sh"));
         command.args(["--mode", self.mode.name(), "--timeout", &args.timeout.to_string()]);
         command.arg("--out").arg(folder).current_dir(folder).env("GUARDRAIL_ZOO", zoo);
         let upset = self.upset.map_or(&[][..], Upset::arguments);
