@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* debugfs: guardrail/domains, guardrail/violations and guardrail/stats, for people and for tests. */
+/* The files in debugfs; debugfs.h names them. */
 #include <linux/debugfs.h>
 
-#include "internal.h"
+#include "border/check.h"
+#include "border/event.h"
+#include "debugfs.h"
+#include "domain/entry.h"
+#include "domain/module.h"
+#include "report/report.h"
+#include "rights/table.h"
+#include "rights/walk.h"
 
 static struct dentry *folder;
 
@@ -12,7 +19,7 @@ static int domains_show(struct seq_file *seq, void *unused)
 	u32 domain;
 
 	for (domain = 1; domain < GUARDRAIL_DOMAINS; domain++) {
-		struct held_counts held;
+		struct guardrail_held_counts held;
 		char names[128];
 
 		guardrail_domain_name(domain, names, sizeof(names));
@@ -62,7 +69,6 @@ static int stats_show(struct seq_file *seq, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(stats);
 
-/* Without debugfs there is just nothing to read. */
 void __init guardrail_debugfs_init(void)
 {
 	folder = debugfs_create_dir("guardrail", NULL);

@@ -1,6 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* guardrail.ko: what guarded modules stand on. Loaded before them, and gone after them. */
+/*
+ * guardrail.ko: the runtime of guarded modules, loaded before them and unloaded after them. Only this file knows all
+ * rooms: it starts and stops them, and connects lower rooms with the upper ones that they call.
+ */
+#include "base/symbols.h"
+#include "classes/classes.h"
+#include "debugfs.h"
+#include "domain/entry.h"
 #include "domain/frames.h"
+#include "domain/ops.h"
+#include "recovery/class.h"
+#include "recovery/recover.h"
+#include "report/report.h"
+#include "rights/conflict.h"
+#include "rights/mask.h"
+#include "rights/object.h"
+#include "rights/table.h"
+#include "watch/fault.h"
+#include "watch/watchdog.h"
 
 void guardrail_usage(struct guardrail_usage *usage)
 {
@@ -16,6 +33,14 @@ void guardrail_usage(struct guardrail_usage *usage)
 }
 EXPORT_SYMBOL_GPL(guardrail_usage);
 
+static const struct guardrail_domain_ops domain_ops = {
+	.recover = guardrail_recover,
+	.clear_dead = guardrail_clear_dead,
+	.entry_over = guardrail_entry_over,
+	.lock_kept = guardrail_report_lock,
+	.object_kept = guardrail_report_frame,
+};
+
 static int __init guardrail_init(void)
 {
 	int err;
@@ -25,6 +50,8 @@ static int __init guardrail_init(void)
 		pr_err("this processor has no lahf in 64-bit mode, which guarded modules need\n");
 		return -ENODEV;
 	}
+	guardrail_domain_register(&domain_ops);
+	guardrail_classes_register();
 	err = guardrail_symbols_find();
 	if (err)
 		return err;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Memory for what is needed where nothing can sleep: a slab cache with some objects in reserve. */
+/* Pools of small objects; base/pool.h describes them. */
 #include <linux/slab.h>
 
-#include "internal.h"
+#include "base/pool.h"
 
 int __init guardrail_pool_init(struct guardrail_pool *pool, const char *name, size_t size, int reserve)
 {

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What the kernel does not export is found when this module is loaded: a kprobe tells where kallsyms_lookup_name() is, and that
- * tells the rest. The functions are called through static calls, that is directly: with indirect branch tracking, a function
- * whose address the kernel itself never takes cannot be called by pointer.
+ * When this module is loaded, a kprobe yields the address of kallsyms_lookup_name(), which finds the other symbols.
+ *
+ * The functions are called through static calls, that is directly: with indirect branch tracking, the processor
+ * refuses a call by pointer to a function whose address the kernel itself never takes.
  */
 #include <linux/kprobes.h>
 #include <linux/rcupdate.h>
 #include <linux/static_call.h>
 #include <linux/vmalloc.h>
 
-#include "internal.h"
+#include "base/address.h"
+#include "base/symbols.h"
 
 struct mm_struct *guardrail_init_mm;
+unsigned long guardrail_kernel_half __ro_after_init;
 
 /* Prototypes only: the static calls take their types from these. */
 unsigned long guardrail_t_lookup(const char *name);
@@ -39,7 +42,6 @@ void guardrail_flush_tlb(unsigned long start, unsigned long end)
 	static_call(guardrail_flush)(start, end);
 }
 
-/* The stack of this CPU or task that an address is in. */
 bool guardrail_stack_of(unsigned long addr, struct stack_info *info)
 {
 	unsigned long mask = 0;
@@ -47,7 +49,6 @@ bool guardrail_stack_of(unsigned long addr, struct stack_info *info)
 	return !static_call(guardrail_stack_info)((unsigned long *)addr, current, info, &mask);
 }
 
-/* The module that an address is in; the caller knows that it stays. */
 struct module *guardrail_module_at(unsigned long addr)
 {
 	struct module *module;
@@ -60,7 +61,6 @@ struct module *guardrail_module_at(unsigned long addr)
 	return module;
 }
 
-/* True for an address in code, be it of the kernel, a module, or made at run time. */
 bool guardrail_is_code(unsigned long addr)
 {
 	return static_call(guardrail_is_text)(addr);
@@ -91,7 +91,7 @@ static int __init find_lookup(void)
 		       err);
 		return err == -ENOENT ? -ENODEV : err;
 	}
-	/* Behind the mark for indirect branches, where there is one: good to be called directly all the same. */
+	/* The probe lies behind the mark for indirect branches, if any; a direct call may enter there. */
 	static_call_update(guardrail_lookup, (typeof(&guardrail_t_lookup))probe.addr);
 	unregister_kprobe(&probe);
 	return 0;
@@ -104,6 +104,7 @@ int __init guardrail_symbols_find(void)
 
 	if (err)
 		return err;
+	guardrail_kernel_half = ~((1UL << __VIRTUAL_MASK_SHIFT) - 1);
 	guardrail_init_mm = (struct mm_struct *)find("init_mm");
 	area = find("get_vm_area");
 	flush = find("flush_tlb_kernel_range");

@@ -7,7 +7,15 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
-#include "border/custom.h"
+#include "border/action.h"
+#include "border/check.h"
+#include "border/quota.h"
+#include "domain/interrupts.h"
+#include "report/report.h"
+#include "rights/fields.h"
+#include "rights/kinds.h"
+#include "rights/object.h"
+#include "rights/ranges.h"
 #include "rights/skb.h"
 
 /* The rewriter knows them by their sizes (crates/rewrite/src/wrap). */
@@ -223,19 +231,19 @@ static bool writes_to_null(const struct guardrail_action *action, const struct g
 /* True where the entries of the whole slots say so at once, which are nearly all that is asked for. */
 static __always_inline bool all_writable(u32 domain, unsigned long p, unsigned long n)
 {
-	unsigned long entry = entry_of(p), last = entry_of(p + n - 1);
+	unsigned long tag = tag_of(p), last = tag_of(p + n - 1);
 	u64 writable = EIGHT(WRITABLE(domain));
 
-	if (!is_kernel_range(p, n) || (entry ^ last) & PAGE_MASK || entry_peek(entry) != WRITABLE(domain))
+	if (!is_kernel_range(p, n) || (tag ^ last) & PAGE_MASK || tag_peek(tag) != WRITABLE(domain))
 		return false;
-	if (last - entry < 7) {
-		while (++entry <= last)
-			if (READ_ONCE(*(u8 *)entry) != WRITABLE(domain))
+	if (last - tag < 7) {
+		while (++tag <= last)
+			if (READ_ONCE(*(u8 *)tag) != WRITABLE(domain))
 				return false;
 		return true;
 	}
-	for (; entry + 7 < last; entry += 8)
-		if (READ_ONCE(*(u64 *)entry) != writable)
+	for (; tag + 7 < last; tag += 8)
+		if (READ_ONCE(*(u64 *)tag) != writable)
 			return false;
 	return READ_ONCE(*(u64 *)(last - 7)) == writable;
 }
@@ -255,7 +263,7 @@ int guardrail_do_require_write(const struct guardrail_action *action, struct gua
 {
 	unsigned long p, n;
 
-	asks(action, frame);
+	stop_dead(action, frame);
 	if (likely(range_of(action, frame, &p, &n) && all_writable(action->domain, p, n)))
 		return 0;
 	return require_write(action, frame);
@@ -309,7 +317,7 @@ int guardrail_do_disown(const struct guardrail_action *action, struct guardrail_
 {
 	unsigned long p, n = 0;
 
-	asks(action, frame);
+	stop_dead(action, frame);
 	if (!pointer_of(action, frame, &p))
 		return 0;
 	/* An allocation of nothing has no memory. */
@@ -409,7 +417,7 @@ int guardrail_do_require_object(const struct guardrail_action *action, struct gu
 	unsigned long p;
 	int state;
 
-	asks(action, frame);
+	stop_dead(action, frame);
 	if (!pointer_of(action, frame, &p))
 		return 0;
 	state = guardrail_object_state(action->domain, p, action->type);
@@ -456,7 +464,7 @@ int guardrail_do_end_object(const struct guardrail_action *action, struct guardr
 	unsigned long p;
 	int err, state;
 
-	asks(action, frame);
+	stop_dead(action, frame);
 	if (!pointer_of(action, frame, &p))
 		return 0;
 	/* Before it ends: where the call is not made it stays an object. */
@@ -476,7 +484,7 @@ int guardrail_do_require_call(const struct guardrail_action *action, struct guar
 {
 	unsigned long p;
 
-	asks(action, frame);
+	stop_dead(action, frame);
 	if (pointer_of(action, frame, &p) && !guardrail_check_icall(action->domain, p))
 		guardrail_refuse(action, frame, "function at", p, guardrail_held_at(p, action->domain), "icall");
 	return 0;

@@ -1,40 +1,79 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What actions are read with. It is done several times for each call between a guarded module and the kernel, so it is inlined. */
-#ifndef GUARDRAIL_ACTION_H
-#define GUARDRAIL_ACTION_H
+/*
+ * How actions are evaluated. Each call between a guarded module and the kernel does so several times, hence the inlined
+ * functions. guardrail_abi.h declares the actions themselves and what classes write theirs with.
+ */
+#ifndef GUARDRAIL_BORDER_ACTION_H
+#define GUARDRAIL_BORDER_ACTION_H
 
 #include <linux/err.h>
 
-#include "internal.h"
+#include "base/address.h"
+#include "domain/entry.h"
+#include "domain/unwind.h"
 
-/* The word of a frame with this number. */
+/**
+ * word_of() - Read a word of the call registers.
+ * @frame: Call registers.
+ * @n: Number of the word.
+ *
+ * Return: The word.
+ */
 static inline unsigned long word_of(const struct guardrail_frame *frame, unsigned int n)
 {
 	return ((const unsigned long *)frame)[n];
 }
 
-/* The word at an address in the kernel's half; false where nothing can be read. */
-static __always_inline bool load_word(unsigned long addr, unsigned long *word)
-{
-	unsigned long value = 0;
-	u32 failed = 1;
-
-	asm volatile("1:	movq	(%2), %0\n"
-		     "	xorl	%1, %1\n"
-		     "2:\n"
-		     _ASM_EXTABLE(1b, 2b)
-		     : "+r" (value), "+r" (failed) : "r" (addr) : "cc", "memory");
-	*word = value;
-	return !failed;
-}
-
-/* What terms are worked out to. It comes in registers, so who asks needs no variable in memory. */
+/**
+ * struct guardrail_outcome - Result of terms, in registers: the caller needs no variable in memory.
+ * @value: The value.
+ * @known: 0 where something could not be read.
+ */
 struct guardrail_outcome {
 	unsigned long value;
-	unsigned long known;	/* 0 where something could not be read */
+	unsigned long known;
 };
+
+/**
+ * guardrail_terms() - Evaluate the terms of a value.
+ * @value: A value of kind GUARDRAIL_VALUE_TERMS.
+ * @frame: Call registers.
+ *
+ * Context: Any but NMI.
+ * Return: The outcome.
+ */
 struct guardrail_outcome guardrail_terms(const struct guardrail_value *value, const struct guardrail_frame *frame);
 
+/**
+ * guardrail_is_when() - Test the condition of an action, if it is a rare one.
+ * @action: The action.
+ * @frame: Call registers.
+ *
+ * Return: True where the condition on the result or on an argument holds.
+ */
+bool guardrail_is_when(const struct guardrail_action *action, const struct guardrail_frame *frame);
+
+/**
+ * guardrail_refuse_object() - Report that a function got what is no such object.
+ * @action: Action of the function.
+ * @frame: Its call registers.
+ * @p: What it got.
+ * @type: Type of object that it needs.
+ * @state: State that it needs, or GUARDRAIL_ANY_STATE.
+ *
+ * Context: That of the entry. May not return.
+ */
+void guardrail_refuse_object(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p,
+			     u32 type, u32 state);
+
+/**
+ * value_of() - Evaluate a value.
+ * @value: The value.
+ * @frame: Call registers.
+ * @result: Gets the result.
+ *
+ * Return: False where something could not be read.
+ */
 static __always_inline bool value_of(const struct guardrail_value *value, const struct guardrail_frame *frame, unsigned long *result)
 {
 	struct guardrail_outcome outcome;
@@ -56,9 +95,13 @@ static __always_inline bool value_of(const struct guardrail_value *value, const 
 	return outcome.known;
 }
 
-/* What other than "always" is asked of the result, or of an argument. */
-bool guardrail_is_when(const struct guardrail_action *action, const struct guardrail_frame *frame);
-
+/**
+ * applies() - Test the condition of an action.
+ * @action: The action.
+ * @frame: Call registers.
+ *
+ * Return: True where the action is to be done.
+ */
 static __always_inline bool applies(const struct guardrail_action *action, const struct guardrail_frame *frame)
 {
 	if (action->when == GUARDRAIL_RESULT_VALID)
@@ -66,9 +109,15 @@ static __always_inline bool applies(const struct guardrail_action *action, const
 	return likely(action->when == GUARDRAIL_ALWAYS) || guardrail_is_when(action, frame);
 }
 
-/*
- * The pointer of an action that is to be done, in the usual case: it is a word of the frame, and neither NULL nor an error. False otherwise, also where the
- * action may be to be done. Nothing is called for it, so a function that only does the usual has no registers to save.
+/**
+ * usual_pointer() - Find the pointer of an action in the usual case, in which it is a word of the call registers.
+ * @action: The action.
+ * @frame: Call registers.
+ * @p: Gets the pointer, which is neither NULL nor an error.
+ *
+ * It calls nothing, so a function that handles just the usual case saves no registers.
+ *
+ * Return: False in all other cases; the action may still have to be done then.
  */
 static __always_inline bool usual_pointer(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long *p)
 {
@@ -81,7 +130,14 @@ static __always_inline bool usual_pointer(const struct guardrail_action *action,
 	return !IS_ERR_OR_NULL((void *)*p);
 }
 
-/* The size of an action, in the usual case that it is an argument. */
+/**
+ * usual_size() - Find the size of an action in the usual case, in which it is an argument.
+ * @action: The action.
+ * @frame: Call registers.
+ * @n: Gets the size.
+ *
+ * Return: False in all other cases.
+ */
 static __always_inline bool usual_size(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long *n)
 {
 	unsigned long word = word_of(frame, action->size.word);
@@ -90,28 +146,48 @@ static __always_inline bool usual_size(const struct guardrail_action *action, co
 	return action->size.kind == GUARDRAIL_VALUE_HALF || action->size.kind == GUARDRAIL_VALUE_WORD;
 }
 
-/*
- * A call is asked something before it is made: there threads of dead domains go no further. All other actions note what the kernel has
- * done, which has to be known of a dead domain, too.
+/**
+ * stop_dead() - Stop a thread of a dead domain before it calls the kernel.
+ * @action: An action that requires something before a call.
+ * @frame: Call registers.
+ *
+ * Actions that require nothing do not stop it: they note what the kernel has done, also for dead domains.
+ *
+ * Context: That of the entry. May not return.
  */
-static __always_inline void asks(const struct guardrail_action *action, const struct guardrail_frame *frame)
+static __always_inline void stop_dead(const struct guardrail_action *action, const struct guardrail_frame *frame)
 {
 	if (unlikely(READ_ONCE(guardrail_dead_domains)))
 		guardrail_crossing(action->domain, frame);
 }
 
-/* The address that an action is about; false where it is not to be done. */
+/**
+ * pointer_of() - Find the address that an action is about.
+ * @action: The action.
+ * @frame: Call registers.
+ * @p: Gets the address.
+ *
+ * Return: False where the action is not to be done.
+ */
 static __always_inline bool pointer_of(const struct guardrail_action *action, const struct guardrail_frame *frame,
 				       unsigned long *p)
 {
 	return applies(action, frame) && value_of(&action->pointer, frame, p) && *p;
 }
 
-/* The range that an action is about; false where it is not to be done. */
+/**
+ * range_of() - Find the range that an action is about.
+ * @action: The action.
+ * @frame: Call registers.
+ * @p: Gets its first byte.
+ * @n: Gets its length.
+ *
+ * Return: False where the action is not to be done.
+ */
 static __always_inline bool range_of(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long *p,
 				     unsigned long *n)
 {
 	return pointer_of(action, frame, p) && value_of(&action->size, frame, n) && *n;
 }
 
-#endif /* GUARDRAIL_ACTION_H */
+#endif /* GUARDRAIL_BORDER_ACTION_H */

@@ -1,28 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* What a check that failed asks: here it is decided exactly, and told if it is a violation. */
-#include <linux/ptrace.h>
-#include <linux/sched/task_stack.h>
-
+#include "border/check.h"
+#include "domain/entry.h"
 #include "domain/frames.h"
+#include "domain/stack.h"
+#include "report/report.h"
+#include "rights/mask.h"
+#include "rights/ranges.h"
+#include "rights/references.h"
+#include "rights/table.h"
 
-DEFINE_PER_CPU(struct slow_counts, guardrail_slow_counts);
-
-/*
- * Where the part of the current stack ends that guarded code may use: where it was entered, if that was on this stack. Else, as for code
- * that was not entered by a thunk, at the registers that user space left, or at the stack's end.
- */
-static unsigned long stack_limit(unsigned long sp)
-{
-	unsigned long stack = (unsigned long)task_stack_page(current), end = 0, limit;
-	struct stack_info info;
-
-	if (sp - stack < THREAD_SIZE)
-		end = (unsigned long)task_pt_regs(current);
-	else if (guardrail_stack_of(sp, &info))
-		end = (unsigned long)info.end;
-	limit = guardrail_stack_limit();
-	return limit > sp && limit < end ? limit : end;
-}
+DEFINE_PER_CPU(struct guardrail_slow_counts, guardrail_slow_counts);
 
 /* What the kernel has of the stack is not to be written; nearly always that is nothing. */
 static __always_inline bool is_in_use(unsigned long addr, unsigned long n)
@@ -33,21 +21,6 @@ static __always_inline bool is_in_use(unsigned long addr, unsigned long n)
 bool guardrail_may_write_stack(unsigned long addr, unsigned long n)
 {
 	return guardrail_on_stack(addr, n) && !is_in_use(addr, n);
-}
-
-/*
- * The stack pointer here is below that of the guarded code by the frames of the slow path: what lies between is free
- * for whoever runs next, so nothing is lost by a store there.
- */
-bool guardrail_on_stack(unsigned long addr, unsigned long n)
-{
-	unsigned long sp = current_stack_pointer, limit;
-
-	/* No stack is near the end of the address space, so the sum is none's. */
-	if (addr < sp || addr - sp >= THREAD_SIZE * 8 || n > THREAD_SIZE)
-		return false;
-	limit = stack_limit(sp);
-	return addr + n <= limit;
 }
 
 /* A thread that is about to wait says so in its own state, by inlined code. */
@@ -65,7 +38,7 @@ static void check(unsigned long addr, unsigned long n, unsigned long domain, uns
 	if (guardrail_may_write_stack(addr, n)) {
 		this_cpu_inc(guardrail_slow_counts.stack);
 		/* Checks of stores there fault no more, which costs far more than what is done here. */
-		populate(entry_of(addr), entry_of(addr));
+		populate(tag_of(addr), tag_of(addr));
 		return;
 	}
 	first = guardrail_first_denied(domain, addr, n);
@@ -93,14 +66,14 @@ void guardrail_write_slow(unsigned long addr, unsigned long size, unsigned long 
 	this_cpu_inc(guardrail_slow_counts.write);
 	if (is_between(addr, size) && !is_in_use(addr, size)) {
 		this_cpu_inc(guardrail_slow_counts.stack);
-		populate(entry_of(addr), entry_of(addr));
+		populate(tag_of(addr), tag_of(addr));
 		return;
 	}
 	/* Most are to a part of a slot that is the domain's to write. */
 	if (likely(addr >= KERNEL_HALF && at + size <= GUARDRAIL_SLOT)) {
-		int entry = entry_peek(entry_of(addr));
+		int value = tag_peek(tag_of(addr));
 
-		if (entry >= 0 && (u32)entry >> 4 == domain && !(slot_mask(addr, addr + size) & ~guardrail_writes[entry])) {
+		if (value >= 0 && (u32)value >> 4 == domain && !(slot_mask(addr, addr + size) & ~guardrail_writes[value])) {
 			this_cpu_inc(guardrail_slow_counts.part);
 			return;
 		}

@@ -4,7 +4,8 @@
 #include <linux/preempt.h>
 #include <linux/rcupdate.h>
 
-#include "internal.h"
+#include "base/kernel.h"
+#include "border/event.h"
 
 static DEFINE_PER_CPU(unsigned long [GUARDRAIL_EVENTS], counts);
 static guardrail_listener listening;

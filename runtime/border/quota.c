@@ -5,7 +5,8 @@
  */
 #include <linux/moduleparam.h>
 
-#include "border/custom.h"
+#include "border/quota.h"
+#include "rights/object.h"
 
 unsigned int guardrail_quota;
 module_param_named(quota, guardrail_quota, uint, 0644);

@@ -4,6 +4,7 @@
 #include <linux/platform_device.h>
 
 #include "border/custom.h"
+#include "report/report.h"
 
 /* Devices are objects of the kernel's model of drivers from when they are initialized on, all of one type. */
 static __always_inline bool is_device(const struct device *dev)

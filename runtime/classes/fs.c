@@ -12,7 +12,10 @@
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
 
+#include "base/symbols.h"
 #include "border/custom.h"
+#include "report/report.h"
+#include "rights/memory.h"
 
 #define BUFFERS 128
 

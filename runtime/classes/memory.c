@@ -4,41 +4,10 @@
 #include <linux/mm.h>
 #include <linux/pci.h>
 #include <linux/slab.h>
-#include <linux/workqueue.h>
 
-#include "domain/frames.h"
 #include "border/custom.h"
-
-int guardrail_give(u32 domain, unsigned long p, unsigned long size, u32 kind)
-{
-	int err;
-
-	if (!size)
-		return 0;
-	err = guardrail_set_write(domain, p, size);
-	if (err)
-		return err;
-	/* What was there before went without a word. */
-	guardrail_forget_owner(domain, p);
-	return guardrail_set_owner(domain, p, size, kind);
-}
-
-bool guardrail_take(u32 domain, unsigned long p, u32 kind)
-{
-	unsigned long size;
-
-	if (!guardrail_check_owner(domain, p, kind, &size) || guardrail_clear_owner(domain, p, kind))
-		return false;
-	guardrail_clear(domain, p, size);
-	return true;
-}
-
-int guardrail_lend(u32 domain, unsigned long p, unsigned long size)
-{
-	if (!p || !size || guardrail_check_write(domain, p, size))
-		return 0;
-	return guardrail_give(domain, p, size, KIND_LENT);
-}
+#include "border/quota.h"
+#include "rights/memory.h"
 
 /* An allocation of one of several kinds is given up: the size is the sum of the kinds. */
 GUARDRAIL_CUSTOM(disown)
@@ -216,69 +185,6 @@ GUARDRAIL_CUSTOM(pci_unmap)
 
 	if (p >= KERNEL_HALF && !guardrail_take(action->domain, p, size_of(action, frame)))
 		guardrail_refuse(action, frame, "release of", p, "no mapping", "one");
-	return 0;
-}
-
-/*
- * Work is the driver's memory until it is queued, and none of its until it runs or was canceled. The second value is the type of
- * its objects; their states are 0, and 1 while they are queued. The kernel will call its function, whatever that is.
- */
-GUARDRAIL_CUSTOM(work_queued)
-{
-	unsigned long p = object_of(action, frame), function;
-	u32 type = size_of(action, frame);
-	int err;
-
-	if (!p || guardrail_frame_is_noted(p, ON_WORK))
-		return 0;
-	if (!guardrail_check_object(action->domain, p, type)) {
-		if (!guardrail_require_write(action, frame, p, sizeof(struct work_struct)))
-			return 0;
-		function = (unsigned long)((struct work_struct *)p)->func;
-		if (!function || !guardrail_check_icall(action->domain, function))
-			guardrail_refuse(action, frame, "function at", function,
-					 guardrail_held_at(function, action->domain), "icall");
-		if (guardrail_frame_note(NOTED(p, .kind = ON_WORK)))
-			return 0;
-		err = guardrail_set_object(action->domain, p, sizeof(struct work_struct), type);
-		if (err && err != -EEXIST)
-			return err;
-	}
-	guardrail_move_object(action->domain, p, type, 0, 1);
-	return 0;
-}
-
-bool guardrail_is_delayed(struct work_struct *work)
-{
-	unsigned long function;
-
-	return load_word((unsigned long)&container_of(work, struct delayed_work, work)->timer.function, &function) &&
-	       function == (unsigned long)delayed_work_timer_fn;
-}
-
-int guardrail_object_over(u32 domain, unsigned long p, unsigned long size, u32 type)
-{
-	if (!p || guardrail_clear_object(domain, p, type))
-		return 0;
-	return guardrail_set_write(domain, p, size);
-}
-
-GUARDRAIL_CUSTOM(work_done)
-{
-	unsigned long p = object_of(action, frame);
-
-	if (p)
-		guardrail_frame_forget(p, ON_WORK);
-	return guardrail_object_over(action->domain, p, sizeof(struct work_struct), size_of(action, frame));
-}
-
-/* The function of a timer is called: the timer is not armed any more. */
-GUARDRAIL_CUSTOM(timer_runs)
-{
-	unsigned long p = object_of(action, frame);
-
-	if (p)
-		guardrail_move_object(action->domain, p, size_of(action, frame), 1, 0);
 	return 0;
 }
 

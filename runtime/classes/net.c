@@ -5,9 +5,12 @@
 #include <linux/netdevice.h>
 #include <linux/skbuff.h>
 
-#include "rights/buffer.h"
 #include "border/custom.h"
-#include "recovery/recover.h"
+#include "border/quota.h"
+#include "classes/net.h"
+#include "rights/buffer.h"
+#include "rights/memory.h"
+#include "rights/object.h"
 #include "rights/skb.h"
 
 /* What a frame's memory is in one piece: the data and the info behind it. */
@@ -19,7 +22,7 @@ static unsigned long memory_of(const struct sk_buff *skb)
 /* True where the whole slot of a byte is writable. */
 static inline bool is_writable(u32 domain, unsigned long p)
 {
-	return is_kernel_range(p, 1) && entry_peek(entry_of(p)) == WRITABLE(domain);
+	return is_kernel_range(p, 1) && tag_peek(tag_of(p)) == WRITABLE(domain);
 }
 
 /* Memory that has come with a frame, unless it is the driver's already. */
@@ -27,8 +30,8 @@ static int give_memory(u32 domain, const struct sk_buff *skb)
 {
 	unsigned long head = (unsigned long)skb->head, size = memory_of(skb);
 
-	if (is_buffer_of_frame(domain, head) || (is_writable(domain, head) && is_writable(domain, head + size - 1)) ||
-	    buffer_comes(domain, head, size))
+	if (is_buffer_of_packet(domain, head) || (is_writable(domain, head) && is_writable(domain, head + size - 1)) ||
+	    buffer_arrives(domain, head, size))
 		return 0;
 	return guardrail_set_write(domain, head, size);
 }
@@ -106,7 +109,7 @@ static noinline int skb_gone(const struct guardrail_action *action, struct guard
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
 	int i;
 
-	asks(action, frame);
+	stop_dead(action, frame);
 	if (!skb)
 		return 0;
 	if (unlikely(!guardrail_is_skb(action->domain, (unsigned long)skb))) {

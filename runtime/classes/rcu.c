@@ -3,6 +3,9 @@
 #include <linux/rcupdate.h>
 
 #include "border/custom.h"
+#include "domain/module.h"
+#include "rights/memory.h"
+#include "rights/object.h"
 
 /* kfree_rcu(): with the object itself, or (up to 6.3) how far the head lies behind its begin. */
 GUARDRAIL_CUSTOM(rcu_free)
@@ -17,12 +20,6 @@ GUARDRAIL_CUSTOM(rcu_free)
 			return 0;
 	guardrail_refuse(action, frame, "release of", object, "no allocation", "an allocation that begins there");
 	return 0;
-}
-
-/* The kernel clears the function before it calls it. */
-bool guardrail_rcu_is_over(unsigned long head)
-{
-	return !READ_ONCE(((struct rcu_head *)head)->func);
 }
 
 /*

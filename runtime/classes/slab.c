@@ -5,7 +5,11 @@
 #include <linux/uaccess.h>
 
 #include "border/custom.h"
-#include "recovery/recover.h"
+#include "classes/classes.h"
+#include "classes/slab.h"
+#include "recovery/class.h"
+#include "rights/memory.h"
+#include "rights/object.h"
 
 #define CACHES 256
 /* How much of a cache is looked at for its constructor. */
@@ -104,7 +108,7 @@ GUARDRAIL_CUSTOM(cache_gone)
 	return 0;
 }
 
-void guardrail_caches_dead(u32 domain)
+static void caches_dead(u32 domain)
 {
 	unsigned long flags;
 	int i;
@@ -115,7 +119,7 @@ void guardrail_caches_dead(u32 domain)
 	raw_spin_unlock_irqrestore(&lock, flags);
 }
 
-void guardrail_caches_destroy(u32 domain)
+static void caches_destroy(u32 domain)
 {
 	int i;
 
@@ -198,4 +202,16 @@ GUARDRAIL_CUSTOM(to_cache)
 	if (cache && cache != (u32)size_of(action, frame))
 		guardrail_refuse(action, frame, "release of memory at", p, "an object of another cache", "one of this cache");
 	return 0;
+}
+
+static struct guardrail_recovery_class slab_class = {
+	.name = "slab caches",
+	.begin_teardown = caches_dead,
+	.prepare_free = guardrail_construct,
+	.end_teardown = caches_destroy,
+};
+
+void __init guardrail_slab_register(void)
+{
+	guardrail_recovery_register(&slab_class);
 }

@@ -7,6 +7,7 @@
 #include <sound/rawmidi.h>
 
 #include "border/custom.h"
+#include "rights/memory.h"
 
 struct card {
 	struct snd_card *card;

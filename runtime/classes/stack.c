@@ -3,8 +3,13 @@
 #include <linux/completion.h>
 #include <linux/wait.h>
 
-#include "domain/frames.h"
 #include "border/custom.h"
+#include "domain/entry.h"
+#include "domain/frames.h"
+
+/* An object that a call hands to the kernel, for guardrail_frame_note(). */
+#define NOTED(of, ...)									\
+	(&(struct guardrail_noted){ .p = (of), .ip = frame->caller, .domain = action->domain, __VA_ARGS__ })
 
 /* A timer begins. */
 GUARDRAIL_CUSTOM(timer_on_stack)

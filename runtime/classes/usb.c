@@ -6,6 +6,7 @@
 #include <linux/usb/hcd.h>
 
 #include "border/custom.h"
+#include "rights/memory.h"
 
 /* The driver's own part of a host is its to write while the host is there. */
 GUARDRAIL_CUSTOM(hcd_new)

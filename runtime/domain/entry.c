@@ -10,7 +10,13 @@
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
 
+#include "base/pool.h"
+#include "domain/entry.h"
 #include "domain/frames.h"
+#include "domain/module.h"
+#include "domain/ops.h"
+#include "domain/unwind.h"
+#include "rights/tag.h"
 
 #define CELL_BITS 8
 #define HASH_BITS 6
@@ -200,11 +206,22 @@ static __always_inline bool is_refused(const struct guardrail_entry *entry)
 	return is_dead(entry->domain) || (static_branch_unlikely(&guardrail_keeps) && guardrail_is_kept(entry->domain, entry));
 }
 
-/* What guardrail_enter() does when it has stored the registers (unwind.c). */
+/* What of struct guardrail_saved is not a register. */
+static void save(struct guardrail_saved *saved)
+{
+	saved->unwound = 0;
+	saved->preempt_count = preempt_count();
+#ifdef CONFIG_PREEMPT_RCU
+	saved->rcu_nesting = current->rcu_read_lock_nesting;
+#endif
+	saved->pagefault_disabled = current->pagefault_disabled;
+	saved->migration_disabled = current->migration_disabled;
+}
+
 int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_record *record)
 {
 	record->entry = entry;
-	guardrail_save(&record->saved);
+	save(&record->saved);
 	if (likely(!is_refused(entry) && push(record, entry->flags & GUARDRAIL_ENTRY_CALLERS_STACK))) {
 		if (likely(!is_refused(entry)))
 			return 0;
@@ -213,7 +230,7 @@ int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_
 	}
 	record->frame.result = entry->dead;
 	record->frame.second = 0;
-	guardrail_fs_left(record, false);
+	guardrail_domain_ops->entry_over(record, false);
 	return -EIO;
 }
 

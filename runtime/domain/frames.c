@@ -13,8 +13,13 @@
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
+#include "base/address.h"
+#include "base/pool.h"
 #include "domain/frames.h"
-#include "border/custom.h"
+#include "domain/ops.h"
+#include "domain/policy.h"
+#include "domain/stack.h"
+#include "rights/kinds.h"
 
 #define HASH_BITS 6
 #define RESERVE 32
@@ -57,7 +62,7 @@ static bool is_of_current(const struct noted *noted)
 	return noted->task == current && noted->born == current->start_boottime;
 }
 
-static struct noted *find(struct stack *stack, unsigned long p, enum on_stack kind)
+static struct noted *find(struct stack *stack, unsigned long p, enum guardrail_on_stack kind)
 {
 	struct noted *noted;
 
@@ -96,7 +101,7 @@ bool guardrail_frame_note(const struct guardrail_noted *what)
 	return true;
 }
 
-bool guardrail_frame_is_noted(unsigned long p, enum on_stack kind)
+bool guardrail_frame_is_noted(unsigned long p, enum guardrail_on_stack kind)
 {
 	struct stack *stack = stack_of(p);
 	unsigned long flags;
@@ -119,7 +124,7 @@ static void gone(const struct guardrail_noted *what)
 	guardrail_clear(what->domain, what->p, sizeof(struct timer_list));
 }
 
-void guardrail_frame_forget(unsigned long p, enum on_stack kind)
+void guardrail_frame_forget(unsigned long p, enum guardrail_on_stack kind)
 {
 	struct stack *stack = stack_of(p);
 	struct noted *noted;
@@ -162,12 +167,6 @@ static bool next(unsigned long from, unsigned long to, struct guardrail_noted *w
 		return found;
 	guardrail_frame_forget(what->p, what->kind);
 	return next(from, to, what);
-}
-
-bool guardrail_links_of(const struct list_head *node, struct list_head *links)
-{
-	return is_kernel_range((unsigned long)node, sizeof(*node)) && load_word((unsigned long)&node->next, (unsigned long *)&links->next) &&
-	       load_word((unsigned long)&node->prev, (unsigned long *)&links->prev);
 }
 
 /*
@@ -288,7 +287,7 @@ void guardrail_frame_slow(unsigned long end, unsigned long domain, unsigned long
 			/* Where the entry is ended it is taken back then, when no lock is held any more. */
 			if (guardrail_ends_threads() && !guardrail_ends_entries())
 				take_back(&what);
-			guardrail_report_frame(&what, kinds[what.kind].name, domain, ip);
+			guardrail_domain_ops->object_kept(&what, kinds[what.kind].name, domain, ip);
 		}
 		guardrail_frame_forget(what.p, what.kind);
 	}

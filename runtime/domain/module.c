@@ -8,8 +8,17 @@
 #include <linux/sysfs.h>
 #include <linux/version.h>
 
+#include "base/symbols.h"
+#include "domain/entry.h"
 #include "domain/frames.h"
-#include "recovery/recover.h"
+#include "domain/interrupts.h"
+#include "domain/module.h"
+#include "domain/ops.h"
+#include "rights/conflict.h"
+#include "rights/fields.h"
+#include "rights/references.h"
+#include "rights/skb.h"
+#include "rights/walk.h"
 
 /* So many leaks are told one by one. */
 #define MAX_TOLD 8
@@ -62,6 +71,26 @@ bool guardrail_is_guarded(unsigned long addr)
 	return found;
 }
 
+bool guardrail_check_icall(u32 domain, unsigned long p)
+{
+	if (!is_domain(domain) || !is_kernel_range(p, 1))
+		return false;
+	if (guardrail_slot_holds(tag_of(p), domain, slot_mask(p, p + 1), GUARDRAIL_ICALL))
+		return true;
+	return guardrail_is_code(p) && !guardrail_is_guarded(p);
+}
+EXPORT_SYMBOL_GPL(guardrail_check_icall);
+
+bool guardrail_is_of(const void *p, const struct guardrail_modules *modules)
+{
+	unsigned int i;
+
+	for (i = 0; i < modules->n; i++)
+		if (within_module((unsigned long)p, modules->module[i]))
+			return true;
+	return false;
+}
+
 bool guardrail_module_is_there(u32 domain, const char *name)
 {
 	struct entered *entered;
@@ -75,7 +104,7 @@ bool guardrail_module_is_there(u32 domain, const char *name)
 	return found;
 }
 
-void guardrail_modules_of(u32 domain, struct guarded_modules *found)
+void guardrail_modules_of(u32 domain, struct guardrail_modules *found)
 {
 	struct entered *entered;
 	unsigned long flags;
@@ -120,35 +149,6 @@ static bool has_others(u32 domain, const struct entered *than)
 	return found;
 }
 
-static int count(const struct guardrail_held *held, void *data)
-{
-	struct held_counts *counts = data;
-
-	switch (held->right) {
-	case GUARDRAIL_WRITE:
-		counts->ranges++;
-		counts->bytes += held->len;
-		break;
-	case GUARDRAIL_ICALL:
-		counts->targets++;
-		break;
-	case GUARDRAIL_OBJECT:
-		counts->objects++;
-		break;
-	case GUARDRAIL_OWNER:
-		counts->owned++;
-		counts->owned_bytes += held->len;
-		break;
-	}
-	return 0;
-}
-
-void guardrail_count_held(u32 domain, struct held_counts *counts)
-{
-	memset(counts, 0, sizeof(*counts));
-	guardrail_walk(domain, count, counts);
-}
-
 static int tell_leak(const struct guardrail_held *held, void *data)
 {
 	unsigned int *told = data;
@@ -173,7 +173,7 @@ static int tell_leak(const struct guardrail_held *held, void *data)
 /* The last module of a domain has gone: what the domain still holds was not given back. */
 static void end_domain(const struct guardrail_module *guarded)
 {
-	struct held_counts held;
+	struct guardrail_held_counts held;
 	unsigned int told = 0;
 
 	guardrail_tasks_forget(guarded->domain);
@@ -417,7 +417,7 @@ static void take_back(struct entered *entered)
 	if (test_bit(domain, &guardrail_ended_domains) && !has_others(domain, entered))
 		guardrail_kill(domain);
 	if (guardrail_is_dead(domain))
-		guardrail_clear_dead(domain, &entered->gone);
+		guardrail_domain_ops->clear_dead(domain, &entered->gone);
 }
 
 int guardrail_module_enter(const struct guardrail_module *guarded)

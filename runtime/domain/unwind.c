@@ -12,7 +12,13 @@
 #include <asm/ibt.h>
 #include <asm/linkage.h>
 
+#include "base/symbols.h"
+#include "domain/entry.h"
 #include "domain/frames.h"
+#include "domain/module.h"
+#include "domain/ops.h"
+#include "domain/policy.h"
+#include "domain/unwind.h"
 
 /* What the assembly below relies on. */
 static_assert(offsetof(struct guardrail_record, saved) == 32);
@@ -130,7 +136,7 @@ void guardrail_unwind(u32 domain)
 		pr_info_ratelimited("%u locks are as they were when %s of domain %u was called\n", own.n, record->entry->function, domain);
 	record->frame.result = record->entry->dead;
 	record->frame.second = 0;
-	guardrail_fs_left(record, true);
+	guardrail_domain_ops->entry_over(record, true);
 	guardrail_resume(record);
 	BUG();
 }

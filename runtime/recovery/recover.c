@@ -15,8 +15,14 @@
 #include <linux/umh.h>
 #include <linux/workqueue.h>
 
-#include "internal.h"
+#include "base/symbols.h"
+#include "domain/entry.h"
+#include "domain/module.h"
+#include "recovery/class.h"
 #include "recovery/recover.h"
+#include "recovery/restart.h"
+#include "recovery/teardown.h"
+#include "rights/tag.h"
 
 /* How long is waited for those inside to leave, for a module to go or to come, and until the loader is run once more. */
 #define LEAVE_MS 10000
@@ -54,7 +60,7 @@ void guardrail_recover(u32 domain, const char *why)
 
 	if (!is_domain(domain) || guardrail_is_dead(domain))
 		return;
-	if (guardrail_has_fs(domain))
+	if (guardrail_outlives(domain))
 		guardrail_restarts_begin(domain);
 	if (test_and_set_bit(domain, &guardrail_dead_domains))
 		return;
@@ -72,46 +78,70 @@ void guardrail_recover(u32 domain, const char *why)
 /* Waits until nobody is in the domain. */
 static bool wait_outside(u32 domain)
 {
+	const struct guardrail_recovery_class *class;
 	unsigned long end = jiffies + msecs_to_jiffies(LEAVE_MS);
 
 	while (guardrail_inside_domain(domain)) {
 		if (time_after(jiffies, end))
 			return false;
-		guardrail_settle_polls(domain);
+		for_each_class_with(class, settle)
+			class->settle(domain);
 		msleep(10);
 	}
 	return true;
 }
 
-static void tell_released(u32 domain, const struct released *released)
+static void print_released(u32 domain, const struct guardrail_released *released)
 {
 	pr_info("domain %u is cleared: released %u timers, %u works, %u network devices, %u character devices, %u PCI devices, %u interrupts, %u frames, %u mappings, %u allocations\n",
 		domain, released->timers, released->works, released->netdevs, released->miscdevices, released->devices, released->irqs,
-		released->frames, released->mappings, released->allocations);
+		released->packets, released->mappings, released->allocations);
 	if (released->left)
 		pr_warn("domain %u: %u allocations cannot be released and are lost\n", domain, released->left);
 }
 
-static bool anything(const struct released *released)
+static bool anything(const struct guardrail_released *released)
 {
 	return released->timers || released->works || released->netdevs || released->miscdevices || released->devices || released->irqs ||
-	       released->frames || released->mappings || released->allocations || released->left;
+	       released->packets || released->mappings || released->allocations || released->left;
+}
+
+/*
+ * Takes objects that stay from the modules. Returns 1 where the modules must be kept in memory, else 0; or an error,
+ * with the reason in @failed.
+ */
+static int park(u32 domain, const struct guardrail_modules *modules, bool fails, const char **failed)
+{
+	const struct guardrail_recovery_class *class;
+	int kept = 0, result;
+
+	lockdep_assert_held(&teardown_lock);
+	for_each_class_with(class, park) {
+		result = class->park(domain, modules, fails);
+		if (result < 0) {
+			*failed = class->cannot_park;
+			return result;
+		}
+		kept |= result;
+	}
+	return kept;
 }
 
 void guardrail_clear_dead(u32 domain, bool *gone)
 {
-	struct guarded_modules *modules = kzalloc(sizeof(*modules), GFP_KERNEL);
-	struct released released;
-	struct late late;
+	struct guardrail_modules *modules = kzalloc(sizeof(*modules), GFP_KERNEL);
+	struct guardrail_released released;
+	struct guardrail_late late;
+	const char *failed;
 
 	mutex_lock(&teardown_lock);
 	if (modules && wait_outside(domain)) {
 		guardrail_modules_of(domain, modules);
-		guardrail_park_hosts(domain, modules, true);
+		park(domain, modules, true, &failed);
 		guardrail_teardown(domain, modules, !test_bit(domain, &recovering), &released, &late);
 		guardrail_release_late(&late);
 		if (anything(&released))
-			tell_released(domain, &released);
+			print_released(domain, &released);
 	} else {
 		pr_err("threads are still in domain %u after %u s: what it holds is not released\n", domain, LEAVE_MS / 1000);
 	}
@@ -167,7 +197,7 @@ static void wait_gone(const char *name)
 }
 
 /* Nothing calls modules that are cleared, so they can go and come again. */
-static int reload(u32 domain, struct guarded_modules *modules)
+static int reload(u32 domain, struct guardrail_modules *modules)
 {
 	unsigned long find = guardrail_find_symbol("find_module");
 	int err = 0, i;
@@ -184,11 +214,40 @@ static int reload(u32 domain, struct guarded_modules *modules)
 	return err;
 }
 
-static const char *recover(u32 domain, struct guarded_modules *modules, struct list_head *saved, bool too_often)
+/*
+ * Does all that needs the old modules. Returns NULL, or why the recovery fails; then nothing was torn down. @err gets an
+ * error where the modules could not be kept.
+ */
+static const char *take_down(u32 domain, struct guardrail_modules *modules, bool too_often, struct guardrail_late *late, int *err)
 {
-	struct released released;
-	struct late late;
-	int err = 0, file_systems = 0;
+	struct guardrail_released released;
+	const char *failed = NULL;
+	int parked;
+
+	lockdep_assert_held(&teardown_lock);
+	guardrail_modules_of(domain, modules);
+	/* Its init function was ended, or it was unloaded meanwhile. */
+	if (!modules->n)
+		return "it has no module any more";
+	too_often |= guardrail_outlives(domain) && !guardrail_can_keep(modules->n);
+	parked = park(domain, modules, too_often, &failed);
+	if (too_often)
+		return "it was killed too often";
+	if (parked < 0)
+		return failed;
+	guardrail_teardown(domain, modules, false, &released, late);
+	*err = parked ? guardrail_keep_modules(domain) : 0;
+	print_released(domain, &released);
+	return NULL;
+}
+
+/* Returns NULL, or why the recovery fails. */
+static const char *recover(u32 domain, struct guardrail_modules *modules, bool too_often)
+{
+	const struct guardrail_recovery_class *class;
+	struct guardrail_late late;
+	const char *failed;
+	int err = 0;
 
 	/* Modules stay as long as the lock is held. */
 	mutex_lock(&teardown_lock);
@@ -199,41 +258,24 @@ static const char *recover(u32 domain, struct guarded_modules *modules, struct l
 		return "it has no module any more";
 	if (!wait_outside(domain))
 		return "threads are still inside";
-	guardrail_save_netdevs(domain, saved);
+	for_each_class_with(class, save)
+		class->save(domain);
 	mutex_lock(&teardown_lock);
-	guardrail_modules_of(domain, modules);
-	too_often |= guardrail_has_fs(domain) && !guardrail_can_keep(modules->n);
-	if (modules->n)
-		guardrail_park_hosts(domain, modules, too_often);
-	if (modules->n && !too_often)
-		file_systems = guardrail_park_fs(domain);
-	if (modules->n && !too_often && file_systems >= 0)
-		guardrail_teardown(domain, modules, false, &released, &late);
-	if (modules->n && !too_often && file_systems > 0)
-		err = guardrail_keep_modules(domain);
+	failed = take_down(domain, modules, too_often, &late, &err);
 	mutex_unlock(&teardown_lock);
-	/* Its init function was ended, or it was removed meanwhile. */
-	if (!modules->n)
-		return "it has no module any more";
-	if (too_often)
-		return "it was killed too often";
-	if (file_systems < 0)
-		return "a file system cannot stay without its driver";
-	tell_released(domain, &released);
+	if (failed)
+		return failed;
 	err = err ?: reload(domain, modules);
 	guardrail_release_late(&late);
 	if (err)
 		return "its modules could not be loaded anew";
-	if (guardrail_restore_netdevs(saved))
-		return "a network device did not come again, or could not be set up";
-	if (guardrail_settle_hosts(domain))
-		return "a SCSI host did not come again";
-	if (guardrail_restore_fs(domain))
-		return "a file system could not be mounted again";
+	for_each_class_with(class, restore)
+		if (class->restore(domain))
+			return class->not_restored;
 	return NULL;
 }
 
-/* Whoever is killed again and again does not get better. */
+/* A domain that is killed again and again does not get better. */
 static bool too_often(struct recovery *recovery)
 {
 	if (!recovery->in_a_row || time_after(jiffies, recovery->first + 60 * HZ)) {
@@ -243,40 +285,51 @@ static bool too_often(struct recovery *recovery)
 	return ++recovery->in_a_row > MAX_IN_A_MINUTE;
 }
 
-static void work(struct work_struct *work)
+/* The recovery is over, with success where @failed is NULL. */
+static void conclude(u32 domain, const struct recovery *recovery, const char *failed)
 {
-	struct recovery *recovery = container_of(work, struct recovery, work);
-	u32 domain = recovery - recoveries;
-	struct guarded_modules *modules = kzalloc(sizeof(*modules), GFP_KERNEL);
-	const char *failed = "no memory";
-	unsigned int no_io;
-	LIST_HEAD(saved);
+	const struct guardrail_recovery_class *class;
+	/* Its modules were killed again while they were loaded: another try follows. */
+	bool again = work_pending(&recovery->work);
 
-	/* Its modules were killed while they came again, and have come since. */
-	if (!guardrail_is_dead(domain)) {
-		kfree(modules);
-		module_put(THIS_MODULE);
-		return;
+	if (failed && !again) {
+		for_each_class_with(class, fail)
+			class->fail(domain);
 	}
-	/* Memory that has to be written to a disk first may wait for this. */
-	no_io = memalloc_noio_save();
-	set_bit(domain, &recovering);
-	pr_info("recovery of domain %u begins\n", domain);
-	if (modules)
-		failed = recover(domain, modules, &saved, too_often(recovery));
-	/* It is tried once more where its modules were killed again while they came. */
-	if (failed && !work_pending(work))
-		guardrail_fail_hosts(domain);
 	if (failed)
 		pr_err("recovery of domain %u failed: %s\n", domain, failed);
 	else
 		pr_info("recovery of domain %u is done, %lld ms after it was killed\n", domain,
 			ktime_ms_delta(ktime_get(), recovery->killed));
-	if (!work_pending(work)) {
+	if (!work_pending(&recovery->work)) {
 		clear_bit(domain, &recovering);
 		guardrail_restarts_end(domain, !failed);
 	}
-	guardrail_forget_netdevs(&saved);
+	for_each_class_with(class, forget)
+		class->forget(domain);
+}
+
+static void work(struct work_struct *work)
+{
+	struct recovery *recovery = container_of(work, struct recovery, work);
+	u32 domain = recovery - recoveries;
+	struct guardrail_modules *modules = kzalloc(sizeof(*modules), GFP_KERNEL);
+	const char *failed = "no memory";
+	unsigned int no_io;
+
+	/* Its modules were killed while they were loaded, and have been loaded since. */
+	if (!guardrail_is_dead(domain)) {
+		kfree(modules);
+		module_put(THIS_MODULE);
+		return;
+	}
+	/* Memory that has to be written to a disk first may wait for this recovery. */
+	no_io = memalloc_noio_save();
+	set_bit(domain, &recovering);
+	pr_info("recovery of domain %u begins\n", domain);
+	if (modules)
+		failed = recover(domain, modules, too_often(recovery));
+	conclude(domain, recovery, failed);
 	kfree(modules);
 	memalloc_noio_restore(no_io);
 	module_put(THIS_MODULE);
@@ -294,6 +347,9 @@ int __init guardrail_recover_init(void)
 
 void guardrail_recover_exit(void)
 {
+	const struct guardrail_recovery_class *class;
+
 	destroy_workqueue(queue);
-	guardrail_restore_scsi_exit();
+	for_each_class_with(class, exit)
+		class->exit();
 }

@@ -13,8 +13,7 @@
 #include <asm/syscall.h>
 #include <asm/unistd.h>
 
-#include "internal.h"
-#include "recovery/recover.h"
+#include "recovery/restart.h"
 
 /* How long a thread waits for the end of a recovery, and how many do. */
 #define WAIT_MS 60000

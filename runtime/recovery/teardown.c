@@ -10,9 +10,7 @@
 #include <linux/interrupt.h>
 #include <linux/io.h>
 #include <linux/iommu.h>
-#include <linux/miscdevice.h>
 #include <linux/mm.h>
-#include <linux/netdevice.h>
 #include <linux/pci.h>
 #include <linux/rcupdate.h>
 #include <linux/skbuff.h>
@@ -22,18 +20,15 @@
 #include <linux/vmalloc.h>
 #include <linux/workqueue.h>
 
-#include "border/custom.h"
-#include "recovery/recover.h"
+#include "base/address.h"
+#include "domain/interrupts.h"
+#include "recovery/class.h"
+#include "recovery/teardown.h"
+#include "rights/kinds.h"
+#include "rights/object.h"
 
 /* No interrupt has a larger number here. */
 #define MAX_IRQ 16384
-
-struct teardown {
-	u32 domain;
-	const struct guarded_modules *modules;
-	struct released *released;
-	struct late *late;
-};
 
 /* Something to be released later. */
 struct piece {
@@ -41,17 +36,7 @@ struct piece {
 	struct guardrail_held held;
 };
 
-bool guardrail_is_of(const void *p, const struct guarded_modules *modules)
-{
-	unsigned int i;
-
-	for (i = 0; i < modules->n; i++)
-		if (within_module((unsigned long)p, modules->module[i]))
-			return true;
-	return false;
-}
-
-static bool owns_driver(const struct device_driver *driver, const struct guarded_modules *modules)
+static bool owns_driver(const struct device_driver *driver, const struct guardrail_modules *modules)
 {
 	unsigned int i;
 
@@ -61,24 +46,13 @@ static bool owns_driver(const struct device_driver *driver, const struct guarded
 	return false;
 }
 
-/*
- * The kernel offers a frame that was refused again and again, as long as the queue is not stopped, and waits for the end of that when it closes
- * the device.
- */
-static int detach(const struct guardrail_held *held, void *data)
+void guardrail_silence(u32 domain, const struct guardrail_modules *modules)
 {
-	if (held->right == GUARDRAIL_OBJECT && held->type == TYPE_NETDEV && held->state) {
-		netif_tx_stop_all_queues((struct net_device *)held->start);
-		netif_device_detach((struct net_device *)held->start);
-	}
-	return 0;
-}
-
-void guardrail_silence(u32 domain, const struct guarded_modules *modules)
-{
+	const struct guardrail_recovery_class *class;
 	struct pci_dev *dev = NULL;
 
-	guardrail_walk(domain, detach, NULL);
+	for_each_class_with(class, silence)
+		class->silence(domain);
 	for_each_pci_dev(dev) {
 		if (!owns_driver(dev->dev.driver, modules))
 			continue;
@@ -91,7 +65,7 @@ void guardrail_silence(u32 domain, const struct guarded_modules *modules)
  * A device that has no driver, and whose memory is reserved by a name in one of the modules: its driver's probe failed because it was ended, or
  * its removal was.
  */
-static bool is_left_behind(struct pci_dev *dev, const struct guarded_modules *modules)
+static bool is_left_behind(struct pci_dev *dev, const struct guardrail_modules *modules)
 {
 	int bar;
 
@@ -107,7 +81,7 @@ static bool is_left_behind(struct pci_dev *dev, const struct guarded_modules *mo
 }
 
 /* Devices that drivers of the domain have or had; each is held. */
-static void find_devices(struct teardown *down)
+static void find_devices(struct guardrail_teardown *down)
 {
 	struct pci_dev *dev = NULL;
 
@@ -115,30 +89,6 @@ static void find_devices(struct teardown *down)
 		if ((owns_driver(dev->dev.driver, down->modules) || is_left_behind(dev, down->modules)) &&
 		    down->late->n_devices < MAX_DEVICES)
 			down->late->devices[down->late->n_devices++] = pci_dev_get(dev);
-}
-
-static int settle_poll(const struct guardrail_held *held, void *data)
-{
-	struct napi_struct *napi = (struct napi_struct *)held->start;
-
-	if (held->right != GUARDRAIL_OBJECT || held->type != TYPE_NAPI || !held->state)
-		return 0;
-	/*
-	 * It is scheduled, and on no processor's list, nor disabled: its poll was refused, which has not completed it. That it is on its way to a
-	 * list lasts no longer than a moment with interrupts off.
-	 */
-	if (test_bit(NAPI_STATE_SCHED, &napi->state) && !test_bit(NAPI_STATE_NPSVC, &napi->state) &&
-	    list_empty_careful(&napi->poll_list)) {
-		msleep(2);
-		if (!test_bit(NAPI_STATE_NPSVC, &napi->state) && list_empty_careful(&napi->poll_list))
-			clear_bit(NAPI_STATE_SCHED, &napi->state);
-	}
-	return 0;
-}
-
-void guardrail_settle_polls(u32 domain)
-{
-	guardrail_walk(domain, settle_poll, NULL);
 }
 
 static bool cancel(struct work_struct *work)
@@ -152,7 +102,7 @@ static bool cancel(struct work_struct *work)
 }
 
 /* The timer of work that can be delayed stays with the work: that would wait for it forever. */
-static void stop_timer(struct timer_list *timer, struct released *released)
+static void stop_timer(struct timer_list *timer, struct guardrail_released *released)
 {
 	if (timer->function == delayed_work_timer_fn) {
 		released->works += cancel(&container_of(timer, struct delayed_work, timer)->work);
@@ -163,7 +113,7 @@ static void stop_timer(struct timer_list *timer, struct released *released)
 
 static int stop(const struct guardrail_held *held, void *data)
 {
-	struct teardown *down = data;
+	struct guardrail_teardown *down = data;
 
 	if (held->right != GUARDRAIL_OBJECT)
 		return 0;
@@ -178,47 +128,8 @@ static int stop(const struct guardrail_held *held, void *data)
 	return 0;
 }
 
-static int unregister(const struct guardrail_held *held, void *data)
-{
-	struct teardown *down = data;
-
-	if (held->right == GUARDRAIL_OBJECT && held->type == TYPE_MISCDEVICE && held->state) {
-		misc_deregister((struct miscdevice *)held->start);
-		guardrail_put_object(down->domain, held->start, TYPE_MISCDEVICE, 0);
-		down->released->miscdevices++;
-	}
-	if (held->right == GUARDRAIL_OBJECT && held->type == TYPE_NETDEV && held->state) {
-		unregister_netdev((struct net_device *)held->start);
-		guardrail_put_object(down->domain, held->start, TYPE_NETDEV, 0);
-		down->released->netdevs++;
-	}
-	return 0;
-}
-
-static int end_poll(const struct guardrail_held *held, void *data)
-{
-	struct teardown *down = data;
-
-	if (held->right == GUARDRAIL_OBJECT && held->type == TYPE_NAPI && held->state) {
-		struct napi_struct *napi = (struct napi_struct *)held->start;
-		unsigned long end = jiffies + 5 * HZ;
-
-		/* It may be on a processor's list until that comes to it. Nothing schedules it any more. */
-		while (test_bit(NAPI_STATE_SCHED, &napi->state) && time_before(jiffies, end)) {
-			settle_poll(held, data);
-			msleep(2);
-		}
-		if (test_bit(NAPI_STATE_SCHED, &napi->state))
-			pr_warn("domain %u: a poll does not end\n", down->domain);
-		else
-			napi_disable(napi);
-		guardrail_put_object(down->domain, held->start, TYPE_NAPI, 0);
-	}
-	return 0;
-}
-
 struct found_drivers {
-	const struct guarded_modules *modules;
+	const struct guardrail_modules *modules;
 	struct pci_driver *driver[MAX_MODULES];
 	unsigned int n;
 };
@@ -233,7 +144,7 @@ static int find_driver(struct device_driver *driver, void *data)
 }
 
 /* The devices are taken from their drivers, which are not asked, and with them all that goes with a device. */
-static void unbind(const struct guarded_modules *modules)
+static void unbind(const struct guardrail_modules *modules)
 {
 	struct found_drivers found = { .modules = modules };
 	unsigned int i;
@@ -245,7 +156,7 @@ static void unbind(const struct guarded_modules *modules)
 
 /* A handler of the modules, and what it was registered with. */
 struct found_handler {
-	const struct guarded_modules *modules;
+	const struct guardrail_modules *modules;
 	void *dev_id;
 };
 
@@ -257,7 +168,7 @@ static bool is_handler(const struct irqaction *action, void *data)
 	return guardrail_is_of(action->handler, found->modules) || guardrail_is_of(action->thread_fn, found->modules);
 }
 
-static void free_irqs(struct teardown *down)
+static void free_irqs(struct guardrail_teardown *down)
 {
 	struct found_handler found = { .modules = down->modules };
 	unsigned int irq;
@@ -286,8 +197,7 @@ static void give_back(struct pci_dev *dev)
 	pci_intx(dev, 1);
 }
 
-/* Without memory to note it, it is lost. */
-static bool later(struct teardown *down, const struct guardrail_held *held)
+bool guardrail_release_later(struct guardrail_teardown *down, const struct guardrail_held *held)
 {
 	struct piece *piece = kmalloc(sizeof(*piece), GFP_KERNEL);
 
@@ -298,33 +208,49 @@ static bool later(struct teardown *down, const struct guardrail_held *held)
 	return true;
 }
 
-/* What lies in memory that is to be released next. */
-static int release_objects(const struct guardrail_held *held, void *data)
+/* Calls a member of each class that has it with what the domain holds. */
+static int unregister(const struct guardrail_held *held, void *data)
 {
-	struct teardown *down = data;
+	const struct guardrail_recovery_class *class;
 
-	if (held->right != GUARDRAIL_OBJECT)
-		return 0;
-	switch (held->type) {
-	case TYPE_SKB:
-		guardrail_clear_object(down->domain, held->start, TYPE_SKB);
-		if (later(down, held))
-			down->released->frames++;
-		else
-			down->released->left++;
-		break;
-	case TYPE_NETDEV:
-		if (held->state)
-			break;
-		guardrail_clear_object(down->domain, held->start, TYPE_NETDEV);
-		free_netdev((struct net_device *)held->start);
-		break;
-	}
+	for_each_class_with(class, unregister)
+		class->unregister(held, data);
 	return 0;
 }
 
+static int end_use(const struct guardrail_held *held, void *data)
+{
+	const struct guardrail_recovery_class *class;
+
+	for_each_class_with(class, end_use)
+		class->end_use(held, data);
+	return 0;
+}
+
+/* Objects lie in memory that is released next. */
+static int release_object(const struct guardrail_held *held, void *data)
+{
+	const struct guardrail_recovery_class *class;
+
+	if (held->right != GUARDRAIL_OBJECT)
+		return 0;
+	for_each_class_with(class, release)
+		class->release(held, data);
+	return 0;
+}
+
+static bool is_kept(u32 domain, const struct guardrail_held *held)
+{
+	const struct guardrail_recovery_class *class;
+
+	for_each_class_with(class, keeps)
+		if (class->keeps(domain, held->start, held->len))
+			return true;
+	return false;
+}
+
 /* Memory for a device: without a unit in between that translates, the device's address of it follows from the kernel's. */
-static struct device *device_of(const struct late *late, const struct guardrail_held *held)
+static struct device *device_of(const struct guardrail_late *late, const struct guardrail_held *held)
 {
 	struct device *dev;
 
@@ -338,11 +264,11 @@ static struct device *device_of(const struct late *late, const struct guardrail_
 
 static int release_memory(const struct guardrail_held *held, void *data)
 {
-	struct teardown *down = data;
+	struct guardrail_teardown *down = data;
 
 	if (held->right != GUARDRAIL_OWNER)
 		return 0;
-	if (held->type == KIND_SLAB && guardrail_keeps_allocation(down->domain, held->start, held->len)) {
+	if (held->type == KIND_SLAB && is_kept(down->domain, held)) {
 		down->late->kept = true;
 		return 0;
 	}
@@ -371,7 +297,7 @@ static int release_memory(const struct guardrail_held *held, void *data)
 	case KIND_PAGES:
 	case KIND_FRAG:
 		guardrail_clear(down->domain, held->start, held->len);
-		if (!later(down, held))
+		if (!guardrail_release_later(down, held))
 			break;
 		down->released->allocations++;
 		return 0;
@@ -380,19 +306,36 @@ static int release_memory(const struct guardrail_held *held, void *data)
 	return 0;
 }
 
-static void release_piece(const struct late *late, const struct guardrail_held *held)
+static void free_object(const struct guardrail_held *held)
+{
+	const struct guardrail_recovery_class *class;
+
+	for_each_class_with(class, free)
+		if (class->free(held))
+			return;
+}
+
+static bool prepare_free(u32 domain, const struct guardrail_held *held)
+{
+	const struct guardrail_recovery_class *class;
+	bool can = true;
+
+	for_each_class_with(class, prepare_free)
+		can &= class->prepare_free(domain, held->start, held->len);
+	return can;
+}
+
+static void release_piece(const struct guardrail_late *late, const struct guardrail_held *held)
 {
 	void *p = (void *)held->start;
 
-	/* A cache that goes as well does not need its objects as the constructor makes them. */
-	if (held->right == GUARDRAIL_OWNER && held->type == KIND_SLAB && !guardrail_construct(late->domain, held->start, held->len) &&
-	    (!late->forever || late->kept))
-		return;
-
 	if (held->right == GUARDRAIL_OBJECT) {
-		dev_kfree_skb_any(p);
+		free_object(held);
 		return;
 	}
+	/* A slab cache that is destroyed as well does not need its objects as the constructor makes them. */
+	if (held->type == KIND_SLAB && !prepare_free(late->domain, held) && (!late->forever || late->kept))
+		return;
 	switch (held->type) {
 	case KIND_SLAB:
 		kfree(p);
@@ -416,8 +359,9 @@ static void release_piece(const struct late *late, const struct guardrail_held *
 	}
 }
 
-void guardrail_release_late(struct late *late)
+void guardrail_release_late(struct guardrail_late *late)
 {
+	const struct guardrail_recovery_class *class;
 	struct piece *piece, *next;
 	unsigned int i;
 
@@ -430,13 +374,43 @@ void guardrail_release_late(struct late *late)
 	}
 	for (i = 0; i < late->n_devices; i++)
 		pci_dev_put(late->devices[i]);
-	if (late->forever && !late->kept)
-		guardrail_caches_destroy(late->domain);
+	if (!late->forever || late->kept)
+		return;
+	for_each_class_with(class, end_teardown)
+		class->end_teardown(late->domain);
 }
 
-void guardrail_teardown(u32 domain, const struct guarded_modules *modules, bool forever, struct released *released, struct late *late)
+/* What would call the domain again stops: timers, work, callbacks of RCU, polls. */
+static void stop_calls(struct guardrail_teardown *down)
 {
-	struct teardown *down = kzalloc(sizeof(*down), GFP_KERNEL | __GFP_NOFAIL);
+	const struct guardrail_recovery_class *class;
+
+	guardrail_walk(down->domain, stop, down);
+	/* Functions that wait for a grace period are called now, and refused. */
+	rcu_barrier();
+	for_each_class_with(class, settle)
+		class->settle(down->domain);
+}
+
+/* What the domain has registered. */
+static void unregister_all(struct guardrail_teardown *down)
+{
+	const struct guardrail_recovery_class *class;
+
+	guardrail_walk(down->domain, unregister, down);
+	guardrail_walk(down->domain, end_use, down);
+	unbind(down->modules);
+	for_each_class_with(class, forget_types)
+		class->forget_types(down->domain);
+	free_irqs(down);
+	guardrail_irqs_forget(down->domain);
+}
+
+void guardrail_teardown(u32 domain, const struct guardrail_modules *modules, bool forever,
+			struct guardrail_released *released, struct guardrail_late *late)
+{
+	struct guardrail_teardown *down = kzalloc(sizeof(*down), GFP_KERNEL | __GFP_NOFAIL);
+	const struct guardrail_recovery_class *class;
 	unsigned int i;
 
 	memset(released, 0, sizeof(*released));
@@ -445,26 +419,19 @@ void guardrail_teardown(u32 domain, const struct guarded_modules *modules, bool 
 	late->domain = domain;
 	late->forever = forever;
 	late->kept = false;
-	guardrail_caches_dead(domain);
-	*down = (struct teardown){ .domain = domain, .modules = modules, .released = released, .late = late };
+	for_each_class_with(class, begin_teardown)
+		class->begin_teardown(domain);
+	*down = (struct guardrail_teardown){ .domain = domain, .modules = modules, .released = released, .late = late };
 	find_devices(down);
 	released->devices = late->n_devices;
 	guardrail_silence(domain, modules);
-	guardrail_walk(domain, stop, down);
-	/* Functions that wait for a grace period come, and are refused. */
-	rcu_barrier();
-	guardrail_settle_polls(domain);
-	guardrail_walk(domain, unregister, down);
-	guardrail_walk(domain, end_poll, down);
-	unbind(modules);
-	guardrail_forget_fs_types(domain);
-	free_irqs(down);
-	guardrail_irqs_forget(domain);
+	stop_calls(down);
+	unregister_all(down);
 	for (i = 0; i < late->n_devices; i++)
 		give_back(late->devices[i]);
-	guardrail_walk(domain, release_objects, down);
+	guardrail_walk(domain, release_object, down);
 	guardrail_walk(domain, release_memory, down);
-	/* The module's own variables, and what has gone with the devices. */
+	/* The module's own variables, and what belonged to the devices. */
 	guardrail_clear_domain(domain);
 	kfree(down);
 }

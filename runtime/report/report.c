@@ -10,7 +10,14 @@
 #include <linux/spinlock.h>
 #include <linux/stacktrace.h>
 
+#include "base/symbols.h"
 #include "domain/frames.h"
+#include "domain/locks.h"
+#include "domain/module.h"
+#include "domain/ops.h"
+#include "domain/policy.h"
+#include "report/report.h"
+#include "rights/conflict.h"
 
 #define MAX_SITES 1024
 #define NAME_LENGTH 128
@@ -31,34 +38,6 @@ static DEFINE_SPINLOCK(sites_lock);
 static unsigned int n_sites;
 static unsigned long n_elsewhere;	/* at places for which there was no room */
 static atomic_long_t violations[GUARDRAIL_DOMAINS];
-
-/* What is done after a violation was told. */
-enum policy { POLICY_LOG, POLICY_OOPS, POLICY_FAIL, POLICY_RECOVER };
-static const char *const policies[] = {
-	[POLICY_LOG] = "log", [POLICY_OOPS] = "oops", [POLICY_FAIL] = "fail", [POLICY_RECOVER] = "recover",
-};
-static unsigned int policy = POLICY_LOG;
-
-static int set_policy(const char *value, const struct kernel_param *param)
-{
-	int i = sysfs_match_string(policies, value);
-
-	if (i < 0) {
-		pr_err("the policy is 'log', 'oops', 'fail' or 'recover', not '%.*s'\n", (int)strcspn(value, "\n"), value);
-		return i;
-	}
-	WRITE_ONCE(policy, i);
-	return 0;
-}
-
-static int get_policy(char *value, const struct kernel_param *param)
-{
-	return sprintf(value, "%s\n", policies[READ_ONCE(policy)]);
-}
-
-static const struct kernel_param_ops policy_ops = { .set = set_policy, .get = get_policy };
-module_param_cb(policy, &policy_ops, NULL, 0644);
-MODULE_PARM_DESC(policy, "after a violation: log (go on), oops (end the thread), fail (end the call of the module) or recover (that, and begin the module anew)");
 
 /* Counts the violation; true where its place is new. */
 static bool is_new(const struct guardrail_violation *violation, const char *name)
@@ -113,7 +92,7 @@ const char *guardrail_held_at(unsigned long addr, u32 domain)
 
 	if (!is_domain(domain) || !is_kernel_range(addr, 1))
 		return "read";
-	guardrail_slot_rights(entry_of(addr), domain, rights);
+	guardrail_slot_rights(tag_of(addr), domain, rights);
 	return right_name(rights[addr % GUARDRAIL_SLOT]);
 }
 
@@ -191,7 +170,7 @@ static void kill(const struct guardrail_violation *violation, const char *name)
 	char why[160];
 
 	scnprintf(why, sizeof(why), "%s %016lx by %s", violation->what, violation->addr, name);
-	guardrail_recover(violation->domain, why);
+	guardrail_domain_ops->recover(violation->domain, why);
 }
 
 static void __noreturn end_thread(void)
@@ -222,14 +201,16 @@ static void tell(const struct guardrail_violation *violation, unsigned long firs
 	char name[NAME_LENGTH];
 
 	print(violation, first, name);
-	switch (READ_ONCE(policy)) {
-	case POLICY_OOPS:
+	switch (guardrail_policy()) {
+	case GUARDRAIL_POLICY_OOPS:
 		end_thread();
-	case POLICY_RECOVER:
+	case GUARDRAIL_POLICY_RECOVER:
 		kill(violation, name);
 		fallthrough;
-	case POLICY_FAIL:
+	case GUARDRAIL_POLICY_FAIL:
 		guardrail_unwind(violation->domain);
+		break;
+	default:
 		break;
 	}
 }
@@ -276,16 +257,17 @@ bool guardrail_report_lock(const struct guardrail_lock *lock, const char *kind, 
 
 	scnprintf(what, sizeof(what), "return from %s with a %s taken at", entry->function, kind);
 	print(&violation, lock->p, name);
-	switch (READ_ONCE(policy)) {
-	case POLICY_OOPS:
+	switch (guardrail_policy()) {
+	case GUARDRAIL_POLICY_OOPS:
 		end_thread();
-	case POLICY_RECOVER:
+	case GUARDRAIL_POLICY_RECOVER:
 		kill(&violation, name);
 		return true;
-	case POLICY_FAIL:
+	case GUARDRAIL_POLICY_FAIL:
 		return true;
+	default:
+		return false;
 	}
-	return false;
 }
 
 void guardrail_report_frame(const struct guardrail_noted *noted, const char *name, u32 domain, unsigned long ip)
@@ -297,16 +279,6 @@ void guardrail_report_frame(const struct guardrail_noted *noted, const char *nam
 
 	scnprintf(what, sizeof(what), "return with %s on the stack, handed over by %ps, at", name, (void *)noted->ip);
 	guardrail_report(&violation);
-}
-
-bool guardrail_ends_entries(void)
-{
-	return READ_ONCE(policy) >= POLICY_FAIL;
-}
-
-bool guardrail_ends_threads(void)
-{
-	return READ_ONCE(policy) != POLICY_LOG;
 }
 
 void guardrail_report_loop(u32 domain, const char *function, unsigned int seconds, unsigned long ip)
@@ -323,8 +295,8 @@ void guardrail_report_storm(u32 domain, const char *function, unsigned long irq)
 
 	scnprintf(why, sizeof(why), "interrupts without an end, of number %lu, handled by %s", irq, function);
 	pr_err("fault: %s: domain %u; the interrupt is disabled\n", why, domain);
-	if (READ_ONCE(policy) == POLICY_RECOVER)
-		guardrail_recover(domain, why);
+	if (guardrail_policy() == GUARDRAIL_POLICY_RECOVER)
+		guardrail_domain_ops->recover(domain, why);
 }
 
 void guardrail_faulted(u32 domain, const char *what, unsigned long ip)
@@ -333,10 +305,10 @@ void guardrail_faulted(u32 domain, const char *what, unsigned long ip)
 
 	scnprintf(why, sizeof(why), "%s by %pS", what, (void *)ip);
 	pr_err("fault: %s: domain %u\n", why, domain);
-	if (READ_ONCE(policy) == POLICY_OOPS)
+	if (guardrail_policy() == GUARDRAIL_POLICY_OOPS)
 		end_thread();
-	if (READ_ONCE(policy) == POLICY_RECOVER)
-		guardrail_recover(domain, why);
+	if (guardrail_policy() == GUARDRAIL_POLICY_RECOVER)
+		guardrail_domain_ops->recover(domain, why);
 	guardrail_unwind(domain);
 }
 

@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Large buffers that are written after all, or told: of any byte it has to be found where its buffer begins and ends (see buffer.h). */
 #include "rights/buffer.h"
-#include "border/custom.h"
+#include "rights/kinds.h"
+#include "rights/object.h"
+#include "rights/ranges.h"
 
-static u64 word_at(unsigned long entry)
+static u64 word_at(unsigned long tag)
 {
-	return READ_ONCE(*(u64 *)entry);
+	return READ_ONCE(*(u64 *)tag);
 }
 
 static bool is_first(u64 word, u32 domain)
 {
-	return word == buffer_owned(domain) || word == buffer_of_frame(domain);
+	return word == buffer_owned(domain) || word == buffer_of_packet(domain);
 }
 
 /* The buffer that has the byte at @addr: its marks are the next ones in both directions. */
 static bool find(u32 domain, unsigned long addr, struct guardrail_range *found)
 {
-	unsigned long entry = entry_of(addr) & ~7UL, page = entry & PAGE_MASK, begin, end;
+	unsigned long tag = tag_of(addr) & ~7UL, page = tag & PAGE_MASK, begin, end;
 
-	if (!is_domain(domain) || addr < KERNEL_HALF || entry_peek(entry) < 0)
+	if (!is_domain(domain) || addr < KERNEL_HALF || tag_peek(tag) < 0)
 		return false;
-	for (begin = entry; !is_first(word_at(begin), domain); begin -= 8)
-		if (begin == page || (begin != entry && word_at(begin) == buffer_last(domain)))
+	for (begin = tag; !is_first(word_at(begin), domain); begin -= 8)
+		if (begin == page || (begin != tag && word_at(begin) == buffer_last(domain)))
 			return false;
-	for (end = entry; word_at(end) != buffer_last(domain); end += 8)
+	for (end = tag; word_at(end) != buffer_last(domain); end += 8)
 		if (end == page + PAGE_SIZE - 8 || (end != begin && is_first(word_at(end), domain)))
 			return false;
 	found->start = slot_of(begin);
@@ -33,7 +35,7 @@ static bool find(u32 domain, unsigned long addr, struct guardrail_range *found)
 
 bool guardrail_buffer_owned(u32 domain, unsigned long addr, struct guardrail_range *found)
 {
-	return find(domain, addr, found) && word_at(entry_of(found->start)) == buffer_owned(domain);
+	return find(domain, addr, found) && word_at(tag_of(found->start)) == buffer_owned(domain);
 }
 
 bool guardrail_buffer_grant(u32 domain, unsigned long addr)
@@ -42,7 +44,7 @@ bool guardrail_buffer_grant(u32 domain, unsigned long addr)
 
 	if (!find(domain, addr, &range))
 		return false;
-	if (word_at(entry_of(range.start)) == buffer_owned(domain)) {
+	if (word_at(tag_of(range.start)) == buffer_owned(domain)) {
 		guardrail_count_owned(domain, -range.len);
 		if (guardrail_set_owner(domain, range.start, range.len, KIND_FRAG) == -ENOMEM) {
 			guardrail_count_owned(domain, range.len);
@@ -50,7 +52,7 @@ bool guardrail_buffer_grant(u32 domain, unsigned long addr)
 		}
 	}
 	/* The marks go before anything else comes, or they would be found again. */
-	WRITE_ONCE(*(u64 *)entry_of(range.start), 0);
-	WRITE_ONCE(*(u64 *)entry_of(range.start + range.len - BUFFER_WORD), 0);
+	WRITE_ONCE(*(u64 *)tag_of(range.start), 0);
+	WRITE_ONCE(*(u64 *)tag_of(range.start + range.len - BUFFER_WORD), 0);
 	return !guardrail_range_change(domain, range.start, range.len, GUARDRAIL_WRITE, true);
 }

@@ -1,43 +1,95 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Large buffers that devices fill: few drivers write to them, so nothing of one is granted before its domain does. Until then two marks in
- * the table say where it begins and ends, and that it is the domain's to release (the first entry of its first word of eight is marked) or a frame's
- * (the second is); the last entry of its last word is its end. So it begins and ends at multiples of 64 bytes, and nobody else has entries in its words.
+ * Large buffers that devices fill. Few drivers write to them, so nothing of one is granted before its domain writes.
  *
- * One comes and goes with each packet, so what is done then is inlined.
+ * Until then two marks in the table say where the buffer begins and ends, and whose it is. If the domain may release
+ * it, the first tag of its first word of eight is marked; if it belongs to a packet, the second is. The last tag of
+ * its last word marks its end. So a buffer begins and ends at multiples of 64 bytes, and nobody else has tags in its
+ * words.
+ *
+ * A driver gets and gives one with each packet, so the functions for that are inlined. They take no lock.
  */
-#ifndef GUARDRAIL_BUFFER_H
-#define GUARDRAIL_BUFFER_H
+#ifndef GUARDRAIL_RIGHTS_BUFFER_H
+#define GUARDRAIL_RIGHTS_BUFFER_H
 
-#include "border/action.h"
+#include "rights/tag.h"
 
 #define BUFFER_WORD (8UL * GUARDRAIL_SLOT)
-/* Smaller ones are as quick to grant, and those of 1 KiB are what drivers copy short frames to. */
+/* Smaller buffers are as quick to grant, and drivers copy short packets to those of 1 KiB. */
 #define BUFFER_LEAST 1536
-/* None reaches over pages of the table. */
+/* No buffer reaches over pages of the table. */
 #define BUFFER_MOST (PAGE_SIZE * GUARDRAIL_SLOT)
 
-/* The first word of a buffer that is the domain's. */
+/**
+ * guardrail_buffer_grant() - Grant the buffer that has a byte.
+ * @domain: Domain that is about to write.
+ * @addr: Address of the byte.
+ *
+ * All of the buffer becomes plain memory of the domain.
+ *
+ * Context: Any but NMI.
+ * Return: False where no buffer has the byte, or there is no memory.
+ */
+bool guardrail_buffer_grant(u32 domain, unsigned long addr);
+
+/**
+ * guardrail_buffer_owned() - Find the buffer that has a byte, if the domain may release it.
+ * @domain: The domain.
+ * @addr: Address of the byte.
+ * @found: Gets the buffer.
+ *
+ * Context: Any.
+ * Return: False where there is none.
+ */
+bool guardrail_buffer_owned(u32 domain, unsigned long addr, struct guardrail_range *found);
+
+/**
+ * buffer_owned() - The first word of a buffer that the domain may release.
+ * @domain: The domain.
+ *
+ * Return: Its eight tags.
+ */
 static __always_inline u64 buffer_owned(u32 domain)
 {
 	return GUARDRAIL_ENTRY(domain, GUARDRAIL_OWNER);
 }
 
-/* The first word of a buffer that belongs to a frame. */
-static __always_inline u64 buffer_of_frame(u32 domain)
+/**
+ * buffer_of_packet() - The first word of a buffer that belongs to a packet.
+ * @domain: The domain.
+ *
+ * Return: Its eight tags.
+ */
+static __always_inline u64 buffer_of_packet(u32 domain)
 {
 	return buffer_owned(domain) << 8;
 }
 
+/**
+ * buffer_last() - The last word of a buffer.
+ * @domain: The domain.
+ *
+ * Return: Its eight tags.
+ */
 static __always_inline u64 buffer_last(u32 domain)
 {
 	return buffer_owned(domain) << 56;
 }
 
-/* The first and the last word become others, if they are what is expected; else, or where it is none that can be marked, false. */
+/**
+ * buffer_exchange() - Change the first and the last word of a buffer, if they are as expected.
+ * @p: Begin of the buffer.
+ * @n: Its size in bytes.
+ * @first: The expected first word.
+ * @new_first: What it becomes.
+ * @last: The expected last word.
+ * @new_last: What it becomes.
+ *
+ * Return: False where the words differ, or this memory cannot be marked; nothing has changed then.
+ */
 static __always_inline bool buffer_exchange(unsigned long p, unsigned long n, u64 first, u64 new_first, u64 last, u64 new_last)
 {
-	u64 *begin = (u64 *)entry_of(p), *end = (u64 *)entry_of(p + n - BUFFER_WORD);
+	u64 *begin = (u64 *)tag_of(p), *end = (u64 *)tag_of(p + n - BUFFER_WORD);
 	unsigned long found;
 
 	if (unlikely((p | n) % BUFFER_WORD || n - BUFFER_LEAST > BUFFER_MOST - BUFFER_LEAST || p < KERNEL_HALF ||
@@ -51,36 +103,70 @@ static __always_inline bool buffer_exchange(unsigned long p, unsigned long n, u6
 	return true;
 }
 
-/* The domain has allocated it. */
+/**
+ * buffer_begins() - Mark a buffer that the domain has allocated.
+ * @domain: The domain.
+ * @p: Begin of the buffer.
+ * @n: Its size in bytes.
+ *
+ * Return: False where it cannot be marked.
+ */
 static __always_inline bool buffer_begins(u32 domain, unsigned long p, unsigned long n)
 {
 	return buffer_exchange(p, n, 0, buffer_owned(domain), 0, buffer_last(domain));
 }
 
-/* It has come with a frame. */
-static __always_inline bool buffer_comes(u32 domain, unsigned long p, unsigned long n)
+/**
+ * buffer_arrives() - Mark a buffer that the domain got with a packet.
+ * @domain: The domain.
+ * @p: Begin of the buffer.
+ * @n: Its size in bytes.
+ *
+ * Return: False where it cannot be marked.
+ */
+static __always_inline bool buffer_arrives(u32 domain, unsigned long p, unsigned long n)
 {
-	return buffer_exchange(p, n, 0, buffer_of_frame(domain), 0, buffer_last(domain));
+	return buffer_exchange(p, n, 0, buffer_of_packet(domain), 0, buffer_last(domain));
 }
 
-/* What was the domain's becomes a frame's. */
+/**
+ * buffer_moves() - Turn the domain's own buffer into a packet's.
+ * @domain: The domain.
+ * @p: Begin of the buffer.
+ * @n: Its size in bytes.
+ *
+ * Return: False where it is no such buffer.
+ */
 static __always_inline bool buffer_moves(u32 domain, unsigned long p, unsigned long n)
 {
-	return buffer_exchange(p, n, buffer_owned(domain), buffer_of_frame(domain), buffer_last(domain), buffer_last(domain));
+	return buffer_exchange(p, n, buffer_owned(domain), buffer_of_packet(domain), buffer_last(domain), buffer_last(domain));
 }
 
-/* The frame goes that it belongs to. */
+/**
+ * buffer_ends() - Remove the marks of a packet's buffer that the domain gives up.
+ * @domain: The domain.
+ * @p: Begin of the buffer.
+ * @n: Its size in bytes.
+ *
+ * Return: False where it is no such buffer.
+ */
 static __always_inline bool buffer_ends(u32 domain, unsigned long p, unsigned long n)
 {
-	return buffer_exchange(p, n, buffer_of_frame(domain), 0, buffer_last(domain), 0);
+	return buffer_exchange(p, n, buffer_of_packet(domain), 0, buffer_last(domain), 0);
 }
 
-/* True where one begins at @p that belongs to a frame. */
-static inline bool is_buffer_of_frame(u32 domain, unsigned long p)
+/**
+ * is_buffer_of_packet() - Test for the begin of a packet's buffer.
+ * @domain: The domain.
+ * @p: Address to test.
+ *
+ * Return: True where one begins at @p.
+ */
+static inline bool is_buffer_of_packet(u32 domain, unsigned long p)
 {
 	unsigned long found;
 
-	return p >= KERNEL_HALF && !(p % BUFFER_WORD) && load_word(entry_of(p), &found) && found == buffer_of_frame(domain);
+	return p >= KERNEL_HALF && !(p % BUFFER_WORD) && load_word(tag_of(p), &found) && found == buffer_of_packet(domain);
 }
 
-#endif /* GUARDRAIL_BUFFER_H */
+#endif /* GUARDRAIL_RIGHTS_BUFFER_H */

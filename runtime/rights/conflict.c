@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Slots that one entry cannot describe: several domains hold rights, or one holds rights to bytes for which it has no mask. Their
- * entry says so, and a node of the conflict table has the rights of every domain to every byte.
+ * Slots that one tag cannot describe: several domains hold rights, or one holds rights to bytes for which it has no mask. Their
+ * tag says so, and a node of the conflict table has the rights of every domain to every byte.
  *
- * An entry is changed here by compare-and-swap. Where whole slots change, rights.c writes entries without that, so the mark can
- * be lost when two domains change rights to the same slot at the same moment: the one that wrote the entry last has its right there, and
- * what the others hold is still in the node. So a check that fails looks for a node whatever the entry says. A node goes when
- * no right but what fits into the entry is left.
+ * An tag is changed here by compare-and-swap. Where whole slots change, rights.c writes tags without that, so the mark can
+ * be lost when two domains change rights to the same slot at the same moment: the one that wrote the tag last has its right there, and
+ * what the others hold is still in the node. So a check that fails looks for a node whatever the tag says. A node goes when
+ * no right but what fits into the tag is left.
  */
 #include <linux/hash.h>
 #include <linux/spinlock.h>
 
-#include "internal.h"
+#include "base/pool.h"
+#include "rights/conflict.h"
+#include "rights/mask.h"
 
 #define HASH_BITS 10
 #define RESERVE 64
 
 struct conflict {
 	struct hlist_node node;
-	unsigned long entry;
+	unsigned long tag;
 	u8 rights[GUARDRAIL_DOMAINS - 1][GUARDRAIL_SLOT] __aligned(8);
 };
 
@@ -27,26 +29,26 @@ static struct hlist_head table[1 << HASH_BITS];
 static DEFINE_SPINLOCK(lock);
 static unsigned long n_conflicts;
 
-static struct hlist_head *bucket(unsigned long entry)
+static struct hlist_head *bucket(unsigned long tag)
 {
-	return &table[hash_long(entry, HASH_BITS)];
+	return &table[hash_long(tag, HASH_BITS)];
 }
 
-static struct conflict *find(unsigned long entry)
+static struct conflict *find(unsigned long tag)
 {
 	struct conflict *conflict;
 
 	lockdep_assert_held(&lock);
-	hlist_for_each_entry(conflict, bucket(entry), node)
-		if (conflict->entry == entry)
+	hlist_for_each_entry(conflict, bucket(tag), node)
+		if (conflict->tag == tag)
 			return conflict;
 	return NULL;
 }
 
-/* What an entry other than GUARDRAIL_CONFLICT says of each byte, to the domain that it names. */
-static void decode(u8 entry, u8 rights[GUARDRAIL_SLOT])
+/* What an tag other than GUARDRAIL_CONFLICT says of each byte, to the domain that it names. */
+static void decode(u8 tag, u8 rights[GUARDRAIL_SLOT])
 {
-	u8 mask = guardrail_writes[entry], right = entry & 0xf;
+	u8 mask = guardrail_writes[tag], right = tag & 0xf;
 	int i;
 
 	for (i = 0; i < GUARDRAIL_SLOT; i++)
@@ -55,7 +57,7 @@ static void decode(u8 entry, u8 rights[GUARDRAIL_SLOT])
 		rights[0] = right;
 }
 
-/* The entry that says this of a slot, or GUARDRAIL_CONFLICT where none can. */
+/* The tag that says this of a slot, or GUARDRAIL_CONFLICT where none can. */
 static u8 encode(u32 domain, const u8 rights[GUARDRAIL_SLOT], unsigned int most)
 {
 	u8 mask = 0;
@@ -69,13 +71,13 @@ static u8 encode(u32 domain, const u8 rights[GUARDRAIL_SLOT], unsigned int most)
 			return GUARDRAIL_CONFLICT;
 	}
 	if (rights[0] <= GUARDRAIL_WRITE)
-		return guardrail_mask_entry(domain, mask, most);
+		return guardrail_mask_tag(domain, mask, most);
 	if (mask != (rights[0] == GUARDRAIL_OBJECT_WRITE ? 0xff : 0))
 		return GUARDRAIL_CONFLICT;
 	return GUARDRAIL_ENTRY(domain, rights[0]);
 }
 
-static void apply(const struct slot_change *change, u8 rights[GUARDRAIL_SLOT])
+static void apply(const struct guardrail_slot_change *change, u8 rights[GUARDRAIL_SLOT])
 {
 	int i;
 
@@ -92,7 +94,7 @@ static void apply(const struct slot_change *change, u8 rights[GUARDRAIL_SLOT])
 	}
 }
 
-/* The entry of a node: what a single domain holds if it fits, else GUARDRAIL_CONFLICT. */
+/* The tag of a node: what a single domain holds if it fits, else GUARDRAIL_CONFLICT. */
 static u8 encode_node(const struct conflict *conflict)
 {
 	u32 domain, only = 0;
@@ -107,33 +109,33 @@ static u8 encode_node(const struct conflict *conflict)
 	return only ? encode(only, conflict->rights[only - 1], GUARDRAIL_SINGLE_MASKS) : 0;
 }
 
-/* The entry, with what it says taken over into the node. */
-static u8 take_over(struct conflict *conflict, u8 entry)
+/* The tag, with what it says taken over into the node. */
+static u8 take_over(struct conflict *conflict, u8 tag)
 {
-	if (entry && entry != GUARDRAIL_CONFLICT)
-		decode(entry, conflict->rights[(entry >> 4) - 1]);
-	return entry;
+	if (tag && tag != GUARDRAIL_CONFLICT)
+		decode(tag, conflict->rights[(tag >> 4) - 1]);
+	return tag;
 }
 
-static bool swap_entry(unsigned long entry, u8 old, u8 new)
+static bool swap_tag(unsigned long tag, u8 old, u8 new)
 {
-	return old == new || cmpxchg((u8 *)entry, old, new) == old;
+	return old == new || cmpxchg((u8 *)tag, old, new) == old;
 }
 
 /*
- * The entry that an entry of the domain, or of none, becomes; GUARDRAIL_CONFLICT where none can say it. Bytes that become writable or
+ * The tag that an tag of the domain, or of none, becomes; GUARDRAIL_CONFLICT where none can say it. Bytes that become writable or
  * read-only are most of what comes here.
  */
-static u8 changed(u8 old, const struct slot_change *change)
+static u8 changed(u8 old, const struct guardrail_slot_change *change)
 {
 	unsigned int most = change->many ? GUARDRAIL_MASKS : GUARDRAIL_SINGLE_MASKS;
 	bool marked = is_mark(old & 0xf);
 	u8 rights[GUARDRAIL_SLOT];
 
 	if (!marked && change->right == GUARDRAIL_WRITE)
-		return guardrail_mask_entry(change->domain, guardrail_writes[old] | change->mask, most);
+		return guardrail_mask_tag(change->domain, guardrail_writes[old] | change->mask, most);
 	if (!marked && change->right == GUARDRAIL_READ)
-		return guardrail_mask_entry(change->domain, guardrail_writes[old] & ~change->mask, most);
+		return guardrail_mask_tag(change->domain, guardrail_writes[old] & ~change->mask, most);
 	if (!old && change->mask == 1)
 		return GUARDRAIL_ENTRY(change->domain, change->right);
 	/* A mark goes, and there is nothing else in the slot. */
@@ -144,13 +146,13 @@ static u8 changed(u8 old, const struct slot_change *change)
 	return encode(change->domain, rights, most);
 }
 
-/* Changes an entry that stays one that needs no node; false where it has to be done with one. */
-static bool change_entry(unsigned long entry, const struct slot_change *change)
+/* Changes an tag that stays one that needs no node; false where it has to be done with one. */
+static bool change_tag(unsigned long tag, const struct guardrail_slot_change *change)
 {
 	u8 old, new;
 
 	do {
-		old = READ_ONCE(*(u8 *)entry);
+		old = READ_ONCE(*(u8 *)tag);
 		if (old == GUARDRAIL_CONFLICT)
 			return false;
 		/* Another domain's, and this one has nothing to lose there. */
@@ -159,23 +161,23 @@ static bool change_entry(unsigned long entry, const struct slot_change *change)
 		new = changed(old, change);
 		if (new == GUARDRAIL_CONFLICT)
 			return false;
-	} while (!swap_entry(entry, old, new));
+	} while (!swap_tag(tag, old, new));
 	return true;
 }
 
 /*
- * The same with a node, under the lock. The node is in the table before the entry says so, and leaves it after the entry says
+ * The same with a node, under the lock. The node is in the table before the tag says so, and leaves it after the tag says
  * something else.
  */
-static void change_node(struct conflict *conflict, const struct slot_change *change)
+static void change_node(struct conflict *conflict, const struct guardrail_slot_change *change)
 {
 	u8 old, new;
 
 	do {
-		old = take_over(conflict, READ_ONCE(*(u8 *)conflict->entry));
+		old = take_over(conflict, READ_ONCE(*(u8 *)conflict->tag));
 		apply(change, conflict->rights[change->domain - 1]);
 		new = encode_node(conflict);
-	} while (!swap_entry(conflict->entry, old, new));
+	} while (!swap_tag(conflict->tag, old, new));
 }
 
 static void drop_if_done(struct conflict *conflict)
@@ -187,20 +189,20 @@ static void drop_if_done(struct conflict *conflict)
 	guardrail_pool_free(&pool, conflict);
 }
 
-/* The entry must be populated. */
-int guardrail_slot_change(unsigned long entry, const struct slot_change *change)
+/* The tag must be populated. */
+int guardrail_slot_change(unsigned long tag, const struct guardrail_slot_change *change)
 {
 	struct conflict *conflict;
 	unsigned long flags;
 
 	/* Without a node for it, that is all there is to do. */
-	if (hlist_empty(bucket(entry)) && change_entry(entry, change))
+	if (hlist_empty(bucket(tag)) && change_tag(tag, change))
 		return 0;
 	spin_lock_irqsave(&lock, flags);
-	conflict = find(entry);
+	conflict = find(tag);
 	if (!conflict) {
 		/* Whoever takes a slot for a node does so under the lock. */
-		if (change_entry(entry, change)) {
+		if (change_tag(tag, change)) {
 			spin_unlock_irqrestore(&lock, flags);
 			return 0;
 		}
@@ -209,9 +211,9 @@ int guardrail_slot_change(unsigned long entry, const struct slot_change *change)
 			spin_unlock_irqrestore(&lock, flags);
 			return -ENOMEM;
 		}
-		conflict->entry = entry;
+		conflict->tag = tag;
 		memset(conflict->rights, 0, sizeof(conflict->rights));
-		hlist_add_head(&conflict->node, bucket(entry));
+		hlist_add_head(&conflict->node, bucket(tag));
 		WRITE_ONCE(n_conflicts, n_conflicts + 1);
 	}
 	change_node(conflict, change);
@@ -220,39 +222,39 @@ int guardrail_slot_change(unsigned long entry, const struct slot_change *change)
 	return 0;
 }
 
-/* What entry and node together say of the domain's rights. Under the lock nothing moves from the one to the other. */
-static void rights_now(unsigned long entry, u32 domain, u8 rights[GUARDRAIL_SLOT])
+/* What tag and node together say of the domain's rights. Under the lock nothing moves from the one to the other. */
+static void rights_now(unsigned long tag, u32 domain, u8 rights[GUARDRAIL_SLOT])
 {
 	struct conflict *conflict;
 	int value;
 
 	lockdep_assert_held(&lock);
-	value = entry_peek(entry);
+	value = tag_peek(tag);
 	memset(rights, GUARDRAIL_READ, GUARDRAIL_SLOT);
 	if (value < 0)
 		return;
-	conflict = find(entry);
+	conflict = find(tag);
 	if (value != GUARDRAIL_CONFLICT && value >> 4 == domain)
 		decode(value, rights);
 	else if (conflict)
 		memcpy(rights, conflict->rights[domain - 1], GUARDRAIL_SLOT);
 	/* The mark was lost: it comes back, or the node goes. */
 	if (conflict && value != GUARDRAIL_CONFLICT) {
-		change_node(conflict, &(struct slot_change){ .domain = domain });
+		change_node(conflict, &(struct guardrail_slot_change){ .domain = domain });
 		drop_if_done(conflict);
 	}
 }
 
-void guardrail_slot_rights(unsigned long entry, u32 domain, u8 rights[GUARDRAIL_SLOT])
+void guardrail_slot_rights(unsigned long tag, u32 domain, u8 rights[GUARDRAIL_SLOT])
 {
 	unsigned long flags;
-	int value = entry_peek(entry);
+	int value = tag_peek(tag);
 
 	/*
-	 * Without a node the entry says all. Where there was one whose mark was lost, and it has gone meanwhile, the entry has become what
+	 * Without a node the tag says all. Where there was one whose mark was lost, and it has gone meanwhile, the tag has become what
 	 * all hold.
 	 */
-	if (value >= 0 && value != GUARDRAIL_CONFLICT && hlist_empty(bucket(entry)) && entry_peek(entry) == value) {
+	if (value >= 0 && value != GUARDRAIL_CONFLICT && hlist_empty(bucket(tag)) && tag_peek(tag) == value) {
 		if (value >> 4 == domain)
 			decode(value, rights);
 		else
@@ -260,7 +262,7 @@ void guardrail_slot_rights(unsigned long entry, u32 domain, u8 rights[GUARDRAIL_
 		return;
 	}
 	spin_lock_irqsave(&lock, flags);
-	rights_now(entry, domain, rights);
+	rights_now(tag, domain, rights);
 	spin_unlock_irqrestore(&lock, flags);
 }
 
@@ -278,10 +280,10 @@ static bool all_hold(const u8 rights[GUARDRAIL_SLOT], u8 mask, u8 right)
 }
 
 /* Whether the domain has the right to all bytes in @mask. */
-bool guardrail_slot_holds(unsigned long entry, u32 domain, u8 mask, u8 right)
+bool guardrail_slot_holds(unsigned long tag, u32 domain, u8 mask, u8 right)
 {
 	u8 rights[GUARDRAIL_SLOT];
-	int value = entry_peek(entry);
+	int value = tag_peek(tag);
 
 	if (value < 0)
 		return false;
@@ -292,8 +294,8 @@ bool guardrail_slot_holds(unsigned long entry, u32 domain, u8 mask, u8 right)
 		if (all_hold(rights, mask, right))
 			return true;
 	}
-	/* Again, where nothing can be on its way between entry and node. */
-	guardrail_slot_rights(entry, domain, rights);
+	/* Again, where nothing can be on its way between tag and node. */
+	guardrail_slot_rights(tag, domain, rights);
 	return all_hold(rights, mask, right);
 }
 
@@ -308,7 +310,7 @@ void guardrail_conflict_forget(u32 domain)
 	for (i = 0; i < ARRAY_SIZE(table); i++) {
 		spin_lock_irqsave(&lock, flags);
 		hlist_for_each_entry_safe(conflict, next, &table[i], node) {
-			change_node(conflict, &(struct slot_change){ .domain = domain, .mask = 0xff });
+			change_node(conflict, &(struct guardrail_slot_change){ .domain = domain, .mask = 0xff });
 			drop_if_done(conflict);
 		}
 		spin_unlock_irqrestore(&lock, flags);

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Rights to the fields of a structure. A list of fields is turned into a bit for each byte, so that each slot changes once; the lists of
- * actions, which are the same each time, into words of eight entries, their templates, which are compared and stored as a whole.
+ * actions, which are the same each time, into words of eight tags, their templates, which are compared and stored as a whole.
  */
 #include <linux/hash.h>
 #include <linux/spinlock.h>
 
-#include "internal.h"
+#include "rights/conflict.h"
+#include "rights/fields.h"
+#include "rights/mask.h"
+#include "rights/table.h"
 
 /* Slots that are looked at together. */
 #define WINDOW 64
@@ -24,7 +27,7 @@ struct template {
 	u8 first;				/* the slot of the first word in which the structure begins */
 	u8 n_words;
 	u64 words[WORDS];
-	u64 masks[WORDS];			/* all bits of the entries in them that are not 0 */
+	u64 masks[WORDS];			/* all bits of the tags in them that are not 0 */
 };
 
 static struct template templates[1 << TEMPLATE_BITS];
@@ -55,21 +58,21 @@ static void bytes_of(unsigned long p, const struct guardrail_field *fields, u32 
 	}
 }
 
-static int change_window(unsigned long window, const u8 masks[WINDOW], struct slot_change *change)
+static int change_window(unsigned long window, const u8 masks[WINDOW], struct guardrail_slot_change *change)
 {
 	int i, err = 0;
 
 	for (i = 0; i < WINDOW && !err; i++) {
-		unsigned long entry = entry_of(window) + i;
+		unsigned long tag = tag_of(window) + i;
 
 		if (!masks[i])
 			continue;
 		change->mask = masks[i];
 		if (change->right == GUARDRAIL_WRITE)
-			err = populate(entry, entry);
-		else if (entry_peek(entry) < 0)
+			err = populate(tag, tag);
+		else if (tag_peek(tag) < 0)
 			continue;
-		err = err ?: guardrail_slot_change(entry, change);
+		err = err ?: guardrail_slot_change(tag, change);
 	}
 	return err;
 }
@@ -92,7 +95,7 @@ static bool all_kernel(unsigned long p, const struct guardrail_field *fields, u3
 /* The fields get WRITE or READ; what is an object stays one. */
 static noinline int change_fields(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n, u8 right)
 {
-	struct slot_change change = { .domain = domain, .right = right, .keep_objects = true };
+	struct guardrail_slot_change change = { .domain = domain, .right = right, .keep_objects = true };
 	unsigned long window = p & ~(GUARDRAIL_SLOT - 1UL), last;
 	u8 masks[WINDOW];
 	int err = 0;
@@ -126,7 +129,7 @@ static bool is_for(const struct template *template, u32 domain, unsigned long p,
 	       template->first == p / GUARDRAIL_SLOT % 8 && template->version == guardrail_masks_version(domain);
 }
 
-bool guardrail_fields_entries(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n, u8 *entries, unsigned int slots)
+bool guardrail_fields_tags(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n, u8 *tags, unsigned int slots)
 {
 	unsigned long last;
 	u8 masks[WINDOW];
@@ -136,8 +139,8 @@ bool guardrail_fields_entries(u32 domain, unsigned long p, const struct guardrai
 		return false;
 	bytes_of(p, fields, n, p, masks);
 	for (i = 0; i < slots; i++) {
-		entries[i] = guardrail_mask_entry(domain, masks[i], GUARDRAIL_MASKS);
-		if (entries[i] == GUARDRAIL_CONFLICT)
+		tags[i] = guardrail_mask_tag(domain, masks[i], GUARDRAIL_MASKS);
+		if (tags[i] == GUARDRAIL_CONFLICT)
 			return false;
 	}
 	return true;
@@ -147,7 +150,7 @@ bool guardrail_fields_entries(u32 domain, unsigned long p, const struct guardrai
 static noinline bool make(struct template *template, u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
 {
 	unsigned int first = p / GUARDRAIL_SLOT % 8, i;
-	u8 *entries = (u8 *)template->words + first;
+	u8 *tags = (u8 *)template->words + first;
 	unsigned long flags, last;
 	bool done = false;
 
@@ -165,9 +168,9 @@ static noinline bool make(struct template *template, u32 domain, unsigned long p
 		template->version = guardrail_masks_version(domain);
 		template->first = first;
 		template->n_words = (first + (last - p) / GUARDRAIL_SLOT) / 8 + 1;
-		done = guardrail_fields_entries(domain, p, fields, n, entries, WINDOW);
+		done = guardrail_fields_tags(domain, p, fields, n, tags, WINDOW);
 		for (i = 0; i < WINDOW; i++)
-			((u8 *)template->masks)[first + i] = entries[i] ? 0xff : 0;
+			((u8 *)template->masks)[first + i] = tags[i] ? 0xff : 0;
 		/* The fields are seen after what they stand for. */
 		if (done)
 			smp_store_release(&template->fields, fields);
@@ -176,10 +179,10 @@ static noinline bool make(struct template *template, u32 domain, unsigned long p
 	return done;
 }
 
-/* Eight slots of which the entries are other than expected, one by one. */
-static noinline int change_slots(unsigned long entry, u64 word, u32 domain, u8 right)
+/* Eight slots of which the tags are other than expected, one by one. */
+static noinline int change_slots(unsigned long tag, u64 word, u32 domain, u8 right)
 {
-	struct slot_change change = { .domain = domain, .right = right, .keep_objects = true, .many = true };
+	struct guardrail_slot_change change = { .domain = domain, .right = right, .keep_objects = true, .many = true };
 	int i, err = 0;
 
 	for (i = 0; i < 8 && !err; i++) {
@@ -187,28 +190,28 @@ static noinline int change_slots(unsigned long entry, u64 word, u32 domain, u8 r
 
 		change.mask = guardrail_writes[value];
 		if (value)
-			err = guardrail_slot_change(entry + i, &change);
+			err = guardrail_slot_change(tag + i, &change);
 	}
 	return err;
 }
 
 static int apply(const struct template *template, unsigned long p, u8 right)
 {
-	unsigned long entry = entry_of(p) - template->first;
+	unsigned long tag = tag_of(p) - template->first;
 	int i, err = 0;
 
-	for (i = 0; i < template->n_words && !err; i++, entry += 8) {
+	for (i = 0; i < template->n_words && !err; i++, tag += 8) {
 		u64 word = template->words[i], mask = template->masks[i], old, from, to;
 
 		if (!mask)
 			continue;
-		old = READ_ONCE(*(u64 *)entry);
+		old = READ_ONCE(*(u64 *)tag);
 		from = right == GUARDRAIL_WRITE ? 0 : word;
 		to = right == GUARDRAIL_WRITE ? word : 0;
 		if ((old & mask) == to)
 			continue;
-		if ((old & mask) != from || cmpxchg((u64 *)entry, old, old ^ word) != old)
-			err = change_slots(entry, word, template->domain, right);
+		if ((old & mask) != from || cmpxchg((u64 *)tag, old, old ^ word) != old)
+			err = change_slots(tag, word, template->domain, right);
 	}
 	return err;
 }
@@ -217,18 +220,18 @@ static int apply(const struct template *template, unsigned long p, u8 right)
 int guardrail_fields_change(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n, u8 right)
 {
 	struct template *template = place_of(fields, p / GUARDRAIL_SLOT % 8);
-	unsigned long entry = entry_of(p), last;
+	unsigned long tag = tag_of(p), last;
 	int err;
 
 	if (p % GUARDRAIL_SLOT || p < KERNEL_HALF || p + LARGEST < p ||
 	    (!is_for(template, domain, p, fields, n) && !make(template, domain, p, fields, n)))
 		return change_fields(domain, p, fields, n, right);
-	last = entry - template->first + 8 * template->n_words - 1;
+	last = tag - template->first + 8 * template->n_words - 1;
 	if (right == GUARDRAIL_WRITE) {
-		err = populate(entry, last);
+		err = populate(tag, last);
 		if (err)
 			return err;
-	} else if (entry_peek(entry) < 0 || entry_peek(last) < 0) {
+	} else if (tag_peek(tag) < 0 || tag_peek(last) < 0) {
 		return change_fields(domain, p, fields, n, right);
 	}
 	return apply(template, p, right);

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Which bytes of a slot an entry lets be written. Besides wholes and halves, each domain has a few sets of bytes of its own, masks, that are
+ * Which bytes of a slot an tag lets be written. Besides wholes and halves, each domain has a few sets of bytes of its own, masks, that are
  * given out when they are first needed. The kernel's structures need few: fields of one or two bytes lie at the same places of many slots.
  */
 #include <linux/spinlock.h>
 
-#include "internal.h"
+#include "rights/mask.h"
 
-/* By entry; nothing for GUARDRAIL_CONFLICT. */
+/* By tag; nothing for GUARDRAIL_CONFLICT. */
 u8 guardrail_writes[256];
-/* By domain and set of bytes: the entry, or 0. */
-static u8 entries[GUARDRAIL_DOMAINS][256];
+/* By domain and set of bytes: the tag, or 0. */
+static u8 tags[GUARDRAIL_DOMAINS][256];
 static u8 n_given[GUARDRAIL_DOMAINS];
 u32 guardrail_masks_versions[GUARDRAIL_DOMAINS];
 static DEFINE_SPINLOCK(lock);
 
-u8 guardrail_mask_entry(u32 domain, u8 mask, unsigned int most)
+u8 guardrail_mask_tag(u32 domain, u8 mask, unsigned int most)
 {
-	u8 entry = READ_ONCE(entries[domain][mask]);
+	u8 tag = READ_ONCE(tags[domain][mask]);
 	unsigned long flags;
 
-	if (entry || !mask)
-		return entry;
+	if (tag || !mask)
+		return tag;
 	spin_lock_irqsave(&lock, flags);
-	entry = entries[domain][mask];
-	if (!entry && n_given[domain] < most) {
-		entry = GUARDRAIL_ENTRY(domain, GUARDRAIL_MASK + n_given[domain]);
+	tag = tags[domain][mask];
+	if (!tag && n_given[domain] < most) {
+		tag = GUARDRAIL_ENTRY(domain, GUARDRAIL_MASK + n_given[domain]);
 		WRITE_ONCE(n_given[domain], n_given[domain] + 1);
-		WRITE_ONCE(guardrail_writes[entry], mask);
-		/* Whoever finds the entry knows what it says. */
-		smp_store_release(&entries[domain][mask], entry);
+		WRITE_ONCE(guardrail_writes[tag], mask);
+		/* Whoever finds the tag knows what it says. */
+		smp_store_release(&tags[domain][mask], tag);
 	}
 	spin_unlock_irqrestore(&lock, flags);
-	return entry ?: GUARDRAIL_CONFLICT;
+	return tag ?: GUARDRAIL_CONFLICT;
 }
 
 /* The domain has nothing in the table, and its masks are free for what comes. */
@@ -43,10 +43,10 @@ void guardrail_masks_forget(u32 domain)
 
 	spin_lock_irqsave(&lock, flags);
 	for (i = 0; i < n_given[domain]; i++) {
-		u8 entry = GUARDRAIL_ENTRY(domain, GUARDRAIL_MASK + i);
+		u8 tag = GUARDRAIL_ENTRY(domain, GUARDRAIL_MASK + i);
 
-		WRITE_ONCE(entries[domain][guardrail_writes[entry]], 0);
-		WRITE_ONCE(guardrail_writes[entry], 0);
+		WRITE_ONCE(tags[domain][guardrail_writes[tag]], 0);
+		WRITE_ONCE(guardrail_writes[tag], 0);
 	}
 	WRITE_ONCE(n_given[domain], 0);
 	WRITE_ONCE(guardrail_masks_versions[domain], guardrail_masks_versions[domain] + 1);
@@ -67,8 +67,8 @@ void __init guardrail_masks_init(void)
 		guardrail_writes[GUARDRAIL_ENTRY(domain, GUARDRAIL_WRITE_LOW)] = 0x0f;
 		guardrail_writes[GUARDRAIL_ENTRY(domain, GUARDRAIL_WRITE_HIGH)] = 0xf0;
 		guardrail_writes[GUARDRAIL_ENTRY(domain, GUARDRAIL_OBJECT_WRITE)] = 0xff;
-		entries[domain][0xff] = WRITABLE(domain);
-		entries[domain][0x0f] = GUARDRAIL_ENTRY(domain, GUARDRAIL_WRITE_LOW);
-		entries[domain][0xf0] = GUARDRAIL_ENTRY(domain, GUARDRAIL_WRITE_HIGH);
+		tags[domain][0xff] = WRITABLE(domain);
+		tags[domain][0x0f] = GUARDRAIL_ENTRY(domain, GUARDRAIL_WRITE_LOW);
+		tags[domain][0xf0] = GUARDRAIL_ENTRY(domain, GUARDRAIL_WRITE_HIGH);
 	}
 }

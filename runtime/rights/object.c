@@ -7,8 +7,13 @@
 #include <linux/hash.h>
 #include <linux/spinlock.h>
 
-#include "border/custom.h"
+#include "base/pool.h"
+#include "rights/conflict.h"
+#include "rights/kinds.h"
+#include "rights/object.h"
+#include "rights/ranges.h"
 #include "rights/skb.h"
+#include "rights/table.h"
 
 #define HASH_BITS 12
 #define LOCK_BITS 6
@@ -176,9 +181,9 @@ static bool owned(unsigned long addr, u32 domain, u32 type, unsigned long *size)
 /* The mark in the table at one byte, or none. */
 static noinline int mark_slot(u32 domain, unsigned long p, u8 mask, u8 right)
 {
-	struct slot_change change = { .domain = domain, .mask = mask, .right = right };
+	struct guardrail_slot_change change = { .domain = domain, .mask = mask, .right = right };
 
-	return guardrail_slot_change(entry_of(p), &change);
+	return guardrail_slot_change(tag_of(p), &change);
 }
 
 static int mark(u32 domain, unsigned long p, u8 mask, u8 right)
@@ -188,7 +193,7 @@ static int mark(u32 domain, unsigned long p, u8 mask, u8 right)
 
 	/* Mostly an object begins where there was nothing, or ends and nothing is left. */
 	if (mask == 1 && (right == GUARDRAIL_READ || right == GUARDRAIL_OBJECT) &&
-	    READ_ONCE(*(u8 *)entry_of(p)) == from && cmpxchg((u8 *)entry_of(p), from, to) == from)
+	    READ_ONCE(*(u8 *)tag_of(p)) == from && cmpxchg((u8 *)tag_of(p), from, to) == from)
 		return 0;
 	return mark_slot(domain, p, mask, right);
 }
@@ -215,7 +220,7 @@ int guardrail_set_object(u32 domain, unsigned long p, unsigned long size, u32 ty
 		return -EINVAL;
 	if (type == GUARDRAIL_TYPE_SKB)
 		return guardrail_is_skb(domain, p) ? -EEXIST : guardrail_skb_begins(domain, p, NULL, 0);
-	err = populate(entry_of(p), entry_of(p));
+	err = populate(tag_of(p), tag_of(p));
 	/* The record comes first: of two who make an object of the same bytes, one is told. */
 	err = err ?: add(&record);
 	return err ?: mark_object(domain, p, size, type);
@@ -237,7 +242,7 @@ int guardrail_renew_object(u32 domain, unsigned long p, unsigned long size, u32 
 		return -EINVAL;
 	if (type == GUARDRAIL_TYPE_SKB)
 		return guardrail_is_skb(domain, p) ? 0 : guardrail_skb_begins(domain, p, NULL, 0);
-	err = populate(entry_of(p), entry_of(p));
+	err = populate(tag_of(p), tag_of(p));
 	if (err)
 		return err;
 	spin_lock_irqsave(lock_of(bucket), flags);
@@ -262,7 +267,7 @@ int guardrail_keep_object(u32 domain, unsigned long p, unsigned long size, u32 t
 
 	if (type == GUARDRAIL_TYPE_SKB)
 		return guardrail_skb_mark(domain, p, true);
-	err = populate(entry_of(p), entry_of(p));
+	err = populate(tag_of(p), tag_of(p));
 	err = err ?: add(&record);
 	return err ?: mark(domain, p, slot_mask(p, p + 1), GUARDRAIL_OBJECT);
 }

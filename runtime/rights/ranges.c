@@ -5,37 +5,40 @@
  */
 #include <linux/mm.h>
 #include <linux/sched.h>
-#include <linux/skbuff.h>
 
-#include "border/custom.h"
+#include "rights/buffer.h"
+#include "rights/conflict.h"
+#include "rights/object.h"
+#include "rights/ranges.h"
+#include "rights/table.h"
 
 /* What began as an object in these bytes of a slot is one no more. */
-static void forget_objects(unsigned long entry, u32 domain, u8 mask)
+static void forget_objects(unsigned long tag, u32 domain, u8 mask)
 {
 	u8 rights[GUARDRAIL_SLOT];
 	int i;
 
-	guardrail_slot_rights(entry, domain, rights);
+	guardrail_slot_rights(tag, domain, rights);
 	for (i = 0; i < GUARDRAIL_SLOT; i++)
 		if (mask & 1 << i && right_objects(rights[i]) && rights[i] != GUARDRAIL_SKB)
-			guardrail_object_forget(domain, slot_of(entry) + i);
+			guardrail_object_forget(domain, slot_of(tag) + i);
 }
 
-static int change_slot(unsigned long entry, const struct slot_change *change)
+static int change_slot(unsigned long tag, const struct guardrail_slot_change *change)
 {
-	u8 value = READ_ONCE(*(u8 *)entry);
+	u8 value = READ_ONCE(*(u8 *)tag);
 	bool object = value == GUARDRAIL_ENTRY(change->domain, GUARDRAIL_OBJECT) ||
 		      value == GUARDRAIL_ENTRY(change->domain, GUARDRAIL_OBJECT_WRITE);
 
 	if (!change->keep_objects && (object || value == GUARDRAIL_CONFLICT))
-		forget_objects(entry, change->domain, change->mask);
+		forget_objects(tag, change->domain, change->mask);
 	/* Of a buffer whose first or last bytes change, the others stay what they stand for. */
 	if (value == GUARDRAIL_ENTRY(change->domain, GUARDRAIL_OWNER))
-		guardrail_buffer_grant(change->domain, slot_of(entry));
-	return guardrail_slot_change(entry, change);
+		guardrail_buffer_grant(change->domain, slot_of(tag));
+	return guardrail_slot_change(tag, change);
 }
 
-/* True where eight entries are of the domain or nobody's, and no object or buffer begins there: then they can change at once. */
+/* True where eight tags are of the domain or nobody's, and no object or buffer begins there: then they can change at once. */
 static bool can_change(u64 word, u32 domain)
 {
 	u64 ones = EIGHT(1), fours = EIGHT(0xf), high = word >> 4 & fours, low = word & fours;
@@ -46,7 +49,7 @@ static bool can_change(u64 word, u32 domain)
 	return !((others | ~no_objects | ~no_buffers | (low + ones)) & EIGHT(0x10));
 }
 
-/* The entries of a word that are in @part change at once, if what they are lets them. */
+/* The tags of a word that are in @part change at once, if what they are lets them. */
 static bool change_word(u64 *word, u64 part, u64 to, u32 domain)
 {
 	u64 old = READ_ONCE(*word);
@@ -59,7 +62,7 @@ static bool change_word(u64 *word, u64 part, u64 to, u32 domain)
 }
 
 /* The same; where they are unlike, one by one. */
-static int change_part(unsigned long word, u64 part, u64 to, const struct slot_change *change)
+static int change_part(unsigned long word, u64 part, u64 to, const struct guardrail_slot_change *change)
 {
 	u8 from = WRITABLE(change->domain) ^ (u8)to;
 	int i, err = 0;
@@ -67,28 +70,28 @@ static int change_part(unsigned long word, u64 part, u64 to, const struct slot_c
 	if (change_word((u64 *)word, part, to, change->domain))
 		return 0;
 	for (i = 0; i < 8 && !err; i++) {
-		u8 *entry = (u8 *)word + i;
+		u8 *tag = (u8 *)word + i;
 
 		if (!(part >> 8 * i & 1))
 			continue;
-		if (READ_ONCE(*entry) == from)
-			WRITE_ONCE(*entry, (u8)to);
-		else if (READ_ONCE(*entry) != (u8)to)
+		if (READ_ONCE(*tag) == from)
+			WRITE_ONCE(*tag, (u8)to);
+		else if (READ_ONCE(*tag) != (u8)to)
 			err = change_slot(word + i, change);
 	}
 	return err;
 }
 
-/* Whole slots, whose entries from @entry to @last are in one page of the table, which is populated. */
-static int change_entries(unsigned long entry, unsigned long last, const struct slot_change *change)
+/* Whole slots, whose tags from @tag to @last are in one page of the table, which is populated. */
+static int change_tags(unsigned long tag, unsigned long last, const struct guardrail_slot_change *change)
 {
 	u64 writable = EIGHT(WRITABLE(change->domain)), to = change->right == GUARDRAIL_WRITE ? writable : 0;
 	u64 from = writable ^ to;
-	unsigned long word = entry & ~7UL;
+	unsigned long word = tag & ~7UL;
 	int err = 0;
 
-	if (unlikely(entry != word || last < word + 7)) {
-		u64 part = ~0ULL << 8 * (entry - word);
+	if (unlikely(tag != word || last < word + 7)) {
+		u64 part = ~0ULL << 8 * (tag - word);
 
 		if (last < word + 7)
 			part &= ~0ULL >> 8 * (word + 7 - last);
@@ -108,7 +111,7 @@ static int change_entries(unsigned long entry, unsigned long last, const struct 
 	return err;
 }
 
-/* Words of entries up to @last, as long as all are what is expected; where there may be one that is not. Eight at a time, since buffers have many. */
+/* Words of tags up to @last, as long as all are what is expected; where there may be one that is not. Eight at a time, since buffers have many. */
 static __always_inline unsigned long change_alike(unsigned long word, unsigned long last, u64 from, u64 to)
 {
 	unsigned int i;
@@ -128,43 +131,43 @@ static __always_inline unsigned long change_alike(unsigned long word, unsigned l
 	return word;
 }
 
-/* The first entry of the next page of the table, or the end. */
-static unsigned long page_end(unsigned long entry, unsigned long end)
+/* The first tag of the next page of the table, or the end. */
+static unsigned long page_end(unsigned long tag, unsigned long end)
 {
-	return min(end, (entry & PAGE_MASK) + PAGE_SIZE);
+	return min(end, (tag & PAGE_MASK) + PAGE_SIZE);
 }
 
 /* A range that begins or ends within a slot, reaches over pages of the table, or lies where it has none. */
-static noinline int change_range(unsigned long p, unsigned long n, struct slot_change *change)
+static noinline int change_range(unsigned long p, unsigned long n, struct guardrail_slot_change *change)
 {
-	unsigned long entry = entry_of(p), last = entry_of(p + n - 1), end = last + 1;
+	unsigned long tag = tag_of(p), last = tag_of(p + n - 1), end = last + 1;
 	int err = 0;
 
 	if (change->right != GUARDRAIL_READ) {
-		err = populate(entry, last);
+		err = populate(tag, last);
 		if (err)
 			return err;
 	}
 	/* The first slot and the last, where only a part of them is meant. */
 	change->mask = slot_mask(p, p + n);
 	if (change->mask != 0xff) {
-		if (entry_peek(entry) >= 0)
-			err = change_slot(entry, change);
-		entry++;
+		if (tag_peek(tag) >= 0)
+			err = change_slot(tag, change);
+		tag++;
 	}
-	if (!err && entry <= last && (p + n) % GUARDRAIL_SLOT) {
+	if (!err && tag <= last && (p + n) % GUARDRAIL_SLOT) {
 		change->mask = slot_mask(slot_of(last), p + n);
-		if (entry_peek(last) >= 0)
+		if (tag_peek(last) >= 0)
 			err = change_slot(last, change);
 		end = last;
 	}
 	change->mask = 0xff;
-	while (!err && entry < end) {
-		unsigned long stop = page_end(entry, end);
+	while (!err && tag < end) {
+		unsigned long stop = page_end(tag, end);
 
-		if (change->right != GUARDRAIL_READ || entry_peek(entry) >= 0)
-			err = change_entries(entry, stop - 1, change);
-		entry = stop;
+		if (change->right != GUARDRAIL_READ || tag_peek(tag) >= 0)
+			err = change_tags(tag, stop - 1, change);
+		tag = stop;
 	}
 	return err;
 }
@@ -172,34 +175,34 @@ static noinline int change_range(unsigned long p, unsigned long n, struct slot_c
 /* What is left of a range of whole slots, or all of any other. */
 static noinline int change_rest(u32 domain, unsigned long p, unsigned long n, u8 right, bool keep_objects)
 {
-	struct slot_change change = { .domain = domain, .mask = 0xff, .right = right, .keep_objects = keep_objects };
-	unsigned long entry = entry_of(p), last = entry_of(p + n - 1);
+	struct guardrail_slot_change change = { .domain = domain, .mask = 0xff, .right = right, .keep_objects = keep_objects };
+	unsigned long tag = tag_of(p), last = tag_of(p + n - 1);
 
-	if (!((p | n) % GUARDRAIL_SLOT) && !((entry ^ last) & PAGE_MASK) && entry_peek(entry) >= 0)
-		return change_entries(entry, last, &change);
+	if (!((p | n) % GUARDRAIL_SLOT) && !((tag ^ last) & PAGE_MASK) && tag_peek(tag) >= 0)
+		return change_tags(tag, last, &change);
 	return change_range(p, n, &change);
 }
 
 static __always_inline int range_change(u32 domain, unsigned long p, unsigned long n, u8 right, bool keep_objects)
 {
-	unsigned long entry = entry_of(p), last, next;
+	unsigned long tag = tag_of(p), last, next;
 	u64 writable, to;
 
 	if (!n)
 		return 0;
 	if (!is_domain(domain) || !is_kernel_range(p, n))
 		return -EINVAL;
-	last = entry_of(p + n - 1);
+	last = tag_of(p + n - 1);
 	/* Nearly all that changes hands are whole slots in one page of the table, from a multiple of 64 bytes on. */
-	if (unlikely((p | n) % GUARDRAIL_SLOT || entry % 8 || (entry ^ last) & PAGE_MASK || entry_peek(entry) < 0))
+	if (unlikely((p | n) % GUARDRAIL_SLOT || tag % 8 || (tag ^ last) & PAGE_MASK || tag_peek(tag) < 0))
 		return change_rest(domain, p, n, right, keep_objects);
 	writable = EIGHT(WRITABLE(domain));
 	to = right == GUARDRAIL_WRITE ? writable : 0;
-	next = change_alike(entry, last, writable ^ to, to);
+	next = change_alike(tag, last, writable ^ to, to);
 	if (next > last)
 		return 0;
-	n -= (next - entry) * GUARDRAIL_SLOT;
-	return change_rest(domain, p + (next - entry) * GUARDRAIL_SLOT, n, right, keep_objects);
+	n -= (next - tag) * GUARDRAIL_SLOT;
+	return change_rest(domain, p + (next - tag) * GUARDRAIL_SLOT, n, right, keep_objects);
 }
 
 int guardrail_range_change(u32 domain, unsigned long p, unsigned long n, u8 right, bool keep_objects)
@@ -227,38 +230,28 @@ EXPORT_SYMBOL_GPL(guardrail_clear);
 
 int guardrail_set_icall(u32 domain, unsigned long p)
 {
-	struct slot_change change = {
+	struct guardrail_slot_change change = {
 		.domain = domain, .mask = slot_mask(p, p + 1), .right = GUARDRAIL_ICALL,
 	};
 	int err;
 
 	if (!is_domain(domain) || !is_kernel_range(p, 1))
 		return -EINVAL;
-	err = guardrail_populate(entry_of(p), entry_of(p));
-	return err ?: change_slot(entry_of(p), &change);
+	err = guardrail_populate(tag_of(p), tag_of(p));
+	return err ?: change_slot(tag_of(p), &change);
 }
 EXPORT_SYMBOL_GPL(guardrail_set_icall);
 
-bool guardrail_check_icall(u32 domain, unsigned long p)
-{
-	if (!is_domain(domain) || !is_kernel_range(p, 1))
-		return false;
-	if (guardrail_slot_holds(entry_of(p), domain, slot_mask(p, p + 1), GUARDRAIL_ICALL))
-		return true;
-	return guardrail_is_code(p) && !guardrail_is_guarded(p);
-}
-EXPORT_SYMBOL_GPL(guardrail_check_icall);
-
-/* The first byte in the slot at @entry that is in @mask and not writable, or -1. */
-static int denied_in_slot(unsigned long entry, u32 domain, u8 mask)
+/* The first byte in the slot at @tag that is in @mask and not writable, or -1. */
+static int denied_in_slot(unsigned long tag, u32 domain, u8 mask)
 {
 	u8 rights[GUARDRAIL_SLOT];
 	int i;
 
-	if (guardrail_slot_holds(entry, domain, mask, GUARDRAIL_WRITE))
+	if (guardrail_slot_holds(tag, domain, mask, GUARDRAIL_WRITE))
 		return -1;
-	if (entry_peek(entry) >= 0)
-		guardrail_slot_rights(entry, domain, rights);
+	if (tag_peek(tag) >= 0)
+		guardrail_slot_rights(tag, domain, rights);
 	else
 		memset(rights, GUARDRAIL_READ, sizeof(rights));
 	for (i = 0; i < GUARDRAIL_SLOT; i++)
@@ -269,7 +262,7 @@ static int denied_in_slot(unsigned long entry, u32 domain, u8 mask)
 
 unsigned long guardrail_first_denied(u32 domain, unsigned long p, unsigned long n)
 {
-	unsigned long entry, last, end = p + n;
+	unsigned long tag, last, end = p + n;
 
 	if (!n)
 		return end;
@@ -278,32 +271,32 @@ unsigned long guardrail_first_denied(u32 domain, unsigned long p, unsigned long 
 	/* Beyond the last byte that there is come those of user space, which are nobody's. */
 	if (end - 1 < p)
 		return guardrail_first_denied(domain, p, -p);
-	entry = entry_of(p);
-	last = entry_of(end - 1);
-	while (entry <= last) {
-		unsigned long stop = page_end(entry, last + 1);
-		bool there = entry_peek(entry) >= 0;
+	tag = tag_of(p);
+	last = tag_of(end - 1);
+	while (tag <= last) {
+		unsigned long stop = page_end(tag, last + 1);
+		bool there = tag_peek(tag) >= 0;
 
-		while (entry < stop) {
-			unsigned long slot = slot_of(entry);
+		while (tag < stop) {
+			unsigned long slot = slot_of(tag);
 			u8 mask;
 			int byte;
 
-			if (there && stop - entry >= 8 && READ_ONCE(*(u64 *)entry) == EIGHT(WRITABLE(domain))) {
-				entry += 8;
+			if (there && stop - tag >= 8 && READ_ONCE(*(u64 *)tag) == EIGHT(WRITABLE(domain))) {
+				tag += 8;
 				continue;
 			}
-			if (there && READ_ONCE(*(u8 *)entry) == WRITABLE(domain)) {
-				entry++;
+			if (there && READ_ONCE(*(u8 *)tag) == WRITABLE(domain)) {
+				tag++;
 				continue;
 			}
 			mask = slot_mask(max(slot, p), end);
-			byte = denied_in_slot(entry, domain, mask);
+			byte = denied_in_slot(tag, domain, mask);
 			if (byte >= 0 && guardrail_buffer_grant(domain, slot + byte))
 				continue;
 			if (byte >= 0)
 				return slot + byte;
-			entry++;
+			tag++;
 		}
 	}
 	return end;
@@ -317,175 +310,29 @@ EXPORT_SYMBOL_GPL(guardrail_check_write);
 
 unsigned long guardrail_find_object(u32 domain, unsigned long p, unsigned long n)
 {
-	unsigned long entry, last;
+	unsigned long tag, last;
 
 	if (!is_domain(domain) || !is_kernel_range(p, n))
 		return 0;
-	last = entry_of(p + n - 1);
-	for (entry = entry_of(p); entry <= last; entry++) {
-		int value = entry_peek(entry);
+	last = tag_of(p + n - 1);
+	for (tag = tag_of(p); tag <= last; tag++) {
+		int value = tag_peek(tag);
 		u8 rights[GUARDRAIL_SLOT];
 		u8 mask;
 		int i;
 
 		if (value < 0) {
-			entry = page_end(entry, last + 1) - 1;
+			tag = page_end(tag, last + 1) - 1;
 			continue;
 		}
 		if (!value || value == WRITABLE(domain))
 			continue;
-		mask = slot_mask(max(slot_of(entry), p), p + n);
-		guardrail_slot_rights(entry, domain, rights);
+		mask = slot_mask(max(slot_of(tag), p), p + n);
+		guardrail_slot_rights(tag, domain, rights);
 		for (i = 0; i < GUARDRAIL_SLOT; i++)
 			if (mask & 1 << i && right_objects(rights[i]))
-				return slot_of(entry) + i;
+				return slot_of(tag) + i;
 	}
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_find_object);
-
-/* What is told next, as far as it is known. */
-struct walk {
-	struct guardrail_held held;
-	int (*each)(const struct guardrail_held *held, void *data);
-	void *data;
-};
-
-static int tell(struct walk *walk)
-{
-	struct guardrail_held held = walk->held;
-
-	walk->held.len = 0;
-	return held.len ? walk->each(&held, walk->data) : 0;
-}
-
-/* [p, p + n) is writable. */
-static int tell_writable(struct walk *walk, unsigned long p, unsigned long n)
-{
-	int err = 0;
-
-	if (walk->held.len && walk->held.start + walk->held.len != p)
-		err = tell(walk);
-	if (!walk->held.len) {
-		walk->held.start = p;
-		walk->held.right = GUARDRAIL_WRITE;
-	}
-	walk->held.len += n;
-	return err;
-}
-
-/* A buffer of which nothing has been granted begins or ends there. */
-static int tell_buffer(struct walk *walk, unsigned long p)
-{
-	struct guardrail_range range;
-	int err = tell(walk);
-
-	if (err || !guardrail_buffer_owned(walk->held.domain, p, &range) || range.start != p)
-		return err;
-	walk->held.start = range.start;
-	walk->held.len = range.len;
-	walk->held.right = GUARDRAIL_OWNER;
-	walk->held.type = KIND_FRAG;
-	err = tell(walk);
-	walk->held.type = 0;
-	return err;
-}
-
-static int tell_slot(struct walk *walk, unsigned long entry)
-{
-	u8 rights[GUARDRAIL_SLOT];
-	int i, err = 0;
-
-	guardrail_slot_rights(entry, walk->held.domain, rights);
-	for (i = 0; i < GUARDRAIL_SLOT && !err; i++) {
-		if (right_writes(rights[i])) {
-			err = tell_writable(walk, slot_of(entry) + i, 1);
-		} else if (rights[i] == GUARDRAIL_ICALL) {
-			err = tell(walk);
-			walk->held.start = slot_of(entry) + i;
-			walk->held.len = 1;
-			walk->held.right = GUARDRAIL_ICALL;
-			err = err ?: tell(walk);
-		} else if (rights[i] == GUARDRAIL_SKB) {
-			err = tell(walk);
-			walk->held.start = slot_of(entry) + i;
-			walk->held.len = sizeof(struct sk_buff);
-			walk->held.right = GUARDRAIL_OBJECT;
-			walk->held.type = GUARDRAIL_TYPE_SKB;
-			err = err ?: tell(walk);
-			walk->held.type = 0;
-		} else if (rights[i] == GUARDRAIL_OWNER) {
-			err = err ?: tell_buffer(walk, slot_of(entry));
-		}
-	}
-	return err;
-}
-
-static int tell_page(unsigned long page, void *data)
-{
-	struct walk *walk = data;
-	u8 domain = walk->held.domain;
-	unsigned long entry = page;
-	int err = 0;
-
-	while (entry < page + PAGE_SIZE && !err) {
-		u64 value = READ_ONCE(*(u64 *)entry);
-		unsigned long next = entry + 8;
-
-		if (value == EIGHT(WRITABLE(domain)))
-			err = tell_writable(walk, slot_of(entry), 8 * GUARDRAIL_SLOT);
-		else if (value)
-			for (; entry < next && !err; entry++) {
-				u8 one = READ_ONCE(*(u8 *)entry);
-
-				if (one == GUARDRAIL_CONFLICT || one >> 4 == domain)
-					err = tell_slot(walk, entry);
-			}
-		entry = next;
-	}
-	return err;
-}
-
-int guardrail_walk(u32 domain, int (*each)(const struct guardrail_held *held, void *data), void *data)
-{
-	struct walk walk = { .held.domain = domain, .each = each, .data = data };
-	int err;
-
-	if (!is_domain(domain))
-		return -EINVAL;
-	err = guardrail_each_page(tell_page, &walk);
-	err = err ?: tell(&walk);
-	return err ?: guardrail_objects_walk(domain, each, data);
-}
-EXPORT_SYMBOL_GPL(guardrail_walk);
-
-static int clear_page_of(unsigned long page, void *data)
-{
-	u32 domain = *(u32 *)data;
-	unsigned long entry;
-
-	for (entry = page; entry < page + PAGE_SIZE; entry++) {
-		u8 value;
-
-		if (!(entry % 8) && !READ_ONCE(*(u64 *)entry)) {
-			entry += 7;
-			continue;
-		}
-		value = READ_ONCE(*(u8 *)entry);
-		if (value != GUARDRAIL_CONFLICT && value >> 4 == domain)
-			cmpxchg((u8 *)entry, value, 0);
-	}
-	return 0;
-}
-
-void guardrail_clear_domain(u32 domain)
-{
-	if (!is_domain(domain))
-		return;
-	/* First the nodes: what they leave of this domain's would go back into the table. */
-	guardrail_conflict_forget(domain);
-	guardrail_each_page(clear_page_of, &domain);
-	guardrail_objects_forget_all(domain);
-	guardrail_masks_forget(domain);
-}
-EXPORT_SYMBOL_GPL(guardrail_clear_domain);

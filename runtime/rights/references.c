@@ -8,7 +8,8 @@
 #include <linux/sched/signal.h>
 #include <linux/spinlock.h>
 
-#include "internal.h"
+#include "rights/fields.h"
+#include "rights/references.h"
 
 #define TASKS 256
 

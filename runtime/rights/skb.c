@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Network frames: objects of one type, size and state, of which the table alone says where they are, without a record and its lock. One comes
- * or goes with each packet, so all of its entries change at once where they are what they nearly always are.
+ * or goes with each packet, so all of its tags change at once where they are what they nearly always are.
  */
 #include <linux/skbuff.h>
 #include <linux/spinlock.h>
 
+#include "rights/conflict.h"
+#include "rights/fields.h"
+#include "rights/object.h"
+#include "rights/ranges.h"
 #include "rights/skb.h"
+#include "rights/table.h"
 
 /* Words behind these may be others' in part, as the first may. */
 #define WHOLE (SKB_SLOTS / 8 - 1)
 
-struct skb_shape guardrail_skb_shapes[GUARDRAIL_DOMAINS][8];
+struct guardrail_skb_shape guardrail_skb_shapes[GUARDRAIL_DOMAINS][8];
 static DEFINE_SPINLOCK(lock);
 
-static struct skb_shape *shape_of(u32 domain, unsigned long p)
+static struct guardrail_skb_shape *shape_of(u32 domain, unsigned long p)
 {
 	return &guardrail_skb_shapes[domain][p / GUARDRAIL_SLOT % 8];
 }
@@ -22,13 +27,13 @@ static struct skb_shape *shape_of(u32 domain, unsigned long p)
 bool guardrail_is_skb_slowly(u32 domain, unsigned long p)
 {
 	return is_domain(domain) && is_kernel_range(p, SKB_SIZE) &&
-	       guardrail_slot_holds(entry_of(p), domain, slot_mask(p, p + 1), GUARDRAIL_SKB);
+	       guardrail_slot_holds(tag_of(p), domain, slot_mask(p, p + 1), GUARDRAIL_SKB);
 }
 
 /* Notes how frames of the domain look that have these fields, unless others are known. */
-static noinline bool learn(struct skb_shape *shape, u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
+static noinline bool learn(struct guardrail_skb_shape *shape, u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
 {
-	u8 first = p / GUARDRAIL_SLOT % 8, *entries = (u8 *)shape->words + first;
+	u8 first = p / GUARDRAIL_SLOT % 8, *tags = (u8 *)shape->words + first;
 	unsigned long flags;
 	bool known = false;
 
@@ -38,8 +43,8 @@ static noinline bool learn(struct skb_shape *shape, u32 domain, unsigned long p,
 		smp_wmb();
 		memset(shape->words, 0, sizeof(shape->words));
 		memset(shape->whole, 0, sizeof(shape->whole));
-		known = guardrail_fields_entries(domain, p, fields, n, entries, SKB_SLOTS) && !*entries;
-		*entries = skb_entry(domain);
+		known = guardrail_fields_tags(domain, p, fields, n, tags, SKB_SLOTS) && !*tags;
+		*tags = skb_tag(domain);
 		memset((u8 *)shape->whole + first, 0xff, SKB_SLOTS);
 		shape->version = guardrail_masks_version(domain);
 		if (known)
@@ -49,8 +54,8 @@ static noinline bool learn(struct skb_shape *shape, u32 domain, unsigned long p,
 	return known;
 }
 
-/* One word of entries; those of it that are not the frame's are others', and where none are its page may have no memory. */
-static __always_inline bool exchange_word(const struct skb_shape *shape, unsigned int i, u64 *word, bool begins)
+/* One word of tags; those of it that are not the frame's are others', and where none are its page may have no memory. */
+static __always_inline bool exchange_word(const struct guardrail_skb_shape *shape, unsigned int i, u64 *word, bool begins)
 {
 	u64 whole = shape->whole[i], frames = shape->words[i], old;
 
@@ -61,12 +66,12 @@ static __always_inline bool exchange_word(const struct skb_shape *shape, unsigne
 }
 
 /*
- * All entries become the frame's, or nobody's, if they are the other; false where one was not, and some may have become so. The first word is the
+ * All tags become the frame's, or nobody's, if they are the other; false where one was not, and some may have become so. The first word is the
  * last, since the mark is in it.
  */
-static __always_inline bool exchange(const struct skb_shape *shape, unsigned long p, bool begins)
+static __always_inline bool exchange(const struct guardrail_skb_shape *shape, unsigned long p, bool begins)
 {
-	u64 *word = (u64 *)(entry_of(p) & ~7UL);
+	u64 *word = (u64 *)(tag_of(p) & ~7UL);
 	unsigned int i;
 
 	for (i = SKB_WORDS - 1; i > WHOLE; i--)
@@ -81,42 +86,42 @@ static __always_inline bool exchange(const struct skb_shape *shape, unsigned lon
 	return exchange_word(shape, 0, word, begins);
 }
 
-/* True where frames can be exchanged in words, and there are entries. */
+/* True where frames can be exchanged in words, and there are tags. */
 static __always_inline bool is_plain(u32 domain, unsigned long p)
 {
 	return is_domain(domain) && is_kernel_range(p, SKB_SIZE) && !(p % GUARDRAIL_SLOT) &&
-	       !((entry_of(p) ^ entry_of(p + SKB_SIZE - 1)) & PAGE_MASK) && entry_peek(entry_of(p)) >= 0;
+	       !((tag_of(p) ^ tag_of(p + SKB_SIZE - 1)) & PAGE_MASK) && tag_peek(tag_of(p)) >= 0;
 }
 
 /* The same where something else is there, or nothing is known yet. */
 static noinline int begin_slowly(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
 {
-	struct slot_change change = { .domain = domain, .mask = slot_mask(p, p + 1), .right = GUARDRAIL_SKB };
+	struct guardrail_slot_change change = { .domain = domain, .mask = slot_mask(p, p + 1), .right = GUARDRAIL_SKB };
 	int err;
 
 	if (!is_domain(domain) || !is_kernel_range(p, SKB_SIZE))
 		return -EINVAL;
-	err = populate(entry_of(p), entry_of(p + SKB_SIZE - 1));
+	err = populate(tag_of(p), tag_of(p + SKB_SIZE - 1));
 	if (err)
 		return err;
 	if (n && !(p % GUARDRAIL_SLOT) && !skb_shape(domain, p / GUARDRAIL_SLOT % 8, NULL))
 		learn(shape_of(domain, p), domain, p, fields, n);
 	guardrail_object_forget(domain, p);
 	err = guardrail_range_change(domain, p, SKB_SIZE, GUARDRAIL_READ, true);
-	err = err ?: guardrail_slot_change(entry_of(p), &change);
+	err = err ?: guardrail_slot_change(tag_of(p), &change);
 	return err ?: n ? guardrail_fields_change(domain, p, fields, n, GUARDRAIL_WRITE) : 0;
 }
 
 int guardrail_skb_begins(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
 {
-	const struct skb_shape *shape = n && is_plain(domain, p) ? skb_shape(domain, p / GUARDRAIL_SLOT % 8, fields) : NULL;
+	const struct guardrail_skb_shape *shape = n && is_plain(domain, p) ? skb_shape(domain, p / GUARDRAIL_SLOT % 8, fields) : NULL;
 
 	return shape && exchange(shape, p, true) ? 0 : begin_slowly(domain, p, fields, n);
 }
 
 bool guardrail_skb_goes(u32 domain, unsigned long p)
 {
-	const struct skb_shape *shape = is_plain(domain, p) ? skb_shape(domain, p / GUARDRAIL_SLOT % 8, NULL) : NULL;
+	const struct guardrail_skb_shape *shape = is_plain(domain, p) ? skb_shape(domain, p / GUARDRAIL_SLOT % 8, NULL) : NULL;
 	bool was;
 
 	if (shape && exchange(shape, p, false))
@@ -129,16 +134,16 @@ EXPORT_SYMBOL_GPL(guardrail_skb_goes);
 
 int guardrail_skb_mark(u32 domain, unsigned long p, bool begins)
 {
-	struct slot_change change = { .domain = domain, .mask = slot_mask(p, p + 1), .right = begins ? GUARDRAIL_SKB : GUARDRAIL_READ };
-	u8 from = begins ? 0 : skb_entry(domain), to = skb_entry(domain) ^ from;
+	struct guardrail_slot_change change = { .domain = domain, .mask = slot_mask(p, p + 1), .right = begins ? GUARDRAIL_SKB : GUARDRAIL_READ };
+	u8 from = begins ? 0 : skb_tag(domain), to = skb_tag(domain) ^ from;
 	int err;
 
 	if (begins == guardrail_is_skb(domain, p))
 		return begins ? -EEXIST : -ENOENT;
-	err = populate(entry_of(p), entry_of(p));
-	if (err || (!(p % GUARDRAIL_SLOT) && cmpxchg((u8 *)entry_of(p), from, to) == from))
+	err = populate(tag_of(p), tag_of(p));
+	if (err || (!(p % GUARDRAIL_SLOT) && cmpxchg((u8 *)tag_of(p), from, to) == from))
 		return err;
-	return guardrail_slot_change(entry_of(p), &change);
+	return guardrail_slot_change(tag_of(p), &change);
 }
 
 /* A module goes, and its lists with it. */
@@ -149,7 +154,7 @@ void guardrail_skbs_forget(const struct module *module)
 
 	spin_lock_irqsave(&lock, flags);
 	for (i = 0; i < GUARDRAIL_DOMAINS * 8; i++) {
-		struct skb_shape *shape = &guardrail_skb_shapes[i / 8][i % 8];
+		struct guardrail_skb_shape *shape = &guardrail_skb_shapes[i / 8][i % 8];
 
 		if (within_module((unsigned long)shape->fields, module))
 			WRITE_ONCE(shape->fields, NULL);

@@ -2,7 +2,7 @@
 /*
  * The memory of the table: addresses for all of it, pages where something was granted.
  *
- * The table lies in the kernel's area for virtual mappings, at a multiple of what one top-level entry of the page tables
+ * The table lies in the kernel's area for virtual mappings, at a multiple of what one top-level tag of the page tables
  * maps, so that everything below the top level is this module's alone. The kernel fills the top level of that area at
  * boot for all processes; what is below is filled here, with pages from a reserve or from the page allocator's own reserve for
  * contexts that cannot wait. Work in process context fills the reserve up again. Pages stay until the module goes.
@@ -13,13 +13,13 @@
 #include <linux/workqueue.h>
 #include <asm/pgalloc.h>
 
-#include "internal.h"
+#include "base/symbols.h"
+#include "rights/table.h"
 
 static unsigned int reserve = 128;
 module_param(reserve, uint, 0444);
 MODULE_PARM_DESC(reserve, "pages kept for grants in contexts that cannot wait");
 
-unsigned long guardrail_kernel_half __ro_after_init;
 unsigned long guardrail_table __ro_after_init;
 EXPORT_SYMBOL_GPL(guardrail_table);
 
@@ -126,7 +126,7 @@ static int populate_page(unsigned long addr)
 	return 0;
 }
 
-/* The entries from @first to @last get memory, or -ENOMEM; for any context. */
+/* The tags from @first to @last get memory, or -ENOMEM; for any context. */
 int guardrail_populate(unsigned long first, unsigned long last)
 {
 	unsigned long page, flags;
@@ -134,7 +134,7 @@ int guardrail_populate(unsigned long first, unsigned long last)
 	int err = 0;
 
 	for (page = first & PAGE_MASK; page <= last && !err; page += PAGE_SIZE) {
-		if (likely(entry_peek(page) >= 0))
+		if (likely(tag_peek(page) >= 0))
 			continue;
 		spin_lock_irqsave(&table_lock, flags);
 		err = populate_page(page);
@@ -153,8 +153,8 @@ int guardrail_prepare(unsigned long p, unsigned long n)
 	if (!is_kernel_range(p, n))
 		return -EINVAL;
 	/* What is needed at most, with the page tables; the reserve is filled for it chunk by chunk. */
-	for (pages = entry_of(p) & PAGE_MASK; pages <= entry_of(p + n - 1); pages += PAGE_SIZE) {
-		if (entry_peek(pages) >= 0)
+	for (pages = tag_of(p) & PAGE_MASK; pages <= tag_of(p + n - 1); pages += PAGE_SIZE) {
+		if (tag_peek(pages) >= 0)
 			continue;
 		if (!fill_to(4) || guardrail_populate(pages, pages))
 			return -ENOMEM;
@@ -220,7 +220,7 @@ static int walk(int (*each)(unsigned long, void *), void *data)
 	unsigned long addr;
 	int err = 0;
 
-	/* With four levels, P4D_SIZE is the reach of a top-level entry, and those the kernel has filled: they stay. */
+	/* With four levels, P4D_SIZE is the reach of a top-level tag, and those the kernel has filled: they stay. */
 	for (addr = table_start; addr < table_end && !err; addr += P4D_SIZE) {
 		p4d_t *p4d = p4d_offset(pgd_offset_pgd(guardrail_init_mm->pgd, addr), addr);
 
@@ -273,7 +273,6 @@ int __init guardrail_table_init(void)
 	unsigned long flags = VM_MAP;
 #endif
 
-	guardrail_kernel_half = ~((1UL << __VIRTUAL_MASK_SHIFT) - 1);
 	size = -KERNEL_HALF >> GUARDRAIL_SLOT_SHIFT;
 	/* One more, for the beginning at a multiple. Both kinds of paging have room: half of the area. */
 	area = guardrail_get_vm_area(size + PGDIR_SIZE, flags);

@@ -11,7 +11,12 @@
 #include <asm/trapnr.h>
 #include <asm/unwind.h>
 
-#include "internal.h"
+#include "domain/entry.h"
+#include "domain/module.h"
+#include "domain/policy.h"
+#include "domain/unwind.h"
+#include "report/report.h"
+#include "watch/fault.h"
 
 /* Room below the stack pointer of the module's code that is left alone. */
 #define ROOM 256

@@ -17,7 +17,11 @@
 #include <asm/apic.h>
 #include <asm/nmi.h>
 
-#include "internal.h"
+#include "domain/entry.h"
+#include "domain/policy.h"
+#include "report/report.h"
+#include "watch/stuck.h"
+#include "watch/watchdog.h"
 
 /* How often a processor is found in handlers, of how many times that it is looked at. */
 #define SAMPLES 50

@@ -18,7 +18,14 @@
 #include <asm/irq_regs.h>
 #include <asm/unwind.h>
 
-#include "internal.h"
+#include "domain/entry.h"
+#include "domain/module.h"
+#include "domain/policy.h"
+#include "domain/unwind.h"
+#include "report/report.h"
+#include "watch/fault.h"
+#include "watch/stuck.h"
+#include "watch/watchdog.h"
 
 /* How often is looked: so many times until an entry is taken for one that loops; while there is something to end; and where nothing is to be found. */
 #define LOOKS 16

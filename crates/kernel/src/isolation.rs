@@ -19,7 +19,7 @@ const SUMMARIES: &str = include_str!("../summaries.txt");
 /// Kinds of allocations and types of objects are numbers; kinds have a bit each.
 const MAX_KINDS: usize = 30;
 
-/// Kinds and types that the runtime knows by their numbers, in their order (`runtime/border/custom.h`).
+/// Kinds and types that the runtime knows by their numbers, in their order (`runtime/rights/kinds.h`).
 const KNOWN: [&str; 17] = [
     "slab",
     "vmalloc",

@@ -60,7 +60,7 @@ fn build(packages: &Packages, target: &Target, tests: bool) -> Result<PathBuf> {
         let mut rest = vec![work.as_os_str(), copy.as_os_str()];
         rest.extend(tests.then_some(OsStr::new("TEST=1")));
         let headers = target.headers(packages)?;
-        let included = copy.join("internal.h").display().to_string();
+        let included = copy.join("base/kernel.h").display().to_string();
         let options = ["--name", "runtime", "--headers", &included];
         kbuild::run_with(packages, &headers, release, &script, &options, &rest)?;
         let modules: &[&str] = if tests { &["guardrail.ko", "guardrail_test.ko"] } else { &["guardrail.ko"] };

@@ -17,8 +17,9 @@
 #include <net/net_namespace.h>
 #include <net/sock.h>
 
-#include "border/custom.h"
-#include "recovery/recover.h"
+#include "classes/classes.h"
+#include "classes/net.h"
+#include "rights/kinds.h"
 
 /* As large as the kernel's answers get, and no more of them are kept than that. */
 #define ANSWER 32768
@@ -56,7 +57,14 @@ struct saved_netdev {
 	unsigned int n_messages;
 };
 
+/* The saved devices of each domain. Only the work of its recovery changes the list and looks at it. */
+static struct list_head saved_netdevs[GUARDRAIL_DOMAINS];
+/* The saved devices of all domains that were not registered anew. */
 static LIST_HEAD(coming);
+/*
+ * Protects coming, the member of that name, and what guardrail_netdev_comes() changes. Taken in process context. The
+ * kernel's lock of its list of network devices nests inside.
+ */
 static DEFINE_MUTEX(coming_lock);
 
 /* What an answer names, so that those of one device are told from others. */
@@ -231,9 +239,9 @@ static int save_held(const struct guardrail_held *held, void *saved)
 	return 0;
 }
 
-void guardrail_save_netdevs(u32 domain, struct list_head *saved)
+static void save_netdevs(u32 domain)
 {
-	guardrail_walk(domain, save_held, saved);
+	guardrail_walk(domain, save_held, &saved_netdevs[domain]);
 }
 
 /* Before it is registered: it is nobody's yet. */
@@ -358,21 +366,21 @@ static unsigned int restore(struct saved_netdev *saved)
 	return failed;
 }
 
-unsigned int guardrail_restore_netdevs(struct list_head *saved)
+static unsigned int restore_netdevs(u32 domain)
 {
 	struct saved_netdev *one;
 	unsigned int failed = 0;
 
-	list_for_each_entry(one, saved, list)
+	list_for_each_entry(one, &saved_netdevs[domain], list)
 		failed += restore(one);
 	return failed;
 }
 
-void guardrail_forget_netdevs(struct list_head *saved)
+static void forget_netdevs(u32 domain)
 {
 	struct saved_netdev *one, *next;
 
-	list_for_each_entry_safe(one, next, saved, list) {
+	list_for_each_entry_safe(one, next, &saved_netdevs[domain], list) {
 		struct message *message, *next_message;
 
 		mutex_lock(&coming_lock);
@@ -381,6 +389,30 @@ void guardrail_forget_netdevs(struct list_head *saved)
 		list_for_each_entry_safe(message, next_message, &one->messages, list)
 			kfree(message);
 		put_net(read_pnet(&one->net));
+		list_del(&one->list);
 		kfree(one);
 	}
+}
+
+static struct guardrail_recovery_class net_class = {
+	.name = "network devices",
+	.not_restored = "a network device did not come again, or could not be set up",
+	.silence = guardrail_net_silence,
+	.settle = guardrail_net_settle,
+	.save = save_netdevs,
+	.restore = restore_netdevs,
+	.forget = forget_netdevs,
+	.unregister = guardrail_net_unregister,
+	.end_use = guardrail_net_end_use,
+	.release = guardrail_net_release,
+	.free = guardrail_net_free,
+};
+
+void __init guardrail_net_register(void)
+{
+	u32 domain;
+
+	for (domain = 0; domain < GUARDRAIL_DOMAINS; domain++)
+		INIT_LIST_HEAD(&saved_netdevs[domain]);
+	guardrail_recovery_register(&net_class);
 }

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Registration of the classes that take part in recoveries. */
+#ifndef GUARDRAIL_CLASSES_CLASSES_H
+#define GUARDRAIL_CLASSES_CLASSES_H
+
+#include <linux/init.h>
+
+/**
+ * guardrail_classes_register() - Register all classes, in the order that a recovery visits them in.
+ */
+void __init guardrail_classes_register(void);
+
+/**
+ * guardrail_misc_register() - Register character devices.
+ */
+void __init guardrail_misc_register(void);
+
+/**
+ * guardrail_net_register() - Register network devices.
+ */
+void __init guardrail_net_register(void);
+
+/**
+ * guardrail_scsi_register() - Register SCSI hosts.
+ */
+void __init guardrail_scsi_register(void);
+
+/**
+ * guardrail_fs_register() - Register file systems.
+ */
+void __init guardrail_fs_register(void);
+
+/**
+ * guardrail_slab_register() - Register slab caches.
+ */
+void __init guardrail_slab_register(void);
+
+#endif /* GUARDRAIL_CLASSES_CLASSES_H */

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the files of network devices share: net.c, net_setup.c and net_teardown.c. */
+#ifndef GUARDRAIL_CLASSES_NET_H
+#define GUARDRAIL_CLASSES_NET_H
+
+#include <linux/netdevice.h>
+
+#include "recovery/class.h"
+
+/**
+ * guardrail_netdev_comes() - Give a network device that is about to be registered the name and number of the lost one.
+ * @dev: The device.
+ *
+ * Context: Process.
+ */
+void guardrail_netdev_comes(struct net_device *dev);
+
+/**
+ * guardrail_net_silence() - Detach the network devices of a domain.
+ * @domain: The domain.
+ *
+ * The kernel offers a packet that was refused again and again while the queue is not stopped, and waits for the end of
+ * that when it closes the device.
+ *
+ * Context: Process.
+ */
+void guardrail_net_silence(u32 domain);
+
+/**
+ * guardrail_net_settle() - Complete polls that were refused while their instance was scheduled.
+ * @domain: The domain.
+ *
+ * Context: Process.
+ */
+void guardrail_net_settle(u32 domain);
+
+/**
+ * guardrail_net_unregister() - Unregister a network device.
+ * @held: What the domain holds; ignored if it is no registered network device.
+ * @down: The teardown.
+ *
+ * Context: Process.
+ */
+void guardrail_net_unregister(const struct guardrail_held *held, struct guardrail_teardown *down);
+
+/**
+ * guardrail_net_end_use() - Disable a NAPI instance when its poll has ended.
+ * @held: What the domain holds; ignored if it is no enabled NAPI instance.
+ * @down: The teardown.
+ *
+ * Context: Process.
+ */
+void guardrail_net_end_use(const struct guardrail_held *held, struct guardrail_teardown *down);
+
+/**
+ * guardrail_net_release() - Release a packet or an unregistered network device.
+ * @held: An object of the domain; ignored if it is neither.
+ * @down: The teardown.
+ *
+ * Context: Process.
+ */
+void guardrail_net_release(const struct guardrail_held *held, struct guardrail_teardown *down);
+
+/**
+ * guardrail_net_free() - Free a packet.
+ * @held: An object that a teardown noted for later.
+ *
+ * Context: Process.
+ * Return: False where it is no packet.
+ */
+bool guardrail_net_free(const struct guardrail_held *held);
+
+#endif /* GUARDRAIL_CLASSES_NET_H */

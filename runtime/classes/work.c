@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Work and timers that drivers queue and arm. */
+#include <linux/workqueue.h>
+
+#include "border/custom.h"
+#include "domain/frames.h"
+#include "report/report.h"
+#include "rights/memory.h"
+
+/*
+ * Work is the driver's memory until it is queued, and none of its until it runs or was canceled. The second value is the type of
+ * its objects; their states are 0, and 1 while they are queued. The kernel will call its function, whatever that is.
+ */
+GUARDRAIL_CUSTOM(work_queued)
+{
+	unsigned long p = object_of(action, frame), function;
+	u32 type = size_of(action, frame);
+	int err;
+
+	if (!p || guardrail_frame_is_noted(p, ON_WORK))
+		return 0;
+	if (!guardrail_check_object(action->domain, p, type)) {
+		if (!guardrail_require_write(action, frame, p, sizeof(struct work_struct)))
+			return 0;
+		function = (unsigned long)((struct work_struct *)p)->func;
+		if (!function || !guardrail_check_icall(action->domain, function))
+			guardrail_refuse(action, frame, "function at", function,
+					 guardrail_held_at(function, action->domain), "icall");
+		if (guardrail_frame_note(&(struct guardrail_noted){ .p = p, .ip = frame->caller, .domain = action->domain, .kind = ON_WORK }))
+			return 0;
+		err = guardrail_set_object(action->domain, p, sizeof(struct work_struct), type);
+		if (err && err != -EEXIST)
+			return err;
+	}
+	guardrail_move_object(action->domain, p, type, 0, 1);
+	return 0;
+}
+
+GUARDRAIL_CUSTOM(work_done)
+{
+	unsigned long p = object_of(action, frame);
+
+	if (p)
+		guardrail_frame_forget(p, ON_WORK);
+	return guardrail_object_over(action->domain, p, sizeof(struct work_struct), size_of(action, frame));
+}
+
+/* The function of a timer is called: the timer is not armed any more. */
+GUARDRAIL_CUSTOM(timer_runs)
+{
+	unsigned long p = object_of(action, frame);
+
+	if (p)
+		guardrail_move_object(action->domain, p, size_of(action, frame), 1, 0);
+	return 0;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* debugfs: guardrail/domains, guardrail/violations and guardrail/stats, for people and for tests. */
+#ifndef GUARDRAIL_DEBUGFS_H
+#define GUARDRAIL_DEBUGFS_H
+
+#include <linux/init.h>
+
+/**
+ * guardrail_debugfs_init() - Make the files. Without debugfs there is nothing to read.
+ */
+void __init guardrail_debugfs_init(void);
+
+/**
+ * guardrail_debugfs_exit() - Remove the files.
+ */
+void guardrail_debugfs_exit(void);
+
+#endif /* GUARDRAIL_DEBUGFS_H */

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Interrupts that drivers have requested: until they free one, its handler is called with what they named. */
+#ifndef GUARDRAIL_DOMAIN_INTERRUPTS_H
+#define GUARDRAIL_DOMAIN_INTERRUPTS_H
+
+#include "base/kernel.h"
+
+struct irqaction;
+
+/**
+ * guardrail_find_action() - Look for a handler of an interrupt.
+ * @irq: Number of the interrupt.
+ * @wanted: Called for each handler under the interrupt's lock, with interrupts off.
+ * @data: Passed to @wanted.
+ *
+ * Context: Any but NMI.
+ * Return: True where @wanted returned true for one.
+ */
+bool guardrail_find_action(unsigned int irq, bool (*wanted)(const struct irqaction *action, void *data), void *data);
+
+/**
+ * guardrail_irq_note() - Note an interrupt that a domain has requested.
+ * @domain: The domain.
+ * @irq: Number of the interrupt.
+ * @dev_id: What its handler is called with; not 0.
+ *
+ * Context: Any but NMI.
+ */
+void guardrail_irq_note(u32 domain, unsigned int irq, unsigned long dev_id);
+
+/**
+ * guardrail_irq_forget() - Forget an interrupt that a domain frees.
+ * @domain: The domain.
+ * @irq: Number of the interrupt.
+ * @dev_id: What its handler is called with.
+ *
+ * Context: Any but NMI.
+ */
+void guardrail_irq_forget(u32 domain, unsigned int irq, unsigned long dev_id);
+
+/**
+ * guardrail_irqs_forget() - Forget all interrupts of a domain.
+ * @domain: The domain.
+ *
+ * Context: Any but NMI.
+ */
+void guardrail_irqs_forget(u32 domain);
+
+#endif /* GUARDRAIL_DOMAIN_INTERRUPTS_H */

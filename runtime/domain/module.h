@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The guarded modules that are loaded, and those that stay in memory for good. */
+#ifndef GUARDRAIL_DOMAIN_MODULE_H
+#define GUARDRAIL_DOMAIN_MODULE_H
+
+#include <linux/jump_label.h>
+
+#include "base/kernel.h"
+
+/* No domain has more modules. */
+#define MAX_MODULES 16
+
+/**
+ * struct guardrail_modules - The modules of a domain, the last loaded first: the order to unload them in.
+ * @n: How many there are.
+ * @module: The modules; the caller sees to it that they stay.
+ * @name: Their names.
+ */
+struct guardrail_modules {
+	unsigned int n;
+	struct module *module[MAX_MODULES];
+	char name[MAX_MODULES][MODULE_NAME_LEN];
+};
+
+/* Enabled once modules of some domain are kept. */
+DECLARE_STATIC_KEY_FALSE(guardrail_keeps);
+
+/**
+ * guardrail_is_kept() - Test for an address in a kept module.
+ * @domain: Domain of the module.
+ * @p: The address.
+ *
+ * Context: Any.
+ * Return: True where it lies in one.
+ */
+bool guardrail_is_kept(u32 domain, const void *p);
+
+/**
+ * guardrail_is_guarded() - Test for an address in a guarded module.
+ * @addr: The address.
+ *
+ * Context: Any but NMI.
+ * Return: True where it lies in one, kept or not.
+ */
+bool guardrail_is_guarded(unsigned long addr);
+
+/**
+ * guardrail_is_of() - Test for an address in one of some modules.
+ * @p: The address.
+ * @modules: The modules.
+ *
+ * Return: True where it lies in one.
+ */
+bool guardrail_is_of(const void *p, const struct guardrail_modules *modules);
+
+/**
+ * guardrail_module_is_there() - Test for a loaded module by name.
+ * @domain: Its domain.
+ * @name: Its name.
+ *
+ * Context: Any but NMI.
+ * Return: True where the domain has it and its init function has returned.
+ */
+bool guardrail_module_is_there(u32 domain, const char *name);
+
+/**
+ * guardrail_modules_of() - List the modules of a domain.
+ * @domain: The domain.
+ * @modules: Gets the list.
+ *
+ * Context: Any but NMI.
+ */
+void guardrail_modules_of(u32 domain, struct guardrail_modules *modules);
+
+/**
+ * guardrail_domain_name() - Name a domain by its modules.
+ * @domain: The domain.
+ * @text: Gets the modules' names; empty where it has none.
+ * @size: Size of @text in bytes.
+ *
+ * Context: Any but NMI.
+ */
+void guardrail_domain_name(u32 domain, char *text, size_t size);
+
+/**
+ * guardrail_keep_modules() - Keep the modules of a dead domain in memory for good.
+ * @domain: The domain; it holds nothing any more.
+ *
+ * Nobody enters a kept module. It loses its name to the module that is loaded in its place. This is for domains to
+ * which pointers may remain that cannot be found.
+ *
+ * Context: May sleep.
+ * Return: 0 or an error.
+ */
+int guardrail_keep_modules(u32 domain);
+
+/**
+ * guardrail_can_keep() - Test whether more modules may be kept.
+ * @n: How many more.
+ *
+ * Return: False where there would be too many.
+ */
+bool guardrail_can_keep(unsigned int n);
+
+#endif /* GUARDRAIL_DOMAIN_MODULE_H */

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What rooms above this one do when this room or the report finds a reason for it. */
+#ifndef GUARDRAIL_DOMAIN_OPS_H
+#define GUARDRAIL_DOMAIN_OPS_H
+
+#include "base/kernel.h"
+
+struct guardrail_lock;
+struct guardrail_noted;
+
+/**
+ * struct guardrail_domain_ops - Calls from below into upper rooms.
+ * @recover: Kills a domain for a reason in words and starts its recovery, unless it is dead already. In any context but
+ *	NMI.
+ * @clear_dead: A module of a dead domain is unloaded: releases what the domain holds. Sets *gone when nobody looks at
+ *	the module any more. May sleep.
+ * @entry_over: An entry was ended, or refused while its domain is dead. In any context that entries run in.
+ * @lock_kept: An entry returns with a lock of the named kind. True where the lock is to be released. In any context that
+ *	entries run in.
+ * @object_kept: A function returns while the kernel uses the named object in its stack frame. May not return. In any
+ *	context that entries run in.
+ */
+struct guardrail_domain_ops {
+	void (*recover)(u32 domain, const char *why);
+	void (*clear_dead)(u32 domain, bool *gone);
+	void (*entry_over)(const struct guardrail_record *record, bool ended);
+	bool (*lock_kept)(const struct guardrail_lock *lock, const char *kind, const struct guardrail_entry *entry);
+	void (*object_kept)(const struct guardrail_noted *what, const char *name, u32 domain, unsigned long ip);
+};
+
+/* Set once, before a guarded module can be loaded. */
+extern const struct guardrail_domain_ops *guardrail_domain_ops;
+
+/**
+ * guardrail_domain_register() - Set the calls into upper rooms.
+ * @ops: The calls; all members are set.
+ */
+void __init guardrail_domain_register(const struct guardrail_domain_ops *ops);
+
+#endif /* GUARDRAIL_DOMAIN_OPS_H */
