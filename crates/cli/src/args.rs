@@ -473,34 +473,16 @@ pub struct GuardArgs {
 }
 
 /// What a guarded driver's guest does at a violation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OnViolation {
-    /// Tell it, and go on
+    /// Report it, and go on
     Log,
     /// End the thread
     Oops,
     /// End the call of the driver with an error
     Fail,
-    /// Take back all that the driver has, and begin it anew
+    /// Tear the driver down, load it again and restore its state
     Recover,
-}
-
-impl OnViolation {
-    /// The value of the runtime's parameter.
-    pub fn word(self) -> &'static str {
-        match self {
-            OnViolation::Log => "log",
-            OnViolation::Oops => "oops",
-            OnViolation::Fail => "fail",
-            OnViolation::Recover => "recover",
-        }
-    }
-
-    /// True where the driver's call is ended, after a fault of the processor as well, and the thread goes on.
-    pub fn ends_calls(self) -> bool {
-        matches!(self, OnViolation::Fail | OnViolation::Recover)
-    }
 }
 
 /// Arguments of `inject`.

@@ -5,17 +5,18 @@ use super::guest::{Manner, Ran, Standing, Subject as Guest};
 use super::oops::Console;
 use super::verdict::{How, Judged, Verdict};
 use super::{mutants, table};
-use crate::args::{InjectArgs, ListFormat, OnViolation};
+use crate::args::{InjectArgs, ListFormat};
 use crate::drivers::digest;
 use crate::drivers::{seconds, variables};
 use crate::errors::{CliError, Status, tell};
 use crate::files;
-use crate::guard::violations;
-use crate::guard::workshop::Workshop;
 use crate::output;
 use crate::progress::Progress;
 use crate::signals::Signals;
 use crate::zoo;
+use guardrail_guard::Policy;
+use guardrail_guard::Workshop;
+use guardrail_guard::violations;
 use guardrail_mutate::{Kind, Subject};
 use guardrail_vm::installed::Target;
 use guardrail_vm::modules::ModuleFile;
@@ -91,6 +92,7 @@ pub fn run(
         files => given(files)?,
     };
     let guarding = args.guarded.map(|policy| {
+        let policy = Policy::from(policy);
         progress.step("the runtime of guarded drivers");
         let target = Target { kernel: prepared.kernel.clone(), headers: None };
         let workshop = Workshop::open(packages, &target, None, DOMAIN)?;
@@ -193,7 +195,7 @@ fn needed(names: &[String], before: &[ModuleFile], workshop: &Workshop) -> Resul
 /// How mutants are guarded.
 struct Guarding {
     workshop: Workshop,
-    policy: OnViolation,
+    policy: Policy,
     /// The guarded driver without bugs.
     original: Vec<u8>,
     /// What the driver needs, guarded as well.

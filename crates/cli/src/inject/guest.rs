@@ -2,10 +2,10 @@
 
 use super::oops::Console;
 use super::verdict::{Judged, Seen, judge};
-use crate::args::OnViolation;
 use crate::errors::CliError;
 use crate::files;
-use crate::guard::violations;
+use guardrail_guard::Policy;
+use guardrail_guard::violations;
 use guardrail_report::Report;
 use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::prepare::Prepared;
@@ -61,7 +61,7 @@ pub struct Standing<'a> {
     /// `guardrail.ko`.
     pub runtime: &'a [u8],
     /// What a violation does.
-    pub policy: OnViolation,
+    pub policy: Policy,
     /// The guarded driver without bugs, which a killed mutant is replaced by.
     pub original: &'a [u8],
     /// Modules that the driver needs, guarded as well.
@@ -113,7 +113,7 @@ impl Manner<'_> {
         if let Some(standing) = standing {
             let (name, path) = ("guardrail".to_owned(), "guardrail.ko".into());
             let mut parameters = format!("policy={}", standing.policy.word());
-            if standing.policy == OnViolation::Recover {
+            if standing.policy == Policy::Recover {
                 parameters += " loader=/guardrail/loader";
                 variables.push(("RECOVERS".to_owned(), "1".to_owned()));
                 files.push(("loader".to_owned(), LOADER.as_bytes().to_vec()));

@@ -1,6 +1,6 @@
 //! What the kernel's console says of a crash.
 
-use crate::guard::violations;
+use guardrail_guard::violations;
 use guardrail_vm::without_time;
 use std::collections::HashSet;
 

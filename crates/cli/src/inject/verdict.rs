@@ -5,8 +5,8 @@
 //! is what the paper's blue screens show, too.
 
 use super::oops::{Console, Crash};
-use crate::args::OnViolation;
-use crate::guard::violations;
+use guardrail_guard::Policy;
+use guardrail_guard::violations;
 use guardrail_vm::run::Outcome;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -102,7 +102,7 @@ pub struct Seen<'a> {
     /// Whether a guarded driver that was ended while it was leaving came once more.
     pub again: Option<bool>,
     /// What a violation does, where the driver is guarded.
-    pub guarded: Option<OnViolation>,
+    pub guarded: Option<Policy>,
     /// A processor that ran no process anymore.
     pub stuck: Option<u8>,
     /// The step that it was in at the end.
@@ -128,7 +128,7 @@ const RUNTIME: &str = "guardrail";
 /// Judges a run of a domain's modules; `usual` is what the console says in a run of the stock driver.
 pub fn judge(seen: &Seen<'_>, domain: &[&str], usual: &HashSet<String>) -> Judged {
     let base = without_guard(seen, domain, usual);
-    if seen.guarded.is_none_or(|policy| policy == OnViolation::Log) {
+    if seen.guarded.is_none_or(|policy| policy == Policy::Log) {
         return base;
     }
     let crash = seen.console.crash();
@@ -148,7 +148,7 @@ pub fn judge(seen: &Seen<'_>, domain: &[&str], usual: &HashSet<String>) -> Judge
         (false, _) if seen.again == Some(true) => Some(How::Recovered),
         (false, _) if seen.again == Some(false) => Some(How::Load),
         (false, _) if base.how.is_some_and(|how| how != How::Complaint) => base.how,
-        (false, _) if seen.guarded == Some(OnViolation::Fail) => Some(How::Ended),
+        (false, _) if seen.guarded == Some(Policy::Fail) => Some(How::Ended),
         (false, _) if seen.console.recovered() => Some(How::Recovered),
         (false, _) => Some(How::Dead),
     };
@@ -330,7 +330,7 @@ mod tests {
     fn what_happens_before_the_driver_runs_is_not_its_fault() {
         let console = Console::new(b"");
         let outcome = Outcome::QemuFailed { why: "no memory".into() };
-        let (failed, again, guarded) = (None, None, Some(OnViolation::Oops));
+        let (failed, again, guarded) = (None, None, Some(Policy::Oops));
         let (outcome, stuck, step) = (&outcome, None, "boot");
         let seen = Seen { outcome, began: false, failed, again, guarded, stuck, step, console: &console };
         assert_eq!(judge(&seen, &["e1000"], &HashSet::new()).verdict, Verdict::Failed);
@@ -350,7 +350,7 @@ mod tests {
             let judged = judge(&seen, &["x"], &HashSet::new());
             (judged.verdict, judged.how)
         };
-        let oops = |text: &str| all(&panic, text, None, OnViolation::Oops);
+        let oops = |text: &str| all(&panic, text, None, Policy::Oops);
         assert_eq!(oops(&format!("{told}{bug}")), (Verdict::Contained, Some(How::Ended)));
         assert_eq!(oops(bug), (Verdict::Escaped, Some(How::Crash)));
         let outside = "kernel BUG at slub.c:1!\nRIP: 0010:kfree+0x1/0x2\n";
@@ -358,20 +358,20 @@ mod tests {
         assert_eq!(oops(&format!("{told}{outside}")), (Verdict::Escaped, Some(How::Crash)));
         assert_eq!(oops(&format!("list_add corruption\n{told}{bug}")).0, Verdict::Escaped);
         let lost = Some(("host-verify", "byte 7 differs"));
-        let late = all(&panic, &format!("{told}{bug}"), lost, OnViolation::Oops);
+        let late = all(&panic, &format!("{told}{bug}"), lost, Policy::Oops);
         assert_eq!(late, (Verdict::Escaped, Some(How::Data)));
-        let recover = |outcome: &Outcome| all(outcome, told, None, OnViolation::Recover);
+        let recover = |outcome: &Outcome| all(outcome, told, None, Policy::Recover);
         assert_eq!(recover(&Outcome::Completed), (Verdict::Contained, Some(How::Dead)));
         let anew =
             "guardrail: domain 1 (x) is killed: write\nguardrail: recovery of domain 1 is done, 5 ms\n";
-        let anew = all(&Outcome::Completed, &format!("{told}{anew}"), None, OnViolation::Recover);
+        let anew = all(&Outcome::Completed, &format!("{told}{anew}"), None, Policy::Recover);
         assert_eq!(anew, (Verdict::Contained, Some(How::Recovered)));
         assert_eq!(recover(&failed("up", "no carrier")), (Verdict::Contained, Some(How::Workload)));
         assert_eq!(recover(&failed("host-verify", "byte 7 differs")).0, Verdict::Escaped);
-        let fail = |outcome: &Outcome| all(outcome, told, None, OnViolation::Fail);
+        let fail = |outcome: &Outcome| all(outcome, told, None, Policy::Fail);
         assert_eq!(fail(&Outcome::Completed), (Verdict::Contained, Some(How::Ended)));
         assert_eq!(fail(&failed("up", "no carrier")), (Verdict::Contained, Some(How::Workload)));
-        let log = all(&Outcome::Completed, told, None, OnViolation::Log);
+        let log = all(&Outcome::Completed, told, None, Policy::Log);
         assert_eq!(log, (Verdict::Internal, Some(How::Complaint)));
     }
 }

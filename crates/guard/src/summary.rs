@@ -1,7 +1,8 @@
 //! What was done to drivers, for people and as `guard.json`.
 
-use super::workshop::{Hardened, Workshop};
-use crate::drivers::digest;
+use crate::workshop::{Hardened, Workshop};
+use guardrail_host::drivers::digest;
+use guardrail_host::{HostError, files};
 use serde::Serialize;
 use std::path::Path;
 
@@ -103,12 +104,17 @@ impl Summary {
             kernel: workshop.release.clone(),
             domain: workshop.domain,
             runtime: Runtime {
-                file: super::RUNTIME,
+                file: crate::RUNTIME,
                 interface: workshop.exports.abi,
                 digest: digest(&workshop.runtime),
             },
             drivers: hardened.iter().map(Driver::new).collect(),
         }
+    }
+
+    /// For programs: what `guard.json` holds.
+    pub fn json(&self) -> Result<Vec<u8>, HostError> {
+        files::json(self)
     }
 
     /// For people; `out` is where the files are.

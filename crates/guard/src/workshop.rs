@@ -1,7 +1,7 @@
-//! Where drivers of one kernel are guarded: the runtime, the kernel's types, and what is the same for all of them.
+//! The runtime and the types of one kernel, with which its drivers are guarded.
 
-use crate::errors::CliError;
 use guardrail_binfmt::{KernelImage, ModuleImage};
+use guardrail_host::HostError;
 use guardrail_kernel::isolation::Isolation;
 use guardrail_rewrite::checks::{Checks, Stores};
 use guardrail_rewrite::inspect::Exports;
@@ -60,15 +60,15 @@ impl Workshop {
         target: &Target,
         given: Option<&Path>,
         domain: u8,
-    ) -> Result<Workshop, CliError> {
+    ) -> Result<Workshop, HostError> {
         let built = match given {
             Some(file) => file.to_path_buf(),
             None => runtime::ensure_for(packages, target)?.module,
         };
         let what = built.display().to_string();
         let runtime = fs::read(&built).map_err(|source| match given {
-            Some(_) => CliError::Usage(format!("--runtime {what}: {source}")),
-            None => CliError::io("read", &what)(source),
+            Some(_) => HostError::Usage(format!("--runtime {what}: {source}")),
+            None => HostError::io("read", &what)(source),
         })?;
         let exports = Exports::read(&what, runtime.clone())?;
         exports.fits(&what, &target.kernel.release)?;
@@ -84,7 +84,7 @@ impl Workshop {
     }
 
     /// Guards a driver; `before` are the modules that it needs.
-    pub fn harden(&self, driver: &ModuleFile, before: &[ModuleFile]) -> Result<Hardened, CliError> {
+    pub fn harden(&self, driver: &ModuleFile, before: &[ModuleFile]) -> Result<Hardened, HostError> {
         let name = driver.name.as_str();
         let border = self.border(driver, before)?;
         let mut checks = Checks::new(self.domain)
@@ -108,22 +108,22 @@ impl Workshop {
     }
 
     /// What is done at a driver's border.
-    fn border(&self, driver: &ModuleFile, before: &[ModuleFile]) -> Result<Border, CliError> {
+    fn border(&self, driver: &ModuleFile, before: &[ModuleFile]) -> Result<Border, HostError> {
         let image = |module: &ModuleFile| ModuleImage::parse(&module.name, module.bytes.clone());
         let needed = before.iter().map(image).collect::<Result<Vec<_>, _>>()?;
         let isolation = Isolation::for_driver(&self.kernel, &image(driver)?, &needed)
-            .map_err(|error| CliError::Run(error.to_string()))?;
+            .map_err(|error| HostError::Run(error.to_string()))?;
         Ok(border(&isolation, &Object::read(&driver.name, &driver.bytes)?))
     }
 }
 
 /// An error of a driver among several, with what can be done about it.
-fn of_driver(name: &str, error: RewriteError) -> CliError {
+fn of_driver(name: &str, error: RewriteError) -> HostError {
     match &error {
-        RewriteError::Unproven { .. } => CliError::Usage(format!(
+        RewriteError::Unproven { .. } => HostError::Usage(format!(
             "{name}: {error}; --trust NAME leaves such a function as it is, unchecked"
         )),
-        RewriteError::Refused { .. } => CliError::Usage(format!("{name}: {error}")),
+        RewriteError::Refused { .. } => HostError::Usage(format!("{name}: {error}")),
         _ => error.into(),
     }
 }

@@ -1,9 +1,7 @@
 //! What a guarded driver did without the right to, as its kernel's log tells it (`runtime/report/report.c`), as findings.
 
-use crate::args::{Format, ProfileFormat};
-use crate::errors::{CliError, Status};
-use crate::output;
 use guardrail_finding::{AccessInfo, ContextInfo, Finding, Frame, ObjectInfo};
+use guardrail_host::HostError;
 use guardrail_report::{Report, Run, SCHEMA};
 use std::fs;
 use std::io::Read;
@@ -19,15 +17,15 @@ const MAX_LOG: u64 = 256 << 20;
 const MAX_FINDINGS: usize = 10_000;
 const MAX_LINES: usize = 64;
 
-/// Prints what a log tells.
-pub fn run(file: &Path, format: ProfileFormat) -> Result<Status, CliError> {
+/// The violations that a kernel's log reports; `-` is standard input.
+pub fn of_log(file: &Path) -> Result<Report, HostError> {
     let name = file.display().to_string();
     let mut bytes = Vec::new();
     let read = match name.as_str() {
         "-" => std::io::stdin().take(MAX_LOG).read_to_end(&mut bytes),
         _ => fs::File::open(file).and_then(|file| file.take(MAX_LOG).read_to_end(&mut bytes)),
     };
-    read.map_err(|error| CliError::Usage(format!("cannot read {name}: {error}")))?;
+    read.map_err(|error| HostError::Usage(format!("cannot read {name}: {error}")))?;
     let log = String::from_utf8_lossy(&bytes);
     let findings = findings(&log);
     let mut drivers: Vec<&str> = findings.iter().map(|finding| finding.module.as_str()).collect();
@@ -35,17 +33,7 @@ pub fn run(file: &Path, format: ProfileFormat) -> Result<Status, CliError> {
     drivers.dedup();
     let driver = if drivers.is_empty() { "guarded drivers".to_owned() } else { drivers.join(", ") };
     let release = log.lines().find_map(|line| line.split_once("Linux version ")?.1.split_whitespace().next());
-    let found = !findings.is_empty();
-    let report = report(&driver, release.unwrap_or("an unknown kernel"), "completed", findings);
-    output::report(
-        &report,
-        match format {
-            ProfileFormat::Text => Format::Text,
-            ProfileFormat::Json => Format::Json,
-            ProfileFormat::Sarif => Format::Sarif,
-        },
-    )?;
-    Ok(if found { Status::Findings } else { Status::Clean })
+    Ok(report(&driver, release.unwrap_or("an unknown kernel"), "completed", findings))
 }
 
 /// A report of findings of this sort.

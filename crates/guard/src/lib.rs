@@ -1,0 +1,27 @@
+//! Guarded drivers: stock modules that carry their checks in themselves, and the runtime that they need.
+//!
+//! Knows: which passes guard a driver, the runtime's file, what the runtime writes to the kernel's log, what `guard.json` holds.
+//!
+//! Must not know: the command line, how a guest is run, how the runtime holds rights.
+//!
+//! Invariants: each file is written whole or not at all, and the description last. A file that is guarded already, or is the
+//! runtime, is refused before anything is fetched.
+
+mod inspect;
+mod machine;
+mod plan;
+mod policy;
+mod summary;
+pub mod violations;
+mod workshop;
+
+pub use inspect::{Inspection, inspect};
+pub use plan::{GuardPlan, guard};
+pub use policy::Policy;
+pub use summary::Summary;
+pub use workshop::{Hardened, Workshop};
+
+/// The runtime's file in every folder of guarded drivers.
+const RUNTIME: &str = "guardrail.ko";
+/// The description of the folder.
+const DESCRIPTION: &str = "guard.json";

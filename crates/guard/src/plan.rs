@@ -1,0 +1,105 @@
+//! Which drivers are guarded, and for which kernel.
+
+use crate::summary::Summary;
+use crate::workshop::{Hardened, Workshop};
+use crate::{DESCRIPTION, RUNTIME, machine};
+use guardrail_binfmt::ModuleImage;
+use guardrail_host::error::tell;
+use guardrail_host::{HostError, Progress, files, zoo};
+use guardrail_rewrite::{FIELD, RewriteError};
+use guardrail_vm::Cache;
+use guardrail_vm::installed::Target;
+use guardrail_vm::packages::Packages;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Drivers to guard together.
+#[derive(Clone, Debug)]
+pub struct GuardPlan {
+    /// Modules of the kernel by name, module files by path, or `zoo/NAME`.
+    pub drivers: Vec<String>,
+    /// The folder that the guarded drivers and the runtime are written to.
+    pub out: PathBuf,
+    /// The kernel by name or path; `None` for the one that this machine runs.
+    pub kernel: Option<String>,
+    /// The protection domain of all of them, 1 to 14.
+    pub domain: u8,
+    /// Functions that are left as they are, unchecked.
+    pub trusted: Vec<String>,
+    /// The runtime's file; `None` to build it with the kernel's headers.
+    pub runtime: Option<PathBuf>,
+}
+
+/// Guards the drivers, and writes them with their runtime and their description to the plan's folder.
+pub fn guard(plan: &GuardPlan, progress: &Progress) -> Result<Summary, HostError> {
+    // What can be wrong with the drivers is seen before anything is fetched for them.
+    plan.drivers.iter().try_for_each(|driver| stock(driver))?;
+    let cache = Cache::open()?;
+    let packages = Packages::new(&cache);
+    progress.step(plan.kernel.as_deref().unwrap_or("the running kernel"));
+    let target = match &plan.kernel {
+        None => Target::running()?,
+        Some(kernel) => Target::find(&packages, kernel)?,
+    };
+    let found = plan.drivers.iter().map(|driver| zoo::plan(&packages, &target.kernel, driver));
+    let found = found.collect::<Result<Vec<_>, _>>()?;
+    let mut names = BTreeSet::new();
+    if let Some(twice) = found.iter().find(|plan| !names.insert(plan.driver.name.as_str())) {
+        return Err(HostError::Usage(format!("{} is named twice", twice.driver.name)));
+    }
+    progress.step("the runtime");
+    let workshop =
+        Workshop::open(&packages, &target, plan.runtime.as_deref(), plan.domain)?.trusting(&plan.trusted);
+    let mut hardened = Vec::new();
+    for one in &found {
+        progress.step(&one.driver.name);
+        hardened.push(workshop.harden(&one.driver, &one.before)?);
+    }
+    unknown_trust(&plan.trusted, &hardened)?;
+    progress.finish();
+    let summary = Summary::new(&workshop, &hardened);
+    write(&plan.out, &workshop, &hardened, &summary)?;
+    if plan.kernel.is_none() {
+        machine::notes(Path::new("/")).iter().for_each(|note| tell("guardrail", note));
+    }
+    Ok(summary)
+}
+
+/// A file that is to be guarded is a stock module; names are looked up later.
+fn stock(driver: &str) -> Result<(), HostError> {
+    let path = Path::new(driver);
+    if !path.is_file() {
+        return Ok(());
+    }
+    let file = fs::read(path).map_err(HostError::io("read", driver))?;
+    let image = ModuleImage::parse(driver, file)?;
+    if image.info(FIELD).is_some() {
+        return Err(RewriteError::Guarded { what: driver.to_owned() }.into());
+    }
+    match image.name() == "guardrail" {
+        true => Err(HostError::Usage(format!(
+            "{driver} is what guarded drivers stand on; it is not guarded itself"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// A name of `--trust` that is nowhere is a mistake.
+fn unknown_trust(names: &[String], hardened: &[Hardened]) -> Result<(), HostError> {
+    let unknown = names.iter().find(|name| hardened.iter().all(|driver| !driver.trusted.contains(*name)));
+    unknown.map_or(Ok(()), |name| {
+        let drivers: Vec<&str> = hardened.iter().map(|driver| driver.name.as_str()).collect();
+        Err(HostError::Usage(format!("--trust {name}: there is no such function in {}", drivers.join(", "))))
+    })
+}
+
+/// Writes all files, each whole or not at all; the description comes last.
+fn write(out: &Path, workshop: &Workshop, hardened: &[Hardened], summary: &Summary) -> Result<(), HostError> {
+    fs::create_dir_all(out).map_err(HostError::io("create", out.display()))?;
+    files::write(&out.join(RUNTIME), &workshop.runtime)?;
+    for driver in hardened {
+        files::write(&out.join(format!("{}.ko", driver.name)), &driver.file)?;
+    }
+    files::write(&out.join(DESCRIPTION), &summary.json()?)
+}
