@@ -9,7 +9,7 @@ use guardrail_finding::Finding;
 use guardrail_gate::process::State;
 use guardrail_report::{Gate as Told, GateSpace};
 use guardrail_trace::log::{Closed, GateStats, Log, Schedule, SpaceCounts};
-use guardrail_vm::cut::Place;
+use guardrail_trace::pci::PciAddress;
 use std::collections::HashSet;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -43,10 +43,9 @@ pub fn schedule(args: &CheckArgs) -> Schedule {
 }
 
 /// The devices to cut off, and why, once the gate is closed.
-pub fn closed(log: &Log) -> Option<(Vec<Place>, String)> {
+pub fn closed(log: &Log) -> Option<(Vec<PciAddress>, String)> {
     let why = log.gate_closed()?;
-    let places = log.gated().into_iter().map(|place| Place { bus: place.bus, devfn: place.devfn });
-    Some((places.collect(), why.to_string()))
+    Some((log.gated(), why.to_string()))
 }
 
 /// What went through the gate, for the report.

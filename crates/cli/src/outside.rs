@@ -268,7 +268,8 @@ pub fn told(state: &State, known: &GateStats) -> GateOutside {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use guardrail_trace::log::{LogOptions, PciPlace, Space as Held};
+    use guardrail_trace::log::{LogOptions, Space as Held};
+    use guardrail_trace::pci::PciAddress;
 
     fn gate(folder: &tempfile::TempDir, strict: bool) -> LogGate {
         let path = folder.path().join("log");
@@ -288,7 +289,7 @@ mod tests {
         let gate = gate(&folder, true);
         // The kernel looks at the device before there is a driver.
         assert_eq!(gate.admit_now(&access(Space::Config)), Some(Verdict::Pass));
-        gate.log.add_gated(PciPlace { bus: 0, devfn: 0x20 });
+        gate.log.add_gated(PciAddress { bus: 0, devfn: 0x20 });
         gate.log.count_held(Held::Memory, 1, 0);
         gate.log.count_held(Held::Port, 1, 0);
         gate.log.count_held(Held::Config, 1, 0);
@@ -307,7 +308,7 @@ mod tests {
         for strict in [false, true] {
             let folder = tempfile::tempdir().unwrap();
             let gate = gate(&folder, strict);
-            gate.log.add_gated(PciPlace { bus: 0, devfn: 0x20 });
+            gate.log.add_gated(PciAddress { bus: 0, devfn: 0x20 });
             let verdict = if strict { Verdict::Drop } else { Verdict::Pass };
             assert_eq!(gate.admit_now(&access(Space::Bar(0))), Some(verdict));
             assert_eq!(gate.closed().is_some(), strict);

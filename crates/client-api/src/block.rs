@@ -10,14 +10,14 @@ use iced_x86::{Decoder, DecoderOptions, Instruction};
 use std::cell::OnceCell;
 use std::marker::PhantomData;
 
-/// Which accesses are told.
+/// Which accesses are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// Those that read.
     Reads,
     /// Those that write.
     Writes,
-    /// Both.
+    /// All, reads and writes.
     Both,
 }
 
@@ -74,7 +74,7 @@ impl<'a, C: Client + Instance> Block<'a, C> {
         self.view.len()
     }
 
-    /// Never.
+    /// Always false: a block has an instruction at least.
     pub fn is_empty(&self) -> bool {
         false
     }

@@ -28,7 +28,7 @@ pub(crate) struct Block {
     pub physical: u64,
     /// Offset in the file.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub size: u64,
     /// Virtual address; zero where QEMU wrote the header.
     pub virt: u64,

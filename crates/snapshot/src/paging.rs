@@ -23,7 +23,7 @@ pub struct Range {
     pub virt: u64,
     /// Physical address.
     pub physical: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub size: u64,
 }
 

@@ -58,7 +58,7 @@ pub enum Scope {
     Kernel,
     /// The modules with these names.
     Modules(Vec<String>),
-    /// Functions.
+    /// Only these functions.
     Functions {
         /// Link-time ranges in the kernel's image.
         ranges: Vec<(u64, u64)>,
@@ -87,7 +87,7 @@ pub enum Request {
 pub enum Reply {
     /// The state now.
     State {
-        /// Instrumented.
+        /// The code in the scope is instrumented now.
         attached: bool,
         /// How often it was attached.
         times: u64,
@@ -139,9 +139,9 @@ impl Module {
 pub struct Results {
     /// Its name.
     pub client: String,
-    /// Numbers.
+    /// What it counted or measured.
     pub tables: Vec<Table>,
-    /// Faults.
+    /// The faults that it found.
     pub findings: Vec<Fault>,
     /// What the reader must know, one sentence each.
     pub notes: Vec<String>,
@@ -183,7 +183,7 @@ pub enum Chart {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cell {
-    /// Text.
+    /// A text that is shown as it is.
     Text(String),
     /// A count.
     Count(u64),

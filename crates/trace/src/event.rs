@@ -160,11 +160,11 @@ impl ThreadFlags {
     pub const USER: u8 = 2;
 }
 
-/// What [`Kind::Cut`] tells besides, in `small`.
+/// What [`Kind::Cut`] says besides, in `small`.
 pub struct Cut;
 
 impl Cut {
-    /// Nothing.
+    /// The block ends here; nothing of it runs again.
     pub const ENDS: u8 = 0;
     /// The last instruction has not run: it was held at the gate, and the block that begins with it tells its access again.
     pub const AGAIN_ACCESS: u8 = 1;

@@ -30,7 +30,7 @@ const MAX_RINGS: u32 = 257;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stats {
-    /// Segments.
+    /// How many segments it has.
     pub segments: u64,
     /// Event words, without segment headers.
     pub words: u64,

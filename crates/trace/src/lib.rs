@@ -12,6 +12,7 @@ pub mod file;
 pub mod invariants;
 pub mod log;
 pub mod meet;
+pub mod pci;
 mod segment;
 pub mod source;
 

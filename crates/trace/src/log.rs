@@ -18,7 +18,7 @@ mod writer;
 mod tests;
 
 pub use error::{FailReason, LogError};
-pub use gate::{Admission, Closed, GateStats, PciPlace, Space, SpaceCounts};
+pub use gate::{Admission, Closed, GateStats, Space, SpaceCounts};
 pub use layout::MAX_READERS;
 pub use reader::{MergedReader, Next, Schedule};
 pub use writer::RingWriter;

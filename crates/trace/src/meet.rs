@@ -29,7 +29,7 @@ pub struct MeetSide {
     pub pc: u64,
     /// The address that its memory operand names.
     pub address: u64,
-    /// Bytes.
+    /// Length of the access in bytes.
     pub size: u8,
     /// It writes.
     pub store: bool,

@@ -4,6 +4,7 @@
 //! the device is cleared through configuration mechanism #1, which takes its bus mastership (and with that DMA and
 //! message-signaled interrupts), its registers and ports, and its interrupt line. Then the guest goes on and is told.
 
+use guardrail_trace::pci::PciAddress;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -18,15 +19,6 @@ const SPACES_AND_MASTER: u32 = 7;
 const INTERRUPT_DISABLE: u32 = 1 << 10;
 /// How long QEMU may take for one command.
 const LIMIT: Duration = Duration::from_secs(5);
-
-/// The place of a PCI device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Number of its bus.
-    pub bus: u8,
-    /// Slot in the upper five bits, function in the lower three.
-    pub devfn: u8,
-}
 
 /// QEMU's test channel.
 pub(crate) struct Ports<S> {
@@ -43,9 +35,9 @@ impl Ports<UnixStream> {
 
 impl<S: io::Read + Write> Ports<S> {
     /// Cuts a device off. The vCPUs must not run, for the address port belongs to them.
-    pub(crate) fn cut(&mut self, place: Place) -> io::Result<()> {
+    pub(crate) fn cut(&mut self, device: PciAddress) -> io::Result<()> {
         let before = self.read("inl", CONFIG_ADDRESS)?;
-        let register = ENABLE | u32::from(place.bus) << 16 | u32::from(place.devfn) << 8 | COMMAND;
+        let register = ENABLE | u32::from(device.id()) << 8 | COMMAND;
         self.write("outl", CONFIG_ADDRESS, register)?;
         let command = self.read("inw", CONFIG_DATA)?;
         self.write("outw", CONFIG_DATA, command & !SPACES_AND_MASTER | INTERRUPT_DISABLE)?;
@@ -129,7 +121,7 @@ mod tests {
     #[test]
     fn the_command_register_is_cleared_and_the_address_port_restored() {
         let mut ports = ports(false);
-        ports.cut(Place { bus: 0, devfn: 0x18 }).unwrap();
+        ports.cut(PciAddress { bus: 0, devfn: 0x18 }).unwrap();
         let machine = ports.stream.get_ref();
         assert_eq!(machine.command, 0x500);
         assert_eq!(machine.said[1], "outl 0xcf8 0x80001804");
@@ -138,6 +130,6 @@ mod tests {
 
     #[test]
     fn a_device_that_does_not_let_go_is_told() {
-        assert!(ports(true).cut(Place { bus: 0, devfn: 0x18 }).is_err());
+        assert!(ports(true).cut(PciAddress { bus: 0, devfn: 0x18 }).is_err());
     }
 }

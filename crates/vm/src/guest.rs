@@ -3,7 +3,7 @@
 mod save;
 
 use crate::console::{self, Scan};
-use crate::cut::{Place, Ports};
+use crate::cut::Ports;
 use crate::disk::Image;
 use crate::error::{Context, Error, Result};
 use crate::http::Server;
@@ -12,6 +12,7 @@ use crate::prepare::Prepared;
 use crate::progress::{Lines, Progress};
 use crate::qmp::{self, Message};
 use crate::run::{Options, Outcome, Start, Stop, Watch};
+use guardrail_trace::pci::PciAddress;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -254,13 +255,13 @@ impl Guest {
     ///
     /// Where the device is elsewhere there is nothing to do here. The guest is not told either: QEMU has aborted when a
     /// `vfio-user-pci` device with an interrupt table was removed, and a device that is all ones is told enough.
-    fn cut_off(&mut self, places: &[Place], watch: &mut Watch<'_>) {
-        if places.is_empty() {
+    fn cut_off(&mut self, devices: &[PciAddress], watch: &mut Watch<'_>) {
+        if devices.is_empty() {
             return;
         }
         let _ = qmp::stop(&self.qmp);
         self.await_message(STOP_LIMIT, watch, save::stopped);
-        if places.iter().any(|&place| self.ports.cut(place).is_err()) {
+        if devices.iter().any(|&device| self.ports.cut(device).is_err()) {
             return self.child.kill();
         }
         let _ = qmp::go_on(&self.qmp);

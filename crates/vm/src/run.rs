@@ -1,7 +1,6 @@
 //! One run of the guest: start, watch, end, and how it ended.
 
 use crate::catalog::Class;
-use crate::cut::Place;
 use crate::disk::{Image, Layout};
 use crate::error::{Context, Error, Result};
 use crate::guest::{Ended, Guest};
@@ -13,6 +12,7 @@ use crate::prepare::Prepared;
 use crate::progress::Progress;
 use crate::rerun::Rerun;
 use crate::workload::FULL;
+use guardrail_trace::pci::PciAddress;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -224,7 +224,7 @@ pub struct Watch<'a> {
     pub activity: &'a mut dyn FnMut() -> u64,
     /// Asked some hundred times a second in runs that are containable: the devices to cut off, and why, once that is decided.
     /// None are named where the caller has done it already.
-    pub closed: &'a mut dyn FnMut() -> Option<(Vec<Place>, String)>,
+    pub closed: &'a mut dyn FnMut() -> Option<(Vec<PciAddress>, String)>,
     /// Who wants the guest saved in the middle of the run, if anybody.
     pub save: Option<&'a mut dyn Save>,
 }

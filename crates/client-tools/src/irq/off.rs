@@ -21,7 +21,7 @@ pub struct Stretch {
     pub stack: Vec<u64>,
     /// What ran then.
     pub level: &'static str,
-    /// Where.
+    /// The vCPU.
     pub cpu: u32,
 }
 

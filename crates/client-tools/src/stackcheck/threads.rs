@@ -16,7 +16,7 @@ pub struct Thread {
     pub name: String,
     /// The stack.
     pub kind: Kind,
-    /// Bytes.
+    /// How many bytes of the stack were in use.
     pub depth: u64,
     /// The functions then, the innermost first, and the bytes of each.
     pub frames: Vec<(u64, u64)>,

@@ -23,7 +23,7 @@ pub struct Diff {
 /// A cell whose state changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// Which.
+    /// The cell: driver, device and kernel.
     pub place: Place,
     /// How it went then.
     pub before: State,

@@ -8,6 +8,7 @@
 use super::futex;
 use super::layout::{ATTENTION_FAILED, Line, Mapping};
 use super::{Log, MergedReader};
+use crate::pci::PciAddress;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant, SystemTime};
@@ -31,7 +32,7 @@ pub(super) struct GateWords {
     counts: [Line<GateCountWords>; KINDS],
     /// When the first of them was bound, in microseconds since the epoch; 0: not yet.
     since: AtomicU64,
-    /// Devices at stake: 0, or 1 << 16 | bus << 8 | devfn.
+    /// Devices at stake: 0, or 1 << 16 and its [`PciAddress::id`].
     devices: [AtomicU32; MAX_DEVICES],
 }
 
@@ -47,22 +48,13 @@ struct GateCountWords {
 const KINDS: usize = 3;
 const MAX_DEVICES: usize = 16;
 
-/// The place of a PCI device: its bus, and its slot and function in one byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PciPlace {
-    /// Number of the bus.
-    pub bus: u8,
-    /// Slot in the upper five bits, function in the lower three.
-    pub devfn: u8,
-}
-
 /// The address spaces in which devices are accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Space {
     /// Registers in memory.
     Memory,
-    /// Ports.
+    /// I/O ports.
     Port,
     /// PCI configuration space.
     Config,
@@ -138,7 +130,7 @@ pub struct SpaceCounts {
 pub struct GateStats {
     /// Registers in memory.
     pub memory: SpaceCounts,
-    /// Ports.
+    /// I/O ports.
     pub port: SpaceCounts,
     /// PCI configuration space.
     pub config: SpaceCounts,
@@ -177,12 +169,12 @@ impl Log {
         self.map.gate_closed()
     }
 
-    /// Tells that accesses to this device are held. False where there are too many.
-    pub fn add_gated(&self, place: PciPlace) -> bool {
+    /// Notes that accesses to this device are held. False where there are too many.
+    pub fn add_gated(&self, device: PciAddress) -> bool {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = u64::try_from(now.as_micros()).unwrap_or(u64::MAX).max(1);
         let _ = self.map.header().gate.since.compare_exchange(0, now, AcqRel, Acquire);
-        let word = 1 << 16 | u32::from(place.bus) << 8 | u32::from(place.devfn);
+        let word = 1 << 16 | u32::from(device.id());
         self.map.header().gate.devices.iter().any(|slot| {
             match slot.compare_exchange(0, word, AcqRel, Acquire) {
                 Ok(_) => true,
@@ -197,12 +189,9 @@ impl Log {
     }
 
     /// The devices whose accesses are held.
-    pub fn gated(&self) -> Vec<PciPlace> {
+    pub fn gated(&self) -> Vec<PciAddress> {
         let words = self.map.header().gate.devices.iter().map(|slot| slot.load(Acquire));
-        words
-            .filter(|&word| word != 0)
-            .map(|word| PciPlace { bus: (word >> 8) as u8, devfn: word as u8 })
-            .collect()
+        words.filter(|&word| word != 0).map(|word| PciAddress::from_id(word as u16)).collect()
     }
 
     /// Whether every segment up to this ticket has been checked.
@@ -424,7 +413,7 @@ mod tests {
     fn devices_at_stake_are_told_once() {
         let folder = tempfile::tempdir().unwrap();
         let log = log(&folder);
-        let place = |devfn| PciPlace { bus: 0, devfn };
+        let place = |devfn| PciAddress { bus: 0, devfn };
         assert!(log.add_gated(place(0)) && log.add_gated(place(0x18)) && log.add_gated(place(0)));
         assert_eq!(log.gated(), [place(0), place(0x18)]);
         assert!((0..14).all(|i| log.add_gated(place(0x20 + i))));

@@ -5,7 +5,7 @@ use crate::tracer::{Tracer, tracer};
 use crate::vcpu::{RDI, Vcpu};
 use guardrail_plugin::ranges::{Full, RangeSet};
 use guardrail_plugin::with_env;
-use guardrail_trace::log::PciPlace;
+use guardrail_trace::pci::PciAddress;
 use std::ffi::{c_uint, c_void};
 
 /// Kinds of resources (include/linux/ioport.h).
@@ -41,7 +41,8 @@ fn bind(tracer: &Tracer, gate: &Gate, vcpu: &mut Vcpu, argument: u64) -> Option<
     let devfn = vcpu.read_word(device.wrapping_add(layout.devfn), 4)? as u8;
     let bus = vcpu.read_word(device.wrapping_add(layout.bus), 8)?;
     let bus = vcpu.read_word(bus.wrapping_add(layout.number), 1)? as u8;
-    let tag = u64::from(bus) << 8 | u64::from(devfn) | 1 << 16;
+    let address = PciAddress { bus, devfn };
+    let tag = u64::from(address.id()) | 1 << 16;
     let mut resources = Vec::new();
     for i in 0..RESOURCES {
         let at = device.wrapping_add(layout.resources).wrapping_add(i * layout.resource_size);
@@ -50,7 +51,7 @@ fn bind(tracer: &Tracer, gate: &Gate, vcpu: &mut Vcpu, argument: u64) -> Option<
     }
     // Ranges are changed under this lock only.
     let _changing = tracer.control(vcpu);
-    if !tracer.log().add_gated(PciPlace { bus, devfn }) {
+    if !tracer.log().add_gated(address) {
         return Some(Err(Full));
     }
     let forgotten = [&gate.memory, &gate.ports].map(|set| set.remove(0, u64::MAX, tag).map(|_| ()));

@@ -103,8 +103,8 @@ fn reaches_device(gate: &Gate, vcpu: &mut Vcpu, driver: bool, address: u64) -> b
 fn hold(tracer: &Tracer, vcpu: &mut Vcpu, site: &GateSite, held: &Held<'_>) {
     let ticket = tell(tracer, vcpu, site.driver, held.word);
     match wait(tracer, vcpu, held, site.address, ticket, site.flags) {
-        Told::Pass => {}
-        Told::Again => {
+        HeldOutcome::Pass => {}
+        HeldOutcome::Again => {
             if site.driver {
                 let again = match (held.word, held.space) {
                     (Some(_), _) => Cut::AGAIN_ACCESS,
@@ -116,7 +116,7 @@ fn hold(tracer: &Tracer, vcpu: &mut Vcpu, site: &GateSite, held: &Held<'_>) {
             // SAFETY: the callback is registered for it; it leaves by longjmp over frames that have nothing to drop.
             unsafe { ffi::qemu_plugin_set_pc(site.address) }
         }
-        Told::Closed => closed::skip(held.gate, vcpu, site),
+        HeldOutcome::Closed => closed::skip(held.gate, vcpu, site),
     }
     if site.driver {
         vcpu.passed = Some(site.index);
@@ -124,8 +124,8 @@ fn hold(tracer: &Tracer, vcpu: &mut Vcpu, site: &GateSite, held: &Held<'_>) {
     }
 }
 
-/// What becomes of an access that was held.
-enum Told {
+/// What happens to an access that was held.
+enum HeldOutcome {
     /// It may happen.
     Pass,
     /// It is not checked yet: the vCPU goes around and comes back to it.
@@ -142,7 +142,7 @@ fn wait(
     address: u64,
     ticket: Option<u64>,
     flags: Flags,
-) -> Told {
+) -> HeldOutcome {
     let since = vcpu.held_since.take().filter(|&(at, _)| at == address);
     let since = since.map_or_else(Instant::now, |(_, since)| since);
     let patience = if tracer.single() { SHARED } else { OWN };
@@ -155,16 +155,16 @@ fn wait(
             Admission::Pass => {
                 let nanos = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 tracer.log().count_held(held.space, held.count, nanos);
-                return Told::Pass;
+                return HeldOutcome::Pass;
             }
             Admission::Closed(_) => {
                 tracer.log().count_dropped(held.space, held.count);
-                return Told::Closed;
+                return HeldOutcome::Closed;
             }
             Admission::Wait if since.elapsed() >= held.gate.limit() => tracer.close_gate(Closed::TimeOut),
             Admission::Wait if vcpu.regs.can_leave(flags) => {
                 vcpu.held_since = Some((address, since));
-                return Told::Again;
+                return HeldOutcome::Again;
             }
             Admission::Wait => {}
         }
@@ -210,9 +210,9 @@ extern "C" fn at_config(index: c_uint, number: *mut c_void, env: *mut u64) {
     let ticket = tell(tracer, vcpu, false, None);
     // Functions are entered with no flags that anybody needs.
     match wait(tracer, vcpu, &held, address, ticket, Flags::Untouched) {
-        Told::Pass => {}
+        HeldOutcome::Pass => {}
         // SAFETY: as above.
-        Told::Again => unsafe { ffi::qemu_plugin_set_pc(address) },
-        Told::Closed => closed::answer_config(vcpu, accessor.write),
+        HeldOutcome::Again => unsafe { ffi::qemu_plugin_set_pc(address) },
+        HeldOutcome::Closed => closed::answer_config(vcpu, accessor.write),
     }
 }

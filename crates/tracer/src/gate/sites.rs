@@ -19,22 +19,22 @@ pub struct GateSite {
     /// What it accesses.
     pub what: What,
     /// Where its memory operand is.
-    pub place: Place,
+    pub place: Operand,
 }
 
 /// The address of a memory operand, ready to be worked out: registers by hardware number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Operand {
     base: Option<u8>,
     index: Option<u8>,
     scale: u64,
     displacement: u64,
 }
 
-impl Place {
-    fn of(insn: &Instruction) -> Place {
+impl Operand {
+    fn of(insn: &Instruction) -> Operand {
         let number = |register: Register| (register != Register::None).then(|| register.number() as u8);
-        Place {
+        Operand {
             base: number(insn.memory_base()),
             index: number(insn.memory_index()),
             scale: u64::from(insn.memory_index_scale()),
@@ -56,11 +56,11 @@ impl Place {
 pub enum What {
     /// Memory at its one operand, once.
     Memory {
-        /// Bytes.
+        /// Length in bytes.
         size: u8,
         /// It is a store, and nothing else.
         store: bool,
-        /// It is a load or a store, not both: the access is told before it happens.
+        /// It is a load or a store, not both: the access is logged before it happens.
         plain: bool,
     },
     /// Memory at rsi or rdi or both, as often as rcx says where `rep` is set.
@@ -69,7 +69,7 @@ pub enum What {
         source: bool,
         /// It accesses rdi, and writes there.
         target: Option<bool>,
-        /// Repeated.
+        /// It has a repeat prefix: rcx says how often it runs.
         rep: bool,
         /// Bytes each time.
         size: u8,
@@ -92,7 +92,15 @@ pub fn sites(insns: &[Instruction], driver: bool) -> Box<[GateSite]> {
     let site = |(index, insn): (u16, &Instruction)| {
         let what = what(insn)?;
         let flags = code::flags(insns, usize::from(index));
-        Some(GateSite { address: insn.ip(), index, insn: *insn, flags, driver, what, place: Place::of(insn) })
+        Some(GateSite {
+            address: insn.ip(),
+            index,
+            insn: *insn,
+            flags,
+            driver,
+            what,
+            place: Operand::of(insn),
+        })
     };
     (0u16..).zip(insns).filter_map(site).collect()
 }
@@ -181,7 +189,7 @@ mod tests {
         // mov eax,[rbx+rcx*4-8]
         let insn = code::decode(0x1000, &[0x8b, 0x44, 0x8b, 0xf8])[0];
         let value = |register: usize| [0, 3, 0, 0x1000][register];
-        assert_eq!(Place::of(&insn).address(value), 0x1000 + 12 - 8);
+        assert_eq!(Operand::of(&insn).address(value), 0x1000 + 12 - 8);
     }
 
     #[test]
