@@ -1,5 +1,5 @@
 //! What calls between a guarded driver and the kernel do to the driver's rights: the table `isolation.txt`, and the memory
-//! effects of `summaries.txt`, resolved by the types of one kernel and its modules.
+//! effects of `memory.txt` in each class, resolved by the types of one kernel and its modules.
 
 mod parse;
 mod resolve;
@@ -10,12 +10,12 @@ use guardrail_binfmt::KernelImage;
 use guardrail_binfmt::ModuleImage;
 use guardrail_binfmt::btf::{Btf, Proto, Type};
 use guardrail_binfmt::prototypes::{self, Prototypes};
+use guardrail_knowledge::table::Kind;
 use parse::{Head, Line};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const TEXT: &str = include_str!("../isolation.txt");
-const SUMMARIES: &str = include_str!("../summaries.txt");
 /// Kinds of allocations and types of objects are numbers; kinds have a bit each.
 const MAX_KINDS: usize = 30;
 
@@ -211,7 +211,7 @@ impl From<Vec<Arc<Btf>>> for Types {
 impl Isolation {
     /// The tables of this program.
     pub fn built_in(types: impl Into<Types>) -> Result<Isolation, AnnotationError> {
-        Isolation::new(&[("summaries.txt", SUMMARIES), ("isolation.txt", TEXT)], types)
+        Isolation::with_table(("isolation.txt", TEXT), types)
     }
 
     /// The tables of this program for a driver and the modules that it needs.
@@ -225,7 +225,12 @@ impl Isolation {
 
     /// The same with another table in the place of `isolation.txt`.
     pub fn with_table(table: (&str, &str), types: impl Into<Types>) -> Result<Isolation, AnnotationError> {
-        Isolation::new(&[("summaries.txt", SUMMARIES), table], types)
+        let mut tables = vec![];
+        for memory in Kind::Memory.tables() {
+            tables.push(memory);
+        }
+        tables.push(table);
+        Isolation::new(&tables, types)
     }
 
     /// Tables with their names. What a table says of a function replaces what those before it say.

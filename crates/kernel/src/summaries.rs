@@ -1,19 +1,16 @@
-//! What kernel functions do: the tables `summaries.txt` (memory), `sync.txt` (locks and order) and `dma.txt` (DMA),
-//! resolved for one kernel, and the default for all others.
+//! What kernel functions do: the tables of `knowledge/` about memory, locks and DMA, resolved for one kernel, and the default
+//! for all other functions.
 
 mod dma;
-pub(crate) mod sync;
+pub(crate) mod locks;
 
 use guardrail_binfmt::KernelImage;
 use guardrail_binfmt::btf::{Proto, Type};
 use guardrail_knowledge::effect::{Class, Direction, Effect, Len, Ptr, Summary, SyncOp, Zeroed};
+use guardrail_knowledge::table::{self, Kind};
 use guardrail_trace::config::{Deref, ListWalk};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-const TEXT: &str = include_str!("../summaries.txt");
-/// Tables whose effects come on top of what the first one, or the prototype, says.
-const MORE: [&str; 2] = [include_str!("../sync.txt"), include_str!("../dma.txt")];
 
 /// A table row that this kernel has.
 #[derive(Clone, Debug)]
@@ -45,35 +42,29 @@ impl SummaryTable {
     /// Resolves the table for an image.
     pub fn for_image(image: &KernelImage) -> SummaryTable {
         let mut table = SummaryTable::default();
-        for line in TEXT.lines() {
-            let Some(entry) = Entry::parse(line) else { continue };
-            for plain in &entry.names {
-                let mut found = false;
-                for name in [plain.clone(), format!("{plain}_noprof")] {
-                    let Some(address) = function(image, &name) else { continue };
-                    found = true;
-                    let row = entry.resolve(image, &name, address);
-                    table.rows.entry(name).or_insert(row);
+        for entry in Kind::Memory.rows() {
+            for name in &entry.names {
+                let known = variants(image, name);
+                for (name, address) in &known {
+                    let row = resolve(&entry, image, name, *address);
+                    table.rows.entry(name.clone()).or_insert(row);
                 }
-                if !found {
-                    let summary = entry.resolve(image, plain, 0).summary;
-                    table.elsewhere.entry(plain.clone()).or_insert(summary);
-                    table.absent.push(plain.clone());
+                if known.is_empty() {
+                    let summary = resolve(&entry, image, name, 0).summary;
+                    table.elsewhere.entry((*name).to_owned()).or_insert(summary);
+                    table.absent.push((*name).to_owned());
                 }
             }
         }
-        for line in MORE.iter().flat_map(|text| text.lines()) {
-            let Some(entry) = Entry::parse(line) else { continue };
+        for entry in [Kind::Locks, Kind::Dma].into_iter().flat_map(Kind::rows) {
             for name in &entry.names {
-                let mut found = false;
-                for name in [name.clone(), format!("{name}_noprof")] {
-                    let Some(address) = function(image, &name) else { continue };
-                    found = true;
-                    table.extend(image, &entry, &name, address);
+                let known = variants(image, name);
+                for (name, address) in &known {
+                    table.extend(image, &entry, name, *address);
                 }
-                if !found {
+                if known.is_empty() {
                     table.extend_elsewhere(image, &entry, name);
-                    table.absent.push(name.clone());
+                    table.absent.push((*name).to_owned());
                 }
             }
         }
@@ -81,7 +72,7 @@ impl SummaryTable {
     }
 
     /// Adds the effects of an entry to what is known of a function.
-    fn extend(&mut self, image: &KernelImage, entry: &Entry<'_>, name: &str, address: u64) {
+    fn extend(&mut self, image: &KernelImage, entry: &table::Row<'_>, name: &str, address: u64) {
         let mut row = self.rows.remove(name).unwrap_or_else(|| Row {
             summary: by_name(image, name),
             address,
@@ -90,7 +81,7 @@ impl SummaryTable {
             lists: Vec::new(),
             everywhere: false,
         });
-        let mut more = entry.resolve_after(image, name, address, row.derefs);
+        let mut more = resolve_after(entry, image, name, address, row.derefs);
         more.lists.splice(0..0, row.lists);
         let mut summary = Arc::unwrap_or_clone(row.summary);
         summary.effects.extend(Arc::unwrap_or_clone(more.summary).effects);
@@ -104,8 +95,8 @@ impl SummaryTable {
     }
 
     /// The same for a function of a module: its parameters are known by their order, and nothing is read through them.
-    fn extend_elsewhere(&mut self, image: &KernelImage, entry: &Entry<'_>, name: &str) {
-        let more = entry.resolve(image, name, 0).summary;
+    fn extend_elsewhere(&mut self, image: &KernelImage, entry: &table::Row<'_>, name: &str) {
+        let more = resolve(entry, image, name, 0).summary;
         let known = self.elsewhere.remove(name).unwrap_or_else(|| Arc::new(Summary::unknown(name)));
         let mut summary = Arc::unwrap_or_clone(known);
         summary.effects.extend(Arc::unwrap_or_clone(more).effects);
@@ -183,61 +174,44 @@ fn is_length(name: &str, ty: &Type) -> bool {
             .any(|word| name == *word || name.ends_with(&format!("_{word}")) || name.ends_with("len"))
 }
 
-/// A line of the table.
-struct Entry<'a> {
-    names: Vec<String>,
-    params: Vec<&'a str>,
-    effects: Vec<&'a str>,
+/// The functions of the kernel that a name stands for, with their link-time addresses: itself, and since 6.10 `_noprof`.
+pub(crate) fn variants(image: &KernelImage, name: &str) -> Vec<(String, u64)> {
+    let names = [name.to_owned(), format!("{name}_noprof")];
+    names.into_iter().filter_map(|name| function(image, &name).map(|address| (name, address))).collect()
 }
 
-impl<'a> Entry<'a> {
-    fn parse(line: &'a str) -> Option<Entry<'a>> {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            return None;
-        }
-        let (head, effects) = line.split_once("):")?;
-        let (names, params) = head.split_once('(')?;
-        let list = |text: &'a str| text.split(',').map(str::trim).filter(|word| !word.is_empty());
-        Some(Entry {
-            names: list(names).map(str::to_owned).collect(),
-            params: list(params).collect(),
-            effects: effects.split(';').map(str::trim).collect(),
-        })
-    }
+fn resolve(entry: &table::Row<'_>, image: &KernelImage, name: &str, address: u64) -> Row {
+    resolve_after(entry, image, name, address, Vec::new())
+}
 
-    fn resolve(&self, image: &KernelImage, name: &str, address: u64) -> Row {
-        self.resolve_after(image, name, address, Vec::new())
-    }
-
-    /// The same for a function of which other values are read already.
-    fn resolve_after(&self, image: &KernelImage, name: &str, address: u64, derefs: Vec<Deref>) -> Row {
-        let narrow = image.btf().func_proto(name).is_some_and(|proto| sync::is_narrow(&proto.result));
-        let mut resolver =
-            Resolver { image, places: self.places(image, name), derefs, lists: Vec::new(), narrow };
-        let effects: Vec<Effect> = self.effects.iter().filter_map(|text| resolver.effect(text)).collect();
-        let everywhere = self.effects.contains(&"everywhere")
-            || effects.iter().any(|effect| {
-                matches!(
-                    effect,
-                    Effect::Alloc { .. }
-                        | Effect::Free { .. }
-                        | Effect::TakeOver { .. }
-                        | Effect::CreateCache { .. }
-                        | Effect::Grow { .. }
-                        | Effect::Sync(SyncOp::Hold { .. })
-                )
-            });
-        let args = resolver.places.iter().map(|(_, place)| place + 1).max().unwrap_or(0).min(6);
-        let Resolver { derefs, lists, .. } = resolver;
-        let summary = Arc::new(Summary { name: name.to_owned(), effects });
-        Row { summary, address, args, derefs, lists, everywhere }
-    }
-
-    /// Which argument register each parameter is in.
-    fn places(&self, image: &KernelImage, name: &str) -> Vec<(&'a str, u8)> {
-        places(image, name, &self.params)
-    }
+/// The same for a function of which other values are read already.
+fn resolve_after(
+    entry: &table::Row<'_>,
+    image: &KernelImage,
+    name: &str,
+    address: u64,
+    derefs: Vec<Deref>,
+) -> Row {
+    let narrow = image.btf().func_proto(name).is_some_and(|proto| locks::is_narrow(&proto.result));
+    let places = places(image, name, &entry.params);
+    let mut resolver = Resolver { image, places, derefs, lists: Vec::new(), narrow };
+    let effects: Vec<Effect> = entry.effects.iter().filter_map(|words| resolver.effect(words)).collect();
+    let everywhere = entry.is_everywhere()
+        || effects.iter().any(|effect| {
+            matches!(
+                effect,
+                Effect::Alloc { .. }
+                    | Effect::Free { .. }
+                    | Effect::TakeOver { .. }
+                    | Effect::CreateCache { .. }
+                    | Effect::Grow { .. }
+                    | Effect::Sync(SyncOp::Hold { .. })
+            )
+        });
+    let args = resolver.places.iter().map(|(_, place)| place + 1).max().unwrap_or(0).min(6);
+    let Resolver { derefs, lists, .. } = resolver;
+    let summary = Arc::new(Summary { name: name.to_owned(), effects });
+    Row { summary, address, args, derefs, lists, everywhere }
 }
 
 /// Which argument register each of these parameters of a function is in: by their names if the kernel's types know all of
@@ -317,14 +291,13 @@ impl Resolver<'_, '_> {
         Some(Len::Arg(self.arg(text)?))
     }
 
-    fn effect(&mut self, text: &str) -> Option<Effect> {
-        let words: Vec<&str> = text.split_whitespace().collect();
+    fn effect(&mut self, words: &[&str]) -> Option<Effect> {
         let option = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
         let arg_option = |this: &Self, name: &str| option(name).and_then(|arg| this.arg(arg));
         let word = |i: usize| words.get(i).copied();
         Some(match word(0)? {
             "alloc" => Effect::Alloc {
-                class: class(word(1)?)?,
+                class: Class::named(word(1)?)?,
                 size: self.len(word(2)?).unwrap_or(Len::Rest),
                 zeroed: match option("zero") {
                     Some("yes") => Zeroed::Yes,
@@ -337,7 +310,7 @@ impl Resolver<'_, '_> {
             },
             "free" => Effect::Free {
                 ptr: self.ptr(word(1)?)?,
-                classes: word(2)?.split('|').filter_map(class).collect(),
+                classes: word(2)?.split('|').filter_map(Class::named).collect(),
                 cache: arg_option(self, "cache"),
             },
             "take" => Effect::TakeOver { ptr: self.ptr(word(1)?)? },
@@ -370,56 +343,10 @@ impl Resolver<'_, '_> {
             },
             "grow" => Effect::Grow { ptr: self.ptr(word(1)?)? },
             "escape" => Effect::Escape { arg: self.arg(word(1)?)? },
-            _ => match self.sync(&words) {
+            _ => match self.locks(words) {
                 Some(op) => Effect::Sync(op),
-                None => Effect::Dma(self.dma(&words)?),
+                None => Effect::Dma(self.dma(words)?),
             },
         })
-    }
-}
-
-fn class(word: &str) -> Option<Class> {
-    Some(match word {
-        "slab" => Class::Slab,
-        "cache" => Class::Cache,
-        "page" => Class::Page,
-        "vmalloc" => Class::Vmalloc,
-        "percpu" => Class::Percpu,
-        "dma" => Class::Dma,
-        "io" => Class::Io,
-        "managed" => Class::Managed,
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_line_of_the_table_is_understood() {
-        for line in TEXT.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
-            let entry = Entry::parse(line).unwrap_or_else(|| panic!("not understood: {line}"));
-            assert!(!entry.names.is_empty() && !entry.params.is_empty(), "{line}");
-            assert!(entry.params.len() <= 6 || line.contains("usercopy"), "{line}");
-            for effect in &entry.effects {
-                let first = effect.split_whitespace().next().unwrap_or("");
-                let known = [
-                    "alloc", "free", "take", "cache", "define", "copy", "read", "touser", "putuser",
-                    "output", "input", "todevice", "dmamap", "grow", "escape", "nothing",
-                ];
-                assert!(known.contains(&first), "unknown effect '{first}' in: {line}");
-            }
-        }
-    }
-
-    #[test]
-    fn names_are_unique_in_the_table() {
-        let mut seen = std::collections::BTreeSet::new();
-        for entry in TEXT.lines().filter_map(Entry::parse) {
-            for name in entry.names {
-                assert!(seen.insert(name.clone()), "{name} has two lines");
-            }
-        }
     }
 }

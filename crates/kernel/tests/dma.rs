@@ -4,15 +4,14 @@ mod common;
 
 use guardrail_kernel::SummaryTable;
 use guardrail_knowledge::effect::Effect;
+use guardrail_knowledge::table::Kind;
 
 #[test]
 #[ignore = "needs kernel images: set GUARDRAIL_TEST_KERNELS"]
 fn dma_functions_are_watched_with_their_lists() {
-    let written: Vec<(&str, bool)> = include_str!("../dma.txt")
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| line.split_once(" ("))
-        .flat_map(|(names, rest)| names.split(", ").map(move |name| (name, rest.contains("everywhere"))))
+    let written: Vec<(&str, bool)> = Kind::Dma
+        .rows()
+        .flat_map(|row| row.names.clone().into_iter().map(move |name| (name, row.is_everywhere())))
         .collect();
     for image in common::images() {
         let release = image.release();

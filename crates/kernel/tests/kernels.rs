@@ -3,8 +3,9 @@
 mod common;
 
 use guardrail_kernel::{SummaryTable, charts, tracer_config};
-use guardrail_knowledge::chart::Chart;
+use guardrail_knowledge::chart::{Chart, parse};
 use guardrail_knowledge::effect::{Effect, Key, LockKind, SyncOp};
+use guardrail_knowledge::table::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
@@ -27,11 +28,8 @@ fn symbols_are_found_by_name_and_by_address() {
 #[test]
 #[ignore = "needs kernel images: set GUARDRAIL_TEST_KERNELS"]
 fn the_tables_rows_are_resolved_whole() {
-    let [memory, sync, dma] = [
-        written_effects(include_str!("../summaries.txt")),
-        written_effects(include_str!("../sync.txt")),
-        written_effects(include_str!("../dma.txt")),
-    ];
+    let [memory, sync, dma] =
+        [written_effects(Kind::Memory), written_effects(Kind::Locks), written_effects(Kind::Dma)];
     let mut short = Vec::new();
     for image in common::images() {
         let table = SummaryTable::for_image(&image);
@@ -137,42 +135,18 @@ fn charts_name_functions_that_the_kernels_have() {
 
 /// Whether a chart's functions are in modules.
 fn elsewhere(chart: &Chart) -> bool {
-    written().any(|line| {
-        line.strip_prefix("chart ").is_some_and(|line| {
-            let mut words = line.split_whitespace();
-            words.next() == Some(&chart.name) && words.any(|word| word == "elsewhere")
-        })
-    })
-}
-
-/// The lines of all charts.
-fn written() -> impl Iterator<Item = String> {
-    let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/charts")).unwrap();
-    let charts =
-        files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "chart"));
-    charts.flat_map(|path| {
-        let text = std::fs::read_to_string(path).unwrap();
-        text.lines().map(|line| line.split('#').next().unwrap().trim().to_owned()).collect::<Vec<_>>()
-    })
+    parse::built_in().any(|draft| draft.elsewhere && draft.chart.name == chart.name)
 }
 
 /// Charts and functions of all calls that are written, but for those of modules.
 fn written_calls() -> BTreeSet<(String, String)> {
-    let mut calls = BTreeSet::new();
-    let (mut chart, mut skip, mut open) = (String::new(), false, false);
-    for line in written() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        if let ["chart", name, rest @ ..] = &words[..] {
-            (chart, skip) = ((*name).to_owned(), rest.contains(&"elsewhere"));
-        }
-        let call = line.strip_prefix("call ").or(open.then_some(line.as_str()));
-        open = call.is_some() && line.ends_with(',');
-        let head = call.and_then(|call| call.split(':').next()).filter(|_| !skip).unwrap_or("");
-        let count = head.matches('(').count();
-        let names = head.split('(').filter_map(|part| part.trim_end().rsplit([' ', ',']).next()).take(count);
-        calls.extend(names.map(|name| (chart.clone(), name.to_owned())));
-    }
-    calls
+    let drafts = parse::built_in().filter(|draft| !draft.elsewhere);
+    drafts
+        .flat_map(|draft| {
+            let name = draft.chart.name;
+            draft.rules.into_iter().map(move |rule| (name.clone(), rule.function))
+        })
+        .collect()
 }
 
 #[test]
@@ -217,19 +191,13 @@ fn locks_are_known_in_every_kernel() {
     }
 }
 
-/// How many effects each line of a table states, by function.
-fn written_effects(table: &'static str) -> BTreeMap<&'static str, usize> {
+/// How many effects the tables of a kind state, by function.
+fn written_effects(kind: Kind) -> BTreeMap<&'static str, usize> {
     let mut written = BTreeMap::new();
-    for line in table.lines().filter(|line| !line.starts_with('#')) {
-        let Some((head, effects)) = line.split_once("):") else { continue };
-        let names = head.split_once('(').unwrap().0;
-        // A seventh parameter is on the stack, where no effect reaches it.
-        if head.matches(',').count() - names.matches(',').count() > 5 {
-            continue;
-        }
-        let count =
-            effects.split(';').filter(|effect| !matches!(effect.trim(), "nothing" | "everywhere")).count();
-        written.extend(names.split(',').map(|name| (name.trim(), count)));
+    // A seventh parameter is on the stack, where no effect reaches it.
+    for row in kind.rows().filter(|row| row.params.len() <= 6) {
+        let count = row.effects.iter().filter(|words| !matches!(words[0], "nothing" | "everywhere")).count();
+        written.extend(row.names.iter().map(|name| (*name, count)));
     }
     written
 }

@@ -46,6 +46,21 @@ pub enum Class {
 }
 
 impl Class {
+    /// The class that a table calls so.
+    pub fn named(word: &str) -> Option<Class> {
+        Some(match word {
+            "slab" => Class::Slab,
+            "cache" => Class::Cache,
+            "page" => Class::Page,
+            "vmalloc" => Class::Vmalloc,
+            "percpu" => Class::Percpu,
+            "dma" => Class::Dma,
+            "io" => Class::Io,
+            "managed" => Class::Managed,
+            _ => return None,
+        })
+    }
+
     /// A word for messages.
     pub fn name(self) -> &'static str {
         match self {
@@ -212,6 +227,9 @@ pub enum Effect {
     Dma(DmaOp),
 }
 
+/// Locks and objects of which a kernel has one, as tables and charts name them in `global(NAME)`.
+pub const GLOBALS: [&str; 8] = ["rtnl", "rcu", "grace", "current", "cpus", "pci", "device", "handlers"];
+
 /// What names a lock or an object that orders events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
@@ -247,6 +265,23 @@ pub enum LockKind {
     Bit,
 }
 
+impl LockKind {
+    /// The kind that a table calls so.
+    pub fn named(word: &str) -> Option<LockKind> {
+        Some(match word {
+            "spin" => LockKind::Spin,
+            "rw" => LockKind::Rw,
+            "mutex" => LockKind::Mutex,
+            "semaphore" => LockKind::Semaphore,
+            "rwsem" => LockKind::RwSem,
+            "rcu" => LockKind::Rcu,
+            "socket" => LockKind::Socket,
+            "bit" => LockKind::Bit,
+            _ => return None,
+        })
+    }
+}
+
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LockMode {
@@ -273,6 +308,17 @@ pub enum When {
 }
 
 impl When {
+    /// The condition `zero` or `nonzero`; `narrow` where only the lowest byte of the result counts.
+    pub fn named(word: &str, narrow: bool) -> Option<When> {
+        Some(match (word, narrow) {
+            ("zero", false) => When::Zero,
+            ("zero", true) => When::False,
+            ("nonzero", false) => When::NonZero,
+            ("nonzero", true) => When::True,
+            _ => return None,
+        })
+    }
+
     /// Whether the effect takes place.
     pub fn holds(self, result: u64) -> bool {
         match self {
@@ -525,5 +571,19 @@ impl Summary {
             .flat_map(|i| [Effect::Define { ptr: Ptr::Arg(i), len: Len::Rest }, Effect::Escape { arg: i }])
             .collect();
         Summary { name: name.to_owned(), effects }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::When;
+
+    #[test]
+    fn a_results_lowest_byte_decides_for_a_boolean() {
+        let when = |word, narrow| When::named(word, narrow).unwrap();
+        assert!(when("nonzero", false).holds(0x100));
+        assert!(!when("nonzero", true).holds(0x100));
+        assert!(when("zero", true).holds(0xff00));
+        assert_eq!(When::named("negative", false), None);
     }
 }

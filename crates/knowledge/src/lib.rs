@@ -1,6 +1,8 @@
-//! What is known about kernel functions and classes of kernel objects: the types that checkers work with, and the language of charts.
+//! What is known about kernel functions and classes of kernel objects: the files under `knowledge/`, their language, and the
+//! types that checkers work with.
 //!
-//! **Knows**: effects of kernel functions, charts, and how both are written.
+//! **Knows**: effects of kernel functions, charts, and how both are written. A new class is a new folder, which the build
+//! script finds.
 //!
 //! **Must not know**: a kernel image, a module, the events of a run, the checkers.
 //!
@@ -8,3 +10,5 @@
 
 pub mod chart;
 pub mod effect;
+mod files;
+pub mod table;

@@ -1,25 +1,8 @@
-//! The language of charts. `charts/README.md` describes it.
+//! The language of charts. `knowledge/README.md` describes it.
 
 use crate::chart::{CURRENT, Callback, Chart, Hand, Set, State};
 use crate::effect::When;
 use thiserror::Error;
-
-/// The files, by name.
-pub const FILES: &[(&str, &str)] = &[
-    ("timer", include_str!("../../charts/timer.chart")),
-    ("work", include_str!("../../charts/work.chart")),
-    ("thread", include_str!("../../charts/thread.chart")),
-    ("rcu", include_str!("../../charts/rcu.chart")),
-    ("irq", include_str!("../../charts/irq.chart")),
-    ("net", include_str!("../../charts/net.chart")),
-    ("pci", include_str!("../../charts/pci.chart")),
-    ("block", include_str!("../../charts/block.chart")),
-    ("scsi", include_str!("../../charts/scsi.chart")),
-    ("sound", include_str!("../../charts/sound.chart")),
-    ("usb", include_str!("../../charts/usb.chart")),
-    ("random", include_str!("../../charts/random.chart")),
-    ("file", include_str!("../../charts/file.chart")),
-];
 
 /// A set has a bit for each item.
 const MAX_ITEMS: usize = 64;
@@ -30,7 +13,7 @@ const CALLBACK_WORDS: &str =
 
 /// A line of a chart that makes no sense.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("chart {file}, line {line}: {what}")]
+#[error("{file}, line {line}: {what}")]
 pub struct ChartError {
     /// The file's name.
     pub file: String,
@@ -82,7 +65,14 @@ pub struct Rule {
 type Statement = (usize, usize, String);
 type Parsed<T> = Result<T, String>;
 
-/// Reads a file of charts.
+/// The charts of all classes.
+pub fn built_in() -> impl Iterator<Item = Draft> {
+    crate::files::named("protocol.chart").flat_map(|(path, text)| {
+        file(path, text).unwrap_or_else(|error| unreachable!("a test reads all charts: {error}"))
+    })
+}
+
+/// Reads a file of charts; `name` names it in errors.
 pub fn file(name: &str, text: &str) -> Result<Vec<Draft>, ChartError> {
     let at = |line: usize| move |what: String| ChartError { file: name.to_owned(), line, what };
     let mut drafts: Vec<Draft> = Vec::new();

@@ -1,0 +1,205 @@
+//! The verbs of the tables, and what follows each.
+
+use super::Kind;
+use crate::effect::{Class, GLOBALS, LockKind};
+
+/// What stands at one place of an effect.
+#[derive(Clone, Copy)]
+enum Operand {
+    /// A parameter.
+    Param,
+    /// A parameter, or `-` where there is none.
+    ParamOrDash,
+    /// A parameter, or this word.
+    ParamOr(&'static str),
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A number of bytes.
+    Number,
+    /// A pointer: `PARAM`, `page(PARAM)`, `page(PARAM,OFFSET)`.
+    Pointer,
+    /// A pointer, or `phys(PARAM)` for a physical address.
+    Memory,
+    /// A size; see `knowledge/README.md`.
+    Size,
+    /// A class of memory.
+    Class,
+    /// Classes of memory, joined by `|`.
+    Classes,
+    /// A kind of lock.
+    Lock,
+    /// A lock or an object: `PARAM`, `PARAM.struct.member`, `global(NAME)`.
+    Key,
+}
+
+use Operand::{
+    Class as OneClass, Classes, Key, Lock, Memory, Number, Param, ParamOr, ParamOrDash, Pointer, Size, Word,
+};
+
+/// A verb with its operands, and the words that may follow them. A word that ends in `=` takes a parameter; `|` separates
+/// words that may stand behind `=` as well.
+struct Verb {
+    name: &'static str,
+    operands: &'static [Operand],
+    options: &'static [&'static str],
+    /// An operand behind the others that may be left out.
+    optional: bool,
+}
+
+const fn verb(name: &'static str, operands: &'static [Operand], options: &'static [&'static str]) -> Verb {
+    Verb { name, operands, options, optional: false }
+}
+
+/// A verb whose last operand may be left out.
+const fn optional(name: &'static str, operands: &'static [Operand]) -> Verb {
+    Verb { name, operands, options: &[], optional: true }
+}
+
+const MEMORY: &[Verb] = &[
+    verb("alloc", &[OneClass, Size], &["zero=", "zero=yes", "page", "cache=", "realloc="]),
+    verb("free", &[Pointer, Classes], &["cache="]),
+    verb("take", &[Pointer], &[]),
+    verb("cache", &[Size], &[]),
+    verb("define", &[Pointer, Size], &[]),
+    verb("copy", &[Pointer, Pointer, Size], &[]),
+    verb("read", &[Pointer, Size], &[]),
+    verb("touser", &[Pointer, Size], &[]),
+    verb("putuser", &[Number], &[]),
+    optional("output", &[Param, Number, Param]),
+    verb("input", &[Number, Param], &[]),
+    verb("todevice", &[Pointer, Size, Number], &[]),
+    verb("dmamap", &[Pointer, Size, ParamOr("from")], &[]),
+    verb("grow", &[Pointer], &[]),
+    verb("escape", &[Param], &[]),
+    verb("nothing", &[], &[]),
+    verb("everywhere", &[], &[]),
+];
+
+const CONDITIONS: &[&str] = &["if=zero", "if=nonzero"];
+
+const LOCKS: &[Verb] = &[
+    verb("lock", &[Lock, Key], &["shared", "try", "if=zero", "if=nonzero"]),
+    verb("unlock", &[Lock, Key], &["shared"]),
+    verb("hold", &[Lock, Key], &[]),
+    verb("release", &[Key], &[]),
+    verb("acquire", &[Key], CONDITIONS),
+    optional("sleeps", &[Param]),
+    verb("everywhere", &[], &[]),
+];
+
+const SIDES: Operand = Word(&["cpu", "device"]);
+
+const DMA: &[Verb] = &[
+    verb("map", &[Param, Memory, Size, Param], &["resource"]),
+    verb("unmap", &[Param, Param, Size, Param], &["resource"]),
+    verb("maplist", &[Param, Param, ParamOrDash, Param], &[]),
+    verb("unmaplist", &[Param, Param, Param, Param], &[]),
+    verb("sync", &[Param, Param, Size, Param, SIDES], &[]),
+    verb("synclist", &[Param, Param, Param, Param, SIDES], &[]),
+    verb("coherent", &[Param, Param, Param], &[]),
+    verb("uncoherent", &[Param, Param, Param, Param], &[]),
+    verb("pool", &[Param, Param], &[]),
+    verb("unpool", &[Param], &[]),
+    verb("poolalloc", &[Param, Param], &[]),
+    verb("poolfree", &[Param, Param, Param], &[]),
+    verb("dmaother", &[Param], &[]),
+    verb("mapio", &[], &[]),
+    verb("unmapio", &[Param], &[]),
+    verb("unbind", &[Param], &[]),
+    verb("askvmalloc", &[Param], &[]),
+    verb("namedriver", &[], &[]),
+    verb("needunmap", &[Param], &[]),
+    verb("everywhere", &[], &[]),
+];
+
+/// Judges an effect without a kernel; the error says what is wrong.
+pub(super) fn check(kind: Kind, words: &[&str], params: &[&str]) -> Result<(), String> {
+    let verbs = match kind {
+        Kind::Memory => MEMORY,
+        Kind::Locks => LOCKS,
+        Kind::Dma => DMA,
+    };
+    let name = *words.first().ok_or("an effect is missing")?;
+    let Some(verb) = verbs.iter().find(|verb| verb.name == name) else {
+        let known: Vec<&str> = verbs.iter().map(|verb| verb.name).collect();
+        return Err(format!("'{name}' is no effect of {}; there are {}", kind.file(), known.join(", ")));
+    };
+    let least = verb.operands.len() - usize::from(verb.optional);
+    if words.len() - 1 < least {
+        return Err(format!("{least} words follow '{name}', and not {}", words.len() - 1));
+    }
+    for (word, operand) in words[1..].iter().zip(verb.operands) {
+        operand.check(word, params).map_err(|what| format!("'{word}' after '{name}' is no {what}"))?;
+    }
+    for word in words.iter().skip(1 + verb.operands.len()) {
+        let plain = verb.options.contains(word);
+        let with_param = word.split_once('=').is_some_and(|(option, param)| {
+            verb.options.iter().any(|known| known.strip_suffix('=') == Some(option))
+                && params.contains(&param)
+        });
+        if !plain && !with_param {
+            return Err(format!("'{word}' does not follow '{name}'"));
+        }
+    }
+    Ok(())
+}
+
+impl Operand {
+    /// The error says what was expected.
+    fn check(self, word: &str, params: &[&str]) -> Result<(), &'static str> {
+        let is_param = |word: &str| params.contains(&word);
+        let inside = |name: &str| word.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');
+        let is_pointer = || {
+            is_param(word)
+                || inside("page")
+                    .is_some_and(|inner| inner.split(',').count() <= 2 && inner.split(',').all(is_param))
+        };
+        let (fits, what) = match self {
+            Param => (is_param(word), "parameter"),
+            ParamOrDash => (is_param(word) || word == "-", "parameter or '-'"),
+            ParamOr(other) => (is_param(word) || word == other, "parameter or known word"),
+            Word(words) => (words.contains(&word), "word that may stand here"),
+            Number => (word.parse::<u8>().is_ok(), "number of bytes"),
+            Pointer => (is_pointer(), "pointer: PARAM, page(PARAM) or page(PARAM,OFFSET)"),
+            Memory => (is_pointer() || inside("phys").is_some_and(is_param), "pointer or phys(PARAM)"),
+            Size => (is_size(word, params), "size"),
+            OneClass => (Class::named(word).is_some(), "class of memory"),
+            Classes => (word.split('|').all(|class| Class::named(class).is_some()), "class of memory"),
+            Lock => (LockKind::named(word).is_some(), "kind of lock"),
+            Key => match inside("global") {
+                Some(name) => (GLOBALS.contains(&name), "global that is known"),
+                None => (is_key(word, params), "key: PARAM, PARAM.struct.member or global(NAME)"),
+            },
+        };
+        fits.then_some(()).ok_or(what)
+    }
+}
+
+fn is_key(word: &str, params: &[&str]) -> bool {
+    let parts: Vec<&str> = word.splitn(3, '.').collect();
+    parts.len() != 2 && params.contains(&parts[0])
+}
+
+/// A number, `PARAM`, `PARAM*PARAM`, `order(PARAM)`, `PARAM->struct.member`, `sizeof(struct)`, `result`, `result+N`,
+/// `result+N/PARAM`, or `rest`.
+fn is_size(word: &str, params: &[&str]) -> bool {
+    let is_param = |word: &str| params.contains(&word);
+    let inside = |name: &str| word.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');
+    if let Some(rest) = word.strip_prefix("result") {
+        let (extra, bound) = rest.split_once('/').unwrap_or((rest, ""));
+        let number =
+            extra.is_empty() || extra.strip_prefix('+').is_some_and(|extra| extra.parse::<u64>().is_ok());
+        return number && (bound.is_empty() || is_param(bound));
+    }
+    if let Some((param, member)) = word.split_once("->") {
+        return is_param(param) && member.split_once('.').is_some();
+    }
+    if let Some((a, b)) = word.split_once('*') {
+        return is_param(a) && is_param(b);
+    }
+    word == "rest"
+        || word.parse::<u64>().is_ok()
+        || is_param(word)
+        || inside("order").is_some_and(is_param)
+        || inside("sizeof").is_some_and(|name| !name.is_empty())
+}
