@@ -1,7 +1,7 @@
 //! What a checker is, and all that it is called with.
 
 use crate::machine::{Context, Object, ObjectId, Out, State, describe};
-use crate::order::{Acquired, Activation, LockId, Parts, Step};
+use crate::order::{Acquired, Entry, LockId, Parts, Step};
 use crate::reports::Reports;
 use crate::stacks::{MAX_FRAMES, StackId};
 use crate::value_flow::{InsnCtx, Origin, Regs, RepRange, Value};
@@ -160,10 +160,10 @@ pub trait Checker {
     fn hook_returned(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked<'_>, _result: u64) {}
     /// A list that a hooked function was given.
     fn hook_list(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked<'_>, _list: ListTold<'_>) {}
-    /// The kernel calls the driver; the activation is on the context's stack and in [`State::sync`](crate::machine::State).
-    fn entered(&mut self, _cx: &mut Cx<'_>, _activation: &Activation) {}
+    /// The kernel calls the driver; the entry is on the context's stack and in [`State::sync`](crate::machine::State).
+    fn entered(&mut self, _cx: &mut Cx<'_>, _activation: &Entry) {}
     /// The driver returns to the kernel.
-    fn left(&mut self, _cx: &mut Cx<'_>, _activation: &Activation) {}
+    fn left(&mut self, _cx: &mut Cx<'_>, _activation: &Entry) {}
     /// A lock was taken.
     fn locked(&mut self, _cx: &mut Cx<'_>, _lock: &Acquired) {}
     /// A lock is given back, by the kernel for itself or by the driver; `held` is `None` where the context does not hold it.
@@ -265,6 +265,8 @@ pub struct Cx<'a> {
     pub context: Option<&'a Context>,
     /// The findings.
     pub reports: &'a mut Reports,
+    /// Memory that devices got in this event; all checkers are called with it after the event.
+    pub lent: &'a mut Vec<Lent>,
     /// The vCPU.
     pub cpu: u32,
     /// The number of the event.

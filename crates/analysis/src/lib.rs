@@ -7,6 +7,8 @@
 //!
 //! **Invariant**: the log is never trusted. Any words give findings or are skipped, never a panic; memory stays
 //! bounded. Equal words give equal findings, whatever the host.
+//!
+//! Order: level < stacks < value_flow < definedness < order < machine < reports < outcome < checker < checkers < replay < session
 
 pub mod checker;
 pub mod checkers;

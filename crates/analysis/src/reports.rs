@@ -1,6 +1,5 @@
 //! The findings so far, merged by fingerprint.
 
-use crate::checker::Lent;
 use crate::stacks::{StackId, Stacks};
 use guardrail_finding::Finding;
 use rustc_hash::FxHashMap;
@@ -18,8 +17,6 @@ pub struct Reports {
     stacks: Stacks,
     /// Findings that are new or were judged anew since somebody asked.
     news: Vec<usize>,
-    /// What one checker tells the others, until they have heard it.
-    pub(crate) lent: Vec<Lent>,
 }
 
 impl Reports {

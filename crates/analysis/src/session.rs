@@ -4,7 +4,7 @@ use crate::checkers;
 use crate::machine::World;
 use crate::order::Parts;
 use crate::outcome::{Outcome, Statistics};
-use crate::replay::Machine;
+use crate::replay::Replay;
 use guardrail_finding::Finding;
 
 /// What to analyze, and with what.
@@ -25,14 +25,14 @@ pub enum SessionError {
 
 /// A run of the analysis.
 pub struct Session {
-    machine: Machine,
+    machine: Replay,
 }
 
 impl Session {
     /// A session in which nothing has happened.
     pub fn new(config: Config) -> Result<Session, SessionError> {
         let checkers = checkers::by_names(&config.tools).map_err(SessionError::UnknownTool)?;
-        Ok(Session { machine: Machine::new(config.world, checkers) })
+        Ok(Session { machine: Replay::new(config.world, checkers) })
     }
 
     /// The same, in which only these parts of the order count, whatever the tools ask for.

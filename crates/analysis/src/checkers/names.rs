@@ -95,7 +95,7 @@ fn allocator(state: &State, stack: StackId) -> Option<String> {
 /// Locks that are held, each with its mode and where it was taken, for a report.
 pub fn held(state: &State, held: impl Iterator<Item = (LockId, LockMode, StackId)>) -> Vec<HeldLock> {
     held.filter_map(|(id, mode, stack)| {
-        let info = state.sync.lock(id)?;
+        let info = state.order.lock(id)?;
         Some(HeldLock {
             name: lock(state, info),
             kind: kind(info.kind).to_owned(),
@@ -110,12 +110,12 @@ pub fn held(state: &State, held: impl Iterator<Item = (LockId, LockMode, StackId
 pub fn who(cx: &Cx<'_>) -> ContextInfo {
     let mut who = describe(cx.state, cx.context, cx.cpu);
     if let Some(context) = cx.context {
-        who.locks = held(cx.state, context.held.iter().map(|a| (a.lock, a.mode, a.stack)));
+        who.locks = held(cx.state, context.order.held.iter().map(|a| (a.lock, a.mode, a.stack)));
         who.states = states(cx.state, context);
     }
     who
 }
 
 fn states(state: &State, context: &Context) -> Vec<String> {
-    context.activations.last().map_or_else(Vec::new, |activation| state.sync.states_of(activation))
+    context.order.entries.last().map_or_else(Vec::new, |entry| state.order.states_of(entry))
 }

@@ -54,7 +54,7 @@ impl Checker for ProtoCheck {
     }
 
     fn moved(&mut self, cx: &mut Cx<'_>, step: &Step) {
-        let Some(chart) = cx.state.sync.charts().get(step.chart) else { return };
+        let Some(chart) = cx.state.order.charts().get(step.chart) else { return };
         if self.told.contains(&(step.chart, step.instance)) {
             return;
         }
@@ -94,7 +94,7 @@ impl Checker for ProtoCheck {
             .collect();
         for (id, open) in ended {
             self.open.remove(&id);
-            let Some(chart) = cx.state.sync.charts().get(id.1) else { continue };
+            let Some(chart) = cx.state.order.charts().get(id.1) else { continue };
             let Some(busy) = busy(chart, open.state).map(str::to_owned) else { continue };
             let Some(stack) = object.freed.filter(|_| open.module.is_some()) else { continue };
             let related = came(cx, &open);
@@ -116,7 +116,7 @@ impl Checker for ProtoCheck {
             .collect();
         for (id, open) in left {
             self.open.remove(&id);
-            let Some(chart) = cx.state.sync.charts().get(id.1) else { continue };
+            let Some(chart) = cx.state.order.charts().get(id.1) else { continue };
             let (name, full) = (chart.name.clone(), full_name(chart, open.state));
             let stack = cx.state.stacks.get(open.stack);
             let (kind, message) = match busy(chart, open.state) {

@@ -1,7 +1,7 @@
 //! Threads of execution: one for each task and context level, with a call stack as the log shows it.
 
 use crate::level::Level;
-use crate::order::{Acquired, Activation as RunOf, Now, Own};
+use crate::order::ContextOrder;
 use crate::stacks::same_stack;
 use crate::value_flow::Regs;
 use guardrail_knowledge::effect::Summary;
@@ -68,18 +68,13 @@ pub struct Context {
     pub regs: Option<Box<Regs>>,
     /// A fault that was reported: which finding, and the instruction.
     pub fault: Option<(usize, u64)>,
-    /// Its strand, clock and locks.
-    pub now: Now,
-    /// The locks that it holds, in the order in which it took them.
-    pub held: Vec<Acquired>,
-    /// The runs of driver functions that the kernel called in it and that have not returned; innermost last.
-    pub activations: Vec<RunOf>,
-    /// What else the order of events keeps of it.
-    pub(crate) own: Own,
+    /// Where it stands in the order of events: strand, locks, entries.
+    pub order: ContextOrder,
 }
 
 /// Deepest call stack.
 const MAX_DEPTH: usize = 512;
+
 impl Context {
     /// A context in which nothing has run.
     pub fn new(task: u64, level: Level, pid: u32) -> Self {
@@ -91,10 +86,7 @@ impl Context {
             low: u64::MAX,
             regs: None,
             fault: None,
-            now: Now::default(),
-            held: Vec::new(),
-            activations: Vec::new(),
-            own: Own::new(pid),
+            order: ContextOrder::new(level, pid),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What is known of the machine apart from its contexts.
 
 use super::{Blocks, Context, Modules, Objects, World, find};
-use crate::order::Sync;
+use crate::order::Order;
 use crate::stacks::{StackId, Stacks};
 use guardrail_finding::{CallStack, ContextInfo, Frame};
 use guardrail_knowledge::effect::{Ptr, Summary};
@@ -52,7 +52,7 @@ pub struct State {
     /// Blocks.
     pub blocks: Blocks,
     /// Locks, the order of events, the states of kernel objects.
-    pub sync: Sync,
+    pub order: Order,
     /// Where `preempt_count` is; see [`World::preempt_count`].
     pub(crate) preempt_count: Option<(u64, bool)>,
     threads: FxHashMap<u64, String>,
@@ -75,7 +75,7 @@ impl State {
             objects: Objects::default(),
             stacks: Stacks::default(),
             blocks: Blocks::default(),
-            sync: Sync::default(),
+            order: Order::default(),
             threads: FxHashMap::default(),
             users: FxHashSet::default(),
             calls: RefCell::default(),
@@ -88,13 +88,13 @@ impl State {
             Some(Global::Slide) => {
                 self.slide = value;
                 if let Some(rtnl) = self.world.rtnl_mutex() {
-                    self.sync.set_rtnl(rtnl.wrapping_add(value));
+                    self.order.set_rtnl(rtnl.wrapping_add(value));
                 }
             }
             Some(Global::PageOffsetBase) => self.page_offset = value,
             Some(Global::VmemmapBase) => self.vmemmap = value,
             Some(Global::VmallocBase) => self.vmalloc = value,
-            Some(Global::FreezableQueue | Global::FreezableEfficientQueue) => self.sync.add_freezable(value),
+            Some(Global::FreezableQueue | Global::FreezableEfficientQueue) => self.order.add_freezable(value),
             Some(Global::GsBase) | None => {}
         }
         self.calls.borrow_mut().clear();

@@ -1,6 +1,6 @@
 //! Places in memory that order events by themselves: atomics, and coherent DMA memory that driver and device hand to and fro.
 
-use super::clocks::{Order, Var};
+use super::clocks::{Relation, Var};
 use super::strands::Strand;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
@@ -57,19 +57,19 @@ pub(super) struct Atom {
 impl Atom {
     /// A locked instruction hands on what its strand has done.
     pub fn release(&mut self, strand: &mut Strand, bit: Option<u8>) {
-        let Some(bit) = bit else { return strand.release(&mut self.word, Order::Hard) };
+        let Some(bit) = bit else { return strand.release(&mut self.word, Relation::Hard) };
         let at = self.bits.iter().position(|(known, _)| *known == bit).unwrap_or_else(|| {
             self.bits.push((bit, None));
             self.bits.len() - 1
         });
-        strand.release(&mut self.bits[at].1, Order::Hard);
+        strand.release(&mut self.bits[at].1, Relation::Hard);
     }
 
     /// A strand sees the word, or one bit of it.
     pub fn acquire(&self, strand: &mut Strand, bit: Option<u8>) {
-        strand.acquire(&self.word, Order::Hard);
+        strand.acquire(&self.word, Relation::Hard);
         for (_, var) in self.bits.iter().filter(|(known, _)| bit.is_none_or(|bit| bit == *known)) {
-            strand.acquire(var, Order::Hard);
+            strand.acquire(var, Relation::Hard);
         }
     }
 

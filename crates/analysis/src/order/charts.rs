@@ -1,14 +1,37 @@
 //! States of kernel objects by their charts, and the order that follows from them.
 
-use super::clocks::{Order, Var};
+use super::clocks::{Relation, Var};
 use super::strands::Strands;
-use super::{Parts, Step, StrandId};
+use super::{Parts, StrandId};
 use crate::stacks::StackId;
 use guardrail_knowledge::chart::{Callback, Chart, Set};
 use guardrail_knowledge::effect::{Key, When};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// An object's step in its chart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The driver's call, or the function of the callback.
+    pub stack: StackId,
+    /// The chart.
+    pub chart: usize,
+    /// The instance.
+    pub instance: u32,
+    /// Its key.
+    pub key: [u64; 2],
+    /// The call (`Ok`) or callback (`Err`) that did it: index in the chart.
+    pub cause: Result<usize, usize>,
+    /// Where the object was (a leaf).
+    pub from: usize,
+    /// Where it is now.
+    pub to: usize,
+    /// The state allows this.
+    pub allowed: bool,
+    /// The object had been seen before, so that its state is known for certain.
+    pub known: bool,
+}
 
 /// Instances of a chart that are known at a time; a quarter goes when there are more, those used longest ago.
 const MAX_INSTANCES: usize = 4096;
@@ -18,7 +41,7 @@ pub(super) fn has(set: Set, item: usize) -> bool {
     item < 64 && set >> item & 1 != 0
 }
 
-fn items(set: Set) -> impl Iterator<Item = usize> {
+pub(super) fn items(set: Set) -> impl Iterator<Item = usize> {
     (0..64).filter(move |&item| has(set, item))
 }
 
@@ -29,33 +52,33 @@ pub(crate) type Rules = (usize, Arc<[usize]>);
 
 /// An object.
 #[derive(Debug)]
-struct Instance {
-    key: [u64; 2],
+pub(super) struct Instance {
+    pub key: [u64; 2],
     /// A leaf.
-    state: usize,
+    pub state: usize,
     /// Its state is known for certain.
-    known: bool,
+    pub known: bool,
     /// Counts moves.
-    moves: u32,
+    pub moves: u32,
     /// Callbacks that a call under way is about to allow.
-    coming: Set,
+    pub coming: Set,
     /// What comes before the next run of each callback.
-    forks: Vec<Option<Var>>,
+    pub forks: Vec<Option<Var>>,
     /// What runs of each callback have done.
-    joins: Vec<Option<Var>>,
-    used: u64,
+    pub joins: Vec<Option<Var>>,
+    pub used: u64,
 }
 
 /// A chart and its objects.
 #[derive(Debug, Default)]
-struct Class {
+pub(super) struct Class {
     /// For each state, the callbacks that it allows.
-    allowed: Vec<Set>,
+    pub allowed: Vec<Set>,
     /// What comes before the next run of each callback, whichever the object.
-    forks: Vec<Option<Var>>,
-    by_key: BTreeMap<[u64; 2], u32>,
-    list: FxHashMap<u32, Instance>,
-    next: u32,
+    pub forks: Vec<Option<Var>>,
+    pub by_key: BTreeMap<[u64; 2], u32>,
+    pub list: FxHashMap<u32, Instance>,
+    pub next: u32,
 }
 
 /// A call under way that is about an object.
@@ -75,11 +98,11 @@ pub(crate) struct Moving {
 #[derive(Debug)]
 pub(super) struct Charts {
     pub list: Arc<[Chart]>,
-    classes: Vec<Class>,
-    callers: FxHashMap<String, Vec<CallbackRef>>,
-    any: Vec<CallbackRef>,
-    calls: FxHashMap<String, Vec<Rules>>,
-    ticks: u64,
+    pub classes: Vec<Class>,
+    pub callers: FxHashMap<String, Vec<CallbackRef>>,
+    pub any: Vec<CallbackRef>,
+    pub calls: FxHashMap<String, Vec<Rules>>,
+    pub ticks: u64,
 }
 
 impl Default for Charts {
@@ -159,7 +182,7 @@ impl Charts {
     }
 
     /// Whether a chart's edges count.
-    fn counts(&self, chart: usize, parts: Parts) -> bool {
+    pub(super) fn counts(&self, chart: usize, parts: Parts) -> bool {
         self.list.get(chart).is_some_and(|c| if c.deferred { parts.deferral } else { parts.states })
     }
 
@@ -188,7 +211,7 @@ impl Charts {
     }
 
     /// Objects whose key has the parts that are given.
-    fn matching(&self, chart: usize, parts: &[Option<u64>]) -> Vec<u32> {
+    pub(super) fn matching(&self, chart: usize, parts: &[Option<u64>]) -> Vec<u32> {
         let Some(class) = self.classes.get(chart) else { return Vec::new() };
         let part = |i: usize| parts.get(i).copied().flatten();
         let (low, high) = match part(0) {
@@ -208,7 +231,13 @@ impl Charts {
 
     /// The objects that a call or callback with these key parts is about; one that is new comes into being where all parts are
     /// given, in a state of `states`.
-    fn about(&mut self, chart: usize, parts: &[Option<u64>], states: Set, create: bool) -> Vec<u32> {
+    pub(super) fn about(
+        &mut self,
+        chart: usize,
+        parts: &[Option<u64>],
+        states: Set,
+        create: bool,
+    ) -> Vec<u32> {
         let Some(rules) = self.list.get(chart) else { return Vec::new() };
         let count = rules.keys.len().min(2);
         let all = (0..count).all(|i| parts.get(i).is_some_and(Option::is_some));
@@ -263,7 +292,7 @@ impl Charts {
         vec![id]
     }
 
-    fn instance(&mut self, chart: usize, instance: u32) -> Option<&mut Instance> {
+    pub(super) fn instance(&mut self, chart: usize, instance: u32) -> Option<&mut Instance> {
         self.ticks += 1;
         let instance = self.classes.get_mut(chart)?.list.get_mut(&instance)?;
         instance.used = self.ticks;
@@ -272,38 +301,38 @@ impl Charts {
 
     /// Callbacks that a move allows anew. An object begins in a state that allows whatever may have been missed, so what
     /// leaves that state is where its callbacks begin.
-    fn opened(&self, chart: usize, from: usize, to: usize) -> Set {
+    pub(super) fn opened(&self, chart: usize, from: usize, to: usize) -> Set {
         let begins = self.list.get(chart).is_some_and(|c| c.initial == from) && from != to;
         let before = if begins { 0 } else { self.allowed(chart, from) };
         self.allowed(chart, to) & !before
     }
 
-    fn allowed(&self, chart: usize, state: usize) -> Set {
+    pub(super) fn allowed(&self, chart: usize, state: usize) -> Set {
         self.classes.get(chart).and_then(|class| class.allowed.get(state)).copied().unwrap_or(0)
     }
 
     /// Hands what `by` has done on to runs of callbacks.
-    fn fork(&mut self, strands: &mut Strands, by: StrandId, (chart, id): (usize, u32), set: Set) {
+    pub(super) fn fork(&mut self, strands: &mut Strands, by: StrandId, (chart, id): (usize, u32), set: Set) {
         if let (Some(strand), Some(instance)) = (strands.get_mut(by), self.instance(chart, id)) {
             for callback in items(set) {
-                strand.release(place(&mut instance.forks, callback), Order::Hard);
+                strand.release(place(&mut instance.forks, callback), Relation::Hard);
             }
         }
     }
 
     /// Lets `by` know of what runs of callbacks have done.
-    fn join(&mut self, strands: &mut Strands, by: StrandId, (chart, id): (usize, u32), set: Set) {
+    pub(super) fn join(&mut self, strands: &mut Strands, by: StrandId, (chart, id): (usize, u32), set: Set) {
         if let (Some(strand), Some(instance)) = (strands.get_mut(by), self.instance(chart, id)) {
             for callback in items(set) {
                 if let Some(var) = instance.joins.get(callback) {
-                    strand.acquire(var, Order::Hard);
+                    strand.acquire(var, Relation::Hard);
                 }
             }
         }
     }
 
     /// Moves an object; gives the step where there is one to tell.
-    fn step(
+    pub(super) fn step(
         &mut self,
         (chart, id): (usize, u32),
         cause: Result<usize, usize>,
@@ -360,7 +389,7 @@ impl Charts {
             let wakes = rules.iter().filter_map(|&r| calls.get(r)).fold(0, |set, call| set | call.wakes);
             if let (Some(strand), Some(class)) = (strands.get_mut(by), self.classes.get_mut(chart)) {
                 for callback in items(wakes) {
-                    strand.release(place(&mut class.forks, callback), Order::Hard);
+                    strand.release(place(&mut class.forks, callback), Relation::Hard);
                 }
             }
         }
@@ -446,189 +475,6 @@ impl Charts {
         }
     }
 
-    /// The callback that an entry into the driver is, among those that its caller makes: one that the state of its object allows
-    /// before others.
-    pub fn recognize(&mut self, candidates: &[CallbackRef], args: &[u64]) -> Option<(usize, usize, u32)> {
-        let (mut forbidden, mut unknown) = (None, None);
-        for &(chart, callback) in candidates {
-            let list = Arc::clone(&self.list);
-            let Some(rule) = list.get(chart).and_then(|c| c.callbacks.get(callback)) else { continue };
-            let keys: Vec<Option<u64>> =
-                rule.keys.iter().map(|key| key.and_then(|arg| args.get(usize::from(arg)).copied())).collect();
-            if rule.from.is_empty() && !keys.iter().any(Option::is_some) {
-                continue;
-            }
-            let found = self.about(chart, &keys, rule.states, false);
-            let fits = |id: &&u32| {
-                let state = self.classes.get(chart).and_then(|c| c.list.get(id));
-                state.is_some_and(|i| has(rule.states, i.state) || has(i.coming, callback))
-            };
-            if let Some(&id) = found.iter().find(fits) {
-                return Some((chart, callback, id));
-            }
-            forbidden = forbidden.or(found.first().map(|&id| (chart, callback, id)));
-            if unknown.is_none() && !rule.from.is_empty() {
-                unknown = Some((chart, callback, keys, rule.states));
-            }
-        }
-        if forbidden.is_some() {
-            return forbidden;
-        }
-        let (chart, callback, keys, states) = unknown?;
-        let id = *self.about(chart, &keys, states, true).first()?;
-        Some((chart, callback, id))
-    }
-
-    /// A callback begins.
-    pub fn entered(
-        &mut self,
-        strands: &mut Strands,
-        parts: Parts,
-        by: StrandId,
-        (chart, callback, id): (usize, usize, u32),
-        steps: &mut Vec<Step>,
-    ) {
-        let counts = self.counts(chart, parts);
-        if let (Some(strand), Some(instance)) = (strands.get_mut(by), self.instance(chart, id))
-            && let Some(var) = instance.forks.get(callback)
-        {
-            // What is there was handed on because it counts.
-            strand.acquire(var, Order::Hard);
-        }
-        if let (Some(strand), Some(class)) = (strands.get_mut(by), self.classes.get(chart))
-            && let Some(var) = class.forks.get(callback)
-        {
-            strand.acquire(var, Order::Hard);
-        }
-        let list = Arc::clone(&self.list);
-        let Some(rule) = self.callback_of(&list, chart, callback) else { return };
-        let Some(instance) = self.instance(chart, id) else { return };
-        let state = instance.state;
-        let allowed = has(rule.states, state) || has(instance.coming, callback);
-        self.shift(strands, counts, by, (chart, id), callback, rule.enters, allowed, steps);
-    }
-
-    /// Hands what came before a callback of an object that is known to a strand that runs it under another name.
-    pub fn entered_also(
-        &mut self,
-        strands: &mut Strands,
-        by: StrandId,
-        (chart, callback): CallbackRef,
-        args: &[u64],
-    ) {
-        let Some(rule) = self.callback((chart, callback)) else { return };
-        let part = |key: &Option<u8>| key.and_then(|arg| args.get(usize::from(arg)).copied());
-        let keys: Option<Vec<u64>> = rule.keys.iter().map(part).collect();
-        let Some(keys) = keys.filter(|keys| !keys.is_empty()) else { return };
-        let key = [keys[0], keys.get(1).copied().unwrap_or(0)];
-        let Some(class) = self.classes.get(chart) else { return };
-        let instance = class.by_key.get(&key).and_then(|id| class.list.get(id));
-        let Some(strand) = strands.get_mut(by) else { return };
-        for forks in instance.map(|instance| &instance.forks).into_iter().chain([&class.forks]) {
-            if let Some(var) = forks.get(callback) {
-                strand.acquire(var, Order::Hard);
-            }
-        }
-    }
-
-    /// Whether something comes before the next run of a callback.
-    pub fn was_forked(&self, (chart, callback, id): (usize, usize, u32)) -> bool {
-        let instance = self.classes.get(chart).and_then(|class| class.list.get(&id));
-        instance.and_then(|instance| instance.forks.get(callback)).is_some_and(Option::is_some)
-    }
-
-    fn callback_of<'a>(&self, list: &'a [Chart], chart: usize, callback: usize) -> Option<&'a Callback> {
-        list.get(chart)?.callbacks.get(callback)
-    }
-
-    /// A callback moves its object: callbacks that are not allowed any more have ended, new ones come later.
-    #[allow(clippy::too_many_arguments)]
-    fn shift(
-        &mut self,
-        strands: &mut Strands,
-        counts: bool,
-        by: StrandId,
-        (chart, id): (usize, u32),
-        callback: usize,
-        to: Option<usize>,
-        allowed: bool,
-        steps: &mut Vec<Step>,
-    ) {
-        let Some((state, _)) = self.get(chart, id) else { return };
-        if let Some(to) = to.filter(|_| counts) {
-            let (before, after) = (self.allowed(chart, state), self.allowed(chart, to));
-            self.join(strands, by, (chart, id), before & !after & !(1 << callback.min(63)));
-            self.fork(strands, by, (chart, id), self.opened(chart, state, to));
-        }
-        steps.extend(self.step((chart, id), Err(callback), to, allowed));
-    }
-
-    /// A callback returns.
-    pub fn left(
-        &mut self,
-        strands: &mut Strands,
-        parts: Parts,
-        by: StrandId,
-        (chart, callback, id): (usize, usize, u32),
-        result: Option<u64>,
-        steps: &mut Vec<Step>,
-    ) {
-        let counts = self.counts(chart, parts);
-        let list = Arc::clone(&self.list);
-        let Some(rule) = self.callback_of(&list, chart, callback) else { return };
-        if let Some((to, when)) = rule.leaves
-            && takes_place(when, result)
-        {
-            self.shift(strands, counts, by, (chart, id), callback, Some(to), true, steps);
-        }
-        if parts.deferral {
-            self.fork(strands, by, (chart, id), rule.wakes);
-        }
-        // `waits` of any chart count with deferral.
-        if (counts || parts.deferral)
-            && let (Some(strand), Some(instance)) = (strands.get_mut(by), self.instance(chart, id))
-        {
-            strand.release(place(&mut instance.joins, callback), Order::Hard);
-        }
-    }
-
-    /// Objects that are on one of these work queues and on no other, as far as is known.
-    fn queued_on(&self, queues: &[u64]) -> Vec<(usize, u32)> {
-        let mut found = Vec::new();
-        for (chart, class) in self.classes.iter().enumerate() {
-            let queued =
-                self.list.get(chart).and_then(|rules| rules.keys.get(1)).is_some_and(|key| key == "wq");
-            if !queued || queues.is_empty() {
-                continue;
-            }
-            let all = |work: u64| class.by_key.range([work, 0]..=[work, u64::MAX]);
-            let frozen = |([_, queue], _): (&[u64; 2], &u32)| queues.contains(queue);
-            found.extend(
-                class
-                    .by_key
-                    .iter()
-                    .filter(|([work, _], _)| all(*work).all(frozen))
-                    .map(|(_, &id)| (chart, id)),
-            );
-        }
-        found
-    }
-
-    /// Work queues are frozen: what ran on them comes before what follows.
-    pub fn freeze(&mut self, strands: &mut Strands, by: StrandId, queues: &[u64]) {
-        for object in self.queued_on(queues) {
-            self.join(strands, by, object, Set::MAX);
-        }
-    }
-
-    /// Work queues will be thawed: what came before comes before what runs on them.
-    pub fn thaw(&mut self, strands: &mut Strands, by: StrandId, queues: &[u64]) {
-        for object in self.queued_on(queues) {
-            let count = self.list.get(object.0).map_or(0, |chart| chart.callbacks.len().min(64));
-            self.fork(strands, by, object, (0..count).fold(0, |set, callback| set | 1 << callback));
-        }
-    }
-
     /// The memory in a range begins a new life: so do objects in it.
     pub fn forget(&mut self, from: u64, to: u64) {
         for class in &mut self.classes {
@@ -653,7 +499,7 @@ impl Class {
 }
 
 /// The variable of a callback in a list that grows as needed.
-fn place(list: &mut Vec<Option<Var>>, callback: usize) -> &mut Option<Var> {
+pub(super) fn place(list: &mut Vec<Option<Var>>, callback: usize) -> &mut Option<Var> {
     if list.len() <= callback {
         list.resize(callback + 1, None);
     }

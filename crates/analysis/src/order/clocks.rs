@@ -96,7 +96,7 @@ impl Var {
 
 /// How far an edge counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum Relation {
     /// In both relations.
     Hard,
     /// In the full relation alone.
@@ -112,17 +112,17 @@ impl Strand {
         snapshot
     }
 
-    fn knows(&self, snapshot: &Snapshot, order: Order) -> bool {
+    fn knows(&self, snapshot: &Snapshot, order: Relation) -> bool {
         let seen = match order {
-            Order::Hard => &self.hard,
-            Order::Full => &self.full,
+            Relation::Hard => &self.hard,
+            Relation::Full => &self.full,
         };
         snapshot.slot == self.slot || seen.get(snapshot.slot) >= snapshot.time
     }
 
     /// Learns what another strand handed on, and what that knew.
     pub(super) fn learn(&mut self, snapshot: &Snapshot) {
-        if !self.knows(snapshot, Order::Hard) {
+        if !self.knows(snapshot, Relation::Hard) {
             self.hard.join(&snapshot.hard);
             self.hard.raise(snapshot.slot, snapshot.time);
         }
@@ -131,7 +131,7 @@ impl Strand {
     }
 
     /// Hands on into an object, besides what others handed on there.
-    pub(super) fn release(&mut self, into: &mut Option<Var>, order: Order) {
+    pub(super) fn release(&mut self, into: &mut Option<Var>, order: Relation) {
         let snapshot = self.hand();
         match into {
             None => *into = Some(Var::new(snapshot)),
@@ -154,10 +154,10 @@ impl Strand {
     }
 
     /// Learns what was handed on into an object.
-    pub(super) fn acquire(&mut self, from: &Option<Var>, order: Order) {
+    pub(super) fn acquire(&mut self, from: &Option<Var>, order: Relation) {
         let Some(var) = from else { return };
         if !self.knows(&var.last, order) {
-            if order == Order::Hard {
+            if order == Relation::Hard {
                 self.hard.join(&var.last.hard);
                 self.hard.raise(var.last.slot, var.last.time);
             }
@@ -165,7 +165,7 @@ impl Strand {
             self.full.raise(var.last.slot, var.last.time);
         }
         if let Some(more) = &var.more {
-            if order == Order::Hard {
+            if order == Relation::Hard {
                 self.hard.join(&more.0);
             }
             self.full.join(&more.1);

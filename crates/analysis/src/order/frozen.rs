@@ -5,13 +5,13 @@
 //! of the kernel and interrupts go on. The process that puts the system to sleep runs callbacks itself, beside workers that run
 //! those of other devices: what it does then comes neither before nor after theirs.
 
-use super::clocks::Order;
-use super::{StrandId, Sync};
+use super::clocks::Relation;
+use super::{Order, StrandId};
 
 /// Freezable work queues that are known.
 const MAX_QUEUES: usize = 16;
 
-impl Sync {
+impl Order {
     /// A work queue is frozen with user processes.
     pub(crate) fn add_freezable(&mut self, queue: u64) {
         if queue != 0 && self.freezable.len() < MAX_QUEUES && !self.freezable.contains(&queue) {
@@ -40,7 +40,7 @@ impl Sync {
     /// Such a callback ends: what user processes do when they run again comes later.
     pub(crate) fn freeze_ends(&mut self, by: StrandId) {
         if let Some(strand) = self.strands.get_mut(by) {
-            strand.release(&mut self.thawed, Order::Hard);
+            strand.release(&mut self.thawed, Relation::Hard);
         }
         if self.parts.deferral {
             self.charts.thaw(&mut self.strands, by, &self.freezable);
@@ -56,6 +56,6 @@ impl Sync {
     pub(crate) fn thaw(&mut self, strand: StrandId) {
         let Some(strand) = self.strands.get_mut(strand).filter(|strand| strand.user) else { return };
         strand.asleep = None;
-        strand.acquire(&self.thawed, Order::Hard);
+        strand.acquire(&self.thawed, Relation::Hard);
     }
 }

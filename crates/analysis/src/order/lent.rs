@@ -11,9 +11,8 @@
 
 use super::atoms::Filter;
 use super::chart::Hand;
-use super::clocks::{Order, Var};
-use super::{CallbackRef, Rules, StrandId, Sync, is_task};
-use crate::machine::Context;
+use super::clocks::{Relation, Var};
+use super::{CallbackRef, ContextOrder, Order, Rules, StrandId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
@@ -134,7 +133,7 @@ impl Lent {
     }
 }
 
-impl Sync {
+impl Order {
     /// What an entry into the driver does with an object's memory, and the object's address where it names one.
     pub(crate) fn hand_of(&self, candidates: &[CallbackRef], args: &[u64]) -> Option<(usize, Hand, u64)> {
         candidates.iter().find_map(|&(chart, callback)| {
@@ -146,7 +145,11 @@ impl Sync {
     }
 
     /// A run of the driver begins that does such a thing.
-    pub(crate) fn hand_begins(&mut self, context: &mut Context, (chart, hand, addr): (usize, Hand, u64)) {
+    pub(crate) fn hand_begins(
+        &mut self,
+        context: &mut ContextOrder,
+        (chart, hand, addr): (usize, Hand, u64),
+    ) {
         match hand {
             Hand::Lends => {
                 self.touches_lent(context, addr, 1);
@@ -221,7 +224,7 @@ impl Sync {
         let Some(piece) = self.lent.add(addr, chart) else { return };
         piece.phase = Phase::Ready(strand);
         if let Some(strand) = self.strands.get_mut(strand).filter(|_| atomics) {
-            strand.release(&mut piece.var, Order::Hard);
+            strand.release(&mut piece.var, Relation::Hard);
         }
         self.lent.has(strand, addr);
         if self.lent.open.len() < MAX_IN_HAND && !self.lent.open.contains(&addr) {
@@ -239,7 +242,7 @@ impl Sync {
         }
         piece.phase = Phase::Home;
         if let Some(strand) = self.strands.get_mut(strand).filter(|_| states) {
-            strand.release(&mut piece.var, Order::Hard);
+            strand.release(&mut piece.var, Relation::Hard);
         }
     }
 
@@ -256,13 +259,13 @@ impl Sync {
             let Some(piece) = pieces.get_mut(at) else { return false };
             match piece.phase {
                 Phase::Ready(by) | Phase::Lent(by, false) if by == strand => {
-                    me.release(&mut piece.var, Order::Hard);
+                    me.release(&mut piece.var, Relation::Hard);
                     piece.phase = Phase::Lent(by, register);
                     true
                 }
                 Phase::Lent(by, true) if by == strand => {
                     if register {
-                        me.release(&mut piece.var, Order::Hard);
+                        me.release(&mut piece.var, Relation::Hard);
                     }
                     true
                 }
@@ -292,7 +295,7 @@ impl Sync {
 
     /// The same, where it may matter.
     #[inline]
-    pub(crate) fn tells_device(&mut self, context: &mut Context, register: bool) {
+    pub(crate) fn tells_device(&mut self, context: &mut ContextOrder, register: bool) {
         if !self.lent.open.is_empty() {
             self.stored_to_device(context.now.strand, register);
             context.now.clock = self.clock(context.now.strand);
@@ -301,14 +304,14 @@ impl Sync {
 
     /// Memory is about to be touched: who touches an object's memory has it from those who had it before.
     #[inline]
-    pub(crate) fn touches(&mut self, context: &mut Context, addr: u64, size: u64) {
+    pub(crate) fn touches(&mut self, context: &mut ContextOrder, addr: u64, size: u64) {
         if self.lent.may_have(addr, size) {
             self.touches_lent(context, addr, size);
         }
     }
 
     #[cold]
-    fn touches_lent(&mut self, context: &mut Context, addr: u64, size: u64) {
+    fn touches_lent(&mut self, context: &mut ContextOrder, addr: u64, size: u64) {
         let by = context.now.strand;
         for at in self.lent.touched(addr, size) {
             let Some(phase) = self.lent.pieces.get(&at).map(|piece| piece.phase) else { continue };
@@ -325,7 +328,7 @@ impl Sync {
             if let (Some(strand), Some(piece)) = (self.strands.get_mut(by), self.lent.pieces.get_mut(&at)) {
                 piece.phase = next;
                 if counts {
-                    strand.acquire(&piece.var, Order::Hard);
+                    strand.acquire(&piece.var, Relation::Hard);
                 }
             }
             self.lent.has(by, at);
@@ -333,20 +336,20 @@ impl Sync {
     }
 
     /// Whether a context has requests from the kernel.
-    fn takes(&self, context: &Context) -> bool {
+    fn takes(&self, context: &ContextOrder) -> bool {
         let takes = |hand: Hand| matches!(hand, Hand::Takes | Hand::TakesSome | Hand::Lends);
-        context.activations.iter().any(|run| run.hand.is_some_and(|(_, hand, _)| takes(hand)))
+        context.entries.iter().any(|run| run.hand.is_some_and(|(_, hand, _)| takes(hand)))
     }
 
     /// Whether a context has requests back from the device.
-    fn completes(&self, context: &Context) -> bool {
-        if context.activations.iter().any(|run| matches!(run.hand, Some((_, Hand::Completes, _)))) {
+    fn completes(&self, context: &ContextOrder) -> bool {
+        if context.entries.iter().any(|run| matches!(run.hand, Some((_, Hand::Completes, _)))) {
             return true;
         }
         let timer = |(chart, ..): (usize, usize, u32)| {
             self.charts().get(chart).is_some_and(|chart| TIMERS.contains(&chart.name.as_str()))
         };
-        let first = context.activations.first().and_then(|run| run.callback);
-        !is_task(context.level) && !first.is_some_and(timer)
+        let first = context.entries.first().and_then(|run| run.callback);
+        !context.is_task() && !first.is_some_and(timer)
     }
 }

@@ -1,11 +1,48 @@
 //! Locks and sets of locks, each with a number; and what was done before a lock was given back.
 
-use super::clocks::{Order, Var};
+use super::Off;
+use super::clocks::{Relation, Var};
 use super::strands::Strand;
-use super::{LockId, LockInfo, LocksetId};
+use crate::stacks::StackId;
 use guardrail_knowledge::effect::{LockKind, LockMode};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+
+/// Names a lock; not used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LockId(pub u32);
+
+/// Names a set of locks with the modes in which they are held; 0 is the empty set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LocksetId(pub u32);
+
+/// A lock that a context holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acquired {
+    /// Which.
+    pub lock: LockId,
+    /// How.
+    pub mode: LockMode,
+    /// The stack of the call that took it.
+    pub stack: StackId,
+    /// It was taken without waiting.
+    pub tried: bool,
+    /// It was taken by the caller of the driver, and not by the driver.
+    pub by_kernel: bool,
+    /// What was off before it was taken.
+    pub off: Off,
+}
+
+/// A lock, for reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockInfo {
+    /// Its sort.
+    pub kind: LockKind,
+    /// Its address, or 0 where there is one in the kernel.
+    pub address: u64,
+    /// Its name where it has one (`rtnl`).
+    pub name: Option<&'static str>,
+}
 
 /// Locks that are known at a time, and over the run; sets of them.
 const MAX_LIVE: usize = 1 << 14;
@@ -104,10 +141,10 @@ impl Locks {
     /// The strand has taken the lock.
     pub fn taken(&mut self, id: LockId, mode: LockMode, strand: &mut Strand) {
         let Some(lock) = self.live(id) else { return };
-        strand.acquire(&lock.writer, Order::Full);
-        strand.acquire(&lock.waited, Order::Hard);
+        strand.acquire(&lock.writer, Relation::Full);
+        strand.acquire(&lock.waited, Relation::Hard);
         if mode == LockMode::Exclusive {
-            strand.acquire(&lock.readers, Order::Full);
+            strand.acquire(&lock.readers, Relation::Full);
         }
     }
 
@@ -117,19 +154,19 @@ impl Locks {
         // By hard order it does not know of those who had the lock before, who may be waited for.
         match mode {
             LockMode::Exclusive => {
-                strand.release(&mut lock.writer, Order::Hard);
+                strand.release(&mut lock.writer, Relation::Hard);
                 lock.readers = None;
             }
-            LockMode::Shared => strand.release(&mut lock.readers, Order::Hard),
+            LockMode::Shared => strand.release(&mut lock.readers, Relation::Hard),
         }
     }
 
     /// The strand took the lock only to wait for its holders: they come before what follows, and it before holders to come.
     pub fn waited_for(&mut self, id: LockId, strand: &mut Strand) {
         let Some(lock) = self.live(id) else { return };
-        strand.acquire(&lock.writer, Order::Hard);
-        strand.acquire(&lock.readers, Order::Hard);
-        strand.release(&mut lock.waited, Order::Hard);
+        strand.acquire(&lock.writer, Relation::Hard);
+        strand.acquire(&lock.readers, Relation::Hard);
+        strand.release(&mut lock.waited, Relation::Hard);
     }
 
     /// The memory in a range begins a new life: so do locks in it.

@@ -4,9 +4,8 @@
 //! are such, a checker of races finds out; from then on they order.
 
 use super::atoms::Filter;
-use super::clocks::{Order, Var};
-use super::{StrandId, Sync};
-use crate::machine::Context;
+use super::clocks::{Relation, Var};
+use super::{ContextOrder, Order, StrandId};
 use guardrail_trace::event::Access;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -52,7 +51,7 @@ impl Published {
     }
 }
 
-impl Sync {
+impl Order {
     /// A plain load of the word at this address tells from now on what came before the store.
     pub(crate) fn publish(&self, addr: u64) {
         let mut coming = self.published.coming.borrow_mut();
@@ -79,7 +78,7 @@ impl Sync {
     }
 
     #[cold]
-    pub(super) fn touched_published(&mut self, context: &mut Context, access: &Access) {
+    pub(super) fn touched_published(&mut self, context: &mut ContextOrder, access: &Access) {
         self.published.settle();
         self.published.learned.set(None);
         let withheld = self.published.withheld.take() == Some(access.addr);
@@ -99,7 +98,7 @@ impl Sync {
         if access.store {
             strand.replace(var);
         } else {
-            strand.acquire(var, Order::Hard);
+            strand.acquire(var, Relation::Hard);
         }
         context.now.clock = strand.time;
     }

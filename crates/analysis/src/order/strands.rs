@@ -1,9 +1,12 @@
 //! Strands: what runs in order. Slots are few and used again, those that ran longest ago first.
 
-use super::StrandId;
 use super::clocks::{Seen, Snapshot};
 use crate::level::Level;
 use rustc_hash::FxHashMap;
+
+/// Names a strand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StrandId(pub u32);
 
 /// Strands that are known at a time. Of one that has been forgotten, everything counts as ordered.
 const MAX_STRANDS: usize = 1024;

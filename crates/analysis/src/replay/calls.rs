@@ -1,13 +1,13 @@
 //! Entries into the driver, calls out of it, and returns.
 
-use super::{Entering, Leaving, Machine};
+use super::{Entering, Leaving, Replay};
 use crate::level::Level;
 use crate::machine::{Activation, End, Out};
 use crate::value_flow::Regs;
 use guardrail_knowledge::effect::{Effect, Ptr};
 use guardrail_trace::event::EnterFlags;
 
-impl Machine {
+impl Replay {
     /// Driver code begins to run at `addr` after other code ran on the vCPU.
     pub(super) fn enter(&mut self, v: usize, entering: &Entering, addr: u64) {
         let c = self.context_for(entering.task, Level::of(entering.preempt_count), entering.pid);

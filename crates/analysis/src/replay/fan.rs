@@ -1,6 +1,6 @@
 //! Hands what instructions do to all checkers.
 
-use crate::checker::{Checker, Cx};
+use crate::checker::{Checker, Cx, Lent};
 use crate::machine::{Context, State};
 use crate::reports::Reports;
 use crate::value_flow::{Control, InsnCtx, Memory, Origin, RepRange, Value};
@@ -17,6 +17,7 @@ pub(super) struct Fan<'a> {
     pub state: &'a mut State,
     pub context: &'a mut Context,
     pub reports: &'a mut Reports,
+    pub lent: &'a mut Vec<Lent>,
     pub cpu: u32,
     pub event: u64,
 }
@@ -29,6 +30,7 @@ impl Fan<'_> {
             state: self.state,
             context: Some(self.context),
             reports: self.reports,
+            lent: self.lent,
             cpu: self.cpu,
             event: self.event,
         };
@@ -54,8 +56,8 @@ impl Fan<'_> {
     fn range(&mut self, addr: u64, range: &RepRange, store: bool) {
         if self.order && addr != 0 && !range.io {
             let size = range.count.saturating_mul(u64::from(range.elem));
-            self.state.sync.touches(self.context, addr, size);
-            self.state.sync.touched_range(self.context, addr, size, store);
+            self.state.order.touches(&mut self.context.order, addr, size);
+            self.state.order.touched_range(&mut self.context.order, addr, size, store);
         }
     }
 
@@ -63,7 +65,7 @@ impl Fan<'_> {
     fn touches(&mut self, addr: u64, range: &RepRange) {
         if self.order && addr != 0 && !range.io {
             let size = range.count.saturating_mul(u64::from(range.elem));
-            self.state.sync.touches(self.context, addr, size);
+            self.state.order.touches(&mut self.context.order, addr, size);
         }
     }
 }
@@ -73,8 +75,8 @@ impl Memory for Fan<'_> {
     fn load(&mut self, ctx: &InsnCtx, access: Access) -> Value {
         // What is read may hand order on to what follows, this access included.
         if self.order {
-            self.state.sync.touches(self.context, access.addr, u64::from(access.size));
-            self.state.sync.touched(self.context, ctx, &access);
+            self.state.order.touches(&mut self.context.order, access.addr, u64::from(access.size));
+            self.state.order.touched(&mut self.context.order, ctx, &access);
         }
         self.read(|checker, cx| checker.load(cx, ctx, access))
     }
@@ -82,12 +84,12 @@ impl Memory for Fan<'_> {
     #[inline]
     fn store(&mut self, ctx: &InsnCtx, access: Access, value: Value) {
         if self.order {
-            self.state.sync.touches(self.context, access.addr, u64::from(access.size));
+            self.state.order.touches(&mut self.context.order, access.addr, u64::from(access.size));
         }
         self.each(|checker, cx| checker.store(cx, ctx, access, value));
         // The store itself is part of what it hands on.
         if self.order {
-            self.state.sync.touched(self.context, ctx, &access);
+            self.state.order.touched(&mut self.context.order, ctx, &access);
         }
     }
 
@@ -133,8 +135,8 @@ impl Memory for Fan<'_> {
                 .state
                 .preempt_count
                 .map(|(place, relative)| if relative { place.wrapping_add(slide) } else { place });
-            self.context.own.control(control, place);
-            self.context.now.off = self.context.own.off(self.context.level);
+            self.context.order.control(control, place);
+            self.context.order.now.off = self.context.order.off();
         }
     }
 

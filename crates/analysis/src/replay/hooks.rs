@@ -3,7 +3,7 @@
 //! Allocators call each other. The innermost one makes the object; one further out whose result lies in that object takes
 //! it over, with the size that its caller asked for. The outermost free of a pointer is judged; those within it are its own business.
 
-use super::Machine;
+use super::Replay;
 use crate::checker::{BadFree, FreeFault, Hooked, ListTold};
 use crate::machine::{Object, ObjectId, kmalloc_slot};
 use crate::order::Pending;
@@ -122,7 +122,7 @@ impl HookFrames {
     }
 }
 
-impl Machine {
+impl Replay {
     pub(super) fn hook_call(&mut self, v: usize, hook: u64, count: usize, operands: &[u64]) {
         self.finish_block(v);
         let (Some(&[task, rsp, ret]), Some(args)) =
@@ -297,9 +297,9 @@ impl Machine {
         // Per-CPU memory is told by its offset.
         if class == Class::Percpu && self.order.on {
             let size = size.unwrap_or(1).min(1 << 16);
-            self.state.sync.add_per_cpu(start, size);
-            for (from, to) in self.state.sync.per_cpu_places(start, size) {
-                self.state.sync.forget(from, to);
+            self.state.order.per_cpu.add(start, size);
+            for (from, to) in self.state.order.per_cpu.places(start, size) {
+                self.state.order.forget(from, to);
                 self.each(v, None, |checker, cx| checker.forgotten(cx, from, to));
             }
         }
@@ -389,7 +389,7 @@ impl Machine {
             serial: 0,
         };
         if self.order.on {
-            self.state.sync.forget(base, slot_end);
+            self.state.order.forget(base, slot_end);
         }
         let Some((id, gone)) = self.state.objects.add(object) else { return };
         for object in gone {
@@ -410,7 +410,7 @@ impl Machine {
             *place = object.clone();
         }
         if self.order.on && object.class == Class::Dma {
-            self.state.sync.share(object.base, object.slot_end);
+            self.state.order.share(object.base, object.slot_end);
         }
         self.each(v, None, |checker, cx| checker.allocated(cx, id, &object));
     }
@@ -427,7 +427,7 @@ impl Machine {
         has_out: bool,
     ) {
         if self.order.on && classes.contains(&Class::Percpu) {
-            self.state.sync.remove_per_cpu(ptr);
+            self.state.order.per_cpu.remove(ptr);
         }
         if !(1 << 47..ERRORS).contains(&ptr) {
             return;
@@ -514,7 +514,7 @@ impl Machine {
         if let Some(object) = self.state.objects.get(id).cloned() {
             self.each(v, None, |checker, cx| checker.freed(cx, id, &object));
             if self.order.on {
-                self.state.sync.forget(object.base, object.slot_end);
+                self.state.order.forget(object.base, object.slot_end);
             }
         }
     }

@@ -1,10 +1,10 @@
 //! Modules come and go.
 
-use super::Machine;
+use super::Replay;
 use crate::machine::{Module, Other, Region};
 use guardrail_trace::event::Head;
 
-impl Machine {
+impl Replay {
     pub(super) fn module_load(&mut self, head: Head, operands: &[u64]) {
         let Some((name, regions, symbols)) = told(head, operands) else { return };
         let map = self.state.world.module(&name, &regions, symbols).unwrap_or_default();
@@ -45,7 +45,7 @@ impl Machine {
     pub(super) fn module_free(&mut self, from: u64, to: u64) {
         self.each(0, None, |checker, cx| checker.module_freed(cx, from, to));
         if self.order.on {
-            self.state.sync.forget(from, to);
+            self.state.order.forget(from, to);
         }
     }
 
@@ -59,7 +59,7 @@ impl Machine {
             self.state.blocks.retire(region.start, end);
             self.each(0, None, |checker, cx| checker.module_freed(cx, region.start, end));
             if self.order.on {
-                self.state.sync.forget(region.start, end);
+                self.state.order.forget(region.start, end);
             }
         }
     }

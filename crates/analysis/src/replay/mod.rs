@@ -9,7 +9,7 @@ mod hooks;
 mod load;
 mod order;
 
-use crate::checker::{Checker, Cx, Fault};
+use crate::checker::{Checker, Cx, Fault, Lent};
 use crate::level::Level;
 use crate::machine::{Activation, BlockInfo, Context, End, State, World, describe};
 use crate::order::Parts;
@@ -77,7 +77,7 @@ struct Vcpu {
 }
 
 /// The machine.
-pub struct Machine {
+pub struct Replay {
     state: State,
     contexts: Vec<Context>,
     by_key: FxHashMap<(u64, Level), usize>,
@@ -87,16 +87,18 @@ pub struct Machine {
     constructed: FxHashSet<u64>,
     checkers: Vec<Box<dyn Checker>>,
     reports: Reports,
+    /// Memory that checkers have seen devices get, until all checkers are called with it.
+    lent: Vec<Lent>,
     statistics: Statistics,
     unknown: BTreeMap<String, u64>,
     order: order::Ordering,
 }
 
-impl Machine {
+impl Replay {
     /// A machine in which nothing has run.
     pub fn new(world: Box<dyn World>, checkers: Vec<Box<dyn Checker>>) -> Self {
         let (on, parts) = order::wanted(&checkers);
-        let mut machine = Machine {
+        let mut machine = Replay {
             state: State::new(world),
             contexts: Vec::new(),
             by_key: FxHashMap::default(),
@@ -105,6 +107,7 @@ impl Machine {
             constructed: FxHashSet::default(),
             checkers,
             reports: Reports::default(),
+            lent: Vec::new(),
             statistics: Statistics::default(),
             unknown: BTreeMap::new(),
             order: order::Ordering::new(on),
@@ -203,7 +206,7 @@ impl Machine {
                 if global == Some(Global::GsBase) {
                     let start = self.state.world.per_cpu_start();
                     let slide = if start >> 63 != 0 { self.state.slide } else { 0 };
-                    self.state.sync.set_base(v, word(0), start.wrapping_add(slide));
+                    self.state.order.per_cpu.set_base(v, word(0), start.wrapping_add(slide));
                 } else {
                     self.state.set_global(global, word(0));
                     self.order.moved();
@@ -258,6 +261,7 @@ impl Machine {
             state: &self.state,
             context: context.and_then(|c| self.contexts.get(c)),
             reports: &mut self.reports,
+            lent: &mut self.lent,
             cpu: v as u32,
             event: self.statistics.events,
         };
@@ -269,7 +273,7 @@ impl Machine {
             for checker in &mut *checkers {
                 f(checker.as_mut(), cx);
             }
-            for lent in std::mem::take(&mut cx.reports.lent) {
+            for lent in std::mem::take(cx.lent) {
                 for checker in &mut *checkers {
                     checker.lent(cx, &lent);
                 }
@@ -316,6 +320,7 @@ impl Machine {
             state: &mut self.state,
             context,
             reports: &mut self.reports,
+            lent: &mut self.lent,
             cpu: v as u32,
             event: self.statistics.events,
         };

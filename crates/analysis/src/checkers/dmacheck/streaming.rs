@@ -380,7 +380,7 @@ pub(super) fn tell_lent(
     let place = place(cx, hook);
     let judged = hook.module.is_some();
     let (reads, writes) = (dir != Dir::FromDevice, dir.writes());
-    cx.reports.lent.push(Lent { lending, dev, memory, reads, writes, judged, place });
+    cx.lent.push(Lent { lending, dev, memory, reads, writes, judged, place });
 }
 
 /// The objects that memory lies in.

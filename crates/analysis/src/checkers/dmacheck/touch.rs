@@ -153,7 +153,7 @@ impl DmaCheck {
             }
             !justified
         });
-        cx.reports.lent.push(Lent {
+        cx.lent.push(Lent {
             lending: Lending::Unseen,
             dev,
             memory: Vec::new(),

@@ -59,12 +59,12 @@ impl DrCheck {
 
     /// Whether whoever wrote to the bytes did it in one strand, or under one lock.
     pub(super) fn one_writer(&self, cx: &Cx<'_>, at: super::words::At, store: &Cell) -> bool {
-        let sync = &cx.state.sync;
+        let order = &cx.state.order;
         self.words.cells(at).filter(|cell| cell.how.writes() && cell.mask & store.mask != 0).all(|cell| {
             cell.strand == store.strand
                 || cell.how.has(How::FIRST)
-                || sync.common(cell.locks, store.locks).is_some()
-                || sync.ordered((cell.strand, cell.clock), store.strand)
+                || order.common(cell.locks, store.locks).is_some()
+                || order.ordered((cell.strand, cell.clock), store.strand)
         })
     }
 
@@ -78,10 +78,10 @@ impl DrCheck {
         let addr = word + u64::from(store.mask.trailing_zeros());
         if self.published.len() < MAX_PUBLISHED {
             self.published.insert(addr, finding);
-            cx.state.sync.publish(addr);
+            cx.state.order.publish(addr);
         }
         if old.how.writes() {
-            let before = cx.state.sync.knows(new.strand, old.strand);
+            let before = cx.state.order.knows(new.strand, old.strand);
             self.hand(old, new, before, finding, false);
         }
     }
@@ -100,17 +100,17 @@ impl DrCheck {
         if cell.how.writes() {
             let form = self.form(cx.state, cell.pc);
             if self.takes_away(cell, form) {
-                cx.state.sync.withhold(addr);
+                cx.state.order.withhold(addr);
             }
             return;
         }
         let newest = self.words.cells(at).find(|old| old.how.writes() && old.mask & cell.mask != 0).copied();
         let Some(store) = newest.filter(|store| store.strand != cell.strand) else { return };
         // A load that tells nothing new orders nothing.
-        let before = cx.state.sync.learned(store.strand).filter(|before| *before < store.clock);
+        let before = cx.state.order.learned(store.strand).filter(|before| *before < store.clock);
         if let Some(before) = before {
             // The load is what orders, and a race itself.
-            let locked = cx.state.sync.common(store.locks, cell.locks).is_some();
+            let locked = cx.state.order.common(store.locks, cell.locks).is_some();
             if !locked && !store.how.has(How::FIRST) {
                 self.race(cx, at, word, &store, cell);
             }

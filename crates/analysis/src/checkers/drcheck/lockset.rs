@@ -51,7 +51,7 @@ impl Sets {
         {
             return id;
         }
-        let held = state.sync.locks(cell.locks).iter();
+        let held = state.order.locks(cell.locks).iter();
         let mut set: Vec<(u64, bool)> =
             held.map(|&(lock, mode)| (u64::from(lock.0), mode == LockMode::Exclusive)).collect();
         for bit in 0..3u64 {

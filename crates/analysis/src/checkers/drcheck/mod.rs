@@ -28,7 +28,7 @@ mod words;
 
 use crate::checker::{Checker, Cx};
 use crate::machine::{Context, Object, ObjectId, Out, Range, State};
-use crate::order::{Activation, Parts, Step, StrandId};
+use crate::order::{Entry, Parts, Step, StrandId};
 use crate::stacks::STACK_SIZE;
 use crate::value_flow::{InsnCtx, Regs, RepRange, Value};
 use guardrail_knowledge::effect::{Effect, Len, Ptr, Summary};
@@ -130,10 +130,10 @@ impl DrCheck {
 
     fn cell(&mut self, cx: &Cx<'_>, pc: u64, how: How) -> Option<Cell> {
         let context = cx.context?;
-        let run = context.activations.last().map_or(0, |run| run.serial as u32);
+        let run = context.order.entries.last().map_or(0, |run| run.serial as u32);
         // A block's accesses are one event.
         self.ticks += 1;
-        Some(Cell::new(pc, self.ticks, run, context.now, how))
+        Some(Cell::new(pc, self.ticks, run, context.order.now, how))
     }
 
     #[inline]
@@ -214,20 +214,20 @@ impl DrCheck {
 
     fn eraser(&mut self, cx: &mut Cx<'_>, at: At, word: u64, cell: &Cell) {
         let held = self.sets.of(cx.state, cell, cx.cpu);
-        let sync = &cx.state.sync;
+        let order = &cx.state.order;
         let others = |old: &&Cell| old.strand != cell.strand && old.mask & cell.mask != 0;
         let anew = self.mode == Mode::Deferral
             && self
                 .words
                 .cells(at)
                 .filter(others)
-                .all(|old| sync.ordered((old.strand, old.clock), cell.strand));
+                .all(|old| order.ordered((old.strand, old.clock), cell.strand));
         let before = self
             .words
             .cells(at)
             .filter(others)
             .filter(|old| old.how.writes() || cell.how.writes())
-            .min_by_key(|old| sync.common(old.locks, cell.locks).is_some())
+            .min_by_key(|old| order.common(old.locks, cell.locks).is_some())
             .copied();
         let sets = &mut self.sets;
         let mut race = false;
@@ -382,9 +382,9 @@ impl Checker for DrCheck {
         self.scenes.moved();
     }
 
-    fn left(&mut self, _: &mut Cx<'_>, activation: &Activation) {
+    fn left(&mut self, _: &mut Cx<'_>, entry: &Entry) {
         if !self.opens.is_empty() {
-            self.run_over(activation.serial as u32);
+            self.run_over(entry.serial as u32);
         }
     }
 

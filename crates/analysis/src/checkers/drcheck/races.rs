@@ -4,7 +4,7 @@ use super::hands::ONE_WRITER;
 use super::words::{At, CELLS, Cell, How};
 use super::{DrCheck, NAME, text, triage};
 use crate::checker::{Cx, Draft};
-use crate::order::Sync;
+use crate::order::Order;
 use guardrail_finding::{OtherAccess, Severity};
 use guardrail_knowledge::effect::{Class, LockKind};
 
@@ -71,7 +71,7 @@ impl DrCheck {
         }
         let handing = !self.hands.is_empty();
         let (shared, atomic) = self.words.marks(at);
-        let sync = &cx.state.sync;
+        let order = &cx.state.order;
         for old in self.words.cells(at) {
             let over = old.mask & cell.mask;
             if old.strand == cell.strand || over == 0 {
@@ -79,10 +79,10 @@ impl DrCheck {
             }
             foreign |= over;
             if count < CELLS && conflict(old.how, cell.how, atomic & over == over) {
-                if !ordered(sync, old, cell) {
+                if !ordered(order, old, cell) {
                     races[count] = Some(*old);
                     count += 1;
-                } else if handing && sync.common(old.locks, cell.locks).is_none() {
+                } else if handing && order.common(old.locks, cell.locks).is_none() {
                     handed[count] = Some(*old);
                     count += 1;
                 }
@@ -109,7 +109,7 @@ impl DrCheck {
         let is = through_gs
             || old.how.has(How::PER_CPU)
             || new.how.has(How::PER_CPU)
-            || cx.state.sync.is_per_cpu(word);
+            || cx.state.order.per_cpu.contains(word);
         if !is {
             return false;
         }
@@ -279,7 +279,7 @@ impl DrCheck {
         if !matches!(of, triage::Form::Other | triage::Form::Test { .. }) {
             return false;
         }
-        let held = cx.state.sync.locks(load.locks).iter().filter_map(|(lock, _)| cx.state.sync.lock(*lock));
+        let held = cx.state.order.locks(load.locks).iter().filter_map(|(lock, _)| cx.state.order.lock(*lock));
         store.mask == 0xff && load.mask == 0xff && held.into_iter().any(|lock| lock.kind == LockKind::Rcu)
     }
 
@@ -358,7 +358,7 @@ impl DrCheck {
                 && cell.strand == read.strand
                 && cell.event > read.event
                 && cell.mask & read.mask & write.mask != 0
-                && cx.state.sync.common(cell.locks, write.locks).is_some()
+                && cx.state.order.common(cell.locks, write.locks).is_some()
         })
     }
 
@@ -458,7 +458,7 @@ impl DrCheck {
             {
                 continue;
             }
-            if cx.state.sync.common(new.locks, open.locks).is_some() {
+            if cx.state.order.common(new.locks, open.locks).is_some() {
                 if let Some(finding) = cx.reports.get_mut(open.finding)
                     && finding.severity == Severity::Error
                 {
@@ -535,10 +535,10 @@ fn conflict(a: How, b: How, atomic: bool) -> bool {
 }
 
 /// Whether locks or order keep the accesses apart.
-fn ordered(sync: &Sync, old: &Cell, new: &Cell) -> bool {
-    sync.common(old.locks, new.locks).is_some()
-        || sync.ordered((old.strand, old.clock), new.strand)
-        || old.how.has(How::FIRST) && sync.ordered_fully((old.strand, old.clock), new.strand)
+fn ordered(order: &Order, old: &Cell, new: &Cell) -> bool {
+    order.common(old.locks, new.locks).is_some()
+        || order.ordered((old.strand, old.clock), new.strand)
+        || old.how.has(How::FIRST) && order.ordered_fully((old.strand, old.clock), new.strand)
 }
 
 #[cfg(test)]

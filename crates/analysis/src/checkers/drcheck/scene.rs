@@ -4,7 +4,7 @@ use crate::checker::Cx;
 use crate::checkers::names;
 use crate::level::Level;
 use crate::machine::{Context, State, describe};
-use crate::order::{Activation, LockId};
+use crate::order::{Entry, LockId};
 use crate::stacks::{MAX_FRAMES, StackId};
 use guardrail_finding::ContextInfo;
 use guardrail_knowledge::effect::LockMode;
@@ -76,7 +76,7 @@ pub(super) struct Scene {
 }
 
 /// Whether the kernel called the driver to take something away.
-fn is_teardown(state: &State, run: &Activation) -> bool {
+fn is_teardown(state: &State, run: &Entry) -> bool {
     const NAMES: [&str; 10] = [
         "remove",
         "exit",
@@ -90,7 +90,7 @@ fn is_teardown(state: &State, run: &Activation) -> bool {
         "hw_free",
     ];
     let name = run.callback.and_then(|(chart, callback, _)| {
-        Some(state.sync.charts().get(chart)?.callbacks.get(callback)?.name.as_str())
+        Some(state.order.charts().get(chart)?.callbacks.get(callback)?.name.as_str())
     });
     name.is_some_and(|name| NAMES.contains(&name)) || run.caller.contains("delete_module")
 }
@@ -120,8 +120,8 @@ impl Scenes {
     /// The scene that is now.
     pub fn of(&mut self, cx: &Cx<'_>) -> u32 {
         let Some(context) = cx.context else { return 0 };
-        let now = context.now;
-        let run = context.activations.last();
+        let now = context.order.now;
+        let run = context.order.entries.last();
         let serial = run.map_or(0, |run| run.serial);
         let key = (context.task, context.level, cx.cpu, now.locks.0, now.clock, serial, self.moves);
         if let Some((last, id)) = self.last.get(&cx.cpu)
@@ -129,15 +129,15 @@ impl Scenes {
         {
             return *id;
         }
-        let states = run.map_or_else(Vec::new, |run| cx.state.sync.states_of(run));
+        let states = run.map_or_else(Vec::new, |run| cx.state.order.states_of(run));
         let scene = Scene {
             task: context.task,
             pid: context.pid,
             level: context.level,
             cpu: cx.cpu,
-            held: context.held.iter().map(|a| (a.lock, a.mode, a.stack)).collect(),
+            held: context.order.held.iter().map(|a| (a.lock, a.mode, a.stack)).collect(),
             states: self.states_id(states),
-            teardown: context.activations.iter().any(|run| is_teardown(cx.state, run)),
+            teardown: context.order.entries.iter().any(|run| is_teardown(cx.state, run)),
             callback: run.and_then(|run| run.callback),
         };
         let id = match self.ids.get(&scene) {

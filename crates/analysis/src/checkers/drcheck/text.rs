@@ -69,8 +69,8 @@ fn member(state: &State, object: &Object, module: &str, offset: u64) -> Option<S
 }
 
 fn is_netdev(state: &State, at: u64) -> bool {
-    let chart = state.sync.charts().iter().position(|chart| chart.name == "netdev");
-    chart.is_some_and(|chart| state.sync.instances(chart).any(|(_, key, _)| key[0] == at))
+    let chart = state.order.charts().iter().position(|chart| chart.name == "netdev");
+    chart.is_some_and(|chart| state.order.instances(chart).any(|(_, key, _)| key[0] == at))
 }
 
 /// What is raced for, without which element of an array it is.
@@ -163,10 +163,10 @@ pub(super) fn keeps_away(low: &Cell, level: Level) -> bool {
 }
 
 fn holds(state: &State, set: LocksetId) -> String {
-    let locks = state.sync.locks(set);
+    let locks = state.order.locks(set);
     let names: Vec<String> = locks
         .iter()
-        .filter_map(|(lock, _)| state.sync.lock(*lock))
+        .filter_map(|(lock, _)| state.order.lock(*lock))
         .map(|info| match info.name {
             Some(name) => name.to_owned(),
             None => format!("{} {}", names::kind(info.kind), names::lock(state, info)),
@@ -209,8 +209,9 @@ pub(super) fn notes(state: &State, a: &Side<'_>, b: &Side<'_>) -> Vec<String> {
     // The kernel may call what ran there: the object's state allows it.
     for (it, other) in [(a, b), (b, a)] {
         let Some((chart, callback, instance)) = it.scene.and_then(|s| s.callback) else { continue };
-        let Some(described) = state.sync.charts().get(chart) else { continue };
-        let (Some(called), Some(at)) = (described.callbacks.get(callback), state.sync.state(chart, instance))
+        let Some(described) = state.order.charts().get(chart) else { continue };
+        let (Some(called), Some(at)) =
+            (described.callbacks.get(callback), state.order.state(chart, instance))
         else {
             continue;
         };

@@ -10,7 +10,7 @@ use super::names;
 use crate::checker::{Checker, Cx, Draft, Place};
 use crate::level::Level;
 use crate::machine::Out;
-use crate::order::{Acquired, Activation, LockId};
+use crate::order::{Acquired, Entry, LockId};
 use crate::value_flow::Regs;
 use guardrail_knowledge::effect::{Effect, Key, LockKind, LockMode, SyncOp};
 use order::Order;
@@ -26,7 +26,7 @@ const MAX_KNOWN: usize = 1 << 16;
 pub struct LockCheck {
     order: Order,
     usages: Usages,
-    /// How many locks a context held when an activation began, by the activation's number.
+    /// How many locks a context held when an entry began, by the entry's number.
     at_entry: FxHashMap<u64, usize>,
     /// Locks that the driver was seen to take.
     taken: FxHashSet<LockId>,
@@ -68,7 +68,7 @@ impl Checker for LockCheck {
     }
 
     fn unlocked(&mut self, cx: &mut Cx<'_>, lock: LockId, held: Option<&Acquired>, by_kernel: bool) {
-        let Some(info) = cx.state.sync.lock(lock).cloned() else { return };
+        let Some(info) = cx.state.order.lock(lock).cloned() else { return };
         // The kernel may have taken it where nothing is watched, and a semaphore may be given back by anybody.
         if held.is_some() || by_kernel || !owned(info.kind) || !self.taken.contains(&lock) {
             return;
@@ -83,29 +83,29 @@ impl Checker for LockCheck {
         });
     }
 
-    fn entered(&mut self, cx: &mut Cx<'_>, activation: &Activation) {
+    fn entered(&mut self, cx: &mut Cx<'_>, entry: &Entry) {
         if self.at_entry.len() >= MAX_KNOWN {
             self.at_entry.clear();
         }
-        self.at_entry.insert(activation.serial, cx.context.map_or(0, |context| context.held.len()));
+        self.at_entry.insert(entry.serial, cx.context.map_or(0, |context| context.order.held.len()));
     }
 
-    fn left(&mut self, cx: &mut Cx<'_>, activation: &Activation) {
-        let (Some(before), Some(context)) = (self.at_entry.remove(&activation.serial), cx.context) else {
+    fn left(&mut self, cx: &mut Cx<'_>, entry: &Entry) {
+        let (Some(before), Some(context)) = (self.at_entry.remove(&entry.serial), cx.context) else {
             return;
         };
         // A sequence file's start takes what its stop gives back.
-        if activation.caller.starts_with("seq_") || activation.caller == "traverse" {
+        if entry.caller.starts_with("seq_") || entry.caller == "traverse" {
             return;
         }
-        let left: Vec<Acquired> = context.held.iter().skip(before).cloned().collect();
+        let left: Vec<Acquired> = context.order.held.iter().skip(before).cloned().collect();
         for lock in left.iter().filter(|lock| !lock.by_kernel) {
-            let Some(info) = cx.state.sync.lock(lock.lock).cloned().filter(|info| owned(info.kind)) else {
+            let Some(info) = cx.state.order.lock(lock.lock).cloned().filter(|info| owned(info.kind)) else {
                 continue;
             };
-            let (state, caller) = (cx.state, activation.caller.clone());
+            let (state, caller) = (cx.state, entry.caller.clone());
             cx.report(NAME, "lock-held-at-return", Place::Stack(lock.stack), || {
-                let function = state.frame(activation.function, false).function;
+                let function = state.frame(entry.function, false).function;
                 let to = if caller.is_empty() { "the kernel".to_owned() } else { caller };
                 Draft::error(format!(
                     "the {} {} is still held when {function} returns to {to}",
@@ -139,13 +139,16 @@ impl LockCheck {
         }
         let Some(address) = args.get(usize::from(*arg)).map(|at| at.wrapping_add(*offset)) else { return };
         let state = cx.state;
-        let again = context.held.iter().find(|held| {
+        let again = context.order.held.iter().find(|held| {
             (held.mode == LockMode::Exclusive || mode == LockMode::Exclusive)
-                && state.sync.lock(held.lock).is_some_and(|info| info.address == address && info.kind == kind)
+                && state
+                    .order
+                    .lock(held.lock)
+                    .is_some_and(|info| info.address == address && info.kind == kind)
         });
         let Some(again) = again.cloned() else { return };
         cx.report(NAME, "double-lock", Place::Call, || {
-            let Some(info) = state.sync.lock(again.lock) else { return Draft::error(String::new()) };
+            let Some(info) = state.order.lock(again.lock) else { return Draft::error(String::new()) };
             let name = names::lock(state, info);
             Draft {
                 related: vec![names::related(state, format!("{name} was taken first"), again.stack)],
@@ -161,19 +164,19 @@ impl LockCheck {
     fn sleeps(&self, cx: &mut Cx<'_>, function: &str) {
         let Some(context) = cx.context else { return };
         let state = cx.state;
-        let spin = context.held.iter().find(|held| {
-            state.sync.lock(held.lock).is_some_and(|info| match info.kind {
+        let spin = context.order.held.iter().find(|held| {
+            state.order.lock(held.lock).is_some_and(|info| match info.kind {
                 LockKind::Spin | LockKind::Rw => true,
                 LockKind::Rcu => !held.by_kernel,
                 _ => false,
             })
         });
-        let off = context.now.off;
+        let off = context.order.now.off;
         let why = match context.level {
             Level::Nmi => "in a non-maskable interrupt".to_owned(),
             Level::Hardirq => "in an interrupt handler".to_owned(),
             Level::Softirq => "in a softirq".to_owned(),
-            Level::Process => match spin.and_then(|held| Some((held, state.sync.lock(held.lock)?))) {
+            Level::Process => match spin.and_then(|held| Some((held, state.order.lock(held.lock)?))) {
                 Some((_, info)) => {
                     format!("while the {} {} is held", names::kind(info.kind), names::lock(state, info))
                 }

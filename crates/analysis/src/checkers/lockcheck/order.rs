@@ -47,19 +47,20 @@ impl Order {
         id
     }
 
-    /// A lock was taken: `cx.context.held` ends with it.
+    /// A lock was taken: `cx.context.order.held` ends with it.
     pub(super) fn locked(&mut self, cx: &mut Cx<'_>, lock: &Acquired) {
         let Some(context) = cx.context else { return };
         let state = cx.state;
-        let Some(info) = state.sync.lock(lock.lock).cloned() else { return };
-        if lock.tried || info.kind == LockKind::Rcu || context.held.len() < 2 || self.count >= MAX_EDGES {
+        let Some(info) = state.order.lock(lock.lock).cloned() else { return };
+        if lock.tried || info.kind == LockKind::Rcu || context.order.held.len() < 2 || self.count >= MAX_EDGES
+        {
             return;
         }
         let to = self.class(info.kind, names::class(state, &info));
         let before: Vec<Acquired> =
-            context.held.iter().filter(|held| held.lock != lock.lock).cloned().collect();
+            context.order.held.iter().filter(|held| held.lock != lock.lock).cloned().collect();
         for held in before {
-            let Some(first) = state.sync.lock(held.lock).cloned() else { continue };
+            let Some(first) = state.order.lock(held.lock).cloned() else { continue };
             if first.kind == LockKind::Rcu {
                 continue;
             }
@@ -72,6 +73,7 @@ impl Order {
                 to,
                 stacks: (held.stack, lock.stack),
                 besides: context
+                    .order
                     .held
                     .iter()
                     .filter(|other| other.mode == LockMode::Exclusive)

@@ -45,11 +45,11 @@ impl Usages {
     pub(super) fn locked(&mut self, cx: &mut Cx<'_>, lock: &Acquired) {
         let Some(context) = cx.context else { return };
         let state = cx.state;
-        let Some(info) = state.sync.lock(lock.lock).cloned() else { return };
+        let Some(info) = state.order.lock(lock.lock).cloned() else { return };
         if !matches!(info.kind, LockKind::Spin | LockKind::Rw) || self.classes.len() >= MAX_CLASSES {
             return;
         }
-        let off = context.now.off;
+        let off = context.order.now.off;
         let inside = [context.level == Level::Hardirq, context.level == Level::Softirq];
         // An interrupt that comes in a softirq can hit it as well as a task.
         let outside = [

@@ -3,10 +3,10 @@
 use crate::checker::{Checker, Cx};
 use crate::machine::{ModuleMap, Range, Region, World};
 use crate::order::{
-    Acquired, Activation, LockId, Now, Parts, Step,
+    Acquired, Entry, LockId, Now, Parts, Step,
     chart::{CURRENT, Call, Callback, Chart, Hand as By, Set, State},
 };
-use crate::replay::Machine;
+use crate::replay::Replay;
 use crate::value_flow::{InsnCtx, Value};
 use guardrail_knowledge::effect::{
     Class, Effect, Key, Len, LockKind, LockMode, Ptr, Summary, SyncOp, When, Zeroed,
@@ -466,7 +466,7 @@ pub struct Seen {
     pub touches: BTreeMap<u64, Touch>,
     pub told: Vec<String>,
     pub steps: Vec<Step>,
-    pub activations: Vec<Activation>,
+    pub entries: Vec<Entry>,
 }
 
 /// Sees touches: stores to `HEAP + 64 n`.
@@ -485,37 +485,37 @@ impl Checker for Probe {
         if at >= 64 * 100 {
             return;
         }
-        let (now, sync) = (context.now, &cx.state.sync);
+        let (now, order) = (context.order.now, &cx.state.order);
         let mut seen = self.0.borrow_mut();
-        let mut touch = Touch { now, per_cpu: sync.is_per_cpu(access.addr), ..Touch::default() };
+        let mut touch = Touch { now, per_cpu: order.per_cpu.contains(access.addr), ..Touch::default() };
         for (&n, earlier) in &seen.touches {
             let before = (earlier.now.strand, earlier.now.clock);
-            if sync.ordered(before, now.strand) {
+            if order.ordered(before, now.strand) {
                 touch.after.push(n);
             }
-            if sync.ordered_fully(before, now.strand) {
+            if order.ordered_fully(before, now.strand) {
                 touch.after_fully.push(n);
             }
-            if sync.common(earlier.now.locks, now.locks).is_some() {
+            if order.common(earlier.now.locks, now.locks).is_some() {
                 touch.common.push(n);
             }
         }
-        touch.strand = sync.describe(now.strand);
-        touch.states = context.activations.last().map(|a| sync.states_of(a)).unwrap_or_default();
+        touch.strand = order.describe(now.strand);
+        touch.states = context.order.entries.last().map(|a| order.states_of(a)).unwrap_or_default();
         seen.touches.insert(at / 64, touch);
     }
-    fn entered(&mut self, cx: &mut Cx<'_>, activation: &Activation) {
+    fn entered(&mut self, cx: &mut Cx<'_>, entry: &Entry) {
         let mut seen = self.0.borrow_mut();
-        let depth = cx.context.map_or(0, |c| c.activations.len());
+        let depth = cx.context.map_or(0, |c| c.order.entries.len());
         seen.told.push(format!("enter {depth}"));
-        seen.activations.push(activation.clone());
+        seen.entries.push(entry.clone());
     }
-    fn left(&mut self, cx: &mut Cx<'_>, _: &Activation) {
-        let depth = cx.context.map_or(0, |c| c.activations.len());
+    fn left(&mut self, cx: &mut Cx<'_>, _: &Entry) {
+        let depth = cx.context.map_or(0, |c| c.order.entries.len());
         self.0.borrow_mut().told.push(format!("leave {depth}"));
     }
     fn locked(&mut self, cx: &mut Cx<'_>, lock: &Acquired) {
-        let what = cx.state.sync.lock(lock.lock).map(|l| (l.kind, l.address, l.name));
+        let what = cx.state.order.lock(lock.lock).map(|l| (l.kind, l.address, l.name));
         let who = if lock.by_kernel { " by kernel" } else { "" };
         self.0.borrow_mut().told.push(format!("lock {} {what:?}{who}", lock.lock.0));
     }
@@ -562,7 +562,7 @@ pub fn hardirq(n: u64) -> Who {
 }
 
 pub struct Guest {
-    machine: Machine,
+    machine: Replay,
     pub seen: Rc<RefCell<Seen>>,
     blocks: u64,
     pub place: u64,
@@ -576,7 +576,7 @@ impl Guest {
     pub fn with(parts: Parts) -> Guest {
         let probe = Probe::default();
         let seen = Rc::clone(&probe.0);
-        let mut machine = Machine::new(Box::new(Hand), vec![Box::new(probe)]);
+        let mut machine = Replay::new(Box::new(Hand), vec![Box::new(probe)]);
         machine.set_parts(parts);
         Guest::of(machine, seen)
     }
@@ -584,10 +584,10 @@ impl Guest {
     /// A guest that a checker of ours watches.
     pub fn checked(tool: &str) -> Guest {
         let checker = crate::checkers::by_name(tool).expect("the tool exists");
-        Guest::of(Machine::new(Box::new(Hand), vec![checker]), Rc::default())
+        Guest::of(Replay::new(Box::new(Hand), vec![checker]), Rc::default())
     }
 
-    fn of(machine: Machine, seen: Rc<RefCell<Seen>>) -> Guest {
+    fn of(machine: Replay, seen: Rc<RefCell<Seen>>) -> Guest {
         let mut guest = Guest { machine, seen, blocks: 0, place: F };
         guest.words(4, &[Head::encode(Kind::Global, Global::Slide as u8, 0), SLIDE]);
         let mut load = vec![Head::encode(Kind::ModuleLoad, 1, 0x1234_5678), 0];
@@ -749,7 +749,7 @@ impl Guest {
         findings.iter().map(|f| format!("{}: {}", f.kind, f.message)).collect()
     }
 
-    pub fn machine(&mut self) -> &mut Machine {
+    pub fn machine(&mut self) -> &mut Replay {
         &mut self.machine
     }
 }

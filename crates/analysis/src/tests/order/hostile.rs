@@ -33,7 +33,7 @@ fn run(seed: u64, rounds: usize) -> String {
         }
     }
     let seen = g.seen.borrow();
-    format!("{:?} {:?} {:?} {:?}", seen.touches, seen.told, seen.steps, seen.activations)
+    format!("{:?} {:?} {:?} {:?}", seen.touches, seen.told, seen.steps, seen.entries)
 }
 
 #[test]

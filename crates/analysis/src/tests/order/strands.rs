@@ -1,4 +1,4 @@
-//! Strands and activations.
+//! Strands and entries.
 
 use super::guest::*;
 
@@ -76,8 +76,8 @@ fn an_activation_ends_without_a_word_when_its_stack_is_used_again() {
     g.enter(&a, "vfs_read", NONE);
     assert_eq!(g.told(), ["enter 1", "leave 1", "enter 1", "leave 1", "enter 1"]);
     let seen = g.seen.borrow();
-    assert_eq!(seen.activations[0].caller, "vfs_read");
-    assert_eq!((seen.activations[0].function, seen.activations[2].serial), (F, 3));
+    assert_eq!(seen.entries[0].caller, "vfs_read");
+    assert_eq!((seen.entries[0].function, seen.entries[2].serial), (F, 3));
 }
 
 #[test]

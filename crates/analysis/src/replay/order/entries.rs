@@ -1,0 +1,431 @@
+//! Entries into the driver begin and end: strands, callbacks, what sets a device going.
+
+use crate::level::Level;
+use crate::machine::Out;
+use crate::order::{
+    Acquired, DEVICE, Entry, GRACE, HANDLERS, LIBRARY, Name, Now, Order, RCU, StrandId, Who, is_task,
+};
+use crate::replay::{Entering, Replay};
+use crate::stacks::{StackId, same_stack};
+use guardrail_knowledge::effect::LockKind;
+const MAX_ENTRIES: usize = 64;
+/// Where callbacks have the current task, behind their arguments.
+const CURRENT: u8 = guardrail_knowledge::chart::CURRENT;
+/// Callbacks that set a device or its driver going. What they do before they write to the device comes before interrupts that follow,
+/// and what they do before they call a module that is not watched comes before what that calls back.
+const BRINGS_UP: [&str; 11] = [
+    "probe",
+    "open",
+    "prepare",
+    "trigger",
+    "resume",
+    "early",
+    "phase",
+    "restore",
+    "reset_done",
+    "runtime_resume",
+    "runtime",
+];
+/// In the place of a vCPU: what runs on any of them, but on one at a time.
+const ONE_AT_A_TIME: u32 = u32::MAX;
+
+impl Replay {
+    /// Driver code is about to run in a context. Before frames are dropped or added.
+    pub(in crate::replay) fn arrive(&mut self, v: usize, c: usize, entering: &Entering) {
+        if !self.order.on {
+            return;
+        }
+        let Some(context) = self.contexts.get_mut(c) else { return };
+        let mut kept = Vec::new();
+        if context.order.pid != entering.pid {
+            // Another task at the same address. What it took outside of the driver was seen before it was.
+            kept = std::mem::take(&mut context.order.held);
+            kept.retain(|held| held.by_kernel);
+            context.order.entries.clear();
+            context.order.end_bringing_up(0);
+            context.order.pending.clear();
+            context.order.sections.clear();
+            context.order.pid = entering.pid;
+            context.order.now = Now::default();
+        }
+        let irqs_on = entering.flags & guardrail_trace::event::EnterFlags::INTERRUPTS_ON != 0;
+        context.order.set(irqs_on, entering.preempt_count as u32);
+        context.order.cpu = v as u32;
+        context.order.now.off = context.order.off();
+        if is_task(context.level) {
+            let task = context.task;
+            for lock in self.state.order.waited(task) {
+                self.hold(v, c, lock);
+            }
+        }
+        if entering.args {
+            self.end_stale(v, c, entering.rsp);
+        }
+        self.refresh(v, c, 0);
+        if !entering.args {
+            self.thaw(c);
+        }
+        for lock in kept {
+            self.hold(v, c, lock);
+        }
+    }
+
+    /// Sets what the context shows of itself.
+    pub(super) fn refresh(&mut self, v: usize, c: usize, function: u64) {
+        let strand = match self.contexts.get(c).and_then(|context| context.order.entries.last()) {
+            Some(entry) => Some(entry.strand),
+            None => self.base_strand(v, c, function),
+        };
+        let (Some(strand), Some(context)) = (strand, self.contexts.get_mut(c)) else { return };
+        context.order.now.strand = strand;
+        context.order.now.clock = self.state.order.runs(strand);
+    }
+
+    pub(super) fn refresh_clock(&mut self, c: usize) {
+        if let Some(context) = self.contexts.get_mut(c) {
+            context.order.now.clock = self.state.order.clock(context.order.now.strand);
+        }
+    }
+
+    /// The strand of what runs in a context outside of any entry that is known.
+    fn base_strand(&mut self, v: usize, c: usize, function: u64) -> Option<StrandId> {
+        let context = self.contexts.get(c)?;
+        let who = if is_task(context.level) {
+            Who::Task { task: context.task, pid: context.pid }
+        } else {
+            Who::Interrupt { cpu: v as u32, level: context.level, function }
+        };
+        Some(self.strand(who, None))
+    }
+
+    fn strand(&mut self, who: Who, callback: Option<(usize, usize, u32)>) -> StrandId {
+        if let Some(strand) = self.state.order.strand(who) {
+            return strand;
+        }
+        let function =
+            |addr: u64| if addr == 0 { "?".to_owned() } else { self.state.frame(addr, false).function };
+        let label = match (who, callback) {
+            (Who::Task { task, pid }, _) => format!("the thread {}", self.state.thread_name(task, pid)),
+            (Who::Serial { .. }, Some(callback)) => {
+                let (name, object) = self.state.order.callback_words(callback);
+                format!("the callback {name} of {object}")
+            }
+            (Who::Serial { .. }, None) => String::new(),
+            (Who::Work { function: at, item }, _) => format!("the work {} of {item:#x}", function(at)),
+            (Who::Interrupt { cpu: ONE_AT_A_TIME, function: at, .. }, _) => {
+                let module = self.state.modules.other_at(at).map_or("?", |module| &module.name);
+                format!("the interrupt handler in {module}")
+            }
+            (Who::Interrupt { cpu, level, function: at }, _) => {
+                format!("{} in {}s on CPU {cpu}", function(at), level.name())
+            }
+        };
+        let user = matches!(who, Who::Task { task, .. } if self.state.is_user(task));
+        self.state.order.add_strand(who, label, user)
+    }
+
+    /// Driver code runs in a context. Unless that is within the system's sleep, its process is not frozen, if it is one.
+    fn thaw(&mut self, c: usize) {
+        let order = &mut self.state.order;
+        let Some(context) =
+            self.contexts.get(c).filter(|context| is_task(context.level) && order.has_slept())
+        else {
+            return;
+        };
+        let frozen = |run: &Entry| run.callback.is_some_and(|callback| order.is_frozen(callback));
+        if !context.order.entries.iter().any(frozen) {
+            order.thaw(context.order.now.strand);
+        }
+    }
+
+    /// A callback begins while user processes are frozen: what they did comes before.
+    fn freeze(&mut self, strand: StrandId) {
+        self.state.order.freeze(strand);
+        // Theirs have handed on what they did.
+        for context in self.contexts.iter_mut().filter(|context| is_task(context.level)) {
+            context.order.now.clock = self.state.order.clock(context.order.now.strand);
+        }
+    }
+
+    /// The kernel has called the driver's function at `addr`.
+    pub(in crate::replay) fn activate(&mut self, v: usize, c: usize, entering: &Entering, addr: u64) {
+        if !self.order.on {
+            return;
+        }
+        let caller = self.caller(entering.ret);
+        let mut args = [0; 7];
+        args[..6].copy_from_slice(&entering.registers);
+        args[usize::from(CURRENT)] = entering.task;
+        let callback = self.state.order.recognize(&caller.candidates, &args);
+        let Some(context) = self.contexts.get_mut(c) else { return };
+        let (level, outer) = (context.level, context.order.entries.last().map(|a| a.strand));
+        if outer.is_none() && is_task(level) && context.order.may_sleep() {
+            // An unlock that was not seen: nothing that spins can be held here.
+            let order = &mut self.state.order;
+            let spins = |held: &Acquired| {
+                order.lock(held.lock).is_some_and(|lock| matches!(lock.kind, LockKind::Spin | LockKind::Rw))
+            };
+            context.order.held.retain(|held| held.by_kernel || !spins(held));
+            context.order.sections.clear();
+            context.order.now.locks = order.lockset(&context.order.held);
+        }
+        if context.order.entries.len() >= MAX_ENTRIES {
+            context.order.entries.remove(0);
+        }
+        let serial = callback.filter(|&(chart, cb, _)| self.state.order.is_serial((chart, cb)));
+        let strand = match (outer, serial) {
+            (Some(outer), _) => outer,
+            (None, Some((chart, cb, instance))) if !is_task(level) || self.is_worker(c, &caller, chart) => {
+                self.strand(Who::Serial { chart, callback: cb, instance }, callback)
+            }
+            (None, _) if is_task(level) && caller.worker && self.state.order.parts().deferral => {
+                self.strand(Who::Work { function: addr, item: entering.registers[0] }, None)
+            }
+            (None, _) if level == Level::Hardirq && caller.handler != 0 => {
+                // One line's handler, which runs on one CPU at a time, whatever it calls back.
+                self.strand(Who::Interrupt { cpu: ONE_AT_A_TIME, level, function: caller.handler }, None)
+            }
+            (None, _) if !is_task(level) => {
+                self.strand(Who::Interrupt { cpu: v as u32, level, function: addr }, None)
+            }
+            (None, _) => match self.base_strand(v, c, addr) {
+                Some(strand) => strand,
+                None => return,
+            },
+        };
+        self.order.serial += 1;
+        let entry = Entry {
+            function: addr,
+            caller: caller.name.clone(),
+            callback,
+            strand,
+            serial: self.order.serial,
+            rsp: entering.rsp,
+            turns: self.turns(callback, &args, entering.task),
+            library: caller.library,
+            hand: self.state.order.hand_of(&caller.candidates, &args),
+        };
+        let Some(context) = self.contexts.get_mut(c) else { return };
+        context.order.entries.push(entry.clone());
+        if let Some(callback) = callback {
+            self.state.order.entered(strand, callback);
+        }
+        self.state.order.entered_also(strand, &caller.candidates, &args, callback);
+        if let Some(object) = entry.turns {
+            self.state.order.acquire(strand, object);
+        }
+        if callback.is_some_and(|callback| self.state.order.is_frozen(callback)) {
+            self.freeze(strand);
+        } else {
+            self.thaw(c);
+        }
+        let states = self.state.order.parts().states;
+        // Work that the driver has not queued itself was queued by a library for it.
+        let lent = caller.worker && callback.is_some_and(|callback| !self.state.order.was_forked(callback));
+        if states && (caller.library || lent) {
+            self.state.order.acquire(strand, LIBRARY);
+        }
+        if states && level >= Level::Hardirq {
+            self.state.order.acquire(strand, DEVICE);
+        }
+        if lent || self.is_one_of(&entry, &BRINGS_UP) {
+            let depth = self.contexts.get(c).map_or(0, |context| context.order.entries.len());
+            if let Some(context) = self.contexts.get_mut(c) {
+                context.order.begin_bringing_up(depth);
+            }
+        }
+        if outer.is_none() && !is_task(level) {
+            self.state.order.acquire(strand, GRACE);
+        }
+        if caller.after_grace && self.state.order.parts().deferral {
+            self.state.order.acquire(strand, RCU);
+        }
+        if caller.exit
+            && let Some(module) = self.module_of(addr)
+        {
+            self.state.order.acquire(strand, module);
+        }
+        self.refresh(v, c, addr);
+        if let (Some(hand), Some(context)) = (entry.hand, self.contexts.get_mut(c)) {
+            self.state.order.hand_begins(&mut context.order, hand);
+        }
+        self.take_holds(v, c, entering.task, entering.rsp);
+        self.tell_steps(v, c, StackId::default());
+        self.each(v, Some(c), |checker, cx| checker.entered(cx, &entry));
+    }
+
+    /// The object by which a callback takes turns with others.
+    fn turns(&self, callback: Option<(usize, usize, u32)>, args: &[u64], task: u64) -> Option<Name> {
+        let (chart, callback, _) = callback.filter(|_| self.state.order.parts().states)?;
+        let key = self.state.order.charts().get(chart)?.callbacks.get(callback)?.turns.as_ref()?;
+        match Order::name(key, args, task)? {
+            // Not the lock or the atomic that may be there.
+            Name::At(object) => Some(Name::At(object | 2)),
+            global => Some(global),
+        }
+    }
+
+    /// Whether an entry is a callback with one of these names.
+    fn is_one_of(&self, entry: &Entry, names: &[&str]) -> bool {
+        entry.callback.is_some_and(|(chart, callback, _)| {
+            let chart = self.state.order.charts().get(chart);
+            let callback = chart.and_then(|chart| chart.callbacks.get(callback));
+            callback.is_some_and(|callback| names.contains(&callback.name.as_str()))
+        })
+    }
+
+    /// A run of a driver function is over that keeps its module, or comes before the module may go.
+    fn release_module(&mut self, entry: &Entry) {
+        let order = &self.state.order;
+        let pins =
+            |(chart, _, _): (usize, usize, u32)| order.charts().get(chart).is_some_and(|chart| chart.pins);
+        let before = entry.caller == "do_one_initcall" || entry.callback.is_some_and(pins);
+        if before
+            && order.parts().states
+            && let Some(module) = self.module_of(entry.function)
+        {
+            self.state.order.release(entry.strand, module);
+        }
+    }
+
+    /// Stands for a module: what comes before its exit function is released into it.
+    pub(super) fn module_of(&self, addr: u64) -> Option<Name> {
+        let (_, module) = self.state.modules.at(addr)?;
+        // No lock or atomic is at an odd address.
+        module.regions.first().map(|region| Name::At(region.start | 1))
+    }
+
+    /// Ends entries and calls that cannot be live when the kernel calls the driver with `rsp`.
+    fn end_stale(&mut self, v: usize, c: usize, rsp: u64) {
+        loop {
+            let Some(context) = self.contexts.get(c) else { return };
+            match context.order.pending.last() {
+                Some(pending) if !(pending.rsp > rsp && same_stack(pending.rsp, rsp)) => {
+                    self.returned_from(v, c, None, None)
+                }
+                _ => break,
+            }
+        }
+        loop {
+            let Some(context) = self.contexts.get(c) else { return };
+            match context.order.entries.last() {
+                Some(last) if !(last.rsp > rsp && same_stack(last.rsp, rsp)) => self.end_entry(v, c, None),
+                _ => break,
+            }
+        }
+    }
+
+    /// Driver functions have returned, so that rsp is `rsp` now.
+    pub(in crate::replay) fn left_up_to(&mut self, v: usize, c: usize, rsp: u64) {
+        if !self.order.on {
+            return;
+        }
+        while let Some(last) = self.contexts.get(c).and_then(|context| context.order.entries.last())
+            && last.rsp < rsp
+            && same_stack(last.rsp, rsp)
+        {
+            let result = self.order.result.take();
+            self.end_entry(v, c, result);
+        }
+    }
+
+    /// The log says that a driver function returns to the kernel with `result`.
+    pub(in crate::replay) fn told_return(&mut self, v: usize, result: u64) {
+        if !self.order.on || self.vcpus[v].running.is_none() {
+            return self.finish_block(v);
+        }
+        let count = |machine: &Replay| {
+            let c = machine.vcpus[v].context?;
+            Some((c, machine.contexts.get(c)?.order.entries.last()?.serial))
+        };
+        let before = count(self);
+        self.order.result = Some(result);
+        self.finish_block(v);
+        // The stack pointer may not have been known.
+        if let (Some((c, serial)), Some((_, now))) = (before, count(self))
+            && serial == now
+            && self.order.result.is_some()
+        {
+            self.end_entry(v, c, Some(result));
+        }
+        self.order.result = None;
+    }
+
+    /// The innermost entry is over.
+    pub(super) fn end_entry(&mut self, v: usize, c: usize, result: Option<u64>) {
+        let Some(entry) = self.contexts.get(c).and_then(|context| context.order.entries.last()).cloned()
+        else {
+            return;
+        };
+        if let Some(callback) = entry.callback {
+            self.state.order.left(entry.strand, callback, result);
+        }
+        if let Some(hand) = entry.hand {
+            self.state.order.hand_ends(entry.strand, hand, result);
+        }
+        if let Some(object) = entry.turns {
+            self.state.order.release(entry.strand, object);
+        }
+        if entry.callback.is_some_and(|callback| self.state.order.is_frozen(callback)) {
+            self.state.order.freeze_ends(entry.strand);
+        }
+        self.release_module(&entry);
+        let Some(context) = self.contexts.get_mut(c) else { return };
+        let (interrupt, task) = (!is_task(context.level), context.task);
+        let outermost = context.order.entries.len() == 1;
+        if interrupt && outermost && entry.library {
+            self.state.order.release(entry.strand, HANDLERS);
+        }
+        if interrupt && outermost {
+            // Interrupts are read sections: who waits for those waits for this.
+            self.state.order.release(entry.strand, RCU);
+            // The context holds nothing any more when the hooked function that took these returns.
+            for held in context.order.held.iter().filter(|held| held.by_kernel) {
+                self.state.order.given(entry.strand, held.lock, held.mode);
+            }
+        }
+        context.order.now.clock = self.state.order.clock(entry.strand);
+        self.tell_steps(v, c, StackId::default());
+        self.each(v, Some(c), |checker, cx| checker.left(cx, &entry));
+        let Some(context) = self.contexts.get_mut(c) else { return };
+        context.order.entries.pop();
+        context.order.end_bringing_up(context.order.entries.len());
+        if interrupt && outermost {
+            context.order.held.clear();
+            context.order.now.locks = Default::default();
+            // The function that took them may call the driver again before it returns.
+            for hold in self.order.holds.of(task) {
+                hold.context = hold.context.filter(|&holder| holder != c);
+            }
+        }
+        if !outermost || !interrupt {
+            self.refresh(v, c, entry.function);
+        }
+    }
+
+    /// The driver's function that the kernel called has jumped to the kernel: what it does is done.
+    pub(super) fn jumped_out(&mut self, v: usize, c: usize, out: &Out) {
+        let last = self.contexts.get(c).and_then(|context| context.order.entries.last());
+        if out.jump && last.is_some_and(|last| last.rsp == out.entry_rsp) {
+            self.end_entry(v, c, None);
+        }
+    }
+
+    /// All driver code of modules that have gone is over.
+    pub(in crate::replay) fn all_left(&mut self) {
+        if !self.order.on {
+            return;
+        }
+        for c in 0..self.contexts.len() {
+            let v = self.contexts[c].order.cpu as usize;
+            // What the module's exit function left by.
+            while self
+                .contexts
+                .get(c)
+                .is_some_and(|c| c.order.entries.is_empty() && !c.order.pending.is_empty())
+            {
+                self.returned_from(v, c, None, None);
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What is known of kernel functions that the driver calls and that call the driver.
+
+use crate::order::{CallbackRef, LIBRARY, Order, Rules};
+use crate::replay::Replay;
+use guardrail_knowledge::effect::{Effect, Summary, SyncOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::rc::Rc;
+
+const MAX_CACHED: usize = 1 << 16;
+/// Hooks that there may be.
+pub(super) const MAX_HOOKS: u64 = 4096;
+/// Kernel functions that run what is one strand for each object, in threads that many objects share.
+const WORKERS: [&str; 7] = [
+    "process_one_work",
+    "kthread_worker_fn",
+    "irq_thread_fn",
+    "irq_forced_thread_fn",
+    "irq_thread",
+    "napi_threaded_poll",
+    "rcu_work_rcufn",
+];
+/// Kernel functions that call what waited for a grace period.
+const AFTER_GRACE: [&str; 4] = ["rcu_do_batch", "rcu_core", "srcu_invoke_callbacks", "rcu_tasks_invoke_cbs"];
+/// What all functions that request an interrupt line end in.
+const REQUESTS_LINE: &str = "request_threaded_irq";
+/// Modules with handlers that are known.
+const MAX_HANDLERS: usize = 256;
+/// Where modules begin.
+const MODULES: u64 = 0xffff_ffff_c000_0000;
+
+/// What is known of a kernel function that the driver calls.
+#[derive(Debug)]
+pub(super) struct Callee {
+    /// The hook tells of it.
+    pub hooked: bool,
+    /// It does something to locks or order.
+    pub ordering: bool,
+    pub rules: Vec<Rules>,
+}
+
+/// What is known of a kernel function that calls the driver.
+#[derive(Debug)]
+pub(super) struct Caller {
+    pub name: String,
+    pub candidates: Vec<CallbackRef>,
+    pub worker: bool,
+    pub after_grace: bool,
+    /// It runs what modules do when they go.
+    pub exit: bool,
+    /// It is in a module that is not watched.
+    pub library: bool,
+    /// Where that module begins, if it has handlers of the driver's interrupts.
+    pub handler: u64,
+}
+
+/// What was found out about kernel functions, by their addresses.
+#[derive(Debug, Default)]
+pub(super) struct Functions {
+    callees: FxHashMap<u64, Rc<Callee>>,
+    callers: FxHashMap<u64, Rc<Caller>>,
+    hooks: FxHashMap<u64, Rc<Callee>>,
+    /// Link-time addresses of functions that the tracer hooks.
+    pub hooked: FxHashSet<u64>,
+    /// Where modules begin that are not watched and have handlers of the driver's interrupts.
+    handlers: FxHashSet<u64>,
+}
+
+impl Functions {
+    /// Forgets what depends on where things are.
+    pub fn moved(&mut self) {
+        self.callees.clear();
+        self.callers.clear();
+    }
+}
+
+impl Replay {
+    pub(super) fn callee(&mut self, target: u64, summary: &Summary) -> Rc<Callee> {
+        if let Some(callee) = self.order.functions.callees.get(&target) {
+            return Rc::clone(callee);
+        }
+        let callee = Rc::new(Callee {
+            hooked: self.order.functions.hooked.contains(&target.wrapping_sub(self.state.slide)),
+            ordering: has_sync(summary),
+            rules: self.state.order.rules(&self.state.kernel_function(target)),
+        });
+        if self.order.functions.callees.len() >= MAX_CACHED {
+            self.order.functions.callees.clear();
+        }
+        self.order.functions.callees.insert(target, Rc::clone(&callee));
+        callee
+    }
+
+    pub(super) fn caller(&mut self, ret: u64) -> Rc<Caller> {
+        if let Some(caller) = self.order.functions.callers.get(&ret) {
+            return Rc::clone(caller);
+        }
+        // A call may be the last instruction of its function.
+        let mut name = String::new();
+        if ret != 0 {
+            name = self.state.kernel_function(ret.wrapping_sub(1));
+            if name.is_empty() && self.state.modules.contains(ret) {
+                name = self.state.frame(ret, true).function;
+            }
+        }
+        let name = Order::plain(&name).to_owned();
+        let caller = Rc::new(Caller {
+            candidates: self.state.order.made_by(&name),
+            worker: WORKERS.contains(&name.as_str()),
+            after_grace: AFTER_GRACE.contains(&name.as_str()),
+            exit: name.ends_with("sys_delete_module"),
+            library: self.is_library(ret),
+            handler: self
+                .library_start(ret)
+                .filter(|start| self.order.functions.handlers.contains(start))
+                .unwrap_or(0),
+            name,
+        });
+        if self.order.functions.callers.len() >= MAX_CACHED {
+            self.order.functions.callers.clear();
+        }
+        self.order.functions.callers.insert(ret, Rc::clone(&caller));
+        caller
+    }
+
+    pub(super) fn hook_callee(&mut self, hook: u64, summary: &Summary) -> Rc<Callee> {
+        if let Some(callee) = self.order.functions.hooks.get(&hook) {
+            return Rc::clone(callee);
+        }
+        let callee = Rc::new(Callee {
+            hooked: true,
+            ordering: has_sync(summary),
+            rules: self.state.order.rules(&summary.name),
+        });
+        if self.order.functions.hooks.len() < MAX_HOOKS as usize {
+            self.order.functions.hooks.insert(hook, Rc::clone(&callee));
+        }
+        callee
+    }
+
+    /// Whether a task runs callbacks for many objects, so that its own order says nothing.
+    pub(super) fn is_worker(&self, c: usize, caller: &Caller, chart: usize) -> bool {
+        let deferred = self.state.order.charts().get(chart).is_some_and(|chart| chart.deferred);
+        let task = self.contexts.get(c).map_or(0, |context| context.task);
+        deferred || caller.worker || self.state.is_worker(task)
+    }
+
+    /// Whether an address is in a module that is not watched.
+    pub(super) fn is_library(&self, addr: u64) -> bool {
+        addr >= MODULES && !self.state.modules.contains(addr)
+    }
+
+    /// Where the module begins that is not watched and has an address.
+    pub(super) fn library_start(&self, addr: u64) -> Option<u64> {
+        if !self.is_library(addr) {
+            return None;
+        }
+        Some(self.state.modules.other_at(addr)?.regions.first()?.start)
+    }
+
+    /// A handler may run from the request of its line on.
+    pub(super) fn notes_line(&mut self, c: usize, name: &str) {
+        if name == REQUESTS_LINE
+            && let Some(context) = self.contexts.get_mut(c)
+        {
+            context.order.requests_line();
+        }
+    }
+
+    /// The driver requests an interrupt whose handler may be in a module that is not watched.
+    pub(super) fn notes_handler(&mut self, name: &str, args: &[u64; 6]) {
+        if name == REQUESTS_LINE
+            && let Some(start) = self.library_start(args[1])
+            && self.order.functions.handlers.len() < MAX_HANDLERS
+            && self.order.functions.handlers.insert(start)
+        {
+            self.order.functions.callers.clear();
+        }
+    }
+
+    /// What a context does that sets something going may be told to a module that is not watched, which calls back later.
+    pub(super) fn call_library(&mut self, c: usize, target: u64) {
+        let Some(context) = self.contexts.get(c) else { return };
+        let strand = context.order.now.strand;
+        if context.order.brings_up() && self.state.order.parts().states && self.is_library(target) {
+            self.state.order.release(strand, LIBRARY);
+            self.refresh_clock(c);
+        }
+    }
+}
+
+/// Whether a function runs with a lock held that the driver does not see taken.
+pub(super) fn holds(summary: &Summary) -> bool {
+    summary.effects.iter().any(|effect| matches!(effect, Effect::Sync(SyncOp::Hold { .. })))
+}
+
+fn has_sync(summary: &Summary) -> bool {
+    summary
+        .effects
+        .iter()
+        .any(|effect| matches!(effect, Effect::Sync(op) if !matches!(op, SyncOp::Sleeps { .. })))
+}
