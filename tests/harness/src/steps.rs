@@ -40,8 +40,8 @@ const IDLE: usize = 0;
 const RELEASE: &str = "release build";
 const FUZZ_BUILD: &str = "fuzz targets build";
 /// What runs before the release build: a change that fails here is not worth the guests' time.
-const QUICK: [&str; 5] =
-    ["what building needs is installed", "format", "clippy", "unit tests", "report formats"];
+const QUICK: [&str; 6] =
+    ["what building needs is installed", "format", "clippy", "unit tests", "report formats", "structure"];
 
 impl Step {
     fn new(name: &'static str, weight: usize, minutes: u64, command: &str) -> Step {
@@ -84,6 +84,7 @@ pub fn all() -> Vec<Step> {
         Step::new(clippy, HEAVY, 60, "cargo clippy --workspace --all-targets -- -D warnings").after(&[setup]),
         Step::tests(unit, HEAVY, 60, "--lib --bins").after(&[setup]),
         Step::tests("report formats", HEAVY, 30, "--test formats").after(&[setup]),
+        Step::tests("structure", HEAVY, 30, "--test structure --test zoo_index").after(&[setup]),
         // With the tests that have guests, all at once: one after another would leave processors idle. The suites then name them with
         // --workspace: with -p, cargo would build them once more, with fewer features.
         Step {

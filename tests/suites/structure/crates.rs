@@ -1,0 +1,70 @@
+//! Imports between crates.
+
+use crate::{Found, files, read};
+
+/// The order of crates. A crate may import those of lower rows of its own column and of the vocabulary, and those of its own row.
+const ROWS: [(&str, &[&str]); 8] = [
+    ("vocabulary", &["trace", "abi", "finding", "binfmt", "knowledge", "kernel", "shadow"]),
+    ("inside QEMU", &["plugin"]),
+    ("inside QEMU", &["client-api", "tracer"]),
+    ("inside QEMU", &["client-tools"]),
+    ("on the host", &["analysis", "rewrite", "mutate", "snapshot", "gate", "vm", "report"]),
+    ("on the host", &["host"]),
+    ("on the host", &["check", "guard", "campaign", "profile"]),
+    ("on the host", &["cli"]),
+];
+
+/// The names of dependencies in a manifest that the program itself has, not only its tests.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let mut section = "";
+    let mut found = Vec::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            section = line.trim();
+        } else if section.ends_with("dependencies]") && !section.contains("dev-") {
+            let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
+            found.extend((!name.is_empty() && !name.starts_with('#')).then(|| name.to_owned()));
+        }
+    }
+    found
+}
+
+/// Each crate under `crates/`, by the name of its folder, and what it depends on.
+fn crates() -> Vec<(String, Vec<String>)> {
+    let manifests = files("crates", &["Cargo.toml"]);
+    let of = |path: &String| {
+        let name = path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
+        (!name.contains('/')).then(|| (name.to_owned(), dependencies(&read(path))))
+    };
+    manifests.iter().filter_map(of).collect()
+}
+
+fn row(name: &str) -> Option<usize> {
+    ROWS.iter().position(|(_, names)| names.contains(&name))
+}
+
+/// Dependencies that run up, and crates that have no place.
+pub fn upward() -> Found {
+    let mut found = Found::new();
+    for (name, dependencies) in crates() {
+        let Some(own) = row(&name) else {
+            found.insert(name, "this crate is in no row of the order; add it".to_owned());
+            continue;
+        };
+        for dependency in dependencies.iter().filter_map(|name| name.strip_prefix("guardrail-")) {
+            let allowed = row(dependency)
+                .is_some_and(|row| row <= own && [ROWS[0].0, ROWS[own].0].contains(&ROWS[row].0));
+            if !allowed {
+                found.insert(format!("{name} imports {dependency}"), "this runs up".to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// Crates other than the command line that depend on clap.
+pub fn clap() -> Found {
+    let with =
+        crates().into_iter().filter(|(name, all)| name != "cli" && all.iter().any(|one| one == "clap"));
+    with.map(|(name, _)| (name, "only cli may depend on clap".to_owned())).collect()
+}

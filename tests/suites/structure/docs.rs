@@ -1,0 +1,84 @@
+//! Paths that docs name.
+
+use crate::{Found, files, read, root};
+use std::path::Path;
+
+/// Folders at the top of the repository: a path in backticks that begins with one is meant from there.
+const FOLDERS: [&str; 12] = [
+    "crates",
+    "runtime",
+    "docs",
+    "tests",
+    "bench",
+    "fuzz",
+    "zoo",
+    "scripts",
+    "knowledge",
+    "workloads",
+    "guest",
+    "active",
+];
+
+/// The pages: all of `docs/`, and what stands beside code.
+pub fn pages() -> Vec<String> {
+    let root = root();
+    let top = ["README.md", "CONTRIBUTING.md"].into_iter().filter(|name| root.join(name).is_file());
+    let mut pages: Vec<String> = top.map(str::to_owned).collect();
+    pages.extend(FOLDERS.iter().flat_map(|folder| files(folder, &[".md"])));
+    pages
+}
+
+/// Paths in pages that do not exist.
+pub fn missing() -> Found {
+    let mut found = Found::new();
+    for page in pages() {
+        let text = read(&page);
+        let folder = Path::new(&page).parent().unwrap_or(Path::new(""));
+        let links = links(&text).into_iter().filter(|link| !root().join(folder).join(link).exists());
+        let paths = code_paths(&text).into_iter().filter(|path| !root().join(path).exists());
+        for path in links.chain(paths) {
+            found.insert(format!("{page} names {path}"), "there is no such file".to_owned());
+        }
+    }
+    found
+}
+
+/// Targets of links to files, without their anchors.
+fn links(text: &str) -> Vec<String> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
+    let files = targets.filter(|target| {
+        !target.contains("://") && !target.starts_with(['#', '<']) && !target.starts_with("mailto:")
+    });
+    let files = files.map(|target| target.split('#').next().unwrap_or_default().to_owned());
+    files.filter(|target| !target.is_empty()).collect()
+}
+
+/// Paths from the top of the repository that stand in backticks, without those with a part to be filled in.
+fn code_paths(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in text.lines() {
+        for word in line.split('`').skip(1).step_by(2).flat_map(str::split_whitespace) {
+            let word = word.trim_start_matches("./").trim_end_matches([',', ';', '.', ':', ')']);
+            let path = word.split(':').next().unwrap_or_default();
+            let Some((top, rest)) = path.split_once('/') else { continue };
+            let good = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+            let filled = |part: &str| {
+                part.len() > 1 && part.chars().all(|c| c.is_ascii_uppercase() || c == '_') && part != "README"
+            };
+            if FOLDERS.contains(&top)
+                && rest.chars().all(good)
+                && !rest.split(['/', '.', '-', '_']).any(filled)
+            {
+                found.push(path.to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn paths_are_found() {
+    let text = "see [a](b.md#c), [d](https://e) and `crates/x/y.rs:12`; `zoo/NAME/NAME.c`, `bench/run kernel`, `a/b`";
+    assert_eq!(links(text), ["b.md"]);
+    assert_eq!(code_paths(text), ["crates/x/y.rs", "bench/run"]);
+}

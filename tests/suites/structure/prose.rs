@@ -1,0 +1,196 @@
+//! How docs, messages and comments read.
+
+use crate::source::{strip, without_tests};
+use crate::{Found, docs, files, read};
+
+/// The longest sentence, and the mean of a page, in words.
+const LONGEST: usize = 35;
+const MEAN: f64 = 20.0;
+
+/// Words and phrases that the rules of style ban.
+const BANNED: [&str; 9] = [
+    "told",
+    "tell of",
+    "tells of",
+    "whoever",
+    "is none",
+    "has of",
+    "what becomes of",
+    "what became of",
+    "becomes of it",
+];
+
+/// Pages with a mean sentence that is too long, or with single ones.
+pub fn long() -> Found {
+    let mut found = Found::new();
+    let (mut words, mut count) = (0, 0);
+    for page in docs::pages() {
+        let sentences = sentences(&read(&page));
+        let prose = sentences.iter().filter(|(cell, _)| !cell);
+        let lengths: Vec<usize> = prose.map(|(_, sentence)| length(sentence)).collect();
+        words += lengths.iter().sum::<usize>();
+        count += lengths.len();
+        let mean = lengths.iter().sum::<usize>() as f64 / lengths.len().max(1) as f64;
+        if mean > MEAN {
+            found.insert(format!("{page} mean"), format!("{mean:.1} words; at most {MEAN}"));
+        }
+        let long: Vec<String> = sentences
+            .iter()
+            .filter(|(_, sentence)| length(sentence) > LONGEST)
+            .map(|(_, sentence)| format!("{} words: {sentence}", length(sentence)))
+            .collect();
+        if !long.is_empty() {
+            found.insert(format!("{page} long"), long.join("\n"));
+        }
+    }
+    println!("{count} sentences in docs, mean {:.1} words", words as f64 / f64::from(count.max(1) as u32));
+    found
+}
+
+fn length(sentence: &str) -> usize {
+    sentence.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count()
+}
+
+/// The sentences of a page in Markdown, without headings and blocks of code. True marks those in cells of tables. Code in a line is
+/// one word.
+fn sentences(text: &str) -> Vec<(bool, String)> {
+    let mut blocks: Vec<(bool, String)> = vec![Default::default()];
+    let mut fenced = false;
+    for line in text.lines() {
+        let line = line.trim();
+        if line.starts_with("```") {
+            fenced = !fenced;
+            blocks.push(Default::default());
+            continue;
+        }
+        if fenced || line.starts_with('#') || line.is_empty() || line.starts_with("<!--") {
+            blocks.push(Default::default());
+            continue;
+        }
+        let line = plain(line);
+        if line.starts_with('|') {
+            blocks.extend(line.split('|').map(|cell| (true, cell.to_owned())));
+            blocks.push(Default::default());
+            continue;
+        }
+        let number =
+            line.split_once(". ").is_some_and(|(number, _)| number.chars().all(|c| c.is_ascii_digit()));
+        if number || line.starts_with("- ") || line.starts_with("* ") {
+            blocks.push(Default::default());
+        }
+        let line = if number { line.split_once(". ").map_or("", |(_, rest)| rest) } else { &line };
+        let (_, block) = blocks.last_mut().expect("there is always one");
+        block.push_str(line);
+        block.push(' ');
+    }
+    let sentences =
+        |(cell, block): &(bool, String)| split(block).into_iter().map(|one| (*cell, one)).collect::<Vec<_>>();
+    blocks.iter().flat_map(sentences).collect()
+}
+
+/// A line without code and targets of links.
+fn plain(line: &str) -> String {
+    let mut text = String::new();
+    for (number, part) in line.split('`').enumerate() {
+        text.push_str(if number % 2 == 0 { part } else { "Code" });
+    }
+    while let Some(at) = text.find("](") {
+        let end = text[at..].find(')').map_or(text.len(), |end| at + end + 1);
+        text.replace_range(at..end, "]");
+    }
+    text
+}
+
+/// A block's sentences: one ends at a full stop, a question mark or an exclamation mark before a word that does not begin in lower case.
+fn split(block: &str) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let mut sentence = String::new();
+    let mut words = block.split_whitespace().peekable();
+    while let Some(word) = words.next() {
+        sentence.push_str(word);
+        sentence.push(' ');
+        let ends = word.trim_end_matches(['"', ')', '*', '_', ']']).ends_with(['.', '!', '?']);
+        let next = words.peek().and_then(|word| word.chars().find(|c| c.is_alphanumeric()));
+        if next.is_none_or(|c| ends && !c.is_lowercase()) {
+            sentences.push(std::mem::take(&mut sentence).trim_end().to_owned());
+        }
+    }
+    sentences.extend((!sentence.is_empty()).then_some(sentence));
+    sentences.retain(|sentence| length(sentence) > 0);
+    sentences
+}
+
+/// Banned words in docs, in messages of programs and of the runtime, and in help texts.
+pub fn banned() -> Found {
+    let mut found = Found::new();
+    let mut note = |path: &str, line: usize, text: &str| {
+        for phrase in BANNED.iter().filter(|phrase| has(text, phrase)) {
+            let detail = found.entry(format!("{path} '{phrase}'")).or_default();
+            detail.push_str(&format!("{path}:{line}: {}\n", text.trim()));
+        }
+    };
+    // The glossary names the words that are not used.
+    for page in docs::pages().into_iter().filter(|page| page != "docs/glossary.md") {
+        read(&page).lines().enumerate().for_each(|(at, line)| note(&page, at + 1, line));
+    }
+    let rust = files("crates", &[".rs"]).into_iter().filter(|path| !path.contains("/tests"));
+    for path in rust.chain(files("runtime", &[".c", ".h"])) {
+        let text = read(&path);
+        let stripped = strip(&text);
+        let (code, _) = without_tests(&stripped.code);
+        // A literal in a test is blanked with its item: its line has no code any more.
+        let lines: Vec<&str> = code.lines().collect();
+        let in_program = |line: usize| lines.get(line - 1).is_some_and(|line| !line.trim().is_empty());
+        let alone = |line: usize| lines.get(line).is_some_and(|line| !line.trim().is_empty());
+        for literal in stripped.literals.iter().filter(|it| in_program(it.line) || alone(it.line)) {
+            note(&path, literal.line, &literal.text);
+        }
+        if text.contains("clap::") {
+            let comments = text.lines().enumerate().filter(|(_, line)| line.trim().starts_with("///"));
+            comments.for_each(|(at, line)| note(&path, at + 1, line));
+        }
+    }
+    found
+}
+
+/// Is the phrase there, as words of their own?
+fn has(text: &str, phrase: &str) -> bool {
+    let text = text.to_lowercase();
+    let word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '-');
+    text.match_indices(phrase).any(|(at, _)| {
+        !word(text[..at].chars().next_back()) && !word(text[at + phrase.len()..].chars().next())
+    })
+}
+
+/// Doc comments that are one word, by crate: their number.
+pub fn one_word() -> Found {
+    let mut crates: std::collections::BTreeMap<String, Vec<String>> = std::collections::BTreeMap::new();
+    for path in files("crates", &[".rs"]).into_iter().filter(|path| path.contains("/src/")) {
+        let text = read(&path);
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        for (at, line) in lines.iter().enumerate() {
+            let doc = |at: Option<usize>| {
+                at.and_then(|at| lines.get(at)).is_some_and(|line| line.starts_with("///"))
+            };
+            let Some(comment) = line.strip_prefix("///") else { continue };
+            if comment.split_whitespace().count() == 1 && !doc(at.checked_sub(1)) && !doc(Some(at + 1)) {
+                let name = path.split('/').nth(1).unwrap_or_default().to_owned();
+                crates.entry(name).or_default().push(format!("{path}:{}: {line}", at + 1));
+            }
+        }
+    }
+    crates.into_iter().map(|(name, all)| (format!("{name} {}", all.len()), all.join("\n"))).collect()
+}
+
+#[test]
+fn sentences_are_split() {
+    let text = "# Head\nOne `a b c` two. Three e.g. four\nfive [x](y z).\n\n- Item one.\n- Item two\n\n```\ncode.\n```\n| a b | c |\n|---|---|\n";
+    let lengths: Vec<usize> = sentences(text).iter().map(|(_, sentence)| length(sentence)).collect();
+    assert_eq!(lengths, [3, 5, 2, 2, 2, 1]);
+}
+
+#[test]
+fn phrases_are_words() {
+    assert!(has("It is Told.", "told") && has("what it has of x", "has of"));
+    assert!(!has("untold", "told") && !has("has often", "has of"));
+}
