@@ -45,7 +45,7 @@ static int __init guardrail_init(void)
 {
 	int err;
 
-	/* Checks keep flags by lahf and sahf. */
+	/* Checks save flags by lahf and sahf. */
 	if (!boot_cpu_has(X86_FEATURE_LAHF_LM)) {
 		pr_err("this processor has no lahf in 64-bit mode, which guarded modules need\n");
 		return -ENODEV;
@@ -99,7 +99,7 @@ table:
 	return err;
 }
 
-/* The modules that use this one are gone, so nobody changes or checks a right any more. */
+/* The modules that use this one are unloaded, so nobody changes or checks a right any more. */
 static void __exit guardrail_exit(void)
 {
 	guardrail_debugfs_exit();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What is done where a guarded module and the kernel call each other: rights go from one to the other, and what the module asks
- * the kernel to do has to be its right. Thunks in the module call these with a frame (see include/guardrail_abi.h).
+ * Actions: at each call between a guarded module and the kernel, rights pass from one to the other, and what the module
+ * asks of the kernel has to be its right. Thunks in the module call these functions with their call registers
+ * (guardrail_abi.h).
  */
 #include <linux/err.h>
 #include <linux/sched.h>
@@ -24,12 +25,12 @@ static_assert(sizeof(struct guardrail_action) == 72 && sizeof(struct guardrail_e
 static_assert(offsetof(struct guardrail_frame, stack) == 8 * GUARDRAIL_WORD_STACK);
 static_assert(offsetof(struct guardrail_record, frame) == 128);
 
-/* What is at an address, as an unsigned number of @n bytes; false where nothing can be read. */
+/* Reads an unsigned number of @n bytes; false where nothing can be read. */
 static bool load(unsigned long addr, unsigned int n, unsigned long *result)
 {
 	unsigned long word = 0, failed = 1;
 
-	/* User memory is not read for the kernel. */
+	/* The kernel must not read user memory here. */
 	if (!is_kernel_range(addr, n))
 		return false;
 #define LOAD(insn)							\
@@ -71,7 +72,10 @@ struct guardrail_outcome guardrail_terms(const struct guardrail_value *value, co
 		return (struct guardrail_outcome){ 0 };
 	for (i = 0; i < value->n_terms; i++) {
 		const struct guardrail_term *term = &value->terms[i];
-		/* The rewriter puts no term where it finds too little or too much on the stack; this keeps to the array all the same. */
+		/*
+		 * The rewriter makes no terms that need too little or too much of the stack. This stays in the array
+		 * all the same.
+		 */
 		unsigned long *top = &stack[depth ? depth - 1 : 0], *under = &stack[depth > 1 ? depth - 2 : 0];
 
 		switch (term->op) {
@@ -132,7 +136,7 @@ bool guardrail_applies(const struct guardrail_action *action, const struct guard
 }
 EXPORT_SYMBOL_GPL(guardrail_applies);
 
-/* Which of the function's arguments an action is about, in words. */
+/* Names the argument that an action is about. */
 static void name_value(const struct guardrail_value *value, char *text, size_t size)
 {
 	bool behind = value->kind == GUARDRAIL_VALUE_TERMS;
@@ -187,7 +191,7 @@ bool guardrail_require_write(const struct guardrail_action *action, const struct
 }
 EXPORT_SYMBOL_GPL(guardrail_require_write);
 
-/* Tells once in a while that rights could not be given; they will be missed. */
+/* Logs, at a limited rate, that rights could not change. A missing right shows later as a violation. */
 static noinline int given(const struct guardrail_action *action, int err)
 {
 	if (err)
@@ -216,7 +220,7 @@ int guardrail_do_revoke(const struct guardrail_action *action, struct guardrail_
 }
 EXPORT_SYMBOL_GPL(guardrail_do_revoke);
 
-/* Where others take a missing pointer for a result that nobody wants, functions that copy and fill memory write to it. */
+/* Most functions accept NULL for a result that nobody wants, but those that copy and fill memory write to it. */
 static bool writes_to_null(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long *n)
 {
 	const char *name = action->function;
@@ -228,7 +232,7 @@ static bool writes_to_null(const struct guardrail_action *action, const struct g
 	       value_of(&action->pointer, frame, &p) && !p && value_of(&action->size, frame, n) && *n;
 }
 
-/* True where the entries of the whole slots say so at once, which are nearly all that is asked for. */
+/* True where the tags alone show that the domain may write whole slots, which is nearly all that actions require. */
 static __always_inline bool all_writable(u32 domain, unsigned long p, unsigned long n)
 {
 	unsigned long tag = tag_of(p), last = tag_of(p + n - 1);
@@ -279,7 +283,7 @@ int guardrail_do_own(const struct guardrail_action *action, struct guardrail_fra
 		return 0;
 	err = guardrail_set_owner(action->domain, p, n, action->type);
 	if (err == -EEXIST) {
-		/* The allocation that was there has gone by another way. */
+		/* The allocation that was there was freed in a way that no action shows. */
 		guardrail_forget_owner(action->domain, p);
 		err = guardrail_set_owner(action->domain, p, n, action->type);
 	}
@@ -288,7 +292,7 @@ int guardrail_do_own(const struct guardrail_action *action, struct guardrail_fra
 }
 EXPORT_SYMBOL_GPL(guardrail_do_own);
 
-/* Objects in use must not be in memory that is given up. Those that are in no state but their first are none that anybody uses. */
+/* Memory that is freed must have no object in use. An object in its first state is not in use. */
 static void require_no_objects(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p,
 			       unsigned long n)
 {
@@ -320,7 +324,7 @@ int guardrail_do_disown(const struct guardrail_action *action, struct guardrail_
 	stop_dead(action, frame);
 	if (!pointer_of(action, frame, &p))
 		return 0;
-	/* An allocation of nothing has no memory. */
+	/* An allocation of size 0 has no memory. */
 	if (ZERO_OR_NULL_PTR((void *)p))
 		return 0;
 	if (!guardrail_check_owner(action->domain, p, action->type, &n)) {
@@ -329,7 +333,7 @@ int guardrail_do_disown(const struct guardrail_action *action, struct guardrail_
 	}
 	require_no_objects(action, frame, p, n);
 	if (guardrail_clear_owner(action->domain, p, action->type)) {
-		/* Another thread of the module has released it at this moment. */
+		/* Another thread of the module released it at the same moment. */
 		guardrail_refuse(action, frame, "release of memory at", p, guardrail_held_at(p, action->domain), "owner");
 		return 0;
 	}
@@ -370,7 +374,7 @@ static noinline int object(const struct guardrail_action *action, const struct g
 	}
 	if (!range_of(action, frame, &p, &n))
 		return 0;
-	/* Made anew where one is already. */
+	/* An object that is there already starts anew. */
 	err = guardrail_renew_object(action->domain, p, n, action->type);
 	if (!err && action->n_fields)
 		err = guardrail_fields_change(action->domain, p, action->fields, action->n_fields, GUARDRAIL_WRITE);
@@ -388,7 +392,7 @@ int guardrail_do_object(const struct guardrail_action *action, struct guardrail_
 }
 EXPORT_SYMBOL_GPL(guardrail_do_object);
 
-/* What is at an address, for a report of what is no object as it should be. */
+/* Names what a domain holds at an address where it should have an object. */
 static void describe_object(const struct guardrail_action *action, unsigned long p, char *text, size_t size)
 {
 	u32 type, state;
@@ -458,7 +462,7 @@ int guardrail_do_clear_object(const struct guardrail_action *action, struct guar
 }
 EXPORT_SYMBOL_GPL(guardrail_do_clear_object);
 
-/* What has to be an object, in a state, is one no more. */
+/* There must be an object in a state; it ends. */
 int guardrail_do_end_object(const struct guardrail_action *action, struct guardrail_frame *frame)
 {
 	unsigned long p;
@@ -467,7 +471,7 @@ int guardrail_do_end_object(const struct guardrail_action *action, struct guardr
 	stop_dead(action, frame);
 	if (!pointer_of(action, frame, &p))
 		return 0;
-	/* Before it ends: where the call is not made it stays an object. */
+	/* Check this before the object ends: if the call is not made, it stays an object. */
 	state = action->from == GUARDRAIL_ANY_STATE ? -ENOENT : guardrail_object_state(action->domain, p, action->type);
 	if (state >= 0 && state != action->from)
 		guardrail_refuse_object(action, frame, p, action->type, action->from);

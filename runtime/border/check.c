@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* What a check that failed asks: here it is decided exactly, and told if it is a violation. */
+/* Slow paths: the quick check failed, so this decides exactly, and reports violations. */
 #include "border/check.h"
 #include "domain/entry.h"
 #include "domain/frames.h"
@@ -12,7 +12,7 @@
 
 DEFINE_PER_CPU(struct guardrail_slow_counts, guardrail_slow_counts);
 
-/* What the kernel has of the stack is not to be written; nearly always that is nothing. */
+/* Objects on the stack that the kernel uses must not be written; nearly always there are none. */
 static __always_inline bool is_in_use(unsigned long addr, unsigned long n)
 {
 	return unlikely(guardrail_any_frames()) && guardrail_frame_use(addr, n);
@@ -23,7 +23,7 @@ bool guardrail_may_write_stack(unsigned long addr, unsigned long n)
 	return guardrail_on_stack(addr, n) && !is_in_use(addr, n);
 }
 
-/* A thread that is about to wait says so in its own state, by inlined code. */
+/* Inlined code of a thread that is about to wait sets its own state. */
 static bool is_own_state(unsigned long addr, unsigned long n)
 {
 	return addr == (unsigned long)&current->__state && n == sizeof(current->__state);
@@ -37,7 +37,10 @@ static void check(unsigned long addr, unsigned long n, unsigned long domain, uns
 		return;
 	if (guardrail_may_write_stack(addr, n)) {
 		this_cpu_inc(guardrail_slow_counts.stack);
-		/* Checks of stores there fault no more, which costs far more than what is done here. */
+		/*
+		 * With a populated table, checks of stores there do not fault any more. A fault costs far more than
+		 * this.
+		 */
 		populate(tag_of(addr), tag_of(addr));
 		return;
 	}
@@ -48,7 +51,10 @@ static void check(unsigned long addr, unsigned long n, unsigned long domain, uns
 	guardrail_report_write(addr, n, first, domain, ip);
 }
 
-/* The same for what lies between here and where the module was entered not far above, as variables do that are written by pointer. */
+/*
+ * True for a range between this stack frame and a near entry of the module. Variables that are written by pointer lie
+ * there.
+ */
 static __always_inline bool is_between(unsigned long addr, unsigned long n)
 {
 	unsigned long sp = current_stack_pointer, limit;
@@ -69,7 +75,7 @@ void guardrail_write_slow(unsigned long addr, unsigned long size, unsigned long 
 		populate(tag_of(addr), tag_of(addr));
 		return;
 	}
-	/* Most are to a part of a slot that is the domain's to write. */
+	/* Most of these stores go to a part of a slot that the domain may write. */
 	if (likely(addr >= KERNEL_HALF && at + size <= GUARDRAIL_SLOT)) {
 		int value = tag_peek(tag_of(addr));
 
@@ -92,7 +98,7 @@ EXPORT_SYMBOL_GPL(guardrail_range_slow);
 void guardrail_percpu_slow(unsigned long offset, unsigned long size, unsigned long domain, unsigned long ip)
 {
 	this_cpu_inc(guardrail_slow_counts.percpu);
-	/* The store may come on another CPU, but who may write the variable of one may write that of each. */
+	/* The store may run on another CPU. A domain that may write the variable of one CPU may write that of each. */
 	check((unsigned long)raw_cpu_ptr((void __percpu *)offset), size, domain, ip);
 }
 EXPORT_SYMBOL_GPL(guardrail_percpu_slow);

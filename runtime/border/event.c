@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* What traced modules tell of: it is counted, and handed to whoever listens. */
+/* Events of traced modules: counted, and passed to a listener. */
 #include <linux/percpu.h>
 #include <linux/preempt.h>
 #include <linux/rcupdate.h>

@@ -23,7 +23,7 @@ static int changes(const struct guardrail_action *action, struct guardrail_frame
 	return 0;
 }
 
-/* Whoever has taken it. */
+/* True where anybody holds the lock. */
 static bool is_taken(unsigned long p, u32 kind)
 {
 	switch (kind) {
@@ -42,7 +42,7 @@ static bool is_taken(unsigned long p, u32 kind)
 	}
 }
 
-/* It may be given back by another entry than has taken it, but somebody has to have. */
+/* Another entry than the one that took it may release it, but somebody must hold it. */
 static int given(const struct guardrail_action *action, struct guardrail_frame *frame, u32 kind)
 {
 	unsigned long p = object_of(action, frame);
@@ -72,7 +72,7 @@ static int wanted(const struct guardrail_action *action, struct guardrail_frame 
 		return given(action, frame, kind);	\
 	}
 
-/* Locks that tasks sleep for; to look costs too much for those that spin. */
+/* Locks that tasks sleep for. For those that spin the check would cost too much. */
 #define WAITS(name, kind)				\
 	GUARDRAIL_CUSTOM(name##_wanted)			\
 	{						\
@@ -90,7 +90,7 @@ WAITS(mutex, GUARDRAIL_MUTEX)
 WAITS(shared, GUARDRAIL_SHARED)
 WAITS(exclusive, GUARDRAIL_EXCLUSIVE)
 
-/* What this entry holds when it returns is meant to be held: another one gives it back. */
+/* The entry is meant to return with its locks: another one releases them. */
 GUARDRAIL_CUSTOM(locks_stay)
 {
 	const struct guardrail_record *record = guardrail_innermost();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * How much memory a domain may own. An allocation beyond that is a violation: it is told when it has been made, and is the domain's until it is
- * released, so that all of it comes back when the domain recovers.
+ * The quota of a domain. An allocation beyond it is a violation, reported after the allocation. The domain owns the
+ * memory until it releases it, so a recovery frees all of it.
  */
 #include <linux/moduleparam.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* ATA hosts: which fields of libata's structures a host's driver writes, for as long as the host is there. */
+/* ATA hosts: fields of libata's structures that a driver of a host writes while the host exists. */
 #include <linux/libata.h>
 #include <linux/pci.h>
 
@@ -17,7 +17,7 @@ static const struct guardrail_field port_fields[] = {
 	FIELD(struct ata_port, target_lpm_policy),
 };
 
-/* What a driver tells the error handler of a link, by inlined functions. */
+/* Inlined functions write these, for the error handler of a link. */
 static const struct guardrail_field link_fields[] = {
 	FIELD(struct ata_link, flags), FIELD(struct ata_link, eh_info.serror), FIELD(struct ata_link, eh_info.err_mask),
 	FIELD(struct ata_link, eh_info.action), FIELD(struct ata_link, eh_info.dev_action),
@@ -54,6 +54,11 @@ static int port_new(u32 domain, struct ata_port *ap)
 	return err;
 }
 
+/**
+ * struct host - A host that libata frees together with its device.
+ * @host: The host.
+ * @domain: Domain of its driver.
+ */
 struct host {
 	struct ata_host *host;
 	u32 domain;
@@ -108,7 +113,7 @@ GUARDRAIL_CUSTOM(ata_pmp_new)
 	return err;
 }
 
-/* They go when the port is given up by the multiplier. */
+/* The links are freed when the port loses the multiplier. */
 GUARDRAIL_CUSTOM(ata_pmp_gone)
 {
 	struct ata_port *ap = (struct ata_port *)object_of(action, frame);

@@ -17,7 +17,7 @@ static void clear_requests(u32 domain, const struct blk_mq_tag_set *set, const s
 					sizeof(struct request) + set->cmd_size);
 }
 
-/* The requests of a tag set go. */
+/* The requests of a tag set are freed. */
 GUARDRAIL_CUSTOM(tags_gone)
 {
 	struct blk_mq_tag_set *set = (struct blk_mq_tag_set *)object_of(action, frame);
@@ -31,7 +31,7 @@ GUARDRAIL_CUSTOM(tags_gone)
 	return 0;
 }
 
-/* A driver that takes many requests at a time notes them itself in the queue's table of those that are under way. */
+/* A driver that takes many requests at once writes itself to the queue's table of running requests. */
 GUARDRAIL_CUSTOM(hctx_new)
 {
 	struct blk_mq_hw_ctx *hctx = (struct blk_mq_hw_ctx *)object_of(action, frame);

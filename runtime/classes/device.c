@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Devices that a driver hands to the kernel, which takes them for what they are said to be. */
+/* Devices that a driver passes to the kernel, which does not check them. */
 #include <linux/device.h>
 #include <linux/platform_device.h>
 
 #include "border/custom.h"
 #include "report/report.h"
 
-/* Devices are objects of the kernel's model of drivers from when they are initialized on, all of one type. */
+/* From its initialization on, a device has the kernel's one type for devices. */
 static __always_inline bool is_device(const struct device *dev)
 {
 	const struct kobj_type *type;

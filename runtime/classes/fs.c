@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * File systems: the buffers that they read blocks into. A buffer's data are the driver's to write from when it asks for the buffer
- * until it releases it. Drivers take further references by inlined code, which nobody sees; so a buffer that was released as often as it was
- * asked for stays writable for a while, until others were released. Its memory stays the buffer's for that time, since it is kept from
- * being freed.
+ * File systems: what calls do to rights, and checks of what drivers return. A driver may write the data of a buffer
+ * until it releases the buffer. Inlined code takes further references, which no action sees. So a buffer that was
+ * released as often as it was asked for stays writable for a while, until others are released. Meanwhile a reference
+ * keeps its memory.
  */
 #include <linux/buffer_head.h>
 #include <linux/dcache.h>
@@ -19,15 +19,25 @@
 
 #define BUFFERS 128
 
+/**
+ * struct buffer - A buffer that a domain has asked for.
+ * @bh: The buffer, which is held; NULL where the place is free.
+ * @data: The granted memory.
+ * @size: Its size in bytes.
+ * @released: When it was last released, counted in releases.
+ * @domain: The domain.
+ * @users: How often it was asked for, less how often it was released.
+ */
 static struct buffer {
 	struct buffer_head *bh;
-	unsigned long data;		/* what was granted */
+	unsigned long data;
 	unsigned long size;
-	unsigned long released;		/* when, in releases */
+	unsigned long released;
 	u32 domain;
-	u32 users;			/* asked for so much more often than released */
+	u32 users;
 } buffers[BUFFERS];
 static unsigned long releases;
+/* Protects buffers and releases. Taken in any context but NMI. The locks of the rights room nest inside. */
 static DEFINE_RAW_SPINLOCK(lock);
 
 static void take_back(u32 domain, struct buffer_head *bh, unsigned long data, unsigned long size)
@@ -46,7 +56,7 @@ static struct buffer *find(u32 domain, const struct buffer_head *bh)
 	return NULL;
 }
 
-/* A free place, or that of the buffer whose release is the longest ago, which loses it. */
+/* Finds a free place, or that of the buffer whose release is the longest ago, which loses its rights. */
 static struct buffer *place(void)
 {
 	struct buffer *oldest = NULL;
@@ -63,7 +73,7 @@ static struct buffer *place(void)
 	return oldest;
 }
 
-/* Where all places are taken by buffers in use, the buffer is writable until its first release. */
+/* If buffers in use take all places, this buffer is writable until its first release. */
 GUARDRAIL_CUSTOM(buffer_new)
 {
 	struct buffer_head *bh = (struct buffer_head *)object_of(action, frame);
@@ -96,7 +106,7 @@ GUARDRAIL_CUSTOM(buffer_new)
 	return guardrail_set_write(action->domain, data, size);
 }
 
-/* Before the driver's reference goes. */
+/* The driver is about to drop its reference. */
 GUARDRAIL_CUSTOM(buffer_gone)
 {
 	struct buffer_head *bh = (struct buffer_head *)object_of(action, frame);
@@ -118,7 +128,7 @@ GUARDRAIL_CUSTOM(buffer_gone)
 	return 0;
 }
 
-/* All buffers of a device, or those that were released of all where it is NULL, are the driver's no more. */
+/* Revokes all buffers of a device, or the released ones of all devices where it is NULL. */
 static void forget(u32 domain, const struct block_device *bdev)
 {
 	unsigned long flags;
@@ -140,7 +150,7 @@ static void forget(u32 domain, const struct block_device *bdev)
 	}
 }
 
-/* The file system is no more, or uses its device in another way: the pointer is a struct super_block. */
+/* The file system is unmounted, or uses its device in another way: the pointer is a struct super_block. */
 GUARDRAIL_CUSTOM(buffers_gone)
 {
 	struct super_block *sb = (struct super_block *)object_of(action, frame);
@@ -150,7 +160,7 @@ GUARDRAIL_CUSTOM(buffers_gone)
 	return 0;
 }
 
-/* Perhaps nothing was mounted. */
+/* The mount may have failed. */
 GUARDRAIL_CUSTOM(buffers_settle)
 {
 	forget(action->domain, NULL);
@@ -169,8 +179,8 @@ GUARDRAIL_CUSTOM(file_handle)
 }
 
 /*
- * What drivers hand to the kernel and return to it is taken for what it is said to be. Of its objects some fields say something of others, by which
- * those can be told that are none.
+ * The kernel trusts objects that drivers pass and return to it. Some fields of these must match others, which shows
+ * pointers to something else.
  */
 static bool is_dentry(const struct dentry *dentry, int *count)
 {
@@ -189,7 +199,7 @@ static bool is_inode(struct inode *inode)
 	return is_kernel_range((unsigned long)inode, sizeof(*inode)) && !get_kernel_nofault(host, &inode->i_data.host) && host == inode;
 }
 
-/* One that somebody has a reference of, with data. */
+/* True for a buffer with data that has a reference. */
 static bool is_buffer(const struct buffer_head *bh)
 {
 	unsigned long device, data;
@@ -216,7 +226,7 @@ GUARDRAIL_CUSTOM(dentry)
 	return !p || is_dentry((void *)p, &count) ? 0 : refuse(action, frame, "use of", p, "object: a dentry");
 }
 
-/* What an entry returns has a reference for whoever has called it. */
+/* An entry returns a reference to its caller. */
 GUARDRAIL_CUSTOM(returned_dentry)
 {
 	unsigned long p = object_of(action, frame);
@@ -225,7 +235,7 @@ GUARDRAIL_CUSTOM(returned_dentry)
 	return !p || (is_dentry((void *)p, &count) && count > 0) ? 0 : refuse(action, frame, "return of", p, "object: a dentry in use");
 }
 
-/* Of a number that is no error, and greater than the action's value, functions of the kernel make pointers. */
+/* The kernel makes pointers of results that are no error and greater than the action's value. */
 GUARDRAIL_CUSTOM(returned_int)
 {
 	int number = frame->result;
@@ -236,7 +246,7 @@ GUARDRAIL_CUSTOM(returned_int)
 	return 0;
 }
 
-/* A file that was created is one. */
+/* The function created a file, so its name must have an inode. */
 GUARDRAIL_CUSTOM(created)
 {
 	struct dentry *dentry = (struct dentry *)object_of(action, frame);
@@ -260,7 +270,7 @@ GUARDRAIL_CUSTOM(buffer)
 	return !p || is_buffer((void *)p) ? 0 : refuse(action, frame, "use of", p, "object: a buffer in use");
 }
 
-/* Whoever mounts a file system calls functions of its context, without asking whether there are any. */
+/* The kernel calls functions of the context without a check that there are any. */
 GUARDRAIL_CUSTOM(fs_context)
 {
 	struct fs_context *fc = (struct fs_context *)object_of(action, frame);

@@ -11,10 +11,10 @@
 
 #include "classes/fs_recovery.h"
 
-/* Whoever holds the lock of a folio longer does not release it. */
+/* A folio that stays locked longer was locked by an entry that was ended. */
 #define LOCKED_MS 1000
 
-/* Whoever has locked a folio and does not unlock it was ended. */
+/* Unlocks a folio that an ended entry has locked. */
 static void unlock_folio(struct folio *folio)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(LOCKED_MS);
@@ -28,7 +28,7 @@ static void unlock_folio(struct folio *folio)
 	}
 }
 
-/* The next folio that is cached, which is held; NULL behind the last. */
+/* Finds and holds the next cached folio; NULL behind the last. */
 static struct folio *next_folio(struct address_space *mapping, unsigned long *index)
 {
 	struct folio *folio;
@@ -65,7 +65,7 @@ void guardrail_unlock_data(struct guardrail_dead_fs *dead)
 			unlock_folios(&dead->inodes[i].inode->i_data);
 }
 
-/* A piece that is cached is written where the file does not have it. */
+/* Writes a cached piece where the file differs. */
 static int copy_piece(struct file *file, const void *data, size_t size, loff_t pos, void *buffer)
 {
 	loff_t at = pos;
@@ -78,7 +78,7 @@ static int copy_piece(struct file *file, const void *data, size_t size, loff_t p
 	return n == size ? 0 : n < 0 ? n : -EIO;
 }
 
-/* Of a page that is not cached as a whole, the blocks that are. */
+/* Copies a cached page, or the cached blocks of a page that is not cached as a whole. */
 static int copy_cached_page(struct file *file, struct folio *folio, struct page *page, loff_t pos, loff_t size, void *buffer)
 {
 	struct buffer_head *head, *bh;
@@ -143,7 +143,7 @@ static int copy_inode(struct inode *inode, const struct path *path)
 
 	if (!is_dirty(inode, d_inode(path->dentry)))
 		return 0;
-	/* What was allocated for it, and is behind its end as long as the size of the old one was not written. */
+	/* Blocks may have been allocated behind the end, while the size of the old inode was not written. */
 	err = vfs_truncate(path, i_size_read(d_inode(path->dentry)));
 	if (err)
 		return err;

@@ -11,7 +11,7 @@
 #include "classes/slab.h"
 #include "recovery/restart.h"
 
-/* What the kernel calls of a file system without a driver. All of these return an int, a long, or a pointer that can be an error. */
+/* Refuses any call. All functions that it replaces return an int, a long, or a pointer that can be an error. */
 static long refuse(void)
 {
 	guardrail_restart_dead();
@@ -72,8 +72,8 @@ static void dead_free_inode(struct inode *inode)
 		}
 	spin_unlock_irqrestore(&guardrail_dead_fs_lock, flags);
 	/*
-	 * Otherwise nobody knows where its memory begins, or how it is to look for the next inode, and it is lost. Since Linux 7.0 buffers may be in a list
-	 * that the driver has beside the inode.
+	 * Otherwise the begin of its memory, or how its cache needs it, is unknown, and it is lost. Since Linux 7.0,
+	 * buffers may be in a list that the driver has beside the inode.
 	 */
 	if (LINUX_VERSION_CODE < KERNEL_VERSION(7, 0, 0) && size && guardrail_construct(domain, start, size))
 		kfree((void *)start);
@@ -146,7 +146,6 @@ const struct file_operations guardrail_dead_file_operations = {
 static const struct xattr_handler *const no_xattrs[] = { NULL };
 static struct file_system_type dead_type = { .owner = THIS_MODULE, .name = "dead", .kill_sb = generic_shutdown_super };
 
-/* The inode and its names have functions of this module's. */
 void guardrail_dead_inode(struct inode *inode)
 {
 	struct dentry *dentry;
@@ -177,7 +176,7 @@ void guardrail_dead_super(struct super_block *sb)
 #endif
 }
 
-/* The kernel knows a superblock by its type, which is in the driver. */
+/* The kernel finds a superblock by its type, which is in the driver. */
 bool guardrail_dead_super_type(struct super_block *sb)
 {
 	spinlock_t *sb_lock = (spinlock_t *)guardrail_find_symbol("sb_lock");

@@ -37,7 +37,7 @@ static int note_file(const void *data, struct file *file, unsigned int fd)
 	return 0;
 }
 
-/* Files by what processes have mapped. */
+/* Finds the files that a process has mapped. */
 static void find_mapped(struct guardrail_found *found, struct mm_struct *mm)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(MAPS_MS);
@@ -57,7 +57,7 @@ static void find_mapped(struct guardrail_found *found, struct mm_struct *mm)
 	mmap_read_unlock(mm);
 }
 
-/* Those in tables of descriptors, and where @mapped says so what is mapped; each is held. */
+/* Finds files in tables of descriptors, and if @mapped says so, mapped ones; each is held. */
 static bool find_files(struct guardrail_found *found, const struct super_block *sb, bool mapped)
 {
 	struct task_struct *process, *thread;
@@ -122,7 +122,7 @@ void guardrail_park_files(const struct super_block *sb)
 	release_files(&found);
 }
 
-/* Exported, but declared for the kernel itself alone. */
+/* The kernel exports it, but declares it for itself alone. */
 int vfs_path_lookup(struct dentry *dentry, struct vfsmount *mount, const char *name, unsigned int flags, struct path *path);
 
 int guardrail_find_same(const struct dentry *old, struct vfsmount *root, struct path *path)
@@ -130,7 +130,7 @@ int guardrail_find_same(const struct dentry *old, struct vfsmount *root, struct 
 	char *buffer, *name;
 	int err = -ENOENT;
 
-	/* It was removed: its name, if there is one, means another. */
+	/* The file was removed: its name, if any, is another file's. */
 	if (!d_inode(old) || (d_unlinked((struct dentry *)old) && !d_inode(old)->i_nlink))
 		return err;
 	buffer = kmalloc(PATH_MAX, GFP_KERNEL);
@@ -169,7 +169,7 @@ static unsigned int count_open(const struct guardrail_dead_fs *dead)
 	return n;
 }
 
-/* A file that a process has mapped cannot get another inode: the kernel finds mappings by that. */
+/* A mapped file cannot get another inode, by which the kernel finds mappings. */
 static bool hand_over_file(struct file *file, struct vfsmount *root, struct dentry **was)
 {
 	struct inode *old = file_inode(file), *inode;
@@ -225,7 +225,7 @@ static bool hand_over_files(struct guardrail_dead_fs *dead, struct vfsmount *roo
 		else
 			dead->lost++;
 		fput(file);
-		/* Whoever has read it may look at it for a moment. */
+		/* Somebody may have read the old pointer a moment ago. */
 		found.p[i] = was;
 	}
 	synchronize_rcu();
@@ -239,8 +239,8 @@ static bool hand_over_files(struct guardrail_dead_fs *dead, struct vfsmount *roo
 	return !found.more;
 }
 
-/* Mounts on its folders are found by the old names, which nobody comes by any more. */
-static void tell_mounts_below(const struct guardrail_dead_fs *dead)
+/* Mounts on its folders are found by the old names, which no path reaches any more. */
+static void warn_of_mounts_below(const struct guardrail_dead_fs *dead)
 {
 	unsigned int i, n = 0;
 
@@ -274,7 +274,7 @@ static void unlock_fs(struct fs_struct *fs)
 }
 #endif
 
-/* A process of which a folder is in the file system; it is held. */
+/* Finds and holds a folder of a process that is in the file system. */
 static struct dentry *find_folder(const struct super_block *sb, struct guardrail_found *others)
 {
 	struct task_struct *process, *thread;
@@ -294,7 +294,7 @@ static struct dentry *find_folder(const struct super_block *sb, struct guardrail
 			for (i = 0; i < 2 && !found; i++)
 				if (paths[i].dentry->d_sb == sb && guardrail_found_note(others, paths[i].dentry))
 					found = dget(paths[i].dentry);
-			/* The process has them as well, so that these are not the last. */
+			/* The process holds them as well, so these references are not the last. */
 			path_put(&paths[0]);
 			path_put(&paths[1]);
 		}
@@ -365,7 +365,7 @@ int guardrail_writers(const struct super_block *sb, int level)
 	return n;
 }
 
-/* Writers that began before have ended, or will end, where they find the new file system. */
+/* Moves the count of writers: these have ended, or will end in the new file system. */
 static void move_writers(struct super_block *from, struct super_block *to)
 {
 	int level = SB_FREEZE_WRITE - 1, n = guardrail_writers(from, level);
@@ -385,7 +385,7 @@ int guardrail_hand_over(struct guardrail_dead_fs *dead, struct vfsmount *root)
 		pr_warn("%s: not all files could be looked at\n", dead->source);
 	hand_over_folders(dead, root);
 	move_writers(dead->sb, root->mnt_sb);
-	tell_mounts_below(dead);
+	warn_of_mounts_below(dead);
 	pr_info("%s is mounted again as %s: %u mounts and %u open files go on%s\n", dead->source, dead->type, mounts, files,
 		dead->lost ? ", but not all" : "");
 	return 0;

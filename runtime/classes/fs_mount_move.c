@@ -14,7 +14,7 @@
 /* How far from the list of a superblock's mounts the rest of a mount is, in words. */
 #define MOUNT_WORDS 64
 
-/* Where a mount is in the list of its superblock's; its own part is known by what it has to be. */
+/* Finds the public part of a mount from its link in the list of a superblock, by the values that it must have. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 17, 0)
 static struct vfsmount *mount_of(struct list_head *link, struct super_block *sb)
 {
@@ -51,7 +51,11 @@ static void move_mount(struct vfsmount *mount, struct super_block *from, struct 
 			list_move_tail(link, &to->s_mounts);
 }
 #else
-/* Two words of a mount: the next mount, and the pointer that leads to it, of which the last bit says something else. */
+/**
+ * struct link - Two words of a mount, which lead through the mounts of a superblock.
+ * @next: The next mount.
+ * @back: The pointer that leads to this mount; its last bit has another meaning.
+ */
 struct link {
 	struct mount *next;
 	unsigned long back;

@@ -54,12 +54,12 @@ void guardrail_fs_note_free(struct guardrail_fs_note *note)
 	kfree(note);
 }
 
-/* Something is mounted, as it was noted. */
+/* A mount that was noted has succeeded. */
 static void mounted(struct guardrail_fs_note *note, struct super_block *sb, const char *type)
 {
 	struct guardrail_fs_note *other, *next;
 
-	/* Whatever was there before is no more. */
+	/* Notes of an older file system at this address are stale. */
 	list_for_each_entry_safe(other, next, &guardrail_fs_notes, list)
 		if (other != note && other->sb == sb)
 			guardrail_fs_note_free(other);
@@ -100,7 +100,7 @@ GUARDRAIL_CUSTOM(fs_mounted)
 	return 0;
 }
 
-/* parse_param(fc, param): an option that is set. The driver may keep the value, and has to say so by taking it from the parameter. */
+/* parse_param(fc, param): an option is set. The driver may keep the value, and then takes it from the parameter. */
 GUARDRAIL_CUSTOM(fs_option)
 {
 	struct fs_context *fc = (struct fs_context *)frame->args[0];
@@ -158,7 +158,7 @@ GUARDRAIL_CUSTOM(fs_tree)
 	return 0;
 }
 
-/* The context goes: what it has changed of what is mounted is added to that. */
+/* The context is freed. Options that it changed of a mounted file system are added to its note. */
 GUARDRAIL_CUSTOM(fs_context_gone)
 {
 	struct fs_context *fc = (struct fs_context *)frame->args[0];

@@ -9,14 +9,14 @@
 
 #include "classes/fs_recovery.h"
 
-/* Whoever has read a pointer to functions has used it after that time; and how long to wait for writers. */
+/* How long somebody may use a pointer to functions after reading it, and how long to wait for writers. */
 #define GRACE_MS 20
 #define WRITERS_MS 2000
 
 LIST_HEAD(guardrail_dead_fs_list);
 DEFINE_SPINLOCK(guardrail_dead_fs_lock);
 
-/* All inodes that are there; each is held, with a name. */
+/* Parks all inodes; each is held, with a name. */
 static bool park_inodes(struct guardrail_dead_fs *dead)
 {
 	struct super_block *sb = dead->sb;
@@ -46,7 +46,7 @@ static bool park_inodes(struct guardrail_dead_fs *dead)
 	return true;
 }
 
-/* The number of threads that write by way of the kernel's part; those that began when it was something else may have ended since. */
+/* Counts the threads that write through the kernel. Those that began before it counted may have ended since. */
 static int writers(struct super_block *sb)
 {
 	int level, n = 0;
@@ -56,7 +56,7 @@ static int writers(struct super_block *sb)
 	return n;
 }
 
-/* The file system keeps its block device for itself; the device and what is cached of it stay without that. */
+/* The file system has exclusive use of its block device, and gives it up; the device and its cache stay. */
 static bool give_up_device(struct guardrail_dead_fs *dead)
 {
 	struct super_block *sb = dead->sb;
@@ -100,7 +100,7 @@ static struct guardrail_dead_fs *new_dead(struct guardrail_fs_note *note)
 	return dead;
 }
 
-/* Waits until nobody is about to call the driver. */
+/* Waits until no thread is about to call the driver. */
 static void wait_for_others(struct super_block *sb)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(WRITERS_MS);
@@ -130,14 +130,14 @@ static bool park(struct guardrail_dead_fs *dead)
 	guardrail_unlock_data(dead);
 	wait_for_others(sb);
 	guardrail_unlock_data(dead);
-	/* Whoever was about to open one, or to find one. */
+	/* Somebody was about to open or find a file. */
 	shrink_dcache_sb(sb);
 	guardrail_park_files(sb);
-	/* The reference of the driver's module that the superblock had stays, and so does the module. */
+	/* The superblock keeps its reference to the driver's module, so the module stays. */
 	return give_up_device(dead);
 }
 
-/* Waits until the kernel knows no superblock of the domain's types, but for those that were parked. */
+/* Waits until the kernel knows no other superblocks of the domain's types. */
 static bool none_left(u32 domain)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(WRITERS_MS);

@@ -26,7 +26,7 @@ static void release_device(struct guardrail_dead_fs *dead)
 	dead->device = NULL;
 }
 
-/* The same device, mounted by the driver that has come. */
+/* Mounts the same device with the new driver. */
 static struct vfsmount *mount_anew(const struct guardrail_dead_fs *dead)
 {
 	unsigned long flags = dead->sb->s_flags & (SB_RDONLY | SB_SYNCHRONOUS | SB_DIRSYNC | SB_LAZYTIME);
@@ -42,7 +42,7 @@ static struct vfsmount *mount_anew(const struct guardrail_dead_fs *dead)
 	return mount;
 }
 
-/* What was only held for the time of the recovery. */
+/* Frees what was held for the recovery only. */
 static void release(struct guardrail_dead_fs *dead)
 {
 	unsigned int i;
@@ -101,7 +101,7 @@ static unsigned int restore_fs(u32 domain)
 	return failed;
 }
 
-/* What stands in a structure of functions, where all pointers on the way can be read. */
+/* Reads a pointer from a structure of functions; 0 where something cannot be read. */
 #define FUNCTION(p, ops, member)                                                                         \
 	({                                                                                               \
 		typeof((p)->ops) functions;                                                              \
@@ -112,13 +112,13 @@ static unsigned int restore_fs(u32 domain)
 		function;                                                                                \
 	})
 
-/* The entry is that of this function. */
+/* True where the entry is that of this function. */
 static bool is_at(const struct guardrail_record *record, unsigned long function)
 {
 	return function && record->saved.ip - function < THUNK;
 }
 
-/* What the kernel relies on, even where its call is not made or was ended. */
+/* Does what the kernel relies on when a call was refused or ended. */
 static void settle(const struct guardrail_record *record, bool ended)
 {
 	struct super_block *sb;

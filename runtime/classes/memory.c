@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Memory of several kinds, pages, pools and mappings: what calls do to their rights. */
+/* Memory of several kinds, pages, pools and mappings of registers: what calls do to rights. */
 #include <linux/mempool.h>
 #include <linux/mm.h>
 #include <linux/pci.h>
@@ -9,13 +9,13 @@
 #include "border/quota.h"
 #include "rights/memory.h"
 
-/* An allocation of one of several kinds is given up: the size is the sum of the kinds. */
+/* Frees an allocation of one of several kinds: the value is their sum. */
 GUARDRAIL_CUSTOM(disown)
 {
 	unsigned long p = object_of(action, frame), kinds = size_of(action, frame);
 	u32 kind;
 
-	/* Nothing may have been asked for. */
+	/* The driver may have asked for nothing. */
 	if (ZERO_OR_NULL_PTR((void *)p))
 		return 0;
 	for (kind = 1; kind <= kinds && kind < KIND_OWN; kind <<= 1)
@@ -25,7 +25,7 @@ GUARDRAIL_CUSTOM(disown)
 	return 0;
 }
 
-/* There must be something: neither NULL nor an error. */
+/* The pointer must be neither NULL nor an error. */
 GUARDRAIL_CUSTOM(given)
 {
 	unsigned long p;
@@ -35,7 +35,7 @@ GUARDRAIL_CUSTOM(given)
 	return 0;
 }
 
-/* The driver is about to stop the kernel, since it has found something wrong with itself. */
+/* The driver has found a fault in itself and is about to stop the kernel. */
 GUARDRAIL_CUSTOM(halt)
 {
 	if (guardrail_applies(action, frame))
@@ -43,7 +43,7 @@ GUARDRAIL_CUSTOM(halt)
 	return 0;
 }
 
-/* Memory is the driver's while its function runs. What it may write anyway stays so. */
+/* The driver may write the memory while its function runs, and longer only if it may anyway. */
 GUARDRAIL_CUSTOM(lend)
 {
 	unsigned long p = object_of(action, frame), size = p ? size_of(action, frame) : 0;
@@ -60,7 +60,7 @@ GUARDRAIL_CUSTOM(lend_end)
 	return 0;
 }
 
-/* Inlined functions count references. */
+/* Inlined functions count the references of pages. */
 static const struct guardrail_field page_fields[] = {
 	{ offsetof(struct page, _refcount), sizeof_field(struct page, _refcount) },
 };
@@ -80,7 +80,7 @@ GUARDRAIL_CUSTOM(pages_new)
 	return err;
 }
 
-/* __free_pages() and others: pages may have other users, but the driver is none any more. */
+/* __free_pages() and others: the driver does not use the pages any more; others may. */
 GUARDRAIL_CUSTOM(pages_gone)
 {
 	unsigned long p = object_of(action, frame);
@@ -120,7 +120,7 @@ GUARDRAIL_CUSTOM(percpu_gone)
 	return 0;
 }
 
-/* Elements of pools of kmalloc() or of a slab cache; what others hold is not known. */
+/* Elements of pools that use kmalloc() or a slab cache; of other pools the size is unknown. */
 GUARDRAIL_CUSTOM(mempool_new)
 {
 	unsigned long p = object_of(action, frame);
@@ -145,7 +145,7 @@ GUARDRAIL_CUSTOM(mempool_gone)
 	return 0;
 }
 
-/* The second value is the kind of allocation that a mapping is. */
+/* The value is the kind of allocation that a mapping is. */
 static int map(const struct guardrail_action *action, struct guardrail_frame *frame, unsigned long offset,
 	       unsigned long most)
 {
@@ -153,7 +153,7 @@ static int map(const struct guardrail_action *action, struct guardrail_frame *fr
 	unsigned long p = object_of(action, frame), size;
 	int bar = (int)frame->args[1];
 
-	/* What is no address is a number of ports. */
+	/* A result below the kernel's half is a port number. */
 	if (p < KERNEL_HALF || bar < 0 || bar >= PCI_NUM_RESOURCES)
 		return 0;
 	size = pci_resource_len(dev, bar);
@@ -188,7 +188,12 @@ GUARDRAIL_CUSTOM(pci_unmap)
 	return 0;
 }
 
-/* What is taken back when a device is taken from its driver, before the memory itself goes. */
+/**
+ * struct managed - Memory that a domain loses when its device loses its driver.
+ * @p: Begin of the memory.
+ * @domain: The domain.
+ * @kind: Kind of allocation.
+ */
 struct managed {
 	unsigned long p;
 	u32 domain;
@@ -219,7 +224,7 @@ static int manage(u32 domain, unsigned long p, u32 kind, struct device *dev)
 	return -ENOMEM;
 }
 
-/* Memory that the driver owns and that goes with the device of the first argument, a struct device. */
+/* The driver owns the memory until it loses the device in the first argument, a struct device. */
 GUARDRAIL_CUSTOM(managed)
 {
 	return manage(action->domain, object_of(action, frame), size_of(action, frame), (struct device *)frame->args[0]);
@@ -232,7 +237,7 @@ GUARDRAIL_CUSTOM(pci_managed)
 		      &((struct pci_dev *)frame->args[0])->dev);
 }
 
-/* pcim_iomap_regions…(device, bars): those of the bars that are mapped, each for as long as the device is the driver's. */
+/* pcim_iomap_regions…(device, bars): the driver owns the mapped ones of the bars until it loses the device. */
 GUARDRAIL_CUSTOM(pci_mapped)
 {
 	struct pci_dev *dev = (struct pci_dev *)object_of(action, frame);
@@ -250,7 +255,7 @@ GUARDRAIL_CUSTOM(pci_mapped)
 	return err;
 }
 
-/* A driver that did not take its device has nothing of it. */
+/* A driver that refused its device holds nothing of it. */
 GUARDRAIL_CUSTOM(pci_probed)
 {
 	unsigned long p = object_of(action, frame);

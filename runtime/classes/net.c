@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Network devices and frames: what calls do to rights beyond the fields of their structures. */
+/* Network devices and packets: what calls do to rights beyond the fields of their structures. */
 #include <linux/etherdevice.h>
 #include <linux/ethtool.h>
 #include <linux/netdevice.h>
@@ -13,7 +13,7 @@
 #include "rights/object.h"
 #include "rights/skb.h"
 
-/* What a frame's memory is in one piece: the data and the info behind it. */
+/* The size of a packet's memory: the data and the info behind it. */
 static unsigned long memory_of(const struct sk_buff *skb)
 {
 	return skb_end_offset(skb) + sizeof(struct skb_shared_info);
@@ -25,7 +25,7 @@ static inline bool is_writable(u32 domain, unsigned long p)
 	return is_kernel_range(p, 1) && tag_peek(tag_of(p)) == WRITABLE(domain);
 }
 
-/* Memory that has come with a frame, unless it is the driver's already. */
+/* Grants the memory of a packet, unless the driver may write it already. */
 static int give_memory(u32 domain, const struct sk_buff *skb)
 {
 	unsigned long head = (unsigned long)skb->head, size = memory_of(skb);
@@ -36,14 +36,14 @@ static int give_memory(u32 domain, const struct sk_buff *skb)
 	return guardrail_set_write(domain, head, size);
 }
 
-/* Memory of a frame is the driver's no more. */
+/* Revokes the memory of a packet. */
 static __always_inline void clear_memory(u32 domain, const struct sk_buff *skb)
 {
 	if (!buffer_ends(domain, (unsigned long)skb->head, memory_of(skb)))
 		guardrail_clear(domain, (unsigned long)skb->head, memory_of(skb));
 }
 
-/* A frame that the driver has the memory of: it fills it, or changes its headers. */
+/* The driver gets a packet to fill, or to change its headers. */
 GUARDRAIL_CUSTOM(skb_new)
 {
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
@@ -57,13 +57,13 @@ static noinline int skb_built(const struct guardrail_action *action, struct guar
 
 	if (!skb)
 		return 0;
-	/* All of the buffer is granted where the frame has but a part. */
+	/* If the packet uses a part of a buffer, all of the buffer is granted. */
 	guardrail_buffer_grant(action->domain, (unsigned long)skb->head);
 	guardrail_clear_owner(action->domain, (unsigned long)skb->head, KIND_FRAG);
 	return give_memory(action->domain, skb);
 }
 
-/* A buffer of so many bytes became a frame's memory, which was perhaps allocated as one: then it goes with the frame. */
+/* A buffer of so many bytes became a packet's memory. If it was allocated as a buffer, it is freed with the packet. */
 GUARDRAIL_CUSTOM(skb_built)
 {
 	unsigned long skb, size;
@@ -76,7 +76,7 @@ GUARDRAIL_CUSTOM(skb_built)
 	return skb_built(action, frame);
 }
 
-/* Its memory goes, and the frame stays. */
+/* The packet loses its memory, and stays. */
 GUARDRAIL_CUSTOM(skb_data_gone)
 {
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
@@ -86,7 +86,7 @@ GUARDRAIL_CUSTOM(skb_data_gone)
 	return 0;
 }
 
-/* __skb_pad(frame, more): its memory goes, unless there is room in it. */
+/* __skb_pad(skb, more): the packet loses its memory, unless there is room in it. */
 GUARDRAIL_CUSTOM(skb_pad_begins)
 {
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
@@ -96,7 +96,7 @@ GUARDRAIL_CUSTOM(skb_pad_begins)
 	return 0;
 }
 
-/* A page went away with a frame. A driver that means to use it again holds references of its own. */
+/* A page left with a packet. A driver that uses it again holds references of its own. */
 static void page_gone(u32 domain, struct page *page)
 {
 	guardrail_take(domain, (unsigned long)page_address(page), KIND_PAGES);
@@ -127,12 +127,17 @@ static noinline int skb_gone(const struct guardrail_action *action, struct guard
 	return 0;
 }
 
-/* The frame is the kernel's, with the pages that the driver has put there; but not if the driver has given up one reference of several. */
+/*
+ * The packet is the kernel's, with the pages that the driver has put there; unless the driver dropped one reference of
+ * several.
+ */
 GUARDRAIL_CUSTOM(skb_gone)
 {
 	unsigned long p;
 
-	/* Mostly it has its memory in one piece, of which the driver has written nothing. Then it is done when its entries are exchanged. */
+	/*
+	 * Mostly the memory is in one piece and the driver has written nothing of it. Then exchanging the tags is all.
+	 */
 	if (likely(usual_pointer(action, frame, &p) && !READ_ONCE(guardrail_dead_domains) && is_usual_skb(action->domain, p))) {
 		struct sk_buff *skb = (struct sk_buff *)p;
 
@@ -145,8 +150,8 @@ GUARDRAIL_CUSTOM(skb_gone)
 }
 
 /*
- * A frame to be sent: headers may be changed, and the info behind the data. Data that other copies of the frame share is not
- * written; drivers make it their own first.
+ * The driver gets a packet to send: it may change headers, and the info behind the data. It does not write data that
+ * other packets share; drivers copy that first.
  */
 GUARDRAIL_CUSTOM(skb_send)
 {
@@ -164,7 +169,10 @@ GUARDRAIL_CUSTOM(skb_send)
 	return err ?: guardrail_set_write(action->domain, (unsigned long)skb_shinfo(skb), sizeof(struct skb_shared_info));
 }
 
-/* The entry was ended: whether it has sent the frame nobody knows, so it is lost, unless it is gone already. */
+/*
+ * The entry was ended, and nobody knows whether it sent the packet. So the packet is dropped, unless it is freed
+ * already.
+ */
 static void drop(u32 domain, struct sk_buff *skb, struct guardrail_frame *frame)
 {
 	frame->result = NETDEV_TX_OK;
@@ -175,7 +183,7 @@ static void drop(u32 domain, struct sk_buff *skb, struct guardrail_frame *frame)
 	dev_kfree_skb_any(skb);
 }
 
-/* A frame that was not taken stays the kernel's. One that was may be freed already. */
+/* A packet that was not accepted stays the kernel's. One that was may be freed already. */
 GUARDRAIL_CUSTOM(skb_sent)
 {
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
@@ -191,7 +199,7 @@ GUARDRAIL_CUSTOM(skb_sent)
 	return 0;
 }
 
-/* What inlined functions write in a queue. */
+/* Inlined functions write these fields of a queue. */
 static const struct guardrail_field queue_fields[] = {
 	{ offsetof(struct netdev_queue, _xmit_lock), sizeof_field(struct netdev_queue, _xmit_lock) },
 	{ offsetof(struct netdev_queue, xmit_lock_owner), sizeof_field(struct netdev_queue, xmit_lock_owner) },
@@ -202,7 +210,7 @@ static const struct guardrail_field queue_fields[] = {
 #endif
 };
 
-/* A device that was allocated: its private memory, of a size that the call says, and its queues. */
+/* A device was allocated: the driver gets its private memory, of the size in the value, and fields of its queues. */
 GUARDRAIL_CUSTOM(netdev_new)
 {
 	struct net_device *dev = (struct net_device *)object_of(action, frame);
@@ -228,7 +236,7 @@ GUARDRAIL_CUSTOM(netdev_comes)
 	return 0;
 }
 
-/* The device's NAPI instances go with it, and none of them must be enabled. */
+/* The NAPI instances of the device are freed with it, and none may be enabled. */
 GUARDRAIL_CUSTOM(polls_off)
 {
 	struct net_device *dev = (struct net_device *)object_of(action, frame);
@@ -276,7 +284,7 @@ GUARDRAIL_CUSTOM(ethtool_strings)
 	return size ? guardrail_give(action->domain, p, size, KIND_LENT) : 0;
 }
 
-/* get_regs(device, regs, registers): their size is the driver's own word. */
+/* get_regs(device, regs, registers): the driver itself says the size. */
 static unsigned long regs_size(const struct guardrail_frame *frame)
 {
 	struct net_device *dev = (struct net_device *)frame->args[0];
@@ -294,7 +302,7 @@ GUARDRAIL_CUSTOM(ethtool_regs)
 	return size ? guardrail_give(action->domain, p, size, KIND_LENT) : 0;
 }
 
-/* get_rxfh(device, table, key, function), as it was up to 6.7: how large the table and the key are is the driver's own word. */
+/* get_rxfh(device, table, key, function), as up to 6.7: the driver itself says the sizes of table and key. */
 GUARDRAIL_CUSTOM(ethtool_rxfh)
 {
 	struct net_device *dev = (struct net_device *)frame->args[0];
@@ -329,7 +337,7 @@ static noinline int frag_new(const struct guardrail_action *action, struct guard
 	return err;
 }
 
-/* A buffer that the driver has allocated. */
+/* The driver has allocated a buffer. */
 GUARDRAIL_CUSTOM(frag_new)
 {
 	unsigned long p, size;

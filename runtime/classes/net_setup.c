@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * How network devices are set up, across the recovery of their driver. What a user has set is read and set as a user does it, by messages of
- * rtnetlink, which are the same in all kernels. The new device gets the number of the old one, so addresses, routes and sockets that name it go on
- * to mean it.
+ * How network devices are set up, across a recovery. Messages of rtnetlink, which are the same in all kernels, read and
+ * set what a user has set. The new device gets the number of the old one, so addresses, routes and sockets that name it
+ * stay valid.
  */
 #include <linux/if_addr.h>
 #include <linux/inetdevice.h>
@@ -21,12 +21,16 @@
 #include "classes/net.h"
 #include "rights/kinds.h"
 
-/* As large as the kernel's answers get, and no more of them are kept than that. */
+/* The largest answer of the kernel, and how many are kept. */
 #define ANSWER 32768
 #define MAX_MESSAGES 4096
 #define SAVED_FLAGS (IFF_PROMISC | IFF_ALLMULTI | IFF_NOARP | IFF_DYNAMIC)
 
-/* A message that sets something again. */
+/**
+ * struct message - A message of rtnetlink that sets something again.
+ * @list: Place in the list of its device.
+ * @bytes: The message.
+ */
 struct message {
 	struct list_head list;
 	u8 bytes[] __aligned(NLMSG_ALIGNTO);
@@ -37,9 +41,29 @@ static struct nlmsghdr *header_of(struct message *message)
 	return (struct nlmsghdr *)message->bytes;
 }
 
+/**
+ * struct saved_netdev - How a network device was set up.
+ * @list: Place in the list of its domain.
+ * @coming: Place in coming, until it is registered anew.
+ * @parent: Its parent device.
+ * @port: Its port of the parent.
+ * @name: Its name.
+ * @net: Its namespace, which is held.
+ * @ifindex: Its number.
+ * @master: Number of the device that it belongs to; 0 for none.
+ * @flags: IFF_… flags.
+ * @mtu: MTU.
+ * @queue_length: Length of the transmit queue.
+ * @address: Hardware address.
+ * @address_length: Its length in bytes.
+ * @address_set: A user has set it.
+ * @registered: It was registered anew.
+ * @messages: Addresses, neighbors and routes.
+ * @n_messages: How many there are.
+ */
 struct saved_netdev {
 	struct list_head list;
-	struct list_head coming;	/* of those that have not been registered anew */
+	struct list_head coming;
 	struct device *parent;
 	unsigned short port;
 	char name[IFNAMSIZ];
@@ -67,7 +91,7 @@ static LIST_HEAD(coming);
  */
 static DEFINE_MUTEX(coming_lock);
 
-/* What an answer names, so that those of one device are told from others. */
+/* True where an answer is about the device. */
 typedef bool (*about_fn)(const struct nlmsghdr *header, int ifindex);
 
 static bool address_is_about(const struct nlmsghdr *header, int ifindex)
@@ -82,7 +106,7 @@ static bool route_is_about(const struct nlmsghdr *header, int ifindex)
 	const struct rtmsg *message = nlmsg_data(header);
 	const struct nlattr *attr;
 
-	/* What the kernel makes of an address comes with the address. */
+	/* The kernel makes these from an address, which is saved. */
 	if (header->nlmsg_type != RTM_NEWROUTE || nlmsg_len(header) < sizeof(*message) || message->rtm_protocol == RTPROT_KERNEL ||
 	    message->rtm_flags & RTM_F_CLONED)
 		return false;
@@ -98,7 +122,7 @@ static bool neighbor_is_about(const struct nlmsghdr *header, int ifindex)
 	       message->ndm_state & NUD_PERMANENT;
 }
 
-/* Keeps an answer as a request to set what it tells of. */
+/* Keeps an answer as a request to set the same. */
 static void keep(struct saved_netdev *dev, const struct nlmsghdr *header)
 {
 	struct message *message;
@@ -118,7 +142,7 @@ static void keep(struct saved_netdev *dev, const struct nlmsghdr *header)
 static int send(struct socket *socket, struct nlmsghdr *header)
 {
 	struct kvec vec = { .iov_base = header, .iov_len = header->nlmsg_len };
-	/* With an address, the socket is not asked for the file that it was opened by, of which there is none. */
+	/* With an address, the kernel does not look for the file of the socket, which has none. */
 	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
 	struct msghdr msg = { .msg_name = &kernel, .msg_namelen = sizeof(kernel) };
 	int n = kernel_sendmsg(socket, &msg, &vec, 1, vec.iov_len);
@@ -134,7 +158,7 @@ static int receive(struct socket *socket, void *answer)
 	return kernel_recvmsg(socket, &msg, &vec, 1, ANSWER, MSG_DONTWAIT);
 }
 
-/* Asks for all that is set of one kind and family, and keeps what is about the device. */
+/* Asks for all settings of one kind and family, and keeps those of the device. */
 static void dump(struct socket *socket, struct saved_netdev *dev, u16 type, u8 family, size_t size, about_fn is_about)
 {
 	struct {
@@ -244,7 +268,7 @@ static void save_netdevs(u32 domain)
 	guardrail_walk(domain, save_held, &saved_netdevs[domain]);
 }
 
-/* Before it is registered: it is nobody's yet. */
+/* The device is not registered yet, so nobody else uses it. */
 void guardrail_netdev_comes(struct net_device *dev)
 {
 	struct saved_netdev *one, *next;
@@ -271,7 +295,12 @@ void guardrail_netdev_comes(struct net_device *dev)
 	mutex_unlock(&coming_lock);
 }
 
-/* A request that sets something of a device. */
+/**
+ * struct link_request - A request that sets something of a device.
+ * @header: Header of the message.
+ * @info: Device, and flags to change.
+ * @attributes: Attributes to change.
+ */
 struct link_request {
 	struct nlmsghdr header;
 	struct ifinfomsg info;
@@ -297,12 +326,12 @@ static void attribute(struct link_request *request, int type, const void *data, 
 	request->header.nlmsg_len = NLMSG_ALIGN(request->header.nlmsg_len) + nla_total_size(size);
 }
 
-/* What cannot be set is told; the rest is set all the same. */
+/* Sets something of a device; what cannot be set is logged. */
 static unsigned int set(struct socket *socket, const struct saved_netdev *dev, struct nlmsghdr *header, const char *what)
 {
 	int err = request(socket, header);
 
-	/* The kernel has made some of it by itself. */
+	/* The kernel has set some of it by itself. */
 	if (!err || err == -EEXIST)
 		return 0;
 	pr_warn("%s: its %s could not be set again (error %d)\n", dev->name, what, err);
@@ -314,7 +343,10 @@ static const char *name_of(u16 type)
 	return type == RTM_NEWADDR ? "address" : type == RTM_NEWROUTE ? "route" : "neighbor";
 }
 
-/* What is set before a device is up, then the device, then what needs it. Returns how much could not be set. */
+/*
+ * Sets what comes before the device is up, then brings it up, then sets what needs that. Returns how much could not be
+ * set.
+ */
 static unsigned int restore(struct saved_netdev *saved)
 {
 	struct link_request request;
@@ -355,7 +387,7 @@ static unsigned int restore(struct saved_netdev *saved)
 		failed += set(socket, saved, &request.header, "state");
 	}
 	list_for_each_entry(message, &saved->messages, list) {
-		/* That the link was down when the driver was killed is no property of a route, and would be refused. */
+		/* The flag that the link was down is no property of a route, and would be refused. */
 		if (header_of(message)->nlmsg_type == RTM_NEWROUTE)
 			((struct rtmsg *)nlmsg_data(header_of(message)))->rtm_flags &= RTNH_F_ONLINK;
 		failed += set(socket, saved, header_of(message), name_of(header_of(message)->nlmsg_type));

@@ -9,10 +9,7 @@
 #include "rights/kinds.h"
 #include "rights/object.h"
 
-/*
- * The kernel offers a frame that was refused again and again, as long as the queue is not stopped, and waits for the end of that when it closes
- * the device.
- */
+/* See guardrail_net_silence(). */
 static int detach(const struct guardrail_held *held, void *data)
 {
 	if (held->right == GUARDRAIL_OBJECT && held->type == TYPE_NETDEV && held->state) {
@@ -34,8 +31,8 @@ static int settle_poll(const struct guardrail_held *held, void *data)
 	if (held->right != GUARDRAIL_OBJECT || held->type != TYPE_NAPI || !held->state)
 		return 0;
 	/*
-	 * It is scheduled, and on no processor's list, nor disabled: its poll was refused, which has not completed it. That it is on its way to a
-	 * list lasts no longer than a moment with interrupts off.
+	 * It is scheduled, but on no CPU's list and not disabled: its poll was refused, and so not completed. It may be
+	 * on its way to a list for a moment with interrupts off.
 	 */
 	if (test_bit(NAPI_STATE_SCHED, &napi->state) && !test_bit(NAPI_STATE_NPSVC, &napi->state) &&
 	    list_empty_careful(&napi->poll_list)) {

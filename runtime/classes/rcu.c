@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* What is to be done after a grace period of RCU. */
+/* Callbacks that run after a grace period of RCU. */
 #include <linux/rcupdate.h>
 
 #include "border/custom.h"
@@ -23,7 +23,8 @@ GUARDRAIL_CUSTOM(rcu_free)
 }
 
 /*
- * call_rcu(): until the function, the value, is called the head is the kernel's. Where it is not the driver's function, nobody tells when that is.
+ * call_rcu(): the head is the kernel's until it calls the function, which is the value. If that is not the driver's
+ * function, no action marks the end.
  */
 GUARDRAIL_CUSTOM(rcu_waits)
 {
@@ -36,14 +37,14 @@ GUARDRAIL_CUSTOM(rcu_waits)
 			guardrail_refuse_object(action, frame, p, TYPE_RCU_HEAD, 0);
 	} else if (!guardrail_check_write(action->domain, p, sizeof(struct rcu_head)) ||
 		   guardrail_set_object(action->domain, p, sizeof(struct rcu_head), TYPE_RCU_HEAD)) {
-		/* In an object of the kernel's, or there is no memory to note it. */
+		/* The head lies in a kernel object, or there is no memory to note it. */
 		return 0;
 	}
 	guardrail_put_object(action->domain, p, TYPE_RCU_HEAD, 1);
 	return 0;
 }
 
-/* The function is called. */
+/* The kernel calls the function. */
 GUARDRAIL_CUSTOM(rcu_over)
 {
 	return guardrail_object_over(action->domain, object_of(action, frame), sizeof(struct rcu_head), TYPE_RCU_HEAD);

@@ -8,7 +8,7 @@
 
 #include "border/custom.h"
 
-/* A command that is queued: what the drive tells of errors, and the driver's own part. */
+/* A command is queued: the driver fills in the sense data, and its own part. */
 GUARDRAIL_CUSTOM(scsi_queue)
 {
 	struct scsi_cmnd *cmd = (struct scsi_cmnd *)object_of(action, frame);
@@ -39,14 +39,14 @@ GUARDRAIL_CUSTOM(scsi_done)
 	return 0;
 }
 
-/* A command that was not taken stays the kernel's. One that was may be done already. */
+/* A command that was not accepted stays the kernel's. One that was may be done already. */
 GUARDRAIL_CUSTOM(scsi_queued)
 {
 	struct scsi_cmnd *cmd = (struct scsi_cmnd *)object_of(action, frame);
 
 	if (!cmd || !(int)frame->result)
 		return 0;
-	/* The entry was ended when the driver had done the command already: it must not be tried again. */
+	/* The entry was ended when the command was done already: it must not be tried again. */
 	if (container_of(frame, struct guardrail_record, frame)->saved.unwound &&
 	    !guardrail_check_object(action->domain, (unsigned long)cmd, TYPE_SCSI_CMND))
 		frame->result = 0;
@@ -55,7 +55,7 @@ GUARDRAIL_CUSTOM(scsi_queued)
 	return 0;
 }
 
-/* A host whose commands failed is handed to the driver's own error handler, which moves them from list to list. */
+/* The driver's own error handler gets a host whose commands failed, and moves them from list to list. */
 GUARDRAIL_CUSTOM(scsi_eh)
 {
 	struct Scsi_Host *host = (struct Scsi_Host *)object_of(action, frame);
@@ -72,7 +72,7 @@ GUARDRAIL_CUSTOM(scsi_eh)
 	return err;
 }
 
-/* What the transport keeps of a device's target is the driver's to fill in, if it is parallel SCSI's; NULL where there is nothing. */
+/* The transport's data of a target, which a parallel SCSI driver fills in; NULL for other transports. */
 static void *targets_data(const struct scsi_device *sdev)
 {
 	if (!sdev || !sdev->sdev_target || !sdev->host || !sdev->host->transportt ||
@@ -88,7 +88,7 @@ GUARDRAIL_CUSTOM(scsi_device)
 	return data ? guardrail_set_write(action->domain, (unsigned long)data, sizeof(struct spi_transport_attrs)) : 0;
 }
 
-/* A device goes, and its target with the last one. Devices come and go under a lock of the host. */
+/* A device is freed, and its target with the last one. A lock of the host serializes that. */
 GUARDRAIL_CUSTOM(scsi_device_gone)
 {
 	const struct scsi_device *sdev = (const struct scsi_device *)object_of(action, frame);

@@ -18,7 +18,7 @@
 LIST_HEAD(guardrail_parked_hosts);
 DEFINE_MUTEX(guardrail_parked_lock);
 
-/* Where a template of parallel SCSI keeps the driver's functions: behind its public part. */
+/* A transport of parallel SCSI keeps the driver's functions behind its public part. */
 static struct spi_function_template **spi_functions_of(const struct scsi_transport_template *transport)
 {
 	return (struct spi_function_template **)(transport + 1);
@@ -35,7 +35,10 @@ static bool is_blank(const struct scsi_transport_template *transport)
 	return !transport->host_size && !transport->target_size && !transport->device_size && !transport->user_scan;
 }
 
-/* Why a host cannot stay without its driver, or NULL: whatever the kernel calls or reads in it has to be known here. */
+/*
+ * Returns why a host cannot stay without its driver, or NULL: this code must know all that the kernel calls or reads in
+ * it.
+ */
 static const char *unknown(const struct Scsi_Host *host, const struct guardrail_modules *modules)
 {
 	const struct scsi_host_template *driver = host->hostt;
@@ -75,7 +78,6 @@ struct guardrail_parked *guardrail_find_parked(const struct Scsi_Host *host)
 	return NULL;
 }
 
-/* Commands fail from now on. */
 void guardrail_parked_fail(struct guardrail_parked *parked)
 {
 	lockdep_assert_held(&guardrail_parked_lock);
@@ -84,7 +86,6 @@ void guardrail_parked_fail(struct guardrail_parked *parked)
 	pr_err("SCSI host %u has no driver: its devices are offline until one comes\n", parked->host->host_no);
 }
 
-/* The driver has not taken what it was offered. */
 void guardrail_parked_wait(struct guardrail_parked *parked)
 {
 	lockdep_assert_held(&guardrail_parked_lock);
@@ -95,7 +96,7 @@ void guardrail_parked_wait(struct guardrail_parked *parked)
 		WRITE_ONCE(*parked->functions, &guardrail_no_functions);
 }
 
-/* True while whoever loads a module waits for what its init function has begun, and so keeps it. */
+/* True while the loader of a module waits for what its init function has started, and so keeps the module. */
 static bool is_loading(const struct module *module)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
@@ -106,8 +107,9 @@ static bool is_loading(const struct module *module)
 }
 
 /*
- * A host whose devices are still looked for goes: whoever loads the driver waits for that, and keeps the module as long, so its commands cannot wait
- * for the driver that comes anew. That one begins with a host of its own. What is left of this one keeps its template.
+ * Removes a host whose devices are still being found. The loader of the driver waits for that and keeps the module, so
+ * the commands cannot wait for the new driver, which starts with a host of its own. What is left of this host keeps its
+ * template.
  */
 static void remove(struct guardrail_parked *parked)
 {
@@ -120,6 +122,14 @@ static void remove(struct guardrail_parked *parked)
 	static_call(guardrail_scsi_remove)(host);
 }
 
+/**
+ * struct parking - Hosts of a domain that are being parked.
+ * @domain: The domain.
+ * @modules: Its modules.
+ * @fails: No driver will be loaded for them.
+ * @hosts: How many hosts were parked.
+ * @commands: How many commands wait.
+ */
 struct parking {
 	u32 domain;
 	const struct guardrail_modules *modules;
@@ -142,7 +152,7 @@ static struct guardrail_parked *new_parked(struct Scsi_Host *host, const struct 
 		.domain = parking->domain, .host = host, .stand_in = stand_in, .transport = host->transportt, .size = size,
 		.can_queue = host->can_queue, .nr_hw_queues = host->tag_set.nr_hw_queues,
 	};
-	/* These two are what the host stands on, and nobody else may need them for the moment. */
+	/* The host needs these two modules, and nobody else may need them at the moment. */
 	parked->used[0] = guardrail_module_at((unsigned long)host->tag_set.ops);
 	if (is_parallel(host->transportt)) {
 		parked->functions = spi_functions_of(host->transportt);
@@ -153,7 +163,7 @@ static struct guardrail_parked *new_parked(struct Scsi_Host *host, const struct 
 	return parked;
 }
 
-/* Takes the driver from its host; what the kernel has begun to call goes on for a moment. */
+/* Parks a host. Calls that the kernel has started go on for a moment. */
 static int park(const struct guardrail_held *held, void *data)
 {
 	struct Scsi_Host *host = container_of((void *)held->start, struct Scsi_Host, hostdata);
@@ -182,7 +192,7 @@ static int park(const struct guardrail_held *held, void *data)
 	return 0;
 }
 
-/* A command that the driver had is tried again. */
+/* Requeues a command that the driver had. */
 static int put_back(const struct guardrail_held *held, void *data)
 {
 	struct scsi_cmnd *cmd = (struct scsi_cmnd *)held->start;

@@ -7,23 +7,23 @@
 #include "border/custom.h"
 #include "classes/scsi_parked.h"
 
-/* A device is made known to the driver, as when it was found. */
+/* Introduces a device to the driver, as when it was found. */
 static int set_up(struct scsi_device *dev, const struct scsi_host_template *driver, bool parallel)
 {
 	struct queue_limits *limits __maybe_unused;
-	/* One that is just being found is not set up yet: who has found it does that. */
+	/* A device that is just being found is set up by whoever finds it. */
 	bool whole = dev->sdev_state != SDEV_CREATED && dev->sdev_state != SDEV_CREATED_BLOCK;
 	int err = 0;
 
 	dev->hostdata = NULL;
-	/* No command can be tried for now, so that nothing is negotiated here. */
+	/* No command runs for now, so do not negotiate. */
 	if (parallel && whole)
 		spi_initial_dv(dev->sdev_target) = 1;
-	/* The driver resets the bus, of which devices tell. */
+	/* The driver resets the bus, which devices report. */
 	dev->was_reset = 1;
 	dev->expecting_cc_ua = 1;
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 10, 0)
-	/* What the driver says of the queue was set when the device was found. */
+	/* The driver's limits of the queue were set when the device was found. */
 	limits = kmemdup(&dev->request_queue->limits, sizeof(*limits), GFP_KERNEL);
 	if (!limits)
 		return -ENOMEM;
@@ -58,7 +58,7 @@ static void forget(struct guardrail_parked *parked)
 	module_put(THIS_MODULE);
 }
 
-/* The driver has the host and looks for devices: it is told of those that are there, and commands go on. */
+/* The driver has the host and looks for devices: introduce the existing ones, and let commands go on. */
 static void settle(struct guardrail_parked *parked)
 {
 	const struct scsi_host_template *driver = parked->coming;
@@ -90,7 +90,7 @@ static void settle(struct guardrail_parked *parked)
 	forget(parked);
 }
 
-/* The device is being probed by this driver. */
+/* True while this driver probes the device. */
 static bool is_probed(const struct device *dev, const struct scsi_host_template *driver)
 {
 	const struct device_driver *by = READ_ONCE(dev->driver);
@@ -98,7 +98,7 @@ static bool is_probed(const struct device *dev, const struct scsi_host_template 
 	return by && by->owner == driver->module && dev->links.status == DL_DEV_PROBING;
 }
 
-/* A driver asks for a host: it gets the one that its device has already. */
+/* A driver asks for a host and gets the one that its device has. */
 GUARDRAIL_CUSTOM(scsi_host_comes)
 {
 	struct scsi_host_template *driver = (struct scsi_host_template *)object_of(action, frame);
@@ -126,7 +126,7 @@ GUARDRAIL_CUSTOM(scsi_host_comes)
 	return found;
 }
 
-/* The host that an action is about, if it has no driver, with the lock; NULL without it. */
+/* Finds the host that an action is about, if it is parked, and takes the lock; without it returns NULL and no lock. */
 static struct guardrail_parked *lock_parked(const struct guardrail_action *action, const struct guardrail_frame *frame)
 {
 	struct Scsi_Host *host = (struct Scsi_Host *)object_of(action, frame);
@@ -141,7 +141,7 @@ static struct guardrail_parked *lock_parked(const struct guardrail_action *actio
 	return parked;
 }
 
-/* It registers the host, which is registered. */
+/* The driver registers the host, which is registered already. */
 GUARDRAIL_CUSTOM(scsi_host_added)
 {
 	struct guardrail_parked *parked = lock_parked(action, frame);
@@ -175,7 +175,7 @@ GUARDRAIL_CUSTOM(scsi_host_scanned)
 	return 1;
 }
 
-/* A probe that fails gives back what it has got: the host waits on. */
+/* A probe failed and frees its host: the host waits on. */
 GUARDRAIL_CUSTOM(scsi_host_back)
 {
 	struct guardrail_parked *parked = lock_parked(action, frame);
@@ -187,7 +187,10 @@ GUARDRAIL_CUSTOM(scsi_host_back)
 	return 1;
 }
 
-/* A driver removes a host that it has not got: commands would wait forever. Its template stays, since whoever uses a device still has it. */
+/*
+ * A driver removes a host that it did not get, whose commands would wait forever. The template stays for those who
+ * still use a device.
+ */
 GUARDRAIL_CUSTOM(scsi_host_goes)
 {
 	struct guardrail_parked *parked = lock_parked(action, frame);
@@ -202,7 +205,7 @@ GUARDRAIL_CUSTOM(scsi_host_goes)
 	return 0;
 }
 
-/* The transport's template that hosts have is given to the driver that comes; they are known to the transport by it. */
+/* The new driver gets the transport's template that parked hosts have: the transport knows them by it. */
 GUARDRAIL_CUSTOM(scsi_transport_comes)
 {
 	struct spi_function_template *functions = (struct spi_function_template *)object_of(action, frame);

@@ -31,7 +31,6 @@ struct spi_function_template guardrail_no_functions;
 		addr;                                                \
 	})
 
-/* False where the kernel does not tell where one of the functions is. */
 bool guardrail_scsi_find(void)
 {
 	bool found = FIND(guardrail_scsi_block, scsi_host_block, "scsi_host_block") &&
@@ -50,7 +49,6 @@ bool guardrail_scsi_find(void)
 	return found;
 }
 
-/* The host's file in /proc/scsi, in a folder of its driver's. */
 void guardrail_scsi_remove_file(struct Scsi_Host *host)
 {
 	if (!IS_ENABLED(CONFIG_SCSI_PROC_FS) || !host->hostt->show_info)
@@ -67,13 +65,15 @@ void guardrail_scsi_make_file(struct Scsi_Host *host)
 	static_call(guardrail_proc_host_come)(host);
 }
 
-/* What the kernel asks a driver that is away. Its error handler tries commands for some time after a reset that has succeeded. */
+/*
+ * Functions of a driver that is away. The kernel's error handler tries commands for some time after a reset that
+ * succeeded.
+ */
 static typeof(((struct scsi_host_template *)NULL)->queuecommand(NULL, NULL)) busy(struct Scsi_Host *host, struct scsi_cmnd *cmd)
 {
 	return SCSI_MLQUEUE_HOST_BUSY;
 }
 
-/* Where none will come. */
 typeof(busy(NULL, NULL)) guardrail_scsi_gone(struct Scsi_Host *host, struct scsi_cmnd *cmd)
 {
 	cmd->result = DID_NO_CONNECT << 16;
@@ -143,7 +143,6 @@ struct guardrail_stand_in *guardrail_stand_in_for(const struct scsi_host_templat
 	return found;
 }
 
-/* The uses of a driver that the kernel has counted for @from are for @to from now on. Those given back too late were counted for @to already. */
 void guardrail_move_uses(struct module *from, int none, struct module *to)
 {
 	int n = module_refcount(from) - none;

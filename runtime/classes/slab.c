@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Slab caches: which one an object is of; and constructors: while one runs, the object that it is to construct is the driver's to write. */
+/* Slab caches: which cache an object is from, and constructors, which may write their object while they run. */
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
@@ -12,17 +12,21 @@
 #include "rights/object.h"
 
 #define CACHES 256
-/* How much of a cache is looked at for its constructor. */
+/* So many words of a cache are searched for its constructor. */
 #define CACHE_WORDS 40
 
-/* Caches, how large their objects are, and the constructors of those that have one. */
+/*
+ * Caches of drivers, the sizes of their objects, and their constructors. A dead cache belongs to a driver that is no more
+ * loaded, and so does its constructor.
+ */
 static struct {
 	unsigned long cache, ctor;
 	unsigned int size;
 	u32 domain;
-	bool dead;	/* the driver is no more, and its constructor neither */
+	bool dead;
 	char name[32];
 } caches[CACHES];
+/* Protects caches. Taken in any context but NMI; nothing nests inside. */
 static DEFINE_RAW_SPINLOCK(lock);
 
 /* The pointer is the new cache, the second value its constructor, or 0. */
@@ -48,7 +52,7 @@ GUARDRAIL_CUSTOM(cache_new)
 	return 0;
 }
 
-/* In a cache, where its constructor stands; NULL where it cannot be found. */
+/* Finds where a cache stores its constructor; NULL where it is not found. */
 static unsigned long *find_ctor(unsigned long cache, unsigned long ctor)
 {
 	unsigned long *word = (unsigned long *)cache, value;
@@ -61,8 +65,9 @@ static unsigned long *find_ctor(unsigned long cache, unsigned long ctor)
 }
 
 /*
- * kmem_cache_create(name, …): a driver that was killed has not destroyed its caches, in which may be inodes that are used on. The one that comes
- * gets them with their objects, since the kernel has one cache of a name. The value is the constructor.
+ * kmem_cache_create(name, …): a killed driver has not destroyed its caches, and inodes in them may still be used. The
+ * new driver gets the caches with their objects, since the kernel has one cache of a name. The value is the
+ * constructor.
  */
 GUARDRAIL_CUSTOM(cache_comes)
 {
@@ -137,7 +142,6 @@ static void caches_destroy(u32 domain)
 	}
 }
 
-/* Objects of this size may be of any cache that has it, and are written by the constructors of all of these. */
 bool guardrail_construct(u32 domain, unsigned long start, unsigned long size)
 {
 	unsigned long ctor, flags;
@@ -155,7 +159,7 @@ bool guardrail_construct(u32 domain, unsigned long start, unsigned long size)
 	return can;
 }
 
-/* Of the caches of a domain, the largest objects that fit into a slot; 0 where none does. */
+/* Finds the size of the largest objects of the domain's caches that fit into a slot of the slab; 0 for none. */
 static unsigned int object_size(u32 domain, unsigned int slot)
 {
 	unsigned int size = 0;
@@ -171,8 +175,8 @@ static unsigned int object_size(u32 domain, unsigned int slot)
 }
 
 /*
- * A constructor runs when the cache gets a slab, whoever's allocation that is for, and ends before the object is anybody's. What a
- * function of the same prototype is given that is in no slab is left as it is.
+ * A constructor runs when the cache gets a slab, for anybody's allocation, and ends before the object is used. Other
+ * functions of the same prototype have an argument that is in no slab; that is left alone.
  */
 GUARDRAIL_CUSTOM(construct)
 {
@@ -183,7 +187,7 @@ GUARDRAIL_CUSTOM(construct)
 	return guardrail_lend(action->domain, p, object_size(action->domain, ksize((void *)p)));
 }
 
-/* The result of kmem_cache_alloc() is of the cache that is the value. Caches that lie 4 GiB apart count as one. */
+/* The result of kmem_cache_alloc() is from the cache in the value. Caches 4 GiB apart count as one. */
 GUARDRAIL_CUSTOM(of_cache)
 {
 	unsigned long p = object_of(action, frame);
@@ -193,7 +197,7 @@ GUARDRAIL_CUSTOM(of_cache)
 	return 0;
 }
 
-/* kmem_cache_free(): what was allocated from a cache goes back to that one. */
+/* kmem_cache_free(): an object must return to the cache that it is from. */
 GUARDRAIL_CUSTOM(to_cache)
 {
 	unsigned long p = object_of(action, frame);

@@ -9,6 +9,11 @@
 #include "border/custom.h"
 #include "rights/memory.h"
 
+/**
+ * struct card - A card that is freed together with its device.
+ * @card: The card.
+ * @domain: Domain of its driver.
+ */
 struct card {
 	struct snd_card *card;
 	u32 domain;
@@ -32,8 +37,8 @@ static void clear_card(u32 domain, struct snd_card *card)
 }
 
 /*
- * Devices and controls go with their card, which is taken from the driver next: by a last call of the driver's own function,
- * if it has one for that.
+ * Devices and controls are freed with their card, which the driver loses next. If the driver has a function for that,
+ * its last call is for this.
  */
 static void card_gone(void *data)
 {
@@ -55,7 +60,7 @@ static void card_gone(void *data)
 	kfree(known);
 }
 
-/* The driver's function for a card that goes has returned. */
+/* The driver's function for a card that is freed has returned. */
 GUARDRAIL_CUSTOM(snd_card_gone)
 {
 	struct snd_card *card = (struct snd_card *)object_of(action, frame);
@@ -65,7 +70,7 @@ GUARDRAIL_CUSTOM(snd_card_gone)
 	return 0;
 }
 
-/* A card that goes with its device, with private memory of the size that the second value says. */
+/* A card is freed with its device; the value is the size of its private memory. */
 GUARDRAIL_CUSTOM(snd_card)
 {
 	struct snd_card *card = (struct snd_card *)object_of(action, frame);

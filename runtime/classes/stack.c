@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Objects that a driver has on its stack, or may have: timers, entries of wait queues and of lists, completions. */
+/* Objects that a driver has on its stack, or may have: timers, entries of wait queues and lists, completions. */
 #include <linux/completion.h>
 #include <linux/wait.h>
 
@@ -11,7 +11,7 @@
 #define NOTED(of, ...)									\
 	(&(struct guardrail_noted){ .p = (of), .ip = frame->caller, .domain = action->domain, __VA_ARGS__ })
 
-/* A timer begins. */
+/* A timer on the stack is initialized. */
 GUARDRAIL_CUSTOM(timer_on_stack)
 {
 	unsigned long p = object_of(action, frame);
@@ -21,7 +21,7 @@ GUARDRAIL_CUSTOM(timer_on_stack)
 	return 0;
 }
 
-/* An entry of a wait queue is put in or taken out, by a function that may be called for it again and again. */
+/* An entry is put into a wait queue or taken out; the function may be called for it again and again. */
 GUARDRAIL_CUSTOM(wait_wanted)
 {
 	unsigned long p = object_of(action, frame);
@@ -50,7 +50,10 @@ GUARDRAIL_CUSTOM(wait_over)
 	return 0;
 }
 
-/* An entry is about to be put into a list. The kernel stops if its new neighbours are none of each other; here the call is ended before. */
+/*
+ * An entry is about to be inserted into a list. The kernel stops if the new neighbors do not link to each other; here
+ * the entry ends before.
+ */
 GUARDRAIL_CUSTOM(list_wanted)
 {
 	struct list_head *prev = (struct list_head *)frame->args[1], *next = (struct list_head *)frame->args[2], before, after;
@@ -68,7 +71,10 @@ GUARDRAIL_CUSTOM(list_wanted)
 	return 0;
 }
 
-/* Who completes something writes to it: it is memory of the driver's, or lies on a stack where another entry of the driver's goes on. */
+/*
+ * complete() writes to its argument. That is memory of the driver, or lies on a stack where another entry of the driver
+ * runs.
+ */
 GUARDRAIL_CUSTOM(completes)
 {
 	unsigned long p = object_of(action, frame);

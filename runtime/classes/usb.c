@@ -27,7 +27,7 @@ GUARDRAIL_CUSTOM(hcd_gone)
 	return 0;
 }
 
-/* An endpoint goes; with the first, which all devices have, the device does. */
+/* An endpoint is disabled; the first one, which all devices have, goes with its device. */
 GUARDRAIL_CUSTOM(endpoint_gone)
 {
 	struct usb_host_endpoint *ep = (struct usb_host_endpoint *)object_of(action, frame);
@@ -40,7 +40,7 @@ GUARDRAIL_CUSTOM(endpoint_gone)
 	return 0;
 }
 
-/* Drivers note in a variable of usbcore, by inlined code, that they are there. Later kernels have none. */
+/* Inlined code of drivers sets a variable of usbcore. Later kernels have none. */
 GUARDRAIL_CUSTOM(usb_loaded)
 {
 	unsigned long *loaded = __symbol_get("usb_hcds_loaded");
@@ -54,7 +54,7 @@ GUARDRAIL_CUSTOM(usb_loaded)
 	return err;
 }
 
-/* What became of the packets of an isochronous request stands behind it. */
+/* The results of the packets of an isochronous request stand behind it. */
 GUARDRAIL_CUSTOM(urb_new)
 {
 	struct urb *urb = (struct urb *)object_of(action, frame);
@@ -82,7 +82,7 @@ GUARDRAIL_CUSTOM(urb_done)
 	return 0;
 }
 
-/* A request that was not taken stays the kernel's. One that was may be done already. */
+/* A request that was not accepted stays the kernel's. One that was may be done already. */
 GUARDRAIL_CUSTOM(urb_queued)
 {
 	struct urb *urb = (struct urb *)object_of(action, frame);

@@ -8,8 +8,9 @@
 #include "rights/memory.h"
 
 /*
- * Work is the driver's memory until it is queued, and none of its until it runs or was canceled. The second value is the type of
- * its objects; their states are 0, and 1 while they are queued. The kernel will call its function, whatever that is.
+ * Work is the driver's memory until it is queued, and again when it runs or was canceled. The value is the type of its
+ * objects; their state is 1 while they are queued. The kernel will call its function, so the driver must have the right
+ * to call that.
  */
 GUARDRAIL_CUSTOM(work_queued)
 {
@@ -45,7 +46,7 @@ GUARDRAIL_CUSTOM(work_done)
 	return guardrail_object_over(action->domain, p, sizeof(struct work_struct), size_of(action, frame));
 }
 
-/* The function of a timer is called: the timer is not armed any more. */
+/* The function of a timer is called: it is not armed any more. */
 GUARDRAIL_CUSTOM(timer_runs)
 {
 	unsigned long p = object_of(action, frame);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Who is in a guarded module, and since where on the stack. Each entry leaves a record on the stack, above all that the module's
- * function uses; the innermost one of a task stands in its note, which is found by the task. So a task may sleep in the module and go on
- * on another CPU, and interrupts nest on the task that they have interrupted.
+ * Entries. Each leaves a record on the stack, above all that the module's function uses. The innermost record of a task
+ * stands in its note, which is found by the task. So a task may sleep in the module and go on on another CPU, and
+ * interrupts nest on the task that they interrupt.
  */
 #include <linux/hash.h>
 #include <linux/sched.h>
@@ -21,30 +21,43 @@
 #define CELL_BITS 8
 #define HASH_BITS 6
 #define RESERVE 64
-/* No task has more entries within each other. */
+/* No task nests more entries. */
 #define MAX_DEPTH 32
 
-/* A task that is in guarded modules. Only the task itself, or what has interrupted it, looks at its note. */
+/**
+ * struct note - A task that is in guarded modules. Only the task itself and what interrupts it use the note.
+ * @node: Place in its bucket, unless it lies in a cell.
+ * @task: The task; NULL in a free cell.
+ * @born: When the task was born: another may get the same memory.
+ * @top: Record of its innermost entry.
+ * @limit: Where the writable part of its stack ends; 0 for no limit.
+ * @locks: Locks of its entries.
+ * @looks: How often the watchdog found it running since it entered or last slept.
+ * @slept: How often it had slept then.
+ * @looping: Where it loops.
+ */
 struct note {
-	struct hlist_node node;		/* where it is in no cell */
-	struct task_struct *task;	/* NULL in a cell that is free */
-	u64 born;			/* another task may get the same memory */
+	struct hlist_node node;
+	struct task_struct *task;
+	u64 born;
 	struct guardrail_record *top;
-	unsigned long limit;		/* where the part of the stack ends that may be written; 0 for all */
+	unsigned long limit;
 	struct guardrail_locks locks;
-	/* For the watchdog: how often the task was found running since it has entered, or has slept, when that was, and where it loops. */
 	unsigned int looks;
 	unsigned long slept;
 	unsigned long looping;
 };
 
 /*
- * Nearly every task finds one of its two cells free, so it needs no lock: it alone gives it back. Interrupts are off while a note comes or
- * goes, so none finds it half there.
+ * Notes in cells: nearly every task finds one of its two cells free. Only the task takes and frees its cell, with
+ * interrupts off, so that needs no lock, and an interrupt never finds a note half made.
  */
 static struct note cells[1 << CELL_BITS];
 
-/* The notes of all other tasks. */
+/*
+ * The notes of all other tasks, in buckets. @lock protects @notes: taken in any context but NMI, with interrupts off;
+ * nothing nests inside.
+ */
 static struct {
 	raw_spinlock_t lock;
 	struct hlist_head notes;
@@ -55,7 +68,7 @@ static struct guardrail_pool pool;
 unsigned long guardrail_dead_domains;
 unsigned long guardrail_ended_domains;
 
-/* A note of the current task that has just come. */
+/* Starts a new note of the current task. */
 static void begin(struct note *note)
 {
 	note->born = current->start_boottime;
@@ -89,7 +102,7 @@ static noinline struct note *find_other(void)
 	return note;
 }
 
-/* The note of the current task, with interrupts off. One of a task that has gone without leaving is as good as new. */
+/* Finds the note of the current task, with interrupts off. A note of a task that ended inside a module starts anew. */
 static __always_inline struct note *find(void)
 {
 	struct note *note = cell_of(current, 0);
@@ -120,7 +133,7 @@ static noinline struct note *new_other(void)
 	return note;
 }
 
-/* A note for the current task, which has none, with interrupts off. */
+/* Makes a note for the current task, which has none, with interrupts off. */
 static __always_inline struct note *new_note(void)
 {
 	unsigned int n;
@@ -153,8 +166,8 @@ static void free_note(struct note *note)
 }
 
 /*
- * True where the module itself has called the entry, by a pointer or by way of the kernel: then what it may write of its callers' stack is what
- * these may.
+ * True where the module itself has called the entry, by a pointer or through the kernel. The entry may then write of
+ * its callers' stack what these may.
  */
 static __always_inline bool is_own_call(const struct guardrail_record *record)
 {
@@ -163,7 +176,7 @@ static __always_inline bool is_own_call(const struct guardrail_record *record)
 	return previous && record->entry && previous->entry && previous->entry->domain == record->entry->domain;
 }
 
-/* The current task enters a module with this record, and leaves it; false where there is no memory to note it. */
+/* Notes an entry of the current task; false where there is no memory for a note. */
 static __always_inline bool push(struct guardrail_record *record, bool callers_stack)
 {
 	unsigned long flags;
@@ -200,13 +213,13 @@ static __always_inline void pop(struct guardrail_record *record)
 	local_irq_restore(flags);
 }
 
-/* True where the entry is not to be made: the domain is dead, or the module is the one that it had before. */
+/* True where the entry is refused: the domain is dead, or the module is a kept one. */
 static __always_inline bool is_refused(const struct guardrail_entry *entry)
 {
 	return is_dead(entry->domain) || (static_branch_unlikely(&guardrail_keeps) && guardrail_is_kept(entry->domain, entry));
 }
 
-/* What of struct guardrail_saved is not a register. */
+/* Stores the state that is not in registers. */
 static void save(struct guardrail_saved *saved)
 {
 	saved->unwound = 0;
@@ -225,7 +238,7 @@ int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_
 	if (likely(!is_refused(entry) && push(record, entry->flags & GUARDRAIL_ENTRY_CALLERS_STACK))) {
 		if (likely(!is_refused(entry)))
 			return 0;
-		/* It was killed before this entry could be seen. */
+		/* The domain was killed before this entry could be seen. */
 		pop(record);
 	}
 	record->frame.result = entry->dead;
@@ -256,7 +269,7 @@ struct guardrail_locks *guardrail_locks(const struct guardrail_record **innermos
 	return *innermost ? &note->locks : NULL;
 }
 
-/* Interrupts leave the note as they find it, and a task that has none has no limit whatever they do. */
+/* Interrupts leave the note as they find it, so this needs no protection. A task without a note has no limit. */
 unsigned long guardrail_stack_limit(void)
 {
 	const struct note *note = find();
@@ -336,8 +349,8 @@ unsigned long guardrail_inside(void)
 }
 
 /*
- * True where one of these entries of another task is one into the domain, and where @p is not 0, its part of the stack has that address. They may end
- * meanwhile, which does no harm: it is read with care.
+ * True where one of these entries of another task is one into the domain, and, if @p is not 0, its part of the stack
+ * has that address. Entries may end meanwhile: reads that fault are caught.
  */
 static bool is_inside(const struct guardrail_record *record, u32 domain, unsigned long p)
 {
@@ -385,7 +398,7 @@ bool guardrail_on_stack_of(u32 domain, unsigned long p)
 	return any_inside(domain, p);
 }
 
-/* The outermost of these entries of another task that is a handler of interrupts. */
+/* Finds the outermost of these entries of another task that is an interrupt handler. */
 static bool find_interrupt(const struct guardrail_record *record, struct guardrail_interrupt *found)
 {
 	struct guardrail_entry entry;
@@ -447,7 +460,7 @@ int __init guardrail_entry_init(void)
 	return guardrail_pool_init(&pool, "guardrail_note", sizeof(struct note), RESERVE);
 }
 
-/* No guarded module is there any more; the notes that are left are of threads that were ended in one. */
+/* No guarded module is loaded any more. The remaining notes are of threads that ended inside one. */
 void guardrail_entry_exit(void)
 {
 	int i;

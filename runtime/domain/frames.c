@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What the kernel has of a driver's stack: work that is queued, timers, entries of wait queues and of lists. Each is noted when the driver hands
- * it over. A function of a guarded module that has taken the address of something in its frame asks before the frame goes, if there is anything noted
- * at all: what the kernel still has then is a violation. Whether it has it is seen in the object, which is as it was until the frame has gone;
- * so nothing needs to tell that it is over.
+ * Objects on stacks. A function of a guarded module that has taken the address of a variable checks before it returns,
+ * if any object is noted: an object that the kernel still uses is a violation. The object itself shows whether the
+ * kernel uses it, since it is unchanged until the function has returned. So nothing has to note the end of its use.
  */
 #include <linux/hash.h>
 #include <linux/list.h>
@@ -24,10 +23,17 @@
 #define HASH_BITS 6
 #define RESERVE 32
 
+/**
+ * struct noted - An object on a stack, in the table.
+ * @node: Place in the list of its stack.
+ * @task: Task that runs on the stack.
+ * @born: When the task was born: another may get the same memory, and the same stack.
+ * @what: The object.
+ */
 struct noted {
 	struct hlist_node node;
 	struct task_struct *task;
-	u64 born;		/* another task may get the same memory, and the same stack */
+	u64 born;
 	struct guardrail_noted what;
 };
 
@@ -41,14 +47,18 @@ static const struct {
 	[ON_LIST] = { "an entry of a list", sizeof(struct list_head) },
 };
 
-/* By the stack that they lie on. */
+/**
+ * struct stack - The objects on some stacks, by the stacks' addresses.
+ * @lock: Protects @notes. Taken in any context but NMI. The locks of the rights room nest inside.
+ * @notes: The objects.
+ */
 static struct stack {
 	raw_spinlock_t lock;
 	struct hlist_head notes;
 } stacks[1 << HASH_BITS];
 static struct guardrail_pool pool;
 
-/* How many there are; modules compare it with 0. */
+/* The number of noted objects; modules compare it with 0. */
 atomic_t guardrail_frames = ATOMIC_INIT(0);
 EXPORT_SYMBOL_GPL(guardrail_frames);
 
@@ -83,7 +93,7 @@ bool guardrail_frame_note(const struct guardrail_noted *what)
 	fresh = guardrail_pool_alloc(&pool);
 	raw_spin_lock_irqsave(&stack->lock, flags);
 	noted = find(stack, what->p, what->kind);
-	/* Without memory it is missed. */
+	/* Without memory the object is missed. */
 	if (!noted && fresh) {
 		noted = fresh;
 		fresh = NULL;
@@ -115,7 +125,7 @@ bool guardrail_frame_is_noted(unsigned long p, enum guardrail_on_stack kind)
 	return is;
 }
 
-/* A timer's memory is the stack's again. */
+/* The memory of a timer is plain stack again. */
 static void gone(const struct guardrail_noted *what)
 {
 	if (what->kind != ON_TIMER)
@@ -145,7 +155,7 @@ void guardrail_frame_forget(unsigned long p, enum guardrail_on_stack kind)
 	guardrail_pool_free(&pool, noted);
 }
 
-/* One that lies in [from, to), which is a part of one stack; those that others have left there are forgotten. */
+/* Finds an object in [from, to), a part of one stack. Objects that other tasks left there are forgotten. */
 static bool next(unsigned long from, unsigned long to, struct guardrail_noted *what)
 {
 	struct stack *stack = stack_of(from);
@@ -170,8 +180,8 @@ static bool next(unsigned long from, unsigned long to, struct guardrail_noted *w
 }
 
 /*
- * The neighbours of a node: those who have it for theirs. Its own links tell of them, and where the compiler has left out stores to a variable that is
- * about to go, those that it was put between.
+ * Finds the neighbors of a node: the nodes that link to it. Its own links lead to them. The compiler may have left out
+ * stores to a variable that ends; then the nodes that it was inserted between do.
  */
 static bool find_neighbours(struct list_head *node, const struct list_head *between, struct list_head *found)
 {
@@ -197,8 +207,8 @@ static bool find_neighbours(struct list_head *node, const struct list_head *betw
 }
 
 /*
- * A neighbour that stays when the frame goes, which ends at @to. What was freed with its links in it is no neighbour: the driver may not write it any
- * more.
+ * True for a neighbor that stays when the stack frame, which ends at @to, is gone. Memory that was freed with links in
+ * it is no neighbor: the driver may not write it any more.
  */
 static bool stays(u32 domain, const struct list_head *neighbour, unsigned long from, unsigned long to)
 {
@@ -209,7 +219,7 @@ static bool stays(u32 domain, const struct list_head *neighbour, unsigned long f
 	return guardrail_check_write(domain, p, sizeof(*neighbour));
 }
 
-/* The kernel, or somebody else, has it still. */
+/* True where the kernel, or anybody else, still uses the object. */
 static bool is_in_use(const struct guardrail_noted *what, unsigned long from, unsigned long to)
 {
 	struct list_head found, *entry = &((struct wait_queue_entry *)what->p)->entry;
@@ -218,7 +228,7 @@ static bool is_in_use(const struct guardrail_noted *what, unsigned long from, un
 	case ON_WORK:
 		return work_pending((struct work_struct *)what->p);
 	case ON_TIMER:
-		/* That of work that can be delayed goes with the work. */
+		/* A timer of delayed work ends with its work. */
 		return timer_pending((struct timer_list *)what->p) && ((struct timer_list *)what->p)->function != delayed_work_timer_fn;
 	case ON_WAIT:
 		return find_neighbours(entry, entry, &found);
@@ -229,7 +239,7 @@ static bool is_in_use(const struct guardrail_noted *what, unsigned long from, un
 	return false;
 }
 
-/* It is taken from whoever has it, in any context that driver code runs in. */
+/* Takes the object from its user, in any context that driver code runs in. */
 static void take_back(const struct guardrail_noted *what)
 {
 	struct work_struct *work = (struct work_struct *)what->p;
@@ -284,7 +294,7 @@ void guardrail_frame_slow(unsigned long end, unsigned long domain, unsigned long
 		return;
 	while (next(from, end, &what)) {
 		if (is_in_use(&what, from, end)) {
-			/* Where the entry is ended it is taken back then, when no lock is held any more. */
+			/* If the entry ends, this happens then, when no lock is held any more. */
 			if (guardrail_ends_threads() && !guardrail_ends_entries())
 				take_back(&what);
 			guardrail_domain_ops->object_kept(&what, kinds[what.kind].name, domain, ip);
@@ -294,12 +304,12 @@ void guardrail_frame_slow(unsigned long end, unsigned long domain, unsigned long
 }
 EXPORT_SYMBOL_GPL(guardrail_frame_slow);
 
-/* What of an object is its driver's to write while it is in use. */
+/* True for a part of an object in use that its driver may write. */
 static bool is_own_field(const struct guardrail_noted *what, unsigned long addr, unsigned long n)
 {
 	unsigned long at = addr - what->p - offsetof(struct timer_list, expires), size = sizeof_field(struct timer_list, expires);
 
-	/* Links of lists are written by inlined functions. */
+	/* Inlined functions write the links of lists. */
 	return what->kind == ON_LIST || (what->kind == ON_TIMER && at < size && n <= size - at);
 }
 

@@ -29,7 +29,10 @@ static void remove(struct guardrail_locks *locks, unsigned int i)
 	memmove(&locks->lock[i], &locks->lock[i + 1], (--locks->n - i) * sizeof(locks->lock[0]));
 }
 
-/* The innermost entry of the current task has taken a lock, or gives it back. Interrupts are off, since what interrupts notes its own there. */
+/*
+ * Notes that the innermost entry of the current task takes or releases a lock. Interrupts are off, since interrupts
+ * note their own locks there.
+ */
 static void note(struct guardrail_locks *locks, const struct guardrail_lock *new)
 {
 	unsigned int i;
@@ -156,7 +159,7 @@ void guardrail_locks_of(const struct guardrail_record *record, struct guardrail_
 	local_irq_restore(flags);
 }
 
-/* Gives back those that spin. */
+/* Releases the locks that spin. */
 static bool give_spinning(const struct guardrail_locks *own)
 {
 	bool any = false;
@@ -185,7 +188,7 @@ bool guardrail_locks_back(const struct guardrail_locks *own, const struct guardr
 	return spinning;
 }
 
-/* The module itself has called the entry, by a pointer: the locks are those of the function that did so from now on. */
+/* The domain itself has called the entry, by a pointer: from now on its caller has the locks. */
 static void hand_on(const struct guardrail_record *record, struct guardrail_locks *own)
 {
 	const struct guardrail_record *innermost;

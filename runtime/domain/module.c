@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* The life of guarded modules: what they get when they come, and what is taken back when they go. */
+/* Guarded modules: what each gets when it is loaded, and loses when it is unloaded. */
 #include <linux/jump_label.h>
 #include <linux/kobject.h>
 #include <linux/list.h>
@@ -20,31 +20,46 @@
 #include "rights/skb.h"
 #include "rights/walk.h"
 
-/* So many leaks are told one by one. */
-#define MAX_TOLD 8
+/* So many leaks are logged one by one. */
+#define MAX_LEAKS 8
 
-/* So many modules are kept at most. */
+/* No more modules are kept. */
 #define MOST_KEPT 64
 
-/* A guarded module that is there. */
+/**
+ * struct entered - A guarded module that is loaded or kept.
+ * @list: Place in modules.
+ * @next_kept: The next kept module.
+ * @guarded: What describes the module, in its own memory.
+ * @module: The module.
+ * @ready: Its init function has returned.
+ * @gone: Its domain was cleared when it was unloaded.
+ */
 struct entered {
 	struct list_head list;
 	struct entered *next_kept;
 	const struct guardrail_module *guarded;
 	struct module *module;
-	bool ready;	/* its init function has returned */
-	bool gone;	/* its domain was cleared when it went */
+	bool ready;
+	bool gone;
 };
 
+/* The guarded modules that are loaded, the last first; under modules_lock. */
 static LIST_HEAD(modules);
+/*
+ * Protects modules and changes of kept. Taken in any context but NMI; nothing nests inside. guardrail_is_kept() reads
+ * kept without it: what is kept stays.
+ */
 static DEFINE_SPINLOCK(modules_lock);
 
-/* Modules of domains that were killed, into which something may still point: they never go, and nobody enters them again. */
+/*
+ * The kept modules: of domains that were killed, and something may still point into them. They stay, and nobody enters
+ * them.
+ */
 static struct entered *kept;
 static unsigned int n_kept;
 DEFINE_STATIC_KEY_FALSE(guardrail_keeps);
 
-/* Any context. */
 bool guardrail_is_kept(u32 domain, const void *p)
 {
 	const struct entered *entered;
@@ -55,7 +70,6 @@ bool guardrail_is_kept(u32 domain, const void *p)
 	return false;
 }
 
-/* True for an address in a guarded module. */
 bool guardrail_is_guarded(unsigned long addr)
 {
 	struct entered *entered;
@@ -120,7 +134,6 @@ void guardrail_modules_of(u32 domain, struct guardrail_modules *found)
 	spin_unlock_irqrestore(&modules_lock, flags);
 }
 
-/* The names of the domain's modules; empty where it has none. */
 void guardrail_domain_name(u32 domain, char *text, size_t size)
 {
 	struct entered *entered;
@@ -135,7 +148,7 @@ void guardrail_domain_name(u32 domain, char *text, size_t size)
 	spin_unlock_irqrestore(&modules_lock, flags);
 }
 
-/* True where the domain has a module beside this one. */
+/* True where the domain has another module. */
 static bool has_others(u32 domain, const struct entered *than)
 {
 	struct entered *entered;
@@ -149,9 +162,9 @@ static bool has_others(u32 domain, const struct entered *than)
 	return found;
 }
 
-static int tell_leak(const struct guardrail_held *held, void *data)
+static int print_leak(const struct guardrail_held *held, void *data)
 {
-	unsigned int *told = data;
+	unsigned int *printed = data;
 
 	switch (held->right) {
 	case GUARDRAIL_WRITE:
@@ -167,14 +180,14 @@ static int tell_leak(const struct guardrail_held *held, void *data)
 	default:
 		return 0;
 	}
-	return ++*told >= MAX_TOLD;
+	return ++*printed >= MAX_LEAKS;
 }
 
-/* The last module of a domain has gone: what the domain still holds was not given back. */
+/* The last module of a domain is unloaded: reports and revokes what the domain still holds. */
 static void end_domain(const struct guardrail_module *guarded)
 {
 	struct guardrail_held_counts held;
-	unsigned int told = 0;
+	unsigned int printed = 0;
 
 	guardrail_tasks_forget(guarded->domain);
 	guardrail_count_held(guarded->domain, &held);
@@ -182,7 +195,7 @@ static void end_domain(const struct guardrail_module *guarded)
 		pr_warn("module %s is gone, and domain %u still held %lu writable bytes in %lu ranges, %lu call targets, %lu objects, %lu allocations of %lu bytes\n",
 			guarded->name, guarded->domain, held.bytes, held.ranges, held.targets, held.objects, held.owned,
 			held.owned_bytes);
-		guardrail_walk(guarded->domain, tell_leak, &told);
+		guardrail_walk(guarded->domain, print_leak, &printed);
 	}
 	guardrail_clear_domain(guarded->domain);
 	guardrail_irqs_forget(guarded->domain);
@@ -213,7 +226,7 @@ static void clear_ranges(u32 domain, const struct guardrail_range *ranges, u64 n
 				ranges[i].len, domain);
 }
 
-/* The targets are called by pointer no more: all, or those that go with the module's init section. */
+/* Revokes the call targets: all, or those in the init section of the module. */
 static void clear_targets(const struct entered *entered, bool only_init)
 {
 	const struct guardrail_module *guarded = entered->guarded;
@@ -235,7 +248,7 @@ static int grant(const struct guardrail_module *guarded)
 	return err;
 }
 
-/* Takes back what the module got, and what its domain holds if it was the last. */
+/* Revokes what the module got, and with the last module all that the domain holds. */
 static void leave(struct entered *entered)
 {
 	const struct guardrail_module *guarded = entered->guarded;
@@ -258,13 +271,19 @@ bool guardrail_can_keep(unsigned int n)
 	return n_kept + n <= MOST_KEPT;
 }
 
-/* What the kernel notes where a module uses another; since Linux 7 only it knows this. */
+/**
+ * struct use - What the kernel notes where a module uses another; since Linux 7 only the kernel declares it.
+ * @source_list: Place in the list of the module that uses.
+ * @target_list: Place in the list of the module that is used.
+ * @source: The module that uses.
+ * @target: The module that is used.
+ */
 struct use {
 	struct list_head source_list, target_list;
 	struct module *source, *target;
 };
 
-/* In sysfs, a module's name also stands in the folders of the modules that it uses, and in that of the kernel's types. */
+/* In sysfs, the name of a module also stands in the folders of the modules that it uses, and in that of BTF. */
 static void forget_name(const struct module *module)
 {
 	struct kobject **types = (struct kobject **)guardrail_find_symbol("btf_kobj");
@@ -278,7 +297,7 @@ static void forget_name(const struct module *module)
 		sysfs_remove_bin_file(*types, &file);
 }
 
-/* It stays, under another name and without its exports, so that one of its name can come. */
+/* Keeps the module under another name and without its exports, so that a new one of its name can be loaded. */
 static int keep(struct entered *entered)
 {
 	struct module *module = entered->module;
@@ -358,7 +377,10 @@ static int refuse(const struct guardrail_module *guarded)
 	return 0;
 }
 
-/* What was done for a module that goes was not undone by it: nobody enters its domain any more, and all is taken back instead. */
+/*
+ * An init or exit function was ended, and did not undo its work: refuses all further entries, so that all is revoked
+ * instead.
+ */
 static void give_up(const struct guardrail_module *guarded, const char *function)
 {
 	char names[64];
@@ -370,7 +392,7 @@ static void give_up(const struct guardrail_module *guarded, const char *function
 	pr_err("domain %u (%s) is killed: the %s function of %s was ended\n", guarded->domain, names, function, guarded->name);
 }
 
-/* What init writes on the stack is its own, like with any other function that the module is entered by. */
+/* The init function may write its own part of the stack, like any other entry. */
 static noinline int call_init(const struct guardrail_module *guarded)
 {
 	const struct guardrail_entry entry = { .domain = guarded->domain, .dead = -EFAULT, .function = "init" };
@@ -386,7 +408,7 @@ static noinline int call_init(const struct guardrail_module *guarded)
 	return err;
 }
 
-/* It cannot fail: where it is ended from within, what it did not take back is taken without it. */
+/* The exit function cannot fail: what it does not undo when it is ended is revoked without it. */
 static noinline void call_exit(const struct guardrail_module *guarded)
 {
 	const struct guardrail_entry entry = {
@@ -399,7 +421,7 @@ static noinline void call_exit(const struct guardrail_module *guarded)
 		pr_warn("the exit function of %s is not called, since its domain is dead\n", guarded->name);
 		return;
 	}
-	/* Without memory for it the whole stack is its own: it has to be called. */
+	/* Without memory for a note it may write all of the stack: it has to be called. */
 	err = guardrail_enter(&entry, &record);
 	if (err > 0)
 		give_up(guarded, "exit");
@@ -409,7 +431,7 @@ static noinline void call_exit(const struct guardrail_module *guarded)
 		guardrail_leave(&record);
 }
 
-/* The module goes. What entries had taken that were ended goes with the last one of the domain. */
+/* The module is unloaded. What ended entries did not release goes with the last module of the domain. */
 static void take_back(struct entered *entered)
 {
 	u32 domain = entered->guarded->domain;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Entries that are ended from within. guardrail_enter() stores what a function has to keep for its caller, and to end the entry it returns
- * to the thunk a second time. All frames between are given up: those of the module, and above them of the runtime.
+ * Ends entries from within. guardrail_enter() stores what a function has to keep for its caller. To end the entry, it
+ * returns to the thunk a second time, and all stack frames in between are given up: those of the module, and those of
+ * the runtime.
  */
 #include <linux/bottom_half.h>
 #include <linux/irqflags.h>
@@ -20,7 +21,7 @@
 #include "domain/policy.h"
 #include "domain/unwind.h"
 
-/* What the assembly below relies on. */
+/* The assembly below relies on these offsets. */
 static_assert(offsetof(struct guardrail_record, saved) == 32);
 static_assert(offsetof(struct guardrail_saved, flags) == 64);
 
@@ -94,7 +95,7 @@ void guardrail_put_back(const struct guardrail_saved *saved)
 		else
 			local_irq_disable();
 	}
-	/* What was held up meanwhile. */
+	/* Run the softirqs that were held up. */
 	if (interruptible && !in_interrupt() && !irqs_disabled()) {
 		local_bh_disable();
 		local_bh_enable();
@@ -107,7 +108,7 @@ bool guardrail_can_end(const struct guardrail_record *record, unsigned long sp)
 
 	if (!record->entry || record->saved.unwound || !guardrail_stack_of(sp, &info))
 		return false;
-	/* The exit function does all of its work, unless what it leaves is taken back without it. */
+	/* The exit function runs to its end, unless what it leaves is revoked without it. */
 	if (record->entry->flags & GUARDRAIL_ENTRY_EXIT && !guardrail_is_dead(record->entry->domain) && !guardrail_ends_entries())
 		return false;
 	return record->saved.sp > sp && record->saved.sp < (unsigned long)info.end;
@@ -130,7 +131,7 @@ void guardrail_unwind(u32 domain)
 	if (!guardrail_locks_back(&own, record) && held)
 		pr_warn_ratelimited("%s of domain %u was ended as if it held a lock that is not known: preemption was counted %#x more than at its begin\n",
 				    record->entry->function, domain, held);
-	/* What the kernel has of the frames that go. */
+	/* The kernel may use objects in the stack frames that end. */
 	guardrail_frames_end(current_stack_pointer, record->saved.sp);
 	if (own.n)
 		pr_info_ratelimited("%u locks are as they were when %s of domain %u was called\n", own.n, record->entry->function, domain);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A domain that is killed, and recovers. Where that is the policy, a violation refuses all further entries and leaves the rest to work in process
- * context: when nobody is inside any more all is taken from the domain, its modules are loaded anew, and its devices are set up as they
- * were.
+ * The recovery of a domain. Under the policy "recover", a violation refuses all further entries and queues work. When
+ * no thread is inside any more, the work takes everything from the domain, loads its modules anew, and sets its devices
+ * up as they were.
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
@@ -24,29 +24,44 @@
 #include "recovery/teardown.h"
 #include "rights/tag.h"
 
-/* How long is waited for those inside to leave, for a module to go or to come, and until the loader is run once more. */
+/*
+ * How long to wait until threads have left, until a module is loaded or unloaded, until the loader runs once more, and
+ * until the kernel has forgotten a module.
+ */
 #define LEAVE_MS 10000
 #define LOAD_MS 30000
 #define AGAIN_MS 2000
 #define GONE_MS 1000
-/* A domain that is killed so often in a minute stays dead. */
+/* A domain that is killed more often in a minute stays dead. */
 #define MAX_IN_A_MINUTE 5
 
+/**
+ * struct recovery - The recovery of a domain.
+ * @work: Does it; holds a reference to this module while it is queued.
+ * @domain: Unused; the place in recoveries is the domain.
+ * @why: Why the domain was killed.
+ * @killed: When that was.
+ * @first: Jiffies of the first recovery in a row.
+ * @in_a_row: How many there were in the row.
+ */
 struct recovery {
 	struct work_struct work;
 	u32 domain;
 	char why[160];
 	ktime_t killed;
-	unsigned long first;	/* jiffies of the first one of a row */
+	unsigned long first;
 	unsigned int in_a_row;
 };
 
 static struct recovery recoveries[GUARDRAIL_DOMAINS];
-/* The domains whose modules are to come anew. */
+/* The domains whose recovery is under way, a bit each. */
 static unsigned long recovering;
 static struct workqueue_struct *queue;
 DEFINE_STATIC_CALL_NULL(guardrail_known_module, find_module);
-/* One domain at a time. */
+/*
+ * Held while something is taken from a domain, and while the pointers to its modules are used: one domain at a time. A
+ * module of a dead domain is unloaded under it. Taken in process context. The mutexes of the classes nest inside.
+ */
 static DEFINE_MUTEX(teardown_lock);
 
 static char loader[128] = "/sbin/modprobe";
@@ -75,7 +90,7 @@ void guardrail_recover(u32 domain, const char *why)
 		module_put(THIS_MODULE);
 }
 
-/* Waits until nobody is in the domain. */
+/* Waits until no thread is in the domain. */
 static bool wait_outside(u32 domain)
 {
 	const struct guardrail_recovery_class *class;
@@ -151,25 +166,25 @@ void guardrail_clear_dead(u32 domain, bool *gone)
 }
 
 /*
- * Has the loader load or unload a module, and waits until that is done. A module that has just left may still be known to the kernel, which
- * then refuses one of its name; so the loader is run more than once.
+ * Runs the loader until a module is loaded or unloaded. The kernel may still know a module that has just left, and then
+ * refuses one of its name; so the loader may run more than once.
  */
-static int load(u32 domain, char *name, bool come)
+static int load(u32 domain, char *name, bool up)
 {
-	char *argv[] = { loader, come ? name : "-r", come ? NULL : name, NULL };
+	char *argv[] = { loader, up ? name : "-r", up ? NULL : name, NULL };
 	static char *envp[] = { "HOME=/", "PATH=/sbin:/bin:/usr/sbin:/usr/bin", NULL };
 	unsigned long end = jiffies + msecs_to_jiffies(LOAD_MS), again = jiffies;
 
-	while (guardrail_module_is_there(domain, name) != come) {
+	while (guardrail_module_is_there(domain, name) != up) {
 		if (time_after(jiffies, end)) {
-			pr_err("%s has not %sloaded %s in %u s\n", loader, come ? "" : "un", name, LOAD_MS / 1000);
+			pr_err("%s has not %sloaded %s in %u s\n", loader, up ? "" : "un", name, LOAD_MS / 1000);
 			return -ETIMEDOUT;
 		}
 		if (time_after_eq(jiffies, again)) {
 			int err = call_usermodehelper(loader, argv, envp, UMH_WAIT_EXEC);
 
 			if (err) {
-				pr_err("%s cannot be run (error %d), which is to %sload %s\n", loader, err, come ? "" : "un", name);
+				pr_err("%s cannot be run (error %d), which is to %sload %s\n", loader, err, up ? "" : "un", name);
 				return err;
 			}
 			again = jiffies + msecs_to_jiffies(AGAIN_MS);
@@ -179,7 +194,7 @@ static int load(u32 domain, char *name, bool come)
 	return 0;
 }
 
-/* A module that leaves still uses others until the kernel does not know it any more. */
+/* A module that was unloaded uses other modules until the kernel has forgotten it. */
 static void wait_gone(const char *name)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(GONE_MS);
@@ -196,7 +211,7 @@ static void wait_gone(const char *name)
 	}
 }
 
-/* Nothing calls modules that are cleared, so they can go and come again. */
+/* After the teardown nothing calls the modules, so they can be unloaded and loaded anew. */
 static int reload(u32 domain, struct guardrail_modules *modules)
 {
 	unsigned long find = guardrail_find_symbol("find_module");

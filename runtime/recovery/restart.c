@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * System calls that fail since a file system's domain was killed are made again when it has recovered, so that their callers hear nothing of it. A thread
- * whose entry was ended or refused waits on its way back to user space, where it holds nothing any more, and the kernel then restarts the call as it
- * does after a signal.
+ * A thread whose entry was ended or refused waits on its way back to user space, where it holds nothing any more. After
+ * the recovery the kernel restarts its call, as it does after a signal.
  */
 #include <linux/jiffies.h>
 #include <linux/sched/signal.h>
@@ -15,14 +14,21 @@
 
 #include "recovery/restart.h"
 
-/* How long a thread waits for the end of a recovery, and how many do. */
+/* How long a thread waits for the end of a recovery, and how many threads do. */
 #define WAIT_MS 60000
 #define MOST 4096
-/* The same call of a thread fails that was ended so often and is again, in this time. */
+/* A call of a thread fails if its entry was ended so often in this time. */
 #define ENDS 2
 #define AGAIN_MS 10000
 
-/* What is to be done on the way back to user space. */
+/**
+ * struct restart - A thread that restarts its system call on its way back to user space.
+ * @work: Runs on that way.
+ * @list: Place in restarts.
+ * @task: The thread.
+ * @domain: Domain whose recovery it waits for.
+ * @ended: An entry of the call was ended.
+ */
 struct restart {
 	struct callback_head work;
 	struct list_head list;
@@ -33,20 +39,27 @@ struct restart {
 
 static LIST_HEAD(restarts);
 static unsigned int n_restarts;
+/* Protects restarts, n_restarts, calls and next_call. Taken in any context but NMI; nothing nests inside. */
 static DEFINE_RAW_SPINLOCK(lock);
 
-/* Domains whose file systems are being recovered, and those where that has failed. */
+/* Domains whose recovery is under way, and those in which it failed; a bit each. */
 static unsigned long recovering, lost;
 static DECLARE_WAIT_QUEUE_HEAD(over);
 
-/* The calls that were made again because their entry was ended. */
+/**
+ * struct call - A call that was restarted since its entry was ended.
+ * @task: The thread; only compared.
+ * @nr: Number of the call.
+ * @args: Its first arguments.
+ * @jiffies: When that was.
+ */
 static struct call {
 	const struct task_struct *task;
 	unsigned long nr, args[3], jiffies;
 } calls[16];
 static unsigned int next_call;
 
-/* True where this call was ended before, again and again: it would be once more. */
+/* True where this call was ended again and again: it would be once more. */
 static bool was_ended(const struct pt_regs *regs)
 {
 	const struct call call = {
@@ -65,13 +78,13 @@ static bool was_ended(const struct pt_regs *regs)
 	return found >= ENDS;
 }
 
-/* What has been synchronized meanwhile is not, even if the kernel says so: it does not hear of all errors. */
+/* The kernel does not see all errors of these calls: they may report success for data that was not written. */
 static bool synchronizes(long nr)
 {
 	return nr == __NR_sync || nr == __NR_syncfs || nr == __NR_fsync || nr == __NR_fdatasync || nr == __NR_msync || nr == __NR_sync_file_range;
 }
 
-/* The current thread holds nothing any more. */
+/* Called when the current thread holds nothing any more. */
 static void wait_and_restart(u32 domain, bool ended)
 {
 	struct pt_regs *regs = task_pt_regs(current);
@@ -101,7 +114,6 @@ static void make_again(struct callback_head *work)
 	module_put(THIS_MODULE);
 }
 
-/* The entry of the current task that is the call's was ended, or refused. In any context; where there is no call nothing is done. */
 void guardrail_restart(u32 domain, bool ended)
 {
 	struct restart *one, *restart;
@@ -135,7 +147,7 @@ void guardrail_restart(u32 domain, bool ended)
 	__module_get(THIS_MODULE);
 	if (!task_work_add(current, &restart->work, TWA_SIGNAL))
 		return;
-	/* The thread is about to end. */
+	/* The thread is about to exit. */
 	raw_spin_lock_irqsave(&lock, flags);
 	list_del(&restart->list);
 	n_restarts--;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * All that a dead domain has is taken from it, without any of its code. First what would call it again (timers, work, polls,
- * interrupts), then what it has registered, at last its memory.
+ * Teardown: first what would call the domain again (timers, work, polls, interrupts), then what it has registered, at
+ * last its memory.
  */
 #include <linux/bitops.h>
 #include <linux/delay.h>
@@ -27,10 +27,14 @@
 #include "rights/kinds.h"
 #include "rights/object.h"
 
-/* No interrupt has a larger number here. */
+/* No interrupt has a larger number. */
 #define MAX_IRQ 16384
 
-/* Something to be released later. */
+/**
+ * struct piece - Something to be released later.
+ * @list: Place in the list of a struct guardrail_late.
+ * @held: What it is.
+ */
 struct piece {
 	struct list_head list;
 	struct guardrail_held held;
@@ -62,8 +66,8 @@ void guardrail_silence(u32 domain, const struct guardrail_modules *modules)
 }
 
 /*
- * A device that has no driver, and whose memory is reserved by a name in one of the modules: its driver's probe failed because it was ended, or
- * its removal was.
+ * A device without a driver whose memory is reserved by a name in one of the modules: an entry that probed or removed
+ * it was ended.
  */
 static bool is_left_behind(struct pci_dev *dev, const struct guardrail_modules *modules)
 {
@@ -80,7 +84,7 @@ static bool is_left_behind(struct pci_dev *dev, const struct guardrail_modules *
 	return false;
 }
 
-/* Devices that drivers of the domain have or had; each is held. */
+/* Finds and holds the devices that drivers of the domain have or had. */
 static void find_devices(struct guardrail_teardown *down)
 {
 	struct pci_dev *dev = NULL;
@@ -93,7 +97,7 @@ static void find_devices(struct guardrail_teardown *down)
 
 static bool cancel(struct work_struct *work)
 {
-	/* What has no function was never queued, and the kernel warns of whoever cancels it. */
+	/* Work without a function was never queued, and the kernel warns if it is canceled. */
 	if (!READ_ONCE(work->func))
 		return false;
 	if (guardrail_is_delayed(work))
@@ -101,7 +105,7 @@ static bool cancel(struct work_struct *work)
 	return cancel_work_sync(work);
 }
 
-/* The timer of work that can be delayed stays with the work: that would wait for it forever. */
+/* A timer of delayed work stays with its work, which would wait for it forever. */
 static void stop_timer(struct timer_list *timer, struct guardrail_released *released)
 {
 	if (timer->function == delayed_work_timer_fn) {
@@ -128,6 +132,12 @@ static int stop(const struct guardrail_held *held, void *data)
 	return 0;
 }
 
+/**
+ * struct found_drivers - PCI drivers of some modules.
+ * @modules: The modules.
+ * @driver: The drivers.
+ * @n: How many there are.
+ */
 struct found_drivers {
 	const struct guardrail_modules *modules;
 	struct pci_driver *driver[MAX_MODULES];
@@ -143,7 +153,7 @@ static int find_driver(struct device_driver *driver, void *data)
 	return 0;
 }
 
-/* The devices are taken from their drivers, which are not asked, and with them all that goes with a device. */
+/* Takes the devices from their drivers without calling these, and with them all that belongs to a device. */
 static void unbind(const struct guardrail_modules *modules)
 {
 	struct found_drivers found = { .modules = modules };
@@ -154,7 +164,11 @@ static void unbind(const struct guardrail_modules *modules)
 		pci_unregister_driver(found.driver[i]);
 }
 
-/* A handler of the modules, and what it was registered with. */
+/**
+ * struct found_handler - An interrupt handler of some modules.
+ * @modules: The modules.
+ * @dev_id: What the handler is called with.
+ */
 struct found_handler {
 	const struct guardrail_modules *modules;
 	void *dev_id;
@@ -180,7 +194,7 @@ static void free_irqs(struct guardrail_teardown *down)
 		}
 }
 
-/* What a driver has of a device beside memory. */
+/* Releases what a driver has of a device besides memory. */
 static void give_back(struct pci_dev *dev)
 {
 	int bar;
@@ -189,7 +203,7 @@ static void give_back(struct pci_dev *dev)
 	for (bar = 0; bar < PCI_STD_NUM_BARS; bar++)
 		if (pci_resource_len(dev, bar) && dev->resource[bar].child)
 			pci_release_region(dev, bar);
-	/* Where the device can be reset, it is. */
+	/* Resets the device, if it can be reset. */
 	if (pci_try_reset_function(dev))
 		pci_dbg(dev, "cannot be reset\n");
 	while (pci_is_enabled(dev))
@@ -249,7 +263,7 @@ static bool is_kept(u32 domain, const struct guardrail_held *held)
 	return false;
 }
 
-/* Memory for a device: without a unit in between that translates, the device's address of it follows from the kernel's. */
+/* The device that memory for DMA belongs to, or NULL. Without an IOMMU, the bus address follows from the kernel's. */
 static struct device *device_of(const struct guardrail_late *late, const struct guardrail_held *held)
 {
 	struct device *dev;
@@ -272,7 +286,7 @@ static int release_memory(const struct guardrail_held *held, void *data)
 		down->late->kept = true;
 		return 0;
 	}
-	/* Nobody else is to release it. */
+	/* From here on nobody else releases it. */
 	if (guardrail_clear_owner(down->domain, held->start, held->type))
 		return 0;
 	switch (held->type) {
@@ -285,7 +299,7 @@ static int release_memory(const struct guardrail_held *held, void *data)
 	case KIND_ELEMENT:
 	case KIND_LENT:
 	case KIND_MANAGED:
-		/* It goes with what it belongs to. */
+		/* It is freed together with what it belongs to. */
 		return 0;
 	case KIND_DMA:
 		if (!device_of(down->late, held))

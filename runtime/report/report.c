@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Violations in the kernel's log. Each place in the code is told in full once for each domain and then counted. No lock is held while
- * anything is printed: the console's driver may be guarded itself.
+ * Violations in the log. Each site is reported in full once for each domain, and counted from then on. No lock is held
+ * while anything is printed: the driver of the console may be guarded itself.
  */
 #include <linux/kallsyms.h>
 #include <linux/mm.h>
@@ -22,7 +22,16 @@
 #define MAX_SITES 1024
 #define NAME_LENGTH 128
 
-/* A place that violated something. */
+/**
+ * struct site - A site that violated something.
+ * @list: Place in sites.
+ * @ip: Address of the site.
+ * @domain: Its domain.
+ * @count: How often it did.
+ * @what: What it did, in words.
+ * @needs: What it lacked.
+ * @name: Its name: the module may be unloaded when somebody reads it.
+ */
 struct site {
 	struct list_head list;
 	unsigned long ip;
@@ -30,16 +39,17 @@ struct site {
 	unsigned long count;
 	char what[112];
 	char needs[48];
-	char name[NAME_LENGTH];	/* the module may be gone when it is read */
+	char name[NAME_LENGTH];
 };
 
 static LIST_HEAD(sites);
+/* Protects sites, their counts, n_sites and n_elsewhere. Taken in any context but NMI; nothing nests inside. */
 static DEFINE_SPINLOCK(sites_lock);
 static unsigned int n_sites;
-static unsigned long n_elsewhere;	/* at places for which there was no room */
+static unsigned long n_elsewhere;	/* violations at sites without room in the list */
 static atomic_long_t violations[GUARDRAIL_DOMAINS];
 
-/* Counts the violation; true where its place is new. */
+/* Counts the violation; true where its site is new. */
 static bool is_new(const struct guardrail_violation *violation, const char *name)
 {
 	struct site *site, *fresh = kzalloc(sizeof(*fresh), GFP_ATOMIC | __GFP_NOWARN);
@@ -74,7 +84,7 @@ out:
 	return new;
 }
 
-/* A right to a byte in a word. */
+/* Names a right to a byte. */
 static const char *right_name(u8 right)
 {
 	static const char *const names[] = {
@@ -96,7 +106,7 @@ const char *guardrail_held_at(unsigned long addr, u32 domain)
 	return right_name(rights[addr % GUARDRAIL_SLOT]);
 }
 
-/* Which other domains have a right there. */
+/* Prints the rights of other domains to the byte. */
 static void print_others(unsigned long addr, u32 domain)
 {
 	u32 other;
@@ -112,7 +122,7 @@ static void print_others(unsigned long addr, u32 domain)
 	}
 }
 
-/* What is known of an address. */
+/* Prints what lies at an address. */
 static void print_target(unsigned long addr)
 {
 	struct stack_info info;
@@ -129,7 +139,7 @@ static void print_target(unsigned long addr)
 		       use ? "where the kernel has " : "outside of the part in use by this code", use ?: "");
 		return;
 	}
-	/* A name has an offset behind it, and a size, which for data is none. */
+	/* The name has an offset behind it, and a size, which data does not have. */
 	name = kmalloc(KSYM_SYMBOL_LEN, GFP_ATOMIC | __GFP_NOWARN);
 	if (name && sprint_symbol(name, addr) && strchr(name, '+')) {
 		const char *size = strchrnul(name, '/'), *module = strchrnul(name, ' ');
@@ -140,7 +150,7 @@ static void print_target(unsigned long addr)
 	}
 	kfree(name);
 	if (is_vmalloc_addr((void *)addr) && (!in_task() || irqs_disabled())) {
-		/* More can be asked only where its lock may be taken. */
+		/* Asking for more takes a lock, which is possible only elsewhere. */
 		pr_err("target: vmalloc memory\n");
 		return;
 	}
@@ -152,7 +162,7 @@ static void print_target(unsigned long addr)
 	pr_err("target: no known memory\n");
 }
 
-/* The stack, from the guarded code on. */
+/* Prints the stack, from the guarded code on. */
 static void print_trace(void)
 {
 	unsigned long entries[24];
@@ -179,7 +189,7 @@ static void __noreturn end_thread(void)
 	BUG();
 }
 
-/* Tells it if its place is new. @first: the byte that it is about. @name: of the place. */
+/* Prints the violation if its site is new. @first is the byte that it is about; @name gets the name of the site. */
 static void print(const struct guardrail_violation *violation, unsigned long first, char name[NAME_LENGTH])
 {
 	atomic_long_inc(&violations[violation->domain % GUARDRAIL_DOMAINS]);
@@ -195,8 +205,8 @@ static void print(const struct guardrail_violation *violation, unsigned long fir
 	}
 }
 
-/* Tells it, and does what the policy says. */
-static void tell(const struct guardrail_violation *violation, unsigned long first)
+/* Reports the violation and does what the policy says. */
+static void report(const struct guardrail_violation *violation, unsigned long first)
 {
 	char name[NAME_LENGTH];
 
@@ -217,7 +227,7 @@ static void tell(const struct guardrail_violation *violation, unsigned long firs
 
 void guardrail_report(const struct guardrail_violation *violation)
 {
-	tell(violation, violation->addr);
+	report(violation, violation->addr);
 }
 EXPORT_SYMBOL_GPL(guardrail_report);
 
@@ -235,7 +245,7 @@ void guardrail_report_write(unsigned long addr, unsigned long size, unsigned lon
 	};
 
 	snprintf(what, sizeof(what), "write of %lu bytes at", size);
-	tell(&violation, first);
+	report(&violation, first);
 }
 
 void guardrail_report_icall(unsigned long target, u32 domain, unsigned long ip)
@@ -245,7 +255,7 @@ void guardrail_report_icall(unsigned long target, u32 domain, unsigned long ip)
 		.needs = "icall",
 	};
 
-	tell(&violation, target);
+	report(&violation, target);
 }
 
 bool guardrail_report_lock(const struct guardrail_lock *lock, const char *kind, const struct guardrail_entry *entry)

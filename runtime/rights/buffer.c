@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Large buffers that are written after all, or told: of any byte it has to be found where its buffer begins and ends (see buffer.h). */
+/*
+ * Buffers that are written after all, or listed: finds the begin and the end of the buffer that has a byte.
+ * rights/buffer.h describes the marks.
+ */
 #include "rights/buffer.h"
 #include "rights/kinds.h"
 #include "rights/object.h"
@@ -15,7 +18,7 @@ static bool is_first(u64 word, u32 domain)
 	return word == buffer_owned(domain) || word == buffer_of_packet(domain);
 }
 
-/* The buffer that has the byte at @addr: its marks are the next ones in both directions. */
+/* Finds the buffer that has the byte at @addr: its marks are the next ones in both directions. */
 static bool find(u32 domain, unsigned long addr, struct guardrail_range *found)
 {
 	unsigned long tag = tag_of(addr) & ~7UL, page = tag & PAGE_MASK, begin, end;
@@ -51,7 +54,7 @@ bool guardrail_buffer_grant(u32 domain, unsigned long addr)
 			return false;
 		}
 	}
-	/* The marks go before anything else comes, or they would be found again. */
+	/* Remove the marks first, or the change below would find them again. */
 	WRITE_ONCE(*(u64 *)tag_of(range.start), 0);
 	WRITE_ONCE(*(u64 *)tag_of(range.start + range.len - BUFFER_WORD), 0);
 	return !guardrail_range_change(domain, range.start, range.len, GUARDRAIL_WRITE, true);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Slots that one tag cannot describe: several domains hold rights, or one holds rights to bytes for which it has no mask. Their
- * tag says so, and a node of the conflict table has the rights of every domain to every byte.
+ * Slots that one tag cannot describe: several domains hold rights, or one holds rights to bytes for which it has no
+ * mask. Their tag is GUARDRAIL_CONFLICT, and a node of the conflict table has the rights of every domain to every byte.
  *
- * An tag is changed here by compare-and-swap. Where whole slots change, rights.c writes tags without that, so the mark can
- * be lost when two domains change rights to the same slot at the same moment: the one that wrote the tag last has its right there, and
- * what the others hold is still in the node. So a check that fails looks for a node whatever the tag says. A node goes when
- * no right but what fits into the tag is left.
+ * Tags change here by compare-and-swap. Where whole slots change, ranges.c writes tags without it, so
+ * GUARDRAIL_CONFLICT can be lost when two domains change rights to one slot at the same moment. The domain that wrote
+ * the tag last has its right there; the node still has what the others hold. So a check that fails looks for a node
+ * whatever the tag is. A node is freed when all that is left fits into the tag.
  */
 #include <linux/hash.h>
 #include <linux/spinlock.h>
@@ -18,6 +18,12 @@
 #define HASH_BITS 10
 #define RESERVE 64
 
+/**
+ * struct conflict - A slot whose rights one tag cannot express.
+ * @node: Place in its bucket.
+ * @tag: Address of the slot's tag.
+ * @rights: Rights of each domain to each byte.
+ */
 struct conflict {
 	struct hlist_node node;
 	unsigned long tag;
@@ -26,6 +32,7 @@ struct conflict {
 
 static struct guardrail_pool pool;
 static struct hlist_head table[1 << HASH_BITS];
+/* Protects table, its nodes and n_conflicts. Taken in any context but NMI. The lock of masks nests inside. */
 static DEFINE_SPINLOCK(lock);
 static unsigned long n_conflicts;
 
@@ -45,7 +52,7 @@ static struct conflict *find(unsigned long tag)
 	return NULL;
 }
 
-/* What an tag other than GUARDRAIL_CONFLICT says of each byte, to the domain that it names. */
+/* Decodes a tag other than GUARDRAIL_CONFLICT: the rights of the domain in it to each byte. */
 static void decode(u8 tag, u8 rights[GUARDRAIL_SLOT])
 {
 	u8 mask = guardrail_writes[tag], right = tag & 0xf;
@@ -57,7 +64,7 @@ static void decode(u8 tag, u8 rights[GUARDRAIL_SLOT])
 		rights[0] = right;
 }
 
-/* The tag that says this of a slot, or GUARDRAIL_CONFLICT where none can. */
+/* Finds the tag for these rights, or GUARDRAIL_CONFLICT where there is none. */
 static u8 encode(u32 domain, const u8 rights[GUARDRAIL_SLOT], unsigned int most)
 {
 	u8 mask = 0;
@@ -66,7 +73,7 @@ static u8 encode(u32 domain, const u8 rights[GUARDRAIL_SLOT], unsigned int most)
 	for (i = 0; i < GUARDRAIL_SLOT; i++) {
 		if (right_writes(rights[i]))
 			mask |= 1 << i;
-		/* Marks are known at the first byte alone, and go with all or nothing. */
+		/* Only the first byte can have a mark, and besides marks all bytes are writable or none. */
 		if (rights[i] > GUARDRAIL_WRITE && i)
 			return GUARDRAIL_CONFLICT;
 	}
@@ -84,7 +91,7 @@ static void apply(const struct guardrail_slot_change *change, u8 rights[GUARDRAI
 	for (i = 0; i < GUARDRAIL_SLOT; i++) {
 		if (!(change->mask & 1 << i))
 			continue;
-		/* The first bytes of a frame are never written. */
+		/* The first bytes of a packet are never written. */
 		if (rights[i] == GUARDRAIL_SKB && change->keep_objects)
 			continue;
 		if (right_objects(rights[i]) && change->keep_objects)
@@ -94,7 +101,7 @@ static void apply(const struct guardrail_slot_change *change, u8 rights[GUARDRAI
 	}
 }
 
-/* The tag of a node: what a single domain holds if it fits, else GUARDRAIL_CONFLICT. */
+/* Finds the tag of a node: the rights of a single domain if they fit, else GUARDRAIL_CONFLICT. */
 static u8 encode_node(const struct conflict *conflict)
 {
 	u32 domain, only = 0;
@@ -109,7 +116,7 @@ static u8 encode_node(const struct conflict *conflict)
 	return only ? encode(only, conflict->rights[only - 1], GUARDRAIL_SINGLE_MASKS) : 0;
 }
 
-/* The tag, with what it says taken over into the node. */
+/* Copies the rights in a tag to the node; returns the tag. */
 static u8 take_over(struct conflict *conflict, u8 tag)
 {
 	if (tag && tag != GUARDRAIL_CONFLICT)
@@ -123,8 +130,8 @@ static bool swap_tag(unsigned long tag, u8 old, u8 new)
 }
 
 /*
- * The tag that an tag of the domain, or of none, becomes; GUARDRAIL_CONFLICT where none can say it. Bytes that become writable or
- * read-only are most of what comes here.
+ * Finds what a tag of the domain, or 0, becomes; GUARDRAIL_CONFLICT where no tag can express it. Most changes make
+ * bytes writable or read-only.
  */
 static u8 changed(u8 old, const struct guardrail_slot_change *change)
 {
@@ -138,7 +145,7 @@ static u8 changed(u8 old, const struct guardrail_slot_change *change)
 		return guardrail_mask_tag(change->domain, guardrail_writes[old] & ~change->mask, most);
 	if (!old && change->mask == 1)
 		return GUARDRAIL_ENTRY(change->domain, change->right);
-	/* A mark goes, and there is nothing else in the slot. */
+	/* A mark is removed, and nothing else is in the slot. */
 	if (!guardrail_writes[old] && change->mask & 1 && change->right == GUARDRAIL_READ && !change->keep_objects)
 		return 0;
 	decode(old, rights);
@@ -146,7 +153,7 @@ static u8 changed(u8 old, const struct guardrail_slot_change *change)
 	return encode(change->domain, rights, most);
 }
 
-/* Changes an tag that stays one that needs no node; false where it has to be done with one. */
+/* Changes a tag that needs no node; false where it needs one. */
 static bool change_tag(unsigned long tag, const struct guardrail_slot_change *change)
 {
 	u8 old, new;
@@ -155,7 +162,7 @@ static bool change_tag(unsigned long tag, const struct guardrail_slot_change *ch
 		old = READ_ONCE(*(u8 *)tag);
 		if (old == GUARDRAIL_CONFLICT)
 			return false;
-		/* Another domain's, and this one has nothing to lose there. */
+		/* It is another domain's, and this domain has nothing to lose there. */
 		if (old && old >> 4 != change->domain)
 			return change->right == GUARDRAIL_READ;
 		new = changed(old, change);
@@ -166,8 +173,8 @@ static bool change_tag(unsigned long tag, const struct guardrail_slot_change *ch
 }
 
 /*
- * The same with a node, under the lock. The node is in the table before the tag says so, and leaves it after the tag says
- * something else.
+ * Changes the rights in a node, under the lock. The node enters the table before the tag becomes GUARDRAIL_CONFLICT,
+ * and leaves it after the tag has another value.
  */
 static void change_node(struct conflict *conflict, const struct guardrail_slot_change *change)
 {
@@ -189,19 +196,18 @@ static void drop_if_done(struct conflict *conflict)
 	guardrail_pool_free(&pool, conflict);
 }
 
-/* The tag must be populated. */
 int guardrail_slot_change(unsigned long tag, const struct guardrail_slot_change *change)
 {
 	struct conflict *conflict;
 	unsigned long flags;
 
-	/* Without a node for it, that is all there is to do. */
+	/* Without a node, the tag is all that has to change. */
 	if (hlist_empty(bucket(tag)) && change_tag(tag, change))
 		return 0;
 	spin_lock_irqsave(&lock, flags);
 	conflict = find(tag);
 	if (!conflict) {
-		/* Whoever takes a slot for a node does so under the lock. */
+		/* A slot gets a node only under the lock. */
 		if (change_tag(tag, change)) {
 			spin_unlock_irqrestore(&lock, flags);
 			return 0;
@@ -222,7 +228,7 @@ int guardrail_slot_change(unsigned long tag, const struct guardrail_slot_change 
 	return 0;
 }
 
-/* What tag and node together say of the domain's rights. Under the lock nothing moves from the one to the other. */
+/* Combines tag and node. Under the lock nothing moves between the two. */
 static void rights_now(unsigned long tag, u32 domain, u8 rights[GUARDRAIL_SLOT])
 {
 	struct conflict *conflict;
@@ -238,7 +244,7 @@ static void rights_now(unsigned long tag, u32 domain, u8 rights[GUARDRAIL_SLOT])
 		decode(value, rights);
 	else if (conflict)
 		memcpy(rights, conflict->rights[domain - 1], GUARDRAIL_SLOT);
-	/* The mark was lost: it comes back, or the node goes. */
+	/* GUARDRAIL_CONFLICT was lost: restore it, or free the node. */
 	if (conflict && value != GUARDRAIL_CONFLICT) {
 		change_node(conflict, &(struct guardrail_slot_change){ .domain = domain });
 		drop_if_done(conflict);
@@ -251,8 +257,8 @@ void guardrail_slot_rights(unsigned long tag, u32 domain, u8 rights[GUARDRAIL_SL
 	int value = tag_peek(tag);
 
 	/*
-	 * Without a node the tag says all. Where there was one whose mark was lost, and it has gone meanwhile, the tag has become what
-	 * all hold.
+	 * Without a node the tag says all. If a node lost GUARDRAIL_CONFLICT and was freed meanwhile, the tag has
+	 * become what all domains hold.
 	 */
 	if (value >= 0 && value != GUARDRAIL_CONFLICT && hlist_empty(bucket(tag)) && tag_peek(tag) == value) {
 		if (value >> 4 == domain)
@@ -279,7 +285,6 @@ static bool all_hold(const u8 rights[GUARDRAIL_SLOT], u8 mask, u8 right)
 	return true;
 }
 
-/* Whether the domain has the right to all bytes in @mask. */
 bool guardrail_slot_holds(unsigned long tag, u32 domain, u8 mask, u8 right)
 {
 	u8 rights[GUARDRAIL_SLOT];
@@ -294,12 +299,11 @@ bool guardrail_slot_holds(unsigned long tag, u32 domain, u8 mask, u8 right)
 		if (all_hold(rights, mask, right))
 			return true;
 	}
-	/* Again, where nothing can be on its way between tag and node. */
+	/* Once more, under the lock: nothing moves between tag and node there. */
 	guardrail_slot_rights(tag, domain, rights);
 	return all_hold(rights, mask, right);
 }
 
-/* What the domain has in nodes goes. */
 void guardrail_conflict_forget(u32 domain)
 {
 	struct conflict *conflict;

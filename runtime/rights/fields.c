@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Rights to the fields of a structure. A list of fields is turned into a bit for each byte, so that each slot changes once; the lists of
- * actions, which are the same each time, into words of eight tags, their templates, which are compared and stored as a whole.
+ * Rights to fields of structures. A list of fields becomes a mask for each slot, so each slot changes once. The lists
+ * of actions are the same each time: they become templates, words of eight tags that are compared and stored as a
+ * whole.
  */
 #include <linux/hash.h>
 #include <linux/spinlock.h>
@@ -11,29 +12,43 @@
 #include "rights/mask.h"
 #include "rights/table.h"
 
-/* Slots that are looked at together. */
+/* Slots that change together. */
 #define WINDOW 64
-/* Structures that have templates are no larger than that. */
+/* Larger structures have no templates. */
 #define LARGEST (WINDOW * GUARDRAIL_SLOT)
 #define WORDS (WINDOW / 8 + 1)
 #define TEMPLATE_BITS 6
 
-/* What a list of fields is in the table, where the structure begins at a certain slot of a word of eight. */
+/**
+ * struct template - The tags of a list of fields, for structures that begin at one slot of a word of eight.
+ * @fields: The list, known by its address; NULL where the place is free.
+ * @n_fields: Its length.
+ * @domain: Domain that may write the fields.
+ * @version: Version of the domain's masks that the tags are from.
+ * @first: Slot of the first word at which the structure begins.
+ * @n_words: How many words there are.
+ * @words: The tags.
+ * @masks: All bits of the tags that are not 0.
+ */
 struct template {
-	const struct guardrail_field *fields;	/* NULL where there is none */
+	const struct guardrail_field *fields;
 	u32 n_fields;
 	u32 domain;
-	u32 version;				/* of the domain's masks */
-	u8 first;				/* the slot of the first word in which the structure begins */
+	u32 version;
+	u8 first;
 	u8 n_words;
 	u64 words[WORDS];
-	u64 masks[WORDS];			/* all bits of the tags in them that are not 0 */
+	u64 masks[WORDS];
 };
 
 static struct template templates[1 << TEMPLATE_BITS];
+/*
+ * Protects changes of templates. Readers take no lock: they see the fields of a template after its tags. Taken in any
+ * context but NMI. The lock of masks nests inside.
+ */
 static DEFINE_SPINLOCK(lock);
 
-/* The bytes of the window's slots that the fields of a structure at p have. */
+/* Finds the bytes of the slots in a window that the fields of a structure at @p cover. */
 static void bytes_of(unsigned long p, const struct guardrail_field *fields, u32 n, unsigned long window, u8 masks[WINDOW])
 {
 	unsigned long end = window + WINDOW * GUARDRAIL_SLOT - 1;
@@ -92,7 +107,7 @@ static bool all_kernel(unsigned long p, const struct guardrail_field *fields, u3
 	return true;
 }
 
-/* The fields get WRITE or READ; what is an object stays one. */
+/* Changes the fields without a template. */
 static noinline int change_fields(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n, u8 right)
 {
 	struct guardrail_slot_change change = { .domain = domain, .right = right, .keep_objects = true };
@@ -146,7 +161,7 @@ bool guardrail_fields_tags(u32 domain, unsigned long p, const struct guardrail_f
 	return true;
 }
 
-/* Makes the template, if the list can have one and its place is free; false where it has none. */
+/* Makes the template, if the list can have one and the place is free; otherwise false. */
 static noinline bool make(struct template *template, u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
 {
 	unsigned int first = p / GUARDRAIL_SLOT % 8, i;
@@ -157,7 +172,7 @@ static noinline bool make(struct template *template, u32 domain, unsigned long p
 	if (!all_kernel(p, fields, n, &last) || !last || last - p >= LARGEST)
 		return false;
 	spin_lock_irqsave(&lock, flags);
-	/* One of a domain whose masks have gone belongs to no module that is there. */
+	/* A template of masks that were forgotten belongs to no loaded module. */
 	if (!template->fields || template->version != guardrail_masks_version(template->domain)) {
 		WRITE_ONCE(template->fields, NULL);
 		smp_wmb();
@@ -171,7 +186,7 @@ static noinline bool make(struct template *template, u32 domain, unsigned long p
 		done = guardrail_fields_tags(domain, p, fields, n, tags, WINDOW);
 		for (i = 0; i < WINDOW; i++)
 			((u8 *)template->masks)[first + i] = tags[i] ? 0xff : 0;
-		/* The fields are seen after what they stand for. */
+		/* Publish the fields after the tags. */
 		if (done)
 			smp_store_release(&template->fields, fields);
 	}
@@ -179,7 +194,7 @@ static noinline bool make(struct template *template, u32 domain, unsigned long p
 	return done;
 }
 
-/* Eight slots of which the tags are other than expected, one by one. */
+/* Changes eight slots one by one, whose tags are not as expected. */
 static noinline int change_slots(unsigned long tag, u64 word, u32 domain, u8 right)
 {
 	struct guardrail_slot_change change = { .domain = domain, .right = right, .keep_objects = true, .many = true };
@@ -216,7 +231,6 @@ static int apply(const struct template *template, unsigned long p, u8 right)
 	return err;
 }
 
-/* The same for the list of an action, which stays what it is while the module is there. */
 int guardrail_fields_change(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n, u8 right)
 {
 	struct template *template = place_of(fields, p / GUARDRAIL_SLOT % 8);
@@ -237,7 +251,6 @@ int guardrail_fields_change(u32 domain, unsigned long p, const struct guardrail_
 	return apply(template, p, right);
 }
 
-/* A module goes, and its lists with it. */
 void guardrail_fields_forget(const struct module *module)
 {
 	unsigned long flags;

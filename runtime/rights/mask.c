@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Which bytes of a slot an tag lets be written. Besides wholes and halves, each domain has a few sets of bytes of its own, masks, that are
- * given out when they are first needed. The kernel's structures need few: fields of one or two bytes lie at the same places of many slots.
+ * Masks; rights/mask.h describes them. The structures of the kernel need few: small fields lie at the same offsets of
+ * many slots.
  */
 #include <linux/spinlock.h>
 
 #include "rights/mask.h"
 
-/* By tag; nothing for GUARDRAIL_CONFLICT. */
+/* By tag. A mask that is in use does not change, so readers take no lock. */
 u8 guardrail_writes[256];
-/* By domain and set of bytes: the tag, or 0. */
+/* By domain and mask: the tag, or 0. */
 static u8 tags[GUARDRAIL_DOMAINS][256];
 static u8 n_given[GUARDRAIL_DOMAINS];
 u32 guardrail_masks_versions[GUARDRAIL_DOMAINS];
+/* Protects tags, n_given, and changes of guardrail_writes. Taken in any context but NMI; nothing nests inside. */
 static DEFINE_SPINLOCK(lock);
 
 u8 guardrail_mask_tag(u32 domain, u8 mask, unsigned int most)
@@ -28,14 +29,13 @@ u8 guardrail_mask_tag(u32 domain, u8 mask, unsigned int most)
 		tag = GUARDRAIL_ENTRY(domain, GUARDRAIL_MASK + n_given[domain]);
 		WRITE_ONCE(n_given[domain], n_given[domain] + 1);
 		WRITE_ONCE(guardrail_writes[tag], mask);
-		/* Whoever finds the tag knows what it says. */
+		/* Publish the tag after its mask. */
 		smp_store_release(&tags[domain][mask], tag);
 	}
 	spin_unlock_irqrestore(&lock, flags);
 	return tag ?: GUARDRAIL_CONFLICT;
 }
 
-/* The domain has nothing in the table, and its masks are free for what comes. */
 void guardrail_masks_forget(u32 domain)
 {
 	unsigned long flags;

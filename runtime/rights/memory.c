@@ -12,7 +12,7 @@ int guardrail_give(u32 domain, unsigned long p, unsigned long size, u32 kind)
 	err = guardrail_set_write(domain, p, size);
 	if (err)
 		return err;
-	/* What was there before went without a word. */
+	/* The allocation that was there before was freed in a way that no action shows. */
 	guardrail_forget_owner(domain, p);
 	return guardrail_set_owner(domain, p, size, kind);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Kernel objects and owned allocations: what the table's marks stand for. A record says of which type an object is, in which state,
- * and how large; or what kind of allocation is owned. Records decide; the marks in the table keep the objects from being written, and
- * tell which of a range of memory begin there.
+ * Records of kernel objects and owned allocations. A record has the type, the state and the size of an object, or the
+ * kind of an owned allocation. Records decide. The marks in the table keep objects from being written, and show which
+ * of a range of memory begin there.
  */
 #include <linux/hash.h>
 #include <linux/spinlock.h>
@@ -18,23 +18,41 @@
 #define HASH_BITS 12
 #define LOCK_BITS 6
 #define RESERVE 128
-/* So many free records wait for each lock. */
+/* Free records that wait for each lock. */
 #define MAX_FREE 8
 
+/**
+ * struct record - An object or an owned allocation.
+ * @node: Place in its bucket, or in the list of free records.
+ * @addr: Its begin.
+ * @size: Its size in bytes.
+ * @number: Goes up with each record of its part; a walk goes by it.
+ * @type: Type of the object, or kind of the allocation.
+ * @state: State of the object; what guardrail_owner_note() noted.
+ * @domain: Domain that holds it.
+ * @right: GUARDRAIL_OBJECT or GUARDRAIL_OWNER.
+ */
 struct record {
 	struct hlist_node node;
 	unsigned long addr;
 	unsigned long size;
-	u64 number;		/* in the order of creation */
+	u64 number;
 	u32 type;
 	u32 state;
 	u8 domain;
-	u8 right;		/* GUARDRAIL_OBJECT or GUARDRAIL_OWNER */
+	u8 right;
 };
 
 static struct guardrail_pool pool;
 static struct hlist_head table[1 << HASH_BITS];
-/* A lock serves many buckets. Records come and go with each frame, so some that are free wait beside the lock. */
+/**
+ * struct part - The buckets that one lock serves, and records that wait for them.
+ * @lock: Protects the buckets and the members below. Taken in any context but NMI; nothing nests inside.
+ * @n_free: Number of free records.
+ * @free: Free records: packets make and drop records all the time.
+ * @last_number: The last number that a record got.
+ * @n_records: Number of records in use.
+ */
 static struct part {
 	spinlock_t lock;
 	u32 n_free;
@@ -43,10 +61,9 @@ static struct part {
 	unsigned long n_records;
 } parts[1 << LOCK_BITS];
 
-/* How much memory each domain owns. */
 atomic_long_t guardrail_owned[GUARDRAIL_DOMAINS];
 
-/* Whether allocations of a kind are memory, not mappings of registers or parts of what the kernel has. */
+/* True for kinds that are memory, not mappings of registers or parts of kernel objects. */
 static bool is_memory(u32 kind)
 {
 	return kind == KIND_PAGES || (!(kind & KIND_OWN) && kind != KIND_IO);
@@ -78,7 +95,7 @@ static spinlock_t *lock_of(unsigned int bucket)
 	return &part_of(bucket)->lock;
 }
 
-/* The record of what begins at @addr for the domain, under the lock of its bucket. */
+/* Finds the record of what begins at @addr, under the lock of its bucket. */
 static struct record *find(unsigned long addr, u32 domain, u8 right)
 {
 	struct record *record;
@@ -89,7 +106,7 @@ static struct record *find(unsigned long addr, u32 domain, u8 right)
 	return NULL;
 }
 
-/* Puts a record in, under the lock; NULL where there is no memory for it. */
+/* Inserts a record, under the lock; NULL without memory. */
 static struct record *insert(unsigned int bucket, const struct record *what)
 {
 	struct part *part = part_of(bucket);
@@ -112,7 +129,7 @@ static struct record *insert(unsigned int bucket, const struct record *what)
 	return record;
 }
 
-/* Takes a record out, under the lock. */
+/* Removes a record, under the lock. */
 static void drop(unsigned int bucket, struct record *record)
 {
 	struct part *part = part_of(bucket);
@@ -143,7 +160,7 @@ static int add(const struct record *what)
 	return err;
 }
 
-/* Takes a record of this type, or of any where it is 0, out. */
+/* Removes a record of this type, or of any type where it is 0. */
 static int take(unsigned long addr, u32 domain, u8 right, u32 type)
 {
 	unsigned int bucket = bucket_of(addr);
@@ -161,7 +178,7 @@ static int take(unsigned long addr, u32 domain, u8 right, u32 type)
 	return err;
 }
 
-/* The size of what is owned and begins at @addr; false where it is none of this kind. */
+/* Finds the size of an owned allocation of this kind; false where none begins at @addr. */
 static bool owned(unsigned long addr, u32 domain, u32 type, unsigned long *size)
 {
 	unsigned int bucket = bucket_of(addr);
@@ -178,7 +195,7 @@ static bool owned(unsigned long addr, u32 domain, u32 type, unsigned long *size)
 	return record;
 }
 
-/* The mark in the table at one byte, or none. */
+/* Sets or removes the mark of one byte. */
 static noinline int mark_slot(u32 domain, unsigned long p, u8 mask, u8 right)
 {
 	struct guardrail_slot_change change = { .domain = domain, .mask = mask, .right = right };
@@ -191,14 +208,14 @@ static int mark(u32 domain, unsigned long p, u8 mask, u8 right)
 	u8 object = GUARDRAIL_ENTRY(domain, GUARDRAIL_OBJECT);
 	u8 from = right == GUARDRAIL_READ ? object : 0, to = right == GUARDRAIL_READ ? 0 : object;
 
-	/* Mostly an object begins where there was nothing, or ends and nothing is left. */
+	/* Mostly an object begins in an empty slot, or ends and leaves an empty one. */
 	if (mask == 1 && (right == GUARDRAIL_READ || right == GUARDRAIL_OBJECT) &&
 	    READ_ONCE(*(u8 *)tag_of(p)) == from && cmpxchg((u8 *)tag_of(p), from, to) == from)
 		return 0;
 	return mark_slot(domain, p, mask, right);
 }
 
-/* Marks what has a record already; without memory for that the record goes. */
+/* Marks an object that has a record; without memory for the mark it drops the record. */
 static int mark_object(u32 domain, unsigned long p, unsigned long size, u32 type)
 {
 	int err = guardrail_range_change(domain, p, size, GUARDRAIL_READ, true);
@@ -221,7 +238,7 @@ int guardrail_set_object(u32 domain, unsigned long p, unsigned long size, u32 ty
 	if (type == GUARDRAIL_TYPE_SKB)
 		return guardrail_is_skb(domain, p) ? -EEXIST : guardrail_skb_begins(domain, p, NULL, 0);
 	err = populate(tag_of(p), tag_of(p));
-	/* The record comes first: of two who make an object of the same bytes, one is told. */
+	/* Add the record first: of two threads that make an object of the same bytes, one gets an error. */
 	err = err ?: add(&record);
 	return err ?: mark_object(domain, p, size, type);
 }
@@ -296,7 +313,7 @@ int guardrail_object_state(u32 domain, unsigned long p, u32 type)
 }
 EXPORT_SYMBOL_GPL(guardrail_object_state);
 
-/* Frames have one state. */
+/* Packets have one state. */
 static int move_skb(u32 domain, unsigned long p, u32 from, u32 to)
 {
 	if (to)
@@ -380,7 +397,6 @@ int guardrail_clear_object(u32 domain, unsigned long p, u32 type)
 }
 EXPORT_SYMBOL_GPL(guardrail_clear_object);
 
-/* What began as an object at @p does so no more; the caller changes the mark. */
 void guardrail_object_forget(u32 domain, unsigned long p)
 {
 	take(p, domain, GUARDRAIL_OBJECT, 0);
@@ -448,7 +464,7 @@ void guardrail_forget_owner(u32 domain, unsigned long p)
 	take(p, domain, GUARDRAIL_OWNER, 0);
 }
 
-/* The newest record of the domain in a bucket that is older than @below. */
+/* Finds the newest record of the domain in a bucket that is older than @below. */
 static struct record *next_older(unsigned int bucket, u32 domain, u64 below)
 {
 	struct record *record, *best = NULL;
@@ -490,7 +506,6 @@ int guardrail_objects_walk(u32 domain, int (*each)(const struct guardrail_held *
 	return err;
 }
 
-/* The records of the domain go; their marks go with all that it has in the table. */
 void guardrail_objects_forget_all(u32 domain)
 {
 	unsigned int bucket;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Rights to ranges: granted, taken, checked and told. Whole slots that change between nothing and writable, which is nearly all, are
- * done eight at a time and without synchronization; the rest goes to conflict.c slot by slot.
+ * Rights to ranges. Nearly all changes turn whole slots writable or read-only: these take eight slots at a time and no
+ * lock. conflict.c changes the rest slot by slot.
  */
 #include <linux/mm.h>
 #include <linux/sched.h>
@@ -12,7 +12,7 @@
 #include "rights/ranges.h"
 #include "rights/table.h"
 
-/* What began as an object in these bytes of a slot is one no more. */
+/* Drops the records of objects that begin in these bytes of a slot. */
 static void forget_objects(unsigned long tag, u32 domain, u8 mask)
 {
 	u8 rights[GUARDRAIL_SLOT];
@@ -32,24 +32,24 @@ static int change_slot(unsigned long tag, const struct guardrail_slot_change *ch
 
 	if (!change->keep_objects && (object || value == GUARDRAIL_CONFLICT))
 		forget_objects(tag, change->domain, change->mask);
-	/* Of a buffer whose first or last bytes change, the others stay what they stand for. */
+	/* The buffer at whose begin or end bytes change becomes plain memory first. */
 	if (value == GUARDRAIL_ENTRY(change->domain, GUARDRAIL_OWNER))
 		guardrail_buffer_grant(change->domain, slot_of(tag));
 	return guardrail_slot_change(tag, change);
 }
 
-/* True where eight tags are of the domain or nobody's, and no object or buffer begins there: then they can change at once. */
+/* True where eight tags can change at once: they are the domain's or 0, and no object or buffer begins there. */
 static bool can_change(u64 word, u32 domain)
 {
 	u64 ones = EIGHT(1), fours = EIGHT(0xf), high = word >> 4 & fours, low = word & fours;
-	/* In each byte, the fifth bit of x + 15 says whether a number of four bits is not 0. */
+	/* In each byte, the fifth bit of x + 15 is set where a number of four bits is not 0. */
 	u64 others = (high + fours) & ((high ^ domain * ones) + fours);
 	u64 no_objects = ((low & ~ones) ^ GUARDRAIL_OBJECT * ones) + fours, no_buffers = (low ^ GUARDRAIL_OWNER * ones) + fours;
 
 	return !((others | ~no_objects | ~no_buffers | (low + ones)) & EIGHT(0x10));
 }
 
-/* The tags of a word that are in @part change at once, if what they are lets them. */
+/* Changes the tags of a word that are in @part at once, if they allow it. */
 static bool change_word(u64 *word, u64 part, u64 to, u32 domain)
 {
 	u64 old = READ_ONCE(*word);
@@ -61,7 +61,7 @@ static bool change_word(u64 *word, u64 part, u64 to, u32 domain)
 	return cmpxchg(word, old, (old & ~part) | (to & part)) == old;
 }
 
-/* The same; where they are unlike, one by one. */
+/* The same; tags that differ change one by one. */
 static int change_part(unsigned long word, u64 part, u64 to, const struct guardrail_slot_change *change)
 {
 	u8 from = WRITABLE(change->domain) ^ (u8)to;
@@ -82,7 +82,7 @@ static int change_part(unsigned long word, u64 part, u64 to, const struct guardr
 	return err;
 }
 
-/* Whole slots, whose tags from @tag to @last are in one page of the table, which is populated. */
+/* Changes whole slots, whose tags from @tag to @last are in one populated page of the table. */
 static int change_tags(unsigned long tag, unsigned long last, const struct guardrail_slot_change *change)
 {
 	u64 writable = EIGHT(WRITABLE(change->domain)), to = change->right == GUARDRAIL_WRITE ? writable : 0;
@@ -111,7 +111,10 @@ static int change_tags(unsigned long tag, unsigned long last, const struct guard
 	return err;
 }
 
-/* Words of tags up to @last, as long as all are what is expected; where there may be one that is not. Eight at a time, since buffers have many. */
+/*
+ * Changes words of tags up to @last while all are as expected; returns the first that may differ. It takes eight words
+ * at a time, since buffers have many.
+ */
 static __always_inline unsigned long change_alike(unsigned long word, unsigned long last, u64 from, u64 to)
 {
 	unsigned int i;
@@ -121,7 +124,7 @@ static __always_inline unsigned long change_alike(unsigned long word, unsigned l
 		for (i = 0; i < 8; i++) {
 			u64 *one = (u64 *)word + i;
 
-			/* Those of the eight that have changed are what they are to be. */
+			/* The words before it have their new value already. */
 			if (unlikely(READ_ONCE(*one) != from))
 				return word;
 			WRITE_ONCE(*one, to);
@@ -131,13 +134,13 @@ static __always_inline unsigned long change_alike(unsigned long word, unsigned l
 	return word;
 }
 
-/* The first tag of the next page of the table, or the end. */
+/* Finds the first tag of the next page of the table, or the end. */
 static unsigned long page_end(unsigned long tag, unsigned long end)
 {
 	return min(end, (tag & PAGE_MASK) + PAGE_SIZE);
 }
 
-/* A range that begins or ends within a slot, reaches over pages of the table, or lies where it has none. */
+/* Changes a range that begins or ends within a slot, reaches over pages of the table, or lies where it has none. */
 static noinline int change_range(unsigned long p, unsigned long n, struct guardrail_slot_change *change)
 {
 	unsigned long tag = tag_of(p), last = tag_of(p + n - 1), end = last + 1;
@@ -148,7 +151,7 @@ static noinline int change_range(unsigned long p, unsigned long n, struct guardr
 		if (err)
 			return err;
 	}
-	/* The first slot and the last, where only a part of them is meant. */
+	/* The first slot and the last may change only in part. */
 	change->mask = slot_mask(p, p + n);
 	if (change->mask != 0xff) {
 		if (tag_peek(tag) >= 0)
@@ -172,7 +175,7 @@ static noinline int change_range(unsigned long p, unsigned long n, struct guardr
 	return err;
 }
 
-/* What is left of a range of whole slots, or all of any other. */
+/* Changes what is left of a range of whole slots, or all of any other. */
 static noinline int change_rest(u32 domain, unsigned long p, unsigned long n, u8 right, bool keep_objects)
 {
 	struct guardrail_slot_change change = { .domain = domain, .mask = 0xff, .right = right, .keep_objects = keep_objects };
@@ -193,7 +196,7 @@ static __always_inline int range_change(u32 domain, unsigned long p, unsigned lo
 	if (!is_domain(domain) || !is_kernel_range(p, n))
 		return -EINVAL;
 	last = tag_of(p + n - 1);
-	/* Nearly all that changes hands are whole slots in one page of the table, from a multiple of 64 bytes on. */
+	/* Nearly all ranges are whole slots in one page of the table that begin at a multiple of 64 bytes. */
 	if (unlikely((p | n) % GUARDRAIL_SLOT || tag % 8 || (tag ^ last) & PAGE_MASK || tag_peek(tag) < 0))
 		return change_rest(domain, p, n, right, keep_objects);
 	writable = EIGHT(WRITABLE(domain));
@@ -242,7 +245,7 @@ int guardrail_set_icall(u32 domain, unsigned long p)
 }
 EXPORT_SYMBOL_GPL(guardrail_set_icall);
 
-/* The first byte in the slot at @tag that is in @mask and not writable, or -1. */
+/* Finds the first byte in @mask that the domain may not write, or -1. */
 static int denied_in_slot(unsigned long tag, u32 domain, u8 mask)
 {
 	u8 rights[GUARDRAIL_SLOT];
@@ -268,7 +271,7 @@ unsigned long guardrail_first_denied(u32 domain, unsigned long p, unsigned long 
 		return end;
 	if (!is_domain(domain) || p < KERNEL_HALF)
 		return p;
-	/* Beyond the last byte that there is come those of user space, which are nobody's. */
+	/* User memory follows the last byte of the address space; no domain may write it. */
 	if (end - 1 < p)
 		return guardrail_first_denied(domain, p, -p);
 	tag = tag_of(p);

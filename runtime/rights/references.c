@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * References to tasks, which inlined code counts. Drivers hear of tasks in many ways (kthread_create() is one, and has no fixed number of
- * arguments), so a store that is not allowed is looked at: if it changes the count of a task that is there, it is allowed from then on, since the
- * reference may be given back when nobody finds the task any more.
+ * Reference counts of tasks; rights/references.h describes them. Drivers get tasks in many ways, so no action grants
+ * the count (kthread_create() is one way, and has no fixed number of arguments). Instead a denied store is looked at:
+ * if it changes the count of an existing task, the domain may write the count from then on. It may drop the reference
+ * when the task cannot be found any more.
  */
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
@@ -15,12 +16,13 @@
 
 static const struct guardrail_field usage = { offsetof(struct task_struct, usage), sizeof_field(struct task_struct, usage) };
 
-/* Whose count a domain may write; the oldest one gives way. */
+/* Tasks whose count a domain may write; a domain of 0 marks a free place. A new one replaces the oldest. */
 static struct {
 	unsigned long task;
-	u32 domain;	/* 0 where the place is free */
+	u32 domain;
 } tasks[TASKS];
 static unsigned int next;
+/* Protects tasks and next. Taken in any context but NMI. The locks of templates, conflicts, masks and the table nest inside. */
 static DEFINE_SPINLOCK(lock);
 
 static bool is_task(const struct task_struct *wanted)

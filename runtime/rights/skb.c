@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Network frames: objects of one type, size and state, of which the table alone says where they are, without a record and its lock. One comes
- * or goes with each packet, so all of its tags change at once where they are what they nearly always are.
+ * Packets; rights/skb.h describes them. The table alone shows where they are, without a record and its lock. Each
+ * packet begins and ends once, so all of its tags change at once where they are as expected.
  */
 #include <linux/skbuff.h>
 #include <linux/spinlock.h>
@@ -13,10 +13,14 @@
 #include "rights/skb.h"
 #include "rights/table.h"
 
-/* Words behind these may be others' in part, as the first may. */
+/* Words behind this one may belong to others in part, as the first may. */
 #define WHOLE (SKB_SLOTS / 8 - 1)
 
 struct guardrail_skb_shape guardrail_skb_shapes[GUARDRAIL_DOMAINS][8];
+/*
+ * Protects changes of guardrail_skb_shapes. Readers take no lock: they see the fields of a shape after its tags. Taken in
+ * any context but NMI. The lock of masks nests inside.
+ */
 static DEFINE_SPINLOCK(lock);
 
 static struct guardrail_skb_shape *shape_of(u32 domain, unsigned long p)
@@ -30,7 +34,7 @@ bool guardrail_is_skb_slowly(u32 domain, unsigned long p)
 	       guardrail_slot_holds(tag_of(p), domain, slot_mask(p, p + 1), GUARDRAIL_SKB);
 }
 
-/* Notes how frames of the domain look that have these fields, unless others are known. */
+/* Learns the shape of the domain's packets with these fields, unless another is known. */
 static noinline bool learn(struct guardrail_skb_shape *shape, u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
 {
 	u8 first = p / GUARDRAIL_SLOT % 8, *tags = (u8 *)shape->words + first;
@@ -54,7 +58,9 @@ static noinline bool learn(struct guardrail_skb_shape *shape, u32 domain, unsign
 	return known;
 }
 
-/* One word of tags; those of it that are not the frame's are others', and where none are its page may have no memory. */
+/*
+ * Exchanges one word of tags; some of its tags may be of others. A word without tags of the packet may have no memory.
+ */
 static __always_inline bool exchange_word(const struct guardrail_skb_shape *shape, unsigned int i, u64 *word, bool begins)
 {
 	u64 whole = shape->whole[i], frames = shape->words[i], old;
@@ -66,8 +72,8 @@ static __always_inline bool exchange_word(const struct guardrail_skb_shape *shap
 }
 
 /*
- * All tags become the frame's, or nobody's, if they are the other; false where one was not, and some may have become so. The first word is the
- * last, since the mark is in it.
+ * Sets or clears all tags of a packet. False where one was not as expected; some may have changed then. The first word
+ * changes last, since it has the mark.
  */
 static __always_inline bool exchange(const struct guardrail_skb_shape *shape, unsigned long p, bool begins)
 {
@@ -86,14 +92,14 @@ static __always_inline bool exchange(const struct guardrail_skb_shape *shape, un
 	return exchange_word(shape, 0, word, begins);
 }
 
-/* True where frames can be exchanged in words, and there are tags. */
+/* True where the packet's tags can be exchanged in words, and have memory. */
 static __always_inline bool is_plain(u32 domain, unsigned long p)
 {
 	return is_domain(domain) && is_kernel_range(p, SKB_SIZE) && !(p % GUARDRAIL_SLOT) &&
 	       !((tag_of(p) ^ tag_of(p + SKB_SIZE - 1)) & PAGE_MASK) && tag_peek(tag_of(p)) >= 0;
 }
 
-/* The same where something else is there, or nothing is known yet. */
+/* Begins a packet where something else is, or while no shape is known. */
 static noinline int begin_slowly(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
 {
 	struct guardrail_slot_change change = { .domain = domain, .mask = slot_mask(p, p + 1), .right = GUARDRAIL_SKB };
@@ -146,7 +152,6 @@ int guardrail_skb_mark(u32 domain, unsigned long p, bool begins)
 	return guardrail_slot_change(tag_of(p), &change);
 }
 
-/* A module goes, and its lists with it. */
 void guardrail_skbs_forget(const struct module *module)
 {
 	unsigned long flags;

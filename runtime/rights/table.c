@@ -2,10 +2,11 @@
 /*
  * The memory of the table: addresses for all of it, pages where something was granted.
  *
- * The table lies in the kernel's area for virtual mappings, at a multiple of what one top-level tag of the page tables
- * maps, so that everything below the top level is this module's alone. The kernel fills the top level of that area at
- * boot for all processes; what is below is filled here, with pages from a reserve or from the page allocator's own reserve for
- * contexts that cannot wait. Work in process context fills the reserve up again. Pages stay until the module goes.
+ * The table lies in the kernel's area for virtual mappings, at a multiple of what one top-level entry of the page
+ * tables maps. So all below the top level belongs to this module. The kernel fills the top level of that area at boot
+ * for all processes. The levels below are filled here, with pages from a reserve, or from the page allocator's own
+ * reserve in contexts that cannot wait. Work in process context refills the reserve. Pages stay until the module is
+ * unloaded.
  */
 #include <linux/mm.h>
 #include <linux/spinlock.h>
@@ -27,11 +28,14 @@ static struct vm_struct *area;
 static unsigned long table_start __ro_after_init;
 static unsigned long table_end __ro_after_init;
 
-/* Guards the page tables below the top level, the reserve, and the lists. */
+/*
+ * Protects the page tables below the top level, the reserve, both lists of pages and their counts. Taken in any context
+ * but NMI. Only the page allocator nests inside, without waiting.
+ */
 static DEFINE_SPINLOCK(table_lock);
 static LIST_HEAD(reserve_pages);
 static unsigned long n_reserve;
-/* Everything that was put into the page tables, to be freed at the end. */
+/* Pages that were put into the page tables, to be freed at the end. */
 static LIST_HEAD(used_pages);
 static unsigned long n_table;
 static unsigned long n_tree;
@@ -40,7 +44,7 @@ static unsigned long n_dry;
 static void fill_reserve(struct work_struct *work);
 static DECLARE_WORK(fill_work, fill_reserve);
 
-/* Puts pages by until there are @want; false where there is no memory. May sleep. */
+/* Fills the reserve to @want pages; false without memory. May sleep. */
 static bool fill_to(unsigned long want)
 {
 	while (READ_ONCE(n_reserve) < want) {
@@ -62,7 +66,7 @@ static void fill_reserve(struct work_struct *work)
 	fill_to(reserve);
 }
 
-/* A zeroed page that goes into the page tables now. */
+/* Takes a zeroed page for the page tables. */
 static void *take_page(unsigned long *count)
 {
 	struct page *page = list_first_entry_or_null(&reserve_pages, struct page, lru);
@@ -82,7 +86,7 @@ static void *take_page(unsigned long *count)
 	return page_address(page);
 }
 
-/* The table's page at this address gets memory, if it has none. */
+/* Gives the table's page at this address memory, if it has none. */
 static int populate_page(unsigned long addr)
 {
 	pgd_t *pgd = pgd_offset_pgd(guardrail_init_mm->pgd, addr);
@@ -96,7 +100,7 @@ static int populate_page(unsigned long addr)
 		page = take_page(&n_tree);
 		if (!page)
 			return -ENOMEM;
-		smp_wmb();	/* The page is seen to be zero before it is seen. */
+		smp_wmb();	/* Publish the page after its zeroes. */
 		p4d_populate(guardrail_init_mm, p4d, page);
 	}
 	pud = pud_offset(p4d, addr);
@@ -126,7 +130,6 @@ static int populate_page(unsigned long addr)
 	return 0;
 }
 
-/* The tags from @first to @last get memory, or -ENOMEM; for any context. */
 int guardrail_populate(unsigned long first, unsigned long last)
 {
 	unsigned long page, flags;
@@ -152,7 +155,7 @@ int guardrail_prepare(unsigned long p, unsigned long n)
 
 	if (!is_kernel_range(p, n))
 		return -EINVAL;
-	/* What is needed at most, with the page tables; the reserve is filled for it chunk by chunk. */
+	/* One page of the table needs up to four pages; the reserve is filled for one at a time. */
 	for (pages = tag_of(p) & PAGE_MASK; pages <= tag_of(p + n - 1); pages += PAGE_SIZE) {
 		if (tag_peek(pages) >= 0)
 			continue;
@@ -165,8 +168,8 @@ int guardrail_prepare(unsigned long p, unsigned long n)
 EXPORT_SYMBOL_GPL(guardrail_prepare);
 
 /*
- * One walk for two purposes: to tell the pages, and to take the tree apart. Page tables only grow while the module is
- * there, so a walk needs no lock.
+ * One walk for two purposes: to visit the pages, and to take the tree apart. Page tables only grow while the module is
+ * loaded, so a walk needs no lock.
  */
 static int walk_ptes(pmd_t *pmd, unsigned long addr, int (*each)(unsigned long, void *), void *data)
 {
@@ -220,7 +223,7 @@ static int walk(int (*each)(unsigned long, void *), void *data)
 	unsigned long addr;
 	int err = 0;
 
-	/* With four levels, P4D_SIZE is the reach of a top-level tag, and those the kernel has filled: they stay. */
+	/* With four levels, P4D_SIZE is the reach of a top-level entry. The kernel has filled these: they stay. */
 	for (addr = table_start; addr < table_end && !err; addr += P4D_SIZE) {
 		p4d_t *p4d = p4d_offset(pgd_offset_pgd(guardrail_init_mm->pgd, addr), addr);
 
@@ -250,7 +253,7 @@ unsigned long guardrail_dry(void)
 	return READ_ONCE(n_dry);
 }
 
-/* The top level must be there already: it is copied into every process when that is made. */
+/* The top level must exist already: it is copied into every new process. */
 static bool __init top_level_is_there(void)
 {
 	unsigned long addr;
@@ -274,7 +277,7 @@ int __init guardrail_table_init(void)
 #endif
 
 	size = -KERNEL_HALF >> GUARDRAIL_SLOT_SHIFT;
-	/* One more, for the beginning at a multiple. Both kinds of paging have room: half of the area. */
+	/* One more, to align the table. With both kinds of paging there is room: half of the area. */
 	area = guardrail_get_vm_area(size + PGDIR_SIZE, flags);
 	if (!area) {
 		pr_err("the kernel's area for virtual mappings has no room for a table of %lu GiB; is guardrail loaded already under another name?\n",
@@ -296,14 +299,13 @@ int __init guardrail_table_init(void)
 	return 0;
 }
 
-/* Nobody may use the table any more. */
 void guardrail_table_exit(void)
 {
 	struct page *page, *next;
 
 	cancel_work_sync(&fill_work);
 	walk(NULL, NULL);
-	/* No CPU remembers a page, or where one was mapped. */
+	/* No CPU caches a page, or where one was mapped. */
 	guardrail_flush_tlb(table_start, table_end);
 	list_splice(&reserve_pages, &used_pages);
 	list_for_each_entry_safe(page, next, &used_pages, lru)

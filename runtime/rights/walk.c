@@ -10,14 +10,19 @@
 #include "rights/table.h"
 #include "rights/walk.h"
 
-/* What is told next, as far as it is known. */
+/**
+ * struct walk - A walk over what a domain holds.
+ * @held: What the walk reports next, as far as it is known; a length of 0 is nothing yet.
+ * @each: Function that it reports to.
+ * @data: Passed to @each.
+ */
 struct walk {
 	struct guardrail_held held;
 	int (*each)(const struct guardrail_held *held, void *data);
 	void *data;
 };
 
-static int tell(struct walk *walk)
+static int report(struct walk *walk)
 {
 	struct guardrail_held held = walk->held;
 
@@ -25,13 +30,13 @@ static int tell(struct walk *walk)
 	return held.len ? walk->each(&held, walk->data) : 0;
 }
 
-/* [p, p + n) is writable. */
-static int tell_writable(struct walk *walk, unsigned long p, unsigned long n)
+/* Adds a writable range. */
+static int report_writable(struct walk *walk, unsigned long p, unsigned long n)
 {
 	int err = 0;
 
 	if (walk->held.len && walk->held.start + walk->held.len != p)
-		err = tell(walk);
+		err = report(walk);
 	if (!walk->held.len) {
 		walk->held.start = p;
 		walk->held.right = GUARDRAIL_WRITE;
@@ -40,11 +45,11 @@ static int tell_writable(struct walk *walk, unsigned long p, unsigned long n)
 	return err;
 }
 
-/* A buffer of which nothing has been granted begins or ends there. */
-static int tell_buffer(struct walk *walk, unsigned long p)
+/* Reports a buffer of which nothing is granted yet, if it begins there. */
+static int report_buffer(struct walk *walk, unsigned long p)
 {
 	struct guardrail_range range;
-	int err = tell(walk);
+	int err = report(walk);
 
 	if (err || !guardrail_buffer_owned(walk->held.domain, p, &range) || range.start != p)
 		return err;
@@ -52,12 +57,12 @@ static int tell_buffer(struct walk *walk, unsigned long p)
 	walk->held.len = range.len;
 	walk->held.right = GUARDRAIL_OWNER;
 	walk->held.type = KIND_FRAG;
-	err = tell(walk);
+	err = report(walk);
 	walk->held.type = 0;
 	return err;
 }
 
-static int tell_slot(struct walk *walk, unsigned long tag)
+static int report_slot(struct walk *walk, unsigned long tag)
 {
 	u8 rights[GUARDRAIL_SLOT];
 	int i, err = 0;
@@ -65,29 +70,29 @@ static int tell_slot(struct walk *walk, unsigned long tag)
 	guardrail_slot_rights(tag, walk->held.domain, rights);
 	for (i = 0; i < GUARDRAIL_SLOT && !err; i++) {
 		if (right_writes(rights[i])) {
-			err = tell_writable(walk, slot_of(tag) + i, 1);
+			err = report_writable(walk, slot_of(tag) + i, 1);
 		} else if (rights[i] == GUARDRAIL_ICALL) {
-			err = tell(walk);
+			err = report(walk);
 			walk->held.start = slot_of(tag) + i;
 			walk->held.len = 1;
 			walk->held.right = GUARDRAIL_ICALL;
-			err = err ?: tell(walk);
+			err = err ?: report(walk);
 		} else if (rights[i] == GUARDRAIL_SKB) {
-			err = tell(walk);
+			err = report(walk);
 			walk->held.start = slot_of(tag) + i;
 			walk->held.len = sizeof(struct sk_buff);
 			walk->held.right = GUARDRAIL_OBJECT;
 			walk->held.type = GUARDRAIL_TYPE_SKB;
-			err = err ?: tell(walk);
+			err = err ?: report(walk);
 			walk->held.type = 0;
 		} else if (rights[i] == GUARDRAIL_OWNER) {
-			err = err ?: tell_buffer(walk, slot_of(tag));
+			err = err ?: report_buffer(walk, slot_of(tag));
 		}
 	}
 	return err;
 }
 
-static int tell_page(unsigned long page, void *data)
+static int report_page(unsigned long page, void *data)
 {
 	struct walk *walk = data;
 	u8 domain = walk->held.domain;
@@ -99,13 +104,13 @@ static int tell_page(unsigned long page, void *data)
 		unsigned long next = tag + 8;
 
 		if (value == EIGHT(WRITABLE(domain)))
-			err = tell_writable(walk, slot_of(tag), 8 * GUARDRAIL_SLOT);
+			err = report_writable(walk, slot_of(tag), 8 * GUARDRAIL_SLOT);
 		else if (value)
 			for (; tag < next && !err; tag++) {
 				u8 one = READ_ONCE(*(u8 *)tag);
 
 				if (one == GUARDRAIL_CONFLICT || one >> 4 == domain)
-					err = tell_slot(walk, tag);
+					err = report_slot(walk, tag);
 			}
 		tag = next;
 	}
@@ -119,8 +124,8 @@ int guardrail_walk(u32 domain, int (*each)(const struct guardrail_held *held, vo
 
 	if (!is_domain(domain))
 		return -EINVAL;
-	err = guardrail_each_page(tell_page, &walk);
-	err = err ?: tell(&walk);
+	err = guardrail_each_page(report_page, &walk);
+	err = err ?: report(&walk);
 	return err ?: guardrail_objects_walk(domain, each, data);
 }
 EXPORT_SYMBOL_GPL(guardrail_walk);
@@ -177,7 +182,7 @@ void guardrail_clear_domain(u32 domain)
 {
 	if (!is_domain(domain))
 		return;
-	/* First the nodes: what they leave of this domain's would go back into the table. */
+	/* First the nodes: what they leave of this domain would return to the table. */
 	guardrail_conflict_forget(domain);
 	guardrail_each_page(clear_page_of, &domain);
 	guardrail_objects_forget_all(domain);

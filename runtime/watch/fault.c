@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Faults of the processor in the code of guarded modules. The kernel tells of them before it ends the thread, and goes on where the registers
- * say if it is told to: there the entry is ended. So are those in functions of the kernel that a module has called with a bad pointer, if they are
- * known to hold nothing. Faults in what else the kernel does for a module are as ever, since it may hold locks.
+ * Processor faults in guarded modules. The kernel notifies of a fault before it ends the thread, and goes on where the
+ * registers say: that is used to end the entry. Faults in kernel functions that a module called with a bad pointer are
+ * handled the same way, if the function is known to hold nothing. Other faults in the kernel are left alone, since it
+ * may hold locks.
  */
 #include <linux/kallsyms.h>
 #include <linux/kdebug.h>
@@ -18,10 +19,10 @@
 #include "report/report.h"
 #include "watch/fault.h"
 
-/* Room below the stack pointer of the module's code that is left alone. */
+/* Bytes below the stack pointer of the module's code that stay untouched. */
 #define ROOM 256
 
-/* So deep such functions call others. */
+/* No such function calls others deeper. */
 #define MAX_DEPTH 12
 
 /* Functions that take no lock and change nothing but what they are given; without leading underscores, and what follows in assembly. */
@@ -62,14 +63,14 @@ static bool is_harmless(unsigned long addr)
 	return false;
 }
 
-/* Where a guarded module has called the function of the kernel that faulted here, if that one holds nothing; else 0. */
+/* Finds where a guarded module called the kernel function that faulted, if that function holds nothing; else 0. */
 static unsigned long caller_of(struct pt_regs *regs)
 {
 	unsigned long called = regs->ip;
 	struct unwind_state state;
 	int i;
 
-	/* It begins with who has called what faulted. */
+	/* It begins with the caller of what faulted. */
 	unwind_start(&state, current, regs, NULL);
 	for (i = 0; i < MAX_DEPTH && !unwind_done(&state) && !unwind_error(&state); i++, unwind_next_frame(&state)) {
 		unsigned long ip = unwind_get_return_address(&state);
@@ -83,15 +84,15 @@ static unsigned long caller_of(struct pt_regs *regs)
 	return 0;
 }
 
-/* Where a thread goes on whose entry is to be ended. */
+/* A thread whose entry is to end goes on here. */
 static noinline void go_on(unsigned long ip, unsigned long domain, const char *what)
 {
 	guardrail_faulted(domain, what, ip);
-	/* Nothing has changed since it was found that the entry can be ended, unless the policy has. */
+	/* The entry could be ended when the fault was found, and only the policy may have changed since. */
 	BUG();
 }
 
-/* The entry that this code of a module, or for one, runs in, and where the module is; NULL where it is none, or nothing is to be ended. */
+/* Finds the entry that this code runs for, and the address in the module; NULL where nothing is to be ended. */
 static struct guardrail_record *entry_at(struct pt_regs *regs, unsigned long *ip)
 {
 	if (!regs || user_mode(regs) || !guardrail_ends_entries())

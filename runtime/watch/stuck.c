@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Processors that run nothing else anymore. Each one has the next looked at by its timer, and where that is stuck the ones behind it: work for the
- * processor has to have run within the time after which a call is taken for an endless loop (watchdog.c). Where not even its timer has run, its
- * interrupts are off, and an NMI looks at what it does. Where the timer does run, but no process, it may be kept by interrupts that come again and
- * again: those that a guarded handler is found in nearly each time are disabled, as the kernel does with interrupts that nobody cares for. Where all
- * processors have their interrupts off, loops of guarded modules look themselves.
+ * CPUs that run nothing else. The timer of each CPU looks at the next CPU, and if that is stuck at the ones behind it.
+ * Work for a CPU must run within the time after which an entry counts as a loop (watchdog.c). If not even the timer of
+ * the CPU has run, its interrupts are off, and an NMI looks at what it does. If the timer runs but no process does,
+ * interrupts may arrive without end: if nearly every look finds a guarded handler, its interrupt is disabled, as the
+ * kernel does with interrupts that nobody handles. If all CPUs have interrupts off, loops of guarded modules look
+ * themselves.
  */
 #include <linux/ctype.h>
 #include <linux/interrupt.h>
@@ -23,27 +24,37 @@
 #include "watch/stuck.h"
 #include "watch/watchdog.h"
 
-/* How often a processor is found in handlers, of how many times that it is looked at. */
+/* How often a CPU is found in handlers, of how many looks. */
 #define SAMPLES 50
 #define MOST 45
 
+/**
+ * struct state - What is known of a CPU.
+ * @work: Runs where processes do.
+ * @ran: When it ran.
+ * @looked: When the CPU's timer ran.
+ * @wanted: An NMI was sent to it.
+ * @turned: When a loop first found that the timer has not run since @turned_at.
+ * @turned_at: The value of @looked then.
+ * @samples: How often the CPU before this one looked at it.
+ * @hits: How often it found an interrupt handler.
+ * @found: The handler.
+ */
 struct state {
-	struct work_struct work;	/* runs where processes do */
-	u64 ran;			/* when that was */
-	u64 looked;			/* when its timer was there */
-	bool wanted;			/* an NMI is on its way */
-	/* When a loop on it first found that its timer has not run since then. */
+	struct work_struct work;
+	u64 ran;
+	u64 looked;
+	bool wanted;
 	u64 turned, turned_at;
-	/* Of what the processor before this one has seen. */
 	unsigned int samples, hits;
 	struct guardrail_interrupt found;
 };
 static DEFINE_PER_CPU(struct state, states);
 
-/* How long a processor may run nothing else, in nanoseconds; 0 for ever. */
+/* How long a CPU may run nothing else, in nanoseconds; 0 for ever. */
 static u64 longest;
 
-/* An interrupt that is to be disabled, with a copy of its handler's name, since the module may go meanwhile. */
+/* The interrupt to disable, with a copy of its handler's name, since the module may be unloaded meanwhile. */
 static struct guardrail_interrupt storm;
 static char storm_function[KSYM_NAME_LEN];
 static atomic_t storming;
@@ -51,7 +62,7 @@ static atomic_t storming;
 /* A timer that has nothing to look for runs so much later. */
 #define LATE_NS (2 * NSEC_PER_SEC)
 
-/* True where it was longer ago; what another processor has noted meanwhile is later than now. */
+/* True where it was longer ago. Another CPU may have noted a time later than now. */
 static bool is_past(const u64 *when, u64 now, u64 limit)
 {
 	return (s64)(now - READ_ONCE(*when)) > (s64)limit;
@@ -70,7 +81,7 @@ static void calm(struct work_struct *work)
 }
 static DECLARE_WORK(calming, calm);
 
-/* The name of a function of a module that may be going. */
+/* Copies the name of a function of a module that may be unloaded. */
 static void keep_name(const char *name)
 {
 	unsigned int i;
@@ -81,7 +92,7 @@ static void keep_name(const char *name)
 	storm_function[i] = 0;
 }
 
-/* The processor gets to no process, though its timer runs. */
+/* The CPU runs no process, though its timer runs. */
 static void sample(struct state *state, unsigned int cpu)
 {
 	struct guardrail_interrupt found;
@@ -101,7 +112,7 @@ static void sample(struct state *state, unsigned int cpu)
 	state->samples = state->hits = 0;
 }
 
-/* On one processor, of another: true where it runs no process, and so is to be looked at again soon. */
+/* True where the CPU runs no process, so that it must be looked at again soon. */
 static bool examine(unsigned int cpu, u64 limit, u64 now)
 {
 	struct state *state = per_cpu_ptr(&states, cpu);
@@ -111,7 +122,9 @@ static bool examine(unsigned int cpu, u64 limit, u64 now)
 		return false;
 	}
 	if (!is_past(&state->looked, now, limit / 8)) {
-		/* It has run since the last process did, and not just a while ago: an interrupt may be all that runs. */
+		/*
+		 * The timer ran after the last process, and not just a moment ago: an interrupt may be all that runs.
+		 */
 		if ((s64)(READ_ONCE(state->looked) - READ_ONCE(state->ran)) > (s64)limit / 2)
 			sample(state, cpu);
 	} else if (is_past(&state->looked, now, limit + LATE_NS) && !READ_ONCE(state->wanted)) {
@@ -131,7 +144,7 @@ bool guardrail_stuck_look(unsigned int seconds)
 	WRITE_ONCE(state->looked, now);
 	WRITE_ONCE(longest, limit);
 	if (!limit) {
-		/* Nothing is late when that changes. */
+		/* Nothing is late when the limit is set again. */
 		WRITE_ONCE(state->ran, now);
 		return false;
 	}
@@ -139,20 +152,27 @@ bool guardrail_stuck_look(unsigned int seconds)
 	for_each_cpu_wrap(cpu, cpu_online_mask, (smp_processor_id() + 1) % nr_cpu_ids) {
 		if (cpu == smp_processor_id() || !examine(cpu, limit, now))
 			break;
-		/* Whom it would look at has nobody else either. */
+		/* Nobody else looks at the CPU behind it. */
 		soon = true;
 	}
 	return soon;
 }
 
-/* What a return from an interrupt takes from the stack, and struct pt_regs ends with. */
+/**
+ * struct frame - What a return from an interrupt takes from the stack, and struct pt_regs ends with.
+ * @ip: Instruction pointer.
+ * @cs: Code segment.
+ * @flags: Flags.
+ * @sp: Stack pointer.
+ * @ss: Stack segment.
+ */
 struct frame {
 	unsigned long ip, cs, flags, sp, ss;
 };
 
 /*
- * Where an NMI that came upon the kernel returns by. Since they may nest it is not what the handler is shown but a copy above that, unless the
- * processor keeps them from nesting (FRED). NULL where neither is so.
+ * Finds the frame by which an NMI that interrupted the kernel returns. NMIs may nest, so that is not the frame that the
+ * handler sees but a copy above it, unless the CPU keeps NMIs from nesting (FRED). NULL where neither is so.
  */
 static struct frame *return_frame(struct pt_regs *regs)
 {
@@ -166,7 +186,7 @@ static struct frame *return_frame(struct pt_regs *regs)
 	return memcmp(shown + 1, shown, sizeof(*shown)) ? NULL : shown + 1;
 }
 
-/* The entry that was interrupted is ended where that is possible. */
+/* Ends the interrupted entry where that is possible. */
 static bool end(struct pt_regs *regs)
 {
 	struct frame *frame = return_frame(regs);
@@ -177,7 +197,7 @@ static bool end(struct pt_regs *regs)
 	return true;
 }
 
-/* True where neither processes nor its timer have run on this processor for too long. */
+/* True where neither processes nor the timer have run on this CPU for too long. */
 static bool is_stuck(const struct state *state)
 {
 	u64 now = ktime_get_mono_fast_ns(), limit = READ_ONCE(longest);
@@ -185,14 +205,16 @@ static bool is_stuck(const struct state *state)
 	return limit && is_past(&state->ran, now, limit) && is_past(&state->looked, now, limit + LATE_NS);
 }
 
-/* Besides those that are wanted there are NMIs of others, such as the kernel's own watchdog, which come where no processor is left to look. */
+/*
+ * Other NMIs, such as those of the kernel's own watchdog, are used as well: they arrive where no CPU is left to look.
+ */
 static int on_nmi(unsigned int type, struct pt_regs *regs)
 {
 	struct state *state = this_cpu_ptr(&states);
 	int handled = READ_ONCE(state->wanted) ? NMI_HANDLED : NMI_DONE;
 
 	WRITE_ONCE(state->wanted, false);
-	/* What this module does may hold locks of its own. */
+	/* Code of this module may hold its own locks. */
 	if (user_mode(regs) || regs->flags & X86_EFLAGS_IF || !is_stuck(state) || within_module(regs->ip, THIS_MODULE))
 		return handled;
 	if (end(regs)) {
@@ -204,8 +226,8 @@ static int on_nmi(unsigned int type, struct pt_regs *regs)
 }
 
 /*
- * Where neither another processor nor an NMI is left to look, loops of the module's own code are. They count down, and ask when they have gone around so often. Two
- * times are needed, since a machine that was stopped for a while has clocks that jump.
+ * If neither another CPU nor an NMI is left to look, loops of the module's own code count down, and look after so many
+ * turns. Two times are needed, since the clocks of a machine that was stopped for a while jump.
  */
 #define TURNS (1 << 20)
 #define AGAIN_NS NSEC_PER_SEC

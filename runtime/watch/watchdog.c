@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Entries that do not come to an end. On each CPU a timer looks at who is running: an entry that is found running again and again, without ever
- * having slept in between, for as long as the parameter says loops. Where the policy is to end entries it is ended: at once where the interrupt came
- * upon code of the module, and else when the function of the kernel that it has called returns to it. Loops with interrupts off are
- * found from another processor (stuck.c); what waits for a lock forever is not.
+ * Entries that do not end. On each CPU a timer looks at what runs. An entry loops if it is found running again and
+ * again, without having slept, for as long as the parameter says. If the policy ends entries, it is ended: at once
+ * where the interrupt met code of the module, otherwise when the kernel function that it called returns to it. Loops
+ * with interrupts off are found from another CPU (stuck.c). Endless waits for a lock are not found.
  *
- * What is still inside a dead domain, and runs, is ended in the same way without waiting.
+ * Entries that still run in a dead domain are ended in the same way, without delay.
  */
 #include <linux/cpuhotplug.h>
 #include <linux/hrtimer.h>
@@ -27,11 +27,11 @@
 #include "watch/stuck.h"
 #include "watch/watchdog.h"
 
-/* How often is looked: so many times until an entry is taken for one that loops; while there is something to end; and where nothing is to be found. */
+/* How many looks find a loop; the delay in ms while there is something to end; and while nothing is expected. */
 #define LOOKS 16
 #define SOON_MS 10
 #define IDLE_MS 1000
-/* In a dead domain. */
+/* The same for a dead domain. */
 #define DEAD_LOOKS 2
 #define MAX_FRAMES 48
 
@@ -42,7 +42,7 @@ MODULE_PARM_DESC(watchdog, "after how many seconds of running without an end the
 static DEFINE_PER_CPU(struct hrtimer, timers);
 static enum cpuhp_state hotplug;
 
-/* What goes on behind an entry that looped: its thread, in a function of the module that has just been returned to. */
+/* A thread whose entry looped returns to this instead of the module. */
 static noinline __used void returned(void)
 {
 	const struct guardrail_record *record = guardrail_innermost();
@@ -50,7 +50,7 @@ static noinline __used void returned(void)
 
 	if (record && record->entry)
 		guardrail_faulted(record->entry->domain, "endless loop", ip);
-	/* It was found that the entry can be ended before the return led here. */
+	/* The entry could be ended when its return was diverted. */
 	BUG();
 }
 
@@ -69,7 +69,10 @@ asm("	.pushsection .text, \"ax\"\n"
     "	.popsection\n");
 STACK_FRAME_NON_STANDARD(guardrail_returned);
 
-/* True in functions that wait until they have a lock that spins. Who has ended there would have it, and nobody would know. */
+/*
+ * True in functions that wait for a lock that spins. An entry that ended there would have the lock, and nobody would
+ * know.
+ */
 static bool takes_lock(unsigned long addr)
 {
 	char name[KSYM_SYMBOL_LEN];
@@ -78,14 +81,14 @@ static bool takes_lock(unsigned long addr)
 	return str_has_prefix(name, "_raw_") && !strstr(name, "unlock");
 }
 
-/* Has the function of the kernel that code of the module has called return elsewhere. The innermost such call is changed, no other. */
+/* Diverts the return of the innermost kernel function that code of the module called. */
 static bool divert_return(struct pt_regs *regs, const struct guardrail_record *record)
 {
 	unsigned long called = regs->ip;
 	struct unwind_state state;
 	int i;
 
-	/* It begins with who has called what was interrupted. */
+	/* It begins with the caller of what was interrupted. */
 	unwind_start(&state, current, regs, NULL);
 	for (i = 0; i < MAX_FRAMES && !unwind_done(&state) && !unwind_error(&state); i++, unwind_next_frame(&state)) {
 		unsigned long ip = state.ip, *slot = (unsigned long *)state.sp - 1;
@@ -96,7 +99,7 @@ static bool divert_return(struct pt_regs *regs, const struct guardrail_record *r
 		}
 		if (takes_lock(called))
 			return false;
-		/* Where code was interrupted, or a tracer has its own address there, nothing is changed. */
+		/* Change nothing where code was interrupted, or where a tracer has its own address. */
 		if (state.signal || !guardrail_can_end(record, (unsigned long)slot) || READ_ONCE(*slot) != ip)
 			return false;
 		WRITE_ONCE(*slot, (unsigned long)guardrail_returned);
@@ -105,7 +108,7 @@ static bool divert_return(struct pt_regs *regs, const struct guardrail_record *r
 	return false;
 }
 
-/* Ends the entry that was interrupted, if that is possible here. */
+/* Ends the interrupted entry, if that is possible here. */
 static bool end(struct pt_regs *regs, const struct guardrail_record *record)
 {
 	if (guardrail_is_guarded(regs->ip))
@@ -113,7 +116,7 @@ static bool end(struct pt_regs *regs, const struct guardrail_record *record)
 	return divert_return(regs, record);
 }
 
-/* Somebody is inside a domain that is dead, and is to leave. */
+/* True where a task is in a dead domain, and has to leave. */
 static bool someone_is_dead(void)
 {
 	unsigned long dead = READ_ONCE(guardrail_dead_domains);
