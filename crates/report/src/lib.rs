@@ -10,6 +10,7 @@
 //!
 //! **Architecture Invariant:** what a guest said is printed without control characters.
 
+pub mod columns;
 pub mod json;
 pub mod model;
 pub mod sarif;

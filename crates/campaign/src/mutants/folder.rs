@@ -1,8 +1,8 @@
 //! The folder of a campaign.
 
 use super::verdict::Judged;
-use crate::errors::CliError;
-use crate::files::{json, read, write};
+use guardrail_host::HostError;
+use guardrail_host::files::{json, read, write};
 use guardrail_mutate::Mutant;
 use guardrail_report::{self as report, Report};
 use serde::{Deserialize, Serialize};
@@ -95,10 +95,10 @@ pub struct Folder {
 
 impl Folder {
     /// Opens a folder, or makes it.
-    pub fn open(path: &Path) -> Result<Folder, CliError> {
-        let path = std::path::absolute(path).map_err(CliError::io("find", path.display()))?;
+    pub fn open(path: &Path) -> Result<Folder, HostError> {
+        let path = std::path::absolute(path).map_err(HostError::io("find", path.display()))?;
         let mutants = path.join("mutants");
-        fs::create_dir_all(&mutants).map_err(CliError::io("create", mutants.display()))?;
+        fs::create_dir_all(&mutants).map_err(HostError::io("create", mutants.display()))?;
         Ok(Folder { path, results: Mutex::default() })
     }
 
@@ -108,12 +108,12 @@ impl Folder {
     }
 
     /// Begins a campaign, or goes on with one that has the same settings.
-    pub fn begin(&self, settings: &Settings) -> Result<(), CliError> {
+    pub fn begin(&self, settings: &Settings) -> Result<(), HostError> {
         let file = self.path.join("campaign.json");
         match read(&file).and_then(|text| serde_json::from_slice::<Settings>(&text).ok()) {
             None => write(&file, &json(settings)?),
             Some(known) if known == *settings => Ok(()),
-            Some(_) => Err(CliError::Usage(format!(
+            Some(_) => Err(HostError::Usage(format!(
                 "{} holds a campaign with another driver, domain, kernel, device, workload or limit; give another folder",
                 self.path.display()
             ))),
@@ -121,7 +121,7 @@ impl Folder {
     }
 
     /// Writes a mutant and its description.
-    pub fn keep_mutant(&self, mutant: &Mutant) -> Result<(), CliError> {
+    pub fn keep_mutant(&self, mutant: &Mutant) -> Result<(), HostError> {
         let name = mutant.description.name();
         write(&self.mutant(&name), &mutant.bytes)?;
         write(&self.path.join("mutants").join(format!("{name}.json")), &json(&mutant.description)?)
@@ -133,10 +133,10 @@ impl Folder {
     }
 
     /// Makes an empty folder for a run.
-    pub fn run(&self, name: &str, way: Way) -> Result<PathBuf, CliError> {
+    pub fn run(&self, name: &str, way: Way) -> Result<PathBuf, HostError> {
         let folder = self.run_folder(name, way);
         let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).map_err(CliError::io("create", folder.display()))?;
+        fs::create_dir_all(&folder).map_err(HostError::io("create", folder.display()))?;
         Ok(folder)
     }
 
@@ -152,35 +152,35 @@ impl Folder {
     }
 
     /// Adds a run that ended.
-    pub fn add(&self, line: &Line) -> Result<(), CliError> {
+    pub fn add(&self, line: &Line) -> Result<(), HostError> {
         let _one = self.results.lock().unwrap_or_else(|error| error.into_inner());
         let file = self.results_file();
         // A line that was cut off before is ended first.
         let whole = read(&file).is_none_or(|text| text.last().is_none_or(|&last| last == b'\n'));
         let mut text = if whole { Vec::new() } else { vec![b'\n'] };
-        text.extend(serde_json::to_vec(line).map_err(|error| CliError::Run(error.to_string()))?);
+        text.extend(serde_json::to_vec(line).map_err(|error| HostError::Run(error.to_string()))?);
         text.push(b'\n');
         fs::OpenOptions::new()
             .create(true)
             .append(true)
             .open(&file)
             .and_then(|mut file| file.write_all(&text))
-            .map_err(CliError::io("write", file.display()))
+            .map_err(HostError::io("write", file.display()))
     }
 
     /// Writes the table.
-    pub fn write_table(&self, text: &str) -> Result<(), CliError> {
+    pub fn write_table(&self, text: &str) -> Result<(), HostError> {
         write(&self.path.join("table.txt"), text.as_bytes())
     }
 
     /// Writes a report in all formats, as `NAME.txt`, `NAME.json` and `NAME.sarif` in a folder of the campaign.
-    pub fn write_report(folder: &Path, name: &str, report: &Report) -> Result<(), CliError> {
+    pub fn write_report(folder: &Path, name: &str, report: &Report) -> Result<(), HostError> {
         type Write = fn(&Report, &mut dyn std::io::Write) -> std::io::Result<()>;
         let formats: [(&str, Write); 3] =
             [("txt", report::text::write), ("json", report::json::write), ("sarif", report::sarif::write)];
         for (ending, print) in formats {
             let (file, mut text) = (folder.join(format!("{name}.{ending}")), Vec::new());
-            print(report, &mut text).map_err(CliError::io("write", file.display()))?;
+            print(report, &mut text).map_err(HostError::io("write", file.display()))?;
             write(&file, &text)?;
         }
         Ok(())

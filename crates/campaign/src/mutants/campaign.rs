@@ -4,19 +4,14 @@ use super::folder::{Folder, Line, SCHEMA, Settings, Way};
 use super::guest::{Manner, Ran, Standing, Subject as Guest};
 use super::oops::Console;
 use super::verdict::{How, Judged, Verdict};
-use super::{mutants, table};
-use crate::args::{InjectArgs, ListFormat};
-use crate::drivers::digest;
-use crate::drivers::{seconds, variables};
-use crate::errors::{CliError, Status, tell};
-use crate::files;
-use crate::output;
-use crate::progress::Progress;
-use crate::signals::Signals;
-use crate::zoo;
+use super::{Ended, mutants, table};
+use crate::MutantPlan;
 use guardrail_guard::Policy;
 use guardrail_guard::Workshop;
 use guardrail_guard::violations;
+use guardrail_host::drivers::{digest, seconds, variables};
+use guardrail_host::error::tell;
+use guardrail_host::{HostError, Progress, Signals, Status, files, zoo};
 use guardrail_mutate::{Kind, Subject};
 use guardrail_vm::installed::Target;
 use guardrail_vm::modules::ModuleFile;
@@ -48,58 +43,57 @@ struct Planned {
     way: Way,
 }
 
-/// Makes the mutants, runs those that have not run yet, and prints the table.
+/// Makes the mutants, runs those that have not run yet, and gives the table.
 pub fn run(
-    args: &InjectArgs,
+    plan: &MutantPlan,
     kinds: &[Kind],
     folder: &Folder,
     packages: &Packages,
     signals: &Signals,
     progress: &Progress,
-) -> Result<Status, CliError> {
+) -> Result<Ended, HostError> {
     let request = Request {
-        driver: &args.driver,
+        driver: &plan.driver,
         more: &[],
-        kernel: &args.kernel,
-        device: args.device.as_deref(),
-        workload: args.workload.as_deref(),
+        kernel: &plan.kernel,
+        device: plan.device.as_deref(),
+        workload: plan.workload.as_deref(),
     };
     let prepared = zoo::prepare(packages, request, progress)?;
-    let subject = Subject::parse(&args.driver, prepared.plan.driver.bytes.clone())?;
-    places(&args.with, &prepared.plan.before)?;
+    let subject = Subject::parse(&plan.driver, prepared.plan.driver.bytes.clone())?;
+    places(&plan.with, &prepared.plan.before)?;
     let manner = Manner {
         prepared: &prepared,
-        with: args.with.clone(),
-        variables: variables(&args.variables)?,
-        smp: args.smp,
-        timeout: Duration::from_secs(args.timeout),
+        with: plan.with.clone(),
+        variables: variables(&plan.variables)?,
+        smp: plan.smp,
+        timeout: Duration::from_secs(plan.timeout),
     };
     folder.begin(&Settings {
         schema: SCHEMA.to_owned(),
         driver: subject.driver().to_owned(),
-        with: args.with.clone(),
+        with: plan.with.clone(),
         kernel: prepared.kernel.release.clone(),
         stock: digest(subject.stock()),
         device: prepared.choice.device.as_ref().map(|device| device.name.clone()),
         workload: prepared.workload.name.clone(),
         script: digest(prepared.workload.script.as_bytes()),
         variables: manner.variables.clone(),
-        smp: args.smp,
-        timeout: args.timeout,
+        smp: plan.smp,
+        timeout: plan.timeout,
     })?;
-    let modules = match args.mutants.as_slice() {
-        [] => made(args, kinds, &subject, folder, progress)?,
+    let modules = match plan.mutants.as_slice() {
+        [] => made(plan, kinds, &subject, folder, progress)?,
         files => given(files)?,
     };
-    let guarding = args.guarded.map(|policy| {
-        let policy = Policy::from(policy);
+    let guarding = plan.guarded.map(|policy| {
         progress.step("the runtime of guarded drivers");
         let target = Target { kernel: prepared.kernel.clone(), headers: None };
         let workshop = Workshop::open(packages, &target, None, DOMAIN)?;
         let driver = ModuleFile { bytes: subject.stock().to_vec(), ..prepared.plan.driver.clone() };
         let original = workshop.harden(&driver, &prepared.plan.before)?.file;
-        let needed = needed(&args.with, &prepared.plan.before, &workshop)?;
-        Ok::<_, CliError>(Guarding { workshop, policy, original, needed })
+        let needed = needed(&plan.with, &prepared.plan.before, &workshop)?;
+        Ok::<_, HostError>(Guarding { workshop, policy, original, needed })
     });
     let guarding = guarding.transpose()?;
     progress.finish();
@@ -114,59 +108,49 @@ pub fn run(
         way,
     };
     let plain: Vec<Planned> = modules.iter().map(|module| in_way(module, Way::Plain)).collect();
-    let mut lines = campaign.run(&plain, &usual, args.jobs)?;
-    if args.guarded.is_some() {
+    let mut lines = campaign.run(&plain, &usual, plan.jobs)?;
+    if plan.guarded.is_some() {
         let wanted = |one: &&(String, String, PathBuf)| {
             let escaped = |line: &Line| line.mutant == one.1 && line.judged.verdict == Verdict::Escaped;
-            !args.escaped || lines.iter().any(escaped)
+            !plan.escaped || lines.iter().any(escaped)
         };
         let guarded: Vec<Planned> =
             modules.iter().filter(wanted).map(|module| in_way(module, Way::Guarded)).collect();
         if !guarded.is_empty() {
             usual.extend(campaign.usual_guarded(subject.stock(), &usual)?);
-            lines.extend(campaign.run(&guarded, &usual, args.jobs)?);
+            lines.extend(campaign.run(&guarded, &usual, plan.jobs)?);
         }
     }
     let rows = table::rows(&lines);
     folder.write_table(&table::text(&rows))?;
-    if args.guarded.is_some() {
+    if plan.guarded.is_some() {
         campaign.write_violations(&lines)?;
     }
-    output::text(&match args.format {
-        ListFormat::Text => table::text(&rows),
-        ListFormat::Json => table::json(&rows)?,
-    })?;
-    match lines.iter().filter(|line| line.judged.verdict == Verdict::Failed).count() {
-        0 => Ok(Status::Clean),
-        failed => {
-            let all = lines.len();
-            let why = format!("{failed} of {all} runs failed; the same command does them again");
-            Err(CliError::Run(why))
-        }
-    }
+    let failed = lines.iter().filter(|line| line.judged.verdict == Verdict::Failed).count();
+    Ok(Ended { rows, runs: lines.len(), failed })
 }
 
 /// Mutants that are made now: kind, name and file.
 fn made(
-    args: &InjectArgs,
+    plan: &MutantPlan,
     kinds: &[Kind],
     subject: &Subject,
     folder: &Folder,
     progress: &Progress,
-) -> Result<Vec<(String, String, PathBuf)>, CliError> {
-    let made = mutants(args, kinds, subject, folder, progress)?;
+) -> Result<Vec<(String, String, PathBuf)>, HostError> {
+    let made = mutants(plan, kinds, subject, folder, progress)?;
     let names = made.iter().flat_map(|made| made.mutants.iter().map(|mutant| mutant.name()));
     let kinds = made.iter().flat_map(|made| made.mutants.iter().map(|mutant| mutant.kind.name().to_owned()));
     Ok(kinds.zip(names).map(|(kind, name)| (kind, name.clone(), folder.mutant(&name))).collect())
 }
 
 /// Mutants that are there: kind, name and file.
-fn given(files: &[PathBuf]) -> Result<Vec<(String, String, PathBuf)>, CliError> {
+fn given(files: &[PathBuf]) -> Result<Vec<(String, String, PathBuf)>, HostError> {
     let one = |file: &PathBuf| {
         let name = file.file_name().and_then(|name| name.to_str()?.strip_suffix(".ko"));
         let name = name.filter(|name| !name.is_empty() && *name != STOCK && file.is_file());
         let name = name.ok_or_else(|| {
-            CliError::Usage(format!("--mutant {}: there is no such module file", file.display()))
+            HostError::Usage(format!("--mutant {}: there is no such module file", file.display()))
         })?;
         Ok((GIVEN.to_owned(), name.to_owned(), file.clone()))
     };
@@ -174,17 +158,22 @@ fn given(files: &[PathBuf]) -> Result<Vec<(String, String, PathBuf)>, CliError> 
 }
 
 /// Where modules stand among those that a driver needs.
-fn places(names: &[String], before: &[ModuleFile]) -> Result<Vec<usize>, CliError> {
+fn places(names: &[String], before: &[ModuleFile]) -> Result<Vec<usize>, HostError> {
     let one = |name: &String| {
         let place = before.iter().position(|module| module.name == *name);
-        place
-            .ok_or_else(|| CliError::Usage(format!("--with {name}: the driver needs no module of that name")))
+        place.ok_or_else(|| {
+            HostError::Usage(format!("--with {name}: the driver needs no module of that name"))
+        })
     };
     names.iter().map(one).collect()
 }
 
 /// Guards modules among those that a driver needs.
-fn needed(names: &[String], before: &[ModuleFile], workshop: &Workshop) -> Result<Vec<ModuleFile>, CliError> {
+fn needed(
+    names: &[String],
+    before: &[ModuleFile],
+    workshop: &Workshop,
+) -> Result<Vec<ModuleFile>, HostError> {
     let one = |place: usize| {
         let file = workshop.harden(&before[place], &before[..place])?.file;
         Ok(ModuleFile { bytes: file, ..before[place].clone() })
@@ -204,7 +193,7 @@ struct Guarding {
 
 impl Guarding {
     /// What is guarded, and the digest of all that it depends on; or why it cannot be.
-    fn harden(&self, driver: &ModuleFile, before: &[ModuleFile]) -> Result<(Vec<u8>, String), CliError> {
+    fn harden(&self, driver: &ModuleFile, before: &[ModuleFile]) -> Result<(Vec<u8>, String), HostError> {
         let file = self.workshop.harden(driver, before)?.file;
         let needed = self.needed.iter().map(|module| module.bytes.as_slice());
         let all = [&file[..], &self.workshop.runtime[..]].into_iter().chain(needed);
@@ -256,9 +245,9 @@ impl Campaign<'_> {
         };
         let saved = || match save() {
             Ok(file) => Some(file),
-            Err(CliError::Interrupted) => None,
+            Err(HostError::Interrupted) => None,
             Err(error) => {
-                let why = crate::errors::sentence(&error);
+                let why = guardrail_host::error::sentence(&error);
                 tell("warning", &format!("a guest that has booted cannot be saved, so each boots: {why}"));
                 None
             }
@@ -273,7 +262,7 @@ impl Campaign<'_> {
         way: Way,
         folder: &Path,
         usual: &HashSet<String>,
-    ) -> Result<Ran, CliError> {
+    ) -> Result<Ran, HostError> {
         let guest = Guest { module, standing: self.standing(way), saved: self.saved(way) };
         self.manner.run(guest, folder, usual, &|| self.signals.interrupted())
     }
@@ -285,7 +274,7 @@ impl Campaign<'_> {
     }
 
     /// What the console says while the stock driver does the workload, which it must do without an error.
-    fn usual(&self, stock: &[u8]) -> Result<HashSet<String>, CliError> {
+    fn usual(&self, stock: &[u8]) -> Result<HashSet<String>, HostError> {
         let digest = digest(stock);
         if self.known(STOCK, Way::Plain, &digest).is_some_and(|line| line.judged.verdict == Verdict::None) {
             let file = self.folder.run_folder(STOCK, Way::Plain).join("console.log");
@@ -303,14 +292,14 @@ impl Campaign<'_> {
         self.folder.add(&line((STOCK, STOCK), Way::Plain, digest, ran))?;
         match sound {
             true => Ok(shapes),
-            false => Err(CliError::Run(format!(
+            false => Err(HostError::Run(format!(
                 "the stock driver fails with this workload, so mutants would show nothing: {why}"
             ))),
         }
     }
 
     /// What the console says while the stock driver does the workload guarded, which it must do without a violation that stops it.
-    fn usual_guarded(&self, stock: &[u8], usual: &HashSet<String>) -> Result<HashSet<String>, CliError> {
+    fn usual_guarded(&self, stock: &[u8], usual: &HashSet<String>) -> Result<HashSet<String>, HostError> {
         let Some(guarding) = &self.guarding else { return Ok(HashSet::new()) };
         let plan = &self.manner.prepared.plan;
         let driver = ModuleFile { bytes: stock.to_vec(), ..plan.driver.clone() };
@@ -338,7 +327,7 @@ impl Campaign<'_> {
                 Ok(shapes)
             }
             Verdict::None => Ok(shapes),
-            _ => Err(CliError::Run(format!(
+            _ => Err(HostError::Run(format!(
                 "the guarded stock driver fails with this workload, so guarded mutants would show nothing: {why}; \
                  see {}",
                 folder.display()
@@ -347,7 +336,7 @@ impl Campaign<'_> {
     }
 
     /// All that guarded mutants were told to have done, each place once.
-    fn write_violations(&self, lines: &[Line]) -> Result<(), CliError> {
+    fn write_violations(&self, lines: &[Line]) -> Result<(), HostError> {
         let mut all: Vec<guardrail_finding::Finding> = Vec::new();
         let guarded = lines.iter().filter(|line| line.way == Way::Guarded);
         for finding in
@@ -365,9 +354,9 @@ impl Campaign<'_> {
     }
 
     /// Runs what is wanted.
-    fn run(&self, planned: &[Planned], usual: &HashSet<String>, jobs: u8) -> Result<Vec<Line>, CliError> {
+    fn run(&self, planned: &[Planned], usual: &HashSet<String>, jobs: u8) -> Result<Vec<Line>, HostError> {
         let lines: Mutex<Vec<(usize, Line)>> = Mutex::default();
-        let failure: Mutex<Option<CliError>> = Mutex::default();
+        let failure: Mutex<Option<HostError>> = Mutex::default();
         let (next, over) = (AtomicUsize::new(0), AtomicBool::new(false));
         // A run dies with the thread that started it, so the threads stay until all is done.
         let work = || {
@@ -405,8 +394,8 @@ impl Campaign<'_> {
         one: &Planned,
         usual: &HashSet<String>,
         (number, all): (usize, usize),
-    ) -> Result<Line, CliError> {
-        let module = std::fs::read(&one.file).map_err(CliError::io("read", one.file.display()))?;
+    ) -> Result<Line, HostError> {
+        let module = std::fs::read(&one.file).map_err(HostError::io("read", one.file.display()))?;
         let (file, digest) = match (one.way, &self.guarding) {
             (Way::Guarded, Some(guarding)) => {
                 let plan = &self.manner.prepared.plan;
@@ -414,7 +403,7 @@ impl Campaign<'_> {
                 match guarding.harden(&driver, &plan.before) {
                     Ok(guarded) => guarded,
                     Err(error) if error.status() == Status::Usage => {
-                        return self.refused(one, digest(&module), &crate::errors::sentence(&error));
+                        return self.refused(one, digest(&module), &guardrail_host::error::sentence(&error));
                     }
                     Err(error) => return Err(error),
                 }
@@ -446,7 +435,7 @@ impl Campaign<'_> {
     }
 
     /// A mutant that cannot be guarded.
-    fn refused(&self, one: &Planned, digest: String, why: &str) -> Result<Line, CliError> {
+    fn refused(&self, one: &Planned, digest: String, why: &str) -> Result<Line, HostError> {
         if let Some(line) = self.known(&one.name, one.way, &digest) {
             return Ok(line.clone());
         }

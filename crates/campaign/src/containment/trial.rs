@@ -4,9 +4,9 @@ use super::faults::Fault;
 use super::machinery::{Upset, Watch};
 use super::outcome::Outcome;
 use super::subject::Subject;
-use crate::args::ContainmentArgs;
-use crate::errors::CliError;
-use crate::process::Process;
+use crate::ContainmentPlan;
+use guardrail_host::HostError;
+use guardrail_host::process::Process;
 use guardrail_report::Report;
 use serde::Serialize;
 use std::fs;
@@ -60,18 +60,18 @@ impl Trial {
     /// Runs it, and again where the driver found no request to make its mistake at: that depends on what meets when.
     pub fn run_planted(
         &self,
-        args: &ContainmentArgs,
+        wanted: &ContainmentPlan,
         zoo: &Path,
         folder: &Path,
         number: usize,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Outcome, CliError> {
-        let mut outcome = self.run(args, zoo, folder, number, stop)?;
+    ) -> Result<Outcome, HostError> {
+        let mut outcome = self.run(wanted, zoo, folder, number, stop)?;
         for _ in 1..TRIES {
             if outcome.planted || self.upset.is_some() {
                 break;
             }
-            outcome = self.run(args, zoo, folder, number, stop)?;
+            outcome = self.run(wanted, zoo, folder, number, stop)?;
         }
         Ok(outcome)
     }
@@ -79,17 +79,17 @@ impl Trial {
     /// Runs it in a folder of its own below `folder`.
     fn run(
         &self,
-        args: &ContainmentArgs,
+        wanted: &ContainmentPlan,
         zoo: &Path,
         folder: &Path,
         number: usize,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Outcome, CliError> {
+    ) -> Result<Outcome, HostError> {
         let name = self.fault.as_ref().map_or("none", |fault| &fault.fault);
         let how = self.upset.map_or(self.mode.name(), Upset::name);
         let folder = folder.join(format!("{number:04}-{}-{name}-{how}", self.subject.driver()));
         let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).map_err(CliError::io("create", folder.display()))?;
+        fs::create_dir_all(&folder).map_err(HostError::io("create", folder.display()))?;
         let mut variables = self.subject.begin(&folder)?;
         if let Some(fault) = &self.fault {
             variables.push(("FAULT".to_owned(), fault.fault.clone()));
@@ -99,9 +99,9 @@ impl Trial {
         if self.upset == Some(Upset::GuestReset) {
             variables.push(("RESET_AFTER".to_owned(), moment.as_micros().to_string()));
         }
-        let command = self.command(args, zoo, &folder, &variables)?;
+        let command = self.command(wanted, zoo, &folder, &variables)?;
         let started = Instant::now();
-        let limit = Duration::from_secs(args.timeout) + BEYOND;
+        let limit = Duration::from_secs(wanted.timeout) + BEYOND;
         let stderr =
             || String::from_utf8_lossy(&fs::read(folder.join("stderr")).unwrap_or_default()).into_owned();
         let mut child = Process::start(command, &folder)?;
@@ -121,7 +121,7 @@ impl Trial {
         outcome.late = late;
         outcome.planted = !said.contains(" planted skipped");
         // What went as it should need not be kept.
-        if args.out.is_none() {
+        if wanted.out.is_none() {
             let _ = fs::remove_dir_all(&folder);
         }
         Ok(outcome)
@@ -129,21 +129,21 @@ impl Trial {
 
     fn command(
         &self,
-        args: &ContainmentArgs,
+        wanted: &ContainmentPlan,
         zoo: &Path,
         folder: &Path,
         variables: &[(String, String)],
-    ) -> Result<Command, CliError> {
+    ) -> Result<Command, HostError> {
         let driver = self.subject.driver();
         let mut command = Process::check()?;
-        command.arg(format!("zoo/{driver}")).args(["--kernel", &args.kernel]);
+        command.arg(format!("zoo/{driver}")).args(["--kernel", &wanted.kernel]);
         command.args(["--device", self.subject.device(), "--tool", "all", "--format", "json"]);
         command.arg("--workload").arg(zoo.join("gate").join(driver).join("containment.sh"));
-        command.args(["--mode", self.mode.name(), "--timeout", &args.timeout.to_string()]);
+        command.args(["--mode", self.mode.name(), "--timeout", &wanted.timeout.to_string()]);
         command.arg("--out").arg(folder).current_dir(folder).env("GUARDRAIL_ZOO", zoo);
         let upset = self.upset.map_or(&[][..], Upset::arguments);
         let is_free = self.mode == Mode::Stringent && !upset.contains(&"--gate");
-        if let Some(gate) = args.gate.as_ref().filter(|_| is_free) {
+        if let Some(gate) = wanted.gate.as_ref().filter(|_| is_free) {
             command.args(["--gate", gate]);
         }
         command.args(upset);
@@ -159,13 +159,13 @@ fn wait(
     limit: Duration,
     stop: &dyn Fn() -> bool,
     look: &mut dyn FnMut() -> Duration,
-) -> Result<ExitStatus, CliError> {
+) -> Result<ExitStatus, HostError> {
     let started = Instant::now();
     let mut asked: Option<Instant> = None;
     loop {
-        let status = process.try_wait().map_err(CliError::io("wait for", "the guardrail program"))?;
+        let status = process.try_wait().map_err(HostError::io("wait for", "the guardrail program"))?;
         let pause = match status {
-            Some(_) if stop() => return Err(CliError::Interrupted),
+            Some(_) if stop() => return Err(HostError::Interrupted),
             Some(status) => return Ok(status),
             None => look(),
         };

@@ -1,7 +1,7 @@
 //! The faults that can be planted in a driver, and what a report must say of each.
 
-use crate::errors::CliError;
 use guardrail_finding::{Finding, Frame};
+use guardrail_host::HostError;
 use guardrail_report::Report;
 use serde::Deserialize;
 use std::fs;
@@ -26,14 +26,14 @@ pub struct Fault {
 }
 
 /// The faults of a driver of the zoo.
-pub fn of(zoo: &Path, driver: &str) -> Result<Vec<Fault>, CliError> {
+pub fn of(zoo: &Path, driver: &str) -> Result<Vec<Fault>, HostError> {
     let folder = zoo.join("gate").join(driver);
     let read = |name: &str| {
         let path = folder.join(name);
-        fs::read_to_string(&path).map_err(CliError::io("read", path.display()))
+        fs::read_to_string(&path).map_err(HostError::io("read", path.display()))
     };
     let source = read(&format!("{}.c", driver.replace('-', "_")))?;
-    let bad = |why: String| CliError::Run(format!("{}/faults.json: {why}", folder.display()));
+    let bad = |why: String| HostError::Run(format!("{}/faults.json: {why}", folder.display()));
     let mut faults: Vec<Fault> =
         serde_json::from_str(&read("faults.json")?).map_err(|error| bad(error.to_string()))?;
     for fault in &mut faults {

@@ -1,7 +1,7 @@
 //! What a planted fault can harm, and how that is seen from outside of the guest.
 
-use crate::args::Harmed;
-use crate::errors::CliError;
+use crate::Harmed;
+use guardrail_host::HostError;
 use guardrail_vm::{packets, sectors};
 use serde::Serialize;
 use std::path::Path;
@@ -74,7 +74,7 @@ impl Subject {
     }
 
     /// Makes what the run starts with, and gives the workload's variables.
-    pub fn begin(self, folder: &Path) -> Result<Vec<(String, String)>, CliError> {
+    pub fn begin(self, folder: &Path) -> Result<Vec<(String, String)>, HostError> {
         match self {
             Subject::Disk => {
                 sectors::create(&folder.join("disk.raw"))?;
@@ -85,7 +85,7 @@ impl Subject {
     }
 
     /// Looks at what the run left.
-    pub fn harm(self, folder: &Path) -> Result<Harm, CliError> {
+    pub fn harm(self, folder: &Path) -> Result<Harm, HostError> {
         match self {
             Subject::Disk => {
                 let verdict = sectors::verify(&folder.join("disk.raw"))?;

@@ -4,7 +4,7 @@ use super::outcome::CONTAINED;
 use super::processes::{descendants, signal, stat};
 use super::subject::Subject;
 use super::trial::Mode;
-use crate::errors::Status;
+use guardrail_host::Status;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;

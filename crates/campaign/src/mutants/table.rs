@@ -3,8 +3,7 @@
 use super::Made;
 use super::folder::{Line, Way};
 use super::verdict::{How, Judged, Verdict};
-use crate::errors::CliError;
-use crate::output;
+use guardrail_host::HostError;
 use serde::Serialize;
 
 /// One kind of bug in one way to run it.
@@ -172,7 +171,7 @@ pub fn text(rows: &[Row]) -> String {
         lines.push(line);
     }
     let last = rows.iter().filter_map(|row| row.of_escaped).next_back();
-    output::table(&lines) + &last.map_or(String::new(), |last| last.sentence())
+    guardrail_report::columns::table(&lines) + &last.map_or(String::new(), |last| last.sentence())
 }
 
 /// What was made.
@@ -192,12 +191,12 @@ pub fn of_mutants(made: &[Made]) -> String {
             bugs,
         ]);
     }
-    output::table(&lines)
+    guardrail_report::columns::table(&lines)
 }
 
 /// Anything, for programs.
-pub fn json(value: &impl Serialize) -> Result<String, CliError> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| CliError::Run(error.to_string()))?;
+pub fn json(value: &impl Serialize) -> Result<String, HostError> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| HostError::Run(error.to_string()))?;
     Ok(text + "\n")
 }
 

@@ -3,9 +3,8 @@
 use super::machinery::{Upset, When};
 use super::subject::{Harm, Subject};
 use super::trial::{Mode, Trial};
-use crate::args::ContainmentArgs;
-use crate::errors::Status;
-use crate::output;
+use crate::ContainmentPlan;
+use guardrail_host::Status;
 use guardrail_report::Report;
 use serde::Serialize;
 use std::fmt;
@@ -212,7 +211,7 @@ pub struct Summary {
 
 impl Summary {
     /// Sums up.
-    pub fn new(args: &ContainmentArgs, runs: Vec<Outcome>) -> Summary {
+    pub fn new(wanted: &ContainmentPlan, runs: Vec<Outcome>) -> Summary {
         let rows = rows(&runs);
         let machinery = upset_rows(&runs);
         let sum = |count: fn(&Row) -> usize| rows.iter().map(count).sum::<usize>();
@@ -223,7 +222,7 @@ impl Summary {
             }
         };
         let faults = sum(|row| row.faults);
-        if !args.let_through {
+        if !wanted.let_through {
             demand(
                 sum(|row| row.intact) == faults,
                 "a fault that should have been contained did harm".into(),
@@ -248,8 +247,8 @@ impl Summary {
         }
         Summary {
             schema: SCHEMA,
-            kernel: args.kernel.clone(),
-            seed: args.seed,
+            kernel: wanted.kernel.clone(),
+            seed: wanted.seed,
             holds: why.is_empty(),
             why,
             rows,
@@ -276,7 +275,7 @@ impl Summary {
             cells.extend(counts.map(|count| count.to_string()));
             table.push(cells);
         }
-        let mut text = output::table(&table);
+        let mut text = guardrail_report::columns::table(&table);
         text += "\nreached: did harm outside of the guest when let through; named: the report told checker, kind, function and line;\n\
                  contained: the run ended with status 4; intact: no harm outside of the guest then.\n";
         if !self.machinery.is_empty() {
@@ -288,7 +287,7 @@ impl Summary {
                 cells.extend(counts.map(|count| count.to_string()));
                 table.push(cells);
             }
-            text += &format!("\n{}", output::table(&table));
+            text += &format!("\n{}", guardrail_report::columns::table(&table));
             text += "\nin time: while the driver worked; contained: a planted fault came first, status 4; told: the run ended in time, with\n\
                      the right status and message; nothing left: no process, socket or log.\n";
         }

@@ -2,10 +2,9 @@
 
 use super::oops::Console;
 use super::verdict::{Judged, Seen, judge};
-use crate::errors::CliError;
-use crate::files;
 use guardrail_guard::Policy;
 use guardrail_guard::violations;
+use guardrail_host::{HostError, files};
 use guardrail_report::Report;
 use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::prepare::Prepared;
@@ -150,7 +149,7 @@ impl Manner<'_> {
         standing: Option<&Standing<'_>>,
         folder: &Path,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<PathBuf, CliError> {
+    ) -> Result<PathBuf, HostError> {
         let (prepared, options) = self.guest(standing, folder);
         let file = folder.join("saved");
         let mut watch = Watch {
@@ -162,7 +161,7 @@ impl Manner<'_> {
         };
         let saved = run::save(&prepared, &options, &file, &mut watch);
         if interrupted() {
-            return Err(CliError::Interrupted);
+            return Err(HostError::Interrupted);
         }
         saved?;
         Ok(file)
@@ -175,7 +174,7 @@ impl Manner<'_> {
         folder: &Path,
         usual: &HashSet<String>,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Ran, CliError> {
+    ) -> Result<Ran, HostError> {
         let standing = subject.standing.as_ref();
         let (mut prepared, mut options) = self.guest(standing, folder);
         prepared.plan.driver.bytes = subject.module;
@@ -197,7 +196,7 @@ impl Manner<'_> {
         };
         let finished = run::run(&prepared, &options, &mut watch)?;
         if finished.outcome == Outcome::Interrupted {
-            return Err(CliError::Interrupted);
+            return Err(HostError::Interrupted);
         }
         let mut console = Console::new(&files::read(&finished.console).unwrap_or_default());
         if standing.is_some_and(|standing| standing.policy.ends_calls()) {

@@ -1,0 +1,148 @@
+//! Plants faults in drivers of the zoo, and shows that what they would do to a disk or to the
+//! network happens when they are let through and does not when they are contained.
+//!
+//! Every run is a `guardrail check` of its own, judged by its exit status, its report, and what it left outside of the guest.
+
+mod faults;
+mod machinery;
+mod outcome;
+mod processes;
+mod subject;
+mod trial;
+
+use crate::ContainmentPlan;
+use faults::Fault;
+use guardrail_host::error::tell;
+use guardrail_host::{HostError, Signals, zoo};
+use guardrail_vm::Cache;
+use machinery::Upset;
+use outcome::Outcome;
+pub use outcome::Summary;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use subject::Subject;
+use tempfile::TempDir;
+use trial::{Mode, Trial};
+
+/// Runs the experiment.
+pub fn run(wanted: &ContainmentPlan) -> Result<Summary, HostError> {
+    let zoo = zoo::folder()?;
+    let subjects = Subject::wanted(wanted.subject);
+    let plan = plan(wanted, &zoo, &subjects)?;
+    let signals = Signals::install()?;
+    let folder = Folder::new(wanted.out.as_deref())?;
+    signals.run_begins();
+
+    let results: Mutex<Vec<Outcome>> = Mutex::default();
+    let failure: Mutex<Option<HostError>> = Mutex::default();
+    let (next, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    // A run dies with the thread that started it, so the threads stay until all is done.
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::SeqCst);
+            let Some(trial) = plan.get(number).filter(|_| !over.load(Ordering::SeqCst)) else { return };
+            match trial.run_planted(wanted, &zoo, folder.path(), number, &|| signals.interrupted()) {
+                Ok(outcome) => {
+                    tell("guardrail", &format!("{}/{}  {outcome}", number + 1, plan.len()));
+                    results.lock().unwrap_or_else(|error| error.into_inner()).push(outcome);
+                }
+                Err(error) => {
+                    over.store(true, Ordering::SeqCst);
+                    failure.lock().unwrap_or_else(|error| error.into_inner()).get_or_insert(error);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..wanted.jobs).for_each(|_| _ = scope.spawn(work));
+    });
+    if let Some(error) = failure.into_inner().unwrap_or_else(|error| error.into_inner()) {
+        return Err(error);
+    }
+    let mut results = results.into_inner().unwrap_or_else(|error| error.into_inner());
+    results.sort_by_key(|outcome| outcome.number);
+    Ok(Summary::new(wanted, results))
+}
+
+/// All runs: of each driver first one without a fault in each mode, then the faults, by turns over all kinds.
+fn plan(wanted: &ContainmentPlan, zoo: &Path, subjects: &[Subject]) -> Result<Vec<Trial>, HostError> {
+    let modes: Vec<Mode> = match wanted.let_through {
+        true => vec![Mode::Permissive],
+        false => vec![Mode::Permissive, Mode::Stringent],
+    };
+    let mut trials = Vec::new();
+    let mut all: Vec<(Subject, Fault)> = Vec::new();
+    for &subject in subjects {
+        trials.extend(modes.iter().map(|&mode| Trial {
+            subject,
+            fault: None,
+            seed: wanted.seed,
+            mode,
+            upset: None,
+        }));
+        all.extend(faults::of(zoo, subject.driver())?.into_iter().map(|fault| (subject, fault)));
+    }
+    let first: Vec<String> = all.iter().map(|(_, fault)| fault.fault.clone()).collect();
+    if !wanted.fault.is_empty() {
+        for wanted in &wanted.fault {
+            if !all.iter().any(|(_, fault)| fault.fault == *wanted) {
+                let mut names: Vec<&str> = all.iter().map(|(_, fault)| fault.fault.as_str()).collect();
+                names.sort_unstable();
+                names.dedup();
+                return Err(HostError::Usage(format!(
+                    "there is no fault named '{wanted}'; there are {}",
+                    names.join(", ")
+                )));
+            }
+        }
+        all.retain(|(_, fault)| wanted.fault.contains(&fault.fault));
+    }
+    // Every kind in turn, those of one driver after those of the other; a few faults only are others with another seed.
+    all.sort_by_key(|(_, fault)| first.iter().position(|name| *name == fault.fault));
+    let turn = all.len().max(1);
+    all.rotate_left(wanted.seed as usize % turn);
+    for (number, (subject, fault)) in all.iter().cycle().take(wanted.faults as usize).enumerate() {
+        let seed = wanted.seed.wrapping_add(number as u32);
+        let trial = |mode| Trial { subject: *subject, fault: Some(fault.clone()), seed, mode, upset: None };
+        trials.extend(modes.iter().copied().map(trial));
+    }
+    trials.extend((0..wanted.machinery as usize).filter_map(|number| {
+        let (kind, round) = (number % Upset::ALL.len(), number / Upset::ALL.len());
+        // In every other round nothing but the failure ends the run. In those between a fault is planted as well, for what a failure
+        // lets through does harm; each of them moves on by one, so that every failure meets every fault.
+        let (subject, fault) = all.get((kind + round / 2) % turn)?.clone();
+        let fault = Some(fault).filter(|_| round % 2 == 1);
+        let seed = wanted.seed.wrapping_add(number as u32);
+        Some(Trial { subject, fault, seed, mode: Upset::MODE, upset: Some(Upset::ALL[kind]) })
+    }));
+    Ok(trials)
+}
+
+/// Where the runs leave their files.
+enum Folder {
+    Own(TempDir),
+    Kept(PathBuf),
+}
+
+impl Folder {
+    fn new(out: Option<&Path>) -> Result<Folder, HostError> {
+        let runs = match out {
+            Some(out) => std::path::absolute(out).map_err(HostError::io("find", out.display()))?,
+            None => Cache::open()?.path("runs"),
+        };
+        std::fs::create_dir_all(&runs).map_err(HostError::io("create", runs.display()))?;
+        if out.is_some() {
+            return Ok(Folder::Kept(runs));
+        }
+        let own = TempDir::with_prefix_in("selftest-", &runs);
+        Ok(Folder::Own(own.map_err(HostError::io("create a folder in", runs.display()))?))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Folder::Own(folder) => folder.path(),
+            Folder::Kept(path) => path,
+        }
+    }
+}
