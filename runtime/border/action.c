@@ -19,11 +19,8 @@
 #include "rights/ranges.h"
 #include "rights/skb.h"
 
-/* The rewriter knows them by their sizes (crates/rewrite/src/wrap). */
-static_assert(sizeof(struct guardrail_term) == 16 && sizeof(struct guardrail_value) == 16);
-static_assert(sizeof(struct guardrail_action) == 72 && sizeof(struct guardrail_entry) == 24);
-static_assert(offsetof(struct guardrail_frame, stack) == 8 * GUARDRAIL_WORD_STACK);
-static_assert(offsetof(struct guardrail_record, frame) == 128);
+static_assert(offsetof(struct guardrail_call, stack) == 8 * GUARDRAIL_WORD_STACK);
+static_assert(offsetof(struct guardrail_record, call) == 128);
 
 /* Reads an unsigned number of @n bytes; false where nothing can be read. */
 static bool load(unsigned long addr, unsigned int n, unsigned long *result)
@@ -63,7 +60,7 @@ static unsigned long low(unsigned long value, unsigned int n)
 	return n < 8 ? value & ((1UL << (8 * n)) - 1) : value;
 }
 
-struct guardrail_outcome guardrail_terms(const struct guardrail_value *value, const struct guardrail_frame *frame)
+struct guardrail_outcome guardrail_terms(const struct guardrail_value *value, const struct guardrail_call *call)
 {
 	unsigned long stack[GUARDRAIL_MAX_DEPTH + 1] = { 0 };
 	unsigned int depth = 0, i;
@@ -83,7 +80,7 @@ struct guardrail_outcome guardrail_terms(const struct guardrail_value *value, co
 		case GUARDRAIL_TERM_WORD:
 			if (depth == GUARDRAIL_MAX_DEPTH)
 				return (struct guardrail_outcome){ 0 };
-			stack[depth++] = term->op == GUARDRAIL_TERM_CONST ? term->operand : word_of(frame, term->n);
+			stack[depth++] = term->op == GUARDRAIL_TERM_CONST ? term->operand : word_of(call, term->n);
 			continue;
 		case GUARDRAIL_TERM_LOAD:
 			if (!load(*top + term->operand, term->n, top))
@@ -109,30 +106,30 @@ struct guardrail_outcome guardrail_terms(const struct guardrail_value *value, co
 	return (struct guardrail_outcome){ .value = stack[0], .known = true };
 }
 
-bool guardrail_value(const struct guardrail_value *value, const struct guardrail_frame *frame, unsigned long *result)
+bool guardrail_value(const struct guardrail_value *value, const struct guardrail_call *call, unsigned long *result)
 {
-	return value_of(value, frame, result);
+	return value_of(value, call, result);
 }
 EXPORT_SYMBOL_GPL(guardrail_value);
 
-bool guardrail_is_when(const struct guardrail_action *action, const struct guardrail_frame *frame)
+bool guardrail_is_when(const struct guardrail_action *action, const struct guardrail_call *call)
 {
 	switch (action->when) {
 	case GUARDRAIL_RESULT_ZERO:
-		return !(int)frame->result;
+		return !(int)call->result;
 	case GUARDRAIL_RESULT_NOT_NEGATIVE:
-		return (int)frame->result >= 0;
+		return (int)call->result >= 0;
 	case GUARDRAIL_RESULT_TRUE:
-		return (u8)frame->result;
+		return (u8)call->result;
 	case GUARDRAIL_NONZERO:
-		return word_of(frame, action->when_word);
+		return word_of(call, action->when_word);
 	}
 	return false;
 }
 
-bool guardrail_applies(const struct guardrail_action *action, const struct guardrail_frame *frame)
+bool guardrail_applies(const struct guardrail_action *action, const struct guardrail_call *call)
 {
-	return applies(action, frame);
+	return applies(action, call);
 }
 EXPORT_SYMBOL_GPL(guardrail_applies);
 
@@ -155,12 +152,12 @@ static void name_value(const struct guardrail_value *value, char *text, size_t s
 		scnprintf(text, size, ", %sargument %d", behind ? "by its " : "", word + 1);
 }
 
-void guardrail_refuse(const struct guardrail_action *action, const struct guardrail_frame *frame, const char *what,
+void guardrail_refuse(const struct guardrail_action *action, const struct guardrail_call *call, const char *what,
 		      unsigned long addr, const char *holds, const char *needs)
 {
 	char text[112], argument[32];
 	struct guardrail_violation violation = {
-		.what = text, .addr = addr, .ip = frame->caller, .domain = action->domain, .holds = holds, .needs = needs,
+		.what = text, .addr = addr, .ip = call->caller, .domain = action->domain, .holds = holds, .needs = needs,
 	};
 
 	name_value(&action->pointer, argument, sizeof(argument));
@@ -169,7 +166,7 @@ void guardrail_refuse(const struct guardrail_action *action, const struct guardr
 }
 EXPORT_SYMBOL_GPL(guardrail_refuse);
 
-bool guardrail_require_write(const struct guardrail_action *action, const struct guardrail_frame *frame,
+bool guardrail_require_write(const struct guardrail_action *action, const struct guardrail_call *call,
 			     unsigned long p, unsigned long n)
 {
 	unsigned long first = p;
@@ -186,7 +183,7 @@ bool guardrail_require_write(const struct guardrail_action *action, const struct
 		scnprintf(what, sizeof(what), "write of %lu bytes at", n);
 	else
 		scnprintf(what, sizeof(what), "write of %lu bytes, at byte %lu:", n, first - p);
-	guardrail_refuse(action, frame, what, first, guardrail_held_at(first, action->domain), "write");
+	guardrail_refuse(action, call, what, first, guardrail_held_at(first, action->domain), "write");
 	return false;
 }
 EXPORT_SYMBOL_GPL(guardrail_require_write);
@@ -200,36 +197,36 @@ static noinline int given(const struct guardrail_action *action, int err)
 	return err == -ENOMEM ? err : 0;
 }
 
-int guardrail_do_grant(const struct guardrail_action *action, struct guardrail_frame *frame)
+int guardrail_do_grant(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	unsigned long p, n;
 
-	if (!range_of(action, frame, &p, &n))
+	if (!range_of(action, call, &p, &n))
 		return 0;
-	return given(action, guardrail_add_write(action->domain, p, n));
+	return given(action, guardrail_grant(action->domain, p, n));
 }
 EXPORT_SYMBOL_GPL(guardrail_do_grant);
 
-int guardrail_do_revoke(const struct guardrail_action *action, struct guardrail_frame *frame)
+int guardrail_do_revoke(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	unsigned long p, n;
 
-	if (range_of(action, frame, &p, &n))
-		given(action, guardrail_clear(action->domain, p, n));
+	if (range_of(action, call, &p, &n))
+		given(action, guardrail_revoke(action->domain, p, n));
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_revoke);
 
 /* Most functions accept NULL for a result that nobody wants, but those that copy and fill memory write to it. */
-static bool writes_to_null(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long *n)
+static bool writes_to_null(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long *n)
 {
 	const char *name = action->function;
 	unsigned long p;
 
 	while (*name == '_')
 		name++;
-	return (str_has_prefix(name, "mem") || str_has_prefix(name, "str")) && applies(action, frame) &&
-	       value_of(&action->pointer, frame, &p) && !p && value_of(&action->size, frame, n) && *n;
+	return (str_has_prefix(name, "mem") || str_has_prefix(name, "str")) && applies(action, call) &&
+	       value_of(&action->pointer, call, &p) && !p && value_of(&action->size, call, n) && *n;
 }
 
 /* True where the tags alone show that the domain may write whole slots, which is nearly all that actions require. */
@@ -252,54 +249,54 @@ static __always_inline bool all_writable(u32 domain, unsigned long p, unsigned l
 	return READ_ONCE(*(u64 *)(last - 7)) == writable;
 }
 
-static noinline int require_write(const struct guardrail_action *action, const struct guardrail_frame *frame)
+static noinline int require_write(const struct guardrail_action *action, const struct guardrail_call *call)
 {
 	unsigned long p, n;
 
-	if (range_of(action, frame, &p, &n))
-		guardrail_require_write(action, frame, p, n);
-	else if (writes_to_null(action, frame, &n))
-		guardrail_require_write(action, frame, 0, n);
+	if (range_of(action, call, &p, &n))
+		guardrail_require_write(action, call, p, n);
+	else if (writes_to_null(action, call, &n))
+		guardrail_require_write(action, call, 0, n);
 	return 0;
 }
 
-int guardrail_do_require_write(const struct guardrail_action *action, struct guardrail_frame *frame)
+int guardrail_do_require_write(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	unsigned long p, n;
 
-	stop_dead(action, frame);
-	if (likely(range_of(action, frame, &p, &n) && all_writable(action->domain, p, n)))
+	stop_dead(action, call);
+	if (likely(range_of(action, call, &p, &n) && all_writable(action->domain, p, n)))
 		return 0;
-	return require_write(action, frame);
+	return require_write(action, call);
 }
 EXPORT_SYMBOL_GPL(guardrail_do_require_write);
 
-int guardrail_do_own(const struct guardrail_action *action, struct guardrail_frame *frame)
+int guardrail_do_own(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	unsigned long p, n;
 	int err;
 
-	if (!range_of(action, frame, &p, &n))
+	if (!range_of(action, call, &p, &n))
 		return 0;
-	err = guardrail_set_owner(action->domain, p, n, action->type);
+	err = guardrail_own(action->domain, p, n, action->type);
 	if (err == -EEXIST) {
 		/* The allocation that was there was freed in a way that no action shows. */
 		guardrail_forget_owner(action->domain, p);
-		err = guardrail_set_owner(action->domain, p, n, action->type);
+		err = guardrail_own(action->domain, p, n, action->type);
 	}
-	guardrail_check_quota(action, frame, p, n);
+	guardrail_check_quota(action, call, p, n);
 	return given(action, err);
 }
 EXPORT_SYMBOL_GPL(guardrail_do_own);
 
 /* Memory that is freed must have no object in use. An object in its first state is not in use. */
-static void require_no_objects(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p,
+static void require_no_objects(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long p,
 			       unsigned long n)
 {
 	unsigned long end = p + n, object = guardrail_find_irq(action->domain, p, n);
 
 	if (object)
-		guardrail_refuse(action, frame, "memory in which an object is in use, at", object, "argument of an interrupt's handler", "no object");
+		guardrail_refuse(action, call, "memory in which an object is in use, at", object, "argument of an interrupt's handler", "no object");
 	while (p < end) {
 		u32 type, state;
 
@@ -307,72 +304,72 @@ static void require_no_objects(const struct guardrail_action *action, const stru
 		if (!object)
 			return;
 		if (guardrail_object_any(action->domain, object, &type, &state) && state &&
-		    (type != TYPE_RCU_HEAD || !guardrail_rcu_is_over(object))) {
+		    (type != GUARDRAIL_TYPE_RCU_HEAD || !guardrail_rcu_is_over(object))) {
 			char holds[48];
 
 			scnprintf(holds, sizeof(holds), "object of type %u in state %u", type, state);
-			guardrail_refuse(action, frame, "memory in which an object is in use, at", object, holds, "no object");
+			guardrail_refuse(action, call, "memory in which an object is in use, at", object, holds, "no object");
 		}
 		p = object + 1;
 	}
 }
 
-int guardrail_do_disown(const struct guardrail_action *action, struct guardrail_frame *frame)
+int guardrail_do_disown(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	unsigned long p, n = 0;
 
-	stop_dead(action, frame);
-	if (!pointer_of(action, frame, &p))
+	stop_dead(action, call);
+	if (!pointer_of(action, call, &p))
 		return 0;
 	/* An allocation of size 0 has no memory. */
 	if (ZERO_OR_NULL_PTR((void *)p))
 		return 0;
 	if (!guardrail_check_owner(action->domain, p, action->type, &n)) {
-		guardrail_refuse(action, frame, "release of memory at", p, guardrail_held_at(p, action->domain), "owner");
+		guardrail_refuse(action, call, "release of memory at", p, guardrail_held_at(p, action->domain), "owner");
 		return 0;
 	}
-	require_no_objects(action, frame, p, n);
-	if (guardrail_clear_owner(action->domain, p, action->type)) {
+	require_no_objects(action, call, p, n);
+	if (guardrail_disown(action->domain, p, action->type)) {
 		/* Another thread of the module released it at the same moment. */
-		guardrail_refuse(action, frame, "release of memory at", p, guardrail_held_at(p, action->domain), "owner");
+		guardrail_refuse(action, call, "release of memory at", p, guardrail_held_at(p, action->domain), "owner");
 		return 0;
 	}
-	given(action, guardrail_clear(action->domain, p, n));
+	given(action, guardrail_revoke(action->domain, p, n));
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_disown);
 
-int guardrail_do_fields(const struct guardrail_action *action, struct guardrail_frame *frame)
+int guardrail_do_grant_fields(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	unsigned long p;
 
-	if (!pointer_of(action, frame, &p))
+	if (!pointer_of(action, call, &p))
 		return 0;
 	return given(action, guardrail_fields_change(action->domain, p, action->fields, action->n_fields, GUARDRAIL_WRITE));
 }
-EXPORT_SYMBOL_GPL(guardrail_do_fields);
+EXPORT_SYMBOL_GPL(guardrail_do_grant_fields);
 
-int guardrail_do_unfields(const struct guardrail_action *action, struct guardrail_frame *frame)
+int guardrail_do_revoke_fields(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	unsigned long p;
 
-	if (pointer_of(action, frame, &p))
+	if (pointer_of(action, call, &p))
 		given(action, guardrail_fields_change(action->domain, p, action->fields, action->n_fields, GUARDRAIL_READ));
 	return 0;
 }
-EXPORT_SYMBOL_GPL(guardrail_do_unfields);
+EXPORT_SYMBOL_GPL(guardrail_do_revoke_fields);
 
-static noinline int object(const struct guardrail_action *action, const struct guardrail_frame *frame)
+static noinline int object(const struct guardrail_action *action, const struct guardrail_call *call)
 {
 	unsigned long p, n;
 	int err;
 
 	if (action->type == GUARDRAIL_TYPE_SKB) {
-		if (!pointer_of(action, frame, &p))
+		if (!pointer_of(action, call, &p))
 			return 0;
 		return given(action, guardrail_skb_begins(action->domain, p, action->fields, action->n_fields));
 	}
-	if (!range_of(action, frame, &p, &n))
+	if (!range_of(action, call, &p, &n))
 		return 0;
 	/* An object that is there already starts anew. */
 	err = guardrail_renew_object(action->domain, p, n, action->type);
@@ -381,16 +378,16 @@ static noinline int object(const struct guardrail_action *action, const struct g
 	return given(action, err);
 }
 
-int guardrail_do_object(const struct guardrail_action *action, struct guardrail_frame *frame)
+int guardrail_do_create_object(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	unsigned long p;
 
-	if (likely(action->type == GUARDRAIL_TYPE_SKB && action->n_fields && usual_pointer(action, frame, &p) &&
+	if (likely(action->type == GUARDRAIL_TYPE_SKB && action->n_fields && usual_pointer(action, call, &p) &&
 		   skb_exchange(action->domain, p, action->fields, true)))
 		return 0;
-	return object(action, frame);
+	return object(action, call);
 }
-EXPORT_SYMBOL_GPL(guardrail_do_object);
+EXPORT_SYMBOL_GPL(guardrail_do_create_object);
 
 /* Names what a domain holds at an address where it should have an object. */
 static void describe_object(const struct guardrail_action *action, unsigned long p, char *text, size_t size)
@@ -403,7 +400,7 @@ static void describe_object(const struct guardrail_action *action, unsigned long
 		strscpy(text, guardrail_held_at(p, action->domain), size);
 }
 
-void guardrail_refuse_object(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p, u32 type,
+void guardrail_refuse_object(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long p, u32 type,
 			     u32 state)
 {
 	char holds[48], needs[48];
@@ -413,91 +410,91 @@ void guardrail_refuse_object(const struct guardrail_action *action, const struct
 		scnprintf(needs, sizeof(needs), "object of type %u", type);
 	else
 		scnprintf(needs, sizeof(needs), "object of type %u in state %u", type, state);
-	guardrail_refuse(action, frame, "use of", p, holds, needs);
+	guardrail_refuse(action, call, "use of", p, holds, needs);
 }
 
-int guardrail_do_require_object(const struct guardrail_action *action, struct guardrail_frame *frame)
+int guardrail_do_require_object(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	unsigned long p;
 	int state;
 
-	stop_dead(action, frame);
-	if (!pointer_of(action, frame, &p))
+	stop_dead(action, call);
+	if (!pointer_of(action, call, &p))
 		return 0;
 	state = guardrail_object_state(action->domain, p, action->type);
 	if (state < 0 || (action->from != GUARDRAIL_ANY_STATE && state != action->from))
-		guardrail_refuse_object(action, frame, p, action->type, action->from);
+		guardrail_refuse_object(action, call, p, action->type, action->from);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_require_object);
 
-int guardrail_do_move_object(const struct guardrail_action *action, struct guardrail_frame *frame)
+int guardrail_do_move_object(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	unsigned long p;
 	int err;
 
-	if (!pointer_of(action, frame, &p))
+	if (!pointer_of(action, call, &p))
 		return 0;
 	if (action->from == GUARDRAIL_ANY_STATE)
 		err = guardrail_put_object(action->domain, p, action->type, action->to);
 	else
 		err = guardrail_move_object(action->domain, p, action->type, action->from, action->to);
 	if (err)
-		guardrail_refuse_object(action, frame, p, action->type, action->from);
+		guardrail_refuse_object(action, call, p, action->type, action->from);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_move_object);
 
-int guardrail_do_clear_object(const struct guardrail_action *action, struct guardrail_frame *frame)
+int guardrail_do_forget_object(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	unsigned long p;
 	int err;
 
-	if (!pointer_of(action, frame, &p))
+	if (!pointer_of(action, call, &p))
 		return 0;
-	err = guardrail_clear_object(action->domain, p, action->type);
+	err = guardrail_destroy_object(action->domain, p, action->type);
 	if (err != -ENOENT)
 		given(action, err);
 	return 0;
 }
-EXPORT_SYMBOL_GPL(guardrail_do_clear_object);
+EXPORT_SYMBOL_GPL(guardrail_do_forget_object);
 
 /* There must be an object in a state; it ends. */
-int guardrail_do_end_object(const struct guardrail_action *action, struct guardrail_frame *frame)
+int guardrail_do_destroy_object(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	unsigned long p;
 	int err, state;
 
-	stop_dead(action, frame);
-	if (!pointer_of(action, frame, &p))
+	stop_dead(action, call);
+	if (!pointer_of(action, call, &p))
 		return 0;
 	/* Check this before the object ends: if the call is not made, it stays an object. */
 	state = action->from == GUARDRAIL_ANY_STATE ? -ENOENT : guardrail_object_state(action->domain, p, action->type);
 	if (state >= 0 && state != action->from)
-		guardrail_refuse_object(action, frame, p, action->type, action->from);
-	err = guardrail_clear_object(action->domain, p, action->type);
+		guardrail_refuse_object(action, call, p, action->type, action->from);
+	err = guardrail_destroy_object(action->domain, p, action->type);
 	if (err == -ENOENT)
-		guardrail_refuse_object(action, frame, p, action->type, action->from);
+		guardrail_refuse_object(action, call, p, action->type, action->from);
 	else
 		given(action, err);
 	return 0;
 }
-EXPORT_SYMBOL_GPL(guardrail_do_end_object);
+EXPORT_SYMBOL_GPL(guardrail_do_destroy_object);
 
-int guardrail_do_require_call(const struct guardrail_action *action, struct guardrail_frame *frame)
+int guardrail_do_require_call(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	unsigned long p;
 
-	stop_dead(action, frame);
-	if (pointer_of(action, frame, &p) && !guardrail_check_icall(action->domain, p))
-		guardrail_refuse(action, frame, "function at", p, guardrail_held_at(p, action->domain), "icall");
+	stop_dead(action, call);
+	if (pointer_of(action, call, &p) && !guardrail_check_call(action->domain, p))
+		guardrail_refuse(action, call, "function at", p, guardrail_held_at(p, action->domain), "icall");
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_require_call);
 
-int guardrail_do_exit(const struct guardrail_action *action, struct guardrail_frame *frame)
+int guardrail_do_exit(const struct guardrail_action *action, struct guardrail_call *call)
 {
-	if (guardrail_applies(action, frame))
+	if (guardrail_applies(action, call))
 		guardrail_forget_task();
 	return 0;
 }

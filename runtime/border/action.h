@@ -19,9 +19,9 @@
  *
  * Return: The word.
  */
-static inline unsigned long word_of(const struct guardrail_frame *frame, unsigned int n)
+static inline unsigned long word_of(const struct guardrail_call *call, unsigned int n)
 {
-	return ((const unsigned long *)frame)[n];
+	return ((const unsigned long *)call)[n];
 }
 
 /**
@@ -42,7 +42,7 @@ struct guardrail_outcome {
  * Context: Any but NMI.
  * Return: The outcome.
  */
-struct guardrail_outcome guardrail_terms(const struct guardrail_value *value, const struct guardrail_frame *frame);
+struct guardrail_outcome guardrail_terms(const struct guardrail_value *value, const struct guardrail_call *call);
 
 /**
  * guardrail_is_when() - Test the condition of an action, if it is a rare one.
@@ -51,7 +51,7 @@ struct guardrail_outcome guardrail_terms(const struct guardrail_value *value, co
  *
  * Return: True where the condition on the result or on an argument holds.
  */
-bool guardrail_is_when(const struct guardrail_action *action, const struct guardrail_frame *frame);
+bool guardrail_is_when(const struct guardrail_action *action, const struct guardrail_call *call);
 
 /**
  * guardrail_refuse_object() - Report that a function got what is no such object.
@@ -63,7 +63,7 @@ bool guardrail_is_when(const struct guardrail_action *action, const struct guard
  *
  * Context: That of the entry. May not return.
  */
-void guardrail_refuse_object(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p,
+void guardrail_refuse_object(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long p,
 			     u32 type, u32 state);
 
 /**
@@ -74,12 +74,12 @@ void guardrail_refuse_object(const struct guardrail_action *action, const struct
  *
  * Return: False where something could not be read.
  */
-static __always_inline bool value_of(const struct guardrail_value *value, const struct guardrail_frame *frame, unsigned long *result)
+static __always_inline bool value_of(const struct guardrail_value *value, const struct guardrail_call *call, unsigned long *result)
 {
 	struct guardrail_outcome outcome;
 
 	if (likely(value->kind == GUARDRAIL_VALUE_WORD)) {
-		*result = word_of(frame, value->word);
+		*result = word_of(call, value->word);
 		return true;
 	}
 	if (value->kind == GUARDRAIL_VALUE_CONST) {
@@ -87,10 +87,10 @@ static __always_inline bool value_of(const struct guardrail_value *value, const 
 		return true;
 	}
 	if (value->kind == GUARDRAIL_VALUE_HALF) {
-		*result = (u32)word_of(frame, value->word);
+		*result = (u32)word_of(call, value->word);
 		return true;
 	}
-	outcome = guardrail_terms(value, frame);
+	outcome = guardrail_terms(value, call);
 	*result = outcome.value;
 	return outcome.known;
 }
@@ -102,11 +102,11 @@ static __always_inline bool value_of(const struct guardrail_value *value, const 
  *
  * Return: True where the action is to be done.
  */
-static __always_inline bool applies(const struct guardrail_action *action, const struct guardrail_frame *frame)
+static __always_inline bool applies(const struct guardrail_action *action, const struct guardrail_call *call)
 {
 	if (action->when == GUARDRAIL_RESULT_VALID)
-		return !IS_ERR_OR_NULL((void *)frame->result);
-	return likely(action->when == GUARDRAIL_ALWAYS) || guardrail_is_when(action, frame);
+		return !IS_ERR_OR_NULL((void *)call->result);
+	return likely(action->when == GUARDRAIL_ALWAYS) || guardrail_is_when(action, call);
 }
 
 /**
@@ -119,14 +119,14 @@ static __always_inline bool applies(const struct guardrail_action *action, const
  *
  * Return: False in all other cases; the action may still have to be done then.
  */
-static __always_inline bool usual_pointer(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long *p)
+static __always_inline bool usual_pointer(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long *p)
 {
 	u8 word = action->pointer.word;
 
 	if (action->pointer.kind != GUARDRAIL_VALUE_WORD ||
 	    (action->when != GUARDRAIL_ALWAYS && (action->when != GUARDRAIL_RESULT_VALID || word != GUARDRAIL_WORD_RESULT)))
 		return false;
-	*p = word_of(frame, word);
+	*p = word_of(call, word);
 	return !IS_ERR_OR_NULL((void *)*p);
 }
 
@@ -138,9 +138,9 @@ static __always_inline bool usual_pointer(const struct guardrail_action *action,
  *
  * Return: False in all other cases.
  */
-static __always_inline bool usual_size(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long *n)
+static __always_inline bool usual_size(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long *n)
 {
-	unsigned long word = word_of(frame, action->size.word);
+	unsigned long word = word_of(call, action->size.word);
 
 	*n = action->size.kind == GUARDRAIL_VALUE_HALF ? (u32)word : word;
 	return action->size.kind == GUARDRAIL_VALUE_HALF || action->size.kind == GUARDRAIL_VALUE_WORD;
@@ -155,10 +155,10 @@ static __always_inline bool usual_size(const struct guardrail_action *action, co
  *
  * Context: That of the entry. May not return.
  */
-static __always_inline void stop_dead(const struct guardrail_action *action, const struct guardrail_frame *frame)
+static __always_inline void stop_dead(const struct guardrail_action *action, const struct guardrail_call *call)
 {
 	if (unlikely(READ_ONCE(guardrail_dead_domains)))
-		guardrail_crossing(action->domain, frame);
+		guardrail_crossing(action->domain, call);
 }
 
 /**
@@ -169,10 +169,10 @@ static __always_inline void stop_dead(const struct guardrail_action *action, con
  *
  * Return: False where the action is not to be done.
  */
-static __always_inline bool pointer_of(const struct guardrail_action *action, const struct guardrail_frame *frame,
+static __always_inline bool pointer_of(const struct guardrail_action *action, const struct guardrail_call *call,
 				       unsigned long *p)
 {
-	return applies(action, frame) && value_of(&action->pointer, frame, p) && *p;
+	return applies(action, call) && value_of(&action->pointer, call, p) && *p;
 }
 
 /**
@@ -184,10 +184,10 @@ static __always_inline bool pointer_of(const struct guardrail_action *action, co
  *
  * Return: False where the action is not to be done.
  */
-static __always_inline bool range_of(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long *p,
+static __always_inline bool range_of(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long *p,
 				     unsigned long *n)
 {
-	return pointer_of(action, frame, p) && value_of(&action->size, frame, n) && *n;
+	return pointer_of(action, call, p) && value_of(&action->size, call, n) && *n;
 }
 
 #endif /* GUARDRAIL_BORDER_ACTION_H */

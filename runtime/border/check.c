@@ -103,12 +103,12 @@ void guardrail_percpu_slow(unsigned long offset, unsigned long size, unsigned lo
 }
 EXPORT_SYMBOL_GPL(guardrail_percpu_slow);
 
-void guardrail_icall_slow(unsigned long target, unsigned long domain, unsigned long ip)
+void guardrail_call_slow(unsigned long target, unsigned long domain, unsigned long ip)
 {
 	this_cpu_inc(guardrail_slow_counts.icall);
-	if (guardrail_check_icall(domain, target))
+	if (guardrail_check_call(domain, target))
 		return;
 	this_cpu_inc(guardrail_slow_counts.denied);
 	guardrail_report_icall(target, domain, ip);
 }
-EXPORT_SYMBOL_GPL(guardrail_icall_slow);
+EXPORT_SYMBOL_GPL(guardrail_call_slow);

@@ -19,11 +19,11 @@
  *
  * Return: The pointer; 0 where there is nothing to do.
  */
-static inline unsigned long object_of(const struct guardrail_action *action, const struct guardrail_frame *frame)
+static inline unsigned long object_of(const struct guardrail_action *action, const struct guardrail_call *call)
 {
 	unsigned long p;
 
-	if (!applies(action, frame) || !value_of(&action->pointer, frame, &p) || IS_ERR_VALUE(p))
+	if (!applies(action, call) || !value_of(&action->pointer, call, &p) || IS_ERR_VALUE(p))
 		return 0;
 	return p;
 }
@@ -35,17 +35,17 @@ static inline unsigned long object_of(const struct guardrail_action *action, con
  *
  * Return: The value, or 0.
  */
-static inline unsigned long size_of(const struct guardrail_action *action, const struct guardrail_frame *frame)
+static inline unsigned long size_of(const struct guardrail_action *action, const struct guardrail_call *call)
 {
 	unsigned long size;
 
-	return value_of(&action->size, frame, &size) ? size : 0;
+	return value_of(&action->size, call, &size) ? size : 0;
 }
 
 /* Begins the definition of a function that annotations name. It runs in any context that driver code runs in. */
 #define GUARDRAIL_CUSTOM(name)                                                                        \
-	int guardrail_custom_##name(const struct guardrail_action *action, struct guardrail_frame *frame); \
+	int guardrail_custom_##name(const struct guardrail_action *action, struct guardrail_call *call); \
 	EXPORT_SYMBOL_GPL(guardrail_custom_##name);                                                   \
-	int guardrail_custom_##name(const struct guardrail_action *action, struct guardrail_frame *frame)
+	int guardrail_custom_##name(const struct guardrail_action *action, struct guardrail_call *call)
 
 #endif /* GUARDRAIL_BORDER_CUSTOM_H */

@@ -10,16 +10,16 @@
 #include "domain/locks.h"
 #include "domain/unwind.h"
 
-static int changes(const struct guardrail_action *action, struct guardrail_frame *frame, u32 kind, bool taken)
+static int changes(const struct guardrail_action *action, struct guardrail_call *call, u32 kind, bool taken)
 {
-	struct guardrail_lock lock = { .p = object_of(action, frame), .kind = kind, .taken = taken, .ip = frame->caller };
+	struct guardrail_lock lock = { .p = object_of(action, call), .kind = kind, .taken = taken, .ip = call->caller };
 
 	if (!lock.p)
 		return 0;
 	guardrail_lock_changes(&lock);
 	/* A thread that waited for the lock of an entry that was ended stops here. A lock to be released is released first. */
 	if (taken && unlikely(READ_ONCE(guardrail_dead_domains)))
-		guardrail_crossing(action->domain, frame);
+		guardrail_crossing(action->domain, call);
 	return 0;
 }
 
@@ -43,40 +43,40 @@ static bool is_taken(unsigned long p, u32 kind)
 }
 
 /* Another entry than the one that took it may release it, but somebody must hold it. */
-static int given(const struct guardrail_action *action, struct guardrail_frame *frame, u32 kind)
+static int given(const struct guardrail_action *action, struct guardrail_call *call, u32 kind)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 
 	if (p && unlikely(!is_taken(p, kind)))
-		guardrail_refuse(action, frame, "release of a lock at", p, "a lock that nobody has taken", "one that is taken");
-	return changes(action, frame, kind, false);
+		guardrail_refuse(action, call, "release of a lock at", p, "a lock that nobody has taken", "one that is taken");
+	return changes(action, call, kind, false);
 }
 
 /* A task that waits for a lock that it holds waits forever. Two readers do not, unless a writer is between them. */
-static int wanted(const struct guardrail_action *action, struct guardrail_frame *frame, u32 kind)
+static int wanted(const struct guardrail_action *action, struct guardrail_call *call, u32 kind)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 
 	if (p && guardrail_lock_depth(p, kind) > 0)
-		guardrail_refuse(action, frame, "wait for a lock at", p, "the lock", "a lock that its task has not");
+		guardrail_refuse(action, call, "wait for a lock at", p, "the lock", "a lock that its task has not");
 	return 0;
 }
 
 #define LOCK(name, kind)				\
 	GUARDRAIL_CUSTOM(name##_taken)			\
 	{						\
-		return changes(action, frame, kind, true);	\
+		return changes(action, call, kind, true);	\
 	}						\
 	GUARDRAIL_CUSTOM(name##_given)			\
 	{						\
-		return given(action, frame, kind);	\
+		return given(action, call, kind);	\
 	}
 
 /* Locks that tasks sleep for. For those that spin the check would cost too much. */
 #define WAITS(name, kind)				\
 	GUARDRAIL_CUSTOM(name##_wanted)			\
 	{						\
-		return wanted(action, frame, kind);	\
+		return wanted(action, call, kind);	\
 	}
 
 LOCK(spin, GUARDRAIL_SPIN)

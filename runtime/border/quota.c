@@ -12,7 +12,7 @@ unsigned int guardrail_quota;
 module_param_named(quota, guardrail_quota, uint, 0644);
 MODULE_PARM_DESC(quota, "how much memory the modules of a domain may allocate together, in MiB (0: as much as there is)");
 
-void guardrail_ask_quota(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p, unsigned long size)
+void guardrail_ask_quota(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long p, unsigned long size)
 {
 	unsigned long most = (unsigned long)READ_ONCE(guardrail_quota) << 20, owned;
 	char what[64], holds[32], needs[32];
@@ -23,5 +23,5 @@ void guardrail_ask_quota(const struct guardrail_action *action, const struct gua
 	scnprintf(what, sizeof(what), "allocation of %lu bytes beyond the quota at", size);
 	scnprintf(holds, sizeof(holds), "%lu KiB", owned >> 10);
 	scnprintf(needs, sizeof(needs), "quota of %lu KiB", most >> 10);
-	guardrail_refuse(action, frame, what, p, holds, needs);
+	guardrail_refuse(action, call, what, p, holds, needs);
 }

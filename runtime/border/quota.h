@@ -17,7 +17,7 @@ extern unsigned int guardrail_quota;
  *
  * Context: That of the entry. May not return.
  */
-void guardrail_ask_quota(const struct guardrail_action *action, const struct guardrail_frame *frame, unsigned long p,
+void guardrail_ask_quota(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long p,
 			 unsigned long size);
 
 /**
@@ -29,11 +29,11 @@ void guardrail_ask_quota(const struct guardrail_action *action, const struct gua
  *
  * Context: That of the entry. May not return.
  */
-static inline void guardrail_check_quota(const struct guardrail_action *action, const struct guardrail_frame *frame,
+static inline void guardrail_check_quota(const struct guardrail_action *action, const struct guardrail_call *call,
 					 unsigned long p, unsigned long size)
 {
 	if (unlikely(READ_ONCE(guardrail_quota)))
-		guardrail_ask_quota(action, frame, p, size);
+		guardrail_ask_quota(action, call, p, size);
 }
 
 #endif /* GUARDRAIL_BORDER_QUOTA_H */

@@ -33,7 +33,7 @@ static const struct guardrail_field command_fields[] = {
 };
 
 #define FIELDS(domain, pointer, fields) \
-	guardrail_set_fields(domain, (unsigned long)(pointer), fields, ARRAY_SIZE(fields))
+	guardrail_grant_fields(domain, (unsigned long)(pointer), fields, ARRAY_SIZE(fields))
 
 static int link_new(u32 domain, struct ata_link *link)
 {
@@ -72,15 +72,15 @@ static void host_gone(void *data)
 
 	for (i = 0; i < gone->host->n_ports; i++)
 		if (gone->host->ports[i])
-			guardrail_clear(gone->domain, (unsigned long)gone->host->ports[i], sizeof(struct ata_port));
-	guardrail_clear(gone->domain, (unsigned long)gone->host, sizeof(*gone->host));
+			guardrail_revoke(gone->domain, (unsigned long)gone->host->ports[i], sizeof(struct ata_port));
+	guardrail_revoke(gone->domain, (unsigned long)gone->host, sizeof(*gone->host));
 	kfree(gone);
 }
 
 /* ata_host_alloc_pinfo(): the result is the host, with its ports. */
 GUARDRAIL_CUSTOM(ata_host_new)
 {
-	struct ata_host *host = (struct ata_host *)object_of(action, frame);
+	struct ata_host *host = (struct ata_host *)object_of(action, call);
 	struct host *gone;
 	int i, err;
 
@@ -103,7 +103,7 @@ GUARDRAIL_CUSTOM(ata_host_new)
 /* A port multiplier brings links. */
 GUARDRAIL_CUSTOM(ata_pmp_new)
 {
-	struct ata_port *ap = (struct ata_port *)object_of(action, frame);
+	struct ata_port *ap = (struct ata_port *)object_of(action, call);
 	int i, err = 0;
 
 	if (!ap || !ap->pmp_link || guardrail_check_write(action->domain, (unsigned long)ap, sizeof(*ap)))
@@ -116,9 +116,9 @@ GUARDRAIL_CUSTOM(ata_pmp_new)
 /* The links are freed when the port loses the multiplier. */
 GUARDRAIL_CUSTOM(ata_pmp_gone)
 {
-	struct ata_port *ap = (struct ata_port *)object_of(action, frame);
+	struct ata_port *ap = (struct ata_port *)object_of(action, call);
 
 	if (ap && ap->pmp_link && !guardrail_check_write(action->domain, (unsigned long)ap, sizeof(*ap)))
-		guardrail_clear(action->domain, (unsigned long)ap->pmp_link, ap->nr_pmp_links * sizeof(*ap->pmp_link));
+		guardrail_revoke(action->domain, (unsigned long)ap->pmp_link, ap->nr_pmp_links * sizeof(*ap->pmp_link));
 	return 0;
 }

@@ -15,12 +15,12 @@ static __always_inline bool is_device(const struct device *dev)
 	       type == platform_bus.kobj.ktype;
 }
 
-static noinline int device(const struct guardrail_action *action, struct guardrail_frame *frame)
+static noinline int device(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	unsigned long p;
 
-	if (applies(action, frame) && value_of(&action->pointer, frame, &p) && !is_device((void *)p))
-		guardrail_refuse(action, frame, "use of", p, guardrail_held_at(p, action->domain), "object: a device");
+	if (applies(action, call) && value_of(&action->pointer, call, &p) && !is_device((void *)p))
+		guardrail_refuse(action, call, "use of", p, guardrail_held_at(p, action->domain), "object: a device");
 	return 0;
 }
 
@@ -28,5 +28,5 @@ GUARDRAIL_CUSTOM(device)
 {
 	unsigned long p;
 
-	return likely(usual_pointer(action, frame, &p) && is_device((void *)p)) ? 0 : device(action, frame);
+	return likely(usual_pointer(action, call, &p) && is_device((void *)p)) ? 0 : device(action, call);
 }

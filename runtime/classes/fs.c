@@ -42,8 +42,8 @@ static DEFINE_RAW_SPINLOCK(lock);
 
 static void take_back(u32 domain, struct buffer_head *bh, unsigned long data, unsigned long size)
 {
-	guardrail_clear(domain, data, size);
-	guardrail_clear(domain, (unsigned long)bh, sizeof(*bh));
+	guardrail_revoke(domain, data, size);
+	guardrail_revoke(domain, (unsigned long)bh, sizeof(*bh));
 }
 
 static struct buffer *find(u32 domain, const struct buffer_head *bh)
@@ -76,7 +76,7 @@ static struct buffer *place(void)
 /* If buffers in use take all places, this buffer is writable until its first release. */
 GUARDRAIL_CUSTOM(buffer_new)
 {
-	struct buffer_head *bh = (struct buffer_head *)object_of(action, frame);
+	struct buffer_head *bh = (struct buffer_head *)object_of(action, call);
 	unsigned long flags, data, size;
 	struct buffer old = {}, *buffer;
 
@@ -103,13 +103,13 @@ GUARDRAIL_CUSTOM(buffer_new)
 	raw_spin_unlock_irqrestore(&lock, flags);
 	if (old.bh)
 		put_bh(old.bh);
-	return guardrail_set_write(action->domain, data, size);
+	return guardrail_grant_fresh(action->domain, data, size);
 }
 
 /* The driver is about to drop its reference. */
 GUARDRAIL_CUSTOM(buffer_gone)
 {
-	struct buffer_head *bh = (struct buffer_head *)object_of(action, frame);
+	struct buffer_head *bh = (struct buffer_head *)object_of(action, call);
 	struct buffer *buffer;
 	unsigned long flags;
 
@@ -153,7 +153,7 @@ static void forget(u32 domain, const struct block_device *bdev)
 /* The file system is unmounted, or uses its device in another way: the pointer is a struct super_block. */
 GUARDRAIL_CUSTOM(buffers_gone)
 {
-	struct super_block *sb = (struct super_block *)object_of(action, frame);
+	struct super_block *sb = (struct super_block *)object_of(action, call);
 
 	if (sb && sb->s_bdev)
 		forget(action->domain, sb->s_bdev);
@@ -170,8 +170,8 @@ GUARDRAIL_CUSTOM(buffers_settle)
 /* encode_fh(inode, handle, words, parent): as many words as there is room for. */
 GUARDRAIL_CUSTOM(file_handle)
 {
-	unsigned long p = object_of(action, frame);
-	int *words = (int *)frame->args[2];
+	unsigned long p = object_of(action, call);
+	int *words = (int *)call->args[2];
 
 	if (!p || !words || *words <= 0)
 		return 0;
@@ -211,73 +211,73 @@ static bool is_buffer(const struct buffer_head *bh)
 	       !get_kernel_nofault(size, &bh->b_size) && count > 0 && is_kernel_range(device, 1) && is_kernel_range(data, size);
 }
 
-static int refuse(const struct guardrail_action *action, const struct guardrail_frame *frame, const char *what, unsigned long p,
+static int refuse(const struct guardrail_action *action, const struct guardrail_call *call, const char *what, unsigned long p,
 		  const char *needs)
 {
-	guardrail_refuse(action, frame, what, p, guardrail_held_at(p, action->domain), needs);
+	guardrail_refuse(action, call, what, p, guardrail_held_at(p, action->domain), needs);
 	return 0;
 }
 
 GUARDRAIL_CUSTOM(dentry)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 	int count;
 
-	return !p || is_dentry((void *)p, &count) ? 0 : refuse(action, frame, "use of", p, "object: a dentry");
+	return !p || is_dentry((void *)p, &count) ? 0 : refuse(action, call, "use of", p, "object: a dentry");
 }
 
 /* An entry returns a reference to its caller. */
 GUARDRAIL_CUSTOM(returned_dentry)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 	int count;
 
-	return !p || (is_dentry((void *)p, &count) && count > 0) ? 0 : refuse(action, frame, "return of", p, "object: a dentry in use");
+	return !p || (is_dentry((void *)p, &count) && count > 0) ? 0 : refuse(action, call, "return of", p, "object: a dentry in use");
 }
 
 /* The kernel makes pointers of results that are no error and greater than the action's value. */
 GUARDRAIL_CUSTOM(returned_int)
 {
-	int number = frame->result;
+	int number = call->result;
 	unsigned long most;
 
-	if (guardrail_applies(action, frame) && guardrail_value(&action->pointer, frame, &most) && (number > (int)most || number < -MAX_ERRNO))
-		guardrail_refuse(action, frame, "return of", (u32)number, "no error", most ? "an answer or an error" : "0 or an error");
+	if (guardrail_applies(action, call) && guardrail_value(&action->pointer, call, &most) && (number > (int)most || number < -MAX_ERRNO))
+		guardrail_refuse(action, call, "return of", (u32)number, "no error", most ? "an answer or an error" : "0 or an error");
 	return 0;
 }
 
 /* The function created a file, so its name must have an inode. */
 GUARDRAIL_CUSTOM(created)
 {
-	struct dentry *dentry = (struct dentry *)object_of(action, frame);
+	struct dentry *dentry = (struct dentry *)object_of(action, call);
 
 	if (dentry && !is_inode(d_inode(dentry)))
-		guardrail_refuse(action, frame, "return without an inode in", (unsigned long)dentry, "none", "one");
+		guardrail_refuse(action, call, "return without an inode in", (unsigned long)dentry, "none", "one");
 	return 0;
 }
 
 GUARDRAIL_CUSTOM(inode)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 
-	return !p || is_inode((void *)p) ? 0 : refuse(action, frame, "use of", p, "object: an inode");
+	return !p || is_inode((void *)p) ? 0 : refuse(action, call, "use of", p, "object: an inode");
 }
 
 GUARDRAIL_CUSTOM(buffer)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 
-	return !p || is_buffer((void *)p) ? 0 : refuse(action, frame, "use of", p, "object: a buffer in use");
+	return !p || is_buffer((void *)p) ? 0 : refuse(action, call, "use of", p, "object: a buffer in use");
 }
 
 /* The kernel calls functions of the context without a check that there are any. */
 GUARDRAIL_CUSTOM(fs_context)
 {
-	struct fs_context *fc = (struct fs_context *)object_of(action, frame);
+	struct fs_context *fc = (struct fs_context *)object_of(action, call);
 	int (*get_tree)(struct fs_context *fc);
 
 	if (fc && (!is_kernel_range((unsigned long)fc->ops, sizeof(*fc->ops)) || get_kernel_nofault(get_tree, &fc->ops->get_tree) ||
 		   !guardrail_is_code((unsigned long)get_tree)))
-		guardrail_refuse(action, frame, "return without functions in", (unsigned long)fc, "none", "those of a file system");
+		guardrail_refuse(action, call, "return without functions in", (unsigned long)fc, "none", "those of a file system");
 	return 0;
 }

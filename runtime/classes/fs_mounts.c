@@ -71,7 +71,7 @@ static void mounted(struct guardrail_fs_note *note, struct super_block *sb, cons
 /* mount_bdev(fs_type, flags, dev_name, data, …) is about to be called. */
 GUARDRAIL_CUSTOM(fs_mounts)
 {
-	const char *source = (const char *)frame->args[2], *options = (const char *)frame->args[3];
+	const char *source = (const char *)call->args[2], *options = (const char *)call->args[3];
 	struct guardrail_fs_note *note;
 
 	mutex_lock(&guardrail_fs_notes_lock);
@@ -87,7 +87,7 @@ GUARDRAIL_CUSTOM(fs_mounts)
 
 GUARDRAIL_CUSTOM(fs_mounted)
 {
-	struct dentry *root = (struct dentry *)frame->result;
+	struct dentry *root = (struct dentry *)call->result;
 	struct guardrail_fs_note *note;
 
 	mutex_lock(&guardrail_fs_notes_lock);
@@ -103,8 +103,8 @@ GUARDRAIL_CUSTOM(fs_mounted)
 /* parse_param(fc, param): an option is set. The driver may keep the value, and then takes it from the parameter. */
 GUARDRAIL_CUSTOM(fs_option)
 {
-	struct fs_context *fc = (struct fs_context *)frame->args[0];
-	struct fs_parameter *param = (struct fs_parameter *)frame->args[1];
+	struct fs_context *fc = (struct fs_context *)call->args[0];
+	struct fs_parameter *param = (struct fs_parameter *)call->args[1];
 	const char *value = "";
 	struct guardrail_fs_note *note;
 	char *options;
@@ -113,7 +113,7 @@ GUARDRAIL_CUSTOM(fs_option)
 		return 0;
 	if (param->type == fs_value_is_string && param->string) {
 		value = param->string;
-		guardrail_give(action->domain, (unsigned long)value, strlen(value) + 1, KIND_SLAB);
+		guardrail_give(action->domain, (unsigned long)value, strlen(value) + 1, GUARDRAIL_KIND_SLAB);
 	}
 	mutex_lock(&guardrail_fs_notes_lock);
 	note = find_note(action->domain, fc) ?: new_note(action->domain, fc);
@@ -132,20 +132,20 @@ GUARDRAIL_CUSTOM(fs_option)
 
 GUARDRAIL_CUSTOM(fs_option_end)
 {
-	struct fs_parameter *param = (struct fs_parameter *)frame->args[1];
+	struct fs_parameter *param = (struct fs_parameter *)call->args[1];
 
 	if (param && param->key && strcmp(param->key, "source") && param->type == fs_value_is_string && param->string)
-		guardrail_take(action->domain, (unsigned long)param->string, KIND_SLAB);
+		guardrail_take(action->domain, (unsigned long)param->string, GUARDRAIL_KIND_SLAB);
 	return 0;
 }
 
 /* get_tree_bdev(fc, …) has returned. */
 GUARDRAIL_CUSTOM(fs_tree)
 {
-	struct fs_context *fc = (struct fs_context *)frame->args[0];
+	struct fs_context *fc = (struct fs_context *)call->args[0];
 	struct guardrail_fs_note *note;
 
-	if ((int)frame->result || !fc->root)
+	if ((int)call->result || !fc->root)
 		return 0;
 	mutex_lock(&guardrail_fs_notes_lock);
 	note = find_note(action->domain, fc) ?: new_note(action->domain, fc);
@@ -161,7 +161,7 @@ GUARDRAIL_CUSTOM(fs_tree)
 /* The context is freed. Options that it changed of a mounted file system are added to its note. */
 GUARDRAIL_CUSTOM(fs_context_gone)
 {
-	struct fs_context *fc = (struct fs_context *)frame->args[0];
+	struct fs_context *fc = (struct fs_context *)call->args[0];
 	struct guardrail_fs_note *note, *of = NULL, *one;
 
 	mutex_lock(&guardrail_fs_notes_lock);
@@ -184,7 +184,7 @@ GUARDRAIL_CUSTOM(fs_context_gone)
 
 GUARDRAIL_CUSTOM(fs_gone)
 {
-	struct super_block *sb = (struct super_block *)object_of(action, frame);
+	struct super_block *sb = (struct super_block *)object_of(action, call);
 	struct guardrail_fs_note *note, *next;
 
 	mutex_lock(&guardrail_fs_notes_lock);
@@ -197,7 +197,7 @@ GUARDRAIL_CUSTOM(fs_gone)
 
 GUARDRAIL_CUSTOM(fs_type)
 {
-	struct file_system_type *type = (struct file_system_type *)object_of(action, frame);
+	struct file_system_type *type = (struct file_system_type *)object_of(action, call);
 	int i;
 
 	if (type)
@@ -212,7 +212,7 @@ GUARDRAIL_CUSTOM(fs_type)
 
 GUARDRAIL_CUSTOM(fs_type_gone)
 {
-	unsigned long type = object_of(action, frame);
+	unsigned long type = object_of(action, call);
 	int i;
 
 	for (i = 0; type && i < GUARDRAIL_FS_TYPES; i++)

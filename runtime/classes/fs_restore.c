@@ -122,9 +122,9 @@ static bool is_at(const struct guardrail_record *record, unsigned long function)
 static void settle(const struct guardrail_record *record, bool ended)
 {
 	struct super_block *sb;
-	struct inode *inode = (struct inode *)record->frame.args[0];
-	struct address_space *mapping = (struct address_space *)record->frame.args[1];
-	struct folio *folio = (struct folio *)record->frame.args[1];
+	struct inode *inode = (struct inode *)record->call.args[0];
+	struct address_space *mapping = (struct address_space *)record->call.args[1];
+	struct folio *folio = (struct folio *)record->call.args[1];
 
 	if (!in_task() || irqs_disabled() || preempt_count())
 		return;
@@ -136,7 +136,7 @@ static void settle(const struct guardrail_record *record, bool ended)
 	if (ended)
 		return;
 	if (is_at(record, FUNCTION(mapping, a_ops, write_end))) {
-		struct page *page = (struct page *)record->frame.args[5];
+		struct page *page = (struct page *)record->call.args[5];
 
 		folio_unlock(page_folio(page));
 		folio_put(page_folio(page));

@@ -14,25 +14,25 @@ static bool is_called_with(const struct irqaction *action, void *dev_id)
 /* An interrupt was requested: the pointer is what its handler is called with, the value its number. */
 GUARDRAIL_CUSTOM(irq_taken)
 {
-	unsigned long dev_id = object_of(action, frame);
+	unsigned long dev_id = object_of(action, call);
 
 	if (dev_id)
-		guardrail_irq_note(action->domain, size_of(action, frame), dev_id);
+		guardrail_irq_note(action->domain, size_of(action, call), dev_id);
 	return 0;
 }
 
 /* An interrupt is about to be freed. */
 GUARDRAIL_CUSTOM(irq_given)
 {
-	unsigned long dev_id = object_of(action, frame);
-	unsigned int irq = size_of(action, frame);
+	unsigned long dev_id = object_of(action, call);
+	unsigned int irq = size_of(action, call);
 
 	if (!dev_id)
 		return 0;
 	if (guardrail_find_action(irq, is_called_with, (void *)dev_id))
 		guardrail_irq_forget(action->domain, irq, dev_id);
 	else
-		guardrail_refuse(action, frame, "release of an interrupt with", dev_id, guardrail_held_at(dev_id, action->domain),
+		guardrail_refuse(action, call, "release of an interrupt with", dev_id, guardrail_held_at(dev_id, action->domain),
 				 "requested interrupt");
 	return 0;
 }

@@ -12,7 +12,7 @@
 /* Frees an allocation of one of several kinds: the value is their sum. */
 GUARDRAIL_CUSTOM(disown)
 {
-	unsigned long p = object_of(action, frame), kinds = size_of(action, frame);
+	unsigned long p = object_of(action, call), kinds = size_of(action, call);
 	u32 kind;
 
 	/* The driver may have asked for nothing. */
@@ -21,7 +21,7 @@ GUARDRAIL_CUSTOM(disown)
 	for (kind = 1; kind <= kinds && kind < KIND_OWN; kind <<= 1)
 		if (kinds & kind && guardrail_take(action->domain, p, kind))
 			return 0;
-	guardrail_refuse(action, frame, "release of", p, "no allocation", "an allocation that begins there");
+	guardrail_refuse(action, call, "release of", p, "no allocation", "an allocation that begins there");
 	return 0;
 }
 
@@ -30,30 +30,30 @@ GUARDRAIL_CUSTOM(given)
 {
 	unsigned long p;
 
-	if (guardrail_applies(action, frame) && guardrail_value(&action->pointer, frame, &p) && IS_ERR_OR_NULL((void *)p))
-		guardrail_refuse(action, frame, "use of", p, "no object", "one");
+	if (guardrail_applies(action, call) && guardrail_value(&action->pointer, call, &p) && IS_ERR_OR_NULL((void *)p))
+		guardrail_refuse(action, call, "use of", p, "no object", "one");
 	return 0;
 }
 
 /* The driver has found a fault in itself and is about to stop the kernel. */
 GUARDRAIL_CUSTOM(halt)
 {
-	if (guardrail_applies(action, frame))
-		guardrail_refuse(action, frame, "stop of the kernel at", frame->caller, "the right to fail alone", "that to stop the kernel");
+	if (guardrail_applies(action, call))
+		guardrail_refuse(action, call, "stop of the kernel at", call->caller, "the right to fail alone", "that to stop the kernel");
 	return 0;
 }
 
 /* The driver may write the memory while its function runs, and longer only if it may anyway. */
 GUARDRAIL_CUSTOM(lend)
 {
-	unsigned long p = object_of(action, frame), size = p ? size_of(action, frame) : 0;
+	unsigned long p = object_of(action, call), size = p ? size_of(action, call) : 0;
 
 	return guardrail_lend(action->domain, p, size);
 }
 
 GUARDRAIL_CUSTOM(lend_end)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 
 	if (p)
 		guardrail_take(action->domain, p, KIND_LENT);
@@ -68,33 +68,33 @@ static const struct guardrail_field page_fields[] = {
 /* alloc_pages(): the result is a struct page, the size an order. */
 GUARDRAIL_CUSTOM(pages_new)
 {
-	unsigned long p = object_of(action, frame), size = PAGE_SIZE << size_of(action, frame), memory;
+	unsigned long p = object_of(action, call), size = PAGE_SIZE << size_of(action, call), memory;
 	int err;
 
 	if (!p)
 		return 0;
 	memory = (unsigned long)page_address((struct page *)p);
-	err = guardrail_set_fields(action->domain, p, page_fields, ARRAY_SIZE(page_fields));
+	err = guardrail_grant_fields(action->domain, p, page_fields, ARRAY_SIZE(page_fields));
 	err = err ?: guardrail_give(action->domain, memory, size, KIND_PAGES);
-	guardrail_check_quota(action, frame, memory, size);
+	guardrail_check_quota(action, call, memory, size);
 	return err;
 }
 
 /* __free_pages() and others: the driver does not use the pages any more; others may. */
 GUARDRAIL_CUSTOM(pages_gone)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 
 	if (!p)
 		return 0;
 	guardrail_take(action->domain, (unsigned long)page_address((struct page *)p), KIND_PAGES);
-	guardrail_clear(action->domain, p, sizeof(struct page));
+	guardrail_revoke(action->domain, p, sizeof(struct page));
 	return 0;
 }
 
 GUARDRAIL_CUSTOM(percpu_new)
 {
-	unsigned long p = object_of(action, frame), size = size_of(action, frame);
+	unsigned long p = object_of(action, call), size = size_of(action, call);
 	int cpu, err = 0;
 
 	if (!p)
@@ -107,7 +107,7 @@ GUARDRAIL_CUSTOM(percpu_new)
 
 GUARDRAIL_CUSTOM(percpu_gone)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 	bool owned = true;
 	int cpu;
 
@@ -116,15 +116,15 @@ GUARDRAIL_CUSTOM(percpu_gone)
 	for_each_possible_cpu(cpu)
 		owned &= guardrail_take(action->domain, (unsigned long)per_cpu_ptr((void __percpu *)p, cpu), KIND_PERCPU);
 	if (!owned)
-		guardrail_refuse(action, frame, "release of per-CPU memory at", p, "none", "memory that begins there");
+		guardrail_refuse(action, call, "release of per-CPU memory at", p, "none", "memory that begins there");
 	return 0;
 }
 
 /* Elements of pools that use kmalloc() or a slab cache; of other pools the size is unknown. */
 GUARDRAIL_CUSTOM(mempool_new)
 {
-	unsigned long p = object_of(action, frame);
-	mempool_t *pool = (mempool_t *)size_of(action, frame);
+	unsigned long p = object_of(action, call);
+	mempool_t *pool = (mempool_t *)size_of(action, call);
 	size_t size = 0;
 
 	if (!p || !pool)
@@ -138,53 +138,53 @@ GUARDRAIL_CUSTOM(mempool_new)
 
 GUARDRAIL_CUSTOM(mempool_gone)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 
 	if (p && !guardrail_take(action->domain, p, KIND_ELEMENT))
-		guardrail_refuse(action, frame, "release of", p, "no element of a pool", "one");
+		guardrail_refuse(action, call, "release of", p, "no element of a pool", "one");
 	return 0;
 }
 
 /* The value is the kind of allocation that a mapping is. */
-static int map(const struct guardrail_action *action, struct guardrail_frame *frame, unsigned long offset,
+static int map(const struct guardrail_action *action, struct guardrail_call *call, unsigned long offset,
 	       unsigned long most)
 {
-	struct pci_dev *dev = (struct pci_dev *)frame->args[0];
-	unsigned long p = object_of(action, frame), size;
-	int bar = (int)frame->args[1];
+	struct pci_dev *dev = (struct pci_dev *)call->args[0];
+	unsigned long p = object_of(action, call), size;
+	int bar = (int)call->args[1];
 
 	/* A result below the kernel's half is a port number. */
 	if (p < KERNEL_HALF || bar < 0 || bar >= PCI_NUM_RESOURCES)
 		return 0;
 	size = pci_resource_len(dev, bar);
 	size = offset < size ? size - offset : 0;
-	return guardrail_give(action->domain, p, most && most < size ? most : size, size_of(action, frame));
+	return guardrail_give(action->domain, p, most && most < size ? most : size, size_of(action, call));
 }
 
 /* pci_iomap(device, number, most) */
 GUARDRAIL_CUSTOM(pci_map)
 {
-	return map(action, frame, 0, frame->args[2]);
+	return map(action, call, 0, call->args[2]);
 }
 
 /* pci_iomap_range(device, number, offset, most) */
 GUARDRAIL_CUSTOM(pci_map_range)
 {
-	return map(action, frame, frame->args[2], frame->args[3]);
+	return map(action, call, call->args[2], call->args[3]);
 }
 
 /* pci_ioremap_bar(device, number) */
 GUARDRAIL_CUSTOM(pci_map_bar)
 {
-	return map(action, frame, 0, 0);
+	return map(action, call, 0, 0);
 }
 
 GUARDRAIL_CUSTOM(pci_unmap)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 
-	if (p >= KERNEL_HALF && !guardrail_take(action->domain, p, size_of(action, frame)))
-		guardrail_refuse(action, frame, "release of", p, "no mapping", "one");
+	if (p >= KERNEL_HALF && !guardrail_take(action->domain, p, size_of(action, call)))
+		guardrail_refuse(action, call, "release of", p, "no mapping", "one");
 	return 0;
 }
 
@@ -227,30 +227,30 @@ static int manage(u32 domain, unsigned long p, u32 kind, struct device *dev)
 /* The driver owns the memory until it loses the device in the first argument, a struct device. */
 GUARDRAIL_CUSTOM(managed)
 {
-	return manage(action->domain, object_of(action, frame), size_of(action, frame), (struct device *)frame->args[0]);
+	return manage(action->domain, object_of(action, call), size_of(action, call), (struct device *)call->args[0]);
 }
 
 /* The same for a struct pci_dev. */
 GUARDRAIL_CUSTOM(pci_managed)
 {
-	return manage(action->domain, object_of(action, frame), size_of(action, frame),
-		      &((struct pci_dev *)frame->args[0])->dev);
+	return manage(action->domain, object_of(action, call), size_of(action, call),
+		      &((struct pci_dev *)call->args[0])->dev);
 }
 
 /* pcim_iomap_regions…(device, bars): the driver owns the mapped ones of the bars until it loses the device. */
 GUARDRAIL_CUSTOM(pci_mapped)
 {
-	struct pci_dev *dev = (struct pci_dev *)object_of(action, frame);
+	struct pci_dev *dev = (struct pci_dev *)object_of(action, call);
 	void __iomem *const *table = dev ? pcim_iomap_table(dev) : NULL;
 	int i, err = 0;
 
 	for (i = 0; table && i < PCI_STD_NUM_BARS && !err; i++) {
 		unsigned long p = (unsigned long)table[i];
 
-		if (p < KERNEL_HALF || !(frame->args[1] & BIT(i)))
+		if (p < KERNEL_HALF || !(call->args[1] & BIT(i)))
 			continue;
-		err = guardrail_give(action->domain, p, pci_resource_len(dev, i), size_of(action, frame));
-		err = err ?: manage(action->domain, p, size_of(action, frame), &dev->dev);
+		err = guardrail_give(action->domain, p, pci_resource_len(dev, i), size_of(action, call));
+		err = err ?: manage(action->domain, p, size_of(action, call), &dev->dev);
 	}
 	return err;
 }
@@ -258,9 +258,9 @@ GUARDRAIL_CUSTOM(pci_mapped)
 /* A driver that refused its device holds nothing of it. */
 GUARDRAIL_CUSTOM(pci_probed)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 
-	if (p && (int)frame->result < 0)
-		guardrail_clear(action->domain, p, sizeof(struct pci_dev));
+	if (p && (int)call->result < 0)
+		guardrail_revoke(action->domain, p, sizeof(struct pci_dev));
 	return 0;
 }

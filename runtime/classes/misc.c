@@ -9,10 +9,10 @@
 
 static void unregister(const struct guardrail_held *held, struct guardrail_teardown *down)
 {
-	if (held->right != GUARDRAIL_OBJECT || held->type != TYPE_MISCDEVICE || !held->state)
+	if (held->right != GUARDRAIL_OBJECT || held->type != GUARDRAIL_TYPE_MISCDEVICE || !held->state)
 		return;
 	misc_deregister((struct miscdevice *)held->start);
-	guardrail_put_object(down->domain, held->start, TYPE_MISCDEVICE, 0);
+	guardrail_put_object(down->domain, held->start, GUARDRAIL_TYPE_MISCDEVICE, 0);
 	down->released->miscdevices++;
 }
 

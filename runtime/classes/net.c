@@ -33,33 +33,33 @@ static int give_memory(u32 domain, const struct sk_buff *skb)
 	if (is_buffer_of_packet(domain, head) || (is_writable(domain, head) && is_writable(domain, head + size - 1)) ||
 	    buffer_arrives(domain, head, size))
 		return 0;
-	return guardrail_set_write(domain, head, size);
+	return guardrail_grant_fresh(domain, head, size);
 }
 
 /* Revokes the memory of a packet. */
 static __always_inline void clear_memory(u32 domain, const struct sk_buff *skb)
 {
 	if (!buffer_ends(domain, (unsigned long)skb->head, memory_of(skb)))
-		guardrail_clear(domain, (unsigned long)skb->head, memory_of(skb));
+		guardrail_revoke(domain, (unsigned long)skb->head, memory_of(skb));
 }
 
 /* The driver gets a packet to fill, or to change its headers. */
 GUARDRAIL_CUSTOM(skb_new)
 {
-	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, call);
 
 	return skb ? give_memory(action->domain, skb) : 0;
 }
 
-static noinline int skb_built(const struct guardrail_action *action, struct guardrail_frame *frame)
+static noinline int skb_built(const struct guardrail_action *action, struct guardrail_call *call)
 {
-	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, call);
 
 	if (!skb)
 		return 0;
 	/* If the packet uses a part of a buffer, all of the buffer is granted. */
 	guardrail_buffer_grant(action->domain, (unsigned long)skb->head);
-	guardrail_clear_owner(action->domain, (unsigned long)skb->head, KIND_FRAG);
+	guardrail_disown(action->domain, (unsigned long)skb->head, GUARDRAIL_KIND_FRAG);
 	return give_memory(action->domain, skb);
 }
 
@@ -68,18 +68,18 @@ GUARDRAIL_CUSTOM(skb_built)
 {
 	unsigned long skb, size;
 
-	if (likely(usual_pointer(action, frame, &skb) && usual_size(action, frame, &size) &&
+	if (likely(usual_pointer(action, call, &skb) && usual_size(action, call, &size) &&
 		   buffer_moves(action->domain, (unsigned long)((struct sk_buff *)skb)->head, size))) {
 		guardrail_count_owned(action->domain, -size);
 		return 0;
 	}
-	return skb_built(action, frame);
+	return skb_built(action, call);
 }
 
 /* The packet loses its memory, and stays. */
 GUARDRAIL_CUSTOM(skb_data_gone)
 {
-	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, call);
 
 	if (skb)
 		clear_memory(action->domain, skb);
@@ -89,9 +89,9 @@ GUARDRAIL_CUSTOM(skb_data_gone)
 /* __skb_pad(skb, more): the packet loses its memory, unless there is room in it. */
 GUARDRAIL_CUSTOM(skb_pad_begins)
 {
-	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, call);
 
-	if (skb && (skb_cloned(skb) || skb_tailroom(skb) < (int)frame->args[1]))
+	if (skb && (skb_cloned(skb) || skb_tailroom(skb) < (int)call->args[1]))
 		clear_memory(action->domain, skb);
 	return 0;
 }
@@ -101,19 +101,19 @@ static void page_gone(u32 domain, struct page *page)
 {
 	guardrail_take(domain, (unsigned long)page_address(page), KIND_PAGES);
 	if (page_ref_count(page) == 1)
-		guardrail_clear(domain, (unsigned long)page, sizeof(*page));
+		guardrail_revoke(domain, (unsigned long)page, sizeof(*page));
 }
 
-static noinline int skb_gone(const struct guardrail_action *action, struct guardrail_frame *frame)
+static noinline int skb_gone(const struct guardrail_action *action, struct guardrail_call *call)
 {
-	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, call);
 	int i;
 
-	stop_dead(action, frame);
+	stop_dead(action, call);
 	if (!skb)
 		return 0;
 	if (unlikely(!guardrail_is_skb(action->domain, (unsigned long)skb))) {
-		guardrail_refuse_object(action, frame, (unsigned long)skb, TYPE_SKB, GUARDRAIL_ANY_STATE);
+		guardrail_refuse_object(action, call, (unsigned long)skb, GUARDRAIL_TYPE_SKB, GUARDRAIL_ANY_STATE);
 		return 0;
 	}
 	if (unlikely(refcount_read(&skb->users) > 1))
@@ -123,7 +123,7 @@ static noinline int skb_gone(const struct guardrail_action *action, struct guard
 	clear_memory(action->domain, skb);
 	if (unlikely(!skb_goes(action->domain, (unsigned long)skb)))
 		/* Another thread of the module has given it up at this moment. */
-		guardrail_refuse_object(action, frame, (unsigned long)skb, TYPE_SKB, GUARDRAIL_ANY_STATE);
+		guardrail_refuse_object(action, call, (unsigned long)skb, GUARDRAIL_TYPE_SKB, GUARDRAIL_ANY_STATE);
 	return 0;
 }
 
@@ -138,7 +138,7 @@ GUARDRAIL_CUSTOM(skb_gone)
 	/*
 	 * Mostly the memory is in one piece and the driver has written nothing of it. Then exchanging the tags is all.
 	 */
-	if (likely(usual_pointer(action, frame, &p) && !READ_ONCE(guardrail_dead_domains) && is_usual_skb(action->domain, p))) {
+	if (likely(usual_pointer(action, call, &p) && !READ_ONCE(guardrail_dead_domains) && is_usual_skb(action->domain, p))) {
 		struct sk_buff *skb = (struct sk_buff *)p;
 
 		if (likely(refcount_read(&skb->users) == 1 && !skb_shinfo(skb)->nr_frags &&
@@ -146,7 +146,7 @@ GUARDRAIL_CUSTOM(skb_gone)
 			   skb_exchange(action->domain, p, NULL, false)))
 			return 0;
 	}
-	return skb_gone(action, frame);
+	return skb_gone(action, call);
 }
 
 /*
@@ -155,7 +155,7 @@ GUARDRAIL_CUSTOM(skb_gone)
  */
 GUARDRAIL_CUSTOM(skb_send)
 {
-	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, call);
 	unsigned long head, size;
 	int err;
 
@@ -163,20 +163,20 @@ GUARDRAIL_CUSTOM(skb_send)
 		return 0;
 	head = (unsigned long)skb->head;
 	if (!skb_cloned(skb))
-		return guardrail_set_write(action->domain, head, memory_of(skb));
+		return guardrail_grant_fresh(action->domain, head, memory_of(skb));
 	size = skb_tail_pointer(skb) - skb->head;
-	err = guardrail_set_write(action->domain, head, size);
-	return err ?: guardrail_set_write(action->domain, (unsigned long)skb_shinfo(skb), sizeof(struct skb_shared_info));
+	err = guardrail_grant_fresh(action->domain, head, size);
+	return err ?: guardrail_grant_fresh(action->domain, (unsigned long)skb_shinfo(skb), sizeof(struct skb_shared_info));
 }
 
 /*
  * The entry was ended, and nobody knows whether it sent the packet. So the packet is dropped, unless it is freed
  * already.
  */
-static void drop(u32 domain, struct sk_buff *skb, struct guardrail_frame *frame)
+static void drop(u32 domain, struct sk_buff *skb, struct guardrail_call *call)
 {
-	frame->result = NETDEV_TX_OK;
-	if (!guardrail_check_object(domain, (unsigned long)skb, TYPE_SKB))
+	call->result = NETDEV_TX_OK;
+	if (!guardrail_check_object(domain, (unsigned long)skb, GUARDRAIL_TYPE_SKB))
 		return;
 	clear_memory(domain, skb);
 	skb_goes(domain, (unsigned long)skb);
@@ -186,13 +186,13 @@ static void drop(u32 domain, struct sk_buff *skb, struct guardrail_frame *frame)
 /* A packet that was not accepted stays the kernel's. One that was may be freed already. */
 GUARDRAIL_CUSTOM(skb_sent)
 {
-	struct sk_buff *skb = (struct sk_buff *)object_of(action, frame);
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, call);
 
-	if (skb && container_of(frame, struct guardrail_record, frame)->saved.unwound) {
-		drop(action->domain, skb, frame);
+	if (skb && container_of(call, struct guardrail_record, call)->saved.unwound) {
+		drop(action->domain, skb, call);
 		return 0;
 	}
-	if (!skb || dev_xmit_complete((int)frame->result))
+	if (!skb || dev_xmit_complete((int)call->result))
 		return 0;
 	clear_memory(action->domain, skb);
 	skb_goes(action->domain, (unsigned long)skb);
@@ -213,15 +213,15 @@ static const struct guardrail_field queue_fields[] = {
 /* A device was allocated: the driver gets its private memory, of the size in the value, and fields of its queues. */
 GUARDRAIL_CUSTOM(netdev_new)
 {
-	struct net_device *dev = (struct net_device *)object_of(action, frame);
+	struct net_device *dev = (struct net_device *)object_of(action, call);
 	unsigned int i;
 	int err;
 
 	if (!dev)
 		return 0;
-	err = guardrail_give(action->domain, (unsigned long)netdev_priv(dev), size_of(action, frame), KIND_PRIVATE);
+	err = guardrail_give(action->domain, (unsigned long)netdev_priv(dev), size_of(action, call), KIND_PRIVATE);
 	for (i = 0; i < dev->num_tx_queues && !err; i++)
-		err = guardrail_set_fields(action->domain, (unsigned long)netdev_get_tx_queue(dev, i), queue_fields,
+		err = guardrail_grant_fields(action->domain, (unsigned long)netdev_get_tx_queue(dev, i), queue_fields,
 					   ARRAY_SIZE(queue_fields));
 	return err;
 }
@@ -229,7 +229,7 @@ GUARDRAIL_CUSTOM(netdev_new)
 /* A device is about to be registered. */
 GUARDRAIL_CUSTOM(netdev_comes)
 {
-	struct net_device *dev = (struct net_device *)object_of(action, frame);
+	struct net_device *dev = (struct net_device *)object_of(action, call);
 
 	if (dev)
 		guardrail_netdev_comes(dev);
@@ -239,14 +239,14 @@ GUARDRAIL_CUSTOM(netdev_comes)
 /* The NAPI instances of the device are freed with it, and none may be enabled. */
 GUARDRAIL_CUSTOM(polls_off)
 {
-	struct net_device *dev = (struct net_device *)object_of(action, frame);
+	struct net_device *dev = (struct net_device *)object_of(action, call);
 	struct napi_struct *napi;
 
 	if (!dev)
 		return 0;
 	list_for_each_entry(napi, &dev->napi_list, dev_list)
-		if (guardrail_object_state(action->domain, (unsigned long)napi, TYPE_NAPI) > 0) {
-			guardrail_refuse(action, frame, "release with an enabled NAPI instance, at", (unsigned long)napi, "object in use", "no object");
+		if (guardrail_object_state(action->domain, (unsigned long)napi, GUARDRAIL_TYPE_NAPI) > 0) {
+			guardrail_refuse(action, call, "release with an enabled NAPI instance, at", (unsigned long)napi, "object in use", "no object");
 			break;
 		}
 	return 0;
@@ -254,40 +254,40 @@ GUARDRAIL_CUSTOM(polls_off)
 
 GUARDRAIL_CUSTOM(netdev_gone)
 {
-	struct net_device *dev = (struct net_device *)object_of(action, frame);
+	struct net_device *dev = (struct net_device *)object_of(action, call);
 	unsigned int i;
 
 	if (!dev)
 		return 0;
 	guardrail_take(action->domain, (unsigned long)netdev_priv(dev), KIND_PRIVATE);
 	for (i = 0; i < dev->num_tx_queues; i++)
-		guardrail_clear(action->domain, (unsigned long)netdev_get_tx_queue(dev, i), sizeof(struct netdev_queue));
-	guardrail_clear(action->domain, (unsigned long)dev, sizeof(*dev));
+		guardrail_revoke(action->domain, (unsigned long)netdev_get_tx_queue(dev, i), sizeof(struct netdev_queue));
+	guardrail_revoke(action->domain, (unsigned long)dev, sizeof(*dev));
 	return 0;
 }
 
 /* get_strings(device, set, text) */
-static unsigned long strings_size(const struct guardrail_frame *frame)
+static unsigned long strings_size(const struct guardrail_call *call)
 {
-	struct net_device *dev = (struct net_device *)frame->args[0];
+	struct net_device *dev = (struct net_device *)call->args[0];
 	int n = -1;
 
 	if (dev->ethtool_ops && dev->ethtool_ops->get_sset_count)
-		n = dev->ethtool_ops->get_sset_count(dev, (int)frame->args[1]);
+		n = dev->ethtool_ops->get_sset_count(dev, (int)call->args[1]);
 	return n > 0 ? (unsigned long)n * ETH_GSTRING_LEN : 0;
 }
 
 GUARDRAIL_CUSTOM(ethtool_strings)
 {
-	unsigned long p = object_of(action, frame), size = p ? strings_size(frame) : 0;
+	unsigned long p = object_of(action, call), size = p ? strings_size(call) : 0;
 
 	return size ? guardrail_give(action->domain, p, size, KIND_LENT) : 0;
 }
 
 /* get_regs(device, regs, registers): the driver itself says the size. */
-static unsigned long regs_size(const struct guardrail_frame *frame)
+static unsigned long regs_size(const struct guardrail_call *call)
 {
-	struct net_device *dev = (struct net_device *)frame->args[0];
+	struct net_device *dev = (struct net_device *)call->args[0];
 	int size = 0;
 
 	if (dev->ethtool_ops && dev->ethtool_ops->get_regs_len)
@@ -297,7 +297,7 @@ static unsigned long regs_size(const struct guardrail_frame *frame)
 
 GUARDRAIL_CUSTOM(ethtool_regs)
 {
-	unsigned long p = object_of(action, frame), size = p ? regs_size(frame) : 0;
+	unsigned long p = object_of(action, call), size = p ? regs_size(call) : 0;
 
 	return size ? guardrail_give(action->domain, p, size, KIND_LENT) : 0;
 }
@@ -305,15 +305,15 @@ GUARDRAIL_CUSTOM(ethtool_regs)
 /* get_rxfh(device, table, key, function), as up to 6.7: the driver itself says the sizes of table and key. */
 GUARDRAIL_CUSTOM(ethtool_rxfh)
 {
-	struct net_device *dev = (struct net_device *)frame->args[0];
+	struct net_device *dev = (struct net_device *)call->args[0];
 	const struct ethtool_ops *ops = dev->ethtool_ops;
 	int err;
 
 	if (!__builtin_types_compatible_p(typeof(ops->get_rxfh), int (*)(struct net_device *, u32 *, u8 *, u8 *)))
 		return 0;
-	err = guardrail_lend(action->domain, frame->args[1], ops->get_rxfh_indir_size ? 4UL * ops->get_rxfh_indir_size(dev) : 0);
-	err = err ?: guardrail_lend(action->domain, frame->args[2], ops->get_rxfh_key_size ? ops->get_rxfh_key_size(dev) : 0);
-	return err ?: guardrail_lend(action->domain, frame->args[3], 1);
+	err = guardrail_lend(action->domain, call->args[1], ops->get_rxfh_indir_size ? 4UL * ops->get_rxfh_indir_size(dev) : 0);
+	err = err ?: guardrail_lend(action->domain, call->args[2], ops->get_rxfh_key_size ? ops->get_rxfh_key_size(dev) : 0);
+	return err ?: guardrail_lend(action->domain, call->args[3], 1);
 }
 
 GUARDRAIL_CUSTOM(ethtool_rxfh_end)
@@ -321,19 +321,19 @@ GUARDRAIL_CUSTOM(ethtool_rxfh_end)
 	int i;
 
 	for (i = 1; i <= 3; i++)
-		guardrail_take(action->domain, frame->args[i], KIND_LENT);
+		guardrail_take(action->domain, call->args[i], KIND_LENT);
 	return 0;
 }
 
-static noinline int frag_new(const struct guardrail_action *action, struct guardrail_frame *frame)
+static noinline int frag_new(const struct guardrail_action *action, struct guardrail_call *call)
 {
-	unsigned long p = object_of(action, frame), size = size_of(action, frame);
+	unsigned long p = object_of(action, call), size = size_of(action, call);
 	int err;
 
 	if (!p)
 		return 0;
-	err = guardrail_give(action->domain, p, size, KIND_FRAG);
-	guardrail_check_quota(action, frame, p, size);
+	err = guardrail_give(action->domain, p, size, GUARDRAIL_KIND_FRAG);
+	guardrail_check_quota(action, call, p, size);
 	return err;
 }
 
@@ -342,28 +342,28 @@ GUARDRAIL_CUSTOM(frag_new)
 {
 	unsigned long p, size;
 
-	if (likely(usual_pointer(action, frame, &p) && usual_size(action, frame, &size) && buffer_begins(action->domain, p, size))) {
+	if (likely(usual_pointer(action, call, &p) && usual_size(action, call, &size) && buffer_begins(action->domain, p, size))) {
 		guardrail_count_owned(action->domain, size);
-		guardrail_check_quota(action, frame, p, size);
+		guardrail_check_quota(action, call, p, size);
 		return 0;
 	}
-	return frag_new(action, frame);
+	return frag_new(action, call);
 }
 
 /* A buffer is released by any address in its first page. */
 GUARDRAIL_CUSTOM(frag_free)
 {
-	unsigned long p = object_of(action, frame), start, size;
+	unsigned long p = object_of(action, call), start, size;
 
 	if (!p)
 		return 0;
 	guardrail_buffer_grant(action->domain, p);
 	for (start = p; start > p - PAGE_SIZE; start = (start - 1) & ~(SMP_CACHE_BYTES - 1UL)) {
-		if (!guardrail_check_owner(action->domain, start, KIND_FRAG, &size) || size <= p - start)
+		if (!guardrail_check_owner(action->domain, start, GUARDRAIL_KIND_FRAG, &size) || size <= p - start)
 			continue;
-		guardrail_take(action->domain, start, KIND_FRAG);
+		guardrail_take(action->domain, start, GUARDRAIL_KIND_FRAG);
 		return 0;
 	}
-	guardrail_refuse(action, frame, "release of", p, "no buffer", "one");
+	guardrail_refuse(action, call, "release of", p, "no buffer", "one");
 	return 0;
 }

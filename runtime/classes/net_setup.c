@@ -258,7 +258,7 @@ static void save(struct net_device *dev, struct list_head *saved)
 
 static int save_held(const struct guardrail_held *held, void *saved)
 {
-	if (held->right == GUARDRAIL_OBJECT && held->type == TYPE_NETDEV && held->state)
+	if (held->right == GUARDRAIL_OBJECT && held->type == GUARDRAIL_TYPE_NETDEV && held->state)
 		save((struct net_device *)held->start, saved);
 	return 0;
 }

@@ -12,7 +12,7 @@
 /* See guardrail_net_silence(). */
 static int detach(const struct guardrail_held *held, void *data)
 {
-	if (held->right == GUARDRAIL_OBJECT && held->type == TYPE_NETDEV && held->state) {
+	if (held->right == GUARDRAIL_OBJECT && held->type == GUARDRAIL_TYPE_NETDEV && held->state) {
 		netif_tx_stop_all_queues((struct net_device *)held->start);
 		netif_device_detach((struct net_device *)held->start);
 	}
@@ -28,7 +28,7 @@ static int settle_poll(const struct guardrail_held *held, void *data)
 {
 	struct napi_struct *napi = (struct napi_struct *)held->start;
 
-	if (held->right != GUARDRAIL_OBJECT || held->type != TYPE_NAPI || !held->state)
+	if (held->right != GUARDRAIL_OBJECT || held->type != GUARDRAIL_TYPE_NAPI || !held->state)
 		return 0;
 	/*
 	 * It is scheduled, but on no CPU's list and not disabled: its poll was refused, and so not completed. It may be
@@ -50,10 +50,10 @@ void guardrail_net_settle(u32 domain)
 
 void guardrail_net_unregister(const struct guardrail_held *held, struct guardrail_teardown *down)
 {
-	if (held->right != GUARDRAIL_OBJECT || held->type != TYPE_NETDEV || !held->state)
+	if (held->right != GUARDRAIL_OBJECT || held->type != GUARDRAIL_TYPE_NETDEV || !held->state)
 		return;
 	unregister_netdev((struct net_device *)held->start);
-	guardrail_put_object(down->domain, held->start, TYPE_NETDEV, 0);
+	guardrail_put_object(down->domain, held->start, GUARDRAIL_TYPE_NETDEV, 0);
 	down->released->netdevs++;
 }
 
@@ -62,7 +62,7 @@ void guardrail_net_end_use(const struct guardrail_held *held, struct guardrail_t
 	struct napi_struct *napi = (struct napi_struct *)held->start;
 	unsigned long end = jiffies + 5 * HZ;
 
-	if (held->right != GUARDRAIL_OBJECT || held->type != TYPE_NAPI || !held->state)
+	if (held->right != GUARDRAIL_OBJECT || held->type != GUARDRAIL_TYPE_NAPI || !held->state)
 		return;
 	/* It may be on a CPU's list until that CPU handles it. Nothing schedules it any more. */
 	while (test_bit(NAPI_STATE_SCHED, &napi->state) && time_before(jiffies, end)) {
@@ -73,23 +73,23 @@ void guardrail_net_end_use(const struct guardrail_held *held, struct guardrail_t
 		pr_warn("domain %u: a poll does not end\n", down->domain);
 	else
 		napi_disable(napi);
-	guardrail_put_object(down->domain, held->start, TYPE_NAPI, 0);
+	guardrail_put_object(down->domain, held->start, GUARDRAIL_TYPE_NAPI, 0);
 }
 
 void guardrail_net_release(const struct guardrail_held *held, struct guardrail_teardown *down)
 {
 	switch (held->type) {
-	case TYPE_SKB:
-		guardrail_clear_object(down->domain, held->start, TYPE_SKB);
+	case GUARDRAIL_TYPE_SKB:
+		guardrail_destroy_object(down->domain, held->start, GUARDRAIL_TYPE_SKB);
 		if (guardrail_release_later(down, held))
 			down->released->packets++;
 		else
 			down->released->left++;
 		break;
-	case TYPE_NETDEV:
+	case GUARDRAIL_TYPE_NETDEV:
 		if (held->state)
 			break;
-		guardrail_clear_object(down->domain, held->start, TYPE_NETDEV);
+		guardrail_destroy_object(down->domain, held->start, GUARDRAIL_TYPE_NETDEV);
 		free_netdev((struct net_device *)held->start);
 		break;
 	}
@@ -97,7 +97,7 @@ void guardrail_net_release(const struct guardrail_held *held, struct guardrail_t
 
 bool guardrail_net_free(const struct guardrail_held *held)
 {
-	if (held->type != TYPE_SKB)
+	if (held->type != GUARDRAIL_TYPE_SKB)
 		return false;
 	dev_kfree_skb_any((void *)held->start);
 	return true;

@@ -11,28 +11,28 @@
 /* A command is queued: the driver fills in the sense data, and its own part. */
 GUARDRAIL_CUSTOM(scsi_queue)
 {
-	struct scsi_cmnd *cmd = (struct scsi_cmnd *)object_of(action, frame);
+	struct scsi_cmnd *cmd = (struct scsi_cmnd *)object_of(action, call);
 	unsigned int size;
 	int err;
 
 	if (!cmd)
 		return 0;
-	err = guardrail_set_write(action->domain, (unsigned long)cmd->sense_buffer, SCSI_SENSE_BUFFERSIZE);
+	err = guardrail_grant_fresh(action->domain, (unsigned long)cmd->sense_buffer, SCSI_SENSE_BUFFERSIZE);
 	size = cmd->device->host->hostt->cmd_size;
 	if (!err && size)
-		err = guardrail_set_write(action->domain, (unsigned long)scsi_cmd_priv(cmd), size);
+		err = guardrail_grant_fresh(action->domain, (unsigned long)scsi_cmd_priv(cmd), size);
 	return err;
 }
 
 static void scsi_gone(u32 domain, struct scsi_cmnd *cmd)
 {
-	guardrail_clear(domain, (unsigned long)cmd->sense_buffer, SCSI_SENSE_BUFFERSIZE);
-	guardrail_clear(domain, (unsigned long)cmd, sizeof(*cmd) + cmd->device->host->hostt->cmd_size);
+	guardrail_revoke(domain, (unsigned long)cmd->sense_buffer, SCSI_SENSE_BUFFERSIZE);
+	guardrail_revoke(domain, (unsigned long)cmd, sizeof(*cmd) + cmd->device->host->hostt->cmd_size);
 }
 
 GUARDRAIL_CUSTOM(scsi_done)
 {
-	struct scsi_cmnd *cmd = (struct scsi_cmnd *)object_of(action, frame);
+	struct scsi_cmnd *cmd = (struct scsi_cmnd *)object_of(action, call);
 
 	if (cmd)
 		scsi_gone(action->domain, cmd);
@@ -42,14 +42,14 @@ GUARDRAIL_CUSTOM(scsi_done)
 /* A command that was not accepted stays the kernel's. One that was may be done already. */
 GUARDRAIL_CUSTOM(scsi_queued)
 {
-	struct scsi_cmnd *cmd = (struct scsi_cmnd *)object_of(action, frame);
+	struct scsi_cmnd *cmd = (struct scsi_cmnd *)object_of(action, call);
 
-	if (!cmd || !(int)frame->result)
+	if (!cmd || !(int)call->result)
 		return 0;
 	/* The entry was ended when the command was done already: it must not be tried again. */
-	if (container_of(frame, struct guardrail_record, frame)->saved.unwound &&
-	    !guardrail_check_object(action->domain, (unsigned long)cmd, TYPE_SCSI_CMND))
-		frame->result = 0;
+	if (container_of(call, struct guardrail_record, call)->saved.unwound &&
+	    !guardrail_check_object(action->domain, (unsigned long)cmd, GUARDRAIL_TYPE_SCSI_CMND))
+		call->result = 0;
 	else
 		scsi_gone(action->domain, cmd);
 	return 0;
@@ -58,7 +58,7 @@ GUARDRAIL_CUSTOM(scsi_queued)
 /* The driver's own error handler gets a host whose commands failed, and moves them from list to list. */
 GUARDRAIL_CUSTOM(scsi_eh)
 {
-	struct Scsi_Host *host = (struct Scsi_Host *)object_of(action, frame);
+	struct Scsi_Host *host = (struct Scsi_Host *)object_of(action, call);
 	struct scsi_cmnd *cmd;
 	unsigned long flags;
 	int err = 0;
@@ -67,7 +67,7 @@ GUARDRAIL_CUSTOM(scsi_eh)
 		return 0;
 	spin_lock_irqsave(host->host_lock, flags);
 	list_for_each_entry(cmd, &host->eh_cmd_q, eh_entry)
-		err = err ?: guardrail_add_write(action->domain, (unsigned long)&cmd->eh_entry, sizeof(cmd->eh_entry));
+		err = err ?: guardrail_grant(action->domain, (unsigned long)&cmd->eh_entry, sizeof(cmd->eh_entry));
 	spin_unlock_irqrestore(host->host_lock, flags);
 	return err;
 }
@@ -83,18 +83,18 @@ static void *targets_data(const struct scsi_device *sdev)
 
 GUARDRAIL_CUSTOM(scsi_device)
 {
-	void *data = targets_data((struct scsi_device *)object_of(action, frame));
+	void *data = targets_data((struct scsi_device *)object_of(action, call));
 
-	return data ? guardrail_set_write(action->domain, (unsigned long)data, sizeof(struct spi_transport_attrs)) : 0;
+	return data ? guardrail_grant_fresh(action->domain, (unsigned long)data, sizeof(struct spi_transport_attrs)) : 0;
 }
 
 /* A device is freed, and its target with the last one. A lock of the host serializes that. */
 GUARDRAIL_CUSTOM(scsi_device_gone)
 {
-	const struct scsi_device *sdev = (const struct scsi_device *)object_of(action, frame);
+	const struct scsi_device *sdev = (const struct scsi_device *)object_of(action, call);
 	void *data = targets_data(sdev);
 
 	if (data && list_is_singular(&sdev->sdev_target->devices))
-		guardrail_clear(action->domain, (unsigned long)data, sizeof(struct spi_transport_attrs));
+		guardrail_revoke(action->domain, (unsigned long)data, sizeof(struct spi_transport_attrs));
 	return 0;
 }

@@ -171,7 +171,7 @@ static int park(const struct guardrail_held *held, void *data)
 	struct guardrail_parked *parked;
 	const char *why;
 
-	if (held->right != GUARDRAIL_OWNER || held->type != KIND_HOSTDATA || guardrail_find_parked(host))
+	if (held->right != GUARDRAIL_OWNER || held->type != GUARDRAIL_KIND_HOSTDATA || guardrail_find_parked(host))
 		return 0;
 	why = unknown(host, parking->modules);
 	if (!why && !guardrail_scsi_find())
@@ -198,9 +198,9 @@ static int put_back(const struct guardrail_held *held, void *data)
 	struct scsi_cmnd *cmd = (struct scsi_cmnd *)held->start;
 	struct parking *parking = data;
 
-	if (held->right != GUARDRAIL_OBJECT || held->type != TYPE_SCSI_CMND || !guardrail_find_parked(cmd->device->host))
+	if (held->right != GUARDRAIL_OBJECT || held->type != GUARDRAIL_TYPE_SCSI_CMND || !guardrail_find_parked(cmd->device->host))
 		return 0;
-	guardrail_clear_object(parking->domain, held->start, TYPE_SCSI_CMND);
+	guardrail_destroy_object(parking->domain, held->start, GUARDRAIL_TYPE_SCSI_CMND);
 	static_call(guardrail_scsi_unmap)(cmd);
 	cmd->result = DID_REQUEUE << 16;
 	local_bh_disable();

@@ -101,7 +101,7 @@ static bool is_probed(const struct device *dev, const struct scsi_host_template 
 /* A driver asks for a host and gets the one that its device has. */
 GUARDRAIL_CUSTOM(scsi_host_comes)
 {
-	struct scsi_host_template *driver = (struct scsi_host_template *)object_of(action, frame);
+	struct scsi_host_template *driver = (struct scsi_host_template *)object_of(action, call);
 	struct guardrail_parked *parked;
 	int found = 0;
 
@@ -111,14 +111,14 @@ GUARDRAIL_CUSTOM(scsi_host_comes)
 	list_for_each_entry(parked, &guardrail_parked_hosts, list) {
 		struct Scsi_Host *host = parked->host;
 
-		if (parked->domain != action->domain || parked->state != PARKED_WAITING || size_of(action, frame) > parked->size ||
+		if (parked->domain != action->domain || parked->state != PARKED_WAITING || size_of(action, call) > parked->size ||
 		    driver->cmd_size != parked->stand_in->template.cmd_size || strcmp(driver->name, parked->stand_in->name) ||
 		    !is_probed(host->shost_gendev.parent, driver))
 			continue;
 		memset(host->hostdata, 0, parked->size);
 		parked->state = PARKED_OFFERED;
 		parked->coming = driver;
-		frame->result = (unsigned long)host;
+		call->result = (unsigned long)host;
 		found = 1;
 		break;
 	}
@@ -127,9 +127,9 @@ GUARDRAIL_CUSTOM(scsi_host_comes)
 }
 
 /* Finds the host that an action is about, if it is parked, and takes the lock; without it returns NULL and no lock. */
-static struct guardrail_parked *lock_parked(const struct guardrail_action *action, const struct guardrail_frame *frame)
+static struct guardrail_parked *lock_parked(const struct guardrail_action *action, const struct guardrail_call *call)
 {
-	struct Scsi_Host *host = (struct Scsi_Host *)object_of(action, frame);
+	struct Scsi_Host *host = (struct Scsi_Host *)object_of(action, call);
 	struct guardrail_parked *parked;
 
 	if (!host || list_empty(&guardrail_parked_hosts))
@@ -144,28 +144,28 @@ static struct guardrail_parked *lock_parked(const struct guardrail_action *actio
 /* The driver registers the host, which is registered already. */
 GUARDRAIL_CUSTOM(scsi_host_added)
 {
-	struct guardrail_parked *parked = lock_parked(action, frame);
+	struct guardrail_parked *parked = lock_parked(action, call);
 	struct Scsi_Host *host;
 	bool same;
 
 	if (!parked)
 		return 0;
 	host = parked->host;
-	same = parked->state == PARKED_OFFERED && size_of(action, frame) == (unsigned long)host->shost_gendev.parent &&
+	same = parked->state == PARKED_OFFERED && size_of(action, call) == (unsigned long)host->shost_gendev.parent &&
 	       host->can_queue == parked->can_queue && host->transportt == parked->transport &&
 	       (host->nr_hw_queues ?: 1) == parked->nr_hw_queues;
 	if (same)
 		parked->state = PARKED_ADDED;
 	else
 		pr_err("SCSI host %u: the driver that has come wants it otherwise than it is\n", host->host_no);
-	frame->result = same ? 0 : -EINVAL;
+	call->result = same ? 0 : -EINVAL;
 	mutex_unlock(&guardrail_parked_lock);
 	return 1;
 }
 
 GUARDRAIL_CUSTOM(scsi_host_scanned)
 {
-	struct guardrail_parked *parked = lock_parked(action, frame);
+	struct guardrail_parked *parked = lock_parked(action, call);
 
 	if (!parked)
 		return 0;
@@ -178,7 +178,7 @@ GUARDRAIL_CUSTOM(scsi_host_scanned)
 /* A probe failed and frees its host: the host waits on. */
 GUARDRAIL_CUSTOM(scsi_host_back)
 {
-	struct guardrail_parked *parked = lock_parked(action, frame);
+	struct guardrail_parked *parked = lock_parked(action, call);
 
 	if (!parked)
 		return 0;
@@ -193,7 +193,7 @@ GUARDRAIL_CUSTOM(scsi_host_back)
  */
 GUARDRAIL_CUSTOM(scsi_host_goes)
 {
-	struct guardrail_parked *parked = lock_parked(action, frame);
+	struct guardrail_parked *parked = lock_parked(action, call);
 
 	if (!parked)
 		return 0;
@@ -208,7 +208,7 @@ GUARDRAIL_CUSTOM(scsi_host_goes)
 /* The new driver gets the transport's template that parked hosts have: the transport knows them by it. */
 GUARDRAIL_CUSTOM(scsi_transport_comes)
 {
-	struct spi_function_template *functions = (struct spi_function_template *)object_of(action, frame);
+	struct spi_function_template *functions = (struct spi_function_template *)object_of(action, call);
 	struct guardrail_parked *parked;
 	int found = 0;
 
@@ -219,7 +219,7 @@ GUARDRAIL_CUSTOM(scsi_transport_comes)
 		if (parked->domain != action->domain || !parked->functions || found)
 			continue;
 		WRITE_ONCE(*parked->functions, functions);
-		frame->result = (unsigned long)parked->transport;
+		call->result = (unsigned long)parked->transport;
 		found = 1;
 	}
 	mutex_unlock(&guardrail_parked_lock);
@@ -228,7 +228,7 @@ GUARDRAIL_CUSTOM(scsi_transport_comes)
 
 GUARDRAIL_CUSTOM(scsi_transport_goes)
 {
-	struct scsi_transport_template *transport = (struct scsi_transport_template *)object_of(action, frame);
+	struct scsi_transport_template *transport = (struct scsi_transport_template *)object_of(action, call);
 	struct guardrail_parked *parked;
 	int found = 0;
 

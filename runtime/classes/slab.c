@@ -32,10 +32,10 @@ static DEFINE_RAW_SPINLOCK(lock);
 /* The pointer is the new cache, the second value its constructor, or 0. */
 GUARDRAIL_CUSTOM(cache_new)
 {
-	unsigned long cache = object_of(action, frame), flags;
+	unsigned long cache = object_of(action, call), flags;
 	int i;
 
-	if (!cache || !frame->args[0])
+	if (!cache || !call->args[0])
 		return 0;
 	raw_spin_lock_irqsave(&lock, flags);
 	for (i = 0; i < CACHES && caches[i].cache && caches[i].cache != cache; i++)
@@ -45,8 +45,8 @@ GUARDRAIL_CUSTOM(cache_new)
 		caches[i].size = kmem_cache_size((struct kmem_cache *)cache);
 		caches[i].domain = action->domain;
 		caches[i].dead = false;
-		caches[i].ctor = size_of(action, frame);
-		strscpy(caches[i].name, (const char *)frame->args[0], sizeof(caches[i].name));
+		caches[i].ctor = size_of(action, call);
+		strscpy(caches[i].name, (const char *)call->args[0], sizeof(caches[i].name));
 	}
 	raw_spin_unlock_irqrestore(&lock, flags);
 	return 0;
@@ -71,8 +71,8 @@ static unsigned long *find_ctor(unsigned long cache, unsigned long ctor)
  */
 GUARDRAIL_CUSTOM(cache_comes)
 {
-	const char *name = (const char *)frame->args[0];
-	unsigned long ctor = size_of(action, frame), *at = NULL, flags;
+	const char *name = (const char *)call->args[0];
+	unsigned long ctor = size_of(action, call), *at = NULL, flags;
 	bool found = false;
 	int i;
 
@@ -81,7 +81,7 @@ GUARDRAIL_CUSTOM(cache_comes)
 	raw_spin_lock_irqsave(&lock, flags);
 	for (i = 0; i < CACHES && !found; i++) {
 		if (!caches[i].dead || !caches[i].cache || caches[i].domain != action->domain ||
-		    strncmp(caches[i].name, name, sizeof(caches[i].name) - 1) || caches[i].size != (unsigned int)frame->args[1] ||
+		    strncmp(caches[i].name, name, sizeof(caches[i].name) - 1) || caches[i].size != (unsigned int)call->args[1] ||
 		    !caches[i].ctor != !ctor)
 			continue;
 		at = ctor ? find_ctor(caches[i].cache, caches[i].ctor) : NULL;
@@ -92,7 +92,7 @@ GUARDRAIL_CUSTOM(cache_comes)
 			WRITE_ONCE(*at, ctor);
 		caches[i - 1].ctor = ctor;
 		caches[i - 1].dead = false;
-		frame->result = caches[i - 1].cache;
+		call->result = caches[i - 1].cache;
 	}
 	raw_spin_unlock_irqrestore(&lock, flags);
 	return found;
@@ -100,7 +100,7 @@ GUARDRAIL_CUSTOM(cache_comes)
 
 GUARDRAIL_CUSTOM(cache_gone)
 {
-	unsigned long cache = object_of(action, frame), flags;
+	unsigned long cache = object_of(action, call), flags;
 	int i;
 
 	if (!cache)
@@ -180,7 +180,7 @@ static unsigned int object_size(u32 domain, unsigned int slot)
  */
 GUARDRAIL_CUSTOM(construct)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 
 	if (!p || !virt_addr_valid((void *)p) || !PageSlab(compound_head(virt_to_page((void *)p))))
 		return 0;
@@ -190,21 +190,21 @@ GUARDRAIL_CUSTOM(construct)
 /* The result of kmem_cache_alloc() is from the cache in the value. Caches 4 GiB apart count as one. */
 GUARDRAIL_CUSTOM(of_cache)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 
 	if (p)
-		guardrail_owner_note(action->domain, p, KIND_SLAB, size_of(action, frame));
+		guardrail_owner_note(action->domain, p, GUARDRAIL_KIND_SLAB, size_of(action, call));
 	return 0;
 }
 
 /* kmem_cache_free(): an object must return to the cache that it is from. */
 GUARDRAIL_CUSTOM(to_cache)
 {
-	unsigned long p = object_of(action, frame);
-	u32 cache = p ? guardrail_owner_noted(action->domain, p, KIND_SLAB) : 0;
+	unsigned long p = object_of(action, call);
+	u32 cache = p ? guardrail_owner_noted(action->domain, p, GUARDRAIL_KIND_SLAB) : 0;
 
-	if (cache && cache != (u32)size_of(action, frame))
-		guardrail_refuse(action, frame, "release of memory at", p, "an object of another cache", "one of this cache");
+	if (cache && cache != (u32)size_of(action, call))
+		guardrail_refuse(action, call, "release of memory at", p, "an object of another cache", "one of this cache");
 	return 0;
 }
 

@@ -26,14 +26,14 @@ static void clear_pcm(u32 domain, const struct snd_pcm *pcm)
 
 	for (stream = 0; stream < 2; stream++)
 		for (substream = pcm->streams[stream].substream; substream; substream = substream->next)
-			guardrail_clear(domain, (unsigned long)substream, sizeof(*substream));
-	guardrail_clear(domain, (unsigned long)pcm, sizeof(*pcm));
+			guardrail_revoke(domain, (unsigned long)substream, sizeof(*substream));
+	guardrail_revoke(domain, (unsigned long)pcm, sizeof(*pcm));
 }
 
 static void clear_card(u32 domain, struct snd_card *card)
 {
 	guardrail_take(domain, (unsigned long)card->private_data, KIND_PRIVATE);
-	guardrail_clear(domain, (unsigned long)card, sizeof(*card));
+	guardrail_revoke(domain, (unsigned long)card, sizeof(*card));
 }
 
 /*
@@ -51,10 +51,10 @@ static void card_gone(void *data)
 		if (device->type == SNDRV_DEV_PCM)
 			clear_pcm(known->domain, device->device_data);
 		else if (device->type == SNDRV_DEV_RAWMIDI)
-			guardrail_clear(known->domain, (unsigned long)device->device_data, sizeof(struct snd_rawmidi));
+			guardrail_revoke(known->domain, (unsigned long)device->device_data, sizeof(struct snd_rawmidi));
 	}
 	list_for_each_entry(control, &card->controls, list)
-		guardrail_clear(known->domain, (unsigned long)control, sizeof(*control));
+		guardrail_revoke(known->domain, (unsigned long)control, sizeof(*control));
 	if (!card->private_free)
 		clear_card(known->domain, card);
 	kfree(known);
@@ -63,7 +63,7 @@ static void card_gone(void *data)
 /* The driver's function for a card that is freed has returned. */
 GUARDRAIL_CUSTOM(snd_card_gone)
 {
-	struct snd_card *card = (struct snd_card *)object_of(action, frame);
+	struct snd_card *card = (struct snd_card *)object_of(action, call);
 
 	if (card)
 		clear_card(action->domain, card);
@@ -73,8 +73,8 @@ GUARDRAIL_CUSTOM(snd_card_gone)
 /* A card is freed with its device; the value is the size of its private memory. */
 GUARDRAIL_CUSTOM(snd_card)
 {
-	struct snd_card *card = (struct snd_card *)object_of(action, frame);
-	unsigned long size = size_of(action, frame);
+	struct snd_card *card = (struct snd_card *)object_of(action, call);
+	unsigned long size = size_of(action, call);
 	struct card *known;
 	int err;
 
@@ -85,7 +85,7 @@ GUARDRAIL_CUSTOM(snd_card)
 		return -ENOMEM;
 	*known = (struct card){ .card = card, .domain = action->domain };
 	err = size ? guardrail_give(action->domain, (unsigned long)card->private_data, size, KIND_PRIVATE) : 0;
-	err = err ?: devm_add_action((struct device *)frame->args[0], card_gone, known);
+	err = err ?: devm_add_action((struct device *)call->args[0], card_gone, known);
 	if (err)
 		kfree(known);
 	return err;

@@ -9,12 +9,12 @@
 
 /* An object that a call hands to the kernel, for guardrail_frame_note(). */
 #define NOTED(of, ...)									\
-	(&(struct guardrail_noted){ .p = (of), .ip = frame->caller, .domain = action->domain, __VA_ARGS__ })
+	(&(struct guardrail_noted){ .p = (of), .ip = call->caller, .domain = action->domain, __VA_ARGS__ })
 
 /* A timer on the stack is initialized. */
 GUARDRAIL_CUSTOM(timer_on_stack)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 
 	if (p)
 		guardrail_frame_note(NOTED(p, .kind = ON_TIMER));
@@ -24,26 +24,26 @@ GUARDRAIL_CUSTOM(timer_on_stack)
 /* An entry is put into a wait queue or taken out; the function may be called for it again and again. */
 GUARDRAIL_CUSTOM(wait_wanted)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 
 	if (p && !guardrail_frame_is_noted(p, ON_WAIT))
-		guardrail_require_write(action, frame, p, sizeof(struct wait_queue_entry));
+		guardrail_require_write(action, call, p, sizeof(struct wait_queue_entry));
 	return 0;
 }
 
 /* The entry is in the queue, which is the second value. */
 GUARDRAIL_CUSTOM(wait_begins)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 
 	if (p)
-		guardrail_frame_note(NOTED(p, .kind = ON_WAIT, .queue = (struct wait_queue_head *)size_of(action, frame)));
+		guardrail_frame_note(NOTED(p, .kind = ON_WAIT, .queue = (struct wait_queue_head *)size_of(action, call)));
 	return 0;
 }
 
 GUARDRAIL_CUSTOM(wait_over)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 
 	if (p)
 		guardrail_frame_forget(p, ON_WAIT);
@@ -56,16 +56,16 @@ GUARDRAIL_CUSTOM(wait_over)
  */
 GUARDRAIL_CUSTOM(list_wanted)
 {
-	struct list_head *prev = (struct list_head *)frame->args[1], *next = (struct list_head *)frame->args[2], before, after;
-	unsigned long new = frame->args[0];
+	struct list_head *prev = (struct list_head *)call->args[1], *next = (struct list_head *)call->args[2], before, after;
+	unsigned long new = call->args[0];
 
 	if (!guardrail_links_of(prev, &before) || !guardrail_links_of(next, &after))
-		guardrail_refuse(action, frame, "insertion into a list, behind", (unsigned long)prev, "no entry of a list", "one");
+		guardrail_refuse(action, call, "insertion into a list, behind", (unsigned long)prev, "no entry of a list", "one");
 	else if (before.next != next || after.prev != prev)
-		guardrail_refuse(action, frame, "insertion into a list, behind", (unsigned long)prev, "an entry with other neighbours",
+		guardrail_refuse(action, call, "insertion into a list, behind", (unsigned long)prev, "an entry with other neighbours",
 				 "neighbours of each other");
 	else if (new == (unsigned long)prev || new == (unsigned long)next)
-		guardrail_refuse(action, frame, "insertion into a list of", new, "an entry of this list", "one that is in none");
+		guardrail_refuse(action, call, "insertion into a list of", new, "an entry of this list", "one that is in none");
 	else
 		guardrail_frame_note(NOTED(new, .kind = ON_LIST, .between.prev = prev, .between.next = next));
 	return 0;
@@ -77,9 +77,9 @@ GUARDRAIL_CUSTOM(list_wanted)
  */
 GUARDRAIL_CUSTOM(completes)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 
 	if (p && !guardrail_on_stack_of(action->domain, p))
-		guardrail_require_write(action, frame, p, sizeof(struct completion));
+		guardrail_require_write(action, call, p, sizeof(struct completion));
 	return 0;
 }

@@ -11,32 +11,32 @@
 /* The driver's own part of a host is its to write while the host is there. */
 GUARDRAIL_CUSTOM(hcd_new)
 {
-	struct usb_hcd *hcd = (struct usb_hcd *)object_of(action, frame);
+	struct usb_hcd *hcd = (struct usb_hcd *)object_of(action, call);
 
 	if (!hcd || !hcd->driver->hcd_priv_size)
 		return 0;
-	return guardrail_add_write(action->domain, (unsigned long)hcd->hcd_priv, hcd->driver->hcd_priv_size);
+	return guardrail_grant(action->domain, (unsigned long)hcd->hcd_priv, hcd->driver->hcd_priv_size);
 }
 
 GUARDRAIL_CUSTOM(hcd_gone)
 {
-	struct usb_hcd *hcd = (struct usb_hcd *)object_of(action, frame);
+	struct usb_hcd *hcd = (struct usb_hcd *)object_of(action, call);
 
 	if (hcd)
-		guardrail_clear(action->domain, (unsigned long)hcd, sizeof(*hcd) + hcd->driver->hcd_priv_size);
+		guardrail_revoke(action->domain, (unsigned long)hcd, sizeof(*hcd) + hcd->driver->hcd_priv_size);
 	return 0;
 }
 
 /* An endpoint is disabled; the first one, which all devices have, goes with its device. */
 GUARDRAIL_CUSTOM(endpoint_gone)
 {
-	struct usb_host_endpoint *ep = (struct usb_host_endpoint *)object_of(action, frame);
+	struct usb_host_endpoint *ep = (struct usb_host_endpoint *)object_of(action, call);
 	struct usb_device *dev;
 
 	if (!ep || usb_endpoint_num(&ep->desc))
 		return 0;
 	dev = container_of(ep, struct usb_device, ep0);
-	guardrail_clear(action->domain, (unsigned long)dev->toggle, sizeof(dev->toggle));
+	guardrail_revoke(action->domain, (unsigned long)dev->toggle, sizeof(dev->toggle));
 	return 0;
 }
 
@@ -48,7 +48,7 @@ GUARDRAIL_CUSTOM(usb_loaded)
 
 	if (!loaded)
 		return 0;
-	err = guardrail_add_write(action->domain, (unsigned long)loaded, sizeof(*loaded));
+	err = guardrail_grant(action->domain, (unsigned long)loaded, sizeof(*loaded));
 	/* The driver needs usbcore, so that stays. */
 	__symbol_put("usb_hcds_loaded");
 	return err;
@@ -57,11 +57,11 @@ GUARDRAIL_CUSTOM(usb_loaded)
 /* The results of the packets of an isochronous request stand behind it. */
 GUARDRAIL_CUSTOM(urb_new)
 {
-	struct urb *urb = (struct urb *)object_of(action, frame);
+	struct urb *urb = (struct urb *)object_of(action, call);
 
 	if (!urb || urb->number_of_packets <= 0)
 		return 0;
-	return guardrail_set_write(action->domain, (unsigned long)urb->iso_frame_desc,
+	return guardrail_grant_fresh(action->domain, (unsigned long)urb->iso_frame_desc,
 				   urb->number_of_packets * sizeof(urb->iso_frame_desc[0]));
 }
 
@@ -69,13 +69,13 @@ static void urb_gone(u32 domain, struct urb *urb)
 {
 	int packets = max(urb->number_of_packets, 0);
 
-	guardrail_clear(domain, (unsigned long)urb, sizeof(*urb) + packets * sizeof(urb->iso_frame_desc[0]));
+	guardrail_revoke(domain, (unsigned long)urb, sizeof(*urb) + packets * sizeof(urb->iso_frame_desc[0]));
 }
 
 /* The driver is done with a request. */
 GUARDRAIL_CUSTOM(urb_done)
 {
-	struct urb *urb = (struct urb *)object_of(action, frame);
+	struct urb *urb = (struct urb *)object_of(action, call);
 
 	if (urb)
 		urb_gone(action->domain, urb);
@@ -85,9 +85,9 @@ GUARDRAIL_CUSTOM(urb_done)
 /* A request that was not accepted stays the kernel's. One that was may be done already. */
 GUARDRAIL_CUSTOM(urb_queued)
 {
-	struct urb *urb = (struct urb *)object_of(action, frame);
+	struct urb *urb = (struct urb *)object_of(action, call);
 
-	if (urb && (int)frame->result)
+	if (urb && (int)call->result)
 		urb_gone(action->domain, urb);
 	return 0;
 }
@@ -95,7 +95,7 @@ GUARDRAIL_CUSTOM(urb_queued)
 /* hub_control(hcd, type, value, index, buffer, length): there is always room for the description of a hub. */
 GUARDRAIL_CUSTOM(hub_buffer)
 {
-	unsigned long p = object_of(action, frame), size = (u16)frame->args[5];
+	unsigned long p = object_of(action, call), size = (u16)call->args[5];
 
 	return guardrail_lend(action->domain, p, max(size, sizeof(struct usb_hub_descriptor)));
 }

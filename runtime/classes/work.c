@@ -14,22 +14,22 @@
  */
 GUARDRAIL_CUSTOM(work_queued)
 {
-	unsigned long p = object_of(action, frame), function;
-	u32 type = size_of(action, frame);
+	unsigned long p = object_of(action, call), function;
+	u32 type = size_of(action, call);
 	int err;
 
 	if (!p || guardrail_frame_is_noted(p, ON_WORK))
 		return 0;
 	if (!guardrail_check_object(action->domain, p, type)) {
-		if (!guardrail_require_write(action, frame, p, sizeof(struct work_struct)))
+		if (!guardrail_require_write(action, call, p, sizeof(struct work_struct)))
 			return 0;
 		function = (unsigned long)((struct work_struct *)p)->func;
-		if (!function || !guardrail_check_icall(action->domain, function))
-			guardrail_refuse(action, frame, "function at", function,
+		if (!function || !guardrail_check_call(action->domain, function))
+			guardrail_refuse(action, call, "function at", function,
 					 guardrail_held_at(function, action->domain), "icall");
-		if (guardrail_frame_note(&(struct guardrail_noted){ .p = p, .ip = frame->caller, .domain = action->domain, .kind = ON_WORK }))
+		if (guardrail_frame_note(&(struct guardrail_noted){ .p = p, .ip = call->caller, .domain = action->domain, .kind = ON_WORK }))
 			return 0;
-		err = guardrail_set_object(action->domain, p, sizeof(struct work_struct), type);
+		err = guardrail_create_object(action->domain, p, sizeof(struct work_struct), type);
 		if (err && err != -EEXIST)
 			return err;
 	}
@@ -39,19 +39,19 @@ GUARDRAIL_CUSTOM(work_queued)
 
 GUARDRAIL_CUSTOM(work_done)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 
 	if (p)
 		guardrail_frame_forget(p, ON_WORK);
-	return guardrail_object_over(action->domain, p, sizeof(struct work_struct), size_of(action, frame));
+	return guardrail_object_over(action->domain, p, sizeof(struct work_struct), size_of(action, call));
 }
 
 /* The function of a timer is called: it is not armed any more. */
 GUARDRAIL_CUSTOM(timer_runs)
 {
-	unsigned long p = object_of(action, frame);
+	unsigned long p = object_of(action, call);
 
 	if (p)
-		guardrail_move_object(action->domain, p, size_of(action, frame), 1, 0);
+		guardrail_move_object(action->domain, p, size_of(action, call), 1, 0);
 	return 0;
 }

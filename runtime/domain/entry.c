@@ -241,8 +241,8 @@ int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_
 		/* The domain was killed before this entry could be seen. */
 		pop(record);
 	}
-	record->frame.result = entry->dead;
-	record->frame.second = 0;
+	record->call.result = entry->dead;
+	record->call.second = 0;
 	guardrail_domain_ops->entry_over(record, false);
 	return -EIO;
 }
@@ -411,7 +411,7 @@ static bool find_interrupt(const struct guardrail_record *record, struct guardra
 			break;
 		if (!(copy.saved.preempt_count & HARDIRQ_MASK))
 			break;
-		*found = (struct guardrail_interrupt){ copy.frame.args[0], entry.domain, entry.function };
+		*found = (struct guardrail_interrupt){ copy.call.args[0], entry.domain, entry.function };
 		is = true;
 	}
 	return is;

@@ -130,8 +130,8 @@ static void gone(const struct guardrail_noted *what)
 {
 	if (what->kind != ON_TIMER)
 		return;
-	guardrail_clear_object(what->domain, what->p, TYPE_TIMER);
-	guardrail_clear(what->domain, what->p, sizeof(struct timer_list));
+	guardrail_destroy_object(what->domain, what->p, GUARDRAIL_TYPE_TIMER);
+	guardrail_revoke(what->domain, what->p, sizeof(struct timer_list));
 }
 
 void guardrail_frame_forget(unsigned long p, enum guardrail_on_stack kind)
@@ -360,7 +360,7 @@ int __init guardrail_frames_init(void)
 
 	for (i = 0; i < ARRAY_SIZE(stacks); i++)
 		raw_spin_lock_init(&stacks[i].lock);
-	return guardrail_pool_init(&pool, "guardrail_frame", sizeof(struct noted), RESERVE);
+	return guardrail_pool_init(&pool, "guardrail_call", sizeof(struct noted), RESERVE);
 }
 
 void guardrail_frames_exit(void)

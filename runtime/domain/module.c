@@ -85,15 +85,15 @@ bool guardrail_is_guarded(unsigned long addr)
 	return found;
 }
 
-bool guardrail_check_icall(u32 domain, unsigned long p)
+bool guardrail_check_call(u32 domain, unsigned long p)
 {
 	if (!is_domain(domain) || !is_kernel_range(p, 1))
 		return false;
-	if (guardrail_slot_holds(tag_of(p), domain, slot_mask(p, p + 1), GUARDRAIL_ICALL))
+	if (guardrail_slot_holds(tag_of(p), domain, slot_mask(p, p + 1), GUARDRAIL_CALL))
 		return true;
 	return guardrail_is_code(p) && !guardrail_is_guarded(p);
 }
-EXPORT_SYMBOL_GPL(guardrail_check_icall);
+EXPORT_SYMBOL_GPL(guardrail_check_call);
 
 bool guardrail_is_of(const void *p, const struct guardrail_modules *modules)
 {
@@ -197,7 +197,7 @@ static void end_domain(const struct guardrail_module *guarded)
 			held.owned_bytes);
 		guardrail_walk(guarded->domain, print_leak, &printed);
 	}
-	guardrail_clear_domain(guarded->domain);
+	guardrail_revoke_all(guarded->domain);
 	guardrail_irqs_forget(guarded->domain);
 	guardrail_frames_forget(guarded->domain);
 }
@@ -211,7 +211,7 @@ static int set_ranges(u32 domain, const struct guardrail_range *ranges, u64 n)
 		if (!ranges[i].len)
 			continue;
 		err = guardrail_prepare(ranges[i].start, ranges[i].len);
-		err = err ?: guardrail_set_write(domain, ranges[i].start, ranges[i].len);
+		err = err ?: guardrail_grant_fresh(domain, ranges[i].start, ranges[i].len);
 	}
 	return err;
 }
@@ -221,7 +221,7 @@ static void clear_ranges(u32 domain, const struct guardrail_range *ranges, u64 n
 	u64 i;
 
 	for (i = 0; i < n; i++)
-		if (guardrail_clear(domain, ranges[i].start, ranges[i].len))
+		if (guardrail_revoke(domain, ranges[i].start, ranges[i].len))
 			pr_warn("no memory to take [%016lx, +%lu) away from domain %u exactly\n", ranges[i].start,
 				ranges[i].len, domain);
 }
@@ -234,7 +234,7 @@ static void clear_targets(const struct entered *entered, bool only_init)
 
 	for (i = 0; i < guarded->n_targets; i++)
 		if (!only_init || within_module_init(guarded->targets[i], entered->module))
-			guardrail_clear(guarded->domain, guarded->targets[i], 1);
+			guardrail_revoke(guarded->domain, guarded->targets[i], 1);
 }
 
 static int grant(const struct guardrail_module *guarded)
@@ -244,7 +244,7 @@ static int grant(const struct guardrail_module *guarded)
 
 	err = err ?: set_ranges(guarded->domain, guarded->init_only, guarded->n_init_only);
 	for (i = 0; i < guarded->n_targets && !err; i++)
-		err = guardrail_set_icall(guarded->domain, guarded->targets[i]);
+		err = guardrail_grant_call(guarded->domain, guarded->targets[i]);
 	return err;
 }
 

@@ -135,8 +135,8 @@ void guardrail_unwind(u32 domain)
 	guardrail_frames_end(current_stack_pointer, record->saved.sp);
 	if (own.n)
 		pr_info_ratelimited("%u locks are as they were when %s of domain %u was called\n", own.n, record->entry->function, domain);
-	record->frame.result = record->entry->dead;
-	record->frame.second = 0;
+	record->call.result = record->entry->dead;
+	record->call.second = 0;
 	guardrail_domain_ops->entry_over(record, true);
 	guardrail_resume(record);
 	BUG();
@@ -147,15 +147,15 @@ void guardrail_unwind_caller(const struct guardrail_record *ended)
 {
 	const struct guardrail_record *record = ended->previous;
 
-	if (record && record->entry && record->entry->domain == ended->entry->domain && guardrail_is_guarded(ended->frame.caller) &&
+	if (record && record->entry && record->entry->domain == ended->entry->domain && guardrail_is_guarded(ended->call.caller) &&
 	    guardrail_can_end(record, current_stack_pointer))
 		guardrail_unwind(ended->entry->domain);
 }
 
-void guardrail_crossing(u32 domain, const struct guardrail_frame *frame)
+void guardrail_crossing(u32 domain, const struct guardrail_call *call)
 {
 	const struct guardrail_record *record = guardrail_innermost();
 
-	if (guardrail_is_dead(domain) && record && &record->frame != frame && !record->saved.unwound)
+	if (guardrail_is_dead(domain) && record && &record->call != call && !record->saved.unwound)
 		guardrail_unwind(domain);
 }

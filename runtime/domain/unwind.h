@@ -12,7 +12,7 @@
  *
  * Context: That of the entry. May not return.
  */
-void guardrail_crossing(u32 domain, const struct guardrail_frame *frame);
+void guardrail_crossing(u32 domain, const struct guardrail_call *call);
 
 /**
  * guardrail_unwind_caller() - End the entry that called one that was ended, if the domain called itself.

@@ -122,10 +122,10 @@ static int stop(const struct guardrail_held *held, void *data)
 	if (held->right != GUARDRAIL_OBJECT)
 		return 0;
 	switch (held->type) {
-	case TYPE_TIMER:
+	case GUARDRAIL_TYPE_TIMER:
 		stop_timer((struct timer_list *)held->start, down->released);
 		break;
-	case TYPE_WORK:
+	case GUARDRAIL_TYPE_WORK:
 		down->released->works += cancel((struct work_struct *)held->start);
 		break;
 	}
@@ -282,35 +282,35 @@ static int release_memory(const struct guardrail_held *held, void *data)
 
 	if (held->right != GUARDRAIL_OWNER)
 		return 0;
-	if (held->type == KIND_SLAB && is_kept(down->domain, held)) {
+	if (held->type == GUARDRAIL_KIND_SLAB && is_kept(down->domain, held)) {
 		down->late->kept = true;
 		return 0;
 	}
 	/* From here on nobody else releases it. */
-	if (guardrail_clear_owner(down->domain, held->start, held->type))
+	if (guardrail_disown(down->domain, held->start, held->type))
 		return 0;
 	switch (held->type) {
-	case KIND_IO:
+	case GUARDRAIL_KIND_IO:
 		iounmap((void __iomem *)held->start);
 		down->released->mappings++;
 		return 0;
-	case KIND_HOSTDATA:
+	case GUARDRAIL_KIND_HOSTDATA:
 	case KIND_PRIVATE:
 	case KIND_ELEMENT:
 	case KIND_LENT:
-	case KIND_MANAGED:
+	case GUARDRAIL_KIND_MANAGED:
 		/* It is freed together with what it belongs to. */
 		return 0;
-	case KIND_DMA:
+	case GUARDRAIL_KIND_DMA:
 		if (!device_of(down->late, held))
 			break;
 		fallthrough;
-	case KIND_SLAB:
-	case KIND_VMALLOC:
-	case KIND_PAGE:
+	case GUARDRAIL_KIND_SLAB:
+	case GUARDRAIL_KIND_VMALLOC:
+	case GUARDRAIL_KIND_PAGE:
 	case KIND_PAGES:
-	case KIND_FRAG:
-		guardrail_clear(down->domain, held->start, held->len);
+	case GUARDRAIL_KIND_FRAG:
+		guardrail_revoke(down->domain, held->start, held->len);
 		if (!guardrail_release_later(down, held))
 			break;
 		down->released->allocations++;
@@ -348,25 +348,25 @@ static void release_piece(const struct guardrail_late *late, const struct guardr
 		return;
 	}
 	/* A slab cache that is destroyed as well does not need its objects as the constructor makes them. */
-	if (held->type == KIND_SLAB && !prepare_free(late->domain, held) && (!late->forever || late->kept))
+	if (held->type == GUARDRAIL_KIND_SLAB && !prepare_free(late->domain, held) && (!late->forever || late->kept))
 		return;
 	switch (held->type) {
-	case KIND_SLAB:
+	case GUARDRAIL_KIND_SLAB:
 		kfree(p);
 		break;
-	case KIND_VMALLOC:
+	case GUARDRAIL_KIND_VMALLOC:
 		vfree(p);
 		break;
-	case KIND_PAGE:
+	case GUARDRAIL_KIND_PAGE:
 		free_pages(held->start, get_order(held->len));
 		break;
 	case KIND_PAGES:
 		__free_pages(virt_to_page(p), get_order(held->len));
 		break;
-	case KIND_FRAG:
+	case GUARDRAIL_KIND_FRAG:
 		page_frag_free(p);
 		break;
-	case KIND_DMA:
+	case GUARDRAIL_KIND_DMA:
 		dma_free_coherent(device_of(late, held), held->len, p,
 				  phys_to_dma(device_of(late, held), virt_to_phys(p)));
 		break;
@@ -446,6 +446,6 @@ void guardrail_teardown(u32 domain, const struct guardrail_modules *modules, boo
 	guardrail_walk(domain, release_object, down);
 	guardrail_walk(domain, release_memory, down);
 	/* The module's own variables, and what belonged to the devices. */
-	guardrail_clear_domain(domain);
+	guardrail_revoke_all(domain);
 	kfree(down);
 }

@@ -88,7 +88,7 @@ out:
 static const char *right_name(u8 right)
 {
 	static const char *const names[] = {
-		[GUARDRAIL_READ] = "read", [GUARDRAIL_WRITE] = "write", [GUARDRAIL_ICALL] = "icall",
+		[GUARDRAIL_READ] = "read", [GUARDRAIL_WRITE] = "write", [GUARDRAIL_CALL] = "icall",
 		[GUARDRAIL_OWNER] = "owner", [GUARDRAIL_OBJECT] = "object", [GUARDRAIL_OBJECT_WRITE] = "object",
 		[GUARDRAIL_SKB] = "object",
 	};

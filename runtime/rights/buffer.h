@@ -51,7 +51,7 @@ bool guardrail_buffer_owned(u32 domain, unsigned long addr, struct guardrail_ran
  */
 static __always_inline u64 buffer_owned(u32 domain)
 {
-	return GUARDRAIL_ENTRY(domain, GUARDRAIL_OWNER);
+	return GUARDRAIL_TAG(domain, GUARDRAIL_OWNER);
 }
 
 /**

@@ -81,7 +81,7 @@ static u8 encode(u32 domain, const u8 rights[GUARDRAIL_SLOT], unsigned int most)
 		return guardrail_mask_tag(domain, mask, most);
 	if (mask != (rights[0] == GUARDRAIL_OBJECT_WRITE ? 0xff : 0))
 		return GUARDRAIL_CONFLICT;
-	return GUARDRAIL_ENTRY(domain, rights[0]);
+	return GUARDRAIL_TAG(domain, rights[0]);
 }
 
 static void apply(const struct guardrail_slot_change *change, u8 rights[GUARDRAIL_SLOT])
@@ -144,7 +144,7 @@ static u8 changed(u8 old, const struct guardrail_slot_change *change)
 	if (!marked && change->right == GUARDRAIL_READ)
 		return guardrail_mask_tag(change->domain, guardrail_writes[old] & ~change->mask, most);
 	if (!old && change->mask == 1)
-		return GUARDRAIL_ENTRY(change->domain, change->right);
+		return GUARDRAIL_TAG(change->domain, change->right);
 	/* A mark is removed, and nothing else is in the slot. */
 	if (!guardrail_writes[old] && change->mask & 1 && change->right == GUARDRAIL_READ && !change->keep_objects)
 		return 0;

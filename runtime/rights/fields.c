@@ -127,11 +127,11 @@ static noinline int change_fields(u32 domain, unsigned long p, const struct guar
 	return err;
 }
 
-int guardrail_set_fields(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
+int guardrail_grant_fields(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n)
 {
 	return change_fields(domain, p, fields, n, GUARDRAIL_WRITE);
 }
-EXPORT_SYMBOL_GPL(guardrail_set_fields);
+EXPORT_SYMBOL_GPL(guardrail_grant_fields);
 
 static struct template *place_of(const struct guardrail_field *fields, unsigned int first)
 {

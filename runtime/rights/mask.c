@@ -26,7 +26,7 @@ u8 guardrail_mask_tag(u32 domain, u8 mask, unsigned int most)
 	spin_lock_irqsave(&lock, flags);
 	tag = tags[domain][mask];
 	if (!tag && n_given[domain] < most) {
-		tag = GUARDRAIL_ENTRY(domain, GUARDRAIL_MASK + n_given[domain]);
+		tag = GUARDRAIL_TAG(domain, GUARDRAIL_MASK + n_given[domain]);
 		WRITE_ONCE(n_given[domain], n_given[domain] + 1);
 		WRITE_ONCE(guardrail_writes[tag], mask);
 		/* Publish the tag after its mask. */
@@ -43,7 +43,7 @@ void guardrail_masks_forget(u32 domain)
 
 	spin_lock_irqsave(&lock, flags);
 	for (i = 0; i < n_given[domain]; i++) {
-		u8 tag = GUARDRAIL_ENTRY(domain, GUARDRAIL_MASK + i);
+		u8 tag = GUARDRAIL_TAG(domain, GUARDRAIL_MASK + i);
 
 		WRITE_ONCE(tags[domain][guardrail_writes[tag]], 0);
 		WRITE_ONCE(guardrail_writes[tag], 0);
@@ -64,11 +64,11 @@ void __init guardrail_masks_init(void)
 
 	for (domain = 1; domain < GUARDRAIL_DOMAINS; domain++) {
 		guardrail_writes[WRITABLE(domain)] = 0xff;
-		guardrail_writes[GUARDRAIL_ENTRY(domain, GUARDRAIL_WRITE_LOW)] = 0x0f;
-		guardrail_writes[GUARDRAIL_ENTRY(domain, GUARDRAIL_WRITE_HIGH)] = 0xf0;
-		guardrail_writes[GUARDRAIL_ENTRY(domain, GUARDRAIL_OBJECT_WRITE)] = 0xff;
+		guardrail_writes[GUARDRAIL_TAG(domain, GUARDRAIL_WRITE_LOW)] = 0x0f;
+		guardrail_writes[GUARDRAIL_TAG(domain, GUARDRAIL_WRITE_HIGH)] = 0xf0;
+		guardrail_writes[GUARDRAIL_TAG(domain, GUARDRAIL_OBJECT_WRITE)] = 0xff;
 		tags[domain][0xff] = WRITABLE(domain);
-		tags[domain][0x0f] = GUARDRAIL_ENTRY(domain, GUARDRAIL_WRITE_LOW);
-		tags[domain][0xf0] = GUARDRAIL_ENTRY(domain, GUARDRAIL_WRITE_HIGH);
+		tags[domain][0x0f] = GUARDRAIL_TAG(domain, GUARDRAIL_WRITE_LOW);
+		tags[domain][0xf0] = GUARDRAIL_TAG(domain, GUARDRAIL_WRITE_HIGH);
 	}
 }

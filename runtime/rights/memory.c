@@ -9,21 +9,21 @@ int guardrail_give(u32 domain, unsigned long p, unsigned long size, u32 kind)
 
 	if (!size)
 		return 0;
-	err = guardrail_set_write(domain, p, size);
+	err = guardrail_grant_fresh(domain, p, size);
 	if (err)
 		return err;
 	/* The allocation that was there before was freed in a way that no action shows. */
 	guardrail_forget_owner(domain, p);
-	return guardrail_set_owner(domain, p, size, kind);
+	return guardrail_own(domain, p, size, kind);
 }
 
 bool guardrail_take(u32 domain, unsigned long p, u32 kind)
 {
 	unsigned long size;
 
-	if (!guardrail_check_owner(domain, p, kind, &size) || guardrail_clear_owner(domain, p, kind))
+	if (!guardrail_check_owner(domain, p, kind, &size) || guardrail_disown(domain, p, kind))
 		return false;
-	guardrail_clear(domain, p, size);
+	guardrail_revoke(domain, p, size);
 	return true;
 }
 
@@ -36,7 +36,7 @@ int guardrail_lend(u32 domain, unsigned long p, unsigned long size)
 
 int guardrail_object_over(u32 domain, unsigned long p, unsigned long size, u32 type)
 {
-	if (!p || guardrail_clear_object(domain, p, type))
+	if (!p || guardrail_destroy_object(domain, p, type))
 		return 0;
-	return guardrail_set_write(domain, p, size);
+	return guardrail_grant_fresh(domain, p, size);
 }

@@ -66,7 +66,7 @@ atomic_long_t guardrail_owned[GUARDRAIL_DOMAINS];
 /* True for kinds that are memory, not mappings of registers or parts of kernel objects. */
 static bool is_memory(u32 kind)
 {
-	return kind == KIND_PAGES || (!(kind & KIND_OWN) && kind != KIND_IO);
+	return kind == KIND_PAGES || (!(kind & KIND_OWN) && kind != GUARDRAIL_KIND_IO);
 }
 
 static void count_owned(const struct record *record, bool more)
@@ -205,7 +205,7 @@ static noinline int mark_slot(u32 domain, unsigned long p, u8 mask, u8 right)
 
 static int mark(u32 domain, unsigned long p, u8 mask, u8 right)
 {
-	u8 object = GUARDRAIL_ENTRY(domain, GUARDRAIL_OBJECT);
+	u8 object = GUARDRAIL_TAG(domain, GUARDRAIL_OBJECT);
 	u8 from = right == GUARDRAIL_READ ? object : 0, to = right == GUARDRAIL_READ ? 0 : object;
 
 	/* Mostly an object begins in an empty slot, or ends and leaves an empty one. */
@@ -226,7 +226,7 @@ static int mark_object(u32 domain, unsigned long p, unsigned long size, u32 type
 	return err;
 }
 
-int guardrail_set_object(u32 domain, unsigned long p, unsigned long size, u32 type)
+int guardrail_create_object(u32 domain, unsigned long p, unsigned long size, u32 type)
 {
 	struct record record = {
 		.addr = p, .size = size, .domain = domain, .right = GUARDRAIL_OBJECT, .type = type,
@@ -242,7 +242,7 @@ int guardrail_set_object(u32 domain, unsigned long p, unsigned long size, u32 ty
 	err = err ?: add(&record);
 	return err ?: mark_object(domain, p, size, type);
 }
-EXPORT_SYMBOL_GPL(guardrail_set_object);
+EXPORT_SYMBOL_GPL(guardrail_create_object);
 
 int guardrail_renew_object(u32 domain, unsigned long p, unsigned long size, u32 type)
 {
@@ -386,7 +386,7 @@ bool guardrail_object_any(u32 domain, unsigned long p, u32 *type, u32 *state)
 	return record;
 }
 
-int guardrail_clear_object(u32 domain, unsigned long p, u32 type)
+int guardrail_destroy_object(u32 domain, unsigned long p, u32 type)
 {
 	int err;
 
@@ -395,14 +395,14 @@ int guardrail_clear_object(u32 domain, unsigned long p, u32 type)
 	err = type ? take(p, domain, GUARDRAIL_OBJECT, type) : -EINVAL;
 	return err ?: mark(domain, p, slot_mask(p, p + 1), GUARDRAIL_READ);
 }
-EXPORT_SYMBOL_GPL(guardrail_clear_object);
+EXPORT_SYMBOL_GPL(guardrail_destroy_object);
 
 void guardrail_object_forget(u32 domain, unsigned long p)
 {
 	take(p, domain, GUARDRAIL_OBJECT, 0);
 }
 
-int guardrail_set_owner(u32 domain, unsigned long p, unsigned long size, u32 kind)
+int guardrail_own(u32 domain, unsigned long p, unsigned long size, u32 kind)
 {
 	struct record record = {
 		.addr = p, .size = size, .domain = domain, .right = GUARDRAIL_OWNER, .type = kind,
@@ -412,7 +412,7 @@ int guardrail_set_owner(u32 domain, unsigned long p, unsigned long size, u32 kin
 		return -EINVAL;
 	return add(&record);
 }
-EXPORT_SYMBOL_GPL(guardrail_set_owner);
+EXPORT_SYMBOL_GPL(guardrail_own);
 
 bool guardrail_check_owner(u32 domain, unsigned long p, u32 kind, unsigned long *size)
 {
@@ -426,11 +426,11 @@ bool guardrail_check_owner(u32 domain, unsigned long p, u32 kind, unsigned long 
 }
 EXPORT_SYMBOL_GPL(guardrail_check_owner);
 
-int guardrail_clear_owner(u32 domain, unsigned long p, u32 kind)
+int guardrail_disown(u32 domain, unsigned long p, u32 kind)
 {
 	return kind ? take(p, domain, GUARDRAIL_OWNER, kind) : -EINVAL;
 }
-EXPORT_SYMBOL_GPL(guardrail_clear_owner);
+EXPORT_SYMBOL_GPL(guardrail_disown);
 
 void guardrail_owner_note(u32 domain, unsigned long p, u32 kind, u32 what)
 {

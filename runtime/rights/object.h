@@ -59,7 +59,7 @@ int guardrail_put_object(u32 domain, unsigned long p, u32 type, u32 to);
  * @type: Its type; an object of another type there is replaced.
  *
  * Context: Any but NMI.
- * Return: As guardrail_set_object(), without -EEXIST.
+ * Return: As guardrail_create_object(), without -EEXIST.
  */
 int guardrail_renew_object(u32 domain, unsigned long p, unsigned long size, u32 type);
 

@@ -27,13 +27,13 @@ static void forget_objects(unsigned long tag, u32 domain, u8 mask)
 static int change_slot(unsigned long tag, const struct guardrail_slot_change *change)
 {
 	u8 value = READ_ONCE(*(u8 *)tag);
-	bool object = value == GUARDRAIL_ENTRY(change->domain, GUARDRAIL_OBJECT) ||
-		      value == GUARDRAIL_ENTRY(change->domain, GUARDRAIL_OBJECT_WRITE);
+	bool object = value == GUARDRAIL_TAG(change->domain, GUARDRAIL_OBJECT) ||
+		      value == GUARDRAIL_TAG(change->domain, GUARDRAIL_OBJECT_WRITE);
 
 	if (!change->keep_objects && (object || value == GUARDRAIL_CONFLICT))
 		forget_objects(tag, change->domain, change->mask);
 	/* The buffer at whose begin or end bytes change becomes plain memory first. */
-	if (value == GUARDRAIL_ENTRY(change->domain, GUARDRAIL_OWNER))
+	if (value == GUARDRAIL_TAG(change->domain, GUARDRAIL_OWNER))
 		guardrail_buffer_grant(change->domain, slot_of(tag));
 	return guardrail_slot_change(tag, change);
 }
@@ -213,28 +213,28 @@ int guardrail_range_change(u32 domain, unsigned long p, unsigned long n, u8 righ
 	return range_change(domain, p, n, right, keep_objects);
 }
 
-int guardrail_set_write(u32 domain, unsigned long p, unsigned long n)
+int guardrail_grant_fresh(u32 domain, unsigned long p, unsigned long n)
 {
 	return range_change(domain, p, n, GUARDRAIL_WRITE, false);
 }
-EXPORT_SYMBOL_GPL(guardrail_set_write);
+EXPORT_SYMBOL_GPL(guardrail_grant_fresh);
 
-int guardrail_add_write(u32 domain, unsigned long p, unsigned long n)
+int guardrail_grant(u32 domain, unsigned long p, unsigned long n)
 {
 	return range_change(domain, p, n, GUARDRAIL_WRITE, true);
 }
-EXPORT_SYMBOL_GPL(guardrail_add_write);
+EXPORT_SYMBOL_GPL(guardrail_grant);
 
-int guardrail_clear(u32 domain, unsigned long p, unsigned long n)
+int guardrail_revoke(u32 domain, unsigned long p, unsigned long n)
 {
 	return range_change(domain, p, n, GUARDRAIL_READ, false);
 }
-EXPORT_SYMBOL_GPL(guardrail_clear);
+EXPORT_SYMBOL_GPL(guardrail_revoke);
 
-int guardrail_set_icall(u32 domain, unsigned long p)
+int guardrail_grant_call(u32 domain, unsigned long p)
 {
 	struct guardrail_slot_change change = {
-		.domain = domain, .mask = slot_mask(p, p + 1), .right = GUARDRAIL_ICALL,
+		.domain = domain, .mask = slot_mask(p, p + 1), .right = GUARDRAIL_CALL,
 	};
 	int err;
 
@@ -243,7 +243,7 @@ int guardrail_set_icall(u32 domain, unsigned long p)
 	err = guardrail_populate(tag_of(p), tag_of(p));
 	return err ?: change_slot(tag_of(p), &change);
 }
-EXPORT_SYMBOL_GPL(guardrail_set_icall);
+EXPORT_SYMBOL_GPL(guardrail_grant_call);
 
 /* Finds the first byte in @mask that the domain may not write, or -1. */
 static int denied_in_slot(unsigned long tag, u32 domain, u8 mask)

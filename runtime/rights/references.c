@@ -53,7 +53,7 @@ bool guardrail_is_reference(u32 domain, unsigned long addr, unsigned long n)
 	spin_lock_irqsave(&lock, flags);
 	if (tasks[next].domain)
 		take(next);
-	if (!guardrail_set_fields(domain, task, &usage, 1)) {
+	if (!guardrail_grant_fields(domain, task, &usage, 1)) {
 		tasks[next].task = task;
 		tasks[next].domain = domain;
 		next = (next + 1) % TASKS;

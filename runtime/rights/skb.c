@@ -125,7 +125,7 @@ int guardrail_skb_begins(u32 domain, unsigned long p, const struct guardrail_fie
 	return shape && exchange(shape, p, true) ? 0 : begin_slowly(domain, p, fields, n);
 }
 
-bool guardrail_skb_goes(u32 domain, unsigned long p)
+bool guardrail_destroy_skb(u32 domain, unsigned long p)
 {
 	const struct guardrail_skb_shape *shape = is_plain(domain, p) ? skb_shape(domain, p / GUARDRAIL_SLOT % 8, NULL) : NULL;
 	bool was;
@@ -136,7 +136,7 @@ bool guardrail_skb_goes(u32 domain, unsigned long p)
 	guardrail_range_change(domain, p, SKB_SIZE, GUARDRAIL_READ, false);
 	return was;
 }
-EXPORT_SYMBOL_GPL(guardrail_skb_goes);
+EXPORT_SYMBOL_GPL(guardrail_destroy_skb);
 
 int guardrail_skb_mark(u32 domain, unsigned long p, bool begins)
 {

@@ -44,7 +44,7 @@ extern struct guardrail_skb_shape guardrail_skb_shapes[GUARDRAIL_DOMAINS][8];
  */
 static inline u8 skb_tag(u32 domain)
 {
-	return GUARDRAIL_ENTRY(domain, GUARDRAIL_SKB);
+	return GUARDRAIL_TAG(domain, GUARDRAIL_SKB);
 }
 
 /**
@@ -180,7 +180,7 @@ static __always_inline bool skb_exchange(u32 domain, unsigned long p, const stru
  */
 static __always_inline bool skb_goes(u32 domain, unsigned long p)
 {
-	return likely(skb_exchange(domain, p, NULL, false)) || guardrail_skb_goes(domain, p);
+	return likely(skb_exchange(domain, p, NULL, false)) || guardrail_destroy_skb(domain, p);
 }
 
 #endif /* GUARDRAIL_RIGHTS_SKB_H */

@@ -14,7 +14,7 @@
 #define EIGHT(value) ((u64)(value) * 0x0101010101010101ULL)
 
 /* The tag of a slot that the domain may write as a whole. */
-#define WRITABLE(domain) GUARDRAIL_ENTRY(domain, GUARDRAIL_WRITE)
+#define WRITABLE(domain) GUARDRAIL_TAG(domain, GUARDRAIL_WRITE)
 
 /**
  * tag_of() - Find the tag of a byte.
@@ -90,7 +90,7 @@ static inline u8 slot_mask(unsigned long p, unsigned long end)
  */
 static inline bool is_mark(u8 right)
 {
-	return (right >= GUARDRAIL_ICALL && right <= GUARDRAIL_OBJECT_WRITE) || right == GUARDRAIL_SKB;
+	return (right >= GUARDRAIL_CALL && right <= GUARDRAIL_OBJECT_WRITE) || right == GUARDRAIL_SKB;
 }
 
 /**

@@ -56,7 +56,7 @@ static int report_buffer(struct walk *walk, unsigned long p)
 	walk->held.start = range.start;
 	walk->held.len = range.len;
 	walk->held.right = GUARDRAIL_OWNER;
-	walk->held.type = KIND_FRAG;
+	walk->held.type = GUARDRAIL_KIND_FRAG;
 	err = report(walk);
 	walk->held.type = 0;
 	return err;
@@ -71,11 +71,11 @@ static int report_slot(struct walk *walk, unsigned long tag)
 	for (i = 0; i < GUARDRAIL_SLOT && !err; i++) {
 		if (right_writes(rights[i])) {
 			err = report_writable(walk, slot_of(tag) + i, 1);
-		} else if (rights[i] == GUARDRAIL_ICALL) {
+		} else if (rights[i] == GUARDRAIL_CALL) {
 			err = report(walk);
 			walk->held.start = slot_of(tag) + i;
 			walk->held.len = 1;
-			walk->held.right = GUARDRAIL_ICALL;
+			walk->held.right = GUARDRAIL_CALL;
 			err = err ?: report(walk);
 		} else if (rights[i] == GUARDRAIL_SKB) {
 			err = report(walk);
@@ -139,7 +139,7 @@ static int count(const struct guardrail_held *held, void *data)
 		counts->ranges++;
 		counts->bytes += held->len;
 		break;
-	case GUARDRAIL_ICALL:
+	case GUARDRAIL_CALL:
 		counts->targets++;
 		break;
 	case GUARDRAIL_OBJECT:
@@ -178,7 +178,7 @@ static int clear_page_of(unsigned long page, void *data)
 	return 0;
 }
 
-void guardrail_clear_domain(u32 domain)
+void guardrail_revoke_all(u32 domain)
 {
 	if (!is_domain(domain))
 		return;
@@ -188,4 +188,4 @@ void guardrail_clear_domain(u32 domain)
 	guardrail_objects_forget_all(domain);
 	guardrail_masks_forget(domain);
 }
-EXPORT_SYMBOL_GPL(guardrail_clear_domain);
+EXPORT_SYMBOL_GPL(guardrail_revoke_all);

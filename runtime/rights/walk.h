@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What a domain holds, counted. guardrail_abi.h declares guardrail_walk() and guardrail_clear_domain(). */
+/* What a domain holds, counted. guardrail_abi.h declares guardrail_walk() and guardrail_revoke_all(). */
 #ifndef GUARDRAIL_RIGHTS_WALK_H
 #define GUARDRAIL_RIGHTS_WALK_H
 

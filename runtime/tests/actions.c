@@ -10,8 +10,8 @@
 #define TYPE 9
 
 /* A frame with room for two arguments on the stack. */
-struct call {
-	struct guardrail_frame frame;
+struct long_call {
+	struct guardrail_call call;
 	unsigned long stack[2];
 };
 
@@ -22,25 +22,25 @@ static const struct guardrail_value nothing = { .kind = GUARDRAIL_VALUE_CONST };
 #define ACTION(...) ((struct guardrail_action){ .domain = ONE, .function = "tested", .from = GUARDRAIL_ANY_STATE, __VA_ARGS__ })
 
 /* What was done without a violation. */
-static bool quiet(int (*handler)(const struct guardrail_action *, struct guardrail_frame *), struct guardrail_action action,
-		  struct call *call)
+static bool quiet(int (*handler)(const struct guardrail_action *, struct guardrail_call *), struct guardrail_action action,
+		  struct long_call *call)
 {
 	unsigned long before = guardrail_violations(ONE);
 
-	return !handler(&action, &call->frame) && guardrail_violations(ONE) == before;
+	return !handler(&action, &call->call) && guardrail_violations(ONE) == before;
 }
 
-static unsigned long value(struct guardrail_value value, struct call *call)
+static unsigned long value(struct guardrail_value value, struct long_call *call)
 {
 	unsigned long result;
 
-	return guardrail_value(&value, &call->frame, &result) ? result : 0xdead;
+	return guardrail_value(&value, &call->call, &result) ? result : 0xdead;
 }
 
 static void values(void)
 {
-	struct { u8 first; u8 second; u16 third; u32 fourth; u64 fifth; struct call *self; } data = { 1, 0xfe, 0xfffd, 0xfffffffc, ~4UL };
-	struct call call = { .frame = { .args = { (unsigned long)&data, 0xffffffff00000003, 5, 0x1234, 0, 0 }, .result = 77 },
+	struct { u8 first; u8 second; u16 third; u32 fourth; u64 fifth; struct long_call *self; } data = { 1, 0xfe, 0xfffd, 0xfffffffc, ~4UL };
+	struct long_call call = { .call = { .args = { (unsigned long)&data, 0xffffffff00000003, 5, 0x1234, 0, 0 }, .result = 77 },
 			     .stack = { 88, 99 } };
 	const struct guardrail_term product[] = {
 		{ GUARDRAIL_TERM_WORD, 1 }, { GUARDRAIL_TERM_LOW, 4 }, { GUARDRAIL_TERM_WORD, 2 }, { GUARDRAIL_TERM_MUL },
@@ -84,20 +84,20 @@ static void conditions(void)
 		{ GUARDRAIL_ALWAYS, 0x7f }, { GUARDRAIL_RESULT_VALID, 0x5e }, { GUARDRAIL_RESULT_ZERO, 0x51 },
 		{ GUARDRAIL_RESULT_NOT_NEGATIVE, 0x57 }, { GUARDRAIL_RESULT_TRUE, 0x2a }, { 99, 0 },
 	};
-	struct call call = { .frame = { .args = { 0, 1 } } };
+	struct long_call call = { .call = { .args = { 0, 1 } } };
 	int i, j;
 
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct guardrail_action action = ACTION(.when = cases[i].when);
 
 		for (j = 0; j < ARRAY_SIZE(results); j++) {
-			call.frame.result = results[j];
-			if (!EXPECT(guardrail_applies(&action, &call.frame) == (cases[i].holds >> j & 1)))
+			call.call.result = results[j];
+			if (!EXPECT(guardrail_applies(&action, &call.call) == (cases[i].holds >> j & 1)))
 				pr_info("# condition %d, result %d\n", i, j);
 		}
 	}
-	EXPECT(!guardrail_applies(&ACTION(.when = GUARDRAIL_NONZERO, .when_word = 0), &call.frame));
-	EXPECT(guardrail_applies(&ACTION(.when = GUARDRAIL_NONZERO, .when_word = 1), &call.frame));
+	EXPECT(!guardrail_applies(&ACTION(.when = GUARDRAIL_NONZERO, .when_word = 0), &call.call));
+	EXPECT(guardrail_applies(&ACTION(.when = GUARDRAIL_NONZERO, .when_word = 1), &call.call));
 	test_result("conditions of actions", true);
 }
 
@@ -105,8 +105,8 @@ static void conditions(void)
 static void allocation(void)
 {
 	unsigned long p = (unsigned long)kzalloc(128, GFP_KERNEL);
-	struct call make = { .frame = { .args = { 96 }, .result = p } }, release = { .frame = { .args = { p } } };
-	struct call use = { .frame = { .args = { p + 32, 0, 64 } } };
+	struct long_call make = { .call = { .args = { 96 }, .result = p } }, release = { .call = { .args = { p } } };
+	struct long_call use = { .call = { .args = { p + 32, 0, 64 } } };
 	struct guardrail_action grant = ACTION(.when = GUARDRAIL_RESULT_VALID, .pointer = WORD(6), .size = WORD(0));
 	struct guardrail_action own = grant, disown = ACTION(.type = KIND, .pointer = WORD(0));
 	struct guardrail_action require = ACTION(.pointer = WORD(0), .size = WORD(2));
@@ -118,44 +118,44 @@ static void allocation(void)
 	EXPECT(quiet(guardrail_do_grant, grant, &make) && quiet(guardrail_do_own, own, &make));
 	EXPECT(guardrail_check_write(ONE, p, 96) && !guardrail_check_write(ONE, p + 96, 1));
 	EXPECT(quiet(guardrail_do_require_write, require, &use));
-	use.frame.args[2] = 65;
+	use.call.args[2] = 65;
 	EXPECT(!quiet(guardrail_do_require_write, require, &use));
 	/* The whole address space, user memory, nothing, NULL, and the stack. */
-	use.frame.args[2] = ~0UL;
+	use.call.args[2] = ~0UL;
 	EXPECT(!quiet(guardrail_do_require_write, require, &use));
-	use.frame.args[0] = 0x400000;
-	use.frame.args[2] = 8;
+	use.call.args[0] = 0x400000;
+	use.call.args[2] = 8;
 	EXPECT(!quiet(guardrail_do_require_write, require, &use));
-	use.frame.args[2] = 0;
+	use.call.args[2] = 0;
 	EXPECT(quiet(guardrail_do_require_write, require, &use));
-	use.frame.args[0] = 0;
-	use.frame.args[2] = 8;
+	use.call.args[0] = 0;
+	use.call.args[2] = 8;
 	EXPECT(quiet(guardrail_do_require_write, require, &use));
-	use.frame.args[0] = (unsigned long)here;
-	use.frame.args[2] = sizeof(here);
+	use.call.args[0] = (unsigned long)here;
+	use.call.args[2] = sizeof(here);
 	EXPECT(quiet(guardrail_do_require_write, require, &use));
 	/* By another function, in the middle, rightly, and twice. */
 	disown.type++;
 	EXPECT(!quiet(guardrail_do_disown, disown, &release));
 	disown.type--;
-	release.frame.args[0] = p + 8;
+	release.call.args[0] = p + 8;
 	EXPECT(!quiet(guardrail_do_disown, disown, &release));
-	release.frame.args[0] = p;
+	release.call.args[0] = p;
 	EXPECT(quiet(guardrail_do_disown, disown, &release));
 	EXPECT(!guardrail_check_write(ONE, p, 1) && !guardrail_check_write(ONE, p + 95, 1));
 	EXPECT(!quiet(guardrail_do_disown, disown, &release));
 	/* NULL is released as often as one likes; an allocation that failed gives nothing. */
-	release.frame.args[0] = 0;
+	release.call.args[0] = 0;
 	EXPECT(quiet(guardrail_do_disown, disown, &release));
-	make.frame.result = -ENOMEM;
+	make.call.result = -ENOMEM;
 	EXPECT(quiet(guardrail_do_grant, grant, &make) && quiet(guardrail_do_own, own, &make));
 	/* The owner of an allocation that went unseen is forgotten for the next one. */
-	make.frame.result = p;
+	make.call.result = p;
 	EXPECT(quiet(guardrail_do_own, own, &make));
 	own.type++;
 	EXPECT(quiet(guardrail_do_own, own, &make));
 	EXPECT(!guardrail_check_owner(ONE, p, KIND, NULL) && guardrail_check_owner(ONE, p, KIND + 1, NULL));
-	guardrail_clear_domain(ONE);
+	guardrail_revoke_all(ONE);
 	kfree((void *)p);
 	test_result("actions of allocations", true);
 }
@@ -164,8 +164,8 @@ static void allocation(void)
 static void quota(void)
 {
 	unsigned long p = (unsigned long)kzalloc(64, GFP_KERNEL);
-	struct call make = { .frame = { .args = { 1 << 19 }, .result = p } }, more = { .frame = { .args = { 1 << 20 }, .result = p + 8 } };
-	struct call release = { .frame = { .args = { p } } };
+	struct long_call make = { .call = { .args = { 1 << 19 }, .result = p } }, more = { .call = { .args = { 1 << 20 }, .result = p + 8 } };
+	struct long_call release = { .call = { .args = { p } } };
 	struct guardrail_action own = ACTION(.when = GUARDRAIL_RESULT_VALID, .pointer = WORD(GUARDRAIL_WORD_RESULT), .size = WORD(0),
 					     .type = KIND), disown = ACTION(.pointer = WORD(0), .type = KIND);
 
@@ -173,18 +173,18 @@ static void quota(void)
 	EXPECT(quiet(guardrail_do_own, own, &make) && !quiet(guardrail_do_own, own, &more));
 	EXPECT(quiet(guardrail_do_disown, disown, &release) && quiet(guardrail_do_own, own, &more));
 	EXPECT(test_set_parameter("quota", "0") && quiet(guardrail_do_own, own, &make));
-	guardrail_clear_domain(ONE);
+	guardrail_revoke_all(ONE);
 	kfree((void *)p);
 	test_result("a quota of memory", true);
 }
 
-int guardrail_custom_device(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_custom_device(const struct guardrail_action *action, struct guardrail_call *call);
 
 /* What the kernel is to take for a device has to be one. */
 static void devices(void)
 {
 	struct device *none = kzalloc(sizeof(*none), GFP_KERNEL);
-	struct call with = { .frame = { .args = { (unsigned long)&platform_bus, (unsigned long)none, 0, 1UL << 62 } } };
+	struct long_call with = { .call = { .args = { (unsigned long)&platform_bus, (unsigned long)none, 0, 1UL << 62 } } };
 
 	EXPECT(quiet(guardrail_custom_device, ACTION(.pointer = WORD(0)), &with));
 	EXPECT(!quiet(guardrail_custom_device, ACTION(.pointer = WORD(1)), &with));
@@ -205,11 +205,11 @@ static void fields(void)
 	if (!EXPECT(memory))
 		return;
 	for (p = memory + 64; p < memory + 128; p += 4) {
-		struct call call = { .frame = { .args = { p } } };
+		struct long_call call = { .call = { .args = { p } } };
 		bool aligned = !(p % GUARDRAIL_SLOT);
 
-		EXPECT(!guardrail_set_write(TWO, p - 8, 8) && !guardrail_set_write(TWO, p + 144, 8));
-		EXPECT(quiet(guardrail_do_fields, action, &call) && quiet(guardrail_do_fields, action, &call));
+		EXPECT(!guardrail_grant_fresh(TWO, p - 8, 8) && !guardrail_grant_fresh(TWO, p + 144, 8));
+		EXPECT(quiet(guardrail_do_grant_fields, action, &call) && quiet(guardrail_do_grant_fields, action, &call));
 		EXPECT(guardrail_check_write(ONE, p + 8, 8) && guardrail_check_write(ONE, p + 20, 2) &&
 		       guardrail_check_write(ONE, p + 23, 1) && guardrail_check_write(ONE, p + 32, 16) &&
 		       guardrail_check_write(ONE, p + 133, 9));
@@ -219,32 +219,32 @@ static void fields(void)
 		guardrail_usage(&usage);
 		EXPECT(!aligned || !usage.conflicts);
 		EXPECT(guardrail_check_write(TWO, p - 8, 8) && guardrail_check_write(TWO, p + 144, 8));
-		EXPECT(quiet(guardrail_do_unfields, action, &call));
+		EXPECT(quiet(guardrail_do_revoke_fields, action, &call));
 		EXPECT(!guardrail_check_write(ONE, p + 8, 1) && !guardrail_check_write(ONE, p + 20, 1) &&
 		       !guardrail_check_write(ONE, p + 23, 1) && !guardrail_check_write(ONE, p + 47, 1) &&
 		       !guardrail_check_write(ONE, p + 133, 1) && !guardrail_check_write(ONE, p + 141, 1));
 		/* Where something is there already: an object, another domain, more of the same slot. */
-		EXPECT(!guardrail_set_object(ONE, p + 8, 16, TYPE) && !guardrail_set_write(TWO, p + 40, 4));
-		EXPECT(!guardrail_set_write(ONE, p + 22, 1));
-		EXPECT(quiet(guardrail_do_fields, action, &call));
+		EXPECT(!guardrail_create_object(ONE, p + 8, 16, TYPE) && !guardrail_grant_fresh(TWO, p + 40, 4));
+		EXPECT(!guardrail_grant_fresh(ONE, p + 22, 1));
+		EXPECT(quiet(guardrail_do_grant_fields, action, &call));
 		EXPECT(guardrail_check_object(ONE, p + 8, TYPE) && guardrail_find_object(ONE, p, 64) == p + 8);
 		EXPECT(guardrail_check_write(ONE, p + 8, 8) && guardrail_check_write(ONE, p + 20, 4) &&
 		       guardrail_check_write(ONE, p + 32, 16) && guardrail_check_write(TWO, p + 40, 4));
-		EXPECT(quiet(guardrail_do_unfields, action, &call));
+		EXPECT(quiet(guardrail_do_revoke_fields, action, &call));
 		EXPECT(guardrail_check_write(ONE, p + 22, 1) && !guardrail_check_write(ONE, p + 21, 1));
 		EXPECT(guardrail_check_object(ONE, p + 8, TYPE) && guardrail_check_write(TWO, p + 40, 4));
-		EXPECT(!guardrail_clear(ONE, p - 8, 160) && !guardrail_clear(TWO, p - 8, 160));
+		EXPECT(!guardrail_revoke(ONE, p - 8, 160) && !guardrail_revoke(TWO, p - 8, 160));
 	}
 	/* The masks go with the domain, and templates that name them as well. */
-	guardrail_clear_domain(ONE);
-	guardrail_clear_domain(TWO);
+	guardrail_revoke_all(ONE);
+	guardrail_revoke_all(TWO);
 	guardrail_usage(&usage);
 	EXPECT(!usage.masks && !usage.conflicts && !usage.records);
-	EXPECT(!guardrail_set_write(ONE, memory + 1, 5) && !guardrail_set_write(ONE, memory + 9, 6));
+	EXPECT(!guardrail_grant_fresh(ONE, memory + 1, 5) && !guardrail_grant_fresh(ONE, memory + 9, 6));
 	p = memory + 64;
-	EXPECT(quiet(guardrail_do_fields, action, &(struct call){ .frame = { .args = { p } } }));
+	EXPECT(quiet(guardrail_do_grant_fields, action, &(struct long_call){ .call = { .args = { p } } }));
 	EXPECT(guardrail_check_write(ONE, p + 20, 2) && guardrail_check_write(ONE, p + 23, 1) && !guardrail_check_write(ONE, p + 22, 1));
-	guardrail_clear_domain(ONE);
+	guardrail_revoke_all(ONE);
 	kfree((void *)memory);
 	test_result("actions of fields", true);
 }
@@ -252,16 +252,16 @@ static void fields(void)
 static void objects(void)
 {
 	unsigned long p = (unsigned long)kzalloc(64, GFP_KERNEL);
-	struct call call = { .frame = { .args = { p + 16 } } }, whole = { .frame = { .args = { p }, .result = p } };
+	struct long_call call = { .call = { .args = { p + 16 } } }, whole = { .call = { .args = { p }, .result = p } };
 	struct guardrail_action object = ACTION(.type = TYPE, .pointer = WORD(0), .size = CONST(24));
 	struct guardrail_action require = ACTION(.type = TYPE, .pointer = WORD(0), .size = nothing), move = require, other = require;
 	struct guardrail_action disown = ACTION(.type = KIND, .pointer = WORD(0));
 
 	if (!EXPECT(p))
 		return;
-	EXPECT(!guardrail_set_write(ONE, p, 64) && !guardrail_set_owner(ONE, p, 64, KIND));
+	EXPECT(!guardrail_grant_fresh(ONE, p, 64) && !guardrail_own(ONE, p, 64, KIND));
 	EXPECT(!quiet(guardrail_do_require_object, require, &call));
-	EXPECT(quiet(guardrail_do_object, object, &call) && quiet(guardrail_do_require_object, require, &call));
+	EXPECT(quiet(guardrail_do_create_object, object, &call) && quiet(guardrail_do_require_object, require, &call));
 	EXPECT(!guardrail_check_write(ONE, p + 16, 24) && guardrail_check_write(ONE, p + 40, 24));
 	other.type++;
 	EXPECT(!quiet(guardrail_do_require_object, other, &call));
@@ -273,28 +273,28 @@ static void objects(void)
 	EXPECT(quiet(guardrail_do_require_object, require, &call));
 	/* It must not go while it is in use. */
 	EXPECT(!quiet(guardrail_do_disown, disown, &whole));
-	EXPECT(!guardrail_set_write(ONE, p, 64) && !guardrail_set_owner(ONE, p, 64, KIND));
-	EXPECT(quiet(guardrail_do_object, object, &call) && quiet(guardrail_do_move_object, move, &call));
+	EXPECT(!guardrail_grant_fresh(ONE, p, 64) && !guardrail_own(ONE, p, 64, KIND));
+	EXPECT(quiet(guardrail_do_create_object, object, &call) && quiet(guardrail_do_move_object, move, &call));
 	/* Made anew, it is as if it were new; of another type as well. */
-	EXPECT(quiet(guardrail_do_object, object, &call) && guardrail_object_state(ONE, p + 16, TYPE) == 0);
+	EXPECT(quiet(guardrail_do_create_object, object, &call) && guardrail_object_state(ONE, p + 16, TYPE) == 0);
 	move.from = GUARDRAIL_ANY_STATE;
 	move.to = 5;
 	EXPECT(quiet(guardrail_do_move_object, move, &call) && guardrail_object_state(ONE, p + 16, TYPE) == 5);
 	object.type++;
-	EXPECT(quiet(guardrail_do_object, object, &call) && guardrail_check_object(ONE, p + 16, TYPE + 1));
-	EXPECT(quiet(guardrail_do_clear_object, other, &call) && quiet(guardrail_do_clear_object, other, &call));
+	EXPECT(quiet(guardrail_do_create_object, object, &call) && guardrail_check_object(ONE, p + 16, TYPE + 1));
+	EXPECT(quiet(guardrail_do_forget_object, other, &call) && quiet(guardrail_do_forget_object, other, &call));
 	EXPECT(!guardrail_check_object(ONE, p + 16, TYPE + 1));
 	EXPECT(quiet(guardrail_do_disown, disown, &whole));
-	guardrail_clear_domain(ONE);
+	guardrail_revoke_all(ONE);
 	kfree((void *)p);
 	test_result("actions of objects", true);
 }
 
-int guardrail_custom_frag_new(const struct guardrail_action *action, struct guardrail_frame *frame);
-int guardrail_custom_skb_new(const struct guardrail_action *action, struct guardrail_frame *frame);
-int guardrail_custom_skb_data_gone(const struct guardrail_action *action, struct guardrail_frame *frame);
-int guardrail_custom_skb_built(const struct guardrail_action *action, struct guardrail_frame *frame);
-int guardrail_custom_frag_free(const struct guardrail_action *action, struct guardrail_frame *frame);
+int guardrail_custom_frag_new(const struct guardrail_action *action, struct guardrail_call *call);
+int guardrail_custom_skb_new(const struct guardrail_action *action, struct guardrail_call *call);
+int guardrail_custom_skb_data_gone(const struct guardrail_action *action, struct guardrail_call *call);
+int guardrail_custom_skb_built(const struct guardrail_action *action, struct guardrail_call *call);
+int guardrail_custom_frag_free(const struct guardrail_action *action, struct guardrail_call *call);
 
 static int note_owned(const struct guardrail_held *held, void *data)
 {
@@ -324,10 +324,10 @@ static void buffers(void)
 {
 	unsigned long page = (unsigned long)kzalloc(PAGE_SIZE, GFP_KERNEL), p = page + 64, n = 1984, other = p + n;
 	struct guardrail_action make = ACTION(.pointer = WORD(0), .size = WORD(1)), release = ACTION(.pointer = WORD(0));
-	struct call call = { .frame = { .args = { p, n } } }, inside = { .frame = { .args = { p + 100, n } } };
-	struct call second = { .frame = { .args = { other, n } } };
+	struct long_call call = { .call = { .args = { p, n } } }, inside = { .call = { .args = { p + 100, n } } };
+	struct long_call second = { .call = { .args = { other, n } } };
 	struct sk_buff *skb = kzalloc(sizeof(*skb), GFP_KERNEL);
-	struct call built = { .frame = { .args = { (unsigned long)skb, n } } };
+	struct long_call built = { .call = { .args = { (unsigned long)skb, n } } };
 	struct guardrail_usage usage;
 
 	if (!EXPECT(page) || !EXPECT(skb))
@@ -338,9 +338,9 @@ static void buffers(void)
 	/* It is owned and not granted; nothing of what is beside it comes with a store to it. */
 	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && owns(p, n));
 	guardrail_usage(&usage);
-	EXPECT(!usage.records && !inline_check(p + 512, GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)));
+	EXPECT(!usage.records && !inline_check(p + 512, GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE)));
 	EXPECT(!guardrail_check_write(ONE, p - 1, 1) && !guardrail_check_write(ONE, p + n, 1) && !guardrail_check_write(TWO, p + 512, 1));
-	EXPECT(!inline_check(p + 512, GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)) && owns(p, n));
+	EXPECT(!inline_check(p + 512, GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE)) && owns(p, n));
 	/* A frame's, it goes without having been granted. */
 	EXPECT(quiet(guardrail_custom_skb_built, make, &built) && owns(0, 0) && !is_blank(page));
 	EXPECT(quiet(guardrail_custom_skb_data_gone, make, &built) && is_blank(page));
@@ -348,7 +348,7 @@ static void buffers(void)
 	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && quiet(guardrail_custom_skb_built, make, &built));
 	EXPECT(!quiet(guardrail_custom_frag_free, release, &call) && quiet(guardrail_custom_skb_data_gone, make, &built) && is_blank(page));
 	/* Other memory that comes with a frame; and what was written before it became a frame's. */
-	EXPECT(quiet(guardrail_custom_skb_new, make, &built) && !inline_check(p, GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)) && owns(0, 0));
+	EXPECT(quiet(guardrail_custom_skb_new, make, &built) && !inline_check(p, GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE)) && owns(0, 0));
 	EXPECT(test_store(p + 64, 4, ONE) && quiet(guardrail_custom_skb_new, make, &built) && owns(0, 0));
 	EXPECT(quiet(guardrail_custom_skb_data_gone, make, &built) && is_blank(page));
 	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && test_store(p, 1, ONE) && quiet(guardrail_custom_skb_built, make, &built));
@@ -357,22 +357,22 @@ static void buffers(void)
 	/* A store grants all of it, and nothing of its neighbor; any address in it releases it. */
 	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && quiet(guardrail_custom_frag_new, make, &second));
 	EXPECT(test_store(p + n - 8, 8, ONE) && owns(p, n));
-	EXPECT(inline_check(p, GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)) && !inline_check(other, GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)));
+	EXPECT(inline_check(p, GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE)) && !inline_check(other, GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE)));
 	EXPECT(quiet(guardrail_custom_frag_free, release, &inside) && owns(other, n) && !guardrail_check_write(ONE, p, 1));
 	EXPECT(test_store(other, 8, ONE) && guardrail_check_write(ONE, other, n) && quiet(guardrail_custom_frag_free, release, &second));
 	EXPECT(!quiet(guardrail_custom_frag_free, release, &second) && is_blank(page));
 	/* What is taken away of one leaves the others; what is given in it is there when the rest is written. */
-	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && !guardrail_clear(ONE, p, 8));
+	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && !guardrail_revoke(ONE, p, 8));
 	EXPECT(!guardrail_check_write(ONE, p, 8) && guardrail_check_write(ONE, p + 8, n - 8) && owns(p, n));
 	EXPECT(quiet(guardrail_custom_frag_free, release, &call) && is_blank(page));
 	/* Small ones, and those that begin anywhere, are as all memory. */
 	make.size = CONST(512);
-	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && inline_check(p, GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)) && owns(p, 512));
+	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && inline_check(p, GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE)) && owns(p, 512));
 	EXPECT(quiet(guardrail_custom_frag_free, release, &call));
 	make.size = WORD(1);
-	EXPECT(quiet(guardrail_custom_frag_new, make, &inside) && inline_check(p + 104, GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)));
+	EXPECT(quiet(guardrail_custom_frag_new, make, &inside) && inline_check(p + 104, GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE)));
 	EXPECT(quiet(guardrail_custom_frag_free, release, &inside) && owns(0, 0));
-	guardrail_clear_domain(ONE);
+	guardrail_revoke_all(ONE);
 	guardrail_usage(&usage);
 	EXPECT(!usage.records && is_blank(page));
 	kfree((void *)page);
@@ -384,7 +384,7 @@ static void buffers(void)
 static void skb_at(unsigned long p)
 {
 	static const struct guardrail_field fields[] = { { 16, 8 }, { 31, 1 }, { 112, 4 }, { sizeof(struct sk_buff) - 8, 8 } };
-	struct call call = { .frame = { .args = { p } } };
+	struct long_call call = { .call = { .args = { p } } };
 	struct guardrail_action object = ACTION(.type = GUARDRAIL_TYPE_SKB, .pointer = WORD(0), .size = CONST(sizeof(struct sk_buff)),
 						.fields = fields, .n_fields = ARRAY_SIZE(fields));
 	struct guardrail_action require = ACTION(.type = GUARDRAIL_TYPE_SKB, .pointer = WORD(0), .size = nothing);
@@ -392,31 +392,31 @@ static void skb_at(unsigned long p)
 	int i;
 
 	guardrail_usage(&before);
-	EXPECT(!quiet(guardrail_do_require_object, require, &call) && !quiet(guardrail_do_end_object, require, &call));
+	EXPECT(!quiet(guardrail_do_require_object, require, &call) && !quiet(guardrail_do_destroy_object, require, &call));
 	/* The first time it is worked out what it looks like, then that is known; in the third something else is there. */
 	for (i = 0; i < 3; i++) {
-		EXPECT(!guardrail_set_write(ONE, p - 8, sizeof(struct sk_buff) + 16));
+		EXPECT(!guardrail_grant_fresh(ONE, p - 8, sizeof(struct sk_buff) + 16));
 		if (i == 1)
-			EXPECT(!guardrail_clear(ONE, p, sizeof(struct sk_buff)));
-		EXPECT(quiet(guardrail_do_object, object, &call) && quiet(guardrail_do_require_object, require, &call));
+			EXPECT(!guardrail_revoke(ONE, p, sizeof(struct sk_buff)));
+		EXPECT(quiet(guardrail_do_create_object, object, &call) && quiet(guardrail_do_require_object, require, &call));
 		EXPECT(guardrail_check_write(ONE, p - 8, 8) && guardrail_check_write(ONE, p + sizeof(struct sk_buff), 8));
 		EXPECT(!guardrail_check_write(ONE, p, 8) && !guardrail_check_write(ONE, p + 24, 7) && !guardrail_check_write(ONE, p + 116, 1));
 		EXPECT(guardrail_check_write(ONE, p + 16, 8) && guardrail_check_write(ONE, p + 31, 1) && guardrail_check_write(ONE, p + 112, 4));
 		EXPECT(guardrail_find_object(ONE, p - 8, 64) == p && guardrail_object_state(ONE, p, GUARDRAIL_TYPE_SKB) == 0);
-		EXPECT(guardrail_set_object(ONE, p, 64, GUARDRAIL_TYPE_SKB) == -EEXIST && !guardrail_check_object(ONE, p, TYPE));
+		EXPECT(guardrail_create_object(ONE, p, 64, GUARDRAIL_TYPE_SKB) == -EEXIST && !guardrail_check_object(ONE, p, TYPE));
 		EXPECT(guardrail_move_object(ONE, p, GUARDRAIL_TYPE_SKB, 1, 0) == -EBUSY && guardrail_move_object(ONE, p, GUARDRAIL_TYPE_SKB, 0, 1));
 		/* Another domain has nothing of it, and may have rights beside it, and even its own there. */
 		EXPECT(!guardrail_check_object(TWO, p, GUARDRAIL_TYPE_SKB));
 		if (i == 2) {
-			EXPECT(!guardrail_set_write(TWO, p, 12) && guardrail_check_write(TWO, p, 12));
+			EXPECT(!guardrail_grant_fresh(TWO, p, 12) && guardrail_check_write(TWO, p, 12));
 			EXPECT(quiet(guardrail_do_require_object, require, &call) && !guardrail_check_write(ONE, p, 1));
-			EXPECT(!guardrail_clear(TWO, p, 12));
+			EXPECT(!guardrail_revoke(TWO, p, 12));
 		}
 		if (i) {
-			EXPECT(guardrail_skb_goes(ONE, p) && !guardrail_skb_goes(ONE, p));
+			EXPECT(guardrail_destroy_skb(ONE, p) && !guardrail_destroy_skb(ONE, p));
 			EXPECT(!guardrail_check_write(ONE, p + 16, 1) && !guardrail_check_write(ONE, p + 112, 1));
 		} else {
-			EXPECT(quiet(guardrail_do_end_object, require, &call) && guardrail_check_write(ONE, p + 16, 8));
+			EXPECT(quiet(guardrail_do_destroy_object, require, &call) && guardrail_check_write(ONE, p + 16, 8));
 		}
 		EXPECT(!guardrail_check_object(ONE, p, GUARDRAIL_TYPE_SKB));
 	}
@@ -445,13 +445,13 @@ static void skbs(void)
 	for (at = edge - 256; at <= edge; at += 56)
 		skb_at(at);
 	/* They are told, with what they are in. */
-	EXPECT(!guardrail_set_object(ONE, memory + 64, 64, GUARDRAIL_TYPE_SKB) && !guardrail_set_object(ONE, edge, 64, GUARDRAIL_TYPE_SKB));
+	EXPECT(!guardrail_create_object(ONE, memory + 64, 64, GUARDRAIL_TYPE_SKB) && !guardrail_create_object(ONE, edge, 64, GUARDRAIL_TYPE_SKB));
 	EXPECT(!guardrail_walk(ONE, count_skbs, &n) && n == 2);
 	/* Memory that is written or taken as a whole holds none any more. */
-	EXPECT(!guardrail_clear(ONE, memory, 512) && !guardrail_check_object(ONE, memory + 64, GUARDRAIL_TYPE_SKB));
-	EXPECT(!guardrail_add_write(ONE, edge, 512) && guardrail_check_object(ONE, edge, GUARDRAIL_TYPE_SKB));
-	EXPECT(!guardrail_set_write(ONE, edge, 512) && !guardrail_check_object(ONE, edge, GUARDRAIL_TYPE_SKB));
-	guardrail_clear_domain(ONE);
+	EXPECT(!guardrail_revoke(ONE, memory, 512) && !guardrail_check_object(ONE, memory + 64, GUARDRAIL_TYPE_SKB));
+	EXPECT(!guardrail_grant(ONE, edge, 512) && guardrail_check_object(ONE, edge, GUARDRAIL_TYPE_SKB));
+	EXPECT(!guardrail_grant_fresh(ONE, edge, 512) && !guardrail_check_object(ONE, edge, GUARDRAIL_TYPE_SKB));
+	guardrail_revoke_all(ONE);
 	kfree((void *)memory);
 	test_result("actions of network frames", true);
 }
@@ -459,7 +459,7 @@ static void skbs(void)
 static void calls(void)
 {
 	static unsigned long data;
-	struct call call = { .frame = { .args = { (unsigned long)_printk, (unsigned long)&data } } };
+	struct long_call call = { .call = { .args = { (unsigned long)_printk, (unsigned long)&data } } };
 
 	EXPECT(quiet(guardrail_do_require_call, ACTION(.pointer = WORD(0)), &call));
 	EXPECT(!quiet(guardrail_do_require_call, ACTION(.pointer = WORD(1)), &call));
@@ -470,7 +470,7 @@ static void calls(void)
 static void revoked(void)
 {
 	unsigned long p = (unsigned long)kzalloc(64, GFP_KERNEL);
-	struct call call = { .frame = { .args = { p } } };
+	struct long_call call = { .call = { .args = { p } } };
 	struct guardrail_action action = ACTION(.pointer = WORD(0), .size = CONST(64));
 
 	if (!EXPECT(p))

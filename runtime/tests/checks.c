@@ -9,16 +9,16 @@
 
 static void inline_checks(void)
 {
-	u8 wanted = GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE);
+	u8 wanted = GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE);
 	unsigned long p = (unsigned long)kzalloc(64, GFP_KERNEL);
 
 	if (!EXPECT(p))
 		return;
 	EXPECT(!inline_check(p, wanted));
-	EXPECT(!guardrail_set_write(ONE, p, 64));
+	EXPECT(!guardrail_grant_fresh(ONE, p, 64));
 	EXPECT(inline_check(p, wanted) && inline_check(p + 63, wanted));
-	EXPECT(!inline_check(p, GUARDRAIL_ENTRY(TWO, GUARDRAIL_WRITE)));
-	EXPECT(!guardrail_clear(ONE, p, 64));
+	EXPECT(!inline_check(p, GUARDRAIL_TAG(TWO, GUARDRAIL_WRITE)));
+	EXPECT(!guardrail_revoke(ONE, p, 64));
 	EXPECT(!inline_check(p, wanted));
 	kfree((void *)p);
 	test_result("inline checks", true);
@@ -27,7 +27,7 @@ static void inline_checks(void)
 /* Where the table has no memory, and where there can be no entry. */
 static void faults(void)
 {
-	u8 wanted = GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE);
+	u8 wanted = GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE);
 	struct guardrail_usage before, after;
 
 	guardrail_usage(&before);
@@ -37,7 +37,7 @@ static void faults(void)
 	EXPECT(!inline_check(0x7ffffff0000UL, wanted));
 	EXPECT(!inline_check(1UL << 62, wanted));
 	EXPECT(!guardrail_check_write(ONE, ~((1UL << 47) - 1) + (1UL << 42), 64));
-	EXPECT(!guardrail_clear(ONE, ~((1UL << 47) - 1) + (1UL << 42), 1 << 20));
+	EXPECT(!guardrail_revoke(ONE, ~((1UL << 47) - 1) + (1UL << 42), 1 << 20));
 	EXPECT(!guardrail_find_object(ONE, ~((1UL << 47) - 1) + (1UL << 42), 1 << 20));
 	guardrail_usage(&after);
 	/* Looking populates nothing. */
@@ -51,7 +51,7 @@ static void stores(void)
 
 	if (!EXPECT(p))
 		return;
-	EXPECT(!guardrail_set_write(ONE, p + 64, 64));
+	EXPECT(!guardrail_grant_fresh(ONE, p + 64, 64));
 	for (size = 1; size <= 64; size *= 2)
 		EXPECT(test_store(p + 64, size, ONE));
 	/* Over the border of two slots, and up to the last byte. */
@@ -59,11 +59,11 @@ static void stores(void)
 	EXPECT(!test_store(p + 121, 8, ONE) && !test_store(p + 60, 8, ONE) && !test_store(p + 65, 64, ONE));
 	EXPECT(!test_store(p + 64, 8, TWO));
 	/* Halves and bytes pass only the slow path. */
-	EXPECT(!guardrail_set_write(ONE, p + 128, 4) && !guardrail_set_write(ONE, p + 141, 1));
-	EXPECT(!inline_check(p + 128, GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)));
+	EXPECT(!guardrail_grant_fresh(ONE, p + 128, 4) && !guardrail_grant_fresh(ONE, p + 141, 1));
+	EXPECT(!inline_check(p + 128, GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE)));
 	EXPECT(test_store(p + 128, 4, ONE) && test_store(p + 124, 8, ONE) && !test_store(p + 130, 4, ONE));
 	EXPECT(test_store(p + 141, 1, ONE) && !test_store(p + 140, 2, ONE) && !test_store(p + 142, 1, ONE));
-	EXPECT(!guardrail_clear(ONE, p, 256));
+	EXPECT(!guardrail_revoke(ONE, p, 256));
 	kfree((void *)p);
 	test_result("stores", true);
 }
@@ -83,13 +83,13 @@ static void ranges(void)
 
 	if (!EXPECT(p))
 		return;
-	EXPECT(!guardrail_set_write(ONE, p + 3, n - 5));
+	EXPECT(!guardrail_grant_fresh(ONE, p + 3, n - 5));
 	EXPECT(range_allowed(p + 3, n - 5) && range_allowed(p + 3, 1) && range_allowed(p, 0));
 	EXPECT(!range_allowed(p + 2, n - 5) && !range_allowed(p + 3, n - 4));
-	EXPECT(!guardrail_clear(ONE, p + 40001, 1));
+	EXPECT(!guardrail_revoke(ONE, p + 40001, 1));
 	EXPECT(!range_allowed(p + 3, n - 5) && range_allowed(p + 3, 40001 - 3) && range_allowed(p + 40002, 8));
 	EXPECT(!range_allowed(p + 3, ~0UL));
-	EXPECT(!guardrail_clear(ONE, p, n));
+	EXPECT(!guardrail_revoke(ONE, p, n));
 	vfree((void *)p);
 	test_result("ranges", true);
 }
@@ -140,7 +140,7 @@ static bool call_allowed(unsigned long target)
 {
 	unsigned long before = guardrail_violations(ONE);
 
-	guardrail_icall_slow(target, ONE, _THIS_IP_);
+	guardrail_call_slow(target, ONE, _THIS_IP_);
 	return guardrail_violations(ONE) == before;
 }
 
@@ -169,9 +169,9 @@ static noinline void report(void)
 	guardrail_write_slow(v + 8, 4, ONE, (unsigned long)report + 2);
 	guardrail_write_slow((unsigned long)&data, 4, ONE, (unsigned long)report + 3);
 	guardrail_write_slow(0x1234, 4, ONE, (unsigned long)report + 4);
-	EXPECT(!guardrail_set_write(TWO, p, 8));
+	EXPECT(!guardrail_grant_fresh(TWO, p, 8));
 	guardrail_write_slow(p, 8, ONE, (unsigned long)report + 5);
-	EXPECT(!guardrail_clear(TWO, p, 8));
+	EXPECT(!guardrail_revoke(TWO, p, 8));
 	EXPECT(guardrail_violations(ONE) == before + 9);
 	vfree((void *)v);
 	kfree((void *)p);

@@ -29,12 +29,12 @@ static int check(u32 domain, unsigned long p, unsigned long n)
 
 static int swing(u32 domain, unsigned long p, unsigned long n)
 {
-	return guardrail_set_write(domain, p, n) ?: guardrail_clear(domain, p, n);
+	return guardrail_grant_fresh(domain, p, n) ?: guardrail_revoke(domain, p, n);
 }
 
 static int object(u32 domain, unsigned long p, unsigned long n)
 {
-	return guardrail_set_object(domain, p, n, 1) ?: guardrail_clear(domain, p, n);
+	return guardrail_create_object(domain, p, n, 1) ?: guardrail_revoke(domain, p, n);
 }
 
 static int find(u32 domain, unsigned long p, unsigned long n)
@@ -70,15 +70,15 @@ void test_cost(void)
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
 		measure("an empty call", nothing, p, sizes[i]);
 		measure("set_write and clear", swing, p, sizes[i]);
-		guardrail_set_write(ONE, p, sizes[i]);
-		measure("set_write again", guardrail_set_write, p, sizes[i]);
+		guardrail_grant_fresh(ONE, p, sizes[i]);
+		measure("set_write again", guardrail_grant_fresh, p, sizes[i]);
 		measure("check_write", check, p, sizes[i]);
-		guardrail_clear(ONE, p, sizes[i]);
-		measure("clear again", guardrail_clear, p, sizes[i]);
+		guardrail_revoke(ONE, p, sizes[i]);
+		measure("clear again", guardrail_revoke, p, sizes[i]);
 		measure("set_object and clear", object, p, sizes[i]);
-		guardrail_set_object(ONE, p, sizes[i], 1);
+		guardrail_create_object(ONE, p, sizes[i], 1);
 		measure("check_object", find, p, sizes[i]);
-		guardrail_clear(ONE, p, sizes[i]);
+		guardrail_revoke(ONE, p, sizes[i]);
 	}
 	kfree((void *)p);
 }

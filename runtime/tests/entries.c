@@ -51,7 +51,7 @@ static noinline bool enter(const struct guardrail_entry *entry, bool (*function)
 	/* The compiler may place them as it likes. */
 	if (guardrail_enter(entry, &record))
 		return false;
-	is = function((unsigned long *)&record.frame);
+	is = function((unsigned long *)&record.call);
 	guardrail_leave(&record);
 	OPTIMIZER_HIDE_VAR(callers[0]);
 	return is;
@@ -163,12 +163,12 @@ static void threads(void)
 /* Ends in the module, as by kthread_complete_and_exit(). */
 static int ends(void *done)
 {
-	static const struct guardrail_action action = { .op = GUARDRAIL_OP_EXIT, .domain = ONE, .function = "tested" };
+	static const struct guardrail_action action = { .kind = GUARDRAIL_ACTION_EXIT, .domain = ONE, .function = "tested" };
 	struct guardrail_record record = { };
 
 	if (guardrail_enter(&plain, &record) || inside() != 1)
 		atomic_inc(&failures);
-	guardrail_do_exit(&action, &record.frame);
+	guardrail_do_exit(&action, &record.call);
 	if (inside())
 		atomic_inc(&failures);
 	complete(done);
@@ -219,7 +219,7 @@ static noinline void inner_is_ended(void)
 	is_ended();
 }
 
-#define CUSTOM(name) int guardrail_custom_##name(const struct guardrail_action *action, struct guardrail_frame *frame)
+#define CUSTOM(name) int guardrail_custom_##name(const struct guardrail_action *action, struct guardrail_call *call)
 CUSTOM(spin_taken);
 CUSTOM(spin_given);
 CUSTOM(mutex_taken);
@@ -236,15 +236,15 @@ static DEFINE_SPINLOCK(callers_spin);
 static DEFINE_MUTEX(mutex);
 
 /* Notes what becomes of a lock, as a thunk does. */
-static void lock_changes(int (*note)(const struct guardrail_action *action, struct guardrail_frame *frame), void *lock)
+static void lock_changes(int (*note)(const struct guardrail_action *action, struct guardrail_call *call), void *lock)
 {
 	struct guardrail_action action = {
-		.op = GUARDRAIL_OP_CUSTOM, .domain = ONE, .function = "tested", .pointer.kind = GUARDRAIL_VALUE_CONST,
+		.kind = GUARDRAIL_ACTION_CUSTOM, .domain = ONE, .function = "tested", .pointer.kind = GUARDRAIL_VALUE_CONST,
 		.pointer.constant = (s64)lock,
 	};
-	struct guardrail_frame frame = { .caller = _THIS_IP_ };
+	struct guardrail_call call = { .caller = _THIS_IP_ };
 
-	note(&action, &frame);
+	note(&action, &call);
 }
 
 /* Ended with locks that it has taken, and without one of its caller's that it has given back. */
@@ -284,7 +284,7 @@ static noinline bool ends_well(void (*function)(void))
 		went_on = true;
 	}
 	guardrail_leave(&record);
-	return entered == 1 && !went_on && (long)record.frame.result == -ESHUTDOWN && preempt_count() == count &&
+	return entered == 1 && !went_on && (long)record.call.result == -ESHUTDOWN && preempt_count() == count &&
 	       !irqs_disabled() && inside() == a && b == a + 1 && c == a + 2 && d == a + 3 && e == a + 4 && f == a + 5;
 }
 
@@ -315,13 +315,13 @@ static noinline void is_interrupted(void)
 static noinline void comes_by(void)
 {
 	static const struct guardrail_action action = {
-		.op = GUARDRAIL_OP_REQUIRE_WRITE, .domain = ONE, .function = "tested",
+		.kind = GUARDRAIL_ACTION_REQUIRE_WRITE, .domain = ONE, .function = "tested",
 	};
-	struct guardrail_frame frame = { };
+	struct guardrail_call call = { };
 
-	guardrail_do_require_write(&action, &frame);
+	guardrail_do_require_write(&action, &call);
 	guardrail_kill(ONE);
-	guardrail_do_require_write(&action, &frame);
+	guardrail_do_require_write(&action, &call);
 	went_on = true;
 }
 
@@ -514,13 +514,13 @@ static void dead(void)
 	static const struct guardrail_module module = {
 		.magic = GUARDRAIL_MAGIC, .abi = GUARDRAIL_ABI, .domain = ONE, .name = "dead_test",
 	};
-	struct guardrail_record record = { .frame = { .result = 1, .second = 1 } };
+	struct guardrail_record record = { .call = { .result = 1, .second = 1 } };
 
 	guardrail_kill(ONE);
 	guardrail_kill(0);
 	guardrail_kill(GUARDRAIL_DOMAINS);
 	EXPECT(guardrail_is_dead(ONE) && !guardrail_is_dead(TWO) && !guardrail_is_dead(0));
-	EXPECT(guardrail_enter(&plain, &record) && record.frame.result == -ESHUTDOWN && !record.frame.second);
+	EXPECT(guardrail_enter(&plain, &record) && record.call.result == -ESHUTDOWN && !record.call.second);
 	EXPECT(enter(&second, own_part) && !inside());
 	/* The next module of the domain begins anew. */
 	EXPECT(!guardrail_module_enter(&module) && !guardrail_is_dead(ONE));

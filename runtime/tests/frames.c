@@ -11,7 +11,7 @@
 
 #include "test.h"
 
-#define CUSTOM(name) int guardrail_custom_##name(const struct guardrail_action *action, struct guardrail_frame *frame)
+#define CUSTOM(name) int guardrail_custom_##name(const struct guardrail_action *action, struct guardrail_call *call)
 CUSTOM(work_queued);
 CUSTOM(work_done);
 CUSTOM(timer_on_stack);
@@ -37,25 +37,25 @@ static void expire(struct timer_list *timer)
 }
 
 /* Does an action as a thunk does: for an object, with a second value. */
-static void does(int (*action)(const struct guardrail_action *action, struct guardrail_frame *frame), void *object, void *more)
+static void does(int (*action)(const struct guardrail_action *action, struct guardrail_call *call), void *object, void *more)
 {
 	struct guardrail_action what = {
-		.op = GUARDRAIL_OP_CUSTOM, .domain = ONE, .function = "tested", .pointer.kind = GUARDRAIL_VALUE_CONST,
+		.kind = GUARDRAIL_ACTION_CUSTOM, .domain = ONE, .function = "tested", .pointer.kind = GUARDRAIL_VALUE_CONST,
 		.pointer.constant = (s64)object, .size.kind = GUARDRAIL_VALUE_CONST, .size.constant = (s64)more,
 	};
-	struct guardrail_frame frame = { .caller = _THIS_IP_ };
+	struct guardrail_call call = { .caller = _THIS_IP_ };
 
-	action(&what, &frame);
+	action(&what, &call);
 }
 
 static void put_in(struct list_head *new, struct list_head *head)
 {
-	struct guardrail_action what = { .op = GUARDRAIL_OP_CUSTOM, .domain = ONE, .function = "tested" };
-	struct guardrail_frame frame = {
+	struct guardrail_action what = { .kind = GUARDRAIL_ACTION_CUSTOM, .domain = ONE, .function = "tested" };
+	struct guardrail_call call = {
 		.args = { (unsigned long)new, (unsigned long)head, (unsigned long)head->next }, .caller = _THIS_IP_,
 	};
 
-	guardrail_custom_list_wanted(&what, &frame);
+	guardrail_custom_list_wanted(&what, &call);
 	list_add(new, head);
 }
 
@@ -74,7 +74,7 @@ static noinline void with_objects(bool works, bool timers, bool waits, bool list
 	does(guardrail_custom_work_queued, &work, (void *)1);
 	schedule_delayed_work(&work, HZ / 20);
 	timer_setup_on_stack(&timer, expire, 0);
-	guardrail_set_object(ONE, (unsigned long)&timer, sizeof(timer), 1 << 10);
+	guardrail_create_object(ONE, (unsigned long)&timer, sizeof(timer), 1 << 10);
 	does(guardrail_custom_timer_on_stack, &timer, NULL);
 	mod_timer(&timer, jiffies + HZ / 20);
 	does(guardrail_custom_wait_wanted, &wait, NULL);
@@ -163,7 +163,7 @@ static void frames(void)
 	EXPECT(told(false, false, true, false) == 1);
 	/* The neighbour has to be the driver's. */
 	EXPECT(told(false, false, false, true) == 0);
-	EXPECT(!guardrail_set_write(ONE, (unsigned long)&items, sizeof(items)));
+	EXPECT(!guardrail_grant_fresh(ONE, (unsigned long)&items, sizeof(items)));
 	EXPECT(told(false, false, false, true) == 1);
 	EXPECT(told(true, true, true, false) == 3);
 	/* Ended in the midst of it. */
@@ -181,7 +181,7 @@ static void frames(void)
 		guardrail_leave(&record);
 	}
 	EXPECT(guardrail_violations(ONE) == before);
-	guardrail_clear(ONE, (unsigned long)&items, sizeof(items));
+	guardrail_revoke(ONE, (unsigned long)&items, sizeof(items));
 	test_result("what the kernel has of frames that go", true);
 }
 
@@ -229,7 +229,7 @@ void test_frames(void)
 		.magic = GUARDRAIL_MAGIC, .abi = GUARDRAIL_ABI, .domain = ONE, .name = "frames_test",
 	};
 
-	EXPECT(!guardrail_module_enter(&module) && !guardrail_set_icall(ONE, (unsigned long)run));
+	EXPECT(!guardrail_module_enter(&module) && !guardrail_grant_call(ONE, (unsigned long)run));
 	frames();
 	completions();
 	guardrail_module_leave(&module);

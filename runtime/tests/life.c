@@ -25,13 +25,13 @@ static int guarded_init(void)
 	seen_init = guardrail_check_write(ONE, (unsigned long)data, sizeof(data)) &&
 		    guardrail_check_write(ONE, (unsigned long)init_data, sizeof(init_data)) &&
 		    !guardrail_check_write(ONE, (unsigned long)&wanted_result, sizeof(wanted_result)) &&
-		    guardrail_check_icall(ONE, (unsigned long)target) &&
-		    !guardrail_check_icall(ONE, (unsigned long)other) &&
-		    guardrail_check_icall(ONE, (unsigned long)_printk);
+		    guardrail_check_call(ONE, (unsigned long)target) &&
+		    !guardrail_check_call(ONE, (unsigned long)other) &&
+		    guardrail_check_call(ONE, (unsigned long)_printk);
 	if (leaked) {
-		guardrail_set_write(ONE, leaked, 48);
-		guardrail_set_object(ONE, leaked, 16, 5);
-		guardrail_set_owner(ONE, leaked, 48, 6);
+		guardrail_grant_fresh(ONE, leaked, 48);
+		guardrail_create_object(ONE, leaked, 16, 5);
+		guardrail_own(ONE, leaked, 48, 6);
 	}
 	return wanted_result;
 }
@@ -155,7 +155,7 @@ static void share(void)
 	guardrail_module_leave(&guarded);
 	EXPECT(guardrail_check_write(ONE, (unsigned long)more, sizeof(more)));
 	EXPECT(!guardrail_check_write(ONE, (unsigned long)data, 1));
-	EXPECT(!guardrail_check_icall(ONE, (unsigned long)target));
+	EXPECT(!guardrail_check_call(ONE, (unsigned long)target));
 	guardrail_module_leave(&second);
 	EXPECT(holds_nothing());
 	test_result("two modules of one domain", true);
@@ -192,7 +192,7 @@ static void takes_timer(void)
 {
 	timer_setup(&timer, expires, 0);
 	mod_timer(&timer, jiffies + 3600 * HZ);
-	guardrail_set_object(ONE, (unsigned long)&timer, sizeof(timer), 1 << 10);
+	guardrail_create_object(ONE, (unsigned long)&timer, sizeof(timer), 1 << 10);
 }
 
 static int init_takes(void)
@@ -214,7 +214,7 @@ static void exit_is_ended(void)
 	guardrail_unwind(ONE);
 	went_on = true;
 	timer_delete_sync(&timer);
-	guardrail_clear_object(ONE, (unsigned long)&timer, 1 << 10);
+	guardrail_destroy_object(ONE, (unsigned long)&timer, 1 << 10);
 }
 
 static noinline void entry_is_ended(void)

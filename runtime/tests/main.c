@@ -37,7 +37,7 @@ bool test_store(unsigned long addr, unsigned long size, u32 domain)
 {
 	unsigned long before = guardrail_violations(domain);
 
-	if (inline_check(addr, GUARDRAIL_ENTRY(domain, GUARDRAIL_WRITE)) && addr % GUARDRAIL_SLOT + size <= GUARDRAIL_SLOT)
+	if (inline_check(addr, GUARDRAIL_TAG(domain, GUARDRAIL_WRITE)) && addr % GUARDRAIL_SLOT + size <= GUARDRAIL_SLOT)
 		return true;
 	guardrail_write_slow(addr, size, domain, _THIS_IP_);
 	return guardrail_violations(domain) == before;

@@ -61,22 +61,22 @@ static void race(const char *name, bool (*first)(unsigned long, unsigned long),
 	pr_info("# %lu and %lu rounds\n", racers[0].rounds, racers[1].rounds);
 	EXPECT(racers[0].ok && racers[1].ok);
 	EXPECT(racers[0].rounds > 100 && racers[1].rounds > 100);
-	guardrail_clear_domain(ONE);
-	guardrail_clear_domain(TWO);
+	guardrail_revoke_all(ONE);
+	guardrail_revoke_all(TWO);
 	test_result(name, true);
 }
 
 /* The halves of one slot, of one domain. */
 static bool low_half(unsigned long p, unsigned long n)
 {
-	return !guardrail_set_write(ONE, p, 4) && guardrail_check_write(ONE, p, 4) && !guardrail_clear(ONE, p, 4) &&
+	return !guardrail_grant_fresh(ONE, p, 4) && guardrail_check_write(ONE, p, 4) && !guardrail_revoke(ONE, p, 4) &&
 	       !guardrail_check_write(ONE, p, 1);
 }
 
 static bool high_half(unsigned long p, unsigned long n)
 {
-	return !guardrail_set_write(ONE, p + 4, 4) && guardrail_check_write(ONE, p + 4, 4) &&
-	       !guardrail_clear(ONE, p + 4, 4) && !guardrail_check_write(ONE, p + 4, 1);
+	return !guardrail_grant_fresh(ONE, p + 4, 4) && guardrail_check_write(ONE, p + 4, 4) &&
+	       !guardrail_revoke(ONE, p + 4, 4) && !guardrail_check_write(ONE, p + 4, 1);
 }
 
 /* One domain holds some bytes all the time, while another takes and leaves others of the same slot. */
@@ -89,14 +89,14 @@ static bool other_bytes(unsigned long p, unsigned long n)
 {
 	unsigned long from = p + 4 + n % 4;
 
-	return !guardrail_set_write(TWO, from, 1) && test_store(from, 1, TWO) && !guardrail_clear(TWO, from, 1) &&
+	return !guardrail_grant_fresh(TWO, from, 1) && test_store(from, 1, TWO) && !guardrail_revoke(TWO, from, 1) &&
 	       !guardrail_check_write(TWO, from, 1);
 }
 
 /* One domain's memory comes and goes in whole slots, while another has an object and some of its bytes in it. */
 static bool whole_range(unsigned long p, unsigned long n)
 {
-	return !guardrail_set_write(ONE, p, 256) && guardrail_check_write(ONE, p, 256) && !guardrail_clear(ONE, p, 256) &&
+	return !guardrail_grant_fresh(ONE, p, 256) && guardrail_check_write(ONE, p, 256) && !guardrail_revoke(ONE, p, 256) &&
 	       !guardrail_check_write(ONE, p + 64, 1);
 }
 
@@ -117,8 +117,8 @@ static bool object_within(unsigned long p, unsigned long n)
 {
 	unsigned long at = p + 8 * (n % 16);
 
-	return !guardrail_set_object(TWO, at, 64, 9) && !guardrail_set_fields(TWO, at, &(struct guardrail_field){ 8, 8 }, 1) &&
-	       guardrail_check_object(TWO, at, 9) && test_store(at + 8, 8, TWO) && !guardrail_clear(TWO, at, 64) &&
+	return !guardrail_create_object(TWO, at, 64, 9) && !guardrail_grant_fields(TWO, at, &(struct guardrail_field){ 8, 8 }, 1) &&
+	       guardrail_check_object(TWO, at, 9) && test_store(at + 8, 8, TWO) && !guardrail_revoke(TWO, at, 64) &&
 	       !guardrail_check_object(TWO, at, 9);
 }
 
@@ -128,10 +128,10 @@ static bool new_parts(unsigned long p, unsigned long n)
 	unsigned long at = (p & ~((1UL << 40) - 1)) + (1UL << 42) + ((n % 4096) << 18);
 	u32 domain = n & 1 ? ONE : TWO;
 
-	if (guardrail_set_write(domain, at, 32))
+	if (guardrail_grant_fresh(domain, at, 32))
 		return false;
 	guardrail_check_write(domain, at, 32);
-	return !guardrail_clear(domain, at, 32);
+	return !guardrail_revoke(domain, at, 32);
 }
 
 void test_races(void)
@@ -146,13 +146,13 @@ void test_races(void)
 	}
 	race("halves of a slot on two CPUs", low_half, high_half, p);
 	before = guardrail_violations(ONE);
-	EXPECT(!guardrail_set_write(ONE, p, 4));
+	EXPECT(!guardrail_grant_fresh(ONE, p, 4));
 	race("two domains in one slot on two CPUs", store_through_check, other_bytes, p);
 	EXPECT(before == guardrail_violations(ONE));
-	EXPECT(!guardrail_set_object(TWO, p + 64, 32, 9));
-	EXPECT(!guardrail_set_fields(TWO, p + 64, fields, ARRAY_SIZE(fields)));
+	EXPECT(!guardrail_create_object(TWO, p + 64, 32, 9));
+	EXPECT(!guardrail_grant_fields(TWO, p + 64, fields, ARRAY_SIZE(fields)));
 	race("an object where another domain's memory comes and goes", whole_range, uses_object, p);
-	EXPECT(!guardrail_set_write(ONE, p, 256));
+	EXPECT(!guardrail_grant_fresh(ONE, p, 256));
 	race("objects that come and go in another domain's memory", keeps_memory, object_within, p);
 	race("new parts of the table on two CPUs", new_parts, new_parts, p);
 	kfree((void *)p);

@@ -26,9 +26,9 @@ static void clean(void)
 {
 	struct guardrail_usage usage;
 
-	EXPECT(!guardrail_clear(ONE, memory, SIZE));
-	EXPECT(!guardrail_clear(TWO, memory, SIZE));
-	EXPECT(!guardrail_clear(LAST, memory, SIZE));
+	EXPECT(!guardrail_revoke(ONE, memory, SIZE));
+	EXPECT(!guardrail_revoke(TWO, memory, SIZE));
+	EXPECT(!guardrail_revoke(LAST, memory, SIZE));
 	EXPECT(!memchr_inv((void *)((memory >> GUARDRAIL_SLOT_SHIFT) + guardrail_table), 0, SIZE / GUARDRAIL_SLOT));
 	guardrail_usage(&usage);
 	EXPECT(!usage.conflicts);
@@ -37,20 +37,20 @@ static void clean(void)
 
 static void whole_slots(void)
 {
-	EXPECT(!guardrail_set_write(ONE, at(64), 64));
-	EXPECT(entry_at(64) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE));
-	EXPECT(entry_at(120) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE));
+	EXPECT(!guardrail_grant_fresh(ONE, at(64), 64));
+	EXPECT(entry_at(64) == GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE));
+	EXPECT(entry_at(120) == GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE));
 	EXPECT(!entry_at(56) && !entry_at(128));
 	EXPECT(guardrail_check_write(ONE, at(64), 64));
 	EXPECT(!guardrail_check_write(ONE, at(63), 64));
 	EXPECT(!guardrail_check_write(ONE, at(65), 64));
 	EXPECT(!guardrail_check_write(TWO, at(64), 1));
 	EXPECT(guardrail_check_write(ONE, at(100), 0));
-	EXPECT(!guardrail_clear(ONE, at(80), 8));
+	EXPECT(!guardrail_revoke(ONE, at(80), 8));
 	EXPECT(guardrail_check_write(ONE, at(64), 16) && guardrail_check_write(ONE, at(88), 40));
 	EXPECT(!guardrail_check_write(ONE, at(87), 1) && !guardrail_check_write(ONE, at(80), 1));
 	/* Another domain takes nothing away. */
-	EXPECT(!guardrail_clear(TWO, at(64), 64));
+	EXPECT(!guardrail_revoke(TWO, at(64), 64));
 	EXPECT(guardrail_check_write(ONE, at(64), 16));
 	clean();
 	test_result("whole slots", true);
@@ -58,15 +58,15 @@ static void whole_slots(void)
 
 static void halves(void)
 {
-	EXPECT(!guardrail_set_write(ONE, at(4), 8));
-	EXPECT(entry_at(0) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE_HIGH));
-	EXPECT(entry_at(8) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE_LOW));
+	EXPECT(!guardrail_grant_fresh(ONE, at(4), 8));
+	EXPECT(entry_at(0) == GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE_HIGH));
+	EXPECT(entry_at(8) == GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE_LOW));
 	EXPECT(guardrail_check_write(ONE, at(4), 8) && guardrail_check_write(ONE, at(6), 4));
 	EXPECT(!guardrail_check_write(ONE, at(3), 2) && !guardrail_check_write(ONE, at(8), 5));
-	EXPECT(!guardrail_set_write(ONE, at(0), 4));
-	EXPECT(entry_at(0) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE));
-	EXPECT(!guardrail_clear(ONE, at(4), 4));
-	EXPECT(entry_at(0) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE_LOW));
+	EXPECT(!guardrail_grant_fresh(ONE, at(0), 4));
+	EXPECT(entry_at(0) == GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE));
+	EXPECT(!guardrail_revoke(ONE, at(4), 4));
+	EXPECT(entry_at(0) == GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE_LOW));
 	clean();
 	test_result("half slots", true);
 }
@@ -77,7 +77,7 @@ static void single_bytes(void)
 	u8 mask;
 	int i;
 
-	EXPECT(!guardrail_set_write(ONE, at(19), 3));
+	EXPECT(!guardrail_grant_fresh(ONE, at(19), 3));
 	mask = entry_at(16);
 	EXPECT(mask >> 4 == ONE && (mask & 0xf) >= GUARDRAIL_MASK);
 	guardrail_usage(&usage);
@@ -86,28 +86,28 @@ static void single_bytes(void)
 		EXPECT(guardrail_check_write(ONE, at(16 + i), 1) == (i >= 3 && i < 6));
 	EXPECT(guardrail_check_write(ONE, at(19), 3) && !guardrail_check_write(ONE, at(19), 4));
 	/* The check fails, and the slow path knows the bytes. */
-	EXPECT(!inline_check(at(19), GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)));
+	EXPECT(!inline_check(at(19), GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE)));
 	EXPECT(test_store(at(19), 1, ONE) && test_store(at(20), 2, ONE));
 	/* The same bytes of another slot are the same entry, and another domain's are another. */
-	EXPECT(!guardrail_set_write(ONE, at(27), 3) && !guardrail_set_write(TWO, at(43), 3));
+	EXPECT(!guardrail_grant_fresh(ONE, at(27), 3) && !guardrail_grant_fresh(TWO, at(43), 3));
 	EXPECT(entry_at(24) == mask && entry_at(40) >> 4 == TWO);
 	EXPECT(!guardrail_check_write(ONE, at(43), 1) && !guardrail_check_write(TWO, at(27), 1));
 	guardrail_usage(&usage);
 	EXPECT(!usage.conflicts && usage.masks == 2);
 	/* What goes leaves nothing, and what comes to it makes it whole. */
-	EXPECT(!guardrail_clear(ONE, at(24), 8) && !entry_at(24));
-	EXPECT(!guardrail_set_write(ONE, at(16), 8));
-	EXPECT(entry_at(16) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE));
+	EXPECT(!guardrail_revoke(ONE, at(24), 8) && !entry_at(24));
+	EXPECT(!guardrail_grant_fresh(ONE, at(16), 8));
+	EXPECT(entry_at(16) == GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE));
 	/* A range of 13 bytes: a slot, a half, a byte. */
-	EXPECT(!guardrail_set_write(ONE, at(64), 13));
+	EXPECT(!guardrail_grant_fresh(ONE, at(64), 13));
 	EXPECT(guardrail_check_write(ONE, at(64), 13) && !guardrail_check_write(ONE, at(64), 14));
-	EXPECT(!guardrail_clear(ONE, at(65), 11));
+	EXPECT(!guardrail_revoke(ONE, at(65), 11));
 	EXPECT(guardrail_check_write(ONE, at(64), 1) && guardrail_check_write(ONE, at(76), 1));
 	EXPECT(!guardrail_check_write(ONE, at(65), 1) && !guardrail_check_write(ONE, at(75), 1));
 	clean();
 	/* They are free again when nothing of the domain is left. */
-	guardrail_clear_domain(ONE);
-	guardrail_clear_domain(TWO);
+	guardrail_revoke_all(ONE);
+	guardrail_revoke_all(TWO);
 	guardrail_usage(&usage);
 	EXPECT(!usage.masks);
 	test_result("single bytes", true);
@@ -129,7 +129,7 @@ static void many_masks(void)
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(lengths); i++)
-		EXPECT(!guardrail_set_write(ONE, at(16 * i), lengths[i]));
+		EXPECT(!guardrail_grant_fresh(ONE, at(16 * i), lengths[i]));
 	guardrail_usage(&usage);
 	EXPECT(usage.masks == GUARDRAIL_SINGLE_MASKS);
 	EXPECT(usage.conflicts == ARRAY_SIZE(lengths) - GUARDRAIL_SINGLE_MASKS);
@@ -138,14 +138,14 @@ static void many_masks(void)
 		EXPECT(guardrail_check_write(ONE, at(16 * i), lengths[i]) &&
 		       !guardrail_check_write(ONE, at(16 * i + lengths[i]), 1));
 	/* What fits into an entry again leaves the side table. */
-	EXPECT(!guardrail_set_write(ONE, at(16 * 5), 8));
-	EXPECT(entry_at(16 * 5) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE));
-	EXPECT(!guardrail_clear(ONE, at(16 * 4 + 1), 7));
+	EXPECT(!guardrail_grant_fresh(ONE, at(16 * 5), 8));
+	EXPECT(entry_at(16 * 5) == GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE));
+	EXPECT(!guardrail_revoke(ONE, at(16 * 4 + 1), 7));
 	EXPECT(entry_at(16 * 4) >> 4 == ONE && guardrail_check_write(ONE, at(16 * 4), 1));
 	guardrail_usage(&usage);
 	EXPECT(usage.conflicts == ARRAY_SIZE(lengths) - GUARDRAIL_SINGLE_MASKS - 2);
 	/* The domain has nothing left, in a node or elsewhere. */
-	guardrail_clear_domain(ONE);
+	guardrail_revoke_all(ONE);
 	guardrail_usage(&usage);
 	EXPECT(!usage.conflicts && !usage.masks);
 	clean();
@@ -158,57 +158,57 @@ static void mixed_words(void)
 	int shift;
 
 	for (shift = 0; shift < 64; shift += 8) {
-		EXPECT(!guardrail_set_write(ONE, at(shift), 256));
-		EXPECT(!guardrail_clear(ONE, at(shift + 10), 3) && !guardrail_clear(ONE, at(shift + 28), 4));
-		EXPECT(!guardrail_set_write(TWO, at(shift + 64), 8) && !guardrail_set_write(TWO, at(shift + 101), 2));
-		EXPECT(!guardrail_set_object(ONE, at(shift + 136), 16, 3));
-		EXPECT(!guardrail_set_write(LAST, at(shift + 152), 3));
+		EXPECT(!guardrail_grant_fresh(ONE, at(shift), 256));
+		EXPECT(!guardrail_revoke(ONE, at(shift + 10), 3) && !guardrail_revoke(ONE, at(shift + 28), 4));
+		EXPECT(!guardrail_grant_fresh(TWO, at(shift + 64), 8) && !guardrail_grant_fresh(TWO, at(shift + 101), 2));
+		EXPECT(!guardrail_create_object(ONE, at(shift + 136), 16, 3));
+		EXPECT(!guardrail_grant_fresh(LAST, at(shift + 152), 3));
 		EXPECT(guardrail_check_write(ONE, at(shift), 10) && guardrail_check_write(ONE, at(shift + 13), 15));
 		EXPECT(guardrail_check_write(ONE, at(shift + 32), 104) && guardrail_check_write(ONE, at(shift + 152), 104));
 		/* Others and what is beside the range keep theirs. */
-		EXPECT(!guardrail_clear(ONE, at(shift + 8), 240));
+		EXPECT(!guardrail_revoke(ONE, at(shift + 8), 240));
 		EXPECT(guardrail_check_write(ONE, at(shift), 8) && guardrail_check_write(ONE, at(shift + 248), 8));
 		EXPECT(none_writable(shift + 8, 240));
 		EXPECT(guardrail_check_write(TWO, at(shift + 64), 8) && guardrail_check_write(TWO, at(shift + 101), 2));
 		EXPECT(!guardrail_check_write(TWO, at(shift + 103), 1) && guardrail_check_write(LAST, at(shift + 152), 3));
 		EXPECT(!guardrail_check_object(ONE, at(shift + 136), 3));
 		/* Parts become wholes. */
-		EXPECT(!guardrail_set_write(ONE, at(shift + 9), 2) && !guardrail_set_write(ONE, at(shift + 16), 4));
-		EXPECT(!guardrail_set_write(ONE, at(shift), 256) && guardrail_check_write(ONE, at(shift), 256));
+		EXPECT(!guardrail_grant_fresh(ONE, at(shift + 9), 2) && !guardrail_grant_fresh(ONE, at(shift + 16), 4));
+		EXPECT(!guardrail_grant_fresh(ONE, at(shift), 256) && guardrail_check_write(ONE, at(shift), 256));
 		EXPECT(guardrail_check_write(TWO, at(shift + 101), 2) && guardrail_check_write(LAST, at(shift + 152), 3));
 		clean();
 	}
-	guardrail_clear_domain(ONE);
-	guardrail_clear_domain(TWO);
-	guardrail_clear_domain(LAST);
+	guardrail_revoke_all(ONE);
+	guardrail_revoke_all(TWO);
+	guardrail_revoke_all(LAST);
 	test_result("words of unlike entries", true);
 }
 
 static void two_domains(void)
 {
-	EXPECT(!guardrail_set_write(ONE, at(8), 2));
-	EXPECT(!guardrail_set_write(TWO, at(12), 4));
-	EXPECT(!guardrail_set_write(LAST, at(8), 8));
+	EXPECT(!guardrail_grant_fresh(ONE, at(8), 2));
+	EXPECT(!guardrail_grant_fresh(TWO, at(12), 4));
+	EXPECT(!guardrail_grant_fresh(LAST, at(8), 8));
 	EXPECT(entry_at(8) == GUARDRAIL_CONFLICT);
 	EXPECT(guardrail_check_write(ONE, at(8), 2) && !guardrail_check_write(ONE, at(8), 3));
 	EXPECT(guardrail_check_write(TWO, at(12), 4) && !guardrail_check_write(TWO, at(11), 4));
 	EXPECT(guardrail_check_write(LAST, at(8), 8));
-	EXPECT(!guardrail_clear(LAST, at(8), 8));
+	EXPECT(!guardrail_revoke(LAST, at(8), 8));
 	EXPECT(guardrail_check_write(ONE, at(8), 2) && guardrail_check_write(TWO, at(12), 4));
-	EXPECT(!guardrail_clear(ONE, at(8), 8));
-	EXPECT(entry_at(8) == GUARDRAIL_ENTRY(TWO, GUARDRAIL_WRITE_HIGH));
+	EXPECT(!guardrail_revoke(ONE, at(8), 8));
+	EXPECT(entry_at(8) == GUARDRAIL_TAG(TWO, GUARDRAIL_WRITE_HIGH));
 	/* A range over slots of another domain leaves those to both. */
-	EXPECT(!guardrail_set_write(ONE, at(0), 128));
+	EXPECT(!guardrail_grant_fresh(ONE, at(0), 128));
 	EXPECT(guardrail_check_write(ONE, at(0), 128) && guardrail_check_write(TWO, at(12), 4));
 	/* The last domain's rights are not taken for the mark of a conflict. */
-	EXPECT(!guardrail_set_write(LAST, at(256), 64));
+	EXPECT(!guardrail_grant_fresh(LAST, at(256), 64));
 	EXPECT(guardrail_check_write(LAST, at(256), 64) && !guardrail_check_write(ONE, at(256), 1));
 	/* A set of bytes and another domain's. */
-	EXPECT(!guardrail_set_write(ONE, at(401), 2) && !guardrail_set_write(TWO, at(401), 5));
+	EXPECT(!guardrail_grant_fresh(ONE, at(401), 2) && !guardrail_grant_fresh(TWO, at(401), 5));
 	EXPECT(entry_at(400) == GUARDRAIL_CONFLICT);
 	EXPECT(guardrail_check_write(ONE, at(401), 2) && !guardrail_check_write(ONE, at(401), 3));
 	EXPECT(guardrail_check_write(TWO, at(401), 5) && !guardrail_check_write(TWO, at(400), 1));
-	EXPECT(!guardrail_clear(TWO, at(400), 8) && entry_at(400) >> 4 == ONE);
+	EXPECT(!guardrail_revoke(TWO, at(400), 8) && entry_at(400) >> 4 == ONE);
 	EXPECT(guardrail_check_write(ONE, at(401), 2) && !guardrail_check_write(ONE, at(403), 1));
 	clean();
 	test_result("several domains", true);
@@ -218,19 +218,19 @@ static void objects(void)
 {
 	static const struct guardrail_field fields[] = { { 0, 4 }, { 12, 4 }, { 24, 8 } };
 
-	EXPECT(!guardrail_set_write(ONE, at(0), 128));
-	EXPECT(!guardrail_set_object(ONE, at(32), 64, 7));
-	EXPECT(guardrail_set_object(ONE, at(32), 64, 8) == -EEXIST);
+	EXPECT(!guardrail_grant_fresh(ONE, at(0), 128));
+	EXPECT(!guardrail_create_object(ONE, at(32), 64, 7));
+	EXPECT(guardrail_create_object(ONE, at(32), 64, 8) == -EEXIST);
 	EXPECT(guardrail_check_object(ONE, at(32), 7));
 	EXPECT(!guardrail_check_object(ONE, at(32), 8) && !guardrail_check_object(ONE, at(40), 7));
 	EXPECT(!guardrail_check_object(TWO, at(32), 7));
 	EXPECT(guardrail_check_write(ONE, at(0), 32) && guardrail_check_write(ONE, at(96), 32));
 	EXPECT(!guardrail_check_write(ONE, at(32), 1) && !guardrail_check_write(ONE, at(95), 1));
-	EXPECT(entry_at(32) == GUARDRAIL_ENTRY(ONE, GUARDRAIL_OBJECT));
+	EXPECT(entry_at(32) == GUARDRAIL_TAG(ONE, GUARDRAIL_OBJECT));
 	EXPECT(guardrail_find_object(ONE, at(0), 128) == at(32));
 	EXPECT(!guardrail_find_object(ONE, at(33), 95));
 	/* Fields are writable, and it stays an object. */
-	EXPECT(!guardrail_set_fields(ONE, at(32), fields, ARRAY_SIZE(fields)));
+	EXPECT(!guardrail_grant_fields(ONE, at(32), fields, ARRAY_SIZE(fields)));
 	EXPECT(guardrail_check_object(ONE, at(32), 7));
 	EXPECT(guardrail_check_write(ONE, at(32), 4) && !guardrail_check_write(ONE, at(36), 1));
 	EXPECT(guardrail_check_write(ONE, at(44), 4) && guardrail_check_write(ONE, at(56), 8));
@@ -242,17 +242,17 @@ static void objects(void)
 	EXPECT(guardrail_move_object(ONE, at(40), 7, 0, 4) == -ENOENT);
 	EXPECT(guardrail_object_state(ONE, at(32), 7) == 3);
 	/* Another domain has its own, at the same place. */
-	EXPECT(!guardrail_set_object(TWO, at(32), 64, 7));
-	EXPECT(!guardrail_clear_object(ONE, at(32), 7));
-	EXPECT(guardrail_clear_object(ONE, at(32), 7) == -ENOENT);
+	EXPECT(!guardrail_create_object(TWO, at(32), 64, 7));
+	EXPECT(!guardrail_destroy_object(ONE, at(32), 7));
+	EXPECT(guardrail_destroy_object(ONE, at(32), 7) == -ENOENT);
 	EXPECT(guardrail_check_object(TWO, at(32), 7) && !guardrail_check_object(ONE, at(32), 7));
-	EXPECT(!guardrail_clear_object(TWO, at(32), 7));
+	EXPECT(!guardrail_destroy_object(TWO, at(32), 7));
 	/* Memory that is written or taken as a whole holds no object any more; also where it does not begin a slot. */
-	EXPECT(!guardrail_set_object(ONE, at(205), 30, 9));
+	EXPECT(!guardrail_create_object(ONE, at(205), 30, 9));
 	EXPECT(guardrail_check_object(ONE, at(205), 9) && guardrail_find_object(ONE, at(200), 8) == at(205));
-	EXPECT(!guardrail_clear(ONE, at(200), 64) && !guardrail_check_object(ONE, at(205), 9));
-	EXPECT(!guardrail_set_object(ONE, at(208), 30, 9));
-	EXPECT(!guardrail_set_write(ONE, at(200), 64) && !guardrail_check_object(ONE, at(208), 9));
+	EXPECT(!guardrail_revoke(ONE, at(200), 64) && !guardrail_check_object(ONE, at(205), 9));
+	EXPECT(!guardrail_create_object(ONE, at(208), 30, 9));
+	EXPECT(!guardrail_grant_fresh(ONE, at(200), 64) && !guardrail_check_object(ONE, at(208), 9));
 	clean();
 	test_result("objects", true);
 }
@@ -261,17 +261,17 @@ static void owners(void)
 {
 	unsigned long size = 0;
 
-	EXPECT(!guardrail_set_write(ONE, at(64), 64));
-	EXPECT(!guardrail_set_owner(ONE, at(64), 64, 3));
-	EXPECT(guardrail_set_owner(ONE, at(64), 64, 4) == -EEXIST);
+	EXPECT(!guardrail_grant_fresh(ONE, at(64), 64));
+	EXPECT(!guardrail_own(ONE, at(64), 64, 3));
+	EXPECT(guardrail_own(ONE, at(64), 64, 4) == -EEXIST);
 	EXPECT(guardrail_check_owner(ONE, at(64), 3, &size) && size == 64);
 	EXPECT(!guardrail_check_owner(ONE, at(64), 4, NULL) && !guardrail_check_owner(TWO, at(64), 3, NULL));
 	EXPECT(!guardrail_check_owner(ONE, at(72), 3, NULL));
 	EXPECT(guardrail_check_write(ONE, at(64), 64) && !guardrail_check_write(ONE, at(56), 1));
 	/* Its first bytes stay as quick to write as all. */
-	EXPECT(inline_check(at(64), GUARDRAIL_ENTRY(ONE, GUARDRAIL_WRITE)));
-	EXPECT(!guardrail_clear_owner(ONE, at(64), 3));
-	EXPECT(guardrail_clear_owner(ONE, at(64), 3) == -ENOENT);
+	EXPECT(inline_check(at(64), GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE)));
+	EXPECT(!guardrail_disown(ONE, at(64), 3));
+	EXPECT(guardrail_disown(ONE, at(64), 3) == -ENOENT);
 	clean();
 	test_result("owners", true);
 }
@@ -286,18 +286,18 @@ static void targets(void)
 	unsigned long target = (unsigned long)aligned_target;
 
 	/* Nothing here is guarded now, so code may be called, and nothing else. */
-	EXPECT(guardrail_check_icall(ONE, (unsigned long)_printk));
-	EXPECT(!guardrail_check_icall(ONE, memory) && !guardrail_check_icall(ONE, 0));
-	EXPECT(!guardrail_set_icall(ONE, target));
-	EXPECT(guardrail_check_icall(ONE, target));
+	EXPECT(guardrail_check_call(ONE, (unsigned long)_printk));
+	EXPECT(!guardrail_check_call(ONE, memory) && !guardrail_check_call(ONE, 0));
+	EXPECT(!guardrail_grant_call(ONE, target));
+	EXPECT(guardrail_check_call(ONE, target));
 	if (!(target % GUARDRAIL_SLOT))
-		EXPECT(inline_check(target, GUARDRAIL_ENTRY(ONE, GUARDRAIL_ICALL)));
-	EXPECT(!guardrail_clear(ONE, target, 1));
-	EXPECT(!inline_check(target, GUARDRAIL_ENTRY(ONE, GUARDRAIL_ICALL)));
+		EXPECT(inline_check(target, GUARDRAIL_TAG(ONE, GUARDRAIL_CALL)));
+	EXPECT(!guardrail_revoke(ONE, target, 1));
+	EXPECT(!inline_check(target, GUARDRAIL_TAG(ONE, GUARDRAIL_CALL)));
 	/* One that does not begin a slot. */
-	EXPECT(!guardrail_set_icall(ONE, at(11)));
-	EXPECT(guardrail_check_icall(ONE, at(11)));
-	EXPECT(!guardrail_check_icall(ONE, at(8)) && !guardrail_check_icall(ONE, at(12)));
+	EXPECT(!guardrail_grant_call(ONE, at(11)));
+	EXPECT(guardrail_check_call(ONE, at(11)));
+	EXPECT(!guardrail_check_call(ONE, at(8)) && !guardrail_check_call(ONE, at(12)));
 	clean();
 	test_result("call targets", true);
 }
@@ -344,25 +344,25 @@ static void walk(void)
 
 	if (!EXPECT(far))
 		return;
-	EXPECT(!guardrail_set_write(ONE, at(4), 24));
-	EXPECT(!guardrail_set_write(ONE, at(35), 2));
-	EXPECT(!guardrail_set_icall(ONE, at(128)));
-	EXPECT(!guardrail_set_write(ONE, (unsigned long)far + 8, big - 11));
-	EXPECT(!guardrail_set_write(TWO, at(400), 8));
-	EXPECT(!guardrail_set_object(ONE, at(160), 24, 5));
-	EXPECT(!guardrail_add_write(ONE, at(160), 8));
-	EXPECT(!guardrail_set_owner(ONE, at(192), 32, 6));
+	EXPECT(!guardrail_grant_fresh(ONE, at(4), 24));
+	EXPECT(!guardrail_grant_fresh(ONE, at(35), 2));
+	EXPECT(!guardrail_grant_call(ONE, at(128)));
+	EXPECT(!guardrail_grant_fresh(ONE, (unsigned long)far + 8, big - 11));
+	EXPECT(!guardrail_grant_fresh(TWO, at(400), 8));
+	EXPECT(!guardrail_create_object(ONE, at(160), 24, 5));
+	EXPECT(!guardrail_grant(ONE, at(160), 8));
+	EXPECT(!guardrail_own(ONE, at(192), 32, 6));
 	EXPECT(!guardrail_walk(ONE, note, &told));
 	EXPECT(told.n == 7);
 	EXPECT(is_told(&told, GUARDRAIL_WRITE, at(4), 24, 0));
 	EXPECT(is_told(&told, GUARDRAIL_WRITE, at(35), 2, 0));
 	EXPECT(is_told(&told, GUARDRAIL_WRITE, at(160), 8, 0));
 	EXPECT(is_told(&told, GUARDRAIL_WRITE, (unsigned long)far + 8, big - 11, 0));
-	EXPECT(is_told(&told, GUARDRAIL_ICALL, at(128), 1, 0));
+	EXPECT(is_told(&told, GUARDRAIL_CALL, at(128), 1, 0));
 	EXPECT(is_told(&told, GUARDRAIL_OBJECT, at(160), 24, 5));
 	EXPECT(is_told(&told, GUARDRAIL_OWNER, at(192), 32, 6));
 	EXPECT(guardrail_walk(ONE, stop_at_once, NULL) == 42);
-	guardrail_clear_domain(ONE);
+	guardrail_revoke_all(ONE);
 	told.n = 0;
 	EXPECT(!guardrail_walk(ONE, note, &told) && !told.n);
 	EXPECT(guardrail_check_write(TWO, at(400), 8));
@@ -373,19 +373,19 @@ static void walk(void)
 
 static void refusals(void)
 {
-	EXPECT(guardrail_set_write(0, at(0), 8) == -EINVAL);
-	EXPECT(guardrail_set_write(16, at(0), 8) == -EINVAL);
-	EXPECT(guardrail_set_write(ONE, 0x1000, 8) == -EINVAL);
-	EXPECT(guardrail_set_write(ONE, ~7UL, 16) == -EINVAL);
-	EXPECT(!guardrail_set_write(ONE, at(0), 0));
+	EXPECT(guardrail_grant_fresh(0, at(0), 8) == -EINVAL);
+	EXPECT(guardrail_grant_fresh(16, at(0), 8) == -EINVAL);
+	EXPECT(guardrail_grant_fresh(ONE, 0x1000, 8) == -EINVAL);
+	EXPECT(guardrail_grant_fresh(ONE, ~7UL, 16) == -EINVAL);
+	EXPECT(!guardrail_grant_fresh(ONE, at(0), 0));
 	EXPECT(!guardrail_check_write(0, at(0), 8) && !guardrail_check_write(ONE, ~7UL, 16));
 	EXPECT(!guardrail_check_write(ONE, at(0), ~0UL));
-	EXPECT(guardrail_set_object(ONE, at(0), 8, 0) == -EINVAL);
-	EXPECT(guardrail_set_owner(ONE, at(8), 8, 0) == -EINVAL);
+	EXPECT(guardrail_create_object(ONE, at(0), 8, 0) == -EINVAL);
+	EXPECT(guardrail_own(ONE, at(8), 8, 0) == -EINVAL);
 	/* The last bytes that there are. */
-	EXPECT(!guardrail_set_write(ONE, ~7UL, 8));
+	EXPECT(!guardrail_grant_fresh(ONE, ~7UL, 8));
 	EXPECT(guardrail_check_write(ONE, ~7UL, 8));
-	EXPECT(!guardrail_clear(ONE, ~7UL, 8) && !guardrail_check_write(ONE, ~0UL, 1));
+	EXPECT(!guardrail_revoke(ONE, ~7UL, 8) && !guardrail_check_write(ONE, ~0UL, 1));
 	clean();
 	test_result("what is refused", true);
 }
@@ -400,7 +400,7 @@ static void grant(struct tasklet_struct *tasklet)
 	int i, err = 0;
 
 	for (i = 0; i < 48 && !err; i++)
-		err = guardrail_set_write(LAST, nowhere + ((unsigned long)i << 34) + 24, 8);
+		err = guardrail_grant_fresh(LAST, nowhere + ((unsigned long)i << 34) + 24, 8);
 	for (i = 0; i < 48 && !err; i++)
 		if (!guardrail_check_write(LAST, nowhere + ((unsigned long)i << 34) + 24, 8) ||
 		    guardrail_check_write(LAST, nowhere + ((unsigned long)i << 34) + 16, 1))
@@ -428,7 +428,7 @@ static void atomic(void)
 		msleep(20);
 	}
 	EXPECT(after.reserve >= before.reserve / 2);
-	guardrail_clear_domain(LAST);
+	guardrail_revoke_all(LAST);
 	test_result("grants where nobody can wait", true);
 }
 

@@ -60,7 +60,7 @@ static noinline bool is_ended(void (*function)(void))
 		function();
 	guardrail_leave(&record);
 	local_irq_enable();
-	return entered == 1 && !READ_ONCE(late) && (long)record.frame.result == -ESHUTDOWN && preempt_count() == count;
+	return entered == 1 && !READ_ONCE(late) && (long)record.call.result == -ESHUTDOWN && preempt_count() == count;
 }
 
 static int line;
@@ -78,7 +78,7 @@ static bool trigger(void)
 /* A guarded handler, by its thunk, of a line that nobody calms: it interrupts again while it is handled. */
 static irqreturn_t handler(int irq, void *data)
 {
-	struct guardrail_record record = { .frame = { .args = { irq } } };
+	struct guardrail_record record = { .call = { .args = { irq } } };
 
 	if (READ_ONCE(on) && goes_on())
 		trigger();

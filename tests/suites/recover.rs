@@ -56,7 +56,7 @@ const FAULTS: [Fault; 9] = [
         place: "queue",
         does: "recovers from a fault where commands are queued",
         function: "queue_command",
-        spoiled: ("before do scsi_queue cmd ; after", "after"),
+        spoiled: ("before custom scsi_queue cmd ; after", "after"),
         always: &[],
     },
     Fault {
@@ -88,7 +88,10 @@ const FAULTS: [Fault; 9] = [
         place: "probe",
         does: "recovers from a fault while devices are looked for, and from the same while it recovers",
         function: "sym_",
-        spoiled: ("fields sdev scsi_device ; before do scsi_device sdev", "fields sdev scsi_device"),
+        spoiled: (
+            "grant_fields sdev scsi_device ; before custom scsi_device sdev",
+            "grant_fields sdev scsi_device",
+        ),
         always: &[],
     },
     Fault {

@@ -3,7 +3,7 @@
 use guardrail_rewrite::checks::Checks;
 use guardrail_rewrite::spread::Spread;
 use guardrail_rewrite::trace::{Event, Trace};
-use guardrail_rewrite::wrap::{Action, Interposition, Op, Value, When, Wrapper};
+use guardrail_rewrite::wrap::{Action, Interposition, Step, Value, When, Wrapper};
 use guardrail_rewrite::{Pass, rewrite};
 use guardrail_tests::{check, findings, guardrail, vm_name};
 use guardrail_vm::modules::Modules;
@@ -217,15 +217,15 @@ fn border() -> Interposition {
     let arg = Value::Arg;
     let given = |kind: u32, size: Value| Wrapper {
         after: [
-            Op::Grant { pointer: Value::Result, size: size.clone() },
-            Op::Own { pointer: Value::Result, size, kind },
+            Action::Grant { pointer: Value::Result, size: size.clone() },
+            Action::Own { pointer: Value::Result, size, kind },
         ]
-        .map(|op| Action { when: When::ResultValid, op })
+        .map(|action| Step { when: When::ResultValid, action })
         .into(),
         ..Wrapper::default()
     };
     let released = |kind| Wrapper {
-        before: vec![Op::Disown { pointer: Value::Arg(0), kind }.into()],
+        before: vec![Action::Disown { pointer: Value::Arg(0), kind }.into()],
         ..Wrapper::default()
     };
     let mut border = Interposition::default();
@@ -236,16 +236,16 @@ fn border() -> Interposition {
     border.imports.insert(
         "dma_alloc_attrs".into(),
         Wrapper {
-            before: vec![Op::RequireWrite { pointer: arg(2), size: Value::Const(8) }.into()],
+            before: vec![Action::RequireWrite { pointer: arg(2), size: Value::Const(8) }.into()],
             ..given(2, arg(1))
         },
     );
     border.imports.insert(
         "dma_free_attrs".into(),
-        Wrapper { before: vec![Op::Disown { pointer: arg(2), kind: 2 }.into()], ..Wrapper::default() },
+        Wrapper { before: vec![Action::Disown { pointer: arg(2), kind: 2 }.into()], ..Wrapper::default() },
     );
     // Of a variable number of arguments.
-    let format = Op::RequireWrite { pointer: arg(0), size: Value::Const(0) };
+    let format = Action::RequireWrite { pointer: arg(0), size: Value::Const(0) };
     border.imports.insert(
         "netdev_info".into(),
         Wrapper { before: vec![format.into()], variadic: true, ..Wrapper::default() },

@@ -21,7 +21,7 @@ int guardrail_loops = 1 << 30;
 /* No check is to fail, or what is timed is something else. */
 #define FAILS(name) void name(void) { fputs("a check failed: " #name "\n", stderr); exit(1); }
 FAILS(guardrail_write_slow)
-FAILS(guardrail_icall_slow)
+FAILS(guardrail_call_slow)
 FAILS(guardrail_loop_slow)
 
 typedef void loop(void *, unsigned long);

@@ -6,6 +6,7 @@ mod resolve;
 
 pub use parse::AnnotationError;
 
+use guardrail_abi::{self as abi, Step};
 use guardrail_binfmt::KernelImage;
 use guardrail_binfmt::ModuleImage;
 use guardrail_binfmt::btf::{Btf, Proto, Type};
@@ -16,132 +17,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const TEXT: &str = include_str!("../isolation.txt");
-/// Kinds of allocations and types of objects are numbers; kinds have a bit each.
-const MAX_KINDS: usize = 30;
-
-/// Kinds and types that the runtime knows by their numbers, in their order (`runtime/rights/kinds.h`).
-const KNOWN: [&str; 17] = [
-    "slab",
-    "vmalloc",
-    "page",
-    "percpu",
-    "dma",
-    "io",
-    "managed",
-    "frag",
-    "netdev",
-    "napi",
-    "timer",
-    "work",
-    "skb",
-    "scsi_cmnd",
-    "hostdata",
-    "miscdevice",
-    "rcu_head",
-];
-
-/// A number that an action works with: an address, a size, a count. All arithmetic is modulo 2⁶⁴.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// An argument of the function, from 0; those from the seventh on are on the stack. Of arguments narrower than 8 bytes the upper part may be
-    /// anything: take them by [`Low`](Self::Low).
-    Arg(u8),
-    /// What the function has returned (only in actions after it).
-    Result,
-    /// A number.
-    Const(i64),
-    /// What is at an address plus so many bytes, as an unsigned number of 1, 2, 4 or 8 bytes. Where nothing can be read the action is left out.
-    Load(Box<Value>, i32, u8),
-    /// The low 1, 2 or 4 bytes of a value, as an unsigned number.
-    Low(Box<Value>, u8),
-    /// A sum.
-    Add(Box<Value>, Box<Value>),
-    /// A product.
-    Mul(Box<Value>, Box<Value>),
-    /// The first shifted to the left by the second, which is below 64.
-    Shl(Box<Value>, Box<Value>),
-}
-
-/// On what it depends whether an action is done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum When {
-    /// On nothing.
-    #[default]
-    Always,
-    /// The result is a pointer, neither NULL nor an error.
-    ResultValid,
-    /// The result, an `int`, is 0.
-    ResultZero,
-    /// The result, an `int`, is 0 or more.
-    ResultNonNegative,
-    /// The result, a `bool`, is true.
-    ResultTrue,
-    /// The argument is not 0.
-    NonZero(u8),
-}
-
-/// A field of a structure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
-    /// Its first byte.
-    pub offset: u32,
-    /// How many.
-    pub size: u32,
-}
-
-/// What happens to rights.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// Memory becomes writable.
-    Grant(Value, Value),
-    /// ... and writable no more.
-    Revoke(Value, Value),
-    /// Memory must be writable.
-    Require(Value, Value),
-    /// The driver owns an allocation of a kind.
-    Own(Value, Value, u32),
-    /// It must own an allocation of one of these kinds, and gives it up with the right to write it.
-    Disown(Value, Vec<u32>),
-    /// Fields of a structure become writable.
-    Fields(Value, Vec<Field>),
-    /// ... and writable no more.
-    Unfields(Value, Vec<Field>),
-    /// Memory becomes an object of a type, which the driver does not write.
-    Object(Value, Value, u32),
-    /// There must be an object of a type, in a state if one is said.
-    Needs(Value, u32, Option<u32>),
-    /// There must be one, which goes to another state.
-    Move(Value, u32, Option<u32>, u32),
-    /// There must be one, which is one no more.
-    Ends(Value, u32, Option<u32>),
-    /// If there is one it is one no more.
-    Forget(Value, u32),
-    /// A function that the kernel will call; the driver must have the right to call it.
-    Target(Value),
-    /// The thread goes away and does not return.
-    Exit,
-    /// What the runtime has a function for, with up to two values.
-    Custom(String, Option<Value>, Option<Value>),
-    /// The same before a call of the kernel, which is left out if the function says so.
-    Instead(String, Option<Value>, Option<Value>),
-}
-
-/// An operation and its condition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Action {
-    /// Its condition.
-    pub when: When,
-    /// What is done.
-    pub op: Op,
-}
 
 /// What a call does, before it and after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotation {
     /// Before the function is called.
-    pub before: Vec<Action>,
+    pub before: Vec<Step>,
     /// When it has returned.
-    pub after: Vec<Action>,
+    pub after: Vec<Step>,
 }
 
 impl Annotation {
@@ -244,7 +127,7 @@ impl Isolation {
             returned: BTreeMap::new(),
             types: BTreeMap::new(),
             states: BTreeMap::new(),
-            numbers: KNOWN.iter().zip(0..).map(|(name, bit)| ((*name).to_owned(), 1 << bit)).collect(),
+            numbers: abi::KINDS.map(|(name, number)| (name.to_owned(), number)).into(),
             own: BTreeSet::new(),
             btf,
             prototypes,
@@ -268,7 +151,7 @@ impl Isolation {
         for kind in line.effects.iter().flat_map(parse::Effect::kinds).chain(named) {
             let kind = same_kind(&kind).to_owned();
             if self.number(&kind).is_none() {
-                if self.numbers.len() == MAX_KINDS {
+                if self.numbers.len() == abi::MAX_KINDS as usize {
                     return Err(line.error(table, format!("'{kind}' is one kind too many")));
                 }
                 self.numbers.insert(kind, 1 << self.numbers.len());

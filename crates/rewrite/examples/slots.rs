@@ -3,7 +3,7 @@
 
 mod driver;
 
-use guardrail_rewrite::wrap::{Action, Op};
+use guardrail_rewrite::wrap::{Action, Field, Step};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Sizes of slots.
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let border = driver::border("slots")?.interposition;
     let imports = border.imports.values().flat_map(|call| call.before.iter().chain(&call.after));
     let entries = border.entries.values().flat_map(|call| call.before.iter().chain(&call.after));
-    let lists: BTreeSet<&[(u32, u32)]> = imports.chain(entries).filter_map(fields).collect();
+    let lists: BTreeSet<&[Field]> = imports.chain(entries).filter_map(fields).collect();
     println!("{} lists of fields", lists.len());
     for size in SIZES {
         let (mut whole, mut part) = (0, 0);
@@ -27,17 +27,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn fields(action: &Action) -> Option<&[(u32, u32)]> {
-    match &action.op {
-        Op::Fields { fields, .. } => Some(fields),
+fn fields(step: &Step) -> Option<&[Field]> {
+    match &step.action {
+        Action::GrantFields { fields, .. } => Some(fields),
         _ => None,
     }
 }
 
 /// How many bytes of each slot are granted, where the structure begins with a slot.
-fn slots(list: &[(u32, u32)], size: u32) -> BTreeMap<u32, u32> {
+fn slots(list: &[Field], size: u32) -> BTreeMap<u32, u32> {
     let mut slots = BTreeMap::new();
-    let bytes: BTreeSet<u32> = list.iter().flat_map(|&(offset, len)| offset..offset + len).collect();
+    let bytes: BTreeSet<u32> =
+        list.iter().flat_map(|field| field.offset..field.offset + field.size).collect();
     for byte in bytes {
         *slots.entry(byte / size).or_default() += 1;
     }

@@ -3,30 +3,35 @@
 
 mod modules;
 
+use guardrail_abi::symbol;
 use guardrail_binfmt::module::unpack;
 use guardrail_rewrite::checks::Checks;
-use guardrail_rewrite::wrap::{Done, Interposition, Op, Value, Wrapper};
+use guardrail_rewrite::wrap::{Action, Done, Interposition, Value, Wrapper};
 use guardrail_rewrite::{Counts, Object, RewriteError, rewrite};
 
 /// What the names of functions begin with that are no functions, but parts of a call or a return.
 const PARTS: [&str; 3] = ["__x86_", "__SCT__", "__fentry__"];
 /// What thunks ask of the runtime.
-const RUNTIME: [&str; 9] = [
-    "table",
-    "write_slow",
-    "range_slow",
-    "percpu_slow",
-    "icall_slow",
-    "enter",
-    "leave",
-    "do_require_write",
-    "do_revoke",
+const RUNTIME: [&str; 15] = [
+    symbol::TABLE,
+    symbol::LOOPS,
+    symbol::FRAMES,
+    symbol::WRITE_SLOW,
+    symbol::RANGE_SLOW,
+    symbol::PERCPU_SLOW,
+    symbol::CALL_SLOW,
+    symbol::LOOP_SLOW,
+    symbol::FRAME_SLOW,
+    symbol::ENTER,
+    symbol::LEAVE,
+    symbol::DO_REQUIRE_WRITE,
+    symbol::DO_REVOKE,
+    symbol::MODULE_ENTER,
+    symbol::MODULE_LEAVE,
 ];
 
 fn main() {
-    let mut names: Vec<String> = RUNTIME.iter().map(|name| (*name).to_owned()).collect();
-    names.extend(["module_enter", "module_leave"].map(str::to_owned));
-    let symbols: String = names.iter().map(|name| format!("0x00000000\tguardrail_{name}\n")).collect();
+    let symbols: String = RUNTIME.iter().map(|name| format!("0x00000000\t{name}\n")).collect();
     let (mut sums, mut bytes) = ([0; 5], (0, 0));
     modules::each("guarded", |name, data| {
         let (counts, done) = guard(name, data, &symbols)?;
@@ -53,8 +58,8 @@ fn guard(name: &str, data: Vec<u8>, symbols: &str) -> Result<(Counts, Done), Rew
         if PARTS.iter().any(|part| symbol.name.starts_with(part)) {
             continue;
         }
-        let require = Op::RequireWrite { pointer: Value::Arg(0), size: Value::Const(0) };
-        let revoke = Op::Revoke { pointer: Value::Result, size: Value::Const(0) };
+        let require = Action::RequireWrite { pointer: Value::Arg(0), size: Value::Const(0) };
+        let revoke = Action::Revoke { pointer: Value::Result, size: Value::Const(0) };
         let wrapper =
             Wrapper { before: vec![require.into()], after: vec![revoke.into()], ..Wrapper::default() };
         border.imports.insert(symbol.name.clone(), wrapper);

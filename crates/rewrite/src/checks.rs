@@ -29,7 +29,7 @@ mod merge;
 mod tests;
 
 use access::{Access, Reason, access};
-use build::{Builder, FRAMES, LOOPS};
+use build::Builder;
 use merge::{Groups, Look, Store};
 
 use crate::asks::{Asks, Built};
@@ -43,11 +43,10 @@ use crate::pass::{Pass, Site};
 use crate::patch::Patch;
 use crate::thunks::{Ask, Thunks};
 use crate::wrap::{Done, Interposition};
+use guardrail_abi::symbol;
 use iced_x86::InstructionInfoFactory;
 use std::collections::BTreeSet;
 
-/// The runtime's variable with the table's place.
-const TABLE: &str = "guardrail_table";
 /// Bytes of the largest stores that are decided by a look at the table.
 const LARGEST: u32 = 64;
 
@@ -189,9 +188,9 @@ impl Pass for Checks {
         if !doubts.is_empty() {
             return Err(RewriteError::Unproven { doubts });
         }
-        self.table = object.import(TABLE);
-        self.loops = object.import(LOOPS);
-        self.frames = object.import(FRAMES);
+        self.table = object.import(symbol::TABLE);
+        self.loops = object.import(symbol::LOOPS);
+        self.frames = object.import(symbol::FRAMES);
         self.thunks = Thunks::new(object, self.domain);
         Ok(())
     }

@@ -6,6 +6,7 @@ use crate::error::{Result, refused};
 use crate::object::{Content, Object, Place, Reloc, Section, Symbol, reloc};
 use crate::patch::Op;
 use crate::wrap::{Done, Interposition, interpose};
+use guardrail_abi::{self as abi, layout, symbol};
 use iced_x86::{Code as Opcode, Instruction, Register};
 use object::elf;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,21 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const SECTION: &str = ".guardrail";
 /// The section of the stubs.
 pub const LIFE: &str = ".text.guardrail.life";
-/// The runtime's module.
-pub(crate) const RUNTIME: &str = "guardrail";
-/// What the names of its exports begin with.
-pub(crate) const PREFIX: &str = "guardrail_";
-/// `GUARDRAIL_MAGIC`, and `GUARDRAIL_ABI`.
-pub(crate) const MAGIC: u32 = 0x4c52_4447;
-pub(crate) const ABI: u32 = 6;
-/// Bytes of `struct guardrail_module`, and where its words stand.
-pub(crate) const SIZE: usize = 88;
-pub(crate) const NAME: u64 = 16;
-pub(crate) const INIT: u64 = 24;
-pub(crate) const EXIT: u64 = 32;
-pub(crate) const WRITABLE: u64 = 40;
-pub(crate) const INIT_ONLY: u64 = 56;
-pub(crate) const TARGETS: u64 = 72;
 /// Bytes of an entry of `__versions`: a checksum and a name.
 pub(crate) const VERSION: usize = 64;
 const VERSION_NAME: usize = VERSION - 8;
@@ -58,8 +44,9 @@ pub fn describe(object: &mut Object, name: &str, domain: u8, border: &Interposit
     };
     let (writable, init_only) = (sections(object, &variables), sections(object, &init_data));
 
-    let mut bytes = vec![0; SIZE];
-    for (at, word) in [(0, MAGIC), (4, ABI), (8, u32::from(domain))] {
+    use layout::module as row;
+    let mut bytes = vec![0; row::BYTES];
+    for (at, word) in [(row::MAGIC, abi::MAGIC), (row::ABI, abi::ABI), (row::DOMAIN, u32::from(domain))] {
         bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
     }
     let mut relocs = Vec::new();
@@ -68,27 +55,31 @@ pub fn describe(object: &mut Object, name: &str, domain: u8, border: &Interposit
     let mut pointer = |offset: u64, symbol: usize, addend: i64| {
         relocs.push(Reloc { offset, kind: reloc::ABS64, symbol, addend });
     };
-    for (at, function) in [(INIT, init), (EXIT, exit)] {
+    for (at, function) in [(row::INIT, init), (row::EXIT, exit)] {
         if let Some((_, symbol)) = function {
-            pointer(at, symbol, 0);
+            pointer(at as u64, symbol, 0);
         }
     }
-    for (at, ranges) in [(WRITABLE, &writable), (INIT_ONLY, &init_only)] {
-        pointer(at, own, bytes.len() as i64);
-        bytes[at as usize + 8..at as usize + 16].copy_from_slice(&(ranges.len() as u64).to_le_bytes());
+    let lists = [(row::WRITABLE, row::N_WRITABLE, &writable), (row::INIT_ONLY, row::N_INIT_ONLY, &init_only)];
+    for (at, count, ranges) in lists {
+        pointer(at as u64, own, bytes.len() as i64);
+        bytes[count..count + 8].copy_from_slice(&(ranges.len() as u64).to_le_bytes());
         for (index, size) in ranges {
-            pointer(bytes.len() as u64, object.symbol_of_section(*index), 0);
-            bytes.extend([0; 8]);
-            bytes.extend(size.to_le_bytes());
+            let range = bytes.len();
+            bytes.resize(range + layout::range::BYTES, 0);
+            pointer((range + layout::range::START) as u64, object.symbol_of_section(*index), 0);
+            let len = range + layout::range::LEN;
+            bytes[len..len + 8].copy_from_slice(&size.to_le_bytes());
         }
     }
-    pointer(TARGETS, own, bytes.len() as i64);
-    bytes[TARGETS as usize + 8..SIZE].copy_from_slice(&(targets.len() as u64).to_le_bytes());
+    pointer(row::TARGETS as u64, own, bytes.len() as i64);
+    let count = row::N_TARGETS;
+    bytes[count..count + 8].copy_from_slice(&(targets.len() as u64).to_le_bytes());
     for symbol in targets {
         pointer(bytes.len() as u64, symbol, 0);
         bytes.extend([0; 8]);
     }
-    pointer(NAME, own, bytes.len() as i64);
+    pointer(row::NAME as u64, own, bytes.len() as i64);
     bytes.extend(name.as_bytes());
     bytes.push(0);
     relocs.sort_by_key(|reloc| reloc.offset);
@@ -122,10 +113,8 @@ fn life(object: &Object) -> Result<(usize, Hook, Hook)> {
 
 /// Puts stubs in place of init and exit.
 fn stubs(object: &mut Object, this: usize, description: usize, init: Hook, exit: Hook) -> Result<()> {
-    let wanted = [
-        (init, "guardrail_init", "guardrail_module_enter"),
-        (exit, "guardrail_exit", "guardrail_module_leave"),
-    ];
+    let wanted =
+        [(init, "guardrail_init", symbol::MODULE_ENTER), (exit, "guardrail_exit", symbol::MODULE_LEAVE)];
     let section = object.sections.len();
     let (mut bytes, mut relocs): (Vec<u8>, Vec<Reloc>) = (Vec::new(), Vec::new());
     for (hook, name, runtime) in wanted {
@@ -184,7 +173,7 @@ pub(crate) fn depend(object: &mut Object) {
     });
     let mut wanted = b"depends=".to_vec();
     if let Some((start, field)) = fields.into_iter().find(|(_, field)| field.starts_with(b"depends=")) {
-        if field.ends_with(RUNTIME.as_bytes()) {
+        if field.ends_with(abi::RUNTIME.as_bytes()) {
             return;
         }
         wanted = field.to_vec();
@@ -196,7 +185,7 @@ pub(crate) fn depend(object: &mut Object) {
         wanted.push(b',');
     }
     bytes.extend(wanted);
-    bytes.extend_from_slice(RUNTIME.as_bytes());
+    bytes.extend_from_slice(abi::RUNTIME.as_bytes());
     bytes.push(0);
 }
 
@@ -218,7 +207,7 @@ pub fn add_versions(object: &mut Object, symbols: &str) -> Result<()> {
         .map(|entry| entry[8..].split(|&byte| byte == 0).next().unwrap_or_default())
         .collect();
     let own = object.symbols.iter().filter(|symbol| {
-        symbol.undefined() && symbol.name.starts_with(PREFIX) && !there.contains(symbol.name.as_bytes())
+        symbol.undefined() && symbol.name.starts_with(abi::PREFIX) && !there.contains(symbol.name.as_bytes())
     });
     let mut more = Vec::new();
     for symbol in own {

@@ -4,11 +4,12 @@ use crate::checks::access::{Access, access};
 use crate::code::{Code, Insn};
 use crate::error::{Result, RewriteError};
 use crate::flow::Flow;
-use crate::guard::{self, ABI};
+use crate::guard;
 use crate::module::{FIELD, TRUSTED, codes};
 use crate::object::{Content, Object, Reloc, reloc};
 use crate::pass::Site;
 use crate::thunks;
+use guardrail_abi::{self as abi, ABI, layout};
 use guardrail_binfmt::ModuleImage;
 use guardrail_binfmt::module::unpack;
 use iced_x86::{Code as Opcode, FlowControl, InstructionInfoFactory};
@@ -52,7 +53,7 @@ impl Exports {
                 sums(&object.sections[section].name).and_then(|bytes| bytes.get(at..at + 4)?.try_into().ok());
             symbols.insert(name.to_owned(), sum.map(u32::from_le_bytes));
         }
-        if image.name() != guard::RUNTIME || symbols.is_empty() {
+        if image.name() != abi::RUNTIME || symbols.is_empty() {
             return Err(RewriteError::NoRuntime { what: what.to_owned() });
         }
         let abi = image.info("version").and_then(|version| version.parse().ok());
@@ -142,8 +143,8 @@ pub fn inspect(what: &str, file: Vec<u8>, runtime: Option<&Exports>) -> Result<I
         Err(error) => faults.push(format!("its checks cannot be followed: {error}")),
     }
     life(&object, &mut faults);
-    if !image.depends().any(|name| name == guard::RUNTIME) {
-        faults.push(format!("it does not ask for {} to be loaded before it", guard::RUNTIME));
+    if !image.depends().any(|name| name == abi::RUNTIME) {
+        faults.push(format!("it does not ask for {} to be loaded before it", abi::RUNTIME));
     }
     versions(&object, runtime, &mut faults);
     if let Some(runtime) = runtime {
@@ -178,52 +179,55 @@ impl Description<'_> {
     /// Looks at all of it; interface and domain.
     fn look(&mut self, name: &str) -> (u32, u32) {
         let bytes = self.object.sections[self.section].bytes();
-        if bytes.len() < guard::SIZE {
+        use layout::module as row;
+        if bytes.len() < row::BYTES {
             self.faults.push("its description for the runtime is cut short".into());
             return (0, 0);
         }
         let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let (magic, abi, domain, flags) = (number(0), number(4), number(8), number(12));
-        if magic != guard::MAGIC {
+        let (magic, version, domain, flags) =
+            (number(row::MAGIC), number(row::ABI), number(row::DOMAIN), number(row::FLAGS));
+        if magic != abi::MAGIC {
             self.faults.push(format!("its description for the runtime begins with {magic:08x}"));
         }
-        if abi != ABI {
+        if version != ABI {
             self.faults
-                .push(format!("it was guarded for interface {abi}, and this is {ABI}; guard it again"));
+                .push(format!("it was guarded for interface {version}, and this is {ABI}; guard it again"));
         }
-        if !(1..=14).contains(&domain) || flags != 0 {
+        if !(1..abi::DOMAINS).contains(&domain) || flags != abi::FLAGS {
             self.faults
                 .push(format!("domain {domain} with flags {flags:x} is nothing that the runtime knows"));
         }
-        let told = self.pointer(guard::NAME).and_then(|(section, at)| {
+        let told = self.pointer(row::NAME).and_then(|(section, at)| {
             let text = self.object.sections[section].bytes().get(at as usize..)?;
             std::str::from_utf8(text.split(|&byte| byte == 0).next()?).ok()
         });
         if told != Some(name) {
             self.faults.push(format!("its description is that of {}", told.unwrap_or("nothing")));
         }
-        for (at, what) in [(guard::INIT, "init"), (guard::EXIT, "exit")] {
+        for (at, what) in [(row::INIT, "init"), (row::EXIT, "exit")] {
             if self.at(at).is_some() && self.pointer(at).is_none_or(|place| !self.is_function(place)) {
                 self.faults.push(format!("its description names an {what} that is no function of its own"));
             }
         }
-        if self.at(guard::INIT).is_none() {
+        if self.at(row::INIT).is_none() {
             self.faults.push("its description names no init".into());
         }
-        self.ranges(guard::WRITABLE);
-        self.ranges(guard::INIT_ONLY);
+        self.ranges(row::WRITABLE, row::N_WRITABLE);
+        self.ranges(row::INIT_ONLY, row::N_INIT_ONLY);
         self.targets();
-        (abi, domain)
+        (version, domain)
     }
 
     /// The relocation of a word.
-    fn at(&self, offset: u64) -> Option<&Reloc> {
+    fn at(&self, offset: usize) -> Option<&Reloc> {
+        let offset = offset as u64;
         let relocs = &self.object.sections[self.section].relocs;
         relocs.iter().find(|reloc| reloc.offset == offset && reloc.kind == reloc::ABS64)
     }
 
     /// Section and offset that a word points to.
-    fn pointer(&self, offset: u64) -> Option<(usize, u64)> {
+    fn pointer(&self, offset: usize) -> Option<(usize, u64)> {
         let reloc = self.at(offset)?;
         self.object.target(reloc.symbol, reloc.addend)
     }
@@ -233,14 +237,21 @@ impl Description<'_> {
         symbols.any(|symbol| symbol.section() == Some(section) && symbol.value == offset)
     }
 
-    /// Begin and number of the entries of an array, if it lies in the section.
-    fn array(&mut self, at: u64, entry: u64) -> Option<(u64, u64)> {
+    /// The 8 bytes at an offset.
+    fn word(&self, at: usize) -> Option<u64> {
         let bytes = self.object.sections[self.section].bytes();
-        let count = bytes.get(at as usize + 8..at as usize + 16)?.try_into().map(u64::from_le_bytes).ok()?;
+        Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
+    }
+
+    /// Where the rows of an array begin, if it lies in the section: the pointer to it, its length, and the bytes of a row.
+    fn array(&mut self, at: usize, count: usize, bytes: usize) -> Option<Vec<usize>> {
+        let size = self.object.sections[self.section].bytes().len();
+        let count = self.word(count)?;
         let place = self.pointer(at).filter(|(section, _)| *section == self.section);
         let inside = place.and_then(|(_, start)| {
-            let end = count.checked_mul(entry)?.checked_add(start)?;
-            (end <= bytes.len() as u64).then_some((start, count))
+            let (start, count) = (usize::try_from(start).ok()?, usize::try_from(count).ok()?);
+            let end = count.checked_mul(bytes)?.checked_add(start)?;
+            (end <= size).then(|| (start..end).step_by(bytes).collect())
         });
         if inside.is_none() && count > 0 {
             self.faults.push("a table of its description lies elsewhere".into());
@@ -248,13 +259,11 @@ impl Description<'_> {
         inside
     }
 
-    fn ranges(&mut self, at: u64) {
-        let Some((start, count)) = self.array(at, 16) else { return };
-        for entry in (0..count).map(|number| start + number * 16) {
-            let bytes = self.object.sections[self.section].bytes();
-            let size =
-                bytes[entry as usize + 8..entry as usize + 16].try_into().map_or(0, u64::from_le_bytes);
-            let own = self.pointer(entry).is_some_and(|(section, offset)| {
+    fn ranges(&mut self, at: usize, count: usize) {
+        let Some(rows) = self.array(at, count, layout::range::BYTES) else { return };
+        for row in rows {
+            let size = self.word(row + layout::range::LEN).unwrap_or_default();
+            let own = self.pointer(row + layout::range::START).is_some_and(|(section, offset)| {
                 let section = &self.object.sections[section];
                 let inside = offset.checked_add(size).is_some_and(|end| end <= section.size());
                 section.alloc() && section.write() && !section.exec() && inside
@@ -266,9 +275,10 @@ impl Description<'_> {
     }
 
     fn targets(&mut self) {
-        let Some((start, count)) = self.array(guard::TARGETS, 8) else { return };
-        for entry in (0..count).map(|number| start + number * 8) {
-            let place = self.pointer(entry);
+        use layout::module;
+        let Some(rows) = self.array(module::TARGETS, module::N_TARGETS, 8) else { return };
+        for row in rows {
+            let place = self.pointer(row);
             let code = |(section, _): (usize, u64)| self.codes.iter().any(|code| code.section == section);
             if !place.is_some_and(|place| code(place) && self.is_function(place)) {
                 self.faults.push("its description lets others call what is no function of its own".into());
@@ -385,7 +395,7 @@ fn versions(object: &Object, runtime: Option<&Exports>, faults: &mut Vec<String>
         Some(bytes.chunks_exact(guard::VERSION).map(entry).collect())
     });
     for symbol in
-        object.symbols.iter().filter(|symbol| symbol.undefined() && symbol.name.starts_with(guard::PREFIX))
+        object.symbols.iter().filter(|symbol| symbol.undefined() && symbol.name.starts_with(abi::PREFIX))
     {
         let name = &symbol.name;
         let sum = known.as_ref().map(|known| known.get(name).copied());

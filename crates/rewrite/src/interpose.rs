@@ -1,8 +1,8 @@
 //! What the annotations (`guardrail_kernel::isolation`) say of a module's border, as interposition.
 
 use crate::object::{Object, reloc};
-use crate::wrap::{Action, Entry, Interposition, Op, Value, Wrapper};
-use guardrail_kernel::isolation::{self, Isolation, Member};
+use crate::wrap::{Action, Entry, Interposition, Step, Wrapper};
+use guardrail_kernel::isolation::{Isolation, Member};
 use object::elf;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 const UNKNOWN_STACK: u8 = 6;
 /// What functions that return an `int` return where they cannot be called (`-EIO`).
 const FAILED: i64 = -5;
-/// The runtime's function for memory that may be of several kinds.
-const DISOWN: &str = "disown";
 
 /// A module's border.
 #[derive(Clone, Debug, Default)]
@@ -41,8 +39,8 @@ pub fn border(isolation: &Isolation, object: &Object) -> Border {
         annotation.before.extend(own.before);
         annotation.after.extend(own.after);
         let wrapper = Wrapper {
-            before: actions(&annotation.before),
-            after: actions(&annotation.after),
+            before: joined(&annotation.before),
+            after: joined(&annotation.after),
             stack_words: shape.map_or(UNKNOWN_STACK, |shape| shape.stack_words),
             variadic: shape.is_some_and(|shape| shape.variadic),
         };
@@ -63,8 +61,8 @@ pub fn border(isolation: &Isolation, object: &Object) -> Border {
         }
         let shape = found.shape.unwrap_or_default();
         let entry = Entry {
-            before: actions(&found.annotation.before),
-            after: actions(&found.annotation.after),
+            before: joined(&found.annotation.before),
+            after: joined(&found.annotation.after),
             stack_words: if found.shape.is_none() { UNKNOWN_STACK } else { shape.stack_words },
             dead: found.fail.unwrap_or(if shape.int { FAILED } else { 0 }),
             callers_stack: unknown,
@@ -127,79 +125,30 @@ fn members(isolation: &Isolation, object: &Object) -> BTreeMap<String, Vec<Membe
     found
 }
 
-/// What an object is and which of its fields may be written is said in one action.
-fn actions(actions: &[isolation::Action]) -> Vec<Action> {
-    let mut all: Vec<Action> = Vec::new();
-    for next in actions.iter().flat_map(action) {
-        if let Op::Fields { pointer, fields: own } = &next.op
-            && let Some(Action { when, op: Op::Object { pointer: object, fields, .. } }) = all.last_mut()
+/// An object that is created, and the fields of it that are granted right after, become one action.
+fn joined(steps: &[Step]) -> Vec<Step> {
+    let mut all: Vec<Step> = Vec::new();
+    for next in steps {
+        if let Action::GrantFields { pointer, fields: own } = &next.action
+            && let Some(Step { when, action: Action::CreateObject { pointer: object, fields, .. } }) =
+                all.last_mut()
             && *when == next.when
             && pointer == object
             && fields.is_empty()
         {
             fields.clone_from(own);
         } else {
-            all.push(next);
+            all.push(next.clone());
         }
     }
     all
-}
-
-fn action(action: &isolation::Action) -> Vec<Action> {
-    use isolation::Op as From;
-    let given = |value: &Option<Value>| value.clone().unwrap_or(Value::Const(0));
-    let pair = |fields: &[isolation::Field]| fields.iter().map(|field| (field.offset, field.size)).collect();
-    let ops = match &action.op {
-        From::Grant(pointer, size) => vec![Op::Grant { pointer: pointer.clone(), size: size.clone() }],
-        From::Revoke(pointer, size) => vec![Op::Revoke { pointer: pointer.clone(), size: size.clone() }],
-        From::Require(pointer, size) => {
-            vec![Op::RequireWrite { pointer: pointer.clone(), size: size.clone() }]
-        }
-        From::Own(pointer, size, kind) => {
-            vec![Op::Own { pointer: pointer.clone(), size: size.clone(), kind: *kind }]
-        }
-        From::Disown(pointer, kinds) => match kinds.as_slice() {
-            [kind] => vec![Op::Disown { pointer: pointer.clone(), kind: *kind }],
-            kinds => {
-                let mask = kinds.iter().fold(0, |mask, kind| mask | i64::from(*kind));
-                let (pointer, size) = (pointer.clone(), Value::Const(mask));
-                vec![Op::Custom { name: DISOWN.to_owned(), pointer, size }]
-            }
-        },
-        From::Fields(pointer, fields) => vec![Op::Fields { pointer: pointer.clone(), fields: pair(fields) }],
-        From::Unfields(pointer, fields) => {
-            vec![Op::UnFields { pointer: pointer.clone(), fields: pair(fields) }]
-        }
-        From::Object(pointer, size, kind) => {
-            vec![Op::Object { pointer: pointer.clone(), size: size.clone(), kind: *kind, fields: Vec::new() }]
-        }
-        From::Needs(pointer, kind, state) => {
-            vec![Op::RequireObject { pointer: pointer.clone(), kind: *kind, state: *state }]
-        }
-        From::Move(pointer, kind, from, to) => {
-            vec![Op::MoveObject { pointer: pointer.clone(), kind: *kind, from: *from, to: *to }]
-        }
-        From::Ends(pointer, kind, state) => {
-            vec![Op::EndObject { pointer: pointer.clone(), kind: *kind, state: *state }]
-        }
-        From::Forget(pointer, kind) => vec![Op::ClearObject { pointer: pointer.clone(), kind: *kind }],
-        From::Exit => vec![Op::Exit],
-        From::Target(pointer) => vec![Op::RequireCall { pointer: pointer.clone() }],
-        From::Custom(name, pointer, size) => {
-            vec![Op::Custom { name: name.clone(), pointer: given(pointer), size: given(size) }]
-        }
-        From::Instead(name, pointer, size) => {
-            vec![Op::Instead { name: name.clone(), pointer: given(pointer), size: given(size) }]
-        }
-    };
-    ops.into_iter().map(|op| Action { when: action.when, op }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tests::{Module, TEXT};
-    use crate::wrap::When;
+    use crate::wrap::{Field, Value, When};
 
     /// A module that calls `elsewhere`, which has these effects.
     fn of(effects: &str) -> Border {
@@ -213,8 +162,9 @@ mod tests {
 
     #[test]
     fn effects_become_actions() {
-        let border =
-            of("alloc slab a*b ; free [a+16] slab|page ; needs a frame ; ends b frame ; target b if a");
+        let border = of(
+            "alloc slab a*b ; free [a+16] slab|page ; require_object a frame ; destroy_object b frame ; require_call b if a",
+        );
         assert_eq!(
             (border.annotated.as_slice(), border.unannotated.len()),
             (&["elsewhere".to_owned()][..], 0)
@@ -225,43 +175,39 @@ mod tests {
         let (a, b) = (Value::Arg(0), Value::Arg(1));
         let size = Value::Mul(Box::new(a.clone()), Box::new(b.clone()));
         let (slab, page, frame) = (1, 4, 1 << 17);
-        let result = |op| Action { when: When::ResultValid, op };
+        let result = |action| Step { when: When::ResultValid, action };
         let wanted = [
-            Op::Grant { pointer: Value::Result, size: size.clone() },
-            Op::Own { pointer: Value::Result, size, kind: slab },
+            Action::Grant { pointer: Value::Result, size: size.clone() },
+            Action::Own { pointer: Value::Result, size, kind: slab },
         ];
         assert_eq!(wrapper.after, wanted.map(result));
         let inside = Value::Add(Box::new(a.clone()), Box::new(Value::Const(16)));
         let freed = Value::Load(Box::new(inside), 0, 8);
         let either = Value::Const(i64::from(slab | page));
         let wanted = [
-            Op::Custom { name: DISOWN.into(), pointer: freed, size: either }.into(),
-            Op::RequireObject { pointer: a, kind: frame, state: None }.into(),
-            Op::EndObject { pointer: b.clone(), kind: frame, state: None }.into(),
-            Action { when: When::NonZero(0), op: Op::RequireCall { pointer: b } },
+            Action::Custom { name: "disown".into(), pointer: freed, size: either }.into(),
+            Action::RequireObject { pointer: a, kind: frame, state: None }.into(),
+            Action::DestroyObject { pointer: b.clone(), kind: frame, state: None }.into(),
+            Step { when: When::NonZero(0), action: Action::RequireCall { pointer: b } },
         ];
         assert_eq!(wrapper.before, wanted);
     }
 
     #[test]
     fn an_object_and_its_fields_are_one_action() {
-        let fields = |pointer: Value| isolation::Action {
-            when: When::Always,
-            op: isolation::Op::Fields(pointer, vec![isolation::Field { offset: 8, size: 4 }]),
+        let some = vec![Field { offset: 8, size: 4 }];
+        let fields = |pointer: &Value| {
+            Step::from(Action::GrantFields { pointer: pointer.clone(), fields: some.clone() })
         };
-        let object = |pointer: Value| isolation::Action {
-            when: When::Always,
-            op: isolation::Op::Object(pointer, Value::Const(64), 2),
+        let object = |pointer: &Value, fields| {
+            let (pointer, size) = (pointer.clone(), Value::Const(64));
+            Step::from(Action::CreateObject { pointer, size, kind: 2, fields })
         };
         let (a, b) = (Value::Arg(0), Value::Arg(1));
-        let one = |pointer: &Value, fields| {
-            Action::from(Op::Object { pointer: pointer.clone(), size: Value::Const(64), kind: 2, fields })
-        };
-        assert_eq!(actions(&[object(a.clone()), fields(a.clone())]), [one(&a, vec![(8, 4)])]);
-        let others = actions(&[object(a.clone()), fields(b.clone())]);
-        assert_eq!(others, [one(&a, vec![]), Op::Fields { pointer: b, fields: vec![(8, 4)] }.into()]);
-        let again = actions(&[object(a.clone()), fields(a.clone()), fields(a.clone())]);
-        assert_eq!(again.len(), 2);
+        let bare = || object(&a, Vec::new());
+        assert_eq!(joined(&[bare(), fields(&a)]), [object(&a, some.clone())]);
+        assert_eq!(joined(&[bare(), fields(&b)]), [bare(), fields(&b)]);
+        assert_eq!(joined(&[bare(), fields(&a), fields(&a)]).len(), 2);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::emit::{Assembly, Returns, code_section, go, go_to, plain, pop, push};
 use crate::error::Result;
 use crate::object::Object;
 use crate::patch::Op;
+use guardrail_abi::symbol;
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use std::collections::BTreeMap;
 
@@ -18,15 +19,13 @@ pub const LOOP: &str = "guardrail_loop";
 pub const EVENTS: &str = ".text.guardrail.events";
 /// The runtime's functions. The first three want an address, a size, the domain, and where the check is; the fourth and the last have no size, and the fifth no address either.
 const SLOW: [&str; 6] = [
-    "guardrail_write_slow",
-    "guardrail_range_slow",
-    "guardrail_percpu_slow",
-    "guardrail_icall_slow",
-    "guardrail_loop_slow",
-    "guardrail_frame_slow",
+    symbol::WRITE_SLOW,
+    symbol::RANGE_SLOW,
+    symbol::PERCPU_SLOW,
+    symbol::CALL_SLOW,
+    symbol::LOOP_SLOW,
+    symbol::FRAME_SLOW,
 ];
-/// The function that is told of events: an address, a size, which event, and where.
-const TELL: &str = "guardrail_event";
 
 /// Registers that a call may change.
 const SAVED: [Register; 9] = [
@@ -102,7 +101,7 @@ impl Thunks {
 
     /// None yet; the module gets a section for those that tell of events.
     pub fn telling(object: &mut Object) -> Thunks {
-        Thunks::of(object, EVENTS, 0, &[TELL])
+        Thunks::of(object, EVENTS, 0, &[symbol::EVENT])
     }
 
     fn of(object: &mut Object, section: &str, domain: u8, functions: &[&str]) -> Thunks {

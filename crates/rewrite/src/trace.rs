@@ -14,6 +14,7 @@ use crate::object::{Object, reloc};
 use crate::pass::{Pass, Site};
 use crate::patch::Patch;
 use crate::thunks::{Ask, Thunks};
+use guardrail_abi as abi;
 use iced_x86::{
     FlowControl, Instruction, InstructionInfo, InstructionInfoFactory, OpAccess, OpKind, Register,
 };
@@ -21,8 +22,6 @@ use std::collections::BTreeSet;
 
 /// The function by which code returns where a plain `ret` would be open to attacks.
 const RETURN: &str = "__x86_return_thunk";
-/// Added to an event's number where the address is an offset from the CPU's own variables (`GUARDRAIL_EVENT_PERCPU`).
-const PER_CPU: u8 = 0x10;
 
 /// What can be told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,9 +42,15 @@ impl Event {
     /// All of them.
     pub const ALL: [Event; 5] = [Event::Load, Event::Store, Event::Call, Event::Entry, Event::Exit];
 
-    /// The number by which the runtime knows it (`GUARDRAIL_EVENT_…`).
+    /// The number by which the runtime knows it.
     fn number(self) -> u8 {
-        self as u8 + 1
+        match self {
+            Event::Load => abi::EVENT_LOAD,
+            Event::Store => abi::EVENT_STORE,
+            Event::Call => abi::EVENT_CALL,
+            Event::Entry => abi::EVENT_ENTRY,
+            Event::Exit => abi::EVENT_EXIT,
+        }
     }
 }
 
@@ -103,7 +108,7 @@ impl Trace {
                 asks.always(&[], |thunks, _| Ok(vec![thunks.call(Ask::Event(event, Some(register), 0))?]))
             }
             What::At(operand, size, per_cpu) => {
-                let event = if per_cpu { event | PER_CPU } else { event };
+                let event = if per_cpu { event | abi::EVENT_PERCPU } else { event };
                 asks.address(operand, |register| Ask::Event(event, Some(register), size))
             }
             What::Memory(operand) => asks.value(operand, |register| Ask::Event(event, Some(register), 0)),

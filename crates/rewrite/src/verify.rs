@@ -330,7 +330,7 @@ impl<'a> Border<'a> {
             if name == RETURN && leaves {
                 return found;
             }
-            if !name.starts_with(guard::PREFIX) {
+            if !name.starts_with(guardrail_abi::PREFIX) {
                 let bias = (insn.next_ip() - reloc.offset) as i64;
                 let target = Reloc { addend: reloc.addend.wrapping_add(bias), ..*reloc };
                 if found.replace(target).is_some() {

@@ -72,20 +72,20 @@ pub(super) struct Effect {
 const EFFECTS: [(&str, usize, usize); 36] = [
     ("grant", 2, 2),
     ("revoke", 2, 2),
-    ("require", 2, 2),
+    ("require_write", 2, 2),
     ("lend", 2, 2),
     ("own", 3, 3),
     ("disown", 2, 2),
-    ("fields", 2, 2),
-    ("unfields", 2, 2),
-    ("object", 3, 3),
-    ("needs", 2, 2),
-    ("move", 3, 3),
-    ("ends", 2, 2),
-    ("forget", 2, 2),
-    ("target", 1, 1),
+    ("grant_fields", 2, 2),
+    ("revoke_fields", 2, 2),
+    ("create_object", 3, 3),
+    ("require_object", 2, 2),
+    ("move_object", 3, 3),
+    ("destroy_object", 2, 2),
+    ("forget_object", 2, 2),
+    ("require_call", 1, 1),
     ("exit", 0, 0),
-    ("do", 1, 3),
+    ("custom", 1, 3),
     ("instead", 1, 3),
     ("alloc", 2, 6),
     ("free", 2, 3),
@@ -128,9 +128,10 @@ impl Effect {
     /// The kinds of allocations and types of objects that it names.
     pub fn kinds(&self) -> Vec<String> {
         let word = match self.name() {
-            "own" | "object" => self.word(3),
-            "disown" | "free" | "needs" | "ends" | "forget" => self.word(2),
-            "move" => self.word(2),
+            "own" | "create_object" => self.word(3),
+            "disown" | "free" | "require_object" | "move_object" | "destroy_object" | "forget_object" => {
+                self.word(2)
+            }
             "alloc" => self.word(1),
             _ => None,
         };

@@ -1,12 +1,15 @@
 //! Lines of the tables as actions, by the types of a kernel.
 
 use super::parse::{Effect, Line};
-use super::{Action, Annotation, Field, Isolation, Op, Value, When};
+use super::{Annotation, Isolation};
+use guardrail_abi::{Action, Field, Step, Value, When};
 use guardrail_binfmt::btf::{Btf, Param, Proto, Type, TypeId};
 
 /// The runtime's functions for memory that is lent, and given back.
 const LEND: &str = "lend";
 const LENT: &str = "lend_end";
+/// The runtime's function that disowns memory of one of several kinds.
+const DISOWN: &str = "disown";
 /// Where it is not known how much is written.
 const BYTE: i64 = 1;
 /// Of a page.
@@ -144,76 +147,99 @@ fn numbers(proto: Option<&Proto>) -> Vec<u8> {
     params.iter().map(number).collect()
 }
 
+/// Gives up an allocation of one of these kinds.
+fn disown(pointer: Value, kinds: &[u32]) -> Action {
+    match kinds {
+        [kind] => Action::Disown { pointer, kind: *kind },
+        kinds => {
+            let mask = kinds.iter().fold(0, |mask, kind| mask | i64::from(*kind));
+            Action::Custom { name: DISOWN.to_owned(), pointer, size: Value::Const(mask) }
+        }
+    }
+}
+
 impl Resolver<'_> {
     fn effect(&mut self, effect: &Effect) -> Option<()> {
         let word = |index| effect.word(index);
-        let value = |this: &Self, index| this.value(effect.word(index)?);
-        let optional = |this: &Self, index| match effect.word(index) {
-            Some(text) => this.value(text).map(Some),
-            None => Some(None),
-        };
-        let op = match effect.name() {
-            "grant" => Op::Grant(value(self, 1)?, value(self, 2)?),
-            "revoke" => Op::Revoke(value(self, 1)?, value(self, 2)?),
-            "require" => Op::Require(value(self, 1)?, value(self, 2)?),
-            "lend" => {
-                let (ptr, size) = (value(self, 1)?, value(self, 2)?);
-                let when = self.when(effect, &ptr)?;
-                // The driver's own memory may be lent to it as well, and stays its own.
-                let [give, take] = [LEND, LENT]
-                    .map(|name| Op::Custom(name.to_owned(), Some(ptr.clone()), Some(size.clone())));
-                self.annotation.before.push(Action { when, op: give });
-                self.annotation.after.insert(0, Action { when, op: take });
-                return Some(());
-            }
-            "own" => Op::Own(value(self, 1)?, value(self, 2)?, self.isolation.number(word(3)?)?),
-            "disown" => Op::Disown(value(self, 1)?, self.kinds(word(2)?)),
-            "fields" => Op::Fields(value(self, 1)?, self.fields(word(2)?)?),
-            "unfields" => Op::Unfields(value(self, 1)?, self.fields(word(2)?)?),
-            "object" => Op::Object(value(self, 1)?, value(self, 2)?, self.isolation.number(word(3)?)?),
-            "needs" => {
-                let (kind, state) = self.kind(word(2)?)?;
-                Op::Needs(value(self, 1)?, kind, state)
-            }
-            "ends" => {
-                let (kind, state) = self.kind(word(2)?)?;
-                Op::Ends(value(self, 1)?, kind, state)
-            }
-            "move" => {
-                let (kind, from) = self.kind(word(2)?)?;
-                Op::Move(value(self, 1)?, kind, from, self.isolation.state(word(2)?, word(3)?)?)
-            }
-            "forget" => Op::Forget(value(self, 1)?, self.kind(word(2)?)?.0),
-            "target" => Op::Target(value(self, 1)?),
-            "exit" => Op::Exit,
-            "do" => Op::Custom(word(1)?.to_owned(), optional(self, 2)?, optional(self, 3)?),
+        let value = |index| self.value(effect.word(index)?);
+        // What the runtime's function is not given is 0.
+        let optional = |index| effect.word(index).map_or(Some(Value::Const(0)), |text| self.value(text));
+        let action = match effect.name() {
+            "lend" => return self.lend(effect),
+            "alloc" => return self.alloc(effect),
+            // Pages are known by their functions.
+            "free" if word(1)?.starts_with("page(") => return Some(()),
             // The driver's own functions are called in any case.
             "instead" if self.entry => return None,
-            "instead" => Op::Instead(word(1)?.to_owned(), optional(self, 2)?, optional(self, 3)?),
-            "alloc" => return self.alloc(effect),
-            "free" => {
-                let pointer = word(1)?;
-                // Pages are known by their functions.
-                if pointer.starts_with("page(") {
-                    return Some(());
-                }
-                Op::Disown(self.value(pointer)?, self.kinds(word(2)?))
+            "grant" => Action::Grant { pointer: value(1)?, size: value(2)? },
+            "revoke" => Action::Revoke { pointer: value(1)?, size: value(2)? },
+            "require_write" => Action::RequireWrite { pointer: value(1)?, size: value(2)? },
+            "own" => {
+                Action::Own { pointer: value(1)?, size: value(2)?, kind: self.isolation.number(word(3)?)? }
             }
-            "take" => Op::Disown(value(self, 1)?, self.all_kinds()),
+            "disown" | "free" => disown(value(1)?, &self.kinds(word(2)?)),
+            "take" => disown(value(1)?, &self.all_kinds()),
+            "grant_fields" => Action::GrantFields { pointer: value(1)?, fields: self.fields(word(2)?)? },
+            "revoke_fields" => Action::RevokeFields { pointer: value(1)?, fields: self.fields(word(2)?)? },
+            "create_object" => {
+                let (pointer, size, kind) = (value(1)?, value(2)?, self.isolation.number(word(3)?)?);
+                Action::CreateObject { pointer, size, kind, fields: Vec::new() }
+            }
+            "require_object" => {
+                let (kind, state) = self.kind(word(2)?)?;
+                Action::RequireObject { pointer: value(1)?, kind, state }
+            }
+            "move_object" => {
+                let (kind, from) = self.kind(word(2)?)?;
+                let to = self.isolation.state(word(2)?, word(3)?)?;
+                Action::MoveObject { pointer: value(1)?, kind, from, to }
+            }
+            "destroy_object" => {
+                let (kind, state) = self.kind(word(2)?)?;
+                Action::DestroyObject { pointer: value(1)?, kind, state }
+            }
+            "forget_object" => Action::ForgetObject { pointer: value(1)?, kind: self.kind(word(2)?)?.0 },
+            "require_call" => Action::RequireCall { pointer: value(1)? },
+            "exit" => Action::Exit,
+            "custom" => {
+                Action::Custom { name: word(1)?.to_owned(), pointer: optional(2)?, size: optional(3)? }
+            }
+            "instead" => {
+                Action::Instead { name: word(1)?.to_owned(), pointer: optional(2)?, size: optional(3)? }
+            }
             "define" => self.written(word(1)?, word(2)?)?,
             "copy" => self.written(word(1)?, word(3)?)?,
             // What says nothing of rights.
             _ => return Some(()),
         };
-        let when = self.when(effect, subject(&op).unwrap_or(&Value::Const(1)))?;
-        let late = match &op {
-            Op::Grant(..) | Op::Own(..) | Op::Fields(..) | Op::Object(..) | Op::Custom(..) => !self.entry,
-            Op::Revoke(..) | Op::Unfields(..) => self.entry,
+        self.add(effect, action)
+    }
+
+    /// Puts an action before or after the call: as the effect says, or as its word usually is.
+    fn add(&mut self, effect: &Effect, action: Action) -> Option<()> {
+        let when = self.when(effect, action.pointer())?;
+        let late = match effect.name() {
+            "grant" | "own" | "grant_fields" | "create_object" | "custom" => !self.entry,
+            "revoke" | "revoke_fields" => self.entry,
             _ => false,
         };
-        let late = effect.after.unwrap_or(late) && !matches!(op, Op::Instead(..));
-        let actions = if late { &mut self.annotation.after } else { &mut self.annotation.before };
-        actions.push(Action { when, op });
+        let late = effect.after.unwrap_or(late) && !matches!(action, Action::Instead { .. });
+        let steps = if late { &mut self.annotation.after } else { &mut self.annotation.before };
+        steps.push(Step { when, action });
+        Some(())
+    }
+
+    /// Memory that the driver may write while the call lasts. If it is the driver's own it stays so.
+    fn lend(&mut self, effect: &Effect) -> Option<()> {
+        let (pointer, size) = (self.value(effect.word(1)?)?, self.value(effect.word(2)?)?);
+        let when = self.when(effect, Some(&pointer))?;
+        let [give, take] = [LEND, LENT].map(|name| {
+            let action =
+                Action::Custom { name: name.to_owned(), pointer: pointer.clone(), size: size.clone() };
+            Step { when, action }
+        });
+        self.annotation.before.push(give);
+        self.annotation.after.insert(0, take);
         Some(())
     }
 
@@ -227,17 +253,18 @@ impl Resolver<'_> {
         if let Some(old) = effect.option("realloc") {
             // The old block goes where there is a new one. What it held is the new one's if it stayed in its place.
             let old = self.value(old)?;
-            let op = Op::Disown(old, self.all_kinds());
-            self.annotation.after.push(Action { when: When::ResultValid, op });
+            let action = disown(old, &self.all_kinds());
+            self.annotation.after.push(Step { when: When::ResultValid, action });
         }
-        for op in [Op::Grant(Value::Result, size.clone()), Op::Own(Value::Result, size, kind)] {
-            self.annotation.after.push(Action { when: When::ResultValid, op });
+        let grant = Action::Grant { pointer: Value::Result, size: size.clone() };
+        for action in [grant, Action::Own { pointer: Value::Result, size, kind }] {
+            self.annotation.after.push(Step { when: When::ResultValid, action });
         }
         Some(())
     }
 
     /// Memory that the callee writes for the driver.
-    fn written(&self, pointer: &str, size: &str) -> Option<Op> {
+    fn written(&self, pointer: &str, size: &str) -> Option<Action> {
         if pointer.starts_with("page(") {
             return None;
         }
@@ -250,7 +277,7 @@ impl Resolver<'_> {
             None if size == "rest" => Value::Const(BYTE),
             None => self.value(size)?,
         };
-        Some(Op::Require(self.value(pointer)?, size))
+        Some(Action::RequireWrite { pointer: self.value(pointer)?, size })
     }
 
     /// A type of objects, and a state if there is one behind a dot.
@@ -274,16 +301,16 @@ impl Resolver<'_> {
         self.kinds("slab|cache|vmalloc|page|managed")
     }
 
-    fn when(&self, effect: &Effect, subject: &Value) -> Option<When> {
+    fn when(&self, effect: &Effect, pointer: Option<&Value>) -> Option<When> {
         let Some(when) = &effect.when else {
             // An address of 0 leaves an action out.
-            return Some(if *subject == Value::Result { When::ResultValid } else { When::Always });
+            return Some(if pointer == Some(&Value::Result) { When::ResultValid } else { When::Always });
         };
         Some(match when.as_str() {
             "always" => When::Always,
             "result" => When::ResultValid,
             "ok" => When::ResultZero,
-            "positive" => When::ResultNonNegative,
+            "positive" => When::ResultNotNegative,
             "true" => When::ResultTrue,
             name => When::NonZero(self.arg(name)?),
         })
@@ -401,25 +428,4 @@ fn split_outside(text: &str, at: char) -> Option<(&str, &str)> {
         }
     }
     None
-}
-
-/// What an operation is about.
-fn subject(op: &Op) -> Option<&Value> {
-    Some(match op {
-        Op::Grant(value, _)
-        | Op::Revoke(value, _)
-        | Op::Require(value, _)
-        | Op::Own(value, ..)
-        | Op::Disown(value, _)
-        | Op::Fields(value, _)
-        | Op::Unfields(value, _)
-        | Op::Object(value, ..)
-        | Op::Needs(value, ..)
-        | Op::Ends(value, ..)
-        | Op::Move(value, ..)
-        | Op::Forget(value, _)
-        | Op::Target(value) => value,
-        Op::Custom(_, value, _) | Op::Instead(_, value, _) => value.as_ref()?,
-        Op::Exit => return None,
-    })
 }

@@ -1,4 +1,5 @@
 use super::*;
+use guardrail_abi::{Action, Field, Value, When};
 use guardrail_binfmt::btf::testing::Builder;
 
 /// `int send(struct frame *frame, int size)`, `struct frame *make(void)`, and `struct operations { void *owner; int (*send)(…) }`.
@@ -33,7 +34,7 @@ fn the_tables_are_understood() {
     let isolation = Isolation::built_in(vec![types()]).unwrap();
     // What is in both tables has the meaning of the second.
     let frame = isolation.function("__alloc_skb").unwrap();
-    assert!(frame.after.iter().all(|action| !matches!(action.op, Op::Own(..))), "{frame:?}");
+    assert!(frame.after.iter().all(|step| !matches!(step.action, Action::Own { .. })), "{frame:?}");
     let kinds: Vec<_> = isolation.kinds().map(|(_, number)| number).collect();
     assert!(kinds.iter().all(|number| number.is_power_of_two()));
 }
@@ -56,37 +57,37 @@ fn what_is_wrong_is_told_with_its_place() {
 fn calls_of_the_kernel_are_resolved() {
     let text = "type frame: len, absent, data\n\
                 states frame: free, sent\n\
-                make (): alloc slab sizeof(frame) ; fields result frame ; object result 24 frame\n\
-                send (size, frame): require frame->frame.data size ; needs frame frame.free ; move frame frame sent ; fail 3\n\
-                other (frame): do it frame ; instead it frame";
+                make (): alloc slab sizeof(frame) ; grant_fields result frame ; create_object result 24 frame\n\
+                send (size, frame): require_write frame->frame.data size ; require_object frame frame.free ; move_object frame frame sent ; fail 3\n\
+                other (frame): custom it frame ; instead it frame";
     let isolation = isolation(text);
     let make = isolation.function("make").unwrap();
     assert!(make.before.is_empty());
-    let valid = |op| Action { when: When::ResultValid, op };
+    let valid = |action| Step { when: When::ResultValid, action };
     let size = Value::Const(24);
     let (slab, frame) = (isolation.number("slab").unwrap(), isolation.number("frame").unwrap());
     let fields = vec![Field { offset: 8, size: 4 }, Field { offset: 16, size: 8 }];
     let wanted = [
-        Op::Grant(Value::Result, size.clone()),
-        Op::Own(Value::Result, size.clone(), slab),
-        Op::Fields(Value::Result, fields),
-        Op::Object(Value::Result, size, frame),
+        Action::Grant { pointer: Value::Result, size: size.clone() },
+        Action::Own { pointer: Value::Result, size: size.clone(), kind: slab },
+        Action::GrantFields { pointer: Value::Result, fields },
+        Action::CreateObject { pointer: Value::Result, size, kind: frame, fields: Vec::new() },
     ];
     assert_eq!(make.after, wanted.map(valid));
     let send = isolation.function("send").unwrap();
     // Arguments are known by name, and an `int` has 4 bytes.
     let data = Value::Load(Box::new(Value::Arg(0)), 16, 8);
     let wanted = [
-        Op::Require(data, Value::Low(Box::new(Value::Arg(1)), 4)),
-        Op::Needs(Value::Arg(0), frame, Some(0)),
-        Op::Move(Value::Arg(0), frame, None, 1),
+        Action::RequireWrite { pointer: data, size: Value::Low(Box::new(Value::Arg(1)), 4) },
+        Action::RequireObject { pointer: Value::Arg(0), kind: frame, state: Some(0) },
+        Action::MoveObject { pointer: Value::Arg(0), kind: frame, from: None, to: 1 },
     ];
-    assert_eq!(send.before, wanted.map(|op| Action { when: When::Always, op }));
+    assert_eq!(send.before, wanted.map(Step::from));
     let other = isolation.function("other").unwrap();
-    let custom =
-        |op: fn(String, Option<Value>, Option<Value>) -> Op| op("it".into(), Some(Value::Arg(0)), None);
-    let actions = |op| vec![Action { when: When::Always, op }];
-    assert_eq!((&other.before, &other.after), (&actions(custom(Op::Instead)), &actions(custom(Op::Custom))));
+    let (pointer, size) = (Value::Arg(0), Value::Const(0));
+    let instead = Action::Instead { name: "it".into(), pointer: pointer.clone(), size: size.clone() };
+    assert_eq!(other.before, [instead.into()]);
+    assert_eq!(other.after, [Action::Custom { name: "it".into(), pointer, size }.into()]);
     assert_eq!(isolation.function("another"), None);
     let left_out: Vec<_> = isolation.left_out().into_iter().collect();
     assert_eq!(left_out, ["frame: absent", "other: no such function"]);
@@ -95,7 +96,7 @@ fn calls_of_the_kernel_are_resolved() {
 #[test]
 fn functions_of_the_driver_are_known_by_where_they_stand_and_by_their_type() {
     let text = "entry operations.send (frame, size): lend frame sizeof(frame) ; fail 7\n\
-                argument frame (f): require f sizeof(f)";
+                argument frame (f): require_write f sizeof(f)";
     let isolation = isolation(text);
     let member = Member { structure: "operations".into(), member: "send".into() };
     assert_eq!(isolation.operations(16, &[(8, "send".into())]), [("send".into(), member.clone())]);
@@ -106,11 +107,12 @@ fn functions_of_the_driver_are_known_by_where_they_stand_and_by_their_type() {
     assert_eq!(by_type, isolation.entry("send", std::slice::from_ref(&member)));
     assert_eq!((by_type.fail, by_type.members, by_type.unknown), (Some(7), vec![member], vec![]));
     let (frame, size) = (Value::Arg(0), Value::Const(24));
-    let custom = |name: &str| Op::Custom(name.into(), Some(frame.clone()), Some(size.clone()));
+    let custom =
+        |name: &str| Action::Custom { name: name.into(), pointer: frame.clone(), size: size.clone() };
     let (give, take) = (custom("lend"), custom("lend_end"));
-    let wanted = [give, Op::Require(frame.clone(), size.clone())];
-    assert_eq!(by_type.annotation.before, wanted.map(|op| Action { when: When::Always, op }));
-    assert_eq!(by_type.annotation.after[0].op, take);
+    let wanted = [give, Action::RequireWrite { pointer: frame.clone(), size: size.clone() }];
+    assert_eq!(by_type.annotation.before, wanted.map(Step::from));
+    assert_eq!(by_type.annotation.after[0].action, take);
     let make = isolation.entry("make", &[]);
     assert!(make.annotation.is_empty() && make.shape.is_some_and(|shape| !shape.int));
     assert_eq!(isolation.entry("absent", &[]).shape, None);
@@ -118,22 +120,22 @@ fn functions_of_the_driver_are_known_by_where_they_stand_and_by_their_type() {
 
 #[test]
 fn what_is_handed_over_and_returned_is_asked_for_by_its_type() {
-    let text = "handed frame (f): before do frame f\n\
-                returned frame (): after do returned_frame result ; fail -5\n\
-                send (frame, size): require frame size ; raw size";
-    let custom = |name: &str, value| Op::Custom(name.into(), Some(value), None);
+    let text = "handed frame (f): before custom frame f\n\
+                returned frame (): after custom returned_frame result ; fail -5\n\
+                send (frame, size): require_write frame size ; raw size";
+    let custom = |name: &str, pointer| Action::Custom { name: name.into(), pointer, size: Value::Const(0) };
     let handed = isolation(text).handed("send");
-    let wanted = [Action { when: When::Always, op: custom("frame", Value::Arg(0)) }];
+    let wanted = [custom("frame", Value::Arg(0)).into()];
     assert_eq!((handed.before.as_slice(), handed.after.len()), (&wanted[..], 0));
     // With no line for the function, too, and not where something is only to begin there.
-    let alone = isolation("handed frame (f): before do frame f");
+    let alone = isolation("handed frame (f): before custom frame f");
     assert_eq!((alone.handed("send"), alone.function("send")), (handed, None));
     assert!(isolation(&format!("{text}\nsend (frame): raw frame")).handed("send").is_empty());
     assert!(isolation(text).handed("make").is_empty());
     let make = isolation(text).entry("make", &[]);
-    let wanted = [Action { when: When::ResultValid, op: custom("returned_frame", Value::Result) }];
+    let wanted = [Step { when: When::ResultValid, action: custom("returned_frame", Value::Result) }];
     assert_eq!((make.annotation.after.as_slice(), make.fail), (&wanted[..], Some(-5)));
     assert!(isolation(text).entry("send", &[]).annotation.is_empty());
-    let absent = isolation("handed absent (a): before do frame a").left_out();
+    let absent = isolation("handed absent (a): before custom frame a").left_out();
     assert_eq!(absent.into_iter().collect::<Vec<_>>(), ["absent: no such structure"]);
 }

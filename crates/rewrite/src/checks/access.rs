@@ -1,19 +1,19 @@
 //! What an instruction does that has to be checked.
 
-use crate::checks::build::LOOPS;
 use crate::code::Insn;
 use crate::emit::Operand;
 use crate::error::{Result, refused};
 use crate::flow::thunk_register;
 use crate::object::{Object, Reloc, Section};
 use crate::pass::Site;
+use guardrail_abi::symbol;
 use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfo, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
 };
 
 /// Per-CPU variables of the kernel that its own inlined code writes: the symbol, and where in it. Such is the count of who forbids
 /// preemption, by itself or as the second word of what is hot; and the runtime's, which loops count down.
-const KERNEL_PER_CPU: [(&str, i64); 3] = [("__preempt_count", 0), ("pcpu_hot", 8), (LOOPS, 0)];
+const KERNEL_PER_CPU: [(&str, i64); 3] = [("__preempt_count", 0), ("pcpu_hot", 8), (symbol::LOOPS, 0)];
 
 /// What an instruction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

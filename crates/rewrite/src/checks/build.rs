@@ -7,23 +7,15 @@ use crate::emit::{Operand, plain, relative, relative_operand};
 use crate::error::Result;
 use crate::patch::{Label, Op, Patch};
 use crate::thunks::{Ask, Thunks};
+use guardrail_abi as abi;
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
-/// Bytes of a slot of the rights table, as a power of two (`GUARDRAIL_SLOT_SHIFT`).
-const SLOT_SHIFT: u8 = 3;
-/// Rights: to write a whole slot (`GUARDRAIL_WRITE`), to call by pointer (`GUARDRAIL_ICALL`).
-const WRITE: u8 = 1;
-const CALL: u8 = 4;
+const SLOT_SHIFT: u8 = abi::SLOT_SHIFT as u8;
 
 /// `jmp`, `jne`, `js` by 32 bits.
 const JUMP: [u8; 1] = [0xe9];
 const UNEQUAL: [u8; 2] = [0x0f, 0x85];
 const NEGATIVE: [u8; 2] = [0x0f, 0x88];
-
-/// The runtime's per-CPU variable that loops count down (`guardrail_loops`).
-pub(super) const LOOPS: &str = "guardrail_loops";
-/// The runtime's number of objects on stacks that the kernel has (`guardrail_frames`).
-pub(super) const FRAMES: &str = "guardrail_frames";
 
 /// What has to be known of an address.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +57,7 @@ impl Builder<'_> {
             .iter()
             .map(|store| write(Source::Address(store.operand), store.size, store.number))
             .collect();
-        let test = Test::Entries { align: look.align, compares: &look.compares, right: WRITE };
+        let test = Test::Entries { align: look.align, compares: &look.compares, right: abi::WRITE };
         self.check(Source::Address(look.operand), test, &questions)
     }
 
@@ -77,7 +69,7 @@ impl Builder<'_> {
 
     /// A call by pointer. A function begins at a multiple of 8.
     pub fn call(&mut self, source: Source) -> Result<Built> {
-        let test = Test::Entries { align: Align::Rotate(SLOT_SHIFT), compares: &[(0, 1)], right: CALL };
+        let test = Test::Entries { align: Align::Rotate(SLOT_SHIFT), compares: &[(0, 1)], right: abi::CALL };
         let question =
             Question { source, ask: |register, _| Ask::Call(register), size: 0, site: self.asks.site };
         self.check(source, test, &[question])
@@ -87,7 +79,7 @@ impl Builder<'_> {
     pub fn bit(&mut self, operand: Operand, index: Register, width: u32) -> Result<Built> {
         if width == 8 && !self.asks.needed.has_flags() {
             let source = Source::Bit(operand, index);
-            let test = Test::Entries { align: Align::Any, compares: &[(0, 1)], right: WRITE };
+            let test = Test::Entries { align: Align::Any, compares: &[(0, 1)], right: abi::WRITE };
             return self.check(source, test, &[write(source, 1, self.asks.site)]);
         }
         let full = index.full_register();
@@ -239,7 +231,7 @@ impl Builder<'_> {
         }
         let place = Instruction::with2(Code::Add_r64_rm64, scratch, relative_operand());
         ops.push(relative(place, self.table, 0)?);
-        let wanted = u32::from(self.domain << 4 | right);
+        let wanted = u32::from(abi::tag(self.domain, right));
         for &(from, count) in compares {
             let entry = match from {
                 0 => MemoryOperand::with_base(scratch),

@@ -10,7 +10,7 @@ use iced_x86::{InstructionInfo, OpAccess, Register};
 use std::collections::BTreeSet;
 
 /// Bytes of a slot.
-const SLOT: i64 = 8;
+const SLOT: i64 = guardrail_abi::SLOT as i64;
 /// Slots from the first one on that an entry can be compared at, by 8 bits.
 const REACH: i64 = 120;
 
@@ -161,7 +161,11 @@ fn looks(mut rest: Vec<Store>) -> Vec<Look> {
             ([store], _) => looks.push(single(*store)),
             ([store, ..], Some(base)) => {
                 let operand = Operand { displacement: base, ..store.operand };
-                let align = if largest == SLOT { Align::Rotate(3) } else { Align::Test };
+                let align = if largest == SLOT {
+                    Align::Rotate(guardrail_abi::SLOT_SHIFT as u8)
+                } else {
+                    Align::Test
+                };
                 let slots = stores.iter().flat_map(slots).collect();
                 looks.push(Look { operand, align, compares: compares(&slots), stores });
             }

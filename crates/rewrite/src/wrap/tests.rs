@@ -60,12 +60,15 @@ fn border() -> Interposition {
         "elsewhere".into(),
         Wrapper {
             before: vec![
-                Op::RequireWrite { pointer: arg(0), size }.into(),
-                Action { when: When::NonZero(2), op: Op::Disown { pointer: arg(2), kind: 3 } },
+                Action::RequireWrite { pointer: arg(0), size }.into(),
+                Step { when: When::NonZero(2), action: Action::Disown { pointer: arg(2), kind: 3 } },
             ],
             after: vec![
-                Action { when: When::ResultValid, op: Op::Grant { pointer: Value::Result, size: given } },
-                Op::Custom { name: "skb".into(), pointer: Value::Result, size: Value::Const(0) }.into(),
+                Step {
+                    when: When::ResultValid,
+                    action: Action::Grant { pointer: Value::Result, size: given },
+                },
+                Action::Custom { name: "skb".into(), pointer: Value::Result, size: Value::Const(0) }.into(),
             ],
             stack_words: 2,
             variadic: false,
@@ -75,8 +78,20 @@ fn border() -> Interposition {
     border.entries.insert(
         "g".into(),
         Entry {
-            before: vec![Op::Fields { pointer: arg(0), fields: vec![(8, 8), (20, 2)] }.into()],
-            after: vec![Op::UnFields { pointer: arg(0), fields: vec![(8, 8), (20, 2)] }.into()],
+            before: vec![
+                Action::GrantFields {
+                    pointer: arg(0),
+                    fields: vec![Field { offset: 8, size: 8 }, Field { offset: 20, size: 2 }],
+                }
+                .into(),
+            ],
+            after: vec![
+                Action::RevokeFields {
+                    pointer: arg(0),
+                    fields: vec![Field { offset: 8, size: 8 }, Field { offset: 20, size: 2 }],
+                }
+                .into(),
+            ],
             stack_words: 1,
             dead: -5,
             callers_stack: true,
@@ -113,8 +128,8 @@ fn calls_and_pointers_lead_through_thunks() {
 #[test]
 fn a_call_is_left_out_where_something_is_done_instead() {
     let mut border = Interposition::default();
-    let instead = Op::Instead { name: "it".into(), pointer: arg(0), size: Value::Const(0) };
-    let grant = Op::Grant { pointer: Value::Result, size: Value::Const(8) };
+    let instead = Action::Instead { name: "it".into(), pointer: arg(0), size: Value::Const(0) };
+    let grant = Action::Grant { pointer: Value::Result, size: Value::Const(8) };
     let wrapper = Wrapper { before: vec![instead.into()], after: vec![grant.into()], ..Wrapper::default() };
     border.imports.insert("elsewhere".into(), wrapper);
     let (object, _) = guarded(&module(), border).unwrap();
@@ -169,7 +184,8 @@ fn thunks_return_as_the_kernel_wants_and_leave_room_for_counting() {
 #[test]
 fn what_is_a_network_frame_by_the_table_passes_without_the_runtime() {
     let mut border = Interposition::default();
-    let needs = |argument| Op::RequireObject { pointer: arg(argument), kind: 1 << 12, state: None }.into();
+    let needs =
+        |argument| Action::RequireObject { pointer: arg(argument), kind: 1 << 12, state: None }.into();
     border
         .imports
         .insert("elsewhere".into(), Wrapper { before: vec![needs(0), needs(2)], ..Wrapper::default() });
@@ -188,7 +204,7 @@ fn what_is_a_network_frame_by_the_table_passes_without_the_runtime() {
     assert!(first < second && second < to && to == too);
     // Whatever else is to be done is the runtime's.
     let wrapper = border.imports.get_mut("elsewhere").unwrap();
-    wrapper.after.push(Op::Revoke { pointer: arg(0), size: Value::Const(8) }.into());
+    wrapper.after.push(Action::Revoke { pointer: arg(0), size: Value::Const(8) }.into());
     let (object, _) = guarded(&module(), border).unwrap();
     assert!(object.section("__ex_table").is_none_or(|table| {
         let targets = object.sections[table]
@@ -222,15 +238,15 @@ fn what_cannot_be_done_is_refused() {
         border.imports.insert("elsewhere".into(), wrapper);
         said.push(guarded(&module(), border).unwrap_err().to_string());
     };
-    let grant = |pointer| Action::from(Op::Grant { pointer, size: Value::Const(8) });
+    let grant = |pointer| Step::from(Action::Grant { pointer, size: Value::Const(8) });
     let before = |action| Wrapper { before: vec![action], ..Wrapper::default() };
     refusal(Wrapper { after: vec![grant(Value::Result)], variadic: true, ..Wrapper::default() });
     refusal(Wrapper { after: vec![grant(Value::Result)], stack_words: 65, ..Wrapper::default() });
-    let instead = Op::Instead { name: "it".into(), pointer: arg(0), size: arg(0) };
+    let instead = Action::Instead { name: "it".into(), pointer: arg(0), size: arg(0) };
     refusal(Wrapper { before: vec![instead.into()], variadic: true, ..Wrapper::default() });
     refusal(before(grant(Value::Result)));
     refusal(before(grant(Value::Load(Box::new(Value::Result), 0, 8))));
-    refusal(before(Action { when: When::ResultZero, op: Op::Exit }));
+    refusal(before(Step { when: When::ResultZero, action: Action::Exit }));
     refusal(before(grant(arg(32))));
     refusal(before(grant(Value::Load(Box::new(arg(0)), 0, 3))));
     refusal(before(grant(Value::Low(Box::new(arg(0)), 8))));
@@ -244,7 +260,7 @@ fn what_cannot_be_done_is_refused() {
     }
     refusal(before(grant(deep)));
     refusal(before(grant(long)));
-    refusal(before(Op::Custom { name: "a b".into(), pointer: arg(0), size: arg(0) }.into()));
+    refusal(before(Action::Custom { name: "a b".into(), pointer: arg(0), size: arg(0) }.into()));
     let mut module = module();
     module.symbol("__cfi_f", Place::In(TEXT), 0, 0, elf::STT_FUNC);
     said.push(guarded(&module, Interposition::default()).unwrap_err().to_string());

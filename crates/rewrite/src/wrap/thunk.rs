@@ -1,30 +1,26 @@
 //! Thunks: code through which calls between the module and the kernel go. What the runtime finds on the stack stands in `runtime/include/guardrail_abi.h`
-//! (`struct guardrail_frame`, `struct guardrail_record`).
+//! (`struct guardrail_call`, `struct guardrail_record`).
 
 use super::data::{Data, Side};
-use super::{Action, Entry, Op as Does, Value, When, Wrapper};
+use super::{Action, Entry, Step, Value, When, Wrapper};
 use crate::emit::{Assembly, Returns, go, plain, relative, relative_operand};
 use crate::error::{Result, refused};
 use crate::object::Object;
 use crate::patch::Op;
+use guardrail_abi::{self as abi, layout, symbol};
 use iced_x86::{Code, IcedError, Instruction, MemoryOperand, Register};
 
-/// Bytes of `struct guardrail_frame` below the return address, and of what `struct guardrail_record` has below the frame.
-const FRAME: i64 = 64;
-const RECORD: i64 = 128;
-/// Where in the frame results stand.
-const RESULT: i64 = 48;
-const SECOND: i64 = 56;
-/// Registers of arguments, as they stand in the frame.
+/// Bytes of `struct guardrail_call` below the return address, and of what `struct guardrail_record` has below the call.
+const CALL: i64 = layout::call::CALLER as i64;
+const RECORD: i64 = layout::record::CALL as i64;
+/// Where in the call results stand.
+const RESULT: i64 = layout::call::RESULT as i64;
+const SECOND: i64 = layout::call::SECOND as i64;
+/// Registers of arguments, as they stand in the call.
 const ARGUMENTS: [Register; 6] =
     [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9];
 /// Words of arguments on the stack that are handed on; no function of the kernel has so many.
 const MAX_WORDS: u8 = 64;
-/// Network frames as objects (`GUARDRAIL_TYPE_SKB`), and in the table (`GUARDRAIL_SKB`), of which a slot has 8 bytes.
-const SKB_TYPE: u32 = 1 << 12;
-const SKB_RIGHT: u8 = 15;
-const SLOT_SHIFT: u32 = 3;
-const TABLE: &str = "guardrail_table";
 const JMP: [u8; 1] = [0xe9];
 const JNE: [u8; 2] = [0x0f, 0x85];
 const JS: [u8; 2] = [0x0f, 0x88];
@@ -55,7 +51,7 @@ impl<'a> Thunks<'a> {
     /// A thunk for calls to a function of the kernel.
     pub fn call(&mut self, import: usize, wrapper: &Wrapper) -> Result<()> {
         let name = self.object.symbols[import].name.clone();
-        let left_out = wrapper.before.iter().any(|action| matches!(action.op, Does::Instead { .. }));
+        let left_out = wrapper.before.iter().any(|step| matches!(step.action, Action::Instead { .. }));
         if wrapper.variadic && (left_out || !wrapper.after.is_empty()) {
             return refused(
                 name,
@@ -70,11 +66,11 @@ impl<'a> Thunks<'a> {
         }
         self.code.function(&format!("guardrail_call_{name}"));
         self.pass_skbs(import, wrapper)?;
-        self.keep(FRAME, 0)?;
+        self.keep(CALL, 0)?;
         let mut instead = Vec::new();
-        for action in &wrapper.before {
-            self.action(&name, Side::Before, action, 0)?;
-            if matches!(action.op, Does::Instead { .. }) {
+        for step in &wrapper.before {
+            self.action(&name, Side::Before, step, 0)?;
+            if matches!(step.action, Action::Instead { .. }) {
                 instead.push(self.unless_zero()?);
             }
         }
@@ -84,19 +80,19 @@ impl<'a> Thunks<'a> {
             self.add(Instruction::with2(Code::Xor_r32_rm32, Register::EAX, Register::EAX))?;
         }
         if wrapper.after.is_empty() && instead.is_empty() {
-            self.shrink(FRAME)?;
+            self.shrink(CALL)?;
             self.code.add([go(import, true)]);
             self.code.stop();
         } else {
-            self.call_with(import, FRAME, wrapper.stack_words)?;
+            self.call_with(import, CALL, wrapper.stack_words)?;
             self.keep_result(0)?;
             for jump in instead {
                 self.code.land(jump, self.code.here());
             }
-            for action in &wrapper.after {
-                self.action(&name, Side::After, action, 0)?;
+            for step in &wrapper.after {
+                self.action(&name, Side::After, step, 0)?;
             }
-            self.give_back(FRAME, 0)?;
+            self.give_back(CALL, 0)?;
         }
         Ok(())
     }
@@ -106,29 +102,29 @@ impl<'a> Thunks<'a> {
         if entry.stack_words > MAX_WORDS {
             return refused(name, "it has more arguments on the stack than are supported");
         }
-        let whole = RECORD + FRAME;
+        let whole = RECORD + CALL;
         let description = self.data.entry(name, entry);
         self.code.function(&format!("guardrail_enter_{name}"));
         self.add(Ok(Instruction::with(Code::Endbr64)))?;
         self.keep(whole, RECORD)?;
         self.code.add([relative(lea(Register::RDI), self.data.symbol(), description as i64)?]);
         self.stack_pointer(Register::RSI, 0)?;
-        self.runtime("guardrail_enter");
+        self.runtime(symbol::ENTER);
         let refusal = self.unless_zero()?;
         let mut failures = Vec::new();
-        for action in &entry.before {
-            self.action(name, Side::Before, action, RECORD)?;
+        for step in &entry.before {
+            self.action(name, Side::Before, step, RECORD)?;
             failures.push(self.unless_zero()?);
         }
         self.reload(RECORD)?;
         self.call_with(function, whole, entry.stack_words)?;
         self.keep_result(RECORD)?;
         let after = self.code.here();
-        for action in &entry.after {
-            self.action(name, Side::After, action, RECORD)?;
+        for step in &entry.after {
+            self.action(name, Side::After, step, RECORD)?;
         }
         self.stack_pointer(Register::RDI, 0)?;
-        self.runtime("guardrail_leave");
+        self.runtime(symbol::LEAVE);
         let out = self.code.here();
         self.give_back(whole, RECORD)?;
         // It was not entered (the sign is that of what was returned), or has been entered and is ended from within.
@@ -148,7 +144,7 @@ impl<'a> Thunks<'a> {
         Ok(())
     }
 
-    /// Where all that is asked is whether arguments are network frames, the table alone says so mostly, and the call is made at once.
+    /// Where all that is required is that arguments are packets, the table alone mostly says so, and the call is made at once.
     fn pass_skbs(&mut self, import: usize, wrapper: &Wrapper) -> Result<()> {
         let skbs: Option<Vec<Register>> = wrapper.before.iter().map(skb).collect();
         let Some(skbs) = skbs.filter(|skbs| !skbs.is_empty() && wrapper.after.is_empty()) else {
@@ -157,16 +153,16 @@ impl<'a> Thunks<'a> {
         if wrapper.variadic {
             return Ok(());
         }
-        let (entry, mut ways) = (self.data.domain() << 4 | SKB_RIGHT, Vec::new());
-        let table = self.object.import(TABLE);
+        let (tag, mut ways) = (abi::tag(self.data.domain(), abi::SKB), Vec::new());
+        let table = self.object.import(symbol::TABLE);
         for register in skbs {
             self.add(Instruction::with2(Code::Mov_r64_rm64, Register::RAX, register))?;
-            self.add(Instruction::with2(Code::Ror_rm64_imm8, Register::RAX, SLOT_SHIFT))?;
+            self.add(Instruction::with2(Code::Ror_rm64_imm8, Register::RAX, abi::SLOT_SHIFT))?;
             let add = Instruction::with2(Code::Add_r64_rm64, Register::RAX, relative_operand());
             self.code.add([relative(add, table, 0)?]);
             let at = self.code.here();
             let place = MemoryOperand::with_base(Register::RAX);
-            self.add(Instruction::with2(Code::Cmp_rm8_imm8, place, u32::from(entry)))?;
+            self.add(Instruction::with2(Code::Cmp_rm8_imm8, place, u32::from(tag)))?;
             ways.push((at, self.code.jump(&JNE)));
         }
         self.code.add([go(import, true)]);
@@ -243,12 +239,12 @@ impl<'a> Thunks<'a> {
         })
     }
 
-    /// Does an action, with the frame `at` bytes above the stack pointer.
-    fn action(&mut self, function: &str, side: Side, action: &Action, at: i64) -> Result<()> {
-        let (offset, does) = self.data.action(function, side, action)?;
+    /// Performs an action; the call is `at` bytes above the stack pointer.
+    fn action(&mut self, function: &str, side: Side, step: &Step, at: i64) -> Result<()> {
+        let offset = self.data.action(function, side, step)?;
         self.code.add([relative(lea(Register::RDI), self.data.symbol(), offset as i64)?]);
         self.stack_pointer(Register::RSI, at)?;
-        self.runtime(&does);
+        self.runtime(&step.action.function());
         Ok(())
     }
 
@@ -275,7 +271,7 @@ impl<'a> Thunks<'a> {
         Ok(())
     }
 
-    /// Returns what the frame has as the result.
+    /// Returns the call's result.
     fn give_back(&mut self, room: i64, at: i64) -> Result<()> {
         self.load(Register::RAX, at + RESULT)?;
         self.load(Register::RDX, at + SECOND)?;
@@ -285,14 +281,14 @@ impl<'a> Thunks<'a> {
     }
 }
 
-/// The argument that an action wants to be a network frame, if it wants nothing else.
-fn skb(action: &Action) -> Option<Register> {
-    match &action.op {
-        Does::RequireObject { pointer: Value::Arg(argument), kind: SKB_TYPE, state: None | Some(0) }
-            if action.when == When::Always =>
-        {
-            ARGUMENTS.get(usize::from(*argument)).copied()
-        }
+/// The argument that must be a packet, if that is all that an action requires.
+fn skb(step: &Step) -> Option<Register> {
+    match &step.action {
+        Action::RequireObject {
+            pointer: Value::Arg(argument),
+            kind: abi::TYPE_SKB,
+            state: None | Some(0),
+        } if step.when == When::Always => ARGUMENTS.get(usize::from(*argument)).copied(),
         _ => None,
     }
 }

@@ -1,0 +1,2 @@
+/* For a compiler of the host. */
+#define DECLARE_PER_CPU(type, name) extern type name
