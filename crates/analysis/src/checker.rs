@@ -1,4 +1,18 @@
-//! What a checker is, and all that it is called with.
+//! What a checker is, and all that it is called with. The author of a checker needs to read no other file.
+//!
+//! # Lifecycle
+//!
+//! 1. The session makes the checker and asks [`Checker::needs_sync`] and [`Checker::parts`] once.
+//! 2. [`Checker::module_comes`] and [`Checker::module_loaded`] announce each module of the driver. A module may be loaded
+//!    again later, also at another address.
+//! 3. Events follow in the order of the run, from all vCPUs. All checkers get an event before the next one.
+//!    [`Cx::context`] says which task or interrupt ran, and [`Cx::state`] how the machine stands.
+//!    Where a call of the kernel allocates, frees, locks or moves an object, the calls about that follow the call itself.
+//! 4. [`Checker::module_unloaded`] and [`Checker::module_freed`] follow when the module leaves.
+//! 5. [`Checker::finish`] is the last call.
+//!
+//! A checker reports with [`Cx::report`], which counts a fault that it has seen before. The log is not trusted: any event may
+//! follow any other, and a checker bounds what it keeps.
 
 use crate::machine::{Context, Object, ObjectId, Out, State, describe};
 use crate::order::{Acquired, Entry, LockId, Parts, Step};
@@ -106,7 +120,7 @@ pub struct Fault {
     pub address: Option<u64>,
 }
 
-/// A checker. All methods but the name have nothing to do by default.
+/// A checker. All methods but the name do nothing by default; the head of this file says when they are called.
 pub trait Checker {
     /// Its name, as a tool.
     fn name(&self) -> &'static str;

@@ -8,6 +8,50 @@
 //! **Invariant**: the log is never trusted. Any words give findings or are skipped, never a panic; memory stays
 //! bounded. Equal words give equal findings, whatever the host.
 //!
+//! # A checker of one's own
+//!
+//! ```
+//! use guardrail_analysis::checker::{Checker, Cx, Draft, Place};
+//! use guardrail_analysis::machine::{ModuleMap, Region, World};
+//! use guardrail_analysis::replay::Replay;
+//! use guardrail_analysis::value_flow::{InsnCtx, Value};
+//! use guardrail_knowledge::effect::Summary;
+//! use guardrail_trace::event::Access;
+//! use std::sync::Arc;
+//!
+//! /// Reports stores to the first page.
+//! struct NullStores;
+//!
+//! impl Checker for NullStores {
+//!     fn name(&self) -> &'static str {
+//!         "nullstores"
+//!     }
+//!     fn store(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access, _: Value) {
+//!         if access.addr < 4096 {
+//!             let draft = || Draft::error(format!("store to {:#x}", access.addr));
+//!             cx.report("nullstores", "null-store", Place::Insn(insn.addr), draft);
+//!         }
+//!     }
+//! }
+//!
+//! /// A kernel of which nothing is known.
+//! struct Unknown;
+//!
+//! impl World for Unknown {
+//!     fn function_at(&self, _: u64) -> Option<(String, u64)> { None }
+//!     fn hook(&self, _: u64) -> Option<Arc<Summary>> { None }
+//!     fn hook_args(&self, _: u64) -> usize { 0 }
+//!     fn hook_address(&self, _: u64) -> u64 { 0 }
+//!     fn call(&self, name: &str) -> Arc<Summary> { Arc::new(Summary::unknown(name)) }
+//!     fn module(&self, _: &str, _: &[Region], _: &[u64]) -> Option<ModuleMap> { None }
+//! }
+//!
+//! let mut replay = Replay::new(Box::new(Unknown), vec![Box::new(NullStores)]);
+//! // The words of each segment of the log, in the order of the run; the first number is the vCPU.
+//! replay.segment(0, &[]);
+//! assert!(replay.finish().findings.is_empty());
+//! ```
+//!
 //! Order: level < stacks < value_flow < definedness < order < machine < reports < outcome < checker < checkers < replay < session
 
 pub mod checker;

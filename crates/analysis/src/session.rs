@@ -19,7 +19,7 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     /// A tool that does not exist.
-    #[error("there is no tool `{0}`; choose from: {list}", list = checkers::TOOLS.join(", "))]
+    #[error("there is no tool `{0}`; choose from: {list}", list = checkers::names_of_tools().collect::<Vec<_>>().join(", "))]
     UnknownTool(String),
 }
 
@@ -43,8 +43,8 @@ impl Session {
     }
 
     /// Takes the next segment in the order of the run.
-    pub fn segment(&mut self, ring: u32, _ticket: u64, continuation: bool, words: &[u64]) {
-        self.machine.segment(ring, continuation, words);
+    pub fn segment(&mut self, ring: u32, words: &[u64]) {
+        self.machine.segment(ring, words);
     }
 
     /// What was counted so far.

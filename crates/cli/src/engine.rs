@@ -3,29 +3,8 @@
 use crate::errors::CliError;
 use crate::wire::{Analyzed, Subject};
 use crate::world::Known;
-use guardrail_analysis::{Config, Outcome, Session};
+use guardrail_analysis::{Config, Outcome, Session, checkers};
 use guardrail_trace::source::{Source, SourceEnd, SourceError, Step};
-
-/// The checkers by name, and what they find.
-pub const TOOLS: &[(&str, &str)] = &[
-    (
-        "dmcheck",
-        "memory faults: use after free, out of bounds, double and invalid free, leaks, uninitialized values, wild accesses",
-    ),
-    ("drcheck", "data races between threads, softirqs and interrupts"),
-    (
-        "dmacheck",
-        "DMA faults: buffers used while the device has them, leaks, wrong unmaps and syncs; dmacheck:line=64 also tells buffers that share cache lines",
-    ),
-    ("lockcheck", "locks: order, interrupts, taken twice, held at return, sleeping under them"),
-    ("protocheck", "protocols of kernel objects: calls in the wrong state, requests never completed"),
-    (
-        "datacollider",
-        "data races that happen while accesses picked by chance are held; finds few, is never wrong",
-    ),
-    ("drcheck:defer", "drcheck without device states and atomics, to measure what they are worth"),
-    ("drcheck:klockset", "the lockset algorithm alone, as above"),
-];
 
 /// Names that stand for several. DRCheck is asked for by name, since all drivers have races that do no harm.
 const GROUPS: [(&str, &[&str]); 2] = [
@@ -65,7 +44,7 @@ impl Engine {
             match source.step().map_err(source_error)? {
                 Step::Segment(segment) => {
                     words += segment.words.len() as u64;
-                    self.session.segment(segment.ring, segment.ticket, segment.continuation, segment.words);
+                    self.session.segment(segment.ring, segment.words);
                     self.session.news(&mut *judge);
                     source.checked();
                     segments += 1;
@@ -100,9 +79,8 @@ pub fn tools(list: &str) -> Result<Vec<String>, CliError> {
     let group =
         |name| GROUPS.iter().find(|(group, _)| *group == name).map_or(vec![name], |(_, all)| all.to_vec());
     for name in names.flat_map(group) {
-        let known = TOOLS.iter().map(|(name, _)| *name);
-        if !known.clone().any(|other| other == name) && guardrail_analysis::checkers::by_name(name).is_none()
-        {
+        let known = checkers::names_of_tools();
+        if !known.clone().any(|other| other == name) && checkers::by_name(name).is_none() {
             let near = guardrail_vm::error::suggest(name, known.clone());
             let near = if near.is_empty() { known.map(str::to_owned).collect() } else { near };
             let error = guardrail_vm::Error::Unknown { what: "tool", name: name.to_owned(), near };

@@ -1,10 +1,10 @@
 //! `guardrail list`: what is known by name.
 
 use crate::args::{ListArgs, ListFormat, Listed};
-use crate::engine;
 use crate::errors::{CliError, Status};
 use crate::output;
 use crate::profile;
+use guardrail_analysis::checkers::TOOLS;
 use guardrail_vm::{Cache, catalog, kernels, workload};
 use serde_json::{Value, json};
 
@@ -27,6 +27,10 @@ pub fn run(args: &ListArgs) -> Result<Status, CliError> {
 
 fn described(names: &[(&str, &str)]) -> Vec<Value> {
     names.iter().map(|(name, what)| json!({ "name": name, "description": what })).collect()
+}
+
+fn tools() -> Vec<(&'static str, &'static str)> {
+    TOOLS.iter().map(|tool| (tool.name, tool.about)).collect()
 }
 
 /// The columns of the table and the items.
@@ -60,7 +64,7 @@ fn items(what: Listed) -> Result<(&'static [&'static str], Vec<Value>), CliError
             };
             (&["name", "release", "state"], kernels::list(&cache).into_iter().map(item).collect())
         }
-        Listed::Tools => (&["name", "description"], described(engine::TOOLS)),
+        Listed::Tools => (&["name", "description"], described(&tools())),
         Listed::Clients => (&["name", "description"], described(profile::INCLUDED)),
         Listed::Workloads => (&["name", "description"], described(&workload::NAMES)),
     })

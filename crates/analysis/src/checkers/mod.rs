@@ -10,34 +10,72 @@ pub mod protocheck;
 
 use crate::checker::Checker;
 
-/// The tools that there are.
-pub const TOOLS: &[&str] = &[
-    "dmcheck",
-    "drcheck",
-    "dmacheck",
-    "lockcheck",
-    "protocheck",
-    "datacollider",
-    "drcheck:defer",
-    "drcheck:klockset",
+/// A row of the table of tools: a checker with its options.
+pub struct Tool {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it finds, for lists and help.
+    pub about: &'static str,
+    /// Makes its checker.
+    make: fn() -> Box<dyn Checker>,
+}
+
+/// The tools, in the order in which lists show them.
+pub const TOOLS: &[Tool] = &[
+    Tool {
+        name: "dmcheck",
+        about: "memory faults: use after free, out of bounds, double and invalid free, leaks, uninitialized values, wild accesses",
+        make: || Box::new(dmcheck::DmCheck::default()),
+    },
+    Tool {
+        name: "drcheck",
+        about: "data races between threads, softirqs and interrupts",
+        make: || Box::new(drcheck::DrCheck::full()),
+    },
+    Tool {
+        name: "dmacheck",
+        about: "DMA faults: buffers used while the device has them, leaks, wrong unmaps and syncs; dmacheck:line=64 also tells buffers that share cache lines",
+        make: || Box::new(dmacheck::DmaCheck::default()),
+    },
+    Tool {
+        name: "lockcheck",
+        about: "locks: order, interrupts, taken twice, held at return, sleeping under them",
+        make: || Box::new(lockcheck::LockCheck::default()),
+    },
+    Tool {
+        name: "protocheck",
+        about: "protocols of kernel objects: calls in the wrong state, requests never completed",
+        make: || Box::new(protocheck::ProtoCheck::default()),
+    },
+    Tool {
+        name: "datacollider",
+        about: "data races that happen while accesses picked by chance are held; finds few, is never wrong",
+        make: || Box::new(datacollider::DataCollider),
+    },
+    Tool {
+        name: "drcheck:defer",
+        about: "drcheck without device states and atomics, to measure what they are worth",
+        make: || Box::new(drcheck::DrCheck::deferral()),
+    },
+    Tool {
+        name: "drcheck:klockset",
+        about: "the lockset algorithm alone, as above",
+        make: || Box::new(drcheck::DrCheck::lockset()),
+    },
 ];
 
-/// The checker for a tool's name.
-pub fn by_name(tool: &str) -> Option<Box<dyn Checker>> {
-    match tool {
-        "dmcheck" => Some(Box::new(dmcheck::DmCheck::default())),
-        "dmacheck" => Some(Box::new(dmacheck::DmaCheck::default())),
-        "datacollider" => Some(Box::new(datacollider::DataCollider)),
-        "drcheck" => Some(Box::new(drcheck::DrCheck::full())),
-        "drcheck:defer" => Some(Box::new(drcheck::DrCheck::deferral())),
-        "drcheck:klockset" => Some(Box::new(drcheck::DrCheck::lockset())),
-        "lockcheck" => Some(Box::new(lockcheck::LockCheck::default())),
-        "protocheck" => Some(Box::new(protocheck::ProtoCheck::default())),
-        _ => {
-            let options = tool.strip_prefix("dmacheck:")?;
-            Some(Box::new(dmacheck::DmaCheck::with_options(options)?))
-        }
+/// The names of the tools.
+pub fn names_of_tools() -> impl Iterator<Item = &'static str> + Clone {
+    TOOLS.iter().map(|tool| tool.name)
+}
+
+/// The checker for a tool's name; `dmacheck:` may be followed by options.
+pub fn by_name(name: &str) -> Option<Box<dyn Checker>> {
+    if let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) {
+        return Some((tool.make)());
     }
+    let options = name.strip_prefix("dmacheck:")?;
+    Some(Box::new(dmacheck::DmaCheck::with_options(options)?))
 }
 
 /// The checkers for tools that run together; the name of one that does not exist.

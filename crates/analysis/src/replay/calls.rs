@@ -93,8 +93,8 @@ impl Replay {
         }
     }
 
-    /// A block begins at `addr` without other code in between.
-    pub(super) fn go_on(&mut self, v: usize, _addr: u64) {
+    /// A block begins without other code in between.
+    pub(super) fn go_on(&mut self, v: usize) {
         let vcpu = &mut self.vcpus[v];
         if let (Some(c), Some(after)) = (vcpu.context, vcpu.called.take()) {
             self.called(c, after);

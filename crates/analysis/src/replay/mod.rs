@@ -124,7 +124,7 @@ impl Replay {
     }
 
     /// Takes the next segment in the order of the run.
-    pub fn segment(&mut self, ring: u32, continuation: bool, words: &[u64]) {
+    pub fn segment(&mut self, ring: u32, words: &[u64]) {
         let v = ring as usize;
         if v >= MAX_VCPUS {
             self.statistics.damaged_segments += 1;
@@ -134,7 +134,6 @@ impl Replay {
             self.vcpus.resize_with(v + 1, Vcpu::default);
         }
         self.statistics.segments += 1;
-        let _ = continuation;
         for event in Events::new(words) {
             self.statistics.events += 1;
             match event {
@@ -291,7 +290,7 @@ impl Replay {
         let addr = block.code.addr;
         match self.vcpus[v].entering.take() {
             Some(entering) => self.enter(v, &entering, addr),
-            None => self.go_on(v, addr),
+            None => self.go_on(v),
         }
         let vcpu = &mut self.vcpus[v];
         vcpu.called = None;

@@ -175,7 +175,6 @@ pub fn world() -> Box<dyn World> {
 pub struct Guest {
     session: Session,
     words: Vec<u64>,
-    ticket: u64,
     blocks: u64,
     /// The vCPU that runs where tests name 0.
     ring: u32,
@@ -201,15 +200,8 @@ impl Guest {
     pub fn with(world: Box<dyn World>, tools: &[&str]) -> Guest {
         let config = Config { world, tools: tools.iter().map(|tool| (*tool).to_owned()).collect() };
         let session = Session::new(config).expect("the tool exists");
-        let mut guest = Guest {
-            session,
-            words: Vec::new(),
-            ticket: 0,
-            blocks: 0,
-            ring: 0,
-            who: (TASK, 42, 0, 0),
-            rsp: STACK,
-        };
+        let mut guest =
+            Guest { session, words: Vec::new(), blocks: 0, ring: 0, who: (TASK, 42, 0, 0), rsp: STACK };
         guest.words.extend([Head::encode(Kind::Global, Global::Slide as u8, 0), SLIDE]);
         guest.words.extend([Head::encode(Kind::Thread, 0, 42), TASK, u64::from_le_bytes(*b"insmod\0\0"), 0]);
         guest.words.extend([Head::encode(Kind::ModuleLoad, 2, 0x1234_5678), 0]);
@@ -223,14 +215,12 @@ impl Guest {
     pub fn send(&mut self, ring: u32) {
         let words = std::mem::take(&mut self.words);
         let ring = if ring == 0 { self.ring } else { ring };
-        self.session.segment(ring, self.ticket, false, &words);
-        self.ticket += 1;
+        self.session.segment(ring, &words);
     }
 
     /// Sends words as they are.
     pub fn raw(&mut self, ring: u32, words: &[u64]) {
-        self.session.segment(ring, self.ticket, false, words);
-        self.ticket += 1;
+        self.session.segment(ring, words);
     }
 
     fn enter_words(&mut self, args: bool, rax: u64) {
@@ -269,7 +259,7 @@ impl Guest {
             word[..c.len()].copy_from_slice(c);
             u64::from_le_bytes(word)
         }));
-        self.session.segment(4, 0, false, &def);
+        self.session.segment(4, &def);
         self.words.push(Head::encode(Kind::Block, 0, self.blocks));
         self
     }

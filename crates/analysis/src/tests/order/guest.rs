@@ -606,7 +606,7 @@ impl Guest {
     }
 
     pub fn words(&mut self, cpu: u32, words: &[u64]) {
-        self.machine.segment(cpu, false, words);
+        self.machine.segment(cpu, words);
     }
 
     fn flags(who: &Who) -> u8 {
