@@ -115,6 +115,7 @@ pub fn all() -> Vec<Step> {
             ..Step::new(FUZZ_BUILD, IDLE, 90, "chrt --idle 0 fuzz/run --build").after(&[RELEASE])
         },
         Step::suite("guests", HEAVY, 40, "--test guests"),
+        Step::suite("fresh clone", LIGHT, 60, "--test fresh_clone"),
         Step::suite("gate", LIGHT, 30, "--test gate"),
         Step::suite("fault injection", LIGHT, 30, "--test inject"),
         Step::suite("guarding", LIGHT, 30, "--test guard"),
