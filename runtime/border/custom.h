@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the functions behind "do" and "instead" in annotations are written with.
+ * What the functions behind "custom" and "instead" in annotations are written with.
  *
- * Such a function has two values: a pointer and a number that the annotation calls its value. "do" runs after the
+ * Such a function has two values: a pointer and a number that the annotation calls its value. "custom" runs after the
  * kernel's function, or before it where the annotation says so. The kernel's function is left out where an "instead"
  * returns other than 0.
  */
