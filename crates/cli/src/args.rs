@@ -1,9 +1,12 @@
-//! The command line.
+//! The command line: one module for each group of commands.
+
+mod check;
+mod choice;
 
 use crate::errors::Status;
+pub use check::{AnalyzeArgs, CheckArgs, ConfirmArgs, DebugArgs, SurveyArgs, ViewArgs};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -67,109 +70,6 @@ pub enum Command {
     /// Print the folder with a kernel's source
     #[command(hide = true)]
     InternalSource(HeadersArgs),
-}
-
-/// How much of the machinery runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Observe {
-    /// Plain QEMU.
-    None,
-    /// The tracer, whose log nobody reads.
-    Trace,
-    /// Tracer and checkers.
-    Check,
-}
-
-/// Arguments of `check`.
-#[derive(Debug, Args)]
-pub struct CheckArgs {
-    /// A module of the kernel (e1000), the path of a .ko, or zoo/NAME; several take turns in one guest
-    #[arg(required = true, value_name = "DRIVER")]
-    pub drivers: Vec<String>,
-    /// The kernel: 6.1, 6.12, 7.2, a release, a .deb or a folder of packages
-    #[arg(long, value_name = "NAME|PATH", default_value = guardrail_vm::kernels::DEFAULT)]
-    pub kernel: String,
-    /// The QEMU device that the driver serves, instead of the usual one
-    #[arg(long, value_name = "QEMU-DEVICE")]
-    pub device: Option<String>,
-    /// The checkers, separated by commas; "quiet" is all but drcheck, "all" is all
-    #[arg(long, value_name = "NAME,...", default_value = "quiet")]
-    pub tool: String,
-    /// What exercises the driver, instead of the workload of its class
-    #[arg(long, value_name = "NAME|SCRIPT")]
-    pub workload: Option<String>,
-    /// What happens at a finding
-    #[arg(long, value_enum, default_value_t = Mode::Permissive)]
-    pub mode: Mode,
-    /// Where device accesses wait until everything before them has been checked
-    #[arg(long, value_enum, default_value_t = Gate::Vmm)]
-    pub gate: Gate,
-    /// Longest time that a device access is held; then the device is cut off
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    pub gate_timeout: u64,
-    /// Which kinds of findings cut the device off and which are only told, instead of ./guardrail.toml
-    #[arg(long, value_name = "FILE")]
-    pub policy: Option<PathBuf>,
-    /// Run CMD with the shell at each finding; $GUARDRAIL_FINDING, _CHECKER, _KIND, _MESSAGE and _ACTION tell of it
-    #[arg(long, value_name = "CMD")]
-    pub on_finding: Option<String>,
-    /// Save the guest in --out at the first N findings (4 if N is not given), for 'guardrail debug'
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "4", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub snapshot_on_finding: Option<u32>,
-    /// What the analysis does while the log is empty
-    #[arg(long, value_enum, default_value_t = ScheduleName::Interrupt)]
-    pub schedule: ScheduleName,
-    /// Number of guest CPUs, 1 to 4
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
-    pub smp: u8,
-    /// Run the guest's CPUs by turns on one thread, or on a thread each
-    #[arg(long, value_enum, default_value_t = Thread::Single)]
-    pub thread: Thread,
-    /// Boot the kernel at its link-time address
-    #[arg(long)]
-    pub no_kaslr: bool,
-    /// Give the guest an IOMMU, so that devices see memory at other addresses
-    #[arg(long)]
-    pub iommu: bool,
-    /// Words for the guest kernel's command line, such as swiotlb=force; may be given several times
-    #[arg(long, value_name = "WORDS")]
-    pub append: Vec<String>,
-    /// Longest time that the run may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86400))]
-    pub timeout: u64,
-    /// A variable of the workload, such as DOWNLOAD_MB=200; may be given several times
-    #[arg(long = "set", value_name = "NAME=VALUE")]
-    pub variables: Vec<String>,
-    /// How much of the machinery runs, for benchmarks
-    #[arg(long, value_enum, default_value_t = Observe::Check, hide = true)]
-    pub observe: Observe,
-    /// Words in each ring of the log, a power of two, for tests
-    #[arg(long, value_name = "N", default_value_t = crate::check::RING_WORDS, hide = true)]
-    pub log_words: u64,
-    /// A port of this machine that leads into the guest (tcp:HERE:THERE, udp:HERE:THERE), for benchmarks
-    #[arg(long = "forward", value_name = "PORTS", hide = true)]
-    pub forwards: Vec<guardrail_vm::run::Forward>,
-    /// Record the whole virtual machine in DIR, so that it can run again instruction by instruction; with --smp 1 --gate off
-    #[arg(long, value_name = "DIR", conflicts_with = "vm_replay")]
-    pub vm_record: Option<PathBuf>,
-    /// Run the virtual machine again that was recorded in DIR; the other options must be as they were
-    #[arg(long, value_name = "DIR")]
-    pub vm_replay: Option<PathBuf>,
-    /// A word for QEMU's command line, for tests; may be given several times
-    #[arg(long = "qemu", value_name = "WORD", hide = true, allow_hyphen_values = true)]
-    pub qemu: Vec<String>,
-    /// Also write the trace to FILE
-    #[arg(long, value_name = "FILE")]
-    pub record: Option<PathBuf>,
-    /// Keep the run folder (console, configuration, report) as DIR
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Try to make each data race that is found happen, in further runs
-    #[arg(long)]
-    pub confirm: bool,
-    /// How the report is printed
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
 }
 
 /// What `client` does.
@@ -314,127 +214,6 @@ pub enum ProfileFormat {
     Json,
     /// The findings for code-scanning tools (SARIF 2.1.0).
     Sarif,
-}
-
-/// Arguments of `confirm`.
-#[derive(Debug, Args)]
-pub struct ConfirmArgs {
-    /// The findings by id, or its first characters (default: all data races of the run)
-    #[arg(value_name = "FINDING")]
-    pub findings: Vec<String>,
-    /// The folder of the run (of 'check --out'); its report gets the outcome
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
-    /// How often each race is tried in a run
-    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=10000))]
-    pub tries: u32,
-    /// The most runs
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub runs: u32,
-    /// How the outcome is printed
-    #[arg(long, value_enum, default_value_t = ListFormat::Text)]
-    pub format: ListFormat,
-}
-
-/// Arguments of `debug`.
-#[derive(Debug, Args)]
-pub struct DebugArgs {
-    /// The finding by id, or its first characters
-    pub finding: String,
-    /// The folder of the run (of 'check --out' with --snapshot-on-finding)
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
-    /// Show where the guest stood, and end
-    #[arg(long)]
-    pub batch: bool,
-    /// Further arguments for gdb, such as -ex COMMAND
-    #[arg(last = true, value_name = "GDB-ARGUMENT")]
-    pub gdb: Vec<OsString>,
-}
-
-/// Arguments of `analyze`.
-#[derive(Debug, Args)]
-pub struct AnalyzeArgs {
-    /// The trace
-    pub file: PathBuf,
-    /// The checkers, separated by commas, instead of those of the run
-    #[arg(long, value_name = "NAME,...")]
-    pub tool: Option<String>,
-    /// How the report is printed
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
-}
-
-/// Arguments of `view`.
-#[derive(Debug, Args)]
-pub struct ViewArgs {
-    /// The trace
-    pub file: PathBuf,
-    /// Only events in this function of the driver, or of this kernel function
-    #[arg(long, value_name = "NAME")]
-    pub function: Option<String>,
-    /// Only events of the thread with this number
-    #[arg(long, value_name = "PID")]
-    pub thread: Option<u64>,
-    /// Only accesses to this address or range (hexadecimal)
-    #[arg(long, value_name = "A[-B]", value_parser = parse_range)]
-    pub address: Option<(u64, u64)>,
-    /// Only events of this kind: access, block, enter, call, hook-call, …
-    #[arg(long, value_name = "KIND")]
-    pub kind: Option<String>,
-    /// At most this many events
-    #[arg(long, value_name = "N")]
-    pub limit: Option<u64>,
-    /// Check the trace's invariants instead of printing events
-    #[arg(long)]
-    pub check: bool,
-}
-
-/// Arguments of `survey`.
-#[derive(Debug, Args)]
-pub struct SurveyArgs {
-    /// The drivers, separated by commas (default: all of the catalog)
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    pub driver: Vec<String>,
-    /// The kernels, separated by commas (default: 6.1, 6.12 and 7.2)
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    pub kernel: Vec<String>,
-    /// A run for each device that a driver binds, not only for the usual one
-    #[arg(long)]
-    pub every_device: bool,
-    /// How many guests run at a time
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
-    pub jobs: u8,
-    /// The checkers, separated by commas; "quiet" is all but drcheck, "all" is all
-    #[arg(long, value_name = "NAME,...", default_value = "quiet")]
-    pub tool: String,
-    /// What exercises each driver, instead of the workload of its class; "full" is all that a class has
-    #[arg(long, value_name = "NAME|SCRIPT")]
-    pub workload: Option<String>,
-    /// Number of guest CPUs, 1 to 4
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
-    pub smp: u8,
-    /// A variable of the workload, such as DOWNLOAD_MB=1; may be given several times
-    #[arg(long = "set", value_name = "NAME=VALUE")]
-    pub variables: Vec<String>,
-    /// Longest time that each guest may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86400))]
-    pub timeout: u64,
-    /// The folder of the survey; one that was interrupted goes on
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
-    /// Keep the trace of each run in its folder below runs/
-    #[arg(long)]
-    pub record: bool,
-    /// Run again what failed before
-    #[arg(long)]
-    pub retry: bool,
-    /// An earlier survey to compare with
-    #[arg(long, value_name = "DIR")]
-    pub against: Option<PathBuf>,
-    /// How the table is printed; the folder has it in all formats
-    #[arg(long, value_enum, default_value_t = TableFormat::Text)]
-    pub format: TableFormat,
 }
 
 /// Arguments of `guard`.
@@ -631,72 +410,6 @@ pub struct HeadersArgs {
     pub kernel: String,
 }
 
-/// What happens at a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Report it and go on
-    Permissive,
-    /// Cut the device off, unless the finding was judged harmless
-    Triage,
-    /// Cut the device off: writes are dropped, reads give all ones, DMA and interrupts end
-    Stringent,
-}
-
-impl Mode {
-    /// The word for it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Mode::Permissive => "permissive",
-            Mode::Triage => "triage",
-            Mode::Stringent => "stringent",
-        }
-    }
-}
-
-/// Where device accesses are held until they are checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Gate {
-    /// Nowhere
-    Off,
-    /// In the driver's virtual machine, before the instruction
-    Vmm,
-    /// There as well, with the device in a QEMU of its own behind a gate that is a process of its own
-    VfioUser,
-}
-
-impl Gate {
-    /// The word for it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Gate::Off => "off",
-            Gate::Vmm => "vmm",
-            Gate::VfioUser => "vfio-user",
-        }
-    }
-}
-
-/// What the analysis does while the log is empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ScheduleName {
-    /// Look again without a pause
-    Polling,
-    /// Give the processor away, then look again
-    Yielding,
-    /// Sleep, and be woken
-    Interrupt,
-}
-
-/// How vCPUs run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Thread {
-    /// By turns on one thread
-    Single,
-    /// On a thread each
-    Multi,
-}
-
 /// How a report is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -747,20 +460,6 @@ pub enum Listed {
     Workloads,
 }
 
-fn parse_range(text: &str) -> Result<(u64, u64), String> {
-    let number = |text: &str| {
-        let digits = text.trim().trim_start_matches("0x").replace('_', "");
-        u64::from_str_radix(&digits, 16).map_err(|_| format!("'{text}' is not a hexadecimal address"))
-    };
-    match text.split_once('-') {
-        None => number(text).map(|at| (at, at)),
-        Some((from, to)) => match (number(from)?, number(to)?) {
-            (from, to) if from <= to => Ok((from, to)),
-            _ => Err("the range ends before it begins".to_owned()),
-        },
-    }
-}
-
 /// Prints what clap has to say: help on standard output, an error as one sentence.
 pub fn explain(error: &clap::Error) -> ExitCode {
     match error.kind() {
@@ -803,13 +502,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn ranges_are_hexadecimal() {
-        assert_eq!(parse_range("0x10-20"), Ok((16, 32)));
-        assert_eq!(parse_range("ffff_8880"), Ok((0xffff_8880, 0xffff_8880)));
-        assert!(parse_range("20-10").is_err());
-        assert!(parse_range("zz").is_err());
     }
 }

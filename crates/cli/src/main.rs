@@ -4,39 +4,29 @@
 //!
 //! Must not know: what events mean, how a checker decides, how a guest is made. It has no logic of its own.
 
-mod analysis_process;
 mod analyze;
 mod args;
 mod check;
-mod child;
 mod client;
 mod confirm;
 mod debug;
 mod doctor;
-mod engine;
 mod errors;
-mod gate;
 mod guard;
 mod headers;
 mod inject;
 mod list;
 mod machines;
 mod output;
-mod outside;
-mod policy;
 mod profile;
-mod sandbox;
 mod selftest;
-mod snapshots;
 mod survey;
 mod view;
-mod wire;
-mod world;
 
 use args::{Cli, Command};
 use clap::Parser;
 use errors::{CliError, Status};
-use guardrail_host::{drivers, files, folders, process, progress, signals, zoo};
+use guardrail_host::{drivers, files, folders, progress, signals, zoo};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -46,7 +36,7 @@ fn main() -> ExitCode {
     };
     // It speaks its own protocol to the end.
     if let Command::InternalGate = cli.command {
-        return outside::serve();
+        return guardrail_check::gate::process::serve();
     }
     match dispatch(cli.command) {
         Ok(status) => ExitCode::from(status as u8),
@@ -71,7 +61,7 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
         Command::List(args) => list::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Selftest(args::Selftest::Containment(args)) => selftest::containment(&args),
-        Command::InternalAnalysis => analysis_process::run(),
+        Command::InternalAnalysis => guardrail_check::analysis::process::run(),
         Command::Client(command) => client::run(&command),
         Command::Vm(command) => machines::run(&command),
         Command::InternalVm(args) => machines::live(&args),

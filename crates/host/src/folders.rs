@@ -6,18 +6,35 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
+/// The name of the guardrail program.
+const PROGRAM: &str = "guardrail";
+
 /// The path from the root.
 pub fn absolute(path: &Path) -> Result<PathBuf, HostError> {
     std::path::absolute(path).map_err(HostError::io("find", path.display()))
 }
 
-/// A library of ours beside the program.
+/// The guardrail program, which plays the processes of a run: this program, or the one beside it where another program
+/// embeds an engine.
+pub fn program() -> Result<PathBuf, HostError> {
+    let this = this_program()?;
+    if this.file_name().is_some_and(|name| name == PROGRAM) { Ok(this) } else { beside(&this, PROGRAM) }
+}
+
+/// One of Guardrail's libraries, beside the program.
 pub fn library(name: &str) -> Result<PathBuf, HostError> {
-    let program = std::env::current_exe().map_err(HostError::io("find", "the guardrail program"))?;
+    beside(&this_program()?, name)
+}
+
+fn this_program() -> Result<PathBuf, HostError> {
+    std::env::current_exe().map_err(HostError::io("find", "the guardrail program"))
+}
+
+fn beside(program: &Path, name: &str) -> Result<PathBuf, HostError> {
     let folder = program.parent().unwrap_or(Path::new("/"));
-    // Test programs lie one folder deeper.
-    let places = [folder.join(name), folder.join("..").join(name)];
-    places.into_iter().find(|path| path.is_file()).ok_or_else(|| {
+    // Tests and examples lie one folder deeper.
+    let candidates = [folder.join(name), folder.join("..").join(name)];
+    candidates.into_iter().find(|path| path.is_file()).ok_or_else(|| {
         HostError::Run(format!(
             "{name} is not beside the program in {}; build the workspace",
             folder.display()

@@ -19,3 +19,28 @@ pub mod zoo;
 pub use error::{HostError, Status};
 pub use progress::Progress;
 pub use signals::Signals;
+
+use guardrail_vm::Cache;
+
+/// What an engine uses of the machine that it runs on.
+pub struct Host {
+    /// Kernels, packages and built drivers.
+    pub cache: Cache,
+    /// Whether the user wants the run to end.
+    pub signals: Signals,
+    /// How far the run is.
+    pub progress: Progress,
+}
+
+impl Host {
+    /// For a program of its own: it handles signals, and shows progress on standard error.
+    pub fn open() -> Result<Host, HostError> {
+        let (signals, progress) = (Signals::install()?, Progress::shown());
+        Ok(Host { cache: Cache::open()?, signals, progress })
+    }
+
+    /// For an engine inside another program: it handles no signal and shows nothing.
+    pub fn embedded() -> Result<Host, HostError> {
+        Ok(Host { cache: Cache::open()?, signals: Signals::none(), progress: Progress::silent() })
+    }
+}

@@ -1,6 +1,7 @@
 //! A `guardrail check` of its own, for commands that make many runs: nothing that a run does can end them, and none outlives them.
 
 use crate::error::HostError;
+use crate::folders::program;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -12,8 +13,7 @@ pub struct Process(std::process::Child);
 impl Process {
     /// This program, asked to check something.
     pub fn check() -> Result<Command, HostError> {
-        let program = std::env::current_exe().map_err(HostError::io("find", "the guardrail program"))?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(program()?);
         command.arg("check");
         Ok(command)
     }

@@ -1,11 +1,11 @@
-//! Ctrl-C and its kin: before a run they end the program, during one they end the run.
+//! Signals of the user (Ctrl-C and others): before a run they end the program, during one they end the run.
 
 use crate::error::{HostError, Status};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What signals have said.
+/// Whether a signal came.
 pub struct Signals {
     /// Nothing has been started that needs an orderly end.
     idle: Arc<AtomicBool>,
@@ -24,6 +24,11 @@ impl Signals {
                 .map_err(HostError::io("handle", "signals"))?;
         }
         Ok(Signals { idle, interrupted })
+    }
+
+    /// Handles nothing; the program around the engine does.
+    pub fn none() -> Signals {
+        Signals { idle: Arc::default(), interrupted: Arc::default() }
     }
 
     /// From now on a signal ends the run in order.

@@ -1,6 +1,7 @@
 //! What passes between the supervisor and the analysis process: one JSON object a line.
 
-use crate::policy::Policy;
+use crate::analysis::policy::Policy;
+use crate::subject::Subject;
 use guardrail_analysis::Statistics;
 use guardrail_finding::Finding;
 use guardrail_report::Run;
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 /// The longest line that is read. Findings are merged, so a report is far smaller.
 const MAX_LINE: u64 = 256 << 20;
 
-/// What the analysis is told at its start.
+/// What the analysis gets at its start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
     /// The shared-memory log.
@@ -33,33 +34,6 @@ pub struct Job {
     pub saves: Saves,
 }
 
-/// What is analyzed: the same for a live run and a recorded one.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Subject {
-    /// The kernel image.
-    pub kernel: PathBuf,
-    /// The traced modules.
-    pub modules: Vec<ModuleFile>,
-    /// Other modules that the guest loads: they give names to addresses.
-    #[serde(default)]
-    pub others: Vec<ModuleFile>,
-    /// The names of the hooked functions, by number.
-    pub hooks: Vec<String>,
-    /// The checkers.
-    pub tools: Vec<String>,
-}
-
-/// A traced module.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct ModuleFile {
-    /// Its name as `struct module` spells it.
-    pub name: String,
-    /// The ELF file.
-    pub path: PathBuf,
-    /// The file with its debug information, where that is not in the module itself.
-    pub debug: Option<PathBuf>,
-}
-
 /// How the analysis waits at findings, and the driver with it, while the guest is saved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saves {
@@ -71,7 +45,7 @@ pub struct Saves {
     pub close_first: bool,
 }
 
-/// What the analysis is told in the middle of a run.
+/// What the supervisor orders in the middle of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
@@ -81,7 +55,7 @@ pub enum Order {
     Ended(Box<Run>),
 }
 
-/// What the analysis tells.
+/// What the analysis reports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Message {

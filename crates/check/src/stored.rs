@@ -1,15 +1,15 @@
-//! What `check --out DIR` leaves behind, so that the run can be repeated.
+//! What a run leaves in a folder that is kept (`check --out DIR`), so that it can be repeated and its findings looked at again.
 
-use crate::args::{CheckArgs, Format, Gate, Mode, Observe, ScheduleName, Thread};
-use crate::drivers;
-use crate::drivers::digest;
-use crate::errors::CliError;
-use crate::files;
+use crate::plan::{GateKind, RunPlan};
+use guardrail_host::drivers::{self, digest};
+use guardrail_host::{HostError, files};
 use guardrail_report::Report;
 use guardrail_vm::prepare::Prepared;
+use guardrail_vm::run::TcgThreads;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 const FILE: &str = "run.json";
 const REPORT: &str = "report.json";
@@ -35,24 +35,24 @@ pub struct Stored {
 }
 
 /// Leaves in `folder` what is needed to repeat a run.
-pub fn store(folder: &Path, args: &CheckArgs, prepared: &Prepared) -> Result<(), CliError> {
+pub fn store(folder: &Path, plan: &RunPlan, prepared: &Prepared) -> Result<(), HostError> {
     let stored = Stored {
         version: VERSION,
-        drivers: args.drivers.iter().map(|driver| found(driver)).collect(),
-        kernel: found(&args.kernel),
-        device: args.device.clone(),
-        workload: args.workload.as_deref().map(found),
-        smp: args.smp,
-        no_kaslr: args.no_kaslr,
-        iommu: args.iommu,
-        append: args.append.clone(),
-        timeout: args.timeout,
-        variables: args.variables.clone(),
+        drivers: plan.drivers.iter().map(|driver| found(driver)).collect(),
+        kernel: found(&plan.kernel),
+        device: plan.device.clone(),
+        workload: plan.workload.as_deref().map(found),
+        smp: plan.cpus,
+        no_kaslr: !plan.kaslr,
+        iommu: plan.iommu,
+        append: plan.kernel_arguments.clone(),
+        timeout: plan.time_limit.as_secs(),
+        variables: plan.variables.iter().map(|(name, value)| format!("{name}={value}")).collect(),
         modules: modules(prepared),
     };
     let file = folder.join(FILE);
-    let text = serde_json::to_vec_pretty(&stored).map_err(|error| CliError::Run(error.to_string()))?;
-    fs::write(&file, text).map_err(CliError::io("write", file.display()))
+    let text = serde_json::to_vec_pretty(&stored).map_err(|error| HostError::Run(error.to_string()))?;
+    fs::write(&file, text).map_err(HostError::io("write", file.display()))
 }
 
 /// A name, or the whole path of a file or folder that it names.
@@ -69,10 +69,10 @@ fn modules(prepared: &Prepared) -> Vec<(String, String)> {
 }
 
 /// Reads the run and its report.
-pub fn load(folder: &Path) -> Result<(Stored, Report), CliError> {
+pub fn load(folder: &Path) -> Result<(Stored, Report), HostError> {
     let stored: Stored = read(folder, FILE)?;
     if stored.version != VERSION || stored.drivers.is_empty() {
-        return Err(CliError::Usage(format!(
+        return Err(HostError::Usage(format!(
             "{} is of another version of guardrail; run 'guardrail check --out' again",
             folder.join(FILE).display()
         )));
@@ -80,82 +80,66 @@ pub fn load(folder: &Path) -> Result<(Stored, Report), CliError> {
     Ok((stored, read(folder, REPORT)?))
 }
 
-fn read<T: for<'de> Deserialize<'de>>(folder: &Path, name: &str) -> Result<T, CliError> {
+fn read<T: for<'de> Deserialize<'de>>(folder: &Path, name: &str) -> Result<T, HostError> {
     let file = folder.join(name);
     let bytes = match fs::read(&file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(CliError::Usage(format!(
+            return Err(HostError::Usage(format!(
                 "{} has no {name}; name the folder of an earlier 'guardrail check --out'",
                 folder.display()
             )));
         }
-        other => other.map_err(CliError::io("read", file.display()))?,
+        other => other.map_err(HostError::io("read", file.display()))?,
     };
     serde_json::from_slice(&bytes)
-        .map_err(|error| CliError::Usage(format!("{} is malformed: {error}", file.display())))
+        .map_err(|error| HostError::Usage(format!("{} is malformed: {error}", file.display())))
 }
 
-/// Replaces the report, in one step.
-pub fn update(folder: &Path, report: &Report) -> Result<(), CliError> {
+/// Leaves the report in the folder, in place of an earlier one.
+pub fn keep_report(folder: &Path, report: &Report) -> Result<(), HostError> {
     let file = folder.join(REPORT);
     let mut text = Vec::new();
-    guardrail_report::json::write(report, &mut text).map_err(CliError::io("write", file.display()))?;
+    guardrail_report::json::write(report, &mut text).map_err(HostError::io("write", file.display()))?;
     files::write(&file, &text)
 }
 
 impl Stored {
-    /// The arguments of the run.
-    pub fn args(&self) -> Result<CheckArgs, CliError> {
+    /// The run as a plan for runs with held accesses: such a run has no gate, and a thread for each CPU.
+    pub fn plan(&self) -> Result<RunPlan, HostError> {
         if !(1..=4).contains(&self.smp) || self.timeout == 0 {
-            return Err(CliError::Usage(format!(
+            return Err(HostError::Usage(format!(
                 "{FILE} is malformed: it names no possible number of CPUs or time"
             )));
         }
-        Ok(CheckArgs {
+        Ok(RunPlan {
             drivers: self.drivers.clone(),
             kernel: self.kernel.clone(),
             device: self.device.clone(),
-            tool: String::new(),
             workload: self.workload.clone(),
-            mode: Mode::Permissive,
-            gate: Gate::Off,
-            gate_timeout: 60,
-            policy: None,
-            on_finding: None,
-            snapshot_on_finding: None,
-            schedule: ScheduleName::Interrupt,
-            smp: self.smp,
-            // The run with holds decides for itself.
-            thread: Thread::Multi,
-            no_kaslr: self.no_kaslr,
+            variables: drivers::variables(&self.variables)?,
+            tools: Vec::new(),
+            gate: GateKind::Off,
+            cpus: self.smp,
+            threads: TcgThreads::Multi,
+            kaslr: !self.no_kaslr,
             iommu: self.iommu,
-            append: self.append.clone(),
-            timeout: self.timeout,
-            log_words: crate::check::RING_WORDS,
-            forwards: Vec::new(),
-            vm_record: None,
-            vm_replay: None,
-            qemu: Vec::new(),
-            variables: self.variables.clone(),
-            observe: Observe::Check,
-            record: None,
-            out: None,
-            confirm: false,
-            format: Format::Text,
+            kernel_arguments: self.append.clone(),
+            time_limit: Duration::from_secs(self.timeout),
+            ..RunPlan::new("")
         })
     }
 
     /// Refuses kernel and modules that are not those of the run: places in them would be others.
-    pub fn same(&self, prepared: &Prepared, report: &Report) -> Result<(), CliError> {
+    pub fn same(&self, prepared: &Prepared, report: &Report) -> Result<(), HostError> {
         if prepared.kernel.release != report.kernel {
-            return Err(CliError::Usage(format!(
+            return Err(HostError::Usage(format!(
                 "the run was with kernel {}, but '{}' is {} now",
                 report.kernel, self.kernel, prepared.kernel.release
             )));
         }
         match modules(prepared) == self.modules {
             true => Ok(()),
-            false => Err(CliError::Usage(
+            false => Err(HostError::Usage(
                 "the driver has changed since the run; run 'guardrail check --out' again".into(),
             )),
         }

@@ -1,16 +1,16 @@
 //! From the places of a race to the instructions that the tracer holds.
 
-use crate::drivers;
-use crate::errors::CliError;
 use guardrail_binfmt::ModuleImage;
 use guardrail_binfmt::module::{SymbolKind, plain_name};
 use guardrail_finding::{Finding, Frame};
+use guardrail_host::HostError;
+use guardrail_host::drivers;
 use guardrail_trace::config::HoldPoint;
 use guardrail_vm::prepare::Prepared;
 use std::collections::HashMap;
 
 /// The traced modules by name.
-pub fn images(prepared: &Prepared) -> Result<HashMap<String, ModuleImage>, CliError> {
+pub fn images(prepared: &Prepared) -> Result<HashMap<String, ModuleImage>, HostError> {
     drivers::drivers(prepared)
         .map(|driver| Ok((driver.name.clone(), ModuleImage::parse(&driver.name, driver.bytes.clone())?)))
         .collect()

@@ -1,7 +1,7 @@
 //! Which runs a survey consists of.
 
-use crate::errors::CliError;
-use crate::progress::Progress;
+use guardrail_host::HostError;
+use guardrail_host::Progress;
 use guardrail_report::survey::Place;
 use guardrail_vm::catalog::{self, Class, Entry};
 use guardrail_vm::kernels;
@@ -29,7 +29,7 @@ pub struct Planned {
 }
 
 /// The drivers that a list names, or all of the catalog. With `every_device`, each with every device that it binds.
-pub fn drivers(names: &[String], every_device: bool) -> Result<Vec<Driver>, CliError> {
+pub fn drivers(names: &[String], every_device: bool) -> Result<Vec<Driver>, HostError> {
     let known: Vec<Entry> =
         catalog::entries().into_iter().filter(|entry| !entry.name.contains(':')).collect();
     let wanted: Vec<(String, Option<Entry>)> = match names {
@@ -80,7 +80,7 @@ pub fn plan(
     drivers: &[Driver],
     kernels: &[String],
     progress: &Progress,
-) -> Result<Vec<Planned>, CliError> {
+) -> Result<Vec<Planned>, HostError> {
     let mut modules = Vec::new();
     for kernel in kernels {
         progress.step(&format!("kernel {kernel}"));
@@ -106,7 +106,7 @@ pub fn plan(
 }
 
 /// Refuses a name that neither the catalog nor any of the kernels knows: its runs could only fail.
-fn refuse_unknown<'a>(driver: &Driver, kernels: impl Iterator<Item = &'a Modules>) -> Result<(), CliError> {
+fn refuse_unknown<'a>(driver: &Driver, kernels: impl Iterator<Item = &'a Modules>) -> Result<(), HostError> {
     if driver.entry.is_some() || driver.name.contains('/') {
         return Ok(());
     }
@@ -121,7 +121,7 @@ fn refuse_unknown<'a>(driver: &Driver, kernels: impl Iterator<Item = &'a Modules
 }
 
 /// Refuses a workload that does not exist. Whether one fits a driver shows in its run.
-pub fn refuse_workload(name: &str) -> Result<(), CliError> {
+pub fn refuse_workload(name: &str) -> Result<(), HostError> {
     match Workload::find(name, Class::None) {
         Err(guardrail_vm::Error::BadValue(_)) | Ok(_) => Ok(()),
         Err(error) => Err(error.into()),
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn a_workload_that_does_not_exist_is_refused_before_anything_runs() {
         assert!(refuse_workload("full").is_ok() && refuse_workload("network").is_ok());
-        assert_eq!(refuse_workload("ful").unwrap_err().status(), crate::errors::Status::Usage);
+        assert_eq!(refuse_workload("ful").unwrap_err().status(), guardrail_host::Status::Usage);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! One run of a survey: a `guardrail check` of its own, so that nothing it does can end the survey.
 
-use crate::args::SurveyArgs;
-use crate::errors::{CliError, Status};
-use crate::process::Process;
+use crate::survey::SurveyPlan;
 use crate::survey::matrix::Planned;
+use guardrail_host::process::Process;
+use guardrail_host::{HostError, Status};
 use guardrail_report::Report;
 use guardrail_report::survey::{Skipped, State};
 use std::fs;
@@ -53,28 +53,32 @@ impl Ended {
 
 impl Child {
     /// Starts a run that leaves its files in `folder`.
-    pub fn start(args: &SurveyArgs, planned: &Planned, folder: &Path) -> Result<Child, CliError> {
+    pub fn start(plan: &SurveyPlan, planned: &Planned, folder: &Path) -> Result<Child, HostError> {
         let _ = fs::remove_dir_all(folder);
-        fs::create_dir_all(folder).map_err(CliError::io("create", folder.display()))?;
+        fs::create_dir_all(folder).map_err(HostError::io("create", folder.display()))?;
         let place = &planned.place;
         let mut command = Process::check()?;
         command.arg(&place.driver).arg("--kernel").arg(&place.kernel);
         // Nothing is contained here, and a gate takes time.
         command.args(["--gate", "off"]);
-        command.arg("--tool").arg(&args.tool).arg("--format").arg("json").arg("--out").arg(folder);
-        command.arg("--smp").arg(args.smp.to_string()).arg("--timeout").arg(args.timeout.to_string());
-        for (name, value) in [("--device", &place.device), ("--workload", &args.workload)] {
+        command.arg("--tool").arg(plan.tools.join(",")).arg("--format").arg("json").arg("--out").arg(folder);
+        command
+            .arg("--smp")
+            .arg(plan.cpus.to_string())
+            .arg("--timeout")
+            .arg(plan.time_limit.as_secs().to_string());
+        for (name, value) in [("--device", &place.device), ("--workload", &plan.workload)] {
             command.args(value.iter().flat_map(|value| [name, value.as_str()]));
         }
-        command.args(args.variables.iter().flat_map(|pair| ["--set", pair.as_str()]));
-        if args.record {
+        command.args(plan.variables.iter().flat_map(|pair| ["--set", pair.as_str()]));
+        if plan.record {
             command.arg("--record").arg(folder.join("run.trace"));
         }
         let process = Process::start(command, folder)?;
         Ok(Child {
             process,
             started: Instant::now(),
-            limit: Duration::from_secs(args.timeout) + BEYOND,
+            limit: plan.time_limit + BEYOND,
             folder: folder.to_path_buf(),
             overdue: false,
         })

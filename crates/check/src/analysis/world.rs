@@ -1,11 +1,11 @@
 //! What checkers ask about kernel and modules, answered by the kernel crate.
 
-use crate::errors::CliError;
-use crate::wire::{ModuleFile, Subject};
+use crate::subject::{ModuleFile, Subject};
 use guardrail_analysis::machine::{LineLookup, ModuleMap, Range, Region, World};
 use guardrail_binfmt::module::{Placed, PlacedSymbol};
 use guardrail_binfmt::{Btf, KernelImage, Lines, ModuleImage};
 use guardrail_finding::Location;
+use guardrail_host::HostError;
 use guardrail_kernel::{SummaryTable, charts, plan};
 use guardrail_knowledge::chart::Chart;
 use guardrail_knowledge::effect::Summary;
@@ -41,7 +41,7 @@ struct Module {
 
 impl Known {
     /// Opens everything that the analysis needs, so that it needs no files later.
-    pub fn open(subject: &Subject) -> Result<Known, CliError> {
+    pub fn open(subject: &Subject) -> Result<Known, HostError> {
         let kernel = KernelImage::open(&subject.kernel)?;
         let table = SummaryTable::for_image(&kernel);
         let charts = charts::for_image(&kernel);

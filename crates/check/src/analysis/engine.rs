@@ -1,9 +1,10 @@
 //! The checkers over a source of segments: the same for a live run and a recorded one.
 
-use crate::errors::CliError;
-use crate::wire::{Analyzed, Subject};
-use crate::world::Known;
+use crate::analysis::wire::Analyzed;
+use crate::analysis::world::Known;
+use crate::subject::Subject;
 use guardrail_analysis::{Config, Outcome, Session, checkers};
+use guardrail_host::HostError;
 use guardrail_trace::source::{Source, SourceEnd, SourceError, Step};
 
 /// Names that stand for several. DRCheck is asked for by name, since all drivers have races that do no harm.
@@ -12,8 +13,8 @@ const GROUPS: [(&str, &[&str]); 2] = [
     ("quiet", &["dmcheck", "dmacheck", "lockcheck", "protocheck"]),
 ];
 
-/// Segments between two looks at whether anybody wants to know how far the engine is.
-const TELL_EVERY: u64 = 8192;
+/// Segments between two reports of progress.
+const REPORT_EVERY: u64 = 8192;
 
 /// Everything that is opened before the first event.
 pub struct Engine {
@@ -22,22 +23,22 @@ pub struct Engine {
 
 impl Engine {
     /// Opens kernel image and modules.
-    pub fn open(subject: &Subject) -> Result<Engine, CliError> {
+    pub fn open(subject: &Subject) -> Result<Engine, HostError> {
         let world = Box::new(Known::open(subject)?);
         let config = Config { world, tools: subject.tools.clone() };
-        let session = Session::new(config).map_err(|error| CliError::Usage(error.to_string()))?;
+        let session = Session::new(config).map_err(|error| HostError::Usage(error.to_string()))?;
         Ok(Engine { session })
     }
 
-    /// Reads the source to its end. `tell` gets the number of words read, now and then, also while idle.
+    /// Reads the source to its end. `progress` gets the number of words read, now and then, also while idle.
     ///
     /// `judge` gets each new finding before the source hears that the segment with it was checked.
     pub fn run(
         mut self,
         source: &mut dyn Source,
-        tell: &mut dyn FnMut(u64),
+        progress: &mut dyn FnMut(u64),
         judge: &mut dyn FnMut(&guardrail_finding::Finding),
-    ) -> Result<Analyzed, CliError> {
+    ) -> Result<Analyzed, HostError> {
         let mut segments = 0u64;
         let mut words = 0u64;
         let cut = loop {
@@ -48,15 +49,15 @@ impl Engine {
                     self.session.news(&mut *judge);
                     source.checked();
                     segments += 1;
-                    if segments.is_multiple_of(TELL_EVERY) {
-                        tell(words);
+                    if segments.is_multiple_of(REPORT_EVERY) {
+                        progress(words);
                     }
                 }
-                Step::Idle => tell(words),
+                Step::Idle => progress(words),
                 Step::End(SourceEnd::Complete) => break None,
                 Step::End(SourceEnd::Cut(why)) => break Some(why),
                 Step::End(SourceEnd::Failed(reason)) => {
-                    return Err(CliError::Run(format!("the trace is not whole: {reason}")));
+                    return Err(HostError::Run(format!("the trace is not whole: {reason}")));
                 }
             }
         };
@@ -65,7 +66,7 @@ impl Engine {
     }
 }
 
-fn source_error(error: SourceError) -> CliError {
+fn source_error(error: SourceError) -> HostError {
     match error {
         SourceError::Log(error) => error.into(),
         SourceError::File(error) => error.into(),
@@ -73,7 +74,7 @@ fn source_error(error: SourceError) -> CliError {
 }
 
 /// Splits a list of tools, and refuses unknown ones.
-pub fn tools(list: &str) -> Result<Vec<String>, CliError> {
+pub fn tools(list: &str) -> Result<Vec<String>, HostError> {
     let mut tools = Vec::new();
     let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
     let group =
@@ -91,7 +92,7 @@ pub fn tools(list: &str) -> Result<Vec<String>, CliError> {
         }
     }
     if tools.is_empty() {
-        return Err(CliError::Usage("--tool names no tool; see 'guardrail list tools'".into()));
+        return Err(HostError::Usage("--tool names no tool; see 'guardrail list tools'".into()));
     }
     Ok(tools)
 }

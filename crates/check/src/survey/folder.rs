@@ -1,7 +1,7 @@
 //! The folder of a survey.
 
-use crate::errors::CliError;
-use crate::files::{self, json, write};
+use guardrail_host::HostError;
+use guardrail_host::files::{self, json, write};
 use guardrail_report::survey::{CELL_SCHEMA, Cell, Place, SCHEMA, Settings, Summary};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -21,10 +21,10 @@ struct Head {
 
 impl Folder {
     /// Opens a folder, or makes it. One that holds a survey with other settings is refused.
-    pub fn open(path: &Path, settings: &Settings) -> Result<Folder, CliError> {
-        let path = std::path::absolute(path).map_err(CliError::io("find", path.display()))?;
+    pub fn open(path: &Path, settings: &Settings) -> Result<Folder, HostError> {
+        let path = std::path::absolute(path).map_err(HostError::io("find", path.display()))?;
         for folder in ["cells", "runs"].map(|name| path.join(name)) {
-            fs::create_dir_all(&folder).map_err(CliError::io("create", folder.display()))?;
+            fs::create_dir_all(&folder).map_err(HostError::io("create", folder.display()))?;
         }
         let folder = Folder { path };
         let file = folder.path.join("survey.json");
@@ -35,7 +35,7 @@ impl Folder {
             }
             Some(head) if head.settings == *settings => {}
             Some(_) => {
-                return Err(CliError::Usage(format!(
+                return Err(HostError::Usage(format!(
                     "{} holds a survey with other checkers, workload, variables or CPUs; give another folder",
                     folder.path.display()
                 )));
@@ -45,10 +45,10 @@ impl Folder {
     }
 
     /// The summary that a survey left in a folder.
-    pub fn summary_of(path: &Path) -> Result<Summary, CliError> {
+    pub fn summary_of(path: &Path) -> Result<Summary, HostError> {
         let file = path.join("table.json");
         read::<Summary>(&file).filter(|summary| summary.schema == SCHEMA).ok_or_else(|| {
-            CliError::Usage(format!("{} holds no finished survey (table.json)", path.display()))
+            HostError::Usage(format!("{} holds no finished survey (table.json)", path.display()))
         })
     }
 
@@ -59,7 +59,7 @@ impl Folder {
     }
 
     /// Keeps a cell.
-    pub fn keep(&self, cell: &Cell) -> Result<(), CliError> {
+    pub fn keep(&self, cell: &Cell) -> Result<(), HostError> {
         write(&self.cell_file(&cell.place), &json(cell)?)
     }
 
@@ -69,13 +69,13 @@ impl Folder {
     }
 
     /// Writes the table in all formats.
-    pub fn write_tables(&self, summary: &Summary) -> Result<(), CliError> {
+    pub fn write_tables(&self, summary: &Summary) -> Result<(), HostError> {
         let (mut text, mut object, mut page) = (Vec::new(), Vec::new(), Vec::new());
         summary
             .write_text(&mut text)
             .and_then(|()| summary.write_json(&mut object))
             .and_then(|()| summary.write_html(&mut page))
-            .map_err(CliError::io("write", "the table"))?;
+            .map_err(HostError::io("write", "the table"))?;
         write(&self.path.join("table.txt"), &text)?;
         write(&self.path.join("table.json"), &object)?;
         write(&self.path.join("table.html"), &page)

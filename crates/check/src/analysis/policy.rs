@@ -1,7 +1,7 @@
-//! What happens at a finding: which are contained, which only told (thesis 3.2).
+//! The policy of a run: which findings are contained, and which are only reported (thesis 3.2).
 
-use crate::args::Mode;
-use crate::errors::CliError;
+use crate::plan::{GateKind, Mode, Observe, RunPlan};
+use guardrail_host::HostError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const HARMLESS: &str = "likely benign";
 pub enum Action {
     /// The device is cut off.
     Contain,
-    /// It is told, and the run goes on.
+    /// It is reported, and the run goes on.
     Warn,
 }
 
@@ -45,7 +45,7 @@ pub enum Decision {
     /// The gate is closed.
     Contained,
     /// It passes: nothing is contained, or the policy says so of its kind.
-    Told,
+    Reported,
     /// It passes because it was judged harmless.
     Harmless,
 }
@@ -55,29 +55,41 @@ impl Decision {
     pub fn word(self) -> &'static str {
         match self {
             Decision::Contained => "contained",
-            Decision::Told => "passed",
+            Decision::Reported => "passed",
             Decision::Harmless => "passed: judged harmless",
         }
     }
 }
 
 impl Policy {
+    /// The policy of a run whose device accesses wait for the analysis; absent where none waits.
+    pub fn of_plan(plan: &RunPlan) -> Result<Option<Policy>, HostError> {
+        let policy = Policy::open(plan.mode, plan.policy.as_deref())?;
+        match (plan.gate, plan.mode) {
+            (GateKind::Off, Mode::Permissive) => Ok(None),
+            (GateKind::Off, _) => Err(HostError::Usage(
+                "--mode stringent and --mode triage need a gate that they can close; add --gate vmm or --gate vfio-user".into(),
+            )),
+            (GateKind::Vmm | GateKind::VfioUser, _) => Ok(Some(policy).filter(|_| plan.observe == Observe::Check)),
+        }
+    }
+
     /// The policy of a mode, with the exceptions of a file: the one named, else `guardrail.toml` of this folder if there is one.
-    pub fn open(mode: Mode, file: Option<&Path>) -> Result<Policy, CliError> {
+    pub fn open(mode: Mode, file: Option<&Path>) -> Result<Policy, HostError> {
         let path = file.map_or_else(|| PathBuf::from(FILE), Path::to_path_buf);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if file.is_none() && error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(CliError::io("read", path.display())(error)),
+            Err(error) => return Err(HostError::io("read", path.display())(error)),
         };
-        let kinds = parse(&text).map_err(|why| CliError::Usage(format!("{}: {why}", path.display())))?;
+        let kinds = parse(&text).map_err(|why| HostError::Usage(format!("{}: {why}", path.display())))?;
         Ok(Policy { mode, kinds })
     }
 
     /// What happens at a finding of this kind, judged so.
     pub fn decide(&self, kind: &str, triage: Option<&str>) -> Decision {
         match (self.mode, self.kinds.get(kind)) {
-            (Mode::Permissive, _) | (_, Some(Action::Warn)) => Decision::Told,
+            (Mode::Permissive, _) | (_, Some(Action::Warn)) => Decision::Reported,
             (_, Some(Action::Contain)) | (Mode::Stringent, None) => Decision::Contained,
             (Mode::Triage, None) if triage.is_some_and(|triage| triage.starts_with(HARMLESS)) => {
                 Decision::Harmless
@@ -119,7 +131,7 @@ mod tests {
     #[test]
     fn modes_decide_where_the_file_says_nothing() {
         let decide = |mode, triage| policy(mode, "").decide("data-race", triage);
-        assert_eq!(decide(Mode::Permissive, Some("harmful")), Decision::Told);
+        assert_eq!(decide(Mode::Permissive, Some("harmful")), Decision::Reported);
         assert_eq!(decide(Mode::Stringent, Some("likely benign: a counter")), Decision::Contained);
         assert_eq!(decide(Mode::Triage, Some("likely benign: a counter")), Decision::Harmless);
         assert_eq!(decide(Mode::Triage, Some("harmful")), Decision::Contained);
@@ -129,16 +141,16 @@ mod tests {
     #[test]
     fn the_file_makes_exceptions() {
         let text = "[kinds]\nleak = \"warn\"\ndata-race = \"contain\"\n";
-        assert_eq!(policy(Mode::Stringent, text).decide("leak", None), Decision::Told);
+        assert_eq!(policy(Mode::Stringent, text).decide("leak", None), Decision::Reported);
         assert_eq!(
             policy(Mode::Triage, text).decide("data-race", Some("likely benign: x")),
             Decision::Contained
         );
-        assert_eq!(policy(Mode::Permissive, text).decide("data-race", None), Decision::Told);
+        assert_eq!(policy(Mode::Permissive, text).decide("data-race", None), Decision::Reported);
     }
 
     #[test]
-    fn faults_in_the_file_are_told_with_their_line() {
+    fn faults_in_the_file_are_reported_with_their_line() {
         assert_eq!(
             parse("[kinds]\nleek = \"warn\"").unwrap_err(),
             "there is no kind of finding 'leek'; did you mean leak?"

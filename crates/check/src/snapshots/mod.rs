@@ -1,9 +1,16 @@
-//! `check --snapshot-on-finding`: the guest is saved at findings, for `guardrail debug`.
+//! Snapshots of the guest at findings (`--snapshot-on-finding`), and gdb on one of them.
+//!
+//! Knows: the files of a snapshot, how the guest is saved while the analysis and with it the driver wait.
+//!
+//! Must not know: what a finding means, why the gate is closed.
 
-use crate::args::{CheckArgs, Gate};
-use crate::errors::CliError;
-use crate::progress::Progress;
-use crate::wire::{Saves, Subject};
+pub mod debug;
+
+use crate::analysis::wire::Saves;
+use crate::plan::{GateKind, RunPlan};
+use crate::subject::Subject;
+use guardrail_host::HostError;
+use guardrail_host::Progress;
 use guardrail_vm::run::Save;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -18,32 +25,14 @@ use std::time::Instant;
 const FOLDER: &str = "snapshots";
 /// What a debugger must know besides what is in the guest's memory.
 const SUBJECT: &str = "subject.json";
-/// The shortest `--gate-timeout` that leaves time to save a guest.
-const LEAST_TIMEOUT: u64 = 20;
-
-/// Refuses what cannot go together.
-pub fn refuse_early(args: &CheckArgs) -> Result<(), CliError> {
-    let why = match args.snapshot_on_finding {
-        None => return Ok(()),
-        Some(_) if args.out.is_none() => "--snapshot-on-finding needs a place for the snapshots; add --out DIR".into(),
-        Some(_) if args.gate == Gate::Off => {
-            "--snapshot-on-finding needs a gate that holds the driver while the guest is saved; leave out --gate off".into()
-        }
-        Some(_) if args.gate_timeout < LEAST_TIMEOUT => format!(
-            "--snapshot-on-finding holds accesses for as long as saving takes; --gate-timeout must be at least {LEAST_TIMEOUT}"
-        ),
-        Some(_) => return Ok(()),
-    };
-    Err(CliError::Usage(why))
-}
 
 /// How the analysis waits meanwhile.
-pub fn saves(args: &CheckArgs) -> Saves {
+pub fn saves(plan: &RunPlan) -> Saves {
     Saves {
-        most: args.snapshot_on_finding.unwrap_or(0),
-        seconds: args.gate_timeout,
+        most: plan.snapshots.unwrap_or(0),
+        seconds: plan.hold_limit.as_secs(),
         // With a device elsewhere, stopping the driver's machine does not stop the device.
-        close_first: args.gate == Gate::VfioUser,
+        close_first: plan.gate == GateKind::VfioUser,
     }
 }
 
@@ -75,11 +64,11 @@ pub fn saved_in(out: &Path) -> Vec<String> {
 }
 
 /// Kernel and modules of the run.
-pub fn subject(out: &Path) -> Result<Subject, CliError> {
+pub fn subject(out: &Path) -> Result<Subject, HostError> {
     let file = out.join(FOLDER).join(SUBJECT);
-    let bytes = fs::read(&file).map_err(CliError::io("read", file.display()))?;
+    let bytes = fs::read(&file).map_err(HostError::io("read", file.display()))?;
     serde_json::from_slice(&bytes)
-        .map_err(|error| CliError::Usage(format!("{} is malformed: {error}", file.display())))
+        .map_err(|error| HostError::Usage(format!("{} is malformed: {error}", file.display())))
 }
 
 /// The snapshots of a run.
@@ -93,18 +82,18 @@ pub struct Snapshots {
 
 impl Snapshots {
     /// Makes the folder. Snapshots of an earlier run are removed: their findings may not be those of this one.
-    pub fn new(out: &Path, subject: &Subject, memory_mib: u32) -> Result<Snapshots, CliError> {
+    pub fn new(out: &Path, subject: &Subject, memory_mib: u32) -> Result<Snapshots, HostError> {
         let folder = out.join(FOLDER);
-        fs::create_dir_all(&folder).map_err(CliError::io("create", folder.display()))?;
+        fs::create_dir_all(&folder).map_err(HostError::io("create", folder.display()))?;
         for finding in saved_in(out) {
             let Files { core, symbols, script } = Files::of(out, &finding);
-            fs::remove_file(&core).map_err(CliError::io("remove", core.display()))?;
+            fs::remove_file(&core).map_err(HostError::io("remove", core.display()))?;
             // They are made by a debugger, which may not have been asked for.
             let _ = (fs::remove_file(symbols), fs::remove_file(script));
         }
         let file = folder.join(SUBJECT);
-        let text = serde_json::to_vec_pretty(subject).map_err(|error| CliError::Run(error.to_string()))?;
-        fs::write(&file, text).map_err(CliError::io("write", file.display()))?;
+        let text = serde_json::to_vec_pretty(subject).map_err(|error| HostError::Run(error.to_string()))?;
+        fs::write(&file, text).map_err(HostError::io("write", file.display()))?;
         Ok(Snapshots {
             out: out.to_path_buf(),
             memory: u64::from(memory_mib) << 20,

@@ -1,6 +1,6 @@
-//! Names for the addresses and numbers of a trace. Whatever is not at hand stays a number.
+//! Names for the addresses and numbers of a trace. Without its file, a name stays a number.
 
-use crate::analyze;
+use crate::trace_head;
 use guardrail_binfmt::module::Placed;
 use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_trace::file::TraceMeta;
@@ -26,7 +26,9 @@ impl Names {
     pub fn open(meta: &TraceMeta) -> Names {
         let mut modules = HashMap::new();
         let folder = TempDir::with_prefix("guardrail-").ok();
-        if let Some(subject) = folder.as_ref().and_then(|folder| analyze::subject(meta, folder.path()).ok()) {
+        if let Some(subject) =
+            folder.as_ref().and_then(|folder| trace_head::subject(meta, folder.path()).ok())
+        {
             for file in subject.modules.iter().chain(&subject.others) {
                 if let Ok(image) = ModuleImage::open(&file.path) {
                     modules.insert(file.name.clone(), image);

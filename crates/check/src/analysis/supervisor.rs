@@ -1,7 +1,8 @@
 //! The supervisor's side of the analysis process.
 
-use crate::errors::CliError;
-use crate::wire::{Analyzed, Found, Job, Message, Order, receive, send};
+use crate::analysis::wire::{Analyzed, Found, Job, Message, Order, receive, send};
+use guardrail_host::HostError;
+use guardrail_host::folders::program;
 use guardrail_report::Run;
 use guardrail_vm::run::ending;
 use std::io::BufReader;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// How long it may take to open kernel image and modules.
 const START_LIMIT: Duration = Duration::from_secs(120);
-/// How long it may be silent at the end: it tells its progress while it reads.
+/// How long it may be silent at the end; it reports its progress while it reads.
 const SILENCE_LIMIT: Duration = Duration::from_secs(120);
 
 /// A running analysis process; dropping it ends it.
@@ -27,8 +28,8 @@ pub struct Analysis {
 
 impl Analysis {
     /// Starts the process and waits until it is ready to read the log.
-    pub fn start(job: &Job, stop: &dyn Fn() -> bool) -> Result<Analysis, CliError> {
-        let program = std::env::current_exe().map_err(CliError::io("find", "the guardrail program"))?;
+    pub fn start(job: &Job, stop: &dyn Fn() -> bool) -> Result<Analysis, HostError> {
+        let program = program()?;
         let mut child = Command::new(&program)
             .arg("internal-analysis")
             .env_clear()
@@ -38,7 +39,7 @@ impl Analysis {
             // Ctrl-C at the terminal is the supervisor's to handle.
             .process_group(0)
             .spawn()
-            .map_err(CliError::io("start", program.display()))?;
+            .map_err(HostError::io("start", program.display()))?;
         let mut stdin = child.stdin.take().expect("it was asked for");
         let stdout = child.stdout.take().expect("it was asked for");
         let (sender, heard) = mpsc::channel();
@@ -50,7 +51,7 @@ impl Analysis {
                 }
             }
         });
-        // If it died at once, what it said tells more than the broken pipe.
+        // If it died at once, its message says more than the broken pipe.
         let _ = send(&mut stdin, job);
         let mut analysis =
             Analysis { child, stdin: Some(stdin), heard, words: 0, failed: None, found: Vec::new() };
@@ -64,7 +65,7 @@ impl Analysis {
         self.words
     }
 
-    /// Findings that were told since the last call.
+    /// Findings that were reported since the last call.
     pub fn found(&mut self) -> Vec<Found> {
         self.listen();
         std::mem::take(&mut self.found)
@@ -87,8 +88,8 @@ impl Analysis {
         self.failed.clone()
     }
 
-    /// Tells the outcome of the run, waits until the log is read to its end, and gives what was found.
-    pub fn finish(mut self, run: &Run, stop: &dyn Fn() -> bool) -> Result<Analyzed, CliError> {
+    /// Sends the outcome of the run, waits until the log is read to its end, and gives what was found.
+    pub fn finish(mut self, run: &Run, stop: &dyn Fn() -> bool) -> Result<Analyzed, HostError> {
         let mut stdin = self.stdin.take();
         if let Some(stdin) = &mut stdin {
             let _ = send(stdin, &Order::Ended(Box::new(run.clone())));
@@ -96,7 +97,7 @@ impl Analysis {
         drop(stdin);
         match self.wait_for(SILENCE_LIMIT, stop, |message| matches!(message, Message::Done(_)))? {
             Message::Done(analyzed) => Ok(*analyzed),
-            _ => Err(CliError::Run("the analysis gave no result".into())),
+            _ => Err(HostError::Run("the analysis gave no result".into())),
         }
     }
 
@@ -116,26 +117,26 @@ impl Analysis {
         limit: Duration,
         stop: &dyn Fn() -> bool,
         wanted: fn(&Message) -> bool,
-    ) -> Result<Message, CliError> {
+    ) -> Result<Message, HostError> {
         if let Some(why) = self.failed.take() {
-            return Err(CliError::Run(why));
+            return Err(HostError::Run(why));
         }
         let mut deadline = Instant::now() + limit;
         loop {
             if stop() {
-                return Err(CliError::Interrupted);
+                return Err(HostError::Interrupted);
             }
             match self.heard.recv_timeout(Duration::from_millis(100)) {
                 Ok(message) if wanted(&message) => return Ok(message),
-                Ok(Message::Failed(why)) => return Err(CliError::Run(why)),
+                Ok(Message::Failed(why)) => return Err(HostError::Run(why)),
                 Ok(Message::Progress(words)) => {
                     self.words = words;
                     deadline = Instant::now() + limit;
                 }
                 Ok(_) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(CliError::Run(self.death())),
+                Err(RecvTimeoutError::Disconnected) => return Err(HostError::Run(self.death())),
                 Err(RecvTimeoutError::Timeout) if Instant::now() > deadline => {
-                    return Err(CliError::Run(format!(
+                    return Err(HostError::Run(format!(
                         "the analysis gave no sign of life for {} s",
                         limit.as_secs()
                     )));

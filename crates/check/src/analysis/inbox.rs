@@ -1,0 +1,87 @@
+//! What the analysis process hears from the supervisor in the middle of a run.
+
+use crate::analysis::wire::{Order, receive};
+use guardrail_report::Run;
+use std::io::BufRead;
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+/// The orders of the supervisor, as they come.
+pub struct Inbox {
+    heard: Receiver<Order>,
+    ended: Option<Run>,
+}
+
+impl Inbox {
+    /// Listens on a thread of its own, which ends with the supervisor.
+    pub fn listen(mut input: impl BufRead + Send + 'static) -> Inbox {
+        let (sender, heard) = mpsc::channel();
+        std::thread::spawn(move || {
+            while let Ok(Some(order)) = receive(&mut input) {
+                if sender.send(order).is_err() {
+                    break;
+                }
+            }
+        });
+        Inbox { heard, ended: None }
+    }
+
+    /// Waits until the guest was saved at a finding. False where it has ended, or nobody answers.
+    pub fn saved(&mut self, finding: &str, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        loop {
+            match self.heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Order::GoOn(id)) if id == finding => return true,
+                // The answer to an earlier one, for which nobody waited anymore.
+                Ok(Order::GoOn(_)) => {}
+                Ok(Order::Ended(run)) => {
+                    self.ended = Some(*run);
+                    return false;
+                }
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Waits for the outcome of the run; `None` where the supervisor has gone.
+    pub fn ended(mut self) -> Option<Run> {
+        self.ended.take().or_else(|| {
+            self.heard.iter().find_map(|order| match order {
+                Order::Ended(run) => Some(*run),
+                Order::GoOn(_) => None,
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::wire::send;
+    use std::io;
+
+    fn inbox(said: &[Order]) -> Inbox {
+        let mut bytes = Vec::new();
+        said.iter().for_each(|order| send(&mut bytes, order).unwrap());
+        Inbox::listen(io::Cursor::new(bytes))
+    }
+
+    #[test]
+    fn the_analysis_goes_on_where_the_finding_was_saved_and_nowhere_else() {
+        let long = Duration::from_secs(60);
+        let go_on = |id: &str| Order::GoOn(id.to_owned());
+        let ended = || Order::Ended(Box::new(Run { outcome: "completed".into(), ..Run::default() }));
+        // An answer that came too late for an earlier one is passed over.
+        let mut heard = inbox(&[go_on("a"), go_on("b"), ended()]);
+        assert!(heard.saved("b", long));
+        assert_eq!(heard.ended().map(|run| run.outcome).as_deref(), Some("completed"));
+        // A guest that has ended is not saved, and its outcome is not lost.
+        let mut heard = inbox(&[ended(), go_on("a")]);
+        assert!(!heard.saved("a", long));
+        assert_eq!(heard.ended().map(|run| run.outcome).as_deref(), Some("completed"));
+        // Nor is one whose supervisor has gone.
+        let mut heard = inbox(&[]);
+        assert!(!heard.saved("a", long));
+        assert_eq!(heard.ended(), None);
+    }
+}

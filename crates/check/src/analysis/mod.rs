@@ -1,0 +1,19 @@
+//! The analysis of a log: the checkers, and the process that runs them beside a guest.
+//!
+//! Knows: the protocol between supervisor and analysis process, what the process may do, the policy at findings.
+//!
+//! Must not know: how a guest is made or run, options of QEMU, what a report looks like.
+//!
+//! Invariants: the process opens everything, drops its privileges for good, and only then reads bytes that a guest influences.
+
+pub mod engine;
+pub mod policy;
+pub mod supervisor;
+pub mod wire;
+
+pub(crate) mod inbox;
+pub(crate) mod keeper;
+pub mod process;
+pub(crate) mod recorder;
+pub(crate) mod sandbox;
+pub(crate) mod world;

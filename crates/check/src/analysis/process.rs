@@ -1,0 +1,110 @@
+//! The analysis process of a run (`guardrail internal-analysis`). It opens what it needs, drops its privileges, reads the log of a
+//! running guest, and reports its findings on standard output (see [`wire`](crate::analysis::wire)).
+
+use crate::analysis::engine::Engine;
+use crate::analysis::inbox::Inbox;
+use crate::analysis::keeper::Keeper;
+use crate::analysis::recorder::{self, Recorder};
+use crate::analysis::sandbox;
+use crate::analysis::wire::{Analyzed, Found, Job, Message, receive, send};
+use guardrail_finding::Finding;
+use guardrail_host::error::sentence;
+use guardrail_host::{HostError, Status};
+use guardrail_trace::log::{FailReason, Log, MergedReader};
+use guardrail_trace::source::Live;
+use std::cell::RefCell;
+use std::io::{self, BufReader, Write};
+use std::time::Duration;
+
+/// How long the log may be silent before the process reports its progress.
+const IDLE: Duration = Duration::from_millis(500);
+
+/// Runs the analysis process.
+pub fn run() -> Result<Status, HostError> {
+    let mut out = io::stdout();
+    match analyze(&mut out) {
+        Ok(()) => Ok(Status::Clean),
+        Err(error) => {
+            // The supervisor prints it, if it still runs.
+            let _ = send(&mut out, &Message::Failed(sentence(&error)));
+            Ok(error.status())
+        }
+    }
+}
+
+/// What is opened before the process drops its privileges.
+struct Opened {
+    engine: Engine,
+    log: Log,
+    reader: MergedReader,
+    recorder: Option<Recorder>,
+    keeper: Option<Keeper>,
+}
+
+impl Opened {
+    fn new(job: Job) -> Result<Opened, HostError> {
+        let engine = Engine::open(&job.subject)?;
+        let log = Log::open(&job.log)?;
+        let recorder = match &job.record {
+            Some(path) => Some(Recorder::open(path, &job.meta, &log)?),
+            None => None,
+        };
+        let mut reader = MergedReader::attach(&log)?;
+        reader.set_schedule(job.schedule);
+        let keeper = job.policy.map(|policy| Keeper::new(policy, log.clone(), job.saves));
+        Ok(Opened { engine, log, reader, recorder, keeper })
+    }
+}
+
+fn supervisor_gone() -> HostError {
+    HostError::Run("the supervisor has gone".into())
+}
+
+fn analyze(out: &mut dyn Write) -> Result<(), HostError> {
+    let mut input = BufReader::new(io::stdin());
+    let job: Job =
+        receive(&mut input).map_err(HostError::io("read", "the job"))?.ok_or_else(supervisor_gone)?;
+    let Opened { engine, log, reader, recorder, mut keeper } = Opened::new(job)?;
+    sandbox::enter().map_err(HostError::io("drop privileges of", "the analysis"))?;
+    let recorder = recorder.map(Recorder::start);
+    let mut inbox = Inbox::listen(input);
+    send(out, &Message::Ready).map_err(|_| supervisor_gone())?;
+
+    let mut analyzed = read(engine, reader, out, keeper.as_mut(), &mut inbox);
+    if analyzed.is_err() {
+        log.fail(FailReason::ReaderDied);
+    }
+    send(out, &Message::Drained).map_err(|_| supervisor_gone())?;
+    let run = inbox.ended();
+    if let Some(recorder) = recorder {
+        let recorded = recorder.join().map_err(|_| HostError::Run("the recorder died".into()))?;
+        // The recorder's error comes first: a recorder that fails ends the log, and the analysis learns only that.
+        let (writer, cut) = recorded?;
+        analyzed = analyzed.and_then(|analyzed| recorder::finish(writer, cut, run).map(|()| analyzed));
+    }
+    let mut analyzed = analyzed?;
+    if let Some(keeper) = keeper {
+        keeper.finish(&mut analyzed);
+    }
+    send(out, &Message::Done(Box::new(analyzed))).map_err(|_| supervisor_gone())
+}
+
+/// Reads the log to its end. The reader's place is free afterwards, so that the recorder does not wait for it.
+fn read(
+    engine: Engine,
+    reader: MergedReader,
+    out: &mut dyn Write,
+    mut keeper: Option<&mut Keeper>,
+    inbox: &mut Inbox,
+) -> Result<Analyzed, HostError> {
+    let out = RefCell::new(out);
+    // The kernel ends this process with its supervisor, so a failure to send needs no answer.
+    let report = |message: &Message| _ = send(&mut **out.borrow_mut(), message);
+    let mut progress = |words| report(&Message::Progress(words));
+    let mut judge = |finding: &Finding| {
+        if let Some(keeper) = keeper.as_deref_mut() {
+            keeper.judge(finding, &mut |found: Found| report(&Message::Found(found)), inbox);
+        }
+    };
+    engine.run(&mut Live { reader, timeout: IDLE }, &mut progress, &mut judge)
+}

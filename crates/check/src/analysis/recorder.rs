@@ -1,0 +1,64 @@
+//! Writes the log of a running guest to a trace file.
+
+use crate::trace_head::RUN_KEY;
+use guardrail_host::HostError;
+use guardrail_report::Run;
+use guardrail_trace::file::{RunSummary, TraceMeta, TraceWriter};
+use guardrail_trace::log::{FailReason, Log, MergedReader};
+use guardrail_trace::source::{Live, Source, SourceEnd, Step};
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long the log may be silent before what was read is written out.
+const IDLE: Duration = Duration::from_millis(500);
+
+/// Writes the log to a trace file, on a thread of its own.
+pub struct Recorder {
+    writer: TraceWriter,
+    reader: MergedReader,
+    log: Log,
+}
+
+impl Recorder {
+    /// Opens the file, and a place to read the log from.
+    pub fn open(path: &Path, meta: &TraceMeta, log: &Log) -> Result<Recorder, HostError> {
+        let writer = TraceWriter::create(path, meta)?;
+        Ok(Recorder { writer, reader: MergedReader::attach(log)?, log: log.clone() })
+    }
+
+    /// Records on a thread of its own. It gives the file, and whether the log was cut.
+    pub fn start(self) -> JoinHandle<Result<(TraceWriter, bool), HostError>> {
+        std::thread::spawn(move || {
+            let log = self.log.clone();
+            let result = self.record();
+            if result.is_err() {
+                // A run that cannot be recorded ends; it would go on in vain.
+                log.fail(FailReason::Stopped);
+            }
+            result
+        })
+    }
+
+    fn record(self) -> Result<(TraceWriter, bool), HostError> {
+        let mut writer = self.writer;
+        let mut live = Live { reader: self.reader, timeout: IDLE };
+        loop {
+            match live.step().map_err(|error| HostError::Run(error.to_string()))? {
+                Step::Segment(segment) => writer.add(&segment)?,
+                Step::Idle => writer.flush()?,
+                Step::End(end) => return Ok((writer, end != SourceEnd::Complete)),
+            }
+        }
+    }
+}
+
+/// Ends the trace with what is known of the run. Without it the file reads as one that was cut.
+pub fn finish(writer: TraceWriter, cut: bool, run: Option<Run>) -> Result<(), HostError> {
+    let Some(run) = run else { return Ok(()) };
+    let mut summary = RunSummary { outcome: run.outcome.clone(), cut, ..RunSummary::default() };
+    if let Ok(value) = serde_json::to_value(run) {
+        summary.more.insert(RUN_KEY.to_owned(), value);
+    }
+    Ok(writer.finish(summary)?)
+}

@@ -1,0 +1,269 @@
+//! Confirming races: the driver runs again with the two accesses of a race held, one for the other.
+//!
+//! Knows: which findings can be confirmed, how a run with held accesses differs from others, what follows from its records.
+//!
+//! Must not know: how the tracer holds an access, how checkers find races.
+
+mod points;
+mod scheduling;
+mod verdict;
+
+use crate::plan::{Effort, RING_WORDS, RunPlan};
+use crate::run::guest::Guest;
+use crate::run::prepare::drivers;
+use crate::run::tracer::{self, Holding};
+use crate::stored;
+use guardrail_finding::Finding;
+use guardrail_host::folders::{LogFolder, library};
+use guardrail_host::{Host, HostError};
+use guardrail_report::Report;
+use guardrail_trace::config::{HoldPoint, Holds};
+use guardrail_trace::event::Event;
+use guardrail_trace::log::{Log, LogOptions, MergedReader};
+use guardrail_trace::meet::{Meet, MeetOutcome};
+use guardrail_trace::source::{Live, Source, Step};
+use guardrail_vm::error::suggest;
+use guardrail_vm::prepare::Prepared;
+use guardrail_vm::run::{Limits, Options, Outcome, Plugin, TcgThreads};
+use scheduling::Scheduling;
+use std::path::Path;
+use std::time::Duration;
+use tempfile::TempDir;
+pub use verdict::CONFIRMED;
+use verdict::Seen;
+
+/// The kind of finding that can be confirmed.
+const RACE: &str = "data-race";
+/// Records that are kept of one run.
+const MAX_MEETS: usize = 1 << 16;
+/// The workload that only loads the driver, which is then done several times.
+const SHORT: &str = "load";
+/// How long the reader waits for the log before it looks whether the guest still runs.
+const IDLE: Duration = Duration::from_millis(200);
+
+/// Confirms findings of an earlier run that was kept in `folder`, and adds the outcome to its report. Findings are named by their
+/// first characters; no name stands for all races. Gives the findings that were tried.
+pub fn confirm(
+    folder: &Path,
+    findings: &[String],
+    effort: Effort,
+    host: &Host,
+) -> Result<Vec<Finding>, HostError> {
+    let (again, mut report) = stored::load(folder)?;
+    let chosen = choose(&report, findings)?;
+    let plan = again.plan()?;
+    let prepared = drivers(&plan, host)?;
+    again.same(&prepared, &report)?;
+    host.signals.run_begins();
+    let mut races: Vec<Finding> = chosen.iter().map(|&i| report.findings[i].clone()).collect();
+    confirm_races(&plan, &prepared, &mut races, effort, host)?;
+    host.progress.finish();
+    for (&i, race) in chosen.iter().zip(&races) {
+        report.findings[i].confirmation = race.confirmation.clone();
+    }
+    stored::keep_report(folder, &report)?;
+    Ok(races)
+}
+
+/// The findings that the user names, by index; all races where none is named.
+fn choose(report: &Report, names: &[String]) -> Result<Vec<usize>, HostError> {
+    let races = || (0..report.findings.len()).filter(|&i| report.findings[i].kind == RACE);
+    if names.is_empty() {
+        return match races().next() {
+            None => Err(HostError::Usage("the run found no data race; only those can be confirmed".into())),
+            Some(_) => Ok(races().collect()),
+        };
+    }
+    let mut chosen = Vec::new();
+    for name in names {
+        let i = find(report, name)?;
+        let finding = &report.findings[i];
+        if finding.kind != RACE {
+            return Err(HostError::Usage(format!(
+                "the finding {name} is a {}; only data races can be confirmed",
+                finding.kind
+            )));
+        }
+        if !chosen.contains(&i) {
+            chosen.push(i);
+        }
+    }
+    Ok(chosen)
+}
+
+/// The finding whose id begins so, by index.
+fn find(report: &Report, name: &str) -> Result<usize, HostError> {
+    let matching: Vec<usize> =
+        (0..report.findings.len()).filter(|&i| report.findings[i].id.starts_with(name)).collect();
+    match matching[..] {
+        [one] => Ok(one),
+        [] => Err(unknown(report, name)),
+        _ => Err(HostError::Usage(format!(
+            "{} findings of the run begin with '{name}'; give more of the one you mean",
+            matching.len()
+        ))),
+    }
+}
+
+fn unknown(report: &Report, name: &str) -> HostError {
+    let races = report.findings.iter().filter(|finding| finding.kind == RACE);
+    let ids: Vec<&str> = races.map(|finding| finding.id.as_str()).collect();
+    let mut near = suggest(name, ids.iter().copied());
+    if near.is_empty() {
+        near = ids.iter().take(8).map(|id| (*id).to_owned()).collect();
+    }
+    match near.is_empty() {
+        true => {
+            HostError::Usage(format!("no finding of the run is called '{name}', and it has no data race"))
+        }
+        false => {
+            guardrail_vm::Error::Unknown { what: "finding of the run", name: name.to_owned(), near }.into()
+        }
+    }
+}
+
+/// Tries all data races among `findings`, and adds the outcome to each.
+pub fn confirm_races(
+    plan: &RunPlan,
+    prepared: &Prepared,
+    findings: &mut [Finding],
+    effort: Effort,
+    host: &Host,
+) -> Result<(), HostError> {
+    let images = points::images(prepared)?;
+    let mut open = Vec::new();
+    let mut seen: Vec<Seen> = Vec::new();
+    for (i, finding) in findings.iter_mut().enumerate().filter(|(_, finding)| finding.kind == RACE) {
+        match points::of(finding, &images, seen.len() as u32) {
+            Ok(points) => {
+                open.push((i, points));
+                seen.push(Seen::default());
+            }
+            Err(why) => finding.confirmation = Some(verdict::untried(why)),
+        }
+    }
+    for run in 1..=effort.runs {
+        let wanted = |pair: usize| seen[pair].undecided();
+        let points: Vec<HoldPoint> = open
+            .iter()
+            .enumerate()
+            .filter(|(pair, _)| wanted(*pair))
+            .flat_map(|(_, (_, points))| points.iter().cloned())
+            .collect();
+        if points.is_empty() {
+            break;
+        }
+        host.progress.step(&format!("holding accesses, run {run} of at most {}", effort.runs));
+        let scheduling = Scheduling::of_run(run);
+        let pairs = seen.iter().filter(|seen| seen.undecided()).count();
+        let holds = scheduling.times(pairs, Holds { points, tries: effort.tries, ..Holds::default() });
+        let (meets, outcome) = held_run(plan, prepared, holds, scheduling, host)?;
+        for (pair, seen) in seen.iter_mut().enumerate().filter(|(_, seen)| seen.undecided()) {
+            let of_pair = meets.iter().filter(|meet| meet.pair == Some(pair as u32));
+            seen.add(of_pair, outcome.guest_seconds, scheduling.note());
+        }
+        if let Some(why) = outcome.failed {
+            if seen.iter().all(|seen| seen.undecided()) {
+                return Err(HostError::Run(why));
+            }
+            break;
+        }
+    }
+    for ((i, _), seen) in open.iter().zip(&seen) {
+        findings[*i].confirmation = Some(seen.confirmation());
+    }
+    Ok(())
+}
+
+/// How a run with holds ended.
+struct Ended {
+    guest_seconds: f64,
+    failed: Option<String>,
+}
+
+/// One run of the guest with accesses held. Gives the tracer's records of them.
+fn held_run(
+    plan: &RunPlan,
+    prepared: &Prepared,
+    holds: Holds,
+    scheduling: Scheduling,
+    host: &Host,
+) -> Result<(Vec<Meet>, Ended), HostError> {
+    let tracer = library(tracer::LIBRARY)?;
+    let runs = host.cache.path("runs");
+    std::fs::create_dir_all(&runs).map_err(HostError::io("create", runs.display()))?;
+    let folder = TempDir::with_prefix_in("confirm-", &runs)
+        .map_err(HostError::io("create a folder in", runs.display()))?;
+    let shared = LogFolder::new()?;
+    let config = folder.path().join("config.json");
+    tracer::write_config(prepared, &shared.log(), Holding { holds, gate: None }, &config)?;
+    let log_options =
+        LogOptions { words_per_ring: RING_WORDS, readers: 1, ..LogOptions::new(plan.cpus.into()) };
+    let log = Log::create_with(shared.log(), &log_options)?;
+    let reader = MergedReader::attach(&log)?;
+    let meets = std::thread::spawn(move || collect(reader));
+    let options = Options {
+        plugins: vec![Plugin { library: tracer, config }],
+        ..options(plan, prepared, scheduling, folder.path())
+    };
+    let guest = Guest {
+        log: &log,
+        shared: &shared,
+        host,
+        analysis: None,
+        outside: None,
+        snapshots: None,
+        on_finding: None,
+    };
+    let finished = guest.run(prepared, &options);
+    log.mark_producer_dead();
+    let meets = meets.join().map_err(|_| HostError::Run("the reader of the log died".into()))?;
+    let finished = finished?;
+    let failed = match &finished.outcome {
+        Outcome::Completed => None,
+        Outcome::Interrupted => return Err(HostError::Interrupted),
+        other => Some(other.to_string()),
+    };
+    Ok((meets?, Ended { guest_seconds: finished.wall.as_secs_f64(), failed }))
+}
+
+fn options(plan: &RunPlan, prepared: &Prepared, scheduling: Scheduling, folder: &Path) -> Options {
+    let mut variables = plan.variables.clone();
+    variables.extend(scheduling.variables(plan.cpus));
+    if prepared.workload.name == SHORT {
+        variables.push(("TURNS".to_owned(), scheduling.turns().to_string()));
+    }
+    Options {
+        cpus: plan.cpus,
+        // A held vCPU spins; the others need a thread of their own.
+        threads: if plan.cpus > 1 { TcgThreads::Multi } else { TcgThreads::Single },
+        variables,
+        limits: Limits { total: plan.time_limit, ..Limits::default() },
+        kaslr: plan.kaslr,
+        iommu: plan.iommu,
+        kernel_arguments: [plan.kernel_arguments.clone(), scheduling.kernel_arguments()].concat(),
+        ..Options::new(folder)
+    }
+}
+
+/// Reads the log to its end and keeps the records of held accesses.
+fn collect(reader: MergedReader) -> Result<Vec<Meet>, HostError> {
+    let mut live = Live { reader, timeout: IDLE };
+    let mut meets = Vec::new();
+    loop {
+        match live.step().map_err(|error| HostError::Run(error.to_string()))? {
+            Step::Segment(segment) => {
+                for event in segment.events().map_while(Result::ok) {
+                    if let Event::Record(head, operands) = event
+                        && let Some(meet) = Meet::decode(head, operands)
+                        && (meets.len() < MAX_MEETS || meet.outcome == MeetOutcome::Totals)
+                    {
+                        meets.push(meet);
+                    }
+                }
+            }
+            Step::Idle => {}
+            Step::End(_) => return Ok(meets),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The gate of a run, as the supervisor sees it: whether it is closed, and what went through it.
+//!
+//! Knows: the gate's counters in the log, the process of the gate outside the driver VM.
+//!
+//! Must not know: the policy that closes the gate, how the tracer holds an access.
+
+pub mod outside;
+pub mod process;
+
+use crate::plan::GateKind;
+use guardrail_gate::process::State;
+use guardrail_report::{Gate, GateSpace};
+use guardrail_trace::log::{Closed, GateStats, Log, SpaceCounts};
+use guardrail_trace::pci::PciAddress;
+
+/// The devices to cut off, and why, once the gate is closed.
+pub fn closed(log: &Log) -> Option<(Vec<PciAddress>, String)> {
+    let why = log.gate_closed()?;
+    Some((log.gated(), why.to_string()))
+}
+
+/// What went through the gate, for the report. `outside` is the last state of the gate outside the driver VM.
+pub fn report(kind: GateKind, log: &Log, outside: Option<&State>) -> Option<Gate> {
+    if kind == GateKind::Off {
+        return None;
+    }
+    let stats = log.gate_stats();
+    let GateStats { memory, port, config } = stats;
+    let space = |counts: SpaceCounts| GateSpace {
+        held: counts.held,
+        dropped: counts.dropped,
+        ungated: counts.ungated,
+    };
+    let nanos = stats.spaces().map(|space| space.wait_nanos).iter().sum::<u64>();
+    let beyond = outside.map(|state| outside::report(state, &stats));
+    // What arrived there and was not held here.
+    let unknown = beyond.as_ref().map_or(0, |beyond| beyond.unknown);
+    let longest = stats.spaces().map(|space| space.longest_nanos).into_iter().max().unwrap_or(0);
+    Some(Gate {
+        kind: kind.word().to_owned(),
+        held: stats.held(),
+        dropped: stats.dropped(),
+        ungated: stats.ungated() + unknown,
+        held_seconds: nanos as f64 / 1e9,
+        longest_microseconds: longest as f64 / 1e3,
+        since: log.gated_since().map(|micros| micros as f64 / 1e6),
+        // That the run is over closes it, too.
+        closed: log
+            .gate_closed()
+            .filter(|why| *why != Closed::Unchecked || log.failed().is_some())
+            .map(|why| why.to_string())
+            .or_else(|| outside.and_then(|state| state.counts.contained.clone())),
+        spaces: [("memory", memory), ("port", port), ("config", config)]
+            .map(|(name, counts)| (name.to_owned(), space(counts)))
+            .into(),
+        outside: beyond,
+    })
+}

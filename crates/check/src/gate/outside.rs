@@ -1,0 +1,155 @@
+//! The gate outside the driver VM (`--gate vfio-user`), as the supervisor sees it: which devices it can serve, how it is started,
+//! asked and stopped.
+
+use crate::gate::process::{Arrived, Job};
+use crate::plan::{GateKind, RunPlan};
+use guardrail_gate::process::{Process, State};
+use guardrail_gate::{device, vfio_user};
+use guardrail_host::HostError;
+use guardrail_host::folders::program;
+use guardrail_report::{GateOutside, GateOutsideSpace};
+use guardrail_trace::log::GateStats;
+use guardrail_vm::prepare::Prepared;
+use guardrail_vm::run::{self, Options};
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How often the gate is asked how it stands.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What can be refused before the run begins: drivers whose device cannot stand elsewhere.
+pub fn refuse(plan: &RunPlan, prepared: &Prepared) -> Result<(), HostError> {
+    if plan.gate != GateKind::VfioUser {
+        return Ok(());
+    }
+    let bad = |why: String| Err(HostError::Usage(why));
+    let Some(device) = &prepared.choice.device else {
+        return bad(format!(
+            "--gate vfio-user stands between a driver and its PCI device, and none is known for {}; name one with \
+             --device, or use --gate vmm",
+            prepared.plan.driver.name
+        ));
+    };
+    let options = device::Options {
+        model: device.name.clone(),
+        devices: device.options.clone(),
+        ..device::Options::default()
+    };
+    if let Err(error) = options.check() {
+        return bad(format!("{error}; use --gate vmm"));
+    }
+    if !prepared.qemu.pci_devices()?.contains(&device.name) {
+        return bad(format!(
+            "--gate vfio-user stands between a driver and its PCI device, and {} is none; use --gate vmm",
+            device.name
+        ));
+    }
+    Ok(())
+}
+
+/// A running gate. Dropping it closes it and ends the device.
+pub struct Outside {
+    process: RefCell<Process>,
+    looked: Cell<Instant>,
+    /// The process has died, or does not answer.
+    lost: Cell<bool>,
+}
+
+impl Outside {
+    /// Starts the gate, and takes the device out of the driver VM. Call it on the thread that runs the guest: the gate dies with it.
+    pub fn start(
+        plan: &RunPlan,
+        prepared: &Prepared,
+        options: &mut Options,
+        log: &Path,
+        strict: Option<bool>,
+    ) -> Result<Outside, HostError> {
+        options.device_elsewhere = true;
+        let side = run::device_side(prepared, options);
+        let device = device::Options {
+            model: prepared.choice.device.as_ref().map(|device| device.name.clone()).unwrap_or_default(),
+            devices: side.devices,
+            arguments: side.arguments,
+            ..device::Options::default()
+        };
+        let gate = vfio_user::Options {
+            folder: options.folder.clone(),
+            memory_mib: options.memory_mib,
+            hold_limit: plan.hold_limit,
+            post_writes: false,
+            id: run::device_id(prepared).to_owned(),
+            device: device.program(&prepared.qemu.command()),
+        };
+        let mut command = Command::new(program()?);
+        command.arg("internal-gate");
+        let job = Job { log: log.to_path_buf(), held: strict.is_some(), strict: strict == Some(true) };
+        let job = serde_json::to_value(job).map_err(|error| HostError::Run(error.to_string()))?;
+        let process = Process::start(command, &gate, job).map_err(failed)?;
+        options.qemu_arguments.extend(process.qemu_arguments());
+        Ok(Outside {
+            process: RefCell::new(process),
+            looked: Cell::new(Instant::now()),
+            lost: Cell::new(false),
+        })
+    }
+
+    /// Why the gate cannot go on, if so. It is closed then.
+    pub fn failure(&self) -> Option<String> {
+        let mut process = self.process.borrow_mut();
+        if process.is_running() && self.looked.get().elapsed() < LOOK {
+            return None;
+        }
+        self.looked.set(Instant::now());
+        match process.state() {
+            Ok(state) => state.failure,
+            Err(error) => {
+                self.lost.set(true);
+                Some(error.to_string())
+            }
+        }
+    }
+
+    /// Cuts the device off, and returns when that is so. Where the gate has gone the device has gone with it.
+    pub fn contain(&self, why: &str) {
+        // `failure` tells of an error soon, and until then no access is answered.
+        let _ = self.process.borrow_mut().contain(why);
+    }
+
+    /// Ends the gate, and gives what went through it; where it was lost, which the outcome of the run tells, what was last heard.
+    pub fn stop(self) -> Result<State, HostError> {
+        let process = self.process.into_inner();
+        match self.lost.get() {
+            true => Ok(process.last().clone()),
+            false => process.stop().map_err(failed),
+        }
+    }
+}
+
+fn failed(error: guardrail_gate::Error) -> HostError {
+    HostError::Run(error.to_string())
+}
+
+/// What went through the gate, for the report.
+pub fn report(state: &State, known: &GateStats) -> GateOutside {
+    let arrived: Arrived = serde_json::from_value(state.policy.clone()).unwrap_or_default();
+    let unknown = arrived.unknown(known);
+    let space = |counts: &guardrail_gate::SpaceCounts| GateOutsideSpace {
+        passed: counts.reads_passed + counts.writes_passed,
+        dropped: counts.reads_dropped + counts.writes_dropped,
+    };
+    let counts = &state.counts;
+    let bars = counts.bars.iter().enumerate().map(|(i, bar)| (format!("bar{i}"), space(bar)));
+    let spaces = bars.chain([("config".to_owned(), space(&counts.config))]);
+    GateOutside {
+        passed: counts.passed(),
+        dropped: counts.dropped(),
+        interrupts: counts.interrupts,
+        interrupts_dropped: counts.interrupts_dropped,
+        arrived_registers: arrived.registers,
+        arrived_config: arrived.config,
+        unknown: unknown.registers + unknown.config,
+        spaces: spaces.filter(|(_, space)| space.passed + space.dropped > 0).collect(),
+    }
+}

@@ -1,0 +1,74 @@
+//! The engine of `check`, `analyze`, `confirm`, `survey`, `debug` and `view`: plain data in, findings out.
+//!
+//! Knows: the processes of a run and their protocol, the policy at findings, what a run leaves in its folder.
+//!
+//! Must not know: the command line, what events mean, how a checker decides, how a guest is made.
+//!
+//! Invariants: no type of the command line's parser appears here; nothing here writes to standard output but the analysis process,
+//! which speaks its protocol there; everything that reads bytes of a guest runs in that process, without privileges, or over a
+//! recorded trace.
+//!
+//! # A check from Rust
+//!
+//! A program that embeds a check depends on `guardrail-check` and `guardrail-host`. The program `guardrail` and the library
+//! `libguardrail_tracer.so` must lie beside it, or one folder above: the run starts `guardrail` as its analysis process.
+//!
+//! ```no_run
+//! use guardrail_check::{RunPlan, check, tools};
+//! use guardrail_host::{Host, HostError};
+//! use std::time::Duration;
+//!
+//! fn main() -> Result<(), HostError> {
+//!     let host = Host::embedded()?;
+//!     let plan = RunPlan {
+//!         tools: tools("all")?,
+//!         variables: vec![("DOWNLOAD_MB".to_owned(), "1".to_owned())],
+//!         time_limit: Duration::from_secs(300),
+//!         ..RunPlan::new("e1000")
+//!     };
+//!     let checked = check(&plan, &host)?;
+//!     for finding in &checked.report.findings {
+//!         println!("{}: {} in {}", finding.checker, finding.message, finding.function);
+//!     }
+//!     // An error here means that the report is not whole: events were lost, or the guest did not end well.
+//!     checked.status?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! [`check`] is all stages of a run in one call. A program that wants to act between them calls [`run::prepare()`],
+//! [`Ready::start`](run::Ready::start), [`Started::watch`](run::Started::watch) and [`Ended::conclude`](run::Ended::conclude).
+//! A signal of the user ends a run that was given [`Host::open`](guardrail_host::Host::open); with `Host::embedded` the
+//! program around it decides. [`analyze`] runs the checkers over a recorded trace and gives the same report.
+
+pub mod analysis;
+pub mod confirm;
+pub mod gate;
+pub mod plan;
+pub mod run;
+pub mod snapshots;
+pub mod survey;
+pub mod view;
+
+mod on_finding;
+mod recorded;
+mod stored;
+mod subject;
+mod trace_head;
+
+pub use analysis::engine::tools;
+pub use plan::{Effort, GateKind, Mode, Observe, RunPlan};
+pub use recorded::{Analyzed, analyze};
+pub use run::conclude::Checked;
+
+use guardrail_host::{Host, HostError};
+
+/// Runs a driver, and confirms its races where the plan says so. Call it on a thread that lives as long as the run.
+pub fn check(plan: &RunPlan, host: &Host) -> Result<Checked, HostError> {
+    let mut run = run::prepare(plan, host)?.start()?.watch()?.conclude()?;
+    if let Some(effort) = plan.confirm {
+        confirm::confirm_races(plan, &run.prepared, &mut run.report.findings, effort, host)?;
+        host.progress.finish();
+    }
+    run.keep()
+}

@@ -1,0 +1,103 @@
+//! The on-finding command of a run (`--on-finding`).
+
+use crate::analysis::wire::Found;
+use guardrail_finding::Finding;
+use guardrail_host::error::tell;
+use std::collections::HashSet;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a command may take.
+const COMMAND_LIMIT: Duration = Duration::from_secs(60);
+/// Commands that run at a time; a finding beyond them has none.
+const MAX_COMMANDS: usize = 16;
+
+/// The user's command that runs at findings, once for each.
+pub struct OnFinding {
+    command: Option<String>,
+    seen: HashSet<String>,
+    running: Vec<(Child, Instant)>,
+}
+
+impl OnFinding {
+    /// None has run yet.
+    pub fn new(command: Option<&str>) -> OnFinding {
+        OnFinding { command: command.map(str::to_owned), seen: HashSet::new(), running: Vec::new() }
+    }
+
+    /// Starts the command for a finding.
+    pub fn run(&mut self, found: &Found) {
+        let Some(text) = self.command.clone().filter(|_| self.seen.insert(found.id.clone())) else { return };
+        self.reap();
+        if self.running.len() >= MAX_COMMANDS {
+            return tell("guardrail", &format!("too many hooks are running; none for finding {}", found.id));
+        }
+        let child = Command::new("/bin/sh")
+            .arg("-c")
+            .arg(text)
+            .env("GUARDRAIL_FINDING", &found.id)
+            .env("GUARDRAIL_CHECKER", &found.checker)
+            .env("GUARDRAIL_KIND", &found.kind)
+            .env("GUARDRAIL_MESSAGE", &found.message)
+            .env("GUARDRAIL_ACTION", &found.action)
+            .stdin(Stdio::null())
+            // Standard output is the report's.
+            .stdout(std::io::stderr())
+            .spawn();
+        match child {
+            Ok(child) => self.running.push((child, Instant::now())),
+            Err(error) => tell("guardrail", &format!("cannot run the hook at finding {}: {error}", found.id)),
+        }
+    }
+
+    /// Runs the command for findings that came with the end of the run, waits for all that still run, and ends those that take
+    /// too long.
+    pub fn finish(&mut self, findings: &[Finding]) {
+        for finding in findings {
+            self.run(&Found {
+                id: finding.id.clone(),
+                checker: finding.checker.clone(),
+                kind: finding.kind.clone(),
+                message: finding.message.clone(),
+                action: finding.action.clone().unwrap_or_default(),
+                waits: false,
+            });
+        }
+        while !self.running.is_empty() {
+            self.reap();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn reap(&mut self) {
+        self.running.retain_mut(|(child, since)| match child.try_wait() {
+            Ok(Some(status)) if !status.success() => {
+                tell("guardrail", &format!("the hook at a finding failed: {status}"));
+                false
+            }
+            Ok(Some(_)) | Err(_) => false,
+            Ok(None) if since.elapsed() > COMMAND_LIMIT => {
+                tell(
+                    "guardrail",
+                    &format!(
+                        "the hook at a finding took more than {} s and was ended",
+                        COMMAND_LIMIT.as_secs()
+                    ),
+                );
+                let _ = child.kill();
+                let _ = child.wait();
+                false
+            }
+            Ok(None) => true,
+        });
+    }
+}
+
+impl Drop for OnFinding {
+    fn drop(&mut self) {
+        for (child, _) in &mut self.running {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

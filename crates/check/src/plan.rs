@@ -1,0 +1,284 @@
+//! What is to be run, as plain data: every option of a run with its type and unit.
+//!
+//! Knows: which options exclude each other.
+//!
+//! Must not know: how an option reaches QEMU, the tracer or the analysis. Each consumer reads its field from here.
+
+use guardrail_host::HostError;
+use guardrail_trace::log::Schedule;
+use guardrail_vm::prepare::Request;
+use guardrail_vm::rerun::Rerun;
+use guardrail_vm::run::{Forward, TcgThreads};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Words in each ring of the log (16 MiB).
+pub const RING_WORDS: u64 = 1 << 21;
+/// The shortest hold that leaves time to save a guest.
+const LEAST_HOLD_TO_SAVE: Duration = Duration::from_secs(20);
+
+/// How much of the machinery runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Observe {
+    /// Plain QEMU.
+    None,
+    /// The tracer, whose log nobody reads.
+    Trace,
+    /// Tracer and checkers.
+    #[default]
+    Check,
+}
+
+/// What happens at a finding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// It is reported, and the run goes on.
+    #[default]
+    Permissive,
+    /// The device is cut off, unless the finding was judged harmless.
+    Triage,
+    /// The device is cut off.
+    Stringent,
+}
+
+impl Mode {
+    /// The report's word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Mode::Permissive => "permissive",
+            Mode::Triage => "triage",
+            Mode::Stringent => "stringent",
+        }
+    }
+}
+
+/// Where device accesses are held until they are checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GateKind {
+    /// Nowhere.
+    Off,
+    /// In the driver's virtual machine, before the instruction.
+    #[default]
+    Vmm,
+    /// There as well; the device is in a QEMU of its own, behind a gate that is a process of its own.
+    VfioUser,
+}
+
+impl GateKind {
+    /// The report's word.
+    pub fn word(self) -> &'static str {
+        match self {
+            GateKind::Off => "off",
+            GateKind::Vmm => "vmm",
+            GateKind::VfioUser => "vfio-user",
+        }
+    }
+}
+
+/// How hard to try to confirm races.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// Holds of each race in each run.
+    pub tries: u32,
+    /// Runs at most.
+    pub runs: u32,
+}
+
+impl Default for Effort {
+    fn default() -> Effort {
+        Effort { tries: 40, runs: 3 }
+    }
+}
+
+/// One run of one or several drivers.
+#[derive(Clone, Debug)]
+pub struct RunPlan {
+    /// The drivers, in the order of their turns: a module's name, the path of a `.ko`, or `zoo/NAME`. At least one.
+    pub drivers: Vec<String>,
+    /// The kernel: a short name, a release, a package or a folder of packages.
+    pub kernel: String,
+    /// The QEMU device that the driver serves; absent for the usual one of the catalog.
+    pub device: Option<String>,
+    /// A workload by name, or the path of a script; absent for the workload of the driver's class.
+    pub workload: Option<String>,
+    /// Variables of the workload.
+    pub variables: Vec<(String, String)>,
+    /// The checkers by name, as [`tools`](crate::tools) gives them.
+    pub tools: Vec<String>,
+    /// How much of the machinery runs.
+    pub observe: Observe,
+    /// What happens at a finding.
+    pub mode: Mode,
+    /// Where device accesses are held.
+    pub gate: GateKind,
+    /// The longest time that a device access is held; then the device is cut off. Whole seconds.
+    pub hold_limit: Duration,
+    /// Which kinds of findings cut the device off; absent for `guardrail.toml` of the current folder, if there is one.
+    pub policy: Option<PathBuf>,
+    /// What the analysis does while the log is empty.
+    pub schedule: Schedule,
+    /// A shell command that runs at each finding.
+    pub on_finding: Option<String>,
+    /// The guest is saved at this many findings at most.
+    pub snapshots: Option<u32>,
+    /// Number of the guest's CPUs, 1 to 4.
+    pub cpus: u8,
+    /// Whether the guest's CPUs take turns on one thread.
+    pub threads: TcgThreads,
+    /// The kernel chooses its address at random.
+    pub kaslr: bool,
+    /// The guest has an IOMMU.
+    pub iommu: bool,
+    /// Words for the guest kernel's command line.
+    pub kernel_arguments: Vec<String>,
+    /// The longest time that the guest may take. Whole seconds.
+    pub time_limit: Duration,
+    /// Words in each ring of the log, a power of two.
+    pub ring_words: u64,
+    /// Ports of this machine that lead into the guest.
+    pub forwards: Vec<Forward>,
+    /// The whole machine is recorded, or a recorded one runs again. The path is absolute.
+    pub rerun: Option<Rerun>,
+    /// Words for QEMU's command line.
+    pub qemu_arguments: Vec<String>,
+    /// The trace is written to this file as well.
+    pub record: Option<PathBuf>,
+    /// The run folder that is kept; absent for one that is removed with the run.
+    pub out: Option<PathBuf>,
+    /// Races are confirmed in further runs.
+    pub confirm: Option<Effort>,
+}
+
+impl RunPlan {
+    /// A run of one driver with the default kernel and all checkers but DRCheck.
+    pub fn new(driver: &str) -> RunPlan {
+        RunPlan {
+            drivers: vec![driver.to_owned()],
+            kernel: guardrail_vm::kernels::DEFAULT.to_owned(),
+            device: None,
+            workload: None,
+            variables: Vec::new(),
+            tools: crate::tools("quiet").unwrap_or_default(),
+            observe: Observe::default(),
+            mode: Mode::default(),
+            gate: GateKind::default(),
+            hold_limit: Duration::from_secs(60),
+            policy: None,
+            schedule: Schedule::Interrupt,
+            on_finding: None,
+            snapshots: None,
+            cpus: 2,
+            threads: TcgThreads::Single,
+            kaslr: true,
+            iommu: false,
+            kernel_arguments: Vec::new(),
+            time_limit: Duration::from_secs(600),
+            ring_words: RING_WORDS,
+            forwards: Vec::new(),
+            rerun: None,
+            qemu_arguments: Vec::new(),
+            record: None,
+            out: None,
+            confirm: None,
+        }
+    }
+
+    /// Refuses options that exclude each other, before anything is looked at.
+    pub fn refuse(&self) -> Result<(), HostError> {
+        let why = self.refuse_gate().or_else(|| self.refuse_snapshots()).or_else(|| self.refuse_confirm());
+        why.or_else(|| self.refuse_rerun()).map_or(Ok(()), |why| Err(HostError::Usage(why)))
+    }
+
+    fn refuse_gate(&self) -> Option<String> {
+        if self.drivers.is_empty() {
+            return Some("a run needs a driver".into());
+        }
+        (self.gate == GateKind::VfioUser && self.iommu).then(|| {
+            "--gate vfio-user cannot be had with --iommu: the device's QEMU does not know the guest's IOMMU tables; \
+             use --gate vmm"
+                .into()
+        })
+    }
+
+    fn refuse_snapshots(&self) -> Option<String> {
+        let least = LEAST_HOLD_TO_SAVE.as_secs();
+        match self.snapshots {
+            None => None,
+            Some(_) if self.out.is_none() => {
+                Some("--snapshot-on-finding needs a place for the snapshots; add --out DIR".into())
+            }
+            Some(_) if self.gate == GateKind::Off => Some(
+                "--snapshot-on-finding needs a gate that holds the driver while the guest is saved; leave out --gate off"
+                    .into(),
+            ),
+            Some(_) if self.hold_limit < LEAST_HOLD_TO_SAVE => Some(format!(
+                "--snapshot-on-finding holds accesses for as long as saving takes; --gate-timeout must be at least {least}"
+            )),
+            Some(_) => None,
+        }
+    }
+
+    fn refuse_confirm(&self) -> Option<String> {
+        let finds_races = |tool: &String| tool.starts_with("drcheck") || tool == "datacollider";
+        (self.confirm.is_some() && !self.tools.iter().any(finds_races)).then(|| {
+            "--confirm tries races, but no checker of the run finds any; add --tool drcheck or --tool all"
+                .into()
+        })
+    }
+
+    fn refuse_rerun(&self) -> Option<String> {
+        let fits = self.cpus == 1 && self.gate == GateKind::Off && self.threads == TcgThreads::Single;
+        (self.rerun.is_some() && !fits)
+            .then(|| "a machine that is recorded has one CPU and no gate; add --smp 1 --gate off".into())
+    }
+
+    /// What must be fetched and checked before the run.
+    pub(crate) fn request(&self) -> Request<'_> {
+        Request {
+            driver: &self.drivers[0],
+            more: &self.drivers[1..],
+            kernel: &self.kernel,
+            device: self.device.as_deref(),
+            workload: self.workload.as_deref(),
+        }
+    }
+
+    /// What the analysis does while there is nothing to read. Without a gate nothing waits for it.
+    pub(crate) fn reader_schedule(&self) -> Schedule {
+        match (self.gate, self.schedule) {
+            (GateKind::Off, Schedule::Interrupt) => Schedule::Napping,
+            (_, schedule) => schedule,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(change: impl Fn(&mut RunPlan)) -> Option<String> {
+        let mut plan = RunPlan::new("e1000");
+        change(&mut plan);
+        plan.refuse().err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn options_that_exclude_each_other_are_refused() {
+        assert_eq!(refused(|_| ()), None);
+        let snapshots = refused(|plan| plan.snapshots = Some(4));
+        assert!(snapshots.is_some_and(|why| why.ends_with("add --out DIR")));
+        let confirm = refused(|plan| plan.confirm = Some(Effort::default()));
+        assert!(confirm.is_some_and(|why| why.starts_with("--confirm tries races")));
+        assert!(refused(|plan| plan.rerun = Some(Rerun::Record("/tmp/x".into()))).is_some());
+        assert!(refused(|plan| plan.drivers.clear()).is_some());
+    }
+
+    #[test]
+    fn an_analysis_that_nothing_waits_for_naps() {
+        let plan = RunPlan { gate: GateKind::Off, ..RunPlan::new("e1000") };
+        assert_eq!(plan.reader_schedule(), Schedule::Napping);
+        assert_eq!(RunPlan::new("e1000").reader_schedule(), Schedule::Interrupt);
+    }
+}

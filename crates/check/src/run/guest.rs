@@ -1,0 +1,86 @@
+//! The guest of a run, and everything around it that can end it.
+
+use crate::analysis::supervisor::Analysis;
+use crate::gate;
+use crate::gate::outside::Outside;
+use crate::on_finding::OnFinding;
+use crate::snapshots::Snapshots;
+use guardrail_host::folders::LogFolder;
+use guardrail_host::{Host, HostError};
+use guardrail_trace::log::{FailReason, Log};
+use guardrail_vm::prepare::Prepared;
+use guardrail_vm::run::{Finished, Options, Save, Stop, Watch};
+use std::cell::RefCell;
+
+/// What a guest runs beside.
+pub struct Guest<'a> {
+    /// The log that the tracer writes.
+    pub log: &'a Log,
+    /// The log's folder.
+    pub shared: &'a LogFolder,
+    /// The machine.
+    pub host: &'a Host,
+    /// The analysis process, where one reads the log.
+    pub analysis: Option<&'a mut Analysis>,
+    /// The gate outside the driver VM, where there is one.
+    pub outside: Option<&'a Outside>,
+    /// Where the guest is saved at findings.
+    pub snapshots: Option<&'a Snapshots>,
+    /// The command that runs at findings.
+    pub on_finding: Option<&'a mut OnFinding>,
+}
+
+impl Guest<'_> {
+    /// Runs the guest to its end. It ends early where the user, the log, the analysis or the outer gate asks for it.
+    pub fn run(self, prepared: &Prepared, options: &Options) -> Result<Finished, HostError> {
+        let Guest { log, shared, host, analysis, outside, snapshots, mut on_finding } = self;
+        let analysis = RefCell::new(analysis);
+        let mut save = snapshots.map(|snapshots| {
+            snapshots.saving(&host.progress, |finding| {
+                if let Some(analysis) = analysis.borrow_mut().as_mut() {
+                    analysis.go_on(finding);
+                }
+            })
+        });
+        let mut watch = Watch {
+            progress: &mut |time, line| {
+                // Every process has opened the log by now, so its name can go: no end of the run leaves it behind.
+                shared.unlink();
+                host.progress.guest(time, &line.to_string());
+            },
+            stop: &mut || {
+                if host.signals.interrupted() {
+                    return Some(Stop::Interrupted);
+                }
+                let found = analysis.borrow_mut().as_mut().map(|analysis| analysis.found());
+                for found in found.into_iter().flatten() {
+                    host.progress.found(&found.checker, &found.kind, &found.action);
+                    if let Some(command) = on_finding.as_mut() {
+                        command.run(&found);
+                    }
+                    if let Some(snapshots) = snapshots.filter(|_| found.waits) {
+                        snapshots.want(&found.id);
+                    }
+                }
+                let failure = analysis.borrow_mut().as_mut().and_then(|analysis| analysis.failure());
+                if let Some(why) = failure {
+                    log.fail(FailReason::ReaderDied);
+                    return Some(Stop::Because(why));
+                }
+                if let Some(why) = outside.and_then(Outside::failure) {
+                    return Some(Stop::Because(why));
+                }
+                log.failed().map(|reason| Stop::Because(reason.to_string()))
+            },
+            activity: &mut || analysis.borrow_mut().as_mut().map_or(0, |analysis| analysis.words()),
+            closed: &mut || {
+                let (devices, why) = gate::closed(log)?;
+                let Some(outside) = outside else { return Some((devices, why)) };
+                outside.contain(&why);
+                Some((Vec::new(), why))
+            },
+            save: save.as_mut().map(|save| save as &mut dyn Save),
+        };
+        Ok(guardrail_vm::run::run(prepared, options, &mut watch)?)
+    }
+}

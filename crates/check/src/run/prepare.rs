@@ -1,0 +1,47 @@
+//! Before a run: everything that can be refused or fetched without a guest.
+
+use crate::analysis::policy::Policy;
+use crate::gate::outside;
+use crate::plan::RunPlan;
+use crate::run::tracer;
+use crate::stored;
+use guardrail_host::folders::{RunFolder, library};
+use guardrail_host::{Host, HostError, zoo};
+use guardrail_vm::packages::Packages;
+use guardrail_vm::prepare::Prepared;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// A run that can start: kernel, drivers, QEMU and tracer are there, and the run folder is made.
+pub struct Ready<'a> {
+    /// What is to be run.
+    pub plan: &'a RunPlan,
+    /// The machine.
+    pub host: &'a Host,
+    /// Kernel, drivers and workload.
+    pub prepared: Prepared,
+    pub(super) policy: Option<Policy>,
+    pub(super) tracer: PathBuf,
+    pub(super) folder: RunFolder,
+    pub(super) began: Instant,
+}
+
+/// Fetches and checks what a run needs.
+pub fn prepare<'a>(plan: &'a RunPlan, host: &'a Host) -> Result<Ready<'a>, HostError> {
+    let began = Instant::now();
+    plan.refuse()?;
+    let policy = Policy::of_plan(plan)?;
+    let prepared = drivers(plan, host)?;
+    outside::refuse(plan, &prepared)?;
+    let tracer = library(tracer::LIBRARY)?;
+    let folder = RunFolder::new(plan.out.as_deref(), &host.cache)?;
+    if let RunFolder::Kept(path) = &folder {
+        stored::store(path, plan, &prepared)?;
+    }
+    Ok(Ready { plan, host, prepared, policy, tracer, folder, began })
+}
+
+/// Fetches kernel and drivers of a plan.
+pub fn drivers(plan: &RunPlan, host: &Host) -> Result<Prepared, HostError> {
+    zoo::prepare(&Packages::new(&host.cache), plan.request(), &host.progress)
+}

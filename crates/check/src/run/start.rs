@@ -1,0 +1,157 @@
+//! The start of a run: the log, the tracer's configuration, the analysis process and the gate outside the driver VM.
+
+use crate::analysis::supervisor::Analysis;
+use crate::analysis::wire::Job;
+use crate::gate::outside::Outside;
+use crate::on_finding::OnFinding;
+use crate::plan::{GateKind, Mode, Observe, RunPlan};
+use crate::run::Ready;
+use crate::run::tracer::{self, DeviceHolding, Holding};
+use crate::snapshots::{self, Snapshots};
+use crate::subject::{ModuleFile, Subject};
+use crate::trace_head;
+use guardrail_host::HostError;
+use guardrail_host::drivers::{debug_file, drivers, others};
+use guardrail_host::folders::{LogFolder, absolute};
+use guardrail_trace::log::{Log, LogOptions};
+use guardrail_vm::run::{Limits, Options, Plugin};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a full log may stay full where no device access waits for it.
+const LOG_WAIT: Duration = Duration::from_secs(60);
+
+/// A run whose log is open and whose analysis is ready; only the guest is missing.
+pub struct Started<'a> {
+    pub(super) ready: Ready<'a>,
+    pub(super) shared: LogFolder,
+    pub(super) log: Log,
+    pub(super) options: Options,
+    pub(super) analysis: Option<Analysis>,
+    pub(super) outside: Option<Outside>,
+    pub(super) snapshots: Option<Snapshots>,
+    pub(super) on_finding: OnFinding,
+}
+
+impl<'a> Ready<'a> {
+    /// Starts everything but the guest. Call it on the thread that will watch the run: the gate ends with that thread.
+    pub fn start(self) -> Result<Started<'a>, HostError> {
+        let (plan, host) = (self.plan, self.host);
+        // From here on a signal must not end the program before the run is cleaned up.
+        host.signals.run_begins();
+        host.progress.step("reading the kernel");
+        let modules = self.copy_modules()?;
+        let shared = LogFolder::new()?;
+        let config = self.folder.path().join("config.json");
+        let mut options = self.options(&config);
+        let hooks = tracer::write_config(&self.prepared, &shared.log(), self.holding(&options), &config)?;
+        let subject = self.subject(modules, hooks);
+        let log = Log::create_with(shared.log(), &self.log_options())?;
+        let snapshots = match plan.snapshots {
+            Some(_) => Some(Snapshots::new(self.folder.path(), &subject, options.memory_mib)?),
+            None => None,
+        };
+        let analysis = match plan.observe {
+            Observe::Check => {
+                let job = self.job(&shared, subject)?;
+                Some(Analysis::start(&job, &|| host.signals.interrupted())?)
+            }
+            Observe::None | Observe::Trace => None,
+        };
+        let outside = match plan.gate {
+            GateKind::VfioUser => {
+                let (log, strict) = (shared.log(), self.strict());
+                Some(Outside::start(plan, &self.prepared, &mut options, &log, strict)?)
+            }
+            GateKind::Vmm | GateKind::Off => None,
+        };
+        let on_finding = OnFinding::new(plan.on_finding.as_deref());
+        Ok(Started { ready: self, shared, log, options, analysis, outside, snapshots, on_finding })
+    }
+
+    /// Copies the drivers into the run folder: the analysis and a later debugger read them there.
+    fn copy_modules(&self) -> Result<Vec<ModuleFile>, HostError> {
+        let mut modules = Vec::new();
+        for driver in drivers(&self.prepared) {
+            let path = self.folder.path().join(format!("{}.ko", driver.name));
+            fs::write(&path, &driver.bytes).map_err(HostError::io("write", path.display()))?;
+            let debug = debug_file(&self.host.cache, &self.prepared.kernel, &driver.name);
+            modules.push(ModuleFile { name: driver.name.clone(), path, debug });
+        }
+        Ok(modules)
+    }
+
+    fn options(&self, config: &Path) -> Options {
+        let RunPlan { observe, cpus, threads, kaslr, iommu, time_limit, .. } = *self.plan;
+        let plugins = match observe {
+            Observe::None => Vec::new(),
+            _ => vec![Plugin { library: self.tracer.clone(), config: config.to_path_buf() }],
+        };
+        Options {
+            cpus,
+            threads,
+            plugins,
+            variables: self.plan.variables.clone(),
+            limits: Limits { total: time_limit, ..Limits::default() },
+            kaslr,
+            iommu,
+            kernel_arguments: self.plan.kernel_arguments.clone(),
+            forwards: self.plan.forwards.clone(),
+            rerun: self.plan.rerun.clone(),
+            qemu_arguments: self.plan.qemu_arguments.clone(),
+            containable: self.policy.is_some(),
+            ..Options::new(self.folder.path())
+        }
+    }
+
+    /// Whether an access that got around the gate closes it; absent where no device access is held.
+    fn strict(&self) -> Option<bool> {
+        self.policy.as_ref().map(|policy| policy.mode != Mode::Permissive)
+    }
+
+    fn holding(&self, options: &Options) -> Holding {
+        let device = |strict| DeviceHolding { memory: options.memory(), limit: self.plan.hold_limit, strict };
+        Holding { holds: tracer::samples(self.plan), gate: self.strict().map(device) }
+    }
+
+    fn subject(&self, modules: Vec<ModuleFile>, hooks: Vec<String>) -> Subject {
+        let other = |module: &guardrail_vm::modules::ModuleFile| ModuleFile {
+            name: module.name.clone(),
+            path: module.path.clone(),
+            debug: None,
+        };
+        Subject {
+            kernel: self.prepared.kernel.vmlinuz.clone(),
+            modules,
+            others: others(&self.prepared).map(other).collect(),
+            tools: self.plan.tools.clone(),
+            hooks,
+        }
+    }
+
+    fn log_options(&self) -> LogOptions {
+        LogOptions {
+            words_per_ring: self.plan.ring_words,
+            // A vCPU that waits for room in the log holds the next device access, too.
+            wait_limit: if self.policy.is_some() { self.plan.hold_limit } else { LOG_WAIT },
+            readers: match self.plan.observe {
+                Observe::Check => 1 + u32::from(self.plan.record.is_some()),
+                Observe::None | Observe::Trace => 0,
+            },
+            ..LogOptions::new(self.plan.cpus.into())
+        }
+    }
+
+    fn job(&self, shared: &LogFolder, subject: Subject) -> Result<Job, HostError> {
+        Ok(Job {
+            log: shared.log(),
+            record: self.plan.record.as_deref().map(absolute).transpose()?,
+            meta: trace_head::new(self.plan, &self.prepared, subject.hooks.clone()),
+            subject,
+            policy: self.policy.clone(),
+            schedule: self.plan.reader_schedule(),
+            saves: snapshots::saves(self.plan),
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! The tracer's configuration: what it watches, and which accesses it holds.
+
+use crate::plan::RunPlan;
+use guardrail_binfmt::KernelImage;
+use guardrail_host::HostError;
+use guardrail_host::drivers::drivers;
+use guardrail_kernel::gate as gate_config;
+use guardrail_kernel::{SummaryTable, tracer_config};
+use guardrail_trace::config::{self, Holds, Samples, TracerConfig};
+use guardrail_vm::prepare::Prepared;
+use guardrail_vm::run::TcgThreads;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// Name of the tracer's library; it lies beside the program.
+pub const LIBRARY: &str = "libguardrail_tracer.so";
+
+/// Which accesses the tracer holds, besides logging them.
+#[derive(Default)]
+pub struct Holding {
+    /// Accesses that are held to see which others come meanwhile.
+    pub holds: Holds,
+    /// Device accesses, until they are checked.
+    pub gate: Option<DeviceHolding>,
+}
+
+/// How device accesses are held.
+pub struct DeviceHolding {
+    /// Physical addresses of the guest's memory: start and end of each piece.
+    pub memory: Vec<(u64, u64)>,
+    /// The longest hold.
+    pub limit: Duration,
+    /// An access that got around the gate closes it.
+    pub strict: bool,
+}
+
+/// Writes the tracer's configuration, and gives the names of the hooks by number.
+pub fn write_config(
+    prepared: &Prepared,
+    log: &Path,
+    holding: Holding,
+    file: &Path,
+) -> Result<Vec<String>, HostError> {
+    let image = KernelImage::open(&prepared.kernel.vmlinuz)?;
+    let log = log.display().to_string();
+    let watch: Vec<String> = drivers(prepared).map(|driver| driver.name.clone()).collect();
+    let config = tracer_config(&image, &SummaryTable::for_image(&image), &watch, &log)?;
+    let gate = holding.gate.map(|gate| config::Gate {
+        strict: gate.strict,
+        ..gate_config(&image, &gate.memory, gate.limit.as_millis() as u64)
+    });
+    let config = TracerConfig { holds: holding.holds, gate, ..config };
+    let text = serde_json::to_vec(&config).map_err(|error| HostError::Run(error.to_string()))?;
+    fs::write(file, text).map_err(HostError::io("write", file.display()))?;
+    Ok(config.hooks.into_iter().map(|hook| hook.name).collect())
+}
+
+/// The samples of `datacollider`, where it is among the checkers. CPUs that take turns on one thread have turns of a tenth of a
+/// second, so each hold lasts longer than that.
+pub fn samples(plan: &RunPlan) -> Holds {
+    if !plan.tools.iter().any(|tool| tool == "datacollider") {
+        return Holds::default();
+    }
+    let (millis, pause_millis) = match plan.threads {
+        TcgThreads::Multi => (20, 40),
+        TcgThreads::Single => (220, 220),
+    };
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let samples = Samples { one_in: 3, seed: now.as_nanos() as u64, millis, pause_millis };
+    Holds { samples: Some(samples), ..Holds::default() }
+}

@@ -1,0 +1,75 @@
+//! The guest's life, and the ends of it that leave no result.
+
+use crate::analysis::supervisor::Analysis;
+use crate::gate::outside::Outside;
+use crate::on_finding::OnFinding;
+use crate::run::guest::Guest;
+use crate::run::{Ready, Started};
+use crate::snapshots::Snapshots;
+use guardrail_gate::process::State;
+use guardrail_host::HostError;
+use guardrail_trace::log::{Closed, FailReason, Log};
+use guardrail_vm::run::{Finished, Outcome};
+use std::time::Instant;
+
+/// A run whose guest has ended with a result; the analysis may still read.
+pub struct Ended<'a> {
+    pub(super) ready: Ready<'a>,
+    pub(super) log: Log,
+    pub(super) finished: Finished,
+    pub(super) ended: Instant,
+    pub(super) analysis: Option<Analysis>,
+    /// The last state of the gate outside the driver VM.
+    pub(super) outside: Option<State>,
+    pub(super) snapshots: Option<Snapshots>,
+    pub(super) on_finding: OnFinding,
+}
+
+impl<'a> Started<'a> {
+    /// Runs the guest to its end.
+    pub fn watch(self) -> Result<Ended<'a>, HostError> {
+        let Started { ready, shared, log, options, mut analysis, outside, snapshots, mut on_finding } = self;
+        let guest = Guest {
+            log: &log,
+            shared: &shared,
+            host: ready.host,
+            analysis: analysis.as_mut(),
+            outside: outside.as_ref(),
+            snapshots: snapshots.as_ref(),
+            on_finding: Some(&mut on_finding),
+        };
+        let finished = guest.run(&ready.prepared, &options);
+        // Before the log ends, which would close this gate, too.
+        let outside = outside.map(Outside::stop);
+        log.mark_producer_dead();
+        let finished = finished?;
+        let ended = Instant::now();
+        refuse(&finished, &log)?;
+        let outside = outside.transpose()?;
+        Ok(Ended { ready, log, finished, ended, analysis, outside, snapshots, on_finding })
+    }
+}
+
+/// Ends without a result: neither a reader that let an access wait too long nor one that left the log full is waited for.
+fn refuse(finished: &Finished, log: &Log) -> Result<(), HostError> {
+    if finished.outcome == Outcome::Interrupted {
+        return Err(HostError::Interrupted);
+    }
+    if let (Outcome::Contained { .. }, Some(Closed::TimeOut)) = (&finished.outcome, log.gate_closed()) {
+        return Err(HostError::Run(finished.outcome.to_string()));
+    }
+    match log.failed() {
+        Some(FailReason::ReaderStalled | FailReason::UrgentOverflow) => {
+            Err(HostError::Run(failure(log, String::new())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Why there is no result. A reason in the log says more than the analysis, which only sees that the log failed.
+pub(super) fn failure(log: &Log, why: String) -> String {
+    match log.failed() {
+        None | Some(FailReason::Stopped | FailReason::ReaderDied | FailReason::ReadersGone) => why,
+        Some(reason) => format!("the trace is not whole: {reason}"),
+    }
+}

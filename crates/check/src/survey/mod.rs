@@ -1,0 +1,228 @@
+//! A survey: many drivers with many kernels, each a run of its own, one table at the end.
+//!
+//! A survey is a folder: `survey.json` (settings), `cells/` (one file for each run that ended, written whole or not at
+//! all), `runs/` (what each run left), and the table as `table.txt`, `table.json` and `table.html`. A survey that was
+//! interrupted goes on where it stopped: the runs of its cells are not repeated.
+//!
+//! Knows: which runs make up a survey, how a run ended.
+//!
+//! Must not know: how one run is made. Each is a `guardrail check` of its own, so that no run can end the survey.
+
+mod child;
+mod folder;
+mod matrix;
+
+use child::{Child, Ended};
+use folder::Folder;
+use guardrail_host::error::{sentence, tell};
+use guardrail_host::{Host, HostError, Status};
+use guardrail_report::survey::{CELL_SCHEMA, Cell, Place, Settings, State, Summary, diff};
+use guardrail_vm::packages::Packages;
+use matrix::Planned;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How often children are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Which runs are to be made, and how.
+#[derive(Clone, Debug)]
+pub struct SurveyPlan {
+    /// The drivers by name; empty for all of the catalog.
+    pub drivers: Vec<String>,
+    /// The kernels by name; empty for all that have a short name.
+    pub kernels: Vec<String>,
+    /// A run for each device that a driver binds, not only for the usual one.
+    pub every_device: bool,
+    /// Guests that run at a time.
+    pub jobs: u8,
+    /// The checkers by name, as [`tools`](crate::tools) gives them.
+    pub tools: Vec<String>,
+    /// A workload for all drivers; absent for that of each driver's class.
+    pub workload: Option<String>,
+    /// Number of each guest's CPUs, 1 to 4.
+    pub cpus: u8,
+    /// Variables of the workload, each `NAME=VALUE`.
+    pub variables: Vec<String>,
+    /// The longest time that each guest may take. Whole seconds.
+    pub time_limit: Duration,
+    /// The folder of the survey.
+    pub out: PathBuf,
+    /// The trace of each run is kept in its folder.
+    pub record: bool,
+    /// Runs that failed before are repeated.
+    pub retry: bool,
+    /// The folder of an earlier survey to compare with.
+    pub against: Option<PathBuf>,
+}
+
+/// Runs a survey, and leaves its tables in its folder.
+pub fn survey(plan: &SurveyPlan, host: &Host) -> Result<Summary, HostError> {
+    let settings = Settings {
+        tools: plan.tools.clone(),
+        workload: plan.workload.clone(),
+        smp: plan.cpus,
+        variables: plan.variables.clone(),
+    };
+    plan.workload.as_deref().map_or(Ok(()), matrix::refuse_workload)?;
+    // The earlier survey is read first: a wrong name must not show after an hour.
+    let earlier = plan.against.as_deref().map(Folder::summary_of).transpose()?;
+    let drivers = matrix::drivers(&plan.drivers, plan.every_device)?;
+    let kernels = matrix::kernels(&plan.kernels);
+    let folder = Folder::open(&plan.out, &settings)?;
+    let planned = matrix::plan(&Packages::new(&host.cache), &drivers, &kernels, &host.progress)?;
+    host.signals.run_begins();
+
+    let mut survey = Survey { plan, folder: &folder, host, done: Vec::new() };
+    let interrupted = survey.run(&planned)?;
+    host.progress.finish();
+
+    let places: Vec<Place> = planned.into_iter().map(|planned| planned.place).collect();
+    let mut summary = Summary::new(settings, &places, &survey.done);
+    if let Some(earlier) = &earlier {
+        let name = plan.against.as_ref().map_or(String::new(), |path| path.display().to_string());
+        summary.diff = Some(diff(earlier, &summary, &name));
+    }
+    folder.write_tables(&summary)?;
+    if interrupted {
+        let left = summary.missing.len();
+        tell("guardrail", &format!("{left} runs are left; the same command goes on with them"));
+        return Err(HostError::Interrupted);
+    }
+    Ok(summary)
+}
+
+/// The exit status: runs that failed come first, then findings; against an earlier survey only new ones count.
+pub fn judge(summary: &Summary) -> Result<Status, HostError> {
+    let failed = summary.count(State::Failed);
+    if failed > 0 {
+        let all = summary.cells.len();
+        return Err(HostError::Run(format!("{failed} of {all} runs failed; the table says why")));
+    }
+    let found = match &summary.diff {
+        Some(diff) => !diff.new.is_empty(),
+        None => !summary.findings.is_empty(),
+    };
+    Ok(if found { Status::Findings } else { Status::Clean })
+}
+
+/// A survey under way.
+struct Survey<'a> {
+    plan: &'a SurveyPlan,
+    folder: &'a Folder,
+    host: &'a Host,
+    done: Vec<Cell>,
+}
+
+impl Survey<'_> {
+    /// Runs what is not there yet; true where it was interrupted.
+    fn run(&mut self, planned: &[Planned]) -> Result<bool, HostError> {
+        let mut waiting = VecDeque::new();
+        for one in planned {
+            match (self.folder.cell(&one.place), &one.not_available) {
+                (Some(cell), _) if cell.state != State::Failed || !self.plan.retry => self.done.push(cell),
+                (_, Some(why)) => self.keep(not_available(one, why))?,
+                _ => waiting.push_back(one),
+            }
+        }
+        let (all, there) = (planned.len(), self.done.len());
+        self.host.progress.step(&format!("{all} runs, {there} of them done or not available"));
+        let mut running: Vec<(&Planned, Child)> = Vec::new();
+        loop {
+            if self.host.signals.interrupted() {
+                running.iter().for_each(|(_, child)| child.interrupt());
+                running.into_iter().for_each(|(_, child)| child.end());
+                return Ok(true);
+            }
+            while running.len() < usize::from(self.plan.jobs)
+                && let Some(one) = waiting.pop_front()
+            {
+                self.host.progress.step(&format!("[{}/{all}] {} …", all - waiting.len(), one.place));
+                match Child::start(self.plan, one, &self.folder.run(&one.place)) {
+                    Ok(child) => running.push((one, child)),
+                    Err(error) => {
+                        self.keep(cell(one, Ended::failed(sentence(&error))))?;
+                    }
+                }
+            }
+            if running.is_empty() {
+                return Ok(false);
+            }
+            let mut still = Vec::new();
+            for (one, mut child) in running {
+                match child.look() {
+                    None => still.push((one, child)),
+                    // Somebody else's signal ended it: that is no result.
+                    Some(ended) if ended.interrupted => waiting.push_back(one),
+                    Some(ended) => self.keep(cell(one, ended))?,
+                }
+            }
+            running = still;
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn keep(&mut self, cell: Cell) -> Result<(), HostError> {
+        self.folder.keep(&cell)?;
+        if cell.state != State::NotAvailable {
+            let found = match cell.findings().len() {
+                0 => String::new(),
+                n => format!(", {n} found"),
+            };
+            let why = cell.why.as_deref().map(|why| format!(": {}", why.lines().next().unwrap_or_default()));
+            let word = cell.state.word();
+            self.host.progress.step(&format!("{}: {word}{found}{}", cell.place, why.unwrap_or_default()));
+        }
+        self.done.push(cell);
+        Ok(())
+    }
+}
+
+fn not_available(planned: &Planned, why: &str) -> Cell {
+    Cell {
+        schema: CELL_SCHEMA.to_owned(),
+        place: planned.place.clone(),
+        class: planned.class.clone(),
+        state: State::NotAvailable,
+        why: Some(why.to_owned()),
+        ..Cell::default()
+    }
+}
+
+fn cell(planned: &Planned, ended: Ended) -> Cell {
+    Cell {
+        schema: CELL_SCHEMA.to_owned(),
+        place: planned.place.clone(),
+        class: planned.class.clone(),
+        state: ended.state,
+        why: ended.why,
+        wall_seconds: ended.wall.as_secs_f64().round(),
+        skipped: ended.skipped,
+        report: ended.report,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use guardrail_report::survey::Diff;
+
+    #[test]
+    fn a_failed_run_outweighs_findings_and_known_findings_are_forgiven() {
+        let place = Place { driver: "a".into(), device: None, kernel: "6.1".into() };
+        let report = guardrail_report::Report {
+            findings: vec![Default::default()],
+            ..guardrail_report::Report::default()
+        };
+        let of = |state| {
+            let cell = Cell { place: place.clone(), state, report: Some(report.clone()), ..Cell::default() };
+            Summary::new(Settings::default(), std::slice::from_ref(&place), &[cell])
+        };
+        assert_eq!(judge(&of(State::Failed)).unwrap_err().status(), Status::RunFailed);
+        let mut summary = of(State::Findings);
+        assert_eq!(judge(&summary).unwrap(), Status::Findings);
+        summary.diff = Some(Diff::default());
+        assert_eq!(judge(&summary).unwrap(), Status::Clean);
+    }
+}

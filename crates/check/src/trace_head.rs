@@ -1,0 +1,135 @@
+//! The head of a trace file: written for a run that begins, and read to find kernel and modules again.
+
+use crate::plan::RunPlan;
+use crate::subject::{ModuleFile, Subject};
+use guardrail_host::HostError;
+use guardrail_host::drivers::{debug_file, digest, drivers, names, others as other_modules};
+use guardrail_report::Run;
+use guardrail_trace::file::TraceMeta;
+use guardrail_vm::Cache;
+use guardrail_vm::kernels::Kernel;
+use guardrail_vm::modules::Modules;
+use guardrail_vm::prepare::Prepared;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// The key under which a trace keeps what is known of its run.
+pub const RUN_KEY: &str = "run";
+/// The key for names, files and digests of the modules that are not checked.
+const OTHERS_KEY: &str = "other_modules";
+/// The key for the digests of the drivers, in the order of their names.
+const DIGESTS_KEY: &str = "module_digests";
+/// The key for the folder of the kernel's modules.
+const KERNEL_MODULES_KEY: &str = "kernel_modules";
+/// The most of the other modules that are read.
+const MAX_OTHERS: usize = 512;
+
+/// The head of the trace of a run that begins.
+pub fn new(plan: &RunPlan, prepared: &Prepared, hooks: Vec<String>) -> TraceMeta {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mut meta = TraceMeta {
+        guardrail: env!("CARGO_PKG_VERSION").to_owned(),
+        driver: names(prepared),
+        kernel_release: prepared.kernel.release.clone(),
+        kernel_image: prepared.kernel.vmlinuz.display().to_string(),
+        modules: drivers(prepared).map(|driver| (driver.name.clone(), resolved(&driver.path))).collect(),
+        workload: prepared.workload.name.clone(),
+        tools: plan.tools.clone(),
+        hooks,
+        vcpus: plan.cpus.into(),
+        started: now.as_secs(),
+        ..TraceMeta::default()
+    };
+    let digests: Vec<String> = drivers(prepared).map(|driver| digest(&driver.bytes)).collect();
+    let others: Vec<_> = other_modules(prepared)
+        .map(|other| (&other.name, resolved(&other.path), digest(&other.bytes)))
+        .collect();
+    // A trace that is cut has no end with the outcome of its run.
+    let run = Run { outcome: "truncated".to_owned(), ..subject_of_run(prepared) };
+    for (key, value) in [
+        (RUN_KEY, serde_json::to_value(run)),
+        (KERNEL_MODULES_KEY, serde_json::to_value(resolved(&prepared.kernel.modules))),
+        (DIGESTS_KEY, serde_json::to_value(digests)),
+        (OTHERS_KEY, serde_json::to_value(others)),
+    ] {
+        if let Ok(value) = value {
+            meta.more.insert(key.to_owned(), value);
+        }
+    }
+    meta
+}
+
+fn resolved(path: &Path) -> String {
+    path.canonicalize().unwrap_or_else(|_| path.to_path_buf()).display().to_string()
+}
+
+/// The part of a run's description that is known before it starts.
+pub fn subject_of_run(prepared: &Prepared) -> Run {
+    Run {
+        device: prepared.choice.device.as_ref().map(|device| device.name.clone()),
+        workload: Some(prepared.workload.name.clone()),
+        ..Run::default()
+    }
+}
+
+/// What a trace says of its run. A trace is not to be trusted: what does not fit is left out.
+pub fn described(value: Option<&serde_json::Value>) -> Run {
+    value.and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default()
+}
+
+/// Finds the kernel and the modules that a trace is of, and unpacks the modules into `folder`.
+pub fn subject(meta: &TraceMeta, folder: &Path) -> Result<Subject, HostError> {
+    let text = |key: &str| meta.more.get(key).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
+    let kernel = Kernel {
+        release: meta.kernel_release.clone(),
+        vmlinuz: PathBuf::from(&meta.kernel_image),
+        modules: PathBuf::from(text(KERNEL_MODULES_KEY)),
+    };
+    if !kernel.vmlinuz.is_file() {
+        return Err(HostError::Usage(format!(
+            "the trace is of kernel {}, whose image is no longer at {}; fetch it again with a run of 'guardrail check'",
+            meta.kernel_release,
+            kernel.vmlinuz.display()
+        )));
+    }
+    let modules = Modules::of(&kernel)?;
+    let cache = Cache::open().ok();
+    let digests = meta.more.get(DIGESTS_KEY).and_then(|value| value.as_array());
+    let mut found = Vec::new();
+    for (i, (name, path)) in meta.modules.iter().enumerate() {
+        let driver = modules.plan(path)?.driver;
+        if digests.and_then(|all| all.get(i)).and_then(|value| value.as_str())
+            != Some(digest(&driver.bytes).as_str())
+        {
+            return Err(HostError::Usage(format!(
+                "{path} is not the module that the trace is of: it has changed"
+            )));
+        }
+        // The name comes from the trace and must not lead out of the folder.
+        let file = folder.join(format!("{i}.ko"));
+        fs::write(&file, &driver.bytes).map_err(HostError::io("write", file.display()))?;
+        let debug = cache.as_ref().and_then(|cache| debug_file(cache, &kernel, name));
+        found.push(ModuleFile { name: name.clone(), path: file, debug });
+    }
+    let others = others(meta, &modules, folder)?;
+    let (kernel, hooks) = (kernel.vmlinuz, meta.hooks.clone());
+    Ok(Subject { kernel, modules: found, others, tools: Vec::new(), hooks })
+}
+
+/// The modules that are not checked, as far as they are still what they were: without them some addresses have no names.
+fn others(meta: &TraceMeta, modules: &Modules, folder: &Path) -> Result<Vec<ModuleFile>, HostError> {
+    let recorded = meta.more.get(OTHERS_KEY).cloned().unwrap_or_default();
+    let recorded: Vec<(String, String, String)> = serde_json::from_value(recorded).unwrap_or_default();
+    let mut found: Vec<ModuleFile> = Vec::new();
+    for (i, (name, path, expected)) in recorded.into_iter().take(MAX_OTHERS).enumerate() {
+        let Ok(plan) = modules.plan(&path) else { continue };
+        if found.iter().any(|other| other.name == name) || digest(&plan.driver.bytes) != expected {
+            continue;
+        }
+        let file = folder.join(format!("other-{i}.ko"));
+        fs::write(&file, &plan.driver.bytes).map_err(HostError::io("write", file.display()))?;
+        found.push(ModuleFile { name, path: file, debug: None });
+    }
+    Ok(found)
+}

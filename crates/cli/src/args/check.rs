@@ -1,0 +1,332 @@
+//! Arguments of `check`, and of the commands that work on its runs: `analyze`, `confirm`, `debug`, `survey`, `view`.
+
+use crate::args::choice::one_of;
+use crate::args::{Format, ListFormat, TableFormat};
+use clap::Args;
+use guardrail_check::plan::RING_WORDS;
+use guardrail_check::survey::SurveyPlan;
+use guardrail_check::view::Filter;
+use guardrail_check::{Effort, GateKind, Mode, Observe, RunPlan};
+use guardrail_host::HostError;
+use guardrail_host::drivers::variables;
+use guardrail_host::folders::absolute;
+use guardrail_trace::log::Schedule;
+use guardrail_vm::rerun::Rerun;
+use guardrail_vm::run::{Forward, TcgThreads};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// A module of the kernel (e1000), the path of a .ko, or zoo/NAME; several take turns in one guest
+    #[arg(required = true, value_name = "DRIVER")]
+    pub drivers: Vec<String>,
+    /// The kernel: 6.1, 6.12, 7.2, a release, a .deb or a folder of packages
+    #[arg(long, value_name = "NAME|PATH", default_value = guardrail_vm::kernels::DEFAULT)]
+    pub kernel: String,
+    /// The QEMU device that the driver serves, instead of the usual one
+    #[arg(long, value_name = "QEMU-DEVICE")]
+    pub device: Option<String>,
+    /// The checkers, separated by commas; "quiet" is all but drcheck, "all" is all
+    #[arg(long, value_name = "NAME,...", default_value = "quiet")]
+    pub tool: String,
+    /// What exercises the driver, instead of the workload of its class
+    #[arg(long, value_name = "NAME|SCRIPT")]
+    pub workload: Option<String>,
+    /// What happens at a finding
+    #[arg(long, value_parser = one_of::<Mode>(), default_value = "permissive")]
+    pub mode: Mode,
+    /// Where device accesses wait until everything before them has been checked
+    #[arg(long, value_parser = one_of::<GateKind>(), default_value = "vmm")]
+    pub gate: GateKind,
+    /// Longest time that a device access is held; then the device is cut off
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub gate_timeout: u64,
+    /// Which kinds of findings cut the device off and which are only told, instead of ./guardrail.toml
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+    /// Run CMD with the shell at each finding; $GUARDRAIL_FINDING, _CHECKER, _KIND, _MESSAGE and _ACTION tell of it
+    #[arg(long, value_name = "CMD")]
+    pub on_finding: Option<String>,
+    /// Save the guest in --out at the first N findings (4 if N is not given), for 'guardrail debug'
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "4", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub snapshot_on_finding: Option<u32>,
+    /// What the analysis does while the log is empty
+    #[arg(long, value_parser = one_of::<Schedule>(), default_value = "interrupt")]
+    pub schedule: Schedule,
+    /// Number of guest CPUs, 1 to 4
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
+    pub smp: u8,
+    /// Run the guest's CPUs by turns on one thread, or on a thread each
+    #[arg(long, value_parser = one_of::<TcgThreads>(), default_value = "single")]
+    pub thread: TcgThreads,
+    /// Boot the kernel at its link-time address
+    #[arg(long)]
+    pub no_kaslr: bool,
+    /// Give the guest an IOMMU, so that devices see memory at other addresses
+    #[arg(long)]
+    pub iommu: bool,
+    /// Words for the guest kernel's command line, such as swiotlb=force; may be given several times
+    #[arg(long, value_name = "WORDS")]
+    pub append: Vec<String>,
+    /// Longest time that the run may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub timeout: u64,
+    /// A variable of the workload, such as DOWNLOAD_MB=200; may be given several times
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub variables: Vec<String>,
+    /// How much of the machinery runs, for benchmarks
+    #[arg(long, value_parser = one_of::<Observe>(), default_value = "check", hide = true)]
+    pub observe: Observe,
+    /// Words in each ring of the log, a power of two, for tests
+    #[arg(long, value_name = "N", default_value_t = RING_WORDS, hide = true)]
+    pub log_words: u64,
+    /// A port of this machine that leads into the guest (tcp:HERE:THERE, udp:HERE:THERE), for benchmarks
+    #[arg(long = "forward", value_name = "PORTS", hide = true)]
+    pub forwards: Vec<Forward>,
+    /// Record the whole virtual machine in DIR, so that it can run again instruction by instruction; with --smp 1 --gate off
+    #[arg(long, value_name = "DIR", conflicts_with = "vm_replay")]
+    pub vm_record: Option<PathBuf>,
+    /// Run the virtual machine again that was recorded in DIR; the other options must be as they were
+    #[arg(long, value_name = "DIR")]
+    pub vm_replay: Option<PathBuf>,
+    /// A word for QEMU's command line, for tests; may be given several times
+    #[arg(long = "qemu", value_name = "WORD", hide = true, allow_hyphen_values = true)]
+    pub qemu: Vec<String>,
+    /// Also write the trace to FILE
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Keep the run folder (console, configuration, report) as DIR
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Try to make each data race that is found happen, in further runs
+    #[arg(long)]
+    pub confirm: bool,
+    /// How the report is printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+impl CheckArgs {
+    /// The run that the arguments ask for.
+    pub fn plan(&self) -> Result<RunPlan, HostError> {
+        let rerun = match (&self.vm_record, &self.vm_replay) {
+            (Some(folder), _) => Some(Rerun::Record(absolute(folder)?)),
+            (None, Some(folder)) => Some(Rerun::Replay(absolute(folder)?)),
+            (None, None) => None,
+        };
+        Ok(RunPlan {
+            drivers: self.drivers.clone(),
+            kernel: self.kernel.clone(),
+            device: self.device.clone(),
+            workload: self.workload.clone(),
+            variables: variables(&self.variables)?,
+            tools: guardrail_check::tools(&self.tool)?,
+            observe: self.observe,
+            mode: self.mode,
+            gate: self.gate,
+            hold_limit: Duration::from_secs(self.gate_timeout),
+            policy: self.policy.clone(),
+            schedule: self.schedule,
+            on_finding: self.on_finding.clone(),
+            snapshots: self.snapshot_on_finding,
+            cpus: self.smp,
+            threads: self.thread,
+            kaslr: !self.no_kaslr,
+            iommu: self.iommu,
+            kernel_arguments: self.append.clone(),
+            time_limit: Duration::from_secs(self.timeout),
+            ring_words: self.log_words,
+            forwards: self.forwards.clone(),
+            rerun,
+            qemu_arguments: self.qemu.clone(),
+            record: self.record.clone(),
+            out: self.out.clone(),
+            confirm: self.confirm.then(Effort::default),
+        })
+    }
+}
+
+/// Arguments of `confirm`.
+#[derive(Debug, Args)]
+pub struct ConfirmArgs {
+    /// The findings by id, or its first characters (default: all data races of the run)
+    #[arg(value_name = "FINDING")]
+    pub findings: Vec<String>,
+    /// The folder of the run (of 'check --out'); its report gets the outcome
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// How often each race is tried in a run
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=10000))]
+    pub tries: u32,
+    /// The most runs
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// How the outcome is printed
+    #[arg(long, value_enum, default_value_t = ListFormat::Text)]
+    pub format: ListFormat,
+}
+
+/// Arguments of `debug`.
+#[derive(Debug, Args)]
+pub struct DebugArgs {
+    /// The finding by id, or its first characters
+    pub finding: String,
+    /// The folder of the run (of 'check --out' with --snapshot-on-finding)
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Show where the guest stood, and end
+    #[arg(long)]
+    pub batch: bool,
+    /// Further arguments for gdb, such as -ex COMMAND
+    #[arg(last = true, value_name = "GDB-ARGUMENT")]
+    pub gdb: Vec<OsString>,
+}
+
+/// Arguments of `analyze`.
+#[derive(Debug, Args)]
+pub struct AnalyzeArgs {
+    /// The trace
+    pub file: PathBuf,
+    /// The checkers, separated by commas, instead of those of the run
+    #[arg(long, value_name = "NAME,...")]
+    pub tool: Option<String>,
+    /// How the report is printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// Arguments of `view`.
+#[derive(Debug, Args)]
+pub struct ViewArgs {
+    /// The trace
+    pub file: PathBuf,
+    /// Only events in this function of the driver, or of this kernel function
+    #[arg(long, value_name = "NAME")]
+    pub function: Option<String>,
+    /// Only events of the thread with this number
+    #[arg(long, value_name = "PID")]
+    pub thread: Option<u64>,
+    /// Only accesses to this address or range (hexadecimal)
+    #[arg(long, value_name = "A[-B]", value_parser = parse_range)]
+    pub address: Option<(u64, u64)>,
+    /// Only events of this kind: access, block, enter, call, hook-call, …
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<String>,
+    /// At most this many events
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// Check the trace's invariants instead of printing events
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// Arguments of `survey`.
+#[derive(Debug, Args)]
+pub struct SurveyArgs {
+    /// The drivers, separated by commas (default: all of the catalog)
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub driver: Vec<String>,
+    /// The kernels, separated by commas (default: 6.1, 6.12 and 7.2)
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub kernel: Vec<String>,
+    /// A run for each device that a driver binds, not only for the usual one
+    #[arg(long)]
+    pub every_device: bool,
+    /// How many guests run at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub jobs: u8,
+    /// The checkers, separated by commas; "quiet" is all but drcheck, "all" is all
+    #[arg(long, value_name = "NAME,...", default_value = "quiet")]
+    pub tool: String,
+    /// What exercises each driver, instead of the workload of its class; "full" is all that a class has
+    #[arg(long, value_name = "NAME|SCRIPT")]
+    pub workload: Option<String>,
+    /// Number of guest CPUs, 1 to 4
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
+    pub smp: u8,
+    /// A variable of the workload, such as DOWNLOAD_MB=1; may be given several times
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub variables: Vec<String>,
+    /// Longest time that each guest may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub timeout: u64,
+    /// The folder of the survey; one that was interrupted goes on
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Keep the trace of each run in its folder below runs/
+    #[arg(long)]
+    pub record: bool,
+    /// Run again what failed before
+    #[arg(long)]
+    pub retry: bool,
+    /// An earlier survey to compare with
+    #[arg(long, value_name = "DIR")]
+    pub against: Option<PathBuf>,
+    /// How the table is printed; the folder has it in all formats
+    #[arg(long, value_enum, default_value_t = TableFormat::Text)]
+    pub format: TableFormat,
+}
+
+impl ViewArgs {
+    /// The events that are wanted.
+    pub fn filter(&self) -> Filter {
+        Filter {
+            function: self.function.clone(),
+            thread: self.thread,
+            address: self.address,
+            kind: self.kind.clone(),
+            limit: self.limit,
+        }
+    }
+}
+
+impl SurveyArgs {
+    /// The survey that the arguments ask for.
+    pub fn plan(&self) -> Result<SurveyPlan, HostError> {
+        Ok(SurveyPlan {
+            drivers: self.driver.clone(),
+            kernels: self.kernel.clone(),
+            every_device: self.every_device,
+            jobs: self.jobs,
+            tools: guardrail_check::tools(&self.tool)?,
+            workload: self.workload.clone(),
+            cpus: self.smp,
+            variables: self.variables.clone(),
+            time_limit: Duration::from_secs(self.timeout),
+            out: self.out.clone(),
+            record: self.record,
+            retry: self.retry,
+            against: self.against.clone(),
+        })
+    }
+}
+
+fn parse_range(text: &str) -> Result<(u64, u64), String> {
+    let number = |text: &str| {
+        let digits = text.trim().trim_start_matches("0x").replace('_', "");
+        u64::from_str_radix(&digits, 16).map_err(|_| format!("'{text}' is not a hexadecimal address"))
+    };
+    match text.split_once('-') {
+        None => number(text).map(|at| (at, at)),
+        Some((from, to)) => match (number(from)?, number(to)?) {
+            (from, to) if from <= to => Ok((from, to)),
+            _ => Err("the range ends before it begins".to_owned()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_hexadecimal() {
+        assert_eq!(parse_range("0x10-20"), Ok((16, 32)));
+        assert_eq!(parse_range("ffff_8880"), Ok((0xffff_8880, 0xffff_8880)));
+        assert!(parse_range("20-10").is_err());
+        assert!(parse_range("zz").is_err());
+    }
+}

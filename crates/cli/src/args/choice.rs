@@ -1,0 +1,75 @@
+//! Options with few values, whose types belong to the engines.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use guardrail_check::{GateKind, Mode, Observe};
+use guardrail_trace::log::Schedule;
+use guardrail_vm::run::TcgThreads;
+
+/// A type with few values.
+pub trait Choice: Copy + Send + Sync + 'static {
+    /// Each value, its word on the command line, and one line for the help.
+    fn all() -> Vec<(Self, &'static str, &'static str)>;
+}
+
+/// A parser for one of the values.
+pub fn one_of<T: Choice>() -> impl TypedValueParser<Value = T> {
+    let values = T::all().into_iter().map(|(_, word, help)| PossibleValue::new(word).help(help));
+    PossibleValuesParser::new(values).map(|given| {
+        let chosen = T::all().into_iter().find(|(_, word, _)| *word == given);
+        chosen.map(|(value, ..)| value).expect("the parser admits these words only")
+    })
+}
+
+impl Choice for Mode {
+    fn all() -> Vec<(Mode, &'static str, &'static str)> {
+        let cut = "Cut the device off: writes are dropped, reads give all ones, DMA and interrupts end";
+        let row = |mode: Mode, help| (mode, mode.word(), help);
+        vec![
+            row(Mode::Permissive, "Report it and go on"),
+            row(Mode::Triage, "Cut the device off, unless the finding was judged harmless"),
+            row(Mode::Stringent, cut),
+        ]
+    }
+}
+
+impl Choice for GateKind {
+    fn all() -> Vec<(GateKind, &'static str, &'static str)> {
+        let outside =
+            "There as well, with the device in a QEMU of its own behind a gate that is a process of its own";
+        let row = |gate: GateKind, help| (gate, gate.word(), help);
+        vec![
+            row(GateKind::Off, "Nowhere"),
+            row(GateKind::Vmm, "In the driver's virtual machine, before the instruction"),
+            row(GateKind::VfioUser, outside),
+        ]
+    }
+}
+
+impl Choice for Schedule {
+    fn all() -> Vec<(Schedule, &'static str, &'static str)> {
+        vec![
+            (Schedule::Polling, "polling", "Look again without a pause"),
+            (Schedule::Yielding, "yielding", "Give the processor away, then look again"),
+            (Schedule::Interrupt, "interrupt", "Sleep, and be woken"),
+        ]
+    }
+}
+
+impl Choice for TcgThreads {
+    fn all() -> Vec<(TcgThreads, &'static str, &'static str)> {
+        vec![
+            (TcgThreads::Single, "single", "By turns on one thread"),
+            (TcgThreads::Multi, "multi", "On a thread each"),
+        ]
+    }
+}
+
+impl Choice for Observe {
+    fn all() -> Vec<(Observe, &'static str, &'static str)> {
+        vec![
+            (Observe::None, "none", "Plain QEMU"),
+            (Observe::Trace, "trace", "The tracer, whose log nobody reads"),
+            (Observe::Check, "check", "Tracer and checkers"),
+        ]
+    }
+}
