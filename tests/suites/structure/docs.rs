@@ -1,6 +1,7 @@
 //! Paths that docs name.
 
 use crate::{Found, files, read, root};
+use guardrail_host::zoo;
 use std::path::Path;
 
 /// Folders at the top of the repository: a path in backticks that begins with one is meant from there.
@@ -35,12 +36,20 @@ pub fn missing() -> Found {
         let text = read(&page);
         let folder = Path::new(&page).parent().unwrap_or(Path::new(""));
         let links = links(&text).into_iter().filter(|link| !root().join(folder).join(link).exists());
-        let paths = code_paths(&text).into_iter().filter(|path| !root().join(path).exists());
+        let paths =
+            code_paths(&text).into_iter().filter(|path| !root().join(path).exists() && !is_driver(path));
         for path in links.chain(paths) {
             found.insert(format!("{page} names {path}"), "there is no such file".to_owned());
         }
     }
     found
+}
+
+/// Whether a path is `zoo/NAME` as the command line takes it: a driver of the zoo or its twin, without its kind.
+fn is_driver(path: &str) -> bool {
+    let Some(name) = path.strip_prefix("zoo/") else { return false };
+    let name = name.strip_suffix("_ok").unwrap_or(name);
+    zoo::drivers(&root().join("zoo")).is_ok_and(|drivers| drivers.contains_key(name))
 }
 
 /// Targets of links to files, without their anchors.
