@@ -20,7 +20,7 @@ pub struct Tool {
     make: fn() -> Box<dyn Checker>,
 }
 
-/// The tools, in the order in which lists show them.
+/// The tools, in the order in which lists show them. The groups of `guardrail-check` say which of them `all` means.
 pub const TOOLS: &[Tool] = &[
     Tool {
         name: "dmcheck",

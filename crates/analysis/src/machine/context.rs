@@ -20,9 +20,9 @@ pub struct Out {
     pub entry_rsp: u64,
     /// It was a jump: the target returns to the caller of the function that jumped.
     pub jump: bool,
-    /// The argument registers.
+    /// The argument registers, whole: an argument of 32 bits leaves the upper half undefined.
     pub args: [u64; 6],
-    /// What the target does, where it is a kernel function.
+    /// What the target does, where it is a kernel function. One without a line in `knowledge/` has a name and no effects.
     pub summary: Option<Arc<Summary>>,
 }
 

@@ -29,7 +29,7 @@ pub const MMIO: u64 = 0xffff_c900_2000_0000;
 pub const GFP_KERNEL: u64 = 0xcc0;
 pub const GFP_ZERO: u64 = 0x100;
 
-/// Kernel functions: hooks by number, then others.
+/// Kernel functions, by number: hooks first, then others. A new one that is no hook is added at the end.
 const FUNCTIONS: [&str; 17] = [
     "kmalloc",
     "kfree",
