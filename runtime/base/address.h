@@ -63,7 +63,7 @@ static inline bool guardrail_links_of(const struct list_head *node, struct list_
 }
 
 /**
- * guardrail_is_delayed() - Tell work with a timer from plain work.
+ * guardrail_is_delayed() - Test for work that has a timer.
  * @work: Work; anything may lie behind it.
  *
  * Context: Any.

@@ -76,7 +76,7 @@ static unsigned long find(const char *name)
 	unsigned long addr = guardrail_find_symbol(name);
 
 	if (!addr)
-		pr_err("this kernel does not tell where its '%s' is, which the rights table needs; it is built without CONFIG_KALLSYMS_ALL, or too new\n",
+		pr_err("this kernel has no symbol '%s', which the rights table needs; it is built without CONFIG_KALLSYMS_ALL, or too new\n",
 		       name);
 	return addr;
 }

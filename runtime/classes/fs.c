@@ -62,6 +62,7 @@ static struct buffer *place(void)
 	struct buffer *oldest = NULL;
 	int i;
 
+	lockdep_assert_held(&lock);
 	for (i = 0; i < BUFFERS; i++) {
 		struct buffer *buffer = &buffers[i];
 

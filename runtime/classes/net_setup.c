@@ -361,7 +361,7 @@ static unsigned int restore(struct saved_netdev *saved)
 	if (!socket || !dev) {
 		if (socket)
 			sock_release(socket);
-		pr_warn("%s did not come again\n", saved->name);
+		pr_warn("%s was not registered again\n", saved->name);
 		return 1;
 	}
 	if (saved->address_set) {
@@ -428,7 +428,7 @@ static void forget_netdevs(u32 domain)
 
 static struct guardrail_recovery_class net_class = {
 	.name = "network devices",
-	.not_restored = "a network device did not come again, or could not be set up",
+	.not_restored = "a network device was not registered again, or could not be set up",
 	.silence = guardrail_net_silence,
 	.settle = guardrail_net_settle,
 	.save = save_netdevs,

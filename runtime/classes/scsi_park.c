@@ -83,7 +83,7 @@ void guardrail_parked_fail(struct guardrail_parked *parked)
 	lockdep_assert_held(&guardrail_parked_lock);
 	static_call(guardrail_scsi_unblock)(parked->host, SDEV_TRANSPORT_OFFLINE);
 	parked->offline = true;
-	pr_err("SCSI host %u has no driver: its devices are offline until one comes\n", parked->host->host_no);
+	pr_err("SCSI host %u has no driver: its devices are offline until one is loaded\n", parked->host->host_no);
 }
 
 void guardrail_parked_wait(struct guardrail_parked *parked)
@@ -163,7 +163,7 @@ static struct guardrail_parked *new_parked(struct Scsi_Host *host, const struct 
 	return parked;
 }
 
-/* Parks a host. Calls that the kernel has started go on for a moment. */
+/* Parks a host. Calls that the kernel has started run on for a moment. */
 static int park(const struct guardrail_held *held, void *data)
 {
 	struct Scsi_Host *host = container_of((void *)held->start, struct Scsi_Host, hostdata);
@@ -175,7 +175,7 @@ static int park(const struct guardrail_held *held, void *data)
 		return 0;
 	why = unknown(host, parking->modules);
 	if (!why && !guardrail_scsi_find())
-		why = "the kernel does not tell where scsi_mod's functions are";
+		why = "the kernel has no symbols for the functions of scsi_mod";
 	parked = why ? NULL : new_parked(host, parking, held->len);
 	if (!parked) {
 		pr_warn("SCSI host %u cannot stay without its driver: %s\n", host->host_no, why ?: "no memory");
@@ -281,7 +281,7 @@ static void fail_hosts(u32 domain)
 
 static struct guardrail_recovery_class scsi_class = {
 	.name = "SCSI hosts",
-	.not_restored = "a SCSI host did not come again",
+	.not_restored = "a SCSI host was not registered again",
 	.park = park_hosts,
 	.restore = wait_for_drivers,
 	.fail = fail_hosts,

@@ -22,7 +22,7 @@
 
 #include "domain/module.h"
 
-/* Whoever has read a pointer to a template has used it after that time. */
+/* How long somebody may use a pointer to a template after reading it. */
 #define GUARDRAIL_SCSI_GRACE_MS 20
 /* More uses than a driver ever has. */
 #define GUARDRAIL_STAND_IN_USES (1 << 20)

@@ -11,7 +11,7 @@
 static int set_up(struct scsi_device *dev, const struct scsi_host_template *driver, bool parallel)
 {
 	struct queue_limits *limits __maybe_unused;
-	/* A device that is just being found is set up by whoever finds it. */
+	/* A device that is just being found is set up by the code that finds it. */
 	bool whole = dev->sdev_state != SDEV_CREATED && dev->sdev_state != SDEV_CREATED_BLOCK;
 	int err = 0;
 
@@ -74,7 +74,7 @@ static void settle(struct guardrail_parked *parked)
 		n++;
 	}
 	if (err || guardrail_is_dead(parked->domain)) {
-		pr_err("SCSI host %u: the driver that has come does not take its devices (error %d)\n", host->host_no, err);
+		pr_err("SCSI host %u: the new driver does not accept its devices (error %d)\n", host->host_no, err);
 		guardrail_parked_wait(parked);
 		return;
 	}
@@ -157,7 +157,7 @@ GUARDRAIL_CUSTOM(scsi_host_added)
 	if (same)
 		parked->state = PARKED_ADDED;
 	else
-		pr_err("SCSI host %u: the driver that has come wants it otherwise than it is\n", host->host_no);
+		pr_err("SCSI host %u: the new driver wants other settings than it has\n", host->host_no);
 	call->result = same ? 0 : -EINVAL;
 	mutex_unlock(&guardrail_parked_lock);
 	return 1;

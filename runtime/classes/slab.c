@@ -16,8 +16,8 @@
 #define CACHE_WORDS 40
 
 /*
- * Caches of drivers, the sizes of their objects, and their constructors. A dead cache belongs to a driver that is no more
- * loaded, and so does its constructor.
+ * Caches of drivers, the sizes of their objects, and their constructors. A dead cache belongs to a driver that is not
+ * loaded any more, and so does its constructor.
  */
 static struct {
 	unsigned long cache, ctor;

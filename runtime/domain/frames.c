@@ -76,6 +76,7 @@ static struct noted *find(struct stack *stack, unsigned long p, enum guardrail_o
 {
 	struct noted *noted;
 
+	lockdep_assert_held(&stack->lock);
 	hlist_for_each_entry(noted, &stack->notes, node)
 		if (noted->what.p == p && noted->what.kind == kind)
 			return noted;

@@ -38,7 +38,6 @@
 /**
  * struct recovery - The recovery of a domain.
  * @work: Does it; holds a reference to this module while it is queued.
- * @domain: Unused; the place in recoveries is the domain.
  * @why: Why the domain was killed.
  * @killed: When that was.
  * @first: Jiffies of the first recovery in a row.
@@ -46,7 +45,6 @@
  */
 struct recovery {
 	struct work_struct work;
-	u32 domain;
 	char why[160];
 	ktime_t killed;
 	unsigned long first;

@@ -189,6 +189,7 @@ static void change_node(struct conflict *conflict, const struct guardrail_slot_c
 
 static void drop_if_done(struct conflict *conflict)
 {
+	lockdep_assert_held(&lock);
 	if (encode_node(conflict) == GUARDRAIL_CONFLICT)
 		return;
 	hlist_del(&conflict->node);

@@ -112,6 +112,7 @@ static struct record *insert(unsigned int bucket, const struct record *what)
 	struct part *part = part_of(bucket);
 	struct record *record;
 
+	lockdep_assert_held(&part->lock);
 	if (part->n_free) {
 		part->n_free--;
 		record = hlist_entry(part->free.first, struct record, node);
@@ -134,6 +135,7 @@ static void drop(unsigned int bucket, struct record *record)
 {
 	struct part *part = part_of(bucket);
 
+	lockdep_assert_held(&part->lock);
 	__hlist_del(&record->node);
 	part->n_records--;
 	count_owned(record, false);

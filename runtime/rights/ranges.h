@@ -11,7 +11,7 @@
  * @p: First byte.
  * @n: Number of bytes.
  * @right: GUARDRAIL_WRITE or GUARDRAIL_READ.
- * @keep_objects: Objects that begin in the range stay; otherwise the domain holds them no more.
+ * @keep_objects: Objects that begin in the range stay; otherwise the domain loses them.
  *
  * Context: Any but NMI.
  * Return: 0; -EINVAL for a bad range or domain; -ENOMEM.

@@ -235,7 +235,7 @@ static void fields(void)
 		EXPECT(guardrail_check_object(ONE, p + 8, TYPE) && guardrail_check_write(TWO, p + 40, 4));
 		EXPECT(!guardrail_revoke(ONE, p - 8, 160) && !guardrail_revoke(TWO, p - 8, 160));
 	}
-	/* The masks go with the domain, and templates that name them as well. */
+	/* The masks end with the domain, and so do templates that use them. */
 	guardrail_revoke_all(ONE);
 	guardrail_revoke_all(TWO);
 	guardrail_usage(&usage);
@@ -271,7 +271,7 @@ static void objects(void)
 	EXPECT(quiet(guardrail_do_move_object, move, &call) && !quiet(guardrail_do_move_object, move, &call));
 	require.from = 1;
 	EXPECT(quiet(guardrail_do_require_object, require, &call));
-	/* It must not go while it is in use. */
+	/* It must not be freed while it is in use. */
 	EXPECT(!quiet(guardrail_do_disown, disown, &whole));
 	EXPECT(!guardrail_grant_fresh(ONE, p, 64) && !guardrail_own(ONE, p, 64, KIND));
 	EXPECT(quiet(guardrail_do_create_object, object, &call) && quiet(guardrail_do_move_object, move, &call));
@@ -305,7 +305,7 @@ static int note_owned(const struct guardrail_held *held, void *data)
 	return held->right == GUARDRAIL_OWNER || held->right == GUARDRAIL_WRITE ? 0 : -EINVAL;
 }
 
-/* True where this is what the domain owns, or the last of that which is told. */
+/* True where the domain owns just this, or it is the last of what it owns. */
 static bool owns(unsigned long p, unsigned long n)
 {
 	struct guardrail_held found = { .start = 0 };
@@ -335,19 +335,19 @@ static void buffers(void)
 	skb->head = (void *)p;
 	skb->end = n - sizeof(struct skb_shared_info);
 	EXPECT(!guardrail_prepare(page, PAGE_SIZE));
-	/* It is owned and not granted; nothing of what is beside it comes with a store to it. */
+	/* It is owned and not granted. A store to it grants nothing beside it. */
 	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && owns(p, n));
 	guardrail_usage(&usage);
 	EXPECT(!usage.records && !inline_check(p + 512, GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE)));
 	EXPECT(!guardrail_check_write(ONE, p - 1, 1) && !guardrail_check_write(ONE, p + n, 1) && !guardrail_check_write(TWO, p + 512, 1));
 	EXPECT(!inline_check(p + 512, GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE)) && owns(p, n));
-	/* A frame's, it goes without having been granted. */
+	/* A packet's buffer ends without having been granted. */
 	EXPECT(quiet(guardrail_custom_skb_built, make, &built) && owns(0, 0) && !is_blank(page));
 	EXPECT(quiet(guardrail_custom_skb_data_gone, make, &built) && is_blank(page));
-	/* It is the driver's to release no more. */
+	/* The driver may not release it any more. */
 	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && quiet(guardrail_custom_skb_built, make, &built));
 	EXPECT(!quiet(guardrail_custom_frag_free, release, &call) && quiet(guardrail_custom_skb_data_gone, make, &built) && is_blank(page));
-	/* Other memory that comes with a frame; and what was written before it became a frame's. */
+	/* Other memory that arrives with a packet, and memory that was written before it became a packet's. */
 	EXPECT(quiet(guardrail_custom_skb_new, make, &built) && !inline_check(p, GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE)) && owns(0, 0));
 	EXPECT(test_store(p + 64, 4, ONE) && quiet(guardrail_custom_skb_new, make, &built) && owns(0, 0));
 	EXPECT(quiet(guardrail_custom_skb_data_gone, make, &built) && is_blank(page));
@@ -444,7 +444,7 @@ static void skbs(void)
 	edge = ALIGN(memory + 1024, 32768);
 	for (at = edge - 256; at <= edge; at += 56)
 		skb_at(at);
-	/* They are told, with what they are in. */
+	/* They are listed, with what they are in. */
 	EXPECT(!guardrail_create_object(ONE, memory + 64, 64, GUARDRAIL_TYPE_SKB) && !guardrail_create_object(ONE, edge, 64, GUARDRAIL_TYPE_SKB));
 	EXPECT(!guardrail_walk(ONE, count_skbs, &n) && n == 2);
 	/* Memory that is written or taken as a whole holds none any more. */

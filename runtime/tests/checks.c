@@ -163,7 +163,7 @@ static noinline void report(void)
 
 	if (!EXPECT(p && v))
 		return;
-	/* One place is told once, and counted. */
+	/* One site is reported once, and counted. */
 	for (i = 0; i < 5; i++)
 		guardrail_write_slow(p + 16, 8, ONE, (unsigned long)report + 1);
 	guardrail_write_slow(v + 8, 4, ONE, (unsigned long)report + 2);

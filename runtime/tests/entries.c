@@ -117,7 +117,7 @@ static void interrupts(void)
 static atomic_t failures;
 static DEFINE_MUTEX(one_at_a_time);
 
-/* Sleeps in the module, and goes on elsewhere. */
+/* Sleeps in the module, and runs on elsewhere. */
 static noinline bool wanders(const unsigned long *callers)
 {
 	bool is;
@@ -126,7 +126,7 @@ static noinline bool wanders(const unsigned long *callers)
 	for (i = 0; i < 20; i++) {
 		set_cpus_allowed_ptr(current, cpumask_of(i % num_online_cpus()));
 		usleep_range(100, 300);
-		/* Violations are counted, so those of others must not come between. */
+		/* Violations are counted, so no others may happen in between. */
 		mutex_lock(&one_at_a_time);
 		is = own_part(callers);
 		mutex_unlock(&one_at_a_time);
@@ -235,7 +235,7 @@ static DEFINE_SPINLOCK(spin);
 static DEFINE_SPINLOCK(callers_spin);
 static DEFINE_MUTEX(mutex);
 
-/* Notes what becomes of a lock, as a thunk does. */
+/* Notes that a lock is taken or released, as a thunk does. */
 static void lock_changes(int (*note)(const struct guardrail_action *action, struct guardrail_call *call), void *lock)
 {
 	struct guardrail_action action = {
@@ -247,7 +247,7 @@ static void lock_changes(int (*note)(const struct guardrail_action *action, stru
 	note(&action, &call);
 }
 
-/* Ended with locks that it has taken, and without one of its caller's that it has given back. */
+/* Ended with locks that it has taken, and without one of its caller's that it has released. */
 static noinline void locks(void)
 {
 	mutex_lock(&mutex);
@@ -311,7 +311,7 @@ static noinline void is_interrupted(void)
 	is_ended();
 }
 
-/* A dead domain's thread goes no further than to the next action. */
+/* A thread of a dead domain stops at the next action. */
 static noinline void comes_by(void)
 {
 	static const struct guardrail_action action = {
@@ -451,7 +451,7 @@ static noinline void keeps_within(void)
 
 static DECLARE_RWSEM(semaphore);
 
-/* Gives back what nobody has taken, and waits for what it has. */
+/* Releases what nobody has taken, and waits for what it holds. */
 static noinline void locks_wrongly(void)
 {
 	struct guardrail_record record;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* What the kernel has of a stack when a frame goes, or an entry is ended. */
+/* What the kernel uses of a stack when a function returns, or an entry is ended. */
 #include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/kthread.h>
@@ -59,7 +59,7 @@ static void put_in(struct list_head *new, struct list_head *head)
 	list_add(new, head);
 }
 
-/* The frame of which this is the last deed goes. */
+/* The check before the function returns, whose last act this is. */
 #define FRAME_GOES() guardrail_frame_slow((unsigned long)__builtin_frame_address(0), ONE, _THIS_IP_)
 
 /* Has it all, and keeps some of it. */
@@ -103,7 +103,7 @@ static noinline void with_objects(bool works, bool timers, bool waits, bool list
 		guardrail_unwind(ONE);
 	FRAME_GOES();
 	EXPECT(!atomic_read(&guardrail_frames));
-	/* Told, and to go on. */
+	/* Reported, and the entry goes on. */
 	cancel_delayed_work_sync(&work);
 	timer_delete_sync(&timer);
 	finish_wait(&queue, &wait);
@@ -112,7 +112,7 @@ static noinline void with_objects(bool works, bool timers, bool waits, bool list
 }
 
 /* How many violations there are in an entry that does this. */
-static unsigned long told(bool works, bool timers, bool waits, bool lists)
+static unsigned long reported(bool works, bool timers, bool waits, bool lists)
 {
 	unsigned long before = guardrail_violations(ONE);
 	struct guardrail_record record;
@@ -147,7 +147,7 @@ static noinline void work_is_done(void)
 	EXPECT(atomic_read(&guardrail_frames) == 1);
 	does(guardrail_custom_work_done, &work, (void *)1);
 	EXPECT(!atomic_read(&guardrail_frames));
-	/* Of which nobody is told that it is over, until the entry returns. */
+	/* No action marks its end before the entry returns. */
 	does(guardrail_custom_work_queued, &work, (void *)1);
 }
 
@@ -157,17 +157,17 @@ static void frames(void)
 	struct guardrail_record record;
 
 	ran = 0;
-	EXPECT(told(false, false, false, false) == 0);
-	EXPECT(told(true, false, false, false) == 1);
-	EXPECT(told(false, true, false, false) == 1);
-	EXPECT(told(false, false, true, false) == 1);
+	EXPECT(reported(false, false, false, false) == 0);
+	EXPECT(reported(true, false, false, false) == 1);
+	EXPECT(reported(false, true, false, false) == 1);
+	EXPECT(reported(false, false, true, false) == 1);
 	/* The neighbour has to be the driver's. */
-	EXPECT(told(false, false, false, true) == 0);
+	EXPECT(reported(false, false, false, true) == 0);
 	EXPECT(!guardrail_grant_fresh(ONE, (unsigned long)&items, sizeof(items)));
-	EXPECT(told(false, false, false, true) == 1);
-	EXPECT(told(true, true, true, false) == 3);
+	EXPECT(reported(false, false, false, true) == 1);
+	EXPECT(reported(true, true, true, false) == 3);
 	/* Ended in the midst of it. */
-	EXPECT(told(true, true, true, true) == 0 && !waitqueue_active(&queue) && list_empty(&items) && !atomic_read(&guardrail_frames));
+	EXPECT(reported(true, true, true, true) == 0 && !waitqueue_active(&queue) && list_empty(&items) && !atomic_read(&guardrail_frames));
 	msleep(200);
 	EXPECT(!ran);
 	before = guardrail_violations(ONE);

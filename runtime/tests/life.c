@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Guarded modules that come and go. This module plays them. */
+/* Guarded modules that are loaded and unloaded, which this module plays. */
 #include "test.h"
 
 #define CYCLES 1000
@@ -141,7 +141,7 @@ static void refused(void)
 	test_result("modules that are refused", true);
 }
 
-/* Two modules of one domain: what one leaves behind goes with the last. */
+/* Two modules of one domain: what one leaves behind ends with the last. */
 static void share(void)
 {
 	static u8 more[16] __aligned(8);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* guardrail_test.ko: exercises every primitive of guardrail.ko when it is loaded, and tells in the form of TAP how it went. */
+/* guardrail_test.ko: exercises every primitive of guardrail.ko when it is loaded, and prints the results as TAP. */
 #include <linux/fs.h>
 #include "test.h"
 

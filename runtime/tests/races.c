@@ -93,7 +93,7 @@ static bool other_bytes(unsigned long p, unsigned long n)
 	       !guardrail_check_write(TWO, from, 1);
 }
 
-/* One domain's memory comes and goes in whole slots, while another has an object and some of its bytes in it. */
+/* One domain gets and loses memory in whole slots, while another has an object and some bytes in it. */
 static bool whole_range(unsigned long p, unsigned long n)
 {
 	return !guardrail_grant_fresh(ONE, p, 256) && guardrail_check_write(ONE, p, 256) && !guardrail_revoke(ONE, p, 256) &&
@@ -107,7 +107,7 @@ static bool uses_object(unsigned long p, unsigned long n)
 	       guardrail_find_object(TWO, p, 256) == p + 64;
 }
 
-/* An object comes and goes in memory that is another domain's all the time. */
+/* An object begins and ends in memory that another domain has all the time. */
 static bool keeps_memory(unsigned long p, unsigned long n)
 {
 	return test_store(p + 64, 32, ONE) && guardrail_check_write(ONE, p, 256);

@@ -94,7 +94,7 @@ static void single_bytes(void)
 	EXPECT(!guardrail_check_write(ONE, at(43), 1) && !guardrail_check_write(TWO, at(27), 1));
 	guardrail_usage(&usage);
 	EXPECT(!usage.conflicts && usage.masks == 2);
-	/* What goes leaves nothing, and what comes to it makes it whole. */
+	/* A revoked range leaves nothing, and a grant beside it makes it whole. */
 	EXPECT(!guardrail_revoke(ONE, at(24), 8) && !entry_at(24));
 	EXPECT(!guardrail_grant_fresh(ONE, at(16), 8));
 	EXPECT(entry_at(16) == GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE));
@@ -302,27 +302,27 @@ static void targets(void)
 	test_result("call targets", true);
 }
 
-struct told {
+struct listed {
 	struct guardrail_held held[16];
 	int n;
 };
 
 static int note(const struct guardrail_held *held, void *data)
 {
-	struct told *told = data;
+	struct listed *listed = data;
 
-	if (told->n < ARRAY_SIZE(told->held))
-		told->held[told->n] = *held;
-	told->n++;
+	if (listed->n < ARRAY_SIZE(listed->held))
+		listed->held[listed->n] = *held;
+	listed->n++;
 	return 0;
 }
 
-static bool is_told(const struct told *told, u32 right, unsigned long start, unsigned long len, u32 type)
+static bool is_listed(const struct listed *listed, u32 right, unsigned long start, unsigned long len, u32 type)
 {
 	int i;
 
-	for (i = 0; i < min_t(int, told->n, ARRAY_SIZE(told->held)); i++) {
-		const struct guardrail_held *held = &told->held[i];
+	for (i = 0; i < min_t(int, listed->n, ARRAY_SIZE(listed->held)); i++) {
+		const struct guardrail_held *held = &listed->held[i];
 
 		if (held->right == right && held->start == start && held->len == len && held->type == type)
 			return true;
@@ -340,7 +340,7 @@ static void walk(void)
 	/* Entries in three pages of the table, and in two of its trees at least. */
 	unsigned long big = 80 << 10;
 	void *far = vmalloc(big);
-	struct told told = { .n = 0 };
+	struct listed listed = { .n = 0 };
 
 	if (!EXPECT(far))
 		return;
@@ -352,19 +352,19 @@ static void walk(void)
 	EXPECT(!guardrail_create_object(ONE, at(160), 24, 5));
 	EXPECT(!guardrail_grant(ONE, at(160), 8));
 	EXPECT(!guardrail_own(ONE, at(192), 32, 6));
-	EXPECT(!guardrail_walk(ONE, note, &told));
-	EXPECT(told.n == 7);
-	EXPECT(is_told(&told, GUARDRAIL_WRITE, at(4), 24, 0));
-	EXPECT(is_told(&told, GUARDRAIL_WRITE, at(35), 2, 0));
-	EXPECT(is_told(&told, GUARDRAIL_WRITE, at(160), 8, 0));
-	EXPECT(is_told(&told, GUARDRAIL_WRITE, (unsigned long)far + 8, big - 11, 0));
-	EXPECT(is_told(&told, GUARDRAIL_CALL, at(128), 1, 0));
-	EXPECT(is_told(&told, GUARDRAIL_OBJECT, at(160), 24, 5));
-	EXPECT(is_told(&told, GUARDRAIL_OWNER, at(192), 32, 6));
+	EXPECT(!guardrail_walk(ONE, note, &listed));
+	EXPECT(listed.n == 7);
+	EXPECT(is_listed(&listed, GUARDRAIL_WRITE, at(4), 24, 0));
+	EXPECT(is_listed(&listed, GUARDRAIL_WRITE, at(35), 2, 0));
+	EXPECT(is_listed(&listed, GUARDRAIL_WRITE, at(160), 8, 0));
+	EXPECT(is_listed(&listed, GUARDRAIL_WRITE, (unsigned long)far + 8, big - 11, 0));
+	EXPECT(is_listed(&listed, GUARDRAIL_CALL, at(128), 1, 0));
+	EXPECT(is_listed(&listed, GUARDRAIL_OBJECT, at(160), 24, 5));
+	EXPECT(is_listed(&listed, GUARDRAIL_OWNER, at(192), 32, 6));
 	EXPECT(guardrail_walk(ONE, stop_at_once, NULL) == 42);
 	guardrail_revoke_all(ONE);
-	told.n = 0;
-	EXPECT(!guardrail_walk(ONE, note, &told) && !told.n);
+	listed.n = 0;
+	EXPECT(!guardrail_walk(ONE, note, &listed) && !listed.n);
 	EXPECT(guardrail_check_write(TWO, at(400), 8));
 	vfree(far);
 	clean();

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Processors that run nothing else: entries that loop with interrupts off, and interrupts that come again and again. Another processor has to find them. */
+/*
+ * CPUs that run nothing else: entries that loop with interrupts off, and interrupts without end. Another CPU has to
+ * find them.
+ */
 #include <linux/cpumask.h>
 #include <linux/delay.h>
 #include <linux/interrupt.h>
@@ -46,7 +49,7 @@ static noinline void loops_elsewhere(void)
 		mdelay(20);
 }
 
-/* True where the entry is ended, and the caller goes on as it was. */
+/* True where the entry is ended, and its caller goes on as before. */
 static noinline bool is_ended(void (*function)(void))
 {
 	struct guardrail_record record;
@@ -107,7 +110,7 @@ static bool storm(void)
 
 static void storms(void)
 {
-	/* Lines that PCs had for devices that they have no more. */
+	/* Interrupt lines of devices that PCs do not have any more. */
 	static const u8 lines[] = { 5, 7, 3 };
 	int i;
 

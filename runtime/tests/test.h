@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the parts of guardrail_test.ko share: results in the form of TAP, and checks as the rewriter places them. */
+/* What the files of guardrail_test.ko share: results as TAP, and checks as the rewriter places them. */
 #ifndef GUARDRAIL_TEST_H
 #define GUARDRAIL_TEST_H
 
@@ -18,11 +18,11 @@
 #define TWO 2
 #define LAST (GUARDRAIL_DOMAINS - 1)
 
-/* Says how a test went; the first expectation that was not met is told. */
+/* Prints the result of a test, with the first expectation that was not met. */
 void test_result(const char *name, bool ok);
 /* Sets a parameter of guardrail.ko as a user does. */
 bool test_set_parameter(const char *name, const char *value);
-/* Tells, and is false, where an expectation is not met. */
+/* Prints an expectation that is not met, and returns false for it. */
 bool test_expect(bool met, const char *what, const char *file, int line);
 #define EXPECT(condition) test_expect(condition, #condition, __FILE__, __LINE__)
 

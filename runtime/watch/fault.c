@@ -129,7 +129,7 @@ static int on_fault(struct notifier_block *block, unsigned long event, void *dat
 	if (!record)
 		return NOTIFY_DONE;
 	what = event == DIE_OOPS ? "access to a bad address" :
-	       event == DIE_GPF ? "access to an address that is none" :
+	       event == DIE_GPF ? "access to an address that is not canonical" :
 	       args->trapnr == X86_TRAP_DE ? "division by zero" : "instruction that traps";
 	return guardrail_divert(args->regs, record, what, ip) ? NOTIFY_STOP : NOTIFY_DONE;
 }

@@ -221,7 +221,7 @@ static int on_nmi(unsigned int type, struct pt_regs *regs)
 		WRITE_ONCE(state->ran, ktime_get_mono_fast_ns());
 		return NMI_HANDLED;
 	}
-	pr_warn_ratelimited("processor %u has its interrupts off and comes to no end, at %pS\n", smp_processor_id(), (void *)regs->ip);
+	pr_warn_ratelimited("processor %u has its interrupts off and runs without an end, at %pS\n", smp_processor_id(), (void *)regs->ip);
 	return handled;
 }
 
