@@ -1,0 +1,247 @@
+//! Judges what the driver touches: bounds, life of objects, the stack, and undefined bytes that leave.
+
+use super::{DmCheck, LARGEST_SLAB, MAX_RANGE, NULL_END, Touch, USER_END, text};
+use crate::checker::{Cx, Draft, Place};
+use crate::level::Level;
+use crate::machine::{Activation, Object};
+use crate::stacks::STACK_SIZE;
+use crate::value_flow::{InsnCtx, Origin};
+use guardrail_knowledge::effect::Class;
+use guardrail_trace::event::Access;
+
+impl DmCheck {
+    #[inline]
+    pub(super) fn check(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) {
+        let (addr, size) = (access.addr, u64::from(access.size));
+        if addr < USER_END {
+            let touch = Touch { addr, len: size, store: access.store, place: Place::Insn(insn.addr) };
+            return self.low_access(cx, touch);
+        }
+        if self.shadow.is_restricted(addr, size) {
+            let touch = Touch { addr, len: size, store: access.store, place: Place::Insn(insn.addr) };
+            self.restricted(cx, touch, insn.rsp);
+        }
+        if let Some(rsp) = insn.rsp {
+            if addr < rsp {
+                let push = access.store && addr.wrapping_add(8) == rsp;
+                if rsp - addr < STACK_SIZE && !push {
+                    self.below_stack(cx, insn, access, rsp);
+                }
+            } else if access.store && addr - rsp < STACK_SIZE {
+                self.return_slot(cx, insn, access);
+            }
+        }
+    }
+
+    /// An access to the lower half of the address space that did not fault.
+    #[cold]
+    pub(super) fn low_access(&mut self, cx: &mut Cx<'_>, touch: Touch) {
+        if touch.addr < NULL_END {
+            let message = format!("{} at address {:#x}", text::verb(touch), touch.addr);
+            cx.report(self.name, "null-dereference", touch.place, || Draft::error(message));
+            return;
+        }
+        // Accesses of the access functions may fault, and the exception table says so.
+        let pc = match touch.place {
+            Place::Insn(pc) => pc,
+            _ => return,
+        };
+        if !cx.state.modules.may_fault(pc) {
+            let message = format!("{} of user memory without the access functions", text::verb(touch));
+            cx.report(self.name, "user-pointer", touch.place, || Draft::error(message));
+        }
+    }
+
+    /// An access to bytes that must not be touched.
+    #[cold]
+    pub(super) fn restricted(&mut self, cx: &mut Cx<'_>, touch: Touch, rsp: Option<u64>) {
+        if let Some(rsp) = rsp
+            && touch.addr & !(STACK_SIZE - 1) == rsp & !(STACK_SIZE - 1)
+        {
+            // The stack of the thread that runs is nobody else's: it took over memory unseen.
+            let base = rsp & !(STACK_SIZE - 1);
+            self.shadow.allow(base, STACK_SIZE);
+            return;
+        }
+        let Some(bad) = self.shadow.first_restricted(touch.addr, touch.len) else { return };
+        let Some((_, object)) = cx.state.objects.at(bad) else {
+            if let Some((_, range, _)) = cx.state.modules.variable_at(bad) {
+                let offset = touch.addr.wrapping_sub(range.start);
+                let gap_size = cx
+                    .state
+                    .modules
+                    .variable_at(range.start.wrapping_sub(1))
+                    .filter(|(_, v, gap)| !gap && v.name == range.name)
+                    .map(|(_, v, _)| (v.start, v.end - v.start));
+                let (offset, size) =
+                    gap_size.map_or((offset, 0), |(start, size)| (touch.addr.wrapping_sub(start), size));
+                let message = format!(
+                    "out-of-bounds {} of {} at offset {offset} of the {size}-byte variable {}",
+                    text::noun(touch.store),
+                    text::bytes(touch.len),
+                    range.name
+                );
+                let shadow = text::dump(&mut self.shadow, cx.state, bad);
+                cx.report(self.name, "out-of-bounds", touch.place, || Draft {
+                    shadow,
+                    ..Draft::error(message)
+                });
+            }
+            return;
+        };
+        let object = object.clone();
+        self.object_fault(cx, touch, object, bad);
+    }
+
+    /// An access to an object, of which `bad` is the first byte that must not be touched.
+    pub(super) fn object_fault(&mut self, cx: &mut Cx<'_>, touch: Touch, object: Object, bad: u64) {
+        let shadow = &mut self.shadow;
+        let (state, at) = (cx.state, bad);
+        if self.leaves_dma && !object.is_live() && object.class == Class::Dma {
+            return;
+        }
+        // Pages come from the kernel in bulk as well, and stacks of threads from vmalloc space, which no hook sees: what the kernel
+        // had and freed for itself may be the driver's by now, or hold what another thread lent it.
+        let called = |stack| state.stacks.get(stack).iter().take(2).any(|&at| state.modules.contains(at));
+        if !object.is_live()
+            && (matches!(object.class, Class::Page | Class::Vmalloc)
+                || object.class == Class::Slab && object.size > LARGEST_SLAB
+                // Whoever touches what lies around it as well has the page, which the slab gave back.
+                || touch.addr < object.base && touch.len > object.size)
+            && !object.by_driver
+            && !object.freed.is_some_and(called)
+        {
+            return shadow.allow(object.base, object.slot_end.saturating_sub(object.base));
+        }
+        let kind = if !object.is_live() {
+            "use-after-free"
+        } else if object.class == Class::Io {
+            "mmio-out-of-bounds"
+        } else {
+            "out-of-bounds"
+        };
+        cx.report(self.name, kind, touch.place, || {
+            let message = text::access(kind, touch, &object);
+            let shadow = text::dump(shadow, state, at);
+            Draft { object: Some(object), shadow, ..Draft::error(message) }
+        });
+    }
+
+    /// An access below the stack pointer: the frame it was meant for is gone.
+    #[cold]
+    pub(super) fn below_stack(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access, rsp: u64) {
+        let process = cx.context.is_some_and(|c| c.level == Level::Process);
+        // Task stacks are aligned to their size; of others no more than the page is certain.
+        let base = if process { rsp & !(STACK_SIZE - 1) } else { rsp & !(4096 - 1) };
+        if access.addr < base || cx.state.objects.at(access.addr).is_some_and(|(_, o)| o.is_live()) {
+            return;
+        }
+        let touch = Touch {
+            addr: access.addr,
+            len: u64::from(access.size),
+            store: access.store,
+            place: Place::Insn(insn.addr),
+        };
+        cx.report(self.name, "out-of-bounds", touch.place, || {
+            Draft::error(format!(
+                "out-of-bounds {} of {} on the stack, {} below the live frame",
+                text::noun(touch.store),
+                text::bytes(touch.len),
+                text::bytes(rsp - touch.addr)
+            ))
+        });
+    }
+
+    /// A store at or above the stack pointer: return addresses are nobody's to write.
+    #[inline]
+    pub(super) fn return_slot(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) {
+        let Some(context) = cx.context else { return };
+        let (from, to) = (access.addr, access.addr.wrapping_add(u64::from(access.size)));
+        match context.frame_rsp() {
+            Some(entry) if to > entry => {}
+            _ => return,
+        }
+        let hit = context.stack.iter().any(|a| match a {
+            Activation::Frame { entry_rsp, ret, .. } => {
+                *ret != 0 && from < entry_rsp.wrapping_add(8) && to > *entry_rsp
+            }
+            _ => false,
+        });
+        if hit {
+            cx.report(self.name, "out-of-bounds", Place::Insn(insn.addr), || {
+                Draft::error(format!(
+                    "out-of-bounds write of {} on the stack, over a return address",
+                    text::bytes(u64::from(access.size))
+                ))
+            });
+        }
+    }
+
+    /// Checks a range that a string instruction or the kernel touches on the driver's behalf.
+    pub(super) fn check_range(
+        &mut self,
+        cx: &mut Cx<'_>,
+        addr: u64,
+        len: u64,
+        store: bool,
+        place: Place,
+        rsp: Option<u64>,
+    ) {
+        let len = len.min(MAX_RANGE);
+        if len == 0 || addr < USER_END {
+            return;
+        }
+        let touch = Touch { addr, len, store, place };
+        // A range that begins in an object must end in it, whoever has the memory behind.
+        if let Some((_, object)) = cx.state.objects.at(addr)
+            && object.by_driver
+            && object.class != Class::Percpu
+            && addr >= object.start
+            && addr.saturating_add(len) > object.end()
+        {
+            let (object, end) = (object.clone(), object.end());
+            return self.object_fault(cx, touch, object, end.max(addr));
+        }
+        if self.shadow.is_restricted(addr, len) {
+            self.restricted(cx, touch, rsp);
+        }
+    }
+
+    pub(super) fn uninit(
+        &mut self,
+        cx: &mut Cx<'_>,
+        kind: &'static str,
+        place: Place,
+        origin: Origin,
+        message: impl FnOnce() -> String,
+    ) {
+        let origins = &self.origins;
+        let state = cx.state;
+        cx.report(self.name, kind, place, || {
+            let (origin, object) = origins.describe(state, origin);
+            Draft { origin, object, ..Draft::error(message()) }
+        });
+    }
+
+    /// Undefined bytes of a range go where they must not.
+    pub(super) fn undefined_range(
+        &mut self,
+        cx: &mut Cx<'_>,
+        kind: &'static str,
+        place: Place,
+        (addr, len): (u64, u64),
+        whither: &str,
+    ) {
+        let len = len.min(MAX_RANGE);
+        if let Some((first, origin, count)) = self.shadow.first_undefined(addr, len) {
+            let offset = first.wrapping_sub(addr);
+            self.uninit(cx, kind, place, origin, || {
+                format!(
+                    "{count} of {} uninitialized {whither}, the first at offset {offset}",
+                    text::bytes(len)
+                )
+            });
+            self.shadow.set_defined(addr, len);
+        }
+    }
+}
