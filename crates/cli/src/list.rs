@@ -3,8 +3,8 @@
 use crate::args::{ListArgs, ListFormat, Listed};
 use crate::errors::{CliError, Status};
 use crate::output;
-use crate::profile;
 use guardrail_analysis::checkers::TOOLS;
+use guardrail_profile as profile;
 use guardrail_vm::{Cache, catalog, kernels, workload};
 use serde_json::{Value, json};
 

@@ -5,7 +5,8 @@ mod state;
 use crate::args::{ExecArgs, ProfileArgs, VmCommand, VmResultsArgs, VmStartArgs};
 use crate::errors::{CliError, Status, tell};
 use crate::output;
-use crate::profile::{self, Live};
+use crate::profile::{plan, print};
+use guardrail_profile::{self as profile, Live};
 use guardrail_trace::client::Request;
 use guardrail_vm::Cache;
 use guardrail_vm::progress::Progress as Said;
@@ -51,7 +52,7 @@ fn start(cache: &Cache, args: &VmStartArgs) -> Result<Status, CliError> {
     }
     machine.clear()?;
     // Mistakes are told here and not in the log of a process that nobody sees.
-    profile::check(&args.profile)?;
+    profile::check(&plan(&args.profile))?;
     let log = fs::File::create(machine.log()).map_err(CliError::io("create", machine.log().display()))?;
     let errors = log.try_clone().map_err(CliError::io("open", machine.log().display()))?;
     let program = std::env::current_exe().map_err(CliError::io("find", "the guardrail program"))?;
@@ -113,7 +114,7 @@ pub fn live(args: &VmStartArgs) -> Result<Status, CliError> {
             Ok(())
         },
     };
-    let status = profile::run_live(&wanted, Some(live));
+    let status = profile::run_live(&plan(&wanted), Some(live)).and_then(|profile| profile.status());
     machine.ended();
     status
 }
@@ -150,7 +151,7 @@ fn change(cache: &Cache, name: &str, request: Request) -> Result<Status, CliErro
 fn results(cache: &Cache, args: &VmResultsArgs) -> Result<Status, CliError> {
     let (machine, running) = running(cache, &args.name)?;
     let run = machine.profile_args()?;
-    profile::show_live(cache, &run, &running.sockets, args.format)
+    print(&profile::show_live(cache, &plan(&run), &running.sockets)?, args.format)
 }
 
 /// Runs a command in the guest.
@@ -236,7 +237,8 @@ fn stop(cache: &Cache, args: &VmResultsArgs) -> Result<Status, CliError> {
         }
         std::thread::sleep(LOOK);
     }
-    profile::show_kept(cache, &machine.profile_args()?, &machine.run_folder()?, args.format)
+    let run = plan(&machine.profile_args()?);
+    print(&profile::show_kept(cache, &run, &machine.run_folder()?)?, args.format)
 }
 
 /// As RFC 4648 has it.

@@ -26,7 +26,7 @@ mod view;
 use args::{Cli, Command};
 use clap::Parser;
 use errors::{CliError, Status};
-use guardrail_host::{drivers, files, folders, progress, signals, zoo};
+use guardrail_host::{files, progress};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

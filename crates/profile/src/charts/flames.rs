@@ -15,7 +15,7 @@ const ROW: f64 = 17.0;
 const HEAD: f64 = 84.0;
 /// The line with the details of the box under the pointer.
 const FOOT: f64 = 34.0;
-/// Boxes that are narrower are not drawn before a zoom widens them.
+/// Boxes that are narrower are not rendered before a zoom widens them.
 const NARROW: f64 = 0.2;
 /// Pixels of a letter.
 const LETTER: f64 = 7.2;

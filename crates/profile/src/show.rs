@@ -1,11 +1,10 @@
 //! What clients said, for people and for programs.
 
-use super::drawn;
-use super::names::Names;
-use crate::args::ProfileFormat;
-use crate::errors::CliError;
-use crate::output;
+use crate::names::Names;
+use crate::plan::Format;
+use crate::render;
 use guardrail_finding::{AccessInfo, CallStack, ContextInfo, Finding, Frame, ObjectInfo};
+use guardrail_host::HostError;
 use guardrail_report as report;
 use guardrail_trace::client::{Cell, Fault, Report, Results, Table};
 use guardrail_vm::prepare::Prepared;
@@ -67,19 +66,19 @@ impl Shown {
     }
 
     /// Everything, in the format that was asked for.
-    pub fn text(&self, format: ProfileFormat) -> Result<String, CliError> {
+    pub fn text(&self, format: Format) -> Result<String, HostError> {
         match format {
-            ProfileFormat::Json => {
+            Format::Json => {
                 let text =
-                    serde_json::to_string_pretty(&self.json()).map_err(|e| CliError::Run(e.to_string()))?;
+                    serde_json::to_string_pretty(&self.json()).map_err(|e| HostError::Run(e.to_string()))?;
                 Ok(format!("{text}\n"))
             }
-            ProfileFormat::Sarif => {
+            Format::Sarif => {
                 let mut out = Vec::new();
-                report::sarif::write(&self.report, &mut out).map_err(CliError::io("write to", "memory"))?;
-                String::from_utf8(out).map_err(|e| CliError::Run(e.to_string()))
+                report::sarif::write(&self.report, &mut out).map_err(HostError::io("write to", "memory"))?;
+                String::from_utf8(out).map_err(|e| HostError::Run(e.to_string()))
             }
-            ProfileFormat::Text => self.readable(),
+            Format::Text => self.readable(),
         }
     }
 
@@ -96,7 +95,7 @@ impl Shown {
         all
     }
 
-    fn readable(&self) -> Result<String, CliError> {
+    fn readable(&self) -> Result<String, HostError> {
         let mut text = String::new();
         for client in &self.clients {
             text += &format!("{}\n", client.name);
@@ -107,7 +106,7 @@ impl Shown {
                 text += &format!("\n  {}\n", named.table.name);
                 let mut rows = vec![named.table.columns.clone()];
                 rows.extend(named.cells.iter().take(ROWS).map(|row| row.iter().map(plain).collect()));
-                for line in output::table(&rows).lines() {
+                for line in guardrail_report::columns::table(&rows).lines() {
                     text += &format!("    {line}\n");
                 }
                 if named.cells.len() > ROWS {
@@ -118,18 +117,18 @@ impl Shown {
             text += "\n";
         }
         let mut out = text.into_bytes();
-        report::text::write(&self.report, &mut out).map_err(CliError::io("write to", "memory"))?;
-        String::from_utf8(out).map_err(|e| CliError::Run(e.to_string()))
+        report::text::write(&self.report, &mut out).map_err(HostError::io("write to", "memory"))?;
+        String::from_utf8(out).map_err(|e| HostError::Run(e.to_string()))
     }
 
     /// Leaves everything in a folder that stays.
-    pub fn write_files(&self, out: &Path) -> Result<(), CliError> {
+    pub fn write_files(&self, out: &Path) -> Result<(), HostError> {
         let file = out.join("profile.json");
-        let text = self.text(ProfileFormat::Json)?;
-        fs::write(&file, text).map_err(CliError::io("write", file.display()))?;
+        let text = self.text(Format::Json)?;
+        fs::write(&file, text).map_err(HostError::io("write", file.display()))?;
         for (name, content) in self.clients.iter().flat_map(|client| &client.files) {
             let file = out.join(name);
-            fs::write(&file, content).map_err(CliError::io("write", file.display()))?;
+            fs::write(&file, content).map_err(HostError::io("write", file.display()))?;
         }
         Ok(())
     }
@@ -140,10 +139,10 @@ fn client(names: &Names, report: &Report, result: &Results) -> Client {
     for table in &result.tables {
         let cells =
             || table.rows.iter().map(|row| row.iter().map(|cell| value(names, cell)).collect()).collect();
-        let drawn = drawn::of(names, report, result, table, cells);
-        client.notes.extend(drawn.notes);
-        client.files.extend(drawn.files);
-        client.tables.push(Named { table: drawn.table, cells: drawn.cells });
+        let rendered = render::of(names, report, result, table, cells);
+        client.notes.extend(rendered.notes);
+        client.files.extend(rendered.files);
+        client.tables.push(Named { table: rendered.table, cells: rendered.cells });
     }
     client
 }

@@ -1,8 +1,8 @@
 //! From addresses of a guest that ran to functions and lines.
 
-use crate::drivers::debug_file;
 use guardrail_binfmt::{KernelImage, Lines, ModuleImage};
 use guardrail_finding::{Frame, Location};
+use guardrail_host::drivers::debug_file;
 use guardrail_trace::client::{Module, Report};
 use guardrail_vm::Cache;
 use guardrail_vm::prepare::Prepared;

@@ -1,6 +1,6 @@
 //! Asking clients inside QEMU.
 
-use crate::errors::CliError;
+use guardrail_host::HostError;
 use guardrail_trace::client::{Reply, Report, Request};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,52 +14,52 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MAX_REPLY: u64 = 1 << 30;
 
 /// One request, one reply.
-fn ask(socket: &Path, request: Request) -> Result<Reply, CliError> {
-    let io = |doing| CliError::io(doing, socket.display());
+fn ask(socket: &Path, request: Request) -> Result<Reply, HostError> {
+    let io = |doing| HostError::io(doing, socket.display());
     let mut stream = UnixStream::connect(socket).map_err(io("reach the clients at"))?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(io("wait at"))?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(io("wait at"))?;
-    let mut line = serde_json::to_vec(&request).map_err(|e| CliError::Run(e.to_string()))?;
+    let mut line = serde_json::to_vec(&request).map_err(|e| HostError::Run(e.to_string()))?;
     line.push(b'\n');
     stream.write_all(&line).map_err(io("write to"))?;
     let mut reply = String::new();
     BufReader::new(stream.take(MAX_REPLY)).read_line(&mut reply).map_err(io("read from"))?;
     match serde_json::from_str(&reply) {
-        Ok(Reply::Error(why)) => Err(CliError::Run(why)),
+        Ok(Reply::Error(why)) => Err(HostError::Run(why)),
         Ok(reply) => Ok(reply),
-        Err(e) => Err(CliError::Run(format!("the clients' answer is malformed: {e}"))),
+        Err(e) => Err(HostError::Run(format!("the clients' answer is malformed: {e}"))),
     }
 }
 
 /// The same request to all.
-pub fn all(sockets: &[PathBuf], request: Request) -> Result<(), CliError> {
+pub fn all(sockets: &[PathBuf], request: Request) -> Result<(), HostError> {
     sockets.iter().try_for_each(|socket| ask(socket, request).map(drop))
 }
 
 /// What the clients of one plugin have now.
-pub fn results(socket: &Path) -> Result<Report, CliError> {
+pub fn results(socket: &Path) -> Result<Report, HostError> {
     match ask(socket, Request::Results)? {
         Reply::Results(report) => Ok(*report),
-        _ => Err(CliError::Run("the clients answered something else than their results".into())),
+        _ => Err(HostError::Run("the clients answered something else than their results".into())),
     }
 }
 
 /// Whether the clients of one plugin are attached.
-pub fn is_attached(socket: &Path) -> Result<bool, CliError> {
+pub fn is_attached(socket: &Path) -> Result<bool, HostError> {
     match ask(socket, Request::Status)? {
         Reply::State { attached, .. } => Ok(attached),
-        _ => Err(CliError::Run("the clients answered something else than their state".into())),
+        _ => Err(HostError::Run("the clients answered something else than their state".into())),
     }
 }
 
 /// What the clients of one plugin wrote when QEMU ended.
-pub fn read(file: &Path) -> Result<Report, CliError> {
+pub fn read(file: &Path) -> Result<Report, HostError> {
     let text = fs::read(file).map_err(|e| {
-        CliError::Run(format!(
+        HostError::Run(format!(
             "the clients left no results in {} ({e}); QEMU did not end as it should",
             file.display()
         ))
     })?;
     serde_json::from_slice(&text)
-        .map_err(|e| CliError::Run(format!("the clients' results in {} are malformed: {e}", file.display())))
+        .map_err(|e| HostError::Run(format!("the clients' results in {} are malformed: {e}", file.display())))
 }

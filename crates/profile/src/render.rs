@@ -1,15 +1,15 @@
 //! Tables that are more than their rows: sums, flame graphs, coverage.
 
-use super::charts::{self, Frame, Stack};
-use super::coverage;
-use super::names::Names;
+use crate::charts::{self, Frame, Stack};
+use crate::coverage;
+use crate::names::Names;
 use guardrail_finding::Location;
 use guardrail_trace::client::{Cell, Chart, Report, Results, Table};
 use serde_json::Value;
 use std::collections::HashMap;
 
 /// A table as it is shown, and the files that go with it.
-pub struct Drawn {
+pub struct Rendered {
     /// The table, without rows.
     pub table: Table,
     /// Its rows.
@@ -27,37 +27,37 @@ pub fn of(
     result: &Results,
     table: &Table,
     cells: impl FnOnce() -> Vec<Vec<Value>>,
-) -> Drawn {
+) -> Rendered {
     let bare = || Table { rows: Vec::new(), ..table.clone() };
-    let mut drawn = Drawn { table: bare(), cells: Vec::new(), notes: Vec::new(), files: Vec::new() };
+    let mut rendered = Rendered { table: bare(), cells: Vec::new(), notes: Vec::new(), files: Vec::new() };
     let file = |suffix: &str, content: Vec<u8>| (format!("{}.{suffix}", result.client), content);
     match table.chart {
-        Chart::Table => drawn.cells = cells(),
-        Chart::Sums => drawn.cells = sums(cells()),
+        Chart::Table => rendered.cells = cells(),
+        Chart::Sums => rendered.cells = sums(cells()),
         Chart::Flames => {
             let stacks = stacks(names, table);
             let title = format!("{}: {}", result.client, table.name);
             let firefox = serde_json::to_vec(&charts::firefox("Guardrail", &stacks)).unwrap_or_default();
-            drawn.files = vec![
+            rendered.files = vec![
                 file("folded", charts::folded(&stacks).into_bytes()),
                 file("svg", charts::flames(&title, &stacks).into_bytes()),
                 file("firefox.json", firefox),
             ];
             // When each was taken is in the file.
-            drawn.cells = by_samples(cells());
-            drawn.table.columns.truncate(SHOWN);
+            rendered.cells = by_samples(cells());
+            rendered.table.columns.truncate(SHOWN);
         }
         Chart::Coverage => {
             let functions = coverage::functions(names, table);
-            drawn.notes = coverage::notes(&functions);
-            (drawn.table, drawn.cells) = coverage::table(&functions);
-            drawn.files = vec![
+            rendered.notes = coverage::notes(&functions);
+            (rendered.table, rendered.cells) = coverage::table(&functions);
+            rendered.files = vec![
                 file("lcov", coverage::lcov(&functions).into_bytes()),
                 file("drcov", coverage::drcov(report, names, table)),
             ];
         }
     }
-    drawn
+    rendered
 }
 
 /// Columns of a table of stacks that are shown: stack, samples, CPU.

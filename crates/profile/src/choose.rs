@@ -1,12 +1,9 @@
 //! From the command line to what plugins are told: which clients, on what, and when.
 
-use crate::args::ProfileArgs;
-use crate::errors::CliError;
-use crate::{
-    drivers,
-    folders::{self, absolute},
-};
+use crate::plan::ProfilePlan;
 use guardrail_binfmt::KernelImage;
+use guardrail_host::folders::absolute;
+use guardrail_host::{HostError, drivers, folders};
 use guardrail_kernel::{SummaryTable, module_list, tracer_config};
 use guardrail_trace::client::{Choice, ClientConfig, Request, Scope};
 use guardrail_vm::prepare::Prepared;
@@ -47,7 +44,7 @@ pub struct Chosen {
 }
 
 /// The plugins that `--client` names: `NAME[:KEY=VALUE…]` or `FILE.so[:KEY=VALUE…]`, separated by commas.
-pub fn clients(given: &[String]) -> Result<Vec<Chosen>, CliError> {
+pub fn clients(given: &[String]) -> Result<Vec<Chosen>, HostError> {
     let mut chosen: Vec<Chosen> = Vec::new();
     for text in given.iter().flat_map(|list| list.split(',')).filter(|text| !text.is_empty()) {
         let mut parts = text.split(':');
@@ -55,14 +52,14 @@ pub fn clients(given: &[String]) -> Result<Vec<Chosen>, CliError> {
         let mut choice = Choice { name: name.to_owned(), ..Choice::default() };
         for part in parts {
             let (key, value) = part.split_once('=').ok_or_else(|| {
-                CliError::Usage(format!("--client {text}: an option is KEY=VALUE, not '{part}'"))
+                HostError::Usage(format!("--client {text}: an option is KEY=VALUE, not '{part}'"))
             })?;
             choice.options.insert(key.to_owned(), value.to_owned());
         }
         if name.ends_with(".so") || name.contains('/') {
             let path = absolute(Path::new(name))?;
             if !path.is_file() {
-                return Err(CliError::Usage(format!(
+                return Err(HostError::Usage(format!(
                     "there is no client at {}; build it first",
                     path.display()
                 )));
@@ -74,21 +71,21 @@ pub fn clients(given: &[String]) -> Result<Vec<Chosen>, CliError> {
         }
         if !INCLUDED.iter().any(|(known, _)| *known == name) {
             let names: Vec<&str> = INCLUDED.iter().map(|(name, _)| *name).collect();
-            return Err(CliError::Usage(format!(
+            return Err(HostError::Usage(format!(
                 "there is no client {name}; there are {}, and files named NAME.so",
                 names.join(", ")
             )));
         }
         match chosen.iter_mut().find(|plugin| plugin.library.is_none()) {
             Some(plugin) if plugin.clients.iter().any(|known| known.name == name) => {
-                return Err(CliError::Usage(format!("the client {name} is named twice")));
+                return Err(HostError::Usage(format!("the client {name} is named twice")));
             }
             Some(plugin) => plugin.clients.push(choice),
             None => chosen.push(Chosen { library: None, clients: vec![choice] }),
         }
     }
     match chosen.is_empty() {
-        true => Err(CliError::Usage("no client is named; see 'guardrail list clients'".into())),
+        true => Err(HostError::Usage("no client is named; see 'guardrail list clients'".into())),
         false => Ok(chosen),
     }
 }
@@ -123,18 +120,18 @@ pub struct Attachment {
 
 impl Attachment {
     /// What `--from`, `--until` and `--detached` ask for.
-    pub fn of(args: &ProfileArgs, chosen: &[Chosen]) -> Attachment {
-        let from = match args.from.as_deref() {
-            None if args.detached => None,
-            None => Some(default_from(&args.scope, chosen)),
+    pub fn of(plan: &ProfilePlan, chosen: &[Chosen]) -> Attachment {
+        let from = match plan.from.as_deref() {
+            None if plan.detached => None,
+            None => Some(default_from(&plan.scope, chosen)),
             given => given,
         };
         let step =
             from.filter(|from| *from != BOOT).map(|from| if from == WORKLOAD { FIRST_STEP } else { from });
         Attachment {
-            at_start: from == Some(BOOT) && !args.detached,
+            at_start: from == Some(BOOT) && !plan.detached,
             from: step.map(str::to_owned),
-            until: args.until.clone(),
+            until: plan.until.clone(),
         }
     }
 
@@ -176,18 +173,18 @@ pub fn results(folder: &Path, number: usize) -> PathBuf {
 /// Writes what the plugins are told.
 pub fn configure(
     chosen: &[Chosen],
-    args: &ProfileArgs,
+    plan: &ProfilePlan,
     prepared: &Prepared,
     image: &KernelImage,
     folder: &Path,
     sockets: &Path,
     attached: bool,
-) -> Result<Vec<Plugged>, CliError> {
+) -> Result<Vec<Plugged>, HostError> {
     let kernel = tracer_config(image, &SummaryTable::for_image(image), &[], "")?;
     let base = ClientConfig {
         modules: module_list(image)?,
         image: absolute(&prepared.kernel.vmlinuz)?,
-        scope: scope(&args.scope, prepared, image)?,
+        scope: scope(&plan.scope, prepared, image)?,
         clients: Vec::new(),
         socket: PathBuf::new(),
         results: PathBuf::new(),
@@ -208,8 +205,8 @@ pub fn configure(
             results: results.clone(),
             ..base.clone()
         };
-        let text = serde_json::to_vec(&text).map_err(|error| CliError::Run(error.to_string()))?;
-        fs::write(&config, text).map_err(CliError::io("write", config.display()))?;
+        let text = serde_json::to_vec(&text).map_err(|error| HostError::Run(error.to_string()))?;
+        fs::write(&config, text).map_err(HostError::io("write", config.display()))?;
         // What an earlier run left there is not this run's.
         let _ = fs::remove_file(&results);
         Ok(Plugged { plugin: Plugin { library, config }, socket, results })
@@ -218,7 +215,7 @@ pub fn configure(
 }
 
 /// The parts of `--scope`: its kind, and the names behind it.
-pub fn scope_parts(text: &str) -> Result<(&str, Vec<String>), CliError> {
+pub fn scope_parts(text: &str) -> Result<(&str, Vec<String>), HostError> {
     let (kind, list) = text.split_once(':').unwrap_or((text, ""));
     // What follows the first name may repeat the kind.
     let items: Vec<String> = list
@@ -229,14 +226,14 @@ pub fn scope_parts(text: &str) -> Result<(&str, Vec<String>), CliError> {
         .collect();
     match (kind, items.is_empty()) {
         ("kernel" | "driver", true) | ("module" | "function", false) => Ok((kind, items)),
-        _ => Err(CliError::Usage(format!(
+        _ => Err(HostError::Usage(format!(
             "'{text}' is no scope; use kernel, driver, module:NAME,… or function:GLOB,…"
         ))),
     }
 }
 
 /// What `--scope` names, in this kernel.
-fn scope(text: &str, prepared: &Prepared, image: &KernelImage) -> Result<Scope, CliError> {
+fn scope(text: &str, prepared: &Prepared, image: &KernelImage) -> Result<Scope, HostError> {
     let (kind, items) = scope_parts(text)?;
     Ok(match kind {
         "driver" => Scope::Modules(drivers::drivers(prepared).map(|driver| driver.name.clone()).collect()),
@@ -293,12 +290,32 @@ mod tests {
 
     #[test]
     fn clients_attach_where_what_they_watch_begins() {
-        use crate::args::{Cli, Command};
-        use clap::Parser;
         let attachment = |line: &str| {
-            let words = ["guardrail", "profile"].into_iter().chain(line.split(' '));
-            let Command::Profile(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
-            let attachment = Attachment::of(&args, &clients(&args.clients).unwrap());
+            let words: Vec<&str> = line.split(' ').collect();
+            let value = |name: &str| {
+                let at = words.iter().position(|word| *word == name)?;
+                words.get(at + 1).map(|word| (*word).to_owned())
+            };
+            let plan = ProfilePlan {
+                clients: vec![value("--client").unwrap()],
+                scope: value("--scope").unwrap_or("kernel".to_owned()),
+                from: value("--from"),
+                detached: words.contains(&"--detached"),
+                workload: None,
+                drivers: Vec::new(),
+                kernel: String::new(),
+                device: None,
+                until: None,
+                smp: 1,
+                memory: 512,
+                no_kaslr: false,
+                append: Vec::new(),
+                timeout: 1,
+                variables: Vec::new(),
+                qemu: Vec::new(),
+                out: None,
+            };
+            let attachment = Attachment::of(&plan, &clients(&plan.clients).unwrap());
             (attachment.at_start, attachment.from)
         };
         let at = |step: &str| (false, Some(step.to_owned()));

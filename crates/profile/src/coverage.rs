@@ -1,6 +1,6 @@
 //! What of modules and functions ran, and what never did: from the instructions that ran and the files that have them all.
 
-use super::names::Names;
+use crate::names::Names;
 use guardrail_binfmt::{Lines, ModuleImage};
 use guardrail_trace::client::{Cell, Report, Table};
 use serde_json::Value;

@@ -1,0 +1,53 @@
+//! What is run under which clients.
+
+use std::path::PathBuf;
+
+/// A guest and the clients that watch its kernel.
+#[derive(Clone, Debug)]
+pub struct ProfilePlan {
+    /// The clients: `NAME` or `FILE.so`, with options behind (`NAME:KEY=VALUE`).
+    pub clients: Vec<String>,
+    /// What is instrumented: `kernel`, `driver`, `module:NAME,…` or `function:GLOB,…`.
+    pub scope: String,
+    /// The workload by name or path; `None` for that of the driver's class.
+    pub workload: Option<String>,
+    /// The modules that the guest loads.
+    pub drivers: Vec<String>,
+    /// The kernel by name or path.
+    pub kernel: String,
+    /// The QEMU device, instead of the usual one.
+    pub device: Option<String>,
+    /// When clients attach: `boot`, `workload` or a step; `None` for what the clients and the scope need.
+    pub from: Option<String>,
+    /// The step at which they detach.
+    pub until: Option<String>,
+    /// Load the clients and leave them detached.
+    pub detached: bool,
+    /// Number of guest CPUs.
+    pub smp: u8,
+    /// Memory of the guest, in MiB.
+    pub memory: u32,
+    /// Boot the kernel at its link-time address.
+    pub no_kaslr: bool,
+    /// Words for the guest kernel's command line.
+    pub append: Vec<String>,
+    /// Longest time of the run, in seconds.
+    pub timeout: u64,
+    /// Variables of the workload, as `NAME=VALUE`.
+    pub variables: Vec<String>,
+    /// Words for QEMU's command line.
+    pub qemu: Vec<String>,
+    /// The folder that keeps the run's files; `None` for one that is removed with the run.
+    pub out: Option<PathBuf>,
+}
+
+/// How results are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// One object for programs.
+    Json,
+    /// The findings for code-scanning tools (SARIF 2.1.0).
+    Sarif,
+}
