@@ -1,6 +1,6 @@
 //! How docs, messages and comments read.
 
-use crate::source::{strip, without_tests};
+use crate::source::{is_generated, strip, without_tests};
 use crate::{Found, docs, files, read};
 
 /// The longest sentence, and the mean of a page, in words.
@@ -167,6 +167,9 @@ pub fn one_word() -> Found {
     let mut crates: std::collections::BTreeMap<String, Vec<String>> = std::collections::BTreeMap::new();
     for path in files("crates", &[".rs"]).into_iter().filter(|path| path.contains("/src/")) {
         let text = read(&path);
+        if is_generated(&text) {
+            continue;
+        }
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         for (at, line) in lines.iter().enumerate() {
             let doc = |at: Option<usize>| {

@@ -1,5 +1,10 @@
 //! Source text with its comments and literals told apart from code.
 
+/// Whether a file says in its first line that a program wrote it.
+pub fn is_generated(text: &str) -> bool {
+    text.lines().next().is_some_and(|line| line.starts_with("//! Generated from"))
+}
+
 /// A string literal: its line, from 1, and what stands between its quotes, with escapes as they are.
 pub struct Literal {
     pub line: usize,
