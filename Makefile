@@ -8,8 +8,8 @@ fuzz:
 	@fuzz/run
 
 bench:
-	@bench/check
-	@bench/guard
+	@bench/run checkers
+	@bench/run gate
 
 clean:
 	cargo clean

@@ -1,10 +1,10 @@
-//! `bench/oracle`: what KFENCE reports of the planted memory bugs of `zoo/kernel-*`.
+//! `bench/run oracle`: what KFENCE reports of the planted memory bugs of `zoo/kernel-*`.
 //!
 //! KFENCE is the kernel's own sampling checker: every so often one allocation is put beside a guard page. It is an oracle,
 //! independent of Guardrail: what it reports is true, and what it misses was not sampled, or is memory that it never has.
 //! Plain QEMU runs the modules, each once and then many times more; the reports stand in the guest's console.
 
-use clap::Parser;
+use crate::common::failed;
 use guardrail_host::zoo;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -15,9 +15,9 @@ use std::process::{Command, ExitCode, Stdio};
 /// What runs in the guest.
 const SCRIPT: &str = include_str!("oracle.sh");
 
-/// What KFENCE reports of the zoo's memory bugs outside of drivers.
-#[derive(Parser)]
-struct Arguments {
+/// The options.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
     /// The kernels, separated by commas
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "6.1,6.12,7.2")]
     kernel: Vec<String>,
@@ -60,18 +60,14 @@ struct Told {
     modules: BTreeMap<String, Reports>,
 }
 
-fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match run(&arguments) {
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match measure(arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("error: {why}");
-            ExitCode::from(3)
-        }
+        Err(why) => failed(why, 3),
     }
 }
 
-fn run(arguments: &Arguments) -> Result<(), String> {
+fn measure(arguments: &Arguments) -> Result<(), String> {
     let bugs = bugs(&zoo_folder()?)?;
     let mut told = Vec::new();
     for kernel in &arguments.kernel {

@@ -1,8 +1,8 @@
 //! One run of a guest, whose kernel's instructions are counted while it works.
 
-use crate::Arguments;
-use crate::workloads::{Unit, Workload};
-use guardrail_bench::process;
+use super::Arguments;
+use super::workloads::{Unit, Workload};
+use crate::process;
 use guardrail_vm::software::Software;
 use serde_json::Value;
 use std::path::{Path, PathBuf};

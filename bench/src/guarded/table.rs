@@ -1,8 +1,8 @@
 //! The tables.
 
-use crate::run::{Sample, Table as Rights};
-use crate::workloads::{KMDF, Workload};
-use guardrail_bench::{Slowdown, median};
+use super::run::{Sample, Table as Rights};
+use super::workloads::{KMDF, Workload};
+use crate::common::{Slowdown, median};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -162,8 +162,8 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use super::super::workloads;
     use super::*;
-    use crate::workloads;
 
     #[test]
     fn costs_stand_beside_those_of_the_paper() {

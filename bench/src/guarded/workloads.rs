@@ -1,7 +1,7 @@
 //! The workloads, each a fixed amount of work, and what the paper says of its like: tables 5 to 7 of "Fast Byte-Granularity Software Fault
 //! Isolation" (2009).
 
-use guardrail_bench::Device;
+use crate::common::Device;
 
 /// What the amount of work is counted in.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,7 +113,7 @@ pub const KMDF: [(&str, f64); 4] = [("1", -8.76), ("512", -7.08), ("4K", -2.48),
 
 /// The workloads with these names, all where there are none.
 pub fn chosen(names: &[String]) -> Result<Vec<Workload>, String> {
-    guardrail_bench::chosen("--only", &WORKLOADS, |workload| workload.name, names)
+    crate::common::chosen("--only", &WORKLOADS, |workload| workload.name, names)
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ const LOADS: [Load; 4] = [
 
 /// The loads with these names; all where there are none.
 pub fn chosen(names: &[String]) -> Result<Vec<Load>, String> {
-    guardrail_bench::chosen("--workload", &LOADS, |load| load.name, names)
+    crate::common::chosen("--workload", &LOADS, |load| load.name, names)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! One run of a guest.
 
-use crate::Arguments;
-use crate::loads::Load;
-use crate::ways::{Watched, Way};
-use guardrail_bench::process;
+use super::Arguments;
+use super::loads::Load;
+use super::ways::{Watched, Way};
+use crate::process;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Options, Outcome, TcgThreads, Watch, run};

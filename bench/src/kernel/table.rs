@@ -1,9 +1,9 @@
 //! The tables.
 
-use crate::loads::{Bound, Load};
-use crate::run::{Sample, Samples};
-use crate::ways::Way;
-use guardrail_bench::{Slowdown, median};
+use super::loads::{Bound, Load};
+use super::run::{Sample, Samples};
+use super::ways::Way;
+use crate::common::{Slowdown, median};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -153,8 +153,8 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{loads, ways};
     use super::*;
-    use crate::{loads, ways};
 
     fn table() -> Table {
         let ways = ways::chosen(&[], &["count".to_owned()]).unwrap();

@@ -2,7 +2,7 @@
 
 mod fields;
 mod query;
-#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
 pub mod testing;
 
 pub use query::{Param, Pointee, Proto, Type};

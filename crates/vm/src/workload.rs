@@ -81,7 +81,7 @@ const MICRO: (&str, &str) = ("kernel-micro.c", include_str!("../../../workloads/
 const FILES: (&str, &str) = ("kernel-files.c", include_str!("../../../workloads/kernel-files.c"));
 
 /// A workload for which no class is made: it asks for the device by its first step, if it wants one, so it fits every class.
-/// Most are benchmarks: what `bench/guard` and `bench/kernel` run.
+/// Most are benchmarks: what `bench/run gate` and `bench/run kernel` run.
 struct Benchmark {
     name: &'static str,
     /// The parts of the script.

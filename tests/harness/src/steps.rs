@@ -97,19 +97,24 @@ pub fn all() -> Vec<Step> {
             "benchmarks of the whole kernel run",
             LIGHT,
             30,
-            "bench/kernel --try --ways null --workload micro,files",
+            "bench/run kernel --try --ways null --workload micro,files",
         )
         .after(&[RELEASE]),
         Step::new(
             "benchmarks run",
             LIGHT,
             30,
-            "bench/guard --try --seconds 1 --tools three --only web,registers",
+            "bench/run gate --try --seconds 1 --tools three --only web,registers",
         )
         .after(&[RELEASE]),
-        Step::new("benchmark of guarded drivers runs", LIGHT, 30, "bench/guarded --try --only disk,tcp-send")
-            .after(&[RELEASE]),
-        Step::new("benchmark of checks runs", LIGHT, 20, "bench/checks --try").after(&[RELEASE]),
+        Step::new(
+            "benchmark of guarded drivers runs",
+            LIGHT,
+            30,
+            "bench/run guarded --try --only disk,tcp-send",
+        )
+        .after(&[RELEASE]),
+        Step::new("benchmark of checks runs", LIGHT, 20, "bench/run instructions --try").after(&[RELEASE]),
         Step {
             builds: true,
             ..Step::new(FUZZ_BUILD, IDLE, 90, "chrt --idle 0 fuzz/run --build").after(&[RELEASE])

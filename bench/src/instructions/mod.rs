@@ -1,11 +1,11 @@
-//! `bench/checks`: what the checks of a guarded driver cost as time, on this machine's own processor.
+//! `bench/run instructions`: what the checks of a guarded driver cost as time, on this machine's own processor.
 //!
 //! Guests are emulated here, so that their clock tells nothing of a processor. But the instructions that a driver is given are the
 //! same anywhere: loops that a driver could have are compiled as a driver is, guarded by the rewriter, and timed in a process, in
 //! turns with the same loops as they are.
 
-use clap::Parser;
-use guardrail_bench::{Format, arguments, failed, median, process};
+use crate::common::{Format, failed, median};
+use crate::process;
 use guardrail_rewrite::checks::Checks;
 use guardrail_rewrite::rewrite;
 use serde_json::json;
@@ -43,10 +43,9 @@ const TURNS: [(&str, &str); 6] = [
     ("call", "a call by pointer"),
 ];
 
-/// Prints what a guarded driver's checks cost in nanoseconds of this machine's processor.
-#[derive(Debug, Parser)]
-#[command(name = "bench/checks", term_width = 100)]
-struct Arguments {
+/// The options.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
     /// How often each loop is timed
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
@@ -67,12 +66,8 @@ struct Row {
     turns: Vec<(f64, f64)>,
 }
 
-fn main() -> ExitCode {
-    let arguments = match arguments::<Arguments>() {
-        Ok(arguments) => arguments,
-        Err(code) => return code,
-    };
-    match measure(&arguments) {
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match measure(arguments) {
         Ok(rows) => {
             match arguments.format {
                 Format::Text => print!("{}", text(&rows)),
@@ -95,7 +90,7 @@ fn measure(arguments: &Arguments) -> Result<Vec<Row>, String> {
     for prefix in ["stock", "guarded"] {
         let (define, object) = (format!("-DPREFIX={prefix}_"), format!("{prefix}.o"));
         let words = AS_A_MODULE.into_iter().chain([&*define, "sequences.c", "-o", &*object]);
-        run(folder.path(), "gcc", words, COMPILES)?;
+        execute(folder.path(), "gcc", words, COMPILES)?;
     }
     let plain =
         std::fs::read(path("guarded.o")).map_err(|error| format!("cannot read guarded.o: {error}"))?;
@@ -103,15 +98,16 @@ fn measure(arguments: &Arguments) -> Result<Vec<Row>, String> {
         rewrite("sequences", plain, &mut [&mut Checks::new(1)]).map_err(|error| error.to_string())?;
     write("guarded.o", &guarded.file)?;
     let words = ["-O2", "-no-pie", "harness.c", "stock.o", "guarded.o", "-o", "harness"];
-    run(folder.path(), "gcc", words, COMPILES)?;
+    execute(folder.path(), "gcc", words, COMPILES)?;
     let (runs, millions) = if arguments.only_try { (1, 1) } else { (arguments.runs, 20) };
     let harness = path("harness").display().to_string();
-    let output = run(folder.path(), &harness, [&*runs.to_string(), &*millions.to_string()], TIMES * runs)?;
+    let output =
+        execute(folder.path(), &harness, [&*runs.to_string(), &*millions.to_string()], TIMES * runs)?;
     rows(&output)
 }
 
 /// Runs a program in a folder, and gives what it says.
-fn run<'a>(
+fn execute<'a>(
     folder: &Path,
     program: &str,
     words: impl IntoIterator<Item = &'a str>,

@@ -1,9 +1,9 @@
 //! Table 5.6: what a single access to a register costs.
 
-use crate::Arguments;
-use crate::run::{self, Guest, Sample};
-use crate::table::Row;
-use crate::ways::Way;
+use super::Arguments;
+use super::run::{self, Guest, Sample};
+use super::table::Row;
+use super::ways::Way;
 
 /// Accesses of each kind in one run.
 const ACCESSES: u32 = 20_000;

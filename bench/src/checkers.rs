@@ -1,10 +1,10 @@
-//! `bench/check`: what the tracer and the checkers cost, as ratios to plain QEMU.
+//! `bench/run checkers`: what the tracer and the checkers cost, as ratios to plain QEMU.
 //!
 //! The ways to run the same guest take turns, so that a slow minute of the machine hits all of them: plain QEMU, the
 //! tracer with nobody reading its log, the tracer with DMCheck, and with all checkers. Each figure is the median of its
 //! runs divided by plain QEMU's median, with the spread (lowest and highest ratio) behind it.
 
-use guardrail_bench::median;
+use crate::common::{failed, median};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode, Stdio};
@@ -26,35 +26,28 @@ const WAYS: [Way; 4] = [
 /// What one run took, by the name of the row.
 type Times = BTreeMap<String, f64>;
 
-fn main() -> ExitCode {
-    let mut runs = 3;
-    let mut kernel = "6.1".to_owned();
-    let mut download = "200".to_owned();
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        let value = words.next();
-        match (word.as_str(), value) {
-            ("--runs", Some(value)) => runs = value.parse().unwrap_or(3).max(1),
-            ("--kernel", Some(value)) => kernel = value,
-            ("--download", Some(value)) => download = value,
-            _ => {
-                eprintln!(
-                    "error: unknown or incomplete option {word}; known: --runs N, --kernel K, --download MB"
-                );
-                return ExitCode::from(2);
-            }
-        }
-    }
-    match measure(runs, &kernel, &download) {
+/// The options.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// How often each workload is run in each way
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+    /// The kernel
+    #[arg(long, default_value = guardrail_vm::kernels::DEFAULT)]
+    kernel: String,
+    /// How many MB are downloaded
+    #[arg(long, value_name = "MB", default_value_t = 200)]
+    download: u32,
+}
+
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match measure(arguments.runs, &arguments.kernel, arguments.download) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("error: {why}");
-            ExitCode::from(3)
-        }
+        Err(why) => failed(why, 3),
     }
 }
 
-fn measure(runs: usize, kernel: &str, download: &str) -> Result<(), String> {
+fn measure(runs: u32, kernel: &str, download: u32) -> Result<(), String> {
     let download = format!("DOWNLOAD_MB={download}");
     let network: &[&str] =
         &["--set", &download, "--set", "UNCHECKED=1", "--set", "REQUESTS=300", "--set", "PINGS=1"];
@@ -111,7 +104,7 @@ fn check(driver: &str, kernel: &str, way: &Way, more: &[&str]) -> Result<Value, 
     let program = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("guardrail");
     let output = Command::new(program)
         .args(["check", driver, "--kernel", kernel, "--observe", way.observe, "--tool", way.tool])
-        // What the gate costs is told by bench/guard.
+        // What the gate costs is told by `bench/run gate`.
         .args(["--smp", "1", "--format", "json", "--gate", "off"])
         .args(more)
         .stdin(Stdio::null())

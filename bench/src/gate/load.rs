@@ -1,6 +1,6 @@
 //! The load from outside: which program gives it, and what its figure is.
 
-use guardrail_bench::process;
+use crate::process;
 use guardrail_vm::software::Software;
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -1,7 +1,5 @@
 //! What the benchmarks share.
 
-pub mod process;
-
 use std::process::ExitCode;
 
 /// How tables are printed.
@@ -89,15 +87,7 @@ pub fn chosen<T: Copy>(
         .collect()
 }
 
-/// The program's arguments; where they are wrong or help was asked for, that is printed, and the program ends with this status.
-pub fn arguments<T: clap::Parser>() -> Result<T, ExitCode> {
-    T::try_parse().map_err(|error| {
-        let _ = error.print();
-        ExitCode::from(if error.use_stderr() { 2 } else { 0 })
-    })
-}
-
-/// Tells why the program ends with this status.
+/// Prints why the program ends with this status.
 pub fn failed(why: String, status: u8) -> ExitCode {
     eprintln!("error: {why}");
     ExitCode::from(status)

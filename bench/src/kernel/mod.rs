@@ -1,4 +1,4 @@
-//! `bench/kernel`: what it costs to instrument the whole kernel, as ratios to plain QEMU.
+//! `bench/run kernel`: what it costs to instrument the whole kernel, as ratios to plain QEMU.
 //!
 //! The ways to run a guest take turns, so that a slow minute of the machine hits all of them. What is timed is timed in the guest,
 //! around the benchmark alone; each figure is the median of a way's runs against the median of plain QEMU, with the spread
@@ -9,8 +9,7 @@ mod run;
 mod table;
 mod ways;
 
-use clap::Parser;
-use guardrail_bench::{Common, Format, arguments, failed};
+use crate::common::{Common, Format, failed};
 use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;
 use loads::Load;
@@ -18,10 +17,9 @@ use std::process::ExitCode;
 use table::Table;
 use ways::Way;
 
-/// Prints what it costs to instrument the whole kernel, as ratios to plain QEMU in the same run.
-#[derive(Debug, Parser)]
-#[command(name = "bench/kernel", term_width = 100)]
-struct Arguments {
+/// The options.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
     #[command(flatten)]
     common: Common,
     /// The guest's memory in MiB
@@ -51,15 +49,11 @@ impl Arguments {
     }
 }
 
-fn main() -> ExitCode {
-    let arguments = match arguments::<Arguments>() {
-        Ok(arguments) => arguments,
-        Err(code) => return code,
-    };
+pub fn run(arguments: &Arguments) -> ExitCode {
     let ways = ways::chosen(&arguments.plugin, &arguments.ways);
     match ways.and_then(|ways| Ok((ways, loads::chosen(&arguments.workload)?))) {
         Err(why) => failed(why, 2),
-        Ok((ways, loads)) => match measure(&arguments, &ways, &loads) {
+        Ok((ways, loads)) => match measure(arguments, &ways, &loads) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => failed(why, 3),
         },

@@ -1,9 +1,9 @@
 //! One run of a guest, with the load that it asks for.
 
-use crate::Arguments;
-use crate::ways::Way;
-use crate::workloads::Workload;
-use guardrail_bench::process;
+use super::Arguments;
+use super::ways::Way;
+use super::workloads::Workload;
+use crate::process;
 use guardrail_vm::software::Software;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};

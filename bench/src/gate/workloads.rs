@@ -1,7 +1,7 @@
 //! The workloads: Figures 6.3 and 6.4 of the thesis, and audio playback.
 
-use crate::load::Load;
-use guardrail_bench::Device;
+use super::load::Load;
+use crate::common::Device;
 
 /// A workload.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! `bench/guarded`: what a guarded driver costs, as instructions that the kernel executes for the same work, stock against guarded.
+//! `bench/run guarded`: what a guarded driver costs, as instructions that the kernel executes for the same work, stock against guarded.
 //!
 //! Stock and guarded runs take turns. Instructions are counted exactly, by the client `count`; what varies between runs is what the guest
 //! does: how many interrupts and packets the same amount of data comes in.
@@ -7,8 +7,7 @@ mod run;
 mod table;
 mod workloads;
 
-use clap::Parser;
-use guardrail_bench::{Common, Drivers, Format, arguments, failed};
+use crate::common::{Common, Drivers, Format, failed};
 use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::software::Software;
@@ -18,10 +17,9 @@ use std::process::ExitCode;
 use table::Table;
 use workloads::Workload;
 
-/// Prints what guarded drivers cost in instructions of the kernel, beside the figures of BGI's paper.
-#[derive(Debug, Parser)]
-#[command(name = "bench/guarded", term_width = 100)]
-struct Arguments {
+/// The options.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
     #[command(flatten)]
     common: Common,
     /// The workloads, separated by commas (default: all)
@@ -31,14 +29,10 @@ struct Arguments {
     drivers: Drivers,
 }
 
-fn main() -> ExitCode {
-    let arguments = match arguments::<Arguments>() {
-        Ok(arguments) => arguments,
-        Err(code) => return code,
-    };
+pub fn run(arguments: &Arguments) -> ExitCode {
     match workloads::chosen(&arguments.only) {
         Err(why) => failed(why, 2),
-        Ok(workloads) => match measure(&arguments, &workloads) {
+        Ok(workloads) => match measure(arguments, &workloads) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => failed(why, 3),
         },

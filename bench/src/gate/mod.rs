@@ -1,4 +1,4 @@
-//! `bench/guard`: what guarding costs, as ratios to the same guest without Guardrail.
+//! `bench/run gate`: what guarding costs, as ratios to the same guest without Guardrail.
 //!
 //! The ways to run a guest take turns, so that a slow minute of the machine hits all of them. Each figure is how much slower
 //! the workload was: the median of its runs against the median without Guardrail, with the spread (lowest and highest
@@ -11,8 +11,7 @@ mod table;
 mod ways;
 mod workloads;
 
-use clap::Parser;
-use guardrail_bench::{Common, Drivers, Format, arguments, failed};
+use crate::common::{Common, Drivers, Format, failed};
 use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::software::Software;
@@ -21,10 +20,9 @@ use table::{Row, Table};
 use ways::Way;
 use workloads::Workload;
 
-/// Prints what guarding costs, as ratios to the same guest without Guardrail in the same run.
-#[derive(Debug, Parser)]
-#[command(name = "bench/guard", term_width = 100)]
-struct Arguments {
+/// The options.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
     #[command(flatten)]
     common: Common,
     /// Run the guest's CPUs by turns on one thread (single), or on a thread each (multi)
@@ -47,16 +45,12 @@ struct Arguments {
     drivers: Drivers,
 }
 
-fn main() -> ExitCode {
-    let arguments = match arguments::<Arguments>() {
-        Ok(arguments) => arguments,
-        Err(code) => return code,
-    };
+pub fn run(arguments: &Arguments) -> ExitCode {
     let ways = ways::chosen(&arguments.tools);
     match ways.and_then(|ways| Ok((ways, workloads::chosen(&arguments.only)?))) {
         Err(why) => failed(why, 2),
         Ok((ways, (workloads, with_registers))) => {
-            match measure(&arguments, &ways, &workloads, with_registers) {
+            match measure(arguments, &ways, &workloads, with_registers) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(why) => failed(why, 3),
             }

@@ -1,10 +1,10 @@
 //! The tables.
 
-use crate::Arguments;
-use crate::run::Sample;
-use crate::ways::Way;
-use crate::workloads::Workload;
-use guardrail_bench::{Slowdown, median};
+use super::Arguments;
+use super::run::Sample;
+use super::ways::Way;
+use super::workloads::Workload;
+use crate::common::{Slowdown, median};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -203,13 +203,19 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ways;
     use super::*;
-    use crate::ways;
     use clap::Parser;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
 
     fn table(rate: bool) -> Table {
         let ways = ways::chosen(&["three".to_owned()]).unwrap();
-        let mut table = Table::new(&Arguments::parse_from(["bench/guard"]), &ways);
+        let mut table = Table::new(&Program::parse_from(["bench/run gate"]).arguments, &ways);
         let row = Row { title: "web".into(), driver: "e1000".into(), unit: "/s", rate };
         for (way, figures) in ways.iter().zip([[100.0, 90.0, 110.0], [50.0, 40.0, 80.0]]) {
             for figure in figures {

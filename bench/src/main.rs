@@ -1,0 +1,61 @@
+//! `bench/run`: what Guardrail costs, each figure as a ratio to a baseline of the same run.
+//!
+//! **Knows**: workloads, how to run them in turns, tables. **Must not know**: how an engine works; it starts the program.
+
+mod checkers;
+mod common;
+mod drcheck;
+mod gate;
+mod guarded;
+mod instructions;
+mod kernel;
+mod oracle;
+mod process;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Measures what Guardrail costs, as ratios to a baseline of the same run
+#[derive(Debug, Parser)]
+#[command(name = "bench/run", term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    benchmark: Benchmark,
+}
+
+#[derive(Debug, Subcommand)]
+enum Benchmark {
+    /// The tracer and the checkers, without a gate: boot, download, small requests, disk
+    Checkers(checkers::Arguments),
+    /// Servers, disk and sound behind the gate, beside the same guest without Guardrail
+    Gate(gate::Arguments),
+    /// Guarded drivers, as instructions of the kernel, beside the figures of BGI's paper
+    Guarded(guarded::Arguments),
+    /// The checks of a guarded driver, as nanoseconds of this machine's processor
+    Instructions(instructions::Arguments),
+    /// Clients over the whole kernel, beside plain QEMU
+    Kernel(kernel::Arguments),
+    /// What KFENCE reports of the zoo's memory bugs outside of drivers
+    Oracle(oracle::Arguments),
+    /// What each part of DRCheck takes away, on the traces of a survey
+    Drcheck(drcheck::Arguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    match &arguments.benchmark {
+        Benchmark::Checkers(arguments) => checkers::run(arguments),
+        Benchmark::Gate(arguments) => gate::run(arguments),
+        Benchmark::Guarded(arguments) => guarded::run(arguments),
+        Benchmark::Instructions(arguments) => instructions::run(arguments),
+        Benchmark::Kernel(arguments) => kernel::run(arguments),
+        Benchmark::Oracle(arguments) => oracle::run(arguments),
+        Benchmark::Drcheck(arguments) => drcheck::run(arguments),
+    }
+}
