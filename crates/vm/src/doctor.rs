@@ -1,10 +1,10 @@
 //! What this machine has, what is missing, and how to get it. Looks only; fetches nothing.
 
-use crate::cache::{Cache, free_space};
-use crate::kernels;
-use crate::packages::{KEYRING, Packages};
+use crate::fetch::cache::{Cache, free_space};
+use crate::fetch::packages::{KEYRING, Packages};
+use crate::fetch::sources::Mirror;
+use crate::kernel::kernels;
 use crate::qemu::{MIN_VERSION, Qemu};
-use crate::sources::Mirror;
 use serde::Serialize;
 use std::path::Path;
 

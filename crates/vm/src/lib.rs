@@ -13,39 +13,25 @@
 //!
 //! **Architecture Invariant:** what the guest says is bounded text; it never names a file on the host.
 
-pub mod cache;
-pub mod catalog;
 pub mod cpio;
-pub mod cut;
-pub mod disk;
 pub mod doctor;
 pub mod error;
-pub mod http;
-pub mod initramfs;
-pub mod installed;
-pub mod kbuild;
-pub mod kernels;
-pub mod modules;
-pub mod packages;
-pub mod packets;
-pub mod prepare;
 
-pub mod progress;
+mod exercise;
+mod fetch;
+mod guest_image;
+mod kernel;
+mod oracle;
 pub mod qemu;
-pub mod qmp;
-pub mod rerun;
 pub mod run;
-pub mod runtime;
-pub mod sectors;
-pub mod software;
-pub mod sources;
-pub mod workload;
 
-mod console;
-mod guest;
-mod machine;
-mod pattern;
-
-pub use cache::Cache;
-pub use console::without_time;
 pub use error::{Error, Result};
+pub use exercise::{catalog, disk, http, workload};
+pub use fetch::cache::Cache;
+pub use fetch::{cache, packages, software, sources};
+pub use guest_image::{initramfs, prepare};
+pub use kernel::{installed, kbuild, kernels, modules, runtime};
+pub use oracle::{packets, sectors};
+pub use qemu::qmp;
+pub use run::console::without_time;
+pub use run::{cut, progress, rerun};

@@ -1,8 +1,8 @@
 //! Kernel modules that are built from sources beside the program, against the headers packages of a kernel.
 
 use crate::error::{Error, Result};
-use crate::kernels::{self, Kernel};
-use crate::packages::Packages;
+use crate::fetch::packages::Packages;
+use crate::kernel::kernels::{self, Kernel};
 use crate::qemu::Qemu;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
 //! The runtime that guarded modules stand on, `guardrail.ko`: built for a kernel when it is first asked for.
 
 use crate::error::{Context, Error, Result};
-use crate::installed::Target;
-use crate::kbuild;
-use crate::kernels::Kernel;
-use crate::packages::Packages;
+use crate::fetch::packages::Packages;
+use crate::kernel::installed::Target;
+use crate::kernel::kbuild;
+use crate::kernel::kernels::Kernel;
 use sha2::{Digest, Sha256};
 use std::ffi::OsStr;
 use std::fs;

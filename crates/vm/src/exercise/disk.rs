@@ -1,7 +1,7 @@
 //! The disk of a storage run: deterministic content, and the check after the run.
 
 use crate::error::{Context, Result};
-use crate::pattern::{self, Checksum};
+use crate::exercise::pattern::{self, Checksum};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

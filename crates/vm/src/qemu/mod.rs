@@ -1,7 +1,11 @@
-//! Which QEMU runs the guest: the system's own if new enough, else a private copy from backports.
+//! QEMU as a program: where it is, and its machine protocol.
+//!
+//! **Knows**: which QEMU is new enough, how it is started from an unpacked tree, QMP. **Must not know**: what the guest runs.
+
+pub mod qmp;
 
 use crate::error::{Error, Result};
-use crate::packages::{Fetch, Packages};
+use crate::fetch::packages::{Fetch, Packages};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

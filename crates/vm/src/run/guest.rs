@@ -2,16 +2,17 @@
 
 mod save;
 
-use crate::console::{self, Scan};
-use crate::cut::Ports;
-use crate::disk::Image;
 use crate::error::{Context, Error, Result};
-use crate::http::Server;
-use crate::machine::{self, Channels};
-use crate::prepare::Prepared;
-use crate::progress::{Lines, Progress};
-use crate::qmp::{self, Message};
-use crate::run::{Options, Outcome, Start, Stop, Watch};
+use crate::exercise::disk::Image;
+use crate::exercise::http::Server;
+use crate::guest_image::prepare::Prepared;
+use crate::qemu::qmp::{self, Message};
+use crate::run::console::{self, Scan};
+use crate::run::cut::Ports;
+use crate::run::machine::{self, Channels};
+use crate::run::options::{Options, Start};
+use crate::run::outcome::{Outcome, Stop, Watch};
+use crate::run::progress::{Lines, Progress};
 use guardrail_trace::pci::PciAddress;
 use std::fs;
 use std::io::{Read, Write};

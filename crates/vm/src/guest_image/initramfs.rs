@@ -1,18 +1,18 @@
 //! The guest's root: busybox, ethtool, the modules in load order, init, the workload.
 
-use crate::catalog::Class;
 use crate::cpio::Archive;
 use crate::error::{Context, Error, Result};
-use crate::modules::{LoadPlan, ModuleFile};
-use crate::packages::{Fetch, Packages};
-use crate::prepare::Companion;
-use crate::software::Software;
-use crate::workload::{Workload, is_variable, shell_quoted};
+use crate::exercise::catalog::Class;
+use crate::exercise::workload::{Workload, is_variable, shell_quoted};
+use crate::fetch::packages::{Fetch, Packages};
+use crate::fetch::software::Software;
+use crate::guest_image::prepare::Companion;
+use crate::kernel::modules::{LoadPlan, ModuleFile};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-const INIT: &str = include_str!("../../../workloads/init");
+const INIT: &str = include_str!("../../../../workloads/init");
 
 /// Runs the Debian program through the loader beside it.
 const ETHTOOL: &str = "#!/bin/sh\nexec /guardrail/lib/ld-linux-x86-64.so.2 --library-path /guardrail/lib /guardrail/ethtool \"$@\"\n";

@@ -1,8 +1,8 @@
 //! Kernels: by short name from Debian's archive, or from a package or folder on disk.
 
-use crate::cache::Cache;
 use crate::error::{Context, Error, Result, suggest};
-use crate::packages::{Fetch, Packages, deb_files, unpack, unpack_source};
+use crate::fetch::cache::Cache;
+use crate::fetch::packages::{Fetch, Packages, deb_files, unpack, unpack_source};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs;

@@ -4,7 +4,7 @@
 //! themselves: their `.modinfo` section names them.
 
 use crate::error::{Context, Error, Result, suggest};
-use crate::kernels::Kernel;
+use crate::kernel::kernels::Kernel;
 use object::{Object, ObjectSection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,7 +1,7 @@
 //! Saving a guest in the middle of its run.
 
 use super::{Guest, Heard, STOP_LIMIT};
-use crate::qmp::{self, Message};
+use crate::qemu::qmp::{self, Message};
 use crate::run::Watch;
 use std::path::Path;
 use std::time::{Duration, Instant};

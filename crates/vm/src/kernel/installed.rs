@@ -1,8 +1,8 @@
 //! Kernels that are installed on a machine, with the headers that came with them: a module for one is built where it runs.
 
 use crate::error::{Error, Result};
-use crate::kernels::{self, Kernel};
-use crate::packages::Packages;
+use crate::fetch::packages::Packages;
+use crate::kernel::kernels::{self, Kernel};
 use std::path::{Path, PathBuf};
 
 /// A kernel, and what modules for it are built against.

@@ -1,6 +1,6 @@
 //! The guest's console: kept in a bounded file, and searched for the kernel's last words.
 
-use crate::progress::printable;
+use crate::run::progress::printable;
 
 /// The console file never grows beyond this.
 pub(crate) const MAX_FILE: usize = 4 << 20;

@@ -6,7 +6,7 @@
 
 use crate::cpio::Archive;
 use crate::error::{Context, Error, Result};
-use crate::packages::{Fetch, Packages};
+use crate::fetch::packages::{Fetch, Packages};
 use object::elf::{DT_NEEDED, FileHeader64};
 use object::read::elf::{Dyn, FileHeader};
 use object::{Endianness, SectionIndex};

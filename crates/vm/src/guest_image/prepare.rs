@@ -1,14 +1,14 @@
 //! From what the user asked for to everything that a run needs.
 
-use crate::catalog::{self, Choice, Class, Device};
 use crate::error::{Error, Result};
-use crate::initramfs;
-use crate::kernels::{self, Kernel};
-use crate::modules::{LoadPlan, ModuleFile, Modules};
-use crate::packages::Packages;
+use crate::exercise::catalog::{self, Choice, Class, Device};
+use crate::exercise::workload::Workload;
+use crate::fetch::packages::Packages;
+use crate::fetch::software::Software;
+use crate::guest_image::initramfs;
+use crate::kernel::kernels::{self, Kernel};
+use crate::kernel::modules::{LoadPlan, ModuleFile, Modules};
 use crate::qemu::Qemu;
-use crate::software::Software;
-use crate::workload::Workload;
 use std::path::{Path, PathBuf};
 
 /// What the user asked for.

@@ -1,13 +1,17 @@
 //! QEMU's command line for a run.
 
-use crate::catalog::Class;
-use crate::disk::Image;
 use crate::error::{Error, Result};
-use crate::prepare::Prepared;
-use crate::run::{DeviceSide, Forward, Options, Start, TcgThreads};
+use crate::exercise::catalog::Class;
+use crate::exercise::disk::Image;
+use crate::guest_image::prepare::Prepared;
+use crate::run::options::{DeviceSide, Forward, Options, Start, TcgThreads};
 use std::path::Path;
 use std::process::Command;
 
+/// The name by which a saved guest finds the files that it is given.
+const GIVEN: &str = "opt/guardrail/files";
+/// The id of a device that has no id of its own.
+const DEVICE: &str = "dut";
 /// What the kernel reads of its command line (`COMMAND_LINE_SIZE`, with the zero behind).
 const MAX_ARGUMENTS: usize = 2047;
 
@@ -18,19 +22,6 @@ pub(crate) struct Channels {
     pub(crate) progress: i32,
     pub(crate) qmp: i32,
     pub(crate) ports: i32,
-}
-
-/// The name by which a guest that was saved finds the files that it is given.
-const GIVEN: &str = "opt/guardrail/files";
-/// The id of a device that has none of its own.
-const DEVICE: &str = "dut";
-/// Where the low part of larger memories ends in all machines.
-const LOW_MEMORY: u64 = 2 << 30;
-
-/// Physical addresses of the guest's memory.
-pub(crate) fn memory(options: &Options) -> Vec<(u64, u64)> {
-    let size = u64::from(options.memory_mib) << 20;
-    vec![(0, 0xa_0000), (0x10_0000, size.min(LOW_MEMORY))]
 }
 
 /// Builds the command.

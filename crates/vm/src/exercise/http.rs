@@ -3,7 +3,7 @@
 //! The guest is not trusted: request heads, body sizes, times and the number of connections are bounded,
 //! nothing is stored, and the only thing that a request can cause is bytes on its own connection.
 
-use crate::pattern::{self, Checksum};
+use crate::exercise::pattern::{self, Checksum};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 //! Everything works for any user: `apt-get download` and `dpkg-deb -x` need no root, and apt's state, lists
 //! and cache are the private ones in our cache folder.
 
-use crate::cache::{Cache, free_space};
 use crate::error::{Context, Error, Result};
-use crate::sources::Mirror;
+use crate::fetch::cache::{Cache, free_space};
+use crate::fetch::sources::Mirror;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

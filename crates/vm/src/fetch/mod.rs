@@ -1,0 +1,8 @@
+//! Getting what a run needs: packages from Debian's mirrors, unpacked into the cache.
+//!
+//! **Knows**: apt, `dpkg`, the cache folder, programs for the guest. **Must not know**: what a package is used for.
+
+pub mod cache;
+pub mod packages;
+pub mod software;
+pub mod sources;

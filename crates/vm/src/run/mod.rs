@@ -1,0 +1,302 @@
+//! One run of a guest, from QEMU's start to its end.
+//!
+//! **Knows**: the machine's command line, progress, limits, outcomes, the host's part in a workload. **Must not know**: what the tracer writes.
+
+pub(crate) mod console;
+pub mod cut;
+pub(crate) mod guest;
+pub(crate) mod machine;
+mod options;
+mod outcome;
+pub mod progress;
+pub mod rerun;
+
+pub use options::{DeviceSide, Forward, Limits, Options, Plugin, Start, TcgThreads};
+pub use outcome::{Finished, Outcome, Save, Stop, Watch};
+
+use crate::error::{Context, Error, Result};
+use crate::exercise::catalog::Class;
+use crate::exercise::disk::{Image, Layout};
+use crate::exercise::http::Server;
+use crate::exercise::workload::FULL;
+use crate::guest_image::initramfs::{self, Contents};
+use crate::guest_image::prepare::Prepared;
+use crate::kernel::modules::Modules;
+use crate::run::guest::{Ended, Guest};
+use crate::run::progress::Progress;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::ExitStatus;
+
+/// What a QEMU needs that runs the device of a run elsewhere. The disk is made by [`run`], before the guest starts.
+pub fn device_side(prepared: &Prepared, options: &Options) -> DeviceSide {
+    let bad = (prepared.workload.name == FULL).then(|| disk_layout(prepared, options).bad_part());
+    let image = Image { path: options.folder.join(DISK), bad };
+    machine::device_side(prepared, options, prepared.choice.class.has_disk().then_some(&image))
+}
+
+/// The id that the guest's QEMU knows the driver's device by.
+pub fn device_id(prepared: &Prepared) -> &str {
+    machine::device_id(prepared)
+}
+
+/// The module by which a guest reads what it is given when it goes on.
+const READER: &str = "qemu_fw_cfg";
+/// The image of the disk, in the run folder.
+const DISK: &str = "disk.img";
+
+fn disk_layout(prepared: &Prepared, options: &Options) -> Layout {
+    // Half of the old USB controllers move one megabyte a second.
+    let most = if prepared.choice.class == Class::Usb { 8 } else { u64::MAX };
+    Layout::of_size(options.disk_mib.min(most))
+}
+
+/// Boots a guest and saves it in a file when it is about to load the driver, so that runs can start there ([`Start::Saved`]). What the
+/// workload says or a device of the guest may keep it from being saved.
+pub fn save(prepared: &Prepared, options: &Options, file: &Path, watch: &mut Watch<'_>) -> Result<()> {
+    let mut options = Options { start: Start::Save(file.to_path_buf()), ..options.clone() };
+    let reader = Modules::of(&prepared.kernel)?.plan(READER)?.driver;
+    options.files.push((format!("{READER}.ko"), reader.bytes));
+    options.variables.push(("WAITS".to_owned(), READER.to_owned()));
+    match run(prepared, &options, watch)?.outcome {
+        Outcome::Stopped { .. } if file.is_file() => Ok(()),
+        outcome => Err(Error::BadValue(outcome.to_string())),
+    }
+}
+
+/// Runs the guest. Call it on a thread that lives as long as the run: QEMU dies with that thread.
+pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Result<Finished> {
+    if !(1..=4).contains(&options.cpus) {
+        return Err(Error::BadValue(format!("a guest has 1 to 4 CPUs, not {}", options.cpus)));
+    }
+    machine::check_kernel_arguments(options)?;
+    let server = match prepared.choice.class {
+        Class::Network => {
+            Some(Server::start().context("start a server on", Path::new("the loopback address"))?)
+        }
+        _ => None,
+    };
+    let layout = disk_layout(prepared, options);
+    let mut variables = Vec::new();
+    variables.extend(server.iter().map(|server| ("PORT".to_owned(), server.port().to_string())));
+    let disk = options.folder.join(DISK);
+    let disk = prepared.choice.class.has_disk().then_some(disk.as_path());
+    let mut image = None;
+    if let Some(disk) = disk {
+        layout.create(disk)?;
+        variables.extend(layout.variables());
+        let bad = match prepared.workload.name == FULL {
+            true => Some(layout.add_bad_part(disk)?),
+            false => None,
+        };
+        if let Some((read, write)) = bad {
+            variables.push(("BAD_READ".to_owned(), read.to_string()));
+            variables.push(("BAD_WRITE".to_owned(), write.to_string()));
+        }
+        image = Some(Image { path: disk.to_path_buf(), bad });
+    }
+    variables.extend(options.variables.iter().cloned());
+    let contents = Contents {
+        plan: &prepared.plan,
+        also: &prepared.also,
+        parameters: &options.parameters,
+        wants_device: prepared.wants_device(),
+        class: prepared.choice.class,
+        workload: &prepared.workload,
+        software: prepared.software.as_ref(),
+        files: &options.files,
+        more: &prepared.more,
+        variables: &variables,
+    };
+    let initramfs = options.folder.join("initramfs.cpio");
+    let archive = match options.start {
+        Start::Saved(_) => initramfs::given(&contents)?,
+        _ => initramfs::build(&prepared.guest_tree, &contents)?,
+    };
+    fs::write(&initramfs, archive).context("write", &initramfs)?;
+
+    if let Some(rerun) = &options.rerun {
+        rerun.begin(&initramfs, disk)?;
+    }
+    let mut guest = Guest::start(prepared, options, &initramfs, image.as_ref())?;
+    let cause = guest.watch(options, server.as_ref(), watch);
+    let ended = guest.end(watch);
+    let mut outcome = judge(&ended, cause);
+    if let Some(why) = &ended.contained {
+        outcome = Outcome::Contained { why: why.clone(), then: outcome.to_string() };
+    }
+    let mut finished = Finished {
+        outcome,
+        wall: ended.wall,
+        console: ended.console,
+        trouble: ended.scan.excerpt().to_owned(),
+        progress: ended.progress,
+    };
+    if finished.outcome == Outcome::Completed
+        && prepared.workload.needs.has_disk()
+        && let Some(disk) = disk
+        && let Some(why) = layout.verify(disk)?
+    {
+        finished.outcome = Outcome::WorkloadFailed { step: "host-verify".into(), why };
+    }
+    if let Some(disk) = disk {
+        fs::remove_file(disk).context("remove", disk)?;
+    }
+    fs::remove_file(&initramfs).context("remove", &initramfs)?;
+    Ok(finished)
+}
+
+/// How a process ended, in words: `ended by signal 9 (SIGKILL)`.
+pub fn ending(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(_) => format!("ended by {}", status.to_string().replacen(": ", " ", 1)),
+        None => format!("ended with status {}", status.code().unwrap_or(-1)),
+    }
+}
+
+/// Why a plugin of ours would not go on: what QEMU says of it afterwards says less.
+fn plugins_word(stderr: &str) -> Option<String> {
+    let refused = |line: &str| {
+        let (who, why) = line.strip_prefix("guardrail ")?.split_once(": ")?;
+        matches!(who, "client" | "tracer").then(|| why.to_owned())
+    };
+    if let Some(why) = stderr.lines().find_map(refused) {
+        return Some(why);
+    }
+    // A panic has its place in one line, and its message in the next.
+    let mut lines = stderr.lines().skip_while(|line| !line.contains(" panicked at "));
+    let (_, place) = lines.next()?.split_once(" panicked at ")?;
+    let message = lines.next().unwrap_or_default();
+    Some(format!("a plugin panicked at {place} {}", message.trim()))
+}
+
+/// Decides what all the signs together mean.
+fn judge(ended: &Ended, cause: Option<Outcome>) -> Outcome {
+    let progress = &ended.progress;
+    let find = |wanted: fn(&Progress) -> Option<Outcome>| progress.iter().find_map(|(_, line)| wanted(line));
+    let done = progress.iter().any(|(_, line)| *line == Progress::Done);
+    let ended_by_itself = cause.is_none();
+    let reset = ended.shutdown.as_deref() == Some("guest-reset");
+    if ended.scan.panicked() || ended_by_itself && !done && reset {
+        let text = ended.scan.excerpt().to_owned();
+        let text = if text.is_empty() { "the guest reset itself without a word".to_owned() } else { text };
+        return Outcome::GuestPanic { text };
+    }
+    if let Some(cause) = cause {
+        return cause;
+    }
+    let failed = find(|line| match line {
+        Progress::LoadFailed(why) => Some(Outcome::LoadFailed { why: why.clone() }),
+        Progress::Failed(step, why) => Some(Outcome::WorkloadFailed { step: step.clone(), why: why.clone() }),
+        Progress::Unbound => Some(Outcome::NoDeviceBound),
+        _ => None,
+    });
+    match failed {
+        Some(outcome) if done => outcome,
+        _ if done => Outcome::Completed,
+        _ => {
+            if let Some(why) = plugins_word(&ended.stderr) {
+                return Outcome::QemuFailed { why };
+            }
+            let told = |line: &&str| !line.is_empty() && !line.contains(" warning: ");
+            let last = ended.stderr.lines().rev().map(str::trim).find(told);
+            let why = match (ended.status.filter(|status| status.signal().is_some()), last) {
+                (None, last) => {
+                    last.unwrap_or("it ended before the guest was done, without a word").to_owned()
+                }
+                (Some(status), None) => format!("it was {}", ending(status)),
+                (Some(status), Some(last)) => format!("it was {}; it last said: {last}", ending(status)),
+            };
+            Outcome::QemuFailed { why }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::console::Scan;
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    #[test]
+    fn plugins_say_why_they_end_qemu() {
+        let refused = "guardrail client: client mine: no __kmalloc\nqemu: Could not load plugin mine.so\n";
+        assert_eq!(plugins_word(refused).as_deref(), Some("client mine: no __kmalloc"));
+        let panic = "\nthread '<unnamed>' panicked at src/lib.rs:31:9:\ntoo big\nnote: run with\n\nthread caused non-unwinding panic. aborting.\n";
+        assert_eq!(plugins_word(panic).as_deref(), Some("a plugin panicked at src/lib.rs:31:9: too big"));
+        assert_eq!(plugins_word("qemu: cannot open /dev/kvm\n"), None);
+    }
+
+    fn ended(lines: &[&str], console: &[&str], shutdown: Option<&str>) -> Ended {
+        let mut scan = Scan::default();
+        console.iter().for_each(|line| scan.line(line));
+        let parse = |line: &&str| (Duration::ZERO, Progress::parse(&format!("guardrail: {line}")).unwrap());
+        Ended {
+            progress: lines.iter().map(parse).collect(),
+            wall: Duration::ZERO,
+            console: PathBuf::new(),
+            scan,
+            shutdown: shutdown.map(str::to_owned),
+            stderr: "warning: x\nqemu: no such device\n".into(),
+            status: None,
+            contained: None,
+        }
+    }
+
+    fn word(lines: &[&str], console: &[&str], shutdown: Option<&str>) -> &'static str {
+        judge(&ended(lines, console, shutdown), None).word()
+    }
+
+    #[test]
+    fn every_way_to_end_has_its_outcome() {
+        let off = Some("guest-shutdown");
+        assert_eq!(word(&["booted", "loaded x", "unloaded x", "done"], &[], off), "completed");
+        assert_eq!(word(&["booted", "load-failed no", "done"], &[], off), "load-failed");
+        assert_eq!(word(&["booted", "loaded x", "unbound", "done"], &[], off), "no-device-bound");
+        assert_eq!(word(&["booted", "loaded x", "failed ping no", "done"], &[], off), "workload-failed");
+        let panic = ["BUG: x", "Kernel panic - not syncing: Fatal exception"];
+        assert_eq!(word(&["booted", "begin load"], &panic, Some("guest-reset")), "guest-panic");
+        assert_eq!(word(&["booted", "begin load"], &[], Some("guest-reset")), "guest-panic");
+        let words = [panic[0], "CPU: 1 PID: 7 Comm: x", "RIP: 0010:x_init+0x5/0x10 [x]", panic[1]];
+        let panicked = judge(&ended(&["booted"], &words, Some("guest-reset")), None);
+        assert_eq!(panicked.to_string(), "the guest panicked: BUG: x, at x_init+0x5/0x10 [x]");
+        assert_eq!(word(&[], &[], None), "qemu-failed");
+        let failed = judge(&ended(&[], &[], None), None);
+        assert_eq!(failed.to_string(), "QEMU failed: qemu: no such device");
+        let killed = Ended {
+            status: Some(ExitStatus::from_raw(libc::SIGKILL)),
+            stderr: String::new(),
+            ..ended(&[], &[], None)
+        };
+        let text = "QEMU failed: it was ended by signal 9 (SIGKILL)";
+        assert_eq!(judge(&killed, None).to_string(), text);
+    }
+
+    #[test]
+    fn a_panic_explains_more_than_what_the_caller_did_about_it() {
+        let panic = ended(&[], &["Kernel panic - not syncing: x"], None);
+        assert_eq!(judge(&panic, Some(Outcome::Interrupted)).word(), "guest-panic");
+        assert_eq!(judge(&ended(&[], &[], None), Some(Outcome::Interrupted)).word(), "interrupted");
+    }
+
+    #[test]
+    fn steps_have_durations() {
+        let at = Duration::from_secs;
+        let finished = Finished {
+            outcome: Outcome::Completed,
+            progress: vec![
+                (at(3), Progress::Booted),
+                (at(4), Progress::Begin("ping".into())),
+                (at(6), Progress::Ok("ping".into())),
+            ],
+            wall: at(7),
+            console: PathBuf::new(),
+            trouble: String::new(),
+        };
+        assert_eq!(finished.steps(), [("ping", at(2))]);
+        assert_eq!(finished.boot(), Some(at(3)));
+        assert!(!finished.driver_began());
+    }
+}

@@ -1,0 +1,192 @@
+//! What a run reports while it goes on, and how it ended.
+
+use crate::run::progress::Progress;
+use guardrail_trace::pci::PciAddress;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Why the caller wants a run to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The user interrupted it.
+    Interrupted,
+    /// Something that the run depends on failed.
+    Because(String),
+}
+
+/// The caller's eyes and hands during a run.
+pub struct Watch<'a> {
+    /// Called for each line of progress, with the time since the start.
+    pub progress: &'a mut dyn FnMut(Duration, &Progress),
+    /// Asked about ten times a second whether to go on.
+    pub stop: &'a mut dyn FnMut() -> Option<Stop>,
+    /// A count that grows while something outside the guest makes progress for it (the analysis that a full
+    /// ring waits for): such a guest is slow, not hung.
+    pub activity: &'a mut dyn FnMut() -> u64,
+    /// Asked some hundred times a second in runs that are containable: the devices to cut off, and why, once that is decided.
+    /// None are named where the caller has done it already.
+    pub closed: &'a mut dyn FnMut() -> Option<(Vec<PciAddress>, String)>,
+    /// Who wants the guest saved in the middle of the run, if anybody.
+    pub save: Option<&'a mut dyn Save>,
+}
+
+/// Has the guest's memory and registers saved, as an ELF core of physical memory.
+pub trait Save {
+    /// Asked as often as [`Watch::stop`]: the file that the guest is to be saved in now. It must not be there.
+    fn wanted(&mut self) -> Option<PathBuf>;
+    /// The guest cannot be stopped where it is, as long as the caller keeps something of it waiting: it must not.
+    fn release(&mut self);
+    /// The guest was saved, or why not; it goes on afterwards.
+    fn saved(&mut self, saved: std::result::Result<(), String>);
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The workload ran to its end and the driver was unloaded.
+    Completed,
+    /// The driver loaded but took no device.
+    NoDeviceBound,
+    /// The driver could not be loaded.
+    LoadFailed {
+        /// What the guest said.
+        why: String,
+    },
+    /// A step of the workload failed.
+    WorkloadFailed {
+        /// The step.
+        step: String,
+        /// What the guest said.
+        why: String,
+    },
+    /// The guest's kernel oopsed or panicked.
+    GuestPanic {
+        /// Its last words.
+        text: String,
+    },
+    /// The guest gave no sign of life.
+    GuestHang {
+        /// The step that it was in.
+        step: String,
+        /// For how long.
+        silence: Duration,
+    },
+    /// The run took longer than it may.
+    TimedOut {
+        /// The limit.
+        limit: Duration,
+        /// The step that it was in.
+        step: String,
+    },
+    /// The driver's device was cut off.
+    Contained {
+        /// Why.
+        why: String,
+        /// What became of the guest then.
+        then: String,
+    },
+    /// The user interrupted it.
+    Interrupted,
+    /// The caller stopped it.
+    Stopped {
+        /// Why.
+        why: String,
+    },
+    /// QEMU itself failed.
+    QemuFailed {
+        /// What it said.
+        why: String,
+    },
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Outcome::Completed => write!(f, "the run completed"),
+            Outcome::NoDeviceBound => {
+                write!(f, "the driver loaded but bound no device; name one that it serves with --device")
+            }
+            Outcome::LoadFailed { why } => write!(f, "the driver could not be loaded: {why}"),
+            Outcome::WorkloadFailed { step, why } => write!(f, "the workload failed at '{step}': {why}"),
+            Outcome::GuestPanic { text } => {
+                write!(f, "the guest panicked: {}", text.lines().next().unwrap_or("without a word"))?;
+                let place = text.lines().find_map(|line| line.split_once("RIP: ")?.1.split_once(':'));
+                place.map_or(Ok(()), |(_, place)| write!(f, ", at {place}"))
+            }
+            Outcome::GuestHang { step, silence } => {
+                write!(f, "the guest hung: no sign of life for {} s in '{step}'", silence.as_secs())
+            }
+            Outcome::TimedOut { limit, step } => {
+                write!(f, "the run reached its limit of {} s in '{step}'", limit.as_secs())
+            }
+            Outcome::Contained { why, then } => write!(f, "the device was cut off: {why}; then {then}"),
+            Outcome::Interrupted => write!(f, "the run was interrupted"),
+            Outcome::Stopped { why } => write!(f, "the run was stopped: {why}"),
+            Outcome::QemuFailed { why } => write!(f, "QEMU failed: {why}"),
+        }
+    }
+}
+
+impl Outcome {
+    /// A word for it that programs can rely on.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Outcome::Completed => "completed",
+            Outcome::NoDeviceBound => "no-device-bound",
+            Outcome::LoadFailed { .. } => "load-failed",
+            Outcome::WorkloadFailed { .. } => "workload-failed",
+            Outcome::GuestPanic { .. } => "guest-panic",
+            Outcome::GuestHang { .. } => "guest-hang",
+            Outcome::TimedOut { .. } => "timed-out",
+            Outcome::Contained { .. } => "contained",
+            Outcome::Interrupted => "interrupted",
+            Outcome::Stopped { .. } => "stopped",
+            Outcome::QemuFailed { .. } => "qemu-failed",
+        }
+    }
+}
+
+/// What a run was.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Every line of progress with its time since the start.
+    pub progress: Vec<(Duration, Progress)>,
+    /// From the start of QEMU to its end.
+    pub wall: Duration,
+    /// The guest's console, bounded.
+    pub console: PathBuf,
+    /// What the kernel said of trouble (an oops, a KFENCE report), from its first line on; mostly empty.
+    pub trouble: String,
+}
+
+impl Finished {
+    /// True where the driver's code had begun to run, whatever happened then.
+    pub fn driver_began(&self) -> bool {
+        self.progress.iter().any(|(_, line)| matches!(line, Progress::Begin(step) if step == "load"))
+    }
+
+    /// How long each step of the workload took.
+    pub fn steps(&self) -> Vec<(&str, Duration)> {
+        let mut steps = Vec::new();
+        let mut begun: Option<(&str, Duration)> = None;
+        for (time, line) in &self.progress {
+            match line {
+                Progress::Begin(step) => begun = Some((step, *time)),
+                Progress::Ok(step) => {
+                    if let Some((name, start)) = begun.take_if(|(name, _)| name == step) {
+                        steps.push((name, time.saturating_sub(start)));
+                    }
+                }
+                _ => {}
+            }
+        }
+        steps
+    }
+
+    /// From the start of QEMU to the guest's first word.
+    pub fn boot(&self) -> Option<Duration> {
+        self.progress.iter().find(|(_, line)| *line == Progress::Booted).map(|(time, _)| *time)
+    }
+}
