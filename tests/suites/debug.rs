@@ -1,6 +1,6 @@
 //! A guest that was saved at a finding, and what gdb sees in it.
 
-use guardrail_tests::{check, findings, guardrail};
+use guardrail_tests::{check, findings, guardrail, root};
 
 /// gdb stands at the instruction of the finding, held before it reached the device: with its line, its callers in the kernel, and
 /// the kernel's own data.
@@ -22,11 +22,16 @@ fn gdb_opens_the_guest_at_the_finding() {
     let text = &result.stdout;
     assert_eq!(result.status, 0, "{text}\n{}", result.stderr);
     let has = |words: &[&str]| text.lines().any(|line| words.iter().all(|word| line.contains(word)));
+    // The line that the zoo's source marks.
+    let file = "zoo/uninit/uninit-mmio/uninit_mmio.c";
+    let source = std::fs::read_to_string(root().join(file)).unwrap();
+    let marked = source.lines().position(|line| line.contains("BUG:")).expect("the bug is marked");
+    let place = format!("{file}:{}", marked + 1);
     for words in [
         &[id, "uninit-to-device", message][..],
         // The frame of the finding, that of its caller, and one of the kernel's.
-        &["uninit_mmio_program (", "zoo/uninit/uninit-mmio/uninit_mmio.c:20"],
-        &[" in uninit_mmio_probe (", "zoo/uninit/uninit-mmio/uninit_mmio.c:"],
+        &["uninit_mmio_program (", &place],
+        &[" in uninit_mmio_probe (", file],
         &[" in local_pci_probe ()"],
         &[" in do_syscall_64 ()"],
         // The vCPU stands right there.
