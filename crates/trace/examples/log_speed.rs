@@ -1,4 +1,4 @@
-//! How fast the log is: `cargo run --release -p guardrail-trace --example log_speed`.
+//! Measures how fast the log is: `cargo run --release -p guardrail-trace --example log_speed`.
 
 use guardrail_trace::file::{RunSummary, TraceMeta, TraceReader, TraceWriter};
 use guardrail_trace::log::{Log, LogOptions, MergedReader, Next};

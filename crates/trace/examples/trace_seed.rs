@@ -1,4 +1,4 @@
-//! Writes small trace files for the fuzzer to begin with: `cargo run --example trace_seed FOLDER`.
+//! Writes small trace files as seeds for the fuzzer: `cargo run --example trace_seed FOLDER`.
 
 use guardrail_trace::event::{Access, Head, Kind};
 use guardrail_trace::file::{RunSummary, TraceMeta, TraceWriter};

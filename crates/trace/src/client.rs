@@ -1,49 +1,50 @@
-//! What the supervisor and clients inside QEMU say to each other: how a client is set up, what it is asked, what it answers.
+//! The protocol between the supervisor and the clients inside QEMU: configuration, requests and replies.
 
 use crate::config::TracerConfig;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The configuration of a plugin with clients: a JSON file, named on QEMU's command line.
+/// The configuration of a plugin with clients: a JSON file named on QEMU's command line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientConfig {
-    /// Where things are in this kernel. Its log, hooks, holds and gate are not used.
+    /// Addresses and offsets of this kernel. Its log, hooks, holds and gate are not used.
     pub kernel: TracerConfig,
-    /// More of modules than tracing needs.
+    /// Additional offsets of modules, which tracing does not need.
     pub modules: ModuleList,
-    /// The file with the kernel's image (vmlinuz), for clients that read symbols and types.
+    /// Path of the kernel image (vmlinuz), for clients that read symbols and types.
     pub image: PathBuf,
-    /// What is instrumented.
+    /// Which code is instrumented.
     pub scope: Scope,
-    /// The clients that run, and their options.
+    /// The clients that run, with their options.
     pub clients: Vec<Choice>,
-    /// Where the plugin listens for [`Request`]s: a Unix socket.
+    /// Path of the Unix socket on which the plugin listens for [`Request`]s.
     pub socket: PathBuf,
-    /// Where it writes its [`Report`] when QEMU ends.
+    /// Path of the file into which the plugin writes its [`Report`] when QEMU ends.
     pub results: PathBuf,
-    /// Attached from the kernel's first instruction.
+    /// True where instrumentation begins with the kernel's first instruction; else it waits for
+    /// [`Request::Attach`].
     pub attached: bool,
 }
 
 /// A client and its options, as `--client NAME:KEY=VALUE:…` names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
-    /// The client's name.
+    /// Name of the client, as in its table.
     pub name: String,
-    /// Its options.
+    /// Values of its options, by name.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
 }
 
-/// The kernel's list of modules, where their symbols have names, and where tasks change.
+/// Offsets and addresses of the kernel's module list, of symbol names, and of the task switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModuleList {
     /// Link-time address of the list's head (`modules`).
     pub head: u64,
-    /// `module::list`.
+    /// Offset of `module::list`, in bytes.
     pub list: u64,
-    /// `mod_kallsyms::strtab`.
+    /// Offset of `mod_kallsyms::strtab`, in bytes.
     pub strtab: u64,
     /// Link-time address of `__switch_to(struct task_struct *from, struct task_struct *to)`.
     pub switch: Option<u64>,
@@ -56,109 +57,110 @@ pub enum Scope {
     /// All code at kernel addresses.
     #[default]
     Kernel,
-    /// The modules with these names.
+    /// Code of the modules with these names.
     Modules(Vec<String>),
-    /// Only these functions.
+    /// Code of these functions only.
     Functions {
-        /// Link-time ranges in the kernel's image.
+        /// Link-time ranges (start, end) in the kernel image.
         ranges: Vec<(u64, u64)>,
-        /// Names with `*` and `?`, for functions of modules.
+        /// Name patterns with `*` and `?`, for functions of modules.
         patterns: Vec<String>,
     },
 }
 
-/// A request on the plugin's socket: one line of JSON.
+/// A request on the plugin's socket, as one line of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
-    /// Instrument from now on.
+    /// Instrument the scope from now on.
     Attach,
-    /// Take all instrumentation away.
+    /// Remove all instrumentation.
     Detach,
-    /// What the clients have until now.
+    /// Send the results of all clients up to now.
     Results,
-    /// Attached or not.
+    /// Send the state: attached or not.
     Status,
 }
 
-/// The answer to a [`Request`]: one line of JSON.
+/// The reply to a [`Request`], as one line of JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reply {
-    /// The state now.
+    /// The state after the request.
     State {
-        /// The code in the scope is instrumented now.
+        /// True while the code in the scope is instrumented.
         attached: bool,
-        /// How often it was attached.
+        /// Number of attachments so far.
         times: u64,
     },
-    /// What the clients have.
+    /// The results of all clients up to now.
     Results(Box<Report>),
-    /// One sentence.
+    /// One sentence that says why the request failed.
     Error(String),
 }
 
-/// What the clients of one plugin have to say, with what turns its addresses into names.
+/// The results of one plugin's clients, with the modules that give names to their addresses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// What KASLR added; `None` before the kernel has run.
+    /// The KASLR slide; `None` before the kernel has run.
     pub slide: Option<u64>,
-    /// The modules that were seen, gone ones included.
+    /// All modules that the plugin saw, including unloaded ones.
     pub modules: Vec<Module>,
-    /// What each client has.
+    /// The results of each client.
     pub clients: Vec<Results>,
 }
 
-/// A module of the guest.
+/// A module of the guest, as the plugin saw it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
-    /// Address of its `struct module`.
+    /// Guest virtual address of its `struct module`.
     pub address: u64,
-    /// Its name.
+    /// Name of the module, as in `struct module`.
     pub name: String,
-    /// Start, size, [`RegionFlags`](crate::event::RegionFlags).
+    /// Start, size and [`RegionFlags`](crate::event::RegionFlags) of each region.
     pub regions: Vec<(u64, u64, u64)>,
-    /// Addresses and names of its functions, sorted.
+    /// Guest virtual addresses and names of its functions, sorted by address.
     pub functions: Vec<(u64, String)>,
-    /// It has been unloaded.
+    /// True once the module was unloaded.
     pub gone: bool,
-    /// When it was seen first, and when it went, counted in modules that came and went.
+    /// When the plugin first saw the module, and when the module was unloaded. The unit is the count of
+    /// loads and unloads so far.
     #[serde(default)]
     pub life: (u64, u64),
 }
 
 impl Module {
-    /// An address of this module.
+    /// Whether the address lies in a region of this module.
     pub fn contains(&self, addr: u64) -> bool {
         self.regions.iter().any(|&(start, size, _)| addr.wrapping_sub(start) < size)
     }
 }
 
-/// What a client has to say.
+/// The results of one client.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// Its name.
+    /// Name of the client.
     pub client: String,
-    /// What it counted or measured.
+    /// The tables that the client filled.
     pub tables: Vec<Table>,
-    /// The faults that it found.
+    /// The faults that the client found.
     pub findings: Vec<Fault>,
-    /// What the reader must know, one sentence each.
+    /// Facts that the reader must know, one sentence each.
     pub notes: Vec<String>,
-    /// Files that it wrote.
+    /// Paths of the files that the client wrote.
     pub files: Vec<PathBuf>,
 }
 
 /// A table of results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Table {
-    /// What it shows.
+    /// Title of the table.
     pub name: String,
-    /// What the columns hold, with the unit.
+    /// Headings of the columns, with the unit.
     pub columns: Vec<String>,
-    /// The rows; each as long as there are columns.
+    /// Rows; each has as many cells as `columns` has headings.
     pub rows: Vec<Vec<Cell>>,
-    /// How it can be drawn as well.
+    /// A further way to draw the table.
     #[serde(default)]
     pub chart: Chart,
 }
@@ -167,15 +169,15 @@ pub struct Table {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Chart {
-    /// As a table.
+    /// As a plain table.
     #[default]
     Table,
-    /// As a flame graph: a column of stacks and one of counts.
+    /// As a flame graph: a column of stacks and a column of counts.
     Flames,
-    /// As the coverage of lines: address, length and count of blocks that ran.
+    /// As line coverage: address, length and count of the blocks that ran.
     Coverage,
-    /// Rows with the same first cell, once it has a name, are one row: their counts and ratios are added, and the largest of the
-    /// first count comes first.
+    /// As a table in which rows merge when their first cells get the same name. Their counts and ratios
+    /// are added, and rows are sorted by the first count, largest first.
     Sums,
 }
 
@@ -183,68 +185,69 @@ pub enum Chart {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cell {
-    /// A text that is shown as it is.
+    /// Text that is shown as it is.
     Text(String),
-    /// A count.
+    /// A count, without a unit.
     Count(u64),
-    /// A ratio or a mean.
+    /// A ratio or a mean, without a unit.
     Real(f64),
-    /// An address of code, to be named with its line.
+    /// An address of code, shown as its function and line.
     Code(u64),
-    /// An address of code, to be named by its function alone.
+    /// An address of code, shown as its function only.
     Function(u64),
-    /// Addresses of code, the innermost first.
+    /// Addresses of code, innermost first.
     Stack(Vec<u64>),
 }
 
 /// A fault that a client saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// What kind, in the field's words (`use-after-free`).
+    /// The kind, in the field's words (`use-after-free`).
     pub kind: String,
     /// One sentence, without symbols.
     pub message: String,
-    /// The instruction.
+    /// Guest virtual address of the instruction.
     pub pc: u64,
-    /// The stack: the instruction, then where each call returns to.
+    /// The stack: the address of the instruction, then the return address of each call.
     pub stack: Vec<u64>,
-    /// Address and size of the access, and whether it writes.
+    /// Address and size of the access, and true for a store. `None` where the fault is no access.
     pub access: Option<(u64, u64, bool)>,
-    /// The object that it is about.
+    /// The object of the fault; `None` where it has none.
     pub object: Option<FaultObject>,
-    /// The vCPU.
+    /// Index of the vCPU.
     pub cpu: u32,
-    /// `process`, `softirq`, `hardirq` or `nmi`.
+    /// The level: `process`, `softirq`, `hardirq` or `nmi`.
     pub level: String,
     /// The task's name and pid, such as `modprobe/123`.
     pub task: String,
-    /// How often it was seen at this instruction.
+    /// Number of times that it was seen at this instruction.
     pub count: u64,
-    /// When, counted in modules that came and went: another may have been at an address before or after. 0: not known.
+    /// When it was seen, in loads and unloads of modules so far. Another module may hold the same
+    /// address before or after. 0 where not known.
     #[serde(default)]
     pub when: u64,
-    /// The thread was stopped before it did harm.
+    /// True where the client stopped the thread before the access did harm.
     pub contained: bool,
 }
 
 /// The object of a [`Fault`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultObject {
-    /// Its address.
+    /// Guest virtual address of its first byte.
     pub address: u64,
-    /// Its size in bytes, as it was asked for.
+    /// Size in bytes, as the allocation asked for it.
     pub size: u64,
-    /// What sort of memory it is: `slab`, `page`, `vmalloc`, `percpu`, `stack`.
+    /// The sort of memory: `slab`, `page`, `vmalloc`, `percpu` or `stack`.
     pub class: String,
-    /// Its cache's name, where it has one.
+    /// Name of its slab cache; `None` where it has none.
     pub name: Option<String>,
-    /// Where it was allocated, if that was seen: where each call returns to.
+    /// Return addresses of the allocation's stack; empty where the client did not see the allocation.
     pub allocated: Vec<u64>,
-    /// Where it was freed, likewise.
+    /// Return addresses of the stack that freed it; empty where the client did not see that.
     pub freed: Vec<u64>,
 }
 
-/// The name fits the pattern, in which `*` stands for any characters and `?` for one.
+/// Whether the name fits the pattern. In the pattern `*` stands for any characters and `?` for one.
 pub fn fits(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n, mut star) = (0, 0, None);
@@ -256,7 +259,7 @@ pub fn fits(pattern: &str, name: &str) -> bool {
             }
             Some(&c) if c == b'?' || c == name[n] => (p, n) = (p + 1, n + 1),
             _ => match star {
-                // The star takes one character more.
+                // The last star takes one more character.
                 Some((at, taken)) => {
                     star = Some((at, taken + 1));
                     (p, n) = (at + 1, taken + 1);

@@ -1,39 +1,40 @@
 //! Event words: the vocabulary of the log.
 //!
-//! A log is a sequence of *segments*. A segment is what one vCPU did between two order points; it
-//! carries a *ticket*, and tickets of a run are dense (0, 1, 2, …), so sorting by ticket gives one
-//! total order that is an order that happened.
+//! A log is a sequence of *segments*. A segment is what one vCPU did between two order points, and
+//! carries a *ticket*. Tickets of a run are dense (0, 1, 2, …). Sorting by ticket gives one total order,
+//! and the run really happened in that order.
 //!
-//! A segment is a sequence of 64-bit words. Bit 63 set: a memory access ([`Access`]), one word.
-//! Bit 63 clear: a record head: bits 62..56 are its [`Kind`], bits 55..48 a small payload `small`
-//! and bits 47..0 a large one `large`; a fixed or announced number of operand words follows.
+//! A segment is a sequence of 64-bit words. A word with bit 63 set is one memory access ([`Access`]). A
+//! word with bit 63 clear is a record head. Its bits 62..56 are the [`Kind`], bits 55..48 a small
+//! payload `small`, and bits 47..0 a large payload `large`. After the head follow operand words, in a
+//! number that is fixed or announced.
 
-/// The number of registers that carry integer arguments in the System V ABI: rdi, rsi, rdx, rcx, r8, r9.
+/// Number of registers that carry integer arguments in the System V ABI: rdi, rsi, rdx, rcx, r8, r9.
 pub const MAX_ARGS: usize = 6;
 
-/// The most words that one list has in the log.
+/// Most words of one list in the log.
 pub const MAX_LIST_WORDS: u64 = 1024;
 
 const MEM: u64 = 1 << 63;
 const LOW48: u64 = (1 << 48) - 1;
 
-/// One memory access of the instruction `insn` of the block that was last begun in this segment.
+/// One memory access by the instruction `insn` of the block that began last in this segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Access {
-    /// Guest virtual address (canonical, 48 bits sign-extended).
+    /// Guest virtual address (canonical: 48 bits, sign-extended).
     pub addr: u64,
     /// Size in bytes: 1, 2, 4, 8, 16, 32 or 64.
     pub size: u8,
-    /// True for a store, false for a load; a read-modify-write gives a load, then a store.
+    /// True for a store, false for a load. A read-modify-write gives a load, then a store.
     pub store: bool,
     /// True where the physical address belongs to a device and not to RAM.
     pub io: bool,
-    /// Index of the instruction in its block.
+    /// Index of the instruction in its block, from 0.
     pub insn: u16,
 }
 
 impl Access {
-    /// Largest instruction index that a word holds (a TCG block has at most 512 instructions).
+    /// Largest instruction index that a word can hold. A TCG block has at most 512 instructions.
     pub const MAX_INSN: u16 = 511;
 
     /// Packs the access into its word.
@@ -47,7 +48,7 @@ impl Access {
             | self.addr & LOW48
     }
 
-    /// Reads a word whose bit 63 is set; `None` for any other word.
+    /// Unpacks a word whose bit 63 is set; `None` for any other word.
     #[inline]
     pub fn decode(word: u64) -> Option<Access> {
         (word & MEM != 0).then(|| Access {
@@ -65,75 +66,87 @@ fn sign_extend(low48: u64) -> u64 {
     ((low48 << 16) as i64 >> 16) as u64
 }
 
-/// What a record head says. The comment gives `small`, `large` and the operand words.
+/// The kind of a record. Each comment gives `small`, `large` and the operand words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
     /// A block begins. `large` = block number. No operands; accesses follow.
     Block = 1,
-    /// The bytes of a block, once, before its first execution. `small` = 0, `large` = block number;
-    /// operands: address, byte length (1..=8192), then the bytes, little endian, in ⌈length / 8⌉ words.
+    /// The bytes of a block, once, before its first execution. `small` = 0, `large` = block number.
+    /// Operands: address, byte length (1..=8192), then the bytes in little-endian order, in ⌈length / 8⌉
+    /// words.
     BlockDef = 2,
     /// Driver code begins to run after other code ran on this vCPU. `small` = [`EnterFlags`], `large` =
-    /// `preempt_count` (32 bits); operands: current task, rsp, rax, pid of the task; and with
-    /// [`EnterFlags::ARGS`] also the six argument registers and the word at rsp (the return address).
+    /// `preempt_count` (32 bits). Operands: current task, rsp, rax, pid of the task.
+    /// [`EnterFlags::ARGS`] adds the six argument registers and the word at rsp (the return address).
     Enter = 3,
-    /// A driver instruction transfers control out of the driver or indirectly, told before it executes.
-    /// `small` = 1 for a jump (tail call), 0 for a call; `large` = target (low 48 bits);
-    /// operands: rsp before the instruction, the six argument registers (0 for those in which the function takes no
-    /// argument, where its prototype is known).
+    /// A driver instruction transfers control out of the driver, or indirectly; logged before it
+    /// executes. `small` = 1 for a jump (tail call), 0 for a call; `large` = target (low 48 bits).
+    /// Operands: rsp before the instruction, then the six argument registers. Where the prototype is
+    /// known, registers without an argument are 0.
     Call = 4,
-    /// An interrupt or exception hit the driver. `small` = 1 interrupt, 2 exception; `large` = pc it
-    /// hit (low 48 bits); operands: pc of the handler, CR2 (the faulting address, where the exception is a page fault).
-    /// A faulting access itself has no access word: callbacks come after accesses that succeeded.
+    /// An interrupt or exception hit the driver. `small` = 1 for an interrupt, 2 for an exception;
+    /// `large` = the interrupted pc (low 48 bits). Operands: pc of the handler, and CR2 (the faulting
+    /// address, for a page fault). A faulting access has no access word, because callbacks follow
+    /// accesses that succeeded.
     Discontinuity = 5,
-    /// A hooked kernel function was entered. `small` = number of arguments and dereferences, `large` = hook
-    /// number; operands: current task, rsp (points at the return address), return address, the arguments,
-    /// then the values that the hook's dereferences found (0 where memory could not be read).
+    /// A hooked kernel function was entered. `small` = number of arguments and dereferences, `large` =
+    /// hook number. Operands: current task, rsp (points at the return address), return address, the
+    /// arguments, then the values of the hook's dereferences. A dereference is 0 where its memory could
+    /// not be read.
     HookCall = 6,
-    /// A hooked kernel function returns. `small` = 0, `large` = hook number; operands: rsp (points at the
-    /// return address), rax. Matches the innermost `HookCall` with the same rsp.
+    /// A hooked kernel function returns. `small` = 0, `large` = hook number. Operands: rsp (points at
+    /// the return address), rax. It matches the innermost `HookCall` with the same rsp.
     HookRet = 7,
     /// A module has been laid out and relocated; none of its code has run. `small` = number of regions,
-    /// `large` = address of `struct module`; operands: number of symbols, eight words of name (NUL
-    /// padded), for each region start, size and flags (`RegionFlags`), then the value of each ELF symbol
-    /// in the order of the file's symbol table.
+    /// `large` = address of `struct module`. Operands:
+    /// - number of symbols;
+    /// - eight words of name (NUL padded);
+    /// - for each region start, size and flags (`RegionFlags`);
+    /// - the value of each ELF symbol, in the order of the file's symbol table.
     ModuleLoad = 8,
-    /// A range of a module was given back while the module lives on (its init sections). `large` =
-    /// address of `struct module`, or 0; operands: start, end.
+    /// The kernel freed a range of a module that stays loaded (its init sections). `large` = address of
+    /// `struct module`, or 0. Operands: start, end.
     ModuleFree = 9,
-    /// A module leaves. `large` = address of `struct module`.
+    /// The kernel unloads a module. `large` = address of `struct module`.
     ModuleUnload = 10,
-    /// A port access. `small` = size in bytes | 0x80 for `out`; `large` = insn index << 16 | port.
+    /// A port access. `small` = size in bytes | 0x80 for `out`; `large` = instruction index << 16 |
+    /// port.
     Port = 11,
-    /// A thread was seen for the first time. `small` = [`ThreadFlags`], `large` = pid; operands: task, two words of comm.
+    /// A thread was seen for the first time. `small` = [`ThreadFlags`], `large` = pid. Operands: task,
+    /// two words of comm.
     Thread = 12,
-    /// A value of the running kernel. `small` = [`Global`]; operand: the value.
+    /// A value of the running kernel. `small` = [`Global`]. Operand: the value.
     Global = 13,
     /// The last word of a ring whose vCPU ended in order. `large` = 0.
     End = 14,
-    /// `rep movs`, `rep stos`, `rep lods`, `rep ins` or `rep outs` begins, told before it executes. `large` = insn
-    /// index; operands: rcx, rsi, rdi. Its accesses to RAM have no words of their own (accesses to devices
-    /// have). QEMU may run it in several pieces; each piece tells the remaining count. `repe`/`repne`
-    /// comparisons have no such record and one access word for each element.
+    /// `rep movs`, `rep stos`, `rep lods`, `rep ins` or `rep outs` begins; logged before it executes.
+    /// `large` = instruction index. Operands: rcx, rsi, rdi. Its accesses to RAM have no words of their
+    /// own; its accesses to devices have. QEMU may run it in several pieces, and each piece logs the
+    /// remaining count. `repe`/`repne` comparisons have no such record, but one access word for each
+    /// element.
     Rep = 15,
     /// The running block ends after its first `large` instructions. QEMU stops a block at an instruction
-    /// that accesses a device and goes on in a new block after it. Told before the accesses of that
-    /// instruction (index `large` - 1), which are the last of the block, unless it was held: see [`Cut`](struct@Cut).
+    /// that accesses a device, and continues in a new block after it. The record precedes the accesses
+    /// of that instruction (index `large` - 1), which are the block's last. An instruction that was held
+    /// differs: see [`Cut`](struct@Cut).
     Cut = 16,
-    /// A driver function returns to the kernel, told after the return address was read. Operand: rax.
+    /// A driver function returns to the kernel; logged after the return address was read. Operand: rax.
     Return = 17,
-    /// The entries of a list that a hooked function was given, after its `HookCall` or `HookRet` in the same segment.
-    /// `small` = index of the list in the hook's configuration, `large` = hook number; operands: rsp as in that
-    /// record, number of words, then the words: for each entry the list's fields in order.
+    /// The entries of a list that a hooked function got, after its `HookCall` or `HookRet` in the same
+    /// segment. `small` = index of the list in the hook's configuration, `large` = hook number.
+    /// Operands: rsp as in that record, number of words, then the words: for each entry the list's
+    /// fields in order.
     List = 18,
-    /// An access was held to see who comes meanwhile. `small` = [`MeetOutcome`](crate::meet::MeetOutcome), `large` = number
-    /// of the pair of instructions, or all ones in the low 32 bits; operands: see [`Meet`](crate::meet::Meet).
+    /// The tracer held an access to see which access arrives meanwhile. `small` =
+    /// [`MeetOutcome`](crate::meet::MeetOutcome), `large` = number of the instruction pair, or all ones
+    /// in the low 32 bits. Operands: see [`Meet`](crate::meet::Meet).
     Meet = 19,
-    /// A module that is not watched has been laid out and relocated. As [`Kind::ModuleLoad`], but the number of symbols is 0
-    /// where they could not be read or are too many. None of its code is in the log: it gives names to addresses.
+    /// A module that is not watched has been laid out and relocated. As [`Kind::ModuleLoad`], but the
+    /// number of symbols is 0 where they could not be read or are too many. The log has none of its
+    /// code; the record gives names to addresses.
     OtherModule = 20,
-    /// A module that is not watched leaves. `large` = address of `struct module`.
+    /// The kernel unloads a module that is not watched. `large` = address of `struct module`.
     OtherUnload = 21,
 }
 
@@ -144,31 +157,32 @@ pub struct EnterFlags(pub u8);
 impl EnterFlags {
     /// Interrupts are enabled (RFLAGS.IF).
     pub const INTERRUPTS_ON: u8 = 1;
-    /// The six arguments and the return address follow: the kernel calls a driver function.
+    /// The six arguments and the return address follow, because the kernel calls a driver function.
     pub const ARGS: u8 = 2;
     /// A discontinuity happened on this vCPU since driver code last ran.
     pub const INTERRUPTED: u8 = 4;
 }
 
-/// Bits of `small` in [`Kind::Thread`]; neither where the tracer does not know.
+/// Bits of `small` in [`Kind::Thread`]. Neither is set where the tracer does not know.
 pub struct ThreadFlags;
 
 impl ThreadFlags {
-    /// A thread of the kernel.
+    /// A kernel thread.
     pub const KERNEL: u8 = 1;
     /// A thread of a user process.
     pub const USER: u8 = 2;
 }
 
-/// What [`Kind::Cut`] says besides, in `small`.
+/// Values of `small` in [`Kind::Cut`]: whether the last instruction runs again.
 pub struct Cut;
 
 impl Cut {
-    /// The block ends here; nothing of it runs again.
+    /// The block ends here; none of its instructions runs again.
     pub const ENDS: u8 = 0;
-    /// The last instruction has not run: it was held at the gate, and the block that begins with it tells its access again.
+    /// The last instruction has not run, because the gate held it. The block that begins with it logs
+    /// its access again.
     pub const AGAIN_ACCESS: u8 = 1;
-    /// The same of an access to a port.
+    /// Like [`AGAIN_ACCESS`](Self::AGAIN_ACCESS), for a port access.
     pub const AGAIN_PORT: u8 = 2;
 }
 
@@ -178,34 +192,35 @@ pub struct RegionFlags;
 impl RegionFlags {
     /// The region holds code.
     pub const TEXT: u64 = 1;
-    /// The region holds init sections and goes when init is over.
+    /// The region holds init sections, which the kernel frees after init.
     pub const INIT: u64 = 2;
     /// The region is read-only after relocation (or after init).
     pub const READ_ONLY: u64 = 4;
 }
 
-/// Values of the running kernel that [`Kind::Global`] tells.
+/// Values of the running kernel that [`Kind::Global`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[repr(u8)]
 pub enum Global {
-    /// What KASLR added to link-time text addresses.
+    /// The KASLR slide of link-time text addresses.
     Slide = 1,
-    /// `page_offset_base`: where the direct map begins.
+    /// `page_offset_base`: the start of the direct map.
     PageOffsetBase = 2,
-    /// `vmemmap_base`: where the array of `struct page` begins.
+    /// `vmemmap_base`: the start of the array of `struct page`.
     VmemmapBase = 3,
-    /// `vmalloc_base`: where vmalloc and ioremap space begins.
+    /// `vmalloc_base`: the start of vmalloc and ioremap space.
     VmallocBase = 4,
-    /// The GS base of the vCPU whose ring holds the record; told when the ring's vCPU first runs driver code or a hook.
+    /// The GS base of the vCPU whose ring holds the record. Logged when that vCPU first runs driver code
+    /// or a hook.
     GsBase = 5,
-    /// `system_freezable_wq`: a work queue that stands still while the system sleeps.
+    /// `system_freezable_wq`: a work queue that does not run while the system sleeps.
     FreezableQueue = 6,
-    /// `system_freezable_power_efficient_wq`: another.
+    /// `system_freezable_power_efficient_wq`: another such work queue.
     FreezableEfficientQueue = 7,
 }
 
 impl Global {
-    /// The value for `small`, if it is one we know.
+    /// The value for `small`; `None` where this version does not know it.
     pub fn from_small(small: u8) -> Option<Global> {
         Some(match small {
             1 => Global::Slide,
@@ -221,7 +236,7 @@ impl Global {
 }
 
 impl Kind {
-    /// The kind for the seven bits of a head, if it is one we know.
+    /// The kind for the seven bits of a head; `None` where this version does not know it.
     pub fn from_bits(bits: u8) -> Option<Kind> {
         use Kind::*;
         Some(match bits {
@@ -254,7 +269,7 @@ impl Kind {
 /// The head word of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What the record is.
+    /// The kind of the record.
     pub kind: Kind,
     /// Eight bits whose meaning depends on the kind.
     pub small: u8,
@@ -263,13 +278,13 @@ pub struct Head {
 }
 
 impl Head {
-    /// Packs the head; `large` is cut to 48 bits.
+    /// Packs the head. `large` is cut to 48 bits.
     #[inline]
     pub fn encode(kind: Kind, small: u8, large: u64) -> u64 {
         (kind as u64) << 56 | u64::from(small) << 48 | large & LOW48
     }
 
-    /// Reads a word whose bit 63 is clear; `None` for an access or an unknown kind.
+    /// Unpacks a word whose bit 63 is clear; `None` for an access or an unknown kind.
     #[inline]
     pub fn decode(word: u64) -> Option<Head> {
         if word & MEM != 0 {
@@ -282,14 +297,14 @@ impl Head {
         })
     }
 
-    /// `large` as a canonical address.
+    /// `large` as a canonical address, sign-extended from 48 bits.
     #[inline]
     pub fn address(self) -> u64 {
         sign_extend(self.large)
     }
 
-    /// How many operand words follow, given the words after the head (some records announce their
-    /// length in an operand). `None` where `rest` is too short to tell or the announced length is absurd.
+    /// How many operand words follow, given the words after the head. Some records announce their length
+    /// in an operand. `None` where `rest` is too short or the announced length is absurd.
     pub fn operands(self, rest: &[u64]) -> Option<usize> {
         Some(match self.kind {
             Kind::Block | Kind::ModuleUnload | Kind::OtherUnload | Kind::Port | Kind::End | Kind::Cut => 0,
@@ -340,22 +355,22 @@ impl Head {
 pub enum Event<'a> {
     /// A memory access.
     Access(Access),
-    /// Any other record: head and operands.
+    /// Any other record: its head and its operand words.
     Record(Head, &'a [u64]),
 }
 
 /// Why a segment's words cannot be read further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// A head of no known kind.
+    /// A record head has no known kind.
     #[error("word {index} of the segment has the unknown record kind {kind}")]
     UnknownKind {
         /// Index of the head in the segment.
         index: usize,
-        /// The seven bits found.
+        /// The seven bits of the kind.
         kind: u8,
     },
-    /// A record that reaches beyond its segment, or announces an absurd length.
+    /// A record reaches beyond its segment, or announces an absurd length.
     #[error("the record at word {index} of the segment is cut short or has an impossible length")]
     BadLength {
         /// Index of the head in the segment.
@@ -363,7 +378,7 @@ pub enum DecodeError {
     },
 }
 
-/// Iterates over the events of a segment. After an error it ends.
+/// Iterates over the events of a segment. It ends after an error.
 #[derive(Clone, Debug)]
 pub struct Events<'a> {
     words: &'a [u64],
@@ -371,7 +386,7 @@ pub struct Events<'a> {
 }
 
 impl<'a> Events<'a> {
-    /// The events in `words`.
+    /// Iterates over the events in `words`.
     pub fn new(words: &'a [u64]) -> Self {
         Events { words, at: 0 }
     }
@@ -405,8 +420,8 @@ impl<'a> Iterator for Events<'a> {
     }
 }
 
-/// The execution context that a `preempt_count` tells: `process`, `softirq`, `hardirq` or `nmi` (include/linux/preempt.h). Bottom
-/// halves that are only held off count twice as much as one that is served.
+/// The level that a `preempt_count` means: `process`, `softirq`, `hardirq` or `nmi`
+/// (include/linux/preempt.h). Disabled bottom halves count twice as much as a running one.
 pub fn level(preempt_count: u32) -> &'static str {
     match preempt_count {
         count if count & 0x00f0_0000 != 0 => "nmi",

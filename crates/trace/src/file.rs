@@ -9,10 +9,11 @@
 //! | end block | a chunk header of its own kind, then JSON: totals, outcome, index |
 //! | trailer | offset of the end block (u64), CRC-32 of it (u32), magic (8 bytes) |
 //!
-//! In a chunk a segment is its ticket, one word `ring << 48 | flags << 40 | number of words`, and the words.
+//! In a chunk, a segment is its ticket, one word `ring << 48 | flags << 40 | number of words`, and its words.
 //!
-//! A file that was cut reads up to the last whole chunk. When the format changes so that an older reader
-//! would misread it, [`FORMAT`] goes up, and older readers refuse the file; additions to the JSON parts do not count.
+//! Readers read a cut file up to the last whole chunk. A change that an older reader would misread
+//! increments [`FORMAT`], and older readers then refuse the file. Additions to the JSON parts do not
+//! increment it.
 
 mod error;
 mod format;
@@ -29,14 +30,14 @@ pub use writer::TraceWriter;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The version of the format that this version writes, and the newest that it reads.
+/// The format version that this crate writes, and the newest that it reads.
 pub const FORMAT: u32 = 1;
 
-/// What a trace is of.
+/// Metadata of a trace: what was recorded, and where. The recorder writes it first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TraceMeta {
-    /// Version of guardrail that recorded it.
+    /// Version of Guardrail that recorded the trace.
     pub guardrail: String,
     /// The driver, as the user named it.
     pub driver: String,
@@ -44,19 +45,19 @@ pub struct TraceMeta {
     pub kernel_release: String,
     /// Path of the kernel image.
     pub kernel_image: String,
-    /// The modules' names and files.
+    /// Names and file paths of the watched modules.
     pub modules: Vec<(String, String)>,
     /// Name or path of the workload.
     pub workload: String,
-    /// The tools that ran when it was recorded.
+    /// The tools that ran during the recording: checkers with their options.
     pub tools: Vec<String>,
-    /// Names of the hooked functions; the index is the hook number in events.
+    /// Names of the hooked functions. The index is the hook number in events.
     pub hooks: Vec<String>,
-    /// Number of vCPUs; the control ring has this index.
+    /// Number of vCPUs. The control ring has this number as its index.
     pub vcpus: u32,
     /// When the run started, in seconds since 1970.
     pub started: u64,
-    /// Whatever else the writer wants the reader to know.
+    /// Further values from the writer to the reader, by name.
     pub more: BTreeMap<String, serde_json::Value>,
 }
 
@@ -66,39 +67,39 @@ pub struct TraceMeta {
 pub struct RunSummary {
     /// The outcome, in the words of the report.
     pub outcome: String,
-    /// The log itself was cut: its producer died.
+    /// True where the log itself was cut: its producer died.
     pub cut: bool,
-    /// Whatever else the recorder wants to tell.
+    /// Further values from the recorder, by name.
     pub more: BTreeMap<String, serde_json::Value>,
 }
 
-/// What a whole file holds.
+/// Totals of a complete file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Totals {
-    /// Number of chunks.
+    /// Number of chunks in the file.
     pub chunks: u64,
-    /// Number of segments.
+    /// Number of segments in the file.
     pub segments: u64,
-    /// Number of event words.
+    /// Number of event words in the file.
     pub words: u64,
 }
 
-/// Where a trace file ends.
+/// How a trace file ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The recorder finished the file.
     Complete {
-        /// How the run ended.
+        /// How the recorded run ended.
         summary: RunSummary,
-        /// What the file holds.
+        /// Totals of the file.
         totals: Totals,
     },
     /// The file was cut.
     Truncated {
-        /// The last segment that could be read, if any could.
+        /// Ticket of the last whole segment; `None` where the file has none.
         last_ticket: Option<u64>,
-        /// Where the part that can be read ends.
+        /// Byte offset where the readable part ends.
         offset: u64,
     },
 }

@@ -1,7 +1,7 @@
-//! What every trace must satisfy, whoever recorded it: a checker that is fed segments in merged order, and
-//! the statistics that come with it.
+//! Rules that every trace must satisfy, whichever program recorded it. The checker takes segments in
+//! merged order and counts statistics.
 //!
-//! It runs over every trace in the tests and behind `guardrail view --check`; its [`Stats`] go into the
+//! Tests run it over every trace, and so does `guardrail view --check`. Its [`Stats`] become part of the
 //! run's summary.
 
 mod modules;
@@ -17,55 +17,56 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Violations kept as text; more are only counted.
+/// Violations kept as text; further ones are only counted.
 const KEPT: usize = 100;
-/// Blocks that a trace may define before the checker gives up remembering more.
+/// Block definitions that the checker remembers; it ignores further ones.
 const MAX_BLOCKS: usize = 1 << 22;
-/// Calls of hooked functions that may be outstanding at a time; older ones are forgotten all at once.
+/// Outstanding calls of hooked functions that the checker remembers. At the limit it forgets all of
+/// them.
 const MAX_CALLS: usize = 1 << 18;
-/// Rings that a trace may mention.
+/// Most rings that a trace may have.
 const MAX_RINGS: u32 = 257;
 
-/// Counts of what a trace holds.
+/// Counts of a trace's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stats {
-    /// How many segments it has.
+    /// Number of segments.
     pub segments: u64,
     /// Event words, without segment headers.
     pub words: u64,
-    /// Events: accesses and records.
+    /// Number of events: accesses and records.
     pub events: u64,
-    /// Executed blocks.
+    /// Number of executed blocks.
     pub blocks: u64,
-    /// Distinct blocks.
+    /// Number of distinct blocks.
     pub block_definitions: u64,
-    /// Bytes of distinct blocks.
+    /// Total bytes of the distinct blocks.
     pub block_bytes: u64,
-    /// Memory accesses, device memory included.
+    /// Number of memory accesses, including device memory.
     pub accesses: u64,
-    /// Loads among them.
+    /// Number of loads among the accesses.
     pub loads: u64,
-    /// Stores among them.
+    /// Number of stores among the accesses.
     pub stores: u64,
-    /// Accesses to device memory and ports.
+    /// Number of accesses to device memory and ports.
     pub device_accesses: u64,
     /// Returns of hooked functions without an outstanding call.
     pub unmatched_returns: u64,
     /// Records of each kind, by name.
     pub kinds: BTreeMap<String, u64>,
-    /// Violations, kept or not.
+    /// Number of violations, whether kept as text or not.
     pub violations: u64,
 }
 
-/// A rule that the trace broke.
+/// A rule that the trace breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
-    /// The segment.
+    /// Ticket of the segment with the violation.
     pub ticket: u64,
-    /// Its ring.
+    /// Ring of that segment.
     pub ring: u32,
-    /// What is wrong.
+    /// One sentence that describes the violation.
     pub what: String,
 }
 
@@ -79,19 +80,19 @@ impl std::fmt::Display for Violation {
 struct Block {
     address: u64,
     bytes: u32,
-    /// The state of the modules under which its place was last found in order.
+    /// State of the modules when the block was last found inside a loaded module.
     checked: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Ring {
     entered: bool,
-    /// The block that runs, as far as accesses may belong to it, and its length.
+    /// The running block and its length. Accesses may still belong to it.
     current: Option<u32>,
     ended: bool,
 }
 
-/// Checks a trace and counts what is in it. Memory is bounded whatever it is fed.
+/// Checks a trace and counts its content. Memory use is bounded for any input.
 #[derive(Debug, Default)]
 pub struct Checker {
     stats: Stats,
@@ -100,35 +101,35 @@ pub struct Checker {
     next_ticket: Option<u64>,
     blocks: FxHashMap<u64, Block>,
     rings: FxHashMap<u32, Ring>,
-    /// Outstanding calls of hooked functions: rsp and hook number.
+    /// Outstanding calls of hooked functions, by rsp and hook number, with their count.
     calls: FxHashMap<(u64, u64), u32>,
     modules: Modules,
     vcpus: Option<u32>,
 }
 
 impl Checker {
-    /// A checker for a whole trace.
+    /// Makes a checker for a whole trace.
     pub fn new() -> Checker {
         Checker { next_ticket: Some(0), ..Checker::default() }
     }
 
-    /// A checker for a part of a trace: the first ticket may be any.
+    /// Makes a checker for a part of a trace, whose first ticket may be any number.
     pub fn for_part() -> Checker {
         Checker::default()
     }
 
-    /// Also checks that no ring lies beyond the control ring of a machine with so many vCPUs.
+    /// Adds a check: no ring lies beyond the control ring of a machine with this many vCPUs.
     pub fn with_vcpus(mut self, vcpus: u32) -> Checker {
         self.vcpus = Some(vcpus);
         self
     }
 
-    /// The violations found so far, the first hundred.
+    /// The violations found so far, at most the first hundred.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats.clone();
         for (bits, &count) in self.kinds.iter().enumerate() {
@@ -141,7 +142,7 @@ impl Checker {
         stats
     }
 
-    /// Takes the next segment.
+    /// Checks and counts the next segment.
     pub fn segment(&mut self, segment: &Segment<'_>) {
         self.stats.segments += 1;
         self.stats.words += segment.words.len() as u64;
@@ -193,7 +194,8 @@ impl Checker {
         self.instruction(segment, ring, u64::from(access.insn), "an access");
     }
 
-    /// An instruction index must belong to the running block; every instruction has a byte at least.
+    /// Checks that an instruction index belongs to the running block. Every instruction has at least one
+    /// byte.
     fn instruction(&mut self, segment: &Segment<'_>, ring: &Ring, insn: u64, who: &str) {
         match ring.current {
             None => self.violation(segment, || format!("{who} outside any block")),
@@ -296,12 +298,12 @@ impl Checker {
     fn block(&mut self, segment: &Segment<'_>, ring: &mut Ring, number: u64) {
         if !ring.entered {
             self.violation(segment, || format!("block {number} runs before its vCPU entered the driver"));
-            // Once is enough.
+            // One violation for this ring is enough.
             ring.entered = true;
         }
         let now = self.modules.state();
         let Some(block) = self.blocks.get_mut(&number) else {
-            // Accesses that follow are not measured against anything.
+            // No check applies to the accesses that follow.
             ring.current = Some(u32::from(Access::MAX_INSN) + 1);
             if self.blocks.len() < MAX_BLOCKS {
                 self.violation(segment, || format!("block {number} runs and was never defined"));

@@ -1,7 +1,7 @@
-//! The log: what the tracer writes and every checker reads.
+//! The log: the tracer writes it and every checker reads it.
 //!
-//! Knows: event words ([`event`]), what the tracer is told to watch ([`config`]), per-vCPU rings in
-//! shared memory ([`log`]), trace files ([`file`]) and what every trace must satisfy ([`invariants`]).
+//! Knows: event words ([`event`]), the tracer's configuration ([`config`]), per-vCPU rings in shared
+//! memory ([`log`]), trace files ([`file`]) and the rules for every trace ([`invariants`]).
 //!
 //! Must not know: any kernel, any QEMU, any checker. It imports none of our crates.
 

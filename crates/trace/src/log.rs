@@ -1,11 +1,12 @@
-//! The shared-memory log: one ring of words per vCPU and one control ring, written by the tracer inside
-//! QEMU and read by up to [`MAX_READERS`] processes.
+//! The shared-memory log: one ring of words per vCPU and one control ring. The tracer inside QEMU writes
+//! it; up to [`MAX_READERS`] processes read it.
 //!
-//! A ring holds whole segments, one header word before each. A writer owns its position and publishes it
-//! with a release store when it closes a segment, so a reader never sees an open one. Every reader has a
-//! tail per ring; a writer never overtakes the slowest. All shared words are atomics and readers copy what
-//! they read into memory of their own before they look at it: whatever the other side writes, nothing here
-//! is undefined.
+//! A ring holds whole segments, each after a header word. A writer owns its position, and publishes it
+//! with a release store when it closes a segment. So a reader never sees an open segment.
+//!
+//! Every reader has a tail per ring, and a writer never overtakes the slowest tail. All shared words are
+//! atomics. Readers copy words into memory of their own before they look at them. So nothing here is
+//! undefined, whatever the other side writes.
 
 mod error;
 mod futex;
@@ -29,17 +30,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
-/// How a log is laid out, and what its writers wait for.
+/// The layout of a log, and how long its writers wait.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
-    /// Number of vCPUs: the log has one ring for each, and one more.
+    /// Number of vCPUs. The log has one ring for each, plus the control ring.
     pub vcpus: u32,
     /// Words in each ring: a power of two, 1 << 10 ..= 1 << 28.
     pub words_per_ring: u64,
-    /// How many readers there will be. Writers keep everything until all of them have attached. With 0
-    /// nobody reads, and rings wrap freely.
+    /// Number of readers. Writers overwrite nothing until all of them have attached. With 0, no process
+    /// reads, and rings wrap freely.
     pub readers: u32,
-    /// How long a writer waits for space while no reader makes progress, before the log is failed.
+    /// How long a writer waits for space without progress of any reader. After that the log fails.
     pub wait_limit: Duration,
     /// Words at the end of each ring that only urgent segments may fill; at most a quarter of the ring.
     pub reserve: u64,
@@ -58,38 +59,38 @@ impl LogOptions {
     }
 }
 
-/// What happened to one ring so far.
+/// Counts of one ring so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RingStats {
     /// Words published, segment headers included.
     pub words: u64,
-    /// How often the writer had to wait for space.
+    /// Number of times that the writer waited for space.
     pub waits: u64,
-    /// Nanoseconds spent waiting for space.
+    /// Time that the writer waited for space, in nanoseconds.
     pub wait_nanos: u64,
-    /// Urgent words for which even the reserve had no room. Anything but 0 has failed the log.
+    /// Urgent words for which even the reserve had no room. With any value but 0 the log has failed.
     pub lost: u64,
-    /// The writer ended the ring in order.
+    /// True once the writer has ended the ring in order.
     pub ended: bool,
 }
 
-/// What happened to the log so far.
+/// Counts of the whole log so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LogStats {
-    /// Tickets handed out.
+    /// Number of tickets that writers took.
     pub tickets: u64,
-    /// One entry per ring, the control ring last.
+    /// One row per ring, the control ring last.
     pub rings: Vec<RingStats>,
 }
 
 impl LogStats {
-    /// Words that were lost, over all rings.
+    /// Number of lost words, over all rings.
     pub fn lost(&self) -> u64 {
         self.rings.iter().map(|r| r.lost).sum()
     }
 }
 
-/// A mapped log. Cloning shares the mapping.
+/// A mapped log. Clones share the mapping.
 #[derive(Clone, Debug)]
 pub struct Log {
     map: Arc<Mapping>,
@@ -106,12 +107,12 @@ impl Log {
         Ok(Log { map: Arc::new(Mapping::create(path.as_ref(), options)?) })
     }
 
-    /// Opens a log that another process created; every size is checked against the file.
+    /// Opens a log that another process created. Every size is checked against the file.
     pub fn open(path: impl AsRef<Path>) -> Result<Log, LogError> {
         Ok(Log { map: Arc::new(Mapping::open(path.as_ref())?) })
     }
 
-    /// Number of vCPUs.
+    /// Number of vCPUs that the log was created for.
     pub fn vcpus(&self) -> u32 {
         self.map.rings - 1
     }
@@ -121,12 +122,12 @@ impl Log {
         self.map.rings - 1
     }
 
-    /// Words in each ring.
+    /// Number of words in each ring, which is a power of two.
     pub fn words_per_ring(&self) -> u64 {
         self.map.words
     }
 
-    /// The only writer of a ring, for the life of the log.
+    /// Takes the only writer of a ring, for the life of the log.
     pub fn writer(&self, ring: u32) -> Result<RingWriter, LogError> {
         if ring >= self.map.rings {
             return Err(LogError::NoSuchRing { ring, rings: self.map.rings });
@@ -137,30 +138,31 @@ impl Log {
         Ok(RingWriter::new(self.map.clone(), ring))
     }
 
-    /// Marks the log as failed: writers drop what comes, readers get [`Next::Failed`] once they have read
-    /// what was published. The first reason stays.
+    /// Marks the log as failed. Writers drop later words; readers get [`Next::Failed`] after everything
+    /// published. A later reason does not replace the first one.
     pub fn fail(&self, reason: FailReason) {
         self.map.fail(reason);
     }
 
-    /// Why the log failed, if it did.
+    /// Why the log failed; `None` where it has not.
     pub fn failed(&self) -> Option<FailReason> {
         self.map.failed()
     }
 
-    /// Tells readers that no more words will come, whatever the rings say: QEMU is gone.
+    /// Marks the producer as dead, because QEMU has ended. Readers then expect no more words, whatever
+    /// the rings say.
     pub fn mark_producer_dead(&self) {
         self.header().producer_dead.store(1, Release);
         self.map.wake_readers();
     }
 
-    /// How many readers have attached so far.
+    /// Number of readers that have attached so far.
     pub fn readers_attached(&self) -> u32 {
         let header = self.header();
         header.readers.iter().filter(|r| r.state.load(Acquire) != READER_FREE).count() as u32
     }
 
-    /// Counters, consistent enough for a summary.
+    /// Counts so far, consistent enough for a summary.
     pub fn stats(&self) -> LogStats {
         LogStats {
             tickets: self.header().next_ticket.load(Relaxed),

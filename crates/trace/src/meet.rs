@@ -1,78 +1,78 @@
-//! Meetings: what the tracer tells of accesses that it held to see who comes meanwhile
+//! Meetings: records of accesses that the tracer held to see which access arrives meanwhile
 //! ([`Kind::Meet`](crate::event::Kind::Meet)).
 
 use crate::event::{Head, Kind};
 
-/// Operand words of the record.
+/// Number of operand words of the record.
 pub const MEET_WORDS: usize = 20;
 
-/// What became of a held access.
+/// How a hold ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MeetOutcome {
-    /// Nobody came in time.
+    /// No other side arrived in time.
     Alone = 0,
-    /// The other side came to the same bytes; both stand before their instructions.
+    /// The other side reached the same bytes. Both vCPUs stand before their instructions.
     Met = 1,
     /// Both sides have run after they met.
     Ran = 2,
-    /// The end of the run: how often each side ran at all, whether or not it was held.
+    /// A record at the end of the run: how often each side ran in total, whether or not it was held.
     Totals = 3,
-    /// The bytes changed meanwhile, and no access of the driver was seen that did it.
+    /// The bytes changed during the hold, and the tracer saw no driver access that changed them.
     Changed = 4,
 }
 
 /// One side of a meeting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeetSide {
-    /// The instruction.
+    /// Guest virtual address of the instruction.
     pub pc: u64,
-    /// The address that its memory operand names.
+    /// Guest virtual address in the instruction's memory operand.
     pub address: u64,
     /// Length of the access in bytes.
     pub size: u8,
-    /// It writes.
+    /// True for a store.
     pub store: bool,
-    /// Which side of the pair, 0 or 1.
+    /// Side of the pair, 0 or 1.
     pub role: u8,
-    /// The vCPU.
+    /// Index of the vCPU.
     pub cpu: u8,
-    /// `preempt_count`.
+    /// `preempt_count` at the instruction.
     pub preempt_count: u32,
-    /// The current task.
+    /// Address of the current task.
     pub task: u64,
-    /// The stack pointer, which tells contexts apart.
+    /// The stack pointer, which distinguishes contexts.
     pub rsp: u64,
 }
 
 /// A record of the kind `Meet`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meet {
-    /// What became of it.
+    /// How the hold ended.
     pub outcome: MeetOutcome,
-    /// Which pair of instructions; `None` for a sampled access.
+    /// Number of the instruction pair; `None` for a sampled access.
     pub pair: Option<u32>,
-    /// Who was held.
+    /// The side that was held.
     pub held: MeetSide,
-    /// Who came; its `pc` is 0 where nobody did.
+    /// The side that arrived during the hold. Its `pc` is 0 where none arrived.
     pub other: MeetSide,
-    /// The bytes that both touch (the first eight), before either ran, after the side that came, and after the held one.
-    /// For totals, the CPUs on which each side ran, one bit each.
+    /// The bytes that both sides access (the first eight): before either ran, after the arriving side,
+    /// and after the held side. For totals, the CPUs on which each side ran, one bit each.
     pub values: [Option<u64>; 3],
-    /// How often the held vCPU was sent back to its instruction.
+    /// How often the held vCPU returned to its instruction.
     pub spins: u64,
-    /// For how long it was held, in nanoseconds; for totals, for how long accesses were held in all.
+    /// Duration of the hold in nanoseconds. For totals, the duration of all holds.
     pub nanos: u64,
-    /// How often the other side ran meanwhile, at whatever address; for totals, over all tries.
+    /// How often the other side ran during the hold, at any address. For totals, over all tries.
     pub came: [u64; 2],
-    /// How often each side ran until now, whether or not it was held.
+    /// How often each side has run so far, whether or not it was held.
     pub arrivals: [u64; 2],
 }
 
 const NO_PAIR: u64 = 0xffff_ffff;
 
 impl Meet {
-    /// The words of the record, its head first.
+    /// Packs the record into words, the head first.
     pub fn encode(&self) -> [u64; 1 + MEET_WORDS] {
         let mut words = [0; 1 + MEET_WORDS];
         words[0] = Head::encode(Kind::Meet, self.outcome as u8, self.pair.map_or(NO_PAIR, u64::from));
@@ -89,7 +89,7 @@ impl Meet {
         words
     }
 
-    /// Reads a record; `None` where it is of another kind or makes no sense.
+    /// Decodes a record. `None` where it has another kind or impossible values.
     pub fn decode(head: Head, operands: &[u64]) -> Option<Meet> {
         if head.kind != Kind::Meet || operands.len() != MEET_WORDS {
             return None;
@@ -118,7 +118,8 @@ impl Meet {
 }
 
 impl MeetSide {
-    /// The bytes that both sides touch: address and length, which is 0 where there are none.
+    /// The bytes that both sides access, as address and length. The length is 0 where the sides do not
+    /// overlap.
     pub fn overlap(&self, other: &MeetSide) -> (u64, u64) {
         let end = |side: &MeetSide| side.address.saturating_add(u64::from(side.size));
         let from = self.address.max(other.address);

@@ -3,27 +3,27 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a PCI device is: `domain:bus:device.function`. The guests' machines have one domain, 0.
+/// Address of a PCI device: `domain:bus:device.function`. The guests' machines have one domain, 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PciAddress {
-    /// Number of the bus.
+    /// Number of the device's bus.
     pub bus: u8,
     /// Device number in the upper five bits, function in the lower three, as `pci_dev::devfn` has them.
     pub devfn: u8,
 }
 
 impl PciAddress {
-    /// The number of the device on its bus.
+    /// Number of the device on its bus, 0 to 31.
     pub fn device(self) -> u8 {
         self.devfn >> 3
     }
 
-    /// The function of the device.
+    /// Number of the function in its device, 0 to 7.
     pub fn function(self) -> u8 {
         self.devfn & 7
     }
 
-    /// Bus, device and function in the low 16 bits, as PCI requester IDs have them.
+    /// Bus, device and function in the low 16 bits, like a PCI requester ID.
     pub fn id(self) -> u16 {
         u16::from_be_bytes([self.bus, self.devfn])
     }
@@ -41,7 +41,7 @@ impl fmt::Display for PciAddress {
     }
 }
 
-/// The text is not `domain:bus:device.function` with domain 0.
+/// The error for a text that is not `domain:bus:device.function` with domain 0.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not the address of a PCI device; write it as 0000:00:04.0")]
 pub struct BadPciAddress(String);

@@ -1,22 +1,23 @@
-//! One segment in merged order: the unit that readers hand out and trace files store.
+//! One segment in merged order: the unit that readers return and trace files store.
 
 use crate::event::Events;
 
 /// What one vCPU did between two order points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment<'a> {
-    /// The ring it came through: the vCPU's index, or the number of vCPUs for the control ring.
+    /// The ring that holds the segment: the vCPU's index, or the number of vCPUs for the control ring.
     pub ring: u32,
-    /// Its place in the order of the whole run; dense from 0.
+    /// Position in the order of the whole run; dense from 0.
     pub ticket: u64,
-    /// It goes on where the ring's segment before it stopped: the block begun there is still running.
+    /// True where this segment continues the ring's previous one: the block begun there is still
+    /// running.
     pub continuation: bool,
-    /// The event words.
+    /// Event words, without the segment's header.
     pub words: &'a [u64],
 }
 
 impl<'a> Segment<'a> {
-    /// The events in the segment.
+    /// Decodes the segment's words.
     pub fn events(&self) -> Events<'a> {
         Events::new(self.words)
     }

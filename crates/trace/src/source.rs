@@ -1,4 +1,4 @@
-//! Where segments come from: a running guest or a recorded trace, to those who read them all the same.
+//! Sources of segments: a running guest or a recorded trace. Checkers read both in the same way.
 
 use crate::Segment;
 use crate::file::{Ending, FileError, TraceReader};
@@ -6,23 +6,23 @@ use crate::log::{FailReason, LogError, MergedReader, Next};
 use std::io::{Read, Seek};
 use std::time::Duration;
 
-/// What a source has next.
+/// What [`Source::step`] returns.
 #[derive(Debug)]
 pub enum Step<'a> {
     /// The next segment in the order of the run.
     Segment(Segment<'a>),
-    /// Nothing for now; ask again. Only live sources say this.
+    /// No segment for now; the caller asks again. Only live sources return this.
     Idle,
-    /// There is no more.
+    /// The source has ended.
     End(SourceEnd),
 }
 
 /// How a source ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceEnd {
-    /// All of it was read.
+    /// The caller has read every segment.
     Complete,
-    /// It stops in the middle: the producer died or the file is cut. The text says where.
+    /// The source stops in the middle: the producer died, or the file is cut. The text says where.
     Cut(String),
     /// The log was marked as failed.
     Failed(FailReason),
@@ -34,26 +34,27 @@ pub enum SourceError {
     /// The live log is broken.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The trace file is.
+    /// The trace file is broken or cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
-/// Gives segments in the order of the run.
+/// Returns segments in the order of the run.
 pub trait Source {
-    /// The next step.
+    /// Returns the next segment, or the reason why no segment follows.
     fn step(&mut self) -> Result<Step<'_>, SourceError>;
 
-    /// Everything handed out so far has been checked; a guest may wait for that.
+    /// Publishes that every segment returned so far has been checked. A guest with a gate waits for
+    /// this.
     fn checked(&mut self) {}
 }
 
-/// A live log, with the time after which an idle one says so.
+/// A live log as a source.
 #[derive(Debug)]
 pub struct Live {
-    /// The reader.
+    /// The reader that merges the log's rings.
     pub reader: MergedReader,
-    /// How long to wait for a segment.
+    /// How long [`step`](Source::step) waits for a segment before it returns [`Step::Idle`].
     pub timeout: Duration,
 }
 
@@ -79,7 +80,8 @@ impl Source for Live {
 
 impl<R: Read + Seek> Source for TraceReader<R> {
     fn step(&mut self) -> Result<Step<'_>, SourceError> {
-        // Two looks, because what `next` lends cannot be returned from one branch only.
+        // The borrow checker rejects a conditional return of what `next` lends, so the end is checked
+        // first.
         if self.at_end()? {
             return Ok(Step::End(match self.ending() {
                 Some(ending @ Ending::Truncated { .. }) => SourceEnd::Cut(ending.to_string()),
@@ -93,7 +95,7 @@ impl<R: Read + Seek> Source for TraceReader<R> {
     }
 }
 
-/// Segments in memory, for tests and fuzzing.
+/// Segments in memory, for tests and fuzzers.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     segments: std::collections::VecDeque<(u32, bool, Vec<u64>)>,
@@ -102,7 +104,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Adds a segment; tickets count from 0.
+    /// Adds a segment with the next ticket; tickets count from 0.
     pub fn add(&mut self, ring: u32, continuation: bool, words: Vec<u64>) {
         self.segments.push_back((ring, continuation, words));
     }

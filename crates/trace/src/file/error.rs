@@ -1,50 +1,50 @@
-//! What can go wrong with a trace file.
+//! Errors of trace files.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error of a trace file.
+/// Why a trace file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The operating system refused.
+    /// A system call failed.
     #[error("cannot {what} the trace {path}", path = .path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// The file.
+        /// Path of the trace file.
         path: PathBuf,
-        /// Its answer.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// No room for the next chunk.
+    /// The disk has no room for the next chunk.
     #[error(
         "the disk is full: the trace {path} ends at byte {offset}; free some space or record elsewhere",
         path = .path.display()
     )]
     DiskFull {
-        /// The file.
+        /// Path of the trace file.
         path: PathBuf,
-        /// How much of it was written.
+        /// Bytes written before the disk was full.
         offset: u64,
     },
-    /// Not a trace file.
+    /// The file does not begin with the magic of trace files.
     #[error("{path} is not a guardrail trace", path = .path.display())]
     NotATrace {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// A format that this version does not know.
+    /// The file has a format version newer than this reader knows.
     #[error(
         "the trace {path} was written by a newer guardrail (format {found}, this one reads up to {known}); \
          update guardrail",
         path = .path.display()
     )]
     Newer {
-        /// The file.
+        /// Path of the trace file.
         path: PathBuf,
-        /// Its format.
+        /// Format version of the file.
         found: u32,
-        /// The newest format that this version reads.
+        /// Newest format version that this reader knows.
         known: u32,
     },
     /// The file is cut before its first chunk.
@@ -53,41 +53,41 @@ pub enum FileError {
         path = .path.display()
     )]
     NoPreamble {
-        /// The file.
+        /// Path of the trace file.
         path: PathBuf,
-        /// Where it ends.
+        /// Length of the file in bytes.
         offset: u64,
     },
-    /// The content is not what its checksum says, or impossible.
+    /// The content does not match its checksum, or has an impossible value.
     #[error("the trace {path} is corrupt at byte {offset}: {what}", path = .path.display())]
     Corrupt {
-        /// The file.
+        /// Path of the trace file.
         path: PathBuf,
-        /// Where the corrupt part begins.
+        /// Byte offset where the corrupt part begins.
         offset: u64,
-        /// What does not fit.
+        /// The check that failed.
         what: &'static str,
     },
-    /// A segment longer than the format allows.
+    /// The writer got a segment longer than the format allows.
     #[error("segment {ticket} has {words} words, more than a trace file holds in one")]
     SegmentTooLong {
-        /// Its ticket.
+        /// Ticket of the segment.
         ticket: u64,
-        /// Its length.
+        /// Length of the segment in words.
         words: usize,
     },
-    /// A segment that does not follow the one before it.
+    /// The writer got a segment whose ticket is not greater than the one before it.
     #[error("segment {ticket} cannot follow segment {last} in a trace")]
     OutOfOrder {
-        /// Its ticket.
+        /// Ticket of the segment.
         ticket: u64,
-        /// The ticket before it.
+        /// Ticket of the segment before it.
         last: u64,
     },
-    /// The writer met an error before.
+    /// An earlier write failed, so the writer accepts no more segments.
     #[error("the trace {path} is incomplete after an earlier error", path = .path.display())]
     Poisoned {
-        /// The file.
+        /// Path of the trace file.
         path: PathBuf,
     },
 }

@@ -1,4 +1,4 @@
-//! The parts of the file that are not JSON, as bytes.
+//! Binary encoding of the file's parts, except those that are JSON.
 
 use super::{RunSummary, Totals};
 use serde::{Deserialize, Serialize};
@@ -9,42 +9,42 @@ pub(super) const PREAMBLE_BYTES: usize = 20;
 pub(super) const TRAILER_BYTES: usize = 20;
 pub(super) const HEADER_BYTES: usize = 64;
 
-/// A chunk is written when its segments reach this many bytes.
+/// The writer writes a chunk when its segments reach this many bytes.
 pub(super) const CHUNK_BYTES: usize = 256 << 10;
-/// The most words in one segment; rings hold no longer ones.
+/// Most words in one segment. Rings hold no longer ones.
 pub(super) const MAX_SEGMENT_WORDS: usize = 1 << 21;
-/// The most bytes that a chunk unpacks to: almost a full one, and the longest segment.
+/// Most bytes that a chunk unpacks to: an almost full chunk plus the longest segment.
 pub(super) const MAX_RAW: usize = CHUNK_BYTES + (MAX_SEGMENT_WORDS + 2) * 8;
-/// The longest metadata.
+/// Most bytes of metadata that a reader accepts.
 pub(super) const MAX_META: u32 = 16 << 20;
-/// The longest end block: the index of some 100 TB of chunks.
+/// Most bytes of an end block that a reader accepts: the index of about 100 TB of chunks.
 pub(super) const MAX_END: u32 = 256 << 20;
 
 const CHUNK_KIND: u32 = u32::from_le_bytes(*b"CHNK");
 const END_KIND: u32 = u32::from_le_bytes(*b"ENDB");
 
-/// The most bytes that `raw` bytes may take when compressed (zstd's own bound, rounded up).
+/// Most bytes that `raw` bytes take when compressed: zstd's own bound, rounded up.
 pub(super) fn compressed_bound(raw: usize) -> usize {
     raw + raw / 128 + 1024
 }
 
-/// Whether a header opens a chunk or the end block.
+/// The part that a header opens: a chunk or the end block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Chunk,
     End,
 }
 
-/// The header of a chunk or of the end block: eight 32-bit and four 64-bit numbers; the last 32-bit one is
-/// the CRC-32 of the other 60 bytes.
+/// The header of a chunk or of the end block: eight 32-bit and four 64-bit numbers. The last 32-bit
+/// number is the CRC-32 of the other 60 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChunkHeader {
     pub(super) part: Part,
-    /// Bytes when unpacked.
+    /// Bytes after unpacking.
     pub(super) raw: u32,
-    /// Bytes in the file.
+    /// Bytes in the file, compressed.
     pub(super) packed: u32,
-    /// CRC-32 of the bytes in the file.
+    /// CRC-32 of the compressed bytes.
     pub(super) crc: u32,
     pub(super) segments: u32,
     pub(super) first_ticket: u64,
@@ -103,14 +103,14 @@ impl ChunkHeader {
     }
 }
 
-/// Where one chunk is.
+/// One row of the index: the position of one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct IndexEntry {
     pub(super) offset: u64,
     pub(super) first_ticket: u64,
 }
 
-/// What the end block holds.
+/// Content of the end block, as JSON.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct EndBlock {
@@ -121,18 +121,18 @@ pub(super) struct EndBlock {
 
 const FLAG_CONTINUATION: u64 = 1;
 
-/// The second word of a segment in a chunk.
+/// Encodes the second word of a segment in a chunk.
 pub(super) fn encode_segment(ring: u32, continuation: bool, words: usize) -> u64 {
     u64::from(ring & 0xffff) << 48 | (u64::from(continuation) * FLAG_CONTINUATION) << 40 | words as u64
 }
 
-/// Ring, continuation, number of words.
+/// Returns ring, continuation flag and number of words.
 pub(super) fn decode_segment(word: u64) -> (u32, bool, usize) {
     let words = word & ((1 << 40) - 1);
     ((word >> 48) as u32, word >> 40 & FLAG_CONTINUATION != 0, words as usize)
 }
 
-/// Fuzzing ignores checksums: it could never get past them to what they protect.
+/// Checks a CRC-32. Fuzzers skip the check, because random input never passes it.
 #[allow(unexpected_cfgs)] // Fuzzers define it.
 pub(super) fn checksum_fits(bytes: &[u8], sum: u32) -> bool {
     cfg!(fuzzing) || crc32fast::hash(bytes) == sum

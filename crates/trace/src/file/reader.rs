@@ -1,4 +1,4 @@
-//! Reading a trace file.
+//! Reads a trace file, one chunk at a time.
 
 use super::format::{
     ChunkHeader, EndBlock, HEADER_BYTES, IndexEntry, MAGIC, MAX_META, MAX_SEGMENT_WORDS, PREAMBLE_BYTES,
@@ -10,28 +10,28 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Reads a trace file, one chunk in memory at a time.
+/// Reads a trace file, with one chunk in memory at a time.
 pub struct TraceReader<R = File> {
     path: PathBuf,
     input: R,
     length: u64,
     meta: TraceMeta,
     first_chunk: u64,
-    /// Where the next chunk begins.
+    /// Byte offset in the file where the next chunk begins.
     offset: u64,
     packed: Vec<u8>,
     raw: Vec<u8>,
     words: Vec<u64>,
-    /// The next segment in `words`.
+    /// Index in `words` where the next segment begins.
     at: usize,
     last_ticket: Option<u64>,
-    /// Segments before it are skipped.
+    /// Ticket that [`seek`](Self::seek) asked for; segments before it are skipped.
     from: u64,
     ending: Option<Ending>,
 }
 
 impl TraceReader<File> {
-    /// Opens a trace file and reads what it is of.
+    /// Opens a trace file and reads its metadata.
     pub fn open(path: impl AsRef<Path>) -> Result<TraceReader<File>, FileError> {
         let path = path.as_ref();
         let file = File::open(path).map_err(|e| FileError::io("open", path, e))?;
@@ -40,7 +40,7 @@ impl TraceReader<File> {
 }
 
 impl<R: Read + Seek> TraceReader<R> {
-    /// Reads a trace from anything seekable; `path` is its name in errors.
+    /// Reads a trace from any seekable input; `path` only names it in errors.
     pub fn from_input(mut input: R, path: impl AsRef<Path>) -> Result<TraceReader<R>, FileError> {
         let path = path.as_ref().to_owned();
         let io = |e| FileError::io("read", &path, e);
@@ -93,24 +93,24 @@ impl<R: Read + Seek> TraceReader<R> {
         })
     }
 
-    /// What the trace is of.
+    /// Metadata that the recorder wrote at the head of the file.
     pub fn meta(&self) -> &TraceMeta {
         &self.meta
     }
 
-    /// Where the trace ends: known once [`next`](Self::next) has returned `None`.
+    /// How the file ends. `None` until [`next`](Self::next) has returned `None`.
     pub fn ending(&self) -> Option<&Ending> {
         self.ending.as_ref()
     }
 
-    /// How much of the file was read, from 0 to 1.
+    /// The part of the file that was read, from 0 to 1.
     pub fn progress(&self) -> f64 {
         if self.length == 0 { 1.0 } else { self.offset as f64 / self.length as f64 }
     }
 
-    /// The next segment; `None` at the end, complete or cut. Corrupt chunks give an error after all
-    /// segments before them were handed out.
-    #[allow(clippy::should_implement_trait)] // It lends what it returns, which an iterator cannot.
+    /// Returns the next segment, or `None` at the end of a complete or cut file. A corrupt chunk gives
+    /// an error, after all segments before it.
+    #[allow(clippy::should_implement_trait)] // `next` lends its result, which an iterator cannot do.
     pub fn next(&mut self) -> Result<Option<Segment<'_>>, FileError> {
         if self.at_end()? {
             return Ok(None);
@@ -124,8 +124,8 @@ impl<R: Read + Seek> TraceReader<R> {
         Ok(Some(Segment { ring, ticket, continuation, words }))
     }
 
-    /// There is no further segment. Otherwise the next one is at `self.at`, where `load_chunk` has checked
-    /// that segments fill the chunk exactly.
+    /// Reports whether no segment is left, and loads the next chunk where needed. Otherwise the next
+    /// segment is at `self.at`; `load_chunk` has checked that segments fill the chunk exactly.
     pub(crate) fn at_end(&mut self) -> Result<bool, FileError> {
         loop {
             if self.at >= self.words.len() {
@@ -143,7 +143,7 @@ impl<R: Read + Seek> TraceReader<R> {
         }
     }
 
-    /// Makes [`next`](Self::next) go on at the first segment whose ticket is `ticket` or later.
+    /// Makes [`next`](Self::next) continue at the first segment whose ticket is `ticket` or later.
     pub fn seek(&mut self, ticket: u64) -> Result<(), FileError> {
         let offset = match self.read_index() {
             Some(index) => {
@@ -173,7 +173,8 @@ impl<R: Read + Seek> TraceReader<R> {
         read(&mut self.input).map_err(|e| FileError::io("read", &self.path, e))
     }
 
-    /// The header at `self.offset`; `None` where the file is cut before the part it opens is over.
+    /// Reads the header at `self.offset`. `None` where the file is cut inside the header or the part
+    /// that it opens.
     fn header(&mut self) -> Result<Option<ChunkHeader>, FileError> {
         let left = self.length.saturating_sub(self.offset);
         if left < HEADER_BYTES as u64 {
@@ -186,7 +187,7 @@ impl<R: Read + Seek> TraceReader<R> {
         Ok(whole.then_some(header))
     }
 
-    /// Reads the part that `header` opens and checks its sum.
+    /// Reads the part that `header` opens, and checks its CRC-32.
     fn body(&mut self, header: &ChunkHeader) -> Result<(), FileError> {
         let mut packed = std::mem::take(&mut self.packed);
         packed.resize(header.packed as usize, 0);
@@ -198,7 +199,7 @@ impl<R: Read + Seek> TraceReader<R> {
         Ok(())
     }
 
-    /// Unpacks the next chunk; false at the end.
+    /// Unpacks the next chunk. Returns false at the end of the file.
     fn load_chunk(&mut self) -> Result<bool, FileError> {
         self.words.clear();
         self.at = 0;
@@ -228,7 +229,8 @@ impl<R: Read + Seek> TraceReader<R> {
         Ok(true)
     }
 
-    /// The index of a complete file; `None` where there is none that can be trusted.
+    /// Reads the index of a complete file. `None` where the file has no index, or one that fails a
+    /// check.
     fn read_index(&mut self) -> Option<Vec<IndexEntry>> {
         let at = self.length.checked_sub(TRAILER_BYTES as u64)?;
         let mut trailer = [0; TRAILER_BYTES];
@@ -240,7 +242,7 @@ impl<R: Read + Seek> TraceReader<R> {
         let index = self.read_end().ok().flatten();
         self.offset = before;
         let index = index?.index;
-        // Anybody could have written it: entries must lie inside and in order.
+        // The file is not trusted: the index rows must lie inside it, in ascending order.
         let sane = index.iter().all(|e| (self.first_chunk..at).contains(&e.offset))
             && index.is_sorted_by(|a, b| a.offset < b.offset && a.first_ticket < b.first_ticket);
         sane.then_some(index)
@@ -254,7 +256,8 @@ impl<R: Read + Seek> TraceReader<R> {
         Ok(serde_json::from_slice(&self.packed).ok())
     }
 
-    /// Finds the chunk with `ticket` by its header, or the end.
+    /// Finds the offset of the first chunk whose last ticket is `ticket` or later, by reading chunk
+    /// headers. Without such a chunk this is where the chunks end.
     fn scan(&mut self, ticket: u64) -> Result<u64, FileError> {
         self.offset = self.first_chunk;
         while let Some(header) = self.header()? {
@@ -267,7 +270,7 @@ impl<R: Read + Seek> TraceReader<R> {
     }
 }
 
-/// Checks that the segments fill the chunk exactly and that its header told the truth.
+/// Checks that segments fill the chunk exactly, and that its header describes them correctly.
 fn check_chunk(header: &ChunkHeader, words: &[u64], before: Option<u64>) -> Result<(), &'static str> {
     let mut at = 0;
     let mut segments = 0;

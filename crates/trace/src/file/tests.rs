@@ -20,7 +20,7 @@ fn random(state: &mut u64) -> u64 {
     *state
 }
 
-/// Blocks with a few accesses each, as a driver leaves them.
+/// Makes `count` segments, each with one block and up to eight accesses, like those of a driver.
 fn segments(count: u64) -> Vec<(u32, u64, bool, Vec<u64>)> {
     let mut state = 42;
     (0..count)

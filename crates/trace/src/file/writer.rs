@@ -1,4 +1,4 @@
-//! Writing a trace file.
+//! Writes a trace file.
 
 use super::format::{
     CHUNK_BYTES, ChunkHeader, EndBlock, HEADER_BYTES, IndexEntry, MAGIC, MAX_SEGMENT_WORDS, Part,
@@ -10,10 +10,10 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The level that keeps up with a running guest.
+/// The zstd level that keeps up with a running guest.
 const LEVEL: i32 = 1;
 
-/// Writes a trace file. Without [`finish`](Self::finish) the file reads as cut.
+/// Writes a trace file. Without [`finish`](Self::finish), readers treat the file as cut.
 pub struct TraceWriter {
     path: PathBuf,
     file: File,
@@ -30,7 +30,7 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Creates the file, or overwrites it.
+    /// Creates the file, or overwrites an existing one.
     pub fn create(path: impl AsRef<Path>, meta: &TraceMeta) -> Result<TraceWriter, FileError> {
         let path = path.as_ref();
         let file = File::create(path).map_err(|e| FileError::io("create", path, e))?;
@@ -59,12 +59,12 @@ impl TraceWriter {
         Ok(writer)
     }
 
-    /// Bytes in the file so far.
+    /// Bytes written to the file so far.
     pub fn bytes(&self) -> u64 {
         self.offset
     }
 
-    /// Adds a segment; tickets must grow.
+    /// Adds a segment. Tickets must grow.
     pub fn segment(
         &mut self,
         ring: u32,
@@ -94,12 +94,12 @@ impl TraceWriter {
         if self.raw.len() >= CHUNK_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Adds a segment as readers hand it out.
+    /// Adds a segment that a reader returned.
     pub fn add(&mut self, segment: &Segment<'_>) -> Result<(), FileError> {
         self.segment(segment.ring, segment.ticket, segment.continuation, segment.words)
     }
 
-    /// Writes out what was added so far, so that a reader of the file gets it.
+    /// Writes all added segments to the file, so that a concurrent reader finds them.
     pub fn flush(&mut self) -> Result<(), FileError> {
         let Some(last_ticket) = self.last_ticket.filter(|_| self.chunk_segments > 0) else {
             return Ok(());
@@ -134,7 +134,7 @@ impl TraceWriter {
         result
     }
 
-    /// Writes the index and the run's summary; the file is complete then.
+    /// Writes the index and the run's summary. This completes the file.
     pub fn finish(mut self, summary: RunSummary) -> Result<(), FileError> {
         self.flush()?;
         self.end.summary = summary;

@@ -1,24 +1,24 @@
-//! Which modules are loaded, and where their code is.
+//! The loaded modules and the ranges of their code, according to the trace.
 
 use crate::event::{Head, RegionFlags};
 
-/// Modules that may be loaded at a time.
+/// Most modules that may be loaded at a time.
 const MAX_MODULES: usize = 1024;
 
 #[derive(Debug)]
 struct Module {
     id: u64,
-    /// Start and end of regions with code.
+    /// Start and end of each region with code.
     code: Vec<(u64, u64)>,
 }
 
-/// The loaded modules.
+/// The modules that are loaded at this point of the trace.
 #[derive(Debug, Default)]
 pub(super) struct Modules {
     loaded: Vec<Module>,
-    /// Modules that are not watched.
+    /// Addresses of `struct module` of unwatched modules.
     others: Vec<u64>,
-    /// Grows with every change.
+    /// Changes with every load, free and unload.
     state: u64,
 }
 
@@ -78,14 +78,14 @@ impl Modules {
                     left.push((end, to));
                 }
             }
-            // Pieces could be cut without end; a module's code has a handful.
+            // A trace could cut regions into any number of pieces; a real module's code has only a few.
             left.truncate(64);
             module.code = left;
         }
         Ok(())
     }
 
-    /// False where it was not loaded.
+    /// Removes a watched module. Returns false where it was not loaded.
     pub(super) fn unload(&mut self, id: u64) -> bool {
         self.state += 1;
         let known = self.loaded.iter().position(|m| m.id == id);
@@ -95,7 +95,7 @@ impl Modules {
         known.is_some()
     }
 
-    /// A module that is not watched: none of its code is in the trace.
+    /// Adds a module that is not watched. None of its code is in the trace.
     pub(super) fn load_other(&mut self, head: Head, operands: &[u64]) -> Result<(), &'static str> {
         let id = head.address();
         let regions = operands.get(9..9 + 3 * usize::from(head.small)).unwrap_or_default();
@@ -112,7 +112,7 @@ impl Modules {
         }
     }
 
-    /// False where it was not loaded.
+    /// Removes an unwatched module. Returns false where it was not loaded.
     pub(super) fn unload_other(&mut self, id: u64) -> bool {
         let known = self.others.iter().position(|&other| other == id);
         if let Some(at) = known {

@@ -42,7 +42,7 @@ fn access(insn: u16) -> Vec<u64> {
     vec![Access { addr: 16, size: 4, store: true, io: true, insn }.encode()]
 }
 
-/// Ring, continuation, and records.
+/// Ring, continuation flag, and records of one segment.
 type Parts = (u32, bool, Vec<Vec<u64>>);
 
 fn check(segments: &[Parts]) -> Checker {

@@ -1,29 +1,29 @@
-//! What can go wrong with a log.
+//! Errors of logs.
 
 use std::path::PathBuf;
 
 /// Why a log was marked as failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum FailReason {
-    /// A writer waited for space and no reader made progress for the whole limit.
+    /// A writer waited for space, and no reader made progress within the whole limit.
     #[error("no reader of the log made progress within the time limit while a ring was full")]
     ReaderStalled,
     /// The reserve for urgent segments was full.
     #[error("the reserve of a ring was full when an interrupt or exception had to be recorded")]
     UrgentOverflow,
-    /// Every reader has detached while the run went on.
+    /// Every reader has detached before the run ended.
     #[error("every reader of the log has gone while the driver was still running")]
     ReadersGone,
     /// The supervisor saw a reader die.
     #[error("the analysis ended before the driver did")]
     ReaderDied,
-    /// A reader's tail lies outside what was written.
+    /// A reader's tail lies outside the written part of the ring.
     #[error("a reader's position in the log is impossible")]
     BadTail,
     /// One record is longer than a segment may be.
     #[error("a record is too long for the rings of this log; make the rings larger")]
     RecordTooLong,
-    /// The tracer gave up for a reason of its own.
+    /// The tracer gave up for a reason of its own, which it prints to its standard error.
     #[error("the tracer gave up")]
     Tracer,
     /// The supervisor ended the run.
@@ -35,7 +35,7 @@ pub enum FailReason {
 }
 
 impl FailReason {
-    /// The number that stands for it in shared memory; never 0.
+    /// The number for this reason in shared memory; never 0.
     pub fn code(self) -> u32 {
         match self {
             FailReason::ReaderStalled => 1,
@@ -50,7 +50,7 @@ impl FailReason {
         }
     }
 
-    /// The reason for a number; `None` for 0, which says that nothing failed.
+    /// The reason for a number. `None` for 0, which means that nothing failed.
     pub fn from_code(code: u32) -> Option<FailReason> {
         Some(match code {
             0 => return None,
@@ -67,102 +67,102 @@ impl FailReason {
     }
 }
 
-/// An error of a log.
+/// Why a log cannot be created or read further.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The options ask for a log that cannot be.
+    /// The options describe a log that cannot exist.
     #[error("cannot lay out a log: {what}")]
     BadOptions {
-        /// What is wrong with them.
+        /// The option check that failed.
         what: &'static str,
     },
-    /// The file system has no room.
+    /// The file system has no room for the log.
     #[error(
         "no room for the log {path}: it needs {bytes} bytes; free some or choose another folder",
         path = .path.display()
     )]
     NoSpace {
-        /// The file.
+        /// Path of the log.
         path: PathBuf,
-        /// Its size.
+        /// Size of the log in bytes.
         bytes: u64,
     },
-    /// The operating system refused.
+    /// A system call failed.
     #[error("cannot {what} the log {path}", path = .path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// The file.
+        /// Path of the log.
         path: PathBuf,
-        /// Its answer.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// Not a log, or damaged.
+    /// The file is not a log, or is damaged.
     #[error("{path} is not a log of this version of guardrail: {what}", path = .path.display())]
     NotALog {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What does not fit.
+        /// The check that failed.
         what: &'static str,
     },
-    /// A ring that the log does not have.
+    /// The log has no ring with this index.
     #[error("the log has {rings} rings, there is no ring {ring}")]
     NoSuchRing {
-        /// The ring asked for.
+        /// Index of the ring.
         ring: u32,
-        /// How many there are.
+        /// Number of rings in the log.
         rings: u32,
     },
-    /// A second writer for one ring.
+    /// The ring already has a writer.
     #[error("ring {ring} of the log already has a writer")]
     WriterTaken {
-        /// The ring.
+        /// Index of the ring.
         ring: u32,
     },
-    /// More readers than the log was created for.
+    /// The log already has all readers that it was created for.
     #[error("the log was created for {readers} readers, and all of them have attached")]
     TooManyReaders {
-        /// How many it was created for.
+        /// Number of readers that it was created for.
         readers: u32,
     },
-    /// The writer of a ring published a position that cannot be.
+    /// The writer of a ring published an impossible position.
     #[error(
         "ring {ring} of the log is broken: its writer claims position {published}, its reader is at {tail}"
     )]
     BadPosition {
-        /// The ring.
+        /// Index of the ring.
         ring: u32,
-        /// The writer's position.
+        /// The writer's position, in words.
         published: u64,
-        /// The reader's.
+        /// The reader's position, in words.
         tail: u64,
     },
-    /// A segment header that cannot be.
+    /// A segment header has an impossible length.
     #[error("ring {ring} of the log is broken at word {position}: the segment there claims {length} words")]
     BadSegment {
-        /// The ring.
+        /// Index of the ring.
         ring: u32,
-        /// Where the header is.
+        /// Position of the header in the ring, in words.
         position: u64,
-        /// The length it claims.
+        /// Length that the header claims, in words.
         length: u64,
     },
-    /// A ticket that came before, or one that no ring has.
+    /// A ticket was seen before, or no ring has the next one.
     #[error("the order of the log is broken: ring {ring} has ticket {found} where {expected} is next")]
     BadTicket {
-        /// The ring.
+        /// Index of the ring.
         ring: u32,
-        /// What it has.
+        /// The ticket found.
         found: u64,
-        /// What should be next.
+        /// The ticket expected.
         expected: u64,
     },
     /// All rings ended in order, but segments are missing.
     #[error("the log ended with {read} segments although {taken} were begun")]
     MissingTickets {
-        /// Tickets that writers took.
+        /// Number of tickets that writers took.
         taken: u64,
-        /// Segments that were read.
+        /// Number of segments that the reader read.
         read: u64,
     },
 }

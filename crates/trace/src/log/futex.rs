@@ -1,10 +1,10 @@
-//! Waiting on a word of shared memory.
+//! Waits on a word of shared memory and wakes the waiters.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Sleeps until woken, until `limit` has passed, or not at all where `word` no longer holds `expected`.
-/// May also return for no reason.
+/// Sleeps until a wake-up or until `limit` has passed. Returns at once if `word` no longer holds
+/// `expected`, and may also return without a reason.
 pub(super) fn wait(word: &AtomicU32, expected: u32, limit: Duration) {
     let timeout = libc::timespec {
         tv_sec: limit.as_secs().min(3600) as libc::time_t,
@@ -16,7 +16,7 @@ pub(super) fn wait(word: &AtomicU32, expected: u32, limit: Duration) {
     }
 }
 
-/// Wakes everybody who sleeps on `word`, in any process.
+/// Wakes every waiter on `word`, in any process.
 pub(super) fn wake_all(word: &AtomicU32) {
     // SAFETY: FUTEX_WAKE only uses the address, which is mapped.
     unsafe {

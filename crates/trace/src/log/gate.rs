@@ -1,9 +1,14 @@
-//! The gate's part of the log: how far the analysis has checked, and whether the device is still to be had.
+//! The gate's part of the log: how far the analysis has checked, and whether the driver may still reach
+//! the device.
 //!
-//! The tracer publishes the segment that ends with a device access and waits until a ticket beyond it is checked. The analysis
-//! says so after each segment, and closes the gate before it says so of a segment with a finding that its policy contains. A
-//! closed gate never opens again, and everything that can go wrong closes it: a failed log, a limit that is
-//! reached, a supervisor that saw the analysis die.
+//! The tracer publishes the segment that ends with a device access, and waits until a later ticket is
+//! checked. The analysis advances the checked ticket after each segment. If the policy contains a
+//! finding in a segment, the analysis closes the gate before it advances.
+//!
+//! A closed gate never opens again. Every failure closes it:
+//! - the log fails;
+//! - an access reaches the time limit;
+//! - the supervisor sees the analysis die.
 
 use super::futex;
 use super::layout::{ATTENTION_FAILED, Line, Mapping};
@@ -13,26 +18,26 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How often to look before the clock is asked.
+/// How often a waiter looks before it reads the clock.
 const LOOKS: u32 = 64;
-/// The longest sleep of a waiter; a wake-up that was missed costs no more than this.
+/// The longest sleep of a waiter. A missed wake-up costs no more than this.
 const SLICE: Duration = Duration::from_millis(2);
 
-/// The gate's words in the shared memory.
+/// The gate's words in shared memory.
 #[repr(C)]
 pub(super) struct GateWords {
-    /// Every segment with a smaller ticket has been checked.
+    /// The analysis has checked every segment with a smaller ticket.
     checked: Line<AtomicU64>,
-    /// Changes when a sleeping waiter is woken.
+    /// Futex word of the waiters. It changes at every wake-up of a sleeping waiter.
     sequence: Line<AtomicU32>,
-    /// The smallest ticket that a sleeping waiter waits for; all ones where none sleeps.
+    /// The smallest ticket that a sleeping waiter waits for; all ones while none sleeps.
     wanted: Line<AtomicU64>,
-    /// 0, or the code of the reason why the gate is closed.
+    /// 0 while the gate is open, else the code of the reason for closing it.
     closed: Line<AtomicU32>,
     counts: [Line<GateCountWords>; KINDS],
-    /// When the first of them was bound, in microseconds since the epoch; 0: not yet.
+    /// When the first gated device was bound, in microseconds since the epoch; 0 before that.
     since: AtomicU64,
-    /// Devices at stake: 0, or 1 << 16 and its [`PciAddress::id`].
+    /// Gated devices: 0 for an unused slot, else 1 << 16 plus its [`PciAddress::id`].
     devices: [AtomicU32; MAX_DEVICES],
 }
 
@@ -48,13 +53,13 @@ struct GateCountWords {
 const KINDS: usize = 3;
 const MAX_DEVICES: usize = 16;
 
-/// The address spaces in which devices are accessed.
+/// The address spaces of device accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Space {
-    /// Registers in memory.
+    /// Device registers mapped into memory.
     Memory,
-    /// I/O ports.
+    /// I/O ports, accessed by `in` and `out`.
     Port,
     /// PCI configuration space.
     Config,
@@ -66,13 +71,13 @@ pub enum Closed {
     /// The policy contains a finding.
     #[error("a finding is contained")]
     Finding,
-    /// An access was held for as long as it may be.
+    /// An access was held for the whole time limit.
     #[error("an access was held for the longest time that is allowed, and was not checked by then")]
     TimeOut,
-    /// The log has failed, or nobody checks it anymore.
+    /// The log has failed, or no analysis checks it anymore.
     #[error("the log is no longer checked")]
     Unchecked,
-    /// An access reached the device that had not been held.
+    /// A device access reached the device without being held.
     #[error("an access reached the device without being held")]
     Ungated,
 }
@@ -93,83 +98,83 @@ impl Closed {
             1 => Some(Closed::Finding),
             2 => Some(Closed::TimeOut),
             4 => Some(Closed::Ungated),
-            // Whatever another process wrote: closed is closed.
+            // Another process may have written any value; a nonzero one closes the gate.
             _ => Some(Closed::Unchecked),
         }
     }
 }
 
-/// What a waiter is told.
+/// What a waiter at the gate does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Checked: go on.
+    /// The segment is checked: the access may run.
     Pass,
-    /// The device is gone.
+    /// The gate is closed: the access must not reach the device.
     Closed(Closed),
-    /// Not checked yet.
+    /// The segment is not checked yet.
     Wait,
 }
 
-/// Device accesses of one address space.
+/// Counts of device accesses in one address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SpaceCounts {
-    /// Accesses that were held until they were checked, and passed.
+    /// Accesses that were held until they were checked, and then ran.
     pub held: u64,
     /// Accesses that a closed gate kept from the device.
     pub dropped: u64,
-    /// Accesses that reached the device without being held. Anything but 0 is a fault of ours.
+    /// Accesses that reached the device without being held. Any value but 0 is a fault of Guardrail.
     pub ungated: u64,
-    /// Nanoseconds for which accesses were held, together.
+    /// Total time for which accesses were held, in nanoseconds.
     pub wait_nanos: u64,
-    /// The longest that one was held.
+    /// The longest hold of one access, in nanoseconds.
     pub longest_nanos: u64,
 }
 
-/// All device accesses at the gate.
+/// Counts of all device accesses at the gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct GateStats {
-    /// Registers in memory.
+    /// Accesses to device registers mapped into memory.
     pub memory: SpaceCounts,
-    /// I/O ports.
+    /// Accesses to I/O ports.
     pub port: SpaceCounts,
-    /// PCI configuration space.
+    /// Accesses to PCI configuration space.
     pub config: SpaceCounts,
 }
 
 impl GateStats {
-    /// The three spaces.
+    /// The counts of the three address spaces.
     pub fn spaces(&self) -> [&SpaceCounts; KINDS] {
         [&self.memory, &self.port, &self.config]
     }
 
-    /// Accesses that were held and passed.
+    /// Accesses in all spaces that were held and then ran.
     pub fn held(&self) -> u64 {
         self.spaces().iter().map(|space| space.held).sum()
     }
 
-    /// Accesses that a closed gate kept from the device.
+    /// Accesses in all spaces that a closed gate kept from the device.
     pub fn dropped(&self) -> u64 {
         self.spaces().iter().map(|space| space.dropped).sum()
     }
 
-    /// Accesses that were not held.
+    /// Accesses in all spaces that reached a device without being held.
     pub fn ungated(&self) -> u64 {
         self.spaces().iter().map(|space| space.ungated).sum()
     }
 }
 
 impl Log {
-    /// Closes the gate for good. The first reason stays.
+    /// Closes the gate for good. A later reason does not replace the first one.
     pub fn close_gate(&self, why: Closed) {
         self.map.close_gate(why);
     }
 
-    /// Why the gate is closed, if it is.
+    /// Why the gate is closed, or `None` while it is open.
     pub fn gate_closed(&self) -> Option<Closed> {
         self.map.gate_closed()
     }
 
-    /// Notes that accesses to this device are held. False where there are too many.
+    /// Adds a device to the gated ones. Returns false where there are too many.
     pub fn add_gated(&self, device: PciAddress) -> bool {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = u64::try_from(now.as_micros()).unwrap_or(u64::MAX).max(1);
@@ -183,7 +188,8 @@ impl Log {
         })
     }
 
-    /// Since when accesses are held, in microseconds since the epoch: the first device was about to be bound.
+    /// Since when accesses are held, in microseconds since the epoch: just before the kernel binds the
+    /// first device.
     pub fn gated_since(&self) -> Option<u64> {
         Some(self.map.header().gate.since.load(Acquire)).filter(|&since| since > 0)
     }
@@ -194,14 +200,14 @@ impl Log {
         words.filter(|&word| word != 0).map(|word| PciAddress::from_id(word as u16)).collect()
     }
 
-    /// Whether every segment up to this ticket has been checked.
+    /// Whether every segment up to and including this ticket is checked.
     #[inline]
     pub fn admits(&self, ticket: u64) -> Admission {
         self.map.admits(ticket)
     }
 
-    /// Waits until the segment with this ticket is checked, the gate is closed, or `patience` is over. For the first `spin` of
-    /// it the processor is not given away.
+    /// Waits until the segment with this ticket is checked, the gate is closed, or `patience` is over.
+    /// During the first `spin` of that time the waiter keeps its processor.
     pub fn wait_checked(&self, ticket: u64, spin: Duration, patience: Duration) -> Admission {
         let begun = Instant::now();
         loop {
@@ -221,12 +227,12 @@ impl Log {
         }
     }
 
-    /// The ticket that is taken next.
+    /// The ticket that the next segment takes.
     pub fn next_ticket(&self) -> u64 {
         self.map.header().next_ticket.load(SeqCst)
     }
 
-    /// Counts so many accesses that were held together for so long and passed.
+    /// Counts `count` accesses that were held for `nanos` nanoseconds in total and then ran.
     pub fn count_held(&self, space: Space, count: u64, nanos: u64) {
         let counts = self.map.gate_counts(space);
         counts.held.fetch_add(count, Relaxed);
@@ -234,7 +240,7 @@ impl Log {
         counts.longest_nanos.fetch_max(nanos, Relaxed);
     }
 
-    /// Counts so many accesses that were kept from the device.
+    /// Counts `count` accesses that a closed gate kept from the device.
     pub fn count_dropped(&self, space: Space, count: u64) {
         self.map.gate_counts(space).dropped.fetch_add(count, Relaxed);
     }
@@ -244,7 +250,7 @@ impl Log {
         self.map.gate_counts(space).ungated.fetch_add(1, Relaxed);
     }
 
-    /// What went through the gate so far.
+    /// The counts so far, for each address space.
     pub fn gate_stats(&self) -> GateStats {
         let of = |space| {
             let counts = self.map.gate_counts(space);
@@ -261,7 +267,7 @@ impl Log {
 }
 
 impl MergedReader {
-    /// Says that every segment handed out so far has been checked.
+    /// Publishes that the analysis has checked every segment returned so far.
     #[inline]
     pub fn tell_checked(&self) {
         let words = &self.map().header().gate;
@@ -300,7 +306,8 @@ impl Mapping {
 
     #[inline]
     fn admits(&self, ticket: u64) -> Admission {
-        // Whoever checks closes the gate first and tells how far it is then, so the order of these two looks matters.
+        // The analysis closes the gate before it advances the checked ticket. So this reads the ticket
+        // first, then the closed word.
         let checked = self.header().gate.checked.load(Acquire);
         match self.gate_closed() {
             Some(why) => Admission::Closed(why),
@@ -312,7 +319,7 @@ impl Mapping {
     #[cold]
     fn sleep_at_gate(&self, ticket: u64, limit: Duration) {
         let words = &self.header().gate;
-        // Read first: whoever forgets what is wanted changes it after that.
+        // This is read first, because a checker that clears `wanted` changes it afterwards.
         let sequence = words.sequence.load(SeqCst);
         words.wanted.fetch_min(ticket, SeqCst);
         if self.admits(ticket) == Admission::Wait {

@@ -1,4 +1,4 @@
-//! Where everything lies in the shared file, and the mapping of it.
+//! Layout of the shared file, and its mapping.
 
 use super::error::LogError;
 use super::gate::GateWords;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The most readers that a log can have.
 pub const MAX_READERS: usize = 8;
-/// The most rings, the control ring included.
+/// The most rings, including the control ring.
 const MAX_RINGS: u32 = 257;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"GRDLOG\r\n");
@@ -22,19 +22,19 @@ const VERSION: u64 = 2;
 const HEADER_BYTES: u64 = 4096;
 const CONTROL_BYTES: u64 = 1024;
 
-/// A reader has asked to be woken at the next close.
+/// A reader asks for a wake-up at the next close of a segment.
 pub(super) const ATTENTION_SLEEPER: u32 = 1;
 /// The log has failed.
 pub(super) const ATTENTION_FAILED: u32 = 2;
 
-/// Nobody has taken the slot yet: its tails stand at 0 and hold everything.
+/// No reader has taken the slot yet. Its tails stand at 0, so writers overwrite nothing.
 pub(super) const READER_FREE: u32 = 0;
-/// A reader uses the slot.
+/// A reader holds the slot.
 pub(super) const READER_ACTIVE: u32 = 1;
-/// The reader has detached; its tails hold nothing anymore.
+/// The reader has detached. Writers ignore its tails.
 pub(super) const READER_LEFT: u32 = 2;
 
-/// A value alone on its cache line, so that its owner's stores disturb nobody else.
+/// A value alone on its cache line, so that its owner's stores do not disturb other threads.
 #[repr(C, align(64))]
 pub(super) struct Line<T>(pub(super) T);
 
@@ -45,7 +45,7 @@ impl<T> std::ops::Deref for Line<T> {
     }
 }
 
-/// One reader's slot.
+/// The slot of one reader.
 #[repr(C)]
 pub(super) struct ReaderSlot {
     pub(super) state: AtomicU32,
@@ -62,13 +62,13 @@ pub(super) struct Header {
     readers_expected: AtomicU64,
     wait_limit_ms: AtomicU64,
     reserve: AtomicU64,
-    /// The one counter that all vCPUs share.
+    /// The ticket that the next segment gets; the one counter that all vCPUs share.
     pub(super) next_ticket: Line<AtomicU64>,
-    /// What writers look at whenever they close a segment; hardly ever written.
+    /// Bits that writers check when they close a segment. They change rarely.
     pub(super) attention: Line<AtomicU32>,
     pub(super) fail_reason: Line<AtomicU32>,
     pub(super) producer_dead: AtomicU32,
-    /// Changes with every wake-up of readers; they sleep on it.
+    /// Futex word on which readers sleep. It changes with every wake-up of readers.
     pub(super) wake_seq: Line<AtomicU32>,
     pub(super) readers: Line<[ReaderSlot; MAX_READERS]>,
     pub(super) gate: GateWords,
@@ -77,25 +77,26 @@ pub(super) struct Header {
 /// The control block of one ring. Positions count words from the beginning of the run and never wrap.
 #[repr(C)]
 pub(super) struct RingControl {
-    /// Everything before it is complete segments.
+    /// The writer's position: everything before it is complete segments.
     pub(super) published: Line<AtomicU64>,
     pub(super) ended: Line<AtomicU32>,
     pub(super) writer_taken: AtomicU32,
     pub(super) waits: AtomicU64,
     pub(super) wait_nanos: AtomicU64,
     pub(super) lost: AtomicU64,
-    /// The writer waits for space and wants to be woken.
+    /// Nonzero while the writer waits for space and wants a wake-up.
     pub(super) waiting: Line<AtomicU32>,
-    /// Changes when space was made for a waiting writer; it sleeps on it.
+    /// Futex word on which the writer sleeps. It changes when a reader frees space for a waiting writer.
     pub(super) space_seq: AtomicU32,
-    /// Everything before it may be overwritten as far as this reader is concerned.
+    /// One position per reader: the writer may overwrite everything before it, as far as this reader is
+    /// concerned.
     pub(super) tails: [Line<AtomicU64>; MAX_READERS],
 }
 
 const _: () = assert!(size_of::<Header>() as u64 <= HEADER_BYTES);
 const _: () = assert!(size_of::<RingControl>() as u64 <= CONTROL_BYTES);
 
-/// The header word of a segment: ticket (low 40 bits of it), flags (4), length (20).
+/// The header word of a segment: ticket (its low 40 bits), flags (4 bits), length (20 bits).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHead {
     pub(super) ticket: u64,
@@ -106,7 +107,7 @@ pub(super) struct SegmentHead {
 const TICKET_BITS: u32 = 40;
 const LEN_BITS: u32 = 20;
 const FLAG_CONTINUATION: u64 = 1;
-/// The longest segment that a header word can tell.
+/// The longest segment that a header word can express, in words.
 const MAX_LEN: u64 = (1 << LEN_BITS) - 1;
 
 impl SegmentHead {
@@ -117,7 +118,8 @@ impl SegmentHead {
             | self.len & MAX_LEN
     }
 
-    /// `near` is a ticket less than 2^39 away; it gives the bits that the word has no room for.
+    /// Decodes a header word. `near` is a ticket less than 2^39 away; it supplies the high bits that the
+    /// word has no room for.
     #[inline]
     pub(super) fn decode(word: u64, near: u64) -> SegmentHead {
         let distance = (word >> (64 - TICKET_BITS)).wrapping_sub(near) << (64 - TICKET_BITS);
@@ -129,7 +131,7 @@ impl SegmentHead {
     }
 }
 
-/// The mapped file. The sizes were checked once and are kept here, out of reach of the other side.
+/// The mapped file. The sizes are checked once and kept here, where other processes cannot change them.
 #[derive(Debug)]
 pub(super) struct Mapping {
     map: MmapRaw,
@@ -140,7 +142,7 @@ pub(super) struct Mapping {
     pub(super) reserve: u64,
 }
 
-/// What a valid header says.
+/// The sizes in a valid header.
 struct Sizes {
     rings: u64,
     words: u64,
@@ -188,7 +190,8 @@ impl Sizes {
 
 fn reserve_blocks(file: &File, bytes: u64) -> io::Result<()> {
     file.set_len(bytes)?;
-    // With blocks behind every page, a full file system shows here and not as SIGBUS inside QEMU.
+    // This allocates blocks for every page. A full file system then shows here, not as SIGBUS inside
+    // QEMU.
     // SAFETY: plain system call on an open descriptor.
     let result = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) };
     if result != 0 {
@@ -238,7 +241,7 @@ impl Mapping {
         header.readers_expected.store(sizes.readers, Relaxed);
         header.wait_limit_ms.store(sizes.wait_limit_ms, Relaxed);
         header.reserve.store(sizes.reserve, Relaxed);
-        // Last, so that whoever sees the magic sees the rest.
+        // The magic is stored last: a process that sees it also sees the rest.
         header.magic.store(MAGIC, Release);
         Ok(mapping)
     }
@@ -303,12 +306,12 @@ impl Mapping {
         }
     }
 
-    /// The longest segment, without its header word.
+    /// The longest segment in words, without its header word.
     pub(super) fn max_segment(&self) -> u64 {
         (self.words / 2).min(MAX_LEN)
     }
 
-    /// Wakes all readers, whether or not they asked for it.
+    /// Wakes all readers, even those that did not ask for a wake-up.
     #[cold]
     pub(super) fn wake_readers(&self) {
         let header = self.header();

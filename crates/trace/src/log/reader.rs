@@ -1,4 +1,4 @@
-//! The reading end: all rings of a log, merged by ticket.
+//! The reading end of the log: merges all rings by ticket.
 
 use super::error::{FailReason, LogError};
 use super::layout::{ATTENTION_SLEEPER, Mapping, READER_ACTIVE, READER_FREE, READER_LEFT, SegmentHead};
@@ -9,48 +9,49 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 use std::time::{Duration, Instant};
 
-/// Words copied out of a ring at once, unless one segment is longer.
+/// Words that the reader copies from a ring at once, unless one segment is longer.
 const CHUNK: usize = 8192;
-/// How often to look again at once before sleeping.
+/// How many times the reader looks again before it sleeps.
 const SPINS: u32 = 64;
-/// Naps before the reader asks to be woken: a busy writer then never pays for a wake-up.
+/// Naps before the reader asks for a wake-up. With naps, a busy writer never pays for a wake-up.
 const NAPS: u32 = 5;
-/// How long a reader that wants to be woken looks by itself first: a wake-up costs its writer more.
+/// How long a reader looks before it asks for a wake-up, because a wake-up costs the writer more.
 const LOOKING: Duration = Duration::from_micros(60);
 const NAP: Duration = Duration::from_micros(200);
-/// The longest sleep; a wake-up that was missed costs no more than this.
+/// The longest sleep. A missed wake-up costs no more than this.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// What a reader does while there is nothing to read (thesis 6.4).
+/// What a reader does while the log has nothing to read (thesis 6.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Schedule {
-    /// Looks again after naps of 200 microseconds, then sleeps until it is woken: a busy writer never pays for a wake-up, and a
-    /// word may lie for the length of a nap.
+    /// Naps for 200 microseconds at a time, then sleeps until a writer wakes it. A busy writer never
+    /// pays for a wake-up, but a word may wait for one nap.
     #[default]
     Napping,
-    /// Looks without a pause: the shortest way, at the price of a processor.
+    /// Looks without a pause. This has the lowest latency and uses a whole processor.
     Polling,
-    /// Looks whenever the system has nothing else for its processor.
+    /// Looks whenever the system has no other work for the reader's processor.
     Yielding,
     /// Looks for some microseconds, then sleeps until a writer wakes it.
     Interrupt,
 }
 
-/// What a reader finds next.
+/// What [`MergedReader::next`] returns.
 #[derive(Debug)]
 pub enum Next<'a> {
     /// The next segment in the order of the run.
     Segment(Segment<'a>),
-    /// Nothing within the time-out.
+    /// No segment arrived within the timeout.
     Idle,
-    /// All rings have ended and everything was read.
+    /// All rings have ended, and the reader has returned every segment.
     End {
-        /// The producer died without ending its rings: the log stops somewhere, everything up to there
-        /// was read.
+        /// The producer died without ending its rings. The reader has returned everything up to the
+        /// point where the log stops.
         cut: bool,
     },
-    /// The log has failed; everything that was published in order before was read.
+    /// The log has failed. The reader has returned every segment that was published in order before the
+    /// failure.
     Failed(FailReason),
 }
 
@@ -60,21 +61,21 @@ struct Ring {
     buf: Vec<u64>,
     start: usize,
     end: usize,
-    /// Everything before it was copied.
+    /// Position in the ring, in words; the reader has copied everything before it.
     tail: u64,
-    /// What the writer was told of `tail`.
+    /// The value of `tail` that the writer has seen last.
     released: u64,
-    /// The segment at `start`, known to be whole in `buf`.
+    /// The segment at `start`; it is whole in `buf`.
     head: Option<SegmentHead>,
 }
 
-/// Reads all rings of a log in the order of their tickets.
+/// Reads all rings of a log in the order of tickets.
 #[derive(Debug)]
 pub struct MergedReader {
     map: Arc<Mapping>,
     slot: usize,
     rings: Vec<Ring>,
-    /// The ring that had the last segment: the likeliest to have the next.
+    /// The ring of the last segment. It most likely has the next one too.
     last: usize,
     next_ticket: u64,
     naps: u32,
@@ -83,7 +84,7 @@ pub struct MergedReader {
 }
 
 impl MergedReader {
-    /// Takes one of the reader slots of the log.
+    /// Takes one of the log's reader slots.
     pub fn attach(log: &Log) -> Result<MergedReader, LogError> {
         let map = log.map.clone();
         let header = map.header();
@@ -113,22 +114,22 @@ impl MergedReader {
         &self.map
     }
 
-    /// Chooses what to do while there is nothing to read.
+    /// Sets what the reader does while there is nothing to read.
     pub fn set_schedule(&mut self, schedule: Schedule) {
         self.schedule = schedule;
     }
 
-    /// The ticket of the segment that comes next.
+    /// The ticket of the segment that the reader returns next.
     pub fn next_ticket(&self) -> u64 {
         self.next_ticket
     }
 
-    /// Event words handed out so far.
+    /// Event words in the segments returned so far.
     pub fn words_read(&self) -> u64 {
         self.words
     }
 
-    /// Words that are published and not read: how far this reader lags behind.
+    /// Words published but not yet read: how far this reader lags behind.
     pub fn lag(&self) -> u64 {
         let published: u64 = (0..self.map.rings)
             .map(|ring| self.map.control(ring).published.load(Relaxed))
@@ -137,7 +138,7 @@ impl MergedReader {
         published.saturating_sub(read)
     }
 
-    /// The next segment, or what there is instead of one within `timeout`.
+    /// Returns the next segment, or the reason why no segment arrived within `timeout`.
     pub fn next(&mut self, timeout: Duration) -> Result<Next<'_>, LogError> {
         if let Some(ring) = self.find_buffered() {
             return Ok(Next::Segment(self.take(ring)));
@@ -145,7 +146,8 @@ impl MergedReader {
         let mut deadline = None;
         let mut spins = 0;
         loop {
-            // What says that nothing more will come is read before the last look at the rings.
+            // The end marks are read before the last look at the rings, so that this look finds
+            // everything published before the end.
             let header = self.map.header();
             let failed = self.map.failed();
             let dead = header.producer_dead.load(Acquire) != 0;
@@ -162,7 +164,7 @@ impl MergedReader {
                 return self.ending(ended);
             }
             spins += 1;
-            // The clock costs as much as several looks.
+            // Reading the clock costs as much as several looks.
             if spins % SPINS != 0 {
                 std::hint::spin_loop();
                 continue;
@@ -181,8 +183,9 @@ impl MergedReader {
         }
     }
 
-    /// Everything was read. In an orderly end nothing may be left over; when the producer died, segments
-    /// behind a ticket that was never published are left alone, for their order is not known to be whole.
+    /// Ends the reading once no segment is left. After an orderly end no words may be left over. If the
+    /// producer died, segments behind an unpublished ticket stay unread, because their order is not
+    /// known to be whole.
     fn ending(&self, ended: bool) -> Result<Next<'_>, LogError> {
         if ended {
             if let Some((ring, found)) =
@@ -218,7 +221,8 @@ impl MergedReader {
         None
     }
 
-    /// Looks at the shared memory, too, and checks what it finds.
+    /// Finds the ring of the next segment. Looks at the shared memory too, and checks what it reads
+    /// there.
     fn find(&mut self) -> Result<Option<usize>, LogError> {
         for ring in 0..self.rings.len() {
             self.fill(ring)?;
@@ -226,7 +230,7 @@ impl MergedReader {
         Ok(self.find_buffered())
     }
 
-    /// Gets a whole segment of the ring into its buffer, if one is published.
+    /// Copies a whole segment of the ring into its buffer, if one is published.
     fn fill(&mut self, ring: usize) -> Result<(), LogError> {
         if self.rings[ring].start == self.rings[ring].end {
             self.copy_more(ring, CHUNK)?;
@@ -242,7 +246,7 @@ impl MergedReader {
             return Err(LogError::BadTicket { ring, found, expected: self.next_ticket });
         }
         let bad = LogError::BadSegment { ring: ring as u32, position, length: head.len };
-        // An urgent segment may be longer than others by the reserve, never as long as the ring.
+        // An urgent segment may exceed the limit by the reserve, but is never as long as the ring.
         if head.len >= self.map.words {
             return Err(bad);
         }
@@ -257,7 +261,7 @@ impl MergedReader {
         Ok(())
     }
 
-    /// Copies published words until the buffer holds `capacity` words or there are no more.
+    /// Copies published words until the buffer holds `capacity` words or the ring has no more.
     fn copy_more(&mut self, ring: usize, capacity: usize) -> Result<(), LogError> {
         let shared = self.map.control(ring as u32);
         let r = &mut self.rings[ring];
@@ -295,7 +299,7 @@ impl MergedReader {
         self.last = ring;
         self.next_ticket += 1;
         let r = &mut self.rings[ring];
-        // `find_buffered` has just seen the head.
+        // `find_buffered` has just seen the segment head.
         let head = r.head.take().unwrap_or(SegmentHead {
             ticket: self.next_ticket - 1,
             continuation: false,
@@ -307,12 +311,13 @@ impl MergedReader {
         Segment { ring: ring as u32, ticket: head.ticket, continuation: head.continuation, words }
     }
 
-    /// Tells the writer how far this reader has come.
+    /// Publishes this reader's tail, so that the writer may reuse the space before it.
     fn release(&mut self, ring: usize) {
         let r = &mut self.rings[ring];
         r.released = r.tail;
         self.map.control(ring as u32).tails[self.slot].store(r.tail, Release);
-        // Pairs with the writer, which says that it waits and then looks at the tails.
+        // Pairs with the writer's fence: the writer first sets its waiting flag, then looks at the
+        // tails.
         fence(SeqCst);
         self.map.wake_writer(ring as u32);
     }
@@ -340,7 +345,8 @@ impl MergedReader {
             .enumerate()
             .any(|(ring, r)| self.map.control(ring as u32).published.load(SeqCst) != r.tail);
         let last_words = header.producer_dead.load(SeqCst) != 0 || self.map.failed().is_some();
-        // Words behind a missing ticket are no news, but they may not hide it either: nap instead.
+        // Published words may lie behind a missing ticket, so the reader does not return for them. It
+        // naps, so that it does not miss that ticket.
         futex::wait(&header.wake_seq, seq, if news || last_words { NAP } else { SLICE }.min(limit));
     }
 }

@@ -24,7 +24,7 @@ fn small(vcpus: u32, readers: u32) -> LogOptions {
     LogOptions { words_per_ring: 1 << 10, reserve: 64, readers, wait_limit: LONG, ..LogOptions::new(vcpus) }
 }
 
-/// Everything as (ring, ticket, continuation, words), and what came instead of a segment.
+/// All segments as (ring, ticket, continuation, words), and what ended the reading.
 type Read = (Vec<(u32, u64, bool, Vec<u64>)>, String);
 
 fn read_all(reader: &mut MergedReader) -> Read {
@@ -131,7 +131,8 @@ fn four_writers_and_three_readers_lose_nothing_and_agree() {
                             for e in [u64::from(s.ring), s.ticket].iter().chain(s.words) {
                                 hash = hash.rotate_left(5).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ e;
                             }
-                            // Records are runs of a length and a number each; none may be cut or missing.
+                            // Each record is a length and that many copies of its number; none may be
+                            // cut or missing.
                             let mut words = s.words;
                             while let [n, rest @ ..] = words {
                                 let (record, rest) = rest.split_at(*n as usize);
@@ -319,7 +320,7 @@ fn a_dead_producer_gives_a_cut_end_after_what_is_published() {
     first.begin();
     first.push(1);
     first.begin();
-    // Stays open, so what follows on the other ring has a gap before it.
+    // Stays open, so the reader sees a ticket gap before the next segment of the other ring.
     second.begin();
     second.close();
     let waiter = std::thread::spawn(move || read_all(&mut reader));
@@ -335,7 +336,7 @@ fn urgent_segments_use_the_reserve_and_never_wait() {
     let dir = Dir::new();
     let log = dir.log(small(1, 1));
     let mut w = log.writer(0).unwrap();
-    // One word is a header, so this fills the part for ordinary segments exactly.
+    // One word is the header, so this fills the part for ordinary segments exactly.
     for _ in 0..2 {
         w.begin();
         (0..479).for_each(|i| w.push(i));
@@ -436,7 +437,7 @@ fn damaged_files_are_refused() {
     assert!(refused(b""));
     for word in 0..7 {
         if word == 5 {
-            continue; // Any time limit is a time limit.
+            continue; // Every value of this word is a valid time limit.
         }
         let mut bad = good.clone();
         bad[word * 8..word * 8 + 8].copy_from_slice(&0x4321_8765_0fed_cba9u64.to_le_bytes());
@@ -515,7 +516,7 @@ fn a_broken_reader_cannot_make_the_writer_overwrite() {
     assert_eq!(log.failed(), Some(FailReason::BadTail));
 }
 
-/// The writing side of the test below, run in a process of its own.
+/// The writing side of the test below. It runs in a process of its own.
 #[test]
 #[ignore = "a part of another test"]
 fn child_writer() {

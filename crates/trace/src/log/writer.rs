@@ -10,31 +10,34 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 use std::time::{Duration, Instant};
 
-/// How long a writer sleeps before it looks again at what it waits for.
+/// How long a writer sleeps before it looks again for space.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// Writes segments into one ring. One thread at a time may use it.
+/// Writes segments into one ring. Only one thread at a time may use it.
 ///
-/// Records are never cut: [`push`](Self::push) takes a record of one word, [`push_slice`](Self::push_slice)
-/// a longer one as a whole. A segment that grows too long, or meets a full ring, is closed and goes on in a
-/// continuation with a ticket of its own, so nothing is open while the writer waits.
+/// Records are never cut: [`push`](Self::push) takes a record of one word,
+/// [`push_slice`](Self::push_slice) a whole longer record. A segment that grows too long, or meets a
+/// full ring, is closed. It continues in a segment with a ticket of its own, so no segment is open while
+/// the writer waits.
 ///
-/// When two writers share a thread (QEMU's `thread=single`), close the one before using the other: the
-/// reader cannot get past an open segment, and its owner would not run while the other waits.
+/// When two writers share a thread (QEMU's `thread=single`), close one before you use the other. The
+/// reader cannot pass an open segment, and the owner of that segment cannot run while the other writer
+/// waits.
 #[derive(Debug)]
 pub struct RingWriter {
     map: Arc<Mapping>,
-    /// The ring's words; as many as `mask + 1`, alive as long as `map`.
+    /// The ring's words, `mask + 1` of them. The pointer is valid as long as `map`.
     data: NonNull<AtomicU64>,
     mask: u64,
     ring: u32,
-    /// Where the next word goes.
+    /// Position of the next word.
     pos: u64,
-    /// `push` leaves the fast path here: end of the space, or of the longest segment; 0 where none is open.
+    /// Position at which `push` leaves the fast path: the end of the space, or of the longest segment. 0
+    /// while no segment is open.
     limit: u64,
-    /// Space that is known to be free for ordinary segments ends here.
+    /// End of the space that is known to be free for ordinary segments.
     space: u64,
-    /// Where the open segment's header goes.
+    /// Position of the open segment's header.
     start: u64,
     ticket: u64,
     open: bool,
@@ -70,22 +73,23 @@ impl RingWriter {
         }
     }
 
-    /// Which ring this is.
+    /// Index of this ring in the log.
     pub fn ring(&self) -> u32 {
         self.ring
     }
 
-    /// The log has failed: nothing more is recorded, and the run must end with an error.
+    /// Whether the log has failed. The writer then records nothing more, and the run must end with an
+    /// error.
     pub fn failed(&self) -> bool {
         self.failed && !self.finished
     }
 
-    /// The ticket of the segment that was last begun.
+    /// The ticket of the segment begun last.
     pub fn ticket(&self) -> u64 {
         self.ticket
     }
 
-    /// A segment is open.
+    /// Whether a segment is open.
     pub fn is_open(&self) -> bool {
         self.open
     }
@@ -96,15 +100,17 @@ impl RingWriter {
         unsafe { (*self.data.as_ptr().add((pos & self.mask) as usize)).store(word, Relaxed) }
     }
 
-    /// Closes the open segment, takes the next ticket and begins a segment. Waits when the ring is full.
+    /// Closes the open segment, takes the next ticket and begins a segment. Waits while the ring is
+    /// full.
     #[inline]
     pub fn begin(&mut self) {
         self.publish();
         self.start_segment(1, false);
     }
 
-    /// Like [`begin`](Self::begin), but goes on with the open segment while that has fewer than `words` words and nobody has
-    /// taken a ticket since. For writers of which only one runs at a time: what they then write is in order.
+    /// Like [`begin`](Self::begin), but continues the open segment if it has fewer than `words` words
+    /// and no writer has taken a ticket since. Only for writers of which one runs at a time: their words
+    /// are then in order.
     #[inline]
     pub fn go_on(&mut self, words: u64) {
         let alone = || self.map.header().next_ticket.load(Relaxed) == self.ticket + 1;
@@ -113,8 +119,8 @@ impl RingWriter {
         }
     }
 
-    /// Like [`begin`](Self::begin), in the middle of a block: accesses in the new segment still belong to
-    /// the block that the ring's segment before it ran.
+    /// Like [`begin`](Self::begin), but in the middle of a block. Accesses in the new segment still
+    /// belong to the block that ran in the ring's previous segment.
     #[inline]
     pub fn begin_continuation(&mut self) {
         self.publish();
@@ -123,7 +129,7 @@ impl RingWriter {
 
     #[inline]
     fn start_segment(&mut self, needed: u64, continuation: bool) {
-        // Space first, ticket second: a ticket in hand while waiting would hold up everybody.
+        // Space first, ticket second: a writer that waits with a ticket would block all readers.
         if self.pos + 1 + needed > self.space && !self.make_space(1 + needed) {
             return;
         }
@@ -135,8 +141,8 @@ impl RingWriter {
     fn take_ticket(&mut self, continuation: bool) {
         let header = self.map.header();
         self.ticket = header.next_ticket.fetch_add(1, SeqCst);
-        // The read-modify-write above orders `publish` before this load on the machines we run on; a
-        // reader that is missed nevertheless looks again by itself after a short while.
+        // On x86-64 the read-modify-write above orders `publish` before this load. A sleeping reader
+        // that is missed anyway looks again after a short time.
         let attention = header.attention.load(Relaxed);
         self.open = true;
         self.continuation = continuation;
@@ -157,7 +163,7 @@ impl RingWriter {
         self.pos += 1;
     }
 
-    /// Adds one record of several words; it is never cut.
+    /// Adds one record of several words, which stays in one segment.
     #[inline]
     pub fn push_slice(&mut self, words: &[u64]) {
         let n = words.len() as u64;
@@ -170,14 +176,15 @@ impl RingWriter {
         self.pos += n;
     }
 
-    /// Closes the open segment, so that readers get it. Does nothing where none is open.
+    /// Closes the open segment, so that readers can read it. Does nothing if no segment is open.
     #[inline]
     pub fn close(&mut self) {
         if !self.open {
             return;
         }
         self.publish();
-        // Pairs with the reader, which asks to be woken and then looks for published words.
+        // Pairs with the reader's fence: the reader first asks for a wake-up, then looks for published
+        // words.
         fence(SeqCst);
         let attention = self.map.header().attention.load(Relaxed);
         if attention != 0 {
@@ -185,7 +192,8 @@ impl RingWriter {
         }
     }
 
-    /// Closes the open segment and begins one that never waits and may use the ring's reserve.
+    /// Closes the open segment and begins an urgent one, which never waits and may use the ring's
+    /// reserve.
     pub fn begin_urgent(&mut self) {
         self.publish();
         if self.failed {
@@ -202,8 +210,8 @@ impl RingWriter {
         self.take_ticket(false);
     }
 
-    /// Adds one record to a segment begun with [`begin_urgent`](Self::begin_urgent). Where even the reserve
-    /// is full, the record is counted as lost and the log fails.
+    /// Adds one record to a segment begun with [`begin_urgent`](Self::begin_urgent). If even the reserve
+    /// is full, the record counts as lost and the log fails.
     pub fn push_urgent(&mut self, words: &[u64]) {
         if self.failed || !self.open || !self.urgent {
             return;
@@ -223,12 +231,12 @@ impl RingWriter {
         self.pos += n;
     }
 
-    /// Closes the open segment and ends the ring: nothing more will come.
+    /// Closes the open segment and ends the ring. The writer drops later words.
     pub fn finish(&mut self) {
         self.publish();
         self.map.control(self.ring).ended.store(1, Release);
         self.map.wake_readers();
-        // Whatever is pushed by mistake from now on is dropped.
+        // The writer drops whatever a caller pushes by mistake after this.
         self.finished |= !self.failed;
         self.drop_all();
     }
@@ -262,8 +270,8 @@ impl RingWriter {
         }
     }
 
-    /// Room for `n` more words in a segment of this ring: the open one if it can grow, a continuation, or a
-    /// new one where none is open. False where the words must be dropped.
+    /// Makes room for `n` more words in a segment of this ring: the open one if it can grow, else a
+    /// continuation, or a new one where none is open. Returns false where the words must be dropped.
     #[cold]
     #[inline(never)]
     fn extend(&mut self, n: u64) -> bool {
@@ -291,7 +299,7 @@ impl RingWriter {
         self.open && self.pos + n <= self.limit
     }
 
-    /// Looks at the tails again.
+    /// Reads the readers' tails again, and updates `space`.
     fn refresh(&mut self) {
         match self.slowest() {
             Some(tail) if tail <= self.pos && self.pos - tail <= self.map.words => {
@@ -308,10 +316,11 @@ impl RingWriter {
         }
     }
 
-    /// The smallest tail of all readers that are there or will be; `None` where all have left.
+    /// The smallest tail of all readers, including those that have not attached yet. `None` where all
+    /// have detached.
     fn slowest(&self) -> Option<u64> {
         if self.map.readers_expected == 0 {
-            // The open segment stays whole, so that a wrap never overtakes its own header.
+            // The open segment stays whole, so that a wrap never overwrites its own header.
             return Some(if self.open { self.start } else { self.pos });
         }
         let header = self.map.header();
@@ -329,7 +338,7 @@ impl RingWriter {
         slowest
     }
 
-    /// A number that changes whenever any reader frees anything.
+    /// A number that changes whenever a reader frees space.
     fn progress(&self) -> u64 {
         let mut sum = self.map.header().readers.iter().map(|r| u64::from(r.state.load(Relaxed))).sum::<u64>();
         for ring in 0..self.map.rings {
@@ -340,7 +349,8 @@ impl RingWriter {
         sum
     }
 
-    /// Waits until `needed` words are free. No segment is open here. False where the log has failed.
+    /// Waits until `needed` words are free. No segment is open here. Returns false where the log has
+    /// failed.
     #[cold]
     #[inline(never)]
     fn make_space(&mut self, needed: u64) -> bool {
@@ -357,7 +367,7 @@ impl RingWriter {
         let begun = Instant::now();
         let mut still_since = begun;
         let mut progress = self.progress();
-        // Readers that nap do not ask to be woken; a full ring is a reason to wake them.
+        // Readers that nap do not ask for a wake-up; a full ring is a reason to wake them.
         map.wake_readers();
         loop {
             control.waiting.store(1, SeqCst);
@@ -390,7 +400,7 @@ impl RingWriter {
         self.drop_all();
     }
 
-    /// Nothing is recorded from now on. An open segment is not published: half of it would mislead.
+    /// Records nothing from now on. An open segment stays unpublished, because half of it would mislead.
     fn drop_all(&mut self) {
         self.failed = true;
         if self.open {
@@ -404,7 +414,7 @@ impl RingWriter {
 }
 
 impl Drop for RingWriter {
-    /// Publishes what is open; the ring is not ended, only [`finish`](RingWriter::finish) does that.
+    /// Publishes the open segment. The ring does not end: only [`finish`](RingWriter::finish) ends it.
     fn drop(&mut self) {
         self.close();
     }
