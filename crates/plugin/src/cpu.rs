@@ -1,14 +1,14 @@
-//! A vCPU's registers, and the guest's memory as it sees it.
+//! A vCPU's registers, and the guest's memory as the vCPU maps it.
 
 use crate::ffi::{self, GByteArray};
 use crate::registers::{RCX, RDI, RDX, RSI, Registers};
 
-/// Where the six integer arguments of a call are (System V ABI).
+/// Registers of the six integer arguments of a call (System V ABI).
 pub const ARGS: [usize; 6] = [RDI, RSI, RDX, RCX, 8, 9];
 
 /// Access to one vCPU, and through it to the guest. Only for callbacks on the thread that runs it.
 pub struct Cpu {
-    /// Its registers.
+    /// Registers of this vCPU.
     pub regs: Registers,
     buf: *mut GByteArray,
 }
@@ -20,30 +20,31 @@ impl Default for Cpu {
 }
 
 impl Cpu {
-    /// A vCPU whose registers are not known yet.
+    /// Makes a vCPU whose registers are not known yet.
     pub fn new() -> Cpu {
         // SAFETY: plain allocation; the array lives as long as the process.
         let buf = unsafe { ffi::g_byte_array_new() };
         Cpu { regs: Registers::new(buf), buf }
     }
 
-    /// The value of a register. Only in callbacks that may read registers.
+    /// Reads a register. Only for callbacks that may read registers.
     #[inline]
     pub fn reg(&mut self, index: usize) -> u64 {
         self.regs.get(index)
     }
 
-    /// Sets a register. Only in callbacks that may write registers, and that leave by setting the program counter.
+    /// Sets a register. Only for callbacks that may write registers, and that leave by setting the
+    /// program counter.
     pub fn set_reg(&mut self, index: usize, value: u64) {
         self.regs.set(index, value);
     }
 
-    /// The six argument registers.
+    /// Reads the six argument registers.
     pub fn args(&mut self) -> [u64; 6] {
         ARGS.map(|r| self.reg(r))
     }
 
-    /// Writes guest memory; what is not mapped stays as it is.
+    /// Writes guest memory at a virtual address. Unmapped memory is not changed.
     pub fn write(&mut self, addr: u64, bytes: &[u8]) {
         // SAFETY: called on the vCPU's own thread; GLib copies the bytes.
         unsafe {
@@ -53,31 +54,31 @@ impl Cpu {
         }
     }
 
-    /// Guest memory by virtual address, as the vCPU sees it now.
+    /// Reads guest memory by virtual address, as the vCPU maps it now. `None` where it is not mapped.
     pub fn read(&mut self, addr: u64, len: usize) -> Option<&[u8]> {
         // SAFETY: called on the vCPU's own thread; QEMU sizes the buffer.
         let ok = unsafe { ffi::qemu_plugin_read_memory_vaddr(addr, self.buf, len) };
         (ok && self.bytes().len() == len).then(|| self.bytes())
     }
 
-    /// Guest memory by physical address.
+    /// Reads guest memory by physical address. `None` where it cannot be read.
     pub fn read_physical(&mut self, addr: u64, len: usize) -> Option<&[u8]> {
         // SAFETY: as in `read`.
         let result = unsafe { ffi::qemu_plugin_read_memory_hwaddr(addr, self.buf, len) };
         (result == ffi::HWADDR_OK && self.bytes().len() == len).then(|| self.bytes())
     }
 
-    /// Up to eight bytes of guest memory, zero-extended.
+    /// Reads up to eight bytes by virtual address, zero-extended.
     pub fn read_word(&mut self, addr: u64, len: usize) -> Option<u64> {
         self.read(addr, len.min(8)).map(word)
     }
 
-    /// Up to eight bytes of physical memory, zero-extended.
+    /// Reads up to eight bytes by physical address, zero-extended.
     pub fn read_physical_word(&mut self, addr: u64, len: usize) -> Option<u64> {
         self.read_physical(addr, len.min(8)).map(word)
     }
 
-    /// The physical address behind a virtual one.
+    /// Translates a virtual address to a physical one. `None` where it is not mapped.
     pub fn translate(&mut self, addr: u64) -> Option<u64> {
         let mut physical = 0;
         // SAFETY: called on the vCPU's own thread; QEMU fills in the result.
@@ -85,7 +86,7 @@ impl Cpu {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: GLib keeps `len` bytes at `data`; nobody else uses the array.
+        // SAFETY: GLib keeps `len` bytes at `data`; no other code uses the array.
         unsafe {
             let array = &*self.buf;
             if array.data.is_null() {
@@ -97,7 +98,7 @@ impl Cpu {
     }
 }
 
-/// Little endian, at most eight bytes.
+/// Decodes at most eight little-endian bytes.
 pub fn word(bytes: &[u8]) -> u64 {
     bytes.iter().take(8).rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }

@@ -1,6 +1,8 @@
-//! The part of QEMU's plugin API (version 7) that we use, and the few GLib functions it needs.
+//! The part of QEMU's plugin API (version 7) that Guardrail uses, and the few GLib functions that it
+//! needs.
 //!
-//! All symbols come from the QEMU process that loads us; names are those of `qemu-plugin.h`.
+//! All symbols come from the QEMU process that loads the plugin. Their names are those of
+//! `qemu-plugin.h`.
 
 #![allow(missing_docs)]
 
@@ -65,7 +67,7 @@ pub struct RegDescriptor {
     pub is_readonly: bool,
 }
 
-/// `qemu_plugin_mem_value`: the type of the value, then a union as large as two words.
+/// `qemu_plugin_mem_value`: the type of the value, then a union of two words.
 #[repr(C)]
 pub struct MemValue {
     pub kind: c_int,
@@ -73,7 +75,7 @@ pub struct MemValue {
     pub high: u64,
 }
 
-/// What `qemu_plugin_scoreboard_new` makes: an array with one element for each vCPU.
+/// The result of `qemu_plugin_scoreboard_new`: an array with one element for each vCPU.
 #[repr(C)]
 pub struct Scoreboard {
     _opaque: [u8; 0],
@@ -123,7 +125,8 @@ unsafe extern "C" {
 
     pub fn qemu_plugin_register_vcpu_resume_cb(id: PluginId, cb: VcpuCb, userdata: *mut c_void);
     pub fn qemu_plugin_register_flush_cb(id: PluginId, cb: PlainCb, userdata: *mut c_void);
-    /// Takes all callbacks back, flushes translated code, then calls `cb` while no vCPU runs. From a vCPU's thread only.
+    /// Removes all callbacks, flushes translated code, then calls `cb` while no vCPU runs. Only a vCPU's
+    /// thread may call it.
     pub fn qemu_plugin_reset(id: PluginId, cb: PlainCb, userdata: *mut c_void);
 
     pub fn qemu_plugin_scoreboard_new(element_size: usize) -> *mut Scoreboard;

@@ -5,26 +5,26 @@ use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 
-/// More calls than threads could ever have open; beyond it entries are of threads that died inside.
+/// More calls than threads can have open. Beyond it, calls belong to threads that died inside.
 const MAX_OPEN: usize = 1 << 16;
 
-/// Hooked functions that jump to one another without a return in between.
+/// Most hooked functions that jump to one another without a return in between.
 const MAX_JUMPS: usize = 16;
 
-/// The arguments at an entry, where the return needs them.
+/// The arguments at an entry; `None` where the return does not need them.
 type Kept = Option<Box<[u64; MAX_ARGS]>>;
 
-/// One open call: the hook's number and what was kept.
+/// One open call: the hook's number and its kept arguments.
 type Call = (u32, Kept);
 
-/// Open calls, with the arguments of those whose return needs them. The key is rsp, which points at the return address and
-/// tells threads apart; a function that ends with a jump to another leaves two calls with one. A call may sleep and
-/// return on another vCPU, so the map is everybody's.
+/// Open calls, with the arguments that their returns need. The key is rsp, which points at the return
+/// address and distinguishes threads. A function that ends with a jump to another one leaves two calls
+/// with one key. A call may sleep and return on another vCPU, so all vCPUs share the map.
 #[derive(Debug, Default)]
 pub struct Hooked(Mutex<FxHashMap<u64, (Call, Vec<Call>)>>);
 
 impl Hooked {
-    /// The hook was entered.
+    /// Adds an open call of a hook that was entered.
     pub fn enter(&self, hook: u32, rsp: u64, args: Option<[u64; MAX_ARGS]>) {
         let call = (hook, args.map(Box::new));
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,13 +47,13 @@ impl Hooked {
         }
     }
 
-    /// Nobody has seen what was entered since, or will.
+    /// Forgets all open calls, because nothing sees their returns.
     pub fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// A return that may be of any of `hooks`: those that were entered with this stack, in the order of `hooks`. Most returns
-    /// of shared functions are of none, so that is found out by one look.
+    /// Removes the calls of `hooks` that were entered with this stack, in the order of `hooks`. Most
+    /// returns of shared functions end no call, and one lookup finds that.
     pub fn leave(&self, hooks: &[u32], rsp: u64) -> Option<Left> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Entry::Occupied(mut entry) = open.entry(rsp) else { return None };
@@ -82,16 +82,16 @@ impl Hooked {
     }
 }
 
-/// Calls that one return ends, each with what was kept at its entry.
+/// Calls that one return ends, each with its kept arguments.
 #[derive(Debug, PartialEq)]
 pub struct Left {
-    /// The first.
+    /// The call of the first matching hook.
     pub first: Ended,
-    /// The others.
+    /// Further calls, of functions that jumped to one another.
     pub more: Vec<Ended>,
 }
 
-/// A hook's number, and the arguments at its entry.
+/// A hook's number, and the arguments at its entry if they were kept.
 pub type Ended = (u32, Option<[u64; MAX_ARGS]>);
 
 fn ended((hook, kept): Call) -> Ended {
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(leave(&hooked, &[4], 0x100), []);
         assert_eq!(leave(&hooked, &[3, 4, 8], 0x100), [(3, Some([1; 6])), (8, None)]);
         assert_eq!(leave(&hooked, &[5], 0x100), [(5, None)]);
-        // A call that never returned does not stand in the way of the next.
+        // A call that never returned does not block the next one.
         hooked.enter(5, 0x100, Some([1; 6]));
         hooked.enter(5, 0x100, Some([2; 6]));
         assert_eq!(leave(&hooked, &[5], 0x100), [(5, Some([2; 6]))]);

@@ -1,10 +1,11 @@
-//! What every plugin does when QEMU loads it.
+//! Steps that every plugin takes when QEMU loads it.
 
 use crate::ffi::Info;
 use serde::de::DeserializeOwned;
 use std::ffi::{CStr, c_char, c_int};
 
-/// Reads the configuration that the plugin's one argument names, `config=FILE`: JSON. With it comes the file's name. An error is a sentence.
+/// Reads the JSON configuration that the plugin's only argument names (`config=FILE`). Also returns the
+/// file's name. An error is one sentence.
 ///
 /// # Safety
 /// `info` points to QEMU's description of itself, `argv` to `argc` strings, during this call.

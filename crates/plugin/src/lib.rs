@@ -1,12 +1,15 @@
-//! What plugins of QEMU need of QEMU and of a running kernel, whatever they are for: the plugin API, registers, guest
-//! memory, where KASLR put the kernel, modules that come and go, calls that have not returned.
+//! What every QEMU plugin needs from QEMU and from a running kernel:
+//! - the plugin API, registers and guest memory;
+//! - the KASLR slide;
+//! - the loading and unloading of modules;
+//! - calls that have not returned.
 //!
-//! **Knows**: QEMU's plugin API (version 7), how x86-64 Linux lays itself out as far as a
-//! [`TracerConfig`](guardrail_trace::config::TracerConfig) says.
+//! **Knows**: QEMU's plugin API (version 7), and the layout of x86-64 Linux as far as a
+//! [`TracerConfig`](guardrail_trace::config::TracerConfig) describes it.
 //!
 //! **Must not know**: logs, checkers, clients, kernel versions.
 //!
-//! **Invariants**: nothing here blocks a vCPU; what cannot be read of the guest is `None`, never a guess.
+//! **Invariants**: nothing here blocks a vCPU; guest data that cannot be read is `None`, never a guess.
 
 pub mod block;
 pub mod cpu;

@@ -1,23 +1,23 @@
-//! What is read of the guest's `struct module`, and where the guest's RAM is.
+//! Reads the guest's `struct module`, and finds the guest's RAM.
 
 use crate::cpu::{Cpu, word};
 use crate::ram::{Ram, Sample};
 use guardrail_trace::config::{ModuleLayout, RegionLayout};
 
-/// Bytes of a module's name that are told.
+/// Bytes of a module's name in the log.
 pub const NAME: usize = 64;
-/// Bytes of an ELF symbol, and where in it its value and its type are.
+/// Size of an ELF symbol in bytes, with the offsets of its value and its type.
 const SYMBOL: usize = 24;
 const SYMBOL_VALUE: usize = 8;
 const SYMBOL_INFO: usize = 4;
 const SYMBOL_IS_FUNCTION: u8 = 2;
-/// Places by which the guest's RAM is found, and their bytes.
+/// Number of samples that locate the guest's RAM, and the bytes of each.
 const RAM_SAMPLES: usize = 16;
 const RAM_SAMPLE: usize = 64;
 
-/// A module's name and its length.
+/// Reads a module's name, padded with zeros, and its length.
 pub fn name(layout: &ModuleLayout, cpu: &mut Cpu, module: u64) -> Option<([u8; NAME], usize)> {
-    // `struct module` has 56 bytes of name; what follows the first zero is not ours.
+    // `struct module` has 56 bytes of name. Bytes after the first zero may be anything.
     let mut name = [0; NAME];
     name[..56].copy_from_slice(cpu.read(module.wrapping_add(layout.name), 56)?);
     let len = name.iter().position(|&b| b == 0)?;
@@ -25,7 +25,7 @@ pub fn name(layout: &ModuleLayout, cpu: &mut Cpu, module: u64) -> Option<([u8; N
     Some((name, len))
 }
 
-/// The regions of a module: start, size, flags.
+/// Reads the regions of a module: start, size, flags.
 pub fn regions(layout: &ModuleLayout, cpu: &mut Cpu, module: u64) -> Option<Vec<(u64, u64, u64)>> {
     let region = |region: &RegionLayout| {
         let base = cpu.read_word(module.wrapping_add(region.base), 8)?;
@@ -34,14 +34,14 @@ pub fn regions(layout: &ModuleLayout, cpu: &mut Cpu, module: u64) -> Option<Vec<
     layout.regions.iter().map(region).collect()
 }
 
-/// Where a module's symbols are, and how many.
+/// Reads the address of a module's symbol table, and the number of symbols.
 pub fn symbol_table(layout: &ModuleLayout, cpu: &mut Cpu, module: u64) -> (u64, u64) {
     let table = cpu.read_word(module.wrapping_add(layout.kallsyms), 8).unwrap_or(0);
     let start = cpu.read_word(table.wrapping_add(layout.symtab), 8).unwrap_or(0);
     (start, cpu.read_word(table.wrapping_add(layout.num_symtab), 4).unwrap_or(0))
 }
 
-/// The values of all symbols, and those of functions.
+/// Reads the values of all symbols, and those of functions only.
 pub fn symbols(cpu: &mut Cpu, start: u64, count: u64) -> Option<(Vec<u64>, Vec<u64>)> {
     if count == 0 {
         return Some((Vec::new(), Vec::new()));
@@ -53,7 +53,8 @@ pub fn symbols(cpu: &mut Cpu, start: u64, count: u64) -> Option<(Vec<u64>, Vec<u
     Some((values, table.chunks_exact(SYMBOL).filter(is_function).map(value).collect()))
 }
 
-/// Finds out where QEMU keeps the guest's RAM, by places in the kernel's text (link-time addresses), which stays as it is.
+/// Finds QEMU's mapping of the guest's RAM, with samples from the kernel's text. The text is a link-time
+/// range, and its bytes do not change.
 pub fn find_ram(ram: &Ram, (from, to): (u64, u64), slide: u64, cpu: &mut Cpu) {
     if ram.known() {
         return;

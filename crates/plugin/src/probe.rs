@@ -1,12 +1,12 @@
-//! Finding what KASLR added.
+//! Finds the KASLR slide.
 
 use guardrail_trace::config::Probe;
 
-/// Where the kernel's image is mapped on x86-64.
+/// Link-time start of the kernel image's mapping on x86-64.
 const KERNEL_MAP: u64 = 0xffff_ffff_8000_0000;
 
-/// The slide, if a block that begins at `vaddr` is the probe's; `read` gets the guest's bytes there and is
-/// asked only where the address fits.
+/// The slide, if the block that begins at `vaddr` is the probe's. `read` reads the guest's bytes there,
+/// and is called only where the address fits.
 pub fn slide(probe: &Probe, vaddr: u64, read: impl FnOnce(usize) -> Option<Vec<u8>>) -> Option<u64> {
     if vaddr < KERNEL_MAP || probe.bytes.is_empty() {
         return None;

@@ -1,47 +1,51 @@
-//! The guest's RAM, which QEMU keeps in a mapping of its own process: a word read there costs a load instead of a walk
-//! through QEMU's memory map. QEMU does not tell where it is, so it is looked for, and believed only where it holds what
-//! QEMU reads for the guest. Where it is not found, QEMU is asked for every word.
+//! Reads the guest's RAM in the mapping that QEMU keeps in its own process. There a word costs a load,
+//! instead of a walk through QEMU's memory map.
+//!
+//! QEMU does not report the mapping's address, so the plugin searches for it. It accepts a mapping only
+//! if the mapping holds the bytes that QEMU reads for the guest. Without the mapping, QEMU reads every
+//! word.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-/// Guests have at least so much RAM, and small mappings need not be looked at.
+/// The least RAM of a guest, in bytes. Smaller mappings need no look.
 const SMALLEST: usize = 64 << 20;
-/// QEMU aligns RAM to it.
+/// QEMU aligns RAM to this many bytes.
 const ALIGN: usize = 2 << 20;
-/// Below the first megabyte lie devices and ROMs.
+/// First physical address that is certainly RAM; below the first megabyte lie devices and ROMs.
 const FROM: u64 = 1 << 20;
-/// On all machines the RAM from zero on is one block at least so far, if there is so much.
+/// On all machines RAM from zero is one block at least up to this address, if the guest has that much.
 const TO: u64 = 2 << 30;
-/// How the kernel names memory that the gate's process made for the guest.
+/// The kernel's name for memory that the gate's process made for the guest.
 const SHARED: &str = "/memfd:guardrail-ram";
-/// So many samples must agree.
+/// The least number of samples that must agree.
 const MIN_SAMPLES: usize = 4;
 
-/// What QEMU reads for the guest at a physical address.
+/// Bytes that QEMU reads for the guest at a physical address.
 pub struct Sample {
-    /// The address.
+    /// Guest physical address of the first byte.
     pub physical: u64,
-    /// What is there.
+    /// The bytes at that address.
     pub bytes: Vec<u8>,
 }
 
-/// Where the guest's RAM is.
+/// The host mapping of the guest's RAM.
 #[derive(Debug, Default)]
 pub struct Ram {
     base: AtomicUsize,
-    /// The bytes that can be read there; 0 before it is known.
+    /// Number of bytes that can be read there; 0 before the mapping is found.
     size: AtomicU64,
 }
 
 impl Ram {
-    /// It has been found.
+    /// Whether the mapping was found.
     pub fn known(&self) -> bool {
         self.size.load(Relaxed) != 0
     }
 
-    /// Looks for the mapping that holds all samples. What the guest changes meanwhile does no harm: then it is not found.
+    /// Searches for the mapping that holds all samples. If the guest changes them meanwhile, the search
+    /// only fails.
     pub fn find(&self, samples: &[Sample]) {
         let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
         if let Some(found) = maps.lines().filter_map(candidate).find_map(|place| fits(place, samples, read)) {
@@ -54,7 +58,7 @@ impl Ram {
         self.size.store((place.len() as u64).min(TO), Release);
     }
 
-    /// Four or eight bytes at a physical address; `None` where QEMU must be asked.
+    /// Reads four or eight bytes at a guest physical address. `None` where QEMU must read them.
     #[inline]
     pub fn word(&self, physical: u64, len: usize) -> Option<u64> {
         let size = self.size.load(Acquire);
@@ -63,8 +67,8 @@ impl Ram {
         }
         let at = self.base.load(Relaxed) + physical as usize;
         match len {
-            // SAFETY: the address is aligned and in guest RAM, which lives as long as the process; the guest may change it
-            // at any time, so the load is atomic.
+            // SAFETY: the address is aligned and in guest RAM, which lives as long as the process. The
+            // guest may change it at any time, so the load is atomic.
             8 => Some(unsafe { AtomicU64::from_ptr(at as *mut u64) }.load(Relaxed)),
             // SAFETY: as above.
             4 => Some(u64::from(unsafe { AtomicU32::from_ptr(at as *mut u32) }.load(Relaxed))),
@@ -73,14 +77,15 @@ impl Ram {
     }
 }
 
-/// A line of `/proc/self/maps` about a large mapping that can be written and is private and of no file, or shared and of memory
-/// that has a name but no place: what the gate outside the driver VM shares with the device.
+/// The address range in a line of `/proc/self/maps`, if the mapping may be guest RAM. It must be large
+/// and writable. It is either private without a file, or shared memory with the name that the gate
+/// outside the driver VM uses.
 fn candidate(line: &str) -> Option<Range<usize>> {
     let mut words = line.split_ascii_whitespace();
     let (from, to) = words.next()?.split_once('-')?;
     let place = usize::from_str_radix(from, 16).ok()?..usize::from_str_radix(to, 16).ok()?;
     let rights = words.next()?;
-    // Offset, device, inode, and no name.
+    // Skips offset and device. Private memory without a file has inode 0 and no name.
     let inode = words.nth(2)?;
     let fits = match (rights, inode, words.next()) {
         ("rw-p", "0", None) => true,
@@ -90,8 +95,8 @@ fn candidate(line: &str) -> Option<Range<usize>> {
     (fits && place.len() >= SMALLEST).then_some(place)
 }
 
-/// The part of a mapping that is the RAM, if it holds all samples. Mappings side by side appear as one, but behind RAM
-/// there is a guard page.
+/// The part of a mapping that is the RAM, if it holds all samples. Adjacent mappings appear as one, but
+/// a guard page follows RAM.
 fn fits(
     place: Range<usize>,
     samples: &[Sample],
@@ -113,12 +118,13 @@ fn fits(
     Some(base..place.end)
 }
 
-/// Memory of this process, which may go away at any time.
+/// Reads memory of this process, which another thread may unmap at any time.
 fn read(at: usize, len: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; len];
     let to = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: len };
     let from = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: len };
-    // SAFETY: the kernel checks both addresses; it writes to the buffer, which is ours and as long.
+    // SAFETY: the kernel checks both addresses. It writes to the buffer, which is this function's own
+    // and equally long.
     let got = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
     (got == len as isize).then_some(bytes)
 }

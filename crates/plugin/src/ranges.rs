@@ -7,10 +7,10 @@ const SLOTS: usize = 128;
 
 /// A set of disjoint half-open ranges, each with a tag.
 ///
-/// One thread at a time may change it (callers hold the control lock); any thread may look things up at the
-/// same time, and then sees each range either as it was or as it is.
+/// One thread at a time may change it; callers hold the control lock. Any thread may look up addresses
+/// meanwhile. It then sees each range either before or after the change.
 pub struct RangeSet {
-    /// How many slots were ever used.
+    /// Number of slots in use so far, including slots that became free.
     used: AtomicU64,
     slots: [Slot; SLOTS],
 }
@@ -18,12 +18,12 @@ pub struct RangeSet {
 #[derive(Default)]
 struct Slot {
     start: AtomicU64,
-    /// 0 where the slot is free.
+    /// End of the range; 0 where the slot is free.
     end: AtomicU64,
     tag: AtomicU64,
 }
 
-/// All slots hold other ranges.
+/// The error where all slots hold other ranges.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -34,12 +34,12 @@ impl Default for RangeSet {
 }
 
 impl RangeSet {
-    /// The empty set.
+    /// Makes an empty set.
     pub fn new() -> RangeSet {
         RangeSet { used: AtomicU64::new(0), slots: std::array::from_fn(|_| Slot::default()) }
     }
 
-    /// The tag of the range that holds `addr`.
+    /// The tag of the range that contains `addr`.
     #[inline]
     pub fn find(&self, addr: u64) -> Option<u64> {
         let used = self.used.load(Acquire) as usize;
@@ -49,13 +49,13 @@ impl RangeSet {
         })
     }
 
-    /// `addr` lies in one of the ranges.
+    /// Whether any range contains `addr`.
     #[inline]
     pub fn contains(&self, addr: u64) -> bool {
         self.find(addr).is_some()
     }
 
-    /// Adds a range. An empty one is ignored.
+    /// Adds a range; an empty one is ignored.
     pub fn add(&self, start: u64, end: u64, tag: u64) -> Result<(), Full> {
         if start >= end {
             return Ok(());
@@ -73,7 +73,7 @@ impl RangeSet {
         Ok(())
     }
 
-    /// Takes `start..end` out of every range with this tag; true where anything was taken out.
+    /// Removes `start..end` from every range with this tag. Returns true where it removed any address.
     pub fn remove(&self, start: u64, end: u64, tag: u64) -> Result<bool, Full> {
         let mut rest = Vec::new();
         let mut any = false;

@@ -1,35 +1,38 @@
-//! The guest's registers, of one vCPU.
+//! The guest's registers of one vCPU.
 //!
-//! Asking QEMU for a register goes through its debugger interface and costs about as much as all else that a callback does.
-//! QEMU keeps the registers of a vCPU in one structure, and translated code has its address in a register of the host when
-//! it calls back. So that place is read directly, once it has proved itself: a register is believed there only after
-//! it was equal to what QEMU said many times, in changing values, and it is compared again now and then. Where anything
-//! does not fit, QEMU is asked as before.
+//! A register read through QEMU uses its debugger interface. It costs about as much as the rest of a
+//! callback.
+//!
+//! QEMU keeps a vCPU's registers in one structure. When translated code calls back, a host register
+//! holds the structure's address. So the plugin reads the structure directly, after a proof: a word must
+//! equal QEMU's value many times, while the value changes. It compares the word again from time to time.
+//! Where anything differs, QEMU reads the register as before.
 
 use crate::ffi::{self, GByteArray, Register};
 use std::ffi::CStr;
 use std::ptr::NonNull;
 
-/// Registers that we read, by index: general registers by hardware number, then these.
-/// The result of a call.
+/// Indexes of the registers that plugins read: general registers have their hardware numbers, then
+/// follow these.
+/// RAX holds the result of a call.
 pub const RAX: usize = 0;
-/// The fourth argument.
+/// The fourth argument of a call.
 pub const RCX: usize = 1;
-/// The third argument.
+/// The third argument of a call.
 pub const RDX: usize = 2;
 /// The stack pointer.
 pub const RSP: usize = 4;
-/// The frame pointer, or a general register like others.
+/// The frame pointer, or an ordinary general register.
 pub const RBP: usize = 5;
-/// The second argument.
+/// The second argument of a call.
 pub const RSI: usize = 6;
-/// The first argument.
+/// The first argument of a call.
 pub const RDI: usize = 7;
-/// The flags; the arithmetic ones may be stale.
+/// The flags. The arithmetic flags may be stale.
 pub const RFLAGS: usize = 16;
-/// The base of the segment that holds per-CPU variables.
+/// Base address of the GS segment, which holds per-CPU variables.
 pub const GS_BASE: usize = 17;
-/// The address of the last page fault.
+/// The faulting address of the last page fault.
 pub const CR2: usize = 18;
 const COUNT: usize = 19;
 const NAMES: [&str; COUNT] = [
@@ -39,49 +42,49 @@ const NAMES: [&str; COUNT] = [
 
 /// The interrupt flag in RFLAGS.
 pub const INTERRUPT_FLAG: u64 = 1 << 9;
-/// The arithmetic flags, which QEMU keeps elsewhere; nobody here asks for them.
+/// The arithmetic flags in RFLAGS. QEMU keeps them elsewhere, and no caller here reads them.
 const ARITHMETIC_FLAGS: u64 = 0x8d5;
 
-/// More than the kinds of lazily computed flags that QEMU knows.
+/// More than the number of kinds of lazily computed flags in QEMU.
 const MAX_CC_OP: u32 = 128;
 
-/// Words of the structure that are searched for the registers whose place in it is not fixed.
+/// Words of the structure to search for registers without a fixed offset.
 const WORDS: usize = 192;
 /// Equal values before a register is read directly.
 const PROOFS: u32 = 64;
-/// Direct reads between two comparisons.
+/// Direct reads between two comparisons with QEMU's value.
 const RECHECK: u32 = 1 << 14;
 
-/// What the arithmetic flags are before an instruction of a block. Within a block QEMU keeps them aside in a form that only the
-/// block's own code knows, so a vCPU cannot just begin a new block there.
+/// State of the arithmetic flags before an instruction of a block. Within a block QEMU keeps them in a
+/// form that only the block's own code knows. So a vCPU cannot simply begin a new block there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flags {
-    /// As they were at the start of the block: a new block can begin.
+    /// Unchanged since the start of the block: a new block can begin.
     Untouched,
-    /// Other than what QEMU would believe, and not needed by what follows.
+    /// QEMU would compute wrong flags, but no later instruction needs them.
     Dead,
-    /// Other than what QEMU would believe, and needed.
+    /// QEMU would compute wrong flags, and a later instruction needs them.
     Live,
 }
 
-/// One vCPU's registers.
+/// The registers of one vCPU.
 pub struct Registers {
     handles: [*mut Register; COUNT],
     buf: *mut GByteArray,
-    /// The structure that has them.
+    /// Host address of the structure with the registers.
     env: Option<NonNull<u64>>,
-    /// The word in it, once proved.
+    /// Index of each register's word in it, once proved.
     places: [Option<u8>; COUNT],
     proofs: [Proof; COUNT],
     until_recheck: u32,
-    /// It was wrong once: nothing is read directly anymore.
+    /// True once a comparison failed. Then no register is read directly anymore.
     refuted: bool,
 }
 
-/// What speaks for the place of a register.
+/// Evidence for the index of a register's word.
 #[derive(Clone, Copy)]
 struct Proof {
-    /// Words that held its value each time.
+    /// Words that held its value each time, as a bit set.
     words: [u64; WORDS / 64],
     seen: u32,
     changes: u32,
@@ -90,7 +93,7 @@ struct Proof {
 
 impl Proof {
     fn new(register: usize) -> Proof {
-        // The general registers come first, in the order of their numbers.
+        // The structure begins with the general registers, in the order of their numbers.
         let mut words = [0; WORDS / 64];
         match register {
             0..16 => words[0] = 1 << register,
@@ -100,7 +103,8 @@ impl Proof {
         Proof { words, seen: 0, changes: 0, last: 0 }
     }
 
-    /// Takes a value that QEMU told; `word` reads the structure. The place, where it is proved now.
+    /// Compares a value from QEMU with the structure, which `word` reads. Returns the index of the
+    /// register's word, once it is proved.
     fn take(&mut self, register: usize, value: u64, word: impl Fn(usize) -> u64) -> Option<u8> {
         let (mut found, mut left) = (0, 0u32);
         for at in 0..WORDS {
@@ -118,7 +122,7 @@ impl Proof {
         if value != self.last {
             (self.changes, self.last) = (self.changes.saturating_add(1), value);
         }
-        // The GS base stays what it is while the kernel runs, and looks like nothing else.
+        // The GS base keeps its value while the kernel runs, and no other word resembles it.
         let changes = if register == GS_BASE { 1 } else { 3 };
         (left == 1 && self.seen >= PROOFS && self.changes >= changes).then_some(found as u8)
     }
@@ -132,7 +136,7 @@ fn same(register: usize, word: u64, value: u64) -> bool {
 }
 
 impl Registers {
-    /// Registers that are not known yet.
+    /// Makes registers without handles.
     pub fn new(buf: *mut GByteArray) -> Registers {
         Registers {
             handles: [std::ptr::null_mut(); COUNT],
@@ -145,10 +149,10 @@ impl Registers {
         }
     }
 
-    /// Looks them up; the name of one that QEMU does not have is an error. Called from the vCPU's initialization callback,
-    /// where QEMU allows it.
+    /// Looks up QEMU's handles of all registers. The error is the name of one that QEMU does not have.
+    /// Only the vCPU's initialization callback may call this.
     pub fn find(&mut self) -> Result<(), &'static str> {
-        // SAFETY: called in a vCPU's context; the array of descriptors is ours to free.
+        // SAFETY: called in a vCPU's context. This function owns the array of descriptors and frees it.
         unsafe {
             let array = ffi::qemu_plugin_get_registers();
             if array.is_null() {
@@ -170,20 +174,21 @@ impl Registers {
         }
     }
 
-    /// Whether translated code with this structure is this vCPU's; `None` before it is known.
+    /// Whether `env` is this vCPU's structure. `None` before that is known.
     #[inline]
     pub fn is_at(&self, env: *const u64) -> Option<bool> {
         self.env.map(|known| std::ptr::eq(known.as_ptr(), env))
     }
 
-    /// Translated code of this vCPU seems to have this structure. Where QEMU's own code calls, as it does after atomic accesses, it is anything.
+    /// Notes that translated code of this vCPU uses the structure `env`. After atomic accesses QEMU's
+    /// own code calls back, and then `env` may be any value.
     pub fn learn(&mut self, env: *mut u64) {
         if self.env.is_none() && !self.refuted && env.is_aligned() && is_readable(env) {
             self.env = NonNull::new(env);
         }
     }
 
-    /// The value of a register. Only in callbacks that may read registers.
+    /// Reads a register. Only for callbacks that may read registers.
     #[inline]
     pub fn get(&mut self, register: usize) -> u64 {
         if let (Some(at), Some(env)) = (self.places[register], self.env)
@@ -212,33 +217,34 @@ impl Registers {
         value
     }
 
-    /// The structure is not what it seemed.
+    /// Stops direct reads, because the structure held another value than QEMU.
     fn refute(&mut self) {
         self.refuted = true;
         self.env = None;
         self.places = [None; COUNT];
     }
 
-    /// The value as the structure has it, where its place is proved. In callbacks that may not read registers it is that of the
-    /// last point where QEMU had stored them: the begin of the block, or the memory access at hand.
+    /// Reads a register from the structure, once its index is proved. In callbacks that may not read
+    /// registers, the value may be older. It then dates from the last point where QEMU stored it: the
+    /// start of the block, or the current memory access.
     #[inline]
     pub fn peek(&self, register: usize) -> Option<u64> {
         Some(word_of(self.env?, usize::from(self.places[register]?)))
     }
 
-    /// QEMU's answer, for the vCPU that runs now.
+    /// Reads a register through QEMU, for the vCPU that runs now. 0 where QEMU does not return it.
     pub fn ask(&mut self, register: usize) -> u64 {
         self.try_ask(register).unwrap_or(0)
     }
 
-    /// The same; `None` where QEMU does not answer in this callback.
+    /// Like [`ask`](Self::ask), but `None` where QEMU does not return the register in this callback.
     fn try_ask(&mut self, register: usize) -> Option<u64> {
         let handle = self.handles[register];
         if handle.is_null() {
             return None;
         }
-        // SAFETY: handle and buffer are valid; QEMU appends the value to the buffer, which we emptied, and GLib keeps `len`
-        // bytes at `data`.
+        // SAFETY: handle and buffer are valid. QEMU appends the value to the buffer, which was emptied,
+        // and GLib keeps `len` bytes at `data`.
         unsafe {
             (*self.buf).len = 0;
             if !ffi::qemu_plugin_read_register(handle, self.buf) {
@@ -250,9 +256,11 @@ impl Registers {
 }
 
 impl Registers {
-    /// Whether the vCPU can leave the block before its end. Where the flags are not needed anymore, QEMU's notes of them are made
-    /// such that no wrong ones come of them: they say in part where the flags are, and the block has not told yet where, so
-    /// that an operand of some addition would be taken for flags, even for those that are no arithmetic ones.
+    /// Whether the vCPU can leave the block before its end.
+    ///
+    /// Where no later instruction needs the flags, this also settles QEMU's record of them. That record
+    /// says in part where the flags are, but the block has not stored it completely yet. Without the
+    /// change, QEMU would take an operand of an addition for flags, even for non-arithmetic ones.
     pub fn can_leave(&mut self, flags: Flags) -> bool {
         match flags {
             Flags::Untouched => true,
@@ -261,8 +269,9 @@ impl Registers {
         }
     }
 
-    /// Behind rflags QEMU keeps `cc_dst`, `cc_src`, `cc_src2`, `cc_op` with `df` (`CPUX86State` in target/i386/cpu.h), of which only
-    /// `cc_src` may stand for flags as they are.
+    /// Masks `cc_src`, so that it holds only arithmetic flags. After rflags QEMU keeps `cc_dst`,
+    /// `cc_src`, `cc_src2`, and `cc_op` with `df` (`CPUX86State` in target/i386/cpu.h). Of these only
+    /// `cc_src` may hold flags directly.
     fn settle_flags(&mut self) -> Option<()> {
         let (env, at) = (self.env?, usize::from(self.places[RFLAGS]?));
         let (cc_src, cc_op_and_df) = (at + 2, word_of(env, at + 4));
@@ -271,12 +280,14 @@ impl Registers {
             return None;
         }
         let value = word_of(env, cc_src) & ARITHMETIC_FLAGS;
-        // SAFETY: as in `word_of`; translated code has stored what it had in host registers and does not go on from here.
+        // SAFETY: as in `word_of`; translated code has stored its host registers and does not continue
+        // from here.
         unsafe { env.as_ptr().add(cc_src).write_volatile(value) };
         Some(())
     }
 
-    /// Sets a register. Only in callbacks that may write registers, and that leave by setting the program counter.
+    /// Sets a register. Only for callbacks that may write registers, and that leave by setting the
+    /// program counter.
     pub fn set(&mut self, register: usize, value: u64) {
         let handle = self.handles[register];
         if handle.is_null() {
@@ -292,37 +303,40 @@ impl Registers {
     }
 }
 
-/// Whether all words can be read that are looked at before a place is proved.
+/// Whether all words can be read that a proof looks at.
 #[cold]
 fn is_readable(env: *const u64) -> bool {
     let mut copy = [0u64; WORDS];
     let size = size_of_val(&copy);
     let to = libc::iovec { iov_base: copy.as_mut_ptr().cast(), iov_len: size };
     let from = libc::iovec { iov_base: env.cast_mut().cast(), iov_len: size };
-    // SAFETY: the kernel copies so many bytes to where they have room, and looks itself whether they can be read.
+    // SAFETY: the kernel checks that the bytes can be read, and copies exactly as many as the buffer
+    // holds.
     unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) == size as isize }
 }
 
-/// A word of a vCPU's structure.
+/// Reads a word of a vCPU's structure.
 #[inline]
 fn word_of(env: NonNull<u64>, at: usize) -> u64 {
-    // SAFETY: the pointer came from translated code, which keeps its vCPU's structure there, of many kilobytes, as long as
-    // the process; this thread runs that vCPU or its sisters, so nobody writes there now. Where it came from other code of QEMU's,
-    // the words could be read when it was learned.
+    // SAFETY: the pointer came from translated code, which keeps its vCPU's structure of many kilobytes
+    // there as long as the process lives. This thread runs that vCPU, or all vCPUs, so no other thread
+    // writes now. Where the pointer came from other code of QEMU, the words could be read when it was
+    // learned.
     unsafe { env.as_ptr().add(at).read_volatile() }
 }
 
-/// Defines a callback that also gets the structure of its vCPU's registers, and the entry that QEMU calls.
+/// Defines a callback that also gets the structure of its vCPU's registers, and the function that QEMU
+/// calls.
 ///
-/// On x86-64 hosts translated code keeps the structure's address in rbp (`TCG_AREG0` in QEMU's tcg/x86_64), which calls
-/// preserve; whatever is there is only believed once it has proved itself.
+/// On x86-64 hosts translated code keeps the structure's address in rbp (`TCG_AREG0` in QEMU's
+/// tcg/x86_64), which calls preserve. Any value there is only used after a proof.
 #[macro_export]
 macro_rules! with_env {
     ($(#[$doc:meta])* $entry:ident => $callback:path) => {
         $(#[$doc])*
         #[unsafe(naked)]
         pub extern "C" fn $entry(index: std::ffi::c_uint, data: *mut std::ffi::c_void) {
-            // The third argument is the host's rbp; the others stay where they are.
+            // The third argument is the host's rbp. The others are unchanged.
             std::arch::naked_asm!("mov rdx, rbp", "jmp {callback}", callback = sym $callback)
         }
     };
@@ -367,13 +381,13 @@ mod tests {
             prove(GS_BASE, std::iter::repeat_n(base, 100), |v, at| if at == 77 { v } else { 0 }),
             Some(77)
         );
-        // Two places that hold it: either may be another thing.
+        // Two words hold the value, and either may be another variable.
         assert_eq!(
             prove(GS_BASE, std::iter::repeat_n(base, 100), |v, at| if at > 188 { v } else { 0 }),
             None
         );
         let flags = (0..100u64).map(|i| 2 | (i & 1) << 9 | (i & 3) << 6);
-        // The arithmetic flags differ, as they do.
+        // The arithmetic flags may differ, because QEMU keeps them elsewhere.
         assert_eq!(prove(RFLAGS, flags, |v, at| if at == 17 { v & !0x8d5 | 0x40 } else { 0x202 }), Some(17));
     }
 }

@@ -1,4 +1,5 @@
-//! What a block's instructions do, as far as the tracer cares: leave the driver, lock the bus, use ports.
+//! Classifies a block's instructions by what the tracer needs: transfers out of the driver, bus locks,
+//! ports.
 
 use crate::vcpu::GS_BASE;
 use guardrail_plugin::block;
@@ -8,52 +9,52 @@ use iced_x86::{
     Register, RflagsBits,
 };
 
-/// Where a control transfer goes.
+/// The target of a control transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
     /// A fixed address.
     Direct(u64),
-    /// The address in a general register (hardware number).
+    /// The address in a general register, by hardware number.
     Register(u8),
-    /// The address in memory at the instruction's operand.
+    /// The address stored in memory, at the instruction's operand.
     Memory,
 }
 
 /// How a block ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Exit {
-    /// It goes on in the driver, as the block's bytes tell.
+    /// It continues in the driver; the block's bytes say where.
     Stays,
-    /// A call, and the address it returns to.
+    /// A call, with its return address.
     Call(Target, u64),
-    /// A jump.
+    /// A jump out of the driver, or through a register or memory.
     Jump(Target),
-    /// A conditional jump out of the driver.
+    /// A conditional jump to this address out of the driver.
     MaybeJump(u64),
     /// A return instruction.
     Return,
     /// A jump to a return thunk.
     ReturnThunk,
-    /// A far transfer, `iret` and the like: nothing is known of the target.
+    /// A far transfer, `iret` and the like, whose target is unknown.
     Far,
 }
 
 /// What an instruction is, besides its memory accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
-    /// Nothing of interest.
+    /// None of the others.
     None,
     /// A lock prefix, or an exchange with memory.
     Locked,
-    /// A port access: bytes, direction, the port unless it is in dx.
+    /// A port access.
     Port {
-        /// 1, 2 or 4.
+        /// Bytes per access: 1, 2 or 4.
         size: u8,
-        /// `out` and `outs`.
+        /// True for `out` and `outs`.
         out: bool,
-        /// The port, if the instruction names it.
+        /// Number of the port; `None` where dx has it.
         port: Option<u8>,
-        /// A repeated string instruction.
+        /// True for a repeated string instruction.
         rep: bool,
     },
     /// `rep movs`, `rep stos`, `rep lods`.
@@ -62,11 +63,11 @@ pub enum Special {
 
 /// What the tracer knows about addresses when it looks at code.
 pub trait Places {
-    /// The address belongs to a watched module.
+    /// Whether the address belongs to a watched module.
     fn watched(&self, addr: u64) -> bool;
-    /// The register that an indirect thunk at this address jumps through.
+    /// Hardware number of the register that the indirect thunk at this address jumps through.
     fn indirect_thunk(&self, addr: u64) -> Option<u8>;
-    /// A return thunk begins here.
+    /// Whether a return thunk begins at this address.
     fn return_thunk(&self, addr: u64) -> bool;
 }
 
@@ -84,7 +85,7 @@ pub fn decode(address: u64, bytes: &[u8]) -> Vec<Instruction> {
     insns
 }
 
-/// How a block whose last instruction this is ends.
+/// How a block with this last instruction ends.
 pub fn exit(insn: &Instruction, places: &impl Places) -> Exit {
     let target = || match insn.op0_kind() {
         OpKind::NearBranch64 => places
@@ -124,22 +125,22 @@ pub fn exit(insn: &Instruction, places: &impl Places) -> Exit {
         }
         FlowControl::Call | FlowControl::IndirectCall if insn.mnemonic() == Mnemonic::Call => Exit::Far,
         FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => Exit::Far,
-        // Traps and system calls come back through a discontinuity, if at all.
+        // The kernel returns from traps and system calls through a discontinuity, if at all.
         _ => Exit::Stays,
     }
 }
 
-/// A near return, or a jump to a return thunk.
+/// Whether this is a near return, or a jump to a return thunk.
 pub fn is_return(insn: &Instruction, places: &impl Places) -> bool {
     block::is_return(insn, |addr| places.return_thunk(addr))
 }
 
-/// The address after the block's last instruction, if the driver may come back there.
+/// The address after the block's last instruction, if the driver may resume there.
 pub fn resume_site(insn: &Instruction, exit: Exit) -> Option<u64> {
     (insn.mnemonic() == Mnemonic::Call || matches!(exit, Exit::MaybeJump(_))).then(|| insn.next_ip())
 }
 
-/// What else the instruction is.
+/// Classifies an instruction that locks the bus, accesses ports or repeats.
 pub fn special(insn: &Instruction) -> Special {
     let rep = insn.has_rep_prefix() || insn.has_repne_prefix();
     let port = |size, out| Special::Port { size, out, port: None, rep };
@@ -179,7 +180,7 @@ pub fn special(insn: &Instruction) -> Special {
     }
 }
 
-/// The instruction accesses memory through rsp only.
+/// Whether the instruction accesses memory through rsp only.
 pub fn only_stack(insn: &Instruction) -> bool {
     let through_rsp = |kind| match kind {
         OpKind::Memory => insn.memory_base() == Register::RSP && insn.segment_prefix() == Register::None,
@@ -195,11 +196,12 @@ pub fn only_stack(insn: &Instruction) -> bool {
     (0..insn.op_count()).all(|i| through_rsp(insn.op_kind(i)))
 }
 
-/// The address of the memory operand, given the values of registers: by hardware number, or [`GS_BASE`].
+/// Computes the address of the memory operand from the values of registers, by hardware number or
+/// [`GS_BASE`].
 pub fn operand_address(insn: &Instruction, mut register: impl FnMut(usize) -> u64) -> u64 {
     let mut value = |reg: Register| match reg {
         Register::None => 0,
-        // The decoder has resolved the displacement already.
+        // The decoder has already added rip to the displacement.
         Register::RIP | Register::EIP => 0,
         reg => register(reg.number()),
     };
@@ -209,19 +211,19 @@ pub fn operand_address(insn: &Instruction, mut register: impl FnMut(usize) -> u6
     segment.wrapping_add(base).wrapping_add(index).wrapping_add(insn.memory_displacement64())
 }
 
-/// The memory that an instruction reads or writes, apart from its registers' values.
+/// The memory that an instruction reads or writes, independent of register values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand {
-    /// Bytes, at most 128.
+    /// Length in bytes, at most 128.
     pub size: u8,
-    /// It is written.
+    /// True where the instruction writes it.
     pub store: bool,
     /// The register that points to the operand of a string instruction.
     pointer: Option<u8>,
 }
 
 impl Operand {
-    /// Its address, given the values of registers as for [`operand_address`].
+    /// Computes its address from the values of registers, as [`operand_address`] does.
     pub fn address(self, insn: &Instruction, mut register: impl FnMut(usize) -> u64) -> Option<u64> {
         match self.pointer {
             Some(pointer) => Some(register(usize::from(pointer))),
@@ -231,7 +233,8 @@ impl Operand {
     }
 }
 
-/// The memory operand of an instruction, if it accesses one. Of the two of a string instruction it is the one written.
+/// The memory operand of an instruction, if it accesses one. Of the two operands of a string
+/// instruction, this is the written one.
 pub fn operand(insn: &Instruction) -> Option<Operand> {
     let mut info = InstructionInfoFactory::new();
     let info = info.info(insn);
@@ -255,7 +258,7 @@ pub fn operand(insn: &Instruction) -> Option<Operand> {
         .filter(|operand| operand.size > 0)
 }
 
-/// The flags before the instruction `at` of a block.
+/// State of the flags before the instruction with index `at` of a block.
 pub fn flags(insns: &[Instruction], at: usize) -> Flags {
     let touches = |insn: &Instruction| insn.rflags_modified() != 0 || insn.rflags_read() != 0;
     if !insns[..at].iter().any(touches) {
@@ -264,7 +267,7 @@ pub fn flags(insns: &[Instruction], at: usize) -> Flags {
     if dead(&insns[at..]) { Flags::Dead } else { Flags::Live }
 }
 
-/// No instruction needs the flags as they are before the first of these.
+/// Whether no instruction needs the flags as they are before the first of these.
 fn dead(insns: &[Instruction]) -> bool {
     let mut live =
         RflagsBits::OF | RflagsBits::SF | RflagsBits::ZF | RflagsBits::AF | RflagsBits::CF | RflagsBits::PF;
@@ -272,7 +275,7 @@ fn dead(insns: &[Instruction]) -> bool {
         if insn.rflags_read() & live != 0 {
             return false;
         }
-        // Shifts by a register and repeated comparisons leave the flags alone when their count is zero.
+        // Shifts by a register and repeated comparisons keep the flags when their count is zero.
         let conditional =
             insn.op_count() > 1 && insn.op1_kind() == OpKind::Register && insn.op1_register() == Register::CL
                 || insn.op_count() > 2
@@ -449,7 +452,7 @@ mod tests {
         // mov eax, [rdi]; add eax, 1; mov [rdi], eax
         let block = all(&[0x8b, 0x07, 0x83, 0xc0, 1, 0x89, 0x07, 0x74, 0]);
         assert_eq!((flags(&block, 0), flags(&block, 1)), (Flags::Untouched, Flags::Untouched));
-        // The conditional jump wants the flags of the addition.
+        // The conditional jump needs the flags of the addition.
         assert_eq!(flags(&block, 2), Flags::Live);
         // cmp eax, 1; mov [rdi], eax; add eax, 1; je
         assert_eq!(flags(&all(&[0x83, 0xf8, 1, 0x89, 0x07, 0x83, 0xc0, 1, 0x74, 0]), 1), Flags::Dead);

@@ -1,4 +1,4 @@
-//! What all vCPUs share and change seldom: the control ring and what has been told through it.
+//! State that all vCPUs share and rarely change: the control ring, and what it has logged.
 
 use crate::code::{Operand, Target};
 use crate::gate::sites::{self, GateSite};
@@ -10,122 +10,124 @@ use iced_x86::Instruction;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::atomic::AtomicU8;
 
-/// Under one mutex. Whoever locks it has no segment of its own open, because writing may wait.
+/// The control ring's writer and the shared tables; one mutex protects them. A thread that takes the
+/// mutex has no open segment of its own, because writing may wait.
 pub struct Control {
     writer: RingWriter,
     /// Blocks by generation, address and bytes.
     blocks: FxHashMap<(u64, u64, Box<[u8]>), &'static Block>,
-    /// Lists of hooks, so that equal ones are kept once.
+    /// Interned lists of hooks: equal lists exist once.
     hook_lists: FxHashMap<Vec<u32>, &'static Vec<u32>>,
     threads: FxHashSet<(u64, u32)>,
-    /// Watched modules that are loaded.
+    /// Watched modules that are loaded now.
     pub modules: Vec<LoadedModule>,
-    /// Addresses of the `struct module` of the others that were told.
+    /// Addresses of `struct module` of the unwatched modules in the log.
     pub others: Vec<u64>,
-    /// Instructions at the gate outside watched modules, by address and bytes of their block.
+    /// Instructions outside watched modules that the gate watches, by address and bytes of their block.
     gate_sites: FxHashMap<(u64, Box<[u8]>), &'static [GateSite]>,
-    /// The globals have been told.
+    /// True once the kernel's globals are logged.
     pub globals_told: bool,
 }
 
-/// A watched module.
+/// A watched module that is loaded.
 pub struct LoadedModule {
-    /// Address of its `struct module`.
+    /// Guest virtual address of its `struct module`.
     pub address: u64,
-    /// The tag of its ranges.
+    /// Generation that tags its ranges.
     pub generation: u64,
-    /// Its regions, as they were at load.
+    /// Its regions (start, end), as they were at load.
     pub regions: Vec<(u64, u64)>,
 }
 
-/// A driver block as translated. Never freed: translated code points to it.
+/// A driver block as translated. It is never freed, because translated code points to it.
 pub struct Block {
-    /// Its number in the log.
+    /// Number of the block in the log.
     pub number: u64,
-    /// Where it begins.
+    /// Guest virtual address of its first byte.
     pub address: u64,
-    /// What is known of its start: see [`Resumes`].
+    /// Whether calls return to its start: see [`Resumes`].
     pub resumes: AtomicU8,
-    /// How it leaves the driver, where that is told before the last instruction.
+    /// How it leaves the driver. `None` where no record is needed before the last instruction.
     pub leave: Option<Leave>,
-    /// Port accesses.
+    /// Its port accesses.
     pub ports: Box<[Port]>,
-    /// Its instructions.
+    /// One row per instruction, for memory callbacks.
     pub sites: Box<[MemSite]>,
-    /// Those that can be held.
+    /// Its instructions that can be held.
     pub holds: Box<[HoldSite]>,
-    /// Those that may access devices, where accesses to devices are held.
+    /// Its instructions that may access devices. Empty in runs without a gate.
     pub gated: Box<[GateSite]>,
-    /// Threads can be slowed down at its start, where the kernel returns to.
+    /// True where threads can be delayed at its start, because the kernel returns there.
     pub stalls: bool,
 }
 
-/// Whether calls return to the start of a block; anything else is not known yet.
+/// Whether calls return to the start of a block. Any other value means that this is not known yet.
 pub struct Resumes;
 
 impl Resumes {
-    /// They do.
+    /// Calls return there.
     pub const CAN: u8 = 1;
-    /// A function begins there.
+    /// A function begins there, so no call returns there.
     pub const NEVER: u8 = 2;
 }
 
 /// An instruction that can be held.
 pub struct HoldSite {
-    /// Where it is.
+    /// Guest virtual address of the instruction.
     pub address: u64,
-    /// Its index in the block.
+    /// Index of the instruction in its block.
     pub index: u16,
-    /// The instruction.
+    /// The decoded instruction.
     pub insn: Instruction,
-    /// The memory that it names.
+    /// The memory operand that is compared with other accesses.
     pub operand: Operand,
-    /// What the arithmetic flags are before it: whether a vCPU can be sent back to it.
+    /// State of the arithmetic flags before it, which decides whether a vCPU can return to it.
     pub flags: Flags,
-    /// Pairs and sides.
+    /// Pairs that it belongs to, with the side in each.
     pub roles: Roles,
-    /// It was picked by chance.
+    /// True where it was picked at random.
     pub sampled: bool,
 }
 
-/// An instruction of a block, as its memory callback gets to know it.
+/// An instruction of a block, as its memory callback gets it.
 pub struct MemSite {
-    /// The number of the block.
+    /// Number of its block in the log.
     pub block: u64,
-    /// Where the instruction is.
+    /// Guest virtual address of the instruction.
     pub address: u64,
-    /// Its index in the block.
+    /// Index of the instruction in its block.
     pub index: u16,
-    /// What else to do after an access: [`MemFlags`](crate::exec::MemFlags).
+    /// What the callback does besides logging the access: [`MemFlags`](crate::exec::MemFlags).
     pub flags: u16,
 }
 
-/// A transfer out of the driver or through a register or memory.
+/// A transfer out of the driver, or through a register or memory.
 pub struct Leave {
-    /// A jump, not a call.
+    /// True for a jump, false for a call.
     pub jump: bool,
-    /// Where to.
+    /// Source of the target address.
     pub target: Target,
-    /// How many registers may hold arguments.
+    /// Number of registers that may hold arguments.
     pub args: u8,
-    /// The instruction.
+    /// The decoded instruction.
     pub insn: Instruction,
-    /// No memory access of the instruction follows, after which the segment could be closed.
+    /// True where no memory access of the instruction follows. The segment is then closed before the
+    /// transfer.
     pub last: bool,
 }
 
 /// A port access in a block.
 pub struct Port {
-    /// The index of the instruction.
+    /// Index of the instruction in its block.
     pub index: u16,
-    /// Bytes, and 0x80 for `out`.
+    /// Bytes per access, plus 0x80 for `out`.
     pub small: u8,
-    /// The port, unless it is in dx.
+    /// Number of the port; `None` where dx has it.
     pub port: Option<u8>,
 }
 
 impl Control {
-    /// Nothing told yet.
+    /// Wraps the control ring's writer; nothing is logged yet.
     pub fn new(writer: RingWriter) -> Control {
         Control {
             writer,
@@ -139,20 +141,20 @@ impl Control {
         }
     }
 
-    /// Writes a control record, visible at once.
+    /// Writes a control record into a segment of its own, so readers see it at once.
     pub fn tell(&mut self, record: &[u64]) {
         self.writer.begin();
         self.writer.push_slice(record);
         self.writer.close();
     }
 
-    /// Ends the ring.
+    /// Logs the end record and ends the control ring.
     pub fn finish(&mut self) {
         self.tell(&[Head::encode(Kind::End, 0, 0)]);
         self.writer.finish();
     }
 
-    /// The block with these bytes at this address; tells of it if it is new.
+    /// Returns the block with these bytes at this address. A new block is logged first.
     pub fn block(
         &mut self,
         generation: u64,
@@ -173,19 +175,20 @@ impl Control {
         block
     }
 
-    /// The one copy of a list of hooks.
+    /// Returns the one copy of a list of hooks, which is never freed.
     pub fn hook_list(&mut self, hooks: Vec<u32>) -> &'static Vec<u32> {
         self.hook_lists.entry(hooks).or_insert_with_key(|hooks| Box::leak(Box::new(hooks.clone())))
     }
 
-    /// The instructions of a block outside watched modules that may access devices. Kept once for each block.
+    /// The instructions of a block outside watched modules that may access devices. Each block has one
+    /// copy.
     pub fn gate_sites(&mut self, address: u64, bytes: &[u8], insns: &[Instruction]) -> &'static [GateSite] {
         self.gate_sites
             .entry((address, Box::from(bytes)))
             .or_insert_with(|| Box::leak(sites::sites(insns, false)))
     }
 
-    /// Tells of a thread unless that was done.
+    /// Logs a thread, unless the log has it already.
     pub fn thread(&mut self, task: u64, pid: u32, flags: u8, comm: [u64; 2]) {
         if self.threads.insert((task, pid)) {
             self.tell(&[Head::encode(Kind::Thread, flags, u64::from(pid)), task, comm[0], comm[1]]);

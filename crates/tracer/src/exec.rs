@@ -1,4 +1,4 @@
-//! What instrumentation does when it runs.
+//! Callbacks of instrumented code: they log blocks, accesses, calls and hooks while the guest runs.
 
 use crate::code::{self, Target};
 use crate::control::{Block, Leave, MemSite, Port, Resumes};
@@ -14,27 +14,27 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// In a task's flags: it is a thread of the kernel (include/linux/sched.h).
+/// Flag in `task_struct::flags` of kernel threads (include/linux/sched.h).
 const PF_KTHREAD: u64 = 0x0020_0000;
 
-/// Values that one hook reads through its arguments.
+/// Most values that one hook reads through its arguments.
 pub const MAX_DEREFS: usize = 64;
 
-/// Words of blocks that share a segment where vCPUs share a thread: enough that segments cost little, and few enough that the
-/// analysis begins while the driver runs.
+/// Words up to which blocks share a segment, where vCPUs share a thread. More words make segments
+/// cheaper; fewer words let the analysis begin while the driver runs.
 const TOGETHER: u64 = 96;
 
-/// What a memory callback does besides telling the access.
+/// Bits that say what a memory callback does besides logging the access.
 pub struct MemFlags;
 
 impl MemFlags {
-    /// Only accesses to devices have words.
+    /// Log accesses to devices only.
     pub const DEVICES_ONLY: u16 = 1;
-    /// A new order point follows the instruction's store.
+    /// The instruction's store begins a new order point.
     pub const LOCKED: u16 = 2;
-    /// The instruction's store ends the stay in the driver.
+    /// The driver is left after the instruction's store.
     pub const LEAVE_AFTER_STORE: u16 = 4;
-    /// The instruction's load ends the stay in the driver, unless it is a jump table's.
+    /// The driver is left after the instruction's load, unless the load is a jump table's.
     pub const LEAVE_AFTER_LOAD: u16 = 8;
     /// The instruction's load is a return address.
     pub const RETURN: u16 = 16;
@@ -42,7 +42,7 @@ impl MemFlags {
     pub const HELD: u16 = 32;
     /// The instruction locks the bus.
     pub const ATOMIC: u16 = 64;
-    /// The instruction accesses nothing but the stack.
+    /// The instruction accesses only the stack.
     pub const STACK: u16 = 128;
     const ANY_SPECIAL: u16 =
         Self::LOCKED | Self::LEAVE_AFTER_STORE | Self::LEAVE_AFTER_LOAD | Self::RETURN | Self::HELD;
@@ -62,7 +62,7 @@ extern "C" fn block_begins(index: c_uint, block: *mut c_void, env: *mut u64) {
     begin_block(tracer, vcpu, block);
 }
 
-/// The block runs now.
+/// Logs that the block begins, in the open segment or a new one.
 #[inline]
 pub fn begin_block(tracer: &Tracer, vcpu: &mut Vcpu, block: &'static Block) {
     vcpu.block = Some(block);
@@ -78,13 +78,13 @@ pub fn begin_block(tracer: &Tracer, vcpu: &mut Vcpu, block: &'static Block) {
     vcpu.writer.push(Head::encode(Kind::Block, 0, block.number));
 }
 
-/// Finds the vCPU that a callback is for: [`Tracer::running`] or one of its sisters.
+/// A method that finds the vCPU of a callback: [`Tracer::running`] or a similar one.
 pub type Find = unsafe fn(&Tracer, u32) -> Option<&'static mut Vcpu>;
 
-/// The vCPU and what the registration of a callback passed along.
+/// Returns the vCPU of a callback, and the data from its registration.
 ///
 /// # Safety
-/// In a callback for this vCPU; `data` points to a `T` that is never freed.
+/// The caller is a callback for this vCPU, and `data` points to a `T` that is never freed.
 #[inline(always)]
 pub unsafe fn with_vcpu<T>(
     find: Find,
@@ -95,7 +95,7 @@ pub unsafe fn with_vcpu<T>(
     unsafe { Some((find(tracer()?, index)?, &*data.cast::<T>())) }
 }
 
-/// Begins a segment with the record of an entry.
+/// Begins a segment with the record of an entry into the driver.
 fn enter(tracer: &Tracer, vcpu: &mut Vcpu, block: &Block) {
     let rsp = vcpu.reg(RSP);
     let mut flags = EnterFlags(0);
@@ -125,7 +125,7 @@ fn enter(tracer: &Tracer, vcpu: &mut Vcpu, block: &Block) {
     vcpu.writer.push_slice(&words[..len]);
 }
 
-/// Tells the GS base of a vCPU, once, in an open segment of its own ring.
+/// Logs the GS base of a vCPU once, in an open segment of its own ring.
 #[inline]
 fn tell_gs_base(vcpu: &mut Vcpu) {
     if !std::mem::replace(&mut vcpu.gs_told, true) {
@@ -145,13 +145,13 @@ fn is_return_site(tracer: &Tracer, block: &Block) -> bool {
     if known {
         block.resumes.store(Resumes::CAN, Relaxed);
     } else if sites.functions.contains(&block.address) {
-        // Functions are no return sites, and never become such.
+        // A function's first block is not a return site, and never becomes one.
         block.resumes.store(Resumes::NEVER, Relaxed);
     }
     known
 }
 
-/// The word that rsp points to, which at the entry of a function is where it returns to.
+/// Reads the word at rsp. At the entry of a function it is the return address.
 fn top_of_stack(tracer: &Tracer, vcpu: &mut Vcpu, thread: (u64, u32), rsp: u64) -> Option<u64> {
     if tracer.ram.known()
         && rsp & 7 == 0
@@ -163,13 +163,14 @@ fn top_of_stack(tracer: &Tracer, vcpu: &mut Vcpu, thread: (u64, u32), rsp: u64) 
     vcpu.read_word(rsp, 8)
 }
 
-/// Up to eight bytes of guest memory, zero-extended. What lies in the direct map needs no page walk.
+/// Reads up to eight bytes of guest memory, zero-extended. Addresses in the direct map need no page
+/// walk.
 fn read_word(tracer: &Tracer, vcpu: &mut Vcpu, at: u64, len: usize) -> Option<u64> {
     let physical = at.wrapping_sub(tracer.direct_map.load(Relaxed));
     tracer.ram.word(physical, len).or_else(|| vcpu.read_word(at, len))
 }
 
-/// The current task and `preempt_count`.
+/// Reads the current task and `preempt_count` of the vCPU.
 pub fn context(tracer: &Tracer, vcpu: &mut Vcpu) -> (u64, u32) {
     let generation = tracer.generation.load(Relaxed);
     let places = match vcpu.per_cpu {
@@ -193,7 +194,7 @@ pub fn context(tracer: &Tracer, vcpu: &mut Vcpu) -> (u64, u32) {
     {
         return (task, count as u32);
     }
-    // Both lie close to each other in most kernels: one read is half the cost.
+    // In most kernels the two lie close together, and one read costs half as much as two.
     let distance = places.preempt_count.wrapping_sub(places.current);
     if (8..256).contains(&distance)
         && let Some(bytes) = vcpu.read_physical(places.current, distance as usize + 4)
@@ -204,10 +205,11 @@ pub fn context(tracer: &Tracer, vcpu: &mut Vcpu) -> (u64, u32) {
     (task, vcpu.read_physical_word(places.preempt_count, 4).unwrap_or(0) as u32)
 }
 
-/// The pid of a task; tells of the thread when it is new.
+/// Reads the pid of a task, and logs the thread when it is new.
 fn thread(tracer: &Tracer, vcpu: &mut Vcpu, task: u64) -> u32 {
     let at = task.wrapping_add(tracer.config.task.pid);
-    // Tasks lie in the direct map, where no page walk is needed, but for the idle task of the first CPU, which stays what it is.
+    // Tasks lie in the direct map, which needs no page walk. Only the idle task of the first CPU lies
+    // elsewhere, and its pid never changes.
     let physical = at.wrapping_sub(tracer.direct_map.load(Relaxed));
     if physical >= 1 << 46
         && let Some(&pid) = vcpu.tasks.get(&task)
@@ -232,7 +234,7 @@ fn thread(tracer: &Tracer, vcpu: &mut Vcpu, task: u64) -> u32 {
     pid
 }
 
-/// A driver instruction has accessed memory.
+/// Memory callback: a driver instruction has accessed memory.
 pub extern "C" fn on_access(index: c_uint, info: u32, vaddr: u64, site: *mut c_void) {
     let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback, and blocks and their sites are never freed.
@@ -270,14 +272,16 @@ pub extern "C" fn on_access(index: c_uint, info: u32, vaddr: u64, site: *mut c_v
     }
 }
 
-/// An access from a block whose beginning was not reported. When an instruction in the middle of a block
-/// turns out to access a device, QEMU abandons the block there and runs the instruction from a block of its
-/// own, with memory callbacks only. The index of the instruction in the block that had begun.
+/// Handles an access from a block whose beginning was not reported. It returns the index of the
+/// instruction in the block that began.
+///
+/// When an instruction in the middle of a block accesses a device, QEMU abandons the block there. It
+/// then runs the instruction in a block of its own, with memory callbacks only.
 #[cold]
 fn cut(vcpu: &mut Vcpu, block: &Block, site: &MemSite) -> Option<u16> {
     let insn = block.sites.iter().find(|s| s.address == site.address)?.index;
     if !vcpu.writer.is_open() {
-        // Translating the block of one instruction has closed it.
+        // The translation of the block with one instruction has closed the segment.
         vcpu.writer.begin_continuation();
     }
     if vcpu.cut != Some(insn) {
@@ -291,7 +295,8 @@ fn is_device(info: u32, vaddr: u64) -> bool {
     // SAFETY: queries about the access at hand.
     unsafe {
         let place = ffi::qemu_plugin_get_hwaddr(info, vaddr);
-        // QEMU forgets where an access went only if the access changed the memory map: a device register.
+        // QEMU forgets the target of an access only if the access changed the memory map. Only a device
+        // register does that.
         place.is_null() || ffi::qemu_plugin_hwaddr_is_io(place)
     }
 }
@@ -318,7 +323,7 @@ fn after_special(tracer: &Tracer, vcpu: &mut Vcpu, info: u32, flags: u16, store:
     }
 }
 
-/// A driver function returns to the kernel: its result, and the end of the segment.
+/// Logs that a driver function returns to the kernel, with its result, and ends the segment.
 fn leave_by_return(vcpu: &mut Vcpu) {
     let result = vcpu.reg(RAX);
     vcpu.writer.push_slice(&[Head::encode(Kind::Return, 0, 0), result]);
@@ -330,7 +335,8 @@ fn leave(vcpu: &mut Vcpu) {
     vcpu.writer.close();
 }
 
-/// A driver block is about to leave the driver by a call or jump, or goes through a register or memory.
+/// Callback before a driver block leaves the driver by a call or jump, or jumps through a register or
+/// memory.
 pub extern "C" fn on_leave(index: c_uint, block: *mut c_void) {
     // SAFETY: this is the vCPU's callback, and blocks are never freed.
     let (Some(tracer), Some((vcpu, block))) =
@@ -344,14 +350,14 @@ pub extern "C" fn on_leave(index: c_uint, block: *mut c_void) {
         Target::Register(register) => Some(vcpu.reg(usize::from(register))),
         Target::Memory => memory_target(vcpu, at),
     };
-    // Where the operand cannot be read, the instruction will fault instead of leaving.
+    // Where the operand cannot be read, the instruction faults instead of leaving.
     let Some(target) = target else { return };
     if at.jump
         && at.target == Target::Memory
         && tracer.watched.contains(target)
         && !is_function(tracer, target)
     {
-        // A jump table: the blocks tell.
+        // A jump through a table stays in the driver, and the next block logs where it arrives.
         return;
     }
     let mut words = [0; 2 + MAX_ARGS];
@@ -376,7 +382,7 @@ fn is_function(tracer: &Tracer, addr: u64) -> bool {
     tracer.sites.read().unwrap_or_else(PoisonError::into_inner).functions.contains(&addr)
 }
 
-/// A driver block ends with something after which other code may run, of which nothing is told.
+/// Callback at the end of a driver block after which other code may run, without a record of its own.
 pub extern "C" fn on_silent_leave(index: c_uint, _: *mut c_void) {
     let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback.
@@ -384,7 +390,7 @@ pub extern "C" fn on_silent_leave(index: c_uint, _: *mut c_void) {
     leave(vcpu);
 }
 
-/// A driver block is about to jump to a return thunk.
+/// Callback before a driver block jumps to a return thunk.
 pub extern "C" fn on_return_thunk(index: c_uint, _: *mut c_void) {
     let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback.
@@ -395,7 +401,7 @@ pub extern "C" fn on_return_thunk(index: c_uint, _: *mut c_void) {
     }
 }
 
-/// A port is about to be accessed.
+/// Callback before a port access.
 pub extern "C" fn on_port(index: c_uint, port: *mut c_void) {
     // SAFETY: this is the vCPU's callback, and blocks are never freed.
     let Some((vcpu, port)) = (unsafe { with_vcpu::<Port>(Tracer::same, index, port) }) else { return };
@@ -403,7 +409,7 @@ pub extern "C" fn on_port(index: c_uint, port: *mut c_void) {
     vcpu.writer.push(Head::encode(Kind::Port, port.small, u64::from(port.index) << 16 | number));
 }
 
-/// A repeated string instruction is about to run.
+/// Callback before a repeated string instruction.
 pub extern "C" fn on_rep(index: c_uint, insn: *mut c_void) {
     let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback.
@@ -466,7 +472,8 @@ extern "C" fn hook_entered(index: c_uint, number: *mut c_void, env: *mut u64) {
     vcpu.writer.close();
 }
 
-/// The records of a hook's lists that are wanted now. Read before a ticket is taken: what is read takes no time in the log.
+/// Reads the wanted lists of a hook into records. It does so before the writer takes a ticket, so that
+/// reading delays no other vCPU.
 fn read_lists(
     vcpu: &mut Vcpu,
     hook: &Hook,
@@ -486,7 +493,7 @@ fn push_lists(vcpu: &mut Vcpu, lists: &[Vec<u64>]) {
 }
 
 with_env! {
-    /// A function returns whose return ends calls of hooks.
+    /// A return runs that may end calls of hooks.
     on_hook_return => hook_returns
 }
 
@@ -500,7 +507,7 @@ extern "C" fn hook_returns(index: c_uint, hooks: *mut c_void, env: *mut u64) {
         return;
     };
     let rsp = vcpu.reg(RSP);
-    // Many functions share a return; only those that were entered with this stack end here.
+    // Many functions share a return. Only calls that were entered with this stack pointer end here.
     let Some(left) = tracer.hooked.leave(hooks, rsp) else { return };
     let rax = vcpu.reg(RAX);
     let mut begun = false;
@@ -518,10 +525,11 @@ extern "C" fn hook_returns(index: c_uint, hooks: *mut c_void, env: *mut u64) {
     vcpu.writer.close();
 }
 
-/// An interrupt or exception. Runs with QEMU's big lock held, so it never waits.
+/// Callback for an interrupt or exception. QEMU's big lock is held, so it never waits.
 ///
-/// QEMU tells of an exception twice: when the instruction raises it, with the handler not yet known, and when the
-/// handler is about to run, as an interrupt that hit somewhere behind. The log has it once.
+/// QEMU reports an exception twice. The first report arrives when the instruction raises it, before the
+/// handler is known. The second arrives when the handler is about to run, as an interrupt somewhere
+/// after the instruction. The log has the exception once.
 pub extern "C" fn on_discontinuity(index: c_uint, kind: c_int, from: u64, to: u64, _: *mut c_void) {
     let Some(tracer) = tracer() else { return };
     tracer.learn(index, from);
@@ -533,9 +541,9 @@ pub extern "C" fn on_discontinuity(index: c_uint, kind: c_int, from: u64, to: u6
         return;
     }
     let exception = kind == ffi::DISCON_EXCEPTION || raised.is_some();
-    // The second telling has the very instruction.
+    // If the second report names driver code, it names the very instruction.
     let from = if tracer.watched.contains(from) { from } else { raised.unwrap_or(from) };
-    // Before the driver's first instruction after other code it is still that code which is interrupted.
+    // Until the driver's first instruction runs again, the interrupted code is the other code.
     if !tracer.watched.contains(from) || vcpu.left {
         return;
     }
@@ -555,7 +563,7 @@ pub extern "C" fn on_discontinuity(index: c_uint, kind: c_int, from: u64, to: u6
     }
 }
 
-/// A vCPU goes idle or away.
+/// Callback when a vCPU becomes idle or exits.
 pub extern "C" fn on_pause(index: c_uint, _: *mut c_void) {
     let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback.

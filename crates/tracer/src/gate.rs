@@ -1,8 +1,10 @@
-//! The gate: device accesses wait here, before their instruction runs, until the analysis has checked the log up to and
-//! including them (thesis 5.2). A closed gate keeps them from the device: writes do nothing, reads give all ones.
+//! The gate: a device access waits here until the analysis has checked the log up to and including it
+//! (thesis 5.2). It waits before its instruction runs. A closed gate keeps accesses from the device:
+//! writes do nothing, reads return all ones.
 //!
-//! Accesses of the driver's own code are held whatever device they go to. Accesses of other code (functions of the kernel and
-//! of libraries that access registers for drivers) are held where they go to a device that a watched driver was bound to.
+//! The gate holds accesses of driver code to any device. Kernel functions and libraries access registers
+//! for drivers. The gate holds those accesses only if they go to a device that a watched driver is bound
+//! to.
 
 pub mod bound;
 pub mod closed;
@@ -15,27 +17,27 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
-/// Pages of devices that a vCPU remembers; a power of two.
+/// Device pages that a vCPU remembers; a power of two.
 const PAGES: usize = 64;
 const PAGE: u64 = 4096;
 
-/// What all vCPUs share.
+/// The gate's state that all vCPUs share.
 pub struct Gate {
     config: Config,
-    /// Kernel functions that access devices for drivers, sorted.
+    /// Link-time ranges (start, end) of kernel functions that access devices for drivers, sorted.
     accessors: Vec<(u64, u64)>,
-    /// Physical addresses of registers of the devices that watched drivers are bound to.
+    /// Physical addresses of the registers of devices that watched drivers are bound to.
     memory: RangeSet,
-    /// Their ports.
+    /// I/O ports of those devices.
     ports: RangeSet,
-    /// Code of modules that are not watched: they may access devices for one that is.
+    /// Code of modules that are not watched, because it may access devices for a watched one.
     pub libraries: RangeSet,
-    /// Changes when addresses of devices get another meaning.
+    /// Changes when device addresses get another meaning.
     epoch: AtomicU64,
 }
 
 impl Gate {
-    /// A gate for a guest in which no driver is bound yet.
+    /// Makes a gate for a guest in which no driver is bound yet.
     pub fn new(config: Config) -> Gate {
         let mut accessors = config.accessors.clone();
         accessors.sort_unstable();
@@ -49,35 +51,35 @@ impl Gate {
         }
     }
 
-    /// The longest that an access may be held.
+    /// The longest time that an access may be held.
     pub fn limit(&self) -> Duration {
         Duration::from_millis(self.config.limit_millis)
     }
 
-    /// The configuration.
+    /// The configuration of this run.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The code at this link-time address accesses devices for drivers.
+    /// Whether the code at this link-time address accesses devices for drivers.
     pub fn is_accessor(&self, link: u64) -> bool {
         let next = self.accessors.partition_point(|range| range.0 <= link);
-        // Aliases and cold parts overlap: a few ranges before may reach further.
+        // Aliases and cold parts overlap, so one of the ranges before may reach further.
         self.accessors[next.saturating_sub(4)..next].iter().any(|range| link < range.1)
     }
 
-    /// A physical address belongs to a device, not to RAM.
+    /// Whether a physical address belongs to a device, not to RAM.
     pub fn is_device(&self, physical: u64) -> bool {
         !self.config.ram.iter().any(|&(from, to)| (from..to).contains(&physical))
     }
 
-    /// Addresses of devices mean something else from now on.
+    /// Forgets all translations, because device addresses get another meaning.
     pub fn remapped(&self) {
         self.epoch.fetch_add(1, Release);
     }
 }
 
-/// Where a vCPU found pages of the kernel's mappings.
+/// Physical addresses of pages in the kernel's device mappings, as one vCPU found them.
 pub struct Pages {
     pages: Box<[Page; PAGES]>,
 }
@@ -90,12 +92,12 @@ struct Page {
 }
 
 impl Pages {
-    /// Nothing known.
+    /// Makes an empty cache.
     pub fn new() -> Pages {
         Pages { pages: Box::new([Page::default(); PAGES]) }
     }
 
-    /// The physical address behind a virtual one; `translate` walks the page tables.
+    /// Translates a virtual address. `translate` walks the page tables where the cache has no row.
     #[inline]
     pub fn physical(
         &mut self,

@@ -1,8 +1,11 @@
-//! Accesses that are held to see who comes meanwhile: what is known of them, one for all vCPUs.
+//! Holds accesses to see which access arrives meanwhile. All vCPUs share the state.
 //!
-//! One access is held at a time. Its vCPU is sent back to its instruction again and again, so that interrupts and other
-//! vCPUs get in, until the other side of its pair comes to the same bytes, or time is up. Then the side that came runs
-//! first and the held one after it, and the values of the bytes before, between and after are told.
+//! One access is held at a time. Its vCPU returns to its instruction again and again, so that interrupts
+//! and other vCPUs can run. The hold ends when the other side of the pair reaches the same bytes, or at
+//! the time limit.
+//!
+//! After a meeting the arriving side runs first, and then the held one. The record has the values of the
+//! bytes before, between and after.
 
 mod arrival;
 pub mod run;
@@ -18,26 +21,27 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// Pairs that are kept.
+/// Most pairs that are kept.
 const MAX_PAIRS: usize = 1 << 12;
-/// Tries of a side that last longest, and that last long; what runs seldom gets no more.
+/// Number of a side's tries with the longest hold; up to `LONG_TRIES` the hold is long. Instructions
+/// that rarely run get only these tries.
 const FIRST_TRIES: u32 = 2;
 const LONG_TRIES: u32 = 6;
-/// How long a side may take to run its instruction once it was let go, and a held context may be away.
+/// How long a released side may take to run its instruction, and how long a held context may be away.
 const GRACE: Duration = Duration::from_millis(1000);
 
-/// Accesses that are held.
+/// The accesses that can be held, and the current hold.
 pub struct Holds {
     config: Config,
-    /// Addresses of the points in loaded modules.
+    /// Roles of the instructions in loaded modules, by guest virtual address.
     places: RwLock<FxHashMap<u64, Roles>>,
     state: Mutex<State>,
     stalls: Mutex<Stalls>,
-    /// A sampled access is held: every access of the driver is compared with it.
+    /// True while a sampled access is held. Every access of the driver is then compared with it.
     watching: AtomicBool,
 }
 
-/// The state of the one hold, and what is known of the pairs.
+/// The current hold, and statistics of the pairs.
 #[derive(Debug, Default)]
 pub struct State {
     held: Option<Held>,
@@ -61,11 +65,11 @@ struct Held {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// For the other side to come.
+    /// For the other side to arrive.
     Waiting,
-    /// For the other side, which was let go then, to run.
+    /// For the other side to run. The time is when it was released.
     Met(Instant),
-    /// For the held one to run.
+    /// For the held side to run. The time is when it was released.
     Released(Instant),
 }
 
@@ -80,7 +84,7 @@ struct Pair {
 }
 
 impl Holds {
-    /// Nothing held yet.
+    /// Starts without a hold.
     pub fn new(config: &Config) -> Holds {
         Holds {
             config: config.clone(),
@@ -91,30 +95,31 @@ impl Holds {
         }
     }
 
-    /// Anything may be held in this run.
+    /// Whether any access may be held in this run.
     pub fn wanted(&self) -> bool {
         !self.config.points.is_empty() || self.config.samples.is_some()
     }
 
-    /// Threads are slowed down in this run.
+    /// Whether threads are delayed in this run.
     pub fn stalling(&self) -> bool {
         self.config.stall_millis > 0
     }
 
-    /// Whether a thread that comes back from the kernel stays where it is for now.
+    /// Whether a thread that returns from the kernel stays at its instruction for now.
     pub fn stays(&self, thread: Thread, now: Instant) -> bool {
         let held = self.state().held.is_some();
         let limit = Duration::from_millis(self.config.stall_millis);
         self.stalls.lock().unwrap_or_else(PoisonError::into_inner).stays(thread, limit, held, now)
     }
 
-    /// A sampled access is held.
+    /// Whether a sampled access is held.
     #[inline]
     pub fn watching(&self) -> bool {
         self.watching.load(Relaxed)
     }
 
-    /// A module was laid out: its name, and the values of its symbols in the file's order.
+    /// Finds the points in a module that was laid out. `symbols` has the values of its symbols, in the
+    /// file's order.
     pub fn place(&self, module: &[u8], symbols: &[u64]) {
         let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
         let of_module = |point: &&HoldPoint| point.module.as_bytes() == module;
@@ -124,13 +129,13 @@ impl Holds {
         }
     }
 
-    /// A range of a module has gone.
+    /// Forgets the points in a range that the kernel freed.
     pub fn forget(&self, from: u64, to: u64) {
         let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
         places.retain(|at, _| !(from..to).contains(at));
     }
 
-    /// The roles of the instruction at an address, and whether it is picked by chance.
+    /// The roles of the instruction at an address, and whether it is picked at random.
     pub fn at(&self, address: u64) -> (Roles, bool) {
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
         let roles = places.get(&address).cloned().unwrap_or_default();
@@ -141,19 +146,19 @@ impl Holds {
         (roles, picked)
     }
 
-    /// A sampled access may begin to be held, or is held.
+    /// Whether a sampled access is held, or may begin to be held.
     pub fn due(&self, now: Instant) -> bool {
         let Some(samples) = &self.config.samples else { return false };
         let state = self.state();
         state.held.is_some() || state.pause_over(samples, now)
     }
 
-    /// The state, for one step of one vCPU.
+    /// Locks the state, for one step of one vCPU.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A vCPU comes to an instruction. `read` gives the bytes at an address now.
+    /// Handles the arrival of a vCPU at an instruction. `read` returns the bytes at an address now.
     pub fn arrive(&self, arrival: &Arrival<'_>, read: impl FnMut(u64, u64) -> Option<u64>) -> Step {
         let mut state = self.state();
         let step = state.arrive(&self.config, arrival, read);
@@ -162,12 +167,12 @@ impl Holds {
         step
     }
 
-    /// A side has run its instruction.
+    /// Notes that a side has run its instruction.
     pub fn ran(&self, who: Who, now: Instant, read: impl FnMut(u64, u64) -> Option<u64>) -> Option<Meet> {
         self.state().ran(who, now, read)
     }
 
-    /// The driver made an access while a sampled one is held.
+    /// Compares an access of the driver with the sampled one that is held.
     pub fn accessed(
         &self,
         side: &MeetSide,
@@ -182,7 +187,7 @@ impl Holds {
         meet
     }
 
-    /// What is told of every pair at the end.
+    /// Makes the totals record of every pair, at the end of the run.
     pub fn totals(&self) -> Vec<Meet> {
         let state = self.state();
         let mut pairs: Vec<_> = state.pairs.iter().collect();
@@ -248,7 +253,7 @@ impl State {
         (Verdict::Go.into(), told)
     }
 
-    /// Begins to hold, if any pair wants it.
+    /// Begins a hold, if a pair of the instruction, or sampling, still wants a try.
     fn hold(&mut self, config: &Config, arrival: &Arrival<'_>) -> bool {
         let now = arrival.now;
         let wants = |&&(pair, role): &&(u32, u8)| {
@@ -300,7 +305,7 @@ impl State {
         self.sampled.is_none_or(|last| now.saturating_duration_since(last) >= pause)
     }
 
-    /// The held vCPU is at its instruction again.
+    /// Handles the held vCPU's return to its instruction.
     fn again(
         &mut self,
         config: &Config,
@@ -309,7 +314,7 @@ impl State {
         mut read: impl FnMut(u64, u64) -> Option<u64>,
     ) -> Step {
         let Some(held) = &mut self.held else { return (Verdict::Go.into(), None) };
-        // A thread may have been moved.
+        // The thread may have moved to another CPU.
         held.side.cpu = cpu;
         let over = now.saturating_duration_since(held.since) >= held.limit || held.spins >= config.spins;
         held.spins += 1;
@@ -328,7 +333,7 @@ impl State {
                 (Verdict::Go.into(), self.finish(now, outcome))
             }
             Phase::Waiting => (Verdict::Back.into(), None),
-            // It has run, or it is not going to.
+            // After this time the other side has run, or will not run.
             Phase::Met(since) if now.saturating_duration_since(since) < GRACE / 10 => {
                 (Verdict::Back.into(), None)
             }
@@ -351,7 +356,7 @@ impl State {
             }
             (Who::Held, Phase::Released(_)) => {
                 held.values[2] = value;
-                // Without the value between, the one that came did not run before.
+                // Without the middle value the arriving side did not run first.
                 let whole = held.values[1].is_some();
                 self.finish(now, if whole { MeetOutcome::Ran } else { MeetOutcome::Met })
             }
@@ -377,7 +382,7 @@ impl State {
         self.finish(now, MeetOutcome::Met)
     }
 
-    /// Ends the hold and gives its record.
+    /// Ends the hold and returns its record.
     fn finish(&mut self, now: Instant, outcome: MeetOutcome) -> Option<Meet> {
         let meet = self.meet(now, outcome);
         let held = self.held.take()?;
@@ -387,7 +392,8 @@ impl State {
                 let role = usize::from(held.side.role);
                 pair.came[1 - role] += held.came;
                 pair.held += spent;
-                // The guest gets time to go on; what comes seldom is not lost for it, as the other side has its own.
+                // The guest gets time to continue. Rare arrivals are not lost meanwhile, because the
+                // other side has a rest time of its own.
                 pair.rest[role] = Some(now + spent.min(Duration::from_millis(200)));
             }
             None => self.sampled = Some(now),
@@ -415,12 +421,12 @@ impl State {
 }
 
 impl Held {
-    /// The arrival is of the context that is held.
+    /// Whether the arrival is that of the held context.
     fn is(&self, side: &MeetSide) -> bool {
         (self.side.pc, self.side.rsp, self.side.task) == (side.pc, side.rsp, side.task)
     }
 
-    /// The held context has not come back to its instruction, or did not run it.
+    /// Whether the held context has not returned to its instruction, or did not run it, for too long.
     fn lost(&self, now: Instant) -> bool {
         let since = match self.phase {
             Phase::Waiting => self.since + self.limit,

@@ -1,4 +1,4 @@
-//! QEMU's door: the two symbols it looks for.
+//! The interface to QEMU: the two symbols that QEMU looks up in a plugin.
 
 use crate::exec::{self, MAX_DEREFS};
 use crate::lists::MAX_ENTRY;
@@ -10,15 +10,15 @@ use guardrail_trace::config::{ListCount, ListWalk, TracerConfig};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-/// The version of the plugin API that we are built for; QEMU reads it.
+/// The version of the plugin API that this plugin is built for. QEMU reads it.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 pub static qemu_plugin_version: c_int = ffi::API_VERSION;
 
-/// QEMU calls this once, before the guest runs. A result other than 0 ends QEMU.
+/// Installs the plugin. QEMU calls this once, before the guest runs; a result other than 0 ends QEMU.
 ///
 /// # Safety
-/// Only for QEMU: `info` points to its description of itself, `argv` to `argc` strings.
+/// Only QEMU may call this: `info` points to its description of itself, `argv` to `argc` strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: PluginId,
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     argc: c_int,
     argv: *const *const c_char,
 ) -> c_int {
-    // SAFETY: passed on from QEMU.
+    // SAFETY: QEMU passes valid arguments.
     let configured = unsafe { configured(info, argc, argv) };
     // SAFETY: QEMU's description lives during this call.
     let vcpus = unsafe { (*info).smp_vcpus };
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     }
 }
 
-/// What the configuration says can be carried out.
+/// Checks that the tracer can carry out the configuration.
 fn check(config: &TracerConfig, path: &str) -> Result<(), String> {
     for hook in &config.hooks {
         if hook.args > 6
@@ -67,7 +67,7 @@ fn check(config: &TracerConfig, path: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The list's arguments exist, and its entries are of a size that is read.
+/// Whether the list's arguments exist, and its entries are small enough to read.
 fn fits(list: &ListWalk) -> bool {
     let count = !matches!(list.count, ListCount::Arg(arg) if arg > 5);
     let field = |&(offset, size): &(u64, u8)| matches!(size, 1 | 2 | 4 | 8) && offset <= MAX_ENTRY - 8;

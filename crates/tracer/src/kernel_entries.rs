@@ -1,38 +1,39 @@
-//! Which kernel addresses are instrumented: entries of functions, and ranges whose returns count.
+//! Finds the kernel addresses to instrument: entries of functions, and ranges whose returns count.
 
 use guardrail_trace::config::TracerConfig;
 
-/// What is known of a kernel function's entry.
+/// The meaning of a kernel function's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// Hook with this number.
+    /// The entry of the hook with this number.
     Hook(u32),
-    /// A module has been laid out.
+    /// The kernel has laid out a module.
     ModuleLoad,
-    /// A part of a module is given back.
+    /// The kernel frees a part of a module.
     ModuleFree,
-    /// A module leaves.
+    /// The kernel unloads a module.
     ModuleUnload,
-    /// PCI configuration space is accessed, by the accessor with this number.
+    /// The accessor with this number accesses PCI configuration space.
     Config(u32),
-    /// A driver is bound to a PCI device.
+    /// The kernel binds a driver to a PCI device.
     Probe,
-    /// Addresses of devices get another meaning.
+    /// Device addresses get another meaning.
     Remap,
 }
 
-/// Link-time addresses, sorted for lookup.
+/// Link-time addresses of the kernel functions in the configuration, sorted for lookup.
 #[derive(Debug)]
 pub struct KernelEntries {
     entries: Vec<(u64, Entry)>,
-    /// Ranges with the hooks whose calls end with returns there, sorted by start; they may overlap.
+    /// Ranges (start, end, hook): a return there ends a call of the hook. Sorted by start; they may
+    /// overlap.
     returns: Vec<(u64, u64, u32)>,
     /// The same ranges, merged.
     merged: Vec<(u64, u64)>,
 }
 
 impl KernelEntries {
-    /// Everything that the configuration asks for.
+    /// Collects all addresses in the configuration.
     pub fn new(config: &TracerConfig) -> KernelEntries {
         let mut entries = vec![
             (config.modules.load, Entry::ModuleLoad),
@@ -65,20 +66,20 @@ impl KernelEntries {
         KernelEntries { entries, returns, merged }
     }
 
-    /// Entries with addresses in `from..=to`.
+    /// The entries with link-time addresses in `from..=to`.
     pub fn entries(&self, from: u64, to: u64) -> &[(u64, Entry)] {
         let low = self.entries.partition_point(|e| e.0 < from);
         let count = self.entries[low..].partition_point(|e| e.0 <= to);
         &self.entries[low..low + count]
     }
 
-    /// A return at this address ends a call of some hook.
+    /// Whether a return at this link-time address ends a call of any hook.
     pub fn has_returns(&self, addr: u64) -> bool {
         let next = self.merged.partition_point(|r| r.0 <= addr);
         next > 0 && addr < self.merged[next - 1].1
     }
 
-    /// The hooks whose calls a return at this address ends.
+    /// Numbers of the hooks whose calls a return at this link-time address ends.
     pub fn returns(&self, addr: u64) -> Vec<u32> {
         let next = self.returns.partition_point(|r| r.0 <= addr);
         let mut hooks: Vec<u32> = self.returns[..next].iter().filter(|r| addr < r.1).map(|r| r.2).collect();

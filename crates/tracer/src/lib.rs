@@ -1,15 +1,19 @@
 //! A QEMU TCG plugin that writes the log of a driver's execution.
 //!
-//! **Knows**: QEMU's plugin API (version 7), x86-64 instruction forms as far as control flow, locks, ports and
-//! string instructions go, and the [`TracerConfig`](guardrail_trace::config::TracerConfig) it is given.
+//! **Knows**:
+//! - QEMU's plugin API (version 7);
+//! - x86-64 instruction forms for control flow, locks, ports and string instructions;
+//! - its [`TracerConfig`](guardrail_trace::config::TracerConfig).
 //!
 //! **Must not know**: names or meaning of functions, checkers, findings. It decides nothing.
 //!
-//! **Invariants**: no event is lost silently; the guest waits only where a ring is full; nothing waits in a
-//! discontinuity callback, or with a segment of its own thread open.
+//! **Invariants**:
+//! - No event is lost silently.
+//! - The guest waits only where a ring is full.
+//! - Nothing waits in a discontinuity callback, or with a segment of its own thread open.
 //!
-//! What is instrumented is decided when QEMU translates a block ([`trans`]); what the instrumentation does
-//! when it runs stands in [`exec`].
+//! [`trans`] decides what is instrumented, when QEMU translates a block. [`exec`] holds the callbacks
+//! that then run.
 
 mod code;
 mod control;

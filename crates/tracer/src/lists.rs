@@ -1,28 +1,29 @@
-//! Lists that hooked functions are given: read from the guest, bounded, every read checked.
+//! Reads lists that hooked functions get as arguments. Their length is bounded, and every read is
+//! checked.
 
 use crate::vcpu::word;
 use guardrail_trace::config::{ListCount, ListWalk};
 use guardrail_trace::event::{Head, Kind, MAX_ARGS, MAX_LIST_WORDS};
 
-/// Entries of one list that are read.
+/// Most entries of one list that are read.
 const MAX_ENTRIES: u64 = 256;
-/// Pieces that a chained list may have, so that a ring of empty pieces ends.
+/// Most pieces of a chained list, so that a ring of empty pieces ends.
 const MAX_PIECES: u32 = 64;
-/// Bytes of one entry that are read.
+/// Most bytes of one entry that are read.
 pub const MAX_ENTRY: u64 = 256;
 
-/// The guest's memory: the bytes at an address, `None` where they cannot be read.
+/// Reads the guest's virtual memory.
 pub trait GuestMemory {
-    /// Reads `len` bytes.
+    /// Reads `len` bytes at guest virtual address `addr`. `None` where they cannot be read.
     fn load(&mut self, addr: u64, len: usize) -> Option<&[u8]>;
 
-    /// Reads up to eight bytes, zero-extended.
+    /// Reads up to eight bytes at `addr` as a little-endian number, zero-extended.
     fn load_word(&mut self, addr: u64, len: usize) -> Option<u64> {
         self.load(addr, len.min(8)).map(word)
     }
 }
 
-/// The record of one list. Where memory cannot be read, the list ends there.
+/// Makes the record of one list. The list ends where memory cannot be read.
 pub fn record(
     memory: &mut impl GuestMemory,
     walk: &ListWalk,
@@ -87,7 +88,7 @@ fn entries(
 mod tests {
     use super::*;
 
-    /// Memory from address 0x1000 on.
+    /// Guest memory for tests, from address 0x1000 on.
     struct Guest(Vec<u8>);
 
     impl GuestMemory for Guest {
@@ -107,7 +108,7 @@ mod tests {
         }
     }
 
-    /// As of a `struct scatterlist`: link, offset and length, address.
+    /// A list as in `struct scatterlist`: link, offset and length, address.
     fn scatter(count: ListCount) -> ListWalk {
         ListWalk {
             arg: 1,
@@ -174,7 +175,7 @@ mod tests {
         assert_eq!(walk(&mut guest, &list, [0, 0x1100, 5, 0, 0, 0]), [0u64; 0]);
         assert_eq!(walk(&mut guest, &list, [0, 0xdead_0000, 5, 0, 0, 0]), [0u64; 0]);
         assert_eq!(walk(&mut guest, &list, [0, u64::MAX - 4, 5, 0, 0, 0]), [0u64; 0]);
-        // The end of memory ends the list, with what was read before.
+        // The end of memory ends the list; the entries before it are kept.
         let words = walk(&mut guest, &list, [0, 0x1120, u64::MAX, 0, 0, 0]);
         assert_eq!(words.len(), 3 * (0x400 - 0x120) / 0x20);
         let all = ListWalk { stride: 0, ..list };

@@ -1,4 +1,4 @@
-//! Modules come and go.
+//! Logs the loading and unloading of modules.
 
 use crate::control::LoadedModule;
 use crate::tracer::{Tracer, global, tracer};
@@ -9,13 +9,13 @@ use std::ffi::{c_uint, c_void};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// More symbols than any module has.
+/// A limit above the number of symbols of any module.
 const MAX_SYMBOLS: u64 = 1 << 20;
-/// Modules that are not watched: how many are told at a time, and how many symbols of each.
+/// Most unwatched modules logged at a time. `MAX_OTHER_SYMBOLS` is the most symbols of each.
 const MAX_OTHERS: usize = 512;
 const MAX_OTHER_SYMBOLS: u64 = 1 << 16;
 
-/// A module has been laid out and relocated.
+/// Callback when the kernel has laid out and relocated a module.
 pub extern "C" fn on_load(index: c_uint, _: *mut c_void) {
     let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback.
@@ -30,7 +30,7 @@ pub extern "C" fn on_load(index: c_uint, _: *mut c_void) {
     }
 }
 
-/// The head of a module's record.
+/// Makes the head of a module's record.
 fn head(kind: Kind, module: u64, name: &[u8], regions: &[(u64, u64, u64)], symbols: usize) -> Vec<u64> {
     let mut record = vec![Head::encode(kind, regions.len() as u8, module), symbols as u64];
     record.extend(name.chunks(8).map(word));
@@ -38,7 +38,8 @@ fn head(kind: Kind, module: u64, name: &[u8], regions: &[(u64, u64, u64)], symbo
     record
 }
 
-/// Tells of a module that is not watched. What cannot be read of it is left out: it is good for names alone.
+/// Logs a module that is not watched. Symbols that cannot be read are left out, because the record only
+/// gives names to addresses.
 fn other(tracer: &Tracer, vcpu: &mut Vcpu, module: u64, name: [u8; NAME]) {
     let Some(regions) = regions(&tracer.config.layout, vcpu, module) else { return };
     let (start, count) = symbol_table(&tracer.config.layout, vcpu, module);
@@ -117,7 +118,7 @@ fn load(tracer: &Tracer, vcpu: &mut Vcpu, module: u64, name: [u8; NAME]) -> Resu
     Ok(())
 }
 
-/// A range of a module is given back.
+/// Callback when the kernel frees a range of a module.
 pub extern "C" fn on_free(index: c_uint, _: *mut c_void) {
     let Some(tracer) = tracer() else { return };
     if !tracer.active.load(Relaxed) {
@@ -137,7 +138,7 @@ pub extern "C" fn on_free(index: c_uint, _: *mut c_void) {
     forget(tracer, from, to, generation);
 }
 
-/// A module leaves.
+/// Callback when the kernel unloads a module.
 pub extern "C" fn on_unload(index: c_uint, _: *mut c_void) {
     let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback.
@@ -147,7 +148,7 @@ pub extern "C" fn on_unload(index: c_uint, _: *mut c_void) {
     if let Some(at) = control.others.iter().position(|&other| other == module) {
         control.others.swap_remove(at);
         if let Some(gate) = &tracer.gate {
-            // Taking whole ranges away needs no room.
+            // Removing whole ranges needs no room.
             let _ = gate.libraries.remove(0, u64::MAX, module);
         }
         return control.tell(&[Head::encode(Kind::OtherUnload, 0, module)]);

@@ -1,4 +1,4 @@
-//! The tracer's state, one for the process.
+//! The tracer's state: one instance for the process.
 
 use crate::code::Places;
 use crate::control::Control;
@@ -18,41 +18,41 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
-/// No vCPU.
+/// Stands for no vCPU.
 const NONE: u32 = u32::MAX;
 
 static TRACER: OnceLock<Tracer> = OnceLock::new();
 
 thread_local! {
-    /// The vCPU that this thread ran last.
+    /// Index of the vCPU that this thread ran last.
     static MINE: Cell<u32> = const { Cell::new(NONE) };
 }
 
-/// Everything that callbacks use.
+/// State that all callbacks share.
 pub struct Tracer {
     pub config: TracerConfig,
     pub entries: KernelEntries,
-    /// Ranges of watched modules, tagged with the generation.
+    /// Address ranges of watched modules, tagged with the generation.
     pub watched: RangeSet,
-    /// At least one watched module is loaded.
+    /// True while at least one watched module is loaded.
     pub active: AtomicBool,
-    /// Counts loads of watched modules.
+    /// Number of loads of watched modules so far.
     pub generation: AtomicU64,
-    /// Where to look for devices: accesses from here …
+    /// Start of the address range in which accesses may go to devices.
     pub devices_from: AtomicU64,
-    /// … to here, and at the very top, may be to devices.
+    /// End of that range. Addresses at the very top may belong to devices too.
     pub devices_to: AtomicU64,
     /// `page_offset_base`, or `u64::MAX` before it is known.
     pub direct_map: AtomicU64,
-    /// The guest's RAM, to read it without QEMU's help.
+    /// The guest's RAM, read without QEMU.
     pub ram: Ram,
-    /// Where driver code resumes and begins.
+    /// Addresses where driver code resumes or begins.
     pub sites: RwLock<Sites>,
-    /// Hooked functions that have not returned.
+    /// Calls of hooked functions that have not returned.
     pub hooked: Hooked,
-    /// Accesses that are held.
+    /// Accesses that are held to see which access arrives meanwhile.
     pub holds: Holds,
-    /// Device accesses are held.
+    /// The gate; `None` where device accesses are not held.
     pub gate: Option<Gate>,
     slide_known: AtomicBool,
     slide: AtomicU64,
@@ -65,26 +65,26 @@ pub struct Tracer {
     vcpus: Box<[VcpuCell]>,
     /// GS bases of vCPUs that share a thread; 0 where not known yet.
     gs_bases: Box<[AtomicU64]>,
-    /// vCPUs share one thread.
+    /// True where vCPUs share one thread.
     single: AtomicBool,
     current: AtomicU32,
     log: Log,
 }
 
-/// Addresses in watched modules.
+/// Addresses in watched modules, collected at translation.
 #[derive(Default)]
 pub struct Sites {
-    /// Addresses after calls.
+    /// Addresses after calls, where the kernel may return to.
     pub returns: FxHashSet<u64>,
     /// First addresses of functions.
     pub functions: FxHashSet<u64>,
 }
 
-/// Driver code that was interrupted and has not gone on yet; the key is its rsp.
+/// Driver code that was interrupted and has not continued yet. The key is its rsp.
 #[derive(Clone, Copy)]
 struct Interrupted {
     pc: u64,
-    /// An exception, whose handler may let the driver go on elsewhere.
+    /// True for an exception, whose handler may continue the driver elsewhere.
     exception: bool,
 }
 
@@ -150,13 +150,13 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 impl Tracer {
-    /// What KASLR added, once known.
+    /// The KASLR slide; `None` before it is known.
     #[inline]
     pub fn slide(&self) -> Option<u64> {
         self.slide_known.load(Acquire).then(|| self.slide.load(Relaxed))
     }
 
-    /// Remembers the slide, from a translation callback; false where it was known already.
+    /// Stores the slide, from a translation callback. Returns false where it was known already.
     pub fn set_slide(&self, slide: u64) -> bool {
         let mut control = self.control_in_translation();
         if self.slide_known.load(Acquire) {
@@ -168,13 +168,14 @@ impl Tracer {
         true
     }
 
-    /// The control ring, from a callback for `vcpu`. Closes its segment, because writing may wait.
+    /// Locks the control ring, in a callback for `vcpu`. It first closes the vCPU's segment, because
+    /// writing may wait.
     pub fn control(&self, vcpu: &mut Vcpu) -> MutexGuard<'_, Control> {
         vcpu.writer.close();
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The control ring, from a translation callback, which does not name its vCPU.
+    /// Locks the control ring in a translation callback, which does not name its vCPU.
     pub fn control_in_translation(&self) -> MutexGuard<'_, Control> {
         if let Some(cell) = self.vcpus.get(MINE.get() as usize) {
             // SAFETY: this thread runs that vCPU, and translation happens outside other callbacks.
@@ -183,11 +184,11 @@ impl Tracer {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The vCPU that runs, at the beginning of a block or in a kernel function.
+    /// Returns the vCPU that runs, at the beginning of a block or in a kernel function.
     ///
-    /// Where vCPUs share a thread, QEMU passes to callbacks in translated code the index of the vCPU that
-    /// *translated* it, so we look ourselves; and what the vCPU before left open is closed: its block has
-    /// ended, and it may not run again before somebody waits.
+    /// Where vCPUs share a thread, QEMU passes the index of the vCPU that *translated* the code. So this
+    /// method finds the vCPU by itself. It also closes the segment that the previous vCPU left open. The
+    /// block of that vCPU has ended, and it may not run again before another vCPU waits.
     ///
     /// # Safety
     /// As for [`VcpuCell::get`].
@@ -198,7 +199,8 @@ impl Tracer {
         unsafe { self.cell(index) }
     }
 
-    /// The same, where translated code tells which structure it keeps its vCPU's registers in.
+    /// Like [`running`](Self::running), where translated code passes the address of its vCPU's
+    /// registers.
     ///
     /// # Safety
     /// As for [`VcpuCell::get`].
@@ -218,7 +220,7 @@ impl Tracer {
         Some(vcpu)
     }
 
-    /// The vCPU that runs, inside the block that [`running`](Self::running) was called for.
+    /// Returns the vCPU that runs, inside the block that [`running`](Self::running) was called for.
     ///
     /// # Safety
     /// As for [`VcpuCell::get`].
@@ -229,7 +231,7 @@ impl Tracer {
         unsafe { self.cell(index) }
     }
 
-    /// The vCPU of a callback outside translated code, where QEMU names the right one.
+    /// Returns the vCPU of a callback outside translated code, where QEMU passes the right index.
     ///
     /// # Safety
     /// As for [`VcpuCell::get`].
@@ -241,6 +243,8 @@ impl Tracer {
         unsafe { self.cell(index) }
     }
 
+    /// Returns the vCPU with this index.
+    ///
     /// # Safety
     /// As for [`VcpuCell::get`].
     #[inline]
@@ -249,21 +253,23 @@ impl Tracer {
         tracer()?.vcpus.get(index as usize).map(|cell| unsafe { cell.get() })
     }
 
-    /// vCPUs share one thread.
+    /// Whether vCPUs share one thread.
     pub fn single(&self) -> bool {
         self.single.load(Relaxed)
     }
 
-    /// Which vCPU runs on the thread that all share: each has a GS base of its own in the kernel.
+    /// Finds the vCPU that runs on the shared thread, by its GS base. In the kernel each vCPU has a GS
+    /// base of its own.
     fn look(&self) -> u32 {
         let current = self.current.load(Relaxed);
         // SAFETY: only this thread runs vCPUs.
         let Some(vcpu) = (unsafe { self.cell(current) }) else { return current };
-        // Whose it is is not known yet, so it is QEMU that must be asked.
+        // The current vCPU is not known yet, so cached registers may be another's. QEMU must supply the
+        // value.
         let gs_base = vcpu.regs.ask(GS_BASE);
         let known = |cell: &AtomicU64| cell.load(Relaxed) == gs_base;
         let found = self.gs_bases.iter().position(known).or_else(|| {
-            // The only one that was never seen.
+            // The only vCPU whose GS base is still unknown.
             let mut unseen = (0..self.gs_bases.len()).filter(|&i| self.gs_bases[i].load(Relaxed) == 0);
             let one = unseen.next().filter(|_| unseen.next().is_none())?;
             self.gs_bases[one].store(gs_base, Relaxed);
@@ -283,8 +289,8 @@ impl Tracer {
         }
     }
 
-    /// Learns a vCPU's GS base from an interrupt of kernel code at `from`; the last word counts, because the
-    /// kernel moves it while it boots.
+    /// Learns a vCPU's GS base from an interrupt of kernel code at `from`. A later value replaces an
+    /// earlier one, because the kernel moves the GS base while it boots.
     pub fn learn(&self, index: u32, from: u64) {
         if !self.single.load(Relaxed) {
             return;
@@ -295,13 +301,13 @@ impl Tracer {
         }
         // SAFETY: the callback for this vCPU.
         let gs_base = unsafe { self.cell(index) }.map_or(0, |vcpu| vcpu.reg(GS_BASE));
-        // On its first instructions from user mode the kernel still has the user's GS base.
+        // On its first instructions after user mode, the kernel still has the user's GS base.
         if gs_base >= 0xffff_8000_0000_0000 {
             known.store(gs_base, Relaxed);
         }
     }
 
-    /// The address belongs to the kernel image's text.
+    /// Whether the address belongs to the kernel image's text.
     pub fn in_kernel_text(&self, addr: u64) -> bool {
         let (from, to) = self.config.kernel_text;
         (from..to).contains(&self.link(addr))
@@ -319,7 +325,7 @@ impl Tracer {
         }
     }
 
-    /// Called once for each vCPU, on the thread that runs it.
+    /// Attaches a vCPU. QEMU calls this once for each, on the thread that runs it.
     pub fn attach(&self, index: u32) {
         if MINE.get() != NONE && MINE.get() != index {
             self.single.store(true, Relaxed);
@@ -337,18 +343,19 @@ impl Tracer {
         }
     }
 
-    /// Marks the log as failed: from here on the trace is not whole, and the run ends with an error.
+    /// Prints why, and marks the log as failed. The trace is incomplete from here on, and the run ends
+    /// with an error.
     pub fn give_up(&self, why: &str) {
         eprintln!("guardrail tracer: {why}");
         self.log.fail(FailReason::Tracer);
     }
 
-    /// The log.
+    /// The log that this tracer writes.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// An access reached a device that should have been held, and was not.
+    /// Counts an access that reached a device although the gate should have held it.
     #[cold]
     pub fn got_around(&self) {
         let Some(gate) = &self.gate else { return };
@@ -358,13 +365,13 @@ impl Tracer {
         }
     }
 
-    /// Closes the gate, and says why.
+    /// Closes the gate, and prints why.
     pub fn close_gate(&self, why: Closed) {
         eprintln!("guardrail tracer: the gate is closed: {why}");
         self.log.close_gate(why);
     }
 
-    /// An access there may be to a device.
+    /// Whether an access to this address may go to a device.
     #[inline]
     pub fn may_be_device(&self, addr: u64) -> bool {
         let (from, to) = (self.devices_from.load(Relaxed), self.devices_to.load(Relaxed));
@@ -372,14 +379,15 @@ impl Tracer {
         (addr >= from && addr < to) || addr >= 0xffff_ffff_ff00_0000
     }
 
-    /// Driver code at `pc` with this rsp was interrupted.
+    /// Notes that driver code at `pc` with this rsp was interrupted.
     pub fn note_interrupted(&self, pc: u64, rsp: u64, exception: bool) {
         let mut map = self.interrupted.lock().unwrap_or_else(PoisonError::into_inner);
         map.insert(rsp, Interrupted { pc, exception });
         self.interrupted_count.store(map.len(), Relaxed);
     }
 
-    /// Driver code that begins at `pc` with this rsp goes on after an interruption.
+    /// Whether driver code that begins at `pc` with this rsp continues after an interruption. It forgets
+    /// the interruption.
     pub fn take_interrupted(&self, pc: u64, rsp: u64) -> bool {
         if self.interrupted_count.load(Relaxed) == 0 {
             return false;
@@ -393,7 +401,7 @@ impl Tracer {
         goes_on
     }
 
-    /// Ends all rings. Called when no vCPU runs anymore.
+    /// Ends all rings. The caller makes sure that no vCPU runs anymore.
     pub fn finish(&self) {
         for cell in &self.vcpus {
             // SAFETY: QEMU stops its vCPUs before it leaves.
@@ -409,7 +417,7 @@ impl Tracer {
         control.finish();
     }
 
-    /// How many registers may hold arguments of a function.
+    /// Number of registers that may hold arguments of the function at this address.
     pub fn arguments(&self, addr: u64) -> u8 {
         self.arguments.get(&self.link(addr)).copied().unwrap_or(MAX_ARGS as u8)
     }
@@ -433,7 +441,7 @@ impl Places for Tracer {
     }
 }
 
-/// The record of a value of the running kernel.
+/// Makes the record of a value of the running kernel.
 pub fn global(what: Global, value: u64) -> [u64; 2] {
     [guardrail_trace::event::Head::encode(guardrail_trace::event::Kind::Global, what as u8, 0), value]
 }

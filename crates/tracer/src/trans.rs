@@ -1,4 +1,4 @@
-//! What is instrumented: decided once, when QEMU translates a block.
+//! Decides what to instrument, once, when QEMU translates a block.
 
 use crate::code::{self, Exit, Special, Target};
 use crate::control::{Block, HoldSite, Leave, MemSite, Port};
@@ -17,7 +17,7 @@ use std::ffi::c_void;
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicU8;
 
-/// QEMU has translated a block and lets us instrument it.
+/// Callback for each block that QEMU has translated. Only here can the plugin instrument the block.
 pub extern "C" fn on_translation(tb: *mut Tb, _: *mut c_void) {
     let Some(tracer) = tracer() else { return };
     // SAFETY: the block of this callback.
@@ -42,7 +42,8 @@ pub extern "C" fn on_translation(tb: *mut Tb, _: *mut c_void) {
     }
 }
 
-/// A block of other code that may access devices for the driver: its device accesses are held.
+/// Instruments a block of other code that may access devices for the driver: the gate holds its device
+/// accesses.
 fn gated_block(tracer: &Tracer, view: &View, start: u64) {
     let bytes = view.all_bytes();
     let insns = code::decode(start, &bytes);
@@ -53,7 +54,7 @@ fn gated_block(tracer: &Tracer, view: &View, start: u64) {
     }
 }
 
-/// A block of the kernel: nothing, or hooks.
+/// Instruments the hooks of a kernel block, if it has any.
 fn kernel_block(tracer: &Tracer, view: &View, start: u64, slide: u64) {
     let last = view.insn(view.len() - 1);
     let end = last.address();
@@ -84,14 +85,14 @@ fn kernel_block(tracer: &Tracer, view: &View, start: u64, slide: u64) {
     }
 }
 
-/// A block of a watched module: everything.
+/// Instruments a block of a watched module completely.
 fn driver_block(tracer: &Tracer, view: &View, start: u64, generation: u64) {
     let bytes = view.all_bytes();
     let insns = code::decode(start, &bytes);
     let exit = insns.last().map_or(Exit::Stays, |last| code::exit(last, tracer));
     if let Some(site) = insns.last().and_then(|last| code::resume_site(last, exit)) {
         let mut sites = tracer.sites.write().unwrap_or_else(PoisonError::into_inner);
-        // What follows a call that never returns may be the next function.
+        // A call that never returns may be followed by the next function.
         if !sites.functions.contains(&site) {
             sites.returns.insert(site);
         }
@@ -137,7 +138,8 @@ fn instrument(view: &View, insns: &[Instruction], exit: Exit, block: &'static Bl
         if matches!(insns.get(i).map(code::special), Some(Special::Rep | Special::Port { rep: true, .. })) {
             handle.call(exec::on_rep, CB_R_REGS, i);
         }
-        // After the records of the instruction: the access waits until they have been checked as well.
+        // This callback follows the instruction's records, so that the access waits until they are
+        // checked too.
         if let Some(gated) = block.gated.iter().find(|gated| usize::from(gated.index) == i) {
             handle.call(gate::run::on_site, CB_RW_REGS_PC, address(gated));
         }
@@ -149,14 +151,14 @@ fn instrument(view: &View, insns: &[Instruction], exit: Exit, block: &'static Bl
                 Exit::Stays | Exit::Return => {}
             }
         }
-        // The segment is closed before a far transfer, and its accesses to the stack are told by nothing.
+        // The segment is closed before a far transfer, and no event reports its accesses to the stack.
         if i != last || exit != Exit::Far {
             accesses(handle, site);
         }
     }
 }
 
-/// What the memory callbacks of a block's instructions are to do.
+/// Decides what the memory callbacks of a block's instructions do.
 fn sites(block: u64, view: &View, insns: &[Instruction], exit: Exit, holds: &[HoldSite]) -> Box<[MemSite]> {
     let last = view.len() - 1;
     let site = |i: usize| {
@@ -180,12 +182,13 @@ fn sites(block: u64, view: &View, insns: &[Instruction], exit: Exit, holds: &[Ho
     (0..=last).map(site).collect()
 }
 
-/// The instructions that can be held. The last one of a block that leaves the driver cannot: its way out has been told.
+/// The instructions that can be held. The last instruction of a block that leaves the driver cannot,
+/// because its transfer is already logged.
 fn hold_sites(tracer: &Tracer, insns: &[Instruction], exit: Exit) -> Box<[HoldSite]> {
     let end = if exit == Exit::Stays { insns.len() } else { insns.len().saturating_sub(1) };
     let site = |(index, insn): (u16, &Instruction)| {
         let (roles, sampled) = tracer.holds.at(insn.ip());
-        // A stack is its context's own, and locked accesses do not race.
+        // A stack belongs to its own context, and locked accesses do not race.
         let sampled = sampled && code::special(insn) == Special::None && insn.memory_base() != Register::RSP;
         let operand = if roles.is_empty() && !sampled { None } else { code::operand(insn) }?;
         let flags = code::flags(insns, usize::from(index));
@@ -227,15 +230,15 @@ fn ports(insns: &[Instruction]) -> Box<[Port]> {
     (0u16..).zip(insns).filter_map(port).collect()
 }
 
-/// What a callback gets of something that is never freed.
+/// The callback data for a value that is never freed: its address.
 fn address<T: ?Sized>(of: &'static T) -> usize {
     std::ptr::from_ref(of).cast::<()>() as usize
 }
 
-/// Calls back after each access of a driver's instruction.
+/// Registers the callback after each access of a driver instruction.
 fn accesses(insn: InsnView, site: &'static MemSite) {
     let data = address(site);
-    // A return tells its function's result.
+    // The callback of a return logs its function's result.
     let flags = if site.flags & MemFlags::RETURN != 0 { CB_R_REGS } else { CB_NO_REGS };
     insn.accesses(exec::on_access, flags, ffi::MEM_RW, data);
 }

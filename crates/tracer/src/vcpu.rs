@@ -1,4 +1,4 @@
-//! One vCPU: its ring, its registers, and reading the guest from its thread.
+//! State of one vCPU: its ring, its registers, and reads of guest memory from its thread.
 
 use crate::control::Block;
 use crate::gate::{Gate, Pages};
@@ -15,49 +15,52 @@ use std::time::Instant;
 pub use guardrail_plugin::cpu::{ARGS, word};
 pub use guardrail_plugin::registers::{CR2, GS_BASE, INTERRUPT_FLAG, RAX, RCX, RDI, RDX, RFLAGS, RSI, RSP};
 
-/// What belongs to one vCPU.
+/// State of one vCPU. Only its own thread uses it, in callbacks.
 pub struct Vcpu {
-    /// Its ring.
+    /// Writer of this vCPU's ring.
     pub writer: RingWriter,
     /// The driver block that began last.
     pub block: Option<&'static Block>,
-    /// That block has been cut after this instruction.
+    /// Index of the instruction after which that block was cut.
     pub cut: Option<u16>,
-    /// Other code than the driver's may have run since the last driver block.
+    /// True where other code may have run since the last driver block.
     pub left: bool,
-    /// The driver was interrupted on this vCPU since it last ran.
+    /// True where the driver was interrupted on this vCPU since it last ran.
     pub interrupted: bool,
-    /// The driver's instruction that raised an exception whose handler is about to run.
+    /// The driver instruction that raised an exception whose handler is about to run.
     pub raised: Option<u64>,
-    /// Per-CPU variables, found since the last load of a watched module (the GS base of a CPU in the kernel
-    /// changes only at a reset).
+    /// Addresses of per-CPU variables, with the generation in which they were found. The kernel changes
+    /// the GS base of a CPU only at a reset.
     pub per_cpu: Option<(u64, PerCpuPlaces)>,
-    /// The log has this vCPU's GS base.
+    /// True once the log has this vCPU's GS base.
     pub gs_told: bool,
-    /// The instruction at hand was held, or met one that was: as whom it tells when it has run.
+    /// Set where the current instruction was held, or met one that was held: its side, to record when it
+    /// has run.
     pub awaiting: Awaiting,
-    /// Tasks that have their thread record, with their pids.
+    /// Tasks that have a thread record, with their pids.
     pub tasks: FxHashMap<u64, u32>,
-    /// Where stacks of tasks are.
+    /// Physical addresses of stack pages, per task.
     stack_pages: Box<[StackPage; STACK_PAGES]>,
-    /// The device access of this instruction of the block was told before it happens.
+    /// Index of the instruction in the block whose device access was logged before it happens.
     pub told: Option<u16>,
-    /// This instruction of the block was held and may access a device.
+    /// Index of the instruction in the block that the gate held and let pass. It may access a device.
     pub passed: Option<u16>,
-    /// The instruction that is held, and since when.
+    /// Address of the instruction that the gate holds, and the start of the hold.
     pub held_since: Option<(u64, Instant)>,
-    /// Where pages of devices are.
+    /// Physical addresses of device pages.
     pages: Pages,
-    /// Its registers, and the guest's memory as it sees it.
+    /// Registers, and the guest's memory as this vCPU maps it.
     cpu: Cpu,
 }
 
-/// Pages of stacks that a vCPU remembers; a power of two.
+/// Stack pages that a vCPU remembers; a power of two.
 const STACK_PAGES: usize = 128;
 const PAGE: u64 = 4096;
 
-/// A page of a stack, as a task sees it. A task keeps its stack as long as it lives, and pids tell tasks apart that
-/// follow one another in the same place; stacks of interrupts stay where they are.
+/// A page of a stack, as a task maps it.
+///
+/// A task keeps its stack as long as it lives. Pids distinguish tasks that use the same address one
+/// after the other. Stacks of interrupts never move.
 #[derive(Clone, Copy, Debug, Default)]
 struct StackPage {
     task: u64,
@@ -74,7 +77,7 @@ pub struct PerCpuPlaces {
 }
 
 impl Vcpu {
-    /// A vCPU whose registers are not known yet.
+    /// Makes the state of a vCPU whose registers are not known yet.
     pub fn new(writer: RingWriter) -> Vcpu {
         Vcpu {
             writer,
@@ -96,7 +99,7 @@ impl Vcpu {
         }
     }
 
-    /// The physical address behind one that may be a device's.
+    /// Translates an address that may belong to a device.
     pub fn physical(&mut self, gate: &Gate, addr: u64) -> Option<u64> {
         let walk = |page| {
             let mut physical = 0;
@@ -106,7 +109,7 @@ impl Vcpu {
         self.pages.physical(gate, addr, walk)
     }
 
-    /// The physical address behind an address on the stack in use, which is the task's or an interrupt's.
+    /// Translates an address on the current stack, which belongs to the task or to an interrupt.
     pub fn translate_stack(&mut self, (task, pid): (u64, u32), addr: u64) -> Option<u64> {
         let (page, rest) = (addr / PAGE, addr % PAGE);
         let slot = (page ^ page >> 7) as usize % STACK_PAGES;
@@ -139,11 +142,11 @@ impl GuestMemory for Vcpu {
     }
 }
 
-/// A vCPU alone on its cache lines, entered through callbacks of its own thread only.
+/// A vCPU alone on its cache lines. Only callbacks on its own thread use it.
 #[repr(align(128))]
 pub struct VcpuCell(UnsafeCell<Vcpu>);
 
-// SAFETY: `get` is called only where the vCPU's thread, or nobody, runs; see there.
+// SAFETY: `get` is called only on the vCPU's thread, or while no vCPU runs; see there.
 unsafe impl Sync for VcpuCell {}
 // SAFETY: the raw pointers inside (register handles, a byte array) are not tied to a thread.
 unsafe impl Send for VcpuCell {}
@@ -153,15 +156,18 @@ impl VcpuCell {
         VcpuCell(UnsafeCell::new(vcpu))
     }
 
-    /// The vCPU's state.
+    /// Returns the vCPU's state.
     ///
     /// # Safety
-    /// Only in a callback for this vCPU (QEMU runs those on the thread that executes the vCPU, never one
-    /// inside another), on that thread where several vCPUs share it, or when all vCPUs have stopped; and
-    /// the result must not be kept beyond the callback.
+    /// The caller is one of these:
+    /// - a callback for this vCPU (QEMU runs those on the thread that executes the vCPU, never nested);
+    /// - code on the one thread that several vCPUs share;
+    /// - code that runs after all vCPUs have stopped.
+    ///
+    /// The caller must not keep the result beyond the callback.
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn get(&self) -> &mut Vcpu {
-        // SAFETY: by the contract above nobody else holds a reference.
+        // SAFETY: by the contract above no other reference exists.
         unsafe { &mut *self.0.get() }
     }
 }

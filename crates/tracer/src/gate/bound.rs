@@ -1,4 +1,5 @@
-//! Which devices are at stake: those that the kernel binds a watched driver to, read from its own structures.
+//! Finds the devices whose accesses the gate holds. They are the devices that the kernel binds to a
+//! watched driver, and their data is read from the kernel's own structures.
 
 use super::Gate;
 use crate::tracer::{Tracer, tracer};
@@ -8,10 +9,10 @@ use guardrail_plugin::with_env;
 use guardrail_trace::pci::PciAddress;
 use std::ffi::{c_uint, c_void};
 
-/// Kinds of resources (include/linux/ioport.h).
+/// Type flags of resources (include/linux/ioport.h).
 const IORESOURCE_IO: u64 = 0x100;
 const IORESOURCE_MEM: u64 = 0x200;
-/// Six regions and the ROM.
+/// Resources per device: six regions and the ROM.
 const RESOURCES: u64 = 7;
 
 with_env! {
@@ -29,7 +30,8 @@ extern "C" fn probed(index: c_uint, _: *mut c_void, env: *mut u64) {
     }
 }
 
-/// `None` where the driver is not watched, or cannot be read.
+/// Adds the device's registers and ports to the gate. `None` where the driver is not watched or cannot
+/// be read.
 fn bind(tracer: &Tracer, gate: &Gate, vcpu: &mut Vcpu, argument: u64) -> Option<Result<(), Full>> {
     let layout = gate.config.probe.as_ref()?;
     let driver = vcpu.read_word(argument.wrapping_add(layout.driver), 8)?;
@@ -49,7 +51,7 @@ fn bind(tracer: &Tracer, gate: &Gate, vcpu: &mut Vcpu, argument: u64) -> Option<
         let [start, end, flags] = layout.resource.map(|offset| vcpu.read_word(at.wrapping_add(offset), 8));
         resources.push((start?, end?, flags?));
     }
-    // Ranges are changed under this lock only.
+    // Address ranges change only under this lock.
     let _changing = tracer.control(vcpu);
     if !tracer.log().add_gated(address) {
         return Some(Err(Full));
@@ -73,12 +75,12 @@ fn add(gate: &Gate, tag: u64, (start, end, flags): (u64, u64, u64)) -> Result<()
     }
 }
 
-/// Accesses to the configuration space of the device at this place are held.
+/// Whether accesses to the configuration space of the device at this address are held.
 pub fn is_bound(tracer: &Tracer, bus: u64, devfn: u64) -> bool {
     tracer.log().gated().iter().any(|place| (u64::from(place.bus), u64::from(place.devfn)) == (bus, devfn))
 }
 
-/// Addresses of devices are about to mean something else.
+/// Callback before the meaning of device addresses changes.
 pub extern "C" fn on_remap(_: c_uint, _: *mut c_void) {
     if let Some(gate) = tracer().and_then(|tracer| tracer.gate.as_ref()) {
         gate.remapped();

@@ -1,4 +1,5 @@
-//! What accesses do at a closed gate: writes nothing, reads give all ones, as on a bus from which the device was pulled.
+//! Emulates device accesses at a closed gate. Writes do nothing and reads return all ones, as on a bus
+//! without the device.
 
 use super::sites::{GateSite, What};
 use super::{Gate, run};
@@ -7,14 +8,14 @@ use guardrail_plugin::ffi;
 use guardrail_trace::event::Cut;
 use iced_x86::{Instruction, Mnemonic, OpKind};
 
-/// R9 by hardware number: the sixth argument of a function.
+/// Hardware number of r9, which holds the sixth argument of a function.
 const R9: usize = 9;
-/// The longest answer to a string instruction.
+/// Most bytes that a string instruction gets as an answer.
 const MAX_BYTES: u64 = 1 << 16;
-/// The direction flag, which tells string instructions to go down.
+/// The direction flag: string instructions run towards lower addresses.
 const DIRECTION: u64 = 1 << 10;
 
-/// Goes on behind the instruction, as if a device that is gone had answered.
+/// Continues after the instruction, as if an unplugged device had answered.
 pub fn skip(gate: &Gate, vcpu: &mut Vcpu, site: &GateSite) -> ! {
     match site.what {
         What::Memory { size, .. } => answer_memory(vcpu, &site.insn, size),
@@ -30,7 +31,8 @@ pub fn skip(gate: &Gate, vcpu: &mut Vcpu, site: &GateSite) -> ! {
             answer_string(gate, vcpu, out, (!out).then_some(true), rep, size)
         }
     }
-    // Where flags are needed behind it, a wrong branch in the driver is the lesser evil: its device is out of reach.
+    // If later code needs the flags, the driver may take a wrong branch. That is the lesser evil,
+    // because its device is out of reach.
     vcpu.regs.can_leave(site.flags);
     if site.driver {
         run::end_after(vcpu, site, Cut::ENDS);
@@ -39,12 +41,12 @@ pub fn skip(gate: &Gate, vcpu: &mut Vcpu, site: &GateSite) -> ! {
     unsafe { ffi::qemu_plugin_set_pc(site.insn.next_ip()) }
 }
 
-/// `in` and `out` proper, not the string instructions.
+/// Whether this is `in` or `out` proper, not a string instruction.
 fn is_register(insn: &Instruction) -> bool {
     matches!(insn.mnemonic(), Mnemonic::In | Mnemonic::Out)
 }
 
-/// Returns from a function that accesses configuration space: success, and all ones.
+/// Returns from a function that accesses configuration space, with success and all ones as the value.
 pub fn answer_config(vcpu: &mut Vcpu, write: bool) -> ! {
     let value = vcpu.reg(R9);
     if !write && value != 0 {
@@ -58,7 +60,7 @@ pub fn answer_config(vcpu: &mut Vcpu, write: bool) -> ! {
     unsafe { ffi::qemu_plugin_set_pc(back) }
 }
 
-/// An instruction with one memory operand: what it loads is all ones.
+/// Emulates an instruction with one memory operand: it loads all ones.
 fn answer_memory(vcpu: &mut Vcpu, insn: &Instruction, size: u8) {
     if insn.op_count() == 0 || insn.op0_kind() != OpKind::Register || insn.op0_register().is_vector_register()
     {
@@ -67,15 +69,16 @@ fn answer_memory(vcpu: &mut Vcpu, insn: &Instruction, size: u8) {
     let target = insn.op0_register();
     let ones = u64::MAX >> (64 - 8 * u32::from(size.clamp(1, 8)));
     match insn.mnemonic() {
-        // They compare only; the flags stay.
+        // These only compare. The flags keep their values.
         Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Bt => {}
-        // Zero-extended: as wide as the operand in memory.
+        // Zero-extended: only the bytes of the memory operand are ones.
         Mnemonic::Movzx => load(vcpu, target.full_register().number(), 8, ones),
         _ => load(vcpu, target.full_register().number(), target.size() as u8, u64::MAX),
     }
 }
 
-/// Sets a register as a load of so many bytes does: four and more clear the rest, fewer keep it.
+/// Sets a register as a load of `size` bytes does. Loads of four and more bytes clear the rest; shorter
+/// loads keep it.
 fn load(vcpu: &mut Vcpu, register: usize, size: u8, value: u64) {
     let before = vcpu.reg(register);
     let value = match size {
@@ -87,7 +90,7 @@ fn load(vcpu: &mut Vcpu, register: usize, size: u8, value: u64) {
     vcpu.set_reg(register, value);
 }
 
-/// A string instruction that was all run at once.
+/// Emulates all repetitions of a string instruction at once.
 fn answer_string(gate: &Gate, vcpu: &mut Vcpu, source: bool, target: Option<bool>, rep: bool, size: u8) {
     let count = if rep { vcpu.reg(RCX) } else { 1 };
     let bytes = count.saturating_mul(u64::from(size));

@@ -1,4 +1,4 @@
-//! What runs at instructions that may access devices.
+//! Callbacks of instructions that may access devices.
 
 use super::closed;
 use super::sites::{GateSite, What};
@@ -13,23 +13,23 @@ use guardrail_trace::log::{Admission, Closed, Space};
 use std::ffi::{c_uint, c_void};
 use std::time::{Duration, Instant};
 
-/// How long a held vCPU looks by itself before it sleeps: the analysis may need its processor.
+/// How long a held vCPU polls before it sleeps, because the analysis may need its processor.
 const LOOK: Duration = Duration::from_micros(10);
-/// How long a held vCPU waits before it goes around, where all vCPUs share a thread: interrupts and the others get in on
-/// the way.
+/// Longest wait before a held vCPU returns to its instruction, where all vCPUs share a thread.
+/// Interrupts and other vCPUs run in between.
 const SHARED: Duration = Duration::from_micros(100);
-/// The same where it has a thread of its own.
+/// Longest wait before a held vCPU returns to its instruction, where it has a thread of its own.
 const OWN: Duration = Duration::from_micros(500);
-/// Accesses that one instruction is counted for.
+/// Most accesses that are counted for one instruction.
 const MOST: u64 = 1 << 20;
 
-/// An access that is held.
+/// A device access that the gate holds.
 struct Held<'a> {
     gate: &'a Gate,
     space: Space,
-    /// How many the instruction makes.
+    /// Number of accesses that the instruction makes.
     count: u64,
-    /// Its word, which the log gets before it happens.
+    /// The access word that is logged before the access happens; `None` where there is no such word.
     word: Option<Access>,
 }
 
@@ -55,7 +55,7 @@ extern "C" fn at_site(index: c_uint, site: *mut c_void, env: *mut u64) {
     }
 }
 
-/// The access to a device that the instruction is about to make, if it is one that is held.
+/// The device access that the instruction is about to make. `None` where the gate does not hold it.
 #[inline]
 fn access<'a>(tracer: &Tracer, gate: &'a Gate, vcpu: &mut Vcpu, site: &GateSite) -> Option<Held<'a>> {
     match site.what {
@@ -83,7 +83,7 @@ fn access<'a>(tracer: &Tracer, gate: &'a Gate, vcpu: &mut Vcpu, site: &GateSite)
     }
 }
 
-/// Whether accesses to this address are held.
+/// Whether the gate holds accesses to this address.
 #[inline]
 fn is_held(tracer: &Tracer, gate: &Gate, vcpu: &mut Vcpu, site: &GateSite, address: u64) -> bool {
     tracer.may_be_device(address) && reaches_device(gate, vcpu, site.driver, address)
@@ -91,14 +91,15 @@ fn is_held(tracer: &Tracer, gate: &Gate, vcpu: &mut Vcpu, site: &GateSite, addre
 
 fn reaches_device(gate: &Gate, vcpu: &mut Vcpu, driver: bool, address: u64) -> bool {
     match vcpu.physical(gate, address) {
-        // The instruction will fault instead.
+        // The instruction will fault instead of accessing the device.
         None => false,
         Some(physical) if driver => gate.is_device(physical),
         Some(physical) => gate.memory.contains(physical),
     }
 }
 
-/// Waits until the log is checked up to and including the access. Comes back where the access may happen.
+/// Waits until the log is checked up to and including the access. Returns only where the access may
+/// happen.
 #[cold]
 fn hold(tracer: &Tracer, vcpu: &mut Vcpu, site: &GateSite, held: &Held<'_>) {
     let ticket = tell(tracer, vcpu, site.driver, held.word);
@@ -124,17 +125,18 @@ fn hold(tracer: &Tracer, vcpu: &mut Vcpu, site: &GateSite, held: &Held<'_>) {
     }
 }
 
-/// What happens to an access that was held.
+/// The outcome of one wait for a held access.
 enum HeldOutcome {
-    /// It may happen.
+    /// The access may happen.
     Pass,
-    /// It is not checked yet: the vCPU goes around and comes back to it.
+    /// The access is not checked yet: the vCPU returns to the instruction later.
     Again,
-    /// It must not happen.
+    /// The access must not happen.
     Closed,
 }
 
-/// Waits until the segment with this ticket is checked. `flags` are those before the instruction at `address`.
+/// Waits until the segment with this ticket is checked. `flags` describes the flags before the
+/// instruction at `address`.
 fn wait(
     tracer: &Tracer,
     vcpu: &mut Vcpu,
@@ -171,7 +173,7 @@ fn wait(
     }
 }
 
-/// Publishes what the access depends on; the ticket that must be checked.
+/// Publishes everything that the access depends on, and returns the ticket that must be checked.
 fn tell(tracer: &Tracer, vcpu: &mut Vcpu, driver: bool, word: Option<Access>) -> Option<u64> {
     if let Some(word) = word {
         vcpu.writer.push(word.encode());
@@ -180,12 +182,13 @@ fn tell(tracer: &Tracer, vcpu: &mut Vcpu, driver: bool, word: Option<Access>) ->
     vcpu.writer.close();
     match driver {
         true => Some(vcpu.writer.ticket()),
-        // The driver may have asked for it on any vCPU.
+        // The driver may have requested the access on any vCPU, so all segments so far must be checked.
         false => tracer.log().next_ticket().checked_sub(1),
     }
 }
 
-/// The block ends with the instruction, which was told and runs, if at all, in another one.
+/// Ends the block after the instruction, whose access is logged. If the instruction still runs, it runs
+/// in another block.
 pub fn end_after(vcpu: &mut Vcpu, site: &GateSite, how: u8) {
     vcpu.writer.begin_continuation();
     vcpu.writer.push(Head::encode(Kind::Cut, how, u64::from(site.index) + 1));
@@ -193,7 +196,7 @@ pub fn end_after(vcpu: &mut Vcpu, site: &GateSite, how: u8) {
 }
 
 with_env! {
-    /// The kernel is about to read or write PCI configuration space; the arguments say where.
+    /// The kernel is about to access PCI configuration space; its arguments say where.
     on_config => at_config
 }
 
@@ -208,7 +211,7 @@ extern "C" fn at_config(index: c_uint, number: *mut c_void, env: *mut u64) {
     let address = accessor.address.wrapping_add(tracer.slide().unwrap_or(0));
     let held = Held { gate, space: Space::Config, count: 1, word: None };
     let ticket = tell(tracer, vcpu, false, None);
-    // Functions are entered with no flags that anybody needs.
+    // No function expects flags from its caller.
     match wait(tracer, vcpu, &held, address, ticket, Flags::Untouched) {
         HeldOutcome::Pass => {}
         // SAFETY: as above.

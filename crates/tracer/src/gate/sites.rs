@@ -1,4 +1,4 @@
-//! Which instructions can access devices: decided when a block is translated.
+//! Finds the instructions that may access devices, when QEMU translates a block.
 
 use crate::code::{self, Special};
 use guardrail_plugin::registers::Flags;
@@ -6,23 +6,23 @@ use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, 
 
 /// An instruction that may access a device.
 pub struct GateSite {
-    /// Where it is.
+    /// Guest virtual address of the instruction.
     pub address: u64,
-    /// Its index in the block.
+    /// Index of the instruction in its block.
     pub index: u16,
-    /// The instruction.
+    /// The decoded instruction.
     pub insn: Instruction,
-    /// What the arithmetic flags are before it: whether a vCPU can be sent back to it.
+    /// State of the arithmetic flags before it, which decides whether a vCPU can return to it.
     pub flags: Flags,
-    /// It belongs to a watched module.
+    /// True where the instruction belongs to a watched module.
     pub driver: bool,
-    /// What it accesses.
+    /// The memory or ports that it accesses.
     pub what: What,
-    /// Where its memory operand is.
+    /// Address expression of its memory operand.
     pub place: Operand,
 }
 
-/// The address of a memory operand, ready to be worked out: registers by hardware number.
+/// The address expression of a memory operand. Registers have their hardware numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operand {
     base: Option<u8>,
@@ -42,7 +42,7 @@ impl Operand {
         }
     }
 
-    /// The address, given the values of registers.
+    /// Computes the address from the values of registers.
     #[inline]
     pub fn address(&self, mut register: impl FnMut(usize) -> u64) -> u64 {
         let base = self.base.map_or(0, |base| register(usize::from(base)));
@@ -51,43 +51,45 @@ impl Operand {
     }
 }
 
-/// What an instruction accesses.
+/// The memory or ports that an instruction accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// Memory at its one operand, once.
     Memory {
         /// Length in bytes.
         size: u8,
-        /// It is a store, and nothing else.
+        /// True where the instruction only stores.
         store: bool,
-        /// It is a load or a store, not both: the access is logged before it happens.
+        /// True where the instruction either loads or stores, but not both. Its access is logged before
+        /// it happens.
         plain: bool,
     },
-    /// Memory at rsi or rdi or both, as often as rcx says where `rep` is set.
+    /// Memory at rsi, rdi or both; with `rep`, as often as rcx says.
     String {
-        /// It reads at rsi.
+        /// True where it reads at rsi.
         source: bool,
-        /// It accesses rdi, and writes there.
+        /// `None` where it does not access rdi, else whether it writes there.
         target: Option<bool>,
-        /// It has a repeat prefix: rcx says how often it runs.
+        /// True with a repeat prefix: rcx is the number of repetitions.
         rep: bool,
-        /// Bytes each time.
+        /// Bytes per repetition.
         size: u8,
     },
-    /// A port, as often as rcx says where `rep` is set.
+    /// A port; with `rep`, as often as rcx says.
     Port {
-        /// Bytes each time.
+        /// Bytes per repetition.
         size: u8,
-        /// It writes.
+        /// True where it writes to the port.
         out: bool,
-        /// The port, unless it is in dx.
+        /// Number of the port; `None` where dx has it.
         port: Option<u8>,
-        /// A string instruction, repeated.
+        /// True for a repeated string instruction.
         rep: bool,
     },
 }
 
-/// The instructions of a block that may access devices.
+/// The instructions of a block that may access devices. `driver` says whether it belongs to a watched
+/// module.
 pub fn sites(insns: &[Instruction], driver: bool) -> Box<[GateSite]> {
     let site = |(index, insn): (u16, &Instruction)| {
         let what = what(insn)?;
@@ -105,7 +107,7 @@ pub fn sites(insns: &[Instruction], driver: bool) -> Box<[GateSite]> {
     (0u16..).zip(insns).filter_map(site).collect()
 }
 
-/// What an instruction may access; `None` where it cannot be a device.
+/// What an instruction may access. `None` where that cannot be a device.
 pub fn what(insn: &Instruction) -> Option<What> {
     if let Special::Port { size, out, port, rep } = code::special(insn) {
         return Some(What::Port { size, out, port, rep });

@@ -1,17 +1,17 @@
-//! A vCPU comes to an instruction that can be held, and is told what to do.
+//! The arrival of a vCPU at an instruction that can be held, and the verdict on it.
 
 use guardrail_trace::meet::{Meet, MeetSide};
 use std::time::Instant;
 
-/// The roles of an instruction: pair and side.
+/// The roles of an instruction: number of the pair, and side (0 or 1).
 pub type Roles = Vec<(u32, u8)>;
 
-/// What the vCPU at an instruction is to do.
+/// What the vCPU does at the instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Run it.
+    /// Run the instruction.
     Go,
-    /// Begin it again.
+    /// Begin the instruction again.
     Back,
 }
 
@@ -21,30 +21,31 @@ impl From<Verdict> for (Verdict, Option<Who>) {
     }
 }
 
-/// What the vCPU is to do, as whom it is to tell when it has run its instruction, and a record for the log.
+/// The verdict, the side that the vCPU records when it has run its instruction, and a record for the
+/// log.
 pub type Step = ((Verdict, Option<Who>), Option<Meet>);
 
-/// A side of the meeting at hand.
+/// A side of the current meeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// The one that was held.
+    /// The side that was held.
     Held,
-    /// The one that came.
+    /// The side that arrived during the hold.
     Other,
 }
 
-/// Who comes to an instruction that can be held.
+/// The arrival of a vCPU at an instruction that can be held.
 pub struct Arrival<'a> {
-    /// The access; its role is filled in here.
+    /// The access. The hold fills in its role.
     pub side: MeetSide,
-    /// The roles of the instruction.
+    /// Roles of the instruction: pair and side.
     pub roles: &'a [(u32, u8)],
-    /// The instruction was picked by chance.
+    /// True where the instruction was picked at random.
     pub sampled: bool,
-    /// The instruction locks the bus; two of those do not race.
+    /// True where the instruction locks the bus. Two such instructions do not race.
     pub locked: bool,
-    /// The vCPU can be held here.
+    /// True where the vCPU can be held here.
     pub holdable: bool,
-    /// The time.
+    /// Host time of the arrival.
     pub now: Instant,
 }

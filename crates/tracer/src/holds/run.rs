@@ -1,4 +1,4 @@
-//! What runs at instructions that can be held.
+//! Callbacks of instructions that can be held.
 
 use super::stalls::Thread;
 use super::{Arrival, Verdict, Who};
@@ -17,10 +17,11 @@ use std::time::{Duration, Instant};
 /// How long a held vCPU with a thread of its own sleeps before it looks again.
 const NAP: Duration = Duration::from_micros(20);
 
-/// The bit of `preempt_count` that does not count: a reschedule is due where it is clear.
+/// The bit of `preempt_count` that is no count: it is clear while a reschedule is due.
 const NO_RESCHEDULE: u32 = 1 << 31;
 
-/// A driver block begins with an instruction that can be held, or where threads can be slowed down.
+/// Callback at the start of a driver block whose first instruction can be held, or where threads can be
+/// delayed.
 pub extern "C" fn on_block(index: c_uint, block: *mut c_void) {
     let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback, and blocks are never freed.
@@ -33,14 +34,14 @@ pub extern "C" fn on_block(index: c_uint, block: *mut c_void) {
     }
     let held = block.holds.first().filter(|site| site.index == 0);
     if let Some(site) = held.filter(|site| arrive(tracer, vcpu, site) == Verdict::Back) {
-        // How the vCPU came here is told when the block runs: nothing of the driver runs until then.
+        // The entry is logged when the block really runs. No driver code runs before that.
         vcpu.writer.close();
         back(tracer, site.address);
     }
     exec::begin_block(tracer, vcpu, block);
 }
 
-/// An instruction within a block, that can be held, is about to run.
+/// Callback before an instruction within a block that can be held.
 pub extern "C" fn on_instruction(index: c_uint, site: *mut c_void) {
     let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback, and blocks and their sites are never freed.
@@ -51,12 +52,13 @@ pub extern "C" fn on_instruction(index: c_uint, site: *mut c_void) {
         return;
     }
     if vcpu.regs.can_leave(site.flags) {
-        // The block ends before this instruction, which begins the next one.
+        // The block ends before this instruction, which begins the next block.
         vcpu.writer.push(Head::encode(Kind::Cut, 0, u64::from(site.index)));
         vcpu.writer.close();
         back(tracer, site.address);
     }
-    // Waits here, with nothing locked: QEMU's lock is not held in callbacks of translated code.
+    // The vCPU waits here with no lock held: QEMU does not hold its lock in callbacks of translated
+    // code.
     vcpu.writer.close();
     while arrive(tracer, vcpu, site) == Verdict::Back {
         std::thread::sleep(NAP);
@@ -64,7 +66,7 @@ pub extern "C" fn on_instruction(index: c_uint, site: *mut c_void) {
     vcpu.writer.begin_continuation();
 }
 
-/// Sends the vCPU back to the instruction. Interrupts and other vCPUs get in on the way.
+/// Sends the vCPU back to the instruction. Interrupts and other vCPUs run in between.
 fn back(tracer: &Tracer, address: u64) -> ! {
     if !tracer.single() {
         std::thread::sleep(NAP);
@@ -73,7 +75,7 @@ fn back(tracer: &Tracer, address: u64) -> ! {
     unsafe { ffi::qemu_plugin_set_pc(address) }
 }
 
-/// A thread that may be moved to another CPU is to begin its block again.
+/// Whether the thread must begin its block again. Only threads that may move to another CPU do so.
 fn stays(tracer: &Tracer, vcpu: &mut Vcpu, address: u64) -> bool {
     if vcpu.reg(RFLAGS) & INTERRUPT_FLAG == 0 {
         return false;
@@ -107,13 +109,13 @@ fn arrive(tracer: &Tracer, vcpu: &mut Vcpu, site: &HoldSite) -> Verdict {
     step.0
 }
 
-/// The instruction at `pc` on this vCPU, its access apart.
+/// Describes the instruction at `pc` on this vCPU, without its access.
 fn here(tracer: &Tracer, vcpu: &mut Vcpu, pc: u64) -> MeetSide {
     let (task, preempt_count) = exec::context(tracer, vcpu);
     MeetSide { pc, cpu: vcpu.writer.ring() as u8, preempt_count, task, ..MeetSide::default() }
 }
 
-/// An instruction that was held, or came to one that was, has made an access.
+/// Notes that an instruction has made its access. It was held, or it met one that was.
 pub fn ran(tracer: &Tracer, vcpu: &mut Vcpu, store: bool) {
     let Some((who, stores)) = vcpu.awaiting else { return };
     if stores && !store {
@@ -124,7 +126,7 @@ pub fn ran(tracer: &Tracer, vcpu: &mut Vcpu, store: bool) {
     tell(vcpu, told);
 }
 
-/// The driver made an access while another one, picked by chance, is held.
+/// Compares an access of the driver with a held one that was picked at random.
 #[cold]
 pub fn watch(tracer: &Tracer, vcpu: &mut Vcpu, site: &MemSite, access: Access) {
     // Locked accesses do not race.
@@ -137,7 +139,7 @@ pub fn watch(tracer: &Tracer, vcpu: &mut Vcpu, site: &MemSite, access: Access) {
     tell(vcpu, told);
 }
 
-/// Writes a record into the open segment, or one of its own.
+/// Writes a record into the open segment, or into a segment of its own.
 fn tell(vcpu: &mut Vcpu, meet: Option<Meet>) {
     let Some(meet) = meet else { return };
     let open = vcpu.writer.is_open();
@@ -150,5 +152,5 @@ fn tell(vcpu: &mut Vcpu, meet: Option<Meet>) {
     }
 }
 
-/// Who is told of when it has run, and whether its store counts.
+/// The side to record when the instruction has run, and whether only its store counts.
 pub type Awaiting = Option<(Who, bool)>;

@@ -1,30 +1,30 @@
-//! Threads that are slowed down where they come back from the kernel, so that what they set off comes before they go on,
-//! and that another CPU may take them over meanwhile.
+//! Delays threads when they return from the kernel. Work that they started may then run before they
+//! continue, and another CPU may take the thread over.
 
 use super::mix;
 use rustc_hash::FxHashMap;
 use std::time::{Duration, Instant};
 
-/// Threads that are slowed down at a time.
+/// Most threads that are delayed at a time.
 const MAX_THREADS: usize = 64;
-/// Places that are counted.
+/// Most addresses whose visits are counted.
 const MAX_PLACES: usize = 1 << 16;
-/// Time that may be spent at once, and what part of the run besides.
+/// Delays may take this time, plus one `PART`th of the run's time so far.
 const CREDIT: Duration = Duration::from_secs(1);
 const PART: u32 = 4;
 
-/// A thread at a place.
+/// A thread at an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread {
-    /// The instruction.
+    /// Guest virtual address of the instruction.
     pub address: u64,
-    /// The stack pointer.
+    /// The thread's stack pointer.
     pub rsp: u64,
-    /// The task.
+    /// Address of the thread's `task_struct`.
     pub task: u64,
 }
 
-/// Who is slowed down, and what that has cost.
+/// The delayed threads, and the time that delays have taken.
 #[derive(Debug, Default)]
 pub struct Stalls {
     threads: Vec<(Thread, Instant)>,
@@ -34,7 +34,8 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    /// Whether a thread stays where it is. `held`: an access is held already, and the thread may be the one that it waits for.
+    /// Whether a thread stays at its instruction. With `held` an access is held already, and the thread
+    /// may be the one that it waits for; so it continues.
     pub fn stays(&mut self, thread: Thread, limit: Duration, held: bool, now: Instant) -> bool {
         if let Some(i) = self.threads.iter().position(|(other, _)| *other == thread) {
             let spent = now.saturating_duration_since(self.threads[i].1);
@@ -45,7 +46,7 @@ impl Stalls {
             self.spent += spent;
             return false;
         }
-        // Who left by another way, such as with its task.
+        // Forgets threads that never returned here, such as those that ended.
         self.threads.retain(|(_, since)| now.saturating_duration_since(*since) < limit * 100);
         let begun = *self.begun.get_or_insert(now);
         let allowed = CREDIT + now.saturating_duration_since(begun) / PART;
@@ -57,7 +58,8 @@ impl Stalls {
         true
     }
 
-    /// Every other time by chance, for what comes before a place must not always be slowed down as well.
+    /// Picks every other visit at random. Work that precedes this address must not always be delayed
+    /// too.
     fn chosen(&mut self, address: u64) -> bool {
         if self.visits.len() >= MAX_PLACES && !self.visits.contains_key(&address) {
             return false;
@@ -78,7 +80,7 @@ mod tests {
         Thread { address: 0x1000, rsp: 8, task }
     }
 
-    /// The first visits of a place that are chosen.
+    /// Makes the first visits of an address that are picked.
     fn begin(stalls: &mut Stalls, now: Instant) {
         assert!((0..64).any(|_| stalls.stays(thread(1), LIMIT, false, now)));
     }

@@ -52,7 +52,7 @@ fn sides_meet_and_both_run() {
     assert_eq!(verdict, (Verdict::Go, Some(Who::Other)));
     let met = met.unwrap();
     assert_eq!((met.outcome, met.held.pc, met.other.pc), (MeetOutcome::Met, A, B));
-    // The held one waits until the other has run.
+    // The held side waits until the other side has run.
     assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0.0, Verdict::Back);
     assert_eq!(holds.ran(Who::Other, clock.0, |_, _| Some(1)), None);
     assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0, (Verdict::Go, Some(Who::Held)));
@@ -68,7 +68,7 @@ fn nobody_comes_and_time_is_up() {
     clock.pass(100);
     let (verdict, told) = clock.come(&holds, 0, side(A, 1, true));
     assert_eq!((verdict, told.unwrap().outcome), (Verdict::Go.into(), MeetOutcome::Alone));
-    // The guest goes on for a while; the other side may be held at once.
+    // The guest continues for a while. The other side may be held at once.
     assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0.0, Verdict::Go);
     assert_eq!(clock.come(&holds, 1, side(B, 1, true)).0.0, Verdict::Back);
 }
@@ -145,7 +145,7 @@ fn a_sampled_access_sees_any_other_that_conflicts() {
     let met = holds.accessed(&side(B, 0, true), clock.0, |_, _| Some(2)).unwrap();
     assert_eq!((met.outcome, met.pair, met.other.pc), (MeetOutcome::Met, None, B));
     assert!(!holds.watching());
-    // A pause, then a hold in which the value changes unseen.
+    // A pause, then a hold in which the value changes without an access of the driver.
     assert_eq!(come(clock.0, 1).0.0, Verdict::Go);
     clock.pass(100);
     assert_eq!(come(clock.0, 1).0.0, Verdict::Back);
