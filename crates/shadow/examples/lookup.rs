@@ -1,5 +1,9 @@
-//! Nanoseconds of a lookup: of the same few addresses, of addresses spread over the shadow of 1 GB of memory, and of memory
-//! where nothing is marked. Usage: `cargo run --release -p guardrail-shadow --example lookup`
+//! Measures a lookup in nanoseconds:
+//! - of the same few addresses;
+//! - of addresses spread over the shadow of 1 GB of memory;
+//! - of memory without marks.
+//!
+//! Usage: `cargo run --release -p guardrail-shadow --example lookup`
 
 use guardrail_shadow::{Limits, Shadow};
 use std::hint::black_box;
@@ -38,7 +42,7 @@ fn print<const BITS: u32>(what: &str, nanoseconds: f64) {
     println!("{BITS:4}  {what:35} {nanoseconds:8.2}");
 }
 
-/// Nanoseconds of a lookup, without those of making up the address.
+/// Nanoseconds of a lookup, without the time to compute the address.
 fn time<const BITS: u32>(shadow: &Shadow<BITS>, address: impl Fn(u64) -> u64) -> f64 {
     let run = |look: &dyn Fn(u64) -> u64| {
         let begin = Instant::now();

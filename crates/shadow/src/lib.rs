@@ -1,16 +1,18 @@
 //! Shadow memory: 1, 2 or 8 bits for every byte of a kernel's memory.
 //!
-//! A lookup is direct, after Umbra ("Efficient and Scalable Memory Shadowing", CGO 2010): the address space is cut into
-//! units of 4 GB, a table has the place of each unit's shadow, and a shadow word lies at a fixed place in it. Units where
-//! nothing is marked share one shadow of zeros, so a lookup asks for nothing and takes no branch. The host gives
-//! memory to a shadow page when something in it is marked for the first time.
+//! A lookup is direct, after Umbra ("Efficient and Scalable Memory Shadowing", CGO 2010). The address
+//! space is cut into units of 4 GB. A table has the address of each unit's shadow, and a shadow word
+//! lies at a fixed offset in it. Units without marks share one shadow of zeros, so a lookup needs no
+//! check and no branch. The host assigns memory to a shadow page at the first mark in it.
 //!
 //! **Knows**: addresses, and small numbers that stand for bytes.
 //!
 //! **Must not know**: what the numbers mean, the guest, QEMU.
 //!
-//! **Invariant**: any address gives an answer, never a panic; lookups take no lock and may race with marks, and then see
-//! each word as it was or as it is; memory stays below the limit, beyond which nothing new is marked.
+//! **Invariants**:
+//! - Any address gives a result, never a panic.
+//! - Lookups take no lock. They may race with marks, and then see each word before or after the change.
+//! - Memory stays below the limit, beyond which nothing new is marked.
 
 mod region;
 
@@ -23,47 +25,48 @@ use std::sync::{Mutex, PoisonError};
 /// Bytes of memory that one unit covers, as a power of two.
 const UNIT_SHIFT: u32 = 32;
 const UNIT: u64 = 1 << UNIT_SHIFT;
-/// Addresses have this many bits that differ; those above repeat the highest.
+/// Addresses differ in this many bits; the bits above repeat the highest one.
 const ADDRESS_BITS: u32 = 57;
 const UNITS: usize = 1 << (ADDRESS_BITS - UNIT_SHIFT);
-/// What the host gives memory by.
+/// Size of the host's pages in bytes.
 const PAGE: usize = 4096;
 const WORDS_IN_PAGE: usize = PAGE / 8;
-/// Cleared pages in a row from which on it is worth giving them back.
+/// The least number of adjacent cleared pages that are returned to the host.
 const RELEASE: usize = 16;
-/// Address space stays bounded too: each unit with marks has its own.
+/// Most units with marks. Each has a shadow of its own, so this bounds address space too.
 const MAX_UNITS: usize = 64;
 
-/// How much a shadow may use.
+/// Limits on the memory of a shadow.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of memory for shadow pages.
+    /// Most bytes of memory for shadow pages.
     pub bytes: usize,
-    /// Units of 4 GB with marks; each takes address space of 4 GB times the bits of a byte, divided by 8.
+    /// Most units of 4 GB with marks. Each takes 4 GB of address space times `BITS`, divided by 8.
     pub units: usize,
 }
 
 impl Limits {
-    /// At most about `bytes` of memory.
+    /// Limits memory to about `bytes`.
     pub fn bytes(bytes: usize) -> Limits {
         Limits { bytes, units: MAX_UNITS }
     }
 }
 
-/// The shadow of all memory, with `BITS` (1, 2 or 8) bits for each byte. All are zero at first.
+/// The shadow of all memory, with `BITS` (1, 2 or 8) bits for each byte. All bits are zero at first.
 pub struct Shadow<const BITS: u32> {
-    /// By bits 32 to 56 of the address: where the unit's shadow is, null where nothing was marked.
+    /// Address of each unit's shadow, by bits 32 to 56 of the address. Null where nothing was marked.
     table: Region,
-    /// The shadow of all units where nothing was marked.
+    /// The shadow of all units without marks.
     zero: Region,
-    /// Shadows of units, in the order in which they came.
+    /// Shadows of units, in the order of their first marks. The mutex also serializes their creation.
     units: Mutex<Vec<Region>>,
-    /// Pages that were marked and not given back.
+    /// Number of pages that were marked and not returned to the host.
     pages: AtomicUsize,
     limits: Limits,
 }
 
-/// A part of a range that lies in one unit: the unit's number, the first bit of its shadow, and how many bits.
+/// A part of a range within one unit: the unit's number, the first bit in its shadow, and the number of
+/// bits.
 struct Piece {
     unit: usize,
     bit: u64,
@@ -71,18 +74,18 @@ struct Piece {
 }
 
 impl<const BITS: u32> Shadow<BITS> {
-    /// Bytes of a unit's shadow.
+    /// Size of a unit's shadow in bytes.
     const UNIT_BYTES: usize = (UNIT / 8 * BITS as u64) as usize;
-    /// Bytes that tell which pages of a unit's shadow were marked; they come behind it.
+    /// Size in bytes of the bit set of marked pages, which follows a unit's shadow.
     const TOUCHED_BYTES: usize = Self::UNIT_BYTES / PAGE / 8;
     /// The largest number that a byte can have.
     pub const MAX: u8 = (0xff_u16 >> (8 - BITS)) as u8;
 
-    /// A shadow where all is zero.
+    /// Makes a shadow in which all bits are zero.
     ///
     /// # Errors
     ///
-    /// Where the host gives no address space: 256 MB, and 512 MB for each bit of `BITS`.
+    /// The host gives no address space: the shadow takes 256 MB, and 512 MB for each bit of `BITS`.
     pub fn new(limits: Limits) -> io::Result<Self> {
         const { assert!(BITS == 1 || BITS == 2 || BITS == 8) };
         Ok(Shadow {
@@ -94,8 +97,9 @@ impl<const BITS: u32> Shadow<BITS> {
         })
     }
 
-    /// Whether the shadow can tell this address from all others: in canonical addresses the upper bits repeat one another.
-    /// Others are never marked, and looking one up answers for a canonical one.
+    /// Whether the shadow distinguishes this address from all others. In such canonical addresses the
+    /// upper bits repeat one another. Other addresses are never marked, and a lookup of one returns the
+    /// number of a canonical one.
     #[inline]
     pub fn covers(addr: u64) -> bool {
         let unused = u64::BITS - ADDRESS_BITS;
@@ -104,11 +108,12 @@ impl<const BITS: u32> Shadow<BITS> {
 
     #[inline]
     fn slot(&self, unit: usize) -> &AtomicPtr<AtomicU64> {
-        // SAFETY: the table has UNITS entries that begin as null and are used as atomics only; the index is cut to them.
+        // SAFETY: the table has UNITS entries that begin as null and are used as atomics only. The index
+        // is below UNITS.
         unsafe { &*self.table.start().cast::<AtomicPtr<AtomicU64>>().add(unit % UNITS) }
     }
 
-    /// The shadow of a unit, that of zeros where nothing was marked.
+    /// The shadow of a unit, or the shadow of zeros where nothing was marked.
     #[inline]
     fn words(&self, unit: usize) -> *const AtomicU64 {
         let words = self.slot(unit).load(Acquire).cast_const();
@@ -117,13 +122,14 @@ impl<const BITS: u32> Shadow<BITS> {
 
     #[inline]
     fn word(&self, unit: usize, index: u64) -> u64 {
-        // SAFETY: `index` comes from the 32 low bits of an address, so it is inside of the unit's shadow, which stays
-        // mapped while `self` lives and whose words are only used as atomics. The shadow of zeros is only read.
+        // SAFETY: `index` comes from the 32 low bits of an address, so it is inside the unit's shadow.
+        // The shadow stays mapped while `self` lives, and its words are only used as atomics. The shadow
+        // of zeros is only read.
         unsafe { (*self.words(unit).add(index as usize)).load(Relaxed) }
     }
 
-    /// Whether any of `len` bytes from `addr` on is marked. One load for the bytes of a word of shadow (64 bytes with 1 bit, 8
-    /// with 8), so for every aligned access of the processor.
+    /// Whether any of the `len` bytes from `addr` is marked. One load suffices for the bytes of one
+    /// shadow word (64 bytes with 1 bit, 8 with 8). That covers every aligned access of the processor.
     #[inline]
     pub fn any(&self, addr: u64, len: u64) -> bool {
         let (unit, bit) = split::<BITS>(addr);
@@ -139,14 +145,14 @@ impl<const BITS: u32> Shadow<BITS> {
         self.first(addr, len).is_some()
     }
 
-    /// The number of a byte.
+    /// The number of the byte at `addr`.
     #[inline]
     pub fn get(&self, addr: u64) -> u8 {
         let (unit, bit) = split::<BITS>(addr);
         (self.word(unit, bit / 64) >> (bit % 64)) as u8 & Self::MAX
     }
 
-    /// The first marked byte of a range.
+    /// The address of the first marked byte in a range.
     pub fn first(&self, addr: u64, len: u64) -> Option<u64> {
         let mut at = addr;
         for piece in pieces::<BITS>(addr, len) {
@@ -168,20 +174,21 @@ impl<const BITS: u32> Shadow<BITS> {
         None
     }
 
-    /// Gives all bytes of a range the number `value`, cut to its bits. False where the limit kept a part from being marked.
+    /// Gives all bytes of a range the number `value`, cut to its bits. Returns false where the limit
+    /// kept a part unmarked.
     pub fn fill(&self, addr: u64, len: u64, value: u8) -> bool {
         let pattern = u64::from(value & Self::MAX) * (u64::MAX / u64::from(Self::MAX));
         if !Self::covers(addr) {
             return pattern == 0;
         }
-        // What comes behind the lower half of the address space is no address.
+        // Numbers after the lower half of the address space are no addresses.
         let end = if addr >> 63 == 0 { (1 << (ADDRESS_BITS - 1)) - addr } else { u64::MAX };
         let len = len.min(end);
         let mut whole = true;
         for piece in pieces::<BITS>(addr, len) {
             let words = match self.slot(piece.unit).load(Acquire).cast_const() {
                 words if !words.is_null() => words,
-                // What was never marked is clear.
+                // A unit without marks is already clear.
                 _ if pattern == 0 => continue,
                 _ => match self.create(piece.unit) {
                     Some(words) => words,
@@ -193,7 +200,7 @@ impl<const BITS: u32> Shadow<BITS> {
         whole
     }
 
-    /// Marks nothing anywhere, and gives all memory back.
+    /// Clears all marks, and returns all memory to the host.
     pub fn clear_all(&self) {
         let units = self.units.lock().unwrap_or_else(PoisonError::into_inner);
         for region in units.iter() {
@@ -201,7 +208,7 @@ impl<const BITS: u32> Shadow<BITS> {
         }
     }
 
-    /// Marks nothing of a range.
+    /// Clears all marks in a range.
     pub fn clear(&self, addr: u64, len: u64) {
         self.fill(addr, len, 0);
     }
@@ -226,7 +233,7 @@ impl<const BITS: u32> Shadow<BITS> {
             } else if !self.touch(words, page) {
                 return false;
             }
-            // SAFETY: the page is one of the unit's shadow, whose words are only used as atomics.
+            // SAFETY: the page belongs to the unit's shadow, whose words are only used as atomics.
             let page = unsafe { std::slice::from_raw_parts(words.add(page * WORDS_IN_PAGE), WORDS_IN_PAGE) };
             fill_page(page, at % PAGE_BITS, next - at, pattern);
             at = next;
@@ -234,23 +241,23 @@ impl<const BITS: u32> Shadow<BITS> {
         true
     }
 
-    /// The word that tells whether a page of a unit's shadow was marked, and the page's bit in it.
+    /// The word that says whether a page of a unit's shadow was marked, and the page's bit in it.
     fn touched(words: *const AtomicU64, page: usize) -> (*const AtomicU64, u64) {
         let at = Self::UNIT_BYTES / 8 + page / 64;
-        // SAFETY: a unit's mapping has TOUCHED_BYTES behind the shadow, a bit for each page.
+        // SAFETY: in a unit's mapping TOUCHED_BYTES follow the shadow, with a bit for each page.
         (unsafe { words.add(at) }, 1 << (page % 64))
     }
 
     fn is_touched(&self, words: *const AtomicU64, page: usize) -> bool {
         let (word, bit) = Self::touched(words, page);
-        // SAFETY: the word is inside of the unit's mapping.
+        // SAFETY: the word is inside the unit's mapping.
         unsafe { (*word).load(Acquire) & bit != 0 }
     }
 
-    /// A page is about to be marked. False where the limit does not allow it.
+    /// Counts a page before its first mark. Returns false where the limit does not allow it.
     fn touch(&self, words: *const AtomicU64, page: usize) -> bool {
         let (word, bit) = Self::touched(words, page);
-        // SAFETY: the word is inside of the unit's mapping.
+        // SAFETY: the word is inside the unit's mapping.
         let word = unsafe { &*word };
         if word.load(Acquire) & bit != 0 {
             return true;
@@ -260,18 +267,19 @@ impl<const BITS: u32> Shadow<BITS> {
             return false;
         }
         if word.fetch_or(bit, AcqRel) & bit != 0 {
-            // Another thread was faster, and has counted it.
+            // Another thread was faster, and has counted the page.
             self.pages.fetch_sub(1, Relaxed);
         }
         true
     }
 
-    /// Gives whole pages back to the host. A thread that marks memory in them at this moment may win or lose.
+    /// Returns whole pages to the host. If another thread marks memory in them at the same time, the
+    /// mark may be lost.
     fn release(&self, words: *const AtomicU64, first: usize, count: usize) {
         let mut any = 0;
         for page in first..first + count {
             let (word, bit) = Self::touched(words, page);
-            // SAFETY: the word is inside of the unit's mapping.
+            // SAFETY: the word is inside the unit's mapping.
             let word = unsafe { &*word };
             if word.load(Acquire) & bit != 0 && word.fetch_and(!bit, AcqRel) & bit != 0 {
                 any += 1;
@@ -280,12 +288,12 @@ impl<const BITS: u32> Shadow<BITS> {
         if any == 0 {
             return;
         }
-        // SAFETY: the pages are inside of the unit's mapping, and its words are only used as atomics.
+        // SAFETY: the pages are inside the unit's mapping, and its words are only used as atomics.
         unsafe { region::discard(words.cast_mut().add(first * WORDS_IN_PAGE).cast(), count * PAGE) };
         self.pages.fetch_sub(any, Relaxed);
     }
 
-    /// A shadow for a unit that has none. `None` beyond the limits.
+    /// Makes a shadow for a unit that has none. `None` beyond the limits.
     #[cold]
     fn create(&self, unit: usize) -> Option<*const AtomicU64> {
         let mut units = self.units.lock().unwrap_or_else(PoisonError::into_inner);
@@ -303,7 +311,8 @@ impl<const BITS: u32> Shadow<BITS> {
         Some(words)
     }
 
-    /// Bytes of memory that marks take: pages of shadow, and the places in the table and lists of pages that lead to them.
+    /// Bytes of memory that marks take: shadow pages, and the table parts and page lists that lead to
+    /// them.
     pub fn resident(&self) -> usize {
         let units = self.units.lock().unwrap_or_else(PoisonError::into_inner).len();
         (self.pages.load(Relaxed) + 2 * units) * PAGE
@@ -316,16 +325,16 @@ impl<const BITS: u32> std::fmt::Debug for Shadow<BITS> {
     }
 }
 
-/// An address as the number of its unit and the first bit of its shadow there.
+/// Splits an address into the number of its unit and the first bit in the unit's shadow.
 #[inline]
 fn split<const BITS: u32>(addr: u64) -> (usize, u64) {
     ((addr >> UNIT_SHIFT) as usize % UNITS, addr % UNIT * u64::from(BITS))
 }
 
-/// The parts of a range by unit; what would lie behind the end of the address space is left out.
+/// Cuts a range by units. It ends at the end of the address space.
 fn pieces<const BITS: u32>(addr: u64, len: u64) -> impl Iterator<Item = Piece> {
     let mut at = addr;
-    // Counted from the last byte, as the end of the address space has no number.
+    // This counts to the last byte, because the end of the address space has no number.
     let mut left = len.min((u64::MAX - addr).saturating_add(1));
     std::iter::from_fn(move || {
         if left == 0 {
@@ -339,7 +348,7 @@ fn pieces<const BITS: u32>(addr: u64, len: u64) -> impl Iterator<Item = Piece> {
     })
 }
 
-/// Stores a pattern to a stretch of bits of a page.
+/// Stores a pattern into consecutive bits of a page.
 fn fill_page(page: &[AtomicU64], bit: u64, bits: u64, pattern: u64) {
     let (mut at, end) = (bit, bit + bits);
     while at < end {
@@ -349,7 +358,7 @@ fn fill_page(page: &[AtomicU64], bit: u64, bits: u64, pattern: u64) {
             word.store(pattern, Relaxed);
         } else {
             let mask = (u64::MAX >> (64 - count)) << (at % 64);
-            // Neighbors in the word belong to other threads.
+            // Other threads may change neighbors in the word.
             match pattern {
                 0 => word.fetch_and(!mask, Relaxed),
                 u64::MAX => word.fetch_or(mask, Relaxed),

@@ -7,7 +7,7 @@ fn shadow<const BITS: u32>() -> Shadow<BITS> {
     Shadow::new(Limits::bytes(64 << 20)).unwrap()
 }
 
-/// Numbers that look random and are the same in each run.
+/// Pseudo-random numbers, the same in each run.
 struct Random(u64);
 
 impl Random {
@@ -19,7 +19,8 @@ impl Random {
     }
 }
 
-/// Marks and lookups at random places, around a border of units and a border of pages, against a map of bytes.
+/// Compares marks and lookups at random addresses with a map of bytes. The addresses lie around a border
+/// of units and a border of pages.
 fn agrees_with_a_map<const BITS: u32>() {
     let shadow = shadow::<BITS>();
     let mut model: BTreeMap<u64, u8> = BTreeMap::new();
@@ -127,7 +128,7 @@ fn beyond_the_limit_nothing_is_marked() {
 #[test]
 fn threads_that_mark_neighbors_do_not_disturb_each_other() {
     let shadow = shadow::<2>();
-    // Each thread has every fourth byte, so all share each word.
+    // Each thread marks every fourth byte, so all threads share each word.
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
             let shadow = &shadow;
