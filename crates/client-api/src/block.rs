@@ -10,19 +10,19 @@ use iced_x86::{Decoder, DecoderOptions, Instruction};
 use std::cell::OnceCell;
 use std::marker::PhantomData;
 
-/// Which accesses are reported.
+/// Accesses to report, by direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Those that read.
+    /// Accesses that read.
     Reads,
-    /// Those that write.
+    /// Accesses that write.
     Writes,
-    /// All, reads and writes.
+    /// All accesses, reads and writes.
     Both,
 }
 
-/// A block that is translated: a run of instructions that is entered at the first one. What is asked for here happens each time
-/// that the translation runs.
+/// A block during its translation: a run of instructions that is entered at the first one. Each request
+/// made here takes effect whenever the translation runs.
 pub struct Block<'a, C: ?Sized> {
     view: View,
     shared: &'a Shared,
@@ -30,7 +30,7 @@ pub struct Block<'a, C: ?Sized> {
     client: PhantomData<fn() -> &'a C>,
 }
 
-/// What clients share of a block, worked out when it is first asked for.
+/// Data of a block that all clients share, computed at the first use.
 pub(crate) struct Shared {
     pub(crate) view: View,
     within: bool,
@@ -54,37 +54,38 @@ impl<'a, C: Client + Instance> Block<'a, C> {
         Block { view: shared.view, shared, host, client: PhantomData }
     }
 
-    /// It belongs to the scope; always, but for clients that asked for [everything](crate::Setup::everything).
+    /// Whether the block belongs to the scope. Always true, except for clients that asked for
+    /// [everything](crate::Setup::everything).
     pub fn in_scope(&self) -> bool {
         self.shared.within
     }
 
-    /// The virtual address of its first instruction.
+    /// Guest virtual address of its first instruction.
     pub fn address(&self) -> u64 {
         self.view.address()
     }
 
-    /// What KASLR added to the kernel's link-time addresses, once known.
+    /// The KASLR slide of the kernel; `None` before it is known.
     pub fn slide(&self) -> Option<u64> {
         self.host.slide()
     }
 
-    /// How many instructions it has, at least one.
+    /// Number of its instructions, at least one.
     pub fn len(&self) -> usize {
         self.view.len()
     }
 
-    /// Always false: a block has an instruction at least.
+    /// Always false: a block has at least one instruction.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Its bytes.
+    /// Its machine code.
     pub fn bytes(&self) -> &[u8] {
         self.shared.bytes()
     }
 
-    /// Its instructions, decoded; each has its address (`ip`).
+    /// Its decoded instructions; each has its address (`ip`).
     pub fn insns(&self) -> &[Instruction] {
         self.shared.insns.get_or_init(|| {
             let (bytes, at) = (self.shared.bytes(), self.address());
@@ -93,30 +94,32 @@ impl<'a, C: Client + Instance> Block<'a, C> {
         })
     }
 
-    /// The virtual address of an instruction, below [`len`](Self::len).
+    /// Guest virtual address of the instruction with this index, which is below [`len`](Self::len).
     pub fn insn_address(&self, index: usize) -> u64 {
         self.view.insn(index).address()
     }
 
-    /// A dense number for these bytes at this address; the same when they are translated again.
+    /// A dense number for these bytes at this address. A later translation of them gets the same number.
     pub fn id(&self) -> u32 {
         *self.shared.id.get_or_init(|| self.host.blocks.number(self.address(), self.shared.bytes()))
     }
 
-    /// Its last instruction returns from a function: by itself, or by a jump to the kernel's return thunk.
+    /// Whether its last instruction returns from a function, by itself or by a jump to the kernel's
+    /// return thunk.
     pub fn returns(&self) -> bool {
         let slide = self.slide().unwrap_or(0);
         self.insns().last().is_some_and(|last| self.host.hooks.is_return(last, slide))
     }
 
-    /// A counter that is made while the guest runs.
+    /// Makes a counter while the guest runs.
     pub fn counter(&self) -> Counter {
         self.host.counters.make()
     }
 
-    /// Each time the block begins, its vCPU's counter grows. Costs no call.
+    /// Adds to its vCPU's counter at each start of the block. Costs no call.
     pub fn add(&mut self, counter: &Counter, value: u64) {
-        // SAFETY: the handle is valid during the translation callback, the counter's scoreboard as long as QEMU.
+        // SAFETY: the handle is valid during the translation callback, the counter's scoreboard as long
+        // as QEMU.
         unsafe {
             ffi::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
                 self.view.tb(),
@@ -127,7 +130,7 @@ impl<'a, C: Client + Instance> Block<'a, C> {
         }
     }
 
-    /// Each time the block begins, its vCPU's counter is set. Costs no call.
+    /// Sets its vCPU's counter at each start of the block. Costs no call.
     pub fn set(&mut self, counter: &Counter, value: u64) {
         // SAFETY: as above.
         unsafe {
@@ -140,7 +143,7 @@ impl<'a, C: Client + Instance> Block<'a, C> {
         }
     }
 
-    /// Each time before this instruction, the counter grows.
+    /// Adds to its vCPU's counter before each run of this instruction.
     pub fn add_at(&mut self, index: usize, counter: &Counter, value: u64) {
         // SAFETY: as above.
         unsafe {
@@ -153,7 +156,7 @@ impl<'a, C: Client + Instance> Block<'a, C> {
         }
     }
 
-    /// Each time before this instruction, the counter is set.
+    /// Sets its vCPU's counter before each run of this instruction.
     pub fn set_at(&mut self, index: usize, counter: &Counter, value: u64) {
         // SAFETY: as above.
         unsafe {
@@ -166,7 +169,7 @@ impl<'a, C: Client + Instance> Block<'a, C> {
         }
     }
 
-    /// Each time this instruction accesses memory, the counter grows.
+    /// Adds to its vCPU's counter at each memory access of this instruction.
     pub fn add_at_access(&mut self, index: usize, when: When, counter: &Counter, value: u64) {
         // SAFETY: as above.
         unsafe {
@@ -180,12 +183,13 @@ impl<'a, C: Client + Instance> Block<'a, C> {
         }
     }
 
-    /// [`executed`](Client::executed) is called with `data` each time the block begins.
+    /// Calls [`executed`](Client::executed) with `data` at each start of the block.
     pub fn call(&mut self, data: u64) {
         self.view.call(callbacks::executed::<C>, CB_R_REGS, data as usize);
     }
 
-    /// [`executed`](Client::executed) is called with `data` where the block begins and the vCPU's counter is at least `limit`.
+    /// Calls [`executed`](Client::executed) with `data` at a start of the block if the vCPU's counter is
+    /// at least `limit`.
     pub fn call_if(&mut self, counter: &Counter, limit: u64, data: u64) {
         // SAFETY: as above; the data is a number.
         unsafe {
@@ -201,23 +205,25 @@ impl<'a, C: Client + Instance> Block<'a, C> {
         }
     }
 
-    /// [`executed`](Client::executed) is called with `data` each time before this instruction, with current registers.
+    /// Calls [`executed`](Client::executed) with `data` before each run of this instruction, with
+    /// current registers.
     pub fn call_at(&mut self, index: usize, data: u64) {
         self.view.insn(index).call(callbacks::executed::<C>, CB_R_REGS, data as usize);
     }
 
-    /// As [`call`](Self::call), and the client may send the vCPU elsewhere ([`Vcpu::jump`](crate::Vcpu::jump)).
+    /// Like [`call`](Self::call), and the client may send the vCPU to another address
+    /// ([`Vcpu::jump`](crate::Vcpu::jump)).
     pub fn may_jump(&mut self, data: u64) {
         self.view.call(callbacks::executed::<C>, CB_RW_REGS_PC, data as usize);
     }
 
-    /// As [`call_at`](Self::call_at), and the client may send the vCPU elsewhere
+    /// Like [`call_at`](Self::call_at), and the client may send the vCPU to another address
     /// ([`Vcpu::jump_from_inside`](crate::Vcpu::jump_from_inside)).
     pub fn may_jump_at(&mut self, index: usize, data: u64) {
         self.view.insn(index).call(callbacks::executed::<C>, CB_RW_REGS_PC, data as usize);
     }
 
-    /// [`accessed`](Client::accessed) is called with `data` after each access of this instruction.
+    /// Calls [`accessed`](Client::accessed) with `data` after each access of this instruction.
     pub fn accesses(&mut self, index: usize, when: When, data: u64) {
         self.view.insn(index).accesses(callbacks::mem_callback::<C>(), CB_NO_REGS, kind(when), data as usize);
     }

@@ -1,4 +1,5 @@
-//! Where QEMU's callbacks become calls of clients. Hot ones know their client's type, so that nothing is looked up.
+//! Turns QEMU's callbacks into calls of clients. Frequent callbacks are generic over the client's type,
+//! so they need no lookup.
 
 use crate::block::{Block, Shared};
 use crate::host::{Host, host};
@@ -9,7 +10,7 @@ use guardrail_plugin::ffi::{self, MemCb};
 use guardrail_trace::client::{Module, Results};
 use std::ffi::{c_uint, c_void};
 
-/// A client as the host sees it, whatever its type.
+/// A client of any type, as the host sees it.
 pub(crate) trait Erased: Sync {
     fn block(&'static self, shared: &Shared, host: &Host);
     fn entered(&'static self, vcpu: &mut Vcpu, hook: HookId);
@@ -72,14 +73,14 @@ impl<C: Client> Erased for C {
     }
 }
 
-/// A kind of client that a plugin has.
+/// A client type that a plugin offers.
 pub struct Kind {
     pub(crate) name: &'static str,
     pub(crate) make: fn(&mut Setup) -> Result<&'static dyn Erased, String>,
 }
 
 impl Kind {
-    /// The kind of this type.
+    /// Makes the kind of a client type.
     pub const fn of<C: Client>() -> Kind {
         Kind { name: C::NAME, make: make::<C> }
     }
@@ -93,7 +94,7 @@ fn make<C: Client>(setup: &mut Setup) -> Result<&'static dyn Erased, String> {
     Ok(C::cell().get().ok_or("a client that was just made is gone")?)
 }
 
-/// A block or an instruction is about to run.
+/// QEMU's callback before a block or an instruction of this client.
 #[unsafe(naked)]
 pub(crate) extern "C" fn executed<C: Client>(_: c_uint, _: *mut c_void) {
     // The third argument is the host's rbp, where translated code keeps its vCPU's registers.
@@ -112,7 +113,7 @@ extern "C" fn executed_with<C: Client>(index: c_uint, data: *mut c_void, env: *m
     }
 }
 
-/// The callback after accesses of this client's instructions.
+/// Returns the callback after accesses of this client's instructions.
 pub(crate) fn mem_callback<C: Client>() -> MemCb {
     accessed::<C>
 }

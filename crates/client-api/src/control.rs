@@ -1,4 +1,4 @@
-//! The socket on which the supervisor asks: attach, detach, what have you got.
+//! The socket on which the supervisor sends requests: attach, detach, results.
 
 use crate::host::Host;
 use guardrail_trace::client::{Reply, Request};
@@ -7,15 +7,15 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
 
-/// The longest that a request may be.
+/// Most bytes of a request.
 const MAX_REQUEST: u64 = 4096;
-/// The longest that somebody may take to ask or to read.
+/// The longest time that a peer may take to send a request or to read the reply.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The longest that a change is waited for: a vCPU has to run into an interrupt.
+/// The longest wait for a change of state: an interrupt must first reach a vCPU.
 const CHANGE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Listens, on a thread of its own.
+/// Listens on a thread of its own.
 pub(crate) fn serve(host: &'static Host) -> Result<(), String> {
     let path = &host.config.socket;
     if path.as_os_str().is_empty() {
@@ -25,7 +25,7 @@ pub(crate) fn serve(host: &'static Host) -> Result<(), String> {
         UnixListener::bind(path).map_err(|e| format!("cannot listen at {}: {e}", path.display()))?;
     let serve = move || {
         for stream in listener.incoming().flatten() {
-            // One that goes away is no matter.
+            // A peer that closes its connection early is harmless.
             let _ = answer(host, stream);
         }
     };
@@ -78,7 +78,7 @@ fn change(host: &Host, wanted: bool) -> Reply {
     state(host)
 }
 
-/// Writes what the clients have to the file that the configuration names.
+/// Writes the results of all clients to the file that the configuration names.
 pub(crate) fn write_results(host: &Host) {
     let path = &host.config.results;
     if path.as_os_str().is_empty() {

@@ -1,20 +1,22 @@
-//! Counters that translated code adds to by itself.
+//! Counters that translated code increments inline.
 
 use guardrail_plugin::ffi::{self, ScoreWord, Scoreboard};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// Words that one scoreboard holds for each vCPU.
+/// Words per vCPU in one scoreboard.
 const WORDS: usize = 1 << 13;
 
-/// A 64-bit counter for each vCPU. Blocks add to it inline ([`Block::add`](crate::Block::add)), without a call and without a lock.
+/// A 64-bit counter for each vCPU. Blocks add to it inline ([`Block::add`](crate::Block::add)), without
+/// a call and without a lock.
 #[derive(Clone, Copy)]
 pub struct Counter {
     word: ScoreWord,
     vcpus: u32,
 }
 
-// SAFETY: scoreboards live as long as QEMU; their words are only touched as atomics or by translated code.
+// SAFETY: scoreboards live as long as QEMU; their words are only touched as atomics or by translated
+// code.
 unsafe impl Send for Counter {}
 // SAFETY: as above.
 unsafe impl Sync for Counter {}
@@ -24,7 +26,7 @@ impl Counter {
         self.word
     }
 
-    /// What a vCPU has counted.
+    /// The count of one vCPU.
     #[inline]
     pub fn of(&self, vcpu: u32) -> u64 {
         self.place(vcpu).load(Relaxed)
@@ -35,13 +37,13 @@ impl Counter {
         (0..self.vcpus).map(|vcpu| self.of(vcpu)).fold(0, u64::wrapping_add)
     }
 
-    /// Sets a vCPU's value; in its callbacks only.
+    /// Sets a vCPU's value. Only in callbacks of that vCPU.
     #[inline]
     pub fn set(&self, vcpu: u32, value: u64) {
         self.place(vcpu).store(value, Relaxed);
     }
 
-    /// Adds to a vCPU's value (wrapping); in its callbacks only.
+    /// Adds to a vCPU's value (wrapping). Only in callbacks of that vCPU.
     #[inline]
     pub fn add(&self, vcpu: u32, value: u64) {
         self.set(vcpu, self.of(vcpu).wrapping_add(value));
@@ -57,7 +59,7 @@ impl Counter {
     }
 }
 
-/// Where counters come from.
+/// Makes counters from QEMU's scoreboards.
 pub(crate) struct Counters {
     vcpus: u32,
     current: Mutex<Board>,
@@ -76,7 +78,7 @@ impl Counters {
         Counters { vcpus, current: Mutex::new(Board { score: std::ptr::null_mut(), used: WORDS }) }
     }
 
-    /// A new counter, all zeros.
+    /// Makes a new counter with all values zero.
     pub(crate) fn make(&self) -> Counter {
         let mut board = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if board.used == WORDS {

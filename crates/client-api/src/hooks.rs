@@ -7,19 +7,19 @@ use iced_x86::Instruction;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::{Mutex, PoisonError};
 
-/// A function that a client asked for, by the order in which it asked.
+/// Number of a hooked function, in the order in which a client asked for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HookId(pub u32);
 
-/// Who wants a function.
+/// The receiver of a function's entries and returns.
 pub(crate) enum Wanted {
     /// A client, by its number among those that run.
     Client(usize, HookId),
-    /// We ourselves.
+    /// The host itself.
     Own(Own),
 }
 
-/// What the host wants to know itself.
+/// Events that the host needs for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     ModuleLoad,
@@ -27,19 +27,19 @@ pub(crate) enum Own {
     Switch,
 }
 
-/// All hooks of a plugin; places are link-time addresses.
+/// All hooks of a plugin, by link-time addresses.
 #[derive(Default)]
 pub(crate) struct Hooks {
     wanted: Vec<Wanted>,
-    /// Sorted by address.
+    /// Entry addresses and hook numbers, sorted by address.
     entries: Vec<(u64, u32)>,
-    /// Ranges whose returns end calls of hooks.
+    /// Ranges (start, end, hook) whose returns end calls of hooks.
     returns: Vec<(u64, u64, u32)>,
     merged: Vec<(u64, u64)>,
     results: FxHashSet<u32>,
     pub(crate) open: Hooked,
     thunks: FxHashSet<u64>,
-    /// What return callbacks get, by its content: never freed, so made once.
+    /// Interned lists of hooks for return callbacks. They are never freed, so equal lists exist once.
     lists: Mutex<FxHashMap<Vec<u32>, &'static Vec<u32>>>,
 }
 
@@ -59,7 +59,7 @@ impl Hooks {
         }
     }
 
-    /// Called once, when all are known.
+    /// Sorts the tables. Called once, when all hooks are known.
     pub(crate) fn finish(&mut self) {
         self.entries.sort_unstable();
         self.returns.sort_unstable();
@@ -75,7 +75,7 @@ impl Hooks {
         self.wanted.get(number as usize)
     }
 
-    /// Its returns are asked for.
+    /// Whether a client asked for returns of the hook.
     pub(crate) fn has_result(&self, number: u32) -> bool {
         self.results.contains(&number)
     }
@@ -87,7 +87,7 @@ impl Hooks {
         &self.entries[low..low + count]
     }
 
-    /// The hooks that a return at this address may end.
+    /// The hooks that a return at this address may end; `None` where there are none.
     pub(crate) fn returns(&self, addr: u64) -> Option<&'static Vec<u32>> {
         let next = self.merged.partition_point(|range| range.0 <= addr);
         if next == 0 || addr >= self.merged[next - 1].1 {
@@ -102,7 +102,8 @@ impl Hooks {
         Some(lists.entry(hooks).or_insert_with_key(|hooks| Box::leak(Box::new(hooks.clone()))))
     }
 
-    /// The instruction returns from its function: itself, or by a jump to the kernel's return thunk.
+    /// Whether the instruction returns from its function, by itself or by a jump to the kernel's return
+    /// thunk.
     pub(crate) fn is_return(&self, insn: &Instruction, slide: u64) -> bool {
         block::is_return(insn, |addr| self.thunks.contains(&addr.wrapping_sub(slide)))
     }

@@ -1,4 +1,4 @@
-//! The plugin's state, one for the process: what clients share.
+//! The plugin's state, one for the process, which all clients share.
 
 use crate::callbacks::Erased;
 use crate::counter::Counters;
@@ -20,12 +20,12 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 static HOST: OnceLock<Host> = OnceLock::new();
 
-/// Everything that callbacks use.
+/// State that all callbacks use.
 pub(crate) struct Host {
     pub(crate) id: PluginId,
     pub(crate) config: ClientConfig,
     pub(crate) clients: Vec<&'static dyn Erased>,
-    /// What each client is told of.
+    /// The callbacks that each client asked for.
     pub(crate) wants: Vec<Wants>,
     pub(crate) counters: Counters,
     pub(crate) hooks: Hooks,
@@ -40,20 +40,20 @@ pub(crate) struct Host {
     direct_map: AtomicU64,
 }
 
-/// Attached or not, and what was asked for.
+/// Whether clients are attached, and the requested state.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Instrumented now.
+    /// True while the scope is instrumented.
     pub(crate) attached: AtomicBool,
-    /// To be instrumented.
+    /// True where the scope should be instrumented.
     pub(crate) wanted: AtomicBool,
-    /// Callbacks are registered that the state does not want.
+    /// True while callbacks are registered that the requested state does not need.
     pub(crate) stale: AtomicBool,
-    /// A reset is under way.
+    /// True while a reset is under way.
     pub(crate) changing: AtomicBool,
-    /// The vCPU whose thread asked for it.
+    /// Index of the vCPU whose thread asked for the reset.
     pub(crate) by: AtomicU32,
-    /// How often it was attached.
+    /// Number of attachments so far.
     pub(crate) times: AtomicU64,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn host() -> Option<&'static Host> {
     HOST.get()
 }
 
-/// Numbers for blocks.
+/// Dense numbers of blocks.
 #[derive(Default)]
 pub(crate) struct Blocks(Mutex<FxHashMap<(u64, u64), u32>>);
 
@@ -77,7 +77,7 @@ impl Blocks {
     }
 }
 
-/// What a host is made of.
+/// Parts from which a host is made.
 pub(crate) struct Parts {
     pub(crate) id: PluginId,
     pub(crate) config: ClientConfig,
@@ -112,7 +112,7 @@ pub(crate) fn set(parts: Parts) -> Result<&'static Host, String> {
 }
 
 impl Host {
-    /// The vCPU of a callback.
+    /// Returns the vCPU of a callback.
     ///
     /// # Safety
     /// As for [`VcpuCell::get`].
@@ -123,7 +123,7 @@ impl Host {
         self.vcpus.get(index as usize).map(|cell| unsafe { cell.get() })
     }
 
-    /// What KASLR added, once known.
+    /// The KASLR slide; `None` before it is known.
     #[inline]
     pub(crate) fn slide(&self) -> Option<u64> {
         self.slide_known.load(Acquire).then(|| self.slide.load(Relaxed))
@@ -134,7 +134,7 @@ impl Host {
         self.slide_known.store(true, Release);
     }
 
-    /// The physical address behind one in the kernel's direct map.
+    /// The physical address of an address in the kernel's direct map; `None` for other addresses.
     #[inline]
     pub(crate) fn direct_physical(&self, addr: u64) -> Option<u64> {
         let base = self.direct_map.load(Relaxed);
@@ -148,7 +148,7 @@ impl Host {
         Some(of(places).wrapping_add(slide))
     }
 
-    /// Learns where the guest's memory is, as soon as that can be known.
+    /// Finds the guest's RAM and the direct map, as soon as they can be known.
     pub(crate) fn learn_memory(&self, vcpu: &mut Vcpu) {
         let Some(slide) = self.slide().filter(|_| self.direct_map.load(Relaxed) == 0) else { return };
         find_ram(&self.ram, self.config.kernel.kernel_text, slide, vcpu.cpu());
@@ -158,7 +158,7 @@ impl Host {
         }
     }
 
-    /// A hooked function is entered.
+    /// Handles the entry of a hooked function.
     pub(crate) fn entered(&self, vcpu: &mut Vcpu, number: u32) {
         match self.hooks.wanted(number) {
             Some(&Wanted::Client(client, id)) => {
@@ -191,7 +191,7 @@ impl Host {
         }
     }
 
-    /// A return that may end calls of these hooks.
+    /// Handles a return that may end calls of these hooks.
     pub(crate) fn left(&self, vcpu: &mut Vcpu, numbers: &[u32]) {
         let rsp = vcpu.register(RSP);
         let Some(left) = self.hooks.open.leave(numbers, rsp) else { return };
@@ -205,7 +205,7 @@ impl Host {
         }
     }
 
-    /// What all clients have to say now.
+    /// Collects the current results of all clients.
     pub(crate) fn report(&self) -> Report {
         Report {
             slide: self.slide(),

@@ -1,4 +1,5 @@
-//! QEMU's door: reads the configuration, makes the clients, and instruments what is translated while attached.
+//! The interface to QEMU: reads the configuration, makes the clients, and instruments translated code
+//! while attached.
 
 use crate::Discontinuity;
 use crate::block::Shared;
@@ -21,7 +22,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// What `qemu_plugin_install` does. A result other than 0 ends QEMU.
+/// Body of `qemu_plugin_install`. A result other than 0 ends QEMU.
 ///
 /// # Safety
 /// `info` points to QEMU's description of itself, `argv` to `argc` strings.
@@ -32,7 +33,7 @@ pub unsafe fn install(
     argv: *const *const c_char,
     kinds: &[Kind],
 ) -> c_int {
-    // SAFETY: passed on from QEMU.
+    // SAFETY: QEMU passes valid arguments.
     let configured = unsafe { configured(info, argc, argv) };
     // SAFETY: QEMU's description lives during this call.
     let vcpus = unsafe { (*info).max_vcpus.max((*info).smp_vcpus) };
@@ -49,7 +50,7 @@ fn prepare(id: PluginId, config: ClientConfig, vcpus: u32, kinds: &[Kind]) -> Re
     let host = make(id, config, kinds, vcpus)?;
     control::serve(host)?;
     host.control.wanted.store(host.config.attached, Release);
-    // Until the kernel's place is known its code is looked at in any case.
+    // Until the kernel's address is known, all code is examined anyway.
     host.control.attached.store(host.config.attached, Release);
     host.control.times.store(u64::from(host.config.attached), Relaxed);
     register(host);
@@ -62,7 +63,7 @@ fn make(id: PluginId, config: ClientConfig, kinds: &[Kind], vcpus: u32) -> Resul
     let (mut clients, mut wants) = (Vec::new(), Vec::new());
     let mut image = None;
     for choice in &config.clients {
-        // The only one needs no name.
+        // The only kind needs no name.
         let only = choice.name == "*" && kinds.len() == 1;
         let kind = kinds.iter().find(|kind| only || kind.name == choice.name).ok_or_else(|| {
             let known: Vec<_> = kinds.iter().map(|kind| kind.name).collect();
@@ -102,7 +103,7 @@ fn make(id: PluginId, config: ClientConfig, kinds: &[Kind], vcpus: u32) -> Resul
     host::set(Parts { id, config, clients, wants, counters, hooks, vcpus })
 }
 
-/// Registers what the state asks for.
+/// Registers the callbacks that the requested state needs.
 fn register(host: &Host) {
     let attached = host.control.wanted.load(Acquire);
     // SAFETY: the signatures are those of version 7, which QEMU has checked.
@@ -144,8 +145,9 @@ extern "C" fn on_discontinuity(index: c_uint, kind: c_int, from: u64, to: u64, _
     }
     // SAFETY: the callback of this vCPU.
     let Some(vcpu) = (unsafe { host.vcpu(index) }) else { return };
-    // QEMU tells of an exception twice: when it is raised, with the handler not yet known, and when the handler is about to run,
-    // as if it were an interrupt. Clients are told the second time, which has the very instruction.
+    // QEMU reports an exception twice: when it is raised, before the handler is known, and when the
+    // handler is about to run. The second report looks like an interrupt. Clients get the second one,
+    // which has the very instruction.
     let raised = std::mem::take(&mut vcpu.raised);
     if kind == ffi::DISCON_EXCEPTION {
         vcpu.raised = true;
@@ -159,7 +161,7 @@ extern "C" fn on_discontinuity(index: c_uint, kind: c_int, from: u64, to: u64, _
     }
 }
 
-/// Asks QEMU for a new begin where the state is not what was asked for.
+/// Asks QEMU for a reset where the state differs from the requested one.
 #[inline]
 fn change(host: &Host, index: u32) {
     let control = &host.control;
@@ -170,7 +172,7 @@ fn change(host: &Host, index: u32) {
 
 #[cold]
 fn renew(host: &Host, index: u32) {
-    // Before the kernel runs there is nothing to attach to, and its place must be found first.
+    // Before the kernel runs there is nothing to attach to, and its address must be found first.
     if host.slide().is_none() || host.control.changing.swap(true, AcqRel) {
         return;
     }
@@ -179,7 +181,7 @@ fn renew(host: &Host, index: u32) {
     unsafe { ffi::qemu_plugin_reset(host.id, on_reset, null_mut()) };
 }
 
-/// All callbacks are gone, and no vCPU runs.
+/// QEMU calls this after a reset: all callbacks are removed, and no vCPU runs.
 extern "C" fn on_reset(_: *mut c_void) {
     let Some(host) = host() else { return };
     let control = &host.control;
@@ -209,7 +211,7 @@ extern "C" fn on_reset(_: *mut c_void) {
     control.changing.store(false, Release);
 }
 
-/// QEMU has translated a block and lets us instrument it.
+/// QEMU's callback for a translated block. Only here can it be instrumented.
 extern "C" fn on_translation(tb: *mut Tb, _: *mut c_void) {
     let Some(host) = host() else { return };
     // SAFETY: the block of this callback.
@@ -239,7 +241,7 @@ fn find_slide(host: &Host, view: &View, start: u64) {
     let Some(slide) = probe::slide(&host.config.kernel.probe, start, |len| view.bytes(len)) else { return };
     host.set_slide(slide);
     if !host.config.attached {
-        // The next discontinuity takes the callback away that is here for this alone.
+        // This callback is registered only for the slide. The next discontinuity removes it.
         host.control.stale.store(true, Release);
         return;
     }
@@ -251,7 +253,7 @@ fn find_slide(host: &Host, view: &View, start: u64) {
     }
 }
 
-/// Entries and returns of functions that somebody wants.
+/// Instruments entries and returns of hooked functions.
 fn hook(host: &Host, view: &View, start: u64, slide: u64) {
     let (from, to) = host.config.kernel.kernel_text;
     let link = start.wrapping_sub(slide);
@@ -288,7 +290,7 @@ extern "C" fn entry(index: c_uint, number: *mut c_void, env: *mut u64) {
 }
 
 guardrail_plugin::with_env! {
-    /// A function returns that may be hooked.
+    /// A function that may be hooked returns.
     on_return => function_return
 }
 

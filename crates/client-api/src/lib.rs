@@ -1,6 +1,6 @@
-//! Clients: code of your own that runs inside QEMU and sees the kernel run, instruction by instruction.
+//! Clients: your own code inside QEMU, which sees the kernel run, instruction by instruction.
 //!
-//! A client is a type with the trait [`Client`], in a shared object of its own:
+//! A client is a type that implements the trait [`Client`], in a shared object of its own:
 //!
 //! ```ignore
 //! use guardrail_client_api::{Block, Client, Counter, Results, Setup, clients};
@@ -27,8 +27,11 @@
 //!
 //! **Must not know**: what a client is for.
 //!
-//! **Invariants**: code outside the scope, and user code always, runs as if no client were there; detached, all code does.
-//! Callbacks of one vCPU never overlap; those of different vCPUs do. Nothing here waits for anything in a callback.
+//! **Invariants**:
+//! - Code outside the scope, and all user code, runs as if there were no client. While detached, all code
+//!   runs so.
+//! - Callbacks of one vCPU never overlap; those of different vCPUs do.
+//! - Nothing here waits in a callback.
 
 mod block;
 mod callbacks;
@@ -61,23 +64,23 @@ use std::sync::OnceLock;
 /// Registers, by name for [`Vcpu::register`].
 pub use guardrail_plugin::registers as register;
 
-/// What KASLR added to the kernel's link-time addresses; 0 before it is known.
+/// The KASLR slide of the kernel; 0 before it is known.
 pub fn host_slide() -> u64 {
     host::host().and_then(|host| host.slide()).unwrap_or(0)
 }
 
-/// Now, for [`Fault::when`].
+/// The current moment, for [`Fault::when`].
 pub fn moment() -> u64 {
     host::host().map_or(0, |host| host.modules.moment())
 }
 
-/// What the `clients!` macro adds to a client: the one instance that callbacks reach.
+/// A client type with one instance that callbacks reach. The `clients!` macro implements it.
 pub trait Instance: Sized + 'static {
-    /// Where it is kept.
+    /// The cell that holds the instance.
     fn cell() -> &'static OnceLock<Self>;
 }
 
-/// What interrupts the flow of instructions.
+/// Reasons why the flow of instructions is interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discontinuity {
     /// An interrupt of a device, of another CPU or of the timer.
@@ -88,78 +91,84 @@ pub enum Discontinuity {
 
 /// Code that sees the kernel run. Every method but `new` and `results` has a default that does nothing.
 ///
-/// One instance serves all vCPUs, which run at the same time: state is in [`Counter`]s, in [`PerVcpu`], in atomics or behind locks.
+/// One instance serves all vCPUs, which run at the same time. So its state is in [`Counter`]s, in
+/// [`PerVcpu`], in atomics or behind locks.
 pub trait Client: Instance + Send + Sync {
-    /// The name that results carry, and that `--client` chooses it by.
+    /// The name in results and for `--client`.
     const NAME: &'static str;
 
     /// Makes the client, before the guest runs. An error is one sentence, and ends the run.
     fn new(setup: &mut Setup) -> Result<Self, String>;
 
-    /// A block of code in the scope is translated: say what is to happen when it runs. Called again whenever QEMU translates
-    /// it anew, with the bytes that it has then.
+    /// QEMU translates a block of code in the scope. The client requests here what happens when the
+    /// block runs. QEMU may translate a block again, and then calls this again with the block's current
+    /// bytes.
     fn block(&'static self, block: &mut Block<Self>) {
         let _ = block;
     }
 
-    /// An instruction or block that asked for it ([`Block::call`]) is about to run.
+    /// An instruction or block that was registered with [`Block::call`] is about to run.
     fn executed(&'static self, vcpu: &mut Vcpu, data: u64) {
         let _ = (vcpu, data);
     }
 
-    /// An instruction that asked for it ([`Block::accesses`]) has accessed memory.
+    /// An instruction that was registered with [`Block::accesses`] has accessed memory.
     fn accessed(&'static self, vcpu: &mut Vcpu, access: Access, data: u64) {
         let _ = (vcpu, access, data);
     }
 
-    /// The first instruction of a function that was asked for ([`Setup::hook`]) is about to run.
+    /// The first instruction of a function that was registered with [`Setup::hook`] is about to run.
     fn entered(&'static self, vcpu: &mut Vcpu, hook: HookId) {
         let _ = (vcpu, hook);
     }
 
-    /// A function that was asked for ([`Setup::hook`]) is about to return. `args` are those of its entry.
+    /// A function that was registered with [`Setup::hook`] is about to return. `args` are those of its
+    /// entry.
     fn left(&'static self, vcpu: &mut Vcpu, hook: HookId, args: [u64; 6], result: u64) {
         let _ = (vcpu, hook, args, result);
     }
 
-    /// The vCPU stops at `from` and goes on at `to`. Told for everything that interrupts, user code included, if asked for
-    /// ([`Setup::discontinuities`]). `from` is the instruction that had not run, or that faulted.
+    /// The vCPU stops at `from` and continues at `to`. Called for every interrupt and exception, also of
+    /// user code, if the client asked for it ([`Setup::discontinuities`]). `from` is the instruction
+    /// that has not run, or that faulted.
     fn discontinuity(&'static self, vcpu: &mut Vcpu, kind: Discontinuity, from: u64, to: u64) {
         let _ = (vcpu, kind, from, to);
     }
 
-    /// The vCPU changes from one task to another, given by their `task_struct`, if asked for ([`Setup::threads`]).
+    /// The vCPU switches from one task to another, given by their `task_struct`. Called if the client
+    /// asked for it ([`Setup::threads`]).
     fn switched(&'static self, vcpu: &mut Vcpu, from: u64, to: u64) {
         let _ = (vcpu, from, to);
     }
 
-    /// A module has been laid out and relocated; nothing of it has run, unless it was there when the client was attached.
+    /// The kernel has laid out and relocated a module. None of its code has run, unless the module was
+    /// loaded before the client was attached.
     fn loaded(&'static self, module: &Module) {
         let _ = module;
     }
 
-    /// A module is about to be freed.
+    /// The kernel is about to free a module.
     fn unloaded(&'static self, module: &Module) {
         let _ = module;
     }
 
-    /// The client is attached. `booted`: to a system that runs already; all vCPUs stand still meanwhile. Else from its first
-    /// instruction, before anything of the kernel has been allocated.
+    /// The client is attached. If `booted`, the system runs already, and all vCPUs stand still
+    /// meanwhile. Otherwise the kernel is at its first instruction, before its first allocation.
     fn attached(&'static self, vcpu: &mut Vcpu, booted: bool) {
         let _ = (vcpu, booted);
     }
 
-    /// The client is detached: from here on it sees nothing until it is attached again. All vCPUs stand still.
+    /// The client is detached: it sees nothing until it is attached again. All vCPUs stand still.
     fn detached(&'static self) {}
 
-    /// What there is to say until now; at any time, while vCPUs run, and at the end.
+    /// Adds the results so far. Called at any time while vCPUs run, and at the end.
     fn results(&'static self, results: &mut Results);
 
-    /// QEMU ends; the last call.
+    /// QEMU ends; this is the last call.
     fn end(&'static self) {}
 }
 
-/// Makes a plugin of one or more clients: the two symbols that QEMU looks for.
+/// Makes a plugin of one or more clients: it defines the two symbols that QEMU looks up.
 #[macro_export]
 macro_rules! clients {
     ($($client:ty),+ $(,)?) => {
@@ -177,10 +186,11 @@ macro_rules! clients {
         #[allow(non_upper_case_globals)]
         pub static qemu_plugin_version: ::std::ffi::c_int = $crate::internal::API_VERSION;
 
-        /// QEMU calls this once, before the guest runs.
+        /// Installs the plugin. QEMU calls this once, before the guest runs.
         ///
         /// # Safety
-        /// Only for QEMU: `info` points to its description of itself, `argv` to `argc` strings.
+        /// Only QEMU may call this: `info` points to its description of itself, `argv` to `argc`
+        /// strings.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn qemu_plugin_install(
             id: u64,
@@ -188,7 +198,7 @@ macro_rules! clients {
             argc: ::std::ffi::c_int,
             argv: *const *const ::std::ffi::c_char,
         ) -> ::std::ffi::c_int {
-            // SAFETY: passed on from QEMU.
+            // SAFETY: QEMU passes valid arguments.
             unsafe {
                 $crate::internal::install(id, info, argc, argv, &[$($crate::internal::Kind::of::<$client>()),+])
             }
@@ -196,7 +206,7 @@ macro_rules! clients {
     };
 }
 
-/// For the macro `clients!` alone.
+/// For the macro `clients!` only.
 pub mod internal {
     pub use crate::callbacks::Kind;
     pub use crate::install::install;

@@ -1,4 +1,4 @@
-//! The guest's modules: which are there, and which of their code is in the scope.
+//! The guest's modules: which are loaded, and which of their code is in the scope.
 
 use crate::host::Host;
 use crate::vcpu::Vcpu;
@@ -6,45 +6,45 @@ use guardrail_plugin::modules as guest;
 use guardrail_trace::client::{Module, Scope, fits};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// More modules than a guest loads; older ones are forgotten first.
+/// More modules than a guest loads. At the limit the oldest are forgotten.
 const MAX_MODULES: usize = 4096;
-/// More than any module has.
+/// More symbols than any module has.
 const MAX_SYMBOLS: u64 = 1 << 17;
 /// Bytes of a symbol's name that are read.
 const NAME: usize = 128;
-/// Bytes of an ELF symbol.
+/// Size of an ELF symbol in bytes.
 const SYMBOL: usize = 24;
 const FUNCTION: u8 = 2;
-/// Modules that are walked at most when attaching.
+/// Most modules that are walked when clients attach.
 const MAX_WALK: usize = 1024;
 
-/// What is known of modules.
+/// The modules that the plugin saw.
 #[derive(Default)]
 pub(crate) struct Modules(RwLock<State>);
 
 #[derive(Default)]
 struct State {
     modules: Vec<Arc<Module>>,
-    /// How often a module came or went, from 1.
+    /// Number of loads and unloads so far.
     moment: u64,
-    /// Ranges in the scope, with the module's address, sorted.
+    /// Ranges in the scope (start, end, address of the module), sorted.
     ranges: Vec<(u64, u64, u64)>,
 }
 
 impl Modules {
-    /// The address belongs to a module, or a function of one, in the scope.
+    /// Whether the address belongs to a module in the scope, or to a function in it.
     pub(crate) fn in_scope(&self, addr: u64) -> bool {
         let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let next = state.ranges.partition_point(|range| range.0 <= addr);
         next > 0 && addr < state.ranges[next - 1].1
     }
 
-    /// All modules that were seen.
+    /// All modules that the plugin saw, including unloaded ones.
     pub(crate) fn all(&self) -> Vec<Arc<Module>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).modules.clone()
     }
 
-    /// The address of the `struct module` of the loaded module that has this address.
+    /// Address of the `struct module` of the loaded module that contains this address.
     pub(crate) fn holding(&self, addr: u64) -> Option<u64> {
         let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
         state
@@ -59,7 +59,7 @@ impl Modules {
         state.modules.iter().any(|known| known.address == module && !known.gone)
     }
 
-    /// How often a module came or went.
+    /// The current moment: the number of loads and unloads so far, from 1.
     pub(crate) fn moment(&self) -> u64 {
         self.0.read().unwrap_or_else(PoisonError::into_inner).moment + 1
     }
@@ -106,7 +106,7 @@ impl Modules {
         Some(Arc::clone(module))
     }
 
-    /// Nothing is loaded anymore, as far as is known: what was seen before a detachment may be gone.
+    /// Marks all modules as unloaded. Modules seen before a detachment may be unloaded unseen.
     pub(crate) fn forget(&self) {
         crate::unwind::forget(None);
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +122,7 @@ impl Modules {
     }
 }
 
-/// A module has been laid out.
+/// Handles a module that the kernel has laid out.
 pub(crate) fn load(host: &Host, vcpu: &mut Vcpu, address: u64) {
     if host.modules.knows(address) {
         return;
@@ -134,7 +134,7 @@ pub(crate) fn load(host: &Host, vcpu: &mut Vcpu, address: u64) {
     }
 }
 
-/// A module leaves.
+/// Handles a module that the kernel unloads.
 pub(crate) fn unload(host: &Host, address: u64) {
     crate::unwind::forget(Some(address));
     if let Some(module) = host.modules.remove(address) {
@@ -144,7 +144,7 @@ pub(crate) fn unload(host: &Host, address: u64) {
     }
 }
 
-/// Reads the kernel's list of modules, when attached to a system that runs.
+/// Reads the kernel's list of modules, when clients attach to a running system.
 pub(crate) fn walk(host: &Host, vcpu: &mut Vcpu) {
     let list = &host.config.modules;
     let Some(slide) = host.slide() else { return };
@@ -178,7 +178,7 @@ fn read(host: &Host, vcpu: &mut Vcpu, address: u64) -> Option<Module> {
     Some(module)
 }
 
-/// The module's functions, from the symbol table that the kernel keeps.
+/// Reads the module's functions from the symbol table that the kernel keeps.
 fn functions(host: &Host, vcpu: &mut Vcpu, module: &Module) -> Option<Vec<(u64, String)>> {
     let layout = &host.config.kernel.layout;
     let (start, count) = guest::symbol_table(layout, vcpu.cpu(), module.address);
@@ -201,7 +201,8 @@ fn functions(host: &Host, vcpu: &mut Vcpu, module: &Module) -> Option<Vec<(u64, 
     Some(functions)
 }
 
-/// A string of the guest's, cut at a limit, which ends before the page does or with a zero.
+/// Reads a string of the guest, up to a zero or `NAME` bytes. It reads the next page only where the
+/// first one has no zero.
 fn string(vcpu: &mut Vcpu, addr: u64) -> Option<String> {
     let in_page = 4096 - (addr & 4095) as usize;
     let mut bytes = vcpu.read(addr, NAME.min(in_page))?.to_vec();

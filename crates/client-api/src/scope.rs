@@ -1,12 +1,12 @@
-//! Which code is instrumented.
+//! Decides which code is instrumented.
 
 use crate::modules::Modules;
 use guardrail_trace::client::Scope;
 
-/// Where kernel addresses begin on x86-64.
+/// Start of kernel addresses on x86-64.
 const KERNEL: u64 = 0xffff_8000_0000_0000;
 
-/// The block at `addr` is in the scope.
+/// Whether the block at `addr` is in the scope.
 pub(crate) fn holds(scope: &Scope, modules: &Modules, slide: Option<u64>, addr: u64) -> bool {
     if addr < KERNEL {
         return false;

@@ -1,4 +1,4 @@
-//! What a client says and asks before the guest runs.
+//! What a client requests before the guest runs.
 
 use crate::counter::{Counter, Counters};
 use crate::hooks::{HookId, Hooks, Wanted};
@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a client says and asks before the guest runs.
+/// Options and kernel data for a client's setup, and its requests. Valid only in
+/// [`Client::new`](crate::Client::new).
 pub struct Setup<'a> {
     pub(crate) config: &'a ClientConfig,
     pub(crate) counters: &'a Counters,
@@ -23,7 +24,7 @@ pub struct Setup<'a> {
     pub(crate) wants: Wants,
 }
 
-/// What a client is told of.
+/// The callbacks that a client asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wants {
     pub(crate) discontinuities: bool,
@@ -32,28 +33,28 @@ pub(crate) struct Wants {
 }
 
 impl Setup<'_> {
-    /// How many vCPUs the guest has.
+    /// Number of the guest's vCPUs.
     pub fn vcpus(&self) -> u32 {
         self.vcpus
     }
 
-    /// What is instrumented.
+    /// Which code is instrumented.
     pub fn scope(&self) -> &Scope {
         &self.config.scope
     }
 
-    /// The value of an option (`--client NAME:KEY=VALUE`).
+    /// The value of an option (`--client NAME:KEY=VALUE`); `None` where it was not given.
     pub fn option(&self, key: &str) -> Option<&str> {
         self.options.get(key).map(String::as_str)
     }
 
-    /// A number given as an option, or `default`.
+    /// A number given as an option, or `default`. An error where it is no number.
     pub fn number(&self, key: &str, default: u64) -> Result<u64, String> {
         let Some(text) = self.option(key) else { return Ok(default) };
         text.parse().map_err(|_| format!("the option {key}={text} is not a number"))
     }
 
-    /// The options are all among `known`.
+    /// Checks that all options are among `known`.
     pub fn only(&self, known: &[&str]) -> Result<(), String> {
         match self.options.keys().find(|key| !known.contains(&key.as_str())) {
             None => Ok(()),
@@ -62,17 +63,18 @@ impl Setup<'_> {
         }
     }
 
-    /// A new counter.
+    /// Makes a counter with all values zero.
     pub fn counter(&self) -> Counter {
         self.counters.make()
     }
 
-    /// A value for each vCPU.
+    /// Makes one value for each vCPU.
     pub fn per_vcpu<T: Sync>(&self, make: impl FnMut() -> T) -> PerVcpu<T> {
         PerVcpu::new(self.vcpus, make)
     }
 
-    /// The kernel's image: symbols, types, code. Read when first asked for, which takes some tenths of a second.
+    /// The kernel's image: symbols, types, code. It is read at the first use, which takes some tenths of
+    /// a second.
     pub fn kernel(&mut self) -> Result<Arc<KernelImage>, String> {
         if let Some(image) = self.image {
             return Ok(Arc::clone(image));
@@ -84,13 +86,13 @@ impl Setup<'_> {
         Ok(image)
     }
 
-    /// Where things are in this kernel.
+    /// Addresses and offsets of this kernel.
     pub fn layout(&self) -> &guardrail_trace::config::TracerConfig {
         &self.config.kernel
     }
 
-    /// Entries, and with `returns` also returns, of the kernel's function with this name are told from now on, whatever the
-    /// scope is; `None` where this kernel has no such function.
+    /// Asks for the entries of the kernel function with this name, and with `returns` also for its
+    /// returns, whatever the scope. `None` where this kernel has no such function.
     pub fn hook(&mut self, name: &str, returns: bool) -> Result<Option<HookId>, String> {
         let image = self.kernel()?;
         let Some(address) = image.address_of(name) else { return Ok(None) };
@@ -109,7 +111,7 @@ impl Setup<'_> {
         })))
     }
 
-    /// The same for a hook that says where the function and its returns are.
+    /// Like [`hook`](Self::hook), for a hook that has the addresses of the function and its returns.
     pub fn hook_at(&mut self, hook: &Hook) -> HookId {
         let id = HookId(self.next_hook);
         self.next_hook += 1;
@@ -117,23 +119,24 @@ impl Setup<'_> {
         id
     }
 
-    /// [`discontinuity`](crate::Client::discontinuity) is called.
+    /// Asks for calls of [`discontinuity`](crate::Client::discontinuity).
     pub fn discontinuities(&mut self) {
         self.wants.discontinuities = true;
     }
 
-    /// Blocks outside of the scope are shown as well, user code and firmware too ([`Block::in_scope`](crate::Block::in_scope)
-    /// tells them apart): for clients whose numbers must cover the whole machine.
+    /// Asks for blocks outside the scope too, including user code and firmware.
+    /// [`Block::in_scope`](crate::Block::in_scope) distinguishes them. For clients whose numbers must
+    /// cover the whole machine.
     pub fn everything(&mut self) {
         self.wants.everything = true;
     }
 
-    /// The folder of the run, for files that the client writes.
+    /// Path of the run's folder, for files that the client writes.
     pub fn folder(&self) -> PathBuf {
         self.config.results.parent().map(Path::to_owned).unwrap_or_default()
     }
 
-    /// [`switched`](crate::Client::switched) is called.
+    /// Asks for calls of [`switched`](crate::Client::switched).
     pub fn threads(&mut self) {
         self.wants.threads = true;
     }

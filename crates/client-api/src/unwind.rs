@@ -1,5 +1,5 @@
-//! Call stacks of the running kernel, by the tables that the kernel unwinds its own stacks by (ORC): those of its image, and those
-//! of modules, which are read from the guest when a stack first leads through one.
+//! Call stacks of the running kernel, from the tables by which the kernel unwinds its own stacks (ORC).
+//! They include the tables of modules, read from the guest when a stack first leads through a module.
 
 use crate::host::host;
 use crate::setup::Setup;
@@ -11,27 +11,28 @@ use guardrail_plugin::registers::{RBP, RSP};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-/// Bytes of an ORC entry, and of its place.
+/// Bytes of an ORC entry, and of its address.
 const ENTRY: usize = 6;
 const PLACE: usize = 4;
 const PAGE: u64 = 4096;
-/// The most frames that are walked, whatever is asked for: stacks of interrupts lie on stacks of others.
+/// Most frames that are walked, whatever the limit: stacks of interrupts lie on other stacks.
 const MAX_FRAMES: usize = 128;
 
-/// One for the process: its clients share it.
+/// The one instance of the process, which all clients share.
 static UNWINDER: OnceLock<Arc<Unwinder>> = OnceLock::new();
 
 /// Walks call stacks; see [`Setup::unwinder`].
 pub struct Unwinder {
     kernel: Rules,
-    /// Offsets in `struct module`: how many entries, where their places are, where they are.
+    /// Offsets in `struct module`: the number of ORC entries, the pointer to their addresses, and the
+    /// pointer to the entries.
     arch: Option<(u64, u64, u64)>,
-    /// By the address of the `struct module`; `None` for one without tables.
+    /// By the address of the `struct module`; `None` for a module without tables.
     modules: RwLock<FxHashMap<u64, Option<Arc<Rules>>>>,
 }
 
 impl Setup<'_> {
-    /// What walks call stacks. An error where this kernel has no ORC tables.
+    /// Returns the process's stack walker. An error where this kernel has no ORC tables.
     pub fn unwinder(&mut self) -> Result<Arc<Unwinder>, String> {
         if let Some(unwinder) = UNWINDER.get() {
             return Ok(Arc::clone(unwinder));
@@ -55,25 +56,25 @@ impl Unwinder {
         Ok(Unwinder { kernel, arch: arch(), modules: RwLock::default() })
     }
 
-    /// The stack of the vCPU at hand, which is about to run the instruction at `pc` with the registers that it has now: appends
-    /// `pc` and then where each call returns to, the innermost first, `limit` addresses at most. Where the kernel was
-    /// interrupted, the stack goes on with what was interrupted.
+    /// Appends the current vCPU's stack to `out`: `pc`, then the return address of each call, innermost
+    /// first, at most `limit` addresses. The vCPU is about to run the instruction at `pc` with its
+    /// current registers. If the kernel was interrupted, the stack continues with the interrupted code.
     ///
-    /// For callbacks before a block or an instruction, and for functions' entries and returns.
+    /// Only for callbacks before a block or an instruction, and for functions' entries and returns.
     pub fn stack(&self, vcpu: &mut Vcpu, pc: u64, limit: usize, out: &mut Vec<u64>) {
         let frame = Frame { pc, sp: vcpu.register(RSP), bp: vcpu.register(RBP), interrupted: true };
         self.walk(vcpu, frame, limit, |frame| out.push(frame.pc));
     }
 
-    /// As [`stack`](Self::stack), and callers are told by an address inside of the call: one that never returns may be the last
-    /// instruction of its function.
+    /// Like [`stack`](Self::stack), but each caller has an address inside the call instruction. A call
+    /// that never returns may be the last instruction of its function.
     pub fn calls(&self, vcpu: &mut Vcpu, pc: u64, limit: usize, out: &mut Vec<u64>) {
         let frame = Frame { pc, sp: vcpu.register(RSP), bp: vcpu.register(RBP), interrupted: true };
         self.walk(vcpu, frame, limit, |frame| out.push(frame.pc - u64::from(!frame.interrupted)));
     }
 
-    /// Who called the function that is at its first instruction, or about to return, into `out`: where the calls return to, the innermost
-    /// first. How many.
+    /// Writes the callers of the current function into `out`: the return addresses, innermost first.
+    /// Returns their number. The function is at its first instruction, or about to return.
     pub fn callers_of_call(&self, vcpu: &mut Vcpu, out: &mut [u64]) -> usize {
         let sp = vcpu.register(RSP);
         let Some(pc) = vcpu.word(sp, 8).filter(|pc| pc >> 63 != 0) else { return 0 };
@@ -88,7 +89,7 @@ impl Unwinder {
         count
     }
 
-    /// Tells each frame from a given one on.
+    /// Calls `each` for each frame, beginning with `first`.
     pub fn walk(&self, vcpu: &mut Vcpu, first: Frame, limit: usize, mut each: impl FnMut(&Frame)) {
         let Some(slide) = host().and_then(|host| host.slide()) else { return };
         let (mut frame, mut memory) = (first, Pages::default());
@@ -108,7 +109,7 @@ impl Unwinder {
         }
     }
 
-    /// The rules of the module that has this address.
+    /// The unwind rules of the module that contains this address.
     fn module(&self, vcpu: &mut Vcpu, pc: u64) -> Option<Arc<Rules>> {
         let address = host()?.modules.holding(pc)?;
         let known = self.modules.read().unwrap_or_else(PoisonError::into_inner).get(&address).cloned();
@@ -135,7 +136,7 @@ impl Unwinder {
     }
 }
 
-/// A module leaves, or all may have.
+/// Forgets the rules of an unloaded module, or of all modules.
 pub(crate) fn forget(module: Option<u64>) {
     let Some(unwinder) = UNWINDER.get() else { return };
     let mut modules = unwinder.modules.write().unwrap_or_else(PoisonError::into_inner);
@@ -149,7 +150,7 @@ fn within(range: (u64, u64), addr: u64) -> bool {
     (range.0..range.1).contains(&addr)
 }
 
-/// Reads stacks: their pages are asked for once, since most are not in the direct map.
+/// Reads stacks, with one translation per page, since most stack pages lie outside the direct map.
 #[derive(Default)]
 struct Pages {
     page: u64,

@@ -1,4 +1,4 @@
-//! What a callback gets of its vCPU.
+//! A client's view of the vCPU in a callback.
 
 use crate::host::host;
 use guardrail_plugin::cpu::{ARGS, Cpu};
@@ -6,13 +6,13 @@ use guardrail_plugin::ffi;
 use guardrail_plugin::registers::{Flags, GS_BASE, RSP};
 use std::cell::UnsafeCell;
 
-/// The vCPU that a callback is about.
+/// The vCPU of a callback.
 pub struct Vcpu {
     index: u32,
     cpu: Cpu,
-    /// The client has moved the program counter; the callback must leave by it.
+    /// The program counter that the client has set, with which the callback must leave.
     pub(crate) jump: Option<u64>,
-    /// An exception was raised; its handler comes next.
+    /// True between the report that an exception was raised and the report of its handler.
     pub(crate) raised: bool,
 }
 
@@ -21,15 +21,18 @@ impl Vcpu {
         Vcpu { index, cpu: Cpu::new(), jump: None, raised: false }
     }
 
-    /// Its number, from 0.
+    /// Index of the vCPU, from 0.
     #[inline]
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// A register, by its number in [`register`](crate::register) (general registers have their hardware numbers). In
-    /// [`executed`](crate::Client::executed) for a block, and where function entries and returns are told, all are current; in
-    /// [`accessed`](crate::Client::accessed) they are those before the access, and 0 before the client has seen some blocks.
+    /// Reads a register, by its number in [`register`](crate::register) (general registers have their
+    /// hardware numbers).
+    ///
+    /// All values are current at function entries and returns, and in
+    /// [`executed`](crate::Client::executed) for a block. In [`accessed`](crate::Client::accessed) they
+    /// date from before the access, and are 0 until the client has seen some blocks.
     #[inline]
     pub fn register(&mut self, number: usize) -> u64 {
         self.cpu.reg(number)
@@ -40,7 +43,7 @@ impl Vcpu {
         ARGS.map(|register| self.cpu.reg(register))
     }
 
-    /// Where the function at hand returns to, at its entry or its return.
+    /// Return address of the current function, at its entry or its return.
     pub fn caller(&mut self) -> Option<u64> {
         let stack = self.stack();
         self.word(stack, 8)
@@ -52,7 +55,8 @@ impl Vcpu {
         self.cpu.reg(RSP)
     }
 
-    /// Up to eight bytes of the guest's memory at a virtual address, zero-extended; `None` where nothing is mapped.
+    /// Reads up to eight bytes of guest memory at a virtual address, zero-extended. `None` where nothing
+    /// is mapped.
     pub fn word(&mut self, addr: u64, len: usize) -> Option<u64> {
         let host = host()?;
         if let Some(physical) = host.direct_physical(addr)
@@ -63,53 +67,55 @@ impl Vcpu {
         self.cpu.read_word(addr, len)
     }
 
-    /// The physical address behind a virtual one.
+    /// Translates a virtual address to a physical one. `None` where it is not mapped.
     pub fn translate(&mut self, addr: u64) -> Option<u64> {
         self.cpu.translate(addr)
     }
 
-    /// Up to eight bytes at a physical address, zero-extended.
+    /// Reads up to eight bytes at a physical address, zero-extended.
     pub fn physical_word(&mut self, physical: u64, len: usize) -> Option<u64> {
         host()?.ram.word(physical, len).or_else(|| self.cpu.read_physical_word(physical, len))
     }
 
-    /// The guest's memory at a virtual address; `None` where any of it is not mapped.
+    /// Reads guest memory at a virtual address. `None` where any of it is not mapped.
     pub fn read(&mut self, addr: u64, len: usize) -> Option<&[u8]> {
         self.cpu.read(addr, len)
     }
 
-    /// The address of a per-CPU variable of this vCPU, from its link-time address or offset (`kernel` says which: BTF and
-    /// symbols based at zero give offsets).
+    /// Address of a per-CPU variable of this vCPU, from its link-time address or offset. The `kernel`
+    /// crate says which it is: BTF and symbols based at zero give offsets.
     pub fn per_cpu(&mut self, offset: u64) -> u64 {
         self.cpu.reg(GS_BASE).wrapping_add(offset)
     }
 
-    /// What KASLR added to the kernel's link-time addresses, once known.
+    /// The KASLR slide of the kernel; `None` before it is known.
     pub fn slide(&self) -> Option<u64> {
         host()?.slide()
     }
 
-    /// The same for a symbol that lies in the image (since 6.15): the GS base is the distance from there to the vCPU's copy.
+    /// Like [`per_cpu`](Self::per_cpu), for a symbol in the image (since 6.15). There the GS base is the
+    /// distance to the vCPU's copy.
     pub fn per_cpu_symbol(&mut self, link: u64) -> Option<u64> {
         let slide = host()?.slide()?;
         Some(self.per_cpu(link.wrapping_add(slide)))
     }
 
-    /// The running task's `task_struct`.
+    /// Guest virtual address of the running task's `task_struct`.
     pub fn task(&mut self) -> Option<u64> {
         let offset = host()?.per_cpu_offset(|places| places.current)?;
         let at = self.per_cpu(offset);
         self.word(at, 8)
     }
 
-    /// `preempt_count`: softirq, hardirq and NMI nesting in its bits (include/linux/preempt.h).
+    /// `preempt_count`, whose bits count nested softirq, hardirq and NMI levels
+    /// (include/linux/preempt.h).
     pub fn preempt_count(&mut self) -> Option<u32> {
         let offset = host()?.per_cpu_offset(|places| places.preempt_count)?;
         let at = self.per_cpu(offset);
         self.word(at, 4).map(|count| count as u32)
     }
 
-    /// The name and pid of a task.
+    /// Name and pid of a task, as `name/pid`.
     pub fn task_name(&mut self, task: u64) -> Option<String> {
         let layout = &host()?.config.kernel.task;
         let pid = self.word(task.wrapping_add(layout.pid), 4)?;
@@ -123,14 +129,18 @@ impl Vcpu {
         self.cpu.set_reg(number, value);
     }
 
-    /// When this callback returns, the vCPU goes on at `pc` instead. Only in [`executed`](crate::Client::executed) of what asked for
-    /// it ([`Block::may_jump`](crate::Block::may_jump)).
+    /// Makes the vCPU continue at `pc` after this callback. Only in
+    /// [`executed`](crate::Client::executed), for a block registered with
+    /// [`Block::may_jump`](crate::Block::may_jump).
     pub fn jump(&mut self, pc: u64) {
         self.jump = Some(pc);
     }
 
-    /// The same from an instruction inside of a block ([`Block::may_jump_at`](crate::Block::may_jump_at)). The arithmetic flags are
-    /// lost. False, and nothing happens, where QEMU's notes of them cannot be put in order: before RFLAGS was read some hundred times.
+    /// Like [`jump`](Self::jump), from an instruction inside a block
+    /// ([`Block::may_jump_at`](crate::Block::may_jump_at)). The arithmetic flags are lost.
+    ///
+    /// Returns false and does nothing where QEMU's record of the flags cannot be settled. That is so
+    /// until RFLAGS was read some hundred times.
     pub fn jump_from_inside(&mut self, pc: u64) -> bool {
         let can = self.cpu.regs.can_leave(Flags::Dead);
         if can {
@@ -147,35 +157,35 @@ impl Vcpu {
 /// A memory access that an instruction has made.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
-    /// The virtual address of its first byte.
+    /// Guest virtual address of its first byte.
     pub address: u64,
     pub(crate) info: u32,
 }
 
 impl Access {
-    /// Bytes: 1 to 64.
+    /// Length in bytes: 1 to 64.
     #[inline]
     pub fn size(&self) -> u64 {
         // SAFETY: a plain function of the value that QEMU passed.
         1 << unsafe { ffi::qemu_plugin_mem_size_shift(self.info) }
     }
 
-    /// It wrote.
+    /// Whether it is a store.
     #[inline]
     pub fn is_store(&self) -> bool {
         // SAFETY: as above.
         unsafe { ffi::qemu_plugin_mem_is_store(self.info) }
     }
 
-    /// The value read or written, its low eight bytes. Only inside the callback.
+    /// The low eight bytes of the value read or written. Only inside the callback.
     pub fn value(&self) -> u64 {
         // SAFETY: called in the access's callback.
         unsafe { ffi::qemu_plugin_mem_get_value(self.info) }.low
     }
 
-    /// It went to a device's registers. Only inside the callback.
+    /// Whether it accessed a device's registers. Only inside the callback.
     pub fn is_io(&self) -> bool {
-        // SAFETY: called in the access's callback; the answer points to what lives until its end.
+        // SAFETY: called in the access's callback; the result is valid until the callback ends.
         unsafe {
             let place = ffi::qemu_plugin_get_hwaddr(self.info, self.address);
             !place.is_null() && ffi::qemu_plugin_hwaddr_is_io(place)
@@ -183,8 +193,9 @@ impl Access {
     }
 }
 
-/// A value for each vCPU, each on cache lines of its own. The running vCPU's callback gets at it without a lock; others may look
-/// at all of them at the same time, so what is inside is of atomics or the like.
+/// One value for each vCPU, on cache lines of its own. The running vCPU's callback uses its value
+/// without a lock. Other threads may read all values at the same time, so the values consist of atomics
+/// or the like.
 pub struct PerVcpu<T>(Box<[Padded<T>]>);
 
 #[repr(align(128))]
@@ -195,23 +206,23 @@ impl<T: Sync> PerVcpu<T> {
         PerVcpu(std::iter::repeat_with(make).take(count as usize).map(Padded).collect())
     }
 
-    /// The value of the vCPU at hand.
+    /// The value of the current vCPU.
     #[inline]
     pub fn of(&self, vcpu: &Vcpu) -> &T {
         &self.0[vcpu.index as usize].0
     }
 
-    /// The values of all vCPUs.
+    /// The values of all vCPUs, in the order of their indexes.
     pub fn all(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|padded| &padded.0)
     }
 }
 
-/// A vCPU, entered through callbacks of its own thread only.
+/// A vCPU that only callbacks of its own thread use.
 #[repr(align(128))]
 pub(crate) struct VcpuCell(UnsafeCell<Vcpu>);
 
-// SAFETY: `get` is called only where the vCPU's thread, or nobody, runs; see there.
+// SAFETY: `get` is called only on the vCPU's thread, or while no vCPU runs; see there.
 unsafe impl Sync for VcpuCell {}
 // SAFETY: the raw pointers inside (register handles, a byte array) are not tied to a thread.
 unsafe impl Send for VcpuCell {}
@@ -221,12 +232,14 @@ impl VcpuCell {
         VcpuCell(UnsafeCell::new(Vcpu::new(index)))
     }
 
+    /// Returns the vCPU's state.
+    ///
     /// # Safety
-    /// Only in a callback for this vCPU, which QEMU never runs one inside another, or while no vCPU runs; the result must not be
-    /// kept beyond it.
+    /// The caller is a callback for this vCPU (QEMU never nests those), or no vCPU runs. It does not
+    /// keep the result beyond the callback.
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn get(&self) -> &mut Vcpu {
-        // SAFETY: by the contract above nobody else holds a reference.
+        // SAFETY: by the contract above no other reference exists.
         unsafe { &mut *self.0.get() }
     }
 }

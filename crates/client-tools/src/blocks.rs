@@ -1,7 +1,8 @@
 //! `blocks`: which blocks and functions run most, and on which stacks.
 //!
-//! Each block has a counter of its own that translated code adds to. After so many instructions (option `every`) a vCPU's stack
-//! is taken. A block that is left in its middle, by an exception or a device access, counts as a whole.
+//! Each block has a counter of its own, which translated code increments. A vCPU's stack is sampled
+//! after a fixed number of instructions (option `every`). A block counts as a whole even if an exception
+//! or a device access ends it early.
 
 use crate::flows::lock;
 use guardrail_client_api::{Block, Cell, Chart, Client, Counter, Results, Setup, Table, Unwinder, Vcpu};
@@ -10,17 +11,18 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Instructions between two stacks: a prime, so that loops are not always met at the same place.
+/// Instructions between two stacks. It is a prime, so that samples do not always meet a loop at the same
+/// instruction.
 const EVERY: u64 = 200_003;
-/// Frames of a stack.
+/// Most frames of a stack.
 const FRAMES: usize = 64;
-/// Different stacks that are kept for each vCPU, and samples with their times; later ones are only counted.
+/// Most different stacks, and most samples with their times, per vCPU. Later ones are only counted.
 const MAX_STACKS: usize = 1 << 16;
 const MAX_SAMPLES: usize = 1 << 19;
-/// Blocks that are told.
+/// Most blocks in the results.
 const TOLD: usize = 200;
 
-/// The client.
+/// The `blocks` client.
 pub struct Blocks {
     blocks: Mutex<Vec<Option<Known>>>,
     /// Instructions since the last sample.
@@ -39,11 +41,11 @@ struct Known {
     executed: Counter,
 }
 
-/// The stacks of one vCPU.
+/// The sampled stacks of one vCPU.
 #[derive(Default)]
 struct Samples {
     stacks: HashMap<Vec<u64>, (u32, u64)>,
-    /// Microseconds since the start, and the stack's number.
+    /// Microseconds since the start, and the stack's number, of each sample.
     times: Vec<(u64, u32)>,
     lost: u64,
 }
@@ -102,7 +104,7 @@ impl Client for Blocks {
     fn executed(&'static self, vcpu: &mut Vcpu, pc: u64) {
         self.since.set(vcpu.index(), 0);
         let mut stack = Vec::with_capacity(16);
-        // Where the kernel is entered, the stack is still that of the program.
+        // At a kernel entry, the stack is still the program's.
         match vcpu.register(register::RSP) >> 63 {
             0 => stack.push(pc),
             _ => self.unwinder.calls(vcpu, pc, FRAMES, &mut stack),
@@ -136,7 +138,7 @@ impl Client for Blocks {
             .collect();
         let columns = ["block", "length", "executed", "instructions", "%"].map(str::to_owned).to_vec();
         results.tables.push(Table { name: "hottest blocks".into(), columns, rows, ..Table::default() });
-        // Functions are found by names, which the reader of these results has.
+        // The reader of these results groups by function, because it has the names.
         let rows = known
             .iter()
             .map(|&(address, len, executed)| {

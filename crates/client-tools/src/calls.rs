@@ -1,8 +1,9 @@
-//! `calls`: how often functions are called, by whom, and how many instructions a call takes.
+//! `calls`: how often functions are called, by which callers, and how many instructions a call takes.
 //!
-//! A call begins where a function's first instruction runs, by a call or by a jump, and ends with the return that has its stack
-//! pointer. What interrupts it, and threads that run while it sleeps, have stacks and clocks of their own, so they are not charged
-//! to it. Functions and instructions outside of the scope are not seen.
+//! A call begins at a function's first instruction, after a call or a jump. It ends with the return that
+//! has its stack pointer. Interrupts, and threads that run while it sleeps, have stacks and clocks of
+//! their own, so the call does not include them. Functions and instructions outside the scope are not
+//! seen.
 
 mod graph;
 
@@ -15,21 +16,21 @@ use guardrail_client_api::{
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// Where the data of a callback says what it is about; an `iretq` has ones there.
+/// Position, in a callback's data, of the bits that say which event it is. An `iretq` has ones there.
 const SHIFT: u32 = 56;
 const ENTRY: u64 = 1;
 const RETURN: u64 = 2;
-/// Code that is jumped through on the way to a function and back.
+/// Name prefixes of code that a call or return jumps through.
 const THUNKS: [&str; 4] = ["__x86_indirect_", "__x86_return_", "__fentry__", "srso_"];
 
-/// The client.
+/// The `calls` client.
 pub struct Calls {
     flows: Flows<Vec<Open>>,
     graphs: PerVcpu<Mutex<Graph>>,
     image: Arc<KernelImage>,
-    /// Link-time addresses of functions of the image.
+    /// Link-time addresses of the image's functions.
     functions: HashSet<u64>,
-    /// Addresses of functions of modules.
+    /// Guest virtual addresses of modules' functions.
     of_modules: RwLock<HashSet<u64>>,
 }
 
@@ -41,7 +42,7 @@ impl Client for Calls {
         let image = setup.kernel()?;
         let (mut functions, mut others) = (HashSet::new(), Vec::new());
         for symbol in image.symbols().filter(|symbol| matches!(symbol.kind, 't' | 'T' | 'w' | 'W')) {
-            // The cold part of a function is entered by jumps and left by jumps back.
+            // The cold part of a function is entered and left by jumps.
             let other =
                 symbol.name.contains(".cold") || THUNKS.iter().any(|thunk| symbol.name.starts_with(thunk));
             if other {
@@ -88,12 +89,12 @@ impl Client for Calls {
                 let now = self.flows.now(vcpu);
                 let mut cpu = self.flows.of(vcpu);
                 let now = cpu.clock(now).insns;
-                // A program enters the kernel, on its own stack still: nothing of before is open.
+                // A program enters the kernel and still has its own stack, so no earlier call is open.
                 if rsp >> 63 == 0 {
                     cpu.top().data.clear();
                     return lock(self.graphs.of(vcpu)).began(0, address, 0);
                 }
-                // Who calls from outside of what is seen is told by where the call returns to.
+                // If the caller is outside the scope, the return address says which function it is.
                 let caller = match graph::caller(&cpu.top().data, rsp) {
                     Some(caller) => caller,
                     None => {
@@ -113,7 +114,7 @@ impl Client for Calls {
             _ => {
                 debug_assert!(data & IRETQ != 0);
                 if let Some((mut flow, ran)) = self.flows.ends(vcpu, data) {
-                    // The entry of an interrupt ends so, and what is still open with it.
+                    // This ends the entry of an interrupt, and the calls still open in it.
                     let mut graph = lock(self.graphs.of(vcpu));
                     while let Some(rsp) = flow.data.last().map(Open::stack) {
                         graph::leave(&mut flow.data, rsp, ran.insns, &mut graph);
@@ -201,7 +202,8 @@ impl Client for Calls {
 }
 
 impl Calls {
-    /// The function that has this address, where it is the image's.
+    /// The start of the image's function that contains the call which returns to `address`. For code
+    /// outside the image, an address inside the call.
     fn function(&self, vcpu: &Vcpu, address: u64) -> u64 {
         let slide = vcpu.slide().unwrap_or(0);
         let link = address.wrapping_sub(1).wrapping_sub(slide);

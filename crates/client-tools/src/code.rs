@@ -1,21 +1,21 @@
-//! `code`: whether the code that runs is the code that was instrumented, however it changes: ftrace, jump labels, alternatives,
-//! kprobes, modules that come back at the same address.
+//! `code`: checks that the code that runs is the code that was instrumented. Code changes through
+//! ftrace, jump labels, alternatives, kprobes, and modules loaded again at the same address.
 //!
-//! Each block remembers the bytes that it was translated from; each time it runs they are compared with what the guest's
-//! memory holds then.
+//! Each block keeps the bytes that it was translated from. Each time it runs, they are compared with the
+//! guest's memory.
 
 use guardrail_client_api::{Block, Cell, Client, Results, Setup, Table, Vcpu};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// Stale blocks that are told one by one.
+/// Most stale blocks that are listed.
 const TOLD: usize = 100;
-/// Nowhere: not looked up yet.
+/// A physical address that was not looked up yet.
 const UNKNOWN: u64 = u64::MAX;
 const PAGE: u64 = 4096;
 
-/// The client.
+/// The `code` client.
 pub struct Code {
     compared: AtomicU64,
     skipped: AtomicU64,
@@ -24,16 +24,16 @@ pub struct Code {
 
 #[derive(Default)]
 struct Known {
-    /// What was translated at each address, and how often that was something else than before.
+    /// Hash of the code translated last at each address, and how often it differed from the one before.
     blocks: HashMap<u64, (u64, u64)>,
     stale: HashMap<u64, u64>,
 }
 
-/// A translation; it lives as long as QEMU, for it may run at any time.
+/// A translation. It lives as long as QEMU, because QEMU may run it at any time.
 struct Translated {
     address: u64,
     bytes: Box<[u8]>,
-    /// Physical addresses of its two pages.
+    /// Physical addresses of its first and second page.
     physical: [AtomicU64; 2],
 }
 
@@ -53,7 +53,7 @@ impl Client for Code {
         }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = known.blocks.entry(block.address()).or_insert((hash, 0));
-        // One that ends earlier or later than before has other bytes as well, and counts.
+        // A block that ends earlier or later than before has other bytes too, and counts.
         if entry.0 != hash {
             *entry = (hash, entry.1 + 1);
         }
@@ -109,7 +109,7 @@ impl Client for Code {
     }
 }
 
-/// Whether memory holds what was translated; `None` where it cannot be read.
+/// Whether memory holds the translated bytes. `None` where it cannot be read.
 fn same(vcpu: &mut Vcpu, block: &Translated) -> Option<bool> {
     let first = (PAGE - block.address % PAGE) as usize;
     let (start, rest) = block.bytes.split_at(first.min(block.bytes.len()));
@@ -128,7 +128,7 @@ fn part(vcpu: &mut Vcpu, physical: &AtomicU64, address: u64, bytes: &[u8]) -> Op
     }
     let mut left = bytes;
     while !left.is_empty() {
-        // Whole words of memory, of which some bytes are the block's.
+        // Whole words are read; some of their bytes belong to the block.
         let skip = (at % 8) as usize;
         let word = vcpu.physical_word(at - skip as u64, 8)?.to_le_bytes();
         let n = left.len().min(8 - skip);

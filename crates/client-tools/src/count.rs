@@ -1,9 +1,12 @@
-//! `count`: how many instructions each vCPU runs, and in which context; exact.
+//! `count`: counts exactly how many instructions each vCPU runs, and at which level.
 //!
-//! An instruction counts when it begins. One that faults, such as a load from a page that is not there, begins again when the
-//! handler returns, and counts again; how often that was is told as `begun again`. One more was seen on each kernel, once at boot,
-//! presumably one that changes code of its own block, which QEMU runs again alone. Otherwise the count is that of QEMU itself (`-icount`). A string
-//! instruction that repeats itself counts as often as QEMU begins it, which may do many steps at once.
+//! An instruction counts when it begins. One that faults, such as a load from an absent page, begins
+//! again when the handler returns, and counts again. The column `begun again` has the number of such
+//! cases.
+//!
+//! On each kernel one more was seen, once at boot. It presumably changes code of its own block, and QEMU
+//! runs it again alone. Otherwise the count equals that of QEMU itself (`-icount`). A string instruction
+//! with a repeat prefix counts as often as QEMU begins it, and QEMU may then do many steps at once.
 
 use crate::flows::Flows;
 use guardrail_client_api::{
@@ -11,19 +14,20 @@ use guardrail_client_api::{
 };
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The bit of a page fault's error code that says: at an instruction's fetch.
+/// Bit of a page fault's error code: the fault happened at an instruction fetch.
 const FETCH: u64 = 1 << 4;
-/// Bytes of the early entries, of which only page faults return.
+/// Size of the early exception entries in bytes; of these only page faults return.
 const EARLY: u64 = 32 * 16;
 
-/// The client. Option `all=yes`: user code and firmware are counted as well, which costs something there.
+/// The `count` client. With option `all=yes` it also counts user code and firmware, which slows them
+/// down.
 pub struct Count {
     flows: Flows<()>,
-    /// Instructions outside of the scope, where they are counted.
+    /// Instructions outside the scope; `None` without `all=yes`.
     others: Option<Counter>,
-    /// Link-time addresses where page faults enter, when the kernel is up and before.
+    /// Link-time ranges of the page fault entries, of the running kernel and of early boot.
     page_faults: Vec<std::ops::Range<u64>>,
-    /// Instructions that faulted.
+    /// Instructions that faulted and begin again.
     faults: PerVcpu<AtomicU64>,
 }
 
@@ -69,7 +73,8 @@ impl Client for Count {
     fn discontinuity(&'static self, vcpu: &mut Vcpu, kind: Discontinuity, _: u64, to: u64) {
         let link = to.wrapping_sub(vcpu.slide().unwrap_or(0));
         if kind == Discontinuity::Exception && self.page_faults.iter().any(|range| range.contains(&link)) {
-            // The processor has pushed why. An instruction that could not be fetched has not begun.
+            // The processor has pushed the error code. An instruction that could not be fetched has not
+            // begun.
             let rsp = vcpu.stack();
             if vcpu.word(rsp, 8).is_some_and(|why| why & FETCH == 0) {
                 self.faults.of(vcpu).fetch_add(1, Relaxed);

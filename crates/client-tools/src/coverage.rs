@@ -1,6 +1,7 @@
-//! `coverage`: which code ran, and how often; the reader of the results, which has the files, tells what never did.
+//! `coverage`: which code ran, and how often. The reader of the results has the files, and reports code
+//! that never ran.
 //!
-//! Each instruction has a counter of its own, so a block that is left in its middle has run only so far.
+//! Each instruction has a counter of its own, so a block that ends early counts only up to there.
 
 use crate::flows::lock;
 use guardrail_client_api::binfmt::KernelImage;
@@ -8,10 +9,10 @@ use guardrail_client_api::{Block, Cell, Chart, Client, Counter, Module, Results,
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
-/// The name of what belongs to no module.
+/// The module name of code that belongs to no module.
 const KERNEL: &str = "vmlinux";
 
-/// The client.
+/// The `coverage` client.
 pub struct Coverage {
     image: Arc<KernelImage>,
     code: Mutex<Code>,
@@ -20,14 +21,14 @@ pub struct Coverage {
 #[derive(Default)]
 struct Code {
     slide: u64,
-    /// Instructions by address, with their lengths.
+    /// Length and counter of each instruction, by address.
     instructions: HashMap<u64, (u8, Counter)>,
     modules: Vec<Module>,
-    /// What ran of modules that are gone.
+    /// Counts of instructions in unloaded modules.
     gone: BTreeMap<Place, u64>,
 }
 
-/// Module, function, offset in it, length of the instruction.
+/// Module, function, offset in the function, and length of the instruction.
 type Place = (String, String, u64, u8);
 
 impl Client for Coverage {
@@ -65,7 +66,7 @@ impl Client for Coverage {
     fn unloaded(&'static self, module: &Module) {
         let mut code = lock(&self.code);
         let code = &mut *code;
-        // Another module may come to the same place.
+        // Another module may be loaded at the same address.
         for (&address, &(len, counter)) in code.instructions.iter().filter(|known| module.contains(*known.0))
         {
             if let Some(place) = place(module, address, len) {

@@ -1,5 +1,6 @@
-//! What runs on a vCPU, one inside the other: a thread, an interrupt that came meanwhile, an exception inside of that. Each has a
-//! clock of its own, which stands while something else runs, on whatever vCPU it goes on.
+//! Nested flows on a vCPU: a thread, an interrupt within it, an exception within that. Each flow has a
+//! clock of its own. The clock stops while another flow runs, and continues on whichever vCPU the flow
+//! resumes.
 
 mod entries;
 
@@ -9,36 +10,37 @@ use guardrail_client_api::{Block, Client, Counter, Discontinuity, HookId, PerVcp
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Interrupts within interrupts are never deeper; beyond it something was missed, and everything is forgotten.
+/// Most nested flows. Interrupts never nest deeper: beyond this an event was missed, and only the
+/// thread's flow is kept.
 const MAX_DEPTH: usize = 64;
-/// More threads than are ever interrupted at once.
+/// Most threads that wait at a time; more than are ever interrupted at once.
 const MAX_WAITING: usize = 1 << 16;
-/// `iretq`.
+/// The bytes of `iretq`.
 const IRET: [u8; 2] = [0x48, 0xcf];
 
-/// What kind of thing runs.
+/// The level of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Level {
-    /// A thread, in a system call or a kernel thread's own code.
+    /// A thread, in a system call or in a kernel thread's own code.
     Process,
-    /// The idle task, pid 0; the boot CPU's first thread as well, which becomes it.
+    /// The idle task, pid 0. It includes the boot CPU's first thread, which becomes the idle task.
     Idle,
-    /// Softirq handlers, wherever they run.
+    /// Softirq handlers, in any thread or interrupt.
     Softirq,
     /// An interrupt of a device, the timer or another CPU.
     Hardirq,
-    /// A page fault, a breakpoint …
+    /// An exception: a page fault, a breakpoint, and so on.
     Exception,
     /// A non-maskable interrupt.
     Nmi,
 }
 
 impl Level {
-    /// All of them.
+    /// All levels, in the order of their numbers.
     pub const ALL: [Level; 6] =
         [Level::Process, Level::Softirq, Level::Hardirq, Level::Exception, Level::Nmi, Level::Idle];
 
-    /// For readers.
+    /// The name in results.
     pub fn name(self) -> &'static str {
         match self {
             Level::Process => "process",
@@ -51,17 +53,17 @@ impl Level {
     }
 }
 
-/// A point or a length of time: instructions and nanoseconds.
+/// A point in time or a duration, in instructions and nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
     /// Instructions in the scope.
     pub insns: u64,
-    /// Of the host's clock.
+    /// Nanoseconds of host time; 0 where no client asked for time.
     pub ns: u64,
 }
 
 impl Clock {
-    /// The time since an earlier point.
+    /// The duration since an earlier point.
     pub fn since(self, start: Clock) -> Clock {
         Clock { insns: self.insns.wrapping_sub(start.insns), ns: self.ns.wrapping_sub(start.ns) }
     }
@@ -71,37 +73,37 @@ impl Clock {
     }
 }
 
-/// One of the things that run, or wait for what interrupted them.
+/// A flow that runs, or waits for the flow that interrupted it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow<T> {
-    /// Its kind.
+    /// Level of the flow.
     pub level: Level,
-    /// Where it began: the entry of an interrupt; 0 for threads.
+    /// Guest virtual address of the interrupt's entry; 0 for threads.
     pub entry: u64,
-    /// What the client keeps of it.
+    /// The client's own data of the flow.
     pub data: T,
-    /// How long it has run until `Cpu::resumed`, or until it was interrupted.
+    /// How long it had run at `Cpu::resumed`, or when it was interrupted.
     ran: Clock,
 }
 
-/// What runs on one vCPU.
+/// The flows on one vCPU.
 #[derive(Debug)]
 pub struct Cpu<T> {
-    /// Those of the thread at hand, the innermost last; never empty.
+    /// Flows of the current thread, innermost last; never empty.
     flows: Vec<Flow<T>>,
-    /// When the innermost one went on.
+    /// When the innermost flow resumed.
     resumed: Clock,
-    /// Instructions by the number of the level.
+    /// Instructions by number of the level.
     totals: [u64; 6],
 }
 
 impl<T: Default> Cpu<T> {
-    /// One that is in its idle task.
+    /// Makes a vCPU that runs its idle task.
     pub fn new() -> Cpu<T> {
         Cpu { flows: vec![thread(Level::Idle)], resumed: Clock::default(), totals: [0; 6] }
     }
 
-    /// What runs.
+    /// The innermost flow, which runs now.
     pub fn top(&mut self) -> &mut Flow<T> {
         if self.flows.is_empty() {
             self.flows.push(thread(Level::Process));
@@ -110,7 +112,7 @@ impl<T: Default> Cpu<T> {
         &mut self.flows[last]
     }
 
-    /// How long what runs has run.
+    /// How long the innermost flow has run.
     pub fn clock(&mut self, now: Clock) -> Clock {
         let since = now.since(self.resumed);
         self.top().ran.plus(since)
@@ -125,7 +127,7 @@ impl<T: Default> Cpu<T> {
         self.totals[level] = self.totals[level].wrapping_add(since.insns);
     }
 
-    /// Something interrupts what runs.
+    /// Starts a flow that interrupts the current one.
     pub fn enter(&mut self, now: Clock, level: Level, entry: u64, data: T) {
         self.stop(now);
         if self.flows.len() >= MAX_DEPTH {
@@ -134,7 +136,8 @@ impl<T: Default> Cpu<T> {
         self.flows.push(Flow { level, entry, data, ran: Clock::default() });
     }
 
-    /// What interrupted ends; it, and how long it ran. `None` for a thread, which ends otherwise.
+    /// Ends the innermost flow and returns it, with its running time. `None` for a thread's flow, which
+    /// ends in another way.
     pub fn leave(&mut self, now: Clock) -> Option<(Flow<T>, Clock)> {
         self.stop(now);
         let ended = if self.flows.len() > 1 { self.flows.pop() } else { None };
@@ -144,18 +147,18 @@ impl<T: Default> Cpu<T> {
         })
     }
 
-    /// What runs is of another kind from here on.
+    /// Changes the level of the innermost flow from here on.
     pub fn becomes(&mut self, now: Clock, level: Level) {
         self.stop(now);
         self.top().level = level;
     }
 
-    /// The innermost one's kind, of the thread below.
+    /// Level of the current thread's own flow.
     pub fn base(&mut self) -> Level {
         self.flows.first().map_or(Level::Process, |flow| flow.level)
     }
 
-    /// Another thread runs: gives back the flows of the one before.
+    /// Switches to another thread. Returns the flows of the previous one.
     pub fn switch(&mut self, now: Clock, flows: Option<Vec<Flow<T>>>, idle: bool) -> Vec<Flow<T>> {
         self.stop(now);
         let level = if idle { Level::Idle } else { Level::Process };
@@ -163,7 +166,7 @@ impl<T: Default> Cpu<T> {
         std::mem::replace(&mut self.flows, flows)
     }
 
-    /// Instructions by level until now, in the order of [`Level::ALL`]. Their sum is what the vCPU has run.
+    /// Instructions by level so far, in the order of [`Level::ALL`]. Their sum is what the vCPU has run.
     pub fn totals(&mut self, now: Clock) -> [u64; 6] {
         let mut totals = self.totals;
         let level = self.top().level as usize;
@@ -176,11 +179,11 @@ fn thread<T: Default>(level: Level) -> Flow<T> {
     Flow { level, entry: 0, data: T::default(), ran: Clock::default() }
 }
 
-/// The flows of all vCPUs. Clients pass on what they are told.
+/// The flows of all vCPUs. Clients pass their callbacks on to it.
 pub struct Flows<T: Send> {
     /// Instructions that each vCPU has run.
     pub insns: Counter,
-    /// What the entries are.
+    /// The kernel's entries of interrupts and exceptions.
     pub entries: Entries,
     cpus: PerVcpu<Mutex<Cpu<T>>>,
     waiting: Mutex<HashMap<u64, Vec<Flow<T>>>>,
@@ -191,11 +194,12 @@ pub struct Flows<T: Send> {
     clock: Option<std::time::Instant>,
 }
 
-/// What [`Block::call_at`](guardrail_client_api::Block::call_at) is given for an `iretq`.
+/// The flag in the data of a [`Block::call_at`](guardrail_client_api::Block::call_at) for an `iretq`.
 pub const IRETQ: u64 = 1 << 63;
 
 impl<T: Default + Send> Flows<T> {
-    /// Asks for all that is needed. `softirqs`: they are flows of their own; `time`: clocks have nanoseconds.
+    /// Requests all callbacks that flows need. With `softirqs`, softirqs are flows of their own; with
+    /// `time`, clocks have nanoseconds.
     pub fn new(setup: &mut Setup, softirqs: bool, time: bool) -> Result<Flows<T>, String> {
         setup.discontinuities();
         setup.threads();
@@ -203,7 +207,7 @@ impl<T: Default + Send> Flows<T> {
         let mut softirq = Vec::new();
         if softirqs {
             for name in ["handle_softirqs", "__do_softirq"] {
-                // The newer one has the older as a wrapper.
+                // The newer function calls the older one as a wrapper.
                 if softirq.is_empty() {
                     softirq.extend(setup.hook(name, true)?);
                 }
@@ -227,7 +231,8 @@ impl<T: Default + Send> Flows<T> {
         })
     }
 
-    /// Counts the block's instructions, each run of them up to one where the block may be left at once.
+    /// Counts the block's instructions. Each count covers a run of instructions, up to one at which the
+    /// block may end early.
     pub fn count<C: Client>(&self, block: &mut Block<C>) {
         let mut start = 0;
         for end in 1..=block.len() {
@@ -238,8 +243,8 @@ impl<T: Default + Send> Flows<T> {
         }
     }
 
-    /// Asks to be called, with [`IRETQ`], where the block ends an interrupt. Call it after [`count`](Self::count): the instruction
-    /// belongs to the handler.
+    /// Requests a callback with [`IRETQ`] where the block ends an interrupt. Call it after
+    /// [`count`](Self::count), because the instruction belongs to the handler.
     pub fn watch<C: Client>(&self, block: &mut Block<C>) {
         let last = block.len() - 1;
         if block.bytes().ends_with(&IRET)
@@ -249,18 +254,18 @@ impl<T: Default + Send> Flows<T> {
         }
     }
 
-    /// The time on a vCPU.
+    /// The current time on a vCPU.
     pub fn now(&self, vcpu: &Vcpu) -> Clock {
         let ns = self.clock.map_or(0, |start| start.elapsed().as_nanos() as u64);
         Clock { insns: self.insns.of(vcpu.index()), ns }
     }
 
-    /// What runs on the vCPU at hand.
+    /// Locks the flows of the current vCPU.
     pub fn of(&self, vcpu: &Vcpu) -> MutexGuard<'_, Cpu<T>> {
         lock(self.cpus.of(vcpu))
     }
 
-    /// An interrupt or exception begins; `None` for one of the firmware.
+    /// Starts the flow of an interrupt or exception. `None` for one of the firmware.
     pub fn begins(&self, vcpu: &Vcpu, kind: Discontinuity, to: u64, data: T) -> Option<Level> {
         if to >> 63 == 0 {
             return None;
@@ -271,10 +276,11 @@ impl<T: Default + Send> Flows<T> {
         Some(level)
     }
 
-    /// An `iretq` of [`watch`](Self::watch) is about to run: what ends by it, and how long it ran.
+    /// Ends a flow before an `iretq` of [`watch`](Self::watch), and returns it with its running time.
     pub fn ends(&self, vcpu: &mut Vcpu, data: u64) -> Option<(Flow<T>, Clock)> {
         let rsp = vcpu.stack();
-        // The kernel uses the instruction to synchronize its code as well: that one leads behind itself.
+        // The kernel also uses `iretq` to synchronize its code. That one returns to the next
+        // instruction.
         let target = vcpu.word(rsp, 8);
         if target == Some((data | IRETQ).wrapping_add(IRET.len() as u64)) {
             return None;
@@ -283,19 +289,19 @@ impl<T: Default + Send> Flows<T> {
         self.of(vcpu).leave(now)
     }
 
-    /// A function that was asked for begins.
+    /// Handles the entry of a hooked function.
     pub fn entered(&self, vcpu: &mut Vcpu, hook: HookId) {
         let now = self.now(vcpu);
         if self.softirq.contains(&hook) {
             self.of(vcpu).enter(now, Level::Softirq, 0, T::default());
         } else if self.born.contains(&hook) {
-            // What an earlier thread in the same place left is not this one's.
+            // An earlier thread at the same address may have left flows, which are not this thread's.
             let [task, ..] = vcpu.args();
             lock(&self.waiting).remove(&task);
         }
     }
 
-    /// ... and returns: what ends by it, and how long it ran.
+    /// Handles the return of a hooked function. Returns the flow that it ends, with its running time.
     pub fn left(&self, vcpu: &Vcpu, hook: HookId) -> Option<(Flow<T>, Clock)> {
         let now = self.now(vcpu);
         let mut cpu = self.of(vcpu);
@@ -303,14 +309,15 @@ impl<T: Default + Send> Flows<T> {
             return cpu.leave(now);
         }
         if self.hardirq_ends.contains(&hook) && cpu.top().level == Level::Hardirq {
-            // What an interrupt's exit still does, such as giving the CPU to another thread, is the thread's.
+            // The rest of an interrupt's exit, such as a switch to another thread, belongs to the
+            // thread.
             let base = cpu.base();
             cpu.becomes(now, base);
         }
         None
     }
 
-    /// The vCPU changes from one task to another.
+    /// Switches the vCPU from one task to another.
     pub fn switched(&self, vcpu: &mut Vcpu, from: u64, to: u64) {
         let idle = vcpu.word(to.wrapping_add(self.pid), 4) == Some(0);
         let now = self.now(vcpu);
@@ -320,11 +327,12 @@ impl<T: Default + Send> Flows<T> {
         if waiting.len() >= MAX_WAITING {
             waiting.clear();
         }
-        // All pid 0 tasks have places of their own.
+        // The tasks with pid 0 have addresses of their own.
         waiting.insert(from, before);
     }
 
-    /// Attached to a running system: whatever runs, runs as a thread. All vCPUs stand still.
+    /// Restarts after attachment to a running system: every current flow counts as a thread. All vCPUs
+    /// stand still.
     pub fn restart(&self) {
         lock(&self.waiting).clear();
         for (cpu, index) in self.cpus.all().zip(0..) {
@@ -334,7 +342,7 @@ impl<T: Default + Send> Flows<T> {
         }
     }
 
-    /// Instructions of each vCPU by level, as [`Cpu::totals`]. At any time.
+    /// Instructions of each vCPU by level, as [`Cpu::totals`]. Callable at any time.
     pub fn totals(&self) -> Vec<[u64; 6]> {
         let totals = |(cpu, index): (&Mutex<Cpu<T>>, u32)| {
             let mut cpu = lock(cpu);
@@ -345,9 +353,11 @@ impl<T: Default + Send> Flows<T> {
     }
 }
 
-/// The block may end with this instruction although others follow: it faults, or QEMU translates it anew to run it alone, as it
-/// does for device registers and for code that changes itself. The stack, the kernel's own variables and per-CPU ones are always
-/// there and plain memory.
+/// Whether the block may end with this instruction, although others follow. The instruction may fault.
+/// Or QEMU may translate it again to run it alone, as it does for device registers and code that changes
+/// itself.
+///
+/// The stack, the kernel's own variables and per-CPU ones are always present and plain memory.
 fn may_stop(insn: &Instruction) -> bool {
     let elsewhere = |i| {
         insn.op_kind(i) == OpKind::Memory
@@ -362,7 +372,7 @@ fn may_stop(insn: &Instruction) -> bool {
         || (insn.mnemonic() != Mnemonic::Lea && (0..insn.op_count()).any(elsewhere))
 }
 
-/// What a mutex holds, whatever became of those that held it.
+/// Locks a mutex, even after a panic of an earlier holder.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -384,7 +394,7 @@ mod tests {
         assert_eq!(cpu.leave(at(25)).unwrap().1, at(3));
         assert_eq!(cpu.leave(at(40)).unwrap().1, at(7 + 15));
         assert_eq!(cpu.leave(at(41)).unwrap().1, at(5 + 1));
-        // Process, softirq, hardirq, exception, nmi, idle.
+        // The order is process, softirq, hardirq, exception, nmi, idle.
         assert_eq!(cpu.totals(at(50)), [0, 22, 6, 3, 0, 19]);
         assert_eq!(cpu.totals(at(50)).iter().sum::<u64>(), 50);
         assert_eq!(cpu.leave(at(60)), None);
@@ -401,7 +411,7 @@ mod tests {
         assert_eq!(other.clock(at(104)), at(3 + 4));
         let (flow, ran) = other.leave(at(110)).unwrap();
         assert_eq!((flow.data, flow.level, ran), (1, Level::Exception, at(13)));
-        // The thread itself has run two instructions, and goes on.
+        // The thread itself has run two instructions, and continues.
         assert_eq!(other.clock(at(111)), at(3));
     }
 

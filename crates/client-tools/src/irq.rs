@@ -1,8 +1,11 @@
-//! `irq`: which interrupts and exceptions come, how long their handlers take, and how long interrupts are off.
+//! `irq`: which interrupts and exceptions arrive, how long their handlers take, and how long interrupts
+//! are off.
 //!
-//! A handler's length is from its entry to its `iretq`, without what interrupts it, without softirqs, and without other threads that run
-//! meanwhile. Interrupts are off from `cli`, from the entry of an interrupt, an exception or a system call, until `sti`, or until
-//! a return to where they are on.
+//! A handler's time runs from its entry to its `iretq`. It excludes interrupts within it, softirqs, and
+//! other threads that run meanwhile.
+//!
+//! Interrupts are off from `cli`, or from the entry of an interrupt, an exception or a system call. They
+//! are on again from `sti`, or from a return to code with interrupts on.
 
 mod off;
 mod vectors;
@@ -17,11 +20,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use vectors::Vectors;
 
-/// Frames of a stack.
+/// Most frames of a stack.
 const FRAMES: usize = 32;
-/// The interrupt flag.
+/// The interrupt flag in RFLAGS.
 const IF: u64 = 1 << 9;
-/// Where the data of a callback says what the instruction is; an `iretq` has ones there.
+/// Position, in a callback's data, of the bits that say which instruction it is. An `iretq` has ones
+/// there.
 const SHIFT: u32 = 56;
 const CLI: u64 = 1;
 const STI: u64 = 2;
@@ -29,22 +33,22 @@ const POPF: u64 = 3;
 const SYSCALL: u64 = 4;
 const SYSRET: u64 = 5;
 
-/// The client.
+/// The `irq` client.
 pub struct Irq {
     flows: Flows<u64>,
     off: guardrail_client_api::PerVcpu<Mutex<Off>>,
     handlers: Mutex<HashMap<(u64, u64), Handler>>,
     unwinder: Arc<Unwinder>,
     vectors: Vectors,
-    /// Link-time addresses where system calls enter.
+    /// Link-time addresses of the system call entries.
     syscalls: Vec<u64>,
-    /// Functions that are given the `irq_desc` of an interrupt.
+    /// Hooks of functions that get the `irq_desc` of an interrupt.
     events: Vec<HookId>,
-    /// Offsets: `irq_desc::action`, `irqaction::handler`.
+    /// Offsets of `irq_desc::action` and `irqaction::handler`.
     action: Option<(u64, u64)>,
 }
 
-/// What is known of a handler.
+/// Statistics of one handler.
 #[derive(Clone, Copy, Debug, Default)]
 struct Handler {
     ended: u64,
@@ -167,7 +171,7 @@ impl Client for Irq {
     }
 
     fn detached(&'static self) {
-        // What lasts now is not seen to its end.
+        // The client does not see the end of the current stretches.
         self.off.all().for_each(|off| lock(off).forget());
     }
 

@@ -1,16 +1,17 @@
 //! `memtrace`: the addresses of all memory accesses, in a file.
 //!
-//! The file begins with the 8 bytes `GRMEMTR1`. Then come pieces, each of one vCPU and compressed for itself, so that a file that
-//! ends too early is readable up to there. All numbers are little-endian:
+//! The file begins with the 8 bytes `GRMEMTR1`. Pieces follow. Each piece is of one vCPU and compressed by
+//! itself, so a file that ends early is readable up to there. All numbers are little-endian:
 //!
 //! | bytes | what |
 //! |-------|------|
 //! | 4 | number of the vCPU |
-//! | 4 | N, how many accesses the piece has |
-//! | 4 | length of what follows, compressed with zstd |
+//! | 4 | N, the number of accesses in the piece |
+//! | 4 | length of the compressed rest of the piece (zstd) |
 //! | … | N addresses of instructions (8 bytes each), then N addresses that they accessed (8), then N bytes: bits 0 to 3 the size as a power of two, bit 4 set for a store, bit 5 set for a device's registers |
 //!
-//! The accesses of one vCPU are in the order in which they were made; between vCPUs there is no order beyond that of the pieces.
+//! The accesses of one vCPU are in the order in which it made them. Between vCPUs there is no order except
+//! that of the pieces.
 
 use crate::flows::lock;
 use guardrail_client_api::{Access, Block, Client, PerVcpu, Results, Setup, Vcpu, When};
@@ -20,17 +21,17 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a file begins with.
+/// The first bytes of a file.
 pub const MAGIC: &[u8; 8] = b"GRMEMTR1";
-/// Accesses of a piece.
+/// Most accesses in a piece.
 const PIECE: usize = 1 << 16;
-/// Accesses that are kept where no limit is given.
+/// Most accesses that are kept, unless a limit is given.
 const LIMIT: u64 = 100_000_000;
-/// zstd's fastest.
+/// The fastest compression level of zstd.
 const COMPRESSION: i32 = 1;
 const FILE: &str = "memory.trace";
 
-/// The client. Options: `file=PATH`, `limit=N` accesses, `stores=yes` for stores alone.
+/// The `memtrace` client. Options: `file=PATH`, `limit=N` accesses, `stores=yes` for stores only.
 pub struct MemTrace {
     path: PathBuf,
     file: Mutex<Result<File, String>>,
@@ -56,7 +57,7 @@ impl Piece {
         self.kinds.push(kind);
     }
 
-    /// The piece as it is written; it is empty afterwards.
+    /// Encodes the piece as in the file, and empties it.
     fn take(&mut self, vcpu: u32) -> io::Result<Vec<u8>> {
         let mut raw = Vec::with_capacity(self.kinds.len() * 17);
         self.instructions
@@ -155,7 +156,7 @@ impl MemTrace {
         }
     }
 
-    /// Writes a piece; after an error nothing more is written.
+    /// Writes a piece. After an error, nothing more is written.
     fn write(&self, vcpu: u32, piece: &mut Piece) {
         let bytes = piece.take(vcpu);
         let mut file = lock(&self.file);

@@ -1,4 +1,4 @@
-//! `mix`: what kinds of instructions run.
+//! `mix`: which kinds of instructions run.
 
 use guardrail_client_api::iced_x86::{
     CpuidFeature, FlowControl, Instruction, Mnemonic, OpAccess, OpKind, Register,
@@ -6,7 +6,7 @@ use guardrail_client_api::iced_x86::{
 use guardrail_client_api::iced_x86::{InstructionInfoFactory, MemorySize};
 use guardrail_client_api::{Block, Cell, Client, Counter, Results, Setup, Table};
 
-/// The kinds; each instruction is of one, the first that fits.
+/// The kinds of instructions. Each instruction has the first kind that fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Locked,
@@ -52,7 +52,7 @@ const KINDS: [(Kind, &str); 19] = [
     (Kind::Other, "other"),
 ];
 
-/// The client.
+/// The `mix` client.
 pub struct Mix {
     counters: Vec<Counter>,
     reads: Counter,
@@ -79,7 +79,7 @@ impl Client for Mix {
                 (KINDS.iter().position(|known| known.0 == kind).unwrap_or(KINDS.len() - 1), reads, writes)
             })
             .collect();
-        // What cannot be decoded counts as other.
+        // Instructions that cannot be decoded count as other.
         for index in 0..block.len() {
             let (kind, reads, writes) = kinds.get(index).copied().unwrap_or((KINDS.len() - 1, false, false));
             block.add_at(index, &self.counters[kind], 1);
@@ -113,7 +113,7 @@ impl Client for Mix {
     }
 }
 
-/// The instruction reads, and writes, memory.
+/// Whether the instruction reads memory, and whether it writes memory.
 fn memory(insn: &Instruction, factory: &mut InstructionInfoFactory) -> (bool, bool) {
     let (mut reads, mut writes) = (false, false);
     for used in factory.info(insn).used_memory() {

@@ -1,8 +1,8 @@
-//! `null`: sees everything and does nothing; what it costs is what instrumentation costs.
+//! `null`: sees every block and does nothing. Its cost is the cost of instrumentation itself.
 
 use guardrail_client_api::{Block, Client, Results, Setup};
 
-/// The client.
+/// The `null` client.
 pub struct Null;
 
 impl Client for Null {

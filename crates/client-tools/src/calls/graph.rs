@@ -1,16 +1,16 @@
-//! Open calls, and what is known of those that ended.
+//! Open calls, and statistics of those that ended.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-/// A hasher for addresses, which need no protection from chosen keys.
+/// A hash map with a fast hasher. Its keys are addresses, which need no protection from chosen keys.
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<rustc_hash::FxHasher>>;
 
-/// Bytes of a kernel stack; calls further away are on another one.
+/// Bytes of a kernel stack. Calls further apart are on different stacks.
 const STACK: u64 = 1 << 14;
-/// Calls that may be open at once; more than fit on a kernel stack.
+/// Most calls that may be open at once; more than fit on a kernel stack.
 const MAX_OPEN: usize = 1 << 10;
-/// Functions and pairs that are kept.
+/// Most functions and most pairs that are kept.
 const MAX_KNOWN: usize = 1 << 20;
 
 /// A call that has not returned.
@@ -25,33 +25,33 @@ pub struct Open {
 }
 
 impl Open {
-    /// One that begins.
+    /// Makes a call that begins now.
     pub fn new(function: u64, rsp: u64, entered: u64, caller: u64) -> Open {
         Open { function, rsp, entered, caller, callees: 0 }
     }
 
-    /// Its stack pointer.
+    /// Stack pointer at the call's first instruction.
     pub fn stack(&self) -> u64 {
         self.rsp
     }
 }
 
-/// What is known of a function.
+/// Statistics of one function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Function {
-    /// Calls that began.
+    /// Number of calls that began.
     pub calls: u64,
-    /// Calls that returned.
+    /// Number of calls that returned.
     pub returned: u64,
-    /// Returned calls that no call of the same function was open around.
+    /// Number of returned calls outside any other call of the same function.
     pub outermost: u64,
-    /// Instructions of the outermost calls, with all that they called.
+    /// Instructions of the outermost calls, including their callees.
     pub inclusive: u64,
-    /// Instructions of the function itself.
+    /// Instructions of the function itself, without callees.
     pub own: u64,
-    /// Of the longest call.
+    /// Instructions of the longest call.
     pub longest: u64,
-    /// One more than those of the shortest call; 0 before one has returned.
+    /// One more than the instructions of the shortest call; 0 before the first return.
     shortest: u64,
 }
 
@@ -62,19 +62,19 @@ impl Function {
     }
 }
 
-/// All calls of a vCPU.
+/// Statistics of all calls on a vCPU.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
-    /// By address.
+    /// Statistics of each function, by address.
     pub functions: Map<u64, Function>,
-    /// Calls and their instructions, by caller and callee.
+    /// Number of calls and their instructions, by caller and callee.
     pub edges: Map<(u64, u64), (u64, u64)>,
-    /// Calls that were left otherwise than by a return.
+    /// Number of calls that ended without a return.
     pub unfinished: u64,
 }
 
 impl Graph {
-    /// A call begins.
+    /// Counts a call that begins.
     pub fn began(&mut self, caller: u64, callee: u64, unfinished: u64) {
         self.unfinished += unfinished;
         if self.functions.len() < MAX_KNOWN || self.functions.contains_key(&callee) {
@@ -96,7 +96,7 @@ impl Graph {
                 known.inclusive += length;
             }
         } else if self.functions.len() < MAX_KNOWN {
-            // It began on another vCPU.
+            // The call began on another vCPU.
             self.functions.insert(call.function, Function::default());
             return self.ended(call, length, outermost);
         }
@@ -105,7 +105,7 @@ impl Graph {
         }
     }
 
-    /// Those of another vCPU as well.
+    /// Adds the statistics of another vCPU.
     pub fn merge(&mut self, other: &Graph) {
         for (&address, more) in &other.functions {
             let known = self.functions.entry(address).or_default();
@@ -128,17 +128,17 @@ impl Graph {
     }
 }
 
-/// The function that is open where one begins with this stack pointer.
+/// The innermost open function for a call that begins with this stack pointer.
 pub fn caller(open: &[Open], rsp: u64) -> Option<u64> {
     open.iter().rfind(|call| !is_over(call, rsp)).map(|call| call.function)
 }
 
-/// The stack has shrunk below the call's place, so it cannot return there any more.
+/// Whether the stack has shrunk below the call's frame, so that the call cannot return there anymore.
 fn is_over(call: &Open, rsp: u64) -> bool {
     call.rsp < rsp && rsp - call.rsp < STACK
 }
 
-/// A call begins: how many ended before without a return.
+/// Opens a call. Returns how many earlier calls it ends without a return.
 pub fn enter(open: &mut Vec<Open>, call: Open) -> u64 {
     let before = open.len();
     while open.last().is_some_and(|last| is_over(last, call.rsp)) || open.len() >= MAX_OPEN {
@@ -149,16 +149,17 @@ pub fn enter(open: &mut Vec<Open>, call: Open) -> u64 {
     unfinished as u64
 }
 
-/// A return with this stack pointer: ends the call that began with it, and those that it jumped on to.
+/// Handles a return with this stack pointer. It ends the call that began with that stack pointer, and
+/// the functions that the call jumped to.
 pub fn leave(open: &mut Vec<Open>, rsp: u64, now: u64, graph: &mut Graph) {
     let Some(first) = open.iter().rposition(|call| call.rsp == rsp) else { return };
     let abandoned = open.len() - 1 - first;
     graph.unfinished += abandoned as u64;
-    // What was left without a return has run what it called all the same.
+    // Calls that ended without a return have still run their callees.
     open[first].callees += open[first + 1..].iter().map(|call| call.callees).sum::<u64>();
     open.truncate(first + 1);
     while let Some(call) = open.pop_if(|call| call.rsp == rsp) {
-        // The return itself is the function's.
+        // The return instruction belongs to the function.
         let length = now.wrapping_sub(call.entered).wrapping_add(1);
         let outermost = open.iter().all(|below| below.function != call.function);
         graph.ended(&call, length, outermost);
@@ -241,14 +242,14 @@ mod tests {
         let mut run = Run::new();
         run.enter(1, 0x1000, 0);
         run.enter(2, 0x0f00, 5);
-        // On the stack of interrupts, far away; then back and out of both.
+        // On the interrupt stack, far away; then back and out of both.
         run.enter(3, 0xf_0000, 6);
         run.leave(0xf_0000, 7);
         run.leave(0x1000, 9);
         assert_eq!(run.of(1), (1, 1, 10, 8));
         assert_eq!(run.of(2), (1, 0, 0, 0));
         assert_eq!(run.graph.unfinished, 1);
-        // A return whose call was not seen.
+        // A return without a known call.
         run.leave(0x2000, 20);
         (0..2 * MAX_OPEN as u64).for_each(|i| run.enter(4, 0x10_0000 - i, i));
         assert!(run.open.len() <= MAX_OPEN);

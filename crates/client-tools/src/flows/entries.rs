@@ -1,10 +1,10 @@
-//! Entries of interrupts and exceptions.
+//! Kernel entries of interrupts and exceptions.
 
 use super::Level;
 use guardrail_client_api::Discontinuity;
 use guardrail_client_api::binfmt::KernelImage;
 
-/// Names of entries of interrupts and exceptions.
+/// Link-time addresses of the entries of interrupts and exceptions in a kernel image.
 pub struct Entries {
     /// Link-time addresses of `asm_exc_*`, sorted.
     exceptions: Vec<u64>,
@@ -25,12 +25,12 @@ impl Entries {
         entries
     }
 
-    /// The kind of what begins at a link-time address.
+    /// The level of the flow that begins at a link-time address.
     pub fn level(&self, kind: Discontinuity, to: u64) -> Level {
         match kind {
             _ if self.nmi.contains(&to) => Level::Nmi,
             Discontinuity::Exception => Level::Exception,
-            // A breakpoint is told as an interrupt where it is an instruction.
+            // QEMU reports a breakpoint instruction as an interrupt.
             _ if self.exceptions.binary_search(&to).is_ok() => Level::Exception,
             Discontinuity::Interrupt => Level::Hardirq,
         }

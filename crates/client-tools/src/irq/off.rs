@@ -1,27 +1,27 @@
-//! Stretches with interrupts off, of one vCPU.
+//! Stretches with interrupts off on one vCPU.
 
 use crate::flows::Clock;
 use guardrail_client_api::{Cell, Table};
 
-/// The longest ones that are kept.
+/// Number of longest stretches that are kept.
 const KEPT: usize = 20;
-/// Lengths are sorted by their powers of two.
+/// Number of length classes; each is a power of two.
 const POWERS: usize = 40;
 
-/// A stretch that has ended.
+/// A stretch with interrupts off that has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stretch {
-    /// How long it was.
+    /// Duration of the stretch.
     pub length: Clock,
-    /// What turned them off, or the entry of what interrupted.
+    /// Address of the instruction that disabled interrupts, or of the interrupting entry.
     pub from: u64,
-    /// What turned them on.
+    /// Address of the instruction that enabled interrupts.
     pub to: u64,
     /// The stack at its end.
     pub stack: Vec<u64>,
-    /// What ran then.
+    /// Level of the flow that ran at its end.
     pub level: &'static str,
-    /// The vCPU.
+    /// Index of the vCPU.
     pub cpu: u32,
 }
 
@@ -29,20 +29,21 @@ pub struct Stretch {
 #[derive(Clone, Debug, Default)]
 pub struct Off {
     since: Option<(Clock, u64)>,
-    /// The longest first; one for each pair of places.
+    /// The longest stretches, longest first; one for each pair of `from` and `to`.
     longest: Vec<Stretch>,
-    /// How many there were of each power of two of instructions.
+    /// Number of stretches for each power of two of instructions.
     lengths: Vec<u64>,
     sum: Clock,
 }
 
 impl Off {
-    /// Interrupts are off from here on, if they were not already.
+    /// Notes that interrupts are off from here on, unless they were off already.
     pub fn begins(&mut self, now: Clock, pc: u64) {
         self.since.get_or_insert((now, pc));
     }
 
-    /// Interrupts are on from here on. Gives back a stretch that is among the longest, to be [kept](Self::keep) with its stack.
+    /// Notes that interrupts are on from here on. Returns a stretch that is among the longest, so that
+    /// the caller can [keep](Self::keep) it with its stack.
     pub fn ends(&mut self, now: Clock, pc: u64) -> Option<Stretch> {
         let (start, from) = self.since.take()?;
         let length = now.since(start);
@@ -62,7 +63,7 @@ impl Off {
         (length.insns > beaten).then(|| Stretch { length, from, to: pc, ..Stretch::default() })
     }
 
-    /// Keeps a stretch.
+    /// Keeps a stretch among the longest.
     pub fn keep(&mut self, stretch: Stretch) {
         self.longest.retain(|known| (known.from, known.to) != (stretch.from, stretch.to));
         let at = self.longest.partition_point(|known| known.length.insns >= stretch.length.insns);
@@ -70,12 +71,12 @@ impl Off {
         self.longest.truncate(KEPT);
     }
 
-    /// What lasts now is not measured.
+    /// Drops the current stretch, without a measurement.
     pub fn forget(&mut self) {
         self.since = None;
     }
 
-    /// Those of another vCPU as well.
+    /// Adds the stretches of another vCPU.
     pub fn merge(&mut self, other: &Off) {
         for stretch in &other.longest {
             let same = |known: &&Stretch| (known.from, known.to) == (stretch.from, stretch.to);
@@ -89,7 +90,7 @@ impl Off {
         self.sum.ns += other.sum.ns;
     }
 
-    /// For readers.
+    /// The tables for the results.
     pub fn tables(&self) -> Vec<Table> {
         let longest = self.longest.iter().map(|stretch| {
             vec![
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!((stretch.length, stretch.from, stretch.to), (at(25), 100, 300));
         off.keep(stretch);
         assert_eq!(off.ends(at(40), 1), None);
-        // A shorter one between the same places is only counted.
+        // A shorter one with the same start and end is only counted.
         off.begins(at(50), 100);
         assert_eq!(off.ends(at(60), 300), None);
         assert_eq!((off.sum, off.lengths.iter().sum::<u64>()), (at(35), 2));

@@ -1,10 +1,10 @@
-//! Which vector an entry of the kernel is of.
+//! Finds the interrupt vector of a kernel entry.
 
 use guardrail_client_api::binfmt::KernelImage;
 use guardrail_client_api::iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use std::sync::{Arc, OnceLock};
 
-/// Vectors that the processor gives its exceptions (Intel SDM, volume 3, table 6-1), by the names of Linux' entries.
+/// Exception vectors of the processor (Intel SDM, volume 3, table 6-1), by the names of Linux's entries.
 const EXCEPTIONS: [(&str, u8); 21] = [
     ("divide_error", 0),
     ("debug", 1),
@@ -28,7 +28,8 @@ const EXCEPTIONS: [(&str, u8); 21] = [
     ("simd_coprocessor_error", 19),
     ("control_protection", 21),
 ];
-/// Vectors that Linux gives what CPUs send to one another and to themselves (arch/x86/include/asm/irq_vectors.h).
+/// Vectors of Linux for interrupts between CPUs, and from a CPU to itself
+/// (arch/x86/include/asm/irq_vectors.h).
 const SYSTEM: [(&str, u8); 12] = [
     ("spurious_apic_interrupt", 0xff),
     ("error_interrupt", 0xfe),
@@ -46,28 +47,29 @@ const SYSTEM: [(&str, u8); 12] = [
 /// Bytes of an entry that are decoded: a landing pad and a push.
 const ENTRY: u64 = 16;
 
-/// The kernel's entries.
+/// The kernel's interrupt entries.
 pub struct Vectors {
     image: Arc<KernelImage>,
-    /// Where the entries of devices' interrupts are.
+    /// Start of the entries of device interrupts; the inner value is `None` where the kernel has no such
+    /// symbol.
     devices: OnceLock<Option<u64>>,
     slide: OnceLock<u64>,
 }
 
 impl Vectors {
-    /// Those of a kernel.
+    /// Reads the entries of a kernel image.
     pub fn of(image: Arc<KernelImage>) -> Vectors {
         Vectors { image, devices: OnceLock::new(), slide: OnceLock::new() }
     }
 
-    /// What KASLR added.
+    /// Sets the KASLR slide.
     pub fn set_slide(&self, slide: Option<u64>) {
         if let Some(slide) = slide {
             self.slide.get_or_init(|| slide);
         }
     }
 
-    /// The vector of the entry at an address.
+    /// The vector of the entry at a guest virtual address.
     pub fn of_entry(&self, entry: u64) -> Option<u8> {
         let link = entry.wrapping_sub(*self.slide.get()?);
         let name = self.image.symbol_at(link)?.name;
@@ -93,7 +95,7 @@ impl Vectors {
 fn pushed(bytes: &[u8]) -> Option<u8> {
     let insns = Decoder::new(64, bytes, DecoderOptions::NONE).into_iter().take(2);
     insns.into_iter().find(|insn| insn.mnemonic() == Mnemonic::Push).and_then(|insn| {
-        // The number is sign-extended, and the kernel looks at its low byte.
+        // The number is sign-extended, and the kernel uses its low byte.
         insn.try_immediate(0).ok().map(|value| value as u8)
     })
 }

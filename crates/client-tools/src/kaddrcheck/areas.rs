@@ -1,27 +1,27 @@
-//! Memory with page tables of its own (vmalloc), and memory of each CPU.
+//! Areas of memory with its own page tables (vmalloc), and of per-CPU memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Stretches that are noted; beyond it the oldest freed ones are forgotten.
+/// Most areas that are kept. Beyond this the oldest freed ones are forgotten.
 const MAX: usize = 1 << 16;
 
-/// A stretch of memory: bytes asked for, bytes taken, who allocated and who freed it.
+/// An area: its sizes, and the stacks that allocated and freed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Area {
     /// Bytes asked for.
     pub size: u64,
-    /// Bytes taken.
+    /// Bytes taken from the address space.
     pub taken: u64,
     /// Number of the stack that allocated it.
     pub allocated: u32,
     /// Number of the stack that freed it.
     pub freed: u32,
-    /// It has not been freed.
+    /// True until it is freed.
     pub lives: bool,
 }
 
-/// Stretches by address.
+/// Areas by start address.
 #[derive(Default)]
 pub struct Areas(Mutex<BTreeMap<u64, Area>>);
 
@@ -30,7 +30,7 @@ impl Areas {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets what lies in a range.
+    /// Forgets the areas in a range.
     pub fn forget(&self, from: u64, len: u64) {
         let mut all = self.all();
         let end = from.saturating_add(len);
@@ -42,7 +42,7 @@ impl Areas {
         });
     }
 
-    /// A new stretch.
+    /// Adds a new area.
     pub fn add(&self, at: u64, area: Area) {
         self.forget(at, area.taken);
         let mut all = self.all();
@@ -54,7 +54,7 @@ impl Areas {
         }
     }
 
-    /// A stretch ends; what it was.
+    /// Marks an area as freed, and returns it.
     pub fn end(&self, at: u64, freed: u32) -> Option<Area> {
         let mut all = self.all();
         let area = all.get_mut(&at).filter(|area| area.lives)?;
@@ -62,19 +62,19 @@ impl Areas {
         Some(*area)
     }
 
-    /// The stretch that holds an address, and where it begins.
+    /// The area that contains an address, with its start.
     pub fn at(&self, addr: u64) -> Option<(u64, Area)> {
         let all = self.all();
         let (&at, &area) = all.range(..=addr).next_back()?;
         (addr - at < area.taken).then_some((at, area))
     }
 
-    /// Forgets all.
+    /// Forgets all areas.
     pub fn clear(&self) {
         self.all().clear();
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory that the areas take.
     pub fn resident(&self) -> usize {
         self.all().len() * (size_of::<Area>() + 16)
     }

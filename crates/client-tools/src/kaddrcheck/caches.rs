@@ -7,35 +7,35 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// Objects of slabs of which something is noted; beyond it findings lack stacks.
+/// Most slots with a record. Beyond this, findings lack stacks.
 const MAX_SLOTS: usize = 8 << 20;
 const SHARDS: usize = 64;
 /// No cache has larger objects in its slabs.
 const MAX_OBJECT: u64 = 1 << 22;
 
-/// What is known of a `kmem_cache`.
+/// The members of a `kmem_cache`, as read from the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// Its address.
+    /// Guest virtual address of the `kmem_cache`.
     pub address: u64,
-    /// Its name.
+    /// Name of the cache; empty where it cannot be read.
     pub name: String,
-    /// Bytes from object to object.
+    /// Bytes from one object to the next.
     pub size: u64,
     /// Bytes of an object.
     pub object_size: u64,
-    /// Where in a free object the next one is named.
+    /// Offset in a free object of the pointer to the next free one.
     pub offset: u64,
-    /// What that is mixed with.
+    /// Value that is mixed with that pointer; 0 where pointers are plain.
     pub random: u64,
-    /// Freed objects stay readable for a grace period.
+    /// True where freed objects stay readable for a grace period.
     pub typesafe: bool,
-    /// Bytes at the end of each slot that are the allocator's, and that others may look at with its help.
+    /// Bytes at the end of each slot that belong to the allocator. Others may read them through it.
     pub own: u64,
 }
 
 impl Cache {
-    /// Reads one; `None` where it makes no sense, or checks itself (slub_debug).
+    /// Reads a cache. `None` where its values are impossible, or the cache checks itself (slub_debug).
     pub fn read(guest: &mut impl Guest, layout: &Layout, address: u64) -> Option<Cache> {
         let mut field = |offset: u64, len: usize| guest.word(address.wrapping_add(offset), len);
         let size = field(layout.cache_size, 4)?;
@@ -49,7 +49,7 @@ impl Cache {
         {
             return None;
         }
-        // A name goes with its module; without it the cache is as good.
+        // A module's unloading frees the name of its cache. The cache is usable without it.
         let mut name = [0; 32];
         let len = match guest.fill(name_at, &mut name) {
             true => name.iter().position(|&byte| byte == 0).unwrap_or(name.len()),
@@ -64,31 +64,31 @@ impl Cache {
 }
 
 impl Cache {
-    /// Bytes of a slot that an object may be given.
+    /// Bytes of a slot that an object may get.
     pub fn usable(&self) -> u64 {
         self.size - self.own
     }
 
-    /// Whether so many objects fill a slab of `len` bytes as SLUB does it: another one would not fit. Pages of KFENCE say that they
-    /// are slabs of the cache in whose name they hold one object.
+    /// Whether `objects` fill a slab of `len` bytes as SLUB fills it, so that no further object fits.
+    /// Pages of KFENCE differ: they claim to be slabs of the cache in whose name they hold one object.
     pub fn fills(&self, objects: u64, len: u64) -> bool {
         objects > 0 && objects * self.size <= len && (objects + 1) * self.size > len
     }
 }
 
-/// All caches that were seen, by number.
+/// All caches that the client saw, by number.
 #[derive(Default)]
 pub struct Caches(RwLock<Known>);
 
 #[derive(Default)]
 struct Known {
     all: Vec<Arc<Cache>>,
-    /// The last one at an address.
+    /// Number of the latest cache at each address.
     numbers: FxHashMap<u64, u32>,
 }
 
 impl Caches {
-    /// The number of a cache as it is now: where another was made at the same address, it is a new one.
+    /// The number of a cache in its present state. A new cache at an old address gets a new number.
     pub fn number(&self, cache: Cache) -> u32 {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(&number) = known.numbers.get(&cache.address)
@@ -102,47 +102,47 @@ impl Caches {
         number
     }
 
-    /// The cache with a number.
+    /// The cache with this number.
     pub fn get(&self, number: u32) -> Option<Arc<Cache>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).all.get(number as usize).cloned()
     }
 
-    /// How many there are.
+    /// Number of caches seen.
     pub fn len(&self) -> usize {
         self.0.read().unwrap_or_else(PoisonError::into_inner).all.len()
     }
 }
 
-/// What is noted of a slot.
+/// The record of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
-    /// Bytes asked for; the highest bit tells that the object lives.
+    /// Bytes asked for. The highest bit is set while the object lives.
     size: u32,
-    /// Number of the stack that allocated it.
+    /// Number of the stack that allocated the object.
     pub allocated: u32,
-    /// Number of the stack that freed it.
+    /// Number of the stack that freed the object.
     pub freed: u32,
 }
 
 const LIVES: u32 = 1 << 31;
 
 impl Slot {
-    /// An object that lives.
+    /// The record of a live object.
     pub fn live(size: u64, allocated: u32) -> Slot {
         Slot { size: (size as u32 & !LIVES) | LIVES, allocated, freed: 0 }
     }
 
-    /// Bytes asked for.
+    /// Bytes that the allocation asked for.
     pub fn size(self) -> u64 {
         u64::from(self.size & !LIVES)
     }
 
-    /// It has not been freed.
+    /// Whether the object is allocated and not freed.
     pub fn lives(self) -> bool {
         self.size & LIVES != 0
     }
 
-    /// There was an object once.
+    /// Whether the slot ever held an object.
     pub fn was_used(self) -> bool {
         self.size != 0
     }
@@ -168,7 +168,7 @@ impl Slots {
         self.shards[page as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new slab; nothing of it is used.
+    /// Adds a slab, whose slots are all unused.
     pub fn add(&self, page: u64, count: usize) {
         if self.used.load(Relaxed).saturating_add(count) > MAX_SLOTS {
             return;
@@ -179,27 +179,27 @@ impl Slots {
         }
     }
 
-    /// A slab's pages are used anew.
+    /// Removes a slab, because its pages get another use.
     pub fn remove(&self, page: u64) {
         if let Some(old) = self.shard(page).remove(&page) {
             self.used.fetch_sub(old.len(), Relaxed);
         }
     }
 
-    /// What is noted of a slot; nothing where there was no room.
+    /// The record of a slot; an empty one where there was no room.
     pub fn get(&self, page: u64, index: u64) -> Slot {
         let shard = self.shard(page);
         shard.get(&page).and_then(|slots| slots.get(index as usize)).copied().unwrap_or_default()
     }
 
-    /// Changes what is noted.
+    /// Changes the record of a slot.
     pub fn update(&self, page: u64, index: u64, change: impl FnOnce(&mut Slot)) {
         if let Some(slot) = self.shard(page).get_mut(&page).and_then(|slots| slots.get_mut(index as usize)) {
             change(slot);
         }
     }
 
-    /// An object of a slot ends.
+    /// Marks the object of a slot as freed.
     pub fn end(&self, page: u64, index: u64, freed: u32) {
         self.update(page, index, |slot| {
             slot.size &= !LIVES;
@@ -207,7 +207,7 @@ impl Slots {
         });
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory that the records take.
     pub fn resident(&self) -> usize {
         self.used.load(Relaxed) * size_of::<Slot>()
     }

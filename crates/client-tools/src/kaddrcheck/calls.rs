@@ -1,4 +1,4 @@
-//! What the allocators' calls change.
+//! Applies calls of the allocators to the state.
 
 use super::KAddrCheck;
 use super::guest::Guest;
@@ -8,11 +8,11 @@ use guardrail_client_api::kernel::slab::{Call, Size};
 use guardrail_client_api::register::GS_BASE;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Arrays and lists of a call are not longer.
+/// Most entries of a call's array or list.
 const MAX_BULK: u64 = 1 << 14;
 
 impl KAddrCheck {
-    /// An allocator's function has begun or ended.
+    /// Handles the entry or return of an allocator's function.
     pub(super) fn called(&self, vcpu: &mut Vcpu, call: Call, args: [u64; 6], result: u64) {
         let arg = |number: u8| args[usize::from(number) % args.len()];
         let memory = &self.memory;
@@ -113,7 +113,7 @@ impl KAddrCheck {
             Call::Kfence if result != 0 => memory.kfence(vcpu, result),
             Call::Kfence => {}
         }
-        // What this vCPU freed itself, it freed before its next access.
+        // Memory that this vCPU frees itself is freed before the vCPU's next access.
         self.has_seen(vcpu);
     }
 
@@ -126,7 +126,7 @@ impl KAddrCheck {
         }
     }
 
-    /// Pages that were taken together: in an array, as far as it has any, or in a list.
+    /// Handles pages that were allocated together: in the array, if there is one, else in the list.
     fn pages_bulk(&self, vcpu: &mut Vcpu, list: u64, pages: u64, count: u64) {
         let stack = self.here(vcpu);
         let taken = match pages {
@@ -134,12 +134,12 @@ impl KAddrCheck {
             _ => array(vcpu, pages, count.min(MAX_BULK)),
         };
         for page in taken {
-            // Pages that the array had before are somebody's already, and stay so.
+            // Pages that were in the array before already belong to a user, and stay so.
             self.memory.pages_given(vcpu, page, stack);
         }
     }
 
-    /// Address and size of a `struct vm_struct`.
+    /// Reads address and size of a `struct vm_struct`.
     fn vm_struct(&self, vcpu: &mut Vcpu, area: u64) -> Option<(u64, u64)> {
         if area == 0 {
             return None;
@@ -157,7 +157,7 @@ impl KAddrCheck {
         }
     }
 
-    /// The pages of a list, linked by `lru`.
+    /// Reads the pages of a list that is linked by `lru`.
     fn list(&self, vcpu: &mut Vcpu, head: u64) -> Vec<u64> {
         let lru = self.memory.page_lru();
         let mut pages = Vec::new();
@@ -169,17 +169,17 @@ impl KAddrCheck {
         pages
     }
 
-    /// The number of the stack at the entry or the return of a function: what calls it.
+    /// The number of the caller's stack, at the entry or the return of a function.
     fn here(&self, vcpu: &mut Vcpu) -> u32 {
         let mut frames = [0; DEPTH];
-        // Where it is must be known before an access asks for it.
+        // The register's index in QEMU's structure must be known before an access needs it.
         vcpu.register(GS_BASE);
         let count = self.unwinder.callers_of_call(vcpu, &mut frames);
         self.stacks.number(&frames[..count])
     }
 }
 
-/// Pointers of an array; those that are null are left out.
+/// Reads an array of pointers, without null ones.
 fn array(guest: &mut impl Guest, at: u64, count: u64) -> Vec<u64> {
     (0..count).filter_map(|i| guest.word(at.wrapping_add(8 * i), 8)).filter(|&pointer| pointer != 0).collect()
 }

@@ -1,27 +1,28 @@
-//! What was found, each once for its kind and instruction.
+//! Findings of the run, one for each kind and instruction.
 
 use guardrail_client_api::{Fault, Module};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// More are not kept.
+/// Most findings that are kept.
 const MAX: usize = 1000;
-/// So many accesses of an instruction are judged; after them it is only counted.
+/// Accesses of an instruction that are judged. Further ones are only counted.
 const JUDGED: u64 = 16;
 
-/// All findings.
+/// All findings of the run.
 #[derive(Default)]
 pub struct Findings {
     all: Mutex<Vec<Found>>,
-    /// Instructions that accessed memory which had come to its user unseen, and how often.
+    /// Accesses that were no faults, because the client had missed the allocation: their number by
+    /// instruction.
     unseen: Mutex<BTreeMap<u64, u64>>,
 }
 
 struct Found {
     fault: Fault,
-    /// Who called the helper that it was found in; 0 elsewhere.
+    /// Address in the caller, where the fault is in a helper; 0 elsewhere.
     caller: u64,
-    /// The module with the instruction has gone, and other code may come to its place.
+    /// True once the instruction's module is unloaded, because other code may use its addresses.
     closed: bool,
 }
 
@@ -30,14 +31,15 @@ impl Findings {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one more at an instruction that has been judged often enough; false where it has not.
+    /// Counts a further access of an instruction that was judged often enough. Returns false where it
+    /// was not.
     pub fn often(&self, pc: u64, caller: u64) -> bool {
         let mut all = self.lock();
         let found = all.iter_mut().find(|found| found.is(pc, caller) && found.fault.count >= JUDGED);
         found.map(|found| found.fault.count += 1).is_some()
     }
 
-    /// An access was no fault, as the kernel's lists say that the memory is in use.
+    /// Counts an access that was no fault: the kernel's lists say that the memory is in use.
     pub fn unseen(&self, pc: u64) {
         let mut unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
         if unseen.len() < MAX || unseen.contains_key(&pc) {
@@ -45,13 +47,13 @@ impl Findings {
         }
     }
 
-    /// Instructions with such accesses, and how often.
+    /// Instructions with such accesses, and their number.
     pub fn all_unseen(&self) -> Vec<(u64, u64)> {
         let unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
         unseen.iter().map(|(&pc, &times)| (pc, times)).collect()
     }
 
-    /// Counts one that is known, or that there is no room for; false where it is new.
+    /// Counts a finding that is known, or for which there is no room. Returns false where it is new.
     pub fn again(&self, kind: &str, pc: u64, caller: u64) -> bool {
         let mut all = self.lock();
         match find(&mut all, kind, pc, caller) {
@@ -63,7 +65,7 @@ impl Findings {
         }
     }
 
-    /// Adds a new one.
+    /// Adds a new finding.
     pub fn add(&self, fault: Fault, caller: u64) {
         let mut all = self.lock();
         match find(&mut all, &fault.kind, fault.pc, caller) {
@@ -72,7 +74,7 @@ impl Findings {
         }
     }
 
-    /// A module goes: what was found in it stays as it is.
+    /// Closes the findings in a module that is unloaded.
     pub fn close(&self, module: &Module) {
         let inside = |found: &&mut Found| module.contains(found.fault.pc) || module.contains(found.caller);
         for found in self.lock().iter_mut().filter(inside) {
@@ -80,7 +82,7 @@ impl Findings {
         }
     }
 
-    /// All so far.
+    /// All findings so far.
     pub fn all(&self) -> Vec<Fault> {
         self.lock().iter().map(|found| found.fault.clone()).collect()
     }

@@ -1,34 +1,34 @@
-//! Free objects, as the kernel's own lists name them.
+//! Reads the kernel's own lists of free objects.
 
 use super::caches::Cache;
 use super::guest::Guest;
 use guardrail_client_api::kernel::slab::Layout;
 use rustc_hash::FxHashSet;
 
-/// Arrays and lists of free objects are not longer; longer ones are damaged, or change while they are read.
+/// Most entries of an array or list of free objects. Longer ones are damaged, or change during the read.
 const MAX_OBJECTS: u64 = 1 << 12;
 const MAX_SHEAVES: usize = 256;
 
-/// The slab of an object, for a look at its list.
+/// The slab of an object, as far as its free list needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Slab {
-    /// Its `struct slab`.
+    /// Guest virtual address of its `struct slab`.
     pub structure: u64,
-    /// Address of its first object.
+    /// Guest virtual address of its first object.
     pub base: u64,
-    /// How many objects it has.
+    /// Number of its objects.
     pub count: u64,
 }
 
 impl Slab {
-    /// The index of the slot with this address.
+    /// The index of the slot that contains this address.
     pub fn index(&self, cache: &Cache, object: u64) -> Option<u64> {
         let index = object.wrapping_sub(self.base) / cache.size;
         (index < self.count).then_some(index)
     }
 }
 
-/// Follows a list of free objects from its first one.
+/// Follows a list of free objects from the first one, until `each` returns false.
 pub fn follow(guest: &mut impl Guest, cache: &Cache, first: u64, mut each: impl FnMut(u64) -> bool) {
     let mut object = first;
     for _ in 0..MAX_OBJECTS {
@@ -37,12 +37,12 @@ pub fn follow(guest: &mut impl Guest, cache: &Cache, first: u64, mut each: impl 
         }
         let at = object.wrapping_add(cache.offset);
         let Some(word) = guest.word(at, 8) else { return };
-        // Where `random` is 0 lists are plain, or so is this one by chance.
+        // Where `random` is 0, pointers are plain, or the random value happens to be 0.
         object = if cache.random == 0 { word } else { word ^ cache.random ^ at.swap_bytes() };
     }
 }
 
-/// Free objects that CPUs and nodes keep outside of their slabs' lists.
+/// Free objects that CPUs and nodes keep outside their slabs' lists.
 pub fn kept(guest: &mut impl Guest, layout: &Layout, cache: &Cache, cpus: &[u64]) -> FxHashSet<u64> {
     let mut kept = FxHashSet::default();
     if let Some(places) = layout.cpu_slabs {
@@ -78,7 +78,7 @@ pub fn kept(guest: &mut impl Guest, layout: &Layout, cache: &Cache, cpus: &[u64]
     kept
 }
 
-/// Whether each object of a slab is free. `kept` is what [`kept`] says of its cache.
+/// Whether each object of a slab is free. `kept` is the result of [`kept`] for its cache.
 pub fn free_slots(
     guest: &mut impl Guest,
     layout: &Layout,

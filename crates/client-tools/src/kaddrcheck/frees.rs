@@ -1,12 +1,13 @@
-//! Which memory was freed lately: an access is told of after it was made, and meanwhile another CPU may have freed what it went to, by right.
+//! Records which memory was freed lately. QEMU reports an access after it was made. Another CPU may have
+//! freed the accessed memory in between, which is correct.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// So many are remembered.
+/// Number of frees that are remembered.
 const LAST: usize = 256;
 
-/// Addresses that were freed, in their order.
+/// Addresses that were freed, in order.
 pub struct Frees {
     count: AtomicU64,
     last: [AtomicU64; LAST],
@@ -19,19 +20,20 @@ impl Default for Frees {
 }
 
 impl Frees {
-    /// What begins at an address is about to be marked as freed.
+    /// Notes that the memory at an address is about to be marked as freed.
     pub fn note(&self, addr: u64) {
         let number = self.count.fetch_add(1, Relaxed);
         self.last[number as usize % LAST].store(addr, Release);
     }
 
-    /// How many there have been.
+    /// Number of frees so far.
     #[inline]
     pub fn count(&self) -> u64 {
         self.count.load(Relaxed)
     }
 
-    /// Whether what begins at an address was, or can have been, freed since there had been so many.
+    /// Whether the memory at an address was freed, or may have been freed, since the number of frees was
+    /// `count`.
     pub fn since(&self, count: u64, addr: u64) -> bool {
         let now = self.count.load(Acquire);
         let known = now.saturating_sub(count) < LAST as u64;

@@ -1,13 +1,13 @@
-//! What is read of the guest: by the vCPU in a run, from a map in tests.
+//! Access to the guest's memory: through the vCPU in a run, from a map in tests.
 
 use guardrail_client_api::Vcpu;
 
 /// The guest's memory, by virtual address.
 pub trait Guest {
-    /// Up to eight bytes, zero-extended; `None` where nothing is mapped.
+    /// Reads up to eight bytes, zero-extended. `None` where nothing is mapped.
     fn word(&mut self, addr: u64, len: usize) -> Option<u64>;
 
-    /// Fills a buffer; false where any of it is not mapped.
+    /// Fills a buffer from memory. Returns false where any of it is not mapped.
     fn fill(&mut self, addr: u64, buffer: &mut [u8]) -> bool;
 }
 

@@ -1,4 +1,4 @@
-//! What an access to a byte that belongs to nobody is.
+//! Judges an access to a byte without an owner.
 
 use super::caches::{Cache, Slot};
 use super::guest::Guest;
@@ -6,27 +6,27 @@ use super::memory::{Memory, Place};
 use super::pages::{PAGE, Pages, Use};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// An access.
+/// An access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touch {
-    /// Its first byte.
+    /// Guest virtual address of its first byte.
     pub addr: u64,
-    /// How many.
+    /// Length in bytes.
     pub len: u64,
-    /// It writes.
+    /// True for a store.
     pub store: bool,
 }
 
-/// What was found, without the place in the code.
+/// The judgment of an access, without the location in the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// In the field's words.
+    /// The kind, in the field's words.
     pub kind: &'static str,
     /// One sentence, without symbols.
     pub message: String,
     /// The sort of memory: `slab`, `page`, `vmalloc`, `percpu`.
     pub class: &'static str,
-    /// The name of its cache.
+    /// Name of the slab cache; `None` for other memory.
     pub name: Option<String>,
     /// Address and size of the object.
     pub object: (u64, u64),
@@ -39,12 +39,12 @@ const BEYOND: &str = "out-of-bounds";
 const REDZONE: &str = "redzone";
 
 impl Memory {
-    /// Judges an access, whose byte `bad` is marked. `None` where the kernel's own structures say that the memory belongs to
-    /// somebody: then it got there unseen, and is not marked any more.
+    /// Judges an access whose byte `bad` is marked. `None` where the kernel's own structures say that
+    /// the memory has an owner. Its allocation was then missed, and the mark is removed.
     pub fn judge(&self, guest: &mut impl Guest, touch: Touch, bad: u64) -> Option<Verdict> {
         let verdict = match self.known_pages() {
             Some(pages) if pages.number(bad).is_some() => {
-                // Memory of CPUs lies among pages, if it was there when the kernel began.
+                // Per-CPU memory that existed when the kernel started lies among pages.
                 match self.judge_per_cpu(guest, touch, bad) {
                     Some(verdict) => Some(verdict),
                     None => self.judge_page(guest, pages, touch, bad),
@@ -57,7 +57,7 @@ impl Memory {
         };
         if verdict.is_none() {
             self.healed.fetch_add(1, Relaxed);
-            // Where nothing was noted either, at least these bytes are let go.
+            // Where nothing was recorded either, the marks of at least these bytes are removed.
             self.shadow.clear(touch.addr, touch.len);
         }
         verdict
@@ -133,7 +133,7 @@ impl Memory {
             let what = format!("{} that was freed", object_of(cache, slot.size()));
             return Some(of(FREED, object, slot, what));
         }
-        // A slot that was never used: somebody ran over from the one before it, or behind all.
+        // A slot that was never used: the access overran the object before it, or all objects.
         let before = place.index.checked_sub(1).map(|index| self.slots.get(place.head, index));
         if let Some(before) = before.filter(|before| before.lives()) {
             let object = (place.address - cache.size, before.size());
@@ -193,7 +193,7 @@ fn object_of(cache: &Cache, size: u64) -> String {
     format!("an object of {size} bytes of {}", cache.name)
 }
 
-/// "writes 4 bytes at offset 12 of …".
+/// Text such as "writes 4 bytes at offset 12 of …".
 fn describe(touch: Touch, object: (u64, u64), what: &str) -> String {
     let verb = if touch.store { "writes" } else { "reads" };
     let unit = if touch.len == 1 { "byte" } else { "bytes" };

@@ -1,4 +1,4 @@
-//! Which bytes of the kernel's memory belong to somebody: the state that allocators' calls change.
+//! Which bytes of the kernel's memory have an owner. Calls of the allocators change this state.
 
 use super::areas::Areas;
 use super::caches::{Cache, Caches, Slot, Slots};
@@ -14,25 +14,25 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Memory for marks: an eighth of a guest of 16 GB.
+/// Most bytes of memory for marks: an eighth of a guest of 16 GB.
 const MARKS: usize = 2 << 30;
-/// No guest has more pages or CPUs that are watched.
+/// Most pages and CPUs of a watched guest.
 const MAX_PAGES: u64 = 1 << 26;
 const MAX_CPUS: u64 = 4096;
-/// No object is larger.
+/// Most bytes of an object.
 pub(super) const MAX_SIZE: u64 = 1 << 32;
-/// Pointers below it, and the last page, are no objects (`ZERO_SIZE_PTR`, `ERR_PTR`).
+/// Pointers below this, or in the last page, are no objects (`ZERO_SIZE_PTR`, `ERR_PTR`).
 pub(super) const LOWEST: u64 = 1 << 63;
 pub(super) const HIGHEST: u64 = u64::MAX - PAGE;
 
-/// The memory of one guest.
+/// State of one guest's memory.
 pub struct Memory {
-    /// A mark: the byte belongs to nobody.
+    /// A marked byte has no owner.
     pub shadow: Shadow<1>,
-    /// What was freed lately.
+    /// Addresses that were freed lately.
     pub(super) frees: Frees,
     pub(super) layout: Layout,
-    /// What KASLR added.
+    /// The KASLR slide.
     slide: AtomicU64,
     pages: OnceLock<Pages>,
     cpus: OnceLock<Vec<u64>>,
@@ -41,7 +41,7 @@ pub struct Memory {
     pub(super) vmalloc: Areas,
     pub(super) per_cpu: Areas,
     discovering: Mutex<()>,
-    /// Marks that turned out to be of memory that belongs to somebody.
+    /// Marks that turned out to be wrong, because the memory has an owner.
     pub(super) healed: AtomicU64,
 }
 
@@ -52,12 +52,12 @@ pub struct Place {
     /// Number of the slab's first page.
     pub(super) head: u64,
     pub(super) index: u64,
-    /// Address of the slot.
+    /// Guest virtual address of the slot.
     pub(super) address: u64,
 }
 
 impl Memory {
-    /// A guest of which nothing is known.
+    /// Makes the state of a guest of which nothing is known.
     pub fn new(layout: Layout) -> std::io::Result<Memory> {
         Ok(Memory {
             shadow: Shadow::new(Limits::bytes(MARKS))?,
@@ -75,12 +75,12 @@ impl Memory {
         })
     }
 
-    /// Where KASLR put the kernel.
+    /// Sets the KASLR slide.
     pub fn set_slide(&self, slide: u64) {
         self.slide.store(slide, Relaxed);
     }
 
-    /// The pages, once the kernel knows how many there are.
+    /// The table of pages, once the kernel knows their number.
     #[inline]
     pub fn pages(&self, guest: &mut impl Guest) -> Option<&Pages> {
         match self.pages.get() {
@@ -89,7 +89,7 @@ impl Memory {
         }
     }
 
-    /// The pages, if they are known.
+    /// The table of pages, if it exists already.
     pub fn known_pages(&self) -> Option<&Pages> {
         self.pages.get()
     }
@@ -104,7 +104,7 @@ impl Memory {
         Some(self.pages.get_or_init(|| Pages::new(direct, vmemmap, self.layout.page_size, count)))
     }
 
-    /// What is added to a per-CPU pointer, for each CPU.
+    /// The per-CPU offset of each CPU; empty until the kernel has set them up.
     pub(super) fn cpus(&self, guest: &mut impl Guest) -> &[u64] {
         if let Some(cpus) = self.cpus.get() {
             return cpus;
@@ -115,7 +115,7 @@ impl Memory {
         let offsets: Option<Vec<u64>> =
             (0..count).map(|cpu| guest.word(table.wrapping_add(8 * cpu), 8)).collect();
         match offsets {
-            // Before they are set up they are all the same.
+            // Before the kernel sets them up, they are all equal.
             Some(offsets) if offsets.len() < 2 || offsets[0] != offsets[1] => {
                 self.cpus.get_or_init(|| offsets)
             }
@@ -123,7 +123,7 @@ impl Memory {
         }
     }
 
-    /// A block of pages is given out.
+    /// Handles an allocation of a block of pages.
     pub fn pages_allocated(&self, guest: &mut impl Guest, page: u64, order: u64, stack: u32) {
         let Some((pages, first)) = self.block(guest, page) else { return };
         let order = order.min(15) as u32;
@@ -138,7 +138,7 @@ impl Memory {
         pages.note_allocated(first, stack);
     }
 
-    /// A block of pages is given back.
+    /// Handles a free of a block of pages.
     pub fn pages_freed(&self, guest: &mut impl Guest, page: u64, order: u64, stack: u32) {
         let Some((pages, first)) = self.block(guest, page) else { return };
         let order = order.min(15) as u32;
@@ -158,7 +158,8 @@ impl Memory {
         Some((pages, pages.number_of(page)?))
     }
 
-    /// A page was taken from the page allocator together with others; one that it had not is left as it is.
+    /// Handles a page that was allocated together with others. A page that already has a user is not
+    /// changed.
     pub fn pages_given(&self, guest: &mut impl Guest, page: u64, stack: u32) {
         if let Some((pages, number)) = self.block(guest, page)
             && matches!(pages.get(number).what, Use::Free | Use::Unknown)
@@ -167,32 +168,32 @@ impl Memory {
         }
     }
 
-    /// Where a sheaf has the number of its objects, and the first one.
+    /// Offsets in a sheaf of the number of its objects, and of the first one.
     pub fn sheaves(&self) -> Option<(u64, u64)> {
         self.layout.sheaves.as_ref().map(|places| (places.count, places.objects))
     }
 
-    /// Where a batch of folios has their number, and the first one.
+    /// Offsets in a batch of folios of their number, and of the first one.
     pub fn batch(&self) -> Option<(u64, u64)> {
         self.layout.folio_batch
     }
 
-    /// Where a `struct vm_struct` has its address and size.
+    /// Offsets of address and size in a `struct vm_struct`.
     pub fn vm_struct(&self) -> (u64, u64) {
         (self.layout.vm_addr, self.layout.vm_size)
     }
 
-    /// Where a `struct vmap_area` has its begin and end.
+    /// Offsets of start and end in a `struct vmap_area`.
     pub fn vmap_area(&self) -> (u64, u64) {
         (self.layout.va_start, self.layout.va_end)
     }
 
-    /// Where a `struct page` is linked in lists.
+    /// Offset of the list link in a `struct page`.
     pub fn page_lru(&self) -> u64 {
         self.layout.page_lru
     }
 
-    /// The slot that an address lies in, if the page is known as a slab's.
+    /// The slot that contains an address, if its page is known to belong to a slab.
     pub(super) fn place(&self, addr: u64) -> Option<Place> {
         let pages = self.pages.get()?;
         let number = pages.number(addr)?;
@@ -206,7 +207,7 @@ impl Memory {
         Some(Place { cache, head, index, address })
     }
 
-    /// An object is given out; without a size it is as large as its cache's objects are.
+    /// Handles an allocation of an object. Without a size, it has the size of its cache's objects.
     pub fn object_allocated(&self, guest: &mut impl Guest, addr: u64, size: Option<u64>, stack: u32) {
         if !(LOWEST..HIGHEST).contains(&addr) || size.is_some_and(|size| size == 0 || size > MAX_SIZE) {
             return;
@@ -226,7 +227,7 @@ impl Memory {
                 self.discover(guest, pages, head, page.order);
             }
             Use::Free => {
-                // Somebody got it from the page allocator unseen.
+                // A user allocated the page unseen.
                 pages.set_block(number, 0, Use::Unknown, false);
                 self.shadow.clear(pages.address(number), PAGE);
                 self.healed.fetch_add(1, Relaxed);
@@ -236,7 +237,7 @@ impl Memory {
         }
         let Some(place) = self.place(addr).filter(|place| place.address == addr) else { return };
         let taken = place.cache.usable();
-        // A cache that serves several users (slab merging) grows to the largest object of theirs.
+        // A cache with several users (slab merging) grows to its users' largest object.
         let now = || guest.word(place.cache.address.wrapping_add(self.layout.cache_object_size), 4);
         let size = size.or_else(now).unwrap_or(taken).min(taken);
         self.shadow.clear(addr, size);
@@ -246,7 +247,7 @@ impl Memory {
         self.slots.update(place.head, place.index, |slot| *slot = Slot::live(size, stack));
     }
 
-    /// An object of whole pages: what follows it in the last ones belongs to nobody.
+    /// Handles an object of whole pages. The bytes after it in the last pages have no owner.
     fn large(&self, pages: &Pages, head: u64, order: u32, addr: u64, size: Option<u64>, stack: u32) {
         let (start, len) = (pages.address(head), PAGE << order);
         let Some(size) = size.filter(|&size| addr == start && size <= len) else { return };
@@ -255,7 +256,7 @@ impl Memory {
         pages.note_size(head, size, stack);
     }
 
-    /// Whether a `struct page` says that it is a slab's first.
+    /// Whether a `struct page` says that it is the first of a slab.
     pub(super) fn is_slab(&self, guest: &mut impl Guest, pages: &Pages, head: u64) -> bool {
         let structure = pages.structure(head);
         match self.layout.slab_mark {
@@ -268,7 +269,7 @@ impl Memory {
         }
     }
 
-    /// The first object of a slab is given out: all its other slots belong to nobody yet.
+    /// Adds a slab when its first object is allocated. All its other slots have no owner yet.
     fn discover(&self, guest: &mut impl Guest, pages: &Pages, head: u64, order: u32) {
         let _one = self.discovering.lock().unwrap_or_else(PoisonError::into_inner);
         if pages.get(head).what != Use::Allocated {
@@ -292,7 +293,7 @@ impl Memory {
         pages.set_block(head, order, Use::Slab(self.caches.number(cache)), false);
     }
 
-    /// Whether the allocator keeps words of its own behind the objects of a slab.
+    /// Whether the allocator keeps words of its own after the objects of a slab.
     pub(super) fn own_words(&self, guest: &mut impl Guest, structure: u64, slab: Range<u64>) -> bool {
         // The lowest bits of the pointer say what it points to.
         self.layout.own_words.is_some_and(|(_, _, at)| {
@@ -300,7 +301,7 @@ impl Memory {
         })
     }
 
-    /// What lies between a slab's objects and behind them.
+    /// Marks the bytes between a slab's objects and after the last one.
     fn mark_gaps(&self, cache: &Cache, start: u64, objects: u64, len: u64) {
         let gap = cache.usable().saturating_sub(cache.object_size);
         for index in (0..objects).filter(|_| gap > 0) {
@@ -310,7 +311,7 @@ impl Memory {
         self.shadow.fill(start + used, len.saturating_sub(used), 1);
     }
 
-    /// An object is given back.
+    /// Handles a free of an object.
     pub fn object_freed(&self, addr: u64, stack: u32) {
         let Some(place) = self.place(addr) else { return };
         self.frees.note(place.address);
@@ -320,7 +321,7 @@ impl Memory {
         self.slots.end(place.head, place.index, stack);
     }
 
-    /// An object may be used up to the end of its slot.
+    /// Allows an object to use its whole slot.
     pub fn object_grown(&self, addr: u64) {
         if let Some(place) = self.place(addr) {
             self.shadow.clear(place.address, place.cache.size);
@@ -336,7 +337,7 @@ impl Memory {
         }
     }
 
-    /// KFENCE gave out an object; it watches its own pages.
+    /// Exempts the page of an object that KFENCE returned, because KFENCE watches its own pages.
     pub fn kfence(&self, guest: &mut impl Guest, addr: u64) {
         if let Some(pages) = self.pages(guest)
             && let Some(number) = pages.number(addr)
@@ -358,7 +359,7 @@ impl Memory {
         free.get(place.index as usize).copied().unwrap_or(false)
     }
 
-    /// Forgets everything, as the client is detached.
+    /// Forgets everything, because the client is detached.
     pub fn forget(&self) {
         self.shadow.clear_all();
         if let Some(pages) = self.pages.get() {
@@ -373,7 +374,7 @@ impl Memory {
         self.per_cpu.clear();
     }
 
-    /// Bytes of memory that all this takes.
+    /// Bytes of memory that the state takes.
     pub fn resident(&self) -> usize {
         self.shadow.resident()
             + self.pages.get().map_or(0, Pages::resident)
@@ -382,7 +383,7 @@ impl Memory {
             + self.per_cpu.resident()
     }
 
-    /// A slab that exists already, with what its lists say.
+    /// Adds a slab that exists already. `free` says which of its objects its lists contain.
     pub(super) fn adopt(&self, pages: &Pages, head: u64, cache: &Cache, free: &[bool], own: bool) {
         let (start, objects) = (pages.address(head), free.len() as u64);
         let len = slab_bytes(objects, cache.size);

@@ -1,8 +1,9 @@
-//! `kaddrcheck`: every byte that the kernel accesses belongs to somebody.
+//! `kaddrcheck`: checks that every byte that the kernel accesses has an owner.
 //!
-//! Shadow memory has a mark for each byte of slabs, pages, vmalloc and per-CPU memory that belongs to nobody: freed, never given
-//! out, or behind the size that was asked for. Each access of kernel code looks there; the allocators' calls change it. What
-//! the allocators do with memory that is theirs is exempt while they run.
+//! Shadow memory has a mark for each byte of slabs, pages, vmalloc and per-CPU memory without an owner.
+//! Such a byte was freed, was never allocated, or lies beyond the size asked for. Each access of kernel
+//! code looks at the marks, and calls of the allocators change them. Accesses of the allocators to their
+//! own memory are exempt.
 
 mod areas;
 mod caches;
@@ -38,7 +39,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use suspect::Exempt;
 
-/// The client.
+/// The `kaddrcheck` client.
 pub struct KAddrCheck {
     memory: Memory,
     calls: Vec<Call>,
@@ -48,13 +49,13 @@ pub struct KAddrCheck {
     stacks: Stacks,
     findings: Findings,
     exempt: PerVcpu<Exempt>,
-    /// How much had been freed when a vCPU's last access was told of.
+    /// Number of frees at the time of a vCPU's last access.
     seen: PerVcpu<AtomicU64>,
     attached: AtomicBool,
     slabs_at_attach: AtomicU64,
     allocations: AtomicU64,
     unjudged: AtomicU64,
-    /// Accesses to memory that another vCPU freed at that moment.
+    /// Number of accesses to memory that another vCPU freed at that moment.
     crossed: AtomicU64,
 }
 
@@ -103,7 +104,7 @@ impl Client for KAddrCheck {
         self.has_seen(vcpu);
     }
 
-    /// A string instruction begins; its accesses are checked together.
+    /// Checks all accesses of a string instruction together, before it begins.
     fn executed(&'static self, vcpu: &mut Vcpu, data: u64) {
         let site = Site::from_data(data);
         self.has_seen(vcpu);
@@ -185,7 +186,7 @@ impl Client for KAddrCheck {
 }
 
 impl KAddrCheck {
-    /// What was freed so far was freed before the vCPU's next access.
+    /// Notes that all frees so far precede the vCPU's next access.
     #[inline]
     fn has_seen(&self, vcpu: &Vcpu) {
         self.seen.of(vcpu).store(self.memory.frees.count(), Relaxed);

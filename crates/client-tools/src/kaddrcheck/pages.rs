@@ -1,42 +1,42 @@
-//! What each page of the direct map is used for.
+//! Records the use of each page of the direct map.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
-/// The largest block that the page allocator gives.
+/// The largest block of the page allocator, as a power of two of pages.
 const MAX_ORDER: u32 = 11;
 
 /// The use of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// Nothing was seen of it.
+    /// The client saw no event of the page.
     Unknown,
-    /// Given out by the page allocator.
+    /// Allocated from the page allocator.
     Allocated,
-    /// Given back to it.
+    /// Returned to the page allocator.
     Free,
-    /// Of the slab allocator; the number of its cache.
+    /// Part of a slab; the number of its cache.
     Slab(u32),
-    /// Nobody's business: KFENCE's, or of a cache that checks itself.
+    /// Not checked: it belongs to KFENCE, or to a cache that checks itself.
     Exempt,
 }
 
-/// A page: its use, and the block that it came with.
+/// A page: its use, and the block that it was allocated in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// What it is used for.
+    /// Use of the page.
     pub what: Use,
     /// The block has 2^order pages.
     pub order: u32,
-    /// Pages of the block before it.
+    /// Number of pages of the block before this one.
     pub index: u64,
-    /// It was a slab's before it was freed.
+    /// True where the page belonged to a slab before it was freed.
     pub was_slab: bool,
 }
 
-/// 3 bits of use, one for `was_slab`, 4 of order, 11 of index, 13 of cache.
+/// Bits of an encoded page: 3 of use, one for `was_slab`, 4 of order, 11 of index, 13 of cache.
 const CACHES: u32 = 1 << 13;
 
 impl Page {
@@ -66,7 +66,8 @@ impl Page {
     }
 }
 
-/// One page's entry: its use, and who allocated and who freed it (numbers of stacks); the size of a large object in it.
+/// The row of one page: its use, the numbers of the stacks that allocated and freed it, and the size of
+/// a large object in it.
 #[derive(Default)]
 struct Entry {
     word: AtomicU32,
@@ -77,9 +78,9 @@ struct Entry {
 
 /// All pages of the direct map.
 pub struct Pages {
-    /// Where the direct map begins, and the list of `struct page`.
+    /// Guest virtual address of the direct map's start.
     pub direct: u64,
-    /// See above.
+    /// Guest virtual address of the array of `struct page`.
     pub vmemmap: u64,
     /// Bytes of a `struct page`.
     pub stride: u64,
@@ -87,12 +88,12 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// A table for so many pages, of which nothing is known.
+    /// Makes a table for `count` pages of unknown use.
     pub fn new(direct: u64, vmemmap: u64, stride: u64, count: u64) -> Pages {
         Pages { direct, vmemmap, stride, entries: (0..count).map(|_| Entry::default()).collect() }
     }
 
-    /// How many there are.
+    /// Number of pages in the table.
     pub fn len(&self) -> u64 {
         self.entries.len() as u64
     }
@@ -115,18 +116,18 @@ impl Pages {
         self.direct.wrapping_add(number * PAGE)
     }
 
-    /// Its `struct page`.
+    /// The address of a page's `struct page`.
     pub fn structure(&self, number: u64) -> u64 {
         self.vmemmap.wrapping_add(number * self.stride)
     }
 
-    /// What is known of a page.
+    /// The use of a page, and its block.
     #[inline]
     pub fn get(&self, number: u64) -> Page {
         Page::decode(self.entries.get(number as usize).map_or(0, |entry| entry.word.load(Acquire)))
     }
 
-    /// Changes what is known of all pages of a block.
+    /// Changes the use of all pages of a block.
     pub fn set_block(&self, first: u64, order: u32, what: Use, was_slab: bool) {
         let order = order.min(MAX_ORDER);
         for index in 0..1u64 << order {
@@ -136,14 +137,15 @@ impl Pages {
         }
     }
 
-    /// Who allocated, who freed the block that begins with this page, and the size of the large object in it.
+    /// The stacks that allocated and freed the block that begins with this page, and the size of the
+    /// large object in it.
     pub fn records(&self, first: u64) -> (u32, u32, u32) {
         self.entries.get(first as usize).map_or((0, 0, 0), |entry| {
             (entry.allocated.load(Relaxed), entry.freed.load(Relaxed), entry.size.load(Relaxed))
         })
     }
 
-    /// Notes who allocated a block.
+    /// Notes the stack that allocated a block.
     pub fn note_allocated(&self, first: u64, stack: u32) {
         if let Some(entry) = self.entries.get(first as usize) {
             entry.allocated.store(stack, Relaxed);
@@ -152,14 +154,14 @@ impl Pages {
         }
     }
 
-    /// Notes who freed a block.
+    /// Notes the stack that freed a block.
     pub fn note_freed(&self, first: u64, stack: u32) {
         if let Some(entry) = self.entries.get(first as usize) {
             entry.freed.store(stack, Relaxed);
         }
     }
 
-    /// Notes the size of the large object that the block is.
+    /// Notes the size of the large object in a block, and the stack that allocated it.
     pub fn note_size(&self, first: u64, size: u64, stack: u32) {
         if let Some(entry) = self.entries.get(first as usize) {
             entry.size.store(u32::try_from(size).unwrap_or(0), Relaxed);
@@ -167,7 +169,7 @@ impl Pages {
         }
     }
 
-    /// Bytes of this table.
+    /// Bytes of memory that the table takes.
     pub fn resident(&self) -> usize {
         self.entries.len() * size_of::<Entry>()
     }

@@ -1,4 +1,4 @@
-//! What exists already when the client is attached: all slabs, with what is free in them.
+//! Finds the slabs that exist when the client is attached, and their free objects.
 
 use super::caches::Cache;
 use super::freelists::{self, Slab};
@@ -8,11 +8,11 @@ use super::pages::PAGE;
 use guardrail_client_api::kernel::slab::SlabMark;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// `struct page`s that are read at once.
+/// Number of `struct page`s that are read at once.
 const AT_ONCE: u64 = 64;
 
 impl Memory {
-    /// Walks all pages while the guest stands still. The number of slabs that were found.
+    /// Walks all pages while the guest stands still. Returns the number of slabs found.
     pub fn scan(&self, guest: &mut impl Guest) -> usize {
         let Some(pages) = self.pages(guest) else { return 0 };
         let cpus = self.cpus(guest).to_vec();
@@ -59,12 +59,12 @@ impl Memory {
     }
 }
 
-/// Bytes of a slab that holds so many objects: SLUB takes a power of two of pages.
+/// Bytes of a slab with this many objects. SLUB takes a power of two of pages.
 pub(super) fn slab_bytes(objects: u64, size: u64) -> u64 {
     (objects * size).div_ceil(PAGE).next_power_of_two() * PAGE
 }
 
-/// Up to eight bytes, zero-extended; 0 where they are not there.
+/// Decodes up to eight bytes, zero-extended; 0 where the buffer ends before them.
 fn word(bytes: &[u8], at: u64, len: usize) -> u64 {
     let mut word = [0; 8];
     if let Some(found) = bytes.get(at as usize..at as usize + len) {

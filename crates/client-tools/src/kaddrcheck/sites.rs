@@ -1,4 +1,4 @@
-//! Which instructions are checked, and how.
+//! Decides which instructions are checked, and how.
 
 use super::KAddrCheck;
 use guardrail_client_api::binfmt::KernelImage;
@@ -7,25 +7,26 @@ use guardrail_client_api::kernel::slab;
 use guardrail_client_api::kernel::string_code;
 use guardrail_client_api::{Block, When};
 
-/// An instruction that accesses memory, as its callback is told it.
+/// An instruction that accesses memory, as the data of its callback describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Its address.
+    /// Guest virtual address of the instruction.
     pub pc: u64,
-    /// Bytes that are checked of an access, or of each one of a string instruction; 0 for as many as there are.
+    /// Bytes of an access that are checked, or of each access of a string instruction. 0 for the whole
+    /// access.
     pub size: u64,
-    /// It writes.
+    /// True where the instruction writes.
     pub store: bool,
-    /// A string instruction that reads.
+    /// True for a string instruction that reads.
     pub loads: bool,
-    /// All accesses of a string instruction at once.
+    /// True where all accesses of a string instruction are checked together.
     pub together: bool,
 }
 
 const ADDRESS: u64 = (1 << 48) - 1;
 
 impl Site {
-    /// Kernel addresses have ones above their 48 lower bits.
+    /// Packs the site. Kernel addresses have ones above their 48 lower bits.
     fn data(self) -> u64 {
         self.pc & ADDRESS
             | self.size.min(127) << 48
@@ -34,7 +35,7 @@ impl Site {
             | u64::from(self.together) << 57
     }
 
-    /// The reverse of what was registered.
+    /// Unpacks the data of a callback.
     #[inline]
     pub fn from_data(data: u64) -> Site {
         Site {
@@ -47,19 +48,19 @@ impl Site {
     }
 }
 
-/// Which code is checked in which way; link-time ranges.
+/// Link-time ranges of code with its own kind of check.
 pub struct Sites {
     own: Vec<(u64, u64)>,
     strings: Vec<(u64, u64)>,
 }
 
-/// What is done about an instruction.
+/// How an instruction is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Check {
     Nothing,
-    /// Each access of these.
+    /// Each access in this direction: its bytes, and whether it writes.
     Accesses(When, u64, bool),
-    /// All accesses together, before the first: bytes of each, whether it writes and reads.
+    /// All accesses together, before the first: bytes of each, and whether it writes and reads.
     Together(u64, bool, bool),
 }
 
@@ -69,17 +70,17 @@ fn within(ranges: &[(u64, u64)], addr: u64) -> bool {
 }
 
 impl Sites {
-    /// Those of a kernel.
+    /// Finds the ranges in a kernel image.
     pub fn new(image: &KernelImage) -> Sites {
         Sites { own: slab::own_code(image), strings: string_code::ranges(image) }
     }
 
-    /// The allocators' own code.
+    /// Whether the code at this link-time address belongs to an allocator.
     pub fn is_own(&self, link: u64) -> bool {
         within(&self.own, link)
     }
 
-    /// Registers what is checked of a block.
+    /// Registers the checks of a block.
     pub fn instrument(&self, block: &mut Block<KAddrCheck>, slide: u64) {
         let link = block.address().wrapping_sub(slide);
         if self.is_own(link) {
@@ -114,8 +115,12 @@ impl Sites {
     }
 }
 
-/// Accesses by rsp are the stack's, those relative to rip or absolute are variables of the image, and those by gs are a CPU's
-/// own: all of these exist as long as their code runs.
+/// Decides how an instruction is checked.
+///
+/// Some accesses need no check, because their memory exists as long as their code runs:
+/// - accesses by rsp, which go to the stack;
+/// - accesses relative to rip or absolute ones, which go to variables of the image;
+/// - accesses by gs, which go to a CPU's own memory.
 fn check(factory: &mut InstructionInfoFactory, insn: &Instruction) -> Check {
     let info = factory.info(insn);
     let checked = |register: Register| {
@@ -143,7 +148,7 @@ fn check(factory: &mut InstructionInfoFactory, insn: &Instruction) -> Check {
     }
     let repeats = insn.has_rep_prefix() && insn.is_string_instruction();
     let unit = insn.memory_size().size() as u64;
-    // Comparing and scanning end early, so their reach is known only when they have ended.
+    // Compare and scan instructions end early, so the range of their accesses is known only afterwards.
     let ends_early = insn.has_repne_prefix()
         || matches!(
             insn.mnemonic(),
@@ -160,12 +165,12 @@ fn check(factory: &mut InstructionInfoFactory, insn: &Instruction) -> Check {
         return Check::Together(unit, writes, reads);
     }
     if count > 1 {
-        // Two operands: of which one a callback tells is not said, but their size is the same.
+        // A callback does not say which of the two operands it means, but both have the same size.
         return Check::Accesses(When::Both, 0, writes);
     }
-    // What reads and writes the same bytes is checked once.
+    // An instruction that reads and writes the same bytes is checked once.
     let when = if reads { When::Reads } else { When::Writes };
-    // QEMU makes several accesses of what is wider than a general register.
+    // QEMU splits an access that is wider than a general register.
     let size = if size <= 8 { size } else { 0 };
     Check::Accesses(when, size, writes)
 }

@@ -1,15 +1,15 @@
-//! Memory outside of the direct map: vmalloc space, and memory of each CPU.
+//! Memory outside the direct map: vmalloc space and per-CPU memory.
 
 use super::areas::Area;
 use super::guest::Guest;
 use super::memory::{HIGHEST, LOWEST, MAX_SIZE, Memory};
 use super::pages::PAGE;
 
-/// Per-CPU memory is given in units of so many bytes.
+/// Per-CPU memory is allocated in units of this many bytes.
 const PER_CPU_UNIT: u64 = 4;
 
 impl Memory {
-    /// Memory with page tables of its own is given out.
+    /// Handles an allocation of memory with its own page tables.
     pub fn vmalloc_allocated(&self, addr: u64, size: u64, stack: u32) {
         if !(LOWEST..HIGHEST).contains(&addr) || size == 0 || size > MAX_SIZE {
             return;
@@ -20,7 +20,7 @@ impl Memory {
         self.vmalloc.add(addr, Area { size, taken, allocated: stack, freed: 0, lives: true });
     }
 
-    /// Such memory is given back.
+    /// Handles a free of such memory.
     pub fn vmalloc_freed(&self, addr: u64, stack: u32) {
         if let Some(area) = self.vmalloc.end(addr, stack) {
             self.frees.note(addr);
@@ -28,7 +28,7 @@ impl Memory {
         }
     }
 
-    /// Addresses outside of the direct map get a new meaning.
+    /// Handles addresses outside the direct map that get a new meaning.
     pub fn addresses_taken(&self, from: u64, len: u64) {
         if (LOWEST..HIGHEST).contains(&from) && len <= MAX_SIZE << 8 {
             self.shadow.clear(from, len);
@@ -36,7 +36,7 @@ impl Memory {
         }
     }
 
-    /// Addresses outside of the direct map mean nothing any more.
+    /// Handles addresses outside the direct map that lose their meaning.
     pub fn addresses_given(&self, from: u64, len: u64, stack: u32) {
         if !(LOWEST..HIGHEST).contains(&from) || len == 0 || len > MAX_SIZE {
             return;
@@ -50,7 +50,8 @@ impl Memory {
         self.shadow.fill(from, len, 1);
     }
 
-    /// Memory of each CPU is given out; `pointer` is what the kernel's users have of it.
+    /// Handles an allocation of per-CPU memory. `pointer` is the per-CPU pointer that the allocator
+    /// returns.
     pub fn per_cpu_allocated(&self, guest: &mut impl Guest, pointer: u64, size: u64, stack: u32) {
         if pointer == 0 || size == 0 || size > MAX_SIZE {
             return;
@@ -64,7 +65,7 @@ impl Memory {
         self.per_cpu.add(pointer, Area { size, taken, allocated: stack, freed: 0, lives: true });
     }
 
-    /// Such memory is given back.
+    /// Handles a free of such memory.
     pub fn per_cpu_freed(&self, guest: &mut impl Guest, pointer: u64, stack: u32) {
         let Some(area) = self.per_cpu.end(pointer, stack) else { return };
         for cpu in self.cpus(guest) {

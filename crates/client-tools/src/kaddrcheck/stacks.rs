@@ -1,4 +1,4 @@
-//! Call stacks, each kept once and known by a number.
+//! Call stacks, each stored once and identified by a number.
 
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::Hasher;
@@ -6,30 +6,30 @@ use std::sync::{Mutex, PoisonError};
 
 /// Frames that are kept of a stack.
 pub const DEPTH: usize = 10;
-/// Different stacks that are kept; later ones are unknown.
+/// Most different stacks that are kept; later ones are unknown.
 const MAX: usize = 1 << 17;
 
-/// All stacks; the number 0 stands for none.
+/// All stacks. The number 0 stands for no stack.
 #[derive(Default)]
 pub struct Stacks(Mutex<Depot>);
 
 #[derive(Default)]
 struct Depot {
     numbers: FxHashMap<u64, u32>,
-    /// End of each stack in `frames`.
+    /// End index of each stack in `frames`.
     ends: Vec<u32>,
     frames: Vec<u64>,
 }
 
 impl Stacks {
-    /// The number of a stack.
+    /// The number of a stack; it is stored if it is new.
     pub fn number(&self, frames: &[u64]) -> u32 {
         if frames.is_empty() {
             return 0;
         }
         let mut hasher = FxHasher::default();
         frames.iter().for_each(|&frame| hasher.write_u64(frame));
-        // Two stacks with one hash of 64 bits would be taken for one; that will not happen in one run.
+        // Two stacks with the same 64-bit hash would get one number, which is unlikely within one run.
         let key = hasher.finish();
         let mut depot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&number) = depot.numbers.get(&key) {
@@ -46,7 +46,7 @@ impl Stacks {
         number
     }
 
-    /// The frames of a stack.
+    /// The frames of a stack, innermost first.
     pub fn frames(&self, number: u32) -> Vec<u64> {
         let depot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(last) = (number as usize).checked_sub(1).filter(|&last| last < depot.ends.len()) else {
@@ -56,7 +56,7 @@ impl Stacks {
         depot.frames[start..depot.ends[last] as usize].to_vec()
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory that the stacks take.
     pub fn resident(&self) -> usize {
         let depot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         depot.frames.capacity() * 8 + depot.ends.capacity() * 4 + depot.numbers.capacity() * 16

@@ -1,4 +1,4 @@
-//! Accesses to memory that seems to belong to nobody.
+//! Handles accesses to memory that seems to have no owner.
 
 use super::judge::{FREED, Touch};
 use super::sites::Site;
@@ -11,10 +11,11 @@ use guardrail_client_api::{Fault, FaultObject, Vcpu};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Frames of a finding's stack.
+/// Most frames of a finding's stack.
 const FRAMES: usize = DEPTH + 6;
 
-/// The last access of an allocator's helper that was let go: the same instruction goes on with the same page.
+/// The last exempt access of an allocator's helper. The same instruction often continues on the same
+/// page.
 #[derive(Default)]
 pub(super) struct Exempt {
     pc: AtomicU64,
@@ -23,7 +24,7 @@ pub(super) struct Exempt {
 }
 
 impl KAddrCheck {
-    /// An access to memory that seems to belong to nobody.
+    /// Handles an access to memory that seems to have no owner.
     #[cold]
     pub(super) fn suspect(&self, vcpu: &mut Vcpu, site: Site, touch: Touch) {
         if !self.attached.load(Relaxed) {
@@ -38,9 +39,9 @@ impl KAddrCheck {
         let mut stack = Vec::new();
         let frame = Frame { pc: site.pc, sp, bp: vcpu.register(RBP), interrupted: true };
         self.unwinder.walk(vcpu, frame, FRAMES + 1, |frame| stack.push(frame.pc));
-        // The first is the instruction itself.
+        // The first frame is the instruction itself.
         let Some(&caller) = stack.get(1) else {
-            // Without callers nobody knows that it is not an allocator that clears what it is about to give out.
+            // Without callers, the access may be an allocator's that clears memory before it returns it.
             self.unjudged.fetch_add(1, Relaxed);
             return;
         };
@@ -52,7 +53,7 @@ impl KAddrCheck {
             last.sp.store(sp, Relaxed);
             return;
         }
-        // Of helpers that everybody calls, their callers tell faults apart.
+        // For helpers with many users, the caller distinguishes faults.
         let caller = if site.together { caller } else { 0 };
         if self.findings.often(site.pc, caller) {
             return;

@@ -1,4 +1,4 @@
-//! The state machine on a guest made of a few words.
+//! Tests the state machine on a guest that consists of a few words.
 
 use super::guest::Guest;
 use super::judge::{Touch, Verdict};
@@ -9,18 +9,18 @@ use std::collections::HashMap;
 const DIRECT: u64 = 0xffff_8880_0000_0000;
 const VMEMMAP: u64 = 0xffff_ea00_0000_0000;
 const PAGES: u64 = 256;
-/// Variables.
+/// Link-time addresses of the kernel's variables.
 const MAX_PFN: u64 = 0xffff_ffff_8200_0000;
 const PAGE_OFFSET_BASE: u64 = MAX_PFN + 8;
 const VMEMMAP_BASE: u64 = MAX_PFN + 16;
 const NR_CPU_IDS: u64 = MAX_PFN + 24;
 const PER_CPU_OFFSET: u64 = MAX_PFN + 32;
-/// What is added for each of two CPUs.
+/// Per-CPU offsets of two CPUs.
 const CPUS: [u64; 2] = [DIRECT + 0xf0000, DIRECT + 0xf4000];
-/// A cache, in the kernel's data, and what its list pointers are mixed with.
+/// A cache in the kernel's data, and the value that its list pointers are mixed with.
 const CACHE: u64 = 0xffff_ffff_8300_0000;
 const RANDOM: u64 = 0x1234_5678_9abc_def0;
-/// A per-CPU pointer.
+/// A per-CPU pointer of the cache.
 const CPU_SLAB: u64 = 0x100;
 
 fn layout() -> Layout {
@@ -58,7 +58,7 @@ fn layout() -> Layout {
     }
 }
 
-/// A guest whose memory is all there, and zero where nothing was written.
+/// A guest with all memory present. Words that were not written are zero.
 struct Fake {
     bytes: HashMap<u64, u8>,
     memory: Memory,
@@ -107,7 +107,7 @@ impl Fake {
         self.set(CACHE + 48, u64::from_le_bytes(*b"things\0\0"));
     }
 
-    /// A page becomes a slab, of as many objects as fit.
+    /// Turns a page into a slab with as many objects as fit.
     fn slab(&mut self, page: u64, size: u64) {
         self.set(VMEMMAP + 64 * page, 1 << 9);
         self.set(VMEMMAP + 64 * page + 8, CACHE);
@@ -115,7 +115,7 @@ impl Fake {
         self.set(VMEMMAP + 64 * page + 24, 4096 / size);
     }
 
-    /// Links free objects, and tells the address of a list's head to begin with them.
+    /// Links free objects into a list whose head is the word at `head`.
     fn list(&mut self, head: u64, objects: &[u64]) {
         self.set(head, objects.first().copied().unwrap_or(0));
         for (i, &object) in objects.iter().enumerate() {
@@ -136,7 +136,7 @@ impl Fake {
         self.memory.object_allocated(&mut self.bytes, addr, size, 3);
     }
 
-    /// What an access is.
+    /// Judges an access, if any of its bytes is marked.
     fn touch(&mut self, addr: u64, len: u64) -> Option<Verdict> {
         let bad = self.memory.shadow.first(addr, len)?;
         self.memory.judge(&mut self.bytes, Touch { addr, len, store: false }, bad)
@@ -151,7 +151,7 @@ fn page(number: u64) -> u64 {
     DIRECT + 4096 * number
 }
 
-/// A slab of which one object of 40 bytes is given out, the second.
+/// A slab in which one object of 40 bytes is allocated: the second.
 fn one_object() -> (Fake, u64) {
     let mut fake = Fake::new();
     fake.pages(5, 0);
@@ -171,7 +171,7 @@ fn an_object_is_as_large_as_was_asked_for() {
     assert_eq!((verdict.kind, verdict.object), ("out-of-bounds", (object, 40)));
     assert_eq!(verdict.message, "reads 8 bytes at offset 36 of an object of 40 bytes of things");
     assert_eq!(fake.kind(object + 63, 1), "out-of-bounds");
-    // Slots that were never used belong to the object before them, if there is one.
+    // Slots that were never used count to the object before them, if there is one.
     assert_eq!(fake.touch(object + 64, 8).unwrap().object, (object, 40));
     assert_eq!(fake.kind(object - 8, 8), "redzone");
     assert_eq!(fake.kind(object + 256, 8), "redzone");
@@ -219,7 +219,7 @@ fn words_of_the_allocator_inside_of_slabs_are_nobodys_fault() {
     fake.cache(72, 56, 0x100000);
     fake.pages(5, 0);
     fake.slab(5, 72);
-    // 56 slots leave 64 bytes, which the slab's own pointer leads to.
+    // 56 slots leave 64 bytes, and the slab's own pointer points there.
     fake.set(VMEMMAP + 64 * 5 + 56, page(5) + 4032 + 1);
     fake.object(page(5), None);
     fake.memory.object_freed(page(5), 7);
@@ -258,7 +258,7 @@ fn pages_are_nobodys_once_freed() {
     fake.pages(9, 0);
     assert_eq!(fake.touch(page(9), 64), None);
     assert_eq!(fake.kind(page(10), 8), "use-after-free");
-    // Somebody holds it, however that came.
+    // The page is in use, for whatever reason.
     fake.set(VMEMMAP + 64 * 8 + 48, 1 << 32);
     assert_eq!(fake.touch(page(8), 8), None);
 }
@@ -287,7 +287,7 @@ fn a_scan_finds_what_is_free_by_hardened_lists() {
         assert_eq!(fake.memory.shadow.any(slot(i), 56), free, "{i}");
         assert!(fake.memory.shadow.any(slot(i) + 56, 1), "{i}");
     }
-    // A slot whose object was there from the begin.
+    // A slot whose object existed from the beginning.
     fake.memory.object_freed(slot(1), 7);
     assert!(fake.memory.shadow.any(slot(1), 8));
     fake.memory.forget();

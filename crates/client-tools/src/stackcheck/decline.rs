@@ -1,18 +1,18 @@
-//! How much of the stack a block takes, as far as its instructions say it.
+//! Computes how much of the stack a block takes, as far as its instructions say it.
 
 use guardrail_client_api::Vcpu;
 use guardrail_client_api::iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
-/// What a block takes.
+/// Stack use of a block.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Decline {
-    /// The most below the stack pointer at its begin, in bytes.
+    /// The lowest point below the stack pointer at the block's start, in bytes.
     pub bytes: u64,
-    /// Instructions that take as much as a register says.
+    /// Indexes of instructions that take as many bytes as a register says.
     pub unknown: Vec<usize>,
 }
 
-/// The decline of a block.
+/// Computes the stack use of a block.
 pub fn of(insns: &[Instruction]) -> Decline {
     let mut decline = Decline::default();
     let mut at = 0i64;
@@ -30,7 +30,7 @@ pub fn of(insns: &[Instruction]) -> Decline {
             {
                 at += insn.memory_displacement64() as i64;
             }
-            // From here on it is somewhere else, which the next block sees.
+            // After this, rsp has an unknown value; the next block sees it.
             Mnemonic::Mov | Mnemonic::Leave | Mnemonic::Xchg | Mnemonic::Pop
                 if to_rsp || insn.mnemonic() == Mnemonic::Leave =>
             {
@@ -43,7 +43,7 @@ pub fn of(insns: &[Instruction]) -> Decline {
     decline
 }
 
-/// How much the instruction at `pc` takes, which says it by a register.
+/// Bytes that the instruction at `pc` takes, from its register operand.
 pub fn by_register(vcpu: &mut Vcpu, pc: u64) -> Option<u64> {
     let bytes = vcpu.read(pc, 8)?.to_vec();
     let insn = Decoder::with_ip(64, &bytes, pc, DecoderOptions::NONE).decode();
@@ -51,7 +51,7 @@ pub fn by_register(vcpu: &mut Vcpu, pc: u64) -> Option<u64> {
         OpKind::Register => vcpu.register(insn.op1_register().full_register().number()),
         _ => return None,
     };
-    // More is nonsense: then it goes up.
+    // A larger value is negative: the stack pointer rises.
     (amount <= 1 << 20).then_some(amount)
 }
 

@@ -1,9 +1,12 @@
-//! `stackcheck`: kernel, interrupt and exception stacks. Every block that takes room from the stack is looked at before it
-//! runs: where there is not enough left the overflow is told, and in stringent mode the thread is ended by the kernel's own
-//! way to end a thread that did what it must not, before a byte is overwritten. Besides it keeps how deep each thread's stack was.
+//! `stackcheck`: checks kernel, interrupt and exception stacks.
 //!
-//! Options: `mode=permissive|stringent`, `reserve=BYTES` (how near the end counts as an overflow; default 8, where the kernel
-//! has its own mark).
+//! Every block that takes room from the stack is checked before it runs. If too little room is left, the
+//! client reports an overflow. In stringent mode it also ends the thread before a byte is overwritten,
+//! in the way in which the kernel ends a faulty thread. The client also records the deepest stack of
+//! each thread.
+//!
+//! Options: `mode=permissive|stringent`, and `reserve=BYTES`. The latter says how near the end counts as
+//! an overflow; the default is 8, the size of the kernel's own mark.
 
 mod decline;
 mod stacks;
@@ -21,20 +24,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use stop::Stop;
 use threads::Threads;
 
-/// The kernel has a mark at the end of each task's stack (`STACK_END_MAGIC`).
+/// Bytes of the kernel's mark at the end of each task's stack (`STACK_END_MAGIC`).
 const MARK: u64 = 8;
-/// Frames of a finding.
+/// Most frames of a finding.
 const FRAMES: usize = 64;
-/// Different overflows that are told.
+/// Most different overflows that are reported.
 const MAX_FAULTS: usize = 1000;
-/// Threads in the table.
+/// Most threads in the table.
 const ROWS: usize = 40;
-/// The interrupt flag.
+/// The interrupt flag in RFLAGS.
 const INTERRUPTS: u64 = 1 << 9;
-/// The part of `preempt_count` that says that an interrupt is being handled (softirq, hardirq, NMI; include/linux/preempt.h).
+/// The bits of `preempt_count` that are set while an interrupt is handled (softirq, hardirq, NMI;
+/// include/linux/preempt.h).
 const IN_INTERRUPT: u32 = 0x00ff_ff00;
 
-/// The client.
+/// The `stackcheck` client.
 pub struct StackCheck {
     stacks: Stacks,
     stop: Option<Stop>,
@@ -45,13 +49,14 @@ pub struct StackCheck {
     faults: Mutex<Vec<Fault>>,
 }
 
-/// The stack that a vCPU is on.
+/// The stack that a vCPU uses now.
 #[derive(Default)]
 struct Current {
-    /// Its lowest address, and the one behind its highest; both 0 where it is not known.
+    /// Its lowest address. `top` is the address after its highest byte. Both are 0 where the stack is
+    /// not known.
     base: AtomicU64,
     top: AtomicU64,
-    /// The lowest address that was used since it was entered.
+    /// The lowest address used since the vCPU entered the stack.
     low: AtomicU64,
     kind: AtomicU64,
     task: AtomicU64,
@@ -83,7 +88,7 @@ impl Client for StackCheck {
     fn block(&'static self, block: &mut Block<Self>) {
         let decline = decline::of(block.insns());
         if decline.bytes > 0 {
-            // The address is the kernel's, so its upper bits need not be told.
+            // The address is the kernel's, so its upper bits are all ones and need no room.
             let data = block.address() & 0xffff_ffff_ffff | decline.bytes.min(0xffff) << 48;
             match &self.stop {
                 Some(_) => block.may_jump(data),
@@ -104,7 +109,7 @@ impl Client for StackCheck {
         let rsp = vcpu.register(RSP);
         let inside = data >> 48 == 0;
         let lowest = match data >> 48 {
-            // How much it takes is in a register.
+            // A register says how much the instruction takes.
             0 => rsp.wrapping_sub(decline::by_register(vcpu, pc).unwrap_or(0)),
             bytes => rsp.wrapping_sub(bytes),
         };
@@ -170,12 +175,13 @@ impl Client for StackCheck {
 }
 
 impl StackCheck {
-    /// The stack grows beyond what it was, or another one is in use.
+    /// Handles a stack that grows beyond its lowest address so far, or another stack in use.
     #[cold]
     fn deeper(&'static self, vcpu: &mut Vcpu, pc: u64, rsp: u64, lowest: u64, inside: bool) {
         if self.stop.is_some() {
-            // So that its place is known when a block must be left in the middle. It is found by how the flags change, which they
-            // do not where stacks are entered: in the scheduler, without interrupts.
+            // This read helps to prove the index of RFLAGS, which is needed to leave a block in the
+            // middle. The proof needs changing flags. They do not change where stacks are entered: in
+            // the scheduler, with interrupts off.
             vcpu.register(RFLAGS);
         }
         let current = self.current.of(vcpu);
@@ -215,7 +221,7 @@ impl StackCheck {
         current.base.store(stack.base, Relaxed);
     }
 
-    /// The vCPU leaves its stack.
+    /// Forgets the vCPU's current stack.
     fn leave(&self, vcpu: &mut Vcpu) {
         let current = self.current.of(vcpu);
         current.base.store(0, Relaxed);
@@ -223,7 +229,7 @@ impl StackCheck {
         current.low.store(u64::MAX, Relaxed);
     }
 
-    /// Tells of an overflow. Where the thread is to be ended: the stack that it can be ended on.
+    /// Reports an overflow. Returns the stack on which the thread can be ended, where it must be ended.
     fn overflow(
         &'static self,
         vcpu: &mut Vcpu,
@@ -233,7 +239,7 @@ impl StackCheck {
         stack: &Stack,
     ) -> Option<Stack> {
         let count = vcpu.preempt_count().unwrap_or(IN_INTERRUPT);
-        // The kernel panics where an interrupt's handler dies, whatever it died of.
+        // If an interrupt handler dies, the kernel always panics.
         let own = stack.kind == Kind::Thread && count & IN_INTERRUPT == 0;
         let room = match &self.stop {
             Some(stop) if own && (!inside || vcpu.jump_from_inside(stop.address())) => {
@@ -271,7 +277,7 @@ impl StackCheck {
         self.unwinder.stack(vcpu, pc, FRAMES, &mut fault.stack);
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         let left = faults.len() < MAX_FAULTS;
-        // One overflow goes through many blocks: what is told is where it began.
+        // One overflow passes through many blocks; the finding keeps the first one.
         match faults.iter_mut().find(|known| known.task == fault.task && known.object == fault.object) {
             Some(known) => known.count += 1,
             None if left => faults.push(fault),
@@ -280,8 +286,9 @@ impl StackCheck {
         room
     }
 
-    /// Sends the vCPU to where the thread is ended, on a stack that has room. Without interrupts nobody else uses the stack of
-    /// interrupts; the kernel goes back to the task's own when the task ends, and lets interrupts in again.
+    /// Sends the vCPU to the instruction that ends the thread, on a stack with room. With interrupts
+    /// off, no other code uses the interrupt stack. When the task ends, the kernel returns to the task's
+    /// own stack and enables interrupts again.
     fn send(&self, vcpu: &mut Vcpu, room: Stack) {
         let Some(stop) = &self.stop else { return };
         let flags = vcpu.register(RFLAGS) & !INTERRUPTS;

@@ -1,4 +1,4 @@
-//! Where the kernel's stacks are.
+//! Finds the kernel's stacks.
 
 use guardrail_client_api::binfmt::KernelImage;
 use guardrail_client_api::binfmt::orc::Frame;
@@ -6,18 +6,19 @@ use guardrail_client_api::register::{RBP, RSP};
 use guardrail_client_api::{Unwinder, Vcpu};
 
 const PAGE: u64 = 4096;
-/// Frames whose sizes are looked at.
+/// Most frames whose sizes are computed.
 const FRAMES: usize = 64;
 
-/// What a stack is for.
+/// The purpose of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u64)]
 pub enum Kind {
-    /// A task's own.
+    /// A task's own stack.
     Thread,
-    /// A CPU's for interrupts and softirqs.
+    /// A CPU's stack for interrupts and softirqs.
     Interrupt,
-    /// A CPU's for an exception that must not rely on another (double fault, NMI, debug, machine check).
+    /// A CPU's stack for an exception that must not rely on another stack (double fault, NMI, debug,
+    /// machine check).
     Exception,
 }
 
@@ -39,29 +40,29 @@ impl Kind {
     }
 }
 
-/// A stack.
+/// A stack of the guest.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
     /// Its lowest address.
     pub base: u64,
-    /// The address behind its highest.
+    /// The address after its highest byte.
     pub top: u64,
-    /// What it is for.
+    /// Purpose of the stack.
     pub kind: Kind,
-    /// The task that runs on it.
+    /// Address of the `task_struct` of the task that runs on it.
     pub task: u64,
 }
 
-/// Where stacks are, as the image says.
+/// Locations of stacks, from the kernel image.
 pub struct Stacks {
     size: u64,
-    /// `task_struct::stack`.
+    /// Offset of `task_struct::stack`.
     of_task: u64,
-    /// The per-CPU pointer to the top of the stack of interrupts.
+    /// The per-CPU pointer to the top of the interrupt stack.
     interrupt: Option<PerCpu>,
     /// The per-CPU pointer to the exception stacks.
     exceptions: Option<PerCpu>,
-    /// Offsets of each, from the first byte to the one behind the last.
+    /// Offsets of each exception stack: of its first byte and of the byte after its last.
     members: Vec<(u64, u64)>,
 }
 
@@ -69,7 +70,7 @@ pub struct Stacks {
 #[derive(Clone, Copy)]
 struct PerCpu {
     offset: u64,
-    /// Its address is one in the image, to which KASLR adds its slide.
+    /// True where its address is one in the image, to which KASLR adds its slide.
     relative: bool,
 }
 
@@ -78,7 +79,7 @@ impl Stacks {
         let btf = image.btf();
         let lacks = |what: &str| format!("the types of {} lack {what}", image.release());
         let size = |name| btf.struct_named(name).and_then(|id| btf.size_of(id));
-        // Stacks of tasks and of interrupts are equally large on x86-64 (page_64_types.h).
+        // On x86-64, stacks of tasks and of interrupts have the same size (page_64_types.h).
         let stack = size("irq_stack").ok_or_else(|| lacks("struct irq_stack"))?;
         let of_task = btf.member_offset("task_struct", "stack").ok_or_else(|| lacks("task_struct::stack"))?;
         let variable = |offset: u64| PerCpu { offset, relative: offset >> 63 != 0 };
@@ -101,7 +102,7 @@ impl Stacks {
         self.size
     }
 
-    /// The stack that holds `rsp`.
+    /// The stack that contains `rsp`.
     pub fn of(&self, vcpu: &mut Vcpu, rsp: u64) -> Option<Stack> {
         let task = vcpu.task()?;
         let base = vcpu.word(task.wrapping_add(self.of_task), 8)?;
@@ -123,11 +124,11 @@ impl Stacks {
         self.members.iter().map(stack).find(holds)
     }
 
-    /// The stack of interrupts of this vCPU.
+    /// The interrupt stack of this vCPU.
     pub fn interrupt(&self, vcpu: &mut Vcpu) -> Option<Stack> {
         let pointer =
             self.interrupt.and_then(|variable| read(vcpu, variable)).filter(|&pointer| pointer != 0)?;
-        // It points at its last word.
+        // The pointer points at the stack's last word.
         let top = pointer.checked_next_multiple_of(PAGE)?;
         Some(Stack { base: top.wrapping_sub(self.size), top, kind: Kind::Interrupt, task: 0 })
     }
@@ -141,8 +142,8 @@ fn read(vcpu: &mut Vcpu, variable: PerCpu) -> Option<u64> {
     vcpu.word(at, 8)
 }
 
-/// The functions on the stack of the vCPU at hand, the innermost first, and how many bytes each uses; the innermost goes down
-/// to `lowest`.
+/// The functions on the current vCPU's stack, innermost first, with the bytes that each uses. The
+/// innermost function reaches down to `lowest`.
 pub fn frames(unwinder: &Unwinder, vcpu: &mut Vcpu, pc: u64, lowest: u64) -> Vec<(u64, u64)> {
     let first = Frame { pc, sp: vcpu.register(RSP), bp: vcpu.register(RBP), interrupted: true };
     let mut frames: Vec<(u64, u64)> = Vec::new();
@@ -150,7 +151,7 @@ pub fn frames(unwinder: &Unwinder, vcpu: &mut Vcpu, pc: u64, lowest: u64) -> Vec
     let mut pcs: Vec<u64> = Vec::new();
     unwinder.walk(vcpu, first, FRAMES, |frame| {
         if let Some(&inner) = pcs.last() {
-            // A jump to another stack is nobody's frame.
+            // A jump to another stack is not part of any frame.
             frames.push((inner, frame.sp.checked_sub(below).filter(|&bytes| bytes < 1 << 16).unwrap_or(0)));
             below = frame.sp;
         }

@@ -1,21 +1,21 @@
-//! Ending a thread by the kernel's own way: an instruction that does not exist. The kernel tells of it (an oops) and lets the thread
-//! die; the system goes on, unless it was started with `oops=panic`.
+//! Ends a thread in the kernel's own way: by an invalid instruction. The kernel reports it (an oops) and
+//! ends the thread. The system continues, unless it was started with `oops=panic`.
 
 use guardrail_client_api::binfmt::KernelImage;
 use guardrail_client_api::host_slide;
 
-/// The instruction `ud2`.
+/// The bytes of the instruction `ud2`.
 const UD2: [u8; 2] = [0x0f, 0x0b];
-/// A place to send a thread to.
+/// The instruction to which a thread is sent.
 pub struct Stop {
-    /// Link-time address.
+    /// Link-time address of the instruction.
     at: u64,
 }
 
 impl Stop {
-    /// Finds an instruction in the image that does not exist, and is none of those by which the kernel tells of warnings (`BUG`
-    /// and `WARN` are the same instruction, and the kernel goes on after the latter). Which function it belongs to is chance: only the
-    /// kernel's message names it.
+    /// Finds an invalid instruction in the image that is not in the kernel's table of warnings. `BUG`
+    /// and `WARN` use the same instruction, and the kernel continues after a `WARN`. The instruction may
+    /// belong to any function, and only the kernel's message names that function.
     pub fn new(image: &KernelImage) -> Result<Stop, String> {
         let known = known(image).ok_or("the kernel's table of BUG instructions cannot be read")?;
         let free = |at: &u64| known.binary_search(at).is_err();
@@ -35,7 +35,7 @@ impl Stop {
         }
     }
 
-    /// Where the running kernel has it.
+    /// Guest virtual address of the instruction.
     pub fn address(&self) -> u64 {
         self.at.wrapping_add(host_slide())
     }
@@ -47,7 +47,7 @@ fn known(image: &KernelImage) -> Option<Vec<u64>> {
     let size = image.btf().struct_named("bug_entry").and_then(|id| image.btf().size_of(id))?;
     let table = image.bytes_at(start, end.checked_sub(start)?)?;
     let entry = |(i, entry): (usize, &[u8])| {
-        // The first word is the distance from the entry.
+        // The first word is the distance from the row itself.
         let distance = i32::from_le_bytes(entry.get(..4)?.try_into().ok()?);
         Some((start + i as u64 * size).wrapping_add_signed(distance.into()))
     };

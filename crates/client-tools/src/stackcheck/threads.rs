@@ -1,39 +1,40 @@
-//! How deep each thread's stack was.
+//! Records the deepest stack of each thread.
 
 use super::stacks::Kind;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// A thread that goes deeper by less is not looked at again, for that takes time.
+/// The least growth in bytes for a new record. Smaller growth is ignored, because a look takes time.
 const STEP: u64 = 128;
-/// Threads that are remembered; the shallowest go.
+/// Most threads that are kept; the shallowest are dropped.
 const MAX: usize = 4096;
 
-/// The deepest that a thread was on a kind of stack.
+/// The deepest stack of a thread on one kind of stack.
 #[derive(Clone, Debug)]
 pub struct Thread {
-    /// Name and number.
+    /// Name and pid of the thread, as `name/pid`.
     pub name: String,
-    /// The stack.
+    /// Kind of the stack.
     pub kind: Kind,
-    /// How many bytes of the stack were in use.
+    /// Bytes of the stack that were in use.
     pub depth: u64,
-    /// The functions then, the innermost first, and the bytes of each.
+    /// The functions at that time, innermost first, with the bytes of each.
     pub frames: Vec<(u64, u64)>,
 }
 
-/// All threads, by task and stack.
+/// All threads, by task and kind of stack.
 #[derive(Default)]
 pub struct Threads(Mutex<HashMap<(u64, Kind), Thread>>);
 
 impl Threads {
-    /// Deeper than the thread was, and by so much that it is worth a look.
+    /// Whether the stack is deeper than the thread's record, by enough to look.
     pub fn is_news(&self, task: u64, kind: Kind, depth: u64) -> bool {
         let threads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         threads.get(&(task, kind)).is_none_or(|thread| depth >= thread.depth + STEP)
     }
 
-    /// Notes it. A task that came to the place of another has another name; the deeper one of both stays.
+    /// Records a depth. A new task at the address of an old one has another name, and the deeper of both
+    /// is kept.
     pub fn note(&self, task: u64, kind: Kind, name: String, depth: u64, frames: Vec<(u64, u64)>) {
         let mut threads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if threads.len() >= MAX
@@ -44,7 +45,7 @@ impl Threads {
         threads.insert((task, kind), Thread { name, kind, depth, frames });
     }
 
-    /// All of them, the deepest first.
+    /// All threads, deepest first.
     pub fn deepest(&self) -> Vec<Thread> {
         let threads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<Thread> = threads.values().cloned().collect();
