@@ -1,4 +1,4 @@
-//! What makes two findings one.
+//! The fingerprint, which decides whether two findings are the same fault.
 
 use crate::Finding;
 
@@ -11,7 +11,7 @@ impl Fingerprint {
         Fingerprint(0xcbf2_9ce4_8422_2325)
     }
 
-    /// Adds a text and a separator.
+    /// Adds a text and a separator to the hash.
     fn add(mut self, text: &str) -> Self {
         for byte in text.bytes().chain([0xff]) {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -25,8 +25,8 @@ impl Fingerprint {
 }
 
 impl Finding {
-    /// Computes [`Finding::id`] from what does not depend on addresses. Of a race, only its two places in the code count, in either
-    /// order.
+    /// Computes [`Finding::id`] from values that do not depend on addresses. For a race, only its two
+    /// locations in the code count, in either order.
     pub fn fingerprint(&self) -> String {
         if let ("data-race", Some(other)) = (self.kind.as_str(), &self.other) {
             let mut sides = [&self.stack, &other.stack].map(|stack| {

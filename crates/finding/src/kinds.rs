@@ -1,13 +1,13 @@
-//! What each kind of finding means: the help that reports give.
+//! The meaning of each kind of finding: the help in reports.
 
-/// A kind of finding.
+/// A kind of finding, with its help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// Its name, as in `kind`.
+    /// Name of the kind, as in [`Finding::kind`](crate::Finding::kind).
     pub name: &'static str,
-    /// One line.
+    /// A one-line description.
     pub short: &'static str,
-    /// What it means, and what to look for.
+    /// The meaning of the kind, and what to look for.
     pub help: &'static str,
 }
 
@@ -15,7 +15,7 @@ const fn kind(name: &'static str, short: &'static str, help: &'static str) -> Ki
     Kind { name, short, help }
 }
 
-/// All kinds that checkers report, by name.
+/// All kinds that checkers report, sorted by name.
 pub const KINDS: &[Kind] = &[
     kind(
         "beyond-quota",
@@ -259,12 +259,12 @@ pub const KINDS: &[Kind] = &[
     ),
 ];
 
-/// The names of all kinds.
+/// The names of all kinds, sorted.
 pub fn all() -> Vec<&'static str> {
     KINDS.iter().map(|kind| kind.name).collect()
 }
 
-/// The kind with this name.
+/// The kind with this name; `None` for an unknown name.
 pub fn find(name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name)
 }

@@ -1,11 +1,12 @@
-//! What a finding is: the one model that checkers, clients and the guard fill, and that reports print.
+//! The one model of a finding. Checkers, clients and the guard fill it, and reports print it.
 //!
-//! **Knows**: the shape of a finding (`findings[]` of schema `guardrail/1`), its fingerprint, and the kinds of findings.
+//! **Knows**: the format of a finding (`findings[]` of schema `guardrail/1`), its fingerprint, and the
+//! kinds of findings.
 //!
-//! **Must not know**: how a finding is found, what a whole run is, or how a report is printed.
+//! **Must not know**: how a checker finds a fault, what a whole run is, or how a report is printed.
 //!
-//! **Invariant**: the names of fields and their values are those of `docs/report.schema.json`. Reading is lenient about what may
-//! be absent; writing always gives every field that scripts rely on.
+//! **Invariant**: the names of fields and their values are those of `docs/report.schema.json`. Reading
+//! accepts findings without optional fields. Writing always gives every field that scripts rely on.
 //!
 //! **Invariant**: the same fault has the same fingerprint in every run and every build.
 

@@ -1,22 +1,22 @@
-//! The shape of a finding, as schema `guardrail/1` has it.
+//! The format of a finding, as in schema `guardrail/1`.
 
 use serde::{Deserialize, Serialize};
 
-/// How bad a finding is.
+/// How severe a finding is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// A fault.
+    /// A fault for certain.
     #[default]
     Error,
     /// Likely a fault.
     Warning,
-    /// Worth knowing.
+    /// A fact that the user should know.
     Note,
 }
 
 impl Severity {
-    /// The word that every format uses.
+    /// The word for the severity in all formats.
     pub fn word(self) -> &'static str {
         match self {
             Severity::Error => "error",
@@ -26,70 +26,71 @@ impl Severity {
     }
 }
 
-/// One finding.
+/// One fault that a checker found, however often it was seen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Fingerprint: the same for the same fault in another run.
+    /// The fingerprint: the same fault has the same one in every run.
     pub id: String,
-    /// The checker, such as `dmcheck`.
+    /// Name of the checker, such as `dmcheck`.
     pub checker: String,
-    /// What kind of fault, such as `use-after-free`.
+    /// Kind of the fault, such as `use-after-free`.
     pub kind: String,
-    /// How bad the fault is.
+    /// How severe the fault is.
     #[serde(default)]
     pub severity: Severity,
-    /// `harmful`, or why the fault is likely harmless; `null` where nothing was judged.
+    /// The judgment of triage: `harmful`, or why the fault is likely harmless. `null` where nothing was
+    /// judged.
     #[serde(default)]
     pub triage: Option<String>,
-    /// What the gate did about it: `contained` where the gate was closed, `passed` where the run went on, with the reason; absent
-    /// where accesses were not held.
+    /// The gate's reaction: `contained` where it closed, `passed` where the run continued, with the
+    /// reason. Absent where accesses were not held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
     /// One sentence for people.
     pub message: String,
-    /// The module at fault; empty where it is not known, `vmlinux` for the kernel itself.
+    /// The module at fault: `vmlinux` for the kernel itself, empty where it is not known.
     #[serde(default)]
     pub module: String,
     /// The function at fault; `?` where it is not known.
     #[serde(default)]
     pub function: String,
-    /// Offset in it.
+    /// Offset in the function, in bytes.
     #[serde(default)]
     pub offset: u64,
-    /// Source line; `null` without debug information.
+    /// Source line of the fault; `null` without debug information.
     #[serde(default)]
     pub location: Option<Location>,
-    /// Call stack, innermost first; its first frame is the place itself.
+    /// Call stack, innermost function first. Its first frame is the faulty instruction itself.
     #[serde(default)]
     pub stack: Vec<Frame>,
-    /// The context that ran.
+    /// Thread, CPU and level in which the fault happened.
     #[serde(default)]
     pub context: ContextInfo,
-    /// The access at fault, where it is one.
+    /// The faulty access; `null` where the fault is no access.
     #[serde(default)]
     pub access: Option<AccessInfo>,
-    /// The other side of a race.
+    /// The other side of a race; `null` for other faults.
     #[serde(default)]
     pub other: Option<OtherAccess>,
-    /// The result of trying to make a race happen; absent where nobody tried.
+    /// The result of an attempt to make a race happen; absent where none was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmation: Option<Confirmation>,
-    /// Further places that explain the fault.
+    /// Further events that explain the fault.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub related: Vec<Related>,
-    /// Sentences that explain it.
+    /// Sentences that explain the fault.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The object that the finding is about.
+    /// The object of the finding; `null` where it has none.
     #[serde(default)]
     pub object: Option<ObjectInfo>,
-    /// Where an undefined value came from.
+    /// The origin of an undefined value; `null` for other faults.
     #[serde(default)]
     pub origin: Option<OriginInfo>,
-    /// The state of the bytes around, as lines of text.
+    /// The shadow state of the bytes around the access, as lines of text.
     #[serde(default)]
     pub shadow: Vec<String>,
-    /// Index of the event in the run.
+    /// Index of the event in the run's log.
     #[serde(default)]
     pub event: u64,
     /// How often the fault was seen.
@@ -101,31 +102,32 @@ fn one() -> u64 {
     1
 }
 
-/// The result of trying to make a race happen: one access is held until the other arrives.
+/// The result of an attempt to make a race happen: one access is held until the other arrives.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Confirmation {
-    /// `confirmed`, `not-reproduced`, `impossible` (neither can run while the other waits), or `untried`.
+    /// The outcome: `confirmed`, `not-reproduced`, `impossible` (neither can run while the other waits),
+    /// or `untried`.
     pub outcome: String,
-    /// The same in a sentence.
+    /// The outcome as a sentence.
     pub detail: String,
-    /// How often an access was held.
+    /// Number of holds of an access.
     pub tries: u64,
-    /// Runs of the guest.
+    /// Number of guest runs.
     pub runs: u64,
     /// How often both accesses were at the same bytes together.
     pub meetings: u64,
-    /// The bytes that both access, in hexadecimal: before, after the access that arrived, after the held one. `null` where they are
-    /// not known.
+    /// The bytes that both sides access, in hexadecimal: before, after the arriving access, and after
+    /// the held one. `null` where they are not known.
     pub values: Vec<Option<String>>,
 }
 
-/// A source line.
+/// A line of source code.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Location {
-    /// The file, as the debug information names it.
+    /// Path of the file, as in the debug information.
     pub file: String,
-    /// The line, from 1.
+    /// Number of the line, from 1.
     pub line: u32,
 }
 
@@ -134,99 +136,99 @@ pub struct Location {
 pub struct Frame {
     /// Name of the function, `?` where it is not known.
     pub function: String,
-    /// The module it belongs to; `null` for the kernel itself.
+    /// The module of the function; `null` for the kernel itself.
     #[serde(default)]
     pub module: Option<String>,
-    /// Offset in the function.
+    /// Offset in the function, in bytes.
     #[serde(default)]
     pub offset: u64,
-    /// Source line; `null` without debug information.
+    /// Source line of the offset; `null` without debug information.
     #[serde(default)]
     pub location: Option<Location>,
-    /// The module is not checked.
+    /// True where the module is not checked.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub other: bool,
 }
 
 impl Frame {
-    /// Whether it is in a module that is checked.
+    /// Whether the function is in a module that is checked.
     pub fn in_driver(&self) -> bool {
         self.module.is_some() && !self.other
     }
 }
 
-/// A call stack that stands alone.
+/// A call stack with its own context, such as that of an allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallStack {
-    /// The frames, innermost first.
+    /// Frames, innermost function first.
     #[serde(default)]
     pub stack: Vec<Frame>,
-    /// The context that ran, where it is known.
+    /// The context that ran; `null` where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<ContextInfo>,
-    /// Index of the event.
+    /// Index of the event in the run's log; `null` where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<u64>,
 }
 
-/// The context of an event: thread, CPU and level, with the locks that it held.
+/// The context of an event: thread, CPU and level, with the locks that it holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextInfo {
-    /// Name and number of the thread, such as `modprobe/123`.
+    /// Name and pid of the thread, such as `modprobe/123`.
     #[serde(default)]
     pub thread: String,
-    /// The vCPU.
+    /// Index of the vCPU.
     #[serde(default)]
     pub cpu: u32,
-    /// `process`, `softirq`, `hardirq` or `nmi`.
+    /// The level: `process`, `softirq`, `hardirq` or `nmi`.
     #[serde(default)]
     pub level: String,
-    /// The locks that were held, outermost first.
+    /// Locks that the context holds, outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locks: Vec<HeldLock>,
-    /// The states of the kernel objects concerned, such as `netdev registered.running`.
+    /// States of the kernel objects concerned, such as `netdev registered.running`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<String>,
 }
 
-/// A held lock.
+/// A lock that a context holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldLock {
-    /// Its name: `rtnl`, a variable, or the object and member that it is.
+    /// Name of the lock: `rtnl`, a variable, or an object and its member.
     pub name: String,
-    /// `spinlock`, `mutex`, …
+    /// Kind of the lock: `spinlock`, `mutex`, …
     #[serde(default)]
     pub kind: String,
-    /// Readers held it together.
+    /// True where it is held as a reader, so that others may hold it too.
     #[serde(default)]
     pub shared: bool,
-    /// Where it was taken.
+    /// Call stack of its acquisition.
     #[serde(default)]
     pub stack: Vec<Frame>,
 }
 
-/// A further place that explains a finding.
+/// A further event that explains a finding.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Related {
-    /// What happened there, such as `mapped`.
+    /// What happened, such as `mapped`.
     pub what: String,
-    /// Call stack of the place, innermost function first.
+    /// Call stack of the event, innermost function first.
     #[serde(default)]
     pub stack: Vec<Frame>,
-    /// The context that ran there.
+    /// The context of the event; `null` where it is not known.
     #[serde(default)]
     pub context: Option<ContextInfo>,
 }
 
-/// A memory access.
+/// A memory access of the driver or kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessInfo {
-    /// `read`, `write`, `free`, …
+    /// What the access does: `read`, `write`, `free`, …
     #[serde(rename = "type")]
     pub what: String,
-    /// Its address, in hexadecimal.
+    /// Address of its first byte, in hexadecimal.
     pub address: String,
-    /// Its length in bytes; 0 where it is not known.
+    /// Length in bytes; 0 where it is not known.
     #[serde(default)]
     pub size: u64,
 }
@@ -237,10 +239,10 @@ pub struct OtherAccess {
     /// Its call stack, innermost function first.
     #[serde(default)]
     pub stack: Vec<Frame>,
-    /// The context that ran.
+    /// Its thread, CPU and level.
     #[serde(default)]
     pub context: ContextInfo,
-    /// Its access.
+    /// The access itself; `null` where it is not known.
     #[serde(default)]
     pub access: Option<AccessInfo>,
 }
@@ -250,34 +252,34 @@ pub struct OtherAccess {
 pub struct ObjectInfo {
     /// Address of its first byte, in hexadecimal.
     pub address: String,
-    /// Its size in bytes, as the allocation asked for.
+    /// Size in bytes, as the allocation asked for it.
     pub size: u64,
-    /// What sort of memory it is: `slab`, `page`, `vmalloc`, …
+    /// The sort of memory: `slab`, `page`, `vmalloc`, …
     #[serde(default)]
     pub class: String,
-    /// Its name, where it has one: a symbol, a cache.
+    /// Name of the object's symbol or cache; `null` where it has none.
     #[serde(default)]
     pub name: Option<String>,
-    /// Where the access lies, from the object's start; negative before it.
+    /// Offset of the access from the object's start; negative before it.
     #[serde(default)]
     pub offset: Option<i64>,
-    /// The member that was accessed, where the object's type is known.
+    /// The member that was accessed; `null` where the object's type is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// Where it was allocated.
+    /// Call stack of its allocation; `null` where it is not known.
     #[serde(default)]
     pub allocated: Option<CallStack>,
-    /// Where it was freed.
+    /// Call stack of its free; `null` where it is not freed, or that is not known.
     #[serde(default)]
     pub freed: Option<CallStack>,
 }
 
-/// Where an undefined value came from.
+/// The origin of an undefined value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OriginInfo {
-    /// In words, such as `a 64-byte slab object`.
+    /// Description of the memory, such as `a 64-byte slab object`.
     pub description: String,
-    /// Where that was allocated or set up.
+    /// Call stack of its allocation or setup.
     #[serde(default)]
     pub stack: Vec<Frame>,
 }

@@ -1,6 +1,6 @@
-//! Tables for people.
+//! Tables in text.
 
-/// Lines up columns, two spaces apart; the last one is not padded.
+/// Formats rows with aligned columns, two spaces apart; the last column is not padded.
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

@@ -1,14 +1,14 @@
-//! Reports: what was found, for people and for programs.
+//! Reports: findings, printed for people and for programs.
 //!
-//! Knows: the shape of a report and its run (schema `guardrail/1`), and how to print them as text in the manner of
-//! KASAN ([`text`]), as JSON ([`json`]) and as SARIF 2.1.0 ([`sarif`]).
+//! Knows: the format of a report and its run (schema `guardrail/1`), and how to print them. The formats
+//! are text in the style of KASAN ([`text`]), JSON ([`json`]) and SARIF 2.1.0 ([`sarif`]).
 //!
-//! Must not know: how a finding came about, what a guest or a kernel is, or where output goes.
+//! Must not know: how a checker finds a fault, what a guest or a kernel is, or where output is written.
 //!
-//! **Architecture Invariant:** the same report gives the same bytes; whatever differs between a run and its
-//! recording stands in the time fields of [`Run`] alone.
+//! **Architecture Invariant:** the same report gives the same bytes. Only the time fields of [`Run`] may
+//! differ between a run and its replay.
 //!
-//! **Architecture Invariant:** what a guest said is printed without control characters.
+//! **Architecture Invariant:** text from a guest is printed without control characters.
 
 pub mod columns;
 pub mod json;

@@ -1,156 +1,160 @@
-//! The shape of a report: the schema `guardrail/1` as Rust types. Reading is lenient about what may be
-//! absent, writing always gives every field that scripts rely on.
+//! The format of a report: the schema `guardrail/1` as Rust types. Reading accepts reports without
+//! optional fields. Writing always gives every field that scripts rely on.
 
 use guardrail_finding::Finding;
 use serde::{Deserialize, Serialize};
 
-/// The name and version of the schema.
+/// Name and version of the schema.
 pub const SCHEMA: &str = "guardrail/1";
 
-/// A whole report: one run of one driver and what was found in it.
+/// A whole report: one run of one driver, with its findings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// [`SCHEMA`].
+    /// Name and version of the schema: [`SCHEMA`].
     pub schema: String,
     /// The driver, as `struct module` spells it.
     pub driver: String,
-    /// Release of the kernel.
+    /// Release of the guest's kernel.
     pub kernel: String,
-    /// The tools that looked.
+    /// The tools that ran: checkers with their options.
     pub tools: Vec<String>,
-    /// `permissive`, `triage` or `stringent`.
+    /// The policy: `permissive`, `triage` or `stringent`.
     pub mode: String,
-    /// What the run was.
+    /// Outcome and statistics of the run.
     pub run: Run,
-    /// What was found, in the order of first occurrence.
+    /// Findings, in the order of their first occurrence.
     pub findings: Vec<Finding>,
 }
 
-/// What the run was.
+/// Outcome and statistics of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Run {
-    /// One word: `completed`, `guest-panic`, …
+    /// The outcome in one word: `completed`, `guest-panic`, …
     pub outcome: String,
-    /// More about the outcome: the text of a panic, why loading failed.
+    /// Details of the outcome, such as the text of a panic, or why loading failed.
     pub detail: Option<String>,
     /// The device that the driver served.
     pub device: Option<String>,
-    /// The workload.
+    /// Name or path of the workload.
     pub workload: Option<String>,
-    /// Time from the guest's start to its end.
+    /// Seconds from the guest's start to its end.
     pub guest_seconds: f64,
-    /// Time of the whole run, analysis included.
+    /// Seconds of the whole run, including the analysis.
     pub wall_seconds: f64,
-    /// How long the analysis went on after the guest had ended.
+    /// Seconds for which the analysis continued after the guest's end.
     pub lag_seconds: f64,
-    /// From the guest's start until its kernel ran our first program.
+    /// Seconds from the guest's start until its kernel ran Guardrail's first program.
     pub boot_seconds: Option<f64>,
-    /// The steps of the workload.
+    /// The steps of the workload, in order.
     pub steps: Vec<Step>,
-    /// Events in the log.
+    /// Number of events in the log.
     pub events: u64,
-    /// Events that were lost. Anything but 0 is a failed run.
+    /// Number of lost events. With any value but 0 the run has failed.
     pub lost_events: u64,
-    /// Driver blocks executed.
+    /// Number of executed driver blocks.
     pub blocks: u64,
-    /// Memory accesses of the driver.
+    /// Number of memory accesses by the driver.
     pub accesses: u64,
-    /// Those to devices among them, and port accesses.
+    /// Number of accesses to devices among them, and of port accesses.
     pub device_accesses: u64,
-    /// Accesses in the log that no instruction claimed. Anything but 0 is a fault of guardrail.
+    /// Accesses in the log that belong to no instruction. Any value but 0 is a fault of Guardrail.
     pub unclaimed_accesses: u64,
-    /// Segments of the log that could not be read to their end. Anything but 0 is a fault of guardrail.
+    /// Segments of the log that could not be read to their end. Any value but 0 is a fault of Guardrail.
     pub damaged_segments: u64,
     /// How device accesses were held; `null` where they were not.
     pub gate: Option<Gate>,
-    /// Instruction forms that the analysis has no exact rule for, and how often they ran.
+    /// Instruction forms without an exact rule in the analysis, and how often they ran.
     pub unknown_instructions: std::collections::BTreeMap<String, u64>,
-    /// What a reader should know about the run besides.
+    /// Further facts about the run, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// How device accesses were held.
+/// How device accesses were held in a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gate {
-    /// `vmm` or `vfio-user`.
+    /// The kind of gate: `vmm` or `vfio-user`.
     pub kind: String,
-    /// Accesses that were held until they were checked, and passed.
+    /// Accesses that were held until they were checked, and then ran.
     pub held: u64,
     /// Accesses that a closed gate kept from the device.
     pub dropped: u64,
-    /// Accesses that reached the device without being held. Anything but 0 is a failed run.
+    /// Accesses that reached the device without being held. With any value but 0 the run has failed.
     pub ungated: u64,
-    /// Seconds for which accesses were held, together.
+    /// Total time for which accesses were held, in seconds.
     pub held_seconds: f64,
-    /// The longest that one was held, in microseconds.
+    /// The longest hold of one access, in microseconds.
     pub longest_microseconds: f64,
-    /// Since when, in seconds since the epoch: the driver was about to be bound to its first device.
+    /// Start of holding, in seconds since the epoch: just before the kernel bound the driver to its
+    /// first device.
     pub since: Option<f64>,
-    /// Why the gate was closed, if it was.
+    /// Why the gate was closed; `null` where it was not.
     pub closed: Option<String>,
     /// The same counts by address space: `memory`, `port`, `config`.
     pub spaces: std::collections::BTreeMap<String, GateSpace>,
-    /// What went through the gate outside the driver VM; `null` where there was none.
+    /// Counts of the gate outside the driver VM; `null` where there was none.
     pub outside: Option<GateOutside>,
 }
 
-/// What went through the gate outside the driver VM.
+/// Counts of the gate outside the driver VM.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GateOutside {
-    /// Accesses that the device got, from the start of the driver VM on: before the driver was bound they are the kernel's own.
+    /// Accesses that reached the device, from the start of the driver VM. Those before the driver was
+    /// bound are the kernel's own.
     pub passed: u64,
-    /// Accesses that it did not get.
+    /// Accesses that the gate kept from the device.
     pub dropped: u64,
-    /// Interrupts that were handed to the guest.
+    /// Interrupts that the gate passed to the guest.
     pub interrupts: u64,
-    /// Interrupts that were not, because the gate was closed.
+    /// Interrupts that the closed gate did not pass to the guest.
     pub interrupts_dropped: u64,
-    /// Accesses to registers in memory and ports that arrived while the driver was bound and the gate open.
+    /// Accesses to mapped registers and ports that arrived while the driver was bound and the gate was
+    /// open.
     pub arrived_registers: u64,
-    /// The same for configuration space.
+    /// Accesses to configuration space that arrived in the same time.
     pub arrived_config: u64,
-    /// More of those than were held in the driver VM. They count as ungated; anything but 0 is a failed run.
+    /// By how many these accesses exceed those held in the driver VM. They count as ungated; with any
+    /// value but 0 the run has failed.
     pub unknown: u64,
-    /// What passed and what did not by address space: `bar0` to `bar5`, `config`.
+    /// Passed and dropped accesses by address space: `bar0` to `bar5`, `config`.
     pub spaces: std::collections::BTreeMap<String, GateOutsideSpace>,
 }
 
-/// One address space at the gate outside the driver VM.
+/// Counts of one address space at the gate outside the driver VM.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GateOutsideSpace {
-    /// Accesses that the device got.
+    /// Accesses that reached the device.
     pub passed: u64,
-    /// Accesses that it did not get.
+    /// Accesses that the gate kept from the device.
     pub dropped: u64,
 }
 
-/// Device accesses of one address space.
+/// Counts of device accesses in one address space.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GateSpace {
-    /// Held and passed.
+    /// Accesses that were held and then ran.
     pub held: u64,
-    /// Kept from the device.
+    /// Accesses that a closed gate kept from the device.
     pub dropped: u64,
-    /// Not held.
+    /// Accesses that reached the device without being held.
     pub ungated: u64,
 }
 
 /// A step of the workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Its name.
+    /// Name of the step.
     pub name: String,
-    /// How long it took.
+    /// Duration of the step, in seconds.
     pub seconds: f64,
 }
 
 impl Report {
-    /// The findings' total, merged ones counted once each.
+    /// Number of findings; merged ones count once each.
     pub fn found(&self) -> usize {
         self.findings.len()
     }

@@ -118,7 +118,7 @@ fn stack(text: &str, frames: &[Frame]) -> Value {
     json!({ "message": { "text": text }, "frames": frames })
 }
 
-/// A SARIF location. Where the source line is unknown, function and offset stand alone.
+/// Makes a SARIF location. Where the source line is unknown, it has only function and offset.
 fn location(source: Option<&Location>, function: &str, module: Option<&str>, offset: u64) -> Value {
     let mut value = json!({
         "logicalLocations": [{
@@ -138,7 +138,7 @@ fn location(source: Option<&Location>, function: &str, module: Option<&str>, off
     value
 }
 
-/// A path as a URI reference: what URIs do not allow is percent-encoded.
+/// A path as a URI reference, with characters percent-encoded that URIs do not allow.
 fn uri(path: &str) -> String {
     let absolute = path.starts_with('/');
     let mut uri = String::from(if absolute { "file://" } else { "" });

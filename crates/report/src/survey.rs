@@ -1,7 +1,8 @@
-//! A survey: many runs, one table.
+//! A survey: many runs in one table.
 //!
-//! A survey is a folder of cells, each the run of one driver with one kernel. This module knows their shape, sums them
-//! up, compares two surveys, and prints the result as text, JSON or a page.
+//! A survey is a folder of cells. Each cell is the run of one driver with one kernel. This module knows
+//! their format, sums them up, compares two surveys, and prints the result as text, JSON or an HTML
+//! page.
 
 mod diff;
 mod html;
@@ -15,54 +16,54 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Name and version of the shape of a cell.
+/// Name and version of the format of a cell.
 pub const CELL_SCHEMA: &str = "guardrail-survey-cell/1";
-/// Name and version of the shape of a summary.
+/// Name and version of the format of a summary.
 pub const SCHEMA: &str = "guardrail-survey/1";
 
-/// What every cell of a survey has in common.
+/// Settings that every cell of a survey shares.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// The checkers.
+    /// Names of the checkers.
     pub tools: Vec<String>,
-    /// The workload, where it is not that of the driver's class.
+    /// The workload; `None` where each driver's class chooses it.
     pub workload: Option<String>,
-    /// Number of guest CPUs.
+    /// Number of vCPUs.
     pub smp: u8,
     /// Variables of the workload, as `NAME=VALUE`.
     #[serde(default)]
     pub variables: Vec<String>,
 }
 
-/// Which run a cell is.
+/// The position of a cell in the table: driver, device and kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
-    /// The driver.
+    /// Name of the driver.
     pub driver: String,
-    /// The device, where it is not the driver's usual one.
+    /// The device; `None` for the driver's usual one.
     #[serde(default)]
     pub device: Option<String>,
-    /// The kernel's name as it was asked for.
+    /// Name of the kernel, as the user gave it.
     pub kernel: String,
 }
 
-/// How the run of a cell went.
+/// The outcome of a cell's run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It completed, and nothing was found.
+    /// The run completed without findings.
     Clean,
-    /// It completed, or ended in a panic, and something was found.
+    /// The run completed, or ended in a panic, and has findings.
     Findings,
-    /// It could not be run to its end; what was found before is kept.
+    /// The run could not complete. Findings before its end are kept.
     #[default]
     Failed,
-    /// The driver and this kernel do not go together.
+    /// The driver does not exist for this kernel, or cannot run with it.
     NotAvailable,
 }
 
 impl State {
-    /// The word that every format uses.
+    /// The word for the state in all formats.
     pub fn word(self) -> &'static str {
         match self {
             State::Clean => "clean",
@@ -73,49 +74,49 @@ impl State {
     }
 }
 
-/// A step that a driver did not support.
+/// A step of the workload that a driver did not support.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Its name.
+    /// Name of the step.
     pub name: String,
-    /// What the guest said.
+    /// The reason, as the guest printed it.
     pub why: String,
 }
 
 /// The run of one driver with one kernel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// [`CELL_SCHEMA`].
+    /// Name and version of the format: [`CELL_SCHEMA`].
     pub schema: String,
-    /// Which run it is.
+    /// Position of the cell in the table.
     #[serde(flatten)]
     pub place: Place,
-    /// The driver's class.
+    /// Class of the driver.
     #[serde(default)]
     pub class: String,
-    /// How it went.
+    /// Outcome of the run.
     pub state: State,
-    /// Why, where it did not complete.
+    /// Why the run did not complete; `None` where it did.
     #[serde(default)]
     pub why: Option<String>,
-    /// Time of the whole run.
+    /// Duration of the whole run, in seconds.
     #[serde(default)]
     pub wall_seconds: f64,
     /// Steps that the driver did not support.
     #[serde(default)]
     pub skipped: Vec<Skipped>,
-    /// The report, where there is one.
+    /// The report; `None` where the run has none.
     #[serde(default)]
     pub report: Option<Report>,
 }
 
 impl Cell {
-    /// What was found.
+    /// The findings in the report; empty without a report.
     pub fn findings(&self) -> &[Finding] {
         self.report.as_ref().map_or(&[], |report| &report.findings)
     }
 
-    /// True where the run went far enough for its findings to be all that there is.
+    /// Whether the run advanced far enough for its findings to be complete.
     pub fn completed(&self) -> bool {
         matches!(self.state, State::Clean | State::Findings)
     }
@@ -130,7 +131,7 @@ impl Place {
         }
     }
 
-    /// A name for files: no character in it means anything to a file system.
+    /// A name for files, made of characters without a meaning to file systems.
     pub fn file_stem(&self) -> String {
         let plain = |text: &str| -> String {
             text.chars()
@@ -148,36 +149,36 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// A fault, wherever it was found.
+/// A fault, with all cells that have it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distinct {
-    /// The first of them, in the order of the table.
+    /// The first finding of the fault, in the order of the table.
     pub finding: Finding,
-    /// All cells in which it was found.
+    /// All cells that have the fault.
     pub cells: Vec<Place>,
 }
 
-/// A survey summed up.
+/// The summary of a survey.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// [`SCHEMA`].
+    /// Name and version of the format: [`SCHEMA`].
     pub schema: String,
-    /// What the cells have in common.
+    /// Settings that all cells share.
     pub settings: Settings,
-    /// The kernels, in the order of the columns.
+    /// Names of the kernels, in the order of the columns.
     pub kernels: Vec<String>,
     /// The cells, row by row.
     pub cells: Vec<Cell>,
-    /// Cells that were asked for and have not been run.
+    /// Requested cells without a run.
     pub missing: Vec<Place>,
-    /// The distinct findings, in the order of the table.
+    /// The distinct faults, in the order of the table.
     pub findings: Vec<Distinct>,
-    /// What changed against an earlier survey.
+    /// Changes since an earlier survey; `None` without one.
     pub diff: Option<Diff>,
 }
 
 impl Summary {
-    /// Sums up: `places` is what was asked for, in the order of the table.
+    /// Sums up the cells. `places` has the requested cells, in the order of the table.
     pub fn new(settings: Settings, places: &[Place], cells: &[Cell]) -> Summary {
         let mut by_place: BTreeMap<&Place, &Cell> = cells.iter().map(|cell| (&cell.place, cell)).collect();
         let mut summary = Summary { schema: SCHEMA.to_owned(), settings, ..Summary::default() };
@@ -194,12 +195,12 @@ impl Summary {
         summary
     }
 
-    /// How many cells are in a state.
+    /// Number of cells in a state.
     pub fn count(&self, state: State) -> usize {
         self.cells.iter().filter(|cell| cell.state == state).count()
     }
 
-    /// The names of the rows, in order.
+    /// Names of the rows, in the order of the table.
     fn rows(&self) -> Vec<String> {
         let mut rows = Vec::new();
         for place in self.cells.iter().map(|cell| &cell.place).chain(&self.missing) {
@@ -214,7 +215,7 @@ impl Summary {
         self.cells.iter().find(|cell| cell.place.kernel == kernel && cell.place.row() == row)
     }
 
-    /// The line that sums everything up.
+    /// The one-line summary.
     pub fn headline(&self) -> String {
         let mut text = format!(
             "{} runs: {} clean, {} with findings, {} failed, {} not available",
@@ -234,24 +235,24 @@ impl Summary {
         }
     }
 
-    /// Writes it for people.
+    /// Writes the summary as text.
     pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         text::write(self, out)
     }
 
-    /// Writes it as one page that needs no other file.
+    /// Writes the summary as one HTML page that needs no other file.
     pub fn write_html(&self, out: &mut dyn Write) -> io::Result<()> {
         html::write(self, out)
     }
 
-    /// Writes it as one JSON object.
+    /// Writes the summary as one JSON object.
     pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         serde_json::to_writer_pretty(&mut *out, self)?;
         out.write_all(b"\n")
     }
 }
 
-/// Merges findings with one fingerprint.
+/// Merges findings with the same fingerprint.
 fn distinct(cells: &[Cell]) -> Vec<Distinct> {
     let mut all: Vec<Distinct> = Vec::new();
     let mut index: BTreeMap<&str, usize> = BTreeMap::new();
@@ -270,7 +271,7 @@ fn distinct(cells: &[Cell]) -> Vec<Distinct> {
     all
 }
 
-/// What a table shows of a cell.
+/// The text of a cell in the table.
 fn shown(cell: Option<&Cell>) -> String {
     match cell {
         None => "-".to_owned(),
@@ -283,7 +284,7 @@ fn shown(cell: Option<&Cell>) -> String {
     }
 }
 
-/// Where a finding lies.
+/// The location of a finding: its source line, or function and offset.
 fn location(finding: &Finding) -> String {
     let module = if finding.module.is_empty() { String::new() } else { format!(" [{}]", finding.module) };
     format!("{}+{:#x}{module}", finding.function, finding.offset)

@@ -1,4 +1,4 @@
-//! The report for people, in the manner of KASAN.
+//! The report as text, in the style of KASAN.
 
 use crate::model::{Report, Run};
 use guardrail_finding::{AccessInfo, ContextInfo, Finding, Frame, ObjectInfo};
@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 const RULE: &str = "==================================================================";
 
-/// Writes every finding, how the run ended where it did not complete, and the summary line.
+/// Writes every finding, the outcome of a run that did not complete, and the summary line.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     for finding in &report.findings {
         writeln!(out, "{RULE}")?;
@@ -39,7 +39,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", summary(report))
 }
 
-/// The line at the end: what was found, how much was looked at, how long it took.
+/// The last line: number of findings, amount checked, and duration.
 fn summary(report: &Report) -> String {
     let Run { blocks, accesses, events, lost_events, lag_seconds, wall_seconds, .. } = report.run;
     let found = match report.found() {
@@ -48,7 +48,7 @@ fn summary(report: &Report) -> String {
         n => format!("{n} findings"),
     };
     if events == 0 && wall_seconds == 0.0 {
-        // Clients inside the guest's machine, which leave no log.
+        // Clients inside QEMU leave no log.
         let time = match report.run.guest_seconds {
             0.0 => String::new(),
             seconds => format!("; guest time {seconds:.1} s"),
@@ -101,7 +101,7 @@ fn finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     if !context.level.is_empty() {
         write!(out, "CPU {}, {} context", context.cpu, clean(&context.level))?;
         match finding.event {
-            // Found without a log.
+            // The finding has no event, because no log was read.
             0 => writeln!(out)?,
             event => writeln!(out, ", event {event}")?,
         }
@@ -144,13 +144,13 @@ fn finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nFingerprint: {}", clean(&finding.id))
 }
 
-/// `Write of 4 bytes at 0x…`.
+/// Text such as `Write of 4 bytes at 0x…`.
 fn access(access: &AccessInfo) -> String {
     let size = if access.size == 0 { String::new() } else { format!(" of {}", bytes(access.size)) };
     format!("{}{size} at {}", sentence(&clean(&access.what)), clean(&access.address))
 }
 
-/// Locks and states.
+/// Writes held locks and states of objects.
 fn holding(context: &ContextInfo, out: &mut dyn Write) -> io::Result<()> {
     for lock in &context.locks {
         let shared = if lock.shared { ", shared" } else { "" };
@@ -186,7 +186,7 @@ fn object(object: &ObjectInfo, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// `12 bytes inside of 64-byte slab object [0x…, 0x…)`.
+/// Text such as `12 bytes inside of 64-byte slab object [0x…, 0x…)`.
 fn position(offset: i64, object: &ObjectInfo) -> String {
     let distance = offset.unsigned_abs();
     let (by, side) = if offset < 0 {
@@ -229,7 +229,7 @@ fn sentence(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Names and panic texts come from the guest: what steers a terminal stays behind.
+/// Replaces control characters. Names and panic texts come from the guest, and could steer a terminal.
 pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\t' { '?' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! Every format of one report, as snapshots, and the JSON against its schema.
+//! Tests every format of one report against snapshots, and the JSON against its schema.
 
 use guardrail_finding::*;
 use guardrail_report::*;
@@ -177,7 +177,7 @@ fn sarif() {
     insta::assert_snapshot!(without_version(print(sarif::write, &sample())));
 }
 
-/// The snapshot must not change with our version.
+/// Replaces Guardrail's version, so that the snapshot does not change with it.
 fn without_version(text: String) -> String {
     text.replace(env!("CARGO_PKG_VERSION"), "VERSION")
 }
@@ -196,7 +196,8 @@ fn json_satisfies_its_schema() {
     assert!(valid(&report).unwrap_err().contains("severity"));
 }
 
-/// The part of JSON Schema that our schema uses; anything else in it fails the test.
+/// Checks a value against the part of JSON Schema that the report's schema uses. Anything else in the
+/// schema fails the test.
 fn check(root: &Value, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
     for (word, rule) in schema.as_object().ok_or("a schema is an object")? {
         match word.as_str() {
@@ -244,7 +245,7 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str) -> Result<(), St
                         check(root, rule, value, &format!("{at}.{name}"))?;
                     }
                 }
-                // Every field that we write is documented.
+                // The schema documents every field that is written.
                 for name in value.as_object().into_iter().flatten().map(|(name, _)| name) {
                     rule.get(name).ok_or_else(|| format!("{at}: '{name}' is not in the schema"))?;
                 }

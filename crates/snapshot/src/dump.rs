@@ -1,4 +1,4 @@
-//! A guest's memory and registers, as QEMU's `dump-guest-memory` writes them: an ELF core.
+//! Reads a guest's memory and registers from an ELF core, as QEMU's `dump-guest-memory` writes it.
 
 use crate::error::{Error, Result};
 use object::LittleEndian as LE;
@@ -8,46 +8,47 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Program headers that are read; QEMU writes one for each block of memory, we some thousand for a kernel's addresses.
+/// Most program headers that are read. QEMU writes one for each block of memory; `map` writes some
+/// thousand for a kernel's addresses.
 const MAX_HEADERS: usize = 0xffff;
-/// Bytes of notes that are read: some kilobytes for each vCPU.
+/// Most bytes of notes that are read. Each vCPU has some kilobytes of notes.
 const MAX_NOTES: u64 = 1 << 20;
 const NT_PRSTATUS: u32 = 1;
-/// Offset of the registers in `elf_prstatus`, and of `rip` and `rsp` among them (`user_regs_struct`).
+/// Offset of the registers in `elf_prstatus`, and of `rip` and `rsp` in them (`user_regs_struct`).
 const PR_REG: usize = 112;
 const RIP: usize = 16 * 8;
 const RSP: usize = 19 * 8;
-/// Offset of CR3 in QEMU's own note (`QEMUX86CPUState` in its `target/i386/arch_dump.c`).
+/// Offset of CR3 in QEMU's own note (`QEMUX86CPUState` in QEMU's `target/i386/arch_dump.c`).
 const QEMU_CR3: usize = 416;
 const QEMU_CR4: usize = 424;
 
-/// A piece of the guest's memory in the file.
+/// A part of the guest's memory that the file has in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// Physical address.
+    /// Guest physical address of its first byte.
     pub physical: u64,
-    /// Offset in the file.
+    /// Offset of its first byte in the file.
     pub offset: u64,
     /// Length in bytes.
     pub size: u64,
-    /// Virtual address; zero where QEMU wrote the header.
+    /// Guest virtual address of its first byte; zero where QEMU wrote the header.
     pub virt: u64,
 }
 
-/// One vCPU.
+/// Registers of one vCPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cpu {
-    /// Instruction pointer.
+    /// Instruction pointer, a guest virtual address.
     pub rip: u64,
-    /// Stack pointer.
+    /// Stack pointer, a guest virtual address.
     pub rsp: u64,
-    /// Physical address of its page tables, with flags in the low bits.
+    /// Physical address of the page tables, with flags in the low bits.
     pub cr3: u64,
-    /// Which features are on.
+    /// Control register 4, which says which processor features are on.
     pub cr4: u64,
 }
 
-/// A saved guest.
+/// A saved guest: an ELF core that stays mapped while it is read.
 #[derive(Debug)]
 pub struct Dump {
     path: PathBuf,
@@ -58,7 +59,7 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// Opens a file that QEMU wrote, or one that was mapped already.
+    /// Opens a file that QEMU wrote, with or without the kernel's addresses from the module `map`.
     pub fn open(path: &Path) -> Result<Dump> {
         let file = File::open(path).map_err(Error::io("open", path))?;
         let length = file.metadata().map_err(Error::io("read", path))?.len();
@@ -93,7 +94,7 @@ impl Dump {
             let (physical, virt) = (header.p_paddr.get(LE), header.p_vaddr.get(LE));
             blocks.push(Block { physical, offset, size, virt });
         }
-        // The largest first: that is where most reads go.
+        // The largest block is first, because most reads go there.
         blocks.sort_by_key(|block| std::cmp::Reverse(block.size));
         let note = headers.iter().find(|header| header.p_type.get(LE) == elf::PT_NOTE).copied();
         let mut notes = Vec::new();
@@ -104,12 +105,12 @@ impl Dump {
         Ok(Dump { path: path.to_path_buf(), file, blocks, note, cpus: cpus(&notes) })
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The vCPUs.
+    /// Registers of each vCPU.
     pub fn cpus(&self) -> &[Cpu] {
         &self.cpus
     }
@@ -118,7 +119,7 @@ impl Dump {
         self.note.as_ref()
     }
 
-    /// Where the bytes at a physical address are in the file, and how many follow.
+    /// Offset in the file of the bytes at a physical address, and how many bytes follow there.
     pub(crate) fn place(&self, physical: u64) -> Option<(u64, u64)> {
         self.blocks.iter().find_map(|block| {
             let into = physical.checked_sub(block.physical).filter(|into| *into < block.size)?;
@@ -126,20 +127,21 @@ impl Dump {
         })
     }
 
-    /// Reads physical memory; `None` where the file does not have it.
+    /// Reads physical memory. `None` where the file does not have all of it.
     pub fn read_physical(&self, physical: u64, bytes: &mut [u8]) -> Option<()> {
         let (offset, rest) = self.place(physical)?;
         (bytes.len() as u64 <= rest).then_some(())?;
         self.file.read_exact_at(bytes, offset).ok()
     }
 
-    /// Whether its headers have the kernel's addresses already.
+    /// Whether the headers have the kernel's addresses already.
     pub(crate) fn is_mapped(&self) -> bool {
         self.blocks.iter().any(|block| block.virt >> 63 == 1)
     }
 }
 
-/// The vCPUs in the notes: all the states that a Linux core has come first, then QEMU's own, in the same order.
+/// Reads the vCPUs from the notes. First come the states of any Linux core, then QEMU's own, in the same
+/// order.
 fn cpus(notes: &[u8]) -> Vec<Cpu> {
     let word = |bytes: &[u8], at: usize| {
         bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
@@ -159,7 +161,7 @@ fn cpus(notes: &[u8]) -> Vec<Cpu> {
     cpus
 }
 
-/// Name, type and content of each note.
+/// Iterates over the notes: name, type and content of each.
 fn each_note(mut notes: &[u8]) -> impl Iterator<Item = (&[u8], u32, &[u8])> {
     std::iter::from_fn(move || {
         let number = |at: usize| Some(u32::from_le_bytes(notes.get(at..at + 4)?.try_into().ok()?));

@@ -1,35 +1,35 @@
-//! What can be wrong with a saved guest.
+//! Errors of saved guests.
 
 use std::path::{Path, PathBuf};
 
-/// An error of this crate.
+/// Why a saved guest cannot be read or prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file operation.
+    /// A file operation failed.
     #[error("cannot {doing} {path}")]
     Io {
-        /// What was tried.
+        /// The operation, as a verb phrase for the message.
         doing: &'static str,
-        /// On what.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// The file is not what it should be.
+    /// The file's content is not valid.
     #[error("{path} is no saved guest that can be read: {why}")]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The check that failed.
         why: String,
     },
 }
 
-/// A result of this crate.
+/// A result with this crate's error.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Wraps an I/O error.
+    /// Makes a function that wraps an I/O error.
     pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.to_path_buf();
         move |source| Error::Io { doing, path, source }

@@ -1,4 +1,4 @@
-//! What is where in a saved guest: the kernel and its modules.
+//! Finds the kernel and its modules in a saved guest.
 
 use crate::dump::Dump;
 use crate::error::{Error, Result};
@@ -8,31 +8,31 @@ use guardrail_binfmt::module::SymbolKind;
 use guardrail_binfmt::orc::{Frames, MAX_ENTRIES};
 use guardrail_binfmt::{KernelImage, ModuleImage};
 
-/// KASLR moves the kernel by less than this.
+/// Upper bound of the KASLR slide.
 const MOST: u64 = 1 << 30;
-/// Bytes of the kernel's banner that must be the same.
+/// Bytes of the kernel's banner that must match.
 const BANNER: u64 = 64;
 const MAX_MODULES: usize = 1024;
 const MAX_SECTIONS: usize = 256;
 const MAX_NAME: usize = 64;
 
-/// A module that is loaded.
+/// A module that is loaded in the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
-    /// Its name. The guest says so; anything may be in it.
+    /// Name of the module. It comes from the guest, so it may hold anything.
     pub name: String,
-    /// Names and addresses of its sections, as far as the kernel tells them.
+    /// Names and guest virtual addresses of its sections, as far as the kernel has them in sysfs.
     pub sections: Vec<(String, u64)>,
 }
 
 impl Loaded {
-    /// Where a section is.
+    /// Guest virtual address of a section.
     fn address_of(&self, section: &str) -> Option<u64> {
         self.sections.iter().find(|(name, _)| name == section).map(|(_, address)| *address)
     }
 }
 
-/// A saved guest, and what is where in it.
+/// A saved guest with the kernel found in it.
 #[derive(Debug)]
 pub struct Guest<'a> {
     dump: &'a Dump,
@@ -41,9 +41,10 @@ pub struct Guest<'a> {
 }
 
 impl<'a> Guest<'a> {
-    /// Finds the kernel that `image` is of in a saved guest.
+    /// Finds the kernel of `image` in a saved guest.
     pub fn find(dump: &'a Dump, image: &KernelImage) -> Result<Guest<'a>> {
-        // All of them have the same kernel, unless one was about to start, or is in a user program of a kernel that hides from those.
+        // All vCPUs have the same kernel. A vCPU may not show it if it was about to start. The same
+        // holds if it ran a user program and the kernel hides from those.
         for cpu in dump.cpus() {
             let space = Space::of(dump, cpu);
             if let Some(slide) = slide(dump, &space, image) {
@@ -53,17 +54,17 @@ impl<'a> Guest<'a> {
         Err(Error::damaged(dump.path(), format!("the kernel {} is not in its memory", image.release())))
     }
 
-    /// How far the kernel is from where it was linked to be.
+    /// The KASLR slide: the distance from link-time to guest virtual addresses.
     pub fn slide(&self) -> u64 {
         self.slide
     }
 
-    /// The kernel's addresses.
+    /// The kernel's address space.
     pub fn space(&self) -> &Space {
         &self.space
     }
 
-    /// The modules that are loaded, as far as the kernel's list can be followed.
+    /// The loaded modules, as far as the kernel's list can be followed.
     pub fn modules(&self, image: &KernelImage) -> Vec<Loaded> {
         self.try_modules(image).unwrap_or_default()
     }
@@ -86,8 +87,9 @@ impl<'a> Guest<'a> {
         Some(modules)
     }
 
-    /// The sections of the module whose structure is at an address, from what sysfs shows of it. A list of pointers to attributes ends
-    /// with a null; each has a section's name, and its address behind (up to 6.13) or in it.
+    /// The sections of the module whose `struct module` is at `module`, from the module's sysfs
+    /// attributes. A null ends the list of pointers to attributes. Each attribute holds a section's
+    /// name. The address follows the attribute (up to 6.13) or is in it.
     fn sections(&self, image: &KernelImage, module: u64) -> Option<Vec<(String, u64)>> {
         let btf = image.btf();
         let attributes = self.word(module.checked_add(btf.member_offset("module", "sect_attrs")?)?)?;
@@ -108,12 +110,12 @@ impl<'a> Guest<'a> {
         Some(sections)
     }
 
-    /// The kernel's sections and symbols, where they are in this guest.
+    /// The kernel's sections and symbols, at their addresses in this guest.
     pub fn kernel(&self, image: &KernelImage) -> (Vec<Section>, Vec<Symbol>) {
         let moved = |address: u64| address.wrapping_add(self.slide);
         let sections: Vec<Section> = image
             .sections()
-            // What lies below is counted from the start of each CPU's own memory.
+            // Lower addresses are offsets from the start of each CPU's per-CPU memory.
             .filter(|(_, address, _)| address >> 63 == 1)
             .map(|(name, address, size)| Section {
                 name: name.to_owned(),
@@ -133,7 +135,7 @@ impl<'a> Guest<'a> {
         (sections, symbols)
     }
 
-    /// Adds the frames of the kernel's own code.
+    /// Adds the unwind frames of the kernel's own code.
     pub fn kernel_frames(&self, image: &KernelImage, frames: &mut Frames) {
         let section = |name: &str| image.sections().find(|(n, _, _)| *n == name);
         let bytes = |name: &str| {
@@ -152,7 +154,8 @@ impl<'a> Guest<'a> {
         }
     }
 
-    /// Adds the frames of a module, from its tables in the guest's memory: in its file they are not relocated.
+    /// Adds the unwind frames of a module, from its tables in the guest's memory. The tables in its file
+    /// are not relocated.
     pub fn module_frames(&self, loaded: &Loaded, file: &ModuleImage, frames: &mut Frames) {
         let read = |name: &str| {
             let address = loaded.address_of(name)?;
@@ -178,7 +181,7 @@ impl<'a> Guest<'a> {
     }
 }
 
-/// The distance at which the kernel's banner is found.
+/// The slide at which the kernel's banner is found.
 fn slide(dump: &Dump, space: &Space, image: &KernelImage) -> Option<u64> {
     let banner = image.address_of("linux_banner")?;
     let wanted = image.bytes_at(banner, BANNER)?;
@@ -190,13 +193,14 @@ fn slide(dump: &Dump, space: &Space, image: &KernelImage) -> Option<u64> {
     })
 }
 
-/// The addresses of a module's sections, under the names of its file: what the guest calls otherwise is left out.
+/// The addresses of a module's sections, under the names in its file. Other names from the guest are
+/// left out.
 pub fn placed(loaded: &Loaded, file: &ModuleImage) -> Vec<(String, u64)> {
     let known = |name: &str| file.sections().any(|section| section.alloc && section.name == name);
     loaded.sections.iter().filter(|(name, _)| known(name)).cloned().collect()
 }
 
-/// The sections and symbols of a module that has no lines.
+/// The sections and symbols of a module without line information.
 pub fn module_symbols(loaded: &Loaded, file: &ModuleImage) -> (Vec<Section>, Vec<Symbol>) {
     let addresses: Vec<Option<u64>> =
         file.sections().map(|section| loaded.address_of(section.name).filter(|_| section.alloc)).collect();

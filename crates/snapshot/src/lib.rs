@@ -1,16 +1,17 @@
-//! A guest as it was at one moment, made ready for a debugger.
+//! Prepares a guest's state at one moment for a debugger.
 //!
-//! QEMU saves the guest's physical memory and the registers of its vCPUs as an ELF core ([`Dump`]). Here it gets the addresses that the
-//! guest's kernel uses: its page tables are walked ([`paging`]), and the headers of the file rewritten ([`map`]). What is in
-//! it is then found by itself: how far the kernel was moved, and where its modules are ([`Guest`]). A stock kernel comes without
-//! a symbol file, so one is written from the tables in its image ([`symbols`]).
+//! QEMU saves the guest's physical memory and the registers of its vCPUs as an ELF core ([`Dump`]). This
+//! crate adds the addresses that the guest's kernel uses. It walks the kernel's page tables ([`paging`])
+//! and rewrites the headers of the file ([`map`]). Then it finds the KASLR slide and the modules in
+//! memory ([`Guest`]). A stock kernel has no symbol file, so the crate writes one from the tables in the
+//! kernel's image ([`symbols`]).
 //!
-//! Knows: ELF cores, the page tables of x86-64, how the kernel keeps its modules, what gdb wants.
+//! Knows: ELF cores, the page tables of x86-64, the kernel's module structures, what gdb needs.
 //!
 //! Must not know: how a guest is run or stopped, what a finding is, how gdb is started.
 //!
-//! **Architecture Invariant:** a saved guest is not trusted. Whatever its memory holds, nothing here panics, loops without
-//! end or uses memory without bounds, and no text of the guest's gets into a gdb script.
+//! **Architecture Invariant:** a saved guest is not trusted. Whatever its memory holds, nothing here
+//! panics, loops without end or uses memory without bounds. No text of the guest gets into a gdb script.
 
 mod dump;
 mod error;

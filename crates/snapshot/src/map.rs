@@ -1,4 +1,4 @@
-//! Gives a saved guest the addresses of its kernel, and lets go of what it does not need.
+//! Gives a saved guest the addresses of its kernel, and frees the disk space of its zeros.
 
 use crate::dump::Dump;
 use crate::error::{Error, Result};
@@ -10,13 +10,16 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The unit in which a file has holes.
+/// Unit of holes in a file, in bytes.
 const PAGE: usize = 4096;
-/// Bytes that are looked through at a time.
+/// Bytes that are examined at a time.
 const PIECE: usize = 1 << 20;
 
-/// Rewrites the headers of a dump so that a debugger finds the guest's memory at the addresses that its kernel uses. The new headers are
-/// written behind everything else before the file names them, so that whoever reads it at the same time sees the old or the new ones.
+/// Rewrites the headers of a dump, so that a debugger finds the guest's memory at the kernel's
+/// addresses.
+///
+/// The new headers are written after all other content, before the file header refers to them. A
+/// concurrent reader sees either the old or the new ones.
 pub fn map(dump: &Dump, space: &Space) -> Result<()> {
     if dump.is_mapped() {
         return Ok(());
@@ -48,7 +51,7 @@ pub fn map(dump: &Dump, space: &Space) -> Result<()> {
         .map_err(|()| Error::damaged(path, "it is cut"))?;
     header.e_phoff = U64::new(LE, end);
     header.e_phnum = U16::new(LE, count);
-    // A core needs none, and QEMU's are of no use.
+    // A core needs no section headers, and QEMU's are useless.
     header.e_shoff = U64::new(LE, 0);
     header.e_shnum = U16::new(LE, 0);
     header.e_shstrndx = U16::new(LE, 0);
@@ -56,7 +59,7 @@ pub fn map(dump: &Dump, space: &Space) -> Result<()> {
     file.write_all_at(&bytes, 0).map_err(Error::io("write", path))
 }
 
-/// Makes holes in a file where it has only zeros: most of a guest's memory was never used.
+/// Makes holes in a file where it has only zeros, because most of a guest's memory was never used.
 pub fn thin(path: &Path) -> Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(path).map_err(Error::io("open", path))?;
     let length = file.metadata().map_err(Error::io("read", path))?.len();
@@ -69,7 +72,7 @@ pub fn thin(path: &Path) -> Result<()> {
         while from + PAGE <= count {
             let zeros = piece[from..count].chunks_exact(PAGE).take_while(|page| is_zero(page)).count();
             if zeros > 0 && !punch(&file, at + from as u64, (zeros * PAGE) as u64) {
-                // The file system has no holes; the file is whole all the same.
+                // The file system has no holes. The file is complete nevertheless.
                 return Ok(());
             }
             from += (zeros + 1) * PAGE;
@@ -86,6 +89,6 @@ fn is_zero(page: &[u8]) -> bool {
 fn punch(file: &File, offset: u64, length: u64) -> bool {
     let (Ok(offset), Ok(length)) = (i64::try_from(offset), i64::try_from(length)) else { return false };
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    // SAFETY: a plain system call on a descriptor that is open through it.
+    // SAFETY: a plain system call on a descriptor that stays open during it.
     unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, length) == 0 }
 }

@@ -2,39 +2,41 @@
 
 use crate::dump::{Cpu, Dump};
 
-/// The kernel's half of the address space begins here.
+/// Start of the kernel's half of the address space.
 pub const KERNEL_HALF: u64 = 0xffff_8000_0000_0000;
-/// Tables that are read, and ranges that are made, at most: a kernel's page tables are memory of the guest and can say anything.
+/// Most tables that are read, and most ranges that are made. Page tables are memory of the guest, so
+/// they can hold anything.
 const MAX_TABLES: usize = 1 << 16;
 const MAX_RANGES: usize = 60_000;
 
 const PRESENT: u64 = 1;
 const LARGE: u64 = 1 << 7;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
-/// The entry of the top table that has one page of small stacks sixty thousand times (`ESPFIX_PGD_ENTRY`).
+/// Index of the top table's entry that maps one page of small stacks sixty thousand times
+/// (`ESPFIX_PGD_ENTRY`).
 const ESPFIX: u64 = 510;
-/// CR4: five levels.
+/// Bit of CR4: five levels of page tables.
 const LA57: u64 = 1 << 12;
 
-/// Virtual addresses that lie one after the other in physical memory.
+/// Virtual addresses that are contiguous in physical memory too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Virtual address.
+    /// Guest virtual address of its first byte.
     pub virt: u64,
-    /// Physical address.
+    /// Guest physical address of its first byte.
     pub physical: u64,
     /// Length in bytes.
     pub size: u64,
 }
 
-/// The kernel's address space as a vCPU sees it.
+/// The kernel's address space, from the page tables of one vCPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     ranges: Vec<Range>,
 }
 
 impl Space {
-    /// Reads the tables of a vCPU. What lies beyond the limits is left out.
+    /// Reads the page tables of a vCPU. Tables and ranges beyond the limits are left out.
     pub fn of(dump: &Dump, cpu: &Cpu) -> Space {
         let mut walk = Walk { dump, ranges: Vec::new(), tables: 0 };
         if cpu.cr4 & LA57 == 0 {
@@ -44,12 +46,12 @@ impl Space {
         Space { ranges: walk.ranges }
     }
 
-    /// All ranges, by virtual address.
+    /// All ranges, sorted by virtual address.
     pub fn ranges(&self) -> &[Range] {
         &self.ranges
     }
 
-    /// The physical address of a virtual one, and how many bytes follow it.
+    /// The physical address of a virtual one, and how many contiguous bytes follow it.
     pub fn translate(&self, virt: u64) -> Option<(u64, u64)> {
         let after = self.ranges.partition_point(|range| range.virt <= virt);
         let range = self.ranges.get(after.checked_sub(1)?)?;
@@ -57,7 +59,7 @@ impl Space {
         (into < range.size).then(|| (range.physical + into, range.size - into))
     }
 
-    /// Reads memory at a virtual address; `None` where some of it is not there.
+    /// Reads memory at a virtual address. `None` where some of it is not present.
     pub fn read(&self, dump: &Dump, mut virt: u64, mut bytes: &mut [u8]) -> Option<()> {
         while !bytes.is_empty() {
             let (physical, rest) = self.translate(virt)?;
@@ -70,14 +72,14 @@ impl Space {
         Some(())
     }
 
-    /// Reads a word.
+    /// Reads a 64-bit word at a virtual address.
     pub fn word(&self, dump: &Dump, virt: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         self.read(dump, virt, &mut bytes)?;
         Some(u64::from_le_bytes(bytes))
     }
 
-    /// Reads a text of at most `most` bytes up to its zero.
+    /// Reads a text of at most `most` bytes, up to its zero byte.
     pub fn text(&self, dump: &Dump, virt: u64, most: usize) -> Option<String> {
         let mut bytes = Vec::new();
         while bytes.len() < most {
@@ -99,8 +101,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Reads the kernel's half of the top table: its own text, data and modules first, which are the last entry, so that they are there
-    /// whatever the others say.
+    /// Reads the kernel's half of the top table. The last entry comes first: it maps the kernel's own
+    /// text, data and modules. So the limits never exclude these, whatever the other entries hold.
     fn top(&mut self, at: u64) {
         let half = (256..512).rev().filter(|entry| *entry != ESPFIX);
         for entry in half {
@@ -124,7 +126,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What an entry says of the memory at `virt`.
+    /// Follows or adds the memory that an entry maps at `virt`.
     fn entry(&mut self, entry: u64, level: u32, virt: u64) {
         if entry & PRESENT == 0 {
             return;
@@ -144,7 +146,7 @@ impl Walk<'_> {
         if let Some(last) = self.ranges.last_mut()
             && last.virt.wrapping_add(last.size) == page.virt
             && last.physical + last.size == page.physical
-            // They must lie one after the other in the file as well.
+            // The pages must be contiguous in the file as well.
             && self.dump.place(last.physical).is_some_and(|(_, rest)| rest > last.size)
         {
             last.size += page.size;

@@ -1,17 +1,18 @@
-//! What gdb is told of the modules.
+//! Writes the gdb commands that make modules known.
 
 use std::path::{Path, PathBuf};
 
-/// A module with its own symbols, and perhaps lines.
+/// A module with its own symbols, and possibly line information.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// The file: a module, or one with a module's debug information.
+    /// Path of the module's file, or of a file with its debug information.
     pub file: PathBuf,
-    /// Names and addresses of its sections. The names are those of the file, not what the guest says.
+    /// Names and guest virtual addresses of its sections. The names are those of the file, not of the
+    /// guest.
     pub sections: Vec<(String, u64)>,
 }
 
-/// The commands that make modules known; `None` where a file's name cannot be written in one.
+/// The commands that make modules known. `None` where a file's name cannot be written in a command.
 pub fn commands(modules: &[Module]) -> Option<String> {
     let mut text = String::new();
     for module in modules {
@@ -24,12 +25,12 @@ pub fn commands(modules: &[Module]) -> Option<String> {
     Some(text)
 }
 
-/// Whether a section's name can stand in a command as it is.
+/// Whether a section's name can stand in a command unchanged.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// A file's name in a command.
+/// A path as gdb reads it in a command; `None` where that is impossible.
 fn quoted(path: &Path) -> Option<String> {
     let text = path.to_str().filter(|text| !text.contains(char::is_control))?;
     Some(format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")))

@@ -1,37 +1,37 @@
-//! A symbol file for a kernel that comes without one, made of the tables in its image.
+//! Writes a symbol file for a kernel without one, from the tables in its image.
 
 use object::elf::{self, FileHeader64, Ident, SectionHeader64, Sym64};
 use object::{LittleEndian as LE, U16, U32, U64, pod};
 
-/// A section of memory that symbols belong to.
+/// A memory section that symbols belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// Its name.
+    /// Name of the section, such as `.text`.
     pub name: String,
-    /// Its address.
+    /// Guest virtual address of its first byte.
     pub address: u64,
-    /// Its size in bytes.
+    /// Length of the section in bytes.
     pub size: u64,
-    /// Whether it holds code.
+    /// True where the section holds code.
     pub code: bool,
 }
 
-/// A symbol.
+/// A symbol of the kernel or of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
-    /// Its name.
+    /// Name of the symbol.
     pub name: String,
-    /// Its address.
+    /// Guest virtual address of the symbol.
     pub address: u64,
-    /// The bytes that it covers; zero where that is not known.
+    /// Bytes that it covers; zero where that is not known.
     pub size: u64,
-    /// Whether it names code.
+    /// True where it names code.
     pub code: bool,
-    /// Whether only its own file sees it.
+    /// True where only its own file sees it.
     pub local: bool,
 }
 
-/// Names, one after the other; each ends with a zero.
+/// Names, each ended by a zero byte.
 struct Strings(Vec<u8>);
 
 impl Strings {
@@ -41,18 +41,19 @@ impl Strings {
 
     fn add(&mut self, name: &str) -> u32 {
         let at = self.0.len();
-        // A zero would end it early.
+        // A zero byte would end the name early.
         self.0.extend(name.bytes().filter(|&byte| byte != 0));
         self.0.push(0);
         u32::try_from(at).unwrap_or(0)
     }
 }
 
-/// Writes an ELF file that has these symbols and no contents. Symbols that lie in no section are left out: a debugger
-/// finds the function of an address through its section. `frames` is the content of `.debug_frame`.
+/// Writes an ELF file that has these symbols and no contents. A debugger finds the function of an
+/// address through its section, so symbols outside all sections are left out. `frames` is the content of
+/// `.debug_frame`.
 pub fn write(sections: &[Section], symbols: &[Symbol], frames: &[u8]) -> Vec<u8> {
     let mut order: Vec<&Section> = sections.iter().filter(|section| section.size > 0).collect();
-    // The file has 16 bits for the number of a section, and needs some of them for itself.
+    // The file has 16 bits for the number of a section, and needs some of the numbers itself.
     order.truncate(1000);
     order.sort_by_key(|section| section.address);
     let mut names = Strings::new();
@@ -113,7 +114,7 @@ pub fn write(sections: &[Section], symbols: &[Symbol], frames: &[u8]) -> Vec<u8>
     out
 }
 
-/// Appends content at a multiple of 16 and gives its place.
+/// Appends content at a multiple of 16, and returns its offset.
 fn append(out: &mut Vec<u8>, content: &[u8]) -> u64 {
     out.resize(out.len().next_multiple_of(16), 0);
     let place = out.len() as u64;
@@ -121,11 +122,11 @@ fn append(out: &mut Vec<u8>, content: &[u8]) -> u64 {
     place
 }
 
-/// The number of the section that an address lies in.
+/// The number of the section that contains an address.
 fn section_of(order: &[&Section], address: u64) -> Option<u16> {
     let after = order.partition_point(|section| section.address <= address);
     let section = order.get(after.checked_sub(1)?)?;
-    // The end of a section has a name, too.
+    // The end of a section may have a symbol too.
     (address - section.address <= section.size).then_some(after as u16)
 }
 

@@ -14,7 +14,7 @@ const MEMORY: usize = 0x40_0000;
 const TABLES: u64 = 0x1000;
 const TEXT: u64 = 0xffff_ffff_8100_0000;
 
-/// A core as QEMU writes it: a vCPU whose tables are at [`TABLES`], and memory from 0.
+/// Writes a core as QEMU does: one vCPU whose page tables are at [`TABLES`], and memory from address 0.
 fn dump(folder: &Path, memory: &[u8]) -> PathBuf {
     let mut notes = Vec::new();
     let mut note = |name: &[u8], kind: u32, content: &[u8]| {
@@ -70,7 +70,8 @@ fn entry(memory: &mut [u8], table: u64, index: usize, value: u64) {
     memory[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Memory whose tables map [`TEXT`] to 2 MiB at 0x20_0000, and two pages behind each other, out of order, at the start of the half.
+/// Memory whose page tables map [`TEXT`] to 2 MiB at 0x20_0000. They also map two adjacent pages, in
+/// reverse order, at the start of the kernel half.
 fn memory() -> Vec<u8> {
     let mut memory = vec![0; MEMORY];
     entry(&mut memory, TABLES, 511, 0x2003);
@@ -81,7 +82,7 @@ fn memory() -> Vec<u8> {
     entry(&mut memory, 0x5000, 0, 0x6003);
     entry(&mut memory, 0x6000, 0, 0x9003);
     entry(&mut memory, 0x6000, 1, 0x8003);
-    // Beyond the memory, and not present.
+    // One entry points beyond the memory, and one is not present.
     entry(&mut memory, 0x6000, 2, 0x4000_0003);
     entry(&mut memory, 0x6000, 3, 0x7002);
     memory[0x20_0004..0x20_000c].copy_from_slice(b"a text\0x");
@@ -117,7 +118,7 @@ fn a_dump_gets_the_addresses_of_its_kernel() {
     let again = Dump::open(&path).unwrap();
     assert_eq!(again.cpus(), [cpu]);
     let mapped = fs::read(&path).unwrap();
-    // Once is enough.
+    // A second mapping changes nothing.
     map(&again, &space).unwrap();
     assert_eq!(fs::read(&path).unwrap(), mapped);
     let core = object::File::parse(&mapped[..]).unwrap();
@@ -133,7 +134,7 @@ fn a_dump_gets_the_addresses_of_its_kernel() {
 fn tables_that_lead_to_themselves_end() {
     let folder = tempfile::tempdir().unwrap();
     let mut memory = vec![0; MEMORY];
-    // Every entry of every level is the top table.
+    // Every entry of every level points to the top table.
     (0..512).for_each(|i| entry(&mut memory, TABLES, i, TABLES | 3));
     let dump = Dump::open(&dump(folder.path(), &memory)).unwrap();
     let space = Space::of(&dump, &dump.cpus()[0]);

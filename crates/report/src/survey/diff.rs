@@ -1,37 +1,38 @@
-//! Two surveys compared.
+//! Compares two surveys.
 
 use super::{Distinct, Place, State, Summary};
 use serde::{Deserialize, Serialize};
 
-/// What changed since an earlier survey.
+/// Changes since an earlier survey.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Diff {
-    /// The earlier survey's folder.
+    /// Folder of the earlier survey.
     pub against: String,
-    /// Findings that the earlier survey does not have.
+    /// Fingerprints of findings that the earlier survey does not have.
     pub new: Vec<String>,
-    /// Findings of the earlier survey that a run which could have had them has no more.
+    /// Findings of the earlier survey that are no longer found, although a run could have found them.
     pub gone: Vec<Distinct>,
-    /// Findings of both.
+    /// Fingerprints of findings in both surveys.
     pub same: Vec<String>,
-    /// Findings of the earlier survey whose runs did not complete this time: nothing can be said of them.
+    /// Findings of the earlier survey whose runs did not complete this time, so that nothing is known of
+    /// them.
     pub unknown: Vec<Distinct>,
-    /// Runs that went another way.
+    /// Cells with another state than before.
     pub changed: Vec<Change>,
 }
 
 /// A cell whose state changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// The cell: driver, device and kernel.
+    /// Position of the cell: driver, device and kernel.
     pub place: Place,
-    /// How it went then.
+    /// State in the earlier survey.
     pub before: State,
-    /// How it goes now.
+    /// State in this survey.
     pub now: State,
 }
 
-/// Compares `now` with the `earlier` survey, which lies in the folder `against`.
+/// Compares `now` with the `earlier` survey in the folder `against`.
 pub fn diff(earlier: &Summary, now: &Summary, against: &str) -> Diff {
     let mut diff = Diff { against: against.to_owned(), ..Diff::default() };
     let known = |id: &str| earlier.findings.iter().any(|old| old.finding.id == id);

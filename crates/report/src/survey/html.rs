@@ -1,4 +1,4 @@
-//! A survey as a page that needs no other file and no script.
+//! A survey as an HTML page that needs no other file and no script.
 
 use super::{Cell, Distinct, State, Summary, location, shown};
 use crate::text::clean;
@@ -136,7 +136,7 @@ fn diff(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "</ul>")
 }
 
-/// What each run did and left out.
+/// Writes the outcome and the skipped steps of each run.
 fn runs(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<h2>Runs</h2>")?;
     for cell in &summary.cells {
@@ -169,7 +169,7 @@ fn runs(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<p>{} runs, {failed} failed.</p>", summary.cells.len())
 }
 
-/// Text as the content or an attribute of an element.
+/// Escapes text for the content or an attribute of an element.
 fn escaped(text: &str) -> String {
     let mut safe = String::new();
     for c in clean(text).chars() {

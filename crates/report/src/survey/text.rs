@@ -1,4 +1,4 @@
-//! A survey for people.
+//! A survey as text.
 
 use super::{Cell, Distinct, State, Summary, location, shown};
 use crate::text::clean;
@@ -96,7 +96,7 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// Lines up columns, two spaces apart.
+/// Writes rows with aligned columns, two spaces apart.
 fn write_rows(rows: &[Vec<String>], out: &mut dyn Write) -> io::Result<()> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
