@@ -1,18 +1,20 @@
-//! What a checker is, and all that it is called with. The author of a checker needs to read no other file.
+//! What a checker is, and everything that it is called with. The author of a checker needs to read no other
+//! file.
 //!
 //! # Lifecycle
 //!
-//! 1. The session makes the checker and asks [`Checker::needs_sync`] and [`Checker::parts`] once.
-//! 2. [`Checker::module_comes`] and [`Checker::module_loaded`] announce each module of the driver. A module may be loaded
-//!    again later, also at another address.
+//! 1. The session makes the checker, then calls [`Checker::needs_sync`] and [`Checker::parts`] once.
+//! 2. [`Checker::module_comes`] and [`Checker::module_loaded`] announce each module of the driver. A module
+//!    may be loaded again later, also at another address.
 //! 3. Events follow in the order of the run, from all vCPUs. All checkers get an event before the next one.
-//!    [`Cx::context`] says which task or interrupt ran, and [`Cx::state`] how the machine stands.
-//!    Where a call of the kernel allocates, frees, locks or moves an object, the calls about that follow the call itself.
-//! 4. [`Checker::module_unloaded`] and [`Checker::module_freed`] follow when the module leaves.
+//!    [`Cx::context`] says which task or interrupt runs, and [`Cx::state`] what the machine's state is. Where
+//!    a kernel function allocates, frees, locks or moves an object, the checker is called for the function
+//!    first and for these effects afterwards.
+//! 4. [`Checker::module_unloaded`] and [`Checker::module_freed`] follow when the module is unloaded.
 //! 5. [`Checker::finish`] is the last call.
 //!
-//! A checker reports with [`Cx::report`], which counts a fault that it has seen before. The log is not trusted: any event may
-//! follow any other, and a checker bounds what it keeps.
+//! A checker reports with [`Cx::report`], which counts a fault that was reported before. The log is not
+//! trusted: any event may follow any other, and a checker bounds what it keeps.
 
 use crate::machine::{Context, Object, ObjectId, Out, State, describe};
 use crate::order::{Acquired, Entry, LockId, Parts, Step};
@@ -28,119 +30,119 @@ use std::sync::Arc;
 /// What is wrong with a free by the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadFree {
-    /// It was freed before.
+    /// The memory was freed before.
     Double,
-    /// It is not the start of an object.
+    /// The pointer is not the start of an object.
     Invalid,
-    /// It is of a sort that this function does not free.
+    /// The object is of a class that this function does not free.
     Mismatched,
 }
 
-/// A free that is wrong.
+/// A wrong free by the driver.
 #[derive(Clone, Debug)]
 pub struct FreeFault {
-    /// What is wrong.
+    /// The kind of fault.
     pub what: BadFree,
-    /// Name of the function that was to free it.
+    /// Name of the kernel function that was called to free the memory.
     pub function: String,
-    /// The pointer.
+    /// The guest address that was passed to the function.
     pub ptr: u64,
-    /// The object that it points into.
+    /// The object that the pointer points into; `None` where no object is known there.
     pub object: Option<Object>,
-    /// Further words for the message.
+    /// Further text for the message.
     pub detail: String,
 }
 
-/// A call of a hooked kernel function, whoever made it.
+/// A call of a hooked kernel function, by the driver or by the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Hooked<'a> {
-    /// rsp at its entry; with the function it names the call while it lasts.
+    /// The value of rsp at its entry. Together with the function it identifies the call while it lasts.
     pub rsp: u64,
-    /// Its return address.
+    /// Return address of the call.
     pub ret: u64,
-    /// Its arguments, then what was read through them.
+    /// The arguments of the call, followed by the values that the tracer read through them.
     pub args: &'a [u64],
-    /// What it does.
+    /// What the knowledge says about the function.
     pub summary: &'a Arc<Summary>,
-    /// The driver called it, or a function that it is part of.
+    /// The driver called the function itself, or called a function of which this call is a part.
     pub by_driver: bool,
-    /// The stack of the call.
+    /// The stack at the call.
     pub stack: StackId,
-    /// The module that called it.
+    /// The module that called the function; `None` where no module did.
     pub module: Option<u32>,
 }
 
-/// A list that a hooked function was given.
+/// A list that was passed to a hooked function.
 #[derive(Clone, Copy, Debug)]
 pub struct ListTold<'a> {
-    /// Which of the hook's lists.
+    /// Index among the hook's lists.
     pub index: usize,
-    /// As it is after the function has returned.
+    /// The list is in the state after the function returned, not in the state at the call.
     pub returned: bool,
-    /// The fields of its entries.
+    /// The fields of its elements.
     pub words: &'a [u64],
 }
 
-/// How memory comes to a device.
+/// How a device gets memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lending {
-    /// It was mapped.
+    /// The driver mapped it.
     Mapped,
-    /// It was mapped before and is synchronized for the device.
+    /// It was mapped before, and is now synchronized for the device.
     Synced,
-    /// Some of what is mapped for the device may have been synchronized; which memory is not known.
+    /// Some of what is mapped for the device may have been synchronized. It is not known which memory.
     Unseen,
 }
 
 /// Memory that a device may use from now on.
 #[derive(Clone, Debug)]
 pub struct Lent {
-    /// How it comes to the device.
+    /// How the device gets the memory.
     pub lending: Lending,
-    /// The device.
+    /// Guest address of the device's `struct device`.
     pub dev: u64,
-    /// Address and length of each piece.
+    /// Guest address and length in bytes of each piece.
     pub memory: Vec<(u64, u64)>,
     /// The device may read it.
     pub reads: bool,
     /// The device may write it.
     pub writes: bool,
-    /// It is the driver's doing.
+    /// The driver caused it, so checkers judge it.
     pub judged: bool,
-    /// Where that is told.
+    /// Where findings about it are reported.
     pub place: Place,
 }
 
-/// An access that the processor refused.
+/// An access of the driver that made the processor raise an exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The instruction.
+    /// Address of the instruction.
     pub pc: u64,
-    /// The address, where it was a page fault; otherwise a general protection fault.
+    /// The address of the access at a page fault; `None` at a general protection fault.
     pub address: Option<u64>,
 }
 
-/// A checker. All methods but the name do nothing by default; the head of this file says when they are called.
+/// A checker. All methods but `name` do nothing by default; the head of this file says when they are called.
 pub trait Checker {
-    /// Its name, as a tool.
+    /// The name that its findings are reported under.
     fn name(&self) -> &'static str;
-    /// Which parts of the order and of the locks it wants to count; `None` where it does not care.
+    /// Which parts of the order and of the locks count for this checker; `None` where it does not care.
     fn parts(&self) -> Option<Parts> {
         None
     }
-    /// Whether it asks about locks, strands, order or states; they cost time.
+    /// Whether the checker uses locks, strands, order or states. Keeping track of them costs time.
     fn needs_sync(&self) -> bool {
         self.parts().is_some()
     }
-    /// Memory was read. Gives its definedness.
+    /// The driver read memory. Returns the definedness of the value.
     fn load(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _access: Access) -> Value {
         Value::DEFINED
     }
-    /// Memory was written.
+    /// The driver wrote memory.
     fn store(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _access: Access, _value: Value) {}
-    /// An undefined value decides where execution goes.
+    /// A branch depends on an undefined value.
     fn undefined_branch(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _origin: Origin) {}
-    /// An undefined value decides which memory is touched.
+    /// The address of an access depends on an undefined value.
     fn undefined_address(
         &mut self,
         _cx: &mut Cx<'_>,
@@ -150,67 +152,74 @@ pub trait Checker {
         _origin: Origin,
     ) {
     }
-    /// An undefined value goes to a port.
+    /// The driver writes an undefined value to a port.
     fn undefined_port_output(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _origin: Origin) {}
-    /// Memory was copied by a string instruction.
+    /// A string instruction copied memory.
     fn rep_move(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _range: RepRange) {}
-    /// Memory was filled by a string instruction.
+    /// A string instruction filled memory.
     fn rep_set(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _range: RepRange, _value: Value) {}
-    /// Memory was read by a string instruction.
+    /// A string instruction read memory. Returns the definedness of the value.
     fn rep_read(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _range: RepRange) -> Value {
         Value::DEFINED
     }
-    /// The stack pointer was moved.
+    /// An instruction moved the stack pointer.
     fn stack_adjusted(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _old: u64, _new: u64) {}
-    /// The driver uses the stack in this range no more; others may.
+    /// The driver no longer uses this range of the stack; the kernel may use it.
     fn stack_left(&mut self, _cx: &mut Cx<'_>, _from: u64, _to: u64) {}
     /// The driver is about to call a kernel function.
     fn call(&mut self, _cx: &mut Cx<'_>, _out: &Out, _regs: &Regs) {}
     /// The kernel function has returned.
     fn call_returned(&mut self, _cx: &mut Cx<'_>, _out: &Out, _result: u64) {}
-    /// A hooked kernel function begins. The context is that of the driver code it runs for, if it does.
+    /// A hooked kernel function begins. Where it runs on behalf of driver code, the context is that of this
+    /// code.
     fn hook_called(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked<'_>) {}
     /// A hooked function returns.
     fn hook_returned(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked<'_>, _result: u64) {}
-    /// A list that a hooked function was given.
+    /// The log holds a list that was passed to a hooked function.
     fn hook_list(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked<'_>, _list: ListTold<'_>) {}
-    /// The kernel calls the driver; the entry is on the context's stack and in [`State::sync`](crate::machine::State).
+    /// The kernel calls the driver. The entry is already on the context's stack and in
+    /// [`State::sync`](crate::machine::State).
     fn entered(&mut self, _cx: &mut Cx<'_>, _activation: &Entry) {}
     /// The driver returns to the kernel.
     fn left(&mut self, _cx: &mut Cx<'_>, _activation: &Entry) {}
-    /// A lock was taken.
+    /// A context took a lock.
     fn locked(&mut self, _cx: &mut Cx<'_>, _lock: &Acquired) {}
-    /// A lock is given back, by the kernel for itself or by the driver; `held` is `None` where the context does not hold it.
+    /// A lock is released, by the kernel for itself or by the driver. `held` is `None` where the context does
+    /// not hold it.
     fn unlocked(&mut self, _cx: &mut Cx<'_>, _lock: LockId, _held: Option<&Acquired>, _by_kernel: bool) {}
-    /// A call or callback has moved an object from state to state, or was not allowed to.
+    /// A call or callback moved an object from one state to another, or was not allowed to.
     fn moved(&mut self, _cx: &mut Cx<'_>, _step: &Step) {}
-    /// Another checker has found that memory was lent to a device.
+    /// Another checker found that memory was lent to a device.
     fn lent(&mut self, _cx: &mut Cx<'_>, _lent: &Lent) {}
-    /// An instruction ran that compares a 64-bit value with all ones, which is what failed mappings give, or may do so.
+    /// An instruction ran that compares a 64-bit value with all ones, or may do so. Failed mappings return
+    /// all ones.
     fn compared_with_ones(&mut self, _cx: &mut Cx<'_>) {}
-    /// An object came into being, or turned out to be of another size or owner.
+    /// An object was allocated, or turned out to have another size or owner.
     fn allocated(&mut self, _cx: &mut Cx<'_>, _id: ObjectId, _object: &Object) {}
     /// An object was freed.
     fn freed(&mut self, _cx: &mut Cx<'_>, _id: ObjectId, _object: &Object) {}
-    /// Nothing is known any more of what was an object's memory.
+    /// Nothing is known any more about memory that was an object's.
     fn forgotten(&mut self, _cx: &mut Cx<'_>, _from: u64, _to: u64) {}
-    /// The driver frees what it must not free.
+    /// The driver frees something that it must not free.
     fn bad_free(&mut self, _cx: &mut Cx<'_>, _fault: &FreeFault) {}
-    /// The processor refused an access of the driver. Gives the number of the finding, if it is one.
+    /// The processor refused an access of the driver. Returns the number of the finding, if the checker
+    /// reports one.
     fn fault(&mut self, _cx: &mut Cx<'_>, _fault: Fault, _regs: Option<&Regs>) -> Option<usize> {
         None
     }
-    /// A module is about to be laid out, perhaps where another was; those that have gone can still be named.
+    /// A module is about to be loaded, perhaps at the addresses of an earlier one. Unloaded modules can still
+    /// be named during this call.
     fn module_comes(&mut self, _cx: &mut Cx<'_>) {}
-    /// A module was loaded (its index in the list).
+    /// A module was loaded; `module` is its index in the list of modules.
     fn module_loaded(&mut self, _cx: &mut Cx<'_>, _module: u32) {}
-    /// A part of a module, or all of it, was given back.
+    /// A part of a module's memory, or all of it, was freed.
     fn module_freed(&mut self, _cx: &mut Cx<'_>, _from: u64, _to: u64) {}
-    /// A module left (its index in the list).
+    /// A module was unloaded; `module` is its index in the list of modules.
     fn module_unloaded(&mut self, _cx: &mut Cx<'_>, _module: u32) {}
-    /// An access that was held has met another, or nobody came: the stack of the held one, innermost first, and who it is.
+    /// A held access has met another one, or its wait has ended without one. `held` is the stack of the held
+    /// access, innermost first, and `by` its context.
     fn met(&mut self, _cx: &mut Cx<'_>, _meet: &Meet, _held: &[u64], _by: &guardrail_finding::ContextInfo) {}
-    /// The run is over.
+    /// The run has ended.
     fn finish(&mut self, _cx: &mut Cx<'_>) {}
 }
 
@@ -219,41 +228,42 @@ pub trait Checker {
 pub enum Place {
     /// At an instruction of the driver.
     Insn(u64),
-    /// At the call that the context is out on.
+    /// At the kernel function that the context is calling.
     Call,
     /// At the driver's function in this stack.
     Stack(StackId),
 }
 
-/// A finding in the making.
+/// A finding that is not reported yet.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    /// What is to be said.
+    /// The text of the finding.
     pub message: String,
-    /// How bad it is.
+    /// How severe the finding is.
     pub severity: Severity,
-    /// The object it is about.
+    /// The object that the finding is about; `None` where there is no such object.
     pub object: Option<Object>,
-    /// Where in the object the access lies, and the member there, where the type is known.
+    /// Offset of the access in the object, and the member there; the member is absent where the type is not
+    /// known.
     pub within: Option<(i64, Option<String>)>,
-    /// Where the undefined value came from.
+    /// Where the undefined value was made.
     pub origin: Option<OriginInfo>,
-    /// The state of the bytes around.
+    /// A dump of the shadow memory around the access.
     pub shadow: Vec<String>,
-    /// What was touched.
+    /// The access at fault.
     pub access: Option<AccessInfo>,
     /// The second access of a race.
     pub other: Option<OtherAccess>,
-    /// Further places that explain it.
+    /// Further sites that explain the finding.
     pub related: Vec<Related>,
-    /// Sentences that explain it.
+    /// Sentences that explain the finding.
     pub notes: Vec<String>,
-    /// Why it is likely harmless, or `harmful`.
+    /// Why the finding is likely harmless, or `harmful`; `None` without a judgment.
     pub triage: Option<String>,
 }
 
 impl Draft {
-    /// An error with a message alone.
+    /// An error that has a message and nothing else.
     pub fn error(message: String) -> Draft {
         Draft {
             message,
@@ -271,24 +281,24 @@ impl Draft {
     }
 }
 
-/// What a checker is called with.
+/// The arguments that every call of a checker shares.
 pub struct Cx<'a> {
-    /// What the machine knows.
+    /// The state of the machine.
     pub state: &'a State,
-    /// Who runs.
+    /// The context that runs; `None` where it is not known.
     pub context: Option<&'a Context>,
-    /// The findings.
+    /// The findings so far.
     pub reports: &'a mut Reports,
-    /// Memory that devices got in this event; all checkers are called with it after the event.
+    /// Memory that devices got in this event. All checkers are called with it after the event.
     pub lent: &'a mut Vec<Lent>,
-    /// The vCPU.
+    /// Number of the vCPU.
     pub cpu: u32,
-    /// The number of the event.
+    /// Number of the event.
     pub event: u64,
 }
 
 impl Cx<'_> {
-    /// The stack at a place: an instruction, then return addresses.
+    /// The stack at a place: the instruction first, then return addresses.
     pub fn stack(&self, place: Place) -> Vec<u64> {
         let mut stack = Vec::with_capacity(MAX_FRAMES);
         match place {
@@ -302,7 +312,7 @@ impl Cx<'_> {
         stack
     }
 
-    /// Reports a finding, or counts it where it is known. Gives its number.
+    /// Reports a finding, or counts it where it is known. Returns its number.
     pub fn report(
         &mut self,
         checker: &'static str,
@@ -314,7 +324,7 @@ impl Cx<'_> {
         self.report_stack(checker, kind, &stack, draft)
     }
 
-    /// The same at a stack of addresses.
+    /// Like [`Self::report`], at a stack of addresses.
     pub fn report_stack(
         &mut self,
         checker: &'static str,
@@ -325,7 +335,7 @@ impl Cx<'_> {
         self.report_as(checker, kind, stack, stack, draft)
     }
 
-    /// The same, where `key` and not the stack tells findings of this kind apart.
+    /// Like [`Self::report_stack`], but `key`, not the stack, distinguishes findings of this kind.
     pub fn report_as(
         &mut self,
         checker: &'static str,
@@ -334,7 +344,7 @@ impl Cx<'_> {
         key: &[u64],
         draft: impl FnOnce() -> Draft,
     ) -> Option<usize> {
-        // A checker without a name works for others and is not heard.
+        // A checker without a name works for other checkers, and its findings are not reported.
         if checker.is_empty() {
             return None;
         }

@@ -1,5 +1,6 @@
-//! DataCollider: accesses picked by chance are held, and any other access of the driver to the same bytes meanwhile, one
-//! of both a write, is a data race that has happened. The tracer holds and watches; what is left is to tell of it.
+//! DataCollider: the tracer holds accesses picked by chance. Any other access of the driver to the same bytes
+//! meanwhile, where one of both is a write, is a data race that has happened. The tracer holds and watches;
+//! this checker only reports.
 
 use crate::checker::{Checker, Cx, Draft, Place};
 use guardrail_finding::{AccessInfo, ContextInfo, OtherAccess};
@@ -7,7 +8,7 @@ use guardrail_trace::meet::{Meet, MeetOutcome, MeetSide};
 
 const NAME: &str = "datacollider";
 
-/// The checker.
+/// The checker; it keeps nothing between events.
 #[derive(Debug, Default)]
 pub struct DataCollider;
 
@@ -17,7 +18,7 @@ impl Checker for DataCollider {
     }
 
     fn met(&mut self, cx: &mut Cx<'_>, meet: &Meet, held: &[u64], by: &ContextInfo) {
-        // What was held for a pair of instructions is told of elsewhere.
+        // An access that was held for a known pair of instructions is reported elsewhere.
         if meet.outcome != MeetOutcome::Met || meet.pair.is_some() {
             return;
         }
@@ -25,7 +26,7 @@ impl Checker for DataCollider {
         if stack.is_empty() {
             stack.push(meet.other.pc);
         }
-        // The same two places are one race, whichever was held.
+        // The same two places are one race, no matter which access was held.
         let (pc, other) = (meet.held.pc, meet.other.pc);
         let key = [pc.min(other), pc.max(other)];
         let frames = cx.state.frames(held);

@@ -1,4 +1,4 @@
-//! Checkers: each is fed with what the driver did and what the machine knows, and reports findings.
+//! Checkers: each gets what the driver did and what the machine's state is, and reports findings.
 
 pub mod datacollider;
 pub mod dmacheck;
@@ -12,11 +12,11 @@ use crate::checker::Checker;
 
 /// A row of the table of tools: a checker with its options.
 pub struct Tool {
-    /// Its name on the command line.
+    /// The tool's name on the command line.
     pub name: &'static str,
-    /// What it finds, for lists and help.
+    /// What the tool finds, for lists and help.
     pub about: &'static str,
-    /// Makes its checker.
+    /// Makes the tool's checker.
     make: fn() -> Box<dyn Checker>,
 }
 
@@ -64,12 +64,12 @@ pub const TOOLS: &[Tool] = &[
     },
 ];
 
-/// The names of the tools.
+/// The names of all tools, in the order of [`TOOLS`].
 pub fn names_of_tools() -> impl Iterator<Item = &'static str> + Clone {
     TOOLS.iter().map(|tool| tool.name)
 }
 
-/// The checker for a tool's name; `dmacheck:` may be followed by options.
+/// The checker for a tool's name; options may follow `dmacheck:`. `None` where there is no such tool.
 pub fn by_name(name: &str) -> Option<Box<dyn Checker>> {
     if let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) {
         return Some((tool.make)());
@@ -78,7 +78,7 @@ pub fn by_name(name: &str) -> Option<Box<dyn Checker>> {
     Some(Box::new(dmacheck::DmaCheck::with_options(options)?))
 }
 
-/// The checkers for tools that run together; the name of one that does not exist.
+/// The checkers for tools that run together. The error is the name of a tool that does not exist.
 pub fn by_names(tools: &[String]) -> Result<Vec<Box<dyn Checker>>, String> {
     let dma = tools.iter().any(|tool| tool.starts_with("dmacheck"));
     let checker = |tool: &String| match tool.as_str() {

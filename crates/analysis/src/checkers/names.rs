@@ -7,17 +7,17 @@ use crate::stacks::StackId;
 use guardrail_finding::{ContextInfo, HeldLock, Related};
 use guardrail_knowledge::effect::{LockKind, LockMode};
 
-/// A number of bytes, in words.
+/// A number of bytes, as text.
 pub fn bytes(n: u64) -> String {
     if n == 1 { "1 byte".to_owned() } else { format!("{n} bytes") }
 }
 
-/// A further place of a report.
+/// A further site of a report.
 pub fn related(state: &State, what: impl Into<String>, stack: StackId) -> Related {
     Related { what: what.into(), stack: state.frames(state.stacks.get(stack)), context: None }
 }
 
-/// The sort of a lock, as people write it.
+/// The kind of a lock, as a message spells it.
 pub fn kind(kind: LockKind) -> &'static str {
     match kind {
         LockKind::Spin => "spinlock",
@@ -31,20 +31,20 @@ pub fn kind(kind: LockKind) -> &'static str {
     }
 }
 
-/// What locks of one sort and one origin have in common: where their memory comes from, and their place in it.
+/// The class of a lock: where its memory is from, and its offset there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// There is one.
+    /// A lock of the kernel with a name, of which there is one.
     Global(&'static str),
     /// A variable of a module, and an offset in it.
     Variable(u32, u64, u64),
-    /// An object by where it was allocated, its size, and an offset in it.
+    /// An object by allocation stack and size in bytes, and an offset in it.
     Object(StackId, u64, u64),
-    /// Memory of which nothing is known.
+    /// An address in memory about which nothing is known.
     Address(u64),
 }
 
-/// The class of a lock.
+/// The class of a lock, from its name or its address.
 pub fn class(state: &State, lock: &LockInfo) -> Class {
     if let Some(name) = lock.name {
         return Class::Global(name);
@@ -60,12 +60,12 @@ pub fn class(state: &State, lock: &LockInfo) -> Class {
     }
 }
 
-/// Names a lock: a variable, a place in an object, or its address.
+/// Names a lock: a variable, an offset in an object, or its address.
 pub fn lock(state: &State, lock: &LockInfo) -> String {
     lock.name.map_or_else(|| memory(state, lock.address), str::to_owned)
 }
 
-/// Names an address: a variable of a module, a place in an object, or itself.
+/// Names an address: a variable of a module, an offset in an object, or the address itself.
 pub fn memory(state: &State, at: u64) -> String {
     if let Some((_, range, _)) = state.modules.variable_at(at) {
         return match at - range.start {
@@ -85,14 +85,14 @@ pub fn memory(state: &State, at: u64) -> String {
     format!("{at:#x}")
 }
 
-/// The driver's function that allocated.
+/// The name of the driver's function that allocated an object; `None` where the driver is not in the stack.
 fn allocator(state: &State, stack: StackId) -> Option<String> {
     let stack = state.stacks.get(stack);
     let frame = |(i, &at): (usize, &u64)| Some(state.frame(at, i > 0)).filter(|f| f.in_driver());
     stack.iter().enumerate().find_map(frame).map(|frame| frame.function)
 }
 
-/// Locks that are held, each with its mode and where it was taken, for a report.
+/// Held locks, each with its mode and the stack where it was taken, for a report.
 pub fn held(state: &State, held: impl Iterator<Item = (LockId, LockMode, StackId)>) -> Vec<HeldLock> {
     held.filter_map(|(id, mode, stack)| {
         let info = state.order.lock(id)?;
@@ -106,7 +106,7 @@ pub fn held(state: &State, held: impl Iterator<Item = (LockId, LockMode, StackId
     .collect()
 }
 
-/// Who runs, with the locks that it holds and the states of what it is about.
+/// The context that runs, with its held locks and the states of the objects that it works on.
 pub fn who(cx: &Cx<'_>) -> ContextInfo {
     let mut who = describe(cx.state, cx.context, cx.cpu);
     if let Some(context) = cx.context {

@@ -1,8 +1,9 @@
-//! ProtoCheck: the driver against the charts of the kernel's classes.
+//! ProtoCheck: checks the driver against the charts of the kernel's classes.
 //!
-//! A call in a state that the chart does not allow is a fault of the driver (rule 1 of the active drivers' protocols). An
-//! object must not be freed, and the driver not unloaded, in a state that is busy; a request that is owed an answer must have
-//! got it by then (rules 4 and 5). Objects whose beginning was not seen are not judged.
+//! A call in a state that does not allow it in the chart is a fault of the driver (rule 1 of the active
+//! drivers' protocols). While an object is in a busy state, it must not be freed and the driver must not be
+//! unloaded. A request that is owed an answer must have got it by then (rules 4 and 5). Objects whose
+//! beginning was not seen are not judged.
 
 use super::names;
 use crate::checker::{Checker, Cx, Draft, Place};
@@ -17,30 +18,31 @@ use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 
 const NAME: &str = "protocheck";
-/// Objects that are watched at a time.
+/// Most objects that are watched at a time.
 const MAX_OBJECTS: usize = 1 << 16;
-/// States within states.
+/// Deepest nesting of states.
 const MAX_DEPTH: usize = 8;
-/// Keys below are numbers, and no objects.
+/// Keys below this value are numbers, not addresses of objects.
 const KERNEL: u64 = 1 << 47;
 
-/// An object that is in a state that somebody must end.
+/// An object in a state that must end before the object is freed.
 #[derive(Clone, Debug)]
 struct Open {
     state: usize,
-    /// The stack of the step that brought it there.
+    /// The stack of the step that led to the state.
     stack: StackId,
     module: Option<u32>,
 }
 
-/// The checker.
+/// The checker's state.
 #[derive(Debug, Default)]
 pub struct ProtoCheck {
-    /// By first key part, chart and instance.
+    /// The open objects, by first key part, chart and instance.
     open: BTreeMap<(u64, usize, u32), Open>,
-    /// Objects of which a fault was told: what follows from it is no further one.
+    /// Objects with a reported fault: a fault that follows from it is not reported.
     told: FxHashSet<(usize, u32)>,
-    /// Objects that others made: what these do with them is not seen, so nobody knows how they end.
+    /// Objects that the kernel or other drivers made. What these do with them is not seen, so their end is
+    /// not known.
     foreign: FxHashSet<(usize, u32)>,
 }
 
@@ -77,7 +79,7 @@ impl Checker for ProtoCheck {
             self.open.remove(&id);
         } else if self.open.get(&id).is_none_or(|open| open.state != step.to) && self.open.len() < MAX_OBJECTS
         {
-            // What functions of the kernel begin on the driver's behalf, they also end.
+            // What kernel functions begin on the driver's behalf, they also end.
             let own = step.cause.map_or(true, |call| is_called(cx, chart, call));
             let place = cx.state.stacks.get(step.stack).first();
             let module = place.and_then(|&pc| cx.state.modules.at(pc)).map(|(index, _)| index);
@@ -152,31 +154,34 @@ impl ProtoCheck {
     }
 }
 
-/// Where an object came into its state.
+/// Where an object entered its state, as a related site.
 fn came(cx: &Cx<'_>, open: &Open) -> Related {
     names::related(cx.state, "it came into this state", open.stack)
 }
 
-/// Whether the driver itself calls the function of a rule, and not one that does it among other things.
+/// Whether the driver itself calls the function of a rule, and not a function that does it among other
+/// things.
 fn is_called(cx: &Cx<'_>, chart: &Chart, call: usize) -> bool {
     let out = cx.context.and_then(Context::out).and_then(|out| out.summary.as_ref());
-    // Where the context is back already, it has told of its own call.
+    // Where the context has already returned, the rule's call was its own.
     out.zip(chart.calls.get(call)).is_none_or(|(summary, call)| summary.name == call.function)
 }
 
-/// Whether this is how an object of the chart begins. Where something else is done first, and not with one of the driver's
-/// variables, somebody else made the object.
+/// Whether an object of the chart begins like this. An object whose first step is another one was made by the
+/// kernel or another driver, unless it is one of the driver's variables.
 fn begins(chart: &Chart, step: &Step) -> bool {
     !chart.made || step.cause.is_ok() && step.to == chart.initial
 }
 
-/// Whether the driver left by a jump to another function, which may be over: the kernel calls this one for itself.
+/// Whether the driver's call is a jump to another function, which may be over: then the kernel calls this
+/// function for itself.
 fn left_for_another(cx: &Cx<'_>, chart: &Chart, step: &Step) -> bool {
     let jumped = cx.context.and_then(Context::out).is_some_and(|out| out.jump);
     jumped && step.cause.is_ok_and(|call| !is_called(cx, chart, call))
 }
 
-/// Whether the driver queues a function of the kernel's own for the end of a grace period, whose run nobody sees.
+/// Whether the driver queues a function of the kernel itself for the end of a grace period. The run of that
+/// function is not seen.
 fn is_foreign(cx: &Cx<'_>) -> bool {
     cx.context.and_then(Context::out).is_some_and(|out| {
         let queues = out.summary.as_ref().is_some_and(|summary| summary.name.starts_with("call_rcu"));
@@ -190,7 +195,7 @@ fn states(chart: &Chart, state: usize) -> impl Iterator<Item = &State> {
     std::iter::successors(get(state), move |state| state.parent.and_then(get)).take(MAX_DEPTH)
 }
 
-/// Why an object in this state must not go.
+/// Why an object in this state must not be freed; `None` where it may be.
 fn busy(chart: &Chart, state: usize) -> Option<&str> {
     states(chart, state).find_map(|state| state.busy.as_deref())
 }
@@ -200,14 +205,14 @@ fn owed(chart: &Chart, state: usize) -> bool {
     states(chart, state).any(|state| state.owed)
 }
 
-/// A state with those that it is part of, as `registered.running`.
+/// A state with those that it is part of, as text like `registered.running`.
 fn full_name(chart: &Chart, state: usize) -> String {
     let mut names: Vec<&str> = states(chart, state).map(|state| state.name.as_str()).collect();
     names.reverse();
     names.join(".")
 }
 
-/// The leaf states of a set, as `a, b or c`.
+/// The leaf states of a set, as text like `a, b or c`.
 fn set(chart: &Chart, set: Set) -> String {
     let names: Vec<String> = (0..chart.states.len().min(64))
         .filter(|&state| {

@@ -1,19 +1,19 @@
-//! `dma_map_sg` and its kin: mappings of scatterlists.
+//! `dma_map_sg` and its variants: mappings of scatterlists.
 
 use super::maps::{Dir, MapId, Mapping};
 use super::{DmaCheck, NAME, arg, place, text};
 use crate::checker::{Cx, Draft, Hooked, Lending, ListTold};
 use guardrail_knowledge::effect::{DmaOp, MapKind};
 
-/// Words that the log has of each entry.
+/// Words that the log holds for each element.
 const WORDS: usize = 5;
 
-/// Calls whose lists come next in the log.
+/// Calls whose lists follow next in the log.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    /// A list was mapped: rsp of the call, the mapping, how many segments it has on the bus.
+    /// A call that mapped a list: its rsp, the mapping, and the number of the list's bus segments.
     mapped: Option<(u64, MapId, u64)>,
-    /// A list that is not known by its address is unmapped or synchronized.
+    /// A call that unmaps or synchronizes a list whose address is not known.
     unknown: Option<Unknown>,
 }
 
@@ -24,11 +24,11 @@ struct Unknown {
     list: u64,
     count: u64,
     dir: Dir,
-    /// For a synchronization, whether it is for the CPU.
+    /// At a synchronization, whether it is for the CPU.
     sync: Option<bool>,
 }
 
-/// An entry as the log tells it.
+/// An element of a scatterlist, as the log holds it.
 struct Entry {
     page: u64,
     offset: u64,
@@ -48,7 +48,7 @@ fn entries(words: &[u64]) -> impl Iterator<Item = Entry> + '_ {
 }
 
 impl DmaCheck {
-    /// A list has been mapped, or not.
+    /// A mapping function for lists has returned; the mapping may have failed.
     pub(super) fn list_mapped(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, op: &DmaOp, result: u64) {
         let DmaOp::MapList { dev, list, count, dir } = *op else { return };
         self.lists.mapped = None;
@@ -63,7 +63,7 @@ impl DmaCheck {
                 (arg(hook.args, list), u64::from(arg(hook.args, count) as u32), segments)
             }
             None => {
-                // The last two values are what the table says: its first entry and how many there are.
+                // The last two values are those of the table: its first element and the number of elements.
                 let Some(&[list, count]) = hook.args.last_chunk::<2>() else { return };
                 if result as u32 != 0 {
                     return;
@@ -95,7 +95,7 @@ impl DmaCheck {
         }
     }
 
-    /// The entries of a list.
+    /// The log holds the elements of a list.
     pub(super) fn list_told(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, told: ListTold<'_>) {
         if told.returned {
             let Some((rsp, id, segments)) = self.lists.mapped.take() else { return };
@@ -127,7 +127,8 @@ impl DmaCheck {
             .filter(|e| e.page != 0 && e.len > 0)
             .map(|e| (state.page_address(e.page).wrapping_add(e.offset), e.len))
             .collect();
-        // Where neighbors were joined, there are fewer segments than entries; those behind have no length.
+        // Where neighbors were joined, there are fewer segments than elements; the elements behind have no
+        // length.
         let bus: Vec<(u64, u64)> = entries(words)
             .take(usize::try_from(segments).unwrap_or(usize::MAX))
             .filter(|e| e.bus_len > 0)
@@ -189,7 +190,7 @@ impl DmaCheck {
         self.lists.unknown = None;
         match self.maps.of_list(used.dev, used.list) {
             Some(id) => self.list_found(cx, hook, id, &used),
-            // It may have been copied: its entries say what it was.
+            // The list may have been copied: its elements show which mapping it was.
             None => self.lists.unknown = Some(used),
         }
     }

@@ -8,19 +8,19 @@ use std::collections::{BTreeMap, VecDeque};
 
 pub(super) type MapId = u32;
 
-/// Mappings that are known at a time; further ones are not followed.
+/// Most mappings that are known at a time; further ones are not followed.
 const MAX_MAPPINGS: usize = 1 << 18;
-/// Entries in the lists of mappings by page.
+/// Most elements in the lists of mappings by page.
 const MAX_PAGES: usize = 1 << 20;
-/// Unmapped addresses that are remembered.
+/// Most unmapped addresses that are remembered.
 const MAX_GONE: usize = 1 << 14;
-/// Ranges that the CPU may own of one mapping before all of it counts as its own.
+/// Most ranges of one mapping that the CPU may own; with more, all of the mapping counts as owned.
 const MAX_OWNED: usize = 64;
-/// How far back an address is looked for in mappings that begin before it.
+/// How many mappings that begin before an address are searched for it.
 const MAX_BACK: usize = 256;
 const SLOTS: usize = 1 << 14;
 
-/// The direction of a mapping, as the kernel numbers them.
+/// The direction of a mapping, numbered as in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dir {
     Both,
@@ -61,13 +61,13 @@ pub(super) struct Mapping {
     pub dir: Dir,
     pub kind: MapKind,
     pub size: u64,
-    /// The memory: address and length of each piece. Empty where it is not known or has gone.
+    /// The memory: address and length of each piece. Empty where it is not known or was freed.
     pub memory: Vec<(u64, u64)>,
     /// Bus address and length of each segment.
     pub bus: Vec<(u64, u64)>,
-    /// The scatterlist and the number of its entries.
+    /// Address of the scatterlist and the number of its elements; `None` for a single buffer.
     pub list: Option<(u64, u64)>,
-    /// Where it was mapped.
+    /// The stack of the call that mapped it.
     pub stack: StackId,
     /// The module in whose call it was mapped.
     pub module: Option<u32>,
@@ -76,9 +76,9 @@ pub(super) struct Mapping {
     pub serial: u64,
     /// The objects that the memory lay in, with their serial numbers.
     pub objects: Vec<(ObjectId, u64)>,
-    /// The memory was freed, and that was told.
+    /// The memory was freed, and that was reported.
     pub told: bool,
-    /// How often it was mapped again since, which was told: so many unmaps are none.
+    /// How often it was mapped again since, where that was reported. As many unmaps do not end the mapping.
     pub again: u32,
     owned: Vec<(u64, u64)>,
 }
@@ -109,7 +109,7 @@ impl Mapping {
         self.memory.iter().copied().find(|&(at, len)| from < at.saturating_add(len) && to > at)
     }
 
-    /// Gives a range of the memory to the CPU.
+    /// Makes the CPU the owner of a range of the memory.
     pub fn give(&mut self, from: u64, to: u64) {
         if self.owned.len() >= MAX_OWNED {
             self.owned = self.memory.iter().map(|&(at, len)| (at, at.saturating_add(len))).collect();
@@ -127,7 +127,7 @@ impl Mapping {
         self.owned.push((from, to));
     }
 
-    /// Takes a range of the memory back for the device.
+    /// Makes the device the owner of a range of the memory again.
     pub fn take(&mut self, from: u64, to: u64) {
         let old = std::mem::take(&mut self.owned);
         for (a, b) in old {
@@ -146,7 +146,7 @@ impl Mapping {
     }
 }
 
-/// An address that was unmapped.
+/// The end of a mapping at an address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gone {
     pub mapped: StackId,
@@ -161,7 +161,7 @@ pub(super) struct Maps {
     by_list: FxHashMap<(u64, u64), MapId>,
     by_page: FxHashMap<u64, Vec<MapId>>,
     pages: usize,
-    /// How many pages of interest fall into each slot: most accesses need no more than a look at this.
+    /// How many pages of interest fall into each slot. Most accesses need only this check.
     filter: Box<[u16]>,
     gone: FxHashMap<(u64, u64), Gone>,
     gone_order: VecDeque<(u64, u64)>,
@@ -191,7 +191,7 @@ fn slot(page: u64) -> usize {
     (page ^ page >> 14) as usize & (SLOTS - 1)
 }
 
-/// Pages of a range.
+/// The numbers of the pages that a range lies in.
 fn pages_of((at, len): (u64, u64)) -> impl Iterator<Item = u64> {
     let last = at.saturating_add(len.max(1) - 1) >> 12;
     at >> 12..=last.min((at >> 12) + MAX_PAGES as u64)
@@ -210,7 +210,7 @@ impl Maps {
         self.table.iter().map(|(id, mapping)| (*id, mapping))
     }
 
-    /// Counts mappings; newer ones have larger numbers.
+    /// The serial number of the newest mapping; newer mappings have larger numbers.
     pub fn serial(&self) -> u64 {
         self.serial
     }
@@ -222,21 +222,21 @@ impl Maps {
         self.filter[slot(addr >> 12)] != 0 || self.filter[slot(last)] != 0
     }
 
-    /// Has accesses to the page looked at, though no mapping lies there.
+    /// Marks a page as one of interest, though no mapping lies there.
     pub fn watch(&mut self, addr: u64) {
         let count = &mut self.filter[slot(addr >> 12)];
         *count = count.saturating_add(1);
     }
 
     pub fn unwatch(&mut self, addr: u64) {
-        // A counter that was full has lost count.
+        // A saturated counter is no longer exact, so it stays.
         let count = &mut self.filter[slot(addr >> 12)];
         if *count != u16::MAX {
             *count = count.saturating_sub(1);
         }
     }
 
-    /// Adds a mapping.
+    /// Adds a mapping. Returns `None` where there are too many.
     pub fn add(&mut self, mut mapping: Mapping) -> Option<MapId> {
         if self.table.len() >= MAX_MAPPINGS {
             return None;
@@ -254,7 +254,7 @@ impl Maps {
         Some(id)
     }
 
-    /// Fills in what the entries of a list are.
+    /// Fills in the memory and the bus segments of a list's mapping.
     pub fn fill(&mut self, id: MapId, memory: Vec<(u64, u64)>, bus: Vec<(u64, u64)>) {
         if let Some(mapping) = self.table.get_mut(&id)
             && mapping.memory.is_empty()
@@ -285,7 +285,7 @@ impl Maps {
         }
     }
 
-    /// The memory of a mapping has gone to others; its bus address lives on.
+    /// The memory of a mapping was freed and may be allocated again; the bus address stays mapped.
     pub fn detach(&mut self, id: MapId) {
         let Some(mapping) = self.table.get_mut(&id) else { return };
         let memory = std::mem::take(&mut mapping.memory);
@@ -306,7 +306,7 @@ impl Maps {
         }
     }
 
-    /// Removes a mapping.
+    /// Removes a mapping and returns it.
     pub fn remove(&mut self, id: MapId) -> Option<Mapping> {
         let memory = self.table.get(&id)?.memory.clone();
         self.detach(id);
@@ -323,7 +323,7 @@ impl Maps {
         Some(mapping)
     }
 
-    /// Remembers where a mapping ended.
+    /// Remembers where a mapping was made and unmapped.
     pub fn bury(&mut self, mapping: &Mapping, unmapped: StackId) {
         let gone = Gone { mapped: mapping.stack, unmapped };
         let keys = mapping.bus.first().map(|bus| bus.0).into_iter().chain(mapping.list.map(|list| list.0));
@@ -339,7 +339,7 @@ impl Maps {
         }
     }
 
-    /// The end of what was mapped at a bus address, or of a list.
+    /// The end of the last mapping at a bus address, or of a list; `None` where none is remembered.
     pub fn gone(&self, dev: u64, at: u64) -> Option<Gone> {
         self.gone.get(&(dev, at)).copied()
     }
@@ -350,7 +350,8 @@ impl Maps {
         self.by_bus.range(range).filter_map(|(key, _)| Some((key.2, self.table.get(&key.2)?)))
     }
 
-    /// The mapping and the segment of it that hold a bus address; one that holds the whole range is preferred.
+    /// The mapping that holds a bus address, and its segment there. One that holds the whole range is
+    /// preferred.
     pub fn holding(&self, dev: u64, bus: u64, len: u64) -> Option<(MapId, (u64, u64))> {
         let before = self.by_bus.range((dev, 0, 0)..=(dev, bus, MapId::MAX)).rev().take(MAX_BACK);
         let mut found = None;
@@ -366,7 +367,7 @@ impl Maps {
         found
     }
 
-    /// The mapping of a list.
+    /// The live mapping of a scatterlist.
     pub fn of_list(&self, dev: u64, list: u64) -> Option<MapId> {
         self.by_list.get(&(dev, list)).copied()
     }

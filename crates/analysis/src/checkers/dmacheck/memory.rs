@@ -10,14 +10,14 @@ use guardrail_knowledge::effect::{Class, DmaOp};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Pieces of each sort that are known at a time.
+/// Most pieces of each kind that are known at a time.
 const MAX: usize = 1 << 16;
-/// Freed pieces that are remembered.
+/// Most freed pieces that are remembered.
 const MAX_DEAD: usize = 1 << 12;
 /// Results from here up are error codes.
 const ERRORS: u64 = u64::MAX - 4094;
 
-/// Who has something, and of what device.
+/// Who owns a piece of memory, and for which device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     pub dev: u64,
@@ -32,7 +32,7 @@ struct Pool {
     blocks: FxHashMap<u64, StackId>,
 }
 
-/// What there is, by address.
+/// The memory that is allocated or mapped now, by address.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     coherent: FxHashMap<u64, Owner>,
@@ -69,7 +69,8 @@ impl Memory {
     }
 
     pub fn map_io(&mut self, hook: &Hooked<'_>, at: u64) {
-        // Ports get small numbers for addresses. What the kernel maps for its own purposes in a driver's call stays.
+        // Ports have small numbers as addresses. What the kernel maps for its own purposes in a driver's call
+        // is never unmapped.
         if (USER_END..ERRORS).contains(&at) && hook.by_driver && self.io.len() < MAX {
             self.io.insert(at & !4095, owner(hook, 0, 0));
         }
@@ -103,7 +104,7 @@ impl Memory {
                 if self.pools.get_mut(&pool).is_none_or(|pool| pool.blocks.remove(&cpu).is_some()) {
                     return;
                 }
-                // A block of no pool is freed twice, which others tell.
+                // A block that is in no pool is freed twice; other checkers report that.
                 let Some(stack) = self.pools.values_mut().find_map(|pool| pool.blocks.remove(&cpu)) else {
                     return;
                 };
@@ -139,7 +140,7 @@ impl Memory {
         }
     }
 
-    /// Tells what should have been given back.
+    /// Reports memory that should have been freed or unmapped.
     pub fn leaks(&mut self, cx: &mut Cx<'_>, when: &str, which: impl Fn(&Owner) -> bool) {
         let mut left: Vec<(Owner, String)> = Vec::new();
         left.extend(
@@ -167,7 +168,7 @@ impl Memory {
         self.io.retain(|_, owner| !which(owner));
     }
 
-    /// An object was freed; where it is DMA memory of the driver, it must not be touched any more.
+    /// An object was freed. Where it is DMA memory of the driver, no access to it is allowed any more.
     pub fn die(&mut self, maps: &mut Maps, object: &Object) {
         if object.class != Class::Dma || !object.by_driver || object.size == 0 {
             return;
@@ -189,7 +190,7 @@ impl Memory {
         }
     }
 
-    /// Memory is allocated again, or nothing is known of it any more.
+    /// Memory is allocated again, or nothing is known about it any more.
     pub fn revive(&mut self, maps: &mut Maps, from: u64, to: u64) {
         if self.dead.is_empty() {
             return;
@@ -209,7 +210,7 @@ impl Memory {
         }
     }
 
-    /// Whether an access is to DMA memory that was freed; then it is told.
+    /// Whether an access is to freed DMA memory, which it then reports.
     pub fn touched(&mut self, cx: &mut Cx<'_>, place: Place, addr: u64, len: u64, store: bool) -> bool {
         let end = addr.saturating_add(len);
         let Some((_, object)) = self.dead.range(..end).next_back().filter(|(_, o)| addr < o.end()) else {

@@ -1,18 +1,22 @@
 //! DMACheck: memory that is lent to a device is the device's until it is taken back.
 //!
-//! Policy, where the log does not tell enough:
-//! - Mappings of everybody are followed, so that addresses can be told apart; only what the driver does, or what is done in its calls, is judged.
-//! - From the mapping on, the device is taken to use the memory until it is unmapped or handed to the CPU with `dma_sync_*_for_cpu`;
-//!   what the device really does is not seen.
-//! - A write is told, but taken back where `dma_sync_*_for_device` of the written bytes follows: the driver hands them over, as drivers do
-//!   that chain descriptors in buffers which the device has already.
+//! Policy, where the log does not say enough:
+//! - The checker follows the mappings of all callers, to distinguish addresses. It judges only what the
+//!   driver does, or what is done in the driver's calls.
+//! - From the mapping on, the device counts as using the memory. This ends when the memory is unmapped or
+//!   handed to the CPU with `dma_sync_*_for_cpu`. What the device really does is not seen.
+//! - A write is reported, but taken back where `dma_sync_*_for_device` of the written bytes follows. The
+//!   driver then hands the bytes over, as drivers do that chain descriptors in buffers of the device.
 //! - Only accesses of the driver itself are seen. Those of the kernel to the same memory are not.
-//! - Since 6.10 `dma_sync_*` are inline functions that do nothing, and so cannot be seen, where the device needs no synchronization. The driver's look at
-//!   `dev->dma_skip_sync` is seen: after it, all that was mapped for the device before may have been handed over, and its accesses are not
-//!   judged any more. A guest with `swiotlb=force` makes every such call.
+//! - Since 6.10 `dma_sync_*` are inline functions. Where the device needs no synchronization, they do nothing
+//!   and cannot be seen. The driver's read of `dev->dma_skip_sync` is seen: after it, all memory that was
+//!   mapped for the device before may have been handed over. Accesses to that memory are no longer judged. A
+//!   guest with `swiotlb=force` makes every such call.
 //! - Where a driver may leave out unmapping (`dma_need_unmap`), mappings of its device are not followed.
-//! - Caches of x86 are coherent: misaligned buffers are told only where a line size is asked for (`dmacheck:line=64`).
-//! - Whether bytes that a device may read were ever written is known to DMCheck, which hears of all memory that devices get.
+//! - Caches of x86 are coherent: misaligned buffers are reported only where a line size is given
+//!   (`dmacheck:line=64`).
+//! - DMCheck knows whether bytes that a device may read were ever written. It is called with all memory that
+//!   devices get.
 
 mod lists;
 mod maps;
@@ -43,33 +47,33 @@ pub(super) const NAME: &str = "dmacheck";
 const USER_END: u64 = 1 << 47;
 /// Bytes of a cache line of x86.
 const LINE: u64 = 64;
-/// Longest range that an instruction or a call is believed to touch.
+/// Longest range in bytes that an instruction or a call can plausibly touch.
 const MAX_RANGE: u64 = 1 << 28;
-/// Calls that are under way, devices, and buffers that were asked about: more are not followed.
+/// Most open calls, devices, and buffers passed to `dma_map_single`; more are not followed.
 const MAX_OPEN: usize = 1 << 12;
 const MAX_DEVICES: usize = 1 << 12;
-/// Bytes of stack within which a function counts as called by another of its kind.
+/// Bytes of stack within which a function counts as called by another one of its class.
 const NESTING: u64 = 512;
 
-/// What is known of a device.
+/// What is known about a device.
 #[derive(Clone, Copy, Debug, Default)]
 struct Device {
     /// The driver maps memory for it.
     driver: bool,
-    /// Its mappings need not be taken back.
+    /// Its mappings need not be unmapped.
     no_unmap: bool,
-    /// It has memory that is not followed.
+    /// It has mappings that are not followed.
     other: bool,
     /// Mappings up to this serial number may have been synchronized unseen.
     synced: u64,
 }
 
-/// A call that is under way.
+/// A call that has not returned yet.
 #[derive(Clone, Debug)]
 struct Open {
     rsp: u64,
     ret: u64,
-    /// The level of the context that it is a call of: an interrupt's call is no part of what it interrupts.
+    /// The level of the caller's context: an interrupt's call is no part of what it interrupts.
     level: Option<Level>,
     class: u8,
     args: Vec<u64>,
@@ -96,18 +100,19 @@ impl Open {
 /// The checker's state.
 #[derive(Debug, Default)]
 pub struct DmaCheck {
-    /// The size of cache lines, where alignment is to be judged.
+    /// The size of cache lines in bytes; `None` where alignment is not judged.
     line: Option<u64>,
     maps: Maps,
     devices: FxHashMap<u64, Device>,
-    /// Where `dma_skip_sync` of devices is.
+    /// The devices, by the address of their `dma_skip_sync` byte.
     skip_bytes: FxHashMap<u64, u64>,
-    /// Looks at it that may turn out to be part of a call: the device, and what it was synchronized up to before.
+    /// Reads of this byte that may turn out to be part of a call. The value is the device, and the serial
+    /// number up to which it was synchronized before.
     looks: FxHashMap<(u64, Level), (u64, u64)>,
     open: Vec<Open>,
-    /// The buffer that a context asked about last.
+    /// The address of the buffer that a context is about to map.
     asked: FxHashMap<(u64, Level), u64>,
-    /// Writes that were told and that a synchronization may yet justify.
+    /// Reported writes that a synchronization may still justify.
     doubts: Vec<touch::Doubt>,
     told: told::Told,
     lists: lists::Pending,
@@ -115,7 +120,7 @@ pub struct DmaCheck {
     unchecked: Unchecked,
 }
 
-/// The argument of a call.
+/// The `i`th argument of a call; 0 where the log does not hold it.
 fn arg(args: &[u64], i: u8) -> u64 {
     args.get(usize::from(i)).copied().unwrap_or(0)
 }
@@ -129,7 +134,7 @@ fn length(args: &[u64], len: Len) -> u64 {
     }
 }
 
-/// Functions of one class call each other; the outermost one counts.
+/// The class of an operation. Functions of one class call each other; the outermost one counts.
 fn class(op: &DmaOp) -> u8 {
     match op {
         DmaOp::Map { .. } => 1,
@@ -158,7 +163,8 @@ fn same_block(a: u64, b: u64) -> bool {
 }
 
 impl DmaCheck {
-    /// The checker that the options of a tool name ask for: `line=N` judges alignment to lines of N bytes.
+    /// The checker with the options of a tool name; `None` where they are not known. `line=N` judges
+    /// alignment to lines of N bytes.
     pub fn with_options(options: &str) -> Option<DmaCheck> {
         let mut check = DmaCheck::default();
         for option in options.split(',').filter(|option| !option.is_empty()) {
@@ -169,18 +175,18 @@ impl DmaCheck {
         Some(check)
     }
 
-    /// A call begins. False where it is part of another of its class.
+    /// A call begins. Returns false where it is part of another call of its class.
     fn begin(&mut self, cx: &Cx<'_>, hook: &Hooked<'_>, op: &DmaOp) -> bool {
         let (rsp, class) = (hook.rsp, class(op));
         let level = cx.context.map(|context| context.level);
-        // A function that leaves by a jump has what it jumps to return to its own caller.
+        // A function that ends with a jump makes the function that it jumps to return to its own caller.
         let jumped = |o: &Open| o.rsp == rsp && o.ret == hook.ret && o.summary.name != hook.summary.name;
         self.open.retain(|o| !same_block(o.rsp, rsp) || o.rsp > rsp || jumped(o));
-        // Of the kernel's calls behind an interrupt the context is not known.
+        // The context of the kernel's calls after an interrupt is not known.
         let within = |o: &Open| o.level.zip(level).is_none_or(|(around, inner)| around == inner);
         let around = |o: &Open| same_block(o.rsp, rsp) && o.rsp - rsp < NESTING && within(o);
-        // Of a call that told no return, nobody knows whether it is over. What frees may be said twice, and functions that
-        // map or unmap one buffer call each other themselves.
+        // If the log holds no return of a call, it is not known whether the call is over. Functions that free
+        // may be hooked twice, and functions that map or unmap one buffer call each other.
         let calls = |o: &Open| match class {
             8 => false,
             1 | 2 => jumped(o) || cx.state.kernel_function(hook.ret.wrapping_sub(1)) == o.summary.name,
@@ -206,7 +212,7 @@ impl DmaCheck {
         true
     }
 
-    /// What is done when a call returns.
+    /// A hooked call has returned.
     fn ended(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, result: u64) {
         let Some(op) = operation(hook.summary) else { return };
         match *op {
@@ -224,7 +230,7 @@ impl DmaCheck {
             DmaOp::Unbind { dev } => self.unbound(cx, arg(hook.args, dev)),
             DmaOp::NeedUnmap { dev } => {
                 let dev = arg(hook.args, dev);
-                // The result is a bool, of which the upper bits mean nothing.
+                // The result is a bool; its upper bits mean nothing.
                 let no_unmap = result as u8 == 0;
                 if let Some(device) = self.device(cx, dev, false) {
                     device.no_unmap = no_unmap;
@@ -242,7 +248,8 @@ impl DmaCheck {
         }
     }
 
-    /// What is known of a device, from the first use of it on.
+    /// What is known about a device, from the first use of the device on. Returns `None` where there are too
+    /// many.
     fn device(&mut self, cx: &Cx<'_>, dev: u64, driver: bool) -> Option<&mut Device> {
         if !self.devices.contains_key(&dev) {
             if self.devices.len() >= MAX_DEVICES {
@@ -259,7 +266,7 @@ impl DmaCheck {
         Some(device)
     }
 
-    /// Whether all mappings of a device are known, so that an address that is none of them is wrong.
+    /// Whether all mappings of a device are known, so that an address in none of them is wrong.
     fn is_complete(&self, dev: u64) -> bool {
         self.devices.get(&dev).is_some_and(|d| d.driver && !d.no_unmap && !d.other)
     }
@@ -271,7 +278,7 @@ impl DmaCheck {
         }
     }
 
-    /// A driver has left a device.
+    /// A driver was unbound from a device.
     fn unbound(&mut self, cx: &mut Cx<'_>, dev: u64) {
         self.leaks(cx, "the driver had left the device", |m| m.dev == dev && m.by_driver);
         self.memory.leaks(cx, "the driver had left the device", |owner| owner.dev == dev);
@@ -287,7 +294,7 @@ impl DmaCheck {
         }
     }
 
-    /// Tells mappings that should be none any more.
+    /// Reports mappings that should have been unmapped by now.
     fn leaks(&mut self, cx: &mut Cx<'_>, when: &str, which: impl Fn(&maps::Mapping) -> bool) {
         let mut left: Vec<_> =
             self.maps.iter().filter(|(_, m)| which(m) && m.module.is_some() && !m.told).collect();
@@ -299,7 +306,8 @@ impl DmaCheck {
             }
             let pooled = |at: &u64| state.kernel_function(*at).contains("page_pool");
             if !m.by_driver && state.stacks.get(m.stack).iter().take(4).any(pooled) {
-                // The pool unmaps pages that are still under way in the network stack when they come back.
+                // The pool unmaps pages that are still in use in the network stack later, when they return to
+                // it.
                 continue;
             }
             cx.report(NAME, "dma-leak", Place::Stack(m.stack), || {
@@ -315,7 +323,8 @@ impl DmaCheck {
     }
 }
 
-/// Where a call of a hooked function is told: at the driver's call, or at the stack that led to it.
+/// Where a fault in a call of a hooked function is reported: at the driver's call, or at the stack that led
+/// to it.
 fn place(cx: &Cx<'_>, hook: &Hooked<'_>) -> Place {
     match cx.context.and_then(Context::out) {
         Some(_) => Place::Call,
@@ -372,7 +381,7 @@ impl Checker for DmaCheck {
     }
 
     fn call_returned(&mut self, cx: &mut Cx<'_>, out: &Out, result: u64) {
-        // A function that leaves by an indirect jump tells no return.
+        // For a function that ends with an indirect jump, the log holds no return.
         let over = |o: &Open| same_block(o.rsp, out.entry_rsp) && o.rsp <= out.entry_rsp;
         let Some(at) = self.open.iter().position(over) else { return };
         if self.open[at].rsp == out.entry_rsp && self.open[at].by_driver {

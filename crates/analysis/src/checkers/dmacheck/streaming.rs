@@ -7,12 +7,12 @@ use crate::machine::{Object, ObjectId, Out, State};
 use guardrail_finding::Severity;
 use guardrail_knowledge::effect::{Class, DmaOp, MapKind};
 
-/// What `DMA_MAPPING_ERROR` is.
+/// The value of `DMA_MAPPING_ERROR`.
 const FAILED: u64 = u64::MAX;
-/// The kernel's image and modules lie above.
+/// The kernel's image and its modules lie above this address.
 const IMAGE: u64 = 0xffff_ffff_8000_0000;
 
-/// Why memory at an address must not be lent to a device.
+/// Why memory at an address must not be lent to a device, and the object there; `None` where it may be lent.
 pub(super) fn bad_buffer(state: &State, at: u64, rsp: u64) -> Option<(String, Option<Object>)> {
     let plain = |text: &str| Some((text.to_owned(), None));
     if at < 4096 {
@@ -41,7 +41,7 @@ pub(super) fn bad_buffer(state: &State, at: u64, rsp: u64) -> Option<(String, Op
 }
 
 impl DmaCheck {
-    /// The driver calls a kernel function: it may be one that `dma_map_single` begins with.
+    /// The driver calls a kernel function. It may be one of those at the beginning of `dma_map_single`.
     pub(super) fn asks(&mut self, cx: &mut Cx<'_>, out: &Out, op: Option<&DmaOp>) {
         let Some(key) = key(cx) else { return };
         match op {
@@ -68,7 +68,7 @@ impl DmaCheck {
         }
     }
 
-    /// A buffer has been mapped, or not.
+    /// A mapping function for one buffer has returned; the mapping may have failed.
     pub(super) fn mapped(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, op: &DmaOp, result: u64) {
         let DmaOp::Map { dev, ptr, physical, len, dir, kind } = *op else { return };
         let state = cx.state;
@@ -81,7 +81,7 @@ impl DmaCheck {
         let judged = hook.module.is_some();
         let mut bad = false;
         if judged && kind != MapKind::Resource {
-            // The page says little of an address that is none of the direct map.
+            // The `struct page` says little about an address outside the direct map.
             let buffer = asked.filter(|asked| asked & 0xfff == at & 0xfff).unwrap_or(at);
             if let Some((what, object)) = bad_buffer(state, buffer, hook.rsp) {
                 bad = true;
@@ -114,7 +114,7 @@ impl DmaCheck {
         }
     }
 
-    /// Adds a mapping, judged against those that there are.
+    /// Judges a mapping against the live ones, and adds it.
     pub(super) fn lend(
         &mut self,
         cx: &mut Cx<'_>,
@@ -152,7 +152,8 @@ impl DmaCheck {
                         continue;
                     }
                     let same = from == at && old.dev == new.dev;
-                    // Others may have sent the same data to the device before: that harms nobody.
+                    // The kernel or another driver may have sent the same data to the device before, which
+                    // does no harm.
                     let own = state.objects.at(at).is_some_and(|(_, o)| o.by_driver) && size == len;
                     if !(writes || same && own) {
                         continue;
@@ -178,7 +179,8 @@ impl DmaCheck {
                 let Some((from, size)) = old.piece(first, last).filter(|_| writes && !synced) else {
                     continue;
                 };
-                // Allocators keep objects apart that must not share a line; only within one is it the driver's doing.
+                // Allocators keep objects that must not share a line apart. Only two buffers within one
+                // object are the driver's fault.
                 let id = |at| state.objects.at(at).filter(|(_, o)| o.by_driver).map(|(id, _)| id);
                 if id(at).is_none() || id(at) != id(from) {
                     continue;
@@ -271,7 +273,7 @@ impl DmaCheck {
         }
     }
 
-    /// Tells of a mapping that is taken back in another way than it was made.
+    /// Reports a mapping that is unmapped in another way than it was mapped.
     pub(super) fn mismatch(&self, cx: &mut Cx<'_>, hook: &Hooked<'_>, m: &Mapping, message: String) {
         let state = cx.state;
         cx.report(NAME, "dma-unmap-mismatch", place(cx, hook), || Draft {
@@ -281,7 +283,7 @@ impl DmaCheck {
         });
     }
 
-    /// What is unmapped is not mapped there.
+    /// Reports an unmap of an address where nothing is mapped.
     pub(super) fn unknown_unmapped(
         &mut self,
         cx: &mut Cx<'_>,
@@ -291,7 +293,7 @@ impl DmaCheck {
         verb: &str,
     ) {
         let state = cx.state;
-        // The driver may have named another device.
+        // The driver may have passed the wrong device.
         let elsewhere = self.devices.keys().filter(|&&other| other != dev).find_map(|&other| {
             self.maps.exact(other, bus).find(|(_, m)| m.module.is_some()).map(|(id, _)| id)
         });
@@ -329,7 +331,7 @@ impl DmaCheck {
         });
     }
 
-    /// An object was freed: devices must not have it.
+    /// An object was freed: it must not be mapped for a device any more.
     pub(super) fn object_freed(&mut self, cx: &mut Cx<'_>, id: ObjectId, object: &Object) {
         let len = object.end().saturating_sub(object.start).min(super::MAX_RANGE);
         if len == 0 || matches!(object.class, Class::Io | Class::Percpu) {
@@ -348,7 +350,7 @@ impl DmaCheck {
             if !judged {
                 continue;
             }
-            // It may be the kernel that frees what the driver gave back too early.
+            // The kernel may free memory that the driver released too early.
             let freed = object.freed.unwrap_or_default();
             let inside = state.stacks.get(freed).iter().skip(1).any(|&at| state.modules.contains(at));
             let at = if inside { freed } else { m.stack };
@@ -365,7 +367,7 @@ impl DmaCheck {
     }
 }
 
-/// Tells all checkers that a device gets memory.
+/// Adds memory that a device gets, so that all checkers are called with it.
 pub(super) fn tell_lent(
     cx: &mut Cx<'_>,
     hook: &Hooked<'_>,
@@ -383,7 +385,7 @@ pub(super) fn tell_lent(
     cx.lent.push(Lent { lending, dev, memory, reads, writes, judged, place });
 }
 
-/// The objects that memory lies in.
+/// The objects that memory lies in, with their serial numbers.
 pub(super) fn objects_of(state: &State, memory: &[(u64, u64)]) -> Vec<(ObjectId, u64)> {
     let at = |&(at, _): &(u64, u64)| {
         state.objects.at(at).filter(|(_, o)| o.is_live()).map(|(id, o)| (id, o.serial))

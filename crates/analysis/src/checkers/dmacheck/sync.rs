@@ -1,4 +1,4 @@
-//! `dma_sync_*`: memory changes hands for a while.
+//! `dma_sync_*`: the CPU or the device owns memory for a while.
 
 use super::maps::{Dir, Mapping};
 use super::streaming::tell_lent;
@@ -35,7 +35,8 @@ impl DmaCheck {
         }
         self.judge_direction(cx, hook, &m, dir, for_cpu);
         let Some(m) = self.maps.get_mut(id) else { return };
-        // Entries of a list are joined on the bus: which of them these bytes are is not known, so the CPU gets all or keeps what it has.
+        // Elements of a list are joined on the bus, so it is not known which of them hold these bytes. The
+        // CPU gets all of them, or keeps what it has.
         let ranges = match (m.kind, m.memory.as_slice()) {
             (MapKind::List, all) if for_cpu => all.to_vec(),
             (MapKind::List, _) => Vec::new(),
@@ -63,7 +64,7 @@ impl DmaCheck {
         }
     }
 
-    /// The direction of a synchronization must be that of the mapping, or a part of it.
+    /// Reports a synchronization whose direction is neither that of the mapping nor a part of it.
     pub(super) fn judge_direction(
         &self,
         cx: &mut Cx<'_>,
@@ -87,7 +88,7 @@ impl DmaCheck {
         });
     }
 
-    /// What is synchronized is not mapped.
+    /// Reports a synchronization of an address where nothing is mapped.
     pub(super) fn unknown_synced(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, dev: u64, bus: u64) {
         let elsewhere = self.devices.keys().filter(|&&other| other != dev).find_map(|&other| {
             let (id, _) = self.maps.holding(other, bus, 1)?;
@@ -119,7 +120,7 @@ impl DmaCheck {
         });
     }
 
-    /// The call follows a look at the device's flag: the look alone was no synchronization.
+    /// The call follows a read of the device's `dma_skip_sync`: this read alone was no synchronization.
     pub(super) fn looked(&mut self, cx: &Cx<'_>, dev: u64) {
         if let Some((looked, before)) = key(cx).and_then(|key| self.looks.remove(&key))
             && looked == dev

@@ -1,10 +1,10 @@
-//! Words for messages.
+//! Text for DMACheck's messages.
 
 use super::maps::{Dir, Mapping};
 pub(super) use crate::checkers::names::{bytes, related};
 use guardrail_knowledge::effect::MapKind;
 
-/// What was mapped and for what.
+/// What was mapped and for which direction.
 pub(super) fn mapping(m: &Mapping) -> String {
     match (m.kind, m.list) {
         (MapKind::List, Some((_, count))) => {
@@ -15,7 +15,7 @@ pub(super) fn mapping(m: &Mapping) -> String {
     }
 }
 
-/// What a mapping may be used for, after "the device".
+/// What the device may do with a mapping, as text after "the device".
 pub(super) fn rights(dir: Dir) -> &'static str {
     match dir {
         Dir::ToDevice => "may be reading",

@@ -1,4 +1,5 @@
-//! Places that touch what a device has: one mapping that a driver goes on using would be told at each of them.
+//! Places that access memory of a device. A driver that keeps using one mapping would otherwise get a report
+//! for each of them.
 
 use super::NAME;
 use crate::checker::{Cx, Draft, Place};
@@ -6,22 +7,23 @@ use crate::machine::State;
 use crate::stacks::StackId;
 use rustc_hash::FxHashMap;
 
-/// Places that are told of what one call maps.
+/// Most places that are reported for what one call maps.
 const MAX_PLACES: usize = 4;
-/// Calls that map.
+/// Most mapping calls that are known at a time.
 const MAX_CALLS: usize = 1 << 12;
 
-/// Where the driver is, in a stack.
+/// The innermost address of the driver in a stack; 0 where there is none.
 fn place_of(state: &State, stack: &[u64]) -> u64 {
     stack.iter().copied().find(|&at| state.modules.contains(at)).unwrap_or(0)
 }
 
-/// What was told, by kind and by the call that mapped: the place and the number of the finding.
+/// The reported places, by kind and by the mapping call: the place and the number of its finding.
 #[derive(Debug, Default)]
 pub(super) struct Told(FxHashMap<(&'static str, u64), Vec<(u64, usize)>>);
 
 impl Told {
-    /// Tells of a place that touches what was mapped at another; when there are many, the last one counts for the others.
+    /// Reports an access from a place to memory that was mapped at another place. Where there are many
+    /// places, the last one counts for the others.
     pub fn tell(
         &mut self,
         cx: &mut Cx<'_>,
@@ -37,7 +39,7 @@ impl Told {
             self.0.clear();
         }
         let told = self.0.entry((kind, place_of(state, state.stacks.get(mapped)))).or_default();
-        // What was taken back does not count.
+        // A retracted finding does not count.
         told.retain(|&(_, finding)| cx.reports.get_mut(finding).is_some_and(|f| f.count > 0));
         let known = told.iter().find(|t| t.0 == at).or(told.get(MAX_PLACES - 1)).map(|t| t.1);
         if let Some(finding) = known {
@@ -58,7 +60,7 @@ impl Told {
         Some(finding)
     }
 
-    /// Addresses mean something else from now on.
+    /// Forgets all places: addresses belong to other code from now on.
     pub fn renamed(&mut self) {
         self.0.clear();
     }

@@ -1,4 +1,4 @@
-//! Accesses of the driver to memory that a device has, or that it has no more.
+//! Accesses of the driver to memory that a device owns, or that is no longer mapped.
 
 use super::maps::{Dir, MapId, Mapping};
 use super::{DmaCheck, MAX_OPEN, MAX_RANGE, USER_END, key, length, text};
@@ -8,10 +8,10 @@ use crate::machine::Out;
 use guardrail_finding::AccessInfo;
 use guardrail_knowledge::effect::{Effect, Len, MapKind, Ptr, Summary};
 
-/// Writes that wait for a synchronization.
+/// Most writes that wait for a synchronization.
 const MAX_DOUBTS: usize = 256;
 
-/// A write that was told and that a synchronization for the device may yet justify.
+/// A reported write that a synchronization for the device may still justify.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doubt {
     map: MapId,
@@ -23,7 +23,7 @@ pub(super) struct Doubt {
 }
 
 impl DmaCheck {
-    /// What was written is handed to the device.
+    /// The driver hands the range to the device: retracts the findings about writes in it.
     pub(super) fn handed_over(&mut self, cx: &mut Cx<'_>, map: MapId, from: u64, to: u64) {
         self.doubts.retain(|d| {
             let justified = d.map == map && from <= d.from && d.to <= to;
@@ -34,14 +34,14 @@ impl DmaCheck {
         });
     }
 
-    /// What was written stays a fault.
+    /// Keeps the findings about writes to a mapping: no synchronization justifies them any more.
     pub(super) fn no_doubt(&mut self, map: MapId) {
         if !self.doubts.is_empty() {
             self.doubts.retain(|d| d.map != map);
         }
     }
 
-    /// A string instruction or a call touches a range.
+    /// A string instruction or a call accesses a range.
     pub(super) fn range(&mut self, cx: &mut Cx<'_>, place: Place, addr: u64, len: u64, store: bool) {
         let len = len.min(MAX_RANGE);
         if addr >= USER_END && len > 0 {
@@ -49,9 +49,9 @@ impl DmaCheck {
         }
     }
 
-    /// What a kernel function touches on the driver's behalf.
+    /// Judges what a kernel function accesses on the driver's behalf.
     pub(super) fn touched_by_call(&mut self, cx: &mut Cx<'_>, out: &Out, summary: &Summary) {
-        // What the prototype alone lets a function write says nothing.
+        // Which memory the function writes is not known where it follows from the prototype alone.
         let guessed = |ptr: Ptr| {
             summary
                 .effects
@@ -79,7 +79,7 @@ impl DmaCheck {
         }
     }
 
-    /// The driver touches a page of interest.
+    /// The driver accesses a page of interest.
     #[cold]
     pub(super) fn touched(&mut self, cx: &mut Cx<'_>, place: Place, addr: u64, len: u64, store: bool) {
         let end = addr.saturating_add(len);
@@ -115,7 +115,7 @@ impl DmaCheck {
             if let Some(finding) = finding.filter(|_| store) {
                 let key = key(cx);
                 if self.doubts.len() >= MAX_DOUBTS {
-                    // The oldest stays told.
+                    // The oldest finding stays reported.
                     self.doubts.remove(0);
                 }
                 self.doubts.push(Doubt { map: id, dev: m.dev, from, to, key, finding });
@@ -124,12 +124,14 @@ impl DmaCheck {
         }
     }
 
-    /// What is wrong with an access to a mapping that the CPU does not own.
+    /// The kind of the fault in an access to a mapping that the CPU does not own; `None` where there is no
+    /// fault.
     fn wrong(&self, cx: &Cx<'_>, m: &Mapping, store: bool) -> Option<&'static str> {
         let device = self.devices.get(&m.dev)?;
         let concerned = m.module.is_some() || device.driver;
         let skips = cx.state.world.dma_skip_sync().is_some();
-        // What others mapped they may hand over with inline functions, of which nothing is seen.
+        // The kernel and other drivers may hand over their mappings with inline functions, which are not
+        // seen.
         let unseen = m.serial <= device.synced || skips && !m.by_driver && m.kind != MapKind::List;
         if !concerned || unseen {
             return None;
@@ -141,7 +143,7 @@ impl DmaCheck {
         }
     }
 
-    /// The driver reads: it may be the flag by which `dma_sync_*` are left out.
+    /// The driver reads memory: it may be the flag that says whether `dma_sync_*` calls are left out.
     fn look(&mut self, cx: &mut Cx<'_>, from: u64, to: u64) {
         let Some(dev) = (from..to).find_map(|byte| self.skip_bytes.get(&byte).copied()) else { return };
         let (Some(device), Some(key)) = (self.devices.get_mut(&dev), key(cx)) else { return };

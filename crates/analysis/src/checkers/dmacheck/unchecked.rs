@@ -1,7 +1,8 @@
-//! Results of mapping functions that nobody compares with `DMA_MAPPING_ERROR`.
+//! Results of mapping functions that are never compared with `DMA_MAPPING_ERROR`.
 //!
-//! The comparison need not be in the function that maps: wrappers return the address. So it is looked for in all driver code that
-//! the context runs until it returns to the kernel, and each comparison with all ones is for one mapping.
+//! The comparison need not be in the function that maps: wrappers return the address. So the checker watches
+//! all driver code that the context runs until it returns to the kernel. Each comparison with all ones counts
+//! for one mapping.
 
 use super::NAME;
 use crate::checker::{Cx, Draft};
@@ -16,13 +17,13 @@ const MAX_PENDING: usize = 1 << 10;
 
 #[derive(Clone, Copy, Debug)]
 struct Pending {
-    /// Index of the activation that the kernel entered the driver with.
+    /// Index of the activation in which the kernel called the driver.
     depth: usize,
     stack: StackId,
     size: u64,
 }
 
-/// Mappings that were not checked yet, by context.
+/// Mappings that are not checked yet, by task and level.
 #[derive(Debug, Default)]
 pub(super) struct Unchecked {
     pending: FxHashMap<(u64, Level), Vec<Pending>>,
@@ -32,7 +33,8 @@ fn depth(context: &Context) -> Option<usize> {
     context.stack.iter().rposition(|a| matches!(a, Activation::Frame { from_kernel: true, .. }))
 }
 
-/// Tells of a mapping that was not checked, once for each way of the driver to it: who called the driver makes no difference.
+/// Reports a mapping that was not checked, once for each path inside the driver to it. The callers of the
+/// driver make no difference.
 fn tell(cx: &mut Cx<'_>, mapped: StackId, size: u64) {
     let state = cx.state;
     let stack = state.stacks.get(mapped);
@@ -48,14 +50,14 @@ fn tell(cx: &mut Cx<'_>, mapped: StackId, size: u64) {
 }
 
 impl Unchecked {
-    /// The driver has mapped something.
+    /// The driver has mapped a buffer of `size` bytes.
     pub fn add(&mut self, context: &Context, stack: StackId, size: u64) {
         let Some(depth) = depth(context) else { return };
         if self.pending.len() >= MAX_CONTEXTS {
             self.pending.clear();
         }
         let list = self.pending.entry((context.task, context.level)).or_default();
-        // What is left of runs whose end was not seen says nothing.
+        // Mappings of runs whose end was not seen prove nothing.
         list.retain(|p| p.depth <= depth);
         if list.len() < MAX_PENDING {
             list.push(Pending { depth, stack, size });
@@ -69,7 +71,8 @@ impl Unchecked {
         }
     }
 
-    /// The context has returned to the kernel, or has called it: what stayed unchecked is told where it was mapped.
+    /// The context has returned to the kernel, or has called it. Mappings that are still unchecked are
+    /// reported where they were mapped.
     pub fn left(&mut self, cx: &mut Cx<'_>) {
         let Some(context) = cx.context.filter(|_| !self.is_empty()) else { return };
         let Some(list) = self.pending.get_mut(&(context.task, context.level)) else { return };

@@ -1,4 +1,5 @@
-//! Judges what the driver touches: bounds, life of objects, the stack, and undefined bytes that leave.
+//! Judges the driver's accesses: bounds, lifetime of objects, the stack, and undefined bytes that leave the
+//! driver.
 
 use super::{DmCheck, LARGEST_SLAB, MAX_RANGE, NULL_END, Touch, USER_END, text};
 use crate::checker::{Cx, Draft, Place};
@@ -41,7 +42,7 @@ impl DmCheck {
             cx.report(self.name, "null-dereference", touch.place, || Draft::error(message));
             return;
         }
-        // Accesses of the access functions may fault, and the exception table says so.
+        // Accesses of the user access functions may fault, and the exception table lists them.
         let pc = match touch.place {
             Place::Insn(pc) => pc,
             _ => return,
@@ -58,7 +59,7 @@ impl DmCheck {
         if let Some(rsp) = rsp
             && touch.addr & !(STACK_SIZE - 1) == rsp & !(STACK_SIZE - 1)
         {
-            // The stack of the thread that runs is nobody else's: it took over memory unseen.
+            // Only the running thread uses its stack, so the memory became a stack unseen.
             let base = rsp & !(STACK_SIZE - 1);
             self.shadow.allow(base, STACK_SIZE);
             return;
@@ -93,20 +94,21 @@ impl DmCheck {
         self.object_fault(cx, touch, object, bad);
     }
 
-    /// An access to an object, of which `bad` is the first byte that must not be touched.
+    /// An access to an object, where `bad` is the first byte that must not be accessed.
     pub(super) fn object_fault(&mut self, cx: &mut Cx<'_>, touch: Touch, object: Object, bad: u64) {
         let shadow = &mut self.shadow;
         let (state, at) = (cx.state, bad);
         if self.leaves_dma && !object.is_live() && object.class == Class::Dma {
             return;
         }
-        // Pages come from the kernel in bulk as well, and stacks of threads from vmalloc space, which no hook sees: what the kernel
-        // had and freed for itself may be the driver's by now, or hold what another thread lent it.
+        // The kernel also allocates pages in bulk, and stacks of threads from vmalloc space, which no hook
+        // sees. So memory that the kernel allocated and freed for itself may belong to the driver by now. It
+        // may also hold what another thread lent to the driver.
         let called = |stack| state.stacks.get(stack).iter().take(2).any(|&at| state.modules.contains(at));
         if !object.is_live()
             && (matches!(object.class, Class::Page | Class::Vmalloc)
                 || object.class == Class::Slab && object.size > LARGEST_SLAB
-                // Whoever touches what lies around it as well has the page, which the slab gave back.
+                // An access that also covers the surroundings is to a page that the slab released.
                 || touch.addr < object.base && touch.len > object.size)
             && !object.by_driver
             && !object.freed.is_some_and(called)
@@ -127,7 +129,7 @@ impl DmCheck {
         });
     }
 
-    /// An access below the stack pointer: the frame it was meant for is gone.
+    /// An access below the stack pointer: the stack frame that it was meant for no longer exists.
     #[cold]
     pub(super) fn below_stack(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access, rsp: u64) {
         let process = cx.context.is_some_and(|c| c.level == Level::Process);
@@ -152,7 +154,7 @@ impl DmCheck {
         });
     }
 
-    /// A store at or above the stack pointer: return addresses are nobody's to write.
+    /// A store at or above the stack pointer: no code may overwrite return addresses.
     #[inline]
     pub(super) fn return_slot(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) {
         let Some(context) = cx.context else { return };
@@ -177,7 +179,7 @@ impl DmCheck {
         }
     }
 
-    /// Checks a range that a string instruction or the kernel touches on the driver's behalf.
+    /// Checks a range that a string instruction accesses, or the kernel on the driver's behalf.
     pub(super) fn check_range(
         &mut self,
         cx: &mut Cx<'_>,
@@ -192,7 +194,7 @@ impl DmCheck {
             return;
         }
         let touch = Touch { addr, len, store, place };
-        // A range that begins in an object must end in it, whoever has the memory behind.
+        // A range that begins in an object must end in it, no matter who owns the memory behind.
         if let Some((_, object)) = cx.state.objects.at(addr)
             && object.by_driver
             && object.class != Class::Percpu
@@ -223,7 +225,7 @@ impl DmCheck {
         });
     }
 
-    /// Undefined bytes of a range go where they must not.
+    /// Undefined bytes of a range leave the driver where they must not.
     pub(super) fn undefined_range(
         &mut self,
         cx: &mut Cx<'_>,

@@ -43,7 +43,7 @@ impl DmCheck {
                 }
             }
             Effect::Read { ptr, len } => {
-                // What an undefined pointer points to says nothing more.
+                // After an undefined pointer, a report of the memory that it points to adds nothing.
                 if let Ptr::Arg(arg) = *ptr
                     && self.undefined_pointer(cx, regs, arg, &summary.name)
                 {
@@ -110,7 +110,8 @@ impl DmCheck {
                 }
                 let to_device = is_to_device(out, *direction);
                 if self.leaves_dma {
-                    // DMACheck tells of it before the call returns; until then, what the device may read is as it was.
+                    // DMACheck reports the mapping before the call returns; until then, what the device may
+                    // read stays as it was.
                     return;
                 }
                 if to_device {
@@ -130,7 +131,7 @@ impl DmCheck {
         }
     }
 
-    /// Whether the kernel is given a pointer that nobody has written, which is told.
+    /// Whether the driver passes an undefined pointer to the kernel; if so, reports it.
     fn undefined_pointer(&mut self, cx: &mut Cx<'_>, regs: &Regs, arg: u8, function: &str) -> bool {
         let bits = regs.get(register_of(arg));
         if bits.undef == 0 {
@@ -181,7 +182,7 @@ impl DmCheck {
         }
     }
 
-    /// How many bytes `len` is, for the pointer `at`; `None` where it is not known (yet).
+    /// The value of `len` in bytes, for the pointer `at`; `None` where it is not known (yet).
     fn length(&self, cx: &Cx<'_>, out: &Out, len: Len, at: u64, result: Option<u64>) -> Option<u64> {
         let arg = |i: u8| out.args.get(usize::from(i)).copied();
         match len {
@@ -200,7 +201,7 @@ impl DmCheck {
     }
 }
 
-/// The register that an argument is passed in.
+/// The number of the register that an argument is passed in.
 fn register_of(arg: u8) -> u8 {
     const ARGS: [u8; 6] = [7, 6, 2, 1, 8, 9];
     ARGS[usize::from(arg).min(5)]
@@ -211,12 +212,12 @@ fn is_to_device(out: &Out, direction: Direction) -> bool {
     matches!(direction, Direction::Arg(i) if out.args.get(usize::from(i)).is_some_and(|d| *d as u32 == 1))
 }
 
-/// Whether the effect on `ptr` follows from the prototype alone, where a length may count anything.
+/// Whether the effect on `ptr` follows from the prototype alone. The unit of a length is not known then.
 fn guessed(summary: &Summary, ptr: Ptr) -> bool {
     summary.effects.iter().any(|e| matches!((e, ptr), (Effect::Escape { arg }, Ptr::Arg(i)) if *arg == i))
 }
 
-/// The bytes from `at` to the end of the object or stack frame that it points into.
+/// The number of bytes from `at` to the end of the object or stack frame that it points into.
 fn rest(cx: &Cx<'_>, out: &Out, at: u64) -> Option<u64> {
     if at < USER_END {
         return None;

@@ -1,4 +1,5 @@
-//! Bytes that nobody wrote, in memory that a device may read: told in DMACheck's name, which knows what devices get.
+//! Undefined bytes in memory that a device may read. They are reported in the name of DMACheck, which knows
+//! what devices get.
 
 use super::{DmCheck, MAX_RANGE, USER_END, text};
 use crate::checker::{Cx, Draft, Lending, Lent};
@@ -7,10 +8,11 @@ use crate::value_flow::Origin;
 use guardrail_finding::Severity;
 
 const KIND: &str = "dma-uninit";
-/// Findings that wait for a synchronization.
+/// Most findings that wait for a synchronization.
 const MAX_DOUBTS: usize = 256;
 
-/// A buffer of which no byte was written before it was mapped. Drivers that map once and fill later hand over by `dma_sync_*_for_device`.
+/// A buffer in which no byte was written before it was mapped. Drivers that map once and fill later hand over
+/// with `dma_sync_*_for_device`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doubt {
     dev: u64,
@@ -19,14 +21,14 @@ pub(super) struct Doubt {
     finding: usize,
 }
 
-/// What is undefined of memory that a device gets.
+/// The undefined bytes in memory that a device gets.
 struct Undefined {
-    /// The first undefined byte, and its offset in all the pieces.
+    /// Address of the first undefined byte; `offset` counts in bytes over all the pieces.
     first: u64,
     offset: u64,
     origin: Origin,
     count: u64,
-    /// Nothing defined comes behind it.
+    /// No defined byte follows the first undefined one.
     to_the_end: bool,
 }
 
@@ -44,7 +46,7 @@ impl DmCheck {
         }
     }
 
-    /// What becomes of findings of empty buffers now that the device gets memory.
+    /// Reconsiders findings about empty buffers when the device gets memory: a synchronization retracts them.
     fn reconsider(&mut self, cx: &mut Cx<'_>, lent: &Lent) {
         self.doubts.retain(|doubt| match lent.lending {
             Lending::Unseen if lent.dev == doubt.dev => {
@@ -92,7 +94,7 @@ impl DmCheck {
         let total = lent.memory.iter().fold(0u64, |sum, piece| sum.saturating_add(piece.1.min(MAX_RANGE)));
         let empty = count >= total;
         if empty && lent.writes {
-            // It is for the device to fill.
+            // The device fills the buffer.
             return;
         }
         let (benign, state) = (triage(&undefined, empty, lent.writes), cx.state);
@@ -122,13 +124,13 @@ impl DmCheck {
             }
         });
         if !empty {
-            // The same bytes are not told of each time that they come to the device.
+            // The same bytes are not reported each time that the device gets them.
             for &(at, len) in &lent.memory {
                 self.shadow.set_defined(at, len.min(MAX_RANGE));
             }
         } else if let Some(finding) = finding {
             if self.doubts.len() >= MAX_DOUBTS {
-                // The oldest stays told.
+                // The oldest finding stays reported.
                 self.doubts.remove(0);
             }
             let pieces = lent.memory.iter().map(|&(at, len)| (at, at.saturating_add(len)));
@@ -139,7 +141,7 @@ impl DmCheck {
     }
 }
 
-/// Why undefined bytes may do no harm.
+/// Why undefined bytes may do no harm; `None` where nothing speaks for it.
 fn triage(undefined: &Undefined, empty: bool, writes: bool) -> Option<&'static str> {
     if writes {
         Some("likely benign: the device may write these bytes before it reads any")

@@ -1,17 +1,19 @@
-//! DMCheck: every byte that the driver touches must be its to touch, and every bit that decides something
-//! must have been written.
+//! DMCheck: the driver must own every byte that it accesses, and must have written every bit that it decides
+//! by.
 //!
-//! Policy, where the log does not tell enough:
-//! - Memory that no hook told of may be touched and is defined.
-//! - Only memory that the driver allocated itself, without asking for zeroes, begins undefined; so do stack
-//!   frames of driver functions. Allocator zeroing that was not asked for does not count.
-//! - A kernel function without a summary defines what its non-const pointer arguments point to: the pointee's size where the
-//!   prototype tells it, otherwise the rest of the object, or of the stack frame.
+//! Policy, where the log does not say enough:
+//! - Memory that no hook has seen may be accessed and is defined.
+//! - Only memory that the driver allocated itself, without a request for zeroes, begins undefined. So do
+//!   stack frames of driver functions. Allocator zeroing without a request does not count.
+//! - A kernel function without a summary defines what its non-const pointer arguments point to. The length is
+//!   the pointee's size where the prototype has it, otherwise the rest of the object or stack frame.
 //! - Memory that is mapped for DMA from the device counts as defined from the mapping on.
-//! - Where DMACheck runs, it says which memory devices get, and whether its bytes are defined is told in its name.
-//! - Only objects that the driver allocated, and vmalloc memory, have exact bounds: kernel code may use all of a slot (`ksize`).
-//! - A leak is an object that the driver allocated, that was never given to a kernel function that may keep
-//!   it, and that nobody has freed when the log ends, after the module was unloaded.
+//! - Where DMACheck runs, it says which memory devices get. Whether the bytes are defined is reported in its
+//!   name.
+//! - Only objects that the driver allocated, and vmalloc memory, have exact bounds: kernel code may use all
+//!   of a slot (`ksize`).
+//! - A leak is an object that the driver allocated and that no call frees before the log ends, after the
+//!   module was unloaded. An object that was passed to a kernel function that may keep it is no leak.
 
 mod accesses;
 mod effects;
@@ -28,28 +30,29 @@ use guardrail_knowledge::effect::Class;
 use guardrail_trace::event::Access;
 use text::{Origins, article};
 
-/// Larger objects of kmalloc are pages.
+/// Larger objects of kmalloc, in bytes, are pages.
 const LARGEST_SLAB: u64 = 8192;
 const NAME: &str = "dmcheck";
 /// End of the half of the address space that belongs to user space.
 const USER_END: u64 = 1 << 47;
-/// Addresses below are as good as null.
+/// Accesses below this address count as null dereferences.
 const NULL_END: u64 = 4096;
-/// Longest range that a string instruction or a call is believed to touch.
+/// Longest range in bytes that a string instruction or a call can plausibly touch.
 const MAX_RANGE: u64 = 1 << 28;
 
 /// The checker's state.
 #[derive(Debug)]
 pub struct DmCheck {
-    /// What its findings are reported as; empty where it only knows for DMACheck what is defined.
+    /// The name that its findings are reported under. Empty where it runs only to say for DMACheck what is
+    /// defined.
     name: &'static str,
     shadow: Shadow,
     origins: Origins,
-    /// Leaks among objects up to this serial number were told.
+    /// Leaks among objects up to this serial number were reported.
     leaks_told: u64,
     /// DMACheck runs as well, and judges freed and leaked DMA memory.
     leaves_dma: bool,
-    /// Findings of buffers that held nothing when they were mapped.
+    /// Findings about buffers that held nothing when they were mapped.
     doubts: Vec<lent::Doubt>,
 }
 
@@ -67,18 +70,18 @@ impl Default for DmCheck {
 }
 
 impl DmCheck {
-    /// A checker that says only what DMACheck needs it for.
+    /// A checker that reports only what DMACheck needs it for.
     pub fn for_dmacheck() -> DmCheck {
         DmCheck { name: "", leaves_dma: true, ..DmCheck::default() }
     }
 
-    /// A checker that leaves what DMACheck judges to it.
+    /// A checker that leaves DMACheck's part to DMACheck.
     pub fn beside_dmacheck() -> DmCheck {
         DmCheck { leaves_dma: true, ..DmCheck::default() }
     }
 }
 
-/// An access as messages need it.
+/// An access, with what messages need of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Touch {
     addr: u64,
@@ -358,7 +361,8 @@ impl Checker for DmCheck {
     }
 
     fn module_comes(&mut self, cx: &mut Cx<'_>) {
-        // The next module may take the place of the last one, and with it the names of its functions.
+        // The next module may be loaded at the addresses of the last one, which changes the names of
+        // functions there.
         self.finish(cx);
     }
 

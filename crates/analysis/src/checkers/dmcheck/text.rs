@@ -1,4 +1,4 @@
-//! Words for messages, in the manner of KASAN.
+//! Text for DMCheck's messages, in the style of KASAN.
 
 use super::Touch;
 pub(super) use crate::checkers::names::bytes;
@@ -9,10 +9,10 @@ use guardrail_finding::OriginInfo;
 use guardrail_knowledge::effect::Class;
 use rustc_hash::FxHashMap;
 
-/// Origins that are told apart.
+/// Most origins that are distinguished.
 const MAX_ORIGINS: usize = 1 << 18;
 
-/// Where undefined values come from.
+/// Where undefined values come from, by number.
 #[derive(Debug, Default)]
 pub(super) struct Origins {
     table: Vec<Source>,
@@ -43,7 +43,7 @@ impl Origins {
         self.id(Source::Object { stack: object.allocated, size: object.size, class: object.class })
     }
 
-    /// The stack frame that the instruction at `pc` made room for.
+    /// The origin of the stack frame that the instruction at `pc` made room for.
     pub fn frame(&mut self, pc: u64) -> Origin {
         self.id(Source::Frame { pc })
     }
@@ -96,8 +96,8 @@ pub(super) fn access(kind: &str, touch: Touch, of: &Object) -> String {
     format!("{kind} {} of {} {place} of {}", noun(touch.store), bytes(touch.len), object(of))
 }
 
-/// The bytes around `addr`, as KASAN's memory state: `00` may be touched, `fb` freed, `fc` beyond an
-/// object, `uu` undefined.
+/// A dump of the bytes around `addr`, like KASAN's memory state. `00` may be accessed, `fb` is freed, `fc`
+/// lies beyond an object, `uu` is undefined.
 pub(super) fn dump(shadow: &mut Shadow, state: &State, addr: u64) -> Vec<String> {
     let first = (addr & !15).saturating_sub(32);
     (0..5u64)

@@ -1,8 +1,8 @@
 //! Plain flags, indices and pointers that hand over what was done before they were written.
 //!
-//! The race for such a word is told, and judged. From then on the word orders: at the first time by its event, and later by clocks
-//! (see [`crate::sync`]). A store that takes something away hands nothing on: a pointer that is cleared, anything that a driver
-//! stores where it shuts down.
+//! The race for such a word is reported and judged. From then on the word orders: the first time by its
+//! event, and later by clocks (see [`crate::sync`]). A store that takes something away releases nothing. Such
+//! stores clear a pointer, or are any store of a driver that shuts down.
 
 use super::races::{Known, judgment, pair};
 use super::triage::Form;
@@ -11,19 +11,19 @@ use super::{DrCheck, Mode};
 use crate::checker::Cx;
 use guardrail_finding::Severity;
 
-/// Pairs of strands of which one has read what the other wrote.
+/// Most pairs of strands where one has read what the other wrote.
 const MAX_HANDS: usize = 1 << 14;
-/// Words that order.
+/// Most words that order.
 const MAX_PUBLISHED: usize = 4096;
 
 /// One strand has read what another wrote.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hand {
-    /// What the other did up to this event comes before.
+    /// What the other strand did up to this event comes before.
     event: u64,
-    /// Up to this time that was known before.
+    /// The clock up to which that was known before the read.
     before: u32,
-    /// Clocks tell what was handed over.
+    /// Clocks say what was handed over, so `event` does not matter.
     exact: bool,
     pair: super::races::Pair,
     finding: usize,
@@ -38,7 +38,7 @@ fn is_aligned(mask: u8) -> bool {
 }
 
 impl DrCheck {
-    /// Of two accesses the plain store and the plain load, where they are such.
+    /// The plain store and the plain load of two accesses; `None` where they are not one of each.
     pub(super) fn plain<'a>(old: &'a Cell, new: &'a Cell) -> Option<(&'a Cell, &'a Cell)> {
         let (store, load) = match (old.how.writes(), new.how.writes()) {
             (true, false) => (old, new),
@@ -51,13 +51,13 @@ impl DrCheck {
         (plain && whole).then_some((store, load))
     }
 
-    /// Whether a store takes something away from those who read it.
+    /// Whether a store takes something away from its readers.
     pub(super) fn takes_away(&self, store: &Cell, form: Form) -> bool {
         store.mask == 0xff && form == Form::Store(Some(0))
             || self.scenes.get(store.scene).is_some_and(|scene| scene.teardown)
     }
 
-    /// Whether whoever wrote to the bytes did it in one strand, or under one lock.
+    /// Whether all writers of the bytes are one strand, or hold one lock.
     pub(super) fn one_writer(&self, cx: &Cx<'_>, at: super::words::At, store: &Cell) -> bool {
         let order = &cx.state.order;
         self.words.cells(at).filter(|cell| cell.how.writes() && cell.mask & store.mask != 0).all(|cell| {
@@ -68,7 +68,7 @@ impl DrCheck {
         })
     }
 
-    /// A race between a plain store and a plain load: from now on the word orders.
+    /// After a race between a plain store and a plain load, the word orders.
     pub(super) fn publish(&mut self, cx: &Cx<'_>, word: u64, old: &Cell, new: &Cell, finding: usize) {
         let Some((store, _)) = Self::plain(old, new) else { return };
         let form = self.form(cx.state, store.pc);
@@ -106,10 +106,10 @@ impl DrCheck {
         }
         let newest = self.words.cells(at).find(|old| old.how.writes() && old.mask & cell.mask != 0).copied();
         let Some(store) = newest.filter(|store| store.strand != cell.strand) else { return };
-        // A load that tells nothing new orders nothing.
+        // A load that reads nothing new orders nothing.
         let before = cx.state.order.learned(store.strand).filter(|before| *before < store.clock);
         if let Some(before) = before {
-            // The load is what orders, and a race itself.
+            // This load is what orders, and it races itself.
             let locked = cx.state.order.common(store.locks, cell.locks).is_some();
             if !locked && !store.how.has(How::FIRST) {
                 self.race(cx, at, word, &store, cell);
@@ -121,8 +121,8 @@ impl DrCheck {
         }
     }
 
-    /// Whether the new access follows a read of a plain flag or index that the other side wrote after the old access. The race for
-    /// the flag is told; what it hands over is not told as well.
+    /// Whether the new access follows a read of a plain flag or index that the other side wrote after the old
+    /// access. The race for the flag is reported; what the flag hands over is not reported as well.
     pub(super) fn handed_over(&mut self, cx: &mut Cx<'_>, old: &Cell, new: &Cell) -> bool {
         let Some(hand) = self.hands.get(&(old.strand, new.strand)).copied() else { return false };
         if hand.exact || old.last > hand.event {
@@ -132,7 +132,7 @@ impl DrCheck {
         true
     }
 
-    /// The order of two accesses may be that of a flag.
+    /// Checks whether two ordered accesses owe their order to a flag.
     pub(super) fn was_handed(&mut self, cx: &mut Cx<'_>, old: &Cell, new: &Cell) {
         if let Some(hand) = self.hands.get(&(old.strand, new.strand)).copied()
             && old.last <= hand.event
@@ -142,7 +142,8 @@ impl DrCheck {
         }
     }
 
-    /// A flag has done what it is for. Where its reader decides by it, nothing is left to be told.
+    /// A flag has ordered two accesses. Where its reader decides by it, its finding is dropped; otherwise the
+    /// finding becomes a warning.
     fn used(&mut self, cx: &mut Cx<'_>, hand: Hand, pair: super::races::Pair) {
         if hand.pair == pair {
             return;
@@ -165,7 +166,7 @@ impl DrCheck {
     }
 }
 
-/// Why a flag that nobody else writes is likely harmless.
+/// The judgment of a flag that only one side writes, which is likely harmless.
 pub(super) const ONE_WRITER: &str = "flag or index with one writer";
 
 #[cfg(test)]

@@ -1,24 +1,24 @@
 //! Plain Eraser, for comparison: a word is protected by the locks that all its users held.
 //!
-//! Interrupts, softirqs and preemption being off are locks of the vCPU, as in the thesis, 4.2.5. With deferral, a word whose
-//! earlier accesses all come before this one begins anew, as its user's own.
+//! Disabled interrupts, softirqs and preemption are locks of the vCPU, as in the thesis, 4.2.5. With
+//! deferral, a word starts anew as its user's own where all its earlier accesses come before the new one.
 
 use super::words::{Cell, Eraser};
 use crate::machine::State;
 use guardrail_knowledge::effect::LockMode;
 use rustc_hash::FxHashMap;
 
-/// Sets that are told apart.
+/// Most sets that are distinguished.
 const MAX_SETS: usize = 1 << 16;
 /// Numbers of locks that stand for what is off on a vCPU begin here.
 const VIRTUAL: u64 = 1 << 40;
 
-/// Sets of locks, by number; 0 is the empty one. Locks that may protect writes are told by `true`.
+/// Sets of locks, by number; 0 is the empty one. Locks that may protect writes are marked with `true`.
 #[derive(Debug, Default)]
 pub(super) struct Sets {
     ids: FxHashMap<Vec<(u64, bool)>, u32>,
     table: Vec<Vec<(u64, bool)>>,
-    /// What was asked for last.
+    /// The last key that was looked up, and its set.
     last: Option<((u32, u8, u32), u32)>,
 }
 
@@ -43,7 +43,7 @@ impl Sets {
         (id as usize).checked_sub(1).and_then(|i| self.table.get(i)).map_or(&[], Vec::as_slice)
     }
 
-    /// The locks that an access was made with, those of the vCPU included.
+    /// The locks that an access was made with, including those of the vCPU.
     pub fn of(&mut self, state: &State, cell: &Cell, cpu: u32) -> u32 {
         let key = (cell.locks.0, cell.off, cpu);
         if let Some((last, id)) = self.last
@@ -66,7 +66,7 @@ impl Sets {
         id
     }
 
-    /// What is in both. For a write, only locks that are held exclusively count.
+    /// The locks that are in both sets. For a write, only locks that are held exclusively count.
     fn meet(&mut self, a: u32, b: u32, write: bool) -> u32 {
         if a == b && !write {
             return a;

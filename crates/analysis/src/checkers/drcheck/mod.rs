@@ -1,22 +1,28 @@
 //! DRCheck: data races of driver code.
 //!
-//! Two accesses race where they overlap, one writes, they are of different strands, they have no lock in common, and neither
-//! comes before the other (locks do not count as order). Policy, where that is not the whole truth:
-//! - What the first user of a word did before anybody else touched it is initialization: there the order of locks counts as well.
-//! - Atomic instructions do not race with each other, nor with plain reads and writes (`atomic_read`, `atomic_set`); they do
-//!   with plain updates.
-//! - Memory of one vCPU is safe from that vCPU where what could interrupt is kept away.
-//! - A context's own stack, devices, read-only memory, user memory and the stacks of others are not looked at.
-//! - Kernel functions that copy, fill or read memory of a length that the driver names act for the driver. Those known by
-//!   their prototype alone do not: nobody knows what they touch.
-//! - A plain flag or index that one side writes and the other reads races itself; from then on it orders, so that what the writer
-//!   did before is not told as well. The flag is then judged likely benign, and not told where its only writer's readers decide
-//!   by it. Clearing a pointer and stores of a driver that shuts down do not order.
+//! Two accesses race under these conditions: they overlap, one of them writes, they are of different strands,
+//! they have no lock in common, and neither comes before the other. Locks do not count as order.
+//!
+//! Policy, where that is not the whole truth:
+//! - What the first user of a word did before any other access to it is initialization: there the order of
+//!   locks counts as well.
+//! - Atomic instructions do not race with each other, nor with plain reads and writes (`atomic_read`,
+//!   `atomic_set`). They do race with plain updates.
+//! - Memory of one vCPU is safe from that vCPU where everything that could interrupt is disabled.
+//! - The checker ignores a context's own stack, devices, read-only memory, user memory and the stacks of
+//!   other contexts.
+//! - Kernel functions that copy, fill or read memory of a length that the driver names act for the driver.
+//!   Functions known by their prototype alone do not: it is not known what they access.
+//! - A plain flag or index that one side writes and the other reads races itself. From then on it orders, so
+//!   that what the writer did before is not reported as well. The flag is then judged likely benign. It is
+//!   not reported where it has one writer and its readers decide by it. Stores that clear a pointer and
+//!   stores of a driver that shuts down do not order.
 //! - A pointer that is stored plainly, and loaded in a read section of RCU, is what RCU is for.
 //! - Coherent DMA memory is shared by its nature.
 //! - Readers that look at a sequence counter before and after reading are synchronized by it.
 //!
-//! With the options `klockset` and `defer` it is plain Eraser without and with the order of deferred work, for comparison.
+//! With the options `klockset` and `defer` it is plain Eraser without and with the order of deferred work,
+//! for comparison.
 
 mod hands;
 mod lockset;
@@ -43,22 +49,22 @@ use words::{At, Cell, Eraser, How, Words};
 const NAME: &str = "drcheck";
 /// End of the half of the address space that belongs to user space.
 const USER_END: u64 = 1 << 47;
-/// Longest range of which single accesses are kept.
+/// Longest range in bytes in which single accesses are kept.
 const MAX_RANGE: u64 = 1 << 20;
-/// Cells and pages of the plain lockset, which needs more for each page.
+/// Cells and pages of the plain lockset, which needs more memory for each page.
 const LOCKSET_CELLS: usize = 1_600_000;
 const LOCKSET_PAGES: usize = 8192;
-/// Instructions whose form is kept.
+/// Most instructions whose form is kept.
 const MAX_FORMS: usize = 1 << 16;
 
-/// What counts.
+/// What orders accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Mode {
     /// Locks alone, as in Eraser.
     Lockset,
-    /// The same, and the order of deferred work.
+    /// Locks and the order of deferred work.
     Deferral,
-    /// Everything.
+    /// Every kind of order that the analysis knows.
     #[default]
     Full,
 }
@@ -75,29 +81,29 @@ pub struct DrCheck {
     sets: lockset::Sets,
     pairs: FxHashMap<Pair, Known>,
     groups: FxHashMap<Group, Known>,
-    /// What instructions do with what they touch.
+    /// What instructions do with the memory that they access, by address.
     forms: FxHashMap<u64, triage::Form>,
     opens: Vec<Open>,
-    /// A bit for each word that one of them may be about (see `word_bit`).
+    /// A bit for each word that one of the open races may be about (see `word_bit`).
     open_words: u64,
     sequences: VecDeque<Sequence>,
-    /// What plain flags have handed from strand to strand.
+    /// What plain flags have handed over, by the writer's and the reader's strand.
     hands: FxHashMap<(StrandId, StrandId), Hand>,
     /// Words that order, and the findings about them.
     published: BTreeMap<u64, usize>,
-    /// Memory of modules that nobody writes.
+    /// Memory of modules that is never written.
     fixed: Vec<(u64, u64)>,
-    /// Grows when modules come: addresses may mean something else then.
+    /// Grows when modules are loaded, because addresses may belong to other code then.
     generation: u64,
 }
 
 impl DrCheck {
-    /// The checker with all that it knows.
+    /// The checker with every kind of order.
     pub fn full() -> Self {
         DrCheck::default()
     }
 
-    /// Locks and the order of deferred work.
+    /// The checker with locks and the order of deferred work.
     pub fn deferral() -> Self {
         DrCheck {
             mode: Mode::Deferral,
@@ -106,12 +112,12 @@ impl DrCheck {
         }
     }
 
-    /// Locks alone.
+    /// The checker with locks alone.
     pub fn lockset() -> Self {
         DrCheck { mode: Mode::Lockset, ..DrCheck::deferral() }
     }
 
-    /// Whether accesses to this memory are looked at.
+    /// Whether accesses to this memory are checked.
     #[inline]
     fn tracked(&self, cx: &Cx<'_>, addr: u64, rsp: Option<u64>, per_cpu: bool) -> bool {
         if addr < USER_END {
@@ -122,7 +128,7 @@ impl DrCheck {
             return false;
         }
         if cx.state.is_vmalloc(addr) {
-            // Stacks lie there too, and their memory changes hands unseen.
+            // Stacks lie there too, and their memory changes owners unseen.
             return per_cpu || cx.state.objects.at(addr).is_some_and(|(_, o)| o.is_live());
         }
         !self.fixed.iter().any(|&(from, to)| addr >= from && addr < to)
@@ -131,7 +137,7 @@ impl DrCheck {
     fn cell(&mut self, cx: &Cx<'_>, pc: u64, how: How) -> Option<Cell> {
         let context = cx.context?;
         let run = context.order.entries.last().map_or(0, |run| run.serial as u32);
-        // A block's accesses are one event.
+        // All accesses of a block are one event.
         self.ticks += 1;
         Some(Cell::new(pc, self.ticks, run, context.order.now, how))
     }
@@ -139,7 +145,7 @@ impl DrCheck {
     #[inline]
     fn access(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) {
         let kind = insn.access;
-        // The write that follows stands for both.
+        // An update's write follows and stands for both.
         if access.io || kind.updates && !access.store {
             return;
         }
@@ -161,7 +167,7 @@ impl DrCheck {
         }
     }
 
-    /// A range that a string instruction or a kernel function touched.
+    /// A string instruction or a kernel function accessed a range.
     fn range(&mut self, cx: &mut Cx<'_>, pc: u64, rsp: Option<u64>, addr: u64, len: u64, how: How) {
         if len == 0 || !self.tracked(cx, addr, rsp, false) {
             return;
@@ -199,7 +205,7 @@ impl DrCheck {
         }
     }
 
-    /// An access that the word's newest does not stand for.
+    /// An access that the word's newest access does not cover.
     fn news(&mut self, cx: &mut Cx<'_>, at: At, word: u64, mut cell: Cell) {
         if let Some(context) = cx.context {
             cell.callers = self.stacks.of(context);
@@ -249,7 +255,7 @@ impl DrCheck {
         }
     }
 
-    /// What a kernel function reads and writes for the driver.
+    /// Records what a kernel function reads and writes for the driver.
     fn effects(&mut self, cx: &mut Cx<'_>, out: &Out, summary: &Summary) {
         let (pc, rsp) = (out.pc, Some(out.entry_rsp));
         let (read, write) = (How::CALLED, How::CALLED.with(How::WRITE));
@@ -283,7 +289,7 @@ impl DrCheck {
         }
     }
 
-    /// What the instruction at `pc` does with what it touches.
+    /// What the instruction at `pc` does with the memory that it accesses.
     fn form(&mut self, state: &State, pc: u64) -> triage::Form {
         if let Some(&form) = self.forms.get(&pc) {
             return form;
@@ -301,7 +307,7 @@ fn guessed(summary: &Summary, ptr: Ptr) -> bool {
     summary.effects.iter().any(|e| matches!((e, ptr), (Effect::Escape { arg }, Ptr::Arg(i)) if *arg == i))
 }
 
-/// How many bytes `len` is, where the call says.
+/// The value of `len` in bytes; `None` where the call does not say it.
 fn length(out: &Out, len: Len) -> Option<u64> {
     let arg = |i: u8| out.args.get(usize::from(i)).copied();
     match len {
@@ -406,7 +412,7 @@ impl Checker for DrCheck {
             if region.flags & RegionFlags::READ_ONLY != 0 {
                 self.fixed.push((region.start, end));
             } else if region.flags & RegionFlags::TEXT != 0 {
-                // Before 6.4 one region has it all: code first, what is written last.
+                // Before 6.4 one region holds everything: code first, writable data last.
                 let map = &module.map;
                 let inside = |range: &&Range| range.start < end && range.end > region.start;
                 let written = || map.data.iter().chain(&map.gaps).filter(inside);
@@ -420,7 +426,8 @@ impl Checker for DrCheck {
 
     fn module_freed(&mut self, _: &mut Cx<'_>, from: u64, to: u64) {
         self.clear(from, to);
-        // What its code touched elsewhere, such as its per-CPU memory, comes before all that follows.
+        // What the module's code accessed elsewhere, such as its per-CPU memory, comes before all that
+        // follows.
         self.words.forget_code(from, to);
         self.fixed.retain(|&(a, b)| b <= from || a >= to);
     }

@@ -1,4 +1,4 @@
-//! Which pairs of accesses race, and what becomes of those that do.
+//! Which pairs of accesses race, and how the races are judged.
 
 use super::hands::ONE_WRITER;
 use super::words::{At, CELLS, Cell, How};
@@ -8,38 +8,39 @@ use crate::order::Order;
 use guardrail_finding::{OtherAccess, Severity};
 use guardrail_knowledge::effect::{Class, LockKind};
 
-/// Pairs of places that are told apart.
+/// Most pairs of places that are distinguished.
 const MAX_PAIRS: usize = 1 << 16;
-/// Races of runs that go on that are remembered, because what follows may clear them.
+/// Most open races that are remembered: their runs continue, and may still clear them.
 const MAX_OPEN: usize = 256;
-/// Runs whose reads between two looks at a sequence word are remembered.
+/// Most runs whose reads between two looks at a sequence word are remembered.
 const MAX_SEQUENCES: usize = 1024;
 
 /// The two places of a race, the smaller first.
 pub(super) type Pair = (u64, u64);
 
-/// What became of a pair of places.
+/// The judgment of a pair of places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// It is a finding.
+    /// The pair is reported, in the finding with this number.
     Told(usize),
-    /// It is none.
+    /// The pair is no finding.
     Silent,
-    /// It is a flag that hands over what its readers use.
+    /// The pair races for a flag that hands over what its readers use.
     Flag,
 }
 
-/// What findings are told apart by: what is raced for, the two functions, the smaller first, and whether it is judged benign.
+/// What distinguishes findings: the target of the race, the two functions (the smaller first), and whether it
+/// is judged benign.
 pub(super) type Group = (text::Place, u64, u64, bool);
 
-/// A race with a plain read whose run may still show that it did no harm.
+/// A race with a plain read, where the run that read may still show that it did no harm.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     pair: Pair,
     finding: usize,
     word: u64,
     mask: u8,
-    /// The run that read, when it did, and with which locks the other wrote.
+    /// The run that read, the time of the read, and the locks that the other side wrote with.
     run: u32,
     event: u64,
     locks: crate::order::LocksetId,
@@ -47,7 +48,7 @@ pub(super) struct Open {
     steps: bool,
 }
 
-/// A run looked at a sequence word more than once.
+/// A run that looked at a sequence word more than once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sequence {
     run: u32,
@@ -60,7 +61,7 @@ pub(super) struct Sequence {
 }
 
 impl DrCheck {
-    /// Compares a new access with what is known of its word.
+    /// Compares a new access with the known accesses to its word.
     pub(super) fn hybrid(&mut self, cx: &mut Cx<'_>, at: At, word: u64, cell: &mut Cell) {
         let mut races: [Option<Cell>; CELLS] = [None; CELLS];
         let mut handed = races;
@@ -103,7 +104,7 @@ impl DrCheck {
         }
     }
 
-    /// Whether both sides touch memory of one vCPU, on that vCPU, and the one that can be interrupted there is not.
+    /// Whether both sides access memory of one vCPU on that vCPU, and no interrupt can come between.
     fn per_cpu(&self, cx: &Cx<'_>, word: u64, old: &Cell, new: &Cell) -> bool {
         let through_gs = old.how.has(How::PER_CPU) && new.how.has(How::PER_CPU);
         let is = through_gs
@@ -119,7 +120,7 @@ impl DrCheck {
         if a.cpu != b.cpu {
             return false;
         }
-        // One instruction each, which no interrupt divides.
+        // Each side is one instruction, which no interrupt divides.
         let single = |cell: &Cell| !cell.how.writes() || cell.how.has(How::UPDATE);
         if through_gs && single(old) && single(new) {
             return true;
@@ -130,7 +131,7 @@ impl DrCheck {
             ((new, b.level), (old, a.level))
         };
         match a.level == b.level {
-            // Interrupts of one sort do not nest; tasks take turns where they can be preempted.
+            // Interrupts of one level do not nest; tasks take turns where they can be preempted.
             true => {
                 a.level != crate::level::Level::Process
                     || text::keeps_away(old, a.level) && text::keeps_away(new, a.level)
@@ -139,7 +140,7 @@ impl DrCheck {
         }
     }
 
-    /// A pair that nothing orders.
+    /// A pair of accesses that nothing orders.
     pub(super) fn race(&mut self, cx: &mut Cx<'_>, at: At, word: u64, old: &Cell, new: &Cell) {
         let pair = pair(old, new);
         let finding = match self.pairs.get(&pair).copied() {
@@ -169,10 +170,11 @@ impl DrCheck {
         }
     }
 
-    /// A pair of places that was not seen before.
+    /// Judges a pair of places that was not seen before. Returns `None` where no further finding can be
+    /// reported.
     fn judge(&mut self, cx: &mut Cx<'_>, at: At, word: u64, old: &Cell, new: &Cell) -> Option<Known> {
         let called = old.how.has(How::CALLED) || new.how.has(How::CALLED);
-        // Driver and device hand descriptors to and fro, and what orders that is seen elsewhere.
+        // Driver and device hand descriptors back and forth; the order of that is seen elsewhere.
         if !called && cx.state.objects.at(word).is_some_and(|(_, object)| object.class == Class::Dma) {
             return Some(Known::Silent);
         }
@@ -223,8 +225,8 @@ impl DrCheck {
         Some(known)
     }
 
-    /// Why a race of a read with a write is likely harmless for what all writers of the word do: they store one value, or they take
-    /// turns in counting it; or because the read is for a user to look at.
+    /// Why a race of a read with a write is likely harmless because of what all writers of the word do.
+    /// Either they store one value, or they take turns in counting it, or the read is for a user to look at.
     fn counted_or_constant(
         &mut self,
         cx: &Cx<'_>,
@@ -259,7 +261,7 @@ impl DrCheck {
         self.is_shown(cx, read).then_some(SHOWN)
     }
 
-    /// Whether a function that shows a user what it reads made the access.
+    /// Whether the access is in a function that shows a user what it reads.
     fn is_shown(&self, cx: &Cx<'_>, cell: &Cell) -> bool {
         let stack = cx.state.frames(&self.stacks.stack(cell.pc, cell.callers));
         let outermost = stack.iter().rev().find(|frame| frame.module.is_some());
@@ -270,12 +272,12 @@ impl DrCheck {
         gets && stack.iter().any(|frame| frame.module.is_none() && shows(&frame.function))
     }
 
-    /// Whether a reader of RCU loads a pointer that the other side stores: what RCU is for. When the old object may go is
-    /// another matter.
+    /// Whether a reader of RCU loads a pointer that the other side stores, which is what RCU is for. When the
+    /// old object may be freed is another matter.
     fn reads_rcu_pointer(cx: &Cx<'_>, old: &Cell, new: &Cell, forms: (triage::Form, triage::Form)) -> bool {
         let Some((store, load)) = Self::plain(old, new) else { return false };
         let of = if load.pc == new.pc { forms.1 } else { forms.0 };
-        // What it found there it uses as an address, or asks whether there is one.
+        // The reader uses the loaded pointer as an address, or tests whether there is one.
         if !matches!(of, triage::Form::Other | triage::Form::Test { .. }) {
             return false;
         }
@@ -290,7 +292,7 @@ impl DrCheck {
         (place, a.min(b), a.max(b), benign)
     }
 
-    /// Whether a function that gathers statistics made the access.
+    /// Whether the access is in a function that gathers statistics.
     fn is_statistics(&self, cx: &Cx<'_>, cell: &Cell) -> bool {
         let stack = cx.state.frames(&self.stacks.stack(cell.pc, cell.callers));
         let mut driver = stack.iter().filter(|frame| frame.module.is_some());
@@ -346,7 +348,7 @@ impl DrCheck {
         Some(finding)
     }
 
-    /// Whether the run that read without a lock has read again under one that the writer holds.
+    /// Whether the run that read without a lock has read again under a lock that the writer holds.
     fn read_again_under_lock(&self, cx: &Cx<'_>, at: At, old: &Cell, new: &Cell) -> bool {
         let (read, write) = match (old.how.writes(), new.how.writes()) {
             (false, true) => (old, new),
@@ -362,8 +364,8 @@ impl DrCheck {
         })
     }
 
-    /// Whether the read lies between two looks of its run at another word that the writer counts up under the same lock.
-    /// Then the looks are no race either.
+    /// Whether the read lies between two looks of its run at another word that the writer counts up under the
+    /// same lock. Then the looks are no race either.
     fn reads_a_sequence(&mut self, cx: &mut Cx<'_>, word: u64, old: &Cell, new: &Cell) -> bool {
         let (read, write) = match (old.how.writes(), new.how.writes()) {
             (false, true) => (old, new),
@@ -395,7 +397,7 @@ impl DrCheck {
         true
     }
 
-    /// A pair of places is no race after all.
+    /// Drops the finding of a pair of places that is no race after all.
     fn silence(&mut self, cx: &mut Cx<'_>, pair: Pair) {
         let known = self.pairs.insert(pair, Known::Silent);
         let Some(Known::Told(finding)) = known else { return };
@@ -416,7 +418,7 @@ impl DrCheck {
         self.sequences.push_back(sequence);
     }
 
-    /// Remembers a race with a read: what its run does next may clear it.
+    /// Remembers a race with a read: the rest of the run may clear it.
     fn open(&mut self, cx: &Cx<'_>, pair: Pair, finding: usize, word: u64, old: &Cell, new: &Cell) {
         let (read, write) = match (old.how.writes(), new.how.writes()) {
             (false, true) => (old, new),
@@ -443,7 +445,7 @@ impl DrCheck {
         });
     }
 
-    /// The new access may be the second look of a run at a word that it raced for.
+    /// Checks whether the new access is the second look of a run at a word that it raced for.
     #[cold]
     pub(super) fn look_again(&mut self, cx: &mut Cx<'_>, word: u64, new: &Cell) {
         if new.how.writes() {
@@ -497,13 +499,13 @@ impl DrCheck {
     }
 }
 
-/// The bit that stands for a word among those of open races, so that most accesses need not look at them all.
+/// The bit of a word in `open_words`. Most accesses need not search all open races with it.
 #[inline]
 pub(super) fn word_bit(word: u64) -> u64 {
     1 << ((word >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
 }
 
-/// No finding.
+/// The number that stands for the absence of a finding.
 const NONE: usize = usize::MAX;
 const STATISTICS: &str = "statistics counter";
 const ONE_COUNTER: &str = "counter with one writer";
@@ -518,13 +520,13 @@ pub(super) fn judgment(why: Option<&str>) -> String {
     why.map_or_else(|| "harmful".to_owned(), |why| format!("likely benign: {why}"))
 }
 
-/// Whether two accesses to the same bytes conflict, apart from order and locks. `atomic`: the bytes are accessed atomically
-/// elsewhere.
+/// Whether two accesses to the same bytes conflict, apart from order and locks. `atomic` means that other
+/// accesses to the bytes are atomic.
 fn conflict(a: How, b: How, atomic: bool) -> bool {
     if !a.writes() && !b.writes() {
         return false;
     }
-    // atomic_read and atomic_set are plain, and so is what a plain update of an atomic is not.
+    // `atomic_read` and `atomic_set` are plain and do not conflict. A plain update of an atomic does.
     let plain = |how: How| !how.has(How::ATOMIC) && how.has(How::UPDATE) && how.writes();
     match (a.has(How::ATOMIC), b.has(How::ATOMIC)) {
         (true, true) => false,

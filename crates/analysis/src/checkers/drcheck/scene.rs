@@ -1,4 +1,4 @@
-//! Who made an access: call stacks and circumstances, each kept once.
+//! The contexts of accesses: call stacks and circumstances, each kept once.
 
 use crate::checker::Cx;
 use crate::checkers::names;
@@ -12,22 +12,22 @@ use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// More stacks or scenes than this are not told apart.
+/// More stacks or scenes than this are not distinguished.
 const MAX_STACKS: usize = 1 << 18;
 const MAX_SCENES: usize = 1 << 18;
 
-/// Return addresses of call stacks, by number; 0 is none.
+/// Return addresses of call stacks, by number; 0 means that there is no stack.
 #[derive(Debug, Default)]
 pub(super) struct CallStacks {
     ids: FxHashMap<u64, u32>,
     table: Vec<Box<[u64]>>,
-    /// The hash that was asked for last, and its number.
+    /// The hash that was looked up last, and its number.
     last: (u64, u32),
     buffer: Vec<u64>,
 }
 
 impl CallStacks {
-    /// The number of what is below the innermost place of a context.
+    /// The number of a context's stack below the innermost address.
     pub fn of(&mut self, context: &Context) -> u32 {
         self.buffer.clear();
         context.callers(&mut self.buffer, MAX_FRAMES - 1);
@@ -51,7 +51,7 @@ impl CallStacks {
         id
     }
 
-    /// The whole stack of an access.
+    /// The whole stack of an access, innermost address first.
     pub fn stack(&self, pc: u64, callers: u32) -> Vec<u64> {
         let callers = (callers as usize).checked_sub(1).and_then(|i| self.table.get(i));
         std::iter::once(pc).chain(callers.into_iter().flat_map(|c| c.iter().copied())).collect()
@@ -63,15 +63,14 @@ impl CallStacks {
 pub(super) struct Scene {
     task: u64,
     pid: u32,
-    /// Its level.
     pub level: Level,
-    /// The vCPU.
+    /// Number of the vCPU.
     pub cpu: u32,
     held: Vec<(LockId, LockMode, StackId)>,
     states: u32,
     /// The driver shuts something down.
     pub teardown: bool,
-    /// The callback of a chart that ran.
+    /// The callback that ran: chart, callback and instance; `None` where no chart knows it.
     pub callback: Option<(usize, usize, u32)>,
 }
 
@@ -95,15 +94,15 @@ fn is_teardown(state: &State, run: &Entry) -> bool {
     name.is_some_and(|name| NAMES.contains(&name)) || run.caller.contains("delete_module")
 }
 
-/// What a scene depends on, to be compared before it is made.
+/// What a scene depends on. Comparing it is cheaper than making the scene.
 type Key = (u64, Level, u32, u32, u32, u64, u64);
 
-/// Scenes, by number; 0 is none.
+/// Scenes, by number; 0 means that there is no scene.
 #[derive(Debug, Default)]
 pub(super) struct Scenes {
     ids: FxHashMap<Arc<Scene>, u32>,
     table: Vec<Arc<Scene>>,
-    /// The last one of each vCPU.
+    /// The last scene of each vCPU.
     last: FxHashMap<u32, (Key, u32)>,
     states: Vec<Arc<[String]>>,
     state_ids: FxHashMap<Arc<[String]>, u32>,
@@ -112,12 +111,12 @@ pub(super) struct Scenes {
 }
 
 impl Scenes {
-    /// An object has changed its state.
+    /// An object has changed its state, so scenes differ from now on.
     pub fn moved(&mut self) {
         self.moves += 1;
     }
 
-    /// The scene that is now.
+    /// The number of the current scene; 0 where the context is not known.
     pub fn of(&mut self, cx: &Cx<'_>) -> u32 {
         let Some(context) = cx.context else { return 0 };
         let now = context.order.now;
@@ -172,12 +171,12 @@ impl Scenes {
         id
     }
 
-    /// A scene.
+    /// The scene with a number; `None` for 0.
     pub fn get(&self, id: u32) -> Option<&Scene> {
         (id as usize).checked_sub(1).and_then(|i| self.table.get(i)).map(|scene| &**scene)
     }
 
-    /// A scene for a report.
+    /// Describes a scene for a report.
     pub fn describe(&self, state: &State, id: u32) -> ContextInfo {
         let Some(scene) = self.get(id) else { return describe(state, None, 0) };
         let context = Context::new(scene.task, scene.level, scene.pid);

@@ -1,4 +1,4 @@
-//! Words for reports of races.
+//! Text for reports of races.
 
 use super::scene::Scene;
 use super::words::{Cell, How};
@@ -9,7 +9,7 @@ use crate::order::LocksetId;
 use crate::stacks::StackId;
 use guardrail_finding::{AccessInfo, Frame};
 
-/// `read`, `write` or `update`.
+/// The kind of an access as text: `read`, `write` or `update`.
 pub(super) fn verb(how: How) -> &'static str {
     match (how.has(How::UPDATE), how.writes()) {
         (true, true) => "update",
@@ -18,7 +18,7 @@ pub(super) fn verb(how: How) -> &'static str {
     }
 }
 
-/// What one side touched: the part of the word that its cell tells of.
+/// What one side accessed: the part of the word that its cell covers.
 pub(super) fn access(word: u64, cell: &Cell) -> AccessInfo {
     AccessInfo {
         what: verb(cell.how).to_owned(),
@@ -30,7 +30,7 @@ pub(super) fn access(word: u64, cell: &Cell) -> AccessInfo {
 /// An offset in an object, and the member there.
 type Within = Option<(i64, Option<String>)>;
 
-/// Names what is raced for, and tells the object, the offset in it and the member there.
+/// Names the target of a race, and returns the object, the offset in it and the member there.
 pub(super) fn target(state: &State, addr: u64, module: &str) -> (String, Option<Object>, Within) {
     if let Some((_, object)) = state.objects.at(addr)
         && addr >= object.start
@@ -53,7 +53,7 @@ fn member(state: &State, object: &Object, module: &str, offset: u64) -> Option<S
     if let Some(structure) = world.type_of_size(module, object.size) {
         return named(&structure, offset);
     }
-    // The driver's own part of a network device comes behind the kernel's, each aligned.
+    // The driver's own part of a network device lies behind the kernel's part, both aligned.
     let device = world.size_of("net_device").filter(|size| object.size >= *size)?;
     if !is_netdev(state, object.start) {
         return None;
@@ -73,23 +73,23 @@ fn is_netdev(state: &State, at: u64) -> bool {
     chart.is_some_and(|chart| state.order.instances(chart).any(|(_, key, _)| key[0] == at))
 }
 
-/// What is raced for, without which element of an array it is.
+/// The target of a race, without the element of an array.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Place {
     /// A variable of the module, and an offset in it.
     Variable(u64, u64),
-    /// A member of objects of a type.
+    /// A member of objects of a type, by name.
     Member(String),
-    /// Objects by where they were allocated and their size, and an offset in small ones.
+    /// Objects by allocation stack and size in bytes, with an offset in small ones.
     Object(StackId, u64, Option<u64>),
-    /// Anything else.
+    /// Any other address.
     Address(u64),
 }
 
-/// Objects up to this size are no arrays.
+/// Objects up to this size in bytes are no arrays.
 const SMALL: u64 = 512;
 
-/// The place at an address, for code at `pc`.
+/// The target at an address, for code at `pc`.
 pub(super) fn place(state: &State, addr: u64, pc: u64) -> Place {
     if let Some((_, range, _)) = state.modules.variable_at(addr) {
         return Place::Variable(range.start, addr - range.start);
@@ -105,7 +105,7 @@ pub(super) fn place(state: &State, addr: u64, pc: u64) -> Place {
     }
 }
 
-/// `slots[3].dma` as `slots[].dma`.
+/// Drops the indices of array elements: `slots[3].dma` becomes `slots[].dma`.
 fn without_indices(name: &str) -> String {
     let mut inside = false;
     let kept = |c: &char| {
@@ -119,7 +119,7 @@ fn without_indices(name: &str) -> String {
     name.chars().filter(kept).collect()
 }
 
-/// The function that holds an instruction of the driver.
+/// The start of the function that holds an instruction of the driver.
 pub(super) fn function(state: &State, pc: u64) -> u64 {
     let module = state.modules.at(pc).map(|(_, module)| module);
     module
@@ -127,13 +127,13 @@ pub(super) fn function(state: &State, pc: u64) -> u64 {
         .map_or(pc, |function| function.start)
 }
 
-/// The driver's place in a stack.
+/// The innermost line of the driver in a stack, as text.
 pub(super) fn driver_frame(stack: &[Frame]) -> String {
     let frame = stack.iter().find(|f| f.in_driver()).or(stack.first());
     frame.map_or_else(|| "?".to_owned(), |f| f.function.clone())
 }
 
-/// A side of a race.
+/// One side of a race.
 pub(super) struct Side<'a> {
     pub cell: &'a Cell,
     pub scene: Option<&'a Scene>,
@@ -175,7 +175,7 @@ fn holds(state: &State, set: LocksetId) -> String {
     if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
 }
 
-/// Why nothing orders the two: `a` is the access that the finding is about, `b` the one before.
+/// Why nothing orders the two: `a` is the access that the finding is about, `b` the earlier one.
 pub(super) fn notes(state: &State, a: &Side<'_>, b: &Side<'_>) -> Vec<String> {
     let side = |side: &Side<'_>| format!("{} ({})", side.function, side.level().name());
     let mut notes = vec![format!(
@@ -206,7 +206,7 @@ pub(super) fn notes(state: &State, a: &Side<'_>, b: &Side<'_>) -> Vec<String> {
             side(low)
         ));
     }
-    // The kernel may call what ran there: the object's state allows it.
+    // The object's state allows the kernel to call the callback of this side.
     for (it, other) in [(a, b), (b, a)] {
         let Some((chart, callback, instance)) = it.scene.and_then(|s| s.callback) else { continue };
         let Some(described) = state.order.charts().get(chart) else { continue };

@@ -1,25 +1,26 @@
-//! What an instruction does with the memory that it touches, and whether a race of two of them is likely harmless.
+//! What an instruction does with the memory that it accesses, and whether a race between two of them is
+//! likely harmless.
 
 use crate::machine::State;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-/// How far back a jump goes that closes a loop around a flag.
+/// How far back in bytes a jump may lead that closes a loop around a flag.
 const LOOP: u64 = 256;
 
 /// What an instruction does with its operand in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Reads it; what follows in the block does not decide anything by it.
+    /// Reads the memory; what follows in the block decides nothing by it.
     Load,
-    /// Reads it and decides by these bits; perhaps it goes round until they change.
+    /// Reads the memory and decides by these bits; `polls` where it loops until they change.
     Test { bits: u64, polls: bool },
     /// Writes a value, which may be known.
     Store(Option<u64>),
-    /// Adds to it or takes from it.
+    /// Adds to the memory or subtracts from it.
     Count,
     /// Changes these bits alone.
     Bits(u64),
-    /// Anything else.
+    /// Does anything else with the memory.
     Other,
 }
 
@@ -28,7 +29,7 @@ pub(super) fn form(state: &State, pc: u64) -> Form {
     state.blocks.holding(pc).map_or(Form::Other, |block| form_in(&block.bytes, block.code.addr, pc))
 }
 
-/// The same in the code of a block.
+/// Like [`form`], in the code of a given block.
 pub(super) fn form_in(bytes: &[u8], address: u64, pc: u64) -> Form {
     let insns: Vec<Instruction> = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).iter().collect();
     let Some(at) = insns.iter().position(|i| i.ip() == pc) else { return Form::Other };
@@ -60,7 +61,7 @@ pub(super) fn form_in(bytes: &[u8], address: u64, pc: u64) -> Form {
         Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd => {
             loaded(&insns[at + 1..], insn, all, polls(&insns, pc))
         }
-        // A register that is a sum or a difference.
+        // A register that holds a sum or a difference.
         Mnemonic::Add | Mnemonic::Sub if insn.op1_kind() == OpKind::Memory => Form::Load,
         _ => Form::Other,
     }
@@ -109,7 +110,8 @@ fn counts(insn: &Instruction) -> bool {
     )
 }
 
-/// A register is stored: it may hold what was loaded from there, with something added to it or some bits changed.
+/// The form of a store of a register. The register may hold the loaded value with something added to it or
+/// some bits changed.
 fn stored(before: &[Instruction], store: &Instruction, all: u64) -> Form {
     let register = store.op1_register().full_register();
     let mut form = Form::Store(None);
@@ -136,7 +138,7 @@ fn stored(before: &[Instruction], store: &Instruction, all: u64) -> Form {
     Form::Store(None)
 }
 
-/// A register was loaded: what is it used for?
+/// The form of a load into a register, which depends on the later uses of the register.
 fn loaded(after: &[Instruction], load: &Instruction, all: u64, polls: bool) -> Form {
     let register = load.op0_register().full_register();
     let mut added = false;
@@ -178,7 +180,7 @@ fn polls(insns: &[Instruction], pc: u64) -> bool {
     })
 }
 
-/// Why a race between two instructions is likely harmless. `same`: both touch exactly the same bytes.
+/// Why a race between two instructions is likely harmless. With `same`, both access exactly the same bytes.
 pub(super) fn reason(a: Form, b: Form, same: bool) -> Option<&'static str> {
     match (a, b) {
         (Form::Count, Form::Count | Form::Load) | (Form::Load, Form::Count) => Some("statistics counter"),

@@ -1,46 +1,48 @@
-//! The shadow of accesses: who touched each word last, and how.
+//! The shadow of accesses: who accessed each word last, and how.
 //!
-//! Words are 8 bytes, naturally aligned; masks of bytes tell finer accesses apart. A word keeps a few accesses, the newest first.
-//! Memory is bounded: there are so many cells and pages and no more, and when they are used up the page that was touched least
-//! recently goes, with what it knew. That loses races with old accesses and never invents any.
+//! Words are 8 bytes, naturally aligned; masks of bytes distinguish finer accesses. A word keeps a few
+//! accesses, the newest first.
+//!
+//! Memory is bounded: the numbers of cells and pages are fixed. When they are used up, the least recently
+//! accessed page is evicted with all its accesses. That loses races with old accesses and never invents any.
 
 use crate::order::{LocksetId, Off, StrandId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// Accesses that a word keeps.
+/// Most accesses that a word keeps.
 pub(super) const CELLS: usize = 8;
-/// Words of a page.
+/// Number of words in a page.
 const WORDS: usize = 512;
-/// Cells (56 bytes each), and pages (about 3 KB each), at most.
+/// Most cells (56 bytes each), and most pages (about 3 KB each).
 const MAX_CELLS: usize = 2_400_000;
 const MAX_PAGES: usize = 16_384;
-/// Longest range that is cleared word by word; what is longer is a mistake.
+/// Longest range in bytes that is cleared word by word; a longer one is a mistake.
 const MAX_RANGE: u64 = 1 << 28;
 const CACHE: usize = 64;
 const NONE: u32 = u32::MAX;
 
-/// What an access was: a set of the constants below.
+/// Kind of an access: a set of the constants below.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct How(pub u8);
 
 impl How {
-    /// It wrote.
+    /// It wrote the bytes.
     pub const WRITE: How = How(1);
     /// It read and wrote, in one instruction.
     pub const UPDATE: How = How(2);
-    /// It was atomic.
+    /// It was an atomic instruction.
     pub const ATOMIC: How = How(4);
-    /// It was made through the per-CPU segment.
+    /// It used the per-CPU segment.
     pub const PER_CPU: How = How(8);
-    /// Nobody else had touched the bytes before.
+    /// No other access to the bytes came before it.
     pub const FIRST: How = How(16);
     /// A kernel function made it for the driver.
     pub const CALLED: How = How(32);
     /// The same run of the driver read the bytes again under the same circumstances.
     pub const AGAIN: How = How(64);
 
-    /// What tells kinds of accesses apart.
+    /// The bits that distinguish kinds of accesses.
     const KIND: u8 = 1 | 2 | 4 | 8;
 
     pub fn has(self, other: How) -> bool {
@@ -56,38 +58,38 @@ impl How {
     }
 }
 
-/// An access.
+/// An access to a word, or several that were merged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
-    /// The instruction, or the call.
+    /// Address of the instruction, or of the call.
     pub pc: u64,
-    /// When, counted in accesses.
+    /// Time of the access, counted in accesses.
     pub event: u64,
-    /// The same of the last one that was taken together with it.
+    /// Time of the last access that was merged with it.
     pub last: u64,
-    /// The stack below `pc`.
+    /// Number of the stack below `pc` (see [`super::scene::CallStacks`]).
     pub callers: u32,
-    /// Who ran, and with which locks and states.
+    /// Number of the scene: context, held locks and states.
     pub scene: u32,
     /// The run of the driver.
     pub run: u32,
-    /// Who, as far as order goes.
+    /// The strand that made the access.
     pub strand: StrandId,
-    /// When.
+    /// The strand's clock at the access.
     pub clock: u32,
-    /// With which locks.
+    /// The locks that were held.
     pub locks: LocksetId,
     next: u32,
-    /// Which bytes of the word.
+    /// Which bytes of the word it covers, one bit each.
     pub mask: u8,
-    /// How.
+    /// Kind of the access.
     pub how: How,
     /// What was off: irqs 1, softirqs 2, preemption 4.
     pub off: u8,
 }
 
 impl Cell {
-    /// Whether the new access says no more than this one.
+    /// Whether the new access adds nothing to this one.
     #[inline]
     fn covers(&self, new: &Cell) -> bool {
         self.strand == new.strand
@@ -98,7 +100,7 @@ impl Cell {
             && self.off == new.off
     }
 
-    /// Whether the new access takes its place.
+    /// Whether the new access replaces this one.
     fn yields_to(&self, new: &Cell) -> bool {
         self.strand == new.strand
             && self.locks == new.locks
@@ -127,22 +129,22 @@ impl Cell {
     }
 }
 
-/// What is off, as bits.
+/// What is off, as the bits of [`Cell::off`].
 pub(super) fn off_bits(off: Off) -> u8 {
     u8::from(off.irqs) | u8::from(off.softirqs) << 1 | u8::from(off.preemption) << 2
 }
 
-/// What plain Eraser knows of a word.
+/// What plain Eraser knows about a word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Eraser {
-    /// Untouched.
+    /// No access yet.
     #[default]
     Virgin,
-    /// Touched by one strand.
+    /// Accessed by one strand.
     Exclusive(StrandId),
-    /// Read by several; the locks that all held.
+    /// Read by several strands; the locks that all held.
     Shared(u32),
-    /// Written, and touched by several; the locks that all held.
+    /// Written, and accessed by several strands; the locks that all held.
     Modified(u32),
 }
 
@@ -150,13 +152,13 @@ pub(super) enum Eraser {
 struct Page {
     number: u64,
     heads: [u32; WORDS],
-    /// Bytes that several strands have touched.
+    /// Bytes that several strands have accessed.
     shared: [u8; WORDS],
     /// Bytes that were accessed atomically.
     atomic: [u8; WORDS],
-    /// For each half of a word.
+    /// Eraser's state for each half of a word; `None` outside of plain Eraser.
     eraser: Option<Box<[[Eraser; 2]; WORDS]>>,
-    /// Touched since it was looked at last.
+    /// Accessed since the last search for a page to evict.
     recent: bool,
     cells: u32,
 }
@@ -175,14 +177,14 @@ impl Page {
     }
 }
 
-/// Where a word is; good until the next change of the table.
+/// Position of a word in the table; valid until the next change of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct At {
     page: u32,
     word: u16,
 }
 
-/// The table.
+/// The table of words.
 #[derive(Debug)]
 pub(super) struct Words {
     index: FxHashMap<u64, u32>,
@@ -229,7 +231,7 @@ impl Words {
         (slot.1 != NONE).then_some(slot.1)
     }
 
-    /// The place of the word that holds `addr`, made if need be.
+    /// The position of the word that holds `addr`. Makes the word if needed.
     #[inline]
     pub fn at(&mut self, addr: u64) -> At {
         let word = (addr / 8 % WORDS as u64) as u16;
@@ -261,7 +263,7 @@ impl Words {
         at
     }
 
-    /// Forgets the page that was not touched for longest, but not `keep`.
+    /// Evicts the least recently accessed page, but not `keep`.
     fn evict(&mut self, keep: u32) {
         for _ in 0..=2 * self.order.len() {
             let Some(at) = self.order.pop_front() else { return };
@@ -297,7 +299,7 @@ impl Words {
         self.pages.get_mut(at.page as usize)?.as_deref_mut()
     }
 
-    /// Whether the newest access to the word says all that this one says. Notes it there.
+    /// Whether the newest access to the word covers this one. Records it there if so.
     #[inline]
     pub fn repeats(&mut self, at: At, new: &Cell) -> bool {
         let Some(page) = self.page(at) else { return false };
@@ -323,13 +325,13 @@ impl Words {
         })
     }
 
-    /// Bytes of a word that several strands have touched, and those that were accessed atomically.
+    /// The bytes of a word that several strands have accessed, and those that were accessed atomically.
     pub fn marks(&self, at: At) -> (u8, u8) {
         let word = usize::from(at.word);
         self.page(at).map_or((0, 0), |page| (page.shared[word], page.atomic[word]))
     }
 
-    /// Adds to these bytes.
+    /// Adds to the bytes that [`Self::marks`] returns.
     pub fn mark(&mut self, at: At, shared: u8, atomic: u8) {
         let word = usize::from(at.word);
         if let Some(page) = self.page_mut(at) {
@@ -338,15 +340,15 @@ impl Words {
         }
     }
 
-    /// What Eraser knows of the halves of a word, to be changed.
+    /// Eraser's state for the halves of a word, mutable.
     pub fn eraser(&mut self, at: At) -> Option<&mut [Eraser; 2]> {
         let word = usize::from(at.word);
         let page = self.page_mut(at)?;
         Some(&mut page.eraser.get_or_insert_with(|| Box::new([[Eraser::Virgin; 2]; WORDS]))[word])
     }
 
-    /// Puts an access first. One that it stands for goes; so does, in a full word, the one that is missed least:
-    /// an older one of the same strand, a read before a write, the oldest.
+    /// Puts an access first, in the place of one that it replaces. In a full word, it evicts the least
+    /// important one: an older one of the same strand before others, a read before a write, then the oldest.
     pub fn push(&mut self, at: At, mut new: Cell) {
         let word = usize::from(at.word);
         let mut victim: Option<(u8, u32, u32)> = None;
@@ -363,7 +365,7 @@ impl Words {
             } else {
                 3 + u8::from(cell.how.writes())
             };
-            // Of equal ones the oldest goes, and older ones come later.
+            // Among equal ones the oldest is evicted, and older ones are visited later.
             if victim.is_none_or(|(best, _, _)| rank <= best) {
                 victim = Some((rank, before, this));
             }
@@ -442,7 +444,7 @@ impl Words {
         }
     }
 
-    /// Forgets the words that code in a range has touched.
+    /// Forgets all words that code in a range has accessed.
     pub fn forget_code(&mut self, from: u64, to: u64) {
         let by = |cell: &Cell| (from..to).contains(&cell.pc);
         for page in 0..self.pages.len() as u32 {
@@ -455,14 +457,14 @@ impl Words {
         }
     }
 
-    /// Forgets the accesses to all words that the range touches.
+    /// Forgets the accesses to all words that the range covers.
     pub fn clear(&mut self, from: u64, to: u64) {
         let to = to.min(from.saturating_add(MAX_RANGE));
         if from >= to {
             return;
         }
         let (first, last) = (from / 4096, (to - 1) / 4096);
-        // Of a large range only the pages that there are cost anything.
+        // For a large range, only the pages that exist cost anything.
         if last - first > self.index.len() as u64 {
             let inside: Vec<u64> =
                 self.index.keys().copied().filter(|number| (first..=last).contains(number)).collect();

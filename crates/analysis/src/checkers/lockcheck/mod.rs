@@ -1,7 +1,8 @@
-//! LockCheck: what lockdep finds, without a kernel built for it.
+//! LockCheck: finds what lockdep finds, without a kernel built for it.
 //!
-//! Locks are told apart by class: the variable that they are, or the place in objects that one call allocates. Edges between
-//! classes come from what contexts hold when they take a lock; a lock taken without waiting adds none.
+//! The class distinguishes locks: the variable that they are, or the offset in objects that one call
+//! allocates. An edge between classes means that a context holds a lock of the first class when it takes one
+//! of the second. A lock taken without waiting adds no edge.
 
 mod order;
 mod usage;
@@ -18,10 +19,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use usage::Usages;
 
 const NAME: &str = "lockcheck";
-/// Activations and lock addresses that are known at a time.
+/// Most entries and lock addresses that are known at a time.
 const MAX_KNOWN: usize = 1 << 16;
 
-/// The checker.
+/// The checker's state.
 #[derive(Debug, Default)]
 pub struct LockCheck {
     order: Order,
@@ -69,7 +70,7 @@ impl Checker for LockCheck {
 
     fn unlocked(&mut self, cx: &mut Cx<'_>, lock: LockId, held: Option<&Acquired>, by_kernel: bool) {
         let Some(info) = cx.state.order.lock(lock).cloned() else { return };
-        // The kernel may have taken it where nothing is watched, and a semaphore may be given back by anybody.
+        // The kernel may have taken it where nothing is watched, and any thread may release a semaphore.
         if held.is_some() || by_kernel || !owned(info.kind) || !self.taken.contains(&lock) {
             return;
         }
@@ -94,7 +95,7 @@ impl Checker for LockCheck {
         let (Some(before), Some(context)) = (self.at_entry.remove(&entry.serial), cx.context) else {
             return;
         };
-        // A sequence file's start takes what its stop gives back.
+        // The start function of a sequence file takes a lock that its stop function releases.
         if entry.caller.starts_with("seq_") || entry.caller == "traverse" {
             return;
         }
@@ -117,7 +118,7 @@ impl Checker for LockCheck {
     }
 }
 
-/// Locks that only the thread that took them gives back.
+/// Whether only the thread that took a lock of this kind releases it.
 fn owned(kind: LockKind) -> bool {
     matches!(kind, LockKind::Spin | LockKind::Rw | LockKind::Mutex | LockKind::RwSem)
 }
@@ -160,7 +161,7 @@ impl LockCheck {
         });
     }
 
-    /// The driver calls what may sleep.
+    /// The driver calls a function that may sleep.
     fn sleeps(&self, cx: &mut Cx<'_>, function: &str) {
         let Some(context) = cx.context else { return };
         let state = cx.state;

@@ -1,4 +1,4 @@
-//! The order in which locks are taken: a graph over classes, and cycles in it.
+//! The order in which locks are taken: a graph over classes, and the cycles in it.
 
 use super::NAME;
 use crate::checker::{Cx, Draft, Place};
@@ -10,26 +10,26 @@ use guardrail_knowledge::effect::{LockKind, LockMode};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// Classes and edges that are known.
+/// Most classes and edges that are known.
 const MAX_EDGES: usize = 1 << 14;
-/// Longest cycle that is looked for.
+/// Longest cycle that is searched for, in edges.
 const MAX_CYCLE: usize = 8;
 
 /// A lock of class `to` was taken while one of class `from` was held.
 #[derive(Clone, Debug)]
 struct Edge {
     to: usize,
-    /// Where the first was taken, and where the second.
+    /// The stacks where the first and the second lock were taken.
     stacks: (StackId, StackId),
-    /// What was held besides, exclusively.
+    /// The other locks that were held exclusively.
     besides: Vec<LockId>,
-    /// Both were taken as readers.
+    /// Both locks were taken as readers.
     shared: bool,
     names: (String, String),
     context: ContextInfo,
 }
 
-/// The graph.
+/// The graph of classes and edges.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     classes: FxHashMap<(LockKind, Class), usize>,
@@ -65,7 +65,7 @@ impl Order {
                 continue;
             }
             let from = self.class(first.kind, names::class(state, &first));
-            // Locks of one class are taken in an order that classes cannot tell.
+            // Classes say nothing about the order of two locks of one class.
             if from == to || self.edges[from].iter().any(|edge| edge.to == to) {
                 continue;
             }
@@ -92,7 +92,7 @@ impl Order {
         }
     }
 
-    /// The edges that lead from class `from` to class `to`, on a shortest way.
+    /// The edges on a shortest path from class `from` to class `to`; `None` where there is no path.
     fn path(&self, from: usize, to: usize) -> Option<Vec<Edge>> {
         let mut came: FxHashMap<usize, (usize, usize)> = FxHashMap::default();
         let mut queue = VecDeque::from([(from, 0)]);
@@ -123,7 +123,8 @@ impl Order {
 
     fn report(&self, cx: &mut Cx<'_>, edge: &Edge, path: &[Edge]) {
         let state = cx.state;
-        // Readers do not keep each other out, and a lock that is held around all of it keeps the orders apart.
+        // Readers do not exclude each other. A lock that is held around all of the cycle keeps the orders
+        // apart.
         let readers = edge.shared && path.iter().all(|edge| edge.shared);
         let guarded = edge.besides.iter().any(|guard| path.iter().all(|other| other.besides.contains(guard)));
         if readers || guarded {

@@ -10,7 +10,7 @@ use guardrail_finding::ContextInfo;
 use guardrail_knowledge::effect::{LockKind, LockMode};
 use rustc_hash::FxHashMap;
 
-/// Classes that are known.
+/// Most classes that are known.
 const MAX_CLASSES: usize = 1 << 14;
 
 /// A place where a class was taken.
@@ -21,17 +21,17 @@ struct Taken {
     context: ContextInfo,
 }
 
-/// What is known of a class, for hardware interrupts and for softirqs.
+/// What is known about a class, for hardware interrupts and for softirqs.
 #[derive(Clone, Debug, Default)]
 struct Usage {
-    /// Taken there, waiting.
+    /// Where it was taken in such interrupts, waiting.
     inside: [Option<Taken>; 2],
-    /// Taken elsewhere while such interrupts could come.
+    /// Where it was taken elsewhere while such interrupts were enabled.
     outside: [Option<Taken>; 2],
     told: [bool; 2],
 }
 
-/// All classes.
+/// All classes of locks.
 #[derive(Debug, Default)]
 pub(super) struct Usages {
     classes: FxHashMap<(LockKind, Class), Usage>,
@@ -41,7 +41,7 @@ const INTERRUPTS: [&str; 2] = ["an interrupt handler", "a softirq"];
 const ON: [&str; 2] = ["interrupts", "softirqs"];
 
 impl Usages {
-    /// A lock was taken; what is off is told as of after it.
+    /// A lock was taken; what is off is as it was after the lock.
     pub(super) fn locked(&mut self, cx: &mut Cx<'_>, lock: &Acquired) {
         let Some(context) = cx.context else { return };
         let state = cx.state;
@@ -51,7 +51,7 @@ impl Usages {
         }
         let off = context.order.now.off;
         let inside = [context.level == Level::Hardirq, context.level == Level::Softirq];
-        // An interrupt that comes in a softirq can hit it as well as a task.
+        // A hardware interrupt can hit the lock in a softirq as well as in a task.
         let outside = [
             context.level <= Level::Softirq && !off.irqs,
             context.level == Level::Process && !off.softirqs && !off.irqs,
