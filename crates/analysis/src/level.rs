@@ -1,9 +1,9 @@
 //! Levels of contexts.
 
-/// Level of a context: an interrupt on a task's time is not the task.
+/// Level of a context: an interrupt that runs on a task's time is not the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Level {
-    /// The task itself, system calls and kernel threads.
+    /// The task itself: system calls and kernel threads.
     Process,
     /// Softirq handlers.
     Softirq,
@@ -14,8 +14,8 @@ pub enum Level {
 }
 
 impl Level {
-    /// From `preempt_count`. Of the softirq count, bit 8 alone says that a softirq is being served; the
-    /// others say that softirqs are disabled.
+    /// The level that a `preempt_count` stands for. In the softirq count, bit 8 says that a softirq runs; the
+    /// other bits say that softirqs are disabled.
     pub fn of(preempt_count: u64) -> Level {
         if preempt_count >> 20 & 0xf != 0 {
             Level::Nmi
@@ -28,7 +28,7 @@ impl Level {
         }
     }
 
-    /// Its name in reports.
+    /// The level's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Level::Process => "process",

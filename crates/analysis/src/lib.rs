@@ -1,12 +1,12 @@
-//! From events to findings: keeps the state of the machine that the log tells of, and runs checkers over it.
+//! From events to findings: keeps the state of the machine that the log describes, and runs checkers over it.
 //!
 //! **Knows**: event words, shadow registers and memory, threads and contexts, objects, call summaries.
 //!
-//! **Must not know**: offsets of any kernel (what it asks about kernels and modules goes through [`machine::World`]),
-//! QEMU, how a report is printed.
+//! **Must not know**: offsets of any kernel (questions about kernels and modules pass through
+//! [`machine::World`]), QEMU, how a report is printed.
 //!
-//! **Invariant**: the log is never trusted. Any words give findings or are skipped, never a panic; memory stays
-//! bounded. Equal words give equal findings, whatever the host.
+//! **Invariant**: the log is never trusted. Any words produce findings or are skipped, never a panic; memory
+//! stays bounded. Equal words produce equal findings, on every host.
 //!
 //! # A checker of one's own
 //!

@@ -1,4 +1,4 @@
-//! What the analysis of a run gives in the end.
+//! The result of analyzing a run.
 
 use guardrail_finding::Finding;
 use serde::{Deserialize, Serialize};
@@ -9,27 +9,27 @@ use std::collections::BTreeMap;
 pub struct Outcome {
     /// The findings, in the order of their first event.
     pub findings: Vec<Finding>,
-    /// What was counted from the first event to the last.
+    /// Counts from the first event to the last.
     pub statistics: Statistics,
 }
 
-/// What the log held, counted.
+/// Counts of what the log held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Statistics {
     /// Words of the log: accesses and records alike.
     pub events: u64,
-    /// Segments, the damaged ones too.
+    /// Segments, including damaged ones.
     pub segments: u64,
-    /// Driver blocks executed.
+    /// Executed blocks of the driver.
     pub blocks: u64,
     /// Memory accesses of the driver.
     pub accesses: u64,
     /// Accesses to devices, by memory or port.
     pub device_accesses: u64,
-    /// Accesses that no instruction claimed. Anything but 0 is a fault of Guardrail.
+    /// Accesses that no instruction claimed. A number other than 0 is a fault of Guardrail.
     pub unclaimed_accesses: u64,
-    /// Segments that could not be read to their end. Anything but 0 is a fault of Guardrail.
+    /// Segments that could not be read to their end. A number other than 0 is a fault of Guardrail.
     pub damaged_segments: u64,
     /// Mnemonics of instructions without an exact rule, and how often they ran.
     pub unknown_instructions: BTreeMap<String, u64>,

@@ -1,4 +1,4 @@
-//! Which bits of memory are undefined, and which bytes must not be touched.
+//! Which bits of memory are undefined, and which bytes must not be accessed.
 
 mod shadow;
 

@@ -1,8 +1,10 @@
-//! Shadow memory: which bits of memory are undefined, and which bytes must not be touched.
+//! Shadow memory: which bits of memory are undefined, and which bytes must not be accessed.
 //!
-//! Pages come into being when something in them is undefined; memory without a page is defined. What must not be touched is
-//! one bit a byte in a shadow of its own. Memory use is bounded: beyond the limits nothing new is marked, which loses findings
-//! and never invents any.
+//! A page exists once something in it is undefined; memory without a page is defined. A second shadow marks
+//! the bytes that must not be accessed, with one bit for each byte.
+//!
+//! Memory use is bounded. Beyond the limits nothing new is marked, which loses findings and never invents
+//! any.
 
 use crate::value_flow::{Origin, Value};
 use guardrail_shadow::{Limits, Shadow as Marks};
@@ -10,13 +12,14 @@ use rustc_hash::FxHashMap;
 
 const PAGE: u64 = 4096;
 const PAGE_USIZE: usize = 4096;
-/// Longest range that one operation marks.
+/// Longest range in bytes that one operation marks.
 const MAX_RANGE: u64 = 1 << 28;
-/// Default limit of memory for page contents, and that of memory for what must not be touched, in bytes.
+/// Default limit in bytes for the contents of pages. The same limit holds for restricted bytes.
 const LIMIT: usize = 160 << 20;
-/// Stretches of 4 GB in which something must not be touched: a kernel's objects lie in few, and address space is limited.
+/// Most stretches of 4 GB that may hold restricted bytes: a kernel's objects lie in few, and address space is
+/// limited.
 const UNITS: usize = 6;
-/// What a page costs besides its contents.
+/// Bytes that a page costs besides its contents.
 const PAGE_COST: usize = 64;
 const CACHE: usize = 64;
 const NONE: u32 = u32::MAX;
@@ -35,7 +38,7 @@ enum Undef {
     Bytes(Box<Bytes>),
 }
 
-/// The shadow of all memory.
+/// The shadow of all memory of the guest.
 #[derive(Debug)]
 pub struct Shadow {
     index: FxHashMap<u64, u32>,
@@ -73,7 +76,7 @@ impl Shadow {
     ///
     /// # Panics
     ///
-    /// Where the host has no address space left, as when memory runs out.
+    /// Where the host has no address space left, for example because memory is exhausted.
     pub fn new(limit: usize) -> Self {
         Shadow {
             index: FxHashMap::default(),
@@ -122,7 +125,7 @@ impl Shadow {
         }
     }
 
-    /// The bytes of a page's undefined bits, made if need be.
+    /// The undefined bits of a page. Makes the page if needed; `None` where the limit is reached.
     fn bytes(&mut self, at: usize) -> Option<&mut Bytes> {
         let origin = match self.pages[at] {
             Undef::Bytes(_) => None,
@@ -155,7 +158,7 @@ impl Shadow {
         self.restricted.any(addr, len.min(MAX_RANGE)) && Marks::<1>::covers(addr)
     }
 
-    /// The first restricted byte of the range.
+    /// The address of the first restricted byte of the range; `None` where there is none.
     pub fn first_restricted(&self, addr: u64, len: u64) -> Option<u64> {
         self.restricted.first(addr, len.min(MAX_RANGE)).filter(|_| Marks::<1>::covers(addr))
     }
@@ -170,7 +173,7 @@ impl Shadow {
         self.restricted.clear(addr, len.min(MAX_RANGE));
     }
 
-    /// The definedness of an access of `size` bytes, as [`Value`] has it.
+    /// The definedness of an access of `size` bytes, encoded as in [`Value`].
     #[inline]
     pub fn load(&mut self, addr: u64, size: u8) -> Value {
         let (number, offset) = (addr / PAGE, (addr % PAGE) as usize);
@@ -263,7 +266,7 @@ impl Shadow {
                 self.set_undef(at, Undef::Empty);
             } else if let Some(bytes) = self.bytes(at) {
                 bytes.bits[offset..offset + n].fill(0);
-                // Looking whether the page is clean costs as much as a long range.
+                // The search for undefined bits in the rest of the page costs as much as a long range.
                 if n >= 64 && bytes.bits.iter().all(|&b| b == 0) {
                     self.set_undef(at, Undef::Empty);
                 }
@@ -287,7 +290,8 @@ impl Shadow {
         }
     }
 
-    /// The first undefined byte of the range, where it came from, and how many bytes of the range are undefined.
+    /// The address of the first undefined byte of the range, its origin, and the number of undefined bytes in
+    /// the range.
     pub fn first_undefined(&mut self, addr: u64, len: u64) -> Option<(u64, Origin, u64)> {
         let mut found: Option<(u64, Origin, u64)> = None;
         for (number, offset, n) in pieces(addr, len) {
@@ -311,7 +315,7 @@ impl Shadow {
         found
     }
 
-    /// `dst` takes over the definedness of `src`.
+    /// Gives `dst` the definedness of `src`.
     pub fn copy(&mut self, dst: u64, src: u64, len: u64) {
         let len = len.min(MAX_RANGE);
         if len == 0 {
@@ -320,7 +324,7 @@ impl Shadow {
         if self.first_undefined(src, len).is_none() {
             return self.set_defined(dst, len);
         }
-        // Through a buffer, so that the ranges may overlap.
+        // The values pass through a buffer, so that the ranges may overlap.
         let mut done = 0;
         let mut values = Vec::with_capacity(len.min(1 << 20) as usize);
         while done < len {

@@ -5,33 +5,33 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 
-/// Blocks that are known at a time, and instructions in them.
+/// Most blocks that are known at a time, and most instructions in them.
 const MAX_BLOCKS: usize = 1 << 20;
 const MAX_INSNS: usize = 8 << 20;
 
 /// How a block ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It goes on somewhere in the same function, or by a jump.
+    /// It continues in the same function, or with an indirect jump.
     Plain,
-    /// A call; the address behind it.
+    /// A call, with the address behind it.
     Call(u64),
-    /// A return.
+    /// A return to the caller.
     Ret,
-    /// A direct jump.
+    /// A direct jump, with its target.
     Jump(u64),
 }
 
 /// A decoded block.
 #[derive(Debug)]
 pub struct BlockInfo {
-    /// Its instructions.
+    /// The decoded instructions.
     pub code: Block,
-    /// How it ends.
+    /// How the block ends.
     pub end: End,
-    /// Address of its last instruction, and the address behind it.
+    /// Address of the last instruction, and the address behind it.
     pub last: (u64, u64),
-    /// Its bytes.
+    /// The code that the instructions were decoded from.
     pub bytes: Box<[u8]>,
     /// Indices of instructions that compare a 64-bit value with all ones, or may do so.
     pub ones: Box<[u16]>,
@@ -42,7 +42,7 @@ pub struct BlockInfo {
 pub struct Blocks {
     table: FxHashMap<u64, Rc<BlockInfo>>,
     insns: usize,
-    /// Blocks of modules that have gone.
+    /// Numbers of blocks in unloaded modules.
     retired: FxHashSet<u64>,
 }
 
@@ -67,23 +67,24 @@ impl Blocks {
         );
     }
 
-    /// The block `number`.
+    /// The block `number`; `None` where it is not known.
     #[inline]
     pub fn get(&self, number: u64) -> Option<&Rc<BlockInfo>> {
         self.table.get(&number)
     }
 
-    /// A block that holds the instruction at `addr`: the longest that was seen since the module came. Looks at all blocks.
+    /// The longest block that holds the instruction at `addr`. Blocks of loaded modules come before those of
+    /// unloaded ones. Searches all blocks.
     pub fn holding(&self, addr: u64) -> Option<&BlockInfo> {
         let blocks = self.table.iter().filter(|(_, block)| block.code.index_of(addr).is_some());
-        // Equal lengths are told apart by their place.
+        // The address decides between blocks of equal length, so that the result is certain.
         let best = blocks.max_by_key(|(number, block)| {
             (!self.retired.contains(number), block.code.insns.len(), block.code.addr)
         });
         best.map(|(_, block)| &**block)
     }
 
-    /// The code in a range has gone; other code may come there.
+    /// The code in a range was unloaded; other code may be loaded there.
     pub fn retire(&mut self, from: u64, to: u64) {
         let gone = self.table.iter().filter(|(_, block)| (from..to).contains(&block.code.addr));
         let gone: Vec<u64> = gone.map(|(number, _)| *number).collect();
@@ -91,8 +92,8 @@ impl Blocks {
     }
 }
 
-/// The instructions that a comparison with `DMA_MAPPING_ERROR` may be: with -1 itself, by adding 1 and looking whether that gives
-/// zero, or with a register that may hold -1.
+/// The indices of instructions that may compare with `DMA_MAPPING_ERROR`. They compare with -1 itself, add 1
+/// and test for zero, or compare with a register that may hold -1.
 fn ones(bytes: &[u8], address: u64) -> Box<[u16]> {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     let mut found = Vec::new();

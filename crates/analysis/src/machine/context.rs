@@ -1,4 +1,4 @@
-//! Threads of execution: one for each task and context level, with a call stack as the log shows it.
+//! Contexts: one for each task and level, with the call stack that the log shows.
 
 use crate::level::Level;
 use crate::order::ContextOrder;
@@ -7,68 +7,69 @@ use crate::value_flow::Regs;
 use guardrail_knowledge::effect::Summary;
 use std::sync::Arc;
 
-/// A call from the driver that has not come back.
+/// A call from the driver that has not returned.
 #[derive(Clone, Debug)]
 pub struct Out {
-    /// The instruction that left.
+    /// Address of the instruction that left the driver.
     pub pc: u64,
-    /// The address behind it.
+    /// The address behind that instruction.
     pub ret: u64,
-    /// Where it went.
+    /// Address of the called function.
     pub target: u64,
-    /// rsp when the target begins: it points at the return address.
+    /// The value of rsp when the target begins: it points at the return address.
     pub entry_rsp: u64,
-    /// It was a jump: the target returns to the caller of the function that jumped.
+    /// It is a jump: the target returns to the caller of the function that jumped.
     pub jump: bool,
-    /// The argument registers, whole: an argument of 32 bits leaves the upper half undefined.
+    /// The argument registers, whole: the upper half of a 32-bit argument is undefined.
     pub args: [u64; 6],
-    /// What the target does, where it is a kernel function. One without a line in `knowledge/` has a name and no effects.
+    /// What the target does, where it is a kernel function. For a function without a line in `knowledge/`,
+    /// this holds its name and no effects.
     pub summary: Option<Arc<Summary>>,
 }
 
-/// What is on a context's call stack.
+/// One part of a context's call stack.
 #[derive(Debug)]
 pub enum Activation {
-    /// A driver function.
+    /// A function of the driver.
     Frame {
-        /// rsp at its entry: it points at the return address.
+        /// The value of rsp at its entry: it points at the return address.
         entry_rsp: u64,
-        /// The return address, or 0.
+        /// The return address, or 0 where it is not known.
         ret: u64,
-        /// The kernel called it.
+        /// The kernel called the function.
         from_kernel: bool,
-        /// The registers of what it interrupted or was called back from.
+        /// The registers of the code that it interrupted, or that called the kernel before.
         saved: Option<Box<Regs>>,
     },
-    /// A call out of the driver.
+    /// A call from the driver into other code.
     Out(Out),
     /// An interrupt or exception.
     Interrupted {
-        /// The instruction it hit.
+        /// Address of the interrupted instruction.
         pc: u64,
-        /// rsp there, where known.
+        /// The value of rsp there, where known.
         rsp: Option<u64>,
     },
 }
 
-/// A context.
+/// A context: a task or an interrupt on its time.
 #[derive(Debug)]
 pub struct Context {
-    /// The task (address of its `task_struct`).
+    /// Guest address of the `task_struct`.
     pub task: u64,
-    /// The level.
+    /// The level that the context runs at.
     pub level: Level,
-    /// Its pid.
+    /// The task's pid.
     pub pid: u32,
-    /// Innermost last.
+    /// The call stack; innermost last.
     pub stack: Vec<Activation>,
-    /// The lowest stack address that a driver function of this context took since the driver was entered.
+    /// The lowest stack address of this context's driver functions since the kernel called the driver.
     pub low: u64,
-    /// Its registers; `None` while they are in use, or where nothing is known.
+    /// The shadow registers; `None` while an execution uses them, or where nothing is known.
     pub regs: Option<Box<Regs>>,
-    /// A fault that was reported: which finding, and the instruction.
+    /// The last reported fault: number of the finding, and address of the instruction.
     pub fault: Option<(usize, u64)>,
-    /// Where it stands in the order of events: strand, locks, entries.
+    /// The context's place in the order of events: strand, locks, entries.
     pub order: ContextOrder,
 }
 
@@ -90,7 +91,7 @@ impl Context {
         }
     }
 
-    /// Pushes an activation; beyond a depth that no kernel stack can hold, the oldest go.
+    /// Pushes an activation. Beyond a depth that no kernel stack can hold, drops the oldest ones.
     pub fn push(&mut self, activation: Activation) {
         if self.stack.len() >= MAX_DEPTH {
             self.stack.drain(..MAX_DEPTH / 2);
@@ -98,7 +99,7 @@ impl Context {
         self.stack.push(activation);
     }
 
-    /// Cuts the stack to `len` activations, and takes back the registers that the removed ones saved.
+    /// Cuts the stack to `len` activations, and restores the registers that the removed ones saved.
     pub fn cut(&mut self, len: usize) {
         while self.stack.len() > len {
             if let Some(Activation::Frame { saved: Some(saved), .. }) = self.stack.pop() {
@@ -107,7 +108,7 @@ impl Context {
         }
     }
 
-    /// The call that the driver is out on, if it is.
+    /// The call that the driver is in; `None` while driver code runs.
     pub fn out(&self) -> Option<&Out> {
         match self.stack.last() {
             Some(Activation::Out(out)) => Some(out),
@@ -115,7 +116,7 @@ impl Context {
         }
     }
 
-    /// The address to which a call out of the driver returns, where known.
+    /// The address to which a call from the driver returns; `None` where it is not known.
     pub fn return_of(&self, out: &Out) -> Option<u64> {
         if !out.jump {
             return Some(out.ret);
@@ -127,7 +128,7 @@ impl Context {
         frame.filter(|&ret| ret != 0)
     }
 
-    /// rsp at the entry of the innermost driver function.
+    /// The value of rsp at the entry of the innermost driver function.
     pub fn frame_rsp(&self) -> Option<u64> {
         self.stack.iter().rev().find_map(|a| match a {
             Activation::Frame { entry_rsp, .. } => Some(*entry_rsp),
@@ -144,7 +145,7 @@ impl Context {
         })
     }
 
-    /// Drops frames of functions that have returned, given rsp now.
+    /// Drops the frames of functions that have returned, given the current rsp.
     pub fn returned(&mut self, rsp: u64) {
         while let Some(Activation::Frame { entry_rsp, .. }) = self.stack.last()
             && *entry_rsp < rsp
@@ -154,7 +155,7 @@ impl Context {
         }
     }
 
-    /// Drops what cannot be live when the kernel calls the driver with `rsp` on the same stack.
+    /// Drops activations that cannot be live when the kernel calls the driver with `rsp` on the same stack.
     pub fn drop_stale(&mut self, rsp: u64) {
         while let Some(last) = self.stack.last() {
             let at = match last {
@@ -169,8 +170,9 @@ impl Context {
         }
     }
 
-    /// Drops driver functions that the kernel called and that left by a jump, when the kernel calls the driver anew: no event
-    /// tells their return. Those stay whose jump `leads` there.
+    /// Drops driver functions that the kernel called and that ended with a jump. Called when the kernel calls
+    /// the driver anew, because no event reports the return of such functions. A function stays where its
+    /// jump `leads` there.
     pub fn drop_jumped(&mut self, leads: impl Fn(&Out) -> bool) {
         while let [.., Activation::Frame { entry_rsp, from_kernel: true, .. }, Activation::Out(out)] =
             self.stack.as_slice()
@@ -182,7 +184,7 @@ impl Context {
         }
     }
 
-    /// Addresses of the stack below the innermost place, as return addresses.
+    /// Appends the addresses of the stack below the innermost one, as return addresses.
     pub fn callers(&self, into: &mut Vec<u64>, limit: usize) {
         for (depth, activation) in self.stack.iter().rev().enumerate() {
             if into.len() >= limit {

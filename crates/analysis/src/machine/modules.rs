@@ -4,46 +4,46 @@ use super::{ModuleMap, Range, Region, World, find};
 use guardrail_finding::Frame;
 use std::sync::Arc;
 
-/// Loads that are remembered.
+/// Most loads of modules that are remembered.
 const MAX_MODULES: usize = 256;
 
-/// A module from its load on.
+/// A watched module, from its load on.
 #[derive(Debug)]
 pub struct Module {
-    /// Its name.
+    /// Name of the module.
     pub name: String,
-    /// Address of its `struct module`.
+    /// Guest address of its `struct module`.
     pub address: u64,
-    /// Its memory.
+    /// The memory that it was loaded to.
     pub regions: Vec<Region>,
     /// It has not been unloaded.
     pub loaded: bool,
-    /// What is where in it.
+    /// The addresses of its functions, variables and source lines.
     pub map: ModuleMap,
 }
 
 impl Module {
-    /// Whether `addr` is in its memory.
+    /// Whether `addr` is in the module's memory.
     pub fn contains(&self, addr: u64) -> bool {
         self.regions.iter().any(|r| addr.wrapping_sub(r.start) < r.size)
     }
 }
 
-/// Modules that are not watched, remembered at a time.
+/// Most modules that are remembered at a time and not watched.
 const MAX_OTHERS: usize = 256;
 
-/// A module that is not watched: it is good for names alone.
+/// A module that is not watched. Only its names matter.
 #[derive(Debug)]
 pub struct Other {
-    /// Its name.
+    /// Name of the module.
     pub name: Arc<str>,
-    /// Address of its `struct module`.
+    /// Guest address of its `struct module`.
     pub address: u64,
-    /// Its memory.
+    /// The memory that it was loaded to.
     pub regions: Vec<Region>,
     /// It has not been unloaded.
     pub loaded: bool,
-    /// Its functions, sorted by address; none where its file is not at hand.
+    /// Its functions, sorted by address; empty where its file is not available.
     pub functions: Vec<Range>,
 }
 
@@ -62,24 +62,25 @@ fn overlap(a: &Region, b: &Region) -> bool {
 pub struct Modules {
     list: Vec<Module>,
     others: Vec<Other>,
-    /// From the lowest to the highest address of those.
+    /// The lowest and the highest address of the modules that are not watched.
     span: (u64, u64),
     /// Ranges that hold code or data of loaded modules.
     live: Vec<(u64, u64)>,
 }
 
 impl Modules {
-    /// The modules.
+    /// All watched modules, in the order of their loading.
     pub fn list(&self) -> &[Module] {
         &self.list
     }
 
-    /// Adds a module; gives its index.
+    /// Adds a module and returns its index; `None` where there are too many.
     pub fn add(&mut self, module: Module) -> Option<u32> {
         if self.list.len() >= MAX_MODULES {
             return None;
         }
-        // What others had there, such as their init code, is gone, and must not give its name to this module when it leaves.
+        // Memory of other modules there, such as their init code, was freed. It must not lend its names to
+        // this module's addresses after an unload.
         for other in &mut self.others {
             other.regions.retain(|old| !module.regions.iter().any(|new| overlap(old, new)));
         }
@@ -95,7 +96,7 @@ impl Modules {
         }
     }
 
-    /// The module at `address` has gone; gives its index.
+    /// Marks the module at `address` as unloaded and returns its index.
     pub fn unload(&mut self, address: u64) -> Option<u32> {
         let at = self.list.iter().rposition(|m| m.loaded && m.address == address)?;
         self.list[at].loaded = false;
@@ -109,7 +110,7 @@ impl Modules {
         self.live.iter().any(|&(from, to)| addr >= from && addr < to)
     }
 
-    /// Adds a module that is not watched. Of those that have gone, the oldest makes room.
+    /// Adds a module that is not watched. Where there are too many, drops the oldest unloaded one.
     pub fn add_other(&mut self, other: Other) {
         if self.others.len() >= MAX_OTHERS {
             let gone = self.others.iter().position(|o| !o.loaded).unwrap_or(0);
@@ -125,14 +126,15 @@ impl Modules {
         self.others.push(other);
     }
 
-    /// The module that is not watched and whose `struct module` is at `address` has gone.
+    /// Marks the module that is not watched and whose `struct module` is at `address` as unloaded.
     pub fn unload_other(&mut self, address: u64) {
         if let Some(other) = self.others.iter_mut().rfind(|o| o.loaded && o.address == address) {
             other.loaded = false;
         }
     }
 
-    /// The module that is not watched and holds `addr`, or last held it; a watched one that holds it now goes before.
+    /// The module that is not watched and that holds or last held `addr`. `None` where a watched module holds
+    /// it now.
     pub fn other_at(&self, addr: u64) -> Option<&Other> {
         if addr < self.span.0 || addr >= self.span.1 || self.contains(addr) {
             return None;
@@ -144,7 +146,7 @@ impl Modules {
         loaded.or_else(|| self.others.iter().rfind(|o| o.contains(addr)))
     }
 
-    /// The module that holds or last held `addr`.
+    /// The watched module that holds or last held `addr`, with its index.
     pub fn at(&self, addr: u64) -> Option<(u32, &Module)> {
         let at = self
             .list
@@ -154,7 +156,7 @@ impl Modules {
         Some((at as u32, &self.list[at]))
     }
 
-    /// The loaded module's variable, or the gap behind a variable, at `addr`; true for a gap.
+    /// The loaded module's variable at `addr`, or the gap behind a variable. The flag is true for a gap.
     pub fn variable_at(&self, addr: u64) -> Option<(&Module, &Range, bool)> {
         let (_, module) = self.at(addr)?;
         if let Some(range) = find(&module.map.data, addr) {
@@ -163,7 +165,7 @@ impl Modules {
         find(&module.map.gaps, addr).map(|range| (module, range, true))
     }
 
-    /// Names the place `addr`; a return address names the call before it.
+    /// Names the code at `addr`; a return address names the call before it.
     pub fn frame(&self, world: &dyn World, slide: u64, addr: u64, is_return: bool) -> Frame {
         let inside = if is_return { addr.wrapping_sub(1) } else { addr };
         if let Some(other) = self.other_at(inside) {

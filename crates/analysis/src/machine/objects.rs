@@ -1,50 +1,50 @@
-//! Objects: who has what memory, who got it, who gave it back.
+//! Objects: allocated and freed memory, with the stacks of allocation and free.
 
 use crate::stacks::StackId;
 use guardrail_knowledge::effect::Class;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Number of an object; names are not reused before the object is forgotten.
+/// Number of an object; a number is not reused before the object is forgotten.
 pub type ObjectId = u32;
 
-/// Freed objects that are remembered.
+/// Most freed objects that are remembered.
 const QUARANTINE: usize = 1 << 16;
-/// Objects that are known at a time.
+/// Most objects that are known at a time.
 const MAX_OBJECTS: usize = 1 << 20;
-/// Frees by the driver that are remembered after the memory has gone to others.
+/// Most frees by the driver that are remembered after the memory was allocated again.
 const MAX_GRAVES: usize = 4096;
-/// Longest object.
+/// Longest object in bytes.
 const MAX_SIZE: u64 = 1 << 40;
 
-/// An object that was or is allocated.
+/// An object that is or was allocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Where the memory that it occupies begins.
+    /// First address of the memory that the object occupies.
     pub base: u64,
-    /// Where the memory that it occupies ends.
+    /// The address behind the memory that it occupies.
     pub slot_end: u64,
-    /// The address that its user got.
+    /// The address that the allocator returned.
     pub start: u64,
-    /// Bytes that its user asked for.
+    /// Bytes that the caller asked for.
     pub size: u64,
-    /// What sort of memory.
+    /// The kind of allocator.
     pub class: Class,
-    /// The `kmem_cache` it came from, or 0.
+    /// Guest address of the `kmem_cache` that it is from, or 0.
     pub cache: u64,
     /// The driver called the allocator itself.
     pub by_driver: bool,
-    /// It came zeroed because that was asked for, or its user is the kernel.
+    /// Its memory was zeroed on request, or its user is the kernel.
     pub defined: bool,
-    /// The kernel was given its address in a way that may make the kernel its owner.
+    /// The driver passed its address to a kernel function that may have become its owner.
     pub escaped: bool,
-    /// Where it was allocated.
+    /// Stack of the allocation.
     pub allocated: StackId,
-    /// Where it was freed, once it is.
+    /// Stack of the free; `None` while it is allocated.
     pub freed: Option<StackId>,
-    /// The module that was loaded when the driver allocated it: index in the module list.
+    /// Index of the module that was loaded when the driver allocated it.
     pub module: Option<u32>,
-    /// Counts allocations.
+    /// Number of the allocation; grows with each one.
     pub serial: u64,
 }
 
@@ -54,16 +54,16 @@ impl Object {
         self.start.saturating_add(self.size)
     }
 
-    /// Whether it is allocated.
+    /// Whether it is allocated now.
     pub fn is_live(&self) -> bool {
         self.freed.is_none()
     }
 }
 
-/// A free by the driver of memory that has since gone to others.
+/// A free by the driver of memory that was allocated again since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grave {
-    /// What was there.
+    /// The object as it was when it was freed.
     pub object: Object,
 }
 
@@ -80,22 +80,22 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// The object `id`.
+    /// The object `id`; `None` where it is forgotten.
     pub fn get(&self, id: ObjectId) -> Option<&Object> {
         self.table.get(&id)
     }
 
-    /// The object `id`, to be changed; its place must stay.
+    /// The object `id`, mutable; its addresses must stay.
     pub fn get_mut(&mut self, id: ObjectId) -> Option<&mut Object> {
         self.table.get_mut(&id)
     }
 
-    /// Counts allocations; newer objects have larger numbers.
+    /// The serial number of the newest object; newer objects have larger numbers.
     pub fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// The object whose memory, padding included, holds `addr`.
+    /// The object whose memory, with padding, holds `addr`.
     pub fn at(&self, addr: u64) -> Option<(ObjectId, &Object)> {
         let (_, &id) = self.by_base.range(..=addr).next_back()?;
         let object = self.table.get(&id)?;
@@ -107,7 +107,8 @@ impl Objects {
         self.by_base.values().filter_map(|id| Some((*id, self.table.get(id)?)))
     }
 
-    /// Adds an object, and gives what it took the memory from. `None` where it cannot be one.
+    /// Adds an object, and returns the objects that lay in its memory. `None` where the addresses make no
+    /// object.
     pub fn add(&mut self, mut object: Object) -> Option<(ObjectId, Vec<Object>)> {
         let sane = object.base <= object.start
             && object.start.checked_add(object.size).is_some_and(|end| end <= object.slot_end)
@@ -129,7 +130,7 @@ impl Objects {
         Some((id, gone))
     }
 
-    /// Forgets objects that overlap the range, and gives them.
+    /// Forgets the objects that overlap the range, and returns them.
     pub fn clear(&mut self, from: u64, to: u64) -> Vec<Object> {
         let mut gone = Vec::new();
         while let Some((&base, &id)) = self.by_base.range(..to).next_back() {
@@ -158,12 +159,12 @@ impl Objects {
         }
     }
 
-    /// What the driver once freed at `start`, where the memory has gone to others.
+    /// The object that the driver freed at `start`, where the memory was allocated again.
     pub fn grave(&self, start: u64) -> Option<&Grave> {
         self.graves.get(&start)
     }
 
-    /// Marks an object as freed. Gives objects that are forgotten for it.
+    /// Marks an object as freed. Returns the objects that are forgotten to make room.
     pub fn free(&mut self, id: ObjectId, stack: StackId) -> Vec<Object> {
         if let Some(object) = self.table.get_mut(&id) {
             object.freed = Some(stack);
@@ -183,13 +184,13 @@ impl Objects {
     }
 }
 
-/// The size of the slot that kmalloc takes `size` bytes from.
+/// The size in bytes of the slot that kmalloc takes `size` bytes from.
 pub fn kmalloc_slot(size: u64) -> u64 {
     match size {
         65..=96 => 96,
         129..=192 => 192,
         0..=8192 => size.next_power_of_two().max(8),
-        // Whole pages, a power of two of them.
+        // Larger objects take whole pages, a power of two of them.
         _ => size.checked_next_power_of_two().unwrap_or(size),
     }
 }

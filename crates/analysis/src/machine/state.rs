@@ -1,4 +1,4 @@
-//! What is known of the machine apart from its contexts.
+//! The state of the machine apart from its contexts.
 
 use super::{Blocks, Context, Modules, Objects, World, find};
 use crate::order::Order;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const MAX_THREADS: usize = 1 << 16;
 const MAX_CALLS: usize = 1 << 16;
-/// How names of threads begin that the kernel makes for itself and that have no slash.
+/// Prefixes of names of kernel threads that have no slash.
 const KERNEL_THREADS: [&str; 15] = [
     "kthreadd",
     "rcu_",
@@ -31,11 +31,11 @@ const KERNEL_THREADS: [&str; 15] = [
     "usb-storage",
 ];
 
-/// What the machine knows, apart from its contexts.
+/// The state of the machine, apart from its contexts.
 pub struct State {
-    /// Kernel and modules.
+    /// What is known about the kernel and its modules.
     pub world: Box<dyn World>,
-    /// What KASLR added to link-time addresses.
+    /// What KASLR adds to link-time addresses.
     pub slide: u64,
     /// Where the direct map begins.
     pub page_offset: u64,
@@ -43,20 +43,20 @@ pub struct State {
     pub vmemmap: u64,
     /// Where vmalloc space begins.
     pub vmalloc: u64,
-    /// Modules.
+    /// The modules, watched or not.
     pub modules: Modules,
-    /// Objects.
+    /// The objects, allocated or freed.
     pub objects: Objects,
-    /// Call stacks of allocations.
+    /// Call stacks of allocations, frees and locks.
     pub stacks: Stacks,
-    /// Blocks.
+    /// Decoded blocks of driver code.
     pub blocks: Blocks,
     /// Locks, the order of events, the states of kernel objects.
     pub order: Order,
-    /// Where `preempt_count` is; see [`World::preempt_count`].
+    /// Offset of `preempt_count`; see [`World::preempt_count`].
     pub(crate) preempt_count: Option<(u64, bool)>,
     threads: FxHashMap<u64, String>,
-    /// Those that are threads of user processes.
+    /// Tasks that are threads of user processes.
     users: FxHashSet<u64>,
     calls: RefCell<FxHashMap<u64, Arc<Summary>>>,
     thunks: RefCell<(FxHashSet<u64>, FxHashSet<u64>)>,
@@ -109,7 +109,7 @@ impl State {
         let bytes: Vec<u8> = comm.iter().flat_map(|w| w.to_le_bytes()).take_while(|&b| b != 0).collect();
         let name: String =
             String::from_utf8_lossy(&bytes).chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-        // Logs of earlier tracers leave it to the names, and users' commands have no slash.
+        // Logs of earlier tracers hold no such flag, so the name decides. Commands of users have no slash.
         let kernel = if flags & (ThreadFlags::KERNEL | ThreadFlags::USER) == 0 {
             name.contains('/') || KERNEL_THREADS.iter().any(|thread| name.starts_with(thread))
         } else {
@@ -128,19 +128,19 @@ impl State {
         self.users.contains(&task)
     }
 
-    /// A task's name and pid.
+    /// A task's name; a placeholder with its pid where the name is not known.
     pub(crate) fn thread_name(&self, task: u64, pid: u32) -> String {
         self.threads.get(&task).cloned().unwrap_or_else(|| format!("?/{pid}"))
     }
 
-    /// Whether a task is a thread of the kernel that runs callbacks of many objects.
+    /// Whether a task is a kernel thread that runs callbacks of many objects.
     pub(crate) fn is_worker(&self, task: u64) -> bool {
         const WORKERS: [&str; 4] = ["kworker/", "irq/", "ksoftirqd/", "napi/"];
         self.threads.get(&task).is_some_and(|name| WORKERS.iter().any(|worker| name.starts_with(worker)))
     }
 
-    /// The name of the function at an address in memory, in the kernel or in a module that is not watched; empty where there
-    /// is none.
+    /// The name of the function at an address, in the kernel or in a module that is not watched. Empty where
+    /// no function is known there.
     pub fn kernel_function(&self, addr: u64) -> String {
         if let Some(other) = self.modules.other_at(addr) {
             return find(&other.functions, addr).map_or_else(String::new, |f| f.name.to_string());
@@ -193,7 +193,7 @@ impl State {
         summary
     }
 
-    /// Modules have come or gone: addresses mean something else.
+    /// Forgets names of addresses: a module was loaded or unloaded.
     pub(crate) fn renamed(&mut self) {
         self.calls.borrow_mut().clear();
         self.thunks.borrow_mut().1.clear();
@@ -201,17 +201,18 @@ impl State {
 
     /// Whether `addr` is in vmalloc space.
     pub fn is_vmalloc(&self, addr: u64) -> bool {
-        // 32 TiB, or 12.5 PiB with five-level page tables, which end at the array of `struct page`.
+        // The space has 32 TiB, or 12.5 PiB with five-level page tables, and ends at the array of `struct
+        // page`.
         addr >= self.vmalloc && addr < self.vmemmap
     }
 
-    /// The address of the memory that a `struct page` stands for.
+    /// The address in the direct map of the memory that a `struct page` stands for.
     pub fn page_address(&self, page: u64) -> u64 {
         let index = page.wrapping_sub(self.vmemmap) / self.world.page_struct_size().max(1);
         self.page_offset.wrapping_add(index.wrapping_mul(4096))
     }
 
-    /// The address that a pointer of a call holds.
+    /// The address that a pointer argument of a call holds.
     pub fn pointer(&self, ptr: Ptr, args: &[u64]) -> u64 {
         let arg = |i: u8| args.get(usize::from(i)).copied().unwrap_or(0);
         match ptr {
@@ -223,24 +224,24 @@ impl State {
         }
     }
 
-    /// Names an address.
+    /// Names an address, which may be a return address.
     pub fn frame(&self, addr: u64, is_return: bool) -> Frame {
         self.modules.frame(self.world.as_ref(), self.slide, addr, is_return)
     }
 
-    /// Names the addresses of a stack.
+    /// Names the addresses of a stack, innermost first.
     pub fn frames(&self, stack: &[u64]) -> Vec<Frame> {
         stack.iter().enumerate().map(|(i, &addr)| self.frame(addr, i > 0)).collect()
     }
 
-    /// The stack of an allocation or a free.
+    /// The stack of an allocation or a free, with names.
     pub fn trace(&self, stack: StackId) -> Option<CallStack> {
         let frames = self.frames(self.stacks.get(stack));
         (!frames.is_empty()).then(|| CallStack { stack: frames, ..CallStack::default() })
     }
 }
 
-/// Who runs, in words.
+/// Describes the context that runs.
 pub fn describe(state: &State, context: Option<&Context>, cpu: u32) -> ContextInfo {
     match context {
         Some(c) => ContextInfo {

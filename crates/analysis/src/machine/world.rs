@@ -1,4 +1,5 @@
-//! What the analysis asks about kernel and modules. Implemented over `guardrail-kernel`; by hand in tests.
+//! What the analysis needs to know about kernel and modules. Implemented over `guardrail-kernel`, and by hand
+//! in tests.
 
 use guardrail_finding::Location;
 use guardrail_knowledge::chart::Chart;
@@ -10,9 +11,9 @@ use std::sync::Arc;
 pub struct Range {
     /// First address.
     pub start: u64,
-    /// The address behind the last.
+    /// The address behind the last one.
     pub end: u64,
-    /// Its name.
+    /// Name of the function or variable there.
     pub name: Arc<str>,
 }
 
@@ -22,21 +23,22 @@ pub(crate) fn find(ranges: &[Range], addr: u64) -> Option<&Range> {
     ranges.get(at).filter(|r| addr < r.end)
 }
 
-/// Maps an address to its source line.
+/// Returns the source line of an address; `None` where it is not known.
 pub type LineLookup = Box<dyn Fn(u64) -> Option<Location> + Send>;
 
-/// A module at its place in memory.
+/// The addresses of a loaded module's parts.
 #[derive(Default)]
 pub struct ModuleMap {
-    /// Its functions, sorted by address.
+    /// Functions, sorted by address.
     pub functions: Vec<Range>,
-    /// Its variables in writable sections, sorted by address.
+    /// Variables in writable sections, sorted by address.
     pub data: Vec<Range>,
-    /// Bytes in writable sections that follow a variable and belong to none, sorted; the name is the variable's.
+    /// Bytes in writable sections that follow a variable and belong to none, sorted by address; the name is
+    /// the variable's.
     pub gaps: Vec<Range>,
     /// Addresses of instructions that may fault, sorted.
     pub ex_table: Vec<u64>,
-    /// Source lines, by address in memory.
+    /// Source lines by address in memory; `None` where the file has none.
     pub lines: Option<LineLookup>,
 }
 
@@ -46,14 +48,14 @@ impl std::fmt::Debug for ModuleMap {
     }
 }
 
-/// A region of a module, as the log tells it.
+/// A region of a module, as the log holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// First address.
     pub start: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub size: u64,
-    /// Of `RegionFlags`.
+    /// Flags of `RegionFlags`.
     pub flags: u64,
 }
 
@@ -61,29 +63,31 @@ pub struct Region {
 pub trait World {
     /// The kernel function at a link-time address, and the offset in it.
     fn function_at(&self, link_address: u64) -> Option<(String, u64)>;
-    /// The summary of hook `number`.
+    /// What the function with hook `number` does; `None` where there is no such hook.
     fn hook(&self, number: u64) -> Option<Arc<Summary>>;
-    /// The number of arguments that hook `number` records before what it reads through them.
+    /// The number of arguments that hook `number` records before the values that are read through them.
     fn hook_args(&self, number: u64) -> usize;
     /// Link-time address of hook `number`, or 0.
     fn hook_address(&self, number: u64) -> u64;
-    /// The summary of the kernel function with this name, for calls from the driver.
+    /// What the kernel function with this name does, for calls from the driver.
     fn call(&self, name: &str) -> Arc<Summary>;
-    /// The summary of a function of a module that is not watched.
+    /// What a function of a module that is not watched does.
     fn call_other(&self, _module: &str, name: &str) -> Arc<Summary> {
         Arc::new(Summary::unknown(name))
     }
-    /// The module `name`, watched or not, placed by the values of its ELF symbols.
+    /// The map of the module `name`, watched or not, at the addresses of its ELF symbols. `None` where its
+    /// file is not available.
     fn module(&self, name: &str, regions: &[Region], symbols: &[u64]) -> Option<ModuleMap>;
-    /// Size of `struct page`.
+    /// Size of `struct page` in bytes.
     fn page_struct_size(&self) -> u64 {
         64
     }
-    /// The protocols of kernel objects.
+    /// The charts of kernel objects' protocols.
     fn charts(&self) -> Arc<[Chart]> {
         Arc::from([])
     }
-    /// Where per-CPU variables begin, from a vCPU's GS base; to be added the slide where it is a link-time address.
+    /// Where per-CPU variables begin, from a vCPU's GS base. Where this is a link-time address, the caller
+    /// adds the slide.
     fn per_cpu_start(&self) -> u64 {
         0
     }
@@ -91,20 +95,22 @@ pub trait World {
     fn rtnl_mutex(&self) -> Option<u64> {
         None
     }
-    /// Offset of `preempt_count` from a vCPU's GS base; to be added the slide where it is a link-time address.
+    /// Offset of `preempt_count` from a vCPU's GS base. Where the flag is true, it is a link-time address and
+    /// the caller adds the slide.
     fn preempt_count(&self) -> Option<(u64, bool)> {
         None
     }
-    /// The name of the only structure type of this size that `module` defines (or, for `None`, the structure `name` is asked for with
-    /// [`World::field`] directly).
+    /// The name of the only structure type of this size that `module` defines; `None` where there is not
+    /// exactly one. For types with known names, [`World::field`] is called directly.
     fn type_of_size(&self, _module: &str, _size: u64) -> Option<String> {
         None
     }
-    /// The member at an offset of a structure type of the module or the kernel, as `rx_ring.next_to_clean` or `slots[3]`.
+    /// The member at an offset of a structure type of the module or the kernel, as text like
+    /// `rx_ring.next_to_clean` or `slots[3]`.
     fn field(&self, _module: &str, _structure: &str, _offset: u64) -> Option<String> {
         None
     }
-    /// Size of a structure type of the kernel.
+    /// Size of a structure type of the kernel, in bytes.
     fn size_of(&self, _structure: &str) -> Option<u64> {
         None
     }
@@ -112,8 +118,8 @@ pub trait World {
     fn gfp_reclaim(&self) -> u64 {
         0x400
     }
-    /// Offset in `struct device` of the byte that says whether `dma_sync_*` calls can be left out, where the kernel's inline functions
-    /// look at it (6.10 and later).
+    /// Offset in `struct device` of the byte that says whether `dma_sync_*` calls can be left out. The
+    /// kernel's inline functions read it (6.10 and later); `None` in other kernels.
     fn dma_skip_sync(&self) -> Option<u64> {
         None
     }

@@ -1,22 +1,23 @@
-//! Places in memory that order events by themselves: atomics, and coherent DMA memory that driver and device hand to and fro.
+//! Words in memory that order events by themselves: atomics, and coherent DMA memory that driver and device
+//! hand back and forth.
 
 use super::clocks::{Relation, Var};
 use super::strands::Strand;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
-/// Places that are known at a time.
+/// Most atomic words that are known at a time.
 const MAX_ATOMS: usize = 1 << 14;
-/// Cells of DMA memory; beyond, a page is one cell.
+/// Most cells of DMA memory; with more, a page is one cell.
 const MAX_CELLS: usize = 1 << 16;
-/// Pages of DMA memory.
+/// Most pages of DMA memory.
 const MAX_PAGES: usize = 1 << 18;
-/// Cells of one access; a larger one is cut.
+/// Most cells that one access orders; a larger access is cut.
 const MAX_SPAN: u64 = 4096;
 const PAGE: u64 = 4096;
 const CELL: u64 = 16;
 
-/// Says quickly of most addresses that they are not in a set.
+/// A filter that quickly rules most addresses out of a set.
 #[derive(Debug)]
 pub(super) struct Filter(Box<[u64; 1024]>);
 
@@ -48,14 +49,14 @@ impl Filter {
 /// A word that locked instructions work on. Each of its bits may be a lock of its own.
 #[derive(Debug, Default)]
 pub(super) struct Atom {
-    /// What those handed on who wrote all of it.
+    /// What strands released that wrote all of the word.
     word: Option<Var>,
-    /// What those handed on who changed one bit.
+    /// What strands released that changed one bit, by bit.
     bits: Vec<(u8, Option<Var>)>,
 }
 
 impl Atom {
-    /// A locked instruction hands on what its strand has done.
+    /// A locked instruction releases what its strand has done.
     pub fn release(&mut self, strand: &mut Strand, bit: Option<u8>) {
         let Some(bit) = bit else { return strand.release(&mut self.word, Relation::Hard) };
         let at = self.bits.iter().position(|(known, _)| *known == bit).unwrap_or_else(|| {
@@ -65,7 +66,7 @@ impl Atom {
         strand.release(&mut self.bits[at].1, Relation::Hard);
     }
 
-    /// A strand sees the word, or one bit of it.
+    /// A strand acquires the word, or one bit of it, because it read it.
     pub fn acquire(&self, strand: &mut Strand, bit: Option<u8>) {
         strand.acquire(&self.word, Relation::Hard);
         for (_, var) in self.bits.iter().filter(|(known, _)| bit.is_none_or(|bit| bit == *known)) {
@@ -73,29 +74,30 @@ impl Atom {
         }
     }
 
-    /// A plain store replaces all that was there.
+    /// A plain store replaces all earlier releases.
     pub fn replace(&mut self, strand: &mut Strand) {
         self.bits.clear();
         strand.replace(&mut self.word);
     }
 }
 
-/// All such places.
+/// All atomic words and all cells of DMA memory.
 #[derive(Debug, Default)]
 pub(super) struct Atoms {
     atoms: FxHashMap<u64, Atom>,
     filter: Filter,
-    /// Cells, and addresses of atoms, for those in a range.
+    /// Cells by tagged address. `order` holds these keys and the addresses of atoms, to find those in a
+    /// range.
     cells: FxHashMap<u64, Option<Var>>,
     order: BTreeSet<u64>,
     pages: FxHashSet<u64>,
     page_filter: Filter,
-    /// A cell that is not there.
+    /// Stands for an atomic word where there are too many.
     none: Atom,
 }
 
 impl Atoms {
-    /// The variable at an address, if it is one.
+    /// The atomic word at an address; `None` where it is not known as one.
     #[inline]
     pub fn atom(&mut self, addr: u64) -> Option<&mut Atom> {
         let key = addr & !7;
@@ -105,7 +107,7 @@ impl Atoms {
         self.atoms.get_mut(&key)
     }
 
-    /// The variable at an address where a locked instruction is at work.
+    /// The atomic word at an address that a locked instruction accesses. Adds it if needed.
     pub fn add(&mut self, addr: u64) -> &mut Atom {
         let key = addr & !7;
         if self.atoms.len() >= MAX_ATOMS && !self.atoms.contains_key(&key) {
@@ -126,7 +128,7 @@ impl Atoms {
         self.page_filter.may_have(page) && self.pages.contains(&page)
     }
 
-    /// The cells of DMA memory in a range, one after the other.
+    /// Calls `f` with the cells of DMA memory in a range, one after the other.
     pub fn each_cell(&mut self, addr: u64, size: u64, store: bool, mut f: impl FnMut(&mut Option<Var>)) {
         let first = addr / CELL;
         let last = addr.saturating_add(size.max(1) - 1) / CELL;
@@ -135,7 +137,7 @@ impl Atoms {
             let key = (cell * CELL) | 1;
             let key =
                 if full && !self.cells.contains_key(&key) { (cell * CELL / PAGE * PAGE) | 2 } else { key };
-            // What was never stored says nothing.
+            // A cell without a store orders nothing.
             if !store {
                 if let Some(var) = self.cells.get_mut(&key) {
                     f(var);
@@ -152,7 +154,7 @@ impl Atoms {
         }
     }
 
-    /// A range is coherent DMA memory from now on.
+    /// Marks a range as coherent DMA memory.
     pub fn share(&mut self, from: u64, to: u64) {
         for page in from / PAGE..to.div_ceil(PAGE) {
             if self.pages.len() >= MAX_PAGES {
@@ -163,12 +165,12 @@ impl Atoms {
         }
     }
 
-    /// The memory in a range begins a new life.
+    /// Forgets the words in a range: its memory was freed or allocated.
     pub fn forget(&mut self, from: u64, to: u64) {
         if from >= to {
             return;
         }
-        // Pages that are only partly in the range have other blocks of a pool.
+        // Pages that are only partly in the range hold other blocks of a pool.
         let whole = from.div_ceil(PAGE)..to / PAGE;
         if self.pages.len() > 64 && whole.end.saturating_sub(whole.start) > self.pages.len() as u64 {
             self.pages.retain(|page| !whole.contains(page));

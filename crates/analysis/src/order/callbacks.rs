@@ -8,8 +8,8 @@ use guardrail_knowledge::chart::{Callback, Chart, Set};
 use std::sync::Arc;
 
 impl Charts {
-    /// The callback that an entry into the driver is, among those that its caller makes: one that the state of its object allows
-    /// before others.
+    /// The callback that an entry into the driver is, among those that its caller makes. One that the state
+    /// of its object allows is preferred.
     pub fn recognize(&mut self, candidates: &[CallbackRef], args: &[u64]) -> Option<(usize, usize, u32)> {
         let (mut forbidden, mut unknown) = (None, None);
         for &(chart, callback) in candidates {
@@ -41,7 +41,7 @@ impl Charts {
         Some((chart, callback, id))
     }
 
-    /// A callback begins.
+    /// A callback begins: acquires what was released for it, and moves its object.
     pub fn entered(
         &mut self,
         strands: &mut Strands,
@@ -54,7 +54,7 @@ impl Charts {
         if let (Some(strand), Some(instance)) = (strands.get_mut(by), self.instance(chart, id))
             && let Some(var) = instance.forks.get(callback)
         {
-            // What is there was handed on because it counts.
+            // A release is there only where the chart counts.
             strand.acquire(var, Relation::Hard);
         }
         if let (Some(strand), Some(class)) = (strands.get_mut(by), self.classes.get(chart))
@@ -70,7 +70,8 @@ impl Charts {
         self.shift(strands, counts, by, (chart, id), callback, rule.enters, allowed, steps);
     }
 
-    /// Hands what came before a callback of an object that is known to a strand that runs it under another name.
+    /// Acquires what was released for a callback of a known object, for a strand that runs it under another
+    /// name.
     pub fn entered_also(
         &mut self,
         strands: &mut Strands,
@@ -93,7 +94,7 @@ impl Charts {
         }
     }
 
-    /// Whether something comes before the next run of a callback.
+    /// Whether something was released for the next run of a callback.
     pub fn was_forked(&self, (chart, callback, id): (usize, usize, u32)) -> bool {
         let instance = self.classes.get(chart).and_then(|class| class.list.get(&id));
         instance.and_then(|instance| instance.forks.get(callback)).is_some_and(Option::is_some)
@@ -103,7 +104,8 @@ impl Charts {
         list.get(chart)?.callbacks.get(callback)
     }
 
-    /// A callback moves its object: callbacks that are not allowed any more have ended, new ones come later.
+    /// A callback moves its object. Callbacks that are no longer allowed have ended; newly allowed ones come
+    /// later.
     #[allow(clippy::too_many_arguments)]
     fn shift(
         &mut self,
@@ -125,7 +127,7 @@ impl Charts {
         steps.extend(self.step((chart, id), Err(callback), to, allowed));
     }
 
-    /// A callback returns.
+    /// A callback returns: moves its object, and releases what it has done.
     pub fn left(
         &mut self,
         strands: &mut Strands,
@@ -146,7 +148,7 @@ impl Charts {
         if parts.deferral {
             self.fork(strands, by, (chart, id), rule.wakes);
         }
-        // `waits` of any chart count with deferral.
+        // A chart's `waits` count with deferral, whether the chart is deferred or not.
         if (counts || parts.deferral)
             && let (Some(strand), Some(instance)) = (strands.get_mut(by), self.instance(chart, id))
         {
@@ -154,7 +156,7 @@ impl Charts {
         }
     }
 
-    /// Objects that are on one of these work queues and on no other, as far as is known.
+    /// Objects that are on one of these work queues, and on no other known queue.
     fn queued_on(&self, queues: &[u64]) -> Vec<(usize, u32)> {
         let mut found = Vec::new();
         for (chart, class) in self.classes.iter().enumerate() {

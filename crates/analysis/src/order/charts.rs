@@ -10,33 +10,33 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// An object's step in its chart.
+/// A step of an object in its chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The driver's call, or the function of the callback.
+    /// The stack of the driver's call, or the function of the callback.
     pub stack: StackId,
-    /// The chart.
+    /// Index of the chart.
     pub chart: usize,
-    /// The instance.
+    /// Number of the object among the chart's instances.
     pub instance: u32,
-    /// Its key.
+    /// The object's key: addresses or numbers; the second part is 0 where the chart has one part.
     pub key: [u64; 2],
-    /// The call (`Ok`) or callback (`Err`) that did it: index in the chart.
+    /// The call (`Ok`) or callback (`Err`) that caused the step, as an index in the chart.
     pub cause: Result<usize, usize>,
-    /// Where the object was (a leaf).
+    /// The state before the step (a leaf).
     pub from: usize,
-    /// Where it is now.
+    /// The state after the step.
     pub to: usize,
-    /// The state allows this.
+    /// The state before allows the call or callback.
     pub allowed: bool,
-    /// The object had been seen before, so that its state is known for certain.
+    /// The object was seen before, so that its state is certain.
     pub known: bool,
 }
 
-/// Instances of a chart that are known at a time; a quarter goes when there are more, those used longest ago.
+/// Most instances of a chart that are known at a time. With more, the least recently used quarter is dropped.
 const MAX_INSTANCES: usize = 4096;
 
-/// Whether a set has an item.
+/// Whether a set holds an item.
 pub(super) fn has(set: Set, item: usize) -> bool {
     item < 64 && set >> item & 1 != 0
 }
@@ -45,43 +45,43 @@ pub(super) fn items(set: Set) -> impl Iterator<Item = usize> {
     (0..64).filter(move |&item| has(set, item))
 }
 
-/// Which callback a caller stands for: chart and callback.
+/// The callback that a caller makes: chart and callback.
 pub(crate) type CallbackRef = (usize, usize);
-/// Rules of one function in one chart.
+/// The rules for one function in one chart.
 pub(crate) type Rules = (usize, Arc<[usize]>);
 
-/// An object.
+/// An object of a chart.
 #[derive(Debug)]
 pub(super) struct Instance {
     pub key: [u64; 2],
-    /// A leaf.
+    /// Index of the state (a leaf).
     pub state: usize,
-    /// Its state is known for certain.
+    /// The state is certain.
     pub known: bool,
-    /// Counts moves.
+    /// Number of moves so far.
     pub moves: u32,
-    /// Callbacks that a call under way is about to allow.
+    /// Callbacks that a call that has not returned is about to allow.
     pub coming: Set,
-    /// What comes before the next run of each callback.
+    /// What was released for the next run of each callback.
     pub forks: Vec<Option<Var>>,
-    /// What runs of each callback have done.
+    /// What runs of each callback have released.
     pub joins: Vec<Option<Var>>,
     pub used: u64,
 }
 
-/// A chart and its objects.
+/// The objects of a chart.
 #[derive(Debug, Default)]
 pub(super) struct Class {
     /// For each state, the callbacks that it allows.
     pub allowed: Vec<Set>,
-    /// What comes before the next run of each callback, whichever the object.
+    /// What was released for the next run of each callback, for all objects of the chart.
     pub forks: Vec<Option<Var>>,
     pub by_key: BTreeMap<[u64; 2], u32>,
     pub list: FxHashMap<u32, Instance>,
     pub next: u32,
 }
 
-/// A call under way that is about an object.
+/// A call on an object that has not returned.
 #[derive(Clone, Debug)]
 pub(crate) struct Moving {
     chart: usize,
@@ -90,11 +90,11 @@ pub(crate) struct Moving {
     from: usize,
     moves: u32,
     coming: Set,
-    /// The rule that has moved the object when the call began.
+    /// The rule that moved the object when the call began.
     done: Option<usize>,
 }
 
-/// What the charts say now.
+/// The states of all objects of all charts.
 #[derive(Debug)]
 pub(super) struct Charts {
     pub list: Arc<[Chart]>,
@@ -111,12 +111,12 @@ impl Default for Charts {
     }
 }
 
-/// A function's name without what compilers add.
+/// A function's name without the suffixes of compilers.
 pub(super) fn plain(name: &str) -> &str {
     name.split_once('.').map_or(name, |(plain, _)| plain)
 }
 
-/// Whether an effect takes place; where nothing is known of a result, the call counts as a success.
+/// Whether an effect takes place. A call whose result is not known counts as a success.
 pub(crate) fn takes_place(when: When, result: Option<u64>) -> bool {
     match result {
         Some(result) => when.holds(result),
@@ -124,11 +124,11 @@ pub(crate) fn takes_place(when: When, result: Option<u64>) -> bool {
     }
 }
 
-/// A key part in a call.
+/// The value of a key part in a call.
 pub(super) fn part(key: &Key, args: &[u64]) -> u64 {
     match key {
         Key::Arg { arg, offset } => args.get(usize::from(*arg)).copied().unwrap_or(0).wrapping_add(*offset),
-        // Any number does that is no address.
+        // A number that is no address is enough.
         Key::Global(name) => name.bytes().fold(0x1000, |sum, b| sum * 31 % 0xffff_ffff_fffb + u64::from(b)),
     }
 }
@@ -169,7 +169,7 @@ impl Charts {
         charts
     }
 
-    /// The rules for a kernel function.
+    /// The rules for a kernel function, by chart.
     pub fn rules(&self, function: &str) -> Vec<Rules> {
         self.calls.get(plain(function)).cloned().unwrap_or_default()
     }
@@ -181,28 +181,28 @@ impl Charts {
         made
     }
 
-    /// Whether a chart's edges count.
+    /// Whether a chart's order counts.
     pub(super) fn counts(&self, chart: usize, parts: Parts) -> bool {
         self.list.get(chart).is_some_and(|c| if c.deferred { parts.deferral } else { parts.states })
     }
 
-    /// Whether runs of a callback are one strand.
+    /// Whether the runs of a callback are one strand.
     pub fn is_serial(&self, (chart, callback): CallbackRef, parts: Parts) -> bool {
         self.counts(chart, parts) && self.callback((chart, callback)).is_some_and(|c| c.serial)
     }
 
-    /// A callback.
+    /// The rules of a callback; `None` where there is no such callback.
     pub fn callback(&self, (chart, callback): CallbackRef) -> Option<&Callback> {
         self.list.get(chart)?.callbacks.get(callback)
     }
 
-    /// The state and the key of an object.
+    /// The state and the key of an object; `None` where it is not known.
     pub fn get(&self, chart: usize, instance: u32) -> Option<(usize, [u64; 2])> {
         let instance = self.classes.get(chart)?.list.get(&instance)?;
         Some((instance.state, instance.key))
     }
 
-    /// The objects of a chart with their keys and states, by key.
+    /// The known objects of a chart with their keys and states, by key.
     pub fn instances(&self, chart: usize) -> impl Iterator<Item = (u32, [u64; 2], usize)> + '_ {
         let class = self.classes.get(chart);
         class.into_iter().flat_map(|class| {
@@ -210,7 +210,7 @@ impl Charts {
         })
     }
 
-    /// Objects whose key has the parts that are given.
+    /// Objects whose key has all the given parts.
     pub(super) fn matching(&self, chart: usize, parts: &[Option<u64>]) -> Vec<u32> {
         let Some(class) = self.classes.get(chart) else { return Vec::new() };
         let part = |i: usize| parts.get(i).copied().flatten();
@@ -219,7 +219,7 @@ impl Charts {
             None => ([0, 0], [u64::MAX, u64::MAX]),
         };
         let second = part(1);
-        // One that is known by its first part alone may have been called by it.
+        // An object that is known by its first part alone may be the one that the call means.
         if let (None, Some(second)) = (part(0), second)
             && !class.by_key.keys().any(|key| key[1] == second)
         {
@@ -229,8 +229,8 @@ impl Charts {
         in_range.filter(|(key, _)| second.is_none_or(|second| key[1] == second)).map(|(_, id)| *id).collect()
     }
 
-    /// The objects that a call or callback with these key parts is about; one that is new comes into being where all parts are
-    /// given, in a state of `states`.
+    /// The objects that a call or callback with these key parts is about. Where all parts are given, an
+    /// unknown object is added in a state of `states`.
     pub(super) fn about(
         &mut self,
         chart: usize,
@@ -253,7 +253,7 @@ impl Charts {
         if let Some(&id) = class.by_key.get(&key) {
             return vec![id];
         }
-        // What was known by its first part alone has its second now.
+        // An object that was known by its first part alone has its second part now.
         if key[1] != 0
             && let Some(id) = class.by_key.remove(&[key[0], 0])
         {
@@ -299,8 +299,8 @@ impl Charts {
         Some(instance)
     }
 
-    /// Callbacks that a move allows anew. An object begins in a state that allows whatever may have been missed, so what
-    /// leaves that state is where its callbacks begin.
+    /// The callbacks that a move allows anew. An object starts in a state that allows everything that may
+    /// have been missed. So the callbacks begin with the move out of that state.
     pub(super) fn opened(&self, chart: usize, from: usize, to: usize) -> Set {
         let begins = self.list.get(chart).is_some_and(|c| c.initial == from) && from != to;
         let before = if begins { 0 } else { self.allowed(chart, from) };
@@ -311,7 +311,7 @@ impl Charts {
         self.classes.get(chart).and_then(|class| class.allowed.get(state)).copied().unwrap_or(0)
     }
 
-    /// Hands what `by` has done on to runs of callbacks.
+    /// Releases what `by` has done to runs of callbacks.
     pub(super) fn fork(&mut self, strands: &mut Strands, by: StrandId, (chart, id): (usize, u32), set: Set) {
         if let (Some(strand), Some(instance)) = (strands.get_mut(by), self.instance(chart, id)) {
             for callback in items(set) {
@@ -320,7 +320,7 @@ impl Charts {
         }
     }
 
-    /// Lets `by` know of what runs of callbacks have done.
+    /// Acquires, for `by`, what runs of callbacks have released.
     pub(super) fn join(&mut self, strands: &mut Strands, by: StrandId, (chart, id): (usize, u32), set: Set) {
         if let (Some(strand), Some(instance)) = (strands.get_mut(by), self.instance(chart, id)) {
             for callback in items(set) {
@@ -331,7 +331,7 @@ impl Charts {
         }
     }
 
-    /// Moves an object; gives the step where there is one to tell.
+    /// Moves an object. Returns the step where it is a move or is not allowed.
     pub(super) fn step(
         &mut self,
         (chart, id): (usize, u32),
@@ -364,7 +364,7 @@ impl Charts {
         })
     }
 
-    /// A call begins. What came before it comes before the callbacks that it allows or sets off.
+    /// A call begins. What came before it comes before the callbacks that it allows or triggers.
     #[allow(clippy::too_many_arguments)]
     pub fn called(
         &mut self,
@@ -417,8 +417,9 @@ impl Charts {
             if parts.deferral {
                 self.fork(strands, by, (chart, id), wakes);
             }
-            // What only adds callbacks takes place at once: they may run before the call returns. What waits for callbacks takes place
-            // behind them, whatever they did to the object meanwhile.
+            // A call that only allows more callbacks takes effect at once: they may run before it returns. A
+            // call that waits for callbacks takes effect after them, whatever they did to the object
+            // meanwhile.
             let done = able.first().copied().filter(|&r| {
                 able.len() == 1
                     && calls.get(r).is_some_and(|call| {
@@ -435,7 +436,7 @@ impl Charts {
         }
     }
 
-    /// A call returns; `None`: nothing is known of its result, so that it counts as a success.
+    /// A call returns. A `result` of `None` is not known and counts as a success.
     pub fn returned(
         &mut self,
         strands: &mut Strands,
@@ -475,7 +476,7 @@ impl Charts {
         }
     }
 
-    /// The memory in a range begins a new life: so do objects in it.
+    /// Forgets the objects in a range: its memory was freed or allocated.
     pub fn forget(&mut self, from: u64, to: u64) {
         for class in &mut self.classes {
             while let Some((&key, &id)) = class.by_key.range([from, 0]..[to, 0]).next() {

@@ -1,20 +1,20 @@
-//! Vector clocks: what a strand knows of the others, and what is handed from strand to strand.
+//! Vector clocks: what a strand knows about the others, and what strands release and acquire.
 
 use super::strands::Strand;
 use std::rc::Rc;
 
-/// For each slot, the time up to which its strand's deeds are known. Shared until it changes.
+/// For each slot, the time up to which its strand's actions are known. Shared until it changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen(Rc<Vec<u32>>);
 
 impl Seen {
-    /// The time that is known of a slot.
+    /// The time up to which a slot's strand is known.
     #[inline]
     pub fn get(&self, slot: usize) -> u32 {
         self.0.get(slot).copied().unwrap_or(0)
     }
 
-    /// Takes over what the other knows.
+    /// Adds what the other knows.
     pub fn join(&mut self, other: &Seen) {
         if Rc::ptr_eq(&self.0, &other.0) {
             return;
@@ -36,7 +36,7 @@ impl Seen {
         }
     }
 
-    /// Learns that a slot's strand has come to `time`.
+    /// Raises the known time of a slot's strand to `time`.
     pub fn raise(&mut self, slot: usize, time: u32) {
         if self.get(slot) >= time {
             return;
@@ -49,12 +49,12 @@ impl Seen {
     }
 }
 
-/// What a strand knew, and had done, when it let go of something.
+/// What a strand knew and had done at a release.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     /// The strand's slot.
     pub slot: usize,
-    /// Its time then.
+    /// The strand's clock at the release.
     pub time: u32,
     /// What it knew by hard order.
     pub hard: Seen,
@@ -62,31 +62,32 @@ pub(super) struct Snapshot {
     pub full: Seen,
 }
 
-/// What strands have released into an object. It stays small: a strand that knows of the earlier releases replaces them.
+/// What strands have released into an object. It stays small: a strand that knows the earlier releases
+/// replaces them.
 #[derive(Clone, Debug)]
 pub(super) struct Var {
     last: Snapshot,
-    /// What earlier releases held that the last one does not know of.
+    /// Earlier releases that the last one does not know of, by hard and by full order.
     more: Option<Box<(Seen, Seen)>>,
 }
 
 impl Var {
-    /// A release that is the only one that counts.
+    /// The variable after a release that replaces all others.
     pub fn new(last: Snapshot) -> Var {
         Var { last, more: None }
     }
 
-    /// The slot of who released last.
+    /// The slot of the strand that released last.
     pub fn slot(&self) -> usize {
         self.last.slot
     }
 
-    /// The time of who released last.
+    /// The clock of the strand that released last.
     pub fn time(&self) -> u32 {
         self.last.time
     }
 
-    /// Hands on as well what a slot's strand did up to a time.
+    /// Also releases what a slot's strand did up to a time.
     pub fn raise(&mut self, slot: usize, time: u32) {
         let (hard, full) = &mut **self.more.get_or_insert_default();
         hard.raise(slot, time);
@@ -94,17 +95,17 @@ impl Var {
     }
 }
 
-/// How far an edge counts.
+/// The relations that an edge counts in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Relation {
-    /// In both relations.
+    /// Both relations.
     Hard,
-    /// In the full relation alone.
+    /// The full relation alone.
     Full,
 }
 
 impl Strand {
-    /// Takes note that what came before now is handed on; what follows comes later.
+    /// Takes a snapshot of what came before now, and advances the clock: what follows comes later.
     pub(super) fn hand(&mut self) -> Snapshot {
         let snapshot =
             Snapshot { slot: self.slot, time: self.time, hard: self.hard.clone(), full: self.full.clone() };
@@ -120,7 +121,7 @@ impl Strand {
         snapshot.slot == self.slot || seen.get(snapshot.slot) >= snapshot.time
     }
 
-    /// Learns what another strand handed on, and what that knew.
+    /// Acquires a snapshot of another strand.
     pub(super) fn learn(&mut self, snapshot: &Snapshot) {
         if !self.knows(snapshot, Relation::Hard) {
             self.hard.join(&snapshot.hard);
@@ -130,7 +131,7 @@ impl Strand {
         self.full.raise(snapshot.slot, snapshot.time);
     }
 
-    /// Hands on into an object, besides what others handed on there.
+    /// Releases into an object, in addition to earlier releases.
     pub(super) fn release(&mut self, into: &mut Option<Var>, order: Relation) {
         let snapshot = self.hand();
         match into {
@@ -148,12 +149,12 @@ impl Strand {
         }
     }
 
-    /// Hands on through an object that held nothing else that matters: a value that replaces the one before.
+    /// Releases into an object and replaces all earlier releases, as a new value replaces the old one.
     pub(super) fn replace(&mut self, into: &mut Option<Var>) {
         *into = Some(Var::new(self.hand()));
     }
 
-    /// Learns what was handed on into an object.
+    /// Acquires what was released into an object.
     pub(super) fn acquire(&mut self, from: &Option<Var>, order: Relation) {
         let Some(var) = from else { return };
         if !self.knows(&var.last, order) {

@@ -1,4 +1,4 @@
-//! Where a context stands in the order of events.
+//! A context's place in the order of events.
 
 use super::{Acquired, LockId, LocksetId, Moving, Name, StrandId, chart};
 use crate::level::Level;
@@ -8,124 +8,126 @@ use guardrail_knowledge::effect::Summary;
 use guardrail_trace::event::Access;
 use std::sync::Arc;
 
-/// Calls under way that are known of a context.
+/// Most open calls of a context that are known.
 pub(crate) const MAX_PENDING: usize = 64;
 const MAX_FLAGS: usize = 16;
-/// Critical sections of a context.
+/// Most critical sections of a context.
 const MAX_SECTIONS: usize = 64;
-/// What belongs to a lock lies this near.
+/// Data within this many bytes of a lock belongs to the lock.
 const NEAR: u64 = 64;
-/// The kernel's image.
+/// The address range of the kernel's image.
 const IMAGE: std::ops::Range<u64> = 0xffff_ffff_8000_0000..0xffff_ffff_c000_0000;
 
 /// What the processor keeps away from a context on its vCPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Off {
-    /// Interrupts are off, or this is an interrupt.
+    /// Interrupts are off, or the context is an interrupt.
     pub irqs: bool,
-    /// Softirqs are off, or this is one, or interrupts are off.
+    /// Softirqs are off, or the context is one, or interrupts are off.
     pub softirqs: bool,
     /// Preemption is off.
     pub preemption: bool,
 }
 
-/// Where a context stands, for a checker that keeps it with what the context does.
+/// A context's place in the order, for a checker that stores it with an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Now {
-    /// Its strand.
+    /// The strand that the context runs.
     pub strand: StrandId,
     /// The strand's clock: grows with each release.
     pub clock: u32,
-    /// What it holds.
+    /// The locks that the context holds.
     pub locks: LocksetId,
-    /// What is off.
+    /// What is off on its vCPU.
     pub off: Off,
 }
 
 /// A run of a driver function that the kernel called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// The driver's function.
+    /// Address of the driver's function.
     pub function: u64,
-    /// The kernel function that called it; empty where it is not known.
+    /// Name of the kernel function that called it; empty where it is not known.
     pub caller: String,
-    /// The callback of a chart that this is: chart, callback and instance.
+    /// The callback that this run is: chart, callback and instance; `None` where no chart knows it.
     pub callback: Option<(usize, usize, u32)>,
-    /// Its strand.
+    /// The strand that the run belongs to.
     pub strand: StrandId,
-    /// Counts entries.
+    /// Number of the entry; grows with each one.
     pub serial: u64,
-    /// rsp at its entry.
+    /// The value of rsp at its entry.
     pub rsp: u64,
     /// The object by which it takes turns with other callbacks.
     pub(crate) turns: Option<Name>,
-    /// A module that is not watched called.
+    /// The caller is in a module that is not watched.
     pub(crate) library: bool,
-    /// What it does with the memory of an object of a chart, and that object.
+    /// What it does with the memory of an object of a chart: chart, kind, and address of the object.
     pub(crate) hand: Option<(usize, chart::Hand, u64)>,
 }
 
-/// A critical section of the driver. One that has nothing but locked instructions in it is there to wait for the lock's other holders.
+/// A critical section of the driver. A section with only locked instructions exists to wait for the lock's
+/// other holders.
 #[derive(Clone, Debug)]
 pub(crate) struct Section {
     lock: LockId,
     address: u64,
-    /// It touches memory that the lock may protect, or calls somebody who may.
+    /// The section accesses memory that the lock may protect, or calls a function that may.
     protects: bool,
-    /// It has a locked instruction.
+    /// The section has a locked instruction.
     atomic: bool,
 }
 
-/// A call whose effects on order are not complete.
+/// A call with effects on order that are not complete.
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
-    /// rsp when the function begins.
+    /// The value of rsp when the function begins.
     pub rsp: u64,
-    /// What it does, where some of it happens when it returns.
+    /// What the function does, where some of it happens at its return.
     pub summary: Option<Arc<Summary>>,
-    /// Its arguments.
+    /// The arguments of the call.
     pub args: [u64; 6],
-    /// What was off before it.
+    /// What was off before the call.
     pub off: Off,
-    /// Its stack.
+    /// The stack of the call.
     pub stack: StackId,
-    /// It is the kernel's call and not the driver's.
+    /// The kernel made the call for itself, not the driver.
     pub by_kernel: bool,
-    /// Objects that it moves.
+    /// The objects that the call moves.
     pub moving: Vec<Moving>,
 }
 
-/// Where a context stands in the order: its strand, its locks, the driver's entries that run in it.
+/// A context's place in the order: its strand, its locks, and the entries of the driver that run in it.
 #[derive(Debug)]
 pub struct ContextOrder {
     level: Level,
-    /// Its strand, clock and locks.
+    /// The current strand, clock and locks.
     pub now: Now,
-    /// The locks that it holds, in the order in which it took them.
+    /// The held locks, in the order in which the context took them.
     pub held: Vec<Acquired>,
-    /// The runs of driver functions that the kernel called in it and that have not returned; innermost last.
+    /// The entries that have not returned; innermost last.
     pub entries: Vec<Entry>,
-    /// The pid when it was last seen: tasks come and go at the same address.
+    /// The pid when the context last ran: the address of a task is reused.
     pub(crate) pid: u32,
     /// The vCPU that it ran on last.
     pub(crate) cpu: u32,
-    /// `preempt_count`.
+    /// The value of `preempt_count`.
     preempt: u32,
     irqs_on: bool,
-    /// What `pushf` has put away.
+    /// The interrupt flags that `pushf` has saved.
     flags: Vec<bool>,
-    /// Calls under way, innermost last.
+    /// Calls that have not returned, innermost last.
     pub(crate) pending: Vec<Pending>,
-    /// Critical sections under way.
+    /// Critical sections that have not ended, innermost last.
     pub(crate) sections: Vec<Section>,
-    /// How many runs of the driver there were, with that which sets something going; 0 where none does.
+    /// Depth of the entry that brings a device up; 0 where no entry does.
     up: usize,
-    /// That run has requested an interrupt line: from then on the handler may run, whatever the device has been told.
+    /// That entry has requested an interrupt line. From then on the handler may run, no matter what the
+    /// device was configured to do.
     line: bool,
 }
 
 impl ContextOrder {
-    /// Of a context in which nothing has run.
+    /// The place of a context in which nothing has run.
     pub(crate) fn new(level: Level, pid: u32) -> ContextOrder {
         ContextOrder {
             level,
@@ -144,30 +146,30 @@ impl ContextOrder {
         }
     }
 
-    /// Whether it is a task, and not an interrupt on a task's time.
+    /// Whether the context is a task, not an interrupt on a task's time.
     pub(crate) fn is_task(&self) -> bool {
         is_task(self.level)
     }
 
-    /// The processor tells.
+    /// Sets what the log says about the processor.
     pub(crate) fn set(&mut self, irqs_on: bool, preempt: u32) {
         self.irqs_on = irqs_on;
         self.preempt = preempt;
     }
 
-    /// What is off.
+    /// What is off on the vCPU now.
     pub(crate) fn off(&self) -> Off {
         let irqs = !self.irqs_on || self.preempt & 0x00ff_0000 != 0 || self.level >= Level::Hardirq;
         let softirqs = irqs || self.preempt & 0xff00 != 0 || self.level >= Level::Softirq;
         Off { irqs, softirqs, preemption: softirqs || self.preempt & 0xff != 0 }
     }
 
-    /// Nothing that spins can be held.
+    /// Whether no spinning lock can be held.
     pub(crate) fn may_sleep(&self) -> bool {
         self.irqs_on && self.preempt & 0x00ff_ffff == 0
     }
 
-    /// The innermost of so many runs of the driver sets a device going.
+    /// The innermost of `runs` entries brings a device up.
     pub(crate) fn begin_bringing_up(&mut self, runs: usize) {
         if self.up == 0 {
             self.up = runs;
@@ -180,20 +182,21 @@ impl ContextOrder {
         self.line = true;
     }
 
-    /// So many runs are left.
+    /// Only `runs` entries are left.
     pub(crate) fn end_bringing_up(&mut self, runs: usize) {
         if runs < self.up {
             self.up = 0;
         }
     }
 
-    /// Whether the context sets a device going.
+    /// Whether the context brings a device up.
     #[inline]
     pub(crate) fn brings_up(&self) -> bool {
         self.up != 0
     }
 
-    /// Whether it sets one going that interrupts only when told to: no handler was requested meanwhile.
+    /// Whether the context brings a device up that interrupts only after its registers are written: no
+    /// handler was requested meanwhile.
     #[inline]
     pub(crate) fn lets_device_interrupt(&self) -> bool {
         self.up != 0 && !self.line
@@ -206,22 +209,22 @@ impl ContextOrder {
         }
     }
 
-    /// The context gives a lock back; whether it has only waited for the lock's holders.
+    /// The context releases a lock. Returns whether the section only waited for the lock's holders.
     pub(crate) fn end_section(&mut self, lock: LockId) -> bool {
         let Some(at) = self.sections.iter().rposition(|section| section.lock == lock) else { return false };
         let section = self.sections.remove(at);
         section.atomic && !section.protects
     }
 
-    /// Somebody else is called.
+    /// The driver calls a function that may access what the lock protects.
     pub(crate) fn call_in_section(&mut self) {
         for section in &mut self.sections {
             section.protects = true;
         }
     }
 
-    /// The driver touches memory. What it keeps with the lock, on the stack or for its processor, and what the kernel's own
-    /// variables are, tells nothing.
+    /// The driver accesses memory. Accesses near the lock, to the stack, to per-CPU memory and to the
+    /// kernel's own variables do not count.
     #[cold]
     pub(crate) fn in_section(&mut self, insn: &InsnCtx, access: &Access) {
         let aside = insn.access.per_cpu
@@ -236,7 +239,7 @@ impl ContextOrder {
         }
     }
 
-    /// The driver's own instruction. `preempt_count` is where `place` says.
+    /// Executes an instruction of the driver that changes what may interrupt. `preempt_count` is at `place`.
     pub(crate) fn control(&mut self, control: Control, place: Option<u64>) {
         match control {
             Control::Cli => self.irqs_on = false,

@@ -1,18 +1,21 @@
-//! User processes are frozen while the system goes to sleep and wakes up: what they did comes before, what they do comes after.
+//! User processes are frozen while the system sleeps. What they did comes before, and what they do afterwards
+//! comes after.
 //!
-//! That is from `freeze_processes()` to `thaw_processes()` (kernel/power/process.c), with all callbacks of devices in between. Work queues
-//! that are freezable stand still as well (`freeze_workqueues_begin()` and `thaw_workqueues()` in kernel/workqueue.c). Other threads
-//! of the kernel and interrupts go on. The process that puts the system to sleep runs callbacks itself, beside workers that run
-//! those of other devices: what it does then comes neither before nor after theirs.
+//! They are frozen from `freeze_processes()` to `thaw_processes()` (kernel/power/process.c), with all
+//! callbacks of devices in between. Freezable work queues stand still as well (`freeze_workqueues_begin()`
+//! and `thaw_workqueues()` in kernel/workqueue.c). Other threads of the kernel and interrupts continue.
+//!
+//! The process that puts the system to sleep runs callbacks itself, beside workers that run those of other
+//! devices. What it does then comes neither before nor after theirs.
 
 use super::clocks::Relation;
 use super::{Order, StrandId};
 
-/// Freezable work queues that are known.
+/// Most freezable work queues that are known.
 const MAX_QUEUES: usize = 16;
 
 impl Order {
-    /// A work queue is frozen with user processes.
+    /// Adds a work queue that is frozen with user processes.
     pub(crate) fn add_freezable(&mut self, queue: u64) {
         if queue != 0 && self.freezable.len() < MAX_QUEUES && !self.freezable.contains(&queue) {
             self.freezable.push(queue);
@@ -47,12 +50,13 @@ impl Order {
         }
     }
 
-    /// Whether the system has slept at all.
+    /// Whether the system has slept since the run began.
     pub(crate) fn has_slept(&self) -> bool {
         self.thawed.is_some()
     }
 
-    /// A strand runs what does not belong to the system's sleep, so that user processes are not frozen if it is one.
+    /// A strand runs code outside of the system's sleep. So the strand, if it is a user process, is not
+    /// frozen.
     pub(crate) fn thaw(&mut self, strand: StrandId) {
         let Some(strand) = self.strands.get_mut(strand).filter(|strand| strand.user) else { return };
         strand.asleep = None;

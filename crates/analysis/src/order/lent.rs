@@ -1,13 +1,16 @@
-//! Memory that changes hands with the object that it belongs to: a request and the driver's data behind it.
+//! Memory that changes owners with its object: a request, and the driver's data behind it.
 //!
-//! The kernel hands a request to the driver, the driver lends it to its device, an interrupt handler has it back, and the kernel uses
-//! it again for the next. Two edges follow, both for those who touch its memory, because that is how they come by it:
+//! The kernel gives a request to the driver, and the driver lends it to its device. An interrupt handler gets
+//! it back, and the kernel reuses it for the next request. Two edges follow. Both hold for strands that
+//! access the request's memory, because this access shows that they own it:
 //!
-//! - What the strand that started a request did before its last store to the device comes before what an interrupt handler does
-//!   that touches the request. What it does to the request later is not ordered.
-//! - What came before the request was given to the kernel comes before what those do whom the kernel gives it to.
+//! - What the strand that started a request did before its last store to the device comes before what an
+//!   interrupt handler does that accesses the request. What the strand does to the request later is not
+//!   ordered.
+//! - What came before the request was given to the kernel comes before what its next owners do.
 //!
-//! Charts say which calls and callbacks these are ([`Hand`]). How large an object is follows from how near others are.
+//! Charts say which calls and callbacks these are ([`Hand`]). The size of an object follows from the distance
+//! to its neighbors.
 
 use super::atoms::Filter;
 use super::chart::Hand;
@@ -16,31 +19,31 @@ use super::{CallbackRef, ContextOrder, Order, Rules, StrandId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// Objects that are known at a time, those of one strand, and strands that have some.
+/// Most objects that are known at a time, most of one strand, and most strands that own some.
 const MAX_PIECES: usize = 1 << 14;
 const MAX_IN_HAND: usize = 2048;
 const MAX_HOLDERS: usize = 2048;
-/// The size of an object as long as no other is known, the smallest and the largest.
+/// The size of an object in bytes where no neighbor is known; the smallest and the largest size.
 const SIZE: u64 = 1024;
 const SIZES: std::ops::RangeInclusive<u64> = 64..=1 << 14;
-/// Objects that one access may touch.
+/// Most objects that one access may cover.
 const MAX_SPAN: usize = 64;
 const PAGE: u64 = 4096;
-/// Timers are no device's answer, though they are interrupts.
+/// Timers are interrupts, but no answer of a device.
 const TIMERS: [&str; 2] = ["timer", "hrtimer"];
 
-/// Who has an object.
+/// The owner of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The kernel.
+    /// The kernel owns it.
     Home,
-    /// A strand that has it from the kernel.
+    /// A strand got it from the kernel.
     Held(StrandId),
-    /// A strand that is about to lend it.
+    /// A strand is about to lend it to the device.
     Ready(StrandId),
-    /// The device, from a strand; whether that has stored to a register since.
+    /// A strand lent it to the device. The flag says whether the strand has stored to a register since.
     Lent(StrandId, bool),
-    /// A strand that has it back from the device.
+    /// A strand got it back from the device.
     Back(StrandId),
 }
 
@@ -51,16 +54,16 @@ struct Piece {
     var: Option<Var>,
 }
 
-/// All such objects.
+/// All objects whose memory changes owners.
 #[derive(Debug, Default)]
 pub(super) struct Lent {
     pieces: BTreeMap<u64, Piece>,
     pages: Filter,
-    /// For each chart how far apart its objects are.
+    /// For each chart, the distance of its objects in bytes.
     sizes: FxHashMap<usize, u64>,
-    /// What strands have, or had.
+    /// The objects that strands own or owned.
     in_hand: FxHashMap<StrandId, Vec<u64>>,
-    /// What strands are about to lend, or may still say more of to the device.
+    /// Objects that a strand is about to lend, or for which later stores to the device still count.
     open: Vec<u64>,
 }
 
@@ -77,7 +80,7 @@ impl Lent {
         self.sizes.get(&chart).copied().unwrap_or(SIZE)
     }
 
-    /// The objects that a range touches.
+    /// The addresses of the objects that a range covers.
     fn touched(&self, addr: u64, size: u64) -> Vec<u64> {
         let first = self.pieces.range(..=addr).next_back();
         let first = first.filter(|(start, piece)| addr - **start < self.size(piece.chart));
@@ -86,7 +89,7 @@ impl Lent {
         first.into_iter().chain(rest).map(|(start, _)| *start).take(MAX_SPAN).collect()
     }
 
-    /// The object at an address, which comes into being.
+    /// The object at an address; added if needed. `None` where there are too many.
     fn add(&mut self, addr: u64, chart: usize) -> Option<&mut Piece> {
         if !self.pieces.contains_key(&addr) {
             if addr == 0 || self.pieces.len() >= MAX_PIECES {
@@ -119,13 +122,14 @@ impl Lent {
         }
     }
 
-    /// A strand says no more to the device of what it has told it of by a register.
+    /// Later stores of a strand to the device no longer count for objects that it has announced with a
+    /// register.
     fn close(&mut self, strand: StrandId) {
         let pieces = &self.pieces;
         self.open.retain(|at| pieces.get(at).is_some_and(|p| p.phase != Phase::Lent(strand, true)));
     }
 
-    /// The memory in a range begins a new life.
+    /// Forgets the objects in a range: its memory was freed or allocated.
     pub fn forget(&mut self, from: u64, to: u64) {
         while let Some((&at, _)) = self.pieces.range(from..to).next() {
             self.pieces.remove(&at);
@@ -134,7 +138,8 @@ impl Lent {
 }
 
 impl Order {
-    /// What an entry into the driver does with an object's memory, and the object's address where it names one.
+    /// What an entry into the driver does with an object's memory, and the object's address where an argument
+    /// names it.
     pub(crate) fn hand_of(&self, candidates: &[CallbackRef], args: &[u64]) -> Option<(usize, Hand, u64)> {
         candidates.iter().find_map(|&(chart, callback)| {
             let callback = self.charts().get(chart)?.callbacks.get(callback)?;
@@ -144,7 +149,7 @@ impl Order {
         })
     }
 
-    /// A run of the driver begins that does such a thing.
+    /// A run of the driver begins that changes the owner of an object.
     pub(crate) fn hand_begins(
         &mut self,
         context: &mut ContextOrder,
@@ -169,7 +174,7 @@ impl Order {
         let failed = match hand.1 {
             Hand::Gives => return self.gives(strand, hand.2),
             Hand::Completes => return,
-            // The status may be a byte.
+            // The status may be one byte.
             Hand::Takes | Hand::Lends => result.is_some_and(|result| result & 0xff != 0),
             Hand::TakesSome => false,
         };
@@ -182,7 +187,7 @@ impl Order {
         };
         let had = self.lent.in_hand.remove(&strand).unwrap_or_default();
         let (given, kept): (Vec<u64>, Vec<u64>) = had.into_iter().partition(left);
-        // Those that the device has are not in this strand's hands any more.
+        // The strand no longer owns objects that are lent to the device.
         let kept: Vec<u64> = kept
             .into_iter()
             .filter(|at| pieces.get(at).is_some_and(|p| p.phase == Phase::Ready(strand)))
@@ -193,7 +198,7 @@ impl Order {
         given.into_iter().for_each(|at| self.gives(strand, at));
     }
 
-    /// A call begins that does something with an object's memory; whether the driver makes it, or somebody for it.
+    /// A call begins that changes the owner of an object. It counts only where the driver made it.
     pub(crate) fn hand_called(&mut self, strand: StrandId, rules: &[Rules], args: &[u64], by_driver: bool) {
         for (chart, calls) in rules {
             let call = calls.iter().find_map(|&call| {
@@ -246,7 +251,7 @@ impl Order {
         }
     }
 
-    /// A strand stores to a register of the device, or to memory that it shares with it.
+    /// A strand stores to a register of the device, or to memory that it shares with the device.
     #[cold]
     fn stored_to_device(&mut self, strand: StrandId, register: bool) {
         if !self.parts.atomics {
@@ -269,7 +274,7 @@ impl Order {
                     }
                     true
                 }
-                // Who rings the bell rings it for all who had the queue's lock before.
+                // A store to the doorbell register counts for all strands that held the queue's lock before.
                 Phase::Lent(by, false) if register => {
                     others.push((*at, by));
                     true
@@ -293,7 +298,7 @@ impl Order {
         }
     }
 
-    /// The same, where it may matter.
+    /// Like [`Self::stored_to_device`], and cheap where nothing is lent.
     #[inline]
     pub(crate) fn tells_device(&mut self, context: &mut ContextOrder, register: bool) {
         if !self.lent.open.is_empty() {
@@ -302,7 +307,8 @@ impl Order {
         }
     }
 
-    /// Memory is about to be touched: who touches an object's memory has it from those who had it before.
+    /// The context is about to access memory. An access to an object's memory acquires what the earlier
+    /// owners released.
     #[inline]
     pub(crate) fn touches(&mut self, context: &mut ContextOrder, addr: u64, size: u64) {
         if self.lent.may_have(addr, size) {
@@ -335,13 +341,13 @@ impl Order {
         }
     }
 
-    /// Whether a context has requests from the kernel.
+    /// Whether the context gets requests from the kernel.
     fn takes(&self, context: &ContextOrder) -> bool {
         let takes = |hand: Hand| matches!(hand, Hand::Takes | Hand::TakesSome | Hand::Lends);
         context.entries.iter().any(|run| run.hand.is_some_and(|(_, hand, _)| takes(hand)))
     }
 
-    /// Whether a context has requests back from the device.
+    /// Whether the context gets requests back from the device.
     fn completes(&self, context: &ContextOrder) -> bool {
         if context.entries.iter().any(|run| matches!(run.hand, Some((_, Hand::Completes, _)))) {
             return true;

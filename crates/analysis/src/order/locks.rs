@@ -1,4 +1,4 @@
-//! Locks and sets of locks, each with a number; and what was done before a lock was given back.
+//! Locks and sets of locks, each with a number; and what was done before a lock was released.
 
 use super::Off;
 use super::clocks::{Relation, Var};
@@ -8,26 +8,26 @@ use guardrail_knowledge::effect::{LockKind, LockMode};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// Names a lock; not used again.
+/// Number of a lock; not used again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LockId(pub u32);
 
-/// Names a set of locks with the modes in which they are held; 0 is the empty set.
+/// Number of a set of locks with the modes in which they are held; 0 is the empty set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LocksetId(pub u32);
 
 /// A lock that a context holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acquired {
-    /// Which.
+    /// Number of the lock.
     pub lock: LockId,
-    /// How.
+    /// Exclusive or shared.
     pub mode: LockMode,
     /// The stack of the call that took it.
     pub stack: StackId,
     /// It was taken without waiting.
     pub tried: bool,
-    /// It was taken by the caller of the driver, and not by the driver.
+    /// The caller of the driver took it, not the driver.
     pub by_kernel: bool,
     /// What was off before it was taken.
     pub off: Off,
@@ -36,40 +36,40 @@ pub struct Acquired {
 /// A lock, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockInfo {
-    /// Its sort.
+    /// The kind of lock.
     pub kind: LockKind,
-    /// Its address, or 0 where there is one in the kernel.
+    /// Its guest address, or 0 where the kernel has only one.
     pub address: u64,
     /// Its name where it has one (`rtnl`).
     pub name: Option<&'static str>,
 }
 
-/// Locks that are known at a time, and over the run; sets of them.
+/// Most locks that are known at a time, and most over the run.
 const MAX_LIVE: usize = 1 << 14;
 const MAX_LOCKS: usize = 1 << 18;
 const MAX_SETS: usize = 1 << 16;
 /// A lock beyond these bounds; any set with it is [`UNKNOWN_SET`].
 const UNKNOWN: LockId = LockId(u32::MAX);
-/// A set of which it is not known what is in it. So that there is no false alarm, it has a lock in common with every other.
+/// A set whose locks are not known. To avoid false alarms, it has a lock in common with every other set.
 const UNKNOWN_SET: LocksetId = LocksetId(u32::MAX);
 
-/// What tells a lock or an object of order apart from others.
+/// What identifies a lock or an object of order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Name {
-    /// Its address.
+    /// An address in guest memory.
     At(u64),
-    /// There is one.
+    /// A name in the kernel of which there is only one.
     Global(&'static str),
 }
 
 #[derive(Debug)]
 struct Lock {
     id: LockId,
-    /// What those released who held it exclusively.
+    /// What exclusive holders released.
     writer: Option<Var>,
     /// What readers released since.
     readers: Option<Var>,
-    /// What those released who took the lock only to wait for its holders.
+    /// What strands released that took the lock only to wait for its holders.
     waited: Option<Var>,
 }
 
@@ -100,12 +100,13 @@ impl Default for Locks {
 }
 
 impl Locks {
-    /// Where the mutex lies that `rtnl_lock` takes: who takes it by its address takes the same.
+    /// Sets the address of the mutex that `rtnl_lock` takes. A lock of the mutex by its address is the same
+    /// lock.
     pub fn set_rtnl(&mut self, address: u64) {
         self.rtnl = Some(address);
     }
 
-    /// The number of a lock.
+    /// The number of a lock; a new one where the lock is not known.
     pub fn id(&mut self, name: Name, kind: LockKind) -> LockId {
         let name = match name {
             Name::At(address) if self.rtnl.is_some_and(|rtnl| rtnl == address) => Name::Global("rtnl"),
@@ -127,7 +128,7 @@ impl Locks {
         id
     }
 
-    /// What a lock is.
+    /// Kind and address of a lock; `None` where it is not known.
     pub fn info(&self, id: LockId) -> Option<&LockInfo> {
         self.infos.get(id.0 as usize)
     }
@@ -148,10 +149,10 @@ impl Locks {
         }
     }
 
-    /// The strand gives the lock back.
+    /// The strand releases the lock.
     pub fn given(&mut self, id: LockId, mode: LockMode, strand: &mut Strand) {
         let Some(lock) = self.live(id) else { return };
-        // By hard order it does not know of those who had the lock before, who may be waited for.
+        // By hard order it knows nothing about earlier holders, for whom other strands may wait.
         match mode {
             LockMode::Exclusive => {
                 strand.release(&mut lock.writer, Relation::Hard);
@@ -161,7 +162,8 @@ impl Locks {
         }
     }
 
-    /// The strand took the lock only to wait for its holders: they come before what follows, and it before holders to come.
+    /// The strand took the lock only to wait for its holders: they come before what follows, and it comes
+    /// before later holders.
     pub fn waited_for(&mut self, id: LockId, strand: &mut Strand) {
         let Some(lock) = self.live(id) else { return };
         strand.acquire(&lock.writer, Relation::Hard);
@@ -169,7 +171,7 @@ impl Locks {
         strand.release(&mut lock.waited, Relation::Hard);
     }
 
-    /// The memory in a range begins a new life: so do locks in it.
+    /// Forgets the locks in a range: its memory was freed or allocated.
     pub fn forget(&mut self, from: u64, to: u64) {
         let range = (Name::At(from), LockKind::Spin)..(Name::At(to), LockKind::Spin);
         let mut range = self.live.range(range);
@@ -179,7 +181,7 @@ impl Locks {
         self.live.retain(|(name, _), _| !matches!(name, Name::At(addr) if (from..to).contains(addr)));
     }
 
-    /// The number of the set of what is held.
+    /// The number of a set of held locks.
     pub fn set(&mut self, held: impl Iterator<Item = (LockId, LockMode)>) -> LocksetId {
         let scratch = &mut self.scratch;
         scratch.clear();
@@ -187,7 +189,7 @@ impl Locks {
         if scratch.is_empty() {
             return LocksetId(0);
         }
-        // Of one that is held twice, the exclusive mode counts; it sorts first.
+        // For a lock that is held twice, the exclusive mode counts; it sorts first.
         scratch.sort_unstable();
         scratch.dedup_by_key(|(id, _)| *id);
         if scratch.last().is_some_and(|(id, _)| *id == UNKNOWN) {
@@ -206,12 +208,12 @@ impl Locks {
         id
     }
 
-    /// What is in a set.
+    /// The locks of a set with their modes.
     pub fn get(&self, set: LocksetId) -> &[(LockId, LockMode)] {
         self.sets.get(set.0 as usize).map_or(&[], |set| set)
     }
 
-    /// A lock in both sets, held exclusively in one.
+    /// A lock that is in both sets and exclusive in one; `None` where there is none.
     pub fn common(&self, a: LocksetId, b: LocksetId) -> Option<LockId> {
         if a == LocksetId(0) || b == LocksetId(0) {
             return None;

@@ -1,4 +1,4 @@
-//! What accesses of the driver do to the order: atomics, DMA memory and words that publish hand order on.
+//! What accesses of the driver do to the order: atomics, DMA memory and published words release and acquire.
 
 use super::clocks::Relation;
 use super::{ContextOrder, DEVICE, Name, Order};
@@ -6,7 +6,7 @@ use crate::value_flow::InsnCtx;
 use guardrail_trace::event::Access;
 
 impl Order {
-    /// The driver accesses memory. Atomics and DMA memory hand order on.
+    /// The driver accesses memory. Atomics and DMA memory release and acquire.
     #[inline]
     pub(crate) fn touched(&mut self, context: &mut ContextOrder, insn: &InsnCtx, access: &Access) {
         if access.io {
@@ -33,7 +33,7 @@ impl Order {
         } else if !insn.access.updates
             && let Some(atom) = self.atoms.atom(access.addr)
         {
-            // A plain update of an atomic is no way to hand anything over: it may lose what others do.
+            // A plain update of an atomic releases nothing: it may lose what other strands write.
             let Some(strand) = self.strands.get_mut(context.now.strand) else { return };
             if access.store {
                 atom.replace(strand);
@@ -82,14 +82,14 @@ impl Order {
         }
     }
 
-    /// A range is coherent DMA memory.
+    /// Marks a range as coherent DMA memory.
     pub(crate) fn share(&mut self, from: u64, to: u64) {
         if self.parts.atomics {
             self.atoms.share(from, to);
         }
     }
 
-    /// The memory in a range begins a new life.
+    /// Forgets order by words in a range: its memory was freed or allocated.
     pub(crate) fn forget(&mut self, from: u64, to: u64) {
         if from >= to {
             return;
@@ -106,7 +106,7 @@ impl Order {
     }
 }
 
-/// Which bit of its word an access is about, where the instruction says.
+/// The bit of its word that an access is about; `None` where the instruction does not say one.
 fn bit(insn: &InsnCtx, access: &Access) -> Option<u8> {
     insn.access.bit.map(|bit| (((access.addr & 7) * 8 + u64::from(bit)) & 63) as u8)
 }

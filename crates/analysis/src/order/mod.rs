@@ -1,13 +1,13 @@
-//! Who holds which locks, what comes before what, and in which state the kernel's objects are.
+//! Held locks, the order of events, and the states of the kernel's objects.
 //!
-//! Fed by the machine with calls, entries and returns; asked by checkers. Three parts:
+//! The machine feeds calls, entries and returns; checkers ask questions. There are three parts:
 //!
 //! - *Locks* ([`LockId`], [`LocksetId`]): what each context holds, with the stack that took it.
-//! - *Strands* ([`StrandId`]): what runs in order. A task is a strand; so is all that one serial callback of one object runs (a
-//!   timer's function, a NAPI instance's poll); other interrupt work is a strand for each vCPU, level and function.
-//!   A context that interrupts a task is not ordered with it. Vector clocks over strands say what comes before what, in two
-//!   relations: *hard* order (deferral, states, completions, atomics) and *full* order, which also counts a lock's release
-//!   before its next acquisition.
+//! - *Strands* ([`StrandId`]): what runs in order. A task is a strand. So are all runs of one serial callback
+//!   of one object (a timer's function, a NAPI instance's poll). Other interrupt work is a strand for each
+//!   vCPU, level and function. A context that interrupts a task is not ordered with it. Vector clocks over
+//!   strands say what comes before what, in two relations. *Hard* order counts deferral, states, completions
+//!   and atomics. *Full* order also counts a lock's release before its next acquisition.
 //! - *States* of objects, by the charts of [`guardrail_knowledge::chart`].
 
 mod atoms;
@@ -46,29 +46,31 @@ pub use strands::StrandId;
 use strands::Strands;
 pub(crate) use strands::Who;
 
-/// Objects that something was released into, and tasks that hold locks outside of the driver, known at a time.
+/// Most objects with releases, and most tasks that hold locks outside of the driver, known at a time.
 const MAX_OBJECTS: usize = 1 << 14;
 const MAX_TASKS: usize = 8192;
-/// What readers of RCU release into, and who waits for them acquires.
+/// Readers of RCU release this, and strands that wait for readers acquire it.
 pub(crate) const RCU: Name = Name::Global("rcu");
-/// What those release into who wait for readers, and later readers acquire.
+/// Strands that wait for readers of RCU release this, and later readers acquire it.
 pub(crate) const GRACE: Name = Name::Global("grace");
 
-/// What those release into who set a device going, and its interrupts acquire.
+/// A driver that starts a device releases this; the device's interrupt handlers acquire it.
 pub(crate) const DEVICE: Name = Name::Global("device");
-/// What those release into who tell modules that are not watched of the driver, and what those call acquires.
+/// A driver that calls modules that are not watched while it starts a device releases this; callbacks from
+/// those modules acquire it.
 pub(crate) const LIBRARY: Name = Name::Global("library");
-/// What interrupt handlers release into that are in modules that are not watched, and who waits for handlers acquires.
+/// Interrupt handlers in modules that are not watched release this; strands that wait for handlers acquire
+/// it.
 pub(crate) const HANDLERS: Name = Name::Global("handlers");
 
-/// Which parts of the order and of the locks count: what the tools' options choose.
+/// The parts of the order and of the locks that count: the tools' options choose them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// Deferred work: charts that say so, and `wakes` and `waits` of all charts; completions, RCU.
     pub deferral: bool,
-    /// States: moves in charts of devices, and memory of requests that the kernel has.
+    /// States: moves in charts of devices, and memory of requests that the kernel owns.
     pub states: bool,
-    /// Atomics, coherent DMA memory that is handed to and fro, and requests that the device has.
+    /// Atomics, coherent DMA memory that is handed back and forth, and requests that the device owns.
     pub atomics: bool,
 }
 
@@ -88,42 +90,44 @@ pub struct Order {
     atoms: Atoms,
     published: Published,
     lent: Lent,
-    /// What was released into objects that completions and their like are.
+    /// What was released into completions and similar objects, and into the names above.
     objects: BTreeMap<Name, Option<Var>>,
-    /// What comes before whatever user processes do after they were frozen.
+    /// What comes before everything that user processes do after they were frozen.
     thawed: Option<Var>,
     /// Work queues that are frozen with user processes.
     freezable: Vec<u64>,
-    /// Steps of objects that are to be told.
+    /// Steps of objects that checkers have not got yet.
     steps: Vec<Step>,
-    /// Locks that tasks hold that have no context yet.
+    /// Locks held by tasks that have no context yet.
     waiting: FxHashMap<u64, Vec<Acquired>>,
-    /// Where vCPUs have their own copies of variables.
+    /// The vCPUs' own copies of variables.
     pub per_cpu: PerCpu,
 }
 
 impl Order {
-    /// Nothing has happened yet.
+    /// The order of a run in which nothing has happened.
     pub(crate) fn new(charts: Arc<[Chart]>, parts: Parts) -> Order {
         Order { charts: Charts::new(charts), parts, ..Order::default() }
     }
 
-    /// Which parts count.
+    /// The parts that count.
     pub fn parts(&self) -> Parts {
         self.parts
     }
 
-    /// Whether what `earlier` did up to its clock comes before what `now` does from here on, for other reasons than locks.
+    /// Whether what `earlier` did up to its clock comes before what `now` does from here on, for other
+    /// reasons than locks.
     pub fn ordered(&self, earlier: (StrandId, u32), now: StrandId) -> bool {
         self.known(earlier, now, Relation::Hard)
     }
 
-    /// The same, where a lock's release comes before its next acquisition.
+    /// Like [`Self::ordered`], but a lock's release also comes before its next acquisition.
     pub fn ordered_fully(&self, earlier: (StrandId, u32), now: StrandId) -> bool {
         self.known(earlier, now, Relation::Full)
     }
 
-    /// Strands are forgotten when there are very many; of those nothing can be said, so they give no alarm.
+    /// Where there are very many strands, old ones are forgotten. Their order is not known, so they count as
+    /// ordered and cause no alarm.
     #[inline]
     fn known(&self, (earlier, clock): (StrandId, u32), now: StrandId, order: Relation) -> bool {
         if earlier == now {
@@ -137,38 +141,38 @@ impl Order {
         seen.get(then.slot) >= clock
     }
 
-    /// A lock that is in both sets, and in one of them exclusively. Sets beyond the bounds have one in common with every other:
-    /// a lock of which nothing is known.
+    /// A lock that is in both sets and exclusive in one of them. A set beyond the bounds has an unknown lock
+    /// in common with every other set.
     pub fn common(&self, a: LocksetId, b: LocksetId) -> Option<LockId> {
         self.locks.common(a, b)
     }
 
-    /// The locks of a set.
+    /// The locks of a set, with their modes.
     pub fn locks(&self, set: LocksetId) -> &[(LockId, LockMode)] {
         self.locks.get(set)
     }
 
-    /// What a lock is.
+    /// Kind and address of a lock; `None` where it is not known.
     pub fn lock(&self, lock: LockId) -> Option<&LockInfo> {
         self.locks.info(lock)
     }
 
-    /// A strand in words, such as `the timer function watchdog of the timer at 0x…`.
+    /// Describes a strand, for example as `the timer function watchdog of the timer at 0x…`.
     pub fn describe(&self, strand: StrandId) -> String {
         self.strands.get(strand).map_or_else(String::new, |strand| strand.label.clone())
     }
 
-    /// The strand of `who`; `label` describes it where it is new.
+    /// The strand of `who`; `None` where it is not known.
     pub(crate) fn strand(&mut self, who: Who) -> Option<StrandId> {
         self.strands.find(&who)
     }
 
-    /// A new strand; `user`: it is a task of a user process.
+    /// Adds a strand. `label` describes it, and `user` says that it is a task of a user process.
     pub(crate) fn add_strand(&mut self, who: Who, label: String, user: bool) -> StrandId {
         self.strands.add(who, label, user)
     }
 
-    /// The strand runs; gives its clock.
+    /// Marks a strand as running, and returns its clock.
     pub(crate) fn runs(&mut self, strand: StrandId) -> u32 {
         self.strands.touch(strand);
         self.clock(strand)
@@ -180,7 +184,7 @@ impl Order {
         self.strands.get(strand).map_or(0, |strand| strand.time)
     }
 
-    /// What names a lock or an object in a call of a task.
+    /// The name of a lock or an object in a call of a task.
     pub(crate) fn name(key: &Key, args: &[u64], task: u64) -> Option<Name> {
         match key {
             Key::Arg { arg, offset } => {
@@ -192,12 +196,12 @@ impl Order {
         }
     }
 
-    /// Where the mutex of RTNL lies.
+    /// Sets the address of the mutex of RTNL.
     pub(crate) fn set_rtnl(&mut self, address: u64) {
         self.locks.set_rtnl(address);
     }
 
-    /// The number of a lock.
+    /// The number of a lock; a new one where the lock is not known.
     pub(crate) fn lock_id(&mut self, name: Name, kind: LockKind) -> LockId {
         self.locks.id(name, kind)
     }
@@ -209,14 +213,14 @@ impl Order {
         }
     }
 
-    /// A strand gives a lock back.
+    /// A strand releases a lock.
     pub(crate) fn given(&mut self, strand: StrandId, lock: LockId, mode: LockMode) {
         if let Some(strand) = self.strands.get_mut(strand) {
             self.locks.given(lock, mode, strand);
         }
     }
 
-    /// A strand is about to give a lock back that it held for nothing but to wait for those who had it.
+    /// A strand is about to release a lock that it took only to wait for the holders.
     pub(crate) fn waited_for_holders(&mut self, strand: StrandId, lock: LockId) {
         if self.parts.atomics
             && let Some(strand) = self.strands.get_mut(strand)
@@ -225,7 +229,7 @@ impl Order {
         }
     }
 
-    /// The set of what is held.
+    /// The set of the held locks.
     pub(crate) fn lockset(&mut self, held: &[Acquired]) -> LocksetId {
         self.locks.set(held.iter().map(|lock| (lock.lock, lock.mode)))
     }
@@ -234,7 +238,7 @@ impl Order {
     pub(crate) fn wait(&mut self, task: u64, lock: Acquired) {
         if self.waiting.len() < MAX_TASKS || self.waiting.contains_key(&task) {
             let held = self.waiting.entry(task).or_default();
-            // The outer of two functions that both tell of it.
+            // This is the outer of two functions that both report the lock.
             held.retain(|held| held.lock != lock.lock || held.mode != LockMode::Exclusive);
             if held.len() < 16 {
                 held.push(lock);
@@ -242,7 +246,7 @@ impl Order {
         }
     }
 
-    /// Such a task gives a lock back.
+    /// A task without a context releases a lock.
     pub(crate) fn wait_no_more(&mut self, task: u64, lock: LockId) {
         if let Some(held) = self.waiting.get_mut(&task) {
             if let Some(at) = held.iter().rposition(|held| held.lock == lock) {
@@ -254,12 +258,12 @@ impl Order {
         }
     }
 
-    /// What a task holds that gets a context now.
+    /// The locks that a task held before it got a context.
     pub(crate) fn waited(&mut self, task: u64) -> Vec<Acquired> {
         self.waiting.remove(&task).unwrap_or_default()
     }
 
-    /// What came before comes before whoever acquires the object later.
+    /// What came before comes before strands that acquire the object later.
     pub(crate) fn release(&mut self, strand: StrandId, name: Name) {
         if !self.parts.deferral || self.objects.len() >= MAX_OBJECTS && !self.objects.contains_key(&name) {
             return;
@@ -269,7 +273,7 @@ impl Order {
         }
     }
 
-    /// The same for who reads the word.
+    /// Like [`Self::release`], for strands that read the word.
     pub(crate) fn release_word(&mut self, strand: StrandId, addr: u64) {
         if self.parts.atomics
             && let Some(strand) = self.strands.get_mut(strand)
@@ -284,7 +288,7 @@ impl Order {
         if let Some(var) = self.objects.get(&name) {
             strand.acquire(var, Relation::Hard);
         }
-        // The driver may work on the object by itself.
+        // The driver may access the object itself.
         if let Name::At(addr) = name
             && let Some(atom) = self.atoms.atom(addr)
         {

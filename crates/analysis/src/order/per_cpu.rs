@@ -1,24 +1,24 @@
-//! Where vCPUs have their own copies of variables.
+//! The vCPUs' own copies of variables.
 
 use std::collections::BTreeMap;
 
-/// Ranges of per-CPU memory that are known.
+/// Most ranges of per-CPU memory that are known.
 const MAX_PER_CPU: usize = 4096;
-/// vCPUs whose per-CPU area is known.
+/// Most vCPUs whose per-CPU area is known.
 const MAX_VCPUS: usize = 512;
-/// The most that the first chunk of a vCPU's per-CPU area has.
+/// Largest size in bytes of the first chunk of a vCPU's per-CPU area.
 const MAX_UNIT: u64 = 4 << 20;
 
-/// Per-CPU memory.
+/// Per-CPU memory of all vCPUs.
 #[derive(Debug, Default)]
 pub struct PerCpu {
     /// GS bases by vCPU; 0 where not known.
     bases: Vec<u64>,
-    /// Where the first chunks begin, from the bases.
+    /// Where the first chunks begin, relative to the bases.
     start: u64,
-    /// Distance of the vCPUs' first chunks.
+    /// Distance of the vCPUs' first chunks, in bytes.
     unit: u64,
-    /// Memory that was allocated: offsets from the base, start to end.
+    /// Allocated memory: start and end, as offsets from the base.
     allocated: BTreeMap<u64, u64>,
 }
 
@@ -32,7 +32,7 @@ impl PerCpu {
         })
     }
 
-    /// Where each vCPU has what is at an offset from its base.
+    /// The ranges in the vCPUs' areas that lie at an offset from their bases.
     pub fn places(&self, start: u64, size: u64) -> Vec<(u64, u64)> {
         let bases = self.bases.iter().filter(|&&base| base != 0);
         bases.map(|base| base.wrapping_add(start)).map(|from| (from, from.saturating_add(size))).collect()
@@ -48,7 +48,7 @@ impl PerCpu {
             self.bases.resize(cpu + 1, 0);
         }
         self.bases[cpu] = base;
-        // The first chunk has its units one behind the other.
+        // The units of the first chunk lie one behind the other.
         let mut known: Vec<u64> = self.bases.iter().copied().filter(|&b| b != 0).collect();
         known.sort_unstable();
         let apart = known.windows(2).map(|w| w[1] - w[0]).filter(|&d| d > 0).min();

@@ -1,13 +1,13 @@
-//! States of kernel objects, as the replay feeds them and checkers ask for them.
+//! States of kernel objects, as the replay changes them and checkers read them.
 
 use super::charts::{CallbackRef, Moving, Rules, plain};
 use super::{Chart, Entry, Order, Step, StrandId};
 
-/// Steps that wait to be reported.
+/// Most steps that wait to be reported.
 const MAX_STEPS: usize = 4096;
 
 impl Order {
-    /// The states of the objects that an entry is about, in words such as `netdev registered.running`.
+    /// The states of the objects that an entry is about, as text like `netdev registered.running`.
     pub fn states_of(&self, entry: &Entry) -> Vec<String> {
         let Some((chart, _, instance)) = entry.callback else { return Vec::new() };
         let words = self.state(chart, instance).and_then(|state| {
@@ -16,12 +16,12 @@ impl Order {
         words.into_iter().collect()
     }
 
-    /// A state with those that it is part of, as `registered.running`.
+    /// A state with those that it is part of, as text like `registered.running`.
     pub fn path(&self, chart: usize, state: usize) -> String {
         self.charts().get(chart).map_or_else(String::new, |chart| chart.path(state))
     }
 
-    /// The rules that charts have for a kernel function.
+    /// The rules of charts for a kernel function.
     pub(crate) fn rules(&self, function: &str) -> Vec<Rules> {
         self.charts.rules(function)
     }
@@ -31,12 +31,12 @@ impl Order {
         self.charts.made_by(caller)
     }
 
-    /// A function's name without what compilers add.
+    /// A function's name without the suffixes of compilers.
     pub(crate) fn plain(name: &str) -> &str {
         plain(name)
     }
 
-    /// Whether runs of a callback are one strand.
+    /// Whether the runs of a callback are one strand.
     pub(crate) fn is_serial(&self, callback: CallbackRef) -> bool {
         self.charts.is_serial(callback, self.parts)
     }
@@ -46,7 +46,7 @@ impl Order {
         self.parts.states && self.charts.callback((chart, callback)).is_some_and(|callback| callback.frozen)
     }
 
-    /// A call that charts speak of begins.
+    /// A call that charts have rules for begins.
     pub(crate) fn called(
         &mut self,
         by: StrandId,
@@ -76,7 +76,7 @@ impl Order {
         }
     }
 
-    /// The callback that an entry is.
+    /// The callback that an entry is; `None` where no chart knows it.
     pub(crate) fn recognize(
         &mut self,
         candidates: &[CallbackRef],
@@ -90,7 +90,7 @@ impl Order {
         self.charts.entered(&mut self.strands, self.parts, by, callback, &mut self.steps);
     }
 
-    /// What came before other callbacks that the entry may be, of objects that are known, comes before it too.
+    /// Acquires what was released for other callbacks of known objects that the entry may be.
     pub(crate) fn entered_also(
         &mut self,
         by: StrandId,
@@ -104,7 +104,7 @@ impl Order {
         }
     }
 
-    /// Whether somebody that is watched has set off a callback.
+    /// Whether watched code has triggered a callback.
     pub(crate) fn was_forked(&self, callback: (usize, usize, u32)) -> bool {
         self.charts.was_forked(callback)
     }
@@ -114,14 +114,14 @@ impl Order {
         self.charts.left(&mut self.strands, self.parts, by, callback, result, &mut self.steps);
     }
 
-    /// Steps that have not been told.
+    /// Returns the steps that checkers have not got yet, and removes them.
     pub(crate) fn take_steps(&mut self) -> Vec<Step> {
         let mut steps = std::mem::take(&mut self.steps);
         steps.truncate(MAX_STEPS);
         steps
     }
 
-    /// The callback's name and its object in words.
+    /// Describes a callback: its name and its object.
     pub(crate) fn callback_words(
         &self,
         (chart, callback, instance): (usize, usize, u32),
@@ -139,17 +139,17 @@ impl Order {
         words().unwrap_or_default()
     }
 
-    /// The charts.
+    /// The charts that the knowledge holds.
     pub fn charts(&self) -> &[Chart] {
         &self.charts.list
     }
 
-    /// The state (a leaf) of an instance of a chart.
+    /// The state (a leaf) of an instance of a chart; `None` where the instance is not known.
     pub fn state(&self, chart: usize, instance: u32) -> Option<usize> {
         Some(self.charts.get(chart, instance)?.0)
     }
 
-    /// The instances of a chart that are known: number, key and state.
+    /// The known instances of a chart: number, key and state.
     pub fn instances(&self, chart: usize) -> impl Iterator<Item = (u32, [u64; 2], usize)> + '_ {
         self.charts.instances(chart)
     }

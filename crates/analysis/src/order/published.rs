@@ -1,7 +1,8 @@
-//! Words that one side stores plainly and others load: flags, indices and pointers that hand over what was done before them.
+//! Published words: flags, indices and pointers that one side stores plainly and others load, and that hand
+//! over earlier work.
 //!
-//! On x86 such a store is a release and such a load an acquire, and nothing in the code tells them from other accesses. Which words
-//! are such, a checker of races finds out; from then on they order.
+//! On x86 such a store is a release and such a load an acquire. Nothing in the code distinguishes them from
+//! other accesses. A checker of races finds these words; from then on they order.
 
 use super::atoms::Filter;
 use super::clocks::{Relation, Var};
@@ -10,24 +11,24 @@ use guardrail_trace::event::Access;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-/// Words that are known at a time.
+/// Most words that are known at a time.
 const MAX_WORDS: usize = 4096;
 
-/// All such words.
+/// All published words.
 #[derive(Debug, Default)]
 pub(super) struct Published {
     words: BTreeMap<u64, Option<Var>>,
     filter: Filter,
-    /// Words that are such from the next access on.
+    /// Words that order from the next access on.
     coming: RefCell<Vec<u64>>,
-    /// The next store here hands nothing on.
+    /// The next store to this address releases nothing.
     withheld: Cell<Option<u64>>,
-    /// Whose deeds the last load told of, and up to when they had been known before.
+    /// The strand whose store the last load read, and the time up to which that strand was known before.
     learned: Cell<Option<(StrandId, u32)>>,
 }
 
 impl Published {
-    /// Whether accesses to this address are to be looked at.
+    /// Whether accesses to this address need a closer check.
     #[inline]
     pub fn may_have(&self, addr: u64) -> bool {
         self.filter.may_have(addr) || !self.coming.borrow().is_empty()
@@ -42,7 +43,7 @@ impl Published {
         }
     }
 
-    /// The memory in a range begins a new life.
+    /// Forgets the words in a range: its memory was freed or allocated.
     pub fn forget(&mut self, from: u64, to: u64) {
         self.coming.get_mut().retain(|addr| !(from..to).contains(addr));
         while let Some((&addr, _)) = self.words.range(from..to).next() {
@@ -52,7 +53,7 @@ impl Published {
 }
 
 impl Order {
-    /// A plain load of the word at this address tells from now on what came before the store.
+    /// Publishes the word at this address: from now on, a plain load acquires what came before the store.
     pub(crate) fn publish(&self, addr: u64) {
         let mut coming = self.published.coming.borrow_mut();
         if coming.len() < MAX_WORDS && !self.published.words.contains_key(&addr) {
@@ -60,17 +61,18 @@ impl Order {
         }
     }
 
-    /// The store that is at work takes the word away: it hands nothing on.
+    /// The current store takes the word away, so it releases nothing.
     pub(crate) fn withhold(&self, addr: u64) {
         self.published.withheld.set(Some(addr));
     }
 
-    /// Up to when the load at work knew of the deeds of the strand whose store it has seen.
+    /// The time up to which the strand `of` was known before the current load; `None` where the load read no
+    /// store of it.
     pub(crate) fn learned(&self, of: StrandId) -> Option<u32> {
         self.published.learned.get().filter(|(strand, _)| *strand == of).map(|(_, before)| before)
     }
 
-    /// Up to when a strand knows of the deeds of another.
+    /// The time up to which a strand knows another strand's actions.
     pub(crate) fn knows(&self, strand: StrandId, of: StrandId) -> u32 {
         let slot = self.strands.get(of).map(|strand| strand.slot);
         let strand = self.strands.get(strand);

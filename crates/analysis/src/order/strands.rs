@@ -1,68 +1,68 @@
-//! Strands: what runs in order. Slots are few and used again, those that ran longest ago first.
+//! Strands: what runs in order. Slots are few and are reused, the least recently used first.
 
 use super::clocks::{Seen, Snapshot};
 use crate::level::Level;
 use rustc_hash::FxHashMap;
 
-/// Names a strand.
+/// Number of a strand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StrandId(pub u32);
 
-/// Strands that are known at a time. Of one that has been forgotten, everything counts as ordered.
+/// Most strands that are known at a time. A forgotten strand counts as ordered with everything.
 const MAX_STRANDS: usize = 1024;
 const SLOT_BITS: u32 = MAX_STRANDS.trailing_zeros();
 
-/// What a strand is.
+/// The identity of a strand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Who {
-    /// A task.
+    /// A task, at process level.
     Task {
-        /// Its address.
+        /// Guest address of the `task_struct`.
         task: u64,
-        /// Its pid: addresses are used again.
+        /// The task's pid: addresses are reused.
         pid: u32,
     },
     /// The runs of a serial callback of an object.
     Serial {
-        /// The chart.
+        /// Index of the chart.
         chart: usize,
-        /// The callback.
+        /// Index of the callback in the chart.
         callback: usize,
-        /// The object.
+        /// Number of the object among the chart's instances.
         instance: u32,
     },
     /// The runs of a work item that no chart knows.
     Work {
-        /// Its function.
+        /// Address of the work function.
         function: u64,
-        /// The item.
+        /// Guest address of the work item.
         item: u64,
     },
     /// Other work in interrupts.
     Interrupt {
-        /// The vCPU.
+        /// Number of the vCPU.
         cpu: u32,
-        /// The level.
+        /// The level that it runs at.
         level: Level,
-        /// The driver's function.
+        /// Address of the driver's function.
         function: u64,
     },
 }
 
-/// A strand.
+/// A strand and what it knows.
 #[derive(Clone, Debug)]
 pub(super) struct Strand {
     pub id: StrandId,
     pub slot: usize,
     pub who: Who,
     pub label: String,
-    /// Grows with each release.
+    /// The strand's clock: grows with each release.
     pub time: u32,
     pub hard: Seen,
     pub full: Seen,
     /// It is a task of a user process.
     pub user: bool,
-    /// What it had done before it began to put the system to sleep, while it is at it.
+    /// What the strand had done before it began to put the system to sleep; `None` outside of that.
     pub asleep: Option<Snapshot>,
     used: u64,
 }
@@ -76,7 +76,7 @@ pub(super) struct Strands {
 }
 
 impl Strands {
-    /// The strand of `who`, if it is known.
+    /// The strand of `who`; `None` where it is not known.
     pub fn find(&mut self, who: &Who) -> Option<StrandId> {
         let slot = *self.slots.get(who)?;
         self.ticks += 1;
@@ -85,7 +85,7 @@ impl Strands {
         Some(strand.id)
     }
 
-    /// A new strand for `who`, described by `label`; `user`: it is a task of a user process.
+    /// Adds a strand for `who`, described by `label`. `user` says that it is a task of a user process.
     pub fn add(&mut self, who: Who, label: String, user: bool) -> StrandId {
         self.ticks += 1;
         let used = self.ticks;
@@ -110,7 +110,7 @@ impl Strands {
         let slot = self.table.iter().min_by_key(|strand| strand.used).map_or(0, |strand| strand.slot);
         let strand = &mut self.table[slot];
         self.slots.remove(&strand.who);
-        // What others know of the slot is about its strand before: its time goes on.
+        // What others know about the slot is about its earlier strand, so its clock continues.
         *strand = Strand {
             id: StrandId(strand.id.0.wrapping_add(MAX_STRANDS as u32)),
             slot,
@@ -127,13 +127,13 @@ impl Strands {
         strand.id
     }
 
-    /// The strand, unless it has been forgotten.
+    /// The strand; `None` where it has been forgotten.
     #[inline]
     pub fn get(&self, id: StrandId) -> Option<&Strand> {
         self.table.get(slot(id)).filter(|strand| strand.id == id)
     }
 
-    /// The same, to be changed.
+    /// Like [`Self::get`], mutable.
     #[inline]
     pub fn get_mut(&mut self, id: StrandId) -> Option<&mut Strand> {
         self.table.get_mut(slot(id)).filter(|strand| strand.id == id)
@@ -144,12 +144,12 @@ impl Strands {
         self.table.iter_mut().filter(move |strand| strand.id != id)
     }
 
-    /// The strand that has a slot now.
+    /// The strand that uses a slot now.
     pub fn in_slot(&self, slot: usize) -> Option<StrandId> {
         self.table.get(slot).map(|strand| strand.id)
     }
 
-    /// Notes that the strand runs.
+    /// Marks the strand as recently used.
     pub fn touch(&mut self, id: StrandId) {
         self.ticks += 1;
         let used = self.ticks;
