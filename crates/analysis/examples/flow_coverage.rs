@@ -1,4 +1,4 @@
-//! Which instructions of kernel modules have no rule of their own.
+//! Lists the instructions of kernel modules that have no rule of their own.
 //!
 //! Usage: `flow_coverage FOLDER`: all `.ko` and `.ko.xz` files below it.
 

@@ -1,4 +1,4 @@
-//! How many instructions of a module's text the definedness rules execute per second.
+//! Measures how many instructions of a module's text the definedness rules execute per second.
 //!
 //! Usage: `flow_speed MODULE.ko`
 
@@ -7,7 +7,7 @@ use guardrail_trace::event::Access;
 use object::{Object, ObjectSection, SectionKind};
 use std::time::Instant;
 
-/// Everything is defined; one load in 4096 is not.
+/// A memory in which everything is defined but one load in 4096.
 #[derive(Default)]
 struct Plain {
     loads: u64,
@@ -49,7 +49,7 @@ fn main() {
         let code = section.data().unwrap_or_default();
         for (i, chunk) in code.chunks(64).enumerate() {
             let block = Block::decode(i as u64 * 64, chunk);
-            // Whichever way an instruction touches memory, it finds an access.
+            // The instruction finds an access, no matter how it accesses memory.
             let mut accesses = Vec::new();
             let mut reps = Vec::new();
             for insn in &block.insns {

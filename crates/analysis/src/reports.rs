@@ -4,23 +4,24 @@ use crate::stacks::{StackId, Stacks};
 use guardrail_finding::Finding;
 use rustc_hash::FxHashMap;
 
-/// Findings that are kept; further causes are counted only.
+/// Most findings that are kept; further causes are only counted.
 const MAX_FINDINGS: usize = 4096;
 
-/// Collects findings.
+/// Collects findings and merges equal ones.
 #[derive(Debug, Default)]
 pub struct Reports {
     findings: Vec<Finding>,
     by_id: FxHashMap<String, usize>,
-    /// So that a finding in a loop is built once: by kind and stack.
+    /// Findings by kind and stack, so that a finding in a loop is built once.
     by_stack: FxHashMap<(&'static str, StackId), usize>,
     stacks: Stacks,
-    /// Findings that are new or were judged anew since somebody asked.
+    /// Findings that are new or judged anew since the last call of [`Reports::news`].
     news: Vec<usize>,
 }
 
 impl Reports {
-    /// Counts a finding of this kind at this stack, building it when it is new. Gives its number.
+    /// Counts a finding of this kind at this stack, and builds it when it is new. Returns its number; `None`
+    /// where there are too many.
     pub fn add(
         &mut self,
         kind: &'static str,
@@ -56,7 +57,7 @@ impl Reports {
         Some(at)
     }
 
-    /// Addresses mean something else from now on.
+    /// Forgets which stacks have findings: addresses belong to other code from now on.
     pub fn renamed(&mut self) {
         self.by_stack.clear();
     }
@@ -82,18 +83,18 @@ impl Reports {
         news.into_iter().filter_map(|at| self.findings.get(at)).filter(|finding| finding.count > 0)
     }
 
-    /// Whether [`news`](Self::news) has any.
+    /// Whether [`news`](Self::news) has any findings.
     #[inline]
     pub fn has_news(&self) -> bool {
         !self.news.is_empty()
     }
 
-    /// How many findings there are.
+    /// The number of findings that are not retracted.
     pub fn len(&self) -> usize {
         self.findings.iter().filter(|f| f.count > 0).count()
     }
 
-    /// Whether there are none.
+    /// Whether there are no findings.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -7,9 +7,9 @@ use crate::outcome::{Outcome, Statistics};
 use crate::replay::Replay;
 use guardrail_finding::Finding;
 
-/// What to analyze, and with what.
+/// What to analyze, and with which tools.
 pub struct Config {
-    /// Kernel and modules.
+    /// What is known about kernel and modules.
     pub world: Box<dyn World>,
     /// Names of the tools to run.
     pub tools: Vec<String>,
@@ -18,7 +18,7 @@ pub struct Config {
 /// Why a session cannot begin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
-    /// A tool that does not exist.
+    /// The name of a tool that does not exist.
     #[error("there is no tool `{0}`; choose from: {list}", list = checkers::names_of_tools().collect::<Vec<_>>().join(", "))]
     UnknownTool(String),
 }
@@ -35,29 +35,29 @@ impl Session {
         Ok(Session { machine: Replay::new(config.world, checkers) })
     }
 
-    /// The same, in which only these parts of the order count, whatever the tools ask for.
+    /// Like [`Session::new`], but only these parts of the order count, instead of the tools' choice.
     pub fn with_parts(config: Config, parts: Parts) -> Result<Session, SessionError> {
         let mut session = Session::new(config)?;
         session.machine.set_parts(parts);
         Ok(session)
     }
 
-    /// Takes the next segment in the order of the run.
+    /// Takes the next segment in the order of the run. `ring` is the vCPU that wrote it.
     pub fn segment(&mut self, ring: u32, words: &[u64]) {
         self.machine.segment(ring, words);
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn statistics(&self) -> &Statistics {
         self.machine.statistics()
     }
 
-    /// How many findings there are so far.
+    /// The number of findings so far.
     pub fn findings(&self) -> usize {
         self.machine.findings()
     }
 
-    /// The findings that are new or may have been judged anew since the last call.
+    /// Calls `each` with the findings that are new or may have been judged anew since the last call.
     pub fn news(&mut self, mut each: impl FnMut(&Finding)) {
         let reports = self.machine.reports();
         if reports.has_news() {
@@ -65,7 +65,7 @@ impl Session {
         }
     }
 
-    /// Ends the run.
+    /// Ends the run and returns its findings and counts.
     pub fn finish(self) -> Outcome {
         self.machine.finish()
     }

@@ -3,16 +3,16 @@
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Names a stack; 0 is the empty one.
+/// Number of a stack; 0 is the empty one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(pub u32);
 
-/// More stacks than this are not told apart.
+/// More stacks than this are not distinguished.
 const MAX_STACKS: usize = 1 << 18;
-/// Frames that are kept of a stack.
+/// Most addresses that are kept of a stack.
 pub const MAX_FRAMES: usize = 16;
 
-/// Largest size of a kernel stack.
+/// Largest size of a kernel stack, in bytes.
 pub const STACK_SIZE: u64 = 16 << 10;
 
 /// Whether two addresses may lie on one stack.
@@ -28,7 +28,7 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// The number of a stack.
+    /// The number of a stack; 0 where there are too many.
     pub fn intern(&mut self, frames: &[u64]) -> StackId {
         let frames = &frames[..frames.len().min(MAX_FRAMES)];
         if frames.is_empty() {
@@ -47,7 +47,7 @@ impl Stacks {
         id
     }
 
-    /// The addresses of a stack.
+    /// The addresses of a stack, innermost first.
     pub fn get(&self, id: StackId) -> &[u64] {
         (id.0 as usize).checked_sub(1).and_then(|i| self.table.get(i)).map_or(&[], |s| s)
     }

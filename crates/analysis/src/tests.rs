@@ -1,4 +1,4 @@
-//! Small runs by hand, each with what is to be found in it.
+//! Small hand-written runs, each with the expected findings.
 
 mod addresses;
 mod dma;

@@ -14,7 +14,7 @@ impl Replay {
         self.vcpus[v].context = Some(c);
         let (rsp, ret) = (entering.rsp, entering.ret);
         self.hooks.over(entering.task, rsp, None);
-        // Thread stacks come from vmalloc space by a way that no hook sees.
+        // The kernel allocates thread stacks from vmalloc space on a path that no hook sees.
         if entering.args
             && let Some((_, object)) = self.state.objects.at(rsp)
             && !object.is_live()
@@ -24,7 +24,7 @@ impl Replay {
         }
         self.arrive(v, c, entering);
         let context = &mut self.contexts[c];
-        // An indirect call from the driver to the driver: the registers carry on.
+        // An indirect call from the driver to itself: the registers keep their state.
         if let Some(out) = context.out()
             && out.target == addr
             && out.entry_rsp == rsp
@@ -64,7 +64,7 @@ impl Replay {
         match context.stack.pop() {
             Some(Activation::Out(out)) => {
                 if out.jump {
-                    // The function that jumped has returned with it.
+                    // The function that jumped has returned as well.
                     context.returned(rsp);
                 }
                 let mut regs = context.regs.take().unwrap_or_default();
@@ -82,7 +82,7 @@ impl Replay {
                     && at == pc
                     && addr == pc
                 {
-                    // The instruction runs again: the kernel has dealt with the fault.
+                    // The instruction runs again: the kernel has handled the fault.
                     self.reports.retract(finding);
                 }
                 if let Some(regs) = context.regs.as_deref_mut() {
@@ -93,7 +93,7 @@ impl Replay {
         }
     }
 
-    /// A block begins without other code in between.
+    /// A block begins directly after another block of the driver.
     pub(super) fn go_on(&mut self, v: usize) {
         let vcpu = &mut self.vcpus[v];
         if let (Some(c), Some(after)) = (vcpu.context, vcpu.called.take()) {
@@ -132,7 +132,7 @@ impl Replay {
         context.push(Activation::Out(out.clone()));
         let regs = context.regs.take().unwrap_or_default();
         if let Some(summary) = &summary {
-            // Names of families are the kernel's own.
+            // The families are names of the kernel itself, not of other modules.
             if !keeps_nothing(&summary.name) || self.state.modules.other_at(out.target).is_some() {
                 self.escape(&summary.effects, &out.args);
             }
@@ -148,13 +148,13 @@ impl Replay {
         }
     }
 
-    /// Notes which objects the kernel may keep.
+    /// Marks the objects that the kernel may keep as escaped.
     fn escape(&mut self, effects: &[Effect], args: &[u64; 6]) {
         for effect in effects {
             let addresses = match effect {
                 Effect::Escape { arg } => {
                     let value = self.state.pointer(Ptr::Arg(*arg), args);
-                    // It may be the memory's address or that of its struct page.
+                    // The value may be the memory's address or that of its `struct page`.
                     [value, self.state.page_address(value)]
                 }
                 Effect::TakeOver { ptr } => [self.state.pointer(*ptr, args), 0],
@@ -171,7 +171,7 @@ impl Replay {
     }
 }
 
-/// Functions that use what they are given and keep none of it, told by their families' names.
+/// Whether a function uses its arguments and keeps none of them, by the name of its family.
 fn keeps_nothing(name: &str) -> bool {
     const FAMILIES: [&str; 8] =
         ["_raw_", "mutex_", "__mutex_init", "down", "up", "complete", "__init_waitqueue_head", "queued_"];

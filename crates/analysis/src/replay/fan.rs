@@ -1,4 +1,4 @@
-//! Hands what instructions do to all checkers.
+//! Passes what instructions do to all checkers.
 
 use crate::checker::{Checker, Cx, Lent};
 use crate::machine::{Context, State};
@@ -7,12 +7,12 @@ use crate::value_flow::{Control, InsnCtx, Memory, Origin, RepRange, Value};
 use guardrail_trace::event::Access;
 use std::collections::BTreeMap;
 
-/// Hands what instructions do to all checkers.
+/// Passes what instructions do to all checkers.
 pub(super) struct Fan<'a> {
     pub checkers: &'a mut [Box<dyn Checker>],
     pub unknown: &'a mut BTreeMap<String, u64>,
     pub low: &'a mut u64,
-    /// Locks and order matter to some checker.
+    /// Some checker needs locks and order.
     pub order: bool,
     pub state: &'a mut State,
     pub context: &'a mut Context,
@@ -23,7 +23,7 @@ pub(super) struct Fan<'a> {
 }
 
 impl Fan<'_> {
-    /// Tells all checkers.
+    /// Calls `f` for all checkers.
     #[inline]
     pub fn each(&mut self, mut f: impl FnMut(&mut dyn Checker, &mut Cx<'_>)) {
         let mut cx = Cx {
@@ -52,7 +52,7 @@ impl Fan<'_> {
         value
     }
 
-    /// A string instruction has touched a range.
+    /// A string instruction has accessed a range.
     fn range(&mut self, addr: u64, range: &RepRange, store: bool) {
         if self.order && addr != 0 && !range.io {
             let size = range.count.saturating_mul(u64::from(range.elem));
@@ -61,7 +61,7 @@ impl Fan<'_> {
         }
     }
 
-    /// A string instruction is about to touch a range.
+    /// A string instruction is about to access a range.
     fn touches(&mut self, addr: u64, range: &RepRange) {
         if self.order && addr != 0 && !range.io {
             let size = range.count.saturating_mul(u64::from(range.elem));
@@ -73,7 +73,7 @@ impl Fan<'_> {
 impl Memory for Fan<'_> {
     #[inline]
     fn load(&mut self, ctx: &InsnCtx, access: Access) -> Value {
-        // What is read may hand order on to what follows, this access included.
+        // A read may acquire order for what follows, this access included.
         if self.order {
             self.state.order.touches(&mut self.context.order, access.addr, u64::from(access.size));
             self.state.order.touched(&mut self.context.order, ctx, &access);
@@ -87,7 +87,7 @@ impl Memory for Fan<'_> {
             self.state.order.touches(&mut self.context.order, access.addr, u64::from(access.size));
         }
         self.each(|checker, cx| checker.store(cx, ctx, access, value));
-        // The store itself is part of what it hands on.
+        // The store itself is part of what it releases.
         if self.order {
             self.state.order.touched(&mut self.context.order, ctx, &access);
         }

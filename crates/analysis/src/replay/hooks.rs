@@ -1,7 +1,8 @@
-//! Hooked functions: allocations and frees, wherever they are called from.
+//! Hooked functions: allocations and frees, by the driver and by the kernel.
 //!
-//! Allocators call each other. The innermost one makes the object; one further out whose result lies in that object takes
-//! it over, with the size that its caller asked for. The outermost free of a pointer is judged; those within it are its own business.
+//! Allocators call each other. The innermost one makes the object. An outer one whose result lies in that
+//! object takes it over, with the size that its caller asked for. The outermost free of a pointer is judged;
+//! the frees inside it are its own business.
 
 use super::Replay;
 use crate::checker::{BadFree, FreeFault, Hooked, ListTold};
@@ -28,19 +29,19 @@ pub(super) struct HookFrame {
     args: Vec<u64>,
     summary: Arc<Summary>,
     by_driver: bool,
-    /// The driver called this very function, and not one that left to it by a tail call.
+    /// The driver called this function itself, not another one that ended with a tail call to it.
     named: bool,
     /// Stack of the driver's call, or of the kernel's.
     stack: StackId,
-    /// Allocations before it began.
+    /// The serial number of the newest object when the call began.
     serial: u64,
-    /// What it frees.
+    /// The pointer that it frees.
     freeing: Option<u64>,
     module: Option<u32>,
-    /// The context that was out of the driver.
+    /// Index of the context that was out of the driver.
     context: Option<usize>,
     task: u64,
-    /// What it does to locks and order when it returns.
+    /// Its effects on locks and order at its return.
     pending: Option<Pending>,
 }
 
@@ -68,7 +69,8 @@ pub(super) struct HookFrames {
 }
 
 impl HookFrames {
-    /// Drops calls that must be over when their task runs with `rsp` on the same stack. Frees tell no return.
+    /// Drops calls that must be over when their task runs with `rsp` on the same stack. The log holds no
+    /// return of frees.
     pub(super) fn over(&mut self, task: u64, rsp: u64, hook: Option<u64>) {
         let Some(frames) = self.by_task.get_mut(&task) else { return };
         while let Some(last) = frames.last()
@@ -110,8 +112,8 @@ impl HookFrames {
         Some(frame)
     }
 
-    /// Whether a free of this pointer or object is under way. One that began before the object was allocated is over,
-    /// though its return was not told: tasks and their stacks are used again.
+    /// Whether a free of this pointer or object is still running. A free that began before the object was
+    /// allocated is over, though the log holds no return of it: tasks and their stacks are reused.
     fn is_freeing(&self, task: u64, base: u64, end: u64, allocated: u64) -> bool {
         self.by_task.get(&task).is_some_and(|frames| {
             frames
@@ -138,8 +140,8 @@ impl Replay {
             .filter(|context| context.task == task)
             .and_then(|context| Some((context, context.out()?)))
             .filter(|(_, out)| rsp <= out.entry_rsp && same_stack(rsp, out.entry_rsp));
-        // The return address tells whether it is this call: a driver that left by a jump does not come back, and the task
-        // goes on in the kernel with any depth of stack.
+        // The return address shows whether it is this call. A driver that left with a jump does not run
+        // again, and its task continues in the kernel at any depth of stack.
         let direct = out.is_some_and(|(context, out)| {
             out.entry_rsp == rsp && context.return_of(out).is_none_or(|r| r == ret)
         });
@@ -199,7 +201,7 @@ impl Replay {
         self.hooks.push(task, frame);
     }
 
-    /// The entries of a list that a hooked function was given.
+    /// The log holds the elements of a list that was passed to a hooked function.
     pub(super) fn list(&mut self, v: usize, head: Head, operands: &[u64]) {
         let (Some(&rsp), Some(words)) = (operands.first(), operands.get(2..)) else { return };
         let (hook, index) = (head.large, usize::from(head.small));
@@ -226,7 +228,7 @@ impl Replay {
                 && result < ERRORS
             {
                 let start = if *page { self.state.page_address(result) } else { result };
-                // What a pool or cache says of its objects' size: others follow directly.
+                // A size from a pool or cache: its objects lie directly behind each other.
                 let packed = matches!(size, Len::Deref(_));
                 let size = self.size(&frame, hook, *size);
                 let zeroed = match zeroed {
@@ -260,7 +262,7 @@ impl Replay {
                     && object.class == Class::Slab
                 {
                     let mut grown = object.clone();
-                    // What was written stays; what was not is not told apart any more.
+                    // Written bytes stay as they are; the others can no longer be distinguished from them.
                     grown.defined = true;
                     grown.size = grown.slot_end.saturating_sub(grown.start);
                     self.announce(v, id, grown);
@@ -270,7 +272,7 @@ impl Replay {
         self.hooks.returned = Some(frame);
     }
 
-    /// The size that a call of a hook names; `None` where it names none.
+    /// The size in bytes that a call of a hook asks for; `None` where it does not say one.
     fn size(&self, frame: &HookFrame, hook: u64, len: Len) -> Option<u64> {
         let arg = |i: usize| frame.args.get(i).copied();
         match len {
@@ -294,7 +296,7 @@ impl Replay {
         cache: u64,
         realloc: Option<u64>,
     ) {
-        // Per-CPU memory is told by its offset.
+        // The log holds per-CPU memory by its offset.
         if class == Class::Percpu && self.order.on {
             let size = size.unwrap_or(1).min(1 << 16);
             self.state.order.per_cpu.add(start, size);
@@ -303,14 +305,14 @@ impl Replay {
                 self.each(v, None, |checker, cx| checker.forgotten(cx, from, to));
             }
         }
-        // Zero-size allocations give a pointer that is none; ports are no memory.
+        // A zero-size allocation returns a pointer to no memory; ports are no memory.
         if start < 1 << 47 {
             return;
         }
         let class = if class == Class::Slab && self.state.is_vmalloc(start) { Class::Vmalloc } else { class };
         let inner = self.state.objects.at(start).filter(|(_, o)| o.is_live());
         let adopted = inner.and_then(|(id, object)| {
-            // In place: the object stays where it is.
+            // After a reallocation in place, the object keeps its address.
             let in_place = realloc == Some(start) && object.start == start;
             let pool = packed && class == Class::Dma;
             let class = if (object.serial > frame.serial || in_place) && !pool {
@@ -400,7 +402,7 @@ impl Replay {
         }
     }
 
-    /// Whether objects of the cache come as their constructor left them.
+    /// Whether objects of the cache are as their constructor left them.
     fn is_constructed(&self, cache: u64) -> bool {
         cache != 0 && self.constructed.contains(&cache)
     }
@@ -461,9 +463,9 @@ impl Replay {
             _ => true,
         };
         if !object.is_live() {
-            // Only what the driver's own call does is the driver's fault for certain: pages change hands unseen, and the
-            // kernel's own free of a page says that somebody has had it since.
-            // So does a pool that gives back a page of objects that were freed into it.
+            // Only what the driver's own call does is certainly the driver's fault. Pages change owners
+            // unseen: the kernel's own free of a page shows that the page was allocated again since. So does
+            // a pool that frees a page of objects that were freed into it.
             let pages = classes.iter().any(|class| matches!(class, Class::Page | Class::Dma));
             let unseen = !frame.named && (!right_class || pages);
             if context.is_some() && (frame.named || object.by_driver) && !unseen {
@@ -483,7 +485,8 @@ impl Replay {
             let fault = fault(BadFree::Double, Some(grave.object), detail);
             self.each(v, context, |checker, cx| checker.bad_free(cx, &fault));
         } else if !right_start {
-            // Pages are freed from any place in them, and the kernel's own objects may hold parts of their own.
+            // A page may be freed through any address in it, and the kernel's own objects may hold parts of
+            // their own.
             if object.by_driver && object.class != Class::Io {
                 let fault = fault(BadFree::Invalid, Some(object), String::new());
                 self.each(v, context, |checker, cx| checker.bad_free(cx, &fault));
@@ -499,7 +502,7 @@ impl Replay {
         }
     }
 
-    /// Told once is enough: the object is no leak as well.
+    /// Marks a wrongly freed object as escaped: one report is enough, so it is no leak as well.
     fn disown(&mut self, id: ObjectId) {
         if let Some(object) = self.state.objects.get_mut(id) {
             object.escaped = true;
@@ -520,7 +523,8 @@ impl Replay {
     }
 }
 
-/// The sort of an object that an outer allocator hands on, where the inner object is what it hands on.
+/// The class of an object that an outer allocator returns, where the inner object becomes its result. `None`
+/// where it does not.
 fn adopted_class(outer: Class, inner: &Object, start: u64, size: Option<u64>) -> Option<Class> {
     use Class::{Cache, Dma, Io, Managed, Page, Percpu, Slab, Vmalloc};
     let same = inner.start == start;
@@ -529,7 +533,8 @@ fn adopted_class(outer: Class, inner: &Object, start: u64, size: Option<u64>) ->
         (Io, Io) => Some(Io),
         _ if !same => None,
         (Dma, _) => Some(Dma),
-        // Large kmalloc takes pages. Small objects lie in pages that the slab has just taken: not the same.
+        // Large kmalloc takes pages. Small objects lie in pages that the slab has just taken: those are not
+        // the same.
         (Slab, Page) => (size? > 8192).then_some(Slab),
         (Slab, class @ (Slab | Vmalloc)) => Some(class),
         (Slab | Cache, Slab | Cache) => Some(outer),

@@ -1,4 +1,4 @@
-//! Modules come and go.
+//! Modules are loaded and unloaded.
 
 use super::Replay;
 use crate::machine::{Module, Other, Region};
@@ -19,7 +19,7 @@ impl Replay {
         }
     }
 
-    /// A module that is not watched has come.
+    /// A module that is not watched was loaded.
     pub(super) fn other_load(&mut self, head: Head, operands: &[u64]) {
         let Some((name, regions, symbols)) = told(head, operands) else { return };
         let map = self.state.world.module(&name, &regions, symbols).unwrap_or_default();
@@ -29,13 +29,13 @@ impl Replay {
         self.renamed();
     }
 
-    /// A module that is not watched has gone. Its names stay for stacks that were told before.
+    /// A module that is not watched was unloaded. Its names stay for stacks that were recorded before.
     pub(super) fn other_unload(&mut self, address: u64) {
         self.state.modules.unload_other(address);
         self.renamed();
     }
 
-    /// Addresses mean something else from now on.
+    /// Forgets names of addresses, which belong to other code from now on.
     fn renamed(&mut self) {
         self.reports.renamed();
         self.state.renamed();
@@ -64,7 +64,7 @@ impl Replay {
         }
     }
 
-    /// Forgets objects in a range that has gone to something else.
+    /// Forgets the objects in a range that was freed or is used for something else.
     pub(super) fn forget(&mut self, from: u64, to: u64) {
         let gone = self.state.objects.clear(from, to);
         for object in gone {
@@ -73,7 +73,7 @@ impl Replay {
     }
 }
 
-/// Name, regions and symbols of a module, as its record has them.
+/// Name, regions and symbols of a module, from its record.
 fn told(head: Head, operands: &[u64]) -> Option<(String, Vec<Region>, &[u64])> {
     let name: Vec<u8> =
         operands.get(1..9)?.iter().flat_map(|w| w.to_le_bytes()).take_while(|&b| b != 0).collect();

@@ -1,7 +1,9 @@
-//! The machine as the log shows it: vCPUs, contexts with their call stacks, modules, objects. Feeds the checkers.
+//! Rebuilds the machine from the log: vCPUs, contexts with their call stacks, modules, objects. Calls the
+//! checkers.
 //!
-//! A block's instructions run on shadow registers as far as its accesses are known. The end of a segment does not end
-//! its block: instructions after the last access run when the next event of the vCPU tells how the block went on.
+//! A block's instructions run on shadow registers as far as its accesses are known. The end of a segment does
+//! not end its block. The instructions after the last access run when the next event of the vCPU shows how
+//! the block continued.
 
 mod calls;
 mod fan;
@@ -25,13 +27,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// vCPUs and contexts that are known at a time.
+/// Most vCPUs, and most contexts, that are known at a time.
 const MAX_VCPUS: usize = 512;
 const MAX_CONTEXTS: usize = 8192;
-/// Accesses of one block that are kept for it.
+/// Most accesses of one block that are kept for it.
 const MAX_PENDING: usize = 1 << 20;
 
-/// A call or jump out of the driver that the log has told and that has not been made yet.
+/// A call or jump out of the driver that the log has announced and that has not happened yet.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     jump: bool,
@@ -40,7 +42,7 @@ struct Leaving {
     args: [u64; 6],
 }
 
-/// An entry into the driver, whose first block comes next.
+/// An entry into the driver, whose first block follows.
 #[derive(Clone, Copy, Debug)]
 struct Entering {
     flags: u8,
@@ -58,7 +60,7 @@ struct Entering {
 struct Running {
     block: Rc<BlockInfo>,
     next: usize,
-    /// How many of its instructions run.
+    /// How many of the block's instructions run.
     limit: usize,
 }
 
@@ -70,20 +72,20 @@ struct Vcpu {
     reps: Vec<Rep>,
     leaving: Option<Leaving>,
     entering: Option<Entering>,
-    /// The last block ended in a call: the address behind it.
+    /// The address behind the call that ended the last block.
     called: Option<u64>,
     /// CR2 of an exception whose handler is not known yet.
     exception: Option<u64>,
 }
 
-/// The machine.
+/// The machine that the log describes, with the checkers that run over it.
 pub struct Replay {
     state: State,
     contexts: Vec<Context>,
     by_key: FxHashMap<(u64, Level), usize>,
     vcpus: Vec<Vcpu>,
     hooks: HookFrames,
-    /// Caches whose objects have a constructor.
+    /// Guest addresses of caches whose objects have a constructor.
     constructed: FxHashSet<u64>,
     checkers: Vec<Box<dyn Checker>>,
     reports: Reports,
@@ -118,12 +120,12 @@ impl Replay {
         machine
     }
 
-    /// Chooses which parts of the order count, whatever the checkers say.
+    /// Chooses which parts of the order count, instead of the checkers' choice.
     pub fn set_parts(&mut self, parts: Parts) {
         self.prepare_order(parts);
     }
 
-    /// Takes the next segment in the order of the run.
+    /// Takes the next segment in the order of the run. `ring` is the vCPU that wrote it.
     pub fn segment(&mut self, ring: u32, words: &[u64]) {
         let v = ring as usize;
         if v >= MAX_VCPUS {
@@ -219,7 +221,7 @@ impl Replay {
                 }
             }
             Kind::Cut => {
-                // It was held and is going to be told again.
+                // The access was held, and the log holds it again later.
                 let again = u64::from(head.small != Cut::ENDS);
                 self.statistics.device_accesses = self.statistics.device_accesses.saturating_sub(again);
                 let access = u64::from(head.small == Cut::AGAIN_ACCESS);
@@ -235,7 +237,7 @@ impl Replay {
         }
     }
 
-    /// An access that the tracer held has met another.
+    /// An access that the tracer held has met another one.
     fn met(&mut self, v: usize, head: Head, operands: &[u64]) {
         let Some(meet) = Meet::decode(head, operands) else { return };
         let mut stack = vec![meet.held.pc];
@@ -249,7 +251,7 @@ impl Replay {
         self.each(v, context, |checker, cx| checker.met(cx, &meet, &stack, &by));
     }
 
-    /// What runs instructions on behalf of vCPU `v`: everything a checker sees, apart from the checkers.
+    /// Calls `f` with the checkers and with everything that they see of vCPU `v`.
     fn with<R>(
         &mut self,
         v: usize,
@@ -328,7 +330,8 @@ impl Replay {
         let from = running.next;
         let mut end = code.run(&mut regs, &mut fan, &vcpu.accesses, &vcpu.reps, running.next, to);
         self.statistics.unclaimed_accesses += u64::from(end.skipped);
-        // An instruction without its accesses did not run, or was not told; what it would have changed is unknown.
+        // An instruction without its accesses did not run, or the log does not hold them. What it would have
+        // changed is unknown.
         while last && !end.complete && end.next < to {
             let left: Vec<Access> =
                 vcpu.accesses.iter().copied().filter(|a| usize::from(a.insn) > end.next).collect();
@@ -339,7 +342,7 @@ impl Replay {
         }
         running.next = end.next;
         vcpu.accesses.clear();
-        // A repeated instruction that has begun runs again, with its effect on the registers, when it is over.
+        // A repeated instruction that has begun runs again when it is over, with its effect on the registers.
         vcpu.reps.retain(|rep| usize::from(rep.insn) >= end.next);
         if let Some(rsp) = regs.rsp() {
             low = low.min(rsp);
@@ -359,7 +362,7 @@ impl Replay {
         let rep = vcpu.reps.last().map(|r| r.insn);
         let Some(insn) = access.max(rep) else { return };
         let len = running.limit;
-        // A repeated instruction without accesses of its own has only begun; what it is going to do is checked.
+        // A repeated instruction without accesses of its own has only begun; what it will do is checked.
         let to = usize::from(insn) + usize::from(access >= rep);
         if to >= len {
             self.finish_block(v);
@@ -419,8 +422,8 @@ impl Replay {
         let pc = head.address();
         let mut exception = (head.small == 2).then_some(cr2);
         if exception.is_some() && self.state.modules.contains(handler) {
-            // Told twice: first where it is raised, with a pc that may lie before the instruction; then exactly, where
-            // its handler begins.
+            // The log holds the exception twice. The first record is from where it is raised, with a pc that
+            // may lie before the instruction. The second is exact, from where its handler begins.
             self.vcpus[v].exception = exception;
             return;
         }
@@ -434,10 +437,10 @@ impl Replay {
                     self.vcpus[v].running = None;
                     self.vcpus[v].leaving = None;
                 }
-                // Not in the block: it had run to its end, and the next one never began.
+                // The pc is not in the block: the block had run to its end, and the next one never began.
                 None => self.finish_block(v),
             },
-            // The interrupt came before the first block after an entry, or after a block that is done.
+            // The interrupt hit before the first block after an entry, or after a block that is done.
             None => vcpu.leaving = None,
         }
         let after = self.vcpus[v].called.take();
@@ -461,7 +464,7 @@ impl Replay {
         }
     }
 
-    /// An exception went to `handler`.
+    /// An exception ran `handler`.
     fn fault(&mut self, v: usize, c: usize, pc: u64, handler: u64, cr2: u64) {
         let handler = self.state.kernel_function(handler);
         let address = handler.contains("page_fault").then_some(cr2);
@@ -481,14 +484,14 @@ impl Replay {
         }
     }
 
-    /// The context for a task at a level.
+    /// The index of the context for a task at a level. Adds the context if needed.
     fn context_for(&mut self, task: u64, level: Level, pid: u32) -> usize {
         if let Some(&c) = self.by_key.get(&(task, level)) {
             self.contexts[c].pid = pid;
             return c;
         }
         if self.contexts.len() >= MAX_CONTEXTS {
-            // Hostile or endless: begin anew.
+            // A hostile or an endless log: start anew.
             self.contexts.clear();
             self.by_key.clear();
             self.vcpus.iter_mut().for_each(|vcpu| *vcpu = Vcpu::default());
@@ -498,7 +501,7 @@ impl Replay {
         self.contexts.len() - 1
     }
 
-    /// Ends the run and gives what was found.
+    /// Ends the run and returns its findings and counts.
     pub fn finish(mut self) -> Outcome {
         for v in 0..self.vcpus.len() {
             self.finish_block(v);
@@ -509,22 +512,22 @@ impl Replay {
         statistics.modules = self.state.modules.list().iter().map(|m| m.name.clone()).collect();
         statistics.modules.dedup();
         let mut findings = self.reports.into_findings();
-        // Merging by kind and id keeps the order independent of how contexts were numbered.
+        // Sorting by event and id keeps the order independent of the numbering of contexts.
         findings.sort_by(|a, b| (a.event, &a.id).cmp(&(b.event, &b.id)));
         Outcome { findings, statistics }
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// The findings so far.
+    /// The findings so far, mutable.
     pub fn reports(&mut self) -> &mut Reports {
         &mut self.reports
     }
 
-    /// How many findings there are so far.
+    /// The number of findings so far.
     pub fn findings(&self) -> usize {
         self.reports.len()
     }

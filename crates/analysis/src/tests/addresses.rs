@@ -1,4 +1,4 @@
-//! Addressability.
+//! Tests of which bytes may be accessed.
 
 use super::guest::*;
 
@@ -71,7 +71,7 @@ fn a_small_object_in_a_fresh_slab_page_is_not_the_page() {
     g.call(F, KMALLOC, [40, GFP_KERNEL, 0, 0, 0, 0]);
     let rsp = g.rsp;
     g.hook(KMALLOC, rsp, F + 5, &[40, GFP_KERNEL]);
-    // Within it, and as far as this test's vocabulary goes, another object at the same place.
+    // Within the call, this test's hooks report another object at the same address.
     g.hook(VMALLOC_FN, rsp - 0x100, function(CALLER), &[4096]);
     g.hook_return(VMALLOC_FN, rsp - 0x100, HEAP);
     g.hook_return(KMALLOC, rsp, HEAP + 64);

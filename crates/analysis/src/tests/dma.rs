@@ -1,4 +1,4 @@
-//! DMACheck, each kind of fault with its correct twin.
+//! DMACheck: each kind of fault with its correct twin.
 
 mod uninit;
 
@@ -66,9 +66,9 @@ const DIRECT: u64 = 0xffff_8880_0000_0000;
 const BOTH: u64 = 0;
 const TO: u64 = 1;
 const FROM: u64 = 2;
-/// Where the guest's device sees memory.
+/// The bus address where the device sees the direct map.
 const BUS: u64 = 0x10_0000_0000;
-/// In `struct device`, where the test's kernel has the flag.
+/// Offset of the flag in `struct device`, where the test's kernel has it.
 const SKIP: u64 = 0x2f4;
 
 /// cmp rax, -1; je +0
@@ -186,7 +186,7 @@ impl World for Dma {
     }
 }
 
-/// The guest and where the next call or block of `f` is.
+/// The guest, and the address of the next call or block of `f`.
 struct Run {
     g: Guest,
     at: u64,
@@ -226,7 +226,7 @@ impl Run {
         self
     }
 
-    /// Maps memory; its bus address is `BUS` and where it is in the direct map.
+    /// Maps memory. Its bus address is `BUS` plus its offset in the direct map.
     fn map(&mut self, at: u64, size: u64, dir: u64) -> &mut Run {
         let page = PAGES + (at - DIRECT) / 4096 * 64;
         self.call(MAP, &[DEV, page, at & 4095, size, dir], bus(at)).block(CHECK)
@@ -264,7 +264,7 @@ impl Run {
         self.block(&[0x90])
     }
 
-    /// Ends the run; gives each finding as `kind: message`.
+    /// Ends the run; returns each finding as `kind: message`.
     fn found(mut self) -> Vec<String> {
         self.g.unload();
         self.g.finish().findings.iter().map(|f| format!("{}: {}", f.kind, f.message)).collect()
@@ -375,7 +375,7 @@ fn what_is_handed_over_behind_the_write_was_no_race() {
         r.map(HEAP, 100, BOTH).write(HEAP + 4).sync(SYNC_DEVICE, HEAP, size, BOTH).unmap(HEAP, 100, BOTH);
         assert_eq!(r.found().len(), count);
     }
-    // or byte [rdi], 1: what is read of it is what is written.
+    // or byte [rdi], 1: it writes what it has read.
     let mut r = Run::new();
     r.map(HEAP, 100, BOTH).block(&[0x80, 0x0f, 0x01]).g.load(0, HEAP, 1).store(0, HEAP, 1);
     r.sync(SYNC_DEVICE, HEAP, 8, BOTH).unmap(HEAP, 100, BOTH);
@@ -497,7 +497,7 @@ fn lists_are_mapped_and_unmapped_as_a_whole() {
     let list = HEAP + 0x10_0000;
     let mut r = Run::new();
     r.map_list(list, &entries, FROM).unmap_list(list, 2, &entries, FROM).read(HEAP);
-    // A copy of the list is as good.
+    // A copy of the list works as well.
     r.map_list(list, &entries, FROM).unmap_list(list + 0x100, 2, &entries, FROM).read(HEAP + 0x3000);
     assert_eq!(r.found(), NONE);
     let mut r = Run::new();
@@ -593,7 +593,7 @@ fn buffers_that_no_device_may_have() {
         r.call(UNMAP, &[DEV, BUS, 64, TO], 0);
         assert_eq!(r.found(), [format!("dma-bad-buffer: {what} mapped DMA_TO_DEVICE for a device")]);
     }
-    // A buffer that dma_map_single refuses is never mapped.
+    // A buffer that `dma_map_single` refuses is never mapped.
     let mut r = Run::new();
     for (n, value) in [(IS_VMALLOC, STACK - 0x100), (DRIVER_STRING, DEV)] {
         r.g.called(r.at, n, [value, 0, 0, 0, 0, 0]);
@@ -638,7 +638,7 @@ fn functions_that_map_call_each_other() {
     r.g.call(r.at, MAP, [DEV, page, 0, 64, TO, 0]);
     let rsp = r.g.rsp;
     r.g.hook(MAP, rsp, r.at + 5, &[DEV, page, 0, 64, TO]);
-    // A tail call: with the same stack, and ended by the same return.
+    // A tail call: it has the same stack, and the same return ends it.
     r.g.hook(MAP_PHYS, rsp, r.at + 5, &[DEV, HEAP - DIRECT, 64, TO]);
     r.g.hook_return(MAP_PHYS, rsp, bus(HEAP));
     r.g.hook_return(MAP, rsp, bus(HEAP));
@@ -656,7 +656,7 @@ fn an_interrupt_unmaps_while_the_interrupted_code_does() {
     r.g.call(r.at, UNMAP, [DEV, bus(HEAP), 64, TO, 0, 0]);
     let rsp = r.g.rsp;
     r.g.hook(UNMAP, rsp, r.at + 5, &[DEV, bus(HEAP), 64, TO]);
-    // On the same stack, a little deeper.
+    // The handler runs on the same stack, a little deeper.
     r.g.enter_as(0, TASK, rsp - 0x100, 0x1_0000, false);
     r.at += 5;
     r.unmap(other, 64, TO).call(FREE, &[other], 0);
@@ -670,7 +670,7 @@ fn a_call_within_one_that_was_interrupted_is_part_of_it() {
     r.g.call(r.at, UNMAP, [DEV, bus(HEAP), 64, TO, 0, 0]);
     let rsp = r.g.rsp;
     r.g.hook(UNMAP, rsp, r.at + 5, &[DEV, bus(HEAP), 64, TO]);
-    // The driver's handler ran and is over: whose call goes on is told by the next block of the driver only.
+    // The driver's handler ran and is over. Only the next block of the driver shows whose call continues.
     r.g.enter_as(0, TASK, rsp - 0x100, 0x1_0000, false);
     r.at += 5;
     r.block(&[0xc3]).g.load(0, rsp - 0x100, 8);
@@ -698,7 +698,7 @@ fn a_function_that_tells_no_return_has_mapped_all_the_same() {
 fn a_call_that_tells_no_return_hides_none_at_the_same_depth() {
     let mut r = Run::new();
     r.call(COHERENT, &[DEV, 4096, 0], HEAP).call(POOL, &[0, DEV, 64], HEAP + 0x20_0000);
-    // Both by the kernel, one after the other.
+    // The kernel makes both calls, one after the other.
     for (n, args, at) in
         [(DESTROY_POOL, [HEAP + 0x20_0000, 0, 0, 0], 9), (FREE_COHERENT, [DEV, 4096, HEAP, BUS], 50)]
     {
@@ -732,7 +732,7 @@ fn a_free_that_tells_no_return_hides_no_later_one() {
     let mut r = Run::new();
     r.call(COHERENT, &[DEV, 4096, 0], HEAP).call(POOL, &[0, DEV, 64], pool);
     r.call(POOL_ALLOC, &[pool, 0, 0], HEAP + 0x4000);
-    // Both by the kernel; the second call is somewhat deeper on the stack.
+    // The kernel makes both calls; the second one is somewhat deeper on the stack.
     r.g.hook(FREE_COHERENT, STACK - 0x4_0000, function(CALLER) + 9, &[DEV, 4096, HEAP, BUS]);
     r.g.hook(POOL_FREE, STACK - 0x4_0040, function(CALLER) + 50, &[pool, HEAP + 0x4000, BUS]);
     r.call(DESTROY_POOL, &[pool], 0).call(UNBIND, &[DEV], 0);

@@ -1,4 +1,4 @@
-//! Frees that are wrong, and those that are missing.
+//! Wrong frees and missing frees.
 
 use super::guest::*;
 
@@ -184,7 +184,7 @@ fn not_what_the_kernel_allocates_after_the_driver_has_left_by_a_jump() {
     }
 }
 
-/// A repeated instruction that is held at the gate has been told, and has not run: what is wrong with it is known then.
+/// A repeated instruction that is held at the gate is in the log before it runs: its fault is known then.
 #[test]
 fn a_repeated_instruction_is_checked_before_it_runs() {
     for before in [&[][..], &[0x90]] {
@@ -195,7 +195,7 @@ fn a_repeated_instruction_is_checked_before_it_runs() {
         g.rep(before.len() as u64, 8, HEAP, 0);
         g.send(0);
         assert_eq!(g.so_far(), 1);
-        // It went well, and is told once.
+        // The instruction succeeded, and its fault is reported once.
         g.block(F + 14 + before.len() as u64, &[0x90]);
         assert_eq!(g.found().len(), 1);
     }

@@ -1,4 +1,4 @@
-//! A guest made of words: one module, a few kernel functions, and the events that running code would tell.
+//! A guest made of words: one module, a few kernel functions, and the events that running code would log.
 
 use crate::machine::{ModuleMap, Range, Region, World};
 use crate::outcome::Outcome;
@@ -15,17 +15,17 @@ pub const F: u64 = MODULE + 0x100;
 pub const G: u64 = MODULE + 0x200;
 /// A variable of 37 bytes with a gap behind it.
 pub const SLOTS: u64 = MODULE + 0x2000;
-/// Where the other module `core` has its code: `core_submit`, and 0x100 further `up_core`.
+/// The code of the other module `core`: `core_submit`, and 0x100 further `up_core`.
 pub const CORE: u64 = 0xffff_ffff_c100_0000;
 pub const SLIDE: u64 = 0x1000_0000;
 const TEXT: u64 = 0xffff_ffff_8100_0000;
 pub const TASK: u64 = 0xffff_8880_0100_0000;
-/// rsp where `f` begins.
+/// The value of rsp where `f` begins.
 pub const STACK: u64 = 0xffff_c900_0000_3f00;
 pub const HEAP: u64 = 0xffff_8880_0200_0000;
 pub const VMALLOC: u64 = 0xffff_c900_1000_0000;
 pub const MMIO: u64 = 0xffff_c900_2000_0000;
-/// Registers that `Effect`s name by argument.
+/// Values of registers that effects name by argument.
 pub const GFP_KERNEL: u64 = 0xcc0;
 pub const GFP_ZERO: u64 = 0x100;
 
@@ -62,14 +62,14 @@ const HOOKS: u64 = 10;
 pub const COPY_TO_USER: u64 = 10;
 pub const DMA_MAP: u64 = 11;
 pub const MEMCPY: u64 = 12;
-/// Has no summary.
+/// A function without a summary.
 pub const SCRIBBLE: u64 = 13;
 pub const PAGE_FAULT: u64 = 14;
 pub const CALLER: u64 = 15;
-/// Reads what its first argument points to.
+/// A function that reads what its first argument points to.
 pub const LOOK_AT: u64 = 16;
 
-/// Where function `n` is in memory.
+/// The address of function `n` in memory.
 pub fn function(n: u64) -> u64 {
     TEXT + n * 0x100 + SLIDE
 }
@@ -171,32 +171,32 @@ pub fn world() -> Box<dyn World> {
     Box::new(Hand)
 }
 
-/// The guest.
+/// The guest, with the words that are not sent yet.
 pub struct Guest {
     session: Session,
     words: Vec<u64>,
     blocks: u64,
     /// The vCPU that runs where tests name 0.
     ring: u32,
-    /// The task that runs, its pid, `preempt_count` and the flags of its entries.
+    /// The running task, its pid, `preempt_count` and the flags of its entries.
     who: (u64, u64, u64, u8),
     pub rsp: u64,
 }
 
 impl Guest {
-    /// With the module loaded and `f` entered from the kernel.
+    /// A guest with the module loaded and `f` entered from the kernel.
     pub fn new() -> Guest {
         let mut guest = Guest::idle();
         guest.enter(F);
         guest
     }
 
-    /// With the module loaded.
+    /// A guest with the module loaded.
     pub fn idle() -> Guest {
         Guest::with(Box::new(Hand), &["dmcheck"])
     }
 
-    /// The same in another world and with other tools.
+    /// A guest in another world and with other tools, with the module loaded.
     pub fn with(world: Box<dyn World>, tools: &[&str]) -> Guest {
         let config = Config { world, tools: tools.iter().map(|tool| (*tool).to_owned()).collect() };
         let session = Session::new(config).expect("the tool exists");
@@ -211,14 +211,14 @@ impl Guest {
         guest
     }
 
-    /// Sends what has been gathered as a segment.
+    /// Sends the gathered words as a segment.
     pub fn send(&mut self, ring: u32) {
         let words = std::mem::take(&mut self.words);
         let ring = if ring == 0 { self.ring } else { ring };
         self.session.segment(ring, &words);
     }
 
-    /// Sends words as they are.
+    /// Sends words unchanged.
     pub fn raw(&mut self, ring: u32, words: &[u64]) {
         self.session.segment(ring, words);
     }
@@ -300,7 +300,7 @@ impl Guest {
         self.send(0);
     }
 
-    /// A hooked function begins; `ret` where it was called from.
+    /// A hooked function begins; `ret` is its return address.
     pub fn hook(&mut self, n: u64, rsp: u64, ret: u64, args: &[u64]) {
         self.words.extend([Head::encode(Kind::HookCall, args.len() as u8, n), TASK, rsp, ret]);
         self.words.extend(args);
@@ -312,7 +312,7 @@ impl Guest {
         self.send(0);
     }
 
-    /// The entries of the list that the hooked function was given.
+    /// The elements of a list that was passed to the hooked function.
     pub fn list(&mut self, n: u64, rsp: u64, words: &[u64]) {
         self.words.extend([Head::encode(Kind::List, 0, n), rsp, words.len() as u64]);
         self.words.extend(words);
@@ -350,7 +350,7 @@ impl Guest {
         self.send(0);
     }
 
-    /// The same, told in two records.
+    /// Like [`Self::page_fault`], in two records.
     pub fn page_fault_in_two(&mut self, pc: u64, addr: u64) {
         self.send(0);
         self.words.extend([Head::encode(Kind::Discontinuity, 2, pc - 2), pc - 2, addr]);
@@ -359,12 +359,12 @@ impl Guest {
         self.send(0);
     }
 
-    /// The code returns to where it was when the fault hit.
+    /// The code returns to the instruction that faulted.
     pub fn retry(&mut self) {
         self.enter_words(false, 0);
     }
 
-    /// A module that is not watched comes, with its code at `CORE`.
+    /// A module that is not watched is loaded, with its code at `CORE`.
     pub fn load_other(&mut self, name: &[u8; 8]) {
         self.send(0);
         self.words.extend([Head::encode(Kind::OtherModule, 1, CORE + 0x800), 0]);
@@ -379,13 +379,13 @@ impl Guest {
         self.send(4);
     }
 
-    /// The driver calls what is at `target` at `addr`, and it returns.
+    /// The code at `addr` calls the function at `target`, which returns.
     pub fn called_at(&mut self, addr: u64, target: u64, args: [u64; 6]) {
         self.call_at(addr, target, args);
         self.back(0);
     }
 
-    /// The driver calls what is at `target` at `addr`.
+    /// The code at `addr` calls the function at `target`.
     pub fn call_at(&mut self, addr: u64, target: u64, args: [u64; 6]) {
         self.block(addr, &[0xe8, 0, 0, 0, 0]);
         self.words.extend([Head::encode(Kind::Call, 0, target), self.rsp]);
@@ -411,7 +411,7 @@ impl Guest {
         self.session.findings()
     }
 
-    /// Ends the run; gives each finding as `kind at function+offset: message`.
+    /// Ends the run; returns each finding as `kind at function+offset: message`.
     pub fn found(self) -> Vec<String> {
         let show = |f: &Finding| format!("{} at {}+{:#x}: {}", f.kind, f.function, f.offset, f.message);
         self.finish().findings.iter().map(show).collect()

@@ -5,7 +5,7 @@ use super::rng::Rng;
 use guardrail_trace::event::{Head, Kind};
 
 impl Rng {
-    /// A word from a small set of awkward ones, or any.
+    /// A word from a small set of awkward ones, or a random one.
     fn word(&mut self) -> u64 {
         const AWKWARD: [u64; 16] = [
             0,

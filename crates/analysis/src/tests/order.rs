@@ -1,4 +1,4 @@
-//! Locks, strands, order and states, each rule with a guest of its own.
+//! Locks, strands, order and states; each rule has a guest of its own.
 
 mod charts;
 mod deadlocks;

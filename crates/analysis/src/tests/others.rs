@@ -1,4 +1,4 @@
-//! Modules that are not watched: they have names, and nothing else.
+//! Modules that are not watched: only their names are known.
 
 use super::guest::*;
 
@@ -54,7 +54,7 @@ fn the_last_module_at_an_address_counts() {
 
 #[test]
 fn functions_of_other_modules_may_keep_and_write_what_they_are_given() {
-    // `up…` keeps nothing where it is the kernel's.
+    // `up…` keeps nothing where it is the kernel's function.
     for target in [CORE, CORE + 0x100] {
         let mut g = Guest::new();
         g.load_other(b"core\0\0\0\0");

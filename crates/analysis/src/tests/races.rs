@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 /// A word of the module that contexts share.
 const WORD: u64 = SLOTS + 8;
-/// Another one.
+/// Another shared word, which serves as a sequence counter.
 const SEQ: u64 = SLOTS + 16;
 const LOCK: u64 = SLOTS + 24;
 
-/// Kernel functions of this world: where `memcpy` and its like were.
+/// Kernel functions of this world, in the places of `memcpy` and others.
 const SPIN_LOCK: u64 = 10;
 const SPIN_UNLOCK: u64 = 11;
 
@@ -61,7 +61,7 @@ impl World for Locks {
     }
 }
 
-/// A place where driver code runs.
+/// A context that runs driver code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
     Task(u64),
@@ -79,7 +79,7 @@ impl Race {
         Race { guest: Guest::with(Box::new(Locks(world())), &[tool]), at: F }
     }
 
-    /// The kernel calls `f` there, on a vCPU.
+    /// The kernel calls `f` in a context, on a vCPU.
     fn enter(&mut self, who: Who, cpu: u32) -> &mut Race {
         let (task, stack, count) = match who {
             Who::Task(n) => (TASK + n * 0x1_0000, STACK + n * 0x1_0000, 0),
@@ -135,10 +135,10 @@ impl Race {
         self.call(SPIN_UNLOCK, &[LOCK])
     }
 
-    /// All have touched the word, so that nothing is initialization any more.
+    /// A run in which all contexts have touched the word, so that nothing is initialization any more.
     fn shared(tool: &str) -> Race {
         let mut race = Race::new(tool);
-        // In another function, so that what follows is told apart.
+        // The code is in another function, so that what follows is distinguished.
         race.at = G;
         race.enter(Who::Task(9), 0).read(WORD).enter(Who::Task(8), 0).read(WORD);
         race.at = F;
@@ -257,7 +257,7 @@ fn initialization_is_forgiven_where_locks_hand_it_over() {
     };
     assert_eq!(fresh(true), 0);
     assert_eq!(fresh(false), 1);
-    // What is not initialization is not forgiven.
+    // What is not initialization is reported.
     let mut race = Race::shared("drcheck");
     race.enter(Who::Task(0), 0).write(WORD).lock().unlock();
     race.enter(Who::Task(1), 0).lock().unlock().read(WORD);
@@ -395,7 +395,7 @@ fn what_a_plain_flag_hands_over_is_told_once_with_the_flag() {
         found[0].triage.as_deref(),
         Some("likely benign: flag or index that hands over what was written before it")
     );
-    // What was written after the flag is not handed over.
+    // The flag does not hand over what was written after it.
     let mut race = Race::new("drcheck");
     race.enter(Who::Task(0), 0).write(SEQ).write(WORD).enter(Who::Softirq, 1).read(SEQ).read(WORD);
     assert_eq!(race.findings().len(), 2);
@@ -469,7 +469,7 @@ fn a_flag_whose_readers_decide_by_it_is_no_race_where_it_hands_over() {
 #[test]
 fn order_by_a_flag_is_handed_on() {
     let mut race = Race::new("drcheck");
-    // Each reads the flag of the one before; the last one reads what the first one wrote.
+    // Each one reads the flag of the one before; the last one reads what the first one wrote.
     for task in 0..3 {
         race.enter(Who::Task(task), 0).test(SEQ).test(SEQ + 16);
     }

@@ -1,4 +1,4 @@
-//! Numbers for tests.
+//! Random numbers for tests.
 
 /// A small generator of reproducible numbers (xorshift64*).
 pub struct Rng(pub u64);

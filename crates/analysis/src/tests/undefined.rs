@@ -1,4 +1,4 @@
-//! Definedness.
+//! Tests of definedness.
 
 use super::guest::*;
 
@@ -141,7 +141,7 @@ fn stack_that_the_driver_has_left_is_others() {
     let code = [0x48, 0x81, 0xec, 0, 1, 0, 0, 0x48, 0x81, 0xc4, 0, 1, 0, 0, 0xc3];
     g.block(F, &code).load(2, STACK, 8);
     g.send(0);
-    // The kernel calls again, deeper, and hands in a local of its own.
+    // The kernel calls again, deeper, and passes a local variable of its own.
     g.rsp = STACK - 0xc0;
     g.enter(F);
     g.block(G, READ_AND_BRANCH).load(0, STACK - 0x80, 4);

@@ -6,14 +6,14 @@ use super::insn::{Logic, Op, Opnd, Shift};
 use super::shift::shift_known;
 use super::{Flags, Memory};
 
-/// Sign, zero and parity flags of a result.
+/// The undefined ones of the sign, zero and parity flags of a result.
 #[inline]
 pub(super) fn result_flags(r: Bits, size: u8) -> u8 {
     if r.undef == 0 {
         return 0;
     }
     let mut flags = 0;
-    // A bit that is known to be one decides that the result is not zero.
+    // A bit that is known to be one means that the result is not zero.
     if r.value & mask(size) == 0 {
         flags |= Flags::ZF;
     }
@@ -61,7 +61,7 @@ impl<M: Memory> Machine<'_, '_, M> {
                 self.set_flags(Flags::ALL, result_flags(r, size), r.origin);
             }
             Op::Add if dst == src => {
-                // Doubling: each bit moves up, and no carry depends on more than one of them.
+                // Doubling moves each bit up, and no carry depends on more than one bit.
                 let a = self.read(dst, size);
                 let r = shift_known(Shift::Shl, a, 1, size);
                 let mut flags = result_flags(r, size);
@@ -220,7 +220,7 @@ impl<M: Memory> Machine<'_, '_, M> {
             return sum.bits;
         }
         let mut flags = result_flags(sum.bits, size);
-        // Operands that are known to differ in a bit differ, whatever the other bits are.
+        // Operands that differ in a known bit differ, whatever the other bits are.
         if carry == Carry::One && a.known & b.known & (a.value ^ b.value) & mask(size) != 0 {
             flags &= !Flags::ZF;
         }

@@ -1,4 +1,4 @@
-//! Values of which some bits are undefined and some are known, and arithmetic on them.
+//! Values with some undefined and some known bits, and arithmetic on them.
 
 use super::Origin;
 
@@ -7,13 +7,13 @@ use super::Origin;
 /// `known` and `undef` are disjoint: a known bit is the same whatever the undefined bits are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bits {
-    /// Bits that are undefined.
+    /// The undefined bits.
     pub undef: u64,
     /// Bits whose value is known.
     pub known: u64,
     /// The value of the known bits; zero elsewhere.
     pub value: u64,
-    /// Where the undefined bits came from; 0: nowhere, or not known.
+    /// The source of the undefined bits; 0 where there is none, or it is not known.
     pub origin: Origin,
 }
 
@@ -45,11 +45,11 @@ pub(super) const fn smear_right(bits: u64) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sum {
     pub bits: Bits,
-    /// Undefined: the carry out, the carry into the highest bit, the carry into bit 4.
+    /// Whether these are undefined: the carry out, the carry into the highest bit, the carry into bit 4.
     pub carry_out: bool,
     pub carry_top: bool,
     pub carry_4: bool,
-    /// Where the undefined carries came from.
+    /// The source of the undefined carries.
     pub origin: Origin,
 }
 
@@ -64,16 +64,16 @@ pub(super) enum Carry {
 }
 
 impl Bits {
-    /// Defined, of unknown value.
+    /// A value that is defined and not known.
     pub const DEFINED: Bits = Bits { undef: 0, known: 0, value: 0, origin: 0 };
 
-    /// The constant `value`.
+    /// A known value in which all bits are defined.
     #[inline]
     pub const fn of(value: u64) -> Bits {
         Bits { undef: 0, known: u64::MAX, value, origin: 0 }
     }
 
-    /// Wholly undefined.
+    /// A value in which all bits are undefined.
     #[inline]
     pub const fn undefined(origin: Origin) -> Bits {
         Bits { undef: u64::MAX, known: 0, value: 0, origin }
@@ -147,7 +147,7 @@ impl Bits {
         if a.undef != 0 { a.origin } else { b.origin }
     }
 
-    /// Undefined exactly in `undef`, nothing known in the low `size` bytes.
+    /// A value that is undefined exactly in `undef`, and not known in the low `size` bytes.
     #[inline]
     pub(super) fn with_undef(undef: u64, size: u8, origin: Origin) -> Bits {
         let m = mask(size);
@@ -160,14 +160,14 @@ impl Bits {
         a.known & b.known & !(a.value ^ b.value)
     }
 
-    /// Either of `a` and `b`, and which one is undefined.
+    /// Either of `a` and `b`, where the choice is undefined.
     #[inline]
     pub(super) fn select_undefined(a: Bits, b: Bits, size: u8, origin: Origin) -> Bits {
         let known = Bits::agree(a, b) | !mask(size);
         Bits { undef: !known, known, value: a.value & known & mask(size), origin }.tidy()
     }
 
-    /// Either of `a` and `b`; which one is defined but not told. See the module's documentation.
+    /// Either of `a` and `b`, where the choice is defined but not in the log. See the module's documentation.
     #[inline]
     pub(super) fn select_either(a: Bits, b: Bits) -> Bits {
         let known = Bits::agree(a, b);
@@ -254,8 +254,8 @@ impl Bits {
         Bits::add_undefined(a, b, carry, low, high, size)
     }
 
-    /// The general case: follows which carries can be undefined. A carry is monotone in all bits below it, so it is known
-    /// exactly where the least and the greatest operands give the same one.
+    /// The general case of [`Bits::add`]: finds the carries that can be undefined. A carry is monotone in all
+    /// bits below it. So it is known exactly where the least and the greatest operands produce the same one.
     fn add_undefined(a: Bits, b: Bits, carry: Carry, low: u64, high: u64, size: u8) -> Sum {
         let m = u128::from(mask(size));
         let (amin, bmin) = (u128::from(a.value) & m, u128::from(b.value) & m);
@@ -299,10 +299,10 @@ impl Bits {
         Bits::add(a, b.not(size), carry, size)
     }
 
-    /// The low half of a product.
+    /// The low half of a product of `size` bytes.
     pub(super) fn mul(a: Bits, b: Bits, size: u8) -> Bits {
         let m = mask(size);
-        // Bits beyond the operand do not take part.
+        // Bits beyond the operand have no effect.
         let (aknown, bknown) = (a.known & m, b.known & m);
         if aknown == m && bknown == m {
             return Bits::of(a.value.wrapping_mul(b.value) & m);

@@ -10,7 +10,7 @@ use iced_x86::{
 };
 
 impl Block {
-    /// Decodes `bytes`, which begin at `addr`. Ends at the first bytes that are no instruction.
+    /// Decodes `bytes`, which begin at `addr`. Stops at the first bytes that are no instruction.
     pub fn decode(addr: u64, bytes: &[u8]) -> Block {
         let mut decoder = Decoder::with_ip(64, bytes, addr, DecoderOptions::NONE);
         let mut factory = InstructionInfoFactory::new();
@@ -28,7 +28,7 @@ impl Block {
     }
 }
 
-/// Where register `reg` is kept, and its size in bytes.
+/// The place of register `reg`, and its size in bytes.
 pub(super) fn register(reg: Register) -> (Opnd, u8) {
     let size = reg.size() as u8;
     let number = reg.number() as u8;
@@ -36,7 +36,7 @@ pub(super) fn register(reg: Register) -> (Opnd, u8) {
         Register::AH | Register::CH | Register::DH | Register::BH => {
             Opnd::High(reg as u8 - Register::AH as u8)
         }
-        // Among byte registers iced counts ah to bh too.
+        // For byte registers, iced counts ah to bh too.
         _ if reg.is_gpr() => Opnd::Reg(reg.full_register().number() as u8),
         _ if reg.is_vector_register() => Opnd::Vec(number),
         _ if reg.is_mm() => Opnd::Vec(MMX + number),
@@ -47,7 +47,7 @@ pub(super) fn register(reg: Register) -> (Opnd, u8) {
     (opnd, size)
 }
 
-/// Where operand `i` is, and its size in bytes.
+/// The place of operand `i`, and its size in bytes.
 fn operand(instr: &Instruction, i: u32) -> (Opnd, u8) {
     if i >= instr.op_count() {
         return (Opnd::None, 0);
@@ -79,7 +79,7 @@ fn address(instr: &Instruction) -> MemRef {
     }
 }
 
-/// iced's flag bits as ours.
+/// Converts iced's flag bits into those of [`super::Flags`].
 pub(super) fn flags(bits: u32) -> u8 {
     let mut out = 0;
     for (theirs, ours) in [
@@ -148,7 +148,7 @@ fn translate(instr: &Instruction, index: u16, factory: &mut InstructionInfoFacto
     insn
 }
 
-/// The one bit of an operand in memory that the instruction is about, where a constant says which.
+/// The bit of an operand in memory that the instruction is about; `None` where no constant selects one bit.
 fn bit(instr: &Instruction, insn: &Insn) -> Option<u8> {
     if insn.src != Opnd::Imm || !(1..=8).contains(&insn.size) {
         return None;
@@ -166,7 +166,7 @@ fn bit(instr: &Instruction, insn: &Insn) -> Option<u8> {
     }
 }
 
-/// What the instruction changes of what may interrupt the processor.
+/// How the instruction changes what may interrupt the processor; `None` where it does not.
 fn control(instr: &Instruction, insn: &Insn) -> Option<Control> {
     let delta = match instr.mnemonic() {
         Mnemonic::Cli => return Some(Control::Cli),
@@ -184,7 +184,8 @@ fn control(instr: &Instruction, insn: &Insn) -> Option<Control> {
         .then_some(Control::PerCpu { place: insn.mem.disp, delta })
 }
 
-/// The kernel's `smp_mb()`: a locked instruction on the stack that changes nothing, often below the live frame.
+/// Whether this is the kernel's `smp_mb()`: a locked instruction on the stack that changes nothing, often
+/// below the live frame.
 fn is_fence(instr: &Instruction) -> bool {
     instr.has_lock_prefix()
         && matches!(instr.mnemonic(), Mnemonic::Add | Mnemonic::Or)
@@ -193,7 +194,7 @@ fn is_fence(instr: &Instruction) -> bool {
         && instr.immediate(1) == 0
 }
 
-/// The exact rule of an instruction, where there is one; adjusts operands and sizes where they are implied.
+/// The exact rule of an instruction; `None` where there is none. Adjusts operands and sizes that are implied.
 fn rule(instr: &Instruction, insn: &mut Insn) -> Option<Op> {
     use Mnemonic as M;
     let reads = flags(instr.rflags_read());
@@ -316,7 +317,7 @@ fn rule(instr: &Instruction, insn: &mut Insn) -> Option<Op> {
         M::Cqo => sign_d(insn, 8),
         M::In => Op::In,
         M::Out => {
-            // Operands: port, accumulator.
+            // The operands are port and accumulator, in this order.
             std::mem::swap(&mut insn.dst, &mut insn.src);
             std::mem::swap(&mut insn.size, &mut insn.src_size);
             Op::Out

@@ -4,7 +4,8 @@ use super::decode::{flags, register};
 use super::insn::{Generic, Insn, Op, Opnd, RegUse};
 use iced_x86::{EncodingKind, Instruction, Mnemonic, OpAccess, OpKind, Register};
 
-/// Vector moves, which keep the definedness of each byte, and zeroing idioms.
+/// The rule of a vector move, which keeps the definedness of each byte, or of a zeroing idiom. `None` for
+/// other instructions.
 pub(super) fn vector_rule(instr: &Instruction, insn: &mut Insn) -> Option<Op> {
     use Mnemonic as M;
     let vex = instr.code().encoding() != EncodingKind::Legacy;
@@ -12,8 +13,8 @@ pub(super) fn vector_rule(instr: &Instruction, insn: &mut Insn) -> Option<Op> {
     if masked {
         return None;
     }
-    // A move to memory or a general-purpose register has its size there; one to a vector register has the
-    // size of its source.
+    // A move to memory or a general-purpose register has the size of its destination. A move to a vector
+    // register has the size of its source.
     let bytes = if matches!(insn.dst, Opnd::Vec(_)) { insn.size.min(insn.src_size) } else { insn.size };
     let to_vector = matches!(insn.dst, Opnd::Vec(_));
     let both = to_vector && matches!(insn.src, Opnd::Vec(_));
@@ -92,7 +93,8 @@ fn is_zeroing(instr: &Instruction) -> bool {
         && instr.op_register(n - 1) == instr.op_register(n - 2)
 }
 
-/// Union of sources into destinations. The rule of vector arithmetic; for anything else it is counted.
+/// The union of sources into destinations. This is the rule of vector arithmetic; other instructions with it
+/// are counted as unknown.
 pub(super) fn generic(instr: &Instruction, info: &iced_x86::InstructionInfo) -> Op {
     let mut generic = Generic {
         flags_read: flags(instr.rflags_read()),

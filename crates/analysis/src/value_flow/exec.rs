@@ -16,7 +16,7 @@ pub(super) struct Machine<'a, 'l, M> {
 }
 
 impl Insn {
-    /// Executes the instruction on the shadow state, taking its accesses from `accesses`.
+    /// Executes the instruction on the shadow state, with its accesses from `accesses`.
     pub fn execute<M: Memory>(
         &self,
         regs: &mut Regs,
@@ -231,7 +231,7 @@ impl<M: Memory> Machine<'_, '_, M> {
         }
     }
 
-    /// Loads an operand of up to 8 bytes, which the log may tell in pieces.
+    /// Loads an operand of up to 8 bytes, which the log may hold in pieces.
     #[inline]
     pub(super) fn load(&mut self, size: u8) -> Bits {
         let mut undef = 0;
@@ -255,7 +255,7 @@ impl<M: Memory> Machine<'_, '_, M> {
         self.mem.load(&self.ctx, access)
     }
 
-    /// Stores an operand of up to 8 bytes.
+    /// Stores an operand of up to 8 bytes, which the log may hold in pieces.
     #[inline]
     pub(super) fn store(&mut self, bits: Bits, size: u8) {
         let mut at = 0;
@@ -269,7 +269,7 @@ impl<M: Memory> Machine<'_, '_, M> {
         }
     }
 
-    /// Tells of undefined registers in the address, and learns the stack pointer from it.
+    /// Reports undefined registers in the address, and learns the stack pointer from it.
     #[inline]
     pub(super) fn check_address(&mut self, access: Access) {
         let mem = self.insn.mem;
@@ -292,7 +292,7 @@ impl<M: Memory> Machine<'_, '_, M> {
         }
     }
 
-    /// After a report: the register counts as defined.
+    /// Marks a register as defined after a report.
     pub(super) fn set_defined(&mut self, opnd: Opnd) {
         if let Opnd::Reg(n) | Opnd::High(n) = opnd {
             let reg = &mut self.regs.gpr[usize::from(n & 15)];
@@ -357,12 +357,12 @@ impl<M: Memory> Machine<'_, '_, M> {
         }
     }
 
-    /// Accesses that the rule left over: checked, and what they store is defined.
+    /// Processes accesses that the rule left over: checks them, and their stores are defined.
     #[inline]
     fn drain(&mut self) {
         while let Some(access) = self.log.take_any(self.insn.index) {
             if matches!(self.insn.op, Op::Nop) {
-                // A fence's access is none.
+                // A fence's access has no effect.
             } else if access.store {
                 self.mem.store(&self.ctx, access, Value::DEFINED);
             } else {
@@ -376,12 +376,12 @@ impl<M: Memory> Machine<'_, '_, M> {
 const POSITIONS: [(u8, u32); 6] =
     [(Flags::CF, 0), (Flags::PF, 2), (Flags::AF, 4), (Flags::ZF, 6), (Flags::SF, 7), (Flags::OF, 11)];
 
-/// Our flag mask as RFLAGS has it.
+/// Converts a mask of [`Flags`] into RFLAGS.
 pub(super) fn spread_flags(flags: u8) -> u64 {
     POSITIONS.iter().filter(|(f, _)| flags & f != 0).fold(0, |bits, (_, at)| bits | 1 << at)
 }
 
-/// RFLAGS as our flag mask.
+/// Converts RFLAGS into a mask of [`Flags`].
 pub(super) fn gather_flags(rflags: u64) -> u8 {
     POSITIONS.iter().filter(|(_, at)| rflags >> at & 1 != 0).fold(0, |bits, (f, _)| bits | f)
 }

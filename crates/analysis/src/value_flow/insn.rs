@@ -3,32 +3,32 @@
 use super::{AccessKind, Control};
 use iced_x86::Mnemonic;
 
-/// A translated block.
+/// A translated block of code.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// Address of the first instruction.
+    /// Guest address of the first instruction.
     pub addr: u64,
     /// The instructions, in order.
     pub insns: Vec<Insn>,
-    /// Number of bytes decoded; less than what was given where bytes are no instruction.
+    /// Number of decoded bytes; less than the given number where bytes are no instruction.
     pub len: u32,
 }
 
 impl Block {
-    /// Index of the instruction that begins at `addr`.
+    /// Index of the instruction that begins at `addr`; `None` where none does.
     pub fn index_of(&self, addr: u64) -> Option<usize> {
         self.insns.binary_search_by_key(&addr, |i| i.addr).ok()
     }
 }
 
-/// A translated instruction.
+/// An instruction, translated once.
 #[derive(Clone, Debug)]
 pub struct Insn {
-    /// Its address.
+    /// Guest address of its first byte.
     pub addr: u64,
-    /// Its index in the block.
+    /// Index in its block.
     pub index: u16,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u8,
     pub(super) size: u8,
     pub(super) src_size: u8,
@@ -46,19 +46,19 @@ pub struct Insn {
 }
 
 impl Insn {
-    /// Whether it is a string instruction with a repeat prefix whose effect the log tells in a repeat record.
+    /// Whether it is a string instruction with a repeat prefix whose effect the log holds in a repeat record.
     #[inline]
     pub fn is_rep(&self) -> bool {
         matches!(self.op, Op::Rep(_))
     }
 
-    /// Whether it makes at least one access that the log tells.
+    /// Whether the log holds at least one access of it.
     #[inline]
     pub fn touches_memory(&self) -> bool {
         self.needs_access
     }
 
-    /// Its mnemonic.
+    /// The mnemonic, as iced names it.
     pub fn mnemonic(&self) -> Mnemonic {
         self.mnemonic
     }
@@ -69,7 +69,7 @@ impl Insn {
     }
 }
 
-/// Where an operand is.
+/// The place of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opnd {
     None,
@@ -91,9 +91,9 @@ pub(super) struct MemRef {
     pub base: u8,
     pub index: u8,
     pub scale: u8,
-    /// A segment base is added.
+    /// The processor adds a segment base.
     pub segment: bool,
-    /// Includes the instruction pointer where it is the base.
+    /// The displacement; includes the instruction pointer where that is the base.
     pub disp: u64,
 }
 
@@ -101,7 +101,7 @@ impl MemRef {
     pub const NONE: MemRef = MemRef { base: NO_REG, index: NO_REG, scale: 1, segment: false, disp: 0 };
 }
 
-/// A string instruction.
+/// The kind of a string instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Str {
     Movs,
@@ -113,7 +113,7 @@ pub(super) enum Str {
     Outs,
 }
 
-/// Shifts and rotates.
+/// The kind of a shift or rotate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shift {
     Shl,
@@ -123,7 +123,7 @@ pub(super) enum Shift {
     Ror,
 }
 
-/// What `bt` and its kin do to the bit.
+/// What `bt` and its variants do to the bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BitOp {
     Test,
@@ -132,7 +132,7 @@ pub(super) enum BitOp {
     Complement,
 }
 
-/// Binary logic.
+/// The kind of a binary logic instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Logic {
     And,
@@ -141,7 +141,7 @@ pub(super) enum Logic {
     AndNot,
 }
 
-/// A rule. Operands, sizes and the immediate are in the [`Insn`].
+/// The rule of an instruction. Operands, sizes and the immediate are in the [`Insn`].
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     /// No effect on definedness.
@@ -151,7 +151,7 @@ pub(super) enum Op {
     Lea,
     Xchg,
     CmpXchg,
-    /// cmpxchg8b (4) and cmpxchg16b (8): size of one half.
+    /// cmpxchg8b (4) and cmpxchg16b (8), with the size of one half in bytes.
     CmpXchgPair(u8),
     Xadd,
     Bswap,
@@ -160,20 +160,20 @@ pub(super) enum Op {
     PushFlags,
     PopFlags,
     Leave,
-    /// `imm` bytes are popped besides the return address.
+    /// Pops the return address and `imm` more bytes.
     Ret,
     CallDirect,
     CallIndirect,
     JmpIndirect,
-    /// The flags it reads.
+    /// The flags that the jump reads.
     Jcc(u8),
-    /// jrcxz, loop; the flags it reads besides rcx; whether it counts down.
+    /// jrcxz and loop: the flags that they read besides rcx, and whether they count down.
     Jcxz(u8, bool),
     Setcc(u8),
     Cmov(u8),
     Logic(Logic),
     Test,
-    /// The destination is zero whatever it was.
+    /// The destination becomes zero, whatever it was.
     Zero,
     Add,
     Adc,
@@ -186,58 +186,58 @@ pub(super) enum Op {
     Dec,
     Neg,
     Not,
-    /// Two- and three-operand imul.
+    /// imul with two or three operands.
     Imul,
-    /// One-operand mul and imul.
+    /// mul and imul with one operand.
     MulWide,
     Mulx,
     Div,
     Shift(Shift),
-    /// shlx, shrx, sarx, rorx: no flags.
+    /// shlx, shrx, sarx, rorx: they write no flags.
     ShiftX(Shift),
-    /// rcl, rcr.
+    /// rcl and rcr.
     RotateCarry,
-    /// shld (true), shrd.
+    /// shld (true) and shrd.
     ShiftDouble(bool),
     Bit(BitOp),
-    /// bsf, bsr, tzcnt, lzcnt, popcnt; the flags it writes.
+    /// bsf, bsr, tzcnt, lzcnt, popcnt, with the flags that they write.
     BitScan(u8),
-    /// adcx (CF), adox (OF).
+    /// adcx (CF) and adox (OF).
     AddFlag(u8),
-    /// Result wholly undefined where a source is; flags written; flags become.
+    /// The result and the written flags are wholly undefined where a source is; the mask holds those flags.
     Whole(u8),
-    /// blsr, blsi, blsmsk: left smear.
+    /// blsr, blsi, blsmsk: undefined bits smear to the left.
     LowBit,
-    /// cbw, cwde, cdqe: size of the source.
+    /// cbw, cwde, cdqe, with the size of the source.
     SignExtendA,
-    /// cwd, cdq, cqo.
+    /// cwd, cdq and cqo.
     SignExtendD,
     Str(Str),
     Rep(Str),
-    /// repe/repne cmps and scas.
+    /// cmps and scas with repe or repne.
     RepCompare(Str),
     In,
     Out,
-    /// rdtsc, cpuid, rdmsr …: the registers in the mask become defined.
+    /// rdtsc, cpuid, rdmsr and others: the registers in the mask become defined.
     Define(u16),
     Lahf,
     Sahf,
-    /// clc, stc, cmc: a flag mask that becomes defined.
+    /// clc, stc, cmc: the flags in the mask become defined.
     FlagDefine(u8),
     SetDf(bool),
     SetAc(bool),
-    /// Vector moves: number of bytes; whether the rest of the destination becomes zero.
+    /// A vector move: number of bytes, and whether the rest of the destination becomes zero.
     VecMov(u8, bool),
-    /// Union of sources into all destinations.
+    /// The union of all sources into all destinations.
     Generic(Box<Generic>),
 }
 
-/// A register and how much of it.
+/// A register, and how many of its bytes an instruction uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RegUse {
     pub opnd: Opnd,
     pub size: u8,
-    /// The write leaves the rest of the register, or happens under a condition.
+    /// The write leaves the rest of the register, or depends on a condition.
     pub keep: bool,
 }
 
@@ -250,6 +250,6 @@ pub(super) struct Generic {
     pub flags_written: u8,
     /// The result does not depend on the sources (zeroing idioms).
     pub zero: bool,
-    /// Counted as unknown.
+    /// The instruction is counted as unknown.
     pub unknown: bool,
 }

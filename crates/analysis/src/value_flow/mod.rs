@@ -1,21 +1,24 @@
 //! Definedness of values as they flow through instructions: the transfer function of x86-64.
 //!
-//! Knows: instruction bytes, shadow registers ([`Regs`]), and the memory accesses that an instruction
-//! made. Must not know: what memory holds, who owns it, or what is worth a report; that is the business of
-//! the [`Memory`] it is run against.
+//! Knows: instruction bytes, shadow registers ([`Regs`]), and the memory accesses that an instruction made.
+//! Must not know: what memory holds, who owns it, or what is worth a report. That is the business of the
+//! [`Memory`] that it runs against.
 //!
-//! General-purpose registers are tracked bit by bit, in the manner of Memcheck. The log tells addresses
-//! but no values, so besides an *undefined* mask each register has a mask of bits whose value is *known*
-//! (immediates, zero extension, stack addresses); bitfields and carry chains come out exact where the known
-//! bits decide. Vector registers are tracked by byte; their arithmetic is all or nothing.
+//! General-purpose registers are tracked bit by bit, like in Memcheck. The log holds addresses but no values.
+//! So besides an *undefined* mask, each register has a mask of bits whose value is *known* (immediates, zero
+//! extension, stack addresses). Bitfields and carry chains are exact where the known bits decide. Vector
+//! registers are tracked by byte; their arithmetic is all or nothing.
 //!
-//! Three rules follow from having no values. A conditional move whose condition is defined may have taken
-//! either source: bits count as undefined where *both* sources are (quiet rather than noisy). A defined shift count of
-//! unknown value smears the undefined bits in the direction of the shift. `bsf` and `bsr` count as having found a bit, unless that
-//! depends on undefined ones.
+//! Three rules follow from the lack of values:
 //!
-//! **Invariant:** apart from the conditional move, `bsf` and `bsr`, an output bit that can change when undefined input bits change is marked
-//! undefined. The differential test against the real processor holds this.
+//! - A conditional move whose condition is defined may have taken either source. Bits count as undefined
+//!   where *both* sources are (quiet rather than noisy).
+//! - A defined shift count of unknown value smears the undefined bits in the direction of the shift.
+//! - `bsf` and `bsr` count as having found a bit, unless that depends on undefined ones.
+//!
+//! **Invariant:** an output bit that can change when undefined input bits change is marked undefined. The
+//! exceptions are the conditional move, `bsf` and `bsr`. The differential test against the real processor
+//! enforces this.
 
 mod arith;
 mod bits;
@@ -39,16 +42,17 @@ pub use run::{AccessCursor, RunEnd, Status};
 
 use guardrail_trace::event::Access;
 
-/// Where an undefined value came from; the [`Memory`] gives the numbers their meaning. 0: nowhere.
+/// The source of an undefined value. The [`Memory`] defines what the numbers mean; 0 means that there is no
+/// source.
 pub type Origin = u32;
 
 /// The definedness of a value in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Value {
-    /// For an access of up to 8 bytes: one bit for each *bit*, set where it is undefined. For a wider
-    /// one: one bit for each *byte*.
+    /// For an access of up to 8 bytes: one bit for each *bit*, set where it is undefined. For a wider access:
+    /// one bit for each *byte*.
     pub undef: u64,
-    /// Where the undefined part came from; 0 where nothing is undefined.
+    /// The source of the undefined part; 0 where nothing is undefined.
     pub origin: Origin,
 }
 
@@ -60,67 +64,68 @@ impl Value {
 /// The instruction that a callback is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InsnCtx {
-    /// Its address.
+    /// Guest address of its first byte.
     pub addr: u64,
-    /// Its index in the block.
+    /// Index in its block.
     pub index: u16,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u8,
     /// The stack pointer before it, where known.
     pub rsp: Option<u64>,
-    /// How it accesses memory.
+    /// How the instruction accesses memory.
     pub access: AccessKind,
 }
 
 /// How an instruction accesses memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccessKind {
-    /// It is atomic with respect to other processors: a lock prefix, or `xchg` with memory.
+    /// The access is atomic with respect to other processors: a lock prefix, or `xchg` with memory.
     pub locked: bool,
-    /// Its operand lies in the per-CPU area of the processor that runs it (a GS prefix).
+    /// The operand lies in the per-CPU area of the processor that runs the instruction (a GS prefix).
     pub per_cpu: bool,
-    /// It reads and writes the same operand.
+    /// The instruction reads and writes the same operand.
     pub updates: bool,
-    /// It is about one bit of its operand in memory: which.
+    /// Number of the only bit of the operand in memory that the instruction is about; `None` where it is
+    /// about more.
     pub bit: Option<u8>,
 }
 
-/// An instruction that changes what may interrupt the processor.
+/// How an instruction changes what may interrupt the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Interrupts off.
+    /// Interrupts are off from now on.
     Cli,
-    /// Interrupts on.
+    /// Interrupts are on from now on.
     Sti,
-    /// The flags are put away.
+    /// The flags are saved.
     Pushf,
-    /// The flags are as they were put away.
+    /// The saved flags are restored.
     Popf,
     /// A 32-bit variable of the processor changes by a constant; it may be `preempt_count`.
     PerCpu {
-        /// Its place relative to the GS base.
+        /// Offset of the variable from the GS base.
         place: u64,
-        /// What is added.
+        /// The number that is added.
         delta: i32,
     },
 }
 
-/// A string instruction with a repeat prefix, as the log tells it before it runs.
+/// A string instruction with a repeat prefix, as the log holds it from before it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rep {
     /// Index of the instruction in its block.
     pub insn: u16,
-    /// rcx: the number of elements left to do.
+    /// The value of rcx: the number of elements left to do.
     pub count: u64,
-    /// rsi.
+    /// The value of rsi: address of the next element that is read.
     pub rsi: u64,
-    /// rdi.
+    /// The value of rdi: address of the next element that is written.
     pub rdi: u64,
 }
 
-/// Memory touched by a repeated string instruction: `count` elements of `elem` bytes.
+/// The memory that a repeated string instruction accesses: `count` elements of `elem` bytes.
 ///
-/// `dst` and `src` are the *lowest* addresses touched, whatever the direction.
+/// `dst` and `src` are the *lowest* accessed addresses, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepRange {
     /// Lowest address written (0 where the instruction writes no memory).
@@ -129,21 +134,21 @@ pub struct RepRange {
     pub src: u64,
     /// Number of elements.
     pub count: u64,
-    /// Bytes of one element: 1, 2, 4 or 8.
+    /// Size of one element in bytes: 1, 2, 4 or 8.
     pub elem: u8,
-    /// The direction flag was set: elements were done from the highest address down.
+    /// The direction flag was set: elements were processed from the highest address down.
     pub backward: bool,
-    /// At least one access of it is known to have touched a device.
+    /// At least one of the accesses is known to be to a device.
     pub io: bool,
 }
 
-/// What instructions act upon besides registers, and whom they tell of undefined values.
+/// What instructions act upon besides registers; it gets the reports of undefined values.
 ///
-/// After a report the undefined value counts as defined, so that one cause is told once.
+/// After a report the undefined value counts as defined, so that one cause is reported once.
 pub trait Memory {
-    /// The definedness of what was read.
+    /// An instruction read memory. Returns the definedness of the value.
     fn load(&mut self, ctx: &InsnCtx, access: Access) -> Value;
-    /// A value was written. Undefined data for a device shows here, as a value with an `access.io`.
+    /// An instruction wrote memory. Undefined data for a device shows here, as a value with an `access.io`.
     fn store(&mut self, ctx: &InsnCtx, access: Access, value: Value);
     /// A jump's condition or target, or a repeat count, is undefined.
     fn undefined_branch(&mut self, ctx: &InsnCtx, origin: Origin);
@@ -155,13 +160,13 @@ pub trait Memory {
     fn rep_move(&mut self, ctx: &InsnCtx, range: RepRange);
     /// `rep stos` (and `rep ins`, with a defined value): each element of `range.dst` becomes `value`.
     fn rep_set(&mut self, ctx: &InsnCtx, range: RepRange, value: Value);
-    /// `rep lods` and `rep outs`: `range.src` is read; the union of what is undefined in it.
+    /// `rep lods` and `rep outs`: `range.src` is read. Returns the union of what is undefined in it.
     fn rep_read(&mut self, ctx: &InsnCtx, range: RepRange) -> Value;
-    /// The stack pointer went from `old` to `new` by arithmetic or a move (not by push, pop, call or return).
-    /// Where `new` is lower, `new..old` is fresh stack with nothing in it.
+    /// The stack pointer moved from `old` to `new` by arithmetic or a move (not by push, pop, call or
+    /// return). Where `new` is lower, `new..old` is fresh stack that holds nothing.
     fn stack_adjusted(&mut self, ctx: &InsnCtx, old: u64, new: u64);
     /// The instruction changed what may interrupt the processor.
     fn control(&mut self, _ctx: &InsnCtx, _control: Control) {}
-    /// The instruction has no exact rule; its results were taken as undefined where any source was.
+    /// The instruction has no exact rule; its results count as undefined where any source was.
     fn unknown(&mut self, ctx: &InsnCtx, mnemonic: iced_x86::Mnemonic);
 }

@@ -7,32 +7,32 @@ use super::{Bits, Origin};
 pub struct Flags;
 
 impl Flags {
-    /// Carry.
+    /// Mask of the carry flag.
     pub const CF: u8 = 1;
-    /// Parity.
+    /// Mask of the parity flag.
     pub const PF: u8 = 2;
-    /// Auxiliary carry.
+    /// Mask of the auxiliary carry flag.
     pub const AF: u8 = 4;
-    /// Zero.
+    /// Mask of the zero flag.
     pub const ZF: u8 = 8;
-    /// Sign.
+    /// Mask of the sign flag.
     pub const SF: u8 = 16;
-    /// Overflow.
+    /// Mask of the overflow flag.
     pub const OF: u8 = 32;
-    /// All six.
+    /// Mask of all six flags.
     pub const ALL: u8 = 63;
 }
 
-/// Number of [`Regs`] entries for registers other than the general-purpose ones.
+/// Number of slots in [`Regs`] for registers other than the general-purpose ones.
 pub(super) const VECTORS: usize = 32 + 8 + 8 + 1;
 /// First mmx register in the vector file.
 pub(super) const MMX: u8 = 32;
 /// First mask register (k0) in the vector file.
 pub(super) const MASKS: u8 = 40;
-/// The x87 stack, as one entry.
+/// The x87 stack, which has one slot.
 pub(super) const X87: u8 = 48;
 
-/// Number of rsp.
+/// Register number of rsp.
 pub(super) const RSP: u8 = 4;
 
 /// A vector register: which of its (up to 64) bytes are undefined.
@@ -46,16 +46,16 @@ pub(super) struct Vector {
 #[derive(Clone, Debug)]
 pub struct Regs {
     pub(super) gpr: [Bits; 16],
-    /// Which arithmetic flags are undefined, of [`Flags`].
+    /// The undefined arithmetic flags, as a mask of [`Flags`].
     pub flags: u8,
-    /// Where the undefined flags came from.
+    /// The source of the undefined flags.
     pub flags_origin: Origin,
-    /// RFLAGS.AC: user memory may be touched.
+    /// RFLAGS.AC: the kernel may access user memory.
     pub ac: bool,
     /// RFLAGS.DF: string instructions run downwards.
     pub df: bool,
     pub(super) vec: [Vector; VECTORS],
-    /// Some entry of `vec` is or was undefined; lets the common case skip the vector file.
+    /// Some slot of `vec` is or was undefined. Without that, the common case skips the vector registers.
     pub(super) vec_dirty: bool,
 }
 
@@ -66,7 +66,8 @@ impl Default for Regs {
 }
 
 impl Regs {
-    /// Everything defined, nothing known: what a driver function finds when the kernel calls it.
+    /// Registers that are all defined and not known, as a driver function finds them when the kernel calls
+    /// it.
     pub fn new() -> Regs {
         Regs {
             gpr: [Bits::DEFINED; 16],
@@ -79,7 +80,7 @@ impl Regs {
         }
     }
 
-    /// As [`Regs::new`], with the stack pointer known.
+    /// Like [`Regs::new`], with the stack pointer known.
     pub fn at_entry(rsp: u64) -> Regs {
         let mut regs = Regs::new();
         regs.set_rsp(Some(rsp));
@@ -110,8 +111,8 @@ impl Regs {
         self.gpr[usize::from(reg & 15)] = bits;
     }
 
-    /// A kernel function returned: the registers it may clobber, and the flags, are defined and unknown;
-    /// rax is undefined, with no origin, where `result_undefined` says so.
+    /// A kernel function returned. The registers that it may clobber, and the flags, become defined and
+    /// unknown. With `result_undefined`, rax becomes undefined, with no origin.
     pub fn clobber_call(&mut self, result_undefined: bool) {
         for reg in [0u8, 1, 2, 6, 7, 8, 9, 10, 11] {
             self.gpr[usize::from(reg)] = Bits::DEFINED;

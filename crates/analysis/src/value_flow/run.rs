@@ -1,4 +1,4 @@
-//! Running a block: pairing its instructions with the accesses of the log.
+//! Running a block: pairs its instructions with the accesses of the log.
 
 use super::{Block, Memory, Regs, Rep};
 use guardrail_trace::event::Access;
@@ -34,7 +34,7 @@ impl<'a> AccessCursor<'a> {
         Some(*first)
     }
 
-    /// Takes the next access of `insn`, whatever it is.
+    /// Takes the next access of `insn`, a load or a store.
     #[inline]
     pub(super) fn take_any(&mut self, insn: u16) -> Option<Access> {
         let (first, rest) = self.accesses.split_first()?;
@@ -45,7 +45,7 @@ impl<'a> AccessCursor<'a> {
         Some(*first)
     }
 
-    /// Drops accesses of instructions before `insn`: nothing claimed them.
+    /// Drops accesses of instructions before `insn`, which no instruction claimed.
     #[inline]
     pub(super) fn skip_before(&mut self, insn: u16) {
         while let Some((first, rest)) = self.accesses.split_first()
@@ -61,8 +61,8 @@ impl<'a> AccessCursor<'a> {
         self.reps.iter().any(|r| r.insn == insn)
     }
 
-    /// Takes the repeat records up to and including those of `insn`, and gives the first of its own: later ones tell what
-    /// was left after a pause of the same instruction.
+    /// Takes the repeat records up to and including those of `insn`, and returns the first of its own. Later
+    /// ones hold what was left after a pause of the same instruction.
     pub(super) fn take_rep(&mut self, insn: u16) -> Option<Rep> {
         let found = self.reps.iter().find(|r| r.insn == insn).copied();
         while let Some((first, rest)) = self.reps.split_first()
@@ -74,12 +74,12 @@ impl<'a> AccessCursor<'a> {
     }
 }
 
-/// How one instruction went.
+/// The result of running one instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It ran.
+    /// The instruction ran.
     Done,
-    /// The log has no access for it: it did not run (yet); nothing was changed.
+    /// The log has no access for the instruction: it did not run (yet), and nothing was changed.
     NoAccess,
 }
 
@@ -88,21 +88,23 @@ pub enum Status {
 pub struct RunEnd {
     /// Index of the first instruction that did not run; the length of the block where all did.
     pub next: usize,
-    /// False where instruction `next` touches memory but the log has no access for it: the block was aborted
-    /// there, or goes on in a later segment.
+    /// False where instruction `next` accesses memory but the log has no access for it. The block was aborted
+    /// there, or continues in a later segment.
     pub complete: bool,
-    /// Accesses that no instruction claimed.
+    /// Number of accesses that no instruction claimed.
     pub skipped: u32,
 }
 
 impl Block {
     /// Runs the instructions `from..to` (`to` is cut to the block's length) with their accesses.
     ///
-    /// The run ends early at an instruction that touches memory but has no access in `accesses`. After a segment was cut
-    /// behind a locked instruction, call again with `from` = [`RunEnd::next`] and the further accesses.
+    /// The run ends early at an instruction that accesses memory but has no access in `accesses`. After a
+    /// segment was cut behind a locked instruction, call again with `from` = [`RunEnd::next`] and the further
+    /// accesses.
     ///
-    /// For a block that an interrupt or exception ended, `to` is [`Block::index_of`] the pc it hit. Where that is a repeated
-    /// string instruction that had begun, its effect on memory counts as complete: what is left is told again.
+    /// For a block that an interrupt or exception ended, `to` is [`Block::index_of`] the interrupted pc.
+    /// Where that is a repeated string instruction that had begun, its effect on memory counts as complete:
+    /// the log holds the rest again.
     pub fn run<M: Memory>(
         &self,
         regs: &mut Regs,
@@ -128,7 +130,7 @@ impl Block {
             && insn.is_rep()
             && cursor.has_rep(insn.index)
         {
-            // The registers keep what they had: the instruction is going to run again.
+            // The registers keep their values, because the instruction will run again.
             let saved = regs.clone();
             insn.execute(regs, mem, &mut cursor);
             *regs = saved;

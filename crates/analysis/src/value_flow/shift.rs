@@ -30,7 +30,7 @@ impl<M: Memory> Machine<'_, '_, M> {
                 Shift::Rol | Shift::Ror => u64::MAX,
             };
             if undef != 0 {
-                // The count may be zero, which leaves the flags alone.
+                // The count may be zero, which leaves the flags unchanged.
                 self.set_flags(written, Flags::ALL, a.origin);
             } else if a.is_defined() {
                 let old = self.regs.flags;
@@ -128,7 +128,7 @@ impl<M: Memory> Machine<'_, '_, M> {
             };
             (a.undef & one != 0, r, a.origin)
         } else {
-            // Which bit is not told: what is known to be one stays so when one is set.
+            // The log does not say which bit. A bit that is known to be one stays known when some bit is set.
             let known = match what {
                 BitOp::Test => a.known,
                 BitOp::Set => a.value,
@@ -151,7 +151,7 @@ impl<M: Memory> Machine<'_, '_, M> {
         let from_low = matches!(insn.mnemonic, Mnemonic::Bsf | Mnemonic::Tzcnt);
         let counts = matches!(insn.mnemonic, Mnemonic::Tzcnt | Mnemonic::Lzcnt | Mnemonic::Popcnt);
         let beyond = if from_low { !smear_left(a.undef) } else { !smear_right(a.undef) };
-        // A known one before the first undefined bit decides the scan.
+        // A bit that is known to be one before the first undefined bit decides the scan.
         let decided =
             a.is_defined() || insn.mnemonic != Mnemonic::Popcnt && a.value & beyond & mask(size) != 0;
         let mut r = Bits::with_undef(if decided { 0 } else { u64::MAX }, size, a.origin);
@@ -170,7 +170,7 @@ impl<M: Memory> Machine<'_, '_, M> {
         };
         self.set_flags(written, flags, a.origin);
         match insn.dst {
-            // A zero source leaves the whole destination as it was.
+            // A zero source leaves the whole destination unchanged.
             Opnd::Reg(n) if !counts && !nonzero && size >= 4 => {
                 let slot = &mut self.regs.gpr[usize::from(n & 15)];
                 *slot = if decided {

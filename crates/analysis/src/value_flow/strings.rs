@@ -22,7 +22,7 @@ impl Str {
     }
 }
 
-/// Moves a pointer by `bytes`, keeping what is known of it.
+/// Moves a pointer by `bytes`, and keeps what is known about it.
 fn advance(regs: &mut Regs, reg: u8, bytes: u64) {
     let slot = &mut regs.gpr[usize::from(reg)];
     *slot = match slot.constant() {
@@ -35,7 +35,7 @@ fn advance(regs: &mut Regs, reg: u8, bytes: u64) {
 impl<M: Memory> Machine<'_, '_, M> {
     pub(super) fn string(&mut self, what: Str) {
         let size = self.insn.size;
-        // Which of two loads comes first does not matter: both addresses count.
+        // The order of the two loads does not matter: both addresses count.
         if let Some(access) = self.log.peek(self.insn.index) {
             if what.reads() {
                 self.check_address_register(access, RSI);
@@ -136,7 +136,7 @@ impl<M: Memory> Machine<'_, '_, M> {
         self.regs.gpr[RCX] = Bits::of(0);
     }
 
-    /// repe/repne cmps and scas: each comparison decides whether the next one is made.
+    /// cmps and scas with repe or repne: each comparison decides whether the next one is made.
     pub(super) fn repeat_compare(&mut self, what: Str) {
         self.check_count();
         let size = self.insn.size;

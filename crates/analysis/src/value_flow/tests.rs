@@ -5,7 +5,7 @@ mod native;
 use super::*;
 use crate::tests::rng::Rng;
 
-/// A memory that gives one value for every load and writes down what it is told.
+/// A memory that returns one value for every load and records its calls.
 #[derive(Default)]
 struct Quiet {
     loaded: Value,
@@ -46,7 +46,7 @@ impl Memory for Quiet {
     }
 }
 
-/// Runs `code` and gives the memory's notes and how it ended.
+/// Runs `code`, and returns the memory's records and how the run ended.
 fn run(code: &[u8], regs: &mut Regs, loaded: Value, accesses: &[Access], reps: &[Rep]) -> (Quiet, RunEnd) {
     let block = Block::decode(0x1000, code);
     let mut mem = Quiet { loaded, ..Quiet::default() };
@@ -132,7 +132,7 @@ fn repeats_come_from_their_record() {
     assert_eq!(mem.told, ["set 0x2000 4x8 0x0", "move 0x2020 0x3000 3x1"]);
     assert!(end.complete);
     assert_eq!(regs.get(7).constant(), Some(0x2023));
-    // Interrupted at the first: what it did to memory still counts.
+    // The code is interrupted at the first one: its effect on memory still counts.
     let block = Block::decode(0x1000, &code);
     let mut mem = Quiet::default();
     let at = block.index_of(0x1002).unwrap();
@@ -192,7 +192,7 @@ fn any_bytes_and_any_accesses_are_taken() {
     }
 }
 
-/// The kernel's `smp_mb()` touches bytes below the stack pointer and means nothing by it.
+/// The kernel's `smp_mb()` accesses bytes below the stack pointer, which has no effect.
 #[test]
 fn a_fence_on_the_stack_is_no_access() {
     // lock addl $0, -4(%rsp); nop

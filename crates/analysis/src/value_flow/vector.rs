@@ -1,5 +1,5 @@
-//! Vector, mmx, mask and x87 registers: moves by byte, arithmetic all or nothing; and the rule for all instructions
-//! that have none of their own.
+//! Vector, mmx, mask and x87 registers: moves by byte, arithmetic all or nothing. Also the rule for all
+//! instructions that have no rule of their own.
 
 use super::bits::{Bits, mask};
 use super::exec::Machine;
@@ -45,7 +45,7 @@ impl<M: Memory> Machine<'_, '_, M> {
         self.regs.vec_dirty |= undef != 0;
     }
 
-    /// Loads a vector operand, which the log may tell in pieces.
+    /// Loads a vector operand, which the log may hold in pieces.
     fn load_bytes(&mut self, size: u8) -> Vector {
         let mut out = Vector::default();
         let mut at = 0u8;
@@ -105,7 +105,7 @@ impl<M: Memory> Machine<'_, '_, M> {
         let stored = if undefined { Vector { undef: u64::MAX, origin } } else { new };
         self.store_bytes(half * 2, stored);
         for reg in [0, 2] {
-            // On success the register, with all its bits, stays.
+            // On success the register keeps all its bits.
             let old = self.regs.gpr[reg];
             let undef = if undefined { mask(half) } else { 0 };
             self.regs.gpr[reg] = Bits {
@@ -117,7 +117,7 @@ impl<M: Memory> Machine<'_, '_, M> {
         }
     }
 
-    /// Every destination is undefined where any source is.
+    /// Makes every destination undefined where any source is.
     pub(super) fn generic(&mut self, generic: &Generic) {
         let index = self.insn.index;
         if generic.unknown {
@@ -159,7 +159,7 @@ impl<M: Memory> Machine<'_, '_, M> {
         self.set_flags(generic.flags_written, if undefined { Flags::ALL } else { 0 }, origin);
         for used in &generic.writes {
             if used.keep && !undefined {
-                // What the destination keeps of its old value stays as it was, but is no longer known.
+                // The kept part of the destination keeps its definedness, but its value is no longer known.
                 if let Opnd::Reg(n) = used.opnd {
                     let slot = &mut self.regs.gpr[usize::from(n & 15)];
                     (slot.known, slot.value) = (0, 0);

@@ -1,4 +1,4 @@
-//! What calls of kernel functions do to locks, order and states.
+//! Effects of kernel function calls on locks, order and states.
 
 use super::functions::{Callee, holds};
 use crate::machine::{Context, Out};
@@ -9,7 +9,7 @@ use guardrail_knowledge::effect::{Effect, Key, Summary, SyncOp};
 use std::sync::Arc;
 
 impl Replay {
-    /// A kernel function is about to be given memory, which it touches for its caller.
+    /// A call is about to pass memory to a kernel function, which accesses it for its caller.
     pub(in crate::replay) fn gives_to_call(&mut self, c: usize, args: &[u64; 6]) {
         if let Some(context) = self.contexts.get_mut(c).filter(|_| self.order.on) {
             args.iter().for_each(|&arg| self.state.order.touches(&mut context.order, arg, 1));
@@ -48,7 +48,8 @@ impl Replay {
         self.jumped_out(v, c, out);
     }
 
-    /// The driver's function ends with a jump to one that gives a lock back: the hook tells of it when the function counts as left.
+    /// The driver's function ends with a jump to a function that releases a lock. The hook's record follows
+    /// only after the driver's function counts as left.
     fn gives_back_by_jump(&mut self, v: usize, c: usize, summary: &Arc<Summary>, args: &[u64; 6]) {
         let task = self.contexts.get(c).map_or(0, |context| context.task);
         for effect in &summary.effects {
@@ -68,7 +69,7 @@ impl Replay {
         self.state.stacks.intern(&stack)
     }
 
-    /// Does what a function does when it begins; gives what it does when it returns.
+    /// Applies a function's effects at its beginning. Returns the effects that remain for its return.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn begins(
         &mut self,
@@ -83,7 +84,7 @@ impl Replay {
     ) -> Option<Pending> {
         let context = self.contexts.get(c)?;
         let (strand, off, task) = (context.order.now.strand, context.order.now.off, context.task);
-        // Of a jump to a function that is watched, what it gives back is given back.
+        // After a jump to a hooked function, its lock was already released at the jump.
         let given_back = callee.hooked && context.out().is_some_and(|out| out.jump);
         self.notes_line(c, &summary.name);
         let mut late = false;
@@ -136,13 +137,14 @@ impl Replay {
         })
     }
 
-    /// Does what a function does when it returns.
+    /// Applies a function's effects at its return.
     pub(super) fn ends(&mut self, v: usize, c: usize, pending: &Pending, result: Option<u64>) {
         let Some(context) = self.contexts.get(c) else { return };
         let (strand, task) = (context.order.now.strand, context.task);
         for effect in pending.summary.iter().flat_map(|summary| &summary.effects) {
             match effect {
-                // Of a call that the driver left by, nobody knows when it returned: it holds nothing for the driver.
+                // Where the driver left with a jump, the time of the return is not known: the call holds no
+                // lock for the driver.
                 Effect::Sync(SyncOp::Lock { kind, key, mode, when, tries })
                     if result.is_some_and(|result| when.holds(result)) =>
                 {
@@ -175,7 +177,7 @@ impl Replay {
         self.tell_steps(v, c, pending.stack);
     }
 
-    /// The call on which the context was out with rsp `rsp`, or the innermost, has returned.
+    /// A call has returned: the one with rsp `rsp`, or the innermost.
     pub(in crate::replay) fn returned_from(
         &mut self,
         v: usize,
@@ -202,7 +204,8 @@ impl Replay {
         }
     }
 
-    /// Tells checkers where objects have gone. `call` is the call that did it, where the context is back from it.
+    /// Passes the steps of objects to the checkers. `call` is the stack of the call that caused them, where
+    /// the context is back from it.
     pub(super) fn tell_steps(&mut self, v: usize, c: usize, call: StackId) {
         for mut step in self.state.order.take_steps() {
             let context = self.contexts.get(c);

@@ -1,4 +1,4 @@
-//! Entries into the driver begin and end: strands, callbacks, what sets a device going.
+//! Entries into the driver begin and end: strands, callbacks, and what brings a device up.
 
 use crate::level::Level;
 use crate::machine::Out;
@@ -9,10 +9,11 @@ use crate::replay::{Entering, Replay};
 use crate::stacks::{StackId, same_stack};
 use guardrail_knowledge::effect::LockKind;
 const MAX_ENTRIES: usize = 64;
-/// Where callbacks have the current task, behind their arguments.
+/// The argument number that stands for the current task, behind the callback's arguments.
 const CURRENT: u8 = guardrail_knowledge::chart::CURRENT;
-/// Callbacks that set a device or its driver going. What they do before they write to the device comes before interrupts that follow,
-/// and what they do before they call a module that is not watched comes before what that calls back.
+/// Callbacks that bring up a device or its driver. What they do before they write to the device comes before
+/// interrupts that follow. What they do before they call a module that is not watched comes before what that
+/// module calls back.
 const BRINGS_UP: [&str; 11] = [
     "probe",
     "open",
@@ -26,11 +27,11 @@ const BRINGS_UP: [&str; 11] = [
     "runtime_resume",
     "runtime",
 ];
-/// In the place of a vCPU: what runs on any of them, but on one at a time.
+/// In the place of a vCPU: the work runs on any of them, but on one at a time.
 const ONE_AT_A_TIME: u32 = u32::MAX;
 
 impl Replay {
-    /// Driver code is about to run in a context. Before frames are dropped or added.
+    /// Driver code is about to run in a context. Called before frames are dropped or added.
     pub(in crate::replay) fn arrive(&mut self, v: usize, c: usize, entering: &Entering) {
         if !self.order.on {
             return;
@@ -38,7 +39,8 @@ impl Replay {
         let Some(context) = self.contexts.get_mut(c) else { return };
         let mut kept = Vec::new();
         if context.order.pid != entering.pid {
-            // Another task at the same address. What it took outside of the driver was seen before it was.
+            // This is another task at the same address. The locks that it took outside of the driver were
+            // seen before the task was.
             kept = std::mem::take(&mut context.order.held);
             kept.retain(|held| held.by_kernel);
             context.order.entries.clear();
@@ -70,7 +72,7 @@ impl Replay {
         }
     }
 
-    /// Sets what the context shows of itself.
+    /// Sets the context's current strand and clock.
     pub(super) fn refresh(&mut self, v: usize, c: usize, function: u64) {
         let strand = match self.contexts.get(c).and_then(|context| context.order.entries.last()) {
             Some(entry) => Some(entry.strand),
@@ -87,7 +89,7 @@ impl Replay {
         }
     }
 
-    /// The strand of what runs in a context outside of any entry that is known.
+    /// The strand of what runs in a context outside of any known entry.
     fn base_strand(&mut self, v: usize, c: usize, function: u64) -> Option<StrandId> {
         let context = self.contexts.get(c)?;
         let who = if is_task(context.level) {
@@ -124,7 +126,8 @@ impl Replay {
         self.state.order.add_strand(who, label, user)
     }
 
-    /// Driver code runs in a context. Unless that is within the system's sleep, its process is not frozen, if it is one.
+    /// Driver code runs in a context. Outside of the system's sleep, the process, if it is one, is no longer
+    /// frozen.
     fn thaw(&mut self, c: usize) {
         let order = &mut self.state.order;
         let Some(context) =
@@ -141,7 +144,7 @@ impl Replay {
     /// A callback begins while user processes are frozen: what they did comes before.
     fn freeze(&mut self, strand: StrandId) {
         self.state.order.freeze(strand);
-        // Theirs have handed on what they did.
+        // Their strands have released what they did, so their clocks have advanced.
         for context in self.contexts.iter_mut().filter(|context| is_task(context.level)) {
             context.order.now.clock = self.state.order.clock(context.order.now.strand);
         }
@@ -160,7 +163,7 @@ impl Replay {
         let Some(context) = self.contexts.get_mut(c) else { return };
         let (level, outer) = (context.level, context.order.entries.last().map(|a| a.strand));
         if outer.is_none() && is_task(level) && context.order.may_sleep() {
-            // An unlock that was not seen: nothing that spins can be held here.
+            // An unlock was not seen: no spinning lock can be held here.
             let order = &mut self.state.order;
             let spins = |held: &Acquired| {
                 order.lock(held.lock).is_some_and(|lock| matches!(lock.kind, LockKind::Spin | LockKind::Rw))
@@ -182,7 +185,7 @@ impl Replay {
                 self.strand(Who::Work { function: addr, item: entering.registers[0] }, None)
             }
             (None, _) if level == Level::Hardirq && caller.handler != 0 => {
-                // One line's handler, which runs on one CPU at a time, whatever it calls back.
+                // The handler of one line runs on one CPU at a time, no matter what it calls back.
                 self.strand(Who::Interrupt { cpu: ONE_AT_A_TIME, level, function: caller.handler }, None)
             }
             (None, _) if !is_task(level) => {
@@ -254,12 +257,12 @@ impl Replay {
         self.each(v, Some(c), |checker, cx| checker.entered(cx, &entry));
     }
 
-    /// The object by which a callback takes turns with others.
+    /// The object by which a callback takes turns with others; `None` where it takes no turns.
     fn turns(&self, callback: Option<(usize, usize, u32)>, args: &[u64], task: u64) -> Option<Name> {
         let (chart, callback, _) = callback.filter(|_| self.state.order.parts().states)?;
         let key = self.state.order.charts().get(chart)?.callbacks.get(callback)?.turns.as_ref()?;
         match Order::name(key, args, task)? {
-            // Not the lock or the atomic that may be there.
+            // The tag distinguishes the object from a lock or an atomic at its address.
             Name::At(object) => Some(Name::At(object | 2)),
             global => Some(global),
         }
@@ -274,7 +277,8 @@ impl Replay {
         })
     }
 
-    /// A run of a driver function is over that keeps its module, or comes before the module may go.
+    /// A run of a driver function ends that keeps its module loaded, or that comes before the module may be
+    /// unloaded.
     fn release_module(&mut self, entry: &Entry) {
         let order = &self.state.order;
         let pins =
@@ -288,7 +292,7 @@ impl Replay {
         }
     }
 
-    /// Stands for a module: what comes before its exit function is released into it.
+    /// The object of order for a module: what comes before its exit function is released into it.
     pub(super) fn module_of(&self, addr: u64) -> Option<Name> {
         let (_, module) = self.state.modules.at(addr)?;
         // No lock or atomic is at an odd address.
@@ -377,9 +381,9 @@ impl Replay {
             self.state.order.release(entry.strand, HANDLERS);
         }
         if interrupt && outermost {
-            // Interrupts are read sections: who waits for those waits for this.
+            // Interrupts are read sections: a strand that waits for readers waits for this interrupt.
             self.state.order.release(entry.strand, RCU);
-            // The context holds nothing any more when the hooked function that took these returns.
+            // The context no longer holds these locks when the hooked function that took them returns.
             for held in context.order.held.iter().filter(|held| held.by_kernel) {
                 self.state.order.given(entry.strand, held.lock, held.mode);
             }
@@ -403,7 +407,8 @@ impl Replay {
         }
     }
 
-    /// The driver's function that the kernel called has jumped to the kernel: what it does is done.
+    /// The driver's function that the kernel called has ended with a jump to the kernel: its effects are
+    /// complete.
     pub(super) fn jumped_out(&mut self, v: usize, c: usize, out: &Out) {
         let last = self.contexts.get(c).and_then(|context| context.order.entries.last());
         if out.jump && last.is_some_and(|last| last.rsp == out.entry_rsp) {
@@ -411,14 +416,14 @@ impl Replay {
         }
     }
 
-    /// All driver code of modules that have gone is over.
+    /// All driver code of unloaded modules is over.
     pub(in crate::replay) fn all_left(&mut self) {
         if !self.order.on {
             return;
         }
         for c in 0..self.contexts.len() {
             let v = self.contexts[c].order.cpu as usize;
-            // What the module's exit function left by.
+            // Ends the jump that the module's exit function left with.
             while self
                 .contexts
                 .get(c)

@@ -1,4 +1,4 @@
-//! What is known of kernel functions that the driver calls and that call the driver.
+//! Knowledge about kernel functions that the driver calls and that call the driver.
 
 use crate::order::{CallbackRef, LIBRARY, Order, Rules};
 use crate::replay::Replay;
@@ -7,9 +7,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 
 const MAX_CACHED: usize = 1 << 16;
-/// Hooks that there may be.
+/// Most hooks.
 pub(super) const MAX_HOOKS: u64 = 4096;
-/// Kernel functions that run what is one strand for each object, in threads that many objects share.
+/// Kernel functions whose callbacks are one strand for each object, in threads that many objects share.
 const WORKERS: [&str; 7] = [
     "process_one_work",
     "kthread_worker_fn",
@@ -19,37 +19,37 @@ const WORKERS: [&str; 7] = [
     "napi_threaded_poll",
     "rcu_work_rcufn",
 ];
-/// Kernel functions that call what waited for a grace period.
+/// Kernel functions that run callbacks after a grace period.
 const AFTER_GRACE: [&str; 4] = ["rcu_do_batch", "rcu_core", "srcu_invoke_callbacks", "rcu_tasks_invoke_cbs"];
-/// What all functions that request an interrupt line end in.
+/// The function that all functions that request an interrupt line end in.
 const REQUESTS_LINE: &str = "request_threaded_irq";
-/// Modules with handlers that are known.
+/// Most modules with handlers that are known.
 const MAX_HANDLERS: usize = 256;
 /// Where modules begin.
 const MODULES: u64 = 0xffff_ffff_c000_0000;
 
-/// What is known of a kernel function that the driver calls.
+/// What is known about a kernel function that the driver calls.
 #[derive(Debug)]
 pub(super) struct Callee {
-    /// The hook tells of it.
+    /// The tracer hooks it, so the log holds its calls.
     pub hooked: bool,
-    /// It does something to locks or order.
+    /// It has effects on locks or order.
     pub ordering: bool,
     pub rules: Vec<Rules>,
 }
 
-/// What is known of a kernel function that calls the driver.
+/// What is known about a kernel function that calls the driver.
 #[derive(Debug)]
 pub(super) struct Caller {
     pub name: String,
     pub candidates: Vec<CallbackRef>,
     pub worker: bool,
     pub after_grace: bool,
-    /// It runs what modules do when they go.
+    /// It runs the exit functions of modules.
     pub exit: bool,
     /// It is in a module that is not watched.
     pub library: bool,
-    /// Where that module begins, if it has handlers of the driver's interrupts.
+    /// Where that module begins, if it has handlers of the driver's interrupts; otherwise 0.
     pub handler: u64,
 }
 
@@ -61,12 +61,12 @@ pub(super) struct Functions {
     hooks: FxHashMap<u64, Rc<Callee>>,
     /// Link-time addresses of functions that the tracer hooks.
     pub hooked: FxHashSet<u64>,
-    /// Where modules begin that are not watched and have handlers of the driver's interrupts.
+    /// First addresses of modules that are not watched and have handlers of the driver's interrupts.
     handlers: FxHashSet<u64>,
 }
 
 impl Functions {
-    /// Forgets what depends on where things are.
+    /// Forgets what depends on addresses.
     pub fn moved(&mut self) {
         self.callees.clear();
         self.callers.clear();
@@ -137,7 +137,7 @@ impl Replay {
         callee
     }
 
-    /// Whether a task runs callbacks for many objects, so that its own order says nothing.
+    /// Whether a task runs callbacks for many objects, so that its own order means nothing.
     pub(super) fn is_worker(&self, c: usize, caller: &Caller, chart: usize) -> bool {
         let deferred = self.state.order.charts().get(chart).is_some_and(|chart| chart.deferred);
         let task = self.contexts.get(c).map_or(0, |context| context.task);
@@ -149,7 +149,8 @@ impl Replay {
         addr >= MODULES && !self.state.modules.contains(addr)
     }
 
-    /// Where the module begins that is not watched and has an address.
+    /// First address of the module that is not watched and holds an address; `None` where the address is in
+    /// no such module.
     pub(super) fn library_start(&self, addr: u64) -> Option<u64> {
         if !self.is_library(addr) {
             return None;
@@ -157,7 +158,7 @@ impl Replay {
         Some(self.state.modules.other_at(addr)?.regions.first()?.start)
     }
 
-    /// A handler may run from the request of its line on.
+    /// Notes a request for an interrupt line: its handler may run from now on.
     pub(super) fn notes_line(&mut self, c: usize, name: &str) {
         if name == REQUESTS_LINE
             && let Some(context) = self.contexts.get_mut(c)
@@ -166,7 +167,8 @@ impl Replay {
         }
     }
 
-    /// The driver requests an interrupt whose handler may be in a module that is not watched.
+    /// Notes the module of a handler that the driver requests an interrupt for, where this module is not
+    /// watched.
     pub(super) fn notes_handler(&mut self, name: &str, args: &[u64; 6]) {
         if name == REQUESTS_LINE
             && let Some(start) = self.library_start(args[1])
@@ -177,7 +179,8 @@ impl Replay {
         }
     }
 
-    /// What a context does that sets something going may be told to a module that is not watched, which calls back later.
+    /// A context that brings a device up calls a module that is not watched. The call releases what the
+    /// context did, because the module may call back later.
     pub(super) fn call_library(&mut self, c: usize, target: u64) {
         let Some(context) = self.contexts.get(c) else { return };
         let strand = context.order.now.strand;

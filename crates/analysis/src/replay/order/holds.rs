@@ -3,7 +3,7 @@
 use crate::order::{Acquired, Name};
 use rustc_hash::FxHashMap;
 
-/// Tasks that are known at a time, and locks of one.
+/// Most tasks that are known at a time, and most locks of one.
 const MAX_TASKS: usize = 8192;
 const MAX_PER_TASK: usize = 64;
 
@@ -15,11 +15,11 @@ pub(super) struct Hold {
     pub lock: Acquired,
     /// Objects that the function acquires before it calls the driver.
     pub acquires: Vec<Name>,
-    /// The context that holds it.
+    /// Index of the context that holds it; `None` until the function calls the driver.
     pub context: Option<usize>,
 }
 
-/// Such locks, by task.
+/// The locks of running hooked functions, by task.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
     by_task: FxHashMap<u64, Vec<Hold>>,
@@ -37,12 +37,12 @@ impl Holds {
         }
     }
 
-    /// The locks of a task.
+    /// The locks that a task's hooked functions hold.
     pub fn of(&mut self, task: u64) -> impl Iterator<Item = &mut Hold> {
         self.by_task.get_mut(&task).into_iter().flatten()
     }
 
-    /// Removes those of a task's locks that are `over`.
+    /// Removes the locks of a task that are `over`, and returns them.
     pub fn end(&mut self, task: u64, over: impl Fn(&Hold) -> bool) -> Vec<Hold> {
         let Some(holds) = self.by_task.get_mut(&task) else { return Vec::new() };
         let ended = holds.extract_if(.., |hold| over(hold)).collect();

@@ -1,4 +1,4 @@
-//! What hooked functions do to locks and order, whoever calls them, and locks that they hold meanwhile.
+//! Effects of hooked functions on locks and order, by all callers, and locks that they hold meanwhile.
 
 use super::functions::holds;
 use super::holds::Hold;
@@ -11,7 +11,7 @@ use guardrail_knowledge::effect::{Effect, LockKind, LockMode, Summary, SyncOp};
 use std::sync::Arc;
 
 impl Replay {
-    /// A hooked function begins, in a context that is out of the driver or in none that is known.
+    /// A hooked function begins. The context is out of the driver, or is not known.
     #[allow(clippy::too_many_arguments)]
     pub(in crate::replay) fn hook_begins(
         &mut self,
@@ -36,12 +36,12 @@ impl Replay {
         six[..count].copy_from_slice(&args[..count]);
         self.add_holds(task, (hook, rsp), summary, &six, stack);
         let c = context.or_else(|| self.by_key.get(&(task, Level::Process)).copied());
-        // A task that slept may be on another processor, where nothing has told of it since.
+        // A task that slept may be on another processor, where no event has named it since.
         let out = c.and_then(|c| self.contexts.get(c)?.out());
         let on_behalf = context.is_some()
             || out.is_some_and(|out| !out.jump && rsp <= out.entry_rsp && same_stack(rsp, out.entry_rsp));
         let Some(c) = c else {
-            // No driver code has run in this task: only what it holds matters.
+            // No driver code has run in this task: only its held locks matter.
             for effect in &summary.effects {
                 if let Effect::Sync(SyncOp::Unlock { kind, key, .. }) = effect
                     && let Some(name) = Order::name(key, &six, task)
@@ -62,7 +62,7 @@ impl Replay {
             });
         };
         if context.is_none() {
-            // It is the task that called, whatever ran last on the vCPU.
+            // The task made the call, no matter what ran last on the vCPU.
             self.refresh(v, c, 0);
         }
         self.begins(v, c, summary, &callee, six, stack, !by_driver, on_behalf)
@@ -140,7 +140,8 @@ impl Replay {
     pub(super) fn take_holds(&mut self, v: usize, c: usize, task: u64, rsp: u64) {
         let level = self.contexts.get(c).map_or(Level::Process, |context| context.level);
         let mut taken = Vec::new();
-        // An interrupt may come in between on the same stack: the functions run in softirqs or tasks, those with mutexes in tasks.
+        // An interrupt may hit in between on the same stack. The functions run in softirqs or tasks; those
+        // with mutexes run in tasks.
         let spins =
             |lock: LockId| self.state.order.lock(lock).is_some_and(|lock| lock.kind == LockKind::Spin);
         let may = |hold: &Hold| {

@@ -1,16 +1,17 @@
-//! Locks are taken and given back.
+//! Locks are taken and released.
 
 use crate::machine::Context;
 use crate::order::{Acquired, LockId, Name};
 use crate::replay::Replay;
 use guardrail_knowledge::effect::{LockKind, LockMode};
 
-/// Locks of one context.
+/// Most locks of one context.
 const MAX_HELD: usize = 64;
 
 impl Replay {
-    /// A thread takes an exclusive lock once: a second time is the outer of two functions that both tell of it, as
-    /// `refcount_dec_and_mutex_lock` calls `mutex_lock`.
+    /// Drops an exclusive lock that the context holds already. A thread takes such a lock once. A second time
+    /// is the outer of two functions that both report it, as `refcount_dec_and_mutex_lock` calls
+    /// `mutex_lock`.
     pub(super) fn drop_told_twice(&mut self, c: usize, lock: &Acquired) {
         let kind = self.state.order.lock(lock.lock).map(|info| info.kind);
         if lock.mode != LockMode::Exclusive || !matches!(kind, Some(LockKind::Spin | LockKind::Mutex)) {
@@ -42,7 +43,7 @@ impl Replay {
         self.each(v, Some(c), |checker, cx| checker.locked(cx, &lock));
     }
 
-    /// A context gives a lock back.
+    /// A context releases a lock.
     pub(super) fn unlock(
         &mut self,
         v: usize,
@@ -58,7 +59,7 @@ impl Replay {
             same.or_else(|| context.order.held.iter().rposition(|held| held.lock == id))
         };
         let Some(at) = self.contexts.get(c).map(find) else { return };
-        // Whoever may give a semaphore back, not only who took it.
+        // Any thread may release a semaphore, not only the one that took it.
         let elsewhere = at.is_none() && matches!(kind, LockKind::Semaphore | LockKind::RwSem);
         if elsewhere
             && let Some((other, at)) =
@@ -68,7 +69,8 @@ impl Replay {
         }
         let mode = at.and_then(|at| self.contexts.get(c)?.order.held.get(at)).map_or(mode, |held| held.mode);
         self.release_lock(v, c, id, mode, at, by_kernel);
-        // It may be told of twice: as what a kernel function runs under, and as taken.
+        // The lock may be held twice: once because a kernel function holds it while it runs, and once because
+        // it was taken.
         if mode == LockMode::Exclusive && matches!(kind, LockKind::Spin | LockKind::Mutex) {
             while let Some(at) = self.contexts.get(c).and_then(find) {
                 self.drop_held(c, at);

@@ -1,4 +1,4 @@
-//! Feeds the order of events, and the checkers with what follows.
+//! Feeds the order of events, and calls the checkers with what follows.
 
 mod calls;
 mod entries;
@@ -13,26 +13,26 @@ use crate::replay::Replay;
 use functions::{Functions, MAX_HOOKS};
 use holds::Holds;
 
-/// What the machine keeps for locks, order and states.
+/// The replay's own state for locks, order and states.
 #[derive(Debug, Default)]
 pub(super) struct Ordering {
-    /// Some checker asks for it.
+    /// Some checker needs locks, order or states.
     pub on: bool,
     functions: Functions,
     holds: Holds,
-    /// Counts entries into the driver.
+    /// The number of the last entry into the driver.
     serial: u64,
-    /// What the function that returns next to the kernel gives.
+    /// The result of the function that is about to return to the kernel.
     pub result: Option<u64>,
 }
 
 impl Ordering {
-    /// Nothing is known yet.
+    /// The state before the first event.
     pub fn new(on: bool) -> Ordering {
         Ordering { on, ..Ordering::default() }
     }
 
-    /// Forgets what depends on where things are.
+    /// Forgets what depends on addresses.
     pub fn moved(&mut self) {
         self.functions.moved();
     }
@@ -50,7 +50,7 @@ pub(super) fn wanted(checkers: &[Box<dyn Checker>]) -> (bool, Parts) {
 }
 
 impl Replay {
-    /// Gets ready for a world.
+    /// Sets up charts and hooks from the machine's world.
     pub(in crate::replay) fn prepare_order(&mut self, parts: Parts) {
         let world = &self.state.world;
         self.state.order = Order::new(world.charts(), parts);

@@ -1,4 +1,4 @@
-//! Bytes that a device may read and that nobody wrote.
+//! Undefined bytes that a device may read.
 
 use super::*;
 use guardrail_finding::Severity;
@@ -10,7 +10,7 @@ const TAIL: &str =
     "dma-uninit: 63 of 64 bytes mapped for the device to read were not initialized, all from offset 1";
 const EMPTY: &str = "dma-uninit: none of 64 bytes mapped for the device to read was initialized";
 
-/// A run of the tools in which the driver has 64 bytes that nobody wrote.
+/// A run of the tools in which the driver has 64 undefined bytes.
 fn allocated(skips: bool, tools: &[&str]) -> Run {
     let mut g = Guest::with(Box::new(Dma { skips }), tools);
     g.enter(F);
@@ -39,7 +39,7 @@ impl Run {
     }
 }
 
-/// The findings with how they are judged: their kinds and messages, then severities and whether they are likely benign.
+/// The findings with their judgment: kinds and messages, then severities and whether they are likely benign.
 fn judged(mut r: Run) -> Vec<(String, Severity, bool)> {
     r.g.unload();
     let findings = r.g.finish().findings;
@@ -78,7 +78,7 @@ fn nothing_else_is_said_where_dmcheck_was_not_asked_for() {
 fn an_end_that_was_not_written_may_not_be_sent() {
     let mut r = run();
     r.write(HEAP).map(HEAP, 64, TO).unmap(HEAP, 64, TO);
-    // The part that is mapped counts.
+    // Only the mapped part counts.
     r.write(HEAP + 4).map(HEAP + 4, 1, TO).unmap(HEAP + 4, 1, TO);
     assert_eq!(judged(r), [(TAIL.to_owned(), Severity::Warning, true)]);
 }
@@ -104,7 +104,7 @@ fn a_buffer_that_is_filled_after_the_mapping_is_handed_over_by_a_sync() {
     r.map(HEAP, 64, TO).sync(SYNC_CPU, HEAP, 16, TO).write8(HEAP).write8(HEAP + 8);
     r.sync(SYNC_DEVICE, HEAP, 16, TO).unmap(HEAP, 64, TO);
     assert_eq!(r.found(), NONE);
-    // What the sync hands over counts like what a mapping does.
+    // What the synchronization hands over counts like what a mapping hands over.
     let mut r = run();
     r.map(HEAP, 64, TO).sync(SYNC_CPU, HEAP, 24, TO).write8(HEAP).write8(HEAP + 16);
     r.sync(SYNC_DEVICE, HEAP, 24, TO).unmap(HEAP, 64, TO);
@@ -144,7 +144,7 @@ fn all_entries_of_a_list_count() {
             false
         )]
     );
-    // The end of the first entry is not the end.
+    // The end of the first element is not the end.
     let mut r = run();
     r.write(HEAP);
     let entries = [(HEAP, 64), (other, 64)];

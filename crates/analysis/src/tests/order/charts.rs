@@ -29,7 +29,7 @@ fn a_timer_comes_after_what_armed_it_and_before_what_waited_for_it() {
     assert_eq!(g.touched(6).after, [1, 2, 3, 5]);
     assert_eq!(g.touched(3).strand, format!("the callback function of timer {T:#x}"));
     assert_eq!(g.touched(3).states, ["timer idle"]);
-    // The timer that nobody armed was taken as pending; its state is not certain.
+    // The timer that was never armed counts as pending; its state is not certain.
     assert_eq!(g.steps(), ["timer idle→pending", "timer pending→idle", "timer pending→idle"]);
 }
 
@@ -71,7 +71,7 @@ fn an_interrupt_handler_runs_between_request_and_free() {
     g.enter(&a, "vfs_read", NONE);
     g.touch(&a, 1);
     g.call(&a, "request_irq", &device);
-    // Before the call has returned.
+    // The handler runs before the call has returned.
     g.run(&hardirq(2), "__handle_irq_event_percpu", six(&device), 2);
     g.back(&a, 0);
     g.touch(&a, 3);
@@ -99,7 +99,7 @@ fn states_can_be_left_out() {
     g.called(&a, "free_irq", &device[..1], 0);
     g.touch(&a, 3);
     assert!(g.touched(2).after.is_empty() && g.touched(3).after == [1]);
-    // They are followed all the same.
+    // They are followed nevertheless.
     assert_eq!(g.steps(), ["irq free→on", "irq on→free"]);
 }
 
@@ -138,7 +138,7 @@ fn a_callback_that_ends_others_comes_after_them() {
     let file = 0xffff_8880_0700_0000;
     g.run(&task(1), "vfs_read", args(file), 1);
     g.run(&task(2), "vfs_read", args(file), 2);
-    // By its argument alone; it says no, so that the file stays.
+    // It names the file by its argument alone, and its result is a refusal, so that the file stays.
     let c = task(3);
     g.enter(&c, "up", six(&[0, file]));
     g.touch(&c, 3);
@@ -146,10 +146,10 @@ fn a_callback_that_ends_others_comes_after_them() {
     assert_eq!(g.touched(3).after, [1, 2]);
     assert_eq!(g.touched(3).states, ["file gone"]);
     assert_eq!(g.steps(), ["file open→gone", "file gone→open"]);
-    // What it did comes before those that are allowed again.
+    // What it did comes before the callbacks that are allowed again.
     g.run(&task(4), "vfs_read", args(file), 4);
     assert_eq!(g.touched(4).after, [1, 2, 3]);
-    // Of an argument that names nothing, nothing follows.
+    // An argument that names no file has no effect.
     g.run(&task(5), "up", six(&[0, file + 64]), 5);
     assert!(g.touched(5).states.is_empty());
 }
@@ -197,7 +197,7 @@ fn what_leaves_the_first_state_comes_before_all_callbacks() {
     g.touch(&a, 2);
     g.run(&hardirq(2), "handler_caller", args(T), 3);
     g.run(&task(4), "thread_caller", args(T), 4);
-    // What a callback sets off comes after it.
+    // A callback comes before what it triggers.
     assert_eq!(g.touched(3).after, [1]);
     assert_eq!(g.touched(4).after, [1, 3]);
 }
@@ -239,7 +239,7 @@ fn a_module_goes_after_its_init_function_and_its_open_files() {
     g.touch(&a, 1);
     g.ret(&a, 0);
     g.run(&b, "vfs_read", args(T), 2);
-    // Nothing says that a driver's thread is over.
+    // Nothing shows that a driver's thread is over.
     g.run(&d, "kthread", args(T), 3);
     g.enter(&c, "__do_sys_delete_module", NONE);
     g.touch(&c, 4);
@@ -289,7 +289,7 @@ fn what_the_kernel_calls_on_behalf_of_the_driver_counts_wherever_its_task_went()
     let (a, b) = (task(1), task(3));
     g.enter(&a, "vfs_read", NONE);
     g.call(&a, "mod_timer", &[T]);
-    // Another task has its processor now.
+    // Another task runs on its processor now.
     g.run(&b, "vfs_read", args(T), 1);
     let there = Who { cpu: 0, ..task(1) };
     g.hook(&there, "unregister_netdev", a.rsp - 0x40, &[T + 64]);

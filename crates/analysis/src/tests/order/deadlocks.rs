@@ -1,4 +1,4 @@
-//! What LockCheck and ProtoCheck say.
+//! Reports of LockCheck and ProtoCheck.
 
 use super::guest::*;
 
@@ -7,7 +7,7 @@ const B: u64 = 0xffff_8880_0900_1000;
 const GUARD: u64 = 0xffff_8880_0900_2000;
 const MSLEEP: &str = "mutex_lock_interruptible";
 
-/// Takes locks in order and gives them back.
+/// Takes locks in order and releases them.
 fn take(g: &mut Guest, who: Who, locks: &[u64]) {
     g.enter(&who, "vfs_read", NONE);
     for &lock in locks {

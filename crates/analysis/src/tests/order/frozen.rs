@@ -6,7 +6,7 @@ use guardrail_trace::event::{Global, Head, Kind, ThreadFlags};
 
 const D: u64 = 0xffff_8880_0800_0000;
 
-/// The log tells of a thread.
+/// The log names a thread.
 fn is(g: &mut Guest, who: &Who, flags: u8, name: &str) {
     let mut comm = [0; 8];
     comm[..name.len()].copy_from_slice(name.as_bytes());
@@ -51,7 +51,7 @@ fn logs_that_do_not_tell_threads_of_users_have_their_names() {
         is(&mut g, &task(n as u64 + 1), 0, if n == 0 { "kw/0:1" } else { name });
         g.run(&task(n as u64 + 1), "vfs_read", NONE, n as u64 + 1);
     }
-    // Of a thread that was not told of, nothing is known.
+    // About a thread that the log does not name, nothing is known.
     g.run(&task(6), "vfs_read", NONE, 5);
     g.run(&task(7), "suspend_caller", six(&[D]), 6);
     assert_eq!(g.touched(6).after, [4]);
@@ -101,7 +101,7 @@ fn a_callback_is_the_one_that_its_state_allows() {
     g.run(&a, "vfs_read", NONE, 2);
     g.run(&task(4), "resume_caller", six(&[D]), 3);
     g.run(&task(5), "resume_caller", six(&[D]), 4);
-    // The device was awake again: users run beside what resets it.
+    // The device was awake again: user processes run beside its reset.
     assert_eq!(g.touched(3).after, [1, 2]);
     assert!(!g.touched(4).after.contains(&2));
 }

@@ -1,4 +1,4 @@
-//! A guest whose tasks and interrupts touch places; a checker says how the touches are ordered.
+//! A guest whose tasks and interrupts touch places; a checker records how the touches are ordered.
 
 use crate::checker::{Checker, Cx};
 use crate::machine::{ModuleMap, Range, Region, World};
@@ -23,7 +23,7 @@ pub const G: u64 = MODULE + 0x200;
 const TEXT: u64 = 0xffff_ffff_8100_0000;
 const SLIDE: u64 = 0x100_0000;
 pub const HEAP: u64 = 0xffff_8880_0200_0000;
-/// Where `preempt_count` is from the GS base, and the base of vCPU 0.
+/// Offset of `preempt_count` from the GS base, and the base of vCPU 0.
 pub const PREEMPT: u64 = 0x1234;
 pub const GS: u64 = 0xffff_8880_3000_0000;
 
@@ -97,11 +97,11 @@ pub fn number(name: &str) -> u64 {
     FUNCTIONS.iter().position(|f| *f == name).expect("a function of the table") as u64
 }
 
-/// Functions of a module that is not watched, by the name `core/…`.
+/// The code of a module that is not watched; functions named `core/…` lie there.
 const CORE: u64 = 0xffff_ffff_c100_0000;
 const CORE_FUNCTIONS: [&str; 2] = ["thread_caller", "ready_line"];
 
-/// Where a function is in memory.
+/// The address of a function in memory.
 pub fn function(name: &str) -> u64 {
     if let Some(name) = name.strip_prefix("core/") {
         return CORE
@@ -289,7 +289,7 @@ fn charts() -> Vec<Chart> {
         initial: 0,
         callbacks: vec![
             Callback { serial: false, ..callback("read", "vfs_read", 0b01) },
-            // Known by its argument alone, and it ends what the others do.
+            // The argument alone identifies the file, and the callback ends what the others do.
             Callback {
                 name: "release".to_owned(),
                 from: Vec::new(),
@@ -308,7 +308,7 @@ fn charts() -> Vec<Chart> {
         pins: true,
         made: false,
     };
-    // Its initial state allows all that may have been missed.
+    // The line's initial state allows everything that may have been missed.
     let line = Chart {
         name: "line".to_owned(),
         keys: vec!["line".to_owned()],
@@ -348,7 +348,7 @@ fn charts() -> Vec<Chart> {
         ],
         ..Chart::default()
     };
-    // Who wakes a device that does not sleep resets it.
+    // A wakeup of a device that does not sleep is a reset.
     let power = Chart {
         name: "power".to_owned(),
         keys: vec!["device".to_owned()],
@@ -447,7 +447,7 @@ impl World for Hand {
     }
 }
 
-/// What was seen of a touch.
+/// What the checker saw of a touch.
 #[derive(Clone, Debug, Default)]
 pub struct Touch {
     pub now: Now,
@@ -460,7 +460,7 @@ pub struct Touch {
     pub per_cpu: bool,
 }
 
-/// What the checker saw.
+/// What the checker saw in the run.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub touches: BTreeMap<u64, Touch>,
@@ -469,7 +469,7 @@ pub struct Seen {
     pub entries: Vec<Entry>,
 }
 
-/// Sees touches: stores to `HEAP + 64 n`.
+/// Records touches: stores to `HEAP + 64 n`.
 #[derive(Debug, Default)]
 pub struct Probe(pub Rc<RefCell<Seen>>);
 
@@ -528,7 +528,7 @@ impl Checker for Probe {
     }
 }
 
-/// Who runs.
+/// The context that runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Who {
     pub cpu: u32,
@@ -581,7 +581,7 @@ impl Guest {
         Guest::of(machine, seen)
     }
 
-    /// A guest that a checker of ours watches.
+    /// A guest that one of the crate's checkers watches.
     pub fn checked(tool: &str) -> Guest {
         let checker = crate::checkers::by_name(tool).expect("the tool exists");
         Guest::of(Replay::new(Box::new(Hand), vec![checker]), Rc::default())
@@ -597,7 +597,7 @@ impl Guest {
         guest
     }
 
-    /// The module that is not watched comes.
+    /// The module that is not watched is loaded.
     pub fn load_other(&mut self) {
         let mut load = vec![Head::encode(Kind::OtherModule, 1, CORE + 0x800), 0];
         load.extend([u64::from_le_bytes(*b"core\0\0\0\0"), 0, 0, 0, 0, 0, 0, 0]);
@@ -623,7 +623,7 @@ impl Guest {
         self.block(who, &[0x90], &[]);
     }
 
-    /// Code runs.
+    /// A block of code runs in a context.
     pub fn block(&mut self, who: &Who, bytes: &[u8], accesses: &[Access]) {
         self.block_and(who, bytes, accesses, &[]);
     }
@@ -693,7 +693,7 @@ impl Guest {
     /// A hooked function begins.
     pub fn hook(&mut self, who: &Who, name: &str, rsp: u64, args: &[u64]) {
         let head = Head::encode(Kind::HookCall, 6, number(name));
-        // The driver's call pushed the address behind it.
+        // The driver's call pushed the address behind the call.
         let ret = if rsp == who.rsp - 8 { self.place + 5 } else { function("vfs_read") + 50 };
         let mut words = vec![head, who.task, rsp, ret];
         words.extend(six(args));
@@ -731,7 +731,7 @@ impl Guest {
         std::mem::take(&mut self.seen.borrow_mut().told)
     }
 
-    /// Steps as `chart from→to`, `!` where not allowed.
+    /// Steps as `chart from→to`, with `!` where not allowed.
     pub fn steps(&self) -> Vec<String> {
         let charts = charts();
         let name = |step: &Step, state: usize| charts[step.chart].states[state].name.clone();
@@ -743,7 +743,7 @@ impl Guest {
         steps.iter().map(show).collect()
     }
 
-    /// Ends the run; gives each finding as `kind: message`.
+    /// Ends the run; returns each finding as `kind: message`.
     pub fn found(self) -> Vec<String> {
         let findings = self.machine.finish().findings;
         findings.iter().map(|f| format!("{}: {}", f.kind, f.message)).collect()

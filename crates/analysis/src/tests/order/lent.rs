@@ -4,7 +4,7 @@ use super::guest::*;
 use crate::order::Parts;
 use guardrail_trace::event::Access;
 
-/// A request of which nobody knows how large it is: places 10 to 25; and the next, 26 to 41.
+/// A request whose size is not known: places 10 to 25. The next one is at places 26 to 41.
 const RQ: u64 = HEAP + 64 * 10;
 const NEXT: u64 = HEAP + 64 * 26;
 const LOCK: u64 = 0xffff_8880_0900_0000;
@@ -19,7 +19,7 @@ fn start(g: &mut Guest, who: &Who, request: u64) {
     g.called(who, "request_start", &[request], 0);
 }
 
-/// A task starts the request, and tells the device of it between places 11 and 12.
+/// A task starts the request, and announces it to the device between places 11 and 12.
 fn submit(g: &mut Guest, who: &Who) {
     g.enter(who, "queue_caller", six(&[RQ]));
     g.touch(who, 1);
@@ -47,11 +47,11 @@ fn a_request_goes_to_the_device_and_comes_back_in_its_interrupt() {
     g.touch(&next, 4);
     g.touch(&next, 15);
     g.ret(&next, 0);
-    // Other memory tells nothing, and what followed the bell is not ordered.
+    // Accesses to other memory order nothing, and what followed the doorbell is not ordered.
     assert!(g.touched(3).after.is_empty());
     assert_eq!(g.touched(13).after, [1, 3, 10, 11]);
     assert!(g.touched(4).after.is_empty());
-    // Nor is what the handler did after it had ended the request.
+    // What the handler did after it had ended the request is not ordered either.
     assert_eq!(g.touched(15).after, [1, 3, 4, 10, 11, 13]);
 }
 
@@ -87,7 +87,7 @@ fn who_has_no_answer_of_the_device_does_not_have_the_request() {
     submit(&mut g, &task(1));
     g.run(&task(3), "poll_caller", NONE, 13);
     assert_eq!(g.touched(13).after, [1, 10, 11]);
-    // A request that the device has not been told of is in no interrupt's hands.
+    // An interrupt does not own a request that was not announced to the device.
     let mut g = Guest::new();
     let a = task(1);
     g.enter(&a, "queue_caller", six(&[RQ]));
@@ -153,7 +153,7 @@ fn the_kernel_has_requests_that_were_made_ready_and_those_that_could_not_be_queu
     g.run(&task(3), "queue_caller", six(&[NEXT]), 12);
     assert_eq!(g.touched(11).after, [10]);
     assert_eq!(g.touched(12).after, [10, 11]);
-    // One that somebody else has is his.
+    // A request that another strand owns stays with that strand.
     g.run(&task(4), "vfs_read", NONE, 13);
     g.run(&task(5), "vfs_read", NONE, 14);
     assert!(g.touched(14).after.is_empty());
@@ -165,7 +165,7 @@ fn requests_reach_as_far_as_the_next() {
     let a = task(1);
     g.run(&a, "init_caller", six(&[HEAP + 64 * 12]), 1);
     g.run(&a, "init_caller", six(&[RQ]), 10);
-    // Behind both of them.
+    // These places lie behind both requests.
     g.run(&task(2), "queue_caller", six(&[NEXT]), 14);
     g.run(&task(3), "queue_caller", six(&[NEXT]), 13);
     assert!(g.touched(14).after.is_empty());

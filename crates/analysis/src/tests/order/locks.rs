@@ -61,12 +61,12 @@ fn readers_share_and_writers_exclude() {
 fn the_kernel_takes_a_lock_before_it_calls() {
     let mut g = Guest::new();
     let (a, b) = (task(1), task(2));
-    // Before the task is known.
+    // The lock is taken before the task is known.
     g.hooked(&a, "rtnl_lock", &[], 0);
     g.run(&a, "vfs_read", NONE, 1);
     g.hooked(&a, "rtnl_unlock", &[], 0);
     g.run(&a, "vfs_read", NONE, 2);
-    // In a task that is known.
+    // The lock is taken in a task that is known.
     g.run(&b, "vfs_read", NONE, 3);
     g.hooked(&b, "rtnl_lock", &[], 0);
     g.run(&b, "vfs_read", NONE, 4);
@@ -169,7 +169,7 @@ fn what_is_off_is_what_the_processor_says() {
         (4, Who { irqs: false, ..task(1) }, off(true, true, true)),
         (5, softirq(1), off(false, true, true)),
         (6, hardirq(1), off(true, true, true)),
-        // Nobody wants to be scheduled.
+        // No task needs to be scheduled.
         (7, Who { preempt: 0x8000_0000, ..task(1) }, off(false, false, false)),
     ] {
         g.run(&who, "vfs_read", NONE, n);
@@ -220,7 +220,7 @@ fn rcu_excludes_nobody_and_is_waited_for() {
     // A softirq is a read section as well; what follows a section is not waited for.
     assert!(g.touched(4).after.is_empty());
     assert_eq!(g.touched(5).after, [1, 3, 4]);
-    // Readers that begin later see what was before.
+    // Readers that begin later see what came before.
     g.run(&softirq(4), "net_rx_action", NONE, 6);
     assert_eq!(g.touched(6).after, [4]);
 }
@@ -238,7 +238,8 @@ fn a_spin_lock_that_is_held_in_the_kernel_is_an_unlock_unseen() {
 
 const L: u64 = 0xffff_8880_0500_0000;
 
-/// What comes before the second section of a lock, where the first is `body`; and what comes before what follows the first.
+/// Returns what comes before the second section of a lock whose first section is `body`. Also returns what
+/// comes before the code that follows the first section.
 fn around(body: impl Fn(&mut Guest, &Who)) -> (Vec<u64>, Vec<u64>) {
     let mut g = Guest::new();
     let (a, b, c) = (task(1), task(2), task(3));
@@ -273,7 +274,7 @@ fn a_section_that_protects_nothing_waits_for_the_lock() {
         locked(g, who);
     });
     assert_eq!((after, later), (vec![1, 2, 5], vec![1, 2, 5]));
-    // One that touches what the lock may protect is no such thing, nor is an empty one.
+    // A section that accesses what the lock may protect is not there to wait, nor is an empty one.
     let (after, later) = around(|g, who| {
         locked(g, who);
         g.block(who, &[0x89, 0x07], &[store(0, L + 0x200, 4)]);

@@ -23,7 +23,7 @@ fn write(g: &mut Guest, who: &Who, addr: u64) {
 
 fn hand_over(mut g: Guest, first: fn(&mut Guest, &Who), second: fn(&mut Guest, &Who)) -> Vec<u64> {
     let (a, b, c) = (task(1), task(2), task(3));
-    // Somebody uses the place as an atomic.
+    // A third task uses the place as an atomic.
     g.enter(&c, "vfs_read", NONE);
     update(&mut g, &c);
     g.enter(&a, "vfs_read", NONE);
@@ -41,10 +41,10 @@ fn atomics_order() {
     assert_eq!(hand_over(Guest::new(), update, update), [1]);
     assert_eq!(hand_over(Guest::new(), update, |g, w| read(g, w, FLAG)), [1]);
     assert_eq!(hand_over(Guest::new(), |g, w| write(g, w, FLAG), |g, w| read(g, w, FLAG)), [1]);
-    // Reads hand nothing on, and writes take nothing.
+    // Reads release nothing, and writes acquire nothing.
     assert!(hand_over(Guest::new(), |g, w| read(g, w, FLAG), update).is_empty());
     assert!(hand_over(Guest::new(), update, |g, w| write(g, w, FLAG)).is_empty());
-    // Other places do nothing.
+    // Other places have no effect.
     assert!(hand_over(Guest::new(), |g, w| write(g, w, FLAG + 8), |g, w| read(g, w, FLAG + 8)).is_empty());
     let off = Guest::with(Parts { atomics: false, ..Parts::default() });
     assert!(hand_over(off, update, update).is_empty());
@@ -82,7 +82,7 @@ fn descriptors_order_by_cells() {
     g.touch(&b, 3);
     assert!(g.touched(2).after.is_empty());
     assert_eq!(g.touched(3).after, [1, 2]);
-    // What two have written counts of both.
+    // The writes of two strands count for both.
     let c = task(3);
     g.touch(&b, 4);
     write(&mut g, &b, ring + 64);
@@ -119,7 +119,7 @@ fn per_cpu_memory_is_told() {
     g.words(0, &[Head::encode(Kind::Global, Global::GsBase as u8, 0), base]);
     let a = task(1);
     g.run(&a, "vfs_read", NONE, 21);
-    // One unit is 640 bytes here; a second base tells.
+    // One unit is 640 bytes here; a second base shows that.
     g.words(1, &[Head::encode(Kind::Global, Global::GsBase as u8, 0), base + 640]);
     g.run(&a, "vfs_read", NONE, 22);
     g.run(&a, "vfs_read", NONE, 35);
@@ -130,7 +130,7 @@ fn per_cpu_memory_is_told() {
     assert_eq!(told, [false, true, true, false, true]);
 }
 
-/// lock bts dword [rdi], BIT and what goes back: lock btr
+/// lock bts dword [rdi], BIT; and the reverse: lock btr
 fn bit(g: &mut Guest, who: &Who, bit: u8) {
     g.block(who, &[0xf0, 0x0f, 0xba, 0x2f, bit], &[load(0, FLAG, 4), store(0, FLAG, 4)]);
 }
@@ -145,7 +145,7 @@ fn each_bit_of_a_word_orders_by_itself() {
     };
     assert_eq!(hand_over(Guest::new(), clear, |g, w| bit(g, w, 3)), [1]);
     assert!(hand_over(Guest::new(), clear, |g, w| bit(g, w, 2)).is_empty());
-    // Whoever reads the word, or writes all of it, has to do with all bits.
+    // An access that reads or writes the whole word concerns all bits.
     assert_eq!(hand_over(Guest::new(), |g, w| bit(g, w, 3), |g, w| read(g, w, FLAG)), [1]);
     assert_eq!(hand_over(Guest::new(), update, |g, w| bit(g, w, 3)), [1]);
 }

@@ -13,7 +13,7 @@ fn a_task_is_a_strand_and_what_interrupts_it_is_not() {
     g.back(&a, 0);
     g.touch(&a, 3);
     g.ret(&a, 0);
-    // Elsewhere, the same task.
+    // The same task runs elsewhere.
     g.run(&Who { cpu: 0, ..a }, "vfs_read", NONE, 4);
     assert!(g.touched(2).after.is_empty());
     assert_eq!(g.touched(3).after, [1]);
@@ -103,7 +103,7 @@ fn very_many_tasks_are_survived() {
         g.run(&Who { pid: 1000 + n as u32, ..task(n % 50 + 2) }, "vfs_read", NONE, 2);
     }
     g.run(&task(60), "vfs_read", NONE, 3);
-    // What has been forgotten gives no alarm.
+    // A forgotten strand causes no alarm.
     assert!(g.touched(3).after.contains(&1));
     assert!(!g.touched(3).after.contains(&2));
 }

@@ -1,4 +1,4 @@
-//! Order that comes of what is not seen: the kernel's own locks, libraries, devices.
+//! Order from what is not seen: the kernel's own locks, libraries, devices.
 
 use super::guest::*;
 
@@ -15,7 +15,7 @@ fn a_function_that_holds_a_lock_acquires_before_it_calls_and_gives_back_after() 
     g.touch(&a, 2);
     g.hook(&b, "bus_probe", b.rsp + 0x80, &[0, 0x7000, LOCK]);
     g.run(&b, "net_rx_action", NONE, 3);
-    // The function goes on, and calls once more.
+    // The function continues, and calls once more.
     g.run(&b, "net_rx_action", NONE, 4);
     g.hook_return(&b, "bus_probe", b.rsp + 0x80, 0);
     assert_eq!(g.touched(3).after, [1]);
@@ -62,7 +62,7 @@ fn what_a_probe_tells_a_library_comes_before_what_that_calls_back() {
     g.ret(&a, 0);
     assert_eq!(g.touched(3).after, [1]);
     assert!(g.touched(4).after.is_empty());
-    // Calls of other functions hand nothing on.
+    // Calls of other functions release nothing.
     let mut g = Guest::new();
     g.load_other();
     g.enter(&a, "vfs_read", NONE);

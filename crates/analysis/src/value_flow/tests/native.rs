@@ -1,5 +1,5 @@
-//! The rules against the real processor: a result bit that changes when undefined input bits change must be
-//! marked undefined, and a result bit that is marked known must have its value.
+//! The rules against the real processor. A result bit that changes when undefined input bits change must be
+//! marked undefined. A result bit that is marked known must have its value.
 
 use super::{Quiet, Rng};
 use crate::value_flow::{
@@ -41,8 +41,9 @@ fn trampoline(insn: &[u8]) -> Vec<u8> {
 
 type Form = (&'static [u8], &'static [u8], u8, u8, bool);
 
-/// Instruction forms: prefix bytes, opcode bytes, the fixed `reg` field of ModRM (8: random), bytes of
-/// immediate (9: as the operand size, at most 4), whether operand sizes other than the default exist.
+/// Instruction forms: prefix bytes, opcode bytes, and the fixed `reg` field of ModRM (8: random). Then the
+/// bytes of the immediate (9: as the operand size, at most 4), and whether operand sizes other than the
+/// default exist.
 const FORMS: &[Form] = &[
     (&[], &[0x00], 8, 0, false), // add
     (&[], &[0x01], 8, 0, true),
@@ -285,7 +286,7 @@ fn random_state(rng: &mut Rng) -> (State, Regs) {
     (state, regs)
 }
 
-/// Flags that the architecture leaves undefined after this instance, which no rule speaks of.
+/// Flags that the architecture leaves undefined after this instance, and that no rule covers.
 fn free_flags(instr: &Instruction, op: &Op) -> u8 {
     let bits = instr.rflags_undefined();
     let mut free = 0;
@@ -308,7 +309,7 @@ fn free_flags(instr: &Instruction, op: &Op) -> u8 {
     }
 }
 
-/// Results of these are exactly the input bits, moved about: no more may be marked than changes.
+/// Whether the results are exactly the input bits in other positions: no more may be marked than changes.
 fn is_exact(op: &Op, regs: &Regs) -> bool {
     match op {
         Op::Mov | Op::MovSx | Op::Bswap | Op::Not | Op::Xchg | Op::SignExtendA | Op::SignExtendD => true,
@@ -344,8 +345,9 @@ fn no_change_goes_unmarked() {
     let page = page.make_exec().expect("executable memory");
     let run = |index: usize, state: &State| -> State {
         let mut state = *state;
-        // SAFETY: the slot holds a whole trampoline, which follows the calling convention, touches no memory but
-        // `state` and the stack, and around it an instruction that accesses no memory and leaves rsp alone.
+        // SAFETY: the slot holds a whole trampoline, which follows the calling convention. The trampoline
+        // accesses no memory but `state` and the stack. The instruction in it accesses no memory and leaves
+        // rsp unchanged.
         unsafe {
             let entry = page.as_ptr().add(index * SLOT);
             let call: extern "sysv64" fn(*mut State) = std::mem::transmute(entry);
@@ -424,7 +426,8 @@ fn check(
         let mut other = state;
         other.iter_mut().zip(flip).for_each(|(s, f)| *s ^= f);
         let out = run(&other);
-        // What the flip itself changes in registers that are not written is undefined before and after.
+        // Registers that are not written differ because of the flip itself; they are undefined before and
+        // after.
         for slot in 0..17 {
             changed[slot] |= base[slot] ^ out[slot];
         }
