@@ -178,7 +178,7 @@ pub trait Checker {
     /// The log holds a list that was passed to a hooked function.
     fn hook_list(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked<'_>, _list: ListTold<'_>) {}
     /// The kernel calls the driver. The entry is already on the context's stack and in
-    /// [`State::sync`](crate::machine::State).
+    /// [`State::order`](crate::machine::State).
     fn entered(&mut self, _cx: &mut Cx<'_>, _activation: &Entry) {}
     /// The driver returns to the kernel.
     fn left(&mut self, _cx: &mut Cx<'_>, _activation: &Entry) {}

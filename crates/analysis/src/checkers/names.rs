@@ -34,7 +34,7 @@ pub fn kind(kind: LockKind) -> &'static str {
 /// The class of a lock: where its memory is from, and its offset there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// A lock of the kernel with a name, of which there is one.
+    /// A lock of the kernel with a name that no other lock has.
     Global(&'static str),
     /// A variable of a module, and an offset in it.
     Variable(u32, u64, u64),

@@ -158,17 +158,17 @@ impl Shadow {
         self.restricted.any(addr, len.min(MAX_RANGE)) && Marks::<1>::covers(addr)
     }
 
-    /// The address of the first restricted byte of the range; `None` where there is none.
+    /// The address of the first restricted byte of the range; `None` where all may be accessed.
     pub fn first_restricted(&self, addr: u64, len: u64) -> Option<u64> {
         self.restricted.first(addr, len.min(MAX_RANGE)).filter(|_| Marks::<1>::covers(addr))
     }
 
-    /// No byte of the range may be touched from now on.
+    /// No byte of the range may be accessed from now on.
     pub fn restrict(&mut self, addr: u64, len: u64) {
         self.restricted.fill(addr, len.min(MAX_RANGE), 1);
     }
 
-    /// Every byte of the range may be touched from now on.
+    /// Every byte of the range may be accessed from now on.
     pub fn allow(&mut self, addr: u64, len: u64) {
         self.restricted.clear(addr, len.min(MAX_RANGE));
     }

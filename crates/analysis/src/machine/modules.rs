@@ -16,7 +16,7 @@ pub struct Module {
     pub address: u64,
     /// The memory that it was loaded to.
     pub regions: Vec<Region>,
-    /// It has not been unloaded.
+    /// False once it was unloaded.
     pub loaded: bool,
     /// The addresses of its functions, variables and source lines.
     pub map: ModuleMap,
@@ -41,7 +41,7 @@ pub struct Other {
     pub address: u64,
     /// The memory that it was loaded to.
     pub regions: Vec<Region>,
-    /// It has not been unloaded.
+    /// False once it was unloaded.
     pub loaded: bool,
     /// Its functions, sorted by address; empty where its file is not available.
     pub functions: Vec<Range>,

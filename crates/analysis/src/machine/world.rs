@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// A named range of addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// First address.
+    /// First address of the range.
     pub start: u64,
     /// The address behind the last one.
     pub end: u64,
@@ -51,7 +51,7 @@ impl std::fmt::Debug for ModuleMap {
 /// A region of a module, as the log holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// First address.
+    /// First guest address.
     pub start: u64,
     /// Length in bytes.
     pub size: u64,

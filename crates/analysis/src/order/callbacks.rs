@@ -54,7 +54,7 @@ impl Charts {
         if let (Some(strand), Some(instance)) = (strands.get_mut(by), self.instance(chart, id))
             && let Some(var) = instance.forks.get(callback)
         {
-            // A release is there only where the chart counts.
+            // What is there was released because it counts.
             strand.acquire(var, Relation::Hard);
         }
         if let (Some(strand), Some(class)) = (strands.get_mut(by), self.classes.get(chart))
@@ -185,7 +185,7 @@ impl Charts {
         }
     }
 
-    /// Work queues will be thawed: what came before comes before what runs on them.
+    /// Work queues will be thawed: earlier work of the strand comes before what runs on them.
     pub fn thaw(&mut self, strands: &mut Strands, by: StrandId, queues: &[u64]) {
         for object in self.queued_on(queues) {
             let count = self.list.get(object.0).map_or(0, |chart| chart.callbacks.len().min(64));

@@ -364,7 +364,7 @@ impl Charts {
         })
     }
 
-    /// A call begins. What came before it comes before the callbacks that it allows or triggers.
+    /// A call begins. It releases earlier work of its strand to the callbacks that it allows or triggers.
     #[allow(clippy::too_many_arguments)]
     pub fn called(
         &mut self,

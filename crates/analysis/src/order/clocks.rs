@@ -98,14 +98,14 @@ impl Var {
 /// The relations that an edge counts in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Relation {
-    /// Both relations.
+    /// The hard and the full relation.
     Hard,
     /// The full relation alone.
     Full,
 }
 
 impl Strand {
-    /// Takes a snapshot of what came before now, and advances the clock: what follows comes later.
+    /// Takes a snapshot of the strand's work so far, and advances the clock: what follows is not in it.
     pub(super) fn hand(&mut self) -> Snapshot {
         let snapshot =
             Snapshot { slot: self.slot, time: self.time, hard: self.hard.clone(), full: self.full.clone() };

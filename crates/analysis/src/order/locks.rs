@@ -58,7 +58,7 @@ const UNKNOWN_SET: LocksetId = LocksetId(u32::MAX);
 pub(crate) enum Name {
     /// An address in guest memory.
     At(u64),
-    /// A name in the kernel of which there is only one.
+    /// A name that the kernel uses for one object only.
     Global(&'static str),
 }
 
@@ -213,7 +213,7 @@ impl Locks {
         self.sets.get(set.0 as usize).map_or(&[], |set| set)
     }
 
-    /// A lock that is in both sets and exclusive in one; `None` where there is none.
+    /// A lock that is in both sets and exclusive in one; `None` where they share no such lock.
     pub fn common(&self, a: LocksetId, b: LocksetId) -> Option<LockId> {
         if a == LocksetId(0) || b == LocksetId(0) {
             return None;

@@ -96,7 +96,7 @@ pub struct Order {
     thawed: Option<Var>,
     /// Work queues that are frozen with user processes.
     freezable: Vec<u64>,
-    /// Steps of objects that checkers have not got yet.
+    /// Steps of objects that are not passed to checkers yet.
     steps: Vec<Step>,
     /// Locks held by tasks that have no context yet.
     waiting: FxHashMap<u64, Vec<Acquired>>,
@@ -263,7 +263,7 @@ impl Order {
         self.waiting.remove(&task).unwrap_or_default()
     }
 
-    /// What came before comes before strands that acquire the object later.
+    /// Releases what the strand has done into an object, for strands that acquire the object later.
     pub(crate) fn release(&mut self, strand: StrandId, name: Name) {
         if !self.parts.deferral || self.objects.len() >= MAX_OBJECTS && !self.objects.contains_key(&name) {
             return;
@@ -282,7 +282,7 @@ impl Order {
         }
     }
 
-    /// What came before releases of the object comes before what follows.
+    /// Acquires what was released into an object: it comes before what the strand does next.
     pub(crate) fn acquire(&mut self, strand: StrandId, name: Name) {
         let Some(strand) = self.strands.get_mut(strand) else { return };
         if let Some(var) = self.objects.get(&name) {

@@ -114,7 +114,7 @@ impl Order {
         self.charts.left(&mut self.strands, self.parts, by, callback, result, &mut self.steps);
     }
 
-    /// Returns the steps that checkers have not got yet, and removes them.
+    /// Removes and returns the steps that are not passed to checkers yet.
     pub(crate) fn take_steps(&mut self) -> Vec<Step> {
         let mut steps = std::mem::take(&mut self.steps);
         steps.truncate(MAX_STEPS);

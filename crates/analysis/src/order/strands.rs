@@ -67,7 +67,7 @@ pub(super) struct Strand {
     used: u64,
 }
 
-/// All strands.
+/// All strands that are known, by slot and by identity.
 #[derive(Debug, Default)]
 pub(super) struct Strands {
     table: Vec<Strand>,

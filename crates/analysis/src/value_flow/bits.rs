@@ -13,7 +13,7 @@ pub struct Bits {
     pub known: u64,
     /// The value of the known bits; zero elsewhere.
     pub value: u64,
-    /// The source of the undefined bits; 0 where there is none, or it is not known.
+    /// The source of the undefined bits; 0 where no bit is undefined, or it is not known.
     pub origin: Origin,
 }
 

@@ -194,7 +194,8 @@ fn is_fence(instr: &Instruction) -> bool {
         && instr.immediate(1) == 0
 }
 
-/// The exact rule of an instruction; `None` where there is none. Adjusts operands and sizes that are implied.
+/// The exact rule of an instruction; `None` where it has no exact rule. Adjusts operands and sizes that are
+/// implied.
 fn rule(instr: &Instruction, insn: &mut Insn) -> Option<Op> {
     use Mnemonic as M;
     let reads = flags(instr.rflags_read());

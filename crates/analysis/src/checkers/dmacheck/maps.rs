@@ -215,7 +215,7 @@ impl Maps {
         self.serial
     }
 
-    /// Whether an access may touch anything of interest.
+    /// Whether an access may be to a page of interest.
     #[inline]
     pub fn may_touch(&self, addr: u64, len: u64) -> bool {
         let last = addr.saturating_add(len.max(1) - 1) >> 12;

@@ -47,7 +47,7 @@ pub(super) const NAME: &str = "dmacheck";
 const USER_END: u64 = 1 << 47;
 /// Bytes of a cache line of x86.
 const LINE: u64 = 64;
-/// Longest range in bytes that an instruction or a call can plausibly touch.
+/// Longest range in bytes that an instruction or a call can plausibly access.
 const MAX_RANGE: u64 = 1 << 28;
 /// Most open calls, devices, and buffers passed to `dma_map_single`; more are not followed.
 const MAX_OPEN: usize = 1 << 12;

@@ -36,7 +36,7 @@ impl DmaCheck {
         self.judge_direction(cx, hook, &m, dir, for_cpu);
         let Some(m) = self.maps.get_mut(id) else { return };
         // Elements of a list are joined on the bus, so it is not known which of them hold these bytes. The
-        // CPU gets all of them, or keeps what it has.
+        // CPU gets all of them, or keeps what it owns.
         let ranges = match (m.kind, m.memory.as_slice()) {
             (MapKind::List, all) if for_cpu => all.to_vec(),
             (MapKind::List, _) => Vec::new(),

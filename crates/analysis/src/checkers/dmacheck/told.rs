@@ -12,7 +12,7 @@ const MAX_PLACES: usize = 4;
 /// Most mapping calls that are known at a time.
 const MAX_CALLS: usize = 1 << 12;
 
-/// The innermost address of the driver in a stack; 0 where there is none.
+/// The innermost address of the driver in a stack; 0 where the driver is not in it.
 fn place_of(state: &State, stack: &[u64]) -> u64 {
     stack.iter().copied().find(|&at| state.modules.contains(at)).unwrap_or(0)
 }

@@ -53,7 +53,7 @@ impl DmCheck {
         }
     }
 
-    /// An access to bytes that must not be touched.
+    /// An access to bytes that must not be accessed.
     #[cold]
     pub(super) fn restricted(&mut self, cx: &mut Cx<'_>, touch: Touch, rsp: Option<u64>) {
         if let Some(rsp) = rsp

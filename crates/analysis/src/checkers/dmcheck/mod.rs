@@ -37,7 +37,7 @@ const NAME: &str = "dmcheck";
 const USER_END: u64 = 1 << 47;
 /// Accesses below this address count as null dereferences.
 const NULL_END: u64 = 4096;
-/// Longest range in bytes that a string instruction or a call can plausibly touch.
+/// Longest range in bytes that a string instruction or a call can plausibly access.
 const MAX_RANGE: u64 = 1 << 28;
 
 /// The checker's state.

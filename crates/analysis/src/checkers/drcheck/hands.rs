@@ -1,7 +1,7 @@
 //! Plain flags, indices and pointers that hand over what was done before they were written.
 //!
 //! The race for such a word is reported and judged. From then on the word orders: the first time by its
-//! event, and later by clocks (see [`crate::sync`]). A store that takes something away releases nothing. Such
+//! event, and later by clocks (see [`crate::order`]). A store that takes something away releases nothing. Such
 //! stores clear a pointer, or are any store of a driver that shuts down.
 
 use super::races::{Known, judgment, pair};

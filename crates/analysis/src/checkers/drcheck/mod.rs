@@ -74,7 +74,7 @@ enum Mode {
 pub struct DrCheck {
     mode: Mode,
     words: Words,
-    /// Counts accesses.
+    /// Number of accesses so far; serves as time.
     ticks: u64,
     stacks: CallStacks,
     scenes: Scenes,

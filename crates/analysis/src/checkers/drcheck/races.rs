@@ -104,7 +104,7 @@ impl DrCheck {
         }
     }
 
-    /// Whether both sides access memory of one vCPU on that vCPU, and no interrupt can come between.
+    /// Whether both sides access memory of one vCPU on that vCPU, and no interrupt can hit in between.
     fn per_cpu(&self, cx: &Cx<'_>, word: u64, old: &Cell, new: &Cell) -> bool {
         let through_gs = old.how.has(How::PER_CPU) && new.how.has(How::PER_CPU);
         let is = through_gs

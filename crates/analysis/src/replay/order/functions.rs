@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 
 const MAX_CACHED: usize = 1 << 16;
-/// Most hooks.
+/// Most hooks that a world may have.
 pub(super) const MAX_HOOKS: u64 = 4096;
 /// Kernel functions whose callbacks are one strand for each object, in threads that many objects share.
 const WORKERS: [&str; 7] = [
