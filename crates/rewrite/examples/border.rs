@@ -1,4 +1,5 @@
-//! Tells what is known of the calls between a driver and the kernel: `border VMLINUZ DRIVER [MODULE…]`, with the modules that the driver needs.
+//! Prints what is known of the calls between a driver and the kernel: `border VMLINUZ DRIVER [MODULE…]`.
+//! The modules are those that the driver needs.
 
 mod driver;
 

@@ -1,12 +1,14 @@
-//! Tells how many slots of the table of rights the fields fill that a driver is granted, and of how many they are only a part, for several sizes
-//! of slots: `slots VMLINUZ DRIVER [MODULE…]`, with the modules that the driver needs.
+//! Prints how many slots of the rights table the fields that a driver is granted fill: `slots VMLINUZ DRIVER
+//! [MODULE…]`.
+//! Prints also how many of these slots the fields fill only in part, for several sizes of slots.
+//! The modules are those that the driver needs.
 
 mod driver;
 
 use guardrail_rewrite::wrap::{Action, Field, Step};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sizes of slots.
+/// Bytes of a slot, one column of the output each.
 const SIZES: [u32; 3] = [8, 16, 32];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,5 +1,7 @@
-//! Guards all modules below folders with an action before and after every call between them and the kernel, and tells what could not be:
-//! `cargo run --release -p guardrail-rewrite --example thunks -- FOLDER…`. What comes out is checked, and good for nothing else.
+//! Guards all modules below folders, with an action before and after every call between them and the kernel.
+//! Prints which modules could not be guarded: `cargo run --release -p guardrail-rewrite --example thunks --
+//! FOLDER…`.
+//! The results are verified; they serve no other purpose.
 
 mod modules;
 
@@ -9,9 +11,9 @@ use guardrail_rewrite::checks::Checks;
 use guardrail_rewrite::wrap::{Action, Done, Interposition, Value, Wrapper};
 use guardrail_rewrite::{Counts, Object, RewriteError, rewrite};
 
-/// What the names of functions begin with that are no functions, but parts of a call or a return.
+/// Prefixes of symbols that are no functions, but parts of a call or a return.
 const PARTS: [&str; 3] = ["__x86_", "__SCT__", "__fentry__"];
-/// What thunks ask of the runtime.
+/// The functions of the runtime that thunks call.
 const RUNTIME: [&str; 15] = [
     symbol::TABLE,
     symbol::LOOPS,

@@ -1,4 +1,6 @@
-//! Rewrites all modules below folders with all stores checked, and tells what could not be: `cargo run --release -p guardrail-rewrite --example tree -- FOLDER…`.
+//! Rewrites all modules below folders, with all stores checked, and prints which modules could not be
+//! rewritten.
+//! Run it as `cargo run --release -p guardrail-rewrite --example tree -- FOLDER…`.
 
 mod modules;
 
@@ -23,7 +25,7 @@ fn main() {
     }
 }
 
-/// What became of stores, and of calls by pointer.
+/// Names of the counts of stores and of calls by pointer, in the order in which they are printed.
 const NAMES: [&str; 15] = [
     "checked",
     "of them sharing a check",

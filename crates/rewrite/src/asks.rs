@@ -1,4 +1,4 @@
-//! Code that asks the runtime at an instruction, with the registers and flags that are needed there kept.
+//! Code that asks the runtime at an instruction. It keeps the registers and flags that are needed there.
 
 use crate::emit::{Operand, plain, pop, push};
 use crate::error::{Result, refused};
@@ -7,7 +7,7 @@ use crate::patch::{Label, Op, Patch};
 use crate::thunks::{Ask, Thunks};
 use iced_x86::{Code, Instruction, Register};
 
-/// Registers in the order in which they are taken where they are free: those that calls destroy first.
+/// Registers in the order in which they are taken where they are free: first those that calls destroy.
 const SCRATCH: [Register; 14] = [
     Register::R11,
     Register::R10,
@@ -25,38 +25,39 @@ const SCRATCH: [Register; 14] = [
     Register::RBX,
 ];
 
-/// `test $NUMBER, %eax`: behind calls of thunks, to which the number tells where the instruction is that they are for.
+/// `test $NUMBER, %eax`, which stands behind the call of a thunk. The number gives the thunk the distance to
+/// the instruction that it asks for.
 pub(crate) const NOTE: [u8; 1] = [0xa9];
 
-/// What was built, and what was paid for it.
+/// What was built, and what it cost.
 #[derive(Debug)]
 pub struct Built {
-    /// The code.
+    /// The code in front of the instruction and behind the function.
     pub patch: Patch,
-    /// A register had to be saved.
+    /// Whether a register had to be saved.
     pub saved: bool,
-    /// Flags had to be kept.
+    /// Whether flags had to be kept.
     pub flags: bool,
 }
 
-/// Asks at one instruction.
+/// Builds the code that asks the runtime at one instruction.
 #[derive(Debug)]
 pub struct Asks<'a> {
-    /// What is called.
+    /// The thunks of the module; a question that is new adds one.
     pub thunks: &'a mut Thunks,
-    /// What is needed at the instruction.
+    /// The registers and flags that are needed at the instruction.
     pub needed: Set,
-    /// Its number.
+    /// The number of the instruction in its section.
     pub site: u32,
 }
 
 impl Asks<'_> {
-    /// A register whose value nobody needs, and which `taken` does not need either.
+    /// A register whose value nobody needs and that `taken` does not claim; `None` if there is none.
     pub fn free(&self, taken: impl Fn(Register) -> bool) -> Option<Register> {
         SCRATCH.into_iter().find(|&register| !self.needed.has(register) && !taken(register))
     }
 
-    /// A register that is not taken, one that nobody needs if there is any; else it has to be saved.
+    /// A register that is not taken: one that nobody needs if there is any, else one that has to be saved.
     pub fn any(&self, taken: impl Fn(Register) -> bool) -> Result<Register> {
         match self.free(&taken).or_else(|| SCRATCH.into_iter().find(|&register| !taken(register))) {
             Some(register) => Ok(register),
@@ -64,12 +65,12 @@ impl Asks<'_> {
         }
     }
 
-    /// Asks each time about the address that an operand is.
+    /// Asks each time about the address of an operand.
     pub fn address(&mut self, operand: Operand, ask: impl Fn(Register) -> Ask) -> Result<Built> {
         self.worked_out(operand, |register, deeper| operand.address(register, deeper), ask)
     }
 
-    /// Asks each time about the address that is in memory.
+    /// Asks each time about the address that lies in memory.
     pub fn value(&mut self, operand: Operand, ask: impl Fn(Register) -> Ask) -> Result<Built> {
         self.worked_out(operand, |register, deeper| operand.value(register, deeper), ask)
     }
@@ -84,7 +85,7 @@ impl Asks<'_> {
         self.always(&[scratch], |thunks, deeper| Ok(vec![load(scratch, deeper)?, thunks.call(ask(scratch))?]))
     }
 
-    /// Asks each time, in front of the instruction.
+    /// Puts a question in front of the instruction that is asked each time.
     pub fn always(
         &mut self,
         uses: &[Register],
@@ -100,7 +101,7 @@ impl Asks<'_> {
         Ok(Built { patch: Patch { before, out: Vec::new() }, saved: !saved.is_empty(), flags })
     }
 
-    /// Instructions between which registers and flags are saved.
+    /// The instructions that `ask` makes, between those that save and restore registers and flags.
     pub fn around(
         &mut self,
         registers: &[Register],
@@ -121,16 +122,16 @@ impl Asks<'_> {
     }
 }
 
-/// What was pushed.
+/// The registers that were pushed, in this order.
 #[derive(Debug, Default)]
 pub struct Saved {
     registers: Vec<Option<Register>>,
-    /// Bytes of it.
+    /// Bytes that they take on the stack.
     pub deeper: i16,
 }
 
 impl Saved {
-    /// Pushes a register.
+    /// Pushes a register, and records the deeper stack.
     pub fn push(&mut self, register: Register) -> Result<[Op; 2]> {
         self.registers.push(Some(register));
         self.deeper += 8;
@@ -143,7 +144,7 @@ impl Saved {
         Ok([plain(Ok(Instruction::with(Code::Pushfq)))?, Op::Deeper(self.deeper)])
     }
 
-    /// Pops all of it.
+    /// Pops all registers, the last one first.
     pub fn pop_all(&mut self) -> Result<Vec<Op>> {
         let mut ops = Vec::new();
         while let Some(register) = self.registers.pop() {

@@ -1,8 +1,14 @@
-//! Code that no compiler of the kernel made: the checks rely on what compilers do, so where a function does otherwise it is named.
+//! Finds code that no compiler of the kernel made. The checks rely on what compilers do, so this module names
+//! each function that does otherwise.
 //!
-//! What is relied on: code is entered at its functions' begin, and jumps lead to places that relocations or the jumps themselves name, since everything
-//! else moves; the stack pointer comes from the stack pointer, so that what stands above it is the function's own frame; nothing is kept below
-//! it, where checks push registers; each store belongs to a function, since only those are looked at.
+//! The checks rely on this:
+//!
+//! - Control enters code where a function begins. Jumps lead to places that relocations or the jumps
+//!   themselves name, since everything else moves.
+//! - The stack pointer is computed from the stack pointer, so what stands above it is the function's own
+//!   stack frame.
+//! - Nothing is kept below the stack pointer, where checks push registers.
+//! - Each store belongs to a function, since only functions are looked at.
 
 use crate::code::{Code, Function, Insn};
 use crate::flow::thunk_register;
@@ -10,20 +16,21 @@ use crate::object::{Object, Reloc};
 use iced_x86::{FlowControl, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 use std::collections::BTreeSet;
 
-/// So many instructions back a register's value is looked for.
+/// How many instructions back the search for a register's value looks.
 const BACK: usize = 200;
-/// What a function calls where it begins, so that it can be traced, and how many instructions that may take.
+/// What a function calls at its begin so that it can be traced, and within how many instructions.
 const TRACER: &str = "__fentry__";
 const TRACED: usize = 3;
 
-/// A function that cannot be proven.
+/// A function for which the checks cannot be proven to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    /// Its name; where code belongs to none, that of the symbol before it, or else of the section.
+    /// The function's name. Where code belongs to no function, it is the symbol before the code, or else the
+    /// section.
     pub function: String,
-    /// Where in it.
+    /// Bytes from the begin of the function, or of what stands for it, to the instruction.
     pub offset: u64,
-    /// What it does.
+    /// What the instruction does that a compiler's code does not, as a clause for messages.
     pub why: &'static str,
 }
 
@@ -38,7 +45,7 @@ pub fn doubts(object: &Object, codes: &[Code]) -> Vec<Doubt> {
     codes.iter().flat_map(|code| Sight { object, code }.doubts()).collect()
 }
 
-/// The names of a module's functions that are among `names`.
+/// Those of `names` that are functions of a module.
 pub fn known(object: &Object, codes: &[Code], names: &BTreeSet<String>) -> BTreeSet<String> {
     let functions = codes.iter().flat_map(|code| &code.functions);
     let of_functions = functions.map(|function| object.symbols[function.symbol].name.clone());
@@ -46,7 +53,7 @@ pub fn known(object: &Object, codes: &[Code], names: &BTreeSet<String>) -> BTree
     of_functions.chain(of_doubts).filter(|name| names.contains(name)).collect()
 }
 
-/// A section of code.
+/// A section of code, with the object that it belongs to.
 struct Sight<'a> {
     object: &'a Object,
     code: &'a Code,
@@ -79,7 +86,7 @@ impl Sight<'_> {
         found
     }
 
-    /// What an instruction does that a compiler's code does not.
+    /// What an instruction does that a compiler's code does not; `None` for ordinary ones.
     fn doubt(&self, function: &Function, number: u32) -> Option<&'static str> {
         let insn = &self.code.insns[number as usize];
         let decoded = &insn.insn;
@@ -87,7 +94,7 @@ impl Sight<'_> {
             if self.computed(function, number, register) {
                 return Some("it jumps to an address that it computes");
             }
-            // What a compiler looks up so is a function; others may lead to anywhere.
+            // What a compiler looks up this way is a function; in other functions it may lead anywhere.
             if !self.compiled(function) && self.looked_up(function, number, register) {
                 return Some("it jumps by a table");
             }
@@ -96,7 +103,7 @@ impl Sight<'_> {
             return None;
         }
         let memory = (0..decoded.op_count()).any(|operand| decoded.op_kind(operand) == OpKind::Memory);
-        // A barrier adds 0 to whatever is there.
+        // A barrier adds 0 to the word, whatever it holds.
         let barrier = matches!(decoded.mnemonic(), Mnemonic::Add | Mnemonic::Or)
             && decoded.try_immediate(1).is_ok_and(|value| value == 0);
         if memory
@@ -117,7 +124,8 @@ impl Sight<'_> {
         (sets_stack && !self.own_stack(function, number)).then_some("it takes its stack from elsewhere")
     }
 
-    /// The kernel's compiler made it, and lets it be traced; or it is a part of such a function.
+    /// Whether the kernel's compiler made the function: the kernel can trace it, or it is a part of such a
+    /// function.
     fn compiled(&self, function: &Function) -> bool {
         let relocs = &self.object.sections[self.code.section].relocs;
         let symbol = |reloc: &Reloc| self.object.symbols[reloc.symbol].name.as_str();
@@ -130,7 +138,7 @@ impl Sight<'_> {
         insns.iter().take(TRACED).any(traced) || self.object.symbols[function.symbol].name.contains(".cold")
     }
 
-    /// The register that a jump takes its target from; none for one through memory.
+    /// The register that a jump takes its target from; `None` for a jump through memory.
     fn jumps_by(&self, insn: &Insn) -> Option<Register> {
         let decoded = &insn.insn;
         if decoded.mnemonic() != Mnemonic::Jmp {
@@ -146,7 +154,8 @@ impl Sight<'_> {
         thunk_register(&self.object.symbols[reloc.symbol].name)
     }
 
-    /// The instruction before `number` in a function that last gave a register its value, in the order in which they stand.
+    /// The instruction that last gave a register its value, in the order in which instructions stand before
+    /// `number`.
     fn giver(&self, function: &Function, number: u32, register: Register) -> Option<&Insn> {
         let mut info = InstructionInfoFactory::new();
         let before = &self.code.insns[function.insns.start as usize..number as usize];
@@ -161,7 +170,8 @@ impl Sight<'_> {
     fn computed(&self, function: &Function, number: u32, register: Register) -> bool {
         let Some(giver) = self.giver(function, number, register) else { return false };
         let between = self.code.insns[function.insns.start as usize..number as usize].iter().rev();
-        // What stands behind a jump or a return is reached from elsewhere, where the register has another giver.
+        // What stands behind a jump or a return is reached from elsewhere, where the register has another
+        // giver.
         if between.take_while(|insn| insn.at > giver.at).any(ends_flow) {
             return false;
         }
@@ -173,7 +183,7 @@ impl Sight<'_> {
         adds || (giver.insn.mnemonic() == Mnemonic::Lea && based)
     }
 
-    /// The target comes from a place in memory that depends on a number.
+    /// Whether the target is loaded from memory at an address that depends on an index.
     fn looked_up(&self, function: &Function, number: u32, register: Register) -> bool {
         let own = &self.code.insns[number as usize];
         let giver =
@@ -181,12 +191,12 @@ impl Sight<'_> {
         giver.is_some_and(|giver| giver.insn.memory_index() != Register::None)
     }
 
-    /// The stack pointer gets a value that it had before, or one near it.
+    /// Whether the stack pointer gets a value that it had before, or one near it.
     fn own_stack(&self, function: &Function, number: u32) -> bool {
         let decoded = &self.code.insns[number as usize].insn;
         let frame = |register| matches!(register, Register::RSP | Register::RBP);
         let from = match (decoded.mnemonic(), decoded.op_count()) {
-            // What the function has put into its own frame is what it had.
+            // What the function put into its own stack frame is a value that it had.
             (Mnemonic::Mov, 2) if decoded.op1_kind() == OpKind::Memory => {
                 return frame(decoded.memory_base());
             }
@@ -206,7 +216,7 @@ impl Sight<'_> {
             })
     }
 
-    /// The last symbol before an offset, and where it stands; else the section.
+    /// The last symbol before an offset, and its own offset; the section if no symbol is before it.
     fn before(&self, offset: u64) -> (String, u64) {
         let own = self.object.symbols.iter().filter(|symbol| symbol.section() == Some(self.code.section));
         let before = own.filter(|symbol| symbol.value <= offset && !symbol.name.is_empty());
@@ -217,13 +227,13 @@ impl Sight<'_> {
     }
 }
 
-/// What stands behind it is not where it leads.
+/// Whether control never runs on to what stands behind the instruction.
 fn ends_flow(insn: &Insn) -> bool {
     use FlowControl::{Exception, IndirectBranch, Return, UnconditionalBranch};
     matches!(insn.insn.flow_control(), UnconditionalBranch | IndirectBranch | Return | Exception)
 }
 
-/// What stands between functions.
+/// Whether the instruction is one of those that fill the space between functions.
 fn padding(insn: &Insn) -> bool {
     matches!(insn.insn.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
         || (insn.insn.mnemonic() == Mnemonic::Add

@@ -1,4 +1,5 @@
-//! The pass that checks stores and calls by pointer: before each, the rights table is looked up for the byte that it goes to (`runtime/include/guardrail_abi.h`).
+//! The pass that checks stores and calls by pointer. Code before each of them looks its address up in the
+//! rights table (`runtime/include/guardrail_abi.h`).
 //!
 //! ```text
 //!     lea   <operand>, %r            # a register whose value nobody needs
@@ -13,13 +14,16 @@
 //!     jmp   site
 //! ```
 //!
-//! A store at a multiple of its size lies in one slot. Whether it does is found out in passing: the address is rotated to the right by as many bits as have to be 0,
-//! and shifted by the others of the three, so that any of them that is 1 comes to stand where it makes the address of the entry one that
-//! no address can be. The check faults then, and the runtime looks at each byte.
+//! A store at a multiple of its size lies in one slot. The check tests this in passing.
+//! It rotates the address to the right by as many bits as have to be 0, and shifts it by the others of the
+//! three.
+//! A bit among them that is 1 then makes the address of the tag one that no address can be.
+//! The check faults in that case, and the runtime looks at each byte.
 //!
-//! Where no register is free one is saved, and where flags are needed they are kept in RAX (`lahf`, `seto`), which is far cheaper than `pushfq`.
-//! Stores of one block relative to one register share a check ([`merge`]). What is rare (string instructions that repeat, per-CPU variables, odd sizes) asks
-//! the runtime each time.
+//! Where no register is free, one is saved.
+//! Where flags are needed, they are kept in RAX (`lahf`, `seto`), which is far cheaper than `pushfq`.
+//! Stores of one block relative to one register share a check ([`merge`]).
+//! What is rare asks the runtime each time: string instructions that repeat, per-CPU variables, odd sizes.
 
 pub(crate) mod access;
 mod build;
@@ -47,45 +51,46 @@ use guardrail_abi::symbol;
 use iced_x86::InstructionInfoFactory;
 use std::collections::BTreeSet;
 
-/// Bytes of the largest stores that are decided by a look at the table.
+/// Bytes of the largest store that a look at the table can decide.
 const LARGEST: u32 = 64;
 
-/// What became of the stores of a module, and of its calls by pointer.
+/// How many stores and calls by pointer of a module the pass checks, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stores {
-    /// Checked, those below included.
+    /// Checked stores, those of the fields below included.
     pub checked: usize,
-    /// Of them those that share the check of another.
+    /// Checked stores that share the check of another.
     pub merged: usize,
-    /// To bits with a number in a register.
+    /// Checked stores to a bit whose number is in a register.
     pub bits: usize,
-    /// That may go to user memory.
+    /// Checked stores that may go to user memory.
     pub user: usize,
-    /// By string instructions that repeat.
+    /// Checked stores by string instructions that repeat.
     pub strings: usize,
-    /// To per-CPU variables that are not the module's own.
+    /// Checked stores to per-CPU variables that are not the module's own.
     pub per_cpu: usize,
-    /// Of sizes for which the runtime is asked each time.
+    /// Checked stores of sizes for which the runtime is asked each time.
     pub odd: usize,
-    /// Calls and jumps to an address.
+    /// Checked calls and jumps to an address.
     pub calls: usize,
     /// Checks, of stores and calls, for which a register is saved.
     pub saved: usize,
-    /// Those for which flags are kept.
+    /// Checks for which flags are kept.
     pub flags: usize,
-    /// Into the function's own frame at a fixed place, which needs no check.
+    /// Stores into the function's own stack frame at a fixed place, which need no check.
     pub frame: usize,
-    /// Into the module's own variables at a fixed place, per-CPU ones included, which need none either.
+    /// Stores into the module's own variables at a fixed place, per-CPU ones included, which need no check
+    /// either.
     pub own: usize,
-    /// To the kernel's per-CPU variables that inlined code of its own writes, by name.
+    /// Stores to the kernel's per-CPU variables, by name, which inlined code of the kernel writes.
     pub kernel_per_cpu: usize,
-    /// Of what was there before, as barriers do.
+    /// Stores of the value that was there before, as barriers do.
     pub same: usize,
-    /// In code that the kernel replaces, which is not checked.
+    /// Stores in code that the kernel replaces, which is not checked.
     pub replaced: usize,
-    /// Places where loops begin anew, and count.
+    /// Places where a loop begins anew and counts.
     pub loops: usize,
-    /// Places where a frame goes of which something has its address taken.
+    /// Places where a function frees a stack frame that holds something whose address was taken.
     pub frames: usize,
 }
 
@@ -107,36 +112,36 @@ impl Stores {
     }
 }
 
-/// Checks stores.
+/// The pass, with what it counts for one module.
 #[derive(Debug)]
 pub struct Checks {
     /// The protection domain that the module belongs to, from 1 to 14.
     domain: u8,
-    /// The variable with the table's place, as a symbol.
+    /// The symbol of the variable that holds the table's address.
     table: usize,
-    /// The variable that loops count down, as a symbol.
+    /// The symbol of the variable that loops count down.
     loops: usize,
-    /// The number of objects on stacks that the kernel has, as a symbol.
+    /// The symbol of the number of objects on stacks that the kernel holds.
     frames: usize,
     thunks: Thunks,
-    /// The module's name, and `Module.symvers` of the runtime.
+    /// The module's name, and `Module.symvers` of the runtime; `None` if the module is not to be guarded.
     guarded: Option<(String, String)>,
-    /// Functions that are left as they are.
+    /// Functions that are left as they are, by name.
     trusted: BTreeSet<String>,
-    /// Those of them that the module has.
+    /// Those of the trusted functions that the module has.
     pub left: BTreeSet<String>,
-    /// Where the kernel finds a module's init and exit functions.
+    /// Offsets in `struct module` of the init and exit functions; `None` if no module is completed.
     hooks: Option<Hooks>,
-    /// What is done where the module and the kernel call each other.
+    /// The actions at the calls between the module and the kernel.
     interposition: Interposition,
-    /// What was done.
+    /// Counts of what the pass did.
     pub stores: Stores,
     /// What was found at the border of a guarded module.
     pub done: Done,
 }
 
 impl Checks {
-    /// For a module of this protection domain, from 1 to 14.
+    /// Makes the pass for a module of this protection domain, from 1 to 14.
     pub fn new(domain: u8) -> Checks {
         Checks {
             domain: domain.clamp(1, 14),
@@ -154,22 +159,25 @@ impl Checks {
         }
     }
 
-    /// Functions of these names are left as they are: nothing in them is checked, and they need not be provable.
+    /// Leaves functions of these names as they are: nothing in them is checked, and they need not be
+    /// provable.
     pub fn trusting(self, names: impl IntoIterator<Item = String>) -> Checks {
         Checks { trusted: names.into_iter().collect(), ..self }
     }
 
-    /// The module gets its rights from the runtime when it is loaded, under this name; `symbols` is the runtime's `Module.symvers`.
+    /// Has the module get its rights from the runtime under this name when it is loaded. `symbols` is the
+    /// runtime's `Module.symvers`.
     pub fn guarded(self, name: &str, symbols: &str) -> Checks {
         Checks { guarded: Some((name.to_owned(), symbols.to_owned())), ..self }
     }
 
-    /// A module without init function gets one, of which the kernel finds the place as in the runtime's own module.
+    /// Gives a module without init function one. `hooks` holds its offset in `struct module`, read from the
+    /// runtime's own module.
     pub fn completing(self, hooks: Hooks) -> Checks {
         Checks { hooks: Some(hooks), ..self }
     }
 
-    /// This is done where a guarded module and the kernel call each other.
+    /// Performs these actions where a guarded module and the kernel call each other.
     pub fn interposing(self, interposition: Interposition) -> Checks {
         Checks { interposition, ..self }
     }
@@ -254,7 +262,8 @@ impl Pass for Checks {
     }
 }
 
-/// Instructions to which something behind them in the function jumps back. Where flags are needed, which is rare, or the kernel patches, none is counted.
+/// Instructions to which something behind them in the function jumps back.
+/// Left out are those where flags are needed, which is rare, and those that the kernel patches.
 fn heads(site: &Site<'_>) -> BTreeSet<u32> {
     let range = site.function.insns.clone();
     let back = range.clone().filter_map(|number| {
@@ -268,7 +277,8 @@ fn heads(site: &Site<'_>) -> BTreeSet<u32> {
 }
 
 impl Checks {
-    /// Code that is put in changes registers that a call may change. Callers that rely on more cannot be served.
+    /// Refuses functions whose callers rely on registers that a call may change: the code that is put in
+    /// changes such registers.
     fn keeps_to_the_convention(&self, site: &Site<'_>) -> Result<()> {
         let name = &site.object.symbols[site.function.symbol].name;
         match site.flow.keeping.contains(name) {
@@ -286,7 +296,7 @@ impl Checks {
         Builder { table: self.table, loops: self.loops, frames: self.frames, domain: self.domain, asks }
     }
 
-    /// Stores of which one look decides, before the first of them.
+    /// One look for several stores, before the first of them.
     fn look(&mut self, site: &Site<'_>, look: &Look) -> Result<(u32, Patch)> {
         let number = look.stores.first().map_or(0, |store| store.number);
         self.stores.merged += look.stores.len().saturating_sub(1);
@@ -294,7 +304,7 @@ impl Checks {
         Ok((number, self.stores.built(built)))
     }
 
-    /// What shares its check with nothing.
+    /// The check of an instruction that shares it with no other.
     fn alone(&mut self, site: &Site<'_>, number: u32, access: Access) -> Result<Option<Patch>> {
         let count = match access {
             Access::Nothing => return Ok(None),

@@ -5,26 +5,27 @@ use crate::object::{Object, Section};
 use iced_x86::{Code as Opcode, Decoder, DecoderOptions, Instruction, OpKind};
 use std::ops::Range;
 
-/// One instruction.
+/// One instruction of a section.
 #[derive(Clone, Debug)]
 pub struct Insn {
     /// Offset in the section.
     pub at: u32,
-    /// Decoded, with the offset as its address.
+    /// The decoded instruction, with the offset as its address.
     pub insn: Instruction,
     /// Its relocations, by index in the section's.
     pub relocs: Range<u32>,
     /// Where its displacement stands in it, if it has one.
     pub displacement: Option<u8>,
-    /// Where it branches to, by number of the instruction in the section, if no relocation says so.
+    /// The number of the instruction in the section that it branches to; `None` if a relocation names the
+    /// target.
     pub target: Option<u32>,
-    /// Nothing may stand in front of it and its bytes stay as they are: the kernel writes over them, or the processor wants them
-    /// where a function begins.
+    /// Whether nothing may stand in front of it and its bytes stay as they are.
+    /// The kernel writes over such instructions, or the processor wants them where a function begins.
     pub fixed: bool,
 }
 
 impl Insn {
-    /// Offset behind it.
+    /// Offset of the first byte behind it.
     pub fn end(&self) -> u32 {
         self.at + self.insn.len() as u32
     }
@@ -33,25 +34,26 @@ impl Insn {
 /// A function: what a symbol of that type covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Index of its symbol; of several at the same place the first.
+    /// Index of its symbol; the first of several at the same place.
     pub symbol: usize,
     /// Its instructions, by number in the section.
     pub insns: Range<u32>,
 }
 
-/// A section of code.
+/// A section of code, without gaps.
 #[derive(Clone, Debug)]
 pub struct Code {
-    /// Its index in the object.
+    /// Index of the section in the object.
     pub section: usize,
     /// All instructions, without gaps.
     pub insns: Vec<Insn>,
-    /// Functions by place; they do not overlap.
+    /// Functions by offset; they do not overlap.
     pub functions: Vec<Function>,
 }
 
 impl Code {
-    /// Takes a section apart, from function to function, so that nothing between them can put the sweep out of step. `fixed`: see [`Insn::fixed`].
+    /// Takes a section apart, from function to function, so that nothing between them can put the sweep out
+    /// of step. `fixed`: see [`Insn::fixed`].
     pub fn read(object: &Object, index: usize, fixed: &[Range<u64>]) -> Result<Code> {
         let section = &object.sections[index];
         let bytes = section.bytes();
@@ -88,7 +90,7 @@ impl Code {
         self.holding(offset).filter(|&found| u64::from(self.insns[found as usize].at) == offset)
     }
 
-    /// The function that an instruction belongs to.
+    /// The function that an instruction belongs to; `None` between functions.
     pub fn function_of(&self, insn: u32) -> Option<&Function> {
         let after = self.functions.partition_point(|function| function.insns.start <= insn);
         self.functions.get(after.checked_sub(1)?).filter(|function| function.insns.contains(&insn))
@@ -109,7 +111,7 @@ impl Code {
         Ok(())
     }
 
-    /// Finds the relocations of each instruction, and where it branches to.
+    /// Finds the relocations of each instruction, and the target of each branch.
     fn link(&mut self, section: &Section) -> Result<()> {
         let mut next = 0usize;
         for number in 0..self.insns.len() {
@@ -139,7 +141,8 @@ impl Code {
     fn local_target(&self, section: &Section, insn: &Instruction) -> Result<Option<u32>> {
         let place = || format!("{}+{:#x}", section.name, insn.ip());
         if insn.is_ip_rel_memory_operand() {
-            // The address of the next instruction, for messages that tell where they come from.
+            // This is the address of the next instruction, which messages use to name the place that they are
+            // from.
             if insn.code() == Opcode::Lea_r64_m && insn.ip_rel_memory_address() == insn.next_ip() {
                 return Ok(None);
             }
@@ -161,7 +164,7 @@ impl Code {
     }
 }
 
-/// Symbols of functions and the bytes they cover, by place.
+/// Symbols of functions and the bytes that they cover, by offset.
 fn spans(object: &Object, index: usize) -> Result<Vec<(usize, Range<usize>)>> {
     let section = &object.sections[index];
     let mut spans: Vec<(usize, Range<usize>)> = Vec::new();
@@ -185,7 +188,7 @@ fn spans(object: &Object, index: usize) -> Result<Vec<(usize, Range<usize>)>> {
     Ok(spans)
 }
 
-/// Decodes a range that begins and ends with instructions.
+/// Decodes a range that begins and ends with whole instructions.
 fn sweep(section: &Section, range: Range<usize>, insns: &mut Vec<Insn>) -> Result<()> {
     let bytes = &section.bytes()[range.clone()];
     let mut decoder = Decoder::with_ip(64, bytes, range.start as u64, DecoderOptions::NONE);

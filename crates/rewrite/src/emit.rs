@@ -1,4 +1,4 @@
-//! Instructions that passes put in, and sections of new code.
+//! Makes the instructions that passes put in, and sections of new code.
 
 use crate::error::{Result, refused};
 use crate::guard::new_section;
@@ -12,13 +12,13 @@ use iced_x86::{Code, Encoder, IcedError, Instruction, MemoryOperand, OpKind, Reg
 const ALIGN: usize = 16;
 /// The kernel's function that code returns by where a plain `ret` would be open to attacks on predictions.
 const RETURN_THUNK: &str = "__x86_return_thunk";
-/// The table of jumps to it, some of which the kernel turns into plain returns.
+/// The table of jumps to that function; the kernel turns some of them into plain returns.
 const RETURN_SITES: &str = ".return_sites";
 
-/// The kind of an entry of `__ex_table`: go on elsewhere (`EX_TYPE_DEFAULT`).
+/// The kind of a row of `__ex_table` that makes the kernel go on elsewhere (`EX_TYPE_DEFAULT`).
 const EX_DEFAULT: u32 = 1;
 
-/// Encodes an instruction.
+/// Encodes an instruction for address 0.
 pub fn encode(insn: &Instruction) -> Result<Vec<u8>> {
     let mut encoder = Encoder::new(64);
     match encoder.encode(insn, insn.ip()) {
@@ -45,7 +45,8 @@ pub fn pop(register: Register) -> Result<Op> {
     plain(Instruction::with1(Code::Pop_r64, register))
 }
 
-/// An instruction with a memory operand relative to itself, of which a relocation tells the place: `symbol` + `addend`.
+/// An instruction with a memory operand relative to itself. A relocation gives the operand's place: `symbol`
+/// + `addend`.
 pub fn relative(insn: std::result::Result<Instruction, IcedError>, symbol: usize, addend: i64) -> Result<Op> {
     let Op::Code(mut bytes, _) = plain(insn)? else { return refused("a patch", "it is no instruction") };
     let at = displacement(&bytes)?;
@@ -60,12 +61,12 @@ pub fn relative_operand() -> MemoryOperand {
     MemoryOperand::with_base_displ(Register::RIP, 0)
 }
 
-/// `call`, or `jmp` with `tail`, of a symbol.
+/// `call` of a symbol, or `jmp` with `tail`.
 pub fn go(symbol: usize, tail: bool) -> Op {
     go_to(symbol, 0, tail)
 }
 
-/// The same of a place so many bytes behind a symbol.
+/// `call` or `jmp` of a place so many bytes behind a symbol.
 pub fn go_to(symbol: usize, offset: i64, tail: bool) -> Op {
     let bytes = vec![if tail { 0xe9 } else { 0xe8 }, 0, 0, 0, 0];
     Op::Code(bytes, Some(Reloc { offset: 1, kind: reloc::PLT32, symbol, addend: offset - 4 }))
@@ -78,11 +79,12 @@ pub struct Operand {
     pub base: Register,
     /// The register that is added, times `scale`.
     pub index: Register,
-    /// 1, 2, 4 or 8.
+    /// The factor of the index: 1, 2, 4 or 8.
     pub scale: u32,
-    /// What is added.
+    /// The bytes that are added.
     pub displacement: i64,
-    /// The relocation of the displacement. Where it is of a relative kind its addend counts from the place itself, not from the field.
+    /// The relocation of the displacement. The addend of a relative kind counts from the place itself, not
+    /// from the field.
     pub reloc: Option<Reloc>,
 }
 
@@ -92,7 +94,8 @@ impl Operand {
         Operand { base, index: Register::None, scale: 1, displacement: 0, reloc: None }
     }
 
-    /// The operand of an instruction; `reloc` is that of its displacement, counted from the instruction's begin.
+    /// The operand of an instruction. `reloc` is that of its displacement, counted from the instruction's
+    /// begin.
     pub fn of(insn: &Instruction, reloc: Option<Reloc>) -> Result<Operand> {
         let relative = insn.is_ip_rel_memory_operand();
         if relative && reloc.is_none() {
@@ -114,17 +117,17 @@ impl Operand {
         })
     }
 
-    /// Whether it is worked out from a register.
+    /// Whether its address depends on a register.
     pub fn uses(&self, register: Register) -> bool {
         self.base.full_register() == register || self.index.full_register() == register
     }
 
-    /// `lea` of it where the stack is `deeper` than at the instruction it is from.
+    /// `lea` of it, where the stack is `deeper` bytes deeper than at the instruction it is from.
     pub fn address(&self, register: Register, deeper: i16) -> Result<Op> {
         self.op(Code::Lea_r64_m, register, deeper)
     }
 
-    /// `mov` of the 8 bytes in it.
+    /// `mov` of the 8 bytes in it, on a stack that is `deeper` bytes deeper.
     pub fn value(&self, register: Register, deeper: i16) -> Result<Op> {
         self.op(Code::Mov_r64_rm64, register, deeper)
     }
@@ -144,7 +147,7 @@ impl Operand {
         let size = match (self.reloc, displacement, i8::try_from(displacement)) {
             (None, 0, _) if !none => 0,
             (None, _, Ok(_)) if !none => 1,
-            // A relocation needs room that is not shortened.
+            // A relocation needs a field of four bytes, which is not shortened.
             _ if narrow => 4,
             _ => 8,
         };
@@ -174,7 +177,7 @@ fn displacement(bytes: &[u8]) -> Result<usize> {
     Ok(offsets.displacement_offset())
 }
 
-/// How the module's own code returns, and so new code has to.
+/// How the module's own code returns; new code returns the same way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Returns {
     thunk: Option<usize>,
@@ -195,23 +198,23 @@ pub struct Assembly {
     returns: Returns,
     bytes: Vec<u8>,
     relocs: Vec<Reloc>,
-    /// From where on the stack is how much deeper than when a function begins.
+    /// Offsets from which on the stack is so many bytes deeper than where a function begins.
     depths: Vec<(u64, i16)>,
-    /// Jumps to the kernel's thunk for returns.
+    /// Offsets of jumps to the kernel's thunk for returns.
     sites: Vec<u64>,
-    /// Instructions that may fault, and where to go on then.
+    /// Offsets of instructions that may fault, and of where to go on then.
     faults: Vec<(u64, u64)>,
     /// Where functions begin and end, and their names.
     functions: Vec<(u64, u64, String)>,
 }
 
 impl Assembly {
-    /// Nothing yet.
+    /// An assembly without functions.
     pub fn new(returns: Returns) -> Assembly {
         Assembly { returns, ..Assembly::default() }
     }
 
-    /// Begins a function, and says where; what was begun before ends here.
+    /// Begins a function, and returns its offset; the one before ends here.
     pub fn function(&mut self, name: &str) -> u64 {
         self.end();
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGN), 0xcc);
@@ -221,7 +224,7 @@ impl Assembly {
         at
     }
 
-    /// Appends instructions. Jumps by labels and faults belong to patches; here there is nothing they could mean.
+    /// Appends instructions. Jumps by labels and faults belong to patches; here they have no meaning.
     pub fn add(&mut self, ops: impl IntoIterator<Item = Op>) {
         for op in ops {
             let at = self.bytes.len() as u64;
@@ -236,7 +239,7 @@ impl Assembly {
         }
     }
 
-    /// Leaves room in front of the next function, which the kernel may put its counting of calls into.
+    /// Leaves room in front of the next function, where the kernel may put its counting of calls.
     pub fn room(&mut self) {
         self.end();
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGN), 0xcc);
@@ -244,30 +247,31 @@ impl Assembly {
         self.bytes.resize(self.bytes.len() + ALIGN, 0x90);
     }
 
-    /// Where the next instruction comes to lie.
+    /// The offset of the next instruction.
     pub fn here(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Appends a jump by a 32-bit distance, which [`land`](Self::land) fills in; its end.
+    /// Appends a jump by a 32-bit distance, which [`land`](Self::land) fills in; returns the offset of its
+    /// end.
     pub fn jump(&mut self, opcode: &[u8]) -> usize {
         self.bytes.extend_from_slice(opcode);
         self.bytes.extend([0; 4]);
         self.bytes.len()
     }
 
-    /// Says where a jump leads.
+    /// Sets the target of a jump.
     pub fn land(&mut self, jump: usize, target: usize) {
         let distance = (target as i64 - jump as i64) as i32;
         self.bytes[jump - 4..jump].copy_from_slice(&distance.to_le_bytes());
     }
 
-    /// Says where to go on when an instruction faults.
+    /// Sets where to go on when an instruction faults.
     pub fn may_fault(&mut self, insn: usize, target: usize) {
         self.faults.push((insn as u64, target as u64));
     }
 
-    /// Nothing runs on here, not even in advance.
+    /// Stops the processor from running on here, not even in advance.
     pub fn stop(&mut self) {
         self.bytes.push(0xcc);
     }
@@ -292,7 +296,8 @@ impl Assembly {
         }
     }
 
-    /// Fills a section with it, and tells the kernel what it has to know: symbols, frames, and how it returns.
+    /// Fills a section with the code, and adds what the kernel has to know: symbols, stack frames, and how
+    /// the code returns.
     pub fn fill(mut self, object: &mut Object, section: usize) {
         self.end();
         for (value, end, name) in self.functions {
@@ -316,7 +321,7 @@ impl Assembly {
         add_faults(object, section, &self.faults);
     }
 
-    /// The same as a new section; gives its index.
+    /// Fills a new section with the code; returns its index.
     pub fn place(self, object: &mut Object, name: &str) -> usize {
         let section = code_section(object, name);
         self.fill(object, section);
@@ -330,14 +335,14 @@ fn extend(section: &mut Section, more: &[u8]) {
     }
 }
 
-/// Adds an empty section for code, and gives its index.
+/// Adds an empty section for code, and returns its index.
 pub fn code_section(object: &mut Object, name: &str) -> usize {
     let flags = object::elf::SHF_ALLOC | object::elf::SHF_EXECINSTR;
     object.sections.push(new_section(name, flags, Vec::new(), Vec::new()));
     object.sections.len() - 1
 }
 
-/// Adds what the kernel looks up when an instruction of its own faults.
+/// Adds the rows that the kernel looks up when an instruction of its own faults.
 pub fn add_faults(object: &mut Object, code: usize, faults: &[(u64, u64)]) {
     if faults.is_empty() {
         return;

@@ -12,9 +12,9 @@ pub enum RewriteError {
     /// The ELF structure is damaged, or of a kind that modules do not have.
     #[error("{what} cannot be taken apart: {detail}")]
     Object {
-        /// Which file.
+        /// Which file, as the caller named it.
         what: String,
-        /// What is wrong with it.
+        /// What is wrong with the structure.
         detail: String,
     },
     /// A place in the file that is not understood well enough to move it.
@@ -25,28 +25,28 @@ pub enum RewriteError {
         /// What is not understood there.
         detail: String,
     },
-    /// Functions that no compiler made, and of which the checks would not be sure.
+    /// Functions that no compiler made, and for which the checks would not be sure.
     #[error("it has assembly that cannot be proven: {}", list(.doubts))]
     Unproven {
-        /// The functions.
+        /// The functions, each with its first reason.
         doubts: Vec<Doubt>,
     },
-    /// It has been through here already.
+    /// The module has been rewritten already.
     #[error("{what} is guarded already; give the driver as it was built")]
     Guarded {
-        /// Which file.
+        /// Which file, as the caller named it.
         what: String,
     },
-    /// It has not been through here.
+    /// The module has not been rewritten.
     #[error("{what} is not a guarded module")]
     NotGuarded {
-        /// Which file.
+        /// Which file, as the caller named it.
         what: String,
     },
-    /// A file in the place of the runtime.
+    /// The file that should be the runtime is another one.
     #[error("{what} is not the runtime, guardrail.ko")]
     NoRuntime {
-        /// Which file.
+        /// Which file, as the caller named it.
         what: String,
     },
     /// The result is not what it should be; never a fault of the input.
@@ -59,10 +59,10 @@ pub enum RewriteError {
     },
 }
 
-/// Short for results of this crate.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, RewriteError>;
 
-/// So many functions are named.
+/// How many functions a message names.
 const NAMED: usize = 8;
 
 fn list(doubts: &[Doubt]) -> String {

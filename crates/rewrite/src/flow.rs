@@ -1,11 +1,16 @@
-//! Which registers and flags hold a value that is still needed, at each instruction of a module.
+//! Finds which registers and flags hold a value that is still needed, at each instruction of a module.
 //!
-//! Code of the kernel's own compiler keeps to the calling convention of the System V ABI, since `-pg` rules out that it does otherwise between functions of
-//! a file. Functions in assembly have conventions of their own. Where a call is followed by a use of what an ordinary call would have
-//! destroyed, its callee is taken for one of those ([`Flow::own`]), and so is one that uses more than arguments; before their calls everything is needed.
+//! Code of the kernel's own compiler keeps to the calling convention of the System V ABI. `-pg` rules out
+//! that it does otherwise between functions of a file.
+//! Functions in assembly have conventions of their own.
+//! Where a call is followed by a use of what an ordinary call would destroy, its callee is taken for one of
+//! those ([`Flow::own`]).
+//! A callee that uses more than arguments is taken for one as well. Before the calls of such functions
+//! everything is needed.
 //!
-//! Two questions are asked, therefore. What may be needed: each call may use all registers for arguments. And what is surely used, by
-//! an instruction that reads it.
+//! The analysis therefore asks two questions.
+//! One is what may be needed: each call may use all registers for arguments.
+//! The other is what is surely used, by an instruction that reads it.
 
 use crate::code::Code;
 use crate::error::{Result, refused};
@@ -14,13 +19,14 @@ use crate::tables::{EX_ENTRY, JUMP_ENTRY, named};
 use iced_x86::{FlowControl, InstructionInfoFactory, Mnemonic, OpAccess, Register, RflagsBits};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Registers and flags, a bit each: general registers by number, then overflow, sign, zero, auxiliary, carry, parity.
+/// Registers and flags, a bit each: general registers by number, then overflow, sign, zero, auxiliary, carry,
+/// parity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Set(u32);
 
 const FLAGS: [u32; 6] =
     [RflagsBits::OF, RflagsBits::SF, RflagsBits::ZF, RflagsBits::AF, RflagsBits::CF, RflagsBits::PF];
-/// Times that all code is gone through; the largest modules take a few dozen.
+/// Most passes over all code; the largest modules take a few dozen.
 const ROUNDS: usize = 1000;
 const FIRST_FLAG: u32 = 16;
 /// What functions call first so that they can be traced.
@@ -28,7 +34,7 @@ pub(crate) const TRACER: &str = "__fentry__";
 const ALL_FLAGS: u32 = 0x3f << FIRST_FLAG;
 
 impl Set {
-    /// All of them.
+    /// All registers and flags.
     pub const ALL: Set = Set(0xffff | ALL_FLAGS);
     /// What a function may not change: RBX, RSP, RBP, R12 to R15.
     const KEPT: Set = Set(1 << 3 | 1 << 4 | 1 << 5 | 0xf000);
@@ -61,12 +67,12 @@ impl Set {
         Set(self.0 & other.0)
     }
 
-    /// A register is among them.
+    /// Whether a register is in the set; parts count as the whole.
     pub fn has(self, register: Register) -> bool {
         self.and(Set::register(register)).0 != 0
     }
 
-    /// Any of the flags is among them.
+    /// Whether any of the flags is in the set.
     pub fn has_flags(self) -> bool {
         self.0 & ALL_FLAGS != 0
     }
@@ -77,13 +83,14 @@ impl Set {
 struct Step {
     uses: Set,
     sets: Set,
-    /// Where it can go on, as section and instruction; beside the next one.
+    /// Where control can go on beside the next instruction, as section and instruction.
     to: Vec<(usize, u32)>,
-    /// The next instruction can run next.
+    /// Whether the next instruction can run next.
     falls: bool,
-    /// It leaves the function, or goes where nothing is known: this is needed there.
+    /// What is needed where control leaves the function or goes where nothing is known; `None` if it does
+    /// neither.
     leaves: Option<Set>,
-    /// It calls something.
+    /// What the instruction calls; `None` if it calls nothing.
     calls: Option<Callee>,
     /// The same as `uses`, `sets` and `leaves`, but for what is surely used.
     sure: Sure,
@@ -95,16 +102,17 @@ struct Sure {
     uses: Set,
     sets: Set,
     leaves: Set,
-    /// What is used where it branches to does not count: that may be what is an argument of another function, or none.
+    /// Whether uses at its branch target do not count: they may be an argument of another function, or
+    /// nothing.
     elsewhere: bool,
-    /// Nor does what comes behind it, which may be something else.
+    /// Whether uses behind it do not count either: what stands there may be something else.
     ends: bool,
 }
 
-/// What is called.
+/// The callee of a call.
 #[derive(Clone, Debug)]
 struct Callee {
-    /// Empty where that is not known.
+    /// The name of its symbol; empty where that is not known.
     name: String,
     /// Section and instruction at which it begins, if it is the module's own.
     at: Option<(usize, u32)>,
@@ -115,12 +123,13 @@ struct Callee {
 pub struct Flow {
     needed: HashMap<usize, Vec<Set>>,
     blocks: HashMap<usize, Vec<u32>>,
-    /// Instructions of whose faults the kernel knows where to go on.
+    /// Instructions that may fault, where the kernel then goes on elsewhere: section and instruction.
     faults: HashSet<(usize, u32)>,
-    /// Functions that do not keep to the usual convention, by name, as far as their callers in this module show it.
+    /// Functions that do not keep to the usual convention, by name, as far as their callers in this module
+    /// show it.
     pub own: BTreeSet<String>,
-    /// Those of the module's own functions after whose calls registers are used that a call may change: code in them must not change more than
-    /// they do.
+    /// The module's own functions after whose calls registers are used that a call may change.
+    /// Code that is put into them must not change more than they do.
     pub keeping: BTreeSet<String>,
 }
 
@@ -138,7 +147,8 @@ impl Flow {
                 for (number, step) in (0u32..).zip(steps) {
                     let Some(callee) = &step.calls else { continue };
                     let after = sure[section].get(number as usize + 1).copied().unwrap_or_default();
-                    // What never returns may be the last of a function.
+                    // A function that never returns may be called last in another, with nothing behind the
+                    // call.
                     let falls = step.falls && code.function_of(number) == code.function_of(number + 1);
                     let compiled = callee.at.is_some_and(|(section, at)| traced(object, codes, section, at));
                     let keeps = falls && !compiled && after.and(Set::LOST.without(Set::RESULTS)) != Set(0);
@@ -169,13 +179,14 @@ impl Flow {
         }
     }
 
-    /// The number of an instruction's block: those of one block run in their order, from the first to the last or not at all.
+    /// The number of an instruction's block. Instructions of one block run in their order, from the first to
+    /// the last or not at all.
     pub fn block(&self, section: usize, insn: u32) -> u32 {
-        // Where nothing is known each has its own.
+        // Where nothing is known, each instruction has its own block.
         self.blocks.get(&section).and_then(|blocks| blocks.get(insn as usize)).copied().unwrap_or(!insn)
     }
 
-    /// The kernel knows where to go on when the instruction faults, as when it writes to user memory.
+    /// Whether the kernel goes on elsewhere when the instruction faults, as when it writes to user memory.
     pub fn may_fault(&self, section: usize, insn: u32) -> bool {
         self.faults.contains(&(section, insn))
     }
@@ -199,9 +210,9 @@ fn faults(object: &Object, codes: &[Code]) -> HashSet<(usize, u32)> {
 /// Calls that do not keep to the usual convention.
 #[derive(Debug, Default)]
 struct Own {
-    /// Of functions by name.
+    /// The functions that are called by name.
     names: BTreeSet<String>,
-    /// Of what is not known: section and instruction.
+    /// The calls whose callee is not known: section and instruction.
     places: HashSet<(usize, u32)>,
 }
 
@@ -211,7 +222,7 @@ impl Own {
     }
 }
 
-/// For each instruction the number of its block: instructions of one run in their order, from the first to the last or not at all.
+/// For each instruction the number of its block, as [`Flow::block`] returns it.
 fn blocks(object: &Object, codes: &[Code], steps: &[(usize, Vec<Step>)]) -> HashMap<usize, Vec<u32>> {
     let mut begins: HashMap<usize, Vec<bool>> =
         steps.iter().map(|(section, steps)| (*section, vec![false; steps.len() + 1])).collect();
@@ -251,7 +262,7 @@ fn blocks(object: &Object, codes: &[Code], steps: &[(usize, Vec<Step>)]) -> Hash
                 (true, None) if section.exec() => 4,
                 _ => 0,
             };
-            // Frames change anywhere.
+            // Tables of stack frames may name any place, which no jump reaches.
             if section.name != ".orc_unwind_ip"
                 && let Some((at, offset)) = object.target(reloc.symbol, reloc.addend.wrapping_add(bias))
             {
@@ -272,11 +283,11 @@ fn blocks(object: &Object, codes: &[Code], steps: &[(usize, Vec<Step>)]) -> Hash
     begins.iter().map(|(section, begins)| (*section, number(begins))).collect()
 }
 
-/// Ways of instructions that they do not show: static branches, and where faults go on.
+/// Where control goes on beyond what instructions show: static branches, and faults.
 fn edges(object: &Object, codes: &[Code]) -> HashMap<(usize, u32), Vec<(usize, u32)>> {
     let mut edges: HashMap<(usize, u32), Vec<(usize, u32)>> = HashMap::new();
     for (table, size, to) in [("__jump_table", JUMP_ENTRY, 4), ("__ex_table", EX_ENTRY, 4)] {
-        // Entry, then word within it: where in the code.
+        // Row, then word within it: where in the code.
         let mut words: HashMap<(u64, u64), (usize, u32)> = HashMap::new();
         for code in codes {
             for (offset, at) in named(object, table, code.section) {
@@ -294,7 +305,7 @@ fn edges(object: &Object, codes: &[Code]) -> HashMap<(usize, u32), Vec<(usize, u
     edges
 }
 
-/// Helpers in assembly that are called from inline assembly, and keep all registers that they do not say.
+/// Helpers in assembly that are called from inline assembly, and keep all registers that they do not name.
 fn is_special(name: &str) -> bool {
     const SPECIAL: [&str; 11] = [
         TRACER,
@@ -312,7 +323,8 @@ fn is_special(name: &str) -> bool {
     SPECIAL.iter().any(|special| name.starts_with(special))
 }
 
-/// The kernel puts nothing in its place that needs or changes more than it does.
+/// Whether the kernel puts only such code in place of the instruction that needs and changes no more than it
+/// does.
 fn harmless(insn: &iced_x86::Instruction, name: &str) -> bool {
     matches!(insn.mnemonic(), Mnemonic::Endbr64 | Mnemonic::Nop) || name == TRACER
 }
@@ -333,8 +345,8 @@ pub(crate) fn thunk_register(name: &str) -> Option<Register> {
     })
 }
 
-/// The function that begins there calls the tracer first, so that it was compiled with `-pg`. What then seems to be used behind its calls are variables that
-/// have no value there.
+/// Whether the function that begins there calls the tracer first, so that it was compiled with `-pg`.
+/// What then seems to be used behind its calls are variables that have no value there.
 fn traced(object: &Object, codes: &[Code], section: usize, insn: u32) -> bool {
     let Some(code) = codes.iter().find(|code| code.section == section) else { return false };
     let relocs = &object.sections[section].relocs;
@@ -344,7 +356,8 @@ fn traced(object: &Object, codes: &[Code], section: usize, insn: u32) -> bool {
         .any(|reloc| object.symbols[reloc.symbol].name == TRACER)
 }
 
-/// Functions that do not return (a part of `tools/objtool/noreturns.h`): what stands behind their calls is reached otherwise, if at all.
+/// Functions that do not return (a part of `tools/objtool/noreturns.h`). What stands behind their calls is
+/// reached otherwise, if at all.
 fn never_returns(name: &str) -> bool {
     const NEVER: [&str; 12] = [
         "__fortify_panic",
@@ -360,11 +373,11 @@ fn never_returns(name: &str) -> bool {
         "panic",
         "usercopy_abort",
     ];
-    // Made for fewer arguments it has another name.
+    // A version that the compiler made for fewer arguments has a suffix.
     NEVER.contains(&name.split('.').next().unwrap_or(name))
 }
 
-/// The result does not depend on what its register was: `or $-1`, `and $0`, or `sbb` of itself.
+/// Whether the result does not depend on what its register was: `or $-1`, `and $0`, or `sbb` of itself.
 fn constant(insn: &iced_x86::Instruction) -> bool {
     use iced_x86::OpKind::Register as Kind;
     let large = insn.op0_kind() == Kind && insn.op0_register().size() >= 4;
@@ -395,7 +408,7 @@ fn steps(
             let whole = used.register().size() >= 4;
             match used.access() {
                 OpAccess::Write if whole => step.sets = step.sets.with(set),
-                // What is read next is that part, though it counts as the whole.
+                // The next read is of that part, though it counts as a read of the whole.
                 OpAccess::Write => parts = parts.with(set),
                 OpAccess::None | OpAccess::NoMemAccess | OpAccess::CondWrite => {}
                 _ => step.uses = step.uses.with(set),
@@ -429,7 +442,7 @@ fn steps(
                     Some(object.symbols[code.function_of(insn)?.symbol].name.clone())
                 };
                 let at = target.or(insn.target.map(|target| (code.section, target)));
-                // It goes on behind the call, and not only at what it calls.
+                // Control goes on behind the call, and not only at the callee.
                 step.to.retain(|to| Some(*to) != insn.target.map(|target| (code.section, target)));
                 let name = own_name(at).unwrap_or_else(|| name.to_owned());
                 let name = name.as_str();
@@ -441,7 +454,7 @@ fn steps(
                 } else if own.names.contains(name) || own.places.contains(&(code.section, number)) {
                     step.leaves = Some(Set::ALL);
                 } else {
-                    // A thunk calls whatever a register says.
+                    // A thunk calls the address in a register.
                     let name = if through == Set(0) { name.to_owned() } else { String::new() };
                     step.calls = Some(Callee { name, at });
                     step.uses = step.uses.with(Set::ARGUMENTS).with(through);
@@ -455,7 +468,8 @@ fn steps(
             }
             FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch if reloc.is_some() => {
                 match target {
-                    // A function's own cold part; another function only if it is called so.
+                    // The target is the function's own cold part; it is another function only if that is
+                    // called by name.
                     Some(target) => step.to.push(target),
                     None if name == "__x86_return_thunk" => {
                         step.leaves = Some(Set::RESULTS.with(Set::KEPT));
@@ -470,7 +484,7 @@ fn steps(
             }
             FlowControl::IndirectBranch => step.leaves = Some(Set::ALL),
             FlowControl::Interrupt | FlowControl::XbeginXabortXend => step.leaves = Some(Set::ALL),
-            // A warning returns; whatever stands at it may look at registers.
+            // A warning returns; its handler may look at any register.
             FlowControl::Exception if insn.insn.mnemonic() == Mnemonic::Ud2 => {
                 step.falls = true;
                 step.sure.ends = true;
@@ -488,7 +502,7 @@ fn steps(
     each.collect()
 }
 
-/// The least sets that fit to all steps.
+/// The least sets that fit all steps.
 fn solve(steps: &[(usize, Vec<Step>)], of: impl Fn(&Step) -> Sure) -> Result<HashMap<usize, Vec<Set>>> {
     let mut needed: HashMap<usize, Vec<Set>> =
         steps.iter().map(|(section, steps)| (*section, vec![Set(0); steps.len()])).collect();

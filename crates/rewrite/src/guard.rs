@@ -1,5 +1,5 @@
-//! What makes a module a guarded one: a description of it for the runtime (`struct guardrail_module`), and stubs in place of its init and exit
-//! functions that give it to the runtime.
+//! Makes a module a guarded one: it gets a description for the runtime (`struct guardrail_module`).
+//! Stubs in place of its init and exit functions pass that description to the runtime.
 
 use crate::emit::{go, relative, relative_operand};
 use crate::error::{Result, refused};
@@ -15,12 +15,13 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const SECTION: &str = ".guardrail";
 /// The section of the stubs.
 pub const LIFE: &str = ".text.guardrail.life";
-/// Bytes of an entry of `__versions`: a checksum and a name.
+/// Bytes of a row of `__versions`: a checksum and a name.
 pub(crate) const VERSION: usize = 64;
 const VERSION_NAME: usize = VERSION - 8;
 const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
-/// The module's own variables; what else can be written, such as per-CPU templates and tables of the kernel, it must not.
+/// Whether a section holds the module's own variables. The module must not write other data, such as per-CPU
+/// templates and tables of the kernel.
 fn variables(section: &Section) -> bool {
     let name = section.name.as_str();
     section.alloc()
@@ -31,7 +32,8 @@ fn variables(section: &Section) -> bool {
         && !name.contains("percpu")
 }
 
-/// Describes a module of this domain, and has it enter and leave by the runtime, with all that is done at its border.
+/// Describes a module of this domain to the runtime, with the actions at its border. The module enters and
+/// leaves by the runtime from then on.
 pub fn describe(object: &mut Object, name: &str, domain: u8, border: &Interposition) -> Result<Done> {
     let (this, init, exit) = life(object)?;
     let hooks: Vec<usize> = [init, exit].into_iter().flatten().map(|(_, symbol)| symbol).collect();
@@ -89,7 +91,8 @@ pub fn describe(object: &mut Object, name: &str, domain: u8, border: &Interposit
     Ok(done)
 }
 
-/// A function that the kernel calls, as the relocation of `struct module` that names it, and its symbol.
+/// A function that the kernel calls: the number of the relocation of `struct module` that names it, and its
+/// symbol. `None` if the module has none.
 type Hook = Option<(usize, usize)>;
 
 /// The section with `struct module`, and the module's init and exit functions.
@@ -123,7 +126,7 @@ fn stubs(object: &mut Object, this: usize, description: usize, init: Hook, exit:
         let start = bytes.len();
         let target = object.import(runtime);
         let lea = Instruction::with2(Opcode::Lea_r64_m, Register::RDI, relative_operand());
-        // What they are called by may demand that they begin so.
+        // The call that leads here may demand that the stub begin so.
         bytes.extend(ENDBR);
         for op in [relative(lea, description, 0)?, go(target, true)] {
             if let Op::Code(code, reloc) = op {
@@ -162,7 +165,8 @@ pub(crate) fn new_section(name: &str, flags: u32, bytes: Vec<u8>, relocs: Vec<Re
     }
 }
 
-/// Has the module want the runtime loaded before it. What is in `.modinfo` already keeps its place, since symbols name it.
+/// Adds the runtime to the modules that must be loaded before this one. What is in `.modinfo` already keeps
+/// its place, since symbols name it.
 pub(crate) fn depend(object: &mut Object) {
     let info = object.section(".modinfo").map(|index| &mut object.sections[index].content);
     let Some(Content::Bytes(bytes)) = info else { return };
@@ -178,7 +182,7 @@ pub(crate) fn depend(object: &mut Object) {
         }
         wanted = field.to_vec();
         let end = start + field.len();
-        // Zeros between fields are passed over.
+        // Readers skip zeros between fields.
         bytes[start..end].fill(0);
     }
     if !wanted.ends_with(b"=") {
@@ -189,7 +193,8 @@ pub(crate) fn depend(object: &mut Object) {
     bytes.push(0);
 }
 
-/// Adds the checksums of imports that are new (`Module.symvers` of who exports them), where the module has checksums.
+/// Adds the checksums of new imports, from the exporter's `Module.symvers`; does nothing where the module has
+/// no checksums.
 pub fn add_versions(object: &mut Object, symbols: &str) -> Result<()> {
     let Some(index) = object.section("__versions") else { return Ok(()) };
     let known: BTreeMap<&str, u64> = symbols
@@ -200,7 +205,7 @@ pub fn add_versions(object: &mut Object, symbols: &str) -> Result<()> {
             Some((fields.next()?, sum))
         })
         .collect();
-    // Of 64 bytes each, from the ninth on a name.
+    // Rows have 64 bytes each; the name begins at the ninth.
     let there: BTreeSet<&[u8]> = object.sections[index]
         .bytes()
         .chunks_exact(VERSION)

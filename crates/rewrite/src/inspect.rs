@@ -1,4 +1,4 @@
-//! Looks at a guarded module as it lies there: whether it is whole, and whether the runtime that is to load it fits.
+//! Inspects a guarded module file: whether it is whole, and whether the runtime that is to load it fits.
 
 use crate::checks::access::{Access, access};
 use crate::code::{Code, Insn};
@@ -15,24 +15,24 @@ use guardrail_binfmt::module::unpack;
 use iced_x86::{Code as Opcode, FlowControl, InstructionInfoFactory};
 use std::collections::{BTreeMap, HashSet};
 
-/// Bytes of an entry of `__ksymtab`: value, name, namespace.
+/// Bytes of a row of `__ksymtab`: value, name, namespace.
 const EXPORT: u64 = 12;
-/// More faults than that are not told one by one.
+/// Most faults that are reported one by one.
 const MOST: usize = 20;
 
 /// What a runtime offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exports {
-    /// The kernel that it is built for.
+    /// The release of the kernel that it is built for.
     pub release: String,
-    /// The version of its interface.
+    /// The version of its interface; `None` if it does not say.
     pub abi: Option<u32>,
-    /// What it exports, with the checksums where its kernel wants them.
+    /// The symbols that it exports, with checksums where its kernel wants them.
     pub symbols: BTreeMap<String, Option<u32>>,
 }
 
 impl Exports {
-    /// Reads `guardrail.ko`.
+    /// Reads `guardrail.ko`, compressed or not. `what` names it in errors.
     pub fn read(what: &str, file: Vec<u8>) -> Result<Exports> {
         let data = unpack(what, file)?;
         let image = ModuleImage::parse(what, data.clone())?;
@@ -75,38 +75,38 @@ impl Exports {
         }
     }
 
-    /// The same as `Module.symvers` has it.
+    /// The exports in the format of `Module.symvers`.
     pub fn symvers(&self) -> String {
         let line = |(name, sum): (&String, &Option<u32>)| format!("{:#010x}\t{name}\n", sum.unwrap_or(0));
         self.symbols.iter().map(line).collect()
     }
 }
 
-/// What is seen of a guarded module.
+/// What the inspection of a guarded module shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspected {
-    /// Its name.
+    /// The module's name, as the kernel shows it.
     pub name: String,
-    /// The kernel that it is for.
+    /// The release of the kernel that it is for.
     pub release: String,
     /// The version of the runtime's interface that it was made for.
     pub abi: u32,
-    /// Its protection domain.
+    /// Its protection domain, from 1 to 14.
     pub domain: u32,
-    /// What was done to it.
+    /// The names of the passes that made it, from `.modinfo`.
     pub passes: String,
     /// Stores with a check in front.
     pub checked: usize,
-    /// Functions that nothing is checked in.
+    /// Functions in which nothing is checked.
     pub trusted: Vec<String>,
-    /// What is wrong, each in a sentence.
+    /// What is wrong, each in a sentence; empty for a sound module.
     pub faults: Vec<String>,
 }
 
-/// Looks at a guarded module, compressed or not, and at how it fits to a runtime.
+/// Inspects a guarded module, compressed or not, and whether it fits a runtime.
 ///
 /// # Errors
-/// It is no module, or not a guarded one.
+/// The file is no module, or not a guarded one.
 pub fn inspect(what: &str, file: Vec<u8>, runtime: Option<&Exports>) -> Result<Inspected> {
     let data = unpack(what, file)?;
     let image = ModuleImage::parse(what, data.clone())?;
@@ -176,7 +176,7 @@ struct Description<'a> {
 }
 
 impl Description<'_> {
-    /// Looks at all of it; interface and domain.
+    /// Inspects the whole description; returns the interface version and the domain.
     fn look(&mut self, name: &str) -> (u32, u32) {
         let bytes = self.object.sections[self.section].bytes();
         use layout::module as row;
@@ -237,13 +237,14 @@ impl Description<'_> {
         symbols.any(|symbol| symbol.section() == Some(section) && symbol.value == offset)
     }
 
-    /// The 8 bytes at an offset.
+    /// The 8 bytes at an offset, as a number.
     fn word(&self, at: usize) -> Option<u64> {
         let bytes = self.object.sections[self.section].bytes();
         Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
     }
 
-    /// Where the rows of an array begin, if it lies in the section: the pointer to it, its length, and the bytes of a row.
+    /// Where the rows of an array begin, if it lies in the section. Read from the pointer to it, its length,
+    /// and the bytes of a row.
     fn array(&mut self, at: usize, count: usize, bytes: usize) -> Option<Vec<usize>> {
         let size = self.object.sections[self.section].bytes().len();
         let count = self.word(count)?;
@@ -287,10 +288,11 @@ impl Description<'_> {
     }
 }
 
-/// What the names of sections with code of ours begin with.
+/// Prefixes of the sections with code that this crate adds.
 const OURS: [&str; 2] = [".text.guardrail", ".init.text.guardrail"];
 
-/// Looks for stores and calls by pointer that no check asks the runtime about; how many there are with one.
+/// Finds stores and calls by pointer for which no check asks the runtime; returns how many stores have a
+/// check.
 fn unchecked(object: &Object, codes: &[Code], trusted: &[String], faults: &mut Vec<String>) -> Result<usize> {
     let flow = Flow::of(object, codes)?;
     let mut info = InstructionInfoFactory::new();
@@ -333,11 +335,12 @@ fn unchecked(object: &Object, codes: &[Code], trusted: &[String], faults: &mut V
     Ok(checked)
 }
 
-/// The instructions that checks ask for: behind each call of a thunk stands how far it is to there, or a jump leads there.
+/// The instructions that checks ask for. The distance to them stands behind each call of a thunk, or a jump
+/// leads to them.
 fn asked(object: &Object, code: &Code) -> HashSet<u32> {
     let relocs = &object.sections[code.section].relocs;
     let thunks = object.section(thunks::SECTION);
-    // What loops ask says nothing of stores.
+    // The question of a loop says nothing about stores.
     let turns = object
         .symbols
         .iter()
@@ -364,7 +367,7 @@ fn asked(object: &Object, code: &Code) -> HashSet<u32> {
     asked
 }
 
-/// The kernel must come in and go out by the stubs.
+/// Reports where the kernel calls init or exit past the stubs.
 fn life(object: &Object, faults: &mut Vec<String>) {
     let Some(this) = object.section(".gnu.linkonce.this_module") else {
         return faults.push("it has no struct module".into());
@@ -382,7 +385,7 @@ fn life(object: &Object, faults: &mut Vec<String>) {
     }
 }
 
-/// Each import from the runtime is there, and in the version that the module wants.
+/// Reports each import that the runtime does not have, or has in another version than the module wants.
 fn versions(object: &Object, runtime: Option<&Exports>, faults: &mut Vec<String>) {
     let table = object.section("__versions").map(|index| &object.sections[index].content);
     let known: Option<BTreeMap<String, u64>> = table.and_then(|content| {
@@ -443,7 +446,7 @@ mod tests {
             inspected.faults.iter().any(|fault| fault == "`mov [rdi+8],rsi` at f+0x0 is not checked"),
             "{inspected:?}"
         );
-        // What is trusted need not be.
+        // Trusted functions need no checks.
         note(&mut module.0, TRUSTED, "f");
         let inspected = faults(module.0.write().unwrap());
         assert!(inspected.faults.iter().all(|fault| !fault.contains("not checked")), "{inspected:?}");

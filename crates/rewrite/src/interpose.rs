@@ -1,4 +1,4 @@
-//! What the annotations (`guardrail_kernel::isolation`) say of a module's border, as interposition.
+//! Turns the annotations (`guardrail_kernel::isolation`) of a module's border into interposition.
 
 use crate::object::{Object, reloc};
 use crate::wrap::{Action, Entry, Interposition, Step, Wrapper};
@@ -11,18 +11,18 @@ const UNKNOWN_STACK: u8 = 6;
 /// What functions that return an `int` return where they cannot be called (`-EIO`).
 const FAILED: i64 = -5;
 
-/// A module's border.
+/// A module's border, as the annotations describe it.
 #[derive(Clone, Debug, Default)]
 pub struct Border {
-    /// What is done there.
+    /// The actions at the border.
     pub interposition: Interposition,
-    /// Functions that the module imports and that have a line.
+    /// Functions that the module imports and that have an annotation.
     pub annotated: Vec<String>,
-    /// Those that have none.
+    /// Functions that the module imports and that have no annotation.
     pub unannotated: Vec<String>,
-    /// Functions of the module that stand in a structure of function pointers, with their members.
+    /// Functions of the module that stand in a structure of function pointers, with the members.
     pub members: Vec<(String, Vec<Member>)>,
-    /// Functions of the module with an argument of which no line speaks, in data or code of the kernel's.
+    /// Functions of the module in data or passed to the kernel, with an argument that no annotation covers.
     pub unknown: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ fn functions(object: &Object) -> BTreeSet<String> {
     own.map(|symbol| symbol.name.clone()).filter(|name| !name.is_empty()).collect()
 }
 
-/// For functions in variables that are structures of function pointers, where they stand.
+/// For functions in variables that are structures of function pointers, the members that hold them.
 fn members(isolation: &Isolation, object: &Object) -> BTreeMap<String, Vec<Member>> {
     let functions: BTreeMap<(usize, u64), &str> = object
         .symbols
@@ -125,7 +125,7 @@ fn members(isolation: &Isolation, object: &Object) -> BTreeMap<String, Vec<Membe
     found
 }
 
-/// An object that is created, and the fields of it that are granted right after, become one action.
+/// Joins the creation of an object and the grants of its fields that follow at once into one action.
 fn joined(steps: &[Step]) -> Vec<Step> {
     let mut all: Vec<Step> = Vec::new();
     for next in steps {
@@ -150,7 +150,7 @@ mod tests {
     use crate::tests::{Module, TEXT};
     use crate::wrap::{Field, Value, When};
 
-    /// A module that calls `elsewhere`, which has these effects.
+    /// The border of a module that calls `elsewhere`, which has these effects.
     fn of(effects: &str) -> Border {
         let isolation = Isolation::new(&[("test", &format!("elsewhere (a, b): {effects}"))], Vec::new());
         // call elsewhere; ret
@@ -170,7 +170,7 @@ mod tests {
             (&["elsewhere".to_owned()][..], 0)
         );
         let wrapper = &border.interposition.imports["elsewhere"];
-        // Of a function without a type it is not known how many arguments lie on the stack.
+        // For a function without a type it is not known how many arguments lie on the stack.
         assert_eq!((wrapper.stack_words, wrapper.variadic), (UNKNOWN_STACK, false));
         let (a, b) = (Value::Arg(0), Value::Arg(1));
         let size = Value::Mul(Box::new(a.clone()), Box::new(b.clone()));
@@ -215,7 +215,7 @@ mod tests {
         let nothing = of("nothing");
         assert!(nothing.interposition.imports.is_empty());
         assert_eq!(nothing.annotated, ["elsewhere"]);
-        // A function whose type is not known may be given anything on the stack.
+        // A function whose type is not known may get anything on the stack.
         assert!(nothing.interposition.entries["f"].callers_stack);
         assert_eq!(nothing.unknown, ["f"]);
         let isolation = Isolation::new(&[("test", "other (a): nothing")], Vec::new()).unwrap();

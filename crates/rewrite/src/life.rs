@@ -1,7 +1,8 @@
-//! Modules without functions that the kernel calls when they come and go: they get some that do nothing, so that there is a place at which
-//! they get their rights, and give them back.
+//! Completes modules without init and exit functions. They get some that do nothing, at which they get their
+//! rights and release them.
 //!
-//! Where in `struct module` these functions stand is nothing that the module itself tells. Another one for the same kernel does, the runtime.
+//! A module does not itself say where in `struct module` these functions stand. Another module for the same
+//! kernel does: the runtime.
 
 use crate::emit::{Assembly, Returns, code_section};
 use crate::error::{Result, refused};
@@ -15,21 +16,21 @@ const INIT: &str = "init_module";
 const EXIT: &str = "cleanup_module";
 /// The section of the functions that are added.
 const SECTION: &str = ".text.guardrail.hooks";
-/// `endbr64`, which what is called by pointer may have to begin with; `xor %eax,%eax`.
+/// `endbr64`, which a function that is called by pointer may have to begin with; then `xor %eax,%eax`.
 const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 const ZERO: [u8; 2] = [0x31, 0xc0];
 
-/// Where in `struct module` the functions stand that the kernel calls when a module comes and goes.
+/// Offsets in `struct module` of the functions that the kernel calls when it loads and unloads a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hooks {
     init: u64,
     exit: u64,
-    /// Bytes of the whole.
+    /// Bytes of `struct module`.
     size: u64,
 }
 
 impl Hooks {
-    /// As a module has them that has both, compressed or not. `what` names it in errors.
+    /// Reads the offsets from a module that has both functions, compressed or not. `what` names it in errors.
     pub fn of(what: &str, file: Vec<u8>) -> Result<Hooks> {
         let object = Object::read(what, &unpack(what, file)?)?;
         let found = object.section(THIS).and_then(|this| {
@@ -42,7 +43,8 @@ impl Hooks {
         }
     }
 
-    /// Gives a module without such functions some. One that stays for good, since it has only the first, is left so.
+    /// Gives a module without such functions some. A module with only the first can never be unloaded, and is
+    /// left so.
     pub fn complete(&self, object: &mut Object) -> Result<()> {
         let Some(this) = object.section(THIS) else { return Ok(()) };
         if position(object, this, INIT).is_some() {
@@ -75,7 +77,7 @@ impl Hooks {
             code.ret();
             added.push(offset);
         }
-        // Its functions' symbols come in their order.
+        // The symbols of the added functions stand in the functions' order.
         let symbols = object.symbols.len();
         code.fill(object, section);
         let relocs = &mut object.sections[this].relocs;
@@ -118,7 +120,7 @@ mod tests {
         let mut object = Module::new(&[0xc3]).0;
         hooks.complete(&mut object).unwrap();
         assert_eq!(Hooks::of("made.ko", object.write().unwrap()).unwrap(), hooks);
-        // Nothing is left to be done.
+        // The module is complete already.
         let before = object.clone();
         hooks.complete(&mut object).unwrap();
         assert_eq!(object, before);

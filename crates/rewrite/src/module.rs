@@ -1,4 +1,4 @@
-//! A module on its way through the passes.
+//! Takes a module through the passes.
 
 use crate::code::Code;
 use crate::emit::add_faults;
@@ -16,28 +16,28 @@ use guardrail_binfmt::ModuleImage;
 use guardrail_binfmt::module::unpack;
 use std::collections::BTreeMap;
 
-/// The field of `.modinfo` by which a rewritten module is known, with the names of the passes.
+/// The field of `.modinfo` that marks a rewritten module; it holds the names of the passes.
 pub const FIELD: &str = "guardrail";
-/// The field with the functions that were left as they are.
+/// The field of `.modinfo` with the functions that were left as they are.
 pub const TRUSTED: &str = "guardrail_trusted";
 
 /// A rewritten module.
 #[derive(Debug)]
 pub struct Rewritten {
-    /// The file.
+    /// The content of the new `.ko` file.
     pub file: Vec<u8>,
-    /// What was done.
+    /// What the rewriting did.
     pub counts: Counts,
     /// Functions whose callers use registers that a call may change: assembly with a convention of its own.
     pub own: Vec<String>,
 }
 
-/// What was done.
+/// What the rewriting did, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Instructions of the module.
     pub insns: usize,
-    /// Of them with code in front.
+    /// Instructions with code in front.
     pub patched: usize,
     /// Bytes of code before.
     pub old_bytes: u64,
@@ -119,7 +119,7 @@ fn patches(
     Ok(patches)
 }
 
-/// Adds a field to the module's information.
+/// Adds a field to `.modinfo`.
 pub(crate) fn note(object: &mut Object, field: &str, value: &str) {
     let info = object.section(".modinfo").map(|index| &mut object.sections[index].content);
     if let Some(Content::Bytes(bytes)) = info {

@@ -1,4 +1,5 @@
-//! A relocatable object in memory: sections with their relocations, and symbols. Reading and writing of ELF is the `object` crate's.
+//! A relocatable object in memory: sections with their relocations, and symbols. The `object` crate reads and
+//! writes ELF.
 
 use crate::error::{Result, RewriteError};
 use object::build::elf::{Builder, Relocation as ElfReloc, SectionData, SectionId, SymbolId};
@@ -12,7 +13,7 @@ const MAX_ZEROS: u64 = 1 << 32;
 /// Absolute and relative relocations that modules have (`arch/x86/kernel/module.c`).
 pub mod reloc {
     use object::elf;
-    /// Nothing.
+    /// No relocation: the kernel skips it.
     pub const NONE: u32 = elf::R_X86_64_NONE;
     /// A 64-bit address.
     pub const ABS64: u32 = elf::R_X86_64_64;
@@ -37,7 +38,7 @@ pub mod reloc {
         }
     }
 
-    /// It counts from its own place.
+    /// Whether the kind counts from its own place.
     pub fn relative(kind: u32) -> bool {
         matches!(kind, PC32 | PLT32 | PC64)
     }
@@ -46,9 +47,9 @@ pub mod reloc {
 /// A relocation with addend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reloc {
-    /// Where in the section.
+    /// Offset in the section.
     pub offset: u64,
-    /// One of [`reloc`].
+    /// One of the constants in [`reloc`].
     pub kind: u32,
     /// Index of its symbol in [`Object::symbols`]; 0 for none.
     pub symbol: usize,
@@ -59,37 +60,37 @@ pub struct Reloc {
 /// What a section holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Bytes.
+    /// Bytes of the file.
     Bytes(Vec<u8>),
-    /// Notes, which are bytes as well.
+    /// Bytes of the file that are notes.
     Notes(Vec<u8>),
-    /// So many zeros.
+    /// So many zeros, which the file does not hold.
     Zeros(u64),
 }
 
 /// A section other than those that describe the file itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// Such as `.text`.
+    /// The name, such as `.text`.
     pub name: String,
-    /// `SHT_…`.
+    /// The ELF type, `SHT_…`.
     pub kind: u32,
-    /// `SHF_…`.
+    /// The ELF flags, `SHF_…`.
     pub flags: u64,
-    /// Alignment, a power of two.
+    /// Alignment in memory, a power of two.
     pub align: u64,
-    /// Size of one entry, where it is a table.
+    /// Bytes of one row, where it is a table.
     pub entry_size: u64,
     /// The section that it is sorted with (`SHF_LINK_ORDER`), by index in [`Object::sections`].
     pub link: Option<usize>,
-    /// What it holds.
+    /// Its bytes, notes or zeros.
     pub content: Content,
     /// Its relocations, by offset.
     pub relocs: Vec<Reloc>,
 }
 
 impl Section {
-    /// Its bytes; none for zeros.
+    /// Its bytes; empty for zeros.
     pub fn bytes(&self) -> &[u8] {
         match &self.content {
             Content::Bytes(bytes) | Content::Notes(bytes) => bytes,
@@ -97,7 +98,7 @@ impl Section {
         }
     }
 
-    /// Bytes it takes in memory.
+    /// Bytes that it takes in memory.
     pub fn size(&self) -> u64 {
         match &self.content {
             Content::Zeros(size) => *size,
@@ -105,17 +106,17 @@ impl Section {
         }
     }
 
-    /// It has a place in the loaded module.
+    /// Whether it has a place in the loaded module.
     pub fn alloc(&self) -> bool {
         self.flags & u64::from(elf::SHF_ALLOC) != 0
     }
 
-    /// It holds code.
+    /// Whether it holds code.
     pub fn exec(&self) -> bool {
         self.flags & u64::from(elf::SHF_EXECINSTR) != 0
     }
 
-    /// It can be written.
+    /// Whether it can be written.
     pub fn write(&self) -> bool {
         self.flags & u64::from(elf::SHF_WRITE) != 0
     }
@@ -124,46 +125,46 @@ impl Section {
 /// Where a symbol is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In a section, by index.
+    /// In a section, by index in [`Object::sections`].
     In(usize),
     /// Elsewhere: undefined, absolute and so on (`SHN_…`).
     Other(u16),
 }
 
-/// A symbol.
+/// A symbol as the file has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
     /// Its name; empty for sections.
     pub name: String,
-    /// Where it is.
+    /// The section that defines it, if one does.
     pub place: Place,
     /// Offset in its section.
     pub value: u64,
-    /// Bytes it covers.
+    /// Bytes that it covers.
     pub size: u64,
-    /// Binding and type.
+    /// Binding and type, as in `st_info`.
     pub info: u8,
-    /// Visibility.
+    /// Visibility, as in `st_other`.
     pub other: u8,
 }
 
 impl Symbol {
-    /// `STT_…`.
+    /// The ELF type, `STT_…`.
     pub fn kind(&self) -> u8 {
         self.info & 15
     }
 
-    /// It names a function.
+    /// Whether it names a function.
     pub fn function(&self) -> bool {
         self.kind() == elf::STT_FUNC
     }
 
-    /// Another module or the kernel defines it.
+    /// Whether another module or the kernel defines it.
     pub fn undefined(&self) -> bool {
         self.place == Place::Other(elf::SHN_UNDEF)
     }
 
-    /// The section that it is in.
+    /// The section that it is in; `None` when undefined, absolute and so on.
     pub fn section(&self) -> Option<usize> {
         match self.place {
             Place::In(section) => Some(section),
@@ -182,14 +183,14 @@ pub struct Object {
 }
 
 impl Object {
-    /// Takes an object apart. Trailing bytes, such as a signature, are left out.
+    /// Takes an object apart. Drops trailing bytes, such as a signature. `what` names the file in errors.
     pub fn read(what: &str, data: &[u8]) -> Result<Object> {
         let fault = |detail: &str| RewriteError::Object { what: what.to_owned(), detail: detail.to_owned() };
         let builder = Builder::read64(data).map_err(|error| fault(&error.to_string()))?;
         if builder.header.e_type != elf::ET_REL || builder.header.e_machine != elf::EM_X86_64 {
             return Err(fault("it is not a relocatable object for x86-64"));
         }
-        // Sections and symbols are numbered anew, without those that only describe the file.
+        // Sections and symbols get new numbers, without those that only describe the file.
         let mut numbers = vec![None; builder.sections.iter().count()];
         let mut sections = Vec::new();
         for section in &builder.sections {
@@ -271,7 +272,7 @@ impl Object {
         Ok(Object { sections, symbols })
     }
 
-    /// The file: the sections in their order, then relocations and symbols.
+    /// The bytes of the file: the sections in their order, then relocations and symbols.
     pub fn write(&self) -> Result<Vec<u8>> {
         let mut builder = Builder::new(Endianness::Little, true);
         builder.header.e_type = elf::ET_REL;
@@ -352,7 +353,7 @@ impl Object {
         self.sections.iter().position(|section| section.name == name)
     }
 
-    /// Index of an undefined symbol of this name, which is added if there is none.
+    /// Index of an undefined symbol of this name; adds one if there is none.
     pub fn import(&mut self, name: &str) -> usize {
         let found = self.symbols.iter().position(|symbol| symbol.name == name && symbol.undefined());
         found.unwrap_or_else(|| {
@@ -362,7 +363,7 @@ impl Object {
         })
     }
 
-    /// Index of a section's own symbol, which is added if there is none.
+    /// Index of a section's own symbol; adds one if there is none.
     pub fn symbol_of_section(&mut self, section: usize) -> usize {
         let wanted =
             |symbol: &Symbol| symbol.kind() == elf::STT_SECTION && symbol.place == Place::In(section);
@@ -373,7 +374,7 @@ impl Object {
         })
     }
 
-    /// Takes out sections, what names them, and their symbols.
+    /// Removes sections, what names them, and their symbols.
     pub fn remove_sections(&mut self, unwanted: impl Fn(&Section) -> bool) {
         let mut kept = 0..;
         let numbers: Vec<Option<usize>> =
@@ -398,7 +399,7 @@ impl Object {
         }
     }
 
-    /// Section and offset that a symbol plus `addend` names.
+    /// Section and offset that a symbol plus `addend` names; `None` for symbols that are in no section.
     pub fn target(&self, symbol: usize, addend: i64) -> Option<(usize, u64)> {
         let symbol = self.symbols.get(symbol)?;
         Some((symbol.section()?, symbol.value.wrapping_add_signed(addend)))
@@ -409,7 +410,7 @@ fn empty() -> Symbol {
     Symbol { name: String::new(), place: Place::Other(elf::SHN_UNDEF), value: 0, size: 0, info: 0, other: 0 }
 }
 
-/// The place in its table; the crate numbers from 0, without the first empty one.
+/// The section's index in this module's list; the crate counts from 0, without the first empty one.
 fn number(id: SectionId) -> usize {
     object::build::Id::index(&id)
 }

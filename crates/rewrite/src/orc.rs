@@ -1,25 +1,26 @@
-//! What the kernel unwinds its stacks by (ORC), for code that is new: as at the instruction it belongs to, but with a deeper stack.
+//! Adds rows for new code to the tables by which the kernel unwinds its stacks (ORC). A row equals that of
+//! the instruction that the code belongs to, but for a deeper stack.
 
 use crate::error::{Result, refused};
 use crate::object::{Content, Object, Reloc, reloc};
 use crate::place::Stack;
 use guardrail_binfmt::orc::stack_pointer;
 
-/// Bytes of an entry of `.orc_unwind` (`arch/x86/include/asm/orc_types.h`).
+/// Bytes of a row of `.orc_unwind` (`arch/x86/include/asm/orc_types.h`).
 const ENTRY: usize = 6;
-/// Bytes of a place in `.orc_unwind_ip`.
+/// Bytes of a row of `.orc_unwind_ip`.
 const PLACE: usize = 4;
 
-/// The frames of one section of code: offset, and entry.
+/// The stack frames of one section of code: offset, and row.
 #[derive(Clone, Debug, Default)]
 pub struct Frames {
     entries: Vec<(u64, [u8; ENTRY])>,
-    /// The number of the stack pointer.
+    /// The number that rows have for the stack pointer.
     sp: u8,
 }
 
 impl Frames {
-    /// Reads those of a section, before anything has moved.
+    /// Reads the rows of a section, before anything has moved.
     pub fn read(object: &Object, code: usize) -> Result<Frames> {
         let Some((places, table)) = tables(object) else { return Ok(Frames::default()) };
         let bytes = object.sections[table].bytes();
@@ -42,7 +43,7 @@ impl Frames {
         Ok(Frames { entries, sp: stack_pointer(bytes) })
     }
 
-    /// What holds at an offset, on a stack that is `deeper` there.
+    /// The row that holds at an offset, for a stack that is `deeper` there; `None` where none does.
     fn like(&self, offset: u64, deeper: i16) -> Option<[u8; ENTRY]> {
         let after = self.entries.partition_point(|(at, _)| *at <= offset);
         let mut entry = self.entries.get(after.checked_sub(1)?)?.1;
@@ -54,11 +55,11 @@ impl Frames {
     }
 }
 
-/// Adds entries for new code of a section that has been moved.
+/// Adds rows for new code of a section that has been moved.
 pub fn add(object: &mut Object, code: usize, frames: &Frames, stacks: &[Stack]) {
     let Some((places, table)) = tables(object) else { return };
     let symbol = object.symbol_of_section(code);
-    // The kernel sorts the table, which is then in no order where two are for one place: only the last holds.
+    // The kernel sorts the table. Two rows for one place are then in no order, so only the last is added.
     let last = |pair: &[Stack]| pair.len() < 2 || pair[0].at != pair[1].at;
     let kept = (0..stacks.len()).filter(|&i| last(&stacks[i..(i + 2).min(stacks.len())]));
     for stack in kept.map(|i| &stacks[i]) {
@@ -74,12 +75,13 @@ pub fn add(object: &mut Object, code: usize, frames: &Frames, stacks: &[Stack]) 
     }
 }
 
-/// Adds entries for a new section: at each offset, so many bytes more on the stack than when a function begins.
+/// Adds rows for a new section: at each offset, so many bytes more on the stack than when a function begins.
 pub fn describe(object: &mut Object, code: usize, depths: &[(u64, i16)]) {
     let Some((_, table)) = tables(object) else { return };
     let bytes = object.sections[table].bytes();
     let sp = stack_pointer(bytes);
-    // Functions begin with nothing but their return address on the stack: most of the table's entries of that depth.
+    // Functions begin with nothing but their return address on the stack: most of the table's rows of that
+    // depth.
     let begins = |entry: &&[u8]| entry[4] & 15 == sp && entry[..4] == [8, 0, 0, 0];
     let Some(begin) = bytes.chunks_exact(ENTRY).find(begins).and_then(|entry| entry.try_into().ok()) else {
         return;

@@ -1,4 +1,4 @@
-//! What a pass is: it looks at each function, and says what is to stand in front of which instruction.
+//! What a pass is: it looks at each function, and returns what is to stand in front of which instruction.
 
 use crate::code::{Code, Function};
 use crate::error::Result;
@@ -9,32 +9,34 @@ use crate::patch::Patch;
 /// A function that a pass looks at.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'a> {
-    /// The module.
+    /// The module that the function belongs to.
     pub object: &'a Object,
-    /// The section of code.
+    /// The section of code that holds the function.
     pub code: &'a Code,
-    /// The function.
+    /// The function's symbol and instructions.
     pub function: &'a Function,
     /// Which registers and flags are free, and where.
     pub flow: &'a Flow,
 }
 
-/// Instruments code. For each module a pass is made anew; its methods are called in the order in which they stand here.
+/// Instruments code. Each module gets a new pass. The methods are called in the order in which they stand
+/// here.
 pub trait Pass {
-    /// Its name, for readers and for the rewritten module's information.
+    /// A short name, for readers and for the `.modinfo` of the rewritten module.
     fn name(&self) -> &'static str;
 
-    /// Before anything else: adds what its code will name.
+    /// Runs before anything else: adds what the pass's code will name.
     fn prepare(&mut self, object: &mut Object) -> Result<()> {
         let _ = object;
         Ok(())
     }
 
-    /// Patches of a function, by number of their instruction in the section. Instructions that the kernel patches
-    /// ([`Insn::fixed`](crate::code::Insn::fixed)) can have none.
+    /// Patches of a function, by number of their instruction in the section. Instructions that the kernel
+    /// patches ([`Insn::fixed`](crate::code::Insn::fixed)) can have none.
     fn function(&mut self, site: &Site<'_>) -> Result<Vec<(u32, Patch)>>;
 
-    /// When all functions have been looked at, and before anything moves: adds what patches have asked for.
+    /// Runs when all functions have been looked at, and before anything moves: adds what patches have asked
+    /// for.
     fn finish(&mut self, object: &mut Object) -> Result<()> {
         let _ = object;
         Ok(())

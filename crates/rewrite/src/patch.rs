@@ -5,20 +5,22 @@ use crate::object::Reloc;
 /// Where a jump of a patch leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label {
-    /// What comes behind the patch: the next one, or the instruction that it stands before.
+    /// To what stands behind the patch: the next patch, or the instruction that it stands before.
     Next,
-    /// The patch's own part behind the function.
+    /// To the patch's own part behind the function.
     Out,
-    /// An instruction of the section itself, by number: where it is, not what stands in front of it.
+    /// To an instruction of the section itself, by number: to the instruction, not to what stands in front of
+    /// it.
     Site(u32),
 }
 
 /// A piece of a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// An instruction as it is; the relocation counts from its first byte.
+    /// The bytes of an instruction; the relocation counts from the first byte.
     Code(Vec<u8>, Option<Reloc>),
-    /// These bytes and a 32-bit distance from behind it: a jump, or another instruction that is to hold the distance.
+    /// These bytes and a 32-bit distance from behind it: a jump, or another instruction that is to hold the
+    /// distance.
     Jump(Vec<u8>, Label),
     /// From here on the stack is so many bytes deeper than at the instruction that the patch stands before.
     Deeper(i16),
@@ -36,12 +38,12 @@ impl Op {
     }
 }
 
-/// Code in front of one instruction, and what belongs to it behind the function, where it is not in the way.
+/// Code in front of one instruction, and its part behind the function, which normal runs do not enter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patch {
-    /// In front of the instruction.
+    /// The code in front of the instruction.
     pub before: Vec<Op>,
-    /// Behind the function; its last operation leaves it.
+    /// The code behind the function; its last operation leaves it.
     pub out: Vec<Op>,
 }
 

@@ -1,4 +1,4 @@
-//! Where everything of a section of code comes to lie when patches stand between its instructions.
+//! Lays out a section of code when patches stand between its instructions.
 
 use crate::code::Code;
 use crate::error::{Result, refused};
@@ -8,9 +8,10 @@ use crate::tables::{JUMP_ENTRY, named};
 use iced_x86::{Code as Opcode, Instruction, Mnemonic, Register};
 use std::collections::{BTreeMap, HashSet};
 
-/// Functions keep their place in lines of so many bytes.
+/// Functions keep their offset within lines of so many bytes.
 const LINE: u64 = 16;
-/// Rounds after which short branches are all made longer; a few suffice for any code that was not made to need more.
+/// Rounds after which all short branches become longer. A few suffice for any code that was not made to need
+/// more.
 const ROUNDS: usize = 64;
 /// `nopl 0(%rax,%rax,1)`, the one that the kernel puts at a branch that is off.
 const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
@@ -20,32 +21,33 @@ const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 pub struct Stack {
     /// Offset of the new code.
     pub at: u64,
-    /// Offset in the old section of the instruction.
+    /// Offset of the instruction in the old section.
     pub like: u64,
-    /// Bytes.
+    /// Bytes by which the stack is deeper.
     pub deeper: i16,
 }
 
 /// A section of code in its new form.
 #[derive(Clone, Debug)]
 pub struct Placed {
-    /// Its bytes.
+    /// The new bytes of the section, which replace the old ones.
     pub bytes: Vec<u8>,
     /// Its relocations; those that name code have still to be moved.
     pub relocs: Vec<Reloc>,
-    /// Of each of those the way from its place to the end of its instruction; `None` for those of patches, which name no code.
+    /// For each relocation, the distance from its place to the end of its instruction. `None` for those of
+    /// patches, which name no code.
     pub biases: Vec<Option<u64>>,
-    /// For each instruction where its patch begins; then the size.
+    /// For each instruction the offset of its patch; then the size.
     pub entry: Vec<u64>,
-    /// For each instruction where itself begins; then the size.
+    /// For each instruction its own offset; then the size.
     pub insn: Vec<u64>,
-    /// For each instruction where all ends that belongs to it, code behind its function included.
+    /// For each instruction the offset behind all that belongs to it, code behind its function included.
     pub after: Vec<u64>,
     /// For each instruction whether it is longer than it was.
     pub wide: Vec<bool>,
     /// Where the stack of new code differs from what is known of the old.
     pub stacks: Vec<Stack>,
-    /// New instructions that may fault, and where to go on then.
+    /// Offsets of new instructions that may fault, and of where to go on then.
     pub faults: Vec<(u64, u64)>,
 }
 
@@ -53,13 +55,13 @@ pub struct Placed {
 struct Plan<'a> {
     code: &'a Code,
     patches: &'a BTreeMap<u32, Vec<Patch>>,
-    /// Instructions that become longer.
+    /// For each instruction whether it becomes longer.
     wide: Vec<bool>,
-    /// Sites of static branches.
+    /// Instructions that are sites of static branches.
     sites: HashSet<u32>,
-    /// Padding in front of an instruction.
+    /// For each instruction the bytes of padding in front of it.
     padding: Vec<u8>,
-    /// Patches whose second part stands behind an instruction.
+    /// By instruction, the instructions with patches whose second part stands behind it.
     behind: BTreeMap<u32, Vec<u32>>,
     entry: Vec<u64>,
     insn: Vec<u64>,
@@ -68,7 +70,7 @@ struct Plan<'a> {
     out: BTreeMap<(u32, u32), u64>,
 }
 
-/// Places a section's instructions and patches, which are given by the number of their instruction.
+/// Places a section's instructions and patches. The patches are given by the number of their instruction.
 pub fn place(object: &Object, code: &Code, patches: &BTreeMap<u32, Vec<Patch>>) -> Result<Placed> {
     let name = &object.sections[code.section].name;
     let mut plan = Plan::new(object, code, patches)?;
@@ -164,13 +166,13 @@ impl<'a> Plan<'a> {
         self.insn[count] = at;
     }
 
-    /// Makes branches longer that no longer reach, or `all`; whether there were any.
+    /// Makes branches longer that no longer reach, or `all`; returns whether there were any.
     fn widen(&mut self, name: &str, all: bool) -> Result<bool> {
         let mut more = false;
         for number in 0..self.code.insns.len() {
             let Some(target) = self.code.insns[number].target else { continue };
             let insn = &self.code.insns[number].insn;
-            // All that have a relocation or 32 bits reach; a section is far below 2 GiB.
+            // All branches that have a relocation or 32 bits reach; a section is far below 2 GiB.
             if self.wide[number] || !is_short(insn.code()) {
                 continue;
             }
@@ -183,7 +185,7 @@ impl<'a> Plan<'a> {
             if self.code.insns[number].fixed {
                 return refused(place(), "a short branch that the kernel patches would reach too far");
             }
-            // A hint whether it is taken (0x2e, 0x3e) is given up.
+            // The longer form drops a hint whether it is taken (0x2e, 0x3e).
             let hinted = insn.len() == 3 && insn.is_jcc_short() && insn.segment_prefix() != Register::None;
             if insn.len() != 2 && !hinted {
                 return refused(place(), "this branch has prefixes, and would reach too far");
@@ -204,7 +206,7 @@ impl<'a> Plan<'a> {
             stacks: Vec::new(),
             faults: Vec::new(),
         };
-        // Where what comes behind a patch begins.
+        // Where the code behind a patch begins.
         let mut nexts = BTreeMap::new();
         for (number, insn) in self.code.insns.iter().enumerate() {
             let falls = number > 0 && falls_through(&self.code.insns[number - 1].insn);
@@ -248,7 +250,7 @@ impl<'a> Plan<'a> {
                         writer.ops(&patch.out, Way { next, out, sites: &self.insn }, like);
                     }
                 }
-                // What comes behind is as after the function's last instruction.
+                // The stack behind the function is as after its last instruction.
                 writer.stack(u64::from(insn.at), 0);
             }
         }
@@ -284,7 +286,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Bytes between functions: never run, unless what is before them goes on into them.
+    /// Writes bytes between functions. They never run, unless the code before them falls through.
     fn pad(&mut self, count: u8, falls: bool) {
         self.bytes.resize(self.bytes.len() + usize::from(count), if falls { 0x90 } else { 0xcc });
     }
@@ -312,7 +314,8 @@ impl Writer {
                     let target = match *label {
                         Label::Next => way.next,
                         Label::Out => way.out,
-                        // A pass names instructions that there are; the result would be refused else.
+                        // A pass names only instructions that exist; verification would refuse the result
+                        // otherwise.
                         Label::Site(number) => way.sites.get(number as usize).copied().unwrap_or(0),
                     };
                     self.bytes.extend_from_slice(opcode);
@@ -330,11 +333,11 @@ impl Writer {
         self.bytes.extend_from_slice(&distance.to_le_bytes());
     }
 
-    /// A branch without relocation.
+    /// Appends a branch without relocation.
     fn branch(&mut self, old: &[u8], insn: &Instruction, wide: bool, target: u64) {
         if wide {
             match old {
-                // Those by a counter have no longer form: they jump over a jump that is not taken else.
+                // Branches by a counter have no longer form: they jump over a jump that is not taken else.
                 [opcode @ 0xe0..=0xe3, ..] => self.bytes.extend_from_slice(&[*opcode, 2, 0xeb, 5, 0xe9]),
                 [.., opcode, _] if insn.is_jcc_short() => {
                     self.bytes.extend_from_slice(&[0x0f, opcode + 0x10])
@@ -366,7 +369,7 @@ fn is_counted(code: Opcode) -> bool {
     code.is_loop() || code.is_loopcc() || code.is_jcx_short()
 }
 
-/// Whether what comes behind it can run next.
+/// Whether what stands behind it can run next.
 pub fn falls_through(insn: &Instruction) -> bool {
     use iced_x86::FlowControl::{IndirectBranch, Return, UnconditionalBranch};
     !matches!(insn.flow_control(), Return | UnconditionalBranch | IndirectBranch)

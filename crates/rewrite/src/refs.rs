@@ -1,4 +1,4 @@
-//! References to code, moved to where it has come to lie.
+//! Moves references to code to where that code now lies.
 
 use crate::code::Code;
 use crate::error::{Result, refused};
@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 /// A section before and after, by its index.
 pub type Moves<'a> = HashMap<usize, (&'a Code, &'a Placed)>;
 
-/// Where code has come to lie.
+/// Where code lies now.
 struct Map<'a>(&'a Moves<'a>);
 
 impl Map<'_> {
@@ -27,7 +27,8 @@ impl Map<'_> {
         match (inside, means) {
             (0, Means::Insn) => Some(placed.insn[number]),
             (0, Means::Entry) => Some(placed.entry[number]),
-            // Into an instruction, as prefixes and frames within replaced code: only while it is as long as it was.
+            // Prefixes and stack frames within replaced code name the inside of an instruction. That holds
+            // only while it is as long as it was.
             (_, _) if !placed.wide[number] => Some(placed.insn[number] + inside),
             _ => None,
         }
@@ -96,7 +97,7 @@ pub fn move_all(object: &mut Object, moves: &Moves<'_>) -> Result<()> {
                     format!("it names {name}+{offset:#x}, which is inside of an instruction that changes");
                 return refused(at(), detail);
             };
-            // The symbol itself has moved to the entry of its place.
+            // The symbol itself has moved to the first patch of its place.
             let base = object.symbols[reloc.symbol].value;
             reloc.addend = new.wrapping_sub(base).wrapping_sub(bias) as i64;
         }
@@ -108,7 +109,8 @@ pub fn move_all(object: &mut Object, moves: &Moves<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The way from each relocation to the end of its instruction, in code that stays as it is; tables count from the field itself.
+/// The distance from each relocation to the end of its instruction, in code that stays as it is. Tables count
+/// from the field itself.
 fn biases(section: &Section, old: &[(Place, u64)], moves: &Moves<'_>) -> Result<Vec<Option<u64>>> {
     let names_code = |reloc: &Reloc| matches!(old.get(reloc.symbol), Some((Place::In(target), _)) if moves.contains_key(target));
     let mut biases = vec![Some(0); section.relocs.len()];

@@ -1,4 +1,4 @@
-//! A pass that changes nothing but places: what loads and runs with it has all its tables right.
+//! A pass that changes nothing but places: a module that loads and runs with it has all its tables right.
 
 use crate::error::Result;
 use crate::pass::{Pass, Site};
@@ -7,7 +7,8 @@ use crate::patch::{Label, Op, Patch};
 /// `nopl 0(%rax,%rax,1)`.
 const NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 
-/// Puts a NOP in front of every instruction; every second time one behind the function, with a jump there and back.
+/// Puts a NOP in front of every instruction. Every second time it puts one behind the function, with a jump
+/// there and back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spread;
 

@@ -1,4 +1,5 @@
-//! What the sections of a module are, beside code: tables that name instructions, and how the kernel uses them.
+//! What the sections of a module are, beside code: tables that name instructions, and how the kernel uses
+//! them.
 
 use crate::error::{Result, refused};
 use crate::object::{Object, Section};
@@ -9,11 +10,12 @@ use std::ops::Range;
 pub enum Means {
     /// The instruction itself, which the kernel patches or compares with.
     Insn,
-    /// Where to go on: before whatever is inserted in front of the instruction.
+    /// Where to go on: before the code that is inserted in front of the instruction.
     Entry,
 }
 
-/// Tables of which the first word of each entry, or each word, names an instruction itself (`arch/x86/kernel/alternative.c`, `kernel/jump_label.c`, `lib/bug.c`).
+/// Tables of which the first word of each row, or each word, names an instruction itself.
+/// They are those of `arch/x86/kernel/alternative.c`, `kernel/jump_label.c` and `lib/bug.c`.
 const INSNS: [&str; 11] = [
     "__mcount_loc",
     ".return_sites",
@@ -41,9 +43,9 @@ const ENTRIES: [&str; 6] = [
 /// Code that stays as it is: the kernel copies it elsewhere, or runs it where nothing else may.
 const LEFT: [&str; 4] = [".altinstr_replacement", ".altinstr_aux", ".static_call.text", ".noinstr.text"];
 
-/// Bytes of an entry of `__ex_table`: instruction, where to go on, kind.
+/// Bytes of a row of `__ex_table`: instruction, where to go on, kind.
 pub const EX_ENTRY: u64 = 12;
-/// Bytes of an entry of `__jump_table`: site, target, and a key of 8 bytes.
+/// Bytes of a row of `__jump_table`: site, target, and a key of 8 bytes.
 pub const JUMP_ENTRY: u64 = 16;
 
 /// Data, which may hold the address of any label.
@@ -52,20 +54,20 @@ const DATA: [&str; 8] =
 
 /// Bytes of a call of a tracer.
 const MCOUNT: u64 = 5;
-/// What the names of symbols begin with that stand for the room before a function.
+/// Prefixes of the symbols that stand for the room before a function.
 const ROOMS: [&str; 2] = ["__pfx_", "__cfi_"];
 
-/// It holds code that is rewritten.
+/// Whether a section holds code that is rewritten.
 pub fn rewritten(section: &Section) -> bool {
     section.exec() && section.alloc() && !LEFT.contains(&section.name.as_str())
 }
 
-/// Debug information, which would be wrong in the rewritten module.
+/// Whether a section holds debug information, which would be wrong in the rewritten module.
 pub fn debug(section: &Section) -> bool {
     !section.alloc() && (section.name.starts_with(".debug_") || section.name.starts_with(".gdb_index"))
 }
 
-/// One of the tables by which the kernel finds code.
+/// Whether a section is one of the tables by which the kernel finds code.
 pub fn is_table(section: &Section) -> bool {
     let name = section.name.as_str();
     INSNS.contains(&name) || ENTRIES.contains(&name) || ["__ex_table", "__jump_table"].contains(&name)
@@ -88,7 +90,7 @@ pub fn means(section: &Section, offset: u64) -> Option<Means> {
     }
 }
 
-/// Offsets of code in a section that a table's relocations name, with where in the table that stands.
+/// Offsets of code in a section that a table's relocations name, each with its offset in the table.
 pub fn named(object: &Object, table: &str, code: usize) -> Vec<(u64, u64)> {
     let sections = object.sections.iter().filter(|section| section.name == table);
     let relocs = sections.flat_map(|section| &section.relocs);
@@ -100,8 +102,9 @@ pub fn named(object: &Object, table: &str, code: usize) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Ranges of a section that the kernel overwrites as a whole: alternatives, paravirtual calls, calls of tracers, and the room
-/// before functions for calls that count their depth.
+/// Ranges of a section that the kernel overwrites as a whole.
+/// They are alternatives, paravirtual calls, calls of tracers, and the room before functions for calls that
+/// count their depth.
 pub fn fixed(object: &Object, code: usize) -> Result<Vec<Range<u64>>> {
     let mut ranges = Vec::new();
     ranges
@@ -120,13 +123,14 @@ pub fn fixed(object: &Object, code: usize) -> Result<Vec<Range<u64>>> {
     Ok(ranges)
 }
 
-/// Entries begin with the distance to the instructions and to their replacement; the last two bytes are the lengths of both.
+/// Rows begin with the distance to the instructions and to their replacement. The last two bytes are the
+/// lengths of both.
 fn alternatives(object: &Object, section: &Section, code: usize, ranges: &mut Vec<Range<u64>>) -> Result<()> {
     let bytes = section.bytes();
     if bytes.is_empty() {
         return Ok(());
     }
-    // Nothing says how long an entry is, but each has two relocations at its begin.
+    // Nothing states how long a row is, but each has two relocations at its begin.
     let size = match section.relocs.as_slice() {
         [first, second] if first.offset == 0 && second.offset == 4 => bytes.len() as u64,
         [first, second, third, ..] if first.offset == 0 && second.offset == 4 => third.offset,
@@ -151,7 +155,7 @@ fn alternatives(object: &Object, section: &Section, code: usize, ranges: &mut Ve
     Ok(())
 }
 
-/// Entries are an address, a type and a length, at multiples of 8 bytes (`struct paravirt_patch_site`).
+/// Rows are an address, a type and a length, at multiples of 8 bytes (`struct paravirt_patch_site`).
 fn paravirtual(object: &Object, section: &Section, code: usize, ranges: &mut Vec<Range<u64>>) -> Result<()> {
     for reloc in &section.relocs {
         let Some(&len) = section.bytes().get(reloc.offset as usize + 9) else {

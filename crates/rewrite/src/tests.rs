@@ -47,7 +47,7 @@ impl Module {
         self.0.symbols.push(Symbol { name: name.into(), place, value, size, info, other: 0 });
     }
 
-    /// A table whose words are distances to places in the code.
+    /// Adds a table whose words are distances to places in the code.
     pub(crate) fn table(&mut self, name: &str, flags: u32, bytes: &[u8], words: &[(u64, i64)]) {
         let section = self.section(name, flags, bytes);
         for &(offset, addend) in words {

@@ -1,7 +1,9 @@
-//! What code calls that asks the runtime: a check that has not found the right it wants, or what tells of an event. Saves all registers.
+//! The thunks that code calls to ask the runtime: for a check that has not found the right it wants, or to
+//! log an event. They save all registers.
 //!
-//! Behind each call of a thunk stands an instruction with a distance in its last four bytes of five, a jump or a `test`: it leads to the
-//! instruction that is asked for, which the runtime names in its reports.
+//! An instruction with a distance in its last four bytes of five stands behind each call of a thunk: a jump
+//! or a `test`.
+//! It leads to the instruction that is asked for, which the runtime names in its reports.
 
 use crate::emit::{Assembly, Returns, code_section, go, go_to, plain, pop, push};
 use crate::error::Result;
@@ -11,13 +13,14 @@ use guardrail_abi::symbol;
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use std::collections::BTreeMap;
 
-/// The section of those that checks need.
+/// The section of the thunks that checks need.
 pub const SECTION: &str = ".text.guardrail";
 /// The name of the thunk for loops.
 pub const LOOP: &str = "guardrail_loop";
-/// The section of those that tell of events.
+/// The section of the thunks that log events.
 pub const EVENTS: &str = ".text.guardrail.events";
-/// The runtime's functions. The first three want an address, a size, the domain, and where the check is; the fourth and the last have no size, and the fifth no address either.
+/// The runtime's functions. The first three want an address, a size, the domain, and where the check is.
+/// The fourth and the last have no size, and the fifth no address either.
 const SLOW: [&str; 6] = [
     symbol::WRITE_SLOW,
     symbol::RANGE_SLOW,
@@ -40,24 +43,24 @@ const SAVED: [Register; 9] = [
     Register::R11,
 ];
 
-/// What is asked.
+/// A question to the runtime, or an event for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ask {
     /// Whether so many bytes at the address in a register may be written.
     Write(Register, u32),
     /// Whether RCX elements of a size, 2 to this power, at RDI may be written.
     Range(u32),
-    /// Whether so many bytes of the per-CPU variable of which the offset is in a register may be written.
+    /// Whether so many bytes of a per-CPU variable may be written; a register holds its offset.
     PerCpu(Register, u32),
     /// Whether the address in a register may be called.
     Call(Register),
-    /// Whether this loop is one without an end.
+    /// Whether this loop never ends.
     Loop,
-    /// Whether the kernel has anything of the frame that ends at the address in a register.
+    /// Whether the kernel holds anything of the stack frame that ends at the address in a register.
     Frame(Register),
-    /// Tells of an event, with the address in a register if it has one, and a size.
+    /// An event by its number, with the address in a register if it has one, and a size.
     Event(u8, Option<Register>, u32),
-    /// Tells of an event with the address in a register, and RCX elements of a size, 2 to this power.
+    /// An event by its number, with the address in a register, and RCX elements of a size, 2 to this power.
     Elements(u8, Register, u32),
 }
 
@@ -86,7 +89,7 @@ pub struct Thunks {
     section: usize,
     /// The section's symbol.
     symbol: usize,
-    /// Symbols of the runtime's functions.
+    /// Symbols of the runtime's functions, in the order of the list that the thunks were made for.
     functions: Vec<usize>,
     domain: u8,
     code: Assembly,
@@ -94,12 +97,12 @@ pub struct Thunks {
 }
 
 impl Thunks {
-    /// None yet; the module gets a section for those of checks.
+    /// No thunks yet; the module gets a section for those of checks.
     pub fn new(object: &mut Object, domain: u8) -> Thunks {
         Thunks::of(object, SECTION, domain, &SLOW)
     }
 
-    /// None yet; the module gets a section for those that tell of events.
+    /// No thunks yet; the module gets a section for those that log events.
     pub fn telling(object: &mut Object) -> Thunks {
         Thunks::of(object, EVENTS, 0, &[symbol::EVENT])
     }
@@ -112,7 +115,7 @@ impl Thunks {
         Thunks { section, symbol, functions, domain, code, known: BTreeMap::new() }
     }
 
-    /// The call that asks. The thunk changes no register, but flags.
+    /// The call that asks. The thunk changes flags, but no register.
     pub fn call(&mut self, ask: Ask) -> Result<Op> {
         let at = match self.known.get(&ask) {
             Some(at) => *at,
@@ -128,7 +131,7 @@ impl Thunks {
         Ok(go_to(self.symbol, at as i64, false))
     }
 
-    /// Adds them to the module.
+    /// Adds the thunks to the module.
     pub fn finish(self, object: &mut Object) {
         if !self.known.is_empty() {
             self.code.fill(object, self.section);
@@ -144,7 +147,7 @@ impl Thunks {
         let number = |register, value: u32| plain(Instruction::with2(Code::Mov_r32_imm32, register, value));
         let copy = |to, from| plain(Instruction::with2(Code::Mov_r64_rm64, to, from));
         let domain = u32::from(self.domain);
-        // The address first, since its register may be one of those that arguments are in.
+        // The address comes first, since its register may be one of those that arguments are in.
         if let Ask::Write(register, _)
         | Ask::PerCpu(register, _)
         | Ask::Call(register)

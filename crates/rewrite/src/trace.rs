@@ -1,7 +1,10 @@
-//! A pass that tells of what a driver does: what it loads and stores, calls, where its functions begin and end. What hears of it is
-//! the runtime's `guardrail_event()` (`runtime/include/guardrail_abi.h`), and who registers there.
+//! A pass that logs what a driver does: what it loads and stores, what it calls, and where its functions
+//! begin and end.
+//! The runtime's `guardrail_event()` (`runtime/include/guardrail_abi.h`) receives the events, and passes them
+//! to the handlers that register there.
 //!
-//! Not told of are stores and loads of `push`, `pop`, `call` and `ret`, and what instructions do that the kernel replaces.
+//! The pass leaves out stores and loads of `push`, `pop`, `call` and `ret`, and what instructions do that the
+//! kernel replaces.
 
 use crate::asks::Asks;
 use crate::checks::access::{bit, relocation};
@@ -23,23 +26,23 @@ use std::collections::BTreeSet;
 /// The function by which code returns where a plain `ret` would be open to attacks.
 const RETURN: &str = "__x86_return_thunk";
 
-/// What can be told of.
+/// What the pass can log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
     /// Memory is about to be read.
     Load,
     /// Memory is about to be written.
     Store,
-    /// A function is about to be called; by its address where a pointer says it.
+    /// A function is about to be called; the event has its address where a pointer names it.
     Call,
     /// A function has been entered.
     Entry,
-    /// It is about to be left.
+    /// A function is about to be left.
     Exit,
 }
 
 impl Event {
-    /// All of them.
+    /// All events, in the order of their counts.
     pub const ALL: [Event; 5] = [Event::Load, Event::Store, Event::Call, Event::Entry, Event::Exit];
 
     /// The number by which the runtime knows it.
@@ -54,20 +57,20 @@ impl Event {
     }
 }
 
-/// Tells of events.
+/// The pass, with what it counts for one module.
 #[derive(Debug)]
 pub struct Trace {
     events: BTreeSet<Event>,
     thunks: Thunks,
     /// `Module.symvers` of the runtime.
     symbols: String,
-    /// Places of each kind that tell, in the order of [`Event::ALL`].
+    /// Places of each kind that log, in the order of [`Event::ALL`].
     pub told: [usize; 5],
-    /// Places that cannot tell: the kernel replaces them, or they do what has no address of its own.
+    /// Places that cannot log: the kernel replaces them, or they do what has no address of its own.
     pub silent: usize,
 }
 
-/// What there is to tell at an instruction.
+/// One event to log at an instruction.
 struct Told {
     event: Event,
     what: What,
@@ -80,7 +83,7 @@ enum What {
     Here,
     /// At so many bytes from an operand on, or from the CPU's own variables.
     At(Operand, u32, bool),
-    /// At what a register points to, RCX times a power of two.
+    /// At what a register points to: RCX elements of a size, 2 to this power.
     Elements(Register, u32),
     /// At the address in a register.
     Register(Register),
@@ -89,7 +92,7 @@ enum What {
 }
 
 impl Trace {
-    /// Tells of these; `symbols` is the runtime's `Module.symvers`.
+    /// Logs these events; `symbols` is the runtime's `Module.symvers`.
     pub fn new(events: impl IntoIterator<Item = Event>, symbols: &str) -> Trace {
         let (events, symbols) = (events.into_iter().collect(), symbols.to_owned());
         Trace { events, thunks: Thunks::default(), symbols, told: [0; 5], silent: 0 }
@@ -159,7 +162,8 @@ impl Pass for Trace {
     }
 }
 
-/// The first instruction of a function that others may stand in front of, if nothing in the function jumps there.
+/// The first instruction of a function that others may stand in front of, if nothing in the function jumps
+/// there.
 fn entry(site: &Site<'_>) -> Option<u32> {
     if part(&site.object.symbols[site.function.symbol].name) {
         return None;
@@ -170,7 +174,7 @@ fn entry(site: &Site<'_>) -> Option<u32> {
     (!again).then_some(first)
 }
 
-/// What an instruction loads and stores; 1 where that cannot be told.
+/// Adds what an instruction loads and stores to `all`; returns 1 where that cannot be logged, else 0.
 fn accesses(site: &Site<'_>, insn: &Insn, info: &InstructionInfo, all: &mut Vec<Told>) -> Result<usize> {
     let decoded = &insn.insn;
     let size = decoded.memory_size().size() as u32;
@@ -226,12 +230,13 @@ fn directions(access: OpAccess) -> (bool, bool) {
     }
 }
 
-/// A call or a jump to an address in memory, of which the load is a part.
+/// Whether it is a call or a jump to an address in memory, of which the load is a part.
 fn calls(insn: &Instruction) -> bool {
     matches!(insn.flow_control(), FlowControl::IndirectCall | FlowControl::IndirectBranch)
 }
 
-/// Calls of an instruction, and whether the function is left by it; 1 where that depends on a condition.
+/// Adds calls of an instruction to `all`, and whether it leaves the function; returns 1 where that depends on
+/// a condition, else 0.
 fn flow(site: &Site<'_>, insn: &Insn, all: &mut Vec<Told>) -> Result<usize> {
     let decoded = &insn.insn;
     let section = &site.object.sections[site.code.section];
@@ -244,7 +249,7 @@ fn flow(site: &Site<'_>, insn: &Insn, all: &mut Vec<Told>) -> Result<usize> {
     match decoded.flow_control() {
         FlowControl::Return => all.push(exit()),
         FlowControl::UnconditionalBranch if name == RETURN => all.push(exit()),
-        // Not of the driver's own making.
+        // The compiler added this call; it is not the driver's own.
         FlowControl::Call if name == TRACER => {}
         FlowControl::Call => all.push(call(direct())),
         FlowControl::UnconditionalBranch if leaves(site, insn) => all.extend([call(direct()), exit()]),
@@ -267,7 +272,8 @@ fn flow(site: &Site<'_>, insn: &Insn, all: &mut Vec<Told>) -> Result<usize> {
     Ok(0)
 }
 
-/// Whether a branch leads to another function: to where one begins, and not to a part that is no function by itself.
+/// Whether a branch leads to another function: to where one begins, and not to a part that is no function by
+/// itself.
 fn leaves(site: &Site<'_>, insn: &Insn) -> bool {
     let section = &site.object.sections[site.code.section];
     let target = match insn.target {
@@ -290,7 +296,7 @@ fn leaves(site: &Site<'_>, insn: &Insn) -> bool {
     (own.section(), own.value) != (Some(section), offset) && there.any(|symbol| !part(&symbol.name))
 }
 
-/// The compiler puts what is rarely run of a function elsewhere.
+/// Whether the name is that of a part: the compiler puts what is rarely run of a function elsewhere.
 fn part(name: &str) -> bool {
     name.ends_with(".cold") || name.contains(".cold.")
 }
@@ -317,7 +323,7 @@ mod tests {
     fn each_event_tells_where_it_is_about_to_happen() {
         let mut trace = Trace::new(Event::ALL, "");
         let rewritten = module().rewrite(&mut trace).unwrap();
-        // Of the tail call it is told that it calls, and that the function is left.
+        // The tail call logs both that it calls, and that the function is left.
         assert_eq!((trace.told, trace.silent), ([3, 3, 2, 1, 1], 0));
         let object = Object::read("result", &rewritten.file).unwrap();
         insta::assert_snapshot!(listing(&object, TEXT));

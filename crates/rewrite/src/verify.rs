@@ -1,5 +1,5 @@
-//! Reads what was written, and compares it with what it came from: nothing here trusts what placing and moving have computed but the
-//! list of places itself.
+//! Reads what was written, and compares it with what it was made from. It trusts nothing that placing and
+//! moving have computed but the list of places itself.
 
 use crate::code::{Code, Insn};
 use crate::error::{Result, RewriteError};
@@ -11,7 +11,8 @@ use crate::wrap;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Compares a module with its rewritten file. `codes` are the old one's sections of code, `placed` where they have come to lie.
+/// Compares a module with its rewritten file. `codes` are the old module's sections of code, and `placed` is
+/// their new layout.
 pub fn verify(old: &Object, codes: &[Code], placed: &BTreeMap<usize, Placed>, new: &Object) -> Result<()> {
     let mut decoded = HashMap::new();
     for code in codes {
@@ -35,7 +36,7 @@ pub fn verify(old: &Object, codes: &[Code], placed: &BTreeMap<usize, Placed>, ne
             }
         }
     }
-    // Sections that are new have no counterpart.
+    // New sections have no counterpart.
     let mut border = Border::new(old, codes, placed, new);
     for (index, section) in old.sections.iter().enumerate() {
         references(old, codes, placed, new, index, section, &mut border)?;
@@ -43,7 +44,7 @@ pub fn verify(old: &Object, codes: &[Code], placed: &BTreeMap<usize, Placed>, ne
     border.whole()
 }
 
-/// The instructions of a section, which must fill it.
+/// The instructions of a section by offset; they must fill it.
 fn sweep(section: &Section) -> Result<HashMap<u64, Instruction>> {
     let mut found = HashMap::new();
     let mut decoder = Decoder::with_ip(64, section.bytes(), 0, DecoderOptions::NONE);
@@ -68,7 +69,7 @@ fn same(old: &Insn, new: &Instruction, entry: &[u64]) -> bool {
         return was.mnemonic() == new.mnemonic()
             && (to || (around && new.near_branch64() == new.next_ip() + 2));
     }
-    // A place for a branch that is off.
+    // Either is the placeholder of a branch that is off.
     if was.mnemonic() == iced_x86::Mnemonic::Nop && new.mnemonic() == iced_x86::Mnemonic::Nop {
         return true;
     }
@@ -110,7 +111,8 @@ fn same(old: &Insn, new: &Instruction, entry: &[u64]) -> bool {
         && (0..was.op_count()).all(operand)
 }
 
-/// Every relocation of an old section is still there, for the same symbol, and names the same instruction if it names code.
+/// Verifies every relocation of an old section: it still has the same symbol, and names the same instruction
+/// if it names code.
 fn references(
     old: &Object,
     codes: &[Code],
@@ -181,9 +183,9 @@ fn references(
 
 /// What the kernel knows of a module, with its init and exit functions.
 const THIS: &str = ".gnu.linkonce.this_module";
-/// Where code returns to by way of the kernel.
+/// The kernel's function by which code returns.
 const RETURN: &str = "__x86_return_thunk";
-/// No thunk has more instructions.
+/// Most instructions of a thunk.
 const MAX_THUNK: usize = 4096;
 const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
@@ -194,10 +196,10 @@ struct Reference<'a> {
     insn: Option<&'a Insn>,
 }
 
-/// What thunks are for.
+/// What a thunk is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
-    /// Calls of a function of the kernel.
+    /// Calls of a function of the kernel, by name.
     Out(String),
     /// Calls by pointer of a function of the module, at an offset of a section.
     In(usize, u64),
@@ -209,11 +211,11 @@ struct Border<'a> {
     codes: &'a [Code],
     placed: &'a BTreeMap<usize, Placed>,
     new: &'a Object,
-    /// Where functions of the old module begin.
+    /// Where functions of the old module begin: section and offset.
     functions: HashSet<(usize, u64)>,
-    /// What is led through thunks.
+    /// What leads through thunks.
     led: BTreeSet<Way>,
-    /// What is not, with a place of it.
+    /// What does not, with one place that names it.
     kept: BTreeMap<Way, String>,
 }
 
@@ -229,7 +231,7 @@ impl<'a> Border<'a> {
         Border { old, codes, placed, new, functions, led: BTreeSet::new(), kept: BTreeMap::new() }
     }
 
-    /// What a reference means that may be led through a thunk.
+    /// What a reference means that may lead through a thunk; `None` for all others.
     fn way(&self, reference: &Reference<'_>) -> Option<Way> {
         let Reference { section, reloc, insn } = reference;
         let symbol = self.old.symbols.get(reloc.symbol)?;
@@ -255,7 +257,7 @@ impl<'a> Border<'a> {
         }
     }
 
-    /// A reference names something else than before: that has to be a thunk to what it named.
+    /// Verifies a reference that names something else than before: that has to be a thunk to what it named.
     fn redirected(
         &mut self,
         reference: &Reference<'_>,
@@ -286,7 +288,7 @@ impl<'a> Border<'a> {
                     return Err("a pointer leads to the thunk of another function");
                 }
             }
-            // The kernel's own way in, of which the runtime is told.
+            // This is the kernel's own way in, which passes the module to the runtime.
             Way::In(section, offset) if kind == guard::LIFE && reference.section.name == THIS => {
                 let now = self.now(*section, *offset);
                 let described = self.new.section(guard::SECTION).is_some_and(|index| {
@@ -301,14 +303,15 @@ impl<'a> Border<'a> {
         Ok(())
     }
 
-    /// Where a function has come to lie.
+    /// Where a function lies now.
     fn now(&self, section: usize, offset: u64) -> (usize, u64) {
         let code = self.codes.iter().find(|code| code.section == section);
         let number = code.and_then(|code| code.starting(offset));
         (section, number.map_or(offset, |number| self.placed[&section].entry[number as usize]))
     }
 
-    /// The one function that a thunk calls beside those of the runtime: a relocation whose addend counts from the function itself.
+    /// The one function that a thunk calls beside those of the runtime: a relocation whose addend counts from
+    /// the function itself.
     fn behind(&self, (section, offset): (usize, u64)) -> Option<Reloc> {
         let section = &self.new.sections[section];
         let code = section.bytes().get(offset as usize..)?;
@@ -318,7 +321,7 @@ impl<'a> Border<'a> {
                 section.relocs.iter().filter(|reloc| (insn.ip()..insn.next_ip()).contains(&reloc.offset));
             let branch = inside.next().filter(|_| insn.flow_control() != FlowControl::Next);
             let Some(reloc) = branch else {
-                // Ways within the thunk have no relocation.
+                // Branches within the thunk have no relocation.
                 match insn.flow_control() {
                     FlowControl::Next | FlowControl::ConditionalBranch => continue,
                     FlowControl::Return => return found,
@@ -344,7 +347,7 @@ impl<'a> Border<'a> {
         None
     }
 
-    /// What is led through a thunk at one place is so at all.
+    /// Verifies that what leads through a thunk at one place does so at all places.
     fn whole(&self) -> Result<()> {
         match self.led.iter().find_map(|way| Some((way, self.kept.get(way)?))) {
             Some((way, place)) => Err(wrong(place, format!("{way:?} goes past its thunk"))),

@@ -1,4 +1,5 @@
-//! The driver that a command line names: `PROGRAM VMLINUZ DRIVER [MODULE…]`, with the modules that the driver needs.
+//! The driver that a command line names: `PROGRAM VMLINUZ DRIVER [MODULE…]`.
+//! The modules are those that the driver needs.
 
 use guardrail_binfmt::module::unpack;
 use guardrail_binfmt::{KernelImage, ModuleImage};
@@ -7,7 +8,7 @@ use guardrail_rewrite::Object;
 use guardrail_rewrite::interpose::{self, Border};
 use std::path::Path;
 
-/// What is known of its border.
+/// Works out what is known of the driver's border; fails where the kernel or a module cannot be read.
 pub fn border(program: &str) -> Result<Border, Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [kernel, driver, needed @ ..] = arguments.as_slice() else {

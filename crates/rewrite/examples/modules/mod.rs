@@ -1,9 +1,9 @@
-//! Modules below the folders that a command line names.
+//! Walks the modules below the folders that a command line names.
 
 use guardrail_rewrite::RewriteError;
 use std::path::{Path, PathBuf};
 
-/// Does something with each file, by its name and what is in it, and tells what could not be done, and how often.
+/// Does something with each file, by its name and content. Prints what could not be done, and how often.
 pub fn each(done: &str, mut work: impl FnMut(&str, Vec<u8>) -> Result<(), RewriteError>) {
     let mut files = Vec::new();
     for folder in std::env::args_os().skip(1) {

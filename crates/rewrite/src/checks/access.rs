@@ -1,4 +1,4 @@
-//! What an instruction does that has to be checked.
+//! Finds what an instruction does that has to be checked.
 
 use crate::code::Insn;
 use crate::emit::Operand;
@@ -11,11 +11,12 @@ use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfo, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
 };
 
-/// Per-CPU variables of the kernel that its own inlined code writes: the symbol, and where in it. Such is the count of who forbids
-/// preemption, by itself or as the second word of what is hot; and the runtime's, which loops count down.
+/// Per-CPU variables of the kernel that its own inlined code writes: the symbol, and the offset in it.
+/// The first two are the count that disables preemption, by itself or as the second word of `pcpu_hot`.
+/// The last is the runtime's, which loops count down.
 const KERNEL_PER_CPU: [(&str, i64); 3] = [("__preempt_count", 0), ("pcpu_hot", 8), (symbol::LOOPS, 0)];
 
-/// What an instruction does.
+/// What an instruction does, as far as checks care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Nothing that has to be checked.
@@ -24,11 +25,11 @@ pub enum Access {
     Free(Reason),
     /// A store of so many bytes.
     Store(Operand, u32),
-    /// The same where the kernel goes on elsewhere if it faults: it may go to user memory.
+    /// A store of so many bytes that the kernel expects to fault: it may go to user memory.
     User(Operand, u32),
-    /// Of bits counted from the operand, the one with the number in a register of so many bytes.
+    /// A store to a bit, counted from the operand. A register of so many bytes holds its number.
     Bit(Operand, Register, u32),
-    /// RCX times 1, 2, 4 or 8 bytes, the number being a power of two, from RDI on.
+    /// A store of RCX times 1, 2, 4 or 8 bytes from RDI on; the number is the power of two.
     Range(u32),
     /// A store of so many bytes to a per-CPU variable.
     PerCpu(Operand, u32),
@@ -39,7 +40,7 @@ pub enum Access {
 /// Why a store needs no check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It goes to a fixed place in the function's own frame.
+    /// It goes to a fixed place in the function's own stack frame.
     Frame,
     /// It goes to a fixed place in the module's own variables.
     Own,
@@ -47,27 +48,28 @@ pub enum Reason {
     OwnPerCpu,
     /// It goes to one of the kernel's per-CPU variables that inlined code writes.
     KernelPerCpu,
-    /// What is written is what was there, as in a memory barrier.
+    /// It writes the value that was there, as a memory barrier does.
     Same,
     /// The kernel may put something else in its place.
     Replaced,
 }
 
-/// Where an address is.
+/// Where the address is that a check needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// In a register.
+    /// A register holds the address.
     Register(Register),
-    /// In memory.
+    /// The memory at this operand holds the address.
     Memory(Operand),
-    /// It is that of the memory itself.
+    /// The operand itself is the address.
     Address(Operand),
-    /// It is that of the byte with a bit: the memory from which bits count, and a register of 8 bytes with a number.
+    /// The address is that of the byte with a bit. Bits count from the operand; a register of 8 bytes holds
+    /// the number.
     Bit(Operand, Register),
 }
 
 impl Source {
-    /// Whether it is worked out from a register.
+    /// Whether the address depends on a register.
     pub fn uses(&self, register: Register) -> bool {
         match self {
             Source::Register(own) => *own == register,
@@ -77,7 +79,7 @@ impl Source {
     }
 }
 
-/// What an instruction does.
+/// Judges an instruction.
 pub fn access(site: &Site<'_>, number: u32, insn: &Insn, info: &InstructionInfo) -> Result<Access> {
     let decoded = &insn.insn;
     let section = &site.object.sections[site.code.section];
@@ -100,7 +102,7 @@ pub fn access(site: &Site<'_>, number: u32, insn: &Insn, info: &InstructionInfo)
     if let Some(access) = padlock(decoded) {
         return Ok(access);
     }
-    // How often a string instruction repeats is not said there.
+    // How often a string instruction repeats is not part of this size.
     let sized = if decoded.is_string_instruction() { decoded.memory_size() } else { memory.memory_size() };
     let size = sized.size() as u32;
     if size == 0 {
@@ -117,7 +119,7 @@ pub fn access(site: &Site<'_>, number: u32, insn: &Insn, info: &InstructionInfo)
     }
     let operand = match explicit {
         true => Operand::of(decoded, relocation(section, insn))?,
-        // Such as `movdir64b`, which has the address in a register.
+        // `movdir64b` and the like have the address in a register.
         false if written.len() == 1 && memory.base().is_gpr64() && memory.index() == Register::None => {
             Operand { displacement: memory.displacement() as i64, ..Operand::at(memory.base()) }
         }
@@ -149,11 +151,11 @@ pub fn access(site: &Site<'_>, number: u32, insn: &Insn, info: &InstructionInfo)
     })
 }
 
-/// A call or a jump to an address that the module gives; `None` for other instructions.
+/// A call or a jump to an address that the module computes; `None` for other instructions.
 fn call(site: &Site<'_>, insn: &Insn, section: &Section) -> Result<Option<Access>> {
     let decoded = &insn.insn;
     let source = match decoded.flow_control() {
-        // The kernel puts direct calls in their place.
+        // The kernel puts direct calls in place of fixed ones.
         _ if insn.fixed => None,
         FlowControl::IndirectCall | FlowControl::IndirectBranch => match decoded.op0_kind() {
             OpKind::Register => Some(Source::Register(decoded.op0_register())),
@@ -185,14 +187,16 @@ fn writes(access: OpAccess) -> bool {
     !matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess | OpAccess::None)
 }
 
-/// The relocation of an instruction's displacement, counted from the instruction's begin. An immediate may have one as well.
+/// The relocation of an instruction's displacement; its addend counts from the instruction's begin. An
+/// immediate may have one as well.
 pub(crate) fn relocation(section: &Section, insn: &Insn) -> Option<Reloc> {
     let relocs = &section.relocs[insn.relocs.start as usize..insn.relocs.end as usize];
     let from = |reloc: &Reloc| Reloc { offset: reloc.offset - u64::from(insn.at), ..*reloc };
     relocs.iter().map(from).find(|reloc| Some(reloc.offset) == insn.displacement.map(u64::from))
 }
 
-/// The PadLock engines of VIA's processors write to RDI: as many blocks as RCX says, a digest, or a random number.
+/// The PadLock engines of VIA's processors write to RDI: as many blocks as RCX says, a digest, or a random
+/// number.
 fn padlock(insn: &Instruction) -> Option<Access> {
     use Mnemonic::{Xcryptcbc, Xcryptcfb, Xcryptctr, Xcryptecb, Xcryptofb, Xsha1, Xsha256, Xstore};
     let at = |size| Access::Store(Operand::at(Register::RDI), size);
@@ -204,7 +208,7 @@ fn padlock(insn: &Instruction) -> Option<Access> {
     })
 }
 
-/// Writes back what was there: `lock addl $0, -4(%rsp)`.
+/// Whether the instruction writes back what was there: `lock addl $0, -4(%rsp)`.
 fn same(insn: &Instruction) -> bool {
     matches!(insn.mnemonic(), Mnemonic::Add | Mnemonic::Sub | Mnemonic::Or | Mnemonic::Xor)
         && insn.op1_kind() != OpKind::Register
@@ -227,12 +231,12 @@ fn fixed(operand: &Operand) -> bool {
     matches!(operand.base, Register::None | Register::RIP) && operand.index == Register::None
 }
 
-/// The place that a fixed operand names: a symbol, and what is added.
+/// The place that a fixed operand names: a symbol, and the addend.
 fn named(operand: &Operand) -> Option<(usize, i64)> {
     operand.reloc.filter(|_| fixed(operand)).map(|reloc| (reloc.symbol, reloc.addend))
 }
 
-/// At a fixed place above the stack pointer.
+/// Whether the operand is at a fixed place above the stack pointer.
 fn in_frame(operand: &Operand) -> bool {
     operand.base == Register::RSP && operand.index == Register::None && operand.displacement >= 0
 }
@@ -244,7 +248,7 @@ fn section_of<'a>(object: &'a Object, operand: &Operand) -> Option<&'a Section> 
     object.sections.get(section).filter(|section| offset < section.size())
 }
 
-/// At a fixed place in a variable that the module can write.
+/// Whether the operand is at a fixed place in a variable that the module can write.
 fn own_variable(object: &Object, operand: &Operand) -> bool {
     section_of(object, operand)
         .is_some_and(|section| section.alloc() && section.write() && !section.exec() && !is_per_cpu(section))

@@ -20,13 +20,13 @@ const NEGATIVE: [u8; 2] = [0x0f, 0x88];
 /// What has to be known of an address.
 #[derive(Clone, Copy, Debug)]
 enum Test<'a> {
-    /// Entries of the table hold a right.
+    /// Whether tags of the table hold a right.
     Entries { align: Align, compares: &'a [(u8, u8)], right: u8 },
-    /// It does not lie in the kernel's half.
+    /// Whether the address lies outside the kernel's half.
     User,
 }
 
-/// One thing to ask the runtime: where the address is, what is asked, and for which instruction.
+/// One question to the runtime: where the address is, what is asked, and for which instruction.
 struct Question {
     source: Source,
     ask: fn(Register, u32) -> Ask,
@@ -34,23 +34,23 @@ struct Question {
     site: u32,
 }
 
-/// Puts checks together.
+/// Builds the checks at one instruction.
 #[derive(Debug)]
 pub struct Builder<'a> {
-    /// The variable with the table's place, as a symbol.
+    /// The symbol of the variable that holds the table's address.
     pub table: usize,
-    /// The variable that loops count down, as a symbol.
+    /// The symbol of the variable that loops count down.
     pub loops: usize,
-    /// The number of objects on stacks that the kernel has, as a symbol.
+    /// The symbol of the number of objects on stacks that the kernel holds.
     pub frames: usize,
-    /// The protection domain.
+    /// The protection domain of the module, from 1 to 14.
     pub domain: u8,
-    /// Asks where a check does not pass.
+    /// Asks the runtime where a check does not pass.
     pub asks: Asks<'a>,
 }
 
 impl Builder<'_> {
-    /// Stores that one look decides.
+    /// Checks the stores that one look decides.
     pub fn look(&mut self, look: &Look) -> Result<Built> {
         let questions: Vec<Question> = look
             .stores
@@ -61,13 +61,13 @@ impl Builder<'_> {
         self.check(Source::Address(look.operand), test, &questions)
     }
 
-    /// A store that may go to user memory.
+    /// Checks a store that may go to user memory.
     pub fn user(&mut self, operand: Operand, size: u32) -> Result<Built> {
         let source = Source::Address(operand);
         self.check(source, Test::User, &[write(source, size, self.asks.site)])
     }
 
-    /// A call by pointer. A function begins at a multiple of 8.
+    /// Checks a call by pointer. A function begins at a multiple of 8.
     pub fn call(&mut self, source: Source) -> Result<Built> {
         let test = Test::Entries { align: Align::Rotate(SLOT_SHIFT), compares: &[(0, 1)], right: abi::CALL };
         let question =
@@ -75,7 +75,7 @@ impl Builder<'_> {
         self.check(source, test, &[question])
     }
 
-    /// The byte with the bit whose number a register of so many bytes holds.
+    /// Checks a store to the byte with a bit. A register of so many bytes holds the bit's number.
     pub fn bit(&mut self, operand: Operand, index: Register, width: u32) -> Result<Built> {
         if width == 8 && !self.asks.needed.has_flags() {
             let source = Source::Bit(operand, index);
@@ -84,7 +84,7 @@ impl Builder<'_> {
         }
         let full = index.full_register();
         let scratch = self.asks.any(|register| operand.uses(register) || register == full)?;
-        // The number, for which there is another register.
+        // The extended number needs another register.
         let number =
             self.asks.any(|register| operand.uses(register) || register == full || register == scratch)?;
         let extend = match width {
@@ -100,12 +100,13 @@ impl Builder<'_> {
         })
     }
 
-    /// A store by a string instruction that repeats.
+    /// Asks about a store by a string instruction that repeats.
     pub fn range(&mut self, shift: u32) -> Result<Built> {
         self.asks.always(&[], |thunks, _| Ok(vec![thunks.call(Ask::Range(shift))?]))
     }
 
-    /// Where a loop begins anew, and no flags are needed: each time of many the runtime is asked whether it ever ends.
+    /// Counts where a loop begins anew and no flags are needed. Once in many rounds it asks the runtime
+    /// whether the loop ever ends.
     pub fn turn(&mut self) -> Result<Built> {
         let counter = MemoryOperand { segment_prefix: Register::GS, ..relative_operand() };
         let count = Instruction::with1(Code::Dec_rm32, counter);
@@ -118,7 +119,8 @@ impl Builder<'_> {
         Ok(Built { patch: Patch { before, out }, saved: false, flags: false })
     }
 
-    /// Where a frame goes that ends at an operand, and no flags are needed: if the kernel has anything of any frame, the runtime is asked for this one.
+    /// Checks where a function frees the part of its stack that ends at an operand, and no flags are needed.
+    /// If the kernel holds an object of any stack frame, it asks the runtime about this one.
     pub fn leave_frame(&mut self, end: Operand) -> Result<Built> {
         let scratch = self.asks.any(|register| end.uses(register))?;
         let saved = if self.asks.needed.has(scratch) { vec![scratch] } else { Vec::new() };
@@ -133,7 +135,7 @@ impl Builder<'_> {
         Ok(Built { patch: Patch { before, out }, saved: !saved.is_empty(), flags: false })
     }
 
-    /// A check that passes, or asks out of the way.
+    /// A check that passes in line, or asks the runtime out of line.
     fn check(&mut self, source: Source, test: Test<'_>, questions: &[Question]) -> Result<Built> {
         let taken = |register| {
             source.uses(register) || questions.iter().any(|question| question.source.uses(register))
@@ -153,7 +155,7 @@ impl Builder<'_> {
             return Ok(Built { patch: Patch { before, out }, saved: false, flags: false });
         }
         let scratch = self.asks.any(|register| taken(register) || register == Register::RAX)?;
-        // RAX is left out of both, so that this is the same one.
+        // Both searches leave RAX out, so that they find the same register.
         let free = free.filter(|&free| free == scratch);
         let mut stack = Saved::default();
         let mut before = Vec::new();
@@ -164,13 +166,13 @@ impl Builder<'_> {
         if saves_rax {
             before.extend(stack.push(Register::RAX)?);
         }
-        // RAX is still what it was for the address.
+        // RAX still has the value that the address needs.
         before.extend(source_ops(&source, scratch, stack.deeper)?);
         let mut restore = Vec::new();
         if flags {
             before.push(plain(Ok(Instruction::with(Code::Lahf)))?);
             before.push(plain(Instruction::with1(Code::Seto_rm8, Register::AL))?);
-            // Overflows just if AL is 1.
+            // This addition overflows just if AL is 1.
             restore.push(plain(Instruction::with2(Code::Add_AL_imm8, Register::AL, 0x7f))?);
             restore.push(plain(Ok(Instruction::with(Code::Sahf)))?);
         }
@@ -196,7 +198,9 @@ impl Builder<'_> {
         Ok(Built { patch: Patch { before, out }, saved: free.is_none() || saves_rax, flags })
     }
 
-    /// The way back from a part behind the function. Where it leads to the only instruction that was asked for it tells as much as a note.
+    /// The way back from a part behind the function.
+    /// Where it leads to the only instruction that was asked for, it replaces the note, since it gives the
+    /// same distance.
     fn leave(&self, out: &mut Vec<Op>, questions: &[Question]) {
         if matches!(questions, [question] if question.site == self.asks.site) {
             out.pop();
@@ -204,7 +208,8 @@ impl Builder<'_> {
         out.push(Op::Jump(JUMP.into(), Label::Next));
     }
 
-    /// From an address in a register, which is lost, to a jump that is taken where the test fails.
+    /// Instructions from an address in a register, which is lost, to a jump that is taken where the test
+    /// fails.
     fn test(&self, scratch: Register, test: Test<'_>) -> Result<Vec<Op>> {
         let Test::Entries { align, compares, right } = test else {
             let sign = Instruction::with2(Code::Test_rm64_r64, scratch, scratch);
@@ -254,14 +259,15 @@ fn write(source: Source, size: u32, site: u32) -> Question {
 }
 
 fn low_byte(register: Register) -> Register {
-    // In the order of numbers, those that need a prefix included: AL, CL, ... ; between BL and SPL are AH to BH.
+    // In the order of numbers, those that need a prefix included: AL, CL, ... ; between BL and SPL are AH to
+    // BH.
     match register.number() {
         number @ 0..4 => Register::AL + number as u32,
         number => Register::SPL + (number as u32 - 4),
     }
 }
 
-/// Gives a register the address; flags are lost only for that of a bit.
+/// Puts the address into a register. Only the address of a bit changes flags.
 fn source_ops(source: &Source, scratch: Register, deeper: i16) -> Result<Vec<Op>> {
     Ok(match source {
         Source::Register(register) => {
@@ -269,7 +275,8 @@ fn source_ops(source: &Source, scratch: Register, deeper: i16) -> Result<Vec<Op>
         }
         Source::Memory(operand) => vec![operand.value(scratch, deeper)?],
         Source::Address(operand) => vec![operand.address(scratch, deeper)?],
-        // As a number of bits; the upper three of the address are what the fourth is.
+        // Bits are counted from the address, so the address becomes a number of bits. Its upper three bits
+        // equal the fourth.
         Source::Bit(operand, number) => vec![
             operand.address(scratch, deeper)?,
             plain(Instruction::with2(Code::Shl_rm64_imm8, scratch, 3))?,

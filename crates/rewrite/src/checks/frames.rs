@@ -1,14 +1,16 @@
-//! Where frames go in which something has its address taken. The kernel must have nothing of them then, such as queued work or an entry of a wait queue.
+//! Finds where a function frees a stack frame in which something has its address taken.
+//! The kernel must hold nothing of the frame then, such as queued work or an entry of a wait queue.
 
 use crate::emit::Operand;
 use crate::pass::Site;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
-/// Bytes of the smallest object that the kernel may have: the two pointers of an entry of a list.
+/// Bytes of the smallest object that the kernel may hold: the two pointers of a list entry.
 const SMALLEST: i64 = 16;
 
-/// Instructions of a function that give up a part of the stack, and where that part ends, if the function takes the address of anything on its stack.
-/// Where flags are needed, which is rare, or the kernel patches, there is none.
+/// Instructions of a function that free a part of the stack, and where that part ends.
+/// Empty if the function takes no address of anything on its stack.
+/// Left out are those where flags are needed, which is rare, and those that the kernel patches.
 pub(super) fn ends(site: &Site<'_>) -> Vec<(u32, Operand)> {
     let insns = || site.function.insns.clone().map(|number| (number, &site.code.insns[number as usize]));
     let pointer = insns().any(|(_, insn)| copies(&insn.insn, Register::RBP));
@@ -22,7 +24,7 @@ pub(super) fn ends(site: &Site<'_>) -> Vec<(u32, Operand)> {
         .collect()
 }
 
-/// Gives a register the stack pointer.
+/// Whether the instruction copies the stack pointer to a register.
 fn copies(insn: &Instruction, register: Register) -> bool {
     insn.mnemonic() == Mnemonic::Mov
         && insn.op0_register() == register
@@ -30,7 +32,8 @@ fn copies(insn: &Instruction, register: Register) -> bool {
         && insn.op1_register() == Register::RSP
 }
 
-/// Gives a register an address on the stack; `pointer` tells whether RBP counts from there.
+/// Whether the instruction puts an address on the stack into a register. `pointer`: RBP points into the stack
+/// frame.
 fn takes_address(insn: &Instruction, pointer: bool) -> bool {
     let to = insn.op0_register();
     match insn.mnemonic() {
@@ -42,7 +45,8 @@ fn takes_address(insn: &Instruction, pointer: bool) -> bool {
     }
 }
 
-/// Where the part of the stack ends that an instruction gives up at once. What is popped is no more than one register.
+/// Where the part of the stack ends that an instruction frees at once. A `pop` frees no more than one
+/// register.
 fn end(insn: &Instruction) -> Option<Operand> {
     let above = |bytes: i64| {
         (bytes >= SMALLEST).then(|| Operand { displacement: bytes, ..Operand::at(Register::RSP) })

@@ -1,8 +1,12 @@
-//! Stores that one look at the table decides: of one block, relative to the same registers, which nothing changes between them.
+//! Stores that one look at the table decides: stores of one block, relative to the same registers, which
+//! nothing changes between them.
 //!
-//! Only those slots are looked at that are stored to, so a group passes just if each of its stores would. Which slots these are is known where
-//! one store is of 8 bytes: it lies at a multiple of 8, or else the check fails. In groups without such a store the base itself is taken for
-//! a multiple of 8, as pointers to structures are, and the check fails where it is none. Where a check fails each store is asked for by itself.
+//! A look covers only the slots that are stored to, so a group passes just if each of its stores would.
+//! One store of 8 bytes makes known which slots these are: it lies at a multiple of 8, or else the check
+//! fails.
+//! A group without such a store takes the base itself for a multiple of 8, as pointers to structures are. The
+//! check fails where it is not.
+//! Where a check fails, the runtime is asked about each store by itself.
 
 use crate::emit::Operand;
 use crate::flow::Flow;
@@ -11,45 +15,46 @@ use std::collections::BTreeSet;
 
 /// Bytes of a slot.
 const SLOT: i64 = guardrail_abi::SLOT as i64;
-/// Slots from the first one on that an entry can be compared at, by 8 bits.
+/// Slots from the first one on whose tags a compare can reach by an 8-bit displacement.
 const REACH: i64 = 120;
 
 /// A store that is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store {
-    /// The number of its instruction.
+    /// The number of its instruction in the section.
     pub number: u32,
-    /// Where it goes to.
+    /// The address that it writes.
     pub operand: Operand,
-    /// Bytes.
+    /// Bytes that it writes.
     pub size: u32,
 }
 
-/// How it is found out that an address lies where it should in its slot.
+/// How a check finds out that an address lies where it should in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// It may lie anywhere.
+    /// The address may lie anywhere.
     Any,
-    /// It has to be a multiple of 2 to this power. Else what should be the address of an entry is none, and the check faults.
+    /// The address has to be a multiple of 2 to this power. Otherwise the address of its tag becomes invalid,
+    /// and the check faults.
     Rotate(u8),
-    /// It has to be a multiple of 8, which is tested.
+    /// The address has to be a multiple of 8, which the check tests.
     Test,
 }
 
 /// What one look at the table decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// The place of which the entry is the first one.
+    /// The address whose tag is the first one.
     pub operand: Operand,
-    /// Where it has to lie.
+    /// How that address has to be aligned.
     pub align: Align,
-    /// Entries that are compared at once: from which one on, and how many (1, 2 or 4).
+    /// Tags that are compared at once: from which one on, and how many (1, 2 or 4).
     pub compares: Vec<(u8, u8)>,
-    /// The stores, in their order.
+    /// The stores that the look decides, in their order.
     pub stores: Vec<Store>,
 }
 
-/// Stores whose check is yet to be made.
+/// Stores whose check is yet to be made, by what their addresses are relative to.
 #[derive(Debug, Default)]
 pub struct Groups {
     block: u32,
@@ -58,7 +63,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// A store; to be told before [`passed`](Self::passed).
+    /// Adds a store; call this before [`passed`](Self::passed) for its instruction.
     pub fn store(&mut self, store: Store) {
         let of = |operand: &Operand| (operand.base, operand.index, operand.scale);
         let own = store.operand;
@@ -74,7 +79,7 @@ impl Groups {
         }
     }
 
-    /// An instruction is about to come: groups do not go on from one block to the next.
+    /// The pass reaches an instruction: groups do not go on from one block to the next.
     pub fn reached(&mut self, flow: &Flow, section: usize, number: u32) {
         let block = flow.block(section, number);
         if block != self.block {
@@ -83,7 +88,7 @@ impl Groups {
         }
     }
 
-    /// An instruction was looked at: groups end whose registers it changes.
+    /// The pass has looked at an instruction: groups end whose registers it changes.
     pub fn passed(&mut self, info: &InstructionInfo) {
         for used in info.used_registers() {
             if matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::None) {
@@ -95,24 +100,25 @@ impl Groups {
         }
     }
 
-    /// How all of them are checked.
+    /// The looks that check all groups.
     pub fn looks(mut self) -> Vec<Look> {
         self.done.append(&mut self.open);
         self.done.into_iter().flat_map(looks).collect()
     }
 }
 
-/// Bytes that a store's address has to be a multiple of, to be decided by a look: its size, or that of a slot.
+/// What a store's address has to be a multiple of, in bytes, so that a look decides it: its size, at most a
+/// slot's.
 fn natural(size: u32) -> i64 {
     i64::from(size.next_power_of_two()).min(SLOT)
 }
 
-/// Slots that a store lies in.
+/// How many slots a store covers.
 fn slots(size: u32) -> i64 {
     i64::from(size.div_ceil(SLOT as u32))
 }
 
-/// One store by itself.
+/// The look that decides one store by itself.
 pub fn single(store: Store) -> Look {
     let align = match natural(store.size) {
         1 => Align::Any,
@@ -174,7 +180,7 @@ fn looks(mut rest: Vec<Store>) -> Vec<Look> {
     looks
 }
 
-/// The fewest comparisons of 1, 2 or 4 entries that look at these and at no others.
+/// The fewest comparisons of 1, 2 or 4 tags that look at these slots and at no others.
 fn compares(slots: &BTreeSet<i64>) -> Vec<(u8, u8)> {
     let mut compares = Vec::new();
     let mut slots = slots.iter().copied().peekable();
@@ -190,7 +196,7 @@ fn compares(slots: &BTreeSet<i64>) -> Vec<(u8, u8)> {
         };
         let mut at = start;
         while at < end {
-            // The last one may look at some of the others again.
+            // The last comparison may look at some of the slots again.
             compares.push((at.min(end - width) as u8, width as u8));
             at += width;
         }
@@ -225,7 +231,7 @@ mod tests {
 
     #[test]
     fn only_slots_that_are_stored_to_are_looked_at() {
-        // The store of 8 bytes says that the base is 4 more than a multiple of 8.
+        // The store of 8 bytes shows that the base is 4 more than a multiple of 8.
         assert_eq!(
             shown(&[(12, 8), (28, 4), (32, 4), (20, 1)]),
             "[0, 1, 2, 3]: +12 Rotate(3) [(0, 2), (1, 2)]"

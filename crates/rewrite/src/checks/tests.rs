@@ -44,7 +44,7 @@ fn calls_by_pointer_are_checked() {
     assert_eq!(stores.calls, 2);
     insta::assert_snapshot!(text);
     insta::assert_snapshot!(thunks);
-    // cs call <thunk>; jmp <thunk>, the way in which modules of today do it
+    // cs call <thunk>; jmp <thunk>, as modules of today do it
     let mut module = Module::new(&[0x2e, 0xe8, 0, 0, 0, 0, 0xe9, 0, 0, 0, 0]);
     let (first, second) =
         (import(&mut module, "__x86_indirect_thunk_rbx"), import(&mut module, "__x86_indirect_thunk_r11"));
@@ -67,7 +67,7 @@ fn loops_count() {
     assert_eq!((stores.loops, stores.checked), (2, 1));
     insta::assert_snapshot!(text);
     insta::assert_snapshot!(thunks);
-    // One that carries a flag around does not: 1: adc eax,edx; dec rcx; jne 1b; ret
+    // A loop that carries a flag around does not count: 1: adc eax,edx; dec rcx; jne 1b; ret
     assert_eq!(checked(&Module::new(&[0x11, 0xd0, 0x48, 0xff, 0xc9, 0x75, 0xf9, 0xc3])).2.loops, 0);
 }
 
@@ -104,7 +104,7 @@ fn stores_of_all_sizes_are_looked_up() {
     let (text, _, stores) = checked(&Module::new(&code));
     assert_eq!((stores.checked, stores.odd, stores.same), (7, 1, 1));
     insta::assert_snapshot!(text);
-    // xsave [rdi]: as much as the processor has
+    // xsave [rdi] writes as much as the processor has
     assert!(refusal(&[0x0f, 0xae, 0x27, 0xc3]).contains("nobody knows how much"));
 }
 
@@ -180,7 +180,8 @@ fn frames_with_addresses_taken_ask_before_they_go() {
     assert_eq!((stores.checked, stores.frames), (0, 1));
     insta::assert_snapshot!(text);
     insta::assert_snapshot!(thunks);
-    // push rbp; mov rbp,rsp; sub rsp,-128; lea rdi,[rbp-32]; leave; ret: the first is a stack that shrinks, too
+    // push rbp; mov rbp,rsp; sub rsp,-128; lea rdi,[rbp-32]; leave; ret: the first `sub` shrinks the stack,
+    // too
     let code = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x80, 0x48, 0x8d, 0x7d, 0xe0, 0xc9, 0xc3];
     let (text, _, stores) = checked(&Module::new(&code));
     assert_eq!(stores.frames, 2);
@@ -193,7 +194,8 @@ fn frames_with_addresses_taken_ask_before_they_go() {
     let (text, _, stores) = checked(&Module::new(&code));
     assert_eq!(stores.frames, 1);
     insta::assert_snapshot!(text);
-    // Without an address of anything in the frame nobody has anything of it: sub rsp,40; mov [rsp+8],rdi; add rsp,40; ret
+    // Without an address of anything in the stack frame nobody holds anything of it: sub rsp,40; mov
+    // [rsp+8],rdi; add rsp,40; ret
     let code = [0x48, 0x83, 0xec, 0x28, 0x48, 0x89, 0x7c, 0x24, 0x08, 0x48, 0x83, 0xc4, 0x28, 0xc3];
     assert_eq!(checked(&Module::new(&code)).2.frames, 0);
 }

@@ -1,4 +1,5 @@
-//! Actions as the runtime reads them: `struct guardrail_action`, `struct guardrail_entry` and what they name, in one section of read-only data.
+//! Writes actions as the runtime reads them: `struct guardrail_action`, `struct guardrail_entry` and what
+//! they name, in one section of read-only data.
 
 use super::{Action, Entry, Field, Step, Value, When};
 use crate::error::{Result, refused};
@@ -19,33 +20,34 @@ const STACK: u8 = abi::WORD_STACK as u8;
 /// Most terms of a value.
 const MAX_TERMS: usize = abi::MAX_TERMS as usize;
 const TOO_LONG: &str = "a value of an action is worked out in more steps than are supported";
-/// Longest name of a custom action: the kernel's table of checksums has no room for more behind the prefix.
+/// Longest name of a custom action, in bytes. The kernel's table of checksums has no room for more behind the
+/// prefix.
 const MAX_NAME: usize = 32;
 
 /// Whether there is a result yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Before the function.
+    /// Before the function runs: without a result.
     Before,
-    /// After it.
+    /// After the function returned.
     After,
 }
 
 /// The section while it is made.
 pub(super) struct Data {
-    /// The index that it will have, and its symbol.
+    /// The index that the section will have, and its symbol.
     symbol: usize,
     bytes: Vec<u8>,
     relocs: Vec<Reloc>,
-    /// Names that are there already.
+    /// Offsets of the names that are written already.
     names: BTreeMap<String, u64>,
-    /// Lists of fields that are there already.
+    /// Offsets of the lists of fields that are written already.
     lists: BTreeMap<Vec<Field>, u64>,
     domain: u8,
 }
 
 impl Data {
-    /// A section behind those that the module has.
+    /// Begins a section behind those that the module has.
     pub fn new(object: &mut Object, domain: u8) -> Data {
         let section = object.sections.len();
         object.sections.push(new_section(SECTION, elf::SHF_ALLOC, Vec::new(), Vec::new()));
@@ -60,7 +62,7 @@ impl Data {
         }
     }
 
-    /// The protection domain.
+    /// The protection domain of the module, from 1 to 14.
     pub fn domain(&self) -> u8 {
         self.domain
     }
@@ -70,7 +72,7 @@ impl Data {
         self.symbol
     }
 
-    /// Puts it into its place.
+    /// Puts the section into the object.
     pub fn finish(mut self, object: &mut Object) {
         let Some(section) = object.symbols[self.symbol].section() else { return };
         self.relocs.sort_by_key(|reloc| reloc.offset);
@@ -78,7 +80,7 @@ impl Data {
         object.sections[section].relocs = self.relocs;
     }
 
-    /// Room for so many bytes.
+    /// Appends so many zeros, aligned; returns their offset.
     fn room(&mut self, size: usize) -> usize {
         let at = self.bytes.len().next_multiple_of(8);
         self.bytes.resize(at + size, 0);
@@ -89,7 +91,7 @@ impl Data {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// A pointer at `at` to an offset of the section.
+    /// Writes a pointer at `at` to an offset of the section.
     fn point(&mut self, at: usize, to: u64) {
         let (offset, addend) = (at as u64, to as i64);
         self.relocs.push(Reloc { offset, kind: reloc::ABS64, symbol: self.symbol, addend });
@@ -106,7 +108,8 @@ impl Data {
         at
     }
 
-    /// A list of fields. One that is there already is used again: the runtime knows lists by their address.
+    /// Writes a list of fields; returns its offset. Equal lists share one: the runtime knows lists by their
+    /// address.
     fn fields(&mut self, list: &[Field]) -> u64 {
         if let Some(at) = self.lists.get(list) {
             return *at;
@@ -121,7 +124,7 @@ impl Data {
         at as u64
     }
 
-    /// Adds an action of a function; its offset.
+    /// Adds an action of a function; returns its offset.
     pub fn action(&mut self, function: &str, side: Side, step: &Step) -> Result<u64> {
         use layout::action as row;
         let at = self.room(row::BYTES);
@@ -171,7 +174,7 @@ impl Data {
         Ok(at as u64)
     }
 
-    /// Adds the description of an entry; its offset.
+    /// Adds the description of an entry; returns its offset.
     pub fn entry(&mut self, function: &str, entry: &Entry) -> u64 {
         use layout::entry as row;
         let at = self.room(row::BYTES);
@@ -207,7 +210,7 @@ impl Data {
         Ok(())
     }
 
-    /// The steps of a value that takes several.
+    /// Writes the terms of a value that takes several.
     fn terms_of(&mut self, function: &str, side: Side, at: usize, value: &Value) -> Result<()> {
         use layout::{term, value as row};
         let mut terms = Vec::new();
@@ -240,8 +243,8 @@ fn argument_word(function: &str, argument: u8) -> Result<u8> {
     }
 }
 
-/// Adds the terms of a value, operands first, while `depth` values wait; the deepest that the stack gets. `levels` is how deep values may
-/// nest.
+/// Adds the terms of a value, operands first, while `depth` values wait on the stack. Returns the greatest
+/// depth of the stack. `levels` limits how deep values may nest.
 fn add_terms(
     function: &str,
     side: Side,

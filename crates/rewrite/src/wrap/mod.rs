@@ -1,6 +1,8 @@
-//! Interposition: what is done before and after the calls between a guarded module and the kernel, and the code in the module that does it.
+//! Interposition: actions before and after the calls between a guarded module and the kernel, and the code in
+//! the module that performs them.
 //!
-//! This is what annotations of functions are compiled into. How it reaches the runtime stands in `runtime/include/guardrail_abi.h` (`struct guardrail_action`).
+//! Annotations of functions are compiled into this. `runtime/include/guardrail_abi.h` (`struct
+//! guardrail_action`) defines how it reaches the runtime.
 
 mod data;
 mod redirect;
@@ -17,47 +19,49 @@ use std::collections::BTreeMap;
 /// What is done when the module calls a function of the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wrapper {
-    /// Before the call, in this order.
+    /// Actions before the call, in this order.
     pub before: Vec<Step>,
-    /// After it.
+    /// Actions after the call, in this order.
     pub after: Vec<Step>,
     /// Words of arguments on the stack: those from the seventh on, and structs passed by value.
     pub stack_words: u8,
-    /// It takes a variable number of arguments: it can have no actions after it.
+    /// Whether it takes a variable number of arguments, so that it can have no actions after the call.
     pub variadic: bool,
 }
 
 /// What is done when the kernel calls a function of the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Before the function. If one of them finds no memory for the rights the function is not called.
+    /// Actions before the function. If one of them finds no memory for the rights, the function is not
+    /// called.
     pub before: Vec<Step>,
-    /// After it, also where it was not called for that reason.
+    /// Actions after the function. They run also where it was not called for lack of memory.
     pub after: Vec<Step>,
-    /// Words of arguments on the stack. More than there are do no harm.
+    /// Words of arguments on the stack. A number that is too large does no harm.
     pub stack_words: u8,
-    /// What the caller gets where the function is not called, since the domain is dead or there was no memory for its rights.
+    /// What the caller gets where the function is not called, since the domain is dead or there was no memory
+    /// for its rights.
     pub dead: i64,
-    /// The function may write its callers' stack, for those of which not all arguments are known.
+    /// Whether the function may write its callers' stack, since not all its arguments are known.
     pub callers_stack: bool,
 }
 
-/// Words of arguments on the stack that a function is given of which nothing is known.
+/// Words of arguments on the stack for a function of which nothing is known.
 const UNKNOWN_WORDS: u8 = 6;
 
 /// All that is done at the border of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interposition {
-    /// Functions that the module calls, by name; those without actions are called as they are.
+    /// Functions of the kernel that the module calls, by name; those without actions are called as they are.
     pub imports: BTreeMap<String, Wrapper>,
     /// Functions of the module, by the name of their symbol.
     pub entries: BTreeMap<String, Entry>,
-    /// For functions of the module that are not among them.
+    /// For functions of the module that are not in `entries`.
     pub default_entry: Entry,
 }
 
 impl Default for Interposition {
-    /// Where nothing is known: no actions, and functions of the module may have any arguments.
+    /// The border where nothing is known: no actions, and functions of the module may have any arguments.
     fn default() -> Interposition {
         let default_entry = Entry { stack_words: UNKNOWN_WORDS, callers_stack: true, ..Entry::default() };
         Interposition { imports: BTreeMap::new(), entries: BTreeMap::new(), default_entry }

@@ -1,4 +1,4 @@
-//! Where a module and the kernel call each other, and how that is led through thunks.
+//! Finds where a module and the kernel call each other, and leads these calls through thunks.
 
 use super::data::Data;
 use super::thunk::Thunks;
@@ -14,29 +14,30 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) const CALLS: &str = ".text.guardrail.calls";
 /// The section of thunks for calls to the module.
 pub(crate) const ENTRIES: &str = ".text.guardrail.entries";
-/// Those for functions that go when the module's init function has returned.
+/// The section of thunks for functions that the kernel frees when the module's init function has returned.
 pub(crate) const INIT_ENTRIES: &str = ".init.text.guardrail";
-/// What the sections of this crate are named like.
+/// A part of the names of this crate's sections.
 const OWN: &str = "guardrail";
-/// Sections of code that the kernel makes or copies: a pointer to it means just that.
+/// Sections of code that the kernel makes or copies: a pointer to it means just that code.
 const KERNELS: [&str; 3] = [".static_call.text", ".altinstr_replacement", ".altinstr_aux"];
 /// The table of exported symbols, whose pointers are distances.
 const EXPORTS: &str = "__ksymtab";
 /// What the kernel knows of a module, with its init and exit functions.
 const THIS: &str = ".gnu.linkonce.this_module";
 
-/// What interposition has found in a module.
+/// What interposition found and changed in a module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// Functions of the kernel that are called through thunks.
     pub imports: Vec<String>,
-    /// Calls that go through them.
+    /// Calls that go through these thunks.
     pub calls: usize,
-    /// Functions of the module whose address is taken, which are called through thunks by whoever has it.
+    /// Functions of the module whose address is taken: all holders of the address call them through thunks.
     pub entries: Vec<String>,
-    /// Places that hold their address.
+    /// Places that hold these addresses.
     pub pointers: usize,
-    /// Functions of the kernel with actions that are called from code that the kernel replaces: there they are called as they are.
+    /// Functions of the kernel with actions that are called from code that the kernel replaces: there they
+    /// are called as they are.
     pub missed: BTreeSet<String>,
 }
 
@@ -48,12 +49,14 @@ type At = (usize, usize);
 struct Found {
     /// Branches to a function of the kernel, by its symbol and name.
     branches: BTreeMap<(usize, String), Vec<At>>,
-    /// Pointers to functions of the module, by place; and the way from the relocation to what its distance counts from.
+    /// Pointers to functions of the module, by section and offset. Each has the distance from the relocation
+    /// to what its own distance counts from.
     pointers: BTreeMap<(usize, u64), Vec<(At, i64)>>,
     missed: BTreeSet<String>,
 }
 
-/// Leads calls through thunks; the symbols of those that the module may call by pointer. `hooks` are init and exit functions, which are entered otherwise.
+/// Leads calls through thunks; returns the symbols of thunks that the module may call by pointer. `hooks` are
+/// the init and exit functions, which are entered otherwise.
 pub(crate) fn interpose(
     object: &mut Object,
     domain: u8,
@@ -114,7 +117,8 @@ pub(crate) fn interpose(
     Ok((done, targets))
 }
 
-/// What is known of a function that has these symbols, of which there is one: its symbol and name, and what to do.
+/// What is known of a function with these symbols, of which there is at least one: its symbol and name, and
+/// what to do.
 fn entry_of<'a>(object: &Object, what: &'a Interposition, aliases: &[usize]) -> (usize, String, &'a Entry) {
     let names = aliases.iter().map(|&symbol| (symbol, object.symbols[symbol].name.clone()));
     let mut known = names.clone().filter_map(|(symbol, name)| {
@@ -127,7 +131,7 @@ fn entry_of<'a>(object: &Object, what: &'a Interposition, aliases: &[usize]) -> 
     })
 }
 
-/// Functions of the module whose pointers are pointers to functions, by place.
+/// Functions of the module whose pointers are pointers to functions, by section and offset.
 fn functions(object: &Object) -> BTreeMap<(usize, u64), Vec<usize>> {
     let mut functions: BTreeMap<(usize, u64), Vec<usize>> = BTreeMap::new();
     for (number, symbol) in object.symbols.iter().enumerate().filter(|(_, symbol)| symbol.function()) {
@@ -140,7 +144,7 @@ fn functions(object: &Object) -> BTreeMap<(usize, u64), Vec<usize>> {
     functions
 }
 
-/// A section that this crate has added.
+/// Whether this crate has added the section.
 fn own(section: &Section) -> bool {
     section.name.split('.').any(|part| part == OWN)
 }

@@ -11,7 +11,8 @@ use crate::verify::verify;
 use crate::{guard, rewrite, tables};
 use object::elf;
 
-/// `f` takes a pointer to `g` and calls `elsewhere` twice, once as the last thing; `g`; and `init_module`.
+/// `f` takes a pointer to `g` and calls `elsewhere` twice, once as the last thing; then follow `g` and
+/// `init_module`.
 const CODE: [u8; 36] = [
     0x0f, 0x1f, 0x44, 0, 0, // f: where a tracer is called
     0x48, 0x8d, 0x3d, 0, 0, 0, 0, 0xe8, 0, 0, 0, 0, 0xe9, 0, 0, 0, 0, // lea; call; jmp
@@ -191,7 +192,7 @@ fn what_is_a_network_frame_by_the_table_passes_without_the_runtime() {
         .insert("elsewhere".into(), Wrapper { before: vec![needs(0), needs(2)], ..Wrapper::default() });
     let (object, _) = guarded(&module(), border.clone()).unwrap();
     insta::assert_snapshot!(listing(&object, object.section(CALLS).unwrap()));
-    // Where the table has no memory the thunk goes on as it does elsewhere.
+    // Where the table has no memory, the thunk goes on as it does elsewhere.
     let faults = &object.sections[object.section("__ex_table").unwrap()];
     let calls = object.section(CALLS).unwrap();
     let ways: Vec<u64> = faults
@@ -202,7 +203,7 @@ fn what_is_a_network_frame_by_the_table_passes_without_the_runtime() {
         .collect();
     let [first, to, second, too] = ways[..] else { panic!("{ways:?}") };
     assert!(first < second && second < to && to == too);
-    // Whatever else is to be done is the runtime's.
+    // Only the runtime can perform other actions.
     let wrapper = border.imports.get_mut("elsewhere").unwrap();
     wrapper.after.push(Action::Revoke { pointer: arg(0), size: Value::Const(8) }.into());
     let (object, _) = guarded(&module(), border).unwrap();
@@ -267,7 +268,7 @@ fn what_cannot_be_done_is_refused() {
     insta::assert_snapshot!(said.join("\n"));
 }
 
-/// A module with its border, as it is verified: what comes out of a rewriting that moves nothing.
+/// A module with its border, as it is verified: the result of a rewriting that moves nothing.
 struct Checked {
     old: Object,
     codes: Vec<Code>,
@@ -285,7 +286,7 @@ impl Checked {
         Checked { old, codes, placed, new }
     }
 
-    /// What the check says of a module that was changed.
+    /// What verification reports for a module that was changed.
     fn said(&self, change: impl Fn(&mut Object)) -> String {
         let mut new = self.new.clone();
         change(&mut new);
@@ -323,12 +324,12 @@ fn ways_past_thunks_or_to_wrong_ones_are_found() {
         // One of two calls, and one of two pointers, is as it was.
         checked.said(|object| object.sections[TEXT].relocs[2].symbol = ELSEWHERE),
         checked.said(|object| object.sections[3].relocs[0].symbol = 3),
-        // To a thunk of another kind, into the middle of one, to that of another function.
+        // References lead to a thunk of another kind, into the middle of one, to that of another function.
         checked.said(|object| object.sections[TEXT].relocs[1].symbol = f),
         checked.said(|object| object.sections[3].relocs[0].addend = 4),
         checked.said(|object| object.sections[3].relocs[0].symbol = g),
         checked.said(|object| object.sections[3].relocs[0].symbol = call),
-        // Thunks that call something else, or nothing.
+        // Thunks call something else, or nothing.
         checked.said(renamed("elsewhere", calls)),
         checked.said(renamed("f", entries)),
         checked.said(|object| object.sections[calls].relocs.clear()),

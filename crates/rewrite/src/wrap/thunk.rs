@@ -1,5 +1,6 @@
-//! Thunks: code through which calls between the module and the kernel go. What the runtime finds on the stack stands in `runtime/include/guardrail_abi.h`
-//! (`struct guardrail_call`, `struct guardrail_record`).
+//! Thunks: code that the calls between the module and the kernel run through.
+//! `runtime/include/guardrail_abi.h` defines what the runtime finds on the stack (`struct guardrail_call`,
+//! `struct guardrail_record`).
 
 use super::data::{Data, Side};
 use super::{Action, Entry, Step, Value, When, Wrapper};
@@ -10,16 +11,17 @@ use crate::patch::Op;
 use guardrail_abi::{self as abi, layout, symbol};
 use iced_x86::{Code, IcedError, Instruction, MemoryOperand, Register};
 
-/// Bytes of `struct guardrail_call` below the return address, and of what `struct guardrail_record` has below the call.
+/// Bytes of `struct guardrail_call` below the return address, and of what `struct guardrail_record` has below
+/// the call.
 const CALL: i64 = layout::call::CALLER as i64;
 const RECORD: i64 = layout::record::CALL as i64;
-/// Where in the call results stand.
+/// The offset of results in `struct guardrail_call`.
 const RESULT: i64 = layout::call::RESULT as i64;
 const SECOND: i64 = layout::call::SECOND as i64;
-/// Registers of arguments, as they stand in the call.
+/// Registers of arguments, in the order in which they stand in the call.
 const ARGUMENTS: [Register; 6] =
     [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9];
-/// Words of arguments on the stack that are handed on; no function of the kernel has so many.
+/// Most words of arguments on the stack that a thunk passes; no function of the kernel has so many.
 const MAX_WORDS: u8 = 64;
 const JMP: [u8; 1] = [0xe9];
 const JNE: [u8; 2] = [0x0f, 0x85];
@@ -30,25 +32,26 @@ pub(super) struct Thunks<'a> {
     object: &'a mut Object,
     data: &'a mut Data,
     code: Assembly,
-    /// The kernel may count calls, in the room in front of functions.
+    /// Whether the kernel may count calls, in the room in front of functions.
     rooms: bool,
 }
 
 impl<'a> Thunks<'a> {
-    /// None yet.
+    /// A section without thunks.
     pub fn new(object: &'a mut Object, data: &'a mut Data) -> Thunks<'a> {
         let (returns, rooms) = (Returns::of(object), object.section(".call_sites").is_some());
         Thunks { object, data, code: Assembly::new(returns), rooms }
     }
 
-    /// Puts them into a new section; the symbol of the first, behind which come those of the others in their order.
+    /// Puts the thunks into a new section; returns the symbol of the first. The symbols of the others follow
+    /// in order.
     pub fn place(self, name: &str) -> usize {
         let first = self.object.symbols.len();
         self.code.place(self.object, name);
         first
     }
 
-    /// A thunk for calls to a function of the kernel.
+    /// Adds a thunk for calls to a function of the kernel.
     pub fn call(&mut self, import: usize, wrapper: &Wrapper) -> Result<()> {
         let name = self.object.symbols[import].name.clone();
         let left_out = wrapper.before.iter().any(|step| matches!(step.action, Action::Instead { .. }));
@@ -76,7 +79,7 @@ impl<'a> Thunks<'a> {
         }
         self.reload(0)?;
         if wrapper.variadic {
-            // The number of vector registers.
+            // This is the number of vector registers.
             self.add(Instruction::with2(Code::Xor_r32_rm32, Register::EAX, Register::EAX))?;
         }
         if wrapper.after.is_empty() && instead.is_empty() {
@@ -97,7 +100,7 @@ impl<'a> Thunks<'a> {
         Ok(())
     }
 
-    /// A thunk for calls of a function of the module, which annotations know by this name.
+    /// Adds a thunk for calls of a function of the module, which annotations know by this name.
     pub fn entry(&mut self, function: usize, name: &str, entry: &Entry) -> Result<()> {
         if entry.stack_words > MAX_WORDS {
             return refused(name, "it has more arguments on the stack than are supported");
@@ -127,7 +130,8 @@ impl<'a> Thunks<'a> {
         self.runtime(symbol::LEAVE);
         let out = self.code.here();
         self.give_back(whole, RECORD)?;
-        // It was not entered (the sign is that of what was returned), or has been entered and is ended from within.
+        // The function was not entered (the sign of the result shows it), or was entered and is ended from
+        // within.
         self.code.land(refusal, self.code.here());
         self.deeper(whole);
         let refused = self.code.jump(&JS);
@@ -144,7 +148,8 @@ impl<'a> Thunks<'a> {
         Ok(())
     }
 
-    /// Where all that is required is that arguments are packets, the table alone mostly says so, and the call is made at once.
+    /// Emits the fast path for functions that only require that arguments are packets. The table alone mostly
+    /// proves that, and the call is made at once.
     fn pass_skbs(&mut self, import: usize, wrapper: &Wrapper) -> Result<()> {
         let skbs: Option<Vec<Register>> = wrapper.before.iter().map(skb).collect();
         let Some(skbs) = skbs.filter(|skbs| !skbs.is_empty() && wrapper.after.is_empty()) else {
@@ -184,13 +189,13 @@ impl<'a> Thunks<'a> {
         self.code.add([Op::Deeper(bytes as i16)]);
     }
 
-    /// Calls a function of the runtime.
+    /// Calls a function of the runtime, by its name.
     fn runtime(&mut self, name: &str) {
         let symbol = self.object.import(name);
         self.code.add([go(symbol, false)]);
     }
 
-    /// Jumps if what was called has returned something else than 0.
+    /// Jumps if the called function returned something else than 0.
     fn unless_zero(&mut self) -> Result<usize> {
         self.add(Instruction::with2(Code::Test_rm32_r32, Register::EAX, Register::EAX))?;
         Ok(self.code.jump(&JNE))
@@ -228,7 +233,7 @@ impl<'a> Thunks<'a> {
         self.add(Instruction::with2(Code::Mov_r64_rm64, register, place))
     }
 
-    /// The stack pointer plus some bytes.
+    /// Puts the stack pointer plus some bytes into a register.
     fn stack_pointer(&mut self, register: Register, more: i64) -> Result<()> {
         self.add(match more {
             0 => Instruction::with2(Code::Mov_r64_rm64, register, Register::RSP),
@@ -248,10 +253,12 @@ impl<'a> Thunks<'a> {
         Ok(())
     }
 
-    /// Calls with the arguments on the stack that stand above the return address, which is `room` bytes above the stack pointer.
+    /// Calls with the arguments on the stack that stand above the return address, which is `room` bytes above
+    /// the stack pointer.
     fn call_with(&mut self, function: usize, room: i64, words: u8) -> Result<()> {
         let words = i64::from(words);
-        // The last one first; with each push the stack pointer comes nearer by a word and the next one is a word further down.
+        // The last argument is pushed first. Each push moves the stack pointer down by a word and the next
+        // argument is a word lower, so the offset stays.
         let place = MemoryOperand::with_base_displ(Register::RSP, room + 8 * words);
         for count in 1..=words {
             self.add(Instruction::with1(Code::Push_rm64, place))?;
