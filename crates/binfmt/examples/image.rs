@@ -1,4 +1,4 @@
-//! Prints what an image says, for looking at it by hand.
+//! Prints what an image holds, for a look at it by hand.
 use guardrail_binfmt::KernelImage;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

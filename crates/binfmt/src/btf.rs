@@ -14,10 +14,10 @@ use std::sync::Arc;
 /// How deep chains of typedefs, qualifiers, arrays and nested structs are followed.
 const MAX_DEPTH: u32 = 64;
 
-/// Number of a type. Zero is `void`.
+/// Number of a type; zero is `void`. The types of a module continue the numbers of the kernel's.
 pub type TypeId = u32;
 
-/// What a type is.
+/// What a type is, by its number in the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -65,7 +65,7 @@ impl Kind {
     }
 }
 
-/// The parsed types; those of a module continue the numbers and strings of their base.
+/// The parsed types. Those of a module continue the numbers and strings of their base.
 #[derive(Debug)]
 pub struct Btf {
     base: Option<Arc<Btf>>,
@@ -79,7 +79,7 @@ pub struct Btf {
     by_name: Vec<TypeId>,
 }
 
-/// A type's common header and where the rest is.
+/// A type's common header, and where its other bytes are.
 #[derive(Clone, Copy)]
 pub(crate) struct RawType<'a> {
     pub kind: Kind,
@@ -92,7 +92,7 @@ pub(crate) struct RawType<'a> {
 }
 
 impl Btf {
-    /// Parses a `.BTF` section. For a module's, `base` is the kernel's.
+    /// Parses a `.BTF` section. For a module's section, `base` is the kernel's BTF.
     pub fn parse(data: &[u8], base: Option<Arc<Btf>>) -> Result<Btf, KernelError> {
         let damaged = |detail: &str| KernelError::damaged("the type information (BTF)", detail);
         if u16_at(data, 0) != Some(0xeb9f) {
@@ -176,7 +176,7 @@ impl Btf {
         self.string(raw.name).and_then(|s| std::str::from_utf8(s).ok()).unwrap_or("")
     }
 
-    /// All types with this name; a module's own before its base's.
+    /// All types with this name; a module's own stand before its base's.
     pub(crate) fn named<'a>(&'a self, name: &'a str) -> Box<dyn Iterator<Item = TypeId> + 'a> {
         let key = |id: TypeId| self.raw(id).and_then(|raw| self.string(raw.name)).unwrap_or(b"");
         let start = self.by_name.partition_point(|&id| key(id) < name.as_bytes());
@@ -188,7 +188,7 @@ impl Btf {
     }
 }
 
-/// Kind and number of items of the type at an offset. Bits that older versions leave zero are read as
+/// Kind and number of items of the type at an offset. Older versions leave some bits zero; they are read as
 /// the wider fields of newer ones.
 fn header_at(types: &[u8], at: usize) -> Option<(Kind, usize)> {
     let info = u32_at(types, at + 4)?;

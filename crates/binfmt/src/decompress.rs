@@ -1,14 +1,14 @@
-//! The compressions that distributions use for kernels and modules, told apart by their first bytes.
+//! The compressions that distributions use for kernels and modules, recognized by their first bytes.
 
 use crate::error::KernelError;
 use std::io::Read;
 
-/// No kernel and no module is larger than this when unpacked.
+/// Most bytes of an unpacked kernel or module.
 pub(crate) const LIMIT: u64 = 1 << 30;
 
-/// Unpacks `data`; data in none of the known formats comes back as it is (`None`).
+/// Unpacks `data`; returns `None` for data in none of the known formats. `limit` is in bytes of the result.
 ///
-/// Trailing bytes after the compressed stream (the kernel's build appends the unpacked size) are ignored.
+/// It ignores trailing bytes after the compressed stream, since the kernel's build appends the unpacked size.
 pub(crate) fn decompress(what: &str, data: &[u8], limit: u64) -> Result<Option<Vec<u8>>, KernelError> {
     let result = match data {
         [0x1f, 0x8b, ..] => read(flate2::read::GzDecoder::new(data), limit),
@@ -47,7 +47,7 @@ fn too_large(limit: u64) -> std::io::Error {
     std::io::Error::other(format!("it unpacks to more than {} MiB", limit >> 20))
 }
 
-/// The kernel's lz4: the legacy frame, blocks of at most 8 MiB with a length before each.
+/// Unpacks the kernel's lz4: the legacy format, blocks of at most 8 MiB with a length before each.
 fn lz4_legacy(data: &[u8], limit: u64) -> std::io::Result<Vec<u8>> {
     let bad = || std::io::Error::other("the lz4 data is damaged");
     let mut out = Vec::new();
@@ -55,7 +55,7 @@ fn lz4_legacy(data: &[u8], limit: u64) -> std::io::Result<Vec<u8>> {
     while let Some(len) = crate::bytes::u32_at(data, at) {
         at += 4;
         let Some(block) = crate::bytes::slice(data, at as u64, u64::from(len)) else {
-            // Not a block but the unpacked size that the kernel's build appends.
+            // This is not a block but the unpacked size that the kernel's build appends.
             break;
         };
         if len == 0 {

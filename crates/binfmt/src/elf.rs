@@ -1,9 +1,9 @@
-//! The few things we need of an ELF file, read with bounds checks.
+//! Reads the few parts of an ELF file that this crate needs, with bounds checks.
 
 use crate::bytes::{c_str, slice, u16_at, u32_at, u64_at};
 use crate::error::KernelError;
 
-/// Section type of a section without bytes in the file.
+/// Type of a section without bytes in the file.
 pub(crate) const SHT_NOBITS: u32 = 8;
 pub(crate) const SHT_SYMTAB: u32 = 2;
 pub(crate) const SHT_RELA: u32 = 4;
@@ -32,7 +32,7 @@ pub(crate) struct SectionHeader {
 pub(crate) struct Elf {
     pub file_type: u16,
     pub sections: Vec<SectionHeader>,
-    /// Where the section header table ends.
+    /// Offset behind the section header table.
     pub headers_end: u64,
 }
 
@@ -112,7 +112,7 @@ impl Elf {
         self.sections.iter().enumerate().find(|(_, s)| s.name == name)
     }
 
-    /// The bytes of a section in the file; empty for sections without any.
+    /// The bytes of a section in the file; empty for sections that have none.
     pub fn bytes<'a>(&self, data: &'a [u8], section: &SectionHeader) -> &'a [u8] {
         if section.kind == SHT_NOBITS {
             &[]

@@ -9,52 +9,52 @@ pub enum KernelError {
     /// The file cannot be read.
     #[error("cannot read {path}")]
     Io {
-        /// The file.
+        /// The file as the caller named it.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// A file of another kind than expected.
+    /// The file is of another kind than expected.
     #[error("{what} is not {expected}")]
     NotA {
-        /// Which file.
+        /// Which file, as the caller named it.
         what: String,
-        /// What was expected.
+        /// The kind that was expected, as a noun for messages.
         expected: &'static str,
     },
-    /// A file that ends too early.
+    /// The file ends too early.
     #[error("{what} is cut short: {detail}")]
     Truncated {
-        /// Which file.
+        /// Which file, as the caller named it.
         what: String,
         /// What reaches beyond the end.
         detail: String,
     },
-    /// A file for another processor.
+    /// The file is for another processor.
     #[error("{what} is built for {found}, but only x86-64 is supported")]
     Architecture {
-        /// Which file.
+        /// Which file, as the caller named it.
         what: String,
         /// The architecture named in it.
         found: String,
     },
-    /// Compressed data that does not decompress, or to more than is plausible.
+    /// Compressed data does not decompress, or decompresses to more than is plausible.
     #[error("cannot decompress {what}: {detail}")]
     Decompress {
         /// Which file or part of it.
         what: String,
-        /// Why.
+        /// The reason, as the decompressor states it.
         detail: String,
     },
-    /// A structure in the file that contradicts itself.
+    /// A structure in the file contradicts itself.
     #[error("{what} is damaged: {detail}")]
     Damaged {
         /// Which file or part of it.
         what: String,
-        /// Why.
+        /// What does not fit.
         detail: String,
     },
-    /// Something that a usable kernel has is not in this one.
+    /// This kernel lacks something that a usable kernel has.
     #[error("the kernel {release} lacks {missing}, which tracing needs")]
     Missing {
         /// Release of the kernel.

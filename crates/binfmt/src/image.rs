@@ -10,10 +10,10 @@ use crate::relocs::relocated_places;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The largest image file that is read.
+/// Most bytes of an image file that are read.
 const MAX_FILE: u64 = 1 << 30;
 
-/// What an image says of its kernel.
+/// What an image holds about its kernel.
 #[derive(Debug)]
 pub struct KernelImage {
     release: String,
@@ -69,22 +69,22 @@ impl KernelImage {
         &self.release
     }
 
-    /// The GNU build id in hexadecimal.
+    /// The GNU build id in hexadecimal; `None` where the image has none.
     pub fn build_id(&self) -> Option<&str> {
         self.build_id.as_deref()
     }
 
-    /// KASLR moves the image by a multiple of this.
+    /// KASLR moves the image by a multiple of this many bytes.
     pub fn align(&self) -> u64 {
         self.align
     }
 
-    /// The types.
+    /// The kernel's types.
     pub fn btf(&self) -> &Arc<Btf> {
         &self.btf
     }
 
-    /// The symbols.
+    /// The kernel's symbols, from its kallsyms table.
     pub fn symbol_table(&self) -> &Symbols {
         &self.symbols
     }
@@ -104,7 +104,8 @@ impl KernelImage {
         self.symbols.at(address)
     }
 
-    /// `len` bytes of the image at a link-time address; all within one section that has bytes.
+    /// `len` bytes of the image at a link-time address; `None` unless all are within one section that has
+    /// bytes.
     pub fn bytes_at(&self, address: u64, len: u64) -> Option<&[u8]> {
         self.elf.sections.iter().filter(|s| s.flags & SHF_ALLOC != 0 && s.kind != SHT_NOBITS).find_map(|s| {
             let offset = address.checked_sub(s.addr)?;
@@ -115,7 +116,7 @@ impl KernelImage {
         })
     }
 
-    /// True where `address` lies in an executable section.
+    /// Whether a link-time address lies in an executable section.
     pub fn is_text(&self, address: u64) -> bool {
         self.elf
             .sections
@@ -138,7 +139,7 @@ impl KernelImage {
     }
 }
 
-/// Reads a file whole, if it is a plain file of plausible size.
+/// Reads a whole file; fails if it is not a plain file of plausible size.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, KernelError> {
     let io = |source| KernelError::Io { path: path.to_owned(), source };
     let file = std::fs::File::open(path).map_err(io)?;
@@ -154,7 +155,7 @@ pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, KernelError> {
     Ok(data)
 }
 
-/// The parts of a bzImage's setup header that we need.
+/// The parts of a bzImage's setup header that this crate needs.
 struct BzImage<'a> {
     payload: &'a [u8],
     align: u64,
@@ -200,7 +201,7 @@ fn release(elf: &Elf, data: &[u8]) -> Option<String> {
             .take(128)
             .take_while(|&b| b.is_ascii_graphic() && b != b'%')
             .collect();
-        // The format string of the banner is there as well.
+        // The format string of the banner matches as well; no digit follows in it.
         if word.first().is_some_and(u8::is_ascii_digit) {
             return String::from_utf8(word).ok();
         }

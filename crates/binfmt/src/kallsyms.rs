@@ -1,9 +1,16 @@
 //! The kernel's own symbol table, decoded from its image.
 //!
-//! `scripts/kallsyms` lays out, each aligned: the number of symbols, the compressed names, a marker for
-//! each 256th name, 256 tokens that bytes of names stand for, and an index of the tokens. The addresses
-//! come before all that (up to 6.3) or after it (since 6.4), in one of several encodings. Nothing in
-//! the image says where this is; the tables are found by how they must look and checked against each other.
+//! `scripts/kallsyms` lays out these parts, each aligned:
+//!
+//! - the number of symbols,
+//! - the compressed names,
+//! - a marker for each 256th name,
+//! - 256 tokens that bytes of names stand for,
+//! - an index of the tokens.
+//!
+//! The addresses stand before all that (up to 6.3) or after it (since 6.4), in one of several encodings.
+//! Nothing in the image states where this is. The tables are found by their form, and checked against each
+//! other.
 
 use crate::bytes::{c_str, i32_at, slice, u16_at, u32_at, u64_at};
 use crate::error::KernelError;
@@ -17,7 +24,7 @@ const MAX_NAME: usize = 2048;
 pub struct Symbol<'a> {
     /// Link-time address (an offset for per-CPU symbols of kernels before 6.15).
     pub address: u64,
-    /// The name.
+    /// The name, as in `/proc/kallsyms`.
     pub name: &'a str,
     /// The letter that `nm` gives it: `t`, `T`, `d`, …
     pub kind: char,
@@ -45,17 +52,17 @@ struct Entry {
 /// A symbol that covers an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Located<'a> {
-    /// The name.
+    /// The name, as in `/proc/kallsyms`.
     pub name: &'a str,
-    /// Distance from the symbol's start.
+    /// Bytes from the symbol's start to the address.
     pub offset: u64,
-    /// Distance from the symbol's start to the next symbol's.
+    /// Bytes from the symbol's start to the next symbol's.
     pub size: u64,
 }
 
 impl Symbols {
-    /// Finds and decodes the table. `rodata` is the section it lies in, loaded at `rodata_addr`;
-    /// `text` is the range of the kernel's text, by which the address encoding is recognized.
+    /// Finds and decodes the table. `rodata` is the section it lies in, loaded at `rodata_addr`. `text` is
+    /// the range of the kernel's text, by which the address encoding is recognized.
     pub fn decode(rodata: &[u8], rodata_addr: u64, text: (u64, u64)) -> Result<Symbols, KernelError> {
         let damaged = |detail: &str| KernelError::damaged("the kernel's symbol table (kallsyms)", detail);
         let tokens = Tokens::find(rodata).ok_or_else(|| damaged("its token table cannot be found"))?;
@@ -72,7 +79,7 @@ impl Symbols {
         Ok(symbols)
     }
 
-    /// Reads the text of `/proc/kallsyms`, leaving out the symbols of modules.
+    /// Reads the text of `/proc/kallsyms`, without the symbols of modules.
     pub fn from_proc(text: &str) -> Symbols {
         let mut symbols = Symbols::default();
         for line in text.lines() {
@@ -121,7 +128,7 @@ impl Symbols {
         self.entries.len()
     }
 
-    /// True where there is none.
+    /// Whether there is no symbol.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -137,7 +144,7 @@ impl Symbols {
         self.by_name[start..].iter().map(|&i| self.symbol(i)).take_while(move |s| s.name == name)
     }
 
-    /// Address of the first symbol with this name; a global one before a local one.
+    /// Address of the first symbol with this name; a global symbol is preferred to a local one.
     pub fn address_of(&self, name: &str) -> Option<u64> {
         let mut first = None;
         for symbol in self.named(name) {
@@ -158,7 +165,7 @@ impl Symbols {
         Some(Located { name: self.name(self.by_address[first]), offset: address - start, size: end - start })
     }
 
-    /// Compares the table with the text of a guest's `/proc/kallsyms`: what is in one and not in the
+    /// Compares the table with the text of a guest's `/proc/kallsyms`. Returns what is in one and not in the
     /// other, as lines for people. Boot the guest with `nokaslr`.
     pub fn differences(&self, proc_kallsyms: &str) -> Vec<String> {
         let other = Symbols::from_proc(proc_kallsyms);
@@ -187,8 +194,8 @@ impl Tokens {
         (0..data.len().saturating_sub(511)).step_by(8).find_map(|at| Tokens::at(data, at))
     }
 
-    /// Is this the index? It begins with zero, grows by at least two, and each value is where a string
-    /// begins in a table that ends just before.
+    /// The tokens, if their index begins at `index_at`. An index begins with zero and grows by at least two.
+    /// Each value is where a string begins in a table that ends just before.
     fn at(data: &[u8], index_at: usize) -> Option<Tokens> {
         if u16_at(data, index_at)? != 0 || u16_at(data, index_at + 2)? < 2 {
             return None;
@@ -227,8 +234,9 @@ struct Names {
 }
 
 impl Names {
-    /// The markers end before the tokens, directly or (some kernels up to 6.3) with three bytes for each
-    /// symbol between them; the names end where the markers begin.
+    /// Finds the names by the markers behind them. The markers end before the tokens, directly or (some
+    /// kernels up to 6.3) with three bytes for each symbol between them. The names end where the markers
+    /// begin.
     fn find(data: &[u8], tokens_at: usize) -> Option<Names> {
         let lowest = tokens_at.saturating_sub(3 * MAX_SYMBOLS + 16);
         (lowest..tokens_at.checked_sub(3)?).rev().filter(|at| at % 4 == tokens_at % 4).find_map(|last| {
@@ -237,7 +245,7 @@ impl Names {
         })
     }
 
-    /// The markers whose last is at `last`: from zero, each 256 names further.
+    /// The markers whose last is at `last`: they begin at zero, and each is 256 names further.
     fn markers_up_to(data: &[u8], last: usize) -> Option<(usize, Vec<usize>)> {
         let mut at = last;
         let mut markers = vec![u32_at(data, at)? as usize];
@@ -307,7 +315,8 @@ impl Names {
     }
 }
 
-/// Length of the compressed name at `at`, and of the length itself: one byte, or two with seven bits in the first.
+/// Length of the compressed name at `at`, and of the length itself: one byte, or two with seven bits in the
+/// first.
 fn name_length(data: &[u8], at: usize) -> Option<(usize, usize)> {
     let first = usize::from(*data.get(at)?);
     if first == 0 {
@@ -322,11 +331,11 @@ fn name_length(data: &[u8], at: usize) -> Option<(usize, usize)> {
 /// How 32-bit words stand for addresses.
 #[derive(Clone, Copy, Debug)]
 enum Encoding {
-    /// Base plus the word.
+    /// The address is this base plus the word.
     Relative(u64),
-    /// Zero or more: the word itself (per-CPU symbols); less: base - 1 - word.
+    /// A word of zero or more is the address itself (per-CPU symbols). A negative one means base - 1 - word.
     PerCpuAbsolute(u64),
-    /// Distance from the word's own place; the value is the address of the first.
+    /// The word is the distance from its own place; the value is the address of the first word.
     PlaceRelative(u64),
     /// Whole addresses, 64 bits each.
     Absolute,
@@ -360,7 +369,7 @@ fn find_addresses(
 ) -> Option<Vec<u64>> {
     let words = names.count * 4;
     let mut candidates = Vec::new();
-    // After the tokens: the offsets, then the base.
+    // After the tokens stand the offsets, then the base.
     for at in (tokens.index_at + 512..tokens.index_at + 512 + 16).step_by(4) {
         candidates.push((at, Encoding::PlaceRelative(data_addr.wrapping_add(at as u64))));
         candidates.push((at, Encoding::Absolute));
@@ -371,7 +380,7 @@ fn find_addresses(
             }
         }
     }
-    // Before the number of symbols: the offsets, then the base.
+    // Before the number of symbols stand the offsets, then the base.
     for base_at in [names.count_at.checked_sub(8)?, names.count_at.checked_sub(12)?] {
         let base = u64_at(data, base_at)?;
         for at in [base_at.checked_sub(words), base_at.checked_sub(words + 4)].into_iter().flatten() {

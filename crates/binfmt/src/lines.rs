@@ -1,7 +1,8 @@
 //! Source lines of a module's code, from the DWARF of its file or of a separate debug file.
 //!
-//! A module is not linked yet: every section begins at zero. We give each a made-up base, so that one lookup
-//! serves all of them, and apply the relocations of the debug sections in memory.
+//! A module is not linked yet: every section begins at zero.
+//! Each section gets a made-up base, so that one lookup serves all of them. The relocations of the debug
+//! sections are applied in memory.
 
 use crate::bytes::{array, u32_at, u64_at};
 use crate::decompress::LIMIT;
@@ -13,9 +14,9 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The debug sections of one module together are never larger than this when unpacked.
+/// Most unpacked bytes of all debug sections of one module together.
 const MAX_DEBUG: u64 = 512 << 20;
-/// No call chain of inlined functions is deeper than this.
+/// Most frames of one chain of inlined functions.
 const MAX_FRAMES: usize = 256;
 
 /// Distance between the made-up bases' ends and beginnings, and the first base.
@@ -31,11 +32,11 @@ pub(crate) type Bytes = EndianArcSlice<LittleEndian>;
 /// One function, inlined or not, that an instruction belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFrame {
-    /// The function's name.
+    /// The function's name; `None` where DWARF has none.
     pub function: Option<String>,
     /// The file, relative to the folder of the build where that is possible.
     pub file: String,
-    /// The line; of the call when an inner frame precedes.
+    /// The line in the file; that of the call when an inner frame precedes.
     pub line: u32,
     /// The column; zero when unknown.
     pub column: u32,
@@ -112,8 +113,8 @@ impl Lines {
         frames
     }
 
-    /// The line of an instruction in the function that is not inlined: for code inlined from a header, where
-    /// the driver's own file calls it.
+    /// The line of an instruction in the function that is not inlined. For code inlined from a header, it is
+    /// where the driver's own file calls it.
     pub fn line(&self, section: usize, offset: u64) -> Option<(String, u32)> {
         let known: Vec<SourceFrame> =
             self.frames(section, offset).into_iter().filter(|f| f.line != 0 && !f.file.is_empty()).collect();
@@ -121,14 +122,14 @@ impl Lines {
         Some((own.file.clone(), own.line))
     }
 
-    /// The folder that the file names of an address's compilation are relative to.
+    /// The folder that the file names of an address's compilation unit are relative to.
     fn build_folder(&self, address: u64) -> Option<String> {
         let unit = self.context.find_dwarf_and_unit(address).skip_all_loads()?;
         Some(String::from_utf8_lossy(unit.comp_dir.as_ref()?.bytes()).into_owned())
     }
 }
 
-/// The DWARF of a module, with its sections at these bases; `None` where it has none.
+/// The DWARF of a module, with its sections at these bases; `None` where it has no DWARF.
 fn dwarf(debug: &ModuleImage, bases: &[Option<u64>]) -> Option<gimli::Dwarf<Bytes>> {
     debug.section_index(SectionId::DebugInfo.name())?;
     let mut room = MAX_DEBUG;
@@ -139,12 +140,12 @@ fn dwarf(debug: &ModuleImage, bases: &[Option<u64>]) -> Option<gimli::Dwarf<Byte
     .ok()
 }
 
-/// The DWARF of a module for whoever asks for no addresses.
+/// The DWARF of a module for callers that need no addresses.
 pub(crate) fn dwarf_of(module: &ModuleImage) -> Option<gimli::Dwarf<Bytes>> {
     dwarf(module, &made_up_bases(module))
 }
 
-/// Whether the build ids agree, as far as both files have one.
+/// Whether the build ids agree; true unless both files have one.
 fn same_build(image: &ModuleImage, debug: &ModuleImage) -> bool {
     let id = |m: &ModuleImage| {
         let bytes = m.section_index(".note.gnu.build-id").map(|index| m.section_bytes(index).to_vec());
@@ -153,7 +154,7 @@ fn same_build(image: &ModuleImage, debug: &ModuleImage) -> bool {
     id(image).is_none_or(|a| id(debug).is_none_or(|b| a == b))
 }
 
-/// The sections that lines and functions come from; the others stay out of memory.
+/// Whether lines and functions are read from the section; the others stay out of memory.
 fn wanted(id: SectionId) -> bool {
     matches!(
         id,
@@ -178,14 +179,15 @@ fn made_up_bases(debug: &ModuleImage) -> Vec<Option<u64>> {
             return None;
         }
         let base = next;
-        // No section is larger than a file may be, whatever its header says.
+        // No section is larger than a file may be, even if its header claims more.
         next += (section.size.min(LIMIT) + GAP).next_multiple_of(GAP);
         Some(base)
     };
     debug.headers().iter().map(base).collect()
 }
 
-/// A debug section's bytes, unpacked and relocated; takes what it needs from `room`.
+/// A debug section's bytes, unpacked and relocated. `room` is how many bytes may still be read; it shrinks by
+/// the section's size.
 fn relocated(debug: &ModuleImage, name: &str, bases: &[Option<u64>], room: &mut u64) -> Option<Vec<u8>> {
     let index = debug.section_index(name)?;
     let header = debug.headers().get(index).filter(|s| s.kind != SHT_NOBITS)?;
@@ -214,7 +216,7 @@ fn relocated(debug: &ModuleImage, name: &str, bases: &[Option<u64>], room: &mut 
     Some(bytes)
 }
 
-/// Unpacks a section with `SHF_COMPRESSED`.
+/// Unpacks a section with `SHF_COMPRESSED`, to at most `room` bytes.
 fn unpack(raw: &[u8], room: u64) -> Option<Vec<u8>> {
     let size = u64_at(raw, 8).filter(|&size| size <= room)?;
     array::<24>(raw, 0)?;
@@ -266,7 +268,8 @@ mod tests {
     use super::*;
     use crate::module::tests::{Object, rela, symbol};
 
-    /// `.text` has `work` (16 bytes, the middle 4 inlined from a header), `.init.text` has `setup`.
+    /// Adds DWARF: `.text` has `work` (16 bytes, the middle 4 inlined from a header), `.init.text` has
+    /// `setup`.
     fn dwarf(object: &mut Object, text: u16, init: u16) {
         let abbrev: &[u8] = &[
             1, 0x11, 1, 0x03, 0x08, 0x1b, 0x08, 0x10, 0x17, 0x11, 0x01, 0x12, 0x06, 0, 0, // unit
@@ -342,7 +345,7 @@ mod tests {
         assert_eq!(lines.line(text, 0), Some(("drv.c".into(), 10)));
         assert_eq!(lines.line(text, 12), Some(("drv.c".into(), 11)));
         assert_eq!(lines.line(init, 1), Some(("drv.c".into(), 50)));
-        // The header's line counts for the inner frame only.
+        // The header's line belongs to the inner frame only.
         let frames = lines.frames(text, 5);
         let short: Vec<_> =
             frames.iter().map(|f| (f.function.as_deref().unwrap(), f.file.as_str(), f.line)).collect();

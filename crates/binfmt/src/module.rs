@@ -14,9 +14,9 @@ use crate::elf::{
 use crate::error::KernelError;
 use std::path::Path;
 
-/// The largest modules have about a hundred thousand symbols.
+/// Most symbols that are read; the largest modules have about a hundred thousand.
 const MAX_SYMBOLS: usize = 1 << 20;
-/// The kernel's own limit on symbol names.
+/// The kernel's own limit on symbol names, in bytes.
 const MAX_NAME: usize = 512;
 const SYMBOL_SIZE: u64 = 24;
 const RELA_SIZE: usize = 24;
@@ -25,19 +25,19 @@ const RELA_SIZE: usize = 24;
 const SHN_LORESERVE: u16 = 0xff00;
 
 const R_X86_64_PC32: u32 = 2;
-/// Size of an entry of `__ex_table`: instruction, fixup and kind, each 32 bits wide.
+/// Bytes of a row of `__ex_table`: instruction, fixup and kind, each 32 bits wide.
 const EX_ENTRY: u64 = 12;
 
 /// What a symbol names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SymbolKind {
-    /// A function.
+    /// A function: `STT_FUNC`.
     Function,
-    /// A variable.
+    /// A variable: `STT_OBJECT`.
     Object,
-    /// A section.
+    /// A section: `STT_SECTION`.
     Section,
-    /// A label, or a symbol of another file.
+    /// A label, or a symbol of another file: `STT_NOTYPE`.
     NoType,
     /// Anything else, such as the name of a source file.
     Other,
@@ -47,15 +47,15 @@ pub enum SymbolKind {
 #[derive(Clone, Copy, Debug)]
 pub struct ModuleSymbol {
     name: (u32, u16),
-    /// Its section; `None` when undefined, absolute or common.
+    /// Index of its section; `None` when undefined, absolute or common.
     pub section: Option<u16>,
     /// Whether another module or the kernel defines it.
     pub undefined: bool,
     /// Offset in its section.
     pub value: u64,
-    /// Bytes it covers; zero when the file does not say.
+    /// Bytes that it covers; zero when the file does not say.
     pub size: u64,
-    /// What it names.
+    /// What it names, by its ELF type.
     pub kind: SymbolKind,
     /// Whether it is visible only in its source file.
     pub local: bool,
@@ -64,13 +64,13 @@ pub struct ModuleSymbol {
 /// A section as the file has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleSection<'a> {
-    /// Its name, such as `.text`.
+    /// The name, such as `.text`.
     pub name: &'a str,
-    /// The ELF flags.
+    /// The ELF flags, `SHF_…`.
     pub flags: u64,
-    /// Bytes it has in memory.
+    /// Bytes that it has in memory.
     pub size: u64,
-    /// Its alignment.
+    /// Alignment in memory, in bytes.
     pub align: u64,
     /// Whether it has a place in a loaded module.
     pub alloc: bool,
@@ -96,7 +96,7 @@ pub struct ModuleImage {
     data: Vec<u8>,
     elf: Elf,
     symbols: Vec<ModuleSymbol>,
-    /// Where the symbols' names are in `data`.
+    /// Offset and size in `data` of the symbols' names.
     names: (u64, u64),
     info: Vec<(String, String)>,
 }
@@ -138,7 +138,7 @@ impl ModuleImage {
         Ok(ModuleImage { what: what.to_owned(), data, elf, symbols, names, info: Vec::new() })
     }
 
-    /// How errors name the file.
+    /// The name that errors use for the file.
     pub fn what(&self) -> &str {
         &self.what
     }
@@ -153,7 +153,7 @@ impl ModuleImage {
         self.info.iter().filter(move |(k, _)| k == key).map(|(_, value)| value.as_str())
     }
 
-    /// The module's name as the kernel shows it; the name of the file when it does not say.
+    /// The module's name as the kernel shows it; the name of the file when the module has none.
     pub fn name(&self) -> String {
         if let Some(name) = self.info("name").filter(|name| !name.is_empty()) {
             return name.to_owned();
@@ -162,27 +162,27 @@ impl ModuleImage {
         file.split(".ko").next().unwrap_or_default().replace('-', "_")
     }
 
-    /// The kernel and options it is built for.
+    /// The kernel and options that it is built for.
     pub fn vermagic(&self) -> Option<&str> {
         self.info("vermagic")
     }
 
-    /// The release of the kernel it is built for.
+    /// The release of the kernel that it is built for.
     pub fn release(&self) -> Option<&str> {
         self.vermagic()?.split(' ').next()
     }
 
-    /// Names of the modules it needs.
+    /// Names of the modules that it needs.
     pub fn depends(&self) -> impl Iterator<Item = &str> {
         self.info("depends").unwrap_or_default().split(',').filter(|name| !name.is_empty())
     }
 
-    /// Patterns of the devices it drives, such as `pci:v00008086d...`.
+    /// Patterns of the devices that it drives, such as `pci:v00008086d...`.
     pub fn aliases(&self) -> impl Iterator<Item = &str> {
         self.info_all("alias")
     }
 
-    /// Its license.
+    /// The license, as `.modinfo` states it.
     pub fn license(&self) -> Option<&str> {
         self.info("license")
     }
@@ -205,12 +205,12 @@ impl ModuleImage {
         self.elf.section(name).map(|(index, _)| index)
     }
 
-    /// The bytes of a section in the file, before relocation; empty for sections without any.
+    /// The bytes of a section in the file, before relocation; empty for sections that have none.
     pub fn section_bytes(&self, section: usize) -> &[u8] {
         self.elf.sections.get(section).map(|s| self.elf.bytes(&self.data, s)).unwrap_or_default()
     }
 
-    /// The bytes of its type information.
+    /// The bytes of its BTF; `None` where it has none.
     pub fn btf_bytes(&self) -> Option<&[u8]> {
         self.section_index(".BTF").map(|index| self.section_bytes(index))
     }
@@ -257,7 +257,7 @@ impl ModuleImage {
         found
     }
 
-    /// Where the sections and symbols of the loaded module are in the guest.
+    /// Works out where the sections and symbols of the loaded module are in the guest.
     ///
     /// `symbol_values` has the value of every ELF symbol, in the file's order, after the guest's loader has
     /// resolved them. `None` when the values are not this module's.
@@ -285,7 +285,7 @@ impl ModuleImage {
     }
 }
 
-/// The bytes of a module's file, compressed or not.
+/// The bytes of a module's file, compressed or not; `what` names it in errors.
 pub fn unpack(what: &str, file: Vec<u8>) -> Result<Vec<u8>, KernelError> {
     Ok(decompress(what, &file, LIMIT)?.unwrap_or(file))
 }

@@ -1,7 +1,10 @@
-//! Frames of kernel code: from the tables that the kernel unwinds its own stacks by (ORC) to what debuggers understand (DWARF).
+//! Stack frames of kernel code: turns the tables that the kernel unwinds its own stacks by (ORC) into what
+//! debuggers understand (DWARF).
 //!
-//! An ORC table has, for each range of code, where the caller's stack pointer, its frame pointer and the return address are
-//! (`arch/x86/include/asm/orc_types.h`). Other registers it does not tell, so they are undefined in callers.
+//! An ORC table has a row for each range of code.
+//! The row states where the caller's stack pointer, its frame pointer and the return address are
+//! (`arch/x86/include/asm/orc_types.h`).
+//! It does not cover other registers, so they are undefined in callers.
 
 mod unwind;
 
@@ -9,12 +12,12 @@ pub use unwind::{Frame, Unwinder};
 
 use std::ops::Range;
 
-/// Entries of a table that are read; the largest kernels have some hundred thousand.
+/// Most rows of a table that are read; the largest kernels have some hundred thousand.
 pub const MAX_ENTRIES: usize = 1 << 21;
-/// Entries that share a description: a debugger goes through half of them for each frame.
+/// Rows that share a description. A debugger reads half of them for each stack frame.
 const TOGETHER: usize = 32;
 
-/// What addresses are counted from.
+/// What offsets in a row count from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Base {
     Undefined,
@@ -22,9 +25,9 @@ enum Base {
     Caller,
     Sp,
     Bp,
-    /// What lies at the stack pointer.
+    /// The word that the stack pointer points to.
     AtSp,
-    /// What lies at the frame pointer.
+    /// The word that the frame pointer points to.
     AtBp,
     /// A register, by its number in DWARF.
     Register(u8),
@@ -49,14 +52,15 @@ const BASES: [[Base; 11]; 2] = [
         AtBp,
     ],
 ];
-/// The numbers of the stack pointer among them.
+/// The numbers of the stack pointer in these two layouts.
 const SP_NUMBERS: [u8; 2] = [5, 3];
 
-/// How a kernel writes its tables. Nothing in it says so, but most entries are of called functions, by the stack pointer.
+/// How a kernel writes its tables. Nothing in a table states it, but most rows are of called functions, by
+/// the stack pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     bases: &'static [Base; 11],
-    /// Calls are kind 2 since 6.4, and kind 0 before.
+    /// Whether calls are kind 2 (since 6.4) and not kind 0.
     new_kinds: bool,
 }
 
@@ -99,7 +103,7 @@ fn more_common([old, new]: [usize; 2]) -> u8 {
 const DWARF_BP: u8 = 6;
 const DWARF_SP: u8 = 7;
 const DWARF_RETURN: u8 = 16;
-/// Registers of which a frame of calls says nothing.
+/// Registers about which the row of a call states nothing.
 const UNKNOWN: [u8; 14] = [0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
 /// The registers in `struct pt_regs`, in words from its start.
 const PT_REGS: [(u8, i64); 17] = [
@@ -121,19 +125,19 @@ const PT_REGS: [(u8, i64); 17] = [
     (DWARF_RETURN, 16),
     (DWARF_SP, 19),
 ];
-/// Those that a processor saves by itself, in words from the return address.
+/// The registers that a processor saves by itself, in words from the return address.
 const INTERRUPTED: [(u8, i64); 2] = [(DWARF_RETURN, 0), (DWARF_SP, 3)];
 
-/// What an entry is about.
+/// What a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Nothing is known.
     Undefined,
-    /// A called function.
+    /// The code of a called function.
     Call,
     /// A `struct pt_regs` is on the stack.
     Regs,
-    /// What the processor saves by itself is on the stack.
+    /// Only what the processor saves by itself is on the stack.
     Partial,
 }
 
@@ -149,12 +153,12 @@ struct Entry {
 #[derive(Debug, Default)]
 pub struct Frames {
     out: Vec<u8>,
-    /// That of the first table, which is the kernel's.
+    /// The layout of the first table, which is the kernel's; `None` before it is read.
     layout: Option<Layout>,
 }
 
 impl Frames {
-    /// None yet.
+    /// A `.debug_frame` without descriptions.
     pub fn new() -> Frames {
         let mut frames = Frames::default();
         frames.common(b"\0", &[]);
@@ -162,8 +166,9 @@ impl Frames {
         frames
     }
 
-    /// Adds the frames of code in `ranges`, which have one table. `places` has distances from each word of it, which is at `places_at`, to code;
-    /// `entries` what holds there. Both as they are in memory.
+    /// Adds the stack frames of code in `ranges`, which have one table. `places` holds distances from each of
+    /// its words, which begin at `places_at`, to code. `entries` holds the row for each. Both are as in
+    /// memory.
     pub fn add(
         &mut self,
         ranges: impl IntoIterator<Item = Range<u64>>,
@@ -181,7 +186,7 @@ impl Frames {
         }
     }
 
-    /// Adds those of one range, to which all of the entries belong.
+    /// Adds the stack frames of one range, to which all of the rows belong.
     fn add_range(&mut self, range: &Range<u64>, within: &[Entry], layout: &Layout) {
         let end = |i: usize| within.get(i).map_or(range.end, |entry| entry.address);
         let mut at = 0;
@@ -206,7 +211,8 @@ impl Frames {
         self.out
     }
 
-    /// The common part of descriptions (CIE): version 3, lengths in words that grow downwards, the return address.
+    /// Writes the common part of descriptions (CIE): version 3, lengths in words that grow downwards, the
+    /// return address.
     fn common(&mut self, augmentation: &[u8], more: &[u8]) {
         let mut entry = u32::MAX.to_le_bytes().to_vec();
         entry.push(3);
@@ -221,7 +227,7 @@ impl Frames {
     }
 
     fn describe(&mut self, signal: bool, start: u64, end: u64, program: &[u8]) {
-        // The first common part begins the section; the second comes behind it.
+        // The first common part begins the section; the second stands behind it.
         let first = 4 + u64::from(u32::from_le_bytes(self.out[..4].try_into().unwrap_or_default()));
         let common = if signal { first as u32 } else { 0 };
         let mut entry = common.to_le_bytes().to_vec();
@@ -234,7 +240,7 @@ impl Frames {
         self.append(entry);
     }
 
-    /// Appends an entry with its length before it, filled up with nothing to do.
+    /// Appends a record with its length before it, padded with no-operations.
     fn append(&mut self, mut entry: Vec<u8>) {
         entry.resize((entry.len() + 4).next_multiple_of(8) - 4, 0);
         self.out.extend_from_slice(&(entry.len() as u32).to_le_bytes());
@@ -242,7 +248,7 @@ impl Frames {
     }
 }
 
-/// The entries of a table, by address.
+/// The rows of a table, by address.
 fn read(places_at: u64, places: &[u8], entries: &[u8]) -> Vec<Entry> {
     let places = places.chunks_exact(4).zip(entries.chunks_exact(6)).take(MAX_ENTRIES);
     let mut read: Vec<Entry> = places
@@ -259,7 +265,7 @@ fn read(places_at: u64, places: &[u8], entries: &[u8]) -> Vec<Entry> {
         })
         .collect();
     read.sort_by_key(|entry| entry.address);
-    // Of several for one place the last tells: the kernel looks from the end.
+    // The kernel looks from the end, so the last of several rows for one place holds.
     read.reverse();
     read.dedup_by_key(|entry| entry.address);
     read.reverse();
@@ -271,7 +277,7 @@ fn is_signal(kind: Kind) -> bool {
     matches!(kind, Kind::Regs | Kind::Partial)
 }
 
-/// What holds from an entry on.
+/// Writes the rules that hold from a row on.
 fn rules(out: &mut Vec<u8>, entry: &Entry, layout: &Layout) {
     let kind = layout.kind(entry);
     let offset = entry.sp.1;
@@ -299,12 +305,12 @@ fn rules(out: &mut Vec<u8>, entry: &Entry, layout: &Layout) {
     match (layout.base(entry.bp.0), entry.bp.1) {
         (Caller, offset) if offset % 8 == 0 => at_offset(out, DWARF_BP, i64::from(offset) / 8),
         _ if kind == Kind::Regs => {}
-        // As it was.
+        // The frame pointer is as it was.
         _ => out.extend_from_slice(&[0x08, DWARF_BP]),
     }
 }
 
-/// There is no caller.
+/// Writes that there is no caller.
 fn undefined(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0x07, DWARF_RETURN]);
 }
@@ -366,7 +372,8 @@ fn sleb(out: &mut Vec<u8>, mut value: i64) {
 mod tests {
     use super::*;
 
-    /// A table at 0x1000 for code at 0x2000: a function, a push of BP, an interrupt, an end. `sp` and `caller` are numbers of bases.
+    /// A table at 0x1000 for code at 0x2000: a function, a push of BP, an interrupt, an end. `sp` and
+    /// `caller` are numbers of bases.
     fn frames(sp: u8, caller: u8, call: u8, regs: u8) -> Vec<u8> {
         let entry = |offset: i16, bp: i16, bases: u8, kind: u8| {
             [&offset.to_le_bytes()[..], &bp.to_le_bytes(), &[bases, kind]].concat()
@@ -395,7 +402,7 @@ mod tests {
         // CFA is SP + 16, and BP is two words below.
         let pushed = [0x0c, DWARF_SP, 16, 0x11, DWARF_RETURN, 1, 0x11, DWARF_BP, 2];
         assert!(oldest.windows(pushed.len()).any(|window| window == pushed), "{oldest:x?}");
-        // Of an interrupt, all registers are known.
+        // For an interrupt, all registers are known.
         assert!(oldest.windows(3).any(|window| window == [0x11, DWARF_SP, 0x6d]), "{oldest:x?}");
     }
 

@@ -1,4 +1,5 @@
-//! Prototypes of a module's functions, from its DWARF: a module that is built where no `vmlinux` is at hand has no BTF of its own.
+//! Prototypes of a module's functions, from its DWARF. A module that is built where no `vmlinux` is at hand
+//! has no BTF of its own.
 
 use crate::btf::{Pointee, Proto, Type};
 use crate::lines::{Bytes, dwarf_of};
@@ -6,18 +7,18 @@ use crate::module::ModuleImage;
 use gimli::{AttributeValue, DebuggingInformationEntry, Dwarf, Unit, UnitOffset};
 use std::collections::BTreeMap;
 
-/// Functions by their names.
+/// Prototypes by the names of their functions.
 pub type Prototypes = BTreeMap<String, Proto>;
 
-/// No type has more names and qualifiers than this.
+/// Most names and qualifiers of a type.
 const MAX_DEPTH: usize = 32;
-/// No module has more functions, and no function more parameters.
+/// Most functions of a module that are read; then most parameters of one function.
 const MAX_FUNCTIONS: usize = 1 << 20;
 const MAX_PARAMS: usize = 64;
 
 type Die<'a> = DebuggingInformationEntry<'a, 'a, Bytes, usize>;
 
-/// The functions of a module, as far as its DWARF can be read; without those that have one name and several prototypes.
+/// The prototypes of a module, as far as its DWARF can be read. It leaves out names with several prototypes.
 pub fn of_module(module: &ModuleImage) -> Prototypes {
     let mut found: BTreeMap<String, Option<Proto>> = BTreeMap::new();
     let Some(dwarf) = dwarf_of(module) else { return Prototypes::new() };
@@ -73,7 +74,7 @@ impl Reader<'_> {
         Some(String::from_utf8_lossy(name.bytes()).into_owned())
     }
 
-    /// Where the type of what an entry describes is described; `None` for `void`.
+    /// Where the type of what a DWARF entry describes is described; `None` for `void`.
     fn behind(&self, die: &Die<'_>) -> gimli::Result<Option<UnitOffset>> {
         Ok(match die.attr_value(gimli::DW_AT_type)? {
             Some(AttributeValue::UnitRef(offset)) => Some(offset),
@@ -210,7 +211,7 @@ mod tests {
             (b"\0\x08say\0", 0),
             (b"\x07n\0", INT),
             (b"\x09\0", 0),
-            // Two functions of one name.
+            // Two functions have one name.
             (b"\x08twin\0\0", 0),
             (b"\x06twin\0", INT),
             (b"\0", 0),
@@ -232,7 +233,7 @@ mod tests {
 
     #[test]
     fn types_without_an_end_are_given_up() {
-        // A const of itself.
+        // This is a const of itself.
         let found = of_module(&module(&[(b"\x05", 32), (b"\x06f\0", 32), (b"\0", 0)]));
         assert_eq!(found["f"].result, Type::Other);
         // What could be read before a mistake counts.

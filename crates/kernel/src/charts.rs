@@ -7,7 +7,7 @@ use guardrail_knowledge::chart::{Call, Chart};
 use guardrail_knowledge::effect::When;
 use std::sync::Arc;
 
-/// All charts, as this kernel has them: rules for functions that it lacks are left out.
+/// All charts, as this kernel has them; rules for functions that it lacks are left out.
 pub fn for_image(image: &KernelImage) -> Arc<[Chart]> {
     parse::built_in().map(|draft| resolve(image, draft)).collect()
 }
@@ -23,7 +23,7 @@ fn resolve(image: &KernelImage, draft: Draft) -> Chart {
         let known = variants(image, plain);
         let found = !known.is_empty();
         chart.calls.extend(known.into_iter().map(|(name, _)| call(image, rule, name)));
-        // Of functions of modules the image says nothing.
+        // The image says nothing about functions of modules.
         if !found && elsewhere {
             chart.calls.push(call(image, rule, plain.clone()));
         }

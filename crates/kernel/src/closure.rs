@@ -1,11 +1,12 @@
-//! Which code ends a call of a function: itself, its cold part, and what it leaves to by tail jump.
+//! Finds the code that ends a call of a function: the function, its cold part, and the functions that it
+//! leaves to by tail jump.
 
 use guardrail_binfmt::KernelImage;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, OpKind};
 
-/// Tail jumps chain; nothing that matters chains deeper.
+/// Most functions in a chain of tail jumps; nothing that matters chains deeper.
 const MAX_FUNCTIONS: usize = 12;
-/// No hooked function is longer.
+/// Most bytes of a hooked function.
 const MAX_SIZE: u64 = 0x4000;
 
 /// Link-time ranges whose returns end a call of the function at `address`.

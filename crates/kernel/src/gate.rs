@@ -1,14 +1,16 @@
-//! What the gate is told of a kernel: which of its functions access devices for drivers, and where drivers are bound.
+//! Configures the gate for a kernel: which functions access devices for drivers, and where drivers are bound.
 
 use guardrail_binfmt::KernelImage;
 use guardrail_trace::config::{ConfigAccessor, Gate, PciProbe};
 
-/// Functions that access registers for their callers, wherever those are (lib/iomap.c, arch/x86/lib/iomem.c, lib/iomap_copy.c).
+/// Functions that access registers for their callers, wherever the registers are (lib/iomap.c,
+/// arch/x86/lib/iomem.c, lib/iomap_copy.c).
 const ACCESSORS: [&str; 8] =
     ["ioread", "iowrite", "memcpy_fromio", "memcpy_toio", "memset_io", "__ioread", "__iowrite", "mmio_"];
-/// The PCI core's own accesses to devices: interrupt tables, power states, quirks (drivers/pci).
+/// Prefixes of the PCI core's own functions that access devices: interrupt tables, power states, quirks
+/// (drivers/pci).
 const PCI_CORE: [&str; 6] = ["pci_", "__pci_", "msix_", "msi_", "__msi", "quirk_"];
-/// Accesses to PCI configuration space (arch/x86/pci): name, and whether it writes.
+/// Functions that access PCI configuration space (arch/x86/pci): name, and whether it writes.
 const CONFIG_SPACE: [(&str, bool); 6] = [
     ("pci_conf1_read", false),
     ("pci_conf1_write", true),
@@ -20,17 +22,17 @@ const CONFIG_SPACE: [(&str, bool); 6] = [
 /// Functions that give addresses for devices another meaning (mm/vmalloc.c, arch/x86/mm/ioremap.c).
 const REMAPS: [&str; 5] =
     ["ioremap_page_range", "vmap_page_range", "iounmap", "vunmap_range", "vunmap_range_noflush"];
-/// No function of interest is longer.
+/// Most bytes of a function of interest.
 const MAX_SIZE: u64 = 0x4000;
 
-/// Works out what the tracer is told. `ram` are the physical addresses of the guest's memory.
+/// Works out the gate's configuration for the tracer. `ram` are the physical addresses of the guest's memory.
 pub fn gate(image: &KernelImage, ram: &[(u64, u64)], limit_millis: u64) -> Gate {
     let of = |prefixes: &[&str], name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
     let mut accessors: Vec<(u64, u64)> = image
         .symbols()
         .filter(|symbol| symbol.kind.eq_ignore_ascii_case(&'t') && image.is_text(symbol.address))
         .filter(|symbol| of(&ACCESSORS, symbol.name) || of(&PCI_CORE, symbol.name))
-        // Configuration space has a gate of its own, at the functions' entries.
+        // Configuration space has a gate of its own, at the first instructions of the functions.
         .filter(|symbol| !CONFIG_SPACE.iter().any(|(name, _)| *name == symbol.name))
         .filter_map(|symbol| {
             let size = image.symbol_at(symbol.address)?.size.min(MAX_SIZE);
@@ -54,7 +56,7 @@ pub fn gate(image: &KernelImage, ram: &[(u64, u64)], limit_millis: u64) -> Gate 
     }
 }
 
-/// `None` where the kernel has no PCI.
+/// Where the kernel binds PCI drivers, and offsets in its structures. `None` where the kernel has no PCI.
 fn pci_probe(image: &KernelImage) -> Option<PciProbe> {
     let btf = image.btf();
     let member = |structure, path| btf.member_offset(structure, path);

@@ -1,5 +1,6 @@
-//! What calls between a guarded driver and the kernel do to the driver's rights: the table `isolation.txt`, and the memory
-//! effects of `memory.txt` in each class, resolved by the types of one kernel and its modules.
+//! What calls between a guarded driver and the kernel do to the driver's rights.
+//! The sources are the table `isolation.txt`, and the memory effects of `memory.txt` in each class. The types
+//! of one kernel and its modules resolve them.
 
 mod parse;
 mod resolve;
@@ -18,17 +19,17 @@ use std::sync::Arc;
 
 const TEXT: &str = include_str!("../isolation.txt");
 
-/// What a call does, before it and after it.
+/// What a call does to rights, before it and after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotation {
-    /// Before the function is called.
+    /// Actions before the function is called.
     pub before: Vec<Step>,
-    /// When it has returned.
+    /// Actions when it has returned.
     pub after: Vec<Step>,
 }
 
 impl Annotation {
-    /// True where nothing is to be done.
+    /// Whether the call does nothing to rights.
     pub fn is_empty(&self) -> bool {
         self.before.is_empty() && self.after.is_empty()
     }
@@ -44,18 +45,18 @@ impl Annotation {
 pub struct Shape {
     /// Words of arguments on the stack.
     pub stack_words: u8,
-    /// Their number is not fixed.
+    /// Whether the number of arguments is not fixed.
     pub variadic: bool,
-    /// The result is an `int`, which tells of errors by negative numbers.
+    /// Whether the result is an `int`, which reports errors by negative numbers.
     pub int: bool,
 }
 
 /// A member of a structure of function pointers, by its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Member {
-    /// The structure.
+    /// The name of the structure.
     pub structure: String,
-    /// The member.
+    /// The name of the member.
     pub member: String,
 }
 
@@ -76,10 +77,11 @@ pub struct Isolation {
     prototypes: Prototypes,
 }
 
-/// What is known of types.
+/// The types of a driver's border.
 #[derive(Clone, Debug, Default)]
 pub struct Types {
-    /// Those of the driver first, then of modules that it needs, then of the kernel: in this order functions and types are looked for.
+    /// BTF of the driver, then of modules that it needs, then of the kernel. Functions and types are looked
+    /// up in this order.
     pub btf: Vec<Arc<Btf>>,
     /// The driver's own functions, where it has no BTF but DWARF.
     pub prototypes: Prototypes,
@@ -92,12 +94,12 @@ impl From<Vec<Arc<Btf>>> for Types {
 }
 
 impl Isolation {
-    /// The tables of this program.
+    /// Reads the tables of this program.
     pub fn built_in(types: impl Into<Types>) -> Result<Isolation, AnnotationError> {
         Isolation::with_table(("isolation.txt", TEXT), types)
     }
 
-    /// The tables of this program for a driver and the modules that it needs.
+    /// Reads the tables of this program for a driver and the modules that it needs.
     pub fn for_driver(
         kernel: &KernelImage,
         driver: &ModuleImage,
@@ -106,7 +108,7 @@ impl Isolation {
         Isolation::built_in(types(kernel, driver, needed))
     }
 
-    /// The same with another table in the place of `isolation.txt`.
+    /// Reads the tables of this program with another table in place of `isolation.txt`.
     pub fn with_table(table: (&str, &str), types: impl Into<Types>) -> Result<Isolation, AnnotationError> {
         let mut tables = vec![];
         for memory in Kind::Memory.tables() {
@@ -116,7 +118,7 @@ impl Isolation {
         Isolation::new(&tables, types)
     }
 
-    /// Tables with their names. What a table says of a function replaces what those before it say.
+    /// Reads tables with their names. A table's lines about a function replace the lines of those before it.
     pub fn new(tables: &[(&str, &str)], types: impl Into<Types>) -> Result<Isolation, AnnotationError> {
         let Types { btf, prototypes } = types.into();
         let mut isolation = Isolation {
@@ -186,7 +188,7 @@ impl Isolation {
         self.numbers.get(same_kind(kind)).copied()
     }
 
-    /// The number of a state of a type of objects, which may have a state of its own behind a dot.
+    /// The number of a state of a type of objects. Behind a dot the type may name a state of its own.
     fn state(&self, kind: &str, state: &str) -> Option<u32> {
         let kind = kind.split_once('.').map_or(kind, |(kind, _)| kind);
         let number = self.states.get(kind)?.iter().position(|known| known == state)?;
@@ -213,7 +215,8 @@ impl Isolation {
         Some(annotation)
     }
 
-    /// What any call of a function with arguments of these types does, whether there is a line for the function or not.
+    /// What any call of a function with arguments of these types does, even where no line covers the
+    /// function.
     pub fn handed(&self, name: &str) -> Annotation {
         let mut annotation = Annotation::default();
         let proto = self.proto(name).or_else(|| self.proto(plain(name)));
@@ -239,8 +242,9 @@ impl Isolation {
         self.proto(name).or_else(|| self.proto(plain(name))).map(|proto| shape(&proto))
     }
 
-    /// What a call of one of the driver's functions by the kernel does: by the member of a structure in which it stands, where that is
-    /// known, else by the members with its prototype if their lines agree; and by the types of its arguments.
+    /// What a call of one of the driver's functions by the kernel does.
+    /// The member of a structure that holds the function decides, where it is known. Otherwise the members
+    /// with its prototype decide, if their lines agree. The types of its arguments add their effects.
     pub fn entry(&self, name: &str, members: &[Member]) -> Entry {
         let own = self.own_proto(name);
         let proto = own.or_else(|| members.iter().find_map(|member| self.member_proto(member)));
@@ -282,7 +286,8 @@ impl Isolation {
         }
     }
 
-    /// The members with this prototype, if they all say the same.
+    /// The first member with this prototype, if the lines of all such members have the same effects; else
+    /// none.
     fn alike(&self, proto: &Proto) -> BTreeSet<Member> {
         let fitting = |member: &&Member| self.member_proto(member).is_some_and(|other| same(proto, &other));
         let found: Vec<&Member> = self.entries.keys().filter(fitting).collect();
@@ -296,7 +301,9 @@ impl Isolation {
         }
     }
 
-    /// The structure of function pointers that a variable of this size is, by where in it functions stand (and their names in the driver); each with its member.
+    /// Finds the structure of function pointers that a variable is, by its size and by the offsets of
+    /// functions in it. Returns each function's name in the driver with its member. Empty unless exactly one
+    /// structure fits.
     pub fn operations(&self, size: u64, functions: &[(u64, String)]) -> Vec<(String, Member)> {
         let structures: BTreeSet<&String> = self.entries.keys().map(|member| &member.structure).collect();
         let mut found: Vec<Vec<(String, Member)>> = Vec::new();
@@ -321,8 +328,8 @@ impl Isolation {
         }
     }
 
-    /// Effects and fields of which this kernel knows nothing, each with what it was said of (of functions, those of the last table): most
-    /// belong to other kernels.
+    /// Effects and fields that this kernel does not know, each with the line that has it. Of functions, only
+    /// those of the last table count. Most belong to other kernels.
     pub fn left_out(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         let mut tell = |of: &str, what: Vec<String>| {
@@ -369,15 +376,15 @@ impl Isolation {
         self.btf.iter().find_map(|btf| btf.func_proto(name))
     }
 
-    /// A structure and the types that know it.
+    /// A structure, and the types that know it.
     fn structure(&self, name: &str) -> Option<(&Btf, u32)> {
         self.btf.iter().find_map(|btf| Some((&**btf, btf.struct_named(name)?)))
     }
 }
 
-/// The types by which a driver's border is known: its own, those of the modules that it needs, and the kernel's.
+/// The types of a driver's border: its own, those of the modules that it needs, and the kernel's.
 pub fn types(kernel: &KernelImage, driver: &ModuleImage, needed: &[ModuleImage]) -> Types {
-    // A module whose types cannot be read has none that are known.
+    // A module whose types cannot be read counts as one without types.
     let of = |module: &ModuleImage| {
         Some(Arc::new(Btf::parse(module.btf_bytes()?, Some(Arc::clone(kernel.btf()))).ok()?))
     };
@@ -390,19 +397,19 @@ pub fn types(kernel: &KernelImage, driver: &ModuleImage, needed: &[ModuleImage])
 /// What a call of one of the driver's functions does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// What is done.
+    /// The actions before and after the call.
     pub annotation: Annotation,
-    /// How it is called, if that is known.
+    /// How it is called; `None` if that is not known.
     pub shape: Option<Shape>,
-    /// What it returns where it cannot be called.
+    /// What it returns where it cannot be called; `None` if no line says so.
     pub fail: Option<i64>,
     /// The members whose lines were taken.
     pub members: Vec<Member>,
-    /// Its arguments that point to memory of which no line speaks.
+    /// Arguments that point to memory that no line covers.
     pub unknown: Vec<u8>,
 }
 
-/// A line for each of some structures.
+/// Adds a line for each of some structures.
 fn add_to(lines: &mut BTreeMap<String, Vec<Line>>, structures: &[String], line: &Line) {
     for name in structures {
         lines.entry(name.clone()).or_default().push(line.clone());
@@ -417,7 +424,7 @@ fn structure_behind(ty: &Type) -> Option<&str> {
     }
 }
 
-/// `kfree` frees what comes from a cache with a name as well.
+/// `kfree` also frees objects of caches with names, so both are one kind.
 fn same_kind(kind: &str) -> &str {
     if kind == "cache" { "slab" } else { kind }
 }
@@ -439,8 +446,8 @@ fn shape(proto: &Proto) -> Shape {
     }
 }
 
-/// The arguments in registers that point to what can be written, and the names of structures there. What `void` pointers point to is the
-/// driver's own, which it gave with the function.
+/// The arguments in registers that point to what can be written, each with the name of the structure there.
+/// `void` pointers are left out: they point to the driver's own data, which it gave with the function.
 fn pointers(proto: &Proto) -> Vec<(u8, Option<String>)> {
     let named = proto.params.iter().filter_map(|param| match &param.ty {
         Type::Ptr(pointee) if !pointee.is_const && !pointee.is_func && !pointee.is_void => {
@@ -451,7 +458,7 @@ fn pointers(proto: &Proto) -> Vec<(u8, Option<String>)> {
     named.collect()
 }
 
-/// True for prototypes of one function type, as far as calls tell.
+/// Whether two prototypes are of one function type, as far as calls can differ.
 fn same(a: &Proto, b: &Proto) -> bool {
     let alike = |a: &Type, b: &Type| match (a, b) {
         (Type::Ptr(a), Type::Ptr(b)) => {

@@ -20,7 +20,8 @@ const QUEUES: [(Global, &str); 2] = [
     (Global::FreezableQueue, "system_freezable_wq"),
     (Global::FreezableEfficientQueue, "system_freezable_power_efficient_wq"),
 ];
-/// What a return jumps to: the first in the image, the others where the kernel patches itself for a processor.
+/// What a return jumps to: the first in the image, the others where the kernel patches itself for a
+/// processor.
 const RETURN_THUNKS: [&str; 6] = [
     "__x86_return_thunk",
     "retbleed_return_thunk",
@@ -35,7 +36,7 @@ const REGISTERS: [&str; 16] = [
     "r15",
 ];
 
-/// Works out what the tracer is told. `watch` are module names, `log` is the path of the log.
+/// Works out the tracer's configuration. `watch` are module names, `log` is the path of the log.
 pub fn tracer_config(
     image: &KernelImage,
     table: &SummaryTable,
@@ -113,7 +114,7 @@ pub fn tracer_config(
     })
 }
 
-/// What clients are told of modules and tasks beyond [`tracer_config`].
+/// What clients need to know of modules and tasks, beyond [`tracer_config`].
 pub fn module_list(image: &KernelImage) -> Result<ModuleList, KernelError> {
     let mut missing = Missing { image, names: Vec::new() };
     let list = ModuleList {
@@ -153,7 +154,8 @@ impl Missing<'_> {
     }
 }
 
-/// How many arguments exported functions take, as far as prototypes say it; none of those that may take six.
+/// How many arguments exported functions take, as far as prototypes show it. Functions that may take six are
+/// left out.
 fn arguments(image: &KernelImage, table: &SummaryTable) -> Vec<(u64, u8)> {
     let count = |name: &str| {
         let proto = image.btf().func_proto(name).filter(|proto| !proto.variadic)?;
@@ -171,7 +173,7 @@ fn arguments(image: &KernelImage, table: &SummaryTable) -> Vec<(u64, u8)> {
     exported.filter_map(function).collect()
 }
 
-/// From the first to the last executable section.
+/// The link-time range from the first to the last executable section.
 fn kernel_text(image: &KernelImage) -> (u64, u64) {
     let text = |(_, start, size): (&str, u64, u64)| image.is_text(start).then_some((start, start + size));
     image
@@ -238,14 +240,15 @@ fn module_layout(missing: &mut Missing<'_>) -> ModuleLayout {
     ModuleLayout { name, regions, kallsyms, symtab, num_symtab }
 }
 
-/// Where a vCPU's `preempt_count` is from its GS base, and whether the kernel's slide is to be added.
+/// Offset of a vCPU's `preempt_count` from its GS base, and whether the kernel's slide has to be added.
 pub fn preempt_count(image: &KernelImage) -> Option<(u64, bool)> {
     let mut missing = Missing { image, names: Vec::new() };
     let places = per_cpu(&mut missing);
     missing.names.is_empty().then_some((places.preempt_count, places.relative))
 }
 
-/// `current` and `preempt_count`: symbols of their own (up to 6.1 and since 6.15), or in `pcpu_hot` (between).
+/// `current` and `preempt_count`: symbols of their own (up to 6.1 and since 6.15), or in `pcpu_hot`
+/// (between).
 fn per_cpu(missing: &mut Missing<'_>) -> PerCpu {
     let image = missing.image;
     let (current, preempt_count) = match image.address_of("pcpu_hot") {
@@ -255,7 +258,7 @@ fn per_cpu(missing: &mut Missing<'_>) -> PerCpu {
         ),
         None => (missing.function("current_task"), missing.function("__preempt_count")),
     };
-    // Per-CPU symbols were offsets from zero until 6.15; since then they are addresses in the image, and the
-    // GS base is the distance from there to the CPU's copy.
+    // Per-CPU symbols were offsets from zero until 6.15. Since then they are addresses in the image. The GS
+    // base is the distance from there to the CPU's copy.
     PerCpu { current, preempt_count, relative: current >> 63 != 0 }
 }

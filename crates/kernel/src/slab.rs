@@ -1,4 +1,4 @@
-//! What somebody inside a running kernel must know of its allocators: layouts, functions and what they do.
+//! The allocators of a kernel for code that runs inside it: layouts, functions and what they do.
 
 mod calls;
 mod layout;

@@ -1,18 +1,23 @@
 //! Functions that read words beyond the end of strings on purpose.
 //!
-//! A word that begins inside of an object may reach beyond it: the code looks at the bytes up to the end only. Such code is found
-//! by what it is made of: the constants by which a zero byte in a word is found, and loads that the kernel's exception table
-//! repairs when the word reaches into a page that is not there (`load_unaligned_zeropad`).
+//! A word that begins inside of an object may reach beyond it; the code uses only the bytes up to the end.
+//! Two marks identify such code:
+//!
+//! - It has the constants that find a zero byte in a word.
+//! - Its loads are repaired by the kernel's exception table when the word reaches into a page that is not
+//!   there (`load_unaligned_zeropad`).
 
 use guardrail_binfmt::KernelImage;
 
-/// -REPEAT_BYTE(0x01) and REPEAT_BYTE(0x80), of which `has_zero` is made (arch/x86/include/asm/word-at-a-time.h).
+/// -REPEAT_BYTE(0x01) and REPEAT_BYTE(0x80), of which `has_zero` is made
+/// (arch/x86/include/asm/word-at-a-time.h).
 const CONSTANTS: [u64; 2] = [0xfefe_fefe_fefe_feff, 0x8080_8080_8080_8080];
-/// The type of an entry whose load gets zeros for what cannot be read (`EX_TYPE_ZEROPAD`), and the bits that hold a type.
+/// The type of a row whose load gets zeros for what cannot be read (`EX_TYPE_ZEROPAD`), and the bits that
+/// hold a type.
 const ZEROPAD: u32 = 20;
 const TYPE_BITS: u32 = 0xff;
 const ENTRY: usize = 12;
-/// No function of this sort is longer.
+/// Most bytes of a function of this sort.
 const MAX_SIZE: u64 = 0x4000;
 
 /// Link-time ranges of these functions, sorted.
@@ -30,7 +35,7 @@ fn function(image: &KernelImage, place: u64) -> Option<(u64, u64)> {
     Some((start, start + symbol.size))
 }
 
-/// Loads that the exception table repairs.
+/// Link-time addresses of loads that the exception table repairs.
 fn repaired(image: &KernelImage) -> impl Iterator<Item = u64> {
     let table = image.sections().find(|section| section.0 == "__ex_table");
     let (start, bytes) =
@@ -43,7 +48,7 @@ fn repaired(image: &KernelImage) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Places in the text that hold one of the constants whose function holds both: random bytes hardly do.
+/// Addresses in the text that hold one of the constants, in functions that hold both; random bytes hardly do.
 fn by_constants(image: &KernelImage) -> impl Iterator<Item = u64> {
     let text: Vec<(u64, u64)> =
         image.sections().filter(|s| image.is_text(s.1)).map(|(_, start, size)| (start, size)).collect();

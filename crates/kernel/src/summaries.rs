@@ -1,5 +1,5 @@
-//! What kernel functions do: the tables of `knowledge/` about memory, locks and DMA, resolved for one kernel, and the default
-//! for all other functions.
+//! What kernel functions do: the tables of `knowledge/` about memory, locks and DMA, resolved for one kernel,
+//! and the default for all other functions.
 
 mod dma;
 pub(crate) mod locks;
@@ -15,17 +15,17 @@ use std::sync::Arc;
 /// A table row that this kernel has.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What the function does.
+    /// The effects of the function.
     pub summary: Arc<Summary>,
-    /// Link-time address.
+    /// Link-time address of the function.
     pub address: u64,
-    /// How many arguments the effects speak of.
+    /// How many arguments the effects use.
     pub args: u8,
-    /// Values to be read through arguments at the entry.
+    /// Values to be read through arguments at the function's first instruction.
     pub derefs: Vec<Deref>,
     /// Lists to be read through arguments.
     pub lists: Vec<ListWalk>,
-    /// Watched wherever it is called from.
+    /// Whether calls are watched from all callers.
     pub everywhere: bool,
 }
 
@@ -71,7 +71,7 @@ impl SummaryTable {
         table
     }
 
-    /// Adds the effects of an entry to what is known of a function.
+    /// Adds the effects of a row to what is known of a function.
     fn extend(&mut self, image: &KernelImage, entry: &table::Row<'_>, name: &str, address: u64) {
         let mut row = self.rows.remove(name).unwrap_or_else(|| Row {
             summary: by_name(image, name),
@@ -94,7 +94,8 @@ impl SummaryTable {
         self.rows.insert(name.to_owned(), row);
     }
 
-    /// The same for a function of a module: its parameters are known by their order, and nothing is read through them.
+    /// Adds the effects of a row to a function of a module. Its parameters are known by their order, and
+    /// nothing is read through them.
     fn extend_elsewhere(&mut self, image: &KernelImage, entry: &table::Row<'_>, name: &str) {
         let more = resolve(entry, image, name, 0).summary;
         let known = self.elsewhere.remove(name).unwrap_or_else(|| Arc::new(Summary::unknown(name)));
@@ -103,12 +104,12 @@ impl SummaryTable {
         self.elsewhere.insert(name.to_owned(), Arc::new(summary));
     }
 
-    /// What the table says of a function that is not in the image but in a module.
+    /// What the table states about a function that is not in the image but in a module.
     pub fn elsewhere(&self, name: &str) -> Option<Arc<Summary>> {
         self.elsewhere.get(name).cloned()
     }
 
-    /// The row of a function, if it has one.
+    /// The row of a function; `None` if it has none.
     pub fn row(&self, name: &str) -> Option<&Row> {
         self.rows.get(name)
     }
@@ -129,7 +130,7 @@ impl SummaryTable {
     }
 }
 
-/// What the prototype of a function allows.
+/// What the prototype of a function allows; anything if it has no prototype.
 fn by_name(image: &KernelImage, name: &str) -> Arc<Summary> {
     Arc::new(match image.btf().func_proto(name) {
         Some(proto) => by_prototype(name, &proto),
@@ -174,7 +175,8 @@ fn is_length(name: &str, ty: &Type) -> bool {
             .any(|word| name == *word || name.ends_with(&format!("_{word}")) || name.ends_with("len"))
 }
 
-/// The functions of the kernel that a name stands for, with their link-time addresses: itself, and since 6.10 `_noprof`.
+/// The functions of the kernel that a name stands for, with their link-time addresses: itself, and since 6.10
+/// `_noprof`.
 pub(crate) fn variants(image: &KernelImage, name: &str) -> Vec<(String, u64)> {
     let names = [name.to_owned(), format!("{name}_noprof")];
     names.into_iter().filter_map(|name| function(image, &name).map(|address| (name, address))).collect()
@@ -184,7 +186,7 @@ fn resolve(entry: &table::Row<'_>, image: &KernelImage, name: &str, address: u64
     resolve_after(entry, image, name, address, Vec::new())
 }
 
-/// The same for a function of which other values are read already.
+/// Resolves a row for a function that already has values to read.
 fn resolve_after(
     entry: &table::Row<'_>,
     image: &KernelImage,
@@ -214,8 +216,8 @@ fn resolve_after(
     Row { summary, address, args, derefs, lists, everywhere }
 }
 
-/// Which argument register each of these parameters of a function is in: by their names if the kernel's types know all of
-/// them, else by their order.
+/// The argument register of each of these parameters of a function: by their names if the kernel's types know
+/// all of them, else by their order.
 pub(crate) fn places<'a>(image: &KernelImage, name: &str, params: &[&'a str]) -> Vec<(&'a str, u8)> {
     let proto = image.btf().func_proto(name);
     let by_name: Option<Vec<(&str, u8)>> = proto.and_then(|proto| {
@@ -236,7 +238,7 @@ struct Resolver<'a, 'b> {
     places: Vec<(&'a str, u8)>,
     derefs: Vec<Deref>,
     lists: Vec<ListWalk>,
-    /// Only the lowest byte of the result is defined.
+    /// Whether only the lowest byte of the result is defined.
     narrow: bool,
 }
 

@@ -27,7 +27,7 @@ fn dma_functions_are_watched_with_their_lists() {
         for name in ["dma_map_page_attrs", "dma_unmap_page_attrs", "dma_map_sg_attrs", "dma_unmap_sg_attrs"] {
             assert!(table.row(name).is_some(), "{release}: {name}");
         }
-        // The inline functions look at a flag since 6.10.
+        // The inline functions read a flag since 6.10.
         let bit = image.btf().byte_of_bit("device", "dma_skip_sync");
         let flag = image.btf().enum_value_in("struct_device_flags", "DEV_FLAG_DMA_SKIP_SYNC");
         let inline = table.row("__dma_sync_single_for_cpu").is_some();

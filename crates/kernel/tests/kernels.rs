@@ -87,12 +87,12 @@ fn the_plan_is_complete_and_consistent() {
         assert!(plan.probe.align.is_power_of_two());
         assert!(plan.return_thunks.len() > 1 && plan.indirect_thunks.len() > 14, "{release}");
         assert!(plan.task.comm > plan.task.pid && plan.layout.regions.len() >= 2, "{release}");
-        // Per-CPU places lie in the first pages of the area, or are addresses of the image.
+        // Per-CPU addresses lie in the first pages of the area, or in the image.
         assert_eq!(plan.per_cpu.relative, plan.per_cpu.current >= text.0, "{release}");
     }
 }
 
-/// Of a callback's callers, some belong to other versions or are inlined there; but one of them is in each kernel.
+/// Some callers of a callback belong to other versions or are inlined there, but each kernel has one of them.
 #[test]
 #[ignore = "needs kernel images: set GUARDRAIL_TEST_KERNELS"]
 fn charts_name_functions_that_the_kernels_have() {
@@ -138,7 +138,7 @@ fn elsewhere(chart: &Chart) -> bool {
     parse::built_in().any(|draft| draft.elsewhere && draft.chart.name == chart.name)
 }
 
-/// Charts and functions of all calls that are written, but for those of modules.
+/// Charts and functions of all written calls, but for those of modules.
 fn written_calls() -> BTreeSet<(String, String)> {
     let drafts = parse::built_in().filter(|draft| !draft.elsewhere);
     drafts
@@ -180,7 +180,7 @@ fn locks_are_known_in_every_kernel() {
             assert_eq!((kind, key), (end, given), "{release}: {lock}");
         }
         assert!(table.row("rtnl_lock").unwrap().everywhere, "{release}");
-        // Flags decide under whichever name the allocator goes.
+        // Flags decide under each of the allocator's names.
         let allocator = ["__kmalloc", "__kmalloc_noprof"].into_iter().find(|name| table.row(name).is_some());
         assert_eq!(ops(allocator.unwrap()), [SyncOp::Sleeps { gfp: Some(1) }], "{release}");
         let hold = ops("dev_hard_start_xmit").remove(0);

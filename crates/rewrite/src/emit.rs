@@ -18,7 +18,7 @@ const RETURN_SITES: &str = ".return_sites";
 /// The kind of a row of `__ex_table` that makes the kernel go on elsewhere (`EX_TYPE_DEFAULT`).
 const EX_DEFAULT: u32 = 1;
 
-/// Encodes an instruction for address 0.
+/// Encodes an instruction at its own address (`ip`).
 pub fn encode(insn: &Instruction) -> Result<Vec<u8>> {
     let mut encoder = Encoder::new(64);
     match encoder.encode(insn, insn.ip()) {

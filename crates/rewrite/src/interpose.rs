@@ -22,7 +22,7 @@ pub struct Border {
     pub unannotated: Vec<String>,
     /// Functions of the module that stand in a structure of function pointers, with the members.
     pub members: Vec<(String, Vec<Member>)>,
-    /// Functions of the module in data or passed to the kernel, with an argument that no annotation covers.
+    /// Functions of the module without a known prototype, or with an argument that no annotation covers.
     pub unknown: Vec<String>,
 }
 

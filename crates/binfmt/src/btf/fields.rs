@@ -1,4 +1,4 @@
-//! Names for places in structures.
+//! Names for offsets in structures.
 
 use super::{Btf, Kind, TypeId};
 use crate::bytes::u32_at;
@@ -8,7 +8,8 @@ use std::fmt::Write;
 const MAX_NESTING: u32 = 32;
 
 impl Btf {
-    /// The name of the only structure of this size among these types, those of a base left out.
+    /// The name of the only structure of this size among these types, without those of a base. `None` if
+    /// several have it.
     pub fn only_struct_of_size(&self, size: u64) -> Option<&str> {
         let mut found: Option<&str> = None;
         for id in self.first_id..self.end_id() {
@@ -26,8 +27,8 @@ impl Btf {
         found
     }
 
-    /// The member at an offset of a structure, as `rx_ring.next_to_clean` or `slots[3].dma`; of a union the first member
-    /// that reaches so far. `None` in padding and behind the end.
+    /// The member at an offset of a structure, as `rx_ring.next_to_clean` or `slots[3].dma`. In a union it is
+    /// the first member that reaches so far. `None` in padding and behind the end.
     pub fn field_at(&self, structure: TypeId, offset: u64) -> Option<String> {
         let mut path = String::new();
         let (mut id, mut offset) = (self.resolve(structure)?, offset);
@@ -57,8 +58,8 @@ impl Btf {
         (!path.is_empty()).then_some(path)
     }
 
-    /// The first member that reaches over an offset: its name, its type, and the byte where it begins. An array without a
-    /// length at the end of a structure reaches on without end.
+    /// The first member that covers an offset: its name, its type, and the byte where it begins. An array
+    /// without a length at the end of a structure has no end.
     fn member_over(&self, id: TypeId, offset: u64) -> Option<(&str, TypeId, u64)> {
         let raw = self.raw(id)?;
         let mut open = None;
@@ -69,7 +70,7 @@ impl Btf {
                 false => (u64::from(place), 0),
             };
             let (start, end) = match bits {
-                // A type that cannot be measured takes no place.
+                // A type whose size is not known takes no bytes.
                 0 => (first_bit / 8, (first_bit / 8).saturating_add(self.size_of(ty).unwrap_or(0))),
                 bits => (first_bit / 8, (first_bit + bits).div_ceil(8)),
             };

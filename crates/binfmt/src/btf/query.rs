@@ -3,50 +3,50 @@
 use super::{Btf, Kind, MAX_DEPTH, RawType, TypeId};
 use crate::bytes::u32_at;
 
-/// A type as far as calls care.
+/// A type, as far as calls depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
     /// No value.
     Void,
     /// An integer, a boolean, a character or an enumeration.
     Int {
-        /// Its width.
+        /// Its width in bits.
         bits: u32,
-        /// True for signed ones.
+        /// Whether it is signed.
         signed: bool,
     },
-    /// A pointer.
+    /// A pointer, with what it points to.
     Ptr(Pointee),
     /// A struct or union by value.
     Aggregate {
         /// Its size in bytes.
         size: u64,
     },
-    /// Floating point, or something that could not be followed.
+    /// Floating point, or a type that could not be followed.
     Other,
 }
 
 /// What a pointer points to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pointee {
-    /// Size of the type, where it is complete.
+    /// Size of the type in bytes; `None` where it is incomplete.
     pub size: Option<u64>,
-    /// The target is `const`.
+    /// Whether the target is `const`.
     pub is_const: bool,
-    /// The target is `void`.
+    /// Whether the target is `void`.
     pub is_void: bool,
-    /// The target is a function.
+    /// Whether the target is a function.
     pub is_func: bool,
-    /// Name of the struct or union, if it is one and has a name.
+    /// Name of the struct or union; `None` if it is neither or has no name.
     pub struct_name: Option<String>,
 }
 
 /// A parameter of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// Its name; empty where not recorded.
+    /// Its name; empty where BTF does not record it.
     pub name: String,
-    /// Its type.
+    /// Its type, as far as calls depend on it.
     pub ty: Type,
     /// Which argument register (0..=5) holds it, or its first part; `None` for those on the stack.
     pub register: Option<u8>,
@@ -57,14 +57,15 @@ pub struct Param {
 pub struct Proto {
     /// The parameters, without the `...`.
     pub params: Vec<Param>,
-    /// The parameters end in `...`.
+    /// Whether the parameters end in `...`.
     pub variadic: bool,
-    /// The result.
+    /// The type of the result.
     pub result: Type,
 }
 
 impl Proto {
-    /// Parameters with their names, in the registers that the kernel's calling convention (System V's) gives them.
+    /// Puts parameters with their names into the registers that the kernel's calling convention (System V's)
+    /// gives them.
     pub fn new(params: Vec<(String, Type)>, variadic: bool, result: Type) -> Proto {
         // A large result is returned through a pointer in the first register.
         let mut next = if matches!(result, Type::Aggregate { size } if size > 16) { 1 } else { 0 };
@@ -98,7 +99,7 @@ impl Btf {
         self.named(name).find(|&id| self.raw(id).is_some_and(|t| !matches!(t.kind, Kind::Func | Kind::Fwd)))
     }
 
-    /// Follows typedefs and qualifiers.
+    /// Follows typedefs and qualifiers; `None` where their chain is too long or damaged.
     pub fn resolve(&self, mut id: TypeId) -> Option<TypeId> {
         for _ in 0..MAX_DEPTH {
             match self.raw(id) {
@@ -110,7 +111,7 @@ impl Btf {
         None
     }
 
-    /// Size in bytes of a complete type.
+    /// Size in bytes of a complete type; `None` for all others.
     pub fn size_of(&self, id: TypeId) -> Option<u64> {
         let mut id = id;
         let mut count: u64 = 1;
@@ -137,13 +138,14 @@ impl Btf {
         None
     }
 
-    /// Byte offset of a member; `path` may be dotted (`a.b`) and reach into anonymous structs and
-    /// unions, and may index arrays (`mem[2].base`). `None` where absent or a bitfield off a byte border.
+    /// Byte offset of a member. `path` may be dotted (`a.b`), may reach into anonymous structs and unions,
+    /// and may index arrays (`mem[2].base`). `None` where absent, or a bitfield that does not begin at a
+    /// byte.
     pub fn member_offset(&self, structure: &str, path: &str) -> Option<u64> {
         Some(self.member(self.struct_named(structure)?, path)?.0)
     }
 
-    /// Byte offset and type of a member, as [`Btf::member_offset`].
+    /// Byte offset and type of a member; the path is that of [`Btf::member_offset`].
     pub fn member(&self, structure: TypeId, path: &str) -> Option<(u64, TypeId)> {
         let mut id = structure;
         let mut offset = 0u64;
@@ -169,7 +171,8 @@ impl Btf {
         Some((offset, id))
     }
 
-    /// The byte that holds (the first bit of) a member, a bitfield perhaps, of a structure or what lies in it without a name.
+    /// The byte that holds the first bit of a member, which may be a bitfield. The member is that of a
+    /// structure, or of what lies in it without a name.
     pub fn byte_of_bit(&self, structure: &str, name: &str) -> Option<u64> {
         let mut budget = 10_000;
         Some(self.find_member(self.struct_named(structure)?, name, 0, &mut budget)?.0 / 8)
@@ -197,7 +200,7 @@ impl Btf {
         None
     }
 
-    /// Value of an enumerator, of whichever enumeration.
+    /// Value of an enumerator, in any enumeration.
     pub fn enum_value(&self, name: &str) -> Option<i64> {
         (1..self.end_id()).filter_map(|id| self.raw(id)).find_map(|t| self.enumerator(t, name))
     }
@@ -225,7 +228,8 @@ impl Btf {
         })
     }
 
-    /// The prototype of a function; `None` for those that are inlined everywhere, or have several.
+    /// The prototype of a function. `None` for functions that are inlined everywhere, or have several
+    /// prototypes.
     pub fn func_proto(&self, name: &str) -> Option<Proto> {
         let id = self.named(name).find(|&id| self.raw(id).is_some_and(|t| t.kind == Kind::Func))?;
         self.proto(self.raw(id)?.value)
@@ -256,7 +260,8 @@ impl Btf {
         self.proto(self.resolve(pointer.value)?)
     }
 
-    /// The first bit of a bitfield, and its bits, where a member of a structure or of what lies in it without a name is one.
+    /// The first bit of a bitfield, and its number of bits. The member is that of a structure, or of what
+    /// lies in it without a name. `None` where it is no bitfield.
     pub fn bits(&self, structure: TypeId, name: &str) -> Option<(u64, u64)> {
         let mut budget = 10_000;
         self.find_bits(self.resolve(structure)?, name, 0, &mut budget)

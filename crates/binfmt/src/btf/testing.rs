@@ -18,7 +18,7 @@ impl Builder {
         }
     }
 
-    /// Adds a string; its offset.
+    /// Adds a string; returns its offset.
     pub fn name(&mut self, name: &str) -> u32 {
         if name.is_empty() {
             return 0;
@@ -37,7 +37,7 @@ impl Builder {
         }
     }
 
-    /// The bytes.
+    /// The section: header, types, strings.
     pub fn build(&self) -> Vec<u8> {
         let mut out = vec![0x9f, 0xeb, 1, 0];
         let types = self.types.len() as u32;

@@ -130,7 +130,7 @@ fn lookups_go_both_ways() {
     assert_eq!(symbols.at(start + 3), Some(Located { name: "function_5", offset: 3, size: 0x40 }));
     assert_eq!(symbols.named("function_7").count(), 2);
     assert_eq!(symbols.address_of("function"), None);
-    // Of several names for an address, the first in the table stands for it.
+    // If an address has several names, the first in the table stands for it.
     assert_eq!(symbols.at(TEXT.0).map(|l| l.name), Some("_text"));
     assert_eq!(symbols.at(0), None);
 }

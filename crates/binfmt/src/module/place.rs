@@ -3,11 +3,11 @@
 use super::{ModuleImage, SymbolKind};
 use rustc_hash::FxHashMap;
 
-/// Sections that the loader reads from the file but does not keep, or that live elsewhere for each processor:
-/// the values of their symbols say nothing about the module's memory.
+/// Sections that the loader reads from the file but does not keep, or that live elsewhere for each processor.
+/// The values of their symbols show nothing about the module's memory.
 const UNPLACED: [&str; 3] = [".modinfo", "__versions", ".data..percpu"];
 
-/// The lower half of the address space is never the kernel's.
+/// First address of the kernel's half; the lower half of the address space is never the kernel's.
 const KERNEL_HALF: u64 = 1 << 63;
 
 /// A section of a loaded module.
@@ -15,13 +15,13 @@ const KERNEL_HALF: u64 = 1 << 63;
 pub struct PlacedSection {
     /// Index in the file.
     pub index: usize,
-    /// Its name.
+    /// The name, such as `.text`.
     pub name: String,
-    /// Where it begins.
+    /// Guest virtual address of its first byte.
     pub start: u64,
-    /// Its size.
+    /// Bytes in memory.
     pub size: u64,
-    /// The ELF flags.
+    /// The ELF flags, `SHF_…`.
     pub flags: u64,
     /// Whether it can be written.
     pub write: bool,
@@ -34,11 +34,11 @@ pub struct PlacedSection {
 /// A function or variable of a loaded module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedSymbol {
-    /// Where it begins.
+    /// Guest virtual address of its first byte.
     pub start: u64,
-    /// Where it ends.
+    /// Guest virtual address behind its last byte.
     pub end: u64,
-    /// Its name.
+    /// The name that the file gives it.
     pub name: String,
     /// Whether its section can be written.
     pub writable: bool,
@@ -49,7 +49,7 @@ pub struct PlacedSymbol {
 /// A loaded module's place in the guest.
 #[derive(Clone, Debug)]
 pub struct Placed {
-    /// Sorted by start; none overlap.
+    /// Sorted by start; no two overlap.
     sections: Vec<PlacedSection>,
     /// Sorted by start; one for each start.
     functions: Vec<PlacedSymbol>,
@@ -127,7 +127,7 @@ impl Placed {
         &self.sections
     }
 
-    /// Where a section of the file begins.
+    /// Where a section of the file begins; `None` if it is not in memory.
     pub fn section_start(&self, index: usize) -> Option<u64> {
         self.sections.iter().find(|s| s.index == index).map(|s| s.start)
     }
@@ -166,7 +166,7 @@ impl Placed {
     }
 }
 
-/// The last of the sorted `symbols` that contains `address`; a few are looked at, since some nest.
+/// The last of the sorted `symbols` that contains `address`; looks at a few, since some nest.
 fn containing(symbols: &[PlacedSymbol], address: u64) -> Option<&PlacedSymbol> {
     let at = symbols.partition_point(|s| s.start <= address);
     symbols
@@ -177,8 +177,8 @@ fn containing(symbols: &[PlacedSymbol], address: u64) -> Option<&PlacedSymbol> {
         .find(|s| address < s.end || (s.end == s.start && s.start == address))
 }
 
-/// Sorts by start and keeps the most telling name of each: not the alias that every module has, rather local
-/// (the function's own name) than global, rather one with a size.
+/// Sorts by start and keeps the most informative name of each start. Avoids the alias that every module has,
+/// and prefers local names (the function's own) to global ones, then names with a size.
 fn one_per_start(mut symbols: Vec<(PlacedSymbol, bool)>) -> Vec<PlacedSymbol> {
     symbols.sort_by_key(|(s, local)| {
         let alias = matches!(s.name.as_str(), "init_module" | "cleanup_module");
@@ -188,7 +188,8 @@ fn one_per_start(mut symbols: Vec<(PlacedSymbol, bool)>) -> Vec<PlacedSymbol> {
     symbols.into_iter().map(|(s, _)| s).collect()
 }
 
-/// Each section begins where most of its symbols say; when they are split evenly, its own symbol decides.
+/// Each section begins where most of its symbols place it; when they are split evenly, its own symbol
+/// decides.
 fn place_sections(image: &ModuleImage, values: &[u64]) -> Vec<PlacedSection> {
     let headers: Vec<_> = image.sections().collect();
     let mut votes: FxHashMap<(usize, u64), (u32, bool)> = FxHashMap::default();

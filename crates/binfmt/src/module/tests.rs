@@ -1,4 +1,4 @@
-//! Tests with modules made from scratch.
+//! Modules made from scratch.
 
 use super::*;
 use std::io::Write;
@@ -146,7 +146,8 @@ impl Object {
     }
 }
 
-/// Sections 1 `.modinfo`, 2 `this_module`, 3 `.text`, 4 `.bss`, 5 `__ex_table`, 7 `.rodata`, 8 `.init.text`.
+/// A module with sections 1 `.modinfo`, 2 `this_module`, 3 `.text`, 4 `.bss`, 5 `__ex_table`, 7 `.rodata`, 8
+/// `.init.text`.
 fn sample() -> Vec<u8> {
     let mut object = Object::module("drv");
     let text = object.section(".text", 1, SHF_ALLOC | SHF_EXECINSTR, &[0x90; 0x40]);

@@ -15,16 +15,17 @@ struct Rule {
 
 /// Bytes of code that the search looks at together.
 const BLOCK: u32 = 256;
-/// No kernel or module has more code; a table that says so is damaged.
+/// Most bytes of code of a kernel or module; a table that covers more is damaged.
 const MAX_CODE: u32 = 1 << 28;
 
 /// Rules by code address, of the kernel's image or of a module.
 #[derive(Debug)]
 pub struct Unwinder {
-    /// Counted from `start`, sorted.
+    /// Offsets from `start`, sorted.
     places: Vec<u32>,
     rules: Vec<Rule>,
-    /// For each [`BLOCK`] of code, how many places lie before it: a few steps of search instead of twenty.
+    /// For each [`BLOCK`] of code, how many places lie before it. The search then takes a few steps instead
+    /// of twenty.
     blocks: Vec<u32>,
     start: u64,
     layout: Layout,
@@ -33,13 +34,13 @@ pub struct Unwinder {
 /// A frame of a stack: where it is, with the registers that lead to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The instruction.
+    /// Address of the instruction.
     pub pc: u64,
-    /// The stack pointer.
+    /// The value of RSP at the instruction.
     pub sp: u64,
-    /// The frame pointer.
+    /// The value of RBP at the instruction.
     pub bp: u64,
-    /// `pc` was interrupted there; else it is where a call returns to.
+    /// Whether the code was interrupted at `pc`; otherwise `pc` is where a call returns to.
     pub interrupted: bool,
 }
 
@@ -55,8 +56,8 @@ impl Unwinder {
         Unwinder::make(None, places_at, places, entries)
     }
 
-    /// The rules of a module, from the two tables as they are in memory (`mod->arch`); `self` is the kernel's, which has the
-    /// same format.
+    /// The rules of a module, from the two tables as they are in memory (`mod->arch`). `self` holds the
+    /// kernel's rules, which have the same format.
     pub fn of_module(&self, places_at: u64, places: &[u8], entries: &[u8]) -> Option<Unwinder> {
         Unwinder::make(Some(self.layout), places_at, places, entries)
     }
@@ -98,15 +99,15 @@ impl Unwinder {
         self.rules.get(next.checked_sub(1)?)
     }
 
-    /// The frame of the caller. `slide` is what KASLR added to the addresses of these rules; `word` reads the stack. `None` at the
-    /// end of a stack, and where the rules do not say.
+    /// The frame of the caller. `slide` is what KASLR added to the addresses of these rules; `word` reads the
+    /// stack. `None` at the end of a stack, and where no rule holds.
     pub fn caller(
         &self,
         frame: &Frame,
         slide: u64,
         mut word: impl FnMut(u64) -> Option<u64>,
     ) -> Option<Frame> {
-        // A return address may be that of the function behind one that never returns.
+        // A return address may belong to the next function, where the callee never returns.
         let pc = frame.pc.wrapping_sub(u64::from(!frame.interrupted));
         let rule = self.rule(pc.wrapping_sub(slide))?;
         let plus = |value: u64, offset: i16| value.wrapping_add_signed(offset.into());
@@ -132,7 +133,7 @@ impl Unwinder {
             Kind::Partial => (word(sp)?, word(sp.wrapping_add(3 * 8))?, saved_bp.unwrap_or(frame.bp), true),
             Kind::Undefined => return None,
         };
-        // User code, or no code.
+        // Anything else is user code, or no code.
         (pc >> 63 != 0).then_some(Frame { pc, sp, bp, interrupted })
     }
 }
@@ -145,7 +146,8 @@ mod tests {
     const TABLE: u64 = 0xffff_ffff_9000_0000;
     const CODE: u64 = 0xffff_ffff_8000_0000;
 
-    /// A table as kernels up to 6.3 write it: base 5 is rsp, 4 rbp, 1 the caller's stack pointer; kind 0 a call, 1 registers.
+    /// A table as kernels up to 6.3 write it: base 5 is rsp, 4 rbp, 1 the caller's stack pointer; kind 0 a
+    /// call, 1 registers.
     fn table(rules: &[(u64, i16, u8, i16, u8, u8)]) -> Unwinder {
         let (mut places, mut entries) = (Vec::new(), Vec::new());
         for (i, &(at, offset, base, bp_offset, bp_base, kind)) in (0u64..).zip(rules) {

@@ -11,21 +11,21 @@ pub struct AnnotationError {
     why: String,
 }
 
-/// A line.
+/// A line of a table.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    /// Its number, from 1.
+    /// Its number in the file, from 1.
     number: usize,
-    /// What it speaks of.
+    /// What the line is about.
     pub head: Head,
     /// The names of the parameters.
     pub params: Vec<String>,
-    /// What is done.
+    /// What a call does, in the order of the line.
     pub effects: Vec<Effect>,
 }
 
 impl Line {
-    /// The kernel's functions that it is for.
+    /// The kernel's functions that it is for; empty for other lines.
     pub fn functions(&self) -> &[String] {
         match &self.head {
             Head::Functions(names) => names,
@@ -38,7 +38,7 @@ impl Line {
     }
 }
 
-/// What a line speaks of.
+/// What a line is about.
 #[derive(Clone, Debug)]
 pub(super) enum Head {
     /// Functions of the kernel.
@@ -47,24 +47,25 @@ pub(super) enum Head {
     Entries(Vec<Member>),
     /// Structures to which an argument of the driver's functions points.
     Arguments(Vec<String>),
-    /// Structures to which an argument of the kernel's functions points, whatever else is said of these.
+    /// Structures to which an argument of the kernel's functions points, in addition to those functions' own
+    /// lines.
     Handed(Vec<String>),
     /// Structures to which the result of the driver's functions points.
     Returned(Vec<String>),
     /// A structure, and those of its fields that may be written.
     Type(String, Vec<String>),
-    /// A type of objects, and the states in which one can be, its first one before others.
+    /// A type of objects, and the states in which one can be; the first state is the initial one.
     States(String, Vec<String>),
 }
 
-/// One effect.
+/// One effect of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Effect {
-    /// "before" or "after", where it is said.
+    /// Whether the effect is after the call; `None` where the line has neither "before" nor "after".
     pub after: Option<bool>,
-    /// The word, and what follows it.
+    /// The verb, and the words that follow it.
     pub words: Vec<String>,
-    /// What stands behind "if".
+    /// The condition behind "if".
     pub when: Option<String>,
 }
 
@@ -94,7 +95,7 @@ const EFFECTS: [(&str, usize, usize); 36] = [
     ("copy", 3, 3),
     ("nothing", 0, 0),
     ("raw", 1, 1),
-    // What says nothing of rights.
+    // These effects say nothing about rights.
     ("cache", 1, 1),
     ("read", 2, 2),
     ("touser", 2, 2),
@@ -110,12 +111,12 @@ const EFFECTS: [(&str, usize, usize); 36] = [
 ];
 
 impl Effect {
-    /// The first word.
+    /// The verb.
     pub fn name(&self) -> &str {
         self.words.first().map_or("", String::as_str)
     }
 
-    /// A word behind the first.
+    /// A word behind the verb; the first has index 1.
     pub fn word(&self, index: usize) -> Option<&str> {
         self.words.get(index).map(String::as_str)
     }
@@ -125,7 +126,7 @@ impl Effect {
         self.words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// The kinds of allocations and types of objects that it names.
+    /// The kinds of allocations and types of objects that the effect names.
     pub fn kinds(&self) -> Vec<String> {
         let word = match self.name() {
             "own" | "create_object" => self.word(3),
@@ -168,7 +169,7 @@ impl Effect {
     }
 }
 
-/// The lines of a table.
+/// Reads the lines of a table; `table` names it in errors.
 pub(super) fn lines(table: &str, text: &str) -> Result<Vec<Line>, AnnotationError> {
     let mut lines = Vec::new();
     for (index, line) in text.lines().enumerate() {

@@ -1,18 +1,18 @@
-//! Lines of the tables as actions, by the types of a kernel.
+//! Turns lines of the tables into actions, by the types of a kernel.
 
 use super::parse::{Effect, Line};
 use super::{Annotation, Isolation};
 use guardrail_abi::{Action, Field, Step, Value, When};
 use guardrail_binfmt::btf::{Btf, Param, Proto, Type, TypeId};
 
-/// The runtime's functions for memory that is lent, and given back.
+/// The runtime's functions that lend memory, and take it back.
 const LEND: &str = "lend";
 const LENT: &str = "lend_end";
 /// The runtime's function that disowns memory of one of several kinds.
 const DISOWN: &str = "disown";
-/// Where it is not known how much is written.
+/// The size of a write whose length is not known.
 const BYTE: i64 = 1;
-/// Of a page.
+/// Bytes of a page.
 const PAGE: i64 = 4096;
 
 /// Turns the effects of a line into actions.
@@ -20,9 +20,9 @@ struct Resolver<'a> {
     isolation: &'a Isolation,
     /// The parameters, and which argument each is.
     places: Vec<(&'a str, u8)>,
-    /// For a line of arguments, the structure that it is for.
+    /// The structure that a line of arguments is for; `None` for other lines.
     structure: Option<&'a str>,
-    /// The driver's function is called, and not the kernel's.
+    /// Whether a function of the driver is called, and not one of the kernel.
     entry: bool,
     /// Arguments narrower than a register, with their bytes.
     narrow: Vec<(u8, u8)>,
@@ -40,13 +40,14 @@ pub(super) fn function(
     resolve(isolation, line, places(line, proto), None, false, proto)
 }
 
-/// What a call by the kernel does.
+/// What a call by the kernel does, and the effects that mean nothing with this kernel's types.
 pub(super) fn entry(isolation: &Isolation, line: &Line, proto: Option<&Proto>) -> (Annotation, Vec<String>) {
     // The driver has names of its own for its parameters.
     resolve(isolation, line, in_order(line, proto), None, true, proto)
 }
 
-/// What a call with an argument of a type does: an entry's, or one of the kernel's functions.
+/// What a call with an argument of a type does: a call of an entry point, or of one of the kernel's
+/// functions.
 pub(super) fn argument(
     isolation: &Isolation,
     line: &Line,
@@ -116,12 +117,12 @@ fn narrow(proto: &Proto) -> Vec<(u8, u8)> {
     narrow.collect()
 }
 
-/// What a line says that a function returns where it cannot be called.
+/// The result of a function that cannot be called, if the line states one.
 pub(super) fn fail(line: &Line) -> Option<i64> {
     line.effects.iter().find(|effect| effect.name() == "fail")?.word(1)?.parse().ok()
 }
 
-/// The arguments that a line says to point to memory in which something is to begin.
+/// The arguments for which a line states that something is only to begin in the memory there.
 pub(super) fn raw(line: &Line, proto: Option<&Proto>) -> Vec<u8> {
     let places = places(line, proto);
     let names =
@@ -147,7 +148,7 @@ fn numbers(proto: Option<&Proto>) -> Vec<u8> {
     params.iter().map(number).collect()
 }
 
-/// Gives up an allocation of one of these kinds.
+/// The action that disowns an allocation of one of these kinds.
 fn disown(pointer: Value, kinds: &[u32]) -> Action {
     match kinds {
         [kind] => Action::Disown { pointer, kind: *kind },
@@ -162,12 +163,12 @@ impl Resolver<'_> {
     fn effect(&mut self, effect: &Effect) -> Option<()> {
         let word = |index| effect.word(index);
         let value = |index| self.value(effect.word(index)?);
-        // What the runtime's function is not given is 0.
+        // An operand that the line leaves out is 0 for the runtime's function.
         let optional = |index| effect.word(index).map_or(Some(Value::Const(0)), |text| self.value(text));
         let action = match effect.name() {
             "lend" => return self.lend(effect),
             "alloc" => return self.alloc(effect),
-            // Pages are known by their functions.
+            // The runtime knows pages by their functions.
             "free" if word(1)?.starts_with("page(") => return Some(()),
             // The driver's own functions are called in any case.
             "instead" if self.entry => return None,
@@ -209,13 +210,13 @@ impl Resolver<'_> {
             }
             "define" => self.written(word(1)?, word(2)?)?,
             "copy" => self.written(word(1)?, word(3)?)?,
-            // What says nothing of rights.
+            // These effects say nothing about rights.
             _ => return Some(()),
         };
         self.add(effect, action)
     }
 
-    /// Puts an action before or after the call: as the effect says, or as its word usually is.
+    /// Puts an action before or after the call: as the effect states, or as is usual for its verb.
     fn add(&mut self, effect: &Effect, action: Action) -> Option<()> {
         let when = self.when(effect, action.pointer())?;
         let late = match effect.name() {
@@ -229,7 +230,8 @@ impl Resolver<'_> {
         Some(())
     }
 
-    /// Memory that the driver may write while the call lasts. If it is the driver's own it stays so.
+    /// Lends memory that the driver may write while the call lasts. Memory that the driver owns stays its
+    /// own.
     fn lend(&mut self, effect: &Effect) -> Option<()> {
         let (pointer, size) = (self.value(effect.word(1)?)?, self.value(effect.word(2)?)?);
         let when = self.when(effect, Some(&pointer))?;
@@ -243,15 +245,16 @@ impl Resolver<'_> {
         Some(())
     }
 
-    /// Memory that the callee makes the driver's.
+    /// Grants memory that the callee makes the driver's own.
     fn alloc(&mut self, effect: &Effect) -> Option<()> {
-        // Those that return a structure for pages are known by their functions.
+        // The runtime knows functions that return a structure for pages by their names.
         if effect.words.iter().skip(3).any(|word| word == "page") {
             return Some(());
         }
         let (kind, size) = (self.isolation.number(effect.word(1)?)?, self.value(effect.word(2)?)?);
         if let Some(old) = effect.option("realloc") {
-            // The old block goes where there is a new one. What it held is the new one's if it stayed in its place.
+            // The old block is disowned where there is a new one. If the block stayed in its place, its
+            // content is the new one's.
             let old = self.value(old)?;
             let action = disown(old, &self.all_kinds());
             self.annotation.after.push(Step { when: When::ResultValid, action });
@@ -263,13 +266,13 @@ impl Resolver<'_> {
         Some(())
     }
 
-    /// Memory that the callee writes for the driver.
+    /// The action for memory that the callee writes for the driver.
     fn written(&self, pointer: &str, size: &str) -> Option<Action> {
         if pointer.starts_with("page(") {
             return None;
         }
         let size = match size.strip_prefix("result") {
-            // What is not known beforehand: the bound, or the first byte.
+            // The length is not known before the call; the bound is used instead, or the first byte.
             Some(rest) => match rest.split_once('/') {
                 Some((_, bound)) => self.value(bound)?,
                 None => Value::Const(BYTE),
@@ -320,8 +323,8 @@ impl Resolver<'_> {
         self.places.iter().find(|(known, _)| *known == name).map(|(_, place)| *place)
     }
 
-    /// A value as it is written: numbers, names, `a*b`, `a->struct.member`, `&a->struct.member`, `sizeof(x)`, `order(a)`, `kind(x)`,
-    /// `[a]` for the pointer at `a`.
+    /// Parses a value. The forms are numbers, names, `a*b`, `a->struct.member`, `&a->struct.member`,
+    /// `sizeof(x)`, `order(a)` and `kind(x)`. `[a]` is the pointer at `a`.
     fn value(&self, text: &str) -> Option<Value> {
         if let Some((a, b)) = split_outside(text, '*') {
             return Some(match (self.value(a)?, self.value(b)?) {
@@ -367,7 +370,7 @@ impl Resolver<'_> {
         match text {
             "result" => Some(Value::Result),
             _ if text.starts_with("[") => {
-                // What a pointer points to: `[a]`.
+                // `[a]` is what a pointer points to.
                 let inner = self.value(text.strip_prefix('[')?.strip_suffix(']')?)?;
                 Some(Value::Load(Box::new(inner), 0, 8))
             }
@@ -392,7 +395,7 @@ impl Resolver<'_> {
         }
         fields.sort_by_key(|field| field.offset);
         fields.dedup();
-        // Neighbors are one.
+        // Adjacent fields become one.
         let mut merged: Vec<Field> = Vec::new();
         for field in fields {
             match merged.last_mut() {
@@ -407,7 +410,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Where a field is, and its bytes; of a bitfield those that it has a part of.
+/// The offset of a field, and its bytes. For a bitfield these are all bytes that it has a part of.
 pub(super) fn place(btf: &Btf, id: TypeId, path: &str) -> Option<(u64, u64)> {
     if let Some((first, bits)) = btf.bits(id, path) {
         return Some((first / 8, (first + bits).div_ceil(8) - first / 8));

@@ -32,7 +32,7 @@ fn error(text: &str) -> String {
 #[test]
 fn the_tables_are_understood() {
     let isolation = Isolation::built_in(vec![types()]).unwrap();
-    // What is in both tables has the meaning of the second.
+    // A line in both tables has the meaning of the second.
     let frame = isolation.function("__alloc_skb").unwrap();
     assert!(frame.after.iter().all(|step| !matches!(step.action, Action::Own { .. })), "{frame:?}");
     let kinds: Vec<_> = isolation.kinds().map(|(_, number)| number).collect();
@@ -127,7 +127,7 @@ fn what_is_handed_over_and_returned_is_asked_for_by_its_type() {
     let handed = isolation(text).handed("send");
     let wanted = [custom("frame", Value::Arg(0)).into()];
     assert_eq!((handed.before.as_slice(), handed.after.len()), (&wanted[..], 0));
-    // With no line for the function, too, and not where something is only to begin there.
+    // The line also holds without one for the function, but not where something is only to begin there.
     let alone = isolation("handed frame (f): before custom frame f");
     assert_eq!((alone.handed("send"), alone.function("send")), (handed, None));
     assert!(isolation(&format!("{text}\nsend (frame): raw frame")).handed("send").is_empty());

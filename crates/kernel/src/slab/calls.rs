@@ -4,14 +4,14 @@ use crate::summaries::{SummaryTable, function, places};
 use guardrail_binfmt::KernelImage;
 use guardrail_knowledge::effect::{Class, Effect, Len, Ptr};
 
-/// The size of a new object.
+/// The size of a new object, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// An argument has it.
+    /// An argument holds the size.
     Arg(u8),
-    /// It is the product of two arguments.
+    /// The size is the product of two arguments.
     Product(u8, u8),
-    /// It is that of the cache's objects.
+    /// The size is that of the cache's objects.
     Cache,
 }
 
@@ -21,48 +21,51 @@ pub enum Size {
 pub enum Call {
     /// The result is a new object, of a slab or of whole pages.
     Object(Size),
-    /// An object ends.
+    /// The argument's object is freed.
     Free(u8),
     /// The object is as large as its slot from now on.
     Grow(u8),
-    /// As many new objects as the result says, or all asked for where it is just true, are in an array.
+    /// An array holds new objects: as many as the result states, or all that were asked for where it is just
+    /// true.
     Bulk { count: u8, objects: u8, all: bool },
-    /// So many objects of an array end.
+    /// So many objects of an array are freed.
     BulkFree { count: u8, objects: u8 },
-    /// The objects of a sheaf end; the argument is the head that RCU was given.
+    /// The objects of a sheaf are freed; the argument is the head that was passed to RCU.
     SheafFree(u8),
     /// The result is a `struct page`, the first of 2^order new pages.
     Pages { order: u8 },
     /// Pages have been taken from the free ones.
     PagesTaken { page: u8, order: u8 },
-    /// As many new pages as the result says are in an array, or linked in a list by `lru` where it is null.
+    /// As many new pages as the result states are in an array, or linked in a list by `lru` where the array
+    /// is null.
     PagesBulk { list: Option<u8>, array: u8 },
-    /// 2^order pages end.
+    /// 2^order pages are freed.
     PagesFree { page: u8, order: u8 },
-    /// The pages of a list end, linked by `lru`.
+    /// The pages of a list, linked by `lru`, are freed.
     PagesFreeList(u8),
-    /// The pages of a batch end.
+    /// The pages of a batch are freed.
     PagesFreeBatch(u8),
     /// The result is new memory with page tables of its own.
     Vmalloc { size: Size },
-    /// Such memory ends.
+    /// Memory with page tables of its own is freed.
     VmallocFree(u8),
     /// The result is a `struct vmap_area` whose addresses get a new meaning.
     AreaNew,
     /// The result is a `struct vm_struct` whose addresses mean nothing any more.
     AreaGone,
-    /// The result is an array of `struct vm_struct` whose addresses do; an argument has their number.
+    /// The result is an array of `struct vm_struct` whose addresses get a new meaning; an argument has their
+    /// number.
     AreasNew { count: u8 },
     /// The result is an offset into the memory of each CPU.
     PerCpu { size: u8 },
-    /// Such memory ends.
+    /// Per-CPU memory is freed.
     PerCpuFree(u8),
     /// KFENCE, not the slab allocator, made the result.
     Kfence,
 }
 
 impl Call {
-    /// It takes effect when it begins; else when it returns.
+    /// Whether the call takes effect when it begins; otherwise it does when it returns.
     pub fn begins(self) -> bool {
         matches!(
             self,
@@ -82,23 +85,23 @@ impl Call {
 /// A function that this kernel has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Its name.
+    /// Its symbol in the image.
     pub name: String,
     /// Its link-time address.
     pub address: u64,
-    /// What it does.
+    /// What a call of it does.
     pub call: Call,
-    /// Its results matter, and not only its arguments.
+    /// Whether its results matter, and not only its arguments.
     pub returns: bool,
 }
 
-/// Which argument a name stands for.
+/// Returns the argument that a name stands for.
 type Place<'a> = &'a dyn Fn(&str) -> u8;
 
 /// Names of functions, of which a kernel has some; their parameters; and what they do.
 type Row = (&'static [&'static str], &'static [&'static str], fn(Place<'_>) -> Call);
 
-/// What the table of summaries has no words for: inner functions, arrays of objects, address space.
+/// Functions that the table of summaries has no words for: inner functions, arrays of objects, address space.
 const MORE: &[Row] = &[
     (&["get_page_from_freelist"], &["gfp_mask", "order"], |at| Call::Pages { order: at("order") }),
     (&["post_alloc_hook"], &["page", "order"], |at| Call::PagesTaken {
@@ -144,8 +147,8 @@ const MORE: &[Row] = &[
     (&["__kfence_alloc"], &["s"], |_| Call::Kfence),
 ];
 
-/// Functions that each source file of the allocators has, in some version. The compiler keeps those of a file together, so what lies
-/// between two of them belongs to the file.
+/// Functions that each source file of the allocators has, in some version. The compiler keeps those of a file
+/// together, so what lies between two of them belongs to the file.
 const FILES: [&[&str]; 5] = [
     &[
         "allocate_slab",
@@ -269,12 +272,12 @@ const FILES: [&[&str]; 5] = [
         "pcpu_block_update_hint_alloc",
     ],
 ];
-/// Functions of a file are not farther apart than this.
+/// Most bytes between two functions of a file.
 const GAP: u64 = 0x3000;
-/// Code that the compiler has put elsewhere has names with these endings.
+/// Parts of the names of code that the compiler has put elsewhere.
 const PARTS: [&str; 4] = [".cold", ".part.", ".isra.", ".constprop."];
 
-/// Sorted link-time ranges of the allocators' own code, which looks at memory that belongs to nobody.
+/// Sorted link-time ranges of the allocators' own code, which reads memory that nobody owns.
 pub fn own_code(image: &KernelImage) -> Vec<(u64, u64)> {
     let mut ranges = Vec::new();
     for names in FILES {
@@ -289,7 +292,7 @@ pub fn own_code(image: &KernelImage) -> Vec<(u64, u64)> {
         ranges.extend(known);
     }
     let all = |names: &[(u64, u64)], at: u64| names.iter().any(|&(from, to)| (from..to).contains(&at));
-    // What belongs to these functions and lies elsewhere.
+    // Code that belongs to these functions but lies elsewhere.
     let parts: Vec<(u64, u64)> = image
         .symbols()
         .filter(|symbol| PARTS.iter().any(|part| symbol.name.contains(part)))
@@ -321,7 +324,8 @@ fn range(image: &KernelImage, at: u64) -> Option<(u64, u64)> {
     Some((start, start + symbol.size.min(0x4000)))
 }
 
-/// The functions to be watched: rows of the table of summaries that are the allocators' own, and those of [`MORE`].
+/// The functions to be watched: rows of the table of summaries that are the allocators' own, and those of
+/// [`MORE`].
 pub fn calls(image: &KernelImage, table: &SummaryTable) -> Vec<Named> {
     let own = own_code(image);
     let is_own = |at: u64| own.iter().any(|&(from, to)| (from..to).contains(&at));

@@ -10,63 +10,65 @@ const TYPESAFE_BY_RCU: u64 = 0x0008_0000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Layout {
-    /// `struct kmem_cache`.
+    /// Offsets in `struct kmem_cache`, up to `cache_random`.
     pub cache_flags: u64,
     pub cache_size: u64,
     pub cache_object_size: u64,
-    /// Where in a free object the pointer to the next is.
+    /// Offset in `struct kmem_cache` of the word with the offset of the next pointer in a free object.
     pub cache_offset: u64,
     /// What such pointers are mixed with; `None` where they are plain.
     pub cache_random: Option<u64>,
     pub cache_name: u64,
     pub cache_red_left_pad: Option<u64>,
-    /// `struct slab`, which overlays `struct page`.
+    /// Offsets in `struct slab`, which overlays `struct page`.
     pub slab_cache: u64,
     pub slab_freelist: u64,
-    /// 16 bits, the highest of which is not part of it.
+    /// Offset of 16 bits, the highest of which is not part of the number.
     pub slab_objects: u64,
-    /// `struct page`.
+    /// Size of `struct page`, and offsets in it.
     pub page_size: u64,
     pub page_flags: u64,
     pub page_type: u64,
     pub page_refcount: u64,
-    /// How a page of the slab allocator is known.
+    /// How to recognize a page of the slab allocator.
     pub slab_mark: SlabMark,
     /// Free objects that CPUs keep for themselves: up to 6.17, and since.
     pub cpu_slabs: Option<CpuSlabs>,
     pub sheaves: Option<Sheaves>,
-    /// Bits of `kmem_cache::flags`: freed objects stay readable for a grace period.
+    /// The bit of `kmem_cache::flags` that keeps freed objects readable for a grace period.
     pub typesafe_by_rcu: u64,
-    /// Where the allocator keeps its own words inside of slabs (since 7.0): the bit of `kmem_cache::flags` that says that they are at
-    /// the end of each slot, how many bytes there, and the pointer in `struct slab` that may lead behind the last slot.
+    /// Where the allocator keeps its own words inside of slabs (since 7.0). First the bit of
+    /// `kmem_cache::flags` that puts them at the end of each slot. Then how many bytes there, and the pointer
+    /// in `struct slab` that may lead behind the last slot.
     pub own_words: Option<(u64, u64, u64)>,
-    /// Variables.
+    /// Link-time addresses of variables.
     pub max_pfn: u64,
     pub page_offset_base: u64,
     pub vmemmap_base: u64,
     pub per_cpu_offset: u64,
     pub nr_cpu_ids: u64,
-    /// `struct vm_struct`, and where a `struct vmap_area` begins and ends.
+    /// Offsets in `struct vm_struct`, then of where a `struct vmap_area` begins and ends.
     pub vm_addr: u64,
     pub vm_size: u64,
     pub va_start: u64,
     pub va_end: u64,
-    /// `struct folio_batch`: the number of folios, and the first.
+    /// Offsets in `struct folio_batch`: the number of folios, and the first.
     pub folio_batch: Option<(u64, u64)>,
-    /// `struct page::lru`.
+    /// Offset of `struct page::lru`.
     pub page_lru: u64,
 }
 
-/// How a `struct page` says that it is the first of a slab.
+/// How a `struct page` shows that it is the first of a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlabMark {
-    /// A bit of its flags.
+    /// By a bit of its flags.
     Flag(u32),
-    /// The upper byte of its type.
+    /// By the upper byte of its type.
     Type(u8),
 }
 
-/// A slab for each CPU: `kmem_cache::cpu_slab` (a per-CPU pointer), and in what it points to the list and the slab.
+/// A slab for each CPU: `kmem_cache::cpu_slab` (a per-CPU pointer), and in what it points to the list and the
+/// slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct CpuSlabs {
@@ -75,8 +77,8 @@ pub struct CpuSlabs {
     pub slab: u64,
 }
 
-/// Arrays of free objects for each CPU: `kmem_cache::cpu_sheaves` (a per-CPU pointer), in what it points to the arrays, and in
-/// those how many objects and the first.
+/// Arrays of free objects for each CPU: `kmem_cache::cpu_sheaves` (a per-CPU pointer), in what it points to
+/// the arrays, and in those how many objects and the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Sheaves {
@@ -84,12 +86,13 @@ pub struct Sheaves {
     pub sheaves: Vec<u64>,
     pub count: u64,
     pub objects: u64,
-    /// Full ones of a node: `kmem_cache::per_node[0].barn`, the list's head in it, and the list in a sheaf.
+    /// Full sheaves of a node: `kmem_cache::per_node[0].barn`, the list's head in it, and the list in a
+    /// sheaf.
     pub barn: Option<(u64, u64, u64)>,
 }
 
 impl Layout {
-    /// Those of a kernel. An error names all that it lacks.
+    /// Reads the layout of a kernel. An error names all that the kernel lacks.
     pub fn of(image: &KernelImage) -> Result<Layout, KernelError> {
         let mut get = Get { image, missing: Vec::new() };
         let btf = image.btf();

@@ -3,7 +3,8 @@ use crate::SummaryTable;
 use guardrail_binfmt::KernelImage;
 use std::path::PathBuf;
 
-/// Images that happen to be on this machine; the tests of real kernels see to it that they are where it counts.
+/// Images that happen to be on this machine. The tests of real kernels make sure that the images exist where
+/// it counts.
 fn images() -> Vec<KernelImage> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));

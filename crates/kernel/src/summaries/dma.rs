@@ -6,7 +6,7 @@ use guardrail_knowledge::effect::{DmaOp, MapKind, Ptr};
 use guardrail_trace::config::{Deref, ListCount, ListWalk};
 
 impl Resolver<'_, '_> {
-    /// The effect that the words say, if they are of this sort.
+    /// The effect that the words state; `None` if their verb is not of this sort.
     pub(super) fn dma(&mut self, words: &[&str]) -> Option<DmaOp> {
         let arg = |i: usize| self.arg(words.get(i).copied()?);
         let kind = || match words.last().copied() {
@@ -30,7 +30,7 @@ impl Resolver<'_, '_> {
             "maplist" => {
                 let (dev, list, count, dir) = (arg(1)?, arg(2)?, arg(3), arg(4)?);
                 if count.is_none() {
-                    // Which entries it has is in the table that the argument points to.
+                    // The table that the argument points to names the segments of the list.
                     self.deref(list, "sg_table", "sgl")?;
                     self.deref(list, "sg_table", "orig_nents")?;
                 }
@@ -76,7 +76,7 @@ impl Resolver<'_, '_> {
         btf.member(btf.struct_named(structure)?, member)
     }
 
-    /// Has a member of what an argument points to read.
+    /// Adds a member of the structure behind an argument to what is read.
     fn deref(&mut self, arg: u8, structure: &str, member: &str) -> Option<()> {
         let (offset, ty) = self.member(structure, member)?;
         let size = self.image.btf().size_of(ty).filter(|size| matches!(size, 1 | 2 | 4 | 8))? as u8;
@@ -84,11 +84,12 @@ impl Resolver<'_, '_> {
         Some(())
     }
 
-    /// Has a scatterlist read: for each entry the page with its flags, offset, length, bus address, length on the bus.
+    /// Adds a scatterlist to what is read. For each segment that is the page with its flags, offset, length,
+    /// bus address, length on the bus.
     fn scatterlist(&mut self, arg: u8, count: Option<u8>, at_entry: bool) -> Option<()> {
         let btf = self.image.btf();
         let list = btf.struct_named("scatterlist")?;
-        // Where no length on the bus of its own is kept, it is the length.
+        // Where a kernel keeps no separate length on the bus, the length counts.
         let on_bus =
             self.member("scatterlist", "dma_length").or_else(|| self.member("scatterlist", "length"))?;
         let mut fields = Vec::new();

@@ -5,7 +5,7 @@ use guardrail_binfmt::btf::Type;
 use guardrail_knowledge::effect::{GLOBALS, Key, LockKind, LockMode, SyncOp, When};
 
 impl Resolver<'_, '_> {
-    /// The effect that the words say, if they are of this sort.
+    /// The effect that the words state; `None` if their verb is not of this sort.
     pub(super) fn locks(&self, words: &[&str]) -> Option<SyncOp> {
         let options = words.get(3..).unwrap_or_default();
         let kind = |i: usize| LockKind::named(words.get(i)?);
@@ -33,7 +33,7 @@ impl Resolver<'_, '_> {
         })
     }
 
-    /// `ARG`, `ARG.struct.member` or `global(NAME)`; nothing where the kernel lacks the member.
+    /// `ARG`, `ARG.struct.member` or `global(NAME)`; `None` where the kernel lacks the member.
     fn key(&self, text: &str) -> Option<Key> {
         key(self.image.btf(), &|name| self.arg(name), text)
     }

@@ -3,8 +3,8 @@
 use guardrail_binfmt::KernelImage;
 use std::path::PathBuf;
 
-/// The images that `GUARDRAIL_TEST_KERNELS` names, separated by colons. Tests that call this are
-/// ignored by default; run with `--ignored`, they fail where the variable is missing.
+/// The images that `GUARDRAIL_TEST_KERNELS` names, separated by colons. Tests that call this are ignored by
+/// default. With `--ignored` they fail where the variable is missing.
 pub fn images() -> Vec<KernelImage> {
     let list = std::env::var_os("GUARDRAIL_TEST_KERNELS")
         .expect("GUARDRAIL_TEST_KERNELS must name kernel images, separated by colons");
