@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Lets a child get a signal when the thread that starts it ends, however it ends.
+/// Makes the kernel signal a child when the thread that starts it ends, however it ends.
 pub fn dies_with_us(command: &mut Command, signal: i32) {
     // SAFETY: the closure calls one async-signal-safe function and touches no memory of the parent but a copied number.
     unsafe {
@@ -22,16 +22,17 @@ pub fn dies_with_us(command: &mut Command, signal: i32) {
 pub fn read_all(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // Where it cannot be read further, what was read says why.
+        // If the rest cannot be read, what was read shows why.
         let _ = stream.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     })
 }
 
-/// Waits for a child with piped output and gives what it printed. `meanwhile` is called some times a second.
+/// Waits for a child with piped output and returns what it printed. `meanwhile` is called some times a
+/// second.
 ///
 /// # Errors
-/// It did not end in time, or it failed: with its last words.
+/// The child did not end in time, or it failed: the error has its last words.
 pub fn finish(
     mut child: Child,
     limit: Duration,

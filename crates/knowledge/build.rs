@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// The folder of what all classes share; its files come before those of others.
+/// The folder of what all classes share; its files stand before those of others.
 const CORE: &str = "core";
-/// Names that a file may have; another one is a mistake, since nothing would read it.
+/// Names that a file may have. Another name is a mistake, since nothing would read the file.
 const NAMES: [&str; 4] = ["memory.txt", "locks.txt", "dma.txt", "protocol.chart"];
 
 fn main() -> io::Result<()> {
@@ -28,7 +28,7 @@ fn main() -> io::Result<()> {
     fs::write(Path::new(&env::var("OUT_DIR").unwrap()).join("files.rs"), code)
 }
 
-/// What a folder holds, sorted; hidden files are left out.
+/// The content of a folder, sorted, without hidden files.
 fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     paths.retain(|path| path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with('.')));

@@ -6,7 +6,7 @@ use guardrail_binfmt::Btf;
 use std::sync::Arc;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    // As a kernel's, and then as a module's on top of it.
+    // Parses the bytes as a kernel's BTF, and then as a module's on top of it.
     let Ok(base) = Btf::parse(data, None) else { return };
     let base = Arc::new(base);
     let module = Btf::parse(data, Some(base.clone()));

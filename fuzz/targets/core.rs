@@ -1,4 +1,5 @@
-//! Any saved guest: its memory is found, its page tables are walked, and its headers rewritten, or there is an error.
+//! Any saved guest. Either its memory is found, its page tables are walked, and its headers are rewritten, or
+//! there is an error.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any words in shared memory: whoever opens and reads the log gets segments, an end or an error.
+//! Any words in shared memory: a reader that opens the log gets segments, an end or an error.
 //!
 //! Input: groups of a 16-bit word index and a 64-bit value, stored over a valid log.
 

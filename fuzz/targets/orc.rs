@@ -1,12 +1,13 @@
-//! Any unwind tables: whatever a kernel or a module holds there, frames are written.
+//! Any unwind tables of a kernel and a module: for all of them, stack frames are written.
 //!
-//! Input: two bytes for how many entries the first table has, then the tables of the kernel and of a module: distances, entries.
+//! Input: two bytes for how many rows the first table has, then the tables of the kernel and of a module:
+//! distances, rows.
 
 #![no_main]
 
 use guardrail_binfmt::orc::Frames;
 
-/// Bytes of an entry and of its place.
+/// Bytes of a row, and of its place.
 const ENTRY: usize = 6;
 const PLACE: usize = 4;
 

@@ -1,4 +1,5 @@
-//! Any bytes as a module to rewrite, with every store checked; and as the code of a module that is whole otherwise.
+//! Any bytes as a module to rewrite, with every store checked. Then the bytes as the code of a module that is
+//! otherwise sound.
 
 #![no_main]
 
@@ -14,13 +15,14 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
 });
 
 fn run(file: Vec<u8>) {
-    // The rewriter checks itself; that it finds itself wrong is a bug.
+    // The rewriter verifies its result; it is a bug if that fails.
     if let Err(error @ RewriteError::Check { .. }) = rewrite("input", file, &mut [&mut Checks::new(1)]) {
         panic!("{error}");
     }
 }
 
-/// A module with this code. The first bytes tell the offsets that its tables name, and where relocations are.
+/// A module with this code. The first bytes choose the offsets that its tables name, and where relocations
+/// are.
 fn around(data: &[u8]) -> Option<Object> {
     let (head, code) = data.split_at_checked(16)?;
     let text = 2;

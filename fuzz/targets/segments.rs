@@ -1,8 +1,9 @@
 //! Any words as segments, in any rings: the invariant checker and the statistics take them.
 //!
-//! Input: for each segment one byte for the ring and the continuation, one for the number of words, then
-//! the words. A word whose top byte is even is taken as it is; otherwise bits are folded so that
-//! known kinds, low block numbers and plausible lengths are frequent.
+//! Input: for each segment one byte for the ring and the continuation, one for the number of words, then the
+//! words.
+//! A word whose top byte is even is taken as it is. In all others, bits are folded so that known kinds, low
+//! block numbers and plausible lengths are frequent.
 
 #![no_main]
 

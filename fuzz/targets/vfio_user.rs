@@ -1,4 +1,4 @@
-//! Any bytes as what a driver VM says to the gate: answers, refusals, or an end.
+//! Any bytes as messages of a driver VM to the gate: answers, refusals, or an end.
 
 #![no_main]
 

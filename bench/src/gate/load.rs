@@ -1,4 +1,4 @@
-//! The load from outside: which program gives it, and what its figure is.
+//! The load from outside: which program makes it, and what its figure is.
 
 use crate::process;
 use guardrail_vm::software::Software;
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 /// Connections at a time, as in the thesis.
 const CONCURRENCY: &str = "16";
-/// What a load may take beyond the time that it was given.
+/// How much longer a load may take than the time that it was given.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Bits per second of datagrams to the guest.
 const FLOOD: &str = "300M";
-/// Datagrams that fit an Ethernet frame.
+/// Bytes of a datagram that fits an Ethernet frame.
 const DATAGRAM: &str = "1460";
 
-/// A load.
+/// A load from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// `ab` asks a web server for a page of 40 KB.
@@ -23,14 +23,14 @@ pub enum Load {
     Memcached,
     /// `iperf3` streams.
     Stream {
-        /// UDP instead of TCP.
+        /// Whether it sends UDP instead of TCP.
         udp: bool,
-        /// The guest sends instead of receiving.
+        /// Whether the guest sends instead of receiving.
         guest_sends: bool,
     },
     /// `sockperf` sends a small message and waits for its echo.
     Request {
-        /// UDP instead of TCP.
+        /// Whether it sends UDP instead of TCP.
         udp: bool,
     },
 }
@@ -44,7 +44,7 @@ impl Load {
         }
     }
 
-    /// The guest's port, and whether UDP goes there besides TCP.
+    /// The guest's port, and whether UDP packets are sent to it besides TCP.
     pub fn port(self) -> (u16, bool) {
         match self {
             Load::Web => (80, false),
@@ -64,8 +64,8 @@ impl Load {
                 ("memaslap", format!("-s 127.0.0.1:{port} -T 1 -c {CONCURRENCY} -t {seconds}s -w 1k -X 400"))
             }
             Load::Stream { udp, guest_sends } => {
-                // A guest sends UDP as fast as it can; what is sent to it is more than it can take, but does not
-                // take the processors from it.
+                // A guest sends UDP as fast as it can. What the host sends is more than the guest can take,
+                // but leaves it the processors.
                 let limit = if guest_sends { "0" } else { FLOOD };
                 let udp = if udp { format!(" -u -b {limit} -l {DATAGRAM}") } else { String::new() };
                 let reverse = if guest_sends { " -R" } else { "" };
@@ -81,7 +81,7 @@ impl Load {
         Ok(command)
     }
 
-    /// Gives the load and returns its figure.
+    /// Runs the load and returns its figure.
     pub fn give(self, software: &Software, port: u16, seconds: u32) -> Result<f64, String> {
         let mut command = self.command(software, port, seconds)?;
         let name = command.get_args().nth(2).unwrap_or_default().to_string_lossy().into_owned();
@@ -96,7 +96,7 @@ impl Load {
         self.figure(&text).ok_or_else(|| format!("{name} told no figure: {}", process::last_words(&text)))
     }
 
-    /// Reads the program's output.
+    /// Reads the figure from the program's output.
     fn figure(self, text: &str) -> Option<f64> {
         match self {
             Load::Web => {
@@ -108,7 +108,7 @@ impl Load {
             Load::Memcached => number_after(text, " TPS:"),
             Load::Stream { .. } => {
                 let report: serde_json::Value = serde_json::from_str(text).ok()?;
-                // What arrived counts.
+                // Only received data counts.
                 let received = &report["end"]["sum_received"]["bits_per_second"];
                 received.as_f64().filter(|rate| *rate > 0.0).map(|rate| rate / 1e6)
             }

@@ -1,8 +1,8 @@
 //! `bench/run gate`: what guarding costs, as ratios to the same guest without Guardrail.
 //!
-//! The ways to run a guest take turns, so that a slow minute of the machine hits all of them. Each figure is how much slower
-//! the workload was: the median of its runs against the median without Guardrail, with the spread (lowest and highest
-//! ratio) behind it.
+//! The ways to run a guest take turns, so that a slow minute of the machine hits all of them.
+//! Each figure is how much slower the workload was: the median of its runs against the median without
+//! Guardrail. The spread (lowest and highest ratio) stands behind it.
 
 mod load;
 mod registers;
@@ -97,7 +97,7 @@ fn measure(
     Ok(())
 }
 
-/// Tells of each workload whether it runs; a time of one run says nothing.
+/// Prints for each workload whether it runs; the time of a single run means nothing.
 fn only_try(
     arguments: &Arguments,
     workloads: &[Workload],

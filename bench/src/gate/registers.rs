@@ -7,11 +7,11 @@ use super::ways::Way;
 
 /// Accesses of each kind in one run.
 const ACCESSES: u32 = 20_000;
-/// The driver, and the variable that says in which folder it is.
+/// The driver, and the variable that names its folder.
 const DRIVER: &str = "zoo/registers";
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/zoo");
 
-/// The kinds of accesses by the names that the guest gives them.
+/// The kinds of accesses by the names that the guest uses for them.
 const KINDS: [(&str, &str); 4] = [
     ("read", "register read"),
     ("write", "register write"),

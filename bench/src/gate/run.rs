@@ -12,34 +12,35 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The longest that a guest may take beyond its load.
+/// Most seconds that a guest may take beyond its load.
 const LIMIT: u32 = 400;
-/// How long a guest that has connected may take to say what it wants.
+/// How long a guest that has connected may take to send its request.
 const SPEECH: Duration = Duration::from_secs(10);
 
-/// What one run gave.
+/// The results of one run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
     /// The figure, in the workload's unit.
     pub figure: f64,
-    /// Processor seconds of all that ran for the guest: QEMU and the analysis, without the program that gave the load.
+    /// Processor seconds of all that ran for the guest: QEMU and the analysis, without the program that made
+    /// the load.
     pub processor: f64,
     /// Accesses of the driver to registers in a second of the load.
     pub accesses: f64,
-    /// What the gate held.
+    /// The accesses that the gate held.
     pub held: Held,
     /// How often a sound card ran out of sound.
     pub underruns: u64,
 }
 
-/// What the gate of a run held.
+/// The accesses that the gate of a run held.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Held {
-    /// Accesses.
+    /// How many accesses were held.
     pub count: f64,
-    /// How long, in microseconds, on average.
+    /// How long they were held on average, in microseconds.
     pub average: f64,
-    /// The longest, in microseconds.
+    /// How long the longest was held, in microseconds.
     pub longest: f64,
 }
 
@@ -101,7 +102,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Starts it.
+    /// Starts the program; it runs until [`Guest::finish`] or drop.
     pub fn start(
         driver: &str,
         arguments: &Arguments,
@@ -122,7 +123,7 @@ impl Guest {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // It ends its guest in order.
+        // The program ends its guest in order.
         process::dies_with_us(&mut command, libc::SIGTERM);
         let mut child = command.spawn().map_err(|error| format!("cannot start guardrail: {error}"))?;
         let output = child.stdout.take().map(process::read_all);
@@ -132,8 +133,8 @@ impl Guest {
         Ok(Guest { child, output, errors, deadline })
     }
 
-    /// Waits for the guest's call, gives the load, and tells the guest that it is over. `None` where the guest ended
-    /// before it called.
+    /// Waits for the guest's connection, runs the load, and reports its end to the guest. `None` where the
+    /// guest ended before it connected.
     fn serve(
         &mut self,
         control: &TcpListener,
@@ -154,7 +155,7 @@ impl Guest {
         }
     }
 
-    /// Waits for its end, and gives the report's `run` and the processor seconds that it took.
+    /// Waits for the program's end; returns the report's `run` and the processor seconds that it took.
     pub fn finish(mut self, way: &Way, arguments: &Arguments) -> Result<(Value, f64), String> {
         let before = processor_seconds();
         while self.child.try_wait().map_err(|error| error.to_string())?.is_none() {
@@ -175,7 +176,7 @@ impl Guest {
             return Err(format!("{}: {last}", run["outcome"].as_str().unwrap_or("no outcome")));
         }
         if let Some(wanted) = way.gate(&arguments.gate) {
-            // A gate that let something by was none.
+            // A gate that did not hold an access was no gate.
             let gate = &run["gate"];
             if gate["kind"] != wanted || gate["ungated"] != 0 {
                 return Err(format!("not every access was held: {gate}"));
@@ -214,7 +215,7 @@ fn answer(stream: &TcpStream, give: impl FnOnce() -> Result<f64, String>) -> Res
     }
     let given = give();
     let mut stream = stream;
-    // Where the guest is gone, its run tells why.
+    // If the guest has ended, its run reports why.
     let _ = stream.write_all(if given.is_ok() { b"done\n" } else { b"failed\n" });
     given
 }
@@ -234,14 +235,14 @@ fn step_seconds(run: &Value, step: &str) -> f64 {
     steps.filter(|entry| entry["name"] == step).filter_map(|entry| entry["seconds"].as_f64()).sum()
 }
 
-/// Accesses to the device: those that the gate held, else those by instructions of the driver, which are not all where the
-/// driver has kernel functions make them.
+/// Accesses to the device: those that the gate held, else those by instructions of the driver. The latter are
+/// not all where kernel functions access the device for the driver.
 fn accesses(run: &Value) -> f64 {
     let held = run["gate"]["held"].as_f64().filter(|held| *held > 0.0);
     held.or(run["device_accesses"].as_f64()).unwrap_or(0.0)
 }
 
-/// What the gate says of itself.
+/// What the gate reports about its holds.
 pub fn held(run: &Value) -> Held {
     let number = |name: &str| run["gate"][name].as_f64().unwrap_or(0.0);
     let count = number("held");
@@ -252,7 +253,7 @@ pub fn held(run: &Value) -> Held {
     }
 }
 
-/// The number that a step's name ends with.
+/// The number at the end of a step's name.
 pub fn told(run: &Value, prefix: &str) -> Option<f64> {
     let steps = run["steps"].as_array().into_iter().flatten();
     steps.filter_map(|step| step["name"].as_str()?.strip_prefix(prefix)?.parse().ok()).next()

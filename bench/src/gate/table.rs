@@ -1,4 +1,4 @@
-//! The tables.
+//! The tables that the benchmark prints.
 
 use super::Arguments;
 use super::run::Sample;
@@ -9,35 +9,35 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What a line is about.
+/// What a row of the table is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     title: String,
     driver: String,
     unit: &'static str,
-    /// More is better.
+    /// Whether more is better.
     rate: bool,
 }
 
 impl Row {
-    /// The line of a workload.
+    /// The row of a workload.
     pub fn of(workload: &Workload, driver: &str) -> Row {
         let (title, driver) = (workload.name.to_owned(), driver.to_owned());
         Row { title, driver, unit: workload.unit(), rate: workload.load.is_some() }
     }
 
-    /// What it is called.
+    /// The name of the row.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// A line of times.
+    /// A row of times in this unit.
     pub fn time(title: &str, driver: &str, unit: &'static str) -> Row {
         Row { title: title.to_owned(), driver: driver.to_owned(), unit, rate: false }
     }
 }
 
-/// All that was measured.
+/// All results of the benchmark.
 pub struct Table {
     kernel: String,
     cpus: u8,
@@ -49,7 +49,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table.
+    /// A table without results.
     pub fn new(arguments: &Arguments, ways: &[Way]) -> Table {
         Table {
             kernel: arguments.common.kernel.clone(),
@@ -62,7 +62,7 @@ impl Table {
         }
     }
 
-    /// Adds what a run gave.
+    /// Adds the result of a run.
     pub fn add(&mut self, row: Row, way: &Way, sample: Sample) {
         let index = self.rows.iter().position(|(known, _)| *known == row).unwrap_or_else(|| {
             self.rows.push((row, BTreeMap::new()));
@@ -88,7 +88,7 @@ impl Table {
         rates.filter(|rate| *rate > 0.0).max_by(f64::total_cmp)
     }
 
-    /// For people.
+    /// The table as text for people.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let gate = if self.gate == "off" { "no gate".to_owned() } else { format!("gate {}", self.gate) };
@@ -128,7 +128,7 @@ impl Table {
         text
     }
 
-    /// How long accesses were held.
+    /// Prints how long accesses were held.
     fn held_text(&self, text: &mut String) {
         let _ = writeln!(text, "\nMicroseconds for which an access was held: on average, and the longest");
         for (index, (row, _)) in self.rows.iter().enumerate() {
@@ -142,7 +142,7 @@ impl Table {
         }
     }
 
-    /// What Guardrail takes of the processor, where time alone does not tell.
+    /// Prints how much of the processor Guardrail takes, where time alone does not show it.
     fn processor_text(&self, text: &mut String) {
         let _ = writeln!(text, "\nProcessor time of the whole run (boot included)");
         for (index, (row, samples)) in self.rows.iter().enumerate().filter(|(_, (row, _))| row.unit != "ns") {
@@ -161,7 +161,7 @@ impl Table {
         }
     }
 
-    /// For programs.
+    /// The table as JSON for programs.
     pub fn json(&self) -> Value {
         let way = |index: usize, way: &Way| {
             let samples = self.rows[index].1.get(way.name).map_or(&[][..], Vec::as_slice);

@@ -9,15 +9,15 @@ const THREE: Option<&str> = Some("dmcheck,drcheck,dmacheck");
 /// A way to run a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Its name for `--tools`.
+    /// The name for `--tools`.
     pub name: &'static str,
     /// The head of its column.
     pub title: &'static str,
-    /// The checkers, or `None` for a guest without them.
+    /// The checkers; `None` for a guest without them.
     pub tools: Option<&'static str>,
     /// More options of `guardrail check`.
     more: &'static [&'static str],
-    /// Where accesses are held, if not where all ways hold them.
+    /// Where accesses are held; `None` if where all ways hold them.
     gate: Option<&'static str>,
 }
 
@@ -29,7 +29,7 @@ impl Way {
 
 const PLAIN: Way = Way { more: &["--observe", "none"], ..Way::checked("none", "without", None) };
 
-/// What is measured where nothing else is asked for.
+/// What is measured unless the user asks for something else.
 const USUAL: [Way; 5] = [
     Way::checked("dmcheck", "DMCheck", Some("dmcheck")),
     Way::checked("drcheck", "DRCheck", Some("drcheck")),
@@ -38,8 +38,8 @@ const USUAL: [Way; 5] = [
     Way { gate: Some("vfio-user"), ..Way::checked("vfio-user", "three, vfio-user", THREE) },
 ];
 
-/// What is measured only when it is asked for: the tracer, whose log nobody reads; all three checkers without a gate, and with
-/// each way to wait for the log.
+/// What is measured only on request. These are the tracer, whose log nobody reads, and all three checkers
+/// without a gate or with each way to wait for the log.
 const OTHERS: [Way; 5] = [
     Way { more: &["--observe", "trace"], ..Way::checked("tracer", "tracer alone", None) },
     Way { gate: Some("off"), ..Way::checked("ungated", "three, no gate", THREE) },
@@ -64,7 +64,7 @@ pub fn chosen(names: &[String]) -> Result<Vec<Way>, String> {
 }
 
 impl Way {
-    /// Where accesses are held, if they are.
+    /// Where accesses are held; `None` if they are not.
     pub fn gate<'a>(&self, usual: &'a str) -> Option<&'a str>
     where
         'static: 'a,
@@ -73,7 +73,7 @@ impl Way {
         (self.tools.is_some() && gate != "off").then_some(gate)
     }
 
-    /// The options of `guardrail check` that make it.
+    /// The options of `guardrail check` for this way.
     pub fn options(&self, usual: &str) -> Vec<String> {
         let mut words = self.more.to_vec();
         if let Some(tools) = self.tools {

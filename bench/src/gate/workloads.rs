@@ -3,16 +3,16 @@
 use super::load::Load;
 use crate::common::Device;
 
-/// A workload.
+/// A workload in the guest.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// Its name for `--only`.
+    /// The name for `--only`.
     pub name: &'static str,
-    /// The driver that serves it.
+    /// The kind of device whose driver serves it.
     pub device: Device,
-    /// Its name for `guardrail check --workload`.
+    /// The name for `guardrail check --workload`.
     pub script: &'static str,
-    /// The load from outside; without one the time of the guest's step `load` is what counts.
+    /// The load from outside; without one, the time of the guest's step `load` counts.
     pub load: Option<Load>,
 }
 
@@ -33,7 +33,7 @@ const WORKLOADS: [Workload; 10] = [
     Workload { name: "audio", device: Device::Sound, script: "bench-audio", load: None },
 ];
 
-/// The name of what times single accesses.
+/// The name for `--only` that times single accesses.
 const REGISTERS: &str = "registers";
 
 /// The workloads with these names, all where there are none, and whether single accesses are timed.
@@ -61,7 +61,7 @@ impl Workload {
     /// Variables of the script. Loads from outside end by themselves.
     pub fn variables(&self, seconds: u32) -> Vec<String> {
         match self.name {
-            // About as long as the loads: 1000 transactions take about a second.
+            // This takes about as long as the loads: 1000 transactions take about a second.
             "postmark" => vec![format!("TRANSACTIONS={}", seconds * 1000)],
             "audio" => vec![format!("SECONDS={seconds}")],
             _ => Vec::new(),

@@ -9,32 +9,32 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// The longest that a guest may take.
+/// Most seconds that a guest may take.
 const LIMIT: u32 = 900;
-/// What the fetches of a first run may take besides.
+/// How much longer the fetches of a first run may take.
 const FETCHES: Duration = Duration::from_secs(1200);
 /// Bytes of a page.
 const PAGE: f64 = 4096.0;
 
-/// What one run gave.
+/// The results of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// Instructions of the kernel for a unit of work, the idle task's left out.
+    /// Instructions of the kernel for a unit of work, without those of the idle task.
     pub instructions: f64,
-    /// What the table of rights takes, where there is one.
+    /// The memory of the rights table; `None` where the driver is not guarded.
     pub table: Option<Table>,
 }
 
-/// What the table of rights takes.
+/// The memory of the rights table.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Table {
-    /// Bytes of entries, and of the page tables that map them.
+    /// Bytes of tags, and of the page tables that map them.
     pub bytes: f64,
     /// Bytes that the driver may write.
     pub writable: f64,
 }
 
-/// Guards a driver; the path of the guarded one.
+/// Guards a driver; returns the path of the guarded one.
 pub fn guard(arguments: &Arguments, driver: &str, folder: &Path) -> Result<PathBuf, String> {
     let out = folder.join(driver);
     let mut command = guardrail()?;
@@ -90,7 +90,7 @@ fn guardrail() -> Result<Command, String> {
 
 fn finish(mut command: Command, name: &str) -> Result<String, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // It ends its guest in order.
+    // The program ends its guest in order.
     process::dies_with_us(&mut command, libc::SIGTERM);
     let child = command.spawn().map_err(|error| format!("cannot start {name}: {error}"))?;
     let limit = Duration::from_secs(LIMIT.into()) + FETCHES;
@@ -112,7 +112,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The server may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -149,7 +149,7 @@ fn instructions(report: &Value) -> Option<f64> {
     Some(cell("all")? - cell("idle task")?).filter(|count| *count > 0.0)
 }
 
-/// The numbers in the name of a step that begins so.
+/// The numbers in the name of a step that begins with `head`.
 fn numbers(report: &Value, head: &str) -> Vec<f64> {
     let steps = report["run"]["steps"].as_array().into_iter().flatten();
     let name = steps.filter_map(|step| step["name"].as_str()?.strip_prefix(head)).next_back();

@@ -1,4 +1,4 @@
-//! The tables.
+//! The tables that the benchmark prints.
 
 use super::run::{Sample, Table as Rights};
 use super::workloads::{KMDF, Workload};
@@ -6,7 +6,7 @@ use crate::common::{Slowdown, median};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// All that was measured.
+/// All results of the benchmark.
 pub struct Table {
     kernel: String,
     cpus: u8,
@@ -41,7 +41,7 @@ fn percent(ratio: f64) -> f64 {
 }
 
 impl Table {
-    /// An empty table.
+    /// A table without results.
     pub fn new(kernel: &str, cpus: u8) -> Table {
         Table { kernel: kernel.to_owned(), cpus, rows: Vec::new() }
     }
@@ -57,7 +57,7 @@ impl Table {
         self.rows[at].guarded.push(guarded);
     }
 
-    /// For people.
+    /// The table as text for people.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let cpus = if self.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", self.cpus) };
@@ -130,7 +130,7 @@ impl Table {
         (!all.is_empty()).then(|| (all.iter().sum::<f64>() / all.len() as f64, worst))
     }
 
-    /// For programs.
+    /// The table as JSON for programs.
     pub fn json(&self) -> Value {
         let row = |row: &Row| {
             let more = row.more();

@@ -1,21 +1,21 @@
-//! The workloads, each a fixed amount of work, and what the paper says of its like: tables 5 to 7 of "Fast Byte-Granularity Software Fault
-//! Isolation" (2009).
+//! The workloads, each a fixed amount of work, and the paper's figures for similar ones: tables 5 to 7 of
+//! "Fast Byte-Granularity Software Fault Isolation" (2009).
 
 use crate::common::Device;
 
 /// What the amount of work is counted in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unit {
-    /// KiB that arrived, as the guest tells.
+    /// KiB that arrived, as the guest reports.
     Kib,
-    /// Packets that arrived, as the guest tells.
+    /// Packets that arrived, as the guest reports.
     Packet,
-    /// What is told here: so many, of these.
+    /// A fixed amount that stands here: so many of these units.
     Fixed(f64, &'static str),
 }
 
 impl Unit {
-    /// Its name.
+    /// The unit as a word for tables.
     pub fn word(self) -> &'static str {
         match self {
             Unit::Kib => "KiB",
@@ -25,18 +25,18 @@ impl Unit {
     }
 }
 
-/// A workload.
+/// A workload in the guest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Workload {
-    /// Its name for `--only`.
+    /// The name for `--only`.
     pub name: &'static str,
-    /// The driver that serves it.
+    /// The kind of device whose driver serves it.
     pub device: Device,
-    /// Its name for `guardrail profile --workload`.
+    /// The name for `guardrail profile --workload`.
     pub script: &'static str,
-    /// Variables of the script.
+    /// Variables of the script, as `NAME=VALUE`.
     pub variables: &'static [&'static str],
-    /// A server of the host takes part.
+    /// Whether a server of the host takes part.
     pub server: bool,
     /// What the work is counted in.
     pub unit: Unit,
@@ -53,7 +53,8 @@ const fn transfer(
     Workload { name, device: Device::Network, script: "bench-transfer", variables, server: true, unit, paper }
 }
 
-/// Packets are of 16 bytes, as in the paper. Those to the guest come no faster than an emulated processor takes them.
+/// Packets are of 16 bytes, as in the paper. Packets to the guest are sent no faster than an emulated
+/// processor takes them.
 const WORKLOADS: [Workload; 7] = [
     transfer(
         "tcp-send",
@@ -108,10 +109,11 @@ const WORKLOADS: [Workload; 7] = [
     },
 ];
 
-/// Table 7: transactions per second with the kmdf driver, by the size of its buffer. There is no driver like it here.
+/// Table 7: transactions per second with the kmdf driver, by the size of its buffer. There is no driver like
+/// it here.
 pub const KMDF: [(&str, f64); 4] = [("1", -8.76), ("512", -7.08), ("4K", -2.48), ("64K", -1.14)];
 
-/// The workloads with these names, all where there are none.
+/// The workloads with these names; all where there are none.
 pub fn chosen(names: &[String]) -> Result<Vec<Workload>, String> {
     crate::common::chosen("--only", &WORKLOADS, |workload| workload.name, names)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Times the loops of sequences.c in a process, on the machine's own processor: `harness RUNS MILLIONS`. A line for each measurement:
- * sequence, KiB that it works on, nanoseconds for a turn as it is, and guarded.
+ * Times the loops of sequences.c in a process, on the machine's own processor: `harness RUNS MILLIONS`.
+ * Prints a line for each measurement: sequence, KiB that it works on, nanoseconds of a turn without checks, and guarded.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -14,11 +14,14 @@
 #define WRITE 0x11
 #define CALL 0x14
 
-/* What guarded code names: the table's place less that of the first slot, and the counter of loops, which is per CPU with a base of 0 here. */
+/*
+ * Symbols that guarded code names: the table's address less that of the first slot, and the counter of loops.
+ * The counter is per CPU; here its base is 0.
+ */
 unsigned char *guardrail_table;
 int guardrail_loops = 1 << 30;
 
-/* No check is to fail, or what is timed is something else. */
+/* No check must fail: otherwise the time is not that of a passing check. */
 #define FAILS(name) void name(void) { fputs("a check failed: " #name "\n", stderr); exit(1); }
 FAILS(guardrail_write_slow)
 FAILS(guardrail_call_slow)
@@ -56,7 +59,7 @@ int main(int argc, char **argv)
 	int runs = argc > 1 ? atoi(argv[1]) : 1;
 	unsigned long turns = (argc > 2 ? atol(argv[2]) : 1) * 1000000;
 
-	/* Addresses of a process have 47 bits. Only what is touched takes memory. */
+	/* Addresses of a process have 47 bits. Only pages that are accessed take memory. */
 	guardrail_table = mmap(NULL, 1UL << (47 - SLOT_SHIFT), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (guardrail_table == MAP_FAILED) {
 		perror("no room for a table");
@@ -76,7 +79,7 @@ int main(int argc, char **argv)
 				void *what = sequences[i].touches ? ring : (void *)callee;
 				double stock, guarded;
 
-				/* What touches no memory costs the same in any. */
+				/* A sequence that accesses no memory costs the same for all sizes. */
 				if (size && !sequences[i].touches)
 					continue;
 				stock = timed(sequences[i].stock, what, once, rounds);

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Loops that a driver could have, one for each sequence of instructions that a guarded driver is given. They are compiled twice, as a
- * driver is, under two names; the second is guarded.
+ * Loops that a driver could have, one for each sequence of instructions that guarding adds to a driver.
+ * They are compiled twice, as a driver is, under two names; the second is guarded.
  */
 #define PASTE(a, b) a##b
 #define JOIN(a, b) PASTE(a, b)
 #define NAME(name) JOIN(PREFIX, name)
 #define barrier() __asm__ volatile("" ::: "memory")
 
-/* What a ring of a network card has. */
+/* A descriptor as in a ring of a network card. */
 struct descriptor {
 	unsigned long address;
 	unsigned int length;
 	unsigned short flags, status;
 };
 
-/* Without these it would not be taken for a module. */
+/* Without these sections the rewriter would not take the file for a module. */
 __attribute__((section(".modinfo"), used)) static const char info[] = "license=GPL\0name=sequences\0vermagic=none ";
 __attribute__((section(".gnu.linkonce.this_module"), used)) static char this_module[64] = { 1 };
 
@@ -46,7 +46,7 @@ void NAME(stores)(struct descriptor *ring, unsigned long n)
 	}
 }
 
-/* A store in whose place flags are needed. */
+/* A store at which flags are needed, so that its check keeps them. */
 void NAME(flags)(struct descriptor *ring, unsigned long n)
 {
 	unsigned long sum = 0;

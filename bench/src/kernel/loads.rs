@@ -1,13 +1,13 @@
 //! The loads: each a boot of the guest that measures several benchmarks.
 
-/// A load.
+/// A boot of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Its name for `--workload`.
+    /// The name for `--workload`.
     pub name: &'static str,
     /// The guest's script.
     pub script: &'static str,
-    /// The driver that the guest has beside.
+    /// The driver that the guest loads besides.
     pub driver: &'static str,
 }
 
@@ -18,12 +18,12 @@ pub enum Bound {
     Kernel,
     /// In user programs, nearly all of it.
     User,
-    /// In both.
+    /// In both the kernel and user programs.
     Mixed,
 }
 
 impl Bound {
-    /// Of a benchmark's name.
+    /// Where the benchmark of this name spends its time.
     pub fn of(benchmark: &str) -> Bound {
         match benchmark {
             "user" => Bound::User,
@@ -32,7 +32,7 @@ impl Bound {
         }
     }
 
-    /// Its name.
+    /// The word for tables.
     pub fn word(self) -> &'static str {
         match self {
             Bound::Kernel => "kernel",

@@ -1,8 +1,9 @@
 //! `bench/run kernel`: what it costs to instrument the whole kernel, as ratios to plain QEMU.
 //!
-//! The ways to run a guest take turns, so that a slow minute of the machine hits all of them. What is timed is timed in the guest,
-//! around the benchmark alone; each figure is the median of a way's runs against the median of plain QEMU, with the spread
-//! (lowest and highest ratio) behind it.
+//! The ways to run a guest take turns, so that a slow minute of the machine hits all of them. The guest
+//! measures the time, around the benchmark alone.
+//! Each figure is the median of a way's runs against the median of plain QEMU. The spread (lowest and highest
+//! ratio) stands behind it.
 
 mod loads;
 mod run;
@@ -40,7 +41,7 @@ pub struct Arguments {
     scale: u32,
 }
 
-/// How much of a benchmark shows that it runs.
+/// Percent of a benchmark that is enough to show that it runs.
 const TRY_PERCENT: u32 = 2;
 
 impl Arguments {

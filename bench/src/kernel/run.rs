@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 
 /// The longest that a guest may take.
 const LIMIT: Duration = Duration::from_secs(1200);
-/// What the fetches of a first run may take besides.
+/// How much longer the fetches of a first run may take.
 const FETCHES: Duration = Duration::from_secs(1200);
-/// How often the memory is looked at.
+/// The time between two looks at the memory.
 const EACH: Duration = Duration::from_millis(500);
 
-/// What one run gave.
+/// The results of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// Seconds of the guest's clock, by benchmark, in their order.
+    /// Seconds of the guest's clock, by benchmark, in the order in which they ran.
     pub seconds: Vec<(String, f64)>,
     /// The most memory that QEMU had, in bytes.
     pub memory: u64,
@@ -43,7 +43,7 @@ pub fn load(packages: &Packages, arguments: &Arguments, load: &Load, way: &Way) 
     }
 }
 
-/// Runs the guest from here: the names of its steps, and the memory of its QEMU.
+/// Runs the guest from here; returns the names of its steps, and the memory of its QEMU.
 fn alone(
     packages: &Packages,
     arguments: &Arguments,
@@ -87,7 +87,7 @@ fn alone(
     }
 }
 
-/// The same under `guardrail profile`.
+/// Runs the guest under `guardrail profile`; returns the same.
 fn watched(arguments: &Arguments, load: &Load, options: &[&str]) -> Result<(Vec<String>, u64), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("guardrail");
     let mut command = Command::new(program);
@@ -110,7 +110,7 @@ fn watched(arguments: &Arguments, load: &Load, options: &[&str]) -> Result<(Vec<
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // It ends its guest in order.
+    // The program ends its guest in order.
     process::dies_with_us(&mut command, libc::SIGTERM);
     let child = command.spawn().map_err(|error| format!("cannot start guardrail: {error}"))?;
     let mut peak = Peak::of_child_of(child.id());
@@ -141,7 +141,7 @@ impl Peak {
         Peak { parent: parent.into(), bytes: 0, looked: None }
     }
 
-    /// Looks, not too often.
+    /// Looks at the memory, but not too often.
     fn look(&mut self) {
         if self.looked.is_some_and(|time| time.elapsed() < EACH) {
             return;
@@ -160,7 +160,7 @@ impl Peak {
     }
 }
 
-/// The number behind a word.
+/// The number behind a word, in KiB.
 fn kibibytes(status: &str, word: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(word))?;
     line.split_whitespace().next()?.parse().ok()
@@ -176,7 +176,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Adds what a run gave.
+    /// Adds the results of a run.
     pub fn add(&mut self, load: &Load, sample: Sample) {
         for (name, seconds) in sample.seconds {
             self.seconds.entry(name).or_default().push(seconds);

@@ -1,4 +1,4 @@
-//! The tables.
+//! The tables that the benchmark prints.
 
 use super::loads::{Bound, Load};
 use super::run::{Sample, Samples};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// All that was measured.
+/// All results of the benchmark.
 pub struct Table {
     kernel: String,
     cpus: u8,
@@ -21,7 +21,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table.
+    /// A table without results.
     pub fn new(kernel: &str, cpus: u8, memory_mib: u32, ways: &[Way]) -> Table {
         Table {
             kernel: kernel.to_owned(),
@@ -34,7 +34,7 @@ impl Table {
         }
     }
 
-    /// Adds what a run gave.
+    /// Adds the results of a run.
     pub fn add(&mut self, load: &Load, way: &Way, sample: Sample) {
         for (name, _) in &sample.seconds {
             if !self.rows.contains(name) {
@@ -72,7 +72,7 @@ impl Table {
         Some(median(self.samples.get(&way.name)?.memory.get(load)?.clone()))
     }
 
-    /// What QEMU had more than without a plugin, as a part of the guest's memory.
+    /// How much more QEMU had than without a plugin, as a part of the guest's memory.
     fn growth(&self, load: &str, way: &Way) -> Option<f64> {
         let more = self.memory(load, way)? - self.memory(load, &self.ways[0])?;
         Some(more / (u64::from(self.memory_mib) << 20) as f64)
@@ -86,7 +86,7 @@ impl Table {
         let _ = writeln!(text);
     }
 
-    /// For people.
+    /// The table as text for people.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let cpus = if self.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", self.cpus) };
@@ -120,7 +120,7 @@ impl Table {
         text
     }
 
-    /// For programs.
+    /// The table as JSON for programs.
     pub fn json(&self) -> Value {
         let cell = |row: &str, way: &Way| {
             let slowdown = self.slowdown(row, way).filter(|_| *way != self.ways[0]);

@@ -3,7 +3,7 @@
 /// A way to run a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Its name, for `--ways` and as the head of its column.
+    /// The name, for `--ways` and as the head of its column.
     pub name: String,
     /// What watches the guest.
     pub watch: Watched,
@@ -23,8 +23,8 @@ pub enum Watched {
 /// The guest that nothing watches.
 const PLAIN: &str = "plain";
 
-/// The clients, all over the whole kernel from its first instruction. `detached` is taken away again before anything is timed:
-/// where the first step of a load begins.
+/// The clients, all over the whole kernel from its first instruction. `detached` is removed again before
+/// anything is timed: where the first step of a load begins.
 const CLIENTS: [(&str, &[&str]); 6] = [
     ("detached", &["--client", "null", "--until", "build"]),
     ("null", &["--client", "null"]),
@@ -48,7 +48,8 @@ impl std::str::FromStr for Way {
     }
 }
 
-/// The ways with these names, every client and every plugin where there are none; the first is always the plain guest.
+/// The ways with these names; every client and every plugin where there are none. The first is always the
+/// plain guest.
 pub fn chosen(plugins: &[Way], names: &[String]) -> Result<Vec<Way>, String> {
     let client = |(name, options): (&str, _)| Way { name: name.to_owned(), watch: Watched::Client(options) };
     let known: Vec<Way> = CLIENTS.map(client).into_iter().chain(plugins.iter().cloned()).collect();

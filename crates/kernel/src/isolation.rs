@@ -188,7 +188,8 @@ impl Isolation {
         self.numbers.get(same_kind(kind)).copied()
     }
 
-    /// The number of a state of a type of objects. Behind a dot the type may name a state of its own.
+    /// The number of a state of a type of objects. `kind` may carry a state of its own behind a dot, which
+    /// does not count.
     fn state(&self, kind: &str, state: &str) -> Option<u32> {
         let kind = kind.split_once('.').map_or(kind, |(kind, _)| kind);
         let number = self.states.get(kind)?.iter().position(|known| known == state)?;

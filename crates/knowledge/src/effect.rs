@@ -1,39 +1,39 @@
-//! What a kernel function does, as far as checkers care: the vocabulary of call summaries.
+//! What a kernel function does, as far as checkers use it: the vocabulary of call summaries.
 
-/// A length or size that a call says.
+/// A length or size in bytes, as a call has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Len {
-    /// A constant.
+    /// This constant.
     Const(u64),
-    /// An argument.
+    /// The value of an argument.
     Arg(u8),
     /// The product of two arguments.
     Product(u8, u8),
     /// 4096 shifted left by an argument.
     Order(u8),
-    /// A value read at the entry, by its index after the arguments (hooks only).
+    /// A value read at the function's first instruction, by its index after the arguments (hooks only).
     Deref(u8),
-    /// The result (non-negative), and one byte more for the terminating zero where asked for.
+    /// The result (non-negative), plus one byte for the terminating zero where the table asks for it.
     Result {
-        /// Added to the result.
+        /// Bytes to add to the result.
         extra: u64,
-        /// The argument that bounds it, if any.
+        /// The argument that bounds the result; `None` if no argument does.
         bound: Option<u8>,
     },
     /// To the end of the object that the pointer points into.
     Rest,
 }
 
-/// Sorts of memory.
+/// Classes of memory, by allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// kmalloc and its kin.
+    /// Memory of kmalloc and its kin.
     Slab,
     /// An object of a cache with a name.
     Cache,
     /// Whole pages.
     Page,
-    /// vmalloc space.
+    /// Memory in vmalloc space.
     Vmalloc,
     /// Per-CPU memory.
     Percpu,
@@ -41,12 +41,12 @@ pub enum Class {
     Dma,
     /// Mapped device registers.
     Io,
-    /// Memory that goes with its device.
+    /// Memory that is freed with its device.
     Managed,
 }
 
 impl Class {
-    /// The class that a table calls so.
+    /// The class of this name in the tables.
     pub fn named(word: &str) -> Option<Class> {
         Some(match word {
             "slab" => Class::Slab,
@@ -76,14 +76,14 @@ impl Class {
     }
 }
 
-/// When memory comes zeroed because its user asked for it.
+/// When new memory is zeroed because its user asked for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zeroed {
-    /// Never.
+    /// Memory is never zeroed on request.
     No,
-    /// Always.
+    /// Memory is always zeroed.
     Yes,
-    /// Where the argument has `__GFP_ZERO`.
+    /// Memory is zeroed where this argument, gfp flags, has `__GFP_ZERO`.
     Gfp(u8),
 }
 
@@ -92,16 +92,16 @@ pub enum Zeroed {
 pub enum Ptr {
     /// An argument holds the address.
     Arg(u8),
-    /// An argument holds a `struct page *`; an argument may hold an offset into the page.
+    /// An argument holds a `struct page *`; another may hold an offset into the page.
     Page(u8, Option<u8>),
 }
 
 /// The direction of a DMA mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// An argument says: 0 both, 1 to the device, 2 from the device.
+    /// An argument holds it: 0 both, 1 to the device, 2 from the device.
     Arg(u8),
-    /// From the device.
+    /// Always from the device.
     FromDevice,
 }
 
@@ -110,100 +110,100 @@ pub enum Direction {
 pub enum Effect {
     /// The result is a new object.
     Alloc {
-        /// What sort.
+        /// The class of the memory.
         class: Class,
-        /// How large; [`Len::Rest`] where an inner allocation knows better.
+        /// Its size; [`Len::Rest`] where an inner allocation has a better one.
         size: Len,
-        /// Whether it comes zeroed.
+        /// When it is zeroed on request.
         zeroed: Zeroed,
-        /// The result is a `struct page *` and not an address.
+        /// Whether the result is a `struct page *` and not an address.
         page: bool,
         /// The argument with the `kmem_cache`.
         cache: Option<u8>,
         /// The argument with an object that moves into the new one (krealloc).
         realloc: Option<u8>,
     },
-    /// An object ends.
+    /// An object is freed.
     Free {
-        /// The object.
+        /// A pointer to the object.
         ptr: Ptr,
-        /// What it may be.
+        /// The classes that the object may have.
         classes: Vec<Class>,
         /// The argument with the `kmem_cache`.
         cache: Option<u8>,
     },
-    /// The kernel takes the object over and frees it later (kfree_rcu).
+    /// The kernel becomes the object's owner and frees it later (kfree_rcu).
     TakeOver {
-        /// The object.
+        /// A pointer to the object.
         ptr: Ptr,
     },
     /// The kernel writes memory.
     Define {
-        /// Where.
+        /// The first byte written.
         ptr: Ptr,
-        /// How much.
+        /// How many bytes it writes.
         len: Len,
     },
     /// The kernel copies memory, definedness and all.
     Copy {
-        /// To.
+        /// The first byte written.
         dst: Ptr,
-        /// From.
+        /// The first byte read.
         src: Ptr,
-        /// How much.
+        /// How many bytes it copies.
         len: Len,
     },
-    /// The kernel reads memory, of whose definedness nothing follows.
+    /// The kernel reads memory; no definedness follows from that.
     Read {
-        /// Where.
+        /// The first byte read.
         ptr: Ptr,
-        /// How much.
+        /// How many bytes it reads.
         len: Len,
     },
     /// The kernel copies memory to user space.
     ToUser {
-        /// Where.
+        /// The first byte read.
         src: Ptr,
-        /// How much.
+        /// How many bytes it copies.
         len: Len,
     },
-    /// `__put_user_*`: rax goes to user space.
+    /// `__put_user_*`: the kernel copies rax to user space.
     PutUser {
-        /// Bytes.
+        /// Bytes of the value.
         size: u8,
     },
     /// The kernel writes a value to a device register or port (iowrite*).
     Output {
         /// The argument with the value.
         value: u8,
-        /// Bytes.
+        /// Bytes of the value.
         size: u8,
         /// The argument with the register's address.
         register: Option<u8>,
     },
     /// The kernel reads a device register (ioread*).
     Input {
-        /// Bytes.
+        /// Bytes of the register.
         size: u8,
         /// The argument with the register's address.
         register: u8,
     },
     /// The kernel writes a block of memory to a device (iowrite*_rep, memcpy_toio).
     ToDevice {
-        /// Where.
+        /// The first byte read.
         src: Ptr,
         /// How much, in units of `unit` bytes.
         len: Len,
         /// Bytes of a unit.
         unit: u8,
     },
-    /// Memory is lent to the device.
+    /// The kernel lends memory to the device.
     DmaMap {
-        /// Where.
+        /// The first byte lent.
         ptr: Ptr,
-        /// How much.
+        /// How many bytes it lends.
         len: Len,
-        /// Which way.
+        /// Which way the device may use it.
         direction: Direction,
     },
     /// The result is a `kmem_cache`.
@@ -213,12 +213,12 @@ pub enum Effect {
     },
     /// The object is as large as its slot from now on (ksize).
     Grow {
-        /// The object.
+        /// A pointer to the object.
         ptr: Ptr,
     },
     /// The kernel may keep the pointer.
     Escape {
-        /// The argument.
+        /// The argument with the pointer.
         arg: u8,
     },
     /// What the call does to locks and to the order of events.
@@ -235,38 +235,38 @@ pub const GLOBALS: [&str; 8] = ["rtnl", "rcu", "grace", "current", "cpus", "pci"
 pub enum Key {
     /// The address that an argument holds, plus an offset.
     Arg {
-        /// The argument.
+        /// The number of the argument, from 0.
         arg: u8,
-        /// Added to it.
+        /// Bytes to add to the argument.
         offset: u64,
     },
-    /// There is one of it in the kernel (RCU, RTNL).
+    /// The kernel has one of it (RCU, RTNL).
     Global(&'static str),
 }
 
-/// Sorts of locks.
+/// Kinds of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LockKind {
-    /// `spinlock_t`.
+    /// A `spinlock_t`.
     Spin,
-    /// `rwlock_t`.
+    /// An `rwlock_t`.
     Rw,
-    /// `struct mutex`, and RTNL.
+    /// A `struct mutex`, and RTNL.
     Mutex,
-    /// `struct semaphore`.
+    /// A `struct semaphore`.
     Semaphore,
-    /// `struct rw_semaphore`.
+    /// A `struct rw_semaphore`.
     RwSem,
     /// An RCU read section.
     Rcu,
-    /// A socket.
+    /// The lock of a socket.
     Socket,
     /// A bit that `test_and_set_bit` takes.
     Bit,
 }
 
 impl LockKind {
-    /// The kind that a table calls so.
+    /// The kind of this name in the tables.
     pub fn named(word: &str) -> Option<LockKind> {
         Some(match word {
             "spin" => LockKind::Spin,
@@ -285,7 +285,7 @@ impl LockKind {
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LockMode {
-    /// By one.
+    /// By one holder.
     Exclusive,
     /// By several readers.
     Shared,
@@ -294,7 +294,7 @@ pub enum LockMode {
 /// For which results of a call an effect takes place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum When {
-    /// For all.
+    /// For all results.
     #[default]
     Always,
     /// The result (32 bits) is zero.
@@ -303,7 +303,7 @@ pub enum When {
     NonZero,
     /// The result is false; a `bool` has 8 bits, and those above it are undefined.
     False,
-    /// The result is true.
+    /// The result is true; it has 8 bits as well.
     True,
 }
 
@@ -319,7 +319,7 @@ impl When {
         })
     }
 
-    /// Whether the effect takes place.
+    /// Whether the effect takes place for this result.
     pub fn holds(self, result: u64) -> bool {
         match self {
             When::Always => true,
@@ -334,52 +334,52 @@ impl When {
 /// What a call does to locks and to the order of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SyncOp {
-    /// Takes a lock; held when the call returns.
+    /// Takes a lock, which is held when the call returns.
     Lock {
-        /// The sort.
+        /// The kind of the lock.
         kind: LockKind,
-        /// Which.
+        /// The address or name of the lock.
         key: Key,
-        /// How.
+        /// How the caller holds it.
         mode: LockMode,
-        /// For which results.
+        /// For which results the lock is held.
         when: When,
-        /// It never waits (`trylock`), so it adds no edge to the order of locks.
+        /// Whether it never waits (`trylock`), so that it adds no edge to the order of locks.
         tries: bool,
     },
-    /// Gives a lock back, when the call begins.
+    /// Releases a lock when the call begins.
     Unlock {
-        /// The sort.
+        /// The kind of the lock.
         kind: LockKind,
-        /// Which.
+        /// The address or name of the lock.
         key: Key,
-        /// How.
+        /// How the caller held it.
         mode: LockMode,
     },
-    /// The function runs with the lock held: its caller has taken it where nothing is watched.
+    /// The function runs with the lock held: its caller took it where nothing is watched.
     Hold {
-        /// The sort.
+        /// The kind of the lock.
         kind: LockKind,
-        /// Which.
+        /// The address or name of the lock.
         key: Key,
     },
-    /// What came before the call comes before whoever acquires this object later.
+    /// What precedes the call is before all later acquires of this object.
     Release {
-        /// The object.
+        /// The address or name of the object.
         key: Key,
-        /// It is a word in memory: who reads it acquires as well.
+        /// Whether it is a word in memory, so that a read of it acquires as well.
         word: bool,
     },
-    /// What came before releases of the object comes before what follows the call.
+    /// What precedes releases of the object is before what follows the call.
     Acquire {
-        /// The object.
+        /// The address or name of the object.
         key: Key,
-        /// For which results.
+        /// For which results the call acquires.
         when: When,
     },
     /// The call may sleep.
     Sleeps {
-        /// Only where this argument, gfp flags, has `__GFP_DIRECT_RECLAIM`.
+        /// It sleeps only where this argument, gfp flags, has `__GFP_DIRECT_RECLAIM`; `None`: always.
         gfp: Option<u8>,
     },
 }
@@ -387,11 +387,11 @@ pub enum SyncOp {
 /// How a streaming mapping was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MapKind {
-    /// `dma_map_single` and `dma_map_page`: one function since 4.10, not told apart.
+    /// By `dma_map_single` or `dma_map_page`: one function since 4.10, so not distinguished.
     Single,
-    /// `dma_map_sg`.
+    /// By `dma_map_sg`.
     List,
-    /// `dma_map_resource`.
+    /// By `dma_map_resource`.
     Resource,
 }
 
@@ -400,157 +400,157 @@ pub enum MapKind {
 pub enum DmaOp {
     /// Lends memory to a device; the result is the bus address, or all ones.
     Map {
-        /// The device.
+        /// The `struct device`.
         dev: u8,
-        /// The memory.
+        /// The first byte of the memory.
         ptr: Ptr,
-        /// The memory is told by its physical address instead (`dma_map_phys`).
+        /// The memory's physical address, where a call has that instead (`dma_map_phys`).
         physical: Option<u8>,
-        /// How much.
+        /// How many bytes it lends.
         len: Len,
-        /// Which way.
+        /// The direction of the mapping.
         dir: u8,
-        /// How.
+        /// How the mapping is made.
         kind: MapKind,
     },
-    /// Takes it back.
+    /// Takes the memory of a mapping back.
     Unmap {
-        /// The device.
+        /// The `struct device`.
         dev: u8,
         /// The bus address.
         addr: u8,
-        /// How much.
+        /// How many bytes the mapping has.
         len: Len,
-        /// Which way.
+        /// The direction of the mapping.
         dir: u8,
-        /// How it was made.
+        /// How the mapping was made.
         kind: MapKind,
     },
-    /// Lends the entries of a list; the result is how many bus segments there are.
+    /// Lends the segments of a list; the result is how many bus segments there are.
     MapList {
-        /// The device.
+        /// The `struct device`.
         dev: u8,
-        /// The list.
+        /// The scatterlist, or its table.
         list: u8,
-        /// How many entries, where an argument says; a `struct sg_table` otherwise.
+        /// How many segments, where an argument holds it; a `struct sg_table` otherwise.
         count: Option<u8>,
-        /// Which way.
+        /// The direction of the mapping.
         dir: u8,
     },
-    /// Takes them back.
+    /// Takes the segments of a list back.
     UnmapList {
-        /// The device.
+        /// The `struct device`.
         dev: u8,
-        /// The list.
+        /// The scatterlist, or its table.
         list: u8,
-        /// How many entries, where an argument says.
+        /// How many segments, where an argument holds it.
         count: Option<u8>,
-        /// Which way.
+        /// The direction of the mapping.
         dir: u8,
     },
-    /// Hands a part of a mapping to the CPU or back to the device for a while.
+    /// Passes a part of a mapping to the CPU, or back to the device, for a while.
     SyncSingle {
-        /// The device.
+        /// The `struct device`.
         dev: u8,
-        /// The bus address.
+        /// The bus address of the mapping.
         addr: u8,
-        /// An offset to be added to it, where there is one.
+        /// An offset to add to it, where the call has one.
         offset: Option<u8>,
-        /// How much.
+        /// How many bytes the part has.
         len: Len,
-        /// Which way.
+        /// The direction of the mapping.
         dir: u8,
-        /// To the CPU.
+        /// Whether the CPU gets the part.
         for_cpu: bool,
     },
-    /// The same for a list.
+    /// Passes a list to the CPU, or back to the device, for a while.
     SyncList {
-        /// The device.
+        /// The `struct device`.
         dev: u8,
-        /// The list.
+        /// The scatterlist.
         list: u8,
-        /// How many entries.
+        /// How many segments the list has.
         count: u8,
-        /// Which way.
+        /// The direction of the mapping.
         dir: u8,
-        /// To the CPU.
+        /// Whether the CPU gets the list.
         for_cpu: bool,
     },
-    /// The result is coherent memory; its bus address is stored through an argument.
+    /// The result is coherent memory; the call stores its bus address through an argument.
     AllocCoherent {
-        /// The device.
+        /// The `struct device`.
         dev: u8,
-        /// How much.
+        /// How many bytes it allocates.
         size: u8,
-        /// Where the bus address goes.
+        /// Where the call stores the bus address.
         handle: u8,
     },
-    /// Coherent memory ends.
+    /// Coherent memory is freed.
     FreeCoherent {
-        /// The device.
+        /// The `struct device`.
         dev: u8,
-        /// How much.
+        /// How many bytes it frees.
         size: u8,
-        /// The memory.
+        /// The address of the memory.
         cpu: u8,
         /// Its bus address.
         handle: u8,
     },
     /// The result is a pool.
     CreatePool {
-        /// The device.
+        /// The `struct device`.
         dev: u8,
         /// Bytes of a block.
         size: u8,
     },
-    /// A pool ends.
+    /// A pool is freed.
     DestroyPool {
-        /// The pool.
+        /// The `struct dma_pool`.
         pool: u8,
     },
     /// The result is a block of a pool.
     PoolAlloc {
-        /// The pool.
+        /// The `struct dma_pool`.
         pool: u8,
-        /// Where the bus address goes.
+        /// Where the call stores the bus address.
         handle: u8,
     },
-    /// A block of a pool ends.
+    /// A block of a pool is freed.
     PoolFree {
-        /// The pool.
+        /// The `struct dma_pool`.
         pool: u8,
-        /// The block.
+        /// The address of the block.
         cpu: u8,
         /// Its bus address.
         handle: u8,
     },
-    /// The call has memory of the device made or mapped in a way that is not followed further.
+    /// The call makes or maps memory of the device in a way that is not followed further.
     Other {
-        /// The device.
+        /// The `struct device`.
         dev: u8,
     },
     /// The result is where device registers are mapped.
     MapIo,
-    /// Device registers are not needed any more.
+    /// Device registers are unmapped.
     UnmapIo {
         /// Where they are mapped.
         addr: u8,
     },
-    /// A driver has left its device: when the call returns, all must be given back.
+    /// A driver has left its device: it must have released all when the call returns.
     Unbind {
-        /// The device.
+        /// The `struct device`.
         dev: u8,
     },
-    /// Asks whether an address is in vmalloc space, as `dma_map_single` does of every buffer.
+    /// Asks whether an address is in vmalloc space, as `dma_map_single` does for every buffer.
     AskVmalloc {
-        /// The address.
+        /// The address in question.
         addr: u8,
     },
     /// Names the driver of a device, as the warning does with which `dma_map_single` refuses a buffer.
     NameDriver,
-    /// The result says whether the mappings of a device need to be taken back.
+    /// The result shows whether the mappings of a device need to be unmapped.
     NeedUnmap {
-        /// The device.
+        /// The `struct device`.
         dev: u8,
     },
 }
@@ -560,12 +560,12 @@ pub enum DmaOp {
 pub struct Summary {
     /// The function's name.
     pub name: String,
-    /// What it does.
+    /// The effects; empty if a call does nothing that checkers use.
     pub effects: Vec<Effect>,
 }
 
 impl Summary {
-    /// Of a function of which nothing is known: whatever an argument points to may be written and kept.
+    /// The summary of an unknown function: the call may write and keep all that an argument points to.
     pub fn unknown(name: &str) -> Summary {
         let effects = (0..6)
             .flat_map(|i| [Effect::Define { ptr: Ptr::Arg(i), len: Len::Rest }, Effect::Escape { arg: i }])

@@ -1,5 +1,5 @@
-//! The tables of what kernel functions do: `memory.txt`, `locks.txt` and `dma.txt` of each class. `knowledge/README.md` describes
-//! the language.
+//! The tables of what kernel functions do: `memory.txt`, `locks.txt` and `dma.txt` of each class.
+//! `knowledge/README.md` describes the language.
 
 #[cfg(test)]
 mod tests;
@@ -11,8 +11,8 @@ use thiserror::Error;
 /// What a table is about. A function has one row in the tables of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Allocation, definedness, device registers. A row says all that checkers know of the function's memory; without one, they
-    /// go by its prototype.
+    /// Allocation, definedness, device registers. A row has all that checkers know of the function's memory.
+    /// Without a row, they use its prototype.
     Memory,
     /// Locks and the order of events, on top of the row about memory or the prototype.
     Locks,
@@ -35,7 +35,8 @@ impl Kind {
         files::named(self.file())
     }
 
-    /// The rows of all classes. Panics at a row that makes no sense, which is a mistake in this repository; a test reads all.
+    /// The rows of all classes. Panics at a row that makes no sense, which is a mistake in this repository. A
+    /// test reads all rows.
     pub fn rows(self) -> impl Iterator<Item = Row<'static>> {
         self.tables()
             .flat_map(move |(path, text)| rows(self, path, text).unwrap_or_else(|error| panic!("{error}")))
@@ -46,9 +47,9 @@ impl Kind {
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("{file}, line {line}: {what}")]
 pub struct TableError {
-    /// The table.
+    /// The file of the table, as the caller named it.
     pub file: String,
-    /// The line, from 1.
+    /// Number of the line, from 1.
     pub line: usize,
     /// What is wrong, and what was expected.
     pub what: String,
@@ -57,7 +58,7 @@ pub struct TableError {
 /// A row: functions with the same parameters that do the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row<'a> {
-    /// The functions.
+    /// The names of the functions.
     pub names: Vec<&'a str>,
     /// Names of the parameters that the effects use, in their order.
     pub params: Vec<&'a str>,
@@ -66,13 +67,13 @@ pub struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Whether the functions are watched wherever they are called from.
+    /// Whether calls of the functions are watched from all callers.
     pub fn is_everywhere(&self) -> bool {
         self.effects.iter().any(|words| words == &["everywhere"])
     }
 }
 
-/// The rows of a table; `file` names it in errors.
+/// Reads the rows of a table; `file` names it in errors.
 pub fn rows<'a>(kind: Kind, file: &str, text: &'a str) -> Result<Vec<Row<'a>>, TableError> {
     let lines = (1..).zip(text.lines().map(str::trim));
     lines

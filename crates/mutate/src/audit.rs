@@ -1,4 +1,4 @@
-//! What every mutant keeps, looked up in the file itself.
+//! Checks in the file itself what every mutant must keep.
 
 use crate::code::{Function, functions};
 use crate::edit::decode;
@@ -13,8 +13,8 @@ const CHANGEABLE: [u32; 4] = [
     object::elf::R_X86_64_32,
 ];
 
-/// Makes sure that a mutant differs from its stock file only where it may: in whole instructions of functions that no table names,
-/// and in the relocations of those. `what` names the driver in errors.
+/// Makes sure that a mutant differs from its stock file only where it may. That is in whole instructions of
+/// functions that no table names, and in the relocations of those. `what` names the driver in errors.
 pub fn audit(what: &str, stock: &[u8], mutant: &[u8]) -> Result<(), Error> {
     let unsound = |detail: String| Error::Unsound { what: what.to_owned(), detail };
     let stock = Elf::parse(what, stock)?;
@@ -32,7 +32,7 @@ pub fn audit(what: &str, stock: &[u8], mutant: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// Checks a function of the mutant, and copies to `rest` what is allowed to differ in it.
+/// Checks a function of the mutant, and copies to `rest` what may differ in it.
 fn copy(stock: &Elf, mutant: &Elf, function: &Function, rest: &mut [u8]) -> Result<(), String> {
     let section = &stock.sections[function.section];
     for insn in &function.insns {

@@ -1,4 +1,4 @@
-//! A module's code as functions of instructions, and which of them are left alone.
+//! A module's code as functions of instructions, and which of them stay as they are.
 
 use crate::elf::{Elf, Relocation};
 use iced_x86::{
@@ -7,12 +7,12 @@ use iced_x86::{
 };
 use std::ops::Range;
 
-/// Sections with code that is no function's, or that the kernel handles in its own way.
+/// Sections with code that belongs to no function, or that the kernel handles in its own way.
 const LEFT_ALONE: [&str; 4] =
     [".altinstr_replacement", ".altinstr_aux", ".static_call.text", ".noinstr.text"];
 /// Tables that name code without any consequence for a change of it: how to unwind, and where calls are.
 const HARMLESS: [&str; 3] = [".orc_unwind", ".orc_unwind_ip", ".call_sites"];
-/// The longest instruction.
+/// Bytes of the longest instruction.
 const LONGEST: u64 = 15;
 
 /// General registers, as bits by their number.
@@ -21,7 +21,7 @@ pub(crate) type Registers = u16;
 /// What a call may change by the calling convention: all but rbx, rsp, rbp and r12 to r15.
 const CLOBBERED: Registers = 0b0000_1111_1100_0111;
 
-/// One instruction.
+/// One instruction of a function.
 #[derive(Clone, Debug)]
 pub(crate) struct Insn {
     /// Decoded as if its section began at address zero.
@@ -29,15 +29,15 @@ pub(crate) struct Insn {
     pub offsets: ConstantOffsets,
     /// Its relocations, by index in those of its section.
     pub relocations: Range<usize>,
-    /// It must stay as it is.
+    /// Whether it must stay as it is.
     pub locked: bool,
-    /// A branch of its function leads here.
+    /// Whether a branch of its function leads here.
     pub target: bool,
     /// Registers that it reads.
     pub reads: Registers,
     /// Registers that it changes.
     pub writes: Registers,
-    /// It writes the memory that its operand names.
+    /// Whether it writes the memory that its operand names.
     pub stores: bool,
 }
 
@@ -47,19 +47,19 @@ impl Insn {
         self.instr.ip()
     }
 
-    /// Offset of what follows.
+    /// Offset in its section of what follows.
     pub(crate) fn end(&self) -> u64 {
         self.instr.next_ip()
     }
 
-    /// Control never reaches what follows.
+    /// Whether control never reaches what follows.
     pub(crate) fn ends_flow(&self) -> bool {
         use iced_x86::FlowControl::{Exception, IndirectBranch, Return, UnconditionalBranch};
         matches!(self.instr.flow_control(), UnconditionalBranch | IndirectBranch | Return | Exception)
     }
 }
 
-/// One function.
+/// One function, with its instructions.
 #[derive(Clone, Debug)]
 pub(crate) struct Function {
     pub name: String,
@@ -76,14 +76,14 @@ impl Function {
     }
 }
 
-/// The number of a general register, whatever part of it is meant.
+/// The number of a general register; all its parts have the same number.
 pub(crate) fn number(register: Register) -> Option<u8> {
     let full = register.full_register();
     let number = (full as u32).checked_sub(Register::RAX as u32)?;
     (number < 16).then_some(number as u8)
 }
 
-/// A register as a bit.
+/// A register as a bit; zero for other than general ones.
 pub(crate) fn bit(register: Register) -> Registers {
     number(register).map_or(0, |number| 1 << number)
 }
@@ -116,7 +116,7 @@ pub(crate) fn functions(elf: &Elf) -> Vec<Function> {
     functions
 }
 
-/// The instructions of a function; `None` where some bytes are none.
+/// The instructions of a function; `None` where some bytes are no instruction.
 fn decode(elf: &Elf, section: usize, range: Range<u64>, locked: &[Range<u64>]) -> Option<Vec<Insn>> {
     let bytes = elf.bytes(section).get(range.start as usize..range.end as usize)?;
     let relocations = &elf.sections[section].relocations;
@@ -164,7 +164,8 @@ fn decode(elf: &Elf, section: usize, range: Range<u64>, locked: &[Range<u64>]) -
             instr,
         });
     }
-    // What a relocation of another section, or one that straddles instructions, would mean is not known.
+    // A relocation of another section, or one that straddles instructions, is not understood, so its
+    // instruction is locked.
     let straddles = |insn: &Insn| {
         let size = |one: &Relocation| if matches!(one.kind, object::elf::R_X86_64_64) { 8 } else { 4 };
         relocations[insn.relocations.clone()].iter().any(|one| one.offset + size(one) > insn.end())
@@ -184,7 +185,7 @@ fn mark_targets(elf: &Elf, section: usize, insns: &mut [Insn]) {
     }
 }
 
-/// Where a direct branch within its section leads; `None` for all that leaves it.
+/// The target of a direct branch within its section; `None` for all branches that leave it.
 pub(crate) fn branch_target(elf: &Elf, section: usize, insn: &Insn) -> Option<u64> {
     use iced_x86::OpKind::{NearBranch16, NearBranch32, NearBranch64};
     if insn.instr.is_call_near()
@@ -223,11 +224,11 @@ fn locked(elf: &Elf) -> Vec<Vec<Range<u64>>> {
     locked
 }
 
-/// How many bytes of code an entry of a table is about.
+/// How many bytes of code a row of a table is about.
 enum Lengths {
     /// The instruction that it names.
     One,
-    /// Entries have this size, and the length in the byte at this offset.
+    /// Rows have this size; the byte at this offset holds the length.
     Told { entry: u64, length: u64 },
 }
 
@@ -235,7 +236,7 @@ impl Lengths {
     fn of(elf: &Elf, index: usize) -> Lengths {
         let section = &elf.sections[index];
         let entry = || {
-            // Two places in an entry: the original and its replacement.
+            // A row names two places: the original and its replacement.
             let [first, _, third, ..] = section.relocations.as_slice() else {
                 return Some(section.file.len() as u64);
             };
@@ -247,7 +248,7 @@ impl Lengths {
                 Some(entry) => Lengths::Told { entry, length: entry - 2 },
                 None => Lengths::One,
             },
-            // An address, a kind, a length.
+            // A row holds an address, a kind, a length.
             ".parainstructions" => Lengths::Told { entry: 16, length: 9 },
             _ => Lengths::One,
         }
@@ -287,7 +288,7 @@ mod tests {
             let locked = locked_instructions(name, &[0; 16], &[(0, 1)]);
             assert_eq!(locked, [false, true, false, false, false], "{name}");
         }
-        // In the middle of an instruction, too.
+        // A place in the middle of an instruction locks it, too.
         assert!(locked_instructions("__jump_table", &[0; 16], &[(0, 2)])[1]);
         for name in HARMLESS {
             assert!(!locked_instructions(name, &[0; 16], &[(0, 1)]).contains(&true), "{name}");

@@ -4,14 +4,14 @@ use crate::code::{Function, Insn, bit};
 use crate::elf::Elf;
 use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, NasmFormatter, Register};
 
-/// What becomes of an instruction's relocation.
+/// What an edit does to an instruction's relocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// It stays.
+    /// The relocation stays.
     Keep,
-    /// The loader writes nothing there.
+    /// The relocation is dropped: the loader writes nothing there.
     Drop,
-    /// It leads to another symbol.
+    /// The relocation leads to another symbol.
     To { symbol: usize, addend: i64 },
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn bytes<'a>(elf: &'a Elf, function: &Function, insn: &Insn) -> &'a [
     elf.bytes(function.section).get(insn.at() as usize..insn.end() as usize).unwrap_or_default()
 }
 
-/// An instruction's relocation, where it has exactly one.
+/// An instruction's relocation; `None` unless it has exactly one.
 pub(crate) fn relocation(elf: &Elf, function: &Function, insn: &Insn) -> Option<crate::elf::Relocation> {
     match elf.sections[function.section].relocations.get(insn.relocations.clone())? {
         [one] => Some(*one),
@@ -37,7 +37,7 @@ pub(crate) fn relocation(elf: &Elf, function: &Function, insn: &Insn) -> Option<
     }
 }
 
-/// Instructions that do nothing, of a length together.
+/// Instructions that do nothing, with this length together.
 pub(crate) fn nops(length: usize) -> Vec<u8> {
     const NOPS: [&[u8]; 9] = [
         &[0x90],
@@ -58,12 +58,12 @@ pub(crate) fn nops(length: usize) -> Vec<u8> {
     all
 }
 
-/// An instruction becomes nothing.
+/// Replaces an instruction by ones that do nothing.
 pub(crate) fn remove(function: &Function, insn: usize) -> Edit {
     Edit { insn, bytes: nops(function.insns[insn].instr.len()), place: Place::Drop }
 }
 
-/// An instruction with some bytes changed.
+/// Changes some bytes of an instruction.
 pub(crate) fn change(elf: &Elf, function: &Function, insn: usize, at: usize, new: &[u8]) -> Option<Edit> {
     let mut bytes = bytes(elf, function, &function.insns[insn]).to_vec();
     bytes.get_mut(at..at + new.len())?.copy_from_slice(new);
@@ -90,7 +90,7 @@ pub(crate) fn text(elf: &Elf, function: &Function, insn: &Insn) -> String {
     one_text(elf, function, &insn.instr, place)
 }
 
-/// The text of what an edit makes.
+/// The text of the instructions that an edit makes.
 pub(crate) fn new_text(elf: &Elf, function: &Function, edit: &Edit) -> String {
     let insn = &function.insns[edit.insn];
     let place = match edit.place {
@@ -134,7 +134,7 @@ fn one_text(elf: &Elf, function: &Function, instr: &Instruction, place: Option<(
     }
 }
 
-/// A symbol with an offset; that of a section by the section's name.
+/// A symbol with an offset; for the symbol of a section, the section's name.
 fn name(elf: &Elf, symbol: usize, addend: i64) -> String {
     let Some(one) = elf.symbols.get(symbol) else { return "?".to_owned() };
     let name = match one.section.and_then(|section| elf.sections.get(section)) {
@@ -158,7 +158,8 @@ pub(crate) fn callee<'a>(elf: &'a Elf, function: &Function, insn: &Insn) -> Opti
     (one.addend == -4).then_some(symbol.name.as_str())
 }
 
-/// What a register holds at instruction `at`, as text that is the same for the same value; and the registers that the value is made of.
+/// What a register holds at instruction `at`, as text that is the same for the same value. Returned with it
+/// are the registers that the value is computed from.
 pub(crate) fn value(elf: &Elf, function: &Function, at: usize, register: Register) -> Option<(String, u16)> {
     use iced_x86::{Mnemonic, OpKind};
     let index = crate::flow::definition(function, at, register)?;
@@ -175,7 +176,7 @@ pub(crate) fn value(elf: &Elf, function: &Function, at: usize, register: Registe
     let all = text(elf, function, insn);
     let (_, value) = all.split_once(',')?;
     let how = if instr.mnemonic() == Mnemonic::Lea { "address of " } else { "" };
-    // The register itself is made anew by each such instruction.
+    // Each such instruction makes a new value of the register itself.
     (parts & bit(register) == 0).then(|| (format!("{how}{value}"), parts))
 }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// What the kernel's build appends behind a signature.
 const SIGNATURE: &[u8] = b"~Module signature appended~\n";
-/// What stands before it: kinds, lengths, and at the end the length of the signature.
+/// Bytes of what stands before it: kinds, lengths, and at the end the length of the signature.
 const SIGNATURE_INFO: usize = 12;
 
 /// Bytes of a relocation in the file: offset, kind and symbol, addend.
@@ -21,11 +21,11 @@ pub(crate) struct Relocation {
     pub kind: u32,
     pub symbol: usize,
     pub addend: i64,
-    /// Where its entry begins in the file.
+    /// Where its row begins in the file.
     pub entry: usize,
 }
 
-/// A section.
+/// A section, with its range in the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Section {
     pub name: String,
@@ -33,11 +33,11 @@ pub(crate) struct Section {
     pub exec: bool,
     /// Its bytes in the file; empty where it has none.
     pub file: Range<usize>,
-    /// By offset.
+    /// Its relocations, by offset.
     pub relocations: Vec<Relocation>,
 }
 
-/// A symbol.
+/// A symbol as the file has it.
 #[derive(Clone, Debug)]
 pub(crate) struct Symbol {
     pub name: String,
@@ -57,7 +57,7 @@ pub(crate) struct Elf {
 }
 
 impl Elf {
-    /// Reads a file, without its signature.
+    /// Reads a file, without its signature; `what` names it in errors.
     pub(crate) fn parse(what: &str, data: &[u8]) -> Result<Elf, Error> {
         let data = without_signature(data).to_vec();
         let read = read(&data);
@@ -66,13 +66,13 @@ impl Elf {
         Ok(Elf { data, sections, symbols })
     }
 
-    /// The bytes of a section.
+    /// The bytes of a section in the file; empty where it has none.
     pub(crate) fn bytes(&self, section: usize) -> &[u8] {
         let range = self.sections.get(section).map_or(0..0, |section| section.file.clone());
         self.data.get(range).unwrap_or_default()
     }
 
-    /// Where a symbol with an addend leads: section and offset.
+    /// Section and offset that a symbol with an addend leads to.
     pub(crate) fn place(&self, symbol: usize, addend: i64) -> Option<(usize, u64)> {
         let symbol = self.symbols.get(symbol)?;
         Some((symbol.section?, symbol.value.wrapping_add_signed(addend)))

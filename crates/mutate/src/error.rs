@@ -8,36 +8,36 @@ pub enum Error {
     /// The file is no module that can be read.
     #[error(transparent)]
     Module(#[from] KernelError),
-    /// A structure in the file that contradicts itself.
+    /// A structure in the file contradicts itself.
     #[error("{what} is damaged: {detail}")]
     Damaged {
-        /// Which file.
+        /// Which file, as the caller named it.
         what: String,
         /// What is wrong with it.
         detail: String,
     },
-    /// A name that is no kind of bug.
+    /// The name is no kind of bug.
     #[error("there is no kind of bug named '{name}'; there are {known}")]
     UnknownKind {
-        /// As given.
+        /// The name as the user gave it.
         name: String,
-        /// All kinds.
+        /// The names of all kinds, for the message.
         known: String,
     },
-    /// A driver without any place for a kind of bug.
+    /// The driver has no place for this kind of bug.
     #[error("{what} has no place for a bug of the kind {kind}")]
     NoPlace {
-        /// Which driver.
+        /// Which driver, as the caller named it.
         what: String,
-        /// Which kind.
+        /// The name of the kind.
         kind: &'static str,
     },
-    /// A mutant that does not keep what mutants promise: a fault of this program.
+    /// The mutant does not keep what mutants promise: a fault of this program.
     #[error("a mutant of {what} would break what the kernel relies on: {detail}")]
     Unsound {
-        /// Which driver.
+        /// Which driver, as the caller named it.
         what: String,
-        /// What.
+        /// What the mutant does not keep.
         detail: String,
     },
 }

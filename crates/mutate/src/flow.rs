@@ -1,22 +1,22 @@
-//! What straight-line code says about registers and flags.
+//! What straight-line code shows about registers and flags.
 
 use crate::code::{Function, Insn, bit};
 use crate::elf::Elf;
 use iced_x86::{Register, RflagsBits};
 
-/// How far is looked for what a value comes from, or for who reads the flags.
+/// Most instructions that a search for the source of a value, or for a reader of the flags, looks at.
 const FAR: usize = 32;
 
 /// The flags that comparisons set.
 const CONDITIONS: u32 = RflagsBits::ZF | RflagsBits::SF | RflagsBits::CF | RflagsBits::OF | RflagsBits::PF;
 
-/// The instruction that gives a register its value before instruction `at`, where only one can.
+/// The instruction that gives a register its value before instruction `at`; `None` unless only one can.
 pub(crate) fn definition(function: &Function, at: usize, register: Register) -> Option<usize> {
     let wanted = bit(register);
     before(function, at).find(|(_, insn)| insn.writes & wanted != 0).map(|(index, _)| index)
 }
 
-/// The instruction that sets the flags which instruction `at` reads, where only one can.
+/// The instruction that sets the flags which instruction `at` reads; `None` unless only one can.
 pub(crate) fn flags_from(function: &Function, at: usize) -> Option<usize> {
     before(function, at)
         .find(|(_, insn)| insn.instr.rflags_modified() & CONDITIONS != 0 || insn.instr.is_call_near())
@@ -53,7 +53,7 @@ fn flags_live(elf: &Elf, function: &Function, from: usize, mut room: usize) -> b
         if insn.ends_flow() {
             let target = crate::code::branch_target(elf, function.section, insn);
             let Some(next) = target.and_then(|target| function.index_at(target)) else {
-                // A return, or a jump to another function: flags are no result.
+                // This is a return, or a jump to another function: flags are no result.
                 return false;
             };
             index = next;
@@ -64,7 +64,7 @@ fn flags_live(elf: &Elf, function: &Function, from: usize, mut room: usize) -> b
     false
 }
 
-/// The condition that a jump, a conditional move or a `setcc` has: where its byte is, and which it is.
+/// The condition of a jump, a conditional move or a `setcc`: where its byte is, and which it is.
 pub(crate) fn condition(bytes: &[u8]) -> Option<(usize, u8)> {
     if let [byte @ 0x70..=0x7f, _] = bytes {
         return Some((0, byte & 15));

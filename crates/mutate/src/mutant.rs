@@ -1,4 +1,4 @@
-//! From a stock module to mutants.
+//! Makes mutants of a stock module.
 
 use crate::audit::audit;
 use crate::code::{Function, functions};
@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 
-/// The version of descriptions.
+/// The version of the format of descriptions.
 pub const MUTANT_SCHEMA: &str = "guardrail-mutant/1";
-/// The largest modules have some megabytes of code.
+/// Most bytes of code in a module; the largest modules have some megabytes.
 const MAX_CODE: usize = 64 << 20;
-/// How often in a row a mutant may be one that was made before.
+/// How many draws in a row may repeat a mutant before the series ends.
 const SAME: u64 = 200;
 
 /// A stock driver that mutants are made of.
@@ -34,9 +34,9 @@ pub struct Subject {
 /// A changed driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mutant {
-    /// The module's file.
+    /// The content of the module's file.
     pub bytes: Vec<u8>,
-    /// What was changed.
+    /// What was changed, for readers and programs.
     pub description: Description,
 }
 
@@ -45,26 +45,26 @@ pub struct Mutant {
 pub struct Description {
     /// The version of this description.
     pub schema: String,
-    /// The driver's name.
+    /// The driver's name, as `modinfo` shows it.
     pub driver: String,
     /// The release of the kernel that it is built for.
     pub kernel: String,
     /// The kind of all its bugs.
     pub kind: Kind,
-    /// What decided where they are.
+    /// The seed that decided where they are.
     pub seed: u64,
-    /// Which of the mutants with this kind and seed it is.
+    /// The number of the mutant among those of this kind and seed.
     pub number: u64,
-    /// The stock file without its signature, as SHA-256.
+    /// SHA-256 of the stock file without its signature.
     pub stock: String,
-    /// The mutant, as SHA-256.
+    /// SHA-256 of the mutant.
     pub sha256: String,
-    /// Its bugs.
+    /// The planted bugs, in the order of the file.
     pub bugs: Vec<Bug>,
 }
 
 impl Description {
-    /// A name for its files.
+    /// A name for the mutant's files, without an ending.
     pub fn name(&self) -> String {
         format!("{}-{}-{:04}", self.kind, self.seed, self.number)
     }
@@ -73,11 +73,11 @@ impl Description {
 /// One planted bug.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bug {
-    /// The function.
+    /// The name of the function.
     pub function: String,
     /// Offset of its place in the function.
     pub offset: u64,
-    /// What it is, in words.
+    /// What the bug is, in words.
     pub what: String,
     /// The instructions that were changed.
     pub changes: Vec<Change>,
@@ -86,15 +86,15 @@ pub struct Bug {
 /// One changed instruction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// The section.
+    /// The name of the section.
     pub section: String,
     /// Offset in the section.
     pub at: u64,
     /// Offset in the function.
     pub offset: u64,
-    /// As it was.
+    /// The text of the old instruction.
     pub old: String,
-    /// As it is.
+    /// The text of the new instructions.
     pub new: String,
 }
 
@@ -118,12 +118,12 @@ impl Subject {
         })
     }
 
-    /// The driver's name.
+    /// The driver's name, as the kernel shows it.
     pub fn driver(&self) -> &str {
         &self.driver
     }
 
-    /// The stock driver as mutants are: without compression and signature.
+    /// The stock driver in the form of mutants: without compression and signature.
     pub fn stock(&self) -> &[u8] {
         &self.elf.data
     }
@@ -133,8 +133,8 @@ impl Subject {
         sites(&self.elf, &self.functions, kind).len()
     }
 
-    /// The mutants of a kind, each with some bugs, no two alike. Where places are few a mutant has bugs in half of them, so that
-    /// mutants differ.
+    /// The mutants of a kind, each with some bugs, no two alike. Where places are few, a mutant has bugs in
+    /// half of them, so that mutants differ.
     pub fn mutants(&self, kind: Kind, seed: u64, bugs: usize) -> Result<Mutants<'_>, Error> {
         let sites = sites(&self.elf, &self.functions, kind);
         if sites.is_empty() {
@@ -161,7 +161,7 @@ impl Subject {
         let mut planted = Vec::new();
         while planted.len() < bugs {
             let increment = random.increment();
-            // Where the usual increment has no room anywhere, the smallest may.
+            // Where the usual increment has no room anywhere, the smallest may have.
             let found = [increment, 8].into_iter().find_map(|increment| {
                 order.iter().enumerate().find_map(|(position, &index)| {
                     let site = &sites[index];
@@ -176,7 +176,7 @@ impl Subject {
             taken.extend(one.edits.iter().map(|edit| (site.function, edit.insn)));
             planted.push((site.function, site.insn, one));
         }
-        // In the order of the file, as a reader expects.
+        // The bugs stand in the order of the file, as a reader expects.
         planted.sort_by_key(|(function, insn, _)| (*function, *insn));
         planted
     }
@@ -255,7 +255,7 @@ pub struct Mutants<'a> {
     seed: u64,
     bugs: usize,
     next: u64,
-    /// Which draw of places comes next; some give what was made before.
+    /// The number of the next draw of places; some draws repeat a mutant.
     draw: u64,
     made: HashSet<String>,
     stock: String,
@@ -348,7 +348,7 @@ mod tests {
     fn there_are_no_more_mutants_than_there_are_choices() {
         let subject = subject();
         assert_eq!(subject.places(Kind::FlipBranch), 10);
-        // One of ten places, and half of them.
+        // There are ten places: one of them, and then half of them.
         assert_eq!(subject.mutants(Kind::FlipBranch, 1, 1).unwrap().count(), 10);
         for bugs in [5, 50] {
             let mut mutants = subject.mutants(Kind::FlipBranch, 1, bugs).unwrap();

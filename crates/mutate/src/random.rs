@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same everywhere, always.
+//! Pseudorandom numbers that are the same on every machine, always.
 
 /// A generator (SplitMix64).
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ impl Random {
         random
     }
 
-    /// The next number.
+    /// The next number, from the whole range of 64 bits.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -30,7 +30,7 @@ impl Random {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A number from `first` to `last`.
+    /// A number from `first` to `last`, both included.
     pub(crate) fn between(&mut self, first: u64, last: u64) -> u64 {
         first + self.below(last.saturating_sub(first) + 1)
     }

@@ -26,7 +26,8 @@ pub(crate) const PC32: u32 = 2;
 pub(crate) const PLT32: u32 = 4;
 
 impl Object {
-    /// With what makes a file a module: sections 1 `.modinfo` and 2 `.gnu.linkonce.this_module`.
+    /// An object with the parts that make a file a module: sections 1 `.modinfo` and 2
+    /// `.gnu.linkonce.this_module`.
     pub(crate) fn module(name: &str) -> Object {
         let none = (String::new(), 0, 0, 0, 0);
         let mut object = Object { sections: Vec::new(), symbols: vec![none], relocations: Vec::new() };

@@ -10,13 +10,13 @@ const TYPESAFE_BY_RCU: u64 = 0x0008_0000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Layout {
-    /// Offsets in `struct kmem_cache`, up to `cache_random`.
+    /// Offset of `kmem_cache::flags`; the fields that follow are offsets in `struct kmem_cache` as well.
     pub cache_flags: u64,
     pub cache_size: u64,
     pub cache_object_size: u64,
     /// Offset in `struct kmem_cache` of the word with the offset of the next pointer in a free object.
     pub cache_offset: u64,
-    /// What such pointers are mixed with; `None` where they are plain.
+    /// Offset of the word that such pointers are mixed with; `None` where they are plain.
     pub cache_random: Option<u64>,
     pub cache_name: u64,
     pub cache_red_left_pad: Option<u64>,

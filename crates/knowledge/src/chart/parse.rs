@@ -4,7 +4,7 @@ use crate::chart::{CURRENT, Callback, Chart, Hand, Set, State};
 use crate::effect::When;
 use thiserror::Error;
 
-/// A set has a bit for each item.
+/// Most items of a set, which has a bit for each.
 const MAX_ITEMS: usize = 64;
 const MAX_KEYS: usize = 2;
 /// What may follow a callback's states.
@@ -15,15 +15,15 @@ const CALLBACK_WORDS: &str =
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("{file}, line {line}: {what}")]
 pub struct ChartError {
-    /// The file's name.
+    /// The file, as the caller named it.
     pub file: String,
-    /// The line, from 1.
+    /// Number of the line, from 1.
     pub line: usize,
     /// What is wrong, and what was expected.
     pub what: String,
 }
 
-/// A chart before a kernel has said where the arguments of its functions are.
+/// A chart before a kernel has resolved where the arguments of its functions are.
 #[derive(Debug, Default)]
 pub struct Draft {
     /// The chart without its calls.
@@ -32,18 +32,18 @@ pub struct Draft {
     pub rules: Vec<Rule>,
     /// What callbacks take turns by: the callback, its parameters, and `PARAM` or `PARAM.struct.member`.
     pub turns: Vec<(usize, Vec<String>, String)>,
-    /// The functions are in modules, so that the image does not know them.
+    /// Whether the functions are in modules, so that the image does not know them.
     pub elsewhere: bool,
 }
 
 /// A call that is not resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The kernel function.
+    /// The name of the kernel function.
     pub function: String,
-    /// Names of its parameters.
+    /// Names of its parameters, in their order.
     pub params: Vec<String>,
-    /// For each key part, `PARAM` or `PARAM.struct.member`.
+    /// For each key part, `PARAM` or `PARAM.struct.member`; `None` where the call does not have it.
     pub keys: Vec<Option<String>>,
     /// `zero` or `nonzero`: the results for which the rule holds; `None` for all.
     pub when: Option<&'static str>,
@@ -65,7 +65,8 @@ pub struct Rule {
 type Statement = (usize, usize, String);
 type Parsed<T> = Result<T, String>;
 
-/// The charts of all classes. Panics at a line that makes no sense, which is a mistake in this repository; a test reads all.
+/// The charts of all classes. Panics at a line that makes no sense, which is a mistake in this repository. A
+/// test reads all charts.
 pub fn built_in() -> impl Iterator<Item = Draft> {
     crate::files::named("protocol.chart")
         .flat_map(|(path, text)| file(path, text).unwrap_or_else(|error| panic!("{error}")))
@@ -83,7 +84,7 @@ pub fn file(name: &str, text: &str) -> Result<Vec<Draft>, ChartError> {
         while let Some(statement) = next.next_if(|(_, _, text)| !text.starts_with("chart ")) {
             body.push(statement);
         }
-        // Rules may name states and callbacks that come after them.
+        // Rules may name states and callbacks that are declared after them.
         for pass in [Pass::Names, Pass::Rules] {
             for (line, indent, text) in &body {
                 reader.statement(pass, *indent, text).map_err(at(*line))?;
@@ -95,7 +96,7 @@ pub fn file(name: &str, text: &str) -> Result<Vec<Draft>, ChartError> {
     Ok(drafts)
 }
 
-/// Lines without comments; one that ends in a comma or a colon goes on in the next.
+/// Lines without comments; one that ends in a comma or a colon continues in the next.
 fn statements(text: &str) -> Vec<Statement> {
     let mut statements: Vec<Statement> = Vec::new();
     let mut open = false;
@@ -226,7 +227,7 @@ impl Reader {
         self.draft.chart.states.iter().any(|other| other.parent == Some(state))
     }
 
-    /// The leaf where an object is that goes to a state, or begins.
+    /// The leaf of an object that moves to a state, or begins.
     fn leaf(&self, state: Option<usize>) -> Option<usize> {
         let states = &self.draft.chart.states;
         let mut parts = (0..states.len()).filter(|&part| states[part].parent == state).peekable();
@@ -408,7 +409,7 @@ impl Reader {
         }
     }
 
-    /// Where each part of the key is: what a binding says, or the parameter with the key's name.
+    /// Where each part of the key is: as a binding states, or the parameter with the key's name.
     fn bind(&self, params: &[String], bindings: &[(String, String)]) -> Parsed<Vec<Option<String>>> {
         let keys = &self.draft.chart.keys;
         for (key, value) in bindings {

@@ -34,7 +34,7 @@ fn a_chart_is_read() {
     assert_eq!((rules[0].from, rules[0].to, rules[0].wakes), (0b11, Some(1), 1));
     assert_eq!(rules[0].keys, [Some("timer".to_owned())]);
     assert_eq!(rules[1].keys, [Some("t.wrap.timer".to_owned())]);
-    // A move to a state with parts goes to its initial one.
+    // A move to a state with parts leads to its initial one.
     assert_eq!((rules[2].from, rules[2].to, rules[2].when), (Set::MAX, Some(4), Some("nonzero")));
     assert!(rules[2].nowait && rules[2].waits == 1);
     let callback = &chart.callbacks[0];
@@ -186,7 +186,7 @@ fn a_caller_makes_one_callback_of_a_chart_with_the_same_arguments() {
     for Draft { chart, .. } in drafts() {
         for (i, callback) in chart.callbacks.iter().enumerate() {
             for other in &chart.callbacks[..i] {
-                // The object's state tells which it is where the first is not always allowed.
+                // The object's state decides between them where the first is not always allowed.
                 let same = other.keys == callback.keys && callback.states & !other.states == 0;
                 let shared = callback.from.iter().find(|from| same && other.from.contains(from));
                 assert_eq!(shared, None, "{}: {} and {}", chart.name, other.name, callback.name);

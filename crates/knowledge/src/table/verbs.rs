@@ -1,4 +1,4 @@
-//! The verbs of the tables, and what follows each.
+//! The verbs of the tables, and the operands of each.
 
 use super::Kind;
 use crate::effect::{Class, GLOBALS, LockKind};
@@ -6,7 +6,7 @@ use crate::effect::{Class, GLOBALS, LockKind};
 /// What stands at one place of an effect.
 #[derive(Clone, Copy)]
 enum Operand {
-    /// A parameter.
+    /// A parameter of the function.
     Param,
     /// A parameter, or `-` where there is none.
     ParamOrDash,
@@ -36,13 +36,13 @@ use Operand::{
     Class as OneClass, Classes, Key, Lock, Memory, Number, Param, ParamOr, ParamOrDash, Pointer, Size, Word,
 };
 
-/// A verb with its operands, and the words that may follow them. A word that ends in `=` takes a parameter; `|` separates
-/// words that may stand behind `=` as well.
+/// A verb with its operands, and the words that may follow them. A word that ends in `=` takes a parameter.
+/// `|` separates words that may stand behind `=` as well.
 struct Verb {
     name: &'static str,
     operands: &'static [Operand],
     options: &'static [&'static str],
-    /// An operand behind the others that may be left out.
+    /// Whether the last operand may be left out.
     optional: bool,
 }
 
@@ -112,7 +112,7 @@ const DMA: &[Verb] = &[
     verb("everywhere", &[], &[]),
 ];
 
-/// Judges an effect without a kernel; the error says what is wrong.
+/// Judges an effect without a kernel; the error states what is wrong.
 pub(super) fn check(kind: Kind, words: &[&str], params: &[&str]) -> Result<(), String> {
     let verbs = match kind {
         Kind::Memory => MEMORY,
@@ -145,7 +145,7 @@ pub(super) fn check(kind: Kind, words: &[&str], params: &[&str]) -> Result<(), S
 }
 
 impl Operand {
-    /// The error says what was expected.
+    /// Judges a word in place of the operand; the error states what was expected.
     fn check(self, word: &str, params: &[&str]) -> Result<(), &'static str> {
         let is_param = |word: &str| params.contains(&word);
         let inside = |name: &str| word.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');

@@ -1,4 +1,4 @@
-//! Conditions: inverted, or strict where they should not be.
+//! Bugs in conditions: inverted, or strict where they should not be.
 
 use super::Site;
 use crate::code::{Function, branch_target};
@@ -7,7 +7,7 @@ use crate::elf::Elf;
 use crate::flow::{condition, flags_from};
 use iced_x86::Mnemonic;
 
-/// Every conditional jump forward: those backward are loops.
+/// Finds every conditional jump forward; those backward are loops.
 pub(super) fn flips(elf: &Elf, function: &Function, index: usize, sites: &mut Vec<Site>) {
     for (i, insn) in function.insns.iter().enumerate() {
         if !insn.instr.is_jcc_short_or_near()
@@ -23,24 +23,24 @@ pub(super) fn flips(elf: &Elf, function: &Function, index: usize, sites: &mut Ve
     }
 }
 
-/// The condition that differs where both sides are equal.
+/// The condition that differs only where both sides are equal.
 fn neighbor(condition: u8) -> Option<u8> {
     match condition {
-        // Below and below or equal, not below and above.
+        // Swaps below and below-or-equal, and not below and above.
         2 | 3 | 6 | 7 => Some(condition ^ 4),
-        // Less and less or equal, not less and greater.
+        // Swaps less and less-or-equal, and not less and greater.
         12..=15 => Some(condition ^ 2),
         _ => None,
     }
 }
 
-/// Every condition on which of two numbers is larger.
+/// Finds every condition that depends on which of two numbers is larger.
 pub(super) fn off_by_one(elf: &Elf, function: &Function, index: usize, sites: &mut Vec<Site>) {
     for (i, insn) in function.insns.iter().enumerate() {
         let bytes = bytes(elf, function, insn);
         let Some((at, old)) = condition(bytes) else { continue };
         let Some(new) = neighbor(old) else { continue };
-        // The carry flag can be a bit that was tested, too.
+        // The carry flag can also hold a bit that was tested.
         let compared = flags_from(function, i).is_some_and(|from| {
             matches!(function.insns[from].instr.mnemonic(), Mnemonic::Cmp | Mnemonic::Sub)
         });

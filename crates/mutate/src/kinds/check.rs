@@ -1,4 +1,4 @@
-//! Results of calls that nobody looks at.
+//! Results of calls that nobody checks.
 
 use super::Site;
 use crate::code::{Function, Registers, bit, branch_target};
@@ -7,17 +7,17 @@ use crate::elf::Elf;
 use crate::flow::flags_live_after;
 use iced_x86::{ConditionCode, Mnemonic, OpKind, Register};
 
-/// How far behind a call its result may be looked at.
+/// How many instructions behind a call its result may be tested.
 const NEAR: usize = 5;
 
-/// Which way a result says that the call failed.
+/// How a result shows that the call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failed {
     Taken,
     NotTaken,
 }
 
-/// Every call whose result is tested at once.
+/// Finds every call whose result is tested at once.
 pub(super) fn checks(elf: &Elf, function: &Function, index: usize, sites: &mut Vec<Site>) {
     for (i, insn) in function.insns.iter().enumerate() {
         if !insn.instr.is_call_near() && !insn.instr.is_call_near_indirect() {
@@ -25,7 +25,7 @@ pub(super) fn checks(elf: &Elf, function: &Function, index: usize, sites: &mut V
         }
         let Some((test, branch)) = test(function, i) else { continue };
         let Some(failed) = failed(function, test, branch) else { continue };
-        // Further branches may look at the same comparison.
+        // Further branches may read the same comparison.
         if flags_live_after(elf, function, branch) {
             continue;
         }
@@ -45,7 +45,7 @@ fn test(function: &Function, call: usize) -> Option<(usize, usize)> {
     for i in call + 1..(call + 1 + NEAR).min(function.insns.len()) {
         let insn = &function.insns[i];
         let instr = &insn.instr;
-        // Who comes from elsewhere did not call.
+        // Control that arrives from elsewhere did not call.
         if insn.target || insn.ends_flow() || instr.is_call_near() || instr.is_jcc_short_or_near() {
             return None;
         }
@@ -76,8 +76,9 @@ fn test(function: &Function, call: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// Which way the branch goes when the call failed: functions that give a number fail with one that is not zero, those that give
-/// a pointer or a truth value with zero, and pointers beyond all memory are errors, too.
+/// Whether the branch is taken when the call failed. Functions that return a number fail with one that is not
+/// zero. Those that return a pointer or a truth value fail with zero. Pointers beyond all memory are errors,
+/// too.
 fn failed(function: &Function, test: usize, branch: usize) -> Option<Failed> {
     use ConditionCode::{a, ae, b, be, e, g, ge, l, le, ne, ns, s};
     let instr = &function.insns[test].instr;
@@ -87,10 +88,11 @@ fn failed(function: &Function, test: usize, branch: usize) -> Option<Failed> {
     if instr.mnemonic() == Mnemonic::Cmp {
         let number = instr.immediate(1) as i64;
         return match condition {
-            // Beyond the last possible pointer.
+            // The number lies beyond the last possible pointer.
             a | ae if number < 0 => bad(true),
             b | be if number < 0 => bad(false),
-            // Compared with one number among others: whatever is expected, the check is gone.
+            // The result is compared with one number among others: for all expected results, the mutant has
+            // no check.
             e | l | le => bad(true),
             ne | g | ge => bad(false),
             _ => None,
@@ -105,10 +107,10 @@ fn failed(function: &Function, test: usize, branch: usize) -> Option<Failed> {
     }
 }
 
-/// The branch is always taken.
+/// Makes the branch always taken.
 fn always(elf: &Elf, function: &Function, branch: usize) -> Option<Edit> {
     let insn = &function.insns[branch];
-    // One that leaves the function by a relocation would need that moved.
+    // The relocation of a branch that leaves the function would have to move.
     branch_target(elf, function.section, insn).filter(|_| insn.relocations.is_empty())?;
     let bytes = match *bytes(elf, function, insn) {
         [0x70..=0x7f, distance] => vec![0xeb, distance],

@@ -1,4 +1,4 @@
-//! Sizes of what is copied or filled.
+//! Bugs in the sizes of copies and fills.
 
 use super::{Plan, Site, grow::Grow};
 use crate::code::{Function, bit};
@@ -35,7 +35,7 @@ const FUNCTIONS: [(&str, Register); 24] = [
     ("skb_store_bits", Register::RCX),
 ];
 
-/// Every size that is a number in the code, or a sum with one.
+/// Finds every size that is a number in the code, or a sum with one.
 pub(super) fn sizes(elf: &Elf, function: &Function, index: usize, sites: &mut Vec<Site>) {
     for (i, insn) in function.insns.iter().enumerate() {
         let (register, per) = match callee(elf, function, insn) {
@@ -66,11 +66,11 @@ fn unit(mnemonic: Mnemonic) -> Option<u64> {
     }
 }
 
-/// The number that a copy's count is made of.
+/// The number that a copy's count is computed from.
 fn count(function: &Function, copy: usize, register: Register, mut per: u64) -> Option<Grow> {
     let mut set = definition(function, copy, register)?;
     let instr = &function.insns[set].instr;
-    // A size in bytes, of which the units are made by a shift.
+    // The size is in bytes; a shift computes the units.
     if instr.mnemonic() == Mnemonic::Shr
         && function.insns[set].offsets.has_immediate()
         && 1u64.checked_shl(instr.immediate8().into()) == Some(per)

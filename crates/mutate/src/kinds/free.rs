@@ -1,9 +1,12 @@
 //! Memory that is freed while it is in use.
 //!
-//! A call cannot be added to code that keeps its size, so calls that are there are used. Where a function frees what a pointer
-//! names, an earlier call in it that is given the same pointer frees it instead: what is behind that call uses freed memory, and
-//! frees it again. So does an earlier message or delay, which nothing depends on: it gets the pointer and frees it. Where a function
-//! frees something only under a condition and goes on either way, it does so always.
+//! A call cannot be added to code that keeps its size, so the bug uses calls that exist. There are three
+//! forms:
+//!
+//! - A function frees what a pointer names. An earlier call in it that gets the same pointer frees it
+//!   instead. The code behind that call uses freed memory, and frees it again.
+//! - An earlier message or delay, which nothing depends on, gets the pointer and frees it.
+//! - A function frees something only under a condition and goes on either way. The mutant always frees it.
 
 use super::Site;
 use crate::code::{Function, Insn, bit, branch_target};
@@ -55,7 +58,7 @@ const FREE: [&str; 37] = [
 /// Functions that free what another argument names.
 const FREE_OTHER: [&str; 4] = ["dma_free_attrs", "dma_pool_free", "kmem_cache_free", "mempool_free_pages"];
 
-/// Functions whose calls can be left out without anything else going wrong: messages and delays.
+/// Functions whose calls can be left out without any other fault: messages and delays.
 const IDLE: [&str; 17] = [
     "_printk",
     "_dev_err",
@@ -76,12 +79,12 @@ const IDLE: [&str; 17] = [
     "usleep_range_state",
 ];
 
-/// How far before a free an earlier call may be.
+/// How many instructions before a free an earlier call may be.
 const FAR: usize = 120;
-/// How long a part that frees something under a condition may be.
+/// Most instructions of a part that frees something under a condition.
 const PART: usize = 24;
 
-/// Every way to free something too early.
+/// Finds every way to free something too early.
 pub(super) fn early(elf: &Elf, function: &Function, index: usize, sites: &mut Vec<Site>) {
     let mut found = Vec::new();
     for (i, insn) in function.insns.iter().enumerate() {
@@ -96,7 +99,7 @@ pub(super) fn early(elf: &Elf, function: &Function, index: usize, sites: &mut Ve
     sites.extend(found);
 }
 
-/// The calls before a free that are given the same pointer.
+/// The calls before a free that get the same pointer.
 fn earlier(elf: &Elf, function: &Function, index: usize, free: usize) -> Vec<Site> {
     let Some((pointer, parts)) = value(elf, function, free, Register::RDI) else { return Vec::new() };
     let Some(to) = relocation(elf, function, &function.insns[free]) else { return Vec::new() };
@@ -104,7 +107,7 @@ fn earlier(elf: &Elf, function: &Function, index: usize, free: usize) -> Vec<Sit
     let mut sites = Vec::new();
     for i in (free.saturating_sub(FAR)..free).rev() {
         let insn = &function.insns[i];
-        // What the pointer is made of has another value before this.
+        // Before this, what the pointer is computed from has another value.
         if insn.writes & parts != 0 {
             break;
         }

@@ -10,15 +10,15 @@ use crate::elf::Elf;
 pub(crate) struct Grow {
     /// The instruction, by index in its function.
     pub insn: usize,
-    /// Where the number is in it.
+    /// Offset of the number in the instruction.
     pub at: usize,
     /// Its bytes: 1, 2 or 4; it is signed.
     pub size: usize,
-    /// By how much it grows for each one that is wanted.
+    /// By how much it grows for each unit of the increment.
     pub each: u64,
-    /// How many that are wanted make one step (a copy of quadwords moves eight bytes with each).
+    /// How many units of the increment make one step. A copy of quadwords moves eight bytes with each.
     pub per: u64,
-    /// What it is.
+    /// What the number is, in words for the description.
     pub what: &'static str,
 }
 
@@ -49,7 +49,7 @@ impl Grow {
         Some(Planted { edits: vec![edit], what: format!("{} grows by {increment}", self.what) })
     }
 
-    /// The number, where it is none that means something else.
+    /// Whether the number is a count; a negative one means something else.
     pub(super) fn is_count(&self, elf: &Elf, function: &Function) -> bool {
         self.old(bytes(elf, function, &function.insns[self.insn])).is_some_and(|old| old >= 0)
     }

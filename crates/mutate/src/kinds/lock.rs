@@ -6,11 +6,11 @@ use crate::edit::{Edit, Place, callee, nops, remove, value};
 use crate::elf::Elf;
 use iced_x86::Register;
 
-/// How a family of locks is taken and given back.
+/// How a family of locks is taken and released.
 struct Family {
     take: &'static [&'static str],
     give: &'static [&'static str],
-    /// The lock is the first argument; otherwise there is only one.
+    /// Whether the lock is the first argument; otherwise there is only one.
     named: bool,
 }
 
@@ -57,7 +57,7 @@ const FAMILIES: [Family; 9] = [
     Family { take: &["__rcu_read_lock"], give: &["__rcu_read_unlock"], named: false },
 ];
 
-/// These say with zero that the lock was taken.
+/// These report by zero that the lock was taken.
 const TELL: [&str; 6] = [
     "mutex_lock_interruptible",
     "mutex_lock_killable",
@@ -67,7 +67,7 @@ const TELL: [&str; 6] = [
     "down_killable",
 ];
 
-/// A call that takes or gives a lock.
+/// A call that takes or releases a lock.
 struct Call<'a> {
     insn: usize,
     name: &'a str,
@@ -76,8 +76,8 @@ struct Call<'a> {
     lock: Option<String>,
 }
 
-/// Every lock that the function takes and gives back. One that is given back elsewhere stays: without its other half the mutant would
-/// have a second bug, an unlock of a lock that is free.
+/// Finds every lock that the function takes and releases. A lock that is released elsewhere stays. Without
+/// its other half, the mutant would have a second bug: an unlock of a lock that is free.
 pub(super) fn pairs(elf: &Elf, function: &Function, index: usize, sites: &mut Vec<Site>) {
     let calls = calls(elf, function);
     for (i, take) in calls.iter().enumerate().filter(|(_, call)| call.takes) {
@@ -112,7 +112,7 @@ fn calls<'a>(elf: &'a Elf, function: &Function) -> Vec<Call<'a>> {
     function.insns.iter().enumerate().filter_map(call).collect()
 }
 
-/// Nothing, with the result that the call would have had.
+/// Code that does nothing, with the result that the call would have had.
 fn left_out(function: &Function, take: &Call<'_>) -> Edit {
     if !TELL.contains(&take.name) {
         return remove(function, take.insn);

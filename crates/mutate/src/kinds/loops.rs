@@ -1,4 +1,4 @@
-//! Upper bounds of loops.
+//! Bugs in upper bounds of loops.
 
 use super::{Plan, Site, grow::Grow};
 use crate::code::{Function, Insn, Registers, bit, branch_target};
@@ -6,7 +6,8 @@ use crate::elf::Elf;
 use crate::flow::flags_from;
 use iced_x86::{ConditionCode, Mnemonic, OpKind, Register};
 
-/// Every loop whose bound is a number in the code: one that it counts up to, or one that it counts down from.
+/// Finds every loop whose bound is a number in the code: one that it counts up to, or one that it counts down
+/// from.
 pub(super) fn bounds(elf: &Elf, function: &Function, index: usize, sites: &mut Vec<Site>) {
     let mut found: Vec<Grow> = Vec::new();
     for (head, end) in loops(elf, function) {
@@ -21,7 +22,7 @@ pub(super) fn bounds(elf: &Elf, function: &Function, index: usize, sites: &mut V
             let goes_on = match (inside, i == end) {
                 (true, true) => insn.instr.condition_code(),
                 (false, _) => opposite(insn.instr.condition_code()),
-                // A branch within the loop's body.
+                // This is a branch within the loop's body.
                 (true, false) => continue,
             };
             let Some(from) = flags_from(function, i).filter(|from| (head..=end).contains(from)) else {
@@ -43,7 +44,7 @@ pub(super) fn bounds(elf: &Elf, function: &Function, index: usize, sites: &mut V
     }));
 }
 
-/// Loops as first and last instruction: wherever a jump leads back.
+/// Loops as first and last instruction: each jump that leads back ends one.
 fn loops(elf: &Elf, function: &Function) -> Vec<(usize, usize)> {
     let back = |(i, insn): (usize, &Insn)| {
         let to = branch_target(elf, function.section, insn).filter(|to| *to <= insn.at())?;
@@ -69,7 +70,7 @@ fn opposite(condition: ConditionCode) -> ConditionCode {
     }
 }
 
-/// A comparison of a counter with a number, where the loop goes on while the counter is below it.
+/// A comparison of a counter with a number, where the loop continues while the counter is below it.
 fn up(function: &Function, head: usize, end: usize, compare: usize, goes_on: ConditionCode) -> Option<Grow> {
     use ConditionCode::{b, be, l, le, ne};
     let insn = &function.insns[compare];
@@ -92,7 +93,7 @@ fn up(function: &Function, head: usize, end: usize, compare: usize, goes_on: Con
     Some(Grow { insn: compare, at, size, each, per: 1, what: "the bound of the loop" })
 }
 
-/// By how much a loop raises a register in each round, where one instruction alone does it.
+/// By how much a loop raises a register in each round; `None` unless one instruction alone does it.
 fn step(function: &Function, head: usize, end: usize, register: Registers) -> Option<u64> {
     let mut changes = function.insns[head..=end].iter().filter(|insn| insn.writes & register != 0);
     let (one, None) = (changes.next()?, changes.next()) else { return None };
@@ -117,7 +118,7 @@ fn down(function: &Function, head: usize, lowers: usize, goes_on: ConditionCode)
         Mnemonic::Dec => true,
         Mnemonic::Sub if function.insns[lowers].offsets.has_immediate() => instr.immediate(1) == 1,
         Mnemonic::Add if function.insns[lowers].offsets.has_immediate() => {
-            // As wide as the register is.
+            // The immediate is as wide as the register.
             instr.immediate(1) as i8 == -1
         }
         _ => false,

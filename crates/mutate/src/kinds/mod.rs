@@ -26,24 +26,24 @@ pub enum Kind {
     FlipBranch,
     /// A loop runs more often.
     LengthenLoop,
-    /// More is copied or filled.
+    /// A call or instruction copies or fills more bytes.
     LargerCopy,
     /// A comparison is strict instead of not, or the other way around.
     OffByOne,
     /// A store is left out.
     DeleteAssignment,
-    /// A store goes elsewhere.
+    /// A store writes to another address.
     WrongPointer,
     /// A lock is not taken.
     MissingLock,
-    /// The result of a call is not looked at.
+    /// The result of a call is not checked.
     MissingCheck,
     /// Memory is freed while it is still in use.
     EarlyFree,
 }
 
 impl Kind {
-    /// All of them: first those of the paper's table, then what it leaves out.
+    /// All kinds: first those of the paper's table, then what it leaves out.
     pub const ALL: [Kind; 9] = [
         Kind::FlipBranch,
         Kind::LengthenLoop,
@@ -56,7 +56,7 @@ impl Kind {
         Kind::EarlyFree,
     ];
 
-    /// As users type it.
+    /// The name that users type.
     pub fn name(self) -> &'static str {
         match self {
             Kind::FlipBranch => "flip-branch",
@@ -71,7 +71,7 @@ impl Kind {
         }
     }
 
-    /// The kinds that a list names; `all` is all of them.
+    /// The kinds that a list names; `all` stands for all of them.
     pub fn list(names: &[String]) -> Result<Vec<Kind>, Error> {
         let mut kinds = Vec::new();
         for name in names {
@@ -100,7 +100,7 @@ impl std::fmt::Display for Kind {
 /// A place for a bug.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
-    /// The function, by index.
+    /// The function, by index in the module's list.
     pub function: usize,
     /// The instruction that stands for the place.
     pub insn: usize,
@@ -111,7 +111,7 @@ pub(crate) struct Site {
 /// What is changed at a place.
 #[derive(Clone, Debug)]
 pub(crate) enum Plan {
-    /// These instructions, always in the same way.
+    /// These instructions change, always in the same way.
     Fixed { edits: Vec<Edit>, what: String },
     /// A number grows.
     Grow(Grow),

@@ -1,4 +1,4 @@
-//! Stores that are left out, and stores that go elsewhere.
+//! Stores that are left out, and stores that write to another address.
 
 use super::{Plan, Planted, Site};
 use crate::code::{Function, Insn};
@@ -8,7 +8,7 @@ use crate::flow::flags_live_after;
 use crate::random::Random;
 use iced_x86::{Mnemonic, OpKind, Register};
 
-/// A plain assignment to memory: nothing but memory, and flags nobody reads, is changed by it.
+/// Whether the instruction is a plain assignment: it changes nothing but memory, and flags that nobody reads.
 fn assigns(elf: &Elf, function: &Function, index: usize) -> bool {
     let insn = &function.insns[index];
     let instr = &insn.instr;
@@ -22,7 +22,7 @@ fn assigns(elf: &Elf, function: &Function, index: usize) -> bool {
         && (instr.rflags_modified() == 0 || !flags_live_after(elf, function, index))
 }
 
-/// Every assignment to memory.
+/// Finds every assignment to memory.
 pub(super) fn deletions(elf: &Elf, function: &Function, index: usize, sites: &mut Vec<Site>) {
     let places = (0..function.insns.len()).filter(|&i| assigns(elf, function, i));
     sites.extend(
@@ -30,7 +30,7 @@ pub(super) fn deletions(elf: &Elf, function: &Function, index: usize, sites: &mu
     );
 }
 
-/// Every assignment through a pointer.
+/// Finds every assignment through a pointer.
 pub(super) fn pointers(elf: &Elf, function: &Function, index: usize, sites: &mut Vec<Site>) {
     let places = (0..function.insns.len()).filter(|&i| {
         let instr = &function.insns[i].instr;
@@ -43,7 +43,7 @@ pub(super) fn pointers(elf: &Elf, function: &Function, index: usize, sites: &mut
     sites.extend(places.map(|i| Site { function: index, insn: i, plan: Plan::Pointer }));
 }
 
-/// A store with another displacement or another base register.
+/// Gives a store another displacement or another base register.
 pub(super) fn redirect(elf: &Elf, function: &Function, index: usize, random: &mut Random) -> Option<Planted> {
     let insn = &function.insns[index];
     let moved = |random: &mut Random| shift(elf, function, index, insn, random);
@@ -105,11 +105,11 @@ fn other_base(
     })
 }
 
-/// Where the byte that says which memory is meant is in an instruction.
+/// Offset in an instruction of the byte that selects the memory operand.
 struct ModRm(usize);
 
 impl ModRm {
-    /// Of instructions with the usual encodings.
+    /// Finds the byte in instructions with the usual encodings; `None` in all others.
     fn of(bytes: &[u8]) -> Option<ModRm> {
         let mut at = bytes.iter().take_while(|byte| matches!(byte, 0x66 | 0xf2 | 0xf3)).count();
         if matches!(bytes.get(at), Some(0x40..=0x4f)) {
@@ -118,17 +118,17 @@ impl ModRm {
         at += match bytes.get(at..)? {
             [0x0f, 0x38 | 0x3a, ..] => 3,
             [0x0f, ..] => 2,
-            // Other prefixes, among them those of vector instructions.
+            // These are other prefixes, among them those of vector instructions.
             [0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x67 | 0xf0 | 0xc4 | 0xc5 | 0x62, ..] => return None,
             [_, ..] => 1,
             [] => return None,
         };
-        // A register, or an address that is relative to the instruction.
+        // The operand is a register, or an address that is relative to the instruction.
         let modrm = *bytes.get(at)?;
         (modrm < 0xc0 && modrm & 0xc7 != 5).then_some(ModRm(at))
     }
 
-    /// The bytes that would name other base registers, and where.
+    /// The bytes that would name other base registers, and where they belong.
     fn others(&self, bytes: &[u8]) -> Vec<(usize, u8)> {
         let modrm = bytes[self.0];
         let sib = modrm & 7 == 4;

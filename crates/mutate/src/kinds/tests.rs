@@ -80,7 +80,7 @@ fn bounds_of_loops_grow_by_whole_steps() {
     // head: add eax,4; cmp eax,64; jne head; ret
     let up = [0x83, 0xc0, 4, 0x83, 0xf8, 64, 0x75, 0xf8, 0xc3];
     assert_planted(Code::new().code(&up), Kind::LengthenLoop, &[&[(3, "cmp eax,60h")]]);
-    // No room for more in a byte.
+    // A byte has no room for more.
     assert!(planted(&Code::new().code(&up).module(), Kind::LengthenLoop, 100).is_empty());
     // mov ecx,10; head: nop; sub ecx,1; jne head; ret
     let down = [0xb9, 10, 0, 0, 0, 0x90, 0x83, 0xe9, 1, 0x75, 0xfa, 0xc3];
@@ -88,12 +88,12 @@ fn bounds_of_loops_grow_by_whole_steps() {
     // head: cmp eax,9; jg out; inc eax; jmp head; out: ret
     let top = [0x83, 0xf8, 9, 0x7f, 4, 0xff, 0xc0, 0xeb, 0xf7, 0xc3];
     assert_planted(Code::new().code(&top), Kind::LengthenLoop, &[&[(0, "cmp eax,11h")]]);
-    // A counter that only meets its bound, with a step that nobody knows: it would never end.
-    // head: add eax,ecx; cmp eax,64; jne head; ret
+    // A counter that only meets its bound, with an unknown step: the loop would never end. head: add eax,ecx;
+    // cmp eax,64; jne head; ret
     let unknown = [0x01, 0xc8, 0x83, 0xf8, 64, 0x75, 0xf9, 0xc3];
     assert_planted(Code::new().code(&unknown), Kind::LengthenLoop, &[]);
-    // One that counts down to a bound runs less often with a higher one.
-    // head: sub eax,4; cmp eax,8; jg head; ret
+    // A loop that counts down to a bound runs less often with a higher one. head: sub eax,4; cmp eax,8; jg
+    // head; ret
     let lower = [0x83, 0xe8, 4, 0x83, 0xf8, 8, 0x7f, 0xf8, 0xc3];
     assert_planted(Code::new().code(&lower), Kind::LengthenLoop, &[]);
 }
@@ -161,7 +161,7 @@ fn locks_go_with_their_unlocks() {
     let code = take(code, a, "mutex_lock_interruptible"); // at 38
     let code = take(code, a, "mutex_unlock"); // at 47
     let code = take(code, a, "mutex_unlock"); // at 56
-    // Given back elsewhere.
+    // This lock is released elsewhere.
     let code = take(code, b, "mutex_lock").code(&[0xc3]);
     let file = code.module();
     assert_eq!(
