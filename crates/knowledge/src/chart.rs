@@ -3,12 +3,12 @@
 //! A chart is a statechart, and its states form a hierarchy.
 //! Calls of the driver into the kernel and callbacks of the kernel into the driver move an object from state
 //! to state.
-//! Each callback is allowed in some states. Two things follow from a chart:
+//! Each callback is allowed in some states. A chart decides two things:
 //!
-//! - *Order*. A call or callback may move an object to a state that no longer allows a callback. Then all
-//!   runs of that callback have ended, so they are before what follows.
-//!   A call or callback may also move it to a state that newly allows a callback. What precedes that move is
-//! then before the callback's runs.
+//! - *Order*, where a state no longer allows a callback: when an object moves there, all runs of that
+//!   callback have ended. They are before what follows.
+//! - *Order*, where a state newly allows a callback: what precedes a move of an object to it is before the
+//!   callback's runs.
 //! - *Protocol*. A call in a state that has no rule for it is a fault of the driver.
 //!
 //! The idea and the form follow "Automatic Verification of Active Device Drivers" (2012), section 3.

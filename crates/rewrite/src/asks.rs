@@ -52,7 +52,8 @@ pub struct Asks<'a> {
 }
 
 impl Asks<'_> {
-    /// A register whose value nobody needs and that `taken` does not claim; `None` if there is none.
+    /// A register whose value nobody needs and that `taken` does not claim; `None` where no such register
+    /// exists.
     pub fn free(&self, taken: impl Fn(Register) -> bool) -> Option<Register> {
         SCRATCH.into_iter().find(|&register| !self.needed.has(register) && !taken(register))
     }

@@ -87,8 +87,8 @@ struct Step {
     to: Vec<(usize, u32)>,
     /// Whether the next instruction can run next.
     falls: bool,
-    /// What is needed where control leaves the function or goes where nothing is known; `None` if it does
-    /// neither.
+    /// What is needed where control leaves the function or continues where nothing is known; `None` if it
+    /// does neither.
     leaves: Option<Set>,
     /// What the instruction calls; `None` if it calls nothing.
     calls: Option<Callee>,

@@ -353,7 +353,7 @@ impl Object {
         self.sections.iter().position(|section| section.name == name)
     }
 
-    /// Index of an undefined symbol of this name; adds one if there is none.
+    /// Index of an undefined symbol of this name; adds it where it is missing.
     pub fn import(&mut self, name: &str) -> usize {
         let found = self.symbols.iter().position(|symbol| symbol.name == name && symbol.undefined());
         found.unwrap_or_else(|| {
@@ -363,7 +363,7 @@ impl Object {
         })
     }
 
-    /// Index of a section's own symbol; adds one if there is none.
+    /// Index of a section's own symbol; adds it where it is missing.
     pub fn symbol_of_section(&mut self, section: usize) -> usize {
         let wanted =
             |symbol: &Symbol| symbol.kind() == elf::STT_SECTION && symbol.place == Place::In(section);

@@ -40,13 +40,13 @@ pub enum Access {
 /// Why a store needs no check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It goes to a fixed place in the function's own stack frame.
+    /// It writes to a fixed place in the function's own stack frame.
     Frame,
-    /// It goes to a fixed place in the module's own variables.
+    /// It writes to a fixed place in the module's own variables.
     Own,
-    /// It goes to the module's own per-CPU variables.
+    /// It writes to the module's own per-CPU variables.
     OwnPerCpu,
-    /// It goes to one of the kernel's per-CPU variables that inlined code writes.
+    /// It writes to one of the kernel's per-CPU variables that inlined code writes.
     KernelPerCpu,
     /// It writes the value that was there, as a memory barrier does.
     Same,
