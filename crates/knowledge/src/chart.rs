@@ -3,12 +3,12 @@
 //! A chart is a statechart, and its states form a hierarchy.
 //! Calls of the driver into the kernel and callbacks of the kernel into the driver move an object from state
 //! to state.
-//! Each callback is allowed in some states. A chart decides two things:
+//! Each callback is allowed in some states. A chart decides order and protocol:
 //!
 //! - *Order*, where a state no longer allows a callback: when an object moves there, all runs of that
-//!   callback have ended. They are before what follows.
-//! - *Order*, where a state newly allows a callback: what precedes a move of an object to it is before the
-//!   callback's runs.
+//!   callback have ended. They happen before what follows.
+//! - *Order*, where a state newly allows a callback: what precedes a move of an object to it happens before
+//!   the callback's runs.
 //! - *Protocol*. A call in a state that has no rule for it is a fault of the driver.
 //!
 //! The idea and the form follow "Automatic Verification of Active Device Drivers" (2012), section 3.
@@ -47,8 +47,8 @@ pub struct Chart {
     pub name: String,
     /// Whether it describes deferred work; its edges count as deferral and not as device state.
     pub deferred: bool,
-    /// Whether its objects keep their driver's module loaded: what their callbacks do is before the module's
-    /// exit function.
+    /// Whether its objects keep their driver's module loaded: what their callbacks do happens before the
+    /// module's exit function.
     pub pins: bool,
     /// Whether the maker of an object calls a function that moves it to the initial state from any other.
     pub made: bool,
@@ -99,7 +99,7 @@ pub struct Callback {
     /// The leaf state to which its return moves the object, and for which results; `None` if the object
     /// stays.
     pub leaves: Option<(usize, When)>,
-    /// Callbacks that it triggers: what it did is before their next run.
+    /// Callbacks that it triggers: what it did happens before their next run.
     pub wakes: Set,
     /// The object by which callbacks take turns: all callbacks that name it are ordered by something in the
     /// kernel that is not seen.
@@ -125,7 +125,7 @@ pub struct Call {
     pub to: Option<usize>,
     /// Whether it does not wait for callbacks that are running.
     pub nowait: bool,
-    /// Callbacks that the call triggers: what precedes the call is before their next run.
+    /// Callbacks that the call triggers: what precedes the call happens before their next run.
     pub wakes: Set,
     /// Callbacks whose runs have ended when the call returns, in every state.
     pub waits: Set,

@@ -363,14 +363,14 @@ pub enum SyncOp {
         /// The address or name of the lock.
         key: Key,
     },
-    /// What precedes the call is before all later acquires of this object.
+    /// What precedes the call happens before all later acquires of this object.
     Release {
         /// The address or name of the object.
         key: Key,
         /// Whether it is a word in memory, so that a read of it acquires as well.
         word: bool,
     },
-    /// What precedes releases of the object is before what follows the call.
+    /// What precedes releases of the object happens before what follows the call.
     Acquire {
         /// The address or name of the object.
         key: Key,

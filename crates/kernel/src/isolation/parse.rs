@@ -111,7 +111,7 @@ const EFFECTS: [(&str, usize, usize); 36] = [
 ];
 
 impl Effect {
-    /// The verb.
+    /// The verb: the first word of the effect.
     pub fn name(&self) -> &str {
         self.words.first().map_or("", String::as_str)
     }

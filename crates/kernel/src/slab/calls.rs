@@ -28,7 +28,7 @@ pub enum Call {
     /// An array holds new objects: as many as the result states, or all that were asked for where it is just
     /// true.
     Bulk { count: u8, objects: u8, all: bool },
-    /// So many objects of an array are freed.
+    /// The objects of an array are freed; an argument has their number.
     BulkFree { count: u8, objects: u8 },
     /// The objects of a sheaf are freed; the argument is the head that was passed to RCU.
     SheafFree(u8),
