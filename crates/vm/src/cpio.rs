@@ -1,6 +1,6 @@
 //! A writer of "newc" cpio archives, the format of an initramfs. The same input gives the same bytes.
 
-/// An archive in the making.
+/// An unfinished archive.
 #[derive(Debug, Default)]
 pub struct Archive {
     bytes: Vec<u8>,
@@ -18,7 +18,7 @@ impl Archive {
         Archive::default()
     }
 
-    /// Adds a folder; parents must come first.
+    /// Adds a folder; the caller adds parents before children.
     pub fn folder(&mut self, name: &str) {
         self.entry(name, DIRECTORY | 0o755, &[], (0, 0));
     }
@@ -38,7 +38,7 @@ impl Archive {
         self.entry(name, CHARACTER_DEVICE | mode, &[], (major, minor));
     }
 
-    /// Ends the archive and gives its bytes.
+    /// Ends the archive and returns its bytes.
     pub fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, &[], (0, 0));
         self.pad(512);

@@ -1,4 +1,4 @@
-//! What this machine has, what is missing, and how to get it. Looks only; fetches nothing.
+//! What this machine has, what is missing, and how to install it. Looks only; fetches nothing.
 
 use crate::fetch::cache::{Cache, free_space};
 use crate::fetch::packages::{KEYRING, Packages};
@@ -8,32 +8,32 @@ use crate::qemu::{MIN_VERSION, Qemu};
 use serde::Serialize;
 use std::path::Path;
 
-/// What a check found.
+/// The state of one thing that was looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// There, and good.
+    /// Present and usable.
     Ok,
-    /// Not there yet; a run fetches it by itself.
+    /// Absent; a run fetches it by itself.
     Later,
-    /// Not there, and nothing works without it.
+    /// Absent, and nothing works without it.
     Missing,
-    /// Not there, and only something special needs it.
+    /// Absent, and only a special use needs it.
     Optional,
-    /// There, but too old.
+    /// Present, but too old.
     Old,
 }
 
-/// One check.
+/// One check of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was looked for.
+    /// The name of what was looked for.
     pub name: String,
-    /// What was found.
+    /// The result.
     pub state: State,
-    /// Details: version, place.
+    /// Details, such as version and path.
     pub detail: String,
-    /// How to get it, where it is not there.
+    /// How to install it, where it is absent.
     pub remedy: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl Check {
     }
 }
 
-/// Needed on the disk for everything: index, QEMU, three kernels, run folders.
+/// Disk space for everything: index, QEMU, three kernels, run folders.
 const WANTED_SPACE: u64 = 3 << 30;
 
 /// Runs all checks.

@@ -1,4 +1,4 @@
-//! Everything that can go wrong here, each with one clear sentence.
+//! The errors of this crate, each with one clear sentence.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 /// A result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong.
+/// Why an operation of this crate failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A name that nobody knows, with near ones.
+    /// An unknown name, with similar ones.
     #[error("there is no {what} named '{name}'{}", nearest(.near))]
     Unknown {
-        /// What was looked for: "driver", "kernel", "device", "workload".
+        /// The kind of name: "driver", "kernel", "device", "workload".
         what: &'static str,
         /// The name as given.
         name: String,
-        /// Near names, best first.
+        /// Similar names, best first.
         near: Vec<String>,
     },
     /// A driver that is part of the kernel image and so cannot be loaded as a module.
@@ -30,17 +30,17 @@ pub enum Error {
     /// A module file that cannot be used.
     #[error("{}: {why}", .path.display())]
     BadModule {
-        /// The file.
+        /// The module file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect, as text for the user.
         why: String,
     },
     /// A module that needs another one that the kernel does not have.
     #[error("the module '{module}' needs '{missing}', which kernel {release} does not have")]
     MissingDependency {
-        /// The module that was asked for.
+        /// The module whose load was planned.
         module: String,
-        /// What it needs.
+        /// The module that it depends on.
         missing: String,
         /// The kernel's release.
         release: String,
@@ -50,7 +50,7 @@ pub enum Error {
     BadKernel {
         /// The path as given.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect, as text for the user.
         why: String,
     },
     /// A workload script that cannot be read.
@@ -58,7 +58,7 @@ pub enum Error {
     BadWorkload {
         /// The path as given.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect, as text for the user.
         why: String,
     },
     /// A value outside its range.
@@ -70,7 +70,7 @@ pub enum Error {
         .cache.display()
     )]
     Unreachable {
-        /// What was to be fetched.
+        /// A description of what was to be fetched.
         what: String,
         /// The cache folder.
         cache: PathBuf,
@@ -80,44 +80,44 @@ pub enum Error {
         "the apt sources of this machine name no Debian mirror; add one to /etc/apt/sources.list (Debian 12 or newer is needed)"
     )]
     NoMirror,
-    /// A disk without room.
+    /// A disk without free space.
     #[error("no space left on the disk that holds {}; free some, or point GUARDRAIL_CACHE elsewhere", .path.display())]
     DiskFull {
         /// The file or folder that could not be written.
         path: PathBuf,
     },
-    /// A program of the system that is needed and absent.
+    /// A program of the system that is needed but absent.
     #[error("the program '{program}' is missing; install it with: apt-get install {package}")]
     MissingProgram {
-        /// Its name.
+        /// The program's name.
         program: &'static str,
-        /// The Debian package that has it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
     /// A QEMU that cannot be used.
     #[error("QEMU at {} cannot be used: {why}", .path.display())]
     BadQemu {
-        /// The program.
+        /// The path of the QEMU program.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect, as text for the user.
         why: String,
     },
     /// A program that failed for another reason.
     #[error("{program} failed: {why}")]
     Program {
-        /// Its name.
+        /// The program's name.
         program: String,
-        /// The last lines of what it said.
+        /// The last lines of its error output.
         why: String,
     },
     /// A file operation that failed.
     #[error("cannot {doing} {}: {source}", .path.display())]
     Io {
-        /// What was tried, as a verb.
+        /// The operation, as a verb.
         doing: &'static str,
-        /// On which file.
+        /// The file that it was tried on.
         path: PathBuf,
-        /// Why it failed.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -147,7 +147,7 @@ impl Error {
     }
 }
 
-/// Adds what was done to which file to an I/O result.
+/// Adds the operation and the file to an I/O result.
 pub(crate) trait Context<T> {
     /// `cannot {doing} {path}: {source}`.
     fn context(self, doing: &'static str, path: &Path) -> Result<T>;
@@ -170,7 +170,7 @@ fn nearest(near: &[String]) -> String {
     }
 }
 
-/// The names nearest to `name` among `known`, best first, at most three; none where nothing is near.
+/// The names most similar to `name` among `known`, best first, at most three; empty where none is similar.
 pub fn suggest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let name = name.to_lowercase();
     let mut scored: Vec<(f64, &str)> = known

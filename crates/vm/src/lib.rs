@@ -1,17 +1,17 @@
 //! The driver VM: from nothing to a driver that runs under a workload.
 //!
-//! Knows: Debian packages, kernel trees, module files and what they depend on, which QEMU device a driver
-//! binds, the initramfs, QEMU's command line, QMP, the progress channel, and how a run ends.
+//! Knows: Debian packages, kernel trees, module files and their dependencies, and which QEMU device a driver
+//! binds. It also knows the initramfs, QEMU's command line, QMP, the progress channel, and how a run ends.
 //!
 //! Must not know: what the tracer writes, what a checker looks for, or how findings are printed. A
 //! plugin is a path and a configuration file to this crate, nothing more.
 //!
-//! **Architecture Invariant:** the system's own apt state and files are never changed; everything that is fetched
-//! lives in the cache folder.
+//! **Architecture Invariant:** the system's own apt state and files are never changed; everything that is
+//! fetched is in the cache folder.
 //!
 //! **Architecture Invariant:** no QEMU process outlives the thread that called [`run::run`].
 //!
-//! **Architecture Invariant:** what the guest says is bounded text; it never names a file on the host.
+//! **Architecture Invariant:** text from the guest is bounded; it never names a file on the host.
 
 pub mod cpio;
 pub mod doctor;

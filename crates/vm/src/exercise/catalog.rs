@@ -6,13 +6,13 @@ use serde::Serialize;
 
 const TEXT: &str = include_str!("../../data/catalog.txt");
 
-/// What a driver drives.
+/// The kind of device that a driver drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
     /// A network interface.
     Network,
-    /// A disk controller.
+    /// A disk controller, or a driver of a disk.
     Storage,
     /// USB: a host controller with a disk behind it, or a driver of such a disk.
     Usb,
@@ -30,11 +30,11 @@ pub enum Class {
     Input,
     /// A serial port.
     Serial,
-    /// A virtio device that is none of the others.
+    /// A virtio device that belongs to no other class.
     Virtio,
     /// A screen.
     Display,
-    /// Nothing that a workload knows.
+    /// No class that a workload exercises.
     None,
 }
 
@@ -61,7 +61,7 @@ impl Class {
         Class::NAMED.into_iter().find(|(known, _)| *known == name).map(|(_, class)| class)
     }
 
-    /// Its name.
+    /// The name that the catalog uses for the class.
     pub fn name(self) -> &'static str {
         Class::NAMED.into_iter().find(|(_, class)| *class == self).map_or("none", |(name, _)| name)
     }
@@ -72,12 +72,12 @@ impl Class {
     }
 }
 
-/// A driver that the catalog knows.
+/// A driver that the catalog lists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// The module's name, or the beginning of a device alias (`pci:…`).
     pub name: String,
-    /// Its class.
+    /// The kind of device that it drives.
     pub class: Class,
     /// Modules to load besides its dependencies.
     pub also: Vec<String>,
@@ -87,12 +87,12 @@ pub struct Entry {
     pub not: Option<Exception>,
 }
 
-/// Where a driver of the catalog is of no use.
+/// The kernels with which a driver of the catalog does not work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Exception {
     /// The kernels' short names; empty for all.
     pub kernels: Vec<String>,
-    /// Why.
+    /// The reason, as text for the user.
     pub why: String,
 }
 
@@ -105,19 +105,19 @@ impl Entry {
     }
 }
 
-/// A device as QEMU's command line spells it.
+/// A device in the spelling of QEMU's command line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Device {
     /// Its model name, such as `e1000-82544gc`.
     pub name: String,
     /// The values of the `-device` options that make it.
     pub options: Vec<String>,
-    /// Other arguments of QEMU that it needs, before those.
+    /// Other arguments that QEMU needs for it; they precede `options`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
 }
 
-/// What a run puts into the guest for a driver.
+/// What a run adds to the guest for a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The class, which decides the back end (network, disk) and the default workload.
@@ -156,7 +156,7 @@ fn parse_device(text: &str) -> Device {
             device.options.push(part.to_owned());
             part.split(',').next().unwrap_or_default()
         };
-        // A back end that must stand before the device is not what the driver serves.
+        // A back end that must precede the device is not what the driver serves.
         if device.name.is_empty() && !name.starts_with("ipmi-bmc") {
             device.name = name.to_owned();
         }
@@ -170,7 +170,7 @@ fn parse_exception(text: &str) -> Option<Exception> {
     Some(Exception { kernels, why: why.trim().to_owned() })
 }
 
-/// The entry for a driver with this name or one of these device aliases.
+/// The catalog's row for a driver with this name or one of these device aliases.
 pub fn entry(driver: &str, aliases: &[String]) -> Option<Entry> {
     entries().into_iter().find(|entry| {
         entry.name == driver
@@ -178,9 +178,9 @@ pub fn entry(driver: &str, aliases: &[String]) -> Option<Entry> {
     })
 }
 
-/// Decides device and class for a driver; `device` is what the user asked for.
+/// Decides device and class for a driver; `device` is the user's request.
 ///
-/// A device that the catalog does not know is taken as it is, provided that QEMU models it.
+/// A device that the catalog does not list is used as it is, provided that QEMU models it.
 pub fn choose(driver: &str, aliases: &[String], device: Option<&str>, qemu: &Qemu) -> Result<Choice> {
     let known = entry(driver, aliases);
     let Some(wanted) = device else {
@@ -226,7 +226,7 @@ pub fn choose(driver: &str, aliases: &[String], device: Option<&str>, qemu: &Qem
     })
 }
 
-/// The first device with this model name, and the class of the driver that it is listed under.
+/// The first device with this model name, and the class of the driver that lists it.
 fn device_named(name: &str) -> Option<(Class, Device)> {
     entries().into_iter().find_map(|entry| {
         let class = entry.class;

@@ -1,4 +1,4 @@
-//! The disk of a storage run: deterministic content, and the check after the run.
+//! The disk of a storage run: its deterministic content, and the check after the run.
 
 use crate::error::{Context, Result};
 use crate::exercise::pattern::{self, Checksum};
@@ -8,36 +8,37 @@ use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
 
-/// What the storage workload does with the disk, in MiB: it reads all of it, then copies the first
-/// `copied` to `at`.
+/// What the storage workload does with the disk, in MiB. It reads all of it, then copies the first `copied`
+/// to `at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Size of the disk.
+    /// Size of the disk in MiB.
     pub size: u64,
-    /// How much is copied.
+    /// How much is copied, from the beginning, in MiB.
     pub copied: u64,
-    /// Where the copy goes.
+    /// The offset of the copy, in MiB.
     pub at: u64,
 }
 
 /// The image of a storage run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// The file.
+    /// The image file, in the run folder.
     pub path: PathBuf,
-    /// Sectors that QEMU makes fail: one when it is read, one when it is written.
+    /// Sectors that QEMU makes fail: the first on reads, the second on writes.
     pub bad: Option<(u64, u64)>,
 }
 
 impl Layout {
-    /// Doubles the image and gives the sectors in its second half, which nobody verifies, that shall fail.
+    /// Doubles the image. Returns the sectors that shall fail; they are in its second half, which nobody
+    /// verifies.
     pub fn add_bad_part(&self, path: &Path) -> Result<(u64, u64)> {
         let file = File::options().write(true).open(path).context("open", path)?;
         file.set_len(2 * self.size * MIB).context("write", path)?;
         Ok(self.bad_part())
     }
 
-    /// The sectors of that half that shall fail.
+    /// The two sectors of that half that shall fail.
     pub fn bad_part(&self) -> (u64, u64) {
         let sector = |mib: u64| mib * (MIB / 512);
         (sector(self.size + 1), sector(self.size + 2))
@@ -49,7 +50,7 @@ impl Layout {
         Layout { size, copied: size / 4, at: size / 2 }
     }
 
-    /// Creates the image.
+    /// Creates the image at `path`, filled with the pattern.
     pub fn create(&self, path: &Path) -> Result<()> {
         let mut file = File::create(path).context("create", path)?;
         let mut buffer = vec![0; MIB as usize];
@@ -60,7 +61,7 @@ impl Layout {
         Ok(())
     }
 
-    /// The variables that tell the workload what to do and expect.
+    /// The variables that describe the disk to the workload.
     pub fn variables(&self) -> Vec<(String, String)> {
         let sum = |mib: u64| Checksum::of_pattern(mib * MIB).hex();
         vec![
@@ -72,7 +73,7 @@ impl Layout {
         ]
     }
 
-    /// Checks the image after a run; the text says what is wrong.
+    /// Checks the image after a run; the text describes the first difference.
     pub fn verify(&self, path: &Path) -> Result<Option<String>> {
         let mut file = File::open(path).context("open", path)?;
         let (mut found, mut expected) = (vec![0; MIB as usize], vec![0; MIB as usize]);

@@ -1,7 +1,7 @@
 //! The peer of the network workload: a tiny HTTP server on the loopback address.
 //!
-//! The guest is not trusted: request heads, body sizes, times and the number of connections are bounded,
-//! nothing is stored, and the only thing that a request can cause is bytes on its own connection.
+//! The guest is not trusted. Request heads, body sizes, times and the number of connections are bounded, and
+//! nothing is stored. A request can only cause bytes on its own connection.
 
 use crate::exercise::pattern::{self, Checksum};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -43,12 +43,12 @@ impl Server {
         Ok(Server { address, state, thread: Some(thread) })
     }
 
-    /// The port.
+    /// The TCP port on the loopback address.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Bytes moved so far, a sign of life of the guest.
+    /// Bytes moved so far; growth is a sign of life of the guest.
     pub fn activity(&self) -> u64 {
         self.state.bytes.load(Ordering::Relaxed)
     }
@@ -79,7 +79,7 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
         }
         let shared = Arc::clone(state);
         let spawned = std::thread::Builder::new().name("http-connection".into()).spawn(move || {
-            // A guest that breaks off is the guest's affair; its own step fails.
+            // A connection that the guest breaks off needs no handling here: the guest's own step fails.
             let _ = serve(&stream, &shared);
             shared.connections.fetch_sub(1, Ordering::Relaxed);
         });
@@ -122,7 +122,7 @@ fn serve(stream: &TcpStream, state: &State) -> io::Result<()> {
     reply(stream, "404 Not Found", "not found\n")
 }
 
-/// Method, path and body length of a request; `None` where it is none.
+/// Method, path and body length of a request; `None` where the head is not a valid request.
 fn read_head(reader: &mut impl BufRead) -> io::Result<Option<(String, String, u64)>> {
     let mut head = reader.take(MAX_HEAD);
     let mut line = String::new();
@@ -134,7 +134,7 @@ fn read_head(reader: &mut impl BufRead) -> io::Result<Option<(String, String, u6
     loop {
         let mut line = String::new();
         if head.read_line(&mut line)? == 0 {
-            // The head was cut, by the peer or by our limit.
+            // The peer or our limit cut the head off.
             return Ok(None);
         }
         let line = line.trim_end();

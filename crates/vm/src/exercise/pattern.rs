@@ -5,7 +5,7 @@ use md5::{Digest, Md5};
 /// The pattern repeats after a prime number of bytes, so that no power of two maps it onto itself.
 const PERIOD: usize = 65_521;
 
-/// The bytes from `offset` on.
+/// Fills `buffer` with the pattern's bytes from `offset` on.
 pub fn fill(mut offset: u64, buffer: &mut [u8]) {
     let table = table();
     for chunk in buffer.chunks_mut(PERIOD) {
@@ -33,14 +33,15 @@ fn table() -> &'static [u8; PERIOD] {
     })
 }
 
-/// The checksum that the guest's `md5sum` prints, fed piece by piece. It guards against damage, not against malice.
+/// The checksum that the guest's `md5sum` prints, computed piece by piece. It guards against damage, not
+/// against malice.
 #[derive(Clone, Debug, Default)]
 pub struct Checksum {
     hash: Md5,
 }
 
 impl Checksum {
-    /// Adds bytes.
+    /// Adds bytes to what the checksum covers.
     pub fn update(&mut self, bytes: &[u8]) {
         self.hash.update(bytes);
     }

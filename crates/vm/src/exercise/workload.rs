@@ -1,11 +1,11 @@
-//! What exercises a driver inside the guest.
+//! The scripts that exercise a driver inside the guest.
 
 use crate::error::{Context, Error, Result, suggest};
 use crate::exercise::catalog::Class;
 use std::fs;
 use std::path::Path;
 
-/// No script is larger.
+/// The largest script that is accepted, in bytes.
 const MAX_SCRIPT: usize = 1 << 20;
 
 /// A script that the guest runs between load and unload.
@@ -13,22 +13,22 @@ const MAX_SCRIPT: usize = 1 << 20;
 pub struct Workload {
     /// `network`, `storage`, `load`, or the path of a script.
     pub name: String,
-    /// The class of device that it needs.
+    /// The class of the device that it needs.
     pub needs: Class,
-    /// The script's text.
+    /// The text of the script.
     pub script: String,
-    /// Variables that it knows, with their defaults.
+    /// The variables that it reads, with their defaults.
     pub defaults: Vec<(&'static str, &'static str)>,
-    /// Programs that it uses besides those that every guest has (see [`crate::fetch::software`]).
+    /// The programs that it uses besides those of every guest (see [`crate::fetch::software`]).
     pub software: &'static [&'static str],
-    /// Modules that it needs, in the spelling of the catalog.
+    /// The modules that it needs, in the spelling of the catalog.
     pub modules: &'static [&'static str],
 }
 
-/// The name of the workload that is everything of a class.
+/// The name of the workload that runs everything of a class.
 pub const FULL: &str = "full";
 
-/// The names of the workloads that come with Guardrail, and what they do.
+/// The names of the workloads that are part of Guardrail, with a description.
 pub const NAMES: [(&str, &str); 8] = [
     ("network", "link up, ping, downloads and uploads with checksum, small requests, ethtool, down"),
     ("storage", "read and verify a disk, write, drop caches, verify again"),
@@ -46,7 +46,7 @@ pub const NAMES: [(&str, &str); 8] = [
     ),
 ];
 
-/// What all of them begin with.
+/// The script that all of them begin with.
 const DEVICE: &str = include_str!("../../../../workloads/device.sh");
 const NETWORK: &str = include_str!("../../../../workloads/network.sh");
 const STORAGE: &str = include_str!("../../../../workloads/storage.sh");
@@ -57,7 +57,7 @@ const FULL_SOUND: &str = include_str!("../../../../workloads/full-sound.sh");
 const FULL_INPUT: &str = include_str!("../../../../workloads/full-input.sh");
 const FULL_OTHER: &str = include_str!("../../../../workloads/full-other.sh");
 const LOAD: &str = include_str!("../../../../workloads/load.sh");
-/// Of a guest that lives on.
+/// The script of a guest that continues after the workload.
 const COMMANDS: &str = include_str!("../../../../workloads/commands.sh");
 const STRESS: &str = include_str!("../../../../workloads/stress.sh");
 const FILES_ALL: &str = include_str!("../../../../workloads/files.sh");
@@ -75,18 +75,18 @@ const BENCH_KERNEL_FILES: &str = include_str!("../../../../workloads/bench-kerne
 const BENCH_KERNEL_WEB: &str = include_str!("../../../../workloads/bench-kernel-web.sh");
 const BENCH_KERNEL_COMPILE: &str = include_str!("../../../../workloads/bench-kernel-compile.sh");
 
-/// C programs that benchmarks compile in the guest, by the names of their files there.
+/// C programs that benchmarks compile in the guest, by their file names there.
 const CLOCK: (&str, &str) = ("kernel-clock.h", include_str!("../../../../workloads/kernel-clock.h"));
 const MICRO: (&str, &str) = ("kernel-micro.c", include_str!("../../../../workloads/kernel-micro.c"));
 const FILES: (&str, &str) = ("kernel-files.c", include_str!("../../../../workloads/kernel-files.c"));
 
-/// A workload for which no class is made: it asks for the device by its first step, if it wants one, so it fits every class.
-/// Most are benchmarks: what `bench/run gate` and `bench/run kernel` run.
+/// A workload that is made for no class. Its first step requests the device if it needs one, so it fits every
+/// class. Most are benchmarks, which `bench/guard` and `bench/kernel` run.
 struct Benchmark {
     name: &'static str,
-    /// The parts of the script.
+    /// The parts of the script, in order.
     script: &'static [&'static str],
-    /// Files that the script finds in `/tmp`.
+    /// Files that the script finds in `/tmp`, by name.
     sources: &'static [(&'static str, &'static str)],
     defaults: &'static [(&'static str, &'static str)],
     software: &'static [&'static str],
@@ -96,7 +96,7 @@ struct Benchmark {
 const NOBODY: (&str, &str) = ("CONTROL", "");
 
 const ALL: (&str, &str) = ("PERCENT", "100");
-/// Modules that depend on each other, that register themselves in many places, and that have threads and memory of their own.
+/// Modules that depend on each other, register in many subsystems, and have threads and memory of their own.
 const CHURNED: &[&str] =
     &["crc32c_generic?", "dummy", "veth", "loop", "brd", "tun", "bridge", "nf_tables", "ext4"];
 
@@ -245,7 +245,7 @@ const BENCHMARKS: [Benchmark; 15] = [
     },
 ];
 
-/// A script that writes a file and then goes on.
+/// Shell code that writes a file and then continues.
 fn here(name: &str, text: &str) -> String {
     format!("cat >/tmp/{name} <<'END_OF_FILE'\n{text}END_OF_FILE\n")
 }
@@ -262,7 +262,8 @@ impl Workload {
         .expect("these names are known")
     }
 
-    /// Everything that there is for a class: its usual workload, what the class has besides, what all drivers have.
+    /// Everything that exists for a class: its usual workload, further steps of the class, and the steps for
+    /// all drivers.
     pub fn full(class: Class) -> Workload {
         let usual = Workload::for_class(class);
         let more = match class {
@@ -272,7 +273,8 @@ impl Workload {
             Class::Input => FULL_INPUT,
             _ => FULL_OTHER,
         };
-        // Functions that several parts define mean the last: the parts follow in that order, and `full.sh` runs them.
+        // The last definition of a function is the one that counts: the parts follow in that order, and
+        // `full.sh` runs them.
         Workload {
             name: FULL.to_owned(),
             needs: class,
@@ -373,13 +375,13 @@ impl Workload {
     }
 }
 
-/// True for a name that a shell takes as a variable.
+/// True for a valid name of a shell variable.
 pub(crate) fn is_variable(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// A value as a shell takes it literally.
+/// A value in quotes, so that a shell takes it literally.
 pub(crate) fn shell_quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', "'\\''"))
 }

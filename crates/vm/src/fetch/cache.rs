@@ -1,20 +1,20 @@
-//! The cache folder: what was fetched once and is used ever after.
+//! The cache folder: it keeps what was fetched once, for all later runs.
 //!
 //! A tree in the cache appears by an atomic rename, so a folder that exists is complete. File locks keep
-//! runs side by side from doing the same work twice or disturbing each other.
+//! parallel runs from doing the same work twice or disturbing each other.
 
 use crate::error::{Context, Error, Result};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// The cache folder.
+/// The cache folder, shared by all runs of a user.
 #[derive(Clone, Debug)]
 pub struct Cache {
     root: PathBuf,
 }
 
-/// A held file lock; released when dropped (or when the process ends, however it ends).
+/// A held file lock. Dropping it, or the end of the process in any way, releases it.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
@@ -42,12 +42,12 @@ impl Cache {
         Ok(Cache { root })
     }
 
-    /// The folder itself.
+    /// The root of the cache, as an absolute or given path.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// A path in the cache.
+    /// The path of `name` below the root; it need not exist.
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
@@ -71,7 +71,8 @@ impl Cache {
         }
     }
 
-    /// The folder `name`, made by `fill` in a temporary folder and renamed into place if it is not there yet.
+    /// The folder `name`. Where it is absent, `fill` makes it in a temporary folder, which is then renamed
+    /// into place.
     pub fn ensure_tree(&self, name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         let tree = self.path(name);
         if tree.is_dir() {
@@ -85,12 +86,12 @@ impl Cache {
         fs::create_dir_all(parent).context("create", parent)?;
         let folder = tempfile::Builder::new().prefix(".new-").tempdir_in(parent).context("create", parent)?;
         fill(folder.path())?;
-        // Temporary folders are private; what is in the cache may be read by other users (an unprivileged
-        // analysis process among them).
+        // Temporary folders are private, but other users may read the cache. The unprivileged analysis
+        // process is one of them.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(folder.path(), mode).context("change", folder.path())?;
         fs::rename(folder.path(), &tree).context("rename", &tree)?;
-        // Nothing is left to remove under the old name.
+        // After the rename nothing is left to remove under the old name.
         let _ = folder.keep();
         Ok(tree)
     }

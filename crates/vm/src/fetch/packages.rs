@@ -1,7 +1,7 @@
 //! Debian packages without installing them: a private apt configuration, downloads, unpacked trees.
 //!
-//! Everything works for any user: `apt-get download` and `dpkg-deb -x` need no root, and apt's state, lists
-//! and cache are the private ones in our cache folder.
+//! Everything works for any user. `apt-get download` and `dpkg-deb -x` need no root, and apt's state, lists
+//! and cache are private ones in our cache folder.
 
 use crate::error::{Context, Error, Result};
 use crate::fetch::cache::{Cache, free_space};
@@ -13,7 +13,7 @@ use std::process::{Command, Output, Stdio};
 /// The keyring that signs Debian's archives.
 pub(crate) const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// What the package index and apt's work on it may take.
+/// Disk space for the package index and apt's work on it.
 const INDEX_SPACE: u64 = 400 << 20;
 
 /// Fetches packages into the cache.
@@ -27,18 +27,18 @@ pub struct Packages {
 pub enum Fetch<'a> {
     /// These packages alone; a name may end in `=VERSION` or `/SUITE`.
     Exactly(&'a [&'a str]),
-    /// This package from this suite with all that it depends on, as on an empty system.
+    /// This package from this suite with all its dependencies, as on an empty system.
     WithDependencies {
-        /// The package.
+        /// The package's name.
         name: &'a str,
-        /// The suite that its version comes from.
+        /// The suite that provides its version.
         suite: &'a str,
     },
     /// The same for several packages.
     Together {
-        /// The packages.
+        /// The packages' names.
         names: &'a [&'a str],
-        /// The suite that their versions come from.
+        /// The suite that provides their versions.
         suite: &'a str,
     },
 }
@@ -49,7 +49,7 @@ impl Packages {
         Packages { cache: cache.clone() }
     }
 
-    /// The cache behind.
+    /// The cache that holds the trees.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
@@ -122,7 +122,7 @@ impl Packages {
     }
 
     fn update_locked(&self) -> Result<()> {
-        // apt hangs where the disk fills up under its indexes, so this is asked before.
+        // apt hangs where the disk fills up under its indexes, so the space is checked before.
         if free_space(self.cache.root()).is_some_and(|free| free < INDEX_SPACE) {
             return Err(Error::DiskFull { path: self.cache.root().to_path_buf() });
         }
@@ -171,7 +171,7 @@ impl Packages {
         let _lock = self.cache.lock("apt")?;
         let mut output = self.download_once(fetch, into)?;
         if !output.status.success() {
-            // The index may be older than the mirror, which forgets superseded versions.
+            // The index may be older than the mirror, which drops superseded versions.
             self.update_locked().map_err(|error| match error {
                 Error::Unreachable { cache, .. } => Error::Unreachable { what: what.to_owned(), cache },
                 other => other,
@@ -193,7 +193,7 @@ impl Packages {
         }
     }
 
-    /// Packages with all that they depend on.
+    /// Downloads packages with all their dependencies.
     fn download_all(&self, names: &[&str], suite: &str, into: &Path) -> Result<Output> {
         let archives = format!("Dir::Cache::archives={}", into.display());
         fs::create_dir_all(into.join("partial")).context("create", into)?;
@@ -269,7 +269,7 @@ pub fn unpack(deb: &Path, folder: &Path) -> Result<()> {
     Err(Error::Program { program: "dpkg-deb".into(), why })
 }
 
-/// Unpacks the compressed source of a kernel into a folder, without what no driver is built from.
+/// Unpacks the compressed source of a kernel into a folder, without the parts that no driver is built from.
 pub(crate) fn unpack_source(archive: &Path, folder: &Path) -> Result<()> {
     let output = Command::new("tar")
         .args([
@@ -312,7 +312,7 @@ fn is_disk_full(text: &str) -> bool {
     text.contains("No space left on device") || text.contains("enough free space")
 }
 
-/// The line of a program's error output that says most.
+/// The line of a program's error output that explains most.
 fn last_line(text: &str) -> String {
     let line = text.lines().rev().find(|line| line.starts_with("E:")).or_else(|| text.lines().last());
     line.unwrap_or("it gave no reason").trim_start_matches("E:").trim().to_owned()
@@ -323,7 +323,8 @@ fn quote(path: &Path) -> String {
     format!("\"{}\"", path.display().to_string().replace('"', ""))
 }
 
-/// Proxies and the like from the system's own configuration: without them the mirror may be out of reach.
+/// Proxies and similar settings from the system's own configuration: without them the mirror may be out of
+/// reach.
 fn inherited_settings() -> String {
     let output = Command::new("apt-config").args(["dump", "--format", "%F \"%v\";%n"]).output();
     let Ok(output) = output else { return String::new() };

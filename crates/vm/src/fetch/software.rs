@@ -1,7 +1,7 @@
 //! Programs of Debian that benchmarks use, in the guest and outside it.
 //!
-//! A tree in the cache holds each program with just the libraries that it needs, as its ELF headers name them, and
-//! the loader that these libraries were built with. So the programs run in a guest that has nothing else, and on
+//! A tree in the cache holds each program with only the libraries that its ELF headers name, and the loader
+//! that these libraries were built with. So the programs run in a guest without any other software, and on
 //! any machine, and nothing is installed.
 
 use crate::cpio::Archive;
@@ -15,11 +15,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The tree's name in the cache. Its number changes with the lists below.
+/// The tree's name in the cache. Its number changes with the tables below.
 const TREE: &str = "software-2";
-/// The suite that the programs come from.
+/// The suite that provides the programs.
 const SUITE: &str = "bookworm";
-/// The packages, with all that they depend on.
+/// The packages, with all their dependencies.
 const PACKAGES: [&str; 15] = [
     "alsa-utils",
     "apache2-utils",
@@ -37,10 +37,11 @@ const PACKAGES: [&str; 15] = [
     "tcc",
     "wrk",
 ];
-/// Packages of which nothing but their own files is wanted: a C library with its headers, which would bring a compiler that is
-/// much larger than ours, and C programs of a file each to compile.
+/// Packages that are unpacked without their dependencies. One is a C library with its headers, whose
+/// dependencies include a compiler much larger than ours. The other contains C programs of one file each, to
+/// compile.
 const ALONE: [&str; 2] = ["libstb-dev/bookworm", "musl-dev/bookworm"];
-/// The programs, and where their packages have them.
+/// The programs, and their paths in the packages.
 const PROGRAMS: [(&str, &str); 16] = [
     ("ab", "usr/bin/ab"),
     ("aplay", "usr/bin/aplay"),
@@ -59,7 +60,8 @@ const PROGRAMS: [(&str, &str); 16] = [
     ("tcc", "usr/bin/tcc"),
     ("wrk", "usr/bin/wrk"),
 ];
-/// A program's data, by the program's name: a folder of the packages that it wants at the same place in the guest.
+/// A program's data, by the program's name: a folder of the packages that it expects at the same path in the
+/// guest.
 const DATA: [(&str, &str); 6] = [
     ("aplay", "usr/share/alsa"),
     ("dbench", "usr/share/dbench"),
@@ -68,17 +70,17 @@ const DATA: [(&str, &str); 6] = [
     ("tcc", "usr/lib/x86_64-linux-gnu/tcc"),
     ("tcc", "usr/lib/x86_64-linux-musl"),
 ];
-/// Where packages have libraries.
+/// The folders of the packages that hold libraries.
 const LIBRARIES: [&str; 3] = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib64"];
-/// Runs everything else.
+/// The dynamic loader, which runs all other programs.
 const LOADER: &str = "ld-linux-x86-64.so.2";
-/// Where the guest has the programs and their libraries.
+/// The folder in the guest for the programs and their libraries.
 const IN_GUEST: &str = "guardrail/software";
-/// The guest's users: servers ask for the user that they run as.
+/// The guest's users: servers look up the user that they run as.
 const USERS: &str = "root:x:0:0:root:/:/bin/sh\n";
 const GROUPS: &str = "root:x:0:\n";
 
-/// The tree with the programs.
+/// The tree with the programs, in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Software {
     tree: PathBuf,
@@ -115,7 +117,7 @@ impl Software {
         }
     }
 
-    /// Puts these programs into a guest's root, with what they need: each can be called by its name.
+    /// Adds these programs and what they need to a guest's root; each can be called by its name.
     pub(crate) fn add_to(&self, archive: &mut Archive, programs: &[&str]) -> Result<()> {
         for folder in
             ["etc", "var", "usr", "usr/include", "usr/lib", "usr/lib/x86_64-linux-gnu", "usr/share", IN_GUEST]
@@ -146,15 +148,15 @@ impl Software {
     }
 }
 
-/// Runs a program through the loader beside its libraries, which stay out of the usual folders: a static program would
-/// find them there and crash where they are of another build than its own.
+/// Runs a program through the loader beside its libraries, which stay out of the usual folders. A static
+/// program would find them there and would crash where their build differs from its own.
 fn wrapper(name: &str) -> String {
     format!(
         "#!/bin/sh\nexec /{IN_GUEST}/lib/{LOADER} --library-path /{IN_GUEST}/lib /{IN_GUEST}/{name} \"$@\"\n"
     )
 }
 
-/// Copies from unpacked packages what the programs need.
+/// Copies what the programs need from unpacked packages.
 fn pick(whole: &Path, folder: &Path) -> Result<()> {
     let places = LIBRARIES.map(|place| whole.join(place));
     let places: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
@@ -254,7 +256,7 @@ fn add_folder(archive: &mut Archive, from: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a folder holds, in an order that does not depend on the disk, without links.
+/// The files in a folder, without links, in an order that does not depend on the disk.
 fn listed(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).context("list", folder)? {

@@ -1,13 +1,13 @@
 //! The machine's apt sources: which Debian mirror does it use?
 //!
-//! No host name stands in this program. The mirror is the first one in the machine's own sources that
-//! serves a Debian suite; its security mirror is found, or derived, likewise.
+//! This program contains no host name. The mirror is the first one in the machine's own sources that serves a
+//! Debian suite. Its security mirror is found, or derived, likewise.
 
 use crate::error::{Context, Error, Result};
 use std::fs;
 use std::path::Path;
 
-/// Where Debian packages come from.
+/// The mirror that provides Debian packages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
     /// The URI of the archive.
@@ -16,7 +16,7 @@ pub struct Mirror {
     pub security: Option<String>,
 }
 
-/// One line's (or stanza's) worth: a URI and its suites.
+/// One line or stanza of the sources: a URI and its suites.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Source {
     uri: String,
@@ -67,7 +67,8 @@ impl Mirror {
                     || suffix.is_empty() && RELEASES.contains(&suite)
             })
         };
-        // Other people's archives use Debian's suite names too; Debian's own end in "/debian", save snapshots.
+        // Archives of others use Debian's suite names, too; Debian's own end in "/debian", except for
+        // snapshots.
         let fits = |source: &&Source| {
             serves(source, "")
                 && !source.uri.contains("security")

@@ -17,26 +17,26 @@ const INIT: &str = include_str!("../../../../workloads/init");
 /// Runs the Debian program through the loader beside it.
 const ETHTOOL: &str = "#!/bin/sh\nexec /guardrail/lib/ld-linux-x86-64.so.2 --library-path /guardrail/lib /guardrail/ethtool \"$@\"\n";
 
-/// What goes into the guest.
+/// Everything that a guest's initramfs contains.
 #[derive(Clone, Debug)]
 pub struct Contents<'a> {
-    /// The driver and its dependencies.
+    /// The driver and its dependencies in load order.
     pub plan: &'a LoadPlan,
     /// Further modules to load before the driver.
     pub also: &'a [ModuleFile],
     /// Module parameters (`name=value`).
     pub parameters: &'a [String],
-    /// True where the driver is expected to take a device.
+    /// True where the driver is expected to bind a device.
     pub wants_device: bool,
-    /// The driver's class.
+    /// The class of the driver's device.
     pub class: Class,
-    /// The workload.
+    /// The script that exercises the driver.
     pub workload: &'a Workload,
-    /// The programs that the workload uses, where it uses any.
+    /// The programs that the workload uses; `None` where it uses none.
     pub software: Option<&'a Software>,
     /// Further files for the guest's folder `/guardrail`.
     pub files: &'a [(String, Vec<u8>)],
-    /// Drivers that take their turns afterwards.
+    /// Drivers that run in turn after the first.
     pub more: &'a [Companion],
     /// Variables for the workload; later ones win.
     pub variables: &'a [(String, String)],
@@ -48,7 +48,7 @@ pub fn guest_tree(packages: &Packages) -> Result<PathBuf> {
     packages.ensure_tree("guest", "the guest's programs (busybox, ethtool)", Fetch::Exactly(&names))
 }
 
-/// Builds the archive.
+/// Builds the archive from the tree of the guest's programs.
 pub fn build(tree: &Path, contents: &Contents<'_>) -> Result<Vec<u8>> {
     let mut archive = Archive::new();
     for folder in [
@@ -65,7 +65,7 @@ pub fn build(tree: &Path, contents: &Contents<'_>) -> Result<Vec<u8>> {
     ] {
         archive.folder(folder);
     }
-    // The kernel opens it for init before any script could make it.
+    // The kernel opens it for init before any script can create it.
     archive.device("dev/console", 0o600, 5, 1);
     let program = |archive: &mut Archive, name: &str, places: &[&str]| -> Result<()> {
         let path = places.iter().map(|place| tree.join(place)).find(|path| path.is_file());
@@ -80,8 +80,8 @@ pub fn build(tree: &Path, contents: &Contents<'_>) -> Result<Vec<u8>> {
     };
     program(&mut archive, "bin/busybox", &["bin/busybox", "usr/bin/busybox"])?;
     archive.link("bin/sh", "busybox");
-    // The libraries stay out of the usual folders: the static busybox would find them when it looks up a name, and
-    // crash where they are of another build than its own.
+    // The libraries stay out of the usual folders. The static busybox would find them when it looks up a
+    // name, and would crash where their build differs from its own.
     program(&mut archive, "guardrail/ethtool", &["sbin/ethtool", "usr/sbin/ethtool"])?;
     archive.file("sbin/ethtool", 0o755, ETHTOOL.as_bytes());
     for file in ["ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libmnl.so.0"] {
@@ -131,12 +131,12 @@ pub fn build(tree: &Path, contents: &Contents<'_>) -> Result<Vec<u8>> {
     Ok(archive.finish())
 }
 
-/// What a guest is given that was saved before it loaded the driver: what differs between runs, compressed.
+/// The files for a guest that was saved before it loaded the driver: what differs between runs, compressed.
 pub fn given(contents: &Contents<'_>) -> Result<Vec<u8>> {
     let mut archive = Archive::new();
     archive.file("guardrail/driver.ko", 0o644, &contents.plan.driver.bytes);
     archive.file("guardrail/config", 0o644, config(contents)?.as_bytes());
-    // The guest's unpacker knows no other sum.
+    // The guest's unpacker supports no other checksum.
     let stream = liblzma::stream::Stream::new_easy_encoder(1, liblzma::stream::Check::Crc32);
     let stream = stream.map_err(|error| Error::BadValue(format!("cannot compress: {error}")))?;
     let mut packed = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);

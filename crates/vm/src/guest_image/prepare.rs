@@ -1,4 +1,4 @@
-//! From what the user asked for to everything that a run needs.
+//! Turns the user's request into everything that a run needs.
 
 use crate::error::{Error, Result};
 use crate::exercise::catalog::{self, Choice, Class, Device};
@@ -11,59 +11,59 @@ use crate::kernel::modules::{LoadPlan, ModuleFile, Modules};
 use crate::qemu::Qemu;
 use std::path::{Path, PathBuf};
 
-/// What the user asked for.
+/// The user's request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// A module's name, or the path of a `.ko`.
     pub driver: &'a str,
-    /// Further drivers that take their turns in the same guest, each loaded when the one before has gone.
+    /// Further drivers that run in turn in the same guest; each is loaded after the one before is unloaded.
     pub more: &'a [String],
     /// A kernel's name or path (see [`kernels::find`]).
     pub kernel: &'a str,
     /// A QEMU device instead of the catalog's.
     pub device: Option<&'a str>,
-    /// A workload instead of the one that fits.
+    /// A workload instead of the one that fits the class.
     pub workload: Option<&'a str>,
 }
 
 /// A further driver of a run.
 #[derive(Clone, Debug)]
 pub struct Companion {
-    /// The driver and its dependencies.
+    /// The driver and its dependencies in load order.
     pub plan: LoadPlan,
-    /// Its workload.
+    /// The script that exercises it.
     pub workload: Workload,
 }
 
 /// Everything that a run needs, fetched and checked.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// The QEMU.
+    /// The QEMU that runs the guest.
     pub qemu: Qemu,
-    /// The kernel.
+    /// The kernel with its image and modules.
     pub kernel: Kernel,
-    /// The driver and its dependencies.
+    /// The driver and its dependencies in load order.
     pub plan: LoadPlan,
-    /// Modules that are loaded for the device besides.
+    /// Further modules that are loaded for the device.
     pub also: Vec<ModuleFile>,
-    /// Device and class.
+    /// The device and its class.
     pub choice: Choice,
-    /// The device is the driver's own, not only that of drivers which take turns with it.
+    /// True where the driver itself uses the device, not only the drivers that run in turn with it.
     takes_device: bool,
-    /// The workload.
+    /// The script that exercises the driver.
     pub workload: Workload,
-    /// The programs that the workload uses, where it uses any.
+    /// The programs that the workload uses; `None` where it uses none.
     pub software: Option<Software>,
     /// Further drivers, in the order of their turns.
     pub more: Vec<Companion>,
-    /// The tree with the guest's programs.
+    /// The tree with the guest's programs, in the cache.
     pub guest_tree: PathBuf,
 }
 
 impl Prepared {
-    /// Fetches what is missing and checks what was asked for. `tell` gets a line before each longer step.
+    /// Fetches what is missing and checks the request. `tell` gets a line before each longer step.
     pub fn new(packages: &Packages, request: Request<'_>, tell: &mut dyn FnMut(&str)) -> Result<Prepared> {
-        // What can be wrong in the request is checked before anything large is fetched for it.
+        // The request is checked as far as possible before anything large is fetched for it.
         if let Some(name) = request.workload
             && !Path::new(name).exists()
         {
@@ -118,13 +118,13 @@ impl Prepared {
         Ok(Prepared { qemu, kernel, plan, also, choice, takes_device, workload, software, more, guest_tree })
     }
 
-    /// True where the driver should take a device: there is one for it, or it says that it serves PCI devices.
+    /// True where the driver should bind a device: the run has one for it, or its aliases name PCI devices.
     pub fn wants_device(&self) -> bool {
         self.takes_device || self.plan.aliases.iter().any(|alias| alias.starts_with("pci:"))
     }
 }
 
-/// Drivers that take turns in a guest share its device: the first that needs one says which.
+/// Drivers that run in turn in a guest share its device: the first that needs one decides which.
 fn share_device(shared: &mut Option<Device>, wanted: Option<Device>, first: &str, turn: &str) -> Result<()> {
     match (shared.as_ref(), wanted) {
         (_, None) => {}
@@ -141,7 +141,7 @@ fn share_device(shared: &mut Option<Device>, wanted: Option<Device>, first: &str
     Ok(())
 }
 
-/// A script beside a module file that exercises it: `workload.sh`, or with the module's name before it.
+/// A script beside a module file that exercises it: `workload.sh`, or that name after the module's name.
 fn own_workload(module: &Path) -> Option<PathBuf> {
     let folder = module.parent()?;
     let own = format!("{}.workload.sh", module.file_stem()?.to_str()?);

@@ -1,16 +1,17 @@
-//! Kernels that are installed on a machine, with the headers that came with them: a module for one is built where it runs.
+//! Kernels that are installed on a machine, with their headers. A module for one is built on the machine
+//! where it runs.
 
 use crate::error::{Error, Result};
 use crate::fetch::packages::Packages;
 use crate::kernel::kernels::{self, Kernel};
 use std::path::{Path, PathBuf};
 
-/// A kernel, and what modules for it are built against.
+/// A kernel, and the headers that modules for it are built against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The kernel.
+    /// The kernel with its image and modules.
     pub kernel: Kernel,
-    /// Its headers, where they are on this machine; else they come from the archive.
+    /// Its headers, where this machine has them; otherwise they are fetched from the archive.
     pub headers: Option<PathBuf>,
 }
 
@@ -22,8 +23,8 @@ impl Target {
         below(Path::new("/"), release.trim())
     }
 
-    /// The kernel that `wanted` names: `ROOT/boot/vmlinuz-RELEASE`, `ROOT/lib/modules/RELEASE`, with or without `build` behind,
-    /// `ROOT/usr/src/linux-headers-RELEASE`, or as for [`kernels::find`].
+    /// The kernel that `wanted` names. It is one of `ROOT/boot/vmlinuz-RELEASE`, `ROOT/lib/modules/RELEASE`,
+    /// with or without `build` behind, `ROOT/usr/src/linux-headers-RELEASE`, or a name for [`kernels::find`].
     pub fn find(packages: &Packages, wanted: &str) -> Result<Target> {
         match installed(Path::new(wanted)) {
             Some((root, release)) => below(&root, &release),
@@ -31,7 +32,7 @@ impl Target {
         }
     }
 
-    /// The folder with its headers.
+    /// The folder with its headers, fetched where this machine has none.
     pub fn headers(&self, packages: &Packages) -> Result<PathBuf> {
         match &self.headers {
             Some(folder) => Ok(folder.clone()),
@@ -40,7 +41,8 @@ impl Target {
     }
 }
 
-/// Root and release of an installed kernel, by the name of one of its files. Links are not followed, since the name says it.
+/// Root and release of an installed kernel, by the name of one of its files. Links are not followed, since
+/// the name contains both.
 fn installed(path: &Path) -> Option<(PathBuf, String)> {
     let path = std::path::absolute(path).ok()?;
     let name = path.file_name()?.to_str()?;
@@ -77,7 +79,7 @@ fn below(root: &Path, release: &str) -> Result<Target> {
     let found = headers.iter().find(|folder| folder.join("Module.symvers").is_file());
     let headers = match found {
         Some(folder) => Some(folder.canonicalize().map_err(|error| Error::io("find", folder, error))?),
-        // Whether they are needed shows later.
+        // A later step finds out whether they are needed.
         None => Some(headers[0].clone()),
     };
     Ok(Target { kernel: Kernel { release: release.to_owned(), vmlinuz, modules }, headers })

@@ -8,8 +8,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The folder `name` that comes with the program and holds the file `mark`: in the checkout that it was built in, or the one that the
-/// environment's `variable` names.
+/// The folder `name` that belongs to the program and holds the file `mark`. It is in the checkout that the
+/// program was built in, or the environment's `variable` names it.
 pub fn folder(name: &str, mark: &str, variable: &str) -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os(variable).filter(|value| !value.is_empty()) {
         return Ok(PathBuf::from(folder));
@@ -29,7 +29,7 @@ pub fn folder(name: &str, mark: &str, variable: &str) -> Result<PathBuf> {
         })
 }
 
-/// Runs a build script: `SCRIPT [OPTIONS] HEADERS RELEASE REST...`; its own word says why it fails.
+/// Runs a build script: `SCRIPT [OPTIONS] HEADERS RELEASE REST...`. Its own output explains a failure.
 pub fn run(
     packages: &Packages,
     kernel: &Kernel,
@@ -41,7 +41,7 @@ pub fn run(
     run_with(packages, &headers, &kernel.release, script, options, rest)
 }
 
-/// The same with a headers tree that is there.
+/// Does the same with a headers tree that exists already.
 pub fn run_with(
     packages: &Packages,
     headers: &Path,
@@ -76,14 +76,15 @@ pub fn run_with(
     }
 }
 
-/// What the script says where build programs of a newer kernel want a newer C library, which the private QEMU comes with.
+/// The script prints this where build programs of a newer kernel need a newer C library. The private QEMU
+/// comes with one.
 const WANTS_LIBRARY: &str = "give --runtime DIR";
 
 fn name_of(path: Option<&Path>) -> String {
     path.and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The line of a build's output that says why it failed.
+/// The line of a build's output that explains why it failed.
 fn reason(text: &str, script: &str) -> String {
     let own = |line: &&str| {
         line.contains("error") || line.starts_with(&format!("{script}: ")) || line.contains("/kbuild: ")

@@ -8,10 +8,10 @@ use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The kernels that Guardrail is made for, by short name.
+/// The kernels that Guardrail supports, by short name.
 pub const NAMES: [&str; 3] = ["6.1", "6.12", "7.2"];
 
-/// The kernel that is taken where none is named.
+/// The kernel that is used where the user names none.
 pub const DEFAULT: &str = "6.1";
 
 /// A kernel that can be booted.
@@ -32,19 +32,20 @@ struct Pin {
     packages: Vec<String>,
 }
 
-/// A line of `list kernels`.
+/// One row of `list kernels`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Listed {
-    /// The short name.
+    /// The short name, such as `6.1`.
     pub name: String,
-    /// The release that it stands for, once it was used or fetched.
+    /// The release that it stands for; `None` before it was used or fetched.
     pub release: Option<String>,
     /// True where a run needs no network.
     pub cached: bool,
 }
 
-/// Finds the kernel that `wanted` names: a short name (`6.1`), a release (`6.1.0-47-amd64`), a `.deb`, a folder
-/// of `.deb` files, or a folder of unpacked packages (`FOLDER`, or `FOLDER:RELEASE` where it holds several).
+/// Finds the kernel that `wanted` names. It is a short name (`6.1`), a release (`6.1.0-47-amd64`), a `.deb`,
+/// a folder of `.deb` files, or a folder of unpacked packages. The last is `FOLDER`, or `FOLDER:RELEASE`
+/// where it holds several.
 pub fn find(packages: &Packages, wanted: &str) -> Result<Kernel> {
     let path = Path::new(wanted);
     if wanted.contains('/') || wanted.ends_with(".deb") || path.is_dir() {
@@ -53,7 +54,7 @@ pub fn find(packages: &Packages, wanted: &str) -> Result<Kernel> {
     let pinned = pin(packages, wanted)?;
     match fetch(packages, &pinned) {
         Err(error @ Error::Program { .. }) => {
-            // The archive forgets superseded builds: one that was chosen but never fetched may be gone.
+            // The archive drops superseded builds: one that was chosen but never fetched may be absent.
             packages.forget(&format!("pins/{wanted}"))?;
             packages.update()?;
             let newer = pin(packages, wanted)?;
@@ -70,7 +71,7 @@ fn fetch(packages: &Packages, pin: &Pin) -> Result<Kernel> {
     in_tree(&tree, Some(&pin.release))
 }
 
-/// The kernels by short name, and what is known of them without the network.
+/// The kernels by short name, with what the cache knows of them; uses no network.
 pub fn list(cache: &Cache) -> Vec<Listed> {
     NAMES
         .iter()
@@ -83,8 +84,9 @@ pub fn list(cache: &Cache) -> Vec<Listed> {
         .collect()
 }
 
-/// The folder with the headers that modules for `kernel` are built against (`usr/src/linux-headers-RELEASE` in it), from
-/// the archive: headers of the release, the common ones, and the build programs.
+/// The folder with the headers that modules for `kernel` are built against, from the archive; they are in its
+/// `usr/src/linux-headers-RELEASE`. It contains headers of the release, the common ones, and the build
+/// programs.
 pub fn headers(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
     let release = &kernel.release;
     let base = release
@@ -105,8 +107,9 @@ pub fn headers_tree(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
     Ok(headers(packages, kernel)?.join(format!("usr/src/linux-headers-{}", kernel.release)))
 }
 
-/// The folder with the source of `kernel`'s version, from the archive, without documentation, architectures and tools. It
-/// is the newest of that version, whose drivers build against the headers of any of its releases.
+/// The folder with the source of `kernel`'s version, from the archive, without documentation, architectures
+/// and tools. It is the newest source of that version; its drivers build against the headers of any release
+/// of the version.
 pub fn source(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
     let version = version(&kernel.release).ok_or_else(|| {
         Error::BadValue(format!("no source package is known for kernel {}", kernel.release))
@@ -130,7 +133,8 @@ fn version(release: &str) -> Option<&str> {
     (number(major) && number(minor)).then_some(&release[..end])
 }
 
-/// The folder with the debug symbols of `kernel` (about a gigabyte to fetch, six unpacked). Never required.
+/// The folder with the debug symbols of `kernel`: about a gigabyte to fetch, six gigabytes unpacked. No run
+/// requires them.
 pub fn debug_symbols(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
     let name = format!("linux-image-{}-dbg", kernel.release);
     let what = format!("debug symbols of kernel {}", kernel.release);
@@ -164,7 +168,7 @@ fn pin(packages: &Packages, name: &str) -> Result<Pin> {
         let releases: Vec<&str> = known.iter().filter_map(|package| release_of(package)).collect();
         return Err(unknown(name, &releases));
     };
-    // Newer kernels come in parts: the image, the modules, and lists such as `modules.builtin`.
+    // Newer kernels have several packages: the image, the modules, and lists such as `modules.builtin`.
     let mut parts = Vec::new();
     for part in ["binary", "modules", "base"] {
         let package = format!("linux-{part}-{release}");
@@ -181,7 +185,7 @@ fn pin(packages: &Packages, name: &str) -> Result<Pin> {
     Ok(pin)
 }
 
-/// The error for a name that is no kernel's; where nothing is near, it tells the short names.
+/// The error for an unknown kernel name; where no name is similar, it lists the short names.
 fn unknown(name: &str, releases: &[&str]) -> Error {
     let mut near = suggest(name, NAMES.into_iter().chain(releases.iter().copied()));
     if near.is_empty() {

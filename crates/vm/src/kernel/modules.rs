@@ -1,4 +1,4 @@
-//! Module files of a kernel: finding them by name, what they depend on, in which order they load.
+//! Module files of a kernel: how to find them by name, their dependencies, and their load order.
 //!
 //! Debian's packages have no `modules.dep` (installing makes it), so dependencies come from the modules
 //! themselves: their `.modinfo` section names them.
@@ -11,9 +11,9 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// No module of a distribution comes near this.
+/// The largest module file that is read; no module of a distribution approaches it.
 const MAX_MODULE: u64 = 256 << 20;
-/// What the names of module files end in.
+/// The endings of module file names.
 const ENDINGS: [&str; 3] = [".ko", ".ko.xz", ".ko.zst"];
 
 /// The modules of a kernel by name.
@@ -29,9 +29,9 @@ pub struct Modules {
 pub struct ModuleFile {
     /// Its name as `struct module` spells it (with `_`).
     pub name: String,
-    /// Where it came from.
+    /// The path of the file that it was read from.
     pub path: PathBuf,
-    /// The ELF file.
+    /// The ELF file's contents.
     pub bytes: Vec<u8>,
 }
 
@@ -48,20 +48,20 @@ pub struct LoadPlan {
     pub before: Vec<ModuleFile>,
     /// The driver itself.
     pub driver: ModuleFile,
-    /// The devices that the driver says it serves, such as `pci:v00008086d0000100E…`.
+    /// The device aliases of the driver, such as `pci:v00008086d0000100E…`.
     pub aliases: Vec<String>,
 }
 
 /// The fields of `.modinfo` that matter here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModInfo {
-    /// Name, where the kernel's build wrote one.
+    /// The module's name, where the kernel's build wrote one.
     pub name: Option<String>,
     /// Names of modules that must be loaded first.
     pub depends: Vec<String>,
     /// Release and build options that the module was built for.
     pub vermagic: String,
-    /// The devices that it serves.
+    /// The aliases of the devices that it serves.
     pub aliases: Vec<String>,
 }
 
@@ -148,13 +148,14 @@ impl Modules {
         Ok(LoadPlan { before, driver, aliases: info.aliases })
     }
 
-    /// Adds the module `name`, which `driver` needs to be of use, and what it depends on to `list`, unless they are
-    /// there or built in.
+    /// Adds the module `name`, which `driver` needs to be of use, and its dependencies to `list`. Modules
+    /// that are listed already or built in are not added.
     pub fn add(&self, name: &str, driver: &str, list: &mut Vec<ModuleFile>) -> Result<()> {
         self.add_dependencies(driver, &[name.to_owned()], None, list, 0)
     }
 
-    /// Those that the kernel does not have may lie beside the driver, as they do where both were built from sources.
+    /// Modules that the kernel does not have may be beside the driver, as they are where both were built from
+    /// sources.
     fn add_dependencies(
         &self,
         of: &str,
@@ -168,7 +169,7 @@ impl Modules {
             if self.built_in.contains(&name) || list.iter().any(|module| module.name == name) {
                 continue;
             }
-            // A cycle cannot load; the depth bounds what a hand-made file can do.
+            // A cycle cannot load; the bound on depth limits what a hand-made file can cause.
             let beside_it = beside.filter(|_| !name.contains('/'));
             let own = beside_it.map(|folder| folder.join(format!("{name}.ko"))).filter(|path| path.is_file());
             let path = self.files.get(&name).or(own.as_ref()).filter(|_| depth < 32);
@@ -223,7 +224,7 @@ pub fn mod_info(module: &ModuleFile) -> Result<ModInfo> {
     if !module.bytes.starts_with(b"\x7fELF") {
         return Err(bad("it is not an ELF file, so not a kernel module"));
     }
-    // The machine stands at the same place in every ELF file.
+    // The machine has the same offset in every ELF file.
     if module.bytes.get(4) != Some(&2) || module.bytes.get(18..20) != Some(&62u16.to_le_bytes()) {
         return Err(bad("it was built for another architecture than x86-64"));
     }

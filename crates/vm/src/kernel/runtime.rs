@@ -1,4 +1,4 @@
-//! The runtime that guarded modules stand on, `guardrail.ko`: built for a kernel when it is first asked for.
+//! The runtime that guarded modules need, `guardrail.ko`; it is built for a kernel at the first request.
 
 use crate::error::{Context, Error, Result};
 use crate::fetch::packages::Packages;
@@ -10,12 +10,12 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A runtime that was built.
+/// The files of a runtime that was built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runtime {
-    /// `guardrail.ko`.
+    /// The path of `guardrail.ko`.
     pub module: PathBuf,
-    /// What it exports, with the checksums that modules which use it carry (`Module.symvers`).
+    /// The runtime's exports, with the checksums that modules which use it carry (`Module.symvers`).
     pub symbols: PathBuf,
 }
 
@@ -24,7 +24,7 @@ pub fn ensure(packages: &Packages, kernel: &Kernel) -> Result<Runtime> {
     ensure_for(packages, &Target { kernel: kernel.clone(), headers: None })
 }
 
-/// The same for a kernel that may be installed on this machine.
+/// Does the same for a kernel that may be installed on this machine.
 pub fn ensure_for(packages: &Packages, target: &Target) -> Result<Runtime> {
     let tree = build(packages, target, false)?;
     Ok(Runtime { module: tree.join("guardrail.ko"), symbols: tree.join("Module.symvers") })
@@ -36,7 +36,7 @@ pub fn ensure_tests(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
     Ok(build(packages, &target, true)?.join("guardrail_test.ko"))
 }
 
-/// The folder with the runtime's sources: beside the program, or what `$GUARDRAIL_RUNTIME` names.
+/// The folder with the runtime's sources: beside the program, or the value of `$GUARDRAIL_RUNTIME`.
 pub fn folder() -> Result<PathBuf> {
     kbuild::folder("runtime", "Kbuild", "GUARDRAIL_RUNTIME")
 }
@@ -72,7 +72,7 @@ fn build(packages: &Packages, target: &Target, tests: bool) -> Result<PathBuf> {
     })
 }
 
-/// The paths of the sources below `folder`, without those of the tests unless they are asked for.
+/// The paths of the sources below `folder`; those of the tests only where `tests` is set.
 fn sources(folder: &Path, tests: bool) -> Result<Vec<PathBuf>> {
     let mut names = Vec::new();
     let mut folders = vec![PathBuf::new()];
@@ -95,16 +95,16 @@ fn sources(folder: &Path, tests: bool) -> Result<Vec<PathBuf>> {
     Ok(names)
 }
 
-/// The folder that holds tests.
+/// The folder of the runtime's tests.
 const TESTS: &str = "tests";
 
-/// Whether a build reads this file; a build in the folder itself leaves others there.
+/// True where a build reads this file; a build in the folder itself leaves other files there.
 fn is_source(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name == "Kbuild" || (name.ends_with(".c") || name.ends_with(".h")) && !name.ends_with(".mod.c")
 }
 
-/// The symbols in a headers tree of this machine, which say what it was made for.
+/// The symbols in a headers tree of this machine, which identify what it was made for.
 fn there(headers: &Path, release: &str) -> Result<PathBuf> {
     let symbols = headers.join("Module.symvers");
     match symbols.is_file() {
@@ -118,7 +118,8 @@ fn there(headers: &Path, release: &str) -> Result<PathBuf> {
     }
 }
 
-/// Changes with the sources, with how they are built, and with the kernel's symbols where its release does not say all.
+/// A digest that changes with the sources, with the build script, and with the kernel's symbols where the
+/// release is not unique.
 fn digest(folder: &Path, sources: &[PathBuf], script: &Path, symbols: Option<&Path>) -> Result<String> {
     let mut hash = Sha256::new();
     for file in [script].into_iter().chain(symbols) {

@@ -1,8 +1,8 @@
-//! What left a network card, as QEMU dumped it: after a run, every frame tells whether it is what it should be.
+//! The packets that left a network card, from QEMU's dump. After a run, every packet is checked.
 //!
-//! The guest sends streams of pings of a size and a content of their own, and the driver beacons that hold a count. What leaves is
-//! intact if every frame is one of those, unchanged, and each stream comes in order, without a gap. A frame that was changed, sent
-//! twice, lost on the way or made of something else shows.
+//! The guest sends streams of pings, each with its own size and content, and the driver sends beacons that
+//! hold a count. What leaves is intact if every packet is one of those, unchanged, and each stream arrives in
+//! order, without a gap. A packet that was changed, sent twice, lost or made of something else is detected.
 
 use crate::error::{Context, Error, Result};
 use std::fs;
@@ -10,15 +10,15 @@ use std::path::Path;
 
 /// Packets of each stream.
 const COUNT: u16 = 100;
-/// The streams: bytes of payload, and their value.
+/// The streams: bytes of payload, and the value of each byte.
 const STREAMS: [Stream; 2] = [Stream { size: 200, fill: 0x67 }, Stream { size: 1000, fill: 0x72 }];
-/// From where all come.
+/// The source address of all packets.
 const SOURCE: [u8; 4] = [10, 9, 0, 1];
-/// The type of a beacon's frame, for experiments.
+/// The Ethernet type of a beacon, one reserved for experiments.
 const BEACON: u16 = 0x88b5;
-/// Words of a beacon, all the same.
+/// Words of a beacon; all hold the same value.
 const BEACON_WORDS: usize = 12;
-/// So many wrong things are told in words.
+/// The number of wrong packets that are described in words.
 const MAX_TOLD: usize = 8;
 
 struct Stream {
@@ -26,27 +26,27 @@ struct Stream {
     fill: u8,
 }
 
-/// What a dump says.
+/// The judgment of a dump.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Packets of each stream that left.
     pub sent: Vec<u16>,
     /// Beacons that left.
     pub beacons: u32,
-    /// Frames that are not what they should be.
+    /// The number of wrong packets.
     pub wrong: u64,
-    /// The first of them, in words.
+    /// Descriptions of the first wrong packets.
     pub told: Vec<String>,
 }
 
 impl Verdict {
-    /// True where all of each stream left.
+    /// True where all packets of each stream left.
     pub fn is_complete(&self) -> bool {
         self.sent.iter().all(|sent| *sent == COUNT)
     }
 }
 
-/// The variables that tell the workload what to send.
+/// The variables that describe the streams to the workload.
 pub fn variables() -> Vec<(String, String)> {
     let mut variables =
         vec![("STREAMS".to_owned(), STREAMS.len().to_string()), ("COUNT".to_owned(), COUNT.to_string())];
@@ -57,7 +57,7 @@ pub fn variables() -> Vec<(String, String)> {
     variables
 }
 
-/// Looks at a dump after a run.
+/// Checks a dump after a run.
 pub fn verify(path: &Path) -> Result<Verdict> {
     let bytes = fs::read(path).context("read", path)?;
     let mut verdict = Verdict { sent: vec![0; STREAMS.len()], ..Verdict::default() };
@@ -75,7 +75,7 @@ pub fn verify(path: &Path) -> Result<Verdict> {
     Ok(verdict)
 }
 
-/// The frames of a dump in the format of `pcap`; one that is cut off at the end has not left.
+/// The packets of a dump in the format of `pcap`; one that is cut off at the end has not left.
 fn frames(bytes: &[u8]) -> Option<Vec<&[u8]>> {
     let mut rest = bytes.strip_prefix(&0xa1b2_c3d4_u32.to_le_bytes())?.get(20..)?;
     let mut frames = Vec::new();
@@ -88,7 +88,7 @@ fn frames(bytes: &[u8]) -> Option<Vec<&[u8]>> {
     Some(frames)
 }
 
-/// Says what is wrong with a frame, or counts it.
+/// Counts a packet, or describes what is wrong with it.
 fn judge(frame: &[u8], verdict: &mut Verdict) -> std::result::Result<(), String> {
     let (head, body) = frame.split_at_checked(14).ok_or("is too short to be one")?;
     match u16::from_be_bytes([head[12], head[13]]) {
@@ -109,7 +109,7 @@ fn judge(frame: &[u8], verdict: &mut Verdict) -> std::result::Result<(), String>
     }
 }
 
-/// The same for an IPv4 packet.
+/// Does the same for an IPv4 packet.
 fn packet(bytes: &[u8], verdict: &mut Verdict) -> std::result::Result<(), String> {
     let (head, body) = bytes.split_at_checked(20).ok_or("is too short for a packet")?;
     if head[0] != 0x45
@@ -144,7 +144,7 @@ fn packet(bytes: &[u8], verdict: &mut Verdict) -> std::result::Result<(), String
     Ok(())
 }
 
-/// The sum that checksums on the Internet are made of; 0xffff where the checksum fits.
+/// The Internet checksum's sum; 0xffff where the checksum fits.
 fn sum(bytes: &[u8]) -> u16 {
     let words =
         bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |low| u32::from(*low)));
@@ -193,7 +193,7 @@ mod tests {
             (0..2).for_each(|_| bytes.extend((frame.len() as u32).to_le_bytes()));
             bytes.extend(frame);
         }
-        // What was cut off has not left.
+        // A packet that was cut off has not left.
         bytes.extend([0; 9]);
         fs::write(&path, bytes).unwrap();
         verify(&path).unwrap()

@@ -1,8 +1,9 @@
-//! A disk whose sectors describe themselves: after a run, every sector tells whether it is what it should be.
+//! A disk whose sectors describe themselves. After a run, every sector is checked.
 //!
-//! The guest copies each block of a stream from its source to its place, block by block, in order and past all caches.
-//! The disk therefore is intact if every sector holds what belongs there, before or after the copy, and of each stream a first
-//! part is copied and the rest is not. A write that went astray, was changed, was lost or came too late shows.
+//! The guest copies each block of a stream from its source to its destination, block by block, in order and
+//! past all caches. The disk is intact if every sector holds its own content, before or after the copy. Of
+//! each stream a first part is copied and the rest is not. A write that was misdirected, changed, lost or
+//! late is detected.
 
 use crate::error::{Context, Result};
 use std::fs::{self, File};
@@ -15,11 +16,11 @@ pub const SECTOR: u64 = 512;
 const BLOCKS: u64 = 96;
 /// The streams: first sector, and sectors of a block.
 const STREAMS: [Stream; 2] = [Stream { at: 0, block: 8 }, Stream { at: 8 * BLOCKS, block: 16 }];
-/// Where the sources of all streams begin: behind the places of all.
+/// Where the sources of all streams begin, behind all destinations.
 const SOURCES: u64 = (8 + 16) * BLOCKS;
-/// Sectors of the disk; those behind the sources are nobody's.
+/// Sectors of the disk; no stream uses those behind the sources.
 const SECTORS: u64 = 2 * SOURCES + 1536;
-/// So many wrong things are told in words.
+/// The number of wrong sectors that are described in words.
 const MAX_TOLD: usize = 8;
 
 /// A part of the disk that is written in order.
@@ -28,21 +29,21 @@ struct Stream {
     block: u64,
 }
 
-/// What a disk says.
+/// The judgment of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Blocks of each stream that are copied.
+    /// The number of copied blocks of each stream.
     pub copied: Vec<u64>,
-    /// Blocks of which only a part is copied: a write that was cut off in the middle.
+    /// The number of blocks that are copied in part, by a write that was cut off in the middle.
     pub partial: u64,
-    /// Sectors and blocks that are not what they should be.
+    /// The number of wrong sectors and blocks.
     pub wrong: u64,
-    /// The first of them, in words.
+    /// Descriptions of the first of them.
     pub told: Vec<String>,
 }
 
 impl Verdict {
-    /// True where all of each stream is copied.
+    /// True where all blocks of each stream are copied.
     pub fn is_complete(&self) -> bool {
         self.copied.iter().all(|copied| *copied == BLOCKS)
     }
@@ -55,7 +56,7 @@ impl Verdict {
     }
 }
 
-/// Creates the image.
+/// Creates the image at `path`.
 pub fn create(path: &Path) -> Result<()> {
     let mut file = BufWriter::new(File::create(path).context("create", path)?);
     for sector in 0..SECTORS {
@@ -65,7 +66,8 @@ pub fn create(path: &Path) -> Result<()> {
     file.flush().context("write", path)
 }
 
-/// The variables that tell the workload what to copy: for each stream block size in bytes, and in blocks source, place and count.
+/// The variables that describe the copies to the workload. For each stream they hold the block size in bytes,
+/// and in blocks source, destination and count.
 pub fn variables() -> Vec<(String, String)> {
     let mut variables = vec![("STREAMS".to_owned(), STREAMS.len().to_string())];
     for (number, stream) in STREAMS.iter().enumerate() {
@@ -80,7 +82,7 @@ pub fn variables() -> Vec<(String, String)> {
     variables
 }
 
-/// Looks at an image after a run.
+/// Checks an image after a run.
 pub fn verify(path: &Path) -> Result<Verdict> {
     let bytes = fs::read(path).context("read", path)?;
     let mut verdict = Verdict::default();
@@ -117,7 +119,7 @@ pub fn verify(path: &Path) -> Result<Verdict> {
                 });
             }
             match new {
-                // That it is damaged is told already.
+                // The damage is reported already.
                 _ if bad => {}
                 0 => _ = first_missing.get_or_insert(at),
                 all if all == stream.block => copied += 1,
@@ -132,7 +134,7 @@ pub fn verify(path: &Path) -> Result<Verdict> {
     Ok(verdict)
 }
 
-/// Which sector's content a sector has in the beginning, and in which generation.
+/// The sector and generation whose content a sector has in the beginning.
 fn original(sector: u64) -> (u64, u64) {
     match sector {
         SOURCES.. if sector < 2 * SOURCES => (sector - SOURCES, 1),
@@ -140,7 +142,7 @@ fn original(sector: u64) -> (u64, u64) {
     }
 }
 
-/// What a sector holds: who it is, and bytes that follow from that.
+/// The content of a sector: its number, and bytes that follow from it.
 fn pattern(sector: u64, generation: u64) -> [u8; SECTOR as usize] {
     let mut bytes = [0; SECTOR as usize];
     let mut state = (sector << 8 | generation).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -158,7 +160,7 @@ fn pattern(sector: u64, generation: u64) -> [u8; SECTOR as usize] {
 
 const MAGIC: &[u8; 8] = b"guardrai";
 
-/// What a sector that is wrong holds, in words.
+/// A description of the content of a wrong sector.
 fn holds(bytes: &[u8]) -> String {
     let number = |at: usize| bytes[at..at + 8].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
     if &bytes[..8] != MAGIC {

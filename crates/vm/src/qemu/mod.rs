@@ -9,7 +9,7 @@ use crate::fetch::packages::{Fetch, Packages};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The oldest version whose plugin interface the tracer speaks.
+/// The oldest version whose plugin interface the tracer supports.
 pub const MIN_VERSION: (u32, u32) = (11, 0);
 
 const PROGRAM: &str = "qemu-system-x86_64";
@@ -19,9 +19,9 @@ const PROGRAM: &str = "qemu-system-x86_64";
 pub struct Qemu {
     /// Version, major and minor.
     pub version: (u32, u32),
-    /// The program file.
+    /// The path of the program file.
     pub program: PathBuf,
-    /// The unpacked tree that it belongs to; `None` for an installed one.
+    /// The unpacked tree that contains it; `None` for an installed one.
     tree: Option<PathBuf>,
 }
 
@@ -93,7 +93,8 @@ impl Qemu {
 
     /// A command that runs it, with nothing but what it needs to start.
     ///
-    /// A private copy was built for a newer C library than the machine may have, so its own dynamic loader runs it.
+    /// A private copy may be built for a newer C library than the machine's, so its own dynamic loader runs
+    /// it.
     pub fn command(&self) -> Command {
         let Some(tree) = &self.tree else { return Command::new(&self.program) };
         let libraries = tree.join("usr/lib/x86_64-linux-gnu");
@@ -110,7 +111,7 @@ impl Qemu {
         command
     }
 
-    /// The names of all devices that it models.
+    /// The names of all devices that this QEMU models.
     pub fn devices(&self) -> Result<Vec<String>> {
         Ok(parse_devices(&self.help()?, ""))
     }
@@ -142,7 +143,7 @@ fn parse_version(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// The names of the devices of which the list says this word besides.
+/// The names of the devices whose line in the list also contains this word.
 fn parse_devices(text: &str, word: &str) -> Vec<String> {
     let mut names = Vec::new();
     for line in text.lines() {
@@ -150,7 +151,7 @@ fn parse_devices(text: &str, word: &str) -> Vec<String> {
             && (word.is_empty() || rest.split(", ").any(|part| part == word))
         {
             names.push(name.to_owned());
-            // Some are known by another name, too.
+            // Some devices have an alias, too.
             let alias = rest.split(", ").find_map(|part| part.strip_prefix("alias \"")?.strip_suffix('"'));
             names.extend(alias.map(str::to_owned));
         }

@@ -1,10 +1,10 @@
-//! The little of QEMU's machine protocol that a run needs: the handshake, the events that end a run, quit.
+//! The part of QEMU's machine protocol that a run needs: the handshake, the events that end a run, quit.
 
 use serde::Deserialize;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Something that QEMU said.
+/// A message of QEMU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// The greeting: it waits for [`negotiate`].
@@ -15,14 +15,14 @@ pub enum Message {
     Error(String),
     /// The machine shuts down; `reason` is QEMU's word for it, such as `guest-shutdown`.
     Shutdown {
-        /// Why.
+        /// QEMU's word for the reason.
         reason: String,
     },
-    /// The guest said through a device that it panicked.
+    /// The guest reported through a device that it panicked.
     GuestPanicked,
-    /// The guest's memory was written to a file, or why it was not.
+    /// The guest's memory was written to a file, or why that failed.
     Dumped(std::result::Result<(), String>),
-    /// The whole guest was written to a file, or why it was not.
+    /// The whole guest was written to a file, or why that failed.
     Saved(std::result::Result<(), String>),
     /// Any other event.
     Event(String),
@@ -52,7 +52,7 @@ struct RawData {
 }
 
 impl RawData {
-    /// What went wrong, of an operation that went on by itself.
+    /// The result of an operation that ran in the background.
     fn result(self) -> std::result::Result<(), String> {
         match self.error {
             None => Ok(()),
@@ -62,7 +62,7 @@ impl RawData {
 }
 
 impl Message {
-    /// Reads a line; `None` where it is no message.
+    /// Reads a line; `None` where it is not a message.
     pub fn parse(line: &str) -> Option<Message> {
         let raw: Raw = serde_json::from_str(line).ok()?;
         if raw.greeting.is_some() {
@@ -100,18 +100,19 @@ pub fn quit(mut to: impl Write) -> io::Result<()> {
     to.write_all(b"{\"execute\":\"quit\"}\n")
 }
 
-/// Asks QEMU to stop its vCPUs; the event `STOP` says that it has.
+/// Asks QEMU to stop its vCPUs; the event `STOP` reports that they have stopped.
 pub fn stop(mut to: impl Write) -> io::Result<()> {
     to.write_all(b"{\"execute\":\"stop\"}\n")
 }
 
-/// Lets the vCPUs go on.
+/// Lets the vCPUs continue.
 pub fn go_on(mut to: impl Write) -> io::Result<()> {
     to.write_all(b"{\"execute\":\"cont\"}\n")
 }
 
-/// Asks QEMU to write the memory of a guest that is stopped to a file, as an ELF core. It goes on by itself and ends with
-/// [`Message::Dumped`]. The guest's page tables are not followed: QEMU would trust them.
+/// Asks QEMU to write the memory of a guest that is stopped to a file, as an ELF core. QEMU does it in the
+/// background and ends with [`Message::Dumped`]. The guest's page tables are not followed: QEMU would trust
+/// them.
 pub fn dump(file: &Path, mut to: impl Write) -> io::Result<()> {
     let name = file.to_str().ok_or_else(|| io::Error::other("its name is no text"))?;
     let arguments =
@@ -120,7 +121,8 @@ pub fn dump(file: &Path, mut to: impl Write) -> io::Result<()> {
     to.write_all(format!("{command}\n").as_bytes())
 }
 
-/// Asks QEMU to write a guest to a file, from which another QEMU with the same parts goes on. It ends with [`Message::Saved`].
+/// Asks QEMU to write a guest to a file, from which another QEMU with the same parts continues. It ends with
+/// [`Message::Saved`].
 pub fn save(file: &Path, mut to: impl Write) -> io::Result<()> {
     let name = file.to_str().ok_or_else(|| io::Error::other("its name is no text"))?;
     let events = serde_json::json!([{ "capability": "events", "state": true }]);
@@ -130,14 +132,14 @@ pub fn save(file: &Path, mut to: impl Write) -> io::Result<()> {
     to.write_all(format!("{tell}\n{save}\n").as_bytes())
 }
 
-/// Asks the guest to let a device go, as if somebody pulled it.
+/// Asks the guest to release a device, as if somebody unplugged it.
 pub fn unplug(id: &str, mut to: impl Write) -> io::Result<()> {
     let command = serde_json::json!({ "execute": "device_del", "arguments": { "id": id } });
     to.write_all(format!("{command}\n").as_bytes())
 }
 
-/// What a guest may ask its host to do, and the command that does it. The words are fixed: a guest chooses among
-/// them and can say nothing else to QEMU.
+/// The actions that a guest may ask of its host, and the commands that do them. The words are fixed: a guest
+/// chooses among them and can send nothing else to QEMU.
 const ACTIONS: [(&str, &str); 6] = [
     ("link-down", r#"{"execute":"set_link","arguments":{"name":"net0","up":false}}"#),
     ("link-up", r#"{"execute":"set_link","arguments":{"name":"net0","up":true}}"#),
@@ -147,7 +149,7 @@ const ACTIONS: [(&str, &str); 6] = [
     ("balloon-large", r#"{"execute":"balloon","arguments":{"value":536870912}}"#),
 ];
 
-/// Does what a guest asked for; other words mean nothing.
+/// Does what a guest asked for; other words are ignored.
 pub fn act(what: &str, mut to: impl Write) -> io::Result<()> {
     match ACTIONS.iter().find(|(word, _)| *word == what) {
         Some((_, command)) => to.write_all(format!("{command}\n").as_bytes()),

@@ -4,10 +4,10 @@ use crate::run::progress::printable;
 
 /// The console file never grows beyond this.
 pub(crate) const MAX_FILE: usize = 4 << 20;
-/// How much of a panic is kept for the report.
+/// The longest part of a panic that is kept for the report, in bytes.
 const MAX_EXCERPT: usize = 16 << 10;
 
-/// Lines with which the kernel begins to tell of its end.
+/// Texts that mark the first line of a kernel's last report.
 const SIGNS: [&str; 12] = [
     "BUG: ",
     "Oops: ",
@@ -23,7 +23,7 @@ const SIGNS: [&str; 12] = [
     "Unable to handle kernel",
 ];
 
-/// What the console says of a panic.
+/// What the console shows of a panic.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     excerpt: String,
@@ -31,7 +31,7 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
-    /// Reads one line.
+    /// Reads one line of the console and collects it once a sign of trouble was seen.
     pub(crate) fn line(&mut self, line: &str) {
         let line = printable(line);
         if self.excerpt.is_empty() && !SIGNS.iter().any(|sign| line.contains(sign)) {
@@ -44,12 +44,12 @@ impl Scan {
         }
     }
 
-    /// True where the kernel said that it panics.
+    /// True where the kernel reported a panic.
     pub(crate) fn panicked(&self) -> bool {
         self.panicked
     }
 
-    /// From the first sign of trouble to the end, bounded; empty where there was none.
+    /// The text from the first sign of trouble to the end, bounded; empty without any trouble.
     pub(crate) fn excerpt(&self) -> &str {
         &self.excerpt
     }

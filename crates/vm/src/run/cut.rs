@@ -1,8 +1,9 @@
-//! Cutting a device off: no DMA, no interrupts, no registers anymore, and the guest hears that it was pulled.
+//! Cuts a device off: it loses DMA, interrupts and registers, and the guest sees it as unplugged.
 //!
-//! QEMU's test protocol (`-qtest`) writes the guest's ports from outside. With the vCPUs stopped, the command register of
-//! the device is cleared through configuration mechanism #1, which takes its bus mastership (and with that DMA and
-//! message-signaled interrupts), its registers and ports, and its interrupt line. Then the guest goes on and is told.
+//! QEMU's test protocol (`-qtest`) writes the guest's ports from outside. While the vCPUs are stopped, the
+//! device's command register is cleared through configuration mechanism #1. That disables bus mastership (and
+//! with it DMA and message-signaled interrupts), registers and ports, and the interrupt line. Then the guest
+//! continues and is notified.
 
 use guardrail_trace::pci::PciAddress;
 use std::io::{self, BufRead, BufReader, Write};
@@ -17,7 +18,7 @@ const ENABLE: u32 = 1 << 31;
 const COMMAND: u32 = 4;
 const SPACES_AND_MASTER: u32 = 7;
 const INTERRUPT_DISABLE: u32 = 1 << 10;
-/// How long QEMU may take for one command.
+/// The time limit for one command of QEMU.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// QEMU's test channel.
@@ -34,7 +35,7 @@ impl Ports<UnixStream> {
 }
 
 impl<S: io::Read + Write> Ports<S> {
-    /// Cuts a device off. The vCPUs must not run, for the address port belongs to them.
+    /// Cuts a device off. The vCPUs must be stopped, because they own the address port.
     pub(crate) fn cut(&mut self, device: PciAddress) -> io::Result<()> {
         let before = self.read("inl", CONFIG_ADDRESS)?;
         let register = ENABLE | u32::from(device.id()) << 8 | COMMAND;

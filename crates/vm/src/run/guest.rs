@@ -1,4 +1,4 @@
-//! A running QEMU: its process, the threads that listen to it, and its end.
+//! A running QEMU: its process, the threads that read from it, and its end.
 
 mod save;
 
@@ -25,12 +25,12 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a guest whose device was cut off may go on.
+/// How long a guest may continue after its device was cut off.
 const AFTER_CUT: Duration = Duration::from_secs(10);
 /// How long QEMU may take to stop its vCPUs.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
-/// What the threads that listen to QEMU hear.
+/// What the threads that read from QEMU report to the main loop.
 enum Heard {
     Progress(Progress),
     Qmp(Message),
@@ -40,27 +40,28 @@ enum Heard {
 /// The QEMU process; dropping it ends it, whatever went wrong.
 struct Qemu {
     child: Child,
-    /// We killed it.
+    /// Set where this program killed it.
     killed: bool,
 }
 
 impl Qemu {
-    /// False where it has ended, or cannot be waited for, which is the same to us.
+    /// False where it has ended or cannot be waited for; the caller treats both alike.
     fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Kills the process group, if it is still there, and waits for it.
+    /// Kills the process group, if it still runs, and waits for it.
     fn kill(&mut self) {
         if self.is_running() {
             self.killed = true;
-            // SAFETY: the child leads a group of its own and has not been waited for, so the number is its.
+            // SAFETY: the child leads a process group of its own and has not been waited for, so no other
+            // process has the number.
             unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
         }
         let _ = self.child.wait();
     }
 
-    /// How it ended, unless that was our doing.
+    /// How it ended, unless this program killed it.
     fn ending(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten().filter(|_| !self.killed)
     }
@@ -72,7 +73,7 @@ impl Drop for Qemu {
     }
 }
 
-/// What is left of a run.
+/// The results of a guest that has ended.
 pub(crate) struct Ended {
     pub(crate) progress: Vec<(Duration, Progress)>,
     pub(crate) wall: Duration,
@@ -81,13 +82,13 @@ pub(crate) struct Ended {
     /// QEMU's reason for the shutdown.
     pub(crate) shutdown: Option<String>,
     pub(crate) stderr: String,
-    /// How QEMU ended, unless it was killed from here.
+    /// How QEMU ended, unless this program killed it.
     pub(crate) status: Option<ExitStatus>,
     /// Why the device was cut off, if it was.
     pub(crate) contained: Option<String>,
 }
 
-/// A running QEMU and the threads that listen to it.
+/// A running QEMU and the threads that read from it.
 pub(crate) struct Guest {
     child: Qemu,
     start: Instant,
@@ -131,7 +132,7 @@ impl Guest {
         // the copied integers.
         unsafe {
             command.pre_exec(move || {
-                // QEMU must not outlive us, however we end.
+                // QEMU must not outlive this process in any case.
                 if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                     return Err(std::io::Error::last_os_error());
                 }
@@ -184,13 +185,13 @@ impl Guest {
         let mut last_life = Instant::now();
         let mut last_count = (0, 0);
         let mut end_by: Option<Instant> = None;
-        // A device that is to be cut off is cut off soon.
+        // A containable device must be cut off quickly, so the loop looks around more often.
         let pause = Duration::from_millis(if options.containable { 2 } else { 100 });
         loop {
             if let Ok(heard) = self.heard.recv_timeout(pause) {
                 last_life = Instant::now();
                 if matches!(heard, Heard::Panic) {
-                    // It reboots at once, which ends QEMU; one that cannot even do that is ended below.
+                    // The guest reboots at once, which ends QEMU; one that cannot even reboot is ended below.
                     end_by.get_or_insert(Instant::now() + Duration::from_secs(10));
                 }
                 self.take(heard, watch);
@@ -207,7 +208,8 @@ impl Guest {
                 return None;
             }
             if let Some(stop) = (watch.stop)() {
-                // Where the gate was closed by what ends the run, nothing of the driver's goes on until QEMU is gone.
+                // Where the reason to end also closed the gate, the driver must not run on until QEMU has
+                // ended.
                 if options.containable
                     && self.contained.is_none()
                     && let Some((places, _)) = (watch.closed)()
@@ -252,10 +254,12 @@ impl Guest {
         }
     }
 
-    /// Cuts devices off, and tells the guest. Where QEMU refuses, it is ended at once: nothing of the driver's gets out of it then.
+    /// Cuts devices off, and notifies the guest. Where QEMU refuses, it is ended at once, so that nothing
+    /// more of the driver reaches the outside.
     ///
-    /// Where the device is elsewhere there is nothing to do here. The guest is not told either: QEMU has aborted when a
-    /// `vfio-user-pci` device with an interrupt table was removed, and a device that is all ones is told enough.
+    /// A device outside this QEMU needs nothing here. The guest is not notified then either. QEMU has aborted
+    /// at the removal of a `vfio-user-pci` device with an interrupt table, and a device that reads as all
+    /// ones is notice enough.
     fn cut_off(&mut self, devices: &[PciAddress], watch: &mut Watch<'_>) {
         if devices.is_empty() {
             return;
@@ -274,22 +278,22 @@ impl Guest {
             Heard::Progress(line) => {
                 let time = self.start.elapsed();
                 if let Progress::Ask(what) = &line {
-                    // Where QEMU is gone already, its end is noticed anyhow.
+                    // The main loop notices the end of QEMU anyhow.
                     let _ = qmp::act(what, &self.qmp);
                     return;
                 }
                 (watch.progress)(time, &line);
-                // A sign of life is no step.
+                // A sign of life is not a step.
                 if matches!(line, Progress::Alive(_)) {
                     return;
                 }
-                // A guest that floods the channel does not fill our memory.
+                // The bound keeps a guest that floods the channel from filling the host's memory.
                 if self.progress.len() < 10_000 {
                     self.progress.push((time, line));
                 }
             }
             Heard::Qmp(Message::Greeting) => {
-                // Where QEMU is gone already, its end is noticed anyhow.
+                // The main loop notices the end of QEMU anyhow.
                 let _ = qmp::negotiate(&self.qmp);
             }
             Heard::Qmp(Message::Shutdown { reason }) => self.shutdown = Some(reason),
@@ -302,7 +306,7 @@ impl Guest {
         self.progress.last().is_some_and(|(_, line)| *line == Progress::Waiting)
     }
 
-    /// The step that the guest is in, as far as it told.
+    /// The step that the guest is in, as far as it reported one.
     fn step(&self) -> String {
         match self.progress.last() {
             None => "boot".to_owned(),
@@ -311,7 +315,7 @@ impl Guest {
         }
     }
 
-    /// Ends QEMU if it still runs: asks it first, so that its plugin can finish, then kills it.
+    /// Ends QEMU if it still runs. It asks first, so that the plugin can finish, and then kills.
     pub(crate) fn end(mut self, watch: &mut Watch<'_>) -> Ended {
         if self.child.is_running() {
             let _ = qmp::quit(&self.qmp);
@@ -371,7 +375,7 @@ fn listen_console(mut stream: UnixStream, mut log: fs::File, tell: Sender<Heard>
         let (mut lines, mut scan, mut room) = (Lines::default(), Scan::default(), console::MAX_FILE);
         each_piece(&mut stream, |bytes| {
             let kept = &bytes[..bytes.len().min(room)];
-            // A console that cannot be written is no reason to lose the run.
+            // A console file that cannot be written must not end the run.
             if log.write_all(kept).is_ok() {
                 room -= kept.len();
             }
@@ -408,7 +412,7 @@ fn listen(
     std::thread::Builder::new().name(name.into()).spawn(run).expect("the system can start a thread")
 }
 
-/// Reads until the other end is closed.
+/// Reads pieces until the other end is closed.
 fn each_piece(stream: &mut impl Read, mut each: impl FnMut(&[u8])) {
     let mut buffer = [0; 4096];
     loop {

@@ -37,7 +37,7 @@ pub(crate) fn command(
         TcgThreads::Single => "single",
         TcgThreads::Multi => "multi",
     };
-    // The old machine has no place for an IOMMU.
+    // The old machine type cannot have an IOMMU.
     let machine = if options.iommu { "q35" } else { "pc" };
     command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", machine]);
     command.arg("-accel").arg(format!("tcg,thread={threads}"));
@@ -69,16 +69,16 @@ pub(crate) fn command(
         "chardev=qmp,mode=control",
     ]);
     if options.iommu {
-        // Before the devices, which it must know of.
+        // It precedes the devices, because QEMU must know of it before them.
         command.args(["-device", "intel-iommu"]);
     }
     if !options.device_elsewhere {
         let DeviceSide { arguments, devices } = device_side(prepared, options, disk);
         command.args(arguments);
         for (i, option) in devices.into_iter().enumerate() {
-            // No boot ROM: the guest boots its kernel directly, and ROMs cost time.
+            // There is no boot ROM: the guest boots its kernel directly, and ROMs cost time.
             let rom = if option.contains("netdev=") { ",romfile=" } else { "" };
-            // The first is the one that the driver serves; others hang on it.
+            // The driver serves the first device; the others depend on it.
             let id = if i == 0 && id_of(&option).is_none() { format!(",id={DEVICE}") } else { String::new() };
             command.arg("-device").arg(format!("{option}{rom}{id}"));
         }
@@ -91,7 +91,7 @@ pub(crate) fn command(
     command
 }
 
-/// The id that QEMU knows the driver's device by.
+/// The id of the driver's device in QEMU.
 pub(crate) fn device_id(prepared: &Prepared) -> &str {
     let first = prepared.choice.device.as_ref().and_then(|device| device.options.first());
     first.and_then(|option| id_of(option)).unwrap_or(DEVICE)
@@ -101,13 +101,13 @@ fn id_of(option: &str) -> Option<&str> {
     option.split(',').find_map(|part| part.strip_prefix("id="))
 }
 
-/// The device and what is behind it.
+/// The arguments for the device and its back ends.
 pub(crate) fn device_side(prepared: &Prepared, options: &Options, disk: Option<&Image>) -> DeviceSide {
     let mut arguments: Vec<String> = match prepared.choice.class {
         Class::Network => vec!["-netdev".into(), network(&options.forwards)],
         Class::Sound => vec!["-audiodev".into(), "none,id=audio".into()],
         Class::Can => vec!["-object".into(), "can-bus,id=bus".into()],
-        // It bites only on paper: the driver is what is watched.
+        // The watchdog must have no effect: the run observes the driver, not a reset.
         Class::Watchdog => vec!["-action".into(), "watchdog=none".into()],
         _ => Vec::new(),
     };
@@ -130,11 +130,11 @@ fn network(forwards: &[Forward]) -> String {
     text
 }
 
-/// The disk's back end. The image lives as long as the run: host caches may hold it.
+/// The disk's back end. The image exists only as long as the run, so host caches may hold it.
 fn drive(disk: &Image, rerun: bool) -> [String; 2] {
     let file = serde_json::json!({ "driver": "file", "filename": disk.path.display().to_string(), "locking": "off" });
     if rerun {
-        // The completion of requests is noted; sectors that cannot be read are left out.
+        // QEMU notes the completion of requests. A recording cannot have sectors that fail on reads.
         let node = serde_json::json!({
             "driver": "blkreplay", "node-name": "disk",
             "image": { "driver": "raw", "cache": { "no-flush": true }, "file": file },
@@ -156,7 +156,7 @@ fn drive(disk: &Image, rerun: bool) -> [String; 2] {
     ["-blockdev".into(), node.to_string()]
 }
 
-/// What the host listens to; others may be added, but not in its place.
+/// The host reads this console; the user may add others, but not replace it.
 const CONSOLE: &str = "console=ttyS0";
 
 /// The guest kernel's command line.
@@ -171,7 +171,7 @@ fn kernel_arguments(options: &Options) -> String {
         // An oops is a result: the guest ends at once, and -no-reboot makes QEMU end with it.
         "oops=panic",
         "panic=-1",
-        // The emulated clock is what it is; checks of it only cost time.
+        // The emulated clock cannot improve; checks of it only cost time.
         "tsc=reliable",
         "no_timer_check",
         "random.trust_cpu=on",
@@ -183,7 +183,8 @@ fn kernel_arguments(options: &Options) -> String {
     if options.iommu {
         words.extend(["intel_iommu=on", "iommu=nopt"]);
     }
-    // Of some words the kernel heeds the first one, too: what is asked for stands alone.
+    // The kernel also heeds the first occurrence of some words, so a word of the user replaces the default
+    // one.
     let key = |word: &str| word.split_once('=').map(|(key, _)| key.to_owned());
     let asked: Vec<&str> = options.kernel_arguments.iter().flat_map(|words| words.split(' ')).collect();
     words.retain(|word| {
@@ -194,7 +195,7 @@ fn kernel_arguments(options: &Options) -> String {
     words.join(" ")
 }
 
-/// Refuses words that the kernel would not read, or would read as others.
+/// Refuses words that the kernel would not read, or would read as different words.
 pub(crate) fn check_kernel_arguments(options: &Options) -> Result<()> {
     let bad = |why: String| Err(Error::BadValue(why));
     if let Some(word) = options.kernel_arguments.iter().find(|word| word.contains(char::is_control)) {

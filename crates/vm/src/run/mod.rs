@@ -29,31 +29,31 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 
-/// What a QEMU needs that runs the device of a run elsewhere. The disk is made by [`run`], before the guest starts.
+/// What another QEMU needs to run the device of a run. [`run`] creates the disk before the guest starts.
 pub fn device_side(prepared: &Prepared, options: &Options) -> DeviceSide {
     let bad = (prepared.workload.name == FULL).then(|| disk_layout(prepared, options).bad_part());
     let image = Image { path: options.folder.join(DISK), bad };
     machine::device_side(prepared, options, prepared.choice.class.has_disk().then_some(&image))
 }
 
-/// The id that the guest's QEMU knows the driver's device by.
+/// The id of the driver's device in the guest's QEMU.
 pub fn device_id(prepared: &Prepared) -> &str {
     machine::device_id(prepared)
 }
 
-/// The module by which a guest reads what it is given when it goes on.
+/// The module through which a saved guest reads its files when it continues.
 const READER: &str = "qemu_fw_cfg";
-/// The image of the disk, in the run folder.
+/// The name of the disk image in the run folder.
 const DISK: &str = "disk.img";
 
 fn disk_layout(prepared: &Prepared, options: &Options) -> Layout {
-    // Half of the old USB controllers move one megabyte a second.
+    // Half of the old USB controllers transfer one megabyte a second.
     let most = if prepared.choice.class == Class::Usb { 8 } else { u64::MAX };
     Layout::of_size(options.disk_mib.min(most))
 }
 
-/// Boots a guest and saves it in a file when it is about to load the driver, so that runs can start there ([`Start::Saved`]). What the
-/// workload says or a device of the guest may keep it from being saved.
+/// Boots a guest and saves it in a file when it is about to load the driver. Runs can start there
+/// ([`Start::Saved`]). The workload's needs or a device of the guest can make it impossible to save.
 pub fn save(prepared: &Prepared, options: &Options, file: &Path, watch: &mut Watch<'_>) -> Result<()> {
     let mut options = Options { start: Start::Save(file.to_path_buf()), ..options.clone() };
     let reader = Modules::of(&prepared.kernel)?.plan(READER)?.driver;
@@ -65,7 +65,7 @@ pub fn save(prepared: &Prepared, options: &Options, file: &Path, watch: &mut Wat
     }
 }
 
-/// Runs the guest. Call it on a thread that lives as long as the run: QEMU dies with that thread.
+/// Runs the guest. Call it on a thread that lives as long as the run: QEMU ends with that thread.
 pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Result<Finished> {
     if !(1..=4).contains(&options.cpus) {
         return Err(Error::BadValue(format!("a guest has 1 to 4 CPUs, not {}", options.cpus)));
@@ -155,7 +155,7 @@ pub fn ending(status: ExitStatus) -> String {
     }
 }
 
-/// Why a plugin of ours would not go on: what QEMU says of it afterwards says less.
+/// Why a plugin of ours stopped: QEMU's own message afterwards contains less.
 fn plugins_word(stderr: &str) -> Option<String> {
     let refused = |line: &str| {
         let (who, why) = line.strip_prefix("guardrail ")?.split_once(": ")?;
@@ -164,14 +164,14 @@ fn plugins_word(stderr: &str) -> Option<String> {
     if let Some(why) = stderr.lines().find_map(refused) {
         return Some(why);
     }
-    // A panic has its place in one line, and its message in the next.
+    // A panic prints its place on one line, and its message on the next.
     let mut lines = stderr.lines().skip_while(|line| !line.contains(" panicked at "));
     let (_, place) = lines.next()?.split_once(" panicked at ")?;
     let message = lines.next().unwrap_or_default();
     Some(format!("a plugin panicked at {place} {}", message.trim()))
 }
 
-/// Decides what all the signs together mean.
+/// Decides the outcome from all signs together.
 fn judge(ended: &Ended, cause: Option<Outcome>) -> Outcome {
     let progress = &ended.progress;
     let find = |wanted: fn(&Progress) -> Option<Outcome>| progress.iter().find_map(|(_, line)| wanted(line));

@@ -11,28 +11,28 @@ const LOW_MEMORY: u64 = 2 << 30;
 /// How QEMU runs several vCPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TcgThreads {
-    /// All on one thread, by turns.
+    /// All vCPUs run in turn on one thread.
     #[default]
     Single,
-    /// A thread for each.
+    /// Each vCPU has its own thread.
     Multi,
 }
 
 /// A plugin for QEMU, and its configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plugin {
-    /// The shared library.
+    /// The path of the shared library.
     pub library: PathBuf,
     /// The file that its `config` argument names.
     pub config: PathBuf,
 }
 
-/// How long a run may take.
+/// The time limits of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// From start to end.
+    /// The longest time from start to end.
     pub total: Duration,
-    /// Without any sign of life.
+    /// The longest time without any sign of life.
     pub silence: Duration,
 }
 
@@ -45,35 +45,37 @@ impl Default for Limits {
 /// Where a guest begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// Its kernel boots.
+    /// The guest's kernel boots.
     #[default]
     Boot,
-    /// Its kernel boots, and when all is ready for the driver the guest is saved in this file and ends; see [`save`].
+    /// The guest's kernel boots. When all is ready for the driver, the guest is saved in this file and ends;
+    /// see [`save`].
     Save(PathBuf),
-    /// Where one was saved. All but the driver and the variables has to be as it was there.
+    /// The guest continues from this file. Everything but the driver and the variables has to be the same as
+    /// when it was saved.
     Saved(PathBuf),
 }
 
-/// How a run is done.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The run folder; it exists, and everything that the run writes is in it.
+    /// The run folder; it exists, and the run writes all its files there.
     pub folder: PathBuf,
     /// Number of vCPUs, 1 to 4.
     pub cpus: u8,
-    /// How QEMU runs them.
+    /// Whether the vCPUs share a thread of QEMU.
     pub threads: TcgThreads,
-    /// The tracer, or clients.
+    /// The tracer or clients.
     pub plugins: Vec<Plugin>,
-    /// Time limits.
+    /// The time limits.
     pub limits: Limits,
-    /// The kernel chooses its address at random.
+    /// The kernel chooses its address at random (KASLR).
     pub kaslr: bool,
-    /// The machine has an IOMMU, and the kernel has it translate.
+    /// The machine has an IOMMU, and the kernel uses it for translation.
     pub iommu: bool,
-    /// The guest's memory.
+    /// The guest's memory in MiB.
     pub memory_mib: u32,
-    /// Size of the disk of a storage run.
+    /// Size of the disk of a storage run in MiB.
     pub disk_mib: u64,
     /// Variables for the workload, such as `DOWNLOAD_MB`.
     pub variables: Vec<(String, String)>,
@@ -81,23 +83,23 @@ pub struct Options {
     pub parameters: Vec<String>,
     /// Words added to the kernel's command line.
     pub kernel_arguments: Vec<String>,
-    /// The driver's device can be cut off in the middle of the run; see [`Watch::closed`].
+    /// The driver's device can be cut off during the run; see [`Watch::closed`].
     pub containable: bool,
-    /// The whole machine is recorded, or a recorded one runs again.
+    /// The folder where the whole machine is recorded, or from which it is replayed; mostly `None`.
     pub rerun: Option<Rerun>,
     /// Words added to QEMU's command line.
     pub qemu_arguments: Vec<String>,
-    /// Ports of this machine that lead into the guest of a network run.
+    /// Ports of this machine that are forwarded into the guest of a network run.
     pub forwards: Vec<Forward>,
     /// Further files for the guest's folder `/guardrail`.
     pub files: Vec<(String, Vec<u8>)>,
-    /// Where the guest begins.
+    /// Whether the guest boots, is saved, or continues from a saved state.
     pub start: Start,
-    /// The device is not in the guest's QEMU: [`Options::qemu_arguments`] tell where it is.
+    /// The device is not in the guest's QEMU: [`Options::qemu_arguments`] connect it.
     pub device_elsewhere: bool,
 }
 
-/// The device of a run, and what is behind it, for a QEMU that runs it elsewhere.
+/// The device of a run with its back ends, for another QEMU that runs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceSide {
     /// Arguments for network, disk or sound.
@@ -106,14 +108,14 @@ pub struct DeviceSide {
     pub devices: Vec<String>,
 }
 
-/// A port of this machine's loopback address that leads to a port of the guest.
+/// A port of this machine's loopback address that is forwarded to a port of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forward {
     /// UDP instead of TCP.
     pub udp: bool,
-    /// The port here.
+    /// The port on this machine.
     pub host: u16,
-    /// The port of the guest.
+    /// The port in the guest.
     pub guest: u16,
 }
 

@@ -14,29 +14,31 @@ pub enum Stop {
     Because(String),
 }
 
-/// The caller's eyes and hands during a run.
+/// The callbacks through which the caller observes and steers a run.
 pub struct Watch<'a> {
     /// Called for each line of progress, with the time since the start.
     pub progress: &'a mut dyn FnMut(Duration, &Progress),
-    /// Asked about ten times a second whether to go on.
+    /// Called about ten times a second; returns a reason to stop the run.
     pub stop: &'a mut dyn FnMut() -> Option<Stop>,
-    /// A count that grows while something outside the guest makes progress for it (the analysis that a full
-    /// ring waits for): such a guest is slow, not hung.
+    /// A count that grows while something outside the guest makes progress for it, such as the analysis that
+    /// a full ring waits for. Such a guest is slow, not hung.
     pub activity: &'a mut dyn FnMut() -> u64,
-    /// Asked some hundred times a second in runs that are containable: the devices to cut off, and why, once that is decided.
-    /// None are named where the caller has done it already.
+    /// Called some hundred times a second in containable runs. Once the decision is made, it returns the
+    /// devices to cut off and the reason. The list is empty where the caller has cut them off already.
     pub closed: &'a mut dyn FnMut() -> Option<(Vec<PciAddress>, String)>,
-    /// Who wants the guest saved in the middle of the run, if anybody.
+    /// Saves the guest during the run; `None` where the caller wants no snapshots.
     pub save: Option<&'a mut dyn Save>,
 }
 
-/// Has the guest's memory and registers saved, as an ELF core of physical memory.
+/// The caller's side of a snapshot: the guest's memory and registers, as an ELF core of physical memory.
 pub trait Save {
-    /// Asked as often as [`Watch::stop`]: the file that the guest is to be saved in now. It must not be there.
+    /// Called as often as [`Watch::stop`]: the file for a snapshot that is wanted now. The file must not
+    /// exist.
     fn wanted(&mut self) -> Option<PathBuf>;
-    /// The guest cannot be stopped where it is, as long as the caller keeps something of it waiting: it must not.
+    /// The guest cannot be stopped as long as the caller holds back something of it; the caller releases that
+    /// now.
     fn release(&mut self);
-    /// The guest was saved, or why not; it goes on afterwards.
+    /// Reports that the guest was saved, or why not; it continues afterwards.
     fn saved(&mut self, saved: std::result::Result<(), String>);
 }
 
@@ -54,26 +56,26 @@ pub enum Outcome {
     },
     /// A step of the workload failed.
     WorkloadFailed {
-        /// The step.
+        /// The name of the step.
         step: String,
         /// What the guest said.
         why: String,
     },
     /// The guest's kernel oopsed or panicked.
     GuestPanic {
-        /// Its last words.
+        /// The kernel's last report, from the console.
         text: String,
     },
     /// The guest gave no sign of life.
     GuestHang {
         /// The step that it was in.
         step: String,
-        /// For how long.
+        /// The time since the last sign of life.
         silence: Duration,
     },
     /// The run took longer than it may.
     TimedOut {
-        /// The limit.
+        /// The limit that was exceeded.
         limit: Duration,
         /// The step that it was in.
         step: String,
@@ -82,19 +84,19 @@ pub enum Outcome {
     Contained {
         /// Why.
         why: String,
-        /// What became of the guest then.
+        /// How the guest ended afterwards, in words.
         then: String,
     },
     /// The user interrupted it.
     Interrupted,
-    /// The caller stopped it.
+    /// The caller stopped the run.
     Stopped {
         /// Why.
         why: String,
     },
     /// QEMU itself failed.
     QemuFailed {
-        /// What it said.
+        /// QEMU's error output, in short.
         why: String,
     },
 }
@@ -128,7 +130,7 @@ impl std::fmt::Display for Outcome {
 }
 
 impl Outcome {
-    /// A word for it that programs can rely on.
+    /// The outcome as a fixed word that programs can rely on.
     pub fn word(&self) -> &'static str {
         match self {
             Outcome::Completed => "completed",
@@ -146,23 +148,23 @@ impl Outcome {
     }
 }
 
-/// What a run was.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// How it ended.
+    /// How the run ended.
     pub outcome: Outcome,
-    /// Every line of progress with its time since the start.
+    /// Every line of progress, with its time since the start.
     pub progress: Vec<(Duration, Progress)>,
     /// From the start of QEMU to its end.
     pub wall: Duration,
-    /// The guest's console, bounded.
+    /// The file with the guest's console, bounded.
     pub console: PathBuf,
-    /// What the kernel said of trouble (an oops, a KFENCE report), from its first line on; mostly empty.
+    /// The kernel's report of trouble (an oops, a KFENCE report), from its first line on; mostly empty.
     pub trouble: String,
 }
 
 impl Finished {
-    /// True where the driver's code had begun to run, whatever happened then.
+    /// True where the driver's code had begun to run, in whatever way the run ended.
     pub fn driver_began(&self) -> bool {
         self.progress.iter().any(|(_, line)| matches!(line, Progress::Begin(step) if step == "load"))
     }
@@ -185,7 +187,7 @@ impl Finished {
         steps
     }
 
-    /// From the start of QEMU to the guest's first word.
+    /// The time from the start of QEMU to the guest's first line.
     pub fn boot(&self) -> Option<Duration> {
         self.progress.iter().find(|(_, line)| *line == Progress::Booted).map(|(time, _)| *time)
     }

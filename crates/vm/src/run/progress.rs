@@ -1,6 +1,6 @@
-//! What the guest tells on the progress channel (see `workloads/init` for the lines).
+//! What the guest reports on the progress channel (see `workloads/init` for the lines).
 
-/// The longest line that is read; the rest of a longer one is dropped.
+/// The longest line that is read, in bytes; the rest of a longer one is dropped.
 pub const MAX_LINE: usize = 1024;
 
 /// One line of the progress channel.
@@ -14,9 +14,9 @@ pub enum Progress {
     Loaded(String),
     /// A module could not be loaded, and why.
     LoadFailed(String),
-    /// The driver took this device.
+    /// The driver bound this device.
     Bound(String),
-    /// The driver took no device.
+    /// The driver bound no device.
     Unbound,
     /// A step began.
     Begin(String),
@@ -26,18 +26,18 @@ pub enum Progress {
     Skipped(String, String),
     /// A step failed, and why.
     Failed(String, String),
-    /// A CPU runs processes; told every second where it is wanted.
+    /// The CPU with this number runs processes; reported every second where the run wants it.
     Alive(u8),
-    /// The host shall do something to the device.
+    /// The guest asks the host to do something to the device.
     Ask(String),
     /// The driver's exit function returned.
     Unloaded(String),
-    /// Nothing more comes.
+    /// The workload ended; no more lines follow.
     Done,
 }
 
 impl Progress {
-    /// Reads a line; `None` for anything that is not ours.
+    /// Reads a line; `None` for anything that is not a line of progress.
     pub fn parse(line: &str) -> Option<Progress> {
         let line = line.trim().strip_prefix("guardrail: ")?;
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -93,7 +93,7 @@ impl std::fmt::Display for Progress {
     }
 }
 
-/// The guest's text goes to terminals: control characters stay behind.
+/// The guest's text is printed on terminals, so control characters are dropped.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned()
 }

@@ -1,15 +1,16 @@
-//! Recording a whole virtual machine, and running it again instruction by instruction (QEMU's record/replay).
+//! Records a whole virtual machine and replays it instruction by instruction (QEMU's record/replay).
 //!
-//! QEMU counts instructions and notes what comes from outside: input, network packets, the completion of disk requests, the
-//! clock. A second QEMU with the same parts is fed the same at the same instructions. It does so for one vCPU only, and a gate
-//! that sends vCPUs back to an instruction would upset its counts. What a workload asks of the host (a cable pulled, a stick
-//! unplugged) is not noted.
+//! QEMU counts instructions and records all input from outside: devices, network packets, the completion of
+//! disk requests, the clock. A second QEMU with the same parts receives the same input at the same
+//! instructions. QEMU supports this for one vCPU only. A gate that sends vCPUs back to an instruction would
+//! break its counts. Requests of the workload to the host (pull a cable, unplug a stick) are not recorded.
 
 use crate::error::{Context, Error, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Virtual nanoseconds of an instruction: 2 to this power. The guest's time has no other clock then.
+/// The virtual nanoseconds of an instruction are 2 to this power. The guest's time has no other clock in such
+/// a run.
 const SHIFT: u8 = 5;
 const LOG: &str = "replay.bin";
 const INITRAMFS: &str = "initramfs.cpio";
@@ -18,9 +19,9 @@ const DISK: &str = "disk.img";
 /// What is done with the folder that holds, or will hold, a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rerun {
-    /// The run is recorded there.
+    /// The run is recorded in this folder.
     Record(PathBuf),
-    /// The run that was recorded there runs again.
+    /// The run that was recorded in this folder is replayed.
     Replay(PathBuf),
 }
 
@@ -31,7 +32,7 @@ impl Rerun {
         }
     }
 
-    /// Keeps what the guest starts from, or puts back what it started from.
+    /// Saves what the guest starts from, or restores it for the replay.
     pub(crate) fn begin(&self, initramfs: &Path, disk: Option<&Path>) -> Result<()> {
         let folder = self.folder();
         if let Rerun::Record(_) = self {
@@ -54,7 +55,7 @@ impl Rerun {
         Ok(())
     }
 
-    /// What QEMU is told.
+    /// QEMU's arguments for it.
     pub(crate) fn arguments(&self) -> [String; 2] {
         let word = match self {
             Rerun::Record(_) => "record",

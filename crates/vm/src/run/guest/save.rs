@@ -1,4 +1,4 @@
-//! Saving a guest in the middle of its run.
+//! Saves a guest in the middle of its run.
 
 use super::{Guest, Heard, STOP_LIMIT};
 use crate::qemu::qmp::{self, Message};
@@ -6,7 +6,7 @@ use crate::run::Watch;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long it may take while a vCPU perhaps cannot stop because something is held.
+/// How long stopping may take while something that is held may keep a vCPU from stopping.
 const HELD_LIMIT: Duration = Duration::from_secs(1);
 /// How long QEMU may take to write the guest's memory to a file.
 const DUMP_LIMIT: Duration = Duration::from_secs(60);
@@ -17,10 +17,11 @@ pub(super) fn stopped(message: &Message) -> Option<()> {
 }
 
 impl Guest {
-    /// Stops the guest and saves it. The caller lets it go on.
+    /// Stops the guest and saves it. The caller lets the guest continue.
     pub(super) fn save(&mut self, file: &Path, watch: &mut Watch<'_>) -> std::result::Result<(), String> {
         let _ = qmp::stop(&self.qmp);
-        // A vCPU that waits in the tracer, where it cannot be sent around, stops only after that.
+        // A vCPU that waits in the tracer, where it cannot be sent back to an earlier instruction, stops only
+        // after that wait.
         if self.await_message(HELD_LIMIT, watch, stopped).is_none() {
             if let Some(save) = &mut watch.save {
                 save.release();
@@ -38,7 +39,7 @@ impl Guest {
         self.await_message(DUMP_LIMIT, watch, written).unwrap_or_else(late)
     }
 
-    /// Writes the whole guest to a file, from which another QEMU goes on. Here it goes no further.
+    /// Writes the whole guest to a file, from which another QEMU continues. This guest does not continue.
     pub(super) fn save_whole(
         &mut self,
         file: &Path,
@@ -54,7 +55,7 @@ impl Guest {
         self.await_message(DUMP_LIMIT, watch, written).unwrap_or_else(late)
     }
 
-    /// Waits until QEMU says something.
+    /// Waits until QEMU sends a message that `wanted` accepts.
     pub(super) fn await_message<T>(
         &mut self,
         limit: Duration,
