@@ -1,4 +1,5 @@
-//! What an access through the gate costs, without any guest: this program speaks to the server as a driver VM does.
+//! Measures an access through the gate without any guest: this program speaks to the server as a driver VM
+//! does.
 //!
 //! `cargo run --release --example latency -- [ACCESSES]`
 

@@ -1,4 +1,4 @@
-//! What passed the gate.
+//! Counts of what passed the gate and what did not.
 
 use crate::policy::{Access, Space, Verdict};
 use serde::{Deserialize, Serialize};
@@ -8,46 +8,46 @@ use serde::{Deserialize, Serialize};
 pub struct SpaceCounts {
     /// Reads that the device answered.
     pub reads_passed: u64,
-    /// Writes that the device got.
+    /// Writes that reached the device.
     pub writes_passed: u64,
     /// Reads that were answered with all ones instead.
     pub reads_dropped: u64,
     /// Writes that had no effect.
     pub writes_dropped: u64,
-    /// Accesses that had to wait for the policy.
+    /// Accesses that waited for the policy.
     pub held: u64,
 }
 
-/// What passed the gate, and what did not.
+/// Counts of a gate, from its start on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// By base address register.
+    /// Accesses to memory and ports, by base address register.
     pub bars: [SpaceCounts; 6],
-    /// PCI configuration space.
+    /// Accesses to PCI configuration space.
     pub config: SpaceCounts,
-    /// Writes of the gate itself to the device's memory: it fills the table of interrupt vectors.
+    /// Writes by the gate itself to the device's memory, to fill the table of interrupt vectors.
     pub own_writes: u64,
-    /// Operations on configuration space in the device's QEMU: what passed, of which larger reads are several, and the
-    /// gate's own.
+    /// Operations on configuration space in the device's QEMU. They are those that passed, of which larger
+    /// reads count as several, and the gate's own.
     pub config_operations: u64,
-    /// Interrupts that were handed to the guest.
+    /// Interrupts that the guest received.
     pub interrupts: u64,
-    /// Interrupts that were not handed on, because the gate was closed.
+    /// Interrupts that were dropped because the gate was closed.
     pub interrupts_dropped: u64,
-    /// The longest time that an access was held, in microseconds.
+    /// The longest time that the gate held an access, in microseconds.
     pub longest_hold_us: u64,
-    /// The time that accesses were held, together, in microseconds.
+    /// The total time that the gate held accesses, in microseconds.
     pub held_us: u64,
     /// Resets of the device by the guest.
     pub resets: u64,
-    /// Why the gate closed, if it did.
+    /// Why the gate closed; `None` while it is open.
     pub contained: Option<String>,
 }
 
 impl Counts {
     pub(crate) fn of(&mut self, space: Space) -> &mut SpaceCounts {
         match space {
-            // The server lets no other numbers in; should one come, it counts as the last.
+            // The server accepts no other numbers; any other would count as the last.
             Space::Bar(bar) => &mut self.bars[usize::from(bar).min(5)],
             Space::Config => &mut self.config,
         }
@@ -64,12 +64,12 @@ impl Counts {
         *count += 1;
     }
 
-    /// Accesses that the device got, of all spaces.
+    /// Accesses that reached the device, of all spaces.
     pub fn passed(&self) -> u64 {
         self.spaces().map(|space| space.reads_passed + space.writes_passed).sum()
     }
 
-    /// Accesses that the device did not get.
+    /// Accesses that did not reach the device.
     pub fn dropped(&self) -> u64 {
         self.spaces().map(|space| space.reads_dropped + space.writes_dropped).sum()
     }

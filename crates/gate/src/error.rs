@@ -1,4 +1,4 @@
-//! What can go wrong with the gate.
+//! The errors of the gate.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,39 +10,39 @@ pub enum Error {
     /// The system refused something.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
-    /// The device cannot stand behind this gate.
+    /// The device cannot run behind this gate.
     #[error("the device cannot be put behind the gate: {why}")]
     Device {
-        /// Why not, and what to do.
+        /// The reason, and what to do.
         why: String,
     },
-    /// The device's QEMU did not start, ended, or fell silent.
+    /// The device's QEMU did not start, ended, or stopped answering.
     #[error("the QEMU that runs the device {what}")]
     Qemu {
-        /// What it did, with its last words.
+        /// What happened, with the last lines of its output.
         what: String,
     },
     /// The driver VM broke the protocol.
     #[error("the driver VM broke the vfio-user protocol: {what}")]
     Protocol {
-        /// How.
+        /// The violation of the protocol.
         what: String,
     },
     /// The path of the socket is too long for the system.
     #[error("the path {} is too long for a socket (at most 107 bytes); choose a shorter run folder", path.display())]
     LongPath {
-        /// The path.
+        /// The path of the socket.
         path: PathBuf,
     },
-    /// The gate's process broke off.
+    /// The gate's process failed.
     #[error("the gate's process {what}")]
     Process {
-        /// What it did.
+        /// What happened to the process.
         what: String,
     },
 }
@@ -50,7 +50,7 @@ pub enum Error {
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Says what was tried when the system refuses.
+/// Adds the operation to an error of the system.
 pub(crate) trait Context<T> {
     fn context(self, what: &str) -> Result<T>;
 }

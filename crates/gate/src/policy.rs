@@ -1,8 +1,8 @@
-//! The seam between the gate and whoever decides.
+//! The interface between the gate and the policy that decides.
 
 use serde::{Deserialize, Serialize};
 
-/// What of the device is accessed.
+/// The part of the device that is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Space {
@@ -15,25 +15,25 @@ pub enum Space {
 /// One access of the guest to its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Where.
+    /// The part of the device that is accessed.
     pub space: Space,
     /// Bytes from the beginning of the space.
     pub offset: u64,
-    /// Bytes: 1, 2, 4 or 8; more only for reads of configuration space by the driver VM itself.
+    /// Size in bytes: 1, 2, 4 or 8; more only for reads of configuration space by the driver VM itself.
     pub size: u32,
-    /// A write.
+    /// True for a write, false for a read.
     pub write: bool,
-    /// What is written; 0 for a read.
+    /// The value that is written; 0 for a read.
     pub value: u64,
 }
 
-/// What becomes of an access.
+/// The decision about an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// The device gets it.
+    /// The access reaches the device.
     Pass,
-    /// The device does not get it: a write has no effect, a read gives all ones.
+    /// The access does not reach the device: a write has no effect, a read returns all ones.
     Drop,
 }
 
@@ -45,26 +45,27 @@ pub trait Gate: Send + Sync + 'static {
     /// Decides about an access. It may wait, and is called by several threads at once: one for each access that is held.
     fn admit(&self, access: &Access) -> Verdict;
 
-    /// Decides at once, or not at all: then [`Gate::admit`] is asked on another thread. It must not wait, for all other
-    /// accesses and interrupts would wait with it.
+    /// Decides at once; `None` means that [`Gate::admit`] must decide on another thread. It must not wait,
+    /// for all other accesses and interrupts would wait with it.
     fn admit_now(&self, access: &Access) -> Option<Verdict> {
         let _ = access;
         None
     }
 
-    /// Why nothing shall pass any more, if so. The server asks a hundred times a second and whenever something happens;
-    /// it must not wait.
+    /// Why nothing may pass any more; `None` while the gate may stay open. The server calls it a hundred
+    /// times a second and after each event; it must not wait.
     fn closed(&self) -> Option<String> {
         None
     }
 
-    /// What the policy has to say to whoever started the gate, with [`crate::process::State`]; it must not wait.
+    /// The policy's report for the program that started the gate, sent with [`crate::process::State`]; it
+    /// must not wait.
     fn tell(&self) -> serde_json::Value {
         serde_json::Value::Null
     }
 }
 
-/// Passes everything: the gate only counts and can be closed.
+/// A policy that passes everything: the gate only counts and can be closed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Open;
 

@@ -1,9 +1,9 @@
-//! The gate in a process of its own: whatever happens to the rest of Guardrail, the gate goes on, and whatever happens to
-//! the gate, it is closed.
+//! The gate in a process of its own. If the rest of Guardrail fails, the gate continues; if the gate fails,
+//! it is closed.
 //!
-//! The process is a program that calls [`serve`], started by [`Process::start`]. The two speak over its standard input and
-//! output, one JSON object a line. The end of either ends the other's hold on the device: a gate whose parent has
-//! gone ends itself and the device.
+//! The process is a program that calls [`serve`], started by [`Process::start`]. The two communicate over its
+//! standard input and output, one JSON object a line. The end of either releases the device from the other: a
+//! gate without its parent ends itself and the device.
 
 use crate::counts::Counts;
 use crate::error::{Context, Error, Result};
@@ -21,47 +21,47 @@ use std::time::{Duration, Instant};
 
 /// The longest line that is read.
 const MAX_LINE: u64 = 1 << 20;
-/// How long the process may take for an answer; closing waits for the device's disks.
+/// The time limit for an answer of the process; closing waits for the device's disks.
 const LIMIT: Duration = Duration::from_secs(90);
-/// The same where it has nothing to wait for.
+/// The time limit for an answer that needs no waiting.
 const TELL_LIMIT: Duration = Duration::from_secs(10);
 
-/// What the process is told.
+/// An order to the process.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Order {
     /// Start a server, with what the program's own policy needs.
     Start(Box<Options>, Value),
-    /// Close.
+    /// Close the gate, for this reason.
     Contain(String),
-    /// Tell how it stands.
+    /// Report the state.
     Tell,
     /// End in order.
     Stop,
 }
 
-/// What the process tells.
+/// A message of the process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Answer {
-    /// The server listens; the driver VM gets these arguments.
+    /// The server listens; the driver VM's QEMU receives these arguments.
     Ready(Vec<String>),
-    /// It cannot go on.
+    /// The gate cannot continue, for this reason.
     Failed(String),
-    /// How it stands.
+    /// The gate's state.
     State(Box<State>),
 }
 
-/// How the gate stands.
+/// The state of the gate.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct State {
-    /// What has passed.
+    /// The accesses so far.
     pub counts: Counts,
-    /// Why it cannot go on, if so.
+    /// Why it cannot continue; `None` while it can.
     pub failure: Option<String>,
-    /// The process of the device, once it has started.
+    /// The number of the device's process, once it has started.
     pub device: Option<u32>,
-    /// What the policy tells; see [`Gate::tell`].
+    /// The policy's report; see [`Gate::tell`].
     #[serde(default)]
     pub policy: Value,
 }
@@ -78,8 +78,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program that calls [`serve`]. Call it on a thread that lives as long as the gate: the process dies with
-    /// that thread. `policy` is handed to the program as it is.
+    /// Starts a program that calls [`serve`]. Call it on a thread that lives as long as the gate: the process
+    /// ends with that thread. `policy` is passed to the program unchanged.
     pub fn start(mut command: Command, options: &Options, policy: Value) -> Result<Process> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         sys::bind_child(&mut command, Vec::new());
@@ -120,35 +120,35 @@ impl Process {
         self.arguments.clone()
     }
 
-    /// Its number.
+    /// The number of the process.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Closes the gate, and returns when nothing can pass any more. Where the process is gone the gate is closed already,
-    /// and the error tells so.
+    /// Closes the gate, and returns when nothing can pass any more. Where the process has ended the gate is
+    /// closed already, and the error says so.
     pub fn contain(&mut self, why: &str) -> Result<State> {
         self.order(&Order::Contain(why.to_owned()))?;
         self.state_answer(LIMIT)
     }
 
-    /// How the gate stands. An error means that the process is gone: the gate is closed.
+    /// The state of the gate. An error means that the process has ended: the gate is closed.
     pub fn state(&mut self) -> Result<State> {
         self.order(&Order::Tell)?;
         self.state_answer(TELL_LIMIT)
     }
 
-    /// What was last heard of the gate, without asking.
+    /// The state that the gate reported last, without asking.
     pub fn last(&self) -> &State {
         &self.last
     }
 
-    /// True while the process lives.
+    /// True while the process runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Ends the process and the device in order, and gives the final state.
+    /// Ends the process and the device in order, and returns the final state.
     pub fn stop(mut self) -> Result<State> {
         self.order(&Order::Stop)?;
         let state = self.state_answer(LIMIT)?;
@@ -186,9 +186,9 @@ impl Process {
         }
     }
 
-    /// How it died.
+    /// The error for the death of the process.
     fn death(&mut self) -> Error {
-        // Its pipes are closed a moment before it has ended.
+        // Its pipes are closed a moment before it ends.
         let what = sys::death(&mut self.child).unwrap_or_else(|| "does not listen anymore".into());
         sys::kill_group(&mut self.child);
         Error::Process { what }
@@ -198,13 +198,13 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         sys::kill_group(&mut self.child);
-        // Where it could not do so itself.
+        // Removes the socket where the process could not do so itself.
         let _ = std::fs::remove_file(&self.socket);
     }
 }
 
-/// The whole life of the gate's process: serves orders from standard input until it is told to stop, or nobody is there to
-/// tell it. `policy` makes the policy from what [`Process::start`] was given.
+/// The whole life of the gate's process. It serves orders from standard input until one stops it, or standard
+/// input ends. `policy` builds the policy from the value that [`Process::start`] received.
 pub fn serve(
     policy: impl FnOnce(Value) -> std::result::Result<Arc<dyn Gate>, String>,
 ) -> std::process::ExitCode {
@@ -257,7 +257,7 @@ fn send(to: &mut impl Write, what: &impl Serialize) -> bool {
     to.write_all(&line).and_then(|()| to.flush()).is_ok()
 }
 
-/// The next line that can be understood; `None` at the end.
+/// The next line that can be parsed; `None` at the end.
 fn receive<T: for<'a> Deserialize<'a>>(from: &mut impl BufRead) -> Option<T> {
     let mut line = Vec::new();
     from.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).ok()?;

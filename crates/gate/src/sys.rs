@@ -1,4 +1,4 @@
-//! The system calls that the standard library has no words for.
+//! The system calls that the standard library does not offer.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -6,7 +6,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Descriptors that one message may bring; QEMU sends at most 16.
+/// The most descriptors that one message may carry; QEMU sends at most 16.
 const MAX_DESCRIPTORS: usize = 64;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -15,7 +15,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 
 fn owned(result: libc::c_int) -> io::Result<OwnedFd> {
     let fd = check(result)?;
-    // SAFETY: the system just gave this descriptor to us and to nobody else.
+    // SAFETY: the system just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -29,7 +29,7 @@ pub fn memory_file(size: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Device and inode of an open file: what makes two descriptors mean the same file.
+/// Device and inode of an open file: they are equal where two descriptors mean the same file.
 pub fn identity(fd: &OwnedFd) -> io::Result<(u64, u64)> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: the descriptor is open, and the structure is written by the call.
@@ -39,7 +39,7 @@ pub fn identity(fd: &OwnedFd) -> io::Result<(u64, u64)> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-/// A counter that can be waited for.
+/// A counter that can be waited for (eventfd).
 #[derive(Debug)]
 pub struct Event(OwnedFd);
 
@@ -50,7 +50,7 @@ impl Event {
         owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }).map(Event)
     }
 
-    /// Takes a descriptor that came from elsewhere, if it is such a counter; one that would make us wait is refused.
+    /// Accepts a descriptor of another process, if it is such a counter; one that could block is refused.
     pub fn received(fd: OwnedFd) -> Option<Event> {
         let name = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()?;
         if name.to_str()? != "anon_inode:[eventfd]" {
@@ -63,14 +63,14 @@ impl Event {
         Some(Event(fd))
     }
 
-    /// Adds one. A counter that is full has been signaled already.
+    /// Adds one to the counter. A counter that is full is signaled already.
     pub fn signal(&self) {
         let one = 1u64.to_ne_bytes();
         // SAFETY: the descriptor is open, and the buffer has eight bytes.
         let _ = unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Sets it to zero and gives what it was.
+    /// Sets the counter to zero and returns its old value.
     pub fn take(&self) -> u64 {
         let mut bytes = [0; 8];
         // SAFETY: the descriptor is open, and the buffer has eight bytes.
@@ -85,18 +85,18 @@ impl AsRawFd for Event {
     }
 }
 
-/// Waits for several descriptors at once; each has a number.
+/// Waits for several descriptors at once; each has a number (epoll).
 #[derive(Debug)]
 pub struct Waiter(OwnedFd);
 
 impl Waiter {
-    /// Waits for nothing yet.
+    /// A waiter without descriptors.
     pub fn new() -> io::Result<Waiter> {
         // SAFETY: no pointers are passed.
         owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }).map(Waiter)
     }
 
-    /// Waits for this descriptor as well.
+    /// Adds this descriptor with its number.
     pub fn add(&self, fd: RawFd, number: u64) -> io::Result<()> {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: number };
         // SAFETY: the structure is valid for the call.
@@ -104,17 +104,17 @@ impl Waiter {
         Ok(())
     }
 
-    /// Waits for this descriptor no more.
+    /// Removes this descriptor.
     pub fn remove(&self, fd: RawFd) {
         // SAFETY: no event is passed, and a descriptor that is not waited for is only an error.
         unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
     }
 
-    /// Waits no longer than `limit` and gives the numbers of those that have something to read.
+    /// Waits no longer than `limit` and returns the numbers of the descriptors that are readable.
     pub fn wait(&self, limit: Duration, ready: &mut Vec<u64>) -> io::Result<()> {
         ready.clear();
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
-        // Rounded up: a limit of less than a millisecond would be a busy loop.
+        // The limit is rounded up: one of less than a millisecond would be a busy loop.
         let limit = limit.as_micros().div_ceil(1000).min(1_000_000) as libc::c_int;
         // SAFETY: the buffer has room for 32 events.
         let count = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), 32, limit) };
@@ -133,7 +133,8 @@ impl Waiter {
 #[repr(C, align(8))]
 struct Control([u8; 512]);
 
-/// Reads what has arrived, without waiting, and the descriptors that came with it. 0 means the other end is closed.
+/// Reads the bytes that have arrived, without waiting, and the descriptors with them. 0 means the other end
+/// is closed.
 pub fn receive(socket: &impl AsRawFd, buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
     let mut control = Control([0; 512]);
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -152,7 +153,7 @@ pub fn receive(socket: &impl AsRawFd, buffer: &mut [u8], fds: &mut Vec<OwnedFd>)
     // SAFETY: the system filled the control buffer; the macros walk within its length.
     let mut head = unsafe { libc::CMSG_FIRSTHDR(&message) };
     while !head.is_null() {
-        // SAFETY: a head that the macros give is valid, and so are as many descriptors as its length says.
+        // SAFETY: a head that the macros return is valid, and so are as many descriptors as its length says.
         unsafe {
             if (*head).cmsg_level == libc::SOL_SOCKET && (*head).cmsg_type == libc::SCM_RIGHTS {
                 let bytes = ((*head).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
@@ -170,7 +171,7 @@ pub fn receive(socket: &impl AsRawFd, buffer: &mut [u8], fds: &mut Vec<OwnedFd>)
     Ok(count as usize)
 }
 
-/// Sends all bytes, with a descriptor beside the first. The socket's own time-out limits it.
+/// Sends all bytes, with a descriptor beside the first. The socket's own timeout limits it.
 pub fn send(socket: &impl AsRawFd, bytes: &[u8], fd: Option<RawFd>) -> io::Result<()> {
     let mut control = Control([0; 512]);
     let mut sent = 0;
@@ -208,7 +209,8 @@ pub fn send(socket: &impl AsRawFd, bytes: &[u8], fd: Option<RawFd>) -> io::Resul
     Ok(())
 }
 
-/// Has the child inherit these descriptors, lead a process group of its own, and die with the thread that starts it.
+/// Makes the child inherit these descriptors, lead a process group of its own, and die with the thread that
+/// starts it.
 pub fn bind_child(command: &mut Command, inherited: Vec<RawFd>) {
     let parent = std::process::id();
     command.process_group(0);
@@ -227,7 +229,7 @@ pub fn bind_child(command: &mut Command, inherited: Vec<RawFd>) {
     }
 }
 
-/// Can kill a process from any thread, and never another that got its number later.
+/// A handle that can kill a process from any thread, and never another one that reuses its number (pidfd).
 #[derive(Debug)]
 pub struct Killer {
     process: u32,
@@ -235,22 +237,22 @@ pub struct Killer {
 }
 
 impl Killer {
-    /// For a child that has not been waited for.
+    /// A handle for a child that has not been waited for.
     pub fn of(process: u32) -> io::Result<Killer> {
         // SAFETY: no pointers are passed.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
         Ok(Killer { process, handle: owned(fd as libc::c_int)? })
     }
 
-    /// Its number.
+    /// The number of the process.
     pub fn process(&self) -> u32 {
         self.process
     }
 
-    /// Kills it, if it still is.
+    /// Kills the process, if it still exists.
     pub fn kill(&self) {
         let none = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: the handle is open, and no information goes with the signal.
+        // SAFETY: the handle is open, and no information accompanies the signal.
         unsafe {
             libc::syscall(libc::SYS_pidfd_send_signal, self.handle.as_raw_fd(), libc::SIGKILL, none, 0)
         };
@@ -260,16 +262,17 @@ impl Killer {
 /// Kills the process group that a child leads, if the child has not been waited for.
 pub fn kill_group(child: &mut std::process::Child) {
     if matches!(child.try_wait(), Ok(None)) {
-        // SAFETY: the child leads a group of its own and has not been waited for, so the number is its.
+        // SAFETY: the child leads a group of its own and has not been waited for, so no other process has the
+        // number.
         unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
     }
     let _ = child.wait();
 }
 
-/// How long a process may take to end once it has closed what it listened to.
+/// How long a process may take to end after it closed its sockets and pipes.
 const DEATH_LIMIT: Duration = Duration::from_secs(1);
 
-/// How a process ended that is about to be gone: `was ended by signal 9 (SIGKILL)`. `None` where it goes on.
+/// How a process that is about to end ended: `was ended by signal 9 (SIGKILL)`. `None` where it continues.
 pub fn death(child: &mut std::process::Child) -> Option<String> {
     let deadline = Instant::now() + DEATH_LIMIT;
     loop {

@@ -11,10 +11,10 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Drivers whose devices must work behind the gate, with what their interrupts are.
+/// Drivers whose devices must work behind the gate, with the kind of their interrupts.
 const DRIVERS: [&str; 9] =
     ["e1000", "nvme", "e1000e", "igb", "pcnet32", "8139cp", "sym53c8xx", "ahci", "snd_ens1370"];
-/// The first few are tried each time.
+/// The first few are tested each time.
 const SAMPLED: usize = 2;
 
 fn main() -> ExitCode {
@@ -38,11 +38,12 @@ fn main() -> ExitCode {
     );
     trials.push(Trial::test("whatever happens at any moment", random).with_ignored_flag(true));
     trials.push(Trial::test("a silent policy closes the gate", silent).with_ignored_flag(true));
-    // Two guests at once would only fight for the processors.
+    // Two guests at once would only compete for the processors.
     libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit_code()
 }
 
-/// The workload ends well, with its checksums; every access that the device saw passed the gate, and the other way round.
+/// The workload ends well, with its checksums. Every access that the device received passed the gate, and
+/// every access that passed reached the device.
 fn works(driver: &str) -> Result<(), Failed> {
     let mut guest = Guest::new(driver, Policy::Open)?;
     let trace = guest.trace();
@@ -57,7 +58,7 @@ fn works(driver: &str) -> Result<(), Failed> {
     guest.nothing_left()
 }
 
-/// From the moment that the gate is closed the device gets nothing, and the disk stays as it is.
+/// From the moment that the gate is closed the device receives nothing, and the disk stays as it is.
 fn closed() -> Result<(), Failed> {
     let mut guest = Guest::new("nvme", Policy::Open)?;
     let trace = guest.trace();
@@ -73,7 +74,7 @@ fn closed() -> Result<(), Failed> {
     guest.nothing_left()
 }
 
-/// Whatever dies, the disk stays as it is, and nothing goes on.
+/// Whatever dies, the disk stays as it is, and nothing continues.
 fn dead(step: Step) -> Result<(), Failed> {
     let mut guest = Guest::new("nvme", Policy::Open)?;
     let (finished, _) = guest.run(step)?;
@@ -84,7 +85,7 @@ fn dead(step: Step) -> Result<(), Failed> {
     guest.nothing_left()
 }
 
-/// The same at moments that nobody chose; `GUARDRAIL_GATE_ROUNDS` says how often.
+/// Does the same at random moments; `GUARDRAIL_GATE_ROUNDS` sets the number of rounds.
 fn random() -> Result<(), Failed> {
     let rounds = std::env::var("GUARDRAIL_GATE_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
     for round in 0..rounds {

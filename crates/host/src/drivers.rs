@@ -1,4 +1,5 @@
-//! The drivers of a run: which modules they are, their debug information, the workload's variables, how the guest ran.
+//! The drivers of a run: their modules, their debug information, the workload's variables, and how the guest
+//! ran.
 
 use crate::error::HostError;
 use guardrail_report::{Run, Step};
@@ -16,18 +17,18 @@ pub fn drivers(prepared: &Prepared) -> impl Iterator<Item = &ModuleFile> {
     std::iter::once(&prepared.plan.driver).chain(prepared.more.iter().map(|companion| &companion.plan.driver))
 }
 
-/// The other modules that the guest loads, once or more often.
+/// The other modules that the guest loads, one or more times.
 pub fn others(prepared: &Prepared) -> impl Iterator<Item = &ModuleFile> {
     let companions = prepared.more.iter().flat_map(|companion| &companion.plan.before);
     prepared.plan.before.iter().chain(&prepared.also).chain(companions)
 }
 
-/// Their names, separated by commas.
+/// The names of a run's drivers, separated by commas.
 pub fn names(prepared: &Prepared) -> String {
     drivers(prepared).map(|driver| driver.name.as_str()).collect::<Vec<_>>().join(",")
 }
 
-/// The workload's variables that the user sets.
+/// The workload's variables that the user sets, from `NAME=VALUE`.
 pub fn variables(given: &[String]) -> Result<Vec<(String, String)>, HostError> {
     let pair = |text: &String| {
         let (name, value) = text
@@ -54,7 +55,7 @@ pub fn no_device(prepared: &Prepared) -> String {
     }
 }
 
-/// How a guest ran.
+/// The report's description of how a guest ran.
 pub fn ran(finished: &Finished) -> Run {
     let step = |(name, time): (&str, Duration)| Step { name: name.to_owned(), seconds: seconds(time) };
     let detail = match &finished.outcome {
@@ -72,12 +73,13 @@ pub fn ran(finished: &Finished) -> Run {
     }
 }
 
-/// Seconds, in whole milliseconds.
+/// A time in seconds, rounded to milliseconds.
 pub fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
-/// Tells whether a module file is the one that was recorded (FNV-1a; no defense against forgery).
+/// Identifies a module file, to check whether it is the one that was recorded (FNV-1a; no defense against
+/// forgery).
 pub fn digest(bytes: &[u8]) -> String {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -85,7 +87,7 @@ pub fn digest(bytes: &[u8]) -> String {
     format!("{hash:016x}")
 }
 
-/// The file with a module's debug information, if the kernel's package of them was fetched.
+/// The file with a module's debug information; `None` where the kernel's package of them was not fetched.
 pub fn debug_file(cache: &Cache, kernel: &Kernel, module: &str) -> Option<PathBuf> {
     let mut folders = vec![kernels::cached_debug_symbols(cache, kernel)?.join("usr/lib/debug")];
     while let Some(folder) = folders.pop() {

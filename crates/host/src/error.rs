@@ -1,4 +1,4 @@
-//! What can go wrong, and with which exit status the program then ends.
+//! The errors of the program, and the exit status for each.
 
 use std::error::Error as _;
 
@@ -6,11 +6,11 @@ use std::error::Error as _;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// Nothing was found.
+    /// The run ended well, without findings.
     Clean = 0,
-    /// Something was found.
+    /// The run reported findings.
     Findings = 1,
-    /// Bad usage or input.
+    /// The usage or the input is wrong.
     Usage = 2,
     /// The run itself failed.
     RunFailed = 3,
@@ -29,44 +29,44 @@ pub enum HostError {
     /// The machine or the run failed.
     #[error("{0}")]
     Run(String),
-    /// Ctrl-C.
+    /// The user interrupted the program (Ctrl-C).
     #[error("interrupted")]
     Interrupted,
-    /// Something of the driver VM.
+    /// An error of the driver VM.
     #[error(transparent)]
     Vm(#[from] guardrail_vm::Error),
-    /// A kernel image or a module.
+    /// An error in a kernel image or a module.
     #[error(transparent)]
     Kernel(#[from] guardrail_binfmt::KernelError),
-    /// Mutants of a driver.
+    /// An error while mutants of a driver are made.
     #[error(transparent)]
     Inject(#[from] guardrail_mutate::Error),
-    /// A module that is to be guarded, or that is.
+    /// An error in a module that is to be guarded, or that is guarded.
     #[error(transparent)]
     Rewrite(#[from] guardrail_rewrite::RewriteError),
-    /// The log.
+    /// An error in the log.
     #[error(transparent)]
     Log(#[from] guardrail_trace::log::LogError),
-    /// A trace file.
+    /// An error in a trace file.
     #[error(transparent)]
     Trace(#[from] guardrail_trace::file::FileError),
-    /// A saved guest.
+    /// An error in a saved guest.
     #[error(transparent)]
     Snapshot(#[from] guardrail_snapshot::Error),
-    /// A file operation.
+    /// An error of a file operation.
     #[error("cannot {doing} {path}")]
     Io {
-        /// What was tried.
+        /// The operation, as a verb.
         doing: &'static str,
-        /// On what.
+        /// The path that it was tried on.
         path: String,
-        /// Why not.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
 impl HostError {
-    /// The exit status that goes with it.
+    /// The exit status for this error.
     pub fn status(&self) -> Status {
         use guardrail_trace::file::FileError;
         match self {
@@ -94,7 +94,7 @@ impl HostError {
     }
 }
 
-/// The error as one line. A cause that the message tells already is not repeated.
+/// The error as one line. A cause that the message contains already is not repeated.
 pub fn sentence(error: &HostError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -108,12 +108,12 @@ pub fn sentence(error: &HostError) -> String {
     text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// Tells the error on standard error.
+/// Prints the error on standard error.
 pub fn print(error: &HostError) {
     tell("error", &sentence(error));
 }
 
-/// One line on standard error; a closed one is nobody's problem.
+/// Prints one line on standard error; a closed standard error is ignored.
 pub fn tell(level: &str, text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{level}: {text}");

@@ -1,4 +1,4 @@
-//! Small files that the program keeps in folders of its own.
+//! Small files that the program keeps in its own folders.
 
 use crate::error::HostError;
 use serde::Serialize;
@@ -6,10 +6,10 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// No file of ours is larger; a table of a survey holds the reports of all runs.
+/// The largest file that is read, in bytes; a survey's table holds the reports of all runs.
 const MAX_FILE: u64 = 256 << 20;
 
-/// Reads a file of ours; `None` where it is absent.
+/// Reads one of the program's files; `None` where it is absent.
 pub fn read(file: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::open(file).ok()?.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
@@ -26,7 +26,7 @@ pub fn write(file: &Path, bytes: &[u8]) -> Result<(), HostError> {
         .map_err(HostError::io("write", file.display()))
 }
 
-/// Anything as an object that people can read, too.
+/// Any value as JSON, indented for people.
 pub fn json(value: &impl Serialize) -> Result<Vec<u8>, HostError> {
     let mut text = serde_json::to_vec_pretty(value).map_err(|error| HostError::Run(error.to_string()))?;
     text.push(b'\n');

@@ -1,4 +1,4 @@
-//! Where a run writes, and where it finds its libraries.
+//! The folders that a run writes to, and where it finds its libraries.
 
 use crate::error::HostError;
 use guardrail_vm::Cache;
@@ -9,19 +9,19 @@ use tempfile::TempDir;
 /// The name of the guardrail program.
 const PROGRAM: &str = "guardrail";
 
-/// The path from the root.
+/// The absolute form of the path.
 pub fn absolute(path: &Path) -> Result<PathBuf, HostError> {
     std::path::absolute(path).map_err(HostError::io("find", path.display()))
 }
 
-/// The guardrail program, which plays the processes of a run: this program, or the one beside it where another program
-/// embeds an engine.
+/// The guardrail program, which also runs as the processes of a run. It is this program, or the one beside it
+/// where another program embeds an engine.
 pub fn program() -> Result<PathBuf, HostError> {
     let this = this_program()?;
     if this.file_name().is_some_and(|name| name == PROGRAM) { Ok(this) } else { beside(&this, PROGRAM) }
 }
 
-/// One of Guardrail's libraries, beside the program.
+/// The path of one of Guardrail's libraries, beside the program.
 pub fn library(name: &str) -> Result<PathBuf, HostError> {
     beside(&this_program()?, name)
 }
@@ -32,7 +32,7 @@ fn this_program() -> Result<PathBuf, HostError> {
 
 fn beside(program: &Path, name: &str) -> Result<PathBuf, HostError> {
     let folder = program.parent().unwrap_or(Path::new("/"));
-    // Tests and examples lie one folder deeper.
+    // Test and example programs are one folder deeper.
     let candidates = [folder.join(name), folder.join("..").join(name)];
     candidates.into_iter().find(|path| path.is_file()).ok_or_else(|| {
         HostError::Run(format!(
@@ -42,11 +42,11 @@ fn beside(program: &Path, name: &str) -> Result<PathBuf, HostError> {
     })
 }
 
-/// The folder that a run writes to: the user's, or one that goes with the run.
+/// The folder that a run writes to: the user's, or a temporary one.
 pub enum RunFolder {
-    /// Goes with the run.
+    /// A temporary folder, which is removed with the run.
     Own(TempDir),
-    /// The user's.
+    /// The user's folder, which is kept.
     Kept(PathBuf),
 }
 
@@ -65,7 +65,7 @@ impl RunFolder {
         Ok(RunFolder::Own(folder))
     }
 
-    /// Its path.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         match self {
             RunFolder::Own(folder) => folder.path(),
@@ -74,11 +74,11 @@ impl RunFolder {
     }
 }
 
-/// The log's place in shared memory; it goes with the run.
+/// The log's folder in shared memory; it is removed with the run.
 pub struct LogFolder(TempDir);
 
 impl LogFolder {
-    /// A place that nobody else has.
+    /// Creates a folder that nothing else uses.
     pub fn new() -> Result<LogFolder, HostError> {
         let memory = Path::new("/dev/shm");
         let place = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
@@ -87,17 +87,17 @@ impl LogFolder {
         Ok(LogFolder(folder))
     }
 
-    /// The folder.
+    /// The path of the folder.
     pub fn folder(&self) -> &Path {
         self.0.path()
     }
 
-    /// The log's path.
+    /// The path of the log.
     pub fn log(&self) -> PathBuf {
         self.0.path().join("log")
     }
 
-    /// Takes the log's name away; who has it open keeps it.
+    /// Removes the log's name; processes that have it open keep it.
     pub fn unlink(&self) {
         let _ = fs::remove_file(self.log());
         let _ = fs::remove_dir(self.0.path());

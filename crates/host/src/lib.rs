@@ -1,7 +1,8 @@
-//! What every engine needs of the host: errors with their exit statuses, progress, signals, processes, folders and files,
-//! and the drivers that a run is about.
+//! The host services of every engine: errors with their exit statuses, progress, signals, processes, folders
+//! and files. It also describes the drivers of a run.
 //!
-//! Knows: standard error, signals, folders of runs, the libraries beside the program, how drivers of the zoo are built.
+//! Knows: standard error, signals, folders of runs, the libraries beside the program, and how drivers of the
+//! zoo are built.
 //!
 //! Must not know: the command line, what events mean, what a report looks like.
 //!
@@ -22,24 +23,24 @@ pub use signals::Signals;
 
 use guardrail_vm::Cache;
 
-/// What an engine uses of the machine that it runs on.
+/// The services that an engine uses on this machine.
 pub struct Host {
-    /// Kernels, packages and built drivers.
+    /// The cache of kernels, packages and built drivers.
     pub cache: Cache,
-    /// Whether the user wants the run to end.
+    /// The user's signals, which can end the run.
     pub signals: Signals,
-    /// How far the run is.
+    /// The display of progress.
     pub progress: Progress,
 }
 
 impl Host {
-    /// For a program of its own: it handles signals, and shows progress on standard error.
+    /// Services for a program of its own: it handles signals, and shows progress on standard error.
     pub fn open() -> Result<Host, HostError> {
         let (signals, progress) = (Signals::install()?, Progress::shown());
         Ok(Host { cache: Cache::open()?, signals, progress })
     }
 
-    /// For an engine inside another program: it handles no signal and shows nothing.
+    /// Services for an engine inside another program: it handles no signal and shows nothing.
     pub fn embedded() -> Result<Host, HostError> {
         Ok(Host { cache: Cache::open()?, signals: Signals::none(), progress: Progress::silent() })
     }

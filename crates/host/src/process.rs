@@ -1,4 +1,5 @@
-//! A `guardrail check` of its own, for commands that make many runs: nothing that a run does can end them, and none outlives them.
+//! A `guardrail check` in a process of its own, for commands that make many runs. No failure of a run can end
+//! the command, and no run outlives it.
 
 use crate::error::HostError;
 use crate::folders::program;
@@ -7,30 +8,30 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
-/// A running `guardrail check`; dropping it ends it. Its guest dies with it.
+/// A running `guardrail check`; dropping it ends it. Its guest ends with it.
 pub struct Process(std::process::Child);
 
 impl Process {
-    /// This program, asked to check something.
+    /// The command of this program for a check.
     pub fn check() -> Result<Command, HostError> {
         let mut command = Command::new(program()?);
         command.arg("check");
         Ok(command)
     }
 
-    /// Starts it. What it prints goes to the files `stdout` and `stderr` of a folder.
+    /// Starts the process. Its output is written to the files `stdout` and `stderr` of a folder.
     pub fn start(mut command: Command, folder: &Path) -> Result<Process, HostError> {
         let file = |name: &str| {
             let path = folder.join(name);
             fs::File::create(&path).map_err(HostError::io("create", path.display()))
         };
         command.stdin(Stdio::null()).stdout(file("stdout")?).stderr(file("stderr")?);
-        // Ctrl-C at the terminal is ours to handle: a run is ended in order.
+        // This process handles Ctrl-C at the terminal: it ends a run in order.
         command.process_group(0);
         // SAFETY: the closure calls one async-signal-safe function and touches no memory.
         unsafe {
             command.pre_exec(|| {
-                // However we end, a run does not go on alone; it takes its guest with it.
+                // However this process ends, the run must not continue alone; it ends its guest, too.
                 match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
                     0 => Ok(()),
                     _ => Err(std::io::Error::last_os_error()),
@@ -46,18 +47,18 @@ impl Process {
         self.0.id()
     }
 
-    /// Its end, if it has come.
+    /// The exit status; `None` while it runs.
     pub fn try_wait(&mut self) -> std::io::Result<Option<ExitStatus>> {
         self.0.try_wait()
     }
 
-    /// Tells it to end.
+    /// Asks the process to end (SIGTERM).
     pub fn interrupt(&self) {
-        // SAFETY: the child has not been waited for, so the number is its.
+        // SAFETY: the child has not been waited for, so no other process has the number.
         unsafe { libc::kill(self.0.id() as i32, libc::SIGTERM) };
     }
 
-    /// Ends it at once.
+    /// Kills the process at once.
     pub fn kill(&mut self) {
         let _ = self.0.kill();
     }

@@ -4,7 +4,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-/// Shows how far a run is.
+/// The display of a run's progress.
 pub struct Progress {
     bar: Option<ProgressBar>,
 }
@@ -23,7 +23,7 @@ impl Progress {
         Progress { bar }
     }
 
-    /// Shows nothing, for calls that must be quiet.
+    /// A display that shows nothing, for calls that must be quiet.
     pub fn silent() -> Progress {
         Progress { bar: Some(ProgressBar::hidden()) }
     }
@@ -41,12 +41,12 @@ impl Progress {
         self.step(&format!("{:6.1} s  {text}", time.as_secs_f64()));
     }
 
-    /// A finding, the moment it is reported.
+    /// A finding, at the moment of its report.
     pub fn found(&self, checker: &str, kind: &str, action: &str) {
         self.step(&format!("{checker}: {kind} ({action})"));
     }
 
-    /// Removes the bar, so that what is printed next stands alone.
+    /// Removes the bar, so that it does not mix with later output.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -1,13 +1,13 @@
-//! Signals of the user (Ctrl-C and others): before a run they end the program, during one they end the run.
+//! Signals of the user (Ctrl-C and others): before a run they end the program, during a run they end the run.
 
 use crate::error::{HostError, Status};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether a signal came.
+/// The signals that have arrived.
 pub struct Signals {
-    /// Nothing has been started that needs an orderly end.
+    /// True as long as nothing needs an orderly end.
     idle: Arc<AtomicBool>,
     interrupted: Arc<AtomicBool>,
 }
@@ -26,7 +26,7 @@ impl Signals {
         Ok(Signals { idle, interrupted })
     }
 
-    /// Handles nothing; the program around the engine does.
+    /// Signals without a handler; the program around the engine handles them.
     pub fn none() -> Signals {
         Signals { idle: Arc::default(), interrupted: Arc::default() }
     }
@@ -36,7 +36,7 @@ impl Signals {
         self.idle.store(false, Ordering::SeqCst);
     }
 
-    /// A signal came.
+    /// True where a signal has arrived.
     pub fn interrupted(&self) -> bool {
         self.interrupted.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! The zoo: drivers with planted bugs, built from their sources when they are first asked for.
+//! The zoo: drivers with planted bugs, built from their sources at the first request.
 
 use crate::error::HostError;
 use crate::progress::Progress;
@@ -14,7 +14,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// What makes a folder one of the zoo's: it says which bug its driver has, or which faults can be planted in it.
+/// A folder with one of these files belongs to the zoo. The file describes the driver's bug, or the faults
+/// that can be planted in it.
 const SAYS: [&str; 2] = ["expect.json", "faults.json"];
 
 /// The zoo's driver that an argument names: `zoo/NAME`, or `zoo/NAME_ok` (or `-ok`) for its correct twin.
@@ -35,7 +36,7 @@ pub fn prepare(
     Ok(Prepared::new(packages, request, &mut |step| progress.step(step))?)
 }
 
-/// A driver with what it needs: a module's name, a path, or `zoo/NAME`, which is built for the kernel.
+/// A driver with what it needs. It is a module's name, a path, or `zoo/NAME`, which is built for the kernel.
 pub fn plan(packages: &Packages, kernel: &Kernel, driver: &str) -> Result<LoadPlan, HostError> {
     let built: Option<PathBuf> = match named(driver).filter(|_| !Path::new(driver).is_file()) {
         Some(name) => modules(packages, kernel, &[name])?.pop(),
@@ -45,7 +46,7 @@ pub fn plan(packages: &Packages, kernel: &Kernel, driver: &str) -> Result<LoadPl
     Ok(Modules::of(kernel)?.plan(&driver)?)
 }
 
-/// The same drivers, those of the zoo as files that are built for the kernel.
+/// The same drivers, with those of the zoo replaced by files that are built for the kernel.
 fn built_for(
     packages: &Packages,
     kernel: &str,
@@ -67,7 +68,8 @@ fn built_for(
     Ok(drivers)
 }
 
-/// The module files of these drivers of the zoo, built for `kernel` together if that was not done before.
+/// The module files of these drivers of the zoo. They are built for `kernel` together, unless that was done
+/// before.
 pub fn modules(packages: &Packages, kernel: &Kernel, names: &[&str]) -> Result<Vec<PathBuf>, HostError> {
     let zoo = folder()?;
     let mut bugs = names.iter().map(|name| known(&zoo, name)).collect::<Result<Vec<_>, _>>()?;
@@ -85,7 +87,7 @@ pub fn modules(packages: &Packages, kernel: &Kernel, names: &[&str]) -> Result<V
     names.iter().map(|name| built(packages, &tree, name)).collect()
 }
 
-/// The module file of a driver in a tree that was built.
+/// The module file of a driver in a built tree.
 fn built(packages: &Packages, tree: &str, name: &str) -> Result<PathBuf, HostError> {
     let file = format!("{}.ko", name.replace('-', "_"));
     let path = packages.cache().path(tree).join(&file);
@@ -136,7 +138,7 @@ fn folders(of: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths.into_iter().filter(|path| path.is_dir()).collect())
 }
 
-/// The driver of the zoo that a name means: its own, or that of its twin.
+/// The driver of the zoo for a name, which may be its own or that of its twin.
 fn known(zoo: &Path, name: &str) -> Result<String, HostError> {
     let drivers = drivers(zoo).map_err(HostError::io("list", zoo.display()))?;
     let is = |wanted: &str| drivers.contains_key(wanted);
@@ -150,7 +152,7 @@ fn known(zoo: &Path, name: &str) -> Result<String, HostError> {
     Err(Error::Unknown { what: "driver", name: format!("zoo/{name}"), near: near.collect() }.into())
 }
 
-/// Changes with the sources, so that a build of older ones is not taken for them.
+/// A digest that changes with the sources, so that a build of older ones is not used.
 fn digest(zoo: &Path, bug: &str) -> io::Result<u64> {
     let script = zoo.join("build").canonicalize()?;
     let mut files = vec![script.with_file_name("../scripts/kbuild"), script];

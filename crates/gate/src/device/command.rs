@@ -12,20 +12,21 @@ pub const SLOT: u32 = 4;
 /// The slot of the doorbell.
 pub const DOORBELL_SLOT: u32 = 3;
 
-/// Which device, and what is behind it.
+/// The model of the device and its back ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
-    /// The QEMU program with what it needs to start, as [`Options::program`] takes it from a command.
+    /// The QEMU program with the arguments that it needs to start, as [`Options::program`] takes it from a
+    /// command.
     pub program: Vec<OsString>,
-    /// Variables of its environment.
+    /// Variables of QEMU's environment.
     pub environment: Vec<(OsString, OsString)>,
     /// The model of the device: the PCI function that the driver drives.
     pub model: String,
-    /// The values of the `-device` options that make it, in order.
+    /// The values of QEMU's `-device` options for it, in order.
     pub devices: Vec<String>,
-    /// Other arguments that it needs: network, disk, sound.
+    /// Other arguments of QEMU for its back ends: network, disk, sound.
     pub arguments: Vec<String>,
-    /// A file for QEMU's own record of all accesses to device memory; it is large.
+    /// A file for QEMU's own log of all accesses to device memory; it is large.
     pub trace: Option<PathBuf>,
 }
 
@@ -41,7 +42,7 @@ impl Options {
         self
     }
 
-    /// Tells without starting anything whether the device can stand elsewhere.
+    /// Checks, without starting anything, whether the device can run in a QEMU of its own.
     pub fn check(&self) -> Result<()> {
         self.placed().map(|_| ())
     }
@@ -64,7 +65,7 @@ impl Options {
         Ok(devices)
     }
 
-    /// The command. `memory` is the guest's RAM, of `mib` MiB; `rom` is what the CPU runs.
+    /// The command line. `memory` is the guest's RAM, of `mib` MiB; `rom` is what the CPU runs.
     pub(super) fn command(
         &self,
         memory: &str,
@@ -79,7 +80,7 @@ impl Options {
         command.args(arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-cpu", "qemu64", "-smp", "1"]);
         command.args(["-accel", "tcg,thread=single", "-machine", "pc,vmport=off,memory-backend=ram"]);
-        // What a guest makes of a device model's faults stays in this process.
+        // A fault of a device model that the guest exploits must not leave this process.
         command.args(["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"]);
         command.arg("-m").arg(mib.to_string());
         command

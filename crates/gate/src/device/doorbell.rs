@@ -1,8 +1,8 @@
 //! Message-signaled interrupts leave the device's QEMU through a doorbell.
 //!
-//! Such an interrupt is a write of a word to an address. QEMU's `ivshmem-doorbell` has a register that, when written,
-//! signals a counter which its server chose; so the device is told to send its interrupts to that register, and we are
-//! the server.
+//! Such an interrupt is a write of a word to an address. QEMU's `ivshmem-doorbell` has a register; a write to
+//! it signals a counter that its server chose. The device is therefore set up to send its interrupts to that
+//! register, and this module is the server.
 
 use crate::error::{Context, Result};
 use crate::sys::{self, Event};
@@ -10,24 +10,24 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Interrupts that it tells apart.
+/// The number of interrupts that it distinguishes.
 pub const VECTORS: u32 = 128;
 /// Where the doorbell's registers are in the device's QEMU: above the I/O APIC, where no guest puts a device.
 pub const BASE: u32 = 0xfed8_0000;
-/// The address that interrupts are sent to. The word is the number of the interrupt: its upper half, which names the
-/// peer, is zero, for message-signaled interrupts without a table have no upper half.
+/// The bus address that interrupts are sent to. The word is the number of the interrupt. Its upper half,
+/// which names the peer, is zero, because message-signaled interrupts without a table have no upper half.
 pub const ADDRESS: u32 = BASE + 12;
 
-/// Our side of it.
+/// The server's side of the doorbell.
 #[derive(Debug)]
 pub struct Doorbell {
     events: Vec<Event>,
-    /// QEMU ends the doorbell when it is closed.
+    /// QEMU ends the doorbell when this stream is closed.
     _stream: UnixStream,
 }
 
 impl Doorbell {
-    /// Says over this stream what QEMU wants to know, before it asks.
+    /// Sends QEMU all that it expects from the server, before it asks.
     pub fn serve(stream: UnixStream) -> Result<Doorbell> {
         const VERSION: i64 = 0;
         const QEMU: i64 = 1;

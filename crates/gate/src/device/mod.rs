@@ -1,4 +1,4 @@
-//! The device behind the gate.
+//! The device behind the gate, as the server uses it.
 
 mod command;
 mod doorbell;
@@ -14,70 +14,71 @@ use crate::error::{Error, Result};
 use crate::policy::Space;
 use std::os::fd::RawFd;
 
-/// What a device consists of, as PCI tells it.
+/// The parts of a device, as PCI describes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes behind each base address register; 0 where there is nothing.
+    /// The size of each base address register's space in bytes; 0 where the register is unused.
     pub bars: [u64; 6],
-    /// Bytes of configuration space.
+    /// The size of configuration space in bytes.
     pub config: u32,
-    /// It has an interrupt line.
+    /// True where it has an interrupt line.
     pub line: bool,
-    /// Message-signaled interrupts.
+    /// The number of message-signaled interrupts (MSI).
     pub msi: u32,
-    /// Message-signaled interrupts with a table.
+    /// The number of message-signaled interrupts with a table (MSI-X).
     pub msi_x: u32,
 }
 
-/// What a device says to the guest.
+/// An interrupt of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupt {
-    /// Its line is raised, or no longer.
+    /// Its line is raised (true) or lowered (false).
     Line(bool),
-    /// A message-signaled interrupt.
+    /// The MSI with this number.
     Msi(u32),
-    /// One of the table.
+    /// The MSI-X with this number.
     MsiX(u32),
 }
 
 /// A device that the server drives. An error means that the device is lost, and closes the gate.
 pub trait Device {
-    /// What it consists of.
+    /// The parts of the device.
     fn layout(&self) -> &Layout;
 
     /// Reads 1, 2, 4 or 8 bytes of a base address register's memory or ports, or any number of configuration space.
     fn read(&mut self, space: Space, offset: u64, into: &mut [u8]) -> Result<()>;
 
-    /// Writes as much.
+    /// Writes under the same rules.
     fn write(&mut self, space: Space, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// Resets it.
+    /// Resets the device.
     fn reset(&mut self) -> Result<()>;
 
-    /// Cuts it off from the guest's memory, and lets it finish what it had begun with the outside world. It is so even
-    /// where this fails: then the device has been ended.
+    /// Cuts it off from the guest's memory, and lets it finish its work with the outside world. Even where
+    /// this fails the device is cut off, because it has been ended then.
     fn cut(&mut self) -> Result<()>;
 
-    /// Descriptors that have something to read when the device has something to say.
+    /// Descriptors that become readable when the device has an interrupt.
     fn sources(&self) -> Vec<RawFd>;
 
-    /// Takes what the device has said; `None` for all sources, else only that with this index.
+    /// Takes the pending interrupts, of all sources (`None`) or of that with this index.
     fn interrupts(&mut self, source: Option<usize>, tell: &mut dyn FnMut(Interrupt)) -> Result<()>;
 
-    /// How the device's process ended, where it has.
+    /// How the device's process ended; `None` while it runs.
     fn death(&mut self) -> Option<Error> {
         None
     }
 
-    /// What was done besides what [`Device::read`] and [`Device::write`] did to the device's memory and ports.
+    /// Operations of the gate that [`Device::read`] and [`Device::write`] on the device's memory and ports do
+    /// not count.
     fn operations(&self) -> Operations;
 }
 
-/// What the gate did on its own account.
+/// Counts of the gate's own operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operations {
-    /// Words of the table of interrupts that were written.
+    /// Words written to the table of interrupts.
     pub table: u64,
-    /// Reads and writes of configuration space, those for the guest included.
+    /// Reads and writes of configuration space, including those for the guest.
     pub config: u64,
 }

@@ -1,12 +1,12 @@
-//! What configuration space says of a device.
+//! Parses a device's PCI configuration space.
 
-/// Bytes of configuration space that the old mechanism reaches.
+/// Bytes of configuration space that configuration mechanism #1 reaches.
 pub const CONFIG: usize = 256;
 /// The command register.
 pub const COMMAND: u64 = 4;
-/// The device answers at its ports.
+/// The bit that makes the device answer at its ports.
 pub const PORTS: u16 = 1;
-/// The device answers at its memory.
+/// The bit that makes the device answer at its memory.
 pub const MEMORY: u16 = 2;
 /// The first base address register.
 pub const BAR: u64 = 0x10;
@@ -14,23 +14,23 @@ pub const BAR: u64 = 0x10;
 /// The capability for message-signaled interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Msi {
-    /// Where it begins.
+    /// The offset of the capability in configuration space.
     pub at: u64,
-    /// Addresses have 64 bits.
+    /// True where addresses have 64 bits.
     pub wide: bool,
-    /// It has a mask for each interrupt.
+    /// True where it has a mask bit for each interrupt.
     pub masks: bool,
-    /// How many interrupts.
+    /// The number of interrupts.
     pub vectors: u32,
 }
 
 impl Msi {
-    /// Where the data word is.
+    /// The offset of the data word.
     pub fn data(&self) -> u64 {
         self.at + if self.wide { 12 } else { 8 }
     }
 
-    /// True for bytes that say where interrupts go and which are masked: those are the gate's.
+    /// True for bytes with the address and the masks of interrupts, which the gate owns.
     pub fn owns(&self, offset: u64) -> bool {
         let end = self.data() + if self.masks { 12 } else { 4 };
         (self.at + 4..end).contains(&offset)
@@ -40,27 +40,27 @@ impl Msi {
 /// The capability for a table of interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MsiX {
-    /// Where it begins.
+    /// The offset of the capability in configuration space.
     pub at: u64,
-    /// How many interrupts.
+    /// The number of interrupts.
     pub vectors: u32,
     /// The base address register whose memory holds the table.
     pub bar: usize,
-    /// Where in it.
+    /// The offset of the table in that memory.
     pub table: u64,
 }
 
-/// The capabilities that matter to the gate.
+/// The capabilities that the gate uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Message-signaled interrupts.
+    /// Message-signaled interrupts; `None` where the device has none.
     pub msi: Option<Msi>,
-    /// With a table.
+    /// Message-signaled interrupts with a table; `None` where the device has none.
     pub msi_x: Option<MsiX>,
 }
 
 impl Capabilities {
-    /// Reads the list in configuration space; a list that leads in circles ends.
+    /// Reads the list of capabilities in configuration space; a cyclic list ends.
     pub fn of(config: &[u8; CONFIG]) -> Capabilities {
         let word = |at: usize| config.get(at..at + 2).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));
         let long = |at: usize| u32::from(word(at)) | u32::from(word(at + 2)) << 16;
@@ -101,7 +101,7 @@ impl Capabilities {
     }
 }
 
-/// The sizes behind the base address registers, from what they read after all ones were written to them.
+/// The sizes of the base address registers' spaces, from the values that they read after a write of all ones.
 pub fn sizes(bars: [u32; 6]) -> [u64; 6] {
     let mut sizes = [0; 6];
     let mut index = 0;
@@ -123,8 +123,8 @@ pub fn sizes(bars: [u32; 6]) -> [u64; 6] {
     sizes
 }
 
-/// Where the memory and ports are, from the command register and the base address registers: address, and whether it is
-/// of ports. `None` where the device does not answer.
+/// Where the memory and ports are, from the command register and the base address registers: the address, and
+/// true for ports. `None` where the device does not answer.
 pub fn places(command: u16, bars: [u32; 6]) -> [Option<(u64, bool)>; 6] {
     let mut places = [None; 6];
     let mut index = 0;

@@ -1,4 +1,4 @@
-//! A device model in a stock QEMU of its own, driven from outside.
+//! A device model in a stock QEMU of its own, which the server drives from outside.
 
 use super::command::{self, DOORBELL_SLOT, Options, SLOT};
 use super::doorbell::{self, Doorbell};
@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 
 /// The interrupt that all PCI lines are routed to.
 const LINE: u32 = 11;
-/// Ports of the configuration mechanism.
+/// Ports of configuration mechanism #1.
 const CONFIG_ADDRESS: u64 = 0xcf8;
 const CONFIG_DATA: u64 = 0xcfc;
 /// How long QEMU may take to end by itself.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
-/// The QEMU process and what it says on its standard error; dropping it ends it.
+/// The QEMU process and its standard error; dropping it ends it.
 #[derive(Debug)]
 struct Process {
     child: Child,
@@ -34,7 +34,7 @@ struct Process {
 }
 
 impl Process {
-    /// Its last words.
+    /// Ends the process and returns the last lines of its standard error.
     fn end(&mut self) -> String {
         sys::kill_group(&mut self.child);
         let words = self.words.take().and_then(|words| words.join().ok()).unwrap_or_default();
@@ -58,17 +58,18 @@ pub struct QemuDevice {
     process: Process,
     layout: Layout,
     capabilities: Capabilities,
-    /// Where the device's memory and ports are; forgotten when the guest may have changed it.
+    /// The addresses of the device's memory and ports; dropped when the guest may have changed them.
     places: Option<[Option<(u64, bool)>; 6]>,
-    /// The table of interrupts is what the device uses.
+    /// True where the device uses the table of interrupts.
     table_on: bool,
     operations: Operations,
 }
 
 impl QemuDevice {
-    /// Starts it. Call it on a thread that lives as long as the device: QEMU dies with that thread.
+    /// Starts the device's QEMU. Call it on a thread that lives as long as the device: QEMU ends with that
+    /// thread.
     ///
-    /// `memory` is a path that leads to the guest's RAM of `mib` MiB; `folder` takes a small file.
+    /// `memory` is a path to the guest's RAM of `mib` MiB; `folder` receives a small file.
     pub fn start(options: &Options, memory: &str, mib: u32, folder: &Path) -> Result<QemuDevice> {
         let rom = folder.join("device-rom.bin");
         fs::write(&rom, command::rom()).context("write the device's ROM")?;
@@ -112,9 +113,9 @@ impl QemuDevice {
         Ok(device)
     }
 
-    /// What the machine needs after each reset.
+    /// Sets up the machine, as is necessary after each reset.
     fn prepare_machine(&mut self) -> Result<()> {
-        // All four lines of the bus lead to one interrupt.
+        // All four lines of the bus are routed to one interrupt.
         self.config_write(1, 0x60, 4, LINE * 0x0101_0101)?;
         self.config_write(DOORBELL_SLOT, pci::BAR, 4, doorbell::BASE)?;
         self.config_write(DOORBELL_SLOT, pci::COMMAND, 2, pci::MEMORY.into())?;
@@ -123,7 +124,7 @@ impl QemuDevice {
         Ok(())
     }
 
-    /// Finds out what the device consists of.
+    /// Finds out the parts of the device.
     fn explore(&mut self) -> Result<()> {
         let mut config = [0; pci::CONFIG];
         for at in (0..pci::CONFIG).step_by(4) {
@@ -180,7 +181,7 @@ impl QemuDevice {
         self.qtest.write(true, port, size, value.into())
     }
 
-    /// Where the guest has put the device's memory and ports.
+    /// The address that the guest has given to this register's memory or ports.
     fn place(&mut self, bar: u8) -> Result<Option<(u64, bool)>> {
         let places = match self.places {
             Some(places) => places,
@@ -196,7 +197,7 @@ impl QemuDevice {
         Ok(places.get(usize::from(bar)).copied().flatten())
     }
 
-    /// Sends the interrupts of the capability to the doorbell.
+    /// Directs the interrupts of the MSI capability to the doorbell.
     fn aim_msi(&mut self, msi: pci::Msi) -> Result<()> {
         self.config_write(SLOT, msi.at + 4, 4, doorbell::ADDRESS)?;
         if msi.wide {
@@ -209,7 +210,7 @@ impl QemuDevice {
         Ok(())
     }
 
-    /// Sends the interrupts of the table to the doorbell. The guest's own table is in the driver VM.
+    /// Directs the interrupts of the table to the doorbell. The guest's own table is in the driver VM.
     fn aim_table(&mut self, table: pci::MsiX) -> Result<()> {
         let Some((base, false)) = self.place(table.bar as u8)? else { return Ok(()) };
         let entries: Vec<u8> = (0..table.vectors)
@@ -220,7 +221,7 @@ impl QemuDevice {
         self.qtest.write_bytes(base + table.table, &entries)
     }
 
-    /// A write to configuration space, but for what is the gate's.
+    /// Passes a write to configuration space, except for the bytes that the gate owns.
     fn config_pass(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
         let byte = |at: u64| {
             let index = at.checked_sub(offset)?;
@@ -246,7 +247,8 @@ impl QemuDevice {
                 at += 1;
                 continue;
             }
-            // As large as alignment allows, and not into what is the gate's, which is aligned to four.
+            // The size is the largest that alignment allows. It ends before the gate's bytes, which are
+            // aligned to four.
             let size = match (at % 4, rest.len()) {
                 (0, 4..) => 4,
                 (0 | 2, 2..) => 2,
@@ -260,7 +262,7 @@ impl QemuDevice {
         Ok(())
     }
 
-    /// Lets QEMU end by itself, so that it closes its files in order; kills it where it does not.
+    /// Lets QEMU end by itself, so that it closes its files in order; kills it after a time limit.
     pub fn stop(mut self) {
         if self.qmp.say("quit").is_ok() {
             let deadline = Instant::now() + END_LIMIT;
@@ -270,7 +272,7 @@ impl QemuDevice {
         }
     }
 
-    /// The process, so that a test can end it.
+    /// The number of the process, so that a test can end it.
     pub fn process(&self) -> u32 {
         self.process.child.id()
     }
@@ -327,10 +329,11 @@ impl Device for QemuDevice {
 
     fn cut(&mut self) -> Result<()> {
         self.places = None;
-        // Without memory, ports and mastery it reaches nothing. Stopping waits for what was under way on disks.
+        // Without memory, ports and bus mastership the device reaches nothing. Stopping waits for disk
+        // requests that are under way.
         let quiet = self.config_write(SLOT, pci::COMMAND, 2, 0).and_then(|()| self.qmp.execute("stop", None));
         if quiet.is_err() {
-            // What cannot be asked any more is ended.
+            // A process that does not answer any more is ended.
             self.process.end();
         }
         quiet
@@ -373,7 +376,7 @@ impl Device for QemuDevice {
     }
 }
 
-/// Keeps the first of what a process says.
+/// Keeps the beginning of a process's output.
 fn listen(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let (mut text, mut piece) = (Vec::new(), [0; 4096]);

@@ -1,4 +1,4 @@
-//! The few commands that the device's QEMU gets over its machine protocol.
+//! The few commands that the device's QEMU receives over its machine protocol.
 
 use crate::error::{Context, Error, Result};
 use serde_json::Value;
@@ -6,19 +6,19 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// How long a command may take; `stop` waits for what the device has under way.
+/// The time limit for a command; `stop` waits for the device's requests that are under way.
 const LIMIT: Duration = Duration::from_secs(20);
 /// The longest line that is read.
 const MAX_LINE: u64 = 1 << 20;
 
-/// The connection.
+/// The connection to QEMU.
 #[derive(Debug)]
 pub struct Qmp {
     reader: BufReader<UnixStream>,
 }
 
 impl Qmp {
-    /// Greets QEMU on this stream. It answers when it has made its machine.
+    /// Negotiates with QEMU on this stream. QEMU answers when it has made its machine.
     pub fn new(stream: UnixStream) -> Result<Qmp> {
         stream.set_read_timeout(Some(LIMIT)).context("limit a wait")?;
         stream.set_write_timeout(Some(LIMIT)).context("limit a wait")?;
@@ -28,7 +28,8 @@ impl Qmp {
         Ok(qmp)
     }
 
-    /// Gives a command and waits until it is done, and for an event that tells its end, where there is one.
+    /// Sends a command and waits until it is done. Where `event` is given, also waits for this event, which
+    /// marks its end.
     pub fn execute(&mut self, command: &str, event: Option<&str>) -> Result<()> {
         self.say(command)?;
         let (mut returned, mut happened) = (false, event.is_none());
@@ -39,7 +40,7 @@ impl Qmp {
         })
     }
 
-    /// Gives a command without waiting.
+    /// Sends a command without waiting.
     pub fn say(&mut self, command: &str) -> Result<()> {
         let line = format!("{{\"execute\":\"{command}\"}}\n");
         self.reader.get_mut().write_all(line.as_bytes()).map_err(lost)

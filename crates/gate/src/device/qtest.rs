@@ -1,4 +1,5 @@
-//! The protocol by which a stock QEMU lets its devices be driven from outside: a line of text for each access.
+//! The qtest protocol, by which a stock QEMU lets its devices be driven from outside: a line of text for each
+//! access.
 
 use crate::error::{Context, Error, Result};
 use crate::sys;
@@ -9,23 +10,24 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// An answer takes microseconds, even where the device reads a file for it.
+/// The time limit for an answer; one takes microseconds, even where the device reads a file for it.
 const LIMIT: Duration = Duration::from_secs(20);
 /// The longest line that QEMU may send; it answers in a few words.
 const MAX_LINE: usize = 4096;
-/// Changes of interrupt lines that may wait for us; QEMU sends one when a line changes, and we read them all each time.
+/// The most changes of interrupt lines that may be unread. QEMU sends one when a line changes, and each read
+/// takes them all.
 const MAX_CHANGES: usize = 65_536;
 
 /// The change of an interrupt line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Which line.
+    /// The number of the line.
     pub line: u32,
-    /// Raised, or no longer.
+    /// True where the line is raised, false where it is lowered.
     pub level: bool,
 }
 
-/// The connection.
+/// The connection to QEMU.
 #[derive(Debug)]
 pub struct Qtest {
     stream: UnixStream,
@@ -34,7 +36,7 @@ pub struct Qtest {
     command: String,
 }
 
-/// What a line says.
+/// The meaning of a line of text.
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
     Ok(Option<u64>),
@@ -62,13 +64,13 @@ impl Line {
 }
 
 impl Qtest {
-    /// Speaks over this stream.
+    /// Uses this stream for the protocol.
     pub fn new(stream: UnixStream) -> Result<Qtest> {
         stream.set_write_timeout(Some(LIMIT)).context("limit a wait")?;
         Ok(Qtest { stream, buffer: Vec::new(), changes: VecDeque::new(), command: String::new() })
     }
 
-    /// The descriptor that has something to read when a line changes.
+    /// The descriptor that becomes readable when a line changes.
     pub fn source(&self) -> RawFd {
         self.stream.as_raw_fd()
     }
@@ -100,14 +102,14 @@ impl Qtest {
         self.ask().map(drop)
     }
 
-    /// Has changes of interrupt lines told that arrive at a device.
+    /// Has QEMU report the changes of interrupt lines that arrive at a device.
     pub fn intercept(&mut self, device: &str) -> Result<()> {
         self.command.clear();
         let _ = writeln!(self.command, "irq_intercept_in {device}");
         self.ask().map(drop)
     }
 
-    /// Sends the command and waits for its answer; changes that come meanwhile are kept.
+    /// Sends the command and waits for its answer; changes that arrive meanwhile are kept.
     fn ask(&mut self) -> Result<Option<u64>> {
         sys::send(&self.stream, self.command.as_bytes(), None).map_err(lost)?;
         let deadline = Instant::now() + LIMIT;
@@ -127,7 +129,7 @@ impl Qtest {
         }
     }
 
-    /// Gives the changes that have arrived, without waiting.
+    /// Takes the changes that have arrived, without waiting.
     pub fn changes(&mut self) -> Result<Vec<Change>> {
         loop {
             while let Some(line) = self.line()? {
@@ -143,7 +145,8 @@ impl Qtest {
         }
     }
 
-    /// True where something came with an answer that nobody has taken: no descriptor tells of it any more.
+    /// True where a change arrived with an answer and nobody has taken it: no descriptor is readable for it
+    /// any more.
     pub fn has_changes(&self) -> bool {
         !self.changes.is_empty() || !self.buffer.is_empty()
     }
@@ -170,7 +173,7 @@ impl Qtest {
         Ok(Some(line))
     }
 
-    /// Waits for more, no longer than `limit`.
+    /// Waits for more bytes, no longer than `limit`.
     fn fill(&mut self, limit: Duration) -> Result<()> {
         let mut entry = libc::pollfd { fd: self.stream.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let limit = limit.as_millis().clamp(1, 60_000) as libc::c_int;
@@ -179,7 +182,7 @@ impl Qtest {
         self.receive().map(drop)
     }
 
-    /// Takes what has arrived; false where nothing has.
+    /// Reads the bytes that have arrived; false where none have.
     fn receive(&mut self) -> Result<bool> {
         let mut piece = [0; 4096];
         match sys::receive(&self.stream, &mut piece, &mut Vec::new()) {

@@ -1,4 +1,4 @@
-//! Accesses: checked, put before the policy, and done or not.
+//! Checks accesses, has the policy decide, and performs or drops them.
 
 use super::message::{self, Header, INVALID, Refusal};
 use super::requests::CONFIG_REGION;
@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::policy::{Access, Space, Verdict};
 use std::sync::atomic::Ordering;
 
-/// Writes that may wait while the guest runs on; with more, it waits with them.
+/// The most writes that may wait while the guest runs on; at this number the guest waits, too.
 const MAX_POSTED: usize = 32;
 
 impl<D: Device> Loop<'_, D> {
@@ -37,7 +37,7 @@ impl<D: Device> Loop<'_, D> {
             return Ok(self.finish(&asked, Verdict::Drop));
         }
         let gate = self.gate;
-        // A policy that panics here must not take the loop with it: the device would be left as it is.
+        // A panic of the policy here must not end the loop, which still has to cut the device off.
         let now = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| gate.admit_now(&access)));
         let first = !self.post_writes || self.holds.len() == 0;
         let mut going_on = true;
@@ -72,7 +72,7 @@ impl<D: Device> Loop<'_, D> {
             || self.reply(&asked.header, Ok(message::access_body(offset, asked.region, size, read)))
     }
 
-    /// Does, or does not do, what was asked, and answers.
+    /// Performs or drops the access, and answers.
     pub(super) fn finish(&mut self, asked: &Asked, verdict: Verdict) -> bool {
         let Access { space, offset, write, .. } = asked.access;
         let closed = self.shared.closed.load(Ordering::SeqCst);

@@ -7,23 +7,23 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Accesses that may wait at once. A guest has no more vCPUs, and each waits for its own.
+/// The most accesses that may wait at once. A guest has no more vCPUs, and each waits for its own.
 const MAX_HELD: usize = 64;
 
-/// What the policy said of an access; `None` where it died over it.
+/// The policy's verdict on an access; `None` where the policy panicked.
 type Said = (u64, Option<Verdict>);
 
-/// An access that waits, with what is needed to go on.
+/// An access that waits, with what is needed to finish it.
 #[derive(Debug)]
 struct Held<T> {
     ticket: u64,
     since: Instant,
     what: T,
-    /// What the policy said, where others have to go first.
+    /// The policy's verdict, where other accesses must finish first.
     said: Option<Option<Verdict>>,
 }
 
-/// All accesses that wait.
+/// All accesses that wait for the policy.
 #[derive(Debug)]
 pub struct Holds<T> {
     held: VecDeque<Held<T>>,
@@ -35,7 +35,7 @@ pub struct Holds<T> {
     say: Sender<Said>,
 }
 
-/// Tells that the policy died, unless it spoke.
+/// Reports that the policy panicked, unless it answered.
 struct Voice<'a> {
     ticket: u64,
     verdict: Option<Verdict>,
@@ -51,7 +51,7 @@ impl Drop for Voice<'_> {
 }
 
 impl<T> Holds<T> {
-    /// None yet.
+    /// An empty set.
     pub fn new() -> Holds<T> {
         let (jobs, takers) = mpsc::channel();
         let (say, said) = mpsc::channel();
@@ -66,7 +66,8 @@ impl<T> Holds<T> {
         }
     }
 
-    /// Asks the policy about an access; false where too many wait already, or no thread can be had: then it is dropped.
+    /// Has the policy decide about an access. False where too many wait already, or no thread can be started:
+    /// then the access is dropped.
     pub fn hold(&mut self, gate: &Arc<dyn Gate>, wake: &Arc<Event>, access: Access, what: T) -> bool {
         if self.held.len() >= MAX_HELD {
             self.follow(Verdict::Drop, what);
@@ -86,7 +87,7 @@ impl<T> Holds<T> {
         self.jobs.send((self.next, access)).is_ok()
     }
 
-    /// Has an access wait for those before it, although the policy has spoken.
+    /// Makes an access wait for those before it, although it has its verdict.
     pub fn follow(&mut self, verdict: Verdict, what: T) {
         self.queue(what, Some(Some(verdict)));
     }
@@ -96,7 +97,7 @@ impl<T> Holds<T> {
         self.held.push_back(Held { ticket: self.next, since: Instant::now(), what, said });
     }
 
-    /// The next access that the policy has spoken of, with how long it waited; the oldest where they go in order.
+    /// The next access with a verdict, and how long it waited; in order, only the oldest qualifies.
     pub fn decided(&mut self, in_order: bool) -> Option<(T, Option<Verdict>, Duration)> {
         while let Ok((ticket, verdict)) = self.said.try_recv() {
             if let Some(held) = self.held.iter_mut().find(|held| held.ticket == ticket) {
@@ -112,23 +113,23 @@ impl<T> Holds<T> {
         Some((held.what, verdict, held.since.elapsed()))
     }
 
-    /// How many wait.
+    /// The number of accesses that wait.
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// The access that waits longest, without waiting any longer for its verdict.
+    /// Takes the access that waits longest, without its verdict.
     pub fn give_up(&mut self) -> Option<(T, Duration)> {
         self.held.pop_front().map(|held| (held.what, held.since.elapsed()))
     }
 
-    /// Since when the oldest waits.
+    /// The time since which the oldest access waits; `None` without any.
     pub fn oldest(&self) -> Option<Instant> {
         self.held.front().map(|held| held.since)
     }
 }
 
-/// Asks the policy about one access after the other, until there are no more or it dies.
+/// Asks the policy about one access after the other, until there are no more or the policy panics.
 fn ask(takers: &Mutex<Receiver<(u64, Access)>>, say: &Sender<Said>, gate: &dyn Gate, wake: &Event) {
     loop {
         let job = takers.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -149,7 +150,7 @@ mod tests {
         fn admit(&self, access: &Access) -> Verdict {
             match access.offset {
                 0 => std::thread::sleep(Duration::from_millis(500)),
-                // A panic without the message.
+                // Panics without a message.
                 1 => std::panic::resume_unwind(Box::new(())),
                 _ => {}
             }

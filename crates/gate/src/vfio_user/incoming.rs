@@ -1,4 +1,4 @@
-//! What arrives on the socket, put together to messages without ever waiting for the rest of one.
+//! Assembles messages from the bytes on the socket, without ever waiting for the rest of one.
 
 use super::message::{HEADER, Header};
 use crate::sys;
@@ -8,40 +8,40 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// A whole message.
 #[derive(Debug)]
 pub struct Message {
-    /// Its head.
+    /// The parsed header.
     pub header: Header,
-    /// What follows the head.
+    /// The bytes behind the header.
     pub body: Vec<u8>,
-    /// The descriptors that came with it.
+    /// The descriptors that arrived with it.
     pub fds: Vec<OwnedFd>,
 }
 
-/// What came of reading.
+/// The result of a read.
 #[derive(Debug)]
 pub enum Read {
-    /// A message.
+    /// A whole message.
     Message(Message),
-    /// Nothing more for now.
+    /// No whole message yet.
     Later,
-    /// The other side has gone.
+    /// The other side closed the socket.
     Closed,
-    /// What came is no message; nothing after it can be understood.
+    /// The bytes are not a message, so nothing after them can be parsed.
     Broken(String),
 }
 
-/// The message that is arriving.
+/// The message that is incomplete so far.
 #[derive(Debug, Default)]
 pub struct Incoming {
     head: [u8; HEADER],
     header: Option<Header>,
     body: Vec<u8>,
-    /// Bytes that have arrived of what is awaited: the head, then the body.
+    /// Bytes of the header or body that have arrived so far.
     have: usize,
     fds: Vec<OwnedFd>,
 }
 
 impl Incoming {
-    /// Reads on.
+    /// Reads the bytes that have arrived, until a message is whole.
     pub fn read(&mut self, socket: &impl AsRawFd) -> Read {
         loop {
             if let Some(header) = self.header
@@ -89,7 +89,7 @@ mod tests {
         let (mut theirs, ours) = UnixStream::pair().unwrap();
         let mut incoming = Incoming::default();
         let mut bytes = Header { id: 1, command: 9, size: 0, flags: 0 }.reply(&[5; 8]);
-        // As a request.
+        // The flags make it a request.
         bytes[8] = 0;
         for piece in bytes.chunks(5) {
             assert!(matches!(incoming.read(&ours), Read::Later));

@@ -1,4 +1,4 @@
-//! Where interrupts go: the driver VM gives a counter for each, and we signal it.
+//! Delivers interrupts: the driver VM gives a counter for each, which the server signals.
 
 use super::message::{INVALID, IrqAction, Refusal, SetIrqs};
 use crate::device::{Interrupt, Layout};
@@ -7,14 +7,14 @@ use std::os::fd::OwnedFd;
 
 /// Kinds of interrupts, as the protocol numbers them.
 pub const LINE: u32 = 0;
-/// Message-signaled.
+/// Message-signaled interrupts.
 pub const MSI: u32 = 1;
-/// Message-signaled, with a table.
+/// Message-signaled interrupts with a table.
 pub const MSI_X: u32 = 2;
-/// How many kinds there are.
+/// The number of kinds.
 pub const KINDS: u32 = 3;
 
-/// A vector: where it goes, and whether it came while it went nowhere.
+/// A vector: its counter, and whether an interrupt is pending while no counter is connected.
 #[derive(Debug, Default)]
 struct Vector {
     to: Option<Event>,
@@ -22,7 +22,7 @@ struct Vector {
 }
 
 impl Vector {
-    /// True where the guest gets it now.
+    /// Signals the counter; true where the guest receives the interrupt now.
     fn signal(&mut self) -> bool {
         self.pending = self.to.is_none();
         self.to.as_ref().inspect(|event| event.signal()).is_some()
@@ -33,16 +33,16 @@ impl Vector {
 #[derive(Debug, Default)]
 pub struct Irqs {
     line: Vector,
-    /// The line is raised.
+    /// The line is raised at present.
     level: bool,
-    /// The guest has been told and has not looked yet.
+    /// The guest was notified and has not unmasked the line since.
     masked: bool,
     msi: Vec<Vector>,
     msi_x: Vec<Vector>,
 }
 
 impl Irqs {
-    /// The interrupts of a device that has these.
+    /// The interrupts of a device with this layout.
     pub fn new(layout: &Layout) -> Irqs {
         let vectors = |count: u32| (0..count).map(|_| Vector::default()).collect();
         Irqs { msi: vectors(layout.msi), msi_x: vectors(layout.msi_x), ..Irqs::default() }
@@ -62,7 +62,7 @@ impl Irqs {
         })
     }
 
-    /// Does what the driver VM says; gives the number of interrupts that were signaled.
+    /// Performs a request of the driver VM; returns the number of interrupts that were signaled.
     pub fn set(&mut self, set: SetIrqs, fds: Vec<OwnedFd>) -> Result<u64, Refusal> {
         let vectors = match set.index {
             LINE => std::slice::from_mut(&mut self.line),
@@ -105,7 +105,7 @@ impl Irqs {
         Ok(signaled)
     }
 
-    /// Hands an interrupt of the device on; gives the number of interrupts that were signaled.
+    /// Delivers an interrupt of the device; returns the number of interrupts that were signaled.
     pub fn deliver(&mut self, interrupt: Interrupt) -> u64 {
         match interrupt {
             Interrupt::Line(level) => {
@@ -121,7 +121,7 @@ impl Irqs {
         }
     }
 
-    /// The line is level-triggered: as long as it is raised the guest is told again whenever it has looked.
+    /// The line is level-triggered: as long as it is raised, the guest is notified again after each unmask.
     fn tell_line(&mut self) -> u64 {
         if !self.level || self.masked || self.line.to.is_none() {
             return 0;

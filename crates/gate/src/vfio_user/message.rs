@@ -1,20 +1,20 @@
-//! The messages of the vfio-user protocol, as bytes. Everything here comes from the other side and is checked.
+//! The messages of the vfio-user protocol, as bytes. All input is from the other side and is checked.
 
 use std::num::NonZeroI32;
 
-/// Bytes of a header.
+/// The size of a header in bytes.
 pub const HEADER: usize = 16;
-/// The longest message that is taken: more than QEMU sends for anything that this server offers.
+/// The longest message that is accepted, in bytes; QEMU sends none as long for what this server offers.
 pub const MAX_MESSAGE: usize = 16 << 10;
-/// The most that one access may move.
+/// The most bytes of one access.
 pub const MAX_TRANSFER: u32 = 4096;
 
-/// The kind of reply, in a header's flags.
+/// The flag of a reply in a header.
 const REPLY: u32 = 1;
 const NO_REPLY: u32 = 0x10;
 const ERROR: u32 = 0x20;
 
-/// What a request that cannot be served is answered with.
+/// The error number that answers a request which cannot be served.
 pub type Refusal = NonZeroI32;
 
 const fn refusal(errno: i32) -> Refusal {
@@ -26,24 +26,25 @@ const fn refusal(errno: i32) -> Refusal {
 
 /// The request is malformed.
 pub const INVALID: Refusal = refusal(libc::EINVAL);
-/// This server does not do it.
+/// This server does not support it.
 pub const UNSUPPORTED: Refusal = refusal(libc::ENOTSUP);
 
-/// The head of a message.
+/// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Chosen by the sender; the reply has the same.
     pub id: u16,
-    /// What is asked.
+    /// The number of the command.
     pub command: u16,
-    /// Bytes of the whole message.
+    /// Size of the whole message in bytes.
     pub size: u32,
-    /// Kind of message.
+    /// The kind of message, and whether it wants a reply.
     pub flags: u32,
 }
 
 impl Header {
-    /// Reads one; the text says why it is none. A stream with such a header cannot be followed any further.
+    /// Parses a header; the text of an error says why it is invalid. A stream with an invalid header cannot
+    /// be parsed any further.
     pub fn parse(bytes: &[u8; HEADER]) -> Result<Header, String> {
         let mut fields = Fields(bytes);
         let header = Header {
@@ -59,7 +60,7 @@ impl Header {
         }
     }
 
-    /// The bytes that follow it.
+    /// The number of bytes behind the header.
     pub fn body(&self) -> usize {
         (self.size as usize).saturating_sub(HEADER)
     }
@@ -74,7 +75,7 @@ impl Header {
         self.answer(REPLY, 0, body)
     }
 
-    /// The reply that says no.
+    /// The reply that refuses the request.
     pub fn refuse(&self, why: Refusal) -> Vec<u8> {
         self.answer(REPLY | ERROR, why.get(), &[])
     }
@@ -91,106 +92,106 @@ impl Header {
     }
 }
 
-/// A request.
+/// A request of the driver VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// Which version of the protocol is spoken.
+    /// The version of the protocol that the sender speaks.
     Version {
-        /// Incompatible changes.
+        /// The number of incompatible changes.
         major: u16,
-        /// Compatible ones.
+        /// The number of compatible changes.
         minor: u16,
     },
-    /// The guest has memory there; a descriptor comes with it where the memory is a file.
+    /// The guest has memory at this address; a descriptor accompanies the message where the memory is a file.
     DmaMap {
-        /// Where in the file.
+        /// The offset in the file.
         offset: u64,
-        /// Where for the device.
+        /// The bus address.
         address: u64,
-        /// Bytes.
+        /// The size in bytes.
         size: u64,
     },
-    /// The guest has no memory there any more.
+    /// The guest has no memory at this address any more.
     DmaUnmap {
-        /// Where for the device.
+        /// The bus address.
         address: u64,
-        /// Bytes.
+        /// The size in bytes.
         size: u64,
-        /// All of it.
+        /// True for all memory.
         all: bool,
     },
-    /// How many regions and interrupts there are.
+    /// Asks how many regions and interrupts there are.
     DeviceInfo,
-    /// What a region is.
+    /// Asks for the description of a region.
     RegionInfo {
-        /// Which.
+        /// The number of the region.
         index: u32,
     },
-    /// What a kind of interrupt is.
+    /// Asks for the description of a kind of interrupt.
     IrqInfo {
-        /// Which.
+        /// The number of the kind.
         index: u32,
     },
-    /// Where interrupts go.
+    /// Configures or triggers interrupts.
     SetIrqs(SetIrqs),
     /// Reads from a region.
     Read {
-        /// Bytes from its beginning.
+        /// The offset in the region, in bytes.
         offset: u64,
-        /// Which.
+        /// The number of the region.
         region: u32,
-        /// Bytes.
+        /// The number of bytes.
         count: u32,
     },
     /// Writes to a region.
     Write {
-        /// Bytes from its beginning.
+        /// The offset in the region, in bytes.
         offset: u64,
-        /// Which.
+        /// The number of the region.
         region: u32,
-        /// What.
+        /// The bytes to write.
         data: &'a [u8],
     },
     /// Resets the device.
     Reset,
 }
 
-/// What [`Request::SetIrqs`] says.
+/// The contents of [`Request::SetIrqs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetIrqs {
-    /// Which kind of interrupt.
+    /// The kind of interrupt.
     pub index: u32,
-    /// The first of them.
+    /// The first of the interrupts.
     pub start: u32,
-    /// How many.
+    /// The number of interrupts.
     pub count: u32,
-    /// What shall be done.
+    /// The action on them.
     pub action: IrqAction,
 }
 
-/// What shall be done with interrupts.
+/// An action on interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IrqAction {
-    /// They go to the counters that came with the message; to nobody where none came.
+    /// Signals use the counters that accompany the message; without counters they are disconnected.
     Connect,
-    /// They go nowhere any more.
+    /// Signals are disconnected.
     Disconnect,
-    /// They are signaled, to try them.
+    /// The interrupts are signaled, as a test.
     Trigger,
-    /// They wait.
+    /// The interrupts are masked.
     Mask,
-    /// They wait no longer.
+    /// The interrupts are unmasked.
     Unmask,
 }
 
 impl<'a> Request<'a> {
-    /// Reads the body of a message.
+    /// Parses the body of a message.
     pub fn parse(command: u16, body: &'a [u8]) -> Result<Request<'a>, Refusal> {
         let mut fields = Fields(body);
         Request::fields(command, &mut fields).ok_or(INVALID)?
     }
 
-    /// `None` where the body is too short.
+    /// Parses the fields of a command; `None` where the body is too short.
     fn fields(command: u16, fields: &mut Fields<'a>) -> Option<Result<Request<'a>, Refusal>> {
         Some(Ok(match command {
             1 => Request::Version { major: fields.u16()?, minor: fields.u16()? },
@@ -264,7 +265,7 @@ impl IrqAction {
     }
 }
 
-/// Little-endian numbers, one after the other.
+/// A reader of little-endian numbers.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -287,12 +288,12 @@ impl Fields<'_> {
     }
 }
 
-/// Puts numbers behind each other for a reply.
+/// The little-endian bytes of these numbers, for a reply.
 pub fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// The body of a reply to an access: where it was, and what was read.
+/// The body of a reply to an access: its address, and the bytes that were read.
 pub fn access_body(offset: u64, region: u32, count: u32, data: &[u8]) -> Vec<u8> {
     let mut body = Vec::with_capacity(16 + data.len());
     body.extend(offset.to_le_bytes());

@@ -29,45 +29,46 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "talk")]
 pub use talk::converse;
 
-/// A time by which the driver VM waits longer for an answer than the gate for the policy.
+/// The driver VM waits so much longer for an answer than the gate waits for the policy.
 const MARGIN: Duration = Duration::from_secs(60);
-/// How long the device has to let go when the gate closes; then it is killed.
+/// How long the device may take to be cut off when the gate closes; then it is killed.
 const CUT_LIMIT: Duration = Duration::from_secs(5);
-/// How long closing may take altogether.
+/// The time limit for closing as a whole.
 const CLOSE_LIMIT: Duration = Duration::from_secs(60);
 
-/// How the server works.
+/// The options of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
-    /// The folder for the socket; it exists. The server removes what it puts there.
+    /// The folder for the socket; it exists. The server removes its files there.
     pub folder: PathBuf,
     /// The driver VM's memory in MiB.
     pub memory_mib: u32,
-    /// How long an access may be held; then the gate closes.
+    /// The longest time that an access may be held; then the gate closes.
     pub hold_limit: Duration,
-    /// Writes to the device's memory and ports are answered at once, and wait for the policy while the guest runs on; they
-    /// reach the device in order, and a read waits for all writes before it. Real buses do the same. Else the guest waits
-    /// for the policy at each write, and its QEMU with it, which then delivers no interrupts.
+    /// True where writes to the device's memory and ports are answered at once, and wait for the policy while
+    /// the guest runs on. They reach the device in order, and a read waits for all writes before it. Real
+    /// buses do the same. If false, the guest waits for the policy at each write, and so does its QEMU, which
+    /// then delivers no interrupts.
     pub post_writes: bool,
-    /// The name by which the driver VM's QEMU knows the device, so that it can be told that the device was pulled.
+    /// The id of the device in the driver VM's QEMU, for the notice that it was unplugged.
     pub id: String,
-    /// The device.
+    /// The model of the device and its back ends.
     pub device: device::Options,
 }
 
-/// What the handle and the server's thread share.
+/// State that the handle and the server's thread share.
 #[derive(Debug)]
 struct Shared {
     wake: Arc<Event>,
-    /// Set before anything else, and looked at before each access.
+    /// Set before anything else, and read before each access.
     closed: AtomicBool,
     stop: AtomicBool,
-    /// The device has been cut off.
+    /// Set once the device has been cut off.
     cut: AtomicBool,
     counts: Mutex<Counts>,
-    /// Why the gate cannot go on.
+    /// Why the gate cannot continue; `None` while it can.
     failure: Mutex<Option<String>>,
-    /// The process of the device.
+    /// A handle of the device's process, once it has started.
     device: Mutex<Option<sys::Killer>>,
 }
 
@@ -88,7 +89,7 @@ impl Shared {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets nothing through from now on.
+    /// Closes the gate: nothing passes from now on.
     fn close(&self, why: &str) {
         self.closed.store(true, Ordering::SeqCst);
         self.counts().contained.get_or_insert_with(|| why.to_owned());
@@ -101,7 +102,8 @@ impl Shared {
     }
 }
 
-/// Whatever ends the server's thread: nothing passes any more, for the device has ended with it.
+/// Closes the gate at any end of the server's thread: nothing passes any more, because the device has ended
+/// with the thread.
 struct Shut<'a>(&'a Shared);
 
 impl Drop for Shut<'_> {
@@ -121,12 +123,13 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
     arguments: Vec<String>,
     socket: PathBuf,
-    /// The guest's memory; it lives as long as anybody maps it.
+    /// The guest's memory; it lives as long as any process maps it.
     _memory: OwnedFd,
 }
 
 impl Server {
-    /// Starts the server. The device's QEMU starts when the driver VM connects: its disk has to exist by then.
+    /// Starts the server. The device's QEMU starts when the driver VM connects: its disk has to exist by
+    /// then.
     pub fn start(options: Options, gate: Arc<dyn Gate>) -> Result<Server> {
         let memory =
             sys::memory_file(u64::from(options.memory_mib) << 20).context("make the guest's memory")?;
@@ -150,14 +153,15 @@ impl Server {
         Ok(Server { shared, thread: Some(thread), arguments, socket, _memory: memory })
     }
 
-    /// What the driver VM's QEMU gets on its command line: the device, and the memory that it shares. Nothing of the
-    /// device itself (no network, disk or sound) belongs there.
+    /// The arguments for the driver VM's QEMU: the device, and the memory that it shares. The caller adds no
+    /// network, disk or sound of the device there.
     pub fn qemu_arguments(&self) -> Vec<String> {
         self.arguments.clone()
     }
 
-    /// Closes the gate: from now on writes are dropped, reads give all ones, no interrupt comes, and the device reaches
-    /// neither the guest's memory nor gets anything from it. Returns when that is so.
+    /// Closes the gate. From now on writes are dropped, reads return all ones, and no interrupt is delivered.
+    /// The device can neither access the guest's memory nor receive anything from it. Returns when that
+    /// holds.
     pub fn contain(&self, why: &str) -> Result<()> {
         self.shared.close(why);
         self.shared.wake.signal();
@@ -165,7 +169,7 @@ impl Server {
         let mut killed = false;
         while !self.shared.cut.load(Ordering::SeqCst) {
             if start.elapsed() > CUT_LIMIT && !std::mem::replace(&mut killed, true) {
-                // A device that is dead is cut off, and the server that waits for it goes on.
+                // A dead device is cut off, and the server that waits for it continues.
                 let device = self.shared.device.lock().unwrap_or_else(PoisonError::into_inner);
                 device.iter().for_each(sys::Killer::kill);
             }
@@ -179,23 +183,23 @@ impl Server {
         Ok(())
     }
 
-    /// What has passed, and what has not.
+    /// Counts of what has passed, and what has not.
     pub fn counts(&self) -> Counts {
         self.shared.counts().clone()
     }
 
-    /// Why the gate cannot go on, if so; it is closed then.
+    /// Why the gate cannot continue; it is closed then. `None` while it can.
     pub fn failure(&self) -> Option<String> {
         self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The process of the device, once it has started.
+    /// The number of the device's process, once it has started.
     pub fn device_process(&self) -> Option<u32> {
         let device = self.shared.device.lock().unwrap_or_else(PoisonError::into_inner);
         device.as_ref().map(sys::Killer::process)
     }
 
-    /// Ends the server and the device in order, and gives the final counts.
+    /// Ends the server and the device in order, and returns the final counts.
     pub fn stop(mut self) -> Counts {
         self.end();
         self.counts()
@@ -217,7 +221,7 @@ impl Drop for Server {
     }
 }
 
-/// Where the driver VM finds the server, until it has connected.
+/// The path of the socket, which exists until the driver VM has connected.
 pub(crate) fn socket(folder: &Path) -> PathBuf {
     folder.join("gate.sock")
 }

@@ -1,4 +1,4 @@
-//! What the driver VM asks besides accesses: what the device is, where memory is, where interrupts go.
+//! Requests of the driver VM other than accesses: about the device, its memory and its interrupts.
 
 use super::irqs;
 use super::message::{self, INVALID, Refusal, Request};
@@ -9,10 +9,10 @@ use crate::sys;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
-/// Pieces of memory that a driver VM may tell of.
+/// The most pieces of memory that a driver VM may map.
 const MAX_MAPS: usize = 4096;
 
-/// Every guest has memory there.
+/// Every guest has memory in this range.
 const FIRST_MEGABYTE: u64 = 1 << 20;
 
 /// Regions, as the protocol numbers them.
@@ -20,7 +20,7 @@ pub(super) const CONFIG_REGION: u32 = 7;
 const REGIONS: u32 = 9;
 
 impl<D: Device> Loop<'_, D> {
-    /// What needs no access to the device's memory.
+    /// Serves requests that need no access to the device's memory.
     pub(super) fn serve(
         &mut self,
         request: Request<'_>,
@@ -72,7 +72,7 @@ impl<D: Device> Loop<'_, D> {
             }
             Request::Reset => {
                 self.shared.counts().resets += 1;
-                // What still waited for a verdict means nothing to the device after this.
+                // After a reset, accesses that still wait for a verdict have no meaning for the device.
                 self.give_up();
                 if !self.shared.closed.load(Ordering::SeqCst) {
                     let done = self.device.reset();
@@ -85,7 +85,8 @@ impl<D: Device> Loop<'_, D> {
         })
     }
 
-    /// The guest's memory has to be the file that the device maps as well, and lie where the device looks for it.
+    /// The guest's memory must be the file that the device maps as well, at the address where the device
+    /// expects it.
     fn map(
         &mut self,
         offset: u64,
@@ -103,7 +104,7 @@ impl<D: Device> Loop<'_, D> {
                 "it has its memory at {address:#x} where the device would look at {offset:#x} (an IOMMU cannot be \
                  used with this gate)"
             ),
-            // The rest is ROMs and the like, which devices do not reach.
+            // Other mappings are ROMs and the like, which devices do not access.
             false if (address..address + size).contains(&FIRST_MEGABYTE) => {
                 "its memory is not what it was told to use".to_owned()
             }

@@ -15,25 +15,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Numbers of what is waited for; the device's sources follow.
+/// The waiter's numbers; those of the device's sources follow.
 const WAKE: u64 = 0;
 const CLIENT: u64 = 1;
 const SOURCES: u64 = 2;
 
-/// How often the loop looks around when nothing happens.
+/// How often the loop looks around while nothing happens.
 const IDLE: Duration = Duration::from_millis(10);
 /// How long the driver VM may leave an answer unread.
 const SEND_LIMIT: Duration = Duration::from_secs(10);
-/// Messages that are taken before the loop looks around.
+/// The most messages that are taken before the loop looks around.
 const TURN: usize = 16;
-/// An access whose sender waits.
+/// An access whose sender waits for the answer.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) header: Header,
     pub(super) region: u32,
     pub(super) access: Access,
     pub(super) bytes: Vec<u8>,
-    /// The answer was sent already.
+    /// True where the answer was sent already.
     pub(super) answered: bool,
 }
 
@@ -49,7 +49,8 @@ pub(super) fn run<D: Device>(
 ) {
     let served = accept(shared, listener).and_then(|client| {
         let Some(client) = client else { return Ok(()) };
-        // There is one driver VM: nobody else gets in, and however this process ends, nothing stays behind.
+        // There is one driver VM, so no second client may connect. Removed now, the socket does not outlive
+        // this process in any case.
         let _ = std::fs::remove_file(socket(&options.folder));
         let state = Loop::new(shared, client, options, gate, memory, start(shared)?)?;
         end(state.run());
@@ -70,7 +71,7 @@ fn accept(shared: &Shared, listener: &UnixListener) -> Result<Option<UnixStream>
         waiter.wait(IDLE, &mut ready).context("wait for the driver VM")?;
         shared.wake.take();
         if shared.closed.load(Ordering::SeqCst) {
-            // There is no device yet.
+            // The device does not exist yet, so nothing has to be cut off.
             shared.cut.store(true, Ordering::SeqCst);
         }
         if ready.contains(&CLIENT)
@@ -84,13 +85,13 @@ fn accept(shared: &Shared, listener: &UnixListener) -> Result<Option<UnixStream>
     Ok(None)
 }
 
-/// All that the loop owns.
+/// The state that the loop owns.
 pub(super) struct Loop<'a, D> {
     pub(super) shared: &'a Shared,
     pub(super) gate: &'a Arc<dyn Gate>,
     hold_limit: Duration,
     pub(super) post_writes: bool,
-    /// The file that is the guest's memory.
+    /// Device and inode of the file that is the guest's memory.
     pub(super) memory: (u64, u64),
     client: UnixStream,
     incoming: Incoming,
@@ -99,7 +100,7 @@ pub(super) struct Loop<'a, D> {
     pub(super) irqs: Irqs,
     pub(super) holds: Holds<Asked>,
     pub(super) maps: usize,
-    /// The device was cut off.
+    /// True once the device was cut off.
     cut: bool,
 }
 
@@ -136,7 +137,7 @@ impl<'a, D: Device> Loop<'a, D> {
         })
     }
 
-    /// Serves until the driver VM has gone or the server shall stop; gives the device back, cut off.
+    /// Serves until the driver VM disconnects or the server shall stop; returns the device, cut off.
     pub(super) fn run(mut self) -> D {
         let mut ready = Vec::new();
         while !self.shared.stop.load(Ordering::SeqCst) {
@@ -164,7 +165,7 @@ impl<'a, D: Device> Loop<'a, D> {
         self.holds.oldest().map_or(IDLE, |since| left(since).min(IDLE))
     }
 
-    /// Does what there is to do; false where the driver VM has gone.
+    /// Does one turn of work; false where the driver VM has disconnected.
     fn turn(&mut self, ready: &[u64]) -> bool {
         let mut going_on = true;
         for number in ready {
@@ -191,7 +192,7 @@ impl<'a, D: Device> Loop<'a, D> {
         going_on
     }
 
-    /// Takes messages; false where no more can come.
+    /// Takes messages; false where no more can arrive.
     fn listen(&mut self) -> bool {
         for _ in 0..TURN {
             match self.incoming.read(&self.client) {
@@ -245,7 +246,7 @@ impl<'a, D: Device> Loop<'a, D> {
         sys::send(&self.client, &bytes, None).is_ok()
     }
 
-    /// Hands on what the device says.
+    /// Delivers the device's pending interrupts.
     pub(super) fn interrupts(&mut self, source: Option<usize>) {
         let closed = self.shared.closed.load(Ordering::SeqCst);
         let (irqs, mut told, mut dropped) = (&mut self.irqs, 0, 0);
@@ -261,12 +262,12 @@ impl<'a, D: Device> Loop<'a, D> {
         self.survive(done);
     }
 
-    /// A device that is lost closes the gate.
+    /// Closes the gate where an operation lost the device.
     pub(super) fn survive(&mut self, done: Result<()>) {
         if let Err(error) = done
             && !self.cut
         {
-            // Nothing passes while it is found out how the device was lost.
+            // Nothing may pass while the loop finds out how the device was lost.
             self.shared.closed.store(true, Ordering::SeqCst);
             self.shared.fail(&self.device.death().unwrap_or(error));
         }
@@ -279,7 +280,7 @@ impl<'a, D: Device> Loop<'a, D> {
         counts.longest_hold_us = counts.longest_hold_us.max(waited);
     }
 
-    /// The gate is closed: cuts the device off and answers those who wait.
+    /// After the gate closed: cuts the device off and answers the accesses that wait.
     fn contain(&mut self) {
         if self.cut {
             return;
@@ -298,9 +299,9 @@ impl<'a, D: Device> Loop<'a, D> {
 
     fn cut(&mut self) {
         if !std::mem::replace(&mut self.cut, true) {
-            // Where this fails the device has been ended, which is as good.
+            // Where this fails the device has been ended, which has the same effect.
             let _ = self.device.cut();
-            // What it still says is of no use, and its end would be told again and again.
+            // Further interrupts of the device are useless, and its end would be reported again and again.
             self.device.sources().into_iter().for_each(|fd| self.waiter.remove(fd));
             let operations = self.device.operations();
             let mut counts = self.shared.counts();

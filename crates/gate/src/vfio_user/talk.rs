@@ -1,4 +1,4 @@
-//! A loop over a device of plain memory, to be talked to by tests and the fuzzer.
+//! A loop over a device of plain memory, for tests and the fuzzer.
 
 use super::serve::Loop;
 use super::{Options, Shared};
@@ -12,18 +12,19 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Its layout: 4 KiB of memory, 64 bytes of ports, 256 of configuration space.
+/// The device's layout: 4 KiB of memory, 64 bytes of ports, 256 of configuration space.
 pub(super) const LAYOUT: Layout =
     Layout { bars: [4096, 64, 0, 0, 0, 0], config: 256, line: true, msi: 0, msi_x: 4 };
 
-/// What was done to the device.
+/// The operations that reached the device.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) writes: Vec<(Space, u64, Vec<u8>)>,
     pub(super) cut: bool,
 }
 
-/// The device. A write to offset 8 of its memory rings the second interrupt; one to offset 16 loses it.
+/// The device. A write to offset 8 of its memory raises the second interrupt; one to offset 16 loses the
+/// device.
 #[derive(Debug, Default)]
 pub(super) struct Plain {
     pub(super) done: Arc<Mutex<Done>>,
@@ -91,7 +92,7 @@ pub(super) fn options() -> Options {
     }
 }
 
-/// Serves a client until it hangs up.
+/// Serves a client until it disconnects.
 pub(super) fn serve(
     shared: &Shared,
     client: UnixStream,
@@ -103,7 +104,7 @@ pub(super) fn serve(
     shared.counts().clone()
 }
 
-/// Has a server read these bytes, whatever they are, and its answers go nowhere.
+/// Makes a server read these arbitrary bytes; its answers are discarded.
 #[cfg(feature = "talk")]
 pub fn converse(bytes: &[u8]) {
     use crate::policy::Open;

@@ -44,7 +44,7 @@ impl Guest {
         self.next
     }
 
-    /// The next answer: to what, its error number, and its body.
+    /// The next answer: its command, its error number, and its body.
     fn answer(&mut self) -> (u16, u32, Vec<u8>) {
         let mut head = [0; HEADER];
         self.socket.read_exact(&mut head).unwrap();
@@ -88,7 +88,7 @@ fn access(region: u32, offset: u64, count: u32, bytes: &[u8]) -> Vec<u8> {
     body
 }
 
-/// Holds writes to offset 4 for a while, those to 12 forever, and dies over those to 20.
+/// Holds writes to offset 4 for a while, those to 12 forever, and panics at those to 20.
 struct Slow;
 
 impl Gate for Slow {

@@ -1,4 +1,4 @@
-//! A guest whose device is behind a gate in a process of its own, and what can happen to them.
+//! A guest whose device is behind a gate in a process of its own, and the failures that can happen to them.
 
 use guardrail_gate::process::{Process, State};
 use guardrail_gate::{Access, Counts, Gate, Open, Verdict, device, vfio_user};
@@ -22,19 +22,19 @@ use std::time::{Duration, Instant};
 pub const GATE: &str = "internal-gate";
 /// Why a test closes the gate.
 pub const REASON: &str = "a test wants it";
-/// How long the guest may go on trying after the gate was closed.
+/// How long the guest may continue to try after the gate was closed.
 const AFTERMATH: Duration = Duration::from_secs(2);
 
-/// What the gate's process is told to decide.
+/// The policy that the gate's process shall have.
 #[derive(Clone, Copy, Debug)]
 pub enum Policy {
-    /// Everything passes.
+    /// Passes everything.
     Open,
-    /// Nothing is said any more after so many accesses.
+    /// Stops answering after so many accesses.
     Silent { after: u64 },
 }
 
-/// What happens in the middle of the workload.
+/// An event in the middle of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Nothing,
@@ -59,7 +59,7 @@ impl Gate for Silent {
     }
 }
 
-/// The policy that the gate's process is told to have.
+/// Builds the policy of the gate's process from its description.
 pub fn policy(what: Value) -> Result<Arc<dyn Gate>, String> {
     Ok(match what["silent"].as_u64() {
         Some(after) => Arc::new(Silent(AtomicU64::new(after))),
@@ -67,18 +67,19 @@ pub fn policy(what: Value) -> Result<Arc<dyn Gate>, String> {
     })
 }
 
-/// QEMU's own record of what the device saw.
+/// QEMU's own log of the accesses that the device received.
 pub struct Trace(PathBuf);
 
 impl Trace {
-    /// Compares it with what passed the gate: reads and writes by base address register, and configuration space.
+    /// Compares it with what passed the gate: reads and writes by base address register, and in configuration
+    /// space.
     pub fn compare(&self, driver: &str, counts: &Counts) -> Result<(), Failed> {
         let (mut seen, mut table, mut config) = (BTreeMap::<String, (u64, u64)>::new(), 0, 0);
         let text = std::fs::read_to_string(&self.0)?;
         for line in text.lines() {
             let Some((what, name)) = line.rsplit_once(" name ") else { continue };
             match name {
-                // The chip set's, and the doorbell that we added.
+                // These belong to the chip set, and to the doorbell that the gate added.
                 "'apic-msi'" | "'pci-conf-idx'" | "'ivshmem-mmio'" => {}
                 "'pci-conf-data'" => config += 1,
                 "'msix-table'" => table += 1,
@@ -122,18 +123,18 @@ impl Trace {
     }
 }
 
-/// A guest.
+/// A guest and its gate.
 pub struct Guest {
     prepared: Prepared,
     options: Options,
     policy: Policy,
     trace: Option<PathBuf>,
     pub hold_limit: Duration,
-    /// When it happens, from the beginning of the writes on.
+    /// The time of the event, from the beginning of the writes on.
     pub moment: Duration,
-    /// The gate's process and the device's.
+    /// The numbers of the gate's process and of the device's.
     processes: Vec<u32>,
-    /// The disk when the gate was closed, and some time later.
+    /// A digest of the disk when the gate was closed, and some time later.
     disk: (Option<u64>, Option<u64>),
     folder: tempfile::TempDir,
 }
@@ -141,7 +142,7 @@ pub struct Guest {
 impl Guest {
     pub fn new(driver: &str, policy: Policy) -> Result<Guest, Failed> {
         let packages = Packages::new(&Cache::open()?);
-        // The usual workload of a sound card is only to load its driver.
+        // The usual workload of a sound card only loads its driver.
         let sound = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sound.sh");
         let workload = (driver == "snd_ens1370").then_some(sound);
         let request = Request { more: &[], driver, kernel: kernels::DEFAULT, device: None, workload };
@@ -166,12 +167,12 @@ impl Guest {
         })
     }
 
-    /// Has more to write.
+    /// Makes the guest write more.
     pub fn enlarge(&mut self) {
         self.options.disk_mib = 128;
     }
 
-    /// Has QEMU record what the device sees.
+    /// Makes QEMU log the accesses that the device receives.
     pub fn trace(&mut self) -> Trace {
         let path = self.folder.path().join("device.trace");
         self.trace = Some(path.clone());
@@ -207,7 +208,7 @@ impl Guest {
         Ok(process)
     }
 
-    /// Runs the guest to its end; in the middle of its writes the step happens.
+    /// Runs the guest to its end; the event happens in the middle of its writes.
     pub fn run(&mut self, step: Step) -> Result<(Finished, State), Failed> {
         let mut process = self.start()?;
         let disk = self.folder.path().join("disk.img");
@@ -243,7 +244,7 @@ impl Guest {
                     })
                 },
                 activity: &mut || 0,
-                // The gate has cut the device off; what is left is that the guest hears of it.
+                // The gate has cut the device off; only the notice to the guest remains.
                 closed: &mut || closed.take().then(|| (Vec::new(), REASON.to_owned())),
                 save: None,
             },
@@ -274,7 +275,7 @@ impl Guest {
         }
     }
 
-    /// No process is left.
+    /// No process is left running.
     pub fn nothing_left(&self) -> Result<(), Failed> {
         if self.processes.len() < 2 {
             return Err("the device never started".into());
@@ -325,7 +326,7 @@ fn happen(step: Step, process: &mut Process, device: Option<u32>) -> Result<(), 
     Ok(())
 }
 
-/// Waits until a process has ended, be it that nobody has asked for its status yet.
+/// Waits until a process has ended, even where nobody has asked for its status yet.
 fn gone(process: u32) -> Result<(), Failed> {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {

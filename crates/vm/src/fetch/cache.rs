@@ -42,7 +42,7 @@ impl Cache {
         Ok(Cache { root })
     }
 
-    /// The root of the cache, as an absolute or given path.
+    /// The canonical path of the root.
     pub fn root(&self) -> &Path {
         &self.root
     }
