@@ -1,5 +1,5 @@
-//! Plants faults in drivers of the zoo, and shows that what they would do to a disk or to the
-//! network happens when they are let through and does not when they are contained.
+//! Plants faults in drivers of the zoo and shows two results. Faults that are let through harm a disk or the
+//! network; faults that are contained do not.
 //!
 //! Every run is a `guardrail check` of its own, judged by its exit status, its report, and what it left outside of the guest.
 
@@ -37,7 +37,7 @@ pub fn run(wanted: &ContainmentPlan) -> Result<Summary, HostError> {
     let results: Mutex<Vec<Outcome>> = Mutex::default();
     let failure: Mutex<Option<HostError>> = Mutex::default();
     let (next, over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    // A run dies with the thread that started it, so the threads stay until all is done.
+    // A run ends with the thread that started it, so the threads stay until all is done.
     let work = || {
         loop {
             let number = next.fetch_add(1, Ordering::SeqCst);
@@ -65,7 +65,8 @@ pub fn run(wanted: &ContainmentPlan) -> Result<Summary, HostError> {
     Ok(Summary::new(wanted, results))
 }
 
-/// All runs: of each driver first one without a fault in each mode, then the faults, by turns over all kinds.
+/// All runs: of each driver first one without a fault in each mode, then the faults, alternating over all
+/// kinds.
 fn plan(wanted: &ContainmentPlan, zoo: &Path, subjects: &[Subject]) -> Result<Vec<Trial>, HostError> {
     let modes: Vec<Mode> = match wanted.let_through {
         true => vec![Mode::Permissive],
@@ -98,7 +99,7 @@ fn plan(wanted: &ContainmentPlan, zoo: &Path, subjects: &[Subject]) -> Result<Ve
         }
         all.retain(|(_, fault)| wanted.fault.contains(&fault.fault));
     }
-    // Every kind in turn, those of one driver after those of the other; a few faults only are others with another seed.
+    // The kinds of one driver follow those of the other. A few faults only are others with another seed.
     all.sort_by_key(|(_, fault)| first.iter().position(|name| *name == fault.fault));
     let turn = all.len().max(1);
     all.rotate_left(wanted.seed as usize % turn);
@@ -109,8 +110,9 @@ fn plan(wanted: &ContainmentPlan, zoo: &Path, subjects: &[Subject]) -> Result<Ve
     }
     trials.extend((0..wanted.machinery as usize).filter_map(|number| {
         let (kind, round) = (number % Upset::ALL.len(), number / Upset::ALL.len());
-        // In every other round nothing but the failure ends the run. In those between a fault is planted as well, for what a failure
-        // lets through does harm; each of them moves on by one, so that every failure meets every fault.
+        // In every other round only the failure ends the run. In the rounds between a fault is planted as
+        // well, because what a failure lets through does harm. Each of these rounds shifts the faults by one,
+        // so that every failure meets every fault.
         let (subject, fault) = all.get((kind + round / 2) % turn)?.clone();
         let fault = Some(fault).filter(|_| round % 2 == 1);
         let seed = wanted.seed.wrapping_add(number as u32);
@@ -119,7 +121,7 @@ fn plan(wanted: &ContainmentPlan, zoo: &Path, subjects: &[Subject]) -> Result<Ve
     Ok(trials)
 }
 
-/// Where the runs leave their files.
+/// The folder where the runs leave their files.
 enum Folder {
     Own(TempDir),
     Kept(PathBuf),

@@ -1,8 +1,14 @@
 //! Mutants of a driver's binary, and campaigns that run each in a guest of its own.
 //!
-//! A campaign is a folder: `campaign.json` (what every run has in common), `mutants/` (each with its description), `results.jsonl` (a
-//! line for each run that ended), `runs/` (the console of each run) and the table as `table.txt`. One that was interrupted goes on
-//! where it stopped: a mutant whose line is there is not run again.
+//! A campaign is a folder with these parts:
+//!
+//! - `campaign.json`: what every run has in common,
+//! - `mutants/`: each mutant with its description,
+//! - `results.jsonl`: a line for each run that ended,
+//! - `runs/`: the console of each run,
+//! - `table.txt`: the table.
+//!
+//! An interrupted campaign continues where it stopped: a mutant whose line exists is not run again.
 
 mod campaign;
 mod folder;
@@ -51,19 +57,19 @@ pub fn run(plan: &MutantPlan) -> Result<Ended, HostError> {
 pub struct Ended {
     /// The table: each kind in each way, then all kinds together.
     pub rows: Vec<Row>,
-    /// How many runs there were.
+    /// The number of runs.
     pub runs: usize,
-    /// How many of them failed, and say nothing of their mutants.
+    /// The number of runs that failed, which show nothing of their mutants.
     pub failed: usize,
 }
 
 /// The mutants of a kind.
 pub struct Made {
-    /// The kind.
+    /// The kind of bug.
     pub kind: Kind,
-    /// How many places of the driver's code it fits.
+    /// The number of sites in the driver's code where the kind fits.
     pub places: usize,
-    /// What was made.
+    /// The mutants that were made.
     pub mutants: Vec<Description>,
 }
 
@@ -82,7 +88,8 @@ impl Made {
     }
 }
 
-/// Makes the mutants that were asked for, and writes them to the folder. A driver need not have a place for every kind, but for one.
+/// Makes the mutants of the plan, and writes them to the folder. A driver may lack sites for some kinds, but
+/// not for all.
 fn mutants(
     plan: &MutantPlan,
     kinds: &[Kind],
@@ -116,7 +123,7 @@ fn mutants(
     Ok(all)
 }
 
-/// The driver's file, found without anything that only a run needs.
+/// The driver's file, found without the things that only a run needs.
 fn module(packages: &Packages, plan: &MutantPlan, progress: &Progress) -> Result<ModuleFile, HostError> {
     progress.step(&format!("kernel {}", plan.kernel));
     let kernel = kernels::find(packages, &plan.kernel)?;

@@ -1,4 +1,4 @@
-//! What a campaign is to do.
+//! The plan of a campaign.
 
 use guardrail_guard::Policy;
 use std::path::PathBuf;
@@ -8,9 +8,9 @@ use std::path::PathBuf;
 pub struct MutantPlan {
     /// A module of the kernel, the path of a module file, or `zoo/NAME`.
     pub driver: String,
-    /// The kinds of bugs by name; `all` is all.
+    /// The kinds of bugs by name; `all` means all kinds.
     pub kind: Vec<String>,
-    /// Decides where the bugs are.
+    /// The seed that decides the sites of the bugs.
     pub seed: u64,
     /// Number of mutants of each kind.
     pub count: u32,
@@ -20,13 +20,13 @@ pub struct MutantPlan {
     pub kernel: String,
     /// The folder of the mutants and of the campaign.
     pub out: PathBuf,
-    /// What a violation does where mutants also run guarded.
+    /// The policy at a violation, where mutants also run guarded; `None` for unguarded runs only.
     pub guarded: Option<Policy>,
     /// Modules that the driver needs and that share its domain.
     pub with: Vec<String>,
-    /// Run guarded only the mutants that escape as they are.
+    /// True to run guarded only the mutants that escape unguarded.
     pub escaped: bool,
-    /// Module files that run in place of mutants that are made.
+    /// Module files that run instead of newly made mutants.
     pub mutants: Vec<PathBuf>,
     /// The QEMU device, instead of the usual one.
     pub device: Option<String>,
@@ -42,16 +42,16 @@ pub struct MutantPlan {
     pub jobs: u8,
 }
 
-/// Faults that are let through and contained.
+/// An experiment with faults that are let through and contained.
 #[derive(Clone, Debug)]
 pub struct ContainmentPlan {
-    /// How many faults are planted, by turns of all kinds.
+    /// How many faults are planted, alternating over all kinds.
     pub faults: u32,
     /// How many times the machinery itself fails.
     pub machinery: u32,
-    /// The first fault's seed; each has the next number.
+    /// The seed of the first fault; each further fault has the next number.
     pub seed: u32,
-    /// Only these faults, unless it is empty.
+    /// The faults by name; empty for all.
     pub fault: Vec<String>,
     /// What the faults can harm.
     pub subject: Harmed,
@@ -59,23 +59,23 @@ pub struct ContainmentPlan {
     pub kernel: String,
     /// The gate that contains, instead of the usual one.
     pub gate: Option<String>,
-    /// Only let the faults through.
+    /// True to let the faults through only.
     pub let_through: bool,
     /// How many guests run at a time.
     pub jobs: u8,
     /// Longest time of a guest, in seconds.
     pub timeout: u64,
-    /// The folder that keeps what all runs left; `None` for one that is removed with the experiment.
+    /// The folder that keeps the files of all runs; `None` for one that is removed with the experiment.
     pub out: Option<PathBuf>,
 }
 
 /// What a planted fault can harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harmed {
-    /// A disk.
+    /// The content of a disk.
     Disk,
-    /// What leaves a network card.
+    /// The packets that leave a network card.
     Net,
-    /// Everything that there is a driver for.
+    /// Everything that a driver of the zoo can harm.
     All,
 }

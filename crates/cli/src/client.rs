@@ -1,4 +1,4 @@
-//! `guardrail client new`: a client of the user's own that works, to begin with.
+//! `guardrail client new`: creates a client of the user's own that works from the start.
 
 use crate::args::ClientCommand;
 use crate::errors::{CliError, Status};
@@ -8,17 +8,18 @@ use std::path::{Path, PathBuf};
 
 const MANIFEST: &str = include_str!("../templates/client/Cargo.toml");
 const SOURCE: &str = include_str!("../templates/client/lib.rs");
-/// Where this program was built: its crates are what a client is built against.
+/// The crates that this program was built from: a client is built against them.
 const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// Carries out a command.
+/// Runs a subcommand.
 pub fn run(command: &ClientCommand) -> Result<Status, CliError> {
     match command {
         ClientCommand::New { name } => new(name),
     }
 }
 
-/// Where the client is built: where we were, if that is a folder of cargo's.
+/// The folder where the client is built: that of this program's build, if it is a cargo folder, else one in
+/// the client's folder.
 fn target(folder: &Path) -> PathBuf {
     let program = std::env::current_exe().ok();
     let ours = program.as_deref().and_then(Path::parent).filter(|at| at.ends_with("release"));
@@ -52,7 +53,7 @@ fn new(name: &str) -> Result<Status, CliError> {
         MANIFEST.replace('@', name).replace("CLIENT", &client.display().to_string()),
     )?;
     write(&source.join("lib.rs"), SOURCE.replace('@', name))?;
-    // The versions that we were built with: they are fetched already.
+    // Cargo has already fetched the versions of this program's lock file.
     let lock = crates.join("../Cargo.lock");
     if let Ok(text) = fs::read(&lock) {
         let file = folder.join("Cargo.lock");
@@ -62,7 +63,7 @@ fn new(name: &str) -> Result<Status, CliError> {
     if target != folder.join("target") {
         let config = folder.join(".cargo");
         fs::create_dir_all(&config).map_err(CliError::io("create", config.display()))?;
-        // What we were built from need not be built again there.
+        // The dependencies of this program need not be built again there.
         write(
             &config.join("config.toml"),
             format!("[build]\ntarget-dir = {:?}\n", target.display().to_string()),

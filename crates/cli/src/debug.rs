@@ -6,7 +6,7 @@ use guardrail_check::snapshots::debug::{Debugger, debugger};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 
-/// Becomes gdb.
+/// Replaces this process by gdb.
 pub fn run(args: &DebugArgs) -> Result<Status, CliError> {
     let Debugger { head, mut command } = debugger(&args.out, &args.finding, args.batch, &args.gdb)?;
     let mut stdout = std::io::stdout();

@@ -1,4 +1,4 @@
-//! `guardrail doctor`: what this machine has, what is missing, and how to get it.
+//! `guardrail doctor`: what this machine has, what is missing, and how to install it.
 
 use crate::args::DoctorArgs;
 use crate::errors::{CliError, Status};
@@ -9,7 +9,7 @@ use guardrail_vm::doctor::State;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::{Cache, doctor, kernels};
 
-/// Prints a table, and fails where something is missing without which nothing works.
+/// Prints a table, and fails where anything is missing that every command needs.
 pub fn run(args: &DoctorArgs) -> Result<Status, CliError> {
     let cache = Cache::open()?;
     let checks = doctor::checks(&cache);
@@ -39,7 +39,7 @@ pub fn run(args: &DoctorArgs) -> Result<Status, CliError> {
     Ok(if missing { Status::RunFailed } else { Status::Clean })
 }
 
-/// Functions of the summary table that a kernel does not have.
+/// The functions of the summary table that a kernel does not have.
 fn absent(packages: &Packages, name: &str) -> Result<String, CliError> {
     let kernel = kernels::find(packages, name)?;
     let image = KernelImage::open(&kernel.vmlinuz)?;

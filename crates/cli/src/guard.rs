@@ -1,4 +1,4 @@
-//! `guardrail guard`: drivers that carry their checks in themselves, for a stock kernel on any machine.
+//! `guardrail guard`: drivers that contain their own checks, for a stock kernel on any machine.
 
 use crate::args::{Format, GuardArgs, OnViolation, ProfileFormat};
 use crate::errors::{CliError, Status};

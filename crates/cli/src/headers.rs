@@ -1,5 +1,5 @@
-//! `guardrail internal-headers KERNEL` and `internal-source KERNEL`: fetch a kernel's headers, or its source, and print
-//! their folder; of headers the release too.
+//! `guardrail internal-headers KERNEL` and `internal-source KERNEL`: fetch a kernel's headers, or its source,
+//! and print their folder. The former prints the release, too.
 
 use crate::args::HeadersArgs;
 use crate::errors::{CliError, Status};

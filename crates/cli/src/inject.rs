@@ -6,7 +6,7 @@ use crate::output;
 use guardrail_campaign::MutantPlan;
 use guardrail_campaign::mutants::{self, Made};
 
-/// Makes mutants, and runs them if that is wanted.
+/// Makes mutants, and runs them if the arguments ask for it.
 pub fn run(args: &InjectArgs) -> Result<Status, CliError> {
     let plan = plan(args);
     let json = args.format == ListFormat::Json;

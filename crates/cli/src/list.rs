@@ -1,4 +1,4 @@
-//! `guardrail list`: what is known by name.
+//! `guardrail list`: everything that arguments can name.
 
 use crate::args::{ListArgs, ListFormat, Listed};
 use crate::errors::{CliError, Status};

@@ -1,4 +1,4 @@
-//! `guardrail vm`: a guest that lives on, to which clients are attached and from which they are detached by hand.
+//! `guardrail vm`: a guest that stays alive, and clients that are attached and detached by hand.
 
 mod state;
 
@@ -18,19 +18,19 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The longest that a guest may take to be ready.
+/// The longest time until a guest is ready.
 const START: Duration = Duration::from_secs(300);
-/// The longest that it may take to end by itself, then by force.
+/// The longest time for it to end by itself, and again by force.
 const END: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
-/// What a guest's commands are carried out by.
+/// The workload that runs a guest's commands.
 const WORKLOAD: &str = "commands";
-/// Ends a command's output.
+/// The byte that ends a command's output.
 const MARK: u8 = 1;
-/// The most output of a command that is shown.
+/// The most bytes of a command's output that are shown.
 const MAX_OUTPUT: usize = 64 << 20;
 
-/// Carries out a command.
+/// Runs a subcommand.
 pub fn run(command: &VmCommand) -> Result<Status, CliError> {
     let cache = Cache::open()?;
     match command {
@@ -51,13 +51,13 @@ fn start(cache: &Cache, args: &VmStartArgs) -> Result<Status, CliError> {
         return Err(CliError::Usage(format!("the VM {} runs already; stop it first", args.name)));
     }
     machine.clear()?;
-    // Mistakes are told here and not in the log of a process that nobody sees.
+    // Errors are reported here and not in the log of a process that nobody sees.
     profile::check(&plan(&args.profile))?;
     let log = fs::File::create(machine.log()).map_err(CliError::io("create", machine.log().display()))?;
     let errors = log.try_clone().map_err(CliError::io("open", machine.log().display()))?;
     let program = std::env::current_exe().map_err(CliError::io("find", "the guardrail program"))?;
     let mut command = Command::new(program);
-    // Behind "vm start" stands what the other process wants as well.
+    // The arguments behind "vm start" apply to the other process as well.
     command.arg("internal-vm").args(std::env::args_os().skip(3));
     command.stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0);
     let mut child = command.spawn().map_err(CliError::io("start", "the VM's process"))?;
@@ -92,7 +92,7 @@ fn start(cache: &Cache, args: &VmStartArgs) -> Result<Status, CliError> {
     Ok(Status::Clean)
 }
 
-/// The process of a VM: `vm start` began it.
+/// Runs the process of a VM, which `vm start` started.
 pub fn live(args: &VmStartArgs) -> Result<Status, CliError> {
     let cache = Cache::open()?;
     let machine = Machine::named(&cache, &args.name)?;
@@ -100,7 +100,7 @@ pub fn live(args: &VmStartArgs) -> Result<Status, CliError> {
     let mut wanted: ProfileArgs = args.profile.clone();
     wanted.workload = Some(WORKLOAD.to_owned());
     let port = machine.port();
-    // The third serial port.
+    // This is the guest's third serial port.
     wanted.qemu.push("-serial".into());
     wanted.qemu.push(format!("unix:{},server=on,wait=off", port.display()));
     if wanted.out.is_none() {
@@ -188,7 +188,7 @@ fn exec(cache: &Cache, args: &ExecArgs) -> Result<Status, CliError> {
                 args.timeout
             )));
         }
-        // What may be the begin of the mark stays.
+        // Bytes that may be the beginning of the mark are kept.
         let ready = seen.iter().position(|&byte| byte == MARK).unwrap_or(seen.len());
         if shown < MAX_OUTPUT {
             output::text(&String::from_utf8_lossy(&seen[..ready]))?;
@@ -212,11 +212,11 @@ fn status(seen: &[u8]) -> Option<i32> {
     Some(std::str::from_utf8(&rest[..end]).ok()?.trim().parse().unwrap_or(-1))
 }
 
-/// Ends a VM: the guest unloads its driver, clients write what they have, which is printed.
+/// Ends a VM: the guest unloads its driver, and clients write their results, which are printed.
 fn stop(cache: &Cache, args: &VmResultsArgs) -> Result<Status, CliError> {
     let (machine, running) = running(cache, &args.name)?;
     if let Ok(mut stream) = UnixStream::connect(machine.port()) {
-        // Where the guest does not listen, the process is told below.
+        // Where the guest does not listen, the process receives a signal below.
         let _ = stream.write_all(b"quit\n");
     }
     let mut asked = false;
@@ -224,7 +224,7 @@ fn stop(cache: &Cache, args: &VmResultsArgs) -> Result<Status, CliError> {
     while machine.running()?.is_some() {
         if begin.elapsed() > END / 2 && !asked {
             asked = true;
-            // SAFETY: a plain call; the lock says that the process is the VM's.
+            // SAFETY: a plain call; the held lock shows that the process is the VM's.
             unsafe { libc::kill(running.process as i32, libc::SIGTERM) };
         }
         if begin.elapsed() > END {
@@ -241,7 +241,7 @@ fn stop(cache: &Cache, args: &VmResultsArgs) -> Result<Status, CliError> {
     print(&profile::show_kept(cache, &run, &machine.run_folder()?)?, args.format)
 }
 
-/// As RFC 4648 has it.
+/// Base64 after RFC 4648.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();

@@ -1,8 +1,8 @@
 //! The `guardrail` program: arguments, wiring, exit statuses.
 //!
-//! Knows: the command line, the processes of a run and what passes between them, exit statuses.
+//! Knows: the command line, the processes of a run and the messages between them, exit statuses.
 //!
-//! Must not know: what events mean, how a checker decides, how a guest is made. It has no logic of its own.
+//! Must not know: what events mean, how a checker decides, how a guest is built. It has no logic of its own.
 
 mod analyze;
 mod args;
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return args::explain(&error),
     };
-    // It speaks its own protocol to the end.
+    // The gate's process uses its own protocol to the end.
     if let Command::InternalGate = cli.command {
         return guardrail_check::gate::process::serve();
     }

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 pub use guardrail_report::columns::table;
 
-/// Refuses what cannot be printed yet, before a run begins.
+/// Refuses a format that cannot be printed yet, before a run begins.
 pub fn check_format(format: Format) -> Result<(), CliError> {
     match format {
         Format::Html => {
@@ -37,7 +37,7 @@ pub fn text(text: &str) -> Result<(), CliError> {
         .map_err(CliError::io("write to", "standard output"))
 }
 
-/// A reader that has gone (`| head`) is no error.
+/// A reader that has closed the pipe (`| head`) is not an error.
 fn quiet(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -1,4 +1,4 @@
-//! `guardrail profile`: clients over a kernel that runs.
+//! `guardrail profile`: clients that watch a running kernel.
 
 use crate::args::{ProfileArgs, ProfileFormat};
 use crate::errors::{CliError, Status};
@@ -10,7 +10,7 @@ pub fn run(args: &ProfileArgs) -> Result<Status, CliError> {
     print(&guardrail_profile::run(&plan(args))?, args.format)
 }
 
-/// Prints a profile; gives the exit status.
+/// Prints a profile; returns the exit status.
 pub fn print(profile: &Profile, format: ProfileFormat) -> Result<Status, CliError> {
     let format = match format {
         ProfileFormat::Text => Format::Text,
@@ -21,7 +21,7 @@ pub fn print(profile: &Profile, format: ProfileFormat) -> Result<Status, CliErro
     profile.status()
 }
 
-/// What the arguments ask for.
+/// The plan that the arguments describe.
 pub fn plan(args: &ProfileArgs) -> ProfilePlan {
     ProfilePlan {
         clients: args.clients.clone(),

@@ -1,5 +1,5 @@
-//! `guardrail selftest containment`: faults that harm a disk or the network when they are let through, and do not when they are
-//! contained.
+//! `guardrail selftest containment`: faults that harm a disk or the network when they are let through.
+//! Contained, they do no harm.
 
 use crate::args::{ContainmentArgs, Harmed, ListFormat};
 use crate::errors::{CliError, Status};

@@ -6,7 +6,7 @@ use crate::output;
 use guardrail_check::view;
 use std::io::{self, BufWriter};
 
-/// Prints events, or with `--check` what breaks the trace's invariants.
+/// Prints events, or with `--check` the violations of the trace's invariants.
 pub fn run(args: &ViewArgs) -> Result<Status, CliError> {
     let filter = args.filter();
     filter.refuse()?;

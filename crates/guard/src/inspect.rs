@@ -1,4 +1,4 @@
-//! Whether a guarded module is whole, and fits to its runtime.
+//! Checks whether a guarded module is intact, and fits its runtime.
 
 use crate::RUNTIME;
 use guardrail_host::{HostError, files};
@@ -7,10 +7,10 @@ use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is known of a guarded module.
+/// The result of an inspection.
 pub struct Inspection {
     module: Inspected,
-    /// The runtime that it was compared with.
+    /// The runtime that it was compared with; `None` where none was found.
     runtime: Option<PathBuf>,
 }
 
@@ -35,12 +35,12 @@ fn read(path: &Path) -> Result<Vec<u8>, HostError> {
 }
 
 impl Inspection {
-    /// Nothing is wrong with the module.
+    /// True where nothing is wrong with the module.
     pub fn is_sound(&self) -> bool {
         self.module.faults.is_empty()
     }
 
-    /// For people.
+    /// The result as text.
     pub fn text(&self) -> String {
         let Inspected { name, release, abi, domain, passes, trusted, checked, faults } = &self.module;
         let mut text = format!(
@@ -61,7 +61,7 @@ impl Inspection {
         text
     }
 
-    /// For programs.
+    /// The result as JSON.
     pub fn json(&self) -> Result<String, HostError> {
         let Inspection { module, runtime } = self;
         let object = json!({

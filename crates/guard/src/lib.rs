@@ -1,6 +1,7 @@
-//! Guarded drivers: stock modules that carry their checks in themselves, and the runtime that they need.
+//! Guarded drivers: stock modules that contain their own checks, and the runtime that they need.
 //!
-//! Knows: which passes guard a driver, the runtime's file, what the runtime writes to the kernel's log, what `guard.json` holds.
+//! Knows: which passes guard a driver, the runtime's file, the runtime's lines in the kernel's log, and the
+//! contents of `guard.json`.
 //!
 //! Must not know: the command line, how a guest is run, how the runtime holds rights.
 //!
@@ -23,5 +24,5 @@ pub use workshop::{Hardened, Workshop};
 
 /// The runtime's file in every folder of guarded drivers.
 const RUNTIME: &str = "guardrail.ko";
-/// The description of the folder.
+/// The description of the folder, as JSON.
 const DESCRIPTION: &str = "guard.json";

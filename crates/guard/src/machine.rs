@@ -1,13 +1,13 @@
-//! What the kernel of this machine has against modules that its makers did not sign.
+//! Settings of this machine's kernel that can refuse modules without a signature of the kernel's makers.
 
 use std::fs;
 use std::path::Path;
 
-/// What a user should know before loading guarded modules.
+/// Notes that a user should read before loading guarded modules.
 pub fn notes(root: &Path) -> Vec<String> {
     let read = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
     let mut notes = Vec::new();
-    // The mode that holds stands in brackets.
+    // The active mode is in brackets.
     let lockdown = read("sys/kernel/security/lockdown");
     if let Some(mode) = lockdown.split_once('[').and_then(|(_, rest)| Some(rest.split_once(']')?.0))
         && mode != "none"

@@ -1,4 +1,4 @@
-//! Which drivers are guarded, and for which kernel.
+//! Which drivers to guard, and for which kernel.
 
 use crate::summary::Summary;
 use crate::workshop::{Hardened, Workshop};
@@ -19,13 +19,13 @@ use std::path::{Path, PathBuf};
 pub struct GuardPlan {
     /// Modules of the kernel by name, module files by path, or `zoo/NAME`.
     pub drivers: Vec<String>,
-    /// The folder that the guarded drivers and the runtime are written to.
+    /// The folder for the guarded drivers and the runtime.
     pub out: PathBuf,
     /// The kernel by name or path; `None` for the one that this machine runs.
     pub kernel: Option<String>,
     /// The protection domain of all of them, 1 to 14.
     pub domain: u8,
-    /// Functions that are left as they are, unchecked.
+    /// Functions that remain unchecked.
     pub trusted: Vec<String>,
     /// The runtime's file; `None` to build it with the kernel's headers.
     pub runtime: Option<PathBuf>,
@@ -33,7 +33,7 @@ pub struct GuardPlan {
 
 /// Guards the drivers, and writes them with their runtime and their description to the plan's folder.
 pub fn guard(plan: &GuardPlan, progress: &Progress) -> Result<Summary, HostError> {
-    // What can be wrong with the drivers is seen before anything is fetched for them.
+    // Errors in the drivers are found before anything is fetched for them.
     plan.drivers.iter().try_for_each(|driver| stock(driver))?;
     let cache = Cache::open()?;
     let packages = Packages::new(&cache);
@@ -66,7 +66,7 @@ pub fn guard(plan: &GuardPlan, progress: &Progress) -> Result<Summary, HostError
     Ok(summary)
 }
 
-/// A file that is to be guarded is a stock module; names are looked up later.
+/// Checks that a file to guard is a stock module; names are looked up later.
 fn stock(driver: &str) -> Result<(), HostError> {
     let path = Path::new(driver);
     if !path.is_file() {
@@ -85,7 +85,7 @@ fn stock(driver: &str) -> Result<(), HostError> {
     }
 }
 
-/// A name of `--trust` that is nowhere is a mistake.
+/// A name of `--trust` that no driver defines is an error.
 fn unknown_trust(names: &[String], hardened: &[Hardened]) -> Result<(), HostError> {
     let unknown = names.iter().find(|name| hardened.iter().all(|driver| !driver.trusted.contains(*name)));
     unknown.map_or(Ok(()), |name| {
@@ -94,7 +94,7 @@ fn unknown_trust(names: &[String], hardened: &[Hardened]) -> Result<(), HostErro
     })
 }
 
-/// Writes all files, each whole or not at all; the description comes last.
+/// Writes all files, each whole or not at all; the description is the last.
 fn write(out: &Path, workshop: &Workshop, hardened: &[Hardened], summary: &Summary) -> Result<(), HostError> {
     fs::create_dir_all(out).map_err(HostError::io("create", out.display()))?;
     files::write(&out.join(RUNTIME), &workshop.runtime)?;

@@ -1,14 +1,14 @@
-//! What a guarded driver's kernel does at a violation.
+//! What the runtime does at a violation of a guarded driver.
 
 use serde::{Deserialize, Serialize};
 
-/// The runtime's policy.
+/// The policy of the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// Report it, and go on.
+    /// Report the violation, and continue.
     Log,
-    /// End the thread.
+    /// End the thread with an oops.
     Oops,
     /// End the call of the driver with an error.
     Fail,
@@ -27,7 +27,7 @@ impl Policy {
         }
     }
 
-    /// True where the driver's call is ended, after a fault of the processor as well, and the thread goes on.
+    /// True where the driver's call is ended, also after a fault of the processor, and the thread continues.
     pub fn ends_calls(self) -> bool {
         matches!(self, Policy::Fail | Policy::Recover)
     }

@@ -1,4 +1,4 @@
-//! What was done to drivers, for people and as `guard.json`.
+//! The summary of what was done to drivers, as text and as `guard.json`.
 
 use crate::workshop::{Hardened, Workshop};
 use guardrail_host::drivers::digest;
@@ -6,16 +6,16 @@ use guardrail_host::{HostError, files};
 use serde::Serialize;
 use std::path::Path;
 
-/// The version of the description.
+/// The name and version of the description.
 const SCHEMA: &str = "guardrail-guard/1";
-/// Names beyond that are only counted for people.
+/// The most names that the text lists; the others are only counted.
 const NAMED: usize = 12;
 
-/// A folder of guarded drivers.
+/// The summary of a folder of guarded drivers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     schema: &'static str,
-    /// Release of the kernel.
+    /// The kernel's release, as `uname -r` prints it.
     kernel: String,
     /// The protection domain of all the drivers.
     domain: u8,
@@ -36,7 +36,7 @@ struct Runtime {
 pub struct Driver {
     name: String,
     file: String,
-    /// Of the stock module and of the guarded one.
+    /// The digests of the stock module and of the guarded one.
     stock: String,
     digest: String,
     code: Code,
@@ -56,14 +56,14 @@ struct Code {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct StoreCounts {
     checked: usize,
-    /// Of them those that share the check of another, and those that ask the runtime each time.
+    /// Stores among them that share the check of another, and stores that ask the runtime each time.
     merged: usize,
     asked: usize,
-    /// Calls by pointer that are checked.
+    /// The number of indirect calls that are checked.
     calls: usize,
     register_saved: usize,
     flags_kept: usize,
-    /// Stores that need no check.
+    /// Stores to the function's own stack frame, which need no check.
     own_frame: usize,
     own_variables: usize,
     kernel_per_cpu: usize,
@@ -75,29 +75,29 @@ struct StoreCounts {
 /// Functions of the kernel that the driver calls.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Imports {
-    /// Called through a wrapper.
+    /// Functions that are called through a wrapper.
     wrapped: Vec<String>,
-    /// Known to need none.
+    /// Functions that are known to need no wrapper.
     plain: Vec<String>,
-    /// Of which no annotation tells: calling them gives the driver nothing, and checks nothing.
+    /// Functions without an annotation: a call neither grants the driver a right nor checks one.
     unannotated: Vec<String>,
-    /// Called as they are from code that the kernel replaces, though they have a wrapper.
+    /// Functions with a wrapper that are called without it, from code that the kernel replaces.
     missed: Vec<String>,
-    /// Places that call through a wrapper.
+    /// The number of sites that call through a wrapper.
     calls: usize,
 }
 
 /// Functions of the driver that the kernel calls.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Entries {
-    /// Called through a wrapper.
+    /// Functions that are called through a wrapper.
     wrapped: Vec<String>,
-    /// Of them those with arguments of which no annotation speaks.
+    /// Functions among them with arguments that no annotation covers.
     unknown: Vec<String>,
 }
 
 impl Summary {
-    /// Of drivers that were guarded together.
+    /// The summary of drivers that were guarded together.
     pub fn new(workshop: &Workshop, hardened: &[Hardened]) -> Summary {
         Summary {
             schema: SCHEMA,
@@ -112,12 +112,12 @@ impl Summary {
         }
     }
 
-    /// For programs: what `guard.json` holds.
+    /// The contents of `guard.json`.
     pub fn json(&self) -> Result<Vec<u8>, HostError> {
         files::json(self)
     }
 
-    /// For people; `out` is where the files are.
+    /// The summary as text; `out` is the folder of the files.
     pub fn text(&self, out: &Path) -> String {
         let mut text = String::new();
         for driver in &self.drivers {
@@ -217,7 +217,7 @@ impl Driver {
     }
 }
 
-/// The first names of a list, behind a colon.
+/// The first names of a list, after a colon.
 fn named(names: &[String]) -> String {
     match names.len() {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! What a guarded driver did without the right to, as its kernel's log tells it (`runtime/report/report.c`), as findings.
+//! Parses the violations of guarded drivers from a kernel's log (`runtime/report/report.c`) into findings.
 
 use guardrail_finding::{AccessInfo, ContextInfo, Finding, Frame, ObjectInfo};
 use guardrail_host::HostError;
@@ -7,11 +7,11 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-/// What the runtime's lines begin with, behind whatever stands before them in a log.
+/// The prefix of the runtime's lines, behind the log's own prefix.
 const PREFIX: &str = "guardrail: ";
 /// The name of the checker in reports.
 const CHECKER: &str = "isolation";
-/// No log is larger.
+/// The largest log that is read, in bytes.
 const MAX_LOG: u64 = 256 << 20;
 /// The most different findings, and the most lines that are kept of one.
 const MAX_FINDINGS: usize = 10_000;
@@ -36,7 +36,7 @@ pub fn of_log(file: &Path) -> Result<Report, HostError> {
     Ok(report(&driver, release.unwrap_or("an unknown kernel"), "completed", findings))
 }
 
-/// A report of findings of this sort.
+/// A report with findings of the isolation checker.
 pub fn report(driver: &str, kernel: &str, outcome: &str, findings: Vec<Finding>) -> Report {
     Report {
         schema: SCHEMA.to_owned(),
@@ -49,12 +49,12 @@ pub fn report(driver: &str, kernel: &str, outcome: &str, findings: Vec<Finding>)
     }
 }
 
-/// True for the line that begins to tell of a violation.
+/// True for the first line of a violation.
 pub fn is_violation(line: &str) -> bool {
     own(line).is_some_and(|text| text.starts_with("violation: "))
 }
 
-/// What a log tells, each place once.
+/// The findings in a log, each place once.
 pub fn findings(log: &str) -> Vec<Finding> {
     let mut all: Vec<Finding> = Vec::new();
     let mut current: Option<Finding> = None;
@@ -73,14 +73,15 @@ pub fn findings(log: &str) -> Vec<Finding> {
     all
 }
 
-/// The runtime's part of a line of a log.
+/// The runtime's part of a line of a log; `None` for other lines.
 fn own(line: &str) -> Option<&str> {
     let (before, text) = line.split_once(PREFIX)?;
-    // Somebody else's message may quote ours; what stands before it is a time, a level, or who logged it.
+    // Another program's message may quote the runtime's. The text before a real one is a time, a level, or
+    // the logger's name.
     (before.is_empty() || before.ends_with([' ', ';', '>', ']'])).then_some(text)
 }
 
-/// Adds a finding that is complete; the same one again is counted.
+/// Adds a complete finding; a repetition is counted.
 fn keep(all: &mut Vec<Finding>, finding: Option<Finding>) {
     let Some(mut finding) = finding else { return };
     finding.id = finding.fingerprint();
@@ -120,7 +121,7 @@ fn violation(text: &str) -> Option<Finding> {
     })
 }
 
-/// `WHAT by PLACE: domain N`: what the processor, or the watchdog, has found.
+/// `WHAT by PLACE: domain N`: a fault of the processor, or a finding of the watchdog.
 fn fault(text: &str) -> Option<Finding> {
     let (head, domain) = text.rsplit_once(": domain ")?;
     let (what, place) = head.rsplit_once(" by ")?;
@@ -138,7 +139,7 @@ fn fault(text: &str) -> Option<Finding> {
     })
 }
 
-/// The kind of a finding, by what the driver lacks.
+/// The kind of a finding, by the right that the driver lacks.
 fn kind(needs: &str) -> &'static str {
     match needs.split(' ').next().unwrap_or_default() {
         "write" => "write-without-right",
@@ -151,7 +152,7 @@ fn kind(needs: &str) -> &'static str {
     }
 }
 
-/// A further line of a violation.
+/// Parses a further line of a violation.
 fn detail(finding: &mut Finding, text: &str) {
     if let Some(place) = text.strip_prefix("  ") {
         finding.stack.extend(frame(place));
@@ -185,7 +186,8 @@ fn context(text: &str) -> Option<ContextInfo> {
     Some(ContextInfo { thread: format!("{name}/{number}"), cpu: cpu.parse().ok()?, ..ContextInfo::default() })
 }
 
-/// `slab kmalloc-128 start ffff88ba1ffb5380 pointer offset 16 size 128`, as the kernel tells of memory (`mem_dump_obj`).
+/// `slab kmalloc-128 start ffff88ba1ffb5380 pointer offset 16 size 128`, the kernel's description of memory
+/// (`mem_dump_obj`).
 fn object(text: &str) -> Option<ObjectInfo> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let at = words.iter().position(|word| *word == "slab")?;

@@ -1,4 +1,4 @@
-//! The runtime and the types of one kernel, with which its drivers are guarded.
+//! The runtime and the types of one kernel, which guarding its drivers needs.
 
 use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_host::HostError;
@@ -16,45 +16,45 @@ use guardrail_vm::runtime;
 use std::fs;
 use std::path::Path;
 
-/// What drivers are guarded with.
+/// Everything that guarding a driver needs.
 pub struct Workshop {
     /// The kernel's release.
     pub release: String,
-    /// `guardrail.ko`.
+    /// The bytes of `guardrail.ko`.
     pub runtime: Vec<u8>,
-    /// What it exports.
+    /// The symbols that the runtime exports.
     pub exports: Exports,
-    /// The protection domain.
+    /// The protection domain of the drivers.
     pub domain: u8,
     trusted: Vec<String>,
     hooks: Hooks,
     kernel: KernelImage,
 }
 
-/// A guarded driver.
+/// A guarded driver with what was done to it.
 pub struct Hardened {
-    /// Its name.
+    /// The module's name.
     pub name: String,
-    /// The stock module.
+    /// The stock module's bytes.
     pub stock: Vec<u8>,
-    /// The guarded one.
+    /// The guarded module's bytes.
     pub file: Vec<u8>,
-    /// What was done to its code.
+    /// Counts of the changes to its code.
     pub counts: Counts,
-    /// What was done to its stores.
+    /// Counts of the changes to its stores.
     pub stores: Stores,
-    /// What its border is.
+    /// The functions that its border needs wrappers for.
     pub border: Border,
-    /// What was done at its border.
+    /// Counts of the changes at its border.
     pub done: Done,
-    /// Functions that were left as they are.
+    /// Functions that remain unchecked on request.
     pub trusted: Vec<String>,
     /// Functions with a calling convention of their own.
     pub own: Vec<String>,
 }
 
 impl Workshop {
-    /// Builds the runtime, or reads the one that is given, and the kernel's types.
+    /// Builds the runtime, or reads the given one, and the kernel's types.
     pub fn open(
         packages: &Packages,
         target: &Target,
@@ -78,12 +78,12 @@ impl Workshop {
         Ok(Workshop { release, runtime, exports, domain, trusted: Vec::new(), hooks, kernel })
     }
 
-    /// Leaves functions of these names as they are.
+    /// Leaves functions with these names unchecked.
     pub fn trusting(self, names: &[String]) -> Workshop {
         Workshop { trusted: names.to_vec(), ..self }
     }
 
-    /// Guards a driver; `before` are the modules that it needs.
+    /// Guards a driver; `before` holds the modules that it needs.
     pub fn harden(&self, driver: &ModuleFile, before: &[ModuleFile]) -> Result<Hardened, HostError> {
         let name = driver.name.as_str();
         let border = self.border(driver, before)?;
@@ -107,7 +107,7 @@ impl Workshop {
         })
     }
 
-    /// What is done at a driver's border.
+    /// The border of a driver.
     fn border(&self, driver: &ModuleFile, before: &[ModuleFile]) -> Result<Border, HostError> {
         let image = |module: &ModuleFile| ModuleImage::parse(&module.name, module.bytes.clone());
         let needed = before.iter().map(image).collect::<Result<Vec<_>, _>>()?;
@@ -117,7 +117,7 @@ impl Workshop {
     }
 }
 
-/// An error of a driver among several, with what can be done about it.
+/// An error of one driver among several, with a remedy.
 fn of_driver(name: &str, error: RewriteError) -> HostError {
     match &error {
         RewriteError::Unproven { .. } => HostError::Usage(format!(

@@ -5,7 +5,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The signals that have arrived.
+/// The state of signal handling: whether the user has interrupted the run.
 pub struct Signals {
     /// True as long as nothing needs an orderly end.
     idle: Arc<AtomicBool>,

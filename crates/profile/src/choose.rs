@@ -1,4 +1,4 @@
-//! From the command line to what plugins are told: which clients, on what, and when.
+//! Turns the command line into the plugins' configuration: which clients, on which code, and when.
 
 use crate::plan::ProfilePlan;
 use guardrail_binfmt::KernelImage;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// The library with the included clients; it lies beside the program.
 const CLIENTS: &str = "libguardrail_client_tools.so";
 
-/// The included clients, and what they tell.
+/// The included clients, and what each reports.
 pub const INCLUDED: &[(&str, &str)] = &[
     (
         "blocks",
@@ -38,7 +38,7 @@ pub const INCLUDED: &[(&str, &str)] = &[
 /// A plugin and the clients that run in it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Chosen {
-    /// The library; `None` for the included clients.
+    /// The library of the plugin; `None` for the included clients.
     library: Option<PathBuf>,
     clients: Vec<Choice>,
 }
@@ -64,7 +64,7 @@ pub fn clients(given: &[String]) -> Result<Vec<Chosen>, HostError> {
                     path.display()
                 )));
             }
-            // A plugin of others has one client, whatever its name.
+            // A user's plugin has one client, whatever its name.
             choice.name = "*".to_owned();
             chosen.push(Chosen { library: Some(path), clients: vec![choice] });
             continue;
@@ -90,7 +90,8 @@ pub fn clients(given: &[String]) -> Result<Vec<Chosen>, HostError> {
     }
 }
 
-/// Words for the kernel's command line that the clients need: one that ends threads wants the system to go on then.
+/// Words for the kernel's command line that the clients need: after a client ends a thread, the system must
+/// continue.
 pub fn kernel_arguments(chosen: &[Chosen]) -> Vec<String> {
     let ends = |choice: &Choice| choice.options.get("mode").is_some_and(|mode| mode == "stringent");
     match chosen.iter().flat_map(|plugin| &plugin.clients).any(ends) {
@@ -99,27 +100,28 @@ pub fn kernel_arguments(chosen: &[Chosen]) -> Vec<String> {
     }
 }
 
-/// Clients that must see what the kernel does before the workload: what it allocates, which stacks it makes, which code it changes.
+/// Clients that must observe the kernel before the workload: its allocations, its stacks, its changes of
+/// code.
 const FROM_BOOT: &[&str] = &["code", "coverage", "kaddrcheck", "stackcheck"];
-/// The step with which each workload begins: the guest loads the driver.
+/// The first step of each workload: the guest loads the driver.
 const FIRST_STEP: &str = "load";
-/// Values of `--from` that are no steps.
+/// The value of `--from` that is not a step.
 const BOOT: &str = "boot";
 const WORKLOAD: &str = "workload";
 
 /// When the clients are attached.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// At the kernel's first instruction.
+    /// True to attach at the kernel's first instruction.
     pub at_start: bool,
-    /// Where this step of the workload begins.
+    /// The step of the workload at whose beginning they attach.
     from: Option<String>,
-    /// Detached again where this step begins.
+    /// The step at whose beginning they detach.
     until: Option<String>,
 }
 
 impl Attachment {
-    /// What `--from`, `--until` and `--detached` ask for.
+    /// The times that `--from`, `--until` and `--detached` ask for.
     pub fn of(plan: &ProfilePlan, chosen: &[Chosen]) -> Attachment {
         let from = match plan.from.as_deref() {
             None if plan.detached => None,
@@ -135,7 +137,7 @@ impl Attachment {
         }
     }
 
-    /// What is to be done where this step of the workload begins.
+    /// The request to the clients at the beginning of this step of the workload.
     pub fn at(&self, step: &str) -> Option<Request> {
         match step {
             _ if self.from.as_deref() == Some(step) => Some(Request::Attach),
@@ -145,7 +147,8 @@ impl Attachment {
     }
 }
 
-/// The value of `--from` where none is given. Boot runs no code of drivers, so with their scope it fills no result with its own.
+/// The default of `--from`. The boot runs no code of drivers, so clients whose scope is the driver lose no
+/// result without it.
 fn default_from(scope: &str, chosen: &[Chosen]) -> &'static str {
     let from_boot = |choice: &Choice| FROM_BOOT.contains(&choice.name.as_str());
     let of_modules = scope == "driver" || scope.starts_with("module:");
@@ -157,20 +160,20 @@ fn default_from(scope: &str, chosen: &[Chosen]) -> &'static str {
 
 /// A plugin that is ready to be loaded.
 pub struct Plugged {
-    /// For QEMU.
+    /// The library and its configuration, for QEMU.
     pub plugin: Plugin,
-    /// Where it listens.
+    /// The socket for requests to it.
     pub socket: PathBuf,
-    /// Where it writes what its clients have.
+    /// The file for its clients' results.
     pub results: PathBuf,
 }
 
-/// Where a plugin writes what its clients have.
+/// The file for the results of a plugin's clients.
 pub fn results(folder: &Path, number: usize) -> PathBuf {
     folder.join(format!("clients-{number}.json"))
 }
 
-/// Writes what the plugins are told.
+/// Writes the configuration of the plugins.
 pub fn configure(
     chosen: &[Chosen],
     plan: &ProfilePlan,
@@ -207,7 +210,7 @@ pub fn configure(
         };
         let text = serde_json::to_vec(&text).map_err(|error| HostError::Run(error.to_string()))?;
         fs::write(&config, text).map_err(HostError::io("write", config.display()))?;
-        // What an earlier run left there is not this run's.
+        // Results of an earlier run in the folder are removed.
         let _ = fs::remove_file(&results);
         Ok(Plugged { plugin: Plugin { library, config }, socket, results })
     };
@@ -217,7 +220,7 @@ pub fn configure(
 /// The parts of `--scope`: its kind, and the names behind it.
 pub fn scope_parts(text: &str) -> Result<(&str, Vec<String>), HostError> {
     let (kind, list) = text.split_once(':').unwrap_or((text, ""));
-    // What follows the first name may repeat the kind.
+    // The kind may be repeated before each further name.
     let items: Vec<String> = list
         .split(',')
         .map(|item| item.strip_prefix(kind).and_then(|rest| rest.strip_prefix(':')).unwrap_or(item))
@@ -232,7 +235,7 @@ pub fn scope_parts(text: &str) -> Result<(&str, Vec<String>), HostError> {
     }
 }
 
-/// What `--scope` names, in this kernel.
+/// The code that `--scope` names, in this kernel.
 fn scope(text: &str, prepared: &Prepared, image: &KernelImage) -> Result<Scope, HostError> {
     let (kind, items) = scope_parts(text)?;
     Ok(match kind {
@@ -243,7 +246,7 @@ fn scope(text: &str, prepared: &Prepared, image: &KernelImage) -> Result<Scope, 
     })
 }
 
-/// The link-time ranges of the image's functions that the patterns name.
+/// The link-time ranges of the image's functions that match the patterns.
 fn ranges(patterns: &[String], image: &KernelImage) -> Vec<(u64, u64)> {
     let mut functions: Vec<(u64, String)> = image
         .symbols()
@@ -253,7 +256,7 @@ fn ranges(patterns: &[String], image: &KernelImage) -> Vec<(u64, u64)> {
     functions.sort_unstable();
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     for (i, (start, name)) in functions.iter().enumerate() {
-        // The cold part of a function is apart, and belongs to it.
+        // The cold part of a function has its own symbol, but belongs to the function.
         let plain = name.split('.').next().unwrap_or(name);
         if !patterns.iter().any(|pattern| guardrail_trace::client::fits(pattern, plain)) {
             continue;

@@ -1,4 +1,4 @@
-//! Asking clients inside QEMU.
+//! Sends requests to clients inside QEMU.
 
 use guardrail_host::HostError;
 use guardrail_trace::client::{Reply, Report, Request};
@@ -8,12 +8,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The longest that a plugin may take: a change waits for an interrupt in the guest.
+/// The longest time for a plugin's reply: a change waits for an interrupt in the guest.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The most that a reply may hold.
+/// The largest reply, in bytes.
 const MAX_REPLY: u64 = 1 << 30;
 
-/// One request, one reply.
+/// Sends one request and reads one reply.
 fn ask(socket: &Path, request: Request) -> Result<Reply, HostError> {
     let io = |doing| HostError::io(doing, socket.display());
     let mut stream = UnixStream::connect(socket).map_err(io("reach the clients at"))?;
@@ -31,12 +31,12 @@ fn ask(socket: &Path, request: Request) -> Result<Reply, HostError> {
     }
 }
 
-/// The same request to all.
+/// Sends the same request to all plugins.
 pub fn all(sockets: &[PathBuf], request: Request) -> Result<(), HostError> {
     sockets.iter().try_for_each(|socket| ask(socket, request).map(drop))
 }
 
-/// What the clients of one plugin have now.
+/// The current results of one plugin's clients.
 pub fn results(socket: &Path) -> Result<Report, HostError> {
     match ask(socket, Request::Results)? {
         Reply::Results(report) => Ok(*report),
@@ -44,7 +44,7 @@ pub fn results(socket: &Path) -> Result<Report, HostError> {
     }
 }
 
-/// Whether the clients of one plugin are attached.
+/// True where the clients of one plugin are attached.
 pub fn is_attached(socket: &Path) -> Result<bool, HostError> {
     match ask(socket, Request::Status)? {
         Reply::State { attached, .. } => Ok(attached),
@@ -52,7 +52,7 @@ pub fn is_attached(socket: &Path) -> Result<bool, HostError> {
     }
 }
 
-/// What the clients of one plugin wrote when QEMU ended.
+/// The results that the clients of one plugin wrote when QEMU ended.
 pub fn read(file: &Path) -> Result<Report, HostError> {
     let text = fs::read(file).map_err(|e| {
         HostError::Run(format!(

@@ -1,4 +1,5 @@
-//! What of modules and functions ran, and what never did: from the instructions that ran and the files that have them all.
+//! The parts of modules and functions that ran, and those that never did. Their sources are the instructions
+//! that ran, and the files with all instructions.
 
 use crate::names::Names;
 use guardrail_binfmt::{Lines, ModuleImage};
@@ -7,23 +8,23 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// What clients call what belongs to no module.
+/// The clients' name for code that belongs to no module.
 const KERNEL: &str = "vmlinux";
 
-/// What ran of one function.
+/// The executed part of one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Function {
-    /// Its module; `vmlinux` for the kernel.
+    /// The function's module; `vmlinux` for the kernel.
     pub module: String,
-    /// Its name.
+    /// The function's name, as the symbol table has it.
     pub name: String,
-    /// How often it was entered.
+    /// The number of times that it was entered.
     pub entered: u64,
-    /// Its instructions, and how often each ran.
+    /// The number of executions of each instruction, by its offset in the function.
     pub instructions: BTreeMap<u64, u64>,
-    /// Its lines by file, and how often each ran.
+    /// The number of executions of each line, by file and line.
     pub lines: BTreeMap<(String, u32), u64>,
-    /// Its first line.
+    /// The function's first line; `None` without debug information.
     pub at: Option<(String, u32)>,
 }
 
@@ -33,7 +34,7 @@ impl Function {
     }
 }
 
-/// What ran, by module and function: offsets in the function, lengths, counts.
+/// The executed code, by module and function: offsets in the function, lengths, counts.
 type Ran = BTreeMap<(String, String), BTreeMap<u64, (u64, u64)>>;
 
 /// All functions of a table of instructions, and those of the same modules that never ran.
@@ -101,7 +102,7 @@ fn of_module(module: &str, image: &ModuleImage, lines: Option<&Lines>, ran: &Ran
         let bytes = image.section_bytes(section);
         let (from, to) = (symbol.value as usize, symbol.value.saturating_add(symbol.size) as usize);
         let Some(bytes) = bytes.get(from..to).filter(|bytes| !bytes.is_empty()) else { continue };
-        // The same function under another name.
+        // This is the same function under another name.
         if all.iter().any(|known: &Function| known.name == name) {
             continue;
         }
@@ -127,7 +128,7 @@ fn of_module(module: &str, image: &ModuleImage, lines: Option<&Lines>, ran: &Ran
     all
 }
 
-/// Instructions that exist with the counts of what ran there: code that changed may have been cut otherwise.
+/// The existing instructions with their counts: code that changed may have had other boundaries.
 fn marked(offsets: Vec<u64>, ran: &BTreeMap<u64, (u64, u64)>) -> BTreeMap<u64, u64> {
     let count = |offset: u64| {
         let (start, (len, count)) = ran.range(..=offset).next_back()?;
@@ -188,7 +189,7 @@ pub fn notes(functions: &[Function]) -> Vec<String> {
             done += function.ran();
             function.lines.iter().for_each(|(line, &count)| *lines.entry(line).or_default() |= count > 0);
         }
-        // Of the kernel, functions that never ran are not listed.
+        // Functions of the kernel that never ran are not listed.
         let mut note = match module.as_str() {
             KERNEL => format!("{module}: {ran} functions ran, {done} of their {there} instructions"),
             _ => format!("{module}: {ran} of {all} functions ran, {done} of {there} instructions"),
@@ -233,7 +234,8 @@ pub fn lcov(functions: &[Function]) -> String {
     out
 }
 
-/// The format of DynamoRIO's drcov, version 2. Offsets are from where the module's code begins in memory, or the kernel's image.
+/// The format of DynamoRIO's drcov, version 2. Offsets count from the beginning of the module's code in
+/// memory, or of the kernel's image.
 pub fn drcov(report: &Report, names: &Names, table: &Table) -> Vec<u8> {
     drcov_of(report, names.text(), |function| names.address_of(function), table)
 }
@@ -265,7 +267,7 @@ fn drcov_of(
     }
     let mut blocks: Vec<u8> = Vec::new();
     for ((module, function), instructions) in &ran {
-        // The last one of this name is the one that ran last.
+        // The last module of this name is the one that ran last.
         let Some(number) = modules.iter().rposition(|known| known.0 == *module) else { continue };
         let at = match number {
             0 => address_of(function).map(|at| at.wrapping_add(slide)),

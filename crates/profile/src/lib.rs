@@ -1,11 +1,11 @@
-//! Profiles: clients over a kernel that runs, and what they report.
+//! Profiles: clients that watch a running kernel, and their reports.
 //!
-//! Knows: the included clients and their scopes, when they attach, how their addresses become functions and lines, how stacks
-//! become charts.
+//! Knows: the included clients and their scopes, when they attach, how addresses turn into functions and
+//! lines, how stacks turn into charts.
 //!
 //! Must not know: the command line, how a client counts, how QEMU calls it.
 //!
-//! Invariants: names of the guest are escaped in every file that is written; an address without a name is shown as a number.
+//! Invariants: every written file escapes the guest's names; an address without a name is shown as a number.
 
 mod charts;
 mod choose;

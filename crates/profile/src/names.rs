@@ -1,4 +1,4 @@
-//! From addresses of a guest that ran to functions and lines.
+//! Turns addresses of a guest into functions and lines.
 
 use guardrail_binfmt::{KernelImage, Lines, ModuleImage};
 use guardrail_finding::{Frame, Location};
@@ -11,10 +11,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-/// More bytes than any function of the kernel has.
+/// More bytes than any function of the kernel has; bounds the search for its end.
 const MAX_FUNCTION: u64 = 1 << 17;
 
-/// Names for one run's addresses.
+/// The names for one run's addresses.
 pub struct Names {
     image: KernelImage,
     slide: u64,
@@ -30,12 +30,12 @@ struct Source {
 }
 
 impl Names {
-    /// Names for what these reports hold.
+    /// Names for the addresses in these reports.
     pub fn new(cache: &Cache, prepared: &Prepared, image: KernelImage, reports: &[Report]) -> Names {
         let slide = reports.iter().find_map(|report| report.slide).unwrap_or(0);
         let mut modules: Vec<Module> =
             reports.first().map(|report| report.modules.clone()).unwrap_or_default();
-        // The last one at an address is the one that ran there last.
+        // The last module at an address is the one that ran there last.
         modules.reverse();
         let mut files = HashMap::new();
         let mut debug = HashMap::new();
@@ -50,7 +50,7 @@ impl Names {
         Names { image, slide, modules, files, debug, lines: RefCell::default() }
     }
 
-    /// The frame of an address of code, at a moment (0: not known).
+    /// The function and line at a code address, at a moment (0: unknown).
     pub fn frame(&self, addr: u64, when: u64) -> Frame {
         let link = addr.wrapping_sub(self.slide);
         if self.image.is_text(link)
@@ -78,7 +78,7 @@ impl Names {
         Frame { function, module: Some(module.name.clone()), offset, location, ..Frame::default() }
     }
 
-    /// The frame of an address that a call returns to: its line is that of the call.
+    /// The function and line for the return address of a call: the line is that of the call.
     pub fn caller(&self, addr: u64, when: u64) -> Frame {
         let frame = self.frame(addr.wrapping_sub(1), when);
         Frame { offset: frame.offset + 1, ..frame }
@@ -93,7 +93,7 @@ impl Names {
         }
     }
 
-    /// The line of a place in a module's function.
+    /// The source line of an offset in a module's function.
     fn location(&self, module: &str, function: &str, offset: u64) -> Option<Location> {
         let mut lines = self.lines.borrow_mut();
         let source = lines.entry(module.to_owned()).or_insert_with(|| self.source(module)).as_ref()?;
@@ -104,12 +104,12 @@ impl Names {
         Some(Location { file, line })
     }
 
-    /// A module's file.
+    /// The file of a module.
     pub fn module_file(&self, module: &str) -> Option<ModuleImage> {
         ModuleImage::open(self.files.get(module)?).ok()
     }
 
-    /// The lines of a module's file, if it or its debug file has them.
+    /// The line table of a module's file, if the file or its debug file has one.
     pub fn module_lines(&self, module: &str, image: &ModuleImage) -> Option<Lines> {
         match self.debug.get(module) {
             Some(debug) => Lines::of_file(debug, image).ok()?,
@@ -120,7 +120,7 @@ impl Names {
     /// Offsets of all instructions of a function of the image.
     pub fn instructions(&self, function: &str) -> Option<Vec<u64>> {
         let start = self.image.address_of(function)?;
-        // To the next symbol; the image does not say more.
+        // The function ends at the next symbol; the image has no exact size.
         let ends =
             |&size: &u64| self.image.symbol_at(start + size).is_none_or(|located| located.offset < size);
         let end = (1..MAX_FUNCTION).find(ends)?;
@@ -145,7 +145,8 @@ impl Names {
     }
 }
 
-/// Offsets of the instructions of a function. What fills up behind the last one, and traps that nothing reaches, are none.
+/// Offsets of the instructions of a function. Padding behind the last one, and traps that are unreachable,
+/// are left out.
 pub fn offsets(bytes: &[u8]) -> Vec<u64> {
     let insns = Decoder::new(64, bytes, DecoderOptions::NONE).into_iter();
     insns

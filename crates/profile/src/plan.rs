@@ -1,4 +1,4 @@
-//! What is run under which clients.
+//! The plan of a profile: a guest, and the clients that run on it.
 
 use std::path::PathBuf;
 
@@ -17,17 +17,17 @@ pub struct ProfilePlan {
     pub kernel: String,
     /// The QEMU device, instead of the usual one.
     pub device: Option<String>,
-    /// When clients attach: `boot`, `workload` or a step; `None` for what the clients and the scope need.
+    /// When clients attach: `boot`, `workload` or a step; `None` to derive it from the clients and the scope.
     pub from: Option<String>,
-    /// The step at which they detach.
+    /// The step at which they detach; `None` for the end of the run.
     pub until: Option<String>,
-    /// Load the clients and leave them detached.
+    /// True to load the clients and leave them detached.
     pub detached: bool,
     /// Number of guest CPUs.
     pub smp: u8,
     /// Memory of the guest, in MiB.
     pub memory: u32,
-    /// Boot the kernel at its link-time address.
+    /// True to boot the kernel at its link-time address.
     pub no_kaslr: bool,
     /// Words for the guest kernel's command line.
     pub append: Vec<String>,
@@ -41,12 +41,12 @@ pub struct ProfilePlan {
     pub out: Option<PathBuf>,
 }
 
-/// How results are written.
+/// The output format of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
+    /// Text for people.
     Text,
-    /// One object for programs.
+    /// One JSON object for programs.
     Json,
     /// The findings for code-scanning tools (SARIF 2.1.0).
     Sarif,

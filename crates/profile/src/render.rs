@@ -1,4 +1,4 @@
-//! Tables that are more than their rows: sums, flame graphs, coverage.
+//! Tables that are shown in another form than their rows: sums, flame graphs, coverage.
 
 use crate::charts::{self, Frame, Stack};
 use crate::coverage;
@@ -8,19 +8,19 @@ use guardrail_trace::client::{Cell, Chart, Report, Results, Table};
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// A table as it is shown, and the files that go with it.
+/// A table in the form that is shown, with its files.
 pub struct Rendered {
-    /// The table, without rows.
+    /// The table's head, without rows.
     pub table: Table,
-    /// Its rows.
+    /// The rows to show.
     pub cells: Vec<Vec<Value>>,
-    /// More that is to be told.
+    /// Further sentences for the report.
     pub notes: Vec<String>,
-    /// Names and contents.
+    /// Names and contents of the table's files.
     pub files: Vec<(String, Vec<u8>)>,
 }
 
-/// Draws a table of a client. `cells`: its rows with names.
+/// Renders a table of a client. `cells`: its rows, with names instead of addresses.
 pub fn of(
     names: &Names,
     report: &Report,
@@ -43,7 +43,7 @@ pub fn of(
                 file("svg", charts::flames(&title, &stacks).into_bytes()),
                 file("firefox.json", firefox),
             ];
-            // When each was taken is in the file.
+            // The file has the time of each sample.
             rendered.cells = by_samples(cells());
             rendered.table.columns.truncate(SHOWN);
         }
@@ -60,7 +60,7 @@ pub fn of(
     rendered
 }
 
-/// Columns of a table of stacks that are shown: stack, samples, CPU.
+/// The columns of a table of stacks that are shown: stack, samples, CPU.
 const SHOWN: usize = 3;
 
 fn by_samples(mut cells: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
@@ -69,7 +69,7 @@ fn by_samples(mut cells: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
     cells
 }
 
-/// One row for all that begin with the same cell, the largest first.
+/// Sums up rows that begin with the same cell, the largest sum first.
 fn sums(cells: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
     let mut rows: Vec<Vec<Value>> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();

@@ -1,4 +1,4 @@
-//! Runs a guest under clients, or reads what they have.
+//! Runs a guest under clients, or reads the clients' results.
 
 use crate::choose::{Attachment, Plugged};
 use crate::plan::{Format, ProfilePlan};
@@ -18,20 +18,20 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What the clients of a guest report.
+/// The results of a guest's clients.
 pub struct Profile {
     shown: show::Shown,
-    /// How the run ended; `None` where it still goes on or its end was reported before.
+    /// How the run ended; `None` where it continues or its end was reported before.
     end: Option<(Finished, Prepared)>,
 }
 
 impl Profile {
-    /// Everything, in a format.
+    /// All results in one format.
     pub fn text(&self, format: Format) -> Result<String, HostError> {
         self.shown.text(format)
     }
 
-    /// The exit status that the end of the run and the findings call for.
+    /// The exit status that follows from the end of the run and the findings.
     pub fn status(&self) -> Result<Status, HostError> {
         match &self.end {
             Some((finished, prepared)) => judge(finished, prepared, &self.shown),
@@ -46,16 +46,16 @@ pub fn run(plan: &ProfilePlan) -> Result<Profile, HostError> {
     run_live(plan, None)
 }
 
-/// What is called with the clients' sockets and a line of the guest's progress.
+/// A callback with the clients' sockets and a line of the guest's progress.
 pub type Watcher<'a> = dyn FnMut(&[PathBuf], &Said) -> Result<(), HostError> + 'a;
 
-/// Who wants to know of a run while it goes on.
+/// The callbacks of a caller that follows a run.
 pub struct Live<'a> {
-    /// Gets the clients' sockets with each line of progress.
+    /// Called with the clients' sockets at each line of progress.
     pub ready: &'a mut Watcher<'a>,
 }
 
-/// The same for a guest that others talk to: it may take as long as it likes.
+/// Does the same for a guest that takes commands: it may run for any time.
 pub fn run_live(plan: &ProfilePlan, live: Option<Live<'_>>) -> Result<Profile, HostError> {
     choose::scope_parts(&plan.scope)?;
     let clients = choose::clients(&plan.clients)?;
@@ -91,7 +91,7 @@ pub fn run_live(plan: &ProfilePlan, live: Option<Live<'_>>) -> Result<Profile, H
     }
     let reports = plugged.iter().map(|one| control::read(&one.results)).collect::<Result<Vec<_>, _>>();
     let reports = match &finished.outcome {
-        // Why a client refused to begin says more than that it left nothing.
+        // A client's reason for its refusal to begin explains more than the absence of results.
         Outcome::QemuFailed { .. } if reports.is_err() => {
             return Err(HostError::Run(finished.outcome.to_string()));
         }
@@ -105,19 +105,19 @@ pub fn run_live(plan: &ProfilePlan, live: Option<Live<'_>>) -> Result<Profile, H
     Ok(Profile { shown, end: Some((finished, prepared)) })
 }
 
-/// Refuses what can be refused without looking at anything.
+/// Refuses plans whose errors are visible without any file.
 pub fn check(plan: &ProfilePlan) -> Result<(), HostError> {
     choose::scope_parts(&plan.scope)?;
     choose::clients(&plan.clients).map(drop)
 }
 
-/// What the clients of a guest have that runs.
+/// The current results of a running guest's clients.
 pub fn show_live(cache: &Cache, plan: &ProfilePlan, sockets: &[PathBuf]) -> Result<Profile, HostError> {
     let reports = sockets.iter().map(|socket| control::results(socket)).collect::<Result<Vec<_>, _>>()?;
     show(cache, plan, reports, "running")
 }
 
-/// What the clients of a guest left that has ended.
+/// The results that the clients of a guest left when it ended.
 pub fn show_kept(cache: &Cache, plan: &ProfilePlan, folder: &Path) -> Result<Profile, HostError> {
     let plugins = choose::clients(&plan.clients)?.len();
     let reports: Vec<Report> = (0..plugins)
@@ -140,12 +140,12 @@ fn show(
     Ok(Profile { shown, end: None })
 }
 
-/// Whether the clients behind these sockets are attached.
+/// True where the clients behind these sockets are attached.
 pub fn is_attached(sockets: &[PathBuf]) -> Result<bool, HostError> {
     sockets.iter().try_fold(true, |all, socket| Ok(control::is_attached(socket)? && all))
 }
 
-/// The guest that the arguments ask for.
+/// Prepares the guest of the plan.
 fn prepare(plan: &ProfilePlan, packages: &Packages, progress: &Progress) -> Result<Prepared, HostError> {
     let [driver, more @ ..] = plan.drivers.as_slice() else {
         return Err(HostError::Usage("no driver is named".into()));
@@ -158,7 +158,7 @@ fn prepare(plan: &ProfilePlan, packages: &Packages, progress: &Progress) -> Resu
 fn options(plan: &ProfilePlan, plugged: &[Plugged], folder: &Path) -> Result<Options, HostError> {
     Ok(Options {
         cpus: plan.smp,
-        // QEMU counts instructions itself (-icount) with one thread only.
+        // QEMU can count instructions itself (-icount) with one thread only.
         threads: match plan.qemu.iter().any(|word| word == "-icount") {
             true => TcgThreads::Single,
             false => TcgThreads::Multi,
@@ -174,7 +174,7 @@ fn options(plan: &ProfilePlan, plugged: &[Plugged], folder: &Path) -> Result<Opt
     })
 }
 
-/// Runs the guest, and attaches and detaches at the steps that were asked for.
+/// Runs the guest, and attaches and detaches at the planned steps.
 fn guest(
     prepared: &Prepared,
     options: &Options,
@@ -235,7 +235,7 @@ fn judge(finished: &Finished, prepared: &Prepared, shown: &show::Shown) -> Resul
     }
 }
 
-/// Asks all clients of a run for a change.
+/// Sends a request for a change to all clients of a run.
 pub fn change(sockets: &[PathBuf], request: client::Request) -> Result<(), HostError> {
     control::all(sockets, request)
 }

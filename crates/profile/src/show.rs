@@ -1,4 +1,4 @@
-//! What clients said, for people and for programs.
+//! The results of clients, as text and for programs.
 
 use crate::names::Names;
 use crate::plan::Format;
@@ -15,9 +15,9 @@ use std::path::Path;
 /// The most rows of a table that are printed as text.
 const ROWS: usize = 25;
 
-/// A run's results with names.
+/// The results of a run, with names instead of addresses.
 pub struct Shown {
-    /// What was found, as other commands tell it.
+    /// The findings, in the form of the other commands' reports.
     pub report: report::Report,
     clients: Vec<Client>,
 }
@@ -27,7 +27,7 @@ struct Client {
     name: String,
     tables: Vec<Named>,
     notes: Vec<String>,
-    /// Names and contents of files.
+    /// Names and contents of the files.
     files: Vec<(String, Vec<u8>)>,
 }
 
@@ -38,7 +38,7 @@ struct Named {
 }
 
 impl Shown {
-    /// Gives names to everything.
+    /// Replaces the addresses of all results by names.
     pub fn new(names: &Names, prepared: &Prepared, run: report::Run, reports: Vec<Report>) -> Shown {
         let clients =
             reports.iter().flat_map(|report| report.clients.iter().map(|one| client(names, report, one)));
@@ -60,12 +60,12 @@ impl Shown {
         Shown { report, clients }
     }
 
-    /// A thread was stopped before it did harm.
+    /// True where a thread was stopped before it did harm.
     pub fn contained(&self) -> bool {
         self.report.findings.iter().any(|finding| finding.action.as_deref() == Some("contained"))
     }
 
-    /// Everything, in the format that was asked for.
+    /// All results, in the requested format.
     pub fn text(&self, format: Format) -> Result<String, HostError> {
         match format {
             Format::Json => {
@@ -121,7 +121,7 @@ impl Shown {
         String::from_utf8(out).map_err(|e| HostError::Run(e.to_string()))
     }
 
-    /// Leaves everything in a folder that stays.
+    /// Writes all results to a folder that is kept.
     pub fn write_files(&self, out: &Path) -> Result<(), HostError> {
         let file = out.join("profile.json");
         let text = self.text(Format::Json)?;
@@ -172,7 +172,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// A client's fault as a finding of ours.
+/// A client's fault as a finding of the report.
 fn finding(names: &Names, client: &str, fault: &Fault) -> Finding {
     let place = names.frame(fault.pc, fault.when);
     let callers = |stack: &[u64]| stack.iter().map(|&addr| names.caller(addr, fault.when)).collect();

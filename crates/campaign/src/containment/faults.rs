@@ -1,4 +1,4 @@
-//! The faults that can be planted in a driver, and what a report must say of each.
+//! The faults that can be planted in a driver, and the report that each must cause.
 
 use guardrail_finding::{Finding, Frame};
 use guardrail_host::HostError;
@@ -7,20 +7,20 @@ use serde::Deserialize;
 use std::fs;
 use std::path::Path;
 
-/// A fault, as `faults.json` beside the driver tells it.
+/// A fault, as `faults.json` beside the driver describes it.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Fault {
-    /// The driver's name for it.
+    /// The driver's name for the fault.
     pub fault: String,
     /// The checker that finds it.
     pub checker: String,
     /// The finding's kind.
     pub kind: String,
-    /// The function in which it happens.
+    /// The function that contains it.
     pub function: String,
-    /// The line holds this text.
+    /// A text that occurs in the line of the fault.
     line_marker: String,
-    /// That line, from 1.
+    /// The number of that line, from 1.
     #[serde(skip)]
     line: u32,
 }
@@ -45,20 +45,21 @@ pub fn of(zoo: &Path, driver: &str) -> Result<Vec<Fault>, HostError> {
 }
 
 impl Fault {
-    /// True where a report names this fault: the checker, the kind, the function and the line.
+    /// True where a report names this fault: checker, kind, function and line.
     pub fn is_named_by(&self, report: &Report) -> bool {
         report.findings.iter().any(|finding| self.is(finding))
     }
 
     fn is(&self, finding: &Finding) -> bool {
-        // The two sides of a race are told in either order.
+        // A report may list the two sides of a race in either order.
         let there = finding.other.as_ref().map_or(&[][..], |other| &other.stack);
         finding.checker == self.checker
             && finding.kind == self.kind
             && (self.is_at(&finding.stack) || self.is_at(there))
     }
 
-    /// The place, or who called it, is that of the fault: a planted call does what it does with the driver's own functions.
+    /// True where the stack's innermost frame, or its caller, is at the fault: a planted call performs the
+    /// fault with the driver's own functions.
     fn is_at(&self, stack: &[Frame]) -> bool {
         stack.iter().take(2).any(|frame| {
             let line = frame.location.as_ref().map(|at| at.line);

@@ -13,21 +13,22 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long what a run started may still be there after its end.
+/// How long a process of a run may still exist after the run's end.
 const LEAVING: Duration = Duration::from_secs(5);
-/// How long a run may go on after what happened to it: what the analysis may take to be missed, what a guest whose device was cut
-/// off may take to say good-bye, and time for a host that is busy.
+/// How long a run may continue after the failure. That covers the time until the analysis is missed, the last
+/// phase of a guest whose device was cut off, and delays of a busy host.
 const AFTERMATH: Duration = Duration::from_secs(60);
-/// How much longer where the driver was done before anybody missed the analysis: then that may be silent for so long.
+/// The further time where the driver was done before the analysis was missed: then the analysis may be silent
+/// for so long.
 const SILENCE: Duration = Duration::from_secs(120);
-/// How often to look.
+/// The time between two looks at the processes.
 const LOOK: Duration = Duration::from_millis(50);
-/// The same where the work is about to begin, which may be over soon.
+/// The same where the work is about to begin, because it may be over soon.
 const SOON: Duration = Duration::from_millis(10);
 /// How long the analysis pauses.
 const PAUSE: Duration = Duration::from_millis(1500);
 
-/// What happens to a run.
+/// A failure of the machinery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Upset {
@@ -35,11 +36,11 @@ pub enum Upset {
     AnalysisKilled,
     /// The analysis stops for good.
     AnalysisStopped,
-    /// The analysis stops and goes on, which is no failure.
+    /// The analysis stops and continues, which is not a failure.
     AnalysisPaused,
     /// QEMU is killed.
     QemuKilled,
-    /// The program that started both is killed.
+    /// The program that started the analysis and QEMU is killed.
     SupervisorKilled,
     /// The guest resets itself.
     GuestReset,
@@ -47,12 +48,12 @@ pub enum Upset {
     GateKilled,
     /// The QEMU that runs the device behind that gate is killed.
     DeviceKilled,
-    /// The analysis stops, and a small log is full soon.
+    /// The analysis stops, and a small log fills up soon.
     LogFull,
 }
 
 impl Upset {
-    /// All of them.
+    /// All failures, in the order of the table.
     pub const ALL: [Upset; 9] = [
         Upset::GateKilled,
         Upset::DeviceKilled,
@@ -65,7 +66,7 @@ impl Upset {
         Upset::AnalysisStopped,
     ];
 
-    /// Its name.
+    /// The name of the failure in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Upset::AnalysisKilled => "analysis-killed",
@@ -80,7 +81,7 @@ impl Upset {
         }
     }
 
-    /// What a run needs on its command line so that this can happen to it, and is over soon.
+    /// The arguments that a run needs so that this failure can happen to it, and the run is over soon.
     pub fn arguments(self) -> &'static [&'static str] {
         match self {
             Upset::GateKilled | Upset::DeviceKilled => &["--gate", "vfio-user", "--gate-timeout", "10"],
@@ -90,19 +91,21 @@ impl Upset {
         }
     }
 
-    /// The process that writes the disk image, or the dump of the network, is killed: what it was writing is half done.
+    /// True where the process that writes the disk image, or the dump of the network, is killed: it leaves
+    /// incomplete writes.
     pub fn kills_device(self) -> bool {
         matches!(self, Upset::QemuKilled | Upset::SupervisorKilled | Upset::GateKilled | Upset::DeviceKilled)
     }
 
-    /// When it happens, after the work began: mostly before it is over.
+    /// The time of the failure after the work began; mostly the work is not over by then.
     pub fn moment(seed: u32, subject: Subject) -> Duration {
         let mixed = u64::from(seed).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
         Duration::from_millis(mixed % subject.work_millis())
     }
 
-    /// Whether a run that it happened to ended as it should: that it failed is told, unless what was planted was contained before.
-    /// What came too late to matter may leave a run that ended well. `found`: a finding was contained, whatever came after that.
+    /// True where a run with this failure ended correctly: it reported the failure, unless the planted fault
+    /// was contained before. A failure that was too late to matter may leave a run that ended well. `found`:
+    /// a finding was contained, whatever followed.
     pub fn is_told(
         self,
         status: Option<i32>,
@@ -117,11 +120,11 @@ impl Upset {
         if when != When::InTime && well {
             return true;
         }
-        // A guest that resets itself fails the run however late it does.
+        // A guest that resets itself fails the run, however late that happens.
         if when == When::Never && self != Upset::GuestReset {
             return false;
         }
-        // A driver that has lost its device is soon done, and fills no log.
+        // A driver that has lost its device is done soon, and does not fill the log.
         let silent = (found || when == When::Late) && failed("the analysis gave no sign of life");
         match self {
             Upset::AnalysisKilled => contained || failed("the analysis was ended by signal 9 (SIGKILL)"),
@@ -144,20 +147,20 @@ impl Upset {
     pub const MODE: Mode = Mode::Stringent;
 }
 
-/// Whether it happened.
+/// Whether the failure happened, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum When {
-    /// It did not: the run was over before.
+    /// It did not happen: the run was over before.
     #[default]
     Never,
-    /// After the work.
+    /// It happened after the work.
     Late,
-    /// In the middle of the work.
+    /// It happened during the work.
     InTime,
 }
 
-/// The processes of a run, and what is done to them.
+/// The processes of a run, and the failure to cause in them.
 pub struct Watch {
     root: u32,
     upset: Option<Upset>,
@@ -165,9 +168,9 @@ pub struct Watch {
     began: Option<Instant>,
     looked: Option<Instant>,
     paused: Option<(u32, Instant)>,
-    /// The number and start time of all processes that the run ever had, and what they are.
+    /// The number and start time of all processes that the run has had, with their command lines.
     seen: BTreeMap<(u32, u64), String>,
-    /// When it happened.
+    /// The time of the failure; `None` before it.
     happened: Option<(Instant, When)>,
 }
 
@@ -186,7 +189,8 @@ impl Watch {
         }
     }
 
-    /// Looks what there is, and does what is to be done; `progress` is what the run told so far. Gives the time until the next look.
+    /// Looks at the processes and causes the failure when it is due; `progress` returns the run's output so
+    /// far. Returns the time until the next look.
     pub fn look(&mut self, progress: impl Fn() -> String) -> Duration {
         let pending = self.upset.filter(|_| self.happened.is_none());
         if pending.is_some() && self.began.is_none() && is_at_work(&progress()) {
@@ -194,7 +198,7 @@ impl Watch {
         }
         let left = self.began.map(|began| self.at.saturating_sub(began.elapsed()));
         let due = pending.filter(|_| left == Some(Duration::ZERO));
-        // Looking at all processes takes time that the run needs.
+        // A look at all processes takes time that the run needs.
         if due.is_some() || self.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
             self.looked = Some(Instant::now());
             self.act(due, progress);
@@ -232,7 +236,7 @@ impl Watch {
             Upset::GateKilled => (find(&["internal-gate"]), libc::SIGKILL),
             Upset::DeviceKilled => (find(&["qemu-system", "doorbell"]), libc::SIGKILL),
             Upset::SupervisorKilled => (Some(self.root), libc::SIGKILL),
-            // The guest does it itself.
+            // The guest causes this failure itself.
             Upset::GuestReset => (None, 0),
         };
         if let Some(process) = target {
@@ -247,12 +251,13 @@ impl Watch {
         }
     }
 
-    /// Whether it happened.
+    /// Whether the failure happened, and when.
     pub fn when(&self) -> When {
         self.happened.map_or(When::Never, |(_, when)| when)
     }
 
-    /// At the end of the run: it took longer to end than it may. A pause is no reason to end.
+    /// At the end of the run: true where the run took longer to end than it may. A pause is not a reason to
+    /// end.
     pub fn is_late(&self) -> bool {
         let limit = match self.upset {
             None | Some(Upset::AnalysisPaused) => return false,
@@ -262,7 +267,8 @@ impl Watch {
         self.happened.is_some_and(|(happened, _)| happened.elapsed() > limit)
     }
 
-    /// After the end of the run in `folder`: what of it does not go away, processes, sockets and the log in shared memory.
+    /// After the end of the run in `folder`: its processes, sockets and log in shared memory that do not
+    /// disappear.
     pub fn left(&self, folder: &Path) -> Vec<String> {
         let mut left = self.processes_left();
         let files = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -297,18 +303,18 @@ impl Watch {
     }
 }
 
-/// Where the log of the run in a folder was, as its tracer was told.
+/// The path of a run's log, from its tracer's configuration.
 fn log_of(folder: &Path) -> Option<PathBuf> {
     let config: Value = serde_json::from_slice(&fs::read(folder.join("config.json")).ok()?).ok()?;
     config["log"].as_str().map(PathBuf::from)
 }
 
-/// The work that can be upset has begun.
+/// True once the work that can fail has begun.
 fn is_at_work(progress: &str) -> bool {
     progress.lines().any(|line| line.ends_with(" copy …") || line.ends_with(" transmit …"))
 }
 
-/// It is done, or has failed.
+/// True once the work is done or has failed.
 fn is_over(progress: &str) -> bool {
     let is_end =
         |line: &str| !line.ends_with('…') && (line.contains(" copy ") || line.contains(" transmit "));

@@ -1,4 +1,4 @@
-//! What the runs show, one by one and together.
+//! The results of the runs, one by one and together.
 
 use super::machinery::{Upset, When};
 use super::subject::{Harm, Subject};
@@ -17,49 +17,49 @@ const SCHEMA: &str = "guardrail-containment/1";
 /// The exit status of a run in which a finding was contained.
 pub const CONTAINED: i32 = 4;
 
-/// What one run showed.
+/// The result of one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// Its place in the experiment.
+    /// The number of the run in the experiment.
     pub number: usize,
-    /// The driver.
+    /// The driver of the run.
     pub subject: Subject,
     /// The fault that was planted.
     pub fault: Option<String>,
-    /// Its seed.
+    /// The seed of the fault's choice of a request.
     pub seed: u32,
-    /// What happened at a finding.
+    /// Whether the finding was contained or let through.
     pub mode: Mode,
     /// Exit status of the run; `None` where a signal ended it.
     pub status: Option<i32>,
-    /// The report's word for how the run ended.
+    /// The report's word for how the run ended; `None` without a report.
     pub ended: Option<String>,
-    /// The report names the fault: checker, kind, function and line.
+    /// True where the report names the fault: checker, kind, function and line.
     pub named: bool,
     /// The kinds of all findings.
     pub findings: Vec<String>,
-    /// What was seen outside of the guest.
+    /// The harm that was found outside of the guest.
     pub harm: Harm,
-    /// The driver made its mistake, or the run ended before it could say that it did not.
+    /// True where the fault happened, or the run ended before the driver could report that it did not.
     pub planted: bool,
-    /// What happened to the machinery.
+    /// The failure of the machinery, if any.
     pub upset: Option<Upset>,
-    /// Whether it happened before the work was over.
+    /// Whether the failure happened, and whether before the work was over.
     pub when: When,
-    /// A finding was contained, whatever came after that.
+    /// True where a finding was contained, whatever followed.
     pub found: bool,
-    /// The error that the run ended with.
+    /// The error message that the run ended with.
     pub error: Option<String>,
-    /// It took too long to end then.
+    /// True where the run took too long to end after the failure.
     pub late: bool,
-    /// Processes of the run that did not end with it, and files that others could meet.
+    /// Processes of the run that did not end with it, and files that other runs could meet.
     pub left: Vec<String>,
-    /// Time of the run.
+    /// Duration of the run in seconds.
     pub wall_seconds: f64,
 }
 
 impl Outcome {
-    /// Judges a run.
+    /// Judges a run by its exit status, its report and the harm.
     pub fn new(
         trial: &Trial,
         number: usize,
@@ -97,14 +97,14 @@ impl Outcome {
         }
     }
 
-    /// The fault did what it can do outside of the guest.
+    /// True where the fault had its effect outside of the guest.
     fn reached(&self) -> bool {
-        // A process that is killed leaves what it was writing half done.
+        // A process that is killed leaves incomplete writes.
         let killed = self.upset.is_some_and(Upset::kills_device);
         self.harm.wrong > 0 || self.harm.partial > 0 && !killed
     }
 
-    /// The end of the run tells what happened to the machinery.
+    /// True where the end of the run reports the failure of the machinery.
     fn is_told(&self) -> bool {
         let error = self.error.as_deref().unwrap_or_default();
         self.upset.is_none_or(|upset| {
@@ -112,7 +112,7 @@ impl Outcome {
         })
     }
 
-    /// A run without a fault does all of its work, and nothing is found.
+    /// True for a run without a fault that does all of its work, without findings.
     fn is_sound(&self) -> bool {
         self.status == Some(Status::Clean as i32)
             && self.harm.complete
@@ -149,57 +149,57 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// A row of the table.
+/// A row of the table: the runs with one fault.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
     /// The driver's folder in the zoo.
     pub driver: String,
-    /// The fault.
+    /// The fault's name.
     pub fault: String,
-    /// How many were planted.
+    /// How many were planted, in either mode.
     pub faults: usize,
-    /// ... harmed what is outside of the guest when they were let through.
+    /// ... had their effect outside of the guest when they were let through.
     pub reached: usize,
-    /// ... were named by the report then.
+    /// ... were named by the report when they were let through.
     pub named: usize,
-    /// ... were contained: the run ended with the status that says so.
+    /// ... were contained: the run ended with the exit status for that.
     pub contained: usize,
-    /// ... left everything outside of the guest intact then.
+    /// ... left everything outside of the guest intact when they were contained.
     pub intact: usize,
 }
 
 /// A row of the table of failures of the machinery.
 #[derive(Clone, Debug, Serialize)]
 pub struct UpsetRow {
-    /// What happened.
+    /// The failure.
     pub upset: Upset,
-    /// How often.
+    /// How many runs had this failure planned.
     pub runs: usize,
-    /// ... before the work was over.
+    /// ... had it before the work was over.
     pub in_time: usize,
-    /// ... and a planted fault was contained before, or by it.
+    /// ... contained a planted fault before the failure, or by it.
     pub contained: usize,
-    /// ... leaving everything outside of the guest intact.
+    /// ... left everything outside of the guest intact.
     pub intact: usize,
-    /// ... and was told by exit status and message.
+    /// ... reported it by exit status and message.
     pub told: usize,
-    /// ... and left no process running, and no socket and no log.
+    /// ... left no process running, and no socket and no log.
     pub clean: usize,
 }
 
-/// What all runs show together.
+/// The result of all runs together.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// Name and version of this object.
     pub schema: &'static str,
-    /// The kernel.
+    /// The kernel's name or path.
     pub kernel: String,
     /// The first seed.
     pub seed: u32,
-    /// Containment holds: everything is intact where faults were contained, every fault was contained, most did harm when they were
-    /// let through, and runs without a fault worked.
+    /// True where containment holds. Everything is intact where faults were contained, every fault was
+    /// contained, most did harm when they were let through, and runs without a fault worked.
     pub holds: bool,
-    /// Why not, if not.
+    /// The reasons where it does not hold; empty otherwise.
     pub why: Vec<String>,
     /// A row for each fault.
     pub rows: Vec<Row>,
@@ -210,7 +210,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Sums up.
+    /// Sums up the runs.
     pub fn new(wanted: &ContainmentPlan, runs: Vec<Outcome>) -> Summary {
         let rows = rows(&runs);
         let machinery = upset_rows(&runs);
@@ -230,7 +230,7 @@ impl Summary {
             demand(sum(|row| row.contained) == faults, "a fault was not contained".into());
         }
         demand(sum(|row| row.named) == faults, "a report did not name the fault".into());
-        // Faults that harm nobody would prove nothing.
+        // An experiment whose faults do no harm would prove nothing.
         let few = sum(|row| row.reached) * 2 < faults;
         demand(!few, "less than half of the faults did harm when they were let through".into());
         for row in &machinery {
@@ -257,7 +257,7 @@ impl Summary {
         }
     }
 
-    /// The table, for people.
+    /// The table as text.
     pub fn text(&self) -> String {
         let head = ["driver", "fault", "faults", "reached", "named", "contained", "intact"];
         let mut table = vec![head.map(str::to_owned).to_vec()];

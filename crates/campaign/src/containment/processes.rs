@@ -1,4 +1,4 @@
-//! The processes of a run, as the system tells of them.
+//! The processes of a run, from `/proc`.
 
 use std::fs;
 
@@ -8,19 +8,19 @@ pub fn signal(process: u32, number: i32) {
     unsafe { libc::kill(process as i32, number) };
 }
 
-/// What `/proc` says of a process.
+/// The state of a process in `/proc`.
 pub struct Stat {
     parent: u32,
-    /// When it began.
+    /// The start time in clock ticks since boot.
     pub start: u64,
-    /// It has ended, but for its status.
+    /// True where it has ended and waits to be reaped.
     pub dead: bool,
 }
 
-/// Looks at a process; `None` where there is none.
+/// Reads the state of a process; `None` where the process does not exist.
 pub fn stat(process: u32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name stands in parentheses and may hold anything.
+    // The name is in parentheses and may hold anything.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     Some(Stat {
         parent: fields.get(1)?.parse().ok()?,

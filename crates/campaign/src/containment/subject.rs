@@ -1,4 +1,4 @@
-//! What a planted fault can harm, and how that is seen from outside of the guest.
+//! What a planted fault can harm, and how the harm is seen from outside of the guest.
 
 use crate::Harmed;
 use guardrail_host::HostError;
@@ -10,32 +10,32 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Subject {
-    /// A disk: no sector may hold what does not belong there.
+    /// A disk: no sector may hold foreign content.
     Disk,
-    /// A network: no frame may leave that nobody sent.
+    /// A network: no packet may leave that nobody sent.
     Net,
 }
 
-/// What was found outside of the guest after a run.
+/// The state outside of the guest after a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Harm {
-    /// Sectors, or frames, that are wrong.
+    /// The number of wrong sectors or packets.
     pub wrong: u64,
-    /// Writes of which only a part is there, as where QEMU died in the middle of one.
+    /// Writes of which only a part was done, as where QEMU died in the middle of one.
     pub partial: u64,
-    /// The first wrong ones, in words.
+    /// Descriptions of the first wrong ones.
     pub told: Vec<String>,
-    /// So much of the work was done.
+    /// The amount of work that was done, in blocks or packets.
     pub done: u64,
-    /// All of it was.
+    /// True where all of the work was done.
     pub complete: bool,
 }
 
 impl Subject {
-    /// All of them.
+    /// All subjects, in the order of the table.
     pub const ALL: [Subject; 2] = [Subject::Disk, Subject::Net];
 
-    /// Those that were asked for.
+    /// The subjects that the user asked for.
     pub fn wanted(harmed: Harmed) -> Vec<Subject> {
         match harmed {
             Harmed::Disk => vec![Subject::Disk],
@@ -44,7 +44,7 @@ impl Subject {
         }
     }
 
-    /// The zoo's folder of the driver.
+    /// The driver's folder in the zoo.
     pub fn driver(self) -> &'static str {
         match self {
             Subject::Disk => "gate-disk",
@@ -52,7 +52,8 @@ impl Subject {
         }
     }
 
-    /// The device and what is behind it, as `check --device` takes it; files are in the folder where QEMU starts.
+    /// The device and its back end, as `check --device` takes them; their files are in the folder where QEMU
+    /// starts.
     pub fn device(self) -> &'static str {
         match self {
             Subject::Disk => {
@@ -65,7 +66,7 @@ impl Subject {
         }
     }
 
-    /// How long its work takes, about, in milliseconds.
+    /// The approximate duration of its work in milliseconds.
     pub fn work_millis(self) -> u64 {
         match self {
             Subject::Disk => 200,
@@ -73,7 +74,7 @@ impl Subject {
         }
     }
 
-    /// Makes what the run starts with, and gives the workload's variables.
+    /// Makes the files that the run starts with, and returns the workload's variables.
     pub fn begin(self, folder: &Path) -> Result<Vec<(String, String)>, HostError> {
         match self {
             Subject::Disk => {
@@ -84,7 +85,7 @@ impl Subject {
         }
     }
 
-    /// Looks at what the run left.
+    /// Checks the files that the run left.
     pub fn harm(self, folder: &Path) -> Result<Harm, HostError> {
         match self {
             Subject::Disk => {
@@ -99,7 +100,7 @@ impl Subject {
             }
             Subject::Net => {
                 let dump = folder.join("net.pcap");
-                // QEMU that ended before it made one sent nothing.
+                // QEMU sent nothing if it ended before it made the dump.
                 if dump.metadata().map_or(0, |file| file.len()) == 0 {
                     return Ok(Harm::default());
                 }

@@ -14,25 +14,25 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// Beyond the guest's own limit, for what is fetched and analyzed.
+/// The time for fetches and analysis, beyond the guest's own limit.
 const BEYOND: Duration = Duration::from_secs(600);
-/// How often a run is tried in which the driver made no mistake.
+/// How often a run is tried in which the fault does not happen.
 const TRIES: u32 = 3;
-/// How long a run may take to end in order.
+/// How long a run may take to end in order after a signal.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// What happens at a finding.
+/// The treatment of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// The fault is let through.
     Permissive,
-    /// It is contained.
+    /// The fault is contained.
     Stringent,
 }
 
 impl Mode {
-    /// Its name.
+    /// The name of the mode in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Permissive => "permissive",
@@ -41,23 +41,23 @@ impl Mode {
     }
 }
 
-/// What is run.
+/// One run of the experiment.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// The driver.
+    /// The driver of the zoo.
     pub subject: Subject,
-    /// What it does wrong.
+    /// The fault to plant; `None` for a run without one.
     pub fault: Option<Fault>,
-    /// When and how.
+    /// Decides at which request the fault happens, and how.
     pub seed: u32,
-    /// What happens then.
+    /// The treatment of the finding.
     pub mode: Mode,
-    /// What happens to the machinery.
+    /// The failure of the machinery to cause, if any.
     pub upset: Option<Upset>,
 }
 
 impl Trial {
-    /// Runs it, and again where the driver found no request to make its mistake at: that depends on what meets when.
+    /// Runs it, and again where the driver found no request for its fault: that depends on timing.
     pub fn run_planted(
         &self,
         wanted: &ContainmentPlan,
@@ -120,7 +120,7 @@ impl Trial {
         outcome.found = said.contains("(contained)");
         outcome.late = late;
         outcome.planted = !said.contains(" planted skipped");
-        // What went as it should need not be kept.
+        // Files of a run without surprises need not be kept.
         if wanted.out.is_none() {
             let _ = fs::remove_dir_all(&folder);
         }
@@ -153,7 +153,7 @@ impl Trial {
     }
 }
 
-/// Waits for the end of a run, and ends it where it takes too long or nobody wants it any more.
+/// Waits for the end of a run. Ends it where it takes too long or the user interrupts.
 fn wait(
     process: &mut Process,
     limit: Duration,

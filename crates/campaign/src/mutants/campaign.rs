@@ -1,4 +1,4 @@
-//! A campaign: each mutant in a guest of its own, as it is and guarded.
+//! A campaign: each mutant in a guest of its own, unguarded and guarded.
 
 use super::folder::{Folder, Line, SCHEMA, Settings, Way};
 use super::guest::{Manner, Ran, Standing, Subject as Guest};
@@ -29,13 +29,13 @@ const STOCK: &str = "stock";
 /// The protection domain of guarded mutants.
 const DOMAIN: u8 = 1;
 
-/// So many violations are kept in a line.
+/// The most violations that are kept in a line.
 const MOST_VIOLATIONS: usize = 8;
 
-/// What mutants are called that were not made here.
+/// The kind of mutants that were not made here.
 const GIVEN: &str = "given";
 
-/// A run that is wanted.
+/// A run to do.
 struct Planned {
     kind: String,
     name: String,
@@ -43,7 +43,7 @@ struct Planned {
     way: Way,
 }
 
-/// Makes the mutants, runs those that have not run yet, and gives the table.
+/// Makes the mutants, runs those that have not run yet, and returns the table.
 pub fn run(
     plan: &MutantPlan,
     kinds: &[Kind],
@@ -144,7 +144,7 @@ fn made(
     Ok(kinds.zip(names).map(|(kind, name)| (kind, name.clone(), folder.mutant(&name))).collect())
 }
 
-/// Mutants that are there: kind, name and file.
+/// Mutants that exist already: kind, name and file.
 fn given(files: &[PathBuf]) -> Result<Vec<(String, String, PathBuf)>, HostError> {
     let one = |file: &PathBuf| {
         let name = file.file_name().and_then(|name| name.to_str()?.strip_suffix(".ko"));
@@ -157,7 +157,7 @@ fn given(files: &[PathBuf]) -> Result<Vec<(String, String, PathBuf)>, HostError>
     files.iter().map(one).collect()
 }
 
-/// Where modules stand among those that a driver needs.
+/// The positions of these modules among those that a driver needs.
 fn places(names: &[String], before: &[ModuleFile]) -> Result<Vec<usize>, HostError> {
     let one = |name: &String| {
         let place = before.iter().position(|module| module.name == *name);
@@ -181,18 +181,18 @@ fn needed(
     places(names, before)?.into_iter().map(one).collect()
 }
 
-/// How mutants are guarded.
+/// The settings for guarded mutants.
 struct Guarding {
     workshop: Workshop,
     policy: Policy,
     /// The guarded driver without bugs.
     original: Vec<u8>,
-    /// What the driver needs, guarded as well.
+    /// The modules that the driver needs, guarded as well.
     needed: Vec<ModuleFile>,
 }
 
 impl Guarding {
-    /// What is guarded, and the digest of all that it depends on; or why it cannot be.
+    /// The guarded driver, and the digest of all that it depends on; or why it cannot be guarded.
     fn harden(&self, driver: &ModuleFile, before: &[ModuleFile]) -> Result<(Vec<u8>, String), HostError> {
         let file = self.workshop.harden(driver, before)?.file;
         let needed = self.needed.iter().map(|module| module.bytes.as_slice());
@@ -216,9 +216,10 @@ struct Campaign<'a> {
     manner: &'a Manner<'a>,
     guarding: Option<Guarding>,
     signals: &'a Signals,
-    /// The guests that runs in each way begin as; none where the device does not let itself be saved.
+    /// The saved guests in which runs of each way begin; empty where the device does not let the guest be
+    /// saved.
     saved: [OnceLock<Option<PathBuf>>; Way::ALL.len()],
-    /// What ran before.
+    /// The runs that had ended in this folder before.
     known: Vec<Line>,
 }
 
@@ -231,12 +232,12 @@ impl Drop for Campaign<'_> {
 }
 
 impl Campaign<'_> {
-    /// What modules stand on in a way.
+    /// What guarded modules need in the guest; `None` for unguarded ones.
     fn standing(&self, way: Way) -> Option<Standing<'_>> {
         self.guarding.as_ref().filter(|_| way == Way::Guarded).map(Guarding::standing)
     }
 
-    /// The guest that runs in a way begin as: booting takes longer than most workloads.
+    /// The saved guest in which runs of a way begin: booting takes longer than most workloads.
     fn saved(&self, way: Way) -> Option<&Path> {
         let save = || {
             let interrupted = || self.signals.interrupted();
@@ -255,7 +256,7 @@ impl Campaign<'_> {
         self.saved[way as usize].get_or_init(saved).as_deref()
     }
 
-    /// Runs a module in a way.
+    /// Runs a module in one way.
     fn guest(
         &self,
         module: Vec<u8>,
@@ -273,7 +274,7 @@ impl Campaign<'_> {
         self.known.iter().rev().filter(same).find(|line| line.judged.verdict != Verdict::Failed)
     }
 
-    /// What the console says while the stock driver does the workload, which it must do without an error.
+    /// The console's lines while the stock driver does the workload, which must not fail.
     fn usual(&self, stock: &[u8]) -> Result<HashSet<String>, HostError> {
         let digest = digest(stock);
         if self.known(STOCK, Way::Plain, &digest).is_some_and(|line| line.judged.verdict == Verdict::None) {
@@ -298,7 +299,8 @@ impl Campaign<'_> {
         }
     }
 
-    /// What the console says while the stock driver does the workload guarded, which it must do without a violation that stops it.
+    /// The console's lines while the guarded stock driver does the workload, which must not cause a violation
+    /// that ends anything.
     fn usual_guarded(&self, stock: &[u8], usual: &HashSet<String>) -> Result<HashSet<String>, HostError> {
         let Some(guarding) = &self.guarding else { return Ok(HashSet::new()) };
         let plan = &self.manner.prepared.plan;
@@ -335,7 +337,7 @@ impl Campaign<'_> {
         }
     }
 
-    /// All that guarded mutants were told to have done, each place once.
+    /// Writes all violations of guarded mutants, each place once.
     fn write_violations(&self, lines: &[Line]) -> Result<(), HostError> {
         let mut all: Vec<guardrail_finding::Finding> = Vec::new();
         let guarded = lines.iter().filter(|line| line.way == Way::Guarded);
@@ -353,12 +355,12 @@ impl Campaign<'_> {
         Folder::write_report(self.folder.path(), "violations", &report)
     }
 
-    /// Runs what is wanted.
+    /// Runs the planned mutants.
     fn run(&self, planned: &[Planned], usual: &HashSet<String>, jobs: u8) -> Result<Vec<Line>, HostError> {
         let lines: Mutex<Vec<(usize, Line)>> = Mutex::default();
         let failure: Mutex<Option<HostError>> = Mutex::default();
         let (next, over) = (AtomicUsize::new(0), AtomicBool::new(false));
-        // A run dies with the thread that started it, so the threads stay until all is done.
+        // A run ends with the thread that started it, so the threads stay until all is done.
         let work = || {
             loop {
                 let number = next.fetch_add(1, Ordering::SeqCst);
@@ -418,7 +420,7 @@ impl Campaign<'_> {
         }
         let folder = self.folder.run(&one.name, one.way)?;
         let mut ran = self.guest(file.clone(), one.way, &folder, usual)?;
-        // What a driver says by chance, such as for a link that came late, it does not say each time.
+        // A message that depends on chance, such as of a link that was late, does not occur each time.
         for _ in 1..COMPLAINTS {
             if ran.judged.how != Some(How::Complaint) {
                 break;
@@ -448,10 +450,10 @@ impl Campaign<'_> {
     }
 }
 
-/// So many runs in a row have to say something that the stock driver does not say.
+/// So many runs in a row have to print something that the stock driver does not print.
 const COMPLAINTS: usize = 3;
 
-/// What the kernel says while nothing is wrong is usual.
+/// What the kernel prints while nothing is wrong counts as usual.
 fn without_complaints(judged: &mut Judged) {
     if judged.how == Some(How::Complaint) {
         (judged.verdict, judged.how) = (Verdict::None, None);

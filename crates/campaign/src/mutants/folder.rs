@@ -1,4 +1,4 @@
-//! The folder of a campaign.
+//! The files in the folder of a campaign.
 
 use super::verdict::Judged;
 use guardrail_host::HostError;
@@ -14,21 +14,21 @@ use std::sync::Mutex;
 /// The version of the files of a campaign.
 pub const SCHEMA: &str = "guardrail-inject/1";
 
-/// How a module runs.
+/// Whether a module runs guarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// As it is.
+    /// The module is unchanged.
     Plain,
-    /// With the checks that `guardrail guard` gives a driver.
+    /// The module has the checks that `guardrail guard` adds.
     Guarded,
 }
 
 impl Way {
-    /// All ways that there are, in the order in which a mutant runs.
+    /// All ways, in the order in which a mutant runs.
     pub const ALL: [Way; 2] = [Way::Plain, Way::Guarded];
 
-    /// The word for it.
+    /// The word for the way in files and tables.
     pub fn word(self) -> &'static str {
         match self {
             Way::Plain => "plain",
@@ -37,27 +37,27 @@ impl Way {
     }
 }
 
-/// What all runs of a campaign have in common.
+/// The settings that all runs of a campaign have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// The version of these files.
+    /// The version of these files, [`SCHEMA`].
     pub schema: String,
     /// The driver's name.
     pub driver: String,
-    /// The modules that share its domain.
+    /// The modules that share the driver's domain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub with: Vec<String>,
-    /// The release of the kernel.
+    /// The kernel's release, as `uname -r` prints it.
     pub kernel: String,
     /// The stock driver's digest.
     pub stock: String,
-    /// The QEMU device.
+    /// The QEMU device; `None` without one.
     pub device: Option<String>,
     /// The workload's name.
     pub workload: String,
-    /// The digest of its script.
+    /// The digest of the workload's script.
     pub script: String,
-    /// Its variables.
+    /// The variables of the workload.
     pub variables: Vec<(String, String)>,
     /// Number of guest CPUs.
     pub smp: u8,
@@ -65,36 +65,36 @@ pub struct Settings {
     pub timeout: u64,
 }
 
-/// A run that ended.
+/// One line of `results.jsonl`: a run that ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// The mutant's name; `stock` for the driver as it is.
+    /// The mutant's name; `stock` for the original driver.
     pub mutant: String,
-    /// The kind of its bugs.
+    /// The kind of the mutant's bugs.
     pub kind: String,
-    /// The digest of what ran: the mutant, or the guarded one with all that it stood on.
+    /// The digest of what ran: the mutant, or the guarded mutant with all that it depended on.
     pub digest: String,
-    /// How it ran.
+    /// Whether it ran guarded.
     pub way: Way,
-    /// What became of it.
+    /// The verdict and its evidence.
     #[serde(flatten)]
     pub judged: Judged,
-    /// What a guarded driver was told to have done: kind and place of each violation.
+    /// The violations that the runtime reported of a guarded driver: kind and place of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<String>,
-    /// From the start of QEMU to its end.
+    /// The time from the start of QEMU to its end.
     pub seconds: f64,
 }
 
 /// A campaign's folder, or one that has mutants only.
 pub struct Folder {
     path: PathBuf,
-    /// One line is written at a time.
+    /// Held to write one line at a time.
     results: Mutex<()>,
 }
 
 impl Folder {
-    /// Opens a folder, or makes it.
+    /// Opens a folder, and creates it if absent.
     pub fn open(path: &Path) -> Result<Folder, HostError> {
         let path = std::path::absolute(path).map_err(HostError::io("find", path.display()))?;
         let mutants = path.join("mutants");
@@ -102,12 +102,12 @@ impl Folder {
         Ok(Folder { path, results: Mutex::default() })
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Begins a campaign, or goes on with one that has the same settings.
+    /// Begins a campaign, or continues one that has the same settings.
     pub fn begin(&self, settings: &Settings) -> Result<(), HostError> {
         let file = self.path.join("campaign.json");
         match read(&file).and_then(|text| serde_json::from_slice::<Settings>(&text).ok()) {
@@ -127,12 +127,12 @@ impl Folder {
         write(&self.path.join("mutants").join(format!("{name}.json")), &json(&mutant.description)?)
     }
 
-    /// A mutant's file.
+    /// The path of a mutant's file.
     pub fn mutant(&self, name: &str) -> PathBuf {
         self.path.join("mutants").join(format!("{name}.ko"))
     }
 
-    /// Makes an empty folder for a run.
+    /// Creates an empty folder for a run.
     pub fn run(&self, name: &str, way: Way) -> Result<PathBuf, HostError> {
         let folder = self.run_folder(name, way);
         let _ = fs::remove_dir_all(&folder);
@@ -140,22 +140,22 @@ impl Folder {
         Ok(folder)
     }
 
-    /// The folder of a run.
+    /// The path of a run's folder.
     pub fn run_folder(&self, name: &str, way: Way) -> PathBuf {
         self.path.join("runs").join(format!("{name}.{}", way.word()))
     }
 
-    /// The runs that ended; lines that are not whole are none.
+    /// The runs that ended; incomplete lines are ignored.
     pub fn lines(&self) -> Vec<Line> {
         let text = read(&self.results_file()).unwrap_or_default();
         text.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
     }
 
-    /// Adds a run that ended.
+    /// Adds the line of a run that ended.
     pub fn add(&self, line: &Line) -> Result<(), HostError> {
         let _one = self.results.lock().unwrap_or_else(|error| error.into_inner());
         let file = self.results_file();
-        // A line that was cut off before is ended first.
+        // A line that was cut off earlier is ended first.
         let whole = read(&file).is_none_or(|text| text.last().is_none_or(|&last| last == b'\n'));
         let mut text = if whole { Vec::new() } else { vec![b'\n'] };
         text.extend(serde_json::to_vec(line).map_err(|error| HostError::Run(error.to_string()))?);
@@ -186,7 +186,7 @@ impl Folder {
         Ok(())
     }
 
-    /// The report of a guarded run, if it left one.
+    /// The report of a guarded run; `None` where the run left none.
     pub fn report(&self, name: &str) -> Option<Report> {
         serde_json::from_slice(&read(&self.run_folder(name, Way::Guarded).join("report.json"))?).ok()
     }

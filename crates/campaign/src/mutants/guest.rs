@@ -15,38 +15,38 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A processor that runs no process for so long is stuck.
+/// A processor that runs no process for this time is stuck.
 const STUCK: Duration = Duration::from_secs(30);
-/// A guest that says nothing at all for so long hangs.
+/// A guest that prints nothing at all for this time hangs.
 const SILENCE: Duration = Duration::from_secs(40);
 
-/// How every run of a campaign is done.
+/// The settings of every run of a campaign.
 pub struct Manner<'a> {
-    /// The guest, with the stock driver.
+    /// The prepared guest, with the stock driver.
     pub prepared: &'a Prepared,
-    /// Modules that the driver needs and that share its domain: what harms only these stays inside.
+    /// Modules that the driver needs and that share its domain: harm to these alone stays inside.
     pub with: Vec<String>,
     /// The workload's variables.
     pub variables: Vec<(String, String)>,
     /// Number of guest CPUs.
     pub smp: u8,
-    /// Longest time.
+    /// The longest time of a run.
     pub timeout: Duration,
 }
 
-/// A guest that is run.
+/// A module to run.
 pub struct Subject<'a> {
-    /// What is loaded in the stock driver's place.
+    /// The module that is loaded in place of the stock driver.
     pub module: Vec<u8>,
-    /// What it stands on, where it is guarded.
+    /// What it needs in the guest, where it is guarded.
     pub standing: Option<Standing<'a>>,
-    /// The guest that it begins as, where one was saved.
+    /// The saved guest in which it begins; `None` to boot one.
     pub saved: Option<&'a Path>,
 }
 
-/// The step in which a driver comes once more that was ended while it was leaving.
+/// The step that loads a driver again whose unload was ended.
 const AGAIN: &str = "come-again";
-/// Loads and unloads the driver and what it needs in the guest, where a guarded one is to begin anew.
+/// Loads and unloads the driver and its dependencies in the guest, for the recovery of a guarded driver.
 const LOADER: &str = "#!/bin/sh
 [ \"$1\" != -r ] || exec rmmod \"$2\"
 for file in /guardrail/modules/*-\"$1\".ko; do
@@ -55,34 +55,34 @@ done
 exec insmod /guardrail/original.ko
 ";
 
-/// What a guarded driver stands on in its guest.
+/// What a guarded driver needs in its guest.
 pub struct Standing<'a> {
-    /// `guardrail.ko`.
+    /// The bytes of `guardrail.ko`.
     pub runtime: &'a [u8],
-    /// What a violation does.
+    /// The runtime's policy at a violation.
     pub policy: Policy,
-    /// The guarded driver without bugs, which a killed mutant is replaced by.
+    /// The guarded driver without bugs, which replaces a killed mutant.
     pub original: &'a [u8],
     /// Modules that the driver needs, guarded as well.
     pub needed: &'a [ModuleFile],
 }
 
-/// How a run went.
+/// The result of a run.
 pub struct Ran {
-    /// The verdict.
+    /// The verdict with its evidence.
     pub judged: Judged,
-    /// What the run's kernel told of a guarded driver.
+    /// The violations of a guarded driver that the run's kernel reported.
     pub report: Report,
-    /// The shapes of what the console says.
+    /// The shapes of the console's lines.
     pub shapes: HashSet<String>,
-    /// From the start of QEMU to its end.
+    /// The time from the start of QEMU to its end.
     pub wall: Duration,
 }
 
-/// What is heard of a guest.
+/// The guest's progress so far.
 #[derive(Default)]
 struct Heard {
-    /// The last sign of each processor.
+    /// The time of the last sign of life of each processor.
     alive: BTreeMap<u8, Instant>,
     step: String,
 }
@@ -117,7 +117,7 @@ impl Manner<'_> {
                 variables.push(("RECOVERS".to_owned(), "1".to_owned()));
                 files.push(("loader".to_owned(), LOADER.as_bytes().to_vec()));
                 files.push(("original.ko".to_owned(), standing.original.to_vec()));
-                // What becomes of a recovery is no warning.
+                // The kernel prints the result of a recovery at a lower level than warnings.
                 words[0] = "loglevel=7";
             }
             variables.push((format!("PARAMETERS_{name}"), parameters));
@@ -134,7 +134,7 @@ impl Manner<'_> {
             threads: TcgThreads::Multi,
             variables,
             limits: Limits { total: self.timeout, silence: SILENCE },
-            // Runs of a mutant in different ways are to differ in nothing else.
+            // Runs of a mutant in different ways must not differ in anything else.
             kaslr: false,
             kernel_arguments: words.into_iter().map(str::to_owned).collect(),
             files,
@@ -143,7 +143,7 @@ impl Manner<'_> {
         (prepared, options)
     }
 
-    /// Boots a guest until it is about to load a driver, and saves it; or says why that cannot be.
+    /// Boots a guest until it is about to load a driver, and saves it. An error says why that is impossible.
     pub fn save(
         &self,
         standing: Option<&Standing<'_>>,
@@ -167,7 +167,8 @@ impl Manner<'_> {
         Ok(file)
     }
 
-    /// Runs a module in the stock driver's place. Files are left in `folder`; `usual` is what the console may say.
+    /// Runs a module in place of the stock driver. Files are left in `folder`; `usual` holds the lines that
+    /// the console prints without bugs.
     pub fn run(
         &self,
         subject: Subject<'_>,

@@ -1,10 +1,10 @@
-//! What the kernel's console says of a crash.
+//! Finds crashes in the output of a kernel's console.
 
 use guardrail_guard::violations;
 use guardrail_vm::without_time;
 use std::collections::HashSet;
 
-/// How the kernel begins to tell that it cannot go on where it is.
+/// Texts that begin the report of an oops.
 const OOPS: [&str; 11] = [
     "BUG: kernel NULL pointer dereference",
     "BUG: unable to handle",
@@ -18,9 +18,9 @@ const OOPS: [&str; 11] = [
     "double fault:",
     "int3:",
 ];
-/// A processor that runs nothing else anymore.
+/// Texts that report a processor which is stuck.
 const STUCK: [&str; 3] = ["BUG: soft lockup", "softlockup: hung tasks", "hard LOCKUP"];
-/// The kernel found its own data in a state that they cannot have.
+/// Texts with which the kernel reports that its own data are corrupt.
 const DAMAGE: [&str; 11] = [
     "BUG: ",
     "list_add corruption",
@@ -34,29 +34,31 @@ const DAMAGE: [&str; 11] = [
     "corrupted stack end",
     "bad: scheduling",
 ];
-/// What init tells the console before it loads the driver: what a machine says while it boots is not the driver's doing.
+/// The line that init writes to the console before it loads the driver: messages of the boot are not the
+/// driver's doing.
 const BEGIN: &str = "guardrail: the driver is loaded";
-/// The runtime has ended an entry of a guarded driver in which the processor faulted.
+/// The prefix of the runtime's line after it ended an entry of a guarded driver in which the processor
+/// faulted.
 const FAULT: &str = "guardrail: fault: ";
-/// No oops has more lines.
+/// The most lines of one oops.
 const MAX_OOPS: usize = 80;
-/// The kernel writes addresses and registers with at least so many hexadecimal digits.
+/// The fewest hexadecimal digits with which the kernel prints an address or register.
 const ADDRESS: usize = 8;
-/// The most of a line that is kept.
+/// The most characters of a line that are kept.
 const MAX_LINE: usize = 200;
 
-/// The end of a guest's kernel.
+/// A crash of a guest's kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crash {
-    /// The number of its line.
+    /// The number of its first line.
     pub line: usize,
-    /// Its first words.
+    /// The text of that line.
     pub why: String,
-    /// A processor was stuck.
+    /// True where a processor was stuck.
     pub stuck: bool,
-    /// The faulting instruction, as the kernel names it.
+    /// The faulting instruction, in the kernel's notation; `None` where it is unknown.
     pub at: Option<String>,
-    /// The module that it belongs to.
+    /// The module that contains it; `None` for the kernel's image.
     pub module: Option<String>,
 }
 
@@ -66,7 +68,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// Reads what a guest wrote.
+    /// Reads the bytes that a guest wrote.
     pub fn new(bytes: &[u8]) -> Console {
         let text = String::from_utf8_lossy(bytes);
         let line = |line: &str| {
@@ -81,7 +83,7 @@ impl Console {
         Console { lines }
     }
 
-    /// The crash that it tells of.
+    /// The first crash that the console reports.
     pub fn crash(&self) -> Option<Crash> {
         let has = |line: &str, words: &[&str]| words.iter().any(|word| line.contains(word));
         let panic = |line: &str| line.contains("Kernel panic - not syncing");
@@ -89,8 +91,8 @@ impl Console {
             self.lines.iter().position(|line| has(line, &OOPS) || has(line, &STUCK) || panic(line))?;
         let why = self.lines[first].clone();
         let stuck = has(&why, &STUCK);
-        // A panic of itself, such as for lack of memory, has no instruction, and a trace behind it may name others. One because of a
-        // function that found its own frame overwritten names that function.
+        // A panic for another reason, such as lack of memory, has no instruction, and a trace behind it may
+        // name others. A panic because a function found its own stack frame overwritten names that function.
         let (at, module) = match panic(&why) {
             true => why.split_once("Kernel stack is corrupted in: ").and_then(|(_, at)| place(at)).unzip(),
             false => self.lines[first..].iter().find_map(|line| instruction(line)).unzip(),
@@ -98,7 +100,8 @@ impl Console {
         Some(Crash { line: first, why, stuck, at, module: module.flatten() })
     }
 
-    /// The same without the oopses in whose place the runtime has ended an entry of a guarded driver: nothing came of them.
+    /// The console without those oopses that only ended an entry of a guarded driver, because they did no
+    /// harm.
     pub fn without_ended_faults(&self) -> Console {
         let mut lines: Vec<String> = Vec::new();
         for line in &self.lines {
@@ -115,7 +118,8 @@ impl Console {
         Console { lines }
     }
 
-    /// True where each domain that was killed has begun anew, or was gone already when its turn came.
+    /// True where each domain that was killed was loaded again, or was unloaded already when its turn
+    /// arrived.
     pub fn recovered(&self) -> bool {
         let count = |word: &str| {
             let says = |line: &&String| line.contains("guardrail: ") && line.contains(word);
@@ -125,8 +129,8 @@ impl Console {
         killed > 0 && count(" is done, ") + count(" failed: it has no module any more") >= killed
     }
 
-    /// The lines that `usual` has not, whatever their numbers are. What a trace says with a question mark was left on the stack, and is
-    /// another thing each time.
+    /// The lines that are not in `usual`, whatever their numbers are. Lines of a trace with a question mark
+    /// are leftovers on the stack, which differ each time.
     pub fn unusual<'a>(&'a self, usual: &'a HashSet<String>) -> impl Iterator<Item = &'a str> {
         let frame = |line: &str| line.contains("[ cut here ]") || line.trim_start().starts_with("? ");
         self.lines
@@ -135,12 +139,13 @@ impl Console {
             .map(String::as_str)
     }
 
-    /// The first unusual line that tells of damage outside of any module.
+    /// The first unusual line that reports damage outside of any module.
     pub fn damage<'a>(&'a self, usual: &'a HashSet<String>) -> Option<&'a str> {
         self.unusual(usual).find(|line| DAMAGE.iter().any(|word| line.contains(word)))
     }
 
-    /// The first violation or fault of a guarded driver that was ended, before anything else went wrong: the line that tells it.
+    /// The line with the first violation or fault of a guarded driver that was ended, unless something else
+    /// went wrong before.
     pub fn violation_before_harm(&self, usual: &HashSet<String>, end: Option<&Crash>) -> Option<&str> {
         let told =
             self.lines.iter().position(|line| violations::is_violation(line) || line.contains(FAULT))?;
@@ -151,18 +156,18 @@ impl Console {
         sound.then_some(self.lines[told].as_str())
     }
 
-    /// All of it, a line after the other.
+    /// All lines as one text.
     pub fn text(&self) -> String {
         self.lines.join("\n")
     }
 
-    /// The shapes of its lines.
+    /// The shapes of all lines.
     pub fn shapes(&self) -> HashSet<String> {
         self.lines.iter().map(|line| shape(line)).collect()
     }
 }
 
-/// A line with its numbers left out, and what the words of registers and addresses are.
+/// A line without its numbers and without the values of registers and addresses.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     for word in line.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
@@ -180,7 +185,8 @@ fn shape(line: &str) -> String {
     shape
 }
 
-/// The instruction of a line with the registers of the kernel, and its module: `RIP: 0010:e1000_clean+0x45/0x100 [e1000]`.
+/// The instruction in a line with the kernel's registers, and its module: `RIP: 0010:e1000_clean+0x45/0x100
+/// [e1000]`.
 fn instruction(line: &str) -> Option<(String, Option<String>)> {
     place(line.split_once("RIP: 0010:")?.1)
 }

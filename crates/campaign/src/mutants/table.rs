@@ -1,4 +1,4 @@
-//! What is printed of mutants and campaigns.
+//! The tables of mutants and campaigns.
 
 use super::Made;
 use super::folder::{Line, Way};
@@ -6,55 +6,55 @@ use super::verdict::{How, Judged, Verdict};
 use guardrail_host::HostError;
 use serde::Serialize;
 
-/// One kind of bug in one way to run it.
+/// The verdicts on one kind of bug in one way to run it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// The kind, or `all`.
+    /// The kind of bug, or `all`.
     pub name: String,
-    /// How the mutants ran.
+    /// Whether the mutants ran guarded.
     pub way: Way,
-    /// How many ran.
+    /// How many mutants ran.
     pub mutants: usize,
     /// How many harmed the rest of the system.
     pub escaped: usize,
-    /// Of those: by a crash outside of the driver.
+    /// Of those that escaped: by a crash outside of the driver.
     pub crash: usize,
-    /// By a hang of the guest.
+    /// Of those that escaped: by a hang of the guest.
     pub hang: usize,
-    /// By corrupted data.
+    /// Of those that escaped: by corrupted data.
     pub data: usize,
-    /// By damage that the kernel found, or the end of the virtual machine.
+    /// Of those that escaped: by damage that the kernel found, or the end of the virtual machine.
     pub other: usize,
     /// How many were stopped at a violation, before any harm.
     pub contained: usize,
-    /// Of those: how many were begun anew, and did the workload to its end.
+    /// Of those that were contained: how many recovered and did the workload to its end.
     pub recovered: usize,
-    /// How many failed alone.
+    /// How many failed without harm to the rest of the system.
     pub internal: usize,
-    /// How many showed nothing.
+    /// How many showed no effect.
     pub none: usize,
-    /// How many the kernel did not load.
+    /// How many mutants the kernel refused to load.
     pub refused: usize,
-    /// How many runs say nothing.
+    /// How many runs failed for another reason and show nothing.
     pub failed: usize,
-    /// Of guarded ones, what became of those that escape as they are.
+    /// The verdicts on guarded mutants that escape unguarded; `None` in rows of unguarded runs.
     pub of_escaped: Option<OfEscaped>,
 }
 
-/// What became of mutants, guarded, that escape as they are.
+/// The verdicts on guarded mutants that escape when they run unguarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OfEscaped {
-    /// How many there are.
+    /// How many mutants escape unguarded.
     pub all: usize,
-    /// How many were stopped at a violation, before any harm.
+    /// How many of them were stopped at a violation, before any harm.
     pub contained: usize,
-    /// Of those: how many were begun anew, and did the workload to its end.
+    /// Of those that were contained: how many recovered and did the workload to its end.
     pub recovered: usize,
-    /// How many escaped all the same.
+    /// How many escaped although they were guarded.
     pub escaped: usize,
-    /// How many failed alone.
+    /// How many failed without harm to the rest of the system.
     pub internal: usize,
-    /// How many showed nothing.
+    /// How many showed no effect.
     pub none: usize,
     /// How many could not be run.
     pub other: usize,
@@ -138,12 +138,12 @@ pub fn rows(all: &[Line]) -> Vec<Row> {
     rows
 }
 
-/// The head of a column, and its number in a row.
+/// The heading of a column, and its number in a row.
 type Column = (&'static str, fn(&Row) -> usize);
 
 /// The table of a campaign.
 pub fn text(rows: &[Row]) -> String {
-    // What only guarded mutants can be is told only where there are some.
+    // Columns that apply to guarded mutants only are printed only where some ran.
     let guarded = rows.iter().any(|row| row.way == Way::Guarded);
     let numbers: [Column; 12] = [
         ("mutants", |row| row.mutants),
@@ -174,7 +174,7 @@ pub fn text(rows: &[Row]) -> String {
     guardrail_report::columns::table(&lines) + &last.map_or(String::new(), |last| last.sentence())
 }
 
-/// What was made.
+/// The table of the mutants that were made.
 pub fn of_mutants(made: &[Made]) -> String {
     let mut lines = vec![["kind", "places", "mutants", "bugs each"].map(str::to_owned).to_vec()];
     for made in made {
@@ -194,7 +194,7 @@ pub fn of_mutants(made: &[Made]) -> String {
     guardrail_report::columns::table(&lines)
 }
 
-/// Anything, for programs.
+/// Any value as JSON text.
 pub fn json(value: &impl Serialize) -> Result<String, HostError> {
     let text = serde_json::to_string_pretty(value).map_err(|error| HostError::Run(error.to_string()))?;
     Ok(text + "\n")

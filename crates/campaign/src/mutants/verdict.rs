@@ -1,8 +1,9 @@
-//! What became of a mutant, after section 8.1 of "Fast Byte-Granularity Software Fault Isolation" (2009).
+//! The verdict on a mutant, after section 8.1 of "Fast Byte-Granularity Software Fault Isolation" (2009).
 //!
-//! The guest ends at the first oops (`oops=panic`). What a kernel does after one is not the driver's doing alone: the task that
-//! oopsed is gone with whatever locks it held, and a hang that follows would be told for a crash inside the driver. The first faulting instruction
-//! is what the paper's blue screens show, too.
+//! The guest ends at the first oops (`oops=panic`). What a kernel does after an oops is not only the driver's
+//! doing. The task that oopsed has ended without releasing its locks, and a hang that follows would be
+//! reported in place of a crash inside the driver. The paper's blue screens show the first faulting
+//! instruction, too.
 
 use super::oops::{Console, Crash};
 use guardrail_guard::Policy;
@@ -11,62 +12,63 @@ use guardrail_vm::run::Outcome;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
-/// What became of a mutant.
+/// The effect of a mutant's bugs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The rest of the system was harmed.
     Escaped,
-    /// A guarded driver was stopped at a violation, and nothing had been harmed before.
+    /// A guarded driver was stopped at a violation before it did any harm.
     Contained,
-    /// The driver alone failed.
+    /// Only the driver failed.
     Internal,
-    /// Nothing was seen of the bugs.
+    /// The bugs had no visible effect.
     None,
-    /// The kernel did not load it.
+    /// The kernel refused to load it.
     Refused,
-    /// The run says nothing of the mutant; it is done again.
+    /// The run shows nothing of the mutant; it is done again.
     Failed,
 }
 
-/// In which way.
+/// The event that decided the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
-    /// An oops or a panic: escaped where the instruction is none of the driver's domain.
+    /// An oops or a panic: escaped where the instruction is outside of the driver's domain.
     Crash,
-    /// Nothing goes on: escaped where a processor runs no process anymore, internal where only the workload waits.
+    /// No progress: escaped where a processor runs no process anymore, internal where only the workload
+    /// waits.
     Hang,
-    /// Data came back other than they were.
+    /// Data that were read back differ from those that were written.
     Data,
-    /// The kernel found its own data damaged.
+    /// The kernel found its own data corrupt.
     Damage,
-    /// The virtual machine ended of itself.
+    /// The virtual machine ended by itself.
     Machine,
-    /// The driver could not be loaded, or took no device.
+    /// The driver could not be loaded, or bound no device.
     Load,
     /// A step of the workload failed.
     Workload,
-    /// The workload went well, and the kernel complained.
+    /// The workload ended well, but the kernel printed a complaint.
     Complaint,
-    /// Contained: the thread was ended, or the call, and the workload went to its end.
+    /// Contained: the thread or the call was ended, and the workload reached its end.
     Ended,
-    /// Contained, and the driver was begun anew: the workload went on to its end.
+    /// Contained, and the driver recovered: the workload reached its end.
     Recovered,
-    /// Contained, and the driver did not begin anew; the workload could do without it.
+    /// Contained without a recovery; the workload did not need the driver.
     Dead,
 }
 
 /// A verdict and its evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judged {
-    /// What became of it.
+    /// The effect of the bugs.
     pub verdict: Verdict,
-    /// In which way.
+    /// The event that decided it; `None` where nothing was seen.
     pub how: Option<How>,
-    /// The evidence in a line.
+    /// The evidence in one line.
     pub why: String,
-    /// The faulting instruction.
+    /// The faulting instruction; `None` without a crash.
     pub at: Option<String>,
     /// The step of the workload that the guest was in.
     pub step: String,
@@ -86,34 +88,35 @@ impl std::fmt::Display for Judged {
     }
 }
 
-/// The word that files have for something, too.
+/// The word for a value, the same as in files.
 fn word(value: &impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
 }
 
-/// What is seen of a run.
+/// The observations of a run.
 pub struct Seen<'a> {
-    /// How it ended.
+    /// How the run ended.
     pub outcome: &'a Outcome,
-    /// The driver's code had begun to run.
+    /// True where the driver's code had begun to run.
     pub began: bool,
     /// The first step of the workload that failed, and why.
     pub failed: Option<(&'a str, &'a str)>,
-    /// Whether a guarded driver that was ended while it was leaving came once more.
+    /// Whether a guarded driver whose unload was ended was loaded again.
     pub again: Option<bool>,
-    /// What a violation does, where the driver is guarded.
+    /// The runtime's policy at a violation; `None` where the driver is not guarded.
     pub guarded: Option<Policy>,
-    /// A processor that ran no process anymore.
+    /// A processor that ran no process anymore; `None` without one.
     pub stuck: Option<u8>,
-    /// The step that it was in at the end.
+    /// The step that the guest was in at the end.
     pub step: &'a str,
-    /// The guest's console.
+    /// The output of the guest's console.
     pub console: &'a Console,
 }
 
-/// The sum of no bytes: nothing came, so nothing was corrupted.
+/// The checksum of no bytes: nothing arrived, so nothing was corrupted.
 const NOTHING: &str = "d41d8cd98f00b204e9800998ecf8427e";
-/// What insmod says of a file that is no module of this kernel, and the kernel of one that it does not take.
+/// The messages of insmod for a file that is not a module of this kernel, and of the kernel for one that it
+/// refuses.
 const NOT_LOADABLE: [&str; 5] = [
     "invalid module format",
     "Unknown symbol",
@@ -125,7 +128,7 @@ const NOT_LOADABLE: [&str; 5] = [
 /// The module that ends a guarded driver's thread.
 const RUNTIME: &str = "guardrail";
 
-/// Judges a run of a domain's modules; `usual` is what the console says in a run of the stock driver.
+/// Judges a run of a domain's modules; `usual` holds the lines of the console in a run of the stock driver.
 pub fn judge(seen: &Seen<'_>, domain: &[&str], usual: &HashSet<String>) -> Judged {
     let base = without_guard(seen, domain, usual);
     if seen.guarded.is_none_or(|policy| policy == Policy::Log) {
@@ -142,9 +145,9 @@ pub fn judge(seen: &Seen<'_>, domain: &[&str], usual: &HashSet<String>) -> Judge
         base.verdict,
     ) {
         (true, _) => Some(How::Ended),
-        // After a recovery, harm is what it always was.
+        // After a recovery, harm counts as in any other run.
         (false, Verdict::Escaped | Verdict::Failed | Verdict::Refused) => return base,
-        // What failed before is the bug's doing.
+        // A failure before the recovery is due to the bug.
         (false, _) if seen.again == Some(true) => Some(How::Recovered),
         (false, _) if seen.again == Some(false) => Some(How::Load),
         (false, _) if base.how.is_some_and(|how| how != How::Complaint) => base.how,
@@ -162,7 +165,7 @@ pub fn judge(seen: &Seen<'_>, domain: &[&str], usual: &HashSet<String>) -> Judge
     Judged { verdict: Verdict::Contained, how, why, at, step: base.step }
 }
 
-/// The same whatever the driver was told to have done.
+/// Judges the run without regard to the reported violations.
 fn without_guard(seen: &Seen<'_>, domain: &[&str], usual: &HashSet<String>) -> Judged {
     let judged = |verdict, how, why: &str| Judged {
         verdict,
@@ -224,7 +227,7 @@ fn without_guard(seen: &Seen<'_>, domain: &[&str], usual: &HashSet<String>) -> J
             judged(Verdict::Failed, None, &seen.outcome.to_string())
         }
     };
-    // Whatever the workload noticed, the kernel's own data are another's.
+    // Whatever the workload noticed, the kernel's own data are outside of the driver.
     match seen.console.damage(usual) {
         Some(line) if matches!(by_outcome.verdict, Verdict::Internal | Verdict::None) => {
             Judged { step: by_outcome.step, ..judged(Verdict::Escaped, Some(How::Damage), line) }
@@ -233,7 +236,7 @@ fn without_guard(seen: &Seen<'_>, domain: &[&str], usual: &HashSet<String>) -> J
     }
 }
 
-/// True where a step found data that differ from those that were written or sent.
+/// True where a step read data that differ from those that were written or sent.
 fn corrupted(step: &str, why: &str) -> bool {
     let sums = || {
         let rest = why.strip_prefix("the checksum is ")?;

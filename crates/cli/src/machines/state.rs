@@ -1,4 +1,4 @@
-//! What is kept of a VM that lives on: a folder in the cache with its sockets, its log and its lock.
+//! The state of a VM that stays alive: a folder in the cache with its sockets, its log and its lock.
 
 use crate::args::{Cli, Command, ProfileArgs};
 use crate::errors::CliError;
@@ -12,22 +12,22 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// A path to a socket may not be longer (`sun_path`).
+/// The longest path of a socket, within the limit of `sun_path`.
 const MAX_SOCKET: usize = 100;
 
-/// The folder of a VM.
+/// The folder of a VM, whether it runs or not.
 pub struct Machine {
     folder: PathBuf,
 }
 
-/// What a VM says of itself once its guest takes commands.
+/// The description that a VM writes once its guest takes commands.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Running {
-    /// Its process.
+    /// The number of its process.
     pub process: u32,
-    /// Where its clients listen.
+    /// The sockets of its clients.
     pub sockets: Vec<PathBuf>,
-    /// What it was started with, for those who look at its results.
+    /// The arguments that it was started with, for commands that print its results.
     arguments: Vec<Vec<u8>>,
 }
 
@@ -56,12 +56,12 @@ impl Machine {
         &self.folder
     }
 
-    /// What its process said.
+    /// The log with the output of its process.
     pub fn log(&self) -> PathBuf {
         self.folder.join("log")
     }
 
-    /// The guest's third serial port.
+    /// The socket of the guest's third serial port.
     pub fn port(&self) -> PathBuf {
         self.folder.join("port")
     }
@@ -70,7 +70,7 @@ impl Machine {
         self.folder.join("state.json")
     }
 
-    /// Takes away what an earlier VM of this name left.
+    /// Removes the files that an earlier VM of this name left.
     pub fn clear(&self) -> Result<(), CliError> {
         for file in [self.state(), self.port()] {
             match fs::remove_file(&file) {
@@ -99,7 +99,7 @@ impl Machine {
         Ok(held.then_some(file))
     }
 
-    /// What the VM says of itself, if it runs and is ready.
+    /// The VM's description; `None` where it does not run or is not ready.
     pub fn running(&self) -> Result<Option<Running>, CliError> {
         if !self.state().is_file() || self.try_lock()?.is_some() {
             return Ok(None);
@@ -111,7 +111,7 @@ impl Machine {
         serde_json::from_slice(&fs::read(self.state()).ok()?).ok()
     }
 
-    /// The guest takes commands.
+    /// Records that the guest takes commands.
     pub fn is_ready(&self, sockets: &[PathBuf]) -> Result<(), CliError> {
         let running = Running {
             process: std::process::id(),
@@ -122,12 +122,12 @@ impl Machine {
         files::write(&self.state(), &text)
     }
 
-    /// The VM has ended; its state stays for those who ask for its results.
+    /// Records that the VM has ended; its state is kept for commands that print its results.
     pub fn ended(&self) {
         let _ = fs::remove_file(self.port());
     }
 
-    /// What the VM was started with.
+    /// The arguments that the VM was started with.
     pub fn profile_args(&self) -> Result<ProfileArgs, CliError> {
         let unknown =
             || CliError::Run(format!("the state of the VM in {} cannot be read", self.folder.display()));
@@ -140,13 +140,13 @@ impl Machine {
         }
     }
 
-    /// Where its run left its files.
+    /// The folder with the files of its run.
     pub fn run_folder(&self) -> Result<PathBuf, CliError> {
         Ok(self.profile_args()?.out.unwrap_or_else(|| self.folder.join("run")))
     }
 }
 
-/// The VMs that run, by name.
+/// The VMs that run, with their names.
 pub fn all(cache: &Cache) -> Result<Vec<(String, Running)>, CliError> {
     let folder = cache.path("vms");
     let entries = match fs::read_dir(&folder) {

@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The version of the format.
+/// The version of the profiler's format.
 const VERSION: u32 = 49;
-/// Places in the list of categories.
+/// Indices in the list of categories.
 const KERNEL: usize = 1;
 const MODULE: usize = 2;
-/// What the profiler calls a library, as a kind of resource.
+/// The profiler's number for a library, as a kind of resource.
 const LIBRARY: u32 = 1;
-/// The name of what belongs to no module.
+/// The name for code that belongs to no module.
 const IMAGE: &str = "vmlinux";
 
-/// The profile.
+/// The profile as a JSON value.
 pub fn firefox(product: &str, stacks: &[Stack]) -> Value {
     let mut cpus: Vec<u64> = stacks.iter().map(|stack| stack.cpu).collect();
     cpus.sort_unstable();
@@ -50,7 +50,7 @@ pub fn firefox(product: &str, stacks: &[Stack]) -> Value {
     })
 }
 
-/// Rows by number, each once.
+/// Distinct rows with their numbers.
 struct Rows<T> {
     rows: Vec<T>,
     numbers: HashMap<T, usize>,
@@ -74,18 +74,19 @@ impl<T: Clone + Eq + Hash> Rows<T> {
     }
 }
 
-/// A function: numbers of its name and resource, and where it begins, with the number of the file's name.
+/// A function: the numbers of its name and resource. Where it is known, the number of its file's name and its
+/// first line follow.
 type Function = (usize, usize, Option<(usize, u32)>);
 
-/// What the stacks of one vCPU have, in the tables of the format.
+/// The stacks of one vCPU, in the tables of the format.
 struct Thread {
     strings: Rows<String>,
-    /// Modules: numbers of their names.
+    /// Modules, by the numbers of their names.
     resources: Rows<usize>,
     functions: Rows<Function>,
-    /// Numbers of functions, and lines.
+    /// Numbers of functions, and lines within them.
     frames: Rows<(usize, Option<u32>)>,
-    /// Numbers of the caller's stack and of the frame.
+    /// Numbers of the caller's stack and of the stack frame.
     stacks: Rows<(Option<usize>, usize)>,
     /// Times in microseconds, and numbers of stacks.
     samples: Vec<(u64, usize)>,
@@ -120,7 +121,8 @@ impl Thread {
         let resource = self.resources.number(module);
         let begin = frame.begin.as_ref().map(|(file, line)| (self.strings.number(file.clone()), *line));
         let function = self.functions.number((name, resource, begin));
-        // The format has one file for a function. A line of a function that was inlined from another file has no place in it.
+        // The format has one file for a function. A line of a function that was inlined from another file
+        // cannot be expressed.
         let file = frame.begin.as_ref().map(|begin| &begin.0);
         let line = frame.line.as_ref().filter(|line| Some(&line.0) == file).map(|line| line.1);
         self.frames.number((function, line))
@@ -181,7 +183,7 @@ impl Thread {
         })
     }
 
-    /// The category of a frame, by its number.
+    /// The category of a stack frame, by the frame's number.
     fn category(&self, frame: usize) -> usize {
         let resource = self.functions.rows[self.frames.rows[frame].0].1;
         if self.resources.rows[resource] == self.image { KERNEL } else { MODULE }
@@ -211,7 +213,7 @@ mod tests {
         assert_eq!(functions["lineNumber"][at], 100);
         let resource = functions["resource"][at].as_u64().unwrap() as usize;
         assert_eq!(text(&thread["resourceTable"]["name"][resource]), "e1000");
-        // Two lines of one function are two frames.
+        // Two lines of one function are two stack frames.
         let frames = &thread["frameTable"];
         let lines: Vec<&Value> = (0..frames["length"].as_u64().unwrap() as usize)
             .filter(|&frame| frames["func"][frame] == at)

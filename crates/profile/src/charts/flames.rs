@@ -1,23 +1,24 @@
-//! Stacks as a flame graph: one SVG file that needs nothing else.
+//! Stacks as a flame graph: one SVG file without dependencies.
 //!
-//! The file holds a picture for viewers that run no scripts, and a script with all boxes as data. The script draws them anew for each
-//! zoom, so that boxes too narrow for the whole picture appear. Names come from the guest: both forms escape them.
+//! The file contains a picture for viewers that run no scripts, and a script with all boxes as data. The
+//! script draws the boxes anew for each zoom, so that boxes too narrow for the whole picture appear. Names
+//! come from the guest: both forms escape them.
 
 use super::stacks::Stack;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Pixels of the picture; the script has the same numbers from here.
+/// The width of the picture in pixels; the script gets the same numbers from here.
 const WIDTH: f64 = 1200.0;
 const ROW: f64 = 17.0;
-/// Title, search and legend.
+/// The height of title, search and legend.
 const HEAD: f64 = 84.0;
-/// The line with the details of the box under the pointer.
+/// The height of the line with the details of the box under the pointer.
 const FOOT: f64 = 34.0;
-/// Boxes that are narrower are not rendered before a zoom widens them.
+/// The narrowest box that is drawn; a zoom widens narrower ones.
 const NARROW: f64 = 0.2;
-/// Pixels of a letter.
+/// The width of a letter in pixels.
 const LETTER: f64 = 7.2;
 /// The fill of kernel code and modules in the legend; each function has its own shade.
 const KERNEL: &str = "rgb(230,120,55)";
@@ -27,15 +28,15 @@ const MATCH: &str = "rgb(220,60,220)";
 #[derive(Default)]
 struct Node {
     samples: u64,
-    /// Callees, by name.
+    /// The callees, by name.
     inner: BTreeMap<String, Node>,
 }
 
-/// A node in its place.
+/// A node with its position in the picture.
 struct Boxed {
     name: String,
     depth: usize,
-    /// First sample, and number of samples.
+    /// The first sample, and the number of samples.
     start: u64,
     samples: u64,
 }
@@ -74,7 +75,7 @@ fn collect(name: &str, node: &Node, start: u64, depth: usize, boxes: &mut Vec<Bo
     }
 }
 
-/// All but the boxes. The search field shows only where the script can serve it.
+/// Everything but the boxes. The search field shows only where scripts run.
 fn head(title: &str, height: f64) -> String {
     let legend = |x: u32, fill: &str, text: &str| {
         format!(
@@ -151,13 +152,13 @@ fn script(out: &mut String, boxes: &[Boxed], bottom: f64) {
         "width": WIDTH, "row": ROW, "bottom": bottom, "narrow": NARROW, "letter": LETTER, "match": MATCH,
         "names": names, "colors": names.iter().map(|name| color(name)).collect::<Vec<_>>(), "boxes": rows,
     });
-    // Nothing in a name may end the script or the data.
+    // No character of a name may end the script or the data.
     let data = data.to_string().replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
     let _ =
         write!(out, "<script><![CDATA[\nconst data = {data};\n{}]]></script>\n", include_str!("flames.js"));
 }
 
-/// The shade that a name always has: warm for the kernel, blue for modules.
+/// The fixed shade of a name: warm for the kernel, blue for modules.
 fn color(name: &str) -> String {
     let hash = name.bytes().fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
     let (red, green) = (205 + hash % 50, 60 + (hash >> 8) % 130);
@@ -168,7 +169,7 @@ fn color(name: &str) -> String {
     }
 }
 
-/// Text for XML, which has no place for control characters.
+/// Text for XML, which cannot contain control characters.
 fn escape(text: &str) -> String {
     let text = text.replace(|c: char| c.is_control(), "\u{fffd}");
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -209,7 +210,7 @@ mod tests {
         };
         let svg = flames("kernel", &[stack(name, 1), stack("other", 100)]);
         assert!(svg.contains(&format!("<title>{name}: 1 samples, 0.99 %</title>")));
-        // Too narrow for the picture; a zoom draws it.
+        // The box is too narrow for the picture; a zoom draws it.
         let svg = flames("kernel", &[stack(name, 1), stack("other", 100_000)]);
         let (picture, script) = svg.split_once("<script>").unwrap();
         assert!(!picture.contains(name) && script.contains(&format!("\"{name}\"")));

@@ -5,22 +5,23 @@ use std::collections::BTreeMap;
 /// A stack that was sampled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// Its functions, the outermost first.
+    /// The functions, the outermost first.
     pub frames: Vec<Frame>,
-    /// How often it was sampled.
+    /// The number of samples with this stack.
     pub samples: u64,
     /// The vCPU that it was sampled on.
     pub cpu: u64,
-    /// When it was sampled, in microseconds since the client began; may hold fewer times than there were samples.
+    /// The times of the samples, in microseconds since the client began; there may be fewer times than
+    /// samples.
     pub times: Vec<u64>,
 }
 
 /// A function on a stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// The function's name.
+    /// The function's name, as the symbol table has it.
     pub function: String,
-    /// Its module; `None` for the kernel's image.
+    /// The function's module; `None` for the kernel's image.
     pub module: Option<String>,
     /// File and line of the instruction or call, where debug information has them.
     pub line: Option<(String, u32)>,
@@ -38,7 +39,7 @@ impl Frame {
     }
 }
 
-/// `outer;inner COUNT` lines, sorted: what flame graph tools read.
+/// Sorted `outer;inner COUNT` lines, the input of flame graph tools.
 pub fn folded(stacks: &[Stack]) -> String {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for stack in stacks {
@@ -48,7 +49,7 @@ pub fn folded(stacks: &[Stack]) -> String {
     sums.iter().fold(String::new(), |text, (stack, count)| text + &format!("{stack} {count}\n"))
 }
 
-/// Stacks for tests of what is made from them.
+/// Stacks for the tests of charts.
 #[cfg(test)]
 pub(super) fn samples() -> Vec<Stack> {
     let frame = |name: &str| match name.split_once('@') {
