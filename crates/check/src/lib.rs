@@ -1,17 +1,21 @@
 //! The engine of `check`, `analyze`, `confirm`, `survey`, `debug` and `view`: plain data in, findings out.
 //!
-//! Knows: the processes of a run and their protocol, the policy at findings, what a run leaves in its folder.
+//! Knows: the processes of a run and their protocol, the policy at findings, the files that a run leaves in
+//! its folder.
 //!
-//! Must not know: the command line, what events mean, how a checker decides, how a guest is made.
+//! Must not know: the command line, what events mean, how a checker decides, how a guest is built.
 //!
-//! Invariants: no type of the command line's parser appears here; nothing here writes to standard output but the analysis process,
-//! which speaks its protocol there; everything that reads bytes of a guest runs in that process, without privileges, or over a
-//! recorded trace.
+//! Invariants:
+//!
+//! - No type of the command line's parser appears here.
+//! - Nothing here writes to standard output but the analysis process, which uses its protocol there.
+//! - All code that reads bytes of a guest runs in that process, without privileges, or over a recorded trace.
 //!
 //! # A check from Rust
 //!
-//! A program that embeds a check depends on `guardrail-check` and `guardrail-host`. The program `guardrail` and the library
-//! `libguardrail_tracer.so` must lie beside it, or one folder above: the run starts `guardrail` as its analysis process.
+//! A program that embeds a check depends on `guardrail-check` and `guardrail-host`. The program `guardrail`
+//! and the library `libguardrail_tracer.so` must be beside it, or one folder above. The run starts
+//! `guardrail` as its analysis process.
 //!
 //! ```no_run
 //! use guardrail_check::{RunPlan, check, tools};
@@ -36,10 +40,11 @@
 //! }
 //! ```
 //!
-//! [`check`] is all stages of a run in one call. A program that wants to act between them calls [`run::prepare()`],
-//! [`Ready::start`](run::Ready::start), [`Started::watch`](run::Started::watch) and [`Ended::conclude`](run::Ended::conclude).
-//! A signal of the user ends a run that was given [`Host::open`](guardrail_host::Host::open); with `Host::embedded` the
-//! program around it decides. [`analyze`] runs the checkers over a recorded trace and gives the same report.
+//! [`check`] runs all stages in one call. A program that wants to act between them calls [`run::prepare()`],
+//! [`Ready::start`](run::Ready::start), [`Started::watch`](run::Started::watch) and
+//! [`Ended::conclude`](run::Ended::conclude). A signal of the user ends a run with
+//! [`Host::open`](guardrail_host::Host::open); with `Host::embedded` the program around it decides.
+//! [`analyze`] runs the checkers over a recorded trace and returns the same report.
 
 pub mod analysis;
 pub mod confirm;

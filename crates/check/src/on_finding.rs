@@ -7,12 +7,12 @@ use std::collections::HashSet;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a command may take.
+/// The time limit for a command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
-/// Commands that run at a time; a finding beyond them has none.
+/// The most commands that run at a time; a further finding runs none.
 const MAX_COMMANDS: usize = 16;
 
-/// The user's command that runs at findings, once for each.
+/// The user's command, which runs once for each finding.
 pub struct OnFinding {
     command: Option<String>,
     seen: HashSet<String>,
@@ -20,7 +20,7 @@ pub struct OnFinding {
 }
 
 impl OnFinding {
-    /// None has run yet.
+    /// A state in which no command has run yet.
     pub fn new(command: Option<&str>) -> OnFinding {
         OnFinding { command: command.map(str::to_owned), seen: HashSet::new(), running: Vec::new() }
     }
@@ -41,7 +41,7 @@ impl OnFinding {
             .env("GUARDRAIL_MESSAGE", &found.message)
             .env("GUARDRAIL_ACTION", &found.action)
             .stdin(Stdio::null())
-            // Standard output is the report's.
+            // Standard output is reserved for the report.
             .stdout(std::io::stderr())
             .spawn();
         match child {
@@ -50,8 +50,8 @@ impl OnFinding {
         }
     }
 
-    /// Runs the command for findings that came with the end of the run, waits for all that still run, and ends those that take
-    /// too long.
+    /// Runs the command for findings of the end of the run. Waits for all that still run, and ends those over
+    /// the limit.
     pub fn finish(&mut self, findings: &[Finding]) {
         for finding in findings {
             self.run(&Found {

@@ -1,4 +1,4 @@
-//! What is to be run, as plain data: every option of a run with its type and unit.
+//! The plan of a run as plain data: every option with its type and unit.
 //!
 //! Knows: which options exclude each other.
 //!
@@ -18,23 +18,23 @@ pub const RING_WORDS: u64 = 1 << 21;
 /// The shortest hold that leaves time to save a guest.
 const LEAST_HOLD_TO_SAVE: Duration = Duration::from_secs(20);
 
-/// How much of the machinery runs.
+/// How many parts of the machinery run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Observe {
-    /// Plain QEMU.
+    /// QEMU without a plugin.
     None,
-    /// The tracer, whose log nobody reads.
+    /// The tracer without an analysis: nobody reads the log.
     Trace,
-    /// Tracer and checkers.
+    /// The tracer and the checkers.
     #[default]
     Check,
 }
 
-/// What happens at a finding.
+/// The policy at a finding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// It is reported, and the run goes on.
+    /// The finding is reported, and the run continues.
     #[default]
     Permissive,
     /// The device is cut off, unless the finding was judged harmless.
@@ -44,7 +44,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The report's word.
+    /// The report's word for the mode.
     pub fn word(self) -> &'static str {
         match self {
             Mode::Permissive => "permissive",
@@ -57,17 +57,17 @@ impl Mode {
 /// Where device accesses are held until they are checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GateKind {
-    /// Nowhere.
+    /// Device accesses are not held.
     Off,
-    /// In the driver's virtual machine, before the instruction.
+    /// In the driver VM, before the instruction.
     #[default]
     Vmm,
-    /// There as well; the device is in a QEMU of its own, behind a gate that is a process of its own.
+    /// There as well. In addition, the device is in a QEMU of its own, behind a gate in a process of its own.
     VfioUser,
 }
 
 impl GateKind {
-    /// The report's word.
+    /// The report's word for the gate.
     pub fn word(self) -> &'static str {
         match self {
             GateKind::Off => "off",
@@ -77,12 +77,12 @@ impl GateKind {
     }
 }
 
-/// How hard to try to confirm races.
+/// The effort to confirm races.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
-    /// Holds of each race in each run.
+    /// The number of holds of each race in each run.
     pub tries: u32,
-    /// Runs at most.
+    /// The most runs.
     pub runs: u32,
 }
 
@@ -95,7 +95,8 @@ impl Default for Effort {
 /// One run of one or several drivers.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
-    /// The drivers, in the order of their turns: a module's name, the path of a `.ko`, or `zoo/NAME`. At least one.
+    /// The drivers, in the order in which they run: a module's name, the path of a `.ko`, or `zoo/NAME`. At
+    /// least one is required.
     pub drivers: Vec<String>,
     /// The kernel: a short name, a release, a package or a folder of packages.
     pub kernel: String,
@@ -107,9 +108,9 @@ pub struct RunPlan {
     pub variables: Vec<(String, String)>,
     /// The checkers by name, as [`tools`](crate::tools) gives them.
     pub tools: Vec<String>,
-    /// How much of the machinery runs.
+    /// How many parts of the machinery run.
     pub observe: Observe,
-    /// What happens at a finding.
+    /// The policy at a finding.
     pub mode: Mode,
     /// Where device accesses are held.
     pub gate: GateKind,
@@ -117,37 +118,37 @@ pub struct RunPlan {
     pub hold_limit: Duration,
     /// Which kinds of findings cut the device off; absent for `guardrail.toml` of the current folder, if there is one.
     pub policy: Option<PathBuf>,
-    /// What the analysis does while the log is empty.
+    /// How the analysis waits while the log is empty.
     pub schedule: Schedule,
-    /// A shell command that runs at each finding.
+    /// A shell command that runs at each finding; `None` for no command.
     pub on_finding: Option<String>,
-    /// The guest is saved at this many findings at most.
+    /// The most findings at which the guest is saved; `None` to save it at none.
     pub snapshots: Option<u32>,
     /// Number of the guest's CPUs, 1 to 4.
     pub cpus: u8,
-    /// Whether the guest's CPUs take turns on one thread.
+    /// Whether the guest's CPUs share one thread.
     pub threads: TcgThreads,
-    /// The kernel chooses its address at random.
+    /// True where the kernel chooses its address at random (KASLR).
     pub kaslr: bool,
-    /// The guest has an IOMMU.
+    /// True where the guest has an IOMMU.
     pub iommu: bool,
     /// Words for the guest kernel's command line.
     pub kernel_arguments: Vec<String>,
-    /// The longest time that the guest may take. Whole seconds.
+    /// The longest duration of the guest. Whole seconds.
     pub time_limit: Duration,
     /// Words in each ring of the log, a power of two.
     pub ring_words: u64,
-    /// Ports of this machine that lead into the guest.
+    /// Ports of this machine that are forwarded into the guest.
     pub forwards: Vec<Forward>,
-    /// The whole machine is recorded, or a recorded one runs again. The path is absolute.
+    /// The folder where the whole machine is recorded, or from which it is replayed. The path is absolute.
     pub rerun: Option<Rerun>,
     /// Words for QEMU's command line.
     pub qemu_arguments: Vec<String>,
-    /// The trace is written to this file as well.
+    /// The file for a trace of the run; `None` without a recording.
     pub record: Option<PathBuf>,
     /// The run folder that is kept; absent for one that is removed with the run.
     pub out: Option<PathBuf>,
-    /// Races are confirmed in further runs.
+    /// The effort to confirm races in further runs; `None` to confirm none.
     pub confirm: Option<Effort>,
 }
 
@@ -185,7 +186,7 @@ impl RunPlan {
         }
     }
 
-    /// Refuses options that exclude each other, before anything is looked at.
+    /// Refuses options that exclude each other, before any file is read.
     pub fn refuse(&self) -> Result<(), HostError> {
         let why = self.refuse_gate().or_else(|| self.refuse_snapshots()).or_else(|| self.refuse_confirm());
         why.or_else(|| self.refuse_rerun()).map_or(Ok(()), |why| Err(HostError::Usage(why)))
@@ -234,7 +235,7 @@ impl RunPlan {
             .then(|| "a machine that is recorded has one CPU and no gate; add --smp 1 --gate off".into())
     }
 
-    /// What must be fetched and checked before the run.
+    /// The part of the plan that is fetched and checked before the run.
     pub(crate) fn request(&self) -> Request<'_> {
         Request {
             driver: &self.drivers[0],
@@ -245,7 +246,7 @@ impl RunPlan {
         }
     }
 
-    /// What the analysis does while there is nothing to read. Without a gate nothing waits for it.
+    /// How the analysis waits while the log is empty. Without a gate nothing waits for the analysis.
     pub(crate) fn reader_schedule(&self) -> Schedule {
         match (self.gate, self.schedule) {
             (GateKind::Off, Schedule::Interrupt) => Schedule::Napping,

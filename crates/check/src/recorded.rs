@@ -1,4 +1,4 @@
-//! The checkers over a recorded trace.
+//! Runs the checkers over a recorded trace.
 
 use crate::analysis::engine::{Engine, tools};
 use crate::subject::Subject;
@@ -11,9 +11,9 @@ use std::path::Path;
 use std::time::Instant;
 use tempfile::TempDir;
 
-/// What the checkers found in a trace.
+/// The result of the checkers over a trace.
 pub struct Analyzed {
-    /// The report.
+    /// The report with all findings.
     pub report: Report,
     /// Where the trace was cut, and how; absent for a whole one.
     pub cut: Option<String>,

@@ -1,4 +1,5 @@
-//! What a run leaves in a folder that is kept (`check --out DIR`), so that it can be repeated and its findings looked at again.
+//! The files that a run leaves in a kept folder (`check --out DIR`). They serve to repeat the run and to look
+//! at its findings again.
 
 use crate::plan::{GateKind, RunPlan};
 use guardrail_host::drivers::{self, digest};
@@ -15,7 +16,7 @@ const FILE: &str = "run.json";
 const REPORT: &str = "report.json";
 const VERSION: u32 = 1;
 
-/// A run, as the user asked for it.
+/// A run, as the user requested it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stored {
@@ -30,11 +31,11 @@ pub struct Stored {
     append: Vec<String>,
     timeout: u64,
     variables: Vec<String>,
-    /// Names of the modules, with digests of their files.
+    /// The names of the modules, with digests of their files.
     modules: Vec<(String, String)>,
 }
 
-/// Leaves in `folder` what is needed to repeat a run.
+/// Writes the data to `folder` that are needed to repeat a run.
 pub fn store(folder: &Path, plan: &RunPlan, prepared: &Prepared) -> Result<(), HostError> {
     let stored = Stored {
         version: VERSION,
@@ -55,7 +56,7 @@ pub fn store(folder: &Path, plan: &RunPlan, prepared: &Prepared) -> Result<(), H
     fs::write(&file, text).map_err(HostError::io("write", file.display()))
 }
 
-/// A name, or the whole path of a file or folder that it names.
+/// A name, or the absolute path of an existing file or folder.
 fn found(name: &str) -> String {
     let path = Path::new(name);
     match name.contains('/').then(|| path.canonicalize()) {
@@ -95,7 +96,7 @@ fn read<T: for<'de> Deserialize<'de>>(folder: &Path, name: &str) -> Result<T, Ho
         .map_err(|error| HostError::Usage(format!("{} is malformed: {error}", file.display())))
 }
 
-/// Leaves the report in the folder, in place of an earlier one.
+/// Writes the report to the folder, in place of an earlier one.
 pub fn keep_report(folder: &Path, report: &Report) -> Result<(), HostError> {
     let file = folder.join(REPORT);
     let mut text = Vec::new();
@@ -104,7 +105,7 @@ pub fn keep_report(folder: &Path, report: &Report) -> Result<(), HostError> {
 }
 
 impl Stored {
-    /// The run as a plan for runs with held accesses: such a run has no gate, and a thread for each CPU.
+    /// The plan of the run, changed for held accesses: it has no gate, and a thread for each CPU.
     pub fn plan(&self) -> Result<RunPlan, HostError> {
         if !(1..=4).contains(&self.smp) || self.timeout == 0 {
             return Err(HostError::Usage(format!(
@@ -129,7 +130,7 @@ impl Stored {
         })
     }
 
-    /// Refuses kernel and modules that are not those of the run: places in them would be others.
+    /// Refuses kernel and modules that differ from the run's, because addresses in them would differ.
     pub fn same(&self, prepared: &Prepared, report: &Report) -> Result<(), HostError> {
         if prepared.kernel.release != report.kernel {
             return Err(HostError::Usage(format!(

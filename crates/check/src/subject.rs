@@ -1,31 +1,31 @@
-//! What is analyzed: a kernel and modules, the same for a live run and a recorded one.
+//! The subject of an analysis: a kernel and modules, the same for a live run and a recorded one.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What is analyzed: the same for a live run and a recorded one.
+/// The subject of an analysis: the same for a live run and a recorded one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Subject {
-    /// The kernel image.
+    /// The path of the kernel image.
     pub kernel: PathBuf,
     /// The traced modules.
     pub modules: Vec<ModuleFile>,
-    /// Other modules that the guest loads: they give names to addresses.
+    /// Other modules that the guest loads; they only provide names for addresses.
     #[serde(default)]
     pub others: Vec<ModuleFile>,
     /// The names of the hooked functions, by number.
     pub hooks: Vec<String>,
-    /// The checkers.
+    /// The checkers by name.
     pub tools: Vec<String>,
 }
 
 /// A traced module.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ModuleFile {
-    /// Its name as `struct module` spells it.
+    /// The name in the spelling of `struct module`.
     pub name: String,
-    /// The ELF file.
+    /// The path of the ELF file.
     pub path: PathBuf,
-    /// The file with its debug information, where that is not in the module itself.
+    /// The file with its debug information; `None` where the module itself contains it.
     pub debug: Option<PathBuf>,
 }

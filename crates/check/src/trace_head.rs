@@ -1,4 +1,4 @@
-//! The head of a trace file: written for a run that begins, and read to find kernel and modules again.
+//! The head of a trace file. It is written at the start of a run, and read to find kernel and modules again.
 
 use crate::plan::RunPlan;
 use crate::subject::{ModuleFile, Subject};
@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The key under which a trace keeps what is known of its run.
+/// The key under which a trace keeps the description of its run.
 pub const RUN_KEY: &str = "run";
 /// The key for names, files and digests of the modules that are not checked.
 const OTHERS_KEY: &str = "other_modules";
@@ -22,10 +22,10 @@ const OTHERS_KEY: &str = "other_modules";
 const DIGESTS_KEY: &str = "module_digests";
 /// The key for the folder of the kernel's modules.
 const KERNEL_MODULES_KEY: &str = "kernel_modules";
-/// The most of the other modules that are read.
+/// The most other modules that are read.
 const MAX_OTHERS: usize = 512;
 
-/// The head of the trace of a run that begins.
+/// The head for the trace of a new run.
 pub fn new(plan: &RunPlan, prepared: &Prepared, hooks: Vec<String>) -> TraceMeta {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut meta = TraceMeta {
@@ -73,12 +73,12 @@ pub fn subject_of_run(prepared: &Prepared) -> Run {
     }
 }
 
-/// What a trace says of its run. A trace is not to be trusted: what does not fit is left out.
+/// The description of the run in a trace. A trace is not trusted: invalid parts are left out.
 pub fn described(value: Option<&serde_json::Value>) -> Run {
     value.and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default()
 }
 
-/// Finds the kernel and the modules that a trace is of, and unpacks the modules into `folder`.
+/// Finds the kernel and the modules of a trace, and unpacks the modules into `folder`.
 pub fn subject(meta: &TraceMeta, folder: &Path) -> Result<Subject, HostError> {
     let text = |key: &str| meta.more.get(key).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
     let kernel = Kernel {
@@ -106,7 +106,7 @@ pub fn subject(meta: &TraceMeta, folder: &Path) -> Result<Subject, HostError> {
                 "{path} is not the module that the trace is of: it has changed"
             )));
         }
-        // The name comes from the trace and must not lead out of the folder.
+        // The name is read from the trace and must not lead out of the folder.
         let file = folder.join(format!("{i}.ko"));
         fs::write(&file, &driver.bytes).map_err(HostError::io("write", file.display()))?;
         let debug = cache.as_ref().and_then(|cache| debug_file(cache, &kernel, name));
@@ -117,7 +117,8 @@ pub fn subject(meta: &TraceMeta, folder: &Path) -> Result<Subject, HostError> {
     Ok(Subject { kernel, modules: found, others, tools: Vec::new(), hooks })
 }
 
-/// The modules that are not checked, as far as they are still what they were: without them some addresses have no names.
+/// The modules that are not checked, as far as their digests are the same. Without them some addresses have
+/// no names.
 fn others(meta: &TraceMeta, modules: &Modules, folder: &Path) -> Result<Vec<ModuleFile>, HostError> {
     let recorded = meta.more.get(OTHERS_KEY).cloned().unwrap_or_default();
     let recorded: Vec<(String, String, String)> = serde_json::from_value(recorded).unwrap_or_default();

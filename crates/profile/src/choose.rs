@@ -147,8 +147,8 @@ impl Attachment {
     }
 }
 
-/// The default of `--from`. The boot runs no code of drivers, so clients whose scope is the driver lose no
-/// result without it.
+/// The default of `--from`. The boot runs no code of drivers, so with a driver scope it adds nothing else to
+/// the results.
 fn default_from(scope: &str, chosen: &[Chosen]) -> &'static str {
     let from_boot = |choice: &Choice| FROM_BOOT.contains(&choice.name.as_str());
     let of_modules = scope == "driver" || scope.starts_with("module:");

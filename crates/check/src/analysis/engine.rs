@@ -1,4 +1,4 @@
-//! The checkers over a source of segments: the same for a live run and a recorded one.
+//! Runs the checkers over a source of segments, live or recorded.
 
 use crate::analysis::wire::Analyzed;
 use crate::analysis::world::Known;
@@ -7,7 +7,8 @@ use guardrail_analysis::{Config, Outcome, Session, checkers};
 use guardrail_host::HostError;
 use guardrail_trace::source::{Source, SourceEnd, SourceError, Step};
 
-/// Names that stand for several. DRCheck is asked for by name, since all drivers have races that do no harm.
+/// Names that stand for several checkers. DRCheck must be requested by name, since all drivers have races
+/// that do no harm.
 const GROUPS: [(&str, &[&str]); 2] = [
     ("all", &["dmcheck", "drcheck", "dmacheck", "lockcheck", "protocheck"]),
     ("quiet", &["dmcheck", "dmacheck", "lockcheck", "protocheck"]),
@@ -16,7 +17,7 @@ const GROUPS: [(&str, &[&str]); 2] = [
 /// Segments between two reports of progress.
 const REPORT_EVERY: u64 = 8192;
 
-/// Everything that is opened before the first event.
+/// All inputs that are opened before the first event.
 pub struct Engine {
     session: Session,
 }
@@ -30,9 +31,10 @@ impl Engine {
         Ok(Engine { session })
     }
 
-    /// Reads the source to its end. `progress` gets the number of words read, now and then, also while idle.
+    /// Reads the source to its end. `progress` receives the number of words read from time to time, also
+    /// while the source is idle.
     ///
-    /// `judge` gets each new finding before the source hears that the segment with it was checked.
+    /// `judge` receives each new finding before the source learns that its segment was checked.
     pub fn run(
         mut self,
         source: &mut dyn Source,

@@ -1,4 +1,4 @@
-//! What the analysis process hears from the supervisor in the middle of a run.
+//! The orders that the analysis process receives from the supervisor during a run.
 
 use crate::analysis::wire::{Order, receive};
 use guardrail_report::Run;
@@ -6,7 +6,7 @@ use std::io::BufRead;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-/// The orders of the supervisor, as they come.
+/// The orders of the supervisor, in the order of their arrival.
 pub struct Inbox {
     heard: Receiver<Order>,
     ended: Option<Run>,
@@ -26,13 +26,14 @@ impl Inbox {
         Inbox { heard, ended: None }
     }
 
-    /// Waits until the guest was saved at a finding. False where it has ended, or nobody answers.
+    /// Waits until the guest was saved at a finding. False where the guest has ended, or nobody answers in
+    /// time.
     pub fn saved(&mut self, finding: &str, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         loop {
             match self.heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(Order::GoOn(id)) if id == finding => return true,
-                // The answer to an earlier one, for which nobody waited anymore.
+                // This answers an earlier finding, for which nobody waits anymore.
                 Ok(Order::GoOn(_)) => {}
                 Ok(Order::Ended(run)) => {
                     self.ended = Some(*run);
@@ -43,7 +44,7 @@ impl Inbox {
         }
     }
 
-    /// Waits for the outcome of the run; `None` where the supervisor has gone.
+    /// Waits for the outcome of the run; `None` where the supervisor has ended.
     pub fn ended(mut self) -> Option<Run> {
         self.ended.take().or_else(|| {
             self.heard.iter().find_map(|order| match order {
@@ -71,7 +72,7 @@ mod tests {
         let long = Duration::from_secs(60);
         let go_on = |id: &str| Order::GoOn(id.to_owned());
         let ended = || Order::Ended(Box::new(Run { outcome: "completed".into(), ..Run::default() }));
-        // An answer that came too late for an earlier one is passed over.
+        // A late answer for an earlier finding is skipped.
         let mut heard = inbox(&[go_on("a"), go_on("b"), ended()]);
         assert!(heard.saved("b", long));
         assert_eq!(heard.ended().map(|run| run.outcome).as_deref(), Some("completed"));
@@ -79,7 +80,7 @@ mod tests {
         let mut heard = inbox(&[ended(), go_on("a")]);
         assert!(!heard.saved("a", long));
         assert_eq!(heard.ended().map(|run| run.outcome).as_deref(), Some("completed"));
-        // Nor is one whose supervisor has gone.
+        // A guest whose supervisor has ended is not saved either.
         let mut heard = inbox(&[]);
         assert!(!heard.saved("a", long));
         assert_eq!(heard.ended(), None);

@@ -1,4 +1,4 @@
-//! The gate's keeper: applies the policy to findings, and closes the gate.
+//! The gate's keeper: it applies the policy to findings, and closes the gate.
 
 use crate::analysis::inbox::Inbox;
 use crate::analysis::policy::{Decision, Policy};
@@ -8,7 +8,7 @@ use guardrail_trace::log::{Closed, Log};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Decides what happens at findings, and closes the gate.
+/// Applies the policy to findings, and closes the gate.
 pub struct Keeper {
     policy: Policy,
     log: Log,
@@ -17,16 +17,16 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Nothing is decided yet.
+    /// A keeper that has decided nothing yet.
     pub fn new(policy: Policy, log: Log, saves: Saves) -> Keeper {
         Keeper { policy, log, decided: BTreeMap::new(), saves }
     }
 
-    /// Decides about a finding before the writer learns that its segment was checked, and reports the finding where the
-    /// decision is new. No access passes before this returns, also while the guest is saved.
+    /// Decides about a finding before the writer learns that its segment was checked. Reports the finding
+    /// where the decision is new. No access passes before this returns, also while the guest is saved.
     pub fn judge(&mut self, finding: &Finding, report: &mut dyn FnMut(Found), inbox: &mut Inbox) {
         let decision = match self.decided.get(&finding.id) {
-            // What is closed stays closed.
+            // A closed gate stays closed.
             Some(Decision::Contained) => return,
             _ => self.policy.decide(&finding.kind, finding.triage.as_deref()),
         };
@@ -59,7 +59,7 @@ impl Keeper {
         }
     }
 
-    /// Adds to each finding what was decided. A finding at the end of the run comes too late to be contained.
+    /// Adds the decision to each finding. A finding at the end of the run is too late to be contained.
     pub fn finish(self, analyzed: &mut Analyzed) {
         for finding in &mut analyzed.findings {
             let decided = self.decided.get(&finding.id).copied().unwrap_or(Decision::Reported);

@@ -2,7 +2,7 @@
 //!
 //! Knows: the protocol between supervisor and analysis process, what the process may do, the policy at findings.
 //!
-//! Must not know: how a guest is made or run, options of QEMU, what a report looks like.
+//! Must not know: how a guest is built or run, options of QEMU, what a report looks like.
 //!
 //! Invariants: the process opens everything, drops its privileges for good, and only then reads bytes that a guest influences.
 

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// The file that is read where the user names none.
+/// The file that is read unless the user names another.
 pub const FILE: &str = "guardrail.toml";
-/// How a checker's judgment of a race that does no harm begins.
+/// The beginning of a checker's judgment of a race that does no harm.
 const HARMLESS: &str = "likely benign";
 
-/// What a policy does about a kind of finding.
+/// The action of a policy on a kind of finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
@@ -25,13 +25,13 @@ pub enum Action {
 /// The policy of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// What happens in general.
+    /// The action on findings in general.
     pub mode: Mode,
-    /// What happens to some kinds instead, where anything is contained at all.
+    /// Exceptions for some kinds; they apply where the mode contains anything at all.
     pub kinds: BTreeMap<String, Action>,
 }
 
-/// The file.
+/// The contents of the policy file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PolicyFile {
@@ -39,19 +39,19 @@ struct PolicyFile {
     kinds: BTreeMap<String, Action>,
 }
 
-/// What was decided of a finding, in the words of the report.
+/// The decision about a finding, in the words of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// The gate is closed.
     Contained,
-    /// It passes: nothing is contained, or the policy says so of its kind.
+    /// The finding is only reported, by the mode or by the exception for its kind.
     Reported,
-    /// It passes because it was judged harmless.
+    /// The finding is only reported because it was judged harmless.
     Harmless,
 }
 
 impl Decision {
-    /// The report's word.
+    /// The report's word for the decision.
     pub fn word(self) -> &'static str {
         match self {
             Decision::Contained => "contained",
@@ -62,7 +62,7 @@ impl Decision {
 }
 
 impl Policy {
-    /// The policy of a run whose device accesses wait for the analysis; absent where none waits.
+    /// The policy of a run whose device accesses wait for the analysis; `None` where none waits.
     pub fn of_plan(plan: &RunPlan) -> Result<Option<Policy>, HostError> {
         let policy = Policy::open(plan.mode, plan.policy.as_deref())?;
         match (plan.gate, plan.mode) {
@@ -74,7 +74,8 @@ impl Policy {
         }
     }
 
-    /// The policy of a mode, with the exceptions of a file: the one named, else `guardrail.toml` of this folder if there is one.
+    /// The policy of a mode, with the exceptions of a file. Without a name, the file is `guardrail.toml` of
+    /// the current folder, if it exists.
     pub fn open(mode: Mode, file: Option<&Path>) -> Result<Policy, HostError> {
         let path = file.map_or_else(|| PathBuf::from(FILE), Path::to_path_buf);
         let text = match fs::read_to_string(&path) {
@@ -86,7 +87,7 @@ impl Policy {
         Ok(Policy { mode, kinds })
     }
 
-    /// What happens at a finding of this kind, judged so.
+    /// The decision about a finding of this kind with this judgment.
     pub fn decide(&self, kind: &str, triage: Option<&str>) -> Decision {
         match (self.mode, self.kinds.get(kind)) {
             (Mode::Permissive, _) | (_, Some(Action::Warn)) => Decision::Reported,

@@ -32,7 +32,7 @@ pub fn run() -> Result<Status, HostError> {
     }
 }
 
-/// What is opened before the process drops its privileges.
+/// The inputs that are opened before the process drops its privileges.
 struct Opened {
     engine: Engine,
     log: Log,
@@ -89,7 +89,8 @@ fn analyze(out: &mut dyn Write) -> Result<(), HostError> {
     send(out, &Message::Done(Box::new(analyzed))).map_err(|_| supervisor_gone())
 }
 
-/// Reads the log to its end. The reader's place is free afterwards, so that the recorder does not wait for it.
+/// Reads the log to its end. The reader's slot in the log is free afterwards, so that the recorder does not
+/// wait for it.
 fn read(
     engine: Engine,
     reader: MergedReader,
@@ -98,7 +99,7 @@ fn read(
     inbox: &mut Inbox,
 ) -> Result<Analyzed, HostError> {
     let out = RefCell::new(out);
-    // The kernel ends this process with its supervisor, so a failure to send needs no answer.
+    // The kernel ends this process with its supervisor, so a failed send needs no handling.
     let report = |message: &Message| _ = send(&mut **out.borrow_mut(), message);
     let mut progress = |words| report(&Message::Progress(words));
     let mut judge = |finding: &Finding| {

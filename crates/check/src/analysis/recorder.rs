@@ -10,7 +10,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long the log may be silent before what was read is written out.
+/// How long the log may be silent before the words read so far are written out.
 const IDLE: Duration = Duration::from_millis(500);
 
 /// Writes the log to a trace file, on a thread of its own.
@@ -21,19 +21,19 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Opens the file, and a place to read the log from.
+    /// Opens the file, and a reader's slot in the log.
     pub fn open(path: &Path, meta: &TraceMeta, log: &Log) -> Result<Recorder, HostError> {
         let writer = TraceWriter::create(path, meta)?;
         Ok(Recorder { writer, reader: MergedReader::attach(log)?, log: log.clone() })
     }
 
-    /// Records on a thread of its own. It gives the file, and whether the log was cut.
+    /// Records on a thread of its own. The thread returns the file, and whether the log was cut.
     pub fn start(self) -> JoinHandle<Result<(TraceWriter, bool), HostError>> {
         std::thread::spawn(move || {
             let log = self.log.clone();
             let result = self.record();
             if result.is_err() {
-                // A run that cannot be recorded ends; it would go on in vain.
+                // A run that cannot be recorded ends, because its continuation would be useless.
                 log.fail(FailReason::Stopped);
             }
             result
@@ -53,7 +53,7 @@ impl Recorder {
     }
 }
 
-/// Ends the trace with what is known of the run. Without it the file reads as one that was cut.
+/// Ends the trace with the run's description. Without it the file reads as one that was cut.
 pub fn finish(writer: TraceWriter, cut: bool, run: Option<Run>) -> Result<(), HostError> {
     let Some(run) = run else { return Ok(()) };
     let mut summary = RunSummary { outcome: run.outcome.clone(), cut, ..RunSummary::default() };

@@ -1,15 +1,16 @@
-//! Gives up what the analysis process does not need. What it reads from then on comes from a guest.
+//! Drops the privileges that the analysis process does not need. The bytes that it reads afterwards originate
+//! in a guest.
 
 use std::io;
 
 /// The user and group without rights.
 const NOBODY: u32 = 65534;
-/// Address space: many times what a run needs, far less than what would hurt the machine.
+/// Address space in bytes: many times what a run needs, and far less than what would harm the machine.
 const MAX_MEMORY: u64 = 8 << 30;
-/// Open files: three standard ones, log, trace, and some air.
+/// Open files: three standard ones, log, trace, and some spare ones.
 const MAX_FILES: u64 = 32;
 
-/// Drops privileges for good. Everything that is needed must be open.
+/// Drops privileges for good. Every file that is needed must be open.
 pub fn enter() -> io::Result<()> {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } == 0 {
@@ -23,9 +24,9 @@ pub fn enter() -> io::Result<()> {
     // SAFETY: these operations of prctl take plain numbers.
     unsafe {
         check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
-        // A core file would hold what a guest had in memory.
+        // A core file would contain the guest's memory.
         check(libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0))?;
-        // After the change of user, which clears it: without a supervisor there is nobody to tell.
+        // This follows the change of user, which clears it: without a supervisor the process has no purpose.
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
     }
     limit(libc::RLIMIT_AS, MAX_MEMORY)?;
@@ -45,8 +46,8 @@ fn limit(what: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
     check(unsafe { libc::setrlimit(what, &limits) })
 }
 
-/// System calls that the analysis has no use for and that would matter to somebody who took it over: other
-/// programs, sockets, names in the file system, other processes, kernel interfaces.
+/// System calls that the analysis does not need and an attacker inside it could use. They concern other
+/// programs, sockets, names in the file system, other processes, and kernel interfaces.
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -99,7 +100,7 @@ const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 /// Numbers from here on belong to the x32 ABI.
 const X32: u32 = 0x4000_0000;
 
-/// Installs a filter that answers [`REFUSED`] with EPERM, on all threads to come.
+/// Installs a filter that answers [`REFUSED`] with EPERM, on all later threads.
 fn filter() -> io::Result<()> {
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let jump = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };

@@ -11,9 +11,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How long it may take to open kernel image and modules.
+/// How long the process may take to open kernel image and modules.
 const START_LIMIT: Duration = Duration::from_secs(120);
-/// How long it may be silent at the end; it reports its progress while it reads.
+/// How long the process may be silent at the end; it reports its progress while it reads.
 const SILENCE_LIMIT: Duration = Duration::from_secs(120);
 
 /// A running analysis process; dropping it ends it.
@@ -36,7 +36,7 @@ impl Analysis {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
-            // Ctrl-C at the terminal is the supervisor's to handle.
+            // The supervisor handles Ctrl-C at the terminal.
             .process_group(0)
             .spawn()
             .map_err(HostError::io("start", program.display()))?;
@@ -51,7 +51,7 @@ impl Analysis {
                 }
             }
         });
-        // If it died at once, its message says more than the broken pipe.
+        // If the process died at once, its message explains more than the broken pipe.
         let _ = send(&mut stdin, job);
         let mut analysis =
             Analysis { child, stdin: Some(stdin), heard, words: 0, failed: None, found: Vec::new() };
@@ -59,7 +59,7 @@ impl Analysis {
         Ok(analysis)
     }
 
-    /// Words read so far.
+    /// The number of words that the analysis has read.
     pub fn words(&mut self) -> u64 {
         self.listen();
         self.words
@@ -71,15 +71,15 @@ impl Analysis {
         std::mem::take(&mut self.found)
     }
 
-    /// Lets it go on behind a finding at which it waits.
+    /// Lets the analysis continue after a finding at which it waits.
     pub fn go_on(&mut self, finding: &str) {
         if let Some(stdin) = &mut self.stdin {
-            // If it has gone, that is noticed anyhow.
+            // The end of the process is noticed elsewhere.
             let _ = send(stdin, &Order::GoOn(finding.to_owned()));
         }
     }
 
-    /// Why the analysis cannot go on, if so.
+    /// Why the analysis cannot continue; `None` while it can.
     pub fn failure(&mut self) -> Option<String> {
         self.listen();
         if self.failed.is_none() && !matches!(self.child.try_wait(), Ok(None)) {
@@ -88,7 +88,7 @@ impl Analysis {
         self.failed.clone()
     }
 
-    /// Sends the outcome of the run, waits until the log is read to its end, and gives what was found.
+    /// Sends the outcome of the run, waits until the log is read to its end, and returns the findings.
     pub fn finish(mut self, run: &Run, stop: &dyn Fn() -> bool) -> Result<Analyzed, HostError> {
         let mut stdin = self.stdin.take();
         if let Some(stdin) = &mut stdin {
@@ -146,7 +146,7 @@ impl Analysis {
         }
     }
 
-    /// How it died, in a sentence.
+    /// A sentence on how the process died.
     fn death(&mut self) -> String {
         match self.child.wait() {
             Ok(status) => match status.signal() {

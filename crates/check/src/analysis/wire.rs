@@ -1,4 +1,4 @@
-//! What passes between the supervisor and the analysis process: one JSON object a line.
+//! The messages between the supervisor and the analysis process: one JSON object a line.
 
 use crate::analysis::policy::Policy;
 use crate::subject::Subject;
@@ -11,100 +11,101 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read, Write};
 use std::path::PathBuf;
 
-/// The longest line that is read. Findings are merged, so a report is far smaller.
+/// The longest line that is read, in bytes. Findings are merged, so a report is far smaller.
 const MAX_LINE: u64 = 256 << 20;
 
-/// What the analysis gets at its start.
+/// The input of the analysis at its start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
-    /// The shared-memory log.
+    /// The path of the shared-memory log.
     pub log: PathBuf,
-    /// The trace that the recorder writes.
+    /// The file for the recorder's trace; `None` without a recording.
     pub record: Option<PathBuf>,
-    /// What is analyzed.
+    /// The kernel and modules to analyze.
     pub subject: Subject,
     /// The head of the trace file.
     pub meta: TraceMeta,
-    /// Device accesses wait for the analysis, which decides what happens at a finding.
+    /// The policy of a run whose device accesses wait for the analysis; `None` where none waits.
     pub policy: Option<Policy>,
-    /// What the analysis does while there is nothing to read.
+    /// How the analysis waits while the log is empty.
     pub schedule: Schedule,
-    /// How it waits at findings while the guest is saved.
+    /// How the analysis waits at findings while the guest is saved.
     #[serde(default)]
     pub saves: Saves,
 }
 
-/// How the analysis waits at findings, and the driver with it, while the guest is saved.
+/// How the analysis, and with it the driver, waits at findings while the guest is saved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saves {
-    /// At how many findings.
+    /// The most findings at which it waits.
     pub most: u32,
-    /// How long at most, in seconds.
+    /// The longest wait at a finding, in seconds.
     pub seconds: u64,
-    /// A finding that is contained closes the gate before: its device goes on while the guest is saved.
+    /// True where a finding that is contained closes the gate before the guest is saved: the device continues
+    /// meanwhile.
     pub close_first: bool,
 }
 
-/// What the supervisor orders in the middle of a run.
+/// An order of the supervisor during a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// The guest was saved at this finding, or will not be: go on.
+    /// Continue: the guest was saved at this finding, or will not be.
     GoOn(String),
-    /// The guest has ended, and how.
+    /// The guest has ended in this way.
     Ended(Box<Run>),
 }
 
-/// What the analysis reports.
+/// A report of the analysis.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Message {
-    /// It has opened everything, dropped its privileges, and reads the log.
+    /// The process has opened all inputs, dropped its privileges, and reads the log.
     Ready,
-    /// Words read so far.
+    /// The number of words read so far.
     Progress(u64),
-    /// A finding that is new, or was judged anew.
+    /// A finding that is new, or has a new judgment.
     Found(Found),
     /// The log has ended and was read to its end. The supervisor answers with [`Order::Ended`].
     Drained,
-    /// The end.
+    /// The results; this is the last message.
     Done(Box<Analyzed>),
-    /// It cannot go on, and why.
+    /// The analysis cannot continue, for this reason.
     Failed(String),
 }
 
-/// A finding, in short.
+/// The short form of a finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// Its fingerprint.
+    /// The fingerprint.
     pub id: String,
-    /// The checker.
+    /// The name of the checker.
     pub checker: String,
-    /// The kind.
+    /// The kind of finding, by the checker's name for it.
     pub kind: String,
-    /// One sentence.
+    /// One sentence for people.
     pub message: String,
-    /// What was decided, in the words of the report.
+    /// The decision, in the words of the report.
     pub action: String,
-    /// The analysis waits for [`Order::GoOn`].
+    /// True where the analysis waits for [`Order::GoOn`].
     #[serde(default)]
     pub waits: bool,
 }
 
-/// What the analysis found and counted.
+/// The findings and counts of the analysis.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Analyzed {
     /// Findings in the order of their first occurrence.
     pub findings: Vec<Finding>,
-    /// What the log held.
+    /// Counts of the log's contents.
     pub statistics: Statistics,
-    /// Where the log stopped, if it did not end in order.
+    /// Where the log stopped; `None` if it ended in order.
     pub cut: Option<String>,
 }
 
 impl Analyzed {
-    /// Adds what was counted to what is known of the run.
+    /// Adds the counts to the description of the run.
     pub fn complete(&self, run: Run) -> Run {
         let counted = &self.statistics;
         Run {
@@ -120,7 +121,7 @@ impl Analyzed {
     }
 }
 
-/// Writes one message.
+/// Writes one message as a line.
 pub fn send<T: Serialize>(out: &mut dyn Write, message: &T) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');

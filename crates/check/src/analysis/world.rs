@@ -1,4 +1,4 @@
-//! What checkers ask about kernel and modules, answered by the kernel crate.
+//! Answers the checkers' questions about kernel and modules, with the kernel crate.
 
 use crate::subject::{ModuleFile, Subject};
 use guardrail_analysis::machine::{LineLookup, ModuleMap, Range, Region, World};
@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// Names whose summaries are kept; a trace can name no more functions than a kernel has.
+/// The most names whose summaries are kept; a trace can name no more functions than a kernel has.
 const MAX_CALLS: usize = 1 << 16;
 
 /// A kernel and the modules that are traced.
@@ -24,7 +24,7 @@ pub struct Known {
     /// The names of the hooks, by number.
     hooks: Vec<String>,
     modules: HashMap<String, Module>,
-    /// Modules that are not traced.
+    /// Modules that are not traced, by name.
     others: HashMap<String, ModuleImage>,
     calls: RefCell<HashMap<String, Arc<Summary>>>,
     page_struct_size: u64,
@@ -35,7 +35,7 @@ pub struct Known {
 struct Module {
     image: ModuleImage,
     lines: Option<Arc<Mutex<Lines>>>,
-    /// Its types, where it has them and they fit the kernel's.
+    /// The module's types, where it has types and they fit the kernel's.
     types: Option<Btf>,
 }
 
@@ -54,16 +54,16 @@ impl Known {
             };
             let lines = lines.map(|lines| Arc::new(Mutex::new(lines)));
             let base = Arc::clone(kernel.btf());
-            // Types that cannot be read are missed in reports alone.
+            // Without types only the reports have less detail.
             let types = image.btf_bytes().and_then(|bytes| Btf::parse(bytes, Some(base)).ok());
             modules.insert(file.name.clone(), Module { image, lines, types });
         }
-        // Without one of these, some addresses have no names.
+        // Without such a module, some addresses have no names.
         let other = |file: &ModuleFile| Some((file.name.clone(), ModuleImage::open(&file.path).ok()?));
         let others = subject.others.iter().filter_map(other).collect();
         let btf = kernel.btf();
         let page_struct_size = btf.struct_named("page").and_then(|page| btf.size_of(page)).unwrap_or(64);
-        // Up to 6.9 the flags are macros, of which types say nothing.
+        // Up to 6.9 the flags are macros, which the types do not contain.
         let flag = |name, bit| 1 << btf.enum_value(name).filter(|bit| (0..32).contains(bit)).unwrap_or(bit);
         let (gfp_zero, gfp_reclaim) = (flag("___GFP_ZERO_BIT", 8), flag("___GFP_DIRECT_RECLAIM_BIT", 10));
         let (hooks, calls) = (subject.hooks.clone(), RefCell::default());
@@ -187,7 +187,7 @@ impl World for Known {
 
     fn dma_skip_sync(&self) -> Option<u64> {
         let btf = self.image.btf();
-        // A bitfield at first, one of an array of flags since 7.1.
+        // It is a bitfield at first, and a bit of a flags array since 7.1.
         btf.byte_of_bit("device", "dma_skip_sync").or_else(|| {
             let bit = btf.enum_value_in("struct_device_flags", "DEV_FLAG_DMA_SKIP_SYNC")?;
             Some(btf.member_offset("device", "flags")? + u64::try_from(bit).ok()? / 8)
@@ -209,12 +209,12 @@ fn gaps(placed: &Placed, data: &[Range]) -> Vec<Range> {
             {
                 gaps.push(Range { start: before.end, end: variable.start, name: before.name.clone() });
             }
-            // Variables may lie in others, as far as a file says.
+            // By the file's data, variables may overlap.
             if last.is_none_or(|before| variable.end > before.end) {
                 last = Some(variable);
             }
         }
-        // Bytes that align the section behind belong to nobody either.
+        // Padding before the next section belongs to no variable either.
         let behind = placed.sections().iter().map(|other| other.start).filter(|&start| start >= end).min();
         let end = behind.filter(|start| start - end < 8).unwrap_or(end);
         if let Some(before) = last.filter(|before| before.end < end && before.start < before.end) {

@@ -1,4 +1,4 @@
-//! Confirming races: the driver runs again with the two accesses of a race held, one for the other.
+//! Confirms races: the driver runs again, and each access of a race is held until the other occurs.
 //!
 //! Knows: which findings can be confirmed, how a run with held accesses differs from others, what follows from its records.
 //!
@@ -34,15 +34,16 @@ use verdict::Seen;
 
 /// The kind of finding that can be confirmed.
 const RACE: &str = "data-race";
-/// Records that are kept of one run.
+/// The most records that are kept of one run.
 const MAX_MEETS: usize = 1 << 16;
-/// The workload that only loads the driver, which is then done several times.
+/// The workload that only loads the driver, which a confirming run does several times.
 const SHORT: &str = "load";
 /// How long the reader waits for the log before it looks whether the guest still runs.
 const IDLE: Duration = Duration::from_millis(200);
 
-/// Confirms findings of an earlier run that was kept in `folder`, and adds the outcome to its report. Findings are named by their
-/// first characters; no name stands for all races. Gives the findings that were tried.
+/// Confirms findings of an earlier run that was kept in `folder`, and adds the outcome to its report. `names`
+/// holds the first characters of findings' ids; an empty list means all races. Returns the findings that were
+/// tried.
 pub fn confirm(
     folder: &Path,
     findings: &[String],
@@ -91,7 +92,7 @@ fn choose(report: &Report, names: &[String]) -> Result<Vec<usize>, HostError> {
     Ok(chosen)
 }
 
-/// The finding whose id begins so, by index.
+/// The index of the finding whose id begins with these characters.
 fn find(report: &Report, name: &str) -> Result<usize, HostError> {
     let matching: Vec<usize> =
         (0..report.findings.len()).filter(|&i| report.findings[i].id.starts_with(name)).collect();
@@ -122,7 +123,7 @@ fn unknown(report: &Report, name: &str) -> HostError {
     }
 }
 
-/// Tries all data races among `findings`, and adds the outcome to each.
+/// Tries to confirm all data races among `findings`, and adds the outcome to each.
 pub fn confirm_races(
     plan: &RunPlan,
     prepared: &Prepared,
@@ -181,7 +182,7 @@ struct Ended {
     failed: Option<String>,
 }
 
-/// One run of the guest with accesses held. Gives the tracer's records of them.
+/// One run of the guest with accesses held. Returns the tracer's records of the holds.
 fn held_run(
     plan: &RunPlan,
     prepared: &Prepared,
@@ -235,7 +236,7 @@ fn options(plan: &RunPlan, prepared: &Prepared, scheduling: Scheduling, folder: 
     }
     Options {
         cpus: plan.cpus,
-        // A held vCPU spins; the others need a thread of their own.
+        // A held vCPU spins, so the others need threads of their own.
         threads: if plan.cpus > 1 { TcgThreads::Multi } else { TcgThreads::Single },
         variables,
         limits: Limits { total: plan.time_limit, ..Limits::default() },

@@ -1,4 +1,4 @@
-//! From the places of a race to the instructions that the tracer holds.
+//! Finds the instructions of a race that the tracer holds.
 
 use guardrail_binfmt::ModuleImage;
 use guardrail_binfmt::module::{SymbolKind, plain_name};

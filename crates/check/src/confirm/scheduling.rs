@@ -2,25 +2,27 @@
 
 use guardrail_trace::config::Holds;
 
-/// Pairs for which a hold may last as long as it may be needed, and for which it may last somewhat longer than usual.
+/// With at most `FEW` pairs, a hold lasts as long as may be necessary. With at most `SOME`, it lasts somewhat
+/// longer than usual.
 const FEW: usize = 8;
 const SOME: usize = 32;
-/// Milliseconds of the longest holds.
+/// The longest holds, in milliseconds.
 const VERY_LONG: u64 = 3000;
 const LONG: u64 = 1000;
-/// For how long threads are slowed down, in milliseconds: timers run meanwhile, and CPUs can change.
+/// How long threads are slowed down, in milliseconds: timers expire meanwhile, and threads can change CPUs.
 const STALL: u64 = 12;
 
 /// How threads and interrupts are scheduled so that the sides of a race may meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduling {
-    /// Threads and interrupt lines move from CPU to CPU: contexts that happen to share a CPU never meet there.
+    /// Threads and interrupt lines move from CPU to CPU, because contexts that share a CPU by chance cannot
+    /// meet.
     Wander,
-    /// Threads begin on one CPU and the driver's interrupt lines on another, and stay: what depends on CPUs needs that. Holds are long,
-    /// for what comes only at unload.
+    /// Threads begin on one CPU and the driver's interrupt lines on another, and both stay: races that depend
+    /// on CPUs need that. Holds are long, for accesses that occur only at unload.
     Apart,
-    /// Threads are slowed down where they come back from the kernel, can be preempted there, and are moved fast: what they
-    /// have set off may then run on another CPU than they.
+    /// Threads are slowed down where they return from the kernel, can be preempted there, and move fast. Work
+    /// that they have started may then run on another CPU.
     Shaken,
 }
 
@@ -34,7 +36,7 @@ impl Scheduling {
         }
     }
 
-    /// The variable that sets it in the guest.
+    /// The variables that set it in the guest.
     pub fn variables(self, cpus: u8) -> Vec<(String, String)> {
         let value = match self {
             _ if cpus < 2 => return Vec::new(),
@@ -45,7 +47,7 @@ impl Scheduling {
         vec![("SHUFFLE".to_owned(), value.to_owned())]
     }
 
-    /// How often a driver is loaded, where that is the workload.
+    /// How often the driver is loaded, in the workload that only loads it.
     pub fn turns(self) -> u32 {
         match self {
             Scheduling::Wander | Scheduling::Apart => 4,
@@ -61,7 +63,7 @@ impl Scheduling {
         }
     }
 
-    /// How long to hold, and to slow down, when so many pairs are tried.
+    /// The times to hold, and to slow down, for this number of pairs.
     pub fn times(self, pairs: usize, holds: Holds) -> Holds {
         let first_millis = match self {
             Scheduling::Wander => holds.first_millis,
@@ -73,7 +75,7 @@ impl Scheduling {
         Holds { first_millis, stall_millis, ..holds }
     }
 
-    /// What a reader of the outcome must know.
+    /// A note for readers of the outcome; mostly `None`.
     pub fn note(self) -> Option<&'static str> {
         (self == Scheduling::Shaken)
             .then_some("in a kernel with preempt=full, whose threads were slowed down")

@@ -1,47 +1,47 @@
-//! What follows from the accesses that were held.
+//! Draws conclusions from the accesses that were held.
 
 use guardrail_finding::Confirmation;
 use guardrail_trace::meet::{Meet, MeetOutcome};
 
-/// Both sides stood at their instructions at the same time.
+/// Both sides were at their instructions at the same time.
 pub const CONFIRMED: &str = "confirmed";
-/// They did not, which proves nothing.
+/// The sides did not meet, which proves nothing.
 pub const NOT_REPRODUCED: &str = "not-reproduced";
-/// While one side stood, the other never ran, though it runs otherwise.
+/// While one side was held the other never ran, although it runs otherwise.
 pub const IMPOSSIBLE: &str = "impossible";
 /// The accesses cannot be held.
 const UNTRIED: &str = "untried";
-/// Tries without which nothing is called impossible, and how often the other side must have been due in each: what comes once
-/// a load, in turn with the one that is held, is not kept away by anything.
+/// The fewest tries for the verdict "impossible", and how often the other side must have been due in each. An
+/// access that occurs once per load, alternating with the held one, is not kept away by anything.
 const ENOUGH_TRIES: u64 = 3;
 const ENOUGH_DUE: f64 = 4.0;
 
-/// What was seen of one race in all runs.
+/// The observations of one race in all runs.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     runs: u64,
     tries: u64,
     met: u64,
     best: Option<Meet>,
-    /// What a reader of the meeting must know.
+    /// A note for readers on the run of the meeting.
     note: Option<&'static str>,
     arrivals: [u64; 2],
-    /// The CPUs on which each was made, one bit each.
+    /// The CPUs on which each access was made, one bit each.
     cpus: [u64; 2],
     came: u64,
-    /// How often the other side would have come in the time of the holds, had it come as often as otherwise.
+    /// How often the other side would have occurred during the holds, at the rate of the rest of the time.
     due: f64,
-    /// Nanoseconds for which each side was held in vain.
+    /// Nanoseconds for which each side was held without a meeting.
     waited: [u64; 2],
 }
 
 impl Seen {
-    /// Another run might tell more.
+    /// True where another run might bring a result.
     pub fn undecided(&self) -> bool {
         self.met == 0
     }
 
-    /// Adds the records of one run, and what is special about it.
+    /// Adds the records of one run, and the note on it.
     pub fn add<'a>(
         &mut self,
         meets: impl Iterator<Item = &'a Meet>,
@@ -86,14 +86,14 @@ impl Seen {
             self.waited[role] = self.waited[role].saturating_add(waited[role]);
             let held = waited[1 - role] as f64 / 1e9;
             let free = (guest_seconds - held).max(0.1);
-            // Who comes hardly more often than the other is held may come in turn with it.
+            // An access that occurs hardly more often than the other is held may alternate with it.
             if arrivals[role] as f64 >= ENOUGH_DUE * tries[1 - role] as f64 {
                 self.due += arrivals[role] as f64 * held / free;
             }
         }
     }
 
-    /// What is reported.
+    /// The result for the report.
     pub fn confirmation(&self) -> Confirmation {
         let times = |n: u64, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
         let tries = if self.tries == 1 { "1 try".to_owned() } else { format!("{} tries", self.tries) };
@@ -160,7 +160,7 @@ fn met(meet: &Meet) -> String {
     text
 }
 
-/// For a race that cannot be tried.
+/// The result for a race that cannot be tried.
 pub fn untried(why: String) -> Confirmation {
     Confirmation { outcome: UNTRIED.to_owned(), detail: why, ..Confirmation::default() }
 }
@@ -217,13 +217,13 @@ mod tests {
             "both accesses were made on CPU 1 only; they did not meet in 4 tries in 1 run"
         );
         assert_eq!(judged(&[&alone[..], &[totals]].concat()).outcome, IMPOSSIBLE);
-        // It was there, only at other bytes.
+        // The other side occurred, but at other bytes.
         let came = Meet { came: [0, 3], ..alone[0] };
         assert_eq!(judged(&[&alone[..], &[came, totals]].concat()).outcome, NOT_REPRODUCED);
-        // It comes so seldom that nothing follows.
+        // The other side is so rare that nothing follows.
         let seldom = Meet { arrivals: [10, 2], ..totals };
         assert_eq!(judged(&[&alone[..], &[seldom]].concat()).outcome, NOT_REPRODUCED);
-        // They take turns, once a load.
+        // The sides alternate, once a load.
         let turns = Meet { arrivals: [18, 18], ..totals };
         let alone: Vec<Meet> = vec![meet(MeetOutcome::Alone, 0, 500); 36];
         assert_eq!(judged(&[&alone[..], &[turns]].concat()).outcome, NOT_REPRODUCED);

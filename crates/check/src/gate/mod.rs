@@ -1,4 +1,4 @@
-//! The gate of a run, as the supervisor sees it: whether it is closed, and what went through it.
+//! The gate of a run, as the supervisor sees it: whether it is closed, and what passed it.
 //!
 //! Knows: the gate's counters in the log, the process of the gate outside the driver VM.
 //!
@@ -13,13 +13,13 @@ use guardrail_report::{Gate, GateSpace};
 use guardrail_trace::log::{Closed, GateStats, Log, SpaceCounts};
 use guardrail_trace::pci::PciAddress;
 
-/// The devices to cut off, and why, once the gate is closed.
+/// The devices to cut off, and the reason; `None` while the gate is open.
 pub fn closed(log: &Log) -> Option<(Vec<PciAddress>, String)> {
     let why = log.gate_closed()?;
     Some((log.gated(), why.to_string()))
 }
 
-/// What went through the gate, for the report. `outside` is the last state of the gate outside the driver VM.
+/// What passed the gate, for the report. `outside` is the last state of the gate outside the driver VM.
 pub fn report(kind: GateKind, log: &Log, outside: Option<&State>) -> Option<Gate> {
     if kind == GateKind::Off {
         return None;
@@ -33,7 +33,7 @@ pub fn report(kind: GateKind, log: &Log, outside: Option<&State>) -> Option<Gate
     };
     let nanos = stats.spaces().map(|space| space.wait_nanos).iter().sum::<u64>();
     let beyond = outside.map(|state| outside::report(state, &stats));
-    // What arrived there and was not held here.
+    // Accesses that arrived there without being held here.
     let unknown = beyond.as_ref().map_or(0, |beyond| beyond.unknown);
     let longest = stats.spaces().map(|space| space.longest_nanos).into_iter().max().unwrap_or(0);
     Some(Gate {
@@ -44,7 +44,7 @@ pub fn report(kind: GateKind, log: &Log, outside: Option<&State>) -> Option<Gate
         held_seconds: nanos as f64 / 1e9,
         longest_microseconds: longest as f64 / 1e3,
         since: log.gated_since().map(|micros| micros as f64 / 1e6),
-        // That the run is over closes it, too.
+        // The end of the run closes the gate, too.
         closed: log
             .gate_closed()
             .filter(|why| *why != Closed::Unchecked || log.failed().is_some())

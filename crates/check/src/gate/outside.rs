@@ -1,5 +1,5 @@
-//! The gate outside the driver VM (`--gate vfio-user`), as the supervisor sees it: which devices it can serve, how it is started,
-//! asked and stopped.
+//! The gate outside the driver VM (`--gate vfio-user`), as the supervisor sees it. The module decides which
+//! devices it can serve, and starts, asks and stops it.
 
 use crate::gate::process::{Arrived, Job};
 use crate::plan::{GateKind, RunPlan};
@@ -16,10 +16,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How often the gate is asked how it stands.
+/// The time between two questions for the gate's state.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What can be refused before the run begins: drivers whose device cannot stand elsewhere.
+/// Refuses, before the run begins, drivers whose device cannot run in another QEMU.
 pub fn refuse(plan: &RunPlan, prepared: &Prepared) -> Result<(), HostError> {
     if plan.gate != GateKind::VfioUser {
         return Ok(());
@@ -53,12 +53,13 @@ pub fn refuse(plan: &RunPlan, prepared: &Prepared) -> Result<(), HostError> {
 pub struct Outside {
     process: RefCell<Process>,
     looked: Cell<Instant>,
-    /// The process has died, or does not answer.
+    /// Set once the process has died, or does not answer.
     lost: Cell<bool>,
 }
 
 impl Outside {
-    /// Starts the gate, and takes the device out of the driver VM. Call it on the thread that runs the guest: the gate dies with it.
+    /// Starts the gate, and takes the device out of the driver VM. Call it on the thread that runs the guest:
+    /// the gate ends with that thread.
     pub fn start(
         plan: &RunPlan,
         prepared: &Prepared,
@@ -95,7 +96,7 @@ impl Outside {
         })
     }
 
-    /// Why the gate cannot go on, if so. It is closed then.
+    /// Why the gate cannot continue; `None` while it can. It is closed then.
     pub fn failure(&self) -> Option<String> {
         let mut process = self.process.borrow_mut();
         if process.is_running() && self.looked.get().elapsed() < LOOK {
@@ -111,13 +112,15 @@ impl Outside {
         }
     }
 
-    /// Cuts the device off, and returns when that is so. Where the gate has gone the device has gone with it.
+    /// Cuts the device off, and returns when that is done. Where the gate has ended, the device has ended
+    /// with it.
     pub fn contain(&self, why: &str) {
-        // `failure` tells of an error soon, and until then no access is answered.
+        // `failure` reports an error soon, and until then no access is answered.
         let _ = self.process.borrow_mut().contain(why);
     }
 
-    /// Ends the gate, and gives what went through it; where it was lost, which the outcome of the run tells, what was last heard.
+    /// Ends the gate, and returns what passed it. A lost gate, which the outcome of the run reports, returns
+    /// its last known state.
     pub fn stop(self) -> Result<State, HostError> {
         let process = self.process.into_inner();
         match self.lost.get() {
@@ -131,7 +134,7 @@ fn failed(error: guardrail_gate::Error) -> HostError {
     HostError::Run(error.to_string())
 }
 
-/// What went through the gate, for the report.
+/// What passed the gate, for the report.
 pub fn report(state: &State, known: &GateStats) -> GateOutside {
     let arrived: Arrived = serde_json::from_value(state.policy.clone()).unwrap_or_default();
     let unknown = arrived.unknown(known);

@@ -1,8 +1,9 @@
 //! The process of the gate outside the driver VM (`guardrail internal-gate`), and its policy.
 //!
-//! The tracer holds accesses inside the driver VM, as with `--gate vmm`. An access that arrives here was admitted there, so this gate
-//! does not hold it again. It passes accesses while the log's gate is open, and drops all of them once that is closed.
-//! It counts what arrives, so that an access which got around the tracer is noticed.
+//! The tracer holds accesses inside the driver VM, as with `--gate vmm`. An access that arrives here was
+//! admitted there, so this gate does not hold it again. It passes accesses while the log's gate is open, and
+//! drops all of them once that is closed. It counts the accesses that arrive, so that an access which
+//! bypassed the tracer is noticed.
 
 use guardrail_gate::process;
 use guardrail_gate::{Access, Gate, Space, Verdict};
@@ -14,28 +15,28 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What the gate's process needs for its policy.
+/// The input of the gate's process for its policy.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Job {
-    /// The log, whose gate decides.
+    /// The path of the log, whose gate decides.
     pub log: PathBuf,
-    /// The tracer holds accesses, so none may arrive that it did not hold.
+    /// True where the tracer holds accesses, so that none may arrive that it did not hold.
     pub held: bool,
-    /// One that does closes the gate.
+    /// True where an access that the tracer did not hold closes the gate.
     pub strict: bool,
 }
 
 /// Accesses that arrived at an open gate since the driver was bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrived {
-    /// Registers in memory, and ports.
+    /// Accesses to registers in memory, and to ports.
     pub registers: u64,
-    /// Configuration space.
+    /// Accesses to configuration space.
     pub config: u64,
 }
 
 impl Arrived {
-    /// How many of them the tracer knows nothing of.
+    /// The number of accesses among them that the tracer did not hold.
     pub fn unknown(self, known: &GateStats) -> Arrived {
         let [memory, port, config] = known.spaces().map(|space| space.held + space.ungated);
         Arrived {
@@ -45,7 +46,7 @@ impl Arrived {
     }
 }
 
-/// The life of the gate's process.
+/// Runs the gate's process.
 pub fn serve() -> ExitCode {
     process::serve(|given| {
         let job: Job = serde_json::from_value(given).map_err(|error| error.to_string())?;
@@ -54,7 +55,7 @@ pub fn serve() -> ExitCode {
     })
 }
 
-/// Decides as the log says.
+/// The policy: decides as the gate of the log does.
 struct LogGate {
     log: Log,
     job: Job,
@@ -67,7 +68,7 @@ impl LogGate {
         if self.log.gate_closed().is_some() {
             return Verdict::Drop;
         }
-        // Before the driver is bound, accesses are the kernel's own.
+        // Before the driver is bound, accesses are the kernel's.
         if self.log.gated_since().is_none() {
             return Verdict::Pass;
         }
@@ -76,7 +77,7 @@ impl LogGate {
             Space::Config => &self.config,
         };
         count.fetch_add(1, Relaxed);
-        // The tracer counts an access before it lets it go, so whoever arrives is counted there already.
+        // The tracer counts an access before it releases it, so each access that arrives is counted already.
         if self.job.strict && self.arrived().unknown(&self.log.gate_stats()) != Arrived::default() {
             self.log.close_gate(Closed::Ungated);
             return Verdict::Drop;
@@ -130,7 +131,7 @@ mod tests {
     fn the_gate_passes_what_the_tracer_held_while_the_log_is_open() {
         let folder = tempfile::tempdir().unwrap();
         let gate = gate(&folder, true);
-        // The kernel looks at the device before there is a driver.
+        // The kernel reads from the device before the driver is loaded.
         assert_eq!(gate.admit_now(&access(Space::Config)), Some(Verdict::Pass));
         gate.log.add_gated(PciAddress { bus: 0, devfn: 0x20 });
         gate.log.count_held(Held::Memory, 1, 0);

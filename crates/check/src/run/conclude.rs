@@ -1,4 +1,4 @@
-//! The end of a run: the analysis is heard, and the report is made, kept and judged.
+//! The end of a run: the analysis finishes, and the report is built, kept and judged.
 
 use crate::analysis::wire::Analyzed;
 use crate::gate;
@@ -17,13 +17,13 @@ use guardrail_vm::run::{Finished, Outcome};
 
 /// A run with its report.
 pub struct Concluded<'a> {
-    /// The report. Findings may be changed before it is kept.
+    /// The report with all findings. The caller may change findings before it is kept.
     pub report: Report,
-    /// What was run.
+    /// The plan of the run.
     pub plan: &'a RunPlan,
-    /// The machine.
+    /// The services of this machine.
     pub host: &'a Host,
-    /// Kernel, drivers and workload.
+    /// The prepared kernel, drivers and workload.
     pub prepared: Prepared,
     folder: RunFolder,
     on_finding: OnFinding,
@@ -33,16 +33,16 @@ pub struct Concluded<'a> {
 
 /// The result of a run.
 pub struct Checked {
-    /// The report.
+    /// The report with all findings.
     pub report: Report,
-    /// How the guest ended, where that is no plain end and the findings matter more.
+    /// How the guest ended, where it did not end normally but the findings matter more.
     pub note: Option<String>,
-    /// The exit status, or why the report is not whole.
+    /// The exit status, or why the report is incomplete.
     pub status: Result<Status, HostError>,
 }
 
 impl<'a> Ended<'a> {
-    /// Waits for the analysis, and makes the report.
+    /// Waits for the analysis, and builds the report.
     pub fn conclude(self) -> Result<Concluded<'a>, HostError> {
         let Ended { ready, log, finished, ended, analysis, outside, snapshots, on_finding } = self;
         let Ready { plan, host, prepared, folder, began, .. } = ready;
@@ -76,7 +76,7 @@ impl<'a> Ended<'a> {
 }
 
 impl Concluded<'_> {
-    /// Leaves the report in a run folder that stays, waits for the on-finding commands, and judges the run.
+    /// Writes the report to a run folder that is kept, waits for the on-finding commands, and judges the run.
     pub fn keep(mut self) -> Result<Checked, HostError> {
         if let RunFolder::Kept(path) = &self.folder {
             stored::keep_report(path, &self.report)?;
@@ -86,7 +86,7 @@ impl Concluded<'_> {
         Ok(Checked { report: self.report, note, status })
     }
 
-    /// The exit status, and how the guest ended where that needs a word.
+    /// The exit status, and a note on how the guest ended where one is needed.
     fn judge(&self) -> (Option<String>, Result<Status, HostError>) {
         let fail = |why: String| (None, Err(HostError::Run(why)));
         let Report { run, findings, .. } = &self.report;

@@ -1,4 +1,4 @@
-//! The guest of a run, and everything around it that can end it.
+//! The guest of a run, and all events that can end it.
 
 use crate::analysis::supervisor::Analysis;
 use crate::gate;
@@ -12,21 +12,21 @@ use guardrail_vm::prepare::Prepared;
 use guardrail_vm::run::{Finished, Options, Save, Stop, Watch};
 use std::cell::RefCell;
 
-/// What a guest runs beside.
+/// The processes and files around a guest.
 pub struct Guest<'a> {
     /// The log that the tracer writes.
     pub log: &'a Log,
     /// The log's folder.
     pub shared: &'a LogFolder,
-    /// The machine.
+    /// The services of this machine.
     pub host: &'a Host,
-    /// The analysis process, where one reads the log.
+    /// The analysis process; `None` where nobody reads the log.
     pub analysis: Option<&'a mut Analysis>,
-    /// The gate outside the driver VM, where there is one.
+    /// The gate outside the driver VM; `None` without one.
     pub outside: Option<&'a Outside>,
-    /// Where the guest is saved at findings.
+    /// The folder for snapshots at findings; `None` without snapshots.
     pub snapshots: Option<&'a Snapshots>,
-    /// The command that runs at findings.
+    /// The command that runs at findings; `None` without one.
     pub on_finding: Option<&'a mut OnFinding>,
 }
 
@@ -44,7 +44,8 @@ impl Guest<'_> {
         });
         let mut watch = Watch {
             progress: &mut |time, line| {
-                // Every process has opened the log by now, so its name can go: no end of the run leaves it behind.
+                // Every process has opened the log by now. The name is removed now, so that no end of the run
+                // leaves it behind.
                 shared.unlink();
                 host.progress.guest(time, &line.to_string());
             },

@@ -1,12 +1,17 @@
-//! One run of a driver, in four stages, each a type: [`prepare`](prepare::prepare) gives [`Ready`], which starts as [`Started`],
-//! which is watched until it has [`Ended`], which concludes with a [`Concluded`] report.
+//! One run of a driver, in four stages, each a type. [`prepare`](prepare::prepare) returns [`Ready`], which
+//! starts as [`Started`]. That is watched until it has [`Ended`], which concludes with a [`Concluded`]
+//! report.
 //!
-//! Knows: the processes of a run, their order of start and end, what passes from the plan to each of them.
+//! Knows: the processes of a run, the order of their start and end, and the parts of the plan that each
+//! receives.
 //!
 //! Must not know: what events mean, how a checker decides, how the report is printed, further runs that confirm races.
 //!
-//! Invariants: the guest never outlives the watching thread; a run whose log failed ends with an error; nothing of a run stays
-//! behind but its run folder, where the plan keeps that.
+//! Invariants:
+//!
+//! - The guest never outlives the watching thread.
+//! - A run whose log failed ends with an error.
+//! - Only the run folder outlives a run, where the plan keeps it.
 
 pub mod conclude;
 pub mod guest;

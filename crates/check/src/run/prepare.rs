@@ -12,13 +12,13 @@ use guardrail_vm::prepare::Prepared;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// A run that can start: kernel, drivers, QEMU and tracer are there, and the run folder is made.
+/// A run that can start: kernel, drivers, QEMU and tracer exist, and the run folder is created.
 pub struct Ready<'a> {
-    /// What is to be run.
+    /// The plan of the run.
     pub plan: &'a RunPlan,
-    /// The machine.
+    /// The services of this machine.
     pub host: &'a Host,
-    /// Kernel, drivers and workload.
+    /// The prepared kernel, drivers and workload.
     pub prepared: Prepared,
     pub(super) policy: Option<Policy>,
     pub(super) tracer: PathBuf,

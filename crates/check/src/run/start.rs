@@ -22,7 +22,7 @@ use std::time::Duration;
 /// How long a full log may stay full where no device access waits for it.
 const LOG_WAIT: Duration = Duration::from_secs(60);
 
-/// A run whose log is open and whose analysis is ready; only the guest is missing.
+/// A run whose log is open and whose analysis is ready; only the guest has not started.
 pub struct Started<'a> {
     pub(super) ready: Ready<'a>,
     pub(super) shared: LogFolder,
@@ -105,7 +105,7 @@ impl<'a> Ready<'a> {
         }
     }
 
-    /// Whether an access that got around the gate closes it; absent where no device access is held.
+    /// Whether an access that bypassed the gate closes it; `None` where no device access is held.
     fn strict(&self) -> Option<bool> {
         self.policy.as_ref().map(|policy| policy.mode != Mode::Permissive)
     }

@@ -1,4 +1,4 @@
-//! The tracer's configuration: what it watches, and which accesses it holds.
+//! The tracer's configuration: what it traces, and which accesses it holds.
 
 use crate::plan::RunPlan;
 use guardrail_binfmt::KernelImage;
@@ -13,15 +13,15 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// Name of the tracer's library; it lies beside the program.
+/// The name of the tracer's library; it is beside the program.
 pub const LIBRARY: &str = "libguardrail_tracer.so";
 
 /// Which accesses the tracer holds, besides logging them.
 #[derive(Default)]
 pub struct Holding {
-    /// Accesses that are held to see which others come meanwhile.
+    /// Accesses that are held to see which others occur meanwhile.
     pub holds: Holds,
-    /// Device accesses, until they are checked.
+    /// How device accesses are held until they are checked; `None` where they are not.
     pub gate: Option<DeviceHolding>,
 }
 
@@ -31,11 +31,11 @@ pub struct DeviceHolding {
     pub memory: Vec<(u64, u64)>,
     /// The longest hold.
     pub limit: Duration,
-    /// An access that got around the gate closes it.
+    /// True where an access that bypassed the gate closes it.
     pub strict: bool,
 }
 
-/// Writes the tracer's configuration, and gives the names of the hooks by number.
+/// Writes the tracer's configuration, and returns the names of the hooks by number.
 pub fn write_config(
     prepared: &Prepared,
     log: &Path,

@@ -1,4 +1,4 @@
-//! The guest's life, and the ends of it that leave no result.
+//! The guest's run, and the ends of it that leave no result.
 
 use crate::analysis::supervisor::Analysis;
 use crate::gate::outside::Outside;
@@ -39,7 +39,7 @@ impl<'a> Started<'a> {
             on_finding: Some(&mut on_finding),
         };
         let finished = guest.run(&ready.prepared, &options);
-        // Before the log ends, which would close this gate, too.
+        // This precedes the end of the log, which would close this gate, too.
         let outside = outside.map(Outside::stop);
         log.mark_producer_dead();
         let finished = finished?;
@@ -50,7 +50,7 @@ impl<'a> Started<'a> {
     }
 }
 
-/// Ends without a result: neither a reader that let an access wait too long nor one that left the log full is waited for.
+/// Ends without a result: a reader that let an access wait too long, or left the log full, is not waited for.
 fn refuse(finished: &Finished, log: &Log) -> Result<(), HostError> {
     if finished.outcome == Outcome::Interrupted {
         return Err(HostError::Interrupted);
@@ -66,7 +66,8 @@ fn refuse(finished: &Finished, log: &Log) -> Result<(), HostError> {
     }
 }
 
-/// Why there is no result. A reason in the log says more than the analysis, which only sees that the log failed.
+/// Why there is no result. A reason in the log explains more than the analysis, which only sees that the log
+/// failed.
 pub(super) fn failure(log: &Log, why: String) -> String {
     match log.failed() {
         None | Some(FailReason::Stopped | FailReason::ReaderDied | FailReason::ReadersGone) => why,

@@ -1,4 +1,4 @@
-//! gdb on the guest as it was at a finding (`guardrail debug`).
+//! Starts gdb on the guest as it was at a finding (`guardrail debug`).
 
 use crate::snapshots::{self, Files};
 use crate::stored;
@@ -17,19 +17,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Frames that are shown at first.
+/// The number of stack frames that are shown at first.
 const FRAMES: u32 = 30;
 
 /// A debugger that can be started.
 pub struct Debugger {
-    /// The finding in some lines of text.
+    /// A description of the finding in some lines of text.
     pub head: String,
     /// gdb with its arguments.
     pub command: Command,
 }
 
-/// Makes the snapshot of a finding ready for gdb. `folder` is the run's; `finding` is the first characters of an id. With `batch`, gdb
-/// shows where the guest stood and ends.
+/// Prepares the snapshot of a finding for gdb. `folder` is the run's; `finding` is the first characters of an
+/// id. With `batch`, gdb shows where the guest was stopped and ends.
 pub fn debugger(
     folder: &Path,
     finding: &str,
@@ -77,7 +77,7 @@ fn choose<'a>(report: &'a Report, out: &Path, name: &str) -> Result<&'a Finding,
     }
 }
 
-/// Where gdb is.
+/// The path of gdb.
 fn gdb() -> Result<PathBuf, HostError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|folder| folder.join("gdb")).find(|file| file.is_file()).ok_or_else(
@@ -85,7 +85,8 @@ fn gdb() -> Result<PathBuf, HostError> {
     )
 }
 
-/// Makes the snapshot ready for gdb: its addresses, the kernel's symbols, the modules. Gives the address of the finding.
+/// Prepares the snapshot for gdb: its addresses, the kernel's symbols, the modules. Returns the address of
+/// the finding.
 fn prepare(
     out: &Path,
     files: &Files,
@@ -101,7 +102,7 @@ fn prepare(
     let (mut sections, mut names) = guest.kernel(&image);
     let mut frames = Frames::new();
     guest.kernel_frames(&image, &mut frames);
-    // Without one of these, some addresses have no names.
+    // Without such a module, some addresses have no names.
     for other in &subject.others {
         if let (Some(loaded), Ok(file)) = (loaded(&other.name), ModuleImage::open(&other.path)) {
             let (more_sections, more_names) = module_symbols(loaded, &file);
@@ -136,24 +137,24 @@ fn prepare(
     Ok(finding_at)
 }
 
-/// The module's file: in the folder of the run, which may have been moved.
+/// The module's file in the folder of the run, which may have been moved.
 fn beside(out: &Path, module: &ModuleFile) -> PathBuf {
     let file = out.join(format!("{}.ko", module.name));
     if file.is_file() { file } else { module.path.clone() }
 }
 
-/// Where the instruction of the finding is in the guest.
+/// The address of the finding's instruction in the guest.
 fn address(loaded: &Loaded, file: &ModuleImage, finding: &Finding) -> Option<u64> {
     let (_, symbols) = module_symbols(loaded, file);
     let function = symbols.iter().find(|symbol| symbol.code && symbol.name == finding.function)?;
     function.address.checked_add(finding.offset)
 }
 
-/// What gdb is started with.
+/// The command line of gdb.
 fn command(gdb: &Path, files: &Files, batch: bool, finding: &Finding, address: Option<u64>) -> Command {
     let mut command = Command::new(gdb);
     command.arg("-q");
-    // Files that a driver brings along do not make gdb do anything, and nothing is fetched.
+    // Files that belong to a driver must not make gdb do anything, and nothing is fetched.
     for setting in ["auto-load no", "debuginfod enabled off", "confirm off", "pagination off"] {
         command.arg("-iex").arg(format!("set {setting}"));
     }
@@ -170,7 +171,7 @@ fn command(gdb: &Path, files: &Files, batch: bool, finding: &Finding, address: O
         say(format!("echo \\nThe finding is at {address:#x}:\\n"));
         say(format!("info line *{address:#x}"));
         say(format!("x/i {address:#x}"));
-        // Where it is still on the stack, that is what one wants to look at.
+        // Where the function is still on the stack, its stack frame is the interesting one.
         say(format!("frame function *{address:#x}"));
     }
     if !batch {
@@ -180,7 +181,7 @@ fn command(gdb: &Path, files: &Files, batch: bool, finding: &Finding, address: O
     command
 }
 
-/// The finding in some lines, without control characters.
+/// A description of the finding in some lines, without control characters.
 fn head(finding: &Finding) -> String {
     let mut text = format!("{} {} ({}): {}\n", finding.id, finding.kind, finding.checker, finding.message);
     for frame in &finding.stack {

@@ -21,33 +21,33 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// The folder of the snapshots, in that of the run.
+/// The name of the snapshots' folder, in that of the run.
 const FOLDER: &str = "snapshots";
-/// What a debugger must know besides what is in the guest's memory.
+/// The file with the data that a debugger needs besides the guest's memory.
 const SUBJECT: &str = "subject.json";
 
-/// How the analysis waits meanwhile.
+/// How the analysis waits while the guest is saved.
 pub fn saves(plan: &RunPlan) -> Saves {
     Saves {
         most: plan.snapshots.unwrap_or(0),
         seconds: plan.hold_limit.as_secs(),
-        // With a device elsewhere, stopping the driver's machine does not stop the device.
+        // With the device in another QEMU, stopping the driver VM does not stop the device.
         close_first: plan.gate == GateKind::VfioUser,
     }
 }
 
 /// The files of a snapshot.
 pub struct Files {
-    /// The guest's memory and registers.
+    /// The file with the guest's memory and registers.
     pub core: PathBuf,
-    /// The kernel's symbols.
+    /// The file with the kernel's symbols.
     pub symbols: PathBuf,
-    /// The commands that make modules known to gdb.
+    /// The commands that load the modules' symbols into gdb.
     pub script: PathBuf,
 }
 
 impl Files {
-    /// Those of a finding.
+    /// The files of a finding.
     pub fn of(out: &Path, finding: &str) -> Files {
         let file = |ending: &str| out.join(FOLDER).join(format!("{finding}.{ending}"));
         Files { core: file("core"), symbols: file("symbols"), script: file("gdb") }
@@ -63,7 +63,7 @@ pub fn saved_in(out: &Path) -> Vec<String> {
     found
 }
 
-/// Kernel and modules of the run.
+/// The kernel and modules of the run.
 pub fn subject(out: &Path) -> Result<Subject, HostError> {
     let file = out.join(FOLDER).join(SUBJECT);
     let bytes = fs::read(&file).map_err(HostError::io("read", file.display()))?;
@@ -74,21 +74,22 @@ pub fn subject(out: &Path) -> Result<Subject, HostError> {
 /// The snapshots of a run.
 pub struct Snapshots {
     out: PathBuf,
-    /// The guest's memory in bytes.
+    /// The size of the guest's memory in bytes.
     memory: u64,
     wanted: RefCell<VecDeque<String>>,
     saved: RefCell<Vec<PathBuf>>,
 }
 
 impl Snapshots {
-    /// Makes the folder. Snapshots of an earlier run are removed: their findings may not be those of this one.
+    /// Creates the folder. Snapshots of an earlier run are removed: their findings may not be those of this
+    /// one.
     pub fn new(out: &Path, subject: &Subject, memory_mib: u32) -> Result<Snapshots, HostError> {
         let folder = out.join(FOLDER);
         fs::create_dir_all(&folder).map_err(HostError::io("create", folder.display()))?;
         for finding in saved_in(out) {
             let Files { core, symbols, script } = Files::of(out, &finding);
             fs::remove_file(&core).map_err(HostError::io("remove", core.display()))?;
-            // They are made by a debugger, which may not have been asked for.
+            // The debugger command creates them, which may never have run.
             let _ = (fs::remove_file(symbols), fs::remove_file(script));
         }
         let file = folder.join(SUBJECT);
@@ -107,22 +108,22 @@ impl Snapshots {
         self.wanted.borrow_mut().push_back(finding.to_owned());
     }
 
-    /// What saves, for the time of the guest. `go_on` lets the analysis go on behind a finding.
+    /// The saver for the duration of the guest. `go_on` lets the analysis continue after a finding.
     pub fn saving<'a>(&'a self, progress: &'a Progress, go_on: impl Fn(&str) + 'a) -> Saving<'a> {
         Saving { snapshots: self, progress, go_on: Box::new(go_on), now: None }
     }
 
-    /// Gives back the room on disk of memory that was never used.
+    /// Frees the disk space of memory that was never used.
     pub fn thin(&self, progress: &Progress) {
         for file in self.saved.borrow().iter() {
             progress.step(&format!("making {} small", file.display()));
-            // It is whole all the same.
+            // The snapshot is complete even if this fails.
             let _ = guardrail_snapshot::thin(file);
         }
     }
 }
 
-/// Saves the guest, one finding after the other.
+/// Saves the guest at one finding after the other.
 pub struct Saving<'a> {
     snapshots: &'a Snapshots,
     progress: &'a Progress,
@@ -149,7 +150,7 @@ impl Save for Saving<'_> {
     fn wanted(&mut self) -> Option<PathBuf> {
         let finding = self.snapshots.wanted.borrow_mut().pop_front()?;
         let file = Files::of(&self.snapshots.out, &finding).core;
-        // A disk that is full would harm the run more than a snapshot is worth.
+        // A full disk would harm the run more than a snapshot is worth.
         if let Some(free) = free_bytes(&self.snapshots.out).filter(|free| *free < 2 * self.snapshots.memory) {
             let (free, needed) = (free >> 20, self.snapshots.memory >> 19);
             self.failed(
@@ -172,7 +173,7 @@ impl Save for Saving<'_> {
     fn saved(&mut self, saved: Result<(), String>) {
         let Some(now) = self.now.take() else { return };
         let made = saved.and_then(|()| {
-            // QEMU makes it for reading alone.
+            // QEMU creates the file as read-only.
             fs::set_permissions(&now.file, Permissions::from_mode(0o600)).map_err(|error| error.to_string())
         });
         match made {
@@ -192,7 +193,7 @@ impl Save for Saving<'_> {
     }
 }
 
-/// Bytes that are free for us on the file system of a folder.
+/// The free bytes for this user on the file system of a folder.
 fn free_bytes(folder: &Path) -> Option<u64> {
     let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
     // SAFETY: `statvfs` is plain data for which all zeros is a value.

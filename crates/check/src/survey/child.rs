@@ -1,4 +1,5 @@
-//! One run of a survey: a `guardrail check` of its own, so that nothing it does can end the survey.
+//! One run of a survey: a `guardrail check` in a process of its own, so that no failure of it can end the
+//! survey.
 
 use crate::survey::SurveyPlan;
 use crate::survey::matrix::Planned;
@@ -11,11 +12,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What a run may take beyond its guest's limit: reading the kernel, the analysis's lag.
+/// The time of a run beyond its guest's limit: for reading the kernel, and for the analysis's lag.
 const BEYOND: Duration = Duration::from_secs(300);
-/// How long a run may take to end in order when it is told to.
+/// How long a run may take to end in order after a signal.
 const GRACE: Duration = Duration::from_secs(20);
-/// The most that is read of what a run printed.
+/// The most bytes that are read of a run's output.
 const MAX_TEXT: usize = 64 << 20;
 
 /// A running `guardrail check`.
@@ -27,25 +28,25 @@ pub struct Child {
     overdue: bool,
 }
 
-/// How a run went.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Ended {
-    /// In a word.
+    /// The result in one word.
     pub state: State,
-    /// Why it failed.
+    /// Why the run failed; `None` where it did not.
     pub why: Option<String>,
-    /// It was ended by a signal of the user, and says nothing.
+    /// True where a signal of the user ended it, so that it has no result.
     pub interrupted: bool,
-    /// Its time.
+    /// The duration of the run.
     pub wall: Duration,
     /// The steps that the driver did not support.
     pub skipped: Vec<Skipped>,
-    /// Its report.
+    /// The report; `None` where the run left none.
     pub report: Option<Report>,
 }
 
 impl Ended {
-    /// A run that could not be started.
+    /// The result for a run that could not be started.
     pub fn failed(why: String) -> Ended {
         Ended { state: State::Failed, why: Some(why), ..Ended::default() }
     }
@@ -59,7 +60,7 @@ impl Child {
         let place = &planned.place;
         let mut command = Process::check()?;
         command.arg(&place.driver).arg("--kernel").arg(&place.kernel);
-        // Nothing is contained here, and a gate takes time.
+        // A survey contains nothing, and a gate takes time.
         command.args(["--gate", "off"]);
         command.arg("--tool").arg(plan.tools.join(",")).arg("--format").arg("json").arg("--out").arg(folder);
         command
@@ -84,7 +85,7 @@ impl Child {
         })
     }
 
-    /// How it went, once it has ended. One that takes too long is ended.
+    /// The result of the run, once it has ended. A run that takes too long is ended.
     pub fn look(&mut self) -> Option<Ended> {
         let status = match self.process.try_wait() {
             Ok(Some(status)) => status,
@@ -117,12 +118,12 @@ impl Child {
         Some(ended)
     }
 
-    /// Tells it to end.
+    /// Asks the process to end.
     pub fn interrupt(&self) {
         self.process.interrupt();
     }
 
-    /// Waits for its end, and forces it where it takes too long.
+    /// Waits for the end of the process, and kills it where it takes too long.
     pub fn end(mut self) {
         let deadline = Instant::now() + GRACE;
         while Instant::now() < deadline && matches!(self.process.try_wait(), Ok(None)) {
@@ -131,7 +132,7 @@ impl Child {
     }
 }
 
-/// What exit status and output of a run say.
+/// The state that follows from a run's exit status and output.
 fn judge(code: Option<i32>, signal: Option<i32>, stdout: &str, stderr: &str) -> Ended {
     let report: Option<Report> = serde_json::from_str(stdout).ok();
     let skipped = skipped(stderr);
@@ -153,7 +154,7 @@ fn last_words(stderr: &str) -> String {
     error.or(stderr.lines().last()).unwrap_or("it ended without a word").to_owned()
 }
 
-/// The steps that the progress lines call skipped.
+/// The steps that the progress lines report as skipped.
 fn skipped(stderr: &str) -> Vec<Skipped> {
     let line = |line: &str| {
         let (_, rest) = line.strip_prefix("guardrail: ")?.split_once(" s  ")?;
@@ -172,7 +173,7 @@ mod tests {
         let report = serde_json::to_string(&Report::default()).unwrap();
         assert_eq!(judge(Some(0), None, &report, "").state, State::Clean);
         assert_eq!(judge(Some(1), None, &report, "").state, State::Findings);
-        // A status alone is not believed.
+        // An exit status alone is not sufficient.
         assert_eq!(judge(Some(0), None, "", "").state, State::Failed);
         let failed = judge(Some(3), None, &report, "guardrail: QEMU\nerror: the guest hung\n");
         assert_eq!((failed.state, failed.why.as_deref()), (State::Failed, Some("the guest hung")));

@@ -1,4 +1,4 @@
-//! The folder of a survey.
+//! The files in the folder of a survey.
 
 use guardrail_host::HostError;
 use guardrail_host::files::{self, json, write};
@@ -12,7 +12,7 @@ pub struct Folder {
     path: PathBuf,
 }
 
-/// What `survey.json` says.
+/// The contents of `survey.json`.
 #[derive(Serialize, Deserialize)]
 struct Head {
     schema: String,
@@ -20,7 +20,7 @@ struct Head {
 }
 
 impl Folder {
-    /// Opens a folder, or makes it. One that holds a survey with other settings is refused.
+    /// Opens a folder, and creates it if absent. One that holds a survey with other settings is refused.
     pub fn open(path: &Path, settings: &Settings) -> Result<Folder, HostError> {
         let path = std::path::absolute(path).map_err(HostError::io("find", path.display()))?;
         for folder in ["cells", "runs"].map(|name| path.join(name)) {
@@ -58,12 +58,12 @@ impl Folder {
         (cell.schema == CELL_SCHEMA && cell.place == *place).then_some(cell)
     }
 
-    /// Keeps a cell.
+    /// Writes a cell to the folder.
     pub fn keep(&self, cell: &Cell) -> Result<(), HostError> {
         write(&self.cell_file(&cell.place), &json(cell)?)
     }
 
-    /// Where a run leaves its files.
+    /// The folder for a run's files.
     pub fn run(&self, place: &Place) -> PathBuf {
         self.path.join("runs").join(place.file_stem())
     }
@@ -86,7 +86,7 @@ impl Folder {
     }
 }
 
-/// Reads a file of ours; `None` where it is absent or not what it should be.
+/// Reads one of the survey's files; `None` where it is absent or damaged.
 fn read<T: for<'a> Deserialize<'a>>(file: &Path) -> Option<T> {
     serde_json::from_slice(&files::read(file)?).ok()
 }

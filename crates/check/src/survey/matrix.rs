@@ -1,4 +1,4 @@
-//! Which runs a survey consists of.
+//! Decides which runs a survey consists of.
 
 use guardrail_host::HostError;
 use guardrail_host::Progress;
@@ -9,7 +9,7 @@ use guardrail_vm::modules::Modules;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::workload::Workload;
 
-/// A row of the table.
+/// A row of the table: a driver, perhaps with a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Driver {
     name: String,
@@ -17,18 +17,18 @@ pub struct Driver {
     entry: Option<Entry>,
 }
 
-/// A run that was asked for.
+/// A planned run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// Which run it is.
+    /// The driver, device and kernel of the run.
     pub place: Place,
     /// The class of its driver.
     pub class: String,
-    /// Why it cannot be done, where that is known beforehand.
+    /// Why the run is impossible, where that is known beforehand.
     pub not_available: Option<String>,
 }
 
-/// The drivers that a list names, or all of the catalog. With `every_device`, each with every device that it binds.
+/// The drivers in a list, or all of the catalog. With `every_device`, each with every device that it binds.
 pub fn drivers(names: &[String], every_device: bool) -> Result<Vec<Driver>, HostError> {
     let known: Vec<Entry> =
         catalog::entries().into_iter().filter(|entry| !entry.name.contains(':')).collect();
@@ -46,7 +46,7 @@ pub fn drivers(names: &[String], every_device: bool) -> Result<Vec<Driver>, Host
     let mut drivers: Vec<Driver> = Vec::new();
     for (name, entry) in wanted {
         let devices: Vec<Option<String>> = match &entry {
-            // The first is the one that a run takes of itself.
+            // The first device is the default of a run.
             Some(entry) if every_device => std::iter::once(None)
                 .chain(entry.devices.iter().skip(1).map(|device| Some(device.name.clone())))
                 .collect(),
@@ -62,7 +62,7 @@ pub fn drivers(names: &[String], every_device: bool) -> Result<Vec<Driver>, Host
     Ok(drivers)
 }
 
-/// The kernels that a list names, or all.
+/// The kernels in a list, or all.
 pub fn kernels(names: &[String]) -> Vec<String> {
     let mut list: Vec<String> = Vec::new();
     let all = kernels::NAMES.map(str::to_owned);
@@ -105,7 +105,7 @@ pub fn plan(
     Ok(all)
 }
 
-/// Refuses a name that neither the catalog nor any of the kernels knows: its runs could only fail.
+/// Refuses a name that neither the catalog nor any kernel contains: its runs could only fail.
 fn refuse_unknown<'a>(driver: &Driver, kernels: impl Iterator<Item = &'a Modules>) -> Result<(), HostError> {
     if driver.entry.is_some() || driver.name.contains('/') {
         return Ok(());
@@ -120,7 +120,7 @@ fn refuse_unknown<'a>(driver: &Driver, kernels: impl Iterator<Item = &'a Modules
     refused.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Refuses a workload that does not exist. Whether one fits a driver shows in its run.
+/// Refuses a workload that does not exist. The run shows whether the workload fits the driver.
 pub fn refuse_workload(name: &str) -> Result<(), HostError> {
     match Workload::find(name, Class::None) {
         Err(guardrail_vm::Error::BadValue(_)) | Ok(_) => Ok(()),
@@ -128,9 +128,9 @@ pub fn refuse_workload(name: &str) -> Result<(), HostError> {
     }
 }
 
-/// Why a driver and a kernel do not go together: the catalog says so, or the kernel has no such modules.
+/// Why a driver cannot run with a kernel: the catalog excludes it, or the kernel has no such modules.
 fn not_available(driver: &Driver, kernel: &str, modules: &Modules) -> Option<String> {
-    // A module file is what it is; its run says more than we could.
+    // A module file needs no check here; its run shows whether it fits.
     let entry = driver.entry.as_ref()?;
     if let Some(why) = entry.not_with(kernel) {
         return Some(why.to_owned());

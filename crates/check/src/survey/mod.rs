@@ -1,12 +1,18 @@
-//! A survey: many drivers with many kernels, each a run of its own, one table at the end.
+//! A survey: many drivers with many kernels, each combination in a run of its own, with one table at the end.
 //!
-//! A survey is a folder: `survey.json` (settings), `cells/` (one file for each run that ended, written whole or not at
-//! all), `runs/` (what each run left), and the table as `table.txt`, `table.json` and `table.html`. A survey that was
-//! interrupted goes on where it stopped: the runs of its cells are not repeated.
+//! A survey is a folder with these parts:
+//!
+//! - `survey.json`: the settings,
+//! - `cells/`: one file for each run that ended, written whole or not at all,
+//! - `runs/`: the files of each run,
+//! - `table.txt`, `table.json` and `table.html`: the table.
+//!
+//! An interrupted survey continues where it stopped: the runs of its cells are not repeated.
 //!
 //! Knows: which runs make up a survey, how a run ended.
 //!
-//! Must not know: how one run is made. Each is a `guardrail check` of its own, so that no run can end the survey.
+//! Must not know: how one run works. Each is a `guardrail check` of its own, so that no run can end the
+//! survey.
 
 mod child;
 mod folder;
@@ -23,41 +29,41 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often children are looked at.
+/// The time between two looks at the children.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Which runs are to be made, and how.
+/// The plan of a survey: which runs, and how.
 #[derive(Clone, Debug)]
 pub struct SurveyPlan {
     /// The drivers by name; empty for all of the catalog.
     pub drivers: Vec<String>,
     /// The kernels by name; empty for all that have a short name.
     pub kernels: Vec<String>,
-    /// A run for each device that a driver binds, not only for the usual one.
+    /// True for a run with each device that a driver binds, not only with the default.
     pub every_device: bool,
-    /// Guests that run at a time.
+    /// The number of guests that run at a time.
     pub jobs: u8,
     /// The checkers by name, as [`tools`](crate::tools) gives them.
     pub tools: Vec<String>,
-    /// A workload for all drivers; absent for that of each driver's class.
+    /// A workload for all drivers; `None` for that of each driver's class.
     pub workload: Option<String>,
     /// Number of each guest's CPUs, 1 to 4.
     pub cpus: u8,
     /// Variables of the workload, each `NAME=VALUE`.
     pub variables: Vec<String>,
-    /// The longest time that each guest may take. Whole seconds.
+    /// The longest duration of each guest. Whole seconds.
     pub time_limit: Duration,
     /// The folder of the survey.
     pub out: PathBuf,
-    /// The trace of each run is kept in its folder.
+    /// True to keep the trace of each run in its folder.
     pub record: bool,
-    /// Runs that failed before are repeated.
+    /// True to repeat runs that failed before.
     pub retry: bool,
-    /// The folder of an earlier survey to compare with.
+    /// The folder of an earlier survey to compare with; `None` for no comparison.
     pub against: Option<PathBuf>,
 }
 
-/// Runs a survey, and leaves its tables in its folder.
+/// Runs a survey, and writes its tables to its folder.
 pub fn survey(plan: &SurveyPlan, host: &Host) -> Result<Summary, HostError> {
     let settings = Settings {
         tools: plan.tools.clone(),
@@ -66,7 +72,7 @@ pub fn survey(plan: &SurveyPlan, host: &Host) -> Result<Summary, HostError> {
         variables: plan.variables.clone(),
     };
     plan.workload.as_deref().map_or(Ok(()), matrix::refuse_workload)?;
-    // The earlier survey is read first: a wrong name must not show after an hour.
+    // The earlier survey is read first, so that a wrong name is reported at once.
     let earlier = plan.against.as_deref().map(Folder::summary_of).transpose()?;
     let drivers = matrix::drivers(&plan.drivers, plan.every_device)?;
     let kernels = matrix::kernels(&plan.kernels);
@@ -93,7 +99,7 @@ pub fn survey(plan: &SurveyPlan, host: &Host) -> Result<Summary, HostError> {
     Ok(summary)
 }
 
-/// The exit status: runs that failed come first, then findings; against an earlier survey only new ones count.
+/// The exit status: failed runs have precedence over findings. With an earlier survey, only new ones count.
 pub fn judge(summary: &Summary) -> Result<Status, HostError> {
     let failed = summary.count(State::Failed);
     if failed > 0 {
@@ -107,7 +113,7 @@ pub fn judge(summary: &Summary) -> Result<Status, HostError> {
     Ok(if found { Status::Findings } else { Status::Clean })
 }
 
-/// A survey under way.
+/// A survey that runs.
 struct Survey<'a> {
     plan: &'a SurveyPlan,
     folder: &'a Folder,
@@ -116,7 +122,7 @@ struct Survey<'a> {
 }
 
 impl Survey<'_> {
-    /// Runs what is not there yet; true where it was interrupted.
+    /// Runs the missing cells; true where it was interrupted.
     fn run(&mut self, planned: &[Planned]) -> Result<bool, HostError> {
         let mut waiting = VecDeque::new();
         for one in planned {
@@ -153,7 +159,7 @@ impl Survey<'_> {
             for (one, mut child) in running {
                 match child.look() {
                     None => still.push((one, child)),
-                    // Somebody else's signal ended it: that is no result.
+                    // A signal from outside ended the run, so it has no result.
                     Some(ended) if ended.interrupted => waiting.push_back(one),
                     Some(ended) => self.keep(cell(one, ended))?,
                 }

@@ -1,4 +1,4 @@
-//! The events of a trace as text (`guardrail view`).
+//! Prints the events of a trace as text (`guardrail view`).
 //!
 //! Knows: the form of every event, which events a filter selects.
 //!
@@ -41,21 +41,21 @@ const KINDS: [(&str, Kind); 21] = [
     ("other-module", Kind::OtherModule),
     ("other-unload", Kind::OtherUnload),
 ];
-/// Names for `--kind` that are no records.
+/// Values of `--kind` that are not kinds of records.
 const ACCESSES: [&str; 3] = ["access", "load", "store"];
 
-/// Which events are wanted. An event must fit every field that is present.
+/// A filter of events. An event must fit every field that is present.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// The driver's or kernel's function that runs or is named.
     pub function: Option<String>,
     /// The number of the thread.
     pub thread: Option<u64>,
-    /// The first and the last address of a range; an access must touch it.
+    /// The first and the last address of a range; an access must overlap it.
     pub address: Option<(u64, u64)>,
     /// The name of the event's kind.
     pub kind: Option<String>,
-    /// At most this many events.
+    /// The most events that are printed.
     pub limit: Option<u64>,
 }
 
@@ -73,7 +73,8 @@ impl Filter {
     }
 }
 
-/// Writes the events of a trace that a filter selects. Gives where the trace was cut, and how; absent for a whole one.
+/// Writes the events of a trace that a filter selects. Returns where the trace was cut, and how; `None` for a
+/// whole one.
 pub fn events(file: &Path, filter: &Filter, out: &mut dyn Write) -> Result<Option<String>, HostError> {
     filter.refuse()?;
     let mut trace = TraceReader::open(file)?;
@@ -95,13 +96,13 @@ pub fn events(file: &Path, filter: &Filter, out: &mut dyn Write) -> Result<Optio
     Ok(cut(&trace))
 }
 
-/// The invariants that a trace breaks.
+/// The violations of a trace's invariants.
 pub struct Violations {
     /// One line each, and a line of totals.
     pub text: String,
-    /// None was found.
+    /// True where the trace violates none.
     pub clean: bool,
-    /// Where the trace was cut, and how; absent for a whole one.
+    /// Where the trace was cut, and how; `None` for a whole one.
     pub cut: Option<String>,
 }
 
@@ -179,7 +180,7 @@ impl Viewer<'_> {
         Ok(())
     }
 
-    /// Applies the filters. All that are given must agree.
+    /// Applies the filters. An event must pass all of them.
     fn wanted(
         &self,
         kind: &str,

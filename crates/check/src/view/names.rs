@@ -1,4 +1,4 @@
-//! Names for the addresses and numbers of a trace. Without its file, a name stays a number.
+//! Names for the addresses and numbers of a trace. Where the file with a name is absent, the number is shown.
 
 use crate::trace_head;
 use guardrail_binfmt::module::Placed;
@@ -7,22 +7,22 @@ use guardrail_trace::file::TraceMeta;
 use std::collections::HashMap;
 use tempfile::TempDir;
 
-/// Threads whose names are kept.
+/// The most threads whose names are kept.
 const MAX_THREADS: usize = 1 << 16;
 
-/// What is known of names.
+/// The sources of names.
 pub struct Names {
     kernel: Option<KernelImage>,
     slide: u64,
     hooks: Vec<String>,
     threads: HashMap<u64, String>,
     modules: HashMap<String, ModuleImage>,
-    /// Modules that were loaded, with their names.
+    /// The loaded modules, with their names.
     placed: Vec<(String, Placed)>,
 }
 
 impl Names {
-    /// Opens what the trace is of, as far as it is still there.
+    /// Opens the kernel and modules of a trace, as far as they still exist.
     pub fn open(meta: &TraceMeta) -> Names {
         let mut modules = HashMap::new();
         let folder = TempDir::with_prefix("guardrail-").ok();
@@ -45,7 +45,7 @@ impl Names {
         }
     }
 
-    /// `function+0x12 [module]`.
+    /// An address as `function+0x12 [module]`.
     pub fn at(&self, address: u64) -> Option<String> {
         for (module, placed) in self.placed.iter().rev() {
             if let Some((name, offset)) = placed.function_at(address) {
@@ -62,30 +62,30 @@ impl Names {
         Some(format!("{}+{:#x}", located.name, located.offset))
     }
 
-    /// The name of a hook.
+    /// The name of the hook with this number.
     pub fn hook(&self, number: u64) -> String {
         let known = usize::try_from(number).ok().and_then(|number| self.hooks.get(number));
         known.cloned().unwrap_or_else(|| format!("hook {number}"))
     }
 
-    /// `name/pid`.
+    /// A thread as `name/pid`.
     pub fn thread(&self, pid: u64) -> String {
         format!("{}/{pid}", self.threads.get(&pid).map_or("?", String::as_str))
     }
 
-    /// A thread was seen.
+    /// Records the name of a thread.
     pub fn add_thread(&mut self, pid: u64, name: &str) {
         if self.threads.len() < MAX_THREADS {
             self.threads.insert(pid, name.to_owned());
         }
     }
 
-    /// The kernel was moved by so much.
+    /// Records the kernel's slide.
     pub fn set_slide(&mut self, slide: u64) {
         self.slide = slide;
     }
 
-    /// A module was loaded and its symbols have these values.
+    /// Records that a module was loaded, with the values of its symbols.
     pub fn load(&mut self, module: &str, values: &[u64]) {
         self.placed.retain(|(other, _)| other != module);
         if let Some(placed) = self.modules.get(module).and_then(|image| image.place(values)) {

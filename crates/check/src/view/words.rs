@@ -1,4 +1,4 @@
-//! Events in words.
+//! Describes events in words.
 
 use crate::view::names::Names;
 use guardrail_trace::event::{Access, EnterFlags, Global, Head, Kind, level};
@@ -6,27 +6,27 @@ use guardrail_trace::file::TraceMeta;
 use guardrail_trace::meet::{Meet, MeetOutcome, MeetSide};
 use std::collections::HashMap;
 
-/// What is known of one ring while its segments pass.
+/// The state of one ring while its segments are read.
 #[derive(Default)]
 pub struct Ring {
     pub block: Option<u64>,
     pub pid: Option<u64>,
 }
 
-/// What the words for events need of those before them.
+/// The state from earlier events that later descriptions need.
 pub struct Wording {
     names: Names,
-    /// Addresses of blocks by number.
+    /// The addresses of blocks, by their numbers.
     blocks: HashMap<u64, u64>,
 }
 
 impl Wording {
-    /// Begins at the start of a trace.
+    /// The state at the start of a trace.
     pub fn open(meta: &TraceMeta) -> Wording {
         Wording { names: Names::open(meta), blocks: HashMap::new() }
     }
 
-    /// The function that runs in a ring.
+    /// The function that runs in a ring at present.
     pub fn function(&self, ring: &Ring) -> Option<String> {
         let address = ring.block.and_then(|block| self.blocks.get(&block)).copied()?;
         self.names.at(address)
@@ -39,7 +39,8 @@ impl Wording {
         format!("{} at {:#x}{name}{device}, instruction {}", access.size, access.addr, access.insn)
     }
 
-    /// A record in words. What it says of the ring, blocks, threads and modules is kept for later ones.
+    /// Describes a record. The function keeps its data on the ring, blocks, threads and modules for later
+    /// records.
     pub fn record(&mut self, ring: &mut Ring, head: Head, operands: &[u64]) -> Words {
         let word = |i: usize| operands.get(i).copied().unwrap_or(0);
         match head.kind {
@@ -164,11 +165,11 @@ impl Wording {
     }
 }
 
-/// An event in words, and the function that it names besides the one that runs.
+/// An event in words, and the function that it names besides the running one.
 pub struct Words {
-    /// The text.
+    /// The description of the event.
     pub text: String,
-    /// The function.
+    /// The function that the event names; `None` where it names none.
     pub function: Option<String>,
 }
 
@@ -183,7 +184,7 @@ fn list(words: &[u64], from: usize, count: usize) -> String {
     words.join(", ")
 }
 
-/// The text in NUL-padded words; what steers a terminal stays behind.
+/// The text in NUL-padded words; control characters are dropped.
 fn text_of(words: &[u64]) -> String {
     let bytes: Vec<u8> =
         words.iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0).collect();
