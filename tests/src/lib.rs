@@ -1,4 +1,4 @@
-//! What the test suites share: how they run the program and guests, and how they read a report.
+//! Code that the test suites share: to run the program and guests, and to read a report.
 //!
 //! The suites test the system from outside: they run the built program, or drive the engines as it does. A fact about one crate is
 //! tested in that crate.
@@ -16,8 +16,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Guests that run at a time, where the command line does not say: a guest waits for its devices and its analysis for more than half of
-/// the time, so that three of them use two processors better than two do.
+/// The number of guests that run at a time, unless the command line sets one. A guest waits for its devices
+/// and its analysis for more than half of the time, so three of them use two processors better than two do.
 const GUESTS: usize = 3;
 
 /// Runs the tests, each of which has guests of its own.
@@ -26,7 +26,7 @@ pub fn run(arguments: Arguments, trials: Vec<Trial>) -> ! {
     libtest_mimic::run(&Arguments { test_threads, ..arguments }, trials).exit()
 }
 
-/// Does all of these, so many at a time, and gives the results in their order.
+/// Applies the function to all of these, so many at a time, and returns the results in their order.
 pub fn at_once<T: Sync, R: Send>(all: &[T], workers: usize, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let worker = || {
@@ -41,7 +41,7 @@ pub fn at_once<T: Sync, R: Send>(all: &[T], workers: usize, work: impl Fn(&T) ->
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// A name for a VM that no other test has, whatever runs at the same time.
+/// A name for a VM that no other test uses, also not at the same time.
 pub fn vm_name(what: &str) -> String {
     static NAMED: AtomicUsize = AtomicUsize::new(0);
     format!("test-{what}-{}-{}", std::process::id(), NAMED.fetch_add(1, Relaxed))
@@ -61,7 +61,7 @@ pub struct Ran {
     pub skipped: Vec<String>,
 }
 
-/// Runs a guest, with nothing but its own kernel to watch it.
+/// Runs a guest without a plugin; only its own kernel observes it.
 pub fn unwatched(prepared: &Prepared, mut options: Options, seconds: u64) -> Result<Ran, Failed> {
     options.threads = TcgThreads::Multi;
     options.limits.total = Duration::from_secs(seconds);
@@ -79,7 +79,7 @@ pub fn unwatched(prepared: &Prepared, mut options: Options, seconds: u64) -> Res
         _ => None,
     });
     let skipped: Vec<_> = skipped.collect();
-    // For who looks at a guest that does not do as it should.
+    // The file helps to look into a guest that misbehaves.
     if let Ok(file) = std::env::var("GUARDRAIL_TEST_CONSOLE") {
         let skipped: String = skipped.iter().map(|step| format!("skipped: {step}\n")).collect();
         std::fs::write(file, format!("{console}{skipped}"))?;
@@ -87,7 +87,7 @@ pub fn unwatched(prepared: &Prepared, mut options: Options, seconds: u64) -> Res
     Ok(Ran { outcome: finished.outcome, console, skipped })
 }
 
-/// What every trace must satisfy, this one does.
+/// The trace satisfies the rules for every trace.
 pub fn keeps_the_rules(trace: &str) -> Result<(), Failed> {
     let result = guardrail(&["view", "--check", trace]);
     match result.status {
@@ -101,7 +101,7 @@ pub fn findings(report: &Value) -> impl Iterator<Item = &Value> {
     report["findings"].as_array().into_iter().flatten()
 }
 
-/// What a run of the program printed.
+/// The output of a run of the program.
 pub struct Checked {
     /// The exit status; -1 where a signal ended the program.
     pub status: i32,
@@ -113,7 +113,7 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// The report, if it printed one.
+    /// The report; an error where the program printed none.
     pub fn report(&self) -> Result<&Value, Failed> {
         self.report.as_ref().ok_or_else(|| {
             format!("no report; exit status {}\n{}\n{}", self.status, self.stdout, self.stderr).into()

@@ -1,5 +1,5 @@
-//! A module with stores and calls of each kind that is checked: what it may not do is told at the instruction that does it, and its good
-//! twin is silent.
+//! A module with stores and calls of each kind that is checked. A forbidden access is reported at its
+//! instruction, and the correct twin causes no report.
 
 use crate::{guardrail, vm_name};
 use guardrail_rewrite::checks::Checks;
@@ -9,7 +9,7 @@ use guardrail_vm::{Cache, kbuild, kernels, packages::Packages, runtime};
 use libtest_mimic::Failed;
 use std::path::Path;
 
-/// Functions of the bad twin, what is told, and the first bytes of the instruction at which it is.
+/// Functions of the bad twin, the text of the report, and the first bytes of the instruction that it names.
 const KINDS: [(&str, &str, &[u8]); 15] = [
     ("do_byte", "write of 1 bytes", &[0xc6, 0x47, 0x03, 0x11]),
     ("do_word", "write of 2 bytes", &[0x66, 0xc7, 0x47, 0x06, 0x22, 0x11]),
@@ -27,7 +27,7 @@ const KINDS: [(&str, &str, &[u8]); 15] = [
     ("do_flags", "write of 8 bytes", &[0x48, 0xc7, 0x47, 0x18, 0x55, 0x44, 0x33, 0x22]),
     ("do_percpu", "write of 8 bytes", &[0x65, 0x48, 0xff, 0x07]),
 ];
-/// The call by pointer; the kernel's way to do it differs.
+/// The indirect call; its code differs between kernels.
 const CALL: (&str, &str) = ("do_call", "call of");
 
 /// Both twins in guests with a kernel.
@@ -66,7 +66,7 @@ pub fn checked(kernel: &str) -> Result<(), Failed> {
     all_told(&object, &self::told(kernel, &path)?)
 }
 
-/// What the kernel's log and the runtime say in a guest that has loaded the module.
+/// The kernel's log and the runtime's state in a guest that has loaded the module.
 fn told(kernel: &str, path: &str) -> Result<String, Failed> {
     let name = vm_name("stores");
     let start =
@@ -81,7 +81,7 @@ fn told(kernel: &str, path: &str) -> Result<String, Failed> {
     }
 }
 
-/// Each kind is told once, at its instruction, and nothing else is.
+/// Each kind is reported once, at its instruction, and nothing else is reported.
 fn all_told(object: &Object, told: &str) -> Result<(), Failed> {
     let lines: Vec<&str> = told.lines().filter(|line| line.contains("violation:")).collect();
     let is = |line: &str, function: &str, what: &str| {
@@ -105,7 +105,7 @@ fn all_told(object: &Object, told: &str) -> Result<(), Failed> {
     }
 }
 
-/// The module's code from a place in a function on.
+/// The module's code from an offset in a function on.
 fn code<'a>(object: &'a Object, function: &str, offset: u64) -> Option<&'a [u8]> {
     let symbol = object.symbols.iter().find(|symbol| symbol.name == function)?;
     object.sections[symbol.section()?].bytes().get((symbol.value + offset) as usize..)

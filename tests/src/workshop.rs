@@ -39,13 +39,13 @@ impl Workshop {
         })
     }
 
-    /// What is known of the border of the module that a plan loads, by the kernel's types and those of the modules that it needs; by another
-    /// table than the one built in where one is given.
+    /// The border of the module that a plan loads, by the kernel's types and those of the modules that it
+    /// needs. `table` replaces the annotations that are built in.
     pub fn isolation(&self, plan: &LoadPlan, table: Option<&str>) -> Result<Isolation, Failed> {
         let image = |module: &ModuleFile| ModuleImage::parse(&module.name, module.bytes.clone());
         let needed = plan.before.iter().map(image).collect::<Result<Vec<_>, _>>()?;
         let types = types(&self.image, &image(&plan.driver)?, &needed);
-        // Whoever works on the table need not build everything anew for each change.
+        // With this variable, changes to the annotations need no new build.
         let own = std::env::var("GUARDRAIL_ISOLATION").ok().map(std::fs::read_to_string).transpose()?;
         match table.or(own.as_deref()) {
             Some(table) => Ok(Isolation::with_table(("table", table), types)?),
@@ -53,7 +53,7 @@ impl Workshop {
         }
     }
 
-    /// The module that a plan loads, guarded in domain 1 but for functions of these names.
+    /// The module that a plan loads, guarded in domain 1, except for functions with these names.
     pub fn guarded(
         &self,
         plan: &LoadPlan,

@@ -1,5 +1,5 @@
-//! What the program says and how it ends when it is used in the wrong way. Nothing here needs a network, a
-//! cache or a guest.
+//! The program's messages and exit statuses after wrong usage. Nothing here needs a network, a cache or a
+//! guest.
 
 use std::process::{Command, Output, Stdio};
 
@@ -261,7 +261,7 @@ fn what_cannot_be_guarded() {
     {
         assert_eq!(refused(arguments).0, 2, "{arguments:?}");
     }
-    // It has begun, so a line tells of that.
+    // The command has begun, so a line reports that.
     let output = guardrail(&["guard", "e1000", "-o", out, "--kernel", "/no/such/boot/vmlinuz-6.1.0-1-amd64"]);
     let sentence = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{sentence}");

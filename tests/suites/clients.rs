@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const KERNELS: [&str; 3] = ["6.1", "6.12", "7.2"];
-/// Files, processes and pipes, for some seconds.
+/// Works with files, processes and pipes for some seconds.
 const WORKLOAD: &str = "
 i=0
 while [ $i -lt 10 ]; do
@@ -20,7 +20,7 @@ done
 ";
 /// How long the guest may take to answer.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often the counts are compared.
+/// The number of comparisons of the counts.
 const COMPARED: usize = 6;
 
 fn main() {
@@ -73,8 +73,8 @@ fn row<'a>(rows: &'a [Value], first: &str) -> Result<&'a Value, Failed> {
     Ok(rows.iter().find(|row| row[0] == first).ok_or_else(|| format!("no row {first}"))?)
 }
 
-/// QEMU counts instructions while it records a machine. At any time, what it has counted is what `count` has, firmware, kernel
-/// and programs together.
+/// QEMU counts instructions while it records a machine. At any time, its count equals that of `count`, with
+/// firmware, kernel and programs.
 fn counted(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (out, monitor) = (folder.path().join("out"), folder.path().join("qmp"));
@@ -100,8 +100,9 @@ fn counted(kernel: &str) -> Result<(), Failed> {
         let counts = counts(&socket)?;
         qmp.ask("cont")?;
         let [all, others, again] = counts[counts.len() - 3..] else { return Err("no counts".into()) };
-        // QEMU counts instructions when they end; the client when they begin, which those that fault do twice. So does one at
-        // boot that changes its own block.
+        // QEMU counts instructions when they end, and the client counts them when they begin, which
+        // instructions that fault do twice. An instruction at boot that changes its own block begins twice,
+        // too.
         let more = (all + others - again).wrapping_sub(wanted);
         if more > 1 || more < twice || wanted <= before {
             return Err(format!("QEMU counted {wanted}, and before {before}; count has {counts:?}").into());
@@ -116,11 +117,11 @@ fn counted(kernel: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A process that is ended with the test.
+/// A process that ends with the test.
 struct Ended(Child);
 
 impl Ended {
-    /// As Ctrl-C does.
+    /// Ends it in the way of Ctrl-C.
     fn end(&mut self) {
         // SAFETY: the process is ours and has not been waited for.
         unsafe { libc::kill(self.0.id() as i32, libc::SIGINT) };
@@ -136,7 +137,7 @@ impl Drop for Ended {
     }
 }
 
-/// The numbers of the last row, which is of all CPUs.
+/// The numbers of the last row, which is that of all CPUs.
 fn counts(socket: &str) -> Result<Vec<u64>, Failed> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -188,7 +189,8 @@ impl Monitor {
     }
 }
 
-/// Three clients that count in different ways, in one run: functions have the same instructions, and all together too.
+/// Three clients that count in different ways, in one run: they agree on each function's instructions, and on
+/// the total.
 fn agree(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let out = folder.path().join("out");
@@ -201,18 +203,18 @@ fn agree(kernel: &str) -> Result<(), Failed> {
     if contexts.iter().sum::<u64>() != all || contexts.iter().take(4).any(|&count| count == 0) {
         return Err(format!("contexts do not sum up, or nothing ran in one: {counts:?}").into());
     }
-    // Other clients look a moment earlier or later, while QEMU ends; nothing runs then.
+    // Other clients read a moment earlier or later, while QEMU ends; the guest does not run then.
     let mixed = number(&row(table(report, "mix", "by kind")?, "all")?[1]);
     if mixed != all {
         return Err(format!("mix has {mixed} instructions, count {all}").into());
     }
-    // A block that is left in its middle counts as a whole, so blocks may have more.
+    // A block that is left in the middle counts as a whole, so blocks may have more.
     let functions = table(report, "blocks", "functions")?;
     let blocks: u64 = functions.iter().map(|row| number(&row[1])).sum();
     if blocks < all || blocks > all + all / 100 {
         return Err(format!("blocks has {blocks} instructions, count {all}").into());
     }
-    // Hot functions without device accesses: what a call runs itself is what its blocks ran.
+    // In hot functions without device accesses, the instructions of a call itself are those of its blocks.
     let calls = table(report, "calls", "functions")?;
     let mut same = 0;
     for function in functions.iter().take(12) {
@@ -274,7 +276,7 @@ fn told() -> Result<(), Failed> {
     if accesses != 200_000 {
         return Err(format!("{accesses} accesses in the trace").into());
     }
-    // One that ends too early is readable up to there.
+    // A trace that ends too early is readable up to its end.
     let short = self::accesses(&trace[..trace.len() - 10])?;
     if short == 0 || short >= accesses {
         return Err(format!("{short} accesses in what is left of a trace that was cut").into());
@@ -282,7 +284,7 @@ fn told() -> Result<(), Failed> {
     Ok(())
 }
 
-/// How many accesses a trace has, read by the layout that is documented.
+/// The number of accesses in a trace, read by the documented layout.
 fn accesses(trace: &[u8]) -> Result<u64, Failed> {
     let mut rest = trace.strip_prefix(b"GRMEMTR1").ok_or("no trace")?;
     let mut count = 0;
@@ -298,7 +300,7 @@ fn accesses(trace: &[u8]) -> Result<u64, Failed> {
     Ok(count)
 }
 
-/// A module with debug information: its functions and lines, those that never ran as well.
+/// A module with debug information: its functions and lines, including those that never ran.
 fn covered() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let out = folder.path().join("out");

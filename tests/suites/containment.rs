@@ -1,8 +1,8 @@
-//! A sample of what `guardrail selftest containment` shows, with real guests.
+//! A sample of the experiment of `guardrail selftest containment`, with real guests.
 
 use std::process::Command;
 
-/// Faults that would harm a disk or the network do not, also where the machinery fails.
+/// Contained faults do no harm to a disk or the network, also where the machinery fails.
 #[test]
 fn planted_faults_are_contained() {
     let output = Command::new(guardrail_tests::program())

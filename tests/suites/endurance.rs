@@ -1,4 +1,5 @@
-//! A guarded driver in a kernel as machines run it: with mitigations and at random addresses, traced and probed at work, and loaded again many times.
+//! A guarded driver in a kernel with the settings of real machines: mitigations and random addresses. It is
+//! traced and probed at work, and loaded again many times.
 
 use guardrail_tests::{guardrail, vm_name};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -6,16 +7,16 @@ use libtest_mimic::{Arguments, Failed, Trial};
 const KERNELS: [&str; 3] = ["6.1", "6.12", "7.2"];
 /// How often the driver is loaded again, always and with `--ignored`.
 const ROUNDS: [(u32, bool); 2] = [(10, false), (1000, true)];
-/// Seconds that a round may take, and everything else.
+/// The time limit for a round, and for everything else, in seconds.
 const ROUND: u32 = 3;
 const REST: u32 = 120;
 
-/// The kernel is as it is meant to be here.
+/// The kernel has its mitigations, and its address is random.
 const HARDENED: &str = "grep -q 'Mitigation: .*' /sys/devices/system/cpu/vulnerabilities/spectre_v2 || exit 1; \
     ! grep -q nokaslr /proc/cmdline";
 
-/// All functions of the driver are traced, with their stacks, and probed, while it works; its calls go through thunks all the same. The
-/// link comes up a while after the device, and what is sent before is lost.
+/// All functions of the driver are traced, with their stacks, and probed, while it works; its calls use
+/// thunks nevertheless. The link is up some time after the device, and packets that are sent before are lost.
 const TRACED: &str = "answered() { for try in 1 2 3 4 5 6 7 8 9 10; do ping -c 2 -W 2 10.0.2.2 && return; done; false; }; mount -t tracefs t /sys/kernel/tracing; cd /sys/kernel/tracing; echo ':mod:e1000' >set_ftrace_filter; \
     echo function_graph >current_tracer; echo 'p:one e1000:e1000_xmit_frame' >kprobe_events; echo 1 >events/kprobes/enable; \
     ip link set eth0 down; \
@@ -24,7 +25,7 @@ const TRACED: &str = "answered() { for try in 1 2 3 4 5 6 7 8 9 10; do ping -c 2
     echo 1 >options/func_stack_trace; echo function >current_tracer; ip link set eth0 down; ip link set eth0 up; answered; \
     echo nop >current_tracer; echo >set_ftrace_filter";
 
-/// Loads the driver again and again; when it and the runtime have gone, nothing of them is left.
+/// Loads the driver again and again. After it and the runtime are unloaded, nothing of them is left.
 const AGAIN: &str = "used() { echo $(awk '/MemAvailable/ {print $2}' /proc/meminfo) $(grep -vc 'unpurged\\|vmap\\|bpf\\|clone\\|dup_task\\|copy_process' /proc/vmallocinfo); }; \
     rmmod e1000 && rmmod guardrail && insmod /guardrail/modules/*guardrail.ko && insmod /guardrail/driver.ko && rmmod e1000 && rmmod guardrail || exit 1; \
     sleep 1; before=$(used); insmod /guardrail/modules/*guardrail.ko || exit 2; round=0; \
@@ -33,7 +34,7 @@ const AGAIN: &str = "used() { echo $(awk '/MemAvailable/ {print $2}' /proc/memin
     echo \"KiB and areas before: $before, after: $after\"; set -- $before $after; \
     [ $(($1 - $3)) -lt 4096 ] || exit 5; [ $4 -le $2 ] || exit 6";
 
-/// Nothing was told, by the runtime or by the kernel.
+/// Neither the runtime nor the kernel reported anything.
 const SILENT: &str = "dmesg | grep guardrail; \
     ! dmesg | grep -E 'violation|allocations of [1-9]|WARNING|BUG|unwind|still has objects|objects remaining'";
 

@@ -1,7 +1,7 @@
 //! A newcomer's first minutes: in a clean clone of HEAD, the first command of each page of the docs works through `./guardrail` alone.
 //!
-//! The clone has a target folder of its own. Libraries that this build compiled lie there already, so that cargo mostly links; what the
-//! script does not build is missing all the same. Downloads are shared.
+//! The clone has a target folder of its own. It already contains libraries that this build compiled, so that
+//! cargo mostly links. Whatever the script does not build is still missing. Downloads are shared.
 
 use guardrail_tests::{program, root};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// Seconds that a command may take: a build, a guest, and a download of the first run.
+/// The time limit for a command, in seconds: for a build, a guest, and a download of the first run.
 const LIMIT: &str = "1500";
 
 /// Parts of commands that cannot run here, and why.
@@ -82,7 +82,8 @@ fn why_left_out(command: &str) -> Option<&'static str> {
     LEFT_OUT.iter().find(|(part, _)| command.contains(part)).map(|(_, why)| *why)
 }
 
-/// The command ends as one that did its work: with no finding or with some, not with bad usage or a failed run.
+/// The command ends as one that did its work, with or without a finding. Bad usage and a failed run are
+/// errors.
 fn works(clone: &Path, command: &str) -> Result<(), Failed> {
     let output = Command::new("timeout")
         .args(["--kill-after=20", LIMIT, "sh", "-c", &format!("./guardrail {command}")])
@@ -114,9 +115,9 @@ fn new_clone() -> Result<tempfile::TempDir, Failed> {
     let folder =
         tempfile::Builder::new().prefix("fresh-clone-").tempdir_in(release.parent().ok_or("no folder")?)?;
     let clone = folder.path();
-    // git refuses repositories of other users, unless it is asked on the command line.
+    // git refuses repositories of other users, unless the command line permits it.
     run(Command::new("git").args(["-c", "safe.directory=*", "clone", "--quiet"]).arg(root()).arg(clone))?;
-    // A file that is as here is as old as here, so that cargo takes the seed for fresh.
+    // An unchanged file keeps its time of change, so that cargo considers the seed fresh.
     let listed = Command::new("git").args(["ls-files"]).current_dir(clone).output()?;
     for name in String::from_utf8_lossy(&listed.stdout).lines() {
         let (ours, theirs) = (root().join(name), clone.join(name));
@@ -132,8 +133,8 @@ fn new_clone() -> Result<tempfile::TempDir, Failed> {
     Ok(folder)
 }
 
-/// Libraries are linked to: cargo replaces them as a whole. The rest is copied, as cargo writes into it. Programs, tests and plugins of
-/// ours are left out.
+/// Libraries are linked to: cargo replaces them as a whole. The rest is copied, as cargo writes into it.
+/// Programs, tests and plugins of this repository are left out.
 fn seed(from: &Path, to: &Path) -> Result<(), Failed> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

@@ -1,4 +1,5 @@
-//! The gate, with real guests: every device access is held, faults are contained, and whatever fails closes it.
+//! The gate, with real guests: every device access is held, faults are contained, and any failure closes the
+//! gate.
 
 use guardrail_tests::{Checked, check, findings, keeps_the_rules, root};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -12,11 +13,12 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 const COUNTED: [(&str, &[&str]); 3] =
     [("e1000", &["e1000-mmio", "e1000-io"]), ("nvme", &["nvme", "msix-table"]), ("snd_ens1370", &["es1370"])];
 
-/// Drivers whose devices must work behind either gate. The first few are tried each time, the others with `--ignored`.
+/// Drivers whose devices must work behind either gate. The first few are tested each time, the others with
+/// `--ignored`.
 const BEHIND: [&str; 9] =
     ["e1000", "igb", "sym53c8xx", "nvme", "snd_ens1370", "e1000e", "pcnet32", "8139cp", "ahci"];
 const SAMPLED: usize = 5;
-/// Those that no other test runs to the end of such a workload with the gate in the driver's machine.
+/// Drivers that no other test runs to the end of such a workload with the gate in the driver VM.
 const ONLY_HERE: [&str; 4] = ["e1000e", "igb", "ahci", "snd_ens1370"];
 
 fn main() {
@@ -53,7 +55,7 @@ fn main() {
         let why = "the gate's process was ended by signal 9";
         lost(&["--gate", "vfio-user"], "internal-gate", libc::SIGKILL, why)
     });
-    // Some have limits in seconds.
+    // Some tests have limits in seconds.
     libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
 }
 
@@ -63,7 +65,7 @@ fn works(driver: &str, gate: &str) -> Result<(), Failed> {
     for set in ["DOWNLOAD_MB=1", "REQUESTS=10", "UPLOADS=1", "PINGS=2"] {
         arguments.extend(["--set", set]);
     }
-    // The usual workload of a sound card is only to load its driver.
+    // The usual workload of a sound card only loads its driver.
     let sound = root().join("crates/gate/tests/sound.sh").display().to_string();
     if driver == "snd_ens1370" {
         arguments.extend(["--workload", &sound]);
@@ -72,7 +74,7 @@ fn works(driver: &str, gate: &str) -> Result<(), Failed> {
     let report = result.report()?;
     let run = &report["run"];
     let (told, outside) = (&run["gate"], &run["gate"]["outside"]);
-    // What drivers do wrong by themselves is not the matter here; igb frees what is still mapped.
+    // Bugs of the drivers are not the subject here; igb frees memory that is still mapped.
     let held = [0, 1].contains(&result.status)
         && run["outcome"] == "completed"
         && told["kind"] == gate
@@ -119,18 +121,19 @@ fn all_held(driver: &str, regions: &[&str]) -> Result<(), Failed> {
     keeps_the_rules(trace)
 }
 
-/// Accesses by the name of their region, and to configuration space by `config DEVICE`, since a time in seconds.
+/// Accesses since a time in seconds, by the name of their region, and to configuration space by `config
+/// DEVICE`.
 fn told_by_qemu(log: &Path, since: f64) -> Result<BTreeMap<String, u64>, Failed> {
     let mut counts = BTreeMap::new();
     for line in String::from_utf8_lossy(&std::fs::read(log)?).lines() {
         let Some((time, rest)) = line.split_once(' ') else { continue };
-        // Times are told to the microsecond, and cut.
+        // Times are printed in microseconds, rounded down.
         if !timestamp(time).is_some_and(|time| time >= since - 1e-6) {
             continue;
         }
         let words: Vec<&str> = rest.split(' ').collect();
         let name = match words[0] {
-            // The host bridge and the others are not the driver's.
+            // The host bridge and the other devices are not the driver's.
             "pci_cfg_read" | "pci_cfg_write" if words[1] != "PIIX3" && words[1] != "i440FX" => {
                 format!("config {}", words[1])
             }
@@ -155,7 +158,7 @@ fn timestamp(text: &str) -> Option<f64> {
     Some(if midnight + seconds > now + 3600.0 { midnight + seconds - 86400.0 } else { midnight + seconds })
 }
 
-/// The first finding cuts the device off before the access that would have told it.
+/// The first finding cuts the device off before the access that would have reached it.
 fn contained() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let told = folder.path().join("hook");
@@ -230,14 +233,14 @@ impl Drop for Running {
     }
 }
 
-/// The gate outside the driver VM gets what the tracer held, access by access, and nothing else.
+/// The gate outside the driver VM receives the accesses that the tracer held, one by one, and nothing else.
 fn held_outside() -> Result<(), Failed> {
     let result = check(&["e1000", "--gate", "vfio-user", "--set", "DOWNLOAD_MB=1"]);
     let report = result.report()?;
     let gate = &report["run"]["gate"];
     let (held, outside) = (&gate["spaces"], &gate["outside"]);
-    // The card's first region is memory and its second ports, and nobody else touches them. QEMU answers some reads of configuration
-    // space itself.
+    // The card's first region is memory and its second ports, and only the driver accesses them. QEMU answers
+    // some reads of configuration space itself.
     let right = result.status == 0
         && report["run"]["outcome"] == "completed"
         && gate["kind"] == "vfio-user"
@@ -270,8 +273,8 @@ fn contained_outside() -> Result<(), Failed> {
     if right { Ok(()) } else { Err(failure(&result, report)) }
 }
 
-/// A process of the run dies or hangs in the middle of it: the device is cut off, the run fails with a sentence, and nothing is
-/// left running.
+/// A process of the run dies or hangs in the middle of it. The device is cut off, the run fails with a
+/// message, and no process is left.
 fn lost(arguments: &[&str], word: &str, signal: i32, why: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let said = folder.path().join("stderr");
@@ -313,7 +316,7 @@ fn lost(arguments: &[&str], word: &str, signal: i32, why: &str) -> Result<(), Fa
     if status.code() != Some(3) || errors.len() != 1 || !errors[0].contains(why) {
         return Err(format!("{status}\n{text}").into());
     }
-    // With a gate outside there is also the QEMU that runs the device.
+    // With a gate outside there is also the QEMU of the device.
     if others.len() != 2 + 2 * usize::from(word == "internal-gate") {
         return Err(format!("only {} processes were found", others.len()).into());
     }

@@ -1,4 +1,5 @@
-//! `guardrail guard`: what it writes, what it refuses, what it finds in guarded modules, and mutants that it contains.
+//! `guardrail guard`: the files that it writes, its refusals, its findings in guarded modules, and mutants
+//! that it contains.
 
 use guardrail_mutate::Subject;
 use guardrail_tests::{SHORT, guardrail};
@@ -24,7 +25,7 @@ fn main() {
         Trial::test("what is wrong with a guarded module is found", found),
         Trial::test("a mutant that escapes is contained where it is guarded", contained),
     ];
-    // Time decides on some verdicts.
+    // Some verdicts depend on time.
     libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
 }
 
@@ -65,7 +66,7 @@ fn written() -> Result<(), Failed> {
     assert_eq!(driver["stores"]["replaced"], 0, "{driver:#}");
     let checked = guardrail(&["guard", "--check", one.join("e1000.ko").to_str().ok_or("a path")?]);
     assert_eq!(checked.status, 0, "{}{}", checked.stdout, checked.stderr);
-    // What is written twice is what was written once: nothing is left between.
+    // A second run writes the same files and leaves no others.
     assert_eq!(fs::read_dir(&one)?.count(), 3);
     Ok(())
 }
@@ -88,7 +89,7 @@ fn together() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A kernel as it lies below the root of a machine.
+/// A kernel in the layout of a machine's root.
 fn machine(root: &Path, headers: bool) -> Result<String, Failed> {
     let found = kernel(KERNEL)?;
     let release = &found.release;
@@ -116,7 +117,7 @@ fn installed() -> Result<(), Failed> {
         &["e1000", "-o", "x", "--kernel", &image],
         "install them with: apt-get install linux-headers-",
     );
-    // A runtime that is there needs no headers.
+    // An existing runtime needs no headers.
     let runtime = folder.path().join("out/guardrail.ko").display().to_string();
     guard(&["e1000"], &bare.path().join("out"), &["--kernel", &image, "--runtime", &runtime])?;
     Ok(())
@@ -157,7 +158,7 @@ fn refused() -> Result<(), Failed> {
     let mut unknown = stock.clone();
     unknown[start + 1..start + 8].copy_from_slice(b".xodata");
     fs::write(path("unknown.ko"), unknown)?;
-    // Whatever it holds, code does not name it: it is still guarded.
+    // Code does not name the section, whatever it contains: the module is still guarded.
     guard(&[&path("unknown.ko")], Path::new(&out), &["--kernel", KERNEL])?;
     fs::write(path("cut.ko"), &stock[..stock.len() / 2])?;
     refused(&path("cut.ko"), &[], "cut.ko is cut short");
@@ -204,7 +205,7 @@ fn found() -> Result<(), Failed> {
         let said = with(offset, byte)?;
         assert!(said.contains(words), "{said}");
     }
-    // The runtime of another kernel exports the same, in other versions or for another release.
+    // The runtime of another kernel exports the same symbols, in other versions or for another release.
     fs::write(&file, &guarded)?;
     let other = runtime::ensure(&Packages::new(&Cache::open()?), &kernel("6.12")?)?;
     let other = other.module.display().to_string();
@@ -213,7 +214,7 @@ fn found() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The stock driver, with what calls of one function in its init go to instead.
+/// The stock driver, with calls of one function in its init redirected to another.
 fn redirected(stock: &[u8], from: &str, to: &str) -> Result<Vec<u8>, Failed> {
     use object::LittleEndian;
     use object::read::elf::{FileHeader, SectionHeader, Sym};
@@ -251,7 +252,7 @@ fn contained() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let signed = Modules::of(&kernel(KERNEL)?)?.plan("e1000")?.driver.bytes;
     let stock = Subject::parse("e1000", signed)?.stock().to_vec();
-    // The message at load becomes a free of memory that nobody allocated.
+    // The message at load is replaced by a free of memory that nobody allocated.
     let (escapes, same) = (folder.path().join("escapes.ko"), folder.path().join("same.ko"));
     fs::write(&escapes, redirected(&stock, "_printk", "kfree")?)?;
     fs::write(&same, &stock)?;
@@ -274,7 +275,7 @@ fn contained() -> Result<(), Failed> {
     let report: Value = serde_json::from_slice(&fs::read(out.join("violations.json"))?)?;
     assert_eq!(report["findings"][0]["checker"], "isolation", "{report:#}");
     assert!(out.join("runs/escapes.guarded/report.sarif").is_file());
-    // All of it is known, so nothing runs again.
+    // All verdicts are known, so nothing runs again.
     let lines = fs::read_to_string(out.join("results.jsonl"))?;
     let again = guardrail(&arguments);
     assert_eq!((again.status, again.stdout), (0, result.stdout), "{}", again.stderr);

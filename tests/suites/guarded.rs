@@ -1,4 +1,5 @@
-//! Guarded drivers in guests: they do all of their work without a violation, and one that writes where it must not is told.
+//! Guarded drivers in guests: they do all of their work without a violation. A driver that writes where it
+//! must not is reported.
 
 use guardrail_host::zoo;
 use guardrail_tests::workshop::Workshop;
@@ -13,7 +14,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// Drivers. The full workload of disks reads a bad sector, after which a stock sym53c8xx crashes, too (docs/results/drivers.md).
+/// The drivers and their workloads. The full workload of disks reads a bad sector, after which a stock
+/// sym53c8xx crashes, too (docs/results/drivers.md).
 const DRIVERS: [Driver; 12] = [
     driver(&["e1000"], Work::Full, &[("6.1", Work::Usual), ("6.12", Work::Full), ("7.2", Work::Usual)]),
     driver(&["pcnet32"], Work::Full, &[("6.1", Work::Usual)]),
@@ -31,11 +33,11 @@ const DRIVERS: [Driver; 12] = [
 
 /// A driver that is guarded.
 struct Driver {
-    /// Itself, and modules that it needs and that share its domain.
+    /// The driver, and modules that it needs and that share its domain.
     modules: &'static [&'static str],
-    /// What it goes through on all kernels, in part only with `--ignored`.
+    /// Its work on all kernels, in part only with `--ignored`.
     most: Work,
-    /// What it always goes through, on which kernels.
+    /// Its work in every run of the tests, by kernel.
     always: &'static [(&'static str, Work)],
 }
 
@@ -47,7 +49,7 @@ const fn driver(
     Driver { modules, most, always }
 }
 
-/// What a driver goes through.
+/// The workload of a driver.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
     /// The workload "full".
@@ -68,7 +70,7 @@ impl std::fmt::Display for Work {
     }
 }
 
-/// Functions of `guarded/border.h`, and what is told of each where it is wrong.
+/// Functions of `guarded/border.h`, and the report on each where it is wrong.
 const BORDER: [(&str, &str); 12] = [
     ("border_netdev+", "write of 4 bytes"),
     ("border_parse+", "kstrtoint, argument 3: write of 4 bytes"),
@@ -84,7 +86,7 @@ const BORDER: [(&str, &str); 12] = [
     ("border_lock+", "with a mutex taken"),
 ];
 
-/// Functions of `guarded/frames.h`, and what is told of each where it is wrong.
+/// Functions of `guarded/frames.h`, and the report on each where it is wrong.
 const FRAMES: [(&str, &str); 8] = [
     ("frames_work+", "return with queued work on the stack, handed over by frames_work [frames], at"),
     ("frames_timer+", "return with an armed timer on the stack"),
@@ -96,8 +98,8 @@ const FRAMES: [(&str, &str); 8] = [
     ("frames_answer+", "complete, argument 1: write of "),
 ];
 
-/// Drivers of the zoo that write where they must not or misuse what is the kernel's, and what is told of them; of their twins nothing is. Those of a
-/// group take turns in a guest.
+/// Drivers of the zoo that write where they must not or misuse the kernel's memory, with the report on each.
+/// Their twins cause no report. The drivers of a group run in turn in a guest.
 const STOPPED: [&[(&str, &str)]; 3] = [
     &[
         ("oob-padding", "write of 1 bytes"),
@@ -136,10 +138,10 @@ const STOPPED: [&[(&str, &str)]; 3] = [
         ("proto-work-freed", "kmem_cache_free, argument 2: memory in which an object is in use"),
     ],
 ];
-/// What the kernel says where harm was done.
+/// The kernel's messages after harm.
 const HARM: [&str; 4] = ["BUG:", "WARNING:", "Oops", "general protection"];
 
-/// Tells the host of violations, when all else is done.
+/// Prints the violations for the host, after all other steps.
 const TELL: &str = "
 tell() {
     mount -t debugfs debugfs /sys/kernel/debug
@@ -193,7 +195,7 @@ fn main() {
 /// A guarded driver in a file, with the runtime beside it.
 fn guard(workshop: &Workshop, driver: &str, folder: &Path) -> Result<String, Failed> {
     let path = workshop.write(&workshop.guarded(&workshop.modules.plan(driver)?, None, &[])??, folder)?;
-    // A driver of the zoo that something has to be done with says what.
+    // A driver of the zoo that needs preparation says which.
     let (from, to) = [driver, path.as_str()].map(|path| Path::new(path).with_extension("workload.sh")).into();
     if from.is_file() {
         std::fs::copy(from, to)?;
@@ -228,7 +230,7 @@ fn zoo_modules(
     Ok(files.map(|file| out.join(file).display().to_string()).collect())
 }
 
-/// Has guarded drivers take turns in a guest under a policy; modules that the first needs are guarded as well.
+/// Runs guarded drivers in turn in a guest under a policy; modules that the first needs are guarded as well.
 fn work(
     kernel: &str,
     drivers: &[String],
@@ -251,12 +253,13 @@ fn work(
     guardrail_tests::unwatched(&prepared, options, 900)
 }
 
-/// Lines of the list of violations, and what the runtime says in the log besides that it is there.
+/// The lines of the list of violations, and the runtime's lines in the log other than that it was loaded.
 fn violations(ran: &Ran) -> Vec<&str> {
     ran.console.lines().filter(|line| line.starts_with("debugfs violations: ")).collect()
 }
 
-/// What was to be told of functions of a module and was not, and what was told of others. Of the same functions there may be more.
+/// The reports on functions of a module that are missing, and the reports on others. The same function may
+/// have several.
 fn differs(ran: &Ran, told: &[(&str, &str)], module: &str) -> Vec<String> {
     let violations = violations(ran);
     let of =
@@ -268,7 +271,7 @@ fn differs(ran: &Ran, told: &[(&str, &str)], module: &str) -> Vec<String> {
     wrong
 }
 
-/// Lines that the kernel says where harm was done.
+/// Lines with the kernel's messages after harm.
 fn harm(ran: &Ran) -> impl Iterator<Item = String> {
     let lines = ran.console.lines().filter(|line| HARM.iter().any(|word| line.contains(word)));
     lines.map(str::to_owned)
@@ -310,7 +313,7 @@ fn built<const N: usize>(kernel: &str, folder: &Path, files: [&str; N]) -> Resul
     Ok(files.map(|file| copy.join(file).display().to_string()))
 }
 
-/// A loop with interrupts off on the only processor is ended, and the guest goes on.
+/// A loop with interrupts off on the only processor is ended, and the guest continues.
 fn ends(kernel: &str) -> Result<(), Failed> {
     let packages = Packages::new(&Cache::open()?);
     let folder = tempfile::tempdir()?;
@@ -327,7 +330,7 @@ fn ends(kernel: &str) -> Result<(), Failed> {
     }
 }
 
-/// Each function that does what it must not is told, and nothing else; and nothing of the twin.
+/// Each function that breaks a rule is reported, and no others are; the twin causes no report.
 fn at_border(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let drivers = built(kernel, folder.path(), ["border.ko", "border_ok.ko"])?;
@@ -339,7 +342,8 @@ fn at_border(kernel: &str) -> Result<(), Failed> {
     }
 }
 
-/// What is handed to the kernel from a frame, and is left there when that goes, is told and is the kernel's no more; nothing is told of the twin.
+/// An object on a stack frame that the kernel still uses when the function returns is reported, and the
+/// kernel's use ends. The twin causes no report.
 fn leaves_frames(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let drivers = built(kernel, folder.path(), ["frames.ko", "frames_ok.ko"])?;
@@ -353,7 +357,7 @@ fn leaves_frames(kernel: &str) -> Result<(), Failed> {
     }
 }
 
-/// Each driver's bug is told where it is, and ended before it has done harm; nothing is told of its twin.
+/// Each driver's bug is reported at its place, and ended before it has done harm; its twin causes no report.
 fn stopped(kernel: &str, bugs: &[(&str, &str)]) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let modules = zoo_modules(&Packages::new(&Cache::open()?), kernel, bugs, folder.path())?;
@@ -378,7 +382,7 @@ fn stopped(kernel: &str, bugs: &[(&str, &str)]) -> Result<(), Failed> {
         }
     }
     wrong.extend(harm(&ran));
-    // Where a driver's first function was ended it did not load, or took no device.
+    // Where a driver's first function was ended, it did not load or bound no device.
     let ended =
         matches!(ran.outcome, Outcome::Completed | Outcome::LoadFailed { .. } | Outcome::NoDeviceBound);
     match wrong.is_empty() && ended {
@@ -387,7 +391,7 @@ fn stopped(kernel: &str, bugs: &[(&str, &str)]) -> Result<(), Failed> {
     }
 }
 
-/// An effect, or a field, that no kernel knows is a mistake in a table.
+/// An effect or a field that no kernel has is an error in a table.
 fn meaningful() -> Result<(), Failed> {
     let packages = Packages::new(&Cache::open()?);
     let mut left_out: Option<std::collections::BTreeSet<String>> = None;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const KERNELS: [&str; 3] = ["6.1", "6.12", "7.2"];
-/// DMA bugs that are tried with an IOMMU and with bounce buffers as well.
+/// DMA bugs that are also tested with an IOMMU and with bounce buffers.
 const DMA_SAMPLE: [&str; 9] = [
     "dma-direction",
     "dma-leak-sg",
@@ -38,7 +38,8 @@ fn main() {
             }
         }
         trials.push(Trial::test("recorded equals live", recorded_equals_live));
-        // Bounce buffers lie where the edu device's 28 address lines do not reach: it gets no memory at all.
+        // Bounce buffers are outside the range of the edu device's 28 address lines: it receives no memory at
+        // all.
         for (option, edu) in [(&["--iommu"][..], true), (&["--append", "swiotlb=force"], false)] {
             let sampled = |bug: &&Bug| DMA_SAMPLE.contains(&bug.folder.as_str()) && (edu || !bug.edu);
             let sample: Vec<Bug> = bugs.iter().filter(sampled).cloned().collect();
@@ -51,22 +52,22 @@ fn main() {
     guardrail_tests::run(arguments, trials)
 }
 
-/// What the zoo says of one of its folders.
+/// The description of a folder of the zoo.
 #[derive(Clone)]
 struct Bug {
     folder: String,
     kind: String,
-    /// Function and line.
+    /// The function and line of the bug.
     place: (String, u64),
-    /// The other side of a race.
+    /// The function and line of the other side of a race.
     other: Option<(String, u64)>,
-    /// How its triage begins, where that matters.
+    /// The beginning of its triage, where that matters.
     triage: Option<String>,
-    /// How the triage of further races begins, which come with it.
+    /// The beginning of the triage of further races that it causes.
     also: Option<String>,
-    /// The checker with its option, where it needs one.
+    /// The checker with its option; `None` where it needs none.
     tool: Option<String>,
-    /// It drives QEMU's `edu` device.
+    /// True where it drives QEMU's `edu` device.
     edu: bool,
     oopses: bool,
 }
@@ -80,7 +81,7 @@ impl Bug {
             .filter_map(|(name, folder)| {
                 let text = std::fs::read_to_string(folder.join("expect.json")).ok()?;
                 let expect: Value = serde_json::from_str(&text).expect("expect.json is JSON");
-                // A client of `guardrail profile` finds it, and no checker.
+                // A client of `guardrail profile` finds it, not a checker.
                 if expect.get("client").is_some() {
                     return None;
                 }
@@ -113,7 +114,7 @@ impl Bug {
         self.folder.replace('-', "_")
     }
 
-    /// Whether a finding is the planted bug; the sides of a race may be told in either order.
+    /// True where a finding is the planted bug; a report may have the sides of a race in either order.
     fn is_named_by(&self, finding: &Value) -> bool {
         let at = |frame: &Value| {
             let function = frame["function"].as_str().unwrap_or("").to_owned();
@@ -134,14 +135,14 @@ impl Bug {
     }
 }
 
-/// Lines of a run's progress that a failure tells.
+/// The number of lines of a run's progress that a failure prints.
 const LAST_WORDS: usize = 8;
-/// Bugs that share a guest, with their twins.
+/// The number of bugs that share a guest, with their twins.
 const TOGETHER: usize = 50;
-/// So many of their guests run at a time: the modules of the zoo wait for most of the time.
+/// The number of their guests that run at a time: the modules of the zoo wait for most of the time.
 const WAITING: usize = 5;
 
-/// A guest runs many modules that it survives; each of the others has a guest of its own.
+/// A guest runs many modules that it survives; each other module has a guest of its own.
 fn zoo_trials(bugs: &[Bug], trials: &mut Vec<Trial>) {
     let (alone, together): (Vec<&Bug>, Vec<&Bug>) = bugs.iter().partition(|bug| bug.oopses);
     for (kernel, bug) in KERNELS.iter().flat_map(|kernel| alone.iter().map(move |bug| (kernel, bug))) {
@@ -151,7 +152,7 @@ fn zoo_trials(bugs: &[Bug], trials: &mut Vec<Trial>) {
             named(&result, &expected)
         }));
     }
-    // Those that need the device are together: the first decides which one the guest has.
+    // Modules that need the device are together: the first module decides which device the guest has.
     let mut all: Vec<(&Bug, bool)> = together.iter().map(|bug| (*bug, true)).collect();
     all.extend(alone.iter().map(|bug| (*bug, false)));
     all.sort_by_key(|(bug, _)| !bug.edu);
@@ -167,17 +168,17 @@ fn zoo_trials(bugs: &[Bug], trials: &mut Vec<Trial>) {
     }
 }
 
-/// What one guest with many modules gave.
+/// The result of one guest with many modules.
 struct Shared {
     result: Arc<Checked>,
-    /// What a checker with an option says of the same trace, by that.
+    /// The results of checkers with an option on the same trace, by that option.
     others: BTreeMap<String, Arc<Checked>>,
     trace: String,
     folder: tempfile::TempDir,
 }
 
 impl Shared {
-    /// Runs the guest, with those bugs that it survives and all twins.
+    /// Runs the guest, with all twins and those bugs that it survives.
     fn of(kernel: &str, bugs: &[(&Bug, bool)]) -> Shared {
         let folders = bugs.iter().flat_map(|(bug, survived)| {
             let twin = format!("zoo/{}_ok", bug.folder);
@@ -196,7 +197,7 @@ impl Shared {
     }
 }
 
-/// The tests that one guest's run answers.
+/// The tests whose results are in one guest's run.
 fn guest_trials(
     kernel: &'static str,
     number: usize,
@@ -233,8 +234,8 @@ fn guest_trials(
     ));
 }
 
-/// A bug that one guest did not show may depend on the guest's timing, as races do: it has one more guest, of its own,
-/// and the first result is told all the same.
+/// A bug that one guest did not show may depend on the guest's timing, as races do. It runs once more in a
+/// guest of its own, and the first result is reported nevertheless.
 fn again(kernel: &str, bug: &Bug, missed: Failed) -> Result<(), Failed> {
     let why = missed.message().unwrap_or("").to_owned();
     eprintln!("flaky: zoo/{} on {kernel}: {why}", bug.folder);
@@ -242,7 +243,7 @@ fn again(kernel: &str, bug: &Bug, missed: Failed) -> Result<(), Failed> {
     named(&check(&[&format!("zoo/{}", bug.folder), "--kernel", kernel, "--tool", tool]), bug)
 }
 
-/// The bug is named with its kind, function and line, and nothing else is said of its module.
+/// The bug is reported with its kind, function and line, and its module has no other finding.
 fn named(result: &Checked, bug: &Bug) -> Result<(), Failed> {
     let report = result.report()?;
     let module = bug.module();
@@ -262,14 +263,14 @@ fn named(result: &Checked, bug: &Bug) -> Result<(), Failed> {
         )
         .into());
     }
-    // A race is told for each pair of instructions, which may be several in one pair of lines.
+    // A race is reported for each pair of instructions, which may be several in one pair of lines.
     if !wrong.is_empty() || right.len() > 1 && bug.other.is_none() {
         return Err(format!("more than the planted bug was reported: {of_module:#?}").into());
     }
     Ok(())
 }
 
-/// A stock driver under its workload gives no finding, and no event is lost.
+/// A stock driver under its workload causes no finding, and no event is lost.
 fn silent(driver: &str, kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let trace = folder.path().join("run.trace").display().to_string();
@@ -291,7 +292,7 @@ fn silent(driver: &str, kernel: &str) -> Result<(), Failed> {
     match findings(report).next() {
         None if result.status == 0 => Ok(()),
         None => Err(format!("exit status {}", result.status).into()),
-        // On one line, its essence first, as a log may be cut.
+        // The message is one line with the essence first, because a log may be cut.
         Some(finding) => Err(format!(
             "a finding on a stock driver: {} in {}: {} {finding}",
             finding["kind"], finding["function"], finding["message"]
@@ -300,7 +301,8 @@ fn silent(driver: &str, kernel: &str) -> Result<(), Failed> {
     }
 }
 
-/// Where bus addresses are not physical ones, DMA bugs are told all the same. The first module decides on the device.
+/// Where bus addresses are not physical ones, DMA bugs are reported nevertheless. The first module decides
+/// which device the guest has.
 fn dma_otherwise(bugs: &[Bug], option: &[&str]) -> Result<(), Failed> {
     let mut bugs: Vec<&Bug> = bugs.iter().collect();
     bugs.sort_by_key(|bug| !bug.edu);
@@ -335,7 +337,7 @@ fn recorded_equals_live() -> Result<(), Failed> {
     for report in [&mut live, &mut recorded] {
         let run = report["run"].as_object_mut().ok_or("no run")?;
         run.retain(|name, _| !name.ends_with("seconds") && name != "analysis_lag" && name != "steps");
-        // What was done about a finding is not found out again.
+        // An analysis of the trace does not decide about findings again.
         for finding in report["findings"].as_array_mut().into_iter().flatten() {
             finding.as_object_mut().ok_or("no finding")?.remove("action");
         }
@@ -346,7 +348,7 @@ fn recorded_equals_live() -> Result<(), Failed> {
     if live == recorded { Ok(()) } else { Err(format!("live {live:#}\nrecorded {recorded:#}").into()) }
 }
 
-/// A race that is real happens when one side is held for the other; the values of both writes are told.
+/// A real race happens when one side is held for the other; the values of both writes are reported.
 fn race_is_confirmed() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let out = folder.path().join("run").display().to_string();
@@ -354,7 +356,7 @@ fn race_is_confirmed() -> Result<(), Failed> {
     let outcome = |report: &Value| report["findings"][0]["confirmation"]["outcome"].clone();
     let mut told = outcome(result.report()?);
     if told != "confirmed" {
-        // Chance has a part in it.
+        // The result depends on chance.
         guardrail(&["confirm", "--out", &out]);
         let text = std::fs::read_to_string(folder.path().join("run/report.json"))?;
         told = outcome(&serde_json::from_str(&text)?);
@@ -362,7 +364,7 @@ fn race_is_confirmed() -> Result<(), Failed> {
     if told == "confirmed" { Ok(()) } else { Err(format!("{told}\n{}", result.stderr).into()) }
 }
 
-/// What was found before the panic is reported, with the panic's own text.
+/// Findings before the panic are reported, with the panic's own text.
 fn panic_is_a_result() -> Result<(), Failed> {
     let result = check(&["zoo/null-dereference"]);
     let report = result.report()?;

@@ -1,4 +1,5 @@
-//! Mutants of a network driver and of a file system in guests: each gets a verdict, and the verdicts are right where the bug is known.
+//! Mutants of a network driver and of a file system in guests: each receives a verdict, and the verdicts are
+//! right where the bug is known.
 
 use guardrail_mutate::Subject;
 use guardrail_tests::{SHORT, guardrail};
@@ -22,11 +23,11 @@ fn main() {
         Trial::test("a guarded mutant is contained, and the driver comes again", recovers),
         Trial::test("what a file system hands to the kernel does no harm", file_system),
     ];
-    // Time decides on some verdicts.
+    // Some verdicts depend on time.
     libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
 }
 
-/// A stock driver without its signature, which would not be that of a changed one.
+/// A stock driver without its signature, which would be invalid after a change.
 fn stock(driver: &str) -> Result<Vec<u8>, Failed> {
     let packages = Packages::new(&Cache::open()?);
     let kernel = kernels::find(&packages, KERNEL)?;
@@ -34,7 +35,7 @@ fn stock(driver: &str) -> Result<Vec<u8>, Failed> {
     Ok(Subject::parse(driver, signed)?.stock().to_vec())
 }
 
-/// The same module, where calls of `from` in a section go to `to`.
+/// The same module, with calls of `from` in a section redirected to `to`.
 fn redirected(stock: &[u8], section: &str, from: &str, to: &str) -> Result<Vec<u8>, Failed> {
     use object::read::elf::SectionHeader;
     let header = object::elf::FileHeader64::<LittleEndian>::parse(stock)?;
@@ -70,7 +71,7 @@ fn redirected(stock: &[u8], section: &str, from: &str, to: &str) -> Result<Vec<u
     }
 }
 
-/// The same module, where a function begins with other code, behind the call that tracing wants.
+/// The same module, with other code at the beginning of a function, behind the call for tracing.
 fn begins_with(stock: &[u8], function: &str, code: &[u8]) -> Result<Vec<u8>, Failed> {
     use object::read::elf::SectionHeader;
     let header = object::elf::FileHeader64::<LittleEndian>::parse(stock)?;
@@ -101,16 +102,16 @@ fn known_mutants() -> Result<(), Failed> {
         std::fs::write(&path, bytes)?;
         Ok(path.display().to_string())
     };
-    // The message at load becomes a free of memory that nobody allocated: the allocator crashes.
+    // The message at load is replaced by a free of memory that nobody allocated: the allocator crashes.
     let outside = file("outside", &redirected(&stock, ".init.text", "_printk", "kfree")?)?;
-    // Built for another kind of kernel.
+    // The module is built for another kind of kernel.
     let magic = b"SMP preempt mod_unload";
     let at = stock.windows(magic.len()).position(|part| part == magic).ok_or("no vermagic")?;
     let mut other = stock.clone();
     other[at] = b'X';
     let refused = file("refused", &other)?;
     let same = file("same", &stock)?;
-    // No instruction where a frame is sent, and one that goes nowhere.
+    // One module has an invalid instruction where a packet is sent, and one has a jump to itself.
     let inside = file("inside", &begins_with(&stock, "e1000_xmit_frame", &[0x0f, 0x0b])?)?;
     let hang = file("hang", &begins_with(&stock, "e1000_xmit_frame", &[0xeb, 0xfe])?)?;
     let out = folder.path().join("campaign");
@@ -145,7 +146,8 @@ fn known_mutants() -> Result<(), Failed> {
 
 fn recovers() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    // What is to stop the device's polls frees memory that is not the driver's, when the interface is taken down.
+    // The function that stops the driver's polls frees memory that is not the driver's, when the interface is
+    // taken down.
     let file = folder.path().join("frees.ko");
     std::fs::write(&file, redirected(&stock("e1000")?, ".text", "napi_disable", "kfree")?)?;
     let (file, out) = (file.to_str().ok_or("a path")?, folder.path().join("campaign"));
@@ -164,17 +166,18 @@ fn recovers() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Each of these would crash the kernel if it went on: what entries return, what the kernel is handed, and a call that was ended within the domain.
+/// Each of these would crash the kernel if it ran on. The bugs are in the results of entries, in the
+/// arguments of kernel functions, and in a call that was ended within the domain.
 fn file_system() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (out, stock) = (folder.path().join("campaign"), stock("vfat")?);
-    // What has no call in it returns at once: `mov eax, N; ret`.
+    // A function without a call in it returns at once: `mov eax, N; ret`.
     let returns = |number: u32| [&[0xb8][..], &number.to_le_bytes(), &[0xc3]].concat();
     let mutants = [
         ("no-dentry", begins_with(&stock, "vfat_lookup", &returns(4))?, true),
         ("no-error", begins_with(&stock, "vfat_create", &returns(0x590_0000))?, true),
         ("no-string", redirected(&stock, ".text", "set_nlink", "strncmp")?, true),
-        // The caller is of the domain, which unguarded crashes by itself.
+        // The caller is in the domain, and unguarded it crashes by itself.
         ("no-setup", begins_with(&stock, "setup", &[0x0f, 0x0b])?, false),
     ];
     let mut arguments =
@@ -228,7 +231,7 @@ fn every_mutant() -> Result<(), Failed> {
         return Err(format!("{}\n{}", first.stdout, first.stderr).into());
     }
     let lines = results(folder.path())?;
-    // The stock driver, and each mutant.
+    // There is a line for the stock driver, and one for each mutant.
     assert_eq!(lines.len(), 6);
     for line in lines.iter().filter(|line| line["mutant"] != "stock") {
         let verdict = line["verdict"].as_str().unwrap_or_default();
@@ -241,11 +244,11 @@ fn every_mutant() -> Result<(), Failed> {
     let rows = first.report()?.as_array().ok_or("rows")?;
     assert_eq!(rows.len(), 6);
     assert_eq!((&rows[5]["name"], &rows[5]["mutants"]), (&"all".into(), &5.into()));
-    // All of it is known, so nothing runs again.
+    // All verdicts are known, so nothing runs again.
     let again = guardrail(&arguments);
     assert_eq!((again.status, &again.stdout), (0, &first.stdout), "{}", again.stderr);
     assert_eq!(results(folder.path())?, lines);
-    // Other runs would not fit to these.
+    // Runs with other settings do not belong to this campaign.
     let other = guardrail(&[&arguments[..], &["--smp", "1"]].concat());
     assert_eq!(other.status, 2, "{}", other.stderr);
     Ok(())

@@ -1,4 +1,4 @@
-//! Instrumenting a kernel that runs: code that changes, attaching and detaching by hand, clients of others.
+//! Instrumenting a running kernel: code that changes, attaching and detaching by hand, clients of users.
 
 use guardrail_tests::{Checked, guardrail, root, vm_name};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -10,7 +10,7 @@ const KERNELS: [&str; 3] = ["6.1", "6.12", "7.2"];
 /// Functions whose code changes when tracing, probes and statistics are switched, and those of a module.
 const SCOPE: &str = "function:vfs_*,seq_*,proc_*,__x64_sys_*,try_to_wake_up,ttwu_*,enqueue_*,dequeue_*,__schedule,kmem_cache_*,e1000_*";
 const WORK: &str = "for i in 1 2; do cat /proc/self/stat /proc/modules >/dev/null; sleep 0.1; done";
-/// What changes code, and how it is put back.
+/// Commands that change code, and commands that restore it.
 const CHANGES: [(&str, &str); 4] = [
     (
         "function tracing",
@@ -29,7 +29,7 @@ const CHANGES: [(&str, &str); 4] = [
          echo 1 >events/kprobes/enable; WORK; grep 'one  *[1-9]' kprobe_profile || exit 1; \
          echo 0 >events/kprobes/enable; echo >kprobe_events; WORK",
     ),
-    // The loader gives the same place again; a smaller module there first makes the code another one.
+    // The loader reuses the address; a smaller module there first makes the code differ.
     (
         "modules at the same address",
         "module=/guardrail/driver.ko; text=/sys/module/e1000/sections/.text; before=$(cat $text); \
@@ -49,7 +49,7 @@ fn main() {
     guardrail_tests::run(arguments, trials)
 }
 
-/// A guest that lives on, and ends with the test.
+/// A guest that stays alive, and ends with the test.
 struct Lab(String);
 
 impl Lab {
@@ -116,7 +116,8 @@ fn changing_code(kernel: &str) -> Result<(), Failed> {
         let stale = || format!("{what}: {before:?}, then {after:?}");
         check(after[3] == 0 && after[2] == 0, stale)?;
         check(after[1] > before[1], stale)?;
-        // The same module at the same place is the same code, up to what is written into it at run time.
+        // The same module at the same address is the same code, except for what is written into it at run
+        // time.
         check(after[0] > before[0] || what.starts_with("modules"), stale)?;
         before = after;
     }
@@ -158,7 +159,7 @@ fn attached_and_detached() -> Result<(), Failed> {
     check(gone.status == 2 && gone.stderr.contains("no VM "), || gone.stderr)
 }
 
-/// What `client new` makes is built and runs, as its page says.
+/// The client that `client new` creates is built and runs, as its page says.
 fn new_client() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let made = Command::new(guardrail_tests::program())

@@ -1,4 +1,5 @@
-//! Guarded modules load where the stock ones load, and go where those go: a sample of each kernel's, and all of them with `--ignored`.
+//! Guarded modules load and unload where the stock ones do: a sample of each kernel's, and all of them with
+//! `--ignored`.
 
 use guardrail_rewrite::RewriteError;
 use guardrail_tests::workshop::Workshop;
@@ -11,33 +12,34 @@ use guardrail_vm::run::Options;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::collections::BTreeMap;
 
-/// One module of so many is tried always.
+/// One module of so many is in the sample.
 const SAMPLE: usize = 200;
-/// Modules that take turns in a guest.
+/// The number of modules that run in turn in a guest.
 const TURNS: usize = 100;
-/// Guests that run at a time.
+/// The number of guests that run at a time.
 const GUESTS: usize = 2;
-/// No module has more functions that cannot be proven.
+/// The most functions of a module that cannot be proven.
 const MOST_TRUSTED: usize = 100;
-/// Seconds that a module may take, and everything else.
+/// The time limit for a module, and for everything else, in seconds.
 const TURN: u64 = 5;
 const REST: u64 = 600;
 /// A module that needs nothing; the guest's others are loaded by its workload.
 const FIRST: &str = "dummy";
-/// What many modules ask the kernel's ciphers for by a name, which they do not say that they need.
+/// Ciphers that many modules request by name without declaring the dependency.
 const ASKED_FOR: [&str; 3] = ["crc32c_generic", "crct10dif_generic", "crc64_rocksoft_generic"];
 /// The runtime, where guarded modules are loaded.
 const RUNTIME: &str = "guardrail";
-/// What is said of a module that does what it should.
+/// The result of a module that works.
 const GOOD: &str = "comes and goes";
-/// What the guest says of a module begins so.
+/// The beginning of the guest's lines about modules.
 const SAYS: &str = "loads: ";
-/// ... and so ends the line before it is loaded.
+/// The end of the line before a module is loaded.
 const BEGINS: &str = " begins";
-/// What became of a module that ended its guest.
+/// The result of a module that ended its guest.
 const ENDED: &str = "the guest ended";
 
-/// Loads each module of a list after those that it needs, and unloads all of them. Ciphers are in use for a while, as they are tested.
+/// Loads each module of a list after those that it needs, and unloads all of them. Ciphers are in use for
+/// some time, because they are tested.
 const WORKLOAD: &str = "\
 say_of() { echo \"loads: $*\" >/dev/console; }
 gone() {
@@ -82,21 +84,21 @@ fn main() {
     guardrail_tests::run(arguments, trials)
 }
 
-/// Where guests come from.
+/// The sources of guests.
 struct Place<'a> {
     packages: Packages,
     workshop: Workshop,
     kernel: &'a str,
 }
 
-/// What became of modules, and what the console of their guests said.
+/// The results of modules, and the consoles of their guests.
 #[derive(Default)]
 struct Seen {
     results: BTreeMap<String, String>,
     console: String,
 }
 
-/// A module that is tried, stock and guarded.
+/// A module that is tested, stock and guarded.
 struct Tried {
     plan: LoadPlan,
     guarded: ModuleFile,
@@ -106,7 +108,7 @@ fn load(kernel: &str, every: usize) -> Result<(), Failed> {
     let packages = Packages::new(&Cache::open()?);
     let place = Place { workshop: Workshop::of(&packages, kernel)?, packages, kernel };
     let modules = &place.workshop.modules;
-    // Whoever looks at some modules names them.
+    // The variable names modules to test alone.
     let chosen = std::env::var("GUARDRAIL_MODULES").ok();
     let names: Vec<&str> = match &chosen {
         Some(names) => names.split(',').collect(),
@@ -136,9 +138,9 @@ fn load(kernel: &str, every: usize) -> Result<(), Failed> {
 /// Modules, stock and guarded.
 #[derive(Default)]
 struct Compared {
-    /// What the guarded ones do otherwise.
+    /// Guarded modules whose result differs.
     differ: Vec<String>,
-    /// What became of the stock ones.
+    /// The results of the stock modules.
     results: BTreeMap<String, Vec<String>>,
     /// Functions that are trusted, and violations.
     told: Vec<String>,
@@ -179,7 +181,7 @@ fn batch(place: &Place, names: &[&str]) -> Result<Compared, Failed> {
     Ok(compared)
 }
 
-/// A guarded module, and functions of it that cannot be proven: they are trusted.
+/// A guarded module, and its functions that cannot be proven, which are trusted.
 fn guarded(place: &Place, plan: &LoadPlan) -> Result<(ModuleFile, Vec<String>), Failed> {
     let mut trusted = Vec::new();
     loop {
@@ -192,7 +194,7 @@ fn guarded(place: &Place, plan: &LoadPlan) -> Result<(ModuleFile, Vec<String>), 
     }
 }
 
-/// Loads modules in guests: where one ends its guest, those behind it have another.
+/// Loads modules in guests: where one ends its guest, the modules after it have another guest.
 fn seen(place: &Place, tried: &[Tried], guarded: bool) -> Result<Seen, Failed> {
     let mut seen = Seen::default();
     let mut rest = tried;
@@ -210,7 +212,7 @@ fn seen(place: &Place, tried: &[Tried], guarded: bool) -> Result<Seen, Failed> {
         }
         seen.console += &console;
         let Some(last) = last else {
-            // All had their turns; or the guest ended where none had begun.
+            // All modules ran, or the guest ended before any began.
             let done = rest.iter().all(|tried| seen.results.contains_key(&tried.plan.driver.name));
             return if done { Ok(seen) } else { Err(format!("the guest ended early:\n{console}").into()) };
         };
@@ -222,7 +224,7 @@ fn seen(place: &Place, tried: &[Tried], guarded: bool) -> Result<Seen, Failed> {
 }
 
 impl Seen {
-    /// What the console said from where a module was loaded.
+    /// The console's lines from the load of a module on.
     fn around(&self, name: &str) -> String {
         let begins = format!("{SAYS}{name}{BEGINS}");
         let after = self.console.split_once(&begins).map_or("", |(_, after)| after);

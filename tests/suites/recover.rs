@@ -1,5 +1,5 @@
-//! A guarded driver that violates something while an application uses it: it is killed and begins anew, and the application goes on with
-//! the connection, or the file, that it has.
+//! A guarded driver that commits a violation while an application uses it. It is killed and recovers, and the
+//! application continues with its connection or file.
 
 use guardrail_tests::workshop::Workshop;
 use guardrail_vm::Cache;
@@ -12,25 +12,32 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::Path;
 use std::process::Command;
 
-/// What drivers are known by.
+/// The annotations of the program.
 const TABLE: &str = include_str!("../../crates/kernel/isolation.txt");
 /// A fault of a driver.
 struct Fault {
     driver: &'static str,
-    /// Where it violates something, or what becomes of it then.
+    /// Where the violation is, or what happens to the driver then.
     place: &'static str,
-    /// What it does.
+    /// What the driver does there.
     does: &'static str,
-    /// A function there.
+    /// A function at that place.
     function: &'static str,
-    /// What the driver is given no right to, so that it does: a part of the table, and what stands there instead.
+    /// The right that the driver lacks, so that it commits the violation: a part of the annotations, and its
+    /// replacement.
     spoiled: (&'static str, &'static str),
-    /// On which kernels it is always tried.
+    /// The kernels on which it is always tested.
     always: &'static [&'static str],
 }
 
-/// What is filled in for `ethtool -a`; a field of each frame that is received; the driver's part of commands; their results, and then no driver
-/// comes; the driver's part of a name that is looked up; times of a file that is written, in two modules.
+/// The faults are:
+///
+/// - the structure that is filled in for `ethtool -a`,
+/// - a field of each packet that is received,
+/// - the driver's part of commands,
+/// - the results of commands, after which no driver is loaded again,
+/// - the driver's part of a name that is looked up,
+/// - times of a file that is written, in two modules.
 const FAULTS: [Fault; 9] = [
     Fault {
         driver: "e1000",
@@ -143,7 +150,7 @@ fn guard(workshop: &Workshop, (fault, name): (&Fault, &str), folder: &Path) -> R
     workshop.write(&workshop.guarded(&workshop.modules.plan(name)?, Some(&table), &[])??, folder)
 }
 
-/// A program for the guest that has files open in all ways in which that can be.
+/// A program for the guest that has files open in all possible ways.
 fn holds(folder: &Path) -> Result<Vec<u8>, Failed> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/guarded/holds.c");
     let program = folder.join("holds");
@@ -155,7 +162,7 @@ fn holds(folder: &Path) -> Result<Vec<u8>, Failed> {
     }
 }
 
-/// The driver is killed, and the guest finds all as it was.
+/// The driver is killed, and the guest finds everything as it was.
 fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
     let packages = Packages::new(&Cache::open()?);
     let folder = tempfile::tempdir()?;
@@ -200,7 +207,8 @@ fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
         options.variables.push((name.to_owned(), value.to_owned()));
     }
     let ran = guardrail_tests::unwatched(&prepared, options, 300)?;
-    // When it is removed, sym53c8xx releases memory with interrupts off, of which the kernel warns; guarded or not.
+    // At its removal, guarded or not, sym53c8xx releases memory with interrupts off, and the kernel warns of
+    // that.
     let console = ran.console.split("sym0: detaching").next().unwrap_or_default();
     let says = |text: &&str| console.contains(*text);
     let bad = ["BUG:", "WARNING:", "Oops", "Call Trace:"].into_iter().find(says);

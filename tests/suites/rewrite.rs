@@ -1,4 +1,4 @@
-//! Rewritten drivers in guests: they load, work as before, and the kernel finds its way in their code.
+//! Rewritten drivers in guests: they load, work as before, and the kernel's code tables stay valid.
 
 use guardrail_rewrite::checks::Checks;
 use guardrail_rewrite::spread::Spread;
@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 
 const KERNELS: [&str; 3] = ["6.1", "6.12", "7.2"];
 
-/// What the kernel does with code that it knows by its tables: tracing, probes, static branches, stacks, loading at one place again.
+/// What the kernel does with code through its tables: tracing, probes, static branches, stacks, and loading
+/// at the same address again.
 const USES: [(&str, &str); 5] = [
     (
         "the driver is the rewritten one",
@@ -47,7 +48,7 @@ const USES: [(&str, &str); 5] = [
     ),
 ];
 
-/// What is seen of a module whose calls go through thunks.
+/// The observations of a module whose calls use thunks.
 const CROSSED: [(&str, &str); 5] = [
     (
         "it works, and what it may not ask for is told by function and argument",
@@ -121,7 +122,7 @@ fn spread(kernel: &str, driver: &str, folder: &Path) -> Result<PathBuf, Failed> 
     Ok(path)
 }
 
-/// The rewritten driver does its work, under the eyes of the checker of memory.
+/// The rewritten driver does its work, observed by the checker of memory.
 fn works(kernel: &str, driver: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let path = spread(kernel, driver, folder.path())?;
@@ -134,7 +135,8 @@ fn works(kernel: &str, driver: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Rewrites the stock e1000 into a folder, with the runtime beside it, by the passes that are made from the runtime's `Module.symvers`.
+/// Rewrites the stock e1000 into a folder, with the runtime beside it. The passes are built from the
+/// runtime's `Module.symvers`.
 fn e1000<P: Pass>(kernel: &str, folder: &Path, pass: impl FnOnce(&str) -> P) -> Result<(String, P), Failed> {
     let packages = Packages::new(&Cache::open()?);
     let found = kernels::find(&packages, kernel)?;
@@ -148,7 +150,7 @@ fn e1000<P: Pass>(kernel: &str, folder: &Path, pass: impl FnOnce(&str) -> P) -> 
     Ok((path.display().to_string(), pass))
 }
 
-/// A driver that tells of all that it does: it works, and the runtime hears of each kind of event.
+/// A driver that reports all its events: it works, and the runtime receives each kind of event.
 fn traced(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (path, trace) = e1000(kernel, folder.path(), |symbols| Trace::new(Event::ALL, symbols))?;
@@ -171,15 +173,15 @@ fn traced(kernel: &str) -> Result<(), Failed> {
     let events = told.lines().find_map(|line| line.strip_prefix("events: ")).unwrap_or_default();
     let counts: Vec<u64> = events.split(' ').filter_map(|word| word.parse().ok()).collect();
     let all = counts.len() == Event::ALL.len() && counts.iter().all(|&count| count > 100);
-    // Whatever is entered is left, except by a jump on a condition.
+    // Each entry is left, except by a conditional jump.
     if started.status != 0 || !all || counts[4] > counts[3] || counts[4] < counts[3] / 10 * 9 {
         return Err(format!("{counts:?}\n{}\n{told}", started.stderr).into());
     }
     Ok(())
 }
 
-/// A driver with all stores checked, and nothing granted but its own variables: it works while violations are only told, which are
-/// those of memory that others gave it.
+/// A driver with all stores checked, and with rights to its own variables only. It works while violations are
+/// only logged, which are those of memory that others gave it.
 fn guarded(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (path, checks) = e1000(kernel, folder.path(), |symbols| Checks::new(1).guarded("e1000", symbols))?;
@@ -192,7 +194,8 @@ fn guarded(kernel: &str) -> Result<(), Failed> {
         return Err(format!("exit status {}\n{}\n{}", result.status, result.stdout, result.stderr).into());
     }
     let name = vm_name("guarded");
-    // A thousand places are told of, each with its stack: the log that kernels have loses the first of them.
+    // A thousand places are reported, each with its stack: the default log of a kernel loses the first of
+    // them.
     let log = ["--append", "log_buf_len=8M"];
     let start =
         ["vm", "start", &name, "--client", "null", "--detached", "--kernel", kernel, "--driver", &path];
@@ -212,7 +215,7 @@ fn guarded(kernel: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What a few functions do; the names of allocators differ between kernels.
+/// The actions of a few functions; the names of allocators differ between kernels.
 fn border() -> Interposition {
     let arg = Value::Arg;
     let given = |kind: u32, size: Value| Wrapper {
@@ -244,7 +247,7 @@ fn border() -> Interposition {
         "dma_free_attrs".into(),
         Wrapper { before: vec![Action::Disown { pointer: arg(2), kind: 2 }.into()], ..Wrapper::default() },
     );
-    // Of a variable number of arguments.
+    // This function has a variable number of arguments.
     let format = Action::RequireWrite { pointer: arg(0), size: Value::Const(0) };
     border.imports.insert(
         "netdev_info".into(),
@@ -253,7 +256,8 @@ fn border() -> Interposition {
     border
 }
 
-/// Calls out of a driver and into it go through thunks, which do what they are to do, and the kernel walks stacks through them.
+/// Calls out of a driver and into it use thunks, which perform their actions. The kernel walks stacks through
+/// them.
 fn crossed(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (path, checks) = e1000(kernel, folder.path(), |symbols| {

@@ -1,5 +1,5 @@
-//! The runtime of guarded modules, in guests: its own tests on every kernel, what it reports, how it ends threads, and that it goes
-//! without a trace.
+//! The runtime of guarded modules, in guests: its own tests on every kernel, its reports, how it ends
+//! threads, and that it leaves nothing behind.
 
 use guardrail_tests::Ran;
 use guardrail_vm::kernels::NAMES;
@@ -9,7 +9,7 @@ use guardrail_vm::run::{Options, Outcome};
 use guardrail_vm::{Cache, kernels, runtime};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Tells the host what the kernel's log says, and what can be read of the runtime.
+/// Prints the kernel's log and the runtime's files for the host.
 const TELL: &str = "\
 tell() {
     dmesg | sed 's/^/dmesg: /' >/dev/console
@@ -20,7 +20,8 @@ tell() {
 step tell tell
 ";
 
-/// Loads and unloads everything again and again: what is free afterwards was free before, but for 8 MiB. A run of the tests takes 16.
+/// Loads and unloads everything again and again. All memory is free afterwards, except for 8 MiB. A run of
+/// the tests takes 16.
 const AGAIN: &str = "\
 free_kib() { sync; echo 3 >/proc/sys/vm/drop_caches; sed -n 's/^MemFree: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo; }
 come() { insmod /guardrail/modules/000-guardrail.ko && insmod /guardrail/driver.ko quick=1; }
@@ -110,12 +111,12 @@ fn all_passed(ran: &Ran) -> Result<(), Failed> {
     }
 }
 
-/// What the workload told of log and files. The kernel says parts of its log itself, before.
+/// The workload's lines of log and files. The kernel prints parts of its log itself, before these.
 fn told(ran: &Ran) -> impl Iterator<Item = &str> {
     ran.console.lines().filter(|line| line.starts_with("dmesg: ") || line.starts_with("debugfs "))
 }
 
-/// What must be told: parts of one line each, in this order.
+/// Checks that these reports exist: parts of one line each, in this order.
 fn says(ran: &Ran, wanted: &[&[&str]]) -> Result<(), Failed> {
     let mut lines = told(ran);
     for parts in wanted {
@@ -129,7 +130,7 @@ fn says(ran: &Ran, wanted: &[&[&str]]) -> Result<(), Failed> {
 fn passes(kernel: &str) -> Result<(), Failed> {
     let ran = guest(kernel, TELL, &[])?;
     all_passed(&ran)?;
-    // A place is told once with what is known of its target, and counted.
+    // A place is reported once with the description of its target, and counted.
     let place = |n: u32| format!("report+0x{n:x}/");
     let [first, second, third, fourth, fifth] = [1, 2, 3, 4, 5].map(place);
     let needs = "domain 1 holds read, needs write";
@@ -178,7 +179,7 @@ fn passes(kernel: &str) -> Result<(), Failed> {
 fn five_levels() -> Result<(), Failed> {
     let ran = guest("6.1", TELL, &["-cpu", "max"])?;
     all_passed(&ran)?;
-    // Only there, memory of the kernel has such addresses.
+    // Only in this kernel, the kernel's memory has such addresses.
     says(&ran, &[&["violation: write of 8 bytes at ff"]])?;
     match ran.console.contains("write of 8 bytes at ffff8") {
         true => Err("the guest has four levels".into()),

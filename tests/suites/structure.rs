@@ -1,8 +1,8 @@
-//! The shape of the repository: what may import what, how long files and functions may be, which paths docs name, how docs read.
-//! Pure text, without a build or a guest.
+//! The shape of the repository: which imports are allowed, how long files and functions may be, which paths
+//! docs name, how docs read. Pure text, without a build or a guest.
 //!
-//! `structure/known.txt` lists what is known to be wrong. It may only shrink: a check fails on what is not listed, and on a line that is not needed
-//! any more.
+//! `structure/known.txt` lists the known exceptions. It may only shrink: a check fails on an exception that
+//! is not listed, and on a line that is not needed any more.
 
 #[path = "structure/crates.rs"]
 mod crates;
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 const KNOWN: &str = include_str!("structure/known.txt");
 
-/// What a check found: a line for `known.txt` without the check's name, and what a reader wants to know besides.
+/// The result of a check: lines for `known.txt` without the check's name, with details for a reader.
 pub type Found = BTreeMap<String, String>;
 
 /// The repository.
@@ -59,7 +59,7 @@ pub fn read(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Compares what a check found with what is known.
+/// Compares the result of a check with the known exceptions.
 #[track_caller]
 fn compare(check: &str, found: &Found) {
     println!("{check}: {} found", found.len());

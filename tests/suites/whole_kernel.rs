@@ -1,4 +1,5 @@
-//! Faults anywhere in the kernel: planted bugs outside of drivers and their twins, and workloads in which nothing is wrong.
+//! Faults anywhere in the kernel: planted bugs outside of drivers, their twins, and workloads without any
+//! fault.
 
 use guardrail_host::zoo;
 use guardrail_tests::{Checked, findings, guardrail, root};
@@ -6,11 +7,11 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// The kernels, and what of `stress-ng` is always run on each; the rest with `--ignored`.
+/// The kernels, and the class of `stress-ng` that always runs on each; the others run with `--ignored`.
 const KERNELS: [(&str, &str); 3] = [("6.1", "memory"), ("6.12", "filesystem"), ("7.2", "memory")];
-/// Its classes that are run at all.
+/// The classes of `stress-ng` that are run.
 const CLASSES: &str = "memory filesystem network scheduler";
-/// Guests without stress that run at a time.
+/// The number of guests without stress that run at a time.
 const TOGETHER: usize = 2;
 
 fn main() {
@@ -41,13 +42,13 @@ fn main() {
         libtest_mimic::run(&Arguments { test_threads: Some(threads), ..arguments.clone() }, trials)
     };
     let together = run(arguments.test_threads.unwrap_or(TOGETHER), trials);
-    // A guest under stress that has to share its processors looks as if it hung.
+    // A guest under stress that has to share its processors seems to hang.
     let alone = run(1, alone);
     together.exit_if_failed();
     alone.exit();
 }
 
-/// What the zoo says of one of its folders.
+/// The description of a folder of the zoo.
 #[derive(Clone)]
 struct Bug {
     name: String,
@@ -55,9 +56,9 @@ struct Bug {
     kind: String,
     function: String,
     line: u64,
-    /// The access is made by code of the kernel, called from there.
+    /// True where code of the kernel, called from this place, makes the access.
     by_kernel: bool,
-    /// Any line of the function is right.
+    /// True where any line of the function is right.
     anywhere: bool,
 }
 
@@ -93,10 +94,10 @@ impl Bug {
         self.name.replace('-', "_")
     }
 
-    /// Whether a finding is the planted bug.
+    /// True where a finding is the planted bug.
     fn is_named_by(&self, finding: &Value) -> bool {
         let frames = finding["stack"].as_array().map(Vec::as_slice).unwrap_or_default();
-        // Where the kernel's code accesses, the module's innermost frame is meant.
+        // Where the kernel's code accesses, the module's innermost stack frame counts.
         let frame = frames.iter().find(|frame| !self.by_kernel || frame["module"] == self.module().as_str());
         let line = |frame: &Value| frame["location"]["line"].as_u64();
         finding["kind"] == self.kind.as_str()
@@ -118,7 +119,7 @@ fn report(result: &Checked, statuses: &[i32]) -> Result<Value, Failed> {
     }
 }
 
-/// All bugs of memory in one guest, their twins in another.
+/// All bugs of memory run in one guest, their twins in another.
 fn memory_trials(kernel: &'static str, bugs: &Arc<[Bug]>, trials: &mut Vec<Trial>) {
     let bugs: Vec<Bug> = bugs.iter().filter(|bug| bug.client == "kaddrcheck").cloned().collect();
     let twins = bugs.clone();
@@ -151,8 +152,8 @@ fn memory(kernel: &str, drivers: impl Iterator<Item = String>, statuses: &[i32])
     report(&result, statuses)
 }
 
-/// Threads that leave their stack are ended, and the guest goes on: the module is unloaded, and the next one does the same. Twins go
-/// deep, and nothing is said.
+/// Threads that leave their stack are ended, and the guest continues: the module is unloaded, and the next
+/// one does the same. Twins use much of the stack, and cause no report.
 fn stacks(kernel: &str, bugs: &[Bug]) -> Result<(), Failed> {
     let own: Vec<&Bug> = bugs.iter().filter(|bug| bug.name != "kernel-softirq").collect();
     let mut drivers: Vec<String> = own.iter().map(|bug| format!("zoo/{}", bug.name)).collect();
@@ -181,12 +182,13 @@ fn in_interrupt() -> Result<(), Failed> {
     }
 }
 
-/// Attached when the kernel runs already: what it has allocated until then is found in its own structures.
+/// The client is attached when the kernel runs already: it finds earlier allocations in the kernel's own
+/// structures.
 fn churn(kernel: &str, rounds: u32) -> Result<(), Failed> {
     sound(kernel, &["churn", "--set", &format!("ROUNDS={rounds}"), "--from", "load"])
 }
 
-/// A sample of what `stress` does; the whole takes some minutes a kernel.
+/// A sample of `stress`; the whole takes some minutes per kernel.
 fn stress(kernel: &str, classes: &str) -> Result<(), Failed> {
     let classes = format!("CLASSES={classes}");
     sound(kernel, &["stress", "--set", "OPERATIONS=2", "--set", "SECONDS=1", "--set", &classes])

@@ -1,4 +1,4 @@
-//! The zoo's index says what `expect.json` and the sources say. `GUARDRAIL_UPDATE=1` makes it anew.
+//! The zoo's index agrees with `expect.json` and the sources. `GUARDRAIL_UPDATE=1` writes it anew.
 
 use guardrail_host::zoo;
 use guardrail_tests::root;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The index as the zoo's folders have it: one table for each kind.
+/// The index from the zoo's folders: one table for each kind.
 fn index(zoo: &Path) -> String {
     let mut kinds: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, folder) in zoo::drivers(zoo).expect("the zoo can be listed") {

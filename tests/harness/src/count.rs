@@ -1,11 +1,11 @@
-//! What cargo's output says of tests.
+//! Counts the tests in cargo's output.
 
 /// Tests that passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Tests, or steps that count as one.
+    /// Tests that passed, or steps that count as one.
     pub passed: usize,
-    /// The same.
+    /// Tests that failed, or steps that count as one.
     pub failed: usize,
 }
 
@@ -19,7 +19,8 @@ impl Count {
 
 /// Counts the tests in the output of `cargo test`, over all its test programs.
 ///
-/// A run that fails without a failed test (it was not built, it crashed) counts as one failure, and so does one that ran no test at all.
+/// A run that fails without a failed test (it was not built, it crashed) counts as one failure. So does a run
+/// without any test.
 pub fn tests(output: &str, succeeded: bool) -> Count {
     let mut count = Count::default();
     for line in output.lines() {

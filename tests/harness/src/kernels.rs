@@ -1,6 +1,6 @@
 //! The kernels that tests pin, in the cache of downloads.
 //!
-//! A cache holds also what a user fetched; tests take only the kernels that short names are pinned to.
+//! A cache may contain other kernels of the user; tests take only the kernels that short names are pinned to.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
 //! Runs everything that must hold before a change lands: `make test`.
 //!
-//! Knows the steps (`steps`), in which order and beside which others they run (`schedule`), how a command is started, limited and
-//! killed (`process`), and how cargo's output is counted (`count`). Knows nothing of Guardrail itself: a step is a command.
+//! Knows the steps (`steps`), and their order and which ones run in parallel (`schedule`). It also knows how
+//! a command is started, limited and killed (`process`), and how cargo's output is counted (`count`). Knows
+//! nothing of Guardrail itself: a step is a command.
 //!
 //! The last line on standard output is always `N passed, N failed`.
 
@@ -26,7 +27,7 @@ Runs all steps, or those named and the builds that they need.
   STEP    a step's name, or a part of it
   --list  print the steps and end";
 
-/// How often the running steps are looked at.
+/// The time between two looks at the running steps.
 const TICK: Duration = Duration::from_millis(50);
 
 fn main() -> ExitCode {
@@ -66,7 +67,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the steps, as many beside each other as the processors carry.
+/// Runs the steps, as many in parallel as the processors carry.
 fn run(steps: &[Step]) -> std::io::Result<Report> {
     process::catch_signals();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -100,7 +101,7 @@ fn run(steps: &[Step]) -> std::io::Result<Report> {
     Ok(report)
 }
 
-/// Where the output of each step stays: `test-logs` in cargo's target folder.
+/// The folder for the output of the steps: `test-logs` in cargo's target folder.
 fn logs() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").filter(|folder| !folder.is_empty());
     target.map_or_else(|| PathBuf::from("target"), PathBuf::from).join("test-logs")

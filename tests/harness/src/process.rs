@@ -1,4 +1,5 @@
-//! A step's process: its output in a file, in a process group of its own, killed with all its descendants where it hangs.
+//! A step's process. Its output is in a file, and it has its own process group. It is killed with all its
+//! descendants where it hangs.
 
 use crate::kernels;
 use crate::steps::Step;
@@ -38,7 +39,7 @@ pub fn interrupted() -> bool {
 pub enum End {
     /// With exit status 0.
     Passed,
-    /// With another, or by a signal.
+    /// With another exit status, or by a signal.
     Failed,
     /// It took longer than its limit and was killed.
     Hung,
@@ -47,11 +48,11 @@ pub enum End {
 /// A step that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// How.
+    /// How the step ended.
     pub end: End,
-    /// From its start to its end.
+    /// The time from its start to its end.
     pub took: Duration,
-    /// Both streams; bytes that are not UTF-8 are replaced.
+    /// Standard output and standard error; bytes that are not UTF-8 are replaced.
     pub output: String,
 }
 
@@ -64,7 +65,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a step; its output is in a file of this folder, which stays.
+    /// Starts a step; its output is in a file of this folder, which is kept.
     pub fn start(step: &Step, logs: &Path) -> io::Result<Running> {
         let log = logs.join(format!("{}.log", step.name.replace(' ', "-")));
         let file = File::create(&log)?;
@@ -81,7 +82,7 @@ impl Running {
         Ok(Running { child, log, began: Instant::now(), limit: step.limit })
     }
 
-    /// What came of the step, once it has ended. A step over its limit is killed.
+    /// The result of the step, once it has ended. A step over its limit is killed.
     pub fn ended(&mut self) -> io::Result<Option<Ended>> {
         let end = match self.child.try_wait()? {
             Some(status) if status.success() => End::Passed,
@@ -96,7 +97,7 @@ impl Running {
         Ok(Some(Ended { end, took: self.began.elapsed(), output }))
     }
 
-    /// Ends the step and all processes below it: first as a user would, then for good.
+    /// Ends the step and all processes below it: first with the signals of a user, then with SIGKILL.
     pub fn kill(&mut self) {
         let pid = self.child.id().cast_signed();
         let mut all = descendants(pid);

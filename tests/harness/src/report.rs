@@ -1,4 +1,4 @@
-//! What is printed. Everything is on standard output, and the counts are its last line.
+//! Prints the results. Everything is on standard output, and the counts are its last line.
 
 use crate::count::{self, Count};
 use crate::process::{End, Ended};

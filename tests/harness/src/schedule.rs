@@ -1,4 +1,4 @@
-//! Which step starts when: pure, without processes.
+//! Decides which step starts when; has no side effects and starts no process.
 
 use crate::steps::Step;
 
@@ -11,17 +11,19 @@ enum State {
     Failed,
 }
 
-/// The steps' order. A step starts when all steps before it have passed and its weight fits beside what runs.
+/// The steps' order. A step starts when all steps before it have passed and its weight fits beside the
+/// running steps.
 pub struct Schedule<'a> {
     steps: &'a [Step],
     states: Vec<State>,
-    /// Numbers of steps that will not run and have not been handed out.
+    /// Numbers of skipped steps that the caller has not fetched yet.
     skipped: Vec<usize>,
     processors: usize,
 }
 
 impl<'a> Schedule<'a> {
-    /// The machine's processors carry as much weight as there are of them, but two at least: on one processor, two light steps share it.
+    /// The machine's processors carry one unit of weight each, but two at least: on one processor, two light
+    /// steps share it.
     pub fn new(steps: &'a [Step], processors: usize) -> Schedule<'a> {
         Schedule {
             steps,
@@ -51,7 +53,7 @@ impl<'a> Schedule<'a> {
         started
     }
 
-    /// Notes that a step ended. What must come after a failed step is skipped.
+    /// Notes that a step ended. Steps that depend on a failed one are skipped.
     pub fn ended(&mut self, number: usize, passed: bool) {
         self.states[number] = if passed { State::Passed } else { State::Failed };
         while let Some(lost) = (0..self.steps.len()).find(|&number| self.is_lost(number)) {

@@ -20,13 +20,13 @@ pub struct Step {
     pub command: Vec<String>,
     /// How its result is counted.
     pub counts: Counts,
-    /// How many processors it keeps busy; zero for what runs at idle priority beside everything.
+    /// The number of processors that it keeps busy; zero for a step at idle priority beside all others.
     pub weight: usize,
-    /// Steps that must have passed before, by name. Those that are left out of a run do not count.
+    /// Steps that must have passed before, by name. Steps that the run leaves out do not count.
     pub after: Vec<&'static str>,
-    /// True where it builds what later steps run: it runs also where only those are named.
+    /// True where it builds what later steps run: it also runs where only those are named.
     pub builds: bool,
-    /// It is killed and has failed when it takes longer.
+    /// The time limit: a step that takes longer is killed and has failed.
     pub limit: Duration,
 }
 
@@ -39,7 +39,7 @@ const IDLE: usize = 0;
 
 const RELEASE: &str = "release build";
 const FUZZ_BUILD: &str = "fuzz targets build";
-/// What runs before the release build: a change that fails here is not worth the guests' time.
+/// The steps before the release build: a change that fails here is not worth the guests' time.
 const QUICK: [&str; 6] =
     ["what building needs is installed", "format", "clippy", "unit tests", "report formats", "structure"];
 
@@ -72,9 +72,10 @@ impl Step {
     }
 }
 
-/// All steps. Where several can start, the first one does: what takes long, and what pairs well, stands early.
+/// All steps. Of several that can start, the first one does. Long steps, and steps that pair well with
+/// others, are therefore early.
 ///
-/// A limit is for what hangs; it leaves time for the downloads of a first run.
+/// A limit is for steps that hang; it leaves time for the downloads of a first run.
 pub fn all() -> Vec<Step> {
     let [setup, format, clippy, unit, ..] = QUICK;
     let fuzz_seconds = std::env::var("GUARDRAIL_FUZZ_SECONDS").unwrap_or_else(|_| "10".to_owned());
@@ -85,8 +86,9 @@ pub fn all() -> Vec<Step> {
         Step::tests(unit, HEAVY, 60, "--lib --bins").after(&[setup]),
         Step::tests("report formats", HEAVY, 30, "--test formats").after(&[setup]),
         Step::tests("structure", HEAVY, 30, "--test structure --test zoo_index").after(&[setup]),
-        // With the tests that have guests, all at once: one after another would leave processors idle. The suites then name them with
-        // --workspace: with -p, cargo would build them once more, with fewer features.
+        // This builds the tests with guests, too, all at once: one after another would leave processors idle.
+        // The suites then name them with --workspace: with -p, cargo would build them once more, with fewer
+        // features.
         Step {
             builds: true,
             ..Step::new(RELEASE, HEAVY, 90, "cargo build --release --workspace --lib --bins --test *")
@@ -147,7 +149,7 @@ pub fn all() -> Vec<Step> {
     steps
 }
 
-/// The steps that these words name, and the builds that they need; all where there are no words.
+/// The steps with these names, and the builds that they need; all steps without names.
 pub fn choose(steps: Vec<Step>, words: &[String]) -> Result<Vec<Step>, String> {
     if words.is_empty() {
         return Ok(steps);
@@ -163,7 +165,7 @@ pub fn choose(steps: Vec<Step>, words: &[String]) -> Result<Vec<Step>, String> {
         }
         chosen.extend(named);
     }
-    // A step stands behind those that it needs.
+    // A step is listed after those that it needs.
     for step in steps.iter().rev() {
         if chosen.contains(&step.name) {
             let builds = steps.iter().filter(|build| build.builds && step.after.contains(&build.name));

@@ -14,7 +14,7 @@ const ROWS: [(&str, &[&str]); 8] = [
     ("on the host", &["cli"]),
 ];
 
-/// The names of dependencies in a manifest that the program itself has, not only its tests.
+/// The names in a manifest of the program's own dependencies, without those of its tests.
 fn dependencies(manifest: &str) -> Vec<String> {
     let mut section = "";
     let mut found = Vec::new();
@@ -29,7 +29,7 @@ fn dependencies(manifest: &str) -> Vec<String> {
     found
 }
 
-/// Each crate under `crates/`, by the name of its folder, and what it depends on.
+/// Each crate under `crates/`, by the name of its folder, and its dependencies.
 fn crates() -> Vec<(String, Vec<String>)> {
     let manifests = files("crates", &["Cargo.toml"]);
     let of = |path: &String| {
@@ -43,7 +43,7 @@ fn row(name: &str) -> Option<usize> {
     ROWS.iter().position(|(_, names)| names.contains(&name))
 }
 
-/// Dependencies that run up, and crates that have no place.
+/// Dependencies that run up, and crates without a row.
 pub fn upward() -> Found {
     let mut found = Found::new();
     for (name, dependencies) in crates() {

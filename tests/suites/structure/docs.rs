@@ -4,7 +4,7 @@ use crate::{Found, files, read, root};
 use guardrail_host::zoo;
 use std::path::Path;
 
-/// Folders at the top of the repository: a path in backticks that begins with one is meant from there.
+/// The top folders of the repository: a path in backticks that begins with one is relative to the repository.
 const FOLDERS: [&str; 12] = [
     "crates",
     "runtime",
@@ -20,7 +20,7 @@ const FOLDERS: [&str; 12] = [
     "active",
 ];
 
-/// The pages: all of `docs/`, and what stands beside code.
+/// The pages: all of `docs/`, and the pages beside code.
 pub fn pages() -> Vec<String> {
     let root = root();
     let top = ["README.md", "CONTRIBUTING.md"].into_iter().filter(|name| root.join(name).is_file());
@@ -45,7 +45,7 @@ pub fn missing() -> Found {
     found
 }
 
-/// Whether a path is `zoo/NAME` as the command line takes it: a driver of the zoo or its twin, without its kind.
+/// True for a path in the command line's form `zoo/NAME`: a driver of the zoo or its twin, without its kind.
 fn is_driver(path: &str) -> bool {
     let Some(name) = path.strip_prefix("zoo/") else { return false };
     let name = name.strip_suffix("_ok").unwrap_or(name);
@@ -62,7 +62,7 @@ fn links(text: &str) -> Vec<String> {
     files.filter(|target| !target.is_empty()).collect()
 }
 
-/// Paths from the top of the repository that stand in backticks, without those with a part to be filled in.
+/// Paths in backticks from the top of the repository, without those that contain a placeholder.
 fn code_paths(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in text.lines() {

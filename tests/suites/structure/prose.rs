@@ -1,4 +1,4 @@
-//! How docs, messages and comments read.
+//! Checks how docs, messages and comments read.
 
 use crate::source::{is_generated, strip, without_tests};
 use crate::{Found, docs, files, read};
@@ -20,7 +20,7 @@ const BANNED: [&str; 9] = [
     "becomes of it",
 ];
 
-/// Pages with a mean sentence that is too long, or with single ones.
+/// Pages whose mean sentence is too long, or that have single sentences over the limit.
 pub fn long() -> Found {
     let mut found = Found::new();
     let (mut words, mut count) = (0, 0);
@@ -51,8 +51,8 @@ fn length(sentence: &str) -> usize {
     sentence.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count()
 }
 
-/// The sentences of a page in Markdown, without headings and blocks of code. True marks those in cells of tables. Code in a line is
-/// one word.
+/// The sentences of a page in Markdown, without headings and blocks of code. True marks sentences in cells of
+/// tables. Code in backticks counts as one word.
 fn sentences(text: &str) -> Vec<(bool, String)> {
     let mut blocks: Vec<(bool, String)> = vec![Default::default()];
     let mut fenced = false;
@@ -88,7 +88,7 @@ fn sentences(text: &str) -> Vec<(bool, String)> {
     blocks.iter().flat_map(sentences).collect()
 }
 
-/// A line without code and targets of links.
+/// A line without code and without targets of links.
 fn plain(line: &str) -> String {
     let mut text = String::new();
     for (number, part) in line.split('`').enumerate() {
@@ -101,7 +101,8 @@ fn plain(line: &str) -> String {
     text
 }
 
-/// A block's sentences: one ends at a full stop, a question mark or an exclamation mark before a word that does not begin in lower case.
+/// The sentences of a block. One ends at a full stop, a question mark or an exclamation mark before a word
+/// that does not begin in lower case.
 fn split(block: &str) -> Vec<String> {
     let mut sentences = Vec::new();
     let mut sentence = String::new();
@@ -129,7 +130,7 @@ pub fn banned() -> Found {
             detail.push_str(&format!("{path}:{line}: {}\n", text.trim()));
         }
     };
-    // The glossary names the words that are not used.
+    // The glossary lists the words that are not used.
     for page in docs::pages().into_iter().filter(|page| page != "docs/glossary.md") {
         read(&page).lines().enumerate().for_each(|(at, line)| note(&page, at + 1, line));
     }
@@ -153,7 +154,7 @@ pub fn banned() -> Found {
     found
 }
 
-/// Is the phrase there, as words of their own?
+/// True where the phrase occurs as separate words.
 fn has(text: &str, phrase: &str) -> bool {
     let text = text.to_lowercase();
     let word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '-');
@@ -162,7 +163,7 @@ fn has(text: &str, phrase: &str) -> bool {
     })
 }
 
-/// Doc comments that are one word, by crate: their number.
+/// The number of doc comments of one word, by crate.
 pub fn one_word() -> Found {
     let mut crates: std::collections::BTreeMap<String, Vec<String>> = std::collections::BTreeMap::new();
     for path in files("crates", &[".rs"]).into_iter().filter(|path| path.contains("/src/")) {

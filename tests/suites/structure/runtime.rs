@@ -17,7 +17,7 @@ fn order() -> Vec<String> {
         .collect()
 }
 
-/// Includes from a folder into one that stands higher, or into one that the order lacks.
+/// Includes from a folder into a higher one, or into one that the order lacks.
 pub fn upward() -> Found {
     let order = order();
     let mut found = Found::new();
@@ -28,7 +28,7 @@ pub fn upward() -> Found {
     let place = |folder: &str| order.iter().position(|name| name == folder);
     let mut edges: BTreeMap<(String, String), String> = BTreeMap::new();
     for path in files("runtime", &[".c", ".h"]) {
-        // A file at the top, such as main.c, stands above all folders; tests stand beside it.
+        // A file at the top, such as main.c, is above all folders; tests are beside it.
         let Some((folder, _)) = path.strip_prefix("runtime/").and_then(|path| path.split_once('/')) else {
             continue;
         };

@@ -1,7 +1,8 @@
 //! Cycles between the modules of a crate.
 //!
-//! Modules beside each other form a graph at each level of a crate: one has an edge to another where a file in it names a path into the
-//! other. A name that the parent re-exports counts as a path to where it is defined. What the parent's own file defines counts for nobody.
+//! Modules beside each other form a graph at each level of a crate. One module has an edge to another where a
+//! file in it names a path into the other. A name that the parent re-exports counts as a path to where it is
+//! defined. Items of the parent's own file form no edge.
 
 use crate::source::{strip, without_tests};
 use crate::{Found, files, read};
@@ -10,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A module by its path in the crate; the root is empty.
 type Module = Vec<String>;
 
-/// A file's module, its paths to other modules, and its `use` items by the name that they bring in.
+/// A file's module, its paths to other modules, and its `use` items by the names that they import.
 struct File {
     path: String,
     paths: Vec<Module>,
@@ -26,7 +27,7 @@ pub fn cycles() -> Found {
 
 fn cycles_of(src: &str) -> Found {
     let modules = modules(src);
-    // From the level and its two modules to a file that makes the edge.
+    // Maps each level and its two modules to a file that makes the edge.
     let mut levels: BTreeMap<Module, BTreeMap<(String, String), String>> = BTreeMap::new();
     for (from, file) in &modules {
         for path in &file.paths {
@@ -52,7 +53,7 @@ fn cycles_of(src: &str) -> Found {
     found
 }
 
-/// Sets of more than one module, each of which reaches each other one.
+/// Sets of more than one module in which each module reaches each other one.
 fn knots(edges: &BTreeMap<(String, String), String>) -> Vec<BTreeSet<String>> {
     let mut reach: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (a, b) in edges.keys() {
@@ -111,7 +112,8 @@ fn modules(src: &str) -> BTreeMap<Module, File> {
     modules
 }
 
-/// The paths in code that begin at the crate, at the module or at its parent; and what `use` items bring in, by name.
+/// The paths in code that begin at the crate, at the module or at its parent, and the imports of `use` items,
+/// by name.
 fn paths(code: &str, module: &Module) -> (Vec<Module>, BTreeMap<String, Module>) {
     let tokens = tokens(code);
     let (mut paths, mut uses) = (Vec::new(), BTreeMap::new());
@@ -158,7 +160,7 @@ fn tokens(code: &str) -> Vec<String> {
     tokens
 }
 
-/// Reads a path or a tree of paths from a token on; gives the token behind it.
+/// Reads a path or a tree of paths from a token on; returns the index of the next token.
 fn tree(tokens: &[String], mut at: usize, prefix: &mut Module, found: &mut Vec<(Module, String)>) -> usize {
     let depth = prefix.len();
     loop {
@@ -199,7 +201,8 @@ fn tree(tokens: &[String], mut at: usize, prefix: &mut Module, found: &mut Vec<(
     at
 }
 
-/// A path from the crate's root; one that begins at another crate is none of ours, one that begins at a child is.
+/// A path from the crate's root. A path that begins at another crate is left out, and one that begins at a
+/// child is included.
 fn absolute(path: &[String], module: &Module) -> Option<Module> {
     let mut base = module.clone();
     let mut rest = path;

@@ -1,4 +1,5 @@
-//! How long files and functions are. What a comment right above calls a table may be longer.
+//! Checks the lengths of files and functions. A function whose comment right above calls it a table may be
+//! longer.
 
 use crate::source::{close, is_generated, strip};
 use crate::{Found, read};
@@ -53,14 +54,15 @@ pub fn functions() -> Found {
     found
 }
 
-/// Is the function whose first line has this index a table, by the comments and attributes right above it?
+/// True where the comments and attributes right above the function call it a table. `first` is the index of
+/// its first line.
 fn is_table(lines: &[&str], first: usize) -> bool {
     let above = lines[..first].iter().rev().map(|line| line.trim());
     let above = above.take_while(|line| ["//", "#[", "/*", "*"].iter().any(|start| line.starts_with(start)));
     above.into_iter().any(|line| line.contains("table"))
 }
 
-/// Functions of Rust code that are no tables, and their lines.
+/// The functions of Rust code that are not tables, with their numbers of lines.
 fn rust(text: &str) -> Vec<(String, usize)> {
     let code = strip(text).code;
     let lines: Vec<&str> = text.lines().collect();
@@ -85,7 +87,7 @@ fn rust(text: &str) -> Vec<(String, usize)> {
     found
 }
 
-/// Is there a `;` outside of brackets?
+/// True where there is a `;` outside of brackets.
 fn ends_before(head: &str) -> bool {
     let mut depth = 0_i32;
     head.chars().any(|c| {
@@ -94,7 +96,8 @@ fn ends_before(head: &str) -> bool {
     })
 }
 
-/// Functions of C code in the kernel's style, braces in the first column, that are no tables; and their lines.
+/// The functions of C code that are not tables, with their numbers of lines. The code is in the kernel's
+/// style, with braces in the first column.
 fn c(text: &str) -> Vec<(String, usize)> {
     let code = strip(text).code;
     let (code, lines): (Vec<&str>, Vec<&str>) = (code.lines().collect(), text.lines().collect());
