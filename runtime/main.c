@@ -99,7 +99,7 @@ table:
 	return err;
 }
 
-/* The modules that use this one are unloaded, so nobody changes or checks a right any more. */
+/* The modules that use this one are unloaded, so no code changes or checks a right any more. */
 static void __exit guardrail_exit(void)
 {
 	guardrail_debugfs_exit();

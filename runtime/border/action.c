@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Actions: at each call between a guarded module and the kernel, rights pass from one to the other, and what the module
- * asks of the kernel has to be its right. Thunks in the module call these functions with their call registers
- * (guardrail_abi.h).
+ * Actions: at each call between a guarded module and the kernel, rights pass from one to the other.
+ * The module must hold the rights that its requests need. Thunks in the module call these functions
+ * with their call registers (guardrail_abi.h).
  */
 #include <linux/err.h>
 #include <linux/sched.h>
@@ -188,7 +188,10 @@ bool guardrail_require_write(const struct guardrail_action *action, const struct
 }
 EXPORT_SYMBOL_GPL(guardrail_require_write);
 
-/* Logs, at a limited rate, that rights could not change. A missing right shows later as a violation. */
+/*
+ * Logs, at a limited rate, that rights could not change. A missing right appears later as a
+ * violation.
+ */
 static noinline int given(const struct guardrail_action *action, int err)
 {
 	if (err)
@@ -217,7 +220,10 @@ int guardrail_do_revoke(const struct guardrail_action *action, struct guardrail_
 }
 EXPORT_SYMBOL_GPL(guardrail_do_revoke);
 
-/* Most functions accept NULL for a result that nobody wants, but those that copy and fill memory write to it. */
+/*
+ * Most functions accept NULL for a result that the caller does not want, but those that copy and
+ * fill memory write to it.
+ */
 static bool writes_to_null(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long *n)
 {
 	const char *name = action->function;
@@ -371,7 +377,7 @@ static noinline int object(const struct guardrail_action *action, const struct g
 	}
 	if (!range_of(action, call, &p, &n))
 		return 0;
-	/* An object that is there already starts anew. */
+	/* An object that exists already starts anew. */
 	err = guardrail_renew_object(action->domain, p, n, action->type);
 	if (!err && action->n_fields)
 		err = guardrail_fields_change(action->domain, p, action->fields, action->n_fields, GUARDRAIL_WRITE);
@@ -459,7 +465,7 @@ int guardrail_do_forget_object(const struct guardrail_action *action, struct gua
 }
 EXPORT_SYMBOL_GPL(guardrail_do_forget_object);
 
-/* There must be an object in a state; it ends. */
+/* An object must exist in the state; it ends. */
 int guardrail_do_destroy_object(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	unsigned long p;

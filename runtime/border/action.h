@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * How actions are evaluated. Each call between a guarded module and the kernel does so several times, hence the inlined
- * functions. guardrail_abi.h declares the actions themselves and what classes write theirs with.
+ * How actions are evaluated. Each call between a guarded module and the kernel evaluates several,
+ * hence the inlined functions. guardrail_abi.h declares the actions themselves and the functions
+ * that classes write theirs with.
  */
 #ifndef GUARDRAIL_BORDER_ACTION_H
 #define GUARDRAIL_BORDER_ACTION_H
@@ -54,10 +55,10 @@ struct guardrail_outcome guardrail_terms(const struct guardrail_value *value, co
 bool guardrail_is_when(const struct guardrail_action *action, const struct guardrail_call *call);
 
 /**
- * guardrail_refuse_object() - Report that a function got what is no such object.
+ * guardrail_refuse_object() - Report that a function received something other than such an object.
  * @action: Action of the function.
  * @frame: Its call registers.
- * @p: What it got.
+ * @p: The address that it received.
  * @type: Type of object that it needs.
  * @state: State that it needs, or GUARDRAIL_ANY_STATE.
  *
@@ -151,7 +152,8 @@ static __always_inline bool usual_size(const struct guardrail_action *action, co
  * @action: An action that requires something before a call.
  * @frame: Call registers.
  *
- * Actions that require nothing do not stop it: they note what the kernel has done, also for dead domains.
+ * Actions that require nothing do not stop it: they record what the kernel has done, also for dead
+ * domains.
  *
  * Context: That of the entry. May not return.
  */

@@ -52,8 +52,8 @@ static void check(unsigned long addr, unsigned long n, unsigned long domain, uns
 }
 
 /*
- * True for a range between this stack frame and a near entry of the module. Variables that are written by pointer lie
- * there.
+ * True for a range between this stack frame and a near entry of the module. Variables that are
+ * written by pointer lie there.
  */
 static __always_inline bool is_between(unsigned long addr, unsigned long n)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the functions behind "custom" and "instead" in annotations are written with.
+ * Helpers for the functions behind "custom" and "instead" in annotations.
  *
- * Such a function has two values: a pointer and a number that the annotation calls its value. "custom" runs after the
- * kernel's function, or before it where the annotation says so. The kernel's function is left out where an "instead"
- * returns other than 0.
+ * Such a function has two values: a pointer, and a number that the annotation calls its value.
+ * "custom" runs after the kernel's function, or before it where the annotation says so. The
+ * kernel's function is left out where an "instead" returns other than 0.
  */
 #ifndef GUARDRAIL_BORDER_CUSTOM_H
 #define GUARDRAIL_BORDER_CUSTOM_H

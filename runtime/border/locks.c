@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Locks that drivers take and release: each is noted, and releases and waits are checked. */
+/* Locks that drivers take and release: each is recorded, and releases and waits are checked. */
 #include <linux/mutex.h>
 #include <linux/rtnetlink.h>
 #include <linux/rwsem.h>
@@ -23,7 +23,7 @@ static int changes(const struct guardrail_action *action, struct guardrail_call 
 	return 0;
 }
 
-/* True where anybody holds the lock. */
+/* True where any context holds the lock. */
 static bool is_taken(unsigned long p, u32 kind)
 {
 	switch (kind) {
@@ -42,7 +42,7 @@ static bool is_taken(unsigned long p, u32 kind)
 	}
 }
 
-/* Another entry than the one that took it may release it, but somebody must hold it. */
+/* Another entry than the one that took it may release it, but some entry must hold it. */
 static int given(const struct guardrail_action *action, struct guardrail_call *call, u32 kind)
 {
 	unsigned long p = object_of(action, call);
@@ -90,7 +90,7 @@ WAITS(mutex, GUARDRAIL_MUTEX)
 WAITS(shared, GUARDRAIL_SHARED)
 WAITS(exclusive, GUARDRAIL_EXCLUSIVE)
 
-/* The entry is meant to return with its locks: another one releases them. */
+/* The entry is meant to return with its locks held: another one releases them. */
 GUARDRAIL_CUSTOM(locks_stay)
 {
 	const struct guardrail_record *record = guardrail_innermost();

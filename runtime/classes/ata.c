@@ -100,7 +100,7 @@ GUARDRAIL_CUSTOM(ata_host_new)
 	return devm_add_action_or_reset(host->dev, host_gone, gone);
 }
 
-/* A port multiplier brings links. */
+/* A port multiplier adds links. */
 GUARDRAIL_CUSTOM(ata_pmp_new)
 {
 	struct ata_port *ap = (struct ata_port *)object_of(action, call);

@@ -6,7 +6,10 @@ void __init guardrail_classes_register(void)
 {
 	guardrail_misc_register();
 	guardrail_net_register();
-	/* Commands of file systems wait in hosts, so the hosts are parked first and have their drivers back first. */
+	/*
+	 * Commands of file systems wait in hosts, so the hosts are parked first and receive their
+	 * drivers first.
+	 */
 	guardrail_scsi_register();
 	guardrail_fs_register();
 	guardrail_slab_register();

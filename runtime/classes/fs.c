@@ -56,7 +56,7 @@ static struct buffer *find(u32 domain, const struct buffer_head *bh)
 	return NULL;
 }
 
-/* Finds a free place, or that of the buffer whose release is the longest ago, which loses its rights. */
+/* Finds a free place, or that of the buffer with the oldest release, which loses its rights. */
 static struct buffer *place(void)
 {
 	struct buffer *oldest = NULL;
@@ -271,7 +271,7 @@ GUARDRAIL_CUSTOM(buffer)
 	return !p || is_buffer((void *)p) ? 0 : refuse(action, call, "use of", p, "object: a buffer in use");
 }
 
-/* The kernel calls functions of the context without a check that there are any. */
+/* The kernel calls functions of the context without a check for NULL. */
 GUARDRAIL_CUSTOM(fs_context)
 {
 	struct fs_context *fc = (struct fs_context *)object_of(action, call);

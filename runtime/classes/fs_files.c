@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Open files and folders of processes, which are handed over to the new file system; fs_recovery.h describes it. */
+/*
+ * Open files and folders of processes, which are moved to the new file system; fs_recovery.h
+ * describes it.
+ */
 #include <linux/delay.h>
 #include <linux/fdtable.h>
 #include <linux/file.h>
@@ -18,9 +21,9 @@
 #include "classes/fs_found.h"
 #include "classes/fs_recovery.h"
 
-/* No more files are looked for, nor processes. */
+/* The most files, and the most processes, that are looked for. */
 #define MOST 65536
-/* How long memory maps that are in use are tried. */
+/* How long moving memory maps that are in use is tried. */
 #define MAPS_MS 1000
 
 static bool is_of(const struct file *file, const struct super_block *sb)
@@ -122,7 +125,7 @@ void guardrail_park_files(const struct super_block *sb)
 	release_files(&found);
 }
 
-/* The kernel exports it, but declares it for itself alone. */
+/* The kernel exports it, but declares it in a private header. */
 int vfs_path_lookup(struct dentry *dentry, struct vfsmount *mount, const char *name, unsigned int flags, struct path *path);
 
 int guardrail_find_same(const struct dentry *old, struct vfsmount *root, struct path *path)
@@ -130,7 +133,7 @@ int guardrail_find_same(const struct dentry *old, struct vfsmount *root, struct 
 	char *buffer, *name;
 	int err = -ENOENT;
 
-	/* The file was removed: its name, if any, is another file's. */
+	/* The file was removed: its name, if any, belongs to another file. */
 	if (!d_inode(old) || (d_unlinked((struct dentry *)old) && !d_inode(old)->i_nlink))
 		return err;
 	buffer = kmalloc(PATH_MAX, GFP_KERNEL);
@@ -225,7 +228,7 @@ static bool hand_over_files(struct guardrail_dead_fs *dead, struct vfsmount *roo
 		else
 			dead->lost++;
 		fput(file);
-		/* Somebody may have read the old pointer a moment ago. */
+		/* Another thread may have read the old pointer a moment ago. */
 		found.p[i] = was;
 	}
 	synchronize_rcu();
@@ -359,7 +362,7 @@ int guardrail_writers(const struct super_block *sb, int level)
 {
 	int cpu, n = 0;
 
-	/* One processor counts down what another has counted up. */
+	/* One processor may decrement what another has incremented. */
 	for_each_possible_cpu(cpu)
 		n += (int)*per_cpu_ptr(sb->s_writers.rw_sem[level].read_count, cpu);
 	return n;

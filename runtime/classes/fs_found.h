@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Sets of pointers that are found while something is walked: files, processes, folders, mounts. */
+/* Sets of pointers that are found during a walk: files, processes, folders, mounts. */
 #ifndef GUARDRAIL_CLASSES_FS_FOUND_H
 #define GUARDRAIL_CLASSES_FS_FOUND_H
 
 #include <linux/fs.h>
 #include <linux/slab.h>
 
-/* No more mounts of a file system are looked for. */
+/* The most mounts of a file system that are looked for. */
 #define GUARDRAIL_MOST_MOUNTS 1024
 
 /**

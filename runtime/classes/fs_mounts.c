@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Notes of how file systems were mounted, and of their types; fs_recovery.h describes them. */
+/* Notes on how file systems were mounted, and on their types; fs_recovery.h describes them. */
 #include <linux/fs_context.h>
 #include <linux/fs_parser.h>
 #include <linux/slab.h>
@@ -8,12 +8,12 @@
 #include "classes/fs_recovery.h"
 #include "rights/memory.h"
 
-/* No mount has more options than that. */
+/* The longest options of a mount, in bytes. */
 #define OPTIONS PAGE_SIZE
 #define MOST_NOTES 256
 
 LIST_HEAD(guardrail_fs_notes);
-/* How many notes there are, under guardrail_fs_notes_lock. */
+/* The number of notes, under guardrail_fs_notes_lock. */
 static unsigned int n_notes;
 DEFINE_MUTEX(guardrail_fs_notes_lock);
 struct file_system_type *guardrail_fs_types[GUARDRAIL_DOMAINS][GUARDRAIL_FS_TYPES];

@@ -9,7 +9,10 @@
 
 #include "classes/fs_recovery.h"
 
-/* How long somebody may use a pointer to functions after reading it, and how long to wait for writers. */
+/*
+ * How long another thread may use a pointer to functions after reading it, and how long to wait for
+ * writers.
+ */
 #define GRACE_MS 20
 #define WRITERS_MS 2000
 
@@ -56,7 +59,7 @@ static int writers(struct super_block *sb)
 	return n;
 }
 
-/* The file system has exclusive use of its block device, and gives it up; the device and its cache stay. */
+/* The file system releases its exclusive use of the block device; the device and its cache stay. */
 static bool give_up_device(struct guardrail_dead_fs *dead)
 {
 	struct super_block *sb = dead->sb;
@@ -130,7 +133,7 @@ static bool park(struct guardrail_dead_fs *dead)
 	guardrail_unlock_data(dead);
 	wait_for_others(sb);
 	guardrail_unlock_data(dead);
-	/* Somebody was about to open or find a file. */
+	/* Another thread was about to open or find a file. */
 	shrink_dcache_sb(sb);
 	guardrail_park_files(sb);
 	/* The superblock keeps its reference to the driver's module, so the module stays. */

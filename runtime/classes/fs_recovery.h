@@ -2,10 +2,11 @@
 /*
  * File systems that stay mounted while their driver is unloaded and loaded anew.
  *
- * fs_mounts.c notes how each was mounted while the driver is alive. When the driver dies, fs_park.c gives superblocks,
- * inodes, names and files functions that refuse (fs_dead.c). When the driver is back, fs_restore.c mounts the same device
- * anew, and all that referred to the old file system refers to the new one: fs_mount_move.c moves mounts, fs_files.c open
- * files and folders of processes, and fs_data.c writes what was cached.
+ * fs_mounts.c notes how each was mounted while the driver is alive. When the driver dies, fs_park.c
+ * gives superblocks, inodes, names and files functions that refuse (fs_dead.c). When the driver is
+ * loaded again, fs_restore.c mounts the same device anew, and all references to the old file system
+ * move to the new one. fs_mount_move.c moves mounts, fs_files.c moves open files and folders of
+ * processes, and fs_data.c writes the cached data.
  */
 #ifndef GUARDRAIL_CLASSES_FS_RECOVERY_H
 #define GUARDRAIL_CLASSES_FS_RECOVERY_H
@@ -17,7 +18,7 @@
 
 #include "base/kernel.h"
 
-/* No domain has more types of file systems. */
+/* The most types of file systems of a domain. */
 #define GUARDRAIL_FS_TYPES 4
 
 /**
@@ -64,7 +65,7 @@ struct guardrail_dead_inode {
  * @size: Bytes in the allocation of an inode; 0 while unknown.
  * @inodes: Its inodes.
  * @n_inodes: How many there are.
- * @lost: Files and folders that could not be handed over.
+ * @lost: Files and folders that could not be moved.
  * @restored: It was mounted anew, or that failed.
  */
 struct guardrail_dead_fs {

@@ -11,7 +11,10 @@
 #include "recovery/class.h"
 #include "recovery/restart.h"
 
-/* The most bytes from the begin of an entry's thunk to where guardrail_enter() returns; the next thunk is farther away. */
+/*
+ * The most bytes from the begin of an entry's thunk to where guardrail_enter() returns; the next
+ * thunk is farther away.
+ */
 #define THUNK 0xd0
 
 static void release_device(struct guardrail_dead_fs *dead)
@@ -118,7 +121,7 @@ static bool is_at(const struct guardrail_record *record, unsigned long function)
 	return function && record->saved.ip - function < THUNK;
 }
 
-/* Does what the kernel relies on when a call was refused or ended. */
+/* Does what the kernel relies on after a call that was refused or ended. */
 static void settle(const struct guardrail_record *record, bool ended)
 {
 	struct super_block *sb;

@@ -11,7 +11,7 @@ static bool is_called_with(const struct irqaction *action, void *dev_id)
 	return action->dev_id == dev_id;
 }
 
-/* An interrupt was requested: the pointer is what its handler is called with, the value its number. */
+/* An interrupt was requested: the pointer is the argument of its handler, the value its number. */
 GUARDRAIL_CUSTOM(irq_taken)
 {
 	unsigned long dev_id = object_of(action, call);

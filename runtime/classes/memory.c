@@ -15,7 +15,7 @@ GUARDRAIL_CUSTOM(disown)
 	unsigned long p = object_of(action, call), kinds = size_of(action, call);
 	u32 kind;
 
-	/* The driver may have asked for nothing. */
+	/* The allocation may have failed, or had no bytes. */
 	if (ZERO_OR_NULL_PTR((void *)p))
 		return 0;
 	for (kind = 1; kind <= kinds && kind < KIND_OWN; kind <<= 1)
@@ -43,7 +43,10 @@ GUARDRAIL_CUSTOM(halt)
 	return 0;
 }
 
-/* The driver may write the memory while its function runs, and longer only if it may anyway. */
+/*
+ * The driver may write the memory while its function runs, and longer only if it has the right
+ * anyway.
+ */
 GUARDRAIL_CUSTOM(lend)
 {
 	unsigned long p = object_of(action, call), size = p ? size_of(action, call) : 0;
@@ -80,7 +83,7 @@ GUARDRAIL_CUSTOM(pages_new)
 	return err;
 }
 
-/* __free_pages() and others: the driver does not use the pages any more; others may. */
+/* __free_pages() and others: the driver does not use the pages any more, but others may. */
 GUARDRAIL_CUSTOM(pages_gone)
 {
 	unsigned long p = object_of(action, call);
@@ -255,7 +258,7 @@ GUARDRAIL_CUSTOM(pci_mapped)
 	return err;
 }
 
-/* A driver that refused its device holds nothing of it. */
+/* A driver that refused its device keeps no resources of it. */
 GUARDRAIL_CUSTOM(pci_probed)
 {
 	unsigned long p = object_of(action, call);

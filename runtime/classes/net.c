@@ -43,7 +43,7 @@ static __always_inline void clear_memory(u32 domain, const struct sk_buff *skb)
 		guardrail_revoke(domain, (unsigned long)skb->head, memory_of(skb));
 }
 
-/* The driver gets a packet to fill, or to change its headers. */
+/* The driver receives a packet to fill, or to change its headers. */
 GUARDRAIL_CUSTOM(skb_new)
 {
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, call);
@@ -76,7 +76,7 @@ GUARDRAIL_CUSTOM(skb_built)
 	return skb_built(action, call);
 }
 
-/* The packet loses its memory, and stays. */
+/* The packet loses its memory, but remains a packet. */
 GUARDRAIL_CUSTOM(skb_data_gone)
 {
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, call);
@@ -96,7 +96,7 @@ GUARDRAIL_CUSTOM(skb_pad_begins)
 	return 0;
 }
 
-/* A page left with a packet. A driver that uses it again holds references of its own. */
+/* A page was passed on with a packet. A driver that uses it again holds references of its own. */
 static void page_gone(u32 domain, struct page *page)
 {
 	guardrail_take(domain, (unsigned long)page_address(page), KIND_PAGES);
@@ -122,14 +122,14 @@ static noinline int skb_gone(const struct guardrail_action *action, struct guard
 		page_gone(action->domain, skb_frag_page(&skb_shinfo(skb)->frags[i]));
 	clear_memory(action->domain, skb);
 	if (unlikely(!skb_goes(action->domain, (unsigned long)skb)))
-		/* Another thread of the module has given it up at this moment. */
+		/* Another thread of the module has released it at this moment. */
 		guardrail_refuse_object(action, call, (unsigned long)skb, GUARDRAIL_TYPE_SKB, GUARDRAIL_ANY_STATE);
 	return 0;
 }
 
 /*
- * The packet is the kernel's, with the pages that the driver has put there; unless the driver dropped one reference of
- * several.
+ * The packet is the kernel's, with the pages that the driver has added to it. That does not hold
+ * where the driver dropped one reference of several.
  */
 GUARDRAIL_CUSTOM(skb_gone)
 {
@@ -150,8 +150,8 @@ GUARDRAIL_CUSTOM(skb_gone)
 }
 
 /*
- * The driver gets a packet to send: it may change headers, and the info behind the data. It does not write data that
- * other packets share; drivers copy that first.
+ * The driver receives a packet to send: it may change headers, and the info behind the data. It
+ * does not write data that other packets share; drivers copy that first.
  */
 GUARDRAIL_CUSTOM(skb_send)
 {
@@ -170,8 +170,8 @@ GUARDRAIL_CUSTOM(skb_send)
 }
 
 /*
- * The entry was ended, and nobody knows whether it sent the packet. So the packet is dropped, unless it is freed
- * already.
+ * The entry was ended, and it is unknown whether it sent the packet. So the packet is dropped,
+ * unless it is freed already.
  */
 static void drop(u32 domain, struct sk_buff *skb, struct guardrail_call *call)
 {

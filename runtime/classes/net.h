@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the files of network devices share: net.c, net_setup.c and net_teardown.c. */
+/* Declarations that the files of network devices share: net.c, net_setup.c and net_teardown.c. */
 #ifndef GUARDRAIL_CLASSES_NET_H
 #define GUARDRAIL_CLASSES_NET_H
 
@@ -19,8 +19,8 @@ void guardrail_netdev_comes(struct net_device *dev);
  * guardrail_net_silence() - Detach the network devices of a domain.
  * @domain: The domain.
  *
- * The kernel offers a packet that was refused again and again while the queue is not stopped, and waits for the end of
- * that when it closes the device.
+ * The kernel offers a refused packet again and again while the queue is not stopped. It waits for
+ * the end of that when it closes the device.
  *
  * Context: Process.
  */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * How network devices are set up, across a recovery. Messages of rtnetlink, which are the same in all kernels, read and
- * set what a user has set. The new device gets the number of the old one, so addresses, routes and sockets that name it
- * stay valid.
+ * The settings of network devices, across a recovery. Messages of rtnetlink, which are the same in
+ * all kernels, read and set the user's settings. The new device gets the number of the old one, so
+ * addresses, routes and sockets that name it stay valid.
  */
 #include <linux/if_addr.h>
 #include <linux/inetdevice.h>
@@ -344,8 +344,8 @@ static const char *name_of(u16 type)
 }
 
 /*
- * Sets what comes before the device is up, then brings it up, then sets what needs that. Returns how much could not be
- * set.
+ * Sets what must precede the device's start, then starts the device, then sets what needs that.
+ * Returns the number of settings that failed.
  */
 static unsigned int restore(struct saved_netdev *saved)
 {
@@ -387,7 +387,10 @@ static unsigned int restore(struct saved_netdev *saved)
 		failed += set(socket, saved, &request.header, "state");
 	}
 	list_for_each_entry(message, &saved->messages, list) {
-		/* The flag that the link was down is no property of a route, and would be refused. */
+		/*
+		 * The flag that the link was down is not a property of a route, and would be
+		 * refused.
+		 */
 		if (header_of(message)->nlmsg_type == RTM_NEWROUTE)
 			((struct rtmsg *)nlmsg_data(header_of(message)))->rtm_flags &= RTNH_F_ONLINK;
 		failed += set(socket, saved, header_of(message), name_of(header_of(message)->nlmsg_type));

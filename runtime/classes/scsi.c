@@ -8,7 +8,7 @@
 
 #include "border/custom.h"
 
-/* A command is queued: the driver fills in the sense data, and its own part. */
+/* A command is queued: the driver fills in the sense data, and its own part of the command. */
 GUARDRAIL_CUSTOM(scsi_queue)
 {
 	struct scsi_cmnd *cmd = (struct scsi_cmnd *)object_of(action, call);
@@ -55,7 +55,10 @@ GUARDRAIL_CUSTOM(scsi_queued)
 	return 0;
 }
 
-/* The driver's own error handler gets a host whose commands failed, and moves them from list to list. */
+/*
+ * The driver's own error handler receives a host whose commands failed, and moves them from list to
+ * list.
+ */
 GUARDRAIL_CUSTOM(scsi_eh)
 {
 	struct Scsi_Host *host = (struct Scsi_Host *)object_of(action, call);

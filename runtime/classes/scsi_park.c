@@ -36,8 +36,8 @@ static bool is_blank(const struct scsi_transport_template *transport)
 }
 
 /*
- * Returns why a host cannot stay without its driver, or NULL: this code must know all that the kernel calls or reads in
- * it.
+ * Returns why a host cannot stay without its driver, or NULL. This code must know everything that
+ * the kernel calls or reads in it.
  */
 static const char *unknown(const struct Scsi_Host *host, const struct guardrail_modules *modules)
 {
@@ -107,9 +107,9 @@ static bool is_loading(const struct module *module)
 }
 
 /*
- * Removes a host whose devices are still being found. The loader of the driver waits for that and keeps the module, so
- * the commands cannot wait for the new driver, which starts with a host of its own. What is left of this host keeps its
- * template.
+ * Removes a host whose devices are still being found. The loader of the driver waits for that and
+ * keeps the module. So the commands cannot wait for the new driver, which starts with a host of its
+ * own. The rest of this host keeps its template.
  */
 static void remove(struct guardrail_parked *parked)
 {
@@ -152,7 +152,7 @@ static struct guardrail_parked *new_parked(struct Scsi_Host *host, const struct 
 		.domain = parking->domain, .host = host, .stand_in = stand_in, .transport = host->transportt, .size = size,
 		.can_queue = host->can_queue, .nr_hw_queues = host->tag_set.nr_hw_queues,
 	};
-	/* The host needs these two modules, and nobody else may need them at the moment. */
+	/* The host needs these two modules, and no other host may need them at the moment. */
 	parked->used[0] = guardrail_module_at((unsigned long)host->tag_set.ops);
 	if (is_parallel(host->transportt)) {
 		parked->functions = spi_functions_of(host->transportt);
@@ -210,7 +210,7 @@ static int put_back(const struct guardrail_held *held, void *data)
 	return 0;
 }
 
-/* The driver's uses become its stand-in's; a host that cannot wait is removed. */
+/* The driver's uses are moved to its stand-in; a host that cannot wait is removed. */
 static void settle_parked(struct guardrail_parked *parked, struct parking *parking)
 {
 	const struct scsi_host_template *driver = parked->stand_in->driver;

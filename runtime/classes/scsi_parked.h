@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * SCSI hosts that stay while their driver is unloaded and loaded anew: hosts, the devices behind them and all that uses
- * those do not belong to the driver. Meanwhile a template of this module replaces the driver's, the devices are blocked,
- * and commands wait. The new driver gets the existing host when it asks for one.
+ * SCSI hosts that stay while their driver is unloaded and loaded anew. Hosts, the devices behind
+ * them and all users of those do not belong to the driver. Meanwhile a template of this module
+ * replaces the driver's, the devices are blocked, and commands wait. The new driver receives the
+ * existing host when it asks for one.
  *
- * scsi_template.c has the templates, scsi_park.c takes hosts from a driver, scsi_return.c gives them back.
+ * scsi_template.c has the templates, scsi_park.c takes hosts from a driver, scsi_return.c returns
+ * them.
  */
 #ifndef GUARDRAIL_CLASSES_SCSI_PARKED_H
 #define GUARDRAIL_CLASSES_SCSI_PARKED_H
@@ -22,7 +24,7 @@
 
 #include "domain/module.h"
 
-/* How long somebody may use a pointer to a template after reading it. */
+/* How long another thread may use a pointer to a template after reading it. */
 #define GUARDRAIL_SCSI_GRACE_MS 20
 /* More uses than a driver ever has. */
 #define GUARDRAIL_STAND_IN_USES (1 << 20)
@@ -36,7 +38,7 @@ DECLARE_STATIC_CALL(guardrail_scsi_next, __scsi_iterate_devices);
 DECLARE_STATIC_CALL(guardrail_scsi_remove, scsi_remove_host);
 
 /**
- * struct guardrail_stand_in - Replaces a driver's template, and counts who uses the driver.
+ * struct guardrail_stand_in - Replaces a driver's template, and counts the users of the driver.
  * @list: Place in the list of stand-ins.
  * @driver: The template that it replaces.
  * @hosts: Hosts that have it; 0 where it is free.
@@ -45,7 +47,8 @@ DECLARE_STATIC_CALL(guardrail_scsi_remove, scsi_remove_host);
  * @name: Name for the template.
  * @proc_name: Name of its folder in /proc/scsi.
  *
- * A stand-in is used again, and only freed with this module: somebody may be about to drop a use of one.
+ * A stand-in is used again, and only freed with this module, since another thread may be about to
+ * drop a use of one.
  */
 struct guardrail_stand_in {
 	struct list_head list;
@@ -71,7 +74,7 @@ enum guardrail_parked_state { PARKED_WAITING, PARKED_OFFERED, PARKED_ADDED };
  * @state: How far it is on its way to a driver.
  * @host: The host.
  * @stand_in: What replaces its template.
- * @coming: Template of the driver that got the host; NULL while it waits.
+ * @coming: Template of the driver that received the host; NULL while it waits.
  * @transport: Its transport.
  * @functions: Where the transport keeps the driver's functions; NULL unless it is parallel SCSI.
  * @used: Modules that stay as long.

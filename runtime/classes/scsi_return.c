@@ -58,7 +58,10 @@ static void forget(struct guardrail_parked *parked)
 	module_put(THIS_MODULE);
 }
 
-/* The driver has the host and looks for devices: introduce the existing ones, and let commands go on. */
+/*
+ * The driver has the host and looks for devices: introduce the existing ones, and let commands
+ * continue.
+ */
 static void settle(struct guardrail_parked *parked)
 {
 	const struct scsi_host_template *driver = parked->coming;
@@ -98,7 +101,7 @@ static bool is_probed(const struct device *dev, const struct scsi_host_template 
 	return by && by->owner == driver->module && dev->links.status == DL_DEV_PROBING;
 }
 
-/* A driver asks for a host and gets the one that its device has. */
+/* A driver requests a host and receives the one that its device has. */
 GUARDRAIL_CUSTOM(scsi_host_comes)
 {
 	struct scsi_host_template *driver = (struct scsi_host_template *)object_of(action, call);
@@ -175,7 +178,7 @@ GUARDRAIL_CUSTOM(scsi_host_scanned)
 	return 1;
 }
 
-/* A probe failed and frees its host: the host waits on. */
+/* A probe failed and frees its host: the host continues to wait. */
 GUARDRAIL_CUSTOM(scsi_host_back)
 {
 	struct guardrail_parked *parked = lock_parked(action, call);
@@ -188,8 +191,8 @@ GUARDRAIL_CUSTOM(scsi_host_back)
 }
 
 /*
- * A driver removes a host that it did not get, whose commands would wait forever. The template stays for those who
- * still use a device.
+ * A driver removes a host that it did not receive, whose commands would wait forever. The template
+ * stays for threads that still use a device.
  */
 GUARDRAIL_CUSTOM(scsi_host_goes)
 {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Templates that replace those of drivers, and what of scsi_mod is not exported; scsi_parked.h describes them. */
+/*
+ * Templates that replace those of drivers, and functions of scsi_mod that are not exported;
+ * scsi_parked.h describes them.
+ */
 #include <linux/slab.h>
 
 #include "base/symbols.h"
@@ -66,8 +69,8 @@ void guardrail_scsi_make_file(struct Scsi_Host *host)
 }
 
 /*
- * Functions of a driver that is away. The kernel's error handler tries commands for some time after a reset that
- * succeeded.
+ * Functions of a driver that is not loaded. The kernel's error handler tries commands for some time
+ * after a reset that succeeded.
  */
 static typeof(((struct scsi_host_template *)NULL)->queuecommand(NULL, NULL)) busy(struct Scsi_Host *host, struct scsi_cmnd *cmd)
 {

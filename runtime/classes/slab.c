@@ -12,7 +12,7 @@
 #include "rights/object.h"
 
 #define CACHES 256
-/* So many words of a cache are searched for its constructor. */
+/* The number of words of a cache that are searched for its constructor. */
 #define CACHE_WORDS 40
 
 /*
@@ -175,8 +175,9 @@ static unsigned int object_size(u32 domain, unsigned int slot)
 }
 
 /*
- * A constructor runs when the cache gets a slab, for anybody's allocation, and ends before the object is used. Other
- * functions of the same prototype have an argument that is in no slab; that is left alone.
+ * A constructor runs when the cache receives a slab, for any context's allocation, and ends before
+ * the object is used. Other functions of the same prototype have an argument that is in no slab;
+ * that is left alone.
  */
 GUARDRAIL_CUSTOM(construct)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Sound cards: what of a card the driver may write while it exists. */
+/* Sound cards: the parts of a card that the driver may write while it exists. */
 #include <linux/slab.h>
 #include <sound/control.h>
 #include <sound/core.h>

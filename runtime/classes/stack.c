@@ -7,7 +7,7 @@
 #include "domain/entry.h"
 #include "domain/frames.h"
 
-/* An object that a call hands to the kernel, for guardrail_frame_note(). */
+/* An object that a call passes to the kernel, for guardrail_frame_note(). */
 #define NOTED(of, ...)									\
 	(&(struct guardrail_noted){ .p = (of), .ip = call->caller, .domain = action->domain, __VA_ARGS__ })
 
@@ -21,7 +21,9 @@ GUARDRAIL_CUSTOM(timer_on_stack)
 	return 0;
 }
 
-/* An entry is put into a wait queue or taken out; the function may be called for it again and again. */
+/*
+ * An entry is added to a wait queue or removed; the function may be called for it again and again.
+ */
 GUARDRAIL_CUSTOM(wait_wanted)
 {
 	unsigned long p = object_of(action, call);

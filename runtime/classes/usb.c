@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* USB host controllers: the driver's part of a host, and what requests bring. */
+/* USB host controllers: the driver's part of a host, and the memory of requests. */
 #include <linux/module.h>
 #include <linux/usb.h>
 #include <linux/usb/ch11.h>
@@ -8,7 +8,7 @@
 #include "border/custom.h"
 #include "rights/memory.h"
 
-/* The driver's own part of a host is its to write while the host is there. */
+/* The driver may write its own part of a host while the host exists. */
 GUARDRAIL_CUSTOM(hcd_new)
 {
 	struct usb_hcd *hcd = (struct usb_hcd *)object_of(action, call);
@@ -27,7 +27,7 @@ GUARDRAIL_CUSTOM(hcd_gone)
 	return 0;
 }
 
-/* An endpoint is disabled; the first one, which all devices have, goes with its device. */
+/* An endpoint is disabled; the first one, which all devices have, is freed with its device. */
 GUARDRAIL_CUSTOM(endpoint_gone)
 {
 	struct usb_host_endpoint *ep = (struct usb_host_endpoint *)object_of(action, call);
@@ -49,12 +49,12 @@ GUARDRAIL_CUSTOM(usb_loaded)
 	if (!loaded)
 		return 0;
 	err = guardrail_grant(action->domain, (unsigned long)loaded, sizeof(*loaded));
-	/* The driver needs usbcore, so that stays. */
+	/* The driver needs usbcore, so usbcore stays loaded. */
 	__symbol_put("usb_hcds_loaded");
 	return err;
 }
 
-/* The results of the packets of an isochronous request stand behind it. */
+/* The results of the packets of an isochronous request are behind it. */
 GUARDRAIL_CUSTOM(urb_new)
 {
 	struct urb *urb = (struct urb *)object_of(action, call);
@@ -72,7 +72,7 @@ static void urb_gone(u32 domain, struct urb *urb)
 	guardrail_revoke(domain, (unsigned long)urb, sizeof(*urb) + packets * sizeof(urb->iso_frame_desc[0]));
 }
 
-/* The driver is done with a request. */
+/* The driver has completed a request. */
 GUARDRAIL_CUSTOM(urb_done)
 {
 	struct urb *urb = (struct urb *)object_of(action, call);

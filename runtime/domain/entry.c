@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Entries. Each leaves a record on the stack, above all that the module's function uses. The innermost record of a task
- * stands in its note, which is found by the task. So a task may sleep in the module and go on on another CPU, and
- * interrupts nest on the task that they interrupt.
+ * Entries. Each leaves a record on the stack, above all that the module's function uses. The
+ * innermost record of a task is in its note, which is found by the task. So a task may sleep in the
+ * module and continue on another CPU, and interrupts nest on the task that they interrupt.
  */
 #include <linux/hash.h>
 #include <linux/sched.h>
@@ -21,7 +21,7 @@
 #define CELL_BITS 8
 #define HASH_BITS 6
 #define RESERVE 64
-/* No task nests more entries. */
+/* The most entries that a task nests. */
 #define MAX_DEPTH 32
 
 /**
@@ -176,7 +176,7 @@ static __always_inline bool is_own_call(const struct guardrail_record *record)
 	return previous && record->entry && previous->entry && previous->entry->domain == record->entry->domain;
 }
 
-/* Notes an entry of the current task; false where there is no memory for a note. */
+/* Records an entry of the current task; false where there is no memory for a note. */
 static __always_inline bool push(struct guardrail_record *record, bool callers_stack)
 {
 	unsigned long flags;

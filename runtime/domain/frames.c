@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Objects on stacks. A function of a guarded module that has taken the address of a variable checks before it returns,
- * if any object is noted: an object that the kernel still uses is a violation. The object itself shows whether the
- * kernel uses it, since it is unchanged until the function has returned. So nothing has to note the end of its use.
+ * Objects on stacks. A function of a guarded module that has taken the address of a variable checks
+ * before it returns, if any object is noted. An object that the kernel still uses then is a
+ * violation. The object itself shows whether the kernel uses it, since it is unchanged until the
+ * function has returned. So no code has to record the end of its use.
  */
 #include <linux/hash.h>
 #include <linux/list.h>
@@ -208,8 +209,8 @@ static bool find_neighbours(struct list_head *node, const struct list_head *betw
 }
 
 /*
- * True for a neighbor that stays when the stack frame, which ends at @to, is gone. Memory that was freed with links in
- * it is no neighbor: the driver may not write it any more.
+ * True for a neighbor that stays when the stack frame, which ends at @to, is freed. Memory that was
+ * freed with links in it is no neighbor: the driver may not write it any more.
  */
 static bool stays(u32 domain, const struct list_head *neighbour, unsigned long from, unsigned long to)
 {
@@ -220,7 +221,7 @@ static bool stays(u32 domain, const struct list_head *neighbour, unsigned long f
 	return guardrail_check_write(domain, p, sizeof(*neighbour));
 }
 
-/* True where the kernel, or anybody else, still uses the object. */
+/* True where the kernel, or any other code, still uses the object. */
 static bool is_in_use(const struct guardrail_noted *what, unsigned long from, unsigned long to)
 {
 	struct list_head found, *entry = &((struct wait_queue_entry *)what->p)->entry;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Objects on a driver's stack that the kernel uses: queued work, armed timers, entries of wait queues and of lists.
- * Each is noted when the driver hands it over.
+ * Objects on a driver's stack that the kernel uses: queued work, armed timers, entries of wait
+ * queues and of lists. Each is noted when the driver passes it to the kernel.
  */
 #ifndef GUARDRAIL_DOMAIN_FRAMES_H
 #define GUARDRAIL_DOMAIN_FRAMES_H
@@ -25,7 +25,7 @@ enum guardrail_on_stack { ON_WORK, ON_TIMER, ON_WAIT, ON_LIST };
  * @p: Its address.
  * @queue: Wait queue that an entry of one is in.
  * @between: Neighbors of a list's entry when it was inserted.
- * @ip: Who handed it over.
+ * @ip: Address of the code that passed it to the kernel.
  * @kind: Kind of object.
  * @domain: Domain of the driver.
  */
@@ -49,7 +49,7 @@ static inline bool guardrail_any_frames(void)
 }
 
 /**
- * guardrail_frame_note() - Note an object that is handed to the kernel.
+ * guardrail_frame_note() - Note an object that is passed to the kernel.
  * @what: The object.
  *
  * Context: Any but NMI.
@@ -104,7 +104,7 @@ void guardrail_frames_end(unsigned long from, unsigned long to);
 void guardrail_frames_left(const void *record);
 
 /**
- * guardrail_frames_forget() - Forget the objects of a domain whose modules are gone.
+ * guardrail_frames_forget() - Forget the objects of a domain whose modules are unloaded.
  * @domain: The domain.
  *
  * Context: Any but NMI.

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Interrupts that drivers have requested: until they free one, its handler is called with what they named. */
+/*
+ * Interrupts that drivers have requested: until a driver frees one, its handler is called with the
+ * driver's argument.
+ */
 #ifndef GUARDRAIL_DOMAIN_INTERRUPTS_H
 #define GUARDRAIL_DOMAIN_INTERRUPTS_H
 

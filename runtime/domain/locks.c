@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Locks that entries take; domain/locks.h describes them. A task's locks stand in its note (domain/entry.c), which only
- * the task itself and what interrupts it touch, with interrupts off.
+ * Locks that entries take; domain/locks.h describes them. A task's locks are in its note
+ * (domain/entry.c), which only the task itself and its interrupts change, with interrupts off.
  */
 #include <linux/mutex.h>
 #include <linux/rtnetlink.h>
@@ -13,7 +13,7 @@
 #include "domain/ops.h"
 #include "domain/unwind.h"
 
-/* As reports name them. */
+/* The names of the kinds in reports. */
 static const char *const names[] = {
 	[GUARDRAIL_SPIN] = "spin lock", [GUARDRAIL_READER] = "reader's spin lock", [GUARDRAIL_WRITER] = "writer's spin lock", [GUARDRAIL_MUTEX] = "mutex",
 	[GUARDRAIL_SHARED] = "reader's semaphore", [GUARDRAIL_EXCLUSIVE] = "writer's semaphore", [GUARDRAIL_RTNL] = "lock of rtnetlink",
@@ -30,8 +30,8 @@ static void remove(struct guardrail_locks *locks, unsigned int i)
 }
 
 /*
- * Notes that the innermost entry of the current task takes or releases a lock. Interrupts are off, since interrupts
- * note their own locks there.
+ * Records that the innermost entry of the current task takes or releases a lock. Interrupts are
+ * off, since interrupts record their own locks there.
  */
 static void note(struct guardrail_locks *locks, const struct guardrail_lock *new)
 {
@@ -188,7 +188,7 @@ bool guardrail_locks_back(const struct guardrail_locks *own, const struct guardr
 	return spinning;
 }
 
-/* The domain itself has called the entry, by a pointer: from now on its caller has the locks. */
+/* The domain itself has called the entry, by a pointer: from now on its caller holds the locks. */
 static void hand_on(const struct guardrail_record *record, struct guardrail_locks *own)
 {
 	const struct guardrail_record *innermost;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Locks that entries take. Each task notes the locks that its entries have taken and not released, and those that they
- * have released without having taken them. An entry that is ended leaves its locks as they were when it began.
+ * Locks that entries take. Each task records the locks that its entries have taken and not
+ * released, and those that they have released without having taken them. An entry that is ended
+ * leaves its locks as they were when it began.
  */
 #ifndef GUARDRAIL_DOMAIN_LOCKS_H
 #define GUARDRAIL_DOMAIN_LOCKS_H
@@ -32,7 +33,7 @@ enum guardrail_lock_kind {
  * struct guardrail_lock - A lock that an entry took or released.
  * @record: Record of the entry; only compared.
  * @p: Address of the lock.
- * @ip: Who took or released it.
+ * @ip: Address of the code that took or released it.
  * @kind: An enum guardrail_lock_kind.
  * @taken: The entry took it; otherwise it released it without having taken it.
  */
@@ -88,7 +89,7 @@ void guardrail_locks_of(const struct guardrail_record *record, struct guardrail_
  * @own: Locks of the entry.
  * @record: Record of the entry.
  *
- * Interrupts, preemption and what else is counted become what they were when the entry began.
+ * Interrupts, preemption and the other counters become what they were when the entry began.
  *
  * Context: That of the entry.
  * Return: True where one of the locks spins.
@@ -99,7 +100,8 @@ bool guardrail_locks_back(const struct guardrail_locks *own, const struct guardr
  * guardrail_locks_left() - Handle the locks with which an entry returns.
  * @record: Record of the entry.
  *
- * If the domain itself called the entry, its caller has the locks now; otherwise each is a violation.
+ * If the domain itself called the entry, its caller holds the locks now; otherwise each is a
+ * violation.
  *
  * Context: That of the entry.
  */

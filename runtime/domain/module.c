@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Guarded modules: what each gets when it is loaded, and loses when it is unloaded. */
+/*
+ * Guarded modules: the rights that each receives when it is loaded, and loses when it is unloaded.
+ */
 #include <linux/jump_label.h>
 #include <linux/kobject.h>
 #include <linux/list.h>
@@ -20,10 +22,10 @@
 #include "rights/skb.h"
 #include "rights/walk.h"
 
-/* So many leaks are logged one by one. */
+/* The number of leaks that are logged one by one. */
 #define MAX_LEAKS 8
 
-/* No more modules are kept. */
+/* The most modules that are kept. */
 #define MOST_KEPT 64
 
 /**
@@ -53,8 +55,8 @@ static LIST_HEAD(modules);
 static DEFINE_SPINLOCK(modules_lock);
 
 /*
- * The kept modules: of domains that were killed, and something may still point into them. They stay, and nobody enters
- * them.
+ * The kept modules: their domains were killed, and pointers into them may remain. They stay, and no
+ * thread enters them.
  */
 static struct entered *kept;
 static unsigned int n_kept;
@@ -248,7 +250,9 @@ static int grant(const struct guardrail_module *guarded)
 	return err;
 }
 
-/* Revokes what the module got, and with the last module all that the domain holds. */
+/*
+ * Revokes the rights that the module received, and with the last module all that the domain holds.
+ */
 static void leave(struct entered *entered)
 {
 	const struct guardrail_module *guarded = entered->guarded;
@@ -378,8 +382,8 @@ static int refuse(const struct guardrail_module *guarded)
 }
 
 /*
- * An init or exit function was ended, and did not undo its work: refuses all further entries, so that all is revoked
- * instead.
+ * An init or exit function was ended, and did not undo its work. All further entries are refused,
+ * so that everything is revoked instead.
  */
 static void give_up(const struct guardrail_module *guarded, const char *function)
 {
@@ -431,7 +435,10 @@ static noinline void call_exit(const struct guardrail_module *guarded)
 		guardrail_leave(&record);
 }
 
-/* The module is unloaded. What ended entries did not release goes with the last module of the domain. */
+/*
+ * The module is unloaded. What ended entries did not release is released with the last module of
+ * the domain.
+ */
 static void take_back(struct entered *entered)
 {
 	u32 domain = entered->guarded->domain;
@@ -492,7 +499,7 @@ void guardrail_module_leave(const struct guardrail_module *guarded)
 		if (entered->guarded == guarded)
 			found = entered;
 	spin_unlock_irqrestore(&modules_lock, flags);
-	/* It was refused, or has left already. */
+	/* The module was refused, or has left already. */
 	if (!found)
 		return;
 	if (guarded->exit)

@@ -7,13 +7,13 @@
 
 #include "base/kernel.h"
 
-/* No domain has more modules. */
+/* The most modules of a domain. */
 #define MAX_MODULES 16
 
 /**
  * struct guardrail_modules - The modules of a domain, the last loaded first: the order to unload them in.
  * @n: How many there are.
- * @module: The modules; the caller sees to it that they stay.
+ * @module: The modules; the caller ensures that they stay.
  * @name: Their names.
  */
 struct guardrail_modules {
@@ -86,8 +86,8 @@ void guardrail_domain_name(u32 domain, char *text, size_t size);
  * guardrail_keep_modules() - Keep the modules of a dead domain in memory for good.
  * @domain: The domain; it holds nothing any more.
  *
- * Nobody enters a kept module. It loses its name to the module that is loaded in its place. This is for domains to
- * which pointers may remain that cannot be found.
+ * No thread enters a kept module. It loses its name to the module that is loaded in its place. This
+ * is for domains to which pointers may remain that cannot be found.
  *
  * Context: May sleep.
  * Return: 0 or an error.

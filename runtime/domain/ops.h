@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What rooms above this one do when this room or the report finds a reason for it. */
+/* What upper rooms do when this room or the report finds a reason for it. */
 #ifndef GUARDRAIL_DOMAIN_OPS_H
 #define GUARDRAIL_DOMAIN_OPS_H
 
@@ -12,8 +12,8 @@ struct guardrail_noted;
  * struct guardrail_domain_ops - Calls from below into upper rooms.
  * @recover: Kills a domain for a reason in words and starts its recovery, unless it is dead already. In any context but
  *	NMI.
- * @clear_dead: A module of a dead domain is unloaded: releases what the domain holds. Sets *gone when nobody looks at
- *	the module any more. May sleep.
+ * @clear_dead: A module of a dead domain is unloaded: releases what the domain holds. Sets *gone
+ *	when nothing uses the module any more. May sleep.
  * @entry_over: An entry was ended, or refused while its domain is dead. In any context that entries run in.
  * @lock_kept: An entry returns with a lock of the named kind. True where the lock is to be released. In any context that
  *	entries run in.

@@ -7,7 +7,7 @@
 
 /**
  * enum guardrail_policy - What follows a violation.
- * @GUARDRAIL_POLICY_LOG: The module goes on.
+ * @GUARDRAIL_POLICY_LOG: The module continues.
  * @GUARDRAIL_POLICY_OOPS: The thread ends.
  * @GUARDRAIL_POLICY_FAIL: The entry ends.
  * @GUARDRAIL_POLICY_RECOVER: The entry ends, and the domain recovers.

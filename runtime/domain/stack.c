@@ -25,8 +25,8 @@ static unsigned long stack_limit(unsigned long sp)
 }
 
 /*
- * Stack frames of the runtime lie between the stack pointer here and that of the guarded code. A store there does no
- * harm: that part is free for whoever runs next.
+ * Stack frames of the runtime lie between the stack pointer here and that of the guarded code. A
+ * store there does no harm: that part is free for the code that runs next.
  */
 bool guardrail_on_stack(unsigned long addr, unsigned long n)
 {

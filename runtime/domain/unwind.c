@@ -95,7 +95,7 @@ void guardrail_put_back(const struct guardrail_saved *saved)
 		else
 			local_irq_disable();
 	}
-	/* Run the softirqs that were held up. */
+	/* Run the softirqs that were delayed. */
 	if (interruptible && !in_interrupt() && !irqs_disabled()) {
 		local_bh_disable();
 		local_bh_enable();

@@ -18,7 +18,7 @@ void guardrail_crossing(u32 domain, const struct guardrail_call *call);
  * guardrail_unwind_caller() - End the entry that called one that was ended, if the domain called itself.
  * @ended: Record of the entry that was ended, and has been left.
  *
- * Its caller would go on as if the call had succeeded.
+ * Its caller would continue as if the call had succeeded.
  *
  * Context: That of the entry. May not return.
  */

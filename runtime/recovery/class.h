@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Classes of kernel objects (network devices, SCSI hosts, file systems, …) that need more for a recovery than their
- * memory back. Each class registers what it does at each step; recovery and teardown loop over the classes and know
- * none by name.
+ * Classes of kernel objects (network devices, SCSI hosts, file systems, …) whose recovery needs
+ * more than the release of their memory. Each class registers what it does at each step; recovery
+ * and teardown loop over the classes and know none by name.
  *
- * A recovery runs in this order: silence, save, park, teardown, reload of the modules, restore. After a failure it calls
- * fail, and at the end always forget. A teardown alone, for a module of a dead domain that is unloaded, calls park with
- * fails set, and then the teardown members.
+ * A recovery runs in this order: silence, save, park, teardown, reload of the modules, restore.
+ * After a failure it calls fail, and at the end always forget. A teardown alone serves a module of
+ * a dead domain that is unloaded. It calls park with fails set, and then the teardown members.
  */
 #ifndef GUARDRAIL_RECOVERY_CLASS_H
 #define GUARDRAIL_RECOVERY_CLASS_H
@@ -23,20 +23,21 @@
  * @cannot_park: Why a recovery fails when @park does, for the log; NULL where @park never fails.
  * @not_restored: Why a recovery fails when @restore does, for the log; NULL without @restore.
  *
- * @outlives: True where the domain has objects that the kernel goes on to use without it, so that calls that fail
- *	meanwhile are restarted and the domain's modules may have to be kept. In any context but NMI.
+ * @outlives: True where the domain has objects that the kernel continues to use without it. Calls
+ *	that fail meanwhile are restarted, and the domain's modules may have to be kept. In any
+ *	context but NMI.
  * @entry_over: An entry was ended, or refused while its domain is dead: do what the kernel relies on all the same. In any
  *	context that entries run in.
  *
  * @silence: The kernel starts nothing new with the domain's objects.
- * @settle: Threads that wait for something that a dead domain never finishes go on. Called again and again while
- *	threads leave the domain.
- * @save: Note how the domain's objects are set up. The modules may be unloaded meanwhile.
- * @park: Take objects that stay from the domain's modules, in which no thread is any more. With @fails set, no driver
- *	will be loaded for them. Returns a negative error where one cannot stay, 1 where the modules must be kept in
- *	memory, else 0.
- * @restore: The modules are loaded anew: give the objects back and set them up as they were. Returns how many could not
- *	be.
+ * @settle: Threads that wait for something that a dead domain never finishes continue. Called again
+ *	and again while threads leave the domain.
+ * @save: Record the settings of the domain's objects. The modules may be unloaded meanwhile.
+ * @park: Take objects that stay from the domain's modules, in which no thread is any more. With
+ *	@fails set, no driver will be loaded for them. Returns a negative error where one cannot
+ *	stay, 1 where the modules must be kept in memory, else 0.
+ * @restore: The modules are loaded anew: return the objects to them and restore their settings.
+ *	Returns the number of failures.
  * @fail: The recovery failed: users of the objects get errors.
  * @forget: The recovery is over: free what @save noted.
  *
@@ -44,7 +45,8 @@
  * @unregister: Called for all that the domain holds: unregister it if it is of this class.
  * @end_use: Called for all that the domain holds, after @unregister was: wait until the kernel does not use it any more.
  * @forget_types: Unregister types of objects that devices do not have.
- * @release: Called for each object that the domain holds, before its memory goes: end it if it is of this class.
+ * @release: Called for each object that the domain holds, before its memory is freed: end it if it
+ *   is of this class.
  * @keeps: True for an allocation of kmalloc() or a slab cache that must not be freed. It gets begin and size.
  * @free: Free an object that guardrail_release_later() noted. False where it is of another class.
  * @prepare_free: Make an allocation ready for its slab cache before it is freed. False where that is impossible and it
@@ -52,9 +54,10 @@
  * @end_teardown: No driver will be loaded anew: free what only a new driver would use.
  * @exit: This module is unloaded.
  *
- * Any member after @not_restored may be NULL. All but @outlives and @entry_over are called in process context and may
- * sleep; @park and the teardown members hold teardown_lock of recovery/recover.c, except @free, @prepare_free and
- * @end_teardown, which a recovery calls after the reload.
+ * Any member after @not_restored may be NULL. All but @outlives and @entry_over are called in
+ * process context and may sleep. @park and the teardown members hold teardown_lock of
+ * recovery/recover.c. Exceptions are @free, @prepare_free and @end_teardown, which a recovery calls
+ * after the reload.
  */
 struct guardrail_recovery_class {
 	struct list_head list;
@@ -103,7 +106,8 @@ extern struct list_head guardrail_recovery_classes;
 void __init guardrail_recovery_register(struct guardrail_recovery_class *class);
 
 /**
- * guardrail_outlives() - Test whether the domain has objects that the kernel goes on to use without it.
+ * guardrail_outlives() - Test whether the domain has objects that the kernel continues to use
+ *   without it.
  * @domain: The domain.
  *
  * Context: Any but NMI.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The recovery of a domain. Under the policy "recover", a violation refuses all further entries and queues work. When
- * no thread is inside any more, the work takes everything from the domain, loads its modules anew, and sets its devices
- * up as they were.
+ * The recovery of a domain. Under the policy "recover", a violation refuses all further entries and
+ * queues work. When no thread is inside any more, the work takes everything from the domain, loads
+ * its modules anew, and restores the settings of its devices.
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
@@ -25,8 +25,8 @@
 #include "rights/tag.h"
 
 /*
- * How long to wait until threads have left, until a module is loaded or unloaded, until the loader runs once more, and
- * until the kernel has forgotten a module.
+ * How long to wait until threads have left, and until a module is loaded or unloaded. The others
+ * are the waits until the loader runs once more, and until the kernel has forgotten a module.
  */
 #define LEAVE_MS 10000
 #define LOAD_MS 30000
@@ -57,8 +57,9 @@ static unsigned long recovering;
 static struct workqueue_struct *queue;
 DEFINE_STATIC_CALL_NULL(guardrail_known_module, find_module);
 /*
- * Held while something is taken from a domain, and while the pointers to its modules are used: one domain at a time. A
- * module of a dead domain is unloaded under it. Taken in process context. The mutexes of the classes nest inside.
+ * Held while something is taken from a domain, and while the pointers to its modules are used: one
+ * domain at a time. A module of a dead domain is unloaded under it. Taken in process context. The
+ * mutexes of the classes nest inside.
  */
 static DEFINE_MUTEX(teardown_lock);
 
@@ -164,8 +165,8 @@ void guardrail_clear_dead(u32 domain, bool *gone)
 }
 
 /*
- * Runs the loader until a module is loaded or unloaded. The kernel may still know a module that has just left, and then
- * refuses one of its name; so the loader may run more than once.
+ * Runs the loader until a module is loaded or unloaded. The kernel may still know a module that was
+ * just unloaded, and then refuses one of its name. So the loader may run more than once.
  */
 static int load(u32 domain, char *name, bool up)
 {
@@ -228,8 +229,8 @@ static int reload(u32 domain, struct guardrail_modules *modules)
 }
 
 /*
- * Does all that needs the old modules. Returns NULL, or why the recovery fails; then nothing was torn down. @err gets an
- * error where the modules could not be kept.
+ * Does all work that needs the old modules. Returns NULL, or why the recovery fails; then nothing
+ * was torn down. @err gets an error where the modules could not be kept.
  */
 static const char *take_down(u32 domain, struct guardrail_modules *modules, bool too_often, struct guardrail_late *late, int *err)
 {
@@ -288,7 +289,7 @@ static const char *recover(u32 domain, struct guardrail_modules *modules, bool t
 	return NULL;
 }
 
-/* A domain that is killed again and again does not get better. */
+/* A domain that is killed again and again does not improve. */
 static bool too_often(struct recovery *recovery)
 {
 	if (!recovery->in_a_row || time_after(jiffies, recovery->first + 60 * HZ)) {

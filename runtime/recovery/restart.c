@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A thread whose entry was ended or refused waits on its way back to user space, where it holds nothing any more. After
- * the recovery the kernel restarts its call, as it does after a signal.
+ * A thread whose entry was ended or refused waits on its way back to user space, where it holds no
+ * locks or references any more. After the recovery the kernel restarts its call, as it does after a
+ * signal.
  */
 #include <linux/jiffies.h>
 #include <linux/sched/signal.h>

@@ -32,7 +32,7 @@ void guardrail_restart_dead(void);
 void guardrail_restarts_begin(u32 domain);
 
 /**
- * guardrail_restarts_end() - Let held calls go on.
+ * guardrail_restarts_end() - Let held calls continue.
  * @domain: Domain whose recovery is over.
  * @recovered: Restart them; otherwise they fail.
  *

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Teardown: first what would call the domain again (timers, work, polls, interrupts), then what it has registered, at
- * last its memory.
+ * Teardown. First it stops everything that would call the domain again (timers, work, polls,
+ * interrupts). Then it unregisters what the domain has registered, and at last it frees the
+ * domain's memory.
  */
 #include <linux/bitops.h>
 #include <linux/delay.h>
@@ -27,7 +28,7 @@
 #include "rights/kinds.h"
 #include "rights/object.h"
 
-/* No interrupt has a larger number. */
+/* The largest number of an interrupt. */
 #define MAX_IRQ 16384
 
 /**
@@ -153,7 +154,10 @@ static int find_driver(struct device_driver *driver, void *data)
 	return 0;
 }
 
-/* Takes the devices from their drivers without calling these, and with them all that belongs to a device. */
+/*
+ * Takes the devices from their drivers without calling these, and releases all that belongs to a
+ * device.
+ */
 static void unbind(const struct guardrail_modules *modules)
 {
 	struct found_drivers found = { .modules = modules };
@@ -194,7 +198,7 @@ static void free_irqs(struct guardrail_teardown *down)
 		}
 }
 
-/* Releases what a driver has of a device besides memory. */
+/* Releases a driver's resources of a device other than memory. */
 static void give_back(struct pci_dev *dev)
 {
 	int bar;
@@ -286,7 +290,7 @@ static int release_memory(const struct guardrail_held *held, void *data)
 		down->late->kept = true;
 		return 0;
 	}
-	/* From here on nobody else releases it. */
+	/* From here on no other code releases it. */
 	if (guardrail_disown(down->domain, held->start, held->type))
 		return 0;
 	switch (held->type) {
@@ -394,7 +398,7 @@ void guardrail_release_late(struct guardrail_late *late)
 		class->end_teardown(late->domain);
 }
 
-/* What would call the domain again stops: timers, work, callbacks of RCU, polls. */
+/* Stops what would call the domain again: timers, work, callbacks of RCU, polls. */
 static void stop_calls(struct guardrail_teardown *down)
 {
 	const struct guardrail_recovery_class *class;
@@ -406,7 +410,7 @@ static void stop_calls(struct guardrail_teardown *down)
 		class->settle(down->domain);
 }
 
-/* What the domain has registered. */
+/* Unregisters what the domain has registered. */
 static void unregister_all(struct guardrail_teardown *down)
 {
 	const struct guardrail_recovery_class *class;
@@ -445,7 +449,7 @@ void guardrail_teardown(u32 domain, const struct guardrail_modules *modules, boo
 		give_back(late->devices[i]);
 	guardrail_walk(domain, release_object, down);
 	guardrail_walk(domain, release_memory, down);
-	/* The module's own variables, and what belonged to the devices. */
+	/* This revokes the module's own variables, and the memory that belonged to the devices. */
 	guardrail_revoke_all(domain);
 	kfree(down);
 }

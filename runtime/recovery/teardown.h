@@ -8,7 +8,7 @@
 
 #include "domain/module.h"
 
-/* A driver has no more devices. */
+/* The most devices of a driver. */
 #define MAX_DEVICES 32
 
 /**
@@ -36,10 +36,10 @@ struct guardrail_released {
  * @n_devices: How many there are.
  * @domain: The domain.
  * @forever: No driver will be loaded for the devices.
- * @kept: The kernel goes on to use some of the memory.
+ * @kept: The kernel continues to use some of the memory.
  *
- * A device that may not reach memory any more still has its orders, and the new driver lets it reach memory before it
- * resets it. Until then the memory must not be used for anything else.
+ * A device that may not reach memory any more still has its orders. The new driver lets it reach
+ * memory before it resets it. Until then the memory must not be used for anything else.
  */
 struct guardrail_late {
 	struct list_head memory;

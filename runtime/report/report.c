@@ -30,7 +30,7 @@
  * @count: How often it did.
  * @what: What it did, in words.
  * @needs: What it lacked.
- * @name: Its name: the module may be unloaded when somebody reads it.
+ * @name: Its name: the module may be unloaded before a user reads it.
  */
 struct site {
 	struct list_head list;
@@ -122,7 +122,7 @@ static void print_others(unsigned long addr, u32 domain)
 	}
 }
 
-/* Prints what lies at an address. */
+/* Prints a description of the memory at an address. */
 static void print_target(unsigned long addr)
 {
 	struct stack_info info;
@@ -139,7 +139,7 @@ static void print_target(unsigned long addr)
 		       use ? "where the kernel has " : "outside of the part in use by this code", use ?: "");
 		return;
 	}
-	/* The name has an offset behind it, and a size, which data does not have. */
+	/* The name has an offset and a size behind it, which data does not have. */
 	name = kmalloc(KSYM_SYMBOL_LEN, GFP_ATOMIC | __GFP_NOWARN);
 	if (name && sprint_symbol(name, addr) && strchr(name, '+')) {
 		const char *size = strchrnul(name, '/'), *module = strchrnul(name, ' ');
@@ -150,7 +150,7 @@ static void print_target(unsigned long addr)
 	}
 	kfree(name);
 	if (is_vmalloc_addr((void *)addr) && (!in_task() || irqs_disabled())) {
-		/* Asking for more takes a lock, which is possible only elsewhere. */
+		/* More details need a lock, which can be taken only in other contexts. */
 		pr_err("target: vmalloc memory\n");
 		return;
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Violations and faults in the kernel's log, and what the policy says follows. guardrail_abi.h declares
+ * Violations and faults in the kernel's log, and the effect of the policy. guardrail_abi.h declares
  * guardrail_report().
  */
 #ifndef GUARDRAIL_REPORT_REPORT_H
@@ -34,7 +34,7 @@ const char *guardrail_held_at(unsigned long addr, u32 domain);
 void guardrail_report_write(unsigned long addr, unsigned long size, unsigned long first, u32 domain, unsigned long ip);
 
 /**
- * guardrail_report_icall() - Report a call by pointer to what is no call target.
+ * guardrail_report_icall() - Report an indirect call to an address that is not a call target.
  * @target: Address that is called.
  * @domain: Domain that calls.
  * @ip: Address of the call.
@@ -66,7 +66,7 @@ bool guardrail_report_lock(const struct guardrail_lock *lock, const char *kind, 
 void guardrail_report_frame(const struct guardrail_noted *noted, const char *name, u32 domain, unsigned long ip);
 
 /**
- * guardrail_report_storm() - Report an interrupt that came again and again, and was disabled.
+ * guardrail_report_storm() - Report an interrupt that was raised again and again, and was disabled.
  * @domain: Domain of its handler.
  * @function: Name of the handler.
  * @irq: Number of the interrupt.

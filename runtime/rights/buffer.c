@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Buffers that are written after all, or listed: finds the begin and the end of the buffer that has a byte.
- * rights/buffer.h describes the marks.
+ * Buffers that are written after all, or listed: finds the begin and the end of the buffer that
+ * contains a byte. rights/buffer.h describes the marks.
  */
 #include "rights/buffer.h"
 #include "rights/kinds.h"

@@ -2,12 +2,13 @@
 /*
  * Large buffers that devices fill. Few drivers write to them, so nothing of one is granted before its domain writes.
  *
- * Until then two marks in the table say where the buffer begins and ends, and whose it is. If the domain may release
- * it, the first tag of its first word of eight is marked; if it belongs to a packet, the second is. The last tag of
- * its last word marks its end. So a buffer begins and ends at multiples of 64 bytes, and nobody else has tags in its
- * words.
+ * Until then two marks in the table show the begin and end of the buffer, and its domain. If the
+ * domain may release it, the first tag of its first word of eight is marked; if it belongs to a
+ * packet, the second is. The last tag of its last word marks its end. So a buffer begins and ends
+ * at multiples of 64 bytes, and no other right has tags in its words.
  *
- * A driver gets and gives one with each packet, so the functions for that are inlined. They take no lock.
+ * A driver receives and passes on one with each packet, so the functions for that are inlined. They
+ * take no lock.
  */
 #ifndef GUARDRAIL_RIGHTS_BUFFER_H
 #define GUARDRAIL_RIGHTS_BUFFER_H
@@ -117,7 +118,7 @@ static __always_inline bool buffer_begins(u32 domain, unsigned long p, unsigned 
 }
 
 /**
- * buffer_arrives() - Mark a buffer that the domain got with a packet.
+ * buffer_arrives() - Mark a buffer that the domain received with a packet.
  * @domain: The domain.
  * @p: Begin of the buffer.
  * @n: Its size in bytes.
@@ -143,7 +144,7 @@ static __always_inline bool buffer_moves(u32 domain, unsigned long p, unsigned l
 }
 
 /**
- * buffer_ends() - Remove the marks of a packet's buffer that the domain gives up.
+ * buffer_ends() - Remove the marks of a packet's buffer that the domain releases.
  * @domain: The domain.
  * @p: Begin of the buffer.
  * @n: Its size in bytes.

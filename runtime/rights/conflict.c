@@ -229,7 +229,7 @@ int guardrail_slot_change(unsigned long tag, const struct guardrail_slot_change 
 	return 0;
 }
 
-/* Combines tag and node. Under the lock nothing moves between the two. */
+/* Combines tag and node. Under the lock no right moves between the two. */
 static void rights_now(unsigned long tag, u32 domain, u8 rights[GUARDRAIL_SLOT])
 {
 	struct conflict *conflict;
@@ -300,7 +300,7 @@ bool guardrail_slot_holds(unsigned long tag, u32 domain, u8 mask, u8 right)
 		if (all_hold(rights, mask, right))
 			return true;
 	}
-	/* Once more, under the lock: nothing moves between tag and node there. */
+	/* Try once more, under the lock: no right moves between tag and node there. */
 	guardrail_slot_rights(tag, domain, rights);
 	return all_hold(rights, mask, right);
 }

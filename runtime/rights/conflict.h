@@ -66,7 +66,7 @@ bool guardrail_slot_holds(unsigned long tag, u32 domain, u8 mask, u8 right);
 void guardrail_slot_rights(unsigned long tag, u32 domain, u8 rights[GUARDRAIL_SLOT]);
 
 /**
- * guardrail_conflict_forget() - Take away what a domain holds in the conflict table.
+ * guardrail_conflict_forget() - Revoke what a domain holds in the conflict table.
  * @domain: Domain that loses all.
  *
  * Context: Any but NMI.

@@ -14,7 +14,7 @@
 
 /* Slots that change together. */
 #define WINDOW 64
-/* Larger structures have no templates. */
+/* The largest structure that has templates, in bytes. */
 #define LARGEST (WINDOW * GUARDRAIL_SLOT)
 #define WORDS (WINDOW / 8 + 1)
 #define TEMPLATE_BITS 6

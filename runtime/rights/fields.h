@@ -9,7 +9,7 @@
  * guardrail_fields_change() - Grant or revoke the fields of a structure.
  * @domain: Domain whose rights change.
  * @p: Begin of the structure.
- * @fields: List of fields; it stays the same as long as its module is there.
+ * @fields: List of fields; it stays the same as long as its module is loaded.
  * @n: Length of the list.
  * @right: GUARDRAIL_WRITE or GUARDRAIL_READ.
  *

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Kinds of allocations that annotations do not name; enum guardrail_kind has the others. KIND_PRIVATE is memory that comes with
- * an object of the kernel, KIND_ELEMENT is an element of a memory pool, KIND_LENT is what an entry may write while it runs.
+ * Kinds of allocations that annotations do not name; enum guardrail_kind has the others.
+ * KIND_PRIVATE is memory that belongs to an object of the kernel. KIND_ELEMENT is an element of a
+ * memory pool, and KIND_LENT is memory that an entry may write while it runs.
  */
 #ifndef GUARDRAIL_RIGHTS_KINDS_H
 #define GUARDRAIL_RIGHTS_KINDS_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Rights to ranges. Nearly all changes turn whole slots writable or read-only: these take eight slots at a time and no
- * lock. conflict.c changes the rest slot by slot.
+ * Rights to ranges. Nearly all changes make whole slots writable or read-only: these change eight
+ * slots at a time and take no lock. conflict.c changes the rest slot by slot.
  */
 #include <linux/mm.h>
 #include <linux/sched.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Reference counts of tasks; rights/references.h describes them. Drivers get tasks in many ways, so no action grants
- * the count (kthread_create() is one way, and has no fixed number of arguments). Instead a denied store is looked at:
- * if it changes the count of an existing task, the domain may write the count from then on. It may drop the reference
- * when the task cannot be found any more.
+ * Reference counts of tasks; rights/references.h describes them. Drivers get tasks in many ways, so
+ * no action grants the count (kthread_create() is one way, and has no fixed number of arguments).
+ * Instead a denied store is examined: if it changes the count of an existing task, the domain may
+ * write the count from then on. It may drop the reference when the task cannot be found any more.
  */
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Packets (struct sk_buff): objects without a record, of one type, size and state. A tag of its own marks the begin of
- * each. What happens for every packet is inlined.
+ * Packets (struct sk_buff): objects without a record, of one type, size and state. A tag of its own
+ * marks the begin of each. Code that runs for every packet is inlined.
  */
 #ifndef GUARDRAIL_RIGHTS_SKB_H
 #define GUARDRAIL_RIGHTS_SKB_H
@@ -128,7 +128,7 @@ static __always_inline const struct guardrail_skb_shape *skb_shape(u32 domain, u
 	const struct guardrail_skb_shape *shape = &guardrail_skb_shapes[domain][first];
 	const struct guardrail_field *its;
 
-	/* The compiler would work the address out again and again. */
+	/* The compiler would compute the address again and again. */
 	OPTIMIZER_HIDE_VAR(shape);
 	its = smp_load_acquire(&shape->fields);
 	return likely((fields ? its == fields : !!its) && shape->version == guardrail_masks_version(domain)) ? shape : NULL;

@@ -14,7 +14,7 @@
 int __init guardrail_table_init(void);
 
 /**
- * guardrail_table_exit() - Free the table, which nobody uses any more.
+ * guardrail_table_exit() - Free the table, which no code uses any more.
  *
  * Context: May sleep.
  */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* All that a domain holds: listed from the table and the records, or taken away. */
+/* All that a domain holds: listed from the table and the records, or revoked. */
 #include <linux/skbuff.h>
 
 #include "rights/buffer.h"
@@ -182,7 +182,7 @@ void guardrail_revoke_all(u32 domain)
 {
 	if (!is_domain(domain))
 		return;
-	/* First the nodes: what they leave of this domain would return to the table. */
+	/* Clear the nodes first: what they leave of this domain would return to the table. */
 	guardrail_conflict_forget(domain);
 	guardrail_each_page(clear_page_of, &domain);
 	guardrail_objects_forget_all(domain);

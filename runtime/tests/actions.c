@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Actions of wrappers, with frames and actions as a guarded module has them. */
+/* Actions of wrappers, with call registers and actions in the form of a guarded module's. */
 #include <linux/err.h>
 #include <linux/platform_device.h>
 #include <linux/skbuff.h>
@@ -9,7 +9,7 @@
 #define KIND 7
 #define TYPE 9
 
-/* A frame with room for two arguments on the stack. */
+/* Call registers with room for two arguments on the stack. */
 struct long_call {
 	struct guardrail_call call;
 	unsigned long stack[2];
@@ -21,7 +21,7 @@ static const struct guardrail_value nothing = { .kind = GUARDRAIL_VALUE_CONST };
 #define TERMS(list) ((struct guardrail_value){ .kind = GUARDRAIL_VALUE_TERMS, .n_terms = ARRAY_SIZE(list), .terms = (list) })
 #define ACTION(...) ((struct guardrail_action){ .domain = ONE, .function = "tested", .from = GUARDRAIL_ANY_STATE, __VA_ARGS__ })
 
-/* What was done without a violation. */
+/* True where the action caused no violation. */
 static bool quiet(int (*handler)(const struct guardrail_action *, struct guardrail_call *), struct guardrail_action action,
 		  struct long_call *call)
 {
@@ -70,7 +70,7 @@ static void values(void)
 	one[1] = (struct guardrail_term){ GUARDRAIL_TERM_LOAD, 4, {}, 4 };
 	EXPECT(value(TERMS(one), &call) == 0xfffffffc);
 	EXPECT(value(TERMS(shift), &call) == 0);
-	/* What cannot be read, and what the rewriter does not make. */
+	/* Values that cannot be read, and values that the rewriter does not make. */
 	EXPECT(value(TERMS(user), &call) == 0xdead && value(TERMS(hole), &call) == 0xdead);
 	EXPECT(value(TERMS(deep), &call) == 0xdead);
 	test_result("values", true);
@@ -144,12 +144,15 @@ static void allocation(void)
 	EXPECT(quiet(guardrail_do_disown, disown, &release));
 	EXPECT(!guardrail_check_write(ONE, p, 1) && !guardrail_check_write(ONE, p + 95, 1));
 	EXPECT(!quiet(guardrail_do_disown, disown, &release));
-	/* NULL is released as often as one likes; an allocation that failed gives nothing. */
+	/* NULL may be released any number of times; an allocation that failed grants nothing. */
 	release.call.args[0] = 0;
 	EXPECT(quiet(guardrail_do_disown, disown, &release));
 	make.call.result = -ENOMEM;
 	EXPECT(quiet(guardrail_do_grant, grant, &make) && quiet(guardrail_do_own, own, &make));
-	/* The owner of an allocation that went unseen is forgotten for the next one. */
+	/*
+	 * After an allocation whose free was not seen, the next one at the address replaces its
+	 * owner.
+	 */
 	make.call.result = p;
 	EXPECT(quiet(guardrail_do_own, own, &make));
 	own.type++;
@@ -180,7 +183,7 @@ static void quota(void)
 
 int guardrail_custom_device(const struct guardrail_action *action, struct guardrail_call *call);
 
-/* What the kernel is to take for a device has to be one. */
+/* The kernel must receive a device where it expects one. */
 static void devices(void)
 {
 	struct device *none = kzalloc(sizeof(*none), GFP_KERNEL);
@@ -194,7 +197,10 @@ static void devices(void)
 	test_result("devices that are handed over", true);
 }
 
-/* The same list at each place that a structure can have in a word of entries, over what is there, twice. */
+/*
+ * The same list at each position that a structure can have in a word of tags, over existing rights,
+ * twice.
+ */
 static void fields(void)
 {
 	static const struct guardrail_field list[] = { { 8, 8 }, { 20, 2 }, { 23, 1 }, { 32, 16 }, { 133, 9 } };
@@ -223,7 +229,7 @@ static void fields(void)
 		EXPECT(!guardrail_check_write(ONE, p + 8, 1) && !guardrail_check_write(ONE, p + 20, 1) &&
 		       !guardrail_check_write(ONE, p + 23, 1) && !guardrail_check_write(ONE, p + 47, 1) &&
 		       !guardrail_check_write(ONE, p + 133, 1) && !guardrail_check_write(ONE, p + 141, 1));
-		/* Where something is there already: an object, another domain, more of the same slot. */
+		/* Rights exist already: an object, another domain, more of the same slot. */
 		EXPECT(!guardrail_create_object(ONE, p + 8, 16, TYPE) && !guardrail_grant_fresh(TWO, p + 40, 4));
 		EXPECT(!guardrail_grant_fresh(ONE, p + 22, 1));
 		EXPECT(quiet(guardrail_do_grant_fields, action, &call));
@@ -265,17 +271,17 @@ static void objects(void)
 	EXPECT(!guardrail_check_write(ONE, p + 16, 24) && guardrail_check_write(ONE, p + 40, 24));
 	other.type++;
 	EXPECT(!quiet(guardrail_do_require_object, other, &call));
-	/* From 0 to 1, which it is in then. */
+	/* The object moves from state 0 to 1, and is in state 1 then. */
 	move.from = 0;
 	move.to = 1;
 	EXPECT(quiet(guardrail_do_move_object, move, &call) && !quiet(guardrail_do_move_object, move, &call));
 	require.from = 1;
 	EXPECT(quiet(guardrail_do_require_object, require, &call));
-	/* It must not be freed while it is in use. */
+	/* The memory must not be freed while the object is in use. */
 	EXPECT(!quiet(guardrail_do_disown, disown, &whole));
 	EXPECT(!guardrail_grant_fresh(ONE, p, 64) && !guardrail_own(ONE, p, 64, KIND));
 	EXPECT(quiet(guardrail_do_create_object, object, &call) && quiet(guardrail_do_move_object, move, &call));
-	/* Made anew, it is as if it were new; of another type as well. */
+	/* An object that is made anew is like a new one, also one of another type. */
 	EXPECT(quiet(guardrail_do_create_object, object, &call) && guardrail_object_state(ONE, p + 16, TYPE) == 0);
 	move.from = GUARDRAIL_ANY_STATE;
 	move.to = 5;
@@ -361,11 +367,14 @@ static void buffers(void)
 	EXPECT(quiet(guardrail_custom_frag_free, release, &inside) && owns(other, n) && !guardrail_check_write(ONE, p, 1));
 	EXPECT(test_store(other, 8, ONE) && guardrail_check_write(ONE, other, n) && quiet(guardrail_custom_frag_free, release, &second));
 	EXPECT(!quiet(guardrail_custom_frag_free, release, &second) && is_blank(page));
-	/* What is taken away of one leaves the others; what is given in it is there when the rest is written. */
+	/*
+	 * Rights that are revoked from one leave the others; rights that are granted in it remain
+	 * when the rest is written.
+	 */
 	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && !guardrail_revoke(ONE, p, 8));
 	EXPECT(!guardrail_check_write(ONE, p, 8) && guardrail_check_write(ONE, p + 8, n - 8) && owns(p, n));
 	EXPECT(quiet(guardrail_custom_frag_free, release, &call) && is_blank(page));
-	/* Small ones, and those that begin anywhere, are as all memory. */
+	/* Small buffers, and those that begin anywhere, are like all memory. */
 	make.size = CONST(512);
 	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && inline_check(p, GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE)) && owns(p, 512));
 	EXPECT(quiet(guardrail_custom_frag_free, release, &call));
@@ -380,7 +389,7 @@ static void buffers(void)
 	test_result("buffers that are granted when they are written", true);
 }
 
-/* A network frame at @p, where all may be written. */
+/* Marks a packet at @p, where all may be written. */
 static void skb_at(unsigned long p)
 {
 	static const struct guardrail_field fields[] = { { 16, 8 }, { 31, 1 }, { 112, 4 }, { sizeof(struct sk_buff) - 8, 8 } };
@@ -393,7 +402,10 @@ static void skb_at(unsigned long p)
 
 	guardrail_usage(&before);
 	EXPECT(!quiet(guardrail_do_require_object, require, &call) && !quiet(guardrail_do_destroy_object, require, &call));
-	/* The first time it is worked out what it looks like, then that is known; in the third something else is there. */
+	/*
+	 * The first round learns the shape, the second uses it; in the third, the memory has
+	 * another right.
+	 */
 	for (i = 0; i < 3; i++) {
 		EXPECT(!guardrail_grant_fresh(ONE, p - 8, sizeof(struct sk_buff) + 16));
 		if (i == 1)
@@ -405,7 +417,10 @@ static void skb_at(unsigned long p)
 		EXPECT(guardrail_find_object(ONE, p - 8, 64) == p && guardrail_object_state(ONE, p, GUARDRAIL_TYPE_SKB) == 0);
 		EXPECT(guardrail_create_object(ONE, p, 64, GUARDRAIL_TYPE_SKB) == -EEXIST && !guardrail_check_object(ONE, p, TYPE));
 		EXPECT(guardrail_move_object(ONE, p, GUARDRAIL_TYPE_SKB, 1, 0) == -EBUSY && guardrail_move_object(ONE, p, GUARDRAIL_TYPE_SKB, 0, 1));
-		/* Another domain has nothing of it, and may have rights beside it, and even its own there. */
+		/*
+		 * Another domain holds nothing of it, and may have rights beside it, and even its
+		 * own there.
+		 */
 		EXPECT(!guardrail_check_object(TWO, p, GUARDRAIL_TYPE_SKB));
 		if (i == 2) {
 			EXPECT(!guardrail_grant_fresh(TWO, p, 12) && guardrail_check_write(TWO, p, 12));
@@ -444,10 +459,10 @@ static void skbs(void)
 	edge = ALIGN(memory + 1024, 32768);
 	for (at = edge - 256; at <= edge; at += 56)
 		skb_at(at);
-	/* They are listed, with what they are in. */
+	/* They are listed, with the memory around them. */
 	EXPECT(!guardrail_create_object(ONE, memory + 64, 64, GUARDRAIL_TYPE_SKB) && !guardrail_create_object(ONE, edge, 64, GUARDRAIL_TYPE_SKB));
 	EXPECT(!guardrail_walk(ONE, count_skbs, &n) && n == 2);
-	/* Memory that is written or taken as a whole holds none any more. */
+	/* Memory that is granted or revoked as a whole contains no packet any more. */
 	EXPECT(!guardrail_revoke(ONE, memory, 512) && !guardrail_check_object(ONE, memory + 64, GUARDRAIL_TYPE_SKB));
 	EXPECT(!guardrail_grant(ONE, edge, 512) && guardrail_check_object(ONE, edge, GUARDRAIL_TYPE_SKB));
 	EXPECT(!guardrail_grant_fresh(ONE, edge, 512) && !guardrail_check_object(ONE, edge, GUARDRAIL_TYPE_SKB));

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Checks as guarded code makes them: inline, through the exception table, by the slow paths; and what those report. */
+/*
+ * Checks as guarded code makes them: inline, through the exception table, and by the slow paths;
+ * and the reports of those.
+ */
 #include <linux/irq_work.h>
 #include <linux/ptrace.h>
 #include <linux/sched/task_stack.h>
@@ -24,7 +27,7 @@ static void inline_checks(void)
 	test_result("inline checks", true);
 }
 
-/* Where the table has no memory, and where there can be no entry. */
+/* Addresses where the table has no memory, and where there can be no tag. */
 static void faults(void)
 {
 	u8 wanted = GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE);
@@ -40,7 +43,7 @@ static void faults(void)
 	EXPECT(!guardrail_revoke(ONE, ~((1UL << 47) - 1) + (1UL << 42), 1 << 20));
 	EXPECT(!guardrail_find_object(ONE, ~((1UL << 47) - 1) + (1UL << 42), 1 << 20));
 	guardrail_usage(&after);
-	/* Looking populates nothing. */
+	/* A check populates nothing. */
 	EXPECT(before.table_pages == after.table_pages && before.tree_pages == after.tree_pages);
 	test_result("parts of the table without memory", true);
 }
@@ -54,7 +57,7 @@ static void stores(void)
 	EXPECT(!guardrail_grant_fresh(ONE, p + 64, 64));
 	for (size = 1; size <= 64; size *= 2)
 		EXPECT(test_store(p + 64, size, ONE));
-	/* Over the border of two slots, and up to the last byte. */
+	/* Stores over the border of two slots, and up to the last byte. */
 	EXPECT(test_store(p + 69, 8, ONE) && test_store(p + 120, 8, ONE));
 	EXPECT(!test_store(p + 121, 8, ONE) && !test_store(p + 60, 8, ONE) && !test_store(p + 65, 64, ONE));
 	EXPECT(!test_store(p + 64, 8, TWO));
@@ -102,7 +105,7 @@ static void on_interrupt(struct irq_work *work)
 
 	OPTIMIZER_HIDE_VAR(here[0]);
 	stack_in_interrupt = test_store((unsigned long)&here[1], 8, ONE) &&
-			     /* The stack of the task that was interrupted is another's. */
+			     /* The stack of the interrupted task is not the current one. */
 			     !test_store((unsigned long)task_stack_page(current) + 64, 8, ONE);
 }
 
@@ -153,7 +156,7 @@ static void calls(void)
 	test_result("indirect calls", true);
 }
 
-/* Every sort of target, once each: reports are looked at from outside. */
+/* Each kind of target, once; the reports are checked from outside. */
 static noinline void report(void)
 {
 	static unsigned long data;

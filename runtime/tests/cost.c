@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* What the primitives cost: nanoseconds of each, the median of several runs. */
+/* The cost of the primitives: nanoseconds of each, the median of several runs. */
 #include <linux/ktime.h>
 #include <linux/sort.h>
 
@@ -15,7 +15,7 @@ static int by_size(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Nothing but the loop, for comparison. */
+/* An empty function, to measure the loop alone. */
 static noinline int nothing(u32 domain, unsigned long p, unsigned long n)
 {
 	barrier();

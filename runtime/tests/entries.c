@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Entries into guarded modules: what of the stack is theirs, how they nest, and who is refused. */
+/*
+ * Entries into guarded modules: which part of the stack is theirs, how they nest, and which are
+ * refused.
+ */
 #include <linux/completion.h>
 #include <linux/cpumask.h>
 #include <linux/delay.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* What the kernel uses of a stack when a function returns, or an entry is ended. */
+/* Objects on a stack that the kernel still uses when a function returns, or an entry is ended. */
 #include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/kthread.h>
@@ -36,7 +36,7 @@ static void expire(struct timer_list *timer)
 	ran++;
 }
 
-/* Does an action as a thunk does: for an object, with a second value. */
+/* Performs an action as a thunk does: for an object, with a second value. */
 static void does(int (*action)(const struct guardrail_action *action, struct guardrail_call *call), void *object, void *more)
 {
 	struct guardrail_action what = {
@@ -59,10 +59,10 @@ static void put_in(struct list_head *new, struct list_head *head)
 	list_add(new, head);
 }
 
-/* The check before the function returns, whose last act this is. */
+/* The check before the function returns, which must be its last statement. */
 #define FRAME_GOES() guardrail_frame_slow((unsigned long)__builtin_frame_address(0), ONE, _THIS_IP_)
 
-/* Has it all, and keeps some of it. */
+/* Passes the chosen objects to the kernel, and does not take all of them back. */
 static noinline void with_objects(bool works, bool timers, bool waits, bool lists)
 {
 	struct delayed_work work;
@@ -84,7 +84,7 @@ static noinline void with_objects(bool works, bool timers, bool waits, bool list
 	put_in(&entry, &items);
 	__set_current_state(TASK_RUNNING);
 	EXPECT(atomic_read(&guardrail_frames) == 4);
-	/* They are the kernel's, but for the links of lists. */
+	/* They are the kernel's, except for the links of lists. */
 	EXPECT(!test_store((unsigned long)&work.work.func, 8, ONE) && !test_store((unsigned long)&timer.function, 8, ONE));
 	EXPECT(!test_store((unsigned long)&wait.func, 8, ONE) && test_store((unsigned long)&entry.next, 8, ONE));
 	EXPECT(!test_store((unsigned long)&timer.expires - 4, 8, ONE));
@@ -103,7 +103,7 @@ static noinline void with_objects(bool works, bool timers, bool waits, bool list
 		guardrail_unwind(ONE);
 	FRAME_GOES();
 	EXPECT(!atomic_read(&guardrail_frames));
-	/* Reported, and the entry goes on. */
+	/* They were reported, and the entry continues. */
 	cancel_delayed_work_sync(&work);
 	timer_delete_sync(&timer);
 	finish_wait(&queue, &wait);
@@ -111,7 +111,7 @@ static noinline void with_objects(bool works, bool timers, bool waits, bool list
 		list_del(&entry);
 }
 
-/* How many violations there are in an entry that does this. */
+/* The number of violations in an entry that does this. */
 static unsigned long reported(bool works, bool timers, bool waits, bool lists)
 {
 	unsigned long before = guardrail_violations(ONE);
@@ -123,7 +123,7 @@ static unsigned long reported(bool works, bool timers, bool waits, bool lists)
 	if (entered == 0)
 		with_objects(works, timers, waits, lists);
 	guardrail_leave(&record);
-	/* Four are of stores to what is the kernel's. */
+	/* Four violations are stores to memory that the kernel uses. */
 	return guardrail_violations(ONE) - before - 4;
 }
 
@@ -161,12 +161,12 @@ static void frames(void)
 	EXPECT(reported(true, false, false, false) == 1);
 	EXPECT(reported(false, true, false, false) == 1);
 	EXPECT(reported(false, false, true, false) == 1);
-	/* The neighbour has to be the driver's. */
+	/* The neighbor has to be the driver's. */
 	EXPECT(reported(false, false, false, true) == 0);
 	EXPECT(!guardrail_grant_fresh(ONE, (unsigned long)&items, sizeof(items)));
 	EXPECT(reported(false, false, false, true) == 1);
 	EXPECT(reported(true, true, true, false) == 3);
-	/* Ended in the midst of it. */
+	/* The entry is ended in the middle of it. */
 	EXPECT(reported(true, true, true, true) == 0 && !waitqueue_active(&queue) && list_empty(&items) && !atomic_read(&guardrail_frames));
 	msleep(200);
 	EXPECT(!ran);
@@ -194,7 +194,7 @@ static int waits(void *unused)
 	struct guardrail_record record;
 
 	if (guardrail_enter(&plain, &record) == 0) {
-		/* Below where it has entered. */
+		/* This is below the stack where the domain was entered. */
 		awaited = (struct completion *)((unsigned long)&record - 512);
 		complete(&there);
 		wait_for_completion(&back);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Guarded modules that are loaded and unloaded, which this module plays. */
+/* Guarded modules that are loaded and unloaded; this module plays their part. */
 #include "test.h"
 
 #define CYCLES 1000
@@ -89,7 +89,7 @@ static void comes_and_goes(void)
 	guardrail_module_leave(&guarded);
 	EXPECT(seen_exit);
 	EXPECT(holds_nothing());
-	/* Again is too often. */
+	/* A second time is refused. */
 	seen_exit = false;
 	guardrail_module_leave(&guarded);
 	EXPECT(!seen_exit);
@@ -134,14 +134,14 @@ static void refused(void)
 	bad = guarded;
 	bad.flags = 1;
 	EXPECT(guardrail_module_enter(&bad) == -ENOEXEC);
-	/* What describes a module is in it, not on a stack. */
+	/* A module's description must be in the module, not on a stack. */
 	bad = guarded;
 	EXPECT(guardrail_module_enter(&bad) == -ENOEXEC);
 	EXPECT(holds_nothing());
 	test_result("modules that are refused", true);
 }
 
-/* Two modules of one domain: what one leaves behind ends with the last. */
+/* Two modules of one domain: the rights that one leaves behind end with the last. */
 static void share(void)
 {
 	static u8 more[16] __aligned(8);
@@ -187,7 +187,7 @@ static void expires(struct timer_list *unused)
 {
 }
 
-/* As a driver's would be, it is known by its type (objects.h). */
+/* Like a driver's timer, it is found by its type. */
 static void takes_timer(void)
 {
 	timer_setup(&timer, expires, 0);
@@ -226,7 +226,7 @@ static noinline void entry_is_ended(void)
 	guardrail_leave(&record);
 }
 
-/* What was taken is taken back without the functions that were ended. */
+/* The rights are revoked without the functions that were ended. */
 static void ended(void)
 {
 	static const struct guardrail_module by_init = {
@@ -248,7 +248,7 @@ static void ended(void)
 	guardrail_module_leave(&within);
 	EXPECT(!timer_pending(&timer) && holds_nothing() && !went_on);
 	EXPECT(test_set_parameter("policy", "log"));
-	/* Where the exit function is to do all of its work nothing ends it. */
+	/* Where the exit function has to do all of its work, no violation ends it. */
 	EXPECT(!guardrail_module_enter(&by_exit));
 	guardrail_module_leave(&by_exit);
 	EXPECT(went_on && !timer_pending(&timer) && holds_nothing());

@@ -7,7 +7,7 @@
 
 #define MILLISECONDS 700
 
-/* What one of two threads does over and over; false where something was wrong. */
+/* The action that one of two threads repeats; false where a result was wrong. */
 struct racer {
 	bool (*round)(unsigned long p, unsigned long n);
 	unsigned long p;
@@ -79,7 +79,10 @@ static bool high_half(unsigned long p, unsigned long n)
 	       !guardrail_revoke(ONE, p + 4, 4) && !guardrail_check_write(ONE, p + 4, 1);
 }
 
-/* One domain holds some bytes all the time, while another takes and leaves others of the same slot. */
+/*
+ * One domain holds some bytes all the time, while another is granted and loses others of the same
+ * slot.
+ */
 static bool store_through_check(unsigned long p, unsigned long n)
 {
 	return test_store(p, 4, ONE) && guardrail_check_write(ONE, p, 4);
@@ -93,7 +96,10 @@ static bool other_bytes(unsigned long p, unsigned long n)
 	       !guardrail_check_write(TWO, from, 1);
 }
 
-/* One domain gets and loses memory in whole slots, while another has an object and some bytes in it. */
+/*
+ * One domain is granted and loses memory in whole slots, while another has an object and some bytes
+ * in it.
+ */
 static bool whole_range(unsigned long p, unsigned long n)
 {
 	return !guardrail_grant_fresh(ONE, p, 256) && guardrail_check_write(ONE, p, 256) && !guardrail_revoke(ONE, p, 256) &&

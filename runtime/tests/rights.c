@@ -21,7 +21,7 @@ static u8 entry_at(unsigned long offset)
 	return *(u8 *)((at(offset) >> GUARDRAIL_SLOT_SHIFT) + guardrail_table);
 }
 
-/* Nothing is left for the next test. */
+/* Revokes everything, so that nothing is left for the next test. */
 static void clean(void)
 {
 	struct guardrail_usage usage;
@@ -49,7 +49,7 @@ static void whole_slots(void)
 	EXPECT(!guardrail_revoke(ONE, at(80), 8));
 	EXPECT(guardrail_check_write(ONE, at(64), 16) && guardrail_check_write(ONE, at(88), 40));
 	EXPECT(!guardrail_check_write(ONE, at(87), 1) && !guardrail_check_write(ONE, at(80), 1));
-	/* Another domain takes nothing away. */
+	/* A revocation of another domain has no effect. */
 	EXPECT(!guardrail_revoke(TWO, at(64), 64));
 	EXPECT(guardrail_check_write(ONE, at(64), 16));
 	clean();
@@ -88,13 +88,13 @@ static void single_bytes(void)
 	/* The check fails, and the slow path knows the bytes. */
 	EXPECT(!inline_check(at(19), GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE)));
 	EXPECT(test_store(at(19), 1, ONE) && test_store(at(20), 2, ONE));
-	/* The same bytes of another slot are the same entry, and another domain's are another. */
+	/* The same bytes of another slot have the same tag, and another domain's have another. */
 	EXPECT(!guardrail_grant_fresh(ONE, at(27), 3) && !guardrail_grant_fresh(TWO, at(43), 3));
 	EXPECT(entry_at(24) == mask && entry_at(40) >> 4 == TWO);
 	EXPECT(!guardrail_check_write(ONE, at(43), 1) && !guardrail_check_write(TWO, at(27), 1));
 	guardrail_usage(&usage);
 	EXPECT(!usage.conflicts && usage.masks == 2);
-	/* A revoked range leaves nothing, and a grant beside it makes it whole. */
+	/* A revoked range leaves nothing, and a grant beside it makes the slot whole. */
 	EXPECT(!guardrail_revoke(ONE, at(24), 8) && !entry_at(24));
 	EXPECT(!guardrail_grant_fresh(ONE, at(16), 8));
 	EXPECT(entry_at(16) == GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE));
@@ -105,7 +105,7 @@ static void single_bytes(void)
 	EXPECT(guardrail_check_write(ONE, at(64), 1) && guardrail_check_write(ONE, at(76), 1));
 	EXPECT(!guardrail_check_write(ONE, at(65), 1) && !guardrail_check_write(ONE, at(75), 1));
 	clean();
-	/* They are free again when nothing of the domain is left. */
+	/* The masks are free again when the domain holds nothing any more. */
 	guardrail_revoke_all(ONE);
 	guardrail_revoke_all(TWO);
 	guardrail_usage(&usage);
@@ -137,7 +137,7 @@ static void many_masks(void)
 	for (i = 0; i < ARRAY_SIZE(lengths); i++)
 		EXPECT(guardrail_check_write(ONE, at(16 * i), lengths[i]) &&
 		       !guardrail_check_write(ONE, at(16 * i + lengths[i]), 1));
-	/* What fits into an entry again leaves the side table. */
+	/* Rights that fit into a tag again leave the conflict table. */
 	EXPECT(!guardrail_grant_fresh(ONE, at(16 * 5), 8));
 	EXPECT(entry_at(16 * 5) == GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE));
 	EXPECT(!guardrail_revoke(ONE, at(16 * 4 + 1), 7));
@@ -152,7 +152,10 @@ static void many_masks(void)
 	test_result("more sets of bytes than masks", true);
 }
 
-/* Mixed words: entries beside the range, other domains' and objects' in it, and every kind of entry of the domain's own. */
+/*
+ * Mixed words: tags beside the range, tags of other domains and objects in it, and every kind of
+ * tag of the domain itself.
+ */
 static void mixed_words(void)
 {
 	int shift;
@@ -165,14 +168,14 @@ static void mixed_words(void)
 		EXPECT(!guardrail_grant_fresh(LAST, at(shift + 152), 3));
 		EXPECT(guardrail_check_write(ONE, at(shift), 10) && guardrail_check_write(ONE, at(shift + 13), 15));
 		EXPECT(guardrail_check_write(ONE, at(shift + 32), 104) && guardrail_check_write(ONE, at(shift + 152), 104));
-		/* Others and what is beside the range keep theirs. */
+		/* Other domains and the slots beside the range keep their rights. */
 		EXPECT(!guardrail_revoke(ONE, at(shift + 8), 240));
 		EXPECT(guardrail_check_write(ONE, at(shift), 8) && guardrail_check_write(ONE, at(shift + 248), 8));
 		EXPECT(none_writable(shift + 8, 240));
 		EXPECT(guardrail_check_write(TWO, at(shift + 64), 8) && guardrail_check_write(TWO, at(shift + 101), 2));
 		EXPECT(!guardrail_check_write(TWO, at(shift + 103), 1) && guardrail_check_write(LAST, at(shift + 152), 3));
 		EXPECT(!guardrail_check_object(ONE, at(shift + 136), 3));
-		/* Parts become wholes. */
+		/* Parts turn into whole slots. */
 		EXPECT(!guardrail_grant_fresh(ONE, at(shift + 9), 2) && !guardrail_grant_fresh(ONE, at(shift + 16), 4));
 		EXPECT(!guardrail_grant_fresh(ONE, at(shift), 256) && guardrail_check_write(ONE, at(shift), 256));
 		EXPECT(guardrail_check_write(TWO, at(shift + 101), 2) && guardrail_check_write(LAST, at(shift + 152), 3));
@@ -197,13 +200,13 @@ static void two_domains(void)
 	EXPECT(guardrail_check_write(ONE, at(8), 2) && guardrail_check_write(TWO, at(12), 4));
 	EXPECT(!guardrail_revoke(ONE, at(8), 8));
 	EXPECT(entry_at(8) == GUARDRAIL_TAG(TWO, GUARDRAIL_WRITE_HIGH));
-	/* A range over slots of another domain leaves those to both. */
+	/* After a grant over slots of another domain, both domains hold those. */
 	EXPECT(!guardrail_grant_fresh(ONE, at(0), 128));
 	EXPECT(guardrail_check_write(ONE, at(0), 128) && guardrail_check_write(TWO, at(12), 4));
-	/* The last domain's rights are not taken for the mark of a conflict. */
+	/* Tags of the last domain are not confused with the mark of a conflict. */
 	EXPECT(!guardrail_grant_fresh(LAST, at(256), 64));
 	EXPECT(guardrail_check_write(LAST, at(256), 64) && !guardrail_check_write(ONE, at(256), 1));
-	/* A set of bytes and another domain's. */
+	/* Both a set of bytes and another domain's rights are in one slot. */
 	EXPECT(!guardrail_grant_fresh(ONE, at(401), 2) && !guardrail_grant_fresh(TWO, at(401), 5));
 	EXPECT(entry_at(400) == GUARDRAIL_CONFLICT);
 	EXPECT(guardrail_check_write(ONE, at(401), 2) && !guardrail_check_write(ONE, at(401), 3));
@@ -235,19 +238,22 @@ static void objects(void)
 	EXPECT(guardrail_check_write(ONE, at(32), 4) && !guardrail_check_write(ONE, at(36), 1));
 	EXPECT(guardrail_check_write(ONE, at(44), 4) && guardrail_check_write(ONE, at(56), 8));
 	EXPECT(guardrail_find_object(ONE, at(0), 128) == at(32));
-	/* States. */
+	/* The object moves between states. */
 	EXPECT(guardrail_object_state(ONE, at(32), 7) == 0);
 	EXPECT(!guardrail_move_object(ONE, at(32), 7, 0, 3));
 	EXPECT(guardrail_move_object(ONE, at(32), 7, 0, 4) == -EBUSY);
 	EXPECT(guardrail_move_object(ONE, at(40), 7, 0, 4) == -ENOENT);
 	EXPECT(guardrail_object_state(ONE, at(32), 7) == 3);
-	/* Another domain has its own, at the same place. */
+	/* Another domain has an object of its own at the same address. */
 	EXPECT(!guardrail_create_object(TWO, at(32), 64, 7));
 	EXPECT(!guardrail_destroy_object(ONE, at(32), 7));
 	EXPECT(guardrail_destroy_object(ONE, at(32), 7) == -ENOENT);
 	EXPECT(guardrail_check_object(TWO, at(32), 7) && !guardrail_check_object(ONE, at(32), 7));
 	EXPECT(!guardrail_destroy_object(TWO, at(32), 7));
-	/* Memory that is written or taken as a whole holds no object any more; also where it does not begin a slot. */
+	/*
+	 * Memory that is granted or revoked as a whole contains no object any more, also where the
+	 * memory does not begin a slot.
+	 */
 	EXPECT(!guardrail_create_object(ONE, at(205), 30, 9));
 	EXPECT(guardrail_check_object(ONE, at(205), 9) && guardrail_find_object(ONE, at(200), 8) == at(205));
 	EXPECT(!guardrail_revoke(ONE, at(200), 64) && !guardrail_check_object(ONE, at(205), 9));
@@ -268,7 +274,7 @@ static void owners(void)
 	EXPECT(!guardrail_check_owner(ONE, at(64), 4, NULL) && !guardrail_check_owner(TWO, at(64), 3, NULL));
 	EXPECT(!guardrail_check_owner(ONE, at(72), 3, NULL));
 	EXPECT(guardrail_check_write(ONE, at(64), 64) && !guardrail_check_write(ONE, at(56), 1));
-	/* Its first bytes stay as quick to write as all. */
+	/* The first bytes are as quick to write as all others. */
 	EXPECT(inline_check(at(64), GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE)));
 	EXPECT(!guardrail_disown(ONE, at(64), 3));
 	EXPECT(guardrail_disown(ONE, at(64), 3) == -ENOENT);
@@ -285,7 +291,7 @@ static void targets(void)
 {
 	unsigned long target = (unsigned long)aligned_target;
 
-	/* Nothing here is guarded now, so code may be called, and nothing else. */
+	/* No module is guarded now, so code may be called, and nothing else. */
 	EXPECT(guardrail_check_call(ONE, (unsigned long)_printk));
 	EXPECT(!guardrail_check_call(ONE, memory) && !guardrail_check_call(ONE, 0));
 	EXPECT(!guardrail_grant_call(ONE, target));
@@ -294,7 +300,7 @@ static void targets(void)
 		EXPECT(inline_check(target, GUARDRAIL_TAG(ONE, GUARDRAIL_CALL)));
 	EXPECT(!guardrail_revoke(ONE, target, 1));
 	EXPECT(!inline_check(target, GUARDRAIL_TAG(ONE, GUARDRAIL_CALL)));
-	/* One that does not begin a slot. */
+	/* This call target does not begin a slot. */
 	EXPECT(!guardrail_grant_call(ONE, at(11)));
 	EXPECT(guardrail_check_call(ONE, at(11)));
 	EXPECT(!guardrail_check_call(ONE, at(8)) && !guardrail_check_call(ONE, at(12)));
@@ -337,7 +343,7 @@ static int stop_at_once(const struct guardrail_held *held, void *data)
 
 static void walk(void)
 {
-	/* Entries in three pages of the table, and in two of its trees at least. */
+	/* The range has tags in three pages of the table, and in two of its trees at least. */
 	unsigned long big = 80 << 10;
 	void *far = vmalloc(big);
 	struct listed listed = { .n = 0 };
@@ -382,7 +388,7 @@ static void refusals(void)
 	EXPECT(!guardrail_check_write(ONE, at(0), ~0UL));
 	EXPECT(guardrail_create_object(ONE, at(0), 8, 0) == -EINVAL);
 	EXPECT(guardrail_own(ONE, at(8), 8, 0) == -EINVAL);
-	/* The last bytes that there are. */
+	/* These are the last bytes of the address space. */
 	EXPECT(!guardrail_grant_fresh(ONE, ~7UL, 8));
 	EXPECT(guardrail_check_write(ONE, ~7UL, 8));
 	EXPECT(!guardrail_revoke(ONE, ~7UL, 8) && !guardrail_check_write(ONE, ~0UL, 1));
@@ -390,12 +396,15 @@ static void refusals(void)
 	test_result("what is refused", true);
 }
 
-/* Grants in a context that cannot wait, for memory of which the table knows nothing yet. */
+/* Grants, in a context that cannot wait, for memory where the table has no pages yet. */
 static int in_tasklet;
 
 static void grant(struct tasklet_struct *tasklet)
 {
-	/* Nothing is there: no grant reads or writes it. Each is in another tree of the table. */
+	/*
+	 * The addresses have no memory: no grant reads or writes it. Each is in another tree of the
+	 * table.
+	 */
 	unsigned long nowhere = (unsigned long)memory & ~((1UL << 40) - 1);
 	int i, err = 0;
 
@@ -420,7 +429,7 @@ static void atomic(void)
 	EXPECT(in_tasklet == 1);
 	guardrail_usage(&after);
 	EXPECT(after.table_pages > before.table_pages);
-	/* The work that fills the reserve again needs a moment. */
+	/* The work that fills the reserve again needs some time. */
 	for (tries = 0; tries < 100; tries++) {
 		guardrail_usage(&after);
 		if (after.reserve >= before.reserve)
@@ -434,7 +443,7 @@ static void atomic(void)
 
 void test_rights(void)
 {
-	/* The allocator's own alignment. */
+	/* The allocation has the allocator's own alignment. */
 	memory = (unsigned long)kzalloc(SIZE, GFP_KERNEL);
 	if (!memory || guardrail_prepare(memory, SIZE)) {
 		test_result("memory for the tests", false);

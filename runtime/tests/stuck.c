@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * CPUs that run nothing else: entries that loop with interrupts off, and interrupts without end. Another CPU has to
- * find them.
+ * CPUs that run nothing else: entries that loop with interrupts off, and endless interrupts.
+ * Another CPU has to find them.
  */
 #include <linux/cpumask.h>
 #include <linux/delay.h>
@@ -12,7 +12,7 @@
 
 #include "test.h"
 
-/* After so long what was not ended ends by itself. */
+/* An entry that was not ended ends by itself after this time. */
 #define LIMIT_NS (20ULL * NSEC_PER_SEC)
 
 static const struct guardrail_entry entry = { .domain = ONE, .dead = -ESHUTDOWN, .function = "tested" };
@@ -25,7 +25,7 @@ static void begin(void)
 	late = false;
 }
 
-/* True where there is still time. */
+/* True while there is time left. */
 static bool goes_on(void)
 {
 	if (ktime_get_mono_fast_ns() - began > LIMIT_NS)
@@ -33,7 +33,7 @@ static bool goes_on(void)
 	return !READ_ONCE(late);
 }
 
-/* In code of the module. */
+/* Loops in code of the module. */
 static noinline void loops(void)
 {
 	local_irq_disable();
@@ -41,7 +41,7 @@ static noinline void loops(void)
 		cpu_relax();
 }
 
-/* Nearly all of the time in a function of the kernel. */
+/* Loops, and spends nearly all of the time in a function of the kernel. */
 static noinline void loops_elsewhere(void)
 {
 	local_irq_disable();
@@ -49,7 +49,7 @@ static noinline void loops_elsewhere(void)
 		mdelay(20);
 }
 
-/* True where the entry is ended, and its caller goes on as before. */
+/* True where the entry is ended, and its caller continues as before. */
 static noinline bool is_ended(void (*function)(void))
 {
 	struct guardrail_record record;
@@ -70,7 +70,7 @@ static int line;
 static bool on;
 static unsigned long n_handled;
 
-/* The line interrupts: a vector below that of the timer, as those of devices are. */
+/* Raises the interrupt: its vector is below that of the timer, as those of devices are. */
 static bool trigger(void)
 {
 	struct irq_data *data = irq_get_irq_data(line);
@@ -78,7 +78,10 @@ static bool trigger(void)
 	return data && data->chip->irq_retrigger && data->chip->irq_retrigger(data) > 0;
 }
 
-/* A guarded handler, by its thunk, of a line that nobody calms: it interrupts again while it is handled. */
+/*
+ * A guarded handler, called by its thunk, of a line that stays raised: it interrupts again while it
+ * is handled.
+ */
 static irqreturn_t handler(int irq, void *data)
 {
 	struct guardrail_record record = { .call = { .args = { irq } } };
@@ -93,7 +96,7 @@ static irqreturn_t handler(int irq, void *data)
 	return IRQ_HANDLED;
 }
 
-/* True where it is disabled in time. */
+/* True where the interrupt is disabled in time. */
 static bool storm(void)
 {
 	bool is;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the files of guardrail_test.ko share: results as TAP, and checks as the rewriter places them. */
+/*
+ * Declarations that the files of guardrail_test.ko share: results as TAP, and checks as the
+ * rewriter inserts them.
+ */
 #ifndef GUARDRAIL_TEST_H
 #define GUARDRAIL_TEST_H
 
@@ -27,8 +30,8 @@ bool test_expect(bool met, const char *what, const char *file, int line);
 #define EXPECT(condition) test_expect(condition, #condition, __FILE__, __LINE__)
 
 /*
- * The check of a store as the rewriter places it: true where it passes. What may not be read is for the slow path, and counts as not
- * passed.
+ * The check of a store as the rewriter inserts it: true where it passes. An unreadable tag is left
+ * to the slow path, and counts as not passed.
  */
 static inline bool inline_check(unsigned long addr, u8 wanted)
 {
@@ -48,7 +51,10 @@ static inline bool inline_check(unsigned long addr, u8 wanted)
 	return passed;
 }
 
-/* Whether a store is allowed, asked as guarded code does: first inline, then by the slow path, which reports what is not. */
+/*
+ * True where a store is allowed, checked as guarded code does: first inline, then by the slow path,
+ * which reports violations.
+ */
 bool test_store(unsigned long addr, unsigned long size, u32 domain);
 
 void test_rights(void);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Processor faults in guarded modules. The kernel notifies of a fault before it ends the thread, and goes on where the
- * registers say: that is used to end the entry. Faults in kernel functions that a module called with a bad pointer are
- * handled the same way, if the function is known to hold nothing. Other faults in the kernel are left alone, since it
- * may hold locks.
+ * Processor faults in guarded modules. The kernel notifies of a fault before it ends the thread,
+ * and continues where the registers point: that serves to end the entry. Faults in kernel functions
+ * that a module called with a bad pointer are handled the same way, if the function is known to
+ * hold nothing. Other faults in the kernel are left alone, since it may hold locks.
  */
 #include <linux/kallsyms.h>
 #include <linux/kdebug.h>
@@ -22,10 +22,13 @@
 /* Bytes below the stack pointer of the module's code that stay untouched. */
 #define ROOM 256
 
-/* No such function calls others deeper. */
+/* The deepest stack of calls in such a function. */
 #define MAX_DEPTH 12
 
-/* Functions that take no lock and change nothing but what they are given; without leading underscores, and what follows in assembly. */
+/*
+ * Functions that take no lock and change nothing but their arguments' memory. The names have no
+ * leading underscores and no suffixes of assembly.
+ */
 static const char *const harmless[] = {
 	"memcpy", "memmove", "memset", "memset16", "memset32", "memset64", "memcmp", "bcmp", "memchr", "memchr_inv", "memscan", "memcpy_toio",
 	"memcpy_fromio", "memset_io", "iowrite8_rep", "iowrite16_rep", "iowrite32_rep", "ioread8_rep", "ioread16_rep", "ioread32_rep",
@@ -63,7 +66,10 @@ static bool is_harmless(unsigned long addr)
 	return false;
 }
 
-/* Finds where a guarded module called the kernel function that faulted, if that function holds nothing; else 0. */
+/*
+ * Finds where a guarded module called the kernel function that faulted, if that function holds
+ * nothing; else 0.
+ */
 static unsigned long caller_of(struct pt_regs *regs)
 {
 	unsigned long called = regs->ip;
@@ -84,7 +90,7 @@ static unsigned long caller_of(struct pt_regs *regs)
 	return 0;
 }
 
-/* A thread whose entry is to end goes on here. */
+/* A thread whose entry is to end continues here. */
 static noinline void go_on(unsigned long ip, unsigned long domain, const char *what)
 {
 	guardrail_faulted(domain, what, ip);
@@ -92,7 +98,10 @@ static noinline void go_on(unsigned long ip, unsigned long domain, const char *w
 	BUG();
 }
 
-/* Finds the entry that this code runs for, and the address in the module; NULL where nothing is to be ended. */
+/*
+ * Finds the entry that this code runs for, and the address in the module. Returns NULL where no
+ * entry is to be ended.
+ */
 static struct guardrail_record *entry_at(struct pt_regs *regs, unsigned long *ip)
 {
 	if (!regs || user_mode(regs) || !guardrail_ends_entries())

@@ -6,7 +6,7 @@
 #include "base/kernel.h"
 
 /**
- * guardrail_divert() - Make the interrupted code end its innermost entry when it goes on.
+ * guardrail_divert() - Make the interrupted code end its innermost entry when it continues.
  * @regs: Registers of the interrupted code: the module's, or what it has called.
  * @record: Record of the entry.
  * @what: Words for the fault.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * CPUs that run nothing else. The timer of each CPU looks at the next CPU, and if that is stuck at the ones behind it.
- * Work for a CPU must run within the time after which an entry counts as a loop (watchdog.c). If not even the timer of
- * the CPU has run, its interrupts are off, and an NMI looks at what it does. If the timer runs but no process does,
- * interrupts may arrive without end: if nearly every look finds a guarded handler, its interrupt is disabled, as the
- * kernel does with interrupts that nobody handles. If all CPUs have interrupts off, loops of guarded modules look
+ * CPUs that run nothing else. The timer of each CPU looks at the next CPU, and if that is stuck at
+ * the ones behind it. Work for a CPU must run within the time after which an entry counts as a loop
+ * (watchdog.c). If not even the timer of the CPU has run, its interrupts are off, and an NMI looks
+ * at what it does. If the timer runs but no process does, interrupts may arrive without end. If
+ * nearly every look finds a guarded handler, its interrupt is disabled, as the kernel does with
+ * interrupts that no handler serves. If all CPUs have interrupts off, loops of guarded modules look
  * themselves.
  */
 #include <linux/ctype.h>
@@ -29,7 +30,7 @@
 #define MOST 45
 
 /**
- * struct state - What is known of a CPU.
+ * struct state - The state of a CPU.
  * @work: Runs where processes do.
  * @ran: When it ran.
  * @looked: When the CPU's timer ran.
@@ -59,7 +60,7 @@ static struct guardrail_interrupt storm;
 static char storm_function[KSYM_NAME_LEN];
 static atomic_t storming;
 
-/* A timer that has nothing to look for runs so much later. */
+/* The delay of a timer that has nothing to look for. */
 #define LATE_NS (2 * NSEC_PER_SEC)
 
 /* True where it was longer ago. Another CPU may have noted a time later than now. */
@@ -106,7 +107,7 @@ static void sample(struct state *state, unsigned int cpu)
 	if (state->hits >= MOST && !atomic_xchg(&storming, 1)) {
 		storm = state->found;
 		keep_name(storm.function);
-		/* Here, where processes run. */
+		/* Queue the work on this CPU, where processes run. */
 		queue_work_on(smp_processor_id(), system_highpri_wq, &calming);
 	}
 	state->samples = state->hits = 0;
@@ -152,14 +153,15 @@ bool guardrail_stuck_look(unsigned int seconds)
 	for_each_cpu_wrap(cpu, cpu_online_mask, (smp_processor_id() + 1) % nr_cpu_ids) {
 		if (cpu == smp_processor_id() || !examine(cpu, limit, now))
 			break;
-		/* Nobody else looks at the CPU behind it. */
+		/* No other CPU looks at the CPU behind it. */
 		soon = true;
 	}
 	return soon;
 }
 
 /**
- * struct frame - What a return from an interrupt takes from the stack, and struct pt_regs ends with.
+ * struct frame - The stack frame of an interrupt, which a return takes from the stack, and struct
+ *   pt_regs ends with.
  * @ip: Instruction pointer.
  * @cs: Code segment.
  * @flags: Flags.
@@ -171,8 +173,9 @@ struct frame {
 };
 
 /*
- * Finds the frame by which an NMI that interrupted the kernel returns. NMIs may nest, so that is not the frame that the
- * handler sees but a copy above it, unless the CPU keeps NMIs from nesting (FRED). NULL where neither is so.
+ * Finds the stack frame by which an NMI that interrupted the kernel returns. NMIs may nest, so that
+ * is not the stack frame that the handler sees but a copy above it. A CPU that keeps NMIs from
+ * nesting (FRED) has no copy. NULL where neither is so.
  */
 static struct frame *return_frame(struct pt_regs *regs)
 {
@@ -226,8 +229,9 @@ static int on_nmi(unsigned int type, struct pt_regs *regs)
 }
 
 /*
- * If neither another CPU nor an NMI is left to look, loops of the module's own code count down, and look after so many
- * turns. Two times are needed, since the clocks of a machine that was stopped for a while jump.
+ * If neither another CPU nor an NMI is left to look, loops of the module's own code count down.
+ * They look after so many turns. Two times are needed, since the clocks of a machine that was
+ * stopped for a while jump.
  */
 #define TURNS (1 << 20)
 #define AGAIN_NS NSEC_PER_SEC

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Entries that do not end. On each CPU a timer looks at what runs. An entry loops if it is found running again and
- * again, without having slept, for as long as the parameter says. If the policy ends entries, it is ended: at once
- * where the interrupt met code of the module, otherwise when the kernel function that it called returns to it. Loops
- * with interrupts off are found from another CPU (stuck.c). Endless waits for a lock are not found.
+ * Entries that do not end. On each CPU a timer looks at what runs. An entry loops if it is found
+ * running again and again, without having slept, for as long as the parameter says. If the policy
+ * ends entries, the entry is ended. That happens at once where the interrupt met code of the
+ * module, otherwise when the kernel function that it called returns to it. Loops with interrupts
+ * off are found from another CPU (stuck.c). Endless waits for a lock are not found.
  *
  * Entries that still run in a dead domain are ended in the same way, without delay.
  */
@@ -27,7 +28,10 @@
 #include "watch/stuck.h"
 #include "watch/watchdog.h"
 
-/* How many looks find a loop; the delay in ms while there is something to end; and while nothing is expected. */
+/*
+ * How many looks find a loop; the delay in ms while there is something to end; and the delay while
+ * nothing is expected.
+ */
 #define LOOKS 16
 #define SOON_MS 10
 #define IDLE_MS 1000
@@ -70,8 +74,8 @@ asm("	.pushsection .text, \"ax\"\n"
 STACK_FRAME_NON_STANDARD(guardrail_returned);
 
 /*
- * True in functions that wait for a lock that spins. An entry that ended there would have the lock, and nobody would
- * know.
+ * True in functions that wait for a lock that spins. An entry that ended there would hold the lock
+ * without a record of it.
  */
 static bool takes_lock(unsigned long addr)
 {

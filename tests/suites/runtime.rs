@@ -20,8 +20,8 @@ tell() {
 step tell tell
 ";
 
-/// Loads and unloads everything again and again. All memory is free afterwards, except for 8 MiB. A run of
-/// the tests takes 16.
+/// Loads and unloads everything again and again. All memory is free afterwards, except for 8 MiB. One
+/// run of the tests uses 16 MiB.
 const AGAIN: &str = "\
 free_kib() { sync; echo 3 >/proc/sys/vm/drop_caches; sed -n 's/^MemFree: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo; }
 come() { insmod /guardrail/modules/000-guardrail.ko && insmod /guardrail/driver.ko quick=1; }
