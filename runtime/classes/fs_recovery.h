@@ -5,8 +5,8 @@
  * fs_mounts.c notes how each was mounted while the driver is alive. When the driver dies, fs_park.c
  * gives superblocks, inodes, names and files functions that refuse (fs_dead.c). When the driver is
  * loaded again, fs_restore.c mounts the same device anew, and all references to the old file system
- * move to the new one. fs_mount_move.c moves mounts, fs_files.c moves open files and folders of
- * processes, and fs_data.c writes the cached data.
+ * move to the new one. To do so, fs_data.c writes the cached data, fs_mount_move.c moves mounts,
+ * and fs_files.c moves open files and folders of processes.
  */
 #ifndef GUARDRAIL_CLASSES_FS_RECOVERY_H
 #define GUARDRAIL_CLASSES_FS_RECOVERY_H

@@ -15,7 +15,7 @@ GUARDRAIL_CUSTOM(disown)
 	unsigned long p = object_of(action, call), kinds = size_of(action, call);
 	u32 kind;
 
-	/* The allocation may have failed, or had no bytes. */
+	/* NULL and an allocation of no bytes need no release. */
 	if (ZERO_OR_NULL_PTR((void *)p))
 		return 0;
 	for (kind = 1; kind <= kinds && kind < KIND_OWN; kind <<= 1)

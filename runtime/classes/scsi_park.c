@@ -152,7 +152,7 @@ static struct guardrail_parked *new_parked(struct Scsi_Host *host, const struct 
 		.domain = parking->domain, .host = host, .stand_in = stand_in, .transport = host->transportt, .size = size,
 		.can_queue = host->can_queue, .nr_hw_queues = host->tag_set.nr_hw_queues,
 	};
-	/* The host needs these two modules, and no other host may need them at the moment. */
+	/* The host needs these two modules, and may be their only user at the moment. */
 	parked->used[0] = guardrail_module_at((unsigned long)host->tag_set.ops);
 	if (is_parallel(host->transportt)) {
 		parked->functions = spi_functions_of(host->transportt);

@@ -29,7 +29,7 @@ void guardrail_recover(u32 domain, const char *why);
 /**
  * guardrail_clear_dead() - Release what a dead domain holds before a module of it is unloaded.
  * @domain: The domain.
- * @gone: Set when nobody looks at the module any more.
+ * @gone: Set when nothing uses the module any more.
  *
  * Context: Process.
  */

@@ -367,10 +367,7 @@ static void buffers(void)
 	EXPECT(quiet(guardrail_custom_frag_free, release, &inside) && owns(other, n) && !guardrail_check_write(ONE, p, 1));
 	EXPECT(test_store(other, 8, ONE) && guardrail_check_write(ONE, other, n) && quiet(guardrail_custom_frag_free, release, &second));
 	EXPECT(!quiet(guardrail_custom_frag_free, release, &second) && is_blank(page));
-	/*
-	 * Rights that are revoked from one leave the others; rights that are granted in it remain
-	 * when the rest is written.
-	 */
+	/* A revocation in one leaves the others, and a store to the rest leaves the revocation. */
 	EXPECT(quiet(guardrail_custom_frag_new, make, &call) && !guardrail_revoke(ONE, p, 8));
 	EXPECT(!guardrail_check_write(ONE, p, 8) && guardrail_check_write(ONE, p + 8, n - 8) && owns(p, n));
 	EXPECT(quiet(guardrail_custom_frag_free, release, &call) && is_blank(page));

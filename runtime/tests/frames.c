@@ -62,7 +62,7 @@ static void put_in(struct list_head *new, struct list_head *head)
 /* The check before the function returns, which must be its last statement. */
 #define FRAME_GOES() guardrail_frame_slow((unsigned long)__builtin_frame_address(0), ONE, _THIS_IP_)
 
-/* Passes the chosen objects to the kernel, and does not take all of them back. */
+/* Passes all objects to the kernel; those that the arguments name are not taken back. */
 static noinline void with_objects(bool works, bool timers, bool waits, bool lists)
 {
 	struct delayed_work work;

@@ -89,7 +89,7 @@ static void comes_and_goes(void)
 	guardrail_module_leave(&guarded);
 	EXPECT(seen_exit);
 	EXPECT(holds_nothing());
-	/* A second time is refused. */
+	/* A second leave has no effect. */
 	seen_exit = false;
 	guardrail_module_leave(&guarded);
 	EXPECT(!seen_exit);

@@ -18,7 +18,7 @@ const HARMLESS: &str = "likely benign";
 pub enum Action {
     /// The device is cut off.
     Contain,
-    /// It is reported, and the run goes on.
+    /// It is reported, and the run continues.
     Warn,
 }
 

@@ -107,7 +107,7 @@ impl Options {
     }
 }
 
-/// What the CPU of the device's QEMU runs: it halts for good, but the machine's clocks go on.
+/// The program of the CPU of the device's QEMU: it halts for good, but the machine's clocks continue.
 pub fn rom() -> Vec<u8> {
     let mut rom = vec![0xf4; 64 << 10];
     // The first instruction is 16 bytes below the end: cli, hlt, and back to hlt.
