@@ -193,7 +193,7 @@ fn read(console: &str, bugs: &[Bug]) -> Result<Told, String> {
     }
     match ended as usize == bugs.len() * 2 {
         true => Ok(told),
-        false => Err(format!("the console tells of {ended} modules, not of {}", bugs.len() * 2)),
+        false => Err(format!("the console has {ended} modules instead of {}", bugs.len() * 2)),
     }
 }
 
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn a_console_that_ends_early_is_an_error() {
         let cut = &CONSOLE[..CONSOLE.find("[    1.4] oracle: end").unwrap()];
-        assert!(read(cut, &[bug("a", "a_read")]).unwrap_err().contains("tells of 1 modules"));
+        assert!(read(cut, &[bug("a", "a_read")]).unwrap_err().contains("has 1 modules"));
     }
 
     #[test]

@@ -182,7 +182,7 @@ static void frames(void)
 	}
 	EXPECT(guardrail_violations(ONE) == before);
 	guardrail_revoke(ONE, (unsigned long)&items, sizeof(items));
-	test_result("what the kernel has of frames that go", true);
+	test_result("what the kernel holds of frames that are given up", true);
 }
 
 static struct completion *awaited;

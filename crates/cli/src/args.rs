@@ -46,13 +46,13 @@ pub enum Command {
     Survey(SurveyArgs),
     /// Give drivers checks of their own, so that they write only where they may, and load them in place of the stock ones
     Guard(GuardArgs),
-    /// Make mutants of a driver, and see in guests what becomes of them
+    /// Make mutants of a driver, and run them in guests
     Inject(InjectArgs),
     /// List what is known by name
     List(ListArgs),
     /// Tell what this machine has, what is missing, and how to get it
     Doctor(DoctorArgs),
-    /// Plant faults in drivers of the zoo, and show what becomes of them
+    /// Plant faults in drivers of the zoo, and show whether they are contained
     #[command(subcommand)]
     Selftest(Selftest),
     /// The analysis process of a run

@@ -58,7 +58,9 @@ impl Setup<'_> {
     pub fn only(&self, known: &[&str]) -> Result<(), String> {
         match self.options.keys().find(|key| !known.contains(&key.as_str())) {
             None => Ok(()),
-            Some(key) if known.is_empty() => Err(format!("there is no option {key}; there is none at all")),
+            Some(key) if known.is_empty() => {
+                Err(format!("there is no option {key}; this client has no options"))
+            }
             Some(key) => Err(format!("there is no option {key}; there are {}", known.join(", "))),
         }
     }

@@ -204,7 +204,7 @@ impl Driver {
         line(
             "entries",
             format!(
-                "{} functions that the kernel calls by pointer; {} have arguments that no annotation tells of{}",
+                "{} functions that the kernel calls by pointer; {} have arguments that no annotation describes{}",
                 wrapped.len(),
                 unknown.len(),
                 named(unknown)

@@ -295,7 +295,7 @@ impl<'a> Border<'a> {
                     let mut relocs = self.new.sections[index].relocs.iter();
                     relocs.any(|reloc| self.new.target(reloc.symbol, reloc.addend) == Some(now))
                 });
-                return if described { Ok(()) } else { Err("the runtime is not told of it") };
+                return if described { Ok(()) } else { Err("the runtime has no description of it") };
             }
             _ => return Err("a relocation has become another"),
         }

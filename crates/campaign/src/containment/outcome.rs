@@ -276,10 +276,10 @@ impl Summary {
             table.push(cells);
         }
         let mut text = guardrail_report::columns::table(&table);
-        text += "\nreached: did harm outside of the guest when let through; named: the report told checker, kind, function and line;\n\
+        text += "\nreached: did harm outside of the guest when let through; named: the report names checker, kind, function and line;\n\
                  contained: the run ended with status 4; intact: no harm outside of the guest then.\n";
         if !self.machinery.is_empty() {
-            let head = ["machinery", "runs", "in time", "contained", "intact", "told", "nothing left"];
+            let head = ["machinery", "runs", "in time", "contained", "intact", "reported", "nothing left"];
             let mut table = vec![head.map(str::to_owned).to_vec()];
             for row in &self.machinery {
                 let counts = [row.runs, row.in_time, row.contained, row.intact, row.told, row.clean];
@@ -288,7 +288,7 @@ impl Summary {
                 table.push(cells);
             }
             text += &format!("\n{}", guardrail_report::columns::table(&table));
-            text += "\nin time: while the driver worked; contained: a planted fault came first, status 4; told: the run ended in time, with\n\
+            text += "\nin time: while the driver worked; contained: a planted fault came first, status 4; reported: the run ended in time, with\n\
                      the right status and message; nothing left: no process, socket or log.\n";
         }
         for why in &self.why {

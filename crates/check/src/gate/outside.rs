@@ -42,7 +42,7 @@ pub fn refuse(plan: &RunPlan, prepared: &Prepared) -> Result<(), HostError> {
     }
     if !prepared.qemu.pci_devices()?.contains(&device.name) {
         return bad(format!(
-            "--gate vfio-user stands between a driver and its PCI device, and {} is none; use --gate vmm",
+            "--gate vfio-user stands between a driver and its PCI device, and {} is no PCI device; use --gate vmm",
             device.name
         ));
     }

@@ -130,7 +130,7 @@ fn prepare(
     let written = symbols::write(&sections, &names, &frames.finish());
     fs::write(&files.symbols, written).map_err(HostError::io("write", files.symbols.display()))?;
     let commands = script::commands(&modules).ok_or_else(|| {
-        HostError::Usage(format!("gdb cannot be told of a folder with such a name: {}", out.display()))
+        HostError::Usage(format!("gdb cannot open a folder with such a name: {}", out.display()))
     })?;
     fs::write(&files.script, commands).map_err(HostError::io("write", files.script.display()))?;
     map(&dump, guest.space())?;

@@ -44,10 +44,10 @@ pub struct CheckArgs {
     /// Longest time that a device access is held; then the device is cut off
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub gate_timeout: u64,
-    /// Which kinds of findings cut the device off and which are only told, instead of ./guardrail.toml
+    /// Which kinds of findings cut the device off and which are only reported, instead of ./guardrail.toml
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
-    /// Run CMD with the shell at each finding; $GUARDRAIL_FINDING, _CHECKER, _KIND, _MESSAGE and _ACTION tell of it
+    /// Run CMD with the shell at each finding; $GUARDRAIL_FINDING, _CHECKER, _KIND, _MESSAGE and _ACTION describe it
     #[arg(long, value_name = "CMD")]
     pub on_finding: Option<String>,
     /// Save the guest in --out at the first N findings (4 if N is not given), for 'guardrail debug'

@@ -106,7 +106,7 @@ impl<D: Device> Loop<'_, D> {
             ),
             // Other mappings are ROMs and the like, which devices do not access.
             false if (address..address + size).contains(&FIRST_MEGABYTE) => {
-                "its memory is not what it was told to use".to_owned()
+                "its memory is not the file that it was given".to_owned()
             }
             _ => return Ok(()),
         };

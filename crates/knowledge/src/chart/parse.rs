@@ -147,7 +147,7 @@ impl Reader {
                 "pins" => reader.draft.chart.pins = true,
                 "made" => reader.draft.chart.made = true,
                 "elsewhere" => reader.draft.elsewhere = true,
-                _ => return Err(format!("'{word}' is none of deferred, pins, made, elsewhere")),
+                _ => return Err(format!("'{word}' is not one of deferred, pins, made, elsewhere")),
             }
         }
         Ok(reader)
@@ -214,7 +214,7 @@ impl Reader {
                     state.busy = Some(why.to_owned());
                     rest = after;
                 }
-                _ => return Err(format!("'{word}' is none of initial, busy, owed")),
+                _ => return Err(format!("'{word}' is not one of initial, busy, owed")),
             }
         }
         states.push(state);
@@ -355,7 +355,7 @@ impl Reader {
                     };
                     callback.leaves = Some((state, when));
                 }
-                _ => return Err(format!("'{word}' is none of {CALLBACK_WORDS}")),
+                _ => return Err(format!("'{word}' is not one of {CALLBACK_WORDS}")),
             }
         }
         if callback.states == 0 {
@@ -392,7 +392,7 @@ impl Reader {
                 "gives" => hand = Some(Hand::Gives),
                 "wakes" => wakes |= self.callbacks(next()?)?,
                 "waits" => waits |= self.callbacks(next()?)?,
-                _ => return Err(format!("'{word}' is none of ->, nowait, wakes, waits, lends, gives")),
+                _ => return Err(format!("'{word}' is not one of ->, nowait, wakes, waits, lends, gives")),
             }
         }
         let mut head = head;

@@ -76,7 +76,7 @@ fn bad_lines_are_named() {
     };
     assert_eq!(wrong("states x"), "'states' begins no line; expected key, state, call or callback");
     assert_eq!(wrong("state x"), "state x is there already");
-    assert_eq!(wrong("state y idle"), "'idle' is none of initial, busy, owed");
+    assert_eq!(wrong("state y idle"), "'idle' is not one of initial, busy, owed");
     assert_eq!(wrong("state y busy why"), "expected busy \"why\"");
     assert_eq!(wrong("state any"), "'any' names no state");
     assert_eq!(wrong("key l m"), "a key has one or 2 parts");
@@ -85,7 +85,7 @@ fn bad_lines_are_named() {
     assert_eq!(wrong("call f(k): x -> y"), "there is no state y");
     assert_eq!(wrong("call f(k): x wakes d"), "there is no callback d");
     assert_eq!(wrong("call f(k): x wakes"), "'wakes' lacks the names of callbacks");
-    assert_eq!(wrong("call f(k): x maybe"), "'maybe' is none of ->, nowait, wakes, waits, lends, gives");
+    assert_eq!(wrong("call f(k): x maybe"), "'maybe' is not one of ->, nowait, wakes, waits, lends, gives");
     assert_eq!(wrong("call f(k) if done: x"), "expected 'if zero' or 'if nonzero'");
     assert_eq!(wrong("call f(p; k=q): x"), "'k=q' names no key or no parameter");
     assert_eq!(wrong("call f(p; k=p.q): x"), "'p.q' should be PARAMETER or PARAMETER.struct.member");
@@ -97,7 +97,7 @@ fn bad_lines_are_named() {
     assert!(one("state x\n").unwrap_err().to_string().starts_with("test, line 1: expected 'chart NAME'"));
     assert_eq!(
         one("chart a quick\n").unwrap_err().what,
-        "'quick' is none of deferred, pins, made, elsewhere"
+        "'quick' is not one of deferred, pins, made, elsewhere"
     );
     assert_eq!(one("chart a\n key k\n").map(|_| ()).unwrap_err().what, "chart a needs a key and a state");
     let many: String = (0..65).map(|i| format!(" state s{i}\n")).collect();

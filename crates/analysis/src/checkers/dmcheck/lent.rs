@@ -147,7 +147,7 @@ fn triage(undefined: &Undefined, empty: bool, writes: bool) -> Option<&'static s
         Some("likely benign: the device may write these bytes before it reads any")
     } else if undefined.to_the_end && !empty {
         Some(
-            "likely benign: nothing was written from there to the end, and the device may be told a shorter length",
+            "likely benign: nothing was written from there to the end, and the device may be given a shorter length",
         )
     } else {
         None
