@@ -8,7 +8,8 @@ mod common;
 use common::{Guest, Policy, Step};
 use guardrail_vm::run::Outcome;
 use libtest_mimic::{Arguments, Failed, Trial};
-use std::process::ExitCode;
+use std::io::Read;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 /// Drivers whose devices must work behind the gate, with the kind of their interrupts.
@@ -21,12 +22,16 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some(common::GATE) {
         return guardrail_gate::process::serve(common::policy);
     }
+    if std::env::args().nth(1).as_deref() == Some(common::LEADERLESS) {
+        leaderless();
+    }
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
     for (index, driver) in DRIVERS.into_iter().enumerate() {
         let trial = Trial::test(format!("{driver} works behind the gate"), move || works(driver));
         trials.push(trial.with_ignored_flag(index >= SAMPLED));
     }
+    trials.push(Trial::test("a process with a thread left is not gone", thread_left));
     trials.push(Trial::test("a closed gate lets nothing through", closed));
     trials.push(Trial::test("a dead gate lets nothing through", || dead(Step::KillGate)));
     trials.push(
@@ -56,6 +61,27 @@ fn works(driver: &str) -> Result<(), Failed> {
     }
     trace.compare(driver, &state.counts)?;
     guest.nothing_left()
+}
+
+/// Ends the first thread of this process while another runs on for as long as standard input is open.
+fn leaderless() {
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read(&mut [0]);
+        std::process::exit(0);
+    });
+    // SAFETY: this ends the calling thread alone (exit(2)); the other one borrows nothing of it.
+    unsafe { libc::syscall(libc::SYS_exit, 0) };
+}
+
+/// A process that is killed writes until its last thread ends, which may be long after its first.
+fn thread_left() -> Result<(), Failed> {
+    let mut command = Command::new(std::env::current_exe()?);
+    let mut child = command.arg(common::LEADERLESS).stdin(Stdio::piped()).spawn()?;
+    let left = common::gone(child.id());
+    drop(child.stdin.take());
+    common::gone(child.id())?;
+    child.wait()?;
+    left.err().map(|_| ()).ok_or_else(|| "a process with a running thread counted as gone".into())
 }
 
 /// From the moment that the gate is closed the device receives nothing, and the disk stays as it is.

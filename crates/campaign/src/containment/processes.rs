@@ -13,7 +13,7 @@ pub struct Stat {
     parent: u32,
     /// The start time in clock ticks since boot.
     pub start: u64,
-    /// True where it has ended and waits to be reaped.
+    /// True where all its threads have ended and it waits to be reaped.
     pub dead: bool,
 }
 
@@ -25,7 +25,8 @@ pub fn stat(process: u32) -> Option<Stat> {
     Some(Stat {
         parent: fields.get(1)?.parse().ok()?,
         start: fields.get(19)?.parse().ok()?,
-        dead: matches!(*fields.first()?, "Z" | "X"),
+        // The first thread becomes a zombie while others may still write (proc(5), num_threads).
+        dead: matches!(*fields.first()?, "Z" | "X") && fields.get(17)?.parse::<u64>().ok()? <= 1,
     })
 }
 

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 
 /// The argument that makes this program the gate's process.
 pub const GATE: &str = "internal-gate";
+/// The argument that makes this program end its first thread and live on in another.
+pub const LEADERLESS: &str = "internal-leaderless";
 /// Why a test closes the gate.
 pub const REASON: &str = "a test wants it";
 /// How long the guest may continue to try after the gate was closed.
@@ -327,12 +329,14 @@ fn happen(step: Step, process: &mut Process, device: Option<u32>) -> Result<(), 
 }
 
 /// Waits until a process has ended, even where nobody has asked for its status yet.
-fn gone(process: u32) -> Result<(), Failed> {
+pub fn gone(process: u32) -> Result<(), Failed> {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-        if matches!(state, None | Some('Z')) {
+        let fields: Vec<_> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
+        // The first thread becomes a zombie while others may still write: the number of threads decides
+        // (proc(5), num_threads).
+        if matches!(fields[..], [""] | ["Z", ..]) && matches!(fields.get(17), None | Some(&("0" | "1"))) {
             return Ok(());
         }
         if Instant::now() > deadline {
