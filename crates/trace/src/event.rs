@@ -14,6 +14,8 @@ pub const MAX_ARGS: usize = 6;
 
 /// Most words of one list in the log.
 pub const MAX_LIST_WORDS: u64 = 1024;
+/// Number of operand words of a record of the kind `Meet`.
+pub const MEET_WORDS: usize = 20;
 
 const MEM: u64 = 1 << 63;
 const LOW48: u64 = (1 << 48) - 1;
@@ -338,7 +340,7 @@ impl Head {
             Kind::Thread => 3,
             Kind::Rep => 3,
             Kind::Return => 1,
-            Kind::Meet => crate::meet::MEET_WORDS,
+            Kind::Meet => MEET_WORDS,
             Kind::List => {
                 let words = *rest.get(1)?;
                 if words > MAX_LIST_WORDS {

@@ -1,10 +1,7 @@
 //! Meetings: records of accesses that the tracer held to see which access arrives meanwhile
 //! ([`Kind::Meet`](crate::event::Kind::Meet)).
 
-use crate::event::{Head, Kind};
-
-/// Number of operand words of the record.
-pub const MEET_WORDS: usize = 20;
+use crate::event::{Head, Kind, MEET_WORDS};
 
 /// How a hold ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
