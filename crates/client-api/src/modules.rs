@@ -190,9 +190,9 @@ fn functions(host: &Host, vcpu: &mut Vcpu, module: &Module) -> Option<Vec<(u64, 
     let symbols = vcpu.read(start, count as usize * SYMBOL)?.to_vec();
     let mut functions = Vec::new();
     for symbol in symbols.chunks_exact(SYMBOL) {
-        let value = guardrail_plugin::cpu::word(&symbol[8..16]);
+        let value = guardrail_plugin::registers::word(&symbol[8..16]);
         if symbol[4] & 0xf == FUNCTION && module.contains(value) {
-            let at = names.wrapping_add(guardrail_plugin::cpu::word(&symbol[..4]));
+            let at = names.wrapping_add(guardrail_plugin::registers::word(&symbol[..4]));
             functions.push((value, string(vcpu, at)?));
         }
     }

@@ -1,7 +1,7 @@
 //! A vCPU's registers, and the guest's memory as the vCPU maps it.
 
 use crate::ffi::{self, GByteArray};
-use crate::registers::{RCX, RDI, RDX, RSI, Registers};
+use crate::registers::{RCX, RDI, RDX, RSI, Registers, word};
 
 /// Registers of the six integer arguments of a call (System V ABI).
 pub const ARGS: [usize; 6] = [RDI, RSI, RDX, RCX, 8, 9];
@@ -95,20 +95,5 @@ impl Cpu {
                 std::slice::from_raw_parts(array.data, array.len as usize)
             }
         }
-    }
-}
-
-/// Decodes at most eight little-endian bytes.
-pub fn word(bytes: &[u8]) -> u64 {
-    bytes.iter().take(8).rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn words_are_little_endian_and_zero_extended() {
-        assert_eq!(super::word(&[0x34, 0x12]), 0x1234);
-        assert_eq!(super::word(&[1, 0, 0, 0, 0, 0, 0, 0x80, 9]), 0x8000_0000_0000_0001);
-        assert_eq!(super::word(&[]), 0);
     }
 }

@@ -1,7 +1,8 @@
 //! Reads the guest's `struct module`, and finds the guest's RAM.
 
-use crate::cpu::{Cpu, word};
+use crate::cpu::Cpu;
 use crate::ram::{Ram, Sample};
+use crate::registers::word;
 use guardrail_trace::config::{ModuleLayout, RegionLayout};
 
 /// Bytes of a module's name in the log.

@@ -250,7 +250,7 @@ impl Registers {
             if !ffi::qemu_plugin_read_register(handle, self.buf) {
                 return None;
             }
-            Some(crate::cpu::word(std::slice::from_raw_parts((*self.buf).data, (*self.buf).len as usize)))
+            Some(word(std::slice::from_raw_parts((*self.buf).data, (*self.buf).len as usize)))
         }
     }
 }
@@ -315,6 +315,11 @@ fn is_readable(env: *const u64) -> bool {
     unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) == size as isize }
 }
 
+/// Decodes at most eight little-endian bytes.
+pub fn word(bytes: &[u8]) -> u64 {
+    bytes.iter().take(8).rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
+}
+
 /// Reads a word of a vCPU's structure.
 #[inline]
 fn word_of(env: NonNull<u64>, at: usize) -> u64 {
@@ -345,6 +350,13 @@ macro_rules! with_env {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_little_endian_and_zero_extended() {
+        assert_eq!(word(&[0x34, 0x12]), 0x1234);
+        assert_eq!(word(&[1, 0, 0, 0, 0, 0, 0, 0x80, 9]), 0x8000_0000_0000_0001);
+        assert_eq!(word(&[]), 0);
+    }
 
     #[test]
     fn what_cannot_be_read_is_no_structure() {

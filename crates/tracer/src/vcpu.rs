@@ -12,8 +12,10 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::time::Instant;
 
-pub use guardrail_plugin::cpu::{ARGS, word};
-pub use guardrail_plugin::registers::{CR2, GS_BASE, INTERRUPT_FLAG, RAX, RCX, RDI, RDX, RFLAGS, RSI, RSP};
+pub use guardrail_plugin::cpu::ARGS;
+pub use guardrail_plugin::registers::{
+    CR2, GS_BASE, INTERRUPT_FLAG, RAX, RCX, RDI, RDX, RFLAGS, RSI, RSP, word,
+};
 
 /// State of one vCPU. Only its own thread uses it, in callbacks.
 pub struct Vcpu {
