@@ -11,47 +11,16 @@
 //! - the supervisor sees the analysis die.
 
 use super::futex;
-use super::layout::{ATTENTION_FAILED, Line, Mapping};
+use super::layout::{ATTENTION_FAILED, GateCountWords, Mapping, SPACES};
 use super::{Log, MergedReader};
 use crate::pci::PciAddress;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often a waiter looks before it reads the clock.
 const LOOKS: u32 = 64;
 /// The longest sleep of a waiter. A missed wake-up costs no more than this.
 const SLICE: Duration = Duration::from_millis(2);
-
-/// The gate's words in shared memory.
-#[repr(C)]
-pub(super) struct GateWords {
-    /// The analysis has checked every segment with a smaller ticket.
-    checked: Line<AtomicU64>,
-    /// Futex word of the waiters. It changes at every wake-up of a sleeping waiter.
-    sequence: Line<AtomicU32>,
-    /// The smallest ticket that a sleeping waiter waits for; all ones while none sleeps.
-    wanted: Line<AtomicU64>,
-    /// 0 while the gate is open, else the code of the reason for closing it.
-    closed: Line<AtomicU32>,
-    counts: [Line<GateCountWords>; KINDS],
-    /// When the first gated device was bound, in microseconds since the epoch; 0 before that.
-    since: AtomicU64,
-    /// Gated devices: 0 for an unused slot, else 1 << 16 plus its [`PciAddress::id`].
-    devices: [AtomicU32; MAX_DEVICES],
-}
-
-#[repr(C)]
-struct GateCountWords {
-    held: AtomicU64,
-    dropped: AtomicU64,
-    ungated: AtomicU64,
-    wait_nanos: AtomicU64,
-    longest_nanos: AtomicU64,
-}
-
-const KINDS: usize = 3;
-const MAX_DEVICES: usize = 16;
 
 /// The address spaces of device accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -143,7 +112,7 @@ pub struct GateStats {
 
 impl GateStats {
     /// The counts of the three address spaces.
-    pub fn spaces(&self) -> [&SpaceCounts; KINDS] {
+    pub fn spaces(&self) -> [&SpaceCounts; SPACES] {
         [&self.memory, &self.port, &self.config]
     }
 

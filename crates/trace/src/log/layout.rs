@@ -1,7 +1,6 @@
 //! Layout of the shared file, and its mapping.
 
 use super::error::LogError;
-use super::gate::GateWords;
 use super::{LogOptions, futex};
 use memmap2::MmapRaw;
 use std::fs::{File, OpenOptions};
@@ -16,6 +15,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 pub const MAX_READERS: usize = 8;
 /// The most rings, including the control ring.
 const MAX_RINGS: u32 = 257;
+/// Number of address spaces of device accesses.
+pub(super) const SPACES: usize = 3;
+/// The most devices whose accesses are held.
+const MAX_DEVICES: usize = 16;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"GRDLOG\r\n");
 const VERSION: u64 = 2;
@@ -72,6 +75,34 @@ pub(super) struct Header {
     pub(super) wake_seq: Line<AtomicU32>,
     pub(super) readers: Line<[ReaderSlot; MAX_READERS]>,
     pub(super) gate: GateWords,
+}
+
+/// The gate's words in shared memory.
+#[repr(C)]
+pub(super) struct GateWords {
+    /// The analysis has checked every segment with a smaller ticket.
+    pub(super) checked: Line<AtomicU64>,
+    /// Futex word of the waiters. It changes at every wake-up of a sleeping waiter.
+    pub(super) sequence: Line<AtomicU32>,
+    /// The smallest ticket that a sleeping waiter waits for; all ones while none sleeps.
+    pub(super) wanted: Line<AtomicU64>,
+    /// 0 while the gate is open, else the code of the reason for closing it.
+    pub(super) closed: Line<AtomicU32>,
+    pub(super) counts: [Line<GateCountWords>; SPACES],
+    /// When the first gated device was bound, in microseconds since the epoch; 0 before that.
+    pub(super) since: AtomicU64,
+    /// Gated devices: 0 for an unused slot, else 1 << 16 plus its [`PciAddress::id`](crate::pci::PciAddress::id).
+    pub(super) devices: [AtomicU32; MAX_DEVICES],
+}
+
+/// The counts of one address space.
+#[repr(C)]
+pub(super) struct GateCountWords {
+    pub(super) held: AtomicU64,
+    pub(super) dropped: AtomicU64,
+    pub(super) ungated: AtomicU64,
+    pub(super) wait_nanos: AtomicU64,
+    pub(super) longest_nanos: AtomicU64,
 }
 
 /// The control block of one ring. Positions count words from the beginning of the run and never wrap.
