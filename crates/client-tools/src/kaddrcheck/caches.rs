@@ -1,6 +1,7 @@
 //! Caches of the slab allocator, and the slots of their slabs.
 
 use super::guest::Guest;
+use super::pages::PAGE;
 use guardrail_client_api::kernel::slab::Layout;
 use rustc_hash::FxHashMap;
 use std::sync::atomic::AtomicUsize;
@@ -67,6 +68,11 @@ impl Cache {
     /// Bytes of a slot that an object may get.
     pub fn usable(&self) -> u64 {
         self.size - self.own
+    }
+
+    /// Bytes of a slab with this many objects. SLUB takes a power of two of pages.
+    pub fn slab_bytes(&self, objects: u64) -> u64 {
+        (objects * self.size).div_ceil(PAGE).next_power_of_two() * PAGE
     }
 
     /// Whether `objects` fill a slab of `len` bytes as SLUB fills it, so that no further object fits.

@@ -24,10 +24,7 @@ impl KAddrCheck {
                 let stack = self.here(vcpu);
                 memory.object_allocated(vcpu, result, self.size(size, &args), stack);
             }
-            Call::Free(pointer) => {
-                let stack = self.here(vcpu);
-                memory.object_freed(arg(pointer), stack);
-            }
+            Call::Free(pointer) => memory.object_freed(arg(pointer), self.here(vcpu)),
             Call::Grow(pointer) => memory.object_grown(arg(pointer)),
             Call::Bulk { count, objects, all } => {
                 let stack = self.here(vcpu);
@@ -81,18 +78,13 @@ impl KAddrCheck {
                 }
             }
             Call::Vmalloc { size } => {
-                let stack = self.here(vcpu);
-                memory.vmalloc_allocated(result, self.size(size, &args).unwrap_or(0), stack);
+                memory.vmalloc_allocated(result, self.size(size, &args).unwrap_or(0), self.here(vcpu));
             }
-            Call::VmallocFree(pointer) => {
-                let stack = self.here(vcpu);
-                memory.vmalloc_freed(arg(pointer), stack);
-            }
+            Call::VmallocFree(pointer) => memory.vmalloc_freed(arg(pointer), self.here(vcpu)),
             Call::AreaNew => self.area_new(vcpu, result),
             Call::AreaGone => {
                 if let Some((addr, size)) = self.vm_struct(vcpu, result) {
-                    let stack = self.here(vcpu);
-                    memory.addresses_given(addr, size, stack);
+                    memory.addresses_given(addr, size, self.here(vcpu));
                 }
             }
             Call::AreasNew { count } => {

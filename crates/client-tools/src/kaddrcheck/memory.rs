@@ -6,7 +6,6 @@ use super::freelists::{self, Slab};
 use super::frees::Frees;
 use super::guest::Guest;
 use super::pages::{PAGE, Pages, Use};
-use super::scan::slab_bytes;
 use guardrail_client_api::kernel::slab::{Layout, SlabMark};
 use guardrail_shadow::{Limits, Shadow};
 use std::ops::Range;
@@ -386,7 +385,7 @@ impl Memory {
     /// Adds a slab that exists already. `free` says which of its objects its lists contain.
     pub(super) fn adopt(&self, pages: &Pages, head: u64, cache: &Cache, free: &[bool], own: bool) {
         let (start, objects) = (pages.address(head), free.len() as u64);
-        let len = slab_bytes(objects, cache.size);
+        let len = cache.slab_bytes(objects);
         let order = (len / PAGE).trailing_zeros();
         self.shadow.clear(start, len);
         self.mark_gaps(cache, start, objects, if own { objects * cache.size } else { len });

@@ -4,7 +4,6 @@ use super::caches::Cache;
 use super::freelists::{self, Slab};
 use super::guest::Guest;
 use super::memory::Memory;
-use super::pages::PAGE;
 use guardrail_client_api::kernel::slab::SlabMark;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -36,14 +35,14 @@ impl Memory {
                     Some((cache, kept))
                 });
                 let Some((cache, kept)) = cache else { continue };
-                if !cache.fills(objects, slab_bytes(objects, cache.size)) {
+                let len = cache.slab_bytes(objects);
+                if !cache.fills(objects, len) {
                     continue;
                 }
                 let slab =
                     Slab { structure: pages.structure(number), base: pages.address(number), count: objects };
                 let free = freelists::free_slots(guest, &self.layout, cache, slab, kept);
-                let bytes = slab.base..slab.base + slab_bytes(objects, cache.size);
-                let own = self.own_words(guest, slab.structure, bytes);
+                let own = self.own_words(guest, slab.structure, slab.base..slab.base + len);
                 self.adopt(pages, number, cache, &free, own);
                 found += 1;
             }
@@ -57,11 +56,6 @@ impl Memory {
             SlabMark::Type(kind) => word(page, self.layout.page_type, 4) >> 24 == u64::from(kind),
         }
     }
-}
-
-/// Bytes of a slab with this many objects. SLUB takes a power of two of pages.
-pub(super) fn slab_bytes(objects: u64, size: u64) -> u64 {
-    (objects * size).div_ceil(PAGE).next_power_of_two() * PAGE
 }
 
 /// Decodes up to eight bytes, zero-extended; 0 where the buffer ends before them.
