@@ -16,14 +16,14 @@ use guardrail_host::error::tell;
 use guardrail_host::{HostError, Signals, zoo};
 use guardrail_vm::Cache;
 use machinery::Upset;
-use outcome::Outcome;
 pub use outcome::Summary;
+use outcome::{Mode, Outcome};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use subject::Subject;
 use tempfile::TempDir;
-use trial::{Mode, Trial};
+use trial::Trial;
 
 /// Runs the experiment.
 pub fn run(wanted: &ContainmentPlan) -> Result<Summary, HostError> {
@@ -116,7 +116,7 @@ fn plan(wanted: &ContainmentPlan, zoo: &Path, subjects: &[Subject]) -> Result<Ve
         let (subject, fault) = all.get((kind + round / 2) % turn)?.clone();
         let fault = Some(fault).filter(|_| round % 2 == 1);
         let seed = wanted.seed.wrapping_add(number as u32);
-        Some(Trial { subject, fault, seed, mode: Upset::MODE, upset: Some(Upset::ALL[kind]) })
+        Some(Trial { subject, fault, seed, mode: Mode::Stringent, upset: Some(Upset::ALL[kind]) })
     }));
     Ok(trials)
 }

@@ -1,9 +1,7 @@
 //! Faults in the machinery itself: processes that die, stop or pause while a driver is under guard.
 
-use super::outcome::CONTAINED;
 use super::processes::{descendants, signal, stat};
 use super::subject::Subject;
-use super::trial::Mode;
 use guardrail_host::Status;
 use serde::Serialize;
 use serde_json::Value;
@@ -106,7 +104,7 @@ impl Upset {
     /// True where a run with this failure ended correctly: it reported the failure, unless the planted fault
     /// was contained before. A failure that was too late to matter may leave a run that ended well. `found`:
     /// a finding was contained, whatever followed.
-    pub fn is_told(
+    pub fn is_reported(
         self,
         status: Option<i32>,
         ended: Option<&str>,
@@ -114,7 +112,7 @@ impl Upset {
         when: When,
         found: bool,
     ) -> bool {
-        let contained = status == Some(CONTAINED);
+        let contained = status == Some(Status::Contained as i32);
         let well = status == Some(Status::Clean as i32) || contained;
         let failed = |words: &str| status == Some(Status::RunFailed as i32) && error.contains(words);
         if when != When::InTime && well {
@@ -142,9 +140,6 @@ impl Upset {
             Upset::LogFull => contained || silent || failed("a ring was full"),
         }
     }
-
-    /// The mode in which a run is upset.
-    pub const MODE: Mode = Mode::Stringent;
 }
 
 /// Whether the failure happened, and when.
@@ -346,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_a_run_leaves_are_told() {
+    fn files_that_a_run_leaves_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         fs::write(&log, "").unwrap();
@@ -360,8 +355,9 @@ mod tests {
 
     #[test]
     fn a_failed_run_must_say_why() {
-        let told =
-            |upset: Upset, status, error: &str| upset.is_told(Some(status), None, error, When::InTime, false);
+        let told = |upset: Upset, status, error: &str| {
+            upset.is_reported(Some(status), None, error, When::InTime, false)
+        };
         assert!(told(Upset::AnalysisKilled, 3, "the analysis was ended by signal 9 (SIGKILL)"));
         assert!(!told(Upset::AnalysisKilled, 3, "the guest hung"));
         assert!(!told(Upset::AnalysisKilled, 0, ""));
@@ -370,16 +366,16 @@ mod tests {
         assert!(!told(Upset::LogFull, 3, "an access was held for the longest time"));
         let silent = "the analysis gave no sign of life for 120 s";
         assert!(!told(Upset::LogFull, 3, silent));
-        assert!(Upset::LogFull.is_told(Some(3), None, silent, When::InTime, true));
+        assert!(Upset::LogFull.is_reported(Some(3), None, silent, When::InTime, true));
         assert!(!told(Upset::GateKilled, 3, "the QEMU that runs the device was ended by signal 9 (SIGKILL)"));
         assert!(told(Upset::AnalysisPaused, 0, ""));
         assert!(!told(Upset::AnalysisPaused, 3, "the analysis gave no sign of life"));
         for when in [When::Never, When::Late] {
-            assert!(Upset::QemuKilled.is_told(Some(0), None, "", when, false));
+            assert!(Upset::QemuKilled.is_reported(Some(0), None, "", when, false));
         }
         let killed = "QEMU failed: it was ended by signal 9 (SIGKILL)";
-        assert!(Upset::QemuKilled.is_told(Some(3), None, killed, When::Late, false));
-        assert!(!Upset::QemuKilled.is_told(Some(3), None, killed, When::Never, false));
+        assert!(Upset::QemuKilled.is_reported(Some(3), None, killed, When::Late, false));
+        assert!(!Upset::QemuKilled.is_reported(Some(3), None, killed, When::Never, false));
     }
 
     #[test]

@@ -2,20 +2,33 @@
 
 use super::machinery::{Upset, When};
 use super::subject::{Harm, Subject};
-use super::trial::{Mode, Trial};
 use crate::ContainmentPlan;
 use guardrail_host::Status;
-use guardrail_report::Report;
 use serde::Serialize;
 use std::fmt;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
-use std::time::Duration;
 
 /// The name and version of the JSON object.
 const SCHEMA: &str = "guardrail-containment/1";
-/// The exit status of a run in which a finding was contained.
-pub const CONTAINED: i32 = 4;
+
+/// The treatment of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// The fault is let through.
+    Permissive,
+    /// The fault is contained.
+    Stringent,
+}
+
+impl Mode {
+    /// The name of the mode in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Permissive => "permissive",
+            Mode::Stringent => "stringent",
+        }
+    }
+}
 
 /// The result of one run.
 #[derive(Clone, Debug, Serialize)]
@@ -59,44 +72,6 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Judges a run by its exit status, its report and the harm.
-    pub fn new(
-        trial: &Trial,
-        number: usize,
-        status: ExitStatus,
-        report: Option<&Report>,
-        harm: Harm,
-        wall: Duration,
-    ) -> Outcome {
-        let fault = trial.fault.as_ref();
-        let findings = report.into_iter().flat_map(|report| &report.findings);
-        Outcome {
-            number,
-            subject: trial.subject,
-            fault: fault.map(|fault| fault.fault.clone()),
-            seed: trial.seed,
-            mode: trial.mode,
-            status: status.code().or(status.signal().map(|signal| 128 + signal)),
-            ended: report.map(|report| report.run.outcome.clone()),
-            named: fault.zip(report).is_some_and(|(fault, report)| fault.is_named_by(report)),
-            findings: findings
-                .map(|finding| {
-                    let line = finding.location.as_ref().map_or(0, |at| at.line);
-                    format!("{} {} {}:{line}", finding.checker, finding.kind, finding.function)
-                })
-                .collect(),
-            harm,
-            planted: true,
-            upset: trial.upset,
-            when: When::Never,
-            found: false,
-            error: None,
-            late: false,
-            left: Vec::new(),
-            wall_seconds: (wall.as_secs_f64() * 1000.0).round() / 1000.0,
-        }
-    }
-
     /// True where the fault had its effect outside of the guest.
     fn reached(&self) -> bool {
         // A process that is killed leaves incomplete writes.
@@ -105,10 +80,10 @@ impl Outcome {
     }
 
     /// True where the end of the run reports the failure of the machinery.
-    fn is_told(&self) -> bool {
+    fn is_reported(&self) -> bool {
         let error = self.error.as_deref().unwrap_or_default();
         self.upset.is_none_or(|upset| {
-            !self.late && upset.is_told(self.status, self.ended.as_deref(), error, self.when, self.found)
+            !self.late && upset.is_reported(self.status, self.ended.as_deref(), error, self.when, self.found)
         })
     }
 
@@ -129,7 +104,7 @@ impl fmt::Display for Outcome {
         match self.harm.told.first() {
             None if self.reached() => write!(f, "harmed")?,
             None => write!(f, "intact")?,
-            Some(told) => write!(f, "harmed ({told})")?,
+            Some(first) => write!(f, "harmed ({first})")?,
         }
         write!(f, ", {} done", self.harm.done)?;
         match (self.named, self.findings.is_empty()) {
@@ -138,7 +113,7 @@ impl fmt::Display for Outcome {
             (false, false) => write!(f, ", found: {}", self.findings.join("; "))?,
         }
         write!(f, ", status {}", self.status.unwrap_or(-1))?;
-        if !self.is_told() {
+        if !self.is_reported() {
             let late = if self.late { "too late, " } else { "" };
             write!(f, " (not as it should be: {late}{})", self.error.as_deref().unwrap_or("no error"))?;
         }
@@ -319,7 +294,7 @@ fn rows(runs: &[Outcome]) -> Vec<Row> {
                 row.named += usize::from(run.named);
             }
             Mode::Stringent => {
-                row.contained += usize::from(run.status == Some(CONTAINED));
+                row.contained += usize::from(run.status == Some(Status::Contained as i32));
                 row.intact += usize::from(!run.reached());
             }
         }
@@ -338,9 +313,9 @@ fn upset_rows(runs: &[Outcome]) -> Vec<UpsetRow> {
         let row = &mut rows[at];
         row.runs += 1;
         row.in_time += usize::from(run.when == When::InTime);
-        row.contained += usize::from(run.status == Some(CONTAINED));
+        row.contained += usize::from(run.status == Some(Status::Contained as i32));
         row.intact += usize::from(!run.reached());
-        row.told += usize::from(run.is_told());
+        row.told += usize::from(run.is_reported());
         row.clean += usize::from(run.left.is_empty());
     }
     rows

@@ -2,14 +2,14 @@
 
 use super::faults::Fault;
 use super::machinery::{Upset, Watch};
-use super::outcome::Outcome;
+use super::outcome::{Mode, Outcome};
 use super::subject::Subject;
 use crate::ContainmentPlan;
 use guardrail_host::HostError;
 use guardrail_host::process::Process;
 use guardrail_report::Report;
-use serde::Serialize;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -20,26 +20,6 @@ const BEYOND: Duration = Duration::from_secs(600);
 const TRIES: u32 = 3;
 /// How long a run may take to end in order after a signal.
 const GRACE: Duration = Duration::from_secs(20);
-
-/// The treatment of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// The fault is let through.
-    Permissive,
-    /// The fault is contained.
-    Stringent,
-}
-
-impl Mode {
-    /// The name of the mode in tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Permissive => "permissive",
-            Mode::Stringent => "stringent",
-        }
-    }
-}
 
 /// One run of the experiment.
 #[derive(Clone, Debug)]
@@ -102,29 +82,57 @@ impl Trial {
         let command = self.command(wanted, zoo, &folder, &variables)?;
         let started = Instant::now();
         let limit = Duration::from_secs(wanted.timeout) + BEYOND;
-        let stderr =
-            || String::from_utf8_lossy(&fs::read(folder.join("stderr")).unwrap_or_default()).into_owned();
         let mut child = Process::start(command, &folder)?;
         let mut watch = Watch::new(child.id(), self.upset, moment);
-        let status = wait(&mut child, limit, stop, &mut || watch.look(stderr))?;
-        let late = watch.is_late();
-        let left = watch.left(&folder);
-        let report: Option<Report> =
-            fs::read(folder.join("stdout")).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let harm = self.subject.harm(&folder)?;
-        let mut outcome = Outcome::new(self, number, status, report.as_ref(), harm, started.elapsed());
-        let said = stderr();
-        outcome.left = left;
-        outcome.error = said.lines().rev().find_map(|line| line.strip_prefix("error: ")).map(str::to_owned);
-        outcome.when = watch.when();
-        outcome.found = said.contains("(contained)");
-        outcome.late = late;
-        outcome.planted = !said.contains(" planted skipped");
+        let status = wait(&mut child, limit, stop, &mut || watch.look(|| stderr_of(&folder)))?;
+        let outcome = self.judge(number, status, &watch, &folder, started)?;
         // Files of a run without surprises need not be kept.
         if wanted.out.is_none() {
             let _ = fs::remove_dir_all(&folder);
         }
         Ok(outcome)
+    }
+
+    /// Judges the run that ended with `status`, by the files in its folder and what it left behind.
+    fn judge(
+        &self,
+        number: usize,
+        status: ExitStatus,
+        watch: &Watch,
+        folder: &Path,
+        started: Instant,
+    ) -> Result<Outcome, HostError> {
+        let (late, left) = (watch.is_late(), watch.left(folder));
+        let report: Option<Report> =
+            fs::read(folder.join("stdout")).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let stderr = stderr_of(folder);
+        let fault = self.fault.as_ref();
+        let findings = report.iter().flat_map(|report| &report.findings);
+        Ok(Outcome {
+            number,
+            subject: self.subject,
+            fault: fault.map(|fault| fault.fault.clone()),
+            seed: self.seed,
+            mode: self.mode,
+            status: status.code().or(status.signal().map(|signal| 128 + signal)),
+            ended: report.as_ref().map(|report| report.run.outcome.clone()),
+            named: fault.zip(report.as_ref()).is_some_and(|(fault, report)| fault.is_named_by(report)),
+            findings: findings
+                .map(|finding| {
+                    let line = finding.location.as_ref().map_or(0, |at| at.line);
+                    format!("{} {} {}:{line}", finding.checker, finding.kind, finding.function)
+                })
+                .collect(),
+            harm: self.subject.harm(folder)?,
+            planted: !stderr.contains(" planted skipped"),
+            upset: self.upset,
+            when: watch.when(),
+            found: stderr.contains("(contained)"),
+            error: stderr.lines().rev().find_map(|line| line.strip_prefix("error: ")).map(str::to_owned),
+            late,
+            left,
+            wall_seconds: (started.elapsed().as_secs_f64() * 1000.0).round() / 1000.0,
+        })
     }
 
     fn command(
@@ -151,6 +159,11 @@ impl Trial {
             .args(variables.iter().flat_map(|(name, value)| ["--set".to_owned(), format!("{name}={value}")]));
         Ok(command)
     }
+}
+
+/// The progress and errors that a run has written so far.
+fn stderr_of(folder: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(folder.join("stderr")).unwrap_or_default()).into_owned()
 }
 
 /// Waits for the end of a run. Ends it where it takes too long or the user interrupts.
