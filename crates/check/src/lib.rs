@@ -59,12 +59,13 @@ mod on_finding;
 mod recorded;
 mod stored;
 mod subject;
+mod tools;
 mod trace_head;
 
-pub use analysis::engine::tools;
 pub use plan::{Effort, GateKind, Mode, Observe, RunPlan};
 pub use recorded::{Analyzed, analyze};
 pub use run::conclude::Checked;
+pub use tools::tools;
 
 use guardrail_host::{Host, HostError};
 

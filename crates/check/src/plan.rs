@@ -161,7 +161,7 @@ impl RunPlan {
             device: None,
             workload: None,
             variables: Vec::new(),
-            tools: crate::tools("quiet").unwrap_or_default(),
+            tools: crate::tools::tools("quiet").unwrap_or_default(),
             observe: Observe::default(),
             mode: Mode::default(),
             gate: GateKind::default(),

@@ -1,7 +1,8 @@
 //! Runs the checkers over a recorded trace.
 
-use crate::analysis::engine::{Engine, tools};
+use crate::analysis::engine::Engine;
 use crate::subject::Subject;
+use crate::tools::tools;
 use crate::trace_head::{self, RUN_KEY};
 use guardrail_host::drivers::seconds;
 use guardrail_host::{Host, HostError};

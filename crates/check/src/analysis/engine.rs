@@ -3,16 +3,9 @@
 use crate::analysis::wire::Analyzed;
 use crate::analysis::world::Known;
 use crate::subject::Subject;
-use guardrail_analysis::{Config, Outcome, Session, checkers};
+use guardrail_analysis::{Config, Outcome, Session};
 use guardrail_host::HostError;
 use guardrail_trace::source::{Source, SourceEnd, SourceError, Step};
-
-/// Names that stand for several checkers. DRCheck must be requested by name, since all drivers have races
-/// that do no harm.
-const GROUPS: [(&str, &[&str]); 2] = [
-    ("all", &["dmcheck", "drcheck", "dmacheck", "lockcheck", "protocheck"]),
-    ("quiet", &["dmcheck", "dmacheck", "lockcheck", "protocheck"]),
-];
 
 /// Segments between two reports of progress.
 const REPORT_EVERY: u64 = 8192;
@@ -73,28 +66,4 @@ fn source_error(error: SourceError) -> HostError {
         SourceError::Log(error) => error.into(),
         SourceError::File(error) => error.into(),
     }
-}
-
-/// Splits a list of tools, and refuses unknown ones.
-pub fn tools(list: &str) -> Result<Vec<String>, HostError> {
-    let mut tools = Vec::new();
-    let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
-    let group =
-        |name| GROUPS.iter().find(|(group, _)| *group == name).map_or(vec![name], |(_, all)| all.to_vec());
-    for name in names.flat_map(group) {
-        let known = checkers::names_of_tools();
-        if !known.clone().any(|other| other == name) && checkers::by_name(name).is_none() {
-            let near = guardrail_vm::error::suggest(name, known.clone());
-            let near = if near.is_empty() { known.map(str::to_owned).collect() } else { near };
-            let error = guardrail_vm::Error::Unknown { what: "tool", name: name.to_owned(), near };
-            return Err(error.into());
-        }
-        if !tools.iter().any(|other| other == name) {
-            tools.push(name.to_owned());
-        }
-    }
-    if tools.is_empty() {
-        return Err(HostError::Usage("--tool names no tool; see 'guardrail list tools'".into()));
-    }
-    Ok(tools)
 }
