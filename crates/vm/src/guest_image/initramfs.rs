@@ -4,13 +4,12 @@ use crate::cpio::Archive;
 use crate::error::{Context, Error, Result};
 use crate::exercise::catalog::Class;
 use crate::exercise::workload::{Workload, is_variable, shell_quoted};
-use crate::fetch::packages::{Fetch, Packages};
 use crate::fetch::software::Software;
 use crate::guest_image::prepare::Companion;
 use crate::kernel::modules::{LoadPlan, ModuleFile};
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const INIT: &str = include_str!("../../../../workloads/init");
 
@@ -40,12 +39,6 @@ pub struct Contents<'a> {
     pub more: &'a [Companion],
     /// Variables for the workload; later ones win.
     pub variables: &'a [(String, String)],
-}
-
-/// The tree with the guest's programs, fetched if the cache has none.
-pub fn guest_tree(packages: &Packages) -> Result<PathBuf> {
-    let names = ["busybox-static/trixie", "ethtool/bookworm", "libmnl0/bookworm", "libc6/bookworm"];
-    packages.ensure_tree("guest", "the guest's programs (busybox, ethtool)", Fetch::Exactly(&names))
 }
 
 /// Builds the archive from the tree of the guest's programs.

@@ -3,9 +3,8 @@
 use crate::error::{Error, Result};
 use crate::exercise::catalog::{self, Choice, Class, Device};
 use crate::exercise::workload::Workload;
-use crate::fetch::packages::Packages;
+use crate::fetch::packages::{Fetch, Packages};
 use crate::fetch::software::Software;
-use crate::guest_image::initramfs;
 use crate::kernel::kernels::{self, Kernel};
 use crate::kernel::modules::{LoadPlan, ModuleFile, Modules};
 use crate::qemu::Qemu;
@@ -110,7 +109,7 @@ impl Prepared {
             more.push(Companion { plan, workload });
         }
         tell("guest programs");
-        let guest_tree = initramfs::guest_tree(packages)?;
+        let guest_tree = guest_tree(packages)?;
         let software = match workload.software {
             [] => None,
             _ => Some(Software::find(packages)?),
@@ -122,6 +121,12 @@ impl Prepared {
     pub fn wants_device(&self) -> bool {
         self.takes_device || self.plan.aliases.iter().any(|alias| alias.starts_with("pci:"))
     }
+}
+
+/// The tree with the guest's programs, fetched if the cache has none.
+fn guest_tree(packages: &Packages) -> Result<PathBuf> {
+    let names = ["busybox-static/trixie", "ethtool/bookworm", "libmnl0/bookworm", "libc6/bookworm"];
+    packages.ensure_tree("guest", "the guest's programs (busybox, ethtool)", Fetch::Exactly(&names))
 }
 
 /// Drivers that run in turn in a guest share its device: the first that needs one decides which.
@@ -157,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_share_the_device_of_whoever_needs_one() {
+    fn turns_share_the_device_that_the_first_needs() {
         let mut shared = None;
         share_device(&mut shared, None, "a", "b").unwrap();
         share_device(&mut shared, device("edu"), "a", "c").unwrap();
