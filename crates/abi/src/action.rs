@@ -61,28 +61,28 @@ pub enum Action {
     Grant {
         /// The first byte.
         pointer: Value,
-        /// Bytes.
+        /// Number of bytes.
         size: Value,
     },
     /// The domain may not write there any more.
     Revoke {
         /// The first byte.
         pointer: Value,
-        /// Bytes.
+        /// Number of bytes.
         size: Value,
     },
     /// The domain must have the right to write there, since the function writes on its behalf.
     RequireWrite {
         /// The first byte.
         pointer: Value,
-        /// Bytes.
+        /// Number of bytes.
         size: Value,
     },
     /// The domain owns this allocation from now on. This does not grant the right to write it.
     Own {
         /// Its first byte.
         pointer: Value,
-        /// Bytes.
+        /// Number of bytes.
         size: Value,
         /// Its kind, which says what functions free it.
         kind: u32,
@@ -113,7 +113,7 @@ pub enum Action {
     CreateObject {
         /// Its first byte.
         pointer: Value,
-        /// Bytes.
+        /// Number of bytes.
         size: Value,
         /// Its type.
         kind: u32,
@@ -165,7 +165,7 @@ pub enum Action {
     Exit,
     /// The runtime's function `guardrail_custom_NAME` does it.
     Custom {
-        /// `NAME`.
+        /// The end of the function's name.
         name: String,
         /// Its first value.
         pointer: Value,
@@ -175,7 +175,7 @@ pub enum Action {
     /// The same before a call of the kernel. If the function returns other than 0 the call is left out, and its result is what the function
     /// has stored.
     Instead {
-        /// `NAME`.
+        /// The end of the function's name.
         name: String,
         /// Its first value.
         pointer: Value,

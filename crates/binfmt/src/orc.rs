@@ -315,13 +315,13 @@ fn undefined(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0x07, DWARF_RETURN]);
 }
 
-/// `DW_CFA_advance_loc4`.
+/// Moves to a later instruction, by `DW_CFA_advance_loc4`.
 fn advance(out: &mut Vec<u8>, distance: u64) {
     out.push(0x04);
     out.extend_from_slice(&u32::try_from(distance).unwrap_or(u32::MAX).to_le_bytes());
 }
 
-/// `DW_CFA_def_cfa`.
+/// Sets the frame's address to a register plus an offset, by `DW_CFA_def_cfa`.
 fn def_cfa(out: &mut Vec<u8>, register: u8, offset: u64) {
     out.extend_from_slice(&[0x0c, register]);
     uleb(out, offset);

@@ -452,11 +452,11 @@ pub enum Listed {
     Devices,
     /// Kernels by short name
     Kernels,
-    /// Checkers
+    /// Checkers of 'check' and 'analyze'
     Tools,
     /// Clients of 'profile'
     Clients,
-    /// Workloads
+    /// Workloads of 'check'
     Workloads,
 }
 

@@ -82,7 +82,7 @@ pub enum Outcome {
     },
     /// The driver's device was cut off.
     Contained {
-        /// Why.
+        /// The finding, or the failure of the gate.
         why: String,
         /// How the guest ended afterwards, in words.
         then: String,
@@ -91,7 +91,7 @@ pub enum Outcome {
     Interrupted,
     /// The caller stopped the run.
     Stopped {
-        /// Why.
+        /// The caller's reason.
         why: String,
     },
     /// QEMU itself failed.
