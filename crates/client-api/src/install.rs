@@ -2,19 +2,16 @@
 //! while attached.
 
 use crate::Discontinuity;
-use crate::block::Shared;
-use crate::callbacks::Kind;
+use crate::client::{self, Kind, Setup};
 use crate::control;
-use crate::counter::Counters;
-use crate::hooks::{Hooks, Own, Wanted};
-use crate::host::{self, Host, Parts, host};
-use crate::modules;
-use crate::scope;
-use crate::setup::{Setup, Wants};
+use crate::host::{
+    self, Counters, Hooks, Host, Own, Parts, Shared, Vcpu, Wanted, Wants, host, modules, scope,
+};
 use guardrail_plugin::block::View;
 use guardrail_plugin::ffi::{self, CB_R_REGS, Info, PluginId, Tb};
 use guardrail_plugin::install::configured;
 use guardrail_plugin::probe;
+use guardrail_plugin::registers::{RAX, RDI, RSI, RSP};
 use guardrail_trace::client::ClientConfig;
 use guardrail_trace::config::Hook;
 use iced_x86::{Decoder, DecoderOptions};
@@ -203,6 +200,7 @@ extern "C" fn on_reset(_: *mut c_void) {
             for client in &host.clients {
                 client.detached();
             }
+            client::forget(None);
             host.modules.forget();
             host.hooks.open.clear();
         }
@@ -286,7 +284,43 @@ extern "C" fn entry(index: c_uint, number: *mut c_void, env: *mut u64) {
     // SAFETY: the callback of this vCPU.
     let Some(vcpu) = (unsafe { host.vcpu(index) }) else { return };
     vcpu.cpu().regs.learn(env);
-    host.entered(vcpu, number as usize as u32);
+    entered(host, vcpu, number as usize as u32);
+}
+
+/// Handles the entry of a hooked function.
+fn entered(host: &Host, vcpu: &mut Vcpu, number: u32) {
+    match host.hooks.wanted(number) {
+        Some(&Wanted::Client(client, id)) => {
+            if host.hooks.has_result(number) {
+                let (rsp, args) = (vcpu.register(RSP), vcpu.args());
+                host.hooks.open.enter(number, rsp, Some(args));
+            }
+            if let Some(client) = host.clients.get(client) {
+                client.entered(vcpu, id);
+            }
+        }
+        Some(Wanted::Own(own)) => {
+            let (first, second) = (vcpu.register(RDI), vcpu.register(RSI));
+            match own {
+                Own::ModuleLoad => {
+                    host.learn_memory(vcpu);
+                    modules::load(host, vcpu, first);
+                }
+                Own::ModuleUnload => {
+                    client::forget(Some(first));
+                    modules::unload(host, first);
+                }
+                Own::Switch => {
+                    for (client, wants) in host.clients.iter().zip(&host.wants) {
+                        if wants.threads {
+                            client.switched(vcpu, first, second);
+                        }
+                    }
+                }
+            }
+        }
+        None => {}
+    }
 }
 
 guardrail_plugin::with_env! {
@@ -301,7 +335,21 @@ extern "C" fn function_return(index: c_uint, hooks: *mut c_void, env: *mut u64) 
     vcpu.cpu().regs.learn(env);
     // SAFETY: translation passed a list that is never freed.
     let hooks = unsafe { &*hooks.cast::<Vec<u32>>() };
-    host.left(vcpu, hooks);
+    left(host, vcpu, hooks);
+}
+
+/// Handles a return that may end calls of these hooks.
+fn left(host: &Host, vcpu: &mut Vcpu, numbers: &[u32]) {
+    let rsp = vcpu.register(RSP);
+    let Some(left) = host.hooks.open.leave(numbers, rsp) else { return };
+    let result = vcpu.register(RAX);
+    for (number, args) in std::iter::once(left.first).chain(left.more) {
+        if let Some(&Wanted::Client(client, id)) = host.hooks.wanted(number)
+            && let Some(client) = host.clients.get(client)
+        {
+            client.left(vcpu, id, args.unwrap_or_default(), result);
+        }
+    }
 }
 
 extern "C" fn on_exit(_: *mut c_void) {

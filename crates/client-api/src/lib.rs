@@ -33,31 +33,19 @@
 //! - Callbacks of one vCPU never overlap; those of different vCPUs do.
 //! - Nothing here waits in a callback.
 
-mod block;
-mod callbacks;
+mod client;
 mod control;
-mod counter;
-mod hooks;
 mod host;
 mod install;
-mod modules;
-mod scope;
-mod setup;
-mod unwind;
-mod vcpu;
 
-pub use block::{Block, When};
-pub use counter::Counter;
+pub use client::{Block, Setup, Unwinder, When};
 pub use guardrail_binfmt as binfmt;
 pub use guardrail_kernel as kernel;
 pub use guardrail_shadow as shadow;
 pub use guardrail_trace as trace;
 pub use guardrail_trace::client::{Cell, Chart, Fault, FaultObject, Module, Results, Table};
-pub use hooks::HookId;
+pub use host::{Access, Counter, HookId, PerVcpu, Vcpu};
 pub use iced_x86;
-pub use setup::Setup;
-pub use unwind::Unwinder;
-pub use vcpu::{Access, PerVcpu, Vcpu};
 
 use std::sync::OnceLock;
 
@@ -208,7 +196,7 @@ macro_rules! clients {
 
 /// For the macro `clients!` only.
 pub mod internal {
-    pub use crate::callbacks::Kind;
+    pub use crate::client::Kind;
     pub use crate::install::install;
     pub use guardrail_plugin::ffi::{API_VERSION, Info};
 }

@@ -1,13 +1,11 @@
 //! A block of guest code, while QEMU translates it.
 
-use crate::callbacks;
-use crate::counter::Counter;
-use crate::host::Host;
+use crate::host::{Access, Counter, Host, Shared, host};
 use crate::{Client, Instance};
 use guardrail_plugin::block::View;
 use guardrail_plugin::ffi::{self, CB_NO_REGS, CB_R_REGS, CB_RW_REGS_PC};
 use iced_x86::{Decoder, DecoderOptions, Instruction};
-use std::cell::OnceCell;
+use std::ffi::{c_uint, c_void};
 use std::marker::PhantomData;
 
 /// Accesses to report, by direction.
@@ -28,25 +26,6 @@ pub struct Block<'a, C: ?Sized> {
     shared: &'a Shared,
     host: &'a Host,
     client: PhantomData<fn() -> &'a C>,
-}
-
-/// Data of a block that all clients share, computed at the first use.
-pub(crate) struct Shared {
-    pub(crate) view: View,
-    within: bool,
-    bytes: OnceCell<Vec<u8>>,
-    insns: OnceCell<Vec<Instruction>>,
-    id: OnceCell<u32>,
-}
-
-impl Shared {
-    pub(crate) fn new(view: View, within: bool) -> Shared {
-        Shared { view, within, bytes: OnceCell::new(), insns: OnceCell::new(), id: OnceCell::new() }
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        self.bytes.get_or_init(|| self.view.all_bytes())
-    }
 }
 
 impl<'a, C: Client + Instance> Block<'a, C> {
@@ -185,7 +164,7 @@ impl<'a, C: Client + Instance> Block<'a, C> {
 
     /// Calls [`executed`](Client::executed) with `data` at each start of the block.
     pub fn call(&mut self, data: u64) {
-        self.view.call(callbacks::executed::<C>, CB_R_REGS, data as usize);
+        self.view.call(executed::<C>, CB_R_REGS, data as usize);
     }
 
     /// Calls [`executed`](Client::executed) with `data` at a start of the block if the vCPU's counter is
@@ -195,12 +174,12 @@ impl<'a, C: Client + Instance> Block<'a, C> {
         unsafe {
             ffi::qemu_plugin_register_vcpu_tb_exec_cond_cb(
                 self.view.tb(),
-                callbacks::executed::<C>,
+                executed::<C>,
                 CB_R_REGS,
                 ffi::COND_GE,
                 counter.word(),
                 limit,
-                data as *mut std::ffi::c_void,
+                data as *mut c_void,
             );
         }
     }
@@ -208,24 +187,24 @@ impl<'a, C: Client + Instance> Block<'a, C> {
     /// Calls [`executed`](Client::executed) with `data` before each run of this instruction, with
     /// current registers.
     pub fn call_at(&mut self, index: usize, data: u64) {
-        self.view.insn(index).call(callbacks::executed::<C>, CB_R_REGS, data as usize);
+        self.view.insn(index).call(executed::<C>, CB_R_REGS, data as usize);
     }
 
     /// Like [`call`](Self::call), and the client may send the vCPU to another address
     /// ([`Vcpu::jump`](crate::Vcpu::jump)).
     pub fn may_jump(&mut self, data: u64) {
-        self.view.call(callbacks::executed::<C>, CB_RW_REGS_PC, data as usize);
+        self.view.call(executed::<C>, CB_RW_REGS_PC, data as usize);
     }
 
     /// Like [`call_at`](Self::call_at), and the client may send the vCPU to another address
     /// ([`Vcpu::jump_from_inside`](crate::Vcpu::jump_from_inside)).
     pub fn may_jump_at(&mut self, index: usize, data: u64) {
-        self.view.insn(index).call(callbacks::executed::<C>, CB_RW_REGS_PC, data as usize);
+        self.view.insn(index).call(executed::<C>, CB_RW_REGS_PC, data as usize);
     }
 
     /// Calls [`accessed`](Client::accessed) with `data` after each access of this instruction.
     pub fn accesses(&mut self, index: usize, when: When, data: u64) {
-        self.view.insn(index).accesses(callbacks::mem_callback::<C>(), CB_NO_REGS, kind(when), data as usize);
+        self.view.insn(index).accesses(accessed::<C>, CB_NO_REGS, kind(when), data as usize);
     }
 }
 
@@ -235,4 +214,43 @@ fn kind(when: When) -> i32 {
         When::Writes => ffi::MEM_W,
         When::Both => ffi::MEM_RW,
     }
+}
+
+/// QEMU's callback before a block or an instruction of this client.
+#[unsafe(naked)]
+extern "C" fn executed<C: Client>(_: c_uint, _: *mut c_void) {
+    // The third argument is the host's rbp, where translated code keeps its vCPU's registers.
+    std::arch::naked_asm!("mov rdx, rbp", "jmp {to}", to = sym executed_with::<C>)
+}
+
+extern "C" fn executed_with<C: Client>(index: c_uint, data: *mut c_void, env: *mut u64) {
+    let (Some(host), Some(client)) = (host(), C::cell().get()) else { return };
+    // SAFETY: the callback of this vCPU.
+    let Some(vcpu) = (unsafe { host.vcpu(index) }) else { return };
+    vcpu.cpu().regs.learn(env);
+    client.executed(vcpu, data as u64);
+    if let Some(pc) = vcpu.jump.take() {
+        // SAFETY: clients set it in callbacks that were registered for it.
+        unsafe { ffi::qemu_plugin_set_pc(pc) }
+    }
+}
+
+/// QEMU's callback after an access of this client's instructions.
+#[unsafe(naked)]
+extern "C" fn accessed<C: Client>(_: c_uint, _: u32, _: u64, _: *mut c_void) {
+    std::arch::naked_asm!("mov r8, rbp", "jmp {to}", to = sym accessed_with::<C>)
+}
+
+extern "C" fn accessed_with<C: Client>(
+    index: c_uint,
+    info: u32,
+    address: u64,
+    data: *mut c_void,
+    env: *mut u64,
+) {
+    let (Some(host), Some(client)) = (host(), C::cell().get()) else { return };
+    // SAFETY: the callback of this vCPU.
+    let Some(vcpu) = (unsafe { host.vcpu(index) }) else { return };
+    vcpu.cpu().regs.learn(env);
+    client.accessed(vcpu, Access { address, info }, data as u64);
 }

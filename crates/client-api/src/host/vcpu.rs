@@ -1,6 +1,6 @@
 //! A client's view of the vCPU in a callback.
 
-use crate::host::host;
+use super::host;
 use guardrail_plugin::cpu::{ARGS, Cpu};
 use guardrail_plugin::ffi;
 use guardrail_plugin::registers::{Flags, GS_BASE, RSP};

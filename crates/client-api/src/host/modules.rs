@@ -1,7 +1,6 @@
 //! The guest's modules: which are loaded, and which of their code is in the scope.
 
-use crate::host::Host;
-use crate::vcpu::Vcpu;
+use super::{Host, Vcpu};
 use guardrail_plugin::modules as guest;
 use guardrail_trace::client::{Module, Scope, fits};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -108,7 +107,6 @@ impl Modules {
 
     /// Marks all modules as unloaded. Modules seen before a detachment may be unloaded unseen.
     pub(crate) fn forget(&self) {
-        crate::unwind::forget(None);
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         state.ranges.clear();
         state.moment += 1;
@@ -136,7 +134,6 @@ pub(crate) fn load(host: &Host, vcpu: &mut Vcpu, address: u64) {
 
 /// Handles a module that the kernel unloads.
 pub(crate) fn unload(host: &Host, address: u64) {
-    crate::unwind::forget(Some(address));
     if let Some(module) = host.modules.remove(address) {
         for client in &host.clients {
             client.unloaded(&module);

@@ -1,9 +1,8 @@
 //! Call stacks of the running kernel, from the tables by which the kernel unwinds its own stacks (ORC).
 //! They include the tables of modules, read from the guest when a stack first leads through a module.
 
-use crate::host::host;
-use crate::setup::Setup;
-use crate::vcpu::Vcpu;
+use super::Setup;
+use crate::host::{Vcpu, host};
 use guardrail_binfmt::KernelImage;
 use guardrail_binfmt::orc::{Frame, MAX_ENTRIES, Unwinder as Rules};
 use guardrail_plugin::ffi;

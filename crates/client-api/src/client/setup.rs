@@ -1,8 +1,6 @@
 //! What a client requests before the guest runs.
 
-use crate::counter::{Counter, Counters};
-use crate::hooks::{HookId, Hooks, Wanted};
-use crate::vcpu::PerVcpu;
+use crate::host::{Counter, Counters, HookId, Hooks, PerVcpu, Wanted, Wants};
 use guardrail_binfmt::KernelImage;
 use guardrail_trace::client::{ClientConfig, Scope};
 use guardrail_trace::config::Hook;
@@ -22,14 +20,6 @@ pub struct Setup<'a> {
     pub(crate) options: &'a BTreeMap<String, String>,
     pub(crate) vcpus: u32,
     pub(crate) wants: Wants,
-}
-
-/// The callbacks that a client asked for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wants {
-    pub(crate) discontinuities: bool,
-    pub(crate) threads: bool,
-    pub(crate) everything: bool,
 }
 
 impl Setup<'_> {

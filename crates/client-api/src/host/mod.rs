@@ -1,22 +1,82 @@
-//! The plugin's state, one for the process, which all clients share.
+//! The plugin's state, one for the process, which all clients share: what it knows of the guest, and the
+//! clients.
+//!
+//! **Knows**: vCPUs, memory, modules and hooks of the guest, the scope, counters.
+//!
+//! **Must not know**: what a client does, how QEMU calls back.
+//!
+//! **Invariants**: only callbacks of a vCPU use that vCPU's state.
 
-use crate::callbacks::Erased;
-use crate::counter::Counters;
-use crate::hooks::{Hooks, Own, Wanted};
-use crate::modules::{self, Modules};
-use crate::setup::Wants;
-use crate::vcpu::{Vcpu, VcpuCell};
+mod counter;
+mod hooks;
+pub(crate) mod modules;
+pub(crate) mod scope;
+mod vcpu;
+
+pub use counter::Counter;
+pub(crate) use counter::Counters;
+pub use hooks::HookId;
+pub(crate) use hooks::{Hooks, Own, Wanted};
+pub use vcpu::{Access, PerVcpu, Vcpu};
+
+use crate::Discontinuity;
+use guardrail_plugin::block::View;
 use guardrail_plugin::ffi::PluginId;
 use guardrail_plugin::modules::find_ram;
 use guardrail_plugin::ram::Ram;
-use guardrail_plugin::registers::{RAX, RDI, RSI, RSP};
-use guardrail_trace::client::{ClientConfig, Report};
+use guardrail_trace::client::{ClientConfig, Module, Report, Results};
 use guardrail_trace::config::PerCpu;
 use guardrail_trace::event::Global;
+use iced_x86::Instruction;
+use modules::Modules;
 use rustc_hash::FxHashMap;
+use std::cell::OnceCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use vcpu::VcpuCell;
+
+/// A client of any type, as the host sees it.
+pub(crate) trait Erased: Sync {
+    fn block(&'static self, shared: &Shared, host: &Host);
+    fn entered(&'static self, vcpu: &mut Vcpu, hook: HookId);
+    fn left(&'static self, vcpu: &mut Vcpu, hook: HookId, args: [u64; 6], result: u64);
+    fn discontinuity(&'static self, vcpu: &mut Vcpu, kind: Discontinuity, from: u64, to: u64);
+    fn switched(&'static self, vcpu: &mut Vcpu, from: u64, to: u64);
+    fn loaded(&'static self, module: &Module);
+    fn unloaded(&'static self, module: &Module);
+    fn attached(&'static self, vcpu: &mut Vcpu, booted: bool);
+    fn detached(&'static self);
+    fn results(&'static self) -> Results;
+    fn end(&'static self);
+}
+
+/// The callbacks that a client asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wants {
+    pub(crate) discontinuities: bool,
+    pub(crate) threads: bool,
+    pub(crate) everything: bool,
+}
+
+/// Data of a block that all clients share, computed at the first use.
+pub(crate) struct Shared {
+    pub(crate) view: View,
+    pub(crate) within: bool,
+    bytes: OnceCell<Vec<u8>>,
+    pub(crate) insns: OnceCell<Vec<Instruction>>,
+    pub(crate) id: OnceCell<u32>,
+}
+
+impl Shared {
+    pub(crate) fn new(view: View, within: bool) -> Shared {
+        Shared { view, within, bytes: OnceCell::new(), insns: OnceCell::new(), id: OnceCell::new() }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.get_or_init(|| self.view.all_bytes())
+    }
+}
 
 static HOST: OnceLock<Host> = OnceLock::new();
 
@@ -155,53 +215,6 @@ impl Host {
         let base = self.config.kernel.globals.iter().find(|global| global.0 == Global::PageOffsetBase);
         if let Some(base) = base.and_then(|&(_, at)| vcpu.cpu().read_word(at.wrapping_add(slide), 8)) {
             self.direct_map.store(base, Relaxed);
-        }
-    }
-
-    /// Handles the entry of a hooked function.
-    pub(crate) fn entered(&self, vcpu: &mut Vcpu, number: u32) {
-        match self.hooks.wanted(number) {
-            Some(&Wanted::Client(client, id)) => {
-                if self.hooks.has_result(number) {
-                    let (rsp, args) = (vcpu.register(RSP), vcpu.args());
-                    self.hooks.open.enter(number, rsp, Some(args));
-                }
-                if let Some(client) = self.clients.get(client) {
-                    client.entered(vcpu, id);
-                }
-            }
-            Some(Wanted::Own(own)) => {
-                let (first, second) = (vcpu.register(RDI), vcpu.register(RSI));
-                match own {
-                    Own::ModuleLoad => {
-                        self.learn_memory(vcpu);
-                        modules::load(self, vcpu, first);
-                    }
-                    Own::ModuleUnload => modules::unload(self, first),
-                    Own::Switch => {
-                        for (client, wants) in self.clients.iter().zip(&self.wants) {
-                            if wants.threads {
-                                client.switched(vcpu, first, second);
-                            }
-                        }
-                    }
-                }
-            }
-            None => {}
-        }
-    }
-
-    /// Handles a return that may end calls of these hooks.
-    pub(crate) fn left(&self, vcpu: &mut Vcpu, numbers: &[u32]) {
-        let rsp = vcpu.register(RSP);
-        let Some(left) = self.hooks.open.leave(numbers, rsp) else { return };
-        let result = vcpu.register(RAX);
-        for (number, args) in std::iter::once(left.first).chain(left.more) {
-            if let Some(&Wanted::Client(client, id)) = self.hooks.wanted(number)
-                && let Some(client) = self.clients.get(client)
-            {
-                client.left(vcpu, id, args.unwrap_or_default(), result);
-            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Decides which code is instrumented.
 
-use crate::modules::Modules;
+use super::modules::Modules;
 use guardrail_trace::client::Scope;
 
 /// Start of kernel addresses on x86-64.
