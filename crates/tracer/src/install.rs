@@ -1,8 +1,9 @@
 //! The interface to QEMU: the two symbols that QEMU looks up in a plugin.
 
-use crate::exec::{self, MAX_DEREFS};
-use crate::lists::MAX_ENTRY;
-use crate::tracer;
+use crate::callbacks::accesses;
+use crate::callbacks::hooks::MAX_DEREFS;
+use crate::callbacks::lists::MAX_ENTRY;
+use crate::state;
 use crate::trans;
 use guardrail_plugin::ffi::{self, Info, PluginId};
 use guardrail_plugin::install::configured;
@@ -32,7 +33,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     let vcpus = unsafe { (*info).smp_vcpus };
     let installed = configured.and_then(|(config, path)| {
         check(&config, &path)?;
-        tracer::install(config, vcpus.max(1) as u32)
+        state::install(config, vcpus.max(1) as u32)
     });
     match installed {
         Ok(()) => {
@@ -82,23 +83,23 @@ fn register(id: PluginId) {
     // SAFETY: the signatures are those of version 7, which QEMU has checked.
     unsafe {
         ffi::qemu_plugin_register_vcpu_init_cb(id, on_vcpu_init, null_mut());
-        ffi::qemu_plugin_register_vcpu_exit_cb(id, exec::on_pause, null_mut());
-        ffi::qemu_plugin_register_vcpu_idle_cb(id, exec::on_pause, null_mut());
+        ffi::qemu_plugin_register_vcpu_exit_cb(id, accesses::on_pause, null_mut());
+        ffi::qemu_plugin_register_vcpu_idle_cb(id, accesses::on_pause, null_mut());
         ffi::qemu_plugin_register_vcpu_tb_trans_cb(id, trans::on_translation, null_mut());
         let kinds = ffi::DISCON_INTERRUPT | ffi::DISCON_EXCEPTION;
-        ffi::qemu_plugin_register_vcpu_discon_cb(id, kinds, exec::on_discontinuity, null_mut());
+        ffi::qemu_plugin_register_vcpu_discon_cb(id, kinds, accesses::on_discontinuity, null_mut());
         ffi::qemu_plugin_register_atexit_cb(id, on_exit, null_mut());
     }
 }
 
 extern "C" fn on_vcpu_init(index: c_uint, _: *mut c_void) {
-    if let Some(tracer) = tracer::tracer() {
+    if let Some(tracer) = state::tracer() {
         tracer.attach(index);
     }
 }
 
 extern "C" fn on_exit(_: *mut c_void) {
-    if let Some(tracer) = tracer::tracer() {
+    if let Some(tracer) = state::tracer() {
         tracer.finish();
     }
 }

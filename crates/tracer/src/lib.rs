@@ -12,18 +12,11 @@
 //! - The guest waits only where a ring is full.
 //! - Nothing waits in a discontinuity callback, or with a segment of its own thread open.
 //!
-//! [`trans`] decides what is instrumented, when QEMU translates a block. [`exec`] holds the callbacks
-//! that then run.
+//! [`trans`] decides what is instrumented, when QEMU translates a block. It finds the instructions in
+//! [`code`], and registers [`callbacks`], which then run and use the [`state`].
 
+mod callbacks;
 mod code;
-mod control;
-mod exec;
-mod gate;
-mod holds;
 mod install;
-mod kernel_entries;
-mod lists;
-mod modules;
-mod tracer;
+mod state;
 mod trans;
-mod vcpu;

@@ -1,13 +1,9 @@
 //! Decides what to instrument, once, when QEMU translates a block.
 
-use crate::code::{self, Exit, Special, Target};
-use crate::control::{Block, HoldSite, Leave, MemSite, Port};
-use crate::exec::{self, MemFlags};
-use crate::gate;
-use crate::holds;
-use crate::kernel_entries::Entry;
-use crate::modules;
-use crate::tracer::{Tracer, tracer};
+use crate::callbacks::{accesses, blocks, gate, holds, hooks, modules};
+use crate::code::kernel_entries::Entry;
+use crate::code::{self, Exit, Special, Target, gate_sites};
+use crate::state::{Block, HoldSite, Leave, MemFlags, MemSite, Port, Tracer, tracer};
 use guardrail_plugin::block::{InsnView, View};
 use guardrail_plugin::ffi::{self, CB_NO_REGS, CB_R_REGS, CB_RW_REGS_PC, Tb, VcpuCb};
 use guardrail_plugin::probe;
@@ -50,7 +46,7 @@ fn gated_block(tracer: &Tracer, view: &View, start: u64) {
     let sites = tracer.control_in_translation().gate_sites(start, &bytes, &insns);
     for site in sites {
         let data = address(site);
-        view.insn(usize::from(site.index)).call(gate::run::on_site, CB_RW_REGS_PC, data);
+        view.insn(usize::from(site.index)).call(gate::on_site, CB_RW_REGS_PC, data);
     }
 }
 
@@ -64,12 +60,12 @@ fn kernel_block(tracer: &Tracer, view: &View, start: u64, slide: u64) {
             continue;
         };
         match entry {
-            Entry::Hook(number) => insn.call(exec::on_hook, CB_R_REGS, number as usize),
+            Entry::Hook(number) => insn.call(hooks::on_hook, CB_R_REGS, number as usize),
             Entry::Config(number) => {
-                insn.call(gate::run::on_config, CB_RW_REGS_PC, number as usize);
+                insn.call(gate::on_config, CB_RW_REGS_PC, number as usize);
             }
-            Entry::Probe => insn.call(gate::bound::on_probe, CB_R_REGS, 0),
-            Entry::Remap => insn.call(gate::bound::on_remap, CB_NO_REGS, 0),
+            Entry::Probe => insn.call(gate::on_probe, CB_R_REGS, 0),
+            Entry::Remap => insn.call(gate::on_remap, CB_NO_REGS, 0),
             Entry::ModuleLoad => insn.call(modules::on_load, CB_R_REGS, 0),
             Entry::ModuleFree => insn.call(modules::on_free, CB_R_REGS, 0),
             Entry::ModuleUnload => insn.call(modules::on_unload, CB_R_REGS, 0),
@@ -81,7 +77,7 @@ fn kernel_block(tracer: &Tracer, view: &View, start: u64, slide: u64) {
         && code::is_return(insn, tracer)
     {
         let hooks = tracer.control_in_translation().hook_list(tracer.entries.returns(link));
-        last.call(exec::on_hook_return, CB_R_REGS, address(hooks));
+        last.call(hooks::on_hook_return, CB_R_REGS, address(hooks));
     }
 }
 
@@ -110,7 +106,7 @@ fn driver_block(tracer: &Tracer, view: &View, start: u64, generation: u64) {
         ports: ports(&insns),
         sites: sites(number, view, &insns, exit, &holds),
         holds,
-        gated: if tracer.gate.is_some() { gate::sites::sites(&insns, true) } else { Box::default() },
+        gated: if tracer.gate.is_some() { gate_sites::sites(&insns, true) } else { Box::default() },
         stalls,
     });
     instrument(view, &insns, exit, block);
@@ -120,9 +116,9 @@ fn driver_block(tracer: &Tracer, view: &View, start: u64, generation: u64) {
 fn instrument(view: &View, insns: &[Instruction], exit: Exit, block: &'static Block) {
     let block_data = address(block);
     let (begin, flags): (VcpuCb, _) = match block.holds.first() {
-        _ if block.stalls => (holds::run::on_block, CB_RW_REGS_PC),
-        Some(site) if site.index == 0 => (holds::run::on_block, CB_RW_REGS_PC),
-        _ => (exec::on_block, CB_R_REGS),
+        _ if block.stalls => (holds::on_block, CB_RW_REGS_PC),
+        Some(site) if site.index == 0 => (holds::on_block, CB_RW_REGS_PC),
+        _ => (blocks::on_block, CB_R_REGS),
     };
     view.call(begin, flags, block_data);
     let last = view.len() - 1;
@@ -130,24 +126,24 @@ fn instrument(view: &View, insns: &[Instruction], exit: Exit, block: &'static Bl
         let handle = view.insn(i);
         if let Some(held) = block.holds.iter().find(|held| i > 0 && usize::from(held.index) == i) {
             let data = address(held);
-            handle.call(holds::run::on_instruction, CB_RW_REGS_PC, data);
+            handle.call(holds::on_instruction, CB_RW_REGS_PC, data);
         }
         if let Some(port) = block.ports.iter().find(|p| usize::from(p.index) == i) {
-            handle.call(exec::on_port, CB_R_REGS, address(port));
+            handle.call(accesses::on_port, CB_R_REGS, address(port));
         }
         if matches!(insns.get(i).map(code::special), Some(Special::Rep | Special::Port { rep: true, .. })) {
-            handle.call(exec::on_rep, CB_R_REGS, i);
+            handle.call(accesses::on_rep, CB_R_REGS, i);
         }
         // This callback follows the instruction's records, so that the access waits until they are
         // checked too.
         if let Some(gated) = block.gated.iter().find(|gated| usize::from(gated.index) == i) {
-            handle.call(gate::run::on_site, CB_RW_REGS_PC, address(gated));
+            handle.call(gate::on_site, CB_RW_REGS_PC, address(gated));
         }
         if i == last {
             match exit {
-                Exit::Call(..) | Exit::Jump(_) => handle.call(exec::on_leave, CB_R_REGS, block_data),
-                Exit::ReturnThunk => handle.call(exec::on_return_thunk, CB_R_REGS, 0),
-                Exit::MaybeJump(_) | Exit::Far => handle.call(exec::on_silent_leave, CB_NO_REGS, 0),
+                Exit::Call(..) | Exit::Jump(_) => handle.call(accesses::on_leave, CB_R_REGS, block_data),
+                Exit::ReturnThunk => handle.call(accesses::on_return_thunk, CB_R_REGS, 0),
+                Exit::MaybeJump(_) | Exit::Far => handle.call(accesses::on_silent_leave, CB_NO_REGS, 0),
                 Exit::Stays | Exit::Return => {}
             }
         }
@@ -240,5 +236,5 @@ fn accesses(insn: InsnView, site: &'static MemSite) {
     let data = address(site);
     // The callback of a return logs its function's result.
     let flags = if site.flags & MemFlags::RETURN != 0 { CB_R_REGS } else { CB_NO_REGS };
-    insn.accesses(exec::on_access, flags, ffi::MEM_RW, data);
+    insn.accesses(accesses::on_access, flags, ffi::MEM_RW, data);
 }

@@ -1,14 +1,22 @@
-//! Callbacks of instructions that may access devices.
+//! The gate: a device access waits here until the analysis has checked the log up to and including it
+//! (thesis 5.2). It waits before its instruction runs. A closed gate keeps accesses from the device:
+//! writes do nothing, reads return all ones.
+//!
+//! The gate holds accesses of driver code to any device. Kernel functions and libraries access registers
+//! for drivers. The gate holds those accesses only if they go to a device that a watched driver is bound
+//! to.
 
-use super::closed;
-use super::sites::{GateSite, What};
-use super::{Gate, bound};
-use crate::tracer::{Tracer, tracer};
-use crate::vcpu::{RCX, RDI, RDX, RSI, Vcpu};
+mod bound;
+mod closed;
+
+pub use bound::{on_probe, on_remap};
+
+use crate::code::gate_sites::{GateSite, What};
+use crate::state::{Gate, RCX, RDI, RDX, RSI, Tracer, Vcpu, tracer};
 use guardrail_plugin::ffi;
 use guardrail_plugin::registers::Flags;
 use guardrail_plugin::with_env;
-use guardrail_trace::event::{Access, Cut, Head, Kind};
+use guardrail_trace::event::{Access, Cut};
 use guardrail_trace::log::{Admission, Closed, Space};
 use std::ffi::{c_uint, c_void};
 use std::time::{Duration, Instant};
@@ -112,7 +120,7 @@ fn hold(tracer: &Tracer, vcpu: &mut Vcpu, site: &GateSite, held: &Held<'_>) {
                     (None, Space::Port) => Cut::AGAIN_PORT,
                     _ => Cut::ENDS,
                 };
-                end_after(vcpu, site, again);
+                vcpu.end_after(site.index, again);
             }
             // SAFETY: the callback is registered for it; it leaves by longjmp over frames that have nothing to drop.
             unsafe { ffi::qemu_plugin_set_pc(site.address) }
@@ -185,14 +193,6 @@ fn tell(tracer: &Tracer, vcpu: &mut Vcpu, driver: bool, word: Option<Access>) ->
         // The driver may have requested the access on any vCPU, so all segments so far must be checked.
         false => tracer.log().next_ticket().checked_sub(1),
     }
-}
-
-/// Ends the block after the instruction, whose access is logged. If the instruction still runs, it runs
-/// in another block.
-pub fn end_after(vcpu: &mut Vcpu, site: &GateSite, how: u8) {
-    vcpu.writer.begin_continuation();
-    vcpu.writer.push(Head::encode(Kind::Cut, how, u64::from(site.index) + 1));
-    vcpu.writer.close();
 }
 
 with_env! {

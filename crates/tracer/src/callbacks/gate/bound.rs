@@ -1,9 +1,7 @@
 //! Finds the devices whose accesses the gate holds. They are the devices that the kernel binds to a
 //! watched driver, and their data is read from the kernel's own structures.
 
-use super::Gate;
-use crate::tracer::{Tracer, tracer};
-use crate::vcpu::{RDI, Vcpu};
+use crate::state::{Gate, RDI, Tracer, Vcpu, tracer};
 use guardrail_plugin::ranges::{Full, RangeSet};
 use guardrail_plugin::with_env;
 use guardrail_trace::pci::PciAddress;
@@ -33,7 +31,7 @@ extern "C" fn probed(index: c_uint, _: *mut c_void, env: *mut u64) {
 /// Adds the device's registers and ports to the gate. `None` where the driver is not watched or cannot
 /// be read.
 fn bind(tracer: &Tracer, gate: &Gate, vcpu: &mut Vcpu, argument: u64) -> Option<Result<(), Full>> {
-    let layout = gate.config.probe.as_ref()?;
+    let layout = gate.config().probe.as_ref()?;
     let driver = vcpu.read_word(argument.wrapping_add(layout.driver), 8)?;
     let probe = vcpu.read_word(driver.wrapping_add(layout.probe), 8)?;
     if !tracer.watched.contains(probe) {

@@ -1,12 +1,11 @@
 //! Callbacks of instructions that can be held.
 
-use super::stalls::Thread;
-use super::{Arrival, Verdict, Who};
+use super::blocks::{begin_block, context};
 use crate::code::{self, Special};
-use crate::control::{Block, HoldSite, MemSite};
-use crate::exec;
-use crate::tracer::{Tracer, tracer};
-use crate::vcpu::{INTERRUPT_FLAG, RFLAGS, RSP, Vcpu};
+use crate::state::{
+    Arrival, Block, HoldSite, INTERRUPT_FLAG, MemFlags, MemSite, RFLAGS, RSP, Thread, Tracer, Vcpu, Verdict,
+    tracer, with_vcpu,
+};
 use guardrail_plugin::ffi;
 use guardrail_plugin::registers::Flags;
 use guardrail_trace::event::{Access, Head, Kind};
@@ -25,7 +24,7 @@ const NO_RESCHEDULE: u32 = 1 << 31;
 pub extern "C" fn on_block(index: c_uint, block: *mut c_void) {
     let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback, and blocks are never freed.
-    let Some((vcpu, block)) = (unsafe { exec::with_vcpu::<Block>(Tracer::running, index, block) }) else {
+    let Some((vcpu, block)) = (unsafe { with_vcpu::<Block>(Tracer::running, index, block) }) else {
         return;
     };
     if block.stalls && stays(tracer, vcpu, block.address) {
@@ -38,14 +37,14 @@ pub extern "C" fn on_block(index: c_uint, block: *mut c_void) {
         vcpu.writer.close();
         back(tracer, site.address);
     }
-    exec::begin_block(tracer, vcpu, block);
+    begin_block(tracer, vcpu, block);
 }
 
 /// Callback before an instruction within a block that can be held.
 pub extern "C" fn on_instruction(index: c_uint, site: *mut c_void) {
     let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback, and blocks and their sites are never freed.
-    let Some((vcpu, site)) = (unsafe { exec::with_vcpu::<HoldSite>(Tracer::same, index, site) }) else {
+    let Some((vcpu, site)) = (unsafe { with_vcpu::<HoldSite>(Tracer::same, index, site) }) else {
         return;
     };
     if arrive(tracer, vcpu, site) == Verdict::Go {
@@ -80,7 +79,7 @@ fn stays(tracer: &Tracer, vcpu: &mut Vcpu, address: u64) -> bool {
     if vcpu.reg(RFLAGS) & INTERRUPT_FLAG == 0 {
         return false;
     }
-    let (task, preempt_count) = exec::context(tracer, vcpu);
+    let (task, preempt_count) = context(tracer, vcpu);
     if preempt_count & !NO_RESCHEDULE != 0 {
         return false;
     }
@@ -111,7 +110,7 @@ fn arrive(tracer: &Tracer, vcpu: &mut Vcpu, site: &HoldSite) -> Verdict {
 
 /// Describes the instruction at `pc` on this vCPU, without its access.
 fn here(tracer: &Tracer, vcpu: &mut Vcpu, pc: u64) -> MeetSide {
-    let (task, preempt_count) = exec::context(tracer, vcpu);
+    let (task, preempt_count) = context(tracer, vcpu);
     MeetSide { pc, cpu: vcpu.writer.ring() as u8, preempt_count, task, ..MeetSide::default() }
 }
 
@@ -130,7 +129,7 @@ pub fn ran(tracer: &Tracer, vcpu: &mut Vcpu, store: bool) {
 #[cold]
 pub fn watch(tracer: &Tracer, vcpu: &mut Vcpu, site: &MemSite, access: Access) {
     // Locked accesses do not race.
-    if site.flags & exec::MemFlags::ATOMIC != 0 {
+    if site.flags & MemFlags::ATOMIC != 0 {
         return;
     }
     let mut side = here(tracer, vcpu, site.address);
@@ -151,6 +150,3 @@ fn tell(vcpu: &mut Vcpu, meet: Option<Meet>) {
         vcpu.writer.close();
     }
 }
-
-/// The side to record when the instruction has run, and whether only its store counts.
-pub type Awaiting = Option<(Who, bool)>;

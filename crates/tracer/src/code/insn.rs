@@ -1,9 +1,8 @@
 //! Classifies a block's instructions by what the tracer needs: transfers out of the driver, bus locks,
 //! ports.
 
-use crate::vcpu::GS_BASE;
 use guardrail_plugin::block;
-use guardrail_plugin::registers::Flags;
+use guardrail_plugin::registers::{Flags, GS_BASE};
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
     Register, RflagsBits,

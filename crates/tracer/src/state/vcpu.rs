@@ -1,11 +1,11 @@
 //! State of one vCPU: its ring, its registers, and reads of guest memory from its thread.
 
-use crate::control::Block;
-use crate::gate::{Gate, Pages};
-use crate::holds::run::Awaiting;
-use crate::lists::GuestMemory;
+use super::block::Block;
+use super::gate::{Gate, Pages};
+use super::holds::Awaiting;
 use guardrail_plugin::cpu::Cpu;
 use guardrail_plugin::ffi;
+use guardrail_trace::event::{Head, Kind};
 use guardrail_trace::log::RingWriter;
 use rustc_hash::FxHashMap;
 use std::cell::UnsafeCell;
@@ -111,6 +111,14 @@ impl Vcpu {
         self.pages.physical(gate, addr, walk)
     }
 
+    /// Ends the block after the instruction with this index, whose access is logged. If the instruction
+    /// still runs, it runs in another block.
+    pub fn end_after(&mut self, index: u16, how: u8) {
+        self.writer.begin_continuation();
+        self.writer.push(Head::encode(Kind::Cut, how, u64::from(index) + 1));
+        self.writer.close();
+    }
+
     /// Translates an address on the current stack, which belongs to the task or to an interrupt.
     pub fn translate_stack(&mut self, (task, pid): (u64, u32), addr: u64) -> Option<u64> {
         let (page, rest) = (addr / PAGE, addr % PAGE);
@@ -135,12 +143,6 @@ impl Deref for Vcpu {
 impl DerefMut for Vcpu {
     fn deref_mut(&mut self) -> &mut Cpu {
         &mut self.cpu
-    }
-}
-
-impl GuestMemory for Vcpu {
-    fn load(&mut self, addr: u64, len: usize) -> Option<&[u8]> {
-        self.read(addr, len)
     }
 }
 

@@ -34,6 +34,9 @@ pub enum Who {
     Other,
 }
 
+/// The side to record when the instruction has run, and whether only its store counts.
+pub type Awaiting = Option<(Who, bool)>;
+
 /// The arrival of a vCPU at an instruction that can be held.
 pub struct Arrival<'a> {
     /// The access. The hold fills in its role.

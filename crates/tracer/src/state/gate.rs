@@ -1,15 +1,4 @@
-//! The gate: a device access waits here until the analysis has checked the log up to and including it
-//! (thesis 5.2). It waits before its instruction runs. A closed gate keeps accesses from the device:
-//! writes do nothing, reads return all ones.
-//!
-//! The gate holds accesses of driver code to any device. Kernel functions and libraries access registers
-//! for drivers. The gate holds those accesses only if they go to a device that a watched driver is bound
-//! to.
-
-pub mod bound;
-pub mod closed;
-pub mod run;
-pub mod sites;
+//! The gate's state: which accesses are held, and where device addresses lead.
 
 use guardrail_plugin::ranges::RangeSet;
 use guardrail_trace::config::Gate as Config;
@@ -27,9 +16,9 @@ pub struct Gate {
     /// Link-time ranges (start, end) of kernel functions that access devices for drivers, sorted.
     accessors: Vec<(u64, u64)>,
     /// Physical addresses of the registers of devices that watched drivers are bound to.
-    memory: RangeSet,
+    pub memory: RangeSet,
     /// I/O ports of those devices.
-    ports: RangeSet,
+    pub ports: RangeSet,
     /// Code of modules that are not watched, because it may access devices for a watched one.
     pub libraries: RangeSet,
     /// Changes when device addresses get another meaning.

@@ -1,7 +1,7 @@
 //! Reads lists that hooked functions get as arguments. Their length is bounded, and every read is
 //! checked.
 
-use crate::vcpu::word;
+use crate::state::{Vcpu, word};
 use guardrail_trace::config::{ListCount, ListWalk};
 use guardrail_trace::event::{Head, Kind, MAX_ARGS, MAX_LIST_WORDS};
 
@@ -20,6 +20,12 @@ pub trait GuestMemory {
     /// Reads up to eight bytes at `addr` as a little-endian number, zero-extended.
     fn load_word(&mut self, addr: u64, len: usize) -> Option<u64> {
         self.load(addr, len.min(8)).map(word)
+    }
+}
+
+impl GuestMemory for Vcpu {
+    fn load(&mut self, addr: u64, len: usize) -> Option<&[u8]> {
+        self.read(addr, len)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Finds the instructions that may access devices, when QEMU translates a block.
 
-use crate::code::{self, Special};
+use super::insn::{self, Special};
 use guardrail_plugin::registers::Flags;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
@@ -93,7 +93,7 @@ pub enum What {
 pub fn sites(insns: &[Instruction], driver: bool) -> Box<[GateSite]> {
     let site = |(index, insn): (u16, &Instruction)| {
         let what = what(insn)?;
-        let flags = code::flags(insns, usize::from(index));
+        let flags = insn::flags(insns, usize::from(index));
         Some(GateSite {
             address: insn.ip(),
             index,
@@ -109,7 +109,7 @@ pub fn sites(insns: &[Instruction], driver: bool) -> Box<[GateSite]> {
 
 /// What an instruction may access. `None` where that cannot be a device.
 pub fn what(insn: &Instruction) -> Option<What> {
-    if let Special::Port { size, out, port, rep } = code::special(insn) {
+    if let Special::Port { size, out, port, rep } = insn::special(insn) {
         return Some(What::Port { size, out, port, rep });
     }
     let size = insn.memory_size().size().min(64) as u8;
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     fn of(bytes: &[u8]) -> Option<What> {
-        what(&code::decode(0x1000, bytes)[0])
+        what(&insn::decode(0x1000, bytes)[0])
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn addresses_are_worked_out_from_registers() {
         // mov eax,[rbx+rcx*4-8]
-        let insn = code::decode(0x1000, &[0x8b, 0x44, 0x8b, 0xf8])[0];
+        let insn = insn::decode(0x1000, &[0x8b, 0x44, 0x8b, 0xf8])[0];
         let value = |register: usize| [0, 3, 0, 0x1000][register];
         assert_eq!(Operand::of(&insn).address(value), 0x1000 + 12 - 8);
     }

@@ -1,19 +1,20 @@
 //! The tracer's state: one instance for the process.
 
+use super::control::Control;
+use super::gate::Gate;
+use super::holds::Holds;
+use super::vcpu::{GS_BASE, Vcpu, VcpuCell};
 use crate::code::Places;
-use crate::control::Control;
-use crate::gate::Gate;
-use crate::holds::Holds;
-use crate::kernel_entries::KernelEntries;
-use crate::vcpu::{GS_BASE, Vcpu, VcpuCell};
+use crate::code::kernel_entries::KernelEntries;
 use guardrail_plugin::hooked::Hooked;
 use guardrail_plugin::ram::Ram;
 use guardrail_plugin::ranges::RangeSet;
 use guardrail_trace::config::TracerConfig;
-use guardrail_trace::event::{Global, MAX_ARGS};
+use guardrail_trace::event::{Global, Head, Kind, MAX_ARGS};
 use guardrail_trace::log::{Closed, FailReason, Log, Space};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
+use std::ffi::c_void;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -92,6 +93,23 @@ struct Interrupted {
 #[inline]
 pub fn tracer() -> Option<&'static Tracer> {
     TRACER.get()
+}
+
+/// A method that finds the vCPU of a callback: [`Tracer::running`] or a similar one.
+pub type Find = unsafe fn(&Tracer, u32) -> Option<&'static mut Vcpu>;
+
+/// Returns the vCPU of a callback, and the data from its registration.
+///
+/// # Safety
+/// The caller is a callback for this vCPU, and `data` points to a `T` that is never freed.
+#[inline(always)]
+pub unsafe fn with_vcpu<T>(
+    find: Find,
+    index: u32,
+    data: *mut c_void,
+) -> Option<(&'static mut Vcpu, &'static T)> {
+    // SAFETY: passed on to the caller.
+    unsafe { Some((find(tracer()?, index)?, &*data.cast::<T>())) }
 }
 
 /// Sets up the tracer. An error is one sentence for the user.
@@ -407,7 +425,7 @@ impl Tracer {
             // SAFETY: QEMU stops its vCPUs before it leaves.
             let vcpu = unsafe { cell.get() };
             vcpu.writer.begin();
-            vcpu.writer.push(guardrail_trace::event::Head::encode(guardrail_trace::event::Kind::End, 0, 0));
+            vcpu.writer.push(Head::encode(Kind::End, 0, 0));
             vcpu.writer.finish();
         }
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
@@ -443,5 +461,5 @@ impl Places for Tracer {
 
 /// Makes the record of a value of the running kernel.
 pub fn global(what: Global, value: u64) -> [u64; 2] {
-    [guardrail_trace::event::Head::encode(guardrail_trace::event::Kind::Global, what as u8, 0), value]
+    [Head::encode(Kind::Global, what as u8, 0), value]
 }

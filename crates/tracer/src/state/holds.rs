@@ -8,14 +8,15 @@
 //! bytes before, between and after.
 
 mod arrival;
-pub mod run;
-pub mod stalls;
+mod stalls;
 
-pub use arrival::{Arrival, Roles, Step, Verdict, Who};
+pub use arrival::{Arrival, Awaiting, Roles, Step, Verdict, Who};
+pub use stalls::Thread;
+
 use guardrail_trace::config::{HoldPoint, Holds as Config, Samples};
 use guardrail_trace::meet::{Meet, MeetOutcome, MeetSide};
 use rustc_hash::FxHashMap;
-use stalls::{Stalls, Thread};
+use stalls::Stalls;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};

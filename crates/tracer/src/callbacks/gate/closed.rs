@@ -1,9 +1,8 @@
 //! Emulates device accesses at a closed gate. Writes do nothing and reads return all ones, as on a bus
 //! without the device.
 
-use super::sites::{GateSite, What};
-use super::{Gate, run};
-use crate::vcpu::{RAX, RCX, RDI, RSI, RSP, Vcpu};
+use crate::code::gate_sites::{GateSite, What};
+use crate::state::{Gate, RAX, RCX, RDI, RFLAGS, RSI, RSP, Vcpu};
 use guardrail_plugin::ffi;
 use guardrail_trace::event::Cut;
 use iced_x86::{Instruction, Mnemonic, OpKind};
@@ -35,7 +34,7 @@ pub fn skip(gate: &Gate, vcpu: &mut Vcpu, site: &GateSite) -> ! {
     // because its device is out of reach.
     vcpu.regs.can_leave(site.flags);
     if site.driver {
-        run::end_after(vcpu, site, Cut::ENDS);
+        vcpu.end_after(site.index, Cut::ENDS);
     }
     // SAFETY: the callback is registered for it; it leaves by longjmp over frames that have nothing to drop.
     unsafe { ffi::qemu_plugin_set_pc(site.insn.next_ip()) }
@@ -94,7 +93,7 @@ fn load(vcpu: &mut Vcpu, register: usize, size: u8, value: u64) {
 fn answer_string(gate: &Gate, vcpu: &mut Vcpu, source: bool, target: Option<bool>, rep: bool, size: u8) {
     let count = if rep { vcpu.reg(RCX) } else { 1 };
     let bytes = count.saturating_mul(u64::from(size));
-    let down = vcpu.reg(crate::vcpu::RFLAGS) & DIRECTION != 0;
+    let down = vcpu.reg(RFLAGS) & DIRECTION != 0;
     if target.is_some() {
         let at = vcpu.reg(RDI);
         // Where the target is the device itself, nothing is written.

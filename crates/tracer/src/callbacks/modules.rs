@@ -1,8 +1,6 @@
 //! Logs the loading and unloading of modules.
 
-use crate::control::LoadedModule;
-use crate::tracer::{Tracer, global, tracer};
-use crate::vcpu::{RDI, RDX, RSI, Vcpu, word};
+use crate::state::{LoadedModule, RDI, RDX, RSI, Tracer, Vcpu, global, tracer, word};
 use guardrail_plugin::modules::{NAME, find_ram, name, regions, symbol_table, symbols};
 use guardrail_trace::event::{Global, Head, Kind, RegionFlags};
 use std::ffi::{c_uint, c_void};

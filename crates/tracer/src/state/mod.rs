@@ -1,0 +1,22 @@
+//! The tracer's state, which callbacks use while the guest runs.
+//!
+//! **Must not know**: callbacks, and what instrumented code does.
+//!
+//! **Invariants**: only callbacks on a vCPU's own thread use that vCPU's state. A thread that takes the
+//! mutex of the control ring has no open segment.
+
+mod block;
+mod control;
+mod gate;
+mod holds;
+mod tracer;
+mod vcpu;
+
+pub use block::{Block, HoldSite, Leave, MemFlags, MemSite, Port, Resumes};
+pub use control::LoadedModule;
+pub use gate::Gate;
+pub use holds::{Arrival, Thread, Verdict};
+pub use tracer::{Tracer, global, install, tracer, with_vcpu};
+pub use vcpu::{
+    ARGS, CR2, GS_BASE, INTERRUPT_FLAG, PerCpuPlaces, RAX, RCX, RDI, RDX, RFLAGS, RSI, RSP, Vcpu, word,
+};
