@@ -41,14 +41,12 @@ impl Workshop {
 
     /// The border of the module that a plan loads, by the kernel's types and those of the modules that it
     /// needs. `table` replaces the annotations that are built in.
-    pub fn isolation(&self, plan: &LoadPlan, table: Option<&str>) -> Result<Isolation, Failed> {
+    pub fn isolation<'a>(&self, plan: &LoadPlan, table: Option<&'a str>) -> Result<Isolation<'a>, Failed> {
         let image = |module: &ModuleFile| ModuleImage::parse(&module.name, module.bytes.clone());
         let needed = plan.before.iter().map(image).collect::<Result<Vec<_>, _>>()?;
         let types = types(&self.image, &image(&plan.driver)?, &needed);
-        // With this variable, changes to the annotations need no new build.
-        let own = std::env::var("GUARDRAIL_ISOLATION").ok().map(std::fs::read_to_string).transpose()?;
-        match table.or(own.as_deref()) {
-            Some(table) => Ok(Isolation::with_table(("table", table), types)?),
+        match table {
+            Some(table) => Ok(Isolation::new(&[("table", table)], types)?),
             None => Ok(Isolation::built_in(types)?),
         }
     }

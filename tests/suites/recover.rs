@@ -1,6 +1,7 @@
 //! A guarded driver that commits a violation while an application uses it. It is killed and recovers, and the
 //! application continues with its connection or file.
 
+use guardrail_knowledge::table::Kind;
 use guardrail_tests::workshop::Workshop;
 use guardrail_vm::Cache;
 use guardrail_vm::kernels::NAMES;
@@ -12,8 +13,6 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::Path;
 use std::process::Command;
 
-/// The annotations of the program.
-const TABLE: &str = include_str!("../../crates/kernel/isolation.txt");
 /// A fault of a driver.
 struct Fault {
     driver: &'static str,
@@ -143,10 +142,11 @@ fn main() {
 /// A guarded driver, or a module of its domain, with a right missing, and the runtime beside it.
 fn guard(workshop: &Workshop, (fault, name): (&Fault, &str), folder: &Path) -> Result<String, Failed> {
     let (right, wrong) = fault.spoiled;
-    if !TABLE.contains(right) {
+    let table: String = Kind::Rights.tables().map(|(_, text)| text).collect();
+    if !table.contains(right) {
         return Err(format!("the table has no '{right}'").into());
     }
-    let table = TABLE.replace(right, wrong);
+    let table = table.replace(right, wrong);
     workshop.write(&workshop.guarded(&workshop.modules.plan(name)?, Some(&table), &[])??, folder)
 }
 

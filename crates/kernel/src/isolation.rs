@@ -1,23 +1,17 @@
 //! What calls between a guarded driver and the kernel do to the driver's rights.
-//! The sources are the table `isolation.txt`, and the memory effects of `memory.txt` in each class. The types
-//! of one kernel and its modules resolve them.
+//! The sources are `rights.txt` and, for functions without a row there, the memory effects of `memory.txt`, of all
+//! classes. The types of one kernel and its modules resolve them.
 
-mod parse;
 mod resolve;
-
-pub use parse::AnnotationError;
 
 use guardrail_abi::{self as abi, Step};
 use guardrail_binfmt::KernelImage;
 use guardrail_binfmt::ModuleImage;
 use guardrail_binfmt::btf::{Btf, Proto, Type};
 use guardrail_binfmt::prototypes::{self, Prototypes};
-use guardrail_knowledge::table::Kind;
-use parse::{Head, Line};
+use guardrail_knowledge::table::{self, Clause, Head, Kind, Row, TableError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-const TEXT: &str = include_str!("../isolation.txt");
 
 /// What a call does to rights, before it and after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,17 +56,17 @@ pub struct Member {
 
 /// The tables, resolved by types.
 #[derive(Debug)]
-pub struct Isolation {
-    functions: BTreeMap<String, Vec<Line>>,
-    entries: BTreeMap<Member, Vec<Line>>,
-    arguments: BTreeMap<String, Vec<Line>>,
-    handed: BTreeMap<String, Vec<Line>>,
-    returned: BTreeMap<String, Vec<Line>>,
-    types: BTreeMap<String, Vec<String>>,
-    states: BTreeMap<String, Vec<String>>,
-    numbers: BTreeMap<String, u32>,
-    /// The functions of the last table.
-    own: BTreeSet<String>,
+pub struct Isolation<'a> {
+    functions: BTreeMap<&'a str, Row<'a>>,
+    entries: BTreeMap<Member, Row<'a>>,
+    arguments: BTreeMap<&'a str, Row<'a>>,
+    handed: BTreeMap<&'a str, Row<'a>>,
+    returned: BTreeMap<&'a str, Row<'a>>,
+    types: BTreeMap<&'a str, Vec<&'a str>>,
+    states: BTreeMap<&'a str, Vec<&'a str>>,
+    numbers: BTreeMap<&'a str, u32>,
+    /// The functions that have a row about rights.
+    own: BTreeSet<&'a str>,
     btf: Vec<Arc<Btf>>,
     prototypes: Prototypes,
 }
@@ -93,10 +87,10 @@ impl From<Vec<Arc<Btf>>> for Types {
     }
 }
 
-impl Isolation {
+impl<'a> Isolation<'a> {
     /// Reads the tables of this program.
-    pub fn built_in(types: impl Into<Types>) -> Result<Isolation, AnnotationError> {
-        Isolation::with_table(("isolation.txt", TEXT), types)
+    pub fn built_in(types: impl Into<Types>) -> Result<Isolation<'static>, TableError> {
+        Isolation::new(&Kind::Rights.tables().collect::<Vec<_>>(), types)
     }
 
     /// Reads the tables of this program for a driver and the modules that it needs.
@@ -104,22 +98,12 @@ impl Isolation {
         kernel: &KernelImage,
         driver: &ModuleImage,
         needed: &[ModuleImage],
-    ) -> Result<Isolation, AnnotationError> {
+    ) -> Result<Isolation<'static>, TableError> {
         Isolation::built_in(types(kernel, driver, needed))
     }
 
-    /// Reads the tables of this program with another table in place of `isolation.txt`.
-    pub fn with_table(table: (&str, &str), types: impl Into<Types>) -> Result<Isolation, AnnotationError> {
-        let mut tables = vec![];
-        for memory in Kind::Memory.tables() {
-            tables.push(memory);
-        }
-        tables.push(table);
-        Isolation::new(&tables, types)
-    }
-
-    /// Reads tables with their names. A table's lines about a function replace the lines of those before it.
-    pub fn new(tables: &[(&str, &str)], types: impl Into<Types>) -> Result<Isolation, AnnotationError> {
+    /// Reads tables of rights with their names, in place of those of this program.
+    pub fn new(rights: &[(&str, &'a str)], types: impl Into<Types>) -> Result<Isolation<'a>, TableError> {
         let Types { btf, prototypes } = types.into();
         let mut isolation = Isolation {
             functions: BTreeMap::new(),
@@ -129,56 +113,57 @@ impl Isolation {
             returned: BTreeMap::new(),
             types: BTreeMap::new(),
             states: BTreeMap::new(),
-            numbers: abi::KINDS.map(|(name, number)| (name.to_owned(), number)).into(),
+            numbers: abi::KINDS.into(),
             own: BTreeSet::new(),
             btf,
             prototypes,
         };
-        for (name, text) in tables {
-            let lines = parse::lines(name, text)?;
-            isolation.own = lines.iter().flat_map(Line::functions).cloned().collect();
-            isolation.functions.retain(|function, _| !isolation.own.contains(function));
-            for line in lines {
-                isolation.add(name, line)?;
+        let memory = Kind::Memory.tables().map(|table| (Kind::Memory, table));
+        for (kind, (name, text)) in memory.chain(rights.iter().map(|table| (Kind::Rights, *table))) {
+            for row in table::rows(kind, name, text)? {
+                if kind == Kind::Rights && row.head == Head::Function {
+                    isolation.own.extend(&row.names);
+                }
+                let line = row.line;
+                isolation.add(row).map_err(|what| TableError { file: name.to_owned(), line, what })?;
             }
         }
         Ok(isolation)
     }
 
-    fn add(&mut self, table: &str, line: Line) -> Result<(), AnnotationError> {
-        let named = match &line.head {
-            Head::States(name, _) => vec![name.clone()],
-            _ => Vec::new(),
-        };
-        for kind in line.effects.iter().flat_map(parse::Effect::kinds).chain(named) {
-            let kind = same_kind(&kind).to_owned();
-            if self.number(&kind).is_none() {
+    fn add(&mut self, row: Row<'a>) -> Result<(), String> {
+        let types = row.names.iter().copied().filter(|_| row.head == Head::States);
+        for kind in row.effects.iter().flat_map(kinds).chain(types) {
+            let kind = same_kind(kind);
+            if self.number(kind).is_none() {
                 if self.numbers.len() == abi::MAX_KINDS as usize {
-                    return Err(line.error(table, format!("'{kind}' is one kind too many")));
+                    return Err(format!("'{kind}' is one kind too many"));
                 }
                 self.numbers.insert(kind, 1 << self.numbers.len());
             }
         }
-        match &line.head {
-            Head::Functions(names) => {
-                for name in names.clone() {
-                    self.functions.entry(name).or_default().push(line.clone());
+        for name in &row.names {
+            let rows = match row.head {
+                Head::Function => &mut self.functions,
+                Head::Argument => &mut self.arguments,
+                Head::Handed => &mut self.handed,
+                Head::Returned => &mut self.returned,
+                Head::Entry => {
+                    let (structure, member) = name.split_once('.').unwrap_or((name, ""));
+                    let member = Member { structure: structure.to_owned(), member: member.to_owned() };
+                    self.entries.insert(member, row.clone());
+                    continue;
                 }
-            }
-            Head::Entries(members) => {
-                for member in members.clone() {
-                    self.entries.entry(member).or_default().push(line.clone());
+                Head::Type => {
+                    self.types.entry(name).or_default().extend(&row.params);
+                    continue;
                 }
-            }
-            Head::Arguments(types) => add_to(&mut self.arguments, types, &line),
-            Head::Handed(types) => add_to(&mut self.handed, types, &line),
-            Head::Returned(types) => add_to(&mut self.returned, types, &line),
-            Head::Type(name, fields) => {
-                self.types.entry(name.clone()).or_default().extend(fields.iter().cloned());
-            }
-            Head::States(name, states) => {
-                self.states.insert(name.clone(), states.clone());
-            }
+                Head::States => {
+                    self.states.insert(name, row.params.clone());
+                    continue;
+                }
+            };
+            rows.insert(name, row.clone());
         }
         Ok(())
     }
@@ -192,24 +177,21 @@ impl Isolation {
     /// does not count.
     fn state(&self, kind: &str, state: &str) -> Option<u32> {
         let kind = kind.split_once('.').map_or(kind, |(kind, _)| kind);
-        let number = self.states.get(kind)?.iter().position(|known| known == state)?;
+        let number = self.states.get(kind)?.iter().position(|known| *known == state)?;
         u32::try_from(number).ok()
     }
 
     /// All kinds of allocations and types of objects, with their numbers.
     pub fn kinds(&self) -> impl Iterator<Item = (&str, u32)> {
-        self.numbers.iter().map(|(name, number)| (name.as_str(), *number))
+        self.numbers.iter().map(|(name, number)| (*name, *number))
     }
 
-    /// What a call of a function does; `None` where no table has a line for it.
+    /// What a call of a function does; `None` where no table has a row for it.
     pub fn function(&self, name: &str) -> Option<Annotation> {
         let plain = plain(name);
-        let lines = self.functions.get(name).or_else(|| self.functions.get(plain))?;
+        let row = self.functions.get(name).or_else(|| self.functions.get(plain))?;
         let proto = self.proto(name).or_else(|| self.proto(plain));
-        let mut annotation = Annotation::default();
-        for line in lines {
-            annotation.extend(resolve::function(self, line, proto.as_ref()).0);
-        }
+        let mut annotation = resolve::function(self, row, proto.as_ref()).0;
         if proto.is_some_and(|proto| proto.variadic) {
             annotation.after.clear();
         }
@@ -222,8 +204,7 @@ impl Isolation {
         let mut annotation = Annotation::default();
         let proto = self.proto(name).or_else(|| self.proto(plain(name)));
         let own = self.functions.get(name).or_else(|| self.functions.get(plain(name)));
-        let raw: Vec<u8> =
-            own.into_iter().flatten().flat_map(|line| resolve::raw(line, proto.as_ref())).collect();
+        let raw = own.map_or_else(Vec::new, |row| resolve::raw(row, proto.as_ref()));
         for param in proto.iter().flat_map(|proto| &proto.params) {
             let (Some(place), Some(structure)) = (param.register, structure_behind(&param.ty)) else {
                 continue;
@@ -231,8 +212,8 @@ impl Isolation {
             if raw.contains(&place) {
                 continue;
             }
-            for line in self.handed.get(structure).into_iter().flatten() {
-                annotation.before.extend(resolve::argument(self, line, place, structure, false).0.before);
+            if let Some(row) = self.handed.get(structure) {
+                annotation.before.extend(resolve::argument(self, row, place, structure, false).0.before);
             }
         }
         annotation
@@ -257,23 +238,19 @@ impl Isolation {
         {
             known = self.alike(proto);
         }
-        for line in known.iter().filter_map(|member| self.entries.get(member)).flatten() {
-            entry.annotation.extend(resolve::entry(self, line, proto.as_ref()).0);
-            entry.fail = entry.fail.or_else(|| resolve::fail(line));
-        }
         let returned = proto.as_ref().and_then(|proto| structure_behind(&proto.result));
-        for line in returned.and_then(|structure| self.returned.get(structure)).into_iter().flatten() {
-            entry.annotation.extend(resolve::entry(self, line, proto.as_ref()).0);
-            entry.fail = entry.fail.or_else(|| resolve::fail(line));
+        let returned = returned.and_then(|structure| self.returned.get(structure));
+        for row in known.iter().filter_map(|member| self.entries.get(member)).chain(returned) {
+            entry.annotation.extend(resolve::entry(self, row, proto.as_ref()).0);
+            entry.fail = entry.fail.or_else(|| resolve::fail(row));
         }
         entry.members = known.into_iter().collect();
         for (place, structure) in proto.iter().flat_map(pointers) {
-            let lines = structure.as_ref().and_then(|structure| self.arguments.get(structure));
-            if lines.is_none() && entry.members.is_empty() {
+            let found = structure.as_ref().and_then(|name| Some((name, self.arguments.get(&**name)?)));
+            if let Some((structure, row)) = found {
+                entry.annotation.extend(resolve::argument(self, row, place, structure, true).0);
+            } else if entry.members.is_empty() {
                 entry.unknown.push(place);
-            }
-            for (line, structure) in lines.into_iter().flatten().zip(structure.iter().cycle()) {
-                entry.annotation.extend(resolve::argument(self, line, place, structure, true).0);
             }
         }
         entry
@@ -292,8 +269,7 @@ impl Isolation {
     fn alike(&self, proto: &Proto) -> BTreeSet<Member> {
         let fitting = |member: &&Member| self.member_proto(member).is_some_and(|other| same(proto, &other));
         let found: Vec<&Member> = self.entries.keys().filter(fitting).collect();
-        let effects =
-            |member: &Member| self.entries[member].iter().map(|line| &line.effects).collect::<Vec<_>>();
+        let effects = |member: &Member| &self.entries[member].effects;
         match found.first() {
             Some(first) if found.iter().all(|member| effects(member) == effects(first)) => {
                 BTreeSet::from([(*first).clone()])
@@ -329,41 +305,35 @@ impl Isolation {
         }
     }
 
-    /// Effects and fields that this kernel does not know, each with the line that has it. Of functions, only
-    /// those of the last table count. Most belong to other kernels.
+    /// Effects and fields that this kernel does not know, each with the name that has it. Of functions, only those
+    /// with a row about rights count. Most belong to other kernels.
     pub fn left_out(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         let mut tell = |of: &str, what: Vec<String>| {
             found.extend(what.into_iter().map(|what| format!("{of}: {what}")));
         };
-        for (name, lines) in self.functions.iter().filter(|(name, _)| self.own.contains(*name)) {
+        for (name, row) in self.functions.iter().filter(|(name, _)| self.own.contains(*name)) {
             let proto = self.proto(name).or_else(|| self.proto(&format!("{name}_noprof")));
-            for line in lines {
-                // Assembly has no type, and needs none.
-                let found = resolve::function(self, line, proto.as_ref());
-                let none = proto.is_none() && !found.0.is_empty();
-                tell(name, if none { vec!["no such function".to_owned()] } else { found.1 });
-            }
+            // Assembly has no type, and needs none.
+            let found = resolve::function(self, row, proto.as_ref());
+            let none = proto.is_none() && !found.0.is_empty();
+            tell(name, if none { vec!["no such function".to_owned()] } else { found.1 });
         }
-        for (member, lines) in &self.entries {
+        for (member, row) in &self.entries {
             let proto = self.member_proto(member);
-            let name = format!("{}.{}", member.structure, member.member);
-            for line in lines {
-                let none = proto.is_none().then(|| vec!["no such member".to_owned()]);
-                tell(&name, none.unwrap_or_else(|| resolve::entry(self, line, proto.as_ref()).1));
-            }
+            let none = proto.is_none().then(|| vec!["no such member".to_owned()]);
+            let left = none.unwrap_or_else(|| resolve::entry(self, row, proto.as_ref()).1);
+            tell(&format!("{}.{}", member.structure, member.member), left);
         }
-        for (name, lines) in self.arguments.iter().chain(&self.handed).chain(&self.returned) {
-            for line in lines {
-                let none = self.structure(name).is_none().then(|| vec!["no such structure".to_owned()]);
-                tell(name, none.unwrap_or_else(|| resolve::argument(self, line, 0, name, true).1));
-            }
+        for (name, row) in self.arguments.iter().chain(&self.handed).chain(&self.returned) {
+            let none = self.structure(name).is_none().then(|| vec!["no such structure".to_owned()]);
+            tell(name, none.unwrap_or_else(|| resolve::argument(self, row, 0, name, true).1));
         }
         for (name, fields) in &self.types {
             let structure = self.structure(name);
             let absent =
-                |field: &&String| structure.is_none_or(|(btf, id)| resolve::place(btf, id, field).is_none());
-            tell(name, fields.iter().filter(absent).cloned().collect());
+                |field: &&&str| structure.is_none_or(|(btf, id)| resolve::place(btf, id, field).is_none());
+            tell(name, fields.iter().filter(absent).map(|field| (*field).to_owned()).collect());
         }
         found
     }
@@ -402,19 +372,24 @@ pub struct Entry {
     pub annotation: Annotation,
     /// How it is called; `None` if that is not known.
     pub shape: Option<Shape>,
-    /// What it returns where it cannot be called; `None` if no line says so.
+    /// What it returns where it cannot be called; `None` if no row says so.
     pub fail: Option<i64>,
-    /// The members whose lines were taken.
+    /// The members whose rows were taken.
     pub members: Vec<Member>,
-    /// Arguments that point to memory that no line covers.
+    /// Arguments that point to memory that no row covers.
     pub unknown: Vec<u8>,
 }
 
-/// Adds a line for each of some structures.
-fn add_to(lines: &mut BTreeMap<String, Vec<Line>>, structures: &[String], line: &Line) {
-    for name in structures {
-        lines.entry(name.clone()).or_default().push(line.clone());
-    }
+/// The kinds of allocations and types of objects that an effect names.
+fn kinds<'a>(effect: &Clause<'a>) -> impl Iterator<Item = &'a str> + use<'a> {
+    let index = match effect.verb() {
+        "own" | "create_object" => 3,
+        "disown" | "free" | "require_object" | "move_object" | "destroy_object" | "forget_object" => 2,
+        "alloc" => 1,
+        _ => usize::MAX,
+    };
+    let names = effect.word(index).into_iter().flat_map(|word| word.split('|'));
+    names.map(|name| name.split_once('.').map_or(name, |(kind, _)| kind))
 }
 
 /// The structure that a pointer points to.

@@ -7,7 +7,7 @@ pub(crate) mod locks;
 use guardrail_binfmt::KernelImage;
 use guardrail_binfmt::btf::{Proto, Type};
 use guardrail_knowledge::effect::{Class, Direction, Effect, Len, Ptr, Summary, SyncOp, Zeroed};
-use guardrail_knowledge::table::{self, Kind};
+use guardrail_knowledge::table::{self, Clause, Kind};
 use guardrail_trace::config::{Deref, ListWalk};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -197,7 +197,7 @@ fn resolve_after(
     let narrow = image.btf().func_proto(name).is_some_and(|proto| locks::is_narrow(&proto.result));
     let places = places(image, name, &entry.params);
     let mut resolver = Resolver { image, places, derefs, lists: Vec::new(), narrow };
-    let effects: Vec<Effect> = entry.effects.iter().filter_map(|words| resolver.effect(words)).collect();
+    let effects: Vec<Effect> = entry.effects.iter().filter_map(|effect| resolver.effect(effect)).collect();
     let everywhere = entry.is_everywhere()
         || effects.iter().any(|effect| {
             matches!(
@@ -293,15 +293,15 @@ impl Resolver<'_, '_> {
         Some(Len::Arg(self.arg(text)?))
     }
 
-    fn effect(&mut self, words: &[&str]) -> Option<Effect> {
-        let option = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-        let arg_option = |this: &Self, name: &str| option(name).and_then(|arg| this.arg(arg));
-        let word = |i: usize| words.get(i).copied();
+    fn effect(&mut self, clause: &Clause<'_>) -> Option<Effect> {
+        let words = &clause.words;
+        let arg_option = |this: &Self, name: &str| clause.option(name).and_then(|arg| this.arg(arg));
+        let word = |i: usize| clause.word(i);
         Some(match word(0)? {
             "alloc" => Effect::Alloc {
                 class: Class::named(word(1)?)?,
                 size: self.len(word(2)?).unwrap_or(Len::Rest),
-                zeroed: match option("zero") {
+                zeroed: match clause.option("zero") {
                     Some("yes") => Zeroed::Yes,
                     Some(arg) => Zeroed::Gfp(self.arg(arg)?),
                     None => Zeroed::No,

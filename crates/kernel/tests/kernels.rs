@@ -196,7 +196,8 @@ fn written_effects(kind: Kind) -> BTreeMap<&'static str, usize> {
     let mut written = BTreeMap::new();
     // A seventh parameter is on the stack, where no effect reaches it.
     for row in kind.rows().filter(|row| row.params.len() <= 6) {
-        let count = row.effects.iter().filter(|words| !matches!(words[0], "nothing" | "everywhere")).count();
+        let count =
+            row.effects.iter().filter(|effect| !matches!(effect.verb(), "nothing" | "everywhere")).count();
         written.extend(row.names.iter().map(|name| (*name, count)));
     }
     written

@@ -1,4 +1,4 @@
-//! The tables of what kernel functions do: `memory.txt`, `locks.txt` and `dma.txt` of each class.
+//! The tables of what kernel functions do: `memory.txt`, `locks.txt`, `dma.txt` and `rights.txt` of each class.
 //! `knowledge/README.md` describes the language.
 
 #[cfg(test)]
@@ -18,6 +18,8 @@ pub enum Kind {
     Locks,
     /// DMA mappings and DMA memory, on top of the others.
     Dma,
+    /// The rights of a guarded driver. A row about a function replaces its row about memory.
+    Rights,
 }
 
 impl Kind {
@@ -27,6 +29,7 @@ impl Kind {
             Kind::Memory => "memory.txt",
             Kind::Locks => "locks.txt",
             Kind::Dma => "dma.txt",
+            Kind::Rights => "rights.txt",
         }
     }
 
@@ -55,21 +58,97 @@ pub struct TableError {
     pub what: String,
 }
 
-/// A row: functions with the same parameters that do the same.
+/// What a row is about. All but functions of the kernel stand only in `rights.txt`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// Functions of the kernel.
+    Function,
+    /// Functions of the driver, by the members `STRUCT.MEMBER` that hold them.
+    Entry,
+    /// Structures to which an argument of the driver's functions points.
+    Argument,
+    /// Structures to which an argument of the kernel's functions points, in addition to those functions' own rows.
+    Handed,
+    /// Structures to which the result of the driver's functions points.
+    Returned,
+    /// A structure, with those of its fields that the driver may write in place of parameters.
+    Type,
+    /// A type of objects, with their states in place of parameters; the first state is the initial one.
+    States,
+}
+
+/// The words that begin a row about something other than functions of the kernel.
+const HEADS: [(&str, Head); 6] = [
+    ("entry ", Head::Entry),
+    ("argument ", Head::Argument),
+    ("handed ", Head::Handed),
+    ("returned ", Head::Returned),
+    ("type ", Head::Type),
+    ("states ", Head::States),
+];
+
+/// A row: functions, or structures, with the same parameters that do the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row<'a> {
-    /// The names of the functions.
+    /// Number of its line in the file, from 1.
+    pub line: usize,
+    /// What the names are.
+    pub head: Head,
+    /// The names of the functions or structures.
     pub names: Vec<&'a str>,
     /// Names of the parameters that the effects use, in their order.
     pub params: Vec<&'a str>,
-    /// What the functions do: each effect as its words, the verb first.
-    pub effects: Vec<Vec<&'a str>>,
+    /// What the functions do, in the order of the line.
+    pub effects: Vec<Clause<'a>>,
+}
+
+/// An effect of a row, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clause<'a> {
+    /// Whether `after` or `before` precedes the effect; absent where it has its usual time. Only in `rights.txt`.
+    pub after: Option<bool>,
+    /// The verb, its operands and its options.
+    pub words: Vec<&'a str>,
+    /// The condition behind `if`. Only in `rights.txt`.
+    pub when: Option<&'a str>,
+}
+
+impl<'a> Clause<'a> {
+    /// The first word.
+    pub fn verb(&self) -> &'a str {
+        self.words.first().copied().unwrap_or_default()
+    }
+
+    /// A word behind the verb; the first has index 1.
+    pub fn word(&self, index: usize) -> Option<&'a str> {
+        self.words.get(index).copied()
+    }
+
+    /// The value of an option.
+    pub fn option(&self, name: &str) -> Option<&'a str> {
+        self.words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    fn read(kind: Kind, text: &'a str, params: &[&str]) -> Result<Clause<'a>, String> {
+        let mut clause = Clause { after: None, words: text.split_whitespace().collect(), when: None };
+        if kind == Kind::Rights {
+            if let Some((text, when)) = text.split_once(" if ") {
+                clause.words = text.split_whitespace().collect();
+                clause.when = Some(when.trim());
+            }
+            clause.after =
+                ["before", "after"].iter().position(|word| *word == clause.verb()).map(|at| at == 1);
+            clause.words.drain(..usize::from(clause.after.is_some()));
+        }
+        verbs::check(kind, &clause, params)?;
+        Ok(clause)
+    }
 }
 
 impl Row<'_> {
     /// Whether calls of the functions are watched from all callers.
     pub fn is_everywhere(&self) -> bool {
-        self.effects.iter().any(|words| words == &["everywhere"])
+        self.effects.iter().any(|effect| effect.words == ["everywhere"])
     }
 }
 
@@ -79,27 +158,36 @@ pub fn rows<'a>(kind: Kind, file: &str, text: &'a str) -> Result<Vec<Row<'a>>, T
     lines
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
         .map(|(number, line)| {
-            row(kind, line).map_err(|what| TableError { file: file.to_owned(), line: number, what })
+            row(kind, number, line).map_err(|what| TableError { file: file.to_owned(), line: number, what })
         })
         .collect()
 }
 
-fn row(kind: Kind, line: &str) -> Result<Row<'_>, String> {
+fn row(kind: Kind, line: usize, text: &str) -> Result<Row<'_>, String> {
+    let known = HEADS.iter().filter(|_| kind == Kind::Rights);
+    let mut found = known.filter_map(|(word, head)| Some((*head, text.strip_prefix(word)?)));
+    let (head, text) = found.next().unwrap_or((Head::Function, text));
+    if matches!(head, Head::Type | Head::States) {
+        let (name, words) =
+            text.split_once(':').ok_or("such a row is 'type STRUCT: FIELD, …' or 'states TYPE: STATE, …'")?;
+        return Ok(Row { line, head, names: vec![name.trim()], params: list(words), effects: Vec::new() });
+    }
     let form = "a row is 'FUNCTION, … (PARAMETER, …): EFFECT ; …'";
-    let (head, effects) = line.split_once("):").ok_or(form)?;
-    let (names, params) = head.split_once('(').ok_or(form)?;
-    let row = Row {
-        names: list(names),
-        params: list(params),
-        effects: effects.split(';').map(|effect| effect.split_whitespace().collect()).collect(),
-    };
-    if row.names.is_empty() {
+    let (start, effects) = text.split_once("):").ok_or(form)?;
+    let (names, params) = start.split_once('(').ok_or(form)?;
+    let (names, params) = (list(names), list(params));
+    if names.is_empty() {
         return Err(form.to_owned());
     }
-    for words in &row.effects {
-        verbs::check(kind, words, &row.params)?;
+    if head == Head::Entry && !names.iter().all(|name| name.contains('.')) {
+        return Err("an entry is a member: STRUCT.MEMBER".to_owned());
     }
-    Ok(row)
+    if params.contains(&"result") {
+        return Err("no parameter is called 'result', which means what the function returns".to_owned());
+    }
+    let effects =
+        effects.split(';').map(|text| Clause::read(kind, text, &params)).collect::<Result<_, _>>()?;
+    Ok(Row { line, head, names, params, effects })
 }
 
 fn list(text: &str) -> Vec<&str> {

@@ -27,7 +27,7 @@ pub struct Border {
 }
 
 /// Works out what is to be done at a module's border.
-pub fn border(isolation: &Isolation, object: &Object) -> Border {
+pub fn border(isolation: &Isolation<'_>, object: &Object) -> Border {
     let mut border = Border::default();
     for name in imports(object) {
         let shape = isolation.shape(&name);
@@ -91,7 +91,7 @@ fn functions(object: &Object) -> BTreeSet<String> {
 }
 
 /// For functions in variables that are structures of function pointers, the members that hold them.
-fn members(isolation: &Isolation, object: &Object) -> BTreeMap<String, Vec<Member>> {
+fn members(isolation: &Isolation<'_>, object: &Object) -> BTreeMap<String, Vec<Member>> {
     let functions: BTreeMap<(usize, u64), &str> = object
         .symbols
         .iter()
@@ -152,7 +152,8 @@ mod tests {
 
     /// The border of a module that calls `elsewhere`, which has these effects.
     fn of(effects: &str) -> Border {
-        let isolation = Isolation::new(&[("test", &format!("elsewhere (a, b): {effects}"))], Vec::new());
+        let rights = format!("elsewhere (a, b): {effects}");
+        let isolation = Isolation::new(&[("test", &rights)], Vec::new());
         // call elsewhere; ret
         let mut module = Module::new(&[0xe8, 0, 0, 0, 0, 0xc3]);
         let number = module.0.symbols.iter().position(|symbol| symbol.name == "elsewhere").unwrap();
@@ -163,7 +164,7 @@ mod tests {
     #[test]
     fn effects_become_actions() {
         let border = of(
-            "alloc slab a*b ; free [a+16] slab|page ; require_object a frame ; destroy_object b frame ; require_call b if a",
+            "alloc slab a*b ; disown [a+16] slab|page ; require_object a frame ; destroy_object b frame ; require_call b if a",
         );
         assert_eq!(
             (border.annotated.as_slice(), border.unannotated.len()),

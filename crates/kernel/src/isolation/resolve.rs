@@ -1,9 +1,9 @@
-//! Turns lines of the tables into actions, by the types of a kernel.
+//! Turns rows of the tables into actions, by the types of a kernel.
 
-use super::parse::{Effect, Line};
 use super::{Annotation, Isolation};
 use guardrail_abi::{Action, Field, Step, Value, When};
 use guardrail_binfmt::btf::{Btf, Param, Proto, Type, TypeId};
+use guardrail_knowledge::table::{Clause, Row};
 
 /// The runtime's functions that lend memory, and take it back.
 const LEND: &str = "lend";
@@ -15,12 +15,12 @@ const BYTE: i64 = 1;
 /// Bytes of a page.
 const PAGE: i64 = 4096;
 
-/// Turns the effects of a line into actions.
+/// Turns the effects of a row into actions.
 struct Resolver<'a> {
-    isolation: &'a Isolation,
+    isolation: &'a Isolation<'a>,
     /// The parameters, and which argument each is.
     places: Vec<(&'a str, u8)>,
-    /// The structure that a line of arguments is for; `None` for other lines.
+    /// The structure that a row about arguments is for; `None` for other rows.
     structure: Option<&'a str>,
     /// Whether a function of the driver is called, and not one of the kernel.
     entry: bool,
@@ -33,35 +33,39 @@ struct Resolver<'a> {
 
 /// What a call of the kernel does, and the effects that mean nothing with this kernel's types.
 pub(super) fn function(
-    isolation: &Isolation,
-    line: &Line,
+    isolation: &Isolation<'_>,
+    row: &Row<'_>,
     proto: Option<&Proto>,
 ) -> (Annotation, Vec<String>) {
-    resolve(isolation, line, places(line, proto), None, false, proto)
+    resolve(isolation, row, places(row, proto), None, false, proto)
 }
 
 /// What a call by the kernel does, and the effects that mean nothing with this kernel's types.
-pub(super) fn entry(isolation: &Isolation, line: &Line, proto: Option<&Proto>) -> (Annotation, Vec<String>) {
+pub(super) fn entry(
+    isolation: &Isolation<'_>,
+    row: &Row<'_>,
+    proto: Option<&Proto>,
+) -> (Annotation, Vec<String>) {
     // The driver has names of its own for its parameters.
-    resolve(isolation, line, in_order(line, proto), None, true, proto)
+    resolve(isolation, row, in_order(row, proto), None, true, proto)
 }
 
 /// What a call with an argument of a type does: a call of an entry point, or of one of the kernel's
 /// functions.
 pub(super) fn argument(
-    isolation: &Isolation,
-    line: &Line,
+    isolation: &Isolation<'_>,
+    row: &Row<'_>,
     place: u8,
     structure: &str,
     entry: bool,
 ) -> (Annotation, Vec<String>) {
-    let places = line.params.first().map(|name| (name.as_str(), place)).into_iter().collect();
-    resolve(isolation, line, places, Some(structure), entry, None)
+    let places = row.params.first().map(|name| (*name, place)).into_iter().collect();
+    resolve(isolation, row, places, Some(structure), entry, None)
 }
 
 fn resolve<'a>(
-    isolation: &'a Isolation,
-    line: &'a Line,
+    isolation: &'a Isolation<'a>,
+    row: &'a Row<'a>,
     places: Vec<(&'a str, u8)>,
     structure: Option<&'a str>,
     entry: bool,
@@ -77,7 +81,7 @@ fn resolve<'a>(
         annotation: Annotation::default(),
         left_out: Vec::new(),
     };
-    for effect in &line.effects {
+    for effect in &row.effects {
         // What this kernel lacks, such as a structure or a field, is left out.
         if resolver.effect(effect).is_none() {
             resolver.left_out.push(effect.words.join(" "));
@@ -87,24 +91,24 @@ fn resolve<'a>(
 }
 
 /// Which argument each parameter is: by name if the types know all of them, else by order.
-fn places<'a>(line: &'a Line, proto: Option<&Proto>) -> Vec<(&'a str, u8)> {
+fn places<'a>(row: &'a Row<'a>, proto: Option<&Proto>) -> Vec<(&'a str, u8)> {
     let numbers = numbers(proto);
     let by_name: Option<Vec<(&str, u8)>> = proto.and_then(|proto| {
-        let find = |wanted: &'a String| {
+        let find = |wanted: &&'a str| {
             let index = proto.params.iter().position(|param| param.name == *wanted)?;
-            Some((wanted.as_str(), *numbers.get(index)?))
+            Some((*wanted, *numbers.get(index)?))
         };
-        line.params.iter().map(find).collect()
+        row.params.iter().map(find).collect()
     });
-    by_name.unwrap_or_else(|| in_order(line, proto))
+    by_name.unwrap_or_else(|| in_order(row, proto))
 }
 
-fn in_order<'a>(line: &'a Line, proto: Option<&Proto>) -> Vec<(&'a str, u8)> {
+fn in_order<'a>(row: &'a Row<'a>, proto: Option<&Proto>) -> Vec<(&'a str, u8)> {
     let mut numbers = numbers(proto);
-    if numbers.len() < line.params.len() {
-        numbers = (0..line.params.len().min(64) as u8).collect();
+    if numbers.len() < row.params.len() {
+        numbers = (0..row.params.len().min(64) as u8).collect();
     }
-    line.params.iter().map(String::as_str).zip(numbers).collect()
+    row.params.iter().copied().zip(numbers).collect()
 }
 
 /// The arguments that do not fill a register.
@@ -117,16 +121,16 @@ fn narrow(proto: &Proto) -> Vec<(u8, u8)> {
     narrow.collect()
 }
 
-/// The result of a function that cannot be called, if the line states one.
-pub(super) fn fail(line: &Line) -> Option<i64> {
-    line.effects.iter().find(|effect| effect.name() == "fail")?.word(1)?.parse().ok()
+/// The result of a function that cannot be called, if the row states one.
+pub(super) fn fail(row: &Row<'_>) -> Option<i64> {
+    row.effects.iter().find(|effect| effect.verb() == "fail")?.word(1)?.parse().ok()
 }
 
-/// The arguments for which a line states that something is only to begin in the memory there.
-pub(super) fn raw(line: &Line, proto: Option<&Proto>) -> Vec<u8> {
-    let places = places(line, proto);
+/// The arguments for which a row states that something is only to begin in the memory there.
+pub(super) fn raw(row: &Row<'_>, proto: Option<&Proto>) -> Vec<u8> {
+    let places = places(row, proto);
     let names =
-        line.effects.iter().filter(|effect| effect.name() == "raw").filter_map(|effect| effect.word(1));
+        row.effects.iter().filter(|effect| effect.verb() == "raw").filter_map(|effect| effect.word(1));
     names.filter_map(|name| Some(places.iter().find(|(known, _)| *known == name)?.1)).collect()
 }
 
@@ -160,12 +164,12 @@ fn disown(pointer: Value, kinds: &[u32]) -> Action {
 }
 
 impl Resolver<'_> {
-    fn effect(&mut self, effect: &Effect) -> Option<()> {
+    fn effect(&mut self, effect: &Clause<'_>) -> Option<()> {
         let word = |index| effect.word(index);
         let value = |index| self.value(effect.word(index)?);
-        // An operand that the line leaves out is 0 for the runtime's function.
+        // An operand that the row leaves out is 0 for the runtime's function.
         let optional = |index| effect.word(index).map_or(Some(Value::Const(0)), |text| self.value(text));
-        let action = match effect.name() {
+        let action = match effect.verb() {
             "lend" => return self.lend(effect),
             "alloc" => return self.alloc(effect),
             // The runtime knows pages by their functions.
@@ -217,9 +221,9 @@ impl Resolver<'_> {
     }
 
     /// Puts an action before or after the call: as the effect states, or as is usual for its verb.
-    fn add(&mut self, effect: &Effect, action: Action) -> Option<()> {
+    fn add(&mut self, effect: &Clause<'_>, action: Action) -> Option<()> {
         let when = self.when(effect, action.pointer())?;
-        let late = match effect.name() {
+        let late = match effect.verb() {
             "grant" | "own" | "grant_fields" | "create_object" | "custom" => !self.entry,
             "revoke" | "revoke_fields" => self.entry,
             _ => false,
@@ -232,7 +236,7 @@ impl Resolver<'_> {
 
     /// Lends memory that the driver may write while the call lasts. Memory that the driver owns stays its
     /// own.
-    fn lend(&mut self, effect: &Effect) -> Option<()> {
+    fn lend(&mut self, effect: &Clause<'_>) -> Option<()> {
         let (pointer, size) = (self.value(effect.word(1)?)?, self.value(effect.word(2)?)?);
         let when = self.when(effect, Some(&pointer))?;
         let [give, take] = [LEND, LENT].map(|name| {
@@ -246,9 +250,9 @@ impl Resolver<'_> {
     }
 
     /// Grants memory that the callee makes the driver's own.
-    fn alloc(&mut self, effect: &Effect) -> Option<()> {
+    fn alloc(&mut self, effect: &Clause<'_>) -> Option<()> {
         // The runtime knows functions that return a structure for pages by their names.
-        if effect.words.iter().skip(3).any(|word| word == "page") {
+        if effect.words.iter().skip(3).any(|word| *word == "page") {
             return Some(());
         }
         let (kind, size) = (self.isolation.number(effect.word(1)?)?, self.value(effect.word(2)?)?);
@@ -304,12 +308,12 @@ impl Resolver<'_> {
         self.kinds("slab|cache|vmalloc|page|managed")
     }
 
-    fn when(&self, effect: &Effect, pointer: Option<&Value>) -> Option<When> {
-        let Some(when) = &effect.when else {
+    fn when(&self, effect: &Clause<'_>, pointer: Option<&Value>) -> Option<When> {
+        let Some(when) = effect.when else {
             // An address of 0 leaves an action out.
             return Some(if pointer == Some(&Value::Result) { When::ResultValid } else { When::Always });
         };
-        Some(match when.as_str() {
+        Some(match when {
             "always" => When::Always,
             "result" => When::ResultValid,
             "ok" => When::ResultZero,
@@ -326,13 +330,16 @@ impl Resolver<'_> {
     /// Parses a value. The forms are numbers, names, `a*b`, `a->struct.member`, `&a->struct.member`,
     /// `sizeof(x)`, `order(a)` and `kind(x)`. `[a]` is the pointer at `a`.
     fn value(&self, text: &str) -> Option<Value> {
-        if let Some((a, b)) = split_outside(text, '*') {
+        if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            return Some(Value::Load(Box::new(self.value(inner)?), 0, 8));
+        }
+        if let Some((a, b)) = text.split_once('*') {
             return Some(match (self.value(a)?, self.value(b)?) {
                 (Value::Const(a), Value::Const(b)) => Value::Const(a.checked_mul(b)?),
                 (a, b) => Value::Mul(Box::new(a), Box::new(b)),
             });
         }
-        if let Some((a, b)) = split_outside(text, '+') {
+        if let Some((a, b)) = text.split_once('+') {
             return match self.value(b)? {
                 number @ Value::Const(_) => Some(Value::Add(Box::new(self.value(a)?), Box::new(number))),
                 _ => None,
@@ -369,11 +376,6 @@ impl Resolver<'_> {
         }
         match text {
             "result" => Some(Value::Result),
-            _ if text.starts_with("[") => {
-                // `[a]` is what a pointer points to.
-                let inner = self.value(text.strip_prefix('[')?.strip_suffix(']')?)?;
-                Some(Value::Load(Box::new(inner), 0, 8))
-            }
             name => {
                 let arg = self.arg(name)?;
                 let narrow = self.narrow.iter().find(|(number, _)| *number == arg);
@@ -417,18 +419,4 @@ pub(super) fn place(btf: &Btf, id: TypeId, path: &str) -> Option<(u64, u64)> {
     }
     let (offset, ty) = btf.member(id, path)?;
     Some((offset, btf.size_of(ty)?))
-}
-
-/// The parts before and behind a character that stands in no brackets.
-fn split_outside(text: &str, at: char) -> Option<(&str, &str)> {
-    let mut depth = 0i32;
-    for (index, found) in text.char_indices() {
-        match found {
-            '[' | '(' => depth += 1,
-            ']' | ')' => depth -= 1,
-            _ if found == at && depth == 0 => return Some((&text[..index], &text[index + at.len_utf8()..])),
-            _ => {}
-        }
-    }
-    None
 }

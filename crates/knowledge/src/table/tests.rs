@@ -1,7 +1,7 @@
-use super::{Kind, rows};
+use super::{Head, Kind, rows};
 use std::collections::BTreeSet;
 
-const KINDS: [Kind; 3] = [Kind::Memory, Kind::Locks, Kind::Dma];
+const KINDS: [Kind; 4] = [Kind::Memory, Kind::Locks, Kind::Dma, Kind::Rights];
 
 #[test]
 fn every_row_of_every_table_is_understood_and_a_function_has_one_row_of_a_kind() {
@@ -9,8 +9,10 @@ fn every_row_of_every_table_is_understood_and_a_function_has_one_row_of_a_kind()
         let mut seen = BTreeSet::new();
         for (path, text) in kind.tables() {
             for row in rows(kind, path, text).unwrap_or_else(|error| panic!("{error}")) {
-                for name in row.names {
-                    assert!(seen.insert(name), "{path}: {name} has two rows in {}", kind.file());
+                // The fields of several rows add up.
+                for name in row.names.iter().filter(|_| row.head != Head::Type) {
+                    let new = seen.insert(format!("{:?} {name}", row.head));
+                    assert!(new, "{path}: {name} has two rows in {}", kind.file());
                 }
             }
         }
@@ -22,7 +24,7 @@ fn every_row_of_every_table_is_understood_and_a_function_has_one_row_of_a_kind()
 fn every_lock_that_is_taken_can_be_released() {
     let of = |verb: &str| -> BTreeSet<&str> {
         let effects = Kind::Locks.rows().flat_map(|row| row.effects);
-        effects.filter(|words| words[0] == verb).map(|words| words[1]).collect()
+        effects.filter(|effect| effect.verb() == verb).filter_map(|effect| effect.word(1)).collect()
     };
     assert_eq!(of("lock"), of("unlock"));
 }
@@ -58,4 +60,25 @@ fn a_wrong_row_is_named_with_what_was_expected() {
         "t, line 1: 'moon' after 'sync' is no word that may stand here"
     );
     assert_eq!(error(Kind::Locks, "f (a): sleeps ;"), "t, line 1: an effect is missing");
+}
+
+#[test]
+fn a_wrong_row_of_rights_is_named_with_what_was_expected() {
+    let error = |text: &str| rows(Kind::Rights, "rights.txt", text).unwrap_err().to_string();
+    assert!(error("# x\nf (a): sell a").starts_with("rights.txt, line 2: 'sell' is no effect of rights.txt"));
+    let place = "rights.txt, line 1: ";
+    for (text, what) in [
+        ("f: nothing", "a row is 'FUNCTION, … (PARAMETER, …): EFFECT ; …'"),
+        ("f (a): grant a", "2 words follow 'grant', and not 1"),
+        ("f (a): grant b 8", "'b' after 'grant' is no value of these parameters"),
+        ("f (a): grant a 8 if b", "'b' is no condition: always, result, ok, positive, true or PARAM"),
+        ("f (result): nothing", "no parameter is called 'result', which means what the function returns"),
+        ("entry send (a): nothing", "an entry is a member: STRUCT.MEMBER"),
+        ("entry ops.send (a): fail 0x10", "'0x10' after 'fail' is no decimal number"),
+        ("type frame", "such a row is 'type STRUCT: FIELD, …' or 'states TYPE: STATE, …'"),
+    ] {
+        assert_eq!(error(text), format!("{place}{what}"), "{text}");
+    }
+    let memory = rows(Kind::Memory, "t", "type a: b").unwrap_err().to_string();
+    assert!(memory.starts_with("t, line 1: a row is"), "{memory}");
 }

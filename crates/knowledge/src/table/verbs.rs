@@ -1,6 +1,6 @@
 //! The verbs of the tables, and the operands of each.
 
-use super::Kind;
+use super::{Clause, Kind};
 use crate::effect::{Class, GLOBALS, LockKind};
 
 /// What stands at one place of an effect.
@@ -30,10 +30,17 @@ enum Operand {
     Lock,
     /// A lock or an object: `PARAM`, `PARAM.struct.member`, `global(NAME)`.
     Key,
+    /// An address or a size; see `docs/use/annotations.md`.
+    Value,
+    /// A name of something that the kernel's types, the runtime or other rows have.
+    Name,
+    /// A number that may be negative.
+    Integer,
 }
 
 use Operand::{
-    Class as OneClass, Classes, Key, Lock, Memory, Number, Param, ParamOr, ParamOrDash, Pointer, Size, Word,
+    Class as OneClass, Classes, Integer, Key, Lock, Memory, Name, Number, Param, ParamOr, ParamOrDash,
+    Pointer, Size, Value, Word,
 };
 
 /// A verb with its operands, and the words that may follow them. A word that ends in `=` takes a parameter.
@@ -42,17 +49,17 @@ struct Verb {
     name: &'static str,
     operands: &'static [Operand],
     options: &'static [&'static str],
-    /// Whether the last operand may be left out.
-    optional: bool,
+    /// How many of the last operands may be left out.
+    optional: usize,
 }
 
 const fn verb(name: &'static str, operands: &'static [Operand], options: &'static [&'static str]) -> Verb {
-    Verb { name, operands, options, optional: false }
+    Verb { name, operands, options, optional: 0 }
 }
 
-/// A verb whose last operand may be left out.
-const fn optional(name: &'static str, operands: &'static [Operand]) -> Verb {
-    Verb { name, operands, options: &[], optional: true }
+/// A verb whose last operands may be left out.
+const fn optional(name: &'static str, operands: &'static [Operand], optional: usize) -> Verb {
+    Verb { name, operands, options: &[], optional }
 }
 
 const MEMORY: &[Verb] = &[
@@ -65,7 +72,7 @@ const MEMORY: &[Verb] = &[
     verb("read", &[Pointer, Size], &[]),
     verb("touser", &[Pointer, Size], &[]),
     verb("putuser", &[Number], &[]),
-    optional("output", &[Param, Number, Param]),
+    optional("output", &[Param, Number, Param], 1),
     verb("input", &[Number, Param], &[]),
     verb("todevice", &[Pointer, Size, Number], &[]),
     verb("dmamap", &[Pointer, Size, ParamOr("from")], &[]),
@@ -77,13 +84,16 @@ const MEMORY: &[Verb] = &[
 
 const CONDITIONS: &[&str] = &["if=zero", "if=nonzero"];
 
+/// Conditions in `rights.txt` about the result.
+const RESULTS: [&str; 5] = ["always", "result", "ok", "positive", "true"];
+
 const LOCKS: &[Verb] = &[
     verb("lock", &[Lock, Key], &["shared", "try", "if=zero", "if=nonzero"]),
     verb("unlock", &[Lock, Key], &["shared"]),
     verb("hold", &[Lock, Key], &[]),
     verb("release", &[Key], &[]),
     verb("acquire", &[Key], CONDITIONS),
-    optional("sleeps", &[Param]),
+    optional("sleeps", &[Param], 1),
     verb("everywhere", &[], &[]),
 ];
 
@@ -112,19 +122,44 @@ const DMA: &[Verb] = &[
     verb("everywhere", &[], &[]),
 ];
 
+/// The verbs besides those of memory. They have the names of the ABI's actions.
+const RIGHTS: &[Verb] = &[
+    verb("grant", &[Value, Value], &[]),
+    verb("revoke", &[Value, Value], &[]),
+    verb("lend", &[Value, Value], &[]),
+    verb("require_write", &[Value, Value], &[]),
+    verb("require_call", &[Value], &[]),
+    verb("own", &[Value, Value, Name], &[]),
+    verb("disown", &[Value, Name], &[]),
+    verb("grant_fields", &[Value, Name], &[]),
+    verb("revoke_fields", &[Value, Name], &[]),
+    verb("create_object", &[Value, Value, Name], &[]),
+    verb("require_object", &[Value, Name], &[]),
+    verb("move_object", &[Value, Name, Name], &[]),
+    verb("destroy_object", &[Value, Name], &[]),
+    verb("forget_object", &[Value, Name], &[]),
+    verb("exit", &[], &[]),
+    optional("custom", &[Name, Value, Value], 2),
+    optional("instead", &[Name, Value, Value], 2),
+    verb("fail", &[Integer], &[]),
+    verb("raw", &[Param], &[]),
+];
+
 /// Judges an effect without a kernel; the error states what is wrong.
-pub(super) fn check(kind: Kind, words: &[&str], params: &[&str]) -> Result<(), String> {
-    let verbs = match kind {
-        Kind::Memory => MEMORY,
-        Kind::Locks => LOCKS,
-        Kind::Dma => DMA,
+pub(super) fn check(kind: Kind, clause: &Clause<'_>, params: &[&str]) -> Result<(), String> {
+    let (verbs, more): (_, &[Verb]) = match kind {
+        Kind::Memory => (MEMORY, &[]),
+        Kind::Locks => (LOCKS, &[]),
+        Kind::Dma => (DMA, &[]),
+        Kind::Rights => (RIGHTS, MEMORY),
     };
+    let words = &clause.words;
     let name = *words.first().ok_or("an effect is missing")?;
-    let Some(verb) = verbs.iter().find(|verb| verb.name == name) else {
-        let known: Vec<&str> = verbs.iter().map(|verb| verb.name).collect();
+    let Some(verb) = verbs.iter().chain(more).find(|verb| verb.name == name) else {
+        let known: Vec<&str> = verbs.iter().chain(more).map(|verb| verb.name).collect();
         return Err(format!("'{name}' is no effect of {}; there are {}", kind.file(), known.join(", ")));
     };
-    let least = verb.operands.len() - usize::from(verb.optional);
+    let least = verb.operands.len() - verb.optional;
     if words.len() - 1 < least {
         return Err(format!("{least} words follow '{name}', and not {}", words.len() - 1));
     }
@@ -141,7 +176,10 @@ pub(super) fn check(kind: Kind, words: &[&str], params: &[&str]) -> Result<(), S
             return Err(format!("'{word}' does not follow '{name}'"));
         }
     }
-    Ok(())
+    match clause.when.filter(|when| !RESULTS.contains(when) && !params.contains(when)) {
+        Some(when) => Err(format!("'{when}' is no condition: {} or PARAM", RESULTS.join(", "))),
+        None => Ok(()),
+    }
 }
 
 impl Operand {
@@ -170,6 +208,9 @@ impl Operand {
                 Some(name) => (GLOBALS.contains(&name), "global that is known"),
                 None => (is_key(word, params), "key: PARAM, PARAM.struct.member or global(NAME)"),
             },
+            Value => (is_value(word, params), "value of these parameters"),
+            Name => (word.chars().all(|c| c.is_alphanumeric() || "_.|".contains(c)), "name"),
+            Integer => (word.parse::<i64>().is_ok(), "decimal number"),
         };
         fits.then_some(()).ok_or(what)
     }
@@ -202,4 +243,25 @@ fn is_size(word: &str, params: &[&str]) -> bool {
         || is_param(word)
         || inside("order").is_some_and(is_param)
         || inside("sizeof").is_some_and(|name| !name.is_empty())
+}
+
+/// A number, `PARAM`, `result`, `VALUE*VALUE`, `VALUE+VALUE`, `[VALUE]`, `VALUE->struct.member`, `&VALUE->struct.member`,
+/// `order(VALUE)`, `sizeof(struct)`, `sizeof(PARAM)`, or `kind(NAME)`.
+fn is_value(word: &str, params: &[&str]) -> bool {
+    let is_value = |word: &str| is_value(word, params);
+    let inside = |start, end| word.strip_prefix(start)?.strip_suffix(end);
+    if let Some(inner) = inside("[", ']') {
+        return is_value(inner);
+    }
+    if let Some((a, b)) = word.split_once(['*', '+']) {
+        return is_value(a) && is_value(b);
+    }
+    if let Some((base, member)) = word.trim_start_matches('&').rsplit_once("->") {
+        return is_value(base) && member.contains('.');
+    }
+    word == "result"
+        || word.parse::<i64>().is_ok()
+        || params.contains(&word)
+        || inside("order(", ')').is_some_and(is_value)
+        || inside("sizeof(", ')').or_else(|| inside("kind(", ')')).is_some_and(|name| !name.is_empty())
 }
