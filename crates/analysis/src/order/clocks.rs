@@ -1,6 +1,5 @@
 //! Vector clocks: what a strand knows about the others, and what strands release and acquire.
 
-use super::strands::Strand;
 use std::rc::Rc;
 
 /// For each slot, the time up to which its strand's actions are known. Shared until it changes.
@@ -66,9 +65,9 @@ pub(super) struct Snapshot {
 /// replaces them.
 #[derive(Clone, Debug)]
 pub(super) struct Var {
-    last: Snapshot,
+    pub last: Snapshot,
     /// Earlier releases that the last one does not know of, by hard and by full order.
-    more: Option<Box<(Seen, Seen)>>,
+    pub more: Option<Box<(Seen, Seen)>>,
 }
 
 impl Var {
@@ -102,74 +101,4 @@ pub(super) enum Relation {
     Hard,
     /// The full relation alone.
     Full,
-}
-
-impl Strand {
-    /// Takes a snapshot of the strand's work so far, and advances the clock: what follows is not in it.
-    pub(super) fn hand(&mut self) -> Snapshot {
-        let snapshot =
-            Snapshot { slot: self.slot, time: self.time, hard: self.hard.clone(), full: self.full.clone() };
-        self.time = self.time.saturating_add(1);
-        snapshot
-    }
-
-    fn knows(&self, snapshot: &Snapshot, order: Relation) -> bool {
-        let seen = match order {
-            Relation::Hard => &self.hard,
-            Relation::Full => &self.full,
-        };
-        snapshot.slot == self.slot || seen.get(snapshot.slot) >= snapshot.time
-    }
-
-    /// Acquires a snapshot of another strand.
-    pub(super) fn learn(&mut self, snapshot: &Snapshot) {
-        if !self.knows(snapshot, Relation::Hard) {
-            self.hard.join(&snapshot.hard);
-            self.hard.raise(snapshot.slot, snapshot.time);
-        }
-        self.full.join(&snapshot.full);
-        self.full.raise(snapshot.slot, snapshot.time);
-    }
-
-    /// Releases into an object, in addition to earlier releases.
-    pub(super) fn release(&mut self, into: &mut Option<Var>, order: Relation) {
-        let snapshot = self.hand();
-        match into {
-            None => *into = Some(Var::new(snapshot)),
-            Some(var) => {
-                if !self.knows(&var.last, order) {
-                    let (hard, full) = &mut **var.more.get_or_insert_default();
-                    hard.join(&var.last.hard);
-                    hard.raise(var.last.slot, var.last.time);
-                    full.join(&var.last.full);
-                    full.raise(var.last.slot, var.last.time);
-                }
-                var.last = snapshot;
-            }
-        }
-    }
-
-    /// Releases into an object and replaces all earlier releases, as a new value replaces the old one.
-    pub(super) fn replace(&mut self, into: &mut Option<Var>) {
-        *into = Some(Var::new(self.hand()));
-    }
-
-    /// Acquires what was released into an object.
-    pub(super) fn acquire(&mut self, from: &Option<Var>, order: Relation) {
-        let Some(var) = from else { return };
-        if !self.knows(&var.last, order) {
-            if order == Relation::Hard {
-                self.hard.join(&var.last.hard);
-                self.hard.raise(var.last.slot, var.last.time);
-            }
-            self.full.join(&var.last.full);
-            self.full.raise(var.last.slot, var.last.time);
-        }
-        if let Some(more) = &var.more {
-            if order == Relation::Hard {
-                self.hard.join(&more.0);
-            }
-            self.full.join(&more.1);
-        }
-    }
 }

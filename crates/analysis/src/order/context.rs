@@ -1,6 +1,6 @@
 //! A context's place in the order of events.
 
-use super::{Acquired, LockId, LocksetId, Moving, Name, StrandId, chart};
+use super::{Acquired, LockId, LocksetId, Moving, Name, Off, StrandId, chart};
 use crate::level::Level;
 use crate::stacks::{StackId, same_stack};
 use crate::value_flow::{Control, InsnCtx};
@@ -17,17 +17,6 @@ const MAX_SECTIONS: usize = 64;
 const NEAR: u64 = 64;
 /// The address range of the kernel's image.
 const IMAGE: std::ops::Range<u64> = 0xffff_ffff_8000_0000..0xffff_ffff_c000_0000;
-
-/// What the processor keeps away from a context on its vCPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Off {
-    /// Interrupts are off, or the context is an interrupt.
-    pub irqs: bool,
-    /// Softirqs are off, or the context is one, or interrupts are off.
-    pub softirqs: bool,
-    /// Preemption is off.
-    pub preemption: bool,
-}
 
 /// A context's place in the order, for a checker that stores it with an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

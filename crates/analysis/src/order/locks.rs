@@ -1,6 +1,5 @@
 //! Locks and sets of locks, each with a number; and what was done before a lock was released.
 
-use super::Off;
 use super::clocks::{Relation, Var};
 use super::strands::Strand;
 use crate::stacks::StackId;
@@ -15,6 +14,17 @@ pub struct LockId(pub u32);
 /// Number of a set of locks with the modes in which they are held; 0 is the empty set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LocksetId(pub u32);
+
+/// What the processor keeps away from a context on its vCPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Off {
+    /// Interrupts are off, or the context is an interrupt.
+    pub irqs: bool,
+    /// Softirqs are off, or the context is one, or interrupts are off.
+    pub softirqs: bool,
+    /// Preemption is off.
+    pub preemption: bool,
+}
 
 /// A lock that a context holds.
 #[derive(Clone, Debug, PartialEq, Eq)]

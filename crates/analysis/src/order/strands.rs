@@ -1,6 +1,6 @@
 //! Strands: what runs in order. Slots are few and are reused, the least recently used first.
 
-use super::clocks::{Seen, Snapshot};
+use super::clocks::{Relation, Seen, Snapshot, Var};
 use crate::level::Level;
 use rustc_hash::FxHashMap;
 
@@ -65,6 +65,76 @@ pub(super) struct Strand {
     /// What the strand had done before it began to put the system to sleep; `None` outside of that.
     pub asleep: Option<Snapshot>,
     used: u64,
+}
+
+impl Strand {
+    /// Takes a snapshot of the strand's work so far, and advances the clock: what follows is not in it.
+    pub(super) fn hand(&mut self) -> Snapshot {
+        let snapshot =
+            Snapshot { slot: self.slot, time: self.time, hard: self.hard.clone(), full: self.full.clone() };
+        self.time = self.time.saturating_add(1);
+        snapshot
+    }
+
+    fn knows(&self, snapshot: &Snapshot, order: Relation) -> bool {
+        let seen = match order {
+            Relation::Hard => &self.hard,
+            Relation::Full => &self.full,
+        };
+        snapshot.slot == self.slot || seen.get(snapshot.slot) >= snapshot.time
+    }
+
+    /// Acquires a snapshot of another strand.
+    pub(super) fn learn(&mut self, snapshot: &Snapshot) {
+        if !self.knows(snapshot, Relation::Hard) {
+            self.hard.join(&snapshot.hard);
+            self.hard.raise(snapshot.slot, snapshot.time);
+        }
+        self.full.join(&snapshot.full);
+        self.full.raise(snapshot.slot, snapshot.time);
+    }
+
+    /// Releases into an object, in addition to earlier releases.
+    pub(super) fn release(&mut self, into: &mut Option<Var>, order: Relation) {
+        let snapshot = self.hand();
+        match into {
+            None => *into = Some(Var::new(snapshot)),
+            Some(var) => {
+                if !self.knows(&var.last, order) {
+                    let (hard, full) = &mut **var.more.get_or_insert_default();
+                    hard.join(&var.last.hard);
+                    hard.raise(var.last.slot, var.last.time);
+                    full.join(&var.last.full);
+                    full.raise(var.last.slot, var.last.time);
+                }
+                var.last = snapshot;
+            }
+        }
+    }
+
+    /// Releases into an object and replaces all earlier releases, as a new value replaces the old one.
+    pub(super) fn replace(&mut self, into: &mut Option<Var>) {
+        *into = Some(Var::new(self.hand()));
+    }
+
+    /// Acquires what was released into an object.
+    pub(super) fn acquire(&mut self, from: &Option<Var>, order: Relation) {
+        let Some(var) = from else { return };
+        if !self.knows(&var.last, order) {
+            if order == Relation::Hard {
+                self.hard.join(&var.last.hard);
+                self.hard.raise(var.last.slot, var.last.time);
+            }
+            self.full.join(&var.last.full);
+            self.full.raise(var.last.slot, var.last.time);
+        }
+        if let Some(more) = &var.more {
+            if order == Relation::Hard {
+                self.hard.join(&more.0);
+            }
+            self.full.join(&more.1);
+        }
+    }
 }
 
 /// All strands that are known, by slot and by identity.

@@ -3,197 +3,154 @@
 use super::bits::{Bits, Carry, mask, smear_left, top};
 use super::exec::Machine;
 use super::insn::{Logic, Op, Opnd, Shift};
-use super::shift::shift_known;
-use super::{Flags, Memory};
-
-/// The undefined ones of the sign, zero and parity flags of a result.
-#[inline]
-pub(super) fn result_flags(r: Bits, size: u8) -> u8 {
-    if r.undef == 0 {
-        return 0;
-    }
-    let mut flags = 0;
-    // A bit that is known to be one means that the result is not zero.
-    if r.value & mask(size) == 0 {
-        flags |= Flags::ZF;
-    }
-    if r.undef & top(size) != 0 {
-        flags |= Flags::SF;
-    }
-    if r.undef & 0xff != 0 {
-        flags |= Flags::PF;
-    }
-    flags
-}
-
-pub(super) fn if_undefined(undefined: bool, flags: u8) -> u8 {
-    if undefined { flags } else { 0 }
-}
+use super::regs::{if_undefined, result_flags};
+use super::shift::{first_origin, shift_known};
+use super::{Flags, Memory, Origin};
 
 impl<M: Memory> Machine<'_, '_, M> {
+    /// Executes an instruction that writes a result to its first operand, or flags alone.
     pub(super) fn arithmetic(&mut self) {
         let insn = self.insn;
-        let (size, dst, src) = (insn.size, insn.dst, insn.src);
-        match &insn.op {
+        let (size, dst, src, src2) = (insn.size, insn.dst, insn.src, insn.src2);
+        let result = match &insn.op {
             Op::Zero => {
-                self.write(dst, size, Bits::of(0));
                 self.set_flags(Flags::ALL, 0, 0);
+                Bits::of(0)
             }
             Op::Logic(Logic::AndNot) => {
                 let a = self.read(src, size).not(size);
-                let b = self.read(insn.src2, size);
-                let r = Bits::and(a, b);
-                self.set_flags(Flags::ALL, result_flags(r, size), r.origin);
-                self.write(dst, size, r);
+                Bits::and(a, self.read(src2, size))
             }
-            Op::Logic(what) => {
-                let (a, b) = (self.read(dst, size), self.read(src, size));
-                let r = match what {
-                    Logic::And | Logic::AndNot => Bits::and(a, b),
-                    Logic::Or => Bits::or(a, b),
-                    Logic::Xor => Bits::xor(a, b),
-                };
-                self.set_flags(Flags::ALL, result_flags(r, size), r.origin);
-                self.write(dst, size, r);
-            }
-            Op::Test => {
-                let r = Bits::and(self.read(dst, size), self.read(src, size));
-                self.set_flags(Flags::ALL, result_flags(r, size), r.origin);
-            }
-            Op::Add if dst == src => {
-                // Doubling moves each bit up, and no carry depends on more than one bit.
-                let a = self.read(dst, size);
-                let r = shift_known(Shift::Shl, a, 1, size);
-                let mut flags = result_flags(r, size);
-                flags |= if_undefined(a.undef & top(size) != 0, Flags::CF | Flags::OF);
-                flags |= if_undefined(a.undef & top(size) >> 1 != 0, Flags::OF);
-                flags |= if_undefined(a.undef & 8 != 0, Flags::AF);
-                self.set_flags(Flags::ALL, flags, a.origin);
-                self.write(dst, size, r);
-            }
-            Op::Add => {
-                let (a, b) = (self.read(dst, size), self.read(src, size));
-                let r = self.add_flags(a, b, Carry::Zero, Flags::ALL);
-                self.write(dst, size, r);
-            }
-            Op::Adc => {
-                let (a, b) = (self.read(dst, size), self.read(src, size));
-                let carry = self.carry(Flags::CF);
-                let r = self.add_flags(a, b, carry, Flags::ALL);
-                self.write(dst, size, r);
-            }
+            Op::Test | Op::Logic(Logic::And) => self.of_both(Bits::and),
+            Op::Logic(Logic::Or) => self.of_both(Bits::or),
+            Op::Logic(Logic::Xor) => self.of_both(Bits::xor),
+            Op::Add if dst == src => self.double(),
+            Op::Add => self.sum(Carry::Zero),
+            Op::Adc => self.sum(self.carry(Flags::CF)),
             Op::AddFlag(flag) => {
-                let (a, b) = (self.read(dst, size), self.read(src, size));
+                let (a, b) = self.both();
                 let sum = Bits::add(a, b, self.carry(*flag), size);
                 self.set_flags(*flag, if_undefined(sum.carry_out, *flag), sum.bits.origin);
-                self.write(dst, size, sum.bits);
+                sum.bits
             }
-            Op::Sub => {
-                let (a, b) = (self.read(dst, size), self.read(src, size));
-                let r = self.sub_flags(a, b, Carry::One, Flags::ALL);
-                self.write(dst, size, r);
-            }
-            Op::Sbb => {
-                let (a, b) = (self.read(dst, size), self.read(src, size));
-                let carry = self.carry(Flags::CF);
-                let r = self.sub_flags(a, b, carry, Flags::ALL);
-                self.write(dst, size, r);
-            }
+            Op::Sub | Op::Cmp => self.difference(Carry::One),
+            Op::Sbb => self.difference(self.carry(Flags::CF)),
             Op::SbbSelf => {
-                let undefined = self.regs.flags & Flags::CF != 0;
-                let origin = self.regs.flags_origin;
-                let r = Bits::with_undef(if undefined { u64::MAX } else { 0 }, size, origin);
-                self.set_flags(Flags::ALL, if_undefined(undefined, Flags::ALL), origin);
-                self.write(dst, size, r);
-            }
-            Op::Cmp => {
-                let (a, b) = (self.read(dst, size), self.read(src, size));
-                self.sub_flags(a, b, Carry::One, Flags::ALL);
+                let (undefined, origin) = (self.regs.flags & Flags::CF != 0, self.regs.flags_origin);
+                self.whole(undefined, origin, Flags::ALL)
             }
             Op::Inc => {
                 let a = self.read(dst, size);
-                let r = self.add_flags(a, Bits::of(1), Carry::Zero, Flags::ALL & !Flags::CF);
-                self.write(dst, size, r);
+                self.add_flags(a, Bits::of(1), Carry::Zero, Flags::ALL & !Flags::CF)
             }
             Op::Dec => {
                 let a = self.read(dst, size);
-                let r = self.sub_flags(a, Bits::of(1), Carry::One, Flags::ALL & !Flags::CF);
-                self.write(dst, size, r);
+                self.sub_flags(a, Bits::of(1), Carry::One, Flags::ALL & !Flags::CF)
             }
             Op::Neg => {
                 let a = self.read(dst, size);
-                let r = self.sub_flags(Bits::of(0), a, Carry::One, Flags::ALL);
-                self.write(dst, size, r);
+                self.sub_flags(Bits::of(0), a, Carry::One, Flags::ALL)
             }
-            Op::Not => {
-                let r = self.read(dst, size).not(size);
-                self.write(dst, size, r);
-            }
+            Op::Not => self.read(dst, size).not(size),
             Op::Imul => {
-                let (a, b) = (self.read(src, size), self.read(insn.src2, size));
-                let r = Bits::mul(a, b, size);
-                let undefined = !(a.is_defined() && b.is_defined());
-                let origin = if a.is_defined() { b.origin } else { a.origin };
+                let (a, b) = (self.read(src, size), self.read(src2, size));
+                let (undefined, origin) = either(a, b);
                 self.set_flags(Flags::ALL, if_undefined(undefined, Flags::ALL), origin);
-                self.write(dst, size, r);
+                Bits::mul(a, b, size)
             }
-            Op::MulWide => self.multiply_wide(),
+            Op::MulWide => return self.multiply_wide(),
             Op::Mulx => {
-                let (a, b) = (self.read(Opnd::Reg(2), size), self.read(insn.src2, size));
+                let (a, b) = (self.read(Opnd::Reg(2), size), self.read(src2, size));
                 let (low, high) = wide_product(a, b, size);
                 self.write(src, size, low);
-                self.write(dst, size, high);
+                high
             }
-            Op::Div => self.divide(),
+            Op::Div => return self.divide(),
             Op::Shift(kind) => {
                 let (a, count) = (self.read(dst, size), self.read(src, 1));
-                let r = self.shift(*kind, a, count, true);
-                self.write(dst, size, r);
+                self.shift(*kind, a, count, true)
             }
             Op::ShiftX(kind) => {
-                let (a, count) = (self.read(src, size), self.read(insn.src2, 1));
-                let r = self.shift(*kind, a, count, false);
-                self.write(dst, size, r);
+                let (a, count) = (self.read(src, size), self.read(src2, 1));
+                self.shift(*kind, a, count, false)
             }
-            Op::RotateCarry => {
-                let (a, count) = (self.read(dst, size), self.read(src, 1));
-                let carry = self.regs.flags & Flags::CF != 0;
-                let any = carry || !a.is_defined() || !count.is_defined();
-                let origin = [a.origin, count.origin, self.regs.flags_origin]
-                    .into_iter()
-                    .find(|&o| o != 0)
-                    .unwrap_or(0);
-                self.set_flags(Flags::CF | Flags::OF, if_undefined(any, Flags::ALL), origin);
-                self.write(dst, size, Bits::with_undef(if any { u64::MAX } else { 0 }, size, origin));
-            }
-            Op::ShiftDouble(left) => self.shift_double(*left),
-            Op::Bit(what) => self.bit(*what),
-            Op::BitScan(written) => self.bit_scan(*written),
+            Op::RotateCarry => self.rotate_carry(),
+            Op::ShiftDouble(left) => return self.shift_double(*left),
+            Op::Bit(what) => return self.bit(*what),
+            Op::BitScan(written) => return self.bit_scan(*written),
             Op::Whole(written) => {
-                let a = self.read(src, insn.src_size);
-                let b = self.read(insn.src2, size);
-                let any = !(a.is_defined() && b.is_defined());
-                let origin = if a.is_defined() { b.origin } else { a.origin };
-                self.set_flags(*written, if_undefined(any, Flags::ALL), origin);
-                self.write(dst, size, Bits::with_undef(if any { u64::MAX } else { 0 }, size, origin));
+                let (undefined, origin) = either(self.read(src, insn.src_size), self.read(src2, size));
+                self.whole(undefined, origin, *written)
             }
             Op::LowBit => {
                 let a = self.read(src, size);
-                let r = Bits::with_undef(smear_left(a.undef), size, a.origin);
                 self.set_flags(Flags::ALL, if_undefined(!a.is_defined(), Flags::ALL), a.origin);
-                self.write(dst, size, r);
+                Bits::with_undef(smear_left(a.undef), size, a.origin)
             }
-            Op::SignExtendA => {
-                let value = self.read(src, insn.src_size).sign_extend(insn.src_size).zero_extend(size);
-                self.write(dst, size, value);
-            }
+            Op::SignExtendA => self.read(src, insn.src_size).sign_extend(insn.src_size).zero_extend(size),
             Op::SignExtendD => {
                 let a = self.read(src, size).sign_extend(size);
-                let sign = shift_known(Shift::Sar, a, 63, 8).zero_extend(size);
-                self.write(dst, size, sign);
+                shift_known(Shift::Sar, a, 63, 8).zero_extend(size)
             }
-            _ => {}
+            _ => return,
+        };
+        if matches!(insn.op, Op::Logic(_) | Op::Test) {
+            self.set_flags(Flags::ALL, result_flags(result, size), result.origin);
         }
+        if !matches!(insn.op, Op::Test | Op::Cmp) {
+            self.write(dst, size, result);
+        }
+    }
+
+    /// The values of the first two operands.
+    #[inline]
+    fn both(&mut self) -> (Bits, Bits) {
+        let size = self.insn.size;
+        (self.read(self.insn.dst, size), self.read(self.insn.src, size))
+    }
+
+    #[inline]
+    fn of_both(&mut self, rule: fn(Bits, Bits) -> Bits) -> Bits {
+        let (a, b) = self.both();
+        rule(a, b)
+    }
+
+    #[inline]
+    fn sum(&mut self, carry: Carry) -> Bits {
+        let (a, b) = self.both();
+        self.add_flags(a, b, carry, Flags::ALL)
+    }
+
+    #[inline]
+    fn difference(&mut self, carry: Carry) -> Bits {
+        let (a, b) = self.both();
+        self.sub_flags(a, b, carry, Flags::ALL)
+    }
+
+    /// A result and flags that are wholly undefined, or not at all.
+    fn whole(&mut self, undefined: bool, origin: Origin, written: u8) -> Bits {
+        self.set_flags(written, if_undefined(undefined, Flags::ALL), origin);
+        Bits::whole(undefined, self.insn.size, origin)
+    }
+
+    /// Doubling moves each bit up, and no carry depends on more than one bit.
+    fn double(&mut self) -> Bits {
+        let size = self.insn.size;
+        let a = self.read(self.insn.dst, size);
+        let r = shift_known(Shift::Shl, a, 1, size);
+        let mut flags = result_flags(r, size);
+        flags |= if_undefined(a.undef & top(size) != 0, Flags::CF | Flags::OF);
+        flags |= if_undefined(a.undef & top(size) >> 1 != 0, Flags::OF);
+        flags |= if_undefined(a.undef & 8 != 0, Flags::AF);
+        self.set_flags(Flags::ALL, flags, a.origin);
+        r
+    }
+
+    fn rotate_carry(&mut self) -> Bits {
+        let (a, count) = (self.read(self.insn.dst, self.insn.size), self.read(self.insn.src, 1));
+        let any = self.regs.flags & Flags::CF != 0 || !a.is_defined() || !count.is_defined();
+        let origin = first_origin([a.origin, count.origin, self.regs.flags_origin]);
+        self.whole(any, origin, Flags::CF | Flags::OF)
     }
 
     fn carry(&self, flag: u8) -> Carry {
@@ -239,8 +196,7 @@ impl<M: Memory> Machine<'_, '_, M> {
         let size = self.insn.size;
         let (a, b) = (self.read(Opnd::Reg(0), size), self.read(self.insn.dst, size));
         let (low, high) = wide_product(a, b, size);
-        let any = !(a.is_defined() && b.is_defined());
-        let origin = if a.is_defined() { b.origin } else { a.origin };
+        let (any, origin) = either(a, b);
         self.set_flags(Flags::ALL, if_undefined(any, Flags::ALL), origin);
         self.write(Opnd::Reg(0), size, low);
         if size == 1 {
@@ -257,9 +213,7 @@ impl<M: Memory> Machine<'_, '_, M> {
         let high = self.read(upper, size);
         let by = self.read(self.insn.dst, size);
         let any = low.undef | high.undef | by.undef != 0;
-        let origin = [low.origin, high.origin, by.origin].into_iter().find(|&o| o != 0).unwrap_or(0);
-        let r = Bits::with_undef(if any { u64::MAX } else { 0 }, size, origin);
-        self.set_flags(Flags::ALL, if_undefined(any, Flags::ALL), origin);
+        let r = self.whole(any, first_origin([low.origin, high.origin, by.origin]), Flags::ALL);
         self.write(Opnd::Reg(0), size, r);
         self.write(upper, size, r);
     }
@@ -290,31 +244,34 @@ impl<M: Memory> Machine<'_, '_, M> {
         let expected = self.read(Opnd::Reg(0), size);
         self.sub_flags(expected, old, Carry::One, Flags::ALL);
         let undecided = (self.regs.flags & Flags::ZF != 0).then_some(self.regs.flags_origin);
-        let either = |a: Bits, b: Bits, size: u8| match undecided {
+        let one_of = |a: Bits, b: Bits, size: u8| match undecided {
             Some(origin) => Bits::select_undefined(a, b, size, origin),
             None => Bits::union(a, b),
         };
-        let stored = either(old, new, size);
-        let rax = either(old, expected, size);
+        let stored = one_of(old, new, size);
+        let rax = one_of(old, expected, size);
         // A register that the instruction does not write after all keeps its upper half.
         if size == 4 {
-            self.regs.gpr[0] = either(rax, self.regs.gpr[0], 8);
+            self.regs.gpr[0] = one_of(rax, self.regs.gpr[0], 8);
         } else {
             self.write(Opnd::Reg(0), size, rax);
         }
         match insn.dst {
             Opnd::Reg(n) if size == 4 => {
                 let slot = &mut self.regs.gpr[usize::from(n & 15)];
-                *slot = either(stored, *slot, 8);
+                *slot = one_of(stored, *slot, 8);
             }
             dst => self.write(dst, size, stored),
         }
     }
 }
 
+/// Whether one of two values has undefined bits, and their source.
+fn either(a: Bits, b: Bits) -> (bool, Origin) {
+    (!(a.is_defined() && b.is_defined()), if a.is_defined() { b.origin } else { a.origin })
+}
+
 fn wide_product(a: Bits, b: Bits, size: u8) -> (Bits, Bits) {
-    let low = Bits::mul(a, b, size);
-    let any = !(a.is_defined() && b.is_defined());
-    let origin = if a.is_defined() { b.origin } else { a.origin };
-    (low, Bits::with_undef(if any { u64::MAX } else { 0 }, size, origin))
+    let (any, origin) = either(a, b);
+    (Bits::mul(a, b, size), Bits::whole(any, size, origin))
 }

@@ -160,6 +160,11 @@ impl Bits {
         a.known & b.known & !(a.value ^ b.value)
     }
 
+    /// A value of `size` bytes that is wholly undefined, or not at all.
+    pub(super) fn whole(undefined: bool, size: u8, origin: Origin) -> Bits {
+        Bits::with_undef(if undefined { u64::MAX } else { 0 }, size, origin)
+    }
+
     /// Either of `a` and `b`, where the choice is undefined.
     #[inline]
     pub(super) fn select_undefined(a: Bits, b: Bits, size: u8, origin: Origin) -> Bits {

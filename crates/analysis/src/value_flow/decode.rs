@@ -1,12 +1,12 @@
 //! Translation of decoded instructions into [`Insn`]s.
 
 use super::decode_generic::{generic, vector_rule};
-use super::insn::{BitOp, Block, Insn, Logic, MemRef, NO_REG, Op, Opnd, Shift, Str};
-use super::regs::{Flags, MASKS, MMX, X87};
+use super::insn::{BitOp, Block, Insn, Logic, MemRef, NO_REG, Op, Opnd, Shift, Str, register};
+use super::regs::{Flags, flags};
 use super::{AccessKind, Control};
 use iced_x86::{
-    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
-    RflagsBits,
+    ConditionCode, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
+    Register,
 };
 
 impl Block {
@@ -26,25 +26,6 @@ impl Block {
         }
         block
     }
-}
-
-/// The place of register `reg`, and its size in bytes.
-pub(super) fn register(reg: Register) -> (Opnd, u8) {
-    let size = reg.size() as u8;
-    let number = reg.number() as u8;
-    let opnd = match reg {
-        Register::AH | Register::CH | Register::DH | Register::BH => {
-            Opnd::High(reg as u8 - Register::AH as u8)
-        }
-        // For byte registers, iced counts ah to bh too.
-        _ if reg.is_gpr() => Opnd::Reg(reg.full_register().number() as u8),
-        _ if reg.is_vector_register() => Opnd::Vec(number),
-        _ if reg.is_mm() => Opnd::Vec(MMX + number),
-        _ if reg.is_k() => Opnd::Vec(MASKS + number),
-        _ if reg.is_st() => Opnd::Vec(X87),
-        _ => Opnd::None,
-    };
-    (opnd, size)
 }
 
 /// The place of operand `i`, and its size in bytes.
@@ -77,24 +58,6 @@ fn address(instr: &Instruction) -> MemRef {
         segment: matches!(instr.memory_segment(), Register::GS | Register::FS),
         disp: instr.memory_displacement64(),
     }
-}
-
-/// Converts iced's flag bits into those of [`super::Flags`].
-pub(super) fn flags(bits: u32) -> u8 {
-    let mut out = 0;
-    for (theirs, ours) in [
-        (RflagsBits::CF, Flags::CF),
-        (RflagsBits::PF, Flags::PF),
-        (RflagsBits::AF, Flags::AF),
-        (RflagsBits::ZF, Flags::ZF),
-        (RflagsBits::SF, Flags::SF),
-        (RflagsBits::OF, Flags::OF),
-    ] {
-        if bits & theirs != 0 {
-            out |= ours;
-        }
-    }
-    out
 }
 
 fn translate(instr: &Instruction, index: u16, factory: &mut InstructionInfoFactory) -> Insn {
@@ -199,8 +162,8 @@ fn is_fence(instr: &Instruction) -> bool {
 fn rule(instr: &Instruction, insn: &mut Insn) -> Option<Op> {
     use Mnemonic as M;
     let reads = flags(instr.rflags_read());
-    let writes = flags(instr.rflags_modified());
     let same = insn.dst == insn.src && matches!(insn.dst, Opnd::Reg(_) | Opnd::High(_));
+    let direct = insn.dst == Opnd::None;
     if instr.is_string_instruction() {
         return string(instr, insn);
     }
@@ -216,29 +179,31 @@ fn rule(instr: &Instruction, insn: &mut Insn) -> Option<Op> {
     if let Some(op) = vector_rule(instr, insn) {
         return Some(op);
     }
+    match (instr.condition_code() != ConditionCode::None, instr.op_count()) {
+        (true, 1) => return Some(Op::Setcc(reads)),
+        (true, 2) => return Some(Op::Cmov(reads)),
+        _ => {}
+    }
     Some(match instr.mnemonic() {
         M::Mov | M::Movzx | M::Movnti => {
             if insn.src == Opnd::Imm || insn.src == Opnd::None {
                 insn.src_size = insn.size;
             }
-            if insn.dst == Opnd::None {
+            if direct {
                 insn.size = insn.src_size;
             }
             Op::Mov
         }
-        M::Movsx | M::Movsxd => Op::MovSx,
-        M::Lea => Op::Lea,
-        M::Xchg => Op::Xchg,
-        M::Cmpxchg => Op::CmpXchg,
-        M::Cmpxchg8b => Op::CmpXchgPair(4),
-        M::Cmpxchg16b => Op::CmpXchgPair(8),
-        M::Xadd => Op::Xadd,
+        M::Str | M::Sldt | M::Smsw | M::Vmread => {
+            insn.src = Opnd::None;
+            insn.src_size = insn.size;
+            Op::Mov
+        }
         M::Bswap => {
             insn.src = insn.dst;
             insn.src_size = insn.size;
             Op::Bswap
         }
-        M::Movbe => Op::Bswap,
         M::Push => {
             insn.size = if instr.stack_pointer_increment() == -2 { 2 } else { 8 };
             Op::Push
@@ -247,34 +212,11 @@ fn rule(instr: &Instruction, insn: &mut Insn) -> Option<Op> {
             insn.size = if instr.stack_pointer_increment() == 2 { 2 } else { 8 };
             Op::Pop
         }
-        M::Pushfq | M::Pushf => Op::PushFlags,
-        M::Popfq | M::Popf => Op::PopFlags,
-        M::Leave => Op::Leave,
-        M::Ret => Op::Ret,
-        M::Call if insn.dst == Opnd::None => Op::CallDirect,
-        M::Call => Op::CallIndirect,
-        M::Jmp if insn.dst == Opnd::None => Op::Nop,
-        M::Jmp => Op::JmpIndirect,
-        m if is_setcc(m) => Op::Setcc(reads),
-        m if is_cmov(m) => Op::Cmov(reads),
+        M::Call if direct => Op::CallDirect,
+        M::Jmp if direct => Op::Nop,
         M::Xor | M::Sub if same => Op::Zero,
-        M::And => Op::Logic(Logic::And),
-        M::Or => Op::Logic(Logic::Or),
-        M::Xor => Op::Logic(Logic::Xor),
-        M::Andn => Op::Logic(Logic::AndNot),
-        M::Test => Op::Test,
-        M::Add => Op::Add,
-        M::Adc => Op::Adc,
-        M::Sub => Op::Sub,
         M::Sbb if same => Op::SbbSelf,
-        M::Sbb => Op::Sbb,
         M::Cmp if same => Op::FlagDefine(Flags::ALL),
-        M::Cmp => Op::Cmp,
-        M::Inc => Op::Inc,
-        M::Dec => Op::Dec,
-        M::Neg => Op::Neg,
-        M::Not => Op::Not,
-        M::Mul => Op::MulWide,
         M::Imul if instr.op_count() == 1 => Op::MulWide,
         M::Imul => {
             if instr.op_count() == 2 {
@@ -283,6 +225,65 @@ fn rule(instr: &Instruction, insn: &mut Insn) -> Option<Op> {
             }
             Op::Imul
         }
+        M::Crc32 => {
+            insn.src2 = insn.dst;
+            Op::Whole(0)
+        }
+        M::Cbw => sign_a(insn, 1),
+        M::Cwde => sign_a(insn, 2),
+        M::Cdqe => sign_a(insn, 4),
+        M::Cwd => sign_d(insn, 2),
+        M::Cdq => sign_d(insn, 4),
+        M::Cqo => sign_d(insn, 8),
+        M::Out => {
+            // The operands are port and accumulator, in this order.
+            std::mem::swap(&mut insn.dst, &mut insn.src);
+            std::mem::swap(&mut insn.size, &mut insn.src_size);
+            Op::Out
+        }
+        M::Rdrand | M::Rdseed | M::Rdpid | M::Rdfsbase | M::Rdgsbase => {
+            let number = if let Opnd::Reg(n) = insn.dst { n } else { 0 };
+            Op::Define(1 << number)
+        }
+        m if is_without_effect(m) => Op::Nop,
+        m => return plain(m, flags(instr.rflags_modified())),
+    })
+}
+
+/// The rules that follow from the mnemonic alone; `writes` are the flags that the instruction writes.
+fn plain(mnemonic: Mnemonic, writes: u8) -> Option<Op> {
+    use Mnemonic as M;
+    Some(match mnemonic {
+        M::Movdiri => Op::Mov,
+        M::Movsx | M::Movsxd => Op::MovSx,
+        M::Lea => Op::Lea,
+        M::Xchg => Op::Xchg,
+        M::Cmpxchg => Op::CmpXchg,
+        M::Cmpxchg8b => Op::CmpXchgPair(4),
+        M::Cmpxchg16b => Op::CmpXchgPair(8),
+        M::Xadd => Op::Xadd,
+        M::Movbe => Op::Bswap,
+        M::Pushfq | M::Pushf => Op::PushFlags,
+        M::Popfq | M::Popf => Op::PopFlags,
+        M::Leave => Op::Leave,
+        M::Ret => Op::Ret,
+        M::Call => Op::CallIndirect,
+        M::Jmp => Op::JmpIndirect,
+        M::And => Op::Logic(Logic::And),
+        M::Or => Op::Logic(Logic::Or),
+        M::Xor => Op::Logic(Logic::Xor),
+        M::Andn => Op::Logic(Logic::AndNot),
+        M::Test => Op::Test,
+        M::Add => Op::Add,
+        M::Adc => Op::Adc,
+        M::Sub => Op::Sub,
+        M::Sbb => Op::Sbb,
+        M::Cmp => Op::Cmp,
+        M::Inc => Op::Inc,
+        M::Dec => Op::Dec,
+        M::Neg => Op::Neg,
+        M::Not => Op::Not,
+        M::Mul => Op::MulWide,
         M::Mulx => Op::Mulx,
         M::Div | M::Idiv => Op::Div,
         M::Shl | M::Sal => Op::Shift(Shift::Shl),
@@ -304,154 +305,131 @@ fn rule(instr: &Instruction, insn: &mut Insn) -> Option<Op> {
         M::Bsf | M::Bsr | M::Tzcnt | M::Lzcnt | M::Popcnt => Op::BitScan(writes),
         M::Adcx => Op::AddFlag(Flags::CF),
         M::Adox => Op::AddFlag(Flags::OF),
-        M::Crc32 => {
-            insn.src2 = insn.dst;
-            Op::Whole(0)
-        }
         M::Pdep | M::Pext | M::Bextr | M::Bzhi => Op::Whole(writes),
         M::Blsr | M::Blsi | M::Blsmsk => Op::LowBit,
-        M::Cbw => sign_a(insn, 1),
-        M::Cwde => sign_a(insn, 2),
-        M::Cdqe => sign_a(insn, 4),
-        M::Cwd => sign_d(insn, 2),
-        M::Cdq => sign_d(insn, 4),
-        M::Cqo => sign_d(insn, 8),
         M::In => Op::In,
-        M::Out => {
-            // The operands are port and accumulator, in this order.
-            std::mem::swap(&mut insn.dst, &mut insn.src);
-            std::mem::swap(&mut insn.size, &mut insn.src_size);
-            Op::Out
-        }
         M::Vmcall | M::Vmmcall => Op::Define(1),
         M::Rdtsc | M::Rdmsr | M::Xgetbv | M::Rdpmc | M::Rdpkru => Op::Define(1 | 1 << 2),
         M::Rdtscp => Op::Define(1 | 1 << 1 | 1 << 2),
         M::Cpuid => Op::Define(1 | 1 << 1 | 1 << 2 | 1 << 3),
-        M::Rdrand | M::Rdseed => {
-            let number = if let Opnd::Reg(n) = insn.dst { n } else { 0 };
-            Op::Define(1 << number)
-        }
-        M::Rdpid | M::Rdfsbase | M::Rdgsbase => {
-            let number = if let Opnd::Reg(n) = insn.dst { n } else { 0 };
-            Op::Define(1 << number)
-        }
         M::Lahf => Op::Lahf,
         M::Sahf => Op::Sahf,
         M::Clc | M::Stc => Op::FlagDefine(Flags::CF),
-        M::Cmc => Op::Nop,
         M::Cld => Op::SetDf(false),
         M::Std => Op::SetDf(true),
         M::Stac => Op::SetAc(true),
         M::Clac => Op::SetAc(false),
-        M::Nop
-        | M::Endbr64
-        | M::Endbr32
-        | M::Lfence
-        | M::Mfence
-        | M::Sfence
-        | M::Pause
-        | M::Ud0
-        | M::Ud1
-        | M::Ud2
-        | M::Int3
-        | M::Int1
-        | M::Int
-        | M::Hlt
-        | M::Cli
-        | M::Sti
-        | M::Clflush
-        | M::Clflushopt
-        | M::Clwb
-        | M::Cldemote
-        | M::Prefetchnta
-        | M::Prefetcht0
-        | M::Prefetcht1
-        | M::Prefetcht2
-        | M::Prefetchw
-        | M::Prefetch
-        | M::Invlpg
-        | M::Invpcid
-        | M::Invlpga
-        | M::Wbinvd
-        | M::Wbnoinvd
-        | M::Invd
-        | M::Swapgs
-        | M::Monitor
-        | M::Mwait
-        | M::Monitorx
-        | M::Mwaitx
-        | M::Serialize
-        | M::Wrmsr
-        | M::Xsetbv
-        | M::Wrpkru
-        | M::Lgdt
-        | M::Lidt
-        | M::Lldt
-        | M::Ltr
-        | M::Sgdt
-        | M::Sidt
-        | M::Lmsw
-        | M::Clts
-        | M::Wait
-        | M::Verw
-        | M::Wrfsbase
-        | M::Wrgsbase
-        | M::Clgi
-        | M::Stgi
-        | M::Iretq
-        | M::Iret
-        | M::Sysretq
-        | M::Tpause
-        | M::Umonitor
-        | M::Umwait
-        | M::Emms
-        | M::Fninit
-        | M::Fnclex
-        | M::Fnop
-        | M::Vzeroupper
-        | M::Ldmxcsr
-        | M::Vldmxcsr
-        | M::Xrstor
-        | M::Xrstor64
-        | M::Xrstors
-        | M::Xrstors64
-        | M::Fxrstor
-        | M::Fxrstor64
-        | M::Fxsave
-        | M::Fxsave64
-        | M::Xsave
-        | M::Xsave64
-        | M::Xsaveopt
-        | M::Xsaveopt64
-        | M::Xsavec
-        | M::Xsavec64
-        | M::Xsaves
-        | M::Xsaves64
-        | M::Vmload
-        | M::Vmsave
-        | M::Vmrun
-        | M::Skinit
-        | M::Vmptrld
-        | M::Vmclear
-        | M::Vmwrite
-        | M::Vmxon
-        | M::Vmxoff
-        | M::Invept
-        | M::Invvpid
-        | M::Vmlaunch
-        | M::Vmresume
-        | M::Encls
-        | M::Enclu
-        | M::Enqcmds
-        | M::Movdir64b => Op::Nop,
-        M::Movdiri => Op::Mov,
-        M::Str | M::Sldt | M::Smsw | M::Vmread => {
-            insn.src = Opnd::None;
-            insn.src_size = insn.size;
-            Op::Mov
-        }
         _ => return None,
     })
+}
+
+/// A table of instructions that change neither registers nor memory whose definedness is followed.
+fn is_without_effect(mnemonic: Mnemonic) -> bool {
+    use Mnemonic::*;
+    matches!(
+        mnemonic,
+        Nop | Endbr64
+            | Endbr32
+            | Lfence
+            | Mfence
+            | Sfence
+            | Pause
+            | Ud0
+            | Ud1
+            | Ud2
+            | Int3
+            | Int1
+            | Int
+            | Hlt
+            | Cli
+            | Sti
+            | Clflush
+            | Clflushopt
+            | Clwb
+            | Cldemote
+            | Prefetchnta
+            | Prefetcht0
+            | Prefetcht1
+            | Prefetcht2
+            | Prefetchw
+            | Prefetch
+            | Invlpg
+            | Invpcid
+            | Invlpga
+            | Wbinvd
+            | Wbnoinvd
+            | Invd
+            | Swapgs
+            | Monitor
+            | Mwait
+            | Monitorx
+            | Mwaitx
+            | Serialize
+            | Wrmsr
+            | Xsetbv
+            | Wrpkru
+            | Lgdt
+            | Lidt
+            | Lldt
+            | Ltr
+            | Sgdt
+            | Sidt
+            | Lmsw
+            | Clts
+            | Wait
+            | Verw
+            | Wrfsbase
+            | Wrgsbase
+            | Clgi
+            | Stgi
+            | Iretq
+            | Iret
+            | Sysretq
+            | Tpause
+            | Umonitor
+            | Umwait
+            | Emms
+            | Fninit
+            | Fnclex
+            | Fnop
+            | Vzeroupper
+            | Ldmxcsr
+            | Vldmxcsr
+            | Xrstor
+            | Xrstor64
+            | Xrstors
+            | Xrstors64
+            | Fxrstor
+            | Fxrstor64
+            | Fxsave
+            | Fxsave64
+            | Xsave
+            | Xsave64
+            | Xsaveopt
+            | Xsaveopt64
+            | Xsavec
+            | Xsavec64
+            | Xsaves
+            | Xsaves64
+            | Vmload
+            | Vmsave
+            | Vmrun
+            | Skinit
+            | Vmptrld
+            | Vmclear
+            | Vmwrite
+            | Vmxon
+            | Vmxoff
+            | Invept
+            | Invvpid
+            | Vmlaunch
+            | Vmresume
+            | Encls
+            | Enclu
+            | Enqcmds
+            | Movdir64b
+            | Cmc
+    )
 }
 
 fn sign_a(insn: &mut Insn, from: u8) -> Op {
@@ -464,51 +442,6 @@ fn sign_d(insn: &mut Insn, size: u8) -> Op {
     (insn.src, insn.dst) = (Opnd::Reg(0), Opnd::Reg(2));
     (insn.src_size, insn.size) = (size, size);
     Op::SignExtendD
-}
-
-fn is_setcc(m: Mnemonic) -> bool {
-    use Mnemonic::*;
-    matches!(
-        m,
-        Seto | Setno
-            | Setb
-            | Setae
-            | Sete
-            | Setne
-            | Setbe
-            | Seta
-            | Sets
-            | Setns
-            | Setp
-            | Setnp
-            | Setl
-            | Setge
-            | Setle
-            | Setg
-    )
-}
-
-fn is_cmov(m: Mnemonic) -> bool {
-    use Mnemonic::*;
-    matches!(
-        m,
-        Cmovo
-            | Cmovno
-            | Cmovb
-            | Cmovae
-            | Cmove
-            | Cmovne
-            | Cmovbe
-            | Cmova
-            | Cmovs
-            | Cmovns
-            | Cmovp
-            | Cmovnp
-            | Cmovl
-            | Cmovge
-            | Cmovle
-            | Cmovg
-    )
 }
 
 fn string(instr: &Instruction, insn: &mut Insn) -> Option<Op> {

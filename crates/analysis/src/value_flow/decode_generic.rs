@@ -1,7 +1,7 @@
 //! Translation of vector moves, and of instructions that have no rule of their own.
 
-use super::decode::{flags, register};
-use super::insn::{Generic, Insn, Op, Opnd, RegUse};
+use super::insn::{Generic, Insn, Op, Opnd, RegUse, register};
+use super::regs::flags;
 use iced_x86::{EncodingKind, Instruction, Mnemonic, OpAccess, OpKind, Register};
 
 /// The rule of a vector move, which keeps the definedness of each byte, or of a zeroing idiom. `None` for

@@ -88,15 +88,7 @@ impl<M: Memory> Machine<'_, '_, M> {
                     self.write(dst, size, value);
                 }
             }
-            Op::PushFlags => {
-                let undef = spread_flags(self.regs.flags);
-                self.push(Bits::with_undef(undef, 8, self.regs.flags_origin), 8);
-            }
-            Op::PopFlags => {
-                if let Some(value) = self.pop(8, 0) {
-                    self.set_flags(Flags::ALL, gather_flags(value.undef), value.origin);
-                }
-            }
+            Op::PushFlags | Op::PopFlags | Op::Lahf | Op::Sahf => self.move_flags(),
             Op::Leave => self.leave(),
             Op::Ret => {
                 self.pop(8, insn.imm);
@@ -135,50 +127,67 @@ impl<M: Memory> Machine<'_, '_, M> {
                 };
                 self.write(dst, size, value);
             }
-            Op::Define(registers) => {
-                for reg in 0..16 {
-                    if registers >> reg & 1 != 0 {
-                        self.regs.gpr[reg] = Bits::DEFINED;
-                    }
-                }
-                if matches!(insn.mnemonic, iced_x86::Mnemonic::Rdrand | iced_x86::Mnemonic::Rdseed) {
-                    self.set_flags(Flags::ALL, 0, 0);
-                }
-            }
-            Op::Lahf => {
-                let undef = spread_flags(self.regs.flags & !Flags::OF);
-                let value = Bits::with_undef(undef, 1, self.regs.flags_origin);
-                self.write(Opnd::High(0), 1, value);
-            }
-            Op::Sahf => {
-                let value = self.read(Opnd::High(0), 1);
-                self.set_flags(Flags::ALL & !Flags::OF, gather_flags(value.undef), value.origin);
-            }
+            Op::Define(registers) => self.define(*registers),
             Op::FlagDefine(flags) => self.set_flags(*flags, 0, 0),
             Op::SetDf(df) => self.regs.df = *df,
             Op::SetAc(ac) => self.regs.ac = *ac,
-            Op::In => {
-                let port = self.read(src, 2);
-                if !port.is_defined() {
-                    self.mem.undefined_port_output(&self.ctx, port.origin);
-                    self.set_defined(src);
-                }
-                self.write(dst, size, Bits::DEFINED.zero_extend(size));
-            }
-            Op::Out => {
-                let (value, port) = (self.read(dst, size), self.read(src, 2));
-                if !(value.is_defined() && port.is_defined()) {
-                    let origin = if value.is_defined() { port.origin } else { value.origin };
-                    self.mem.undefined_port_output(&self.ctx, origin);
-                    self.set_defined(src);
-                }
-            }
+            Op::In | Op::Out => self.port(),
             Op::Str(what) => self.string(*what),
             Op::Rep(what) => self.repeat(*what),
             Op::RepCompare(what) => self.repeat_compare(*what),
             Op::VecMov(bytes, zero) => self.vector_move(*bytes, *zero),
             Op::Generic(generic) => self.generic(generic),
             _ => self.arithmetic(),
+        }
+    }
+
+    /// Moves the flags to or from the stack or ah.
+    fn move_flags(&mut self) {
+        let most = Flags::ALL & !Flags::OF;
+        match self.insn.op {
+            Op::PushFlags => {
+                let undef = spread_flags(self.regs.flags);
+                self.push(Bits::with_undef(undef, 8, self.regs.flags_origin), 8);
+            }
+            Op::PopFlags => {
+                if let Some(value) = self.pop(8, 0) {
+                    self.set_flags(Flags::ALL, gather_flags(value.undef), value.origin);
+                }
+            }
+            Op::Lahf => {
+                let undef = spread_flags(self.regs.flags & most);
+                self.write(Opnd::High(0), 1, Bits::with_undef(undef, 1, self.regs.flags_origin));
+            }
+            _ => {
+                let value = self.read(Opnd::High(0), 1);
+                self.set_flags(most, gather_flags(value.undef), value.origin);
+            }
+        }
+    }
+
+    /// The instruction sets these registers to values that the guest's memory and registers do not decide.
+    fn define(&mut self, registers: u16) {
+        for reg in (0..16).filter(|reg| registers >> reg & 1 != 0) {
+            self.regs.gpr[reg] = Bits::DEFINED;
+        }
+        if matches!(self.insn.mnemonic, iced_x86::Mnemonic::Rdrand | iced_x86::Mnemonic::Rdseed) {
+            self.set_flags(Flags::ALL, 0, 0);
+        }
+    }
+
+    /// Reads or writes a port: the first operand is the value, the second one the port.
+    fn port(&mut self) {
+        let (size, dst, src) = (self.insn.size, self.insn.dst, self.insn.src);
+        let output = matches!(self.insn.op, Op::Out);
+        let value = if output { self.read(dst, size) } else { Bits::DEFINED.zero_extend(size) };
+        let port = self.read(src, 2);
+        if !(value.is_defined() && port.is_defined()) {
+            let origin = if value.is_defined() { port.origin } else { value.origin };
+            self.mem.undefined_port_output(&self.ctx, origin);
+            self.set_defined(src);
+        }
+        if !output {
+            self.write(dst, size, value);
         }
     }
 

@@ -1,7 +1,8 @@
 //! Instructions, translated once into what execution needs.
 
+use super::regs::{MASKS, MMX, X87};
 use super::{AccessKind, Control};
-use iced_x86::Mnemonic;
+use iced_x86::{Mnemonic, Register};
 
 /// A translated block of code.
 #[derive(Clone, Debug)]
@@ -81,6 +82,25 @@ pub(super) enum Opnd {
     Vec(u8),
     Mem,
     Imm,
+}
+
+/// The place of register `reg`, and its size in bytes.
+pub(super) fn register(reg: Register) -> (Opnd, u8) {
+    let size = reg.size() as u8;
+    let number = reg.number() as u8;
+    let opnd = match reg {
+        Register::AH | Register::CH | Register::DH | Register::BH => {
+            Opnd::High(reg as u8 - Register::AH as u8)
+        }
+        // For byte registers, iced counts ah to bh too.
+        _ if reg.is_gpr() => Opnd::Reg(reg.full_register().number() as u8),
+        _ if reg.is_vector_register() => Opnd::Vec(number),
+        _ if reg.is_mm() => Opnd::Vec(MMX + number),
+        _ if reg.is_k() => Opnd::Vec(MASKS + number),
+        _ if reg.is_st() => Opnd::Vec(X87),
+        _ => Opnd::None,
+    };
+    (opnd, size)
 }
 
 pub(super) const NO_REG: u8 = 0xff;

@@ -1,6 +1,8 @@
 //! Shadow state of one thread's registers.
 
+use super::bits::{mask, top};
 use super::{Bits, Origin};
+use iced_x86::RflagsBits;
 
 /// Masks of the arithmetic flags, for the undefined mask of [`Regs::flags`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,48 @@ impl Flags {
     pub const OF: u8 = 32;
     /// Mask of all six flags.
     pub const ALL: u8 = 63;
+}
+
+/// The undefined ones of the sign, zero and parity flags of a result.
+#[inline]
+pub(super) fn result_flags(r: Bits, size: u8) -> u8 {
+    if r.undef == 0 {
+        return 0;
+    }
+    let mut flags = 0;
+    // A bit that is known to be one means that the result is not zero.
+    if r.value & mask(size) == 0 {
+        flags |= Flags::ZF;
+    }
+    if r.undef & top(size) != 0 {
+        flags |= Flags::SF;
+    }
+    if r.undef & 0xff != 0 {
+        flags |= Flags::PF;
+    }
+    flags
+}
+
+pub(super) fn if_undefined(undefined: bool, flags: u8) -> u8 {
+    if undefined { flags } else { 0 }
+}
+
+/// Converts iced's flag bits into those of [`Flags`].
+pub(super) fn flags(bits: u32) -> u8 {
+    let mut out = 0;
+    for (theirs, ours) in [
+        (RflagsBits::CF, Flags::CF),
+        (RflagsBits::PF, Flags::PF),
+        (RflagsBits::AF, Flags::AF),
+        (RflagsBits::ZF, Flags::ZF),
+        (RflagsBits::SF, Flags::SF),
+        (RflagsBits::OF, Flags::OF),
+    ] {
+        if bits & theirs != 0 {
+            out |= ours;
+        }
+    }
+    out
 }
 
 /// Number of slots in [`Regs`] for registers other than the general-purpose ones.

@@ -1,10 +1,10 @@
 //! Rules of shifts, rotates, bit tests and bit scans.
 
-use super::arith::{if_undefined, result_flags};
 use super::bits::{Bits, mask, smear_left, smear_right, top};
 use super::exec::Machine;
 use super::insn::{BitOp, Opnd, Shift};
-use super::{Flags, Memory};
+use super::regs::{if_undefined, result_flags};
+use super::{Flags, Memory, Origin};
 use iced_x86::Mnemonic;
 
 impl<M: Memory> Machine<'_, '_, M> {
@@ -77,12 +77,12 @@ impl<M: Memory> Machine<'_, '_, M> {
         let width = u32::from(size) * 8;
         let (a, b, count) = (self.read(insn.dst, size), self.read(insn.src, size), self.read(insn.src2, 1));
         let range = if size == 8 { 63 } else { 31 };
-        let origin = [a.origin, b.origin, count.origin].into_iter().find(|&o| o != 0).unwrap_or(0);
+        let origin = first_origin([a.origin, b.origin, count.origin]);
         let c = (count.value & range) as u32;
         let exact = count.undef & range == 0 && count.known & range == range && c <= width;
         if !exact {
             let any = a.undef | b.undef | count.undef & range != 0;
-            let r = Bits::with_undef(if any { u64::MAX } else { 0 }, size, origin);
+            let r = Bits::whole(any, size, origin);
             let flags = if any { Flags::ALL } else { self.regs.flags };
             self.set_flags(Flags::ALL, flags, if any { origin } else { self.regs.flags_origin });
             self.write(insn.dst, size, r);
@@ -182,6 +182,11 @@ impl<M: Memory> Machine<'_, '_, M> {
             dst => self.write(dst, size, r),
         }
     }
+}
+
+/// The first source that is known.
+pub(super) fn first_origin(origins: [Origin; 3]) -> Origin {
+    origins.into_iter().find(|&origin| origin != 0).unwrap_or(0)
 }
 
 /// A shift or rotation by a known count; `a` is zero-extended from `size` bytes.

@@ -4,7 +4,7 @@
 //! event, and later by clocks (see [`crate::order`]). A store that takes something away releases nothing. Such
 //! stores clear a pointer, or are any store of a driver that shuts down.
 
-use super::races::{Known, judgment, pair};
+use super::races::{Known, ONE_WRITER, Pair, judgment, pair};
 use super::triage::Form;
 use super::words::{Cell, How};
 use super::{DrCheck, Mode};
@@ -25,11 +25,11 @@ pub(super) struct Hand {
     before: u32,
     /// Clocks say what was handed over, so `event` does not matter.
     exact: bool,
-    pair: super::races::Pair,
+    pair: Pair,
     finding: usize,
 }
 
-pub(super) const HANDS_OVER: &str = "flag or index that hands over what was written before it";
+const HANDS_OVER: &str = "flag or index that hands over what was written before it";
 
 /// A mask of bytes that one instruction can store at once, naturally aligned.
 fn is_aligned(mask: u8) -> bool {
@@ -144,7 +144,7 @@ impl DrCheck {
 
     /// A flag has ordered two accesses. Where its reader decides by it, its finding is dropped; otherwise the
     /// finding becomes a warning.
-    fn used(&mut self, cx: &mut Cx<'_>, hand: Hand, pair: super::races::Pair) {
+    fn used(&mut self, cx: &mut Cx<'_>, hand: Hand, pair: Pair) {
         if hand.pair == pair {
             return;
         }
@@ -165,9 +165,6 @@ impl DrCheck {
         }
     }
 }
-
-/// The judgment of a flag that only one side writes, which is likely harmless.
-pub(super) const ONE_WRITER: &str = "flag or index with one writer";
 
 #[cfg(test)]
 mod tests {

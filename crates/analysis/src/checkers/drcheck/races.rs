@@ -1,6 +1,5 @@
 //! Which pairs of accesses race, and how the races are judged.
 
-use super::hands::ONE_WRITER;
 use super::words::{At, CELLS, Cell, How};
 use super::{DrCheck, NAME, text, triage};
 use crate::checker::{Cx, Draft};
@@ -28,6 +27,9 @@ pub(super) enum Known {
     /// The pair races for a flag that hands over what its readers use.
     Flag,
 }
+
+/// The judgment of a flag that only one side writes, which is likely harmless.
+pub(super) const ONE_WRITER: &str = "flag or index with one writer";
 
 /// What distinguishes findings: the target of the race, the two functions (the smaller first), and whether it
 /// is judged benign.

@@ -1,5 +1,6 @@
 //! Entries into the driver begin and end: strands, callbacks, and what brings a device up.
 
+use super::functions::Caller;
 use crate::level::Level;
 use crate::machine::Out;
 use crate::order::{
@@ -8,6 +9,8 @@ use crate::order::{
 use crate::replay::{Entering, Replay};
 use crate::stacks::{StackId, same_stack};
 use guardrail_knowledge::effect::LockKind;
+
+/// Most entries of a context that are open at a time. With more, the outermost one is dropped.
 const MAX_ENTRIES: usize = 64;
 /// The argument number that stands for the current task, behind the callback's arguments.
 const CURRENT: u8 = guardrail_knowledge::chart::CURRENT;
@@ -175,27 +178,8 @@ impl Replay {
         if context.order.entries.len() >= MAX_ENTRIES {
             context.order.entries.remove(0);
         }
-        let serial = callback.filter(|&(chart, cb, _)| self.state.order.is_serial((chart, cb)));
-        let strand = match (outer, serial) {
-            (Some(outer), _) => outer,
-            (None, Some((chart, cb, instance))) if !is_task(level) || self.is_worker(c, &caller, chart) => {
-                self.strand(Who::Serial { chart, callback: cb, instance }, callback)
-            }
-            (None, _) if is_task(level) && caller.worker && self.state.order.parts().deferral => {
-                self.strand(Who::Work { function: addr, item: entering.registers[0] }, None)
-            }
-            (None, _) if level == Level::Hardirq && caller.handler != 0 => {
-                // The handler of one line runs on one CPU at a time, no matter what it calls back.
-                self.strand(Who::Interrupt { cpu: ONE_AT_A_TIME, level, function: caller.handler }, None)
-            }
-            (None, _) if !is_task(level) => {
-                self.strand(Who::Interrupt { cpu: v as u32, level, function: addr }, None)
-            }
-            (None, _) => match self.base_strand(v, c, addr) {
-                Some(strand) => strand,
-                None => return,
-            },
-        };
+        let strand = outer.or_else(|| self.outermost_strand(v, c, &caller, callback, (addr, args[0])));
+        let Some(strand) = strand else { return };
         self.order.serial += 1;
         let entry = Entry {
             function: addr,
@@ -214,6 +198,48 @@ impl Replay {
             self.state.order.entered(strand, callback);
         }
         self.state.order.entered_also(strand, &caller.candidates, &args, callback);
+        self.acquire_at_entry(c, &entry, &caller, outer.is_none());
+        self.refresh(v, c, addr);
+        if let (Some(hand), Some(context)) = (entry.hand, self.contexts.get_mut(c)) {
+            self.state.order.hand_begins(&mut context.order, hand);
+        }
+        self.take_holds(v, c, entering.task, entering.rsp);
+        self.tell_steps(v, c, StackId::default());
+        self.each(v, Some(c), |checker, cx| checker.entered(cx, &entry));
+    }
+
+    /// The strand of an entry that no other entry is around. `function` is the driver's function, and `item`
+    /// its first argument.
+    fn outermost_strand(
+        &mut self,
+        v: usize,
+        c: usize,
+        caller: &Caller,
+        callback: Option<(usize, usize, u32)>,
+        (function, item): (u64, u64),
+    ) -> Option<StrandId> {
+        let level = self.contexts.get(c)?.level;
+        let serial = callback.filter(|&(chart, cb, _)| self.state.order.is_serial((chart, cb)));
+        if let Some((chart, cb, instance)) = serial
+            && (!is_task(level) || self.is_worker(c, caller, chart))
+        {
+            return Some(self.strand(Who::Serial { chart, callback: cb, instance }, callback));
+        }
+        if is_task(level) && caller.worker && self.state.order.parts().deferral {
+            return Some(self.strand(Who::Work { function, item }, None));
+        }
+        if level == Level::Hardirq && caller.handler != 0 {
+            // The handler of one line runs on one CPU at a time, no matter what it calls back.
+            let function = caller.handler;
+            return Some(self.strand(Who::Interrupt { cpu: ONE_AT_A_TIME, level, function }, None));
+        }
+        self.base_strand(v, c, function)
+    }
+
+    /// The strand of an entry acquires what comes before the entry.
+    fn acquire_at_entry(&mut self, c: usize, entry: &Entry, caller: &Caller, outermost: bool) {
+        let (strand, callback) = (entry.strand, entry.callback);
+        let Some(level) = self.contexts.get(c).map(|context| context.level) else { return };
         if let Some(object) = entry.turns {
             self.state.order.acquire(strand, object);
         }
@@ -222,39 +248,31 @@ impl Replay {
         } else {
             self.thaw(c);
         }
-        let states = self.state.order.parts().states;
+        let parts = self.state.order.parts();
         // Work that the driver has not queued itself was queued by a library for it.
         let lent = caller.worker && callback.is_some_and(|callback| !self.state.order.was_forked(callback));
-        if states && (caller.library || lent) {
+        if parts.states && (caller.library || lent) {
             self.state.order.acquire(strand, LIBRARY);
         }
-        if states && level >= Level::Hardirq {
+        if parts.states && level >= Level::Hardirq {
             self.state.order.acquire(strand, DEVICE);
         }
-        if lent || self.is_one_of(&entry, &BRINGS_UP) {
-            let depth = self.contexts.get(c).map_or(0, |context| context.order.entries.len());
-            if let Some(context) = self.contexts.get_mut(c) {
-                context.order.begin_bringing_up(depth);
-            }
+        if (lent || self.is_one_of(entry, &BRINGS_UP))
+            && let Some(context) = self.contexts.get_mut(c)
+        {
+            context.order.begin_bringing_up(context.order.entries.len());
         }
-        if outer.is_none() && !is_task(level) {
+        if outermost && !is_task(level) {
             self.state.order.acquire(strand, GRACE);
         }
-        if caller.after_grace && self.state.order.parts().deferral {
+        if caller.after_grace && parts.deferral {
             self.state.order.acquire(strand, RCU);
         }
         if caller.exit
-            && let Some(module) = self.module_of(addr)
+            && let Some(module) = self.module_of(entry.function)
         {
             self.state.order.acquire(strand, module);
         }
-        self.refresh(v, c, addr);
-        if let (Some(hand), Some(context)) = (entry.hand, self.contexts.get_mut(c)) {
-            self.state.order.hand_begins(&mut context.order, hand);
-        }
-        self.take_holds(v, c, entering.task, entering.rsp);
-        self.tell_steps(v, c, StackId::default());
-        self.each(v, Some(c), |checker, cx| checker.entered(cx, &entry));
     }
 
     /// The object by which a callback takes turns with others; `None` where it takes no turns.
