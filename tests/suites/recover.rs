@@ -176,7 +176,7 @@ fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
         _ if disk => "fixtures/guarded/recover-disk.sh",
         _ => "fixtures/guarded/recover.sh",
     };
-    let parts = ["../workloads/device.sh", "fixtures/guarded/recovery.sh", own];
+    let parts = ["../guest/workloads/device.sh", "fixtures/guarded/recovery.sh", own];
     let parts = parts.map(|part| std::fs::read_to_string(root.join(part))).into_iter();
     std::fs::write(&workload, parts.collect::<Result<Vec<_>, _>>()?.concat())?;
     let request = Request { driver: &driver, more: &[], kernel, device: None, workload: workload.to_str() };

@@ -5,7 +5,7 @@ use guardrail_host::zoo;
 use std::path::Path;
 
 /// The top folders of the repository: a path in backticks that begins with one is relative to the repository.
-const FOLDERS: [&str; 12] = [
+const FOLDERS: [&str; 11] = [
     "crates",
     "runtime",
     "docs",
@@ -15,7 +15,6 @@ const FOLDERS: [&str; 12] = [
     "zoo",
     "scripts",
     "knowledge",
-    "workloads",
     "guest",
     "active",
 ];

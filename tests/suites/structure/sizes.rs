@@ -7,7 +7,7 @@ use crate::{Found, read};
 const FILE: usize = 600;
 const RUST: usize = 100;
 const C: usize = 60;
-const FOLDERS: [&str; 11] = [
+const FOLDERS: [&str; 10] = [
     "crates",
     "runtime",
     "tests",
@@ -16,7 +16,6 @@ const FOLDERS: [&str; 11] = [
     "guest",
     "zoo",
     "scripts",
-    "workloads",
     "active",
     "knowledge",
 ];

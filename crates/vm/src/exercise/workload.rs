@@ -47,38 +47,38 @@ pub const NAMES: [(&str, &str); 8] = [
 ];
 
 /// The script that all of them begin with.
-const DEVICE: &str = include_str!("../../../../workloads/device.sh");
-const NETWORK: &str = include_str!("../../../../workloads/network.sh");
-const STORAGE: &str = include_str!("../../../../workloads/storage.sh");
-const FULL_ALL: &str = include_str!("../../../../workloads/full.sh");
-const FULL_NETWORK: &str = include_str!("../../../../workloads/full-network.sh");
-const FULL_STORAGE: &str = include_str!("../../../../workloads/full-storage.sh");
-const FULL_SOUND: &str = include_str!("../../../../workloads/full-sound.sh");
-const FULL_INPUT: &str = include_str!("../../../../workloads/full-input.sh");
-const FULL_OTHER: &str = include_str!("../../../../workloads/full-other.sh");
-const LOAD: &str = include_str!("../../../../workloads/load.sh");
+const DEVICE: &str = include_str!("../../../../guest/workloads/device.sh");
+const NETWORK: &str = include_str!("../../../../guest/workloads/network.sh");
+const STORAGE: &str = include_str!("../../../../guest/workloads/storage.sh");
+const FULL_ALL: &str = include_str!("../../../../guest/workloads/full.sh");
+const FULL_NETWORK: &str = include_str!("../../../../guest/workloads/full-network.sh");
+const FULL_STORAGE: &str = include_str!("../../../../guest/workloads/full-storage.sh");
+const FULL_SOUND: &str = include_str!("../../../../guest/workloads/full-sound.sh");
+const FULL_INPUT: &str = include_str!("../../../../guest/workloads/full-input.sh");
+const FULL_OTHER: &str = include_str!("../../../../guest/workloads/full-other.sh");
+const LOAD: &str = include_str!("../../../../guest/workloads/load.sh");
 /// The script of a guest that continues after the workload.
-const COMMANDS: &str = include_str!("../../../../workloads/commands.sh");
-const STRESS: &str = include_str!("../../../../workloads/stress.sh");
-const FILES_ALL: &str = include_str!("../../../../workloads/files.sh");
-const CHURN: &str = include_str!("../../../../workloads/churn.sh");
-const BENCH_SERVER: &str = include_str!("../../../../workloads/bench-server.sh");
-const BENCH_NETWORK: &str = include_str!("../../../../workloads/bench-network.sh");
-const BENCH_POSTMARK: &str = include_str!("../../../../workloads/bench-postmark.sh");
-const BENCH_AUDIO: &str = include_str!("../../../../workloads/bench-audio.sh");
-const BENCH_TRANSFER: &str = include_str!("../../../../workloads/bench-transfer.sh");
-const BENCH_DISK: &str = include_str!("../../../../workloads/bench-disk.sh");
+const COMMANDS: &str = include_str!("../../../../guest/workloads/commands.sh");
+const STRESS: &str = include_str!("../../../../guest/workloads/stress.sh");
+const FILES_ALL: &str = include_str!("../../../../guest/workloads/files.sh");
+const CHURN: &str = include_str!("../../../../guest/workloads/churn.sh");
+const BENCH_SERVER: &str = include_str!("../../../../guest/benchmarks/bench-server.sh");
+const BENCH_NETWORK: &str = include_str!("../../../../guest/benchmarks/bench-network.sh");
+const BENCH_POSTMARK: &str = include_str!("../../../../guest/benchmarks/bench-postmark.sh");
+const BENCH_AUDIO: &str = include_str!("../../../../guest/benchmarks/bench-audio.sh");
+const BENCH_TRANSFER: &str = include_str!("../../../../guest/benchmarks/bench-transfer.sh");
+const BENCH_DISK: &str = include_str!("../../../../guest/benchmarks/bench-disk.sh");
 
-const BENCH_KERNEL: &str = include_str!("../../../../workloads/bench-kernel.sh");
-const BENCH_KERNEL_MICRO: &str = include_str!("../../../../workloads/bench-kernel-micro.sh");
-const BENCH_KERNEL_FILES: &str = include_str!("../../../../workloads/bench-kernel-files.sh");
-const BENCH_KERNEL_WEB: &str = include_str!("../../../../workloads/bench-kernel-web.sh");
-const BENCH_KERNEL_COMPILE: &str = include_str!("../../../../workloads/bench-kernel-compile.sh");
+const BENCH_KERNEL: &str = include_str!("../../../../guest/benchmarks/bench-kernel.sh");
+const BENCH_KERNEL_MICRO: &str = include_str!("../../../../guest/benchmarks/bench-kernel-micro.sh");
+const BENCH_KERNEL_FILES: &str = include_str!("../../../../guest/benchmarks/bench-kernel-files.sh");
+const BENCH_KERNEL_WEB: &str = include_str!("../../../../guest/benchmarks/bench-kernel-web.sh");
+const BENCH_KERNEL_COMPILE: &str = include_str!("../../../../guest/benchmarks/bench-kernel-compile.sh");
 
 /// C programs that benchmarks compile in the guest, by their file names there.
-const CLOCK: (&str, &str) = ("kernel-clock.h", include_str!("../../../../workloads/kernel-clock.h"));
-const MICRO: (&str, &str) = ("kernel-micro.c", include_str!("../../../../workloads/kernel-micro.c"));
-const FILES: (&str, &str) = ("kernel-files.c", include_str!("../../../../workloads/kernel-files.c"));
+const CLOCK: (&str, &str) = ("kernel-clock.h", include_str!("../../../../guest/benchmarks/kernel-clock.h"));
+const MICRO: (&str, &str) = ("kernel-micro.c", include_str!("../../../../guest/benchmarks/kernel-micro.c"));
+const FILES: (&str, &str) = ("kernel-files.c", include_str!("../../../../guest/benchmarks/kernel-files.c"));
 
 /// A workload that is made for no class. Its first step requests the device if it needs one, so it fits every
 /// class. Most are benchmarks, which `bench/guard` and `bench/kernel` run.

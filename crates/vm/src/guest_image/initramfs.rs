@@ -11,7 +11,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-const INIT: &str = include_str!("../../../../workloads/init");
+const INIT: &str = include_str!("../../../../guest/init");
 
 /// Runs the Debian program through the loader beside it.
 const ETHTOOL: &str = "#!/bin/sh\nexec /guardrail/lib/ld-linux-x86-64.so.2 --library-path /guardrail/lib /guardrail/ethtool \"$@\"\n";

@@ -1,4 +1,4 @@
-//! What the guest reports on the progress channel (see `workloads/init` for the lines).
+//! What the guest reports on the progress channel (see `guest/init` for the lines).
 
 /// The longest line that is read, in bytes; the rest of a longer one is dropped.
 pub const MAX_LINE: usize = 1024;
