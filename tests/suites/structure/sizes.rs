@@ -7,18 +7,8 @@ use crate::{Found, read};
 const FILE: usize = 600;
 const RUST: usize = 100;
 const C: usize = 60;
-const FOLDERS: [&str; 10] = [
-    "crates",
-    "runtime",
-    "tests",
-    "bench",
-    "fuzz",
-    "guest",
-    "zoo",
-    "scripts",
-    "active",
-    "knowledge",
-];
+const FOLDERS: [&str; 10] =
+    ["crates", "runtime", "tests", "bench", "fuzz", "guest", "zoo", "scripts", "active", "knowledge"];
 
 fn sources(ends: &[&str]) -> Vec<String> {
     FOLDERS.iter().flat_map(|folder| crate::files(folder, ends)).collect()

@@ -4,7 +4,7 @@ use crate::error::{Error, Result, suggest};
 use crate::qemu::Qemu;
 use serde::Serialize;
 
-const TEXT: &str = include_str!("../../data/catalog.txt");
+const TEXT: &str = include_str!("../../../../knowledge/catalog.txt");
 
 /// The kind of device that a driver drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
