@@ -14,11 +14,13 @@ fn frame(function: &str, offset: u64, line: Option<u32>) -> Frame {
     }
 }
 
-fn sample() -> Report {
-    let context =
-        ContextInfo { thread: "insmod/71".into(), cpu: 1, level: "softirq".into(), ..ContextInfo::default() };
-    let at = |frame| Some(CallStack { stack: vec![frame], context: Some(context.clone()), event: Some(5) });
-    let finding = Finding {
+fn context() -> ContextInfo {
+    ContextInfo { thread: "insmod/71".into(), cpu: 1, level: "softirq".into(), ..ContextInfo::default() }
+}
+
+fn use_after_free() -> Finding {
+    let at = |frame| Some(CallStack { stack: vec![frame], context: Some(context()), event: Some(5) });
+    Finding {
         id: "5f0c2a".into(),
         checker: "dmcheck".into(),
         kind: "use-after-free".into(),
@@ -31,7 +33,7 @@ fn sample() -> Report {
             frame("uaf_timer", 0x45, Some(31)),
             Frame { function: "call_timer_fn".into(), offset: 0x27, ..Frame::default() },
         ],
-        context: context.clone(),
+        context: context(),
         access: Some(AccessInfo { what: "read".into(), address: "0xffff88800123400c".into(), size: 4 }),
         object: Some(ObjectInfo {
             address: "0xffff888001234000".into(),
@@ -46,8 +48,11 @@ fn sample() -> Report {
         event: 1234,
         count: 3,
         ..Finding::default()
-    };
-    let undefined = Finding {
+    }
+}
+
+fn undefined() -> Finding {
+    Finding {
         id: "77aa01".into(),
         checker: "dmcheck".into(),
         kind: "uninit-branch".into(),
@@ -57,7 +62,7 @@ fn sample() -> Report {
         function: "decide".into(),
         offset: 9,
         stack: vec![frame("decide", 9, None)],
-        context: context.clone(),
+        context: context(),
         origin: Some(OriginInfo {
             description: "a 32-byte slab object".into(),
             stack: vec![frame("make", 3, Some(7))],
@@ -65,8 +70,11 @@ fn sample() -> Report {
         event: 1300,
         count: 1,
         ..Finding::default()
-    };
-    let race = Finding {
+    }
+}
+
+fn race() -> Finding {
+    Finding {
         id: "90ab12".into(),
         checker: "drcheck".into(),
         kind: "data-race".into(),
@@ -92,7 +100,7 @@ fn sample() -> Report {
                 stack: vec![frame("fill", 1, Some(10))],
             }],
             states: vec!["irq requested.enabled".into()],
-            ..context.clone()
+            ..context()
         },
         access: Some(AccessInfo { what: "write".into(), address: "0xffff888001234008".into(), size: 8 }),
         other: Some(OtherAccess {
@@ -122,7 +130,10 @@ fn sample() -> Report {
         event: 1400,
         count: 1,
         ..Finding::default()
-    };
+    }
+}
+
+fn sample() -> Report {
     Report {
         schema: SCHEMA.into(),
         driver: "zoo".into(),
@@ -143,7 +154,7 @@ fn sample() -> Report {
             device_accesses: 38_333,
             ..Run::default()
         },
-        findings: vec![finding, undefined, race],
+        findings: vec![use_after_free(), undefined(), race()],
     }
 }
 
