@@ -25,11 +25,11 @@ struct Code {
     instructions: HashMap<u64, (u8, Counter)>,
     modules: Vec<Module>,
     /// Counts of instructions in unloaded modules.
-    gone: BTreeMap<Place, u64>,
+    gone: BTreeMap<Key, u64>,
 }
 
 /// Module, function, offset in the function, and length of the instruction.
-type Place = (String, String, u64, u8);
+type Key = (String, String, u64, u8);
 
 impl Client for Coverage {
     const NAME: &'static str = "coverage";
@@ -69,8 +69,8 @@ impl Client for Coverage {
         // Another module may be loaded at the same address.
         for (&address, &(len, counter)) in code.instructions.iter().filter(|known| module.contains(*known.0))
         {
-            if let Some(place) = place(module, address, len) {
-                *code.gone.entry(place).or_default() += counter.total();
+            if let Some(key) = key(module, address, len) {
+                *code.gone.entry(key).or_default() += counter.total();
             }
         }
         code.instructions.retain(|&address, _| !module.contains(address));
@@ -82,15 +82,15 @@ impl Client for Coverage {
         let mut all = code.gone.clone();
         for (&address, &(len, counter)) in &code.instructions {
             let link = address.wrapping_sub(code.slide);
-            let place = match code.modules.iter().find(|module| module.contains(address)) {
-                Some(module) => place(module, address, len),
+            let key = match code.modules.iter().find(|module| module.contains(address)) {
+                Some(module) => key(module, address, len),
                 None => self
                     .image
                     .symbol_at(link)
                     .map(|located| (KERNEL.to_owned(), located.name.to_owned(), located.offset, len)),
             };
-            if let Some(place) = place {
-                *all.entry(place).or_default() += counter.total();
+            if let Some(key) = key {
+                *all.entry(key).or_default() += counter.total();
             }
         }
         let rows = all
@@ -111,7 +111,7 @@ impl Client for Coverage {
     }
 }
 
-fn place(module: &Module, address: u64, len: u8) -> Option<Place> {
+fn key(module: &Module, address: u64, len: u8) -> Option<Key> {
     let next = module.functions.partition_point(|function| function.0 <= address);
     let (start, name) = module.functions.get(next.checked_sub(1)?)?;
     Some((module.name.clone(), name.clone(), address - start, len))
@@ -130,9 +130,9 @@ mod tests {
         };
         for base in [0x1000, 0x9000] {
             let module = module(base);
-            assert_eq!(place(&module, base + 0x44, 3), Some(("m".into(), "two".into(), 4, 3)));
-            assert_eq!(place(&module, base + 0x3f, 1), Some(("m".into(), "one".into(), 0x2f, 1)));
-            assert_eq!(place(&module, base, 1), None);
+            assert_eq!(key(&module, base + 0x44, 3), Some(("m".into(), "two".into(), 4, 3)));
+            assert_eq!(key(&module, base + 0x3f, 1), Some(("m".into(), "one".into(), 0x2f, 1)));
+            assert_eq!(key(&module, base, 1), None);
         }
     }
 }

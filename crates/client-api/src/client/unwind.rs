@@ -91,7 +91,7 @@ impl Unwinder {
     /// Calls `each` for each frame, beginning with `first`.
     pub fn walk(&self, vcpu: &mut Vcpu, first: Frame, limit: usize, mut each: impl FnMut(&Frame)) {
         let Some(slide) = host().and_then(|host| host.slide()) else { return };
-        let (mut frame, mut memory) = (first, Pages::default());
+        let (mut frame, mut memory) = (first, StackPages::default());
         for _ in 0..limit.min(MAX_FRAMES) {
             each(&frame);
             let link = frame.pc.wrapping_sub(slide);
@@ -151,12 +151,12 @@ fn within(range: (u64, u64), addr: u64) -> bool {
 
 /// Reads stacks, with one translation per page, since most stack pages lie outside the direct map.
 #[derive(Default)]
-struct Pages {
+struct StackPages {
     page: u64,
     physical: Option<u64>,
 }
 
-impl Pages {
+impl StackPages {
     fn word(&mut self, vcpu: &mut Vcpu, addr: u64) -> Option<u64> {
         if addr & (PAGE - 1) > PAGE - 8 || addr >> 63 == 0 {
             return None;
@@ -166,7 +166,7 @@ impl Pages {
             let mut physical = 0;
             // SAFETY: called on the vCPU's own thread; QEMU writes one word.
             let mapped = unsafe { ffi::qemu_plugin_translate_vaddr(page, &mut physical) };
-            *self = Pages { page, physical: mapped.then_some(physical) };
+            *self = StackPages { page, physical: mapped.then_some(physical) };
         }
         let physical = self.physical? + (addr & (PAGE - 1));
         host()?.ram.word(physical, 8).or_else(|| vcpu.word(addr, 8))

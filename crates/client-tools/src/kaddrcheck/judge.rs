@@ -2,7 +2,7 @@
 
 use super::caches::{Cache, Slot};
 use super::guest::Guest;
-use super::memory::{Memory, Place};
+use super::memory::{Memory, SlabSlot};
 use super::pages::{PAGE, Pages, Use};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -104,7 +104,7 @@ impl Memory {
     }
 
     fn judge_slot(&self, guest: &mut impl Guest, pages: &Pages, touch: Touch, bad: u64) -> Option<Verdict> {
-        let place = self.place(bad)?;
+        let place = self.slot_at(bad)?;
         let slot = self.slots.get(place.head, place.index);
         let cache = &place.cache;
         let object = (place.address, slot.size());
@@ -143,7 +143,7 @@ impl Memory {
         Some(of(REDZONE, object, slot, format!("memory of {} that holds no object", cache.name)))
     }
 
-    fn objects(&self, guest: &mut impl Guest, pages: &Pages, place: &Place) -> u64 {
+    fn objects(&self, guest: &mut impl Guest, pages: &Pages, place: &SlabSlot) -> u64 {
         let at = pages.structure(place.head).wrapping_add(self.layout.slab_objects);
         guest.word(at, 2).unwrap_or(0) & 0x7fff
     }

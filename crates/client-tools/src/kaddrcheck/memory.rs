@@ -46,7 +46,7 @@ pub struct Memory {
 
 /// A slot of a slab.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct SlabSlot {
     pub(super) cache: std::sync::Arc<Cache>,
     /// Number of the slab's first page.
     pub(super) head: u64,
@@ -193,7 +193,7 @@ impl Memory {
     }
 
     /// The slot that contains an address, if its page is known to belong to a slab.
-    pub(super) fn place(&self, addr: u64) -> Option<Place> {
+    pub(super) fn slot_at(&self, addr: u64) -> Option<SlabSlot> {
         let pages = self.pages.get()?;
         let number = pages.number(addr)?;
         let page = pages.get(number);
@@ -203,7 +203,7 @@ impl Memory {
         let base = pages.address(head);
         let index = (addr - base) / cache.size;
         let address = base + index * cache.size;
-        Some(Place { cache, head, index, address })
+        Some(SlabSlot { cache, head, index, address })
     }
 
     /// Handles an allocation of an object. Without a size, it has the size of its cache's objects.
@@ -234,7 +234,7 @@ impl Memory {
             }
             Use::Unknown | Use::Exempt => return,
         }
-        let Some(place) = self.place(addr).filter(|place| place.address == addr) else { return };
+        let Some(place) = self.slot_at(addr).filter(|place| place.address == addr) else { return };
         let taken = place.cache.usable();
         // A cache with several users (slab merging) grows to its users' largest object.
         let now = || guest.word(place.cache.address.wrapping_add(self.layout.cache_object_size), 4);
@@ -312,7 +312,7 @@ impl Memory {
 
     /// Handles a free of an object.
     pub fn object_freed(&self, addr: u64, stack: u32) {
-        let Some(place) = self.place(addr) else { return };
+        let Some(place) = self.slot_at(addr) else { return };
         self.frees.note(place.address);
         if !place.cache.typesafe {
             self.shadow.fill(place.address, place.cache.usable(), 1);
@@ -322,7 +322,7 @@ impl Memory {
 
     /// Allows an object to use its whole slot.
     pub fn object_grown(&self, addr: u64) {
-        if let Some(place) = self.place(addr) {
+        if let Some(place) = self.slot_at(addr) {
             self.shadow.clear(place.address, place.cache.size);
             let size = place.cache.size;
             self.slots.update(place.head, place.index, |slot| *slot = Slot::live(size, slot.allocated));
@@ -347,7 +347,7 @@ impl Memory {
     }
 
     /// Whether the kernel's own lists say that a slot is free.
-    pub(super) fn is_free_now(&self, guest: &mut impl Guest, place: &Place) -> bool {
+    pub(super) fn is_free_now(&self, guest: &mut impl Guest, place: &SlabSlot) -> bool {
         let Some(pages) = self.pages.get() else { return false };
         let cpus = self.cpus(guest).to_vec();
         let kept = freelists::kept(guest, &self.layout, &place.cache, &cpus);

@@ -183,7 +183,7 @@ impl Log {
             for _ in 0..LOOKS {
                 match self.map.admits(ticket) {
                     Admission::Wait => std::hint::spin_loop(),
-                    told => return told,
+                    admission => return admission,
                 }
             }
             let passed = begun.elapsed();

@@ -34,8 +34,8 @@ pub extern "C" fn on_access(index: c_uint, info: u32, vaddr: u64, site: *mut c_v
         },
     };
     let access = Access { addr: vaddr, size: 1 << shift.min(6), store, io, insn };
-    let told = io && vcpu.told.take_if(|told| *told == insn).is_some();
-    if !told && (io || site.flags & MemFlags::DEVICES_ONLY == 0) {
+    let logged = io && vcpu.logged.take_if(|logged| *logged == insn).is_some();
+    if !logged && (io || site.flags & MemFlags::DEVICES_ONLY == 0) {
         vcpu.writer.push(access.encode());
     }
     if io && vcpu.passed != Some(insn) {

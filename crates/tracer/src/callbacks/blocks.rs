@@ -1,7 +1,7 @@
 //! Callbacks at the start of driver blocks: they log blocks, entries into the driver, and threads.
 
 use crate::state::{
-    Block, GS_BASE, INTERRUPT_FLAG, PerCpuPlaces, RAX, RFLAGS, RSP, Resumes, Tracer, Vcpu, global, tracer,
+    Block, GS_BASE, INTERRUPT_FLAG, PerCpuAddresses, RAX, RFLAGS, RSP, Resumes, Tracer, Vcpu, global, tracer,
     word,
 };
 use guardrail_plugin::with_env;
@@ -36,7 +36,7 @@ extern "C" fn block_begins(index: c_uint, block: *mut c_void, env: *mut u64) {
 pub fn begin_block(tracer: &Tracer, vcpu: &mut Vcpu, block: &'static Block) {
     vcpu.block = Some(block);
     vcpu.cut = None;
-    (vcpu.told, vcpu.passed) = (None, None);
+    (vcpu.logged, vcpu.passed) = (None, None);
     if vcpu.left {
         enter(tracer, vcpu, block);
     } else if tracer.single() {
@@ -73,14 +73,14 @@ fn enter(tracer: &Tracer, vcpu: &mut Vcpu, block: &Block) {
     }
     vcpu.left = false;
     vcpu.writer.begin();
-    tell_gs_base(vcpu);
+    log_gs_base(vcpu);
     vcpu.writer.push_slice(&words[..len]);
 }
 
 /// Logs the GS base of a vCPU once, in an open segment of its own ring.
 #[inline]
-pub fn tell_gs_base(vcpu: &mut Vcpu) {
-    if !std::mem::replace(&mut vcpu.gs_told, true) {
+pub fn log_gs_base(vcpu: &mut Vcpu) {
+    if !std::mem::replace(&mut vcpu.gs_logged, true) {
         let base = vcpu.reg(GS_BASE);
         vcpu.writer.push_slice(&global(Global::GsBase, base));
     }
@@ -118,8 +118,8 @@ pub fn top_of_stack(tracer: &Tracer, vcpu: &mut Vcpu, thread: (u64, u32), rsp: u
 /// Reads the current task and `preempt_count` of the vCPU.
 pub fn context(tracer: &Tracer, vcpu: &mut Vcpu) -> (u64, u32) {
     let generation = tracer.generation.load(Relaxed);
-    let places = match vcpu.per_cpu {
-        Some((found_in, places)) if found_in == generation => places,
+    let addresses = match vcpu.per_cpu {
+        Some((found_in, addresses)) if found_in == generation => addresses,
         _ => {
             let layout = &tracer.config.per_cpu;
             let slide = if layout.relative { tracer.slide().unwrap_or(0) } else { 0 };
@@ -129,25 +129,25 @@ pub fn context(tracer: &Tracer, vcpu: &mut Vcpu) -> (u64, u32) {
             let (Some(current), Some(preempt_count)) = (current, preempt_count) else {
                 return (0, 0);
             };
-            let places = PerCpuPlaces { current, preempt_count };
-            vcpu.per_cpu = Some((generation, places));
-            places
+            let addresses = PerCpuAddresses { current, preempt_count };
+            vcpu.per_cpu = Some((generation, addresses));
+            addresses
         }
     };
     if let (Some(task), Some(count)) =
-        (tracer.ram.word(places.current, 8), tracer.ram.word(places.preempt_count, 4))
+        (tracer.ram.word(addresses.current, 8), tracer.ram.word(addresses.preempt_count, 4))
     {
         return (task, count as u32);
     }
     // In most kernels the two lie close together, and one read costs half as much as two.
-    let distance = places.preempt_count.wrapping_sub(places.current);
+    let distance = addresses.preempt_count.wrapping_sub(addresses.current);
     if (8..256).contains(&distance)
-        && let Some(bytes) = vcpu.read_physical(places.current, distance as usize + 4)
+        && let Some(bytes) = vcpu.read_physical(addresses.current, distance as usize + 4)
     {
         return (word(&bytes[..8]), word(&bytes[distance as usize..]) as u32);
     }
-    let task = vcpu.read_physical_word(places.current, 8).unwrap_or(0);
-    (task, vcpu.read_physical_word(places.preempt_count, 4).unwrap_or(0) as u32)
+    let task = vcpu.read_physical_word(addresses.current, 8).unwrap_or(0);
+    (task, vcpu.read_physical_word(addresses.preempt_count, 4).unwrap_or(0) as u32)
 }
 
 /// Reads the pid of a task, and logs the thread when it is new.

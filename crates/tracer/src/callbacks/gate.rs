@@ -11,7 +11,7 @@ mod closed;
 
 pub use bound::{on_probe, on_remap};
 
-use crate::code::gate_sites::{GateSite, What};
+use crate::code::gate_sites::{GateAccess, GateSite};
 use crate::state::{Gate, RCX, RDI, RDX, RSI, Tracer, Vcpu, tracer};
 use guardrail_plugin::ffi;
 use guardrail_plugin::registers::Flags;
@@ -66,15 +66,15 @@ extern "C" fn at_site(index: c_uint, site: *mut c_void, env: *mut u64) {
 /// The device access that the instruction is about to make. `None` where the gate does not hold it.
 #[inline]
 fn access<'a>(tracer: &Tracer, gate: &'a Gate, vcpu: &mut Vcpu, site: &GateSite) -> Option<Held<'a>> {
-    match site.what {
-        What::Memory { size, store, plain } => {
-            let addr = site.place.address(|r| vcpu.reg(r));
+    match site.access {
+        GateAccess::Memory { size, store, plain } => {
+            let addr = site.operand.address(|r| vcpu.reg(r));
             is_held(tracer, gate, vcpu, site, addr).then(|| {
                 let access = Access { addr, size, store, io: true, insn: site.index };
                 Held { gate, space: Space::Memory, count: 1, word: (site.driver && plain).then_some(access) }
             })
         }
-        What::String { source, target, rep, .. } => {
+        GateAccess::String { source, target, rep, .. } => {
             let sources = source.then(|| vcpu.reg(RSI));
             let targets = target.map(|_| vcpu.reg(RDI));
             let count = if rep { vcpu.reg(RCX).min(MOST) } else { 1 };
@@ -82,7 +82,7 @@ fn access<'a>(tracer: &Tracer, gate: &'a Gate, vcpu: &mut Vcpu, site: &GateSite)
                 [sources, targets].into_iter().flatten().any(|addr| is_held(tracer, gate, vcpu, site, addr));
             (any && count > 0).then_some(Held { gate, space: Space::Memory, count, word: None })
         }
-        What::Port { port, rep, .. } => {
+        GateAccess::Port { port, rep, .. } => {
             let port = port.map_or_else(|| vcpu.reg(RDX) & 0xffff, u64::from);
             let count = if rep { vcpu.reg(RCX).min(MOST) } else { 1 };
             let wanted = site.driver || gate.ports.contains(port);
@@ -110,7 +110,7 @@ fn reaches_device(gate: &Gate, vcpu: &mut Vcpu, driver: bool, address: u64) -> b
 /// happen.
 #[cold]
 fn hold(tracer: &Tracer, vcpu: &mut Vcpu, site: &GateSite, held: &Held<'_>) {
-    let ticket = tell(tracer, vcpu, site.driver, held.word);
+    let ticket = publish(tracer, vcpu, site.driver, held.word);
     match wait(tracer, vcpu, held, site.address, ticket, site.flags) {
         HeldOutcome::Pass => {}
         HeldOutcome::Again => {
@@ -157,11 +157,11 @@ fn wait(
     let since = since.map_or_else(Instant::now, |(_, since)| since);
     let patience = if tracer.single() { SHARED } else { OWN };
     loop {
-        let told = match ticket {
+        let admission = match ticket {
             Some(ticket) => tracer.log().wait_checked(ticket, LOOK, patience),
             None => tracer.log().gate_closed().map_or(Admission::Pass, Admission::Closed),
         };
-        match told {
+        match admission {
             Admission::Pass => {
                 let nanos = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 tracer.log().count_held(held.space, held.count, nanos);
@@ -182,10 +182,10 @@ fn wait(
 }
 
 /// Publishes everything that the access depends on, and returns the ticket that must be checked.
-fn tell(tracer: &Tracer, vcpu: &mut Vcpu, driver: bool, word: Option<Access>) -> Option<u64> {
+fn publish(tracer: &Tracer, vcpu: &mut Vcpu, driver: bool, word: Option<Access>) -> Option<u64> {
     if let Some(word) = word {
         vcpu.writer.push(word.encode());
-        vcpu.told = Some(word.insn);
+        vcpu.logged = Some(word.insn);
     }
     vcpu.writer.close();
     match driver {
@@ -210,7 +210,7 @@ extern "C" fn at_config(index: c_uint, number: *mut c_void, env: *mut u64) {
     }
     let address = accessor.address.wrapping_add(tracer.slide().unwrap_or(0));
     let held = Held { gate, space: Space::Config, count: 1, word: None };
-    let ticket = tell(tracer, vcpu, false, None);
+    let ticket = publish(tracer, vcpu, false, None);
     // No function expects flags from its caller.
     match wait(tracer, vcpu, &held, address, ticket, Flags::Untouched) {
         HeldOutcome::Pass => {}

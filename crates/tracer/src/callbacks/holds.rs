@@ -102,9 +102,9 @@ fn arrive(tracer: &Tracer, vcpu: &mut Vcpu, site: &HoldSite) -> Verdict {
         holdable: (site.flags != Flags::Live || !tracer.single()) && !tracer.may_be_device(address),
         now: Instant::now(),
     };
-    let (step, told) = tracer.holds.arrive(&arrival, |at, len| vcpu.read_word(at, len as usize));
-    tell(vcpu, told);
-    vcpu.awaiting = step.1.map(|who| (who, site.operand.store));
+    let (step, meet) = tracer.holds.arrive(&arrival, |at, len| vcpu.read_word(at, len as usize));
+    log(vcpu, meet);
+    vcpu.awaiting = step.1.map(|side| (side, site.operand.store));
     step.0
 }
 
@@ -116,13 +116,13 @@ fn here(tracer: &Tracer, vcpu: &mut Vcpu, pc: u64) -> MeetSide {
 
 /// Notes that an instruction has made its access. It was held, or it met one that was.
 pub fn ran(tracer: &Tracer, vcpu: &mut Vcpu, store: bool) {
-    let Some((who, stores)) = vcpu.awaiting else { return };
+    let Some((side, stores)) = vcpu.awaiting else { return };
     if stores && !store {
         return;
     }
     vcpu.awaiting = None;
-    let told = tracer.holds.ran(who, Instant::now(), |at, len| vcpu.read_word(at, len as usize));
-    tell(vcpu, told);
+    let meet = tracer.holds.ran(side, Instant::now(), |at, len| vcpu.read_word(at, len as usize));
+    log(vcpu, meet);
 }
 
 /// Compares an access of the driver with a held one that was picked at random.
@@ -134,12 +134,12 @@ pub fn watch(tracer: &Tracer, vcpu: &mut Vcpu, site: &MemSite, access: Access) {
     }
     let mut side = here(tracer, vcpu, site.address);
     (side.address, side.size, side.store) = (access.addr, access.size, access.store);
-    let told = tracer.holds.accessed(&side, Instant::now(), |at, len| vcpu.read_word(at, len as usize));
-    tell(vcpu, told);
+    let meet = tracer.holds.accessed(&side, Instant::now(), |at, len| vcpu.read_word(at, len as usize));
+    log(vcpu, meet);
 }
 
 /// Writes a record into the open segment, or into a segment of its own.
-fn tell(vcpu: &mut Vcpu, meet: Option<Meet>) {
+fn log(vcpu: &mut Vcpu, meet: Option<Meet>) {
     let Some(meet) = meet else { return };
     let open = vcpu.writer.is_open();
     if !open {

@@ -1,6 +1,6 @@
 //! Callbacks at entries and returns of hooked kernel functions.
 
-use super::blocks::{context, tell_gs_base, thread, top_of_stack};
+use super::blocks::{context, log_gs_base, thread, top_of_stack};
 use super::lists;
 use crate::state::{ARGS, RAX, RSP, Tracer, Vcpu, tracer};
 use guardrail_plugin::with_env;
@@ -59,7 +59,7 @@ extern "C" fn hook_entered(index: c_uint, number: *mut c_void, env: *mut u64) {
         tracer.hooked.enter(number as u32, rsp, kept);
     }
     vcpu.writer.begin();
-    tell_gs_base(vcpu);
+    log_gs_base(vcpu);
     vcpu.writer.push_slice(&words[..len]);
     push_lists(vcpu, &lists);
     vcpu.writer.close();

@@ -58,7 +58,7 @@ fn other(tracer: &Tracer, vcpu: &mut Vcpu, module: u64, name: [u8; NAME]) {
     }
     if control.others.len() < MAX_OTHERS && !control.others.contains(&module) {
         control.others.push(module);
-        control.tell(&record);
+        control.log(&record);
     }
 }
 
@@ -87,15 +87,15 @@ fn load(tracer: &Tracer, vcpu: &mut Vcpu, module: u64, name: [u8; NAME]) -> Resu
         find_ram(&tracer.ram, tracer.config.kernel_text, slide, vcpu);
     }
     let mut record = head(Kind::ModuleLoad, module, &name, &regions, values.len());
-    tracer.holds.place(shown.as_bytes(), &values);
+    tracer.holds.resolve(shown.as_bytes(), &values);
     record.extend(values);
 
     tracer.sites.write().unwrap_or_else(PoisonError::into_inner).functions.extend(functions);
     let mut control = tracer.control(vcpu);
-    if !control.globals_told {
-        control.globals_told = true;
+    if !control.globals_logged {
+        control.globals_logged = true;
         for &(what, value) in &globals {
-            control.tell(&global(what, value));
+            control.log(&global(what, value));
             match what {
                 Global::PageOffsetBase => tracer.direct_map.store(value, Relaxed),
                 Global::VmallocBase => tracer.devices_from.store(value, Relaxed),
@@ -105,7 +105,7 @@ fn load(tracer: &Tracer, vcpu: &mut Vcpu, module: u64, name: [u8; NAME]) -> Resu
             }
         }
     }
-    control.tell(&record);
+    control.log(&record);
     let generation = tracer.generation.fetch_add(1, Relaxed) + 1;
     let regions: Vec<_> = regions.iter().map(|r| (r.0, r.0.saturating_add(r.1))).collect();
     for &(from, to) in &regions {
@@ -132,7 +132,7 @@ pub extern "C" fn on_free(index: c_uint, _: *mut c_void) {
     else {
         return;
     };
-    control.tell(&[Head::encode(Kind::ModuleFree, 0, address), from, to]);
+    control.log(&[Head::encode(Kind::ModuleFree, 0, address), from, to]);
     forget(tracer, from, to, generation);
 }
 
@@ -149,11 +149,11 @@ pub extern "C" fn on_unload(index: c_uint, _: *mut c_void) {
             // Removing whole ranges needs no room.
             let _ = gate.libraries.remove(0, u64::MAX, module);
         }
-        return control.tell(&[Head::encode(Kind::OtherUnload, 0, module)]);
+        return control.log(&[Head::encode(Kind::OtherUnload, 0, module)]);
     }
     let Some(at) = control.modules.iter().position(|m| m.address == module) else { return };
     let gone = control.modules.swap_remove(at);
-    control.tell(&[Head::encode(Kind::ModuleUnload, 0, module)]);
+    control.log(&[Head::encode(Kind::ModuleUnload, 0, module)]);
     for &(from, to) in &gone.regions {
         forget(tracer, from, to, gone.generation);
     }

@@ -17,24 +17,24 @@ pub struct GateSite {
     /// True where the instruction belongs to a watched module.
     pub driver: bool,
     /// The memory or ports that it accesses.
-    pub what: What,
+    pub access: GateAccess,
     /// Address expression of its memory operand.
-    pub place: Operand,
+    pub operand: AddressExpression,
 }
 
 /// The address expression of a memory operand. Registers have their hardware numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Operand {
+pub struct AddressExpression {
     base: Option<u8>,
     index: Option<u8>,
     scale: u64,
     displacement: u64,
 }
 
-impl Operand {
-    fn of(insn: &Instruction) -> Operand {
+impl AddressExpression {
+    fn of(insn: &Instruction) -> AddressExpression {
         let number = |register: Register| (register != Register::None).then(|| register.number() as u8);
-        Operand {
+        AddressExpression {
             base: number(insn.memory_base()),
             index: number(insn.memory_index()),
             scale: u64::from(insn.memory_index_scale()),
@@ -53,7 +53,7 @@ impl Operand {
 
 /// The memory or ports that an instruction accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum GateAccess {
     /// Memory at its one operand, once.
     Memory {
         /// Length in bytes.
@@ -92,7 +92,7 @@ pub enum What {
 /// module.
 pub fn sites(insns: &[Instruction], driver: bool) -> Box<[GateSite]> {
     let site = |(index, insn): (u16, &Instruction)| {
-        let what = what(insn)?;
+        let access = access(insn)?;
         let flags = insn::flags(insns, usize::from(index));
         Some(GateSite {
             address: insn.ip(),
@@ -100,17 +100,17 @@ pub fn sites(insns: &[Instruction], driver: bool) -> Box<[GateSite]> {
             insn: *insn,
             flags,
             driver,
-            what,
-            place: Operand::of(insn),
+            access,
+            operand: AddressExpression::of(insn),
         })
     };
     (0u16..).zip(insns).filter_map(site).collect()
 }
 
 /// What an instruction may access. `None` where that cannot be a device.
-pub fn what(insn: &Instruction) -> Option<What> {
+pub fn access(insn: &Instruction) -> Option<GateAccess> {
     if let Special::Port { size, out, port, rep } = insn::special(insn) {
-        return Some(What::Port { size, out, port, rep });
+        return Some(GateAccess::Port { size, out, port, rep });
     }
     let size = insn.memory_size().size().min(64) as u8;
     if size == 0 || matches!(insn.mnemonic(), Mnemonic::Lea | Mnemonic::Nop | Mnemonic::Call | Mnemonic::Jmp)
@@ -133,7 +133,7 @@ pub fn what(insn: &Instruction) -> Option<What> {
                 | Mnemonic::Cmpsq
         );
         let rep = insn.has_rep_prefix() || insn.has_repne_prefix();
-        return Some(What::String { source, target: target.then_some(writes), rep, size });
+        return Some(GateAccess::String { source, target: target.then_some(writes), rep, size });
     }
     let operand = kinds().position(|kind| kind == OpKind::Memory)? as u32;
     let elsewhere = matches!(insn.memory_base(), Register::RSP | Register::RIP | Register::EIP)
@@ -149,25 +149,25 @@ pub fn what(insn: &Instruction) -> Option<What> {
         OpAccess::CondRead => (false, false),
         _ => (true, false),
     };
-    Some(What::Memory { size, store, plain })
+    Some(GateAccess::Memory { size, store, plain })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(bytes: &[u8]) -> Option<What> {
-        what(&insn::decode(0x1000, bytes)[0])
+    fn of(bytes: &[u8]) -> Option<GateAccess> {
+        access(&insn::decode(0x1000, bytes)[0])
     }
 
     #[test]
     fn moves_through_pointers_may_access_devices() {
         // mov eax,[rdi]; mov [rsi+8],edx; movzx eax,byte [rdi]; or dword [rax],1; xchg [rdi],eax
-        assert_eq!(of(&[0x8b, 0x07]), Some(What::Memory { size: 4, store: false, plain: true }));
-        assert_eq!(of(&[0x89, 0x56, 0x08]), Some(What::Memory { size: 4, store: true, plain: true }));
-        assert_eq!(of(&[0x0f, 0xb6, 0x07]), Some(What::Memory { size: 1, store: false, plain: true }));
-        assert_eq!(of(&[0x83, 0x08, 0x01]), Some(What::Memory { size: 4, store: true, plain: false }));
-        assert_eq!(of(&[0x87, 0x07]), Some(What::Memory { size: 4, store: true, plain: false }));
+        assert_eq!(of(&[0x8b, 0x07]), Some(GateAccess::Memory { size: 4, store: false, plain: true }));
+        assert_eq!(of(&[0x89, 0x56, 0x08]), Some(GateAccess::Memory { size: 4, store: true, plain: true }));
+        assert_eq!(of(&[0x0f, 0xb6, 0x07]), Some(GateAccess::Memory { size: 1, store: false, plain: true }));
+        assert_eq!(of(&[0x83, 0x08, 0x01]), Some(GateAccess::Memory { size: 4, store: true, plain: false }));
+        assert_eq!(of(&[0x87, 0x07]), Some(GateAccess::Memory { size: 4, store: true, plain: false }));
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
         // mov eax,[rbx+rcx*4-8]
         let insn = insn::decode(0x1000, &[0x8b, 0x44, 0x8b, 0xf8])[0];
         let value = |register: usize| [0, 3, 0, 0x1000][register];
-        assert_eq!(Operand::of(&insn).address(value), 0x1000 + 12 - 8);
+        assert_eq!(AddressExpression::of(&insn).address(value), 0x1000 + 12 - 8);
     }
 
     #[test]
@@ -199,14 +199,20 @@ mod tests {
         // rep movsd; stosb; in al,dx; out 0x70,al; rep insw
         assert_eq!(
             of(&[0xf3, 0xa5]),
-            Some(What::String { source: true, target: Some(true), rep: true, size: 4 })
+            Some(GateAccess::String { source: true, target: Some(true), rep: true, size: 4 })
         );
         assert_eq!(
             of(&[0xaa]),
-            Some(What::String { source: false, target: Some(true), rep: false, size: 1 })
+            Some(GateAccess::String { source: false, target: Some(true), rep: false, size: 1 })
         );
-        assert_eq!(of(&[0xec]), Some(What::Port { size: 1, out: false, port: None, rep: false }));
-        assert_eq!(of(&[0xe6, 0x70]), Some(What::Port { size: 1, out: true, port: Some(0x70), rep: false }));
-        assert_eq!(of(&[0x66, 0xf3, 0x6d]), Some(What::Port { size: 2, out: false, port: None, rep: true }));
+        assert_eq!(of(&[0xec]), Some(GateAccess::Port { size: 1, out: false, port: None, rep: false }));
+        assert_eq!(
+            of(&[0xe6, 0x70]),
+            Some(GateAccess::Port { size: 1, out: true, port: Some(0x70), rep: false })
+        );
+        assert_eq!(
+            of(&[0x66, 0xf3, 0x6d]),
+            Some(GateAccess::Port { size: 2, out: false, port: None, rep: true })
+        );
     }
 }

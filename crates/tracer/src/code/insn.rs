@@ -61,7 +61,7 @@ pub enum Special {
 }
 
 /// What the tracer knows about addresses when it looks at code.
-pub trait Places {
+pub trait Addresses {
     /// Whether the address belongs to a watched module.
     fn watched(&self, addr: u64) -> bool;
     /// Hardware number of the register that the indirect thunk at this address jumps through.
@@ -85,9 +85,9 @@ pub fn decode(address: u64, bytes: &[u8]) -> Vec<Instruction> {
 }
 
 /// How a block with this last instruction ends.
-pub fn exit(insn: &Instruction, places: &impl Places) -> Exit {
+pub fn exit(insn: &Instruction, addresses: &impl Addresses) -> Exit {
     let target = || match insn.op0_kind() {
-        OpKind::NearBranch64 => places
+        OpKind::NearBranch64 => addresses
             .indirect_thunk(insn.near_branch_target())
             .map_or(Target::Direct(insn.near_branch_target()), Target::Register),
         OpKind::Register => Target::Register(insn.op0_register().number() as u8),
@@ -98,7 +98,7 @@ pub fn exit(insn: &Instruction, places: &impl Places) -> Exit {
             if matches!(insn.mnemonic(), Mnemonic::Call) && !insn.is_call_far_indirect() =>
         {
             match target() {
-                Target::Direct(to) if places.watched(to) => Exit::Stays,
+                Target::Direct(to) if addresses.watched(to) => Exit::Stays,
                 target => Exit::Call(target, insn.next_ip()),
             }
         }
@@ -106,14 +106,14 @@ pub fn exit(insn: &Instruction, places: &impl Places) -> Exit {
             if matches!(insn.mnemonic(), Mnemonic::Jmp) && !insn.is_jmp_far_indirect() =>
         {
             match target() {
-                Target::Direct(to) if places.return_thunk(to) => Exit::ReturnThunk,
-                Target::Direct(to) if places.watched(to) => Exit::Stays,
+                Target::Direct(to) if addresses.return_thunk(to) => Exit::ReturnThunk,
+                Target::Direct(to) if addresses.watched(to) => Exit::Stays,
                 target => Exit::Jump(target),
             }
         }
         FlowControl::ConditionalBranch if insn.op0_kind() == OpKind::NearBranch64 => {
             let to = insn.near_branch_target();
-            if places.watched(to) { Exit::Stays } else { Exit::MaybeJump(to) }
+            if addresses.watched(to) { Exit::Stays } else { Exit::MaybeJump(to) }
         }
         FlowControl::Return => {
             if insn.mnemonic() == Mnemonic::Ret {
@@ -130,8 +130,8 @@ pub fn exit(insn: &Instruction, places: &impl Places) -> Exit {
 }
 
 /// Whether this is a near return, or a jump to a return thunk.
-pub fn is_return(insn: &Instruction, places: &impl Places) -> bool {
-    block::is_return(insn, |addr| places.return_thunk(addr))
+pub fn is_return(insn: &Instruction, addresses: &impl Addresses) -> bool {
+    block::is_return(insn, |addr| addresses.return_thunk(addr))
 }
 
 /// The address after the block's last instruction, if the driver may resume there.
@@ -302,7 +302,7 @@ mod tests {
     const RAX_THUNK: u64 = HERE + 0x20_0000;
 
     struct Driver;
-    impl Places for Driver {
+    impl Addresses for Driver {
         fn watched(&self, addr: u64) -> bool {
             (HERE - 0x1000..HERE + 0x1000).contains(&addr)
         }

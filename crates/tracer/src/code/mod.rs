@@ -7,6 +7,6 @@ mod insn;
 pub mod kernel_entries;
 
 pub use insn::{
-    Exit, Operand, Places, Special, Target, decode, exit, flags, is_return, only_stack, operand,
+    Addresses, Exit, Operand, Special, Target, decode, exit, flags, is_return, only_stack, operand,
     operand_address, resume_site, special,
 };

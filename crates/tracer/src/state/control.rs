@@ -24,7 +24,7 @@ pub struct Control {
     /// Instructions outside watched modules that the gate watches, by address and bytes of their block.
     gate_sites: FxHashMap<(u64, Box<[u8]>), &'static [GateSite]>,
     /// True once the kernel's globals are logged.
-    pub globals_told: bool,
+    pub globals_logged: bool,
 }
 
 /// A watched module that is loaded.
@@ -48,12 +48,12 @@ impl Control {
             modules: Vec::new(),
             others: Vec::new(),
             gate_sites: FxHashMap::default(),
-            globals_told: false,
+            globals_logged: false,
         }
     }
 
     /// Writes a control record into a segment of its own, so readers see it at once.
-    pub fn tell(&mut self, record: &[u64]) {
+    pub fn log(&mut self, record: &[u64]) {
         self.writer.begin();
         self.writer.push_slice(record);
         self.writer.close();
@@ -61,7 +61,7 @@ impl Control {
 
     /// Logs the end record and ends the control ring.
     pub fn finish(&mut self) {
-        self.tell(&[Head::encode(Kind::End, 0, 0)]);
+        self.log(&[Head::encode(Kind::End, 0, 0)]);
         self.writer.finish();
     }
 
@@ -82,7 +82,7 @@ impl Control {
         self.blocks.insert(key, block);
         let mut record = vec![Head::encode(Kind::BlockDef, 0, number), address, bytes.len() as u64];
         record.extend(bytes.chunks(8).map(word));
-        self.tell(&record);
+        self.log(&record);
         block
     }
 
@@ -102,7 +102,7 @@ impl Control {
     /// Logs a thread, unless the log has it already.
     pub fn thread(&mut self, task: u64, pid: u32, flags: u8, comm: [u64; 2]) {
         if self.threads.insert((task, pid)) {
-            self.tell(&[Head::encode(Kind::Thread, flags, u64::from(pid)), task, comm[0], comm[1]]);
+            self.log(&[Head::encode(Kind::Thread, flags, u64::from(pid)), task, comm[0], comm[1]]);
         }
     }
 }

@@ -69,7 +69,7 @@ impl Gate {
 }
 
 /// Physical addresses of pages in the kernel's device mappings, as one vCPU found them.
-pub struct Pages {
+pub struct DevicePages {
     pages: Box<[Page; PAGES]>,
 }
 
@@ -80,10 +80,10 @@ struct Page {
     physical: u64,
 }
 
-impl Pages {
+impl DevicePages {
     /// Makes an empty cache.
-    pub fn new() -> Pages {
-        Pages { pages: Box::new([Page::default(); PAGES]) }
+    pub fn new() -> DevicePages {
+        DevicePages { pages: Box::new([Page::default(); PAGES]) }
     }
 
     /// Translates a virtual address. `translate` walks the page tables where the cache has no row.
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn pages_are_walked_again_when_mappings_changed() {
-        let (gate, mut pages) = (gate(), Pages::new());
+        let (gate, mut pages) = (gate(), DevicePages::new());
         assert_eq!(pages.physical(&gate, 0x5010, |_| Some(0xfeb0_0000)), Some(0xfeb0_0010));
         assert_eq!(pages.physical(&gate, 0x5020, |_| panic!("it is known")), Some(0xfeb0_0020));
         gate.remapped();

@@ -10,7 +10,7 @@
 mod arrival;
 mod stalls;
 
-pub use arrival::{Arrival, Awaiting, Roles, Step, Verdict, Who};
+pub use arrival::{Arrival, Awaiting, Roles, Side, Step, Verdict};
 pub use stalls::Thread;
 
 use guardrail_trace::config::{HoldPoint, Holds as Config, Samples};
@@ -35,7 +35,7 @@ const GRACE: Duration = Duration::from_millis(1000);
 pub struct Holds {
     config: Config,
     /// Roles of the instructions in loaded modules, by guest virtual address.
-    places: RwLock<FxHashMap<u64, Roles>>,
+    roles: RwLock<FxHashMap<u64, Roles>>,
     state: Mutex<State>,
     stalls: Mutex<Stalls>,
     /// True while a sampled access is held. Every access of the driver is then compared with it.
@@ -89,7 +89,7 @@ impl Holds {
     pub fn new(config: &Config) -> Holds {
         Holds {
             config: config.clone(),
-            places: RwLock::default(),
+            roles: RwLock::default(),
             state: Mutex::default(),
             stalls: Mutex::default(),
             watching: AtomicBool::new(false),
@@ -121,25 +121,25 @@ impl Holds {
 
     /// Finds the points in a module that was laid out. `symbols` has the values of its symbols, in the
     /// file's order.
-    pub fn place(&self, module: &[u8], symbols: &[u64]) {
-        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+    pub fn resolve(&self, module: &[u8], symbols: &[u64]) {
+        let mut known = self.roles.write().unwrap_or_else(PoisonError::into_inner);
         let of_module = |point: &&HoldPoint| point.module.as_bytes() == module;
         for point in self.config.points.iter().filter(of_module) {
             let Some(symbol) = symbols.get(point.symbol as usize) else { continue };
-            places.entry(symbol.wrapping_add(point.offset)).or_default().push((point.pair, point.role & 1));
+            known.entry(symbol.wrapping_add(point.offset)).or_default().push((point.pair, point.role & 1));
         }
     }
 
     /// Forgets the points in a range that the kernel freed.
     pub fn forget(&self, from: u64, to: u64) {
-        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
-        places.retain(|at, _| !(from..to).contains(at));
+        let mut known = self.roles.write().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|at, _| !(from..to).contains(at));
     }
 
     /// The roles of the instruction at an address, and whether it is picked at random.
     pub fn at(&self, address: u64) -> (Roles, bool) {
-        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
-        let roles = places.get(&address).cloned().unwrap_or_default();
+        let known = self.roles.read().unwrap_or_else(PoisonError::into_inner);
+        let roles = known.get(&address).cloned().unwrap_or_default();
         let picked =
             self.config.samples.as_ref().is_some_and(|s| {
                 mix(s.seed ^ mix(address & 0xfff)).is_multiple_of(u64::from(s.one_in.max(1)))
@@ -169,8 +169,8 @@ impl Holds {
     }
 
     /// Notes that a side has run its instruction.
-    pub fn ran(&self, who: Who, now: Instant, read: impl FnMut(u64, u64) -> Option<u64>) -> Option<Meet> {
-        self.state().ran(who, now, read)
+    pub fn ran(&self, side: Side, now: Instant, read: impl FnMut(u64, u64) -> Option<u64>) -> Option<Meet> {
+        self.state().ran(side, now, read)
     }
 
     /// Compares an access of the driver with the sampled one that is held.
@@ -216,10 +216,10 @@ impl State {
         mut read: impl FnMut(u64, u64) -> Option<u64>,
     ) -> Step {
         let now = arrival.now;
-        let mut told = None;
+        let mut meet = None;
         match &self.held {
             Some(held) if held.is(&arrival.side) => return self.again(config, arrival.side.cpu, now, read),
-            Some(held) if held.lost(now) => told = self.finish(now, MeetOutcome::Alone),
+            Some(held) if held.lost(now) => meet = self.finish(now, MeetOutcome::Alone),
             _ => {}
         }
         for &(pair, role) in arrival.roles {
@@ -232,26 +232,26 @@ impl State {
         if let Some(held) = &mut self.held {
             let role = arrival.roles.iter().find(|r| Some(r.0) == held.pair && r.1 != held.side.role);
             let (Some(&(_, role)), Phase::Waiting) = (role, held.phase) else {
-                return (Verdict::Go.into(), told);
+                return (Verdict::Go.into(), meet);
             };
             held.came += 1;
             let other = MeetSide { role, ..arrival.side };
             let (from, len) = held.side.overlap(&other);
             if len == 0 || !(held.side.store || other.store) || held.locked && arrival.locked {
-                return (Verdict::Go.into(), told);
+                return (Verdict::Go.into(), meet);
             }
             held.values[0] = read(from, len.min(8));
             held.other = Some(other);
             held.phase = Phase::Met(now);
-            return ((Verdict::Go, Some(Who::Other)), self.meet(now, MeetOutcome::Met));
+            return ((Verdict::Go, Some(Side::Other)), self.meet(now, MeetOutcome::Met));
         }
         if arrival.holdable && self.hold(config, arrival) {
             if let Some(held) = &mut self.held {
                 held.values[0] = read(held.side.address, u64::from(held.side.size).min(8));
             }
-            return (Verdict::Back.into(), told);
+            return (Verdict::Back.into(), meet);
         }
-        (Verdict::Go.into(), told)
+        (Verdict::Go.into(), meet)
     }
 
     /// Begins a hold, if a pair of the instruction, or sampling, still wants a try.
@@ -340,22 +340,27 @@ impl State {
             }
             Phase::Met(_) | Phase::Released(_) => {
                 held.phase = Phase::Released(now);
-                ((Verdict::Go, Some(Who::Held)), None)
+                ((Verdict::Go, Some(Side::Held)), None)
             }
         }
     }
 
-    fn ran(&mut self, who: Who, now: Instant, mut read: impl FnMut(u64, u64) -> Option<u64>) -> Option<Meet> {
+    fn ran(
+        &mut self,
+        side: Side,
+        now: Instant,
+        mut read: impl FnMut(u64, u64) -> Option<u64>,
+    ) -> Option<Meet> {
         let held = self.held.as_mut()?;
         let (from, len) = held.side.overlap(held.other.as_ref()?);
         let value = read(from, len.min(8));
-        match (who, held.phase) {
-            (Who::Other, Phase::Met(_)) => {
+        match (side, held.phase) {
+            (Side::Other, Phase::Met(_)) => {
                 held.values[1] = value;
                 held.phase = Phase::Released(now);
                 None
             }
-            (Who::Held, Phase::Released(_)) => {
+            (Side::Held, Phase::Released(_)) => {
                 held.values[2] = value;
                 // Without the middle value the arriving side did not run first.
                 let whole = held.values[1].is_some();

@@ -18,5 +18,5 @@ pub use gate::Gate;
 pub use holds::{Arrival, Thread, Verdict};
 pub use tracer::{Tracer, global, install, tracer, with_vcpu};
 pub use vcpu::{
-    ARGS, CR2, GS_BASE, INTERRUPT_FLAG, PerCpuPlaces, RAX, RCX, RDI, RDX, RFLAGS, RSI, RSP, Vcpu, word,
+    ARGS, CR2, GS_BASE, INTERRUPT_FLAG, PerCpuAddresses, RAX, RCX, RDI, RDX, RFLAGS, RSI, RSP, Vcpu, word,
 };

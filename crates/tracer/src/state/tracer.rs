@@ -4,7 +4,7 @@ use super::control::Control;
 use super::gate::Gate;
 use super::holds::Holds;
 use super::vcpu::{GS_BASE, Vcpu, VcpuCell};
-use crate::code::Places;
+use crate::code::Addresses;
 use crate::code::kernel_entries::KernelEntries;
 use guardrail_plugin::hooked::Hooked;
 use guardrail_plugin::ram::Ram;
@@ -182,7 +182,7 @@ impl Tracer {
         }
         self.slide.store(slide, Relaxed);
         self.slide_known.store(true, Release);
-        control.tell(&global(Global::Slide, slide));
+        control.log(&global(Global::Slide, slide));
         true
     }
 
@@ -430,7 +430,7 @@ impl Tracer {
         }
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         for meet in self.holds.totals() {
-            control.tell(&meet.encode());
+            control.log(&meet.encode());
         }
         control.finish();
     }
@@ -445,7 +445,7 @@ impl Tracer {
     }
 }
 
-impl Places for Tracer {
+impl Addresses for Tracer {
     fn watched(&self, addr: u64) -> bool {
         self.watched.contains(addr)
     }

@@ -1,7 +1,7 @@
 //! State of one vCPU: its ring, its registers, and reads of guest memory from its thread.
 
 use super::block::Block;
-use super::gate::{Gate, Pages};
+use super::gate::{DevicePages, Gate};
 use super::holds::Awaiting;
 use guardrail_plugin::cpu::Cpu;
 use guardrail_plugin::ffi;
@@ -33,9 +33,9 @@ pub struct Vcpu {
     pub raised: Option<u64>,
     /// Addresses of per-CPU variables, with the generation in which they were found. The kernel changes
     /// the GS base of a CPU only at a reset.
-    pub per_cpu: Option<(u64, PerCpuPlaces)>,
+    pub per_cpu: Option<(u64, PerCpuAddresses)>,
     /// True once the log has this vCPU's GS base.
-    pub gs_told: bool,
+    pub gs_logged: bool,
     /// Set where the current instruction was held, or met one that was held: its side, to record when it
     /// has run.
     pub awaiting: Awaiting,
@@ -44,13 +44,13 @@ pub struct Vcpu {
     /// Physical addresses of stack pages, per task.
     stack_pages: Box<[StackPage; STACK_PAGES]>,
     /// Index of the instruction in the block whose device access was logged before it happens.
-    pub told: Option<u16>,
+    pub logged: Option<u16>,
     /// Index of the instruction in the block that the gate held and let pass. It may access a device.
     pub passed: Option<u16>,
     /// Address of the instruction that the gate holds, and the start of the hold.
     pub held_since: Option<(u64, Instant)>,
     /// Physical addresses of device pages.
-    pages: Pages,
+    pages: DevicePages,
     /// Registers, and the guest's memory as this vCPU maps it.
     cpu: Cpu,
 }
@@ -73,7 +73,7 @@ struct StackPage {
 
 /// Physical addresses of a vCPU's per-CPU variables.
 #[derive(Clone, Copy)]
-pub struct PerCpuPlaces {
+pub struct PerCpuAddresses {
     pub current: u64,
     pub preempt_count: u64,
 }
@@ -89,12 +89,12 @@ impl Vcpu {
             interrupted: false,
             raised: None,
             per_cpu: None,
-            gs_told: false,
+            gs_logged: false,
             awaiting: None,
-            told: None,
+            logged: None,
             passed: None,
             held_since: None,
-            pages: Pages::new(),
+            pages: DevicePages::new(),
             tasks: FxHashMap::default(),
             stack_pages: Box::new([StackPage::default(); STACK_PAGES]),
             cpu: Cpu::new(),

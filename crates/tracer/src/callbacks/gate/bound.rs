@@ -75,7 +75,7 @@ fn add(gate: &Gate, tag: u64, (start, end, flags): (u64, u64, u64)) -> Result<()
 
 /// Whether accesses to the configuration space of the device at this address are held.
 pub fn is_bound(tracer: &Tracer, bus: u64, devfn: u64) -> bool {
-    tracer.log().gated().iter().any(|place| (u64::from(place.bus), u64::from(place.devfn)) == (bus, devfn))
+    tracer.log().gated().iter().any(|device| (u64::from(device.bus), u64::from(device.devfn)) == (bus, devfn))
 }
 
 /// Callback before the meaning of device addresses changes.

@@ -1,7 +1,7 @@
 //! Emulates device accesses at a closed gate. Writes do nothing and reads return all ones, as on a bus
 //! without the device.
 
-use crate::code::gate_sites::{GateSite, What};
+use crate::code::gate_sites::{GateAccess, GateSite};
 use crate::state::{Gate, RAX, RCX, RDI, RFLAGS, RSI, RSP, Vcpu};
 use guardrail_plugin::ffi;
 use guardrail_trace::event::Cut;
@@ -16,17 +16,17 @@ const DIRECTION: u64 = 1 << 10;
 
 /// Continues after the instruction, as if an unplugged device had answered.
 pub fn skip(gate: &Gate, vcpu: &mut Vcpu, site: &GateSite) -> ! {
-    match site.what {
-        What::Memory { size, .. } => answer_memory(vcpu, &site.insn, size),
-        What::String { source, target, rep, size } => {
+    match site.access {
+        GateAccess::Memory { size, .. } => answer_memory(vcpu, &site.insn, size),
+        GateAccess::String { source, target, rep, size } => {
             answer_string(gate, vcpu, source, target, rep, size);
         }
-        What::Port { out, size, rep: false, .. } if is_register(&site.insn) => {
+        GateAccess::Port { out, size, rep: false, .. } if is_register(&site.insn) => {
             if !out {
                 load(vcpu, RAX, size, u64::MAX);
             }
         }
-        What::Port { out, size, rep, .. } => {
+        GateAccess::Port { out, size, rep, .. } => {
             answer_string(gate, vcpu, out, (!out).then_some(true), rep, size)
         }
     }

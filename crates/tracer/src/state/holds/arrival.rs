@@ -15,7 +15,7 @@ pub enum Verdict {
     Back,
 }
 
-impl From<Verdict> for (Verdict, Option<Who>) {
+impl From<Verdict> for (Verdict, Option<Side>) {
     fn from(verdict: Verdict) -> Self {
         (verdict, None)
     }
@@ -23,11 +23,11 @@ impl From<Verdict> for (Verdict, Option<Who>) {
 
 /// The verdict, the side that the vCPU records when it has run its instruction, and a record for the
 /// log.
-pub type Step = ((Verdict, Option<Who>), Option<Meet>);
+pub type Step = ((Verdict, Option<Side>), Option<Meet>);
 
 /// A side of the current meeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum Side {
     /// The side that was held.
     Held,
     /// The side that arrived during the hold.
@@ -35,7 +35,7 @@ pub enum Who {
 }
 
 /// The side to record when the instruction has run, and whether only its store counts.
-pub type Awaiting = Option<(Who, bool)>;
+pub type Awaiting = Option<(Side, bool)>;
 
 /// The arrival of a vCPU at an instruction that can be held.
 pub struct Arrival<'a> {

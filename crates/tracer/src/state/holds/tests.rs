@@ -34,9 +34,9 @@ const B: u64 = 0x204;
 #[test]
 fn points_follow_the_symbols_of_their_module() {
     let holds = holds(None);
-    holds.place(b"other", &[0, 0x100, 0x200]);
+    holds.resolve(b"other", &[0, 0x100, 0x200]);
     assert_eq!(holds.at(A), (vec![], false));
-    holds.place(b"m", &[0, 0x100, 0x200]);
+    holds.resolve(b"m", &[0, 0x100, 0x200]);
     assert_eq!((holds.at(A).0, holds.at(B).0), (vec![(7, 0)], vec![(7, 1)]));
     holds.forget(0x100, 0x180);
     assert_eq!((holds.at(A).0, holds.at(B).0), (vec![], vec![(7, 1)]));
@@ -49,14 +49,14 @@ fn sides_meet_and_both_run() {
     clock.pass(5);
     assert_eq!(clock.come(&holds, 0, side(A, 1, true)), (Verdict::Back.into(), None));
     let (verdict, met) = clock.come(&holds, 1, side(B, 2, false));
-    assert_eq!(verdict, (Verdict::Go, Some(Who::Other)));
+    assert_eq!(verdict, (Verdict::Go, Some(Side::Other)));
     let met = met.unwrap();
     assert_eq!((met.outcome, met.held.pc, met.other.pc), (MeetOutcome::Met, A, B));
     // The held side waits until the other side has run.
     assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0.0, Verdict::Back);
-    assert_eq!(holds.ran(Who::Other, clock.0, |_, _| Some(1)), None);
-    assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0, (Verdict::Go, Some(Who::Held)));
-    let ran = holds.ran(Who::Held, clock.0, |_, _| Some(2)).unwrap();
+    assert_eq!(holds.ran(Side::Other, clock.0, |_, _| Some(1)), None);
+    assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0, (Verdict::Go, Some(Side::Held)));
+    let ran = holds.ran(Side::Held, clock.0, |_, _| Some(2)).unwrap();
     assert_eq!((ran.outcome, ran.values), (MeetOutcome::Ran, [Some(1), Some(1), Some(2)]));
     assert_eq!(holds.totals()[0].came, [0, 1]);
 }
@@ -66,8 +66,8 @@ fn nobody_comes_and_time_is_up() {
     let (holds, mut clock) = (holds(None), Clock::new());
     assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0.0, Verdict::Back);
     clock.pass(100);
-    let (verdict, told) = clock.come(&holds, 0, side(A, 1, true));
-    assert_eq!((verdict, told.unwrap().outcome), (Verdict::Go.into(), MeetOutcome::Alone));
+    let (verdict, meet) = clock.come(&holds, 0, side(A, 1, true));
+    assert_eq!((verdict, meet.unwrap().outcome), (Verdict::Go.into(), MeetOutcome::Alone));
     // The guest continues for a while. The other side may be held at once.
     assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0.0, Verdict::Go);
     assert_eq!(clock.come(&holds, 1, side(B, 1, true)).0.0, Verdict::Back);
@@ -93,7 +93,7 @@ fn two_locked_accesses_are_no_meeting() {
     };
     assert_eq!(come(0, side(A, 1, true), true).0, Verdict::Back);
     assert_eq!(come(1, side(B, 2, true), true), Verdict::Go.into());
-    assert_eq!(come(1, side(B, 2, true), false), (Verdict::Go, Some(Who::Other)));
+    assert_eq!(come(1, side(B, 2, true), false), (Verdict::Go, Some(Side::Other)));
 }
 
 #[test]
@@ -119,8 +119,8 @@ fn a_held_context_that_never_returns_is_given_up() {
     let (holds, mut clock) = (holds(None), Clock::new());
     assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0.0, Verdict::Back);
     clock.pass(1500);
-    let (verdict, told) = clock.come(&holds, 1, side(B, 2, true));
-    assert_eq!((verdict, told.unwrap().outcome), (Verdict::Back.into(), MeetOutcome::Alone));
+    let (verdict, meet) = clock.come(&holds, 1, side(B, 2, true));
+    assert_eq!((verdict, meet.unwrap().outcome), (Verdict::Back.into(), MeetOutcome::Alone));
 }
 
 #[test]
