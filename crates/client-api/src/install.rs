@@ -4,9 +4,7 @@
 use crate::Discontinuity;
 use crate::client::{self, Kind, Setup};
 use crate::control;
-use crate::host::{
-    self, Counters, Hooks, Host, Own, Parts, Shared, Vcpu, Wanted, Wants, host, modules, scope,
-};
+use crate::host::{self, Counters, Hooks, Host, Own, Shared, Vcpu, Wanted, Wants, host, modules, scope};
 use guardrail_plugin::block::View;
 use guardrail_plugin::ffi::{self, CB_R_REGS, Info, PluginId, Tb};
 use guardrail_plugin::install::configured;
@@ -57,7 +55,7 @@ fn prepare(id: PluginId, config: ClientConfig, vcpus: u32, kinds: &[Kind]) -> Re
 fn make(id: PluginId, config: ClientConfig, kinds: &[Kind], vcpus: u32) -> Result<&'static Host, String> {
     let counters = Counters::new(vcpus);
     let mut hooks = Hooks::new(&config.kernel.return_thunks);
-    let (mut clients, mut wants) = (Vec::new(), Vec::new());
+    let mut clients = Vec::new();
     let mut image = None;
     for choice in &config.clients {
         // The only kind needs no name.
@@ -78,8 +76,7 @@ fn make(id: PluginId, config: ClientConfig, kinds: &[Kind], vcpus: u32) -> Resul
             wants: Wants::default(),
         };
         let client = (kind.make)(&mut setup).map_err(|why| format!("client {}: {why}", kind.name))?;
-        wants.push(setup.wants);
-        clients.push(client);
+        clients.push((client, setup.wants));
     }
     let own = |address| Hook {
         name: String::new(),
@@ -92,12 +89,12 @@ fn make(id: PluginId, config: ClientConfig, kinds: &[Kind], vcpus: u32) -> Resul
     };
     hooks.want(&own(config.kernel.modules.load), Wanted::Own(Own::ModuleLoad));
     hooks.want(&own(config.kernel.modules.unload), Wanted::Own(Own::ModuleUnload));
-    if wants.iter().any(|wants| wants.threads) {
+    if clients.iter().any(|(_, wants)| wants.threads) {
         let switch = config.modules.switch.ok_or("this kernel has no function __switch_to")?;
         hooks.want(&own(switch), Wanted::Own(Own::Switch));
     }
     hooks.finish();
-    host::set(Parts { id, config, clients, wants, counters, hooks, vcpus })
+    host::set(id, config, clients, counters, hooks)
 }
 
 /// Registers the callbacks that the requested state needs.
@@ -137,7 +134,7 @@ extern "C" fn on_pause(index: c_uint, _: *mut c_void) {
 extern "C" fn on_discontinuity(index: c_uint, kind: c_int, from: u64, to: u64, _: *mut c_void) {
     let Some(host) = host() else { return };
     change(host, index);
-    if !host.control.attached.load(Relaxed) || !host.wants.iter().any(|wants| wants.discontinuities) {
+    if !host.control.attached.load(Relaxed) || !host.clients.iter().any(|(_, wants)| wants.discontinuities) {
         return;
     }
     // SAFETY: the callback of this vCPU.
@@ -151,7 +148,7 @@ extern "C" fn on_discontinuity(index: c_uint, kind: c_int, from: u64, to: u64, _
         return;
     }
     let kind = if raised { Discontinuity::Exception } else { Discontinuity::Interrupt };
-    for (client, wants) in host.clients.iter().zip(&host.wants) {
+    for (client, wants) in &host.clients {
         if wants.discontinuities {
             client.discontinuity(vcpu, kind, from, to);
         }
@@ -192,12 +189,12 @@ extern "C" fn on_reset(_: *mut c_void) {
         if wanted {
             host.learn_memory(vcpu);
             modules::walk(host, vcpu);
-            for client in &host.clients {
+            for (client, _) in &host.clients {
                 client.attached(vcpu, true);
             }
             control.times.fetch_add(1, Relaxed);
         } else {
-            for client in &host.clients {
+            for (client, _) in &host.clients {
                 client.detached();
             }
             client::forget(None);
@@ -225,9 +222,9 @@ extern "C" fn on_translation(tb: *mut Tb, _: *mut c_void) {
         hook(host, &view, start, slide);
     }
     let within = scope::holds(&host.config.scope, &host.modules, host.slide(), start);
-    if within || host.wants.iter().any(|wants| wants.everything) {
+    if within || host.clients.iter().any(|(_, wants)| wants.everything) {
         let shared = Shared::new(view, within);
-        for (client, wants) in host.clients.iter().zip(&host.wants) {
+        for (client, wants) in &host.clients {
             if within || wants.everything {
                 client.block(&shared, host);
             }
@@ -245,7 +242,7 @@ fn find_slide(host: &Host, view: &View, start: u64) {
     }
     // SAFETY: only the boot CPU runs, and this is its thread.
     if let Some(vcpu) = unsafe { host.vcpu(0) } {
-        for client in &host.clients {
+        for (client, _) in &host.clients {
             client.attached(vcpu, false);
         }
     }
@@ -295,7 +292,7 @@ fn entered(host: &Host, vcpu: &mut Vcpu, number: u32) {
                 let (rsp, args) = (vcpu.register(RSP), vcpu.args());
                 host.hooks.open.enter(number, rsp, Some(args));
             }
-            if let Some(client) = host.clients.get(client) {
+            if let Some((client, _)) = host.clients.get(client) {
                 client.entered(vcpu, id);
             }
         }
@@ -311,7 +308,7 @@ fn entered(host: &Host, vcpu: &mut Vcpu, number: u32) {
                     modules::unload(host, first);
                 }
                 Own::Switch => {
-                    for (client, wants) in host.clients.iter().zip(&host.wants) {
+                    for (client, wants) in &host.clients {
                         if wants.threads {
                             client.switched(vcpu, first, second);
                         }
@@ -345,7 +342,7 @@ fn left(host: &Host, vcpu: &mut Vcpu, numbers: &[u32]) {
     let result = vcpu.register(RAX);
     for (number, args) in std::iter::once(left.first).chain(left.more) {
         if let Some(&Wanted::Client(client, id)) = host.hooks.wanted(number)
-            && let Some(client) = host.clients.get(client)
+            && let Some((client, _)) = host.clients.get(client)
         {
             client.left(vcpu, id, args.unwrap_or_default(), result);
         }
@@ -355,7 +352,7 @@ fn left(host: &Host, vcpu: &mut Vcpu, numbers: &[u32]) {
 extern "C" fn on_exit(_: *mut c_void) {
     let Some(host) = host() else { return };
     control::write_results(host);
-    for client in &host.clients {
+    for (client, _) in &host.clients {
         client.end();
     }
 }

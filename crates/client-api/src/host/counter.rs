@@ -61,7 +61,7 @@ impl Counter {
 
 /// Makes counters from QEMU's scoreboards.
 pub(crate) struct Counters {
-    vcpus: u32,
+    pub(super) vcpus: u32,
     current: Mutex<Board>,
 }
 

@@ -84,9 +84,8 @@ static HOST: OnceLock<Host> = OnceLock::new();
 pub(crate) struct Host {
     pub(crate) id: PluginId,
     pub(crate) config: ClientConfig,
-    pub(crate) clients: Vec<&'static dyn Erased>,
-    /// The callbacks that each client asked for.
-    pub(crate) wants: Vec<Wants>,
+    /// The clients that run, with the callbacks that each asked for.
+    pub(crate) clients: Vec<(&'static dyn Erased, Wants)>,
     pub(crate) counters: Counters,
     pub(crate) hooks: Hooks,
     pub(crate) modules: Modules,
@@ -137,34 +136,28 @@ impl Blocks {
     }
 }
 
-/// Parts from which a host is made.
-pub(crate) struct Parts {
-    pub(crate) id: PluginId,
-    pub(crate) config: ClientConfig,
-    pub(crate) clients: Vec<&'static dyn Erased>,
-    pub(crate) wants: Vec<Wants>,
-    pub(crate) counters: Counters,
-    pub(crate) hooks: Hooks,
-    pub(crate) vcpus: u32,
-}
-
 /// Sets the process's host.
-pub(crate) fn set(parts: Parts) -> Result<&'static Host, String> {
+pub(crate) fn set(
+    id: PluginId,
+    config: ClientConfig,
+    clients: Vec<(&'static dyn Erased, Wants)>,
+    counters: Counters,
+    hooks: Hooks,
+) -> Result<&'static Host, String> {
     let host = Host {
-        id: parts.id,
-        clients: parts.clients,
-        wants: parts.wants,
-        counters: parts.counters,
-        hooks: parts.hooks,
+        id,
+        config,
+        clients,
+        vcpus: (0..counters.vcpus).map(VcpuCell::new).collect(),
+        counters,
+        hooks,
         modules: Modules::default(),
         blocks: Blocks::default(),
         ram: Ram::default(),
         control: State::default(),
-        vcpus: (0..parts.vcpus).map(VcpuCell::new).collect(),
         slide_known: AtomicBool::new(false),
         slide: AtomicU64::new(0),
         direct_map: AtomicU64::new(0),
-        config: parts.config,
     };
     HOST.set(host)
         .map_err(|_| "a plugin with clients is loaded twice; name it once on QEMU's command line")?;
@@ -223,7 +216,7 @@ impl Host {
         Report {
             slide: self.slide(),
             modules: self.modules.all().iter().map(|module| (**module).clone()).collect(),
-            clients: self.clients.iter().map(|client| client.results()).collect(),
+            clients: self.clients.iter().map(|(client, _)| client.results()).collect(),
         }
     }
 }

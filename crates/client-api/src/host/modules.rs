@@ -127,7 +127,7 @@ pub(crate) fn load(host: &Host, vcpu: &mut Vcpu, address: u64) {
     }
     let Some(module) = read(host, vcpu, address) else { return };
     let module = host.modules.add(&host.config.scope, module);
-    for client in &host.clients {
+    for (client, _) in &host.clients {
         client.loaded(&module);
     }
 }
@@ -135,7 +135,7 @@ pub(crate) fn load(host: &Host, vcpu: &mut Vcpu, address: u64) {
 /// Handles a module that the kernel unloads.
 pub(crate) fn unload(host: &Host, address: u64) {
     if let Some(module) = host.modules.remove(address) {
-        for client in &host.clients {
+        for (client, _) in &host.clients {
             client.unloaded(&module);
         }
     }
