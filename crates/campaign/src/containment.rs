@@ -7,8 +7,8 @@ mod faults;
 mod machinery;
 mod outcome;
 mod processes;
-mod subject;
 mod trial;
+mod zoo_driver;
 
 use crate::ContainmentPlan;
 use faults::Fault;
@@ -21,14 +21,14 @@ use outcome::{Mode, Outcome};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use subject::Subject;
 use tempfile::TempDir;
 use trial::Trial;
+use zoo_driver::ZooDriver;
 
 /// Runs the experiment.
 pub fn run(wanted: &ContainmentPlan) -> Result<Summary, HostError> {
     let zoo = zoo::folder()?;
-    let subjects = Subject::wanted(wanted.subject);
+    let subjects = ZooDriver::wanted(wanted.subject);
     let plan = plan(wanted, &zoo, &subjects)?;
     let signals = Signals::install()?;
     let folder = Folder::new(wanted.out.as_deref())?;
@@ -67,13 +67,13 @@ pub fn run(wanted: &ContainmentPlan) -> Result<Summary, HostError> {
 
 /// All runs: of each driver first one without a fault in each mode, then the faults, alternating over all
 /// kinds.
-fn plan(wanted: &ContainmentPlan, zoo: &Path, subjects: &[Subject]) -> Result<Vec<Trial>, HostError> {
+fn plan(wanted: &ContainmentPlan, zoo: &Path, subjects: &[ZooDriver]) -> Result<Vec<Trial>, HostError> {
     let modes: Vec<Mode> = match wanted.let_through {
         true => vec![Mode::Permissive],
         false => vec![Mode::Permissive, Mode::Stringent],
     };
     let mut trials = Vec::new();
-    let mut all: Vec<(Subject, Fault)> = Vec::new();
+    let mut all: Vec<(ZooDriver, Fault)> = Vec::new();
     for &subject in subjects {
         trials.extend(modes.iter().map(|&mode| Trial {
             subject,

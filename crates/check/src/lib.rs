@@ -55,10 +55,10 @@ pub mod snapshots;
 pub mod survey;
 pub mod view;
 
+mod input;
 mod on_finding;
 mod recorded;
 mod stored;
-mod subject;
 mod tools;
 mod trace_head;
 

@@ -1,7 +1,7 @@
 //! Runs the checkers over a recorded trace.
 
 use crate::analysis::engine::Engine;
-use crate::subject::Subject;
+use crate::input::AnalysisInput;
 use crate::tools::tools;
 use crate::trace_head::{self, RUN_KEY};
 use guardrail_host::drivers::seconds;
@@ -27,9 +27,9 @@ pub fn analyze(file: &Path, tool_list: Option<&str>, host: &Host) -> Result<Anal
     let meta = trace.meta().clone();
     let tools = tools(tool_list.unwrap_or(&meta.tools.join(",")))?;
     let folder = TempDir::with_prefix("guardrail-").map_err(HostError::io("create", "a temporary folder"))?;
-    let subject = Subject { tools: tools.clone(), ..trace_head::subject(&meta, folder.path())? };
+    let input = AnalysisInput { tools: tools.clone(), ..trace_head::input(&meta, folder.path())? };
     host.progress.step(&format!("reading {}", file.display()));
-    let analyzed = Engine::open(&subject)?.run(&mut trace, &mut |_| {}, &mut |_| {})?;
+    let analyzed = Engine::open(&input)?.run(&mut trace, &mut |_| {}, &mut |_| {})?;
     host.progress.finish();
 
     let mut run = match trace.ending() {

@@ -1,7 +1,7 @@
 //! The head of a trace file. It is written at the start of a run, and read to find kernel and modules again.
 
+use crate::input::{AnalysisInput, ModuleFile};
 use crate::plan::RunPlan;
-use crate::subject::{ModuleFile, Subject};
 use guardrail_host::HostError;
 use guardrail_host::drivers::{debug_file, digest, drivers, names, others as other_modules};
 use guardrail_report::Run;
@@ -79,7 +79,7 @@ pub fn described(value: Option<&serde_json::Value>) -> Run {
 }
 
 /// Finds the kernel and the modules of a trace, and unpacks the modules into `folder`.
-pub fn subject(meta: &TraceMeta, folder: &Path) -> Result<Subject, HostError> {
+pub fn input(meta: &TraceMeta, folder: &Path) -> Result<AnalysisInput, HostError> {
     let text = |key: &str| meta.more.get(key).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
     let kernel = Kernel {
         release: meta.kernel_release.clone(),
@@ -114,7 +114,7 @@ pub fn subject(meta: &TraceMeta, folder: &Path) -> Result<Subject, HostError> {
     }
     let others = others(meta, &modules, folder)?;
     let (kernel, hooks) = (kernel.vmlinuz, meta.hooks.clone());
-    Ok(Subject { kernel, modules: found, others, tools: Vec::new(), hooks })
+    Ok(AnalysisInput { kernel, modules: found, others, tools: Vec::new(), hooks })
 }
 
 /// The modules that are not checked, as far as their digests are the same. Without them some addresses have

@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn every_driver_of_the_experiment_names_the_lines_of_its_faults() {
         let zoo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../zoo");
-        for subject in super::super::Subject::ALL {
+        for subject in super::super::ZooDriver::ALL {
             let faults = of(&zoo, subject.driver()).unwrap();
             assert!(faults.len() >= 5, "{} has {} faults", subject.driver(), faults.len());
             assert!(faults.iter().all(|fault| fault.line > 0));

@@ -1,7 +1,7 @@
 //! Faults in the machinery itself: processes that die, stop or pause while a driver is under guard.
 
 use super::processes::{descendants, signal, stat};
-use super::subject::Subject;
+use super::zoo_driver::ZooDriver;
 use guardrail_host::Status;
 use serde::Serialize;
 use serde_json::Value;
@@ -96,7 +96,7 @@ impl Upset {
     }
 
     /// The time of the failure after the work began; mostly the work is not over by then.
-    pub fn moment(seed: u32, subject: Subject) -> Duration {
+    pub fn moment(seed: u32, subject: ZooDriver) -> Duration {
         let mixed = u64::from(seed).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
         Duration::from_millis(mixed % subject.work_millis())
     }
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn moments_differ() {
-        for subject in Subject::ALL {
+        for subject in ZooDriver::ALL {
             let moments: std::collections::BTreeSet<_> =
                 (0..50).map(|seed| Upset::moment(seed, subject)).collect();
             assert!(moments.len() > 40 && moments.iter().all(|moment| moment.as_secs() < 3));

@@ -1,7 +1,7 @@
 //! The results of the runs, one by one and together.
 
 use super::machinery::{Upset, When};
-use super::subject::{Harm, Subject};
+use super::zoo_driver::{Harm, ZooDriver};
 use crate::ContainmentPlan;
 use guardrail_host::Status;
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub struct Outcome {
     /// The number of the run in the experiment.
     pub number: usize,
     /// The driver of the run.
-    pub subject: Subject,
+    pub subject: ZooDriver,
     /// The fault that was planted.
     pub fault: Option<String>,
     /// The seed of the fault's choice of a request.

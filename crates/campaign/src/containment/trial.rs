@@ -3,7 +3,7 @@
 use super::faults::Fault;
 use super::machinery::{Upset, Watch};
 use super::outcome::{Mode, Outcome};
-use super::subject::Subject;
+use super::zoo_driver::ZooDriver;
 use crate::ContainmentPlan;
 use guardrail_host::HostError;
 use guardrail_host::process::Process;
@@ -25,7 +25,7 @@ const GRACE: Duration = Duration::from_secs(20);
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// The driver of the zoo.
-    pub subject: Subject,
+    pub subject: ZooDriver,
     /// The fault to plant; `None` for a run without one.
     pub fault: Option<Fault>,
     /// Decides at which request the fault happens, and how.

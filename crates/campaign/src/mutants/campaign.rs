@@ -1,7 +1,7 @@
 //! A campaign: each mutant in a guest of its own, unguarded and guarded.
 
-use super::folder::{Folder, Line, SCHEMA, Settings, Way};
-use super::guest::{Manner, Ran, Standing, Subject as Guest};
+use super::folder::{Folder, Line, Protection, SCHEMA, Settings};
+use super::guest::{GuestSettings, Ran, Standing, TestModule};
 use super::oops::Console;
 use super::verdict::{How, Judged, Verdict};
 use super::{Ended, mutants, table};
@@ -40,7 +40,7 @@ struct Planned {
     kind: String,
     name: String,
     file: PathBuf,
-    way: Way,
+    way: Protection,
 }
 
 /// Makes the mutants, runs those that have not run yet, and returns the table.
@@ -62,7 +62,7 @@ pub fn run(
     let prepared = zoo::prepare(packages, request, progress)?;
     let subject = Subject::parse(&plan.driver, prepared.plan.driver.bytes.clone())?;
     places(&plan.with, &prepared.plan.before)?;
-    let manner = Manner {
+    let guest_settings = GuestSettings {
         prepared: &prepared,
         with: plan.with.clone(),
         variables: variables(&plan.variables)?,
@@ -78,7 +78,7 @@ pub fn run(
         device: prepared.choice.device.as_ref().map(|device| device.name.clone()),
         workload: prepared.workload.name.clone(),
         script: digest(prepared.workload.script.as_bytes()),
-        variables: manner.variables.clone(),
+        variables: guest_settings.variables.clone(),
         smp: plan.smp,
         timeout: plan.timeout,
     })?;
@@ -99,7 +99,8 @@ pub fn run(
     progress.finish();
 
     let saved = Default::default();
-    let campaign = Campaign { folder, manner: &manner, guarding, signals, saved, known: folder.lines() };
+    let campaign =
+        Campaign { folder, guest_settings: &guest_settings, guarding, signals, saved, known: folder.lines() };
     let mut usual = campaign.usual(subject.stock())?;
     let in_way = |(kind, name, file): &(String, String, PathBuf), way| Planned {
         kind: kind.clone(),
@@ -107,7 +108,7 @@ pub fn run(
         file: file.clone(),
         way,
     };
-    let plain: Vec<Planned> = modules.iter().map(|module| in_way(module, Way::Plain)).collect();
+    let plain: Vec<Planned> = modules.iter().map(|module| in_way(module, Protection::Plain)).collect();
     let mut lines = campaign.run(&plain, &usual, plan.jobs)?;
     if plan.guarded.is_some() {
         let wanted = |one: &&(String, String, PathBuf)| {
@@ -115,7 +116,7 @@ pub fn run(
             !plan.escaped || lines.iter().any(escaped)
         };
         let guarded: Vec<Planned> =
-            modules.iter().filter(wanted).map(|module| in_way(module, Way::Guarded)).collect();
+            modules.iter().filter(wanted).map(|module| in_way(module, Protection::Guarded)).collect();
         if !guarded.is_empty() {
             usual.extend(campaign.usual_guarded(subject.stock(), &usual)?);
             lines.extend(campaign.run(&guarded, &usual, plan.jobs)?);
@@ -213,12 +214,12 @@ impl Guarding {
 
 struct Campaign<'a> {
     folder: &'a Folder,
-    manner: &'a Manner<'a>,
+    guest_settings: &'a GuestSettings<'a>,
     guarding: Option<Guarding>,
     signals: &'a Signals,
     /// The saved guests in which runs of each way begin; empty where the device does not let the guest be
     /// saved.
-    saved: [OnceLock<Option<PathBuf>>; Way::ALL.len()],
+    saved: [OnceLock<Option<PathBuf>>; Protection::ALL.len()],
     /// The runs that had ended in this folder before.
     known: Vec<Line>,
 }
@@ -233,16 +234,16 @@ impl Drop for Campaign<'_> {
 
 impl Campaign<'_> {
     /// What guarded modules need in the guest; `None` for unguarded ones.
-    fn standing(&self, way: Way) -> Option<Standing<'_>> {
-        self.guarding.as_ref().filter(|_| way == Way::Guarded).map(Guarding::standing)
+    fn standing(&self, way: Protection) -> Option<Standing<'_>> {
+        self.guarding.as_ref().filter(|_| way == Protection::Guarded).map(Guarding::standing)
     }
 
     /// The saved guest in which runs of a way begin: booting takes longer than most workloads.
-    fn saved(&self, way: Way) -> Option<&Path> {
+    fn saved(&self, way: Protection) -> Option<&Path> {
         let save = || {
             let interrupted = || self.signals.interrupted();
             let folder = self.folder.run("saved", way)?;
-            self.manner.save(self.standing(way).as_ref(), &folder, &interrupted)
+            self.guest_settings.save(self.standing(way).as_ref(), &folder, &interrupted)
         };
         let saved = || match save() {
             Ok(file) => Some(file),
@@ -260,16 +261,16 @@ impl Campaign<'_> {
     fn guest(
         &self,
         module: Vec<u8>,
-        way: Way,
+        way: Protection,
         folder: &Path,
         usual: &HashSet<String>,
     ) -> Result<Ran, HostError> {
-        let guest = Guest { module, standing: self.standing(way), saved: self.saved(way) };
-        self.manner.run(guest, folder, usual, &|| self.signals.interrupted())
+        let guest = TestModule { module, standing: self.standing(way), saved: self.saved(way) };
+        self.guest_settings.run(guest, folder, usual, &|| self.signals.interrupted())
     }
 
     /// The verdict of an earlier run of the same bytes.
-    fn known(&self, name: &str, way: Way, digest: &str) -> Option<&Line> {
+    fn known(&self, name: &str, way: Protection, digest: &str) -> Option<&Line> {
         let same = |line: &&Line| line.mutant == name && line.way == way && line.digest == digest;
         self.known.iter().rev().filter(same).find(|line| line.judged.verdict != Verdict::Failed)
     }
@@ -277,20 +278,23 @@ impl Campaign<'_> {
     /// The console's lines while the stock driver does the workload, which must not fail.
     fn usual(&self, stock: &[u8]) -> Result<HashSet<String>, HostError> {
         let digest = digest(stock);
-        if self.known(STOCK, Way::Plain, &digest).is_some_and(|line| line.judged.verdict == Verdict::None) {
-            let file = self.folder.run_folder(STOCK, Way::Plain).join("console.log");
+        if self
+            .known(STOCK, Protection::Plain, &digest)
+            .is_some_and(|line| line.judged.verdict == Verdict::None)
+        {
+            let file = self.folder.run_folder(STOCK, Protection::Plain).join("console.log");
             if let Some(text) = files::read(&file) {
                 return Ok(Console::new(&text).shapes());
             }
         }
         tell("guardrail", "the stock driver …");
-        let folder = self.folder.run(STOCK, Way::Plain)?;
-        let mut ran = self.guest(stock.to_vec(), Way::Plain, &folder, &HashSet::new())?;
+        let folder = self.folder.run(STOCK, Protection::Plain)?;
+        let mut ran = self.guest(stock.to_vec(), Protection::Plain, &folder, &HashSet::new())?;
         without_complaints(&mut ran.judged);
         let sound = ran.judged.verdict == Verdict::None;
         let why = ran.judged.why.clone();
         let shapes = ran.shapes.clone();
-        self.folder.add(&line((STOCK, STOCK), Way::Plain, digest, ran))?;
+        self.folder.add(&line((STOCK, STOCK), Protection::Plain, digest, ran))?;
         match sound {
             true => Ok(shapes),
             false => Err(HostError::Run(format!(
@@ -303,23 +307,25 @@ impl Campaign<'_> {
     /// that ends anything.
     fn usual_guarded(&self, stock: &[u8], usual: &HashSet<String>) -> Result<HashSet<String>, HostError> {
         let Some(guarding) = &self.guarding else { return Ok(HashSet::new()) };
-        let plan = &self.manner.prepared.plan;
+        let plan = &self.guest_settings.prepared.plan;
         let driver = ModuleFile { bytes: stock.to_vec(), ..plan.driver.clone() };
         let (file, digest) = guarding.harden(&driver, &plan.before)?;
-        let folder = self.folder.run_folder(STOCK, Way::Guarded);
-        if self.known(STOCK, Way::Guarded, &digest).is_some_and(|line| line.judged.verdict == Verdict::None)
+        let folder = self.folder.run_folder(STOCK, Protection::Guarded);
+        if self
+            .known(STOCK, Protection::Guarded, &digest)
+            .is_some_and(|line| line.judged.verdict == Verdict::None)
             && let Some(text) = files::read(&folder.join("console.log"))
         {
             return Ok(Console::new(&text).shapes());
         }
         tell("guardrail", "the stock driver, guarded …");
-        let folder = self.folder.run(STOCK, Way::Guarded)?;
-        let mut ran = self.guest(file, Way::Guarded, &folder, usual)?;
+        let folder = self.folder.run(STOCK, Protection::Guarded)?;
+        let mut ran = self.guest(file, Protection::Guarded, &folder, usual)?;
         without_complaints(&mut ran.judged);
         Folder::write_report(&folder, "report", &ran.report)?;
         let (verdict, why, found) = (ran.judged.verdict, ran.judged.why.clone(), ran.report.found());
         let shapes = ran.shapes.clone();
-        self.folder.add(&line((STOCK, STOCK), Way::Guarded, digest, ran))?;
+        self.folder.add(&line((STOCK, STOCK), Protection::Guarded, digest, ran))?;
         match verdict {
             Verdict::None if found > 0 => {
                 let places = if found == 1 { "one place".to_owned() } else { format!("{found} places") };
@@ -340,7 +346,7 @@ impl Campaign<'_> {
     /// Writes all violations of guarded mutants, each place once.
     fn write_violations(&self, lines: &[Line]) -> Result<(), HostError> {
         let mut all: Vec<guardrail_finding::Finding> = Vec::new();
-        let guarded = lines.iter().filter(|line| line.way == Way::Guarded);
+        let guarded = lines.iter().filter(|line| line.way == Protection::Guarded);
         for finding in
             guarded.filter_map(|line| self.folder.report(&line.mutant)).flat_map(|report| report.findings)
         {
@@ -349,7 +355,7 @@ impl Campaign<'_> {
                 None => all.push(finding),
             }
         }
-        let prepared = self.manner.prepared;
+        let prepared = self.guest_settings.prepared;
         let (driver, release) = (&prepared.plan.driver.name, &prepared.kernel.release);
         let report = violations::report(driver, release, "completed", all);
         Folder::write_report(self.folder.path(), "violations", &report)
@@ -399,8 +405,8 @@ impl Campaign<'_> {
     ) -> Result<Line, HostError> {
         let module = std::fs::read(&one.file).map_err(HostError::io("read", one.file.display()))?;
         let (file, digest) = match (one.way, &self.guarding) {
-            (Way::Guarded, Some(guarding)) => {
-                let plan = &self.manner.prepared.plan;
+            (Protection::Guarded, Some(guarding)) => {
+                let plan = &self.guest_settings.prepared.plan;
                 let driver = ModuleFile { bytes: module.clone(), ..plan.driver.clone() };
                 match guarding.harden(&driver, &plan.before) {
                     Ok(guarded) => guarded,
@@ -427,7 +433,7 @@ impl Campaign<'_> {
             }
             ran = self.guest(file.clone(), one.way, &folder, usual)?;
         }
-        if one.way == Way::Guarded {
+        if one.way == Protection::Guarded {
             Folder::write_report(&folder, "report", &ran.report)?;
         }
         tell("guardrail", &format!("{number}/{all}  {} {}: {}", one.name, one.way.word(), ran.judged));
@@ -462,7 +468,7 @@ fn without_complaints(judged: &mut Judged) {
 }
 
 /// The line of a run of a module, by its name and the kind of its bugs.
-fn line((name, kind): (&str, &str), way: Way, digest: String, ran: Ran) -> Line {
+fn line((name, kind): (&str, &str), way: Protection, digest: String, ran: Ran) -> Line {
     let place = |finding: &guardrail_finding::Finding| {
         format!("{} in {}+{:#x} [{}]", finding.kind, finding.function, finding.offset, finding.module)
     };

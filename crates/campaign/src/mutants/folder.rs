@@ -17,22 +17,22 @@ pub const SCHEMA: &str = "guardrail-inject/1";
 /// Whether a module runs guarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum Protection {
     /// The module is unchanged.
     Plain,
     /// The module has the checks that `guardrail guard` adds.
     Guarded,
 }
 
-impl Way {
+impl Protection {
     /// All ways, in the order in which a mutant runs.
-    pub const ALL: [Way; 2] = [Way::Plain, Way::Guarded];
+    pub const ALL: [Protection; 2] = [Protection::Plain, Protection::Guarded];
 
     /// The word for the way in files and tables.
     pub fn word(self) -> &'static str {
         match self {
-            Way::Plain => "plain",
-            Way::Guarded => "guarded",
+            Protection::Plain => "plain",
+            Protection::Guarded => "guarded",
         }
     }
 }
@@ -75,7 +75,7 @@ pub struct Line {
     /// The digest of what ran: the mutant, or the guarded mutant with all that it depended on.
     pub digest: String,
     /// Whether it ran guarded.
-    pub way: Way,
+    pub way: Protection,
     /// The verdict and its evidence.
     #[serde(flatten)]
     pub judged: Judged,
@@ -133,7 +133,7 @@ impl Folder {
     }
 
     /// Creates an empty folder for a run.
-    pub fn run(&self, name: &str, way: Way) -> Result<PathBuf, HostError> {
+    pub fn run(&self, name: &str, way: Protection) -> Result<PathBuf, HostError> {
         let folder = self.run_folder(name, way);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(HostError::io("create", folder.display()))?;
@@ -141,7 +141,7 @@ impl Folder {
     }
 
     /// The path of a run's folder.
-    pub fn run_folder(&self, name: &str, way: Way) -> PathBuf {
+    pub fn run_folder(&self, name: &str, way: Protection) -> PathBuf {
         self.path.join("runs").join(format!("{name}.{}", way.word()))
     }
 
@@ -188,7 +188,7 @@ impl Folder {
 
     /// The report of a guarded run; `None` where the run left none.
     pub fn report(&self, name: &str) -> Option<Report> {
-        serde_json::from_slice(&read(&self.run_folder(name, Way::Guarded).join("report.json"))?).ok()
+        serde_json::from_slice(&read(&self.run_folder(name, Protection::Guarded).join("report.json"))?).ok()
     }
 
     fn results_file(&self) -> PathBuf {
@@ -213,7 +213,7 @@ mod tests {
             mutant: mutant.into(),
             kind: "k".into(),
             digest: "1".into(),
-            way: Way::Plain,
+            way: Protection::Plain,
             judged,
             violations: Vec::new(),
             seconds: 1.5,

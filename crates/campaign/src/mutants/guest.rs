@@ -21,7 +21,7 @@ const STUCK: Duration = Duration::from_secs(30);
 const SILENCE: Duration = Duration::from_secs(40);
 
 /// The settings of every run of a campaign.
-pub struct Manner<'a> {
+pub struct GuestSettings<'a> {
     /// The prepared guest, with the stock driver.
     pub prepared: &'a Prepared,
     /// Modules that the driver needs and that share its domain: harm to these alone stays inside.
@@ -35,7 +35,7 @@ pub struct Manner<'a> {
 }
 
 /// A module to run.
-pub struct Subject<'a> {
+pub struct TestModule<'a> {
     /// The module that is loaded in place of the stock driver.
     pub module: Vec<u8>,
     /// What it needs in the guest, where it is guarded.
@@ -102,7 +102,7 @@ impl Heard {
     }
 }
 
-impl Manner<'_> {
+impl GuestSettings<'_> {
     /// The guest and its options.
     fn guest(&self, standing: Option<&Standing<'_>>, folder: &Path) -> (Prepared, Options) {
         let mut prepared = self.prepared.clone();
@@ -171,7 +171,7 @@ impl Manner<'_> {
     /// the console prints without bugs.
     pub fn run(
         &self,
-        subject: Subject<'_>,
+        subject: TestModule<'_>,
         folder: &Path,
         usual: &HashSet<String>,
         interrupted: &dyn Fn() -> bool,

@@ -1,7 +1,7 @@
 //! The tables of mutants and campaigns.
 
 use super::Made;
-use super::folder::{Line, Way};
+use super::folder::{Line, Protection};
 use super::verdict::{How, Judged, Verdict};
 use guardrail_host::HostError;
 use serde::Serialize;
@@ -12,7 +12,7 @@ pub struct Row {
     /// The kind of bug, or `all`.
     pub name: String,
     /// Whether the mutants ran guarded.
-    pub way: Way,
+    pub way: Protection,
     /// How many mutants ran.
     pub mutants: usize,
     /// How many harmed the rest of the system.
@@ -91,7 +91,7 @@ pub fn rows(all: &[Line]) -> Vec<Row> {
             kinds.push(&line.kind);
         }
     }
-    let of = |kind: Option<&str>, way: Way| {
+    let of = |kind: Option<&str>, way: Protection| {
         let lines: Vec<&Line> =
             all.iter().filter(|line| line.way == way && kind.is_none_or(|kind| line.kind == kind)).collect();
         let count = |wanted: &dyn Fn(&Line) -> bool| lines.iter().filter(|line| wanted(line)).count();
@@ -102,10 +102,11 @@ pub fn rows(all: &[Line]) -> Vec<Row> {
                     && line.judged.how.is_some_and(|how| hows.contains(&how))
             })
         };
-        let of_escaped = (way == Way::Guarded).then(|| {
+        let of_escaped = (way == Protection::Guarded).then(|| {
             let mut of_escaped = OfEscaped::default();
-            let escaped =
-                all.iter().filter(|line| line.way == Way::Plain && line.judged.verdict == Verdict::Escaped);
+            let escaped = all
+                .iter()
+                .filter(|line| line.way == Protection::Plain && line.judged.verdict == Verdict::Escaped);
             for plain in escaped {
                 let same = lines.iter().find(|line| line.mutant == plain.mutant && line.kind == plain.kind);
                 same.into_iter().for_each(|line| of_escaped.add(&line.judged));
@@ -130,7 +131,7 @@ pub fn rows(all: &[Line]) -> Vec<Row> {
             of_escaped,
         }
     };
-    let ways = || Way::ALL.into_iter().filter(|way| all.iter().any(|line| line.way == *way));
+    let ways = || Protection::ALL.into_iter().filter(|way| all.iter().any(|line| line.way == *way));
     let mut rows: Vec<Row> = kinds.iter().flat_map(|kind| ways().map(|way| of(Some(kind), way))).collect();
     if kinds.len() > 1 {
         rows.extend(ways().map(|way| of(None, way)));
@@ -144,7 +145,7 @@ type Column = (&'static str, fn(&Row) -> usize);
 /// The table of a campaign.
 pub fn text(rows: &[Row]) -> String {
     // Columns that apply to guarded mutants only are printed only where some ran.
-    let guarded = rows.iter().any(|row| row.way == Way::Guarded);
+    let guarded = rows.iter().any(|row| row.way == Protection::Guarded);
     let numbers: [Column; 12] = [
         ("mutants", |row| row.mutants),
         ("escaped", |row| row.escaped),
@@ -224,7 +225,7 @@ mod tests {
         let judged = Judged { verdict, how, why: String::new(), at: None, step: String::new() };
         let (mutant, digest) = (String::new(), String::new());
         let violations = Vec::new();
-        Line { mutant, kind: kind.into(), digest, way: Way::Plain, judged, violations, seconds: 1.0 }
+        Line { mutant, kind: kind.into(), digest, way: Protection::Plain, judged, violations, seconds: 1.0 }
     }
 
     #[test]
@@ -249,12 +250,12 @@ all          plain  4        2        1      0     1     0      1         1     
             ..line("flip-branch", verdict, None)
         };
         let both = [
-            named("a", Way::Plain, Verdict::Escaped),
-            named("a", Way::Guarded, Verdict::Contained),
-            named("b", Way::Plain, Verdict::Escaped),
-            named("b", Way::Guarded, Verdict::Escaped),
-            named("c", Way::Plain, Verdict::None),
-            named("c", Way::Guarded, Verdict::Contained),
+            named("a", Protection::Plain, Verdict::Escaped),
+            named("a", Protection::Guarded, Verdict::Contained),
+            named("b", Protection::Plain, Verdict::Escaped),
+            named("b", Protection::Guarded, Verdict::Escaped),
+            named("c", Protection::Plain, Verdict::None),
+            named("c", Protection::Guarded, Verdict::Contained),
         ];
         let text = super::text(&rows(&both));
         let expected = "\

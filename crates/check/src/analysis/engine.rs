@@ -2,7 +2,7 @@
 
 use crate::analysis::wire::Analyzed;
 use crate::analysis::world::Known;
-use crate::subject::Subject;
+use crate::input::AnalysisInput;
 use guardrail_analysis::{Config, Outcome, Session};
 use guardrail_host::HostError;
 use guardrail_trace::source::{Source, SourceEnd, SourceError, Step};
@@ -17,9 +17,9 @@ pub struct Engine {
 
 impl Engine {
     /// Opens kernel image and modules.
-    pub fn open(subject: &Subject) -> Result<Engine, HostError> {
-        let world = Box::new(Known::open(subject)?);
-        let config = Config { world, tools: subject.tools.clone() };
+    pub fn open(input: &AnalysisInput) -> Result<Engine, HostError> {
+        let world = Box::new(Known::open(input)?);
+        let config = Config { world, tools: input.tools.clone() };
         let session = Session::new(config).map_err(|error| HostError::Usage(error.to_string()))?;
         Ok(Engine { session })
     }

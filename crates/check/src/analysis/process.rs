@@ -43,7 +43,7 @@ struct Opened {
 
 impl Opened {
     fn new(job: Job) -> Result<Opened, HostError> {
-        let engine = Engine::open(&job.subject)?;
+        let engine = Engine::open(&job.input)?;
         let log = Log::open(&job.log)?;
         let recorder = match &job.record {
             Some(path) => Some(Recorder::open(path, &job.meta, &log)?),

@@ -1,7 +1,7 @@
 //! The messages between the supervisor and the analysis process: one JSON object a line.
 
 use crate::analysis::policy::Policy;
-use crate::subject::Subject;
+use crate::input::AnalysisInput;
 use guardrail_analysis::Statistics;
 use guardrail_finding::Finding;
 use guardrail_report::Run;
@@ -22,7 +22,7 @@ pub struct Job {
     /// The file for the recorder's trace; `None` without a recording.
     pub record: Option<PathBuf>,
     /// The kernel and modules to analyze.
-    pub subject: Subject,
+    pub input: AnalysisInput,
     /// The head of the trace file.
     pub meta: TraceMeta,
     /// The policy of a run whose device accesses wait for the analysis; `None` where none waits.

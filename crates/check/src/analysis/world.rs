@@ -1,6 +1,6 @@
 //! Answers the checkers' questions about kernel and modules, with the kernel crate.
 
-use crate::subject::{ModuleFile, Subject};
+use crate::input::{AnalysisInput, ModuleFile};
 use guardrail_analysis::machine::{LineLookup, ModuleMap, Range, Region, World};
 use guardrail_binfmt::module::{Placed, PlacedSymbol};
 use guardrail_binfmt::{Btf, KernelImage, Lines, ModuleImage};
@@ -41,12 +41,12 @@ struct Module {
 
 impl Known {
     /// Opens everything that the analysis needs, so that it needs no files later.
-    pub fn open(subject: &Subject) -> Result<Known, HostError> {
-        let kernel = KernelImage::open(&subject.kernel)?;
+    pub fn open(input: &AnalysisInput) -> Result<Known, HostError> {
+        let kernel = KernelImage::open(&input.kernel)?;
         let table = SummaryTable::for_image(&kernel);
         let charts = charts::for_image(&kernel);
         let mut modules = HashMap::new();
-        for file in &subject.modules {
+        for file in &input.modules {
             let image = ModuleImage::open(&file.path)?;
             let lines = match &file.debug {
                 Some(debug) => Lines::of_file(debug, &image)?,
@@ -60,13 +60,13 @@ impl Known {
         }
         // Without such a module, some addresses have no names.
         let other = |file: &ModuleFile| Some((file.name.clone(), ModuleImage::open(&file.path).ok()?));
-        let others = subject.others.iter().filter_map(other).collect();
+        let others = input.others.iter().filter_map(other).collect();
         let btf = kernel.btf();
         let page_struct_size = btf.struct_named("page").and_then(|page| btf.size_of(page)).unwrap_or(64);
         // Up to 6.9 the flags are macros, which the types do not contain.
         let flag = |name, bit| 1 << btf.enum_value(name).filter(|bit| (0..32).contains(bit)).unwrap_or(bit);
         let (gfp_zero, gfp_reclaim) = (flag("___GFP_ZERO_BIT", 8), flag("___GFP_DIRECT_RECLAIM_BIT", 10));
-        let (hooks, calls) = (subject.hooks.clone(), RefCell::default());
+        let (hooks, calls) = (input.hooks.clone(), RefCell::default());
         Ok(Known {
             image: kernel,
             table,

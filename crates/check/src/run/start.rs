@@ -3,12 +3,12 @@
 use crate::analysis::supervisor::Analysis;
 use crate::analysis::wire::Job;
 use crate::gate::outside::Outside;
+use crate::input::{AnalysisInput, ModuleFile};
 use crate::on_finding::OnFinding;
 use crate::plan::{GateKind, Mode, Observe, RunPlan};
 use crate::run::Ready;
 use crate::run::tracer::{self, DeviceHolding, Holding};
 use crate::snapshots::{self, Snapshots};
-use crate::subject::{ModuleFile, Subject};
 use crate::trace_head;
 use guardrail_host::HostError;
 use guardrail_host::drivers::{debug_file, drivers, others};
@@ -46,15 +46,15 @@ impl<'a> Ready<'a> {
         let config = self.folder.path().join("config.json");
         let mut options = self.options(&config);
         let hooks = tracer::write_config(&self.prepared, &shared.log(), self.holding(&options), &config)?;
-        let subject = self.subject(modules, hooks);
+        let input = self.input(modules, hooks);
         let log = Log::create_with(shared.log(), &self.log_options())?;
         let snapshots = match plan.snapshots {
-            Some(_) => Some(Snapshots::new(self.folder.path(), &subject, options.memory_mib)?),
+            Some(_) => Some(Snapshots::new(self.folder.path(), &input, options.memory_mib)?),
             None => None,
         };
         let analysis = match plan.observe {
             Observe::Check => {
-                let job = self.job(&shared, subject)?;
+                let job = self.job(&shared, input)?;
                 Some(Analysis::start(&job, &|| host.signals.interrupted())?)
             }
             Observe::None | Observe::Trace => None,
@@ -115,13 +115,13 @@ impl<'a> Ready<'a> {
         Holding { holds: tracer::samples(self.plan), gate: self.strict().map(device) }
     }
 
-    fn subject(&self, modules: Vec<ModuleFile>, hooks: Vec<String>) -> Subject {
+    fn input(&self, modules: Vec<ModuleFile>, hooks: Vec<String>) -> AnalysisInput {
         let other = |module: &guardrail_vm::modules::ModuleFile| ModuleFile {
             name: module.name.clone(),
             path: module.path.clone(),
             debug: None,
         };
-        Subject {
+        AnalysisInput {
             kernel: self.prepared.kernel.vmlinuz.clone(),
             modules,
             others: others(&self.prepared).map(other).collect(),
@@ -143,12 +143,12 @@ impl<'a> Ready<'a> {
         }
     }
 
-    fn job(&self, shared: &LogFolder, subject: Subject) -> Result<Job, HostError> {
+    fn job(&self, shared: &LogFolder, input: AnalysisInput) -> Result<Job, HostError> {
         Ok(Job {
             log: shared.log(),
             record: self.plan.record.as_deref().map(absolute).transpose()?,
-            meta: trace_head::new(self.plan, &self.prepared, subject.hooks.clone()),
-            subject,
+            meta: trace_head::new(self.plan, &self.prepared, input.hooks.clone()),
+            input,
             policy: self.policy.clone(),
             schedule: self.plan.reader_schedule(),
             saves: snapshots::saves(self.plan),

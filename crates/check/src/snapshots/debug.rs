@@ -1,8 +1,8 @@
 //! Starts gdb on the guest as it was at a finding (`guardrail debug`).
 
+use crate::input::{AnalysisInput, ModuleFile};
 use crate::snapshots::{self, Files};
 use crate::stored;
-use crate::subject::{ModuleFile, Subject};
 use guardrail_binfmt::orc::Frames;
 use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_finding::Finding;
@@ -41,8 +41,8 @@ pub fn debugger(
     let finding = choose(&report, &out, finding)?;
     let gdb = gdb()?;
     let files = Files::of(&out, &finding.id);
-    let subject = snapshots::subject(&out)?;
-    let address = prepare(&out, &files, &subject, finding)?;
+    let input = snapshots::input(&out)?;
+    let address = prepare(&out, &files, &input, finding)?;
     let mut command = command(&gdb, &files, batch, finding, address);
     command.args(arguments);
     Ok(Debugger { head: head(finding), command })
@@ -90,10 +90,10 @@ fn gdb() -> Result<PathBuf, HostError> {
 fn prepare(
     out: &Path,
     files: &Files,
-    subject: &Subject,
+    input: &AnalysisInput,
     finding: &Finding,
 ) -> Result<Option<u64>, HostError> {
-    let image = KernelImage::open(&subject.kernel)?;
+    let image = KernelImage::open(&input.kernel)?;
     let dump = Dump::open(&files.core)?;
     let guest = Guest::find(&dump, &image)?;
     let loaded = guest.modules(&image);
@@ -103,7 +103,7 @@ fn prepare(
     let mut frames = Frames::new();
     guest.kernel_frames(&image, &mut frames);
     // Without such a module, some addresses have no names.
-    for other in &subject.others {
+    for other in &input.others {
         if let (Some(loaded), Ok(file)) = (loaded(&other.name), ModuleImage::open(&other.path)) {
             let (more_sections, more_names) = module_symbols(loaded, &file);
             guest.module_frames(loaded, &file, &mut frames);
@@ -113,7 +113,7 @@ fn prepare(
     }
     let mut modules = Vec::new();
     let mut finding_at = None;
-    for module in &subject.modules {
+    for module in &input.modules {
         let Some(loaded) = loaded(&module.name) else {
             tell("guardrail", &format!("{} is not loaded in the snapshot", module.name));
             continue;

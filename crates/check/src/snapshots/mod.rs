@@ -7,8 +7,8 @@
 pub mod debug;
 
 use crate::analysis::wire::Saves;
+use crate::input::AnalysisInput;
 use crate::plan::{GateKind, RunPlan};
-use crate::subject::Subject;
 use guardrail_host::HostError;
 use guardrail_host::Progress;
 use guardrail_vm::run::Save;
@@ -64,7 +64,7 @@ pub fn saved_in(out: &Path) -> Vec<String> {
 }
 
 /// The kernel and modules of the run.
-pub fn subject(out: &Path) -> Result<Subject, HostError> {
+pub fn input(out: &Path) -> Result<AnalysisInput, HostError> {
     let file = out.join(FOLDER).join(SUBJECT);
     let bytes = fs::read(&file).map_err(HostError::io("read", file.display()))?;
     serde_json::from_slice(&bytes)
@@ -83,7 +83,7 @@ pub struct Snapshots {
 impl Snapshots {
     /// Creates the folder. Snapshots of an earlier run are removed: their findings may not be those of this
     /// one.
-    pub fn new(out: &Path, subject: &Subject, memory_mib: u32) -> Result<Snapshots, HostError> {
+    pub fn new(out: &Path, input: &AnalysisInput, memory_mib: u32) -> Result<Snapshots, HostError> {
         let folder = out.join(FOLDER);
         fs::create_dir_all(&folder).map_err(HostError::io("create", folder.display()))?;
         for finding in saved_in(out) {
@@ -93,7 +93,7 @@ impl Snapshots {
             let _ = (fs::remove_file(symbols), fs::remove_file(script));
         }
         let file = folder.join(SUBJECT);
-        let text = serde_json::to_vec_pretty(subject).map_err(|error| HostError::Run(error.to_string()))?;
+        let text = serde_json::to_vec_pretty(input).map_err(|error| HostError::Run(error.to_string()))?;
         fs::write(&file, text).map_err(HostError::io("write", file.display()))?;
         Ok(Snapshots {
             out: out.to_path_buf(),

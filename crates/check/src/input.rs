@@ -1,11 +1,11 @@
-//! The subject of an analysis: a kernel and modules, the same for a live run and a recorded one.
+//! The input of an analysis: a kernel and modules, the same for a live run and a recorded one.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The subject of an analysis: the same for a live run and a recorded one.
+/// The kernel, modules and checkers of an analysis: the same for a live run and a recorded one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Subject {
+pub struct AnalysisInput {
     /// The path of the kernel image.
     pub kernel: PathBuf,
     /// The traced modules.

@@ -9,7 +9,7 @@ use std::path::Path;
 /// A driver of the zoo in which faults can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Subject {
+pub enum ZooDriver {
     /// A disk: no sector may hold foreign content.
     Disk,
     /// A network: no packet may leave that nobody sent.
@@ -31,24 +31,24 @@ pub struct Harm {
     pub complete: bool,
 }
 
-impl Subject {
+impl ZooDriver {
     /// All subjects, in the order of the table.
-    pub const ALL: [Subject; 2] = [Subject::Disk, Subject::Net];
+    pub const ALL: [ZooDriver; 2] = [ZooDriver::Disk, ZooDriver::Net];
 
     /// The subjects that the user asked for.
-    pub fn wanted(harmed: Harmed) -> Vec<Subject> {
+    pub fn wanted(harmed: Harmed) -> Vec<ZooDriver> {
         match harmed {
-            Harmed::Disk => vec![Subject::Disk],
-            Harmed::Net => vec![Subject::Net],
-            Harmed::All => Subject::ALL.to_vec(),
+            Harmed::Disk => vec![ZooDriver::Disk],
+            Harmed::Net => vec![ZooDriver::Net],
+            Harmed::All => ZooDriver::ALL.to_vec(),
         }
     }
 
     /// The driver's folder in the zoo.
     pub fn driver(self) -> &'static str {
         match self {
-            Subject::Disk => "gate-disk",
-            Subject::Net => "gate-net",
+            ZooDriver::Disk => "gate-disk",
+            ZooDriver::Net => "gate-net",
         }
     }
 
@@ -56,10 +56,10 @@ impl Subject {
     /// starts.
     pub fn device(self) -> &'static str {
         match self {
-            Subject::Disk => {
+            ZooDriver::Disk => {
                 "nvme,serial=guardrail,drive=image + -drive if=none,id=image,format=raw,cache=unsafe,file=disk.raw"
             }
-            Subject::Net => {
+            ZooDriver::Net => {
                 "e1000,netdev=net,romfile= + -netdev user,id=net,ipv6=off,restrict=on \
                  -object filter-dump,id=dump,netdev=net,queue=rx,file=net.pcap"
             }
@@ -69,26 +69,26 @@ impl Subject {
     /// The approximate duration of its work in milliseconds.
     pub fn work_millis(self) -> u64 {
         match self {
-            Subject::Disk => 200,
-            Subject::Net => 2200,
+            ZooDriver::Disk => 200,
+            ZooDriver::Net => 2200,
         }
     }
 
     /// Makes the files that the run starts with, and returns the workload's variables.
     pub fn begin(self, folder: &Path) -> Result<Vec<(String, String)>, HostError> {
         match self {
-            Subject::Disk => {
+            ZooDriver::Disk => {
                 sectors::create(&folder.join("disk.raw"))?;
                 Ok(sectors::variables())
             }
-            Subject::Net => Ok(packets::variables()),
+            ZooDriver::Net => Ok(packets::variables()),
         }
     }
 
     /// Checks the files that the run left.
     pub fn harm(self, folder: &Path) -> Result<Harm, HostError> {
         match self {
-            Subject::Disk => {
+            ZooDriver::Disk => {
                 let verdict = sectors::verify(&folder.join("disk.raw"))?;
                 Ok(Harm {
                     wrong: verdict.wrong,
@@ -98,7 +98,7 @@ impl Subject {
                     told: verdict.told,
                 })
             }
-            Subject::Net => {
+            ZooDriver::Net => {
                 let dump = folder.join("net.pcap");
                 // QEMU sent nothing if it ended before it made the dump.
                 if dump.metadata().map_or(0, |file| file.len()) == 0 {
