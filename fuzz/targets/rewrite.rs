@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use guardrail_rewrite::checks::Checks;
+use guardrail_rewrite::passes::checks::Checks;
 use guardrail_rewrite::object::{Content, Place, Reloc, Section, Symbol, reloc};
 use guardrail_rewrite::{Object, RewriteError, rewrite};
 

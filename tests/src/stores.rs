@@ -2,8 +2,8 @@
 //! instruction, and the correct twin causes no report.
 
 use crate::{guardrail, vm_name};
-use guardrail_rewrite::checks::Checks;
-use guardrail_rewrite::life::Hooks;
+use guardrail_rewrite::border::life::Hooks;
+use guardrail_rewrite::passes::checks::Checks;
 use guardrail_rewrite::{Object, rewrite};
 use guardrail_vm::{Cache, kbuild, kernels, packages::Packages, runtime};
 use libtest_mimic::Failed;

@@ -2,9 +2,9 @@
 
 use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_kernel::isolation::{Isolation, types};
-use guardrail_rewrite::checks::Checks;
-use guardrail_rewrite::interpose::border;
-use guardrail_rewrite::life::Hooks;
+use guardrail_rewrite::border::annotations::border;
+use guardrail_rewrite::border::life::Hooks;
+use guardrail_rewrite::passes::checks::Checks;
 use guardrail_rewrite::{Object, RewriteError, rewrite};
 use guardrail_vm::kernels;
 use guardrail_vm::modules::{LoadPlan, ModuleFile, Modules};

@@ -1,9 +1,9 @@
 //! Rewritten drivers in guests: they load, work as before, and the kernel's code tables stay valid.
 
-use guardrail_rewrite::checks::Checks;
-use guardrail_rewrite::spread::Spread;
-use guardrail_rewrite::trace::{Event, Trace};
-use guardrail_rewrite::wrap::{Action, Interposition, Step, Value, When, Wrapper};
+use guardrail_rewrite::border::{Action, Interposition, Step, Value, When, Wrapper};
+use guardrail_rewrite::passes::checks::Checks;
+use guardrail_rewrite::passes::spread::Spread;
+use guardrail_rewrite::passes::trace::{Event, Trace};
 use guardrail_rewrite::{Pass, rewrite};
 use guardrail_tests::{check, findings, guardrail, vm_name};
 use guardrail_vm::modules::Modules;

@@ -6,7 +6,7 @@
 
 use crate::common::{Format, failed, median};
 use crate::process;
-use guardrail_rewrite::checks::Checks;
+use guardrail_rewrite::passes::checks::Checks;
 use guardrail_rewrite::rewrite;
 use serde_json::json;
 use std::path::Path;

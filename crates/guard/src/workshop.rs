@@ -3,11 +3,11 @@
 use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_host::HostError;
 use guardrail_kernel::isolation::Isolation;
-use guardrail_rewrite::checks::{Checks, Stores};
+use guardrail_rewrite::border::Done;
+use guardrail_rewrite::border::annotations::{Border, border};
+use guardrail_rewrite::border::life::Hooks;
 use guardrail_rewrite::inspect::Exports;
-use guardrail_rewrite::interpose::{Border, border};
-use guardrail_rewrite::life::Hooks;
-use guardrail_rewrite::wrap::Done;
+use guardrail_rewrite::passes::checks::{Checks, Stores};
 use guardrail_rewrite::{Counts, Object, RewriteError, rewrite};
 use guardrail_vm::installed::Target;
 use guardrail_vm::modules::ModuleFile;

@@ -5,7 +5,7 @@
 
 mod driver;
 
-use guardrail_rewrite::wrap::{Action, Field, Step};
+use guardrail_rewrite::border::{Action, Field, Step};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of a slot, one column of the output each.

@@ -1,7 +1,7 @@
 //! Rewrites a module so that code that does nothing stands in front of each instruction: `spread IN OUT`.
 
+use guardrail_rewrite::passes::spread::Spread;
 use guardrail_rewrite::rewrite;
-use guardrail_rewrite::spread::Spread;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);

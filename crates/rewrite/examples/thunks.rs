@@ -7,8 +7,8 @@ mod modules;
 
 use guardrail_abi::symbol;
 use guardrail_binfmt::module::unpack;
-use guardrail_rewrite::checks::Checks;
-use guardrail_rewrite::wrap::{Action, Done, Interposition, Value, Wrapper};
+use guardrail_rewrite::border::{Action, Done, Interposition, Value, Wrapper};
+use guardrail_rewrite::passes::checks::Checks;
 use guardrail_rewrite::{Counts, Object, RewriteError, rewrite};
 
 /// Prefixes of symbols that are no functions, but parts of a call or a return.

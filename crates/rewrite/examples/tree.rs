@@ -4,7 +4,7 @@
 
 mod modules;
 
-use guardrail_rewrite::checks::{Checks, Stores};
+use guardrail_rewrite::passes::checks::{Checks, Stores};
 use guardrail_rewrite::rewrite;
 
 fn main() {

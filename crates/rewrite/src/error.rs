@@ -1,7 +1,5 @@
 //! The one error type of this crate.
 
-use crate::assembly::Doubt;
-
 /// Why a module cannot be rewritten.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -57,6 +55,24 @@ pub enum RewriteError {
         /// What differs.
         detail: String,
     },
+}
+
+/// A function for which the checks cannot be proven to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// The function's name. Where code belongs to no function, it is the symbol before the code, or else the
+    /// section.
+    pub function: String,
+    /// Bytes from the begin of the function, or of what stands for it, to the instruction.
+    pub offset: u64,
+    /// What the instruction does that a compiler's code does not, as a clause for messages.
+    pub why: &'static str,
+}
+
+impl std::fmt::Display for Doubt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({}, at +{:#x})", self.function, self.why, self.offset)
+    }
 }
 
 /// The result type of this crate.

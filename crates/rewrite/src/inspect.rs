@@ -1,14 +1,16 @@
 //! Inspects a guarded module file: whether it is whole, and whether the runtime that is to load it fits.
 
-use crate::checks::access::{Access, access};
-use crate::code::{Code, Insn};
+use crate::border::guard;
+use crate::engine::code::{Code, Insn};
+use crate::engine::flow::Flow;
+use crate::engine::object::{Content, Object, Reloc, reloc};
+use crate::engine::pass::Site;
+use crate::engine::tables::{EXIT, INIT, THIS};
 use crate::error::{Result, RewriteError};
-use crate::flow::Flow;
-use crate::guard;
-use crate::module::{FIELD, TRUSTED, codes};
-use crate::object::{Content, Object, Reloc, reloc};
-use crate::pass::Site;
-use crate::thunks;
+use crate::passes::checks::TRUSTED;
+use crate::passes::checks::access::{Access, access};
+use crate::passes::thunks;
+use crate::rewrite::FIELD;
 use guardrail_abi::{self as abi, ABI, layout};
 use guardrail_binfmt::ModuleImage;
 use guardrail_binfmt::module::unpack;
@@ -123,7 +125,7 @@ pub fn inspect(what: &str, file: Vec<u8>, runtime: Option<&Exports>) -> Result<I
         ..Inspected::default()
     };
     let mut faults = Vec::new();
-    let codes = match codes(&object) {
+    let codes = match Code::all(&object) {
         Ok(codes) => codes,
         Err(error) => {
             faults.push(format!("its code cannot be taken apart: {error}"));
@@ -338,7 +340,6 @@ fn unchecked(object: &Object, codes: &[Code], trusted: &[String], faults: &mut V
 /// The instructions that checks ask for. The distance to them stands behind each call of a thunk, or a jump
 /// leads to them.
 fn asked(object: &Object, code: &Code) -> HashSet<u32> {
-    let relocs = &object.sections[code.section].relocs;
     let thunks = object.section(thunks::SECTION);
     // The question of a loop says nothing about stores.
     let turns = object
@@ -347,7 +348,7 @@ fn asked(object: &Object, code: &Code) -> HashSet<u32> {
         .find(|symbol| symbol.section() == thunks && symbol.name == thunks::LOOP)
         .map(|symbol| symbol.value as i64 - 4);
     let calls = |insn: &Insn| {
-        let reloc = relocs[insn.relocs.start as usize..insn.relocs.end as usize].first();
+        let reloc = insn.relocs(&object.sections[code.section]).first();
         let asks = reloc.is_some_and(|reloc| {
             object.symbols[reloc.symbol].section() == thunks && Some(reloc.addend) != turns
         });
@@ -369,17 +370,15 @@ fn asked(object: &Object, code: &Code) -> HashSet<u32> {
 
 /// Reports where the kernel calls init or exit past the stubs.
 fn life(object: &Object, faults: &mut Vec<String>) {
-    let Some(this) = object.section(".gnu.linkonce.this_module") else {
+    let Some(this) = object.section(THIS) else {
         return faults.push("it has no struct module".into());
     };
-    let names = |name: &str| {
-        object.sections[this].relocs.iter().any(|reloc| object.symbols[reloc.symbol].name == name)
-    };
-    for (plain, stub) in [("init_module", "guardrail_init"), ("cleanup_module", "guardrail_exit")] {
+    let names = |name: &str| object.sections[this].relocs.iter().any(|reloc| object.name(reloc) == name);
+    for (plain, stub) in [(INIT, guard::INIT_STUB), (EXIT, guard::EXIT_STUB)] {
         if names(plain) {
             faults.push(format!("the kernel calls its {plain} past the runtime"));
         }
-        if plain == "init_module" && !names(stub) {
+        if plain == INIT && !names(stub) {
             faults.push("the kernel does not call the stub that makes it known to the runtime".into());
         }
     }
@@ -419,8 +418,7 @@ fn versions(object: &Object, runtime: Option<&Exports>, faults: &mut Vec<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checks::Checks;
-    use crate::module::note;
+    use crate::passes::checks::Checks;
     use crate::rewrite;
     use crate::tests::Module;
 
@@ -439,7 +437,7 @@ mod tests {
         assert_eq!(inspected.checked, 1);
         assert!(inspected.faults.iter().all(|fault| !fault.contains("not checked")), "{inspected:?}");
         let mut module = Module::new(&STORE);
-        note(&mut module.0, FIELD, "writes");
+        module.0.note(FIELD, "writes");
         let inspected = faults(module.0.write().unwrap());
         assert_eq!(inspected.checked, 0);
         assert!(
@@ -447,7 +445,7 @@ mod tests {
             "{inspected:?}"
         );
         // Trusted functions need no checks.
-        note(&mut module.0, TRUSTED, "f");
+        module.0.note(TRUSTED, "f");
         let inspected = faults(module.0.write().unwrap());
         assert!(inspected.faults.iter().all(|fault| !fault.contains("not checked")), "{inspected:?}");
     }

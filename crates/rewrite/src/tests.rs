@@ -1,9 +1,9 @@
 //! Modules made from scratch, rewritten and looked at.
 
-use crate::checks::Checks;
-use crate::object::{Content, Object, Place, Reloc, Section, Symbol, reloc};
-use crate::pass::Pass;
-use crate::spread::Spread;
+use crate::engine::object::{Object, Place, Reloc, Section, Symbol, reloc};
+use crate::engine::pass::Pass;
+use crate::passes::checks::Checks;
+use crate::passes::spread::Spread;
 use crate::{Result, Rewritten, rewrite};
 use iced_x86::{Decoder, DecoderOptions, Formatter, NasmFormatter};
 use object::elf;
@@ -30,16 +30,7 @@ impl Module {
     }
 
     pub(crate) fn section(&mut self, name: &str, flags: u32, bytes: &[u8]) -> usize {
-        self.0.sections.push(Section {
-            name: name.into(),
-            kind: elf::SHT_PROGBITS,
-            flags: u64::from(elf::SHF_ALLOC | flags),
-            align: 16,
-            entry_size: 0,
-            link: None,
-            content: Content::Bytes(bytes.to_vec()),
-            relocs: Vec::new(),
-        });
+        self.0.sections.push(Section::new(name, elf::SHF_ALLOC | flags, bytes.to_vec(), Vec::new()));
         self.0.sections.len() - 1
     }
 
@@ -130,7 +121,7 @@ fn a_store_is_checked() {
     let rewritten = module.rewrite(&mut Checks::new(3)).unwrap();
     let object = Object::read("result", &rewritten.file).unwrap();
     insta::assert_snapshot!(listing(&object, TEXT));
-    insta::assert_snapshot!(listing(&object, object.section(crate::thunks::SECTION).unwrap()));
+    insta::assert_snapshot!(listing(&object, object.section(crate::passes::thunks::SECTION).unwrap()));
     let faults = &object.sections[object.section("__ex_table").unwrap()];
     insta::assert_snapshot!(format!("{:?} {:?}", faults.bytes(), faults.relocs));
 }

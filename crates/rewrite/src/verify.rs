@@ -1,13 +1,13 @@
 //! Reads what was written, and compares it with what it was made from. It trusts nothing that placing and
 //! moving have computed but the list of places itself.
 
-use crate::code::{Code, Insn};
+use crate::border;
+use crate::border::guard;
+use crate::engine::code::{Code, Insn};
+use crate::engine::layout::Placed;
+use crate::engine::object::{Object, Place, Reloc, Section, reloc};
+use crate::engine::tables::{self, ENDBR, Means, RETURN_THUNK, THIS};
 use crate::error::{Result, RewriteError};
-use crate::guard;
-use crate::object::{Object, Place, Reloc, Section, reloc};
-use crate::place::Placed;
-use crate::tables::{self, Means};
-use crate::wrap;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -125,19 +125,19 @@ fn references(
     let now = new.sections.get(index).filter(|now| now.name == section.name);
     let now = now.ok_or_else(|| wrong(&section.name, "the section is missing"))?;
     let moved: HashMap<u64, &Reloc> = now.relocs.iter().map(|reloc| (reloc.offset, reloc)).collect();
-    let own = codes.iter().find(|code| code.section == index);
+    let own = Code::find(codes, index);
     for reloc in &section.relocs {
         let at = || format!("{}+{:#x}", section.name, reloc.offset);
         let mut holder = None;
-        let (offset, bias) = match own {
-            None => (reloc.offset, None),
+        let offset = match own {
+            None => reloc.offset,
             Some(code) => {
                 let number =
                     code.holding(reloc.offset).ok_or_else(|| wrong(at(), "it belongs to no instruction"))?;
                 let insn = &code.insns[number as usize];
                 let inside = reloc.offset - u64::from(insn.at);
                 holder = Some(insn);
-                (placed[&index].insn[number as usize] + inside, Some(u64::from(insn.end()) - reloc.offset))
+                placed[&index].insn[number as usize] + inside
             }
         };
         let found = moved.get(&offset).ok_or_else(|| wrong(at(), "a relocation is missing"))?;
@@ -159,16 +159,15 @@ fn references(
             }
             continue;
         };
-        let Some(code) = codes.iter().find(|code| code.section == target) else { continue };
+        let Some(code) = Code::find(codes, target) else { continue };
         // Code that stays as it is was decoded for this when it was moved; tables count from themselves.
-        let bias = match (bias, section.exec()) {
-            (Some(bias), _) => bias,
-            (None, false) => 0,
-            (None, true) => continue,
+        let bias = match holder {
+            Some(insn) => insn.bias(reloc),
+            None if section.exec() => continue,
+            None => 0,
         };
-        let bias = if reloc::relative(reloc.kind) { bias } else { 0 };
         let places = [(old, reloc), (new, *found)].map(|(object, reloc)| {
-            object.symbols[reloc.symbol].value.wrapping_add_signed(reloc.addend).wrapping_add(bias)
+            object.symbols[reloc.symbol].value.wrapping_add_signed(reloc.addend.wrapping_add(bias))
         });
         let Some(number) = code.starting(places[0]) else { continue };
         let means = tables::means(section, reloc.offset).unwrap_or(Means::Entry);
@@ -181,13 +180,8 @@ fn references(
     Ok(())
 }
 
-/// What the kernel knows of a module, with its init and exit functions.
-const THIS: &str = ".gnu.linkonce.this_module";
-/// The kernel's function by which code returns.
-const RETURN: &str = "__x86_return_thunk";
 /// Most instructions of a thunk.
 const MAX_THUNK: usize = 4096;
-const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
 /// A relocation of the old module, with its instruction if it is in code that was rewritten.
 struct Reference<'a> {
@@ -245,9 +239,8 @@ impl<'a> Border<'a> {
             None if section.exec() || tables::is_table(section) => false,
             None => reloc.kind == reloc::ABS64 || section.name.starts_with("__ksymtab"),
         };
-        let bias = insn.map_or(0, |insn| u64::from(insn.end()).wrapping_sub(reloc.offset));
-        let bias = if reloc::relative(reloc.kind) { bias } else { 0 };
-        let place = self.old.target(reloc.symbol, reloc.addend.wrapping_add(bias as i64))?;
+        let bias = insn.map_or(0, |insn| insn.bias(reloc));
+        let place = self.old.target(reloc.symbol, reloc.addend.wrapping_add(bias))?;
         (pointer && self.functions.contains(&place)).then_some(Way::In(place.0, place.1))
     }
 
@@ -264,21 +257,19 @@ impl<'a> Border<'a> {
         found: &Reloc,
     ) -> std::result::Result<(), &'static str> {
         let way = self.way(reference).ok_or("a relocation has become another")?;
-        let bias =
-            reference.insn.map_or(0, |insn| u64::from(insn.end()).wrapping_sub(reference.reloc.offset));
-        let bias = if reloc::relative(found.kind) { bias } else { 0 };
-        let thunk = self.new.target(found.symbol, found.addend.wrapping_add(bias as i64));
+        let bias = reference.insn.map_or(0, |insn| insn.bias(reference.reloc));
+        let thunk = self.new.target(found.symbol, found.addend.wrapping_add(bias));
         let thunk = thunk.ok_or("a relocation has become one of something elsewhere")?;
         let kind = self.new.sections[thunk.0].name.as_str();
         match &way {
-            Way::Out(name) if kind == wrap::CALLS => {
+            Way::Out(name) if kind == border::CALLS => {
                 let target = self.behind(thunk).ok_or("the thunk of a call is not understood")?;
                 let target = &self.new.symbols[target.symbol];
                 if !target.undefined() || target.name != *name {
                     return Err("a call goes to the thunk of another function");
                 }
             }
-            Way::In(section, offset) if [wrap::ENTRIES, wrap::INIT_ENTRIES].contains(&kind) => {
+            Way::In(section, offset) if [border::ENTRIES, border::INIT_ENTRIES].contains(&kind) => {
                 let code = self.new.sections[thunk.0].bytes().get(thunk.1 as usize..);
                 if !code.is_some_and(|code| code.starts_with(&ENDBR)) {
                     return Err("the thunk of a function cannot be called by pointer");
@@ -305,7 +296,7 @@ impl<'a> Border<'a> {
 
     /// Where a function lies now.
     fn now(&self, section: usize, offset: u64) -> (usize, u64) {
-        let code = self.codes.iter().find(|code| code.section == section);
+        let code = Code::find(self.codes, section);
         let number = code.and_then(|code| code.starting(offset));
         (section, number.map_or(offset, |number| self.placed[&section].entry[number as usize]))
     }
@@ -330,7 +321,7 @@ impl<'a> Border<'a> {
             };
             let name = &self.new.symbols.get(reloc.symbol)?.name;
             let leaves = insn.flow_control() == FlowControl::UnconditionalBranch;
-            if name == RETURN && leaves {
+            if name == RETURN_THUNK && leaves {
                 return found;
             }
             if !name.starts_with(guardrail_abi::PREFIX) {

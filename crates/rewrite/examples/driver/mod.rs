@@ -5,7 +5,7 @@ use guardrail_binfmt::module::unpack;
 use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_kernel::isolation::Isolation;
 use guardrail_rewrite::Object;
-use guardrail_rewrite::interpose::{self, Border};
+use guardrail_rewrite::border::annotations::{self, Border};
 use std::path::Path;
 
 /// Works out what is known of the driver's border; fails where the kernel or a module cannot be read.
@@ -20,5 +20,5 @@ pub fn border(program: &str) -> Result<Border, Box<dyn std::error::Error>> {
     let image = ModuleImage::open(Path::new(driver))?;
     let isolation = Isolation::for_driver(&kernel, &image, &needed)?;
     let object = Object::read(driver, &unpack(driver, std::fs::read(driver)?)?)?;
-    Ok(interpose::border(&isolation, &object))
+    Ok(annotations::border(&isolation, &object))
 }

@@ -1,0 +1,224 @@
+//! Turns the annotations (`guardrail_kernel::isolation`) of a module's border into interposition.
+
+use crate::border::{Action, Entry, Interposition, Step, UNKNOWN_WORDS, Wrapper};
+use crate::engine::object::{Object, reloc};
+use guardrail_kernel::isolation::{Isolation, Member};
+use object::elf;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What functions that return an `int` return where they cannot be called (`-EIO`).
+const FAILED: i64 = -5;
+
+/// A module's border, as the annotations describe it.
+#[derive(Clone, Debug, Default)]
+pub struct Border {
+    /// The actions at the border.
+    pub interposition: Interposition,
+    /// Functions that the module imports and that have an annotation.
+    pub annotated: Vec<String>,
+    /// Functions that the module imports and that have no annotation.
+    pub unannotated: Vec<String>,
+    /// Functions of the module that stand in a structure of function pointers, with the members.
+    pub members: Vec<(String, Vec<Member>)>,
+    /// Functions of the module without a known prototype, or with an argument that no annotation covers.
+    pub unknown: Vec<String>,
+}
+
+/// Works out what is to be done at a module's border.
+pub fn border(isolation: &Isolation<'_>, object: &Object) -> Border {
+    let mut border = Border::default();
+    for name in imports(object) {
+        let shape = isolation.shape(&name);
+        let known = isolation.function(&name);
+        let list = if known.is_some() { &mut border.annotated } else { &mut border.unannotated };
+        list.push(name.clone());
+        let mut annotation = isolation.handed(&name);
+        let own = known.unwrap_or_default();
+        annotation.before.extend(own.before);
+        annotation.after.extend(own.after);
+        let wrapper = Wrapper {
+            before: joined(&annotation.before),
+            after: joined(&annotation.after),
+            stack_words: shape.map_or(UNKNOWN_WORDS, |shape| shape.stack_words),
+            variadic: shape.is_some_and(|shape| shape.variadic),
+        };
+        if !annotation.is_empty() {
+            border.interposition.imports.insert(name, wrapper);
+        }
+    }
+    let members = members(isolation, object);
+    for name in functions(object) {
+        let own = members.get(&name).map_or(&[][..], Vec::as_slice);
+        let found = isolation.entry(&name, own);
+        if !own.is_empty() {
+            border.members.push((name.clone(), own.to_vec()));
+        }
+        let unknown = found.shape.is_none() || !found.unknown.is_empty();
+        if unknown {
+            border.unknown.push(name.clone());
+        }
+        let shape = found.shape.unwrap_or_default();
+        let entry = Entry {
+            before: joined(&found.annotation.before),
+            after: joined(&found.annotation.after),
+            stack_words: if found.shape.is_none() { UNKNOWN_WORDS } else { shape.stack_words },
+            dead: found.fail.unwrap_or(if shape.int { FAILED } else { 0 }),
+            callers_stack: unknown,
+        };
+        border.interposition.entries.insert(name, entry);
+    }
+    border
+}
+
+/// The functions that a module imports: what it calls, or jumps to, that is not its own.
+fn imports(object: &Object) -> BTreeSet<String> {
+    let code = object.sections.iter().filter(|section| section.alloc() && section.exec());
+    let branches = code.flat_map(|section| &section.relocs).filter(|reloc| {
+        let symbol = &object.symbols[reloc.symbol];
+        symbol.undefined() && reloc.kind == reloc::PLT32
+    });
+    let names = branches.map(|reloc| object.symbols[reloc.symbol].name.clone());
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+fn functions(object: &Object) -> BTreeSet<String> {
+    let own = object.symbols.iter().filter(|symbol| symbol.function() && symbol.section().is_some());
+    own.map(|symbol| symbol.name.clone()).filter(|name| !name.is_empty()).collect()
+}
+
+/// For functions in variables that are structures of function pointers, the members that hold them.
+fn members(isolation: &Isolation<'_>, object: &Object) -> BTreeMap<String, Vec<Member>> {
+    let functions: BTreeMap<(usize, u64), &str> = object
+        .symbols
+        .iter()
+        .filter(|symbol| symbol.function() && !symbol.name.is_empty())
+        .filter_map(|symbol| Some(((symbol.section()?, symbol.value), symbol.name.as_str())))
+        .collect();
+    let mut found: BTreeMap<String, Vec<Member>> = BTreeMap::new();
+    let variables =
+        object.symbols.iter().filter(|symbol| symbol.kind() == elf::STT_OBJECT && symbol.size > 0);
+    for variable in variables {
+        let Some(section) = variable.section() else { continue };
+        let range = variable.value..variable.value.saturating_add(variable.size);
+        let inside = object.sections[section].relocs.iter().filter(|reloc| range.contains(&reloc.offset));
+        let pointers: Vec<(u64, String)> = inside
+            .filter(|reloc| reloc.kind == reloc::ABS64)
+            .filter_map(|reloc| {
+                let target = object.target(reloc.symbol, reloc.addend)?;
+                Some((reloc.offset - variable.value, (*functions.get(&target)?).to_owned()))
+            })
+            .collect();
+        if pointers.is_empty() {
+            continue;
+        }
+        for (function, member) in isolation.operations(variable.size, &pointers) {
+            let known = found.entry(function).or_default();
+            if !known.contains(&member) {
+                known.push(member);
+            }
+        }
+    }
+    found
+}
+
+/// Joins the creation of an object and the grants of its fields that follow at once into one action.
+fn joined(steps: &[Step]) -> Vec<Step> {
+    let mut all: Vec<Step> = Vec::new();
+    for next in steps {
+        if let Action::GrantFields { pointer, fields: own } = &next.action
+            && let Some(Step { when, action: Action::CreateObject { pointer: object, fields, .. } }) =
+                all.last_mut()
+            && *when == next.when
+            && pointer == object
+            && fields.is_empty()
+        {
+            fields.clone_from(own);
+        } else {
+            all.push(next.clone());
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::border::{Field, Value, When};
+    use crate::tests::{Module, TEXT};
+
+    /// The border of a module that calls `elsewhere`, which has these effects.
+    fn of(effects: &str) -> Border {
+        let rights = format!("elsewhere (a, b): {effects}");
+        let isolation = Isolation::new(&[("test", &rights)], Vec::new());
+        // call elsewhere; ret
+        let mut module = Module::new(&[0xe8, 0, 0, 0, 0, 0xc3]);
+        let number = module.0.symbols.iter().position(|symbol| symbol.name == "elsewhere").unwrap();
+        module.reloc(TEXT, 1, reloc::PLT32, number, -4);
+        border(&isolation.unwrap(), &module.0)
+    }
+
+    #[test]
+    fn effects_become_actions() {
+        let border = of(
+            "alloc slab a*b ; disown [a+16] slab|page ; require_object a frame ; destroy_object b frame ; require_call b if a",
+        );
+        assert_eq!(
+            (border.annotated.as_slice(), border.unannotated.len()),
+            (&["elsewhere".to_owned()][..], 0)
+        );
+        let wrapper = &border.interposition.imports["elsewhere"];
+        // For a function without a type it is not known how many arguments lie on the stack.
+        assert_eq!((wrapper.stack_words, wrapper.variadic), (UNKNOWN_WORDS, false));
+        let (a, b) = (Value::Arg(0), Value::Arg(1));
+        let size = Value::Mul(Box::new(a.clone()), Box::new(b.clone()));
+        let (slab, page, frame) = (1, 4, 1 << 17);
+        let result = |action| Step { when: When::ResultValid, action };
+        let wanted = [
+            Action::Grant { pointer: Value::Result, size: size.clone() },
+            Action::Own { pointer: Value::Result, size, kind: slab },
+        ];
+        assert_eq!(wrapper.after, wanted.map(result));
+        let inside = Value::Add(Box::new(a.clone()), Box::new(Value::Const(16)));
+        let freed = Value::Load(Box::new(inside), 0, 8);
+        let either = Value::Const(i64::from(slab | page));
+        let wanted = [
+            Action::Custom { name: "disown".into(), pointer: freed, size: either }.into(),
+            Action::RequireObject { pointer: a, kind: frame, state: None }.into(),
+            Action::DestroyObject { pointer: b.clone(), kind: frame, state: None }.into(),
+            Step { when: When::NonZero(0), action: Action::RequireCall { pointer: b } },
+        ];
+        assert_eq!(wrapper.before, wanted);
+    }
+
+    #[test]
+    fn an_object_and_its_fields_are_one_action() {
+        let some = vec![Field { offset: 8, size: 4 }];
+        let fields = |pointer: &Value| {
+            Step::from(Action::GrantFields { pointer: pointer.clone(), fields: some.clone() })
+        };
+        let object = |pointer: &Value, fields| {
+            let (pointer, size) = (pointer.clone(), Value::Const(64));
+            Step::from(Action::CreateObject { pointer, size, kind: 2, fields })
+        };
+        let (a, b) = (Value::Arg(0), Value::Arg(1));
+        let bare = || object(&a, Vec::new());
+        assert_eq!(joined(&[bare(), fields(&a)]), [object(&a, some.clone())]);
+        assert_eq!(joined(&[bare(), fields(&b)]), [bare(), fields(&b)]);
+        assert_eq!(joined(&[bare(), fields(&a), fields(&a)]).len(), 2);
+    }
+
+    #[test]
+    fn what_has_no_line_is_called_as_it_is() {
+        let nothing = of("nothing");
+        assert!(nothing.interposition.imports.is_empty());
+        assert_eq!(nothing.annotated, ["elsewhere"]);
+        // A function whose type is not known may get anything on the stack.
+        assert!(nothing.interposition.entries["f"].callers_stack);
+        assert_eq!(nothing.unknown, ["f"]);
+        let isolation = Isolation::new(&[("test", "other (a): nothing")], Vec::new()).unwrap();
+        let mut module = Module::new(&[0xe9, 0, 0, 0, 0]);
+        let number = module.0.symbols.iter().position(|symbol| symbol.name == "elsewhere").unwrap();
+        module.reloc(TEXT, 1, reloc::PLT32, number, -4);
+        assert_eq!(border(&isolation, &module.0).unannotated, ["elsewhere"]);
+    }
+}

@@ -1,0 +1,215 @@
+//! Makes a module a guarded one: it gets a description for the runtime (`struct guardrail_module`).
+//! Stubs in place of its init and exit functions pass that description to the runtime.
+
+use crate::border::life::position;
+use crate::border::{Done, Interposition, interpose};
+use crate::engine::emit::{go, relative, relative_operand};
+use crate::engine::object::{Content, Object, Place, Reloc, Section, Symbol, reloc};
+use crate::engine::patch::Op;
+use crate::engine::tables::{ENDBR, EXIT, INIT, THIS};
+use crate::error::{Result, refused};
+use guardrail_abi::{self as abi, layout, symbol};
+use iced_x86::{Code as Opcode, Instruction, Register};
+use object::elf;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The section that describes the module.
+pub const SECTION: &str = ".guardrail";
+/// The section of the stubs.
+pub const LIFE: &str = ".text.guardrail.life";
+/// The stubs that the kernel calls in place of the init and exit functions.
+pub const INIT_STUB: &str = "guardrail_init";
+pub const EXIT_STUB: &str = "guardrail_exit";
+/// Bytes of a row of `__versions`: a checksum and a name.
+pub(crate) const VERSION: usize = 64;
+const VERSION_NAME: usize = VERSION - 8;
+
+/// Whether a section holds the module's own variables. The module must not write other data, such as per-CPU
+/// templates and tables of the kernel.
+fn variables(section: &Section) -> bool {
+    let name = section.name.as_str();
+    section.alloc()
+        && section.write()
+        && !section.exec()
+        && section.size() > 0
+        && (name.starts_with(".data") || name.starts_with(".bss"))
+        && !name.contains("percpu")
+}
+
+/// Describes a module of this domain to the runtime, with the actions at its border. The module enters and
+/// leaves by the runtime from then on.
+pub fn describe(object: &mut Object, name: &str, domain: u8, border: &Interposition) -> Result<Done> {
+    let (this, init, exit) = life(object)?;
+    let hooks: Vec<usize> = [init, exit].into_iter().flatten().map(|(_, symbol)| symbol).collect();
+    let (done, targets) = interpose(object, domain, border, &hooks)?;
+    let init_data =
+        |section: &Section| section.alloc() && section.write() && section.name.starts_with(".init.data");
+    let sections = |object: &Object, wanted: &dyn Fn(&Section) -> bool| {
+        let found = object.sections.iter().enumerate().filter(|(_, section)| wanted(section));
+        found.map(|(index, section)| (index, section.size())).collect::<Vec<_>>()
+    };
+    let (writable, init_only) = (sections(object, &variables), sections(object, &init_data));
+
+    use layout::module as row;
+    let mut bytes = vec![0; row::BYTES];
+    for (at, word) in [(row::MAGIC, abi::MAGIC), (row::ABI, abi::ABI), (row::DOMAIN, u32::from(domain))] {
+        bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+    }
+    let mut relocs = Vec::new();
+    let section = object.sections.len();
+    let own = object.symbol_of_section(section);
+    let mut pointer = |offset: u64, symbol: usize, addend: i64| {
+        relocs.push(Reloc { offset, kind: reloc::ABS64, symbol, addend });
+    };
+    for (at, function) in [(row::INIT, init), (row::EXIT, exit)] {
+        if let Some((_, symbol)) = function {
+            pointer(at as u64, symbol, 0);
+        }
+    }
+    let lists = [(row::WRITABLE, row::N_WRITABLE, &writable), (row::INIT_ONLY, row::N_INIT_ONLY, &init_only)];
+    for (at, count, ranges) in lists {
+        pointer(at as u64, own, bytes.len() as i64);
+        bytes[count..count + 8].copy_from_slice(&(ranges.len() as u64).to_le_bytes());
+        for (index, size) in ranges {
+            let range = bytes.len();
+            bytes.resize(range + layout::range::BYTES, 0);
+            pointer((range + layout::range::START) as u64, object.symbol_of_section(*index), 0);
+            let len = range + layout::range::LEN;
+            bytes[len..len + 8].copy_from_slice(&size.to_le_bytes());
+        }
+    }
+    pointer(row::TARGETS as u64, own, bytes.len() as i64);
+    let count = row::N_TARGETS;
+    bytes[count..count + 8].copy_from_slice(&(targets.len() as u64).to_le_bytes());
+    for symbol in targets {
+        pointer(bytes.len() as u64, symbol, 0);
+        bytes.extend([0; 8]);
+    }
+    pointer(row::NAME as u64, own, bytes.len() as i64);
+    bytes.extend(name.as_bytes());
+    bytes.push(0);
+    relocs.sort_by_key(|reloc| reloc.offset);
+    object.sections.push(Section::new(SECTION, elf::SHF_ALLOC, bytes, relocs));
+    depend(object);
+    stubs(object, this, own, init, exit)?;
+    Ok(done)
+}
+
+/// A function that the kernel calls: the number of the relocation of `struct module` that names it, and its
+/// symbol. `None` if the module has none.
+type Hook = Option<(usize, usize)>;
+
+/// The section with `struct module`, and the module's init and exit functions.
+fn life(object: &Object) -> Result<(usize, Hook, Hook)> {
+    let Some(this) = object.section(THIS) else { return refused(THIS, "the module has none") };
+    let hook = |name: &str| {
+        let number = position(object, this, name)?;
+        Some((number, object.sections[this].relocs[number].symbol))
+    };
+    match (hook(INIT), hook(EXIT)) {
+        (None, _) => refused(THIS, "the module has no init function, at which it would get its rights"),
+        (init, exit) => Ok((this, init, exit)),
+    }
+}
+
+/// Puts stubs in place of init and exit.
+fn stubs(object: &mut Object, this: usize, description: usize, init: Hook, exit: Hook) -> Result<()> {
+    let wanted = [(init, INIT_STUB, symbol::MODULE_ENTER), (exit, EXIT_STUB, symbol::MODULE_LEAVE)];
+    let section = object.sections.len();
+    let (mut bytes, mut relocs): (Vec<u8>, Vec<Reloc>) = (Vec::new(), Vec::new());
+    for (hook, name, runtime) in wanted {
+        let Some((number, _)) = hook else { continue };
+        bytes.resize(bytes.len().next_multiple_of(16), 0xcc);
+        let start = bytes.len();
+        let target = object.import(runtime);
+        let lea = Instruction::with2(Opcode::Lea_r64_m, Register::RDI, relative_operand());
+        // The call that leads here may demand that the stub begin so.
+        bytes.extend(ENDBR);
+        for op in [relative(lea, description, 0)?, go(target, true)] {
+            if let Op::Code(code, reloc) = op {
+                let at = bytes.len() as u64;
+                relocs.extend(reloc.map(|reloc| Reloc { offset: at + reloc.offset, ..reloc }));
+                bytes.extend(code);
+            }
+        }
+        object.symbols.push(Symbol {
+            name: name.into(),
+            place: Place::In(section),
+            value: start as u64,
+            size: (bytes.len() - start) as u64,
+            info: elf::STT_FUNC,
+            other: 0,
+        });
+        object.sections[this].relocs[number].symbol = object.symbols.len() - 1;
+    }
+    let starts: Vec<(u64, i16)> = (0..bytes.len() as u64).step_by(16).map(|at| (at, 0)).collect();
+    let flags = elf::SHF_ALLOC | elf::SHF_EXECINSTR;
+    object.sections.push(Section::new(LIFE, flags, bytes, relocs));
+    crate::engine::orc::describe(object, section, &starts);
+    Ok(())
+}
+
+/// Adds the runtime to the modules that must be loaded before this one. What is in `.modinfo` already keeps
+/// its place, since symbols name it.
+pub(crate) fn depend(object: &mut Object) {
+    let info = object.section(".modinfo").map(|index| &mut object.sections[index].content);
+    let Some(Content::Bytes(bytes)) = info else { return };
+    let mut at = 0;
+    let fields = bytes.split(|&byte| byte == 0).map(|field| {
+        at += field.len() + 1;
+        (at - field.len() - 1, field)
+    });
+    let mut wanted = b"depends=".to_vec();
+    if let Some((start, field)) = fields.into_iter().find(|(_, field)| field.starts_with(b"depends=")) {
+        if field.ends_with(abi::RUNTIME.as_bytes()) {
+            return;
+        }
+        wanted = field.to_vec();
+        let end = start + field.len();
+        // Readers skip zeros between fields.
+        bytes[start..end].fill(0);
+    }
+    if !wanted.ends_with(b"=") {
+        wanted.push(b',');
+    }
+    bytes.extend(wanted);
+    bytes.extend_from_slice(abi::RUNTIME.as_bytes());
+    bytes.push(0);
+}
+
+/// Adds the checksums of new imports, from the exporter's `Module.symvers`; does nothing where the module has
+/// no checksums.
+pub fn add_versions(object: &mut Object, symbols: &str) -> Result<()> {
+    let Some(index) = object.section("__versions") else { return Ok(()) };
+    let known: BTreeMap<&str, u64> = symbols
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split('\t');
+            let sum = u64::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok()?;
+            Some((fields.next()?, sum))
+        })
+        .collect();
+    // Rows have 64 bytes each; the name begins at the ninth.
+    let there: BTreeSet<&[u8]> = object.sections[index]
+        .bytes()
+        .chunks_exact(VERSION)
+        .map(|entry| entry[8..].split(|&byte| byte == 0).next().unwrap_or_default())
+        .collect();
+    let own = object.symbols.iter().filter(|symbol| {
+        symbol.undefined() && symbol.name.starts_with(abi::PREFIX) && !there.contains(symbol.name.as_bytes())
+    });
+    let mut more = Vec::new();
+    for symbol in own {
+        let Some(sum) = known.get(symbol.name.as_str()).filter(|_| symbol.name.len() < VERSION_NAME) else {
+            return refused(&symbol.name, "the runtime exports nothing of this name; build it anew");
+        };
+        more.extend(sum.to_le_bytes());
+        let mut name = symbol.name.clone().into_bytes();
+        name.resize(VERSION_NAME, 0);
+        more.extend(name);
+    }
+    if let Content::Bytes(bytes) = &mut object.sections[index].content {
+        bytes.extend(more);
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! The border of a guarded module: actions before and after the calls between it and the kernel, the code that performs them, and what the
+//! runtime has to know of the module.
+//!
+//! **Knows**: the engine, the annotations of a kernel ([`annotations`]), and the contract with the runtime
+//! (`runtime/include/guardrail_abi.h`).
+//!
+//! **Must not know**: the passes.
+//!
+//! **Invariants**: all calls and pointers to one function lead through its thunk, or none does. Where the kernel replaces a call, it is named
+//! in [`Done::missed`]. What a thunk cannot pass on is refused.
+
+pub mod annotations;
+mod data;
+pub(crate) mod guard;
+pub mod life;
+mod redirect;
+#[cfg(test)]
+mod tests;
+mod thunk;
+
+pub use guardrail_abi::{Action, Field, Step, Value, When};
+pub use redirect::Done;
+pub(crate) use redirect::{CALLS, ENTRIES, INIT_ENTRIES, interpose};
+
+use std::collections::BTreeMap;
+
+/// What is done when the module calls a function of the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wrapper {
+    /// Actions before the call, in this order.
+    pub before: Vec<Step>,
+    /// Actions after the call, in this order.
+    pub after: Vec<Step>,
+    /// Words of arguments on the stack: those from the seventh on, and structs passed by value.
+    pub stack_words: u8,
+    /// Whether it takes a variable number of arguments, so that it can have no actions after the call.
+    pub variadic: bool,
+}
+
+/// What is done when the kernel calls a function of the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Actions before the function. If one of them finds no memory for the rights, the function is not
+    /// called.
+    pub before: Vec<Step>,
+    /// Actions after the function. They run also where it was not called for lack of memory.
+    pub after: Vec<Step>,
+    /// Words of arguments on the stack. A number that is too large does no harm.
+    pub stack_words: u8,
+    /// What the caller gets where the function is not called, since the domain is dead or there was no memory
+    /// for its rights.
+    pub dead: i64,
+    /// Whether the function may write its callers' stack, since not all its arguments are known.
+    pub callers_stack: bool,
+}
+
+/// Words of arguments on the stack for a function of which nothing is known.
+const UNKNOWN_WORDS: u8 = 6;
+
+/// All that is done at the border of a module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interposition {
+    /// Functions of the kernel that the module calls, by name; those without actions are called as they are.
+    pub imports: BTreeMap<String, Wrapper>,
+    /// Functions of the module, by the name of their symbol.
+    pub entries: BTreeMap<String, Entry>,
+    /// For functions of the module that are not in `entries`.
+    pub default_entry: Entry,
+}
+
+impl Default for Interposition {
+    /// The border where nothing is known: no actions, and functions of the module may have any arguments.
+    fn default() -> Interposition {
+        let default_entry = Entry { stack_words: UNKNOWN_WORDS, callers_stack: true, ..Entry::default() };
+        Interposition { imports: BTreeMap::new(), entries: BTreeMap::new(), default_entry }
+    }
+}

@@ -1,0 +1,209 @@
+//! Finds where a module and the kernel call each other, and leads these calls through thunks.
+
+use super::data::Data;
+use super::thunk::Thunks;
+use super::{Entry, Interposition};
+use crate::engine::code::Code;
+use crate::engine::object::{Object, Section, reloc};
+use crate::engine::tables;
+use crate::error::{Result, refused};
+use iced_x86::FlowControl;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The section of thunks for calls to the kernel.
+pub(crate) const CALLS: &str = ".text.guardrail.calls";
+/// The section of thunks for calls to the module.
+pub(crate) const ENTRIES: &str = ".text.guardrail.entries";
+/// The section of thunks for functions that the kernel frees when the module's init function has returned.
+pub(crate) const INIT_ENTRIES: &str = ".init.text.guardrail";
+/// A part of the names of this crate's sections.
+const OWN: &str = "guardrail";
+/// Sections of code that the kernel makes or copies: a pointer to it means just that code.
+const KERNELS: [&str; 3] = [".static_call.text", ".altinstr_replacement", ".altinstr_aux"];
+/// The table of exported symbols, whose pointers are distances.
+const EXPORTS: &str = "__ksymtab";
+
+/// What interposition found and changed in a module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Functions of the kernel that are called through thunks.
+    pub imports: Vec<String>,
+    /// Calls that go through these thunks.
+    pub calls: usize,
+    /// Functions of the module whose address is taken: all holders of the address call them through thunks.
+    pub entries: Vec<String>,
+    /// Places that hold these addresses.
+    pub pointers: usize,
+    /// Functions of the kernel with actions that are called from code that the kernel replaces: there they
+    /// are called as they are.
+    pub missed: BTreeSet<String>,
+}
+
+/// A relocation, by its section and its number there.
+type At = (usize, usize);
+
+/// What is to be redirected.
+#[derive(Default)]
+struct Found {
+    /// Branches to a function of the kernel, by its symbol and name.
+    branches: BTreeMap<(usize, String), Vec<At>>,
+    /// Pointers to functions of the module, by section and offset. Each has the distance from the relocation
+    /// to what its own distance counts from.
+    pointers: BTreeMap<(usize, u64), Vec<(At, i64)>>,
+    missed: BTreeSet<String>,
+}
+
+/// Leads calls through thunks; returns the symbols of thunks that the module may call by pointer. `hooks` are
+/// the init and exit functions, which are entered otherwise.
+pub(crate) fn interpose(
+    object: &mut Object,
+    domain: u8,
+    what: &Interposition,
+    hooks: &[usize],
+) -> Result<(Done, Vec<usize>)> {
+    if let Some(symbol) =
+        object.symbols.iter().find(|symbol| symbol.function() && symbol.name.starts_with("__cfi_"))
+    {
+        return refused(
+            &symbol.name,
+            "the kernel checks indirect calls by types (kCFI), which thunks do not have",
+        );
+    }
+    let functions = functions(object);
+    let found = find(object, what, &functions, hooks)?;
+    let mut done = Done { missed: found.missed, ..Done::default() };
+    let mut data = Data::new(object, domain);
+    if !found.branches.is_empty() {
+        let mut thunks = Thunks::new(object, &mut data);
+        for (import, name) in found.branches.keys() {
+            thunks.call(*import, &what.imports[name])?;
+        }
+        let thunks = thunks.place(CALLS)..;
+        for (thunk, ((_, name), places)) in thunks.zip(found.branches) {
+            done.calls += places.len();
+            for (section, number) in places {
+                object.sections[section].relocs[number].symbol = thunk;
+            }
+            done.imports.push(name);
+        }
+    }
+    let mut targets = Vec::new();
+    for (section, init) in [(ENTRIES, false), (INIT_ENTRIES, true)] {
+        let in_init = |place: &(usize, u64)| object.sections[place.0].name.starts_with(".init");
+        let some: Vec<_> = found.pointers.iter().filter(|(place, _)| in_init(place) == init).collect();
+        if some.is_empty() {
+            continue;
+        }
+        let known: Vec<_> = some.iter().map(|(place, _)| entry_of(object, what, &functions[place])).collect();
+        let mut thunks = Thunks::new(object, &mut data);
+        for (symbol, name, entry) in &known {
+            thunks.entry(*symbol, name, entry)?;
+        }
+        let thunks = thunks.place(section)..;
+        for ((thunk, (_, pointers)), (_, name, _)) in thunks.zip(some).zip(known) {
+            targets.push(thunk);
+            done.pointers += pointers.len();
+            for ((section, number), bias) in pointers {
+                let reloc = &mut object.sections[*section].relocs[*number];
+                reloc.symbol = thunk;
+                reloc.addend = -bias;
+            }
+            done.entries.push(name);
+        }
+    }
+    data.finish(object);
+    Ok((done, targets))
+}
+
+/// What is known of a function with these symbols, of which there is at least one: its symbol and name, and
+/// what to do.
+fn entry_of<'a>(object: &Object, what: &'a Interposition, aliases: &[usize]) -> (usize, String, &'a Entry) {
+    let names = aliases.iter().map(|&symbol| (symbol, object.symbols[symbol].name.clone()));
+    let mut known = names.clone().filter_map(|(symbol, name)| {
+        let entry = what.entries.get(&name)?;
+        Some((symbol, name, entry))
+    });
+    known.next().unwrap_or_else(|| {
+        let (symbol, name) = names.clone().next().unwrap_or_default();
+        (symbol, name, &what.default_entry)
+    })
+}
+
+/// Functions of the module whose pointers are pointers to functions, by section and offset.
+fn functions(object: &Object) -> BTreeMap<(usize, u64), Vec<usize>> {
+    let mut functions: BTreeMap<(usize, u64), Vec<usize>> = BTreeMap::new();
+    for (number, symbol) in object.symbols.iter().enumerate().filter(|(_, symbol)| symbol.function()) {
+        let Some(index) = symbol.section() else { continue };
+        let section = &object.sections[index];
+        if section.exec() && section.alloc() && !KERNELS.contains(&section.name.as_str()) && !own(section) {
+            functions.entry((index, symbol.value)).or_default().push(number);
+        }
+    }
+    functions
+}
+
+/// Whether this crate has added the section.
+fn own(section: &Section) -> bool {
+    section.name.split('.').any(|part| part == OWN)
+}
+
+fn find(
+    object: &Object,
+    what: &Interposition,
+    functions: &BTreeMap<(usize, u64), Vec<usize>>,
+    hooks: &[usize],
+) -> Result<Found> {
+    let mut found = Found::default();
+    let hooks: BTreeSet<_> = hooks.iter().filter_map(|&hook| object.target(hook, 0)).collect();
+    let function = |symbol: usize, addend: i64| {
+        let place = object.target(symbol, addend)?;
+        (functions.contains_key(&place) && !hooks.contains(&place)).then_some(place)
+    };
+    let wrapped = |symbol: usize| {
+        let symbol = &object.symbols[symbol];
+        let wrapper = what.imports.get(&symbol.name).filter(|_| symbol.undefined())?;
+        (!wrapper.before.is_empty() || !wrapper.after.is_empty()).then_some(&symbol.name)
+    };
+    for (index, section) in object.sections.iter().enumerate() {
+        if !section.alloc() || own(section) {
+            continue;
+        }
+        if tables::rewritten(section) {
+            let code = Code::read(object, index, &tables::fixed(object, index)?)?;
+            for insn in &code.insns {
+                let branches = insn.insn.flow_control() != FlowControl::Next;
+                for number in insn.relocs.start as usize..insn.relocs.end as usize {
+                    let reloc = section.relocs[number];
+                    let bias = insn.bias(&reloc);
+                    if !branches {
+                        if let Some(place) = function(reloc.symbol, reloc.addend.wrapping_add(bias)) {
+                            found.pointers.entry(place).or_default().push(((index, number), bias));
+                        }
+                    } else if let Some(name) = wrapped(reloc.symbol) {
+                        if insn.fixed {
+                            found.missed.insert(name.clone());
+                        } else {
+                            found
+                                .branches
+                                .entry((reloc.symbol, name.clone()))
+                                .or_default()
+                                .push((index, number));
+                        }
+                    }
+                }
+            }
+        } else if section.exec() {
+            let missed = section.relocs.iter().filter_map(|reloc| wrapped(reloc.symbol));
+            found.missed.extend(missed.cloned());
+        } else if !tables::is_table(section) && section.name != tables::THIS {
+            let exports = section.name.starts_with(EXPORTS);
+            for (number, reloc) in section.relocs.iter().enumerate() {
+                let pointer = reloc.kind == reloc::ABS64 || (exports && reloc.kind == reloc::PC32);
+                if let Some(place) = function(reloc.symbol, reloc.addend).filter(|_| pointer) {
+                    found.pointers.entry(place).or_default().push(((index, number), 0));
+                }
+            }
+        }
+    }
+    Ok(found)
+}

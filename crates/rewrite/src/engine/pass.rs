@@ -1,0 +1,44 @@
+//! What a pass is: it looks at each function, and returns what is to stand in front of which instruction.
+
+use crate::engine::code::{Code, Function};
+use crate::engine::flow::Flow;
+use crate::engine::object::Object;
+use crate::engine::patch::Patch;
+use crate::error::Result;
+
+/// A function that a pass looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<'a> {
+    /// The module that the function belongs to.
+    pub object: &'a Object,
+    /// The section of code that holds the function.
+    pub code: &'a Code,
+    /// The function's symbol and instructions.
+    pub function: &'a Function,
+    /// Which registers and flags are free, and where.
+    pub flow: &'a Flow,
+}
+
+/// Instruments code. Each module gets a new pass. The methods are called in the order in which they stand
+/// here.
+pub trait Pass {
+    /// A short name, for readers and for the `.modinfo` of the rewritten module.
+    fn name(&self) -> &'static str;
+
+    /// Runs before anything else: adds what the pass's code will name.
+    fn prepare(&mut self, object: &mut Object) -> Result<()> {
+        let _ = object;
+        Ok(())
+    }
+
+    /// Patches of a function, by number of their instruction in the section. Instructions that the kernel
+    /// patches ([`Insn::fixed`](crate::engine::code::Insn::fixed)) can have none.
+    fn function(&mut self, site: &Site<'_>) -> Result<Vec<(u32, Patch)>>;
+
+    /// Runs when all functions have been looked at, and before anything moves: adds what patches have asked
+    /// for.
+    fn finish(&mut self, object: &mut Object) -> Result<()> {
+        let _ = object;
+        Ok(())
+    }
+}

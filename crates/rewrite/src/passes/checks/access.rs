@@ -1,0 +1,247 @@
+//! Finds what an instruction does that has to be checked.
+
+use crate::engine::code::{Insn, bit, writes};
+use crate::engine::emit::Operand;
+use crate::engine::object::{Object, Section};
+use crate::engine::pass::Site;
+use crate::engine::tables::thunk_register;
+use crate::error::{Result, refused};
+use guardrail_abi::symbol;
+use iced_x86::{FlowControl, Instruction, InstructionInfo, Mnemonic, OpKind, Register, UsedMemory};
+
+/// Per-CPU variables of the kernel that its own inlined code writes: the symbol, and the offset in it.
+/// The first two are the count that disables preemption, by itself or as the second word of `pcpu_hot`.
+/// The last is the runtime's, which loops count down.
+const KERNEL_PER_CPU: [(&str, i64); 3] = [("__preempt_count", 0), ("pcpu_hot", 8), (symbol::LOOPS, 0)];
+
+/// What an instruction does, as far as checks care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing that has to be checked.
+    Nothing,
+    /// A store that needs no check.
+    Free(Reason),
+    /// A store of so many bytes.
+    Store(Operand, u32),
+    /// A store of so many bytes that the kernel expects to fault: it may go to user memory.
+    User(Operand, u32),
+    /// A store to a bit, counted from the operand. A register of so many bytes holds its number.
+    Bit(Operand, Register, u32),
+    /// A store of RCX times 1, 2, 4 or 8 bytes from RDI on; the number is the power of two.
+    Range(u32),
+    /// A store of so many bytes to a per-CPU variable.
+    PerCpu(Operand, u32),
+    /// A call or a jump to an address.
+    Call(Source),
+}
+
+/// Why a store needs no check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It writes to a fixed place in the function's own stack frame.
+    Frame,
+    /// It writes to a fixed place in the module's own variables.
+    Own,
+    /// It writes to the module's own per-CPU variables.
+    OwnPerCpu,
+    /// It writes to one of the kernel's per-CPU variables that inlined code writes.
+    KernelPerCpu,
+    /// It writes the value that was there, as a memory barrier does.
+    Same,
+    /// The kernel may put something else in its place.
+    Replaced,
+}
+
+/// Where the address is that a check needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A register holds the address.
+    Register(Register),
+    /// The memory at this operand holds the address.
+    Memory(Operand),
+    /// The operand itself is the address.
+    Address(Operand),
+    /// The address is that of the byte with a bit. Bits count from the operand; a register of 8 bytes holds
+    /// the number.
+    Bit(Operand, Register),
+}
+
+impl Source {
+    /// Whether the address depends on a register.
+    pub fn uses(&self, register: Register) -> bool {
+        match self {
+            Source::Register(own) => *own == register,
+            Source::Memory(operand) | Source::Address(operand) => operand.uses(register),
+            Source::Bit(operand, index) => operand.uses(register) || *index == register,
+        }
+    }
+}
+
+/// Judges an instruction.
+pub fn access(site: &Site<'_>, number: u32, insn: &Insn, info: &InstructionInfo) -> Result<Access> {
+    let decoded = &insn.insn;
+    let section = &site.object.sections[site.code.section];
+    let place = || format!("{}+{:#x}", section.name, insn.at);
+    if let Some(call) = call(site, insn, section)? {
+        return Ok(call);
+    }
+    let written: Vec<UsedMemory> =
+        info.used_memory().iter().filter(|memory| writes(memory.access())).copied().collect();
+    let explicit = (0..decoded.op_count())
+        .any(|operand| decoded.op_kind(operand) == OpKind::Memory && writes(info.op_access(operand)));
+    let Some(memory) = written.first() else { return Ok(Access::Nothing) };
+    // `push`, `call` and the like write the function's own stack.
+    if decoded.is_stack_instruction() && !explicit {
+        return Ok(Access::Nothing);
+    }
+    if insn.fixed {
+        return Ok(Access::Free(Reason::Replaced));
+    }
+    if let Some(access) = padlock(decoded) {
+        return Ok(access);
+    }
+    // How often a string instruction repeats is not part of this size.
+    let sized = if decoded.is_string_instruction() { decoded.memory_size() } else { memory.memory_size() };
+    let size = sized.size() as u32;
+    if size == 0 {
+        return refused(place(), format!("`{decoded}` writes nobody knows how much"));
+    }
+    if decoded.is_string_instruction() {
+        if memory.base() != Register::RDI {
+            return refused(place(), format!("`{decoded}` does not count by whole registers"));
+        }
+        return Ok(match decoded.has_rep_prefix() || decoded.has_repne_prefix() {
+            true => Access::Range(size.trailing_zeros()),
+            false => Access::Store(Operand::at(Register::RDI), size),
+        });
+    }
+    let operand = match explicit {
+        true => Operand::of(decoded, insn.displacement_reloc(section))?,
+        // `movdir64b` and the like have the address in a register.
+        false if written.len() == 1 && memory.base().is_gpr64() && memory.index() == Register::None => {
+            Operand { displacement: memory.displacement() as i64, ..Operand::at(memory.base()) }
+        }
+        false => return refused(place(), format!("`{decoded}` writes to places that cannot be worked out")),
+    };
+    if decoded.memory_index().is_vector_register() {
+        return refused(place(), format!("`{decoded}` writes to many places at once"));
+    }
+    if explicit && same(decoded) {
+        return Ok(Access::Free(Reason::Same));
+    }
+    match decoded.segment_prefix() {
+        Register::GS => return Ok(per_cpu(site.object, &operand, size)),
+        Register::FS => return refused(place(), format!("`{decoded}` writes by a segment that has no use")),
+        _ => {}
+    }
+    if let Some((index, width)) = bit(decoded) {
+        return Ok(Access::Bit(operand, index, width));
+    }
+    if explicit && in_frame(&operand) {
+        return Ok(Access::Free(Reason::Frame));
+    }
+    if explicit && own_variable(site.object, &operand) {
+        return Ok(Access::Free(Reason::Own));
+    }
+    Ok(match site.flow.may_fault(site.code.section, number) {
+        true => Access::User(operand, size),
+        false => Access::Store(operand, size),
+    })
+}
+
+/// A call or a jump to an address that the module computes; `None` for other instructions.
+fn call(site: &Site<'_>, insn: &Insn, section: &Section) -> Result<Option<Access>> {
+    let decoded = &insn.insn;
+    let source = match decoded.flow_control() {
+        // The kernel puts direct calls in place of fixed ones.
+        _ if insn.fixed => None,
+        FlowControl::IndirectCall | FlowControl::IndirectBranch => match decoded.op0_kind() {
+            OpKind::Register => Some(Source::Register(decoded.op0_register())),
+            OpKind::Memory if decoded.segment_prefix() == Register::None => {
+                Some(Source::Memory(Operand::of(decoded, insn.displacement_reloc(section))?))
+            }
+            _ => {
+                return refused(
+                    format!("{}+{:#x}", section.name, insn.at),
+                    format!("`{decoded}` is no call"),
+                );
+            }
+        },
+        FlowControl::Call | FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => {
+            thunk_register(insn.names(site.object, section)).map(Source::Register)
+        }
+        _ => None,
+    };
+    if source.is_some() && decoded.flow_control() == FlowControl::ConditionalBranch {
+        let place = format!("{}+{:#x}", section.name, insn.at);
+        return refused(place, "it jumps to an address on a condition, which is not checked so far");
+    }
+    Ok(source.map(Access::Call))
+}
+
+/// The PadLock engines of VIA's processors write to RDI: as many blocks as RCX says, a digest, or a random
+/// number.
+fn padlock(insn: &Instruction) -> Option<Access> {
+    use Mnemonic::{Xcryptcbc, Xcryptcfb, Xcryptctr, Xcryptecb, Xcryptofb, Xsha1, Xsha256, Xstore};
+    let at = |size| Access::Store(Operand::at(Register::RDI), size);
+    Some(match insn.mnemonic() {
+        Xcryptcbc | Xcryptcfb | Xcryptctr | Xcryptecb | Xcryptofb => Access::Range(4),
+        Xsha1 | Xsha256 => at(32),
+        Xstore => at(8),
+        _ => return None,
+    })
+}
+
+/// Whether the instruction writes back what was there: `lock addl $0, -4(%rsp)`.
+fn same(insn: &Instruction) -> bool {
+    matches!(insn.mnemonic(), Mnemonic::Add | Mnemonic::Sub | Mnemonic::Or | Mnemonic::Xor)
+        && insn.op1_kind() != OpKind::Register
+        && insn.op1_kind() != OpKind::Memory
+        && insn.immediate(1) == 0
+}
+
+fn fixed(operand: &Operand) -> bool {
+    matches!(operand.base, Register::None | Register::RIP) && operand.index == Register::None
+}
+
+/// The place that a fixed operand names: a symbol, and the addend.
+fn named(operand: &Operand) -> Option<(usize, i64)> {
+    operand.reloc.filter(|_| fixed(operand)).map(|reloc| (reloc.symbol, reloc.addend))
+}
+
+/// Whether the operand is at a fixed place above the stack pointer.
+fn in_frame(operand: &Operand) -> bool {
+    operand.base == Register::RSP && operand.index == Register::None && operand.displacement >= 0
+}
+
+/// The section that a fixed operand lies in.
+fn section_of<'a>(object: &'a Object, operand: &Operand) -> Option<&'a Section> {
+    let (symbol, addend) = named(operand)?;
+    let (section, offset) = object.target(symbol, addend)?;
+    object.sections.get(section).filter(|section| offset < section.size())
+}
+
+/// Whether the operand is at a fixed place in a variable that the module can write.
+fn own_variable(object: &Object, operand: &Operand) -> bool {
+    section_of(object, operand)
+        .is_some_and(|section| section.alloc() && section.write() && !section.exec() && !is_per_cpu(section))
+}
+
+fn is_per_cpu(section: &Section) -> bool {
+    section.name.starts_with(".data..percpu")
+}
+
+fn per_cpu(object: &Object, operand: &Operand, size: u32) -> Access {
+    let name = named(operand).map(|(symbol, addend)| (&object.symbols[symbol], addend));
+    match name {
+        _ if section_of(object, operand).is_some_and(is_per_cpu) => Access::Free(Reason::OwnPerCpu),
+        Some((symbol, addend))
+            if symbol.undefined()
+                && KERNEL_PER_CPU.contains(&(symbol.name.as_str(), addend))
+                && size <= 4 =>
+        {
+            Access::Free(Reason::KernelPerCpu)
+        }
+        _ => Access::PerCpu(*operand, size),
+    }
+}

@@ -1,0 +1,343 @@
+//! The pass that checks stores and calls by pointer. Code before each of them looks its address up in the
+//! rights table (`runtime/include/guardrail_abi.h`).
+//!
+//! ```text
+//!     lea   <operand>, %r            # a register whose value nobody needs
+//!     ror   $3, %r                   # of 8 bytes; see below
+//!     add   guardrail_table(%rip), %r
+//!     cmpb  $<domain, write>, (%r)   # faults where the table is not populated: goes on at out
+//!     jne   out
+//! site: <store>
+//!     ...
+//! out: lea  <operand>, %r            # behind the function
+//!     call  <thunk for %r and the size>
+//!     jmp   site
+//! ```
+//!
+//! A store at a multiple of its size lies in one slot. The check tests this in passing.
+//! It rotates the address to the right by as many bits as have to be 0, and shifts it by the others of the
+//! three.
+//! A bit among them that is 1 then makes the address of the tag one that no address can be.
+//! The check faults in that case, and the runtime looks at each byte.
+//!
+//! Where no register is free, one is saved.
+//! Where flags are needed, they are kept in RAX (`lahf`, `seto`), which is far cheaper than `pushfq`.
+//! Stores of one block relative to one register share a check ([`merge`]).
+//! What is rare asks the runtime each time: string instructions that repeat, per-CPU variables, odd sizes.
+
+pub(crate) mod access;
+mod assembly;
+mod build;
+mod frames;
+mod merge;
+#[cfg(test)]
+mod tests;
+
+use access::{Access, Reason, access};
+use build::Builder;
+use merge::{Groups, Look, Store};
+
+use crate::border::guard;
+use crate::border::life::Hooks;
+use crate::border::{Done, Interposition};
+use crate::engine::code::Code;
+use crate::engine::object::Object;
+use crate::engine::pass::{Pass, Site};
+use crate::engine::patch::Patch;
+use crate::error::Doubt;
+use crate::error::{Result, RewriteError};
+use crate::passes::asks::{Asks, Built};
+use crate::passes::thunks::{Ask, Thunks};
+use guardrail_abi::symbol;
+use iced_x86::InstructionInfoFactory;
+use std::collections::BTreeSet;
+
+/// The field of `.modinfo` with the functions that were left as they are.
+pub const TRUSTED: &str = "guardrail_trusted";
+/// Bytes of the largest store that a look at the table can decide.
+const LARGEST: u32 = 64;
+
+/// How many stores and calls by pointer of a module the pass checks, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stores {
+    /// Checked stores, those of the fields below included.
+    pub checked: usize,
+    /// Checked stores that share the check of another.
+    pub merged: usize,
+    /// Checked stores to a bit whose number is in a register.
+    pub bits: usize,
+    /// Checked stores that may go to user memory.
+    pub user: usize,
+    /// Checked stores by string instructions that repeat.
+    pub strings: usize,
+    /// Checked stores to per-CPU variables that are not the module's own.
+    pub per_cpu: usize,
+    /// Checked stores of sizes for which the runtime is asked each time.
+    pub odd: usize,
+    /// Checked calls and jumps to an address.
+    pub calls: usize,
+    /// Checks, of stores and calls, for which a register is saved.
+    pub saved: usize,
+    /// Checks for which flags are kept.
+    pub flags: usize,
+    /// Stores into the function's own stack frame at a fixed place, which need no check.
+    pub frame: usize,
+    /// Stores into the module's own variables at a fixed place, per-CPU ones included, which need no check
+    /// either.
+    pub own: usize,
+    /// Stores to the kernel's per-CPU variables, by name, which inlined code of the kernel writes.
+    pub kernel_per_cpu: usize,
+    /// Stores of the value that was there before, as barriers do.
+    pub same: usize,
+    /// Stores in code that the kernel replaces, which is not checked.
+    pub replaced: usize,
+    /// Places where a loop begins anew and counts.
+    pub loops: usize,
+    /// Places where a function frees a stack frame that holds something whose address was taken.
+    pub frames: usize,
+}
+
+impl Stores {
+    fn free(&mut self, reason: Reason) {
+        *match reason {
+            Reason::Frame => &mut self.frame,
+            Reason::Own | Reason::OwnPerCpu => &mut self.own,
+            Reason::KernelPerCpu => &mut self.kernel_per_cpu,
+            Reason::Same => &mut self.same,
+            Reason::Replaced => &mut self.replaced,
+        } += 1;
+    }
+
+    fn built(&mut self, built: Built) -> Patch {
+        self.saved += usize::from(built.saved);
+        self.flags += usize::from(built.flags);
+        built.patch
+    }
+}
+
+/// The pass, with what it counts for one module.
+#[derive(Debug)]
+pub struct Checks {
+    /// The protection domain that the module belongs to, from 1 to 14.
+    domain: u8,
+    /// The symbol of the variable that holds the table's address.
+    table: usize,
+    /// The symbol of the variable that loops count down.
+    loops: usize,
+    /// The symbol of the number of objects on stacks that the kernel holds.
+    frames: usize,
+    thunks: Thunks,
+    /// The module's name, and `Module.symvers` of the runtime; `None` if the module is not to be guarded.
+    guarded: Option<(String, String)>,
+    /// Functions that are left as they are, by name.
+    trusted: BTreeSet<String>,
+    /// Those of the trusted functions that the module has.
+    pub left: BTreeSet<String>,
+    /// Offsets in `struct module` of the init and exit functions; `None` if no module is completed.
+    hooks: Option<Hooks>,
+    /// The actions at the calls between the module and the kernel.
+    interposition: Interposition,
+    /// Counts of what the pass did.
+    pub stores: Stores,
+    /// What was found at the border of a guarded module.
+    pub done: Done,
+}
+
+impl Checks {
+    /// Makes the pass for a module of this protection domain, from 1 to 14.
+    pub fn new(domain: u8) -> Checks {
+        Checks {
+            domain: domain.clamp(1, 14),
+            table: 0,
+            loops: 0,
+            frames: 0,
+            thunks: Thunks::default(),
+            guarded: None,
+            trusted: BTreeSet::new(),
+            left: BTreeSet::new(),
+            hooks: None,
+            interposition: Interposition::default(),
+            stores: Stores::default(),
+            done: Done::default(),
+        }
+    }
+
+    /// Leaves functions of these names as they are: nothing in them is checked, and they need not be
+    /// provable.
+    pub fn trusting(self, names: impl IntoIterator<Item = String>) -> Checks {
+        Checks { trusted: names.into_iter().collect(), ..self }
+    }
+
+    /// Has the module get its rights from the runtime under this name when it is loaded. `symbols` is the
+    /// runtime's `Module.symvers`.
+    pub fn guarded(self, name: &str, symbols: &str) -> Checks {
+        Checks { guarded: Some((name.to_owned(), symbols.to_owned())), ..self }
+    }
+
+    /// Gives a module without init function one. `hooks` holds its offset in `struct module`, read from the
+    /// runtime's own module.
+    pub fn completing(self, hooks: Hooks) -> Checks {
+        Checks { hooks: Some(hooks), ..self }
+    }
+
+    /// Performs these actions where a guarded module and the kernel call each other.
+    pub fn interposing(self, interposition: Interposition) -> Checks {
+        Checks { interposition, ..self }
+    }
+}
+
+impl Pass for Checks {
+    fn name(&self) -> &'static str {
+        "writes"
+    }
+
+    fn prepare(&mut self, object: &mut Object) -> Result<()> {
+        let codes = Code::all(object)?;
+        self.left = assembly::known(object, &codes, &self.trusted);
+        let mut doubts = assembly::doubts(object, &codes);
+        doubts.retain(|doubt| !self.left.contains(&doubt.function));
+        if !doubts.is_empty() {
+            return Err(RewriteError::Unproven { doubts });
+        }
+        self.table = object.import(symbol::TABLE);
+        self.loops = object.import(symbol::LOOPS);
+        self.frames = object.import(symbol::FRAMES);
+        self.thunks = Thunks::new(object, self.domain);
+        Ok(())
+    }
+
+    fn function(&mut self, site: &Site<'_>) -> Result<Vec<(u32, Patch)>> {
+        let mut patches = Vec::new();
+        if self.left.contains(&site.object.symbols[site.function.symbol].name) {
+            return Ok(patches);
+        }
+        self.keeps_to_the_convention(site)?;
+        let mut info = InstructionInfoFactory::new();
+        let mut groups = Groups::default();
+        for number in heads(site) {
+            self.stores.loops += 1;
+            patches.push((number, self.builder(site, number).turn()?.patch));
+        }
+        for (number, end) in frames::ends(site) {
+            self.stores.frames += 1;
+            let built = self.builder(site, number).leave_frame(end)?;
+            patches.push((number, self.stores.built(built)));
+        }
+        for number in site.function.insns.clone() {
+            let insn = &site.code.insns[number as usize];
+            let info = info.info(&insn.insn);
+            groups.reached(site.flow, site.code.section, number);
+            let access = access(site, number, insn, info)?;
+            if let Access::Store(operand, size) = access
+                && size.is_power_of_two()
+                && size <= LARGEST
+            {
+                self.stores.checked += 1;
+                groups.store(Store { number, operand, size });
+            } else if let Some(patch) = self.alone(site, number, access)? {
+                patches.push((number, patch));
+            }
+            groups.passed(info);
+        }
+        for look in groups.looks() {
+            patches.push(self.look(site, &look)?);
+        }
+        patches.sort_by_key(|(number, _)| *number);
+        Ok(patches)
+    }
+
+    fn finish(&mut self, object: &mut Object) -> Result<()> {
+        if !self.left.is_empty() {
+            let names: Vec<&str> = self.left.iter().map(String::as_str).collect();
+            object.note(TRUSTED, &names.join(","));
+        }
+        std::mem::take(&mut self.thunks).finish(object);
+        match &self.guarded {
+            Some((name, symbols)) => {
+                if let Some(hooks) = &self.hooks {
+                    hooks.complete(object)?;
+                }
+                self.done = guard::describe(object, name, self.domain, &self.interposition)?;
+                guard::add_versions(object, symbols)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Instructions to which something behind them in the function jumps back.
+/// Left out are those where flags are needed, which is rare, and those that the kernel patches.
+fn heads(site: &Site<'_>) -> BTreeSet<u32> {
+    let range = site.function.insns.clone();
+    let back = range.clone().filter_map(|number| {
+        let target = site.code.insns[number as usize].target?;
+        (range.contains(&target) && target <= number).then_some(target)
+    });
+    let counts = |&number: &u32| {
+        !site.code.insns[number as usize].fixed && !site.flow.needed(site.code.section, number).has_flags()
+    };
+    back.filter(counts).collect()
+}
+
+impl Checks {
+    /// Refuses functions whose callers rely on registers that a call may change: the code that is put in
+    /// changes such registers.
+    fn keeps_to_the_convention(&self, site: &Site<'_>) -> Result<()> {
+        let name = &site.object.symbols[site.function.symbol].name;
+        match site.flow.keeping.contains(name) {
+            true => {
+                let why = "its callers use registers afterwards that a call may change";
+                Err(RewriteError::Unproven { doubts: vec![Doubt { function: name.clone(), offset: 0, why }] })
+            }
+            false => Ok(()),
+        }
+    }
+
+    fn builder(&mut self, site: &Site<'_>, number: u32) -> Builder<'_> {
+        let needed = site.flow.needed(site.code.section, number);
+        let asks = Asks { thunks: &mut self.thunks, needed, site: number };
+        Builder { table: self.table, loops: self.loops, frames: self.frames, domain: self.domain, asks }
+    }
+
+    /// One look for several stores, before the first of them.
+    fn look(&mut self, site: &Site<'_>, look: &Look) -> Result<(u32, Patch)> {
+        let number = look.stores.first().map_or(0, |store| store.number);
+        self.stores.merged += look.stores.len().saturating_sub(1);
+        let built = self.builder(site, number).look(look)?;
+        Ok((number, self.stores.built(built)))
+    }
+
+    /// The check of an instruction that shares it with no other.
+    fn alone(&mut self, site: &Site<'_>, number: u32, access: Access) -> Result<Option<Patch>> {
+        let count = match access {
+            Access::Nothing => return Ok(None),
+            Access::Free(reason) => {
+                self.stores.free(reason);
+                return Ok(None);
+            }
+            Access::Store(..) => &mut self.stores.odd,
+            Access::User(..) => &mut self.stores.user,
+            Access::Bit(..) => &mut self.stores.bits,
+            Access::Range(_) => &mut self.stores.strings,
+            Access::PerCpu(..) => &mut self.stores.per_cpu,
+            Access::Call(_) => &mut self.stores.calls,
+        };
+        *count += 1;
+        self.stores.checked += usize::from(!matches!(access, Access::Call(_)));
+        let mut builder = self.builder(site, number);
+        let built = match access {
+            Access::Store(operand, size) => {
+                builder.asks.address(operand, |register| Ask::Write(register, size))
+            }
+            Access::User(operand, size) => builder.user(operand, size),
+            Access::Bit(operand, index, width) => builder.bit(operand, index, width),
+            Access::Range(shift) => builder.range(shift),
+            Access::PerCpu(operand, size) => {
+                builder.asks.address(operand, |register| Ask::PerCpu(register, size))
+            }
+            Access::Call(source) => builder.call(source),
+            Access::Nothing | Access::Free(_) => return Ok(None),
+        }?;
+        Ok(Some(self.stores.built(built)))
+    }
+}
