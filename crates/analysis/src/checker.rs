@@ -3,7 +3,8 @@
 //!
 //! # Lifecycle
 //!
-//! 1. The session makes the checker, then calls [`Checker::needs_sync`] and [`Checker::parts`] once.
+//! 1. The session makes the checker, then asks once what it needs: [`Checker::parts`], [`Checker::needs_sync`]
+//!    and [`Checker::needs_definedness`].
 //! 2. [`Checker::module_comes`] and [`Checker::module_loaded`] announce each module of the driver. A module
 //!    may be loaded again later, also at another address.
 //! 3. Events follow in the order of the run, from all vCPUs. All checkers get an event before the next one.
@@ -16,12 +17,13 @@
 //! A checker reports with [`Cx::report`], which counts a fault that was reported before. The log is not
 //! trusted: any event may follow any other, and a checker bounds what it keeps.
 
+use crate::definedness::Definedness;
 use crate::machine::{Context, Object, ObjectId, Out, State, describe};
 use crate::order::{Acquired, Entry, LockId, Parts, Step};
 use crate::reports::Reports;
 use crate::stacks::{MAX_FRAMES, StackId};
 use crate::value_flow::{InsnCtx, Origin, Regs, RepRange, Value};
-use guardrail_finding::{AccessInfo, Finding, ObjectInfo, OriginInfo, OtherAccess, Related, Severity};
+use guardrail_finding::{AccessInfo, Finding, ObjectInfo, OtherAccess, Related, Severity};
 use guardrail_knowledge::effect::Summary;
 use guardrail_trace::event::Access;
 use guardrail_trace::meet::Meet;
@@ -83,36 +85,6 @@ pub struct ListTold<'a> {
     pub words: &'a [u64],
 }
 
-/// How a device gets memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lending {
-    /// The driver mapped it.
-    Mapped,
-    /// It was mapped before, and is now synchronized for the device.
-    Synced,
-    /// Some of what is mapped for the device may have been synchronized. It is not known which memory.
-    Unseen,
-}
-
-/// Memory that a device may use from now on.
-#[derive(Clone, Debug)]
-pub struct Lent {
-    /// How the device gets the memory.
-    pub lending: Lending,
-    /// Guest address of the device's `struct device`.
-    pub dev: u64,
-    /// Guest address and length in bytes of each piece.
-    pub memory: Vec<(u64, u64)>,
-    /// The device may read it.
-    pub reads: bool,
-    /// The device may write it.
-    pub writes: bool,
-    /// The driver caused it, so checkers judge it.
-    pub judged: bool,
-    /// Where findings about it are reported.
-    pub place: Place,
-}
-
 /// An access of the driver that made the processor raise an exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -134,10 +106,13 @@ pub trait Checker {
     fn needs_sync(&self) -> bool {
         self.parts().is_some()
     }
-    /// The driver read memory. Returns the definedness of the value.
-    fn load(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _access: Access) -> Value {
-        Value::DEFINED
+    /// Whether the checker uses [`Cx::definedness`] or judges undefined values. Keeping track of them costs
+    /// time.
+    fn needs_definedness(&self) -> bool {
+        false
     }
+    /// The driver read memory.
+    fn load(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _access: Access) {}
     /// The driver wrote memory.
     fn store(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _access: Access, _value: Value) {}
     /// A branch depends on an undefined value.
@@ -158,10 +133,8 @@ pub trait Checker {
     fn rep_move(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _range: RepRange) {}
     /// A string instruction filled memory.
     fn rep_set(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _range: RepRange, _value: Value) {}
-    /// A string instruction read memory. Returns the definedness of the value.
-    fn rep_read(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _range: RepRange) -> Value {
-        Value::DEFINED
-    }
+    /// A string instruction read memory.
+    fn rep_read(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _range: RepRange) {}
     /// An instruction moved the stack pointer.
     fn stack_adjusted(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _old: u64, _new: u64) {}
     /// The driver no longer uses this range of the stack; the kernel may use it.
@@ -189,8 +162,6 @@ pub trait Checker {
     fn unlocked(&mut self, _cx: &mut Cx<'_>, _lock: LockId, _held: Option<&Acquired>, _by_kernel: bool) {}
     /// A call or callback moved an object from one state to another, or was not allowed to.
     fn moved(&mut self, _cx: &mut Cx<'_>, _step: &Step) {}
-    /// Another checker found that memory was lent to a device.
-    fn lent(&mut self, _cx: &mut Cx<'_>, _lent: &Lent) {}
     /// An instruction ran that compares a 64-bit value with all ones, or may do so. Failed mappings return
     /// all ones.
     fn compared_with_ones(&mut self, _cx: &mut Cx<'_>) {}
@@ -246,10 +217,10 @@ pub struct Draft {
     /// Offset of the access in the object, and the member there; the member is absent where the type is not
     /// known.
     pub within: Option<(i64, Option<String>)>,
-    /// Where the undefined value was made.
-    pub origin: Option<OriginInfo>,
-    /// A dump of the shadow memory around the access.
-    pub shadow: Vec<String>,
+    /// Where the undefined value was made; 0 where there is no such value.
+    pub origin: Origin,
+    /// The address around which the report shows the shadow memory; `None` where it shows none.
+    pub shadow: Option<u64>,
     /// The access at fault.
     pub access: Option<AccessInfo>,
     /// The second access of a race.
@@ -270,8 +241,8 @@ impl Draft {
             severity: Severity::Error,
             object: None,
             within: None,
-            origin: None,
-            shadow: Vec::new(),
+            origin: 0,
+            shadow: None,
             access: None,
             other: None,
             related: Vec::new(),
@@ -289,8 +260,8 @@ pub struct Cx<'a> {
     pub context: Option<&'a Context>,
     /// The findings so far.
     pub reports: &'a mut Reports,
-    /// Memory that devices got in this event. All checkers are called with it after the event.
-    pub lent: &'a mut Vec<Lent>,
+    /// The definedness of memory as it was before the event; where a call returns, as the call left it.
+    pub definedness: &'a mut Definedness,
     /// Number of the vCPU.
     pub cpu: u32,
     /// Number of the event.
@@ -344,11 +315,8 @@ impl Cx<'_> {
         key: &[u64],
         draft: impl FnOnce() -> Draft,
     ) -> Option<usize> {
-        // A checker without a name works for other checkers, and its findings are not reported.
-        if checker.is_empty() {
-            return None;
-        }
         let (state, context, cpu, event) = (self.state, self.context, self.cpu, self.event);
+        let definedness = &mut *self.definedness;
         self.reports.add(kind, key, || {
             let draft = draft();
             let frames = state.frames(stack);
@@ -381,8 +349,8 @@ impl Cx<'_> {
                 related: draft.related,
                 notes: draft.notes,
                 object,
-                origin: draft.origin,
-                shadow: draft.shadow,
+                origin: definedness.origins.describe(state, draft.origin),
+                shadow: draft.shadow.map_or_else(Vec::new, |at| definedness.dump(state, at)),
                 event,
                 ..Finding::default()
             }

@@ -52,7 +52,7 @@
 //! assert!(replay.finish().findings.is_empty());
 //! ```
 //!
-//! Order: level < stacks < value_flow < definedness < order < machine < reports < outcome < checker < checkers < replay < session
+//! Order: level < stacks < value_flow < order < machine < definedness < reports < outcome < checker < checkers < replay < session
 
 pub mod checker;
 pub mod checkers;

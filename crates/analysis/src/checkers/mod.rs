@@ -85,12 +85,5 @@ pub fn by_names(tools: &[String]) -> Result<Vec<Box<dyn Checker>>, String> {
         "dmcheck" if dma => Some(Box::new(dmcheck::DmCheck::beside_dmacheck()) as Box<dyn Checker>),
         tool => by_name(tool),
     };
-    let mut checkers = tools
-        .iter()
-        .map(|tool| checker(tool).ok_or_else(|| tool.clone()))
-        .collect::<Result<Vec<Box<dyn Checker>>, String>>()?;
-    if dma && !tools.iter().any(|tool| tool == "dmcheck") {
-        checkers.push(Box::new(dmcheck::DmCheck::for_dmacheck()));
-    }
-    Ok(checkers)
+    tools.iter().map(|tool| checker(tool).ok_or_else(|| tool.clone())).collect()
 }

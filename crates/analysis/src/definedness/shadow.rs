@@ -12,8 +12,9 @@ use rustc_hash::FxHashMap;
 
 const PAGE: u64 = 4096;
 const PAGE_USIZE: usize = 4096;
-/// Longest range in bytes that one operation marks.
-const MAX_RANGE: u64 = 1 << 28;
+/// Longest range in bytes that one operation marks, and that a call or a string instruction can plausibly
+/// access.
+pub const MAX_RANGE: u64 = 1 << 28;
 /// Default limit in bytes for the contents of pages. The same limit holds for restricted bytes.
 const LIMIT: usize = 160 << 20;
 /// Most stretches of 4 GB that may hold restricted bytes: a kernel's objects lie in few, and address space is

@@ -4,7 +4,7 @@ use crate::level::Level;
 use crate::order::ContextOrder;
 use crate::stacks::same_stack;
 use crate::value_flow::Regs;
-use guardrail_knowledge::effect::Summary;
+use guardrail_knowledge::effect::{Effect, Len, Ptr, Summary};
 use std::sync::Arc;
 
 /// A call from the driver that has not returned.
@@ -25,6 +25,31 @@ pub struct Out {
     /// What the target does, where it is a kernel function. For a function without a line in `knowledge/`,
     /// this holds its name and no effects.
     pub summary: Option<Arc<Summary>>,
+}
+
+impl Out {
+    /// What the target does; empty where that is not known.
+    pub fn effects(&self) -> &[Effect] {
+        self.summary.as_ref().map_or(&[], |summary| &summary.effects)
+    }
+
+    /// Whether the effect on `ptr` follows from the prototype alone. The unit of a length is not known then.
+    pub fn is_guessed(&self, ptr: Ptr) -> bool {
+        let escapes = |e: &Effect| matches!((e, ptr), (Effect::Escape { arg }, Ptr::Arg(i)) if *arg == i);
+        self.effects().iter().any(escapes)
+    }
+}
+
+/// The number of bytes that the arguments of a call ask for; `None` where they do not say it.
+pub fn length(len: Len, args: &[u64]) -> Option<u64> {
+    let arg = |i: u8| args.get(usize::from(i)).copied();
+    match len {
+        Len::Const(n) => Some(n),
+        Len::Arg(i) => arg(i),
+        Len::Product(i, j) => arg(i)?.checked_mul(arg(j)?),
+        Len::Order(i) => arg(i).filter(|&order| order < 20).map(|order| 4096 << order),
+        Len::Deref(_) | Len::Result { .. } | Len::Rest => None,
+    }
 }
 
 /// One part of a context's call stack.

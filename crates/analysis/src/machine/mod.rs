@@ -8,9 +8,12 @@ mod state;
 mod world;
 
 pub use blocks::{BlockInfo, Blocks, End};
-pub use context::{Activation, Context, Out};
+pub use context::{Activation, Context, Out, length};
 pub use modules::{Module, Modules, Other};
 pub use objects::{Grave, Object, ObjectId, Objects, kmalloc_slot};
 pub use state::{State, describe};
 pub(crate) use world::find;
 pub use world::{LineLookup, ModuleMap, Range, Region, World};
+
+/// End of the half of the address space that belongs to user space.
+pub const USER_END: u64 = 1 << 47;

@@ -102,6 +102,11 @@ impl Objects {
         (addr < object.slot_end).then_some((id, object))
     }
 
+    /// Whether `addr` is a mapped register of a device.
+    pub fn is_device(&self, addr: u64) -> bool {
+        self.at(addr).is_some_and(|(_, object)| object.class == Class::Io)
+    }
+
     /// All objects, by address.
     pub fn iter(&self) -> impl Iterator<Item = (ObjectId, &Object)> {
         self.by_base.values().filter_map(|id| Some((*id, self.table.get(id)?)))

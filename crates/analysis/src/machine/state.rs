@@ -1,10 +1,10 @@
 //! The state of the machine apart from its contexts.
 
-use super::{Blocks, Context, Modules, Objects, World, find};
+use super::{Activation, Blocks, Context, Modules, Objects, Out, USER_END, World, find, length};
 use crate::order::Order;
-use crate::stacks::{StackId, Stacks};
+use crate::stacks::{StackId, Stacks, same_stack};
 use guardrail_finding::{CallStack, ContextInfo, Frame};
-use guardrail_knowledge::effect::{Ptr, Summary};
+use guardrail_knowledge::effect::{Len, Ptr, Summary};
 use guardrail_trace::event::{Global, ThreadFlags};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
@@ -222,6 +222,27 @@ impl State {
                 page => self.page_address(page).wrapping_add(offset.map_or(0, arg)),
             },
         }
+    }
+
+    /// The number of bytes from `at` that a call accesses; `None` where it is not known (yet).
+    pub fn extent(&self, context: Option<&Context>, out: &Out, len: Len, at: u64) -> Option<u64> {
+        if len != Len::Rest {
+            return length(len, &out.args);
+        }
+        if at < USER_END {
+            return None;
+        }
+        if let Some((_, object)) = self.objects.at(at) {
+            return object.end().checked_sub(at);
+        }
+        if at < out.entry_rsp || !same_stack(at, out.entry_rsp) {
+            return None;
+        }
+        let frames = context?.stack.iter().filter_map(|a| match a {
+            Activation::Frame { entry_rsp, .. } if *entry_rsp > at => Some(*entry_rsp),
+            _ => None,
+        });
+        frames.min()?.checked_sub(at)
     }
 
     /// Names an address, which may be a return address.

@@ -74,6 +74,7 @@ impl Replay {
                 context.low = rsp;
                 let result = entering.rax;
                 self.returned_from(v, c, Some(out.entry_rsp), Some(result));
+                self.definedness.returned(&self.state, self.contexts.get(c), &out, result);
                 self.each(v, Some(c), |checker, cx| checker.call_returned(cx, &out, result));
             }
             Some(Activation::Interrupted { pc, .. }) => {
@@ -138,6 +139,7 @@ impl Replay {
             }
             self.gives_to_call(c, &out.args);
             self.each(v, Some(c), |checker, cx| checker.call(cx, &out, &regs));
+            self.definedness.called(&self.state, self.contexts.get(c), &out);
             self.calls(v, c, &out);
         }
         let Some(context) = self.contexts.get_mut(c) else { return };

@@ -1,6 +1,7 @@
 //! Passes what instructions do to all checkers.
 
-use crate::checker::{Checker, Cx, Lent};
+use crate::checker::{Checker, Cx};
+use crate::definedness::Definedness;
 use crate::machine::{Context, State};
 use crate::reports::Reports;
 use crate::value_flow::{Control, InsnCtx, Memory, Origin, RepRange, Value};
@@ -17,7 +18,7 @@ pub(super) struct Fan<'a> {
     pub state: &'a mut State,
     pub context: &'a mut Context,
     pub reports: &'a mut Reports,
-    pub lent: &'a mut Vec<Lent>,
+    pub definedness: &'a mut Definedness,
     pub cpu: u32,
     pub event: u64,
 }
@@ -30,7 +31,7 @@ impl Fan<'_> {
             state: self.state,
             context: Some(self.context),
             reports: self.reports,
-            lent: self.lent,
+            definedness: self.definedness,
             cpu: self.cpu,
             event: self.event,
         };
@@ -39,23 +40,10 @@ impl Fan<'_> {
         }
     }
 
-    /// What was read counts as defined where all checkers say so.
-    #[inline]
-    fn read(&mut self, mut f: impl FnMut(&mut dyn Checker, &mut Cx<'_>) -> Value) -> Value {
-        let mut value = Value::DEFINED;
-        self.each(|checker, cx| {
-            let more = f(checker, cx);
-            if more.undef != 0 {
-                value = Value { undef: value.undef | more.undef, origin: more.origin };
-            }
-        });
-        value
-    }
-
     /// A string instruction has accessed a range.
     fn range(&mut self, addr: u64, range: &RepRange, store: bool) {
         if self.order && addr != 0 && !range.io {
-            let size = range.count.saturating_mul(u64::from(range.elem));
+            let size = range.bytes();
             self.state.order.touches(&mut self.context.order, addr, size);
             self.state.order.touched_range(&mut self.context.order, addr, size, store);
         }
@@ -64,7 +52,7 @@ impl Fan<'_> {
     /// A string instruction is about to access a range.
     fn touches(&mut self, addr: u64, range: &RepRange) {
         if self.order && addr != 0 && !range.io {
-            let size = range.count.saturating_mul(u64::from(range.elem));
+            let size = range.bytes();
             self.state.order.touches(&mut self.context.order, addr, size);
         }
     }
@@ -78,7 +66,8 @@ impl Memory for Fan<'_> {
             self.state.order.touches(&mut self.context.order, access.addr, u64::from(access.size));
             self.state.order.touched(&mut self.context.order, ctx, &access);
         }
-        self.read(|checker, cx| checker.load(cx, ctx, access))
+        self.each(|checker, cx| checker.load(cx, ctx, access));
+        self.definedness.load(&access)
     }
 
     #[inline]
@@ -87,6 +76,7 @@ impl Memory for Fan<'_> {
             self.state.order.touches(&mut self.context.order, access.addr, u64::from(access.size));
         }
         self.each(|checker, cx| checker.store(cx, ctx, access, value));
+        self.definedness.store(&access, value);
         // The store itself is part of what it releases.
         if self.order {
             self.state.order.touched(&mut self.context.order, ctx, &access);
@@ -109,23 +99,27 @@ impl Memory for Fan<'_> {
         self.range(range.src, &range, false);
         self.touches(range.dst, &range);
         self.each(|checker, cx| checker.rep_move(cx, ctx, range));
+        self.definedness.rep_move(self.state, &range);
         self.range(range.dst, &range, true);
     }
 
     fn rep_set(&mut self, ctx: &InsnCtx, range: RepRange, value: Value) {
         self.touches(range.dst, &range);
         self.each(|checker, cx| checker.rep_set(cx, ctx, range, value));
+        self.definedness.rep_set(&range, value);
         self.range(range.dst, &range, true);
     }
 
     fn rep_read(&mut self, ctx: &InsnCtx, range: RepRange) -> Value {
         self.range(range.src, &range, false);
-        self.read(|checker, cx| checker.rep_read(cx, ctx, range))
+        self.each(|checker, cx| checker.rep_read(cx, ctx, range));
+        self.definedness.rep_read(&range)
     }
 
     fn stack_adjusted(&mut self, ctx: &InsnCtx, old: u64, new: u64) {
         *self.low = (*self.low).min(new);
         self.each(|checker, cx| checker.stack_adjusted(cx, ctx, old, new));
+        self.definedness.stack_adjusted(ctx, old, new);
     }
 
     fn control(&mut self, _: &InsnCtx, control: Control) {

@@ -6,7 +6,7 @@
 
 use super::Replay;
 use crate::checker::{BadFree, FreeFault, Hooked, ListTold};
-use crate::machine::{Object, ObjectId, kmalloc_slot};
+use crate::machine::{Object, ObjectId, USER_END, kmalloc_slot, length};
 use crate::order::Pending;
 use crate::stacks::{MAX_FRAMES, StackId, same_stack};
 use guardrail_knowledge::effect::{Class, Effect, Len, Summary, Zeroed};
@@ -274,15 +274,9 @@ impl Replay {
 
     /// The size in bytes that a call of a hook asks for; `None` where it does not say one.
     fn size(&self, frame: &HookFrame, hook: u64, len: Len) -> Option<u64> {
-        let arg = |i: usize| frame.args.get(i).copied();
-        match len {
-            Len::Const(n) => Some(n),
-            Len::Arg(i) => arg(usize::from(i)),
-            Len::Product(i, j) => arg(usize::from(i))?.checked_mul(arg(usize::from(j))?),
-            Len::Order(i) => arg(usize::from(i)).filter(|&order| order < 20).map(|order| PAGE << order),
-            Len::Deref(i) => arg(self.state.world.hook_args(hook) + usize::from(i)).filter(|&size| size > 0),
-            Len::Result { .. } | Len::Rest => None,
-        }
+        let Len::Deref(i) = len else { return length(len, &frame.args) };
+        let at = self.state.world.hook_args(hook) + usize::from(i);
+        frame.args.get(at).copied().filter(|&size| size > 0)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -302,11 +296,11 @@ impl Replay {
             self.state.order.per_cpu.add(start, size);
             for (from, to) in self.state.order.per_cpu.places(start, size) {
                 self.state.order.forget(from, to);
-                self.each(v, None, |checker, cx| checker.forgotten(cx, from, to));
+                self.forgotten(v, from, to);
             }
         }
         // A zero-size allocation returns a pointer to no memory; ports are no memory.
-        if start < 1 << 47 {
+        if start < USER_END {
             return;
         }
         let class = if class == Class::Slab && self.state.is_vmalloc(start) { Class::Vmalloc } else { class };
@@ -395,7 +389,7 @@ impl Replay {
         }
         let Some((id, gone)) = self.state.objects.add(object) else { return };
         for object in gone {
-            self.each(v, None, |checker, cx| checker.forgotten(cx, object.base, object.slot_end));
+            self.forgotten(v, object.base, object.slot_end);
         }
         if let Some(object) = self.state.objects.get(id).cloned() {
             self.announce(v, id, object);
@@ -415,6 +409,7 @@ impl Replay {
             self.state.order.share(object.base, object.slot_end);
         }
         self.each(v, None, |checker, cx| checker.allocated(cx, id, &object));
+        self.definedness.allocated(&object);
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -431,7 +426,7 @@ impl Replay {
         if self.order.on && classes.contains(&Class::Percpu) {
             self.state.order.per_cpu.remove(ptr);
         }
-        if !(1 << 47..ERRORS).contains(&ptr) {
+        if !(USER_END..ERRORS).contains(&ptr) {
             return;
         }
         let found = self.state.objects.at(ptr).map(|(id, object)| (id, object.clone()));
@@ -512,10 +507,11 @@ impl Replay {
     fn freed(&mut self, v: usize, id: ObjectId, stack: StackId) {
         let gone = self.state.objects.free(id, stack);
         for object in gone {
-            self.each(v, None, |checker, cx| checker.forgotten(cx, object.base, object.slot_end));
+            self.forgotten(v, object.base, object.slot_end);
         }
         if let Some(object) = self.state.objects.get(id).cloned() {
             self.each(v, None, |checker, cx| checker.freed(cx, id, &object));
+            self.definedness.freed(&object);
             if self.order.on {
                 self.state.order.forget(object.base, object.slot_end);
             }

@@ -16,6 +16,7 @@ impl Replay {
         self.reports.renamed();
         if let Some(index) = self.state.modules.add(module) {
             self.each(0, None, |checker, cx| checker.module_loaded(cx, index));
+            self.definedness.module_loaded(&self.state.modules.list()[index as usize]);
         }
     }
 
@@ -44,6 +45,7 @@ impl Replay {
 
     pub(super) fn module_free(&mut self, from: u64, to: u64) {
         self.each(0, None, |checker, cx| checker.module_freed(cx, from, to));
+        self.definedness.forgotten(from, to);
         if self.order.on {
             self.state.order.forget(from, to);
         }
@@ -57,10 +59,7 @@ impl Replay {
         for region in regions {
             let end = region.start.saturating_add(region.size);
             self.state.blocks.retire(region.start, end);
-            self.each(0, None, |checker, cx| checker.module_freed(cx, region.start, end));
-            if self.order.on {
-                self.state.order.forget(region.start, end);
-            }
+            self.module_free(region.start, end);
         }
     }
 
@@ -68,8 +67,14 @@ impl Replay {
     pub(super) fn forget(&mut self, from: u64, to: u64) {
         let gone = self.state.objects.clear(from, to);
         for object in gone {
-            self.each(0, None, |checker, cx| checker.forgotten(cx, object.base, object.slot_end));
+            self.forgotten(0, object.base, object.slot_end);
         }
+    }
+
+    /// Nothing is known any more about the memory of a former object.
+    pub(super) fn forgotten(&mut self, v: usize, from: u64, to: u64) {
+        self.each(v, None, |checker, cx| checker.forgotten(cx, from, to));
+        self.definedness.forgotten(from, to);
     }
 }
 

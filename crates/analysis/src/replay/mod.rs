@@ -11,7 +11,8 @@ mod hooks;
 mod load;
 mod order;
 
-use crate::checker::{Checker, Cx, Fault, Lent};
+use crate::checker::{Checker, Cx, Fault};
+use crate::definedness::Definedness;
 use crate::level::Level;
 use crate::machine::{Activation, BlockInfo, Context, End, State, World, describe};
 use crate::order::Parts;
@@ -89,8 +90,7 @@ pub struct Replay {
     constructed: FxHashSet<u64>,
     checkers: Vec<Box<dyn Checker>>,
     reports: Reports,
-    /// Memory that checkers have seen devices get, until all checkers are called with it.
-    lent: Vec<Lent>,
+    definedness: Definedness,
     statistics: Statistics,
     unknown: BTreeMap<String, u64>,
     order: order::Ordering,
@@ -100,6 +100,7 @@ impl Replay {
     /// A machine in which nothing has run.
     pub fn new(world: Box<dyn World>, checkers: Vec<Box<dyn Checker>>) -> Self {
         let (on, parts) = order::wanted(&checkers);
+        let definedness = Definedness::new(checkers.iter().any(|checker| checker.needs_definedness()));
         let mut machine = Replay {
             state: State::new(world),
             contexts: Vec::new(),
@@ -109,7 +110,7 @@ impl Replay {
             constructed: FxHashSet::default(),
             checkers,
             reports: Reports::default(),
-            lent: Vec::new(),
+            definedness,
             statistics: Statistics::default(),
             unknown: BTreeMap::new(),
             order: order::Ordering::new(on),
@@ -251,35 +252,19 @@ impl Replay {
         self.each(v, context, |checker, cx| checker.met(cx, &meet, &stack, &by));
     }
 
-    /// Calls `f` with the checkers and with everything that they see of vCPU `v`.
-    fn with<R>(
-        &mut self,
-        v: usize,
-        context: Option<usize>,
-        f: impl FnOnce(&mut [Box<dyn Checker>], &mut Cx<'_>) -> R,
-    ) -> R {
+    /// Calls `f` for all checkers, with everything that they see of vCPU `v`.
+    fn each(&mut self, v: usize, context: Option<usize>, mut f: impl FnMut(&mut dyn Checker, &mut Cx<'_>)) {
         let mut cx = Cx {
             state: &self.state,
             context: context.and_then(|c| self.contexts.get(c)),
             reports: &mut self.reports,
-            lent: &mut self.lent,
+            definedness: &mut self.definedness,
             cpu: v as u32,
             event: self.statistics.events,
         };
-        f(&mut self.checkers, &mut cx)
-    }
-
-    fn each(&mut self, v: usize, context: Option<usize>, mut f: impl FnMut(&mut dyn Checker, &mut Cx<'_>)) {
-        self.with(v, context, |checkers, cx| {
-            for checker in &mut *checkers {
-                f(checker.as_mut(), cx);
-            }
-            for lent in std::mem::take(cx.lent) {
-                for checker in &mut *checkers {
-                    checker.lent(cx, &lent);
-                }
-            }
-        });
+        for checker in &mut self.checkers {
+            f(checker.as_mut(), &mut cx);
+        }
     }
 
     fn begin_block(&mut self, v: usize, number: u64) {
@@ -321,7 +306,7 @@ impl Replay {
             state: &mut self.state,
             context,
             reports: &mut self.reports,
-            lent: &mut self.lent,
+            definedness: &mut self.definedness,
             cpu: v as u32,
             event: self.statistics.events,
         };
@@ -415,6 +400,7 @@ impl Replay {
     fn leave_stack(&mut self, v: usize, c: usize, low: u64, to: u64) {
         if low < to && crate::stacks::same_stack(low, to) {
             self.each(v, Some(c), |checker, cx| checker.stack_left(cx, low, to));
+            self.definedness.define(low, to - low);
         }
     }
 

@@ -142,6 +142,13 @@ pub struct RepRange {
     pub io: bool,
 }
 
+impl RepRange {
+    /// Bytes that are written or read.
+    pub fn bytes(&self) -> u64 {
+        self.count.saturating_mul(u64::from(self.elem))
+    }
+}
+
 /// What instructions act upon besides registers; it gets the reports of undefined values.
 ///
 /// After a report the undefined value counts as defined, so that one cause is reported once.

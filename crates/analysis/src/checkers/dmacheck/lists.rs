@@ -1,8 +1,9 @@
 //! `dma_map_sg` and its variants: mappings of scatterlists.
 
 use super::maps::{Dir, MapId, Mapping};
+use super::uninit::Lent;
 use super::{DmaCheck, NAME, arg, place, text};
-use crate::checker::{Cx, Draft, Hooked, Lending, ListTold};
+use crate::checker::{Cx, Draft, Hooked, ListTold};
 use guardrail_knowledge::effect::{DmaOp, MapKind};
 
 /// Words that the log holds for each element.
@@ -155,7 +156,8 @@ impl DmaCheck {
                 self.judge_alignment(cx, hook, &new);
             }
         }
-        super::streaming::tell_lent(cx, hook, Lending::Mapped, new.dev, new.dir, memory.clone());
+        let lent = Lent { synced: false, dev: new.dev, dir: new.dir, memory: &memory };
+        self.device_gets(cx, hook, &lent);
         self.maps.fill(id, memory, bus);
     }
 
@@ -210,9 +212,8 @@ impl DmaCheck {
             self.judge_direction(cx, hook, &m, used.dir, for_cpu);
             if !for_cpu {
                 self.handed_over(cx, id, 0, u64::MAX);
-            }
-            if !for_cpu {
-                super::streaming::tell_lent(cx, hook, Lending::Synced, m.dev, m.dir, m.memory.clone());
+                let lent = Lent { synced: true, dev: m.dev, dir: m.dir, memory: &m.memory };
+                self.device_gets(cx, hook, &lent);
             }
             if let Some(m) = self.maps.get_mut(id) {
                 for (at, len) in m.memory.clone() {

@@ -1,9 +1,9 @@
 //! Coherent memory, pools, and mapped device registers.
 
 use super::maps::Maps;
-use super::{NAME, USER_END, arg, place, text};
+use super::{NAME, arg, place, text};
 use crate::checker::{Cx, Draft, Hooked, Place};
-use crate::machine::Object;
+use crate::machine::{Object, USER_END};
 use crate::stacks::StackId;
 use guardrail_finding::{AccessInfo, Severity};
 use guardrail_knowledge::effect::{Class, DmaOp};

@@ -15,8 +15,6 @@
 //! - Where a driver may leave out unmapping (`dma_need_unmap`), mappings of its device are not followed.
 //! - Caches of x86 are coherent: misaligned buffers are reported only where a line size is given
 //!   (`dmacheck:line=64`).
-//! - DMCheck knows whether bytes that a device may read were ever written. It is called with all memory that
-//!   devices get.
 
 mod lists;
 mod maps;
@@ -27,6 +25,7 @@ mod text;
 mod told;
 mod touch;
 mod unchecked;
+mod uninit;
 
 use crate::checker::{Checker, Cx, Draft, Hooked, ListTold, Place};
 use crate::level::Level;
@@ -42,13 +41,9 @@ use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use unchecked::Unchecked;
 
-pub(super) const NAME: &str = "dmacheck";
-/// End of the half of the address space that belongs to user space.
-const USER_END: u64 = 1 << 47;
+const NAME: &str = "dmacheck";
 /// Bytes of a cache line of x86.
 const LINE: u64 = 64;
-/// Longest range in bytes that an instruction or a call can plausibly access.
-const MAX_RANGE: u64 = 1 << 28;
 /// Most open calls, devices, and buffers passed to `dma_map_single`; more are not followed.
 const MAX_OPEN: usize = 1 << 12;
 const MAX_DEVICES: usize = 1 << 12;
@@ -114,6 +109,8 @@ pub struct DmaCheck {
     asked: FxHashMap<(u64, Level), u64>,
     /// Reported writes that a synchronization may still justify.
     doubts: Vec<touch::Doubt>,
+    /// Reported buffers that held nothing when they were mapped.
+    empty: Vec<uninit::Empty>,
     told: told::Told,
     lists: lists::Pending,
     memory: Memory,
@@ -126,12 +123,7 @@ fn arg(args: &[u64], i: u8) -> u64 {
 }
 
 fn length(args: &[u64], len: Len) -> u64 {
-    match len {
-        Len::Const(n) => n,
-        Len::Arg(i) => arg(args, i),
-        Len::Product(i, j) => arg(args, i).saturating_mul(arg(args, j)),
-        _ => 0,
-    }
+    crate::machine::length(len, args).unwrap_or(0)
 }
 
 /// The class of an operation. Functions of one class call each other; the outermost one counts.
@@ -341,13 +333,16 @@ impl Checker for DmaCheck {
         NAME
     }
 
+    fn needs_definedness(&self) -> bool {
+        true
+    }
+
     #[inline]
-    fn load(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) -> Value {
+    fn load(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) {
         // What an instruction updates is judged when it writes.
         if self.maps.may_touch(access.addr, u64::from(access.size)) && !insn.access.updates {
             self.touched(cx, Place::Insn(insn.addr), access.addr, u64::from(access.size), false);
         }
-        Value::DEFINED
     }
 
     #[inline]
@@ -358,26 +353,25 @@ impl Checker for DmaCheck {
     }
 
     fn rep_move(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) {
-        let len = range.count.saturating_mul(u64::from(range.elem));
+        let len = range.bytes();
         self.range(cx, Place::Insn(insn.addr), range.src, len, false);
         self.range(cx, Place::Insn(insn.addr), range.dst, len, true);
     }
 
     fn rep_set(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange, _: Value) {
-        let len = range.count.saturating_mul(u64::from(range.elem));
+        let len = range.bytes();
         self.range(cx, Place::Insn(insn.addr), range.dst, len, true);
     }
 
-    fn rep_read(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) -> Value {
-        let len = range.count.saturating_mul(u64::from(range.elem));
+    fn rep_read(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) {
+        let len = range.bytes();
         self.range(cx, Place::Insn(insn.addr), range.src, len, false);
-        Value::DEFINED
     }
 
     fn call(&mut self, cx: &mut Cx<'_>, out: &Out, _: &Regs) {
         let Some(summary) = &out.summary else { return };
         self.asks(cx, out, operation(summary));
-        self.touched_by_call(cx, out, summary);
+        self.touched_by_call(cx, out);
     }
 
     fn call_returned(&mut self, cx: &mut Cx<'_>, out: &Out, result: u64) {

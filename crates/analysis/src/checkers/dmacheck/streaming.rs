@@ -1,9 +1,11 @@
 //! `dma_map_*` and `dma_unmap_*` of one buffer.
 
 use super::maps::{Dir, MapId, Mapping};
-use super::{DmaCheck, LINE, NAME, USER_END, arg, key, length, place, same_block, text};
-use crate::checker::{Cx, Draft, Hooked, Lending, Lent, Place};
-use crate::machine::{Object, ObjectId, Out, State};
+use super::uninit::Lent;
+use super::{DmaCheck, LINE, NAME, arg, key, length, place, same_block, text};
+use crate::checker::{Cx, Draft, Hooked, Place};
+use crate::definedness::MAX_RANGE;
+use crate::machine::{Object, ObjectId, Out, State, USER_END};
 use guardrail_finding::Severity;
 use guardrail_knowledge::effect::{Class, DmaOp, MapKind};
 
@@ -95,7 +97,7 @@ impl DmaCheck {
             return;
         }
         if kind != MapKind::Resource && !bad {
-            tell_lent(cx, hook, Lending::Mapped, dev, dir, vec![(at, size)]);
+            self.device_gets(cx, hook, &Lent { synced: false, dev, dir, memory: &[(at, size)] });
         }
         let Some(device) = self.device(cx, dev, judged) else { return };
         if device.no_unmap {
@@ -333,7 +335,7 @@ impl DmaCheck {
 
     /// An object was freed: it must not be mapped for a device any more.
     pub(super) fn object_freed(&mut self, cx: &mut Cx<'_>, id: ObjectId, object: &Object) {
-        let len = object.end().saturating_sub(object.start).min(super::MAX_RANGE);
+        let len = object.end().saturating_sub(object.start).min(MAX_RANGE);
         if len == 0 || matches!(object.class, Class::Io | Class::Percpu) {
             return;
         }
@@ -365,24 +367,6 @@ impl DmaCheck {
             });
         }
     }
-}
-
-/// Adds memory that a device gets, so that all checkers are called with it.
-pub(super) fn tell_lent(
-    cx: &mut Cx<'_>,
-    hook: &Hooked<'_>,
-    lending: Lending,
-    dev: u64,
-    dir: Dir,
-    memory: Vec<(u64, u64)>,
-) {
-    if dir == Dir::None || memory.is_empty() {
-        return;
-    }
-    let place = place(cx, hook);
-    let judged = hook.module.is_some();
-    let (reads, writes) = (dir != Dir::FromDevice, dir.writes());
-    cx.lent.push(Lent { lending, dev, memory, reads, writes, judged, place });
 }
 
 /// The objects that memory lies in, with their serial numbers.

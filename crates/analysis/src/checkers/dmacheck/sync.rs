@@ -1,9 +1,9 @@
 //! `dma_sync_*`: the CPU or the device owns memory for a while.
 
 use super::maps::{Dir, Mapping};
-use super::streaming::tell_lent;
+use super::uninit::Lent;
 use super::{DmaCheck, NAME, arg, key, length, place, text};
-use crate::checker::{Cx, Draft, Hooked, Lending};
+use crate::checker::{Cx, Draft, Hooked};
 use guardrail_knowledge::effect::{DmaOp, MapKind};
 
 impl DmaCheck {
@@ -34,7 +34,6 @@ impl DmaCheck {
             });
         }
         self.judge_direction(cx, hook, &m, dir, for_cpu);
-        let Some(m) = self.maps.get_mut(id) else { return };
         // Elements of a list are joined on the bus, so it is not known which of them hold these bytes. The
         // CPU gets all of them, or keeps what it owns.
         let ranges = match (m.kind, m.memory.as_slice()) {
@@ -44,8 +43,9 @@ impl DmaCheck {
             _ => Vec::new(),
         };
         if !for_cpu {
-            tell_lent(cx, hook, Lending::Synced, dev, m.dir, ranges.clone());
+            self.device_gets(cx, hook, &Lent { synced: true, dev, dir: m.dir, memory: &ranges });
         }
+        let Some(m) = self.maps.get_mut(id) else { return };
         for (at, len) in ranges {
             if for_cpu {
                 m.give(at, at.saturating_add(len));

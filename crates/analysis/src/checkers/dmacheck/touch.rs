@@ -1,12 +1,13 @@
 //! Accesses of the driver to memory that a device owns, or that is no longer mapped.
 
 use super::maps::{Dir, MapId, Mapping};
-use super::{DmaCheck, MAX_OPEN, MAX_RANGE, USER_END, key, length, text};
-use crate::checker::{Cx, Draft, Lending, Lent, Place};
+use super::{DmaCheck, MAX_OPEN, key, length, text};
+use crate::checker::{Cx, Draft, Place};
+use crate::definedness::MAX_RANGE;
 use crate::level::Level;
-use crate::machine::Out;
+use crate::machine::{Out, USER_END};
 use guardrail_finding::AccessInfo;
-use guardrail_knowledge::effect::{Effect, Len, MapKind, Ptr, Summary};
+use guardrail_knowledge::effect::{Effect, Len, MapKind};
 
 /// Most writes that wait for a synchronization.
 const MAX_DOUBTS: usize = 256;
@@ -50,18 +51,11 @@ impl DmaCheck {
     }
 
     /// Judges what a kernel function accesses on the driver's behalf.
-    pub(super) fn touched_by_call(&mut self, cx: &mut Cx<'_>, out: &Out, summary: &Summary) {
-        // Which memory the function writes is not known where it follows from the prototype alone.
-        let guessed = |ptr: Ptr| {
-            summary
-                .effects
-                .iter()
-                .any(|e| matches!((e, ptr), (Effect::Escape { arg }, Ptr::Arg(i)) if *arg == i))
-        };
-        for effect in &summary.effects {
+    pub(super) fn touched_by_call(&mut self, cx: &mut Cx<'_>, out: &Out) {
+        for effect in out.effects() {
             let (ptr, len, unit, store) = match effect {
                 Effect::Define { ptr, len: len @ (Len::Const(_) | Len::Arg(_) | Len::Product(..)) }
-                    if !guessed(*ptr) =>
+                    if !out.is_guessed(*ptr) =>
                 {
                     (*ptr, *len, 1, true)
                 }
@@ -155,15 +149,7 @@ impl DmaCheck {
             }
             !justified
         });
-        cx.lent.push(Lent {
-            lending: Lending::Unseen,
-            dev,
-            memory: Vec::new(),
-            reads: false,
-            writes: false,
-            judged: false,
-            place: Place::Call,
-        });
+        self.unseen(cx, dev);
         if self.looks.len() >= MAX_OPEN {
             self.looks.clear();
         }

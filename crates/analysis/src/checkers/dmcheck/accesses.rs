@@ -1,10 +1,11 @@
 //! Judges the driver's accesses: bounds, lifetime of objects, the stack, and undefined bytes that leave the
 //! driver.
 
-use super::{DmCheck, LARGEST_SLAB, MAX_RANGE, NULL_END, Touch, USER_END, text};
+use super::{DmCheck, LARGEST_SLAB, NAME, NULL_END, Touch, text};
 use crate::checker::{Cx, Draft, Place};
+use crate::definedness::MAX_RANGE;
 use crate::level::Level;
-use crate::machine::{Activation, Object};
+use crate::machine::{Activation, Object, USER_END};
 use crate::stacks::STACK_SIZE;
 use crate::value_flow::{InsnCtx, Origin};
 use guardrail_knowledge::effect::Class;
@@ -18,7 +19,7 @@ impl DmCheck {
             let touch = Touch { addr, len: size, store: access.store, place: Place::Insn(insn.addr) };
             return self.low_access(cx, touch);
         }
-        if self.shadow.is_restricted(addr, size) {
+        if cx.definedness.shadow.is_restricted(addr, size) {
             let touch = Touch { addr, len: size, store: access.store, place: Place::Insn(insn.addr) };
             self.restricted(cx, touch, insn.rsp);
         }
@@ -39,7 +40,7 @@ impl DmCheck {
     pub(super) fn low_access(&mut self, cx: &mut Cx<'_>, touch: Touch) {
         if touch.addr < NULL_END {
             let message = format!("{} at address {:#x}", text::verb(touch), touch.addr);
-            cx.report(self.name, "null-dereference", touch.place, || Draft::error(message));
+            cx.report(NAME, "null-dereference", touch.place, || Draft::error(message));
             return;
         }
         // Accesses of the user access functions may fault, and the exception table lists them.
@@ -49,7 +50,7 @@ impl DmCheck {
         };
         if !cx.state.modules.may_fault(pc) {
             let message = format!("{} of user memory without the access functions", text::verb(touch));
-            cx.report(self.name, "user-pointer", touch.place, || Draft::error(message));
+            cx.report(NAME, "user-pointer", touch.place, || Draft::error(message));
         }
     }
 
@@ -61,10 +62,10 @@ impl DmCheck {
         {
             // Only the running thread uses its stack, so the memory became a stack unseen.
             let base = rsp & !(STACK_SIZE - 1);
-            self.shadow.allow(base, STACK_SIZE);
+            cx.definedness.shadow.allow(base, STACK_SIZE);
             return;
         }
-        let Some(bad) = self.shadow.first_restricted(touch.addr, touch.len) else { return };
+        let Some(bad) = cx.definedness.shadow.first_restricted(touch.addr, touch.len) else { return };
         let Some((_, object)) = cx.state.objects.at(bad) else {
             if let Some((_, range, _)) = cx.state.modules.variable_at(bad) {
                 let offset = touch.addr.wrapping_sub(range.start);
@@ -82,9 +83,8 @@ impl DmCheck {
                     text::bytes(touch.len),
                     range.name
                 );
-                let shadow = text::dump(&mut self.shadow, cx.state, bad);
-                cx.report(self.name, "out-of-bounds", touch.place, || Draft {
-                    shadow,
+                cx.report(NAME, "out-of-bounds", touch.place, || Draft {
+                    shadow: Some(bad),
                     ..Draft::error(message)
                 });
             }
@@ -96,8 +96,7 @@ impl DmCheck {
 
     /// An access to an object, where `bad` is the first byte that must not be accessed.
     pub(super) fn object_fault(&mut self, cx: &mut Cx<'_>, touch: Touch, object: Object, bad: u64) {
-        let shadow = &mut self.shadow;
-        let (state, at) = (cx.state, bad);
+        let state = cx.state;
         if self.leaves_dma && !object.is_live() && object.class == Class::Dma {
             return;
         }
@@ -113,7 +112,7 @@ impl DmCheck {
             && !object.by_driver
             && !object.freed.is_some_and(called)
         {
-            return shadow.allow(object.base, object.slot_end.saturating_sub(object.base));
+            return cx.definedness.shadow.allow(object.base, object.slot_end.saturating_sub(object.base));
         }
         let kind = if !object.is_live() {
             "use-after-free"
@@ -122,10 +121,9 @@ impl DmCheck {
         } else {
             "out-of-bounds"
         };
-        cx.report(self.name, kind, touch.place, || {
+        cx.report(NAME, kind, touch.place, || {
             let message = text::access(kind, touch, &object);
-            let shadow = text::dump(shadow, state, at);
-            Draft { object: Some(object), shadow, ..Draft::error(message) }
+            Draft { object: Some(object), shadow: Some(bad), ..Draft::error(message) }
         });
     }
 
@@ -144,7 +142,7 @@ impl DmCheck {
             store: access.store,
             place: Place::Insn(insn.addr),
         };
-        cx.report(self.name, "out-of-bounds", touch.place, || {
+        cx.report(NAME, "out-of-bounds", touch.place, || {
             Draft::error(format!(
                 "out-of-bounds {} of {} on the stack, {} below the live frame",
                 text::noun(touch.store),
@@ -170,7 +168,7 @@ impl DmCheck {
             _ => false,
         });
         if hit {
-            cx.report(self.name, "out-of-bounds", Place::Insn(insn.addr), || {
+            cx.report(NAME, "out-of-bounds", Place::Insn(insn.addr), || {
                 Draft::error(format!(
                     "out-of-bounds write of {} on the stack, over a return address",
                     text::bytes(u64::from(access.size))
@@ -204,46 +202,36 @@ impl DmCheck {
             let (object, end) = (object.clone(), object.end());
             return self.object_fault(cx, touch, object, end.max(addr));
         }
-        if self.shadow.is_restricted(addr, len) {
+        if cx.definedness.shadow.is_restricted(addr, len) {
             self.restricted(cx, touch, rsp);
         }
     }
+}
 
-    pub(super) fn uninit(
-        &mut self,
-        cx: &mut Cx<'_>,
-        kind: &'static str,
-        place: Place,
-        origin: Origin,
-        message: impl FnOnce() -> String,
-    ) {
-        let origins = &self.origins;
-        let state = cx.state;
-        cx.report(self.name, kind, place, || {
-            let (origin, object) = origins.describe(state, origin);
-            Draft { origin, object, ..Draft::error(message()) }
+/// Reports the use of an undefined value.
+pub(super) fn uninit(
+    cx: &mut Cx<'_>,
+    kind: &'static str,
+    place: Place,
+    origin: Origin,
+    message: impl FnOnce() -> String,
+) {
+    cx.report(NAME, kind, place, || Draft { origin, ..Draft::error(message()) });
+}
+
+/// Reports undefined bytes of a range that leave the driver where they must not.
+pub(super) fn leaves(
+    cx: &mut Cx<'_>,
+    kind: &'static str,
+    place: Place,
+    (addr, len): (u64, u64),
+    whither: &str,
+) {
+    let len = len.min(MAX_RANGE);
+    if let Some((first, origin, count)) = cx.definedness.shadow.first_undefined(addr, len) {
+        let offset = first.wrapping_sub(addr);
+        uninit(cx, kind, place, origin, || {
+            format!("{count} of {} uninitialized {whither}, the first at offset {offset}", text::bytes(len))
         });
-    }
-
-    /// Undefined bytes of a range leave the driver where they must not.
-    pub(super) fn undefined_range(
-        &mut self,
-        cx: &mut Cx<'_>,
-        kind: &'static str,
-        place: Place,
-        (addr, len): (u64, u64),
-        whither: &str,
-    ) {
-        let len = len.min(MAX_RANGE);
-        if let Some((first, origin, count)) = self.shadow.first_undefined(addr, len) {
-            let offset = first.wrapping_sub(addr);
-            self.uninit(cx, kind, place, origin, || {
-                format!(
-                    "{count} of {} uninitialized {whither}, the first at offset {offset}",
-                    text::bytes(len)
-                )
-            });
-            self.shadow.set_defined(addr, len);
-        }
     }
 }

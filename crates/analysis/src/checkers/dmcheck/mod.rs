@@ -8,8 +8,7 @@
 //! - A kernel function without a summary defines what its non-const pointer arguments point to. The length is
 //!   the pointee's size where the prototype has it, otherwise the rest of the object or stack frame.
 //! - Memory that is mapped for DMA from the device counts as defined from the mapping on.
-//! - Where DMACheck runs, it says which memory devices get. Whether the bytes are defined is reported in its
-//!   name.
+//! - Where DMACheck runs, it judges what devices get.
 //! - Only objects that the driver allocated, and vmalloc memory, have exact bounds: kernel code may use all
 //!   of a slot (`ksize`).
 //! - A leak is an object that the driver allocated and that no call frees before the log ends, after the
@@ -17,64 +16,33 @@
 
 mod accesses;
 mod effects;
-mod lent;
 mod text;
 
-use crate::checker::{BadFree, Checker, Cx, Draft, Fault, FreeFault, Lent, Place};
-use crate::definedness::Shadow;
-use crate::machine::{Object, ObjectId, Out};
-use crate::stacks::STACK_SIZE;
+use crate::checker::{BadFree, Checker, Cx, Draft, Fault, FreeFault, Place};
+use crate::machine::{Out, USER_END};
 use crate::value_flow::{InsnCtx, Origin, Regs, RepRange, Value};
+use accesses::{leaves, uninit};
 use guardrail_finding::Severity;
 use guardrail_knowledge::effect::Class;
 use guardrail_trace::event::Access;
-use text::{Origins, article};
+use text::article;
 
 /// Larger objects of kmalloc, in bytes, are pages.
 const LARGEST_SLAB: u64 = 8192;
 const NAME: &str = "dmcheck";
-/// End of the half of the address space that belongs to user space.
-const USER_END: u64 = 1 << 47;
 /// Accesses below this address count as null dereferences.
 const NULL_END: u64 = 4096;
-/// Longest range in bytes that a string instruction or a call can plausibly access.
-const MAX_RANGE: u64 = 1 << 28;
 
 /// The checker's state.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct DmCheck {
-    /// The name that its findings are reported under. Empty where it runs only to say for DMACheck what is
-    /// defined.
-    name: &'static str,
-    shadow: Shadow,
-    origins: Origins,
     /// Leaks among objects up to this serial number were reported.
     leaks_told: u64,
-    /// DMACheck runs as well, and judges freed and leaked DMA memory.
+    /// DMACheck runs as well, and judges freed and leaked DMA memory, and what devices may read.
     leaves_dma: bool,
-    /// Findings about buffers that held nothing when they were mapped.
-    doubts: Vec<lent::Doubt>,
-}
-
-impl Default for DmCheck {
-    fn default() -> Self {
-        DmCheck {
-            name: NAME,
-            shadow: Shadow::default(),
-            origins: Origins::default(),
-            leaks_told: 0,
-            leaves_dma: false,
-            doubts: Vec::new(),
-        }
-    }
 }
 
 impl DmCheck {
-    /// A checker that reports only what DMACheck needs it for.
-    pub fn for_dmacheck() -> DmCheck {
-        DmCheck { name: "", leaves_dma: true, ..DmCheck::default() }
-    }
-
     /// A checker that leaves DMACheck's part to DMACheck.
     pub fn beside_dmacheck() -> DmCheck {
         DmCheck { leaves_dma: true, ..DmCheck::default() }
@@ -95,37 +63,33 @@ impl Checker for DmCheck {
         NAME
     }
 
+    fn needs_definedness(&self) -> bool {
+        true
+    }
+
     #[inline]
-    fn load(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) -> Value {
+    fn load(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) {
         self.check(cx, insn, access);
-        if access.io || access.addr < USER_END {
-            return Value::DEFINED;
-        }
-        self.shadow.load(access.addr, access.size)
     }
 
     #[inline]
     fn store(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access, value: Value) {
         self.check(cx, insn, access);
-        if value.undef != 0 && (access.io || access.addr < USER_END) {
-            let place = Place::Insn(insn.addr);
-            let size = u64::from(access.size);
-            if access.io {
-                self.uninit(cx, "uninit-to-device", place, value.origin, || {
-                    format!("uninitialized value of {} written to a device register", text::bytes(size))
-                });
-            } else {
-                self.uninit(cx, "uninit-to-user", place, value.origin, || {
-                    format!("uninitialized value of {} written to user memory", text::bytes(size))
-                });
-            }
+        if value.undef == 0 || !access.io && access.addr >= USER_END {
             return;
         }
-        self.shadow.store(access.addr, access.size, value);
+        let (kind, whither) = if access.io {
+            ("uninit-to-device", "written to a device register")
+        } else {
+            ("uninit-to-user", "written to user memory")
+        };
+        uninit(cx, kind, Place::Insn(insn.addr), value.origin, || {
+            format!("uninitialized value of {} {whither}", text::bytes(u64::from(access.size)))
+        });
     }
 
     fn undefined_branch(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, origin: Origin) {
-        self.uninit(cx, "uninit-branch", Place::Insn(insn.addr), origin, || {
+        uninit(cx, "uninit-branch", Place::Insn(insn.addr), origin, || {
             "branch decided by an uninitialized value".to_owned()
         });
     }
@@ -138,7 +102,7 @@ impl Checker for DmCheck {
         reg: u8,
         origin: Origin,
     ) {
-        self.uninit(cx, "uninit-address", Place::Insn(insn.addr), origin, || {
+        uninit(cx, "uninit-address", Place::Insn(insn.addr), origin, || {
             format!(
                 "{} of {} at an address made from an uninitialized value (in {})",
                 text::noun(access.store),
@@ -149,126 +113,37 @@ impl Checker for DmCheck {
     }
 
     fn undefined_port_output(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, origin: Origin) {
-        self.uninit(cx, "uninit-to-device", Place::Insn(insn.addr), origin, || {
+        uninit(cx, "uninit-to-device", Place::Insn(insn.addr), origin, || {
             "uninitialized value written to a port".to_owned()
         });
     }
 
     fn rep_move(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) {
-        let len = range.count.saturating_mul(u64::from(range.elem)).min(MAX_RANGE);
-        let place = Place::Insn(insn.addr);
+        let (len, place) = (range.bytes(), Place::Insn(insn.addr));
         self.check_range(cx, range.src, len, false, place, insn.rsp);
         self.check_range(cx, range.dst, len, true, place, insn.rsp);
-        if range.dst < USER_END {
-            if range.src >= USER_END {
-                self.undefined_range(
-                    cx,
-                    "uninit-to-user",
-                    place,
-                    (range.src, len),
-                    "bytes copied to user memory",
-                );
-            }
-        } else if range.src < USER_END {
-            self.shadow.set_defined(range.dst, len);
-        } else if range.io {
-            if cx.state.objects.at(range.dst).is_some_and(|(_, o)| o.class == Class::Io) {
-                self.undefined_range(
-                    cx,
-                    "uninit-to-device",
-                    place,
-                    (range.src, len),
-                    "bytes copied to a device",
-                );
-            } else {
-                self.shadow.set_defined(range.dst, len);
-            }
-        } else {
-            self.shadow.copy(range.dst, range.src, len);
-        }
-    }
-
-    fn rep_set(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange, value: Value) {
-        let len = range.count.saturating_mul(u64::from(range.elem)).min(MAX_RANGE);
-        self.check_range(cx, range.dst, len, true, Place::Insn(insn.addr), insn.rsp);
-        if range.dst < USER_END {
+        if range.src < USER_END {
             return;
         }
-        if value.undef == 0 {
-            self.shadow.set_defined(range.dst, len);
-        } else if !range.io {
-            self.shadow.set_undefined(range.dst, len, value.origin);
+        if range.dst < USER_END {
+            leaves(cx, "uninit-to-user", place, (range.src, len), "bytes copied to user memory");
+        } else if range.io && cx.state.objects.is_device(range.dst) {
+            leaves(cx, "uninit-to-device", place, (range.src, len), "bytes copied to a device");
         }
     }
 
-    fn rep_read(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) -> Value {
-        let len = range.count.saturating_mul(u64::from(range.elem)).min(MAX_RANGE);
-        self.check_range(cx, range.src, len, false, Place::Insn(insn.addr), insn.rsp);
-        if range.io || range.src < USER_END {
-            return Value::DEFINED;
-        }
-        match self.shadow.first_undefined(range.src, len) {
-            Some((_, origin, _)) => {
-                let bits = u32::from(range.elem.min(8)) * 8;
-                Value { undef: if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }, origin }
-            }
-            None => Value::DEFINED,
-        }
+    fn rep_set(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange, _: Value) {
+        self.check_range(cx, range.dst, range.bytes(), true, Place::Insn(insn.addr), insn.rsp);
     }
 
-    fn stack_adjusted(&mut self, _: &mut Cx<'_>, insn: &InsnCtx, old: u64, new: u64) {
-        if new < old && old - new <= STACK_SIZE {
-            let origin = self.origins.frame(insn.addr);
-            self.shadow.set_undefined(new, old - new, origin);
-        }
-    }
-
-    fn stack_left(&mut self, _: &mut Cx<'_>, from: u64, to: u64) {
-        self.shadow.set_defined(from, to.saturating_sub(from));
-    }
-
-    fn lent(&mut self, cx: &mut Cx<'_>, lent: &Lent) {
-        self.device_gets(cx, lent);
+    fn rep_read(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) {
+        self.check_range(cx, range.src, range.bytes(), false, Place::Insn(insn.addr), insn.rsp);
     }
 
     fn call(&mut self, cx: &mut Cx<'_>, out: &Out, regs: &Regs) {
-        self.before_call(cx, out, regs);
-    }
-
-    fn call_returned(&mut self, cx: &mut Cx<'_>, out: &Out, result: u64) {
-        self.after_call(cx, out, result);
-    }
-
-    fn allocated(&mut self, _: &mut Cx<'_>, _: ObjectId, object: &Object) {
-        if object.class == Class::Percpu {
-            return;
+        for effect in out.effects() {
+            self.judge(cx, out, regs, effect);
         }
-        let (base, slot) = (object.base, object.slot_end - object.base);
-        self.shadow.allow(base, slot);
-        self.shadow.set_defined(base, slot);
-        if object.by_driver && !object.defined {
-            let origin = self.origins.object(object);
-            self.shadow.set_undefined(object.start, object.size, origin);
-        }
-        if object.by_driver || matches!(object.class, Class::Io | Class::Vmalloc) {
-            self.shadow.restrict(base, object.start - base);
-            self.shadow.restrict(object.end(), object.slot_end.saturating_sub(object.end()));
-        }
-    }
-
-    fn freed(&mut self, _: &mut Cx<'_>, _: ObjectId, object: &Object) {
-        if object.class == Class::Percpu {
-            return;
-        }
-        let slot = object.slot_end - object.base;
-        self.shadow.set_defined(object.base, slot);
-        self.shadow.restrict(object.base, slot);
-    }
-
-    fn forgotten(&mut self, _: &mut Cx<'_>, from: u64, to: u64) {
-        let len = to.saturating_sub(from);
-        self.shadow.allow(from, len);
-        self.shadow.set_defined(from, len);
     }
 
     fn bad_free(&mut self, cx: &mut Cx<'_>, fault: &FreeFault) {
@@ -277,7 +152,7 @@ impl Checker for DmCheck {
             BadFree::Invalid => "invalid-free",
             BadFree::Mismatched => "mismatched-free",
         };
-        cx.report(self.name, kind, Place::Call, || {
+        cx.report(NAME, kind, Place::Call, || {
             let what = match &fault.object {
                 Some(object) => text::object(object),
                 None => fault.detail.clone(),
@@ -312,18 +187,18 @@ impl Checker for DmCheck {
         let place = Place::Insn(fault.pc);
         let Some(addr) = fault.address else {
             let message = "access to a non-canonical address (general protection fault)".to_owned();
-            return cx.report(self.name, "wild-access", place, || Draft::error(message));
+            return cx.report(NAME, "wild-access", place, || Draft::error(message));
         };
         if addr < NULL_END {
             let message = format!("access to address {addr:#x} faulted");
-            return cx.report(self.name, "null-dereference", place, || Draft::error(message));
+            return cx.report(NAME, "null-dereference", place, || Draft::error(message));
         }
         if addr < USER_END {
             if regs.is_some_and(|r| r.ac) {
                 return None;
             }
             let message = "access to user memory without the access functions faulted".to_owned();
-            return cx.report(self.name, "user-pointer", place, || Draft::error(message));
+            return cx.report(NAME, "user-pointer", place, || Draft::error(message));
         }
         if let Some((_, object)) = cx.state.objects.at(addr) {
             let object = object.clone();
@@ -333,31 +208,18 @@ impl Checker for DmCheck {
                 (true, _) => "out-of-bounds",
             };
             let offset = addr.wrapping_sub(object.start);
-            return cx.report(self.name, kind, place, || {
+            return cx.report(NAME, kind, place, || {
                 let message =
                     format!("{kind} access at offset {offset} of {} faulted", text::object(&object));
                 Draft { object: Some(object), ..Draft::error(message) }
             });
         }
-        cx.report(self.name, "wild-access", place, || {
+        cx.report(NAME, "wild-access", place, || {
             Draft::error(format!(
                 "access to {} address that is not mapped faulted",
                 article(text::half(addr))
             ))
         })
-    }
-
-    fn module_loaded(&mut self, cx: &mut Cx<'_>, module: u32) {
-        let Some(module) = cx.state.modules.list().get(module as usize) else { return };
-        for gap in &module.map.gaps {
-            self.shadow.restrict(gap.start, gap.end.saturating_sub(gap.start).min(4096));
-        }
-    }
-
-    fn module_freed(&mut self, _: &mut Cx<'_>, from: u64, to: u64) {
-        let len = to.saturating_sub(from);
-        self.shadow.allow(from, len);
-        self.shadow.set_defined(from, len);
     }
 
     fn module_comes(&mut self, cx: &mut Cx<'_>) {
@@ -383,7 +245,7 @@ impl Checker for DmCheck {
             if !unloaded || !owned || told || elsewhere {
                 continue;
             }
-            cx.report(self.name, "leak", Place::Stack(object.allocated), || Draft {
+            cx.report(NAME, "leak", Place::Stack(object.allocated), || Draft {
                 severity: Severity::Warning,
                 object: Some(object.clone()),
                 ..Draft::error(format!(

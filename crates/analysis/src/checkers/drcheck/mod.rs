@@ -33,11 +33,11 @@ mod triage;
 mod words;
 
 use crate::checker::{Checker, Cx};
-use crate::machine::{Context, Object, ObjectId, Out, Range, State};
+use crate::machine::{Context, Object, ObjectId, Out, Range, State, length};
 use crate::order::{Entry, Parts, Step, StrandId};
 use crate::stacks::STACK_SIZE;
 use crate::value_flow::{InsnCtx, Regs, RepRange, Value};
-use guardrail_knowledge::effect::{Effect, Len, Ptr, Summary};
+use guardrail_knowledge::effect::Effect;
 use guardrail_trace::event::{Access, RegionFlags};
 use hands::Hand;
 use races::{Group, Known, Open, Pair, Sequence};
@@ -256,21 +256,21 @@ impl DrCheck {
     }
 
     /// Records what a kernel function reads and writes for the driver.
-    fn effects(&mut self, cx: &mut Cx<'_>, out: &Out, summary: &Summary) {
+    fn effects(&mut self, cx: &mut Cx<'_>, out: &Out) {
         let (pc, rsp) = (out.pc, Some(out.entry_rsp));
         let (read, write) = (How::CALLED, How::CALLED.with(How::WRITE));
-        for effect in &summary.effects {
+        for effect in out.effects() {
             match effect {
                 Effect::Copy { dst, src, len } => {
-                    if let Some(len) = length(out, *len) {
+                    if let Some(len) = length(*len, &out.args) {
                         let (dst, src) =
                             (cx.state.pointer(*dst, &out.args), cx.state.pointer(*src, &out.args));
                         self.range(cx, pc, rsp, src, len, read);
                         self.range(cx, pc, rsp, dst, len, write);
                     }
                 }
-                Effect::Define { ptr, len } | Effect::Read { ptr, len } if !guessed(summary, *ptr) => {
-                    if let Some(len) = length(out, *len) {
+                Effect::Define { ptr, len } | Effect::Read { ptr, len } if !out.is_guessed(*ptr) => {
+                    if let Some(len) = length(*len, &out.args) {
                         let how = if matches!(effect, Effect::Read { .. }) { read } else { write };
                         self.range(cx, pc, rsp, cx.state.pointer(*ptr, &out.args), len, how);
                     }
@@ -302,22 +302,6 @@ impl DrCheck {
     }
 }
 
-/// Whether the effect on `ptr` follows from the prototype alone.
-fn guessed(summary: &Summary, ptr: Ptr) -> bool {
-    summary.effects.iter().any(|e| matches!((e, ptr), (Effect::Escape { arg }, Ptr::Arg(i)) if *arg == i))
-}
-
-/// The value of `len` in bytes; `None` where the call does not say it.
-fn length(out: &Out, len: Len) -> Option<u64> {
-    let arg = |i: u8| out.args.get(usize::from(i)).copied();
-    match len {
-        Len::Const(n) => Some(n),
-        Len::Arg(i) => arg(i),
-        Len::Product(i, j) => arg(i)?.checked_mul(arg(j)?),
-        Len::Order(_) | Len::Deref(_) | Len::Result { .. } | Len::Rest => None,
-    }
-}
-
 impl Checker for DrCheck {
     fn name(&self) -> &'static str {
         NAME
@@ -329,9 +313,8 @@ impl Checker for DrCheck {
     }
 
     #[inline]
-    fn load(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) -> Value {
+    fn load(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) {
         self.access(cx, insn, access);
-        Value::DEFINED
     }
 
     #[inline]
@@ -340,7 +323,7 @@ impl Checker for DrCheck {
     }
 
     fn rep_move(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) {
-        let len = range.count.saturating_mul(u64::from(range.elem));
+        let len = range.bytes();
         if !range.io {
             self.range(cx, insn.addr, insn.rsp, range.src, len, How::default());
             self.range(cx, insn.addr, insn.rsp, range.dst, len, How::WRITE);
@@ -348,24 +331,21 @@ impl Checker for DrCheck {
     }
 
     fn rep_set(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange, _: Value) {
-        let len = range.count.saturating_mul(u64::from(range.elem));
+        let len = range.bytes();
         if !range.io {
             self.range(cx, insn.addr, insn.rsp, range.dst, len, How::WRITE);
         }
     }
 
-    fn rep_read(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) -> Value {
-        let len = range.count.saturating_mul(u64::from(range.elem));
+    fn rep_read(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) {
+        let len = range.bytes();
         if !range.io {
             self.range(cx, insn.addr, insn.rsp, range.src, len, How::default());
         }
-        Value::DEFINED
     }
 
     fn call(&mut self, cx: &mut Cx<'_>, out: &Out, _: &Regs) {
-        if let Some(summary) = &out.summary {
-            self.effects(cx, out, summary);
-        }
+        self.effects(cx, out);
     }
 
     fn stack_left(&mut self, _: &mut Cx<'_>, from: u64, to: u64) {
