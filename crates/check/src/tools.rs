@@ -3,20 +3,11 @@
 use guardrail_analysis::checkers;
 use guardrail_host::HostError;
 
-/// Names that stand for several checkers. DRCheck must be requested by name, since all drivers have races
-/// that do no harm.
-const GROUPS: [(&str, &[&str]); 2] = [
-    ("all", &["dmcheck", "drcheck", "dmacheck", "lockcheck", "protocheck"]),
-    ("quiet", &["dmcheck", "dmacheck", "lockcheck", "protocheck"]),
-];
-
 /// Splits a list of tools, and refuses unknown ones.
 pub fn tools(list: &str) -> Result<Vec<String>, HostError> {
     let mut tools = Vec::new();
     let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
-    let group =
-        |name| GROUPS.iter().find(|(group, _)| *group == name).map_or(vec![name], |(_, all)| all.to_vec());
-    for name in names.flat_map(group) {
+    for name in names.flat_map(checkers::members) {
         let known = checkers::names_of_tools();
         if !known.clone().any(|other| other == name) && checkers::by_name(name).is_none() {
             let near = guardrail_vm::error::suggest(name, known.clone());
