@@ -104,7 +104,7 @@ fn check(driver: &str, kernel: &str, way: &Way, more: &[&str]) -> Result<Value, 
     let program = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("guardrail");
     let output = Command::new(program)
         .args(["check", driver, "--kernel", kernel, "--observe", way.observe, "--tool", way.tool])
-        // What the gate costs is told by `bench/run gate`.
+        // `bench/run gate` measures what the gate costs.
         .args(["--smp", "1", "--format", "json", "--gate", "off"])
         .args(more)
         .stdin(Stdio::null())

@@ -54,7 +54,7 @@ struct Reports {
 
 /// What one guest's console says.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Told {
+struct Console {
     /// False where the kernel has no KFENCE.
     kfence: bool,
     modules: BTreeMap<String, Reports>,
@@ -69,21 +69,21 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn measure(arguments: &Arguments) -> Result<(), String> {
     let bugs = bugs(&zoo_folder()?)?;
-    let mut told = Vec::new();
+    let mut consoles = Vec::new();
     for kernel in &arguments.kernel {
         eprintln!("{} bugs and their twins on {kernel}", bugs.len());
-        told.push(guest(arguments, kernel, &bugs)?);
+        consoles.push(guest(arguments, kernel, &bugs)?);
     }
-    print_table(arguments, &bugs, &told);
+    print_table(arguments, &bugs, &consoles);
     // A correct twin that KFENCE reports would be a wrong zoo; so would be a module that does not come or go.
-    let loud = |told: &Told| {
+    let loud = |console: &Console| {
         let of = |(module, reports): (&String, &Reports)| {
             let accused = module.ends_with("_ok") && (reports.at_access > 0 || reports.at_free > 0);
             (reports.failed || accused).then(|| module.clone())
         };
-        told.modules.iter().filter_map(of).collect::<Vec<String>>()
+        console.modules.iter().filter_map(of).collect::<Vec<String>>()
     };
-    let wrong: Vec<String> = told.iter().flat_map(loud).collect();
+    let wrong: Vec<String> = consoles.iter().flat_map(loud).collect();
     match wrong.is_empty() {
         true => Ok(()),
         false => Err(format!("reported though correct, or not loaded and unloaded: {}", wrong.join(", "))),
@@ -125,7 +125,7 @@ fn bugs(zoo: &Path) -> Result<Vec<Bug>, String> {
 }
 
 /// Runs all bugs and twins in one guest, without any tracer.
-fn guest(arguments: &Arguments, kernel: &str, bugs: &[Bug]) -> Result<Told, String> {
+fn guest(arguments: &Arguments, kernel: &str, bugs: &[Bug]) -> Result<Console, String> {
     let folder = tempfile::tempdir().map_err(|error| format!("cannot make a temporary folder: {error}"))?;
     let folder = folder.path();
     let failed = |error: std::io::Error| format!("cannot write to {}: {error}", folder.display());
@@ -156,20 +156,20 @@ fn guest(arguments: &Arguments, kernel: &str, bugs: &[Bug]) -> Result<Told, Stri
 }
 
 /// Reads the marks of the script and the reports between them.
-fn read(console: &str, bugs: &[Bug]) -> Result<Told, String> {
-    let mut told = Told { kfence: true, ..Told::default() };
+fn read(text: &str, bugs: &[Bug]) -> Result<Console, String> {
+    let mut console = Console { kfence: true, ..Console::default() };
     let (mut current, mut first, mut ended) = (None::<String>, false, 0);
-    let mut lines = console.lines().map(|line| line.split_once("] ").map_or(line, |(_, text)| text));
+    let mut lines = text.lines().map(|line| line.split_once("] ").map_or(line, |(_, text)| text));
     while let Some(line) = lines.next() {
         if let Some(mark) = line.trim_end().strip_prefix("oracle: ") {
             match mark.split_once(' ') {
                 Some((word, module)) => {
                     first = word == "once";
                     ended += u32::from(word == "end");
-                    told.modules.entry(module.to_owned()).or_default().failed |= word == "failed";
+                    console.modules.entry(module.to_owned()).or_default().failed |= word == "failed";
                     current = (word != "end").then(|| module.to_owned());
                 }
-                None => told.kfence &= mark != "no-kfence",
+                None => console.kfence &= mark != "no-kfence",
             }
         } else if line.starts_with("BUG: KFENCE: ") {
             // The stack of the access comes first; behind the line of the object are those of its allocation and free.
@@ -182,7 +182,7 @@ fn read(console: &str, bugs: &[Bug]) -> Result<Told, String> {
             if !stack.iter().any(|frame| frame.contains(&mine)) {
                 continue;
             }
-            let reports = told.modules.entry(module.clone()).or_default();
+            let reports = console.modules.entry(module.clone()).or_default();
             let function = format!("{}+", bug.function);
             match stack.iter().any(|frame| frame.contains(&function)) {
                 true => reports.at_access += 1,
@@ -192,13 +192,13 @@ fn read(console: &str, bugs: &[Bug]) -> Result<Told, String> {
         }
     }
     match ended as usize == bugs.len() * 2 {
-        true => Ok(told),
+        true => Ok(console),
         false => Err(format!("the console has {ended} modules instead of {}", bugs.len() * 2)),
     }
 }
 
-fn print_table(arguments: &Arguments, bugs: &[Bug], told: &[Told]) {
-    let columns = || arguments.kernel.iter().zip(told);
+fn print_table(arguments: &Arguments, bugs: &[Bug], consoles: &[Console]) {
+    let columns = || arguments.kernel.iter().zip(consoles);
     print!("{:<18} {:<15} {:<8}", "bug", "kind", "memory");
     columns().for_each(|(kernel, _)| {
         print!(" {:>10} {:>26}", format!("{kernel}, once"), format!("{} times", arguments.loads))
@@ -206,11 +206,11 @@ fn print_table(arguments: &Arguments, bugs: &[Bug], told: &[Told]) {
     println!();
     for bug in bugs {
         print!("{:<18} {:<15} {:<8}", bug.folder, bug.kind, bug.memory);
-        for (_, told) in columns() {
-            let reports = told.modules.get(&bug.module).cloned().unwrap_or_default();
+        for (_, console) in columns() {
+            let reports = console.modules.get(&bug.module).cloned().unwrap_or_default();
             let once = if reports.once > 0 { "reported" } else { "-" };
             let all = match (reports.at_access, reports.at_free) {
-                _ if !told.kfence => "no KFENCE".to_owned(),
+                _ if !console.kfence => "no KFENCE".to_owned(),
                 (0, 0) => "-".to_owned(),
                 (n, 0) => format!("{n} at the access"),
                 (0, n) => format!("{n} when freed"),
@@ -220,9 +220,9 @@ fn print_table(arguments: &Arguments, bugs: &[Bug], told: &[Told]) {
         }
         println!();
     }
-    for (kernel, told) in columns() {
+    for (kernel, console) in columns() {
         let count = |wanted: fn(&Reports) -> bool| {
-            bugs.iter().filter(|bug| told.modules.get(&bug.module).is_some_and(wanted)).count()
+            bugs.iter().filter(|bug| console.modules.get(&bug.module).is_some_and(wanted)).count()
         };
         let once = count(|reports| reports.once > 0);
         let ever = count(|reports| reports.at_access + reports.at_free > 0);
@@ -269,10 +269,10 @@ mod tests {
 
     #[test]
     fn reports_belong_to_the_module_on_the_stack_of_the_access() {
-        let told = read(CONSOLE, &[bug("a", "a_read")]).unwrap();
-        assert!(told.kfence);
-        assert_eq!(told.modules["a"], Reports { once: 1, at_access: 1, at_free: 1, failed: false });
-        assert_eq!(told.modules["a_ok"], Reports { failed: true, ..Reports::default() });
+        let console = read(CONSOLE, &[bug("a", "a_read")]).unwrap();
+        assert!(console.kfence);
+        assert_eq!(console.modules["a"], Reports { once: 1, at_access: 1, at_free: 1, failed: false });
+        assert_eq!(console.modules["a_ok"], Reports { failed: true, ..Reports::default() });
     }
 
     #[test]

@@ -1,5 +1,5 @@
 # A server that somebody outside puts under load: web, memcached, stream (iperf3) or request (sockperf).
-# Variables: SERVER, CONTROL (a port of the host: whoever listens there gives the load and says "done" after it; without
+# Variables: SERVER, CONTROL (a port of the host: the program that listens there gives the load and says "done" after it; without
 # one the server is only started and asked once by the guest itself).
 
 HOST=10.0.2.2

@@ -20,12 +20,12 @@ transfer() {
 }
 
 # Of the last sum in the report: what arrived.
-told() { grep "\"$1\":" /tmp/transfer | tail -n 1 | sed 's/[^0-9.]*\([0-9]*\).*/\1/'; }
+figure() { grep "\"$1\":" /tmp/transfer | tail -n 1 | sed 's/[^0-9.]*\([0-9]*\).*/\1/'; }
 
 step interface find_interface
 step up up
 step load transfer
 step loaded true
-step "moved-$(told bytes)-$(told packets)-$(told lost_packets)" true
+step "moved-$(figure bytes)-$(figure packets)-$(figure lost_packets)" true
 table_of_rights
 step down ip link set "$INTERFACE" down

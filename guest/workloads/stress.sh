@@ -17,7 +17,7 @@ disk() {
         mount -o loop /tmp/stress.image /tmp/stress
 }
 
-# What failed is told last.
+# Failures are printed last.
 stress_once() {
     stress-ng --"$1" 2 --"$1"-ops "$OPERATIONS" --timeout "$SECONDS" --temp-path /tmp/stress --seed 1 --oomable >/tmp/said 2>&1
     status=$?

@@ -40,7 +40,7 @@ bool guardrail_buffer_grant(u32 domain, unsigned long addr);
  * @found: Gets the buffer.
  *
  * Context: Any.
- * Return: False where there is none.
+ * Return: False if it does not exist.
  */
 bool guardrail_buffer_owned(u32 domain, unsigned long addr, struct guardrail_range *found);
 

@@ -64,7 +64,7 @@ static void decode(u8 tag, u8 rights[GUARDRAIL_SLOT])
 		rights[0] = right;
 }
 
-/* Finds the tag for these rights, or GUARDRAIL_CONFLICT where there is none. */
+/* Finds the tag for these rights, or GUARDRAIL_CONFLICT if no tag has them. */
 static u8 encode(u32 domain, const u8 rights[GUARDRAIL_SLOT], unsigned int most)
 {
 	u8 mask = 0;

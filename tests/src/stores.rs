@@ -58,32 +58,32 @@ pub fn checked(kernel: &str) -> Result<(), Failed> {
         Ok((Object::read(name, &rewritten.file)?, path.display().to_string()))
     };
     let (_, path) = guard("stores_ok")?;
-    let told = told(kernel, &path)?;
-    if !told.contains("domain 1 (stores_ok)") || told.contains("violation:") {
-        return Err(format!("the good twin is not silent, or not there:\n{told}").into());
+    let printed = log(kernel, &path)?;
+    if !printed.contains("domain 1 (stores_ok)") || printed.contains("violation:") {
+        return Err(format!("the good twin is not silent, or not there:\n{printed}").into());
     }
     let (object, path) = guard("stores_bad")?;
-    all_told(&object, &self::told(kernel, &path)?)
+    each_reported(&object, &log(kernel, &path)?)
 }
 
 /// The kernel's log and the runtime's state in a guest that has loaded the module.
-fn told(kernel: &str, path: &str) -> Result<String, Failed> {
+fn log(kernel: &str, path: &str) -> Result<String, Failed> {
     let name = vm_name("stores");
     let start =
         ["vm", "start", &name, "--client", "null", "--detached", "--kernel", kernel, "--driver", path];
     let started = guardrail(&start);
     let script = "mount -t debugfs d /sys/kernel/debug; dmesg | grep guardrail:; cat /sys/kernel/debug/guardrail/domains";
-    let told = guardrail(&["vm", "exec", &name, "--", script]).stdout;
+    let printed = guardrail(&["vm", "exec", &name, "--", script]).stdout;
     guardrail(&["vm", "stop", &name]);
     match started.status {
-        0 => Ok(told),
+        0 => Ok(printed),
         _ => Err(started.stderr.into()),
     }
 }
 
 /// Each kind is reported once, at its instruction, and nothing else is reported.
-fn all_told(object: &Object, told: &str) -> Result<(), Failed> {
-    let lines: Vec<&str> = told.lines().filter(|line| line.contains("violation:")).collect();
+fn each_reported(object: &Object, printed: &str) -> Result<(), Failed> {
+    let lines: Vec<&str> = printed.lines().filter(|line| line.contains("violation:")).collect();
     let is = |line: &str, function: &str, what: &str| {
         line.contains(what) && line.contains(&format!("by {function}+"))
     };
@@ -96,12 +96,14 @@ fn all_told(object: &Object, told: &str) -> Result<(), Failed> {
                 .is_some_and(|code| code.starts_with(bytes))
         });
         if at.count() != 1 {
-            return Err(format!("{what} by {function} is not told once at its instruction:\n{told}").into());
+            return Err(
+                format!("{what} by {function} is not reported once at its instruction:\n{printed}").into()
+            );
         }
     }
     match lines.iter().any(|line| is(line, CALL.0, CALL.1)) && lines.len() == KINDS.len() + 1 {
         true => Ok(()),
-        false => Err(format!("the call is not told, or something else is:\n{told}").into()),
+        false => Err(format!("the call is not reported, or something else is:\n{printed}").into()),
     }
 }
 

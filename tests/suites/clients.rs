@@ -30,7 +30,7 @@ fn main() {
         trials.push(Trial::test(format!("count is QEMU's own count on {kernel}"), move || counted(kernel)));
         trials.push(Trial::test(format!("count, blocks and calls agree on {kernel}"), move || agree(kernel)));
     }
-    trials.push(Trial::test("irq, mix and memtrace tell what happened", told));
+    trials.push(Trial::test("irq, mix and memtrace report what happened", events));
     trials.push(Trial::test("coverage tells lines of a module", covered));
     guardrail_tests::run(arguments, trials)
 }
@@ -242,7 +242,7 @@ fn agree(kernel: &str) -> Result<(), Failed> {
 }
 
 /// Interrupts have vectors and handlers; kinds of instructions and accesses are there.
-fn told() -> Result<(), Failed> {
+fn events() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let out = folder.path().join("out");
     let result = profile(&["--client", "irq,mix,memtrace:limit=200000"], &out)?;

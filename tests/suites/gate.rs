@@ -73,15 +73,15 @@ fn works(driver: &str, gate: &str) -> Result<(), Failed> {
     let result = check(&arguments);
     let report = result.report()?;
     let run = &report["run"];
-    let (told, outside) = (&run["gate"], &run["gate"]["outside"]);
+    let (counts, outside) = (&run["gate"], &run["gate"]["outside"]);
     // Bugs of the drivers are not the subject here; igb frees memory that is still mapped.
     let held = [0, 1].contains(&result.status)
         && run["outcome"] == "completed"
-        && told["kind"] == gate
-        && told["closed"].is_null()
-        && told["held"].as_u64() > Some(0)
-        && told["ungated"] == 0
-        && told["dropped"] == 0;
+        && counts["kind"] == gate
+        && counts["closed"].is_null()
+        && counts["held"].as_u64() > Some(0)
+        && counts["ungated"] == 0
+        && counts["dropped"] == 0;
     let passed = outside["unknown"] == 0
         && outside["dropped"] == 0
         && outside["arrived_registers"].as_u64() > Some(0)
@@ -92,12 +92,12 @@ fn works(driver: &str, gate: &str) -> Result<(), Failed> {
 /// QEMU's own counts of what reached the device agree with the gate's, in each address space.
 fn all_held(driver: &str, regions: &[&str]) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let (told, trace) = (folder.path().join("qemu.log"), folder.path().join("run.trace"));
-    let (told, trace) = (told.to_str().ok_or("a plain path")?, trace.to_str().ok_or("a plain path")?);
+    let (log, trace) = (folder.path().join("qemu.log"), folder.path().join("run.trace"));
+    let (log, trace) = (log.to_str().ok_or("a plain path")?, trace.to_str().ok_or("a plain path")?);
     let events = ["memory_region_ops_read", "memory_region_ops_write", "pci_cfg_read", "pci_cfg_write"];
     let mut words: Vec<String> =
         events.iter().flat_map(|event| ["-trace", event]).map(str::to_owned).collect();
-    words.extend(["-D", told, "-msg", "timestamp=on"].map(str::to_owned));
+    words.extend(["-D", log, "-msg", "timestamp=on"].map(str::to_owned));
     let words: Vec<String> = words.iter().map(|word| format!("--qemu={word}")).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let result = check(&[&[driver, "--record", trace][..], &words].concat());
@@ -107,7 +107,7 @@ fn all_held(driver: &str, regions: &[&str]) -> Result<(), Failed> {
         return Err(format!("exit status {}: {run:#}\n{}", result.status, result.stderr).into());
     }
     let since = gate["since"].as_f64().ok_or("the device was not bound")?;
-    let counts = told_by_qemu(Path::new(told), since)?;
+    let counts = qemu_counts(Path::new(log), since)?;
     let seen: u64 = regions.iter().filter_map(|region| counts.get(*region)).sum();
     let config: u64 =
         counts.iter().filter(|(name, _)| name.starts_with("config ")).map(|(_, count)| count).sum();
@@ -123,7 +123,7 @@ fn all_held(driver: &str, regions: &[&str]) -> Result<(), Failed> {
 
 /// Accesses since a time in seconds, by the name of their region, and to configuration space by `config
 /// DEVICE`.
-fn told_by_qemu(log: &Path, since: f64) -> Result<BTreeMap<String, u64>, Failed> {
+fn qemu_counts(log: &Path, since: f64) -> Result<BTreeMap<String, u64>, Failed> {
     let mut counts = BTreeMap::new();
     for line in String::from_utf8_lossy(&std::fs::read(log)?).lines() {
         let Some((time, rest)) = line.split_once(' ') else { continue };
@@ -161,8 +161,8 @@ fn timestamp(text: &str) -> Option<f64> {
 /// The first finding cuts the device off before the access that would have reached it.
 fn contained() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let told = folder.path().join("hook");
-    let hook = format!("echo $GUARDRAIL_KIND $GUARDRAIL_ACTION > {}", told.display());
+    let output = folder.path().join("hook");
+    let hook = format!("echo $GUARDRAIL_KIND $GUARDRAIL_ACTION > {}", output.display());
     let result = check(&["zoo/uninit-mmio", "--mode", "stringent", "--on-finding", &hook]);
     let report = result.report()?;
     let finding = findings(report).next().ok_or("no finding")?;
@@ -177,7 +177,7 @@ fn contained() -> Result<(), Failed> {
     if !right {
         return Err(failure(&result, report));
     }
-    match std::fs::read_to_string(told)?.trim() {
+    match std::fs::read_to_string(output)?.trim() {
         "uninit-to-device contained" => Ok(()),
         other => Err(format!("the hook said '{other}'").into()),
     }

@@ -170,11 +170,13 @@ fn main() {
         rest.for_each(|kernel| add(kernel, most, true));
     }
     for kernel in NAMES {
-        let name = format!("what a driver must not do at the kernel's border is told on {kernel}");
+        let name = format!("what a driver must not do at the border is reported on {kernel}");
         trials.push(Trial::test(name, move || at_border(kernel)));
     }
     for kernel in NAMES {
-        let name = format!("what the kernel has of a frame that goes is told, and taken back, on {kernel}");
+        let name = format!(
+            "what the kernel holds of a stack frame that ends is reported and taken back on {kernel}"
+        );
         trials.push(Trial::test(name, move || leaves_frames(kernel)));
     }
     for kernel in NAMES {
@@ -260,14 +262,15 @@ fn violations(ran: &Ran) -> Vec<&str> {
 
 /// The reports on functions of a module that are missing, and the reports on others. The same function may
 /// have several.
-fn differs(ran: &Ran, told: &[(&str, &str)], module: &str) -> Vec<String> {
+fn differs(ran: &Ran, expected: &[(&str, &str)], module: &str) -> Vec<String> {
     let violations = violations(ran);
     let of =
         |place: &str, what: &str| violations.iter().any(|line| line.contains(place) && line.contains(what));
-    let missed = told.iter().filter(|(place, what)| !of(place, what));
-    let mut wrong: Vec<String> = missed.map(|found| format!("not told: {found:?}")).collect();
-    let known = |line: &&&str| told.iter().any(|(place, _)| line.contains(place)) && line.contains(module);
-    wrong.extend(violations.iter().filter(|line| !known(line)).map(|line| format!("told: {line}")));
+    let missed = expected.iter().filter(|(place, what)| !of(place, what));
+    let mut wrong: Vec<String> = missed.map(|found| format!("not reported: {found:?}")).collect();
+    let known =
+        |line: &&&str| expected.iter().any(|(place, _)| line.contains(place)) && line.contains(module);
+    wrong.extend(violations.iter().filter(|line| !known(line)).map(|line| format!("unexpected: {line}")));
     wrong
 }
 
@@ -375,10 +378,10 @@ fn stopped(kernel: &str, bugs: &[(&str, &str)]) -> Result<(), Failed> {
         let expected: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(expected)?)?;
         let place = format!("by {}+", expected["function"].as_str().ok_or("a bug without a function")?);
         if !of(&module).iter().any(|line| line.contains(what) && line.contains(&place)) {
-            wrong.push(format!("{name} is not told"));
+            wrong.push(format!("{name} is not reported"));
         }
         if !of(&format!("{module}_ok")).is_empty() {
-            wrong.push(format!("{name}'s twin is told"));
+            wrong.push(format!("{name}'s twin is reported"));
         }
     }
     wrong.extend(harm(&ran));

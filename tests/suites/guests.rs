@@ -354,14 +354,18 @@ fn race_is_confirmed() -> Result<(), Failed> {
     let out = folder.path().join("run").display().to_string();
     let result = check(&["zoo/race-process-timer", "--tool", "drcheck", "--confirm", "--out", &out]);
     let outcome = |report: &Value| report["findings"][0]["confirmation"]["outcome"].clone();
-    let mut told = outcome(result.report()?);
-    if told != "confirmed" {
+    let mut confirmation = outcome(result.report()?);
+    if confirmation != "confirmed" {
         // The result depends on chance.
         guardrail(&["confirm", "--out", &out]);
         let text = std::fs::read_to_string(folder.path().join("run/report.json"))?;
-        told = outcome(&serde_json::from_str(&text)?);
+        confirmation = outcome(&serde_json::from_str(&text)?);
     }
-    if told == "confirmed" { Ok(()) } else { Err(format!("{told}\n{}", result.stderr).into()) }
+    if confirmation == "confirmed" {
+        Ok(())
+    } else {
+        Err(format!("{confirmation}\n{}", result.stderr).into())
+    }
 }
 
 /// Findings before the panic are reported, with the panic's own text.

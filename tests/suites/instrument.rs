@@ -166,17 +166,17 @@ fn new_client() -> Result<(), Failed> {
         .args(["client", "new", "my-client"])
         .current_dir(folder.path())
         .output()?;
-    let told = String::from_utf8_lossy(&made.stdout).into_owned();
-    check(made.status.success(), || format!("{told}{}", String::from_utf8_lossy(&made.stderr)))?;
+    let printed = String::from_utf8_lossy(&made.stdout).into_owned();
+    check(made.status.success(), || format!("{printed}{}", String::from_utf8_lossy(&made.stderr)))?;
     let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--release"])
         .current_dir(folder.path().join("my-client"))
         .env_remove("CARGO_TARGET_DIR")
         .output()?;
     check(built.status.success(), || String::from_utf8_lossy(&built.stderr).into_owned())?;
-    let library = told.split_whitespace().find(|word| word.ends_with(".so")).unwrap_or_default();
+    let library = printed.split_whitespace().find(|word| word.ends_with(".so")).unwrap_or_default();
     let library = folder.path().join(library);
-    check(library.is_file(), || format!("{told}\nthere is no {}", library.display()))?;
+    check(library.is_file(), || format!("{printed}\nthere is no {}", library.display()))?;
     let client = library.display().to_string();
     let run = good(guardrail(&["profile", "--client", &client, "--workload", "load", "--from", "load"]))?;
     let counts = |line: &str| line.contains(" blocks were executed, ") && !line.trim().starts_with("0 ");

@@ -119,7 +119,7 @@ fn load(kernel: &str, every: usize) -> Result<(), Failed> {
     for batch in guardrail_tests::at_once(&batches, GUESTS, |names| batch(&place, names)) {
         let batch = batch.map_err(|error| error.message().unwrap_or_default().to_owned())?;
         all.differ.extend(batch.differ);
-        all.told.extend(batch.told);
+        all.notes.extend(batch.notes);
         for (result, mut names) in batch.results {
             all.results.entry(result).or_default().append(&mut names);
         }
@@ -128,7 +128,7 @@ fn load(kernel: &str, every: usize) -> Result<(), Failed> {
         let named = if result == GOOD { String::new() } else { format!(": {}", names.join(" ")) };
         println!("{kernel}: {result}: {}{named}", names.len());
     }
-    all.told.iter().for_each(|line| println!("{kernel}: {line}"));
+    all.notes.iter().for_each(|line| println!("{kernel}: {line}"));
     match all.differ.is_empty() {
         true => Ok(()),
         false => Err(all.differ.join("\n").into()),
@@ -143,7 +143,7 @@ struct Compared {
     /// The results of the stock modules.
     results: BTreeMap<String, Vec<String>>,
     /// Functions that are trusted, and violations.
-    told: Vec<String>,
+    notes: Vec<String>,
 }
 
 fn batch(place: &Place, names: &[&str]) -> Result<Compared, Failed> {
@@ -160,7 +160,7 @@ fn batch(place: &Place, names: &[&str]) -> Result<Compared, Failed> {
             before.into_iter().chain(more).filter(|needed| needed.name != plan.driver.name).collect();
         let (guarded, trusted) = guarded(place, &plan)?;
         if !trusted.is_empty() {
-            compared.told.push(format!("{name}, trusting {}", trusted.join(", ")));
+            compared.notes.push(format!("{name}, trusting {}", trusted.join(", ")));
         }
         tried.push(Tried { plan, guarded });
     }
@@ -177,7 +177,7 @@ fn batch(place: &Place, names: &[&str]) -> Result<Compared, Failed> {
         compared.results.entry(before).or_default().push(name.clone());
     }
     let violations = guarded.console.lines().filter(|line| line.starts_with("violations: "));
-    compared.told.extend(violations.map(str::to_owned));
+    compared.notes.extend(violations.map(str::to_owned));
     Ok(compared)
 }
 

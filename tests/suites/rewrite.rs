@@ -51,7 +51,7 @@ const USES: [(&str, &str); 5] = [
 /// The observations of a module whose calls use thunks.
 const CROSSED: [(&str, &str); 5] = [
     (
-        "it works, and what it may not ask for is told by function and argument",
+        "it works, and what it may not request is reported by function and argument",
         "mount -t debugfs d /sys/kernel/debug; ip link set eth0 down; ip link set eth0 up; cd /sys/kernel/debug/guardrail; cat violations; \
          grep -q 'dma_alloc_attrs, argument 3: write of 8 bytes at by e1000_setup_.*: domain 1 needs write' violations || exit 1; \
          ! grep -E 'vfree|dma_free' violations || exit 2; ! dmesg | grep -E 'WARNING|BUG:|unwind'",
@@ -93,13 +93,13 @@ fn main() {
         trials.push(Trial::test(name, move || works(kernel, driver)));
     }
     for (kernel, sampled) in [("6.1", false), ("6.12", true), ("7.2", false)] {
-        let name = format!("a driver tells of all that it does on {kernel}");
+        let name = format!("a driver logs all that it does on {kernel}");
         trials.push(Trial::test(name, move || traced(kernel)).with_ignored_flag(!sampled));
     }
     for kernel in KERNELS {
         let name = format!("stores and calls of each kind are checked on {kernel}");
         trials.push(Trial::test(name, move || guardrail_tests::stores::checked(kernel)));
-        let name = format!("a guarded driver works, and what has no right is told, on {kernel}");
+        let name = format!("a guarded driver works, and what has no right is reported, on {kernel}");
         trials.push(Trial::test(name, move || guarded(kernel)));
         trials
             .push(Trial::test(format!("the kernel knows rewritten code on {kernel}"), move || known(kernel)));
@@ -155,7 +155,7 @@ fn traced(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (path, trace) = e1000(kernel, folder.path(), |symbols| Trace::new(Event::ALL, symbols))?;
     if trace.told.iter().any(|&places| places < 100) || trace.silent > 20 {
-        return Err(format!("{:?} places tell, {} do not", trace.told, trace.silent).into());
+        return Err(format!("{:?} sites log, {} do not", trace.told, trace.silent).into());
     }
     let result = check(&["--kernel", kernel, &path]);
     let report = result.report()?;
@@ -168,14 +168,14 @@ fn traced(kernel: &str) -> Result<(), Failed> {
     let started = guardrail(&start);
     let look = "mount -t debugfs d /sys/kernel/debug; ip link set eth0 up; sleep 2; ip link set eth0 down; \
                 cat /sys/kernel/debug/guardrail/stats";
-    let told = guardrail(&["vm", "exec", &name, "--", look]).stdout;
+    let printed = guardrail(&["vm", "exec", &name, "--", look]).stdout;
     guardrail(&["vm", "stop", &name]);
-    let events = told.lines().find_map(|line| line.strip_prefix("events: ")).unwrap_or_default();
+    let events = printed.lines().find_map(|line| line.strip_prefix("events: ")).unwrap_or_default();
     let counts: Vec<u64> = events.split(' ').filter_map(|word| word.parse().ok()).collect();
     let all = counts.len() == Event::ALL.len() && counts.iter().all(|&count| count > 100);
     // Each entry is left, except by a conditional jump.
     if started.status != 0 || !all || counts[4] > counts[3] || counts[4] < counts[3] / 10 * 9 {
-        return Err(format!("{counts:?}\n{}\n{told}", started.stderr).into());
+        return Err(format!("{counts:?}\n{}\n{printed}", started.stderr).into());
     }
     Ok(())
 }
@@ -201,16 +201,16 @@ fn guarded(kernel: &str) -> Result<(), Failed> {
         ["vm", "start", &name, "--client", "null", "--detached", "--kernel", kernel, "--driver", &path];
     let started = guardrail(&[start.as_slice(), &log].concat());
     let look = "mount -t debugfs d /sys/kernel/debug; ip link set eth0 up; cat /sys/kernel/debug/guardrail/violations; dmesg | grep guardrail:";
-    let told = guardrail(&["vm", "exec", &name, "--", look]).stdout;
+    let printed = guardrail(&["vm", "exec", &name, "--", look]).stdout;
     guardrail(&["vm", "stop", &name]);
-    let violation = told.lines().any(|line| line.contains("write of") && line.contains("by e1000_probe+"));
+    let violation = printed.lines().any(|line| line.contains("write of") && line.contains("by e1000_probe+"));
     // Stacks are walked through the check's own code and through thunks.
     let walked = ["e1000_open+", "guardrail_enter_e1000_open+", "__dev_open+"];
-    let walked = walked.iter().all(|name| told.lines().any(|line| line.contains(&format!(":   {name}"))));
-    let mut targets = told.lines().filter(|line| line.contains("target:"));
+    let walked = walked.iter().all(|name| printed.lines().any(|line| line.contains(&format!(":   {name}"))));
+    let mut targets = printed.lines().filter(|line| line.contains("target:"));
     let own = targets.any(|line| line.contains("[e1000]") && !line.contains("allocated at"));
     if started.status != 0 || !violation || !walked || own {
-        return Err(format!("{}\n{told}", started.stderr).into());
+        return Err(format!("{}\n{printed}", started.stderr).into());
     }
     Ok(())
 }

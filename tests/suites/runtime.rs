@@ -98,7 +98,7 @@ fn guest(kernel: &str, script: &str, qemu: &[&str]) -> Result<Ran, Failed> {
 
 /// The lines of TAP: all planned tests ran, and passed.
 fn all_passed(ran: &Ran) -> Result<(), Failed> {
-    let lines: Vec<&str> = told(ran)
+    let lines: Vec<&str> = lines(ran)
         .filter_map(|line| line.split_once("guardrail_test: ").map(|(_, text)| text.trim_end()))
         .collect();
     let ok = lines.iter().filter(|line| line.starts_with("ok ")).count();
@@ -112,13 +112,13 @@ fn all_passed(ran: &Ran) -> Result<(), Failed> {
 }
 
 /// The workload's lines of log and files. The kernel prints parts of its log itself, before these.
-fn told(ran: &Ran) -> impl Iterator<Item = &str> {
+fn lines(ran: &Ran) -> impl Iterator<Item = &str> {
     ran.console.lines().filter(|line| line.starts_with("dmesg: ") || line.starts_with("debugfs "))
 }
 
 /// Checks that these reports exist: parts of one line each, in this order.
 fn says(ran: &Ran, wanted: &[&[&str]]) -> Result<(), Failed> {
-    let mut lines = told(ran);
+    let mut lines = lines(ran);
     for parts in wanted {
         if !lines.any(|line| parts.iter().all(|part| line.contains(part))) {
             return Err(format!("nothing, or not in this place, says {parts:?}:\n{}", ran.console).into());
@@ -168,13 +168,13 @@ fn passes(kernel: &str) -> Result<(), Failed> {
             &["debugfs stats: slow write checks: "],
         ],
     )?;
-    if told(&ran).filter(|line| line.contains(" still held ")).count() != 1 {
-        return Err(format!("not just one module is told to have leaked:\n{}", ran.console).into());
+    if lines(&ran).filter(|line| line.contains(" still held ")).count() != 1 {
+        return Err(format!("not exactly one module is reported to leak:\n{}", ran.console).into());
     }
-    let told = told(&ran).filter(|line| line.contains(&format!("by {first}"))).count();
-    match told {
+    let times = lines(&ran).filter(|line| line.contains(&format!("by {first}"))).count();
+    match times {
         2 => Ok(()),
-        _ => Err(format!("a place stands {told} times in log and list, instead of once in each").into()),
+        _ => Err(format!("a site appears {times} times in log and list, instead of once in each").into()),
     }
 }
 

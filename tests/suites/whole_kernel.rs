@@ -137,7 +137,7 @@ fn memory_trials(kernel: &'static str, bugs: &Arc<[Bug]>, trials: &mut Vec<Trial
             .collect();
         match (missed.is_empty(), other.is_empty()) {
             (true, true) => Ok(()),
-            _ => Err(format!("not named: {missed:?}; told besides: {}", other.join("\n")).into()),
+            _ => Err(format!("not named: {missed:?}; reported besides: {}", other.join("\n")).into()),
         }
     }));
     trials.push(Trial::test(format!("twins outside of drivers are silent on {kernel}"), move || {

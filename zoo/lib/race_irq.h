@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Interrupts for the modules with data races: the edu device raises one when it is told to.
+ * Interrupts for the modules with data races: the edu device raises one on request.
  */
 #ifndef ZOO_RACE_IRQ_H
 #define ZOO_RACE_IRQ_H

@@ -93,7 +93,7 @@ impl Load {
             .spawn()
             .map_err(|error| format!("cannot start {name}: {error}"))?;
         let text = process::finish(child, Duration::from_secs(seconds.into()) + PATIENCE, &name, &mut || {})?;
-        self.figure(&text).ok_or_else(|| format!("{name} told no figure: {}", process::last_words(&text)))
+        self.figure(&text).ok_or_else(|| format!("{name} printed no figure: {}", process::last_words(&text)))
     }
 
     /// Reads the figure from the program's output.

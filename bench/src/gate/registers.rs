@@ -25,7 +25,7 @@ pub fn run(arguments: &Arguments, way: &Way) -> Result<Vec<(Row, Sample)>, Strin
     let guest = Guest::start(DRIVER, arguments, way, &words, &[("GUARDRAIL_ZOO", FOLDER)])?;
     let (run, processor) = guest.finish(way, arguments)?;
     let sample = |(name, title): &(&str, &'static str)| {
-        let taken = run::told(&run, &format!("{name}-")).ok_or("the guest told no time")?;
+        let taken = run::measured(&run, &format!("{name}-")).ok_or("the guest printed no time")?;
         let figure = taken / f64::from(ACCESSES);
         Ok((
             Row::time(title, "registers", "ns"),

@@ -89,7 +89,7 @@ pub fn workload(
         processor,
         accesses: accesses(&run) / seconds,
         held: held(&run),
-        underruns: told(&run, "underruns-").unwrap_or(0.0) as u64,
+        underruns: measured(&run, "underruns-").unwrap_or(0.0) as u64,
     })
 }
 
@@ -254,7 +254,7 @@ pub fn held(run: &Value) -> Held {
 }
 
 /// The number at the end of a step's name.
-pub fn told(run: &Value, prefix: &str) -> Option<f64> {
+pub fn measured(run: &Value, prefix: &str) -> Option<f64> {
     let steps = run["steps"].as_array().into_iter().flatten();
     steps.filter_map(|step| step["name"].as_str()?.strip_prefix(prefix)?.parse().ok()).next()
 }
@@ -290,7 +290,7 @@ mod tests {
         let run =
             json!({"steps": [{"name": "load", "seconds": 2.5}, {"name": "underruns-3", "seconds": 0.0}]});
         assert_eq!(step_seconds(&run, "load"), 2.5);
-        assert_eq!(told(&run, "underruns-"), Some(3.0));
-        assert_eq!(told(&run, "read-"), None);
+        assert_eq!(measured(&run, "underruns-"), Some(3.0));
+        assert_eq!(measured(&run, "read-"), None);
     }
 }

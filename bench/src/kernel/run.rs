@@ -50,7 +50,7 @@ fn alone(
     load: &Load,
     words: &[&str],
 ) -> Result<(Vec<String>, u64), String> {
-    let told = |error: guardrail_vm::Error| error.to_string();
+    let text = |error: guardrail_vm::Error| error.to_string();
     let request = Request {
         driver: load.driver,
         more: &[],
@@ -58,7 +58,7 @@ fn alone(
         device: None,
         workload: Some(load.script),
     };
-    let prepared = Prepared::new(packages, request, &mut |_| {}).map_err(told)?;
+    let prepared = Prepared::new(packages, request, &mut |_| {}).map_err(text)?;
     let folder = tempfile::tempdir().map_err(|error| format!("cannot make a folder for the run: {error}"))?;
     let mut options = Options::new(folder.path());
     options.cpus = arguments.common.smp;
@@ -78,7 +78,7 @@ fn alone(
         closed: &mut || None,
         save: None,
     };
-    let finished = run(&prepared, &options, &mut watch).map_err(told)?;
+    let finished = run(&prepared, &options, &mut watch).map_err(text)?;
     match finished.outcome {
         Outcome::Completed => {
             Ok((finished.steps().iter().map(|(name, _)| (*name).to_owned()).collect(), peak.bytes))

@@ -1,4 +1,4 @@
-# Times register accesses. The nanoseconds that ACCESSES of each kind took are told in the name of a step.
+# Times register accesses. The name of a step has the nanoseconds that ACCESSES of each kind took.
 
 attributes=/sys/bus/pci/devices/$DEVICE
 

@@ -58,8 +58,8 @@ pub fn flaky(output: &str) -> impl Iterator<Item = &str> {
 /// The last lines of output, without those about tests that passed.
 pub fn tail(output: &str, lines: usize) -> Vec<&str> {
     let passed = |line: &str| line.starts_with("test ") && line.ends_with(" ok");
-    let told: Vec<&str> = output.lines().filter(|line| !passed(line)).collect();
-    told[told.len().saturating_sub(lines)..].to_vec()
+    let rest: Vec<&str> = output.lines().filter(|line| !passed(line)).collect();
+    rest[rest.len().saturating_sub(lines)..].to_vec()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use guardrail_host::zoo;
 use std::path::Path;
 
 /// The top folders of the repository: a path in backticks that begins with one is relative to the repository.
-const FOLDERS: [&str; 11] =
+pub const FOLDERS: [&str; 11] =
     ["crates", "runtime", "docs", "tests", "bench", "fuzz", "zoo", "scripts", "knowledge", "guest", "active"];
 
 /// The pages: all of `docs/`, and the pages beside code.

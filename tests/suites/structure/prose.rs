@@ -1,6 +1,6 @@
 //! Checks how docs, messages and comments read.
 
-use crate::source::{is_generated, strip, without_tests};
+use crate::source::{is_generated, strip};
 use crate::{Found, docs, files, read};
 
 /// The longest sentence, and the mean of a page, in words.
@@ -19,6 +19,9 @@ const BANNED: [&str; 9] = [
     "what became of",
     "becomes of it",
 ];
+
+/// The ends of the names of files that are text as a whole.
+const TEXT: [&str; 4] = [".txt", ".chart", ".sh", ".json"];
 
 /// Pages whose mean sentence is too long, or that have single sentences over the limit.
 pub fn long() -> Found {
@@ -121,7 +124,7 @@ fn split(block: &str) -> Vec<String> {
     sentences
 }
 
-/// Banned words in docs, in messages of programs and of the runtime, and in help texts.
+/// Banned words in docs, in comments, in messages of programs and of the runtime, and in all other text.
 pub fn banned() -> Found {
     let mut found = Found::new();
     let mut note = |path: &str, line: usize, text: &str| {
@@ -131,27 +134,26 @@ pub fn banned() -> Found {
         }
     };
     // The glossary lists the words that are not used.
-    for page in docs::pages().into_iter().filter(|page| page != "docs/glossary.md") {
+    let pages = docs::pages().into_iter().filter(|page| page != "docs/glossary.md");
+    for page in pages.chain(docs::FOLDERS.iter().flat_map(|folder| files(folder, &TEXT))) {
         read(&page).lines().enumerate().for_each(|(at, line)| note(&page, at + 1, line));
     }
-    let rust = files("crates", &[".rs"]).into_iter().filter(|path| !path.contains("/tests"));
-    for path in rust.chain(files("runtime", &[".c", ".h"])) {
+    for path in docs::FOLDERS.iter().flat_map(|folder| files(folder, &[".rs", ".c", ".h"])) {
         let text = read(&path);
-        let stripped = strip(&text);
-        let (code, _) = without_tests(&stripped.code);
-        // A literal in a test is blanked with its item: its line has no code any more.
-        let lines: Vec<&str> = code.lines().collect();
-        let in_program = |line: usize| lines.get(line - 1).is_some_and(|line| !line.trim().is_empty());
-        let alone = |line: usize| lines.get(line).is_some_and(|line| !line.trim().is_empty());
-        for literal in stripped.literals.iter().filter(|it| in_program(it.line) || alone(it.line)) {
-            note(&path, literal.line, &literal.text);
-        }
-        if text.contains("clap::") {
-            let comments = text.lines().enumerate().filter(|(_, line)| line.trim().starts_with("///"));
-            comments.for_each(|(at, line)| note(&path, at + 1, line));
-        }
+        // The literals of this file are the words themselves.
+        let literals = if path.ends_with("structure/prose.rs") { Vec::new() } else { strip(&text).literals };
+        literals.iter().for_each(|literal| note(&path, literal.line, &literal.text));
+        let comments = text.lines().enumerate().filter_map(|(at, line)| Some((at, comment(line)?)));
+        comments.for_each(|(at, comment)| note(&path, at + 1, comment));
     }
     found
+}
+
+/// The comment that a line of code has, or is a part of.
+fn comment(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let within = line.starts_with("* ").then_some(line);
+    within.or_else(|| ["// ", "/// ", "//! ", "/* "].iter().find_map(|mark| Some(&line[line.find(mark)?..])))
 }
 
 /// True where the phrase occurs as separate words.

@@ -1,4 +1,4 @@
-//! Source text with its comments and literals told apart from code.
+//! Source text, with comments and literals apart from code.
 
 /// Whether a file says in its first line that a program wrote it.
 pub fn is_generated(text: &str) -> bool {

@@ -88,7 +88,7 @@ struct zd_extent {
 	u64 lba;
 };
 
-/* A request of the block layer's; it belongs to whoever has the request. */
+/* A request of the block layer's; the owner of the request owns it. */
 struct zd_request {
 	struct zd_extent *extent;	/* while the device has it; under the lock */
 	void *buffer;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A kernel thread gets a job by a pointer, and looks at it after whoever gave the job has freed
- * it.
+ * A kernel thread gets a job by a pointer, and reads it after the function that queued it has
+ * freed it.
  *
- * Twin: a kernel thread gets a job by a pointer, and looks at it before whoever gave the job frees
- * it.
+ * Twin: a kernel thread gets a job by a pointer, and reads it before the function that queued it
+ * frees it.
  */
 #include "zoo.h"
 

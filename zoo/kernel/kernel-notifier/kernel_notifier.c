@@ -23,7 +23,7 @@ static noinline void kernel_notifier_count(unsigned long event)
 	counts[event]++; /* BUG: out-of-bounds */
 }
 
-/* Devices that are there are told to a new notifier. */
+/* A new notifier is notified of the devices that exist already. */
 static int kernel_notifier_call(struct notifier_block *block, unsigned long event, void *data)
 {
 	if (event <= NETDEV_REGISTER)

@@ -2,7 +2,7 @@
 /*
  * A session times out and is freed in the timer; the work item queued before reads it afterwards.
  *
- * Twin: a session times out in the timer, which only marks it; whoever ran last frees it.
+ * Twin: a session times out in the timer, which only marks it; the side that runs last frees it.
  */
 #include "zoo.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A thread says that its result is there and then stores it; a timer function reads it when told
- * so.
+ * A thread sets a flag and only then stores its result; a timer function reads the result once the
+ * flag is set.
  *
- * Twin: a thread stores its result and then says so; a timer function reads it when told so.
+ * Twin: a thread stores its result and then sets the flag; a timer function reads it after that.
  */
 #include "race.h"
 

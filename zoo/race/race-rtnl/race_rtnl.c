@@ -2,7 +2,7 @@
 /*
  * A work item counts without RTNL what open counts with it.
  *
- * Twin: a work item takes RTNL, as whoever opens the device has.
+ * Twin: a work item takes RTNL, which is held when the device is opened.
  */
 #include "race_net.h"
 

@@ -147,13 +147,12 @@ impl Console {
     /// The line with the first violation or fault of a guarded driver that was ended, unless something else
     /// went wrong before.
     pub fn violation_before_harm(&self, usual: &HashSet<String>, end: Option<&Crash>) -> Option<&str> {
-        let told =
-            self.lines.iter().position(|line| violations::is_violation(line) || line.contains(FAULT))?;
-        let before = &self.lines[..told];
+        let at = self.lines.iter().position(|line| violations::is_violation(line) || line.contains(FAULT))?;
+        let before = &self.lines[..at];
         let harm =
             |line: &&String| !usual.contains(&shape(line)) && DAMAGE.iter().any(|word| line.contains(word));
-        let sound = end.is_none_or(|end| told < end.line) && !before.iter().any(|line| harm(&line));
-        sound.then_some(self.lines[told].as_str())
+        let sound = end.is_none_or(|end| at < end.line) && !before.iter().any(|line| harm(&line));
+        sound.then_some(self.lines[at].as_str())
     }
 
     /// All lines as one text.
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_processor_that_is_stuck_and_a_panic_of_itself_are_told_apart() {
+    fn a_processor_that_is_stuck_and_a_panic_of_itself_are_distinguished() {
         let text = "watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [ip:88]\nRIP: 0010:f+0x1/0x2 [x]\n";
         assert!(crash(text).unwrap().stuck);
         let text = "Kernel panic - not syncing: System is deadlocked on memory\nRIP: 0010:f+0x1/0x2 [x]\n";
@@ -259,17 +258,17 @@ mod tests {
 
     #[test]
     fn a_violation_counts_where_nothing_went_wrong_before() {
-        let told =
+        let violation =
             "guardrail: violation: write of 8 bytes at 1 by f+0x1/0x2 [x]: domain 1 holds read, needs write";
         let bug = "kernel BUG at report.c:1!\nRIP: 0010:tell+0x1/0x2 [guardrail]";
         let before = |text: &str| {
             let console = Console::new(text.as_bytes());
             console.violation_before_harm(&HashSet::new(), console.crash().as_ref()).is_some()
         };
-        assert!(before(&format!("{told}\n{bug}\n")));
-        assert!(before(told));
-        assert!(!before(&format!("{bug}\n{told}\n")));
-        assert!(!before(&format!("list_add corruption\n{told}\n{bug}\n")));
+        assert!(before(&format!("{violation}\n{bug}\n")));
+        assert!(before(violation));
+        assert!(!before(&format!("{bug}\n{violation}\n")));
+        assert!(!before(&format!("list_add corruption\n{violation}\n{bug}\n")));
         assert!(!before(bug));
     }
 
@@ -279,9 +278,9 @@ mod tests {
         let ended = "guardrail: fault: access to a bad address by f+0x1/0x2 [x]: domain 1\n";
         let console = |text: &str| Console::new(text.as_bytes()).without_ended_faults();
         assert!(console(oops).crash().is_some());
-        let told = console(&format!("{oops}{ended}"));
-        assert_eq!(told.crash(), None);
-        assert!(told.violation_before_harm(&HashSet::new(), None).is_some());
+        let violation = console(&format!("{oops}{ended}"));
+        assert_eq!(violation.crash(), None);
+        assert!(violation.violation_before_harm(&HashSet::new(), None).is_some());
         assert!(console(&format!("{oops}{ended}{oops}")).crash().is_some());
     }
 

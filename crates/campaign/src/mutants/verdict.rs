@@ -135,7 +135,7 @@ pub fn judge(seen: &Seen<'_>, domain: &[&str], usual: &HashSet<String>) -> Judge
         return base;
     }
     let crash = seen.console.crash();
-    let Some(told) = seen.console.violation_before_harm(usual, crash.as_ref()) else { return base };
+    let Some(violation) = seen.console.violation_before_harm(usual, crash.as_ref()) else { return base };
     if let Some((step, why)) = seen.failed.filter(|(step, why)| corrupted(step, why)) {
         let (why, step) = (why.to_owned(), step.to_owned());
         return Judged { verdict: Verdict::Escaped, how: Some(How::Data), why, at: None, step };
@@ -155,12 +155,12 @@ pub fn judge(seen: &Seen<'_>, domain: &[&str], usual: &HashSet<String>) -> Judge
         (false, _) if seen.console.recovered() => Some(How::Recovered),
         (false, _) => Some(How::Dead),
     };
-    let found = violations::findings(told).pop();
+    let found = violations::findings(violation).pop();
     let at = found.map(|found| format!("{}+{:#x} [{}]", found.function, found.offset, found.module));
     let why = ["violation: ", "fault: "]
         .iter()
-        .find_map(|word| told.split_once(word))
-        .map_or(told, |(_, why)| why)
+        .find_map(|word| violation.split_once(word))
+        .map_or(violation, |(_, why)| why)
         .to_owned();
     Judged { verdict: Verdict::Contained, how, why, at, step: base.step }
 }
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_guarded_driver_is_contained_where_it_is_stopped_in_time() {
-        let told = "guardrail: violation: write of 8 bytes at 1 by f+0x1/0x2 [x]: domain 1 holds read, needs write\n";
+        let violation = "guardrail: violation: write of 8 bytes at 1 by f+0x1/0x2 [x]: domain 1 holds read, needs write\n";
         let bug = "kernel BUG at report.c:1!\nRIP: 0010:tell+0x1/0x2 [guardrail]\n";
         let panic = Outcome::GuestPanic { text: "BUG: x".into() };
         let again = None;
@@ -354,27 +354,27 @@ mod tests {
             (judged.verdict, judged.how)
         };
         let oops = |text: &str| all(&panic, text, None, Policy::Oops);
-        assert_eq!(oops(&format!("{told}{bug}")), (Verdict::Contained, Some(How::Ended)));
+        assert_eq!(oops(&format!("{violation}{bug}")), (Verdict::Contained, Some(How::Ended)));
         assert_eq!(oops(bug), (Verdict::Escaped, Some(How::Crash)));
         let outside = "kernel BUG at slub.c:1!\nRIP: 0010:kfree+0x1/0x2\n";
-        assert_eq!(oops(&format!("{outside}{told}")), (Verdict::Escaped, Some(How::Crash)));
-        assert_eq!(oops(&format!("{told}{outside}")), (Verdict::Escaped, Some(How::Crash)));
-        assert_eq!(oops(&format!("list_add corruption\n{told}{bug}")).0, Verdict::Escaped);
+        assert_eq!(oops(&format!("{outside}{violation}")), (Verdict::Escaped, Some(How::Crash)));
+        assert_eq!(oops(&format!("{violation}{outside}")), (Verdict::Escaped, Some(How::Crash)));
+        assert_eq!(oops(&format!("list_add corruption\n{violation}{bug}")).0, Verdict::Escaped);
         let lost = Some(("host-verify", "byte 7 differs"));
-        let late = all(&panic, &format!("{told}{bug}"), lost, Policy::Oops);
+        let late = all(&panic, &format!("{violation}{bug}"), lost, Policy::Oops);
         assert_eq!(late, (Verdict::Escaped, Some(How::Data)));
-        let recover = |outcome: &Outcome| all(outcome, told, None, Policy::Recover);
+        let recover = |outcome: &Outcome| all(outcome, violation, None, Policy::Recover);
         assert_eq!(recover(&Outcome::Completed), (Verdict::Contained, Some(How::Dead)));
         let anew =
             "guardrail: domain 1 (x) is killed: write\nguardrail: recovery of domain 1 is done, 5 ms\n";
-        let anew = all(&Outcome::Completed, &format!("{told}{anew}"), None, Policy::Recover);
+        let anew = all(&Outcome::Completed, &format!("{violation}{anew}"), None, Policy::Recover);
         assert_eq!(anew, (Verdict::Contained, Some(How::Recovered)));
         assert_eq!(recover(&failed("up", "no carrier")), (Verdict::Contained, Some(How::Workload)));
         assert_eq!(recover(&failed("host-verify", "byte 7 differs")).0, Verdict::Escaped);
-        let fail = |outcome: &Outcome| all(outcome, told, None, Policy::Fail);
+        let fail = |outcome: &Outcome| all(outcome, violation, None, Policy::Fail);
         assert_eq!(fail(&Outcome::Completed), (Verdict::Contained, Some(How::Ended)));
         assert_eq!(fail(&failed("up", "no carrier")), (Verdict::Contained, Some(How::Workload)));
-        let log = all(&Outcome::Completed, told, None, Policy::Log);
+        let log = all(&Outcome::Completed, violation, None, Policy::Log);
         assert_eq!(log, (Verdict::Internal, Some(How::Complaint)));
     }
 }

@@ -8,7 +8,7 @@ use crate::effect::{Class, GLOBALS, LockKind};
 enum Operand {
     /// A parameter of the function.
     Param,
-    /// A parameter, or `-` where there is none.
+    /// A parameter, or `-` for none.
     ParamOrDash,
     /// A parameter, or this word.
     ParamOr(&'static str),
