@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 /// Measures what Guardrail costs, as ratios to a baseline of the same run
 #[derive(Debug, Parser)]
-#[command(name = "bench/run", term_width = 100)]
+#[command(bin_name = "bench/run", term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     benchmark: Benchmark,
