@@ -4,7 +4,7 @@
 use crate::Discontinuity;
 use crate::client::{self, Kind, Setup};
 use crate::control;
-use crate::host::{self, Counters, Hooks, Host, Own, Shared, Vcpu, Wanted, Wants, host, modules, scope};
+use crate::host::{self, Counters, Hooks, Host, Shared, Wanted, Wants, host, modules, scope};
 use guardrail_plugin::block::View;
 use guardrail_plugin::ffi::{self, CB_R_REGS, Info, PluginId, Tb};
 use guardrail_plugin::install::configured;
@@ -54,7 +54,7 @@ fn prepare(id: PluginId, config: ClientConfig, vcpus: u32, kinds: &[Kind]) -> Re
 
 fn make(id: PluginId, config: ClientConfig, kinds: &[Kind], vcpus: u32) -> Result<&'static Host, String> {
     let counters = Counters::new(vcpus);
-    let mut hooks = Hooks::new(&config.kernel.return_thunks);
+    let mut hooks = Vec::new();
     let mut clients = Vec::new();
     let mut image = None;
     for choice in &config.clients {
@@ -87,13 +87,13 @@ fn make(id: PluginId, config: ClientConfig, kinds: &[Kind], vcpus: u32) -> Resul
         returns: Vec::new(),
         lists: Vec::new(),
     };
-    hooks.want(&own(config.kernel.modules.load), Wanted::Own(Own::ModuleLoad));
-    hooks.want(&own(config.kernel.modules.unload), Wanted::Own(Own::ModuleUnload));
+    hooks.push((own(config.kernel.modules.load), Wanted::ModuleLoad));
+    hooks.push((own(config.kernel.modules.unload), Wanted::ModuleUnload));
     if clients.iter().any(|(_, wants)| wants.threads) {
         let switch = config.modules.switch.ok_or("this kernel has no function __switch_to")?;
-        hooks.want(&own(switch), Wanted::Own(Own::Switch));
+        hooks.push((own(switch), Wanted::Switch));
     }
-    hooks.finish();
+    let hooks = Hooks::new(hooks, &config.kernel.return_thunks);
     host::set(id, config, clients, counters, hooks)
 }
 
@@ -257,7 +257,7 @@ fn hook(host: &Host, view: &View, start: u64, slide: u64) {
     }
     let last = view.insn(view.len() - 1);
     let end = last.address();
-    for &(at, number) in host.hooks.entries(link, end.wrapping_sub(slide)) {
+    for &(at, number) in host.hooks.entries.within(link, end.wrapping_sub(slide)) {
         let address = at.wrapping_add(slide);
         if let Some(insn) = (0..view.len()).map(|i| view.insn(i)).find(|insn| insn.address() == address) {
             insn.call(on_entry, CB_R_REGS, number as usize);
@@ -281,14 +281,11 @@ extern "C" fn entry(index: c_uint, number: *mut c_void, env: *mut u64) {
     // SAFETY: the callback of this vCPU.
     let Some(vcpu) = (unsafe { host.vcpu(index) }) else { return };
     vcpu.cpu().regs.learn(env);
-    entered(host, vcpu, number as usize as u32);
-}
-
-/// Handles the entry of a hooked function.
-fn entered(host: &Host, vcpu: &mut Vcpu, number: u32) {
-    match host.hooks.wanted(number) {
-        Some(&Wanted::Client(client, id)) => {
-            if host.hooks.has_result(number) {
+    let number = number as usize as u32;
+    let Some((hook, wanted)) = host.hooks.wanted(number) else { return };
+    match *wanted {
+        Wanted::Client(client, id) => {
+            if hook.result {
                 let (rsp, args) = (vcpu.register(RSP), vcpu.args());
                 host.hooks.open.enter(number, rsp, Some(args));
             }
@@ -296,27 +293,24 @@ fn entered(host: &Host, vcpu: &mut Vcpu, number: u32) {
                 client.entered(vcpu, id);
             }
         }
-        Some(Wanted::Own(own)) => {
-            let (first, second) = (vcpu.register(RDI), vcpu.register(RSI));
-            match own {
-                Own::ModuleLoad => {
-                    host.learn_memory(vcpu);
-                    modules::load(host, vcpu, first);
-                }
-                Own::ModuleUnload => {
-                    client::forget(Some(first));
-                    modules::unload(host, first);
-                }
-                Own::Switch => {
-                    for (client, wants) in &host.clients {
-                        if wants.threads {
-                            client.switched(vcpu, first, second);
-                        }
-                    }
+        Wanted::ModuleLoad => {
+            host.learn_memory(vcpu);
+            let module = vcpu.register(RDI);
+            modules::load(host, vcpu, module);
+        }
+        Wanted::ModuleUnload => {
+            let module = vcpu.register(RDI);
+            client::forget(Some(module));
+            modules::unload(host, module);
+        }
+        Wanted::Switch => {
+            let (from, to) = (vcpu.register(RDI), vcpu.register(RSI));
+            for (client, wants) in &host.clients {
+                if wants.threads {
+                    client.switched(vcpu, from, to);
                 }
             }
         }
-        None => {}
     }
 }
 
@@ -332,16 +326,11 @@ extern "C" fn function_return(index: c_uint, hooks: *mut c_void, env: *mut u64) 
     vcpu.cpu().regs.learn(env);
     // SAFETY: translation passed a list that is never freed.
     let hooks = unsafe { &*hooks.cast::<Vec<u32>>() };
-    left(host, vcpu, hooks);
-}
-
-/// Handles a return that may end calls of these hooks.
-fn left(host: &Host, vcpu: &mut Vcpu, numbers: &[u32]) {
     let rsp = vcpu.register(RSP);
-    let Some(left) = host.hooks.open.leave(numbers, rsp) else { return };
+    let Some(left) = host.hooks.open.leave(hooks, rsp) else { return };
     let result = vcpu.register(RAX);
     for (number, args) in std::iter::once(left.first).chain(left.more) {
-        if let Some(&Wanted::Client(client, id)) = host.hooks.wanted(number)
+        if let Some(&(_, Wanted::Client(client, id))) = host.hooks.wanted(number)
             && let Some((client, _)) = host.clients.get(client)
         {
             client.left(vcpu, id, args.unwrap_or_default(), result);

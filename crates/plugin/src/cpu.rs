@@ -2,6 +2,7 @@
 
 use crate::ffi::{self, GByteArray};
 use crate::registers::{RCX, RDI, RDX, RSI, Registers, word};
+use std::cell::UnsafeCell;
 
 /// Registers of the six integer arguments of a call (System V ABI).
 pub const ARGS: [usize; 6] = [RDI, RSI, RDX, RCX, 8, 9];
@@ -12,6 +13,9 @@ pub struct Cpu {
     pub regs: Registers,
     buf: *mut GByteArray,
 }
+
+// SAFETY: the raw pointers inside (register handles, a byte array) are not tied to a thread.
+unsafe impl Send for Cpu {}
 
 impl Default for Cpu {
     fn default() -> Self {
@@ -95,5 +99,35 @@ impl Cpu {
                 std::slice::from_raw_parts(array.data, array.len as usize)
             }
         }
+    }
+}
+
+/// State of a vCPU, alone on its cache lines. Only callbacks on the vCPU's own thread use it.
+#[repr(align(128))]
+pub struct VcpuCell<T>(UnsafeCell<T>);
+
+// SAFETY: `get` is called only on the vCPU's thread, or while no vCPU runs; see there.
+unsafe impl<T: Send> Sync for VcpuCell<T> {}
+
+impl<T> VcpuCell<T> {
+    /// Wraps the state of a vCPU.
+    pub fn new(state: T) -> VcpuCell<T> {
+        VcpuCell(UnsafeCell::new(state))
+    }
+
+    /// Returns the vCPU's state.
+    ///
+    /// # Safety
+    /// The caller is one of these:
+    /// - a callback for this vCPU (QEMU runs those on the thread that executes the vCPU, never nested);
+    /// - code on the one thread that several vCPUs share;
+    /// - code that runs while no vCPU runs.
+    ///
+    /// The caller must not keep the result beyond the callback.
+    #[inline]
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn get(&self) -> &mut T {
+        // SAFETY: by the contract above no other reference exists.
+        unsafe { &mut *self.0.get() }
     }
 }

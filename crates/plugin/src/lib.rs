@@ -13,6 +13,7 @@
 
 pub mod block;
 pub mod cpu;
+pub mod entries;
 pub mod ffi;
 pub mod hooked;
 pub mod install;

@@ -54,7 +54,7 @@ fn gated_block(tracer: &Tracer, view: &View, start: u64) {
 fn kernel_block(tracer: &Tracer, view: &View, start: u64, slide: u64) {
     let last = view.insn(view.len() - 1);
     let end = last.address();
-    for &(link, entry) in tracer.entries.entries(start.wrapping_sub(slide), end.wrapping_sub(slide)) {
+    for &(link, entry) in tracer.entries.within(start.wrapping_sub(slide), end.wrapping_sub(slide)) {
         let address = link.wrapping_add(slide);
         let Some(insn) = (0..view.len()).map(|i| view.insn(i)).find(|i| i.address() == address) else {
             continue;

@@ -1,6 +1,6 @@
 //! What a client requests before the guest runs.
 
-use crate::host::{Counter, Counters, HookId, Hooks, PerVcpu, Wanted, Wants};
+use crate::host::{Counter, Counters, HookId, PerVcpu, Wanted, Wants};
 use guardrail_binfmt::KernelImage;
 use guardrail_trace::client::{ClientConfig, Scope};
 use guardrail_trace::config::Hook;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub struct Setup<'a> {
     pub(crate) config: &'a ClientConfig,
     pub(crate) counters: &'a Counters,
-    pub(crate) hooks: &'a mut Hooks,
+    pub(crate) hooks: &'a mut Vec<(Hook, Wanted)>,
     pub(crate) image: &'a mut Option<Arc<KernelImage>>,
     pub(crate) client: usize,
     pub(crate) next_hook: u32,
@@ -107,7 +107,7 @@ impl Setup<'_> {
     pub fn hook_at(&mut self, hook: &Hook) -> HookId {
         let id = HookId(self.next_hook);
         self.next_hook += 1;
-        self.hooks.want(hook, Wanted::Client(self.client, id));
+        self.hooks.push((hook.clone(), Wanted::Client(self.client, id)));
         id
     }
 

@@ -16,11 +16,12 @@ mod vcpu;
 pub use counter::Counter;
 pub(crate) use counter::Counters;
 pub use hooks::HookId;
-pub(crate) use hooks::{Hooks, Own, Wanted};
+pub(crate) use hooks::{Hooks, Wanted};
 pub use vcpu::{Access, PerVcpu, Vcpu};
 
 use crate::Discontinuity;
 use guardrail_plugin::block::View;
+use guardrail_plugin::cpu::VcpuCell;
 use guardrail_plugin::ffi::PluginId;
 use guardrail_plugin::modules::find_ram;
 use guardrail_plugin::ram::Ram;
@@ -34,7 +35,6 @@ use std::cell::OnceCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use vcpu::VcpuCell;
 
 /// A client of any type, as the host sees it.
 pub(crate) trait Erased: Sync {
@@ -92,7 +92,7 @@ pub(crate) struct Host {
     pub(crate) blocks: Blocks,
     pub(crate) ram: Ram,
     pub(crate) control: State,
-    vcpus: Box<[VcpuCell]>,
+    vcpus: Box<[VcpuCell<Vcpu>]>,
     slide_known: AtomicBool,
     slide: AtomicU64,
     /// `page_offset_base`; 0 before it is known.
@@ -148,7 +148,7 @@ pub(crate) fn set(
         id,
         config,
         clients,
-        vcpus: (0..counters.vcpus).map(VcpuCell::new).collect(),
+        vcpus: (0..counters.vcpus).map(|index| VcpuCell::new(Vcpu::new(index))).collect(),
         counters,
         hooks,
         modules: Modules::default(),

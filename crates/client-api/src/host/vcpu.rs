@@ -4,7 +4,6 @@ use super::host;
 use guardrail_plugin::cpu::{ARGS, Cpu};
 use guardrail_plugin::ffi;
 use guardrail_plugin::registers::{Flags, GS_BASE, RSP};
-use std::cell::UnsafeCell;
 
 /// The vCPU of a callback.
 pub struct Vcpu {
@@ -215,31 +214,5 @@ impl<T: Sync> PerVcpu<T> {
     /// The values of all vCPUs, in the order of their indexes.
     pub fn all(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|padded| &padded.0)
-    }
-}
-
-/// A vCPU that only callbacks of its own thread use.
-#[repr(align(128))]
-pub(crate) struct VcpuCell(UnsafeCell<Vcpu>);
-
-// SAFETY: `get` is called only on the vCPU's thread, or while no vCPU runs; see there.
-unsafe impl Sync for VcpuCell {}
-// SAFETY: the raw pointers inside (register handles, a byte array) are not tied to a thread.
-unsafe impl Send for VcpuCell {}
-
-impl VcpuCell {
-    pub(crate) fn new(index: u32) -> VcpuCell {
-        VcpuCell(UnsafeCell::new(Vcpu::new(index)))
-    }
-
-    /// Returns the vCPU's state.
-    ///
-    /// # Safety
-    /// The caller is a callback for this vCPU (QEMU never nests those), or no vCPU runs. It does not
-    /// keep the result beyond the callback.
-    #[allow(clippy::mut_from_ref)]
-    pub(crate) unsafe fn get(&self) -> &mut Vcpu {
-        // SAFETY: by the contract above no other reference exists.
-        unsafe { &mut *self.0.get() }
     }
 }

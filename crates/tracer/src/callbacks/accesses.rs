@@ -3,8 +3,8 @@
 use super::holds;
 use crate::code::{self, Target};
 use crate::state::{
-    ARGS, Block, CR2, Leave, MemFlags, MemSite, Port, RAX, RCX, RDI, RDX, RSI, RSP, Tracer, Vcpu, tracer,
-    with_vcpu, word,
+    ARGS, Block, CR2, Leave, MemFlags, MemSite, Port, RAX, RCX, RDI, RDX, RSI, RSP, Tracer, Vcpu, entered,
+    entered_with, tracer, word,
 };
 use guardrail_plugin::ffi;
 use guardrail_trace::event::{Access, Head, Kind, MAX_ARGS};
@@ -13,9 +13,9 @@ use std::sync::PoisonError;
 
 /// Memory callback: a driver instruction has accessed memory.
 pub extern "C" fn on_access(index: c_uint, info: u32, vaddr: u64, site: *mut c_void) {
-    let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback, and blocks and their sites are never freed.
-    let Some((vcpu, site)) = (unsafe { with_vcpu::<MemSite>(Tracer::same, index, site) }) else { return };
+    let entered = unsafe { entered_with::<MemSite>(Tracer::same, index, site) };
+    let Some((tracer, vcpu, site)) = entered else { return };
     // SAFETY: queries about the access at hand.
     let (store, shift) =
         unsafe { (ffi::qemu_plugin_mem_is_store(info), ffi::qemu_plugin_mem_size_shift(info)) };
@@ -116,11 +116,8 @@ fn leave(vcpu: &mut Vcpu) {
 /// memory.
 pub extern "C" fn on_leave(index: c_uint, block: *mut c_void) {
     // SAFETY: this is the vCPU's callback, and blocks are never freed.
-    let (Some(tracer), Some((vcpu, block))) =
-        (tracer(), unsafe { with_vcpu::<Block>(Tracer::same, index, block) })
-    else {
-        return;
-    };
+    let entered = unsafe { entered_with::<Block>(Tracer::same, index, block) };
+    let Some((tracer, vcpu, block)) = entered else { return };
     let Some(at) = &block.leave else { return };
     let target = match at.target {
         Target::Direct(target) => Some(target),
@@ -161,17 +158,15 @@ fn is_function(tracer: &Tracer, addr: u64) -> bool {
 
 /// Callback at the end of a driver block after which other code may run, without a record of its own.
 pub extern "C" fn on_silent_leave(index: c_uint, _: *mut c_void) {
-    let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback.
-    let Some(vcpu) = (unsafe { tracer.same(index) }) else { return };
+    let Some((_, vcpu)) = (unsafe { entered(Tracer::same, index) }) else { return };
     leave(vcpu);
 }
 
 /// Callback before a driver block jumps to a return thunk.
 pub extern "C" fn on_return_thunk(index: c_uint, _: *mut c_void) {
-    let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback.
-    let Some(vcpu) = (unsafe { tracer.same(index) }) else { return };
+    let Some((tracer, vcpu)) = (unsafe { entered(Tracer::same, index) }) else { return };
     let rsp = vcpu.reg(RSP);
     if !vcpu.read_word(rsp, 8).is_some_and(|to| tracer.watched.contains(to)) {
         leave_by_return(vcpu);
@@ -181,16 +176,15 @@ pub extern "C" fn on_return_thunk(index: c_uint, _: *mut c_void) {
 /// Callback before a port access.
 pub extern "C" fn on_port(index: c_uint, port: *mut c_void) {
     // SAFETY: this is the vCPU's callback, and blocks are never freed.
-    let Some((vcpu, port)) = (unsafe { with_vcpu::<Port>(Tracer::same, index, port) }) else { return };
+    let Some((_, vcpu, port)) = (unsafe { entered_with::<Port>(Tracer::same, index, port) }) else { return };
     let number = port.port.map_or_else(|| vcpu.reg(RDX) & 0xffff, u64::from);
     vcpu.writer.push(Head::encode(Kind::Port, port.small, u64::from(port.index) << 16 | number));
 }
 
 /// Callback before a repeated string instruction.
 pub extern "C" fn on_rep(index: c_uint, insn: *mut c_void) {
-    let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback.
-    let Some(vcpu) = (unsafe { tracer.same(index) }) else { return };
+    let Some((_, vcpu)) = (unsafe { entered(Tracer::same, index) }) else { return };
     let head = Head::encode(Kind::Rep, 0, insn as u64);
     let words = [head, vcpu.reg(RCX), vcpu.reg(RSI), vcpu.reg(RDI)];
     vcpu.writer.push_slice(&words);
@@ -236,9 +230,8 @@ pub extern "C" fn on_discontinuity(index: c_uint, kind: c_int, from: u64, to: u6
 
 /// Callback when a vCPU becomes idle or exits.
 pub extern "C" fn on_pause(index: c_uint, _: *mut c_void) {
-    let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback.
-    if let Some(vcpu) = unsafe { tracer.named(index) } {
+    if let Some((_, vcpu)) = unsafe { entered(Tracer::named, index) } {
         vcpu.writer.close();
     }
 }

@@ -4,7 +4,7 @@ use super::blocks::{begin_block, context};
 use crate::code::{self, Special};
 use crate::state::{
     Arrival, Block, HoldSite, INTERRUPT_FLAG, MemFlags, MemSite, RFLAGS, RSP, Thread, Tracer, Vcpu, Verdict,
-    tracer, with_vcpu,
+    entered_with,
 };
 use guardrail_plugin::ffi;
 use guardrail_plugin::registers::Flags;
@@ -22,11 +22,9 @@ const NO_RESCHEDULE: u32 = 1 << 31;
 /// Callback at the start of a driver block whose first instruction can be held, or where threads can be
 /// delayed.
 pub extern "C" fn on_block(index: c_uint, block: *mut c_void) {
-    let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback, and blocks are never freed.
-    let Some((vcpu, block)) = (unsafe { with_vcpu::<Block>(Tracer::running, index, block) }) else {
-        return;
-    };
+    let entered = unsafe { entered_with::<Block>(Tracer::running, index, block) };
+    let Some((tracer, vcpu, block)) = entered else { return };
     if block.stalls && stays(tracer, vcpu, block.address) {
         vcpu.writer.close();
         back(tracer, block.address);
@@ -42,11 +40,9 @@ pub extern "C" fn on_block(index: c_uint, block: *mut c_void) {
 
 /// Callback before an instruction within a block that can be held.
 pub extern "C" fn on_instruction(index: c_uint, site: *mut c_void) {
-    let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback, and blocks and their sites are never freed.
-    let Some((vcpu, site)) = (unsafe { with_vcpu::<HoldSite>(Tracer::same, index, site) }) else {
-        return;
-    };
+    let entered = unsafe { entered_with::<HoldSite>(Tracer::same, index, site) };
+    let Some((tracer, vcpu, site)) = entered else { return };
     if arrive(tracer, vcpu, site) == Verdict::Go {
         return;
     }

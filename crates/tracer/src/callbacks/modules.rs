@@ -1,6 +1,6 @@
 //! Logs the loading and unloading of modules.
 
-use crate::state::{LoadedModule, RDI, RDX, RSI, Tracer, Vcpu, global, tracer, word};
+use crate::state::{LoadedModule, RDI, RDX, RSI, Tracer, Vcpu, entered, global, tracer, word};
 use guardrail_plugin::modules::{NAME, find_ram, name, regions, symbol_table, symbols};
 use guardrail_trace::event::{Global, Head, Kind, RegionFlags};
 use std::ffi::{c_uint, c_void};
@@ -15,9 +15,8 @@ const MAX_OTHER_SYMBOLS: u64 = 1 << 16;
 
 /// Callback when the kernel has laid out and relocated a module.
 pub extern "C" fn on_load(index: c_uint, _: *mut c_void) {
-    let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback.
-    let Some(vcpu) = (unsafe { tracer.running(index) }) else { return };
+    let Some((tracer, vcpu)) = (unsafe { entered(Tracer::running, index) }) else { return };
     let module = vcpu.reg(RDI);
     let Some((name, len)) = name(&tracer.config.layout, vcpu, module) else { return };
     if !tracer.config.watch.iter().any(|w| w.as_bytes() == &name[..len]) {
@@ -138,9 +137,8 @@ pub extern "C" fn on_free(index: c_uint, _: *mut c_void) {
 
 /// Callback when the kernel unloads a module.
 pub extern "C" fn on_unload(index: c_uint, _: *mut c_void) {
-    let Some(tracer) = tracer() else { return };
     // SAFETY: this is the vCPU's callback.
-    let Some(vcpu) = (unsafe { tracer.running(index) }) else { return };
+    let Some((tracer, vcpu)) = (unsafe { entered(Tracer::running, index) }) else { return };
     let module = vcpu.reg(RDI);
     let mut control = tracer.control(vcpu);
     if let Some(at) = control.others.iter().position(|&other| other == module) {

@@ -16,7 +16,7 @@ pub use block::{Block, HoldSite, Leave, MemFlags, MemSite, Port, Resumes};
 pub use control::LoadedModule;
 pub use gate::Gate;
 pub use holds::{Arrival, Thread, Verdict};
-pub use tracer::{Tracer, global, install, tracer, with_vcpu};
+pub use tracer::{Tracer, entered, entered_with, global, install, tracer};
 pub use vcpu::{
     ARGS, CR2, GS_BASE, INTERRUPT_FLAG, PerCpuAddresses, RAX, RCX, RDI, RDX, RFLAGS, RSI, RSP, Vcpu, word,
 };

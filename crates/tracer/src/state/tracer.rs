@@ -3,9 +3,11 @@
 use super::control::Control;
 use super::gate::Gate;
 use super::holds::Holds;
-use super::vcpu::{GS_BASE, Vcpu, VcpuCell};
+use super::vcpu::{GS_BASE, Vcpu};
 use crate::code::Addresses;
-use crate::code::kernel_entries::KernelEntries;
+use crate::code::kernel_entries::{Entry, kernel_entries};
+use guardrail_plugin::cpu::VcpuCell;
+use guardrail_plugin::entries::Entries;
 use guardrail_plugin::hooked::Hooked;
 use guardrail_plugin::ram::Ram;
 use guardrail_plugin::ranges::RangeSet;
@@ -32,7 +34,7 @@ thread_local! {
 /// State that all callbacks share.
 pub struct Tracer {
     pub config: TracerConfig,
-    pub entries: KernelEntries,
+    pub entries: Entries<Entry>,
     /// Address ranges of watched modules, tagged with the generation.
     pub watched: RangeSet,
     /// True while at least one watched module is loaded.
@@ -63,7 +65,7 @@ pub struct Tracer {
     interrupted: Mutex<FxHashMap<u64, Interrupted>>,
     interrupted_count: AtomicUsize,
     control: Mutex<Control>,
-    vcpus: Box<[VcpuCell]>,
+    vcpus: Box<[VcpuCell<Vcpu>]>,
     /// GS bases of vCPUs that share a thread; 0 where not known yet.
     gs_bases: Box<[AtomicU64]>,
     /// True where vCPUs share one thread.
@@ -98,18 +100,30 @@ pub fn tracer() -> Option<&'static Tracer> {
 /// A method that finds the vCPU of a callback: [`Tracer::running`] or a similar one.
 pub type Find = unsafe fn(&Tracer, u32) -> Option<&'static mut Vcpu>;
 
-/// Returns the vCPU of a callback, and the data from its registration.
+/// Returns the tracer, and the vCPU of a callback.
+///
+/// # Safety
+/// The caller is a callback for this vCPU.
+#[inline(always)]
+pub unsafe fn entered(find: Find, index: u32) -> Option<(&'static Tracer, &'static mut Vcpu)> {
+    let tracer = tracer()?;
+    // SAFETY: passed on to the caller.
+    Some((tracer, unsafe { find(tracer, index) }?))
+}
+
+/// Like [`entered`], with the data from the callback's registration.
 ///
 /// # Safety
 /// The caller is a callback for this vCPU, and `data` points to a `T` that is never freed.
 #[inline(always)]
-pub unsafe fn with_vcpu<T>(
+pub unsafe fn entered_with<T>(
     find: Find,
     index: u32,
     data: *mut c_void,
-) -> Option<(&'static mut Vcpu, &'static T)> {
+) -> Option<(&'static Tracer, &'static mut Vcpu, &'static T)> {
     // SAFETY: passed on to the caller.
-    unsafe { Some((find(tracer()?, index)?, &*data.cast::<T>())) }
+    let ((tracer, vcpu), data) = unsafe { (entered(find, index)?, &*data.cast::<T>()) };
+    Some((tracer, vcpu, data))
 }
 
 /// Sets up the tracer. An error is one sentence for the user.
@@ -127,7 +141,7 @@ pub fn install(config: TracerConfig, smp: u32) -> Result<(), String> {
         .map(|ring| Ok(VcpuCell::new(Vcpu::new(writer(ring)?))))
         .collect::<Result<Box<[_]>, String>>()?;
     let tracer = Tracer {
-        entries: KernelEntries::new(&config),
+        entries: kernel_entries(&config),
         watched: RangeSet::new(),
         active: AtomicBool::new(false),
         generation: AtomicU64::new(0),

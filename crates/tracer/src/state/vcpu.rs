@@ -8,7 +8,6 @@ use guardrail_plugin::ffi;
 use guardrail_trace::event::{Head, Kind};
 use guardrail_trace::log::RingWriter;
 use rustc_hash::FxHashMap;
-use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::time::Instant;
 
@@ -143,35 +142,5 @@ impl Deref for Vcpu {
 impl DerefMut for Vcpu {
     fn deref_mut(&mut self) -> &mut Cpu {
         &mut self.cpu
-    }
-}
-
-/// A vCPU alone on its cache lines. Only callbacks on its own thread use it.
-#[repr(align(128))]
-pub struct VcpuCell(UnsafeCell<Vcpu>);
-
-// SAFETY: `get` is called only on the vCPU's thread, or while no vCPU runs; see there.
-unsafe impl Sync for VcpuCell {}
-// SAFETY: the raw pointers inside (register handles, a byte array) are not tied to a thread.
-unsafe impl Send for VcpuCell {}
-
-impl VcpuCell {
-    pub fn new(vcpu: Vcpu) -> VcpuCell {
-        VcpuCell(UnsafeCell::new(vcpu))
-    }
-
-    /// Returns the vCPU's state.
-    ///
-    /// # Safety
-    /// The caller is one of these:
-    /// - a callback for this vCPU (QEMU runs those on the thread that executes the vCPU, never nested);
-    /// - code on the one thread that several vCPUs share;
-    /// - code that runs after all vCPUs have stopped.
-    ///
-    /// The caller must not keep the result beyond the callback.
-    #[allow(clippy::mut_from_ref)]
-    pub unsafe fn get(&self) -> &mut Vcpu {
-        // SAFETY: by the contract above no other reference exists.
-        unsafe { &mut *self.0.get() }
     }
 }
