@@ -5,7 +5,7 @@ use crate::{Client, Instance};
 use guardrail_plugin::block::View;
 use guardrail_plugin::ffi::{self, CB_NO_REGS, CB_R_REGS, CB_RW_REGS_PC};
 use iced_x86::{Decoder, DecoderOptions, Instruction};
-use std::ffi::{c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::marker::PhantomData;
 
 /// Accesses to report, by direction.
@@ -97,55 +97,35 @@ impl<'a, C: Client + Instance> Block<'a, C> {
 
     /// Adds to its vCPU's counter at each start of the block. Costs no call.
     pub fn add(&mut self, counter: &Counter, value: u64) {
-        // SAFETY: the handle is valid during the translation callback, the counter's scoreboard as long
-        // as QEMU.
-        unsafe {
-            ffi::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
-                self.view.tb(),
-                ffi::INLINE_ADD_U64,
-                counter.word(),
-                value,
-            );
-        }
+        self.at_start(ffi::INLINE_ADD_U64, counter, value);
     }
 
     /// Sets its vCPU's counter at each start of the block. Costs no call.
     pub fn set(&mut self, counter: &Counter, value: u64) {
-        // SAFETY: as above.
-        unsafe {
-            ffi::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
-                self.view.tb(),
-                ffi::INLINE_STORE_U64,
-                counter.word(),
-                value,
-            );
-        }
+        self.at_start(ffi::INLINE_STORE_U64, counter, value);
+    }
+
+    fn at_start(&self, operation: c_int, counter: &Counter, value: u64) {
+        let (block, word) = (self.view.tb(), counter.word());
+        // SAFETY: the handle is valid during the translation callback, the counter's scoreboard as long
+        // as QEMU.
+        unsafe { ffi::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(block, operation, word, value) }
     }
 
     /// Adds to its vCPU's counter before each run of this instruction.
     pub fn add_at(&mut self, index: usize, counter: &Counter, value: u64) {
-        // SAFETY: as above.
-        unsafe {
-            ffi::qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
-                self.view.insn(index).handle(),
-                ffi::INLINE_ADD_U64,
-                counter.word(),
-                value,
-            );
-        }
+        self.before(index, ffi::INLINE_ADD_U64, counter, value);
     }
 
     /// Sets its vCPU's counter before each run of this instruction.
     pub fn set_at(&mut self, index: usize, counter: &Counter, value: u64) {
+        self.before(index, ffi::INLINE_STORE_U64, counter, value);
+    }
+
+    fn before(&self, index: usize, operation: c_int, counter: &Counter, value: u64) {
+        let (insn, word) = (self.view.insn(index).handle(), counter.word());
         // SAFETY: as above.
-        unsafe {
-            ffi::qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
-                self.view.insn(index).handle(),
-                ffi::INLINE_STORE_U64,
-                counter.word(),
-                value,
-            );
-        }
+        unsafe { ffi::qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, operation, word, value) }
     }
 
     /// Adds to its vCPU's counter at each memory access of this instruction.
