@@ -3,8 +3,8 @@
 
 #![no_main]
 
+use guardrail_rewrite::object::{Content, Reloc, Section, SectionIndex, Symbol, reloc};
 use guardrail_rewrite::passes::checks::Checks;
-use guardrail_rewrite::object::{Content, Place, Reloc, Section, Symbol, reloc};
 use guardrail_rewrite::{Object, RewriteError, rewrite};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
@@ -27,14 +27,14 @@ fn around(data: &[u8]) -> Option<Object> {
     let (head, code) = data.split_at_checked(16)?;
     let text = 2;
     let symbol =
-        |name: &str, place, size, info| Symbol { name: name.into(), place, value: 0, size, info, other: 0 };
+        |name: &str, index, size, info| Symbol { name: name.into(), index, value: 0, size, info, other: 0 };
     let mut object = Object {
         sections: Vec::new(),
         symbols: vec![
-            symbol("", Place::Other(0), 0, 0),
-            symbol("", Place::In(text), 0, 3),
-            symbol("f", Place::In(text), code.len() as u64, 0x12),
-            symbol("elsewhere", Place::Other(0), 0, 0x10),
+            symbol("", SectionIndex::Special(0), 0, 0),
+            symbol("", SectionIndex::In(text), 0, 3),
+            symbol("f", SectionIndex::In(text), code.len() as u64, 0x12),
+            symbol("elsewhere", SectionIndex::Special(0), 0, 0x10),
         ],
     };
     let mut section = |name: &str, flags, bytes: &[u8], relocs: &[(u64, u32, usize, i64)]| {

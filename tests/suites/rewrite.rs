@@ -154,8 +154,8 @@ fn e1000<P: Pass>(kernel: &str, folder: &Path, pass: impl FnOnce(&str) -> P) -> 
 fn traced(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (path, trace) = e1000(kernel, folder.path(), |symbols| Trace::new(Event::ALL, symbols))?;
-    if trace.told.iter().any(|&places| places < 100) || trace.silent > 20 {
-        return Err(format!("{:?} sites log, {} do not", trace.told, trace.silent).into());
+    if trace.logged.iter().any(|&places| places < 100) || trace.silent > 20 {
+        return Err(format!("{:?} sites log, {} do not", trace.logged, trace.silent).into());
     }
     let result = check(&["--kernel", kernel, &path]);
     let report = result.report()?;

@@ -4,7 +4,7 @@ use crate::border::guard;
 use crate::engine::code::{Code, Insn};
 use crate::engine::flow::Flow;
 use crate::engine::object::{Content, Object, Reloc, reloc};
-use crate::engine::pass::Site;
+use crate::engine::pass::FunctionView;
 use crate::engine::tables::{EXIT, INIT, THIS};
 use crate::error::{Result, RewriteError};
 use crate::passes::checks::TRUSTED;
@@ -73,7 +73,7 @@ impl Exports {
             Some(other) => {
                 fault(format!("it is a runtime with interface {other}, and {ABI} is wanted; build it anew"))
             }
-            None => fault("it is a runtime that tells no version of its interface".into()),
+            None => fault("it is a runtime that names no version of its interface".into()),
         }
     }
 
@@ -200,12 +200,12 @@ impl Description<'_> {
             self.faults
                 .push(format!("domain {domain} with flags {flags:x} is nothing that the runtime knows"));
         }
-        let told = self.pointer(row::NAME).and_then(|(section, at)| {
+        let described = self.pointer(row::NAME).and_then(|(section, at)| {
             let text = self.object.sections[section].bytes().get(at as usize..)?;
             std::str::from_utf8(text.split(|&byte| byte == 0).next()?).ok()
         });
-        if told != Some(name) {
-            self.faults.push(format!("its description is that of {}", told.unwrap_or("nothing")));
+        if described != Some(name) {
+            self.faults.push(format!("its description is that of {}", described.unwrap_or("nothing")));
         }
         for (at, what) in [(row::INIT, "init"), (row::EXIT, "exit")] {
             if self.at(at).is_some() && self.pointer(at).is_none_or(|place| !self.is_function(place)) {
@@ -315,9 +315,9 @@ fn unchecked(object: &Object, codes: &[Code], trusted: &[String], faults: &mut V
             for number in function.insns.clone() {
                 let insn = &code.insns[number as usize];
                 reached |= asked.contains(&number);
-                let site = Site { object, code, function, flow: &flow };
+                let view = FunctionView { object, code, function, flow: &flow };
                 if matches!(
-                    access(&site, number, insn, info.info(&insn.insn))?,
+                    access(&view, number, insn, info.info(&insn.insn))?,
                     Access::Nothing | Access::Free(_)
                 ) {
                     continue;
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_guarded_module_is_told() {
+    fn what_is_no_guarded_module_is_an_error() {
         let stock = Module::new(&STORE).0.write().unwrap();
         let said = inspect("made.ko", stock.clone(), None).unwrap_err().to_string();
         assert_eq!(said, "made.ko is not a guarded module");
@@ -480,6 +480,6 @@ mod tests {
             said(runtime("6.12", Some(ABI))).contains("a runtime for kernel 6.12, and the driver is for 6.1")
         );
         assert!(said(runtime("6.1", Some(ABI + 1))).contains("build it anew"));
-        assert!(said(runtime("6.1", None)).contains("tells no version"));
+        assert!(said(runtime("6.1", None)).contains("names no version"));
     }
 }

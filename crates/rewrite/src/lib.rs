@@ -19,6 +19,6 @@ mod tests;
 mod verify;
 
 pub use engine::object::{self, Object};
-pub use engine::pass::{Pass, Site};
+pub use engine::pass::{FunctionView, Pass};
 pub use error::{Result, RewriteError};
 pub use rewrite::{Counts, FIELD, Rewritten, rewrite};

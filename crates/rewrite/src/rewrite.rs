@@ -6,7 +6,7 @@ use crate::engine::flow::Flow;
 use crate::engine::layout::{Placed, place};
 use crate::engine::object::Object;
 use crate::engine::orc::{self, Frames};
-use crate::engine::pass::{Pass, Site};
+use crate::engine::pass::{FunctionView, Pass};
 use crate::engine::patch::Patch;
 use crate::engine::relocate::{Moves, move_all};
 use crate::engine::tables;
@@ -99,7 +99,7 @@ fn patches(
     let mut patches: BTreeMap<u32, Vec<Patch>> = BTreeMap::new();
     for pass in passes {
         for function in &code.functions {
-            for (number, patch) in pass.function(&Site { object, code, function, flow })? {
+            for (number, patch) in pass.function(&FunctionView { object, code, function, flow })? {
                 if code.insns.get(number as usize).is_none_or(|insn| insn.fixed) {
                     let place = format!("instruction {number} of {}", object.sections[code.section].name);
                     return refused(place, format!("the pass {} may not patch it", pass.name()));

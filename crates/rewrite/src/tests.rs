@@ -1,6 +1,6 @@
 //! Modules made from scratch, rewritten and looked at.
 
-use crate::engine::object::{Object, Place, Reloc, Section, Symbol, reloc};
+use crate::engine::object::{Object, Reloc, Section, SectionIndex, Symbol, reloc};
 use crate::engine::pass::Pass;
 use crate::passes::checks::Checks;
 use crate::passes::spread::Spread;
@@ -16,16 +16,16 @@ pub(crate) const TEXT: usize = 2;
 impl Module {
     pub(crate) fn new(code: &[u8]) -> Module {
         let mut module = Module(Object { sections: Vec::new(), symbols: Vec::new() });
-        module.symbol("", Place::Other(0), 0, 0, 0);
+        module.symbol("", SectionIndex::Special(0), 0, 0, 0);
         module.section(".modinfo", 0, b"license=GPL\0name=made\0vermagic=6.1.0 \0");
         module.section(".gnu.linkonce.this_module", elf::SHF_WRITE, &[0; 64]);
         module.section(".text", elf::SHF_EXECINSTR, code);
         let section = module.section(".data", elf::SHF_WRITE, &[0; 64]);
-        module.symbol("", Place::In(TEXT), 0, 0, elf::STT_SECTION);
-        module.symbol("", Place::In(section), 0, 0, elf::STT_SECTION);
+        module.symbol("", SectionIndex::In(TEXT), 0, 0, elf::STT_SECTION);
+        module.symbol("", SectionIndex::In(section), 0, 0, elf::STT_SECTION);
         let global = elf::STB_GLOBAL << 4;
-        module.symbol("f", Place::In(TEXT), 0, code.len() as u64, global | elf::STT_FUNC);
-        module.symbol("elsewhere", Place::Other(0), 0, 0, global);
+        module.symbol("f", SectionIndex::In(TEXT), 0, code.len() as u64, global | elf::STT_FUNC);
+        module.symbol("elsewhere", SectionIndex::Special(0), 0, 0, global);
         module
     }
 
@@ -34,8 +34,8 @@ impl Module {
         self.0.sections.len() - 1
     }
 
-    pub(crate) fn symbol(&mut self, name: &str, place: Place, value: u64, size: u64, info: u8) {
-        self.0.symbols.push(Symbol { name: name.into(), place, value, size, info, other: 0 });
+    pub(crate) fn symbol(&mut self, name: &str, index: SectionIndex, value: u64, size: u64, info: u8) {
+        self.0.symbols.push(Symbol { name: name.into(), index, value, size, info, other: 0 });
     }
 
     /// Adds a table whose words are distances to places in the code.
@@ -157,7 +157,7 @@ fn a_static_branch_keeps_what_its_target_needs() {
 }
 
 #[test]
-fn frames_are_told_where_the_stack_is_deeper() {
+fn stack_frames_are_described_where_the_stack_is_deeper() {
     let mut module = Module::new(&[0x48, 0x85, 0xc0, 0x48, 0x89, 0x77, 0x08, 0x74, 0x02, 0xff, 0xe1, 0xc3]);
     module.table(".orc_unwind_ip", 0, &[0; 4], &[(0, 0)]);
     // SP + 8, by the number of the stack pointer in older kernels.

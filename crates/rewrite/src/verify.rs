@@ -5,7 +5,7 @@ use crate::border;
 use crate::border::guard;
 use crate::engine::code::{Code, Insn};
 use crate::engine::layout::Placed;
-use crate::engine::object::{Object, Place, Reloc, Section, reloc};
+use crate::engine::object::{Object, Reloc, Section, reloc};
 use crate::engine::tables::{self, ENDBR, Means, RETURN_THUNK, THIS};
 use crate::error::{Result, RewriteError};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
@@ -14,34 +14,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 /// Compares a module with its rewritten file. `codes` are the old module's sections of code, and `placed` is
 /// their new layout.
 pub fn verify(old: &Object, codes: &[Code], placed: &BTreeMap<usize, Placed>, new: &Object) -> Result<()> {
-    let mut decoded = HashMap::new();
+    let functions = old.symbols.iter().filter(|symbol| symbol.function());
+    let functions = functions.filter_map(|symbol| Some((symbol.section()?, symbol.value))).collect();
+    let (led, kept) = (BTreeSet::new(), BTreeMap::new());
+    let mut comparison = Comparison { old, codes, placed, new, functions, led, kept };
     for code in codes {
-        let section =
-            new.sections.get(code.section).ok_or_else(|| wrong("the file", "a section is missing"))?;
-        decoded.insert(code.section, sweep(section)?);
-    }
-    for code in codes {
-        let places = &placed[&code.section];
-        let insns = &decoded[&code.section];
-        let name = &old.sections[code.section].name;
-        for (number, insn) in code.insns.iter().enumerate() {
-            let at = || format!("{name}+{:#x}", insn.at);
-            let found =
-                insns.get(&places.insn[number]).ok_or_else(|| wrong(at(), "it is not where it should be"))?;
-            if !insns.contains_key(&places.entry[number]) {
-                return Err(wrong(at(), "what stands in front of it does not begin with an instruction"));
-            }
-            if !same(insn, found, &places.entry) {
-                return Err(wrong(at(), format!("`{}` has become `{found}`", insn.insn)));
-            }
-        }
+        comparison.instructions(code)?;
     }
     // New sections have no counterpart.
-    let mut border = Border::new(old, codes, placed, new);
-    for (index, section) in old.sections.iter().enumerate() {
-        references(old, codes, placed, new, index, section, &mut border)?;
+    for index in 0..old.sections.len() {
+        comparison.references(index)?;
     }
-    border.whole()
+    comparison.whole()
 }
 
 /// The instructions of a section by offset; they must fill it.
@@ -111,75 +95,6 @@ fn same(old: &Insn, new: &Instruction, entry: &[u64]) -> bool {
         && (0..was.op_count()).all(operand)
 }
 
-/// Verifies every relocation of an old section: it still has the same symbol, and names the same instruction
-/// if it names code.
-fn references(
-    old: &Object,
-    codes: &[Code],
-    placed: &BTreeMap<usize, Placed>,
-    new: &Object,
-    index: usize,
-    section: &Section,
-    border: &mut Border<'_>,
-) -> Result<()> {
-    let now = new.sections.get(index).filter(|now| now.name == section.name);
-    let now = now.ok_or_else(|| wrong(&section.name, "the section is missing"))?;
-    let moved: HashMap<u64, &Reloc> = now.relocs.iter().map(|reloc| (reloc.offset, reloc)).collect();
-    let own = Code::find(codes, index);
-    for reloc in &section.relocs {
-        let at = || format!("{}+{:#x}", section.name, reloc.offset);
-        let mut holder = None;
-        let offset = match own {
-            None => reloc.offset,
-            Some(code) => {
-                let number =
-                    code.holding(reloc.offset).ok_or_else(|| wrong(at(), "it belongs to no instruction"))?;
-                let insn = &code.insns[number as usize];
-                let inside = reloc.offset - u64::from(insn.at);
-                holder = Some(insn);
-                placed[&index].insn[number as usize] + inside
-            }
-        };
-        let found = moved.get(&offset).ok_or_else(|| wrong(at(), "a relocation is missing"))?;
-        let names = [(old, reloc), (new, *found)].map(|(object, reloc)| {
-            object.symbols.get(reloc.symbol).map(|symbol| (symbol.name.as_str(), symbol.place))
-        });
-        if found.kind != reloc.kind {
-            return Err(wrong(at(), "a relocation has become another"));
-        }
-        let reference = Reference { section, reloc, insn: holder };
-        if names[0] != names[1] {
-            border.redirected(&reference, found).map_err(|detail| wrong(at(), detail))?;
-            continue;
-        }
-        border.kept(&reference, at);
-        let Some((_, Place::In(target))) = names[0] else {
-            if found.addend != reloc.addend {
-                return Err(wrong(at(), "a relocation of something elsewhere has moved"));
-            }
-            continue;
-        };
-        let Some(code) = Code::find(codes, target) else { continue };
-        // Code that stays as it is was decoded for this when it was moved; tables count from themselves.
-        let bias = match holder {
-            Some(insn) => insn.bias(reloc),
-            None if section.exec() => continue,
-            None => 0,
-        };
-        let places = [(old, reloc), (new, *found)].map(|(object, reloc)| {
-            object.symbols[reloc.symbol].value.wrapping_add_signed(reloc.addend.wrapping_add(bias))
-        });
-        let Some(number) = code.starting(places[0]) else { continue };
-        let means = tables::means(section, reloc.offset).unwrap_or(Means::Entry);
-        let placed = &placed[&target];
-        let wanted = if means == Means::Insn { &placed.insn } else { &placed.entry };
-        if wanted[number as usize] != places[1] {
-            return Err(wrong(at(), "it names another instruction than before"));
-        }
-    }
-    Ok(())
-}
-
 /// Most instructions of a thunk.
 const MAX_THUNK: usize = 4096;
 
@@ -190,17 +105,32 @@ struct Reference<'a> {
     insn: Option<&'a Insn>,
 }
 
+impl Reference<'_> {
+    fn at(&self) -> String {
+        format!("{}+{:#x}", self.section.name, self.reloc.offset)
+    }
+
+    /// Section and offset that a relocation in its place names.
+    fn target(&self, object: &Object, reloc: &Reloc) -> Option<(usize, u64)> {
+        let bias = self.insn.map_or(0, |insn| insn.bias(self.reloc));
+        object.target(reloc.symbol, reloc.addend.wrapping_add(bias))
+    }
+}
+
+/// What is wrong with a reference.
+type Verdict = std::result::Result<(), &'static str>;
+
 /// What a thunk is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
+enum Crossing {
     /// Calls of a function of the kernel, by name.
     Out(String),
     /// Calls by pointer of a function of the module, at an offset of a section.
     In(usize, u64),
 }
 
-/// References that lead through thunks now.
-struct Border<'a> {
+/// A module before and after, and references that may lead through thunks.
+struct Comparison<'a> {
     old: &'a Object,
     codes: &'a [Code],
     placed: &'a BTreeMap<usize, Placed>,
@@ -208,68 +138,120 @@ struct Border<'a> {
     /// Where functions of the old module begin: section and offset.
     functions: HashSet<(usize, u64)>,
     /// What leads through thunks.
-    led: BTreeSet<Way>,
+    led: BTreeSet<Crossing>,
     /// What does not, with one place that names it.
-    kept: BTreeMap<Way, String>,
+    kept: BTreeMap<Crossing, String>,
 }
 
-impl<'a> Border<'a> {
-    fn new(
-        old: &'a Object,
-        codes: &'a [Code],
-        placed: &'a BTreeMap<usize, Placed>,
-        new: &'a Object,
-    ) -> Border<'a> {
-        let functions = old.symbols.iter().filter(|symbol| symbol.function());
-        let functions = functions.filter_map(|symbol| Some((symbol.section()?, symbol.value))).collect();
-        Border { old, codes, placed, new, functions, led: BTreeSet::new(), kept: BTreeMap::new() }
+impl<'a> Comparison<'a> {
+    /// Verifies that each instruction of a section is in its new place.
+    fn instructions(&self, code: &Code) -> Result<()> {
+        let section = self.new.sections.get(code.section);
+        let insns = sweep(section.ok_or_else(|| wrong("the file", "a section is missing"))?)?;
+        let places = &self.placed[&code.section];
+        let name = &self.old.sections[code.section].name;
+        for (number, insn) in code.insns.iter().enumerate() {
+            let at = || format!("{name}+{:#x}", insn.at);
+            let found =
+                insns.get(&places.insn[number]).ok_or_else(|| wrong(at(), "it is not where it should be"))?;
+            if !insns.contains_key(&places.entry[number]) {
+                return Err(wrong(at(), "what stands in front of it does not begin with an instruction"));
+            }
+            if !same(insn, found, &places.entry) {
+                return Err(wrong(at(), format!("`{}` has become `{found}`", insn.insn)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies every relocation of an old section.
+    fn references(&mut self, index: usize) -> Result<()> {
+        let section = &self.old.sections[index];
+        let now = self.new.sections.get(index).filter(|now| now.name == section.name);
+        let now = now.ok_or_else(|| wrong(&section.name, "the section is missing"))?;
+        let moved: HashMap<u64, &Reloc> = now.relocs.iter().map(|reloc| (reloc.offset, reloc)).collect();
+        for reloc in &section.relocs {
+            let mut reference = Reference { section, reloc, insn: None };
+            let mut offset = reloc.offset;
+            if let Some(code) = Code::find(self.codes, index) {
+                let number = code.holding(offset);
+                let number = number.ok_or_else(|| wrong(reference.at(), "it belongs to no instruction"))?;
+                let insn = &code.insns[number as usize];
+                reference.insn = Some(insn);
+                offset = self.placed[&index].insn[number as usize] + (offset - u64::from(insn.at));
+            }
+            let names = |object: &'a Object, reloc: &Reloc| {
+                object.symbols.get(reloc.symbol).map(|symbol| (symbol.name.as_str(), symbol.index))
+            };
+            let verdict = match moved.get(&offset) {
+                None => Err("a relocation is missing"),
+                Some(found) if found.kind != reloc.kind => Err("a relocation has become another"),
+                Some(found) if names(self.old, reloc) == names(self.new, found) => {
+                    self.kept(&reference, found)
+                }
+                Some(found) => self.redirected(&reference, found),
+            };
+            verdict.map_err(|detail| wrong(reference.at(), detail))?;
+        }
+        Ok(())
     }
 
     /// What a reference means that may lead through a thunk; `None` for all others.
-    fn way(&self, reference: &Reference<'_>) -> Option<Way> {
+    fn crossing(&self, reference: &Reference<'_>) -> Option<Crossing> {
         let Reference { section, reloc, insn } = reference;
         let symbol = self.old.symbols.get(reloc.symbol)?;
         let branches = insn.is_some_and(|insn| insn.insn.flow_control() != FlowControl::Next);
         if branches {
             return (symbol.undefined() && insn.is_some_and(|insn| !insn.fixed))
-                .then(|| Way::Out(symbol.name.clone()));
+                .then(|| Crossing::Out(symbol.name.clone()));
         }
         let pointer = match insn {
             Some(_) => true,
             None if section.exec() || tables::is_table(section) => false,
             None => reloc.kind == reloc::ABS64 || section.name.starts_with("__ksymtab"),
         };
-        let bias = insn.map_or(0, |insn| insn.bias(reloc));
-        let place = self.old.target(reloc.symbol, reloc.addend.wrapping_add(bias))?;
-        (pointer && self.functions.contains(&place)).then_some(Way::In(place.0, place.1))
+        let place = reference.target(self.old, reloc)?;
+        (pointer && self.functions.contains(&place)).then_some(Crossing::In(place.0, place.1))
     }
 
-    fn kept(&mut self, reference: &Reference<'_>, at: impl Fn() -> String) {
-        if let Some(way) = self.way(reference) {
-            self.kept.entry(way).or_insert_with(at);
+    /// Verifies a reference that names the same symbol as before: it names the same instruction, if it names
+    /// code.
+    fn kept(&mut self, reference: &Reference<'_>, found: &Reloc) -> Verdict {
+        if let Some(crossing) = self.crossing(reference) {
+            self.kept.entry(crossing).or_insert_with(|| reference.at());
         }
+        let Reference { section, reloc, insn } = *reference;
+        let Some((target, was)) = reference.target(self.old, reloc) else {
+            let moved = found.addend != reloc.addend;
+            return if moved { Err("a relocation of something elsewhere has moved") } else { Ok(()) };
+        };
+        // Code that stays as it is was decoded for this when it was moved; tables count from themselves.
+        let code = Code::find(self.codes, target).filter(|_| insn.is_some() || !section.exec());
+        let Some(number) = code.and_then(|code| code.starting(was)) else { return Ok(()) };
+        let placed = &self.placed[&target];
+        let wanted = match tables::means(section, reloc.offset) {
+            Some(Means::Insn) => placed.insn[number as usize],
+            _ => placed.entry[number as usize],
+        };
+        let now = reference.target(self.new, found);
+        if now == Some((target, wanted)) { Ok(()) } else { Err("it names another instruction than before") }
     }
 
     /// Verifies a reference that names something else than before: that has to be a thunk to what it named.
-    fn redirected(
-        &mut self,
-        reference: &Reference<'_>,
-        found: &Reloc,
-    ) -> std::result::Result<(), &'static str> {
-        let way = self.way(reference).ok_or("a relocation has become another")?;
-        let bias = reference.insn.map_or(0, |insn| insn.bias(reference.reloc));
-        let thunk = self.new.target(found.symbol, found.addend.wrapping_add(bias));
+    fn redirected(&mut self, reference: &Reference<'_>, found: &Reloc) -> Verdict {
+        let crossing = self.crossing(reference).ok_or("a relocation has become another")?;
+        let thunk = reference.target(self.new, found);
         let thunk = thunk.ok_or("a relocation has become one of something elsewhere")?;
         let kind = self.new.sections[thunk.0].name.as_str();
-        match &way {
-            Way::Out(name) if kind == border::CALLS => {
+        match &crossing {
+            Crossing::Out(name) if kind == border::CALLS => {
                 let target = self.behind(thunk).ok_or("the thunk of a call is not understood")?;
                 let target = &self.new.symbols[target.symbol];
                 if !target.undefined() || target.name != *name {
                     return Err("a call goes to the thunk of another function");
                 }
             }
-            Way::In(section, offset) if [border::ENTRIES, border::INIT_ENTRIES].contains(&kind) => {
+            Crossing::In(section, offset) if [border::ENTRIES, border::INIT_ENTRIES].contains(&kind) => {
                 let code = self.new.sections[thunk.0].bytes().get(thunk.1 as usize..);
                 if !code.is_some_and(|code| code.starts_with(&ENDBR)) {
                     return Err("the thunk of a function cannot be called by pointer");
@@ -280,7 +262,7 @@ impl<'a> Border<'a> {
                 }
             }
             // This is the kernel's own way in, which passes the module to the runtime.
-            Way::In(section, offset) if kind == guard::LIFE && reference.section.name == THIS => {
+            Crossing::In(section, offset) if kind == guard::LIFE && reference.section.name == THIS => {
                 let now = self.now(*section, *offset);
                 let described = self.new.section(guard::SECTION).is_some_and(|index| {
                     let mut relocs = self.new.sections[index].relocs.iter();
@@ -290,7 +272,7 @@ impl<'a> Border<'a> {
             }
             _ => return Err("a relocation has become another"),
         }
-        self.led.insert(way);
+        self.led.insert(crossing);
         Ok(())
     }
 
@@ -340,8 +322,8 @@ impl<'a> Border<'a> {
 
     /// Verifies that what leads through a thunk at one place does so at all places.
     fn whole(&self) -> Result<()> {
-        match self.led.iter().find_map(|way| Some((way, self.kept.get(way)?))) {
-            Some((way, place)) => Err(wrong(place, format!("{way:?} goes past its thunk"))),
+        match self.led.iter().find_map(|crossing| Some((crossing, self.kept.get(crossing)?))) {
+            Some((crossing, place)) => Err(wrong(place, format!("{crossing:?} goes past its thunk"))),
             None => Ok(()),
         }
     }

@@ -4,7 +4,7 @@
 use crate::border::life::position;
 use crate::border::{Done, Interposition, interpose};
 use crate::engine::emit::{go, relative, relative_operand};
-use crate::engine::object::{Content, Object, Place, Reloc, Section, Symbol, reloc};
+use crate::engine::object::{Content, Object, Reloc, Section, SectionIndex, Symbol, reloc};
 use crate::engine::patch::Op;
 use crate::engine::tables::{ENDBR, EXIT, INIT, THIS};
 use crate::error::{Result, refused};
@@ -134,7 +134,7 @@ fn stubs(object: &mut Object, this: usize, description: usize, init: Hook, exit:
         }
         object.symbols.push(Symbol {
             name: name.into(),
-            place: Place::In(section),
+            index: SectionIndex::In(section),
             value: start as u64,
             size: (bytes.len() - start) as u64,
             info: elf::STT_FUNC,

@@ -4,7 +4,7 @@ use super::*;
 use crate::border::guard;
 use crate::engine::code::Code;
 use crate::engine::layout::place;
-use crate::engine::object::{Object, Place, reloc};
+use crate::engine::object::{Object, SectionIndex, reloc};
 use crate::engine::tables;
 use crate::error::Result;
 use crate::passes::checks::Checks;
@@ -32,8 +32,8 @@ fn module() -> Module {
     let mut module = Module::new(&CODE);
     module.0.symbols[3].size = 22;
     let function = elf::STB_GLOBAL << 4 | elf::STT_FUNC;
-    module.symbol("g", Place::In(TEXT), G, 1, elf::STT_FUNC);
-    module.symbol("init_module", Place::In(TEXT), INIT, 3, function);
+    module.symbol("g", SectionIndex::In(TEXT), G, 1, elf::STT_FUNC);
+    module.symbol("init_module", SectionIndex::In(TEXT), INIT, 3, function);
     let init = module.0.symbols.len() - 1;
     module.reloc(TEXT, 8, reloc::PC32, TEXT_SYMBOL, G as i64 - 4);
     module.reloc(TEXT, 13, reloc::PLT32, ELSEWHERE, -4);
@@ -158,7 +158,7 @@ fn actions_are_as_the_runtime_reads_them() {
 #[test]
 fn thunks_return_as_the_kernel_wants_and_leave_room_for_counting() {
     let mut module = module();
-    module.symbol("__x86_return_thunk", Place::Other(0), 0, 0, elf::STB_GLOBAL << 4);
+    module.symbol("__x86_return_thunk", SectionIndex::Special(0), 0, 0, elf::STB_GLOBAL << 4);
     let global = module.0.symbols.len() - 1;
     module.0.sections[TEXT].content =
         crate::engine::object::Content::Bytes([&CODE[..], &[0xe9, 0, 0, 0, 0]].concat());
@@ -170,18 +170,18 @@ fn thunks_return_as_the_kernel_wants_and_leave_room_for_counting() {
     let (object, _) = guarded(&module, border()).unwrap();
     insta::assert_snapshot!(listing(&object, object.section(CALLS).unwrap()));
     let sites = &object.sections[object.section(".return_sites").unwrap()];
-    let mut told = String::new();
+    let mut rows = String::new();
     for reloc in &sites.relocs {
         let (section, offset) = object.target(reloc.symbol, reloc.addend).unwrap();
-        told += &format!("{}+{offset:#x}\n", object.sections[section].name);
+        rows += &format!("{}+{offset:#x}\n", object.sections[section].name);
     }
     let places = &object.sections[object.section(".orc_unwind_ip").unwrap()];
     let frames = object.sections[object.section(".orc_unwind").unwrap()].bytes();
     for (reloc, entry) in places.relocs.iter().zip(frames.chunks(6)) {
         let (section, offset) = object.target(reloc.symbol, reloc.addend).unwrap();
-        told += &format!("{}+{offset:#x}: {}\n", object.sections[section].name, entry[0]);
+        rows += &format!("{}+{offset:#x}: {}\n", object.sections[section].name, entry[0]);
     }
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(rows);
 }
 
 #[test]
@@ -197,13 +197,13 @@ fn what_is_a_network_frame_by_the_table_passes_without_the_runtime() {
     // Where the table has no memory, the thunk goes on as it does elsewhere.
     let faults = &object.sections[object.section("__ex_table").unwrap()];
     let calls = object.section(CALLS).unwrap();
-    let ways: Vec<u64> = faults
+    let targets: Vec<u64> = faults
         .relocs
         .iter()
         .filter_map(|reloc| object.target(reloc.symbol, reloc.addend))
         .filter_map(|(section, offset)| (section == calls).then_some(offset))
         .collect();
-    let [first, to, second, too] = ways[..] else { panic!("{ways:?}") };
+    let [first, to, second, too] = targets[..] else { panic!("{targets:?}") };
     assert!(first < second && second < to && to == too);
     // Only the runtime can perform other actions.
     let wrapper = border.imports.get_mut("elsewhere").unwrap();
@@ -222,7 +222,7 @@ fn what_is_a_network_frame_by_the_table_passes_without_the_runtime() {
 fn functions_of_init_have_thunks_that_go_with_it() {
     let mut module = module();
     let init = module.section(".init.text", elf::SHF_EXECINSTR, &[0xc3]);
-    module.symbol("early", Place::In(init), 0, 1, elf::STT_FUNC);
+    module.symbol("early", SectionIndex::In(init), 0, 1, elf::STT_FUNC);
     let symbol = module.0.symbols.len() - 1;
     module.reloc(3, 24, reloc::ABS64, symbol, 0);
     let (object, done) = guarded(&module, Interposition::default()).unwrap();
@@ -265,7 +265,7 @@ fn what_cannot_be_done_is_refused() {
     refusal(before(grant(long)));
     refusal(before(Action::Custom { name: "a b".into(), pointer: arg(0), size: arg(0) }.into()));
     let mut module = module();
-    module.symbol("__cfi_f", Place::In(TEXT), 0, 0, elf::STT_FUNC);
+    module.symbol("__cfi_f", SectionIndex::In(TEXT), 0, 0, elf::STT_FUNC);
     said.push(guarded(&module, Interposition::default()).unwrap_err().to_string());
     insta::assert_snapshot!(said.join("\n"));
 }

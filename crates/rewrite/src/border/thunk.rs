@@ -155,7 +155,7 @@ impl<'a> Thunks<'a> {
         if wrapper.variadic {
             return Ok(());
         }
-        let (tag, mut ways) = (abi::tag(self.data.domain(), abi::SKB), Vec::new());
+        let (tag, mut jumps) = (abi::tag(self.data.domain(), abi::SKB), Vec::new());
         let table = self.object.import(symbol::TABLE);
         for register in skbs {
             self.add(Instruction::with2(Code::Mov_r64_rm64, Register::RAX, register))?;
@@ -165,10 +165,10 @@ impl<'a> Thunks<'a> {
             let at = self.code.here();
             let place = MemoryOperand::with_base(Register::RAX);
             self.add(Instruction::with2(Code::Cmp_rm8_imm8, place, u32::from(tag)))?;
-            ways.push((at, self.code.jump(&JNE)));
+            jumps.push((at, self.code.jump(&JNE)));
         }
         self.code.add([go(import, true)]);
-        for (at, jump) in ways {
+        for (at, jump) in jumps {
             let here = self.code.here();
             self.code.land(jump, here);
             self.code.may_fault(at, here);

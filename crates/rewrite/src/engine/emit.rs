@@ -1,6 +1,6 @@
 //! Makes the instructions that passes put in, and sections of new code.
 
-use crate::engine::object::{Content, Object, Place, Reloc, Section, Symbol, reloc};
+use crate::engine::object::{Content, Object, Reloc, Section, SectionIndex, Symbol, reloc};
 use crate::engine::orc;
 use crate::engine::patch::Op;
 use crate::engine::tables;
@@ -305,8 +305,8 @@ impl Assembly {
         self.end();
         for (value, end, name) in self.functions {
             let info = object::elf::STT_FUNC;
-            let place = Place::In(section);
-            object.symbols.push(Symbol { name, place, value, size: end - value, info, other: 0 });
+            let index = SectionIndex::In(section);
+            object.symbols.push(Symbol { name, index, value, size: end - value, info, other: 0 });
         }
         let symbol = object.symbol_of_section(section);
         if let Some(index) = object.section(RETURN_SITES).filter(|_| !self.sites.is_empty()) {
@@ -360,7 +360,7 @@ pub fn add_faults(object: &mut Object, code: usize, faults: &[(u64, u64)]) {
     let Content::Bytes(bytes) = &mut section.content else { return };
     for (from, to) in faults {
         let offset = bytes.len() as u64;
-        bytes.resize(bytes.len() + tables::EX_ENTRY as usize - 4, 0);
+        bytes.resize(bytes.len() + tables::EX_ROW as usize - 4, 0);
         bytes.extend_from_slice(&EX_DEFAULT.to_le_bytes());
         for (at, place) in [(0, from), (4, to)] {
             section.relocs.push(Reloc {

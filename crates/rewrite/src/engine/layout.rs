@@ -3,7 +3,7 @@
 use crate::engine::code::Code;
 use crate::engine::object::{Object, Reloc};
 use crate::engine::patch::{Label, Op, Patch, size};
-use crate::engine::tables::{JUMP_ENTRY, NOP5, named};
+use crate::engine::tables::{JUMP_ROW, NOP5, named};
 use crate::error::{Result, refused};
 use iced_x86::{Code as Opcode, Instruction, Mnemonic, Register};
 use std::collections::{BTreeMap, HashSet};
@@ -86,7 +86,7 @@ impl<'a> Plan<'a> {
         let count = code.insns.len();
         let mut sites = HashSet::new();
         for (offset, at) in named(object, "__jump_table", code.section) {
-            if offset % JUMP_ENTRY == 0 {
+            if offset % JUMP_ROW == 0 {
                 let place = || format!("__jump_table+{offset:#x}");
                 let Some(site) = code.starting(at) else {
                     return refused(place(), "it names no instruction");
@@ -208,8 +208,8 @@ impl<'a> Plan<'a> {
                 let next = placed.bytes.len() as u64 + size(&patch.before) as u64;
                 let out = self.out.get(&(number as u32, which)).copied().unwrap_or(0);
                 nexts.insert((number as u32, which), next);
-                let way = Way { next, out, sites: &self.insn };
-                placed.ops(&patch.before, way, u64::from(insn.at));
+                let labels = Labels { next, out, sites: &self.insn };
+                placed.ops(&patch.before, labels, u64::from(insn.at));
                 if patch.before.iter().any(|op| matches!(op, Op::Deeper(_))) {
                     placed.stack(u64::from(insn.at), 0);
                 }
@@ -239,7 +239,7 @@ impl<'a> Plan<'a> {
                         let at = (site, which);
                         let out = placed.bytes.len() as u64;
                         let next = nexts.get(&at).copied().unwrap_or(out);
-                        placed.ops(&patch.out, Way { next, out, sites: &self.insn }, like);
+                        placed.ops(&patch.out, Labels { next, out, sites: &self.insn }, like);
                     }
                 }
                 // The stack behind the function is as after its last instruction.
@@ -250,9 +250,9 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Where the labels of a patch are.
+/// The offsets that the labels of a patch stand for.
 #[derive(Clone, Copy)]
-struct Way<'a> {
+struct Labels<'a> {
     next: u64,
     out: u64,
     sites: &'a [u64],
@@ -268,14 +268,14 @@ impl Placed {
         self.stacks.push(Stack { at: self.bytes.len() as u64, like, deeper });
     }
 
-    fn ops(&mut self, ops: &[Op], way: Way<'_>, like: u64) {
+    fn ops(&mut self, ops: &[Op], labels: Labels<'_>, like: u64) {
         let mut may_fault = false;
         for op in ops {
             let at = self.bytes.len() as u64;
             match op {
                 Op::Code(bytes, reloc) => {
                     if std::mem::take(&mut may_fault) {
-                        self.faults.push((at, way.out));
+                        self.faults.push((at, labels.out));
                     }
                     self.bytes.extend_from_slice(bytes);
                     if let Some(reloc) = reloc {
@@ -285,11 +285,11 @@ impl Placed {
                 }
                 Op::Jump(opcode, label) => {
                     let target = match *label {
-                        Label::Next => way.next,
-                        Label::Out => way.out,
+                        Label::Next => labels.next,
+                        Label::Out => labels.out,
                         // A pass names only instructions that exist; verification would refuse the result
                         // otherwise.
-                        Label::Site(number) => way.sites.get(number as usize).copied().unwrap_or(0),
+                        Label::Site(number) => labels.sites.get(number as usize).copied().unwrap_or(0),
                     };
                     self.bytes.extend_from_slice(opcode);
                     self.distance(target);

@@ -136,13 +136,13 @@ impl Section {
     }
 }
 
-/// Where a symbol is.
+/// The section of a symbol, as its `st_shndx` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum SectionIndex {
     /// In a section, by index in [`Object::sections`].
     In(usize),
     /// Elsewhere: undefined, absolute and so on (`SHN_…`).
-    Other(u16),
+    Special(u16),
 }
 
 /// A symbol as the file has it.
@@ -151,7 +151,7 @@ pub struct Symbol {
     /// Its name; empty for sections.
     pub name: String,
     /// The section that defines it, if one does.
-    pub place: Place,
+    pub index: SectionIndex,
     /// Offset in its section.
     pub value: u64,
     /// Bytes that it covers.
@@ -175,14 +175,14 @@ impl Symbol {
 
     /// Whether another module or the kernel defines it.
     pub fn undefined(&self) -> bool {
-        self.place == Place::Other(elf::SHN_UNDEF)
+        self.index == SectionIndex::Special(elf::SHN_UNDEF)
     }
 
     /// The section that it is in; `None` when undefined, absolute and so on.
     pub fn section(&self) -> Option<usize> {
-        match self.place {
-            Place::In(section) => Some(section),
-            Place::Other(_) => None,
+        match self.index {
+            SectionIndex::In(section) => Some(section),
+            SectionIndex::Special(_) => None,
         }
     }
 }
@@ -235,16 +235,16 @@ impl Object {
         }
         let mut symbols = vec![empty()];
         for symbol in &builder.symbols {
-            let place = match symbol.section {
-                None => Place::Other(symbol.st_shndx),
+            let index = match symbol.section {
+                None => SectionIndex::Special(symbol.st_shndx),
                 Some(id) => match numbers.get(number(id)).copied().flatten() {
-                    Some(section) => Place::In(section),
+                    Some(section) => SectionIndex::In(section),
                     None => return Err(fault("a symbol lies in a section that describes the file")),
                 },
             };
             symbols.push(Symbol {
                 name: text(&symbol.name).ok_or_else(|| fault("the name of a symbol is not text"))?,
-                place,
+                index,
                 value: symbol.st_value,
                 size: symbol.st_size,
                 info: symbol.st_info,
@@ -316,9 +316,9 @@ impl Object {
             let added = builder.symbols.add();
             symbols.push(added.id());
             added.name = symbol.name.clone().into_bytes().into();
-            match symbol.place {
-                Place::In(section) => added.section = ids.get(section).copied(),
-                Place::Other(index) => added.st_shndx = index,
+            match symbol.index {
+                SectionIndex::In(section) => added.section = ids.get(section).copied(),
+                SectionIndex::Special(index) => added.st_shndx = index,
             }
             added.st_value = symbol.value;
             added.st_size = symbol.size;
@@ -388,10 +388,10 @@ impl Object {
     /// Index of a section's own symbol; adds it where it is missing.
     pub fn symbol_of_section(&mut self, section: usize) -> usize {
         let wanted =
-            |symbol: &Symbol| symbol.kind() == elf::STT_SECTION && symbol.place == Place::In(section);
+            |symbol: &Symbol| symbol.kind() == elf::STT_SECTION && symbol.index == SectionIndex::In(section);
         let found = self.symbols.iter().position(wanted);
         found.unwrap_or_else(|| {
-            self.symbols.push(Symbol { place: Place::In(section), info: elf::STT_SECTION, ..empty() });
+            self.symbols.push(Symbol { index: SectionIndex::In(section), info: elf::STT_SECTION, ..empty() });
             self.symbols.len() - 1
         })
     }
@@ -408,7 +408,7 @@ impl Object {
             self.symbols.iter().map(|symbol| if gone(symbol) { None } else { kept.next() }).collect();
         self.symbols.retain(|symbol| !gone(symbol));
         for symbol in &mut self.symbols {
-            if let Place::In(section) = &mut symbol.place {
+            if let SectionIndex::In(section) = &mut symbol.index {
                 *section = numbers[*section].unwrap_or(*section);
             }
         }
@@ -434,7 +434,14 @@ impl Object {
 }
 
 fn empty() -> Symbol {
-    Symbol { name: String::new(), place: Place::Other(elf::SHN_UNDEF), value: 0, size: 0, info: 0, other: 0 }
+    Symbol {
+        name: String::new(),
+        index: SectionIndex::Special(elf::SHN_UNDEF),
+        value: 0,
+        size: 0,
+        info: 0,
+        other: 0,
+    }
 }
 
 /// The section's index in this module's list; the crate counts from 0, without the first empty one.

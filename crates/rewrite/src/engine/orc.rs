@@ -7,14 +7,14 @@ use crate::error::{Result, refused};
 use guardrail_binfmt::orc::stack_pointer;
 
 /// Bytes of a row of `.orc_unwind` (`arch/x86/include/asm/orc_types.h`).
-const ENTRY: usize = 6;
+const ROW: usize = 6;
 /// Bytes of a row of `.orc_unwind_ip`.
-const PLACE: usize = 4;
+const IP_ROW: usize = 4;
 
 /// The stack frames of one section of code: offset, and row.
 #[derive(Clone, Debug, Default)]
 pub struct Frames {
-    entries: Vec<(u64, [u8; ENTRY])>,
+    rows: Vec<(u64, [u8; ROW])>,
     /// The number that rows have for the stack pointer.
     sp: u8,
 }
@@ -25,33 +25,33 @@ impl Frames {
         let Some((places, table)) = tables(object) else { return Ok(Frames::default()) };
         let bytes = object.sections[table].bytes();
         let places = &object.sections[places];
-        let count = bytes.len() / ENTRY;
-        if !bytes.len().is_multiple_of(ENTRY) || places.bytes().len() != count * PLACE {
+        let count = bytes.len() / ROW;
+        if !bytes.len().is_multiple_of(ROW) || places.bytes().len() != count * IP_ROW {
             return refused(".orc_unwind", "it does not fit to .orc_unwind_ip");
         }
-        let mut entries = Vec::new();
+        let mut rows = Vec::new();
         for reloc in &places.relocs {
-            let at = reloc.offset as usize / PLACE * ENTRY;
+            let at = reloc.offset as usize / IP_ROW * ROW;
             if let Some((section, offset)) = object.target(reloc.symbol, reloc.addend)
                 && section == code
-                && let Some(entry) = bytes.get(at..at + ENTRY).and_then(|entry| entry.try_into().ok())
+                && let Some(row) = bytes.get(at..at + ROW).and_then(|row| row.try_into().ok())
             {
-                entries.push((offset, entry));
+                rows.push((offset, row));
             }
         }
-        entries.sort_by_key(|(offset, _)| *offset);
-        Ok(Frames { entries, sp: stack_pointer(bytes) })
+        rows.sort_by_key(|(offset, _)| *offset);
+        Ok(Frames { rows, sp: stack_pointer(bytes) })
     }
 
     /// The row that holds at an offset, for a stack that is `deeper` there; `None` where none does.
-    fn like(&self, offset: u64, deeper: i16) -> Option<[u8; ENTRY]> {
-        let after = self.entries.partition_point(|(at, _)| *at <= offset);
-        let mut entry = self.entries.get(after.checked_sub(1)?)?.1;
-        if entry[4] & 15 == self.sp {
-            let sp = i16::from_le_bytes([entry[0], entry[1]]).checked_add(deeper)?;
-            entry[..2].copy_from_slice(&sp.to_le_bytes());
+    fn like(&self, offset: u64, deeper: i16) -> Option<[u8; ROW]> {
+        let after = self.rows.partition_point(|(at, _)| *at <= offset);
+        let mut row = self.rows.get(after.checked_sub(1)?)?.1;
+        if row[4] & 15 == self.sp {
+            let sp = i16::from_le_bytes([row[0], row[1]]).checked_add(deeper)?;
+            row[..2].copy_from_slice(&sp.to_le_bytes());
         }
-        Some(entry)
+        Some(row)
     }
 }
 
@@ -63,14 +63,14 @@ pub fn add(object: &mut Object, code: usize, frames: &Frames, stacks: &[Stack]) 
     let last = |pair: &[Stack]| pair.len() < 2 || pair[0].at != pair[1].at;
     let kept = (0..stacks.len()).filter(|&i| last(&stacks[i..(i + 2).min(stacks.len())]));
     for stack in kept.map(|i| &stacks[i]) {
-        let Some(entry) = frames.like(stack.like, stack.deeper) else { continue };
+        let Some(row) = frames.like(stack.like, stack.deeper) else { continue };
         let section = &mut object.sections[places];
         let (Content::Bytes(bytes), kind) = (&mut section.content, reloc::PC32) else { continue };
         let offset = bytes.len() as u64;
-        bytes.extend_from_slice(&[0; PLACE]);
+        bytes.extend_from_slice(&[0; IP_ROW]);
         section.relocs.push(Reloc { offset, kind, symbol, addend: stack.at as i64 });
         if let Content::Bytes(bytes) = &mut object.sections[table].content {
-            bytes.extend_from_slice(&entry);
+            bytes.extend_from_slice(&row);
         }
     }
 }
@@ -82,11 +82,11 @@ pub fn describe(object: &mut Object, code: usize, depths: &[(u64, i16)]) {
     let sp = stack_pointer(bytes);
     // Functions begin with nothing but their return address on the stack: most of the table's rows of that
     // depth.
-    let begins = |entry: &&[u8]| entry[4] & 15 == sp && entry[..4] == [8, 0, 0, 0];
-    let Some(begin) = bytes.chunks_exact(ENTRY).find(begins).and_then(|entry| entry.try_into().ok()) else {
+    let begins = |row: &&[u8]| row[4] & 15 == sp && row[..4] == [8, 0, 0, 0];
+    let Some(begin) = bytes.chunks_exact(ROW).find(begins).and_then(|row| row.try_into().ok()) else {
         return;
     };
-    let frames = Frames { entries: vec![(0, begin)], sp };
+    let frames = Frames { rows: vec![(0, begin)], sp };
     let stacks: Vec<Stack> = depths.iter().map(|&(at, deeper)| Stack { at, like: 0, deeper }).collect();
     add(object, code, &frames, &stacks);
 }

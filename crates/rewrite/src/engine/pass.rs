@@ -8,7 +8,7 @@ use crate::error::Result;
 
 /// A function that a pass looks at.
 #[derive(Clone, Copy, Debug)]
-pub struct Site<'a> {
+pub struct FunctionView<'a> {
     /// The module that the function belongs to.
     pub object: &'a Object,
     /// The section of code that holds the function.
@@ -33,7 +33,7 @@ pub trait Pass {
 
     /// Patches of a function, by number of their instruction in the section. Instructions that the kernel
     /// patches ([`Insn::fixed`](crate::engine::code::Insn::fixed)) can have none.
-    fn function(&mut self, site: &Site<'_>) -> Result<Vec<(u32, Patch)>>;
+    fn function(&mut self, view: &FunctionView<'_>) -> Result<Vec<(u32, Patch)>>;
 
     /// Runs when all functions have been looked at, and before anything moves: adds what patches have asked
     /// for.

@@ -2,7 +2,7 @@
 
 use crate::engine::code::Code;
 use crate::engine::layout::Placed;
-use crate::engine::object::{Content, Object, Place, Reloc, Section, reloc};
+use crate::engine::object::{Content, Object, Reloc, Section, SectionIndex, reloc};
 use crate::engine::tables::{self, Means};
 use crate::error::{Result, refused};
 use iced_x86::{Decoder, DecoderOptions};
@@ -46,7 +46,7 @@ impl Map<'_> {
 
 /// Moves symbols, and all relocations that name code.
 pub fn move_all(object: &mut Object, moves: &Moves<'_>) -> Result<()> {
-    let old: Vec<_> = object.symbols.iter().map(|symbol| (symbol.place, symbol.value)).collect();
+    let old: Vec<_> = object.symbols.iter().map(|symbol| (symbol.index, symbol.value)).collect();
     let map = Map(moves);
     let functions: HashSet<(usize, u64)> = object
         .symbols
@@ -55,7 +55,7 @@ pub fn move_all(object: &mut Object, moves: &Moves<'_>) -> Result<()> {
         .filter_map(|symbol| Some((symbol.section()?, symbol.value)))
         .collect();
     for symbol in &mut object.symbols {
-        let Place::In(section) = symbol.place else { continue };
+        let SectionIndex::In(section) = symbol.index else { continue };
         let (start, end) = (symbol.value, symbol.value.saturating_add(symbol.size));
         let moved = map.place(section, start, Means::Entry).zip(map.end(section, end));
         let Some((start, end)) = moved else {
@@ -73,7 +73,7 @@ pub fn move_all(object: &mut Object, moves: &Moves<'_>) -> Result<()> {
             None => (section.relocs.clone(), biases(section, &old, moves)?),
         };
         for (reloc, bias) in relocs.iter_mut().zip(biases) {
-            let Some(&(Place::In(target), value)) = old.get(reloc.symbol) else { continue };
+            let Some(&(SectionIndex::In(target), value)) = old.get(reloc.symbol) else { continue };
             if !moves.contains_key(&target) {
                 continue;
             }
@@ -110,8 +110,8 @@ pub fn move_all(object: &mut Object, moves: &Moves<'_>) -> Result<()> {
 
 /// The distance from each relocation to the end of its instruction, in code that stays as it is. Tables count
 /// from the field itself.
-fn biases(section: &Section, old: &[(Place, u64)], moves: &Moves<'_>) -> Result<Vec<Option<i64>>> {
-    let names_code = |reloc: &Reloc| matches!(old.get(reloc.symbol), Some((Place::In(target), _)) if moves.contains_key(target));
+fn biases(section: &Section, old: &[(SectionIndex, u64)], moves: &Moves<'_>) -> Result<Vec<Option<i64>>> {
+    let names_code = |reloc: &Reloc| matches!(old.get(reloc.symbol), Some((SectionIndex::In(target), _)) if moves.contains_key(target));
     let mut biases = vec![Some(0); section.relocs.len()];
     if !section.exec() || !section.relocs.iter().any(names_code) {
         return Ok(biases);

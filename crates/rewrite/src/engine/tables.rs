@@ -60,9 +60,9 @@ const ENTRIES: [&str; 6] = [
 const LEFT: [&str; 4] = [".altinstr_replacement", ".altinstr_aux", ".static_call.text", ".noinstr.text"];
 
 /// Bytes of a row of `__ex_table`: instruction, where to go on, kind.
-pub const EX_ENTRY: u64 = 12;
+pub const EX_ROW: u64 = 12;
 /// Bytes of a row of `__jump_table`: site, target, and a key of 8 bytes.
-pub const JUMP_ENTRY: u64 = 16;
+pub const JUMP_ROW: u64 = 16;
 
 /// Data, which may hold the address of any label.
 const DATA: [&str; 8] =
@@ -93,8 +93,8 @@ pub fn is_table(section: &Section) -> bool {
 pub fn means(section: &Section, offset: u64) -> Option<Means> {
     let name = section.name.as_str();
     match name {
-        "__ex_table" => Some(if offset.is_multiple_of(EX_ENTRY) { Means::Insn } else { Means::Entry }),
-        "__jump_table" => Some(if offset.is_multiple_of(JUMP_ENTRY) { Means::Insn } else { Means::Entry }),
+        "__ex_table" => Some(if offset.is_multiple_of(EX_ROW) { Means::Insn } else { Means::Entry }),
+        "__jump_table" => Some(if offset.is_multiple_of(JUMP_ROW) { Means::Insn } else { Means::Entry }),
         _ if INSNS.contains(&name) => Some(Means::Insn),
         _ if ENTRIES.contains(&name) || rewritten(section) || !section.alloc() => Some(Means::Entry),
         _ => {

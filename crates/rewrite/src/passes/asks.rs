@@ -66,6 +66,11 @@ impl Asks<'_> {
         }
     }
 
+    /// Asks each time what needs nothing worked out.
+    pub fn ask(&mut self, ask: Ask) -> Result<Built> {
+        self.always(&[], |thunks, _| Ok(vec![thunks.call(ask)?]))
+    }
+
     /// Asks each time about the address of an operand.
     pub fn address(&mut self, operand: Operand, ask: impl Fn(Register) -> Ask) -> Result<Built> {
         self.worked_out(operand, |register, deeper| operand.address(register, deeper), ask)

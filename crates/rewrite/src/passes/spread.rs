@@ -1,7 +1,7 @@
 //! A pass that changes nothing but places: a module that loads and runs with it has all its tables right.
 
 use crate::engine::emit::JMP;
-use crate::engine::pass::{Pass, Site};
+use crate::engine::pass::{FunctionView, Pass};
 use crate::engine::patch::{Label, Op, Patch};
 use crate::engine::tables::NOP5;
 use crate::error::Result;
@@ -16,8 +16,8 @@ impl Pass for Spread {
         "spread"
     }
 
-    fn function(&mut self, site: &Site<'_>) -> Result<Vec<(u32, Patch)>> {
-        let free = site.function.insns.clone().filter(|&number| !site.code.insns[number as usize].fixed);
+    fn function(&mut self, view: &FunctionView<'_>) -> Result<Vec<(u32, Patch)>> {
+        let free = view.function.insns.clone().filter(|&number| !view.code.insns[number as usize].fixed);
         let nop = || Op::Code(NOP5.into(), None);
         let patch = |number| match number % 2 {
             0 => Patch { before: vec![nop()], out: Vec::new() },

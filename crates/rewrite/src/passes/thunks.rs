@@ -103,7 +103,7 @@ impl Thunks {
     }
 
     /// No thunks yet; the module gets a section for those that log events.
-    pub fn telling(object: &mut Object) -> Thunks {
+    pub fn for_events(object: &mut Object) -> Thunks {
         Thunks::of(object, EVENTS, 0, &[symbol::EVENT])
     }
 

@@ -10,7 +10,7 @@ use crate::border::guard;
 use crate::engine::code::{Insn, bit};
 use crate::engine::emit::Operand;
 use crate::engine::object::Object;
-use crate::engine::pass::{Pass, Site};
+use crate::engine::pass::{FunctionView, Pass};
 use crate::engine::patch::Patch;
 use crate::engine::tables::{RETURN_THUNK, TRACER, thunk_register};
 use crate::error::Result;
@@ -61,20 +61,20 @@ pub struct Trace {
     /// `Module.symvers` of the runtime.
     symbols: String,
     /// Places of each kind that log, in the order of [`Event::ALL`].
-    pub told: [usize; 5],
+    pub logged: [usize; 5],
     /// Places that cannot log: the kernel replaces them, or they do what has no address of its own.
     pub silent: usize,
 }
 
 /// One event to log at an instruction.
-struct Told {
+struct Logged {
     event: Event,
-    what: What,
+    address: Address,
 }
 
 /// Where something happens.
 #[derive(Clone, Copy)]
-enum What {
+enum Address {
     /// At no address but the instruction's.
     Here,
     /// At so many bytes from an operand on, or from the CPU's own variables.
@@ -91,28 +91,24 @@ impl Trace {
     /// Logs these events; `symbols` is the runtime's `Module.symvers`.
     pub fn new(events: impl IntoIterator<Item = Event>, symbols: &str) -> Trace {
         let (events, symbols) = (events.into_iter().collect(), symbols.to_owned());
-        Trace { events, thunks: Thunks::default(), symbols, told: [0; 5], silent: 0 }
+        Trace { events, thunks: Thunks::default(), symbols, logged: [0; 5], silent: 0 }
     }
 
-    fn patch(&mut self, site: &Site<'_>, number: u32, told: &Told) -> Result<Patch> {
-        let needed = site.flow.needed(site.code.section, number);
+    fn patch(&mut self, view: &FunctionView<'_>, number: u32, logged: &Logged) -> Result<Patch> {
+        let needed = view.flow.needed(view.code.section, number);
         let mut asks = Asks { thunks: &mut self.thunks, needed, site: number };
-        let event = told.event.number();
-        let built = match told.what {
-            What::Here => asks.always(&[], |thunks, _| Ok(vec![thunks.call(Ask::Event(event, None, 0))?])),
-            What::Elements(register, shift) => {
-                asks.always(&[], |thunks, _| Ok(vec![thunks.call(Ask::Elements(event, register, shift))?]))
-            }
-            What::Register(register) => {
-                asks.always(&[], |thunks, _| Ok(vec![thunks.call(Ask::Event(event, Some(register), 0))?]))
-            }
-            What::At(operand, size, per_cpu) => {
+        let event = logged.event.number();
+        let built = match logged.address {
+            Address::Here => asks.ask(Ask::Event(event, None, 0)),
+            Address::Elements(register, shift) => asks.ask(Ask::Elements(event, register, shift)),
+            Address::Register(register) => asks.ask(Ask::Event(event, Some(register), 0)),
+            Address::At(operand, size, per_cpu) => {
                 let event = if per_cpu { event | abi::EVENT_PERCPU } else { event };
                 asks.address(operand, |register| Ask::Event(event, Some(register), size))
             }
-            What::Memory(operand) => asks.value(operand, |register| Ask::Event(event, Some(register), 0)),
+            Address::Memory(operand) => asks.value(operand, |register| Ask::Event(event, Some(register), 0)),
         }?;
-        self.told[told.event as usize] += 1;
+        self.logged[logged.event as usize] += 1;
         Ok(built.patch)
     }
 }
@@ -123,29 +119,29 @@ impl Pass for Trace {
     }
 
     fn prepare(&mut self, object: &mut Object) -> Result<()> {
-        self.thunks = Thunks::telling(object);
+        self.thunks = Thunks::for_events(object);
         Ok(())
     }
 
-    fn function(&mut self, site: &Site<'_>) -> Result<Vec<(u32, Patch)>> {
+    fn function(&mut self, view: &FunctionView<'_>) -> Result<Vec<(u32, Patch)>> {
         let mut factory = InstructionInfoFactory::new();
         let mut patches = Vec::new();
-        let first = entry(site);
-        for number in site.function.insns.clone() {
-            let insn = &site.code.insns[number as usize];
+        let first = entry(view);
+        for number in view.function.insns.clone() {
+            let insn = &view.code.insns[number as usize];
             let mut all = Vec::new();
             if first == Some(number) {
-                all.push(Told { event: Event::Entry, what: What::Here });
+                all.push(Logged { event: Event::Entry, address: Address::Here });
             }
-            self.silent += accesses(site, insn, factory.info(&insn.insn), &mut all)?;
-            self.silent += flow(site, insn, &mut all)?;
-            all.retain(|told| self.events.contains(&told.event));
+            self.silent += accesses(view, insn, factory.info(&insn.insn), &mut all)?;
+            self.silent += flow(view, insn, &mut all)?;
+            all.retain(|logged| self.events.contains(&logged.event));
             if insn.fixed {
                 self.silent += all.len();
                 continue;
             }
-            for told in all {
-                patches.push((number, self.patch(site, number, &told)?));
+            for logged in all {
+                patches.push((number, self.patch(view, number, &logged)?));
             }
         }
         Ok(patches)
@@ -160,25 +156,30 @@ impl Pass for Trace {
 
 /// The first instruction of a function that others may stand in front of, if nothing in the function jumps
 /// there.
-fn entry(site: &Site<'_>) -> Option<u32> {
-    if part(&site.object.symbols[site.function.symbol].name) {
+fn entry(view: &FunctionView<'_>) -> Option<u32> {
+    if part(&view.object.symbols[view.function.symbol].name) {
         return None;
     }
-    let range = site.function.insns.clone();
-    let first = range.clone().find(|&number| !site.code.insns[number as usize].fixed)?;
-    let again = range.clone().any(|number| site.code.insns[number as usize].target == Some(first));
+    let range = view.function.insns.clone();
+    let first = range.clone().find(|&number| !view.code.insns[number as usize].fixed)?;
+    let again = range.clone().any(|number| view.code.insns[number as usize].target == Some(first));
     (!again).then_some(first)
 }
 
 /// Adds what an instruction loads and stores to `all`; returns 1 where that cannot be logged, else 0.
-fn accesses(site: &Site<'_>, insn: &Insn, info: &InstructionInfo, all: &mut Vec<Told>) -> Result<usize> {
+fn accesses(
+    view: &FunctionView<'_>,
+    insn: &Insn,
+    info: &InstructionInfo,
+    all: &mut Vec<Logged>,
+) -> Result<usize> {
     let decoded = &insn.insn;
     let size = decoded.memory_size().size() as u32;
-    let mut tell = |what: What, access: OpAccess| {
+    let mut log = |address: Address, access: OpAccess| {
         let (reads, writes) = directions(access);
         let events = [(reads, Event::Load), (writes, Event::Store)];
         let happening = events.into_iter().filter(|(happens, _)| *happens);
-        all.extend(happening.map(|(_, event)| Told { event, what }));
+        all.extend(happening.map(|(_, event)| Logged { event, address }));
     };
     if decoded.is_string_instruction() {
         let repeats = decoded.has_rep_prefix() || decoded.has_repne_prefix();
@@ -186,10 +187,10 @@ fn accesses(site: &Site<'_>, insn: &Insn, info: &InstructionInfo, all: &mut Vec<
             if !memory.base().is_gpr64() || !size.is_power_of_two() {
                 return Ok(1);
             }
-            tell(
+            log(
                 match repeats {
-                    true => What::Elements(memory.base(), size.trailing_zeros()),
-                    false => What::At(Operand::at(memory.base()), size, false),
+                    true => Address::Elements(memory.base(), size.trailing_zeros()),
+                    false => Address::At(Operand::at(memory.base()), size, false),
                 },
                 memory.access(),
             );
@@ -209,9 +210,9 @@ fn accesses(site: &Site<'_>, insn: &Insn, info: &InstructionInfo, all: &mut Vec<
         if odd {
             return Ok(1);
         }
-        let section = &site.object.sections[site.code.section];
+        let section = &view.object.sections[view.code.section];
         let place = Operand::of(decoded, insn.displacement_reloc(section))?;
-        tell(What::At(place, size, decoded.segment_prefix() == Register::GS), access);
+        log(Address::At(place, size, decoded.segment_prefix() == Register::GS), access);
     }
     Ok(0)
 }
@@ -233,30 +234,30 @@ fn calls(insn: &Instruction) -> bool {
 
 /// Adds calls of an instruction to `all`, and whether it leaves the function; returns 1 where that depends on
 /// a condition, else 0.
-fn flow(site: &Site<'_>, insn: &Insn, all: &mut Vec<Told>) -> Result<usize> {
+fn flow(view: &FunctionView<'_>, insn: &Insn, all: &mut Vec<Logged>) -> Result<usize> {
     let decoded = &insn.insn;
-    let section = &site.object.sections[site.code.section];
-    let name = insn.names(site.object, section);
-    let call = |what| Told { event: Event::Call, what };
-    let exit = || Told { event: Event::Exit, what: What::Here };
-    let direct = || thunk_register(name).map_or(What::Here, What::Register);
+    let section = &view.object.sections[view.code.section];
+    let name = insn.names(view.object, section);
+    let call = |address| Logged { event: Event::Call, address };
+    let exit = || Logged { event: Event::Exit, address: Address::Here };
+    let direct = || thunk_register(name).map_or(Address::Here, Address::Register);
     match decoded.flow_control() {
         FlowControl::Return => all.push(exit()),
         FlowControl::UnconditionalBranch if name == RETURN_THUNK => all.push(exit()),
         // The compiler added this call; it is not the driver's own.
         FlowControl::Call if name == TRACER => {}
         FlowControl::Call => all.push(call(direct())),
-        FlowControl::UnconditionalBranch if leaves(site, insn) => all.extend([call(direct()), exit()]),
-        FlowControl::ConditionalBranch if leaves(site, insn) => return Ok(1),
+        FlowControl::UnconditionalBranch if leaves(view, insn) => all.extend([call(direct()), exit()]),
+        FlowControl::ConditionalBranch if leaves(view, insn) => return Ok(1),
         // With that prefix it is a jump by a table, which stays in the function.
         FlowControl::IndirectBranch if decoded.segment_prefix() == Register::DS => {}
         FlowControl::IndirectCall | FlowControl::IndirectBranch => {
-            let what = match decoded.op0_kind() {
-                OpKind::Register => What::Register(decoded.op0_register()),
-                OpKind::Memory => What::Memory(Operand::of(decoded, insn.displacement_reloc(section))?),
-                _ => What::Here,
+            let address = match decoded.op0_kind() {
+                OpKind::Register => Address::Register(decoded.op0_register()),
+                OpKind::Memory => Address::Memory(Operand::of(decoded, insn.displacement_reloc(section))?),
+                _ => Address::Here,
             };
-            all.push(call(what));
+            all.push(call(address));
             if decoded.flow_control() == FlowControl::IndirectBranch {
                 all.push(exit());
             }
@@ -268,21 +269,21 @@ fn flow(site: &Site<'_>, insn: &Insn, all: &mut Vec<Told>) -> Result<usize> {
 
 /// Whether a branch leads to another function: to where one begins, and not to a part that is no function by
 /// itself.
-fn leaves(site: &Site<'_>, insn: &Insn) -> bool {
-    let section = &site.object.sections[site.code.section];
+fn leaves(view: &FunctionView<'_>, insn: &Insn) -> bool {
+    let section = &view.object.sections[view.code.section];
     let target = match insn.target {
         // Most branches stay where they are.
-        Some(target) if site.function.insns.contains(&target) => return false,
-        Some(target) => Some((site.code.section, site.code.insns[target as usize].at.into())),
+        Some(target) if view.function.insns.contains(&target) => return false,
+        Some(target) => Some((view.code.section, view.code.insns[target as usize].at.into())),
         None => {
             let Some(reloc) = insn.relocs(section).first() else { return false };
-            site.object.target(reloc.symbol, reloc.addend.wrapping_add(insn.bias(reloc)))
+            view.object.target(reloc.symbol, reloc.addend.wrapping_add(insn.bias(reloc)))
         }
     };
     let Some((section, offset)) = target else { return true };
-    let own = &site.object.symbols[site.function.symbol];
+    let own = &view.object.symbols[view.function.symbol];
     let mut there =
-        site.object.symbols.iter().filter(|symbol| {
+        view.object.symbols.iter().filter(|symbol| {
             symbol.function() && symbol.section() == Some(section) && symbol.value == offset
         });
     (own.section(), own.value) != (Some(section), offset) && there.any(|symbol| !part(&symbol.name))
@@ -313,11 +314,11 @@ mod tests {
     }
 
     #[test]
-    fn each_event_tells_where_it_is_about_to_happen() {
+    fn each_event_has_its_address() {
         let mut trace = Trace::new(Event::ALL, "");
         let rewritten = module().rewrite(&mut trace).unwrap();
         // The tail call logs both that it calls, and that the function is left.
-        assert_eq!((trace.told, trace.silent), ([3, 3, 2, 1, 1], 0));
+        assert_eq!((trace.logged, trace.silent), ([3, 3, 2, 1, 1], 0));
         let object = Object::read("result", &rewritten.file).unwrap();
         insta::assert_snapshot!(listing(&object, TEXT));
         let thunks = object.section(crate::passes::thunks::EVENTS).unwrap();
@@ -325,18 +326,18 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_asked_for_is_told() {
+    fn only_what_is_asked_for_is_logged() {
         let mut trace = Trace::new([Event::Exit], "");
         module().rewrite(&mut trace).unwrap();
-        assert_eq!(trace.told, [0, 0, 0, 0, 1]);
+        assert_eq!(trace.logged, [0, 0, 0, 0, 1]);
     }
 
     #[test]
-    fn a_module_can_be_checked_and_tell_of_itself() {
+    fn a_module_can_be_checked_and_traced() {
         let (mut checks, mut trace) = (Checks::new(1), Trace::new([Event::Store], ""));
         let file = module().0.write().unwrap();
         let rewritten = crate::rewrite("made.ko", file, &mut [&mut checks, &mut trace]).unwrap();
-        assert_eq!((checks.stores.checked, trace.told), (3, [0, 3, 0, 0, 0]));
+        assert_eq!((checks.stores.checked, trace.logged), (3, [0, 3, 0, 0, 0]));
         let object = Object::read("result", &rewritten.file).unwrap();
         for section in [crate::passes::thunks::SECTION, crate::passes::thunks::EVENTS] {
             assert!(object.section(section).is_some(), "{section}");

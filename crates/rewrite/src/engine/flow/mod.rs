@@ -20,7 +20,7 @@ use steps::{Own, Step, Steps, Sure};
 
 use crate::engine::code::{At, Code};
 use crate::engine::object::{Object, reloc};
-use crate::engine::tables::{EX_ENTRY, JUMP_ENTRY, TRACER, named};
+use crate::engine::tables::{EX_ROW, JUMP_ROW, TRACER, named};
 use crate::error::{Result, refused};
 use iced_x86::FlowControl;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -113,7 +113,7 @@ fn faults(object: &Object, codes: &[Code]) -> HashSet<At> {
     let of_code = codes.iter().flat_map(|code| {
         let entries = named(object, "__ex_table", code.section).into_iter();
         entries
-            .filter(|(offset, _)| offset.is_multiple_of(EX_ENTRY))
+            .filter(|(offset, _)| offset.is_multiple_of(EX_ROW))
             .filter_map(|(_, at)| Some((code.section, code.starting(at)?)))
     });
     of_code.collect()
@@ -183,7 +183,7 @@ fn blocks(object: &Object, codes: &[Code], steps: &[(usize, Vec<Step>)]) -> Hash
 /// Where control goes on beyond what instructions show: static branches, and faults.
 fn edges(object: &Object, codes: &[Code]) -> HashMap<At, Vec<At>> {
     let mut edges: HashMap<At, Vec<At>> = HashMap::new();
-    for (table, size, to) in [("__jump_table", JUMP_ENTRY, 4), ("__ex_table", EX_ENTRY, 4)] {
+    for (table, size, to) in [("__jump_table", JUMP_ROW, 4), ("__ex_table", EX_ROW, 4)] {
         // Row, then word within it: where in the code.
         let mut words: HashMap<(u64, u64), At> = HashMap::new();
         for code in codes {

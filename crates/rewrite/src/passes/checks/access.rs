@@ -3,7 +3,7 @@
 use crate::engine::code::{Insn, bit, writes};
 use crate::engine::emit::Operand;
 use crate::engine::object::{Object, Section};
-use crate::engine::pass::Site;
+use crate::engine::pass::FunctionView;
 use crate::engine::tables::thunk_register;
 use crate::error::{Result, refused};
 use guardrail_abi::symbol;
@@ -78,11 +78,11 @@ impl Source {
 }
 
 /// Judges an instruction.
-pub fn access(site: &Site<'_>, number: u32, insn: &Insn, info: &InstructionInfo) -> Result<Access> {
+pub fn access(view: &FunctionView<'_>, number: u32, insn: &Insn, info: &InstructionInfo) -> Result<Access> {
     let decoded = &insn.insn;
-    let section = &site.object.sections[site.code.section];
+    let section = &view.object.sections[view.code.section];
     let place = || format!("{}+{:#x}", section.name, insn.at);
-    if let Some(call) = call(site, insn, section)? {
+    if let Some(call) = call(view, insn, section)? {
         return Ok(call);
     }
     let written: Vec<UsedMemory> =
@@ -130,7 +130,7 @@ pub fn access(site: &Site<'_>, number: u32, insn: &Insn, info: &InstructionInfo)
         return Ok(Access::Free(Reason::Same));
     }
     match decoded.segment_prefix() {
-        Register::GS => return Ok(per_cpu(site.object, &operand, size)),
+        Register::GS => return Ok(per_cpu(view.object, &operand, size)),
         Register::FS => return refused(place(), format!("`{decoded}` writes by a segment that has no use")),
         _ => {}
     }
@@ -140,17 +140,17 @@ pub fn access(site: &Site<'_>, number: u32, insn: &Insn, info: &InstructionInfo)
     if explicit && in_frame(&operand) {
         return Ok(Access::Free(Reason::Frame));
     }
-    if explicit && own_variable(site.object, &operand) {
+    if explicit && own_variable(view.object, &operand) {
         return Ok(Access::Free(Reason::Own));
     }
-    Ok(match site.flow.may_fault(site.code.section, number) {
+    Ok(match view.flow.may_fault(view.code.section, number) {
         true => Access::User(operand, size),
         false => Access::Store(operand, size),
     })
 }
 
 /// A call or a jump to an address that the module computes; `None` for other instructions.
-fn call(site: &Site<'_>, insn: &Insn, section: &Section) -> Result<Option<Access>> {
+fn call(view: &FunctionView<'_>, insn: &Insn, section: &Section) -> Result<Option<Access>> {
     let decoded = &insn.insn;
     let source = match decoded.flow_control() {
         // The kernel puts direct calls in place of fixed ones.
@@ -168,7 +168,7 @@ fn call(site: &Site<'_>, insn: &Insn, section: &Section) -> Result<Option<Access
             }
         },
         FlowControl::Call | FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => {
-            thunk_register(insn.names(site.object, section)).map(Source::Register)
+            thunk_register(insn.names(view.object, section)).map(Source::Register)
         }
         _ => None,
     };

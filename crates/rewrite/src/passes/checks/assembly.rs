@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn jumps_are_told_apart_by_where_their_target_comes_from() {
+    fn jumps_differ_by_the_source_of_their_target() {
         // call elsewhere (the tracer); mov rax,[rdi+8*rcx]; jmp rax
         let mut module = Module::new(&[0xe8, 0, 0, 0, 0, 0x48, 0x8b, 0x04, 0xcf, 0xff, 0xe0]);
         module.reloc(TEXT, 1, reloc::PLT32, 4, -4);

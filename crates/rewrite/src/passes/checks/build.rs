@@ -16,7 +16,7 @@ const SLOT_SHIFT: u8 = abi::SLOT_SHIFT as u8;
 #[derive(Clone, Copy, Debug)]
 enum Test<'a> {
     /// Whether tags of the table hold a right.
-    Entries { align: Align, compares: &'a [(u8, u8)], right: u8 },
+    Tags { align: Align, compares: &'a [(u8, u8)], right: u8 },
     /// Whether the address lies outside the kernel's half.
     User,
 }
@@ -52,7 +52,7 @@ impl Builder<'_> {
             .iter()
             .map(|store| write(Source::Address(store.operand), store.size, store.number))
             .collect();
-        let test = Test::Entries { align: look.align, compares: &look.compares, right: abi::WRITE };
+        let test = Test::Tags { align: look.align, compares: &look.compares, right: abi::WRITE };
         self.check(Source::Address(look.operand), test, &questions)
     }
 
@@ -64,7 +64,7 @@ impl Builder<'_> {
 
     /// Checks a call by pointer. A function begins at a multiple of 8.
     pub fn call(&mut self, source: Source) -> Result<Built> {
-        let test = Test::Entries { align: Align::Rotate(SLOT_SHIFT), compares: &[(0, 1)], right: abi::CALL };
+        let test = Test::Tags { align: Align::Rotate(SLOT_SHIFT), compares: &[(0, 1)], right: abi::CALL };
         let question =
             Question { source, ask: |register, _| Ask::Call(register), size: 0, site: self.asks.site };
         self.check(source, test, &[question])
@@ -74,7 +74,7 @@ impl Builder<'_> {
     pub fn bit(&mut self, operand: Operand, index: Register, width: u32) -> Result<Built> {
         if width == 8 && !self.asks.needed.has_flags() {
             let source = Source::Bit(operand, index);
-            let test = Test::Entries { align: Align::Any, compares: &[(0, 1)], right: abi::WRITE };
+            let test = Test::Tags { align: Align::Any, compares: &[(0, 1)], right: abi::WRITE };
             return self.check(source, test, &[write(source, 1, self.asks.site)]);
         }
         let full = index.full_register();
@@ -97,7 +97,7 @@ impl Builder<'_> {
 
     /// Asks about a store by a string instruction that repeats.
     pub fn range(&mut self, shift: u32) -> Result<Built> {
-        self.asks.always(&[], |thunks, _| Ok(vec![thunks.call(Ask::Range(shift))?]))
+        self.asks.ask(Ask::Range(shift))
     }
 
     /// Counts where a loop begins anew and no flags are needed. Once in many rounds it asks the runtime
@@ -190,7 +190,7 @@ impl Builder<'_> {
     /// Instructions from an address in a register, which is lost, to a jump that is taken where the test
     /// fails.
     fn test(&self, scratch: Register, test: Test<'_>) -> Result<Vec<Op>> {
-        let Test::Entries { align, compares, right } = test else {
+        let Test::Tags { align, compares, right } = test else {
             let sign = Instruction::with2(Code::Test_rm64_r64, scratch, scratch);
             return Ok(vec![plain(sign)?, Op::Jump(JS.into(), Label::Out)]);
         };
@@ -217,15 +217,15 @@ impl Builder<'_> {
         ops.push(relative(place, self.table, 0)?);
         let wanted = u32::from(abi::tag(self.domain, right));
         for &(from, count) in compares {
-            let entry = match from {
+            let tag = match from {
                 0 => MemoryOperand::with_base(scratch),
                 _ => MemoryOperand::with_base_displ_size(scratch, i64::from(from), 1),
             };
             ops.push(Op::MayFault);
             ops.push(plain(match count {
-                1 => Instruction::with2(Code::Cmp_rm8_imm8, entry, wanted),
-                2 => Instruction::with2(Code::Cmp_rm16_imm16, entry, wanted * 0x0101),
-                _ => Instruction::with2(Code::Cmp_rm32_imm32, entry, wanted * 0x0101_0101),
+                1 => Instruction::with2(Code::Cmp_rm8_imm8, tag, wanted),
+                2 => Instruction::with2(Code::Cmp_rm16_imm16, tag, wanted * 0x0101),
+                _ => Instruction::with2(Code::Cmp_rm32_imm32, tag, wanted * 0x0101_0101),
             })?);
             ops.push(Op::Jump(JNE.into(), Label::Out));
         }

@@ -2,7 +2,7 @@
 //! The kernel must hold nothing of the frame then, such as queued work or an entry of a wait queue.
 
 use crate::engine::emit::Operand;
-use crate::engine::pass::Site;
+use crate::engine::pass::FunctionView;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 /// Bytes of the smallest object that the kernel may hold: the two pointers of a list entry.
@@ -11,13 +11,13 @@ const SMALLEST: i64 = 16;
 /// Instructions of a function that free a part of the stack, and where that part ends.
 /// Empty if the function takes no address of anything on its stack.
 /// Left out are those where flags are needed, which is rare, and those that the kernel patches.
-pub(super) fn ends(site: &Site<'_>) -> Vec<(u32, Operand)> {
-    let insns = || site.function.insns.clone().map(|number| (number, &site.code.insns[number as usize]));
+pub(super) fn ends(view: &FunctionView<'_>) -> Vec<(u32, Operand)> {
+    let insns = || view.function.insns.clone().map(|number| (number, &view.code.insns[number as usize]));
     let pointer = insns().any(|(_, insn)| copies(&insn.insn, Register::RBP));
     if !insns().any(|(_, insn)| takes_address(&insn.insn, pointer)) {
         return Vec::new();
     }
-    let asked = |number| !site.flow.needed(site.code.section, number).has_flags();
+    let asked = |number| !view.flow.needed(view.code.section, number).has_flags();
     insns()
         .filter(|(number, insn)| !insn.fixed && asked(*number))
         .filter_map(|(number, insn)| Some((number, end(&insn.insn)?)))

@@ -42,7 +42,7 @@ use crate::border::life::Hooks;
 use crate::border::{Done, Interposition};
 use crate::engine::code::Code;
 use crate::engine::object::Object;
-use crate::engine::pass::{Pass, Site};
+use crate::engine::pass::{FunctionView, Pass};
 use crate::engine::patch::Patch;
 use crate::error::Doubt;
 use crate::error::{Result, RewriteError};
@@ -206,41 +206,41 @@ impl Pass for Checks {
         Ok(())
     }
 
-    fn function(&mut self, site: &Site<'_>) -> Result<Vec<(u32, Patch)>> {
+    fn function(&mut self, view: &FunctionView<'_>) -> Result<Vec<(u32, Patch)>> {
         let mut patches = Vec::new();
-        if self.left.contains(&site.object.symbols[site.function.symbol].name) {
+        if self.left.contains(&view.object.symbols[view.function.symbol].name) {
             return Ok(patches);
         }
-        self.keeps_to_the_convention(site)?;
+        self.keeps_to_the_convention(view)?;
         let mut info = InstructionInfoFactory::new();
         let mut groups = Groups::default();
-        for number in heads(site) {
+        for number in heads(view) {
             self.stores.loops += 1;
-            patches.push((number, self.builder(site, number).turn()?.patch));
+            patches.push((number, self.builder(view, number).turn()?.patch));
         }
-        for (number, end) in frames::ends(site) {
+        for (number, end) in frames::ends(view) {
             self.stores.frames += 1;
-            let built = self.builder(site, number).leave_frame(end)?;
+            let built = self.builder(view, number).leave_frame(end)?;
             patches.push((number, self.stores.built(built)));
         }
-        for number in site.function.insns.clone() {
-            let insn = &site.code.insns[number as usize];
+        for number in view.function.insns.clone() {
+            let insn = &view.code.insns[number as usize];
             let info = info.info(&insn.insn);
-            groups.reached(site.flow, site.code.section, number);
-            let access = access(site, number, insn, info)?;
+            groups.reached(view.flow, view.code.section, number);
+            let access = access(view, number, insn, info)?;
             if let Access::Store(operand, size) = access
                 && size.is_power_of_two()
                 && size <= LARGEST
             {
                 self.stores.checked += 1;
                 groups.store(Store { number, operand, size });
-            } else if let Some(patch) = self.alone(site, number, access)? {
+            } else if let Some(patch) = self.alone(view, number, access)? {
                 patches.push((number, patch));
             }
             groups.passed(info);
         }
         for look in groups.looks() {
-            patches.push(self.look(site, &look)?);
+            patches.push(self.look(view, &look)?);
         }
         patches.sort_by_key(|(number, _)| *number);
         Ok(patches)
@@ -267,14 +267,14 @@ impl Pass for Checks {
 
 /// Instructions to which something behind them in the function jumps back.
 /// Left out are those where flags are needed, which is rare, and those that the kernel patches.
-fn heads(site: &Site<'_>) -> BTreeSet<u32> {
-    let range = site.function.insns.clone();
+fn heads(view: &FunctionView<'_>) -> BTreeSet<u32> {
+    let range = view.function.insns.clone();
     let back = range.clone().filter_map(|number| {
-        let target = site.code.insns[number as usize].target?;
+        let target = view.code.insns[number as usize].target?;
         (range.contains(&target) && target <= number).then_some(target)
     });
     let counts = |&number: &u32| {
-        !site.code.insns[number as usize].fixed && !site.flow.needed(site.code.section, number).has_flags()
+        !view.code.insns[number as usize].fixed && !view.flow.needed(view.code.section, number).has_flags()
     };
     back.filter(counts).collect()
 }
@@ -282,9 +282,9 @@ fn heads(site: &Site<'_>) -> BTreeSet<u32> {
 impl Checks {
     /// Refuses functions whose callers rely on registers that a call may change: the code that is put in
     /// changes such registers.
-    fn keeps_to_the_convention(&self, site: &Site<'_>) -> Result<()> {
-        let name = &site.object.symbols[site.function.symbol].name;
-        match site.flow.keeping.contains(name) {
+    fn keeps_to_the_convention(&self, view: &FunctionView<'_>) -> Result<()> {
+        let name = &view.object.symbols[view.function.symbol].name;
+        match view.flow.keeping.contains(name) {
             true => {
                 let why = "its callers use registers afterwards that a call may change";
                 Err(RewriteError::Unproven { doubts: vec![Doubt { function: name.clone(), offset: 0, why }] })
@@ -293,22 +293,22 @@ impl Checks {
         }
     }
 
-    fn builder(&mut self, site: &Site<'_>, number: u32) -> Builder<'_> {
-        let needed = site.flow.needed(site.code.section, number);
+    fn builder(&mut self, view: &FunctionView<'_>, number: u32) -> Builder<'_> {
+        let needed = view.flow.needed(view.code.section, number);
         let asks = Asks { thunks: &mut self.thunks, needed, site: number };
         Builder { table: self.table, loops: self.loops, frames: self.frames, domain: self.domain, asks }
     }
 
     /// One look for several stores, before the first of them.
-    fn look(&mut self, site: &Site<'_>, look: &Look) -> Result<(u32, Patch)> {
+    fn look(&mut self, view: &FunctionView<'_>, look: &Look) -> Result<(u32, Patch)> {
         let number = look.stores.first().map_or(0, |store| store.number);
         self.stores.merged += look.stores.len().saturating_sub(1);
-        let built = self.builder(site, number).look(look)?;
+        let built = self.builder(view, number).look(look)?;
         Ok((number, self.stores.built(built)))
     }
 
     /// The check of an instruction that shares it with no other.
-    fn alone(&mut self, site: &Site<'_>, number: u32, access: Access) -> Result<Option<Patch>> {
+    fn alone(&mut self, view: &FunctionView<'_>, number: u32, access: Access) -> Result<Option<Patch>> {
         let count = match access {
             Access::Nothing => return Ok(None),
             Access::Free(reason) => {
@@ -324,7 +324,7 @@ impl Checks {
         };
         *count += 1;
         self.stores.checked += usize::from(!matches!(access, Access::Call(_)));
-        let mut builder = self.builder(site, number);
+        let mut builder = self.builder(view, number);
         let built = match access {
             Access::Store(operand, size) => {
                 builder.asks.address(operand, |register| Ask::Write(register, size))

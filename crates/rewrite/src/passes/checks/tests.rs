@@ -1,6 +1,6 @@
 //! What is put in front of instructions of each kind.
 
-use crate::engine::object::{Object, Place, Symbol, reloc};
+use crate::engine::object::{Object, SectionIndex, Symbol, reloc};
 use crate::passes::checks::{Checks, Stores};
 use crate::passes::thunks::SECTION;
 use crate::tests::{Module, TEXT, listing};
@@ -119,7 +119,8 @@ fn per_cpu_variables_are_the_modules_own_or_asked_for() {
     let count = import(&mut module, "__preempt_count");
     let section = module.section(".data..percpu", elf::SHF_WRITE, &[0; 8]);
     let own = module.0.symbols.len();
-    let symbol = Symbol { name: "own".into(), place: Place::In(section), ..module.0.symbols[2].clone() };
+    let symbol =
+        Symbol { name: "own".into(), index: SectionIndex::In(section), ..module.0.symbols[2].clone() };
     module.0.symbols.push(symbol);
     module.reloc(TEXT, 4, reloc::ABS32S, count, 0);
     module.reloc(TEXT, 16, reloc::ABS32S, 4, 0);
