@@ -5,6 +5,7 @@ mod dma;
 mod frees;
 mod guest;
 mod hostile;
+mod kernel;
 mod order;
 mod others;
 mod races;

@@ -5,9 +5,9 @@ use super::guest::*;
 #[test]
 fn a_read_after_kfree() {
     let mut g = Guest::new();
-    g.hooked(F, KMALLOC, &[64, GFP_KERNEL], HEAP);
+    g.hooked(F, "kmalloc", &[64, GFP_KERNEL], HEAP);
     g.block(F + 5, WRITE1).store(0, HEAP, 1);
-    g.hooked(F + 7, KFREE, &[HEAP], 0);
+    g.hooked(F + 7, "kfree", &[HEAP], 0);
     g.block(F + 12, READ4).load(0, HEAP + 8, 4);
     let report = g.finish();
     let finding = &report.findings[0];
@@ -32,13 +32,12 @@ fn a_read_after_kfree() {
 #[test]
 fn memory_that_others_got_is_theirs() {
     let mut g = Guest::new();
-    g.hooked(F, KMALLOC, &[64, GFP_KERNEL], HEAP);
+    g.hooked(F, "kmalloc", &[64, GFP_KERNEL], HEAP);
     g.block(F + 5, WRITE1).store(0, HEAP, 1);
-    g.hooked(F + 7, KFREE, &[HEAP], 0);
+    g.hooked(F + 7, "kfree", &[HEAP], 0);
     g.block(F + 12, &[0x90]);
     g.send(0);
-    g.hook(KMALLOC, STACK - 0x4_0000, function(CALLER), &[64, GFP_KERNEL]);
-    g.hook_return(KMALLOC, STACK - 0x4_0000, HEAP);
+    g.by_kernel("kmalloc", &[64, GFP_KERNEL], HEAP);
     g.block(F + 13, READ_AND_BRANCH).load(0, HEAP + 8, 4);
     assert_eq!(g.found(), [""; 0]);
 }
@@ -46,7 +45,7 @@ fn memory_that_others_got_is_theirs() {
 #[test]
 fn one_byte_into_slab_padding() {
     let mut g = Guest::new();
-    g.hooked(F, KMALLOC, &[100, GFP_KERNEL], HEAP);
+    g.hooked(F, "kmalloc", &[100, GFP_KERNEL], HEAP);
     g.block(F + 5, WRITE1).store(0, HEAP + 99, 1);
     g.block(F + 7, WRITE1).store(0, HEAP + 100, 1);
     assert_eq!(
@@ -58,9 +57,8 @@ fn one_byte_into_slab_padding() {
 #[test]
 fn the_kernels_own_objects_reach_to_the_end_of_their_slot() {
     let mut g = Guest::new();
-    g.hook(KMALLOC, STACK - 0x4_0000, function(CALLER), &[100, GFP_KERNEL]);
-    g.hook_return(KMALLOC, STACK - 0x4_0000, HEAP);
-    g.enter(F);
+    g.by_kernel("kmalloc", &[100, GFP_KERNEL], HEAP);
+    g.enter();
     g.block(F, READ_AND_BRANCH).load(0, HEAP + 120, 4);
     assert_eq!(g.found(), [""; 0]);
 }
@@ -68,13 +66,13 @@ fn the_kernels_own_objects_reach_to_the_end_of_their_slot() {
 #[test]
 fn a_small_object_in_a_fresh_slab_page_is_not_the_page() {
     let mut g = Guest::new();
-    g.call(F, KMALLOC, [40, GFP_KERNEL, 0, 0, 0, 0]);
+    g.call(F, "kmalloc", &[40, GFP_KERNEL]);
     let rsp = g.rsp;
-    g.hook(KMALLOC, rsp, F + 5, &[40, GFP_KERNEL]);
+    g.hook("kmalloc", rsp, F + 5, &[40, GFP_KERNEL]);
     // Within the call, this test's hooks report another object at the same address.
-    g.hook(VMALLOC_FN, rsp - 0x100, function(CALLER), &[4096]);
-    g.hook_return(VMALLOC_FN, rsp - 0x100, HEAP);
-    g.hook_return(KMALLOC, rsp, HEAP + 64);
+    g.hook("vmalloc", rsp - 0x100, g.function("caller"), &[4096]);
+    g.hook_return("vmalloc", rsp - 0x100, HEAP);
+    g.hook_return("kmalloc", rsp, HEAP + 64);
     g.back(HEAP + 64);
     g.block(F + 5, WRITE1).store(0, HEAP + 64 + 40, 1);
     g.block(F + 7, WRITE1).store(0, HEAP + 192, 1);
@@ -87,7 +85,7 @@ fn a_small_object_in_a_fresh_slab_page_is_not_the_page() {
 #[test]
 fn beyond_vmalloc_memory_and_its_guard_page() {
     let mut g = Guest::new();
-    g.hooked(F, VMALLOC_FN, &[6000], VMALLOC);
+    g.hooked(F, "vmalloc", &[6000], VMALLOC);
     g.block(F + 5, WRITE1).store(0, VMALLOC + 6000, 1);
     g.block(F + 7, READ4);
     g.page_fault(F + 7, VMALLOC + 8192);
@@ -103,9 +101,8 @@ fn beyond_vmalloc_memory_and_its_guard_page() {
 #[test]
 fn beyond_vmalloc_memory_that_the_kernel_hands_in() {
     let mut g = Guest::new();
-    g.hook(VMALLOC_FN, STACK - 0x4_0000, function(CALLER), &[716]);
-    g.hook_return(VMALLOC_FN, STACK - 0x4_0000, VMALLOC);
-    g.enter(F);
+    g.by_kernel("vmalloc", &[716], VMALLOC);
+    g.enter();
     g.block(F, WRITE1).store(0, VMALLOC + 715, 1);
     g.block(F + 5, WRITE1).store(0, VMALLOC + 716, 1);
     assert_eq!(
@@ -118,14 +115,13 @@ fn beyond_vmalloc_memory_that_the_kernel_hands_in() {
 fn vmalloc_memory_that_only_the_kernel_had_may_be_the_stack_of_a_thread_by_now() {
     for by_driver in [false, true] {
         let mut g = Guest::new();
-        g.hook(VMALLOC_FN, STACK - 0x4_0000, function(CALLER), &[0x8000]);
-        g.hook_return(VMALLOC_FN, STACK - 0x4_0000, VMALLOC);
+        g.by_kernel("vmalloc", &[0x8000], VMALLOC);
         if by_driver {
-            g.hooked(F, VFREE, &[VMALLOC], 0);
+            g.hooked(F, "vfree", &[VMALLOC], 0);
         } else {
-            g.hook(VFREE, STACK - 0x4_0000, function(CALLER), &[VMALLOC]);
+            g.begun_by_kernel("vfree", &[VMALLOC]);
         }
-        g.enter(F);
+        g.enter();
         g.block(F + 12, READ4).load(0, VMALLOC + 0x6000, 4);
         assert_eq!(g.found().len(), usize::from(by_driver));
     }
@@ -135,13 +131,11 @@ fn vmalloc_memory_that_only_the_kernel_had_may_be_the_stack_of_a_thread_by_now()
 fn a_page_around_a_small_object_that_the_kernel_freed_may_be_the_drivers_by_now() {
     for around in [false, true] {
         let mut g = Guest::new();
-        let rsp = STACK - 0x4_0000;
-        g.hook(KMALLOC, rsp, function(CALLER), &[72, GFP_KERNEL]);
-        g.hook_return(KMALLOC, rsp, HEAP + 72);
-        g.hook(KFREE, rsp, function(CALLER), &[HEAP + 72]);
-        g.enter(F);
+        g.by_kernel("kmalloc", &[72, GFP_KERNEL], HEAP + 72);
+        g.begun_by_kernel("kfree", &[HEAP + 72]);
+        g.enter();
         if around {
-            g.called(F, COPY_TO_USER, [0x1000, HEAP, 4096, 0, 0, 0]);
+            g.called(F, "copy_to_user", &[0x1000, HEAP, 4096]);
         } else {
             g.block(F, READ4).load(0, HEAP + 80, 4);
         }
@@ -152,7 +146,7 @@ fn a_page_around_a_small_object_that_the_kernel_freed_may_be_the_drivers_by_now(
 #[test]
 fn beyond_mapped_registers() {
     let mut g = Guest::new();
-    g.hooked(F, IOREMAP, &[0xfebf_0000, 0x80], MMIO);
+    g.hooked(F, "ioremap", &[0xfebf_0000, 0x80], MMIO);
     g.block(F + 5, READ4).device(0, MMIO + 0x7c, 4, false);
     g.block(F + 7, READ4).device(0, MMIO + 0x90, 4, false);
     assert_eq!(
@@ -250,9 +244,9 @@ fn a_fault_that_is_expected_or_dealt_with() {
 #[test]
 fn the_kernels_copy_counts_as_the_drivers() {
     let mut g = Guest::new();
-    g.hooked(F, KMALLOC, &[64, GFP_KERNEL | GFP_ZERO], HEAP);
+    g.hooked(F, "kmalloc", &[64, GFP_KERNEL | GFP_ZERO], HEAP);
     g.block(F + 5, &[0x90]);
-    g.called(F + 6, MEMCPY, [HEAP, HEAP + 0x1000, 65, 0, 0, 0]);
+    g.called(F + 6, "memcpy", &[HEAP, HEAP + 0x1000, 65]);
     g.block(F + 11, &[0x90]);
     assert_eq!(
         g.found(),
@@ -263,12 +257,12 @@ fn the_kernels_copy_counts_as_the_drivers() {
 #[test]
 fn a_stack_where_freed_memory_was() {
     let mut g = Guest::new();
-    g.hooked(F, VMALLOC_FN, &[0x8000], VMALLOC);
+    g.hooked(F, "vmalloc", &[0x8000], VMALLOC);
     g.block(F + 5, &[0x90]);
-    g.hooked(F + 6, VFREE, &[VMALLOC], 0);
+    g.hooked(F + 6, "vfree", &[VMALLOC], 0);
     g.block(F + 11, &[0x90]);
     g.rsp = VMALLOC + 0x3f00;
-    g.enter(G);
+    g.enter();
     // push rbx
     g.block(G, &[0x53]).store(0, VMALLOC + 0x3ef8, 8);
     assert_eq!(g.found(), [""; 0]);

@@ -4,7 +4,7 @@ use super::guest::*;
 
 fn allocated(size: u64) -> Guest {
     let mut g = Guest::new();
-    g.hooked(F, KMALLOC, &[size, GFP_KERNEL], HEAP);
+    g.hooked(F, "kmalloc", &[size, GFP_KERNEL], HEAP);
     g.block(F + 5, WRITE1).store(0, HEAP, 1);
     g
 }
@@ -12,9 +12,9 @@ fn allocated(size: u64) -> Guest {
 #[test]
 fn twice() {
     let mut g = allocated(64);
-    g.hooked(F + 7, KFREE, &[HEAP], 0);
+    g.hooked(F + 7, "kfree", &[HEAP], 0);
     g.block(F + 12, &[0x90]);
-    g.hooked(F + 13, KFREE, &[HEAP], 0);
+    g.hooked(F + 13, "kfree", &[HEAP], 0);
     g.block(F + 18, &[0x90]);
     assert_eq!(g.found(), ["double-free at f+0xd: kfree of a 64-byte slab object that is already free"]);
 }
@@ -23,9 +23,9 @@ fn twice() {
 fn twice_through_a_free_that_tells_no_return() {
     let mut g = allocated(64);
     for at in [F + 7, F + 12] {
-        g.call(at, KFREE, [HEAP, 0, 0, 0, 0, 0]);
+        g.call(at, "kfree", &[HEAP]);
         let rsp = g.rsp;
-        g.hook(KFREE, rsp, at + 5, &[HEAP]);
+        g.hook("kfree", rsp, at + 5, &[HEAP]);
         g.back(0);
     }
     g.block(F + 17, &[0x90]);
@@ -35,13 +35,12 @@ fn twice_through_a_free_that_tells_no_return() {
 #[test]
 fn once_though_the_task_began_a_free_there_before_and_told_no_end() {
     let mut g = Guest::new();
-    g.hook(KMALLOC, STACK - 0x4_0000, function(CALLER), &[64, GFP_KERNEL]);
-    g.hook_return(KMALLOC, STACK - 0x4_0000, HEAP);
+    g.by_kernel("kmalloc", &[64, GFP_KERNEL], HEAP);
     // The task had another stack then.
-    g.hook(KFREE, STACK - 0x4_0000, function(CALLER), &[HEAP]);
-    g.hooked(F, KMALLOC, &[64, GFP_KERNEL], HEAP);
+    g.begun_by_kernel("kfree", &[HEAP]);
+    g.hooked(F, "kmalloc", &[64, GFP_KERNEL], HEAP);
     g.block(F + 5, WRITE1).store(0, HEAP, 1);
-    g.hooked(F + 7, KFREE, &[HEAP], 0);
+    g.hooked(F + 7, "kfree", &[HEAP], 0);
     g.block(F + 12, &[0x90]);
     g.unload();
     assert_eq!(g.found(), [] as [&str; 0]);
@@ -50,13 +49,12 @@ fn once_though_the_task_began_a_free_there_before_and_told_no_end() {
 #[test]
 fn twice_after_others_had_the_memory() {
     let mut g = allocated(64);
-    g.hooked(F + 7, KFREE, &[HEAP], 0);
+    g.hooked(F + 7, "kfree", &[HEAP], 0);
     g.block(F + 12, &[0x90]);
     g.send(0);
-    g.hook(VMALLOC_FN, STACK - 0x4_0000, function(CALLER), &[4096]);
-    g.hook_return(VMALLOC_FN, STACK - 0x4_0000, HEAP);
+    g.by_kernel("vmalloc", &[4096], HEAP);
     g.block(F + 13, &[0x90]);
-    g.hooked(F + 14, KFREE, &[HEAP], 0);
+    g.hooked(F + 14, "kfree", &[HEAP], 0);
     g.block(F + 19, &[0x90]);
     assert!(g.found()[0].starts_with("double-free at f+0xe"));
 }
@@ -64,7 +62,7 @@ fn twice_after_others_had_the_memory() {
 #[test]
 fn a_pointer_into_the_middle() {
     let mut g = allocated(64);
-    g.hooked(F + 7, KFREE, &[HEAP + 16], 0);
+    g.hooked(F + 7, "kfree", &[HEAP + 16], 0);
     g.block(F + 12, &[0x90]);
     assert_eq!(
         g.found(),
@@ -75,7 +73,7 @@ fn a_pointer_into_the_middle() {
 #[test]
 fn a_variable() {
     let mut g = Guest::new();
-    g.hooked(F, KFREE, &[SLOTS], 0);
+    g.hooked(F, "kfree", &[SLOTS], 0);
     g.block(F + 5, &[0x90]);
     assert_eq!(g.found(), ["invalid-free at f+0x0: kfree of a pointer to memory of a module"]);
 }
@@ -83,7 +81,7 @@ fn a_variable() {
 #[test]
 fn by_the_wrong_function() {
     let mut g = allocated(200);
-    g.hooked(F + 7, VFREE, &[HEAP], 0);
+    g.hooked(F + 7, "vfree", &[HEAP], 0);
     g.block(F + 12, &[0x90]);
     g.unload();
     assert_eq!(g.found(), ["mismatched-free at f+0x7: vfree of a 200-byte slab object"]);
@@ -93,9 +91,9 @@ fn by_the_wrong_function() {
 fn into_the_wrong_cache() {
     let (requests, replies) = (HEAP + 0x10000, HEAP + 0x20000);
     let mut g = Guest::new();
-    g.hooked(F, CACHE_ALLOC, &[replies, GFP_KERNEL, 184], HEAP);
+    g.hooked(F, "kmem_cache_alloc", &[replies, GFP_KERNEL, 184], HEAP);
     g.block(F + 5, &[0x90]);
-    g.hooked(F + 6, CACHE_FREE, &[requests, HEAP], 0);
+    g.hooked(F + 6, "kmem_cache_free", &[requests, HEAP], 0);
     g.block(F + 11, &[0x90]);
     assert_eq!(
         g.found(),
@@ -117,7 +115,7 @@ fn never() {
 #[test]
 fn what_the_kernel_may_own_is_no_leak() {
     let mut g = allocated(100);
-    g.called(F + 7, SCRIBBLE, [HEAP, 0, 0, 0, 0, 0]);
+    g.called(F + 7, "scribble", &[HEAP]);
     g.block(F + 12, &[0x90]);
     g.unload();
     assert_eq!(g.found(), [""; 0]);
@@ -126,20 +124,20 @@ fn what_the_kernel_may_own_is_no_leak() {
 #[test]
 fn managed_memory_begins_behind_its_header_and_goes_with_its_device() {
     let mut g = Guest::new();
-    g.call(F, DEVM_KMALLOC, [1, 5000, GFP_KERNEL, 0, 0, 0]);
+    g.call(F, "devm_kmalloc", &[1, 5000, GFP_KERNEL]);
     let rsp = g.rsp;
-    g.hook(DEVM_KMALLOC, rsp, F + 5, &[1, 5000, GFP_KERNEL]);
-    g.hook(KMALLOC, rsp - 0x80, function(CALLER), &[5040, GFP_KERNEL]);
-    g.hook_return(KMALLOC, rsp - 0x80, HEAP);
-    g.hook_return(DEVM_KMALLOC, rsp, HEAP + 40);
+    g.hook("devm_kmalloc", rsp, F + 5, &[1, 5000, GFP_KERNEL]);
+    g.hook("kmalloc", rsp - 0x80, g.function("caller"), &[5040, GFP_KERNEL]);
+    g.hook_return("kmalloc", rsp - 0x80, HEAP);
+    g.hook_return("devm_kmalloc", rsp, HEAP + 40);
     g.back(HEAP + 40);
     g.block(F + 5, WRITE1).store(0, HEAP + 40 + 4999, 1);
     g.block(F + 7, WRITE1).store(0, HEAP + 40 + 5000, 1);
     // The kernel frees it, from its base.
-    g.call(F + 9, SCRIBBLE, [0; 6]);
+    g.call(F + 9, "scribble", &[]);
     let rsp = g.rsp;
-    g.hook(KFREE, rsp - 0x80, function(CALLER), &[HEAP]);
-    g.hook_return(KFREE, rsp - 0x80, 0);
+    g.hook("kfree", rsp - 0x80, g.function("caller"), &[HEAP]);
+    g.hook_return("kfree", rsp - 0x80, 0);
     g.back(0);
     g.block(F + 14, READ4).load(0, HEAP + 40, 4);
     assert_eq!(
@@ -154,14 +152,14 @@ fn managed_memory_begins_behind_its_header_and_goes_with_its_device() {
 #[test]
 fn krealloc_frees_what_it_moves() {
     let mut g = allocated(80);
-    g.call(F + 7, KREALLOC, [HEAP, 4000, GFP_KERNEL, 0, 0, 0]);
+    g.call(F + 7, "krealloc", &[HEAP, 4000, GFP_KERNEL]);
     let rsp = g.rsp;
-    g.hook(KREALLOC, rsp, F + 12, &[HEAP, 4000, GFP_KERNEL]);
-    g.hook(KMALLOC, rsp - 0x80, function(CALLER), &[4000, GFP_KERNEL]);
-    g.hook_return(KMALLOC, rsp - 0x80, HEAP + 0x4000);
-    g.hook(KFREE, rsp - 0x80, function(CALLER), &[HEAP]);
-    g.hook_return(KFREE, rsp - 0x80, 0);
-    g.hook_return(KREALLOC, rsp, HEAP + 0x4000);
+    g.hook("krealloc", rsp, F + 12, &[HEAP, 4000, GFP_KERNEL]);
+    g.hook("kmalloc", rsp - 0x80, g.function("caller"), &[4000, GFP_KERNEL]);
+    g.hook_return("kmalloc", rsp - 0x80, HEAP + 0x4000);
+    g.hook("kfree", rsp - 0x80, g.function("caller"), &[HEAP]);
+    g.hook_return("kfree", rsp - 0x80, 0);
+    g.hook_return("krealloc", rsp, HEAP + 0x4000);
     g.back(HEAP + 0x4000);
     g.block(F + 12, READ4).load(0, HEAP, 4);
     g.block(F + 14, READ4).load(0, HEAP + 0x4000, 4);
@@ -173,12 +171,12 @@ fn krealloc_frees_what_it_moves() {
 
 #[test]
 fn not_what_the_kernel_allocates_after_the_driver_has_left_by_a_jump() {
-    for (ret, leaks) in [(function(CALLER) + 9, 1), (function(CALLER) + 70, 0)] {
+    for (at, leaks) in [(9, 1), (70, 0)] {
         let mut g = Guest::new();
-        g.jump(F, SCRIBBLE);
+        g.jump(F, "scribble");
         let rsp = g.rsp;
-        g.hook(KMALLOC, rsp, ret, &[64, GFP_KERNEL]);
-        g.hook_return(KMALLOC, rsp, HEAP);
+        g.hook("kmalloc", rsp, g.function("caller") + at, &[64, GFP_KERNEL]);
+        g.hook_return("kmalloc", rsp, HEAP);
         g.unload();
         assert_eq!(g.found().len(), leaks);
     }
@@ -189,7 +187,7 @@ fn not_what_the_kernel_allocates_after_the_driver_has_left_by_a_jump() {
 fn a_repeated_instruction_is_checked_before_it_runs() {
     for before in [&[][..], &[0x90]] {
         let mut g = allocated(64);
-        g.hooked(F + 7, KFREE, &[HEAP], 0);
+        g.hooked(F + 7, "kfree", &[HEAP], 0);
         // rep outsb, from memory that is free
         g.block(F + 12, &[before, &[0xf3, 0x6e]].concat());
         g.rep(before.len() as u64, 8, HEAP, 0);

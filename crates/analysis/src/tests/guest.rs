@@ -1,179 +1,59 @@
 //! A guest made of words: one module, a few kernel functions, and the events that running code would log.
 
-use crate::machine::{ModuleMap, Range, Region, World};
+pub use super::kernel::*;
 use crate::outcome::Outcome;
 use crate::session::{Config, Session};
 use guardrail_finding::Finding;
-use guardrail_knowledge::effect::{Class, Direction, Effect, Len, Ptr, Summary, Zeroed};
-use guardrail_trace::event::{Access, EnterFlags, Global, Head, Kind, RegionFlags};
-use std::sync::Arc;
+use guardrail_knowledge::effect::{Class, Direction, Effect, Len, Ptr, Zeroed};
+use guardrail_trace::event::{Access, EnterFlags, Head, Kind};
+use std::rc::Rc;
 
-pub const MODULE: u64 = 0xffff_ffff_c000_0000;
-/// The function `f`, which tests run unless they say otherwise.
-pub const F: u64 = MODULE + 0x100;
-/// The function `g`.
-pub const G: u64 = MODULE + 0x200;
-/// A variable of 37 bytes with a gap behind it.
-pub const SLOTS: u64 = MODULE + 0x2000;
-/// The code of the other module `core`: `core_submit`, and 0x100 further `up_core`.
-pub const CORE: u64 = 0xffff_ffff_c100_0000;
-pub const SLIDE: u64 = 0x1000_0000;
-const TEXT: u64 = 0xffff_ffff_8100_0000;
 pub const TASK: u64 = 0xffff_8880_0100_0000;
 /// The value of rsp where `f` begins.
 pub const STACK: u64 = 0xffff_c900_0000_3f00;
-pub const HEAP: u64 = 0xffff_8880_0200_0000;
+/// The value of rsp where the kernel calls functions for itself.
+pub const KERNEL_STACK: u64 = STACK - 0x4_0000;
 pub const VMALLOC: u64 = 0xffff_c900_1000_0000;
 pub const MMIO: u64 = 0xffff_c900_2000_0000;
 /// Values of registers that effects name by argument.
 pub const GFP_KERNEL: u64 = 0xcc0;
 pub const GFP_ZERO: u64 = 0x100;
 
-/// Kernel functions, by number: hooks first, then others. A new one that is no hook is added at the end.
-const FUNCTIONS: [&str; 17] = [
-    "kmalloc",
-    "kfree",
-    "vmalloc",
-    "vfree",
-    "ioremap",
-    "devm_kmalloc",
-    "krealloc",
-    "kmem_cache_alloc",
-    "kmem_cache_free",
-    "ksize",
-    "copy_to_user",
-    "dma_map_single",
-    "memcpy",
-    "scribble",
-    "asm_exc_page_fault",
-    "caller",
-    "look_at",
-];
-pub const KMALLOC: u64 = 0;
-pub const KFREE: u64 = 1;
-pub const VMALLOC_FN: u64 = 2;
-pub const VFREE: u64 = 3;
-pub const IOREMAP: u64 = 4;
-pub const DEVM_KMALLOC: u64 = 5;
-pub const KREALLOC: u64 = 6;
-pub const CACHE_ALLOC: u64 = 7;
-pub const CACHE_FREE: u64 = 8;
-const HOOKS: u64 = 10;
-pub const COPY_TO_USER: u64 = 10;
-pub const DMA_MAP: u64 = 11;
-pub const MEMCPY: u64 = 12;
-/// A function without a summary.
-pub const SCRIBBLE: u64 = 13;
-pub const PAGE_FAULT: u64 = 14;
-pub const CALLER: u64 = 15;
-/// A function that reads what its first argument points to.
-pub const LOOK_AT: u64 = 16;
-
-/// The address of function `n` in memory.
-pub fn function(n: u64) -> u64 {
-    TEXT + n * 0x100 + SLIDE
-}
-
-struct Hand;
-
-fn alloc(class: Class, size: Len, zeroed: Zeroed) -> Effect {
-    Effect::Alloc { class, size, zeroed, page: false, cache: None, realloc: None }
-}
-
-fn free(classes: Vec<Class>) -> Effect {
-    Effect::Free { ptr: Ptr::Arg(0), classes, cache: None }
-}
-
-fn effects(n: u64) -> Option<Vec<Effect>> {
-    Some(match n {
-        KMALLOC => vec![alloc(Class::Slab, Len::Arg(0), Zeroed::Gfp(1))],
-        KFREE => vec![free(vec![Class::Slab])],
-        VMALLOC_FN => vec![alloc(Class::Vmalloc, Len::Arg(0), Zeroed::No)],
-        VFREE => vec![free(vec![Class::Vmalloc])],
-        IOREMAP => vec![alloc(Class::Io, Len::Arg(1), Zeroed::No)],
-        DEVM_KMALLOC => vec![alloc(Class::Managed, Len::Arg(1), Zeroed::Gfp(2))],
-        KREALLOC => vec![Effect::Alloc {
-            class: Class::Slab,
-            size: Len::Arg(1),
-            zeroed: Zeroed::Gfp(2),
-            page: false,
-            cache: None,
-            realloc: Some(0),
-        }],
-        CACHE_ALLOC => vec![Effect::Alloc {
-            class: Class::Cache,
-            size: Len::Deref(0),
-            zeroed: Zeroed::Gfp(1),
-            page: false,
-            cache: Some(0),
-            realloc: None,
-        }],
-        CACHE_FREE => {
-            vec![Effect::Free { ptr: Ptr::Arg(1), classes: vec![Class::Cache, Class::Slab], cache: Some(0) }]
-        }
-        9 => vec![Effect::Grow { ptr: Ptr::Arg(0) }],
-        COPY_TO_USER => vec![Effect::ToUser { src: Ptr::Arg(1), len: Len::Arg(2) }],
-        DMA_MAP => {
-            vec![Effect::DmaMap { ptr: Ptr::Arg(1), len: Len::Arg(2), direction: Direction::Arg(3) }]
-        }
-        LOOK_AT => vec![Effect::Read { ptr: Ptr::Arg(0), len: Len::Const(8) }],
-        MEMCPY => vec![Effect::Copy { dst: Ptr::Arg(0), src: Ptr::Arg(1), len: Len::Arg(2) }],
-        _ => return None,
-    })
-}
-
-fn summary(n: u64) -> Summary {
-    let name = FUNCTIONS.get(n as usize).copied().unwrap_or("?");
-    match effects(n) {
-        Some(effects) => Summary { name: name.to_owned(), effects },
-        None => Summary::unknown(name),
-    }
-}
-
-impl World for Hand {
-    fn function_at(&self, at: u64) -> Option<(String, u64)> {
-        let offset = at.checked_sub(TEXT)?;
-        let name = FUNCTIONS.get((offset / 0x100) as usize)?;
-        Some(((*name).to_owned(), offset % 0x100))
-    }
-    fn hook(&self, number: u64) -> Option<Arc<Summary>> {
-        (number < HOOKS).then(|| Arc::new(summary(number)))
-    }
-    fn hook_args(&self, number: u64) -> usize {
-        if number == CACHE_ALLOC { 2 } else { 6 }
-    }
-    fn hook_address(&self, number: u64) -> u64 {
-        TEXT + number * 0x100
-    }
-    fn call(&self, name: &str) -> Arc<Summary> {
-        let n = FUNCTIONS.iter().position(|f| *f == name).unwrap_or(usize::MAX);
-        Arc::new(summary(n as u64))
-    }
-    fn module(&self, name: &str, _: &[Region], _: &[u64]) -> Option<ModuleMap> {
-        let range = |start: u64, end: u64, name: &str| Range { start, end, name: name.into() };
-        if name == "core" {
-            let functions =
-                vec![range(CORE, CORE + 0x100, "core_submit"), range(CORE + 0x100, CORE + 0x200, "up_core")];
-            return Some(ModuleMap { functions, ..ModuleMap::default() });
-        }
-        Some(ModuleMap {
-            functions: vec![range(F, G, "f"), range(G, G + 0x100, "g")],
-            data: vec![range(SLOTS, SLOTS + 37, "slots")],
-            gaps: vec![range(SLOTS + 37, SLOTS + 64, "slots")],
-            ex_table: vec![F + 0x80],
-            lines: None,
-        })
-    }
-}
-
-/// The guest's kernel and module.
-pub fn world() -> Box<dyn World> {
-    Box::new(Hand)
+/// A kernel with functions that allocate, free and copy memory.
+pub fn kernel() -> Kernel {
+    let (to, from, len) = (Ptr::Arg(0), Ptr::Arg(1), Len::Arg(2));
+    let moved = |size, cache, realloc, class| Effect::Alloc {
+        class,
+        size,
+        zeroed: Zeroed::Gfp(if cache { 1 } else { 2 }),
+        page: false,
+        cache: cache.then_some(0),
+        realloc,
+    };
+    let classes = vec![Class::Cache, Class::Slab];
+    Kernel::new()
+        .hook("kmalloc", [alloc(Class::Slab, Len::Arg(0), Zeroed::Gfp(1))])
+        .hook("kfree", [free(0, Class::Slab)])
+        .hook("vmalloc", [alloc(Class::Vmalloc, Len::Arg(0), Zeroed::No)])
+        .hook("vfree", [free(0, Class::Vmalloc)])
+        .hook("ioremap", [alloc(Class::Io, Len::Arg(1), Zeroed::No)])
+        .hook("devm_kmalloc", [alloc(Class::Managed, Len::Arg(1), Zeroed::Gfp(2))])
+        .hook("krealloc", [moved(Len::Arg(1), false, Some(0), Class::Slab)])
+        .hook("kmem_cache_alloc", [moved(Len::Deref(0), true, None, Class::Cache)])
+        .recording(2)
+        .hook("kmem_cache_free", [Effect::Free { ptr: from, classes, cache: Some(0) }])
+        .hook("ksize", [Effect::Grow { ptr: to }])
+        .function("copy_to_user", [Effect::ToUser { src: from, len }])
+        .function("dma_map_single", [Effect::DmaMap { ptr: from, len, direction: Direction::Arg(3) }])
+        .function("memcpy", [Effect::Copy { dst: to, src: from, len }])
+        .function("look_at", [Effect::Read { ptr: to, len: Len::Const(8) }])
+        .unknown("scribble")
 }
 
 /// The guest, with the words that are not sent yet.
 pub struct Guest {
     session: Session,
+    kernel: Rc<Kernel>,
     words: Vec<u64>,
     blocks: u64,
     /// The vCPU that runs where tests name 0.
@@ -186,29 +66,27 @@ pub struct Guest {
 impl Guest {
     /// A guest with the module loaded and `f` entered from the kernel.
     pub fn new() -> Guest {
-        let mut guest = Guest::idle();
-        guest.enter(F);
+        let mut guest = Guest::with(kernel(), &["dmcheck"]);
+        guest.enter();
         guest
     }
 
-    /// A guest with the module loaded.
-    pub fn idle() -> Guest {
-        Guest::with(Box::new(Hand), &["dmcheck"])
-    }
-
-    /// A guest in another world and with other tools, with the module loaded.
-    pub fn with(world: Box<dyn World>, tools: &[&str]) -> Guest {
-        let config = Config { world, tools: tools.iter().map(|tool| (*tool).to_owned()).collect() };
+    /// A guest with another kernel and other tools, with the module loaded.
+    pub fn with(kernel: Kernel, tools: &[&str]) -> Guest {
+        let kernel = Rc::new(kernel);
+        let tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
+        let config = Config { world: Box::new(Rc::clone(&kernel)), tools };
         let session = Session::new(config).expect("the tool exists");
         let mut guest =
-            Guest { session, words: Vec::new(), blocks: 0, ring: 0, who: (TASK, 42, 0, 0), rsp: STACK };
-        guest.words.extend([Head::encode(Kind::Global, Global::Slide as u8, 0), SLIDE]);
+            Guest { session, kernel, words: begins(), blocks: 0, ring: 0, who: (TASK, 42, 0, 0), rsp: STACK };
         guest.words.extend([Head::encode(Kind::Thread, 0, 42), TASK, u64::from_le_bytes(*b"insmod\0\0"), 0]);
-        guest.words.extend([Head::encode(Kind::ModuleLoad, 2, 0x1234_5678), 0]);
-        guest.words.extend([u64::from_le_bytes(*b"drv\0\0\0\0\0"), 0, 0, 0, 0, 0, 0, 0]);
-        guest.words.extend([MODULE, 0x2000, RegionFlags::TEXT, SLOTS, 0x1000, 0]);
         guest.send(4);
         guest
+    }
+
+    /// The address of a kernel function.
+    pub fn function(&self, name: &str) -> u64 {
+        self.kernel.address(name)
     }
 
     /// Sends the gathered words as a segment.
@@ -229,15 +107,14 @@ impl Guest {
         self.words.extend([Head::encode(Kind::Enter, flags, count), task, self.rsp, rax, pid]);
         if args {
             self.words.extend([0; 6]);
-            self.words.push(function(CALLER) + 9);
+            self.words.push(self.function("caller") + 9);
         }
     }
 
-    /// The kernel calls the driver at `addr`.
-    pub fn enter(&mut self, addr: u64) {
+    /// The kernel calls the driver.
+    pub fn enter(&mut self) {
         self.send(0);
         self.enter_words(true, 0);
-        let _ = addr;
     }
 
     /// The kernel calls the driver on vCPU `ring`, in a task and at the level that `preempt_count` says.
@@ -253,13 +130,7 @@ impl Guest {
     /// A block of code at `addr` runs.
     pub fn block(&mut self, addr: u64, bytes: &[u8]) -> &mut Self {
         self.blocks += 1;
-        let mut def = vec![Head::encode(Kind::BlockDef, 0, self.blocks), addr, bytes.len() as u64];
-        def.extend(bytes.chunks(8).map(|c| {
-            let mut word = [0; 8];
-            word[..c.len()].copy_from_slice(c);
-            u64::from_le_bytes(word)
-        }));
-        self.session.segment(4, &def);
+        self.session.segment(4, &defines(self.blocks, addr, bytes));
         self.words.push(Head::encode(Kind::Block, 0, self.blocks));
         self
     }
@@ -288,33 +159,45 @@ impl Guest {
         self
     }
 
-    /// The driver calls kernel function `n` at `addr`.
-    pub fn call(&mut self, addr: u64, n: u64, args: [u64; 6]) {
-        self.call_at(addr, function(n), args);
+    /// The driver calls a kernel function at `addr`.
+    pub fn call(&mut self, addr: u64, name: &str, args: &[u64]) {
+        self.call_at(addr, self.function(name), args);
     }
 
-    /// The driver's function ends with a jump to kernel function `n`.
-    pub fn jump(&mut self, addr: u64, n: u64) {
+    /// The driver's function ends with a jump to a kernel function.
+    pub fn jump(&mut self, addr: u64, name: &str) {
         self.block(addr, &[0xe9, 0, 0, 0, 0]);
-        self.words.extend([Head::encode(Kind::Call, 1, function(n)), self.rsp, 0, 0, 0, 0, 0, 0]);
+        self.words.extend([Head::encode(Kind::Call, 1, self.function(name)), self.rsp, 0, 0, 0, 0, 0, 0]);
         self.send(0);
     }
 
     /// A hooked function begins; `ret` is its return address.
-    pub fn hook(&mut self, n: u64, rsp: u64, ret: u64, args: &[u64]) {
-        self.words.extend([Head::encode(Kind::HookCall, args.len() as u8, n), TASK, rsp, ret]);
+    pub fn hook(&mut self, name: &str, rsp: u64, ret: u64, args: &[u64]) {
+        let number = self.kernel.number(name);
+        self.words.extend([Head::encode(Kind::HookCall, args.len() as u8, number), TASK, rsp, ret]);
         self.words.extend(args);
         self.send(0);
     }
 
-    pub fn hook_return(&mut self, n: u64, rsp: u64, result: u64) {
-        self.words.extend([Head::encode(Kind::HookRet, 0, n), rsp, result]);
+    pub fn hook_return(&mut self, name: &str, rsp: u64, result: u64) {
+        self.words.extend([Head::encode(Kind::HookRet, 0, self.kernel.number(name)), rsp, result]);
         self.send(0);
     }
 
+    /// The kernel calls a hooked function for itself; its return is not seen.
+    pub fn begun_by_kernel(&mut self, name: &str, args: &[u64]) {
+        self.hook(name, KERNEL_STACK, self.function("caller"), args);
+    }
+
+    /// The kernel calls a hooked function for itself.
+    pub fn by_kernel(&mut self, name: &str, args: &[u64], result: u64) {
+        self.begun_by_kernel(name, args);
+        self.hook_return(name, KERNEL_STACK, result);
+    }
+
     /// The elements of a list that was passed to the hooked function.
-    pub fn list(&mut self, n: u64, rsp: u64, words: &[u64]) {
-        self.words.extend([Head::encode(Kind::List, 0, n), rsp, words.len() as u64]);
+    pub fn list(&mut self, name: &str, rsp: u64, words: &[u64]) {
+        self.words.extend([Head::encode(Kind::List, 0, self.kernel.number(name)), rsp, words.len() as u64]);
         self.words.extend(words);
         self.send(0);
     }
@@ -325,28 +208,28 @@ impl Guest {
         self.enter_words(false, result);
     }
 
-    /// The driver calls hooked function `n` at `addr`, and it returns `result`.
-    pub fn hooked(&mut self, addr: u64, n: u64, args: &[u64], result: u64) {
-        let mut six = [0; 6];
-        let count = args.len().min(6);
-        six[..count].copy_from_slice(&args[..count]);
-        self.call(addr, n, six);
-        let rsp = self.rsp;
-        self.hook(n, rsp, addr + 5, args);
-        self.hook_return(n, rsp, result);
+    /// The driver calls a hooked function at `addr`, which returns `result`.
+    pub fn hooked(&mut self, addr: u64, name: &str, args: &[u64], result: u64) {
+        self.call(addr, name, &args[..args.len().min(6)]);
+        self.hook(name, self.rsp, addr + 5, args);
+        self.hook_return(name, self.rsp, result);
         self.back(result);
     }
 
-    /// The driver calls kernel function `n` and it returns.
-    pub fn called(&mut self, addr: u64, n: u64, args: [u64; 6]) {
-        self.call(addr, n, args);
+    /// The driver calls a kernel function at `addr` and it returns.
+    pub fn called(&mut self, addr: u64, name: &str, args: &[u64]) {
+        self.call(addr, name, args);
         self.back(0);
     }
 
     /// An exception at `pc`.
     pub fn page_fault(&mut self, pc: u64, addr: u64) {
         self.send(0);
-        self.words.extend([Head::encode(Kind::Discontinuity, 2, pc), function(PAGE_FAULT), addr]);
+        self.words.extend([
+            Head::encode(Kind::Discontinuity, 2, pc),
+            self.function("asm_exc_page_fault"),
+            addr,
+        ]);
         self.send(0);
     }
 
@@ -355,7 +238,7 @@ impl Guest {
         self.send(0);
         self.words.extend([Head::encode(Kind::Discontinuity, 2, pc - 2), pc - 2, addr]);
         self.send(0);
-        self.words.extend([Head::encode(Kind::Discontinuity, 1, pc), function(PAGE_FAULT), 0]);
+        self.words.extend([Head::encode(Kind::Discontinuity, 1, pc), self.function("asm_exc_page_fault"), 0]);
         self.send(0);
     }
 
@@ -367,9 +250,7 @@ impl Guest {
     /// A module that is not watched is loaded, with its code at `CORE`.
     pub fn load_other(&mut self, name: &[u8; 8]) {
         self.send(0);
-        self.words.extend([Head::encode(Kind::OtherModule, 1, CORE + 0x800), 0]);
-        self.words.extend([u64::from_le_bytes(*name), 0, 0, 0, 0, 0, 0, 0]);
-        self.words.extend([CORE, 0x1000, RegionFlags::TEXT]);
+        self.words = loads_other(name);
         self.send(4);
     }
 
@@ -380,16 +261,16 @@ impl Guest {
     }
 
     /// The code at `addr` calls the function at `target`, which returns.
-    pub fn called_at(&mut self, addr: u64, target: u64, args: [u64; 6]) {
+    pub fn called_at(&mut self, addr: u64, target: u64, args: &[u64]) {
         self.call_at(addr, target, args);
         self.back(0);
     }
 
     /// The code at `addr` calls the function at `target`.
-    pub fn call_at(&mut self, addr: u64, target: u64, args: [u64; 6]) {
+    pub fn call_at(&mut self, addr: u64, target: u64, args: &[u64]) {
         self.block(addr, &[0xe8, 0, 0, 0, 0]);
         self.words.extend([Head::encode(Kind::Call, 0, target), self.rsp]);
-        self.words.extend(args);
+        self.words.extend(six(args));
         self.rsp -= 8;
         self.store(0, self.rsp, 8);
         self.send(0);

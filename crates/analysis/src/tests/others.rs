@@ -4,11 +4,11 @@ use super::guest::*;
 
 /// A use after free whose object was freed by `core`, on behalf of the driver.
 fn freed_by_core(mut g: Guest) -> Vec<String> {
-    g.hooked(F, KMALLOC, &[64, GFP_KERNEL], HEAP);
+    g.hooked(F, "kmalloc", &[64, GFP_KERNEL], HEAP);
     g.block(F + 5, WRITE1).store(0, HEAP, 1);
-    g.call_at(F + 7, CORE, [HEAP, 0, 0, 0, 0, 0]);
-    g.hook(KFREE, STACK - 0x40, CORE + 0x24, &[HEAP]);
-    g.hook_return(KFREE, STACK - 0x40, 0);
+    g.call_at(F + 7, CORE, &[HEAP]);
+    g.hook("kfree", STACK - 0x40, CORE + 0x24, &[HEAP]);
+    g.hook_return("kfree", STACK - 0x40, 0);
     g.back(0);
     g.block(F + 12, READ4).load(0, HEAP + 8, 4);
     let report = g.finish();
@@ -58,8 +58,8 @@ fn functions_of_other_modules_may_keep_and_write_what_they_are_given() {
     for target in [CORE, CORE + 0x100] {
         let mut g = Guest::new();
         g.load_other(b"core\0\0\0\0");
-        g.hooked(F, KMALLOC, &[64, GFP_KERNEL], HEAP);
-        g.called_at(F + 5, target, [HEAP, 0, 0, 0, 0, 0]);
+        g.hooked(F, "kmalloc", &[64, GFP_KERNEL], HEAP);
+        g.called_at(F + 5, target, &[HEAP]);
         g.block(F + 10, READ_AND_BRANCH).load(0, HEAP + 8, 4);
         g.unload();
         assert_eq!(g.found(), [""; 0]);

@@ -1,10 +1,8 @@
 //! Races between contexts, and what keeps them apart.
 
 use super::guest::*;
-use crate::machine::{ModuleMap, Region, World};
 use guardrail_finding::{Finding, Severity};
-use guardrail_knowledge::effect::{Effect, Key, LockKind, LockMode, Summary, SyncOp, When};
-use std::sync::Arc;
+use guardrail_knowledge::effect::{Effect, LockKind, LockMode, SyncOp, When};
 
 /// A word of the module that contexts share.
 const WORD: u64 = SLOTS + 8;
@@ -12,53 +10,13 @@ const WORD: u64 = SLOTS + 8;
 const SEQ: u64 = SLOTS + 16;
 const LOCK: u64 = SLOTS + 24;
 
-/// Kernel functions of this world, in the places of `memcpy` and others.
-const SPIN_LOCK: u64 = 10;
-const SPIN_UNLOCK: u64 = 11;
-
-/// The guest's world with spinlocks.
-struct Locks(Box<dyn World>);
-
-fn spin(lock: bool) -> Summary {
-    let key = Key::Arg { arg: 0, offset: 0 };
-    let (kind, mode) = (LockKind::Spin, LockMode::Exclusive);
-    let op = if lock {
-        SyncOp::Lock { kind, key, mode, when: When::Always, tries: false }
-    } else {
-        SyncOp::Unlock { kind, key, mode }
-    };
-    Summary { name: "_raw_spin_lock".to_owned(), effects: vec![Effect::Sync(op)] }
-}
-
-impl World for Locks {
-    fn function_at(&self, at: u64) -> Option<(String, u64)> {
-        let (name, offset) = self.0.function_at(at)?;
-        let name = match name.as_str() {
-            "copy_to_user" => "_raw_spin_lock".to_owned(),
-            "dma_map_single" => "_raw_spin_unlock".to_owned(),
-            _ => name,
-        };
-        Some((name, offset))
-    }
-    fn hook(&self, number: u64) -> Option<Arc<Summary>> {
-        self.0.hook(number)
-    }
-    fn hook_args(&self, number: u64) -> usize {
-        self.0.hook_args(number)
-    }
-    fn hook_address(&self, number: u64) -> u64 {
-        self.0.hook_address(number)
-    }
-    fn call(&self, name: &str) -> Arc<Summary> {
-        match name {
-            "_raw_spin_lock" => Arc::new(spin(true)),
-            "_raw_spin_unlock" => Arc::new(spin(false)),
-            _ => self.0.call(name),
-        }
-    }
-    fn module(&self, name: &str, regions: &[Region], symbols: &[u64]) -> Option<ModuleMap> {
-        self.0.module(name, regions, symbols)
-    }
+/// The guest's kernel with spin locks.
+fn locks() -> Kernel {
+    let (kind, mode, when) = (LockKind::Spin, LockMode::Exclusive, When::Always);
+    let lock = SyncOp::Lock { kind, key: arg(0), mode, when, tries: false };
+    kernel()
+        .function("_raw_spin_lock", [Effect::Sync(lock)])
+        .function("_raw_spin_unlock", [Effect::Sync(SyncOp::Unlock { kind, key: arg(0), mode })])
 }
 
 /// A context that runs driver code.
@@ -76,7 +34,7 @@ struct Race {
 
 impl Race {
     fn new(tool: &str) -> Race {
-        Race { guest: Guest::with(Box::new(Locks(world())), &[tool]), at: F }
+        Race { guest: Guest::with(locks(), &[tool]), at: F }
     }
 
     /// The kernel calls `f` in a context, on a vCPU.
@@ -119,20 +77,18 @@ impl Race {
         self.run(&[0xf0, 0xff, 0x07], &[(0, addr, 4, false), (0, addr, 4, true)])
     }
 
-    fn call(&mut self, n: u64, args: &[u64]) -> &mut Race {
-        let mut six = [0; 6];
-        six[..args.len()].copy_from_slice(args);
-        self.guest.called(self.at, n, six);
+    fn call(&mut self, name: &str, args: &[u64]) -> &mut Race {
+        self.guest.called(self.at, name, args);
         self.at += 5;
         self.run(&[0x90], &[])
     }
 
     fn lock(&mut self) -> &mut Race {
-        self.call(SPIN_LOCK, &[LOCK])
+        self.call("_raw_spin_lock", &[LOCK])
     }
 
     fn unlock(&mut self) -> &mut Race {
-        self.call(SPIN_UNLOCK, &[LOCK])
+        self.call("_raw_spin_unlock", &[LOCK])
     }
 
     /// A run in which all contexts have touched the word, so that nothing is initialization any more.
@@ -269,13 +225,13 @@ fn memory_that_is_freed_and_allocated_again_is_new() {
     let mut race = Race::new("drcheck");
     race.enter(Who::Task(0), 0);
     let alloc = |race: &mut Race| {
-        race.guest.hooked(race.at, KMALLOC, &[64, GFP_KERNEL], HEAP);
+        race.guest.hooked(race.at, "kmalloc", &[64, GFP_KERNEL], HEAP);
         race.at += 5;
         race.run(&[0x90], &[]);
     };
     alloc(&mut race);
     race.write(HEAP);
-    race.guest.hooked(race.at, KFREE, &[HEAP], 0);
+    race.guest.hooked(race.at, "kfree", &[HEAP], 0);
     race.at += 5;
     race.run(&[0x90], &[]);
     race.enter(Who::Task(1), 0);
@@ -288,7 +244,7 @@ fn memory_that_is_freed_and_allocated_again_is_new() {
 fn objects_are_named_with_their_offset() {
     let mut race = Race::new("drcheck");
     race.enter(Who::Task(0), 0);
-    race.guest.hooked(race.at, KMALLOC, &[64, GFP_KERNEL], HEAP);
+    race.guest.hooked(race.at, "kmalloc", &[64, GFP_KERNEL], HEAP);
     race.at += 5;
     race.write(HEAP + 16).enter(Who::Task(1), 0).write(HEAP + 16);
     let found = race.findings();

@@ -4,7 +4,7 @@ use super::guest::*;
 
 fn allocated(gfp: u64) -> Guest {
     let mut g = Guest::new();
-    g.hooked(F, KMALLOC, &[64, gfp], HEAP);
+    g.hooked(F, "kmalloc", &[64, gfp], HEAP);
     g
 }
 
@@ -54,7 +54,7 @@ fn a_local_given_to_an_unknown_function() {
     g.send(0);
     g.rsp -= 0x20;
     let local = g.rsp + 8;
-    g.called(F + 4, SCRIBBLE, [local, 0, 0, 0, 0, 0]);
+    g.called(F + 4, "scribble", &[local]);
     g.block(F + 9, READ_AND_BRANCH).load(0, local, 4);
     assert_eq!(g.found(), [""; 0]);
 }
@@ -79,7 +79,7 @@ fn a_pointer_that_nobody_wrote_given_to_the_kernel() {
         }
         // mov rdi, [rdi+8]
         g.block(F + 9, &[0x48, 0x8b, 0x7f, 0x08]).load(0, HEAP + 8, 8);
-        g.called(F + 13, LOOK_AT, [0xffff_8880_0300_0000, 0, 0, 0, 0, 0]);
+        g.called(F + 13, "look_at", &[0xffff_8880_0300_0000]);
         let expected = "uninit-address at f+0xd: uninitialized pointer given to look_at";
         assert_eq!(g.found(), [expected][usize::from(written)..]);
     }
@@ -101,7 +101,7 @@ fn to_the_device_by_dma() {
     for (direction, expected) in [(1, 1), (2, 0), (0, 0)] {
         let mut g = allocated(GFP_KERNEL);
         g.block(F + 5, WRITE1).store(0, HEAP, 1);
-        g.called(F + 7, DMA_MAP, [1, HEAP, 64, direction, 0, 0]);
+        g.called(F + 7, "dma_map_single", &[1, HEAP, 64, direction]);
         g.block(F + 12, READ_AND_BRANCH).load(0, HEAP + 8, 4);
         let found = g.found();
         assert_eq!(found.len(), expected, "{found:?}");
@@ -118,7 +118,7 @@ fn to_the_device_by_dma() {
 fn to_the_user() {
     let mut g = allocated(GFP_KERNEL);
     g.block(F + 5, WRITE1).store(0, HEAP, 1);
-    g.called(F + 7, COPY_TO_USER, [0x1000_0000, HEAP, 16, 0, 0, 0]);
+    g.called(F + 7, "copy_to_user", &[0x1000_0000, HEAP, 16]);
     g.block(F + 12, &[0x90]);
     let found = g.found();
     assert!(found[0].starts_with("uninit-to-user at f+0x7: 15 of 16 bytes"), "{found:?}");
@@ -128,7 +128,7 @@ fn to_the_user() {
 fn copies_carry_definedness() {
     let mut g = allocated(GFP_KERNEL);
     g.block(F + 5, WRITE1).store(0, HEAP, 1);
-    g.called(F + 7, MEMCPY, [HEAP + 0x1000, HEAP, 16, 0, 0, 0]);
+    g.called(F + 7, "memcpy", &[HEAP + 0x1000, HEAP, 16]);
     g.block(F + 12, READ_AND_BRANCH).load(0, HEAP + 0x1008, 4);
     let found = g.found();
     assert!(found[0].starts_with("uninit-branch at f+0x10"), "{found:?}");
@@ -143,7 +143,7 @@ fn stack_that_the_driver_has_left_is_others() {
     g.send(0);
     // The kernel calls again, deeper, and passes a local variable of its own.
     g.rsp = STACK - 0xc0;
-    g.enter(F);
+    g.enter();
     g.block(G, READ_AND_BRANCH).load(0, STACK - 0x80, 4);
     assert_eq!(g.found(), [""; 0]);
 }

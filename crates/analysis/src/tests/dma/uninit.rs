@@ -1,6 +1,6 @@
 //! Undefined bytes that a device may read.
 
-use super::*;
+use super::run::*;
 use guardrail_finding::Severity;
 
 const LIST: u64 = HEAP + 0x50_0000;
@@ -10,17 +10,14 @@ const TAIL: &str =
     "dma-uninit: 63 of 64 bytes mapped for the device to read were not initialized, all from offset 1";
 const EMPTY: &str = "dma-uninit: none of 64 bytes mapped for the device to read was initialized";
 
-/// A run of the tools in which the driver has 64 undefined bytes.
-fn allocated(skips: bool, tools: &[&str]) -> Run {
-    let mut g = Guest::with(Box::new(Dma { skips }), tools);
-    g.enter(F);
-    let mut r = Run { g, at: F };
-    r.call(ALLOC, &[64, GFP_KERNEL], HEAP);
+/// A run in which the driver has 64 undefined bytes.
+fn allocated(mut r: Run) -> Run {
+    r.call("kmalloc", &[64, GFP_KERNEL], HEAP);
     r
 }
 
 fn run() -> Run {
-    allocated(false, &["dmacheck"])
+    allocated(Run::new())
 }
 
 impl Run {
@@ -56,11 +53,11 @@ fn judged(mut r: Run) -> Vec<(String, Severity, bool)> {
 #[test]
 fn bytes_that_were_left_out() {
     for tools in [&["dmacheck"][..], &["dmcheck", "dmacheck"], &["dmacheck", "dmcheck"]] {
-        let mut r = allocated(false, tools);
-        r.write_but_one().map(HEAP, 64, TO).unmap(HEAP, 64, TO).call(FREE, &[HEAP], 0);
+        let mut r = allocated(Run::with(tools));
+        r.write_but_one().map(HEAP, 64, TO).unmap(HEAP, 64, TO).call("kfree", &[HEAP], 0);
         assert_eq!(judged(r), [(HOLE.to_owned(), Severity::Error, false)], "{tools:?}");
-        let mut r = allocated(false, tools);
-        r.write_but_one().write8(HEAP + 8).map(HEAP, 64, TO).unmap(HEAP, 64, TO).call(FREE, &[HEAP], 0);
+        let mut r = allocated(Run::with(tools));
+        r.write_but_one().write8(HEAP + 8).map(HEAP, 64, TO).unmap(HEAP, 64, TO).call("kfree", &[HEAP], 0);
         assert_eq!(r.found(), NONE);
     }
 }
@@ -70,7 +67,7 @@ fn nothing_else_is_said_where_dmcheck_was_not_asked_for() {
     let mut r = run();
     r.block(READ_AND_BRANCH).g.load(0, HEAP, 4);
     r.at += 0x40;
-    r.call(ALLOC, &[32, GFP_KERNEL], HEAP + 0x1000).read(HEAP + 0x1000 + 32);
+    r.call("kmalloc", &[32, GFP_KERNEL], HEAP + 0x1000).read(HEAP + 0x1000 + 32);
     assert_eq!(r.found(), NONE);
 }
 
@@ -118,7 +115,7 @@ fn a_buffer_that_is_filled_after_the_mapping_is_handed_over_by_a_sync() {
 
 #[test]
 fn a_sync_that_the_kernel_leaves_out_may_have_handed_over() {
-    let mut r = allocated(true, &["dmacheck"]);
+    let mut r = allocated(Run::skipping());
     r.map(HEAP, 64, TO).block(READ1).g.load(0, DEV + SKIP, 1);
     r.at += 3;
     r.block(&[0x90]).unmap(HEAP, 64, TO);
@@ -129,7 +126,7 @@ fn a_sync_that_the_kernel_leaves_out_may_have_handed_over() {
 fn all_entries_of_a_list_count() {
     let other = HEAP + 0x1000;
     let mut r = run();
-    r.call(ALLOC, &[64, GFP_KERNEL], other).write_but_one().write8(HEAP + 8);
+    r.call("kmalloc", &[64, GFP_KERNEL], other).write_but_one().write8(HEAP + 8);
     (0..8).filter(|&i| i != 3).for_each(|i| {
         r.write8(other + i * 8);
     });

@@ -6,6 +6,7 @@ use crate::tests::{hostile::segment, rng::Rng};
 fn run(seed: u64, rounds: usize) -> String {
     let mut rng = Rng(seed);
     let mut g = Guest::new();
+    let (names, hooks) = (g.kernel.names(), 8);
     let callers = ["vfs_read", "call_timer_fn.isra.0", "__handle_irq_event_percpu", "process_one_work", "up"];
     for _ in 0..rounds {
         let mut pick = |n: u64| rng.next() % n;
@@ -15,7 +16,7 @@ fn run(seed: u64, rounds: usize) -> String {
             _ => hardirq(pick(4)),
         };
         let key = HEAP + pick(4) * 64;
-        let name = FUNCTIONS[pick(FUNCTIONS.len() as u64) as usize];
+        let name = names[pick(names.len() as u64) as usize];
         let args = six(&[key, key, pick(100)]);
         match pick(10) {
             0 | 1 => g.enter(&who, callers[pick(5) as usize], args),
@@ -23,8 +24,8 @@ fn run(seed: u64, rounds: usize) -> String {
             3 => g.back(&who, pick(3)),
             4 => g.ret(&who, pick(3)),
             5 => g.jump(&who, name, &args),
-            6 => g.hook(&who, FUNCTIONS[pick(8) as usize], who.rsp - pick(3) * 8, &args),
-            7 => g.hook_return(&who, FUNCTIONS[pick(8) as usize], who.rsp - pick(3) * 8, key),
+            6 => g.hook(&who, names[pick(hooks) as usize], who.rsp - pick(3) * 8, &args),
+            7 => g.hook_return(&who, names[pick(hooks) as usize], who.rsp - pick(3) * 8, key),
             8 => g.touch(&who, pick(100)),
             _ => {
                 let words = segment(&mut rng);

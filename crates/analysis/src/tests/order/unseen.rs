@@ -114,7 +114,7 @@ fn a_handler_in_a_library_is_one_strand_and_can_be_waited_for() {
     g.load_other();
     let a = task(1);
     g.enter(&a, "vfs_read", NONE);
-    g.called(&a, "request_threaded_irq", &[17, function("core/ready_line"), 0, 0, 0, T], 0);
+    g.called(&a, "request_threaded_irq", &[17, g.kernel.address("core/ready_line"), 0, 0, 0, T], 0);
     g.run(&hardirq(2), "core/thread_caller", NONE, 1);
     g.place = G;
     g.run(&hardirq(4), "core/thread_caller", NONE, 2);
