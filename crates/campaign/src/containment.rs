@@ -10,17 +10,15 @@ mod processes;
 mod trial;
 mod zoo_driver;
 
-use crate::ContainmentPlan;
+use crate::{ContainmentPlan, jobs};
 use faults::Fault;
 use guardrail_host::error::tell;
 use guardrail_host::{HostError, Signals, zoo};
 use guardrail_vm::Cache;
 use machinery::Upset;
+use outcome::Mode;
 pub use outcome::Summary;
-use outcome::{Mode, Outcome};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tempfile::TempDir;
 use trial::Trial;
 use zoo_driver::ZooDriver;
@@ -34,34 +32,13 @@ pub fn run(wanted: &ContainmentPlan) -> Result<Summary, HostError> {
     let folder = Folder::new(wanted.out.as_deref())?;
     signals.run_begins();
 
-    let results: Mutex<Vec<Outcome>> = Mutex::default();
-    let failure: Mutex<Option<HostError>> = Mutex::default();
-    let (next, over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    // A run ends with the thread that started it, so the threads stay until all is done.
-    let work = || {
-        loop {
-            let number = next.fetch_add(1, Ordering::SeqCst);
-            let Some(trial) = plan.get(number).filter(|_| !over.load(Ordering::SeqCst)) else { return };
-            match trial.run_planted(wanted, &zoo, folder.path(), number, &|| signals.interrupted()) {
-                Ok(outcome) => {
-                    tell("guardrail", &format!("{}/{}  {outcome}", number + 1, plan.len()));
-                    results.lock().unwrap_or_else(|error| error.into_inner()).push(outcome);
-                }
-                Err(error) => {
-                    over.store(true, Ordering::SeqCst);
-                    failure.lock().unwrap_or_else(|error| error.into_inner()).get_or_insert(error);
-                }
-            }
-        }
+    let one = |number: usize| {
+        let stop = || signals.interrupted();
+        let outcome = plan[number].run_planted(wanted, &zoo, folder.path(), number, &stop)?;
+        tell("guardrail", &format!("{}/{}  {outcome}", number + 1, plan.len()));
+        Ok(outcome)
     };
-    std::thread::scope(|scope| {
-        (0..wanted.jobs).for_each(|_| _ = scope.spawn(work));
-    });
-    if let Some(error) = failure.into_inner().unwrap_or_else(|error| error.into_inner()) {
-        return Err(error);
-    }
-    let mut results = results.into_inner().unwrap_or_else(|error| error.into_inner());
-    results.sort_by_key(|outcome| outcome.number);
+    let results = jobs::run(plan.len(), wanted.jobs, one).map_err(|(_, error)| error)?;
     Ok(Summary::new(wanted, results))
 }
 

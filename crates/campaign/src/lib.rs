@@ -10,6 +10,7 @@
 //! campaign.
 
 pub mod containment;
+mod jobs;
 pub mod mutants;
 mod plan;
 

@@ -5,7 +5,7 @@ use super::guest::{GuestSettings, Ran, Standing, TestModule};
 use super::oops::Console;
 use super::verdict::{How, Judged, Verdict};
 use super::{Ended, mutants, table};
-use crate::MutantPlan;
+use crate::{MutantPlan, jobs};
 use guardrail_guard::Policy;
 use guardrail_guard::Workshop;
 use guardrail_guard::violations;
@@ -19,8 +19,7 @@ use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::Request;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The name of the stock driver among mutants.
@@ -363,38 +362,12 @@ impl Campaign<'_> {
 
     /// Runs the planned mutants.
     fn run(&self, planned: &[Planned], usual: &HashSet<String>, jobs: u8) -> Result<Vec<Line>, HostError> {
-        let lines: Mutex<Vec<(usize, Line)>> = Mutex::default();
-        let failure: Mutex<Option<HostError>> = Mutex::default();
-        let (next, over) = (AtomicUsize::new(0), AtomicBool::new(false));
-        // A run ends with the thread that started it, so the threads stay until all is done.
-        let work = || {
-            loop {
-                let number = next.fetch_add(1, Ordering::SeqCst);
-                let Some(one) = planned.get(number).filter(|_| !over.load(Ordering::SeqCst)) else { return };
-                match self.one(one, usual, (number + 1, planned.len())) {
-                    Ok(line) => {
-                        lines.lock().unwrap_or_else(|error| error.into_inner()).push((number, line));
-                    }
-                    Err(error) => {
-                        over.store(true, Ordering::SeqCst);
-                        failure.lock().unwrap_or_else(|error| error.into_inner()).get_or_insert(error);
-                    }
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            (0..jobs).for_each(|_| _ = scope.spawn(work));
-        });
-        let mut lines = lines.into_inner().unwrap_or_else(|error| error.into_inner());
-        lines.sort_by_key(|(number, _)| *number);
-        match failure.into_inner().unwrap_or_else(|error| error.into_inner()) {
-            None => Ok(lines.into_iter().map(|(_, line)| line).collect()),
-            Some(error) => {
-                let left = planned.len() - lines.len();
-                tell("guardrail", &format!("{left} runs are left; the same command goes on with them"));
-                Err(error)
-            }
-        }
+        let one = |number: usize| self.one(&planned[number], usual, (number + 1, planned.len()));
+        jobs::run(planned.len(), jobs, one).map_err(|(done, error)| {
+            let left = planned.len() - done;
+            tell("guardrail", &format!("{left} runs are left; the same command goes on with them"));
+            error
+        })
     }
 
     fn one(
