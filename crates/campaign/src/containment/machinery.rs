@@ -355,21 +355,25 @@ mod tests {
 
     #[test]
     fn a_failed_run_must_say_why() {
-        let told = |upset: Upset, status, error: &str| {
+        let reported = |upset: Upset, status, error: &str| {
             upset.is_reported(Some(status), None, error, When::InTime, false)
         };
-        assert!(told(Upset::AnalysisKilled, 3, "the analysis was ended by signal 9 (SIGKILL)"));
-        assert!(!told(Upset::AnalysisKilled, 3, "the guest hung"));
-        assert!(!told(Upset::AnalysisKilled, 0, ""));
-        assert!(told(Upset::QemuKilled, 4, ""));
-        assert!(told(Upset::LogFull, 3, "no reader of the log made progress while a ring was full"));
-        assert!(!told(Upset::LogFull, 3, "an access was held for the longest time"));
+        assert!(reported(Upset::AnalysisKilled, 3, "the analysis was ended by signal 9 (SIGKILL)"));
+        assert!(!reported(Upset::AnalysisKilled, 3, "the guest hung"));
+        assert!(!reported(Upset::AnalysisKilled, 0, ""));
+        assert!(reported(Upset::QemuKilled, 4, ""));
+        assert!(reported(Upset::LogFull, 3, "no reader of the log made progress while a ring was full"));
+        assert!(!reported(Upset::LogFull, 3, "an access was held for the longest time"));
         let silent = "the analysis gave no sign of life for 120 s";
-        assert!(!told(Upset::LogFull, 3, silent));
+        assert!(!reported(Upset::LogFull, 3, silent));
         assert!(Upset::LogFull.is_reported(Some(3), None, silent, When::InTime, true));
-        assert!(!told(Upset::GateKilled, 3, "the QEMU that runs the device was ended by signal 9 (SIGKILL)"));
-        assert!(told(Upset::AnalysisPaused, 0, ""));
-        assert!(!told(Upset::AnalysisPaused, 3, "the analysis gave no sign of life"));
+        assert!(!reported(
+            Upset::GateKilled,
+            3,
+            "the QEMU that runs the device was ended by signal 9 (SIGKILL)"
+        ));
+        assert!(reported(Upset::AnalysisPaused, 0, ""));
+        assert!(!reported(Upset::AnalysisPaused, 3, "the analysis gave no sign of life"));
         for when in [When::Never, When::Late] {
             assert!(Upset::QemuKilled.is_reported(Some(0), None, "", when, false));
         }

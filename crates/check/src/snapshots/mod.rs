@@ -197,8 +197,8 @@ impl Save for Saving<'_> {
 fn free_bytes(folder: &Path) -> Option<u64> {
     let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
     // SAFETY: `statvfs` is plain data for which all zeros is a value.
-    let mut told: libc::statvfs = unsafe { std::mem::zeroed() };
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: the path ends with a zero, and the structure is writable and lives through the call.
-    let status = unsafe { libc::statvfs(path.as_ptr(), &mut told) };
-    (status == 0).then(|| told.f_bavail.saturating_mul(told.f_frsize))
+    let status = unsafe { libc::statvfs(path.as_ptr(), &mut stat) };
+    (status == 0).then(|| stat.f_bavail.saturating_mul(stat.f_frsize))
 }

@@ -192,8 +192,8 @@ mod tests {
         assert_eq!(body.len(), 100_000);
         let mut sum = Checksum::default();
         sum.update(body);
-        let told = ask(&server, b"GET /sum/100000 HTTP/1.0\r\n\r\n");
-        assert!(String::from_utf8(told).unwrap().ends_with(&format!("\r\n\r\n{}\n", sum.hex())));
+        let answer = ask(&server, b"GET /sum/100000 HTTP/1.0\r\n\r\n");
+        assert!(String::from_utf8(answer).unwrap().ends_with(&format!("\r\n\r\n{}\n", sum.hex())));
         let echoed = ask(&server, b"PUT /upload HTTP/1.0\r\nContent-Length: 9\r\n\r\n123456789");
         assert!(String::from_utf8(echoed).unwrap().ends_with("25f9e794323b453885f5181f1b624d0b\n"));
         assert!(server.activity() >= 100_009);

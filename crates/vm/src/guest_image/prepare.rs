@@ -60,8 +60,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Fetches what is missing and checks the request. `tell` gets a line before each longer step.
-    pub fn new(packages: &Packages, request: Request<'_>, tell: &mut dyn FnMut(&str)) -> Result<Prepared> {
+    /// Fetches what is missing and checks the request. `report` gets a line before each longer step.
+    pub fn new(packages: &Packages, request: Request<'_>, report: &mut dyn FnMut(&str)) -> Result<Prepared> {
         // The request is checked as far as possible before anything large is fetched for it.
         if let Some(name) = request.workload
             && !Path::new(name).exists()
@@ -71,11 +71,11 @@ impl Prepared {
                 other => Err(other),
             })?;
         }
-        tell(&format!("kernel {}", request.kernel));
+        report(&format!("kernel {}", request.kernel));
         let kernel = kernels::find(packages, request.kernel)?;
         let modules = Modules::of(&kernel)?;
         let plan = modules.plan(request.driver)?;
-        tell("QEMU");
+        report("QEMU");
         let qemu = Qemu::find(packages)?;
         let plans: Vec<LoadPlan> =
             request.more.iter().map(|driver| modules.plan(driver)).collect::<Result<_>>()?;
@@ -108,7 +108,7 @@ impl Prepared {
             };
             more.push(Companion { plan, workload });
         }
-        tell("guest programs");
+        report("guest programs");
         let guest_tree = guest_tree(packages)?;
         let software = match workload.software {
             [] => None,

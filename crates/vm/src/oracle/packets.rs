@@ -19,7 +19,7 @@ const BEACON: u16 = 0x88b5;
 /// Words of a beacon; all hold the same value.
 const BEACON_WORDS: usize = 12;
 /// The number of wrong packets that are described in words.
-const MAX_TOLD: usize = 8;
+const MAX_EXAMPLES: usize = 8;
 
 struct Stream {
     size: usize,
@@ -36,7 +36,7 @@ pub struct Verdict {
     /// The number of wrong packets.
     pub wrong: u64,
     /// Descriptions of the first wrong packets.
-    pub told: Vec<String>,
+    pub examples: Vec<String>,
 }
 
 impl Verdict {
@@ -67,8 +67,8 @@ pub fn verify(path: &Path) -> Result<Verdict> {
     for (number, frame) in frames.iter().enumerate() {
         if let Err(why) = judge(frame, &mut verdict) {
             verdict.wrong += 1;
-            if verdict.told.len() < MAX_TOLD {
-                verdict.told.push(format!("frame {}, of {} bytes, {why}", number + 1, frame.len()));
+            if verdict.examples.len() < MAX_EXAMPLES {
+                verdict.examples.push(format!("frame {}, of {} bytes, {why}", number + 1, frame.len()));
             }
         }
     }
@@ -210,23 +210,23 @@ mod tests {
 
     #[test]
     fn every_way_to_damage_a_frame_shows() {
-        let told = |frames: &[Vec<u8>]| verdict(frames).told.join("; ");
+        let examples = |frames: &[Vec<u8>]| verdict(frames).examples.join("; ");
         let mut changed = ping(0, 0);
         changed[100] ^= 1;
-        assert_eq!(told(&[changed]), "frame 1, of 242 bytes, is a ping of stream 0 that was changed");
+        assert_eq!(examples(&[changed]), "frame 1, of 242 bytes, is a ping of stream 0 that was changed");
         let mut time = ping(0, 0);
         time[43] ^= 1;
-        assert_eq!(told(&[time]), "frame 1, of 242 bytes, is a ping of stream 0 that was changed");
+        assert_eq!(examples(&[time]), "frame 1, of 242 bytes, is a ping of stream 0 that was changed");
         let short = ping(1, 0)[..500].to_vec();
-        assert_eq!(told(&[short]), "frame 1, of 500 bytes, has a damaged head");
+        assert_eq!(examples(&[short]), "frame 1, of 500 bytes, has a damaged head");
         assert_eq!(
-            told(&[ping(0, 0), ping(0, 0), ping(0, 1)]),
+            examples(&[ping(0, 0), ping(0, 0), ping(0, 1)]),
             "frame 2, of 242 bytes, is ping 0 of stream 0, not 1"
         );
-        assert_eq!(told(&[ping(1, 1)]), "frame 1, of 1042 bytes, is ping 1 of stream 1, not 0");
-        assert_eq!(told(&[beacon(2)]), "frame 1, of 62 bytes, is beacon 2 after beacon 0");
-        assert_eq!(told(&[vec![1; 60]]), "frame 1, of 60 bytes, is of type 0x0101, which nobody sent");
-        assert_eq!(told(&[vec![1; 6]]), "frame 1, of 6 bytes, is too short to be one");
+        assert_eq!(examples(&[ping(1, 1)]), "frame 1, of 1042 bytes, is ping 1 of stream 1, not 0");
+        assert_eq!(examples(&[beacon(2)]), "frame 1, of 62 bytes, is beacon 2 after beacon 0");
+        assert_eq!(examples(&[vec![1; 60]]), "frame 1, of 60 bytes, is of type 0x0101, which nobody sent");
+        assert_eq!(examples(&[vec![1; 6]]), "frame 1, of 6 bytes, is too short to be one");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("dump");
         fs::write(&path, b"no dump").unwrap();

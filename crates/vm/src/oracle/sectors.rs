@@ -21,7 +21,7 @@ const SOURCES: u64 = (8 + 16) * BLOCKS;
 /// Sectors of the disk; no stream uses those behind the sources.
 const SECTORS: u64 = 2 * SOURCES + 1536;
 /// The number of wrong sectors that are described in words.
-const MAX_TOLD: usize = 8;
+const MAX_EXAMPLES: usize = 8;
 
 /// A part of the disk that is written in order.
 struct Stream {
@@ -39,7 +39,7 @@ pub struct Verdict {
     /// The number of wrong sectors and blocks.
     pub wrong: u64,
     /// Descriptions of the first of them.
-    pub told: Vec<String>,
+    pub examples: Vec<String>,
 }
 
 impl Verdict {
@@ -50,8 +50,8 @@ impl Verdict {
 
     fn wrong(&mut self, what: impl FnOnce() -> String) {
         self.wrong += 1;
-        if self.told.len() < MAX_TOLD {
-            self.told.push(what());
+        if self.examples.len() < MAX_EXAMPLES {
+            self.examples.push(what());
         }
     }
 }
@@ -213,28 +213,28 @@ mod tests {
     fn every_way_to_damage_a_disk_shows() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
-        let told = |sector: u64, bytes: &[u8]| {
+        let examples = |sector: u64, bytes: &[u8]| {
             create(&path).unwrap();
             copy(&path, 0, 10);
             put(&path, sector, bytes);
             let verdict = verify(&path).unwrap();
-            (verdict.wrong, verdict.partial, verdict.told.join("; "))
+            (verdict.wrong, verdict.partial, verdict.examples.join("; "))
         };
         let mut stamped = pattern(3, 1);
         stamped[100] ^= 1;
-        let (wrong, _, text) = told(3, &stamped);
+        let (wrong, _, text) = examples(3, &stamped);
         assert_eq!(
             (wrong, &text[..]),
             (1, "sector 3 holds what belongs into sector 3, generation 1, changed from byte 100 on")
         );
-        let (wrong, _, text) = told(400, &pattern(3, 1));
+        let (wrong, _, text) = examples(400, &pattern(3, 1));
         assert_eq!((wrong, &text[..]), (1, "sector 400 holds what belongs into sector 3, generation 1"));
-        let (wrong, _, text) = told(SOURCES + 3, &[0; 512]);
+        let (wrong, _, text) = examples(SOURCES + 3, &[0; 512]);
         assert_eq!((wrong, &text[..]), (1, "sector 2307, which nobody writes, holds no sector's content"));
         let lost: Vec<u8> = (16..24).flat_map(|sector| pattern(sector, 0)).collect();
-        let (wrong, _, text) = told(16, &lost);
+        let (wrong, _, text) = examples(16, &lost);
         assert_eq!((wrong, &text[..57]), (7, "the block at sector 24 is copied, but not that at 16 befo"));
-        let (wrong, partial, _) = told(79, &pattern(79, 0));
+        let (wrong, partial, _) = examples(79, &pattern(79, 0));
         assert_eq!((wrong, partial), (0, 1));
         File::options().write(true).open(&path).unwrap().set_len(512).unwrap();
         assert_eq!(verify(&path).unwrap().wrong, 1);

@@ -88,7 +88,7 @@ impl Qemu {
         let output = command.arg("--version").stdin(Stdio::null()).output();
         let output = output.map_err(|error| bad(error.to_string()))?;
         parse_version(&String::from_utf8_lossy(&output.stdout))
-            .ok_or_else(|| bad("it does not tell its version".into()))
+            .ok_or_else(|| bad("it does not print its version".into()))
     }
 
     /// A command that runs it, with nothing but what it needs to start.

@@ -126,10 +126,10 @@ pub fn dump(file: &Path, mut to: impl Write) -> io::Result<()> {
 pub fn save(file: &Path, mut to: impl Write) -> io::Result<()> {
     let name = file.to_str().ok_or_else(|| io::Error::other("its name is no text"))?;
     let events = serde_json::json!([{ "capability": "events", "state": true }]);
-    let tell =
+    let enable =
         serde_json::json!({ "execute": "migrate-set-capabilities", "arguments": { "capabilities": events } });
     let save = serde_json::json!({ "execute": "migrate", "arguments": { "uri": format!("file:{name}") } });
-    to.write_all(format!("{tell}\n{save}\n").as_bytes())
+    to.write_all(format!("{enable}\n{save}\n").as_bytes())
 }
 
 /// Asks the guest to release a device, as if somebody unplugged it.

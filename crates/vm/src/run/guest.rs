@@ -155,16 +155,17 @@ impl Guest {
         drop((console_of_qemu, progress_of_qemu, qmp_of_qemu, ports_of_qemu));
         let mut child = Qemu { child, killed: false };
         let stderr = child.child.stderr.take().expect("stderr is piped");
-        let (tell, heard) = mpsc::channel();
+        let (sender, heard) = mpsc::channel();
         let qmp_reader = qmp.try_clone().context("clone a socket for", Path::new("QEMU"))?;
-        let listeners = vec![listen_progress(progress, tell.clone()), listen_qmp(qmp_reader, tell.clone())];
+        let listeners =
+            vec![listen_progress(progress, sender.clone()), listen_qmp(qmp_reader, sender.clone())];
         Ok(Guest {
             child,
             start,
             heard,
             qmp,
             listeners,
-            console: listen_console(console, log, tell),
+            console: listen_console(console, log, sender),
             stderr: listen_stderr(stderr),
             progress: Vec::new(),
             shutdown: None,
@@ -348,29 +349,29 @@ impl Guest {
     }
 }
 
-fn listen_progress(stream: UnixStream, tell: Sender<Heard>) -> JoinHandle<()> {
+fn listen_progress(stream: UnixStream, sender: Sender<Heard>) -> JoinHandle<()> {
     let mut lines = Lines::default();
     listen("progress", stream, move |bytes| {
         lines.feed(bytes, |line| {
             if let Some(progress) = Progress::parse(line) {
-                let _ = tell.send(Heard::Progress(progress));
+                let _ = sender.send(Heard::Progress(progress));
             }
         });
     })
 }
 
-fn listen_qmp(stream: UnixStream, tell: Sender<Heard>) -> JoinHandle<()> {
+fn listen_qmp(stream: UnixStream, sender: Sender<Heard>) -> JoinHandle<()> {
     let mut lines = Lines::default();
     listen("qmp", stream, move |bytes| {
         lines.feed(bytes, |line| {
             if let Some(message) = Message::parse(line) {
-                let _ = tell.send(Heard::Qmp(message));
+                let _ = sender.send(Heard::Qmp(message));
             }
         });
     })
 }
 
-fn listen_console(mut stream: UnixStream, mut log: fs::File, tell: Sender<Heard>) -> JoinHandle<Scan> {
+fn listen_console(mut stream: UnixStream, mut log: fs::File, sender: Sender<Heard>) -> JoinHandle<Scan> {
     std::thread::spawn(move || {
         let (mut lines, mut scan, mut room) = (Lines::default(), Scan::default(), console::MAX_FILE);
         each_piece(&mut stream, |bytes| {
@@ -383,7 +384,7 @@ fn listen_console(mut stream: UnixStream, mut log: fs::File, tell: Sender<Heard>
                 let before = scan.panicked();
                 scan.line(line);
                 if scan.panicked() && !before {
-                    let _ = tell.send(Heard::Panic);
+                    let _ = sender.send(Heard::Panic);
                 }
             });
         });

@@ -199,8 +199,8 @@ fn judge(ended: &Ended, cause: Option<Outcome>) -> Outcome {
             if let Some(why) = plugins_word(&ended.stderr) {
                 return Outcome::QemuFailed { why };
             }
-            let told = |line: &&str| !line.is_empty() && !line.contains(" warning: ");
-            let last = ended.stderr.lines().rev().map(str::trim).find(told);
+            let says_why = |line: &&str| !line.is_empty() && !line.contains(" warning: ");
+            let last = ended.stderr.lines().rev().map(str::trim).find(says_why);
             let why = match (ended.status.filter(|status| status.signal().is_some()), last) {
                 (None, last) => {
                     last.unwrap_or("it ended before the guest was done, without a word").to_owned()
