@@ -1,6 +1,6 @@
 //! `bench/run checkers`: what the tracer and the checkers cost, as ratios to plain QEMU.
 //!
-//! The ways to run the same guest take turns, so that a slow minute of the machine hits all of them: plain QEMU, the
+//! The setups of the guest take turns, so that a slow minute of the machine hits all of them: plain QEMU, the
 //! tracer with nobody reading its log, the tracer with DMCheck, and with all checkers. Each figure is the median of its
 //! runs divided by plain QEMU's median, with the spread (lowest and highest ratio) behind it.
 
@@ -9,18 +9,18 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode, Stdio};
 
-/// A way to run the guest.
-struct Way {
+/// A setup of the guest.
+struct Setup {
     title: &'static str,
     observe: &'static str,
     tool: &'static str,
 }
 
-const WAYS: [Way; 4] = [
-    Way { title: "plain QEMU", observe: "none", tool: "dmcheck" },
-    Way { title: "tracer, no reader", observe: "trace", tool: "all" },
-    Way { title: "with DMCheck", observe: "check", tool: "dmcheck" },
-    Way { title: "with all checkers", observe: "check", tool: "all" },
+const SETUPS: [Setup; 4] = [
+    Setup { title: "plain QEMU", observe: "none", tool: "dmcheck" },
+    Setup { title: "tracer, no reader", observe: "trace", tool: "all" },
+    Setup { title: "with DMCheck", observe: "check", tool: "dmcheck" },
+    Setup { title: "with all checkers", observe: "check", tool: "all" },
 ];
 
 /// What one run took, by the name of the row.
@@ -29,7 +29,7 @@ type Times = BTreeMap<String, f64>;
 /// The options.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// How often each workload is run in each way
+    /// How often each workload is run in each setup
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
     /// The kernel
@@ -52,32 +52,32 @@ fn measure(runs: u32, kernel: &str, download: u32) -> Result<(), String> {
     let network: &[&str] =
         &["--set", &download, "--set", "UNCHECKED=1", "--set", "REQUESTS=300", "--set", "PINGS=1"];
     let storage: &[&str] = &["--set", "UNCHECKED=1"];
-    let mut all: Vec<Vec<Times>> = vec![Vec::new(); WAYS.len()];
+    let mut all: Vec<Vec<Times>> = vec![Vec::new(); SETUPS.len()];
     let mut loads = Vec::new();
     for run in 0..runs {
-        for (index, way) in WAYS.iter().enumerate() {
-            eprintln!("run {} of {runs}: {}", run + 1, way.title);
+        for (index, setup) in SETUPS.iter().enumerate() {
+            eprintln!("run {} of {runs}: {}", run + 1, setup.title);
             let mut times = Times::new();
-            let first = check("e1000", kernel, way, network)?;
+            let first = check("e1000", kernel, setup, network)?;
             times.insert("boot".into(), number(&first, "boot_seconds"));
             for (step, row) in [("download", "download"), ("requests", "300 small requests")] {
                 times.insert(row.into(), step_seconds(&first, step));
             }
-            let second = check("sym53c8xx", kernel, way, storage)?;
+            let second = check("sym53c8xx", kernel, setup, storage)?;
             let disk = ["read", "write", "verify"].iter().map(|step| step_seconds(&second, step)).sum();
             times.insert("64 MB disk read and write".into(), disk);
             loads.push((index, number(&first, "events"), number(&first, "lag_seconds")));
             all[index].push(times);
         }
     }
-    print!("{:<28} {:>12}", "", WAYS[0].title);
-    WAYS[1..].iter().for_each(|way| print!(" {:>20}", way.title));
+    print!("{:<28} {:>12}", "", SETUPS[0].title);
+    SETUPS[1..].iter().for_each(|setup| print!(" {:>20}", setup.title));
     println!();
     for row in ["boot", "download", "300 small requests", "64 MB disk read and write"] {
         let column = |index: usize| all[index].iter().map(|times: &Times| times[row]).collect::<Vec<f64>>();
         let base = median(column(0));
         print!("{row:<28} {base:>10.2} s");
-        for index in 1..WAYS.len() {
+        for index in 1..SETUPS.len() {
             let mut values: Vec<f64> = column(index).iter().map(|value| value / base).collect();
             values.sort_by(f64::total_cmp);
             let spread = format!("({:.2}-{:.2})", values[0], values[values.len() - 1]);
@@ -85,25 +85,25 @@ fn measure(runs: u32, kernel: &str, download: u32) -> Result<(), String> {
         }
         println!();
     }
-    for (index, way) in WAYS.iter().enumerate() {
-        let of_way = |number: fn(&(usize, f64, f64)) -> f64| {
+    for (index, setup) in SETUPS.iter().enumerate() {
+        let of_setup = |number: fn(&(usize, f64, f64)) -> f64| {
             median(loads.iter().filter(|load| load.0 == index).map(number).collect())
         };
-        if way.observe == "check" {
-            let (events, lag) = (of_way(|load| load.1), of_way(|load| load.2));
+        if setup.observe == "check" {
+            let (events, lag) = (of_setup(|load| load.1), of_setup(|load| load.2));
             println!(
                 "{}: {events:.0} events of e1000, the analysis ended {lag:.1} s after the guest",
-                way.title
+                setup.title
             );
         }
     }
     Ok(())
 }
 
-fn check(driver: &str, kernel: &str, way: &Way, more: &[&str]) -> Result<Value, String> {
+fn check(driver: &str, kernel: &str, setup: &Setup, more: &[&str]) -> Result<Value, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("guardrail");
     let output = Command::new(program)
-        .args(["check", driver, "--kernel", kernel, "--observe", way.observe, "--tool", way.tool])
+        .args(["check", driver, "--kernel", kernel, "--observe", setup.observe, "--tool", setup.tool])
         // `bench/run gate` measures what the gate costs.
         .args(["--smp", "1", "--format", "json", "--gate", "off"])
         .args(more)
@@ -111,12 +111,12 @@ fn check(driver: &str, kernel: &str, way: &Way, more: &[&str]) -> Result<Value, 
         .output()
         .map_err(|error| format!("cannot start guardrail: {error}"))?;
     let report: Value = serde_json::from_slice(&output.stdout)
-        .map_err(|_| format!("{driver}, {}: {}", way.title, String::from_utf8_lossy(&output.stderr)))?;
+        .map_err(|_| format!("{driver}, {}: {}", setup.title, String::from_utf8_lossy(&output.stderr)))?;
     let run = report["run"].clone();
     if run["outcome"] == "completed" {
         Ok(run)
     } else {
-        Err(format!("{driver}, {}: {}", way.title, run["outcome"]))
+        Err(format!("{driver}, {}: {}", setup.title, run["outcome"]))
     }
 }
 

@@ -11,10 +11,10 @@ pub enum Format {
     Json,
 }
 
-/// What every comparison of ways to run a guest asks.
+/// What every comparison of setups asks.
 #[derive(Debug, clap::Args)]
 pub struct Common {
-    /// How often each workload is run in each way
+    /// How often each workload is run in each setup
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
     /// The kernel
@@ -23,7 +23,7 @@ pub struct Common {
     /// Number of guest CPUs
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=4))]
     pub smp: u8,
-    /// Only try each workload once and shortly, in the last of the ways
+    /// Only try each workload once and shortly, in the last of the setups
     #[arg(long = "try")]
     pub only_try: bool,
     /// How the tables are printed

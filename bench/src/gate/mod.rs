@@ -1,23 +1,23 @@
 //! `bench/run gate`: what guarding costs, as ratios to the same guest without Guardrail.
 //!
-//! The ways to run a guest take turns, so that a slow minute of the machine hits all of them.
+//! The setups of a guest take turns, so that a slow minute of the machine hits all of them.
 //! Each figure is how much slower the workload was: the median of its runs against the median without
 //! Guardrail. The spread (lowest and highest ratio) stands behind it.
 
 mod load;
 mod registers;
 mod run;
+mod setups;
 mod table;
-mod ways;
 mod workloads;
 
 use crate::common::{Common, Drivers, Format, failed};
 use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::software::Software;
+use setups::Setup;
 use std::process::ExitCode;
 use table::{Row, Table};
-use ways::Way;
 use workloads::Workload;
 
 /// The options.
@@ -36,7 +36,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     tools: Vec<String>,
     /// Where device accesses are held
-    #[arg(long, default_value = ways::GATE)]
+    #[arg(long, default_value = setups::GATE)]
     gate: String,
     /// How long each load lasts
     #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=300))]
@@ -46,11 +46,11 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let ways = ways::chosen(&arguments.tools);
-    match ways.and_then(|ways| Ok((ways, workloads::chosen(&arguments.only)?))) {
+    let setups = setups::chosen(&arguments.tools);
+    match setups.and_then(|setups| Ok((setups, workloads::chosen(&arguments.only)?))) {
         Err(why) => failed(why, 2),
-        Ok((ways, (workloads, with_registers))) => {
-            match measure(arguments, &ways, &workloads, with_registers) {
+        Ok((setups, (workloads, with_registers))) => {
+            match measure(arguments, &setups, &workloads, with_registers) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(why) => failed(why, 3),
             }
@@ -60,32 +60,32 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn measure(
     arguments: &Arguments,
-    ways: &[Way],
+    setups: &[Setup],
     workloads: &[Workload],
     with_registers: bool,
 ) -> Result<(), String> {
     let packages = Packages::new(&Cache::open().map_err(|error| error.to_string())?);
     let software = Software::find(&packages).map_err(|error| error.to_string())?;
     if arguments.common.only_try {
-        return only_try(arguments, workloads, with_registers, ways.last().ok_or("no way")?, &software);
+        return only_try(arguments, workloads, with_registers, setups.last().ok_or("no setup")?, &software);
     }
-    let mut table = Table::new(arguments, ways);
+    let mut table = Table::new(arguments, setups);
     for run in 1..=arguments.common.runs {
         for workload in workloads {
-            for way in ways {
-                eprintln!("run {run} of {}: {}, {}", arguments.common.runs, workload.name, way.title);
-                let sample = run::workload(arguments, workload, way, &software)
-                    .map_err(|why| format!("{}, {}: {why}", workload.name, way.title))?;
-                table.add(Row::of(workload, arguments.drivers.of(workload.device)), way, sample);
+            for setup in setups {
+                eprintln!("run {run} of {}: {}, {}", arguments.common.runs, workload.name, setup.title);
+                let sample = run::workload(arguments, workload, setup, &software)
+                    .map_err(|why| format!("{}, {}: {why}", workload.name, setup.title))?;
+                table.add(Row::of(workload, arguments.drivers.of(workload.device)), setup, sample);
             }
         }
         if with_registers {
-            for way in ways {
-                eprintln!("run {run} of {}: registers, {}", arguments.common.runs, way.title);
-                let samples = registers::run(arguments, way)
-                    .map_err(|why| format!("registers, {}: {why}", way.title))?;
+            for setup in setups {
+                eprintln!("run {run} of {}: registers, {}", arguments.common.runs, setup.title);
+                let samples = registers::run(arguments, setup)
+                    .map_err(|why| format!("registers, {}: {why}", setup.title))?;
                 for (row, sample) in samples {
-                    table.add(row, way, sample);
+                    table.add(row, setup, sample);
                 }
             }
         }
@@ -102,17 +102,17 @@ fn only_try(
     arguments: &Arguments,
     workloads: &[Workload],
     with_registers: bool,
-    way: &Way,
+    setup: &Setup,
     software: &Software,
 ) -> Result<(), String> {
     for workload in workloads {
         let driver = arguments.drivers.of(workload.device);
-        let sample = run::workload(arguments, workload, way, software)
-            .map_err(|why| format!("{} on {driver}, {}: {why}", workload.name, way.title))?;
+        let sample = run::workload(arguments, workload, setup, software)
+            .map_err(|why| format!("{} on {driver}, {}: {why}", workload.name, setup.title))?;
         println!("{} on {driver}: {:.1} {}", workload.name, sample.figure, workload.unit());
     }
     if with_registers {
-        for (row, sample) in registers::run(arguments, way)? {
+        for (row, sample) in registers::run(arguments, setup)? {
             println!("{}: {:.0} ns", row.title(), sample.figure);
         }
     }

@@ -2,8 +2,8 @@
 
 use super::Arguments;
 use super::run::{self, Guest, Sample};
+use super::setups::Setup;
 use super::table::Row;
-use super::ways::Way;
 
 /// Accesses of each kind in one run.
 const ACCESSES: u32 = 20_000;
@@ -20,10 +20,10 @@ const KINDS: [(&str, &str); 4] = [
 ];
 
 /// Times accesses to a register of QEMU's `edu` device.
-pub fn run(arguments: &Arguments, way: &Way) -> Result<Vec<(Row, Sample)>, String> {
+pub fn run(arguments: &Arguments, setup: &Setup) -> Result<Vec<(Row, Sample)>, String> {
     let words = ["--set".to_owned(), format!("ACCESSES={ACCESSES}")];
-    let guest = Guest::start(DRIVER, arguments, way, &words, &[("GUARDRAIL_ZOO", FOLDER)])?;
-    let (run, processor) = guest.finish(way, arguments)?;
+    let guest = Guest::start(DRIVER, arguments, setup, &words, &[("GUARDRAIL_ZOO", FOLDER)])?;
+    let (run, processor) = guest.finish(setup, arguments)?;
     let sample = |(name, title): &(&str, &'static str)| {
         let taken = run::measured(&run, &format!("{name}-")).ok_or("the guest printed no time")?;
         let figure = taken / f64::from(ACCESSES);

@@ -1,7 +1,7 @@
 //! One run of a guest, with the load that it asks for.
 
 use super::Arguments;
-use super::ways::Way;
+use super::setups::Setup;
 use super::workloads::Workload;
 use crate::process;
 use guardrail_vm::software::Software;
@@ -44,11 +44,11 @@ pub struct Held {
     pub longest: f64,
 }
 
-/// Runs a workload in one way.
+/// Runs a workload in one setup.
 pub fn workload(
     arguments: &Arguments,
     workload: &Workload,
-    way: &Way,
+    setup: &Setup,
     software: &Software,
 ) -> Result<Sample, String> {
     let mut words: Vec<String> = ["--workload", workload.script].map(str::to_owned).into();
@@ -69,12 +69,12 @@ pub fn workload(
             words.extend(["--forward".to_owned(), format!("{protocol}:{port}:{guest}")]);
         }
     }
-    let mut guest = Guest::start(arguments.drivers.of(workload.device), arguments, way, &words, &[])?;
+    let mut guest = Guest::start(arguments.drivers.of(workload.device), arguments, setup, &words, &[])?;
     let mut figure = None;
     if let Some(load) = workload.load {
         figure = guest.serve(&control, || load.give(software, port, arguments.seconds))?;
     }
-    let (run, processor) = guest.finish(way, arguments)?;
+    let (run, processor) = guest.finish(setup, arguments)?;
     let seconds = step_seconds(&run, "load");
     let figure = match (workload.load, figure) {
         (Some(_), None) => return Err("the guest never asked for its load".into()),
@@ -106,7 +106,7 @@ impl Guest {
     pub fn start(
         driver: &str,
         arguments: &Arguments,
-        way: &Way,
+        setup: &Setup,
         words: &[String],
         environment: &[(&str, &str)],
     ) -> Result<Guest, String> {
@@ -117,7 +117,7 @@ impl Guest {
             .args(["check", driver, "--kernel", &arguments.common.kernel, "--format", "json"])
             .args(["--smp", &arguments.common.smp.to_string(), "--thread", &arguments.thread])
             .args(["--timeout", &limit.to_string()])
-            .args(way.options(&arguments.gate))
+            .args(setup.options(&arguments.gate))
             .args(words)
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
@@ -156,7 +156,7 @@ impl Guest {
     }
 
     /// Waits for the program's end; returns the report's `run` and the processor seconds that it took.
-    pub fn finish(mut self, way: &Way, arguments: &Arguments) -> Result<(Value, f64), String> {
+    pub fn finish(mut self, setup: &Setup, arguments: &Arguments) -> Result<(Value, f64), String> {
         let before = processor_seconds();
         while self.child.try_wait().map_err(|error| error.to_string())?.is_none() {
             if Instant::now() >= self.deadline {
@@ -175,7 +175,7 @@ impl Guest {
         if run["outcome"] != "completed" {
             return Err(format!("{}: {last}", run["outcome"].as_str().unwrap_or("no outcome")));
         }
-        if let Some(wanted) = way.gate(&arguments.gate) {
+        if let Some(wanted) = setup.gate(&arguments.gate) {
             // A gate that did not hold an access was no gate.
             let gate = &run["gate"];
             if gate["kind"] != wanted || gate["ungated"] != 0 {

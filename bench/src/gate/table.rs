@@ -2,7 +2,7 @@
 
 use super::Arguments;
 use super::run::Sample;
-use super::ways::Way;
+use super::setups::Setup;
 use super::workloads::Workload;
 use crate::common::{Slowdown, median};
 use serde_json::{Value, json};
@@ -44,47 +44,48 @@ pub struct Table {
     thread: String,
     gate: String,
     seconds: u32,
-    ways: Vec<Way>,
+    setups: Vec<Setup>,
     rows: Vec<(Row, BTreeMap<&'static str, Vec<Sample>>)>,
 }
 
 impl Table {
     /// A table without results.
-    pub fn new(arguments: &Arguments, ways: &[Way]) -> Table {
+    pub fn new(arguments: &Arguments, setups: &[Setup]) -> Table {
         Table {
             kernel: arguments.common.kernel.clone(),
             cpus: arguments.common.smp,
             thread: arguments.thread.clone(),
             gate: arguments.gate.clone(),
             seconds: arguments.seconds,
-            ways: ways.to_vec(),
+            setups: setups.to_vec(),
             rows: Vec::new(),
         }
     }
 
     /// Adds the result of a run.
-    pub fn add(&mut self, row: Row, way: &Way, sample: Sample) {
+    pub fn add(&mut self, row: Row, setup: &Setup, sample: Sample) {
         let index = self.rows.iter().position(|(known, _)| *known == row).unwrap_or_else(|| {
             self.rows.push((row, BTreeMap::new()));
             self.rows.len() - 1
         });
-        self.rows[index].1.entry(way.name).or_default().push(sample);
+        self.rows[index].1.entry(setup.name).or_default().push(sample);
     }
 
-    fn slowdown(&self, row: usize, way: &Way) -> Option<Slowdown> {
+    fn slowdown(&self, row: usize, setup: &Setup) -> Option<Slowdown> {
         let (row, samples) = &self.rows[row];
-        let figures =
-            |way: &Way| Some(samples.get(way.name)?.iter().map(|sample| sample.figure).collect::<Vec<_>>());
-        Slowdown::of(&figures(way)?, median(figures(&self.ways[0])?), row.rate)
+        let figures = |setup: &Setup| {
+            Some(samples.get(setup.name)?.iter().map(|sample| sample.figure).collect::<Vec<_>>())
+        };
+        Slowdown::of(&figures(setup)?, median(figures(&self.setups[0])?), row.rate)
     }
 
-    fn of(&self, row: usize, way: &Way, part: fn(&Sample) -> f64) -> Option<f64> {
-        Some(median(self.rows[row].1.get(way.name)?.iter().map(part).collect()))
+    fn of(&self, row: usize, setup: &Setup, part: fn(&Sample) -> f64) -> Option<f64> {
+        Some(median(self.rows[row].1.get(setup.name)?.iter().map(part).collect()))
     }
 
-    /// Accesses in a second in the fastest of the ways that count them, as in the thesis.
+    /// Accesses in a second in the fastest of the setups that count them, as in the thesis.
     fn accesses(&self, row: usize) -> Option<f64> {
-        let rates = self.ways.iter().filter_map(|way| self.of(row, way, |sample| sample.accesses));
+        let rates = self.setups.iter().filter_map(|setup| self.of(row, setup, |sample| sample.accesses));
         rates.filter(|rate| *rate > 0.0).max_by(f64::total_cmp)
     }
 
@@ -105,24 +106,24 @@ impl Table {
             },
             self.seconds
         );
-        let _ = write!(text, "{:<40} {:>16}", "", self.ways[0].title);
-        for way in &self.ways[1..] {
-            let _ = write!(text, " {:>18}", way.title);
+        let _ = write!(text, "{:<40} {:>16}", "", self.setups[0].title);
+        for setup in &self.setups[1..] {
+            let _ = write!(text, " {:>18}", setup.title);
         }
         let _ = writeln!(text, " {:>12}", "accesses/s");
         for (index, (row, _)) in self.rows.iter().enumerate() {
-            let base = self.of(index, &self.ways[0], |sample| sample.figure).unwrap_or(0.0);
+            let base = self.of(index, &self.setups[0], |sample| sample.figure).unwrap_or(0.0);
             let title = format!("{} ({})", row.title, row.driver);
             let _ = write!(text, "{title:<40} {:>16}", format!("{base:.1} {}", row.unit));
-            for way in &self.ways[1..] {
-                let cell = self.slowdown(index, way).map_or(String::new(), |slowdown| slowdown.to_string());
+            for setup in &self.setups[1..] {
+                let cell = self.slowdown(index, setup).map_or(String::new(), |slowdown| slowdown.to_string());
                 let _ = write!(text, " {cell:>18}");
             }
             let rate = self.accesses(index).map_or(String::new(), |rate| format!("{rate:.0}"));
             let _ = writeln!(text, " {rate:>12}");
         }
         self.processor_text(&mut text);
-        if self.ways.iter().any(|way| way.gate(&self.gate).is_some()) {
+        if self.setups.iter().any(|setup| setup.gate(&self.gate).is_some()) {
             self.held_text(&mut text);
         }
         text
@@ -133,9 +134,9 @@ impl Table {
         let _ = writeln!(text, "\nMicroseconds for which an access was held: on average, and the longest");
         for (index, (row, _)) in self.rows.iter().enumerate() {
             let _ = write!(text, "{:<40} {:>16}", format!("{} ({})", row.title, row.driver), "");
-            for way in &self.ways[1..] {
-                let average = self.of(index, way, |sample| sample.held.average).unwrap_or(0.0);
-                let longest = self.of(index, way, |sample| sample.held.longest).unwrap_or(0.0);
+            for setup in &self.setups[1..] {
+                let average = self.of(index, setup, |sample| sample.held.average).unwrap_or(0.0);
+                let longest = self.of(index, setup, |sample| sample.held.longest).unwrap_or(0.0);
                 let _ = write!(text, " {:>18}", format!("{average:.1} {longest:.0}"));
             }
             let _ = writeln!(text);
@@ -146,11 +147,12 @@ impl Table {
     fn processor_text(&self, text: &mut String) {
         let _ = writeln!(text, "\nProcessor time of the whole run (boot included)");
         for (index, (row, samples)) in self.rows.iter().enumerate().filter(|(_, (row, _))| row.unit != "ns") {
-            let base = self.of(index, &self.ways[0], |sample| sample.processor).unwrap_or(0.0);
+            let base = self.of(index, &self.setups[0], |sample| sample.processor).unwrap_or(0.0);
             let title = format!("{} ({})", row.title, row.driver);
             let _ = write!(text, "{title:<40} {:>16}", format!("{base:.1} s"));
-            for way in &self.ways[1..] {
-                let ratio = self.of(index, way, |sample| sample.processor).map_or(0.0, |value| value / base);
+            for setup in &self.setups[1..] {
+                let ratio =
+                    self.of(index, setup, |sample| sample.processor).map_or(0.0, |value| value / base);
                 let _ = write!(text, " {ratio:>18.2}");
             }
             let underruns: u64 = samples.values().flatten().map(|sample| sample.underruns).sum();
@@ -163,13 +165,13 @@ impl Table {
 
     /// The table as JSON for programs.
     pub fn json(&self) -> Value {
-        let way = |index: usize, way: &Way| {
-            let samples = self.rows[index].1.get(way.name).map_or(&[][..], Vec::as_slice);
+        let setup = |index: usize, setup: &Setup| {
+            let samples = self.rows[index].1.get(setup.name).map_or(&[][..], Vec::as_slice);
             let all = |part: fn(&Sample) -> f64| samples.iter().map(part).collect::<Vec<f64>>();
-            let slowdown = self.slowdown(index, way).filter(|_| *way != self.ways[0]);
+            let slowdown = self.slowdown(index, setup).filter(|_| *setup != self.setups[0]);
             json!({
-                "name": way.name,
-                "tools": way.tools,
+                "name": setup.name,
+                "tools": setup.tools,
                 "figures": all(|sample| sample.figure),
                 "slowdown": slowdown.map(|slowdown| slowdown.median),
                 "lowest": slowdown.map(|slowdown| slowdown.lowest),
@@ -185,8 +187,8 @@ impl Table {
         let rows: Vec<Value> = (0..self.rows.len())
             .map(|index| {
                 let row = &self.rows[index].0;
-                let ways: Vec<Value> = self.ways.iter().map(|each| way(index, each)).collect();
-                json!({"workload": row.title, "driver": row.driver, "unit": row.unit, "ways": ways})
+                let setups: Vec<Value> = self.setups.iter().map(|each| setup(index, each)).collect();
+                json!({"workload": row.title, "driver": row.driver, "unit": row.unit, "ways": setups})
             })
             .collect();
         json!({
@@ -203,7 +205,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ways;
+    use super::super::setups;
     use super::*;
     use clap::Parser;
 
@@ -214,13 +216,13 @@ mod tests {
     }
 
     fn table(rate: bool) -> Table {
-        let ways = ways::chosen(&["three".to_owned()]).unwrap();
-        let mut table = Table::new(&Program::parse_from(["bench/run gate"]).arguments, &ways);
+        let setups = setups::chosen(&["three".to_owned()]).unwrap();
+        let mut table = Table::new(&Program::parse_from(["bench/run gate"]).arguments, &setups);
         let row = Row { title: "web".into(), driver: "e1000".into(), unit: "/s", rate };
-        for (way, figures) in ways.iter().zip([[100.0, 90.0, 110.0], [50.0, 40.0, 80.0]]) {
+        for (setup, figures) in setups.iter().zip([[100.0, 90.0, 110.0], [50.0, 40.0, 80.0]]) {
             for figure in figures {
                 let sample = Sample { figure, processor: 2.0, accesses: 1000.0, ..Sample::default() };
-                table.add(row.clone(), way, sample);
+                table.add(row.clone(), setup, sample);
             }
         }
         table

@@ -50,9 +50,9 @@ fn measure(arguments: &Arguments, workloads: &[Workload]) -> Result<(), String> 
             guarded.insert(driver, run::guard(arguments, driver, folder.path())?);
         }
     }
-    let sample = |workload: &Workload, way: &str, driver: &str| {
+    let sample = |workload: &Workload, setup: &str, driver: &str| {
         run::workload(arguments, workload, driver, &software)
-            .map_err(|why| format!("{}, {way}: {why}", workload.name))
+            .map_err(|why| format!("{}, {setup}: {why}", workload.name))
     };
     let path = |workload: &Workload| guarded[arguments.drivers.of(workload.device)].display().to_string();
     if arguments.common.only_try {

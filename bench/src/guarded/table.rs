@@ -46,7 +46,7 @@ impl Table {
         Table { kernel: kernel.to_owned(), cpus, rows: Vec::new() }
     }
 
-    /// Adds a run of each way.
+    /// Adds a run of each setup.
     pub fn add(&mut self, workload: &Workload, driver: &str, stock: Sample, guarded: Sample) {
         let at = self.rows.iter().position(|row| row.workload.name == workload.name).unwrap_or_else(|| {
             let (stock, guarded) = (Vec::new(), Vec::new());

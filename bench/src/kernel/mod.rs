@@ -1,22 +1,22 @@
 //! `bench/run kernel`: what it costs to instrument the whole kernel, as ratios to plain QEMU.
 //!
-//! The ways to run a guest take turns, so that a slow minute of the machine hits all of them. The guest
+//! The setups of a guest take turns, so that a slow minute of the machine hits all of them. The guest
 //! measures the time, around the benchmark alone.
-//! Each figure is the median of a way's runs against the median of plain QEMU. The spread (lowest and highest
+//! Each figure is the median of a setup's runs against the median of plain QEMU. The spread (lowest and highest
 //! ratio) stands behind it.
 
 mod loads;
 mod run;
+mod setups;
 mod table;
-mod ways;
 
 use crate::common::{Common, Format, failed};
 use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;
 use loads::Load;
+use setups::Setup;
 use std::process::ExitCode;
 use table::Table;
-use ways::Way;
 
 /// The options.
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub struct Arguments {
     ways: Vec<String>,
     /// A further column: any plugin for QEMU
     #[arg(long, value_name = "NAME=FILE[,OPTION=VALUE]")]
-    plugin: Vec<Way>,
+    plugin: Vec<Setup>,
     /// The part of each benchmark's usual operations
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10000))]
     scale: u32,
@@ -51,37 +51,37 @@ impl Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let ways = ways::chosen(&arguments.plugin, &arguments.ways);
-    match ways.and_then(|ways| Ok((ways, loads::chosen(&arguments.workload)?))) {
+    let setups = setups::chosen(&arguments.plugin, &arguments.ways);
+    match setups.and_then(|setups| Ok((setups, loads::chosen(&arguments.workload)?))) {
         Err(why) => failed(why, 2),
-        Ok((ways, loads)) => match measure(arguments, &ways, &loads) {
+        Ok((setups, loads)) => match measure(arguments, &setups, &loads) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => failed(why, 3),
         },
     }
 }
 
-fn measure(arguments: &Arguments, ways: &[Way], loads: &[Load]) -> Result<(), String> {
+fn measure(arguments: &Arguments, setups: &[Setup], loads: &[Load]) -> Result<(), String> {
     let packages = Packages::new(&Cache::open().map_err(|error| error.to_string())?);
-    let sample = |load: &Load, way: &Way| {
-        run::load(&packages, arguments, load, way)
-            .map_err(|why| format!("{}, {}: {why}", load.name, way.name))
+    let sample = |load: &Load, setup: &Setup| {
+        run::load(&packages, arguments, load, setup)
+            .map_err(|why| format!("{}, {}: {why}", load.name, setup.name))
     };
     if arguments.common.only_try {
-        let way = ways.last().ok_or("no way")?;
+        let setup = setups.last().ok_or("no setup")?;
         for load in loads {
-            for (name, seconds) in sample(load, way)?.seconds {
-                println!("{name}, {}: {seconds:.3} s", way.name);
+            for (name, seconds) in sample(load, setup)?.seconds {
+                println!("{name}, {}: {seconds:.3} s", setup.name);
             }
         }
         return Ok(());
     }
-    let mut table = Table::new(&arguments.common.kernel, arguments.common.smp, arguments.memory, ways);
+    let mut table = Table::new(&arguments.common.kernel, arguments.common.smp, arguments.memory, setups);
     for run in 1..=arguments.common.runs {
         for load in loads {
-            for way in ways {
-                eprintln!("run {run} of {}: {}, {}", arguments.common.runs, load.name, way.name);
-                table.add(load, way, sample(load, way)?);
+            for setup in setups {
+                eprintln!("run {run} of {}: {}, {}", arguments.common.runs, load.name, setup.name);
+                table.add(load, setup, sample(load, setup)?);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Arguments;
 use super::loads::Load;
-use super::ways::{Watched, Way};
+use super::setups::{Setup, Watched};
 use crate::process;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
@@ -29,9 +29,14 @@ pub struct Sample {
     pub memory: u64,
 }
 
-/// Runs a load in one way.
-pub fn load(packages: &Packages, arguments: &Arguments, load: &Load, way: &Way) -> Result<Sample, String> {
-    let (steps, memory) = match &way.watch {
+/// Runs a load in one setup.
+pub fn load(
+    packages: &Packages,
+    arguments: &Arguments,
+    load: &Load,
+    setup: &Setup,
+) -> Result<Sample, String> {
+    let (steps, memory) = match &setup.watch {
         Watched::Plain => alone(packages, arguments, load, &[])?,
         Watched::Plugin(plugin) => alone(packages, arguments, load, &["-plugin", plugin])?,
         Watched::Client(options) => watched(arguments, load, options)?,
@@ -166,7 +171,7 @@ fn kibibytes(status: &str, word: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Samples of a way: seconds by benchmark, and memory.
+/// Samples of a setup: seconds by benchmark, and memory.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     /// Seconds of each run, by benchmark.

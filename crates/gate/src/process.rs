@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_is_no_gate_is_told() {
+    fn a_program_that_is_no_gate_is_reported() {
         let options = Options {
             folder: std::env::temp_dir(),
             memory_mib: 1,

@@ -34,22 +34,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_says_is_told() {
+    fn what_the_kernel_says_is_noted() {
         let folder = tempfile::tempdir().unwrap();
         let put = |file: &str, text: &str| {
             let path = folder.path().join(file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        let told = || notes(folder.path()).join("\n");
-        assert_eq!(told(), "");
+        let noted = || notes(folder.path()).join("\n");
+        assert_eq!(noted(), "");
         put("sys/kernel/security/lockdown", "[none] integrity confidentiality\n");
         put("sys/module/module/parameters/sig_enforce", "N\n");
-        assert_eq!(told(), "");
+        assert_eq!(noted(), "");
         put("sys/module/module/parameters/sig_enforce", "Y\n");
-        assert!(told().contains("signed modules only; docs/start/guard-a-driver.md"));
+        assert!(noted().contains("signed modules only; docs/start/guard-a-driver.md"));
         put("sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
         put("proc/sys/kernel/modules_disabled", "1\n");
-        assert!(told().contains("locked down (integrity)") && told().contains("modules_disabled"));
+        assert!(noted().contains("locked down (integrity)") && noted().contains("modules_disabled"));
     }
 }

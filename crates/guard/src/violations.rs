@@ -264,9 +264,9 @@ guardrail: fault: endless loop by delay_tsc+0x33/0xa0: domain 1
 guardrail: fault: by f: domain x
 ";
         let found = findings(log);
-        let told: Vec<_> = found.iter().map(|one| (one.kind.as_str(), one.message.as_str())).collect();
+        let kinds: Vec<_> = found.iter().map(|one| (one.kind.as_str(), one.message.as_str())).collect();
         assert_eq!(
-            told,
+            kinds,
             [
                 (
                     "lock-held-at-return",

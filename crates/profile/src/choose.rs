@@ -37,15 +37,15 @@ pub const INCLUDED: &[(&str, &str)] = &[
 
 /// A plugin and the clients that run in it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Chosen {
+pub struct Selection {
     /// The library of the plugin; `None` for the included clients.
     library: Option<PathBuf>,
     clients: Vec<Choice>,
 }
 
 /// The plugins that `--client` names: `NAME[:KEY=VALUE…]` or `FILE.so[:KEY=VALUE…]`, separated by commas.
-pub fn clients(given: &[String]) -> Result<Vec<Chosen>, HostError> {
-    let mut chosen: Vec<Chosen> = Vec::new();
+pub fn clients(given: &[String]) -> Result<Vec<Selection>, HostError> {
+    let mut chosen: Vec<Selection> = Vec::new();
     for text in given.iter().flat_map(|list| list.split(',')).filter(|text| !text.is_empty()) {
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default();
@@ -66,7 +66,7 @@ pub fn clients(given: &[String]) -> Result<Vec<Chosen>, HostError> {
             }
             // A user's plugin has one client, whatever its name.
             choice.name = "*".to_owned();
-            chosen.push(Chosen { library: Some(path), clients: vec![choice] });
+            chosen.push(Selection { library: Some(path), clients: vec![choice] });
             continue;
         }
         if !INCLUDED.iter().any(|(known, _)| *known == name) {
@@ -81,7 +81,7 @@ pub fn clients(given: &[String]) -> Result<Vec<Chosen>, HostError> {
                 return Err(HostError::Usage(format!("the client {name} is named twice")));
             }
             Some(plugin) => plugin.clients.push(choice),
-            None => chosen.push(Chosen { library: None, clients: vec![choice] }),
+            None => chosen.push(Selection { library: None, clients: vec![choice] }),
         }
     }
     match chosen.is_empty() {
@@ -92,7 +92,7 @@ pub fn clients(given: &[String]) -> Result<Vec<Chosen>, HostError> {
 
 /// Words for the kernel's command line that the clients need: after a client ends a thread, the system must
 /// continue.
-pub fn kernel_arguments(chosen: &[Chosen]) -> Vec<String> {
+pub fn kernel_arguments(chosen: &[Selection]) -> Vec<String> {
     let ends = |choice: &Choice| choice.options.get("mode").is_some_and(|mode| mode == "stringent");
     match chosen.iter().flat_map(|plugin| &plugin.clients).any(ends) {
         true => vec!["sysctl.kernel.panic_on_oops=0".to_owned()],
@@ -122,7 +122,7 @@ pub struct Attachment {
 
 impl Attachment {
     /// The times that `--from`, `--until` and `--detached` ask for.
-    pub fn of(plan: &ProfilePlan, chosen: &[Chosen]) -> Attachment {
+    pub fn of(plan: &ProfilePlan, chosen: &[Selection]) -> Attachment {
         let from = match plan.from.as_deref() {
             None if plan.detached => None,
             None => Some(default_from(&plan.scope, chosen)),
@@ -149,7 +149,7 @@ impl Attachment {
 
 /// The default of `--from`. The boot runs no code of drivers, so with a driver scope it adds nothing else to
 /// the results.
-fn default_from(scope: &str, chosen: &[Chosen]) -> &'static str {
+fn default_from(scope: &str, chosen: &[Selection]) -> &'static str {
     let from_boot = |choice: &Choice| FROM_BOOT.contains(&choice.name.as_str());
     let of_modules = scope == "driver" || scope.starts_with("module:");
     match of_modules || chosen.iter().flat_map(|plugin| &plugin.clients).any(from_boot) {
@@ -159,7 +159,7 @@ fn default_from(scope: &str, chosen: &[Chosen]) -> &'static str {
 }
 
 /// A plugin that is ready to be loaded.
-pub struct Plugged {
+pub struct ReadyPlugin {
     /// The library and its configuration, for QEMU.
     pub plugin: Plugin,
     /// The socket for requests to it.
@@ -175,14 +175,14 @@ pub fn results(folder: &Path, number: usize) -> PathBuf {
 
 /// Writes the configuration of the plugins.
 pub fn configure(
-    chosen: &[Chosen],
+    chosen: &[Selection],
     plan: &ProfilePlan,
     prepared: &Prepared,
     image: &KernelImage,
     folder: &Path,
     sockets: &Path,
     attached: bool,
-) -> Result<Vec<Plugged>, HostError> {
+) -> Result<Vec<ReadyPlugin>, HostError> {
     let kernel = tracer_config(image, &SummaryTable::for_image(image), &[], "")?;
     let base = ClientConfig {
         modules: module_list(image)?,
@@ -194,7 +194,7 @@ pub fn configure(
         attached,
         kernel: guardrail_trace::config::TracerConfig { hooks: Vec::new(), arguments: Vec::new(), ..kernel },
     };
-    let plug = |(number, plugin): (usize, &Chosen)| {
+    let plug = |(number, plugin): (usize, &Selection)| {
         let library = match &plugin.library {
             Some(library) => library.clone(),
             None => folders::library(CLIENTS)?,
@@ -212,7 +212,7 @@ pub fn configure(
         fs::write(&config, text).map_err(HostError::io("write", config.display()))?;
         // Results of an earlier run in the folder are removed.
         let _ = fs::remove_file(&results);
-        Ok(Plugged { plugin: Plugin { library, config }, socket, results })
+        Ok(ReadyPlugin { plugin: Plugin { library, config }, socket, results })
     };
     chosen.iter().enumerate().map(plug).collect()
 }

@@ -35,7 +35,7 @@ impl Function {
 }
 
 /// The executed code, by module and function: offsets in the function, lengths, counts.
-type Ran = BTreeMap<(String, String), BTreeMap<u64, (u64, u64)>>;
+type Executed = BTreeMap<(String, String), BTreeMap<u64, (u64, u64)>>;
 
 /// All functions of a table of instructions, and those of the same modules that never ran.
 pub fn functions(names: &Names, table: &Table) -> Vec<Function> {
@@ -69,8 +69,8 @@ pub fn functions(names: &Names, table: &Table) -> Vec<Function> {
     all
 }
 
-fn ran(table: &Table) -> Ran {
-    let mut ran = Ran::new();
+fn ran(table: &Table) -> Executed {
+    let mut ran = Executed::new();
     for row in &table.rows {
         let [
             Cell::Text(module),
@@ -89,7 +89,7 @@ fn ran(table: &Table) -> Ran {
     ran
 }
 
-fn of_module(module: &str, image: &ModuleImage, lines: Option<&Lines>, ran: &Ran) -> Vec<Function> {
+fn of_module(module: &str, image: &ModuleImage, lines: Option<&Lines>, ran: &Executed) -> Vec<Function> {
     let nothing = BTreeMap::new();
     let sections: Vec<bool> = image.sections().map(|section| section.exec).collect();
     let mut all = Vec::new();

@@ -1,6 +1,6 @@
 //! Runs a guest under clients, or reads the clients' results.
 
-use crate::choose::{Attachment, Plugged};
+use crate::choose::{Attachment, ReadyPlugin};
 use crate::plan::{Format, ProfilePlan};
 use crate::{choose, control, names, show};
 use guardrail_host::error::tell;
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// The results of a guest's clients.
 pub struct Profile {
-    shown: show::Shown,
+    shown: show::NamedResults,
     /// How the run ended; `None` where it continues or its end was reported before.
     end: Option<(Finished, Prepared)>,
 }
@@ -98,7 +98,7 @@ pub fn run_live(plan: &ProfilePlan, live: Option<Live<'_>>) -> Result<Profile, H
         _ => reports?,
     };
     let names = names::Names::new(&cache, &prepared, image, &reports);
-    let shown = show::Shown::new(&names, &prepared, drivers::ran(&finished), reports);
+    let shown = show::NamedResults::new(&names, &prepared, drivers::ran(&finished), reports);
     if let Some(out) = &plan.out {
         shown.write_files(out)?;
     }
@@ -136,7 +136,7 @@ fn show(
     let image = KernelImage::open(&prepared.kernel.vmlinuz)?;
     let names = names::Names::new(cache, &prepared, image, &reports);
     let run = guardrail_report::Run { outcome: outcome.to_owned(), ..Default::default() };
-    let shown = show::Shown::new(&names, &prepared, run, reports);
+    let shown = show::NamedResults::new(&names, &prepared, run, reports);
     Ok(Profile { shown, end: None })
 }
 
@@ -155,7 +155,7 @@ fn prepare(plan: &ProfilePlan, packages: &Packages, progress: &Progress) -> Resu
     zoo::prepare(packages, request, progress)
 }
 
-fn options(plan: &ProfilePlan, plugged: &[Plugged], folder: &Path) -> Result<Options, HostError> {
+fn options(plan: &ProfilePlan, plugged: &[ReadyPlugin], folder: &Path) -> Result<Options, HostError> {
     Ok(Options {
         cpus: plan.smp,
         // QEMU can count instructions itself (-icount) with one thread only.
@@ -178,7 +178,7 @@ fn options(plan: &ProfilePlan, plugged: &[Plugged], folder: &Path) -> Result<Opt
 fn guest(
     prepared: &Prepared,
     options: &Options,
-    plugged: &[Plugged],
+    plugged: &[ReadyPlugin],
     attachment: &Attachment,
     mut live: Option<Live<'_>>,
     signals: &Signals,
@@ -216,7 +216,7 @@ fn guest(
 }
 
 /// Turns the end of a run into an exit status.
-fn judge(finished: &Finished, prepared: &Prepared, shown: &show::Shown) -> Result<Status, HostError> {
+fn judge(finished: &Finished, prepared: &Prepared, shown: &show::NamedResults) -> Result<Status, HostError> {
     let found = shown.report.findings.len();
     match &finished.outcome {
         Outcome::Completed if shown.contained() => Ok(Status::Contained),

@@ -16,7 +16,7 @@ use std::path::Path;
 const ROWS: usize = 25;
 
 /// The results of a run, with names instead of addresses.
-pub struct Shown {
+pub struct NamedResults {
     /// The findings, in the form of the other commands' reports.
     pub report: report::Report,
     clients: Vec<Client>,
@@ -25,21 +25,21 @@ pub struct Shown {
 #[derive(Default)]
 struct Client {
     name: String,
-    tables: Vec<Named>,
+    tables: Vec<NamedTable>,
     notes: Vec<String>,
     /// Names and contents of the files.
     files: Vec<(String, Vec<u8>)>,
 }
 
 /// A table whose cells are text or numbers.
-struct Named {
+struct NamedTable {
     table: Table,
     cells: Vec<Vec<Value>>,
 }
 
-impl Shown {
+impl NamedResults {
     /// Replaces the addresses of all results by names.
-    pub fn new(names: &Names, prepared: &Prepared, run: report::Run, reports: Vec<Report>) -> Shown {
+    pub fn new(names: &Names, prepared: &Prepared, run: report::Run, reports: Vec<Report>) -> NamedResults {
         let clients =
             reports.iter().flat_map(|report| report.clients.iter().map(|one| client(names, report, one)));
         let clients = clients.collect();
@@ -57,7 +57,7 @@ impl Shown {
             run: report::Run { workload: Some(prepared.workload.name.clone()), ..run },
             findings,
         };
-        Shown { report, clients }
+        NamedResults { report, clients }
     }
 
     /// True where a thread was stopped before it did harm.
@@ -84,7 +84,7 @@ impl Shown {
 
     fn json(&self) -> Value {
         let mut all = serde_json::to_value(&self.report).unwrap_or_default();
-        let table = |named: &Named| json!({ "name": named.table.name, "columns": named.table.columns, "rows": named.cells });
+        let table = |named: &NamedTable| json!({ "name": named.table.name, "columns": named.table.columns, "rows": named.cells });
         let client = |client: &Client| {
             json!({
                 "name": client.name, "notes": client.notes,
@@ -142,7 +142,7 @@ fn client(names: &Names, report: &Report, result: &Results) -> Client {
         let rendered = render::of(names, report, result, table, cells);
         client.notes.extend(rendered.notes);
         client.files.extend(rendered.files);
-        client.tables.push(Named { table: rendered.table, cells: rendered.cells });
+        client.tables.push(NamedTable { table: rendered.table, cells: rendered.cells });
     }
     client
 }

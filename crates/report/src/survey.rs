@@ -37,7 +37,7 @@ pub struct Settings {
 
 /// The position of a cell in the table: driver, device and kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Place {
+pub struct Position {
     /// Name of the driver.
     pub driver: String,
     /// The device; `None` for the driver's usual one.
@@ -90,7 +90,7 @@ pub struct Cell {
     pub schema: String,
     /// Position of the cell in the table.
     #[serde(flatten)]
-    pub place: Place,
+    pub place: Position,
     /// Class of the driver.
     #[serde(default)]
     pub class: String,
@@ -122,7 +122,7 @@ impl Cell {
     }
 }
 
-impl Place {
+impl Position {
     /// The name of the cell's row.
     pub fn row(&self) -> String {
         match &self.device {
@@ -143,7 +143,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Position {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} on {}", self.row(), self.kernel)
     }
@@ -155,7 +155,7 @@ pub struct Distinct {
     /// The first finding of the fault, in the order of the table.
     pub finding: Finding,
     /// All cells that have the fault.
-    pub cells: Vec<Place>,
+    pub cells: Vec<Position>,
 }
 
 /// The summary of a survey.
@@ -170,7 +170,7 @@ pub struct Summary {
     /// The cells, row by row.
     pub cells: Vec<Cell>,
     /// Requested cells without a run.
-    pub missing: Vec<Place>,
+    pub missing: Vec<Position>,
     /// The distinct faults, in the order of the table.
     pub findings: Vec<Distinct>,
     /// Changes since an earlier survey; `None` without one.
@@ -179,8 +179,8 @@ pub struct Summary {
 
 impl Summary {
     /// Sums up the cells. `places` has the requested cells, in the order of the table.
-    pub fn new(settings: Settings, places: &[Place], cells: &[Cell]) -> Summary {
-        let mut by_place: BTreeMap<&Place, &Cell> = cells.iter().map(|cell| (&cell.place, cell)).collect();
+    pub fn new(settings: Settings, places: &[Position], cells: &[Cell]) -> Summary {
+        let mut by_place: BTreeMap<&Position, &Cell> = cells.iter().map(|cell| (&cell.place, cell)).collect();
         let mut summary = Summary { schema: SCHEMA.to_owned(), settings, ..Summary::default() };
         for place in places {
             if !summary.kernels.contains(&place.kernel) {

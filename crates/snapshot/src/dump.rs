@@ -146,16 +146,16 @@ fn cpus(notes: &[u8]) -> Vec<Cpu> {
     let word = |bytes: &[u8], at: usize| {
         bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
     };
-    let (mut cpus, mut told): (Vec<Cpu>, usize) = (Vec::new(), 0);
+    let (mut cpus, mut states): (Vec<Cpu>, usize) = (Vec::new(), 0);
     for (name, kind, content) in each_note(notes) {
         if name == b"CORE" && kind == NT_PRSTATUS {
             let (rip, rsp) = (word(content, PR_REG + RIP), word(content, PR_REG + RSP));
             cpus.push(Cpu { rip, rsp, ..Cpu::default() });
         } else if name == b"QEMU" {
-            if let Some(cpu) = cpus.get_mut(told) {
+            if let Some(cpu) = cpus.get_mut(states) {
                 (cpu.cr3, cpu.cr4) = (word(content, QEMU_CR3), word(content, QEMU_CR4));
             }
-            told += 1;
+            states += 1;
         }
     }
     cpus

@@ -166,7 +166,7 @@ fn thinning_changes_nothing_that_is_read() {
 }
 
 #[test]
-fn a_symbol_file_names_what_it_is_told() {
+fn a_symbol_file_names_what_it_is_given() {
     let section = |name: &str, address, size, code| Section { name: name.into(), address, size, code };
     let symbol =
         |name: &str, address, code, local| Symbol { name: name.into(), address, size: 4, code, local };
@@ -181,8 +181,8 @@ fn a_symbol_file_names_what_it_is_told() {
         &Frames::new().finish(),
     );
     let file = object::File::parse(&bytes[..]).unwrap();
-    let told: Vec<(&str, u64)> = file.symbols().map(|s| (s.name().unwrap(), s.address())).collect();
-    assert_eq!(told, [("local", TEXT + 8), ("global", TEXT + 4), ("variable", TEXT + 0x1010)]);
+    let symbols: Vec<(&str, u64)> = file.symbols().map(|s| (s.name().unwrap(), s.address())).collect();
+    assert_eq!(symbols, [("local", TEXT + 8), ("global", TEXT + 4), ("variable", TEXT + 0x1010)]);
     assert_eq!(file.section_by_name(".text").unwrap().address(), TEXT);
     assert!(file.section_by_name(".debug_frame").unwrap().size() > 0);
 }

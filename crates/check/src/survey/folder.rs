@@ -2,7 +2,7 @@
 
 use guardrail_host::HostError;
 use guardrail_host::files::{self, json, write};
-use guardrail_report::survey::{CELL_SCHEMA, Cell, Place, SCHEMA, Settings, Summary};
+use guardrail_report::survey::{CELL_SCHEMA, Cell, Position, SCHEMA, Settings, Summary};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ impl Folder {
     }
 
     /// The cell of a run that ended; `None` also for a damaged file, whose run is done again.
-    pub fn cell(&self, place: &Place) -> Option<Cell> {
+    pub fn cell(&self, place: &Position) -> Option<Cell> {
         let cell: Cell = read(&self.cell_file(place))?;
         (cell.schema == CELL_SCHEMA && cell.place == *place).then_some(cell)
     }
@@ -64,7 +64,7 @@ impl Folder {
     }
 
     /// The folder for a run's files.
-    pub fn run(&self, place: &Place) -> PathBuf {
+    pub fn run(&self, place: &Position) -> PathBuf {
         self.path.join("runs").join(place.file_stem())
     }
 
@@ -81,7 +81,7 @@ impl Folder {
         write(&self.path.join("table.html"), &page)
     }
 
-    fn cell_file(&self, place: &Place) -> PathBuf {
+    fn cell_file(&self, place: &Position) -> PathBuf {
         self.path.join("cells").join(format!("{}.json", place.file_stem()))
     }
 }
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn cells_are_kept_across_surveys_and_damaged_ones_are_not_taken() {
         let temp = tempfile::tempdir().unwrap();
-        let place = Place { driver: "e1000".into(), device: None, kernel: "6.1".into() };
+        let place = Position { driver: "e1000".into(), device: None, kernel: "6.1".into() };
         let cell =
             Cell { schema: CELL_SCHEMA.into(), place: place.clone(), state: State::Clean, ..Cell::default() };
         let folder = Folder::open(temp.path(), &settings()).unwrap();
@@ -111,7 +111,7 @@ mod tests {
         folder.keep(&cell).unwrap();
         let again = Folder::open(temp.path(), &settings()).unwrap();
         assert_eq!(again.cell(&place), Some(cell));
-        let other = Place { kernel: "7.2".into(), ..place.clone() };
+        let other = Position { kernel: "7.2".into(), ..place.clone() };
         assert_eq!(again.cell(&other), None);
         fs::write(again.cell_file(&place), "{\"schema\":").unwrap();
         assert_eq!(again.cell(&place), None);

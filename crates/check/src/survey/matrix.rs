@@ -2,7 +2,7 @@
 
 use guardrail_host::HostError;
 use guardrail_host::Progress;
-use guardrail_report::survey::Place;
+use guardrail_report::survey::Position;
 use guardrail_vm::catalog::{self, Class, Entry};
 use guardrail_vm::kernels;
 use guardrail_vm::modules::Modules;
@@ -21,7 +21,7 @@ pub struct Driver {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     /// The driver, device and kernel of the run.
-    pub place: Place,
+    pub place: Position,
     /// The class of its driver.
     pub class: String,
     /// Why the run is impossible, where that is known beforehand.
@@ -92,7 +92,7 @@ pub fn plan(
         refuse_unknown(driver, modules.iter().map(|(_, modules)| modules))?;
         for (kernel, modules) in &modules {
             all.push(Planned {
-                place: Place {
+                place: Position {
                     driver: driver.name.clone(),
                     device: driver.device.clone(),
                     kernel: (*kernel).clone(),

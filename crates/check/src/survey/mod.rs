@@ -22,7 +22,7 @@ use child::{Child, Ended};
 use folder::Folder;
 use guardrail_host::error::{sentence, tell};
 use guardrail_host::{Host, HostError, Status};
-use guardrail_report::survey::{CELL_SCHEMA, Cell, Place, Settings, State, Summary, diff};
+use guardrail_report::survey::{CELL_SCHEMA, Cell, Position, Settings, State, Summary, diff};
 use guardrail_vm::packages::Packages;
 use matrix::Planned;
 use std::collections::VecDeque;
@@ -84,7 +84,7 @@ pub fn survey(plan: &SurveyPlan, host: &Host) -> Result<Summary, HostError> {
     let interrupted = survey.run(&planned)?;
     host.progress.finish();
 
-    let places: Vec<Place> = planned.into_iter().map(|planned| planned.place).collect();
+    let places: Vec<Position> = planned.into_iter().map(|planned| planned.place).collect();
     let mut summary = Summary::new(settings, &places, &survey.done);
     if let Some(earlier) = &earlier {
         let name = plan.against.as_ref().map_or(String::new(), |path| path.display().to_string());
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_failed_run_outweighs_findings_and_known_findings_are_forgiven() {
-        let place = Place { driver: "a".into(), device: None, kernel: "6.1".into() };
+        let place = Position { driver: "a".into(), device: None, kernel: "6.1".into() };
         let report = guardrail_report::Report {
             findings: vec![Default::default()],
             ..guardrail_report::Report::default()

@@ -38,8 +38,8 @@ impl Process {
     fn end(&mut self) -> String {
         sys::kill_group(&mut self.child);
         let words = self.words.take().and_then(|words| words.join().ok()).unwrap_or_default();
-        let told = |line: &&str| !line.trim().is_empty() && !line.contains(" warning: ");
-        words.lines().rev().find(told).unwrap_or("without a word").trim().to_owned()
+        let speaks = |line: &&str| !line.trim().is_empty() && !line.contains(" warning: ");
+        words.lines().rev().find(speaks).unwrap_or("without a word").trim().to_owned()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::message::{self, Header, INVALID, Refusal};
 use super::requests::CONFIG_REGION;
-use super::serve::{Asked, Loop};
+use super::serve::{HeldAccess, Loop};
 use crate::device::Device;
 use crate::policy::{Access, Space, Verdict};
 use std::sync::atomic::Ordering;
@@ -32,9 +32,9 @@ impl<D: Device> Loop<'_, D> {
             value[..count.min(8)].copy_from_slice(&bytes[..count.min(8)]);
         }
         let access = Access { space, offset, size: count as u32, write, value: u64::from_le_bytes(value) };
-        let mut asked = Asked { header, region, access, bytes, answered: false };
+        let mut held = HeldAccess { header, region, access, bytes, answered: false };
         if self.shared.closed.load(Ordering::SeqCst) {
-            return Ok(self.finish(&asked, Verdict::Drop));
+            return Ok(self.finish(&held, Verdict::Drop));
         }
         let gate = self.gate;
         // A panic of the policy here must not end the loop, which still has to cut the device off.
@@ -42,22 +42,22 @@ impl<D: Device> Loop<'_, D> {
         let first = !self.post_writes || self.holds.len() == 0;
         let mut going_on = true;
         match now {
-            Ok(Some(verdict)) if first => return Ok(self.finish(&asked, verdict)),
+            Ok(Some(verdict)) if first => return Ok(self.finish(&held, verdict)),
             Err(_) => {
                 self.shared.close("the policy died");
-                return Ok(self.finish(&asked, Verdict::Drop));
+                return Ok(self.finish(&held, Verdict::Drop));
             }
             Ok(_) if self.post_writes && write && space != Space::Config && self.holds.len() < MAX_POSTED => {
-                going_on = self.answer(&asked, &[]);
-                asked.answered = true;
+                going_on = self.answer(&held, &[]);
+                held.answered = true;
             }
             Ok(_) => {}
         }
         match now {
-            Ok(Some(verdict)) => self.holds.follow(verdict, asked),
+            Ok(Some(verdict)) => self.holds.follow(verdict, held),
             _ => {
                 self.shared.counts().of(space).held += 1;
-                if !self.holds.hold(gate, &self.shared.wake, access, asked) {
+                if !self.holds.hold(gate, &self.shared.wake, access, held) {
                     self.shared.close("more accesses wait than a guest has processors");
                 }
             }
@@ -66,27 +66,26 @@ impl<D: Device> Loop<'_, D> {
     }
 
     /// Answers an access.
-    fn answer(&self, asked: &Asked, read: &[u8]) -> bool {
-        let Access { offset, size, .. } = asked.access;
-        asked.answered
-            || self.reply(&asked.header, Ok(message::access_body(offset, asked.region, size, read)))
+    fn answer(&self, held: &HeldAccess, read: &[u8]) -> bool {
+        let Access { offset, size, .. } = held.access;
+        held.answered || self.reply(&held.header, Ok(message::access_body(offset, held.region, size, read)))
     }
 
     /// Performs or drops the access, and answers.
-    pub(super) fn finish(&mut self, asked: &Asked, verdict: Verdict) -> bool {
-        let Access { space, offset, write, .. } = asked.access;
+    pub(super) fn finish(&mut self, held: &HeldAccess, verdict: Verdict) -> bool {
+        let Access { space, offset, write, .. } = held.access;
         let closed = self.shared.closed.load(Ordering::SeqCst);
         let verdict = if closed { Verdict::Drop } else { verdict };
-        let mut read = vec![0xff; if write { 0 } else { asked.bytes.len() }];
-        self.shared.counts().note(&asked.access, verdict);
+        let mut read = vec![0xff; if write { 0 } else { held.bytes.len() }];
+        self.shared.counts().note(&held.access, verdict);
         if verdict == Verdict::Pass {
             let done = match write {
-                true => self.device.write(space, offset, &asked.bytes),
+                true => self.device.write(space, offset, &held.bytes),
                 false => self.device.read(space, offset, &mut read),
             };
             self.survive(done);
             self.interrupts(None);
         }
-        self.answer(asked, &read)
+        self.answer(held, &read)
     }
 }

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_are_told_what_to_do() {
+    fn interrupts_follow_requests() {
         let parse = |flags: u32, start: u32, count: u32| match Request::parse(
             8,
             &words(&[20, flags, 2, start, count]),

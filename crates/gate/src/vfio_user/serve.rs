@@ -28,7 +28,7 @@ const SEND_LIMIT: Duration = Duration::from_secs(10);
 const TURN: usize = 16;
 /// An access whose sender waits for the answer.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct HeldAccess {
     pub(super) header: Header,
     pub(super) region: u32,
     pub(super) access: Access,
@@ -98,7 +98,7 @@ pub(super) struct Loop<'a, D> {
     waiter: Waiter,
     pub(super) device: D,
     pub(super) irqs: Irqs,
-    pub(super) holds: Holds<Asked>,
+    pub(super) holds: Holds<HeldAccess>,
     pub(super) maps: usize,
     /// True once the device was cut off.
     cut: bool,
@@ -177,13 +177,13 @@ impl<'a, D: Device> Loop<'a, D> {
                 source => self.interrupts(Some((source - SOURCES) as usize)),
             }
         }
-        while let Some((asked, verdict, waited)) = self.holds.decided(self.post_writes) {
+        while let Some((held, verdict, waited)) = self.holds.decided(self.post_writes) {
             self.note_hold(waited);
             let verdict = verdict.unwrap_or_else(|| {
                 self.shared.close("the policy died");
                 Verdict::Drop
             });
-            going_on &= self.finish(&asked, verdict);
+            going_on &= self.finish(&held, verdict);
         }
         if self.holds.oldest().is_some_and(|since| since.elapsed() >= self.hold_limit) {
             let limit = self.hold_limit.as_secs_f64();
@@ -249,14 +249,14 @@ impl<'a, D: Device> Loop<'a, D> {
     /// Delivers the device's pending interrupts.
     pub(super) fn interrupts(&mut self, source: Option<usize>) {
         let closed = self.shared.closed.load(Ordering::SeqCst);
-        let (irqs, mut told, mut dropped) = (&mut self.irqs, 0, 0);
+        let (irqs, mut delivered, mut dropped) = (&mut self.irqs, 0, 0);
         let done = self.device.interrupts(source, &mut |interrupt| match closed {
             true => dropped += 1,
-            false => told += irqs.deliver(interrupt),
+            false => delivered += irqs.deliver(interrupt),
         });
-        if told + dropped > 0 {
+        if delivered + dropped > 0 {
             let mut counts = self.shared.counts();
-            counts.interrupts += told;
+            counts.interrupts += delivered;
             counts.interrupts_dropped += dropped;
         }
         self.survive(done);
@@ -291,9 +291,9 @@ impl<'a, D: Device> Loop<'a, D> {
 
     /// Drops all accesses that wait.
     pub(super) fn give_up(&mut self) {
-        while let Some((asked, waited)) = self.holds.give_up() {
+        while let Some((held, waited)) = self.holds.give_up() {
             self.note_hold(waited);
-            self.finish(&asked, Verdict::Drop);
+            self.finish(&held, Verdict::Drop);
         }
     }
 

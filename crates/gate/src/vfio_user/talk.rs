@@ -18,7 +18,7 @@ pub(super) const LAYOUT: Layout =
 
 /// The operations that reached the device.
 #[derive(Debug, Default)]
-pub(super) struct Done {
+pub(super) struct Effects {
     pub(super) writes: Vec<(Space, u64, Vec<u8>)>,
     pub(super) cut: bool,
 }
@@ -26,12 +26,12 @@ pub(super) struct Done {
 /// The device. A write to offset 8 of its memory raises the second interrupt; one to offset 16 loses the
 /// device.
 #[derive(Debug, Default)]
-pub(super) struct Plain {
-    pub(super) done: Arc<Mutex<Done>>,
+pub(super) struct FakeDevice {
+    pub(super) effects: Arc<Mutex<Effects>>,
     pub(super) rung: bool,
 }
 
-impl Device for Plain {
+impl Device for FakeDevice {
     fn layout(&self) -> &Layout {
         &LAYOUT
     }
@@ -44,10 +44,10 @@ impl Device for Plain {
     }
 
     fn write(&mut self, space: Space, offset: u64, bytes: &[u8]) -> Result<()> {
-        let mut done = self.done.lock().expect("no test panics with it");
-        assert!(!done.cut, "nothing passes a closed gate");
-        if done.writes.len() < 1000 {
-            done.writes.push((space, offset, bytes.to_vec()));
+        let mut effects = self.effects.lock().expect("no test panics with it");
+        assert!(!effects.cut, "nothing passes a closed gate");
+        if effects.writes.len() < 1000 {
+            effects.writes.push((space, offset, bytes.to_vec()));
         }
         self.rung |= (space, offset) == (Space::Bar(0), 8);
         match (space, offset) {
@@ -61,7 +61,7 @@ impl Device for Plain {
     }
 
     fn cut(&mut self) -> Result<()> {
-        self.done.lock().expect("no test panics with it").cut = true;
+        self.effects.lock().expect("no test panics with it").cut = true;
         Ok(())
     }
 
@@ -98,7 +98,7 @@ pub(super) fn serve(
     client: UnixStream,
     options: &Options,
     gate: &Arc<dyn Gate>,
-    device: Plain,
+    device: FakeDevice,
 ) -> Counts {
     Loop::new(shared, client, options, gate, (0, 0), device).expect("the loop starts").run();
     shared.counts().clone()
@@ -117,5 +117,5 @@ pub fn converse(bytes: &[u8]) {
     let _ = theirs.shutdown(std::net::Shutdown::Write);
     let shared = Shared::new().expect("there are descriptors");
     let gate: Arc<dyn Gate> = Arc::new(Open);
-    serve(&shared, ours, &Options { post_writes: post, ..options() }, &gate, Plain::default());
+    serve(&shared, ours, &Options { post_writes: post, ..options() }, &gate, FakeDevice::default());
 }

@@ -1,7 +1,7 @@
 //! Conversations with the server's loop.
 
 use super::message::{HEADER, words};
-use super::talk::{Done, Plain, options, serve};
+use super::talk::{Effects, FakeDevice, options, serve};
 use super::{Options, Shared};
 use crate::counts::Counts;
 use crate::policy::{Access, Gate, Open, Verdict};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 struct Guest {
     socket: UnixStream,
     shared: Arc<Shared>,
-    done: Arc<Mutex<Done>>,
+    effects: Arc<Mutex<Effects>>,
     server: JoinHandle<Counts>,
     next: u16,
 }
@@ -27,11 +27,12 @@ impl Guest {
     fn new(options: Options, gate: impl Gate) -> Guest {
         let (socket, theirs) = UnixStream::pair().unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let (shared, done) = (Arc::new(Shared::new().unwrap()), Arc::<Mutex<Done>>::default());
-        let (ours, device) = (Arc::clone(&shared), Plain { done: Arc::clone(&done), ..Plain::default() });
+        let (shared, effects) = (Arc::new(Shared::new().unwrap()), Arc::<Mutex<Effects>>::default());
+        let (ours, device) =
+            (Arc::clone(&shared), FakeDevice { effects: Arc::clone(&effects), ..FakeDevice::default() });
         let gate: Arc<dyn Gate> = Arc::new(gate);
         let server = std::thread::spawn(move || serve(&ours, theirs, &options, &gate, device));
-        Guest { socket, shared, done, server, next: 0 }
+        Guest { socket, shared, effects, server, next: 0 }
     }
 
     fn send(&mut self, command: u16, body: &[u8], fd: Option<&Event>) -> u16 {
@@ -70,13 +71,13 @@ impl Guest {
     }
 
     fn written(&self) -> Vec<u64> {
-        self.done.lock().unwrap().writes.iter().map(|write| write.1).collect()
+        self.effects.lock().unwrap().writes.iter().map(|write| write.1).collect()
     }
 
     fn hang_up(self) -> Counts {
         drop(self.socket);
         let counts = self.server.join().unwrap();
-        assert!(self.done.lock().unwrap().cut, "a device without a guest is cut off");
+        assert!(self.effects.lock().unwrap().cut, "a device without a guest is cut off");
         counts
     }
 }
@@ -214,7 +215,7 @@ fn a_policy_closes_the_gate_although_nobody_accesses_anything() {
     guest.write(0, 0, &[1]).unwrap();
     closing.store(true, Ordering::SeqCst);
     let start = Instant::now();
-    while !guest.done.lock().unwrap().cut {
+    while !guest.effects.lock().unwrap().cut {
         assert!(start.elapsed() < Duration::from_secs(10), "the device is not cut off");
     }
     assert_eq!(guest.read(0, 0x20, 1), Ok(vec![0xff]));
@@ -238,6 +239,6 @@ fn a_broken_stream_ends_the_server_closed() {
     guest.socket.write_all(&[0xff; 64]).unwrap();
     let shared = Arc::clone(&guest.shared);
     guest.server.join().unwrap();
-    assert!(guest.done.lock().unwrap().cut);
+    assert!(guest.effects.lock().unwrap().cut);
     assert!(shared.failure.lock().unwrap().as_ref().unwrap().contains("broke the vfio-user protocol"));
 }

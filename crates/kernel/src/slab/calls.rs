@@ -96,10 +96,10 @@ pub struct Named {
 }
 
 /// Returns the argument that a name stands for.
-type Place<'a> = &'a dyn Fn(&str) -> u8;
+type Argument<'a> = &'a dyn Fn(&str) -> u8;
 
 /// Names of functions, of which a kernel has some; their parameters; and what they do.
-type Row = (&'static [&'static str], &'static [&'static str], fn(Place<'_>) -> Call);
+type Row = (&'static [&'static str], &'static [&'static str], fn(Argument<'_>) -> Call);
 
 /// Functions that the table of summaries has no words for: inner functions, arrays of objects, address space.
 const MORE: &[Row] = &[

@@ -94,7 +94,7 @@ pub struct Sheaves {
 impl Layout {
     /// Reads the layout of a kernel. An error names all that the kernel lacks.
     pub fn of(image: &KernelImage) -> Result<Layout, KernelError> {
-        let mut get = Get { image, missing: Vec::new() };
+        let mut get = Lookup { image, missing: Vec::new() };
         let btf = image.btf();
         let optional = |structure: &str, path: &str| btf.member_offset(structure, path);
         let slab_mark = match btf.enum_value_in("pagetype", "PGTY_slab").map(u8::try_from) {
@@ -178,12 +178,12 @@ impl Layout {
     }
 }
 
-struct Get<'a> {
+struct Lookup<'a> {
     image: &'a KernelImage,
     missing: Vec<String>,
 }
 
-impl Get<'_> {
+impl Lookup<'_> {
     fn member(&mut self, structure: &str, path: &str) -> u64 {
         self.image.btf().member_offset(structure, path).unwrap_or_else(|| {
             self.missing.push(format!("struct {structure}.{path}"));

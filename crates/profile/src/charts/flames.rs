@@ -33,7 +33,7 @@ struct Node {
 }
 
 /// A node with its position in the picture.
-struct Boxed {
+struct PlacedNode {
     name: String,
     depth: usize,
     /// The first sample, and the number of samples.
@@ -66,8 +66,8 @@ pub fn flames(title: &str, stacks: &[Stack]) -> String {
     out
 }
 
-fn collect(name: &str, node: &Node, start: u64, depth: usize, boxes: &mut Vec<Boxed>) {
-    boxes.push(Boxed { name: name.to_owned(), depth, start, samples: node.samples });
+fn collect(name: &str, node: &Node, start: u64, depth: usize, boxes: &mut Vec<PlacedNode>) {
+    boxes.push(PlacedNode { name: name.to_owned(), depth, start, samples: node.samples });
     let mut at = start;
     for (name, inner) in &node.inner {
         collect(name, inner, at, depth + 1, boxes);
@@ -108,7 +108,7 @@ fn head(title: &str, height: f64) -> String {
 }
 
 /// Draws a box of the picture.
-fn draw(out: &mut String, one: &Boxed, all: u64, bottom: f64) {
+fn draw(out: &mut String, one: &PlacedNode, all: u64, bottom: f64) {
     let scale = WIDTH / all as f64;
     let width = one.samples as f64 * scale;
     if width < NARROW {
@@ -141,7 +141,7 @@ fn cut(name: &str, width: f64) -> String {
 }
 
 /// The boxes as data, and the script that draws them.
-fn script(out: &mut String, boxes: &[Boxed], bottom: f64) {
+fn script(out: &mut String, boxes: &[PlacedNode], bottom: f64) {
     let mut names: Vec<&str> = boxes.iter().map(|one| one.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();

@@ -1,6 +1,6 @@
 //! Compares two surveys.
 
-use super::{Distinct, Place, State, Summary};
+use super::{Distinct, Position, State, Summary};
 use serde::{Deserialize, Serialize};
 
 /// Changes since an earlier survey.
@@ -25,7 +25,7 @@ pub struct Diff {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// Position of the cell: driver, device and kernel.
-    pub place: Place,
+    pub place: Position,
     /// State in the earlier survey.
     pub before: State,
     /// State in this survey.
@@ -40,7 +40,7 @@ pub fn diff(earlier: &Summary, now: &Summary, against: &str) -> Diff {
         let id = distinct.finding.id.clone();
         if known(&id) { diff.same.push(id) } else { diff.new.push(id) }
     }
-    let completed = |place: &Place| now.cells.iter().any(|cell| cell.place == *place && cell.completed());
+    let completed = |place: &Position| now.cells.iter().any(|cell| cell.place == *place && cell.completed());
     for old in &earlier.findings {
         if now.findings.iter().any(|distinct| distinct.finding.id == old.finding.id) {
             continue;

@@ -1,8 +1,8 @@
 use super::*;
 use crate::model::Run;
 
-fn place(driver: &str, kernel: &str) -> Place {
-    Place { driver: driver.into(), device: None, kernel: kernel.into() }
+fn place(driver: &str, kernel: &str) -> Position {
+    Position { driver: driver.into(), device: None, kernel: kernel.into() }
 }
 
 fn cell(driver: &str, kernel: &str, state: State, ids: &[&str]) -> Cell {
@@ -33,7 +33,7 @@ fn cell(driver: &str, kernel: &str, state: State, ids: &[&str]) -> Cell {
 }
 
 fn survey(cells: &[Cell]) -> Summary {
-    let places: Vec<Place> =
+    let places: Vec<Position> =
         ["a", "b"].iter().flat_map(|driver| ["6.1", "7.2"].map(|kernel| place(driver, kernel))).collect();
     let settings = Settings { tools: vec!["dmcheck".into()], smp: 2, ..Settings::default() };
     Summary::new(settings, &places, cells)
@@ -134,7 +134,7 @@ fn a_summary_survives_a_round_trip() {
 
 #[test]
 fn file_names_hold_nothing_that_leads_elsewhere() {
-    let odd = Place { driver: "../x".into(), device: Some("a,b=/c".into()), kernel: "6.1".into() };
+    let odd = Position { driver: "../x".into(), device: Some("a,b=/c".into()), kernel: "6.1".into() };
     assert_eq!(odd.file_stem(), "..+x@a+b++c@6.1");
     assert_eq!(place("e1000", "7.2").file_stem(), "e1000@7.2");
 }

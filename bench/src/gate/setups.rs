@@ -1,4 +1,4 @@
-//! The ways in which a guest is run.
+//! The setups in which a guest is run.
 
 /// The usual place where device accesses are held; "off" holds none.
 pub const GATE: &str = "vmm";
@@ -6,9 +6,9 @@ pub const GATE: &str = "vmm";
 /// The checkers of the thesis together.
 const THREE: Option<&str> = Some("dmcheck,drcheck,dmacheck");
 
-/// A way to run a guest.
+/// A setup of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Setup {
     /// The name for `--tools`.
     pub name: &'static str,
     /// The head of its column.
@@ -17,53 +17,53 @@ pub struct Way {
     pub tools: Option<&'static str>,
     /// More options of `guardrail check`.
     more: &'static [&'static str],
-    /// Where accesses are held; `None` if where all ways hold them.
+    /// Where accesses are held; `None` if where all setups hold them.
     gate: Option<&'static str>,
 }
 
-impl Way {
-    const fn checked(name: &'static str, title: &'static str, tools: Option<&'static str>) -> Way {
-        Way { name, title, tools, more: &[], gate: None }
+impl Setup {
+    const fn checked(name: &'static str, title: &'static str, tools: Option<&'static str>) -> Setup {
+        Setup { name, title, tools, more: &[], gate: None }
     }
 }
 
-const PLAIN: Way = Way { more: &["--observe", "none"], ..Way::checked("none", "without", None) };
+const PLAIN: Setup = Setup { more: &["--observe", "none"], ..Setup::checked("none", "without", None) };
 
 /// What is measured unless the user asks for something else.
-const USUAL: [Way; 5] = [
-    Way::checked("dmcheck", "DMCheck", Some("dmcheck")),
-    Way::checked("drcheck", "DRCheck", Some("drcheck")),
-    Way::checked("dmacheck", "DMACheck", Some("dmacheck")),
-    Way::checked("three", "all three", THREE),
-    Way { gate: Some("vfio-user"), ..Way::checked("vfio-user", "three, vfio-user", THREE) },
+const USUAL: [Setup; 5] = [
+    Setup::checked("dmcheck", "DMCheck", Some("dmcheck")),
+    Setup::checked("drcheck", "DRCheck", Some("drcheck")),
+    Setup::checked("dmacheck", "DMACheck", Some("dmacheck")),
+    Setup::checked("three", "all three", THREE),
+    Setup { gate: Some("vfio-user"), ..Setup::checked("vfio-user", "three, vfio-user", THREE) },
 ];
 
 /// What is measured only on request. These are the tracer, whose log nobody reads, and all three checkers
 /// without a gate or with each way to wait for the log.
-const OTHERS: [Way; 5] = [
-    Way { more: &["--observe", "trace"], ..Way::checked("tracer", "tracer alone", None) },
-    Way { gate: Some("off"), ..Way::checked("ungated", "three, no gate", THREE) },
-    Way { more: &["--schedule", "polling"], ..Way::checked("polling", "three, polling", THREE) },
-    Way { more: &["--schedule", "yielding"], ..Way::checked("yielding", "three, yielding", THREE) },
-    Way { more: &["--schedule", "interrupt"], ..Way::checked("interrupt", "three, interrupt", THREE) },
+const OTHERS: [Setup; 5] = [
+    Setup { more: &["--observe", "trace"], ..Setup::checked("tracer", "tracer alone", None) },
+    Setup { gate: Some("off"), ..Setup::checked("ungated", "three, no gate", THREE) },
+    Setup { more: &["--schedule", "polling"], ..Setup::checked("polling", "three, polling", THREE) },
+    Setup { more: &["--schedule", "yielding"], ..Setup::checked("yielding", "three, yielding", THREE) },
+    Setup { more: &["--schedule", "interrupt"], ..Setup::checked("interrupt", "three, interrupt", THREE) },
 ];
 
-/// The ways with these names; the first is always the guest without Guardrail.
-pub fn chosen(names: &[String]) -> Result<Vec<Way>, String> {
+/// The setups with these names; the first is always the guest without Guardrail.
+pub fn chosen(names: &[String]) -> Result<Vec<Setup>, String> {
     let known = || USUAL.into_iter().chain(OTHERS);
-    if let Some(name) = names.iter().find(|name| !known().any(|way| way.name == *name)) {
-        let known: Vec<&str> = known().map(|way| way.name).collect();
+    if let Some(name) = names.iter().find(|name| !known().any(|setup| setup.name == *name)) {
+        let known: Vec<&str> = known().map(|setup| setup.name).collect();
         return Err(format!("--tools has no column '{name}'; there are {}", known.join(", ")));
     }
-    let mut ways = vec![PLAIN];
+    let mut setups = vec![PLAIN];
     match names {
-        [] => ways.extend(USUAL),
-        _ => ways.extend(known().filter(|way| names.iter().any(|name| name == way.name))),
+        [] => setups.extend(USUAL),
+        _ => setups.extend(known().filter(|setup| names.iter().any(|name| name == setup.name))),
     }
-    Ok(ways)
+    Ok(setups)
 }
 
-impl Way {
+impl Setup {
     /// Where accesses are held; `None` if they are not.
     pub fn gate<'a>(&self, usual: &'a str) -> Option<&'a str>
     where
@@ -73,7 +73,7 @@ impl Way {
         (self.tools.is_some() && gate != "off").then_some(gate)
     }
 
-    /// The options of `guardrail check` for this way.
+    /// The options of `guardrail check` for this setup.
     pub fn options(&self, usual: &str) -> Vec<String> {
         let mut words = self.more.to_vec();
         if let Some(tools) = self.tools {
@@ -93,10 +93,10 @@ mod tests {
 
     #[test]
     fn the_guest_without_guardrail_is_always_there_and_has_no_gate() {
-        let ways = chosen(&["three".to_owned()]).unwrap();
-        assert_eq!(ways.iter().map(|way| way.name).collect::<Vec<_>>(), ["none", "three"]);
-        assert_eq!(ways[0].options("vmm"), ["--observe", "none"]);
-        assert_eq!(ways[0].gate("vmm"), None);
+        let setups = chosen(&["three".to_owned()]).unwrap();
+        assert_eq!(setups.iter().map(|setup| setup.name).collect::<Vec<_>>(), ["none", "three"]);
+        assert_eq!(setups[0].options("vmm"), ["--observe", "none"]);
+        assert_eq!(setups[0].gate("vmm"), None);
         assert_eq!(chosen(&[]).unwrap().len(), 6);
     }
 

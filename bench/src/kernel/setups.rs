@@ -1,8 +1,8 @@
-//! The ways in which a guest is run.
+//! The setups in which a guest is run.
 
-/// A way to run a guest.
+/// A setup of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Setup {
     /// The name, for `--ways` and as the head of its column.
     pub name: String,
     /// What watches the guest.
@@ -34,34 +34,35 @@ const CLIENTS: [(&str, &[&str]); 6] = [
     ("stackcheck", &["--client", "stackcheck"]),
 ];
 
-impl std::str::FromStr for Way {
+impl std::str::FromStr for Setup {
     type Err = String;
 
     /// Reads `NAME=FILE[,OPTION=VALUE...]`.
-    fn from_str(text: &str) -> Result<Way, String> {
+    fn from_str(text: &str) -> Result<Setup, String> {
         match text.split_once('=') {
             Some((name, plugin)) if !name.is_empty() && !plugin.is_empty() && name != PLAIN => {
-                Ok(Way { name: name.to_owned(), watch: Watched::Plugin(plugin.to_owned()) })
+                Ok(Setup { name: name.to_owned(), watch: Watched::Plugin(plugin.to_owned()) })
             }
             _ => Err("a plugin is given as NAME=FILE, or NAME=FILE,OPTION=VALUE".to_owned()),
         }
     }
 }
 
-/// The ways with these names; every client and every plugin where there are none. The first is always the
+/// The setups with these names; every client and every plugin where there are none. The first is always the
 /// plain guest.
-pub fn chosen(plugins: &[Way], names: &[String]) -> Result<Vec<Way>, String> {
-    let client = |(name, options): (&str, _)| Way { name: name.to_owned(), watch: Watched::Client(options) };
-    let known: Vec<Way> = CLIENTS.map(client).into_iter().chain(plugins.iter().cloned()).collect();
+pub fn chosen(plugins: &[Setup], names: &[String]) -> Result<Vec<Setup>, String> {
+    let client =
+        |(name, options): (&str, _)| Setup { name: name.to_owned(), watch: Watched::Client(options) };
+    let known: Vec<Setup> = CLIENTS.map(client).into_iter().chain(plugins.iter().cloned()).collect();
     if let Some(name) =
-        names.iter().find(|name| *name != PLAIN && !known.iter().any(|way| way.name == **name))
+        names.iter().find(|name| *name != PLAIN && !known.iter().any(|setup| setup.name == **name))
     {
-        let known: Vec<&str> = known.iter().map(|way| way.name.as_str()).collect();
+        let known: Vec<&str> = known.iter().map(|setup| setup.name.as_str()).collect();
         return Err(format!("--ways has no '{name}'; there are {PLAIN}, {}", known.join(", ")));
     }
-    let mut ways = vec![Way { name: PLAIN.to_owned(), watch: Watched::Plain }];
-    ways.extend(known.into_iter().filter(|way| names.is_empty() || names.contains(&way.name)));
-    Ok(ways)
+    let mut setups = vec![Setup { name: PLAIN.to_owned(), watch: Watched::Plain }];
+    setups.extend(known.into_iter().filter(|setup| names.is_empty() || names.contains(&setup.name)));
+    Ok(setups)
 }
 
 #[cfg(test)]
@@ -70,16 +71,16 @@ mod tests {
 
     #[test]
     fn the_plain_guest_is_always_there() {
-        let plugins: Vec<Way> = ["a=/x.so", "b=/y.so,z=1"].map(|text| text.parse().unwrap()).into();
+        let plugins: Vec<Setup> = ["a=/x.so", "b=/y.so,z=1"].map(|text| text.parse().unwrap()).into();
         let names = |words: &[&str]| -> Vec<String> {
             let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-            chosen(&plugins, &words).unwrap().into_iter().map(|way| way.name).collect()
+            chosen(&plugins, &words).unwrap().into_iter().map(|setup| setup.name).collect()
         };
         assert_eq!(names(&[]).len(), 1 + CLIENTS.len() + 2);
         assert_eq!(names(&["b", "count"]), ["plain", "count", "b"]);
         assert_eq!(names(&["plain"]), ["plain"]);
         assert!(chosen(&plugins, &["c".to_owned()]).unwrap_err().contains("there are plain, detached"));
         assert_eq!(plugins[1].watch, Watched::Plugin("/y.so,z=1".to_owned()));
-        assert!("a".parse::<Way>().is_err() && "plain=/x.so".parse::<Way>().is_err());
+        assert!("a".parse::<Setup>().is_err() && "plain=/x.so".parse::<Setup>().is_err());
     }
 }
