@@ -11,4 +11,5 @@
 pub mod chart;
 pub mod effect;
 mod files;
+pub mod role;
 pub mod table;

@@ -1,4 +1,5 @@
-//! The tables of what kernel functions do: `memory.txt`, `locks.txt`, `dma.txt` and `rights.txt` of each class.
+//! The tables of what kernel functions do: `memory.txt`, `locks.txt`, `dma.txt`, `rights.txt` and `roles.txt` of each
+//! class.
 //! `knowledge/README.md` describes the language.
 
 #[cfg(test)]
@@ -20,6 +21,8 @@ pub enum Kind {
     Dma,
     /// The rights of a guarded driver. A row about a function replaces its row about memory.
     Rights,
+    /// What functions are for. `*` at the beginning or the end of a name stands for anything.
+    Roles,
 }
 
 impl Kind {
@@ -30,6 +33,7 @@ impl Kind {
             Kind::Locks => "locks.txt",
             Kind::Dma => "dma.txt",
             Kind::Rights => "rights.txt",
+            Kind::Roles => "roles.txt",
         }
     }
 

@@ -1,7 +1,7 @@
 use super::{Head, Kind, rows};
 use std::collections::BTreeSet;
 
-const KINDS: [Kind; 4] = [Kind::Memory, Kind::Locks, Kind::Dma, Kind::Rights];
+const KINDS: [Kind; 5] = [Kind::Memory, Kind::Locks, Kind::Dma, Kind::Rights, Kind::Roles];
 
 #[test]
 fn every_row_of_every_table_is_understood_and_a_function_has_one_row_of_a_kind() {

@@ -145,6 +145,23 @@ const RIGHTS: &[Verb] = &[
     verb("raw", &[Param], &[]),
 ];
 
+const ROLES: &[Verb] = &[
+    verb("worker", &[], &[]),
+    verb("aftergrace", &[], &[]),
+    verb("initializes", &[], &[]),
+    verb("unloads", &[], &[]),
+    verb("keepslocks", &[], &[]),
+    verb("shows", &[], &[]),
+    verb("requestsline", &[], &[]),
+    verb("defers", &[Param], &[]),
+    verb("keepsnothing", &[], &[]),
+    verb("pools", &[], &[]),
+    verb("droppable", &[], &[]),
+    verb("frees", &[Param], &[]),
+    verb("idle", &[], &[]),
+    verb("sized", &[Param], &[]),
+];
+
 /// Judges an effect without a kernel; the error states what is wrong.
 pub(super) fn check(kind: Kind, clause: &Clause<'_>, params: &[&str]) -> Result<(), String> {
     let (verbs, more): (_, &[Verb]) = match kind {
@@ -152,6 +169,7 @@ pub(super) fn check(kind: Kind, clause: &Clause<'_>, params: &[&str]) -> Result<
         Kind::Locks => (LOCKS, &[]),
         Kind::Dma => (DMA, &[]),
         Kind::Rights => (RIGHTS, MEMORY),
+        Kind::Roles => (ROLES, &[]),
     };
     let words = &clause.words;
     let name = *words.first().ok_or("an effect is missing")?;

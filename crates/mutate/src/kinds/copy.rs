@@ -5,42 +5,19 @@ use crate::code::{Function, bit};
 use crate::edit::callee;
 use crate::elf::Elf;
 use crate::flow::definition;
+use guardrail_knowledge::role::Role;
 use iced_x86::{Mnemonic, OpKind, Register};
 
-/// Functions that copy or fill, and the register with the size.
-const FUNCTIONS: [(&str, Register); 24] = [
-    ("memcpy", Register::RDX),
-    ("__memcpy", Register::RDX),
-    ("memmove", Register::RDX),
-    ("__memmove", Register::RDX),
-    ("memset", Register::RDX),
-    ("__memset", Register::RDX),
-    ("memcpy_fromio", Register::RDX),
-    ("memcpy_toio", Register::RDX),
-    ("memset_io", Register::RDX),
-    ("copy_from_user", Register::RDX),
-    ("_copy_from_user", Register::RDX),
-    ("copy_to_user", Register::RDX),
-    ("_copy_to_user", Register::RDX),
-    ("raw_copy_from_user", Register::RDX),
-    ("raw_copy_to_user", Register::RDX),
-    ("_copy_from_iter", Register::RSI),
-    ("_copy_to_iter", Register::RSI),
-    ("strncpy", Register::RDX),
-    ("strlcpy", Register::RDX),
-    ("strscpy", Register::RDX),
-    ("sized_strscpy", Register::RDX),
-    ("utf16s_to_utf8s", Register::RCX),
-    ("skb_copy_bits", Register::RCX),
-    ("skb_store_bits", Register::RCX),
-];
+/// The registers of a function's parameters.
+const PARAMS: [Register; 6] =
+    [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9];
 
 /// Finds every size that is a number in the code, or a sum with one.
 pub(super) fn sizes(elf: &Elf, function: &Function, index: usize, sites: &mut Vec<Site>) {
     for (i, insn) in function.insns.iter().enumerate() {
         let (register, per) = match callee(elf, function, insn) {
-            Some(name) => match FUNCTIONS.iter().find(|(known, _)| *known == name) {
-                Some((_, register)) => (*register, 1),
+            Some(name) => match Role::Sized.param(name).and_then(|param| PARAMS.get(param)) {
+                Some(register) => (*register, 1),
                 None => continue,
             },
             None => match unit(insn.instr.mnemonic()) {

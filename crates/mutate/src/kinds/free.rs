@@ -13,71 +13,8 @@ use crate::code::{Function, Insn, bit, branch_target};
 use crate::edit::{Edit, Place, bytes, callee, nops, relocation, remove, value};
 use crate::elf::Elf;
 use crate::flow::{definition, flags_from};
+use guardrail_knowledge::role::Role;
 use iced_x86::{ConditionCode, Mnemonic, Register};
-
-/// Functions that free what their first argument names.
-const FREE: [&str; 37] = [
-    "kfree",
-    "kfree_sensitive",
-    "kvfree",
-    "vfree",
-    "kmem_cache_destroy",
-    "kfree_skb",
-    "kfree_skb_reason",
-    "kfree_skb_list_reason",
-    "consume_skb",
-    "napi_consume_skb",
-    "__kfree_skb",
-    "__dev_kfree_skb_any",
-    "__dev_kfree_skb_irq",
-    "dev_kfree_skb_any_reason",
-    "dev_kfree_skb_irq_reason",
-    "page_frag_free",
-    "free_pages",
-    "__free_pages",
-    "__folio_put",
-    "__put_page",
-    "put_page",
-    "free_netdev",
-    "put_device",
-    "kobject_put",
-    "scsi_host_put",
-    "bio_put",
-    "blk_mq_free_request",
-    "blk_put_queue",
-    "put_disk",
-    "iput",
-    "dput",
-    "__brelse",
-    "brelse",
-    "mempool_free",
-    "mempool_destroy",
-    "dma_pool_destroy",
-    "free_percpu",
-];
-/// Functions that free what another argument names.
-const FREE_OTHER: [&str; 4] = ["dma_free_attrs", "dma_pool_free", "kmem_cache_free", "mempool_free_pages"];
-
-/// Functions whose calls can be left out without any other fault: messages and delays.
-const IDLE: [&str; 17] = [
-    "_printk",
-    "_dev_err",
-    "_dev_warn",
-    "_dev_notice",
-    "_dev_info",
-    "_dev_printk",
-    "netdev_err",
-    "netdev_warn",
-    "netdev_info",
-    "netdev_printk",
-    "__dynamic_pr_debug",
-    "__dynamic_dev_dbg",
-    "__dynamic_netdev_dbg",
-    "__const_udelay",
-    "__udelay",
-    "msleep",
-    "usleep_range_state",
-];
 
 /// How many instructions before a free an earlier call may be.
 const FAR: usize = 120;
@@ -88,7 +25,7 @@ const PART: usize = 24;
 pub(super) fn early(elf: &Elf, function: &Function, index: usize, sites: &mut Vec<Site>) {
     let mut found = Vec::new();
     for (i, insn) in function.insns.iter().enumerate() {
-        if callee(elf, function, insn).is_some_and(|name| FREE.contains(&name)) {
+        if callee(elf, function, insn).is_some_and(|name| Role::Frees.param(name) == Some(0)) {
             found.extend(earlier(elf, function, index, i));
         }
         found.extend(unconditional(elf, function, index, i, insn));
@@ -111,14 +48,15 @@ fn earlier(elf: &Elf, function: &Function, index: usize, free: usize) -> Vec<Sit
         if insn.writes & parts != 0 {
             break;
         }
-        let frees = |name: &str| FREE.contains(&name) || FREE_OTHER.contains(&name);
-        let Some(called) = callee(elf, function, insn).filter(|name| !frees(name)) else { continue };
+        let Some(called) = callee(elf, function, insn).filter(|name| !Role::Frees.has(name)) else {
+            continue;
+        };
         let place = Place::To { symbol: to.symbol, addend: to.addend };
         let call = Edit { insn: i, bytes: bytes(elf, function, insn).to_vec(), place };
         let same = value(elf, function, i, Register::RDI).is_some_and(|(other, _)| other == pointer);
         let edits = match same && !called.starts_with("__SC") {
             true => vec![call],
-            false if IDLE.contains(&called) => match argument(elf, function, i, free) {
+            false if Role::Idle.has(called) => match argument(elf, function, i, free) {
                 Some(argument) => vec![argument, call],
                 None => continue,
             },
@@ -157,9 +95,7 @@ fn unconditional(elf: &Elf, function: &Function, index: usize, i: usize, insn: &
     if part.iter().any(Insn::ends_flow) {
         return None;
     }
-    let name = part.iter().find_map(|one| {
-        callee(elf, function, one).filter(|name| FREE.contains(name) || FREE_OTHER.contains(name))
-    })?;
+    let name = part.iter().find_map(|one| callee(elf, function, one).filter(|name| Role::Frees.has(name)))?;
     // Nothing is freed where the pointer is null.
     let from = flags_from(function, i)?;
     let null = function.insns[from].instr.mnemonic() == Mnemonic::Test

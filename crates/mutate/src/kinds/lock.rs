@@ -4,75 +4,53 @@ use super::Site;
 use crate::code::Function;
 use crate::edit::{Edit, Place, callee, nops, remove, value};
 use crate::elf::Elf;
+use guardrail_knowledge::role::Role;
+use guardrail_knowledge::table::Kind;
 use iced_x86::Register;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-/// How a family of locks is taken and released.
+/// What functions have in common that take and release one sort of locks.
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Family {
-    take: &'static [&'static str],
-    give: &'static [&'static str],
-    /// Whether the lock is the first argument; otherwise there is only one.
-    named: bool,
+    kind: &'static str,
+    shared: bool,
+    /// The only lock; `None` if the first argument is the lock.
+    only: Option<&'static str>,
 }
 
-const FAMILIES: [Family; 9] = [
-    Family {
-        take: &["_raw_spin_lock", "_raw_spin_lock_irq", "_raw_spin_lock_irqsave", "_raw_spin_lock_bh"],
-        give: &[
-            "_raw_spin_unlock",
-            "_raw_spin_unlock_irq",
-            "_raw_spin_unlock_irqrestore",
-            "_raw_spin_unlock_bh",
-        ],
-        named: true,
-    },
-    Family {
-        take: &["_raw_read_lock", "_raw_read_lock_irq", "_raw_read_lock_irqsave", "_raw_read_lock_bh"],
-        give: &[
-            "_raw_read_unlock",
-            "_raw_read_unlock_irq",
-            "_raw_read_unlock_irqrestore",
-            "_raw_read_unlock_bh",
-        ],
-        named: true,
-    },
-    Family {
-        take: &["_raw_write_lock", "_raw_write_lock_irq", "_raw_write_lock_irqsave", "_raw_write_lock_bh"],
-        give: &[
-            "_raw_write_unlock",
-            "_raw_write_unlock_irq",
-            "_raw_write_unlock_irqrestore",
-            "_raw_write_unlock_bh",
-        ],
-        named: true,
-    },
-    Family {
-        take: &["mutex_lock", "mutex_lock_nested", "mutex_lock_interruptible", "mutex_lock_killable"],
-        give: &["mutex_unlock"],
-        named: true,
-    },
-    Family { take: &["down_read", "down_read_killable"], give: &["up_read"], named: true },
-    Family { take: &["down_write", "down_write_killable"], give: &["up_write"], named: true },
-    Family { take: &["down", "down_interruptible", "down_killable"], give: &["up"], named: true },
-    Family { take: &["rtnl_lock"], give: &["rtnl_unlock"], named: false },
-    Family { take: &["__rcu_read_lock"], give: &["__rcu_read_unlock"], named: false },
-];
+/// What a function does to a lock.
+#[derive(Clone, Copy)]
+struct Does {
+    family: Family,
+    takes: bool,
+    /// Whether the function reports by zero that it took the lock.
+    reports: bool,
+}
 
-/// These report by zero that the lock was taken.
-const TELL: [&str; 6] = [
-    "mutex_lock_interruptible",
-    "mutex_lock_killable",
-    "down_read_killable",
-    "down_write_killable",
-    "down_interruptible",
-    "down_killable",
-];
+/// The functions that take and release locks and that a mutant may leave out.
+static FUNCTIONS: LazyLock<BTreeMap<&str, Does>> = LazyLock::new(|| {
+    let mut functions = BTreeMap::new();
+    for row in Kind::Locks.rows() {
+        for effect in row.effects.iter().filter(|effect| matches!(effect.verb(), "lock" | "unlock")) {
+            let (Some(kind), Some(key)) = (effect.word(1), effect.word(2)) else { continue };
+            let only = key.starts_with("global(").then_some(key);
+            let does = Does {
+                family: Family { kind, shared: effect.words.contains(&"shared"), only },
+                takes: effect.verb() == "lock",
+                reports: effect.words.contains(&"if=zero"),
+            };
+            let names = row.names.iter().filter(|name| Role::Droppable.has(name));
+            functions.extend(names.map(|name| (*name, does)));
+        }
+    }
+    functions
+});
 
 /// A call that takes or releases a lock.
-struct Call<'a> {
+struct Call {
     insn: usize,
-    name: &'a str,
-    family: usize,
-    takes: bool,
+    does: Does,
     lock: Option<String>,
 }
 
@@ -80,14 +58,14 @@ struct Call<'a> {
 /// its other half, the mutant would have a second bug: an unlock of a lock that is free.
 pub(super) fn pairs(elf: &Elf, function: &Function, index: usize, sites: &mut Vec<Site>) {
     let calls = calls(elf, function);
-    for (i, take) in calls.iter().enumerate().filter(|(_, call)| call.takes) {
-        if FAMILIES[take.family].named && take.lock.is_none() {
+    for (i, take) in calls.iter().enumerate().filter(|(_, call)| call.does.takes) {
+        if take.does.family.only.is_none() && take.lock.is_none() {
             continue;
         }
-        let same = |call: &&Call<'_>| call.family == take.family && call.lock == take.lock;
+        let same = |call: &&Call| call.does.family == take.does.family && call.lock == take.lock;
         // A function may take the same lock again further down.
-        let gives: Vec<&Call<'_>> =
-            calls[i + 1..].iter().filter(same).take_while(|call| !call.takes).collect();
+        let gives: Vec<&Call> =
+            calls[i + 1..].iter().filter(same).take_while(|call| !call.does.takes).collect();
         if gives.is_empty() {
             continue;
         }
@@ -97,24 +75,21 @@ pub(super) fn pairs(elf: &Elf, function: &Function, index: usize, sites: &mut Ve
     }
 }
 
-fn calls<'a>(elf: &'a Elf, function: &Function) -> Vec<Call<'a>> {
+fn calls(elf: &Elf, function: &Function) -> Vec<Call> {
     let call = |(insn, one)| {
-        let name = callee(elf, function, one)?;
-        let takes = |family: &Family| family.take.contains(&name);
-        let gives = |family: &Family| family.give.contains(&name);
-        let family = FAMILIES.iter().position(|family| takes(family) || gives(family))?;
-        let lock = match FAMILIES[family].named {
-            true => value(elf, function, insn, Register::RDI).map(|(text, _)| text),
-            false => None,
+        let does = *FUNCTIONS.get(callee(elf, function, one)?)?;
+        let lock = match does.family.only {
+            None => value(elf, function, insn, Register::RDI).map(|(text, _)| text),
+            Some(_) => None,
         };
-        Some(Call { insn, name, family, takes: takes(&FAMILIES[family]), lock })
+        Some(Call { insn, does, lock })
     };
     function.insns.iter().enumerate().filter_map(call).collect()
 }
 
 /// Code that does nothing, with the result that the call would have had.
-fn left_out(function: &Function, take: &Call<'_>) -> Edit {
-    if !TELL.contains(&take.name) {
+fn left_out(function: &Function, take: &Call) -> Edit {
+    if !take.does.reports {
         return remove(function, take.insn);
     }
     // xor eax,eax
