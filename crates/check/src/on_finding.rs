@@ -1,6 +1,6 @@
 //! The on-finding command of a run (`--on-finding`).
 
-use crate::analysis::wire::Found;
+use crate::analysis::wire::ShortFinding;
 use guardrail_finding::Finding;
 use guardrail_host::error::tell;
 use std::collections::HashSet;
@@ -26,7 +26,7 @@ impl OnFinding {
     }
 
     /// Starts the command for a finding.
-    pub fn run(&mut self, found: &Found) {
+    pub fn run(&mut self, found: &ShortFinding) {
         let Some(text) = self.command.clone().filter(|_| self.seen.insert(found.id.clone())) else { return };
         self.reap();
         if self.running.len() >= MAX_COMMANDS {
@@ -54,7 +54,7 @@ impl OnFinding {
     /// the limit.
     pub fn finish(&mut self, findings: &[Finding]) {
         for finding in findings {
-            self.run(&Found {
+            self.run(&ShortFinding {
                 id: finding.id.clone(),
                 checker: finding.checker.clone(),
                 kind: finding.kind.clone(),

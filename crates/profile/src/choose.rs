@@ -5,7 +5,7 @@ use guardrail_binfmt::KernelImage;
 use guardrail_host::folders::absolute;
 use guardrail_host::{HostError, drivers, folders};
 use guardrail_kernel::{SummaryTable, module_list, tracer_config};
-use guardrail_trace::client::{Choice, ClientConfig, Request, Scope};
+use guardrail_trace::client::{ClientChoice, ClientConfig, Request, Scope};
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::run::Plugin;
 use std::fs;
@@ -40,7 +40,7 @@ pub const INCLUDED: &[(&str, &str)] = &[
 pub struct Selection {
     /// The library of the plugin; `None` for the included clients.
     library: Option<PathBuf>,
-    clients: Vec<Choice>,
+    clients: Vec<ClientChoice>,
 }
 
 /// The plugins that `--client` names: `NAME[:KEY=VALUE…]` or `FILE.so[:KEY=VALUE…]`, separated by commas.
@@ -49,7 +49,7 @@ pub fn clients(given: &[String]) -> Result<Vec<Selection>, HostError> {
     for text in given.iter().flat_map(|list| list.split(',')).filter(|text| !text.is_empty()) {
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default();
-        let mut choice = Choice { name: name.to_owned(), ..Choice::default() };
+        let mut choice = ClientChoice { name: name.to_owned(), ..ClientChoice::default() };
         for part in parts {
             let (key, value) = part.split_once('=').ok_or_else(|| {
                 HostError::Usage(format!("--client {text}: an option is KEY=VALUE, not '{part}'"))
@@ -93,7 +93,7 @@ pub fn clients(given: &[String]) -> Result<Vec<Selection>, HostError> {
 /// Words for the kernel's command line that the clients need: after a client ends a thread, the system must
 /// continue.
 pub fn kernel_arguments(chosen: &[Selection]) -> Vec<String> {
-    let ends = |choice: &Choice| choice.options.get("mode").is_some_and(|mode| mode == "stringent");
+    let ends = |choice: &ClientChoice| choice.options.get("mode").is_some_and(|mode| mode == "stringent");
     match chosen.iter().flat_map(|plugin| &plugin.clients).any(ends) {
         true => vec!["sysctl.kernel.panic_on_oops=0".to_owned()],
         false => Vec::new(),
@@ -150,7 +150,7 @@ impl Attachment {
 /// The default of `--from`. The boot runs no code of drivers, so with a driver scope it adds nothing else to
 /// the results.
 fn default_from(scope: &str, chosen: &[Selection]) -> &'static str {
-    let from_boot = |choice: &Choice| FROM_BOOT.contains(&choice.name.as_str());
+    let from_boot = |choice: &ClientChoice| FROM_BOOT.contains(&choice.name.as_str());
     let of_modules = scope == "driver" || scope.starts_with("module:");
     match of_modules || chosen.iter().flat_map(|plugin| &plugin.clients).any(from_boot) {
         true => BOOT,

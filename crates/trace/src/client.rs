@@ -17,7 +17,7 @@ pub struct ClientConfig {
     /// Which code is instrumented.
     pub scope: Scope,
     /// The clients that run, with their options.
-    pub clients: Vec<Choice>,
+    pub clients: Vec<ClientChoice>,
     /// Path of the Unix socket on which the plugin listens for [`Request`]s.
     pub socket: PathBuf,
     /// Path of the file into which the plugin writes its [`Report`] when QEMU ends.
@@ -29,7 +29,7 @@ pub struct ClientConfig {
 
 /// A client and its options, as `--client NAME:KEY=VALUE:…` names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Choice {
+pub struct ClientChoice {
     /// Name of the client, as in its table.
     pub name: String,
     /// Values of its options, by name.

@@ -1,7 +1,7 @@
 //! Runs the checkers over a source of segments, live or recorded.
 
 use crate::analysis::wire::Analyzed;
-use crate::analysis::world::Known;
+use crate::analysis::world::KernelWorld;
 use crate::input::AnalysisInput;
 use guardrail_analysis::{Config, Outcome, Session};
 use guardrail_host::HostError;
@@ -18,7 +18,7 @@ pub struct Engine {
 impl Engine {
     /// Opens kernel image and modules.
     pub fn open(input: &AnalysisInput) -> Result<Engine, HostError> {
-        let world = Box::new(Known::open(input)?);
+        let world = Box::new(KernelWorld::open(input)?);
         let config = Config { world, tools: input.tools.clone() };
         let session = Session::new(config).map_err(|error| HostError::Usage(error.to_string()))?;
         Ok(Engine { session })

@@ -2,7 +2,7 @@
 
 use crate::analysis::inbox::Inbox;
 use crate::analysis::policy::{Decision, Policy};
-use crate::analysis::wire::{Analyzed, Found, Saves};
+use crate::analysis::wire::{Analyzed, Saves, ShortFinding};
 use guardrail_finding::Finding;
 use guardrail_trace::log::{Closed, Log};
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ impl Keeper {
 
     /// Decides about a finding before the writer learns that its segment was checked. Reports the finding
     /// where the decision is new. No access passes before this returns, also while the guest is saved.
-    pub fn judge(&mut self, finding: &Finding, report: &mut dyn FnMut(Found), inbox: &mut Inbox) {
+    pub fn judge(&mut self, finding: &Finding, report: &mut dyn FnMut(ShortFinding), inbox: &mut Inbox) {
         let decision = match self.decided.get(&finding.id) {
             // A closed gate stays closed.
             Some(Decision::Contained) => return,
@@ -42,7 +42,7 @@ impl Keeper {
             close();
         }
         if before != Some(decision) {
-            report(Found {
+            report(ShortFinding {
                 id: finding.id.clone(),
                 checker: finding.checker.clone(),
                 kind: finding.kind.clone(),

@@ -6,7 +6,7 @@ use crate::analysis::inbox::Inbox;
 use crate::analysis::keeper::Keeper;
 use crate::analysis::recorder::{self, Recorder};
 use crate::analysis::sandbox;
-use crate::analysis::wire::{Analyzed, Found, Job, Message, receive, send};
+use crate::analysis::wire::{Analyzed, Job, Message, ShortFinding, receive, send};
 use guardrail_finding::Finding;
 use guardrail_host::error::sentence;
 use guardrail_host::{HostError, Status};
@@ -104,7 +104,7 @@ fn read(
     let mut progress = |words| report(&Message::Progress(words));
     let mut judge = |finding: &Finding| {
         if let Some(keeper) = keeper.as_deref_mut() {
-            keeper.judge(finding, &mut |found: Found| report(&Message::Found(found)), inbox);
+            keeper.judge(finding, &mut |found: ShortFinding| report(&Message::Found(found)), inbox);
         }
     };
     engine.run(&mut Live { reader, timeout: IDLE }, &mut progress, &mut judge)

@@ -1,6 +1,6 @@
 //! The supervisor's side of the analysis process.
 
-use crate::analysis::wire::{Analyzed, Found, Job, Message, Order, receive, send};
+use crate::analysis::wire::{Analyzed, Job, Message, Order, ShortFinding, receive, send};
 use guardrail_host::HostError;
 use guardrail_host::folders::program;
 use guardrail_report::Run;
@@ -23,7 +23,7 @@ pub struct Analysis {
     heard: Receiver<Message>,
     words: u64,
     failed: Option<String>,
-    found: Vec<Found>,
+    found: Vec<ShortFinding>,
 }
 
 impl Analysis {
@@ -66,7 +66,7 @@ impl Analysis {
     }
 
     /// Findings that were reported since the last call.
-    pub fn found(&mut self) -> Vec<Found> {
+    pub fn found(&mut self) -> Vec<ShortFinding> {
         self.listen();
         std::mem::take(&mut self.found)
     }

@@ -65,7 +65,7 @@ pub enum Message {
     /// The number of words read so far.
     Progress(u64),
     /// A finding that is new, or has a new judgment.
-    Found(Found),
+    Found(ShortFinding),
     /// The log has ended and was read to its end. The supervisor answers with [`Order::Ended`].
     Drained,
     /// The results; this is the last message.
@@ -76,7 +76,7 @@ pub enum Message {
 
 /// The short form of a finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct ShortFinding {
     /// The fingerprint.
     pub id: String,
     /// The name of the checker.

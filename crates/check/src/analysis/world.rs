@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 const MAX_CALLS: usize = 1 << 16;
 
 /// A kernel and the modules that are traced.
-pub struct Known {
+pub struct KernelWorld {
     image: KernelImage,
     table: SummaryTable,
     charts: Arc<[Chart]>,
@@ -39,9 +39,9 @@ struct Module {
     types: Option<Btf>,
 }
 
-impl Known {
+impl KernelWorld {
     /// Opens everything that the analysis needs, so that it needs no files later.
-    pub fn open(input: &AnalysisInput) -> Result<Known, HostError> {
+    pub fn open(input: &AnalysisInput) -> Result<KernelWorld, HostError> {
         let kernel = KernelImage::open(&input.kernel)?;
         let table = SummaryTable::for_image(&kernel);
         let charts = charts::for_image(&kernel);
@@ -67,7 +67,7 @@ impl Known {
         let flag = |name, bit| 1 << btf.enum_value(name).filter(|bit| (0..32).contains(bit)).unwrap_or(bit);
         let (gfp_zero, gfp_reclaim) = (flag("___GFP_ZERO_BIT", 8), flag("___GFP_DIRECT_RECLAIM_BIT", 10));
         let (hooks, calls) = (input.hooks.clone(), RefCell::default());
-        Ok(Known {
+        Ok(KernelWorld {
             image: kernel,
             table,
             charts,
@@ -86,7 +86,7 @@ impl Known {
     }
 }
 
-impl World for Known {
+impl World for KernelWorld {
     fn function_at(&self, link_address: u64) -> Option<(String, u64)> {
         let located = self.image.is_text(link_address).then(|| self.image.symbol_at(link_address))??;
         Some((located.name.to_owned(), located.offset))

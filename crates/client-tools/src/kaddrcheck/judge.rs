@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// An access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Touch {
+pub struct MemoryAccess {
     /// Guest virtual address of its first byte.
     pub addr: u64,
     /// Length in bytes.
@@ -41,34 +41,40 @@ const REDZONE: &str = "redzone";
 impl Memory {
     /// Judges an access whose byte `bad` is marked. `None` where the kernel's own structures say that
     /// the memory has an owner. Its allocation was then missed, and the mark is removed.
-    pub fn judge(&self, guest: &mut impl Guest, touch: Touch, bad: u64) -> Option<Verdict> {
+    pub fn judge(&self, guest: &mut impl Guest, access: MemoryAccess, bad: u64) -> Option<Verdict> {
         let verdict = match self.known_pages() {
             Some(pages) if pages.number(bad).is_some() => {
                 // Per-CPU memory that existed when the kernel started lies among pages.
-                match self.judge_per_cpu(guest, touch, bad) {
+                match self.judge_per_cpu(guest, access, bad) {
                     Some(verdict) => Some(verdict),
-                    None => self.judge_page(guest, pages, touch, bad),
+                    None => self.judge_page(guest, pages, access, bad),
                 }
             }
-            _ => match self.judge_area(touch, bad) {
+            _ => match self.judge_area(access, bad) {
                 Some(verdict) => Some(verdict),
-                None => self.judge_per_cpu(guest, touch, bad),
+                None => self.judge_per_cpu(guest, access, bad),
             },
         };
         if verdict.is_none() {
             self.healed.fetch_add(1, Relaxed);
             // Where nothing was recorded either, the marks of at least these bytes are removed.
-            self.shadow.clear(touch.addr, touch.len);
+            self.shadow.clear(access.addr, access.len);
         }
         verdict
     }
 
-    fn judge_page(&self, guest: &mut impl Guest, pages: &Pages, touch: Touch, bad: u64) -> Option<Verdict> {
+    fn judge_page(
+        &self,
+        guest: &mut impl Guest,
+        pages: &Pages,
+        access: MemoryAccess,
+        bad: u64,
+    ) -> Option<Verdict> {
         let number = pages.number(bad)?;
         let page = pages.get(number);
         let head = number.checked_sub(page.index)?;
         match page.what {
-            Use::Slab(_) => self.judge_slot(guest, pages, touch, bad),
+            Use::Slab(_) => self.judge_slot(guest, pages, access, bad),
             Use::Free => {
                 let references = guest.word(pages.structure(head).wrapping_add(self.layout.page_refcount), 4);
                 if references != Some(0) || self.is_slab(guest, pages, head) {
@@ -80,7 +86,7 @@ impl Memory {
                 let object = (pages.address(head), PAGE << page.order);
                 Some(Verdict {
                     kind: FREED,
-                    message: describe(touch, object, "pages that were freed"),
+                    message: describe(access, object, "pages that were freed"),
                     class: "page",
                     name: None,
                     object,
@@ -92,7 +98,7 @@ impl Memory {
                 let object = (pages.address(head), u64::from(size));
                 (size > 0 && bad >= object.0 + object.1).then(|| Verdict {
                     kind: BEYOND,
-                    message: describe(touch, object, &format!("{size} bytes of whole pages")),
+                    message: describe(access, object, &format!("{size} bytes of whole pages")),
                     class: "page",
                     name: None,
                     object,
@@ -103,14 +109,20 @@ impl Memory {
         }
     }
 
-    fn judge_slot(&self, guest: &mut impl Guest, pages: &Pages, touch: Touch, bad: u64) -> Option<Verdict> {
+    fn judge_slot(
+        &self,
+        guest: &mut impl Guest,
+        pages: &Pages,
+        access: MemoryAccess,
+        bad: u64,
+    ) -> Option<Verdict> {
         let place = self.slot_at(bad)?;
         let slot = self.slots.get(place.head, place.index);
         let cache = &place.cache;
         let object = (place.address, slot.size());
         let of = |kind, object: (u64, u64), slot: Slot, what: String| Verdict {
             kind,
-            message: describe(touch, object, &what),
+            message: describe(access, object, &what),
             class: "slab",
             name: Some(cache.name.clone()),
             object,
@@ -148,7 +160,7 @@ impl Memory {
         guest.word(at, 2).unwrap_or(0) & 0x7fff
     }
 
-    fn judge_area(&self, touch: Touch, bad: u64) -> Option<Verdict> {
+    fn judge_area(&self, access: MemoryAccess, bad: u64) -> Option<Verdict> {
         let (at, area) = self.vmalloc.at(bad)?;
         let object = (at, area.size);
         let (kind, what) = match area.lives {
@@ -158,7 +170,7 @@ impl Memory {
         };
         Some(Verdict {
             kind,
-            message: describe(touch, object, &what),
+            message: describe(access, object, &what),
             class: "vmalloc",
             name: None,
             object,
@@ -166,7 +178,7 @@ impl Memory {
         })
     }
 
-    fn judge_per_cpu(&self, guest: &mut impl Guest, touch: Touch, bad: u64) -> Option<Verdict> {
+    fn judge_per_cpu(&self, guest: &mut impl Guest, access: MemoryAccess, bad: u64) -> Option<Verdict> {
         let found = self.cpus(guest).iter().find_map(|&cpu| {
             let (at, area) = self.per_cpu.at(bad.wrapping_sub(cpu))?;
             Some((at.wrapping_add(cpu), area))
@@ -180,7 +192,7 @@ impl Memory {
         };
         Some(Verdict {
             kind,
-            message: describe(touch, object, &what),
+            message: describe(access, object, &what),
             class: "percpu",
             name: None,
             object,
@@ -194,13 +206,13 @@ fn object_of(cache: &Cache, size: u64) -> String {
 }
 
 /// Text such as "writes 4 bytes at offset 12 of …".
-fn describe(touch: Touch, object: (u64, u64), what: &str) -> String {
-    let verb = if touch.store { "writes" } else { "reads" };
-    let unit = if touch.len == 1 { "byte" } else { "bytes" };
-    let place = match touch.addr.checked_sub(object.0) {
+fn describe(access: MemoryAccess, object: (u64, u64), what: &str) -> String {
+    let verb = if access.store { "writes" } else { "reads" };
+    let unit = if access.len == 1 { "byte" } else { "bytes" };
+    let place = match access.addr.checked_sub(object.0) {
         Some(offset) if offset >= object.1 => format!("{} bytes behind the end of", offset - object.1),
         Some(offset) => format!("at offset {offset} of"),
-        None => format!("{} bytes before", object.0 - touch.addr),
+        None => format!("{} bytes before", object.0 - access.addr),
     };
-    format!("{verb} {} {unit} {place} {what}", touch.len)
+    format!("{verb} {} {unit} {place} {what}", access.len)
 }

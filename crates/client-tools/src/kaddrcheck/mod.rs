@@ -30,7 +30,7 @@ use guardrail_client_api::register::{RCX, RDI, RSI};
 use guardrail_client_api::{
     Access, Block, Cell, Client, HookId, Module, PerVcpu, Results, Setup, Table, Unwinder, Vcpu,
 };
-use judge::Touch;
+use judge::MemoryAccess;
 use memory::Memory;
 use sites::{Site, Sites};
 use stacks::Stacks;
@@ -99,7 +99,7 @@ impl Client for KAddrCheck {
         let site = Site::from_data(data);
         let size = if site.size == 0 { access.size() } else { site.size };
         if self.memory.shadow.any(access.address, size) {
-            self.suspect(vcpu, site, Touch { addr: access.address, len: size, store: site.store });
+            self.suspect(vcpu, site, MemoryAccess { addr: access.address, len: size, store: site.store });
         }
         self.has_seen(vcpu);
     }
@@ -113,13 +113,13 @@ impl Client for KAddrCheck {
         if site.store {
             let addr = vcpu.register(RDI);
             if self.memory.shadow.any(addr, len) {
-                self.suspect(vcpu, site, Touch { addr, len, store: true });
+                self.suspect(vcpu, site, MemoryAccess { addr, len, store: true });
             }
         }
         if site.loads {
             let addr = vcpu.register(RSI);
             if self.memory.shadow.any(addr, len) {
-                self.suspect(vcpu, site, Touch { addr, len, store: false });
+                self.suspect(vcpu, site, MemoryAccess { addr, len, store: false });
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Handles accesses to memory that seems to have no owner.
 
-use super::judge::{FREED, Touch};
+use super::judge::{FREED, MemoryAccess};
 use super::sites::Site;
 use super::stacks::DEPTH;
 use super::{KAddrCheck, pages};
@@ -26,11 +26,11 @@ pub(super) struct Exempt {
 impl KAddrCheck {
     /// Handles an access to memory that seems to have no owner.
     #[cold]
-    pub(super) fn suspect(&self, vcpu: &mut Vcpu, site: Site, touch: Touch) {
+    pub(super) fn suspect(&self, vcpu: &mut Vcpu, site: Site, access: MemoryAccess) {
         if !self.attached.load(Relaxed) {
             return;
         }
-        let (sp, page) = (vcpu.register(RSP), touch.addr / pages::PAGE);
+        let (sp, page) = (vcpu.register(RSP), access.addr / pages::PAGE);
         let last = self.exempt.of(vcpu);
         if last.pc.load(Relaxed) == site.pc && last.page.load(Relaxed) == page && last.sp.load(Relaxed) == sp
         {
@@ -58,8 +58,8 @@ impl KAddrCheck {
         if self.findings.often(site.pc, caller) {
             return;
         }
-        let Some(bad) = self.memory.shadow.first(touch.addr, touch.len) else { return };
-        let Some(verdict) = self.memory.judge(vcpu, touch, bad) else {
+        let Some(bad) = self.memory.shadow.first(access.addr, access.len) else { return };
+        let Some(verdict) = self.memory.judge(vcpu, access, bad) else {
             return self.findings.unseen(site.pc);
         };
         if verdict.kind == FREED
@@ -79,7 +79,7 @@ impl KAddrCheck {
             message: verdict.message,
             pc: site.pc,
             stack,
-            access: Some((touch.addr, touch.len, touch.store)),
+            access: Some((access.addr, access.len, access.store)),
             object: Some(FaultObject {
                 address: verdict.object.0,
                 size: verdict.object.1,

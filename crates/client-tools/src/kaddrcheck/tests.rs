@@ -1,7 +1,7 @@
 //! Tests the state machine on a guest that consists of a few words.
 
 use super::guest::Guest;
-use super::judge::{Touch, Verdict};
+use super::judge::{MemoryAccess, Verdict};
 use super::memory::Memory;
 use guardrail_client_api::kernel::slab::{CpuSlabs, Layout, SlabMark};
 use std::collections::HashMap;
@@ -137,13 +137,13 @@ impl Fake {
     }
 
     /// Judges an access, if any of its bytes is marked.
-    fn touch(&mut self, addr: u64, len: u64) -> Option<Verdict> {
+    fn access(&mut self, addr: u64, len: u64) -> Option<Verdict> {
         let bad = self.memory.shadow.first(addr, len)?;
-        self.memory.judge(&mut self.bytes, Touch { addr, len, store: false }, bad)
+        self.memory.judge(&mut self.bytes, MemoryAccess { addr, len, store: false }, bad)
     }
 
     fn kind(&mut self, addr: u64, len: u64) -> &'static str {
-        self.touch(addr, len).map_or("", |verdict| verdict.kind)
+        self.access(addr, len).map_or("", |verdict| verdict.kind)
     }
 }
 
@@ -166,13 +166,13 @@ fn one_object() -> (Fake, u64) {
 #[test]
 fn an_object_is_as_large_as_was_asked_for() {
     let (mut fake, object) = one_object();
-    assert_eq!(fake.touch(object, 40), None);
-    let verdict = fake.touch(object + 36, 8).unwrap();
+    assert_eq!(fake.access(object, 40), None);
+    let verdict = fake.access(object + 36, 8).unwrap();
     assert_eq!((verdict.kind, verdict.object), ("out-of-bounds", (object, 40)));
     assert_eq!(verdict.message, "reads 8 bytes at offset 36 of an object of 40 bytes of things");
     assert_eq!(fake.kind(object + 63, 1), "out-of-bounds");
     // Slots that were never used count to the object before them, if there is one.
-    assert_eq!(fake.touch(object + 64, 8).unwrap().object, (object, 40));
+    assert_eq!(fake.access(object + 64, 8).unwrap().object, (object, 40));
     assert_eq!(fake.kind(object - 8, 8), "redzone");
     assert_eq!(fake.kind(object + 256, 8), "redzone");
 }
@@ -182,11 +182,11 @@ fn what_was_freed_is_nobodys_until_it_is_given_out_again() {
     let (mut fake, object) = one_object();
     fake.memory.object_freed(object, 7);
     fake.list(VMEMMAP + 64 * 5 + 16, &[object]);
-    let verdict = fake.touch(object + 8, 8).unwrap();
+    let verdict = fake.access(object + 8, 8).unwrap();
     assert_eq!((verdict.kind, verdict.stacks), ("use-after-free", (3, 7)));
     assert_eq!(verdict.name.as_deref(), Some("things"));
     fake.object(object, None);
-    assert_eq!(fake.touch(object, 56), None);
+    assert_eq!(fake.access(object, 56), None);
     assert_eq!(fake.kind(object + 56, 1), "out-of-bounds");
 }
 
@@ -194,8 +194,8 @@ fn what_was_freed_is_nobodys_until_it_is_given_out_again() {
 fn an_object_that_no_list_has_is_somebodys() {
     let (mut fake, object) = one_object();
     fake.memory.object_freed(object, 7);
-    assert_eq!(fake.touch(object + 8, 8), None);
-    assert_eq!(fake.touch(object, 56), None);
+    assert_eq!(fake.access(object + 8, 8), None);
+    assert_eq!(fake.access(object, 56), None);
     assert_eq!(fake.memory.healed.load(std::sync::atomic::Ordering::Relaxed), 1);
 }
 
@@ -237,14 +237,14 @@ fn pages_of_kfence_are_no_slabs() {
     assert_eq!(fake.memory.scan(&mut fake.bytes), 0);
     fake.pages(5, 0);
     fake.object(page(5) + 4000, Some(40));
-    assert_eq!(fake.touch(page(5), 64), None);
+    assert_eq!(fake.access(page(5), 64), None);
 }
 
 #[test]
 fn ksize_gives_the_whole_slot() {
     let (mut fake, object) = one_object();
     fake.memory.object_grown(object);
-    assert_eq!(fake.touch(object, 64), None);
+    assert_eq!(fake.access(object, 64), None);
     assert!(fake.memory.shadow.any(object + 64, 1));
 }
 
@@ -253,14 +253,14 @@ fn pages_are_nobodys_once_freed() {
     let mut fake = Fake::new();
     fake.pages(8, 2);
     fake.free_pages(8, 2);
-    let verdict = fake.touch(page(10), 8).unwrap();
+    let verdict = fake.access(page(10), 8).unwrap();
     assert_eq!((verdict.kind, verdict.class, verdict.object), ("use-after-free", "page", (page(8), 16384)));
     fake.pages(9, 0);
-    assert_eq!(fake.touch(page(9), 64), None);
+    assert_eq!(fake.access(page(9), 64), None);
     assert_eq!(fake.kind(page(10), 8), "use-after-free");
     // The page is in use, for whatever reason.
     fake.set(VMEMMAP + 64 * 8 + 48, 1 << 32);
-    assert_eq!(fake.touch(page(8), 8), None);
+    assert_eq!(fake.access(page(8), 8), None);
 }
 
 #[test]
@@ -268,10 +268,10 @@ fn an_object_of_whole_pages_ends_where_it_was_asked_to() {
     let mut fake = Fake::new();
     fake.pages(16, 2);
     fake.object(page(16), Some(10_000));
-    assert_eq!(fake.touch(page(16) + 9992, 8), None);
+    assert_eq!(fake.access(page(16) + 9992, 8), None);
     assert_eq!(fake.kind(page(16) + 10_000, 1), "out-of-bounds");
     fake.memory.object_grown(page(16));
-    assert_eq!(fake.touch(page(16) + 10_000, 1), None);
+    assert_eq!(fake.access(page(16) + 10_000, 1), None);
 }
 
 #[test]
@@ -299,12 +299,12 @@ fn memory_with_page_tables_of_its_own_has_exact_sizes_and_ends() {
     let mut fake = Fake::new();
     let at = 0xffff_c900_0001_0000;
     fake.memory.vmalloc_allocated(at, 5000, 3);
-    assert_eq!(fake.touch(at + 4992, 8), None);
+    assert_eq!(fake.access(at + 4992, 8), None);
     assert_eq!(fake.kind(at + 5000, 1), "out-of-bounds");
     fake.memory.vmalloc_freed(at, 7);
-    assert_eq!(fake.touch(at, 8).map(|verdict| verdict.stacks), Some((3, 7)));
+    assert_eq!(fake.access(at, 8).map(|verdict| verdict.stacks), Some((3, 7)));
     fake.memory.addresses_taken(at, 0x4000);
-    assert_eq!(fake.touch(at, 8), None);
+    assert_eq!(fake.access(at, 8), None);
 }
 
 #[test]
@@ -312,14 +312,14 @@ fn memory_of_each_cpu_is_marked_for_all_of_them() {
     let mut fake = Fake::new();
     fake.memory.per_cpu_allocated(&mut fake.bytes, 0x200, 30, 3);
     assert_eq!(fake.kind(CPUS[1] + 0x200 + 30, 2), "out-of-bounds");
-    assert_eq!(fake.touch(CPUS[0] + 0x200, 8), None);
+    assert_eq!(fake.access(CPUS[0] + 0x200, 8), None);
     fake.memory.per_cpu_freed(&mut fake.bytes, 0x200, 7);
     for cpu in CPUS {
-        let verdict = fake.touch(cpu + 0x208, 4).unwrap();
+        let verdict = fake.access(cpu + 0x208, 4).unwrap();
         assert_eq!((verdict.kind, verdict.class), ("use-after-free", "percpu"));
     }
     fake.memory.per_cpu_allocated(&mut fake.bytes, 0x200, 32, 3);
-    assert_eq!(fake.touch(CPUS[0] + 0x200, 32), None);
+    assert_eq!(fake.access(CPUS[0] + 0x200, 32), None);
 }
 
 #[test]
@@ -329,12 +329,12 @@ fn a_slab_that_goes_is_forgotten_when_its_pages_are_used_anew() {
     fake.free_pages(5, 0);
     assert_eq!(fake.kind(object, 8), "use-after-free");
     fake.pages(5, 0);
-    assert_eq!(fake.touch(object, 64), None);
+    assert_eq!(fake.access(object, 64), None);
     // Another cache at the same address, with other sizes.
     fake.cache(128, 128, 0);
     fake.slab(5, 128);
     fake.object(page(5) + 128, None);
-    assert_eq!(fake.touch(page(5) + 128, 128), None);
+    assert_eq!(fake.access(page(5) + 128, 128), None);
     assert!(fake.memory.shadow.any(page(5), 1) && fake.memory.shadow.any(page(5) + 256, 1));
 }
 
@@ -351,6 +351,6 @@ fn nonsense_is_survived() {
         fake.memory.pages_allocated(&mut fake.bytes, addr, 40, 1);
         fake.memory.pages_freed(&mut fake.bytes, addr, 40, 1);
         fake.memory.addresses_taken(addr, u64::MAX);
-        assert_eq!(fake.touch(addr, 64), None);
+        assert_eq!(fake.access(addr, 64), None);
     }
 }

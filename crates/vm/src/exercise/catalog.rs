@@ -119,7 +119,7 @@ pub struct Device {
 
 /// What a run adds to the guest for a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct DeviceChoice {
     /// The class, which decides the back end (network, disk) and the default workload.
     pub class: Class,
     /// Modules to load besides the driver's dependencies.
@@ -181,20 +181,22 @@ pub fn entry(driver: &str, aliases: &[String]) -> Option<Entry> {
 /// Decides device and class for a driver; `device` is the user's request.
 ///
 /// A device that the catalog does not list is used as it is, provided that QEMU models it.
-pub fn choose(driver: &str, aliases: &[String], device: Option<&str>, qemu: &Qemu) -> Result<Choice> {
+pub fn choose(driver: &str, aliases: &[String], device: Option<&str>, qemu: &Qemu) -> Result<DeviceChoice> {
     let known = entry(driver, aliases);
     let Some(wanted) = device else {
         return Ok(match known {
-            Some(entry) => {
-                Choice { class: entry.class, also: entry.also, device: entry.devices.into_iter().next() }
-            }
-            None => Choice { class: Class::None, also: Vec::new(), device: None },
+            Some(entry) => DeviceChoice {
+                class: entry.class,
+                also: entry.also,
+                device: entry.devices.into_iter().next(),
+            },
+            None => DeviceChoice { class: Class::None, also: Vec::new(), device: None },
         });
     };
     let (class, also) = known.map_or((Class::None, Vec::new()), |entry| (entry.class, entry.also));
     if let Some((class_of_device, found)) = device_named(wanted) {
         let class = if class == Class::None { class_of_device } else { class };
-        return Ok(Choice { class, also, device: Some(found) });
+        return Ok(DeviceChoice { class, also, device: Some(found) });
     }
     // Several parts are spelled as in the catalog, and complete: nothing is added to them.
     let parts = wanted.contains(" + ").then(|| parse_device(wanted));
@@ -210,7 +212,7 @@ pub fn choose(driver: &str, aliases: &[String], device: Option<&str>, qemu: &Qem
         return Err(Error::Unknown { what: "device", name: name.to_owned(), near: suggest(name, all) });
     }
     if let Some(device) = parts {
-        return Ok(Choice { class, also, device: Some(device) });
+        return Ok(DeviceChoice { class, also, device: Some(device) });
     }
     let mut option = wanted.to_owned();
     if class == Class::Network && !wanted.contains("netdev=") {
@@ -219,7 +221,7 @@ pub fn choose(driver: &str, aliases: &[String], device: Option<&str>, qemu: &Qem
     if class.has_disk() && !wanted.contains("drive=") {
         option += ",drive=disk";
     }
-    Ok(Choice {
+    Ok(DeviceChoice {
         class,
         also,
         device: Some(Device { name: name.to_owned(), options: vec![option], arguments: Vec::new() }),

@@ -1,7 +1,7 @@
 //! Turns the user's request into everything that a run needs.
 
 use crate::error::{Error, Result};
-use crate::exercise::catalog::{self, Choice, Class, Device};
+use crate::exercise::catalog::{self, Class, Device, DeviceChoice};
 use crate::exercise::workload::Workload;
 use crate::fetch::packages::{Fetch, Packages};
 use crate::fetch::software::Software;
@@ -46,7 +46,7 @@ pub struct Prepared {
     /// Further modules that are loaded for the device.
     pub also: Vec<ModuleFile>,
     /// The device and its class.
-    pub choice: Choice,
+    pub choice: DeviceChoice,
     /// True where the driver itself uses the device, not only the drivers that run in turn with it.
     takes_device: bool,
     /// The script that exercises the driver.
