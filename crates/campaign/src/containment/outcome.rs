@@ -101,7 +101,7 @@ impl fmt::Display for Outcome {
         let fault = self.fault.as_deref().unwrap_or("no fault");
         let how = self.upset.map_or(self.mode.name(), Upset::name);
         write!(f, "{} {fault}, seed {}, {how}: ", self.subject.driver(), self.seed)?;
-        match self.harm.examples.first() {
+        match self.harm.told.first() {
             None if self.reached() => write!(f, "harmed")?,
             None => write!(f, "intact")?,
             Some(first) => write!(f, "harmed ({first})")?,
@@ -157,8 +157,7 @@ pub struct UpsetRow {
     /// ... left everything outside of the guest intact.
     pub intact: usize,
     /// ... reported it by exit status and message.
-    #[serde(rename = "told")]
-    pub reported: usize,
+    pub told: usize,
     /// ... left no process running, and no socket and no log.
     pub clean: usize,
 }
@@ -213,7 +212,7 @@ impl Summary {
             let name = row.upset.name();
             demand(row.intact == row.runs, format!("{name}: harm was done"));
             demand(
-                row.reported == row.runs,
+                row.told == row.runs,
                 format!("{name}: a run did not end in time with the right status and message"),
             );
         }
@@ -258,7 +257,7 @@ impl Summary {
             let head = ["machinery", "runs", "in time", "contained", "intact", "reported", "nothing left"];
             let mut table = vec![head.map(str::to_owned).to_vec()];
             for row in &self.machinery {
-                let counts = [row.runs, row.in_time, row.contained, row.intact, row.reported, row.clean];
+                let counts = [row.runs, row.in_time, row.contained, row.intact, row.told, row.clean];
                 let mut cells = vec![row.upset.name().to_owned()];
                 cells.extend(counts.map(|count| count.to_string()));
                 table.push(cells);
@@ -308,15 +307,7 @@ fn upset_rows(runs: &[Outcome]) -> Vec<UpsetRow> {
     for run in runs {
         let Some(upset) = run.upset else { continue };
         let at = rows.iter().position(|row| row.upset == upset).unwrap_or_else(|| {
-            rows.push(UpsetRow {
-                upset,
-                runs: 0,
-                in_time: 0,
-                contained: 0,
-                intact: 0,
-                reported: 0,
-                clean: 0,
-            });
+            rows.push(UpsetRow { upset, runs: 0, in_time: 0, contained: 0, intact: 0, told: 0, clean: 0 });
             rows.len() - 1
         });
         let row = &mut rows[at];
@@ -324,7 +315,7 @@ fn upset_rows(runs: &[Outcome]) -> Vec<UpsetRow> {
         row.in_time += usize::from(run.when == When::InTime);
         row.contained += usize::from(run.status == Some(Status::Contained as i32));
         row.intact += usize::from(!run.reached());
-        row.reported += usize::from(run.is_reported());
+        row.told += usize::from(run.is_reported());
         row.clean += usize::from(run.left.is_empty());
     }
     rows

@@ -24,8 +24,7 @@ pub struct Harm {
     /// Writes of which only a part was done, as where QEMU died in the middle of one.
     pub partial: u64,
     /// Descriptions of the first wrong ones.
-    #[serde(rename = "told")]
-    pub examples: Vec<String>,
+    pub told: Vec<String>,
     /// The amount of work that was done, in blocks or packets.
     pub done: u64,
     /// True where all of the work was done.
@@ -96,7 +95,7 @@ impl ZooDriver {
                     partial: verdict.partial,
                     done: verdict.copied.iter().sum(),
                     complete: verdict.is_complete(),
-                    examples: verdict.examples,
+                    told: verdict.examples,
                 })
             }
             ZooDriver::Net => {
@@ -111,7 +110,7 @@ impl ZooDriver {
                     partial: 0,
                     done: verdict.sent.iter().copied().map(u64::from).sum(),
                     complete: verdict.is_complete(),
-                    examples: verdict.examples,
+                    told: verdict.examples,
                 })
             }
         }
