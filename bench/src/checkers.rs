@@ -1,7 +1,7 @@
 //! `bench/run checkers`: what the tracer and the checkers cost, as ratios to plain QEMU.
 //!
-//! The setups of the guest take turns, so that a slow minute of the machine hits all of them: plain QEMU, the
-//! tracer with nobody reading its log, the tracer with DMCheck, and with all checkers. Each figure is the median of its
+//! The setups of the guest are plain QEMU, the tracer without a reader of its log, the tracer with DMCheck, and with all
+//! checkers. They take turns, so that a slow minute of the machine hits all of them. Each figure is the median of its
 //! runs divided by plain QEMU's median, with the spread (lowest and highest ratio) behind it.
 
 use crate::common::{failed, median};

@@ -2,9 +2,9 @@
 /*
  * Small benchmarks of a kernel's services, and one of the processor alone.
  *
- * kernel-micro PERCENT [NAME...]: runs the benchmarks that are named (all where none is), each with that part of its usual
- * operations, and tells for each what the clock says around its loop alone.
- * kernel-micro run NAME COMMAND...: tells how long a command takes from its start to its end.
+ * kernel-micro PERCENT [NAME...] runs the benchmarks that are named, or all, each with that part of its usual operations.
+ * It prints for each what the clock says around its loop alone.
+ * kernel-micro run NAME COMMAND... prints how long a command takes from its start to its end.
  */
 #define _GNU_SOURCE
 #include "kernel-clock.h"

@@ -1,6 +1,6 @@
-# What a file system goes through, on a disk in memory: files and folders with long and short names made, renamed, shortened, mapped,
-# synchronized and removed, by several processes too; settings, a full disk, mounts that fail, and all of it read again after
-# another mount. It needs no device.
+# What a file system goes through, on a disk in memory. Files and folders with long and short names are made, renamed, shortened,
+# mapped, synchronized and removed, by several processes too. There are settings, a full disk, and mounts that fail, and all of it is
+# read again after another mount. It needs no device.
 # Variables: FILESYSTEM, OPTIONS (of mount, each tried in turn), FILES, DISK_MB, STRESSORS (of stress-ng), OPERATIONS (of each).
 
 IMAGE=/tmp/files/image

@@ -1,10 +1,11 @@
-# Everything that a driver of any class goes through: what is below its sysfs folder is read and, where that is safe,
-# written; it is suspended and resumed, taken from its device and given back, at rest and under load; in the end it is
-# left under load, if it can be unloaded so. What its class adds stands before this text and defines:
+# Everything that a driver of any class goes through. What is below its sysfs folder is read and, where that is safe,
+# written. It is suspended and resumed, and unbound and bound, at rest and under load. In the end it is left under load,
+# if it can be unloaded so. What its class adds stands before this text and defines:
 #   class_steps   the steps of the class
 #   again         uses the device briefly; after a resume or a new bind it must work
-#   load          puts a load on the device until /tmp/stop is there; $1 tells the two processes apart
+#   load          puts a load on the device until /tmp/stop is there; $1 distinguishes the two processes
 #   at_end        optional: what is done last
+#
 # Steps here are tried, not required: a driver that does not support one goes on to the next. Each has a time limit.
 
 turn=0

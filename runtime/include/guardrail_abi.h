@@ -246,9 +246,9 @@ void guardrail_frame_slow(unsigned long end, unsigned long domain, unsigned long
 /*
  * Rights
  *
- * Unless a comment says otherwise, these may be called in any context but NMI. Those that return int return 0 or:
- * -ENOMEM if the table or a side table needs memory, and neither the reserve nor the page allocator has any;
- * -EINVAL if the range is not in the kernel's half, or the domain does not exist.
+ * Unless a comment says otherwise, these may be called in any context but NMI. Those that return int return 0 or an error.
+ * It is -ENOMEM if the table or a side table needs memory, and neither the reserve nor the page allocator has any.
+ * It is -EINVAL if the range is not in the kernel's half, or the domain does not exist.
  * A grant that fails without table memory has granted nothing. A revocation that fails has left rights that it could not
  * split: never fewer than before.
  */

@@ -116,6 +116,11 @@ fn sentences_are_short() {
 }
 
 #[test]
+fn sentences_of_comments_are_short() {
+    compare("comments", &prose::long_comments());
+}
+
+#[test]
 fn no_banned_words() {
     compare("banned", &prose::banned());
 }

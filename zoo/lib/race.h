@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * What the modules with data races share. Both sides of a race run, at some time; only time puts them in order, which is no
- * order: waiting is by msleep, so that nothing but the planted bug or the twin's remedy stands between the two accesses.
+ * order. Waiting is by msleep, so that only the planted bug or the twin's remedy stands between the two accesses.
  */
 #ifndef ZOO_RACE_H
 #define ZOO_RACE_H

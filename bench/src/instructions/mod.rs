@@ -1,7 +1,7 @@
 //! `bench/run instructions`: what the checks of a guarded driver cost as time, on this machine's own processor.
 //!
-//! Guests are emulated here, so that their clock tells nothing of a processor. But the instructions that a driver is given are the
-//! same anywhere: loops that a driver could have are compiled as a driver is, guarded by the rewriter, and timed in a process, in
+//! Guests are emulated here, so that their clock says nothing about a processor. But the instructions that a driver is given are the
+//! same anywhere. So loops that a driver could have are compiled as a driver is, and guarded by the rewriter. A process times them in
 //! turns with the same loops as they are.
 
 use crate::common::{Format, failed, median};

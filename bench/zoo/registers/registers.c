@@ -2,7 +2,7 @@
 /*
  * Times accesses to a register of QEMU's edu device that does nothing else.
  * A write of N to an attribute makes N accesses; a read of it returns the nanoseconds that they took.
- * "read" and "write" access the register by an instruction of the driver, the others by a function of the kernel.
+ * The attributes "read" and "write" access the register by an instruction of the driver, the others by a function of the kernel.
  */
 #include <linux/ktime.h>
 #include "zoo.h"

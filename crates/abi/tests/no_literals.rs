@@ -1,5 +1,5 @@
-//! No other crate repeats the contract: neither the name of a runtime's function, nor a number that a comment names `GUARDRAIL_…`,
-//! nor a number where an offset, a size or an opcode of the contract stands. Zero is not searched for.
+//! No other crate repeats the contract: no name of a runtime's function, and no number that a comment names `GUARDRAIL_…`. No number
+//! stands for an offset, a size or an opcode of the contract; zero is not searched for.
 
 use guardrail_abi as abi;
 use std::path::Path;

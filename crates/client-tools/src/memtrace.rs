@@ -8,7 +8,9 @@
 //! | 4 | number of the vCPU |
 //! | 4 | N, the number of accesses in the piece |
 //! | 4 | length of the compressed rest of the piece (zstd) |
-//! | … | N addresses of instructions (8 bytes each), then N addresses that they accessed (8), then N bytes: bits 0 to 3 the size as a power of two, bit 4 set for a store, bit 5 set for a device's registers |
+//! | 8 N | addresses of instructions |
+//! | 8 N | addresses that they accessed |
+//! | N | bits 0 to 3: the size as a power of two; bit 4: set for a store; bit 5: set for a device's registers |
 //!
 //! The accesses of one vCPU are in the order in which it made them. Between vCPUs there is no order except
 //! that of the pieces.

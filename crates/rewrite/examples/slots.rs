@@ -1,6 +1,5 @@
-//! Prints how many slots of the rights table the fields that a driver is granted fill: `slots VMLINUZ DRIVER
-//! [MODULE…]`.
-//! Prints also how many of these slots the fields fill only in part, for several sizes of slots.
+//! `slots VMLINUZ DRIVER [MODULE…]` prints how many slots of the rights table the fields that a driver is
+//! granted fill. It also prints how many of these slots they fill only in part, for several sizes of slots.
 //! The modules are those that the driver needs.
 
 mod driver;

@@ -1,7 +1,7 @@
 //! What any pass needs: the engine takes a module apart, and puts it together with patches between its instructions.
 //!
-//! **Knows**: the ELF object ([`object`]), its code ([`code`]) and what the code needs where ([`flow`]), the kernel's tables ([`tables`],
-//! [`orc`]), patches and new code ([`patch`], [`emit`]), and where all of it comes to lie ([`layout`], [`relocate`]).
+//! **Knows**: the ELF object ([`object`]), its code ([`code`]), and what the code needs where ([`flow`]). It knows the kernel's tables
+//! ([`tables`], [`orc`]), patches and new code ([`patch`], [`emit`]), and where all of it comes to lie ([`layout`], [`relocate`]).
 //!
 //! **Must not know**: what passes are for, the runtime, the border.
 //!
