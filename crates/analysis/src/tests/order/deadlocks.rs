@@ -8,15 +8,15 @@ const GUARD: u64 = 0xffff_8880_0900_2000;
 const MSLEEP: &str = "mutex_lock_interruptible";
 
 /// Takes locks in order and releases them.
-fn take(g: &mut Guest, who: Who, locks: &[u64]) {
-    g.enter(&who, "vfs_read", NONE);
+fn take(g: &mut Guest, who: Context, locks: &[u64]) {
+    g.by(&who).enter("vfs_read", &[]);
     for &lock in locks {
-        g.called(&who, "_raw_spin_lock", &[lock], 0);
+        g.by(&who).called("_raw_spin_lock", &[lock], 0);
     }
     for &lock in locks.iter().rev() {
-        g.called(&who, "_raw_spin_unlock", &[lock], 0);
+        g.by(&who).called("_raw_spin_unlock", &[lock], 0);
     }
-    g.ret(&who, 0);
+    g.by(&who).ret(0);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_lock_in_an_interrupt_and_outside_with_interrupts_on() {
     for (irqs, expected) in [(true, 1), (false, 0)] {
         let mut g = Guest::checked("lockcheck");
         take(&mut g, hardirq(1), &[A]);
-        take(&mut g, Who { irqs, ..task(2) }, &[A]);
+        take(&mut g, Context { irqs, ..task(2) }, &[A]);
         let found = g.found();
         assert_eq!(found.len(), expected, "{found:?}");
         assert!(found.iter().all(|f| f.starts_with("irq-inversion: ")), "{found:?}");
@@ -55,9 +55,7 @@ fn a_lock_in_an_interrupt_and_outside_with_interrupts_on() {
 fn a_lock_that_the_thread_holds_already() {
     let mut g = Guest::checked("lockcheck");
     let a = task(1);
-    g.enter(&a, "vfs_read", NONE);
-    g.called(&a, "_raw_spin_lock", &[A], 0);
-    g.call(&a, "_raw_spin_lock", &[A]);
+    g.by(&a).enter("vfs_read", &[]).called("_raw_spin_lock", &[A], 0).call("_raw_spin_lock", &[A]);
     let found = g.found();
     assert_eq!(
         found,
@@ -71,11 +69,8 @@ fn a_lock_that_the_thread_holds_already() {
 fn a_lock_that_two_functions_tell_of_is_taken_once() {
     let mut g = Guest::checked("lockcheck");
     let a = task(1);
-    g.enter(&a, "vfs_read", NONE);
-    g.called(&a, "_raw_spin_lock", &[A], 0);
-    g.called(&a, "_raw_spin_lock", &[A], 0);
-    g.called(&a, "_raw_spin_unlock", &[A], 0);
-    g.ret(&a, 0);
+    g.by(&a).enter("vfs_read", &[]).called("_raw_spin_lock", &[A], 0).called("_raw_spin_lock", &[A], 0);
+    g.by(&a).called("_raw_spin_unlock", &[A], 0).ret(0);
     let found = g.found();
     assert!(!found.iter().any(|f| f.starts_with("lock-held-at-return")), "{found:?}");
 }
@@ -84,12 +79,9 @@ fn a_lock_that_two_functions_tell_of_is_taken_once() {
 fn a_lock_that_the_driver_gives_back_for_its_caller_and_takes_again() {
     let mut g = Guest::checked("lockcheck");
     let a = task(1);
-    g.hook(&a, "bus_probe", a.rsp + 0x100, &[0, 0, A]);
-    g.enter(&a, "vfs_read", NONE);
-    g.called(&a, "_raw_spin_unlock", &[A], 0);
-    g.called(&a, "_raw_spin_lock", &[A], 0);
-    g.ret(&a, 0);
-    g.hook_return(&a, "bus_probe", a.rsp + 0x100, 0);
+    g.by(&a).hook("bus_probe", a.rsp + 0x100, &[0, 0, A]).enter("vfs_read", &[]);
+    g.by(&a).called("_raw_spin_unlock", &[A], 0).called("_raw_spin_lock", &[A], 0).ret(0);
+    g.by(&a).hook_return("bus_probe", a.rsp + 0x100, 0);
     assert_eq!(g.found(), [] as [&str; 0]);
 }
 
@@ -97,13 +89,9 @@ fn a_lock_that_the_driver_gives_back_for_its_caller_and_takes_again() {
 fn a_lock_given_back_by_a_jump_to_a_function_that_is_watched() {
     let mut g = Guest::checked("lockcheck");
     let a = task(1);
-    g.enter(&a, "vfs_read", NONE);
-    g.call(&a, "rtnl_lock", &[]);
-    g.hook(&a, "rtnl_lock", a.rsp - 8, &[]);
-    g.hook_return(&a, "rtnl_lock", a.rsp - 8, 0);
-    g.back(&a, 0);
-    g.jump(&a, "rtnl_unlock", &[]);
-    g.hook(&a, "rtnl_unlock", a.rsp, &[]);
+    g.by(&a).enter("vfs_read", &[]).call("rtnl_lock", &[]).hook("rtnl_lock", a.rsp - 8, &[]);
+    g.by(&a).hook_return("rtnl_lock", a.rsp - 8, 0).back(0).jump("rtnl_unlock", &[]);
+    g.by(&a).hook("rtnl_unlock", a.rsp, &[]);
     assert_eq!(g.found(), [] as [&str; 0]);
 }
 
@@ -111,11 +99,8 @@ fn a_lock_given_back_by_a_jump_to_a_function_that_is_watched() {
 fn a_lock_given_back_twice() {
     let mut g = Guest::checked("lockcheck");
     let a = task(1);
-    g.enter(&a, "vfs_read", NONE);
-    g.called(&a, "_raw_spin_lock", &[A], 0);
-    g.called(&a, "_raw_spin_unlock", &[A], 0);
-    g.called(&a, "_raw_spin_unlock", &[A], 0);
-    g.ret(&a, 0);
+    g.by(&a).enter("vfs_read", &[]).called("_raw_spin_lock", &[A], 0).called("_raw_spin_unlock", &[A], 0);
+    g.by(&a).called("_raw_spin_unlock", &[A], 0).ret(0);
     assert_eq!(
         g.found(),
         [format!("unlock-unlocked: the spinlock {A:#x} is given back, but this thread does not hold it")]
@@ -126,9 +111,7 @@ fn a_lock_given_back_twice() {
 fn a_lock_that_only_the_kernel_was_seen_to_need_is_not_judged() {
     let mut g = Guest::checked("lockcheck");
     let a = task(1);
-    g.enter(&a, "vfs_read", NONE);
-    g.called(&a, "_raw_spin_unlock", &[A], 0);
-    g.ret(&a, 0);
+    g.by(&a).enter("vfs_read", &[]).called("_raw_spin_unlock", &[A], 0).ret(0);
     assert_eq!(g.found(), [] as [&str; 0]);
 }
 
@@ -136,15 +119,11 @@ fn a_lock_that_only_the_kernel_was_seen_to_need_is_not_judged() {
 fn a_lock_that_the_kernel_took_unseen_is_its_own_to_give_back() {
     let mut g = Guest::checked("lockcheck");
     let a = task(1);
-    g.enter(&a, "vfs_read", NONE);
+    g.by(&a).enter("vfs_read", &[]);
     for name in ["rtnl_lock", "rtnl_unlock"] {
-        g.call(&a, name, &[]);
-        g.hook(&a, name, a.rsp - 8, &[]);
-        g.hook_return(&a, name, a.rsp - 8, 0);
-        g.back(&a, 0);
+        g.by(&a).call(name, &[]).hook(name, a.rsp - 8, &[]).hook_return(name, a.rsp - 8, 0).back(0);
     }
-    g.ret(&a, 0);
-    g.hooked(&a, "rtnl_unlock", &[], 0);
+    g.by(&a).ret(0).hooked("rtnl_unlock", &[], 0);
     assert_eq!(g.found(), [] as [&str; 0]);
 }
 
@@ -152,9 +131,7 @@ fn a_lock_that_the_kernel_took_unseen_is_its_own_to_give_back() {
 fn a_return_with_a_lock_held() {
     let mut g = Guest::checked("lockcheck");
     let a = task(1);
-    g.enter(&a, "vfs_read", NONE);
-    g.called(&a, "_raw_spin_lock", &[A], 0);
-    g.ret(&a, 0);
+    g.by(&a).enter("vfs_read", &[]).called("_raw_spin_lock", &[A], 0).ret(0);
     assert_eq!(
         g.found(),
         [format!("lock-held-at-return: the spinlock {A:#x} is still held when f returns to vfs_read")]
@@ -163,23 +140,21 @@ fn a_return_with_a_lock_held() {
 
 #[test]
 fn sleeping_where_that_is_not_allowed() {
-    let atomic: [(Who, &str); 4] = [
+    let atomic: [(Context, &str); 4] = [
         (hardirq(1), "in an interrupt handler"),
         (softirq(1), "in a softirq"),
-        (Who { irqs: false, ..task(1) }, "with interrupts off"),
-        (Who { preempt: 1, ..task(1) }, "with preemption off"),
+        (Context { irqs: false, ..task(1) }, "with interrupts off"),
+        (Context { preempt: 1, ..task(1) }, "with preemption off"),
     ];
     for (who, why) in atomic {
         let mut g = Guest::checked("lockcheck");
-        g.enter(&who, "vfs_read", NONE);
-        g.called(&who, MSLEEP, &[A], 1);
+        g.by(&who).enter("vfs_read", &[]).called(MSLEEP, &[A], 1);
         let found = g.found();
         let expected = format!("sleep-in-atomic: {MSLEEP}, which may sleep, is called {why}");
         assert_eq!(found, [expected]);
     }
     let mut g = Guest::checked("lockcheck");
-    g.enter(&task(1), "vfs_read", NONE);
-    g.called(&task(1), MSLEEP, &[A], 1);
+    g.by(&task(1)).enter("vfs_read", &[]).called(MSLEEP, &[A], 1);
     assert_eq!(g.found(), [] as [&str; 0]);
 }
 
@@ -187,11 +162,8 @@ fn sleeping_where_that_is_not_allowed() {
 fn a_call_in_a_state_that_does_not_allow_it() {
     let mut g = Guest::checked("protocheck");
     let a = task(1);
-    g.enter(&a, "vfs_read", NONE);
-    g.called(&a, "request_irq", &[11, A], 0);
-    g.called(&a, "free_irq", &[11], 0);
-    g.called(&a, "free_irq", &[11], 0);
-    g.ret(&a, 0);
+    g.by(&a).enter("vfs_read", &[]).called("request_irq", &[11, A], 0).called("free_irq", &[11], 0);
+    g.by(&a).called("free_irq", &[11], 0).ret(0);
     let found = g.found();
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(
@@ -207,14 +179,11 @@ fn memory_that_is_freed_while_its_timer_is_pending() {
     for pending in [true, false] {
         let mut g = Guest::checked("protocheck");
         let a = task(1);
-        g.hooked(&a, "kmalloc", &[64], HEAP);
-        g.enter(&a, "vfs_read", NONE);
-        g.called(&a, "mod_timer", &[HEAP + 16], 0);
+        g.by(&a).hooked("kmalloc", &[64], HEAP).enter("vfs_read", &[]).called("mod_timer", &[HEAP + 16], 0);
         if !pending {
-            g.called(&a, "del_timer_sync", &[HEAP + 16], 0);
+            g.by(&a).called("del_timer_sync", &[HEAP + 16], 0);
         }
-        g.call(&a, "kfree", &[HEAP]);
-        g.hook(&a, "kfree", a.rsp - 8, &[HEAP]);
+        g.by(&a).call("kfree", &[HEAP]).hook("kfree", a.rsp - 8, &[HEAP]);
         let found = g.found();
         let expected = ["protocol-order: the memory of a timer is freed while the timer is pending"];
         assert_eq!(found, expected[..usize::from(pending)]);
@@ -226,15 +195,12 @@ fn an_object_that_others_made_is_theirs_to_end() {
     for own in [true, false] {
         let mut g = Guest::checked("protocheck");
         let a = task(1);
-        g.hooked(&a, "kmalloc", &[64], HEAP);
-        g.enter(&a, "vfs_read", NONE);
+        g.by(&a).hooked("kmalloc", &[64], HEAP).enter("vfs_read", &[]);
         if own {
-            g.called(&a, "lamp_setup", &[HEAP + 16], 0);
+            g.by(&a).called("lamp_setup", &[HEAP + 16], 0);
         }
-        g.called(&a, "lamp_on", &[HEAP + 16], 0);
-        g.called(&a, "lamp_on", &[HEAP + 16], 0);
-        g.call(&a, "kfree", &[HEAP]);
-        g.hook(&a, "kfree", a.rsp - 8, &[HEAP]);
+        g.by(&a).called("lamp_on", &[HEAP + 16], 0).called("lamp_on", &[HEAP + 16], 0);
+        g.by(&a).call("kfree", &[HEAP]).hook("kfree", a.rsp - 8, &[HEAP]);
         let expected = ["protocol-order: the memory of a lamp is freed while the lamp is on"];
         assert_eq!(g.found(), expected[..usize::from(own)]);
     }

@@ -2,13 +2,13 @@
 
 pub use super::kernel::PREEMPT;
 use super::kernel::kernel;
-use super::probe::{Probe, Seen, Touch};
+use super::probe::{Probe, Seen, Written};
 use crate::checker::Checker;
 use crate::machine::World;
 use crate::order::{Parts, Step};
 use crate::replay::Replay;
-pub use crate::tests::kernel::{F, G, HEAP, six};
-use crate::tests::kernel::{Kernel, begins, defines, loads_other};
+pub use crate::tests::kernel::{F, G, HEAP};
+use crate::tests::kernel::{Kernel, begins, defines, loads_other, six};
 use guardrail_trace::event::{Access, EnterFlags, Head, Kind};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ pub const GS: u64 = 0xffff_8880_3000_0000;
 
 /// The context that runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Who {
+pub struct Context {
     pub cpu: u32,
     pub task: u64,
     pub pid: u32,
@@ -28,8 +28,8 @@ pub struct Who {
 }
 
 /// Task `n` on vCPU `n % 2`.
-pub fn task(n: u64) -> Who {
-    Who {
+pub fn task(n: u64) -> Context {
+    Context {
         cpu: (n % 2) as u32,
         task: 0xffff_8880_0100_0000 + n * 0x1000,
         pid: 40 + n as u32,
@@ -40,13 +40,13 @@ pub fn task(n: u64) -> Who {
 }
 
 /// A softirq on the time of task `n`.
-pub fn softirq(n: u64) -> Who {
-    Who { preempt: 0x100, rsp: 0xffff_c900_0000_3f00 + n % 2 * 0x1_0000, ..task(n) }
+pub fn softirq(n: u64) -> Context {
+    Context { preempt: 0x100, rsp: 0xffff_c900_0000_3f00 + n % 2 * 0x1_0000, ..task(n) }
 }
 
 /// An interrupt on the time of task `n`.
-pub fn hardirq(n: u64) -> Who {
-    Who { preempt: 0x1_0000, irqs: false, rsp: 0xffff_c900_0020_3f00 + n % 2 * 0x1_0000, ..task(n) }
+pub fn hardirq(n: u64) -> Context {
+    Context { preempt: 0x1_0000, irqs: false, rsp: 0xffff_c900_0020_3f00 + n % 2 * 0x1_0000, ..task(n) }
 }
 
 pub struct Guest {
@@ -91,123 +91,17 @@ impl Guest {
         self.machine.segment(cpu, words);
     }
 
-    fn flags(who: &Who) -> u8 {
-        if who.irqs { EnterFlags::INTERRUPTS_ON } else { 0 }
+    /// What a context does next.
+    pub fn by(&mut self, who: &Context) -> Running<'_> {
+        Running { guest: self, who: *who }
     }
 
-    /// The kernel function `caller` calls the driver's function at `self.place`.
-    pub fn enter(&mut self, who: &Who, caller: &str, args: [u64; 6]) {
-        let head = Head::encode(Kind::Enter, Guest::flags(who) | EnterFlags::ARGS, who.preempt);
-        let mut words = vec![head, who.task, who.rsp, 0, u64::from(who.pid)];
-        words.extend(args);
-        words.push(self.kernel.address(caller) + 9);
-        self.words(who.cpu, &words);
-        self.block(who, &[0x90], &[]);
+    pub fn written(&self, n: u64) -> Written {
+        self.seen.borrow().writes.get(&n).cloned().unwrap_or_else(|| panic!("{n} was not written"))
     }
 
-    /// A block of code runs in a context.
-    pub fn block(&mut self, who: &Who, bytes: &[u8], accesses: &[Access]) {
-        self.block_and(who, bytes, accesses, &[]);
-    }
-
-    fn block_and(&mut self, who: &Who, bytes: &[u8], accesses: &[Access], more: &[u64]) {
-        self.blocks += 1;
-        self.words(4, &defines(self.blocks, self.place, bytes));
-        let mut words = vec![Head::encode(Kind::Block, 0, self.blocks)];
-        words.extend(accesses.iter().map(|a| a.encode()));
-        words.extend(more);
-        self.words(who.cpu, &words);
-    }
-
-    /// Touches place `n`: mov [rdi], al.
-    pub fn touch(&mut self, who: &Who, n: u64) {
-        self.block(who, &[0x88, 0x07], &[store(0, HEAP + n * 64, 1)]);
-    }
-
-    fn leave(&mut self, who: &Who, jump: bool, name: &str, args: [u64; 6]) {
-        self.blocks += 1;
-        let opcode = if jump { 0xe9 } else { 0xe8 };
-        self.words(4, &defines(self.blocks, self.place, &[opcode, 0, 0, 0, 0]));
-        let mut words = vec![Head::encode(Kind::Block, 0, self.blocks)];
-        words.extend([Head::encode(Kind::Call, u8::from(jump), self.kernel.address(name)), who.rsp]);
-        words.extend(args);
-        if !jump {
-            words.push(store(0, who.rsp - 8, 8).encode());
-        }
-        self.words(who.cpu, &words);
-    }
-
-    /// The driver calls a kernel function.
-    pub fn call(&mut self, who: &Who, name: &str, args: &[u64]) {
-        self.leave(who, false, name, six(args));
-    }
-
-    /// The driver's function ends with a jump to a kernel function.
-    pub fn jump(&mut self, who: &Who, name: &str, args: &[u64]) {
-        self.leave(who, true, name, six(args));
-    }
-
-    /// The kernel function returns to the driver.
-    pub fn back(&mut self, who: &Who, result: u64) {
-        let head = Head::encode(Kind::Enter, Guest::flags(who), who.preempt);
-        self.words(who.cpu, &[head, who.task, who.rsp, result, u64::from(who.pid)]);
-        self.block(who, &[0x90], &[]);
-    }
-
-    /// The driver calls a kernel function, which returns.
-    pub fn called(&mut self, who: &Who, name: &str, args: &[u64], result: u64) {
-        self.call(who, name, args);
-        self.back(who, result);
-    }
-
-    /// The driver's function returns to the kernel.
-    pub fn ret(&mut self, who: &Who, result: u64) {
-        let returns = [Head::encode(Kind::Return, 0, 0), result];
-        self.block_and(who, &[0xc3], &[load(0, who.rsp, 8)], &returns);
-    }
-
-    /// A hooked function begins.
-    pub fn hook(&mut self, who: &Who, name: &str, rsp: u64, args: &[u64]) {
-        let head = Head::encode(Kind::HookCall, 6, self.kernel.number(name));
-        // The driver's call pushed the address behind the call.
-        let ret = if rsp == who.rsp - 8 { self.place + 5 } else { self.kernel.address("vfs_read") + 50 };
-        let mut words = vec![head, who.task, rsp, ret];
-        words.extend(six(args));
-        self.words(who.cpu, &words);
-    }
-
-    pub fn hook_return(&mut self, who: &Who, name: &str, rsp: u64, result: u64) {
-        self.words(who.cpu, &[Head::encode(Kind::HookRet, 0, self.kernel.number(name)), rsp, result]);
-    }
-
-    /// The kernel calls a hooked function in a task, and it returns.
-    pub fn hooked(&mut self, who: &Who, name: &str, args: &[u64], result: u64) {
-        let rsp = who.rsp + 0x80;
-        self.hook(who, name, rsp, args);
-        self.hook_return(who, name, rsp, result);
-    }
-
-    /// The kernel calls the driver, which touches `n` and returns.
-    pub fn run(&mut self, who: &Who, caller: &str, args: [u64; 6], n: u64) {
-        self.enter(who, caller, args);
-        self.touch(who, n);
-        self.ret(who, 0);
-    }
-
-    /// An interrupt hits the driver.
-    pub fn interrupt(&mut self, who: &Who) {
-        self.words(
-            who.cpu,
-            &[Head::encode(Kind::Discontinuity, 1, self.place), self.kernel.address("up"), 0],
-        );
-    }
-
-    pub fn touched(&self, n: u64) -> Touch {
-        self.seen.borrow().touches.get(&n).cloned().unwrap_or_else(|| panic!("{n} was not touched"))
-    }
-
-    pub fn told(&self) -> Vec<String> {
-        std::mem::take(&mut self.seen.borrow_mut().told)
+    pub fn log(&self) -> Vec<String> {
+        std::mem::take(&mut self.seen.borrow_mut().log)
     }
 
     /// Steps as `chart from→to`, with `!` where not allowed.
@@ -233,6 +127,113 @@ impl Guest {
     }
 }
 
+/// A context of a guest that runs.
+pub struct Running<'g> {
+    guest: &'g mut Guest,
+    who: Context,
+}
+
+impl Running<'_> {
+    pub fn words(self, words: &[u64]) -> Self {
+        self.guest.words(self.who.cpu, words);
+        self
+    }
+
+    /// The driver's code begins to run, or runs on.
+    fn enter_words(self, flags: u8, result: u64, more: &[u64]) -> Self {
+        let Context { task, rsp, pid, preempt, irqs, .. } = self.who;
+        let flags = flags | if irqs { EnterFlags::INTERRUPTS_ON } else { 0 };
+        let head = Head::encode(Kind::Enter, flags, preempt);
+        self.words(&[&[head, task, rsp, result, u64::from(pid)], more].concat()).block(&[0x90], &[])
+    }
+
+    /// The kernel function `caller` calls the driver's function at the guest's `place`.
+    pub fn enter(self, caller: &str, args: &[u64]) -> Self {
+        let ret = self.guest.kernel.address(caller) + 9;
+        self.enter_words(EnterFlags::ARGS, 0, &[&six(args)[..], &[ret]].concat())
+    }
+
+    /// A block of code runs.
+    pub fn block(self, bytes: &[u8], accesses: &[Access]) -> Self {
+        self.block_and(bytes, accesses, &[])
+    }
+
+    fn block_and(self, bytes: &[u8], accesses: &[Access], more: &[u64]) -> Self {
+        self.guest.blocks += 1;
+        let block = self.guest.blocks;
+        self.guest.words(4, &defines(block, self.guest.place, bytes));
+        let accesses: Vec<u64> = accesses.iter().map(|access| access.encode()).collect();
+        self.words(&[&[Head::encode(Kind::Block, 0, block)], &accesses[..], more].concat())
+    }
+
+    /// Writes slot `n`: mov [rdi], al.
+    pub fn write(self, n: u64) -> Self {
+        self.block(&[0x88, 0x07], &[store(0, HEAP + n * 64, 1)])
+    }
+
+    /// The driver calls a kernel function.
+    pub fn call(self, name: &str, args: &[u64]) -> Self {
+        let (rsp, head) = (self.who.rsp, Head::encode(Kind::Call, 0, self.guest.kernel.address(name)));
+        let words = [&[head, rsp], &six(args)[..], &[store(0, rsp - 8, 8).encode()]].concat();
+        self.block_and(&[0xe8, 0, 0, 0, 0], &[], &words)
+    }
+
+    /// The driver's function ends with a jump to a kernel function.
+    pub fn jump(self, name: &str, args: &[u64]) -> Self {
+        let head = Head::encode(Kind::Call, 1, self.guest.kernel.address(name));
+        let words = [&[head, self.who.rsp], &six(args)[..]].concat();
+        self.block_and(&[0xe9, 0, 0, 0, 0], &[], &words)
+    }
+
+    /// The kernel function returns to the driver.
+    pub fn back(self, result: u64) -> Self {
+        self.enter_words(0, result, &[])
+    }
+
+    /// The driver calls a kernel function, which returns.
+    pub fn called(self, name: &str, args: &[u64], result: u64) -> Self {
+        self.call(name, args).back(result)
+    }
+
+    /// The driver's function returns to the kernel.
+    pub fn ret(self, result: u64) -> Self {
+        let rsp = self.who.rsp;
+        self.block_and(&[0xc3], &[load(0, rsp, 8)], &[Head::encode(Kind::Return, 0, 0), result])
+    }
+
+    /// A hooked function begins.
+    pub fn hook(self, name: &str, rsp: u64, args: &[u64]) -> Self {
+        let (kernel, Context { task, rsp: outer, .. }) = (&self.guest.kernel, self.who);
+        let head = Head::encode(Kind::HookCall, 6, kernel.number(name));
+        // The driver's call pushed the address behind the call.
+        let ret = if rsp == outer - 8 { self.guest.place + 5 } else { kernel.address("vfs_read") + 50 };
+        self.words(&[&[head, task, rsp, ret], &six(args)[..]].concat())
+    }
+
+    pub fn hook_return(self, name: &str, rsp: u64, result: u64) -> Self {
+        let head = Head::encode(Kind::HookRet, 0, self.guest.kernel.number(name));
+        self.words(&[head, rsp, result])
+    }
+
+    /// The kernel calls a hooked function in a task, and it returns.
+    pub fn hooked(self, name: &str, args: &[u64], result: u64) -> Self {
+        let rsp = self.who.rsp + 0x80;
+        self.hook(name, rsp, args).hook_return(name, rsp, result)
+    }
+
+    /// The kernel calls the driver, which writes slot `n` and returns.
+    pub fn run(self, caller: &str, args: &[u64], n: u64) -> Self {
+        self.enter(caller, args).write(n).ret(0)
+    }
+
+    /// An interrupt hits the driver.
+    pub fn interrupt(self) -> Self {
+        let head = Head::encode(Kind::Discontinuity, 1, self.guest.place);
+        let to = self.guest.kernel.address("up");
+        self.words(&[head, to, 0])
+    }
+}
+
 pub fn load(insn: u16, addr: u64, size: u8) -> Access {
     Access { addr, size, store: false, io: false, insn }
 }
@@ -240,6 +241,3 @@ pub fn load(insn: u16, addr: u64, size: u8) -> Access {
 pub fn store(insn: u16, addr: u64, size: u8) -> Access {
     Access { addr, size, store: true, io: false, insn }
 }
-
-/// Arguments of a callback that nothing depends on.
-pub const NONE: [u64; 6] = [0; 6];

@@ -17,24 +17,24 @@ fn run(seed: u64, rounds: usize) -> String {
         };
         let key = HEAP + pick(4) * 64;
         let name = names[pick(names.len() as u64) as usize];
-        let args = six(&[key, key, pick(100)]);
-        match pick(10) {
-            0 | 1 => g.enter(&who, callers[pick(5) as usize], args),
-            2 => g.call(&who, name, &args),
-            3 => g.back(&who, pick(3)),
-            4 => g.ret(&who, pick(3)),
-            5 => g.jump(&who, name, &args),
-            6 => g.hook(&who, names[pick(hooks) as usize], who.rsp - pick(3) * 8, &args),
-            7 => g.hook_return(&who, names[pick(hooks) as usize], who.rsp - pick(3) * 8, key),
-            8 => g.touch(&who, pick(100)),
-            _ => {
-                let words = segment(&mut rng);
-                g.words(who.cpu, &words);
-            }
-        }
+        let args = [key, key, pick(100)];
+        let (number, at) = (pick(10), pick(100));
+        let hook = names[pick(hooks) as usize];
+        let by = g.by(&who);
+        match number {
+            0 | 1 => by.enter(callers[pick(5) as usize], &args),
+            2 => by.call(name, &args),
+            3 => by.back(pick(3)),
+            4 => by.ret(pick(3)),
+            5 => by.jump(name, &args),
+            6 => by.hook(hook, who.rsp - pick(3) * 8, &args),
+            7 => by.hook_return(hook, who.rsp - pick(3) * 8, key),
+            8 => by.write(at),
+            _ => by.words(&segment(&mut rng)),
+        };
     }
     let seen = g.seen.borrow();
-    format!("{:?} {:?} {:?} {:?}", seen.touches, seen.told, seen.steps, seen.entries)
+    format!("{:?} {:?} {:?} {:?}", seen.writes, seen.log, seen.steps, seen.entries)
 }
 
 #[test]

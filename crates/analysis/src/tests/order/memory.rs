@@ -7,33 +7,32 @@ use guardrail_trace::event::{Global, Head, Kind};
 const FLAG: u64 = 0xffff_8880_0600_0000;
 
 /// lock add [rdi], eax
-fn update(g: &mut Guest, who: &Who) {
-    g.block(who, &[0xf0, 0x01, 0x07], &[load(0, FLAG, 4), store(0, FLAG, 4)]);
+fn update(g: &mut Guest, who: &Context) {
+    g.by(who).block(&[0xf0, 0x01, 0x07], &[load(0, FLAG, 4), store(0, FLAG, 4)]);
 }
 
 /// mov eax, [rdi]
-fn read(g: &mut Guest, who: &Who, addr: u64) {
-    g.block(who, &[0x8b, 0x07], &[load(0, addr, 4)]);
+fn read(g: &mut Guest, who: &Context, addr: u64) {
+    g.by(who).block(&[0x8b, 0x07], &[load(0, addr, 4)]);
 }
 
 /// mov [rdi], eax
-fn write(g: &mut Guest, who: &Who, addr: u64) {
-    g.block(who, &[0x89, 0x07], &[store(0, addr, 4)]);
+fn write(g: &mut Guest, who: &Context, addr: u64) {
+    g.by(who).block(&[0x89, 0x07], &[store(0, addr, 4)]);
 }
 
-fn hand_over(mut g: Guest, first: fn(&mut Guest, &Who), second: fn(&mut Guest, &Who)) -> Vec<u64> {
+fn hand_over(mut g: Guest, first: fn(&mut Guest, &Context), second: fn(&mut Guest, &Context)) -> Vec<u64> {
     let (a, b, c) = (task(1), task(2), task(3));
     // A third task uses the place as an atomic.
-    g.enter(&c, "vfs_read", NONE);
+    g.by(&c).enter("vfs_read", &[]);
     update(&mut g, &c);
-    g.enter(&a, "vfs_read", NONE);
-    g.touch(&a, 1);
+    g.by(&a).enter("vfs_read", &[]).write(1);
     first(&mut g, &a);
-    g.touch(&a, 2);
-    g.enter(&b, "vfs_read", NONE);
+    g.by(&a).write(2);
+    g.by(&b).enter("vfs_read", &[]);
     second(&mut g, &b);
-    g.touch(&b, 3);
-    g.touched(3).after
+    g.by(&b).write(3);
+    g.written(3).after
 }
 
 #[test]
@@ -54,16 +53,13 @@ fn atomics_order() {
 fn an_atomic_ends_with_its_memory() {
     let mut g = Guest::new();
     let (a, b) = (task(1), task(2));
-    g.hooked(&a, "kmalloc", &[64], FLAG);
-    g.enter(&a, "vfs_read", NONE);
-    g.touch(&a, 1);
+    g.by(&a).hooked("kmalloc", &[64], FLAG).enter("vfs_read", &[]).write(1);
     update(&mut g, &a);
-    g.hooked(&a, "kfree", &[FLAG], 0);
-    g.hooked(&a, "kmalloc", &[64], FLAG);
-    g.enter(&b, "vfs_read", NONE);
+    g.by(&a).hooked("kfree", &[FLAG], 0).hooked("kmalloc", &[64], FLAG);
+    g.by(&b).enter("vfs_read", &[]);
     read(&mut g, &b, FLAG);
-    g.touch(&b, 2);
-    assert!(g.touched(2).after.is_empty());
+    g.by(&b).write(2);
+    assert!(g.written(2).after.is_empty());
 }
 
 #[test]
@@ -71,45 +67,41 @@ fn descriptors_order_by_cells() {
     let mut g = Guest::new();
     let (a, b) = (task(1), task(2));
     let ring = 0xffff_8880_0500_0000;
-    g.hooked(&a, "dma_alloc", &[4096], ring);
-    g.enter(&a, "vfs_read", NONE);
-    g.touch(&a, 1);
+    g.by(&a).hooked("dma_alloc", &[4096], ring).enter("vfs_read", &[]).write(1);
     write(&mut g, &a, ring + 32);
-    g.enter(&b, "vfs_read", NONE);
+    g.by(&b).enter("vfs_read", &[]);
     read(&mut g, &b, ring + 48);
-    g.touch(&b, 2);
+    g.by(&b).write(2);
     read(&mut g, &b, ring + 44);
-    g.touch(&b, 3);
-    assert!(g.touched(2).after.is_empty());
-    assert_eq!(g.touched(3).after, [1, 2]);
+    g.by(&b).write(3);
+    assert!(g.written(2).after.is_empty());
+    assert_eq!(g.written(3).after, [1, 2]);
     // The writes of two strands count for both.
     let c = task(3);
-    g.touch(&b, 4);
+    g.by(&b).write(4);
     write(&mut g, &b, ring + 64);
-    g.touch(&a, 5);
+    g.by(&a).write(5);
     write(&mut g, &a, ring + 68);
-    g.enter(&c, "vfs_read", NONE);
+    g.by(&c).enter("vfs_read", &[]);
     read(&mut g, &c, ring + 64);
-    g.touch(&c, 6);
-    assert_eq!(g.touched(6).after, [1, 2, 3, 4, 5]);
+    g.by(&c).write(6);
+    assert_eq!(g.written(6).after, [1, 2, 3, 4, 5]);
 }
 
 #[test]
-fn a_string_instruction_touches_all_cells() {
+fn a_string_instruction_accesses_all_cells() {
     let mut g = Guest::new();
     let (a, b) = (task(1), task(2));
     let ring = 0xffff_8880_0500_0000;
-    g.hooked(&a, "dma_alloc", &[4096], ring);
-    g.enter(&a, "vfs_read", NONE);
-    g.touch(&a, 1);
+    g.by(&a).hooked("dma_alloc", &[4096], ring).enter("vfs_read", &[]).write(1);
     // rep stosq
-    g.block(&a, &[0xf3, 0x48, 0xab], &[]);
+    g.by(&a).block(&[0xf3, 0x48, 0xab], &[]);
     g.words(a.cpu, &[Head::encode(Kind::Rep, 0, 0), 64, 0, ring]);
-    g.block(&a, &[0x90], &[]);
-    g.enter(&b, "vfs_read", NONE);
+    g.by(&a).block(&[0x90], &[]);
+    g.by(&b).enter("vfs_read", &[]);
     read(&mut g, &b, ring + 480);
-    g.touch(&b, 2);
-    assert_eq!(g.touched(2).after, [1]);
+    g.by(&b).write(2);
+    assert_eq!(g.written(2).after, [1]);
 }
 
 #[test]
@@ -118,21 +110,18 @@ fn per_cpu_memory_is_told() {
     let base = HEAP + 64 * 20;
     g.words(0, &[Head::encode(Kind::Global, Global::GsBase as u8, 0), base]);
     let a = task(1);
-    g.run(&a, "vfs_read", NONE, 21);
+    g.by(&a).run("vfs_read", &[], 21);
     // One unit is 640 bytes here; a second base shows that.
     g.words(1, &[Head::encode(Kind::Global, Global::GsBase as u8, 0), base + 640]);
-    g.run(&a, "vfs_read", NONE, 22);
-    g.run(&a, "vfs_read", NONE, 35);
-    g.run(&a, "vfs_read", NONE, 41);
-    g.hooked(&a, "alloc_percpu", &[64], 64 * 15);
-    g.run(&a, "vfs_read", NONE, 45);
-    let told: Vec<bool> = [21, 22, 35, 41, 45].iter().map(|&n| g.touched(n).per_cpu).collect();
-    assert_eq!(told, [false, true, true, false, true]);
+    g.by(&a).run("vfs_read", &[], 22).run("vfs_read", &[], 35).run("vfs_read", &[], 41);
+    g.by(&a).hooked("alloc_percpu", &[64], 64 * 15).run("vfs_read", &[], 45);
+    let per_cpu: Vec<bool> = [21, 22, 35, 41, 45].iter().map(|&n| g.written(n).per_cpu).collect();
+    assert_eq!(per_cpu, [false, true, true, false, true]);
 }
 
 /// lock bts dword [rdi], BIT; and the reverse: lock btr
-fn bit(g: &mut Guest, who: &Who, bit: u8) {
-    g.block(who, &[0xf0, 0x0f, 0xba, 0x2f, bit], &[load(0, FLAG, 4), store(0, FLAG, 4)]);
+fn bit(g: &mut Guest, who: &Context, bit: u8) {
+    g.by(who).block(&[0xf0, 0x0f, 0xba, 0x2f, bit], &[load(0, FLAG, 4), store(0, FLAG, 4)]);
 }
 
 #[test]
@@ -140,8 +129,8 @@ fn each_bit_of_a_word_orders_by_itself() {
     assert_eq!(hand_over(Guest::new(), |g, w| bit(g, w, 3), |g, w| bit(g, w, 3)), [1]);
     assert!(hand_over(Guest::new(), |g, w| bit(g, w, 3), |g, w| bit(g, w, 4)).is_empty());
     // lock and byte [rdi], ~8 is about the same bit.
-    let clear = |g: &mut Guest, w: &Who| {
-        g.block(w, &[0xf0, 0x80, 0x27, 0xf7], &[load(0, FLAG, 1), store(0, FLAG, 1)]);
+    let clear = |g: &mut Guest, w: &Context| {
+        g.by(w).block(&[0xf0, 0x80, 0x27, 0xf7], &[load(0, FLAG, 1), store(0, FLAG, 1)]);
     };
     assert_eq!(hand_over(Guest::new(), clear, |g, w| bit(g, w, 3)), [1]);
     assert!(hand_over(Guest::new(), clear, |g, w| bit(g, w, 2)).is_empty());

@@ -9,11 +9,11 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What the checker saw of a touch.
+/// What the checker saw of a written.
 #[derive(Clone, Debug, Default)]
-pub struct Touch {
+pub struct Written {
     pub now: Now,
-    /// Earlier touches that come before it, by hard and by full order, and those with a common lock.
+    /// Earlier accesses that come before it, by hard and by full order, and those with a common lock.
     pub after: Vec<u64>,
     pub after_fully: Vec<u64>,
     pub common: Vec<u64>,
@@ -25,13 +25,13 @@ pub struct Touch {
 /// What the checker saw in the run.
 #[derive(Debug, Default)]
 pub struct Seen {
-    pub touches: BTreeMap<u64, Touch>,
-    pub told: Vec<String>,
+    pub writes: BTreeMap<u64, Written>,
+    pub log: Vec<String>,
     pub steps: Vec<Step>,
     pub entries: Vec<Entry>,
 }
 
-/// Records touches: stores to `HEAP + 64 n`.
+/// Records accesses: stores to `HEAP + 64 n`.
 #[derive(Debug, Default)]
 pub struct Probe(pub Rc<RefCell<Seen>>);
 
@@ -49,41 +49,41 @@ impl Checker for Probe {
         }
         let (now, order) = (context.order.now, &cx.state.order);
         let mut seen = self.0.borrow_mut();
-        let mut touch = Touch { now, per_cpu: order.per_cpu.contains(access.addr), ..Touch::default() };
-        for (&n, earlier) in &seen.touches {
+        let mut written = Written { now, per_cpu: order.per_cpu.contains(access.addr), ..Written::default() };
+        for (&n, earlier) in &seen.writes {
             let before = (earlier.now.strand, earlier.now.clock);
             if order.ordered(before, now.strand) {
-                touch.after.push(n);
+                written.after.push(n);
             }
             if order.ordered_fully(before, now.strand) {
-                touch.after_fully.push(n);
+                written.after_fully.push(n);
             }
             if order.common(earlier.now.locks, now.locks).is_some() {
-                touch.common.push(n);
+                written.common.push(n);
             }
         }
-        touch.strand = order.describe(now.strand);
-        touch.states = context.order.entries.last().map(|a| order.states_of(a)).unwrap_or_default();
-        seen.touches.insert(at / 64, touch);
+        written.strand = order.describe(now.strand);
+        written.states = context.order.entries.last().map(|a| order.states_of(a)).unwrap_or_default();
+        seen.writes.insert(at / 64, written);
     }
     fn entered(&mut self, cx: &mut Cx<'_>, entry: &Entry) {
         let mut seen = self.0.borrow_mut();
         let depth = cx.context.map_or(0, |c| c.order.entries.len());
-        seen.told.push(format!("enter {depth}"));
+        seen.log.push(format!("enter {depth}"));
         seen.entries.push(entry.clone());
     }
     fn left(&mut self, cx: &mut Cx<'_>, _: &Entry) {
         let depth = cx.context.map_or(0, |c| c.order.entries.len());
-        self.0.borrow_mut().told.push(format!("leave {depth}"));
+        self.0.borrow_mut().log.push(format!("leave {depth}"));
     }
     fn locked(&mut self, cx: &mut Cx<'_>, lock: &Acquired) {
         let what = cx.state.order.lock(lock.lock).map(|l| (l.kind, l.address, l.name));
         let who = if lock.by_kernel { " by kernel" } else { "" };
-        self.0.borrow_mut().told.push(format!("lock {} {what:?}{who}", lock.lock.0));
+        self.0.borrow_mut().log.push(format!("lock {} {what:?}{who}", lock.lock.0));
     }
     fn unlocked(&mut self, _: &mut Cx<'_>, lock: LockId, held: Option<&Acquired>, _: bool) {
         let held = if held.is_some() { "" } else { " not held" };
-        self.0.borrow_mut().told.push(format!("unlock {}{held}", lock.0));
+        self.0.borrow_mut().log.push(format!("unlock {}{held}", lock.0));
     }
     fn moved(&mut self, _: &mut Cx<'_>, step: &Step) {
         self.0.borrow_mut().steps.push(step.clone());
