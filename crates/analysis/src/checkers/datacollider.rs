@@ -35,8 +35,8 @@ impl Checker for DataCollider {
                 frames.first().map_or_else(|| "?".to_owned(), |f| format!("{}+{:#x}", f.function, f.offset));
             let message = format!(
                 "data race: a {} came while the {} by {place} was about to be made",
-                told(&meet.other),
-                told(&meet.held)
+                described(&meet.other),
+                described(&meet.held)
             );
             let access = |side: &MeetSide| AccessInfo {
                 what: way(side).to_owned(),
@@ -59,6 +59,6 @@ fn way(side: &MeetSide) -> &'static str {
     if side.store { "write" } else { "read" }
 }
 
-fn told(side: &MeetSide) -> String {
+fn described(side: &MeetSide) -> String {
     format!("{}-byte {}", side.size, way(side))
 }

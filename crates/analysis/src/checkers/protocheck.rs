@@ -40,7 +40,7 @@ pub struct ProtoCheck {
     /// The open objects, by first key part, chart and instance.
     open: BTreeMap<(u64, usize, u32), Open>,
     /// Objects with a reported fault: a fault that follows from it is not reported.
-    told: FxHashSet<(usize, u32)>,
+    reported: FxHashSet<(usize, u32)>,
     /// Objects that the kernel or other drivers made. What these do with them is not seen, so their end is
     /// not known.
     foreign: FxHashSet<(usize, u32)>,
@@ -57,14 +57,14 @@ impl Checker for ProtoCheck {
 
     fn moved(&mut self, cx: &mut Cx<'_>, step: &Step) {
         let Some(chart) = cx.state.order.charts().get(step.chart) else { return };
-        if self.told.contains(&(step.chart, step.instance)) {
+        if self.reported.contains(&(step.chart, step.instance)) {
             return;
         }
         if !step.allowed && step.known && step.cause.is_ok() && !left_for_another(cx, chart, step) {
             self.wrong_state(cx, chart, step);
             self.open.remove(&(step.key[0], step.chart, step.instance));
-            if self.told.len() < MAX_OBJECTS {
-                self.told.insert((step.chart, step.instance));
+            if self.reported.len() < MAX_OBJECTS {
+                self.reported.insert((step.chart, step.instance));
             }
             return;
         }

@@ -300,7 +300,7 @@ impl Order {
 
     /// Like [`Self::stored_to_device`], and cheap where nothing is lent.
     #[inline]
-    pub(crate) fn tells_device(&mut self, context: &mut ContextOrder, register: bool) {
+    pub(crate) fn signals_device(&mut self, context: &mut ContextOrder, register: bool) {
         if !self.lent.open.is_empty() {
             self.stored_to_device(context.now.strand, register);
             context.now.clock = self.clock(context.now.strand);

@@ -11,7 +11,7 @@ impl Order {
     pub(crate) fn touched(&mut self, context: &mut ContextOrder, insn: &InsnCtx, access: &Access) {
         if access.io {
             if access.store {
-                self.tells_device(context, true);
+                self.signals_device(context, true);
             }
             if access.store && context.lets_device_interrupt() && self.parts.states {
                 self.release(context.now.strand, DEVICE);
@@ -44,7 +44,7 @@ impl Order {
         } else if self.atoms.is_shared(access.addr) {
             self.touched_shared(context, access.addr, u64::from(access.size), access.store);
             if access.store {
-                self.tells_device(context, false);
+                self.signals_device(context, false);
             }
         }
     }
@@ -77,7 +77,7 @@ impl Order {
         if self.parts.atomics && self.atoms.is_shared(addr) {
             self.touched_shared(context, addr, size, store);
             if store {
-                self.tells_device(context, false);
+                self.signals_device(context, false);
             }
         }
     }

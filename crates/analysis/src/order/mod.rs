@@ -42,9 +42,9 @@ use published::Published;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+pub(crate) use strands::Identity;
 pub use strands::StrandId;
 use strands::Strands;
-pub(crate) use strands::Who;
 
 /// Most objects with releases, and most tasks that hold locks outside of the driver, known at a time.
 const MAX_OBJECTS: usize = 1 << 14;
@@ -163,12 +163,12 @@ impl Order {
     }
 
     /// The strand of `who`; `None` where it is not known.
-    pub(crate) fn strand(&mut self, who: Who) -> Option<StrandId> {
+    pub(crate) fn strand(&mut self, who: Identity) -> Option<StrandId> {
         self.strands.find(&who)
     }
 
     /// Adds a strand. `label` describes it, and `user` says that it is a task of a user process.
-    pub(crate) fn add_strand(&mut self, who: Who, label: String, user: bool) -> StrandId {
+    pub(crate) fn add_strand(&mut self, who: Identity, label: String, user: bool) -> StrandId {
         self.strands.add(who, label, user)
     }
 

@@ -14,7 +14,7 @@ const SLOT_BITS: u32 = MAX_STRANDS.trailing_zeros();
 
 /// The identity of a strand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Who {
+pub(crate) enum Identity {
     /// A task, at process level.
     Task {
         /// Guest address of the `task_struct`.
@@ -54,7 +54,7 @@ pub(crate) enum Who {
 pub(super) struct Strand {
     pub id: StrandId,
     pub slot: usize,
-    pub who: Who,
+    pub who: Identity,
     pub label: String,
     /// The strand's clock: grows with each release.
     pub time: u32,
@@ -141,13 +141,13 @@ impl Strand {
 #[derive(Debug, Default)]
 pub(super) struct Strands {
     table: Vec<Strand>,
-    slots: FxHashMap<Who, usize>,
+    slots: FxHashMap<Identity, usize>,
     ticks: u64,
 }
 
 impl Strands {
     /// The strand of `who`; `None` where it is not known.
-    pub fn find(&mut self, who: &Who) -> Option<StrandId> {
+    pub fn find(&mut self, who: &Identity) -> Option<StrandId> {
         let slot = *self.slots.get(who)?;
         self.ticks += 1;
         let strand = self.table.get_mut(slot)?;
@@ -156,7 +156,7 @@ impl Strands {
     }
 
     /// Adds a strand for `who`, described by `label`. `user` says that it is a task of a user process.
-    pub fn add(&mut self, who: Who, label: String, user: bool) -> StrandId {
+    pub fn add(&mut self, who: Identity, label: String, user: bool) -> StrandId {
         self.ticks += 1;
         let used = self.ticks;
         if self.table.len() < MAX_STRANDS {

@@ -6,7 +6,7 @@ use guardrail_trace::event::Head;
 
 impl Replay {
     pub(super) fn module_load(&mut self, head: Head, operands: &[u64]) {
-        let Some((name, regions, symbols)) = told(head, operands) else { return };
+        let Some((name, regions, symbols)) = decoded(head, operands) else { return };
         let map = self.state.world.module(&name, &regions, symbols).unwrap_or_default();
         for region in &regions {
             self.forget(region.start, region.start.saturating_add(region.size));
@@ -22,7 +22,7 @@ impl Replay {
 
     /// A module that is not watched was loaded.
     pub(super) fn other_load(&mut self, head: Head, operands: &[u64]) {
-        let Some((name, regions, symbols)) = told(head, operands) else { return };
+        let Some((name, regions, symbols)) = decoded(head, operands) else { return };
         let map = self.state.world.module(&name, &regions, symbols).unwrap_or_default();
         let (name, address) = (name.into(), head.address());
         let functions = map.functions;
@@ -79,7 +79,7 @@ impl Replay {
 }
 
 /// Name, regions and symbols of a module, from its record.
-fn told(head: Head, operands: &[u64]) -> Option<(String, Vec<Region>, &[u64])> {
+fn decoded(head: Head, operands: &[u64]) -> Option<(String, Vec<Region>, &[u64])> {
     let name: Vec<u8> =
         operands.get(1..9)?.iter().flat_map(|w| w.to_le_bytes()).take_while(|&b| b != 0).collect();
     let count = usize::from(head.small);

@@ -231,7 +231,7 @@ impl Replay {
                     running.limit = running.limit.min(head.large as usize);
                 }
             }
-            Kind::Return => self.told_return(v, word(0)),
+            Kind::Return => self.logged_return(v, word(0)),
             Kind::List => self.list(v, head, operands),
             Kind::Meet => self.met(v, head, operands),
             Kind::End => self.finish_block(v),

@@ -20,7 +20,7 @@ fn twice() {
 }
 
 #[test]
-fn twice_through_a_free_that_tells_no_return() {
+fn twice_through_a_free_whose_return_is_not_seen() {
     let mut g = allocated(64);
     for at in [F + 7, F + 12] {
         g.call(at, "kfree", &[HEAP]);
@@ -33,7 +33,7 @@ fn twice_through_a_free_that_tells_no_return() {
 }
 
 #[test]
-fn once_though_the_task_began_a_free_there_before_and_told_no_end() {
+fn once_though_the_task_began_a_free_there_before_whose_end_was_not_seen() {
     let mut g = Guest::new();
     g.by_kernel("kmalloc", &[64, GFP_KERNEL], HEAP);
     // The task had another stack then.

@@ -334,7 +334,7 @@ fn a_reader_between_two_looks_at_a_sequence_is_synchronized() {
 }
 
 #[test]
-fn what_a_plain_flag_hands_over_is_told_once_with_the_flag() {
+fn what_a_plain_flag_hands_over_is_reported_once_with_the_flag() {
     let mut race = Race::new("drcheck");
     race.at = G;
     for task in [8, 9] {

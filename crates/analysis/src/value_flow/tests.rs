@@ -9,7 +9,7 @@ use crate::tests::rng::Rng;
 #[derive(Default)]
 struct Quiet {
     loaded: Value,
-    told: Vec<String>,
+    log: Vec<String>,
     stored: Vec<(u64, Value)>,
 }
 
@@ -21,28 +21,28 @@ impl Memory for Quiet {
         self.stored.push((access.addr, value));
     }
     fn undefined_branch(&mut self, _: &InsnCtx, origin: Origin) {
-        self.told.push(format!("branch {origin}"));
+        self.log.push(format!("branch {origin}"));
     }
     fn undefined_address(&mut self, _: &InsnCtx, _: Access, reg: u8, origin: Origin) {
-        self.told.push(format!("address {} {origin}", gpr_name(reg)));
+        self.log.push(format!("address {} {origin}", gpr_name(reg)));
     }
     fn undefined_port_output(&mut self, _: &InsnCtx, origin: Origin) {
-        self.told.push(format!("port {origin}"));
+        self.log.push(format!("port {origin}"));
     }
     fn rep_move(&mut self, _: &InsnCtx, r: RepRange) {
-        self.told.push(format!("move {:#x} {:#x} {}x{}", r.dst, r.src, r.count, r.elem));
+        self.log.push(format!("move {:#x} {:#x} {}x{}", r.dst, r.src, r.count, r.elem));
     }
     fn rep_set(&mut self, _: &InsnCtx, r: RepRange, value: Value) {
-        self.told.push(format!("set {:#x} {}x{} {:#x}", r.dst, r.count, r.elem, value.undef));
+        self.log.push(format!("set {:#x} {}x{} {:#x}", r.dst, r.count, r.elem, value.undef));
     }
     fn rep_read(&mut self, _: &InsnCtx, _: RepRange) -> Value {
         self.loaded
     }
     fn stack_adjusted(&mut self, _: &InsnCtx, old: u64, new: u64) {
-        self.told.push(format!("stack {old:#x} {new:#x}"));
+        self.log.push(format!("stack {old:#x} {new:#x}"));
     }
     fn unknown(&mut self, _: &InsnCtx, mnemonic: iced_x86::Mnemonic) {
-        self.told.push(format!("unknown {mnemonic:?}"));
+        self.log.push(format!("unknown {mnemonic:?}"));
     }
 }
 
@@ -67,9 +67,9 @@ fn a_test_looks_at_its_bits_only() {
     let mut regs = Regs::new();
     let loads = [access(0, 0x2000, 1, false)];
     let others = Value { undef: 0xfb, origin: 7 };
-    assert!(run(&code, &mut regs, others, &loads, &[]).0.told.is_empty());
+    assert!(run(&code, &mut regs, others, &loads, &[]).0.log.is_empty());
     let hit = Value { undef: 4, origin: 7 };
-    assert_eq!(run(&code, &mut regs, hit, &loads, &[]).0.told, ["branch 7"]);
+    assert_eq!(run(&code, &mut regs, hit, &loads, &[]).0.log, ["branch 7"]);
 }
 
 #[test]
@@ -78,17 +78,17 @@ fn a_mask_in_a_register_counts() {
     let code = [0xb9, 0xff, 0, 0, 0, 0x48, 0x8b, 0x07, 0x21, 0xc8, 0x83, 0xf8, 0x03, 0x74, 0x00];
     let loads = [access(1, 0x2000, 8, false)];
     let high = Value { undef: !0xff, origin: 7 };
-    assert!(run(&code, &mut Regs::new(), high, &loads, &[]).0.told.is_empty());
-    assert_eq!(run(&code, &mut Regs::new(), UNDEFINED, &loads, &[]).0.told, ["branch 7"]);
+    assert!(run(&code, &mut Regs::new(), high, &loads, &[]).0.log.is_empty());
+    assert_eq!(run(&code, &mut Regs::new(), UNDEFINED, &loads, &[]).0.log, ["branch 7"]);
 }
 
 #[test]
-fn an_undefined_address_is_told_once() {
+fn an_undefined_address_is_reported_once() {
     // mov rax, [rdi]; mov rcx, [rax]; mov rcx, [rax+8]
     let code = [0x48, 0x8b, 0x07, 0x48, 0x8b, 0x08, 0x48, 0x8b, 0x48, 0x08];
     let loads = [access(0, 0x2000, 8, false), access(1, 0x3000, 8, false), access(2, 0x3008, 8, false)];
     let (mem, end) = run(&code, &mut Regs::new(), UNDEFINED, &loads, &[]);
-    assert_eq!(mem.told, ["address rax 7"]);
+    assert_eq!(mem.log, ["address rax 7"]);
     assert_eq!(end, RunEnd { next: 3, complete: true, skipped: 0 });
 }
 
@@ -99,7 +99,7 @@ fn the_stack_pointer_is_followed() {
     let log = [access(0, 0x8f00, 8, true), access(4, 0x8f00, 8, false), access(5, 0x8f08, 8, false)];
     let mut regs = Regs::at_entry(0x8f08);
     let (mem, _) = run(&code, &mut regs, Value::DEFINED, &log, &[]);
-    assert_eq!(mem.told, ["stack 0x8f00 0x8ee0", "stack 0x8ee0 0x8f08"]);
+    assert_eq!(mem.log, ["stack 0x8f00 0x8ee0", "stack 0x8ee0 0x8f08"]);
     assert_eq!(regs.rsp(), Some(0x8f10));
 }
 
@@ -129,7 +129,7 @@ fn repeats_come_from_their_record() {
     ];
     let mut regs = Regs::new();
     let (mem, end) = run(&code, &mut regs, Value::DEFINED, &[], &reps);
-    assert_eq!(mem.told, ["set 0x2000 4x8 0x0", "move 0x2020 0x3000 3x1"]);
+    assert_eq!(mem.log, ["set 0x2000 4x8 0x0", "move 0x2020 0x3000 3x1"]);
     assert!(end.complete);
     assert_eq!(regs.get(7).constant(), Some(0x2023));
     // The code is interrupted at the first one: its effect on memory still counts.
@@ -137,7 +137,7 @@ fn repeats_come_from_their_record() {
     let mut mem = Quiet::default();
     let at = block.index_of(0x1002).unwrap();
     block.run(&mut Regs::new(), &mut mem, &[], &reps[..1], 0, at);
-    assert_eq!(mem.told, ["set 0x2000 4x8 0x0"]);
+    assert_eq!(mem.log, ["set 0x2000 4x8 0x0"]);
 }
 
 #[test]
@@ -201,6 +201,6 @@ fn a_fence_on_the_stack_is_no_access() {
     let at = 0xffff_c900_0000_3efc;
     let accesses = [access(0, at, 4, false), access(0, at, 4, true)];
     let (mem, end) = run(&code, &mut regs, UNDEFINED, &accesses, &[]);
-    assert!(end.complete && end.skipped == 0 && mem.stored.is_empty() && mem.told.is_empty());
+    assert!(end.complete && end.skipped == 0 && mem.stored.is_empty() && mem.log.is_empty());
     assert_eq!(regs.flags, 0);
 }

@@ -6,7 +6,7 @@
 
 use super::races::{Known, ONE_WRITER, Pair, judgment, pair};
 use super::triage::Form;
-use super::words::{Cell, How};
+use super::words::{Cell, Kind};
 use super::{DrCheck, Mode};
 use crate::checker::Cx;
 use guardrail_finding::Severity;
@@ -40,13 +40,13 @@ fn is_aligned(mask: u8) -> bool {
 impl DrCheck {
     /// The plain store and the plain load of two accesses; `None` where they are not one of each.
     pub(super) fn plain<'a>(old: &'a Cell, new: &'a Cell) -> Option<(&'a Cell, &'a Cell)> {
-        let (store, load) = match (old.how.writes(), new.how.writes()) {
+        let (store, load) = match (old.kind.writes(), new.kind.writes()) {
             (true, false) => (old, new),
             (false, true) => (new, old),
             _ => return None,
         };
-        let other = |cell: &Cell| cell.how.has(How::ATOMIC) || cell.how.has(How::CALLED);
-        let plain = !store.how.has(How::UPDATE) && !other(store) && !other(load);
+        let other = |cell: &Cell| cell.kind.has(Kind::ATOMIC) || cell.kind.has(Kind::CALLED);
+        let plain = !store.kind.has(Kind::UPDATE) && !other(store) && !other(load);
         let whole = is_aligned(store.mask) && load.mask & !store.mask == 0;
         (plain && whole).then_some((store, load))
     }
@@ -60,9 +60,9 @@ impl DrCheck {
     /// Whether all writers of the bytes are one strand, or hold one lock.
     pub(super) fn one_writer(&self, cx: &Cx<'_>, at: super::words::At, store: &Cell) -> bool {
         let order = &cx.state.order;
-        self.words.cells(at).filter(|cell| cell.how.writes() && cell.mask & store.mask != 0).all(|cell| {
+        self.words.cells(at).filter(|cell| cell.kind.writes() && cell.mask & store.mask != 0).all(|cell| {
             cell.strand == store.strand
-                || cell.how.has(How::FIRST)
+                || cell.kind.has(Kind::FIRST)
                 || order.common(cell.locks, store.locks).is_some()
                 || order.ordered((cell.strand, cell.clock), store.strand)
         })
@@ -80,7 +80,7 @@ impl DrCheck {
             self.published.insert(addr, finding);
             cx.state.order.publish(addr);
         }
-        if old.how.writes() {
+        if old.kind.writes() {
             let before = cx.state.order.knows(new.strand, old.strand);
             self.hand(old, new, before, finding, false);
         }
@@ -97,25 +97,25 @@ impl DrCheck {
     pub(super) fn at_published(&mut self, cx: &mut Cx<'_>, at: super::words::At, word: u64, cell: &Cell) {
         let addr = word + u64::from(cell.mask.trailing_zeros());
         let Some(mut finding) = self.published.get(&addr).copied() else { return };
-        if cell.how.writes() {
+        if cell.kind.writes() {
             let form = self.form(cx.state, cell.pc);
             if self.takes_away(cell, form) {
                 cx.state.order.withhold(addr);
             }
             return;
         }
-        let newest = self.words.cells(at).find(|old| old.how.writes() && old.mask & cell.mask != 0).copied();
+        let newest = self.words.cells(at).find(|old| old.kind.writes() && old.mask & cell.mask != 0).copied();
         let Some(store) = newest.filter(|store| store.strand != cell.strand) else { return };
         // A load that reads nothing new orders nothing.
         let before = cx.state.order.learned(store.strand).filter(|before| *before < store.clock);
         if let Some(before) = before {
             // This load is what orders, and it races itself.
             let locked = cx.state.order.common(store.locks, cell.locks).is_some();
-            if !locked && !store.how.has(How::FIRST) {
+            if !locked && !store.kind.has(Kind::FIRST) {
                 self.race(cx, at, word, &store, cell);
             }
-            if let Some(Known::Told(told)) = self.pairs.get(&pair(&store, cell)) {
-                finding = *told;
+            if let Some(Known::Reported(reported)) = self.pairs.get(&pair(&store, cell)) {
+                finding = *reported;
             }
             self.hand(&store, cell, before, finding, true);
         }
@@ -155,7 +155,7 @@ impl DrCheck {
         if tested && benign {
             finding.count = 0;
             for known in self.pairs.values_mut().chain(self.groups.values_mut()) {
-                if *known == Known::Told(hand.finding) {
+                if *known == Known::Reported(hand.finding) {
                     *known = Known::Flag;
                 }
             }

@@ -85,7 +85,7 @@ impl Sets {
 
     /// The next state of a word after an access with `held`, and whether it is a race.
     pub fn step(&mut self, old: Eraser, cell: &Cell, held: u32) -> (Eraser, bool) {
-        let write = cell.how.writes();
+        let write = cell.kind.writes();
         let refined = match old {
             Eraser::Virgin => return (Eraser::Exclusive(cell.strand), false),
             Eraser::Exclusive(strand) if strand == cell.strand => return (old, false),
@@ -102,13 +102,13 @@ impl Sets {
 
 #[cfg(test)]
 mod tests {
-    use super::super::words::How;
+    use super::super::words::Kind;
     use super::*;
     use crate::order::{Now, StrandId};
 
     fn cell(strand: u32, write: bool) -> Cell {
-        let how = if write { How::WRITE } else { How::default() };
-        Cell::new(0, 0, 0, Now { strand: StrandId(strand), ..Now::default() }, how)
+        let kind = if write { Kind::WRITE } else { Kind::default() };
+        Cell::new(0, 0, 0, Now { strand: StrandId(strand), ..Now::default() }, kind)
     }
 
     #[test]
@@ -117,15 +117,15 @@ mod tests {
         let (a, ab, read) =
             (sets.id(vec![(1, true)]), sets.id(vec![(1, true), (2, true)]), sets.id(vec![(1, false)]));
         let mut state = Eraser::Virgin;
-        let mut told = Vec::new();
+        let mut races = Vec::new();
         for (strand, write, held) in
             [(1, true, 0), (2, false, ab), (1, true, ab), (2, true, a), (1, false, read), (1, true, read)]
         {
             let (next, race) = sets.step(state, &cell(strand, write), held);
             state = next;
-            told.push(race);
+            races.push(race);
         }
-        assert_eq!(told, [false, false, false, false, false, true]);
+        assert_eq!(races, [false, false, false, false, false, true]);
     }
 
     #[test]

@@ -44,7 +44,7 @@ use races::{Group, Known, Open, Pair, Sequence};
 use rustc_hash::FxHashMap;
 use scene::{CallStacks, Scenes};
 use std::collections::{BTreeMap, VecDeque};
-use words::{At, Cell, Eraser, How, Words};
+use words::{At, Cell, Eraser, Kind, Words};
 
 const NAME: &str = "drcheck";
 /// End of the half of the address space that belongs to user space.
@@ -134,12 +134,12 @@ impl DrCheck {
         !self.fixed.iter().any(|&(from, to)| addr >= from && addr < to)
     }
 
-    fn cell(&mut self, cx: &Cx<'_>, pc: u64, how: How) -> Option<Cell> {
+    fn cell(&mut self, cx: &Cx<'_>, pc: u64, kind: Kind) -> Option<Cell> {
         let context = cx.context?;
         let run = context.order.entries.last().map_or(0, |run| run.serial as u32);
         // All accesses of a block are one event.
         self.ticks += 1;
-        Some(Cell::new(pc, self.ticks, run, context.order.now, how))
+        Some(Cell::new(pc, self.ticks, run, context.order.now, kind))
     }
 
     #[inline]
@@ -152,27 +152,20 @@ impl DrCheck {
         if !self.tracked(cx, access.addr, insn.rsp, kind.per_cpu) {
             return;
         }
-        let mut how = How(u8::from(access.store));
-        if kind.updates {
-            how = how.with(How::UPDATE);
-        }
-        if kind.locked {
-            how = how.with(How::ATOMIC);
-        }
-        if kind.per_cpu {
-            how = how.with(How::PER_CPU);
-        }
-        if let Some(cell) = self.cell(cx, insn.addr, how) {
+        let more = [(kind.updates, Kind::UPDATE), (kind.locked, Kind::ATOMIC), (kind.per_cpu, Kind::PER_CPU)];
+        let more = more.into_iter().filter(|(is, _)| *is);
+        let kind = more.fold(Kind(u8::from(access.store)), |set, (_, kind)| set.with(kind));
+        if let Some(cell) = self.cell(cx, insn.addr, kind) {
             self.touch(cx, access.addr, u64::from(access.size), cell);
         }
     }
 
     /// A string instruction or a kernel function accessed a range.
-    fn range(&mut self, cx: &mut Cx<'_>, pc: u64, rsp: Option<u64>, addr: u64, len: u64, how: How) {
+    fn range(&mut self, cx: &mut Cx<'_>, pc: u64, rsp: Option<u64>, addr: u64, len: u64, kind: Kind) {
         if len == 0 || !self.tracked(cx, addr, rsp, false) {
             return;
         }
-        if let Some(cell) = self.cell(cx, pc, how) {
+        if let Some(cell) = self.cell(cx, pc, kind) {
             self.touch(cx, addr, len.min(MAX_RANGE), cell);
         }
     }
@@ -232,7 +225,7 @@ impl DrCheck {
             .words
             .cells(at)
             .filter(others)
-            .filter(|old| old.how.writes() || cell.how.writes())
+            .filter(|old| old.kind.writes() || cell.kind.writes())
             .min_by_key(|old| order.common(old.locks, cell.locks).is_some())
             .copied();
         let sets = &mut self.sets;
@@ -258,7 +251,7 @@ impl DrCheck {
     /// Records what a kernel function reads and writes for the driver.
     fn effects(&mut self, cx: &mut Cx<'_>, out: &Out) {
         let (pc, rsp) = (out.pc, Some(out.entry_rsp));
-        let (read, write) = (How::CALLED, How::CALLED.with(How::WRITE));
+        let (read, write) = (Kind::CALLED, Kind::CALLED.with(Kind::WRITE));
         for effect in out.effects() {
             match effect {
                 Effect::Copy { dst, src, len } => {
@@ -271,8 +264,8 @@ impl DrCheck {
                 }
                 Effect::Define { ptr, len } | Effect::Read { ptr, len } if !out.is_guessed(*ptr) => {
                     if let Some(len) = length(*len, &out.args) {
-                        let how = if matches!(effect, Effect::Read { .. }) { read } else { write };
-                        self.range(cx, pc, rsp, cx.state.pointer(*ptr, &out.args), len, how);
+                        let kind = if matches!(effect, Effect::Read { .. }) { read } else { write };
+                        self.range(cx, pc, rsp, cx.state.pointer(*ptr, &out.args), len, kind);
                     }
                 }
                 _ => {}
@@ -325,22 +318,22 @@ impl Checker for DrCheck {
     fn rep_move(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) {
         let len = range.bytes();
         if !range.io {
-            self.range(cx, insn.addr, insn.rsp, range.src, len, How::default());
-            self.range(cx, insn.addr, insn.rsp, range.dst, len, How::WRITE);
+            self.range(cx, insn.addr, insn.rsp, range.src, len, Kind::default());
+            self.range(cx, insn.addr, insn.rsp, range.dst, len, Kind::WRITE);
         }
     }
 
     fn rep_set(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange, _: Value) {
         let len = range.bytes();
         if !range.io {
-            self.range(cx, insn.addr, insn.rsp, range.dst, len, How::WRITE);
+            self.range(cx, insn.addr, insn.rsp, range.dst, len, Kind::WRITE);
         }
     }
 
     fn rep_read(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) {
         let len = range.bytes();
         if !range.io {
-            self.range(cx, insn.addr, insn.rsp, range.src, len, How::default());
+            self.range(cx, insn.addr, insn.rsp, range.src, len, Kind::default());
         }
     }
 

@@ -1,6 +1,6 @@
 //! Which pairs of accesses race, and how the races are judged.
 
-use super::words::{At, CELLS, Cell, How};
+use super::words::{At, CELLS, Cell, Kind};
 use super::{DrCheck, NAME, text, triage};
 use crate::checker::{Cx, Draft};
 use crate::order::Order;
@@ -21,7 +21,7 @@ pub(super) type Pair = (u64, u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     /// The pair is reported, in the finding with this number.
-    Told(usize),
+    Reported(usize),
     /// The pair is no finding.
     Silent,
     /// The pair races for a flag that hands over what its readers use.
@@ -33,7 +33,7 @@ pub(super) const ONE_WRITER: &str = "flag or index with one writer";
 
 /// What distinguishes findings: the target of the race, the two functions (the smaller first), and whether it
 /// is judged benign.
-pub(super) type Group = (text::Place, u64, u64, bool);
+pub(super) type Group = (text::Target, u64, u64, bool);
 
 /// A race with a plain read, where the run that read may still show that it did no harm.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,7 @@ impl DrCheck {
                 continue;
             }
             foreign |= over;
-            if count < CELLS && conflict(old.how, cell.how, atomic & over == over) {
+            if count < CELLS && conflict(old.kind, cell.kind, atomic & over == over) {
                 if !ordered(order, old, cell) {
                     races[count] = Some(*old);
                     count += 1;
@@ -92,9 +92,9 @@ impl DrCheck {
             }
         }
         if (shared | foreign) & cell.mask == 0 {
-            cell.how = cell.how.with(How::FIRST);
+            cell.kind = cell.kind.with(Kind::FIRST);
         }
-        let locked = if cell.how.has(How::ATOMIC) { cell.mask } else { 0 };
+        let locked = if cell.kind.has(Kind::ATOMIC) { cell.mask } else { 0 };
         self.words.mark(at, foreign, locked);
         for old in handed.iter().flatten() {
             self.was_handed(cx, old, cell);
@@ -108,10 +108,10 @@ impl DrCheck {
 
     /// Whether both sides access memory of one vCPU on that vCPU, and no interrupt can hit in between.
     fn per_cpu(&self, cx: &Cx<'_>, word: u64, old: &Cell, new: &Cell) -> bool {
-        let through_gs = old.how.has(How::PER_CPU) && new.how.has(How::PER_CPU);
+        let through_gs = old.kind.has(Kind::PER_CPU) && new.kind.has(Kind::PER_CPU);
         let is = through_gs
-            || old.how.has(How::PER_CPU)
-            || new.how.has(How::PER_CPU)
+            || old.kind.has(Kind::PER_CPU)
+            || new.kind.has(Kind::PER_CPU)
             || cx.state.order.per_cpu.contains(word);
         if !is {
             return false;
@@ -123,7 +123,7 @@ impl DrCheck {
             return false;
         }
         // Each side is one instruction, which no interrupt divides.
-        let single = |cell: &Cell| !cell.how.writes() || cell.how.has(How::UPDATE);
+        let single = |cell: &Cell| !cell.kind.writes() || cell.kind.has(Kind::UPDATE);
         if through_gs && single(old) && single(new) {
             return true;
         }
@@ -148,7 +148,7 @@ impl DrCheck {
         let finding = match self.pairs.get(&pair).copied() {
             Some(Known::Silent) => return,
             Some(Known::Flag) => NONE,
-            Some(Known::Told(finding)) => {
+            Some(Known::Reported(finding)) => {
                 if let Some(finding) = cx.reports.get_mut(finding) {
                     finding.count += 1;
                 }
@@ -162,7 +162,7 @@ impl DrCheck {
                 match known {
                     Known::Silent => return,
                     Known::Flag => NONE,
-                    Known::Told(finding) => finding,
+                    Known::Reported(finding) => finding,
                 }
             }
         };
@@ -175,7 +175,7 @@ impl DrCheck {
     /// Judges a pair of places that was not seen before. Returns `None` where no further finding can be
     /// reported.
     fn judge(&mut self, cx: &mut Cx<'_>, at: At, word: u64, old: &Cell, new: &Cell) -> Option<Known> {
-        let called = old.how.has(How::CALLED) || new.how.has(How::CALLED);
+        let called = old.kind.has(Kind::CALLED) || new.kind.has(Kind::CALLED);
         // Driver and device hand descriptors back and forth; the order of that is seen elsewhere.
         if !called && cx.state.objects.at(word).is_some_and(|(_, object)| object.class == Class::Dma) {
             return Some(Known::Silent);
@@ -209,17 +209,17 @@ impl DrCheck {
         let mut group = self.group(cx, word, old, new, why.is_some());
         // Functions that keep statistics keep many.
         if why == Some(STATISTICS) && (self.is_statistics(cx, old) || self.is_statistics(cx, new)) {
-            group.0 = text::Place::Address(0);
+            group.0 = text::Target::Address(0);
         }
         let known = match self.groups.get(&group).copied() {
-            Some(Known::Told(finding)) => {
+            Some(Known::Reported(finding)) => {
                 if let Some(finding) = cx.reports.get_mut(finding) {
                     finding.count += 1;
                 }
-                Known::Told(finding)
+                Known::Reported(finding)
             }
             Some(known) => known,
-            None => Known::Told(self.tell(cx, word, old, new, pair(old, new), why)?),
+            None => Known::Reported(self.report(cx, word, old, new, pair(old, new), why)?),
         };
         if self.groups.len() < MAX_PAIRS {
             self.groups.insert(group, known);
@@ -236,7 +236,7 @@ impl DrCheck {
         (old, new): (&Cell, &Cell),
         forms: (triage::Form, triage::Form),
     ) -> Option<&'static str> {
-        let ((write, by), read) = match (old.how.writes(), new.how.writes()) {
+        let ((write, by), read) = match (old.kind.writes(), new.kind.writes()) {
             (true, false) => ((old, forms.0), new),
             (false, true) => ((new, forms.1), old),
             _ => return None,
@@ -247,7 +247,7 @@ impl DrCheck {
             let others: Vec<(u64, u8)> = self
                 .words
                 .cells(at)
-                .filter(|cell| cell.how.writes() && cell.mask & write.mask != 0)
+                .filter(|cell| cell.kind.writes() && cell.mask & write.mask != 0)
                 .map(|cell| (cell.pc, cell.mask))
                 .collect();
             let same = |&(pc, mask): &(u64, u8)| {
@@ -289,9 +289,9 @@ impl DrCheck {
 
     fn group(&self, cx: &Cx<'_>, word: u64, old: &Cell, new: &Cell, benign: bool) -> Group {
         let over = if old.mask & new.mask == 0 { new.mask } else { old.mask & new.mask };
-        let place = text::place(cx.state, word + u64::from(over.trailing_zeros()), old.pc);
+        let target = text::group_target(cx.state, word + u64::from(over.trailing_zeros()), old.pc);
         let (a, b) = (text::function(cx.state, old.pc), text::function(cx.state, new.pc));
-        (place, a.min(b), a.max(b), benign)
+        (target, a.min(b), a.max(b), benign)
     }
 
     /// Whether the access is in a function that gathers statistics.
@@ -301,7 +301,7 @@ impl DrCheck {
         driver.any(|frame| ["stats", "statistics"].iter().any(|word| frame.function.contains(word)))
     }
 
-    fn tell(
+    fn report(
         &mut self,
         cx: &mut Cx<'_>,
         word: u64,
@@ -342,17 +342,17 @@ impl DrCheck {
                 ..Draft::error(message)
             }
         })?;
-        if let Some(told) = cx.reports.get_mut(finding)
-            && told.event == cx.event
+        if let Some(found) = cx.reports.get_mut(finding)
+            && found.event == cx.event
         {
-            told.context = scenes.describe(state, new.scene);
+            found.context = scenes.describe(state, new.scene);
         }
         Some(finding)
     }
 
     /// Whether the run that read without a lock has read again under a lock that the writer holds.
     fn read_again_under_lock(&self, cx: &Cx<'_>, at: At, old: &Cell, new: &Cell) -> bool {
-        let (read, write) = match (old.how.writes(), new.how.writes()) {
+        let (read, write) = match (old.kind.writes(), new.kind.writes()) {
             (false, true) => (old, new),
             (true, false) => (new, old),
             _ => return false,
@@ -369,7 +369,7 @@ impl DrCheck {
     /// Whether the read lies between two looks of its run at another word that the writer counts up under the
     /// same lock. Then the looks are no race either.
     fn reads_a_sequence(&mut self, cx: &mut Cx<'_>, word: u64, old: &Cell, new: &Cell) -> bool {
-        let (read, write) = match (old.how.writes(), new.how.writes()) {
+        let (read, write) = match (old.kind.writes(), new.kind.writes()) {
             (false, true) => (old, new),
             (true, false) => (new, old),
             _ => return false,
@@ -377,7 +377,7 @@ impl DrCheck {
         if write.locks.0 == 0 {
             return false;
         }
-        if read.how.has(How::AGAIN) && self.form(cx.state, write.pc) == triage::Form::Count {
+        if read.kind.has(Kind::AGAIN) && self.form(cx.state, write.pc) == triage::Form::Count {
             self.note_sequence(Sequence {
                 run: read.run,
                 first: read.event,
@@ -402,12 +402,12 @@ impl DrCheck {
     /// Drops the finding of a pair of places that is no race after all.
     fn silence(&mut self, cx: &mut Cx<'_>, pair: Pair) {
         let known = self.pairs.insert(pair, Known::Silent);
-        let Some(Known::Told(finding)) = known else { return };
-        if let Some(told) = cx.reports.get_mut(finding) {
-            told.count = 0;
+        let Some(Known::Reported(finding)) = known else { return };
+        if let Some(found) = cx.reports.get_mut(finding) {
+            found.count = 0;
         }
         for known in self.pairs.values_mut().chain(self.groups.values_mut()) {
-            if *known == Known::Told(finding) {
+            if *known == Known::Reported(finding) {
                 *known = Known::Silent;
             }
         }
@@ -422,7 +422,7 @@ impl DrCheck {
 
     /// Remembers a race with a read: the rest of the run may clear it.
     fn open(&mut self, cx: &Cx<'_>, pair: Pair, finding: usize, word: u64, old: &Cell, new: &Cell) {
-        let (read, write) = match (old.how.writes(), new.how.writes()) {
+        let (read, write) = match (old.kind.writes(), new.kind.writes()) {
             (false, true) => (old, new),
             (true, false) => (new, old),
             _ => return,
@@ -450,7 +450,7 @@ impl DrCheck {
     /// Checks whether the new access is the second look of a run at a word that it raced for.
     #[cold]
     pub(super) fn look_again(&mut self, cx: &mut Cx<'_>, word: u64, new: &Cell) {
-        if new.how.writes() {
+        if new.kind.writes() {
             return;
         }
         let mut sequence = None;
@@ -524,13 +524,13 @@ pub(super) fn judgment(why: Option<&str>) -> String {
 
 /// Whether two accesses to the same bytes conflict, apart from order and locks. `atomic` means that other
 /// accesses to the bytes are atomic.
-fn conflict(a: How, b: How, atomic: bool) -> bool {
+fn conflict(a: Kind, b: Kind, atomic: bool) -> bool {
     if !a.writes() && !b.writes() {
         return false;
     }
     // `atomic_read` and `atomic_set` are plain and do not conflict. A plain update of an atomic does.
-    let plain = |how: How| !how.has(How::ATOMIC) && how.has(How::UPDATE) && how.writes();
-    match (a.has(How::ATOMIC), b.has(How::ATOMIC)) {
+    let plain = |kind: Kind| !kind.has(Kind::ATOMIC) && kind.has(Kind::UPDATE) && kind.writes();
+    match (a.has(Kind::ATOMIC), b.has(Kind::ATOMIC)) {
         (true, true) => false,
         (true, false) => plain(b),
         (false, true) => plain(a),
@@ -542,7 +542,7 @@ fn conflict(a: How, b: How, atomic: bool) -> bool {
 fn ordered(order: &Order, old: &Cell, new: &Cell) -> bool {
     order.common(old.locks, new.locks).is_some()
         || order.ordered((old.strand, old.clock), new.strand)
-        || old.how.has(How::FIRST) && order.ordered_fully((old.strand, old.clock), new.strand)
+        || old.kind.has(Kind::FIRST) && order.ordered_fully((old.strand, old.clock), new.strand)
 }
 
 #[cfg(test)]
@@ -551,9 +551,9 @@ mod tests {
 
     #[test]
     fn atomics_conflict_with_plain_updates_alone() {
-        let (read, write) = (How::default(), How::WRITE);
-        let update = write.with(How::UPDATE);
-        let atomic = update.with(How::ATOMIC);
+        let (read, write) = (Kind::default(), Kind::WRITE);
+        let update = write.with(Kind::UPDATE);
+        let atomic = update.with(Kind::ATOMIC);
         for (a, b, elsewhere, expected) in [
             (read, read, false, false),
             (read, write, false, true),

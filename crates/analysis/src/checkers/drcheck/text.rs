@@ -1,7 +1,7 @@
 //! Text for reports of races.
 
 use super::scene::Scene;
-use super::words::{Cell, How};
+use super::words::{Cell, Kind};
 use crate::checkers::names;
 use crate::level::Level;
 use crate::machine::{Object, State};
@@ -10,8 +10,8 @@ use crate::stacks::StackId;
 use guardrail_finding::{AccessInfo, Frame};
 
 /// The kind of an access as text: `read`, `write` or `update`.
-pub(super) fn verb(how: How) -> &'static str {
-    match (how.has(How::UPDATE), how.writes()) {
+pub(super) fn verb(kind: Kind) -> &'static str {
+    match (kind.has(Kind::UPDATE), kind.writes()) {
         (true, true) => "update",
         (false, true) => "write",
         _ => "read",
@@ -21,7 +21,7 @@ pub(super) fn verb(how: How) -> &'static str {
 /// What one side accessed: the part of the word that its cell covers.
 pub(super) fn access(word: u64, cell: &Cell) -> AccessInfo {
     AccessInfo {
-        what: verb(cell.how).to_owned(),
+        what: verb(cell.kind).to_owned(),
         address: format!("{:#x}", word + u64::from(cell.mask.trailing_zeros())),
         size: u64::from(cell.mask.count_ones()),
     }
@@ -75,7 +75,7 @@ fn is_netdev(state: &State, at: u64) -> bool {
 
 /// The target of a race, without the element of an array.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Place {
+pub(super) enum Target {
     /// A variable of the module, and an offset in it.
     Variable(u64, u64),
     /// A member of objects of a type, by name.
@@ -89,19 +89,19 @@ pub(super) enum Place {
 /// Objects up to this size in bytes are no arrays.
 const SMALL: u64 = 512;
 
-/// The target at an address, for code at `pc`.
-pub(super) fn place(state: &State, addr: u64, pc: u64) -> Place {
+/// The target that groups findings, of an address and code at `pc`.
+pub(super) fn group_target(state: &State, addr: u64, pc: u64) -> Target {
     if let Some((_, range, _)) = state.modules.variable_at(addr) {
-        return Place::Variable(range.start, addr - range.start);
+        return Target::Variable(range.start, addr - range.start);
     }
     let Some((_, object)) = state.objects.at(addr).filter(|(_, object)| addr >= object.start) else {
-        return Place::Address(addr);
+        return Target::Address(addr);
     };
     let module = state.modules.at(pc).map_or("", |(_, module)| module.name.as_str());
     let offset = addr - object.start;
     match member(state, object, module, offset) {
-        Some(name) => Place::Member(without_indices(&name)),
-        None => Place::Object(object.allocated, object.size, (object.size <= SMALL).then_some(offset)),
+        Some(name) => Target::Member(without_indices(&name)),
+        None => Target::Object(object.allocated, object.size, (object.size <= SMALL).then_some(offset)),
     }
 }
 
@@ -148,7 +148,7 @@ impl Side<'_> {
     pub fn describe(&self) -> String {
         let n = self.cell.mask.count_ones();
         let plural = if n == 1 { "" } else { "s" };
-        format!("{} of {n} byte{plural} in {} ({})", verb(self.cell.how), self.function, self.level().name())
+        format!("{} of {n} byte{plural} in {} ({})", verb(self.cell.kind), self.function, self.level().name())
     }
 }
 

@@ -24,37 +24,37 @@ const NONE: u32 = u32::MAX;
 
 /// Kind of an access: a set of the constants below.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct How(pub u8);
+pub(super) struct Kind(pub u8);
 
-impl How {
+impl Kind {
     /// It wrote the bytes.
-    pub const WRITE: How = How(1);
+    pub const WRITE: Kind = Kind(1);
     /// It read and wrote, in one instruction.
-    pub const UPDATE: How = How(2);
+    pub const UPDATE: Kind = Kind(2);
     /// It was an atomic instruction.
-    pub const ATOMIC: How = How(4);
+    pub const ATOMIC: Kind = Kind(4);
     /// It used the per-CPU segment.
-    pub const PER_CPU: How = How(8);
+    pub const PER_CPU: Kind = Kind(8);
     /// No other access to the bytes came before it.
-    pub const FIRST: How = How(16);
+    pub const FIRST: Kind = Kind(16);
     /// A kernel function made it for the driver.
-    pub const CALLED: How = How(32);
+    pub const CALLED: Kind = Kind(32);
     /// The same run of the driver read the bytes again under the same circumstances.
-    pub const AGAIN: How = How(64);
+    pub const AGAIN: Kind = Kind(64);
 
     /// The bits that distinguish kinds of accesses.
     const KIND: u8 = 1 | 2 | 4 | 8;
 
-    pub fn has(self, other: How) -> bool {
+    pub fn has(self, other: Kind) -> bool {
         self.0 & other.0 == other.0
     }
 
-    pub fn with(self, other: How) -> How {
-        How(self.0 | other.0)
+    pub fn with(self, other: Kind) -> Kind {
+        Kind(self.0 | other.0)
     }
 
     pub fn writes(self) -> bool {
-        self.has(How::WRITE)
+        self.has(Kind::WRITE)
     }
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Cell {
     /// Which bytes of the word it covers, one bit each.
     pub mask: u8,
     /// Kind of the access.
-    pub how: How,
+    pub kind: Kind,
     /// What was off: irqs 1, softirqs 2, preemption 4.
     pub off: u8,
 }
@@ -95,7 +95,7 @@ impl Cell {
         self.strand == new.strand
             && self.clock == new.clock
             && self.locks == new.locks
-            && (self.how.0 ^ new.how.0) & How::KIND == 0
+            && (self.kind.0 ^ new.kind.0) & Kind::KIND == 0
             && self.mask & new.mask == new.mask
             && self.off == new.off
     }
@@ -104,13 +104,13 @@ impl Cell {
     fn yields_to(&self, new: &Cell) -> bool {
         self.strand == new.strand
             && self.locks == new.locks
-            && (self.how.0 ^ new.how.0) & How::KIND == 0
+            && (self.kind.0 ^ new.kind.0) & Kind::KIND == 0
             && new.mask & self.mask == self.mask
             && self.off & new.off == new.off
     }
 
     /// A cell of an access whose place in a word is not known yet.
-    pub fn new(pc: u64, event: u64, run: u32, now: crate::order::Now, how: How) -> Cell {
+    pub fn new(pc: u64, event: u64, run: u32, now: crate::order::Now, kind: Kind) -> Cell {
         Cell {
             pc,
             event,
@@ -123,7 +123,7 @@ impl Cell {
             locks: now.locks,
             next: NONE,
             mask: 0,
-            how,
+            kind,
             off: off_bits(now.off),
         }
     }
@@ -310,7 +310,7 @@ impl Words {
         }
         cell.last = new.event;
         if cell.run == new.run {
-            cell.how = cell.how.with(How::AGAIN);
+            cell.kind = cell.kind.with(Kind::AGAIN);
         }
         true
     }
@@ -361,9 +361,9 @@ impl Words {
             let rank = if cell.yields_to(&new) {
                 0
             } else if cell.strand == new.strand {
-                1 + u8::from(cell.how.writes())
+                1 + u8::from(cell.kind.writes())
             } else {
-                3 + u8::from(cell.how.writes())
+                3 + u8::from(cell.kind.writes())
             };
             // Among equal ones the oldest is evicted, and older ones are visited later.
             if victim.is_none_or(|(best, _, _)| rank <= best) {
@@ -413,7 +413,7 @@ impl Words {
             self.used_cells -= 1;
             return None;
         }
-        self.cells.push(Cell::new(0, 0, 0, crate::order::Now::default(), How::default()));
+        self.cells.push(Cell::new(0, 0, 0, crate::order::Now::default(), Kind::default()));
         Some(self.cells.len() as u32 - 1)
     }
 
@@ -492,18 +492,18 @@ mod tests {
     use super::*;
     use crate::order::Now;
 
-    fn cell(strand: u32, how: How, mask: u8) -> Cell {
+    fn cell(strand: u32, kind: Kind, mask: u8) -> Cell {
         let now = Now { strand: StrandId(strand), ..Now::default() };
-        Cell { mask, ..Cell::new(u64::from(strand), 1, 0, now, how) }
+        Cell { mask, ..Cell::new(u64::from(strand), 1, 0, now, kind) }
     }
 
     #[test]
     fn a_word_keeps_writes_and_distinct_strands() {
         let mut words = Words::default();
         let at = words.at(0x1000);
-        words.push(at, cell(1, How::WRITE, 0xff));
+        words.push(at, cell(1, Kind::WRITE, 0xff));
         for strand in 2..20 {
-            words.push(at, cell(strand, How::default(), 0xff));
+            words.push(at, cell(strand, Kind::default(), 0xff));
         }
         let kept: Vec<u32> = words.cells(at).map(|c| c.strand.0).collect();
         assert_eq!(kept, [19, 18, 17, 16, 15, 14, 13, 1]);
@@ -513,13 +513,13 @@ mod tests {
     fn an_access_stands_for_an_older_one_of_its_kind() {
         let mut words = Words::default();
         let at = words.at(0x1000);
-        words.push(at, cell(1, How::WRITE, 0x0f));
-        words.push(at, cell(2, How::WRITE, 0x0f));
-        words.push(at, cell(1, How::WRITE, 0xff));
+        words.push(at, cell(1, Kind::WRITE, 0x0f));
+        words.push(at, cell(2, Kind::WRITE, 0x0f));
+        words.push(at, cell(1, Kind::WRITE, 0xff));
         let kept: Vec<(u32, u8)> = words.cells(at).map(|c| (c.strand.0, c.mask)).collect();
         assert_eq!(kept, [(1, 0xff), (2, 0x0f)]);
-        assert!(words.repeats(at, &cell(1, How::WRITE, 0x01)));
-        assert!(!words.repeats(at, &cell(1, How::default(), 0x01)));
+        assert!(words.repeats(at, &cell(1, Kind::WRITE, 0x01)));
+        assert!(!words.repeats(at, &cell(1, Kind::default(), 0x01)));
     }
 
     #[test]
@@ -527,7 +527,7 @@ mod tests {
         let mut words = Words::default();
         for addr in (0x1000..0x4000).step_by(8) {
             let at = words.at(addr);
-            words.push(at, cell(1, How::WRITE, 0xff));
+            words.push(at, cell(1, Kind::WRITE, 0xff));
             words.mark(at, 0xff, 0xff);
         }
         words.clear(0x1ffc, 0x3001);
@@ -542,8 +542,8 @@ mod tests {
     fn what_code_has_touched_is_forgotten_with_the_code() {
         let mut words = Words::default();
         let (a, b) = (words.at(0x1000), words.at(0x2000));
-        words.push(a, cell(1, How::WRITE, 0xff));
-        words.push(b, cell(2, How::WRITE, 0xff));
+        words.push(a, cell(1, Kind::WRITE, 0xff));
+        words.push(b, cell(2, Kind::WRITE, 0xff));
         words.forget_code(1, 2);
         assert_eq!((words.cells(a).count(), words.cells(b).count()), (0, 1));
     }
@@ -553,7 +553,7 @@ mod tests {
         let mut words = Words::new(1000, 16);
         for addr in (0..(1u64 << 20)).step_by(8) {
             let at = words.at(addr);
-            words.push(at, cell(1, How::WRITE, 0xff));
+            words.push(at, cell(1, Kind::WRITE, 0xff));
         }
         assert!(words.cells.len() <= 1000 && words.index.len() <= 16);
         let at = words.at((1 << 20) - 8);

@@ -28,7 +28,7 @@ struct Usage {
     inside: [Option<Taken>; 2],
     /// Where it was taken elsewhere while such interrupts were enabled.
     outside: [Option<Taken>; 2],
-    told: [bool; 2],
+    reported: [bool; 2],
 }
 
 /// All classes of locks.
@@ -71,7 +71,7 @@ impl Usages {
             }
             let (Some(in_irq), Some(with_on)) = (&usage.inside[i], &usage.outside[i]) else { continue };
             let readers = in_irq.mode == LockMode::Shared && with_on.mode == LockMode::Shared;
-            if readers || std::mem::replace(&mut usage.told[i], true) {
+            if readers || std::mem::replace(&mut usage.reported[i], true) {
                 continue;
             }
             let (in_irq, with_on) = (in_irq.clone(), with_on.clone());

@@ -98,7 +98,7 @@ impl Replay {
                     }
                     Effect::Sync(SyncOp::Release { key: Key::Global("device"), .. }) => {
                         if let Some(context) = self.contexts.get_mut(c) {
-                            self.state.order.tells_device(&mut context.order, true);
+                            self.state.order.signals_device(&mut context.order, true);
                         }
                         let lets = |context: &Context| context.order.lets_device_interrupt();
                         if self.contexts.get(c).is_some_and(lets) && self.state.order.parts().states {
@@ -125,7 +125,7 @@ impl Replay {
         if let Some(context) = self.contexts.get_mut(c) {
             context.order.now.clock = self.state.order.clock(strand);
         }
-        self.tell_steps(v, c, stack);
+        self.report_steps(v, c, stack);
         (late || !moving.is_empty()).then(|| Pending {
             rsp: 0,
             summary: late.then(|| Arc::clone(summary)),
@@ -157,7 +157,7 @@ impl Replay {
                             by_kernel: pending.by_kernel,
                             off: pending.off,
                         };
-                        self.drop_told_twice(c, &lock);
+                        self.drop_repeated(c, &lock);
                         self.hold(v, c, lock);
                     }
                 }
@@ -174,7 +174,7 @@ impl Replay {
             }
         }
         self.state.order.returned(strand, &pending.moving, result);
-        self.tell_steps(v, c, pending.stack);
+        self.report_steps(v, c, pending.stack);
     }
 
     /// A call has returned: the one with rsp `rsp`, or the innermost.
@@ -206,7 +206,7 @@ impl Replay {
 
     /// Passes the steps of objects to the checkers. `call` is the stack of the call that caused them, where
     /// the context is back from it.
-    pub(super) fn tell_steps(&mut self, v: usize, c: usize, call: StackId) {
+    pub(super) fn report_steps(&mut self, v: usize, c: usize, call: StackId) {
         for mut step in self.state.order.take_steps() {
             let context = self.contexts.get(c);
             let place = match step.cause {

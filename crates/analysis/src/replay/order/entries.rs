@@ -4,7 +4,7 @@ use super::functions::Caller;
 use crate::level::Level;
 use crate::machine::Out;
 use crate::order::{
-    Acquired, DEVICE, Entry, GRACE, HANDLERS, LIBRARY, Name, Now, Order, RCU, StrandId, Who, is_task,
+    Acquired, DEVICE, Entry, GRACE, HANDLERS, Identity, LIBRARY, Name, Now, Order, RCU, StrandId, is_task,
 };
 use crate::replay::{Entering, Replay};
 use crate::stacks::{StackId, same_stack};
@@ -96,36 +96,36 @@ impl Replay {
     fn base_strand(&mut self, v: usize, c: usize, function: u64) -> Option<StrandId> {
         let context = self.contexts.get(c)?;
         let who = if is_task(context.level) {
-            Who::Task { task: context.task, pid: context.pid }
+            Identity::Task { task: context.task, pid: context.pid }
         } else {
-            Who::Interrupt { cpu: v as u32, level: context.level, function }
+            Identity::Interrupt { cpu: v as u32, level: context.level, function }
         };
         Some(self.strand(who, None))
     }
 
-    fn strand(&mut self, who: Who, callback: Option<(usize, usize, u32)>) -> StrandId {
+    fn strand(&mut self, who: Identity, callback: Option<(usize, usize, u32)>) -> StrandId {
         if let Some(strand) = self.state.order.strand(who) {
             return strand;
         }
         let function =
             |addr: u64| if addr == 0 { "?".to_owned() } else { self.state.frame(addr, false).function };
         let label = match (who, callback) {
-            (Who::Task { task, pid }, _) => format!("the thread {}", self.state.thread_name(task, pid)),
-            (Who::Serial { .. }, Some(callback)) => {
+            (Identity::Task { task, pid }, _) => format!("the thread {}", self.state.thread_name(task, pid)),
+            (Identity::Serial { .. }, Some(callback)) => {
                 let (name, object) = self.state.order.callback_words(callback);
                 format!("the callback {name} of {object}")
             }
-            (Who::Serial { .. }, None) => String::new(),
-            (Who::Work { function: at, item }, _) => format!("the work {} of {item:#x}", function(at)),
-            (Who::Interrupt { cpu: ONE_AT_A_TIME, function: at, .. }, _) => {
+            (Identity::Serial { .. }, None) => String::new(),
+            (Identity::Work { function: at, item }, _) => format!("the work {} of {item:#x}", function(at)),
+            (Identity::Interrupt { cpu: ONE_AT_A_TIME, function: at, .. }, _) => {
                 let module = self.state.modules.other_at(at).map_or("?", |module| &module.name);
                 format!("the interrupt handler in {module}")
             }
-            (Who::Interrupt { cpu, level, function: at }, _) => {
+            (Identity::Interrupt { cpu, level, function: at }, _) => {
                 format!("{} in {}s on CPU {cpu}", function(at), level.name())
             }
         };
-        let user = matches!(who, Who::Task { task, .. } if self.state.is_user(task));
+        let user = matches!(who, Identity::Task { task, .. } if self.state.is_user(task));
         self.state.order.add_strand(who, label, user)
     }
 
@@ -204,7 +204,7 @@ impl Replay {
             self.state.order.hand_begins(&mut context.order, hand);
         }
         self.take_holds(v, c, entering.task, entering.rsp);
-        self.tell_steps(v, c, StackId::default());
+        self.report_steps(v, c, StackId::default());
         self.each(v, Some(c), |checker, cx| checker.entered(cx, &entry));
     }
 
@@ -223,15 +223,15 @@ impl Replay {
         if let Some((chart, cb, instance)) = serial
             && (!is_task(level) || self.is_worker(c, caller, chart))
         {
-            return Some(self.strand(Who::Serial { chart, callback: cb, instance }, callback));
+            return Some(self.strand(Identity::Serial { chart, callback: cb, instance }, callback));
         }
         if is_task(level) && caller.worker && self.state.order.parts().deferral {
-            return Some(self.strand(Who::Work { function, item }, None));
+            return Some(self.strand(Identity::Work { function, item }, None));
         }
         if level == Level::Hardirq && caller.handler != 0 {
             // The handler of one line runs on one CPU at a time, no matter what it calls back.
             let function = caller.handler;
-            return Some(self.strand(Who::Interrupt { cpu: ONE_AT_A_TIME, level, function }, None));
+            return Some(self.strand(Identity::Interrupt { cpu: ONE_AT_A_TIME, level, function }, None));
         }
         self.base_strand(v, c, function)
     }
@@ -352,7 +352,7 @@ impl Replay {
     }
 
     /// The log says that a driver function returns to the kernel with `result`.
-    pub(in crate::replay) fn told_return(&mut self, v: usize, result: u64) {
+    pub(in crate::replay) fn logged_return(&mut self, v: usize, result: u64) {
         if !self.order.on || self.vcpus[v].running.is_none() {
             return self.finish_block(v);
         }
@@ -407,7 +407,7 @@ impl Replay {
             }
         }
         context.order.now.clock = self.state.order.clock(entry.strand);
-        self.tell_steps(v, c, StackId::default());
+        self.report_steps(v, c, StackId::default());
         self.each(v, Some(c), |checker, cx| checker.left(cx, &entry));
         let Some(context) = self.contexts.get_mut(c) else { return };
         context.order.entries.pop();

@@ -12,7 +12,7 @@ impl Replay {
     /// Drops an exclusive lock that the context holds already. A thread takes such a lock once. A second time
     /// is the outer of two functions that both report it, as `refcount_dec_and_mutex_lock` calls
     /// `mutex_lock`.
-    pub(super) fn drop_told_twice(&mut self, c: usize, lock: &Acquired) {
+    pub(super) fn drop_repeated(&mut self, c: usize, lock: &Acquired) {
         let kind = self.state.order.lock(lock.lock).map(|info| info.kind);
         if lock.mode != LockMode::Exclusive || !matches!(kind, Some(LockKind::Spin | LockKind::Mutex)) {
             return;

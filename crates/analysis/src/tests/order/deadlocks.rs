@@ -66,7 +66,7 @@ fn a_lock_that_the_thread_holds_already() {
 }
 
 #[test]
-fn a_lock_that_two_functions_tell_of_is_taken_once() {
+fn a_lock_that_two_functions_report_is_taken_once() {
     let mut g = Guest::checked("lockcheck");
     let a = task(1);
     g.by(&a).enter("vfs_read", &[]).called("_raw_spin_lock", &[A], 0).called("_raw_spin_lock", &[A], 0);

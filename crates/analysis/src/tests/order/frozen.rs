@@ -45,7 +45,7 @@ fn what_users_did_comes_before_the_system_sleeps_and_what_they_do_comes_after() 
 }
 
 #[test]
-fn logs_that_do_not_tell_threads_of_users_have_their_names() {
+fn logs_that_do_not_name_user_threads_have_their_names() {
     let mut g = Guest::new();
     for (n, name) in ["kworker", "kswapd0", "irq/9", "sh"].into_iter().enumerate() {
         is(&mut g, &task(n as u64 + 1), 0, if n == 0 { "kw/0:1" } else { name });

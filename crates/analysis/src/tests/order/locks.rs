@@ -112,7 +112,7 @@ fn memory_that_is_used_again_has_another_lock() {
 }
 
 #[test]
-fn unlocks_without_a_lock_are_told() {
+fn unlocks_without_a_lock_are_reported() {
     let mut g = Guest::new();
     let a = task(1);
     g.by(&a).enter("vfs_read", &[]).called("_raw_spin_unlock", &[LOCK], 0);

@@ -105,7 +105,7 @@ fn a_string_instruction_accesses_all_cells() {
 }
 
 #[test]
-fn per_cpu_memory_is_told() {
+fn per_cpu_memory_is_recognized() {
     let mut g = Guest::new();
     let base = HEAP + 64 * 20;
     g.words(0, &[Head::encode(Kind::Global, Global::GsBase as u8, 0), base]);

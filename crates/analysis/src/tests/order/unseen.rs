@@ -40,7 +40,7 @@ fn a_call_that_names_no_object_wakes_callbacks_of_objects_to_come() {
 }
 
 #[test]
-fn what_a_probe_tells_a_library_comes_before_what_that_calls_back() {
+fn what_a_probe_passes_to_a_library_comes_before_what_that_calls_back() {
     let mut g = Guest::new();
     g.load_other();
     let a = task(1);
@@ -75,7 +75,7 @@ fn what_sets_a_device_going_comes_before_its_interrupts() {
 }
 
 #[test]
-fn a_requested_handler_may_run_before_the_device_is_told_to() {
+fn a_requested_handler_may_run_before_the_device_is_allowed_to() {
     let mut g = Guest::new();
     let a = task(1);
     g.by(&a).enter("probe_caller", &[T, 0]).write(1).called("iowrite32", &[1, 0x6000], 0);
