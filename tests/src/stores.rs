@@ -2,7 +2,7 @@
 //! instruction, and the correct twin causes no report.
 
 use crate::{guardrail, vm_name};
-use guardrail_rewrite::border::life::Hooks;
+use guardrail_rewrite::border::runtime::Exports;
 use guardrail_rewrite::passes::checks::Checks;
 use guardrail_rewrite::{Object, rewrite};
 use guardrail_vm::{Cache, kbuild, kernels, packages::Packages, runtime};
@@ -35,8 +35,7 @@ pub fn checked(kernel: &str) -> Result<(), Failed> {
     let packages = Packages::new(&Cache::open()?);
     let found = kernels::find(&packages, kernel)?;
     let runtime = runtime::ensure(&packages, &found)?;
-    let symbols = std::fs::read_to_string(&runtime.symbols)?;
-    let hooks = Hooks::of("guardrail.ko", std::fs::read(&runtime.module)?)?;
+    let exports = Exports::read("guardrail.ko", std::fs::read(&runtime.module)?)?;
     let folder = tempfile::tempdir()?;
     let sources = folder.path().join("stores");
     std::fs::create_dir(&sources)?;
@@ -50,7 +49,7 @@ pub fn checked(kernel: &str) -> Result<(), Failed> {
     kbuild::run(&packages, &found, &script, &["--name", "stores"], &rest)?;
     std::fs::copy(&runtime.module, folder.path().join("guardrail.ko"))?;
     let guard = |name: &str| -> Result<(Object, String), Failed> {
-        let mut checks = Checks::new(1).guarded(name, &symbols).completing(hooks);
+        let mut checks = Checks::new(1).guarded(name, &exports);
         let file = std::fs::read(sources.join(format!("{name}.ko")))?;
         let rewritten = rewrite(name, file, &mut [&mut checks])?;
         let path = folder.path().join(format!("{name}.ko"));

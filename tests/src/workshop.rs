@@ -3,7 +3,7 @@
 use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_kernel::isolation::{Isolation, types};
 use guardrail_rewrite::border::annotations::border;
-use guardrail_rewrite::border::life::Hooks;
+use guardrail_rewrite::border::runtime::Exports;
 use guardrail_rewrite::passes::checks::Checks;
 use guardrail_rewrite::{Object, RewriteError, rewrite};
 use guardrail_vm::kernels;
@@ -20,8 +20,7 @@ pub struct Workshop {
     /// The runtime module, `guardrail.ko`, built for the kernel.
     pub runtime: Vec<u8>,
     image: KernelImage,
-    symbols: String,
-    hooks: Hooks,
+    exports: Exports,
 }
 
 impl Workshop {
@@ -33,8 +32,7 @@ impl Workshop {
         Ok(Workshop {
             modules: Modules::of(&kernel)?,
             image: KernelImage::open(&kernel.vmlinuz)?,
-            symbols: std::fs::read_to_string(&built.symbols)?,
-            hooks: Hooks::of("guardrail.ko", runtime.clone())?,
+            exports: Exports::read("guardrail.ko", runtime.clone())?,
             runtime,
         })
     }
@@ -61,8 +59,7 @@ impl Workshop {
         let driver = &plan.driver;
         let found = border(&self.isolation(plan, table)?, &Object::read(&driver.name, &driver.bytes)?);
         let mut checks = Checks::new(1)
-            .guarded(&driver.name, &self.symbols)
-            .completing(self.hooks)
+            .guarded(&driver.name, &self.exports)
             .trusting(trusted.iter().cloned())
             .interposing(found.interposition);
         let rewritten = rewrite(&driver.name, driver.bytes.clone(), &mut [&mut checks]);

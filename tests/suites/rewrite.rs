@@ -1,5 +1,6 @@
 //! Rewritten drivers in guests: they load, work as before, and the kernel's code tables stay valid.
 
+use guardrail_rewrite::border::runtime::Exports;
 use guardrail_rewrite::border::{Action, Interposition, Step, Value, When, Wrapper};
 use guardrail_rewrite::passes::checks::Checks;
 use guardrail_rewrite::passes::spread::Spread;
@@ -136,13 +137,17 @@ fn works(kernel: &str, driver: &str) -> Result<(), Failed> {
 }
 
 /// Rewrites the stock e1000 into a folder, with the runtime beside it. The passes are built from the
-/// runtime's `Module.symvers`.
-fn e1000<P: Pass>(kernel: &str, folder: &Path, pass: impl FnOnce(&str) -> P) -> Result<(String, P), Failed> {
+/// runtime's exports.
+fn e1000<P: Pass>(
+    kernel: &str,
+    folder: &Path,
+    pass: impl FnOnce(&Exports) -> P,
+) -> Result<(String, P), Failed> {
     let packages = Packages::new(&Cache::open()?);
     let found = kernels::find(&packages, kernel)?;
     let runtime = guardrail_vm::runtime::ensure(&packages, &found)?;
     std::fs::copy(&runtime.module, folder.join("guardrail.ko"))?;
-    let mut pass = pass(&std::fs::read_to_string(&runtime.symbols)?);
+    let mut pass = pass(&Exports::read("guardrail.ko", std::fs::read(&runtime.module)?)?);
     let module = Modules::of(&found)?.plan("e1000")?.driver;
     let rewritten = rewrite("e1000", module.bytes, &mut [&mut pass])?;
     let path = folder.join("e1000.ko");
@@ -153,7 +158,7 @@ fn e1000<P: Pass>(kernel: &str, folder: &Path, pass: impl FnOnce(&str) -> P) -> 
 /// A driver that reports all its events: it works, and the runtime receives each kind of event.
 fn traced(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let (path, trace) = e1000(kernel, folder.path(), |symbols| Trace::new(Event::ALL, symbols))?;
+    let (path, trace) = e1000(kernel, folder.path(), |runtime| Trace::new(Event::ALL, runtime))?;
     if trace.logged.iter().any(|&places| places < 100) || trace.silent > 20 {
         return Err(format!("{:?} sites log, {} do not", trace.logged, trace.silent).into());
     }
@@ -184,7 +189,7 @@ fn traced(kernel: &str) -> Result<(), Failed> {
 /// only logged, which are those of memory that others gave it.
 fn guarded(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let (path, checks) = e1000(kernel, folder.path(), |symbols| Checks::new(1).guarded("e1000", symbols))?;
+    let (path, checks) = e1000(kernel, folder.path(), |runtime| Checks::new(1).guarded("e1000", runtime))?;
     if checks.stores.checked < 500 {
         return Err(format!("only {:?}", checks.stores).into());
     }
@@ -260,8 +265,8 @@ fn border() -> Interposition {
 /// them.
 fn crossed(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let (path, checks) = e1000(kernel, folder.path(), |symbols| {
-        Checks::new(1).interposing(border()).guarded("e1000", symbols)
+    let (path, checks) = e1000(kernel, folder.path(), |runtime| {
+        Checks::new(1).interposing(border()).guarded("e1000", runtime)
     })?;
     let done = &checks.done;
     if done.imports.len() != 5 || done.calls < 10 || done.entries.len() < 40 || !done.missed.is_empty() {

@@ -2,7 +2,8 @@
 
 use crate::RUNTIME;
 use guardrail_host::{HostError, files};
-use guardrail_rewrite::inspect::{Exports, Inspected, inspect as inspect_module};
+use guardrail_rewrite::border::runtime::Exports;
+use guardrail_rewrite::inspect::{Inspected, inspect as inspect_module};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};

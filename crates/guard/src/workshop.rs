@@ -5,8 +5,7 @@ use guardrail_host::HostError;
 use guardrail_kernel::isolation::Isolation;
 use guardrail_rewrite::border::Done;
 use guardrail_rewrite::border::annotations::{Border, border};
-use guardrail_rewrite::border::life::Hooks;
-use guardrail_rewrite::inspect::Exports;
+use guardrail_rewrite::border::runtime::Exports;
 use guardrail_rewrite::passes::checks::{Checks, Stores};
 use guardrail_rewrite::{Counts, Object, RewriteError, rewrite};
 use guardrail_vm::installed::Target;
@@ -27,7 +26,6 @@ pub struct Workshop {
     /// The protection domain of the drivers.
     pub domain: u8,
     trusted: Vec<String>,
-    hooks: Hooks,
     kernel: KernelImage,
 }
 
@@ -72,10 +70,9 @@ impl Workshop {
         })?;
         let exports = Exports::read(&what, runtime.clone())?;
         exports.fits(&what, &target.kernel.release)?;
-        let hooks = Hooks::of(&what, runtime.clone())?;
         let kernel = KernelImage::open(&target.kernel.vmlinuz)?;
         let release = target.kernel.release.clone();
-        Ok(Workshop { release, runtime, exports, domain, trusted: Vec::new(), hooks, kernel })
+        Ok(Workshop { release, runtime, exports, domain, trusted: Vec::new(), kernel })
     }
 
     /// Leaves functions with these names unchecked.
@@ -88,8 +85,7 @@ impl Workshop {
         let name = driver.name.as_str();
         let border = self.border(driver, before)?;
         let mut checks = Checks::new(self.domain)
-            .guarded(name, &self.exports.symvers())
-            .completing(self.hooks)
+            .guarded(name, &self.exports)
             .trusting(self.trusted.iter().cloned())
             .interposing(border.interposition.clone());
         let rewritten = rewrite(name, driver.bytes.clone(), &mut [&mut checks])

@@ -7,6 +7,7 @@ mod modules;
 
 use guardrail_abi::symbol;
 use guardrail_binfmt::module::unpack;
+use guardrail_rewrite::border::runtime::Exports;
 use guardrail_rewrite::border::{Action, Done, Interposition, Value, Wrapper};
 use guardrail_rewrite::passes::checks::Checks;
 use guardrail_rewrite::{Counts, Object, RewriteError, rewrite};
@@ -33,10 +34,11 @@ const RUNTIME: [&str; 15] = [
 ];
 
 fn main() {
-    let symbols: String = RUNTIME.iter().map(|name| format!("0x00000000\t{name}\n")).collect();
+    let symbols = RUNTIME.iter().map(|name| ((*name).to_owned(), None)).collect();
+    let runtime = Exports { symbols, ..Exports::default() };
     let (mut sums, mut bytes) = ([0; 5], (0, 0));
     modules::each("guarded", |name, data| {
-        let (counts, done) = guard(name, data, &symbols)?;
+        let (counts, done) = guard(name, data, &runtime)?;
         bytes = (bytes.0 + counts.old_bytes, bytes.1 + counts.new_bytes);
         let numbers = [done.imports.len(), done.calls, done.entries.len(), done.pointers, done.missed.len()];
         for (sum, number) in sums.iter_mut().zip(numbers) {
@@ -52,7 +54,7 @@ fn main() {
     println!("{entries} entries, {pointers} pointers to them");
 }
 
-fn guard(name: &str, data: Vec<u8>, symbols: &str) -> Result<(Counts, Done), RewriteError> {
+fn guard(name: &str, data: Vec<u8>, runtime: &Exports) -> Result<(Counts, Done), RewriteError> {
     let data = unpack(name, data)?;
     let object = Object::read(name, &data)?;
     let mut border = Interposition::default();
@@ -66,7 +68,7 @@ fn guard(name: &str, data: Vec<u8>, symbols: &str) -> Result<(Counts, Done), Rew
             Wrapper { before: vec![require.into()], after: vec![revoke.into()], ..Wrapper::default() };
         border.imports.insert(symbol.name.clone(), wrapper);
     }
-    let mut checks = Checks::new(1).guarded("module", symbols).interposing(border);
+    let mut checks = Checks::new(1).guarded("module", runtime).interposing(border);
     let rewritten = rewrite(name, data, &mut [&mut checks])?;
     Ok((rewritten.counts, checks.done))
 }

@@ -1,9 +1,10 @@
 //! Inspects a guarded module file: whether it is whole, and whether the runtime that is to load it fits.
 
 use crate::border::guard;
+use crate::border::runtime::Exports;
 use crate::engine::code::{Code, Insn};
 use crate::engine::flow::Flow;
-use crate::engine::object::{Content, Object, Reloc, reloc};
+use crate::engine::object::{Object, Reloc, reloc};
 use crate::engine::pass::FunctionView;
 use crate::engine::tables::{EXIT, INIT, THIS};
 use crate::error::{Result, RewriteError};
@@ -15,74 +16,10 @@ use guardrail_abi::{self as abi, ABI, layout};
 use guardrail_binfmt::ModuleImage;
 use guardrail_binfmt::module::unpack;
 use iced_x86::{Code as Opcode, FlowControl, InstructionInfoFactory};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
-/// Bytes of a row of `__ksymtab`: value, name, namespace.
-const EXPORT: u64 = 12;
 /// Most faults that are reported one by one.
 const MOST: usize = 20;
-
-/// What a runtime offers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exports {
-    /// The release of the kernel that it is built for.
-    pub release: String,
-    /// The version of its interface; `None` if it does not say.
-    pub abi: Option<u32>,
-    /// The symbols that it exports, with checksums where its kernel wants them.
-    pub symbols: BTreeMap<String, Option<u32>>,
-}
-
-impl Exports {
-    /// Reads `guardrail.ko`, compressed or not. `what` names it in errors.
-    pub fn read(what: &str, file: Vec<u8>) -> Result<Exports> {
-        let data = unpack(what, file)?;
-        let image = ModuleImage::parse(what, data.clone())?;
-        let object = Object::read(what, &data)?;
-        let sums = |section: &str| {
-            object
-                .section(&section.replace("__ksymtab", "__kcrctab"))
-                .map(|index| object.sections[index].bytes())
-        };
-        let mut symbols = BTreeMap::new();
-        for symbol in &object.symbols {
-            let (Some(name), Some(section)) = (symbol.name.strip_prefix("__ksymtab_"), symbol.section())
-            else {
-                continue;
-            };
-            let at = (symbol.value / EXPORT * 4) as usize;
-            let sum =
-                sums(&object.sections[section].name).and_then(|bytes| bytes.get(at..at + 4)?.try_into().ok());
-            symbols.insert(name.to_owned(), sum.map(u32::from_le_bytes));
-        }
-        if image.name() != abi::RUNTIME || symbols.is_empty() {
-            return Err(RewriteError::NoRuntime { what: what.to_owned() });
-        }
-        let abi = image.info("version").and_then(|version| version.parse().ok());
-        Ok(Exports { release: image.release().unwrap_or_default().to_owned(), abi, symbols })
-    }
-
-    /// Refuses a runtime that this rewriter makes no modules for, or that is for another kernel.
-    pub fn fits(&self, what: &str, release: &str) -> Result<()> {
-        let fault = |detail: String| Err(RewriteError::Object { what: what.to_owned(), detail });
-        match self.abi {
-            Some(ABI) if self.release == release => Ok(()),
-            Some(ABI) => {
-                fault(format!("it is a runtime for kernel {}, and the driver is for {release}", self.release))
-            }
-            Some(other) => {
-                fault(format!("it is a runtime with interface {other}, and {ABI} is wanted; build it anew"))
-            }
-            None => fault("it is a runtime that names no version of its interface".into()),
-        }
-    }
-
-    /// The exports in the format of `Module.symvers`.
-    pub fn symvers(&self) -> String {
-        let line = |(name, sum): (&String, &Option<u32>)| format!("{:#010x}\t{name}\n", sum.unwrap_or(0));
-        self.symbols.iter().map(line).collect()
-    }
-}
 
 /// What the inspection of a guarded module shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -207,8 +144,9 @@ impl Description<'_> {
         if described != Some(name) {
             self.faults.push(format!("its description is that of {}", described.unwrap_or("nothing")));
         }
+        let functions = self.object.functions();
         for (at, what) in [(row::INIT, "init"), (row::EXIT, "exit")] {
-            if self.at(at).is_some() && self.pointer(at).is_none_or(|place| !self.is_function(place)) {
+            if self.at(at).is_some() && self.pointer(at).is_none_or(|place| !functions.contains(&place)) {
                 self.faults.push(format!("its description names an {what} that is no function of its own"));
             }
         }
@@ -232,11 +170,6 @@ impl Description<'_> {
     fn pointer(&self, offset: usize) -> Option<(usize, u64)> {
         let reloc = self.at(offset)?;
         self.object.target(reloc.symbol, reloc.addend)
-    }
-
-    fn is_function(&self, (section, offset): (usize, u64)) -> bool {
-        let mut symbols = self.object.symbols.iter().filter(|symbol| symbol.function());
-        symbols.any(|symbol| symbol.section() == Some(section) && symbol.value == offset)
     }
 
     /// The 8 bytes at an offset, as a number.
@@ -279,11 +212,13 @@ impl Description<'_> {
 
     fn targets(&mut self) {
         use layout::module;
+        let functions = self.object.functions();
         let Some(rows) = self.array(module::TARGETS, module::N_TARGETS, 8) else { return };
         for row in rows {
             let place = self.pointer(row);
-            let code = |(section, _): (usize, u64)| self.codes.iter().any(|code| code.section == section);
-            if !place.is_some_and(|place| code(place) && self.is_function(place)) {
+            let own =
+                |place: &(usize, u64)| Code::find(self.codes, place.0).is_some() && functions.contains(place);
+            if place.filter(own).is_none() {
                 self.faults.push("its description lets others call what is no function of its own".into());
             }
         }
@@ -386,20 +321,8 @@ fn life(object: &Object, faults: &mut Vec<String>) {
 
 /// Reports each import that the runtime does not have, or has in another version than the module wants.
 fn versions(object: &Object, runtime: Option<&Exports>, faults: &mut Vec<String>) {
-    let table = object.section("__versions").map(|index| &object.sections[index].content);
-    let known: Option<BTreeMap<String, u64>> = table.and_then(|content| {
-        let Content::Bytes(bytes) = content else { return None };
-        let entry = |entry: &[u8]| {
-            let sum = entry[..8].try_into().map_or(0, u64::from_le_bytes);
-            let name = entry[8..].split(|&byte| byte == 0).next().unwrap_or_default();
-            (String::from_utf8_lossy(name).into_owned(), sum)
-        };
-        Some(bytes.chunks_exact(guard::VERSION).map(entry).collect())
-    });
-    for symbol in
-        object.symbols.iter().filter(|symbol| symbol.undefined() && symbol.name.starts_with(abi::PREFIX))
-    {
-        let name = &symbol.name;
+    let known = guard::versions(object);
+    for name in guard::imports(object) {
         let sum = known.as_ref().map(|known| known.get(name).copied());
         if sum == Some(None) {
             faults.push(format!("it has no version of {name}, so the kernel would not load it"));
@@ -469,17 +392,5 @@ mod tests {
             let _ = inspect("made.ko", changed, None);
             let _ = inspect("made.ko", checked.file[..at].to_vec(), None);
         }
-    }
-
-    #[test]
-    fn a_runtime_must_fit() {
-        let runtime = |release: &str, abi| Exports { release: release.into(), abi, ..Exports::default() };
-        assert!(runtime("6.1", Some(ABI)).fits("g.ko", "6.1").is_ok());
-        let said = |exports: Exports| exports.fits("g.ko", "6.1").unwrap_err().to_string();
-        assert!(
-            said(runtime("6.12", Some(ABI))).contains("a runtime for kernel 6.12, and the driver is for 6.1")
-        );
-        assert!(said(runtime("6.1", Some(ABI + 1))).contains("build it anew"));
-        assert!(said(runtime("6.1", None)).contains("names no version"));
     }
 }

@@ -14,10 +14,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 /// Compares a module with its rewritten file. `codes` are the old module's sections of code, and `placed` is
 /// their new layout.
 pub fn verify(old: &Object, codes: &[Code], placed: &BTreeMap<usize, Placed>, new: &Object) -> Result<()> {
-    let functions = old.symbols.iter().filter(|symbol| symbol.function());
-    let functions = functions.filter_map(|symbol| Some((symbol.section()?, symbol.value))).collect();
     let (led, kept) = (BTreeSet::new(), BTreeMap::new());
-    let mut comparison = Comparison { old, codes, placed, new, functions, led, kept };
+    let mut comparison = Comparison { old, codes, placed, new, functions: old.functions(), led, kept };
     for code in codes {
         comparison.instructions(code)?;
     }

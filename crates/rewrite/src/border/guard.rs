@@ -2,6 +2,7 @@
 //! Stubs in place of its init and exit functions pass that description to the runtime.
 
 use crate::border::life::position;
+use crate::border::runtime::Exports;
 use crate::border::{Done, Interposition, interpose};
 use crate::engine::emit::{go, relative, relative_operand};
 use crate::engine::object::{Content, Object, Reloc, Section, SectionIndex, Symbol, reloc};
@@ -11,7 +12,7 @@ use crate::error::{Result, refused};
 use guardrail_abi::{self as abi, layout, symbol};
 use iced_x86::{Code as Opcode, Instruction, Register};
 use object::elf;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The section that describes the module.
 pub const SECTION: &str = ".guardrail";
@@ -21,7 +22,7 @@ pub const LIFE: &str = ".text.guardrail.life";
 pub const INIT_STUB: &str = "guardrail_init";
 pub const EXIT_STUB: &str = "guardrail_exit";
 /// Bytes of a row of `__versions`: a checksum and a name.
-pub(crate) const VERSION: usize = 64;
+const VERSION: usize = 64;
 const VERSION_NAME: usize = VERSION - 8;
 
 /// Whether a section holds the module's own variables. The module must not write other data, such as per-CPU
@@ -177,39 +178,35 @@ pub(crate) fn depend(object: &mut Object) {
     bytes.push(0);
 }
 
-/// Adds the checksums of new imports, from the exporter's `Module.symvers`; does nothing where the module has
-/// no checksums.
-pub fn add_versions(object: &mut Object, symbols: &str) -> Result<()> {
-    let Some(index) = object.section("__versions") else { return Ok(()) };
-    let known: BTreeMap<&str, u64> = symbols
-        .lines()
-        .filter_map(|line| {
-            let mut fields = line.split('\t');
-            let sum = u64::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok()?;
-            Some((fields.next()?, sum))
-        })
-        .collect();
-    // Rows have 64 bytes each; the name begins at the ninth.
-    let there: BTreeSet<&[u8]> = object.sections[index]
-        .bytes()
-        .chunks_exact(VERSION)
-        .map(|entry| entry[8..].split(|&byte| byte == 0).next().unwrap_or_default())
-        .collect();
-    let own = object.symbols.iter().filter(|symbol| {
-        symbol.undefined() && symbol.name.starts_with(abi::PREFIX) && !there.contains(symbol.name.as_bytes())
-    });
+/// The checksums of imports, by name; `None` where the module has none.
+pub fn versions(object: &Object) -> Option<BTreeMap<String, u64>> {
+    let table = object.section("__versions")?;
+    let row = |row: &[u8]| {
+        let (sum, name) = row.split_at(VERSION - VERSION_NAME);
+        let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+        (String::from_utf8_lossy(name).into_owned(), sum.try_into().map_or(0, u64::from_le_bytes))
+    };
+    Some(object.sections[table].bytes().chunks_exact(VERSION).map(row).collect())
+}
+
+/// Names of imports from the runtime.
+pub fn imports(object: &Object) -> impl Iterator<Item = &String> {
+    let own = |symbol: &&Symbol| symbol.undefined() && symbol.name.starts_with(abi::PREFIX);
+    object.symbols.iter().filter(own).map(|symbol| &symbol.name)
+}
+
+/// Adds the checksums of new imports from the runtime; does nothing where the module has no checksums.
+pub fn add_versions(object: &mut Object, runtime: &Exports) -> Result<()> {
+    let (Some(table), Some(there)) = (object.section("__versions"), versions(object)) else { return Ok(()) };
     let mut more = Vec::new();
-    for symbol in own {
-        let Some(sum) = known.get(symbol.name.as_str()).filter(|_| symbol.name.len() < VERSION_NAME) else {
-            return refused(&symbol.name, "the runtime exports nothing of this name; build it anew");
+    for name in imports(object).filter(|name| !there.contains_key(*name)) {
+        let Some(sum) = runtime.symbols.get(name).filter(|_| name.len() < VERSION_NAME) else {
+            return refused(name, "the runtime exports nothing of this name; build it anew");
         };
-        more.extend(sum.to_le_bytes());
-        let mut name = symbol.name.clone().into_bytes();
-        name.resize(VERSION_NAME, 0);
-        more.extend(name);
+        more.extend(u64::from(sum.unwrap_or(0)).to_le_bytes());
+        more.extend(name.as_bytes());
+        more.resize(more.len().next_multiple_of(VERSION), 0);
     }
-    if let Content::Bytes(bytes) = &mut object.sections[index].content {
-        bytes.extend(more);
-    }
+    object.sections[table].extend(&more);
     Ok(())
 }

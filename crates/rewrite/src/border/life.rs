@@ -9,7 +9,6 @@ use crate::engine::object::{Object, Reloc, reloc};
 use crate::engine::patch::Op;
 use crate::engine::tables::{ENDBR, EXIT, INIT, THIS};
 use crate::error::{Result, refused};
-use guardrail_binfmt::module::unpack;
 
 /// The section of the functions that are added.
 const SECTION: &str = ".text.guardrail.hooks";
@@ -26,11 +25,10 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Reads the offsets from a module that has both functions, compressed or not. `what` names it in errors.
-    pub fn of(what: &str, file: Vec<u8>) -> Result<Hooks> {
-        let object = Object::read(what, &unpack(what, file)?)?;
+    /// Reads the offsets from a module that has both functions. `what` names it in errors.
+    pub fn of(what: &str, object: &Object) -> Result<Hooks> {
         let found = object.section(THIS).and_then(|this| {
-            let at = |name| Some(object.sections[this].relocs[position(&object, this, name)?].offset);
+            let at = |name| Some(object.sections[this].relocs[position(object, this, name)?].offset);
             Some(Hooks { init: at(INIT)?, exit: at(EXIT)?, size: object.sections[this].size() })
         });
         match found {
@@ -92,6 +90,7 @@ pub(super) fn position(object: &Object, this: usize, name: &str) -> Option<usize
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::border::runtime::Exports;
     use crate::passes::checks::Checks;
     use crate::tests::{Module, TEXT};
 
@@ -111,11 +110,11 @@ mod tests {
 
     #[test]
     fn a_module_without_functions_gets_some_where_another_has_them() {
-        let hooks = Hooks::of("other.ko", whole(16, 40).0.write().unwrap()).unwrap();
+        let hooks = Hooks::of("other.ko", &whole(16, 40).0).unwrap();
         assert_eq!(hooks, Hooks { init: 16, exit: 40, size: 64 });
         let mut object = Module::new(&[0xc3]).0;
         hooks.complete(&mut object).unwrap();
-        assert_eq!(Hooks::of("made.ko", object.write().unwrap()).unwrap(), hooks);
+        assert_eq!(Hooks::of("made.ko", &object).unwrap(), hooks);
         // The module is complete already.
         let before = object.clone();
         hooks.complete(&mut object).unwrap();
@@ -127,18 +126,18 @@ mod tests {
         let hooks = Hooks { init: 16, exit: 40, size: 72 };
         let error = hooks.complete(&mut Module::new(&[0xc3]).0).unwrap_err();
         assert!(error.to_string().contains("built for another kernel"), "{error}");
-        assert!(Hooks::of("made.ko", Module::new(&[0xc3]).0.write().unwrap()).is_err());
+        assert!(Hooks::of("made.ko", &Module::new(&[0xc3]).0).is_err());
     }
 
     #[test]
     fn a_guarded_module_without_functions_comes_and_goes_by_the_runtime() {
         let hooks = Hooks { init: 16, exit: 40, size: 64 };
-        let guarded = |checks: Checks| {
-            let mut checks = checks.guarded("made", "");
+        let guarded = |hooks: Option<Hooks>| {
+            let mut checks = Checks::new(1).guarded("made", &Exports { hooks, ..Exports::default() });
             crate::rewrite("made.ko", Module::new(&[0xc3]).0.write().unwrap(), &mut [&mut checks])
         };
-        assert!(guarded(Checks::new(1)).unwrap_err().to_string().contains("no init function"));
-        let file = guarded(Checks::new(1).completing(hooks)).unwrap().file;
+        assert!(guarded(None).unwrap_err().to_string().contains("no init function"));
+        let file = guarded(Some(hooks)).unwrap().file;
         let object = Object::read("result", &file).unwrap();
         let this = &object.sections[object.section(THIS).unwrap()];
         let named: Vec<_> = this

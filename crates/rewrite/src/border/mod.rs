@@ -14,6 +14,7 @@ mod data;
 pub(crate) mod guard;
 pub mod life;
 mod redirect;
+pub mod runtime;
 #[cfg(test)]
 mod tests;
 mod thunk;

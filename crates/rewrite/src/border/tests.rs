@@ -1,5 +1,6 @@
 //! Modules made from scratch, with actions at their border.
 
+use super::runtime::Exports;
 use super::*;
 use crate::border::guard;
 use crate::engine::code::Code;
@@ -104,7 +105,7 @@ fn border() -> Interposition {
 }
 
 fn guarded(module: &Module, border: Interposition) -> Result<(Object, Done)> {
-    let mut checks = Checks::new(2).guarded("made", "").interposing(border);
+    let mut checks = Checks::new(2).guarded("made", &Exports::default()).interposing(border);
     let rewritten = rewrite("made.ko", module.0.write()?, &mut [&mut checks])?;
     Ok((Object::read("result", &rewritten.file)?, checks.done))
 }

@@ -1,6 +1,6 @@
 //! Makes the instructions that passes put in, and sections of new code.
 
-use crate::engine::object::{Content, Object, Reloc, Section, SectionIndex, Symbol, reloc};
+use crate::engine::object::{Object, Reloc, Section, SectionIndex, Symbol, reloc};
 use crate::engine::orc;
 use crate::engine::patch::Op;
 use crate::engine::tables;
@@ -313,12 +313,12 @@ impl Assembly {
             let table = &mut object.sections[index];
             for site in self.sites {
                 let offset = table.size();
-                extend(table, &[0; 4]);
+                table.extend(&[0; 4]);
                 table.relocs.push(Reloc { offset, kind: reloc::PC32, symbol, addend: site as i64 });
             }
         }
         let filled = &mut object.sections[section];
-        extend(filled, &self.bytes);
+        filled.extend(&self.bytes);
         filled.relocs = self.relocs;
         orc::describe(object, section, &self.depths);
         add_faults(object, section, &self.faults);
@@ -329,12 +329,6 @@ impl Assembly {
         let section = code_section(object, name);
         self.fill(object, section);
         section
-    }
-}
-
-fn extend(section: &mut Section, more: &[u8]) {
-    if let Content::Bytes(bytes) = &mut section.content {
-        bytes.extend_from_slice(more);
     }
 }
 
@@ -357,18 +351,13 @@ pub fn add_faults(object: &mut Object, code: usize, faults: &[(u64, u64)]) {
         object.sections.len() - 1
     });
     let section = &mut object.sections[index];
-    let Content::Bytes(bytes) = &mut section.content else { return };
     for (from, to) in faults {
-        let offset = bytes.len() as u64;
-        bytes.resize(bytes.len() + tables::EX_ROW as usize - 4, 0);
-        bytes.extend_from_slice(&EX_DEFAULT.to_le_bytes());
+        let offset = section.size();
+        section.extend(&[0; tables::EX_ROW as usize - 4]);
+        section.extend(&EX_DEFAULT.to_le_bytes());
         for (at, place) in [(0, from), (4, to)] {
-            section.relocs.push(Reloc {
-                offset: offset + at,
-                kind: reloc::PC32,
-                symbol,
-                addend: *place as i64,
-            });
+            let offset = offset + at;
+            section.relocs.push(Reloc { offset, kind: reloc::PC32, symbol, addend: *place as i64 });
         }
     }
 }

@@ -3,8 +3,10 @@
 
 use crate::error::{Result, RewriteError};
 use object::build::elf::{Builder, Relocation as ElfReloc, SectionData, SectionId, SymbolId};
+use object::build::{ByteString, Id};
 use object::elf;
 use object::endian::Endianness;
+use std::collections::HashSet;
 
 /// Alignment and size beyond those of any module's section.
 const MAX_ALIGN: u64 = 1 << 21;
@@ -62,8 +64,6 @@ pub struct Reloc {
 pub enum Content {
     /// Bytes of the file.
     Bytes(Vec<u8>),
-    /// Bytes of the file that are notes.
-    Notes(Vec<u8>),
     /// So many zeros, which the file does not hold.
     Zeros(u64),
 }
@@ -83,7 +83,7 @@ pub struct Section {
     pub entry_size: u64,
     /// The section that it is sorted with (`SHF_LINK_ORDER`), by index in [`Object::sections`].
     pub link: Option<usize>,
-    /// Its bytes, notes or zeros.
+    /// Its bytes or zeros.
     pub content: Content,
     /// Its relocations, by offset.
     pub relocs: Vec<Reloc>,
@@ -107,8 +107,15 @@ impl Section {
     /// Its bytes; empty for zeros.
     pub fn bytes(&self) -> &[u8] {
         match &self.content {
-            Content::Bytes(bytes) | Content::Notes(bytes) => bytes,
+            Content::Bytes(bytes) => bytes,
             Content::Zeros(_) => &[],
+        }
+    }
+
+    /// Appends bytes; does nothing for zeros.
+    pub fn extend(&mut self, more: &[u8]) {
+        if let Content::Bytes(bytes) = &mut self.content {
+            bytes.extend_from_slice(more);
         }
     }
 
@@ -199,91 +206,14 @@ pub struct Object {
 impl Object {
     /// Takes an object apart. Drops trailing bytes, such as a signature. `what` names the file in errors.
     pub fn read(what: &str, data: &[u8]) -> Result<Object> {
-        let fault = |detail: &str| RewriteError::Object { what: what.to_owned(), detail: detail.to_owned() };
-        let builder = Builder::read64(data).map_err(|error| fault(&error.to_string()))?;
-        if builder.header.e_type != elf::ET_REL || builder.header.e_machine != elf::EM_X86_64 {
-            return Err(fault("it is not a relocatable object for x86-64"));
-        }
-        // Sections and symbols get new numbers, without those that only describe the file.
-        let mut numbers = vec![None; builder.sections.iter().count()];
-        let mut sections = Vec::new();
-        for section in &builder.sections {
-            let content = match &section.data {
-                SectionData::Data(bytes) => Content::Bytes(bytes.to_vec()),
-                SectionData::Note(bytes) => Content::Notes(bytes.to_vec()),
-                SectionData::UninitializedData(size) => Content::Zeros(*size),
-                _ => continue,
-            };
-            let odd = !section.sh_addralign.max(1).is_power_of_two() || section.sh_addralign > MAX_ALIGN;
-            if odd || matches!(content, Content::Zeros(size) if size > MAX_ZEROS) {
-                return Err(fault("a section has an impossible size or alignment"));
-            }
-            numbers[number(section.id())] = Some(sections.len());
-            sections.push(Section {
-                name: text(&section.name).ok_or_else(|| fault("the name of a section is not text"))?,
-                kind: section.sh_type,
-                flags: section.sh_flags,
-                align: section.sh_addralign.max(1),
-                entry_size: section.sh_entsize,
-                link: section.sh_link_section.map(number),
-                content,
-                relocs: Vec::new(),
-            });
-        }
-        for section in &mut sections {
-            section.link = section.link.and_then(|link| numbers.get(link).copied().flatten());
-        }
-        let mut symbols = vec![empty()];
-        for symbol in &builder.symbols {
-            let index = match symbol.section {
-                None => SectionIndex::Special(symbol.st_shndx),
-                Some(id) => match numbers.get(number(id)).copied().flatten() {
-                    Some(section) => SectionIndex::In(section),
-                    None => return Err(fault("a symbol lies in a section that describes the file")),
-                },
-            };
-            symbols.push(Symbol {
-                name: text(&symbol.name).ok_or_else(|| fault("the name of a symbol is not text"))?,
-                index,
-                value: symbol.st_value,
-                size: symbol.st_size,
-                info: symbol.st_info,
-                other: symbol.st_other,
-            });
-        }
-        for section in &builder.sections {
-            let SectionData::Relocation(relocs) = &section.data else { continue };
-            let target = section.sh_info_section.and_then(|id| numbers.get(number(id)).copied().flatten());
-            let target = target.ok_or_else(|| fault("relocations belong to no section"))?;
-            if section.sh_type != elf::SHT_RELA {
-                return Err(fault("its relocations have no addends"));
-            }
-            for reloc in relocs {
-                let symbol = reloc.symbol.map_or(0, |id| symbol_number(id) + 1);
-                if symbol >= symbols.len() {
-                    return Err(fault("a relocation has a symbol that does not exist"));
-                }
-                let width = reloc::width(reloc.r_type)
-                    .ok_or_else(|| fault(&format!("relocations of type {} are not known", reloc.r_type)))?;
-                let end = reloc.r_offset.checked_add(u64::from(width));
-                if end.is_none_or(|end| end > sections[target].bytes().len() as u64) {
-                    return Err(fault("a relocation lies beyond the end of its section"));
-                }
-                if reloc.r_type != reloc::NONE {
-                    let reloc =
-                        Reloc { offset: reloc.r_offset, kind: reloc.r_type, symbol, addend: reloc.r_addend };
-                    sections[target].relocs.push(reloc);
-                }
-            }
-        }
-        for section in &mut sections {
-            section.relocs.sort_by_key(|reloc| reloc.offset);
-            let end = |reloc: &Reloc| reloc.offset + u64::from(reloc::width(reloc.kind).unwrap_or(0));
-            if section.relocs.windows(2).any(|pair| pair[1].offset < end(&pair[0])) {
-                return Err(fault("relocations overlap"));
-            }
-        }
-        Ok(Object { sections, symbols })
+        let builder = Builder::read64(data).map_err(|error| error.to_string());
+        let object = builder.and_then(|builder| {
+            let (mut sections, numbers) = read_sections(&builder)?;
+            let symbols = read_symbols(&builder, &numbers)?;
+            read_relocs(&builder, &numbers, symbols.len(), &mut sections)?;
+            Ok(Object { sections, symbols })
+        });
+        object.map_err(|detail| RewriteError::Object { what: what.to_owned(), detail })
     }
 
     /// The bytes of the file: the sections in their order, then relocations and symbols.
@@ -291,50 +221,11 @@ impl Object {
         let mut builder = Builder::new(Endianness::Little, true);
         builder.header.e_type = elf::ET_REL;
         builder.header.e_machine = elf::EM_X86_64;
-        let mut ids: Vec<SectionId> = Vec::new();
-        for section in &self.sections {
-            let added = builder.sections.add();
-            ids.push(added.id());
-            added.name = section.name.clone().into_bytes().into();
-            added.sh_type = section.kind;
-            added.sh_flags = section.flags;
-            added.sh_addralign = section.align;
-            added.sh_entsize = section.entry_size;
-            added.data = match &section.content {
-                Content::Bytes(bytes) => SectionData::Data(bytes.clone().into()),
-                Content::Notes(bytes) => SectionData::Note(bytes.clone().into()),
-                Content::Zeros(size) => SectionData::UninitializedData(*size),
-            };
-        }
-        for (id, section) in ids.iter().zip(&self.sections) {
-            if let Some(link) = section.link {
-                builder.sections.get_mut(*id).sh_link_section = ids.get(link).copied();
-            }
-        }
-        let mut symbols: Vec<SymbolId> = Vec::new();
-        for symbol in self.symbols.iter().skip(1) {
-            let added = builder.symbols.add();
-            symbols.push(added.id());
-            added.name = symbol.name.clone().into_bytes().into();
-            match symbol.index {
-                SectionIndex::In(section) => added.section = ids.get(section).copied(),
-                SectionIndex::Special(index) => added.st_shndx = index,
-            }
-            added.st_value = symbol.value;
-            added.st_size = symbol.size;
-            added.st_info = symbol.info;
-            added.st_other = symbol.other;
-        }
-        let add = |builder: &mut Builder, name: &[u8], kind: u32, data: SectionData<'static>| {
-            let added = builder.sections.add();
-            added.name = name.to_vec().into();
-            added.sh_type = kind;
-            added.sh_addralign = if matches!(data, SectionData::Symbol) { 8 } else { 1 };
-            added.data = data;
-            added.id()
-        };
-        let table = add(&mut builder, b".symtab", elf::SHT_SYMTAB, SectionData::Symbol);
-        let strings = add(&mut builder, b".strtab", elf::SHT_STRTAB, SectionData::String);
+        let ids = self.write_sections(&mut builder);
+        let symbols = self.write_symbols(&mut builder, &ids);
+        let table = add(&mut builder, ".symtab", elf::SHT_SYMTAB, SectionData::Symbol);
+        builder.sections.get_mut(table).sh_addralign = 8;
+        let strings = add(&mut builder, ".strtab", elf::SHT_STRTAB, SectionData::String);
         builder.sections.get_mut(table).sh_link_section = Some(strings);
         for (id, section) in ids.iter().zip(&self.sections).filter(|(_, section)| !section.relocs.is_empty())
         {
@@ -344,17 +235,16 @@ impl Object {
                 r_type: reloc.kind,
                 r_addend: reloc.addend,
             });
-            let added = builder.sections.add();
-            added.name = format!(".rela{}", section.name).into_bytes().into();
-            added.sh_type = elf::SHT_RELA;
+            let data = SectionData::Relocation(relocs.collect());
+            let added = add(&mut builder, &format!(".rela{}", section.name), elf::SHT_RELA, data);
+            let added = builder.sections.get_mut(added);
             added.sh_flags = u64::from(elf::SHF_INFO_LINK);
             added.sh_addralign = 8;
             added.sh_entsize = 24;
             added.sh_link_section = Some(table);
             added.sh_info_section = Some(*id);
-            added.data = SectionData::Relocation(relocs.collect());
         }
-        add(&mut builder, b".shstrtab", elf::SHT_STRTAB, SectionData::SectionString);
+        add(&mut builder, ".shstrtab", elf::SHT_STRTAB, SectionData::SectionString);
         let mut file = Vec::new();
         builder
             .write(&mut file)
@@ -362,11 +252,47 @@ impl Object {
         Ok(file)
     }
 
+    fn write_sections<'a>(&'a self, builder: &mut Builder<'a>) -> Vec<SectionId> {
+        let mut ids: Vec<SectionId> = Vec::new();
+        for section in &self.sections {
+            let data = match &section.content {
+                Content::Bytes(bytes) => SectionData::Data(bytes.as_slice().into()),
+                Content::Zeros(size) => SectionData::UninitializedData(*size),
+            };
+            ids.push(add(builder, &section.name, section.kind, data));
+            let added = builder.sections.get_mut(ids[ids.len() - 1]);
+            added.sh_flags = section.flags;
+            added.sh_addralign = section.align;
+            added.sh_entsize = section.entry_size;
+        }
+        for (id, section) in ids.iter().zip(&self.sections) {
+            let link = section.link.and_then(|link| ids.get(link).copied());
+            builder.sections.get_mut(*id).sh_link_section = link;
+        }
+        ids
+    }
+
+    fn write_symbols(&self, builder: &mut Builder<'_>, sections: &[SectionId]) -> Vec<SymbolId> {
+        let written = self.symbols.iter().skip(1).map(|symbol| {
+            let added = builder.symbols.add();
+            added.name = symbol.name.clone().into_bytes().into();
+            match symbol.index {
+                SectionIndex::In(section) => added.section = sections.get(section).copied(),
+                SectionIndex::Special(index) => added.st_shndx = index,
+            }
+            added.st_value = symbol.value;
+            added.st_size = symbol.size;
+            added.st_info = symbol.info;
+            added.st_other = symbol.other;
+            added.id()
+        });
+        written.collect()
+    }
+
     /// Adds a field to `.modinfo`.
     pub fn note(&mut self, field: &str, value: &str) {
-        let info = self.section(".modinfo").map(|index| &mut self.sections[index].content);
-        if let Some(Content::Bytes(bytes)) = info {
-            bytes.extend_from_slice(format!("{field}={value}\0").as_bytes());
+        if let Some(info) = self.section(".modinfo") {
+            self.sections[info].extend(format!("{field}={value}\0").as_bytes());
         }
     }
 
@@ -421,6 +347,12 @@ impl Object {
         }
     }
 
+    /// Where functions begin: section and offset.
+    pub fn functions(&self) -> HashSet<(usize, u64)> {
+        let functions = self.symbols.iter().filter(|symbol| symbol.function());
+        functions.filter_map(|symbol| Some((symbol.section()?, symbol.value))).collect()
+    }
+
     /// The name of the symbol that a relocation names.
     pub fn name(&self, reloc: &Reloc) -> &str {
         &self.symbols[reloc.symbol].name
@@ -444,15 +376,125 @@ fn empty() -> Symbol {
     }
 }
 
-/// The section's index in this module's list; the crate counts from 0, without the first empty one.
-fn number(id: SectionId) -> usize {
-    object::build::Id::index(&id)
+/// Adds a section of the file.
+fn add<'a>(builder: &mut Builder<'a>, name: &str, kind: u32, data: SectionData<'a>) -> SectionId {
+    let added = builder.sections.add();
+    added.name = name.as_bytes().to_vec().into();
+    added.sh_type = kind;
+    added.sh_addralign = 1;
+    added.data = data;
+    added.id()
 }
 
-fn symbol_number(id: SymbolId) -> usize {
-    object::build::Id::index(&id)
+/// What was read, or what is wrong with it.
+type Read<T> = std::result::Result<T, String>;
+
+/// The new numbers of sections, by their number in the file; `None` for those that only describe the file.
+struct Numbers(Vec<Option<usize>>);
+
+impl Numbers {
+    fn of(&self, section: SectionId) -> Option<usize> {
+        self.0.get(section.index()).copied().flatten()
+    }
 }
 
-fn text(name: &object::build::ByteString<'_>) -> Option<String> {
+fn read_sections(builder: &Builder<'_>) -> Read<(Vec<Section>, Numbers)> {
+    if builder.header.e_type != elf::ET_REL || builder.header.e_machine != elf::EM_X86_64 {
+        return Err("it is not a relocatable object for x86-64".into());
+    }
+    let mut numbers = Numbers(vec![None; builder.sections.iter().count()]);
+    let (mut sections, mut links) = (Vec::new(), Vec::new());
+    for section in &builder.sections {
+        let content = match &section.data {
+            SectionData::Data(bytes) | SectionData::Note(bytes) => Content::Bytes(bytes.to_vec()),
+            SectionData::UninitializedData(size) => Content::Zeros(*size),
+            _ => continue,
+        };
+        let odd = !section.sh_addralign.max(1).is_power_of_two() || section.sh_addralign > MAX_ALIGN;
+        if odd || matches!(content, Content::Zeros(size) if size > MAX_ZEROS) {
+            return Err("a section has an impossible size or alignment".into());
+        }
+        numbers.0[section.id().index()] = Some(sections.len());
+        links.push(section.sh_link_section);
+        sections.push(Section {
+            name: text(&section.name).ok_or("the name of a section is not text")?,
+            kind: section.sh_type,
+            flags: section.sh_flags,
+            align: section.sh_addralign.max(1),
+            entry_size: section.sh_entsize,
+            link: None,
+            content,
+            relocs: Vec::new(),
+        });
+    }
+    for (section, link) in sections.iter_mut().zip(links) {
+        section.link = link.and_then(|link| numbers.of(link));
+    }
+    Ok((sections, numbers))
+}
+
+fn read_symbols(builder: &Builder<'_>, numbers: &Numbers) -> Read<Vec<Symbol>> {
+    let mut symbols = vec![empty()];
+    for symbol in &builder.symbols {
+        let index = match symbol.section.map(|id| numbers.of(id)) {
+            None => SectionIndex::Special(symbol.st_shndx),
+            Some(Some(section)) => SectionIndex::In(section),
+            Some(None) => return Err("a symbol lies in a section that describes the file".into()),
+        };
+        symbols.push(Symbol {
+            name: text(&symbol.name).ok_or("the name of a symbol is not text")?,
+            index,
+            value: symbol.st_value,
+            size: symbol.st_size,
+            info: symbol.st_info,
+            other: symbol.st_other,
+        });
+    }
+    Ok(symbols)
+}
+
+/// Reads the relocations of all sections; `symbols` is how many symbols there are.
+fn read_relocs(
+    builder: &Builder<'_>,
+    numbers: &Numbers,
+    symbols: usize,
+    sections: &mut [Section],
+) -> Read<()> {
+    for section in &builder.sections {
+        let SectionData::Relocation(relocs) = &section.data else { continue };
+        let target = section.sh_info_section.and_then(|id| numbers.of(id));
+        let target = &mut sections[target.ok_or("relocations belong to no section")?];
+        if section.sh_type != elf::SHT_RELA {
+            return Err("its relocations have no addends".into());
+        }
+        for reloc in relocs {
+            let (offset, kind, addend) = (reloc.r_offset, reloc.r_type, reloc.r_addend);
+            // The crate counts symbols from 0, without the first empty one.
+            let symbol = reloc.symbol.map_or(0, |id| id.index() + 1);
+            if symbol >= symbols {
+                return Err("a relocation has a symbol that does not exist".into());
+            }
+            let width =
+                reloc::width(kind).ok_or_else(|| format!("relocations of type {kind} are not known"))?;
+            let end = offset.checked_add(u64::from(width));
+            if end.is_none_or(|end| end > target.bytes().len() as u64) {
+                return Err("a relocation lies beyond the end of its section".into());
+            }
+            if kind != reloc::NONE {
+                target.relocs.push(Reloc { offset, kind, symbol, addend });
+            }
+        }
+    }
+    for section in sections {
+        section.relocs.sort_by_key(|reloc| reloc.offset);
+        let end = |reloc: &Reloc| reloc.offset + u64::from(reloc::width(reloc.kind).unwrap_or(0));
+        if section.relocs.windows(2).any(|pair| pair[1].offset < end(&pair[0])) {
+            return Err("relocations overlap".into());
+        }
+    }
+    Ok(())
+}
+
+fn text(name: &ByteString<'_>) -> Option<String> {
     String::from_utf8(name.as_slice().to_vec()).ok()
 }

@@ -2,7 +2,7 @@
 //! the instruction that the code belongs to, but for a deeper stack.
 
 use crate::engine::layout::Stack;
-use crate::engine::object::{Content, Object, Reloc, reloc};
+use crate::engine::object::{Object, Reloc, reloc};
 use crate::error::{Result, refused};
 use guardrail_binfmt::orc::stack_pointer;
 
@@ -65,13 +65,10 @@ pub fn add(object: &mut Object, code: usize, frames: &Frames, stacks: &[Stack]) 
     for stack in kept.map(|i| &stacks[i]) {
         let Some(row) = frames.like(stack.like, stack.deeper) else { continue };
         let section = &mut object.sections[places];
-        let (Content::Bytes(bytes), kind) = (&mut section.content, reloc::PC32) else { continue };
-        let offset = bytes.len() as u64;
-        bytes.extend_from_slice(&[0; IP_ROW]);
-        section.relocs.push(Reloc { offset, kind, symbol, addend: stack.at as i64 });
-        if let Content::Bytes(bytes) = &mut object.sections[table].content {
-            bytes.extend_from_slice(&row);
-        }
+        let offset = section.size();
+        section.extend(&[0; IP_ROW]);
+        section.relocs.push(Reloc { offset, kind: reloc::PC32, symbol, addend: stack.at as i64 });
+        object.sections[table].extend(&row);
     }
 }
 

@@ -1,8 +1,8 @@
 //! What a pass is: it looks at each function, and returns what is to stand in front of which instruction.
 
-use crate::engine::code::{Code, Function};
-use crate::engine::flow::Flow;
-use crate::engine::object::Object;
+use crate::engine::code::{Code, Function, Insn};
+use crate::engine::flow::{Flow, Set};
+use crate::engine::object::{Object, Section};
 use crate::engine::patch::Patch;
 use crate::error::Result;
 
@@ -17,6 +17,28 @@ pub struct FunctionView<'a> {
     pub function: &'a Function,
     /// Which registers and flags are free, and where.
     pub flow: &'a Flow,
+}
+
+impl<'a> FunctionView<'a> {
+    /// The function's name.
+    pub fn name(&self) -> &'a str {
+        &self.object.symbols[self.function.symbol].name
+    }
+
+    /// The section of code that holds the function.
+    pub fn section(&self) -> &'a Section {
+        &self.object.sections[self.code.section]
+    }
+
+    /// An instruction of the section, by number.
+    pub fn insn(&self, number: u32) -> &'a Insn {
+        &self.code.insns[number as usize]
+    }
+
+    /// Which registers and flags are needed when an instruction is about to run.
+    pub fn needed(&self, number: u32) -> Set {
+        self.flow.needed(self.code.section, number)
+    }
 }
 
 /// Instruments code. Each module gets a new pass. The methods are called in the order in which they stand

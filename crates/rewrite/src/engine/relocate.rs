@@ -6,7 +6,7 @@ use crate::engine::object::{Content, Object, Reloc, Section, SectionIndex, reloc
 use crate::engine::tables::{self, Means};
 use crate::error::{Result, refused};
 use iced_x86::{Decoder, DecoderOptions};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// A section before and after, by its index.
 pub type Moves<'a> = HashMap<usize, (&'a Code, &'a Placed)>;
@@ -48,24 +48,8 @@ impl Map<'_> {
 pub fn move_all(object: &mut Object, moves: &Moves<'_>) -> Result<()> {
     let old: Vec<_> = object.symbols.iter().map(|symbol| (symbol.index, symbol.value)).collect();
     let map = Map(moves);
-    let functions: HashSet<(usize, u64)> = object
-        .symbols
-        .iter()
-        .filter(|symbol| symbol.function())
-        .filter_map(|symbol| Some((symbol.section()?, symbol.value)))
-        .collect();
-    for symbol in &mut object.symbols {
-        let SectionIndex::In(section) = symbol.index else { continue };
-        let (start, end) = (symbol.value, symbol.value.saturating_add(symbol.size));
-        let moved = map.place(section, start, Means::Entry).zip(map.end(section, end));
-        let Some((start, end)) = moved else {
-            return refused(&symbol.name, "the symbol lies beyond the end of its section");
-        };
-        symbol.value = start;
-        if symbol.size > 0 {
-            symbol.size = end.saturating_sub(start);
-        }
-    }
+    let functions = object.functions();
+    move_symbols(object, &map)?;
     for index in 0..object.sections.len() {
         let section = &object.sections[index];
         let (mut relocs, biases) = match moves.get(&index) {
@@ -104,6 +88,22 @@ pub fn move_all(object: &mut Object, moves: &Moves<'_>) -> Result<()> {
     }
     for (index, (_, placed)) in moves {
         object.sections[*index].content = Content::Bytes(placed.bytes.clone());
+    }
+    Ok(())
+}
+
+fn move_symbols(object: &mut Object, map: &Map<'_>) -> Result<()> {
+    for symbol in &mut object.symbols {
+        let SectionIndex::In(section) = symbol.index else { continue };
+        let (start, end) = (symbol.value, symbol.value.saturating_add(symbol.size));
+        let moved = map.place(section, start, Means::Entry).zip(map.end(section, end));
+        let Some((start, end)) = moved else {
+            return refused(&symbol.name, "the symbol lies beyond the end of its section");
+        };
+        symbol.value = start;
+        if symbol.size > 0 {
+            symbol.size = end.saturating_sub(start);
+        }
     }
     Ok(())
 }

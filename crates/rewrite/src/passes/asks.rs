@@ -71,24 +71,17 @@ impl Asks<'_> {
         self.always(&[], |thunks, _| Ok(vec![thunks.call(ask)?]))
     }
 
-    /// Asks each time about the address of an operand.
-    pub fn address(&mut self, operand: Operand, ask: impl Fn(Register) -> Ask) -> Result<Built> {
-        self.worked_out(operand, |register, deeper| operand.address(register, deeper), ask)
-    }
-
-    /// Asks each time about the address that lies in memory.
-    pub fn value(&mut self, operand: Operand, ask: impl Fn(Register) -> Ask) -> Result<Built> {
-        self.worked_out(operand, |register, deeper| operand.value(register, deeper), ask)
-    }
-
-    fn worked_out(
+    /// Asks each time about what `load` loads: an operand's address, or the address that lies there.
+    pub fn operand(
         &mut self,
         operand: Operand,
-        load: impl Fn(Register, i16) -> Result<Op>,
+        load: fn(&Operand, Register, i16) -> Result<Op>,
         ask: impl Fn(Register) -> Ask,
     ) -> Result<Built> {
         let scratch = self.any(|register| operand.uses(register))?;
-        self.always(&[scratch], |thunks, deeper| Ok(vec![load(scratch, deeper)?, thunks.call(ask(scratch))?]))
+        self.always(&[scratch], |thunks, deeper| {
+            Ok(vec![load(&operand, scratch, deeper)?, thunks.call(ask(scratch))?])
+        })
     }
 
     /// Puts a question in front of the instruction that is asked each time.
@@ -116,11 +109,8 @@ impl Asks<'_> {
     ) -> Result<Vec<Op>> {
         let mut stack = Saved::default();
         let mut ops = Vec::new();
-        if flags {
-            ops.extend(stack.push_flags()?);
-        }
-        for register in registers {
-            ops.extend(stack.push(*register)?);
+        for saved in flags.then_some(None).into_iter().chain(registers.iter().copied().map(Some)) {
+            ops.extend(stack.push(saved)?);
         }
         ops.extend(inner(self.thunks, stack.deeper)?);
         ops.extend(stack.pop_all()?);
@@ -137,17 +127,15 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// Pushes a register, and records the deeper stack.
-    pub fn push(&mut self, register: Register) -> Result<[Op; 2]> {
-        self.registers.push(Some(register));
+    /// Pushes a register, or the flags for `None`, and records the deeper stack.
+    pub fn push(&mut self, register: Option<Register>) -> Result<[Op; 2]> {
+        self.registers.push(register);
         self.deeper += 8;
-        Ok([push(register)?, Op::Deeper(self.deeper)])
-    }
-
-    fn push_flags(&mut self) -> Result<[Op; 2]> {
-        self.registers.push(None);
-        self.deeper += 8;
-        Ok([plain(Ok(Instruction::with(Code::Pushfq)))?, Op::Deeper(self.deeper)])
+        let op = match register {
+            Some(register) => push(register),
+            None => plain(Ok(Instruction::with(Code::Pushfq))),
+        };
+        Ok([op?, Op::Deeper(self.deeper)])
     }
 
     /// Pops all registers, the last one first.

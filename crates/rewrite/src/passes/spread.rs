@@ -17,7 +17,7 @@ impl Pass for Spread {
     }
 
     fn function(&mut self, view: &FunctionView<'_>) -> Result<Vec<(u32, Patch)>> {
-        let free = view.function.insns.clone().filter(|&number| !view.code.insns[number as usize].fixed);
+        let free = view.function.insns.clone().filter(|&number| !view.insn(number).fixed);
         let nop = || Op::Code(NOP5.into(), None);
         let patch = |number| match number % 2 {
             0 => Patch { before: vec![nop()], out: Vec::new() },

@@ -7,6 +7,7 @@
 //! kernel replaces.
 
 use crate::border::guard;
+use crate::border::runtime::Exports;
 use crate::engine::code::{Insn, bit};
 use crate::engine::emit::Operand;
 use crate::engine::object::Object;
@@ -58,8 +59,7 @@ impl Event {
 pub struct Trace {
     events: BTreeSet<Event>,
     thunks: Thunks,
-    /// `Module.symvers` of the runtime.
-    symbols: String,
+    runtime: Exports,
     /// Places of each kind that log, in the order of [`Event::ALL`].
     pub logged: [usize; 5],
     /// Places that cannot log: the kernel replaces them, or they do what has no address of its own.
@@ -88,14 +88,14 @@ enum Address {
 }
 
 impl Trace {
-    /// Logs these events; `symbols` is the runtime's `Module.symvers`.
-    pub fn new(events: impl IntoIterator<Item = Event>, symbols: &str) -> Trace {
-        let (events, symbols) = (events.into_iter().collect(), symbols.to_owned());
-        Trace { events, thunks: Thunks::default(), symbols, logged: [0; 5], silent: 0 }
+    /// Logs these events.
+    pub fn new(events: impl IntoIterator<Item = Event>, runtime: &Exports) -> Trace {
+        let (events, runtime) = (events.into_iter().collect(), runtime.clone());
+        Trace { events, thunks: Thunks::default(), runtime, logged: [0; 5], silent: 0 }
     }
 
     fn patch(&mut self, view: &FunctionView<'_>, number: u32, logged: &Logged) -> Result<Patch> {
-        let needed = view.flow.needed(view.code.section, number);
+        let needed = view.needed(number);
         let mut asks = Asks { thunks: &mut self.thunks, needed, site: number };
         let event = logged.event.number();
         let built = match logged.address {
@@ -104,9 +104,11 @@ impl Trace {
             Address::Register(register) => asks.ask(Ask::Event(event, Some(register), 0)),
             Address::At(operand, size, per_cpu) => {
                 let event = if per_cpu { event | abi::EVENT_PERCPU } else { event };
-                asks.address(operand, |register| Ask::Event(event, Some(register), size))
+                asks.operand(operand, Operand::address, |register| Ask::Event(event, Some(register), size))
             }
-            Address::Memory(operand) => asks.value(operand, |register| Ask::Event(event, Some(register), 0)),
+            Address::Memory(operand) => {
+                asks.operand(operand, Operand::value, |register| Ask::Event(event, Some(register), 0))
+            }
         }?;
         self.logged[logged.event as usize] += 1;
         Ok(built.patch)
@@ -128,7 +130,7 @@ impl Pass for Trace {
         let mut patches = Vec::new();
         let first = entry(view);
         for number in view.function.insns.clone() {
-            let insn = &view.code.insns[number as usize];
+            let insn = view.insn(number);
             let mut all = Vec::new();
             if first == Some(number) {
                 all.push(Logged { event: Event::Entry, address: Address::Here });
@@ -150,19 +152,19 @@ impl Pass for Trace {
     fn finish(&mut self, object: &mut Object) -> Result<()> {
         std::mem::take(&mut self.thunks).finish(object);
         guard::depend(object);
-        guard::add_versions(object, &self.symbols)
+        guard::add_versions(object, &self.runtime)
     }
 }
 
 /// The first instruction of a function that others may stand in front of, if nothing in the function jumps
 /// there.
 fn entry(view: &FunctionView<'_>) -> Option<u32> {
-    if part(&view.object.symbols[view.function.symbol].name) {
+    if part(view.name()) {
         return None;
     }
     let range = view.function.insns.clone();
-    let first = range.clone().find(|&number| !view.code.insns[number as usize].fixed)?;
-    let again = range.clone().any(|number| view.code.insns[number as usize].target == Some(first));
+    let first = range.clone().find(|&number| !view.insn(number).fixed)?;
+    let again = range.clone().any(|number| view.insn(number).target == Some(first));
     (!again).then_some(first)
 }
 
@@ -210,7 +212,7 @@ fn accesses(
         if odd {
             return Ok(1);
         }
-        let section = &view.object.sections[view.code.section];
+        let section = view.section();
         let place = Operand::of(decoded, insn.displacement_reloc(section))?;
         log(Address::At(place, size, decoded.segment_prefix() == Register::GS), access);
     }
@@ -236,7 +238,7 @@ fn calls(insn: &Instruction) -> bool {
 /// a condition, else 0.
 fn flow(view: &FunctionView<'_>, insn: &Insn, all: &mut Vec<Logged>) -> Result<usize> {
     let decoded = &insn.insn;
-    let section = &view.object.sections[view.code.section];
+    let section = view.section();
     let name = insn.names(view.object, section);
     let call = |address| Logged { event: Event::Call, address };
     let exit = || Logged { event: Event::Exit, address: Address::Here };
@@ -270,11 +272,11 @@ fn flow(view: &FunctionView<'_>, insn: &Insn, all: &mut Vec<Logged>) -> Result<u
 /// Whether a branch leads to another function: to where one begins, and not to a part that is no function by
 /// itself.
 fn leaves(view: &FunctionView<'_>, insn: &Insn) -> bool {
-    let section = &view.object.sections[view.code.section];
+    let section = view.section();
     let target = match insn.target {
         // Most branches stay where they are.
         Some(target) if view.function.insns.contains(&target) => return false,
-        Some(target) => Some((view.code.section, view.code.insns[target as usize].at.into())),
+        Some(target) => Some((view.code.section, view.insn(target).at.into())),
         None => {
             let Some(reloc) = insn.relocs(section).first() else { return false };
             view.object.target(reloc.symbol, reloc.addend.wrapping_add(insn.bias(reloc)))
@@ -315,7 +317,7 @@ mod tests {
 
     #[test]
     fn each_event_has_its_address() {
-        let mut trace = Trace::new(Event::ALL, "");
+        let mut trace = Trace::new(Event::ALL, &Exports::default());
         let rewritten = module().rewrite(&mut trace).unwrap();
         // The tail call logs both that it calls, and that the function is left.
         assert_eq!((trace.logged, trace.silent), ([3, 3, 2, 1, 1], 0));
@@ -327,14 +329,14 @@ mod tests {
 
     #[test]
     fn only_what_is_asked_for_is_logged() {
-        let mut trace = Trace::new([Event::Exit], "");
+        let mut trace = Trace::new([Event::Exit], &Exports::default());
         module().rewrite(&mut trace).unwrap();
         assert_eq!(trace.logged, [0, 0, 0, 0, 1]);
     }
 
     #[test]
     fn a_module_can_be_checked_and_traced() {
-        let (mut checks, mut trace) = (Checks::new(1), Trace::new([Event::Store], ""));
+        let (mut checks, mut trace) = (Checks::new(1), Trace::new([Event::Store], &Exports::default()));
         let file = module().0.write().unwrap();
         let rewritten = crate::rewrite("made.ko", file, &mut [&mut checks, &mut trace]).unwrap();
         assert_eq!((checks.stores.checked, trace.logged), (3, [0, 3, 0, 0, 0]));

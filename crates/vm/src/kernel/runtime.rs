@@ -15,8 +15,6 @@ use std::path::{Path, PathBuf};
 pub struct Runtime {
     /// The path of `guardrail.ko`.
     pub module: PathBuf,
-    /// The runtime's exports, with the checksums that modules which use it carry (`Module.symvers`).
-    pub symbols: PathBuf,
 }
 
 /// Builds the runtime for `kernel`, unless the cache has it.
@@ -26,8 +24,7 @@ pub fn ensure(packages: &Packages, kernel: &Kernel) -> Result<Runtime> {
 
 /// Does the same for a kernel that may be installed on this machine.
 pub fn ensure_for(packages: &Packages, target: &Target) -> Result<Runtime> {
-    let tree = build(packages, target, false)?;
-    Ok(Runtime { module: tree.join("guardrail.ko"), symbols: tree.join("Module.symvers") })
+    Ok(Runtime { module: build(packages, target, false)?.join("guardrail.ko") })
 }
 
 /// Builds the module with the runtime's tests, unless the cache has it; the runtime is beside it.
@@ -64,7 +61,7 @@ fn build(packages: &Packages, target: &Target, tests: bool) -> Result<PathBuf> {
         let options = ["--name", "runtime", "--headers", &included];
         kbuild::run_with(packages, &headers, release, &script, &options, &rest)?;
         let modules: &[&str] = if tests { &["guardrail.ko", "guardrail_test.ko"] } else { &["guardrail.ko"] };
-        for name in modules.iter().chain(&["Module.symvers"]) {
+        for name in modules {
             let (from, to) = (copy.join(name), out.join(name));
             fs::copy(&from, &to).context("copy", &from)?;
         }

@@ -80,8 +80,9 @@ impl Source {
 /// Judges an instruction.
 pub fn access(view: &FunctionView<'_>, number: u32, insn: &Insn, info: &InstructionInfo) -> Result<Access> {
     let decoded = &insn.insn;
-    let section = &view.object.sections[view.code.section];
-    let place = || format!("{}+{:#x}", section.name, insn.at);
+    let section = view.section();
+    let refuse =
+        |why: &str| refused(format!("{}+{:#x}", section.name, insn.at), format!("`{decoded}` {why}"));
     if let Some(call) = call(view, insn, section)? {
         return Ok(call);
     }
@@ -104,16 +105,14 @@ pub fn access(view: &FunctionView<'_>, number: u32, insn: &Insn, info: &Instruct
     let sized = if decoded.is_string_instruction() { decoded.memory_size() } else { memory.memory_size() };
     let size = sized.size() as u32;
     if size == 0 {
-        return refused(place(), format!("`{decoded}` writes nobody knows how much"));
+        return refuse("writes nobody knows how much");
     }
     if decoded.is_string_instruction() {
-        if memory.base() != Register::RDI {
-            return refused(place(), format!("`{decoded}` does not count by whole registers"));
-        }
-        return Ok(match decoded.has_rep_prefix() || decoded.has_repne_prefix() {
-            true => Access::Range(size.trailing_zeros()),
-            false => Access::Store(Operand::at(Register::RDI), size),
-        });
+        return match decoded.has_rep_prefix() || decoded.has_repne_prefix() {
+            _ if memory.base() != Register::RDI => refuse("does not count by whole registers"),
+            true => Ok(Access::Range(size.trailing_zeros())),
+            false => Ok(Access::Store(Operand::at(Register::RDI), size)),
+        };
     }
     let operand = match explicit {
         true => Operand::of(decoded, insn.displacement_reloc(section))?,
@@ -121,17 +120,17 @@ pub fn access(view: &FunctionView<'_>, number: u32, insn: &Insn, info: &Instruct
         false if written.len() == 1 && memory.base().is_gpr64() && memory.index() == Register::None => {
             Operand { displacement: memory.displacement() as i64, ..Operand::at(memory.base()) }
         }
-        false => return refused(place(), format!("`{decoded}` writes to places that cannot be worked out")),
+        false => return refuse("writes to places that cannot be worked out"),
     };
     if decoded.memory_index().is_vector_register() {
-        return refused(place(), format!("`{decoded}` writes to many places at once"));
+        return refuse("writes to many places at once");
     }
     if explicit && same(decoded) {
         return Ok(Access::Free(Reason::Same));
     }
     match decoded.segment_prefix() {
         Register::GS => return Ok(per_cpu(view.object, &operand, size)),
-        Register::FS => return refused(place(), format!("`{decoded}` writes by a segment that has no use")),
+        Register::FS => return refuse("writes by a segment that has no use"),
         _ => {}
     }
     if let Some((index, width)) = bit(decoded) {

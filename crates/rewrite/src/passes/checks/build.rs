@@ -144,11 +144,11 @@ impl Builder<'_> {
         let mut stack = Saved::default();
         let mut before = Vec::new();
         if free.is_none() {
-            before.extend(stack.push(scratch)?);
+            before.extend(stack.push(Some(scratch))?);
         }
         let saves_rax = flags && self.asks.needed.has(Register::RAX);
         if saves_rax {
-            before.extend(stack.push(Register::RAX)?);
+            before.extend(stack.push(Some(Register::RAX))?);
         }
         // RAX still has the value that the address needs.
         before.extend(source_ops(&source, scratch, stack.deeper)?);

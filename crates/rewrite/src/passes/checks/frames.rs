@@ -12,12 +12,12 @@ const SMALLEST: i64 = 16;
 /// Empty if the function takes no address of anything on its stack.
 /// Left out are those where flags are needed, which is rare, and those that the kernel patches.
 pub(super) fn ends(view: &FunctionView<'_>) -> Vec<(u32, Operand)> {
-    let insns = || view.function.insns.clone().map(|number| (number, &view.code.insns[number as usize]));
+    let insns = || view.function.insns.clone().map(|number| (number, view.insn(number)));
     let pointer = insns().any(|(_, insn)| copies(&insn.insn, Register::RBP));
     if !insns().any(|(_, insn)| takes_address(&insn.insn, pointer)) {
         return Vec::new();
     }
-    let asked = |number| !view.flow.needed(view.code.section, number).has_flags();
+    let asked = |number| !view.needed(number).has_flags();
     insns()
         .filter(|(number, insn)| !insn.fixed && asked(*number))
         .filter_map(|(number, insn)| Some((number, end(&insn.insn)?)))

@@ -38,9 +38,10 @@ use build::Builder;
 use merge::{Groups, Look, Store};
 
 use crate::border::guard;
-use crate::border::life::Hooks;
+use crate::border::runtime::Exports;
 use crate::border::{Done, Interposition};
 use crate::engine::code::Code;
+use crate::engine::emit::Operand;
 use crate::engine::object::Object;
 use crate::engine::pass::{FunctionView, Pass};
 use crate::engine::patch::Patch;
@@ -127,14 +128,12 @@ pub struct Checks {
     /// The symbol of the number of objects on stacks that the kernel holds.
     frames: usize,
     thunks: Thunks,
-    /// The module's name, and `Module.symvers` of the runtime; `None` if the module is not to be guarded.
-    guarded: Option<(String, String)>,
+    /// The module's name, and the runtime; `None` if the module is not to be guarded.
+    guarded: Option<(String, Exports)>,
     /// Functions that are left as they are, by name.
     trusted: BTreeSet<String>,
     /// Those of the trusted functions that the module has.
     pub left: BTreeSet<String>,
-    /// Offsets in `struct module` of the init and exit functions; `None` if no module is completed.
-    hooks: Option<Hooks>,
     /// The actions at the calls between the module and the kernel.
     interposition: Interposition,
     /// Counts of what the pass did.
@@ -155,7 +154,6 @@ impl Checks {
             guarded: None,
             trusted: BTreeSet::new(),
             left: BTreeSet::new(),
-            hooks: None,
             interposition: Interposition::default(),
             stores: Stores::default(),
             done: Done::default(),
@@ -168,16 +166,9 @@ impl Checks {
         Checks { trusted: names.into_iter().collect(), ..self }
     }
 
-    /// Has the module get its rights from the runtime under this name when it is loaded. `symbols` is the
-    /// runtime's `Module.symvers`.
-    pub fn guarded(self, name: &str, symbols: &str) -> Checks {
-        Checks { guarded: Some((name.to_owned(), symbols.to_owned())), ..self }
-    }
-
-    /// Gives a module without init function one. `hooks` holds its offset in `struct module`, read from the
-    /// runtime's own module.
-    pub fn completing(self, hooks: Hooks) -> Checks {
-        Checks { hooks: Some(hooks), ..self }
+    /// Has the module get its rights from the runtime under this name when it is loaded.
+    pub fn guarded(self, name: &str, runtime: &Exports) -> Checks {
+        Checks { guarded: Some((name.to_owned(), runtime.clone())), ..self }
     }
 
     /// Performs these actions where a guarded module and the kernel call each other.
@@ -208,10 +199,15 @@ impl Pass for Checks {
 
     fn function(&mut self, view: &FunctionView<'_>) -> Result<Vec<(u32, Patch)>> {
         let mut patches = Vec::new();
-        if self.left.contains(&view.object.symbols[view.function.symbol].name) {
+        if self.left.contains(view.name()) {
             return Ok(patches);
         }
-        self.keeps_to_the_convention(view)?;
+        // The code that is put in changes registers that a call may change.
+        if view.flow.keeping.contains(view.name()) {
+            let why = "its callers use registers afterwards that a call may change";
+            let doubt = Doubt { function: view.name().to_owned(), offset: 0, why };
+            return Err(RewriteError::Unproven { doubts: vec![doubt] });
+        }
         let mut info = InstructionInfoFactory::new();
         let mut groups = Groups::default();
         for number in heads(view) {
@@ -224,7 +220,7 @@ impl Pass for Checks {
             patches.push((number, self.stores.built(built)));
         }
         for number in view.function.insns.clone() {
-            let insn = &view.code.insns[number as usize];
+            let insn = view.insn(number);
             let info = info.info(&insn.insn);
             groups.reached(view.flow, view.code.section, number);
             let access = access(view, number, insn, info)?;
@@ -253,12 +249,12 @@ impl Pass for Checks {
         }
         std::mem::take(&mut self.thunks).finish(object);
         match &self.guarded {
-            Some((name, symbols)) => {
-                if let Some(hooks) = &self.hooks {
+            Some((name, runtime)) => {
+                if let Some(hooks) = &runtime.hooks {
                     hooks.complete(object)?;
                 }
                 self.done = guard::describe(object, name, self.domain, &self.interposition)?;
-                guard::add_versions(object, symbols)
+                guard::add_versions(object, runtime)
             }
             None => Ok(()),
         }
@@ -270,31 +266,16 @@ impl Pass for Checks {
 fn heads(view: &FunctionView<'_>) -> BTreeSet<u32> {
     let range = view.function.insns.clone();
     let back = range.clone().filter_map(|number| {
-        let target = view.code.insns[number as usize].target?;
+        let target = view.insn(number).target?;
         (range.contains(&target) && target <= number).then_some(target)
     });
-    let counts = |&number: &u32| {
-        !view.code.insns[number as usize].fixed && !view.flow.needed(view.code.section, number).has_flags()
-    };
+    let counts = |&number: &u32| !view.insn(number).fixed && !view.needed(number).has_flags();
     back.filter(counts).collect()
 }
 
 impl Checks {
-    /// Refuses functions whose callers rely on registers that a call may change: the code that is put in
-    /// changes such registers.
-    fn keeps_to_the_convention(&self, view: &FunctionView<'_>) -> Result<()> {
-        let name = &view.object.symbols[view.function.symbol].name;
-        match view.flow.keeping.contains(name) {
-            true => {
-                let why = "its callers use registers afterwards that a call may change";
-                Err(RewriteError::Unproven { doubts: vec![Doubt { function: name.clone(), offset: 0, why }] })
-            }
-            false => Ok(()),
-        }
-    }
-
     fn builder(&mut self, view: &FunctionView<'_>, number: u32) -> Builder<'_> {
-        let needed = view.flow.needed(view.code.section, number);
+        let needed = view.needed(number);
         let asks = Asks { thunks: &mut self.thunks, needed, site: number };
         Builder { table: self.table, loops: self.loops, frames: self.frames, domain: self.domain, asks }
     }
@@ -327,13 +308,13 @@ impl Checks {
         let mut builder = self.builder(view, number);
         let built = match access {
             Access::Store(operand, size) => {
-                builder.asks.address(operand, |register| Ask::Write(register, size))
+                builder.asks.operand(operand, Operand::address, |register| Ask::Write(register, size))
             }
             Access::User(operand, size) => builder.user(operand, size),
             Access::Bit(operand, index, width) => builder.bit(operand, index, width),
             Access::Range(shift) => builder.range(shift),
             Access::PerCpu(operand, size) => {
-                builder.asks.address(operand, |register| Ask::PerCpu(register, size))
+                builder.asks.operand(operand, Operand::address, |register| Ask::PerCpu(register, size))
             }
             Access::Call(source) => builder.call(source),
             Access::Nothing | Access::Free(_) => return Ok(None),
