@@ -91,7 +91,6 @@ pub struct ScoreWord {
 
 pub const INLINE_ADD_U64: c_int = 0;
 pub const INLINE_STORE_U64: c_int = 1;
-pub const COND_NE: c_int = 3;
 pub const COND_GE: c_int = 7;
 
 pub const CB_NO_REGS: c_int = 0;
@@ -124,7 +123,6 @@ unsafe extern "C" {
     pub fn qemu_plugin_register_atexit_cb(id: PluginId, cb: PlainCb, userdata: *mut c_void);
 
     pub fn qemu_plugin_register_vcpu_resume_cb(id: PluginId, cb: VcpuCb, userdata: *mut c_void);
-    pub fn qemu_plugin_register_flush_cb(id: PluginId, cb: PlainCb, userdata: *mut c_void);
     /// Removes all callbacks, flushes translated code, then calls `cb` while no vCPU runs. Only a vCPU's
     /// thread may call it.
     pub fn qemu_plugin_reset(id: PluginId, cb: PlainCb, userdata: *mut c_void);

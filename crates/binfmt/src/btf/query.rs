@@ -94,11 +94,6 @@ impl Btf {
             .find(|&id| self.raw(id).is_some_and(|t| matches!(t.kind, Kind::Struct | Kind::Union)))
     }
 
-    /// The type with this name: a struct, union, enum, typedef or base type.
-    pub fn type_named(&self, name: &str) -> Option<TypeId> {
-        self.named(name).find(|&id| self.raw(id).is_some_and(|t| !matches!(t.kind, Kind::Func | Kind::Fwd)))
-    }
-
     /// Follows typedefs and qualifiers; `None` where their chain is too long or damaged.
     pub fn resolve(&self, mut id: TypeId) -> Option<TypeId> {
         for _ in 0..MAX_DEPTH {

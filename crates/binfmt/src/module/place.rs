@@ -127,11 +127,6 @@ impl Placed {
         &self.sections
     }
 
-    /// Where a section of the file begins; `None` if it is not in memory.
-    pub fn section_start(&self, index: usize) -> Option<u64> {
-        self.sections.iter().find(|s| s.index == index).map(|s| s.start)
-    }
-
     /// The section that contains an address, and the offset in it.
     pub fn section_of(&self, address: u64) -> Option<(usize, u64)> {
         let at = self.sections.partition_point(|s| s.start <= address);

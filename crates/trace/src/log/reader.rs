@@ -79,7 +79,6 @@ pub struct MergedReader {
     last: usize,
     next_ticket: u64,
     naps: u32,
-    words: u64,
     schedule: Schedule,
 }
 
@@ -98,16 +97,7 @@ impl MergedReader {
         let rings = (0..map.rings)
             .map(|_| Ring { buf: vec![0; CHUNK], start: 0, end: 0, tail: 0, released: 0, head: None })
             .collect();
-        Ok(MergedReader {
-            map,
-            slot,
-            rings,
-            last: 0,
-            next_ticket: 0,
-            naps: 0,
-            words: 0,
-            schedule: Schedule::default(),
-        })
+        Ok(MergedReader { map, slot, rings, last: 0, next_ticket: 0, naps: 0, schedule: Schedule::default() })
     }
 
     pub(super) fn map(&self) -> &Mapping {
@@ -122,11 +112,6 @@ impl MergedReader {
     /// The ticket of the segment that the reader returns next.
     pub fn next_ticket(&self) -> u64 {
         self.next_ticket
-    }
-
-    /// Event words in the segments returned so far.
-    pub fn words_read(&self) -> u64 {
-        self.words
     }
 
     /// Words published but not yet read: how far this reader lags behind.
@@ -307,7 +292,6 @@ impl MergedReader {
         });
         let words = &r.buf[r.start + 1..r.start + 1 + head.len as usize];
         r.start += 1 + head.len as usize;
-        self.words += head.len;
         Segment { ring: ring as u32, ticket: head.ticket, continuation: head.continuation, words }
     }
 
