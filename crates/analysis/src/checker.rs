@@ -52,20 +52,20 @@ pub struct FreeFault {
     /// The object that the pointer points into; `None` where no object is known there.
     pub object: Option<Object>,
     /// Further text for the message.
-    pub detail: String,
+    pub detail: &'static str,
 }
 
 /// A call of a hooked kernel function, by the driver or by the kernel.
-#[derive(Clone, Copy, Debug)]
-pub struct Hooked<'a> {
+#[derive(Clone, Debug)]
+pub struct Hooked {
     /// The value of rsp at its entry. Together with the function it identifies the call while it lasts.
     pub rsp: u64,
     /// Return address of the call.
     pub ret: u64,
     /// The arguments of the call, followed by the values that the tracer read through them.
-    pub args: &'a [u64],
+    pub args: Arc<[u64]>,
     /// What the knowledge says about the function.
-    pub summary: &'a Arc<Summary>,
+    pub summary: Arc<Summary>,
     /// The driver called the function itself, or called a function of which this call is a part.
     pub by_driver: bool,
     /// The stack at the call.
@@ -145,11 +145,11 @@ pub trait Checker {
     fn call_returned(&mut self, _cx: &mut Cx<'_>, _out: &Out, _result: u64) {}
     /// A hooked kernel function begins. Where it runs on behalf of driver code, the context is that of this
     /// code.
-    fn hook_called(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked<'_>) {}
+    fn hook_called(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked) {}
     /// A hooked function returns.
-    fn hook_returned(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked<'_>, _result: u64) {}
+    fn hook_returned(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked, _result: u64) {}
     /// The log holds a list that was passed to a hooked function.
-    fn hook_list(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked<'_>, _list: ListTold<'_>) {}
+    fn hook_list(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked, _list: ListTold<'_>) {}
     /// The kernel calls the driver. The entry is already on the context's stack and in
     /// [`State::order`](crate::machine::State).
     fn entered(&mut self, _cx: &mut Cx<'_>, _activation: &Entry) {}

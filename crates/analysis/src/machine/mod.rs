@@ -10,7 +10,7 @@ mod world;
 pub use blocks::{BlockInfo, Blocks, End};
 pub use context::{Activation, Context, Out, length};
 pub use modules::{Module, Modules, Other};
-pub use objects::{Grave, Object, ObjectId, Objects, kmalloc_slot};
+pub use objects::{Object, ObjectId, Objects, kmalloc_slot};
 pub use state::{State, describe};
 pub(crate) use world::find;
 pub use world::{LineLookup, ModuleMap, Range, Region, World};

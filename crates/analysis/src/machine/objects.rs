@@ -60,20 +60,14 @@ impl Object {
     }
 }
 
-/// A free by the driver of memory that was allocated again since.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grave {
-    /// The object as it was when it was freed.
-    pub object: Object,
-}
-
 /// All objects, by address.
 #[derive(Debug, Default)]
 pub struct Objects {
     by_base: BTreeMap<u64, ObjectId>,
     table: FxHashMap<ObjectId, Object>,
     quarantine: VecDeque<(ObjectId, u64)>,
-    graves: BTreeMap<u64, Grave>,
+    /// Objects that the driver freed, as they were then, whose memory was allocated again.
+    graves: BTreeMap<u64, Object>,
     grave_order: VecDeque<u64>,
     next: ObjectId,
     serial: u64,
@@ -154,7 +148,7 @@ impl Objects {
     }
 
     fn bury(&mut self, object: Object) {
-        if self.graves.insert(object.start, Grave { object: object.clone() }).is_none() {
+        if self.graves.insert(object.start, object.clone()).is_none() {
             self.grave_order.push_back(object.start);
         }
         if self.grave_order.len() > MAX_GRAVES
@@ -165,7 +159,7 @@ impl Objects {
     }
 
     /// The object that the driver freed at `start`, where the memory was allocated again.
-    pub fn grave(&self, start: u64) -> Option<&Grave> {
+    pub fn grave(&self, start: u64) -> Option<&Object> {
         self.graves.get(&start)
     }
 

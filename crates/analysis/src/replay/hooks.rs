@@ -9,7 +9,7 @@ use crate::checker::{BadFree, FreeFault, Hooked, ListTold};
 use crate::machine::{Object, ObjectId, USER_END, kmalloc_slot, length};
 use crate::order::Pending;
 use crate::stacks::{MAX_FRAMES, StackId, same_stack};
-use guardrail_knowledge::effect::{Class, Effect, Len, Summary, Zeroed};
+use guardrail_knowledge::effect::{Class, Effect, Len, Zeroed};
 use guardrail_trace::event::Head;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -23,21 +23,15 @@ const ERRORS: u64 = u64::MAX - 4094;
 /// A hooked call that has not returned.
 #[derive(Clone, Debug)]
 pub(super) struct HookFrame {
-    hook: u64,
-    rsp: u64,
-    ret: u64,
-    args: Vec<u64>,
-    summary: Arc<Summary>,
-    by_driver: bool,
+    /// The number of the hook.
+    number: u64,
+    call: Hooked,
     /// The driver called this function itself, not another one that ended with a tail call to it.
     named: bool,
-    /// Stack of the driver's call, or of the kernel's.
-    stack: StackId,
     /// The serial number of the newest object when the call began.
     serial: u64,
     /// The pointer that it frees.
     freeing: Option<u64>,
-    module: Option<u32>,
     /// Index of the context that was out of the driver.
     context: Option<usize>,
     task: u64,
@@ -46,16 +40,14 @@ pub(super) struct HookFrame {
 }
 
 impl HookFrame {
-    fn view(&self) -> Hooked<'_> {
-        Hooked {
-            rsp: self.rsp,
-            ret: self.ret,
-            args: &self.args,
-            summary: &self.summary,
-            by_driver: self.by_driver,
-            stack: self.stack,
-            module: self.module,
-        }
+    /// What distinguishes the call from all others.
+    fn key(&self) -> (u64, u64) {
+        (self.call.rsp, self.number)
+    }
+
+    /// The value of an argument; `None` where the log does not hold it.
+    fn arg(&self, i: u8) -> Option<u64> {
+        self.call.args.get(usize::from(i)).copied()
     }
 }
 
@@ -74,37 +66,37 @@ impl HookFrames {
     pub(super) fn over(&mut self, task: u64, rsp: u64, hook: Option<u64>) {
         let Some(frames) = self.by_task.get_mut(&task) else { return };
         while let Some(last) = frames.last()
-            && same_stack(last.rsp, rsp)
-            && (last.rsp < rsp || last.rsp == rsp && Some(last.hook) == hook)
+            && same_stack(last.call.rsp, rsp)
+            && (last.call.rsp < rsp || last.call.rsp == rsp && Some(last.number) == hook)
         {
-            self.tasks.remove(&(last.rsp, last.hook));
+            self.tasks.remove(&last.key());
             frames.pop();
         }
     }
 
-    fn push(&mut self, task: u64, frame: HookFrame) {
+    fn push(&mut self, frame: HookFrame) {
         if self.by_task.len() >= MAX_TASKS || self.tasks.len() >= MAX_TASKS * MAX_NESTED {
             self.by_task.clear();
             self.tasks.clear();
         }
-        let frames = self.by_task.entry(task).or_default();
+        let frames = self.by_task.entry(frame.task).or_default();
         if frames.len() >= MAX_NESTED {
             let old = frames.remove(0);
-            self.tasks.remove(&(old.rsp, old.hook));
+            self.tasks.remove(&old.key());
         }
-        self.tasks.insert((frame.rsp, frame.hook), task);
+        self.tasks.insert(frame.key(), frame.task);
         frames.push(frame);
     }
 
     fn get(&self, hook: u64, rsp: u64) -> Option<&HookFrame> {
         let task = self.tasks.get(&(rsp, hook))?;
-        self.by_task.get(task)?.iter().rfind(|f| f.rsp == rsp && f.hook == hook)
+        self.by_task.get(task)?.iter().rfind(|f| f.key() == (rsp, hook))
     }
 
     fn pop(&mut self, hook: u64, rsp: u64) -> Option<HookFrame> {
         let task = self.tasks.remove(&(rsp, hook))?;
         let frames = self.by_task.get_mut(&task)?;
-        let at = frames.iter().rposition(|f| f.rsp == rsp && f.hook == hook)?;
+        let at = frames.iter().rposition(|f| f.key() == (rsp, hook))?;
         let frame = frames.remove(at);
         if frames.is_empty() {
             self.by_task.remove(&task);
@@ -134,8 +126,8 @@ impl Replay {
         };
         let Some(summary) = self.state.world.hook(hook) else { return };
         self.hooks.over(task, rsp, Some(hook));
-        let out = self.vcpus[v]
-            .context
+        let context = self.vcpus[v].context;
+        let out = context
             .and_then(|c| self.contexts.get(c))
             .filter(|context| context.task == task)
             .and_then(|context| Some((context, context.out()?)))
@@ -148,57 +140,45 @@ impl Replay {
         let entry = self.state.world.hook_address(hook);
         let target = entry.wrapping_add(self.state.slide);
         let named = out.is_some_and(|(_, out)| direct && (entry == 0 || out.target == target));
-        let by_driver = direct || self.state.modules.contains(ret);
         let mut stack = Vec::with_capacity(MAX_FRAMES);
-        if entry != 0 {
-            stack.push(target);
-        }
-        let mut module = None;
+        stack.extend((entry != 0).then_some(target));
         if let Some((context, out)) = out {
-            if !direct {
-                stack.push(ret);
-            }
-            if !out.jump || direct {
-                stack.push(out.ret);
-            }
+            stack.extend((!direct).then_some(ret));
+            stack.extend((!out.jump || direct).then_some(out.ret));
             context.callers(&mut stack, MAX_FRAMES);
-            module = self.state.modules.at(out.pc).map(|(i, _)| i);
         } else {
             stack.push(ret);
         }
-        let has_out = out.is_some();
-        let stack = self.state.stacks.intern(&stack);
-        let mut frame = HookFrame {
-            hook,
+        let module_at = |at| self.state.modules.at(at).map(|(index, _)| index);
+        let call = Hooked {
             rsp,
             ret,
-            args: args.to_vec(),
-            summary,
-            by_driver,
+            args: args.into(),
+            by_driver: direct || self.state.modules.contains(ret),
+            module: out.and_then(|(_, out)| module_at(out.pc)).or_else(|| module_at(ret)),
+            stack: self.state.stacks.intern(&stack),
+            summary: Arc::clone(&summary),
+        };
+        let mut frame = HookFrame {
+            number: hook,
+            call,
             named,
-            stack,
             serial: self.state.objects.serial(),
             freeing: None,
-            module: module.or_else(|| self.state.modules.at(ret).map(|(i, _)| i)),
-            context: self.vcpus[v].context.filter(|_| has_out),
+            context: context.filter(|_| out.is_some()),
             task,
             pending: None,
         };
-        let summary = frame.summary.clone();
         for effect in &summary.effects {
             if let Effect::Free { ptr, classes, cache } = effect {
-                let ptr = self.state.pointer(*ptr, &frame.args);
-                let cache = cache.and_then(|i| frame.args.get(usize::from(i)).copied());
-                self.free(v, task, &frame, ptr, classes, cache, has_out);
+                let ptr = self.state.pointer(*ptr, args);
+                self.free(v, &frame, ptr, classes, cache.and_then(|i| frame.arg(i)));
                 frame.freeing = Some(ptr);
             }
         }
-        let context = frame.context;
-        self.each(v, context, |checker, cx| checker.hook_called(cx, &frame.view()));
-        let by_driver = frame.by_driver;
-        frame.pending =
-            self.hook_begins(v, task, (hook, rsp), context, &summary, &frame.args, stack, by_driver);
-        self.hooks.push(task, frame);
+        self.each(v, frame.context, |checker, cx| checker.hook_called(cx, &frame.call));
+        frame.pending = self.hook_begins(v, task, hook, frame.context, &frame.call);
+        self.hooks.push(frame);
     }
 
     /// The log holds the elements of a list that was passed to a hooked function.
@@ -208,9 +188,9 @@ impl Replay {
         let open = self.hooks.get(hook, rsp).cloned();
         let returned = open.is_none();
         let Some(frame) = open.or_else(|| self.hooks.returned.clone()) else { return };
-        if frame.hook == hook && frame.rsp == rsp {
-            let told = ListTold { index, returned, words };
-            self.each(v, frame.context, |checker, cx| checker.hook_list(cx, &frame.view(), told));
+        if frame.key() == (rsp, hook) {
+            let list = ListTold { index, returned, words };
+            self.each(v, frame.context, |checker, cx| checker.hook_list(cx, &frame.call, list));
         }
     }
 
@@ -219,77 +199,76 @@ impl Replay {
         let Some(frame) = self.hooks.pop(hook, rsp) else { return };
         self.hooks.returned = None;
         let context = frame.context;
-        self.each(v, context, |checker, cx| checker.hook_returned(cx, &frame.view(), result));
+        self.each(v, context, |checker, cx| checker.hook_returned(cx, &frame.call, result));
         self.hook_ends(v, frame.task, (hook, rsp), context, frame.pending.as_ref(), result);
-        let summary = frame.summary.clone();
-        for effect in &summary.effects {
-            if let Effect::Alloc { class, size, zeroed, page, cache, realloc } = effect
-                && result != 0
-                && result < ERRORS
-            {
-                let start = if *page { self.state.page_address(result) } else { result };
-                // A size from a pool or cache: its objects lie directly behind each other.
-                let packed = matches!(size, Len::Deref(_));
-                let size = self.size(&frame, hook, *size);
-                let zeroed = match zeroed {
-                    Zeroed::No => false,
-                    Zeroed::Yes => true,
-                    Zeroed::Gfp(i) => frame
-                        .args
-                        .get(usize::from(*i))
-                        .is_some_and(|gfp| gfp & self.state.world.gfp_zero() != 0),
-                };
-                let cache = cache.and_then(|i| frame.args.get(usize::from(i)).copied()).unwrap_or(0);
-                let old = realloc.and_then(|i| frame.args.get(usize::from(i)).copied());
-                self.allocate(v, &frame, *class, (start, size, packed), zeroed, cache, old);
-            }
-            if let Effect::CreateCache { ctor } = effect
-                && result != 0
-                && result < ERRORS
-            {
-                if self.size(&frame, hook, *ctor).is_some_and(|ctor| ctor != 0) {
-                    if self.constructed.len() < MAX_TASKS {
+        let made = result != 0 && result < ERRORS;
+        for effect in &frame.call.summary.effects {
+            match effect {
+                Effect::Alloc { .. } if made => {
+                    if let Some(request) = self.request(&frame, effect, result) {
+                        self.allocate(v, &frame, request);
+                    }
+                }
+                Effect::CreateCache { ctor } if made => {
+                    if self.size(&frame, *ctor).is_none_or(|ctor| ctor == 0) {
+                        self.constructed.remove(&result);
+                    } else if self.constructed.len() < MAX_TASKS {
                         self.constructed.insert(result);
                     }
-                } else {
-                    self.constructed.remove(&result);
                 }
-            }
-            if let Effect::Grow { ptr } = effect {
-                let addr = self.state.pointer(*ptr, &frame.args);
-                if let Some((id, object)) = self.state.objects.at(addr)
-                    && object.is_live()
-                    && object.class == Class::Slab
-                {
-                    let mut grown = object.clone();
-                    // Written bytes stay as they are; the others can no longer be distinguished from them.
-                    grown.defined = true;
-                    grown.size = grown.slot_end.saturating_sub(grown.start);
-                    self.announce(v, id, grown);
-                }
+                Effect::Grow { ptr } => self.grow(v, self.state.pointer(*ptr, &frame.call.args)),
+                _ => {}
             }
         }
         self.hooks.returned = Some(frame);
     }
 
-    /// The size in bytes that a call of a hook asks for; `None` where it does not say one.
-    fn size(&self, frame: &HookFrame, hook: u64, len: Len) -> Option<u64> {
-        let Len::Deref(i) = len else { return length(len, &frame.args) };
-        let at = self.state.world.hook_args(hook) + usize::from(i);
-        frame.args.get(at).copied().filter(|&size| size > 0)
+    /// The object at `addr` is as large as its slot from now on.
+    fn grow(&mut self, v: usize, addr: u64) {
+        if let Some((id, object)) = self.state.objects.at(addr)
+            && object.is_live()
+            && object.class == Class::Slab
+        {
+            let mut grown = object.clone();
+            // Written bytes stay as they are; the others can no longer be distinguished from them.
+            grown.defined = true;
+            grown.size = grown.slot_end.saturating_sub(grown.start);
+            self.announce(v, id, grown);
+        }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn allocate(
-        &mut self,
-        v: usize,
-        frame: &HookFrame,
-        class: Class,
-        (start, size, packed): (u64, Option<u64>, bool),
-        zeroed: bool,
-        cache: u64,
-        realloc: Option<u64>,
-    ) {
+    /// The size in bytes that a call of a hook asks for; `None` where it does not say one.
+    fn size(&self, frame: &HookFrame, len: Len) -> Option<u64> {
+        let Len::Deref(i) = len else { return length(len, &frame.call.args) };
+        let at = self.state.world.hook_args(frame.number) + usize::from(i);
+        frame.call.args.get(at).copied().filter(|&size| size > 0)
+    }
+
+    /// What a call has allocated that returns `result`.
+    fn request(&self, frame: &HookFrame, effect: &Effect, result: u64) -> Option<Request> {
+        let Effect::Alloc { class, size, zeroed, page, cache, realloc } = *effect else { return None };
+        let start = if page { self.state.page_address(result) } else { result };
+        let cache = cache.and_then(|i| frame.arg(i)).unwrap_or(0);
+        let old = realloc.and_then(|i| frame.arg(i)).filter(|&old| old != 0);
+        let zeroed = match zeroed {
+            Zeroed::No => false,
+            Zeroed::Yes => true,
+            Zeroed::Gfp(i) => frame.arg(i).is_some_and(|gfp| gfp & self.state.world.gfp_zero() != 0),
+        };
+        Some(Request {
+            class: if class == Class::Slab && self.state.is_vmalloc(start) { Class::Vmalloc } else { class },
+            start,
+            size: self.size(frame, size),
+            // A size from a pool or cache: its objects lie directly behind each other.
+            packed: matches!(size, Len::Deref(_)),
+            cache,
+            old,
+            defined: zeroed || old.is_some() || cache != 0 && self.constructed.contains(&cache),
+        })
+    }
+
+    fn allocate(&mut self, v: usize, frame: &HookFrame, request: Request) {
+        let Request { class, start, size, .. } = request;
         // The log holds per-CPU memory by its offset.
         if class == Class::Percpu && self.order.on {
             let size = size.unwrap_or(1).min(1 << 16);
@@ -303,85 +282,26 @@ impl Replay {
         if start < USER_END {
             return;
         }
-        let class = if class == Class::Slab && self.state.is_vmalloc(start) { Class::Vmalloc } else { class };
-        let inner = self.state.objects.at(start).filter(|(_, o)| o.is_live());
-        let adopted = inner.and_then(|(id, object)| {
-            // After a reallocation in place, the object keeps its address.
-            let in_place = realloc == Some(start) && object.start == start;
-            let pool = packed && class == Class::Dma;
-            let class = if (object.serial > frame.serial || in_place) && !pool {
-                adopted_class(class, object, start, size)?
-            } else {
-                return None;
-            };
-            Some((id, object.clone(), class))
-        });
-        if let Some((id, mut object, class)) = adopted {
-            let in_place = realloc == Some(start) && object.serial <= frame.serial;
-            if let Some(size) = size
-                && start.checked_add(size).is_some_and(|end| end <= object.slot_end)
-            {
-                object.size = size;
-                object.start = start;
-            }
-            object.class = class;
-            if frame.by_driver {
-                object.by_driver = true;
-                object.module = frame.module;
-                object.allocated = frame.stack;
-            }
-            object.defined = zeroed
-                || !object.by_driver
-                || in_place
-                || realloc.is_some_and(|p| p != 0)
-                || self.is_constructed(cache);
-            if cache != 0 {
-                object.cache = cache;
-            }
+        if let Some((id, object)) = self.adopted(frame, &request) {
             return self.announce(v, id, object);
         }
-        let Some(size) = size else { return };
-        let (base, slot_end) = match class {
-            Class::Slab | Class::Managed => (start, start.checked_add(kmalloc_slot(size))),
-            Class::Dma if packed => (start, start.checked_add(size.max(1))),
-            Class::Cache | Class::Percpu => (start, start.checked_add(size.max(1))),
-            Class::Page | Class::Dma => {
-                (start, start.checked_add(size).and_then(|end| end.checked_next_multiple_of(PAGE)))
-            }
-            // The page behind is never mapped.
-            Class::Vmalloc => (
-                start,
-                start
-                    .checked_add(size)
-                    .and_then(|end| end.checked_next_multiple_of(PAGE))
-                    .and_then(|end| end.checked_add(PAGE)),
-            ),
-            Class::Io => (
-                start & !(PAGE - 1),
-                start
-                    .checked_add(size)
-                    .and_then(|end| end.checked_next_multiple_of(PAGE))
-                    .and_then(|end| end.checked_add(PAGE)),
-            ),
+        let Some((size, (base, slot_end))) = size.and_then(|size| Some((size, request.slot(size)?))) else {
+            return;
         };
-        let Some(slot_end) = slot_end else { return };
+        let by_driver = frame.call.by_driver;
         let object = Object {
             base,
             slot_end,
             start,
             size,
             class,
-            cache,
-            by_driver: frame.by_driver,
-            defined: zeroed
-                || !frame.by_driver
-                || class == Class::Io
-                || realloc.is_some_and(|p| p != 0)
-                || self.is_constructed(cache),
+            cache: request.cache,
+            by_driver,
+            defined: request.defined || !by_driver || class == Class::Io,
             escaped: false,
-            allocated: frame.stack,
+            allocated: frame.call.stack,
             freed: None,
-            module: frame.module.filter(|_| frame.by_driver),
+            module: frame.call.module.filter(|_| by_driver),
             serial: 0,
         };
         if self.order.on {
@@ -396,9 +316,35 @@ impl Replay {
         }
     }
 
-    /// Whether objects of the cache are as their constructor left them.
-    fn is_constructed(&self, cache: u64) -> bool {
-        cache != 0 && self.constructed.contains(&cache)
+    /// The object of an inner allocator that a call takes over, as it is from then on; `None` where the call
+    /// makes a new object.
+    fn adopted(&self, frame: &HookFrame, request: &Request) -> Option<(ObjectId, Object)> {
+        let (start, size) = (request.start, request.size);
+        let (id, inner) = self.state.objects.at(start).filter(|(_, o)| o.is_live())?;
+        // After a reallocation in place, the object keeps its address.
+        let in_place = request.old == Some(start) && inner.start == start;
+        let pool = request.packed && request.class == Class::Dma;
+        if pool || !in_place && inner.serial <= frame.serial {
+            return None;
+        }
+        let mut object = inner.clone();
+        object.class = adopted_class(request.class, inner, start, size)?;
+        if let Some(size) = size
+            && start.checked_add(size).is_some_and(|end| end <= object.slot_end)
+        {
+            object.size = size;
+            object.start = start;
+        }
+        if frame.call.by_driver {
+            object.by_driver = true;
+            object.module = frame.call.module;
+            object.allocated = frame.call.stack;
+        }
+        object.defined = request.defined || !object.by_driver;
+        if request.cache != 0 {
+            object.cache = request.cache;
+        }
+        Some((id, object))
     }
 
     fn announce(&mut self, v: usize, id: ObjectId, object: Object) {
@@ -412,17 +358,7 @@ impl Replay {
         self.definedness.allocated(&object);
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn free(
-        &mut self,
-        v: usize,
-        task: u64,
-        frame: &HookFrame,
-        ptr: u64,
-        classes: &[Class],
-        cache: Option<u64>,
-        has_out: bool,
-    ) {
+    fn free(&mut self, v: usize, frame: &HookFrame, ptr: u64, classes: &[Class], cache: Option<u64>) {
         if self.order.on && classes.contains(&Class::Percpu) {
             self.state.order.per_cpu.remove(ptr);
         }
@@ -432,25 +368,44 @@ impl Replay {
         let found = self.state.objects.at(ptr).map(|(id, object)| (id, object.clone()));
         let (base, end, allocated) =
             found.as_ref().map_or((ptr, ptr.saturating_add(1), 0), |(_, o)| (o.base, o.slot_end, o.serial));
-        if self.hooks.is_freeing(task, base, end, allocated) {
+        if self.hooks.is_freeing(frame.task, base, end, allocated) {
             return;
         }
-        let context = self.vcpus[v].context.filter(|_| has_out);
-        let judged = frame.named && context.is_some();
-        let fault = |what, object: Option<Object>, detail: String| FreeFault {
-            what,
-            function: frame.summary.name.clone(),
-            ptr,
-            object,
-            detail,
-        };
-        let Some((id, object)) = found else {
-            if judged && self.state.modules.contains(ptr) {
-                let fault = fault(BadFree::Invalid, None, "memory of a module".to_owned());
-                self.each(v, context, |checker, cx| checker.bad_free(cx, &fault));
+        let judged = frame.named && frame.context.is_some();
+        let verdict = match &found {
+            Some((_, object)) => self.judge_free(frame, ptr, object, classes, cache),
+            None if judged && self.state.modules.contains(ptr) => {
+                Free::Wrong(BadFree::Invalid, None, "memory of a module")
             }
-            return;
+            None => Free::Nothing,
         };
+        match (verdict, found) {
+            (Free::Right, Some((id, _))) => self.freed(v, id, frame.call.stack),
+            (Free::Unseen, Some((_, object))) => self.forget(object.base, object.slot_end),
+            (Free::Wrong(what, object, detail), found) => {
+                let function = frame.call.summary.name.clone();
+                let fault = FreeFault { what, function, ptr, object, detail };
+                self.each(v, frame.context, |checker, cx| checker.bad_free(cx, &fault));
+                if what != BadFree::Double
+                    && let Some((id, _)) = found
+                {
+                    self.disown(id);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What a call means for the object that it frees.
+    fn judge_free(
+        &self,
+        frame: &HookFrame,
+        ptr: u64,
+        object: &Object,
+        classes: &[Class],
+        cache: Option<u64>,
+    ) -> Free {
+        let wrong = |what, object: &Object, detail| Free::Wrong(what, Some(object.clone()), detail);
         let right_start = ptr == object.start || ptr == object.base && !frame.named;
         let right_class = classes.is_empty() || classes.contains(&object.class);
         let right_cache = match (object.class, cache) {
@@ -463,37 +418,32 @@ impl Replay {
             // a pool that frees a page of objects that were freed into it.
             let pages = classes.iter().any(|class| matches!(class, Class::Page | Class::Dma));
             let unseen = !frame.named && (!right_class || pages);
-            if context.is_some() && (frame.named || object.by_driver) && !unseen {
-                let fault = fault(BadFree::Double, Some(object), String::new());
-                self.each(v, context, |checker, cx| checker.bad_free(cx, &fault));
+            return if frame.context.is_some() && (frame.named || object.by_driver) && !unseen {
+                wrong(BadFree::Double, object, "")
             } else {
-                self.forget(object.base, object.slot_end);
-            }
-        } else if !judged {
-            if right_start {
-                self.freed(v, id, frame.stack);
-            }
-        } else if !(object.by_driver || right_start && right_class)
-            && let Some(grave) = self.state.objects.grave(ptr).cloned()
+                Free::Unseen
+            };
+        }
+        if !frame.named || frame.context.is_none() {
+            return if right_start { Free::Right } else { Free::Nothing };
+        }
+        if !(object.by_driver || right_start && right_class)
+            && let Some(grave) = self.state.objects.grave(ptr)
         {
-            let detail = "and the memory has gone to others since".to_owned();
-            let fault = fault(BadFree::Double, Some(grave.object), detail);
-            self.each(v, context, |checker, cx| checker.bad_free(cx, &fault));
-        } else if !right_start {
-            // A page may be freed through any address in it, and the kernel's own objects may hold parts of
-            // their own.
-            if object.by_driver && object.class != Class::Io {
-                let fault = fault(BadFree::Invalid, Some(object), String::new());
-                self.each(v, context, |checker, cx| checker.bad_free(cx, &fault));
-                self.disown(id);
-            }
-        } else if !right_class || !right_cache {
-            let detail = if right_class { "of another cache".to_owned() } else { String::new() };
-            let fault = fault(BadFree::Mismatched, Some(object), detail);
-            self.each(v, context, |checker, cx| checker.bad_free(cx, &fault));
-            self.disown(id);
+            return wrong(BadFree::Double, grave, "and the memory has gone to others since");
+        }
+        if right_start && right_class && right_cache {
+            return Free::Right;
+        }
+        if right_start {
+            return wrong(BadFree::Mismatched, object, if right_class { "of another cache" } else { "" });
+        }
+        // A page may be freed through any address in it, and the kernel's own objects may hold parts of
+        // their own.
+        if object.by_driver && object.class != Class::Io {
+            wrong(BadFree::Invalid, object, "")
         } else {
-            self.freed(v, id, frame.stack);
+            Free::Nothing
         }
     }
 
@@ -516,6 +466,48 @@ impl Replay {
                 self.state.order.forget(object.base, object.slot_end);
             }
         }
+    }
+}
+
+/// What a call means for the object that it frees.
+enum Free {
+    Right,
+    /// The object was freed before, or its memory has another owner, and no event said so.
+    Unseen,
+    /// The call frees nothing that is known.
+    Nothing,
+    Wrong(BadFree, Option<Object>, &'static str),
+}
+
+/// What a call has allocated.
+struct Request {
+    class: Class,
+    start: u64,
+    size: Option<u64>,
+    /// The objects of its allocator lie directly behind each other.
+    packed: bool,
+    /// Guest address of the `kmem_cache`, or 0.
+    cache: u64,
+    /// The object that was allocated again with another size.
+    old: Option<u64>,
+    /// The memory is not as the allocator found it.
+    defined: bool,
+}
+
+impl Request {
+    /// The memory that an object of `size` bytes occupies; `None` where the addresses make no sense.
+    fn slot(&self, size: u64) -> Option<(u64, u64)> {
+        let start = self.start;
+        let pages = || start.checked_add(size)?.checked_next_multiple_of(PAGE);
+        let end = match self.class {
+            Class::Slab | Class::Managed => start.checked_add(kmalloc_slot(size)),
+            Class::Dma if self.packed => start.checked_add(size.max(1)),
+            Class::Cache | Class::Percpu => start.checked_add(size.max(1)),
+            Class::Page | Class::Dma => pages(),
+            // The page behind is never mapped.
+            Class::Vmalloc | Class::Io => pages()?.checked_add(PAGE),
+        };
+        Some((if self.class == Class::Io { start & !(PAGE - 1) } else { start }, end?))
     }
 }
 

@@ -50,18 +50,18 @@ fn entries(words: &[u64]) -> impl Iterator<Item = Entry> + '_ {
 
 impl DmaCheck {
     /// A mapping function for lists has returned; the mapping may have failed.
-    pub(super) fn list_mapped(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, op: &DmaOp, result: u64) {
+    pub(super) fn list_mapped(&mut self, cx: &mut Cx<'_>, hook: &Hooked, op: &DmaOp, result: u64) {
         let DmaOp::MapList { dev, list, count, dir } = *op else { return };
         self.lists.mapped = None;
-        let dev = arg(hook.args, dev);
-        let dir = Dir::of(arg(hook.args, dir));
+        let dev = arg(&hook.args, dev);
+        let dir = Dir::of(arg(&hook.args, dir));
         let (list, count, segments) = match count {
             Some(count) => {
                 let segments = u64::from(result as u32);
                 if segments == 0 {
                     return;
                 }
-                (arg(hook.args, list), u64::from(arg(hook.args, count) as u32), segments)
+                (arg(&hook.args, list), u64::from(arg(&hook.args, count) as u32), segments)
             }
             None => {
                 // The last two values are those of the table: its first element and the number of elements.
@@ -97,7 +97,7 @@ impl DmaCheck {
     }
 
     /// The log holds the elements of a list.
-    pub(super) fn list_told(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, told: ListTold<'_>) {
+    pub(super) fn list_told(&mut self, cx: &mut Cx<'_>, hook: &Hooked, told: ListTold<'_>) {
         if told.returned {
             let Some((rsp, id, segments)) = self.lists.mapped.take() else { return };
             if rsp == hook.rsp {
@@ -122,7 +122,7 @@ impl DmaCheck {
         }
     }
 
-    fn fill(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, id: MapId, segments: u64, words: &[u64]) {
+    fn fill(&mut self, cx: &mut Cx<'_>, hook: &Hooked, id: MapId, segments: u64, words: &[u64]) {
         let state = cx.state;
         let memory: Vec<(u64, u64)> = entries(words)
             .filter(|e| e.page != 0 && e.len > 0)
@@ -162,31 +162,31 @@ impl DmaCheck {
     }
 
     /// A list is about to be unmapped.
-    pub(super) fn list_unmapped(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, op: &DmaOp) {
+    pub(super) fn list_unmapped(&mut self, cx: &mut Cx<'_>, hook: &Hooked, op: &DmaOp) {
         let DmaOp::UnmapList { dev, list, count, dir } = *op else { return };
         self.list_used(cx, hook, (dev, list, count, dir), None);
     }
 
     /// A list is about to be synchronized.
-    pub(super) fn list_synced(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, op: &DmaOp) {
+    pub(super) fn list_synced(&mut self, cx: &mut Cx<'_>, hook: &Hooked, op: &DmaOp) {
         let DmaOp::SyncList { dev, list, count, dir, for_cpu } = *op else { return };
-        self.looked(cx, arg(hook.args, dev));
+        self.looked(cx, arg(&hook.args, dev));
         self.list_used(cx, hook, (dev, list, Some(count), dir), Some(for_cpu));
     }
 
     fn list_used(
         &mut self,
         cx: &mut Cx<'_>,
-        hook: &Hooked<'_>,
+        hook: &Hooked,
         (dev, list, count, dir): (u8, u8, Option<u8>, u8),
         sync: Option<bool>,
     ) {
         let used = Unknown {
             rsp: hook.rsp,
-            dev: arg(hook.args, dev),
-            list: arg(hook.args, list),
-            count: count.map_or(0, |count| u64::from(arg(hook.args, count) as u32)),
-            dir: Dir::of(arg(hook.args, dir)),
+            dev: arg(&hook.args, dev),
+            list: arg(&hook.args, list),
+            count: count.map_or(0, |count| u64::from(arg(&hook.args, count) as u32)),
+            dir: Dir::of(arg(&hook.args, dir)),
             sync,
         };
         self.lists.unknown = None;
@@ -197,7 +197,7 @@ impl DmaCheck {
         }
     }
 
-    fn list_found(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, id: MapId, used: &Unknown) {
+    fn list_found(&mut self, cx: &mut Cx<'_>, hook: &Hooked, id: MapId, used: &Unknown) {
         let judged = hook.module.is_some();
         let Some(m) = self.maps.get(id).cloned() else { return };
         let entries = m.list.map_or(0, |list| list.1);

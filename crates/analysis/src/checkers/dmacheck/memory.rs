@@ -42,24 +42,24 @@ pub(super) struct Memory {
     dead_order: VecDeque<u64>,
 }
 
-fn owner(hook: &Hooked<'_>, dev: u64, size: u64) -> Owner {
+fn owner(hook: &Hooked, dev: u64, size: u64) -> Owner {
     Owner { dev, module: hook.module, size, stack: hook.stack }
 }
 
 impl Memory {
-    pub fn coherent(&mut self, hook: &Hooked<'_>, dev: u64, size: u64, at: u64) {
+    pub fn coherent(&mut self, hook: &Hooked, dev: u64, size: u64, at: u64) {
         if self.coherent.len() < MAX {
             self.coherent.insert(at, owner(hook, dev, size));
         }
     }
 
-    pub fn pool(&mut self, hook: &Hooked<'_>, dev: u64, size: u64, pool: u64) {
+    pub fn pool(&mut self, hook: &Hooked, dev: u64, size: u64, pool: u64) {
         if self.pools.len() < MAX {
             self.pools.insert(pool, Pool { owner: owner(hook, dev, size), blocks: FxHashMap::default() });
         }
     }
 
-    pub fn block(&mut self, hook: &Hooked<'_>, pool: u64, at: u64) {
+    pub fn block(&mut self, hook: &Hooked, pool: u64, at: u64) {
         if let Some(pool) = self.pools.get_mut(&pool)
             && at != 0
             && pool.blocks.len() < MAX
@@ -68,7 +68,7 @@ impl Memory {
         }
     }
 
-    pub fn map_io(&mut self, hook: &Hooked<'_>, at: u64) {
+    pub fn map_io(&mut self, hook: &Hooked, at: u64) {
         // Ports have small numbers as addresses. What the kernel maps for its own purposes in a driver's call
         // is never unmapped.
         if (USER_END..ERRORS).contains(&at) && hook.by_driver && self.io.len() < MAX {
@@ -81,12 +81,12 @@ impl Memory {
     }
 
     /// Coherent memory, a block or a pool is about to be freed.
-    pub fn freed(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, op: &DmaOp) {
+    pub fn freed(&mut self, cx: &mut Cx<'_>, hook: &Hooked, op: &DmaOp) {
         let (state, judged) = (cx.state, hook.module.is_some());
         match *op {
             DmaOp::FreeCoherent { dev, size, cpu, .. } => {
-                let (dev, size) = (arg(hook.args, dev), arg(hook.args, size));
-                let Some(owner) = self.coherent.remove(&arg(hook.args, cpu)) else { return };
+                let (dev, size) = (arg(&hook.args, dev), arg(&hook.args, size));
+                let Some(owner) = self.coherent.remove(&arg(&hook.args, cpu)) else { return };
                 if !judged || owner.dev == dev && owner.size == size {
                     return;
                 }
@@ -100,7 +100,7 @@ impl Memory {
                 });
             }
             DmaOp::PoolFree { pool, cpu, .. } => {
-                let (pool, cpu) = (arg(hook.args, pool), arg(hook.args, cpu));
+                let (pool, cpu) = (arg(&hook.args, pool), arg(&hook.args, cpu));
                 if self.pools.get_mut(&pool).is_none_or(|pool| pool.blocks.remove(&cpu).is_some()) {
                     return;
                 }
@@ -116,7 +116,7 @@ impl Memory {
                 }
             }
             DmaOp::DestroyPool { pool } => {
-                let Some(pool) = self.pools.remove(&arg(hook.args, pool)) else { return };
+                let Some(pool) = self.pools.remove(&arg(&hook.args, pool)) else { return };
                 let mut blocks: Vec<StackId> = pool.blocks.values().copied().collect();
                 blocks.sort_unstable();
                 if let Some(&stack) = blocks.first().filter(|_| judged) {

@@ -30,7 +30,7 @@ mod uninit;
 use crate::checker::{Checker, Cx, Draft, Hooked, ListTold, Place};
 use crate::level::Level;
 use crate::machine::{Context, Object, ObjectId, Out};
-use crate::stacks::{STACK_SIZE, StackId};
+use crate::stacks::STACK_SIZE;
 use crate::value_flow::{InsnCtx, Regs, RepRange, Value};
 use guardrail_finding::Severity;
 use guardrail_knowledge::effect::{DmaOp, Effect, Len, Summary};
@@ -38,7 +38,6 @@ use guardrail_trace::event::Access;
 use maps::Maps;
 use memory::Memory;
 use rustc_hash::FxHashMap;
-use std::sync::Arc;
 use unchecked::Unchecked;
 
 const NAME: &str = "dmacheck";
@@ -66,30 +65,10 @@ struct Device {
 /// A call that has not returned yet.
 #[derive(Clone, Debug)]
 struct Open {
-    rsp: u64,
-    ret: u64,
+    hook: Hooked,
     /// The level of the caller's context: an interrupt's call is no part of what it interrupts.
     level: Option<Level>,
     class: u8,
-    args: Vec<u64>,
-    summary: Arc<Summary>,
-    by_driver: bool,
-    stack: StackId,
-    module: Option<u32>,
-}
-
-impl Open {
-    fn view(&self) -> Hooked<'_> {
-        Hooked {
-            rsp: self.rsp,
-            ret: self.ret,
-            args: &self.args,
-            summary: &self.summary,
-            by_driver: self.by_driver,
-            stack: self.stack,
-            module: self.module,
-        }
-    }
 }
 
 /// The checker's state.
@@ -168,20 +147,22 @@ impl DmaCheck {
     }
 
     /// A call begins. Returns false where it is part of another call of its class.
-    fn begin(&mut self, cx: &Cx<'_>, hook: &Hooked<'_>, op: &DmaOp) -> bool {
+    fn begin(&mut self, cx: &Cx<'_>, hook: &Hooked, op: &DmaOp) -> bool {
         let (rsp, class) = (hook.rsp, class(op));
         let level = cx.context.map(|context| context.level);
         // A function that ends with a jump makes the function that it jumps to return to its own caller.
-        let jumped = |o: &Open| o.rsp == rsp && o.ret == hook.ret && o.summary.name != hook.summary.name;
-        self.open.retain(|o| !same_block(o.rsp, rsp) || o.rsp > rsp || jumped(o));
+        let jumped = |o: &Open| {
+            o.hook.rsp == rsp && o.hook.ret == hook.ret && o.hook.summary.name != hook.summary.name
+        };
+        self.open.retain(|o| !same_block(o.hook.rsp, rsp) || o.hook.rsp > rsp || jumped(o));
         // The context of the kernel's calls after an interrupt is not known.
         let within = |o: &Open| o.level.zip(level).is_none_or(|(around, inner)| around == inner);
-        let around = |o: &Open| same_block(o.rsp, rsp) && o.rsp - rsp < NESTING && within(o);
+        let around = |o: &Open| same_block(o.hook.rsp, rsp) && o.hook.rsp - rsp < NESTING && within(o);
         // If the log holds no return of a call, it is not known whether the call is over. Functions that free
         // may be hooked twice, and functions that map or unmap one buffer call each other.
         let calls = |o: &Open| match class {
             8 => false,
-            1 | 2 => jumped(o) || cx.state.kernel_function(hook.ret.wrapping_sub(1)) == o.summary.name,
+            1 | 2 => jumped(o) || cx.state.kernel_function(hook.ret.wrapping_sub(1)) == o.hook.summary.name,
             _ => true,
         };
         if self.open.iter().any(|o| o.class == class && around(o) && calls(o)) {
@@ -190,38 +171,28 @@ impl DmaCheck {
         if self.open.len() >= MAX_OPEN {
             self.open.clear();
         }
-        self.open.push(Open {
-            rsp,
-            ret: hook.ret,
-            level,
-            class,
-            args: hook.args.to_vec(),
-            summary: hook.summary.clone(),
-            by_driver: hook.by_driver,
-            stack: hook.stack,
-            module: hook.module,
-        });
+        self.open.push(Open { hook: hook.clone(), level, class });
         true
     }
 
     /// A hooked call has returned.
-    fn ended(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, result: u64) {
-        let Some(op) = operation(hook.summary) else { return };
+    fn ended(&mut self, cx: &mut Cx<'_>, hook: &Hooked, result: u64) {
+        let Some(op) = operation(&hook.summary) else { return };
         match *op {
             DmaOp::Map { .. } => self.mapped(cx, hook, op, result),
             DmaOp::MapList { .. } => self.list_mapped(cx, hook, op, result),
             DmaOp::AllocCoherent { dev, size, .. } if result != 0 => {
-                self.device(cx, arg(hook.args, dev), hook.module.is_some());
-                self.memory.coherent(hook, arg(hook.args, dev), arg(hook.args, size), result);
+                self.device(cx, arg(&hook.args, dev), hook.module.is_some());
+                self.memory.coherent(hook, arg(&hook.args, dev), arg(&hook.args, size), result);
             }
             DmaOp::CreatePool { dev, size } if result != 0 => {
-                self.memory.pool(hook, arg(hook.args, dev), arg(hook.args, size), result);
+                self.memory.pool(hook, arg(&hook.args, dev), arg(&hook.args, size), result);
             }
-            DmaOp::PoolAlloc { pool, .. } => self.memory.block(hook, arg(hook.args, pool), result),
+            DmaOp::PoolAlloc { pool, .. } => self.memory.block(hook, arg(&hook.args, pool), result),
             DmaOp::MapIo => self.memory.map_io(hook, result),
-            DmaOp::Unbind { dev } => self.unbound(cx, arg(hook.args, dev)),
+            DmaOp::Unbind { dev } => self.unbound(cx, arg(&hook.args, dev)),
             DmaOp::NeedUnmap { dev } => {
-                let dev = arg(hook.args, dev);
+                let dev = arg(&hook.args, dev);
                 // The result is a bool; its upper bits mean nothing.
                 let no_unmap = result as u8 == 0;
                 if let Some(device) = self.device(cx, dev, false) {
@@ -232,7 +203,7 @@ impl DmaCheck {
                 }
             }
             DmaOp::Other { dev } => {
-                if let Some(device) = self.device(cx, arg(hook.args, dev), false) {
+                if let Some(device) = self.device(cx, arg(&hook.args, dev), false) {
                     device.other = true;
                 }
             }
@@ -317,7 +288,7 @@ impl DmaCheck {
 
 /// Where a fault in a call of a hooked function is reported: at the driver's call, or at the stack that led
 /// to it.
-fn place(cx: &Cx<'_>, hook: &Hooked<'_>) -> Place {
+fn place(cx: &Cx<'_>, hook: &Hooked) -> Place {
     match cx.context.and_then(Context::out) {
         Some(_) => Place::Call,
         None => Place::Stack(hook.stack),
@@ -376,20 +347,20 @@ impl Checker for DmaCheck {
 
     fn call_returned(&mut self, cx: &mut Cx<'_>, out: &Out, result: u64) {
         // For a function that ends with an indirect jump, the log holds no return.
-        let over = |o: &Open| same_block(o.rsp, out.entry_rsp) && o.rsp <= out.entry_rsp;
+        let over = |o: &Open| same_block(o.hook.rsp, out.entry_rsp) && o.hook.rsp <= out.entry_rsp;
         let Some(at) = self.open.iter().position(over) else { return };
-        if self.open[at].rsp == out.entry_rsp && self.open[at].by_driver {
+        if self.open[at].hook.rsp == out.entry_rsp && self.open[at].hook.by_driver {
             let open = self.open.remove(at);
-            self.ended(cx, &open.view(), result);
+            self.ended(cx, &open.hook, result);
         }
         self.open.retain(|o| !over(o));
     }
 
-    fn hook_called(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>) {
-        let Some(op) = operation(hook.summary) else { return };
+    fn hook_called(&mut self, cx: &mut Cx<'_>, hook: &Hooked) {
+        let Some(op) = operation(&hook.summary) else { return };
         let outermost = self.begin(cx, hook, op);
         if let DmaOp::UnmapIo { addr } = *op {
-            return self.memory.unmap_io(arg(hook.args, addr));
+            return self.memory.unmap_io(arg(&hook.args, addr));
         }
         if !outermost {
             return;
@@ -406,18 +377,18 @@ impl Checker for DmaCheck {
         }
     }
 
-    fn hook_returned(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, result: u64) {
-        if operation(hook.summary).is_none() {
+    fn hook_returned(&mut self, cx: &mut Cx<'_>, hook: &Hooked, result: u64) {
+        if operation(&hook.summary).is_none() {
             return;
         }
-        let is_it = |o: &Open| o.rsp == hook.rsp && o.summary.name == hook.summary.name;
+        let is_it = |o: &Open| o.hook.rsp == hook.rsp && o.hook.summary.name == hook.summary.name;
         if let Some(at) = self.open.iter().rposition(is_it) {
             self.open.remove(at);
             self.ended(cx, hook, result);
         }
     }
 
-    fn hook_list(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, list: ListTold<'_>) {
+    fn hook_list(&mut self, cx: &mut Cx<'_>, hook: &Hooked, list: ListTold<'_>) {
         self.list_told(cx, hook, list);
     }
 

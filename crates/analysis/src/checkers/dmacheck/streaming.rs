@@ -71,13 +71,13 @@ impl DmaCheck {
     }
 
     /// A mapping function for one buffer has returned; the mapping may have failed.
-    pub(super) fn mapped(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, op: &DmaOp, result: u64) {
+    pub(super) fn mapped(&mut self, cx: &mut Cx<'_>, hook: &Hooked, op: &DmaOp, result: u64) {
         let DmaOp::Map { dev, ptr, physical, len, dir, kind } = *op else { return };
         let state = cx.state;
-        let (dev, size, dir) = (arg(hook.args, dev), length(hook.args, len), Dir::of(arg(hook.args, dir)));
+        let (dev, size, dir) = (arg(&hook.args, dev), length(&hook.args, len), Dir::of(arg(&hook.args, dir)));
         let at = match physical {
-            Some(i) => state.page_offset.wrapping_add(arg(hook.args, i)),
-            None => state.pointer(ptr, hook.args),
+            Some(i) => state.page_offset.wrapping_add(arg(&hook.args, i)),
+            None => state.pointer(ptr, &hook.args),
         };
         let asked = key(cx).and_then(|key| self.asked.remove(&key)).filter(|_| hook.by_driver);
         let judged = hook.module.is_some();
@@ -120,7 +120,7 @@ impl DmaCheck {
     pub(super) fn lend(
         &mut self,
         cx: &mut Cx<'_>,
-        hook: &Hooked<'_>,
+        hook: &Hooked,
         mut mapping: Mapping,
         told: bool,
     ) -> Option<MapId> {
@@ -136,7 +136,7 @@ impl DmaCheck {
         self.maps.add(mapping)
     }
 
-    pub(super) fn judge_overlap(&self, cx: &mut Cx<'_>, hook: &Hooked<'_>, new: &Mapping) {
+    pub(super) fn judge_overlap(&self, cx: &mut Cx<'_>, hook: &Hooked, new: &Mapping) {
         let state = cx.state;
         for &(at, len) in new.memory.iter().take(64) {
             let end = at.saturating_add(len);
@@ -206,7 +206,7 @@ impl DmaCheck {
         }
     }
 
-    pub(super) fn judge_alignment(&self, cx: &mut Cx<'_>, hook: &Hooked<'_>, new: &Mapping) {
+    pub(super) fn judge_alignment(&self, cx: &mut Cx<'_>, hook: &Hooked, new: &Mapping) {
         let Some(line) = self.line else { return };
         let state = cx.state;
         for &(at, len) in new.memory.iter().take(64) {
@@ -235,10 +235,10 @@ impl DmaCheck {
     }
 
     /// A buffer is about to be unmapped.
-    pub(super) fn unmapped(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, op: &DmaOp) {
+    pub(super) fn unmapped(&mut self, cx: &mut Cx<'_>, hook: &Hooked, op: &DmaOp) {
         let DmaOp::Unmap { dev, addr, len, dir, kind } = *op else { return };
-        let (dev, bus, size) = (arg(hook.args, dev), arg(hook.args, addr), length(hook.args, len));
-        let dir = Dir::of(arg(hook.args, dir));
+        let (dev, bus, size) = (arg(&hook.args, dev), arg(&hook.args, addr), length(&hook.args, len));
+        let dir = Dir::of(arg(&hook.args, dir));
         let judged = hook.module.is_some();
         if bus == FAILED {
             if judged {
@@ -276,7 +276,7 @@ impl DmaCheck {
     }
 
     /// Reports a mapping that is unmapped in another way than it was mapped.
-    pub(super) fn mismatch(&self, cx: &mut Cx<'_>, hook: &Hooked<'_>, m: &Mapping, message: String) {
+    pub(super) fn mismatch(&self, cx: &mut Cx<'_>, hook: &Hooked, m: &Mapping, message: String) {
         let state = cx.state;
         cx.report(NAME, "dma-unmap-mismatch", place(cx, hook), || Draft {
             object: m.memory.first().and_then(|piece| state.objects.at(piece.0)).map(|(_, o)| o.clone()),
@@ -289,7 +289,7 @@ impl DmaCheck {
     pub(super) fn unknown_unmapped(
         &mut self,
         cx: &mut Cx<'_>,
-        hook: &Hooked<'_>,
+        hook: &Hooked,
         dev: u64,
         bus: u64,
         verb: &str,

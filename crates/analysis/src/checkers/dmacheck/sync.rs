@@ -8,11 +8,11 @@ use guardrail_knowledge::effect::{DmaOp, MapKind};
 
 impl DmaCheck {
     /// A part of a mapping is about to be synchronized.
-    pub(super) fn synced(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, op: &DmaOp) {
+    pub(super) fn synced(&mut self, cx: &mut Cx<'_>, hook: &Hooked, op: &DmaOp) {
         let DmaOp::SyncSingle { dev, addr, offset, len, dir, for_cpu } = *op else { return };
-        let dev = arg(hook.args, dev);
-        let bus = arg(hook.args, addr).wrapping_add(offset.map_or(0, |i| arg(hook.args, i)));
-        let (size, dir) = (length(hook.args, len), Dir::of(arg(hook.args, dir)));
+        let dev = arg(&hook.args, dev);
+        let bus = arg(&hook.args, addr).wrapping_add(offset.map_or(0, |i| arg(&hook.args, i)));
+        let (size, dir) = (length(&hook.args, len), Dir::of(arg(&hook.args, dir)));
         self.looked(cx, dev);
         let judged = hook.module.is_some();
         let Some((id, (start, segment))) = self.maps.holding(dev, bus, size) else {
@@ -68,7 +68,7 @@ impl DmaCheck {
     pub(super) fn judge_direction(
         &self,
         cx: &mut Cx<'_>,
-        hook: &Hooked<'_>,
+        hook: &Hooked,
         m: &Mapping,
         dir: Dir,
         for_cpu: bool,
@@ -89,7 +89,7 @@ impl DmaCheck {
     }
 
     /// Reports a synchronization of an address where nothing is mapped.
-    pub(super) fn unknown_synced(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, dev: u64, bus: u64) {
+    pub(super) fn unknown_synced(&mut self, cx: &mut Cx<'_>, hook: &Hooked, dev: u64, bus: u64) {
         let elsewhere = self.devices.keys().filter(|&&other| other != dev).find_map(|&other| {
             let (id, _) = self.maps.holding(other, bus, 1)?;
             self.maps.get(id).filter(|m| m.module.is_some())

@@ -45,7 +45,7 @@ struct Undefined {
 
 impl DmaCheck {
     /// A device gets memory, to read or to write.
-    pub(super) fn device_gets(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, lent: &Lent<'_>) {
+    pub(super) fn device_gets(&mut self, cx: &mut Cx<'_>, hook: &Hooked, lent: &Lent<'_>) {
         if lent.dir == Dir::None || lent.memory.is_empty() {
             return;
         }
@@ -76,7 +76,7 @@ impl DmaCheck {
         });
     }
 
-    fn judge_lent(&mut self, cx: &mut Cx<'_>, hook: &Hooked<'_>, lent: &Lent<'_>) {
+    fn judge_lent(&mut self, cx: &mut Cx<'_>, hook: &Hooked, lent: &Lent<'_>) {
         let Some(undefined) = undefined(cx, lent.memory) else { return };
         let Undefined { first, offset, origin, count, to_the_end } = undefined;
         let total = lent.memory.iter().fold(0u64, |sum, piece| sum.saturating_add(piece.1.min(MAX_RANGE)));

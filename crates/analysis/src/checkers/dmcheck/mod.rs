@@ -155,7 +155,7 @@ impl Checker for DmCheck {
         cx.report(NAME, kind, Place::Call, || {
             let what = match &fault.object {
                 Some(object) => text::object(object),
-                None => fault.detail.clone(),
+                None => fault.detail.to_owned(),
             };
             let detail = if fault.detail.is_empty() || fault.object.is_none() {
                 String::new()

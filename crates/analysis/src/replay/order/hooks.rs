@@ -2,6 +2,7 @@
 
 use super::functions::holds;
 use super::holds::Hold;
+use crate::checker::Hooked;
 use crate::level::Level;
 use crate::machine::Context;
 use crate::order::{Acquired, LockId, Name, Off, Order, Pending, is_task};
@@ -12,29 +13,26 @@ use std::sync::Arc;
 
 impl Replay {
     /// A hooked function begins. The context is out of the driver, or is not known.
-    #[allow(clippy::too_many_arguments)]
     pub(in crate::replay) fn hook_begins(
         &mut self,
         v: usize,
         task: u64,
-        (hook, rsp): (u64, u64),
+        number: u64,
         context: Option<usize>,
-        summary: &Arc<Summary>,
-        args: &[u64],
-        stack: StackId,
-        by_driver: bool,
+        hook: &Hooked,
     ) -> Option<Pending> {
         if !self.order.on {
             return None;
         }
-        let callee = self.hook_callee(hook, summary);
+        let Hooked { rsp, ref args, ref summary, stack, by_driver, .. } = *hook;
+        let callee = self.hook_callee(number, summary);
         if !callee.ordering && callee.rules.is_empty() {
             return None;
         }
         let mut six = [0; 6];
         let count = args.len().min(6);
         six[..count].copy_from_slice(&args[..count]);
-        self.add_holds(task, (hook, rsp), summary, &six, stack);
+        self.add_holds(task, (number, rsp), summary, &six, stack);
         let c = context.or_else(|| self.by_key.get(&(task, Level::Process)).copied());
         // A task that slept may be on another processor, where no event has named it since.
         let out = c.and_then(|c| self.contexts.get(c)?.out());
