@@ -3,7 +3,7 @@
 //!
 //! # Lifecycle
 //!
-//! 1. The session makes the checker, then asks once what it needs: [`Checker::parts`], [`Checker::needs_sync`]
+//! 1. The replay asks the checker once what it needs: [`Checker::parts`], [`Checker::needs_sync`]
 //!    and [`Checker::needs_definedness`].
 //! 2. [`Checker::module_comes`] and [`Checker::module_loaded`] announce each module of the driver. A module
 //!    may be loaded again later, also at another address.
@@ -206,7 +206,7 @@ pub enum Place {
 }
 
 /// A finding that is not reported yet.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Draft {
     /// The text of the finding.
     pub message: String,
@@ -236,19 +236,7 @@ pub struct Draft {
 impl Draft {
     /// An error that has a message and nothing else.
     pub fn error(message: String) -> Draft {
-        Draft {
-            message,
-            severity: Severity::Error,
-            object: None,
-            within: None,
-            origin: 0,
-            shadow: None,
-            access: None,
-            other: None,
-            related: Vec::new(),
-            notes: Vec::new(),
-            triage: None,
-        }
+        Draft { message, ..Draft::default() }
     }
 }
 
@@ -316,7 +304,7 @@ impl Cx<'_> {
         draft: impl FnOnce() -> Draft,
     ) -> Option<usize> {
         let (state, context, cpu, event) = (self.state, self.context, self.cpu, self.event);
-        let definedness = &mut *self.definedness;
+        let definedness = &*self.definedness;
         self.reports.add(kind, key, || {
             let draft = draft();
             let frames = state.frames(stack);

@@ -52,7 +52,7 @@
 //! assert!(replay.finish().findings.is_empty());
 //! ```
 //!
-//! Order: level < stacks < value_flow < order < machine < definedness < reports < outcome < checker < checkers < replay < session
+//! Order: level < stacks < value_flow < order < machine < definedness < reports < outcome < checker < checkers < replay
 
 pub mod checker;
 pub mod checkers;
@@ -63,7 +63,6 @@ pub mod order;
 pub mod outcome;
 pub mod replay;
 pub mod reports;
-pub mod session;
 pub mod stacks;
 pub mod value_flow;
 
@@ -71,4 +70,3 @@ pub mod value_flow;
 mod tests;
 
 pub use outcome::{Outcome, Statistics};
-pub use session::{Config, Session, SessionError};

@@ -90,13 +90,8 @@ impl Reports {
     }
 
     /// The number of findings that are not retracted.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.findings.iter().filter(|f| f.count > 0).count()
-    }
-
-    /// Whether there are no findings.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// The findings, in the order in which they were first seen.

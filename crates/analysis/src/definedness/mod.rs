@@ -42,7 +42,7 @@ impl Definedness {
 
     /// The driver read memory. Returns the definedness of the value.
     #[inline]
-    pub(crate) fn load(&mut self, access: &Access) -> Value {
+    pub(crate) fn load(&self, access: &Access) -> Value {
         if !self.on || access.io || access.addr < USER_END {
             return Value::DEFINED;
         }
@@ -85,7 +85,7 @@ impl Definedness {
     }
 
     /// A string instruction read memory. Returns the definedness of the value.
-    pub(crate) fn rep_read(&mut self, range: &RepRange) -> Value {
+    pub(crate) fn rep_read(&self, range: &RepRange) -> Value {
         if !self.on || range.io || range.src < USER_END {
             return Value::DEFINED;
         }
@@ -156,7 +156,7 @@ impl Definedness {
 
     /// A dump of the bytes around `addr`, like KASAN's memory state. `00` may be accessed, `fb` is freed, `fc`
     /// lies beyond an object, `uu` is undefined.
-    pub(crate) fn dump(&mut self, state: &State, addr: u64) -> Vec<String> {
+    pub(crate) fn dump(&self, state: &State, addr: u64) -> Vec<String> {
         let first = (addr & !15).saturating_sub(32);
         (0..5u64)
             .map(|row| first.saturating_add(row * 16))

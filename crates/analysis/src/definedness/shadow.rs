@@ -22,8 +22,6 @@ const LIMIT: usize = 160 << 20;
 const UNITS: usize = 6;
 /// Bytes that a page costs besides its contents.
 const PAGE_COST: usize = 64;
-const CACHE: usize = 64;
-const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
 struct Bytes {
@@ -31,21 +29,26 @@ struct Bytes {
     origins: [Origin; 512],
 }
 
-#[derive(Debug, Default)]
+/// The undefined bits of a page.
+#[derive(Debug)]
 enum Undef {
-    #[default]
-    Empty,
     All(Origin),
     Bytes(Box<Bytes>),
+}
+
+impl Undef {
+    fn cost(&self) -> usize {
+        match self {
+            Undef::All(_) => PAGE_COST,
+            Undef::Bytes(_) => PAGE_COST + size_of::<Bytes>(),
+        }
+    }
 }
 
 /// The shadow of all memory of the guest.
 #[derive(Debug)]
 pub struct Shadow {
-    index: FxHashMap<u64, u32>,
-    pages: Vec<Undef>,
-    free: Vec<u32>,
-    cache: [(u64, u32); CACHE],
+    pages: FxHashMap<u64, Undef>,
     used: usize,
     limit: usize,
     restricted: Marks<1>,
@@ -80,10 +83,7 @@ impl Shadow {
     /// Where the host has no address space left, for example because memory is exhausted.
     pub fn new(limit: usize) -> Self {
         Shadow {
-            index: FxHashMap::default(),
-            pages: Vec::new(),
-            free: Vec::new(),
-            cache: [(u64::MAX, NONE); CACHE],
+            pages: FxHashMap::default(),
             used: 0,
             limit,
             restricted: Marks::new(Limits { bytes: limit, units: UNITS })
@@ -91,65 +91,32 @@ impl Shadow {
         }
     }
 
-    #[inline]
-    fn find(&mut self, number: u64) -> Option<usize> {
-        let slot = &mut self.cache[number as usize % CACHE];
-        if slot.0 != number {
-            *slot = (number, self.index.get(&number).copied().unwrap_or(NONE));
-        }
-        (slot.1 != NONE).then_some(slot.1 as usize)
-    }
-
-    fn make(&mut self, number: u64) -> Option<usize> {
-        if let Some(at) = self.find(number) {
-            return Some(at);
-        }
-        if self.used >= self.limit {
-            return None;
-        }
-        self.used += PAGE_COST;
-        let at = self.free.pop().unwrap_or(self.pages.len() as u32);
-        if at as usize == self.pages.len() {
-            self.pages.push(Undef::default());
-        }
-        self.index.insert(number, at);
-        self.cache[number as usize % CACHE] = (number, at);
-        Some(at as usize)
-    }
-
-    fn drop_if_plain(&mut self, number: u64, at: usize) {
-        if matches!(self.pages[at], Undef::Empty) {
-            self.index.remove(&number);
-            self.free.push(at as u32);
-            self.used = self.used.saturating_sub(PAGE_COST);
-            self.cache[number as usize % CACHE] = (u64::MAX, NONE);
-        }
-    }
-
-    /// The undefined bits of a page. Makes the page if needed; `None` where the limit is reached.
-    fn bytes(&mut self, at: usize) -> Option<&mut Bytes> {
-        let origin = match self.pages[at] {
-            Undef::Bytes(_) => None,
-            Undef::Empty => Some((0, 0)),
-            Undef::All(origin) => Some((0xff, origin)),
+    fn replace(&mut self, number: u64, page: Option<Undef>) {
+        self.used += page.as_ref().map_or(0, Undef::cost);
+        let old = match page {
+            Some(page) => self.pages.insert(number, page),
+            None => self.pages.remove(&number),
         };
-        if let Some((fill, origin)) = origin {
+        self.used -= old.as_ref().map_or(0, Undef::cost);
+    }
+
+    /// The bits of a page, one by one. `None` where the limit is reached.
+    fn bytes(&mut self, number: u64) -> Option<&mut Bytes> {
+        let plain = match self.pages.get(&number) {
+            Some(Undef::Bytes(_)) => None,
+            Some(Undef::All(origin)) => Some((0xff, *origin)),
+            None => Some((0, 0)),
+        };
+        if let Some((fill, origin)) = plain {
             if self.used >= self.limit {
                 return None;
             }
-            self.used += size_of::<Bytes>();
-            self.pages[at] =
-                Undef::Bytes(Box::new(Bytes { bits: [fill; PAGE_USIZE], origins: [origin; 512] }));
+            let bytes = Bytes { bits: [fill; PAGE_USIZE], origins: [origin; 512] };
+            self.replace(number, Some(Undef::Bytes(Box::new(bytes))));
         }
-        match &mut self.pages[at] {
-            Undef::Bytes(bytes) => Some(bytes),
+        match self.pages.get_mut(&number) {
+            Some(Undef::Bytes(bytes)) => Some(bytes),
             _ => None,
-        }
-    }
-
-    fn set_undef(&mut self, at: usize, undef: Undef) {
-        if let Undef::Bytes(_) = std::mem::replace(&mut self.pages[at], undef) {
-            self.used = self.used.saturating_sub(size_of::<Bytes>());
         }
     }
 
@@ -176,15 +143,14 @@ impl Shadow {
 
     /// The definedness of an access of `size` bytes, encoded as in [`Value`].
     #[inline]
-    pub fn load(&mut self, addr: u64, size: u8) -> Value {
+    pub fn load(&self, addr: u64, size: u8) -> Value {
         let (number, offset) = (addr / PAGE, (addr % PAGE) as usize);
         let size_usize = usize::from(size);
         if offset + size_usize <= PAGE_USIZE {
-            let Some(at) = self.find(number) else { return Value::DEFINED };
-            match &self.pages[at] {
-                Undef::Empty => Value::DEFINED,
-                Undef::All(origin) => Value { undef: all_undefined(size), origin: *origin },
-                Undef::Bytes(bytes) => load_bytes(bytes, offset, size_usize),
+            match self.pages.get(&number) {
+                None => Value::DEFINED,
+                Some(Undef::All(origin)) => Value { undef: all_undefined(size), origin: *origin },
+                Some(Undef::Bytes(bytes)) => load_bytes(bytes, offset, size_usize),
             }
         } else {
             self.load_across(addr, size)
@@ -192,7 +158,7 @@ impl Shadow {
     }
 
     #[cold]
-    fn load_across(&mut self, addr: u64, size: u8) -> Value {
+    fn load_across(&self, addr: u64, size: u8) -> Value {
         let mut value = Value::DEFINED;
         for i in 0..size {
             let byte = self.load(addr.wrapping_add(u64::from(i)), 1);
@@ -214,18 +180,10 @@ impl Shadow {
         if offset + size_usize > PAGE_USIZE {
             return self.store_across(addr, size, value);
         }
-        let at = if value.undef == 0 {
-            match self.find(number) {
-                Some(at) if !matches!(self.pages[at], Undef::Empty) => at,
-                _ => return,
-            }
-        } else {
-            match self.make(number) {
-                Some(at) => at,
-                None => return,
-            }
-        };
-        let Some(bytes) = self.bytes(at) else { return };
+        if value.undef == 0 && !self.pages.contains_key(&number) {
+            return;
+        }
+        let Some(bytes) = self.bytes(number) else { return };
         if size <= 8 {
             bytes.bits[offset..offset + size_usize]
                 .copy_from_slice(&value.undef.to_le_bytes()[..size_usize.min(8)]);
@@ -259,32 +217,31 @@ impl Shadow {
     /// Every bit of the range is defined from now on.
     pub fn set_defined(&mut self, addr: u64, len: u64) {
         for (number, offset, n) in pieces(addr, len) {
-            let Some(at) = self.find(number) else { continue };
-            if matches!(self.pages[at], Undef::Empty) {
+            if !self.pages.contains_key(&number) {
                 continue;
             }
-            if n == PAGE_USIZE {
-                self.set_undef(at, Undef::Empty);
-            } else if let Some(bytes) = self.bytes(at) {
+            if n < PAGE_USIZE
+                && let Some(bytes) = self.bytes(number)
+            {
                 bytes.bits[offset..offset + n].fill(0);
                 // The search for undefined bits in the rest of the page costs as much as a long range.
-                if n >= 64 && bytes.bits.iter().all(|&b| b == 0) {
-                    self.set_undef(at, Undef::Empty);
+                if n < 64 || bytes.bits.iter().any(|&b| b != 0) {
+                    continue;
                 }
-            } else {
-                self.set_undef(at, Undef::Empty);
             }
-            self.drop_if_plain(number, at);
+            self.replace(number, None);
         }
     }
 
     /// Every bit of the range is undefined from now on.
     pub fn set_undefined(&mut self, addr: u64, len: u64, origin: Origin) {
         for (number, offset, n) in pieces(addr, len) {
-            let Some(at) = self.make(number) else { return };
             if n == PAGE_USIZE {
-                self.set_undef(at, Undef::All(origin));
-            } else if let Some(bytes) = self.bytes(at) {
+                if self.used >= self.limit && !self.pages.contains_key(&number) {
+                    return;
+                }
+                self.replace(number, Some(Undef::All(origin)));
+            } else if let Some(bytes) = self.bytes(number) {
                 bytes.bits[offset..offset + n].fill(0xff);
                 bytes.origins[offset / 8..=(offset + n - 1) / 8].fill(origin);
             }
@@ -293,13 +250,12 @@ impl Shadow {
 
     /// The address of the first undefined byte of the range, its origin, and the number of undefined bytes in
     /// the range.
-    pub fn first_undefined(&mut self, addr: u64, len: u64) -> Option<(u64, Origin, u64)> {
+    pub fn first_undefined(&self, addr: u64, len: u64) -> Option<(u64, Origin, u64)> {
         let mut found: Option<(u64, Origin, u64)> = None;
         for (number, offset, n) in pieces(addr, len) {
-            let Some(at) = self.find(number) else { continue };
+            let Some(page) = self.pages.get(&number) else { continue };
             let base = number.wrapping_mul(PAGE);
-            let (first, origin, count) = match &self.pages[at] {
-                Undef::Empty => continue,
+            let (first, origin, count) = match page {
                 Undef::All(origin) => (offset, *origin, n),
                 Undef::Bytes(bytes) => {
                     let range = &bytes.bits[offset..offset + n];
@@ -381,7 +337,7 @@ mod tests {
         assert_eq!(shadow.load(0x1ffc, 8), Value { undef: 0x0000_ff00_00ff_0000, origin: 7 });
         assert_eq!(shadow.first_undefined(0x1000, 0x2000), Some((0x1ffe, 7, 2)));
         shadow.set_defined(0x1000, 0x2000);
-        assert!(shadow.index.is_empty());
+        assert!(shadow.pages.is_empty());
     }
 
     #[test]

@@ -22,13 +22,6 @@ pub struct Module {
     pub map: ModuleMap,
 }
 
-impl Module {
-    /// Whether `addr` is in the module's memory.
-    pub fn contains(&self, addr: u64) -> bool {
-        self.regions.iter().any(|r| addr.wrapping_sub(r.start) < r.size)
-    }
-}
-
 /// Most modules that are remembered at a time and not watched.
 const MAX_OTHERS: usize = 256;
 
@@ -47,10 +40,8 @@ pub struct Other {
     pub functions: Vec<Range>,
 }
 
-impl Other {
-    fn contains(&self, addr: u64) -> bool {
-        self.regions.iter().any(|r| addr.wrapping_sub(r.start) < r.size)
-    }
+fn hold(regions: &[Region], addr: u64) -> bool {
+    regions.iter().any(|r| addr.wrapping_sub(r.start) < r.size)
 }
 
 fn overlap(a: &Region, b: &Region) -> bool {
@@ -139,11 +130,11 @@ impl Modules {
         if addr < self.span.0 || addr >= self.span.1 || self.contains(addr) {
             return None;
         }
-        let loaded = self.others.iter().rfind(|o| o.loaded && o.contains(addr));
+        let loaded = self.others.iter().rfind(|o| o.loaded && hold(&o.regions, addr));
         if loaded.is_none() && self.at(addr).is_some() {
             return None;
         }
-        loaded.or_else(|| self.others.iter().rfind(|o| o.contains(addr)))
+        loaded.or_else(|| self.others.iter().rfind(|o| hold(&o.regions, addr)))
     }
 
     /// The watched module that holds or last held `addr`, with its index.
@@ -151,8 +142,8 @@ impl Modules {
         let at = self
             .list
             .iter()
-            .rposition(|m| m.loaded && m.contains(addr))
-            .or_else(|| self.list.iter().rposition(|m| m.contains(addr)))?;
+            .rposition(|m| m.loaded && hold(&m.regions, addr))
+            .or_else(|| self.list.iter().rposition(|m| hold(&m.regions, addr)))?;
         Some((at as u32, &self.list[at]))
     }
 
@@ -168,36 +159,24 @@ impl Modules {
     /// Names the code at `addr`; a return address names the call before it.
     pub fn frame(&self, world: &dyn World, slide: u64, addr: u64, is_return: bool) -> Frame {
         let inside = if is_return { addr.wrapping_sub(1) } else { addr };
+        let unknown = || ("?".to_owned(), 0);
+        let name = |functions: &[Range]| {
+            find(functions, inside).map_or_else(unknown, |f| (f.name.to_string(), addr.wrapping_sub(f.start)))
+        };
         if let Some(other) = self.other_at(inside) {
-            let found = find(&other.functions, inside);
-            return Frame {
-                function: found.map_or_else(|| "?".to_owned(), |f| f.name.to_string()),
-                module: Some(other.name.to_string()),
-                offset: found.map_or(0, |f| addr.wrapping_sub(f.start)),
-                location: None,
-                other: true,
-            };
+            let (function, offset) = name(&other.functions);
+            let module = Some(other.name.to_string());
+            return Frame { function, module, offset, location: None, other: true };
         }
         if let Some((_, module)) = self.at(inside) {
-            let found = find(&module.map.functions, inside);
-            return Frame {
-                function: found.map_or_else(|| "?".to_owned(), |f| f.name.to_string()),
-                module: Some(module.name.clone()),
-                offset: found.map_or(0, |f| addr.wrapping_sub(f.start)),
-                location: module.map.lines.as_ref().and_then(|lines| lines(inside)),
-                other: false,
-            };
+            let (function, offset) = name(&module.map.functions);
+            let location = module.map.lines.as_ref().and_then(|lines| lines(inside));
+            return Frame { function, module: Some(module.name.clone()), offset, location, other: false };
         }
-        match world.function_at(inside.wrapping_sub(slide)) {
-            Some((function, offset)) => Frame {
-                function,
-                module: None,
-                offset: offset.wrapping_add(addr - inside),
-                location: None,
-                other: false,
-            },
-            None => Frame { function: "?".to_owned(), module: None, offset: 0, location: None, other: false },
-        }
+        let found = world.function_at(inside.wrapping_sub(slide));
+        let (function, offset) =
+            found.map_or_else(unknown, |(name, offset)| (name, offset.wrapping_add(addr - inside)));
+        Frame { function, offset, ..Frame::default() }
     }
 
     /// Whether a fault at `pc` is expected and handled.

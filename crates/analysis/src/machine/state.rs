@@ -1,6 +1,7 @@
 //! The state of the machine apart from its contexts.
 
 use super::{Activation, Blocks, Context, Modules, Objects, Out, USER_END, World, find, length};
+use crate::level::Level;
 use crate::order::Order;
 use crate::stacks::{StackId, Stacks, same_stack};
 use guardrail_finding::{CallStack, ContextInfo, Frame};
@@ -264,15 +265,10 @@ impl State {
 
 /// Describes the context that runs.
 pub fn describe(state: &State, context: Option<&Context>, cpu: u32) -> ContextInfo {
-    match context {
-        Some(c) => ContextInfo {
-            thread: state.threads.get(&c.task).cloned().unwrap_or_else(|| format!("?/{}", c.pid)),
-            cpu,
-            level: c.level.name().to_owned(),
-            ..ContextInfo::default()
-        },
-        None => {
-            ContextInfo { thread: String::new(), cpu, level: "process".to_owned(), ..ContextInfo::default() }
-        }
+    ContextInfo {
+        thread: context.map_or_else(String::new, |c| state.thread_name(c.task, c.pid)),
+        cpu,
+        level: context.map_or(Level::Process, |c| c.level).name().to_owned(),
+        ..ContextInfo::default()
     }
 }

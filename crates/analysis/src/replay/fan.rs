@@ -42,9 +42,9 @@ impl Fan<'_> {
 
     /// A string instruction has accessed a range.
     fn range(&mut self, addr: u64, range: &RepRange, store: bool) {
+        self.touches(addr, range);
         if self.order && addr != 0 && !range.io {
             let size = range.bytes();
-            self.state.order.touches(&mut self.context.order, addr, size);
             self.state.order.touched_range(&mut self.context.order, addr, size, store);
         }
     }

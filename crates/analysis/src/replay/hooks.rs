@@ -304,9 +304,7 @@ impl Replay {
             module: frame.call.module.filter(|_| by_driver),
             serial: 0,
         };
-        if self.order.on {
-            self.state.order.forget(base, slot_end);
-        }
+        self.state.order.forget(base, slot_end);
         let Some((id, gone)) = self.state.objects.add(object) else { return };
         for object in gone {
             self.forgotten(v, object.base, object.slot_end);
@@ -359,7 +357,7 @@ impl Replay {
     }
 
     fn free(&mut self, v: usize, frame: &HookFrame, ptr: u64, classes: &[Class], cache: Option<u64>) {
-        if self.order.on && classes.contains(&Class::Percpu) {
+        if classes.contains(&Class::Percpu) {
             self.state.order.per_cpu.remove(ptr);
         }
         if !(USER_END..ERRORS).contains(&ptr) {
@@ -462,9 +460,7 @@ impl Replay {
         if let Some(object) = self.state.objects.get(id).cloned() {
             self.each(v, None, |checker, cx| checker.freed(cx, id, &object));
             self.definedness.freed(&object);
-            if self.order.on {
-                self.state.order.forget(object.base, object.slot_end);
-            }
+            self.state.order.forget(object.base, object.slot_end);
         }
     }
 }

@@ -46,9 +46,7 @@ impl Replay {
     pub(super) fn module_free(&mut self, from: u64, to: u64) {
         self.each(0, None, |checker, cx| checker.module_freed(cx, from, to));
         self.definedness.forgotten(from, to);
-        if self.order.on {
-            self.state.order.forget(from, to);
-        }
+        self.state.order.forget(from, to);
     }
 
     pub(super) fn module_unload(&mut self, address: u64) {

@@ -21,6 +21,7 @@ use crate::reports::Reports;
 use crate::stacks::MAX_FRAMES;
 use crate::value_flow::{Regs, Rep};
 use fan::Fan;
+use guardrail_finding::Finding;
 use guardrail_trace::event::{Access, Cut, Event, Events, Global, Head, Kind};
 use guardrail_trace::meet::Meet;
 use hooks::HookFrames;
@@ -508,13 +509,15 @@ impl Replay {
         &self.statistics
     }
 
-    /// The findings so far, mutable.
-    pub fn reports(&mut self) -> &mut Reports {
-        &mut self.reports
-    }
-
     /// The number of findings so far.
     pub fn findings(&self) -> usize {
-        self.reports.len()
+        self.reports.count()
+    }
+
+    /// Calls `each` with the findings that are new or may have been judged anew since the last call.
+    pub fn news(&mut self, mut each: impl FnMut(&Finding)) {
+        if self.reports.has_news() {
+            self.reports.news().for_each(&mut each);
+        }
     }
 }

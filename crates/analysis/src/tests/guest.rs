@@ -1,8 +1,9 @@
 //! A guest made of words: one module, a few kernel functions, and the events that running code would log.
 
 pub use super::kernel::*;
+use crate::checkers;
 use crate::outcome::Outcome;
-use crate::session::{Config, Session};
+use crate::replay::Replay;
 use guardrail_finding::Finding;
 use guardrail_knowledge::effect::{Class, Direction, Effect, Len, Ptr, Zeroed};
 use guardrail_trace::event::{Access, EnterFlags, Head, Kind};
@@ -52,7 +53,7 @@ pub fn kernel() -> Kernel {
 
 /// The guest, with the words that are not sent yet.
 pub struct Guest {
-    session: Session,
+    replay: Replay,
     kernel: Rc<Kernel>,
     words: Vec<u64>,
     blocks: u64,
@@ -74,11 +75,11 @@ impl Guest {
     /// A guest with another kernel and other tools, with the module loaded.
     pub fn with(kernel: Kernel, tools: &[&str]) -> Guest {
         let kernel = Rc::new(kernel);
-        let tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
-        let config = Config { world: Box::new(Rc::clone(&kernel)), tools };
-        let session = Session::new(config).expect("the tool exists");
+        let tools: Vec<String> = tools.iter().map(|tool| (*tool).to_owned()).collect();
+        let checkers = checkers::by_names(&tools).expect("the tool exists");
+        let replay = Replay::new(Box::new(Rc::clone(&kernel)), checkers);
         let mut guest =
-            Guest { session, kernel, words: begins(), blocks: 0, ring: 0, who: (TASK, 42, 0, 0), rsp: STACK };
+            Guest { replay, kernel, words: begins(), blocks: 0, ring: 0, who: (TASK, 42, 0, 0), rsp: STACK };
         guest.words.extend([Head::encode(Kind::Thread, 0, 42), TASK, u64::from_le_bytes(*b"insmod\0\0"), 0]);
         guest.send(4);
         guest
@@ -93,12 +94,12 @@ impl Guest {
     pub fn send(&mut self, ring: u32) {
         let words = std::mem::take(&mut self.words);
         let ring = if ring == 0 { self.ring } else { ring };
-        self.session.segment(ring, &words);
+        self.replay.segment(ring, &words);
     }
 
     /// Sends words unchanged.
     pub fn raw(&mut self, ring: u32, words: &[u64]) {
-        self.session.segment(ring, words);
+        self.replay.segment(ring, words);
     }
 
     fn enter_words(&mut self, args: bool, rax: u64) {
@@ -130,7 +131,7 @@ impl Guest {
     /// A block of code at `addr` runs.
     pub fn block(&mut self, addr: u64, bytes: &[u8]) -> &mut Self {
         self.blocks += 1;
-        self.session.segment(4, &defines(self.blocks, addr, bytes));
+        self.replay.segment(4, &defines(self.blocks, addr, bytes));
         self.words.push(Head::encode(Kind::Block, 0, self.blocks));
         self
     }
@@ -284,12 +285,12 @@ impl Guest {
 
     pub fn finish(mut self) -> Outcome {
         self.send(0);
-        self.session.finish()
+        self.replay.finish()
     }
 
     /// The number of findings so far.
     pub fn so_far(&self) -> usize {
-        self.session.findings()
+        self.replay.findings()
     }
 
     /// Ends the run; returns each finding as `kind at function+offset: message`.

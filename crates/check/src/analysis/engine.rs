@@ -3,7 +3,8 @@
 use crate::analysis::wire::Analyzed;
 use crate::analysis::world::KernelWorld;
 use crate::input::AnalysisInput;
-use guardrail_analysis::{Config, Outcome, Session};
+use guardrail_analysis::replay::Replay;
+use guardrail_analysis::{Outcome, checkers};
 use guardrail_host::HostError;
 use guardrail_trace::source::{Source, SourceEnd, SourceError, Step};
 
@@ -12,16 +13,18 @@ const REPORT_EVERY: u64 = 8192;
 
 /// All inputs that are opened before the first event.
 pub struct Engine {
-    session: Session,
+    replay: Replay,
 }
 
 impl Engine {
     /// Opens kernel image and modules.
     pub fn open(input: &AnalysisInput) -> Result<Engine, HostError> {
         let world = Box::new(KernelWorld::open(input)?);
-        let config = Config { world, tools: input.tools.clone() };
-        let session = Session::new(config).map_err(|error| HostError::Usage(error.to_string()))?;
-        Ok(Engine { session })
+        let checkers = checkers::by_names(&input.tools).map_err(|name| {
+            let list = checkers::names_of_tools().collect::<Vec<_>>().join(", ");
+            HostError::Usage(format!("there is no tool `{name}`; choose from: {list}"))
+        })?;
+        Ok(Engine { replay: Replay::new(world, checkers) })
     }
 
     /// Reads the source to its end. `progress` receives the number of words read from time to time, also
@@ -40,8 +43,8 @@ impl Engine {
             match source.step().map_err(source_error)? {
                 Step::Segment(segment) => {
                     words += segment.words.len() as u64;
-                    self.session.segment(segment.ring, segment.words);
-                    self.session.news(&mut *judge);
+                    self.replay.segment(segment.ring, segment.words);
+                    self.replay.news(&mut *judge);
                     source.checked();
                     segments += 1;
                     if segments.is_multiple_of(REPORT_EVERY) {
@@ -56,7 +59,7 @@ impl Engine {
                 }
             }
         };
-        let Outcome { findings, statistics } = self.session.finish();
+        let Outcome { findings, statistics } = self.replay.finish();
         Ok(Analyzed { findings, statistics, cut })
     }
 }

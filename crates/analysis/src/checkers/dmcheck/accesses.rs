@@ -114,13 +114,7 @@ impl DmCheck {
         {
             return cx.definedness.shadow.allow(object.base, object.slot_end.saturating_sub(object.base));
         }
-        let kind = if !object.is_live() {
-            "use-after-free"
-        } else if object.class == Class::Io {
-            "mmio-out-of-bounds"
-        } else {
-            "out-of-bounds"
-        };
+        let kind = fault_of(&object);
         cx.report(NAME, kind, touch.place, || {
             let message = text::access(kind, touch, &object);
             Draft { object: Some(object), shadow: Some(bad), ..Draft::error(message) }
@@ -205,6 +199,15 @@ impl DmCheck {
         if cx.definedness.shadow.is_restricted(addr, len) {
             self.restricted(cx, touch, rsp);
         }
+    }
+}
+
+/// The kind of the fault in an access to bytes of an object that must not be accessed.
+pub(super) fn fault_of(object: &Object) -> &'static str {
+    match (object.is_live(), object.class) {
+        (false, _) => "use-after-free",
+        (true, Class::Io) => "mmio-out-of-bounds",
+        (true, _) => "out-of-bounds",
     }
 }
 

@@ -21,11 +21,10 @@ mod text;
 use crate::checker::{BadFree, Checker, Cx, Draft, Fault, FreeFault, Place};
 use crate::machine::{Out, USER_END};
 use crate::value_flow::{InsnCtx, Origin, Regs, RepRange, Value};
-use accesses::{leaves, uninit};
+use accesses::{fault_of, leaves, uninit};
 use guardrail_finding::Severity;
 use guardrail_knowledge::effect::Class;
 use guardrail_trace::event::Access;
-use text::article;
 
 /// Larger objects of kmalloc, in bytes, are pages.
 const LARGEST_SLAB: u64 = 8192;
@@ -153,73 +152,49 @@ impl Checker for DmCheck {
             BadFree::Mismatched => "mismatched-free",
         };
         cx.report(NAME, kind, Place::Call, || {
-            let what = match &fault.object {
-                Some(object) => text::object(object),
-                None => fault.detail.to_owned(),
-            };
-            let detail = if fault.detail.is_empty() || fault.object.is_none() {
-                String::new()
-            } else {
-                format!(", {}", fault.detail)
-            };
-            let message = match fault.what {
-                BadFree::Double => {
-                    format!("{} of {what} that is already free{detail}", fault.function)
+            let FreeFault { function, detail, .. } = fault;
+            let comma = if detail.is_empty() { "" } else { ", " };
+            let what = fault.object.as_ref().map(|object| (text::object(object), object.start));
+            let message = match (what, fault.what) {
+                (None, _) => format!("{function} of a pointer to {detail}"),
+                (Some((what, _)), BadFree::Double) => {
+                    format!("{function} of {what} that is already free{comma}{detail}")
                 }
-                BadFree::Invalid => match &fault.object {
-                    Some(object) => format!(
-                        "{} of a pointer to offset {} of {what}",
-                        fault.function,
-                        fault.ptr.wrapping_sub(object.start)
-                    ),
-                    None => format!("{} of a pointer to {what}", fault.function),
-                },
-                BadFree::Mismatched => format!("{} of {what}{detail}", fault.function),
+                (Some((what, start)), BadFree::Invalid) => {
+                    format!("{function} of a pointer to offset {} of {what}", fault.ptr.wrapping_sub(start))
+                }
+                (Some((what, _)), BadFree::Mismatched) => format!("{function} of {what}{comma}{detail}"),
             };
             Draft { object: fault.object.clone(), ..Draft::error(message) }
         });
     }
 
     fn fault(&mut self, cx: &mut Cx<'_>, fault: Fault, regs: Option<&Regs>) -> Option<usize> {
-        if cx.state.modules.may_fault(fault.pc) {
+        let handled = |addr| (NULL_END..USER_END).contains(&addr) && regs.is_some_and(|regs| regs.ac);
+        if cx.state.modules.may_fault(fault.pc) || fault.address.is_some_and(handled) {
             return None;
         }
-        let place = Place::Insn(fault.pc);
-        let Some(addr) = fault.address else {
-            let message = "access to a non-canonical address (general protection fault)".to_owned();
-            return cx.report(NAME, "wild-access", place, || Draft::error(message));
-        };
-        if addr < NULL_END {
-            let message = format!("access to address {addr:#x} faulted");
-            return cx.report(NAME, "null-dereference", place, || Draft::error(message));
-        }
-        if addr < USER_END {
-            if regs.is_some_and(|r| r.ac) {
-                return None;
+        let addr = fault.address.unwrap_or(u64::MAX);
+        let object = cx.state.objects.at(addr).map(|(_, object)| object).filter(|_| addr >= USER_END);
+        let (kind, message) = match object {
+            _ if fault.address.is_none() => {
+                ("wild-access", "access to a non-canonical address (general protection fault)".to_owned())
             }
-            let message = "access to user memory without the access functions faulted".to_owned();
-            return cx.report(NAME, "user-pointer", place, || Draft::error(message));
-        }
-        if let Some((_, object)) = cx.state.objects.at(addr) {
-            let object = object.clone();
-            let kind = match (object.is_live(), object.class) {
-                (false, _) => "use-after-free",
-                (true, Class::Io) => "mmio-out-of-bounds",
-                (true, _) => "out-of-bounds",
-            };
-            let offset = addr.wrapping_sub(object.start);
-            return cx.report(NAME, kind, place, || {
-                let message =
-                    format!("{kind} access at offset {offset} of {} faulted", text::object(&object));
-                Draft { object: Some(object), ..Draft::error(message) }
-            });
-        }
-        cx.report(NAME, "wild-access", place, || {
-            Draft::error(format!(
-                "access to {} address that is not mapped faulted",
-                article(text::half(addr))
-            ))
-        })
+            _ if addr < NULL_END => ("null-dereference", format!("access to address {addr:#x} faulted")),
+            _ if addr < USER_END => {
+                ("user-pointer", "access to user memory without the access functions faulted".to_owned())
+            }
+            Some(object) => {
+                let (kind, offset) = (fault_of(object), addr.wrapping_sub(object.start));
+                (kind, format!("{kind} access at offset {offset} of {} faulted", text::object(object)))
+            }
+            None => {
+                let half = if addr >> 47 == 0x1_ffff { "kernel" } else { "non-canonical" };
+                ("wild-access", format!("access to a {half} address that is not mapped faulted"))
+            }
+        };
+        let object = object.filter(|_| fault.address.is_some()).cloned();
+        cx.report(NAME, kind, Place::Insn(fault.pc), || Draft { object, ..Draft::error(message) })
     }
 
     fn module_comes(&mut self, cx: &mut Cx<'_>) {

@@ -16,14 +16,6 @@ pub(super) fn object(object: &Object) -> String {
     format!("a {}-byte {} object", object.size, object.class.name())
 }
 
-pub(super) fn article(noun: &str) -> String {
-    format!("a {noun}")
-}
-
-pub(super) fn half(addr: u64) -> &'static str {
-    if addr >> 47 == 0x1_ffff { "kernel" } else { "non-canonical" }
-}
-
 pub(super) fn access(kind: &str, touch: Touch, of: &Object) -> String {
     let place = if touch.addr >= of.start {
         format!("at offset {}", touch.addr - of.start)
