@@ -158,43 +158,33 @@ impl Strands {
     /// Adds a strand for `who`, described by `label`. `user` says that it is a task of a user process.
     pub fn add(&mut self, who: Identity, label: String, user: bool) -> StrandId {
         self.ticks += 1;
-        let used = self.ticks;
-        if self.table.len() < MAX_STRANDS {
-            let slot = self.table.len();
-            let id = StrandId(slot as u32 + MAX_STRANDS as u32);
-            self.table.push(Strand {
-                id,
-                slot,
-                who,
-                label,
-                time: 1,
-                hard: Seen::default(),
-                full: Seen::default(),
-                user,
-                asleep: None,
-                used,
-            });
-            self.slots.insert(who, slot);
-            return id;
-        }
-        let slot = self.table.iter().min_by_key(|strand| strand.used).map_or(0, |strand| strand.slot);
-        let strand = &mut self.table[slot];
-        self.slots.remove(&strand.who);
-        // What others know about the slot is about its earlier strand, so its clock continues.
-        *strand = Strand {
-            id: StrandId(strand.id.0.wrapping_add(MAX_STRANDS as u32)),
+        let new = |slot: usize, id: u32, time: u32| Strand {
+            id: StrandId(id),
             slot,
             who,
             label,
-            time: strand.time.saturating_add(1),
+            time,
             hard: Seen::default(),
             full: Seen::default(),
             user,
             asleep: None,
-            used,
+            used: self.ticks,
+        };
+        let slot = if self.table.len() < MAX_STRANDS {
+            let slot = self.table.len();
+            self.table.push(new(slot, (slot + MAX_STRANDS) as u32, 1));
+            slot
+        } else {
+            let slot = self.table.iter().min_by_key(|strand| strand.used).map_or(0, |strand| strand.slot);
+            let strand = &mut self.table[slot];
+            self.slots.remove(&strand.who);
+            // What others know about the slot is about its earlier strand, so its clock continues.
+            let id = strand.id.0.wrapping_add(MAX_STRANDS as u32);
+            *strand = new(slot, id, strand.time.saturating_add(1));
+            slot
         };
         self.slots.insert(who, slot);
-        strand.id
+        self.table[slot].id
     }
 
     /// The strand; `None` where it has been forgotten.

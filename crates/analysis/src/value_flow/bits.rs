@@ -104,20 +104,19 @@ impl Bits {
     pub(super) fn sign_extend(self, size: u8) -> Bits {
         let by = 64 - u32::from(size) * 8;
         let extend = |bits: u64| ((bits << by) as i64 >> by) as u64;
-        Bits {
-            undef: extend(self.undef),
-            known: extend(self.known),
-            value: extend(self.value),
-            origin: self.origin,
-        }
-        .tidy()
+        self.each(extend).tidy()
+    }
+
+    /// A value whose masks are made by a rule that moves bits.
+    #[inline]
+    pub(super) fn each(self, rule: impl Fn(u64) -> u64) -> Bits {
+        Bits { undef: rule(self.undef), known: rule(self.known), value: rule(self.value), ..self }
     }
 
     /// Bits 8..16, zero-extended.
     #[inline]
     pub(super) fn high_byte(self) -> Bits {
-        Bits { undef: self.undef >> 8, known: self.known >> 8, value: self.value >> 8, origin: self.origin }
-            .zero_extend(1)
+        self.each(|bits| bits >> 8).zero_extend(1)
     }
 
     /// `self` with the bits in `m` taken from `new`.
@@ -229,13 +228,8 @@ impl Bits {
     #[inline]
     pub(super) fn swap_bytes(self, size: u8) -> Bits {
         let by = 64 - u32::from(size) * 8;
-        let swap = |bits: u64| bits.swap_bytes() >> by;
-        Bits {
-            undef: swap(self.undef),
-            known: swap(self.known) | !mask(size),
-            value: swap(self.value),
-            origin: self.origin,
-        }
+        let swapped = self.each(|bits| bits.swap_bytes() >> by);
+        Bits { known: swapped.known | !mask(size), ..swapped }
     }
 
     /// `a + b + carry` in `size` bytes; `a` and `b` are zero-extended.

@@ -36,15 +36,7 @@ fn operand(instr: &Instruction, i: u32) -> (Opnd, u8) {
     match instr.op_kind(i) {
         OpKind::Register => register(instr.op_register(i)),
         OpKind::Memory => (Opnd::Mem, instr.memory_size().size().min(64) as u8),
-        OpKind::Immediate8
-        | OpKind::Immediate8_2nd
-        | OpKind::Immediate16
-        | OpKind::Immediate32
-        | OpKind::Immediate64
-        | OpKind::Immediate8to16
-        | OpKind::Immediate8to32
-        | OpKind::Immediate8to64
-        | OpKind::Immediate32to64 => (Opnd::Imm, 8),
+        _ if instr.try_immediate(i).is_ok() => (Opnd::Imm, 8),
         _ => (Opnd::None, 0),
     }
 }

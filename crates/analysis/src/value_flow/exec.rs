@@ -218,13 +218,7 @@ impl<M: Memory> Machine<'_, '_, M> {
             }
             Opnd::High(n) => {
                 let reg = &mut self.regs.gpr[usize::from(n & 15)];
-                let shifted = Bits {
-                    undef: bits.undef << 8,
-                    known: bits.known << 8,
-                    value: bits.value << 8,
-                    origin: bits.origin,
-                };
-                *reg = reg.merge(shifted, 0xff00);
+                *reg = reg.merge(bits.each(|bits| bits << 8), 0xff00);
             }
             Opnd::Mem => self.store(bits, size),
             Opnd::Vec(n) => self.write_vector(n, size, bits),

@@ -195,46 +195,15 @@ pub(super) fn shift_known(kind: Shift, a: Bits, c: u32, size: u8) -> Bits {
     let width = u32::from(size) * 8;
     let left = |bits: u64| bits.checked_shl(c).unwrap_or(0);
     let right = |bits: u64| bits.checked_shr(c).unwrap_or(0);
-    match kind {
-        Shift::Shl => Bits {
-            undef: left(a.undef),
-            known: left(a.known) | !left(u64::MAX),
-            value: left(a.value),
-            origin: a.origin,
-        }
-        .zero_extend(size),
-        Shift::Shr => Bits {
-            undef: right(a.undef),
-            known: right(a.known) | !right(u64::MAX),
-            value: right(a.value),
-            origin: a.origin,
-        }
-        .zero_extend(size),
-        Shift::Sar => {
-            let wide = a.sign_extend(size);
-            let c = c.min(63);
-            let shift = |bits: u64| (bits as i64 >> c) as u64;
-            Bits {
-                undef: shift(wide.undef),
-                known: shift(wide.known),
-                value: shift(wide.value),
-                origin: a.origin,
-            }
-            .zero_extend(size)
-        }
+    let (r, shifted_in) = match kind {
+        Shift::Shl => (a.each(left), !left(u64::MAX)),
+        Shift::Shr => (a.each(right), !right(u64::MAX)),
+        Shift::Sar => (a.sign_extend(size).each(|bits| (bits as i64 >> c.min(63)) as u64), 0),
         Shift::Rol | Shift::Ror => {
-            let c = match kind {
-                Shift::Rol => c % width,
-                _ => (width - c % width) % width,
-            };
-            let rotate = |bits: u64| if c == 0 { bits } else { (bits << c | (bits & m) >> (width - c)) & m };
-            Bits {
-                undef: rotate(a.undef & m),
-                known: rotate(a.known & m) | !m,
-                value: rotate(a.value & m),
-                origin: a.origin,
-            }
-            .zero_extend(size)
+            let c = if kind == Shift::Rol { c % width } else { (width - c % width) % width };
+            let rotate = |bits: u64| if c == 0 { bits } else { bits << c | (bits & m) >> (width - c) };
+            (a.each(|bits| rotate(bits & m) & m), !m)
         }
-    }
+    };
+    Bits { known: r.known | shifted_in, ..r }.zero_extend(size)
 }

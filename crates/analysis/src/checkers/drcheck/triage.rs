@@ -37,7 +37,7 @@ pub(super) fn form_in(bytes: &[u8], address: u64, pc: u64) -> Form {
     let size = insn.memory_size().size().min(8);
     let all = if size >= 8 { u64::MAX } else { (1 << (8 * size)) - 1 };
     let first_is_memory = insn.op0_kind() == OpKind::Memory;
-    let imm = immediate(insn, 1).map(|imm| imm & all);
+    let imm = insn.try_immediate(1).ok().map(|imm| imm & all);
     match insn.mnemonic() {
         Mnemonic::Inc | Mnemonic::Dec | Mnemonic::Add | Mnemonic::Sub | Mnemonic::Adc | Mnemonic::Sbb
             if first_is_memory =>
@@ -65,22 +65,6 @@ pub(super) fn form_in(bytes: &[u8], address: u64, pc: u64) -> Form {
         Mnemonic::Add | Mnemonic::Sub if insn.op1_kind() == OpKind::Memory => Form::Load,
         _ => Form::Other,
     }
-}
-
-fn immediate(insn: &Instruction, operand: u32) -> Option<u64> {
-    let is = operand < insn.op_count()
-        && matches!(
-            insn.op_kind(operand),
-            OpKind::Immediate8
-                | OpKind::Immediate16
-                | OpKind::Immediate32
-                | OpKind::Immediate64
-                | OpKind::Immediate8to16
-                | OpKind::Immediate8to32
-                | OpKind::Immediate8to64
-                | OpKind::Immediate32to64
-        );
-    is.then(|| insn.immediate(operand))
 }
 
 fn same_operand(a: &Instruction, b: &Instruction) -> bool {
@@ -120,11 +104,15 @@ fn stored(before: &[Instruction], store: &Instruction, all: u64) -> Form {
         match insn.mnemonic() {
             Mnemonic::Add if adds_memory && same_operand(insn, store) => return Form::Count,
             Mnemonic::Mov | Mnemonic::Movzx if adds_memory && same_operand(insn, store) => return form,
-            Mnemonic::Or => form = immediate(insn, 1).map_or(Form::Other, |imm| Form::Bits(imm & all)),
-            Mnemonic::And => form = immediate(insn, 1).map_or(Form::Other, |imm| Form::Bits(!imm & all)),
+            Mnemonic::Or => {
+                form = insn.try_immediate(1).ok().map_or(Form::Other, |imm| Form::Bits(imm & all))
+            }
+            Mnemonic::And => {
+                form = insn.try_immediate(1).ok().map_or(Form::Other, |imm| Form::Bits(!imm & all))
+            }
             _ if counts(insn) => form = Form::Count,
             Mnemonic::Mov if form == Form::Store(None) => {
-                return Form::Store(immediate(insn, 1).map(|imm| imm & all));
+                return Form::Store(insn.try_immediate(1).ok().map(|imm| imm & all));
             }
             // xor r,r
             Mnemonic::Xor
@@ -153,11 +141,11 @@ fn loaded(after: &[Instruction], load: &Instruction, all: u64, polls: bool) -> F
         }
         match insn.mnemonic() {
             Mnemonic::Test | Mnemonic::And if reads(0) || reads(1) => {
-                let bits = immediate(insn, 1).map_or(all, |imm| imm & all);
+                let bits = insn.try_immediate(1).ok().map_or(all, |imm| imm & all);
                 return Form::Test { bits, polls };
             }
             Mnemonic::Bt if reads(0) => {
-                let bits = immediate(insn, 1).map_or(all, |bit| 1 << (bit & 63));
+                let bits = insn.try_immediate(1).ok().map_or(all, |bit| 1 << (bit & 63));
                 return Form::Test { bits, polls };
             }
             Mnemonic::Cmp if reads(0) || reads(1) => return Form::Test { bits: all, polls },

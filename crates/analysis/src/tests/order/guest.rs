@@ -171,6 +171,16 @@ impl Running<'_> {
         self.block(&[0x88, 0x07], &[store(0, HEAP + n * 64, 1)])
     }
 
+    /// mov eax, [rdi]
+    pub fn load_word(self, addr: u64) -> Self {
+        self.block(&[0x8b, 0x07], &[load(0, addr, 4)])
+    }
+
+    /// mov [rdi], eax
+    pub fn store_word(self, addr: u64) -> Self {
+        self.block(&[0x89, 0x07], &[store(0, addr, 4)])
+    }
+
     /// The driver calls a kernel function.
     pub fn call(self, name: &str, args: &[u64]) -> Self {
         let (rsp, head) = (self.who.rsp, Head::encode(Kind::Call, 0, self.guest.kernel.address(name)));

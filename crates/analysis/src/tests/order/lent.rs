@@ -89,8 +89,7 @@ fn one_bell_rings_for_all_who_had_the_lock_before() {
     g.by(&a).hooked("dma_alloc", &[4096], RING);
     let locked = |g: &mut Guest, who: &Context, rings: bool| {
         g.by(who).called("_raw_spin_lock", &[LOCK], 0);
-        // mov [rdi], eax
-        g.by(who).block(&[0x89, 0x07], &[store(0, RING + u64::from(rings) * 64, 4)]);
+        g.by(who).store_word(RING + u64::from(rings) * 64);
         if rings {
             bell(g, who);
         }

@@ -227,15 +227,15 @@ fn locked(g: &mut Guest, who: &Context) {
 #[test]
 fn a_section_that_protects_nothing_waits_for_the_lock() {
     let (after, later) = around(|g, who| {
-        // mov [rdi], eax: the lock's owner.
-        g.by(who).block(&[0x89, 0x07], &[store(0, L + 8, 4)]);
+        // The lock's owner.
+        g.by(who).store_word(L + 8);
         locked(g, who);
     });
     assert_eq!((after, later), (vec![1, 2, 5], vec![1, 2, 5]));
     // A section that accesses what the lock may protect is not there to wait, nor is an empty one.
     let (after, later) = around(|g, who| {
         locked(g, who);
-        g.by(who).block(&[0x89, 0x07], &[store(0, L + 0x200, 4)]);
+        g.by(who).store_word(L + 0x200);
     });
     assert_eq!((after, later), (vec![2], vec![]));
     assert_eq!(around(|_, _| {}), (vec![2], vec![]));

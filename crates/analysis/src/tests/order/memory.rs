@@ -7,44 +7,30 @@ use guardrail_trace::event::{Global, Head, Kind};
 const FLAG: u64 = 0xffff_8880_0600_0000;
 
 /// lock add [rdi], eax
-fn update(g: &mut Guest, who: &Context) {
-    g.by(who).block(&[0xf0, 0x01, 0x07], &[load(0, FLAG, 4), store(0, FLAG, 4)]);
+fn update(r: Running<'_>) -> Running<'_> {
+    r.block(&[0xf0, 0x01, 0x07], &[load(0, FLAG, 4), store(0, FLAG, 4)])
 }
 
-/// mov eax, [rdi]
-fn read(g: &mut Guest, who: &Context, addr: u64) {
-    g.by(who).block(&[0x8b, 0x07], &[load(0, addr, 4)]);
-}
+type Step = fn(Running<'_>) -> Running<'_>;
 
-/// mov [rdi], eax
-fn write(g: &mut Guest, who: &Context, addr: u64) {
-    g.by(who).block(&[0x89, 0x07], &[store(0, addr, 4)]);
-}
-
-fn hand_over(mut g: Guest, first: fn(&mut Guest, &Context), second: fn(&mut Guest, &Context)) -> Vec<u64> {
-    let (a, b, c) = (task(1), task(2), task(3));
-    // A third task uses the place as an atomic.
-    g.by(&c).enter("vfs_read", &[]);
-    update(&mut g, &c);
-    g.by(&a).enter("vfs_read", &[]).write(1);
-    first(&mut g, &a);
-    g.by(&a).write(2);
-    g.by(&b).enter("vfs_read", &[]);
-    second(&mut g, &b);
-    g.by(&b).write(3);
+fn hand_over(mut g: Guest, first: Step, second: Step) -> Vec<u64> {
+    // A third task uses the word as an atomic.
+    update(g.by(&task(3)).enter("vfs_read", &[]));
+    first(g.by(&task(1)).enter("vfs_read", &[]).write(1)).write(2);
+    second(g.by(&task(2)).enter("vfs_read", &[])).write(3);
     g.written(3).after
 }
 
 #[test]
 fn atomics_order() {
     assert_eq!(hand_over(Guest::new(), update, update), [1]);
-    assert_eq!(hand_over(Guest::new(), update, |g, w| read(g, w, FLAG)), [1]);
-    assert_eq!(hand_over(Guest::new(), |g, w| write(g, w, FLAG), |g, w| read(g, w, FLAG)), [1]);
+    assert_eq!(hand_over(Guest::new(), update, |r| r.load_word(FLAG)), [1]);
+    assert_eq!(hand_over(Guest::new(), |r| r.store_word(FLAG), |r| r.load_word(FLAG)), [1]);
     // Reads release nothing, and writes acquire nothing.
-    assert!(hand_over(Guest::new(), |g, w| read(g, w, FLAG), update).is_empty());
-    assert!(hand_over(Guest::new(), update, |g, w| write(g, w, FLAG)).is_empty());
-    // Other places have no effect.
-    assert!(hand_over(Guest::new(), |g, w| write(g, w, FLAG + 8), |g, w| read(g, w, FLAG + 8)).is_empty());
+    assert!(hand_over(Guest::new(), |r| r.load_word(FLAG), update).is_empty());
+    assert!(hand_over(Guest::new(), update, |r| r.store_word(FLAG)).is_empty());
+    // Other words have no effect.
+    assert!(hand_over(Guest::new(), |r| r.store_word(FLAG + 8), |r| r.load_word(FLAG + 8)).is_empty());
     let off = Guest::with(Parts { atomics: false, ..Parts::default() });
     assert!(hand_over(off, update, update).is_empty());
 }
@@ -53,12 +39,10 @@ fn atomics_order() {
 fn an_atomic_ends_with_its_memory() {
     let mut g = Guest::new();
     let (a, b) = (task(1), task(2));
-    g.by(&a).hooked("kmalloc", &[64], FLAG).enter("vfs_read", &[]).write(1);
-    update(&mut g, &a);
-    g.by(&a).hooked("kfree", &[FLAG], 0).hooked("kmalloc", &[64], FLAG);
-    g.by(&b).enter("vfs_read", &[]);
-    read(&mut g, &b, FLAG);
-    g.by(&b).write(2);
+    update(g.by(&a).hooked("kmalloc", &[64], FLAG).enter("vfs_read", &[]).write(1))
+        .hooked("kfree", &[FLAG], 0)
+        .hooked("kmalloc", &[64], FLAG);
+    g.by(&b).enter("vfs_read", &[]).load_word(FLAG).write(2);
     assert!(g.written(2).after.is_empty());
 }
 
@@ -67,24 +51,15 @@ fn descriptors_order_by_cells() {
     let mut g = Guest::new();
     let (a, b) = (task(1), task(2));
     let ring = 0xffff_8880_0500_0000;
-    g.by(&a).hooked("dma_alloc", &[4096], ring).enter("vfs_read", &[]).write(1);
-    write(&mut g, &a, ring + 32);
-    g.by(&b).enter("vfs_read", &[]);
-    read(&mut g, &b, ring + 48);
-    g.by(&b).write(2);
-    read(&mut g, &b, ring + 44);
-    g.by(&b).write(3);
+    g.by(&a).hooked("dma_alloc", &[4096], ring).enter("vfs_read", &[]).write(1).store_word(ring + 32);
+    g.by(&b).enter("vfs_read", &[]).load_word(ring + 48).write(2).load_word(ring + 44).write(3);
     assert!(g.written(2).after.is_empty());
     assert_eq!(g.written(3).after, [1, 2]);
     // The writes of two strands count for both.
     let c = task(3);
-    g.by(&b).write(4);
-    write(&mut g, &b, ring + 64);
-    g.by(&a).write(5);
-    write(&mut g, &a, ring + 68);
-    g.by(&c).enter("vfs_read", &[]);
-    read(&mut g, &c, ring + 64);
-    g.by(&c).write(6);
+    g.by(&b).write(4).store_word(ring + 64);
+    g.by(&a).write(5).store_word(ring + 68);
+    g.by(&c).enter("vfs_read", &[]).load_word(ring + 64).write(6);
     assert_eq!(g.written(6).after, [1, 2, 3, 4, 5]);
 }
 
@@ -98,9 +73,7 @@ fn a_string_instruction_accesses_all_cells() {
     g.by(&a).block(&[0xf3, 0x48, 0xab], &[]);
     g.words(a.cpu, &[Head::encode(Kind::Rep, 0, 0), 64, 0, ring]);
     g.by(&a).block(&[0x90], &[]);
-    g.by(&b).enter("vfs_read", &[]);
-    read(&mut g, &b, ring + 480);
-    g.by(&b).write(2);
+    g.by(&b).enter("vfs_read", &[]).load_word(ring + 480).write(2);
     assert_eq!(g.written(2).after, [1]);
 }
 
@@ -120,21 +93,19 @@ fn per_cpu_memory_is_recognized() {
 }
 
 /// lock bts dword [rdi], BIT; and the reverse: lock btr
-fn bit(g: &mut Guest, who: &Context, bit: u8) {
-    g.by(who).block(&[0xf0, 0x0f, 0xba, 0x2f, bit], &[load(0, FLAG, 4), store(0, FLAG, 4)]);
+fn bit(r: Running<'_>, bit: u8) -> Running<'_> {
+    r.block(&[0xf0, 0x0f, 0xba, 0x2f, bit], &[load(0, FLAG, 4), store(0, FLAG, 4)])
 }
 
 #[test]
 fn each_bit_of_a_word_orders_by_itself() {
-    assert_eq!(hand_over(Guest::new(), |g, w| bit(g, w, 3), |g, w| bit(g, w, 3)), [1]);
-    assert!(hand_over(Guest::new(), |g, w| bit(g, w, 3), |g, w| bit(g, w, 4)).is_empty());
+    assert_eq!(hand_over(Guest::new(), |r| bit(r, 3), |r| bit(r, 3)), [1]);
+    assert!(hand_over(Guest::new(), |r| bit(r, 3), |r| bit(r, 4)).is_empty());
     // lock and byte [rdi], ~8 is about the same bit.
-    let clear = |g: &mut Guest, w: &Context| {
-        g.by(w).block(&[0xf0, 0x80, 0x27, 0xf7], &[load(0, FLAG, 1), store(0, FLAG, 1)]);
-    };
-    assert_eq!(hand_over(Guest::new(), clear, |g, w| bit(g, w, 3)), [1]);
-    assert!(hand_over(Guest::new(), clear, |g, w| bit(g, w, 2)).is_empty());
+    let clear: Step = |r| r.block(&[0xf0, 0x80, 0x27, 0xf7], &[load(0, FLAG, 1), store(0, FLAG, 1)]);
+    assert_eq!(hand_over(Guest::new(), clear, |r| bit(r, 3)), [1]);
+    assert!(hand_over(Guest::new(), clear, |r| bit(r, 2)).is_empty());
     // An access that reads or writes the whole word concerns all bits.
-    assert_eq!(hand_over(Guest::new(), |g, w| bit(g, w, 3), |g, w| read(g, w, FLAG)), [1]);
-    assert_eq!(hand_over(Guest::new(), update, |g, w| bit(g, w, 3)), [1]);
+    assert_eq!(hand_over(Guest::new(), |r| bit(r, 3), |r| r.load_word(FLAG)), [1]);
+    assert_eq!(hand_over(Guest::new(), update, |r| bit(r, 3)), [1]);
 }
