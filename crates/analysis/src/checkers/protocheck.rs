@@ -14,6 +14,7 @@ use crate::order::{
 };
 use crate::stacks::StackId;
 use guardrail_finding::Related;
+use guardrail_knowledge::role::Role;
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 
@@ -184,8 +185,9 @@ fn left_for_another(cx: &Cx<'_>, chart: &Chart, step: &Step) -> bool {
 /// function is not seen.
 fn is_foreign(cx: &Cx<'_>) -> bool {
     cx.context.and_then(Context::out).is_some_and(|out| {
-        let queues = out.summary.as_ref().is_some_and(|summary| summary.name.starts_with("call_rcu"));
-        queues && !cx.state.modules.contains(out.args[1])
+        let deferred = out.summary.as_ref().and_then(|summary| Role::Defers.param(&summary.name));
+        let function = deferred.and_then(|param| out.args.get(param));
+        function.is_some_and(|function| !cx.state.modules.contains(*function))
     })
 }
 

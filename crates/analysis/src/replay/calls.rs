@@ -5,6 +5,7 @@ use crate::level::Level;
 use crate::machine::{Activation, End, Out};
 use crate::value_flow::Regs;
 use guardrail_knowledge::effect::{Effect, Ptr};
+use guardrail_knowledge::role::Role;
 use guardrail_trace::event::EnterFlags;
 
 impl Replay {
@@ -133,8 +134,8 @@ impl Replay {
         context.push(Activation::Out(out.clone()));
         let regs = context.regs.take().unwrap_or_default();
         if let Some(summary) = &summary {
-            // The families are names of the kernel itself, not of other modules.
-            if !keeps_nothing(&summary.name) || self.state.modules.other_at(out.target).is_some() {
+            // Roles are those of the kernel itself, not of other modules.
+            if !Role::KeepsNothing.has(&summary.name) || self.state.modules.other_at(out.target).is_some() {
                 self.escape(&summary.effects, &out.args);
             }
             self.gives_to_call(c, &out.args);
@@ -171,11 +172,4 @@ impl Replay {
             }
         }
     }
-}
-
-/// Whether a function uses its arguments and keeps none of them, by the name of its family.
-fn keeps_nothing(name: &str) -> bool {
-    const FAMILIES: [&str; 8] =
-        ["_raw_", "mutex_", "__mutex_init", "down", "up", "complete", "__init_waitqueue_head", "queued_"];
-    FAMILIES.iter().any(|family| name.starts_with(family))
 }

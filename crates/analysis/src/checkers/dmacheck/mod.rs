@@ -34,6 +34,7 @@ use crate::stacks::STACK_SIZE;
 use crate::value_flow::{InsnCtx, Regs, RepRange, Value};
 use guardrail_finding::Severity;
 use guardrail_knowledge::effect::{DmaOp, Effect, Len, Summary};
+use guardrail_knowledge::role::Role;
 use guardrail_trace::event::Access;
 use maps::Maps;
 use memory::Memory;
@@ -267,7 +268,7 @@ impl DmaCheck {
             if self.devices.get(&m.dev).is_some_and(|d| d.no_unmap) {
                 continue;
             }
-            let pooled = |at: &u64| state.kernel_function(*at).contains("page_pool");
+            let pooled = |at: &u64| Role::Pools.has(&state.kernel_function(*at));
             if !m.by_driver && state.stacks.get(m.stack).iter().take(4).any(pooled) {
                 // The pool unmaps pages that are still in use in the network stack later, when they return to
                 // it.

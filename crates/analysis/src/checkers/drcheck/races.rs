@@ -6,6 +6,7 @@ use crate::checker::{Cx, Draft};
 use crate::order::Order;
 use guardrail_finding::{OtherAccess, Severity};
 use guardrail_knowledge::effect::{Class, LockKind};
+use guardrail_knowledge::role::Role;
 
 /// Most pairs of places that are distinguished.
 const MAX_PAIRS: usize = 1 << 16;
@@ -269,9 +270,7 @@ impl DrCheck {
         let outermost = stack.iter().rev().find(|frame| frame.module.is_some());
         let gets = outermost
             .is_some_and(|frame| ["get", "show", "proc_read"].iter().any(|w| frame.function.contains(w)));
-        let shows =
-            |name: &str| name.ends_with("_show") || name.ends_with("_prepare_data") || name == "dev_ethtool";
-        gets && stack.iter().any(|frame| frame.module.is_none() && shows(&frame.function))
+        gets && stack.iter().any(|frame| frame.module.is_none() && Role::Shows.has(&frame.function))
     }
 
     /// Whether a reader of RCU loads a pointer that the other side stores, which is what RCU is for. When the

@@ -8,6 +8,7 @@ use crate::order::{Entry, LockId};
 use crate::stacks::{MAX_FRAMES, StackId};
 use guardrail_finding::ContextInfo;
 use guardrail_knowledge::effect::LockMode;
+use guardrail_knowledge::role::Role;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -91,7 +92,7 @@ fn is_teardown(state: &State, run: &Entry) -> bool {
     let name = run.callback.and_then(|(chart, callback, _)| {
         Some(state.order.charts().get(chart)?.callbacks.get(callback)?.name.as_str())
     });
-    name.is_some_and(|name| NAMES.contains(&name)) || run.caller.contains("delete_module")
+    name.is_some_and(|name| NAMES.contains(&name)) || Role::Unloads.has(&run.caller)
 }
 
 /// What a scene depends on. Comparing it is cheaper than making the scene.

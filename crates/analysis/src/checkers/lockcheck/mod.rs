@@ -14,6 +14,7 @@ use crate::machine::Out;
 use crate::order::{Acquired, Entry, LockId};
 use crate::value_flow::Regs;
 use guardrail_knowledge::effect::{Effect, Key, LockKind, LockMode, SyncOp};
+use guardrail_knowledge::role::Role;
 use order::Order;
 use rustc_hash::{FxHashMap, FxHashSet};
 use usage::Usages;
@@ -95,8 +96,7 @@ impl Checker for LockCheck {
         let (Some(before), Some(context)) = (self.at_entry.remove(&entry.serial), cx.context) else {
             return;
         };
-        // The start function of a sequence file takes a lock that its stop function releases.
-        if entry.caller.starts_with("seq_") || entry.caller == "traverse" {
+        if Role::KeepsLocks.has(&entry.caller) {
             return;
         }
         let left: Vec<Acquired> = context.order.held.iter().skip(before).cloned().collect();

@@ -9,6 +9,7 @@ use crate::order::{
 use crate::replay::{Entering, Replay};
 use crate::stacks::{StackId, same_stack};
 use guardrail_knowledge::effect::LockKind;
+use guardrail_knowledge::role::Role;
 
 /// Most entries of a context that are open at a time. With more, the outermost one is dropped.
 const MAX_ENTRIES: usize = 64;
@@ -301,7 +302,7 @@ impl Replay {
         let order = &self.state.order;
         let pins =
             |(chart, _, _): (usize, usize, u32)| order.charts().get(chart).is_some_and(|chart| chart.pins);
-        let before = entry.caller == "do_one_initcall" || entry.callback.is_some_and(pins);
+        let before = Role::Initializes.has(&entry.caller) || entry.callback.is_some_and(pins);
         if before
             && order.parts().states
             && let Some(module) = self.module_of(entry.function)

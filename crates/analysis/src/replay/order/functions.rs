@@ -3,26 +3,13 @@
 use crate::order::{CallbackRef, LIBRARY, Order, Rules};
 use crate::replay::Replay;
 use guardrail_knowledge::effect::{Effect, Summary, SyncOp};
+use guardrail_knowledge::role::Role;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 
 const MAX_CACHED: usize = 1 << 16;
 /// Most hooks that a world may have.
 pub(super) const MAX_HOOKS: u64 = 4096;
-/// Kernel functions whose callbacks are one strand for each object, in threads that many objects share.
-const WORKERS: [&str; 7] = [
-    "process_one_work",
-    "kthread_worker_fn",
-    "irq_thread_fn",
-    "irq_forced_thread_fn",
-    "irq_thread",
-    "napi_threaded_poll",
-    "rcu_work_rcufn",
-];
-/// Kernel functions that run callbacks after a grace period.
-const AFTER_GRACE: [&str; 4] = ["rcu_do_batch", "rcu_core", "srcu_invoke_callbacks", "rcu_tasks_invoke_cbs"];
-/// The function that all functions that request an interrupt line end in.
-const REQUESTS_LINE: &str = "request_threaded_irq";
 /// Most modules with handlers that are known.
 const MAX_HANDLERS: usize = 256;
 /// Where modules begin.
@@ -105,9 +92,9 @@ impl Replay {
         let name = Order::plain(&name).to_owned();
         let caller = Rc::new(Caller {
             candidates: self.state.order.made_by(&name),
-            worker: WORKERS.contains(&name.as_str()),
-            after_grace: AFTER_GRACE.contains(&name.as_str()),
-            exit: name.ends_with("sys_delete_module"),
+            worker: Role::Worker.has(&name),
+            after_grace: Role::AfterGrace.has(&name),
+            exit: Role::Unloads.has(&name),
             library: self.is_library(ret),
             handler: self
                 .library_start(ret)
@@ -160,7 +147,7 @@ impl Replay {
 
     /// Notes a request for an interrupt line: its handler may run from now on.
     pub(super) fn notes_line(&mut self, c: usize, name: &str) {
-        if name == REQUESTS_LINE
+        if Role::RequestsLine.has(name)
             && let Some(context) = self.contexts.get_mut(c)
         {
             context.order.requests_line();
@@ -170,7 +157,7 @@ impl Replay {
     /// Notes the module of a handler that the driver requests an interrupt for, where this module is not
     /// watched.
     pub(super) fn notes_handler(&mut self, name: &str, args: &[u64; 6]) {
-        if name == REQUESTS_LINE
+        if Role::RequestsLine.has(name)
             && let Some(start) = self.library_start(args[1])
             && self.order.functions.handlers.len() < MAX_HANDLERS
             && self.order.functions.handlers.insert(start)
