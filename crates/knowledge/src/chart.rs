@@ -52,6 +52,8 @@ pub struct Chart {
     pub pins: bool,
     /// Whether the maker of an object calls a function that moves it to the initial state from any other.
     pub made: bool,
+    /// Whether its callbacks run as interrupts of a clock, and never as the answer of a device.
+    pub ticks: bool,
     /// What distinguishes instances: names of up to two key parts.
     pub keys: Vec<String>,
     /// All states; each state stands behind the one that it is part of.
@@ -108,6 +110,11 @@ pub struct Callback {
     pub hand: Option<Hand>,
     /// Whether user processes are frozen while it runs.
     pub frozen: bool,
+    /// Whether it brings up a device or its driver. What it does before it writes to the device comes before interrupts
+    /// that follow. What it does before it calls a module that is not watched comes before what that module calls back.
+    pub starts: bool,
+    /// Whether it takes something away, such as the device or a file.
+    pub stops: bool,
 }
 
 /// A rule for a call of the driver.

@@ -29,8 +29,6 @@ const SIZES: std::ops::RangeInclusive<u64> = 64..=1 << 14;
 /// Most objects that one access may cover.
 const MAX_SPAN: usize = 64;
 const PAGE: u64 = 4096;
-/// Timers are interrupts, but no answer of a device.
-const TIMERS: [&str; 2] = ["timer", "hrtimer"];
 
 /// The owner of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -352,9 +350,8 @@ impl Order {
         if context.entries.iter().any(|run| matches!(run.hand, Some((_, Hand::Completes, _)))) {
             return true;
         }
-        let timer = |(chart, ..): (usize, usize, u32)| {
-            self.charts().get(chart).is_some_and(|chart| TIMERS.contains(&chart.name.as_str()))
-        };
+        let timer =
+            |(chart, ..): (usize, usize, u32)| self.charts().get(chart).is_some_and(|chart| chart.ticks);
         let first = context.entries.first().and_then(|run| run.callback);
         !context.is_task() && !first.is_some_and(timer)
     }

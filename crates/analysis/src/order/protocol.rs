@@ -2,6 +2,7 @@
 
 use super::charts::{CallbackRef, Moving, Rules, plain};
 use super::{Chart, Entry, Order, Step, StrandId};
+use guardrail_knowledge::chart::Callback;
 
 /// Most steps that wait to be reported.
 const MAX_STEPS: usize = 4096;
@@ -39,6 +40,12 @@ impl Order {
     /// Whether the runs of a callback are one strand.
     pub(crate) fn is_serial(&self, callback: CallbackRef) -> bool {
         self.charts.is_serial(callback, self.parts)
+    }
+
+    /// What a chart says of the callback that a run is; `None` where no chart knows it.
+    pub(crate) fn described(&self, entry: &Entry) -> Option<&Callback> {
+        let (chart, callback, _) = entry.callback?;
+        self.charts.callback((chart, callback))
     }
 
     /// Whether user processes are frozen while a callback runs.

@@ -9,7 +9,7 @@ const MAX_ITEMS: usize = 64;
 const MAX_KEYS: usize = 2;
 /// What may follow a callback's states.
 const CALLBACK_WORDS: &str =
-    "in, serial, frozen, enters, leaves, wakes, turns, lends, gives, takes, completes";
+    "in, serial, frozen, enters, leaves, wakes, turns, starts, stops, lends, gives, takes, completes";
 
 /// A line of a chart that makes no sense.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -146,8 +146,9 @@ impl Reader {
                 "deferred" => reader.draft.chart.deferred = true,
                 "pins" => reader.draft.chart.pins = true,
                 "made" => reader.draft.chart.made = true,
+                "ticks" => reader.draft.chart.ticks = true,
                 "elsewhere" => reader.draft.elsewhere = true,
-                _ => return Err(format!("'{word}' is not one of deferred, pins, made, elsewhere")),
+                _ => return Err(format!("'{word}' is not one of deferred, pins, made, ticks, elsewhere")),
             }
         }
         Ok(reader)
@@ -341,6 +342,8 @@ impl Reader {
                 }
                 "completes" => callback.hand = Some(Hand::Completes),
                 "frozen" => callback.frozen = true,
+                "starts" => callback.starts = true,
+                "stops" => callback.stops = true,
                 "wakes" => callback.wakes = self.callbacks(next()?)?,
                 "enters" => callback.enters = Some(self.target(next()?)?),
                 "leaves" => {

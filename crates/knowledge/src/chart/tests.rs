@@ -97,7 +97,7 @@ fn bad_lines_are_named() {
     assert!(one("state x\n").unwrap_err().to_string().starts_with("test, line 1: expected 'chart NAME'"));
     assert_eq!(
         one("chart a quick\n").unwrap_err().what,
-        "'quick' is not one of deferred, pins, made, elsewhere"
+        "'quick' is not one of deferred, pins, made, ticks, elsewhere"
     );
     assert_eq!(one("chart a\n key k\n").map(|_| ()).unwrap_err().what, "chart a needs a key and a state");
     let many: String = (0..65).map(|i| format!(" state s{i}\n")).collect();

@@ -77,22 +77,7 @@ pub(super) struct Scene {
 
 /// Whether the kernel called the driver to take something away.
 fn is_teardown(state: &State, run: &Entry) -> bool {
-    const NAMES: [&str; 10] = [
-        "remove",
-        "exit",
-        "stop",
-        "close",
-        "shutdown",
-        "suspend",
-        "late",
-        "release",
-        "disconnect",
-        "hw_free",
-    ];
-    let name = run.callback.and_then(|(chart, callback, _)| {
-        Some(state.order.charts().get(chart)?.callbacks.get(callback)?.name.as_str())
-    });
-    name.is_some_and(|name| NAMES.contains(&name)) || Role::Unloads.has(&run.caller)
+    state.order.described(run).is_some_and(|callback| callback.stops) || Role::Unloads.has(&run.caller)
 }
 
 /// What a scene depends on. Comparing it is cheaper than making the scene.

@@ -15,22 +15,6 @@ use guardrail_knowledge::role::Role;
 const MAX_ENTRIES: usize = 64;
 /// The argument number that stands for the current task, behind the callback's arguments.
 const CURRENT: u8 = guardrail_knowledge::chart::CURRENT;
-/// Callbacks that bring up a device or its driver. What they do before they write to the device comes before
-/// interrupts that follow. What they do before they call a module that is not watched comes before what that
-/// module calls back.
-const BRINGS_UP: [&str; 11] = [
-    "probe",
-    "open",
-    "prepare",
-    "trigger",
-    "resume",
-    "early",
-    "phase",
-    "restore",
-    "reset_done",
-    "runtime_resume",
-    "runtime",
-];
 /// In the place of a vCPU: the work runs on any of them, but on one at a time.
 const ONE_AT_A_TIME: u32 = u32::MAX;
 
@@ -258,7 +242,8 @@ impl Replay {
         if parts.states && level >= Level::Hardirq {
             self.state.order.acquire(strand, DEVICE);
         }
-        if (lent || self.is_one_of(entry, &BRINGS_UP))
+        let starts = self.state.order.described(entry).is_some_and(|callback| callback.starts);
+        if (lent || starts)
             && let Some(context) = self.contexts.get_mut(c)
         {
             context.order.begin_bringing_up(context.order.entries.len());
@@ -285,15 +270,6 @@ impl Replay {
             Name::At(object) => Some(Name::At(object | 2)),
             global => Some(global),
         }
-    }
-
-    /// Whether an entry is a callback with one of these names.
-    fn is_one_of(&self, entry: &Entry, names: &[&str]) -> bool {
-        entry.callback.is_some_and(|(chart, callback, _)| {
-            let chart = self.state.order.charts().get(chart);
-            let callback = chart.and_then(|chart| chart.callbacks.get(callback));
-            callback.is_some_and(|callback| names.contains(&callback.name.as_str()))
-        })
     }
 
     /// A run of a driver function ends that keeps its module loaded, or that comes before the module may be

@@ -71,7 +71,7 @@ pub fn kernel() -> Kernel {
 }
 
 const CHARTS: &str = r#"
-chart timer deferred
+chart timer deferred ticks
   key timer
   state idle
   state pending busy "the timer is pending"
@@ -95,7 +95,7 @@ chart file pins
   state gone
   callback read(file) from vfs_read: in open
   # The argument alone identifies the file, and the callback ends what the others do.
-  callback release(inode, file): in open enters gone leaves open if nonzero
+  callback release(inode, file): in open enters gone leaves open if nonzero stops
   call unregister_netdev(file): open -> gone
 
 # The line's initial state allows everything that may have been missed.
@@ -126,7 +126,7 @@ chart kthread deferred
 chart device
   key device
   state here
-  callback probe(device, turn) from probe_caller: in any turns turn
+  callback probe(device, turn) from probe_caller: in any turns turn starts
   call register_all(): any wakes probe
 
 chart lamp made
@@ -141,8 +141,8 @@ chart power
   key device
   state awake
   state asleep
-  callback suspend(device) from suspend_caller: in any frozen leaves asleep
-  callback resume(device) from resume_caller: in asleep frozen leaves awake
+  callback suspend(device) from suspend_caller: in any frozen leaves asleep stops
+  callback resume(device) from resume_caller: in asleep frozen leaves awake starts
   callback reset(device) from resume_caller: in any
 
 chart request
