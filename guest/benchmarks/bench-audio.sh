@@ -1,4 +1,4 @@
-# Plays sound, and tells in the name of the last step how often the card ran out of it.
+# Plays sound, and names the last step after how often the card ran out of it.
 # Variables: SECONDS.
 
 find_card() {

@@ -15,7 +15,7 @@ dbench_again() {
         NR >= 2000 { left = 0; for (file in open) left++; if (!left) exit }
         END { for (i = 1; i <= NR; i++) print line[i] }' /usr/share/dbench/client.txt >/tmp/requests
     seconds=$(part 5)
-    # In less it does not tell a rate.
+    # In less it prints no rate.
     [ "$seconds" -ge 3 ] || seconds=3
     dbench -t "$seconds" -c /tmp/requests -D /tmp/disk 2 >/tmp/dbench || return 1
     awk '$1 == "Throughput" && $2 > 0 { printf "dbench %.0f 1\n", 100e9 / $2 }' /tmp/dbench >/tmp/dbench.measured

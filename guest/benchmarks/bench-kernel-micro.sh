@@ -1,6 +1,6 @@
 # Single services of the kernel: perf's own benchmarks, and small ones besides.
 
-# perf_bench NAME OPTIONS...: perf tells seconds.
+# perf_bench NAME OPTIONS...: perf prints seconds.
 perf_bench() {
     perf_name=$1
     shift

@@ -39,7 +39,7 @@ static void end(void)
 }
 
 /* What `measure` (bench-kernel.sh) reads. */
-static void tell(long operations)
+static void print_result(long operations)
 {
 	printf("%s %llu %ld\n", benchmark, (unsigned long long)(ended - began), operations);
 	fflush(stdout);

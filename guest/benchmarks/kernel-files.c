@@ -2,7 +2,7 @@
 /*
  * The steps of Filebench's personalities, scaled down: threads that work on one set of files.
  *
- * kernel-files PERSONALITY FOLDER PERCENT: makes the files, then tells how long the threads take for their rounds.
+ * kernel-files PERSONALITY FOLDER PERCENT: makes the files, then prints how long the threads take for their rounds.
  */
 #define _GNU_SOURCE
 #include "kernel-clock.h"
@@ -276,6 +276,6 @@ int main(int argc, char **argv)
 	end();
 	for (i = 0; i < (size_t)chosen->threads; i++)
 		operations += workers[i].operations;
-	tell(operations);
+	print_result(operations);
 	return 0;
 }

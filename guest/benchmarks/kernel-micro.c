@@ -395,7 +395,7 @@ static int run(char **command)
 	if (waitpid(child, &status, 0) != child || status != 0)
 		return 1;
 	end();
-	tell(1);
+	print_result(1);
 	return 0;
 }
 
@@ -429,7 +429,7 @@ int main(int argc, char **argv)
 			count = 1;
 		benchmark = benchmarks[i].name;
 		benchmarks[i].run(count);
-		tell(count);
+		print_result(count);
 	}
 	return 0;
 }

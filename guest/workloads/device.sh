@@ -29,7 +29,7 @@ find_disk() {
     return 1
 }
 
-# Tells in the name of a step what the table of rights takes, where a guarded driver has one: pages of entries, pages to map them, writable bytes.
+# Names a step after what the table of rights takes, where a guarded driver has one: pages of entries, pages to map them, writable bytes.
 table_of_rights() {
     rights=/sys/kernel/debug/guardrail/domains
     [ -r $rights ] || return 0

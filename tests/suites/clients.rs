@@ -31,7 +31,7 @@ fn main() {
         trials.push(Trial::test(format!("count, blocks and calls agree on {kernel}"), move || agree(kernel)));
     }
     trials.push(Trial::test("irq, mix and memtrace report what happened", events));
-    trials.push(Trial::test("coverage tells lines of a module", covered));
+    trials.push(Trial::test("coverage reports lines of a module", covered));
     guardrail_tests::run(arguments, trials)
 }
 

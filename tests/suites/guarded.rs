@@ -142,8 +142,8 @@ const STOPPED: [&[(&str, &str)]; 3] = [
 const HARM: [&str; 4] = ["BUG:", "WARNING:", "Oops", "general protection"];
 
 /// Prints the violations for the host, after all other steps.
-const TELL: &str = "
-tell() {
+const LOGS: &str = "
+logs() {
     mount -t debugfs debugfs /sys/kernel/debug
     for file in violations domains stats; do
         sed \"s/^/debugfs $file: /\" /sys/kernel/debug/guardrail/$file >/dev/console
@@ -151,7 +151,7 @@ tell() {
     dmesg | grep -A 28 'guardrail: ' | sed 's/^/dmesg: /' >/dev/console
     true
 }
-step tell tell
+step logs logs
 ";
 
 fn main() {
@@ -249,7 +249,7 @@ fn work(
     let mut prepared = Prepared::new(&packages, request, &mut |_| {})?;
     guard_needed(&workshop, needed, &mut prepared.plan)?;
     let last = prepared.more.last_mut().map_or(&mut prepared.workload, |last| &mut last.workload);
-    last.script.push_str(TELL);
+    last.script.push_str(LOGS);
     let variables = vec![("PARAMETERS_guardrail".to_owned(), format!("policy={policy}"))];
     let options = Options { variables, ..Options::new(folder.path()) };
     guardrail_tests::unwatched(&prepared, options, 900)

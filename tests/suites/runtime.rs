@@ -10,14 +10,14 @@ use guardrail_vm::{Cache, kernels, runtime};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Prints the kernel's log and the runtime's files for the host.
-const TELL: &str = "\
-tell() {
+const LOGS: &str = "\
+logs() {
     dmesg | sed 's/^/dmesg: /' >/dev/console
     for file in domains violations stats; do
         sed \"s/^/debugfs $file: /\" /sys/kernel/debug/guardrail/$file >/dev/console
     done
 }
-step tell tell
+step logs logs
 ";
 
 /// Loads and unloads everything again and again. All memory is free afterwards, except for 8 MiB. One
@@ -48,8 +48,8 @@ for number in 1 2 3; do step turn-$number turn; done
 step alone alone
 step free all_free
 step come come
-tell() { dmesg | sed 's/^/dmesg: /' >/dev/console; }
-step tell tell
+logs() { dmesg | sed 's/^/dmesg: /' >/dev/console; }
+step logs logs
 ";
 
 /// The first violation of the tests, done again, ends the thread. A policy that does not exist is refused before.
@@ -128,7 +128,7 @@ fn says(ran: &Ran, wanted: &[&[&str]]) -> Result<(), Failed> {
 }
 
 fn passes(kernel: &str) -> Result<(), Failed> {
-    let ran = guest(kernel, TELL, &[])?;
+    let ran = guest(kernel, LOGS, &[])?;
     all_passed(&ran)?;
     // A place is reported once with the description of its target, and counted.
     let place = |n: u32| format!("report+0x{n:x}/");
@@ -179,7 +179,7 @@ fn passes(kernel: &str) -> Result<(), Failed> {
 }
 
 fn five_levels() -> Result<(), Failed> {
-    let ran = guest("6.1", TELL, &["-cpu", "max"])?;
+    let ran = guest("6.1", LOGS, &["-cpu", "max"])?;
     all_passed(&ran)?;
     // Only in this kernel, the kernel's memory has such addresses.
     says(&ran, &[&["violation: write of 8 bytes at ff"]])?;

@@ -20,7 +20,7 @@ static inline bool race_irq_mine(void)
 	return status;
 }
 
-/* The handler has run when this returns, which nothing but the time tells. */
+/* The handler has run when this returns, which only time shows. */
 static inline void race_irq_raise(void)
 {
 	writel(1, race_regs + EDU_IRQ_RAISE);

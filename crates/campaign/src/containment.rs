@@ -12,7 +12,7 @@ mod zoo_driver;
 
 use crate::{ContainmentPlan, jobs};
 use faults::Fault;
-use guardrail_host::error::tell;
+use guardrail_host::error::print_line;
 use guardrail_host::{HostError, Signals, zoo};
 use guardrail_vm::Cache;
 use machinery::Upset;
@@ -35,7 +35,7 @@ pub fn run(wanted: &ContainmentPlan) -> Result<Summary, HostError> {
     let one = |number: usize| {
         let stop = || signals.interrupted();
         let outcome = plan[number].run_planted(wanted, &zoo, folder.path(), number, &stop)?;
-        tell("guardrail", &format!("{}/{}  {outcome}", number + 1, plan.len()));
+        print_line("guardrail", &format!("{}/{}  {outcome}", number + 1, plan.len()));
         Ok(outcome)
     };
     let results = jobs::run(plan.len(), wanted.jobs, one).map_err(|(_, error)| error)?;

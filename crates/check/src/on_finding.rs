@@ -2,7 +2,7 @@
 
 use crate::analysis::wire::ShortFinding;
 use guardrail_finding::Finding;
-use guardrail_host::error::tell;
+use guardrail_host::error::print_line;
 use std::collections::HashSet;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -30,7 +30,10 @@ impl OnFinding {
         let Some(text) = self.command.clone().filter(|_| self.seen.insert(found.id.clone())) else { return };
         self.reap();
         if self.running.len() >= MAX_COMMANDS {
-            return tell("guardrail", &format!("too many hooks are running; none for finding {}", found.id));
+            return print_line(
+                "guardrail",
+                &format!("too many hooks are running; none for finding {}", found.id),
+            );
         }
         let child = Command::new("/bin/sh")
             .arg("-c")
@@ -46,7 +49,9 @@ impl OnFinding {
             .spawn();
         match child {
             Ok(child) => self.running.push((child, Instant::now())),
-            Err(error) => tell("guardrail", &format!("cannot run the hook at finding {}: {error}", found.id)),
+            Err(error) => {
+                print_line("guardrail", &format!("cannot run the hook at finding {}: {error}", found.id))
+            }
         }
     }
 
@@ -72,12 +77,12 @@ impl OnFinding {
     fn reap(&mut self) {
         self.running.retain_mut(|(child, since)| match child.try_wait() {
             Ok(Some(status)) if !status.success() => {
-                tell("guardrail", &format!("the hook at a finding failed: {status}"));
+                print_line("guardrail", &format!("the hook at a finding failed: {status}"));
                 false
             }
             Ok(Some(_)) | Err(_) => false,
             Ok(None) if since.elapsed() > COMMAND_LIMIT => {
-                tell(
+                print_line(
                     "guardrail",
                     &format!(
                         "the hook at a finding took more than {} s and was ended",

@@ -1,7 +1,7 @@
 //! `guardrail analyze`.
 
 use crate::args::AnalyzeArgs;
-use crate::errors::{CliError, Status, tell};
+use crate::errors::{CliError, Status, print_line};
 use crate::output;
 use guardrail_host::Host;
 
@@ -11,7 +11,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<Status, CliError> {
     let analyzed = guardrail_check::analyze(&args.file, args.tool.as_deref(), &Host::open()?)?;
     output::report(&analyzed.report, args.format)?;
     if let Some(cut) = &analyzed.cut {
-        tell("guardrail", &format!("{}: {cut}", args.file.display()));
+        print_line("guardrail", &format!("{}: {cut}", args.file.display()));
     }
     Ok(if analyzed.report.findings.is_empty() { Status::Clean } else { Status::Findings })
 }

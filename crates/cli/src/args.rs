@@ -472,7 +472,7 @@ pub fn explain(error: &clap::Error) -> ExitCode {
             ExitCode::from(Status::Usage as u8)
         }
         _ => {
-            crate::errors::tell("error", &one_sentence(&error.to_string()));
+            crate::errors::print_line("error", &one_sentence(&error.to_string()));
             ExitCode::from(Status::Usage as u8)
         }
     }

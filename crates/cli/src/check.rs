@@ -1,7 +1,7 @@
 //! `guardrail check`.
 
 use crate::args::CheckArgs;
-use crate::errors::{CliError, Status, tell};
+use crate::errors::{CliError, Status, print_line};
 use crate::output;
 use guardrail_host::Host;
 
@@ -13,7 +13,7 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     let checked = guardrail_check::check(&plan, &Host::open()?)?;
     output::report(&checked.report, args.format)?;
     if let Some(note) = &checked.note {
-        tell("guardrail", note);
+        print_line("guardrail", note);
     }
     checked.status
 }

@@ -3,7 +3,7 @@
 mod state;
 
 use crate::args::{ExecArgs, ProfileArgs, VmCommand, VmResultsArgs, VmStartArgs};
-use crate::errors::{CliError, Status, tell};
+use crate::errors::{CliError, Status, print_line};
 use crate::output;
 use crate::profile::{plan, print};
 use guardrail_profile::{self as profile, Live};
@@ -88,7 +88,7 @@ fn start(cache: &Cache, args: &VmStartArgs) -> Result<Status, CliError> {
         }
         std::thread::sleep(LOOK);
     }
-    tell("guardrail", &format!("the VM {} runs (process {})", args.name, child.id()));
+    print_line("guardrail", &format!("the VM {} runs (process {})", args.name, child.id()));
     Ok(Status::Clean)
 }
 

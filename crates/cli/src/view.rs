@@ -1,7 +1,7 @@
 //! `guardrail view`.
 
 use crate::args::ViewArgs;
-use crate::errors::{CliError, Status, tell};
+use crate::errors::{CliError, Status, print_line};
 use crate::output;
 use guardrail_check::view;
 use std::io::{self, BufWriter};
@@ -19,7 +19,7 @@ pub fn run(args: &ViewArgs) -> Result<Status, CliError> {
         (Status::Clean, view::events(&args.file, &filter, &mut out)?)
     };
     if let Some(cut) = cut {
-        tell("guardrail", &format!("{}: {cut}", args.file.display()));
+        print_line("guardrail", &format!("{}: {cut}", args.file.display()));
     }
     Ok(status)
 }

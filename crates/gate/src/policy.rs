@@ -60,7 +60,7 @@ pub trait Gate: Send + Sync + 'static {
 
     /// The policy's report for the program that started the gate, sent with [`crate::process::State`]; it
     /// must not wait.
-    fn tell(&self) -> serde_json::Value {
+    fn report(&self) -> serde_json::Value {
         serde_json::Value::Null
     }
 }

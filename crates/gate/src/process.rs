@@ -35,7 +35,7 @@ enum Order {
     /// Close the gate, for this reason.
     Contain(String),
     /// Report the state.
-    Tell,
+    Report,
     /// End in order.
     Stop,
 }
@@ -61,7 +61,7 @@ pub struct State {
     pub failure: Option<String>,
     /// The number of the device's process, once it has started.
     pub device: Option<u32>,
-    /// The policy's report; see [`Gate::tell`].
+    /// The policy's report; see [`Gate::report`].
     #[serde(default)]
     pub policy: Value,
 }
@@ -134,7 +134,7 @@ impl Process {
 
     /// The state of the gate. An error means that the process has ended: the gate is closed.
     pub fn state(&mut self) -> Result<State> {
-        self.order(&Order::Tell)?;
+        self.order(&Order::Report)?;
         self.state_answer(TELL_LIMIT)
     }
 
@@ -227,14 +227,14 @@ pub fn serve(
     while let Some(order) = receive(&mut input) {
         let answer = match order {
             Order::Start(..) => Answer::Failed("there is a gate already".into()),
-            Order::Tell => state(&server, &*gate),
+            Order::Report => state(&server, &*gate),
             Order::Contain(why) => match server.contain(&why) {
                 Ok(()) => state(&server, &*gate),
                 Err(error) => Answer::Failed(error.to_string()),
             },
             Order::Stop => {
                 let (failure, device) = (server.failure(), server.device_process());
-                let state = State { counts: server.stop(), failure, device, policy: gate.tell() };
+                let state = State { counts: server.stop(), failure, device, policy: gate.report() };
                 send(&mut output, &Answer::State(Box::new(state)));
                 return 0.into();
             }
@@ -248,7 +248,7 @@ pub fn serve(
 
 fn state(server: &Server, gate: &dyn Gate) -> Answer {
     let (counts, failure, device) = (server.counts(), server.failure(), server.device_process());
-    Answer::State(Box::new(State { counts, failure, device, policy: gate.tell() }))
+    Answer::State(Box::new(State { counts, failure, device, policy: gate.report() }))
 }
 
 fn send(to: &mut impl Write, what: &impl Serialize) -> bool {

@@ -4,7 +4,7 @@ use crate::summary::Summary;
 use crate::workshop::{Hardened, Workshop};
 use crate::{DESCRIPTION, RUNTIME, machine};
 use guardrail_binfmt::ModuleImage;
-use guardrail_host::error::tell;
+use guardrail_host::error::print_line;
 use guardrail_host::{HostError, Progress, files, zoo};
 use guardrail_rewrite::{FIELD, RewriteError};
 use guardrail_vm::Cache;
@@ -61,7 +61,7 @@ pub fn guard(plan: &GuardPlan, progress: &Progress) -> Result<Summary, HostError
     let summary = Summary::new(&workshop, &hardened);
     write(&plan.out, &workshop, &hardened, &summary)?;
     if plan.kernel.is_none() {
-        machine::notes(Path::new("/")).iter().for_each(|note| tell("guardrail", note));
+        machine::notes(Path::new("/")).iter().for_each(|note| print_line("guardrail", note));
     }
     Ok(summary)
 }

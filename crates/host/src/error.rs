@@ -110,11 +110,11 @@ pub fn sentence(error: &HostError) -> String {
 
 /// Prints the error on standard error.
 pub fn print(error: &HostError) {
-    tell("error", &sentence(error));
+    print_line("error", &sentence(error));
 }
 
 /// Prints one line on standard error; a closed standard error is ignored.
-pub fn tell(level: &str, text: &str) {
+pub fn print_line(level: &str, text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{level}: {text}");
 }

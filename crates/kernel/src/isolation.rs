@@ -309,7 +309,7 @@ impl<'a> Isolation<'a> {
     /// with a row about rights count. Most belong to other kernels.
     pub fn left_out(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
-        let mut tell = |of: &str, what: Vec<String>| {
+        let mut note = |of: &str, what: Vec<String>| {
             found.extend(what.into_iter().map(|what| format!("{of}: {what}")));
         };
         for (name, row) in self.functions.iter().filter(|(name, _)| self.own.contains(*name)) {
@@ -317,23 +317,23 @@ impl<'a> Isolation<'a> {
             // Assembly has no type, and needs none.
             let found = resolve::function(self, row, proto.as_ref());
             let none = proto.is_none() && !found.0.is_empty();
-            tell(name, if none { vec!["no such function".to_owned()] } else { found.1 });
+            note(name, if none { vec!["no such function".to_owned()] } else { found.1 });
         }
         for (member, row) in &self.entries {
             let proto = self.member_proto(member);
             let none = proto.is_none().then(|| vec!["no such member".to_owned()]);
             let left = none.unwrap_or_else(|| resolve::entry(self, row, proto.as_ref()).1);
-            tell(&format!("{}.{}", member.structure, member.member), left);
+            note(&format!("{}.{}", member.structure, member.member), left);
         }
         for (name, row) in self.arguments.iter().chain(&self.handed).chain(&self.returned) {
             let none = self.structure(name).is_none().then(|| vec!["no such structure".to_owned()]);
-            tell(name, none.unwrap_or_else(|| resolve::argument(self, row, 0, name, true).1));
+            note(name, none.unwrap_or_else(|| resolve::argument(self, row, 0, name, true).1));
         }
         for (name, fields) in &self.types {
             let structure = self.structure(name);
             let absent =
                 |field: &&&str| structure.is_none_or(|(btf, id)| resolve::place(btf, id, field).is_none());
-            tell(name, fields.iter().filter(absent).map(|field| (*field).to_owned()).collect());
+            note(name, fields.iter().filter(absent).map(|field| (*field).to_owned()).collect());
         }
         found
     }

@@ -3,7 +3,7 @@
 use crate::choose::{Attachment, ReadyPlugin};
 use crate::plan::{Format, ProfilePlan};
 use crate::{choose, control, names, show};
-use guardrail_host::error::tell;
+use guardrail_host::error::print_line;
 use guardrail_host::folders::{LogFolder, RunFolder};
 use guardrail_host::{HostError, Progress, Signals, Status, drivers, zoo};
 
@@ -223,11 +223,11 @@ fn judge(finished: &Finished, prepared: &Prepared, shown: &show::NamedResults) -
         Outcome::Completed if found > 0 => Ok(Status::Findings),
         Outcome::Completed => Ok(Status::Clean),
         Outcome::GuestPanic { .. } if found > 0 => {
-            tell("guardrail", &finished.outcome.to_string());
+            print_line("guardrail", &finished.outcome.to_string());
             Ok(Status::Findings)
         }
         Outcome::GuestPanic { text } => {
-            tell("guardrail", &format!("the guest's last words:\n{}", text.trim_end()));
+            print_line("guardrail", &format!("the guest's last words:\n{}", text.trim_end()));
             Err(HostError::Run(finished.outcome.to_string()))
         }
         Outcome::NoDeviceBound => Err(HostError::Run(drivers::no_device(prepared))),

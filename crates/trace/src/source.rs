@@ -74,7 +74,7 @@ impl Source for Live {
 
     #[inline]
     fn checked(&mut self) {
-        self.reader.tell_checked();
+        self.reader.publish_checked();
     }
 }
 

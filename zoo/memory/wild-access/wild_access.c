@@ -3,7 +3,7 @@
  * Follows an error code as if it were a pointer: the access faults and kills the module's own
  * thread.
  *
- * Twin: tells an error code from a pointer before it follows it.
+ * Twin: distinguishes an error code from a pointer before it follows it.
  */
 #include "zoo.h"
 

@@ -10,7 +10,7 @@ use guardrail_guard::Policy;
 use guardrail_guard::Workshop;
 use guardrail_guard::violations;
 use guardrail_host::drivers::{digest, seconds, variables};
-use guardrail_host::error::tell;
+use guardrail_host::error::print_line;
 use guardrail_host::{HostError, Progress, Signals, Status, files, zoo};
 use guardrail_mutate::{Kind, Subject};
 use guardrail_vm::installed::Target;
@@ -249,7 +249,10 @@ impl Campaign<'_> {
             Err(HostError::Interrupted) => None,
             Err(error) => {
                 let why = guardrail_host::error::sentence(&error);
-                tell("warning", &format!("a guest that has booted cannot be saved, so each boots: {why}"));
+                print_line(
+                    "warning",
+                    &format!("a guest that has booted cannot be saved, so each boots: {why}"),
+                );
                 None
             }
         };
@@ -286,7 +289,7 @@ impl Campaign<'_> {
                 return Ok(Console::new(&text).shapes());
             }
         }
-        tell("guardrail", "the stock driver …");
+        print_line("guardrail", "the stock driver …");
         let folder = self.folder.run(STOCK, Protection::Plain)?;
         let mut ran = self.guest(stock.to_vec(), Protection::Plain, &folder, &HashSet::new())?;
         without_complaints(&mut ran.judged);
@@ -317,7 +320,7 @@ impl Campaign<'_> {
         {
             return Ok(Console::new(&text).shapes());
         }
-        tell("guardrail", "the stock driver, guarded …");
+        print_line("guardrail", "the stock driver, guarded …");
         let folder = self.folder.run(STOCK, Protection::Guarded)?;
         let mut ran = self.guest(file, Protection::Guarded, &folder, usual)?;
         without_complaints(&mut ran.judged);
@@ -330,7 +333,7 @@ impl Campaign<'_> {
                 let places = if found == 1 { "one place".to_owned() } else { format!("{found} places") };
                 let what =
                     format!("the stock driver has false violations at {places}; see {}", folder.display());
-                tell("warning", &what);
+                print_line("warning", &what);
                 Ok(shapes)
             }
             Verdict::None => Ok(shapes),
@@ -365,7 +368,7 @@ impl Campaign<'_> {
         let one = |number: usize| self.one(&planned[number], usual, (number + 1, planned.len()));
         jobs::run(planned.len(), jobs, one).map_err(|(done, error)| {
             let left = planned.len() - done;
-            tell("guardrail", &format!("{left} runs are left; the same command goes on with them"));
+            print_line("guardrail", &format!("{left} runs are left; the same command goes on with them"));
             error
         })
     }
@@ -409,7 +412,7 @@ impl Campaign<'_> {
         if one.way == Protection::Guarded {
             Folder::write_report(&folder, "report", &ran.report)?;
         }
-        tell("guardrail", &format!("{number}/{all}  {} {}: {}", one.name, one.way.word(), ran.judged));
+        print_line("guardrail", &format!("{number}/{all}  {} {}: {}", one.name, one.way.word(), ran.judged));
         let line = line((&one.name, &one.kind), one.way, digest, ran);
         self.folder.add(&line)?;
         Ok(line)

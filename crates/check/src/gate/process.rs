@@ -103,7 +103,7 @@ impl Gate for LogGate {
         self.log.gate_closed().map(|why| why.to_string())
     }
 
-    fn tell(&self) -> Value {
+    fn report(&self) -> Value {
         let arrived = if self.job.held { self.arrived() } else { Arrived::default() };
         serde_json::to_value(arrived).unwrap_or_default()
     }
@@ -140,7 +140,7 @@ mod tests {
         for space in [Space::Bar(0), Space::Bar(1), Space::Config] {
             assert_eq!(gate.admit_now(&access(space)), Some(Verdict::Pass));
         }
-        assert_eq!(gate.tell(), serde_json::json!({ "registers": 2, "config": 1 }));
+        assert_eq!(gate.report(), serde_json::json!({ "registers": 2, "config": 1 }));
         gate.log.close_gate(Closed::Finding);
         assert_eq!(gate.admit_now(&access(Space::Bar(0))), Some(Verdict::Drop));
         assert_eq!(gate.closed().as_deref(), Some("a finding is contained"));

@@ -7,7 +7,7 @@ use guardrail_binfmt::orc::Frames;
 use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_finding::Finding;
 use guardrail_host::HostError;
-use guardrail_host::error::tell;
+use guardrail_host::error::print_line;
 use guardrail_host::folders::absolute;
 use guardrail_report::Report;
 use guardrail_snapshot::script::{self, Module};
@@ -115,7 +115,7 @@ fn prepare(
     let mut finding_at = None;
     for module in &input.modules {
         let Some(loaded) = loaded(&module.name) else {
-            tell("guardrail", &format!("{} is not loaded in the snapshot", module.name));
+            print_line("guardrail", &format!("{} is not loaded in the snapshot", module.name));
             continue;
         };
         let path = beside(out, module);

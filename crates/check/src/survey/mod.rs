@@ -20,7 +20,7 @@ mod matrix;
 
 use child::{Child, Ended};
 use folder::Folder;
-use guardrail_host::error::{sentence, tell};
+use guardrail_host::error::{print_line, sentence};
 use guardrail_host::{Host, HostError, Status};
 use guardrail_report::survey::{CELL_SCHEMA, Cell, Position, Settings, State, Summary, diff};
 use guardrail_vm::packages::Packages;
@@ -93,7 +93,7 @@ pub fn survey(plan: &SurveyPlan, host: &Host) -> Result<Summary, HostError> {
     folder.write_tables(&summary)?;
     if interrupted {
         let left = summary.missing.len();
-        tell("guardrail", &format!("{left} runs are left; the same command goes on with them"));
+        print_line("guardrail", &format!("{left} runs are left; the same command goes on with them"));
         return Err(HostError::Interrupted);
     }
     Ok(summary)

@@ -62,7 +62,7 @@ pub trait Device {
     fn sources(&self) -> Vec<RawFd>;
 
     /// Takes the pending interrupts, of all sources (`None`) or of that with this index.
-    fn interrupts(&mut self, source: Option<usize>, tell: &mut dyn FnMut(Interrupt)) -> Result<()>;
+    fn interrupts(&mut self, source: Option<usize>, deliver: &mut dyn FnMut(Interrupt)) -> Result<()>;
 
     /// How the device's process ended; `None` while it runs.
     fn death(&mut self) -> Option<Error> {

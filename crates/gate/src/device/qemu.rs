@@ -344,7 +344,7 @@ impl Device for QemuDevice {
         [self.qtest.source()].into_iter().chain(events).collect()
     }
 
-    fn interrupts(&mut self, source: Option<usize>, tell: &mut dyn FnMut(Interrupt)) -> Result<()> {
+    fn interrupts(&mut self, source: Option<usize>, deliver: &mut dyn FnMut(Interrupt)) -> Result<()> {
         let changes = match source {
             Some(0) => true,
             None => self.qtest.has_changes(),
@@ -353,7 +353,7 @@ impl Device for QemuDevice {
         if changes {
             for Change { line, level } in self.qtest.changes()? {
                 if line == LINE {
-                    tell(Interrupt::Line(level));
+                    deliver(Interrupt::Line(level));
                 }
             }
         }
@@ -362,7 +362,7 @@ impl Device for QemuDevice {
             && event.take() > 0
         {
             let vector = vector as u32;
-            tell(if self.table_on { Interrupt::MsiX(vector) } else { Interrupt::Msi(vector) });
+            deliver(if self.table_on { Interrupt::MsiX(vector) } else { Interrupt::Msi(vector) });
         }
         Ok(())
     }

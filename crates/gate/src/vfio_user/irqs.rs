@@ -89,7 +89,7 @@ impl Irqs {
                 }
                 if set.index == LINE {
                     self.masked = false;
-                    signaled += self.tell_line();
+                    signaled += self.deliver_line();
                 }
             }
             IrqAction::Trigger => {
@@ -98,7 +98,7 @@ impl Irqs {
             }
             IrqAction::Mask | IrqAction::Unmask if set.index == LINE => {
                 self.masked = set.action == IrqAction::Mask;
-                signaled += self.tell_line();
+                signaled += self.deliver_line();
             }
             IrqAction::Mask | IrqAction::Unmask => return Err(INVALID),
         }
@@ -110,7 +110,7 @@ impl Irqs {
         match interrupt {
             Interrupt::Line(level) => {
                 self.level = level;
-                self.tell_line()
+                self.deliver_line()
             }
             Interrupt::Msi(vector) => {
                 self.msi.get_mut(vector as usize).map_or(0, |vector| u64::from(vector.signal()))
@@ -122,7 +122,7 @@ impl Irqs {
     }
 
     /// The line is level-triggered: as long as it is raised, the guest is notified again after each unmask.
-    fn tell_line(&mut self) -> u64 {
+    fn deliver_line(&mut self) -> u64 {
         if !self.level || self.masked || self.line.to.is_none() {
             return 0;
         }

@@ -69,9 +69,9 @@ impl Device for FakeDevice {
         Vec::new()
     }
 
-    fn interrupts(&mut self, _: Option<usize>, tell: &mut dyn FnMut(Interrupt)) -> Result<()> {
+    fn interrupts(&mut self, _: Option<usize>, deliver: &mut dyn FnMut(Interrupt)) -> Result<()> {
         if std::mem::take(&mut self.rung) {
-            tell(Interrupt::MsiX(1));
+            deliver(Interrupt::MsiX(1));
         }
         Ok(())
     }

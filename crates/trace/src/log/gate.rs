@@ -238,7 +238,7 @@ impl Log {
 impl MergedReader {
     /// Publishes that the analysis has checked every segment returned so far.
     #[inline]
-    pub fn tell_checked(&self) {
+    pub fn publish_checked(&self) {
         let words = &self.map().header().gate;
         let next = self.next_ticket();
         words.checked.store(next, SeqCst);
@@ -329,7 +329,7 @@ mod tests {
             move || log.wait_checked(ticket, Duration::ZERO, Duration::from_secs(10))
         });
         std::thread::sleep(Duration::from_millis(10));
-        reader.tell_checked();
+        reader.publish_checked();
         assert_eq!(waiter.join().unwrap(), Admission::Pass);
         assert_eq!(soon(&log, ticket + 1), Admission::Wait);
     }
@@ -358,7 +358,7 @@ mod tests {
         for _ in 0..8 {
             assert_eq!(words.sequence.load(SeqCst), 0);
             assert!(matches!(reader.next(Duration::from_secs(1)).unwrap(), Next::Segment(_)));
-            reader.tell_checked();
+            reader.publish_checked();
         }
         assert_eq!(waiter.join().unwrap(), Admission::Pass);
         assert_eq!(words.sequence.load(SeqCst), 1);
@@ -373,7 +373,7 @@ mod tests {
         log.close_gate(Closed::TimeOut);
         assert_eq!(soon(&log, 0), Admission::Closed(Closed::Finding));
         let reader = MergedReader::attach(&log).unwrap();
-        reader.tell_checked();
+        reader.publish_checked();
         assert_eq!(soon(&log, 0), Admission::Closed(Closed::Finding));
     }
 
