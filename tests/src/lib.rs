@@ -3,8 +3,14 @@
 //! The suites test the system from outside: they run the built program, or drive the engines as it does. A fact about one crate is
 //! tested in that crate.
 
+mod lab;
+pub mod mutants;
+mod planted;
 pub mod stores;
 pub mod workshop;
+
+pub use lab::Lab;
+pub use planted::Planted;
 
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::progress::Progress;
@@ -42,7 +48,7 @@ pub fn at_once<T: Sync, R: Send>(all: &[T], workers: usize, work: impl Fn(&T) ->
 }
 
 /// A name for a VM that no other test uses, also not at the same time.
-pub fn vm_name(what: &str) -> String {
+fn vm_name(what: &str) -> String {
     static NAMED: AtomicUsize = AtomicUsize::new(0);
     format!("test-{what}-{}-{}", std::process::id(), NAMED.fetch_add(1, Relaxed))
 }
@@ -87,13 +93,14 @@ pub fn unwatched(prepared: &Prepared, mut options: Options, seconds: u64) -> Res
     Ok(Ran { outcome: finished.outcome, console, skipped })
 }
 
+/// A failure, unless the condition holds.
+pub fn ensure(holds: bool, why: impl FnOnce() -> String) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(why().into()) }
+}
+
 /// The trace satisfies the rules for every trace.
 pub fn keeps_the_rules(trace: &str) -> Result<(), Failed> {
-    let result = guardrail(&["view", "--check", trace]);
-    match result.status {
-        0 => Ok(()),
-        status => Err(format!("exit status {status}\n{}\n{}", result.stdout, result.stderr).into()),
-    }
+    guardrail(&["view", "--check", trace]).with(&[0]).map(drop)
 }
 
 /// The findings of a report.
@@ -113,11 +120,19 @@ pub struct Checked {
 }
 
 impl Checked {
+    /// The same result, where the exit status is one of these.
+    pub fn with(self, statuses: &[i32]) -> Result<Checked, Failed> {
+        if statuses.contains(&self.status) { Ok(self) } else { Err(self.said().into()) }
+    }
+
+    /// The exit status, and all that the program printed.
+    pub fn said(&self) -> String {
+        format!("exit status {}\n{}\n{}", self.status, self.stdout, self.stderr)
+    }
+
     /// The report; an error where the program printed none.
     pub fn report(&self) -> Result<&Value, Failed> {
-        self.report.as_ref().ok_or_else(|| {
-            format!("no report; exit status {}\n{}\n{}", self.status, self.stdout, self.stderr).into()
-        })
+        self.report.as_ref().ok_or_else(|| format!("no report; {}", self.said()).into())
     }
 }
 

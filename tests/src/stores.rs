@@ -1,7 +1,7 @@
 //! A module with stores and calls of each kind that is checked. A forbidden access is reported at its
 //! instruction, and the correct twin causes no report.
 
-use crate::{guardrail, vm_name};
+use crate::{Lab, ensure};
 use guardrail_rewrite::border::runtime::Exports;
 use guardrail_rewrite::passes::checks::Checks;
 use guardrail_rewrite::{Object, rewrite};
@@ -30,6 +30,10 @@ const KINDS: [(&str, &str, &[u8]); 15] = [
 /// The indirect call; its code differs between kernels.
 const CALL: (&str, &str) = ("do_call", "call of");
 
+/// Prints the kernel's log and the runtime's state.
+const LOG: &str =
+    "mount -t debugfs d /sys/kernel/debug; dmesg | grep guardrail:; cat /sys/kernel/debug/guardrail/domains";
+
 /// Both twins in guests with a kernel.
 pub fn checked(kernel: &str) -> Result<(), Failed> {
     let packages = Packages::new(&Cache::open()?);
@@ -57,27 +61,12 @@ pub fn checked(kernel: &str) -> Result<(), Failed> {
         Ok((Object::read(name, &rewritten.file)?, path.display().to_string()))
     };
     let (_, path) = guard("stores_ok")?;
-    let printed = log(kernel, &path)?;
+    let printed = Lab::with_driver("stores", kernel, &path, &[])?.prints(LOG);
     if !printed.contains("domain 1 (stores_ok)") || printed.contains("violation:") {
         return Err(format!("the good twin is not silent, or not there:\n{printed}").into());
     }
     let (object, path) = guard("stores_bad")?;
-    each_reported(&object, &log(kernel, &path)?)
-}
-
-/// The kernel's log and the runtime's state in a guest that has loaded the module.
-fn log(kernel: &str, path: &str) -> Result<String, Failed> {
-    let name = vm_name("stores");
-    let start =
-        ["vm", "start", &name, "--client", "null", "--detached", "--kernel", kernel, "--driver", path];
-    let started = guardrail(&start);
-    let script = "mount -t debugfs d /sys/kernel/debug; dmesg | grep guardrail:; cat /sys/kernel/debug/guardrail/domains";
-    let printed = guardrail(&["vm", "exec", &name, "--", script]).stdout;
-    guardrail(&["vm", "stop", &name]);
-    match started.status {
-        0 => Ok(printed),
-        _ => Err(started.stderr.into()),
-    }
+    each_reported(&object, &Lab::with_driver("stores", kernel, &path, &[])?.prints(LOG))
 }
 
 /// Each kind is reported once, at its instruction, and nothing else is reported.
@@ -100,10 +89,9 @@ fn each_reported(object: &Object, printed: &str) -> Result<(), Failed> {
             );
         }
     }
-    match lines.iter().any(|line| is(line, CALL.0, CALL.1)) && lines.len() == KINDS.len() + 1 {
-        true => Ok(()),
-        false => Err(format!("the call is not reported, or something else is:\n{printed}").into()),
-    }
+    ensure(lines.iter().any(|line| is(line, CALL.0, CALL.1)) && lines.len() == KINDS.len() + 1, || {
+        format!("the call is not reported, or something else is:\n{printed}")
+    })
 }
 
 /// The module's code from an offset in a function on.

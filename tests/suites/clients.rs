@@ -47,10 +47,7 @@ fn profile(arguments: &[&str], out: &Path) -> Result<Checked, Failed> {
     let out = out.to_str().ok_or("a plain path")?;
     let common = ["profile", "--format", "json", "--workload", &script, "--out", out];
     let result = guardrail(&[&common[..], arguments].concat());
-    match result.status {
-        0 => Ok(result),
-        status => Err(format!("exit status {status}\n{}\n{}", result.stdout, result.stderr).into()),
-    }
+    result.with(&[0])
 }
 
 /// A table of a client, by parts of their names.

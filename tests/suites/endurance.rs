@@ -1,7 +1,7 @@
 //! A guarded driver in a kernel with the settings of real machines: mitigations and random addresses. It is
 //! traced and probed at work, and loaded again many times.
 
-use guardrail_tests::{guardrail, vm_name};
+use guardrail_tests::{Lab, guardrail};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 const KERNELS: [&str; 3] = ["6.1", "6.12", "7.2"];
@@ -53,31 +53,11 @@ fn main() {
 fn endures(kernel: &str, rounds: u32) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let out = folder.path().to_str().ok_or("a path")?;
-    let written = guardrail(&["guard", "e1000", "--kernel", kernel, "-o", out]);
-    if written.status != 0 {
-        return Err(written.stderr.into());
-    }
-    let name = vm_name("endurance");
+    guardrail(&["guard", "e1000", "--kernel", kernel, "-o", out]).with(&[0])?;
     let driver = format!("{out}/e1000.ko");
     let limit = (rounds * ROUND + REST).to_string();
-    let started = guardrail(
-        &[
-            &[
-                "vm",
-                "start",
-                &name,
-                "--client",
-                "null",
-                "--detached",
-                "--kernel",
-                kernel,
-                "--driver",
-                &driver,
-            ],
-            &["--append", "mitigations=auto log_buf_len=1M", "--timeout", &limit][..],
-        ]
-        .concat(),
-    );
+    let more = ["--append", "mitigations=auto log_buf_len=1M", "--timeout", &limit];
+    let lab = Lab::with_driver("endurance", kernel, &driver, &more)?;
     let again = AGAIN.replace("ROUNDS", &rounds.to_string());
     let steps = [
         ("hardened", HARDENED),
@@ -86,20 +66,5 @@ fn endures(kernel: &str, rounds: u32) -> Result<(), Failed> {
         ("again", &again),
         ("silent still", SILENT),
     ];
-    let exec = |(what, script): &(&str, &str)| {
-        let result = guardrail(&["vm", "exec", &name, "--timeout", &limit, "--", script]);
-        match result.status {
-            0 => Ok(()),
-            status => Err(Failed::from(format!(
-                "{what}: exit status {status}\n{}\n{}",
-                result.stdout, result.stderr
-            ))),
-        }
-    };
-    let result = match started.status {
-        0 => steps.iter().try_for_each(exec),
-        _ => Err(started.stderr.into()),
-    };
-    guardrail(&["vm", "stop", &name]);
-    result
+    lab.each(&["--timeout", &limit], &steps)
 }

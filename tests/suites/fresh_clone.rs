@@ -3,7 +3,7 @@
 //! The clone has a target folder of its own. It already contains libraries that this build compiled, so that
 //! cargo mostly links. Whatever the script does not build is still missing. Downloads are shared.
 
-use guardrail_tests::{program, root};
+use guardrail_tests::{ensure, program, root};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -103,10 +103,7 @@ fn works(clone: &Path, command: &str) -> Result<(), Failed> {
 
 fn run(command: &mut Command) -> Result<(), Failed> {
     let output = command.output()?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)).into()),
-    }
+    ensure(output.status.success(), || format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
 /// A clone of HEAD beside this build, so that libraries can be linked to and not copied.

@@ -1,7 +1,7 @@
 //! The gate, with real guests: every device access is held, faults are contained, and any failure closes the
 //! gate.
 
-use guardrail_tests::{Checked, check, findings, keeps_the_rules, root};
+use guardrail_tests::{Checked, check, ensure, findings, keeps_the_rules, root};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ fn works(driver: &str, gate: &str) -> Result<(), Failed> {
         && outside["dropped"] == 0
         && outside["arrived_registers"].as_u64() > Some(0)
         && outside["interrupts"].as_u64() > Some(0);
-    if held && (gate == "vmm" || passed) { Ok(()) } else { Err(failure(&result, report)) }
+    if held && (gate == "vmm" || passed) { Ok(()) } else { Err(failure(&result, report).into()) }
 }
 
 /// QEMU's own counts of what reached the device agree with the gate's, in each address space.
@@ -175,7 +175,7 @@ fn contained() -> Result<(), Failed> {
         && gate["dropped"].as_u64() > Some(0)
         && gate["ungated"] == 0;
     if !right {
-        return Err(failure(&result, report));
+        return Err(failure(&result, report).into());
     }
     match std::fs::read_to_string(output)?.trim() {
         "uninit-to-device contained" => Ok(()),
@@ -186,10 +186,7 @@ fn contained() -> Result<(), Failed> {
 fn twin_runs() -> Result<(), Failed> {
     let result = check(&["zoo/uninit-mmio_ok", "--mode", "stringent"]);
     let report = result.report()?;
-    match result.status == 0 && report["run"]["gate"]["dropped"] == 0 {
-        true => Ok(()),
-        false => Err(failure(&result, report)),
-    }
+    ensure(result.status == 0 && report["run"]["gate"]["dropped"] == 0, || failure(&result, report))
 }
 
 fn policy_warns() -> Result<(), Failed> {
@@ -200,10 +197,7 @@ fn policy_warns() -> Result<(), Failed> {
     let result = check(&["zoo/uninit-mmio", "--mode", "stringent", "--policy", policy]);
     let report = result.report()?;
     let passed = findings(report).all(|finding| finding["action"] == "passed");
-    match result.status == 1 && passed && report["run"]["gate"]["dropped"] == 0 {
-        true => Ok(()),
-        false => Err(failure(&result, report)),
-    }
+    ensure(result.status == 1 && passed && report["run"]["gate"]["dropped"] == 0, || failure(&result, report))
 }
 
 fn triage_passes() -> Result<(), Failed> {
@@ -213,14 +207,13 @@ fn triage_passes() -> Result<(), Failed> {
         finding["action"] == "passed: judged harmless"
             && finding["triage"].as_str().is_some_and(|t| t.starts_with("likely"))
     };
-    match result.status == 1 && findings(report).any(|_| true) && findings(report).all(harmless) {
-        true => Ok(()),
-        false => Err(failure(&result, report)),
-    }
+    ensure(result.status == 1 && findings(report).any(|_| true) && findings(report).all(harmless), || {
+        failure(&result, report)
+    })
 }
 
-fn failure(result: &Checked, report: &Value) -> Failed {
-    format!("exit status {}\n{report:#}\n{}", result.status, result.stderr).into()
+fn failure(result: &Checked, report: &Value) -> String {
+    format!("exit status {}\n{report:#}\n{}", result.status, result.stderr)
 }
 
 /// A running check; it does not outlive the test.
@@ -256,7 +249,7 @@ fn held_outside() -> Result<(), Failed> {
         && outside["arrived_config"].as_u64() > Some(0)
         && outside["arrived_config"].as_u64() <= held["config"]["held"].as_u64()
         && outside["interrupts"].as_u64() > Some(0);
-    if right { Ok(()) } else { Err(failure(&result, report)) }
+    ensure(right, || failure(&result, report))
 }
 
 /// The device is cut off from outside, and stays so.
@@ -270,7 +263,7 @@ fn contained_outside() -> Result<(), Failed> {
         && gate["dropped"].as_u64() > Some(0)
         && gate["ungated"] == 0
         && gate["outside"]["spaces"]["bar0"]["passed"] == gate["spaces"]["memory"]["held"];
-    if right { Ok(()) } else { Err(failure(&result, report)) }
+    ensure(right, || failure(&result, report))
 }
 
 /// A process of the run dies or hangs in the middle of it. The device is cut off, the run fails with a

@@ -1,8 +1,8 @@
 //! `guardrail guard`: the files that it writes, its refusals, its findings in guarded modules, and mutants
 //! that it contains.
 
-use guardrail_mutate::Subject;
-use guardrail_tests::{SHORT, guardrail};
+use guardrail_tests::guardrail;
+use guardrail_tests::mutants::{KERNEL, campaign, redirected, stock, write};
 use guardrail_vm::kernels::{self, Kernel};
 use guardrail_vm::modules::Modules;
 use guardrail_vm::packages::Packages;
@@ -11,8 +11,6 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-
-const KERNEL: &str = "6.1";
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -37,11 +35,8 @@ fn kernel(name: &str) -> Result<Kernel, Failed> {
 fn guard(drivers: &[&str], out: &Path, more: &[&str]) -> Result<Value, Failed> {
     let out = out.to_str().ok_or("a path")?;
     let rest = ["-o", out, "--format", "json"];
-    let result = guardrail(&[&["guard"], drivers, more, &rest].concat());
-    match result.status {
-        0 => Ok(result.report()?.clone()),
-        status => Err(format!("exit status {status}\n{}\n{}", result.stdout, result.stderr).into()),
-    }
+    let result = guardrail(&[&["guard"], drivers, more, &rest].concat()).with(&[0])?;
+    Ok(result.report()?.clone())
 }
 
 #[track_caller]
@@ -214,58 +209,16 @@ fn found() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The stock driver, with calls of one function in its init redirected to another.
-fn redirected(stock: &[u8], from: &str, to: &str) -> Result<Vec<u8>, Failed> {
-    use object::LittleEndian;
-    use object::read::elf::{FileHeader, SectionHeader, Sym};
-    let header = object::elf::FileHeader64::<LittleEndian>::parse(stock)?;
-    let endian = header.endian()?;
-    let sections = header.sections(endian, stock)?;
-    let symbols = sections.symbols(endian, stock, object::elf::SHT_SYMTAB)?;
-    let index = |wanted: &str| {
-        let named = |symbol: &object::elf::Sym64<LittleEndian>| {
-            symbol.name(endian, symbols.strings()).is_ok_and(|name| name == wanted.as_bytes())
-        };
-        symbols
-            .iter()
-            .position(named)
-            .ok_or_else(|| Failed::from(format!("the driver does not know {wanted}")))
-    };
-    let (from, to) = (index(from)?, index(to)?);
-    let mut mutant = stock.to_vec();
-    for one in sections
-        .iter()
-        .filter(|one| sections.section_name(endian, *one).is_ok_and(|name| name == b".rela.init.text"))
-    {
-        let Some((entries, _)) = one.rela(endian, stock)? else { continue };
-        for (i, _) in
-            entries.iter().enumerate().filter(|(_, entry)| entry.r_sym(endian, false) == from as u32)
-        {
-            let symbol = one.sh_offset(endian) as usize + i * 24 + 12;
-            mutant[symbol..symbol + 4].copy_from_slice(&(to as u32).to_le_bytes());
-        }
-    }
-    Ok(mutant)
-}
-
 fn contained() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let signed = Modules::of(&kernel(KERNEL)?)?.plan("e1000")?.driver.bytes;
-    let stock = Subject::parse("e1000", signed)?.stock().to_vec();
+    let stock = stock("e1000")?;
     // The message at load is replaced by a free of memory that nobody allocated.
-    let (escapes, same) = (folder.path().join("escapes.ko"), folder.path().join("same.ko"));
-    fs::write(&escapes, redirected(&stock, "_printk", "kfree")?)?;
-    fs::write(&same, &stock)?;
+    let escapes = redirected(&stock, ".init.text", "_printk", "kfree")?;
+    let escapes = write(folder.path(), "escapes", &escapes)?;
+    let same = write(folder.path(), "same", &stock)?;
     let out = folder.path().join("campaign");
-    let path = |path: &Path| path.display().to_string();
-    let (out_name, escapes, same) = (path(&out), path(&escapes), path(&same));
-    let mut arguments = vec!["inject", "e1000", "--kernel", KERNEL, "--run", "--guarded", "-o", &out_name];
-    arguments.extend(["--format", "json", "--mutant", &escapes, "--mutant", &same]);
-    arguments.extend(SHORT);
-    let result = guardrail(&arguments);
-    if result.status != 0 {
-        return Err(format!("{}\n{}", result.stdout, result.stderr).into());
-    }
+    let arguments = ["--guarded", "--mutant", &escapes, "--mutant", &same];
+    let result = campaign("e1000", &out, &arguments)?.with(&[0])?;
     let rows = result.report()?.as_array().cloned().unwrap_or_default();
     let row = |way: &str| rows.iter().find(|row| row["way"] == way).cloned().unwrap_or_default();
     assert_eq!((&row("plain")["escaped"], &row("plain")["none"]), (&1.into(), &1.into()), "{rows:#?}");
@@ -277,7 +230,7 @@ fn contained() -> Result<(), Failed> {
     assert!(out.join("runs/escapes.guarded/report.sarif").is_file());
     // All verdicts are known, so nothing runs again.
     let lines = fs::read_to_string(out.join("results.jsonl"))?;
-    let again = guardrail(&arguments);
+    let again = campaign("e1000", &out, &arguments)?;
     assert_eq!((again.status, again.stdout), (0, result.stdout), "{}", again.stderr);
     assert_eq!(fs::read_to_string(out.join("results.jsonl"))?, lines);
     Ok(())

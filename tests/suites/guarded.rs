@@ -1,9 +1,8 @@
 //! Guarded drivers in guests: they do all of their work without a violation. A driver that writes where it
 //! must not is reported.
 
-use guardrail_host::zoo;
 use guardrail_tests::workshop::Workshop;
-use guardrail_tests::{Ran, root};
+use guardrail_tests::{Planted, Ran, ensure};
 use guardrail_vm::kernels::NAMES;
 use guardrail_vm::modules::LoadPlan;
 use guardrail_vm::packages::Packages;
@@ -290,10 +289,9 @@ fn silent(kernel: &str, drivers: &[&str], amount: Work) -> Result<(), Failed> {
     let ran = work(kernel, &[(*driver).to_owned()], needed, workload, "log")?;
     let there = ran.console.lines().any(|line| line.starts_with("debugfs domains: "));
     let violations = violations(&ran);
-    match ran.outcome == Outcome::Completed && there && violations.is_empty() {
-        true => Ok(()),
-        false => Err(format!("{}; {} violations:\n{}", ran.outcome, violations.len(), ran.console).into()),
-    }
+    ensure(ran.outcome == Outcome::Completed && there && violations.is_empty(), || {
+        format!("{}; {} violations:\n{}", ran.outcome, violations.len(), ran.console)
+    })
 }
 
 /// Drivers of `guarded/`, built in a folder.
@@ -339,10 +337,9 @@ fn at_border(kernel: &str) -> Result<(), Failed> {
     let drivers = built(kernel, folder.path(), ["border.ko", "border_ok.ko"])?;
     let ran = work(kernel, &drivers, &[], None, "log")?;
     let wrong = differs(&ran, &BORDER, "[border]");
-    match wrong.is_empty() && ran.outcome == Outcome::Completed {
-        true => Ok(()),
-        false => Err(format!("{}; {wrong:#?}\n{}", ran.outcome, ran.console).into()),
-    }
+    ensure(wrong.is_empty() && ran.outcome == Outcome::Completed, || {
+        format!("{}; {wrong:#?}\n{}", ran.outcome, ran.console)
+    })
 }
 
 /// An object on a stack frame that the kernel still uses when the function returns is reported, and the
@@ -354,10 +351,9 @@ fn leaves_frames(kernel: &str) -> Result<(), Failed> {
     let mut wrong = differs(&ran, &FRAMES, "[frames]");
     wrong.extend(harm(&ran));
     wrong.extend(ran.console.lines().filter(|line| line.contains("frames: left")).map(str::to_owned));
-    match wrong.is_empty() && ran.outcome == Outcome::Completed {
-        true => Ok(()),
-        false => Err(format!("{}; {wrong:#?}\n{}", ran.outcome, ran.console).into()),
-    }
+    ensure(wrong.is_empty() && ran.outcome == Outcome::Completed, || {
+        format!("{}; {wrong:#?}\n{}", ran.outcome, ran.console)
+    })
 }
 
 /// Each driver's bug is reported at its place, and ended before it has done harm; its twin causes no report.
@@ -367,16 +363,15 @@ fn stopped(kernel: &str, bugs: &[(&str, &str)]) -> Result<(), Failed> {
     let ran = work(kernel, &modules, &[], None, "fail")?;
     let violations = violations(&ran);
     let mut wrong = Vec::new();
-    let drivers = zoo::drivers(&root().join("zoo"))?;
+    let planted = Planted::all();
     for (name, what) in bugs {
         let module = name.replace('-', "_");
         let of = |module: &str| {
             let place = format!("[{module}]");
             violations.iter().filter(|line| line.contains(&place)).collect::<Vec<_>>()
         };
-        let expected = drivers.get(*name).ok_or("the zoo lacks it")?.join("expect.json");
-        let expected: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(expected)?)?;
-        let place = format!("by {}+", expected["function"].as_str().ok_or("a bug without a function")?);
+        let expected = planted.iter().find(|bug| bug.name == *name).ok_or("the zoo lacks it")?;
+        let place = format!("by {}+", expected.word("function").ok_or("a bug without a function")?);
         if !of(&module).iter().any(|line| line.contains(what) && line.contains(&place)) {
             wrong.push(format!("{name} is not reported"));
         }
@@ -388,10 +383,7 @@ fn stopped(kernel: &str, bugs: &[(&str, &str)]) -> Result<(), Failed> {
     // Where a driver's first function was ended, it did not load or bound no device.
     let ended =
         matches!(ran.outcome, Outcome::Completed | Outcome::LoadFailed { .. } | Outcome::NoDeviceBound);
-    match wrong.is_empty() && ended {
-        true => Ok(()),
-        false => Err(format!("{}; {wrong:#?}\n{}", ran.outcome, ran.console).into()),
-    }
+    ensure(wrong.is_empty() && ended, || format!("{}; {wrong:#?}\n{}", ran.outcome, ran.console))
 }
 
 /// An effect or a field that no kernel has is an error in a table.
@@ -409,8 +401,5 @@ fn meaningful() -> Result<(), Failed> {
         }
     }
     let left_out = left_out.unwrap_or_default();
-    match left_out.is_empty() {
-        true => Ok(()),
-        false => Err(format!("no kernel knows: {left_out:#?}").into()),
-    }
+    ensure(left_out.is_empty(), || format!("no kernel knows: {left_out:#?}"))
 }

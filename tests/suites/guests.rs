@@ -2,8 +2,7 @@
 //!
 //! One guest serves many zoo modules, so that the tests of all three kernels fit in a few minutes.
 
-use guardrail_host::zoo;
-use guardrail_tests::{Checked, check, findings, guardrail, keeps_the_rules, root};
+use guardrail_tests::{Checked, Planted, check, ensure, findings, guardrail, keeps_the_rules};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,40 +73,26 @@ struct Bug {
 
 impl Bug {
     fn all() -> Vec<Bug> {
-        let zoo = root().join("zoo");
-        let mut bugs: Vec<Bug> = zoo::drivers(&zoo)
-            .expect("the zoo is there")
-            .into_iter()
-            .filter_map(|(name, folder)| {
-                let text = std::fs::read_to_string(folder.join("expect.json")).ok()?;
-                let expect: Value = serde_json::from_str(&text).expect("expect.json is JSON");
-                // A client of `guardrail profile` finds it, not a checker.
-                if expect.get("client").is_some() {
-                    return None;
-                }
-                let source = folder.join(format!("{}.c", name.replace('-', "_")));
-                let source = std::fs::read_to_string(source).expect("the source is there");
-                let place = |function: &str, marker: &str| {
-                    let (function, marker) = (expect[function].as_str()?, expect[marker].as_str()?);
-                    let line = source.lines().position(|line| line.contains(marker));
-                    Some((function.to_owned(), line.expect("the marker is there") as u64 + 1))
-                };
-                Some(Bug {
-                    kind: expect["kind"].as_str().expect("kind").to_owned(),
-                    place: place("function", "line_marker").expect("function and line_marker"),
-                    other: place("other_function", "other_marker"),
-                    triage: expect["triage"].as_str().map(str::to_owned),
-                    also: expect["also"].as_str().map(str::to_owned),
-                    tool: expect["tool"].as_str().map(str::to_owned),
-                    edu: expect["device"] == "edu",
-                    oopses: expect["aftermath"].as_str().is_some_and(|after| after.ends_with("oops")),
-                    folder: name,
-                })
-            })
-            .collect();
-        bugs.sort_by(|a, b| a.folder.cmp(&b.folder));
+        // Where a client is named, `guardrail profile` finds the bug, and no checker.
+        let bugs: Vec<Bug> =
+            Planted::all().iter().filter(|bug| bug.expect.get("client").is_none()).map(Bug::of).collect();
         assert!(bugs.len() >= 24, "the zoo holds {} bugs", bugs.len());
         bugs
+    }
+
+    fn of(planted: &Planted) -> Bug {
+        let place = |function: &str, marker: &str| Some((planted.word(function)?, planted.line(marker)?));
+        Bug {
+            folder: planted.name.clone(),
+            kind: planted.word("kind").expect("kind"),
+            place: place("function", "line_marker").expect("function and line_marker"),
+            other: place("other_function", "other_marker"),
+            triage: planted.word("triage"),
+            also: planted.word("also"),
+            tool: planted.word("tool"),
+            edu: planted.expect["device"] == "edu",
+            oopses: planted.word("aftermath").is_some_and(|after| after.ends_with("oops")),
+        }
     }
 
     fn module(&self) -> String {
@@ -221,7 +206,7 @@ fn guest_trials(
             if report["run"]["outcome"] != "completed" {
                 return Err(format!("the run did not complete: {}", report["run"]["outcome"]).into());
             }
-            if loud.is_empty() { Ok(()) } else { Err(format!("the twin is not silent: {loud:#?}").into()) }
+            ensure(loud.is_empty(), || format!("the twin is not silent: {loud:#?}"))
         }));
     }
     let Shared { trace, folder, .. } = run;
@@ -345,7 +330,7 @@ fn recorded_equals_live() -> Result<(), Failed> {
     if live["findings"].as_array().is_none_or(|findings| findings.len() < 3) {
         return Err("fewer than three findings".into());
     }
-    if live == recorded { Ok(()) } else { Err(format!("live {live:#}\nrecorded {recorded:#}").into()) }
+    ensure(live == recorded, || format!("live {live:#}\nrecorded {recorded:#}"))
 }
 
 /// A real race happens when one side is held for the other; the values of both writes are reported.

@@ -1,6 +1,6 @@
 //! Instrumenting a running kernel: code that changes, attaching and detaching by hand, clients of users.
 
-use guardrail_tests::{Checked, guardrail, root, vm_name};
+use guardrail_tests::{Lab, ensure, guardrail, root};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use std::path::Path;
@@ -49,46 +49,6 @@ fn main() {
     guardrail_tests::run(arguments, trials)
 }
 
-/// A guest that stays alive, and ends with the test.
-struct Lab(String);
-
-impl Lab {
-    fn start(name: &str, arguments: &[&str]) -> Result<Lab, Failed> {
-        let name = vm_name(name);
-        good(guardrail(&[&["vm", "start", &name], arguments].concat()))?;
-        Ok(Lab(name))
-    }
-
-    fn ask(&self, what: &str, arguments: &[&str]) -> Result<Checked, Failed> {
-        good(guardrail(&[&["vm", what, &self.0], arguments].concat()))
-    }
-
-    fn exec(&self, script: &str) -> Result<String, Failed> {
-        Ok(self.ask("exec", &["--", script])?.stdout)
-    }
-
-    fn results(&self) -> Result<Value, Failed> {
-        Ok(self.ask("results", &["--format", "json"])?.report()?.clone())
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        let _ = guardrail(&["vm", "stop", &self.0]);
-    }
-}
-
-fn good(result: Checked) -> Result<Checked, Failed> {
-    match result.status {
-        0 => Ok(result),
-        status => Err(format!("exit status {status}\n{}\n{}", result.stdout, result.stderr).into()),
-    }
-}
-
-fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), Failed> {
-    if holds { Ok(()) } else { Err(why().into()) }
-}
-
 /// The counts of the client `code`: changed, compared, not compared, stale.
 fn counts(results: &Value) -> Result<[u64; 4], Failed> {
     let table = &results["clients"][0]["tables"][0]["rows"];
@@ -109,16 +69,16 @@ fn changing_code(kernel: &str) -> Result<(), Failed> {
     let lab = Lab::start("code", &["--client", "code", "--scope", SCOPE, "--kernel", kernel])?;
     let mut before = counts(&lab.results()?)?;
     // Alternatives and jump labels are patched while the kernel boots.
-    check(before[1] > 0 && before[3] == 0, || format!("after boot: {before:?}"))?;
+    ensure(before[1] > 0 && before[3] == 0, || format!("after boot: {before:?}"))?;
     for (what, script) in CHANGES {
         lab.exec(&script.replace("WORK", WORK))?;
         let after = counts(&lab.results()?)?;
         let stale = || format!("{what}: {before:?}, then {after:?}");
-        check(after[3] == 0 && after[2] == 0, stale)?;
-        check(after[1] > before[1], stale)?;
+        ensure(after[3] == 0 && after[2] == 0, stale)?;
+        ensure(after[1] > before[1], stale)?;
         // The same module at the same address is the same code, except for what is written into it at run
         // time.
-        check(after[0] > before[0] || what.starts_with("modules"), stale)?;
+        ensure(after[0] > before[0] || what.starts_with("modules"), stale)?;
         before = after;
     }
     Ok(())
@@ -132,31 +92,31 @@ fn attached_and_detached() -> Result<(), Failed> {
         Ok(rows.iter().flat_map(|row| row.as_array().into_iter().flatten()).filter_map(Value::as_u64).sum())
     };
     let attached = |lab: &Lab| -> Result<bool, Failed> {
-        let list = good(guardrail(&["vm", "list"]))?.stdout;
+        let list = guardrail(&["vm", "list"]).with(&[0])?.stdout;
         Ok(list.lines().any(|line| line.starts_with(&lab.0) && line.ends_with("yes")))
     };
-    check(total(&lab)? == 0 && !attached(&lab)?, || "it counts although it is detached".into())?;
+    ensure(total(&lab)? == 0 && !attached(&lab)?, || "it counts although it is detached".into())?;
     for round in 0..8 {
         lab.ask("attach", &[])?;
-        check(attached(&lab)?, || format!("round {round}: not attached"))?;
+        ensure(attached(&lab)?, || format!("round {round}: not attached"))?;
         let before = total(&lab)?;
         lab.exec("cat /proc/self/maps >/dev/null; true")?;
-        check(total(&lab)? > before, || format!("round {round}: attached, and counts nothing"))?;
+        ensure(total(&lab)? > before, || format!("round {round}: attached, and counts nothing"))?;
         lab.ask("detach", &[])?;
         let before = total(&lab)?;
         lab.exec("cat /proc/self/maps >/dev/null; true")?;
-        check(total(&lab)? == before, || format!("round {round}: detached, and goes on counting"))?;
+        ensure(total(&lab)? == before, || format!("round {round}: detached, and goes on counting"))?;
     }
     let failed = guardrail(&["vm", "exec", &lab.0, "--", "exit 3"]);
-    check(failed.status == 3 && failed.stderr.contains("ended with status 3 in the guest"), || {
+    ensure(failed.status == 3 && failed.stderr.contains("ended with status 3 in the guest"), || {
         failed.stderr
     })?;
     let twice = guardrail(&["vm", "start", &lab.0, "--client", "null"]);
-    check(twice.status == 2 && twice.stderr.contains("runs already; stop it first"), || twice.stderr)?;
+    ensure(twice.status == 2 && twice.stderr.contains("runs already; stop it first"), || twice.stderr)?;
     let stopped = lab.ask("stop", &[])?;
-    check(stopped.stdout.starts_with("count\n"), || stopped.stdout)?;
+    ensure(stopped.stdout.starts_with("count\n"), || stopped.stdout)?;
     let gone = guardrail(&["vm", "attach", &lab.0]);
-    check(gone.status == 2 && gone.stderr.contains("no VM "), || gone.stderr)
+    ensure(gone.status == 2 && gone.stderr.contains("no VM "), || gone.stderr)
 }
 
 /// The client that `client new` creates is built and runs, as its page says.
@@ -167,21 +127,22 @@ fn new_client() -> Result<(), Failed> {
         .current_dir(folder.path())
         .output()?;
     let printed = String::from_utf8_lossy(&made.stdout).into_owned();
-    check(made.status.success(), || format!("{printed}{}", String::from_utf8_lossy(&made.stderr)))?;
+    ensure(made.status.success(), || format!("{printed}{}", String::from_utf8_lossy(&made.stderr)))?;
     let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--release"])
         .current_dir(folder.path().join("my-client"))
         .env_remove("CARGO_TARGET_DIR")
         .output()?;
-    check(built.status.success(), || String::from_utf8_lossy(&built.stderr).into_owned())?;
+    ensure(built.status.success(), || String::from_utf8_lossy(&built.stderr).into_owned())?;
     let library = printed.split_whitespace().find(|word| word.ends_with(".so")).unwrap_or_default();
     let library = folder.path().join(library);
-    check(library.is_file(), || format!("{printed}\nthere is no {}", library.display()))?;
+    ensure(library.is_file(), || format!("{printed}\nthere is no {}", library.display()))?;
     let client = library.display().to_string();
-    let run = good(guardrail(&["profile", "--client", &client, "--workload", "load", "--from", "load"]))?;
+    let run =
+        guardrail(&["profile", "--client", &client, "--workload", "load", "--from", "load"]).with(&[0])?;
     let counts = |line: &str| line.contains(" blocks were executed, ") && !line.trim().starts_with("0 ");
-    check(run.stdout.starts_with("my-client\n") && run.stdout.lines().any(counts), || run.stdout)?;
+    ensure(run.stdout.starts_with("my-client\n") && run.stdout.lines().any(counts), || run.stdout)?;
     // The page has the same client.
     let page = std::fs::read_to_string(Path::new(&root()).join("docs/start/write-a-client.md"))?;
-    check(page.contains("block.add(&self.blocks, 1);"), || "the page shows another client".into())
+    ensure(page.contains("block.add(&self.blocks, 1);"), || "the page shows another client".into())
 }

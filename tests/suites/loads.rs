@@ -2,6 +2,7 @@
 //! `--ignored`.
 
 use guardrail_rewrite::RewriteError;
+use guardrail_tests::ensure;
 use guardrail_tests::workshop::Workshop;
 use guardrail_vm::Cache;
 use guardrail_vm::kernels::NAMES;
@@ -129,10 +130,7 @@ fn load(kernel: &str, every: usize) -> Result<(), Failed> {
         println!("{kernel}: {result}: {}{named}", names.len());
     }
     all.notes.iter().for_each(|line| println!("{kernel}: {line}"));
-    match all.differ.is_empty() {
-        true => Ok(()),
-        false => Err(all.differ.join("\n").into()),
-    }
+    ensure(all.differ.is_empty(), || all.differ.join("\n"))
 }
 
 /// Modules, stock and guarded.

@@ -2,6 +2,7 @@
 //! application continues with its connection or file.
 
 use guardrail_knowledge::table::Kind;
+use guardrail_tests::ensure;
 use guardrail_tests::workshop::Workshop;
 use guardrail_vm::Cache;
 use guardrail_vm::kernels::NAMES;
@@ -212,8 +213,7 @@ fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
     let console = ran.console.split("sym0: detaching").next().unwrap_or_default();
     let says = |text: &&str| console.contains(*text);
     let bad = ["BUG:", "WARNING:", "Oops", "Call Trace:"].into_iter().find(says);
-    match ran.outcome == Outcome::Completed && bad.is_none() {
-        true => Ok(()),
-        false => Err(format!("{}; {bad:?}\n{}", ran.outcome, ran.console).into()),
-    }
+    ensure(ran.outcome == Outcome::Completed && bad.is_none(), || {
+        format!("{}; {bad:?}\n{}", ran.outcome, ran.console)
+    })
 }

@@ -6,7 +6,7 @@ use guardrail_rewrite::passes::checks::Checks;
 use guardrail_rewrite::passes::spread::Spread;
 use guardrail_rewrite::passes::trace::{Event, Trace};
 use guardrail_rewrite::{Pass, rewrite};
-use guardrail_tests::{check, findings, guardrail, vm_name};
+use guardrail_tests::{Lab, check, findings};
 use guardrail_vm::modules::Modules;
 use guardrail_vm::{Cache, kernels, packages::Packages};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -131,7 +131,7 @@ fn works(kernel: &str, driver: &str) -> Result<(), Failed> {
     let report = result.report()?;
     let outcome = report["run"]["outcome"].as_str();
     if result.status != 0 || outcome != Some("completed") || findings(report).count() > 0 {
-        return Err(format!("exit status {}\n{}\n{}", result.status, result.stdout, result.stderr).into());
+        return Err(result.said().into());
     }
     Ok(())
 }
@@ -165,22 +165,18 @@ fn traced(kernel: &str) -> Result<(), Failed> {
     let result = check(&["--kernel", kernel, &path]);
     let report = result.report()?;
     if result.status != 0 || report["run"]["outcome"] != "completed" || findings(report).count() > 0 {
-        return Err(format!("exit status {}\n{}\n{}", result.status, result.stdout, result.stderr).into());
+        return Err(result.said().into());
     }
-    let name = vm_name("traced");
-    let start =
-        ["vm", "start", &name, "--client", "null", "--detached", "--kernel", kernel, "--driver", &path];
-    let started = guardrail(&start);
+    let lab = Lab::with_driver("traced", kernel, &path, &[])?;
     let look = "mount -t debugfs d /sys/kernel/debug; ip link set eth0 up; sleep 2; ip link set eth0 down; \
                 cat /sys/kernel/debug/guardrail/stats";
-    let printed = guardrail(&["vm", "exec", &name, "--", look]).stdout;
-    guardrail(&["vm", "stop", &name]);
+    let printed = lab.prints(look);
     let events = printed.lines().find_map(|line| line.strip_prefix("events: ")).unwrap_or_default();
     let counts: Vec<u64> = events.split(' ').filter_map(|word| word.parse().ok()).collect();
     let all = counts.len() == Event::ALL.len() && counts.iter().all(|&count| count > 100);
     // Each entry is left, except by a conditional jump.
-    if started.status != 0 || !all || counts[4] > counts[3] || counts[4] < counts[3] / 10 * 9 {
-        return Err(format!("{counts:?}\n{}\n{printed}", started.stderr).into());
+    if !all || counts[4] > counts[3] || counts[4] < counts[3] / 10 * 9 {
+        return Err(format!("{counts:?}\n{printed}").into());
     }
     Ok(())
 }
@@ -196,26 +192,21 @@ fn guarded(kernel: &str) -> Result<(), Failed> {
     let result = check(&["--kernel", kernel, &path]);
     let report = result.report()?;
     if result.status != 0 || report["run"]["outcome"] != "completed" {
-        return Err(format!("exit status {}\n{}\n{}", result.status, result.stdout, result.stderr).into());
+        return Err(result.said().into());
     }
-    let name = vm_name("guarded");
     // A thousand places are reported, each with its stack: the default log of a kernel loses the first of
     // them.
-    let log = ["--append", "log_buf_len=8M"];
-    let start =
-        ["vm", "start", &name, "--client", "null", "--detached", "--kernel", kernel, "--driver", &path];
-    let started = guardrail(&[start.as_slice(), &log].concat());
+    let lab = Lab::with_driver("guarded", kernel, &path, &["--append", "log_buf_len=8M"])?;
     let look = "mount -t debugfs d /sys/kernel/debug; ip link set eth0 up; cat /sys/kernel/debug/guardrail/violations; dmesg | grep guardrail:";
-    let printed = guardrail(&["vm", "exec", &name, "--", look]).stdout;
-    guardrail(&["vm", "stop", &name]);
+    let printed = lab.prints(look);
     let violation = printed.lines().any(|line| line.contains("write of") && line.contains("by e1000_probe+"));
     // Stacks are walked through the check's own code and through thunks.
     let walked = ["e1000_open+", "guardrail_enter_e1000_open+", "__dev_open+"];
     let walked = walked.iter().all(|name| printed.lines().any(|line| line.contains(&format!(":   {name}"))));
     let mut targets = printed.lines().filter(|line| line.contains("target:"));
     let own = targets.any(|line| line.contains("[e1000]") && !line.contains("allocated at"));
-    if started.status != 0 || !violation || !walked || own {
-        return Err(format!("{}\n{printed}", started.stderr).into());
+    if !violation || !walked || own {
+        return Err(printed.into());
     }
     Ok(())
 }
@@ -272,35 +263,14 @@ fn crossed(kernel: &str) -> Result<(), Failed> {
     if done.imports.len() != 5 || done.calls < 10 || done.entries.len() < 40 || !done.missed.is_empty() {
         return Err(format!("{done:?}").into());
     }
-    let name = vm_name("crossed");
-    let start =
-        ["vm", "start", &name, "--client", "null", "--detached", "--kernel", kernel, "--driver", &path];
-    let started = guardrail(&start);
-    let result = if started.status == 0 { all(&name, &CROSSED) } else { Err(started.stderr.into()) };
-    guardrail(&["vm", "stop", &name]);
-    result
+    let lab = Lab::with_driver("crossed", kernel, &path, &[])?;
+    lab.each(&[], &CROSSED)
 }
 
 /// The kernel patches, probes, traces and unwinds rewritten code.
 fn known(kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let path = spread(kernel, "e1000", folder.path())?.display().to_string();
-    let name = vm_name("rewrite");
-    let start =
-        ["vm", "start", &name, "--client", "null", "--detached", "--kernel", kernel, "--driver", &path];
-    let started = guardrail(&start);
-    let result = if started.status == 0 { all(&name, &USES) } else { Err(started.stderr.into()) };
-    guardrail(&["vm", "stop", &name]);
-    result
-}
-
-fn all(name: &str, uses: &[(&str, &str)]) -> Result<(), Failed> {
-    for (what, script) in uses {
-        let result = guardrail(&["vm", "exec", name, "--", script]);
-        if result.status != 0 {
-            let status = result.status;
-            return Err(format!("{what}: exit status {status}\n{}\n{}", result.stdout, result.stderr).into());
-        }
-    }
-    Ok(())
+    let lab = Lab::with_driver("rewrite", kernel, &path, &[])?;
+    lab.each(&[], &USES)
 }

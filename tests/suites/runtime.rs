@@ -1,7 +1,7 @@
 //! The runtime of guarded modules, in guests: its own tests on every kernel, its reports, how it ends
 //! threads, and that it leaves nothing behind.
 
-use guardrail_tests::Ran;
+use guardrail_tests::{Ran, ensure};
 use guardrail_vm::kernels::NAMES;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
@@ -105,10 +105,9 @@ fn all_passed(ran: &Ran) -> Result<(), Failed> {
     let plan = lines.iter().find_map(|line| line.strip_prefix("1..")?.parse::<usize>().ok());
     let wrong: Vec<&&str> =
         lines.iter().filter(|line| line.starts_with("not ok ") || line.starts_with("# not met")).collect();
-    match ran.outcome == Outcome::Completed && wrong.is_empty() && plan == Some(ok) && ok >= 30 {
-        true => Ok(()),
-        false => Err(format!("{}; {ok} passed of {plan:?}: {wrong:#?}\n{}", ran.outcome, ran.console).into()),
-    }
+    ensure(ran.outcome == Outcome::Completed && wrong.is_empty() && plan == Some(ok) && ok >= 30, || {
+        format!("{}; {ok} passed of {plan:?}: {wrong:#?}\n{}", ran.outcome, ran.console)
+    })
 }
 
 /// The workload's lines of log and files. The kernel prints parts of its log itself, before these.

@@ -1,8 +1,7 @@
 //! Faults anywhere in the kernel: planted bugs outside of drivers, their twins, and workloads without any
 //! fault.
 
-use guardrail_host::zoo;
-use guardrail_tests::{Checked, findings, guardrail, root};
+use guardrail_tests::{Checked, Planted, ensure, findings, guardrail};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use std::sync::Arc;
@@ -64,29 +63,20 @@ struct Bug {
 
 impl Bug {
     fn all() -> Vec<Bug> {
-        let drivers = zoo::drivers(&root().join("zoo")).expect("the zoo is there");
-        let mut bugs: Vec<Bug> = drivers.values().filter_map(|folder| Bug::read(folder)).collect();
-        bugs.sort_by(|a, b| a.name.cmp(&b.name));
+        let bugs: Vec<Bug> = Planted::all().iter().filter_map(Bug::of).collect();
         assert!(bugs.len() >= 12, "the zoo holds {} bugs outside of drivers", bugs.len());
         bugs
     }
 
-    fn read(folder: &std::path::Path) -> Option<Bug> {
-        let text = std::fs::read_to_string(folder.join("expect.json")).ok()?;
-        let expect: Value = serde_json::from_str(&text).expect("expect.json is JSON");
-        let name = folder.file_name()?.to_str()?.to_owned();
-        let client = expect["client"].as_str()?.to_owned();
-        let source = std::fs::read_to_string(folder.join(format!("{}.c", name.replace('-', "_")))).ok()?;
-        let marker = expect["line_marker"].as_str().expect("line_marker");
-        let line = source.lines().position(|line| line.contains(marker)).expect("the marker is there");
+    fn of(planted: &Planted) -> Option<Bug> {
         Some(Bug {
-            client,
-            kind: expect["kind"].as_str().expect("kind").to_owned(),
-            function: expect["function"].as_str().expect("function").to_owned(),
-            line: line as u64 + 1,
-            by_kernel: expect["by_kernel"] == true,
-            anywhere: expect["line_in"] == "function",
-            name,
+            client: planted.word("client")?,
+            name: planted.name.clone(),
+            kind: planted.word("kind").expect("kind"),
+            function: planted.word("function").expect("function"),
+            line: planted.line("line_marker").expect("line_marker"),
+            by_kernel: planted.expect["by_kernel"] == true,
+            anywhere: planted.expect["line_in"] == "function",
         })
     }
 
@@ -110,13 +100,6 @@ impl Bug {
 
 fn profile(arguments: &[&str]) -> Checked {
     guardrail(&[&["profile", "--format", "json"], arguments].concat())
-}
-
-fn report(result: &Checked, statuses: &[i32]) -> Result<Value, Failed> {
-    match statuses.contains(&result.status) {
-        true => Ok(result.report()?.clone()),
-        false => Err(format!("exit status {}\n{}\n{}", result.status, result.stdout, result.stderr).into()),
-    }
 }
 
 /// All bugs of memory run in one guest, their twins in another.
@@ -149,7 +132,7 @@ fn memory(kernel: &str, drivers: impl Iterator<Item = String>, statuses: &[i32])
     let drivers: Vec<String> = drivers.flat_map(|driver| ["--driver".to_owned(), driver]).collect();
     let drivers: Vec<&str> = drivers.iter().map(String::as_str).collect();
     let result = profile(&[&["--kernel", kernel, "--client", "kaddrcheck"], drivers.as_slice()].concat());
-    report(&result, statuses)
+    Ok(result.with(statuses)?.report()?.clone())
 }
 
 /// Threads that leave their stack are ended, and the guest continues: the module is unloaded, and the next
@@ -160,26 +143,25 @@ fn stacks(kernel: &str, bugs: &[Bug]) -> Result<(), Failed> {
     drivers.extend(bugs.iter().map(|bug| format!("zoo/{}_ok", bug.name)));
     let drivers: Vec<&str> = drivers.iter().flat_map(|driver| ["--driver", driver]).collect();
     let client = ["--kernel", kernel, "--client", "stackcheck:mode=stringent"];
-    let report = report(&profile(&[&client, drivers.as_slice()].concat()), &[4])?;
-    let found: Vec<&Value> = findings(&report).collect();
+    let result = profile(&[&client, drivers.as_slice()].concat()).with(&[4])?;
+    let report = result.report()?;
+    let found: Vec<&Value> = findings(report).collect();
     let right =
         |bug: &&Bug| found.iter().any(|finding| bug.is_named_by(finding) && finding["action"] == "contained");
-    match own.iter().all(right) && found.len() == own.len() && report["run"]["outcome"] == "completed" {
-        true => Ok(()),
-        false => Err(format!("{report:#}").into()),
-    }
+    ensure(
+        own.iter().all(right) && found.len() == own.len() && report["run"]["outcome"] == "completed",
+        || format!("{report:#}"),
+    )
 }
 
 fn in_interrupt() -> Result<(), Failed> {
     let bugs = Bug::all();
     let bug = bugs.iter().find(|bug| bug.name == "kernel-softirq").ok_or("the zoo lacks kernel-softirq")?;
-    let result = profile(&["--client", "stackcheck:mode=stringent", "--driver", "zoo/kernel-softirq"]);
-    let report = report(&result, &[1])?;
-    let named = findings(&report).any(|finding| bug.is_named_by(finding) && finding["action"].is_null());
-    match named && report["run"]["outcome"] == "guest-panic" {
-        true => Ok(()),
-        false => Err(format!("{report:#}").into()),
-    }
+    let arguments = ["--client", "stackcheck:mode=stringent", "--driver", "zoo/kernel-softirq"];
+    let result = profile(&arguments).with(&[1])?;
+    let report = result.report()?;
+    let named = findings(report).any(|finding| bug.is_named_by(finding) && finding["action"].is_null());
+    ensure(named && report["run"]["outcome"] == "guest-panic", || format!("{report:#}"))
 }
 
 /// The client is attached when the kernel runs already: it finds earlier allocations in the kernel's own
@@ -196,5 +178,5 @@ fn stress(kernel: &str, classes: &str) -> Result<(), Failed> {
 
 fn sound(kernel: &str, workload: &[&str]) -> Result<(), Failed> {
     let client = ["--kernel", kernel, "--client", "kaddrcheck,stackcheck", "--workload"];
-    report(&profile(&[&client[..], workload].concat()), &[0]).map(drop)
+    profile(&[&client[..], workload].concat()).with(&[0]).map(drop)
 }
