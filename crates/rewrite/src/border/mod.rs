@@ -1,13 +1,13 @@
-//! The border of a guarded module: actions before and after the calls between it and the kernel, the code that performs them, and what the
-//! runtime has to know of the module.
+//! The border of a guarded module: actions before and after the calls between it and the kernel, the code
+//! that performs them, and what the runtime has to know of the module.
 //!
 //! **Knows**: the engine, the annotations of a kernel ([`annotations`]), and the contract with the runtime
 //! (`runtime/include/guardrail_abi.h`).
 //!
 //! **Must not know**: the passes.
 //!
-//! **Invariants**: all calls and pointers to one function lead through its thunk, or none does. Where the kernel replaces a call, it is named
-//! in [`Done::missed`]. What a thunk cannot pass on is refused.
+//! **Invariants**: all calls and pointers to one function lead through its thunk, or none does. Where the
+//! kernel replaces a call, it is named in [`Done::missed`]. What a thunk cannot pass on is refused.
 
 pub mod annotations;
 mod data;

@@ -40,16 +40,16 @@ pub struct Done {
 }
 
 /// A relocation, by its section and its number there.
-type At = (usize, usize);
+type RelocAt = (usize, usize);
 
 /// What is to be redirected.
 #[derive(Default)]
 struct Found {
     /// Branches to a function of the kernel, by its symbol and name.
-    branches: BTreeMap<(usize, String), Vec<At>>,
+    branches: BTreeMap<(usize, String), Vec<RelocAt>>,
     /// Pointers to functions of the module, by section and offset. Each has the distance from the relocation
     /// to what its own distance counts from.
-    pointers: BTreeMap<(usize, u64), Vec<(At, i64)>>,
+    pointers: BTreeMap<(usize, u64), Vec<(RelocAt, i64)>>,
     missed: BTreeSet<String>,
 }
 

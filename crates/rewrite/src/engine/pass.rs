@@ -54,7 +54,7 @@ pub trait Pass {
     }
 
     /// Patches of a function, by number of their instruction in the section. Instructions that the kernel
-    /// patches ([`Insn::fixed`](crate::engine::code::Insn::fixed)) can have none.
+    /// patches (`Insn::fixed`) can have none.
     fn function(&mut self, view: &FunctionView<'_>) -> Result<Vec<(u32, Patch)>>;
 
     /// Runs when all functions have been looked at, and before anything moves: adds what patches have asked

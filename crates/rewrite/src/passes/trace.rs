@@ -3,6 +3,13 @@
 //! The runtime's `guardrail_event()` (`runtime/include/guardrail_abi.h`) receives the events, and passes them
 //! to the handlers that register there.
 //!
+//! **Knows**: what an instruction reads, writes and calls.
+//!
+//! **Must not know**: who receives the events.
+//!
+//! **Invariants**: each event is logged before it happens. What cannot be logged is counted
+//! ([`Trace::silent`]).
+//!
 //! The pass leaves out stores and loads of `push`, `pop`, `call` and `ret`, and what instructions do that the
 //! kernel replaces.
 

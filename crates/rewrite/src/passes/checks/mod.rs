@@ -22,8 +22,16 @@
 //!
 //! Where no register is free, one is saved.
 //! Where flags are needed, they are kept in RAX (`lahf`, `seto`), which is far cheaper than `pushfq`.
-//! Stores of one block relative to one register share a check ([`merge`]).
+//! Stores of one block relative to one register share a check (`merge`).
 //! What is rare asks the runtime each time: string instructions that repeat, per-CPU variables, odd sizes.
+//!
+//! **Knows**: what an instruction writes or calls (`access`), which functions the checks cannot be proven for
+//! (`assembly`), the tags of the rights table.
+//!
+//! **Must not know**: which rights a domain has, and why.
+//!
+//! **Invariants**: each store and each call by pointer has a check, or a `Reason` why it needs none, unless
+//! the user trusts its function. A check that cannot decide asks the runtime.
 
 pub(crate) mod access;
 mod assembly;
