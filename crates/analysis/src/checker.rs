@@ -76,7 +76,7 @@ pub struct Hooked {
 
 /// A list that was passed to a hooked function.
 #[derive(Clone, Copy, Debug)]
-pub struct ListTold<'a> {
+pub struct PassedList<'a> {
     /// Index among the hook's lists.
     pub index: usize,
     /// The list is in the state after the function returned, not in the state at the call.
@@ -149,7 +149,7 @@ pub trait Checker {
     /// A hooked function returns.
     fn hook_returned(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked, _result: u64) {}
     /// The log holds a list that was passed to a hooked function.
-    fn hook_list(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked, _list: ListTold<'_>) {}
+    fn hook_list(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked, _list: PassedList<'_>) {}
     /// The kernel calls the driver. The entry is already on the context's stack and in
     /// [`State::order`](crate::machine::State).
     fn entered(&mut self, _cx: &mut Cx<'_>, _activation: &Entry) {}
@@ -194,9 +194,9 @@ pub trait Checker {
     fn finish(&mut self, _cx: &mut Cx<'_>) {}
 }
 
-/// Where something happened.
+/// Where a finding is in the code of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Site {
     /// At an instruction of the driver.
     Insn(u64),
     /// At the kernel function that the context is calling.
@@ -257,13 +257,13 @@ pub struct Cx<'a> {
 }
 
 impl Cx<'_> {
-    /// The stack at a place: the instruction first, then return addresses.
-    pub fn stack(&self, place: Place) -> Vec<u64> {
+    /// The stack at a site: the instruction first, then return addresses.
+    pub fn stack(&self, site: Site) -> Vec<u64> {
         let mut stack = Vec::with_capacity(MAX_FRAMES);
-        match place {
-            Place::Insn(pc) => stack.push(pc),
-            Place::Call => stack.extend(self.context.and_then(Context::out).map(|out| out.pc)),
-            Place::Stack(id) => return self.state.stacks.get(id).to_vec(),
+        match site {
+            Site::Insn(pc) => stack.push(pc),
+            Site::Call => stack.extend(self.context.and_then(Context::out).map(|out| out.pc)),
+            Site::Stack(id) => return self.state.stacks.get(id).to_vec(),
         }
         if let Some(context) = self.context {
             context.callers(&mut stack, MAX_FRAMES);
@@ -276,10 +276,10 @@ impl Cx<'_> {
         &mut self,
         checker: &'static str,
         kind: &'static str,
-        place: Place,
+        site: Site,
         draft: impl FnOnce() -> Draft,
     ) -> Option<usize> {
-        let stack = self.stack(place);
+        let stack = self.stack(site);
         self.report_stack(checker, kind, &stack, draft)
     }
 

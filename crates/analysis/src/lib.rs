@@ -11,7 +11,7 @@
 //! # A checker of one's own
 //!
 //! ```
-//! use guardrail_analysis::checker::{Checker, Cx, Draft, Place};
+//! use guardrail_analysis::checker::{Checker, Cx, Draft, Site};
 //! use guardrail_analysis::machine::{ModuleMap, Region, World};
 //! use guardrail_analysis::replay::Replay;
 //! use guardrail_analysis::value_flow::{InsnCtx, Value};
@@ -29,7 +29,7 @@
 //!     fn store(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access, _: Value) {
 //!         if access.addr < 4096 {
 //!             let draft = || Draft::error(format!("store to {:#x}", access.addr));
-//!             cx.report("nullstores", "null-store", Place::Insn(insn.addr), draft);
+//!             cx.report("nullstores", "null-store", Site::Insn(insn.addr), draft);
 //!         }
 //!     }
 //! }

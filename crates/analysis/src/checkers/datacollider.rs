@@ -2,7 +2,7 @@
 //! meanwhile, where one of both is a write, is a data race that has happened. The tracer holds and watches;
 //! this checker only reports.
 
-use crate::checker::{Checker, Cx, Draft, Place};
+use crate::checker::{Checker, Cx, Draft, Site};
 use guardrail_finding::{AccessInfo, ContextInfo, OtherAccess};
 use guardrail_trace::meet::{Meet, MeetOutcome, MeetSide};
 
@@ -22,7 +22,7 @@ impl Checker for DataCollider {
         if meet.outcome != MeetOutcome::Met || meet.pair.is_some() {
             return;
         }
-        let mut stack = cx.stack(Place::Insn(meet.other.pc));
+        let mut stack = cx.stack(Site::Insn(meet.other.pc));
         if stack.is_empty() {
             stack.push(meet.other.pc);
         }

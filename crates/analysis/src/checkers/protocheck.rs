@@ -6,7 +6,7 @@
 //! beginning was not seen are not judged.
 
 use super::names;
-use crate::checker::{Checker, Cx, Draft, Place};
+use crate::checker::{Checker, Cx, Draft, Site};
 use crate::machine::{Context, Object, ObjectId};
 use crate::order::{
     Step,
@@ -102,7 +102,7 @@ impl Checker for ProtoCheck {
             let Some(stack) = object.freed.filter(|_| open.module.is_some()) else { continue };
             let related = came(cx, &open);
             let name = chart.name.clone();
-            cx.report(NAME, "protocol-order", Place::Stack(stack), || Draft {
+            cx.report(NAME, "protocol-order", Site::Stack(stack), || Draft {
                 related: vec![related],
                 object: Some(object.clone()),
                 ..Draft::error(format!("the memory of a {name} is freed while {busy}"))
@@ -142,7 +142,7 @@ impl ProtoCheck {
         let open = self.open.get(&(step.key[0], step.chart, step.instance));
         let related = open.map(|open| came(cx, open));
         let object = names::memory(cx.state, step.key[0]);
-        cx.report(NAME, "protocol-order", Place::Call, || Draft {
+        cx.report(NAME, "protocol-order", Site::Call, || Draft {
             related: related.into_iter().collect(),
             ..Draft::error(format!(
                 "{} of the {} at {object} while it is {}; this is for one that is {}",

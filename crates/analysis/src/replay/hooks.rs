@@ -5,7 +5,7 @@
 //! the frees inside it are its own business.
 
 use super::Replay;
-use crate::checker::{BadFree, FreeFault, Hooked, ListTold};
+use crate::checker::{BadFree, FreeFault, Hooked, PassedList};
 use crate::machine::{Object, ObjectId, USER_END, kmalloc_slot, length};
 use crate::order::Pending;
 use crate::stacks::{MAX_FRAMES, StackId, same_stack};
@@ -189,7 +189,7 @@ impl Replay {
         let returned = open.is_none();
         let Some(frame) = open.or_else(|| self.hooks.returned.clone()) else { return };
         if frame.key() == (rsp, hook) {
-            let list = ListTold { index, returned, words };
+            let list = PassedList { index, returned, words };
             self.each(v, frame.context, |checker, cx| checker.hook_list(cx, &frame.call, list));
         }
     }

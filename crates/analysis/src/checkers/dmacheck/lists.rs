@@ -3,7 +3,7 @@
 use super::maps::{Dir, MapId, Mapping};
 use super::uninit::Lent;
 use super::{DmaCheck, NAME, arg, place, text};
-use crate::checker::{Cx, Draft, Hooked, ListTold};
+use crate::checker::{Cx, Draft, Hooked, PassedList};
 use guardrail_knowledge::effect::{DmaOp, MapKind};
 
 /// Words that the log holds for each element.
@@ -97,7 +97,7 @@ impl DmaCheck {
     }
 
     /// The log holds the elements of a list.
-    pub(super) fn list_told(&mut self, cx: &mut Cx<'_>, hook: &Hooked, told: ListTold<'_>) {
+    pub(super) fn list_told(&mut self, cx: &mut Cx<'_>, hook: &Hooked, told: PassedList<'_>) {
         if told.returned {
             let Some((rsp, id, segments)) = self.lists.mapped.take() else { return };
             if rsp == hook.rsp {

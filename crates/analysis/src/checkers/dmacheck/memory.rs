@@ -2,7 +2,7 @@
 
 use super::maps::Maps;
 use super::{NAME, arg, place, text};
-use crate::checker::{Cx, Draft, Hooked, Place};
+use crate::checker::{Cx, Draft, Hooked, Site};
 use crate::machine::{Object, USER_END};
 use crate::stacks::StackId;
 use guardrail_finding::{AccessInfo, Severity};
@@ -155,7 +155,7 @@ impl Memory {
         left.retain(|(owner, _)| owner.module.is_some() && which(owner));
         left.sort_by_key(|(owner, _)| owner.stack);
         for (owner, what) in left {
-            cx.report(NAME, "dma-leak", Place::Stack(owner.stack), || Draft {
+            cx.report(NAME, "dma-leak", Site::Stack(owner.stack), || Draft {
                 severity: Severity::Warning,
                 ..Draft::error(format!("{what} when {when}"))
             });
@@ -211,7 +211,7 @@ impl Memory {
     }
 
     /// Whether an access is to freed DMA memory, which it then reports.
-    pub fn touched(&mut self, cx: &mut Cx<'_>, place: Place, addr: u64, len: u64, store: bool) -> bool {
+    pub fn touched(&mut self, cx: &mut Cx<'_>, place: Site, addr: u64, len: u64, store: bool) -> bool {
         let end = addr.saturating_add(len);
         let Some((_, object)) = self.dead.range(..end).next_back().filter(|(_, o)| addr < o.end()) else {
             return false;

@@ -27,7 +27,7 @@ mod touch;
 mod unchecked;
 mod uninit;
 
-use crate::checker::{Checker, Cx, Draft, Hooked, ListTold, Place};
+use crate::checker::{Checker, Cx, Draft, Hooked, PassedList, Site};
 use crate::level::Level;
 use crate::machine::{Context, Object, ObjectId, Out};
 use crate::stacks::STACK_SIZE;
@@ -274,7 +274,7 @@ impl DmaCheck {
                 // it.
                 continue;
             }
-            cx.report(NAME, "dma-leak", Place::Stack(m.stack), || {
+            cx.report(NAME, "dma-leak", Site::Stack(m.stack), || {
                 let object =
                     m.memory.first().and_then(|piece| state.objects.at(piece.0)).map(|(_, o)| o.clone());
                 Draft {
@@ -289,10 +289,10 @@ impl DmaCheck {
 
 /// Where a fault in a call of a hooked function is reported: at the driver's call, or at the stack that led
 /// to it.
-fn place(cx: &Cx<'_>, hook: &Hooked) -> Place {
+fn place(cx: &Cx<'_>, hook: &Hooked) -> Site {
     match cx.context.and_then(Context::out) {
-        Some(_) => Place::Call,
-        None => Place::Stack(hook.stack),
+        Some(_) => Site::Call,
+        None => Site::Stack(hook.stack),
     }
 }
 
@@ -313,31 +313,31 @@ impl Checker for DmaCheck {
     fn load(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) {
         // What an instruction updates is judged when it writes.
         if self.maps.may_touch(access.addr, u64::from(access.size)) && !insn.access.updates {
-            self.touched(cx, Place::Insn(insn.addr), access.addr, u64::from(access.size), false);
+            self.touched(cx, Site::Insn(insn.addr), access.addr, u64::from(access.size), false);
         }
     }
 
     #[inline]
     fn store(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access, _: Value) {
         if self.maps.may_touch(access.addr, u64::from(access.size)) {
-            self.touched(cx, Place::Insn(insn.addr), access.addr, u64::from(access.size), true);
+            self.touched(cx, Site::Insn(insn.addr), access.addr, u64::from(access.size), true);
         }
     }
 
     fn rep_move(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) {
         let len = range.bytes();
-        self.range(cx, Place::Insn(insn.addr), range.src, len, false);
-        self.range(cx, Place::Insn(insn.addr), range.dst, len, true);
+        self.range(cx, Site::Insn(insn.addr), range.src, len, false);
+        self.range(cx, Site::Insn(insn.addr), range.dst, len, true);
     }
 
     fn rep_set(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange, _: Value) {
         let len = range.bytes();
-        self.range(cx, Place::Insn(insn.addr), range.dst, len, true);
+        self.range(cx, Site::Insn(insn.addr), range.dst, len, true);
     }
 
     fn rep_read(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) {
         let len = range.bytes();
-        self.range(cx, Place::Insn(insn.addr), range.src, len, false);
+        self.range(cx, Site::Insn(insn.addr), range.src, len, false);
     }
 
     fn call(&mut self, cx: &mut Cx<'_>, out: &Out, _: &Regs) {
@@ -389,7 +389,7 @@ impl Checker for DmaCheck {
         }
     }
 
-    fn hook_list(&mut self, cx: &mut Cx<'_>, hook: &Hooked, list: ListTold<'_>) {
+    fn hook_list(&mut self, cx: &mut Cx<'_>, hook: &Hooked, list: PassedList<'_>) {
         self.list_told(cx, hook, list);
     }
 

@@ -3,7 +3,7 @@
 use super::maps::{Dir, MapId, Mapping};
 use super::uninit::Lent;
 use super::{DmaCheck, LINE, NAME, arg, key, length, place, same_block, text};
-use crate::checker::{Cx, Draft, Hooked, Place};
+use crate::checker::{Cx, Draft, Hooked, Site};
 use crate::definedness::MAX_RANGE;
 use crate::machine::{Object, ObjectId, Out, State, USER_END};
 use guardrail_finding::Severity;
@@ -56,7 +56,7 @@ impl DmaCheck {
             Some(DmaOp::NameDriver) => {
                 let Some(at) = self.asked.remove(&key).filter(|&at| cx.state.is_vmalloc(at)) else { return };
                 let Some((what, object)) = bad_buffer(cx.state, at, out.entry_rsp) else { return };
-                cx.report(NAME, "dma-bad-buffer", Place::Call, || Draft {
+                cx.report(NAME, "dma-bad-buffer", Site::Call, || Draft {
                     object,
                     ..Draft::error(format!("{what} given to dma_map_single, which refuses it"))
                 });
@@ -356,7 +356,7 @@ impl DmaCheck {
             let freed = object.freed.unwrap_or_default();
             let inside = state.stacks.get(freed).iter().skip(1).any(|&at| state.modules.contains(at));
             let at = if inside { freed } else { m.stack };
-            cx.report(NAME, "dma-freed-while-mapped", Place::Stack(at), || Draft {
+            cx.report(NAME, "dma-freed-while-mapped", Site::Stack(at), || Draft {
                 object: Some(object.clone()),
                 related: vec![text::related(state, "mapped", m.stack)],
                 ..Draft::error(format!(

@@ -2,7 +2,7 @@
 //! for each of them.
 
 use super::NAME;
-use crate::checker::{Cx, Draft, Place};
+use crate::checker::{Cx, Draft, Site};
 use crate::machine::State;
 use crate::stacks::StackId;
 use rustc_hash::FxHashMap;
@@ -28,7 +28,7 @@ impl Told {
         &mut self,
         cx: &mut Cx<'_>,
         kind: &'static str,
-        place: Place,
+        place: Site,
         mapped: StackId,
         draft: impl FnOnce() -> Draft,
     ) -> Option<usize> {

@@ -2,7 +2,7 @@
 
 use super::maps::{Dir, MapId, Mapping};
 use super::{DmaCheck, MAX_OPEN, key, length, text};
-use crate::checker::{Cx, Draft, Place};
+use crate::checker::{Cx, Draft, Site};
 use crate::definedness::MAX_RANGE;
 use crate::level::Level;
 use crate::machine::{Out, USER_END};
@@ -43,7 +43,7 @@ impl DmaCheck {
     }
 
     /// A string instruction or a call accesses a range.
-    pub(super) fn range(&mut self, cx: &mut Cx<'_>, place: Place, addr: u64, len: u64, store: bool) {
+    pub(super) fn range(&mut self, cx: &mut Cx<'_>, place: Site, addr: u64, len: u64, store: bool) {
         let len = len.min(MAX_RANGE);
         if addr >= USER_END && len > 0 {
             self.touched(cx, place, addr, len, store);
@@ -61,7 +61,7 @@ impl DmaCheck {
                 }
                 Effect::Copy { dst, src, len } => {
                     let (at, n) = (cx.state.pointer(*src, &out.args), length(&out.args, *len));
-                    self.range(cx, Place::Call, at, n, false);
+                    self.range(cx, Site::Call, at, n, false);
                     (*dst, *len, 1, true)
                 }
                 Effect::Read { ptr, len } | Effect::ToUser { src: ptr, len } => (*ptr, *len, 1, false),
@@ -69,13 +69,13 @@ impl DmaCheck {
                 _ => continue,
             };
             let (at, n) = (cx.state.pointer(ptr, &out.args), length(&out.args, len).saturating_mul(unit));
-            self.range(cx, Place::Call, at, n, store);
+            self.range(cx, Site::Call, at, n, store);
         }
     }
 
     /// The driver accesses a page of interest.
     #[cold]
-    pub(super) fn touched(&mut self, cx: &mut Cx<'_>, place: Place, addr: u64, len: u64, store: bool) {
+    pub(super) fn touched(&mut self, cx: &mut Cx<'_>, place: Site, addr: u64, len: u64, store: bool) {
         let end = addr.saturating_add(len);
         if !store && !self.skip_bytes.is_empty() && len <= 8 {
             self.look(cx, addr, end);

@@ -2,7 +2,7 @@
 //! driver.
 
 use super::{DmCheck, LARGEST_SLAB, NAME, NULL_END, Touch, text};
-use crate::checker::{Cx, Draft, Place};
+use crate::checker::{Cx, Draft, Site};
 use crate::definedness::MAX_RANGE;
 use crate::level::Level;
 use crate::machine::{Activation, Object, USER_END};
@@ -16,11 +16,11 @@ impl DmCheck {
     pub(super) fn check(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) {
         let (addr, size) = (access.addr, u64::from(access.size));
         if addr < USER_END {
-            let touch = Touch { addr, len: size, store: access.store, place: Place::Insn(insn.addr) };
+            let touch = Touch { addr, len: size, store: access.store, place: Site::Insn(insn.addr) };
             return self.low_access(cx, touch);
         }
         if cx.definedness.shadow.is_restricted(addr, size) {
-            let touch = Touch { addr, len: size, store: access.store, place: Place::Insn(insn.addr) };
+            let touch = Touch { addr, len: size, store: access.store, place: Site::Insn(insn.addr) };
             self.restricted(cx, touch, insn.rsp);
         }
         if let Some(rsp) = insn.rsp {
@@ -45,7 +45,7 @@ impl DmCheck {
         }
         // Accesses of the user access functions may fault, and the exception table lists them.
         let pc = match touch.place {
-            Place::Insn(pc) => pc,
+            Site::Insn(pc) => pc,
             _ => return,
         };
         if !cx.state.modules.may_fault(pc) {
@@ -134,7 +134,7 @@ impl DmCheck {
             addr: access.addr,
             len: u64::from(access.size),
             store: access.store,
-            place: Place::Insn(insn.addr),
+            place: Site::Insn(insn.addr),
         };
         cx.report(NAME, "out-of-bounds", touch.place, || {
             Draft::error(format!(
@@ -162,7 +162,7 @@ impl DmCheck {
             _ => false,
         });
         if hit {
-            cx.report(NAME, "out-of-bounds", Place::Insn(insn.addr), || {
+            cx.report(NAME, "out-of-bounds", Site::Insn(insn.addr), || {
                 Draft::error(format!(
                     "out-of-bounds write of {} on the stack, over a return address",
                     text::bytes(u64::from(access.size))
@@ -178,7 +178,7 @@ impl DmCheck {
         addr: u64,
         len: u64,
         store: bool,
-        place: Place,
+        place: Site,
         rsp: Option<u64>,
     ) {
         let len = len.min(MAX_RANGE);
@@ -215,7 +215,7 @@ pub(super) fn fault_of(object: &Object) -> &'static str {
 pub(super) fn uninit(
     cx: &mut Cx<'_>,
     kind: &'static str,
-    place: Place,
+    place: Site,
     origin: Origin,
     message: impl FnOnce() -> String,
 ) {
@@ -226,7 +226,7 @@ pub(super) fn uninit(
 pub(super) fn leaves(
     cx: &mut Cx<'_>,
     kind: &'static str,
-    place: Place,
+    place: Site,
     (addr, len): (u64, u64),
     whither: &str,
 ) {

@@ -1,7 +1,7 @@
 //! Judges what kernel functions that the driver calls do with its memory and its values.
 
 use super::{DmCheck, leaves, text, uninit};
-use crate::checker::{Cx, Place};
+use crate::checker::{Cx, Site};
 use crate::definedness::is_to_device;
 use crate::machine::Out;
 use crate::value_flow::Regs;
@@ -32,7 +32,7 @@ impl DmCheck {
             Effect::Input { size, register } => (Ptr::Arg(register), Len::Const(size.into()), 1, false),
             _ => return,
         };
-        let (state, place) = (cx.state, Place::Call);
+        let (state, place) = (cx.state, Site::Call);
         let at = state.pointer(ptr, &out.args);
         let Some(n) = state.extent(cx.context, out, len, at) else { return };
         let n = n.saturating_mul(unit);
@@ -67,7 +67,7 @@ fn undefined_pointer(cx: &mut Cx<'_>, out: &Out, regs: &Regs, arg: u8) -> bool {
     if bits.undef == 0 {
         return false;
     }
-    uninit(cx, "uninit-address", Place::Call, bits.origin, || {
+    uninit(cx, "uninit-address", Site::Call, bits.origin, || {
         let function = out.summary.as_ref().map_or("?", |summary| &summary.name);
         format!("uninitialized pointer given to {function}")
     });
@@ -79,7 +79,7 @@ fn value(cx: &mut Cx<'_>, regs: &Regs, reg: u8, size: u8, kind: &'static str, wh
     let bits = regs.get(reg);
     let mask = if size >= 8 { u64::MAX } else { (1 << (u32::from(size) * 8)) - 1 };
     if bits.undef & mask != 0 {
-        uninit(cx, kind, Place::Call, bits.origin, || {
+        uninit(cx, kind, Site::Call, bits.origin, || {
             format!("uninitialized value of {} {whither}", text::bytes(u64::from(size)))
         });
     }

@@ -18,7 +18,7 @@ mod accesses;
 mod effects;
 mod text;
 
-use crate::checker::{BadFree, Checker, Cx, Draft, Fault, FreeFault, Place};
+use crate::checker::{BadFree, Checker, Cx, Draft, Fault, FreeFault, Site};
 use crate::machine::{Out, USER_END};
 use crate::value_flow::{InsnCtx, Origin, Regs, RepRange, Value};
 use accesses::{fault_of, leaves, uninit};
@@ -54,7 +54,7 @@ pub(super) struct Touch {
     addr: u64,
     len: u64,
     store: bool,
-    place: Place,
+    place: Site,
 }
 
 impl Checker for DmCheck {
@@ -82,13 +82,13 @@ impl Checker for DmCheck {
         } else {
             ("uninit-to-user", "written to user memory")
         };
-        uninit(cx, kind, Place::Insn(insn.addr), value.origin, || {
+        uninit(cx, kind, Site::Insn(insn.addr), value.origin, || {
             format!("uninitialized value of {} {whither}", text::bytes(u64::from(access.size)))
         });
     }
 
     fn undefined_branch(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, origin: Origin) {
-        uninit(cx, "uninit-branch", Place::Insn(insn.addr), origin, || {
+        uninit(cx, "uninit-branch", Site::Insn(insn.addr), origin, || {
             "branch decided by an uninitialized value".to_owned()
         });
     }
@@ -101,7 +101,7 @@ impl Checker for DmCheck {
         reg: u8,
         origin: Origin,
     ) {
-        uninit(cx, "uninit-address", Place::Insn(insn.addr), origin, || {
+        uninit(cx, "uninit-address", Site::Insn(insn.addr), origin, || {
             format!(
                 "{} of {} at an address made from an uninitialized value (in {})",
                 text::noun(access.store),
@@ -112,13 +112,13 @@ impl Checker for DmCheck {
     }
 
     fn undefined_port_output(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, origin: Origin) {
-        uninit(cx, "uninit-to-device", Place::Insn(insn.addr), origin, || {
+        uninit(cx, "uninit-to-device", Site::Insn(insn.addr), origin, || {
             "uninitialized value written to a port".to_owned()
         });
     }
 
     fn rep_move(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) {
-        let (len, place) = (range.bytes(), Place::Insn(insn.addr));
+        let (len, place) = (range.bytes(), Site::Insn(insn.addr));
         self.check_range(cx, range.src, len, false, place, insn.rsp);
         self.check_range(cx, range.dst, len, true, place, insn.rsp);
         if range.src < USER_END {
@@ -132,11 +132,11 @@ impl Checker for DmCheck {
     }
 
     fn rep_set(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange, _: Value) {
-        self.check_range(cx, range.dst, range.bytes(), true, Place::Insn(insn.addr), insn.rsp);
+        self.check_range(cx, range.dst, range.bytes(), true, Site::Insn(insn.addr), insn.rsp);
     }
 
     fn rep_read(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) {
-        self.check_range(cx, range.src, range.bytes(), false, Place::Insn(insn.addr), insn.rsp);
+        self.check_range(cx, range.src, range.bytes(), false, Site::Insn(insn.addr), insn.rsp);
     }
 
     fn call(&mut self, cx: &mut Cx<'_>, out: &Out, regs: &Regs) {
@@ -151,7 +151,7 @@ impl Checker for DmCheck {
             BadFree::Invalid => "invalid-free",
             BadFree::Mismatched => "mismatched-free",
         };
-        cx.report(NAME, kind, Place::Call, || {
+        cx.report(NAME, kind, Site::Call, || {
             let FreeFault { function, detail, .. } = fault;
             let comma = if detail.is_empty() { "" } else { ", " };
             let what = fault.object.as_ref().map(|object| (text::object(object), object.start));
@@ -194,7 +194,7 @@ impl Checker for DmCheck {
             }
         };
         let object = object.filter(|_| fault.address.is_some()).cloned();
-        cx.report(NAME, kind, Place::Insn(fault.pc), || Draft { object, ..Draft::error(message) })
+        cx.report(NAME, kind, Site::Insn(fault.pc), || Draft { object, ..Draft::error(message) })
     }
 
     fn module_comes(&mut self, cx: &mut Cx<'_>) {
@@ -220,7 +220,7 @@ impl Checker for DmCheck {
             if !unloaded || !owned || told || elsewhere {
                 continue;
             }
-            cx.report(NAME, "leak", Place::Stack(object.allocated), || Draft {
+            cx.report(NAME, "leak", Site::Stack(object.allocated), || Draft {
                 severity: Severity::Warning,
                 object: Some(object.clone()),
                 ..Draft::error(format!(

@@ -8,7 +8,7 @@ mod order;
 mod usage;
 
 use super::names;
-use crate::checker::{Checker, Cx, Draft, Place};
+use crate::checker::{Checker, Cx, Draft, Site};
 use crate::level::Level;
 use crate::machine::Out;
 use crate::order::{Acquired, Entry, LockId};
@@ -76,7 +76,7 @@ impl Checker for LockCheck {
             return;
         }
         let state = cx.state;
-        cx.report(NAME, "unlock-unlocked", Place::Call, || {
+        cx.report(NAME, "unlock-unlocked", Site::Call, || {
             let name = names::lock(state, &info);
             Draft::error(format!(
                 "the {} {name} is given back, but this thread does not hold it",
@@ -105,7 +105,7 @@ impl Checker for LockCheck {
                 continue;
             };
             let (state, caller) = (cx.state, entry.caller.clone());
-            cx.report(NAME, "lock-held-at-return", Place::Stack(lock.stack), || {
+            cx.report(NAME, "lock-held-at-return", Site::Stack(lock.stack), || {
                 let function = state.frame(entry.function, false).function;
                 let to = if caller.is_empty() { "the kernel".to_owned() } else { caller };
                 Draft::error(format!(
@@ -148,7 +148,7 @@ impl LockCheck {
                     .is_some_and(|info| info.address == address && info.kind == kind)
         });
         let Some(again) = again.cloned() else { return };
-        cx.report(NAME, "double-lock", Place::Call, || {
+        cx.report(NAME, "double-lock", Site::Call, || {
             let Some(info) = state.order.lock(again.lock) else { return Draft::error(String::new()) };
             let name = names::lock(state, info);
             Draft {
@@ -188,7 +188,7 @@ impl LockCheck {
             },
         };
         let related = spin.map(|held| names::related(state, "the lock was taken".to_owned(), held.stack));
-        cx.report(NAME, "sleep-in-atomic", Place::Call, || Draft {
+        cx.report(NAME, "sleep-in-atomic", Site::Call, || Draft {
             related: related.into_iter().collect(),
             ..Draft::error(format!("{function}, which may sleep, is called {why}"))
         });

@@ -1,7 +1,7 @@
 //! The order in which locks are taken: a graph over classes, and the cycles in it.
 
 use super::NAME;
-use crate::checker::{Cx, Draft, Place};
+use crate::checker::{Cx, Draft, Site};
 use crate::checkers::names::{self, Class};
 use crate::order::{Acquired, LockId};
 use crate::stacks::StackId;
@@ -130,7 +130,7 @@ impl Order {
         if readers || guarded {
             return;
         }
-        cx.report(NAME, "lock-order", Place::Stack(edge.stacks.1), || {
+        cx.report(NAME, "lock-order", Site::Stack(edge.stacks.1), || {
             let mut related =
                 vec![names::related(state, format!("{} was taken first", edge.names.0), edge.stacks.0)];
             for other in path {

@@ -1,7 +1,7 @@
 //! Where classes of locks are taken: in interrupts, and with interrupts on.
 
 use super::NAME;
-use crate::checker::{Cx, Draft, Place};
+use crate::checker::{Cx, Draft, Site};
 use crate::checkers::names::{self, Class};
 use crate::level::Level;
 use crate::order::Acquired;
@@ -75,7 +75,7 @@ impl Usages {
                 continue;
             }
             let (in_irq, with_on) = (in_irq.clone(), with_on.clone());
-            cx.report(NAME, "irq-inversion", Place::Stack(with_on.stack), || {
+            cx.report(NAME, "irq-inversion", Site::Stack(with_on.stack), || {
                 let name = names::lock(state, &info);
                 let mut inside = names::related(state, format!("taken in {}", INTERRUPTS[i]), in_irq.stack);
                 inside.context = Some(in_irq.context);
