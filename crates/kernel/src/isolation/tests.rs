@@ -43,6 +43,31 @@ fn a_row_with_one_kind_too_many_is_named() {
 }
 
 #[test]
+fn verbs_have_the_names_of_the_contracts_actions() {
+    for (verb, operands) in [
+        ("grant", "frame 8"),
+        ("revoke", "frame 8"),
+        ("require_write", "frame 8"),
+        ("require_call", "frame"),
+        ("own", "frame 8 frame"),
+        ("disown", "frame frame"),
+        ("grant_fields", "frame frame"),
+        ("revoke_fields", "frame frame"),
+        ("create_object", "frame 8 frame"),
+        ("require_object", "frame frame"),
+        ("move_object", "frame frame sent"),
+        ("destroy_object", "frame frame"),
+        ("forget_object", "frame frame"),
+        ("exit", ""),
+    ] {
+        let rights =
+            format!("states frame: sent\ntype frame: len\nsend (frame, size): before {verb} {operands}");
+        let send = isolation(&rights).function("send").unwrap();
+        assert_eq!(send.before[0].action.function(), format!("guardrail_do_{verb}"));
+    }
+}
+
+#[test]
 fn calls_of_the_kernel_are_resolved() {
     let text = "type frame: len, absent, data\n\
                 states frame: free, sent\n\
