@@ -4,10 +4,10 @@
 //! checkers. They take turns, so that a slow minute of the machine hits all of them. Each figure is the median of its
 //! runs divided by plain QEMU's median, with the spread (lowest and highest ratio) behind it.
 
-use crate::common::{failed, median};
+use crate::common::{Failure, median};
+use crate::process;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::process::{Command, ExitCode, Stdio};
 
 /// A setup of the guest.
 struct Setup {
@@ -40,11 +40,8 @@ pub struct Arguments {
     download: u32,
 }
 
-pub fn run(arguments: &Arguments) -> ExitCode {
-    match measure(arguments.runs, &arguments.kernel, arguments.download) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => failed(why, 3),
-    }
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    Ok(measure(arguments.runs, &arguments.kernel, arguments.download)?)
 }
 
 fn measure(runs: u32, kernel: &str, download: u32) -> Result<(), String> {
@@ -101,13 +98,11 @@ fn measure(runs: u32, kernel: &str, download: u32) -> Result<(), String> {
 }
 
 fn check(driver: &str, kernel: &str, setup: &Setup, more: &[&str]) -> Result<Value, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("guardrail");
-    let output = Command::new(program)
+    let output = process::guardrail()?
         .args(["check", driver, "--kernel", kernel, "--observe", setup.observe, "--tool", setup.tool])
         // `bench/run gate` measures what the gate costs.
         .args(["--smp", "1", "--format", "json", "--gate", "off"])
         .args(more)
-        .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("cannot start guardrail: {error}"))?;
     let report: Value = serde_json::from_slice(&output.stdout)
@@ -124,7 +119,7 @@ fn number(run: &Value, name: &str) -> f64 {
     run[name].as_f64().unwrap_or(0.0)
 }
 
-fn step_seconds(run: &Value, step: &str) -> f64 {
+pub fn step_seconds(run: &Value, step: &str) -> f64 {
     let steps = run["steps"].as_array().into_iter().flatten();
     steps.filter(|entry| entry["name"] == step).filter_map(|entry| entry["seconds"].as_f64()).sum()
 }

@@ -56,6 +56,16 @@ pub struct Drivers {
     sound: String,
 }
 
+impl Format {
+    /// Prints a table in this format.
+    pub fn print(self, text: impl FnOnce() -> String, json: impl FnOnce() -> serde_json::Value) {
+        match self {
+            Format::Text => print!("{}", text()),
+            Format::Json => println!("{:#}", json()),
+        }
+    }
+}
+
 impl Drivers {
     /// That of a device of this kind.
     pub fn of(&self, device: Device) -> &str {
@@ -87,10 +97,27 @@ pub fn chosen<T: Copy>(
         .collect()
 }
 
-/// Prints why the program ends with this status.
-pub fn failed(why: String, status: u8) -> ExitCode {
-    eprintln!("error: {why}");
-    ExitCode::from(status)
+/// Why a benchmark ends without a result.
+pub enum Failure {
+    /// The options are wrong.
+    Usage(String),
+    /// The measurement failed.
+    Run(String),
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Failure {
+        Failure::Run(why)
+    }
+}
+
+impl Failure {
+    /// Prints why, and gives the exit status.
+    pub fn report(self) -> ExitCode {
+        let (Failure::Usage(why) | Failure::Run(why)) = &self;
+        eprintln!("error: {why}");
+        ExitCode::from(if matches!(self, Failure::Usage(_)) { 2 } else { 3 })
+    }
 }
 
 /// The median; 0 of no values.

@@ -3,11 +3,11 @@
 //! The table, in Markdown, counts the races of the lockset alone, with deferred work, and with states and atomics; in brackets those
 //! that triage judged harmful.
 
-use crate::common::failed;
+use crate::common::Failure;
+use crate::process;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
 
 /// The tools of the columns.
 const TOOLS: [&str; 3] = ["drcheck:klockset", "drcheck:defer", "drcheck"];
@@ -35,11 +35,8 @@ impl std::fmt::Display for Races {
     }
 }
 
-pub fn run(arguments: &Arguments) -> ExitCode {
-    match measure(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => failed(why, 2),
-    }
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    measure(arguments).map_err(Failure::Usage)
 }
 
 fn measure(arguments: &Arguments) -> Result<(), String> {
@@ -79,12 +76,10 @@ fn report(trace: &Path, name: &str, tool: &str, out: &Path) -> Result<String, St
     {
         return Ok(text);
     }
-    let program = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("guardrail");
-    let output = Command::new(program)
+    let output = process::guardrail()?
         .arg("analyze")
         .arg(trace)
         .args(["--tool", tool, "--format", "json"])
-        .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("cannot start guardrail: {error}"))?;
     // Status 1 says that there are findings.

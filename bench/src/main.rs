@@ -49,7 +49,7 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    match &arguments.benchmark {
+    let ended = match &arguments.benchmark {
         Benchmark::Checkers(arguments) => checkers::run(arguments),
         Benchmark::Gate(arguments) => gate::run(arguments),
         Benchmark::Guarded(arguments) => guarded::run(arguments),
@@ -57,5 +57,6 @@ fn main() -> ExitCode {
         Benchmark::Kernel(arguments) => kernel::run(arguments),
         Benchmark::Oracle(arguments) => oracle::run(arguments),
         Benchmark::Drcheck(arguments) => drcheck::run(arguments),
-    }
+    };
+    ended.map_or_else(common::Failure::report, |()| ExitCode::SUCCESS)
 }

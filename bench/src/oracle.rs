@@ -4,13 +4,13 @@
 //! independent of Guardrail: what it reports is true, and what it misses was not sampled, or is memory that it never has.
 //! Plain QEMU runs the modules, each once and then many times more; the reports stand in the guest's console.
 
-use crate::common::failed;
+use crate::common::Failure;
+use crate::process;
 use guardrail_host::zoo;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
 
 /// What runs in the guest.
 const SCRIPT: &str = include_str!("oracle.sh");
@@ -60,11 +60,8 @@ struct Console {
     modules: BTreeMap<String, Reports>,
 }
 
-pub fn run(arguments: &Arguments) -> ExitCode {
-    match measure(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => failed(why, 3),
-    }
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    Ok(measure(arguments)?)
 }
 
 fn measure(arguments: &Arguments) -> Result<(), String> {
@@ -131,17 +128,15 @@ fn guest(arguments: &Arguments, kernel: &str, bugs: &[Bug]) -> Result<Console, S
     let failed = |error: std::io::Error| format!("cannot write to {}: {error}", folder.display());
     let (script, out) = (folder.join("oracle.sh"), folder.join("run"));
     fs::write(&script, SCRIPT).map_err(failed).and_then(|()| {
-        let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let drivers =
             bugs.iter().flat_map(|bug| [format!("zoo/{}", bug.folder), format!("zoo/{}_ok", bug.folder)]);
         let (loads, timeout) = (format!("LOADS={}", arguments.loads), arguments.timeout.to_string());
-        let output = Command::new(program.with_file_name("guardrail"))
+        let output = process::guardrail()?
             .arg("check")
             .args(drivers)
             .args(["--kernel", kernel, "--observe", "none", "--gate", "off", "--timeout", &timeout])
             .args(["--append", "kfence.sample_interval=1", "--set", &loads])
             .args(["--workload".as_ref(), script.as_os_str(), "--out".as_ref(), out.as_os_str()])
-            .stdin(Stdio::null())
             .output()
             .map_err(|error| format!("cannot start guardrail: {error}"))?;
         if !output.status.success() {

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,20 @@ pub fn dies_with_us(command: &mut Command, signal: i32) {
             _ => Err(std::io::Error::last_os_error()),
         });
     }
+}
+
+/// The program `guardrail`, beside this one. Its output is read; it ends its guest in order when this program ends.
+pub fn guardrail() -> Result<Command, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("guardrail");
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    dies_with_us(&mut command, libc::SIGTERM);
+    Ok(command)
+}
+
+/// Starts a program.
+pub fn start(command: &mut Command, name: &str) -> Result<Child, String> {
+    command.spawn().map_err(|error| format!("cannot start {name}: {error}"))
 }
 
 /// Reads a stream to its end, on a thread of its own.
@@ -85,7 +99,6 @@ pub fn last_words(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Stdio;
 
     #[test]
     fn programs_that_hang_or_fail_are_told() {

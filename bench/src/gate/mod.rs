@@ -11,12 +11,11 @@ mod setups;
 mod table;
 mod workloads;
 
-use crate::common::{Common, Drivers, Format, failed};
+use crate::common::{Common, Drivers, Failure};
 use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::software::Software;
 use setups::Setup;
-use std::process::ExitCode;
 use table::{Row, Table};
 use workloads::Workload;
 
@@ -45,17 +44,10 @@ pub struct Arguments {
     drivers: Drivers,
 }
 
-pub fn run(arguments: &Arguments) -> ExitCode {
-    let setups = setups::chosen(&arguments.tools);
-    match setups.and_then(|setups| Ok((setups, workloads::chosen(&arguments.only)?))) {
-        Err(why) => failed(why, 2),
-        Ok((setups, (workloads, with_registers))) => {
-            match measure(arguments, &setups, &workloads, with_registers) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(why) => failed(why, 3),
-            }
-        }
-    }
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let setups = setups::chosen(&arguments.tools).map_err(Failure::Usage)?;
+    let (workloads, with_registers) = workloads::chosen(&arguments.only).map_err(Failure::Usage)?;
+    Ok(measure(arguments, &setups, &workloads, with_registers)?)
 }
 
 fn measure(
@@ -90,10 +82,7 @@ fn measure(
             }
         }
     }
-    match arguments.common.format {
-        Format::Text => print!("{}", table.text()),
-        Format::Json => println!("{:#}", table.json()),
-    }
+    arguments.common.format.print(|| table.text(), || table.json());
     Ok(())
 }
 

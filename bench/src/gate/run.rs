@@ -3,12 +3,13 @@
 use super::Arguments;
 use super::setups::Setup;
 use super::workloads::Workload;
+use crate::checkers::step_seconds;
 use crate::process;
 use guardrail_vm::software::Software;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -110,22 +111,16 @@ impl Guest {
         words: &[String],
         environment: &[(&str, &str)],
     ) -> Result<Guest, String> {
-        let program = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("guardrail");
         let limit = LIMIT + 10 * arguments.seconds;
-        let mut command = Command::new(program);
+        let mut command = process::guardrail()?;
         command
             .args(["check", driver, "--kernel", &arguments.common.kernel, "--format", "json"])
             .args(["--smp", &arguments.common.smp.to_string(), "--thread", &arguments.thread])
             .args(["--timeout", &limit.to_string()])
             .args(setup.options(&arguments.gate))
             .args(words)
-            .envs(environment.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        // The program ends its guest in order.
-        process::dies_with_us(&mut command, libc::SIGTERM);
-        let mut child = command.spawn().map_err(|error| format!("cannot start guardrail: {error}"))?;
+            .envs(environment.iter().copied());
+        let mut child = process::start(&mut command, "guardrail")?;
         let output = child.stdout.take().map(process::read_all);
         let errors = child.stderr.take().map(process::read_all);
         // The fetches of a first run have no limit of their own here.
@@ -228,11 +223,6 @@ fn processor_seconds() -> f64 {
     unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage) };
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
-}
-
-fn step_seconds(run: &Value, step: &str) -> f64 {
-    let steps = run["steps"].as_array().into_iter().flatten();
-    steps.filter(|entry| entry["name"] == step).filter_map(|entry| entry["seconds"].as_f64()).sum()
 }
 
 /// Accesses to the device: those that the gate held, else those by instructions of the driver. The latter are

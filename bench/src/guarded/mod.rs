@@ -7,13 +7,12 @@ mod run;
 mod table;
 mod workloads;
 
-use crate::common::{Common, Drivers, Format, failed};
+use crate::common::{Common, Drivers, Failure};
 use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::software::Software;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use table::Table;
 use workloads::Workload;
 
@@ -29,14 +28,9 @@ pub struct Arguments {
     drivers: Drivers,
 }
 
-pub fn run(arguments: &Arguments) -> ExitCode {
-    match workloads::chosen(&arguments.only) {
-        Err(why) => failed(why, 2),
-        Ok(workloads) => match measure(arguments, &workloads) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(why) => failed(why, 3),
-        },
-    }
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let workloads = workloads::chosen(&arguments.only).map_err(Failure::Usage)?;
+    Ok(measure(arguments, &workloads)?)
 }
 
 fn measure(arguments: &Arguments, workloads: &[Workload]) -> Result<(), String> {
@@ -78,9 +72,6 @@ fn measure(arguments: &Arguments, workloads: &[Workload]) -> Result<(), String> 
             table.add(workload, driver, stock, guarded);
         }
     }
-    match arguments.common.format {
-        Format::Text => print!("{}", table.text()),
-        Format::Json => println!("{:#}", table.json()),
-    }
+    arguments.common.format.print(|| table.text(), || table.json());
     Ok(())
 }

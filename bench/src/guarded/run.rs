@@ -37,7 +37,7 @@ pub struct Table {
 /// Guards a driver; returns the path of the guarded one.
 pub fn guard(arguments: &Arguments, driver: &str, folder: &Path) -> Result<PathBuf, String> {
     let out = folder.join(driver);
-    let mut command = guardrail()?;
+    let mut command = process::guardrail()?;
     command
         .args(["guard", driver, "--kernel", &arguments.common.kernel, "--format", "json"])
         .arg("-o")
@@ -64,7 +64,7 @@ pub fn workload(
     } else {
         None
     };
-    let mut command = guardrail()?;
+    let mut command = process::guardrail()?;
     command
         .args(["profile", "--driver", driver, "--kernel", &arguments.common.kernel, "--client", "count"])
         .args(["--workload", workload.script, "--from", "load", "--until", "loaded"])
@@ -83,16 +83,8 @@ pub fn workload(
     sample(&report, workload.unit)
 }
 
-fn guardrail() -> Result<Command, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("guardrail");
-    Ok(Command::new(program))
-}
-
 fn finish(mut command: Command, name: &str) -> Result<String, String> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // The program ends its guest in order.
-    process::dies_with_us(&mut command, libc::SIGTERM);
-    let child = command.spawn().map_err(|error| format!("cannot start {name}: {error}"))?;
+    let child = process::start(&mut command, name)?;
     let limit = Duration::from_secs(LIMIT.into()) + FETCHES;
     process::finish(child, limit, name, &mut || {})
 }

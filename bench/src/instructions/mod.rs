@@ -4,13 +4,13 @@
 //! same anywhere. So loops that a driver could have are compiled as a driver is, and guarded by the rewriter. A process times them in
 //! turns with the same loops as they are.
 
-use crate::common::{Format, failed, median};
+use crate::common::{Failure, Format, median};
 use crate::process;
 use guardrail_rewrite::passes::checks::Checks;
 use guardrail_rewrite::rewrite;
 use serde_json::json;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const SEQUENCES: &str = include_str!("sequences.c");
@@ -66,17 +66,10 @@ struct Row {
     turns: Vec<(f64, f64)>,
 }
 
-pub fn run(arguments: &Arguments) -> ExitCode {
-    match measure(arguments) {
-        Ok(rows) => {
-            match arguments.format {
-                Format::Text => print!("{}", text(&rows)),
-                Format::Json => println!("{:#}", json(&rows)),
-            }
-            ExitCode::SUCCESS
-        }
-        Err(why) => failed(why, 3),
-    }
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let rows = measure(arguments)?;
+    arguments.format.print(|| text(&rows), || json(&rows));
+    Ok(())
 }
 
 fn measure(arguments: &Arguments) -> Result<Vec<Row>, String> {

@@ -10,12 +10,11 @@ mod run;
 mod setups;
 mod table;
 
-use crate::common::{Common, Format, failed};
+use crate::common::{Common, Failure};
 use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;
 use loads::Load;
 use setups::Setup;
-use std::process::ExitCode;
 use table::Table;
 
 /// The options.
@@ -50,15 +49,10 @@ impl Arguments {
     }
 }
 
-pub fn run(arguments: &Arguments) -> ExitCode {
-    let setups = setups::chosen(&arguments.plugin, &arguments.ways);
-    match setups.and_then(|setups| Ok((setups, loads::chosen(&arguments.workload)?))) {
-        Err(why) => failed(why, 2),
-        Ok((setups, loads)) => match measure(arguments, &setups, &loads) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(why) => failed(why, 3),
-        },
-    }
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let setups = setups::chosen(&arguments.plugin, &arguments.ways).map_err(Failure::Usage)?;
+    let loads = loads::chosen(&arguments.workload).map_err(Failure::Usage)?;
+    Ok(measure(arguments, &setups, &loads)?)
 }
 
 fn measure(arguments: &Arguments, setups: &[Setup], loads: &[Load]) -> Result<(), String> {
@@ -85,9 +79,6 @@ fn measure(arguments: &Arguments, setups: &[Setup], loads: &[Load]) -> Result<()
             }
         }
     }
-    match arguments.common.format {
-        Format::Text => print!("{}", table.text()),
-        Format::Json => println!("{:#}", table.json()),
-    }
+    arguments.common.format.print(|| table.text(), || table.json());
     Ok(())
 }

@@ -10,7 +10,6 @@ use guardrail_vm::run::{Options, Outcome, TcgThreads, Watch, run};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The longest that a guest may take.
@@ -94,30 +93,15 @@ fn alone(
 
 /// Runs the guest under `guardrail profile`; returns the same.
 fn watched(arguments: &Arguments, load: &Load, options: &[&str]) -> Result<(Vec<String>, u64), String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("guardrail");
-    let mut command = Command::new(program);
+    let mut command = process::guardrail()?;
     command
-        .args([
-            "profile",
-            "--from",
-            "boot",
-            "--driver",
-            load.driver,
-            "--workload",
-            load.script,
-            "--format",
-            "json",
-        ])
+        .args(["profile", "--from", "boot", "--format", "json"])
+        .args(["--driver", load.driver, "--workload", load.script])
         .args(["--kernel", &arguments.common.kernel, "--smp", &arguments.common.smp.to_string()])
         .args(["--memory", &arguments.memory.to_string(), "--timeout", &LIMIT.as_secs().to_string()])
         .args(["--set", &format!("PERCENT={}", arguments.percent())])
-        .args(options)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    // The program ends its guest in order.
-    process::dies_with_us(&mut command, libc::SIGTERM);
-    let child = command.spawn().map_err(|error| format!("cannot start guardrail: {error}"))?;
+        .args(options);
+    let child = process::start(&mut command, "guardrail")?;
     let mut peak = Peak::of_child_of(child.id());
     let text = process::finish(child, LIMIT + FETCHES, "guardrail profile", &mut || peak.look())?;
     let report: Value =
@@ -198,7 +182,7 @@ mod tests {
     fn the_memory_of_a_child_is_read() {
         assert_eq!(kibibytes("Name:\tx\nPPid:\t12\nVmHWM:\t  2048 kB\n", "VmHWM:"), Some(2048));
         assert_eq!(kibibytes("VmHWM:\n", "VmHWM:"), None);
-        let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+        let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let mut peak = Peak::of_child_of(std::process::id());
         peak.look();
         sleeper.kill().unwrap();

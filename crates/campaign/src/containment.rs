@@ -13,13 +13,13 @@ mod zoo_driver;
 use crate::{ContainmentPlan, jobs};
 use faults::Fault;
 use guardrail_host::error::print_line;
+use guardrail_host::folders::RunFolder;
 use guardrail_host::{HostError, Signals, zoo};
 use guardrail_vm::Cache;
 use machinery::Upset;
 use outcome::Mode;
 pub use outcome::Summary;
-use std::path::{Path, PathBuf};
-use tempfile::TempDir;
+use std::path::Path;
 use trial::Trial;
 use zoo_driver::ZooDriver;
 
@@ -29,7 +29,7 @@ pub fn run(wanted: &ContainmentPlan) -> Result<Summary, HostError> {
     let subjects = ZooDriver::wanted(wanted.subject);
     let plan = plan(wanted, &zoo, &subjects)?;
     let signals = Signals::install()?;
-    let folder = Folder::new(wanted.out.as_deref())?;
+    let folder = RunFolder::new(wanted.out.as_deref(), &Cache::open()?)?;
     signals.run_begins();
 
     let one = |number: usize| {
@@ -96,32 +96,4 @@ fn plan(wanted: &ContainmentPlan, zoo: &Path, subjects: &[ZooDriver]) -> Result<
         Some(Trial { subject, fault, seed, mode: Mode::Stringent, upset: Some(Upset::ALL[kind]) })
     }));
     Ok(trials)
-}
-
-/// The folder where the runs leave their files.
-enum Folder {
-    Own(TempDir),
-    Kept(PathBuf),
-}
-
-impl Folder {
-    fn new(out: Option<&Path>) -> Result<Folder, HostError> {
-        let runs = match out {
-            Some(out) => std::path::absolute(out).map_err(HostError::io("find", out.display()))?,
-            None => Cache::open()?.path("runs"),
-        };
-        std::fs::create_dir_all(&runs).map_err(HostError::io("create", runs.display()))?;
-        if out.is_some() {
-            return Ok(Folder::Kept(runs));
-        }
-        let own = TempDir::with_prefix_in("selftest-", &runs);
-        Ok(Folder::Own(own.map_err(HostError::io("create a folder in", runs.display()))?))
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            Folder::Own(folder) => folder.path(),
-            Folder::Kept(path) => path,
-        }
-    }
 }

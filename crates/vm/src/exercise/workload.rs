@@ -100,59 +100,42 @@ const ALL: (&str, &str) = ("PERCENT", "100");
 const CHURNED: &[&str] =
     &["crc32c_generic?", "dummy", "veth", "loop", "brd", "tun", "bridge", "nf_tables", "ext4"];
 
+/// A benchmark that needs nothing.
+const PLAIN: Benchmark =
+    Benchmark { name: "", script: &[], sources: &[], defaults: &[], software: &[], modules: &[] };
+
+/// A server in the guest, with a load from this machine.
+const fn serving(
+    name: &'static str,
+    defaults: &'static [(&'static str, &'static str)],
+    software: &'static [&'static str],
+) -> Benchmark {
+    Benchmark { name, script: &[BENCH_SERVER, BENCH_NETWORK], defaults, software, ..PLAIN }
+}
+
 const BENCHMARKS: [Benchmark; 15] = [
-    Benchmark {
-        name: "bench-web",
-        script: &[BENCH_SERVER, BENCH_NETWORK],
-        sources: &[],
-        defaults: &[("SERVER", "web"), NOBODY],
-        software: &["nginx"],
-        modules: &[],
-    },
-    Benchmark {
-        name: "bench-memcached",
-        script: &[BENCH_SERVER, BENCH_NETWORK],
-        sources: &[],
-        defaults: &[("SERVER", "memcached"), NOBODY],
-        software: &["memcached"],
-        modules: &[],
-    },
-    Benchmark {
-        name: "bench-stream",
-        script: &[BENCH_SERVER, BENCH_NETWORK],
-        sources: &[],
-        defaults: &[("SERVER", "stream"), NOBODY],
-        software: &["iperf3"],
-        modules: &[],
-    },
-    Benchmark {
-        name: "bench-request",
-        script: &[BENCH_SERVER, BENCH_NETWORK],
-        sources: &[],
-        defaults: &[("SERVER", "request"), NOBODY],
-        software: &["sockperf"],
-        modules: &[],
-    },
+    serving("bench-web", &[("SERVER", "web"), NOBODY], &["nginx"]),
+    serving("bench-memcached", &[("SERVER", "memcached"), NOBODY], &["memcached"]),
+    serving("bench-stream", &[("SERVER", "stream"), NOBODY], &["iperf3"]),
+    serving("bench-request", &[("SERVER", "request"), NOBODY], &["sockperf"]),
     Benchmark {
         name: "bench-postmark",
         script: &[BENCH_POSTMARK],
-        sources: &[],
         defaults: &[("FILES", "1000"), ("TRANSACTIONS", "2000")],
         software: &["postmark", "mke2fs", "e2fsck"],
         modules: &["crc32c_generic?", "ext4"],
+        ..PLAIN
     },
     Benchmark {
         name: "bench-audio",
         script: &[BENCH_AUDIO],
-        sources: &[],
         defaults: &[("SECONDS", "10")],
         software: &["aplay"],
-        modules: &[],
+        ..PLAIN
     },
     Benchmark {
         name: "bench-transfer",
         script: &[BENCH_TRANSFER],
-        sources: &[],
         defaults: &[
             ("SERVER_PORT", "5201"),
             ("PROTOCOL", "tcp"),
@@ -162,15 +145,13 @@ const BENCHMARKS: [Benchmark; 15] = [
             ("RATE", "0"),
         ],
         software: &["iperf3"],
-        modules: &[],
+        ..PLAIN
     },
     Benchmark {
         name: "bench-disk",
         script: &[BENCH_DISK],
-        sources: &[],
         defaults: &[("MB", "32"), ("ROUNDS", "2")],
-        software: &[],
-        modules: &[],
+        ..PLAIN
     },
     Benchmark {
         name: "bench-kernel-micro",
@@ -178,7 +159,7 @@ const BENCHMARKS: [Benchmark; 15] = [
         sources: &[CLOCK, MICRO],
         defaults: &[ALL],
         software: &["tcc", "perf"],
-        modules: &[],
+        ..PLAIN
     },
     Benchmark {
         name: "bench-kernel-files",
@@ -194,7 +175,7 @@ const BENCHMARKS: [Benchmark; 15] = [
         sources: &[CLOCK, MICRO],
         defaults: &[ALL],
         software: &["tcc", "nginx", "ab"],
-        modules: &[],
+        ..PLAIN
     },
     Benchmark {
         name: "bench-kernel-compile",
@@ -202,12 +183,11 @@ const BENCHMARKS: [Benchmark; 15] = [
         sources: &[CLOCK, MICRO],
         defaults: &[ALL],
         software: &["tcc", "make"],
-        modules: &[],
+        ..PLAIN
     },
     Benchmark {
         name: "stress",
         script: &[STRESS],
-        sources: &[],
         defaults: &[
             ("CLASSES", "memory filesystem network scheduler"),
             ("STRESSORS", ""),
@@ -216,11 +196,11 @@ const BENCHMARKS: [Benchmark; 15] = [
         ],
         software: &["stress-ng", "mke2fs"],
         modules: &["crc32c_generic?", "ext4", "loop"],
+        ..PLAIN
     },
     Benchmark {
         name: "files",
         script: &[FILES_ALL],
-        sources: &[],
         defaults: &[
             ("FILESYSTEM", "vfat"),
             (
@@ -234,15 +214,9 @@ const BENCHMARKS: [Benchmark; 15] = [
         ],
         software: &["stress-ng", "mke2fs"],
         modules: &["loop", "nls_cp437?", "nls_ascii?", "nls_utf8?"],
+        ..PLAIN
     },
-    Benchmark {
-        name: "churn",
-        script: &[CHURN],
-        sources: &[],
-        defaults: &[("ROUNDS", "50")],
-        software: &[],
-        modules: CHURNED,
-    },
+    Benchmark { name: "churn", script: &[CHURN], defaults: &[("ROUNDS", "50")], modules: CHURNED, ..PLAIN },
 ];
 
 /// Shell code that writes a file and then continues.

@@ -250,14 +250,19 @@ pub fn deb_files(folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// Unpacks a package's files into a folder.
 pub fn unpack(deb: &Path, folder: &Path) -> Result<()> {
-    let output = Command::new("dpkg-deb")
-        .arg("-x")
-        .arg(deb)
-        .arg(folder)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| program_error("dpkg-deb", "dpkg", error))?;
+    let mut command = Command::new("dpkg-deb");
+    unpacked(command.arg("-x").arg(deb).arg(folder), ["dpkg-deb", "dpkg"], deb, folder)
+}
+
+/// Runs a program, of a package, that unpacks a file into a folder.
+fn unpacked(
+    command: &mut Command,
+    [program, package]: [&'static str; 2],
+    file: &Path,
+    folder: &Path,
+) -> Result<()> {
+    let output = command.env("LC_ALL", "C").stdin(Stdio::null()).output();
+    let output = output.map_err(|error| program_error(program, package, error))?;
     if output.status.success() {
         return Ok(());
     }
@@ -265,13 +270,14 @@ pub fn unpack(deb: &Path, folder: &Path) -> Result<()> {
     if is_disk_full(&text) {
         return Err(Error::DiskFull { path: folder.to_path_buf() });
     }
-    let why = format!("{} cannot be unpacked: {}", deb.display(), last_line(&text));
-    Err(Error::Program { program: "dpkg-deb".into(), why })
+    let why = format!("{} cannot be unpacked: {}", file.display(), last_line(&text));
+    Err(Error::Program { program: program.into(), why })
 }
 
 /// Unpacks the compressed source of a kernel into a folder, without the parts that no driver is built from.
 pub(crate) fn unpack_source(archive: &Path, folder: &Path) -> Result<()> {
-    let output = Command::new("tar")
+    let mut command = Command::new("tar");
+    command
         .args([
             "--extract",
             "--xz",
@@ -284,20 +290,8 @@ pub(crate) fn unpack_source(archive: &Path, folder: &Path) -> Result<()> {
         .arg("--directory")
         .arg(folder)
         .arg("--file")
-        .arg(archive)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| program_error("tar", "tar", error))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let text = String::from_utf8_lossy(&output.stderr);
-    if is_disk_full(&text) {
-        return Err(Error::DiskFull { path: folder.to_path_buf() });
-    }
-    let why = format!("{} cannot be unpacked: {}", archive.display(), last_line(&text));
-    Err(Error::Program { program: "tar".into(), why })
+        .arg(archive);
+    unpacked(&mut command, ["tar", "tar"], archive, folder)
 }
 
 fn program_error(program: &'static str, package: &'static str, error: std::io::Error) -> Error {

@@ -133,14 +133,6 @@ fn version(release: &str) -> Option<&str> {
     (number(major) && number(minor)).then_some(&release[..end])
 }
 
-/// The folder with the debug symbols of `kernel`: about a gigabyte to fetch, six gigabytes unpacked. No run
-/// requires them.
-pub fn debug_symbols(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
-    let name = format!("linux-image-{}-dbg", kernel.release);
-    let what = format!("debug symbols of kernel {}", kernel.release);
-    packages.ensure_tree(&format!("debug/{}", kernel.release), &what, Fetch::Exactly(&[&name]))
-}
-
 /// The folder of [`debug_symbols`], if it was fetched before.
 pub fn cached_debug_symbols(cache: &Cache, kernel: &Kernel) -> Option<PathBuf> {
     Some(cache.path(&format!("debug/{}", kernel.release))).filter(|path| path.is_dir())

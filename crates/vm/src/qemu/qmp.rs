@@ -90,24 +90,9 @@ impl Message {
     }
 }
 
-/// Answers the greeting.
-pub fn negotiate(mut to: impl Write) -> io::Result<()> {
-    to.write_all(b"{\"execute\":\"qmp_capabilities\"}\n")
-}
-
-/// Asks QEMU to end.
-pub fn quit(mut to: impl Write) -> io::Result<()> {
-    to.write_all(b"{\"execute\":\"quit\"}\n")
-}
-
-/// Asks QEMU to stop its vCPUs; the event `STOP` reports that they have stopped.
-pub fn stop(mut to: impl Write) -> io::Result<()> {
-    to.write_all(b"{\"execute\":\"stop\"}\n")
-}
-
-/// Lets the vCPUs continue.
-pub fn go_on(mut to: impl Write) -> io::Result<()> {
-    to.write_all(b"{\"execute\":\"cont\"}\n")
+/// Sends a command without arguments.
+pub fn say(command: &str, mut to: impl Write) -> io::Result<()> {
+    to.write_all(format!("{{\"execute\":\"{command}\"}}\n").as_bytes())
 }
 
 /// Asks QEMU to write the memory of a guest that is stopped to a file, as an ELF core. QEMU does it in the

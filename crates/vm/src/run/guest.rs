@@ -157,8 +157,12 @@ impl Guest {
         let stderr = child.child.stderr.take().expect("stderr is piped");
         let (sender, heard) = mpsc::channel();
         let qmp_reader = qmp.try_clone().context("clone a socket for", Path::new("QEMU"))?;
-        let listeners =
-            vec![listen_progress(progress, sender.clone()), listen_qmp(qmp_reader, sender.clone())];
+        let listeners = vec![
+            listen_lines("progress", progress, sender.clone(), |line| {
+                Progress::parse(line).map(Heard::Progress)
+            }),
+            listen_lines("qmp", qmp_reader, sender.clone(), |line| Message::parse(line).map(Heard::Qmp)),
+        ];
         Ok(Guest {
             child,
             start,
@@ -235,7 +239,7 @@ impl Guest {
                 if let Some(save) = &mut watch.save {
                     save.saved(saved);
                 }
-                let _ = qmp::go_on(&self.qmp);
+                let _ = qmp::say("cont", &self.qmp);
                 last_life = Instant::now();
             }
             let count = ((watch.activity)(), server.map_or(0, Server::activity));
@@ -265,12 +269,12 @@ impl Guest {
         if devices.is_empty() {
             return;
         }
-        let _ = qmp::stop(&self.qmp);
+        let _ = qmp::say("stop", &self.qmp);
         self.await_message(STOP_LIMIT, watch, save::stopped);
         if devices.iter().any(|&device| self.ports.cut(device).is_err()) {
             return self.child.kill();
         }
-        let _ = qmp::go_on(&self.qmp);
+        let _ = qmp::say("cont", &self.qmp);
         let _ = qmp::unplug(&self.device, &self.qmp);
     }
 
@@ -295,7 +299,7 @@ impl Guest {
             }
             Heard::Qmp(Message::Greeting) => {
                 // The main loop notices the end of QEMU anyhow.
-                let _ = qmp::negotiate(&self.qmp);
+                let _ = qmp::say("qmp_capabilities", &self.qmp);
             }
             Heard::Qmp(Message::Shutdown { reason }) => self.shutdown = Some(reason),
             Heard::Qmp(_) | Heard::Panic => {}
@@ -319,7 +323,7 @@ impl Guest {
     /// Ends QEMU if it still runs. It asks first, so that the plugin can finish, and then kills.
     pub(crate) fn end(mut self, watch: &mut Watch<'_>) -> Ended {
         if self.child.is_running() {
-            let _ = qmp::quit(&self.qmp);
+            let _ = qmp::say("quit", &self.qmp);
             let deadline = Instant::now() + Duration::from_secs(10);
             while Instant::now() < deadline && self.child.is_running() {
                 std::thread::sleep(Duration::from_millis(20));
@@ -349,26 +353,19 @@ impl Guest {
     }
 }
 
-fn listen_progress(stream: UnixStream, sender: Sender<Heard>) -> JoinHandle<()> {
-    let mut lines = Lines::default();
-    listen("progress", stream, move |bytes| {
-        lines.feed(bytes, |line| {
-            if let Some(progress) = Progress::parse(line) {
-                let _ = sender.send(Heard::Progress(progress));
-            }
+fn listen_lines(
+    name: &str,
+    mut stream: UnixStream,
+    sender: Sender<Heard>,
+    parse: fn(&str) -> Option<Heard>,
+) -> JoinHandle<()> {
+    let run = move || {
+        let mut lines = Lines::default();
+        each_piece(&mut stream, |bytes| {
+            lines.feed(bytes, |line| _ = parse(line).map(|heard| sender.send(heard)));
         });
-    })
-}
-
-fn listen_qmp(stream: UnixStream, sender: Sender<Heard>) -> JoinHandle<()> {
-    let mut lines = Lines::default();
-    listen("qmp", stream, move |bytes| {
-        lines.feed(bytes, |line| {
-            if let Some(message) = Message::parse(line) {
-                let _ = sender.send(Heard::Qmp(message));
-            }
-        });
-    })
+    };
+    std::thread::Builder::new().name(name.into()).spawn(run).expect("the system can start a thread")
 }
 
 fn listen_console(mut stream: UnixStream, mut log: fs::File, sender: Sender<Heard>) -> JoinHandle<Scan> {
@@ -402,15 +399,6 @@ fn listen_stderr(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
         });
         String::from_utf8_lossy(&text).into_owned()
     })
-}
-
-fn listen(
-    name: &str,
-    mut stream: UnixStream,
-    mut each: impl FnMut(&[u8]) + Send + 'static,
-) -> JoinHandle<()> {
-    let run = move || each_piece(&mut stream, &mut each);
-    std::thread::Builder::new().name(name.into()).spawn(run).expect("the system can start a thread")
 }
 
 /// Reads pieces until the other end is closed.

@@ -92,7 +92,7 @@ pub(crate) fn command(
 }
 
 /// The id of the driver's device in QEMU.
-pub(crate) fn device_id(prepared: &Prepared) -> &str {
+pub fn device_id(prepared: &Prepared) -> &str {
     let first = prepared.choice.device.as_ref().and_then(|device| device.options.first());
     first.and_then(|option| id_of(option)).unwrap_or(DEVICE)
 }

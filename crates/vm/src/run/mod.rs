@@ -11,6 +11,7 @@ mod outcome;
 pub mod progress;
 pub mod rerun;
 
+pub use machine::device_id;
 pub use options::{DeviceSide, Forward, Limits, Options, Plugin, Start, TcgThreads};
 pub use outcome::{Finished, Outcome, Save, Stop, Watch};
 
@@ -34,11 +35,6 @@ pub fn device_side(prepared: &Prepared, options: &Options) -> DeviceSide {
     let bad = (prepared.workload.name == FULL).then(|| disk_layout(prepared, options).bad_part());
     let image = Image { path: options.folder.join(DISK), bad };
     machine::device_side(prepared, options, prepared.choice.class.has_disk().then_some(&image))
-}
-
-/// The id of the driver's device in the guest's QEMU.
-pub fn device_id(prepared: &Prepared) -> &str {
-    machine::device_id(prepared)
 }
 
 /// The module through which a saved guest reads its files when it continues.

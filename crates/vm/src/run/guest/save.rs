@@ -6,6 +6,9 @@ use crate::run::Watch;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// Whether a file was written; the error says why not.
+type Written = std::result::Result<(), String>;
+
 /// How long stopping may take while something that is held may keep a vCPU from stopping.
 const HELD_LIMIT: Duration = Duration::from_secs(1);
 /// How long QEMU may take to write the guest's memory to a file.
@@ -18,8 +21,8 @@ pub(super) fn stopped(message: &Message) -> Option<()> {
 
 impl Guest {
     /// Stops the guest and saves it. The caller lets the guest continue.
-    pub(super) fn save(&mut self, file: &Path, watch: &mut Watch<'_>) -> std::result::Result<(), String> {
-        let _ = qmp::stop(&self.qmp);
+    pub(super) fn save(&mut self, file: &Path, watch: &mut Watch<'_>) -> Written {
+        let _ = qmp::say("stop", &self.qmp);
         // A vCPU that waits in the tracer, where it cannot be sent back to an earlier instruction, stops only
         // after that wait.
         if self.await_message(HELD_LIMIT, watch, stopped).is_none() {
@@ -35,22 +38,26 @@ impl Guest {
             Message::Error(why) => Some(Err(why.clone())),
             _ => None,
         };
-        let late = || Err(format!("QEMU did not write it within {} s", DUMP_LIMIT.as_secs()));
-        self.await_message(DUMP_LIMIT, watch, written).unwrap_or_else(late)
+        self.await_written(watch, written)
     }
 
     /// Writes the whole guest to a file, from which another QEMU continues. This guest does not continue.
-    pub(super) fn save_whole(
-        &mut self,
-        file: &Path,
-        watch: &mut Watch<'_>,
-    ) -> std::result::Result<(), String> {
+    pub(super) fn save_whole(&mut self, file: &Path, watch: &mut Watch<'_>) -> Written {
         qmp::save(file, &self.qmp).map_err(|error| error.to_string())?;
         let written = |message: &Message| match message {
             Message::Saved(result) => Some(result.clone()),
             Message::Error(why) => Some(Err(why.clone())),
             _ => None,
         };
+        self.await_written(watch, written)
+    }
+
+    /// Waits until QEMU reports that it has written a file, or why it did not.
+    fn await_written(
+        &mut self,
+        watch: &mut Watch<'_>,
+        written: impl Fn(&Message) -> Option<Written>,
+    ) -> Written {
         let late = || Err(format!("QEMU did not write it within {} s", DUMP_LIMIT.as_secs()));
         self.await_message(DUMP_LIMIT, watch, written).unwrap_or_else(late)
     }
