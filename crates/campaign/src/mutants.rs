@@ -17,7 +17,7 @@ mod oops;
 mod table;
 mod verdict;
 
-pub use table::{Row, json, of_mutants, text};
+pub use table::{Row, of_mutants, text};
 
 use crate::MutantPlan;
 use folder::Folder;

@@ -5,8 +5,11 @@ mod choice;
 
 use crate::errors::Status;
 pub use check::{AnalyzeArgs, CheckArgs, ConfirmArgs, DebugArgs, SurveyArgs, ViewArgs};
+use choice::one_of;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use guardrail_campaign::Harmed;
+use guardrail_guard::Policy;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -127,8 +130,8 @@ pub struct VmResultsArgs {
     #[arg(value_name = "VM")]
     pub name: String,
     /// How the results are printed
-    #[arg(long, value_enum, default_value_t = ProfileFormat::Text)]
-    pub format: ProfileFormat,
+    #[arg(long, value_parser = one_of::<guardrail_profile::Format>(), default_value = "text")]
+    pub format: guardrail_profile::Format,
 }
 
 /// Arguments of `vm exec`.
@@ -201,19 +204,8 @@ pub struct ProfileArgs {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// How the results are printed
-    #[arg(long, value_enum, default_value_t = ProfileFormat::Text)]
-    pub format: ProfileFormat,
-}
-
-/// How results of clients are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ProfileFormat {
-    /// For people.
-    Text,
-    /// One object for programs.
-    Json,
-    /// The findings for code-scanning tools (SARIF 2.1.0).
-    Sarif,
+    #[arg(long, value_parser = one_of::<guardrail_profile::Format>(), default_value = "text")]
+    pub format: guardrail_profile::Format,
 }
 
 /// Arguments of `guard`.
@@ -247,21 +239,8 @@ pub struct GuardArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["drivers", "out", "kernel", "running", "domain", "trusted", "runtime"])]
     pub log: Option<PathBuf>,
     /// How the result is printed
-    #[arg(long, value_enum, default_value_t = ProfileFormat::Text)]
-    pub format: ProfileFormat,
-}
-
-/// What a guarded driver's guest does at a violation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OnViolation {
-    /// Report it, and go on
-    Log,
-    /// End the thread
-    Oops,
-    /// End the call of the driver with an error
-    Fail,
-    /// Tear the driver down, load it again and restore its state
-    Recover,
+    #[arg(long, value_parser = one_of::<guardrail_profile::Format>(), default_value = "text")]
+    pub format: guardrail_profile::Format,
 }
 
 /// Arguments of `inject`.
@@ -291,8 +270,8 @@ pub struct InjectArgs {
     #[arg(long)]
     pub run: bool,
     /// Also run each mutant guarded; POLICY says what a violation does (oops if none is given)
-    #[arg(long, value_name = "POLICY", num_args = 0..=1, require_equals = true, default_missing_value = "oops", requires = "run")]
-    pub guarded: Option<OnViolation>,
+    #[arg(long, value_name = "POLICY", num_args = 0..=1, require_equals = true, default_missing_value = "oops", requires = "run", value_parser = one_of::<Policy>())]
+    pub guarded: Option<Policy>,
     /// Take these modules that the driver needs into its domain: what harms only them has not escaped, and they are guarded as well
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', requires = "run")]
     pub with: Vec<String>,
@@ -359,7 +338,7 @@ pub struct ContainmentArgs {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub fault: Vec<String>,
     /// What the faults can harm
-    #[arg(long = "harm", value_enum, default_value_t = Harmed::All)]
+    #[arg(long = "harm", value_parser = one_of::<Harmed>(), default_value = "all")]
     pub subject: Harmed,
     /// The kernel
     #[arg(long, value_name = "NAME|PATH", default_value = guardrail_vm::kernels::DEFAULT)]
@@ -382,17 +361,6 @@ pub struct ContainmentArgs {
     /// How the table is printed
     #[arg(long, value_enum, default_value_t = ListFormat::Text)]
     pub format: ListFormat,
-}
-
-/// What a planted fault can harm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Harmed {
-    /// A disk
-    Disk,
-    /// What leaves a network card
-    Net,
-    /// Everything there is a driver for
-    All,
 }
 
 /// Arguments of `doctor`.

@@ -1,10 +1,11 @@
 //! `guardrail guard`: drivers that contain their own checks, for a stock kernel on any machine.
 
-use crate::args::{Format, GuardArgs, OnViolation, ProfileFormat};
+use crate::args::{Format, GuardArgs};
 use crate::errors::{CliError, Status};
 use crate::output;
 use crate::progress::Progress;
-use guardrail_guard::{GuardPlan, Policy, violations};
+use guardrail_guard::{GuardPlan, violations};
+use guardrail_profile::Format as ProfileFormat;
 
 /// Guards drivers, or inspects guarded ones, or prints the violations in a kernel's log.
 pub fn run(args: &GuardArgs) -> Result<Status, CliError> {
@@ -34,10 +35,7 @@ pub fn run(args: &GuardArgs) -> Result<Status, CliError> {
         runtime: args.runtime.clone(),
     };
     let summary = guardrail_guard::guard(&plan, &Progress::shown())?;
-    output::text(&match json {
-        true => String::from_utf8_lossy(&summary.json()?).into_owned(),
-        false => summary.text(out),
-    })?;
+    output::text(&if json { summary.json()? } else { summary.text(out) })?;
     Ok(Status::Clean)
 }
 
@@ -47,17 +45,6 @@ impl From<ProfileFormat> for Format {
             ProfileFormat::Text => Format::Text,
             ProfileFormat::Json => Format::Json,
             ProfileFormat::Sarif => Format::Sarif,
-        }
-    }
-}
-
-impl From<OnViolation> for Policy {
-    fn from(policy: OnViolation) -> Policy {
-        match policy {
-            OnViolation::Log => Policy::Log,
-            OnViolation::Oops => Policy::Oops,
-            OnViolation::Fail => Policy::Fail,
-            OnViolation::Recover => Policy::Recover,
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::errors::{CliError, Status};
 use crate::output;
 use guardrail_campaign::MutantPlan;
 use guardrail_campaign::mutants::{self, Made};
+use guardrail_host::files;
 
 /// Makes mutants, and runs them if the arguments ask for it.
 pub fn run(args: &InjectArgs) -> Result<Status, CliError> {
@@ -14,12 +15,12 @@ pub fn run(args: &InjectArgs) -> Result<Status, CliError> {
         let made = mutants::make(&plan)?;
         output::text(&match json {
             false => mutants::of_mutants(&made),
-            true => mutants::json(&made.iter().flat_map(Made::named).collect::<Vec<_>>())?,
+            true => files::json(&made.iter().flat_map(Made::named).collect::<Vec<_>>())?,
         })?;
         return Ok(Status::Clean);
     }
     let ended = mutants::run(&plan)?;
-    output::text(&if json { mutants::json(&ended.rows)? } else { mutants::text(&ended.rows) })?;
+    output::text(&if json { files::json(&ended.rows)? } else { mutants::text(&ended.rows) })?;
     match ended.failed {
         0 => Ok(Status::Clean),
         failed => {
@@ -38,7 +39,7 @@ fn plan(args: &InjectArgs) -> MutantPlan {
         bugs: args.bugs,
         kernel: args.kernel.clone(),
         out: args.out.clone(),
-        guarded: args.guarded.map(Into::into),
+        guarded: args.guarded,
         with: args.with.clone(),
         escaped: args.escaped,
         mutants: args.mutants.clone(),

@@ -1,6 +1,6 @@
 //! `guardrail profile`: clients that watch a running kernel.
 
-use crate::args::{ProfileArgs, ProfileFormat};
+use crate::args::ProfileArgs;
 use crate::errors::{CliError, Status};
 use crate::output;
 use guardrail_profile::{Format, Profile, ProfilePlan};
@@ -11,12 +11,7 @@ pub fn run(args: &ProfileArgs) -> Result<Status, CliError> {
 }
 
 /// Prints a profile; returns the exit status.
-pub fn print(profile: &Profile, format: ProfileFormat) -> Result<Status, CliError> {
-    let format = match format {
-        ProfileFormat::Text => Format::Text,
-        ProfileFormat::Json => Format::Json,
-        ProfileFormat::Sarif => Format::Sarif,
-    };
+pub fn print(profile: &Profile, format: Format) -> Result<Status, CliError> {
     output::text(&profile.text(format)?)?;
     profile.status()
 }

@@ -1,10 +1,11 @@
 //! `guardrail selftest containment`: faults that harm a disk or the network when they are let through.
 //! Contained, they do no harm.
 
-use crate::args::{ContainmentArgs, Harmed, ListFormat};
+use crate::args::{ContainmentArgs, ListFormat};
 use crate::errors::{CliError, Status};
 use crate::output;
 use guardrail_campaign::{self as campaign, ContainmentPlan};
+use guardrail_host::files;
 
 /// Runs the experiment and prints its table.
 pub fn containment(args: &ContainmentArgs) -> Result<Status, CliError> {
@@ -13,11 +14,7 @@ pub fn containment(args: &ContainmentArgs) -> Result<Status, CliError> {
         machinery: args.machinery,
         seed: args.seed,
         fault: args.fault.clone(),
-        subject: match args.subject {
-            Harmed::Disk => campaign::Harmed::Disk,
-            Harmed::Net => campaign::Harmed::Net,
-            Harmed::All => campaign::Harmed::All,
-        },
+        subject: args.subject,
         kernel: args.kernel.clone(),
         gate: args.gate.clone(),
         let_through: args.let_through,
@@ -28,10 +25,7 @@ pub fn containment(args: &ContainmentArgs) -> Result<Status, CliError> {
     let summary = campaign::containment::run(&plan)?;
     output::text(&match args.format {
         ListFormat::Text => summary.text(),
-        ListFormat::Json => {
-            let text = serde_json::to_string_pretty(&summary);
-            text.map_err(|error| CliError::Run(error.to_string()))? + "\n"
-        }
+        ListFormat::Json => files::json(&summary)?,
     })?;
     Ok(if summary.holds { Status::Clean } else { Status::Findings })
 }

@@ -76,6 +76,6 @@ impl Inspection {
             "runtime": runtime.as_ref().map(|path| path.display().to_string()),
             "faults": module.faults,
         });
-        Ok(String::from_utf8_lossy(&files::json(&object)?).into_owned())
+        files::json(&object)
     }
 }

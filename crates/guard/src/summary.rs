@@ -113,7 +113,7 @@ impl Summary {
     }
 
     /// The contents of `guard.json`.
-    pub fn json(&self) -> Result<Vec<u8>, HostError> {
+    pub fn json(&self) -> Result<String, HostError> {
         files::json(self)
     }
 

@@ -17,7 +17,7 @@ pub fn read(file: &Path) -> Option<Vec<u8>> {
 }
 
 /// Writes a file whole or not at all.
-pub fn write(file: &Path, bytes: &[u8]) -> Result<(), HostError> {
+pub fn write(file: &Path, bytes: impl AsRef<[u8]>) -> Result<(), HostError> {
     let mut name = file.as_os_str().to_owned();
     name.push(".new");
     let new = PathBuf::from(name);
@@ -27,10 +27,9 @@ pub fn write(file: &Path, bytes: &[u8]) -> Result<(), HostError> {
 }
 
 /// Any value as JSON, indented for people.
-pub fn json(value: &impl Serialize) -> Result<Vec<u8>, HostError> {
-    let mut text = serde_json::to_vec_pretty(value).map_err(|error| HostError::Run(error.to_string()))?;
-    text.push(b'\n');
-    Ok(text)
+pub fn json(value: &impl Serialize) -> Result<String, HostError> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| HostError::Run(error.to_string()))?;
+    Ok(text + "\n")
 }
 
 #[cfg(test)]
@@ -43,7 +42,7 @@ mod tests {
         let file = folder.path().join("x");
         assert_eq!(read(&file), None);
         write(&file, b"1").unwrap();
-        write(&file, &json(&[2]).unwrap()).unwrap();
+        write(&file, json(&[2]).unwrap()).unwrap();
         assert_eq!(read(&file).unwrap(), b"[\n  2\n]\n");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         assert!(write(&folder.path().join("no/x"), b"").is_err());

@@ -4,7 +4,7 @@ use crate::names::Names;
 use crate::plan::Format;
 use crate::render;
 use guardrail_finding::{AccessInfo, CallStack, ContextInfo, Finding, Frame, ObjectInfo};
-use guardrail_host::HostError;
+use guardrail_host::{HostError, files};
 use guardrail_report as report;
 use guardrail_trace::client::{Cell, Fault, Report, Results, Table};
 use guardrail_vm::prepare::Prepared;
@@ -68,11 +68,7 @@ impl NamedResults {
     /// All results, in the requested format.
     pub fn text(&self, format: Format) -> Result<String, HostError> {
         match format {
-            Format::Json => {
-                let text =
-                    serde_json::to_string_pretty(&self.json()).map_err(|e| HostError::Run(e.to_string()))?;
-                Ok(format!("{text}\n"))
-            }
+            Format::Json => files::json(&self.json()),
             Format::Sarif => {
                 let mut out = Vec::new();
                 report::sarif::write(&self.report, &mut out).map_err(HostError::io("write to", "memory"))?;

@@ -111,7 +111,7 @@ impl Folder {
     pub fn begin(&self, settings: &Settings) -> Result<(), HostError> {
         let file = self.path.join("campaign.json");
         match read(&file).and_then(|text| serde_json::from_slice::<Settings>(&text).ok()) {
-            None => write(&file, &json(settings)?),
+            None => write(&file, json(settings)?),
             Some(known) if known == *settings => Ok(()),
             Some(_) => Err(HostError::Usage(format!(
                 "{} holds a campaign with another driver, domain, kernel, device, workload or limit; give another folder",
@@ -124,7 +124,7 @@ impl Folder {
     pub fn keep_mutant(&self, mutant: &Mutant) -> Result<(), HostError> {
         let name = mutant.description.name();
         write(&self.mutant(&name), &mutant.bytes)?;
-        write(&self.path.join("mutants").join(format!("{name}.json")), &json(&mutant.description)?)
+        write(&self.path.join("mutants").join(format!("{name}.json")), json(&mutant.description)?)
     }
 
     /// The path of a mutant's file.

@@ -3,7 +3,6 @@
 use super::Made;
 use super::folder::{Line, Protection};
 use super::verdict::{How, Judged, Verdict};
-use guardrail_host::HostError;
 use serde::Serialize;
 
 /// The verdicts on one kind of bug in one way to run it.
@@ -193,12 +192,6 @@ pub fn of_mutants(made: &[Made]) -> String {
         ]);
     }
     guardrail_report::columns::table(&lines)
-}
-
-/// Any value as JSON text.
-pub fn json(value: &impl Serialize) -> Result<String, HostError> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| HostError::Run(error.to_string()))?;
-    Ok(text + "\n")
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Options with few values, whose types belong to the engines.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use guardrail_campaign::Harmed;
 use guardrail_check::{GateKind, Mode, Observe};
+use guardrail_guard::Policy;
 use guardrail_trace::log::Schedule;
 use guardrail_vm::run::TcgThreads;
 
@@ -70,6 +72,39 @@ impl Choice for Observe {
             (Observe::None, "none", "Plain QEMU"),
             (Observe::Trace, "trace", "The tracer, whose log nobody reads"),
             (Observe::Check, "check", "Tracer and checkers"),
+        ]
+    }
+}
+
+impl Choice for guardrail_profile::Format {
+    fn all() -> Vec<(guardrail_profile::Format, &'static str, &'static str)> {
+        use guardrail_profile::Format;
+        vec![
+            (Format::Text, "text", "For people"),
+            (Format::Json, "json", "One object for programs"),
+            (Format::Sarif, "sarif", "The findings for code-scanning tools (SARIF 2.1.0)"),
+        ]
+    }
+}
+
+impl Choice for Policy {
+    fn all() -> Vec<(Policy, &'static str, &'static str)> {
+        let row = |policy: Policy, help| (policy, policy.word(), help);
+        vec![
+            row(Policy::Log, "Report it, and go on"),
+            row(Policy::Oops, "End the thread"),
+            row(Policy::Fail, "End the call of the driver with an error"),
+            row(Policy::Recover, "Tear the driver down, load it again and restore its state"),
+        ]
+    }
+}
+
+impl Choice for Harmed {
+    fn all() -> Vec<(Harmed, &'static str, &'static str)> {
+        vec![
+            (Harmed::Disk, "disk", "A disk"),
+            (Harmed::Net, "net", "What leaves a network card"),
+            (Harmed::All, "all", "Everything there is a driver for"),
         ]
     }
 }
