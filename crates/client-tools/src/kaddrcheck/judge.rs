@@ -1,5 +1,6 @@
 //! Judges an access to a byte without an owner.
 
+use super::areas::Area;
 use super::caches::{Cache, Slot};
 use super::guest::Guest;
 use super::memory::{Memory, SlabSlot};
@@ -43,17 +44,15 @@ impl Memory {
     /// the memory has an owner. Its allocation was then missed, and the mark is removed.
     pub fn judge(&self, guest: &mut impl Guest, access: MemoryAccess, bad: u64) -> Option<Verdict> {
         let verdict = match self.known_pages() {
+            // Per-CPU memory that existed when the kernel started lies among pages.
             Some(pages) if pages.number(bad).is_some() => {
-                // Per-CPU memory that existed when the kernel started lies among pages.
-                match self.judge_per_cpu(guest, access, bad) {
-                    Some(verdict) => Some(verdict),
-                    None => self.judge_page(guest, pages, access, bad),
-                }
+                self.judge_per_cpu(guest, access, bad).or_else(|| self.judge_page(guest, pages, access, bad))
             }
-            _ => match self.judge_area(access, bad) {
-                Some(verdict) => Some(verdict),
-                None => self.judge_per_cpu(guest, access, bad),
-            },
+            _ => {
+                let area = self.vmalloc.at(bad);
+                area.and_then(|area| judge_area(access, bad, area, "vmalloc", "vmalloc"))
+                    .or_else(|| self.judge_per_cpu(guest, access, bad))
+            }
         };
         if verdict.is_none() {
             self.healed.fetch_add(1, Relaxed);
@@ -160,45 +159,37 @@ impl Memory {
         guest.word(at, 2).unwrap_or(0) & 0x7fff
     }
 
-    fn judge_area(&self, access: MemoryAccess, bad: u64) -> Option<Verdict> {
-        let (at, area) = self.vmalloc.at(bad)?;
-        let object = (at, area.size);
-        let (kind, what) = match area.lives {
-            true if bad >= at + area.size => (BEYOND, format!("{} bytes of vmalloc memory", area.size)),
-            true => return None,
-            false => (FREED, format!("{} bytes of vmalloc memory that were freed", area.size)),
-        };
-        Some(Verdict {
-            kind,
-            message: describe(access, object, &what),
-            class: "vmalloc",
-            name: None,
-            object,
-            stacks: (area.allocated, area.freed),
-        })
-    }
-
     fn judge_per_cpu(&self, guest: &mut impl Guest, access: MemoryAccess, bad: u64) -> Option<Verdict> {
         let found = self.cpus(guest).iter().find_map(|&cpu| {
             let (at, area) = self.per_cpu.at(bad.wrapping_sub(cpu))?;
             Some((at.wrapping_add(cpu), area))
         });
-        let (at, area) = found?;
-        let object = (at, area.size);
-        let (kind, what) = match area.lives {
-            true if bad >= at + area.size => (BEYOND, format!("{} bytes of per-CPU memory", area.size)),
-            true => return None,
-            false => (FREED, format!("{} bytes of per-CPU memory that were freed", area.size)),
-        };
-        Some(Verdict {
-            kind,
-            message: describe(access, object, &what),
-            class: "percpu",
-            name: None,
-            object,
-            stacks: (area.allocated, area.freed),
-        })
+        judge_area(access, bad, found?, "percpu", "per-CPU")
     }
+}
+
+/// Judges an access to an area at an address. `None` where the area lives and contains the byte.
+fn judge_area(
+    access: MemoryAccess,
+    bad: u64,
+    (at, area): (u64, Area),
+    class: &'static str,
+    name: &str,
+) -> Option<Verdict> {
+    let (kind, freed) = match area.lives {
+        true if bad < at + area.size => return None,
+        true => (BEYOND, ""),
+        false => (FREED, " that were freed"),
+    };
+    let object = (at, area.size);
+    Some(Verdict {
+        kind,
+        message: describe(access, object, &format!("{} bytes of {name} memory{freed}", area.size)),
+        class,
+        name: None,
+        object,
+        stacks: (area.allocated, area.freed),
+    })
 }
 
 fn object_of(cache: &Cache, size: u64) -> String {
