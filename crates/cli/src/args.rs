@@ -27,7 +27,7 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a driver under guard and report what is found
+    /// Run a driver in a guest, and report what is found
     Check(Box<CheckArgs>),
     /// Run the same checkers over a recorded trace
     Analyze(AnalyzeArgs),
@@ -53,7 +53,7 @@ pub enum Command {
     Inject(InjectArgs),
     /// List what is known by name
     List(ListArgs),
-    /// Tell what this machine has, what is missing, and how to get it
+    /// Show what this machine has, what is missing, and how to get it
     Doctor(DoctorArgs),
     /// Plant faults in drivers of the zoo, and show whether they are contained
     #[command(subcommand)]
@@ -232,7 +232,7 @@ pub struct GuardArgs {
     /// A guardrail.ko that was built before, instead of building one with the kernel's headers
     #[arg(long, value_name = "FILE")]
     pub runtime: Option<PathBuf>,
-    /// Tell whether a guarded module is whole, and fits to the guardrail.ko beside it
+    /// Check whether a guarded module is whole and fits the guardrail.ko beside it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["drivers", "out", "kernel", "running", "domain", "trusted", "log"])]
     pub check: Option<PathBuf>,
     /// Print the violations in a kernel's log ("-" for standard input) as findings
@@ -366,7 +366,7 @@ pub struct ContainmentArgs {
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Also tell which kernel functions that checkers know are absent from the kernels in the cache
+    /// Also list the functions that checkers know and the kernels in the cache lack
     #[arg(short, long)]
     pub verbose: bool,
 }
