@@ -3,7 +3,8 @@
 //! this checker only reports.
 
 use crate::checker::{Checker, Cx, Draft, Site};
-use guardrail_finding::{AccessInfo, ContextInfo, OtherAccess};
+use crate::checkers::names;
+use guardrail_finding::{ContextInfo, OtherAccess};
 use guardrail_trace::meet::{Meet, MeetOutcome, MeetSide};
 
 const NAME: &str = "datacollider";
@@ -38,11 +39,7 @@ impl Checker for DataCollider {
                 described(&meet.other),
                 described(&meet.held)
             );
-            let access = |side: &MeetSide| AccessInfo {
-                what: way(side).to_owned(),
-                address: format!("{:#x}", side.address),
-                size: u64::from(side.size),
-            };
+            let access = |side: &MeetSide| names::access(side.store, side.address, u64::from(side.size));
             let other =
                 OtherAccess { stack: frames.clone(), context: by.clone(), access: Some(access(&meet.held)) };
             let mut notes = Vec::new();
@@ -55,10 +52,6 @@ impl Checker for DataCollider {
     }
 }
 
-fn way(side: &MeetSide) -> &'static str {
-    if side.store { "write" } else { "read" }
-}
-
 fn described(side: &MeetSide) -> String {
-    format!("{}-byte {}", side.size, way(side))
+    format!("{}-byte {}", side.size, names::access_word(side.store))
 }

@@ -4,12 +4,22 @@ use crate::checker::Cx;
 use crate::machine::{Context, State, describe};
 use crate::order::{LockId, LockInfo};
 use crate::stacks::StackId;
-use guardrail_finding::{ContextInfo, HeldLock, Related};
+use guardrail_finding::{AccessInfo, ContextInfo, HeldLock, Related};
 use guardrail_knowledge::effect::{LockKind, LockMode};
 
 /// A number of bytes, as text.
 pub fn bytes(n: u64) -> String {
     if n == 1 { "1 byte".to_owned() } else { format!("{n} bytes") }
+}
+
+/// What an access does, as a noun or a verb.
+pub fn access_word(store: bool) -> &'static str {
+    if store { "write" } else { "read" }
+}
+
+/// An access for a report.
+pub fn access(store: bool, addr: u64, size: u64) -> AccessInfo {
+    AccessInfo { what: access_word(store).to_owned(), address: format!("{addr:#x}"), size }
 }
 
 /// A further site of a report.

@@ -5,7 +5,7 @@ use super::{NAME, arg, place, text};
 use crate::checker::{Cx, Draft, Hooked, Site};
 use crate::machine::{Object, USER_END};
 use crate::stacks::StackId;
-use guardrail_finding::{AccessInfo, Severity};
+use guardrail_finding::Severity;
 use guardrail_knowledge::effect::{Class, DmaOp};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
@@ -218,15 +218,15 @@ impl Memory {
         };
         let object = object.clone();
         cx.report(NAME, "dma-use-after-free", place, || {
-            let verb = if store { "write" } else { "read" };
             let message = format!(
-                "{verb} of {} at offset {} of {} of DMA memory that was freed",
+                "{} of {} at offset {} of {} of DMA memory that was freed",
+                text::access_word(store),
                 text::bytes(len),
                 addr.saturating_sub(object.start),
                 text::bytes(object.size)
             );
             Draft {
-                access: Some(AccessInfo { what: verb.to_owned(), address: format!("{addr:#x}"), size: len }),
+                access: Some(text::access(store, addr, len)),
                 object: Some(object),
                 ..Draft::error(message)
             }

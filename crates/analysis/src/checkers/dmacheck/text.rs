@@ -1,7 +1,7 @@
 //! Text for DMACheck's messages.
 
 use super::maps::{Dir, Mapping};
-pub(super) use crate::checkers::names::{bytes, related};
+pub(super) use crate::checkers::names::{access, access_word, bytes, related};
 use guardrail_knowledge::effect::MapKind;
 
 /// What was mapped and for which direction.

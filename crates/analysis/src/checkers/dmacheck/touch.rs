@@ -6,7 +6,6 @@ use crate::checker::{Cx, Draft, Site};
 use crate::definedness::MAX_RANGE;
 use crate::level::Level;
 use crate::machine::{Out, USER_END};
-use guardrail_finding::AccessInfo;
 use guardrail_knowledge::effect::{Effect, Len, MapKind};
 
 /// Most writes that wait for a synchronization.
@@ -91,15 +90,11 @@ impl DmaCheck {
             let (state, m) = (cx.state, m.clone());
             let finding = self.told.tell(cx, kind, place, m.stack, || Draft {
                 object: state.objects.at(from).map(|(_, o)| o.clone()),
-                access: Some(AccessInfo {
-                    what: if store { "write" } else { "read" }.to_owned(),
-                    address: format!("{addr:#x}"),
-                    size: len,
-                }),
+                access: Some(text::access(store, addr, len)),
                 related: vec![text::related(state, "mapped", m.stack)],
                 ..Draft::error(format!(
                     "{} of {} at offset {} of {}, which the device {}",
-                    if store { "write" } else { "read" },
+                    text::access_word(store),
                     text::bytes(len),
                     from - at,
                     text::mapping(&m),

@@ -79,7 +79,7 @@ impl DmCheck {
                     gap_size.map_or((offset, 0), |(start, size)| (touch.addr.wrapping_sub(start), size));
                 let message = format!(
                     "out-of-bounds {} of {} at offset {offset} of the {size}-byte variable {}",
-                    text::noun(touch.store),
+                    text::access_word(touch.store),
                     text::bytes(touch.len),
                     range.name
                 );
@@ -139,7 +139,7 @@ impl DmCheck {
         cx.report(NAME, "out-of-bounds", touch.place, || {
             Draft::error(format!(
                 "out-of-bounds {} of {} on the stack, {} below the live frame",
-                text::noun(touch.store),
+                text::access_word(touch.store),
                 text::bytes(touch.len),
                 text::bytes(rsp - touch.addr)
             ))

@@ -104,7 +104,7 @@ impl Checker for DmCheck {
         uninit(cx, "uninit-address", Site::Insn(insn.addr), origin, || {
             format!(
                 "{} of {} at an address made from an uninitialized value (in {})",
-                text::noun(access.store),
+                text::access_word(access.store),
                 text::bytes(u64::from(access.size)),
                 crate::value_flow::gpr_name(reg)
             )

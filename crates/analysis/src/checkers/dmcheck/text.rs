@@ -1,15 +1,11 @@
 //! Text for DMCheck's messages, in the style of KASAN.
 
 use super::Touch;
-pub(super) use crate::checkers::names::bytes;
+pub(super) use crate::checkers::names::{access_word, bytes};
 use crate::machine::Object;
 
-pub(super) fn noun(store: bool) -> &'static str {
-    if store { "write" } else { "read" }
-}
-
 pub(super) fn verb(touch: Touch) -> String {
-    format!("{} of {}", noun(touch.store), bytes(touch.len))
+    format!("{} of {}", access_word(touch.store), bytes(touch.len))
 }
 
 pub(super) fn object(object: &Object) -> String {
@@ -22,5 +18,5 @@ pub(super) fn access(kind: &str, touch: Touch, of: &Object) -> String {
     } else {
         format!("{} before the start", bytes(of.start - touch.addr))
     };
-    format!("{kind} {} of {} {place} of {}", noun(touch.store), bytes(touch.len), object(of))
+    format!("{kind} {} of {} {place} of {}", access_word(touch.store), bytes(touch.len), object(of))
 }
