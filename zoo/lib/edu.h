@@ -55,4 +55,51 @@ static struct pci_driver edu_driver = {					\
 };									\
 module_pci_driver(edu_driver)
 
+/* Starts a transfer and waits for its end. */
+static inline void edu_transfer(void __iomem *regs, dma_addr_t from, dma_addr_t to, u32 size, u32 command)
+{
+	unsigned int i;
+
+	writel(lower_32_bits(from), regs + EDU_DMA_SRC);
+	writel(lower_32_bits(to), regs + EDU_DMA_DST);
+	writel(size, regs + EDU_DMA_COUNT);
+	writel(EDU_DMA_START | command, regs + EDU_DMA_CMD);
+	for (i = 0; i < 100 && (readl(regs + EDU_DMA_CMD) & EDU_DMA_START); i++)
+		msleep(10);
+}
+
+/*
+ * A driver whose probe calls run(dev, regs, buffer) with a heap buffer that nobody filled. It lies within the device's 28
+ * address lines, so that no bounce buffer comes between.
+ */
+#define EDU_BUFFER(run, size)						\
+static int edu_buffer_probe(struct pci_dev *pdev, const struct pci_device_id *id) \
+{									\
+	void __iomem *regs;						\
+	void *buffer;							\
+	int err = edu_open(pdev);					\
+									\
+	if (err)							\
+		return err;						\
+	regs = pci_iomap(pdev, 0, 0x100);				\
+	buffer = kmalloc(size, GFP_KERNEL | GFP_DMA);			\
+	if (!regs || !buffer) {						\
+		if (regs)						\
+			pci_iounmap(pdev, regs);			\
+		kfree(buffer);						\
+		edu_close(pdev);					\
+		return -ENOMEM;						\
+	}								\
+	pci_set_drvdata(pdev, regs);					\
+	run(&pdev->dev, regs, buffer);					\
+	kfree(buffer);							\
+	return 0;							\
+}									\
+static void edu_buffer_remove(struct pci_dev *pdev)			\
+{									\
+	pci_iounmap(pdev, pci_get_drvdata(pdev));			\
+	edu_close(pdev);						\
+}									\
+EDU_DRIVER(edu_buffer_probe, edu_buffer_remove)
+
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the zoo's modules share: headers, a sink, a thread that may die of its bug.
+ * What the zoo's modules share: headers, the license, a sink, a thread that may die of its bug.
  */
 #ifndef ZOO_H
 #define ZOO_H
@@ -25,6 +25,8 @@
 #include <linux/version.h>
 #include <linux/vmalloc.h>
 #include <linux/workqueue.h>
+
+MODULE_LICENSE("GPL");
 
 /* Hides from the compiler where a value comes from, so that it cannot reason a planted bug away. */
 #define zoo_hide(x)				\

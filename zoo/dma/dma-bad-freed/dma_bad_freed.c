@@ -40,4 +40,3 @@ static int dma_bad_freed_start(struct device *dev)
 
 ZOO_DMA_MODULE(dma_bad_freed_start, zoo_dma_nothing);
 MODULE_DESCRIPTION("zoo: maps freed memory");
-MODULE_LICENSE("GPL");

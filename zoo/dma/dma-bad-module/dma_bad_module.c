@@ -34,4 +34,3 @@ static noinline int dma_bad_module_run(struct device *dev, void *buffer)
 
 ZOO_DMA_BUFFER(dma_bad_module_run, SIZE);
 MODULE_DESCRIPTION("zoo: maps data of the module");
-MODULE_LICENSE("GPL");

@@ -37,4 +37,3 @@ static noinline int dma_bad_stack_run(struct device *dev, void *unused)
 ZOO_DMA_BUFFER(dma_bad_stack_run, SIZE);
 #endif
 MODULE_DESCRIPTION("zoo: maps memory of the stack");
-MODULE_LICENSE("GPL");

@@ -46,4 +46,3 @@ static int dma_bad_vmalloc_start(struct device *dev)
 
 ZOO_DMA_MODULE(dma_bad_vmalloc_start, zoo_dma_nothing);
 MODULE_DESCRIPTION("zoo: maps memory of vmalloc by its address");
-MODULE_LICENSE("GPL");

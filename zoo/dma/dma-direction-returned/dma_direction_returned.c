@@ -38,4 +38,3 @@ static noinline int dma_direction_returned_run(struct device *dev, u8 *memory)
 
 ZOO_DMA_BUFFER(dma_direction_returned_run, 4 * SIZE);
 MODULE_DESCRIPTION("zoo: reads a buffer after giving it back to the device");
-MODULE_LICENSE("GPL");

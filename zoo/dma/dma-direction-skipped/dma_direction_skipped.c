@@ -36,4 +36,3 @@ static noinline int dma_direction_skipped_run(struct device *dev, u32 *buffer)
 
 ZOO_DMA_BUFFER(dma_direction_skipped_run, SIZE);
 MODULE_DESCRIPTION("zoo: reads a buffer that the device writes before it is unmapped");
-MODULE_LICENSE("GPL");

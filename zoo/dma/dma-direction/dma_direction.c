@@ -31,4 +31,3 @@ static noinline int dma_direction_run(struct device *dev, u32 *buffer)
 
 ZOO_DMA_BUFFER(dma_direction_run, SIZE);
 MODULE_DESCRIPTION("zoo: reads a buffer that the device writes before it is synced");
-MODULE_LICENSE("GPL");

@@ -39,4 +39,3 @@ static int dma_freed_page_start(struct device *dev)
 
 ZOO_DMA_MODULE(dma_freed_page_start, zoo_dma_nothing);
 MODULE_DESCRIPTION("zoo: frees pages of which a part is mapped");
-MODULE_LICENSE("GPL");

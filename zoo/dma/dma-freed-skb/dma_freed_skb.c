@@ -41,4 +41,3 @@ static int dma_freed_skb_start(struct device *dev)
 
 ZOO_DMA_MODULE(dma_freed_skb_start, zoo_dma_nothing);
 MODULE_DESCRIPTION("zoo: frees a packet whose data is mapped");
-MODULE_LICENSE("GPL");

@@ -38,4 +38,3 @@ static int dma_freed_start(struct device *dev)
 
 ZOO_DMA_MODULE(dma_freed_start, zoo_dma_nothing);
 MODULE_DESCRIPTION("zoo: frees a mapped buffer");
-MODULE_LICENSE("GPL");

@@ -58,4 +58,3 @@ static void dma_leak_block_stop(struct device *dev)
 
 ZOO_DMA_MODULE(dma_leak_block_start, dma_leak_block_stop);
 MODULE_DESCRIPTION("zoo: destroys a pool of which a block is in use");
-MODULE_LICENSE("GPL");

@@ -41,4 +41,3 @@ static void dma_leak_coherent_stop(struct device *dev)
 
 ZOO_DMA_MODULE(dma_leak_coherent_start, dma_leak_coherent_stop);
 MODULE_DESCRIPTION("zoo: leaves coherent memory allocated at unload");
-MODULE_LICENSE("GPL");

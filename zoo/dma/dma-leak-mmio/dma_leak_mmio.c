@@ -35,4 +35,3 @@ static void dma_leak_mmio_stop(struct device *dev)
 
 ZOO_DMA_MODULE(dma_leak_mmio_start, dma_leak_mmio_stop);
 MODULE_DESCRIPTION("zoo: leaves registers mapped at unload");
-MODULE_LICENSE("GPL");

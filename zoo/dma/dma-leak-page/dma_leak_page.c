@@ -29,4 +29,3 @@ static void dma_leak_page_stop(struct device *dev)
 
 ZOO_DMA_MODULE(dma_leak_page_start, dma_leak_page_stop);
 MODULE_DESCRIPTION("zoo: leaves a page mapped at unload");
-MODULE_LICENSE("GPL");

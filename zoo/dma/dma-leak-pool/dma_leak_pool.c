@@ -39,4 +39,3 @@ static void dma_leak_pool_stop(struct device *dev)
 
 ZOO_DMA_MODULE(dma_leak_pool_start, dma_leak_pool_stop);
 MODULE_DESCRIPTION("zoo: leaves a pool behind at unload");
-MODULE_LICENSE("GPL");

@@ -41,4 +41,3 @@ static int dma_leak_sg_start(struct device *dev)
 
 ZOO_DMA_MODULE(dma_leak_sg_start, zoo_dma_nothing);
 MODULE_DESCRIPTION("zoo: leaves a list mapped on an error path");
-MODULE_LICENSE("GPL");

@@ -31,4 +31,3 @@ static noinline int dma_misaligned_receive(struct device *dev, struct channel *c
 
 ZOO_DMA_BUFFER(dma_misaligned_receive, 256);
 MODULE_DESCRIPTION("zoo: maps a buffer that begins inside a cache line");
-MODULE_LICENSE("GPL");

@@ -35,4 +35,3 @@ static noinline int dma_mismatch_count_run(struct device *dev, u8 *memory)
 
 ZOO_DMA_BUFFER(dma_mismatch_count_run, COUNT * SIZE);
 MODULE_DESCRIPTION("zoo: unmaps fewer entries of a list than it mapped");
-MODULE_LICENSE("GPL");

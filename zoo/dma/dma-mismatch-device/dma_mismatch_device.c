@@ -42,4 +42,3 @@ static int dma_mismatch_device_start(struct device *dev)
 
 ZOO_DMA_MODULE(dma_mismatch_device_start, zoo_dma_nothing);
 MODULE_DESCRIPTION("zoo: unmaps for another device");
-MODULE_LICENSE("GPL");

@@ -37,4 +37,3 @@ static int dma_mismatch_direction_start(struct device *dev)
 
 ZOO_DMA_MODULE(dma_mismatch_direction_start, zoo_dma_nothing);
 MODULE_DESCRIPTION("zoo: unmaps with another direction");
-MODULE_LICENSE("GPL");

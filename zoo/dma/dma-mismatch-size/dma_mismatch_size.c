@@ -32,4 +32,3 @@ static noinline int dma_mismatch_size_run(struct device *dev, void *buffer)
 
 ZOO_DMA_BUFFER(dma_mismatch_size_run, SIZE);
 MODULE_DESCRIPTION("zoo: unmaps less than it mapped");
-MODULE_LICENSE("GPL");

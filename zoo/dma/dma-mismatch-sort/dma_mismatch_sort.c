@@ -26,4 +26,3 @@ static noinline int dma_mismatch_sort_run(struct device *dev, void *buffer)
 
 ZOO_DMA_BUFFER(dma_mismatch_sort_run, SIZE);
 MODULE_DESCRIPTION("zoo: unmaps a list as a single buffer");
-MODULE_LICENSE("GPL");

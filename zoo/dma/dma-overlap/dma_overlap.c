@@ -36,4 +36,3 @@ static noinline int dma_overlap_run(struct device *dev, u8 *memory)
 
 ZOO_DMA_BUFFER(dma_overlap_run, 4 * LINE);
 MODULE_DESCRIPTION("zoo: maps a cache line twice, once for writing");
-MODULE_LICENSE("GPL");

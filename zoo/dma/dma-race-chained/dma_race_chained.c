@@ -43,4 +43,3 @@ static noinline int dma_race_chained_run(struct device *dev, u8 *memory)
 
 ZOO_DMA_BUFFER(dma_race_chained_run, 8 * SIZE);
 MODULE_DESCRIPTION("zoo: writes a buffer of the second part of a mapped chained list");
-MODULE_LICENSE("GPL");

@@ -41,4 +41,3 @@ static int dma_race_page_start(struct device *dev)
 
 ZOO_DMA_MODULE(dma_race_page_start, zoo_dma_nothing);
 MODULE_DESCRIPTION("zoo: writes into the mapped part of a page");
-MODULE_LICENSE("GPL");

@@ -35,4 +35,3 @@ static noinline int dma_race_receive_run(struct device *dev, u32 *buffer)
 
 ZOO_DMA_BUFFER(dma_race_receive_run, SIZE);
 MODULE_DESCRIPTION("zoo: writes a mapped buffer that the device writes");
-MODULE_LICENSE("GPL");

@@ -59,4 +59,3 @@ free:
 
 ZOO_DMA_MODULE(dma_race_sg_start, zoo_dma_nothing);
 MODULE_DESCRIPTION("zoo: clears a buffer of a mapped list");
-MODULE_LICENSE("GPL");

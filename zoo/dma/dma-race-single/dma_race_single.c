@@ -34,4 +34,3 @@ static noinline int dma_race_single_send(struct device *dev, struct message *m)
 
 ZOO_DMA_BUFFER(dma_race_single_send, SIZE);
 MODULE_DESCRIPTION("zoo: writes a mapped buffer that the device reads");
-MODULE_LICENSE("GPL");

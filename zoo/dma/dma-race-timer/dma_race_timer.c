@@ -52,4 +52,3 @@ static void dma_race_timer_stop(struct device *dev)
 
 ZOO_DMA_MODULE(dma_race_timer_start, dma_race_timer_stop);
 MODULE_DESCRIPTION("zoo: writes a mapped buffer in a timer");
-MODULE_LICENSE("GPL");

@@ -36,4 +36,3 @@ static noinline int dma_repeated_map_sg_run(struct device *dev, u8 *memory)
 
 ZOO_DMA_BUFFER(dma_repeated_map_sg_run, 4 * SIZE);
 MODULE_DESCRIPTION("zoo: maps a list twice");
-MODULE_LICENSE("GPL");

@@ -40,4 +40,3 @@ static noinline int dma_repeated_map_run(struct device *dev, void *buffer)
 
 ZOO_DMA_BUFFER(dma_repeated_map_run, SIZE);
 MODULE_DESCRIPTION("zoo: maps a buffer twice");
-MODULE_LICENSE("GPL");

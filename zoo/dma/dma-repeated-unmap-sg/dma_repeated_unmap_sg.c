@@ -32,4 +32,3 @@ static noinline int dma_repeated_unmap_sg_run(struct device *dev, u8 *memory)
 
 ZOO_DMA_BUFFER(dma_repeated_unmap_sg_run, 4 * SIZE);
 MODULE_DESCRIPTION("zoo: unmaps a list twice");
-MODULE_LICENSE("GPL");

@@ -55,4 +55,3 @@ static void dma_repeated_unmap_stop(struct device *dev)
 
 ZOO_DMA_MODULE(dma_repeated_unmap_start, dma_repeated_unmap_stop);
 MODULE_DESCRIPTION("zoo: unmaps a buffer twice");
-MODULE_LICENSE("GPL");

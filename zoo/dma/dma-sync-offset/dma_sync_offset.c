@@ -41,4 +41,3 @@ static int dma_sync_offset_start(struct device *dev)
 
 ZOO_DMA_MODULE(dma_sync_offset_start, zoo_dma_nothing);
 MODULE_DESCRIPTION("zoo: syncs a range that ends behind the mapping");
-MODULE_LICENSE("GPL");

@@ -33,4 +33,3 @@ static noinline int dma_sync_range_run(struct device *dev, void *buffer)
 
 ZOO_DMA_BUFFER(dma_sync_range_run, 2 * MAPPED);
 MODULE_DESCRIPTION("zoo: syncs more than is mapped");
-MODULE_LICENSE("GPL");

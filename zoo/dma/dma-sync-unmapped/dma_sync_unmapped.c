@@ -33,4 +33,3 @@ static noinline int dma_sync_unmapped_run(struct device *dev, void *buffer)
 
 ZOO_DMA_BUFFER(dma_sync_unmapped_run, SIZE);
 MODULE_DESCRIPTION("zoo: syncs a buffer that is not mapped");
-MODULE_LICENSE("GPL");

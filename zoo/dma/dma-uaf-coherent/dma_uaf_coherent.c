@@ -37,4 +37,3 @@ static void dma_uaf_coherent_stop(struct device *dev)
 
 ZOO_DMA_MODULE(dma_uaf_coherent_start, dma_uaf_coherent_stop);
 MODULE_DESCRIPTION("zoo: reads coherent memory after it was freed");
-MODULE_LICENSE("GPL");

@@ -44,4 +44,3 @@ static void dma_uaf_pool_stop(struct device *dev)
 
 ZOO_DMA_MODULE(dma_uaf_pool_start, dma_uaf_pool_stop);
 MODULE_DESCRIPTION("zoo: reads a block of a pool after it was given back");
-MODULE_LICENSE("GPL");

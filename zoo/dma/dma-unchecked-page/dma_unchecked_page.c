@@ -47,4 +47,3 @@ static int dma_unchecked_page_start(struct device *dev)
 
 ZOO_DMA_MODULE(dma_unchecked_page_start, zoo_dma_nothing);
 MODULE_DESCRIPTION("zoo: uses the second of two bus addresses without a check");
-MODULE_LICENSE("GPL");

@@ -47,4 +47,3 @@ static noinline int dma_unchecked_run(struct device *dev, void *buffer)
 
 ZOO_DMA_BUFFER(dma_unchecked_run, SIZE);
 MODULE_DESCRIPTION("zoo: uses a bus address that was not checked");
-MODULE_LICENSE("GPL");

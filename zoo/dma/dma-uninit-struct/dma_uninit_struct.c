@@ -20,7 +20,6 @@ struct command {
 
 static noinline void dma_uninit_struct_transfer(struct device *dev, void __iomem *regs, struct command *command)
 {
-	unsigned int i;
 	dma_addr_t addr;
 
 #ifdef TWIN
@@ -34,45 +33,9 @@ static noinline void dma_uninit_struct_transfer(struct device *dev, void __iomem
 	addr = dma_map_single(dev, command, SIZE, DMA_TO_DEVICE); /* BUG: dma-uninit */
 	if (dma_mapping_error(dev, addr))
 		return;
-	writel(lower_32_bits(addr), regs + EDU_DMA_SRC);
-	writel(EDU_DMA_BUFFER, regs + EDU_DMA_DST);
-	writel(SIZE, regs + EDU_DMA_COUNT);
-	writel(EDU_DMA_START, regs + EDU_DMA_CMD);
-	for (i = 0; i < 100 && (readl(regs + EDU_DMA_CMD) & EDU_DMA_START); i++)
-		msleep(10);
+	edu_transfer(regs, addr, EDU_DMA_BUFFER, SIZE, 0);
 	dma_unmap_single(dev, addr, SIZE, DMA_TO_DEVICE);
 }
 
-static int dma_uninit_struct_probe(struct pci_dev *pdev, const struct pci_device_id *id)
-{
-	void __iomem *regs;
-	struct command *command;
-	int err = edu_open(pdev);
-
-	if (err)
-		return err;
-	regs = pci_iomap(pdev, 0, 0x100);
-	/* Within the device's 28 address lines, so that no bounce buffer comes between. */
-	command = kmalloc(sizeof(*command), GFP_KERNEL | GFP_DMA);
-	if (!regs || !command) {
-		if (regs)
-			pci_iounmap(pdev, regs);
-		kfree(command);
-		edu_close(pdev);
-		return -ENOMEM;
-	}
-	pci_set_drvdata(pdev, regs);
-	dma_uninit_struct_transfer(&pdev->dev, regs, command);
-	kfree(command);
-	return 0;
-}
-
-static void dma_uninit_struct_remove(struct pci_dev *pdev)
-{
-	pci_iounmap(pdev, pci_get_drvdata(pdev));
-	edu_close(pdev);
-}
-
-EDU_DRIVER(dma_uninit_struct_probe, dma_uninit_struct_remove);
+EDU_BUFFER(dma_uninit_struct_transfer, SIZE);
 MODULE_DESCRIPTION("zoo: hands a device the padding of a command");
-MODULE_LICENSE("GPL");

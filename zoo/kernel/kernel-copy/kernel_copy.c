@@ -56,4 +56,3 @@ static void __exit kernel_copy_exit(void)
 module_init(kernel_copy_init);
 module_exit(kernel_copy_exit);
 MODULE_DESCRIPTION("zoo: the kernel copies a request that was freed");
-MODULE_LICENSE("GPL");

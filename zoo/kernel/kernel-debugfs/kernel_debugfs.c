@@ -46,4 +46,3 @@ static void __exit kernel_debugfs_exit(void)
 module_init(kernel_debugfs_init);
 module_exit(kernel_debugfs_exit);
 MODULE_DESCRIPTION("zoo: a file of debugfs prints a name that does not end");
-MODULE_LICENSE("GPL");

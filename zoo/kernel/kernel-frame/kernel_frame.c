@@ -68,4 +68,3 @@ static void __exit kernel_frame_exit(void)
 module_init(kernel_frame_init);
 module_exit(kernel_frame_exit);
 MODULE_DESCRIPTION("zoo: a frame larger than the stack");
-MODULE_LICENSE("GPL");

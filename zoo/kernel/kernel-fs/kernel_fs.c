@@ -123,4 +123,3 @@ static void __exit kernel_fs_exit(void)
 module_init(kernel_fs_init);
 module_exit(kernel_fs_exit);
 MODULE_DESCRIPTION("zoo: a filesystem whose file reads freed mount options");
-MODULE_LICENSE("GPL");

@@ -83,4 +83,3 @@ static void __exit kernel_kprobe_exit(void)
 module_init(kernel_kprobe_init);
 module_exit(kernel_kprobe_exit);
 MODULE_DESCRIPTION("zoo: the handler of a kprobe reads a filter that was freed");
-MODULE_LICENSE("GPL");

@@ -79,4 +79,3 @@ static void __exit kernel_kthread_exit(void)
 module_init(kernel_kthread_init);
 module_exit(kernel_kthread_exit);
 MODULE_DESCRIPTION("zoo: a kernel thread reads a job that was freed");
-MODULE_LICENSE("GPL");

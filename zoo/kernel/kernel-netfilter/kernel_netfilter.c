@@ -63,4 +63,3 @@ static void __exit kernel_netfilter_exit(void)
 module_init(kernel_netfilter_init);
 module_exit(kernel_netfilter_exit);
 MODULE_DESCRIPTION("zoo: a netfilter hook reads one entry behind its table");
-MODULE_LICENSE("GPL");

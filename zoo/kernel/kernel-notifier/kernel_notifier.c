@@ -58,4 +58,3 @@ static void __exit kernel_notifier_exit(void)
 module_init(kernel_notifier_init);
 module_exit(kernel_notifier_exit);
 MODULE_DESCRIPTION("zoo: a notifier counts behind its table");
-MODULE_LICENSE("GPL");

@@ -36,4 +36,3 @@ static void __exit kernel_page_exit(void)
 module_init(kernel_page_init);
 module_exit(kernel_page_exit);
 MODULE_DESCRIPTION("zoo: reads pages that were freed");
-MODULE_LICENSE("GPL");

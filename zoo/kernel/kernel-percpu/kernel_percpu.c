@@ -44,4 +44,3 @@ static void __exit kernel_percpu_exit(void)
 module_init(kernel_percpu_init);
 module_exit(kernel_percpu_exit);
 MODULE_DESCRIPTION("zoo: reads memory of each CPU that was freed");
-MODULE_LICENSE("GPL");

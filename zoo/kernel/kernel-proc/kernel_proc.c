@@ -66,4 +66,3 @@ static void __exit kernel_proc_exit(void)
 module_init(kernel_proc_init);
 module_exit(kernel_proc_exit);
 MODULE_DESCRIPTION("zoo: a file of /proc gives freed memory to its reader");
-MODULE_LICENSE("GPL");

@@ -71,4 +71,3 @@ static void __exit kernel_rcu_exit(void)
 module_init(kernel_rcu_init);
 module_exit(kernel_rcu_exit);
 MODULE_DESCRIPTION("zoo: an RCU callback reads statistics that were freed");
-MODULE_LICENSE("GPL");

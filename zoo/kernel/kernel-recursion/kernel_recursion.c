@@ -69,4 +69,3 @@ static void __exit kernel_recursion_exit(void)
 module_init(kernel_recursion_init);
 module_exit(kernel_recursion_exit);
 MODULE_DESCRIPTION("zoo: recursion deeper than the stack");
-MODULE_LICENSE("GPL");

@@ -39,4 +39,3 @@ static void __exit kernel_slack_exit(void)
 module_init(kernel_slack_init);
 module_exit(kernel_slack_exit);
 MODULE_DESCRIPTION("zoo: writes behind what was asked of kmalloc, inside the slot");
-MODULE_LICENSE("GPL");

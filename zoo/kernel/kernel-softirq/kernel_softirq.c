@@ -67,4 +67,3 @@ static void __exit kernel_softirq_exit(void)
 module_init(kernel_softirq_init);
 module_exit(kernel_softirq_exit);
 MODULE_DESCRIPTION("zoo: recursion in a softirq, deeper than the stack of interrupts");
-MODULE_LICENSE("GPL");

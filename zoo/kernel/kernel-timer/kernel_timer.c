@@ -62,4 +62,3 @@ static void __exit kernel_timer_exit(void)
 module_init(kernel_timer_init);
 module_exit(kernel_timer_exit);
 MODULE_DESCRIPTION("zoo: a timer writes into a session that was freed");
-MODULE_LICENSE("GPL");

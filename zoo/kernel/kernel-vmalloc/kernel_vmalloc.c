@@ -36,4 +36,3 @@ static void __exit kernel_vmalloc_exit(void)
 module_init(kernel_vmalloc_init);
 module_exit(kernel_vmalloc_exit);
 MODULE_DESCRIPTION("zoo: writes behind memory of vmalloc, in its last page");
-MODULE_LICENSE("GPL");

@@ -60,4 +60,3 @@ static void __exit kernel_work_exit(void)
 module_init(kernel_work_init);
 module_exit(kernel_work_exit);
 MODULE_DESCRIPTION("zoo: a work item writes a byte behind an object of a cache");
-MODULE_LICENSE("GPL");

@@ -51,4 +51,3 @@ static void __exit lock_double_rwsem_exit(void)
 module_init(lock_double_rwsem_init);
 module_exit(lock_double_rwsem_exit);
 MODULE_DESCRIPTION("zoo: waits for an rw-semaphore for writing that it holds for reading");
-MODULE_LICENSE("GPL");

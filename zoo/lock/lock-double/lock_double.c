@@ -44,4 +44,3 @@ static void __exit lock_double_exit(void)
 module_init(lock_double_init);
 module_exit(lock_double_exit);
 MODULE_DESCRIPTION("zoo: waits for a mutex that it holds");
-MODULE_LICENSE("GPL");

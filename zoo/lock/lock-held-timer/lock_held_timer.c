@@ -43,4 +43,3 @@ static void __exit lock_held_timer_exit(void)
 module_init(lock_held_timer_init);
 module_exit(lock_held_timer_exit);
 MODULE_DESCRIPTION("zoo: returns from a timer with a spin lock held");
-MODULE_LICENSE("GPL");

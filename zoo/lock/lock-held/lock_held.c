@@ -47,4 +47,3 @@ static void __exit lock_held_exit(void)
 module_init(lock_held_init);
 module_exit(lock_held_exit);
 MODULE_DESCRIPTION("zoo: returns to user space with a mutex held");
-MODULE_LICENSE("GPL");

@@ -90,4 +90,3 @@ static void lock_inversion_hardirq_remove(struct pci_dev *pdev)
 
 EDU_DRIVER(lock_inversion_hardirq_probe, lock_inversion_hardirq_remove);
 MODULE_DESCRIPTION("zoo: takes the interrupt handler's lock with interrupts on");
-MODULE_LICENSE("GPL");

@@ -62,4 +62,3 @@ static void __exit lock_inversion_rwlock_exit(void)
 module_init(lock_inversion_rwlock_init);
 module_exit(lock_inversion_rwlock_exit);
 MODULE_DESCRIPTION("zoo: takes a lock for writing with softirqs on that a timer takes for reading");
-MODULE_LICENSE("GPL");

@@ -50,4 +50,3 @@ static void __exit lock_inversion_softirq_exit(void)
 module_init(lock_inversion_softirq_init);
 module_exit(lock_inversion_softirq_exit);
 MODULE_DESCRIPTION("zoo: takes a timer's lock with softirqs on");
-MODULE_LICENSE("GPL");

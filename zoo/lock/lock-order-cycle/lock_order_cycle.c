@@ -59,4 +59,3 @@ static void __exit lock_order_cycle_exit(void)
 module_init(lock_order_cycle_init);
 module_exit(lock_order_cycle_exit);
 MODULE_DESCRIPTION("zoo: takes three locks in an order that goes round");
-MODULE_LICENSE("GPL");

@@ -62,4 +62,3 @@ static void __exit lock_order_tasks_exit(void)
 module_init(lock_order_tasks_init);
 module_exit(lock_order_tasks_exit);
 MODULE_DESCRIPTION("zoo: takes two spin locks in opposite orders in two tasks");
-MODULE_LICENSE("GPL");

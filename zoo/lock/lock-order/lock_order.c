@@ -45,4 +45,3 @@ static void __exit lock_order_exit(void)
 module_init(lock_order_init);
 module_exit(lock_order_exit);
 MODULE_DESCRIPTION("zoo: takes two mutexes in opposite orders");
-MODULE_LICENSE("GPL");

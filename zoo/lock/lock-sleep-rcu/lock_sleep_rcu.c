@@ -45,4 +45,3 @@ static void __exit lock_sleep_rcu_exit(void)
 module_init(lock_sleep_rcu_init);
 module_exit(lock_sleep_rcu_exit);
 MODULE_DESCRIPTION("zoo: takes a mutex in an RCU read section");
-MODULE_LICENSE("GPL");

@@ -52,4 +52,3 @@ static void __exit lock_sleep_timer_exit(void)
 module_init(lock_sleep_timer_init);
 module_exit(lock_sleep_timer_exit);
 MODULE_DESCRIPTION("zoo: takes a mutex in a timer");
-MODULE_LICENSE("GPL");

@@ -49,4 +49,3 @@ static void __exit lock_sleep_exit(void)
 module_init(lock_sleep_init);
 module_exit(lock_sleep_exit);
 MODULE_DESCRIPTION("zoo: allocates under a spin lock as if it could sleep");
-MODULE_LICENSE("GPL");

@@ -38,4 +38,3 @@ static void __exit lock_unlocked_spin_exit(void)
 module_init(lock_unlocked_spin_init);
 module_exit(lock_unlocked_spin_exit);
 MODULE_DESCRIPTION("zoo: gives back a spin lock that it does not hold");
-MODULE_LICENSE("GPL");

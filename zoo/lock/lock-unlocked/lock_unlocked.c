@@ -43,4 +43,3 @@ static void __exit lock_unlocked_exit(void)
 module_init(lock_unlocked_init);
 module_exit(lock_unlocked_exit);
 MODULE_DESCRIPTION("zoo: gives a mutex back twice on an error path");
-MODULE_LICENSE("GPL");

@@ -48,4 +48,3 @@ static void __exit double_free_exit(void)
 module_init(double_free_init);
 module_exit(double_free_exit);
 MODULE_DESCRIPTION("zoo: frees a buffer twice");
-MODULE_LICENSE("GPL");

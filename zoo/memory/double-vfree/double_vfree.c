@@ -44,4 +44,3 @@ static void __exit double_vfree_exit(void)
 module_init(double_vfree_init);
 module_exit(double_vfree_exit);
 MODULE_DESCRIPTION("zoo: two owners both free a shared vmalloc table");
-MODULE_LICENSE("GPL");

@@ -45,4 +45,3 @@ static void __exit invalid_free_exit(void)
 module_init(invalid_free_init);
 module_exit(invalid_free_exit);
 MODULE_DESCRIPTION("zoo: frees a pointer into the middle of its object");
-MODULE_LICENSE("GPL");

@@ -64,4 +64,3 @@ static void __exit leak_error_exit(void)
 module_init(leak_error_init);
 module_exit(leak_error_exit);
 MODULE_DESCRIPTION("zoo: an error path forgets the first of two allocations");
-MODULE_LICENSE("GPL");

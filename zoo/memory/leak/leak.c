@@ -53,4 +53,3 @@ static void __exit leak_exit(void)
 module_init(leak_init);
 module_exit(leak_exit);
 MODULE_DESCRIPTION("zoo: forgets one of its objects at unload");
-MODULE_LICENSE("GPL");

@@ -57,4 +57,3 @@ static void __exit mismatched_cache_exit(void)
 module_init(mismatched_cache_init);
 module_exit(mismatched_cache_exit);
 MODULE_DESCRIPTION("zoo: frees an object into another cache");
-MODULE_LICENSE("GPL");

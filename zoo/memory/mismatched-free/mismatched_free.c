@@ -43,4 +43,3 @@ static void __exit mismatched_free_exit(void)
 module_init(mismatched_free_init);
 module_exit(mismatched_free_exit);
 MODULE_DESCRIPTION("zoo: frees kmalloc memory with vfree");
-MODULE_LICENSE("GPL");

@@ -42,4 +42,3 @@ static void mmio_oob_remove(struct pci_dev *pdev)
 
 EDU_DRIVER(mmio_oob_probe, mmio_oob_remove);
 MODULE_DESCRIPTION("zoo: reads a device register beyond the range it mapped");
-MODULE_LICENSE("GPL");

@@ -52,4 +52,3 @@ static void __exit null_dereference_exit(void)
 module_init(null_dereference_init);
 module_exit(null_dereference_exit);
 MODULE_DESCRIPTION("zoo: uses the result of a failed look-up");
-MODULE_LICENSE("GPL");

@@ -39,4 +39,3 @@ static void __exit oob_bss_exit(void)
 module_init(oob_bss_init);
 module_exit(oob_bss_exit);
 MODULE_DESCRIPTION("zoo: writes past a zeroed array of the module");
-MODULE_LICENSE("GPL");

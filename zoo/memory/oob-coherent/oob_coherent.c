@@ -52,4 +52,3 @@ static void oob_coherent_remove(struct pci_dev *pdev)
 
 EDU_DRIVER(oob_coherent_probe, oob_coherent_remove);
 MODULE_DESCRIPTION("zoo: writes past a coherent DMA buffer, inside its last page");
-MODULE_LICENSE("GPL");

@@ -42,4 +42,3 @@ static void __exit oob_data_exit(void)
 module_init(oob_data_init);
 module_exit(oob_data_exit);
 MODULE_DESCRIPTION("zoo: reads past an initialized array of the module");
-MODULE_LICENSE("GPL");

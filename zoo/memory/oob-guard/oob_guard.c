@@ -45,4 +45,3 @@ static void __exit oob_guard_exit(void)
 module_init(oob_guard_init);
 module_exit(oob_guard_exit);
 MODULE_DESCRIPTION("zoo: reads the guard page behind vmalloc memory");
-MODULE_LICENSE("GPL");

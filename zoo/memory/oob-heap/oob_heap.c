@@ -45,4 +45,3 @@ static void __exit oob_heap_exit(void)
 module_init(oob_heap_init);
 module_exit(oob_heap_exit);
 MODULE_DESCRIPTION("zoo: sums one element too many");
-MODULE_LICENSE("GPL");

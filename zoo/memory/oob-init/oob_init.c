@@ -40,4 +40,3 @@ static void __exit oob_init_exit(void)
 module_init(oob_init_init);
 module_exit(oob_init_exit);
 MODULE_DESCRIPTION("zoo: writes out of bounds in an init section only");
-MODULE_LICENSE("GPL");

@@ -88,4 +88,3 @@ static void oob_irq_remove(struct pci_dev *pdev)
 
 EDU_DRIVER(oob_irq_probe, oob_irq_remove);
 MODULE_DESCRIPTION("zoo: counts in an interrupt handler past its counters");
-MODULE_LICENSE("GPL");

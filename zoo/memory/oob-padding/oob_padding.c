@@ -41,4 +41,3 @@ static void __exit oob_padding_exit(void)
 module_init(oob_padding_init);
 module_exit(oob_padding_exit);
 MODULE_DESCRIPTION("zoo: writes one byte past its object, inside the slab's padding");
-MODULE_LICENSE("GPL");

@@ -59,4 +59,3 @@ static void __exit oob_stack_exit(void)
 module_init(oob_stack_init);
 module_exit(oob_stack_exit);
 MODULE_DESCRIPTION("zoo: writes into the frame of a function that has returned");
-MODULE_LICENSE("GPL");

@@ -39,4 +39,3 @@ static void __exit oob_vmalloc_exit(void)
 module_init(oob_vmalloc_init);
 module_exit(oob_vmalloc_exit);
 MODULE_DESCRIPTION("zoo: writes past the size it asked vmalloc for, inside the last page");
-MODULE_LICENSE("GPL");

@@ -69,4 +69,3 @@ static void __exit uaf_devm_exit(void)
 module_init(uaf_devm_init);
 module_exit(uaf_devm_exit);
 MODULE_DESCRIPTION("zoo: reads a device's managed memory after the device is gone");
-MODULE_LICENSE("GPL");

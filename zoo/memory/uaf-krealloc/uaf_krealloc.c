@@ -50,4 +50,3 @@ static void __exit uaf_krealloc_exit(void)
 module_init(uaf_krealloc_init);
 module_exit(uaf_krealloc_exit);
 MODULE_DESCRIPTION("zoo: keeps a pointer into memory that krealloc moved");
-MODULE_LICENSE("GPL");

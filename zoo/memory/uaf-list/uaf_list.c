@@ -55,4 +55,3 @@ static void __exit uaf_list_exit(void)
 module_init(uaf_list_init);
 module_exit(uaf_list_exit);
 MODULE_DESCRIPTION("zoo: list iteration over freed entries");
-MODULE_LICENSE("GPL");

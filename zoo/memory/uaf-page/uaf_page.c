@@ -46,4 +46,3 @@ static void __exit uaf_page_exit(void)
 module_init(uaf_page_init);
 module_exit(uaf_page_exit);
 MODULE_DESCRIPTION("zoo: reads a page it gave back");
-MODULE_LICENSE("GPL");

@@ -41,4 +41,3 @@ static void __exit uaf_skb_exit(void)
 module_init(uaf_skb_init);
 module_exit(uaf_skb_exit);
 MODULE_DESCRIPTION("zoo: reads a socket buffer after it was freed");
-MODULE_LICENSE("GPL");

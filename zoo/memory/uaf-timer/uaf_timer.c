@@ -67,4 +67,3 @@ static void __exit uaf_timer_exit(void)
 module_init(uaf_timer_init);
 module_exit(uaf_timer_exit);
 MODULE_DESCRIPTION("zoo: a timer frees what a work item still reads");
-MODULE_LICENSE("GPL");

@@ -44,4 +44,3 @@ static void __exit uaf_vmalloc_exit(void)
 module_init(uaf_vmalloc_init);
 module_exit(uaf_vmalloc_exit);
 MODULE_DESCRIPTION("zoo: reads vmalloc memory after vfree");
-MODULE_LICENSE("GPL");

@@ -36,4 +36,3 @@ static struct miscdevice device = {
 
 module_misc_device(device);
 MODULE_DESCRIPTION("zoo: touches user memory without the access functions");
-MODULE_LICENSE("GPL");

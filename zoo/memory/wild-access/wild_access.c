@@ -46,4 +46,3 @@ static void __exit wild_access_exit(void)
 module_init(wild_access_init);
 module_exit(wild_access_exit);
 MODULE_DESCRIPTION("zoo: follows an error code as if it were a pointer");
-MODULE_LICENSE("GPL");

@@ -56,4 +56,3 @@ static noinline void proto_irq_freed_remove(struct pci_dev *pdev)
 
 EDU_DRIVER(proto_irq_freed_probe, proto_irq_freed_remove);
 MODULE_DESCRIPTION("zoo: frees what the interrupt handler works on");
-MODULE_LICENSE("GPL");

@@ -65,4 +65,3 @@ static void proto_irq_twice_remove(struct pci_dev *pdev)
 
 EDU_DRIVER(proto_irq_twice_probe, proto_irq_twice_remove);
 MODULE_DESCRIPTION("zoo: frees an interrupt line twice");
-MODULE_LICENSE("GPL");

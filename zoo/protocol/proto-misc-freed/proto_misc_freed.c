@@ -66,4 +66,3 @@ static void __exit proto_misc_freed_exit(void)
 module_init(proto_misc_freed_init);
 module_exit(proto_misc_freed_exit);
 MODULE_DESCRIPTION("zoo: frees what holds a registered device");
-MODULE_LICENSE("GPL");

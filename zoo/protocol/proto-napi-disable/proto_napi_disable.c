@@ -74,4 +74,3 @@ static void __exit proto_napi_disable_exit(void)
 module_init(proto_napi_disable_init);
 module_exit(proto_napi_disable_exit);
 MODULE_DESCRIPTION("zoo: disables a NAPI instance twice");
-MODULE_LICENSE("GPL");

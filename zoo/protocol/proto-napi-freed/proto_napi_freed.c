@@ -50,4 +50,3 @@ static void __exit proto_napi_freed_exit(void)
 module_init(proto_napi_freed_init);
 module_exit(proto_napi_freed_exit);
 MODULE_DESCRIPTION("zoo: frees what holds an enabled NAPI instance");
-MODULE_LICENSE("GPL");

@@ -59,4 +59,3 @@ static void __exit proto_rcu_freed_exit(void)
 module_init(proto_rcu_freed_init);
 module_exit(proto_rcu_freed_exit);
 MODULE_DESCRIPTION("zoo: frees what holds a pending RCU callback");
-MODULE_LICENSE("GPL");

@@ -59,4 +59,3 @@ static void __exit proto_timer_freed_exit(void)
 module_init(proto_timer_freed_init);
 module_exit(proto_timer_freed_exit);
 MODULE_DESCRIPTION("zoo: frees what holds a pending timer");
-MODULE_LICENSE("GPL");

@@ -81,4 +81,3 @@ static void __exit proto_unanswered_exit(void)
 module_init(proto_unanswered_init);
 module_exit(proto_unanswered_exit);
 MODULE_DESCRIPTION("zoo: never ends a request that it started");
-MODULE_LICENSE("GPL");

@@ -59,4 +59,3 @@ static void __exit proto_work_freed_exit(void)
 module_init(proto_work_freed_init);
 module_exit(proto_work_freed_exit);
 MODULE_DESCRIPTION("zoo: frees what holds pending work");
-MODULE_LICENSE("GPL");

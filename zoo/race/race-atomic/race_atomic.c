@@ -57,4 +57,3 @@ static void __exit race_atomic_exit(void)
 module_init(race_atomic_init);
 module_exit(race_atomic_exit);
 MODULE_DESCRIPTION("zoo: timer and thread share an atomic counter");
-MODULE_LICENSE("GPL");

@@ -75,4 +75,3 @@ static void __exit race_bit_spin_lock_exit(void)
 module_init(race_bit_spin_lock_init);
 module_exit(race_bit_spin_lock_exit);
 MODULE_DESCRIPTION("zoo: two threads share a counter under a bit");
-MODULE_LICENSE("GPL");

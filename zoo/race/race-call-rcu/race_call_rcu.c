@@ -62,4 +62,3 @@ static void __exit race_call_rcu_exit(void)
 module_init(race_call_rcu_init);
 module_exit(race_call_rcu_exit);
 MODULE_DESCRIPTION("zoo: takes an object back that was replaced under RCU");
-MODULE_LICENSE("GPL");

@@ -43,4 +43,3 @@ static void __exit race_cancel_work_exit(void)
 module_init(race_cancel_work_init);
 module_exit(race_cancel_work_exit);
 MODULE_DESCRIPTION("zoo: cleans up what a work item counts");
-MODULE_LICENSE("GPL");

@@ -48,4 +48,3 @@ static void __exit race_completion_exit(void)
 module_init(race_completion_init);
 module_exit(race_completion_exit);
 MODULE_DESCRIPTION("zoo: hands a result over by a completion");
-MODULE_LICENSE("GPL");

@@ -70,4 +70,3 @@ static void __exit race_cpu_cpu_exit(void)
 module_init(race_cpu_cpu_init);
 module_exit(race_cpu_cpu_exit);
 MODULE_DESCRIPTION("zoo: threads on two CPUs share a counter");
-MODULE_LICENSE("GPL");

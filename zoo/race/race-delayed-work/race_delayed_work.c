@@ -48,4 +48,3 @@ static void __exit race_delayed_work_exit(void)
 module_init(race_delayed_work_init);
 module_exit(race_delayed_work_exit);
 MODULE_DESCRIPTION("zoo: cancels delayed work that counts");
-MODULE_LICENSE("GPL");

@@ -54,4 +54,3 @@ static void __exit race_flag_bit_exit(void)
 module_init(race_flag_bit_init);
 module_exit(race_flag_bit_exit);
 MODULE_DESCRIPTION("zoo: hands a result over by a bit");
-MODULE_LICENSE("GPL");

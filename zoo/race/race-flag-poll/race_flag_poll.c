@@ -62,4 +62,3 @@ static void __exit race_flag_poll_exit(void)
 module_init(race_flag_poll_init);
 module_exit(race_flag_poll_exit);
 MODULE_DESCRIPTION("zoo: polls a flag");
-MODULE_LICENSE("GPL");

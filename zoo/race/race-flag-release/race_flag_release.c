@@ -54,4 +54,3 @@ static void __exit race_flag_release_exit(void)
 module_init(race_flag_release_init);
 module_exit(race_flag_release_exit);
 MODULE_DESCRIPTION("zoo: hands a result over by a flag");
-MODULE_LICENSE("GPL");

@@ -44,4 +44,3 @@ static void __exit race_flush_work_exit(void)
 module_init(race_flush_work_init);
 module_exit(race_flush_work_exit);
 MODULE_DESCRIPTION("zoo: reads the result of a work item");
-MODULE_LICENSE("GPL");

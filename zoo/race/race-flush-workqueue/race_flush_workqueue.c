@@ -56,4 +56,3 @@ static void __exit race_flush_workqueue_exit(void)
 module_init(race_flush_workqueue_init);
 module_exit(race_flush_workqueue_exit);
 MODULE_DESCRIPTION("zoo: reads the result of a work item after a flush");
-MODULE_LICENSE("GPL");

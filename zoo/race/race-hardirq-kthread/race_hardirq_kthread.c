@@ -72,4 +72,3 @@ static void race_hardirq_kthread_remove(struct pci_dev *pdev)
 
 EDU_DRIVER(race_hardirq_kthread_probe, race_hardirq_kthread_remove);
 MODULE_DESCRIPTION("zoo: interrupt handler and thread share a counter");
-MODULE_LICENSE("GPL");

@@ -62,4 +62,3 @@ static void race_hardirq_timer_remove(struct pci_dev *pdev)
 
 EDU_DRIVER(race_hardirq_timer_probe, race_hardirq_timer_remove);
 MODULE_DESCRIPTION("zoo: interrupt handler and timer share a counter");
-MODULE_LICENSE("GPL");

@@ -52,4 +52,3 @@ static void race_hardirq_work_remove(struct pci_dev *pdev)
 
 EDU_DRIVER(race_hardirq_work_probe, race_hardirq_work_remove);
 MODULE_DESCRIPTION("zoo: interrupt handler and work item share a counter");
-MODULE_LICENSE("GPL");

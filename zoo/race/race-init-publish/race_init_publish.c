@@ -65,4 +65,3 @@ static void __exit race_init_publish_exit(void)
 module_init(race_init_publish_init);
 module_exit(race_init_publish_exit);
 MODULE_DESCRIPTION("zoo: publishes a session");
-MODULE_LICENSE("GPL");

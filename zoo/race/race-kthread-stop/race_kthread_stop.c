@@ -49,4 +49,3 @@ static void __exit race_kthread_stop_exit(void)
 module_init(race_kthread_stop_init);
 module_exit(race_kthread_stop_exit);
 MODULE_DESCRIPTION("zoo: cleans up what a thread counts");
-MODULE_LICENSE("GPL");

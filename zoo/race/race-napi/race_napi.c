@@ -75,4 +75,3 @@ static void __exit race_napi_exit(void)
 module_init(race_napi_init);
 module_exit(race_napi_exit);
 MODULE_DESCRIPTION("zoo: transmit and NAPI poll count packets");
-MODULE_LICENSE("GPL");

@@ -66,4 +66,3 @@ static void __exit race_netdev_exit(void)
 module_init(race_netdev_init);
 module_exit(race_netdev_exit);
 MODULE_DESCRIPTION("zoo: starts a transmit ring anew");
-MODULE_LICENSE("GPL");

@@ -71,4 +71,3 @@ static void __exit race_percpu_hardirq_exit(void)
 module_init(race_percpu_hardirq_init);
 module_exit(race_percpu_hardirq_exit);
 MODULE_DESCRIPTION("zoo: thread and interrupt share a CPU's counter");
-MODULE_LICENSE("GPL");

@@ -59,4 +59,3 @@ static void __exit race_percpu_softirq_exit(void)
 module_init(race_percpu_softirq_init);
 module_exit(race_percpu_softirq_exit);
 MODULE_DESCRIPTION("zoo: thread and tasklet share a CPU's counter");
-MODULE_LICENSE("GPL");

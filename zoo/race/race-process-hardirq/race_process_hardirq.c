@@ -50,4 +50,3 @@ static void race_process_hardirq_remove(struct pci_dev *pdev)
 
 EDU_DRIVER(race_process_hardirq_probe, race_process_hardirq_remove);
 MODULE_DESCRIPTION("zoo: process and interrupt handler share a counter");
-MODULE_LICENSE("GPL");

@@ -62,4 +62,3 @@ static void __exit race_process_kthread_exit(void)
 module_init(race_process_kthread_init);
 module_exit(race_process_kthread_exit);
 MODULE_DESCRIPTION("zoo: process and thread share a setting");
-MODULE_LICENSE("GPL");

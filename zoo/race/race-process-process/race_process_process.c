@@ -56,4 +56,3 @@ static void __exit race_process_process_exit(void)
 module_init(race_process_process_init);
 module_exit(race_process_process_exit);
 MODULE_DESCRIPTION("zoo: two user processes share a position");
-MODULE_LICENSE("GPL");

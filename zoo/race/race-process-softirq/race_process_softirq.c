@@ -50,4 +50,3 @@ static void __exit race_process_softirq_exit(void)
 module_init(race_process_softirq_init);
 module_exit(race_process_softirq_exit);
 MODULE_DESCRIPTION("zoo: process and tasklet share a counter");
-MODULE_LICENSE("GPL");

@@ -59,4 +59,3 @@ static void __exit race_process_timer_exit(void)
 module_init(race_process_timer_init);
 module_exit(race_process_timer_exit);
 MODULE_DESCRIPTION("zoo: process and timer share a counter");
-MODULE_LICENSE("GPL");

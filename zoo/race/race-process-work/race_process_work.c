@@ -61,4 +61,3 @@ static void __exit race_process_work_exit(void)
 module_init(race_process_work_init);
 module_exit(race_process_work_exit);
 MODULE_DESCRIPTION("zoo: process and work item share a counter");
-MODULE_LICENSE("GPL");

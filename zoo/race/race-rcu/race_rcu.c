@@ -75,4 +75,3 @@ static void __exit race_rcu_exit(void)
 module_init(race_rcu_init);
 module_exit(race_rcu_exit);
 MODULE_DESCRIPTION("zoo: marks an object that was replaced under RCU");
-MODULE_LICENSE("GPL");

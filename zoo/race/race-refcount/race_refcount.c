@@ -67,4 +67,3 @@ static void __exit race_refcount_exit(void)
 module_init(race_refcount_init);
 module_exit(race_refcount_exit);
 MODULE_DESCRIPTION("zoo: hands a job over by its reference count");
-MODULE_LICENSE("GPL");

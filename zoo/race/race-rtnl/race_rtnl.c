@@ -70,4 +70,3 @@ static void __exit race_rtnl_exit(void)
 module_init(race_rtnl_init);
 module_exit(race_rtnl_exit);
 MODULE_DESCRIPTION("zoo: open and work item share a counter");
-MODULE_LICENSE("GPL");

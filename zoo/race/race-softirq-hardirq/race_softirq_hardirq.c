@@ -54,4 +54,3 @@ static void race_softirq_hardirq_remove(struct pci_dev *pdev)
 
 EDU_DRIVER(race_softirq_hardirq_probe, race_softirq_hardirq_remove);
 MODULE_DESCRIPTION("zoo: tasklet and interrupt handler share a counter");
-MODULE_LICENSE("GPL");

@@ -61,4 +61,3 @@ static void __exit race_softirq_kthread_exit(void)
 module_init(race_softirq_kthread_init);
 module_exit(race_softirq_kthread_exit);
 MODULE_DESCRIPTION("zoo: tasklet and thread share a setting");
-MODULE_LICENSE("GPL");

@@ -61,4 +61,3 @@ static void __exit race_softirq_timer_exit(void)
 module_init(race_softirq_timer_init);
 module_exit(race_softirq_timer_exit);
 MODULE_DESCRIPTION("zoo: tasklet and timer share a counter");
-MODULE_LICENSE("GPL");

@@ -57,4 +57,3 @@ static void __exit race_softirq_work_exit(void)
 module_init(race_softirq_work_init);
 module_exit(race_softirq_work_exit);
 MODULE_DESCRIPTION("zoo: tasklet and work item share a counter");
-MODULE_LICENSE("GPL");

@@ -50,4 +50,3 @@ static void race_state_remove(struct pci_dev *pdev)
 
 EDU_DRIVER(race_state_probe, race_state_remove);
 MODULE_DESCRIPTION("zoo: sets the credits of an interrupt handler");
-MODULE_LICENSE("GPL");

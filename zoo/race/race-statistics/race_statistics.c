@@ -72,4 +72,3 @@ static void __exit race_statistics_exit(void)
 module_init(race_statistics_init);
 module_exit(race_statistics_exit);
 MODULE_DESCRIPTION("zoo: timer and thread count packets");
-MODULE_LICENSE("GPL");

@@ -45,4 +45,3 @@ static void race_synchronize_irq_remove(struct pci_dev *pdev)
 
 EDU_DRIVER(race_synchronize_irq_probe, race_synchronize_irq_remove);
 MODULE_DESCRIPTION("zoo: starts the count of an interrupt handler anew");
-MODULE_LICENSE("GPL");

@@ -45,4 +45,3 @@ static void __exit race_tasklet_exit_exit(void)
 module_init(race_tasklet_exit_init);
 module_exit(race_tasklet_exit_exit);
 MODULE_DESCRIPTION("zoo: cleans up what a tasklet counts");
-MODULE_LICENSE("GPL");

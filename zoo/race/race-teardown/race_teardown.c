@@ -73,4 +73,3 @@ static void race_teardown_remove(struct pci_dev *pdev)
 
 EDU_DRIVER(race_teardown_probe, race_teardown_remove);
 MODULE_DESCRIPTION("zoo: tears down what an interrupt handler uses");
-MODULE_LICENSE("GPL");

@@ -57,4 +57,3 @@ static void race_threaded_irq_remove(struct pci_dev *pdev)
 
 EDU_DRIVER(race_threaded_irq_probe, race_threaded_irq_remove);
 MODULE_DESCRIPTION("zoo: process and interrupt thread share a counter");
-MODULE_LICENSE("GPL");

@@ -48,4 +48,3 @@ static void __exit race_timer_delete_exit(void)
 module_init(race_timer_delete_init);
 module_exit(race_timer_delete_exit);
 MODULE_DESCRIPTION("zoo: deletes a timer that counts");
-MODULE_LICENSE("GPL");

@@ -67,4 +67,3 @@ static void __exit race_timer_kthread_exit(void)
 module_init(race_timer_kthread_init);
 module_exit(race_timer_kthread_exit);
 MODULE_DESCRIPTION("zoo: timer and thread share a clock");
-MODULE_LICENSE("GPL");

@@ -56,4 +56,3 @@ static void __exit race_timer_work_exit(void)
 module_init(race_timer_work_init);
 module_exit(race_timer_work_exit);
 MODULE_DESCRIPTION("zoo: timer and work item share a counter");
-MODULE_LICENSE("GPL");

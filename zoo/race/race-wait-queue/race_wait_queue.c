@@ -47,4 +47,3 @@ static void __exit race_wait_queue_exit(void)
 module_init(race_wait_queue_init);
 module_exit(race_wait_queue_exit);
 MODULE_DESCRIPTION("zoo: hands a result over by a wait queue");
-MODULE_LICENSE("GPL");

@@ -69,4 +69,3 @@ static void __exit race_work_kthread_exit(void)
 module_init(race_work_kthread_init);
 module_exit(race_work_kthread_exit);
 MODULE_DESCRIPTION("zoo: work item and thread share a counter");
-MODULE_LICENSE("GPL");

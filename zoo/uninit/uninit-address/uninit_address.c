@@ -48,4 +48,3 @@ static void __exit uninit_address_exit(void)
 module_init(uninit_address_init);
 module_exit(uninit_address_exit);
 MODULE_DESCRIPTION("zoo: uses an index that nobody set");
-MODULE_LICENSE("GPL");

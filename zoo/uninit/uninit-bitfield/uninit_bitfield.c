@@ -49,4 +49,3 @@ static void __exit uninit_bitfield_exit(void)
 module_init(uninit_bitfield_init);
 module_exit(uninit_bitfield_exit);
 MODULE_DESCRIPTION("zoo: decides on a bit field that nobody set, in a byte whose other bits were");
-MODULE_LICENSE("GPL");

@@ -64,4 +64,3 @@ static void __exit uninit_cache_exit(void)
 module_init(uninit_cache_init);
 module_exit(uninit_cache_exit);
 MODULE_DESCRIPTION("zoo: decides on a field of a cache object that nobody set");
-MODULE_LICENSE("GPL");

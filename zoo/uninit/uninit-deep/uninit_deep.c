@@ -72,4 +72,3 @@ static void __exit uninit_deep_exit(void)
 module_init(uninit_deep_init);
 module_exit(uninit_deep_exit);
 MODULE_DESCRIPTION("zoo: an undefined value travels through a copy, a mask and two calls to a branch");
-MODULE_LICENSE("GPL");

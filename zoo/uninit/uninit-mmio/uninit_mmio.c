@@ -59,4 +59,3 @@ static void uninit_mmio_remove(struct pci_dev *pdev)
 
 EDU_DRIVER(uninit_mmio_probe, uninit_mmio_remove);
 MODULE_DESCRIPTION("zoo: writes an undefined value to a device register");
-MODULE_LICENSE("GPL");

@@ -47,4 +47,3 @@ static void __exit uninit_stack_exit(void)
 module_init(uninit_stack_init);
 module_exit(uninit_stack_exit);
 MODULE_DESCRIPTION("zoo: decides on a local that its helper left unset on failure");
-MODULE_LICENSE("GPL");

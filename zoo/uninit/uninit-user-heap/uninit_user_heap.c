@@ -52,4 +52,3 @@ static struct miscdevice device = {
 
 module_misc_device(device);
 MODULE_DESCRIPTION("zoo: copies more of a heap buffer to user space than was filled");
-MODULE_LICENSE("GPL");

@@ -47,4 +47,3 @@ static struct miscdevice device = {
 
 module_misc_device(device);
 MODULE_DESCRIPTION("zoo: copies the padding of a local struct to user space");
-MODULE_LICENSE("GPL");
