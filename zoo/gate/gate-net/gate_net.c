@@ -2,9 +2,8 @@
 /*
  * A network driver for QEMU's 82540EM, to show that faults are contained: it sends and does not receive. Each frame is
  * copied into a buffer of the driver's own. Now and then it sends a few beacons, frames that hold nothing but a count.
- * Its mistakes are in the part "Planted faults".
+ * Its mistakes are gate.h's, and plant_race().
  */
-#include <linux/dma-mapping.h>
 #include <linux/etherdevice.h>
 #include <linux/netdevice.h>
 #include <linux/pci.h>
@@ -31,7 +30,6 @@
 #define ZN_COMMAND		0x0b		/* end of packet, checksum of the frame, report */
 #define ZN_DONE			0x1
 
-#define ZN_ENTRIES		32
 #define ZN_BEACON_TIME		msecs_to_jiffies(50)
 #define ZN_BEACONS		4		/* in a row */
 #define ZN_BEACON_BYTES		(ETH_HLEN + 48)
@@ -48,13 +46,8 @@ struct zn_descriptor {
 
 /* A frame on its way. */
 struct zn_frame {
-	struct list_head list;
-	void *buffer;
-	void *scratch;
-	dma_addr_t addr;
-	u32 room;			/* of the buffer */
-	bool freed;			/* by a planted fault */
-	u32 bytes;
+	struct gate_piece piece;	/* its value is the bytes to send */
+	struct gate_buffer buffer;
 };
 
 /* What the driver remembers of each entry of the queue. */
@@ -72,7 +65,7 @@ struct zn_card {
 	struct net_device *net;
 	void __iomem *bar;
 	struct kmem_cache *frames;
-	struct zn_entry *entries[ZN_ENTRIES];
+	struct zn_entry *entries[GATE_ENTRIES];
 	void *beacon;
 	dma_addr_t beacon_addr;
 	struct timer_list timer;
@@ -82,27 +75,11 @@ struct zn_card {
 	dma_addr_t queue_addr;
 	unsigned int tail, head;
 	struct zn_descriptor next;	/* the descriptor that is being built */
-	struct list_head under_way;
 	u32 count;			/* of beacons */
 	unsigned int beacons;		/* that are still to be sent */
 	bool dead;
-
-	/* What only the planted faults look at. */
 	struct gate_plan plan;
-	struct { dma_addr_t addr; u32 bytes; } unmapped[8];
-	unsigned int n_unmapped;
 };
-
-static void zn_note_unmapped(struct zn_card *d, const struct zn_frame *f);
-static void plant_race(struct zn_card *d, const struct zn_frame *f);
-static void plant_overflow(struct zn_entry *entry);
-static unsigned int plant_oob_queue(struct zn_card *d);
-static void plant_stale_list(struct zn_card *d, struct zn_frame *f);
-static void plant_use_after_free(struct zn_frame *f);
-static void plant_dma_reuse(struct zn_frame *f);
-static void plant_dma_freed(struct zn_frame *f);
-static dma_addr_t plant_double_unmap(struct zn_card *d, struct zn_frame *f);
-static unsigned int plant_uninit_data(u32 bytes);
 
 /* ---- Descriptors, under the lock ---- */
 
@@ -118,10 +95,10 @@ static noinline void zn_load(struct zn_card *d, struct zn_frame *f, bool overflo
 	struct zn_entry *entry = d->entries[d->tail];
 
 	entry->frame = f;
-	entry->part[0] = f ? f->bytes : ZN_BEACON_BYTES;
+	entry->part[0] = f ? f->piece.value : ZN_BEACON_BYTES;
 	entry->part[1] = 0;
 	if (overflow)
-		plant_overflow(entry);
+		plant_overflow(entry->part, sizeof(*entry), 200);
 	d->next.checksum = 0;
 	d->next.command = ZN_COMMAND;
 	d->next.status = 0;
@@ -137,13 +114,19 @@ static noinline void zn_send(struct zn_card *d, unsigned int beyond)
 	entry->sent[entry->times++ % ARRAY_SIZE(entry->sent)] = d->next;
 	entry->when = jiffies;
 	memcpy(&d->queue[d->tail + beyond], &d->next, sizeof(d->next)); /* BUG: oob-queue */
-	d->tail = (d->tail + 1) % ZN_ENTRIES;
+	d->tail = (d->tail + 1) % GATE_ENTRIES;
 	writel(d->tail, d->bar + ZN_TDT);
+}
+
+/* True where it would harm somebody to send again what the queue's next entry was. */
+static bool zn_is_harmful(struct zn_card *d)
+{
+	return le16_to_cpu(d->queue[d->tail].bytes) > ZN_BEACON_BYTES;
 }
 
 static unsigned int zn_room(struct zn_card *d)
 {
-	return (d->head + ZN_ENTRIES - d->tail - 1) % ZN_ENTRIES;
+	return (d->head + GATE_ENTRIES - d->tail - 1) % GATE_ENTRIES;
 }
 
 /* ---- Beacons, under the lock ---- */
@@ -192,13 +175,9 @@ static noinline struct zn_frame *zn_frame_of(struct zn_card *d, struct sk_buff *
 
 	if (!f)
 		return NULL;
-	f->room = skb->len;
-	f->freed = false;
-	f->scratch = NULL;
 	if (mistake != GATE_UNINIT)
-		f->bytes = skb->len;
-	f->buffer = kmalloc(f->room, GFP_ATOMIC);
-	if (f->buffer)
+		f->piece.value = skb->len;
+	if (gate_buffer_make(&f->buffer, skb->len))
 		return f;
 	kmem_cache_free(d->frames, f);
 	return NULL;
@@ -207,10 +186,25 @@ static noinline struct zn_frame *zn_frame_of(struct zn_card *d, struct sk_buff *
 /* A frame that nobody has any more. */
 static void zn_drop(struct zn_card *d, struct zn_frame *f)
 {
-	if (!f->freed)
-		kfree(f->buffer);
-	kfree(f->scratch);
+	gate_buffer_free(&f->buffer);
 	kmem_cache_free(d->frames, f);
+}
+
+/* Lets beacons begin and aims without the lock, until a beacon is aimed at before the frame is sent. */
+static noinline void plant_race(struct zn_card *d, const struct zn_frame *f)
+{
+	unsigned int tries;
+	unsigned long flags;
+
+	for (tries = 0; tries < 1000; tries++) {
+		spin_lock_irqsave(&d->lock, flags);
+		zn_beacon_begin(d);
+		spin_unlock_irqrestore(&d->lock, flags);
+		zn_aim(d, f->piece.addr, f->piece.value); /* BUG: race */
+		gate_linger();
+		if (le64_to_cpu(d->next.addr) != f->piece.addr)
+			break;
+	}
 }
 
 static netdev_tx_t zn_xmit(struct sk_buff *skb, struct net_device *net)
@@ -221,43 +215,44 @@ static netdev_tx_t zn_xmit(struct sk_buff *skb, struct net_device *net)
 	struct zn_frame *f = zn_frame_of(d, skb, mistake);
 	unsigned int skip = 0;
 	unsigned long flags;
+	struct gate_buffer *b;
 	dma_addr_t addr;
 
 	if (!f)
 		goto no_frame;
 	if (mistake == GATE_STALE_LIST)
-		plant_stale_list(d, f);
-	if (f->bytes > ETH_FRAME_LEN) /* BUG: uninit */
+		f->piece.value = plant_stale_list(d->frames, f->piece.value, -1 - (s64)gate_variant(2, 16));
+	if (f->piece.value > ETH_FRAME_LEN) /* BUG: uninit */
 		goto no_good;
+	b = &f->buffer;
 	if (mistake == GATE_UNINIT_DATA)
-		skip = plant_uninit_data(f->room);
-	memcpy(f->buffer + skip, skb->data + skip, f->room - skip);
+		skip = 32 + gate_variant(1, b->bytes / 2);
+	memcpy(b->data + skip, skb->data + skip, b->bytes - skip);
 	if (mistake == GATE_USE_AFTER_FREE)
-		plant_use_after_free(f);
-	f->addr = dma_map_single(dev, f->buffer, f->room, DMA_TO_DEVICE); /* BUG: uninit-data */
-	if (dma_mapping_error(dev, f->addr))
+		plant_use_after_free(b, 12 + gate_variant(1, 12));
+	addr = dma_map_single(dev, b->data, b->bytes, DMA_TO_DEVICE); /* BUG: uninit-data */
+	if (dma_mapping_error(dev, addr))
 		goto no_good;
-	addr = f->addr;
+	f->piece.addr = addr;
 	if (mistake == GATE_DMA_REUSE)
-		plant_dma_reuse(f);
+		plant_dma_reuse(b, 12 + gate_variant(1, 32));
 	if (mistake == GATE_DMA_FREED)
-		plant_dma_freed(f);
+		plant_dma_freed(b);
 	if (mistake == GATE_RACE)
 		plant_race(d, f);
-
 	spin_lock_irqsave(&d->lock, flags);
 	if (d->dead || !zn_room(d)) {
 		spin_unlock_irqrestore(&d->lock, flags);
-		dma_unmap_single(dev, f->addr, f->room, DMA_TO_DEVICE);
+		dma_unmap_single(dev, addr, b->bytes, DMA_TO_DEVICE);
 		goto no_good;
 	}
 	if (mistake == GATE_DOUBLE_UNMAP)
-		addr = plant_double_unmap(d, f);
-	list_add_tail(&f->list, &d->under_way);
+		addr = plant_double_unmap(&d->plan, dev, addr);
+	list_add_tail(&f->piece.list, &d->plan.under_way);
 	if (mistake != GATE_RACE)
-		zn_aim(d, addr, f->bytes);
+		zn_aim(d, addr, f->piece.value);
 	zn_load(d, f, mistake == GATE_OVERFLOW);
-	zn_send(d, mistake == GATE_OOB_QUEUE ? plant_oob_queue(d) : 0);
+	zn_send(d, mistake == GATE_OOB_QUEUE ? plant_oob_queue(&d->plan, d->tail, zn_is_harmful(d)) : 0);
 	/* Beacons want some room as well. */
 	if (zn_room(d) < 4)
 		netif_stop_queue(net);
@@ -282,7 +277,7 @@ static void zn_reclaim(struct zn_card *d, bool all)
 		if (!all && !(READ_ONCE(d->queue[d->head].status) & ZN_DONE))
 			break;
 		dma_rmb();
-		d->head = (d->head + 1) % ZN_ENTRIES;
+		d->head = (d->head + 1) % GATE_ENTRIES;
 		entry->frame = NULL;
 		if (!f) {
 			d->beacons--;
@@ -290,9 +285,9 @@ static void zn_reclaim(struct zn_card *d, bool all)
 				zn_beacon_next(d);
 			continue;
 		}
-		list_del(&f->list);
-		dma_unmap_single(&d->pdev->dev, f->addr, f->room, DMA_TO_DEVICE);
-		zn_note_unmapped(d, f);
+		list_del(&f->piece.list);
+		dma_unmap_single(&d->pdev->dev, f->piece.addr, f->buffer.bytes, DMA_TO_DEVICE);
+		gate_note_unmapped(&d->plan, f->piece.addr, f->buffer.bytes);
 		zn_drop(d, f);
 	}
 }
@@ -306,7 +301,7 @@ static irqreturn_t zn_interrupt(int irq, void *data)
 		return IRQ_NONE;
 	spin_lock(&d->lock);
 	zn_reclaim(d, false);
-	if (zn_room(d) >= ZN_ENTRIES / 2 && !d->dead)
+	if (zn_room(d) >= GATE_ENTRIES / 2 && !d->dead)
 		netif_wake_queue(d->net);
 	spin_unlock(&d->lock);
 	return IRQ_HANDLED;
@@ -354,7 +349,7 @@ static void zn_start(struct zn_card *d)
 	writel(ZN_CTRL_LINK, d->bar + ZN_CTRL);
 	writel(lower_32_bits(d->queue_addr), d->bar + ZN_TDBAL);
 	writel(upper_32_bits(d->queue_addr), d->bar + ZN_TDBAH);
-	writel(ZN_ENTRIES * sizeof(*d->queue), d->bar + ZN_TDLEN);
+	writel(GATE_ENTRIES * sizeof(*d->queue), d->bar + ZN_TDLEN);
 	writel(0, d->bar + ZN_TDH);
 	writel(0, d->bar + ZN_TDT);
 	writel(0x0060200a, d->bar + ZN_TIPG);
@@ -366,18 +361,11 @@ static int zn_tables(struct zn_card *d)
 {
 	struct device *dev = &d->pdev->dev;
 	struct ethhdr *head;
-	unsigned int i;
 
-	/* Hardly anybody else has reclaimable memory of these sizes, so that a fault does no harm to others. */
-	d->frames = kmem_cache_create("zn_frame", sizeof(struct zn_frame), 0, SLAB_RECLAIM_ACCOUNT, NULL);
-	if (!d->frames)
+	d->frames = gate_cache("zn_frame", sizeof(struct zn_frame));
+	if (!d->frames || gate_entries_make((void **)d->entries, sizeof(struct zn_entry)))
 		return -ENOMEM;
-	for (i = 0; i < ZN_ENTRIES; i++) {
-		d->entries[i] = kzalloc(sizeof(struct zn_entry), GFP_KERNEL | __GFP_RECLAIMABLE);
-		if (!d->entries[i])
-			return -ENOMEM;
-	}
-	d->queue = dma_alloc_coherent(dev, ZN_ENTRIES * sizeof(*d->queue), &d->queue_addr, GFP_KERNEL);
+	d->queue = dma_alloc_coherent(dev, GATE_ENTRIES * sizeof(*d->queue), &d->queue_addr, GFP_KERNEL);
 	d->beacon = dma_alloc_coherent(dev, ZN_BEACON_BYTES, &d->beacon_addr, GFP_KERNEL);
 	if (!d->queue || !d->beacon)
 		return -ENOMEM;
@@ -391,12 +379,10 @@ static int zn_tables(struct zn_card *d)
 static void zn_tables_free(struct zn_card *d)
 {
 	struct device *dev = &d->pdev->dev;
-	unsigned int i;
 
-	for (i = 0; i < ZN_ENTRIES; i++)
-		kfree(d->entries[i]);
+	gate_entries_free((void **)d->entries);
 	if (d->queue)
-		dma_free_coherent(dev, ZN_ENTRIES * sizeof(*d->queue), d->queue, d->queue_addr);
+		dma_free_coherent(dev, GATE_ENTRIES * sizeof(*d->queue), d->queue, d->queue_addr);
 	if (d->beacon)
 		dma_free_coherent(dev, ZN_BEACON_BYTES, d->beacon, d->beacon_addr);
 	kmem_cache_destroy(d->frames);
@@ -426,8 +412,7 @@ static int zn_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	d->pdev = pdev;
 	d->net = net;
 	spin_lock_init(&d->lock);
-	spin_lock_init(&d->plan.lock);
-	INIT_LIST_HEAD(&d->under_way);
+	gate_plan_init(&d->plan);
 	timer_setup(&d->timer, zn_timer, 0);
 	err = -ENOMEM;
 	d->bar = pcim_iomap(pdev, 0, 0);
@@ -486,137 +471,3 @@ static struct pci_driver zn_driver = {
 };
 module_pci_driver(zn_driver);
 MODULE_DESCRIPTION("zoo: a network driver in which faults can be planted");
-MODULE_LICENSE("GPL");
-
-/* ---- Planted faults ---- */
-
-/* Remembers what is unmapped, as a driver must not; under the lock. */
-static void zn_note_unmapped(struct zn_card *d, const struct zn_frame *f)
-{
-	unsigned int at = d->n_unmapped++ % ARRAY_SIZE(d->unmapped);
-
-	d->unmapped[at].addr = f->addr;
-	d->unmapped[at].bytes = f->room;
-}
-
-/* Lets beacons begin and aims without the lock, until a beacon is aimed at before the frame is sent. */
-static noinline void plant_race(struct zn_card *d, const struct zn_frame *f)
-{
-	unsigned int tries, delay = (100 + gate_variant(1, 900)) * NSEC_PER_USEC;
-	unsigned long flags;
-
-	for (tries = 0; tries < 1000; tries++) {
-		u64 until = ktime_get_ns() + delay;
-
-		spin_lock_irqsave(&d->lock, flags);
-		zn_beacon_begin(d);
-		spin_unlock_irqrestore(&d->lock, flags);
-		zn_aim(d, f->addr, f->bytes); /* BUG: race */
-		/* Delay loops are not calibrated on every CPU of an emulated machine. */
-		while (ktime_get_ns() < until)
-			cpu_relax();
-		if (le64_to_cpu(d->next.addr) != f->addr)
-			break;
-	}
-}
-
-/* Takes the bytes of an entry for its words, and so writes the lead of the entry behind it. */
-static noinline void plant_overflow(struct zn_entry *entry)
-{
-	unsigned int i, words = (roundup_pow_of_two(sizeof(*entry)) - offsetof(struct zn_entry, part)) / 4 + 1;
-	u32 *part = zoo_hide(&entry->part[0]);
-
-	for (i = 2; i < words; i++)
-		part[i] = 1 + gate_variant(1, 200); /* BUG: overflow */
-}
-
-/* Writes behind the queue; what the card gets is what was in the entry before, which must be a whole frame to matter. */
-static noinline unsigned int plant_oob_queue(struct zn_card *d)
-{
-	if (le16_to_cpu(d->queue[d->tail].bytes) <= ZN_BEACON_BYTES) {
-		gate_again(&d->plan);
-		return 0;
-	}
-	return ZN_ENTRIES - d->tail + gate_variant(1, ZN_ENTRIES);
-}
-
-/* Makes pieces of a frame, gives them up, and goes on with the last of them. */
-static noinline void plant_stale_list(struct zn_card *d, struct zn_frame *f)
-{
-	struct zn_frame *piece, *next;
-	unsigned int i, pieces = 2 + gate_variant(1, 3);
-	LIST_HEAD(list);
-
-	for (i = 1; i <= pieces; i++) {
-		piece = kmem_cache_alloc(d->frames, GFP_ATOMIC);
-		if (!piece)
-			break;
-		piece->bytes = f->bytes - i * (1 + gate_variant(2, 16));
-		list_add_tail(&piece->list, &list);
-	}
-	list_for_each_entry_safe(piece, next, &list, list) {
-		kmem_cache_free(d->frames, piece);
-		if (list_is_last(&next->list, &list))
-			f->bytes = piece->bytes; /* BUG: stale-list */
-	}
-}
-
-/* Gives the buffer back too early and stamps it. */
-static noinline void plant_use_after_free(struct zn_frame *f)
-{
-	u32 *buffer = zoo_hide(f->buffer);
-
-	kfree(f->buffer);
-	buffer[12 + gate_variant(1, 12)] = 0x7a6f6f00 + seed; /* BUG: use-after-free */
-	f->freed = true;
-}
-
-/* Stamps a buffer that the device has. */
-static noinline void plant_dma_reuse(struct zn_frame *f)
-{
-	((u32 *)f->buffer)[12 + gate_variant(1, 32)] = 0x7a6f6f00 + seed; /* BUG: dma-reuse */
-}
-
-/* Gives back a buffer that the device has, and uses its memory otherwise. */
-static noinline void plant_dma_freed(struct zn_frame *f)
-{
-	kfree(f->buffer); /* BUG: dma-freed */
-	f->freed = true;
-	f->scratch = kmalloc(f->room, GFP_ATOMIC);
-	if (f->scratch)
-		memset(f->scratch, 1 + gate_variant(1, 255), f->room);
-}
-
-static bool zn_is_under_way(struct zn_card *d, dma_addr_t addr)
-{
-	struct zn_frame *f;
-
-	list_for_each_entry(f, &d->under_way, list) {
-		if (f->addr == addr)
-			return true;
-	}
-	return false;
-}
-
-/* Takes the mapping of a frame that is gone for this one's, and unmaps it again. */
-static noinline dma_addr_t plant_double_unmap(struct zn_card *d, struct zn_frame *f)
-{
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_SIZE(d->unmapped); i++) {
-		unsigned int at = (i + gate_variant(1, 8)) % ARRAY_SIZE(d->unmapped);
-
-		if (!d->unmapped[at].bytes || d->unmapped[at].addr == f->addr ||
-		    zn_is_under_way(d, d->unmapped[at].addr))
-			continue;
-		dma_unmap_single(&d->pdev->dev, d->unmapped[at].addr, d->unmapped[at].bytes, DMA_TO_DEVICE); /* BUG: double-unmap */
-		return d->unmapped[at].addr;
-	}
-	return f->addr;
-}
-
-/* Leaves the frame's first bytes out. */
-static noinline unsigned int plant_uninit_data(u32 bytes)
-{
-	return 32 + gate_variant(1, bytes / 2);
-}

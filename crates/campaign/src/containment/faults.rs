@@ -32,13 +32,16 @@ pub fn of(zoo: &Path, driver: &str) -> Result<Vec<Fault>, HostError> {
         let path = folder.join(name);
         fs::read_to_string(&path).map_err(HostError::io("read", path.display()))
     };
-    let source = read(&format!("{}.c", driver.replace('-', "_")))?;
+    // A fault is in the driver, or in what the drivers share.
+    let sources = [read(&format!("{}.c", driver.replace('-', "_")))?, read("../../lib/gate.h")?];
     let bad = |why: String| HostError::Run(format!("{}/faults.json: {why}", folder.display()));
     let mut faults: Vec<Fault> =
         serde_json::from_str(&read("faults.json")?).map_err(|error| bad(error.to_string()))?;
     for fault in &mut faults {
-        let line = source.lines().position(|line| line.contains(&fault.line_marker));
-        let line = line.ok_or_else(|| bad(format!("no line holds '{}'", fault.line_marker)))?;
+        let mut lines = sources
+            .iter()
+            .filter_map(|source| source.lines().position(|line| line.contains(&fault.line_marker)));
+        let line = lines.next().ok_or_else(|| bad(format!("no line holds '{}'", fault.line_marker)))?;
         fault.line = line as u32 + 1;
     }
     Ok(faults)
