@@ -9,7 +9,7 @@ use guardrail_vm::{Cache, kbuild, kernels, packages::Packages, runtime};
 use libtest_mimic::Failed;
 use std::path::Path;
 
-/// Functions of the bad twin, the text of the report, and the first bytes of the instruction that it names.
+/// Functions of `stores.c`, the text of the report, and the first bytes of the instruction that it names.
 const KINDS: [(&str, &str, &[u8]); 15] = [
     ("do_byte", "write of 1 bytes", &[0xc6, 0x47, 0x03, 0x11]),
     ("do_word", "write of 2 bytes", &[0x66, 0xc7, 0x47, 0x06, 0x22, 0x11]),
@@ -65,7 +65,7 @@ pub fn checked(kernel: &str) -> Result<(), Failed> {
     if !printed.contains("domain 1 (stores_ok)") || printed.contains("violation:") {
         return Err(format!("the good twin is not silent, or not there:\n{printed}").into());
     }
-    let (object, path) = guard("stores_bad")?;
+    let (object, path) = guard("stores")?;
     each_reported(&object, &Lab::with_driver("stores", kernel, &path, &[])?.prints(LOG))
 }
 
