@@ -62,6 +62,11 @@ static void put_in(struct list_head *new, struct list_head *head)
 /* The check before the function returns, which must be its last statement. */
 #define FRAME_GOES() guardrail_frame_slow((unsigned long)__builtin_frame_address(0), ONE, _THIS_IP_)
 
+/* Longer than a guest with little processor time needs for an entry of this file. */
+#define LATER (10 * HZ)
+/* Soon after: what an ended entry left behind runs before the test looks. */
+#define SOON HZ
+
 /* Passes all objects to the kernel; those that the arguments name are not taken back. */
 static noinline void with_objects(bool works, bool timers, bool waits, bool lists)
 {
@@ -72,11 +77,11 @@ static noinline void with_objects(bool works, bool timers, bool waits, bool list
 
 	INIT_DELAYED_WORK_ONSTACK(&work, run);
 	does(guardrail_custom_work_queued, &work, (void *)1);
-	schedule_delayed_work(&work, HZ / 20);
+	schedule_delayed_work(&work, LATER);
 	timer_setup_on_stack(&timer, expire, 0);
 	guardrail_create_object(ONE, (unsigned long)&timer, sizeof(timer), 1 << 10);
 	does(guardrail_custom_timer_on_stack, &timer, NULL);
-	mod_timer(&timer, jiffies + HZ / 20);
+	mod_timer(&timer, jiffies + LATER);
 	does(guardrail_custom_wait_wanted, &wait, NULL);
 	prepare_to_wait(&queue, &wait, TASK_UNINTERRUPTIBLE);
 	does(guardrail_custom_wait_begins, &wait, &queue);
@@ -99,8 +104,11 @@ static noinline void with_objects(bool works, bool timers, bool waits, bool list
 	}
 	if (!lists)
 		list_del(&entry);
-	if (works && timers && waits && lists)
+	if (works && timers && waits && lists) {
+		mod_delayed_work(system_wq, &work, SOON);
+		mod_timer(&timer, jiffies + SOON);
 		guardrail_unwind(ONE);
+	}
 	FRAME_GOES();
 	EXPECT(!atomic_read(&guardrail_frames));
 	/* They were reported, and the entry continues. */
@@ -168,7 +176,7 @@ static void frames(void)
 	EXPECT(reported(true, true, true, false) == 3);
 	/* The entry is ended in the middle of it. */
 	EXPECT(reported(true, true, true, true) == 0 && !waitqueue_active(&queue) && list_empty(&items) && !atomic_read(&guardrail_frames));
-	msleep(200);
+	msleep(2 * MSEC_PER_SEC);
 	EXPECT(!ran);
 	before = guardrail_violations(ONE);
 	if (guardrail_enter(&plain, &record) == 0) {
