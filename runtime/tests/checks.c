@@ -66,6 +66,9 @@ static void stores(void)
 	EXPECT(!inline_check(p + 128, GUARDRAIL_TAG(ONE, GUARDRAIL_WRITE)));
 	EXPECT(test_store(p + 128, 4, ONE) && test_store(p + 124, 8, ONE) && !test_store(p + 130, 4, ONE));
 	EXPECT(test_store(p + 141, 1, ONE) && !test_store(p + 140, 2, ONE) && !test_store(p + 142, 1, ONE));
+	/* A buffer of the size of a slot lies in two; the bytes behind it are in the second. */
+	EXPECT(!guardrail_grant_fresh(ONE, p + 196, 8));
+	EXPECT(test_store(p + 196, 8, ONE) && !test_store(p + 204, 4, ONE) && !test_store(p + 192, 4, ONE));
 	EXPECT(!guardrail_revoke(ONE, p, 256));
 	kfree((void *)p);
 	test_result("stores", true);

@@ -71,6 +71,38 @@ static void halves(void)
 	test_result("half slots", true);
 }
 
+static bool none_writable(unsigned long offset, unsigned long n)
+{
+	while (n--)
+		if (guardrail_check_write(ONE, at(offset + n), 1))
+			return false;
+	return true;
+}
+
+/* Ranges of up to three slots from each byte of a slot: no byte beside one changes, also where both ends cut a slot. */
+static void cut_slots(void)
+{
+	unsigned long from, n;
+
+	for (from = 64; from < 64 + GUARDRAIL_SLOT; from++) {
+		for (n = 1; n <= 3 * GUARDRAIL_SLOT; n++) {
+			unsigned long end = from + n;
+
+			EXPECT(!guardrail_grant_fresh(ONE, at(from), n));
+			EXPECT(guardrail_check_write(ONE, at(from), n));
+			EXPECT(none_writable(56, from - 56) && none_writable(end, 104 - end));
+			EXPECT(!guardrail_grant_fresh(ONE, at(56), 48));
+			EXPECT(!guardrail_revoke(ONE, at(from), n));
+			EXPECT(none_writable(from, n));
+			EXPECT(guardrail_check_write(ONE, at(56), from - 56) && guardrail_check_write(ONE, at(end), 104 - end));
+			clean();
+			/* The next range needs other masks. */
+			guardrail_revoke_all(ONE);
+		}
+	}
+	test_result("ranges that cut slots", true);
+}
+
 static void single_bytes(void)
 {
 	struct guardrail_usage usage;
@@ -111,14 +143,6 @@ static void single_bytes(void)
 	guardrail_usage(&usage);
 	EXPECT(!usage.masks);
 	test_result("single bytes", true);
-}
-
-static bool none_writable(unsigned long offset, unsigned long n)
-{
-	while (n--)
-		if (guardrail_check_write(ONE, at(offset + n), 1))
-			return false;
-	return true;
 }
 
 /* Sets of bytes for which there is no mask any more: the first n of a slot. */
@@ -451,6 +475,7 @@ void test_rights(void)
 	}
 	whole_slots();
 	halves();
+	cut_slots();
 	single_bytes();
 	many_masks();
 	mixed_words();
