@@ -1,5 +1,5 @@
 # `make test` is everything that must hold before a change lands; `make test ONLY=gate` runs one step of it.
-.PHONY: test check-style fuzz bench clean
+.PHONY: test fuzz bench clean
 
 test:
 	@scripts/test $(if $(ONLY),"$(ONLY)")

@@ -1,5 +1,5 @@
-//! What a checker is, and everything that it is called with. The author of a checker needs to read no other
-//! file.
+//! What a checker is, and everything that it is called with. The author of a checker needs to read only this
+//! file, and `effect.rs` of the crate `guardrail-knowledge` for the effects of calls.
 //!
 //! # Lifecycle
 //!
