@@ -111,6 +111,11 @@ fn docs_name_paths_that_exist() {
 }
 
 #[test]
+fn docs_list_kinds_of_findings() {
+    compare("kind", &docs::unlisted());
+}
+
+#[test]
 fn sentences_are_short() {
     compare("sentences", &prose::long());
 }

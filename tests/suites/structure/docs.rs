@@ -1,6 +1,7 @@
 //! Paths that docs name.
 
 use crate::{Found, files, read, root};
+use guardrail_finding::kinds::KINDS;
 use guardrail_host::zoo;
 use std::path::Path;
 
@@ -28,6 +29,30 @@ pub fn missing() -> Found {
             code_paths(&text).into_iter().filter(|path| !root().join(path).exists() && !is_driver(path));
         for path in links.chain(paths) {
             found.insert(format!("{page} names {path}"), "there is no such file".to_owned());
+        }
+    }
+    found
+}
+
+/// Kinds of findings that the page of reports does not list, and kinds of zoo drivers that have no help.
+pub fn unlisted() -> Found {
+    const PAGE: &str = "docs/use/reports.md";
+    let page = read(PAGE);
+    let mut found: Found = KINDS
+        .iter()
+        .filter(|kind| !page.contains(&format!("`{}`", kind.name)))
+        .map(|kind| (kind.name.to_owned(), format!("{PAGE} does not list it")))
+        .collect();
+    for path in files("zoo", &["expect.json"]) {
+        let expected: serde_json::Value =
+            serde_json::from_str(&read(&path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+        if let Some(name) =
+            expected["kind"].as_str().filter(|name| KINDS.iter().all(|kind| kind.name != *name))
+        {
+            found.insert(
+                name.to_owned(),
+                format!("{path} expects it, and crates/finding/src/kinds.rs has no help"),
+            );
         }
     }
     found
