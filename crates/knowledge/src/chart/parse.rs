@@ -91,6 +91,12 @@ pub fn file(name: &str, text: &str) -> Result<Vec<Draft>, ChartError> {
             }
             reader.close(pass).map_err(at(*line))?;
         }
+        if let Some(key) = reader.unused_key() {
+            let declares =
+                |text: &str| text.starts_with("key ") && text.split_whitespace().any(|word| word == key);
+            let line = body.iter().find(|(_, _, text)| declares(text)).map_or(*line, |(line, ..)| *line);
+            return Err(at(line)(format!("no call or callback has a parameter '{key}'")));
+        }
         drafts.push(reader.draft);
     }
     Ok(drafts)
@@ -189,6 +195,16 @@ impl Reader {
         (1..=MAX_KEYS).contains(&keys.len()).then_some(()).ok_or(format!("a key has one or {MAX_KEYS} parts"))
     }
 
+    /// A part of the key that no call and no callback has.
+    fn unused_key(&self) -> Option<&str> {
+        let Draft { chart, rules, .. } = &self.draft;
+        let used = |part: usize| {
+            rules.iter().any(|rule| rule.keys[part].is_some())
+                || chart.callbacks.iter().any(|callback| callback.keys[part].is_some())
+        };
+        (0..chart.keys.len()).find(|&part| !used(part)).map(|part| chart.keys[part].as_str())
+    }
+
     fn state(&mut self, indent: usize, rest: &str) -> Parsed<()> {
         let (name, mut rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         if !is_name(name) || name == "any" {
@@ -250,7 +266,11 @@ impl Reader {
         let mut found = (0..states.len()).filter(fits);
         match (found.next(), found.next()) {
             (Some(state), None) => Ok(state),
-            (None, _) => Err(format!("there is no state {path}")),
+            (None, _) => {
+                let known: Vec<String> =
+                    (0..states.len()).map(|state| self.draft.chart.path(state)).collect();
+                Err(format!("there is no state {path}; there are {}", known.join(", ")))
+            }
             _ => Err(format!("there are several states {path}; say which with their parents' names")),
         }
     }
@@ -279,9 +299,12 @@ impl Reader {
     }
 
     fn callbacks(&self, text: &str) -> Parsed<Set> {
-        text.split('|').try_fold(0, |set, name| {
-            let at = self.draft.chart.callbacks.iter().position(|callback| callback.name == name);
-            at.map(|at| set | 1 << at).ok_or(format!("there is no callback {name}"))
+        let known: Vec<&str> =
+            self.draft.chart.callbacks.iter().map(|callback| callback.name.as_str()).collect();
+        text.split('|').try_fold(0, |set, name| match known.iter().position(|known| *known == name) {
+            Some(at) => Ok(set | 1 << at),
+            None if known.is_empty() => Err(format!("there is no callback {name}, nor any other")),
+            None => Err(format!("there is no callback {name}; there are {}", known.join(", "))),
         })
     }
 
@@ -305,7 +328,7 @@ impl Reader {
             (Some("from"), Some(list), None) => from.extend(list.split('|').map(str::to_owned)),
             _ => return Err("expected 'from FUNCTION|FUNCTION' before the colon".to_owned()),
         }
-        let keys = self.bind(&params, &bindings)?;
+        let keys = self.bind(&name, &params, &bindings)?;
         let place =
             |key: &Option<String>| key.as_ref().map(|key| params.iter().position(|param| param == key));
         let mut registers = Vec::new();
@@ -325,11 +348,7 @@ impl Reader {
             match word {
                 "turns" => {
                     let by = next()?;
-                    if !params.iter().any(|param| Some(param.as_str()) == by.split('.').next())
-                        || by.split('.').count() == 2
-                    {
-                        return Err(format!("'{by}' should be PARAMETER or PARAMETER.struct.member"));
-                    }
+                    is_place(by, &callback.name, &params)?;
                     turns = Some(by.to_owned());
                 }
                 "in" => callback.states = self.states(next()?)?,
@@ -401,7 +420,7 @@ impl Reader {
         let mut head = head;
         loop {
             let Signature { name: function, params, bindings, after } = signature(head)?;
-            let keys = self.bind(&params, &bindings)?;
+            let keys = self.bind(&function, &params, &bindings)?;
             let rule = Rule { function, params, keys, when, from, to, nowait, wakes, waits, hand };
             self.draft.rules.push(rule);
             match after.trim().strip_prefix(',') {
@@ -413,15 +432,19 @@ impl Reader {
     }
 
     /// Where each part of the key is: as a binding states, or the parameter with the key's name.
-    fn bind(&self, params: &[String], bindings: &[(String, String)]) -> Parsed<Vec<Option<String>>> {
+    fn bind(
+        &self,
+        function: &str,
+        params: &[String],
+        bindings: &[(String, String)],
+    ) -> Parsed<Vec<Option<String>>> {
         let keys = &self.draft.chart.keys;
         for (key, value) in bindings {
-            let param = value.split('.').next().unwrap_or("");
-            if !keys.contains(key) || value != "current" && !params.iter().any(|known| known == param) {
-                return Err(format!("'{key}={value}' names no key or no parameter"));
+            if !keys.contains(key) {
+                return Err(format!("'{key}' is no part of the key; there are {}", keys.join(", ")));
             }
-            if value.split('.').count() == 2 {
-                return Err(format!("'{value}' should be PARAMETER or PARAMETER.struct.member"));
+            if value != "current" {
+                is_place(value, function, params)?;
             }
         }
         let part = |key: &String| {
@@ -429,6 +452,18 @@ impl Reader {
             bound.or_else(|| params.iter().find(|param| *param == key)).cloned()
         };
         Ok(keys.iter().map(part).collect())
+    }
+}
+
+/// Checks a `PARAM` or `PARAM.struct.member` of a function.
+fn is_place(text: &str, function: &str, params: &[String]) -> Parsed<()> {
+    let param = text.split('.').next().unwrap_or(text);
+    if !params.iter().any(|known| known == param) {
+        return Err(format!("'{param}' is no parameter of {function}({})", params.join(", ")));
+    }
+    match text.split('.').count() {
+        2 => Err(format!("'{text}' should be PARAMETER or PARAMETER.struct.member")),
+        _ => Ok(()),
     }
 }
 

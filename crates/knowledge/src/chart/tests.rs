@@ -81,13 +81,15 @@ fn bad_lines_are_named() {
     assert_eq!(wrong("state any"), "'any' names no state");
     assert_eq!(wrong("key l m"), "a key has one or 2 parts");
     assert_eq!(wrong("call f(k) x"), "expected a colon");
-    assert_eq!(wrong("call f(k): y"), "there is no state y");
-    assert_eq!(wrong("call f(k): x -> y"), "there is no state y");
-    assert_eq!(wrong("call f(k): x wakes d"), "there is no callback d");
+    assert_eq!(wrong("call f(k): y"), "there is no state y; there are x");
+    assert_eq!(wrong("call f(k): x -> y"), "there is no state y; there are x");
+    assert_eq!(wrong("call f(k): x wakes d"), "there is no callback d; there are c");
     assert_eq!(wrong("call f(k): x wakes"), "'wakes' lacks the names of callbacks");
     assert_eq!(wrong("call f(k): x maybe"), "'maybe' is not one of ->, nowait, wakes, waits, lends, gives");
     assert_eq!(wrong("call f(k) if done: x"), "expected 'if zero' or 'if nonzero'");
-    assert_eq!(wrong("call f(p; k=q): x"), "'k=q' names no key or no parameter");
+    assert_eq!(wrong("call f(p; k=q): x"), "'q' is no parameter of f(p)");
+    assert_eq!(wrong("call f(p; l=p): x"), "'l' is no part of the key; there are k");
+    assert_eq!(wrong("callback d(p): in x turns q"), "'q' is no parameter of d(p)");
     assert_eq!(wrong("call f(p; k=p.q): x"), "'p.q' should be PARAMETER or PARAMETER.struct.member");
     assert_eq!(wrong("call f k: x"), "expected 'FUNCTION(PARAMETER, …)' at 'f k'");
     assert_eq!(wrong("callback c(k): in x"), "callback c is there already");
@@ -105,74 +107,135 @@ fn bad_lines_are_named() {
 }
 
 #[test]
+fn a_part_of_the_key_that_no_call_has_is_named() {
+    let text = "chart a\n key k\n state x\n call f(k): x\n";
+    assert!(one(text).is_ok());
+    for wrong in [text.replace("key k", "key rgn"), text.replace("key k", "key k rgn")] {
+        let error = one(&wrong).unwrap_err().to_string();
+        assert_eq!(error, "test, line 2: no call or callback has a parameter 'rgn'");
+    }
+    let error = one("chart a\n key k\n state x\n call f(k): x wakes d\n").unwrap_err().what;
+    assert_eq!(error, "there is no callback d, nor any other");
+}
+
+#[test]
 fn two_states_of_one_name_are_told_apart_by_their_parents() {
     let text = "chart a\n key k\n state x\n  state on\n state y\n  state on\n call f(k): ";
     assert!(one(&format!("{text}on\n")).unwrap_err().what.starts_with("there are several states on"));
     assert_eq!(one(&format!("{text}y.on\n")).unwrap().rules[0].from, 0b1000);
 }
 
-/// All charts of this crate.
-fn drafts() -> Vec<Draft> {
-    let read = |(path, text): (&str, &str)| parse::file(path, text).unwrap_or_else(|e| panic!("{e}"));
-    crate::files::named("protocol.chart").flat_map(read).collect()
+/// All charts of this crate, with the paths and texts of their files.
+fn placed() -> impl Iterator<Item = (&'static str, &'static str, Draft)> {
+    crate::files::named("protocol.chart").flat_map(|(path, text)| {
+        let drafts = parse::file(path, text).unwrap_or_else(|e| panic!("{e}"));
+        drafts.into_iter().map(move |draft| (path, text, draft))
+    })
 }
 
-#[test]
-fn the_charts_are_understood_and_named_once() {
+/// The file and line of the first statement of a chart that begins like this.
+fn place(path: &str, text: &str, chart: &str, statement: &str) -> String {
+    let begins = |line: &str, start: &str| {
+        let rest = line.trim_start().strip_prefix(start);
+        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+    };
+    let chart = format!("chart {chart}");
+    let mut lines = text.lines().zip(1..).skip_while(|(line, _)| !begins(line, &chart));
+    match lines.find(|(line, _)| begins(line, statement)) {
+        Some((_, line)) => format!("{path}, line {line}"),
+        None => path.to_owned(),
+    }
+}
+
+/// What is wrong with charts as a whole: two have one name, no object reaches a state, or an object whose
+/// beginning was missed may not have a callback.
+fn mistakes(charts: impl Iterator<Item = (&'static str, &'static str, Draft)>) -> Vec<String> {
     let mut names = BTreeSet::new();
-    for draft in drafts() {
-        assert!(names.insert(draft.chart.name.clone()), "two charts are called {}", draft.chart.name);
+    let mut mistakes = Vec::new();
+    for (path, text, draft) in charts {
+        let chart = &draft.chart;
+        let name = &chart.name;
+        let mut add = |statement: &str, what: &str| {
+            mistakes.push(format!("{}: {what}", place(path, text, name, statement)));
+        };
+        if !names.insert(name.clone()) {
+            add(&format!("chart {name}"), &format!("another chart is called {name}"));
+        }
+        let lost = lost(&draft);
+        for state in (0..chart.states.len()).filter(|state| lost >> state & 1 != 0) {
+            let what = format!("no call or callback of {name} leads to state {}", chart.path(state));
+            add(&format!("state {}", chart.states[state].name), &what);
+        }
+        for callback in chart.callbacks.iter().filter(|callback| callback.states >> chart.initial & 1 == 0) {
+            let first = chart.path(chart.initial);
+            let what =
+                format!("callback {} of {name} must be allowed in {first}, the first state", callback.name);
+            add(&format!("callback {}", callback.name), &what);
+        }
+    }
+    mistakes
+}
+
+/// The leaves that no object reaches.
+fn lost(Draft { chart, rules, .. }: &Draft) -> Set {
+    let leaves = (0..chart.states.len())
+        .filter(|&leaf| !chart.states.iter().any(|state| state.parent == Some(leaf)))
+        .fold(0, |set: Set, leaf| set | 1 << leaf);
+    let mut reached: Set = 1 << chart.initial;
+    loop {
+        let before = reached;
+        let moves = rules.iter().filter_map(|rule| Some((rule.from, rule.to?)));
+        let moves = moves.chain(chart.callbacks.iter().flat_map(|callback| {
+            let targets = callback.enters.into_iter().chain(callback.leaves.map(|(to, _)| to));
+            targets.map(|to| (callback.states, to))
+        }));
+        for (from, to) in moves {
+            if from & reached != 0 {
+                reached |= 1 << to;
+            }
+        }
+        if reached == before {
+            return leaves & !reached;
+        }
     }
 }
 
 #[test]
-fn every_state_is_reachable() {
-    for Draft { chart, rules, .. } in drafts() {
-        let leaves = (0..chart.states.len())
-            .filter(|&leaf| !chart.states.iter().any(|state| state.parent == Some(leaf)))
-            .fold(0, |set: Set, leaf| set | 1 << leaf);
-        let mut reached: Set = 1 << chart.initial;
-        loop {
-            let before = reached;
-            let moves = rules.iter().filter_map(|rule| Some((rule.from, rule.to?)));
-            let moves = moves.chain(chart.callbacks.iter().flat_map(|callback| {
-                callback
-                    .enters
-                    .into_iter()
-                    .chain(callback.leaves.map(|(to, _)| to))
-                    .map(|to| (callback.states, to))
-            }));
-            for (from, to) in moves {
-                if from & reached != 0 {
-                    reached |= 1 << to;
-                }
-            }
-            if reached == before {
-                break;
-            }
-        }
-        let lost: Vec<String> =
-            (0..64).filter(|i| (leaves & !reached) >> i & 1 != 0).map(|i| chart.path(i)).collect();
-        assert!(lost.is_empty(), "{}: {lost:?} cannot be reached", chart.name);
-    }
+fn the_charts_are_sound() {
+    assert_eq!(mistakes(placed()), [""; 0]);
 }
 
 #[test]
-fn an_object_whose_beginning_was_missed_may_do_all_that_others_may() {
-    for Draft { chart, .. } in drafts() {
-        for callback in &chart.callbacks {
-            let why = format!("{}: {} is not allowed at first", chart.name, callback.name);
-            assert!(callback.states >> chart.initial & 1 != 0, "{why}");
-        }
-    }
+fn a_mistake_of_a_whole_chart_has_a_place() {
+    let text = "chart a
+  key k
+  state x
+  state spare
+  call f(k): x
+  callback read(k): in spare
+chart a
+  key k
+  state x
+  call f(k): x
+";
+    let drafts = parse::file("t", text).unwrap();
+    assert_eq!(
+        mistakes(drafts.into_iter().map(|draft| ("t", text, draft))),
+        [
+            "t, line 4: no call or callback of a leads to state spare",
+            "t, line 6: callback read of a must be allowed in x, the first state",
+            "t, line 1: another chart is called a",
+        ]
+    );
 }
 
 #[test]
 fn a_functions_rules_agree_on_their_keys_and_tell_their_cases_apart() {
-    for Draft { chart, rules, .. } in drafts() {
+    for (path, text, Draft { chart, rules, .. }) in placed() {
         for (i, rule) in rules.iter().enumerate() {
             for other in rules[..i].iter().filter(|other| other.function == rule.function) {
-                let name = format!("{}: {}", chart.name, rule.function);
+                let at = place(path, text, &chart.name, &format!("chart {}", chart.name));
+                let name = format!("{at}: {}: {}", chart.name, rule.function);
                 assert_eq!((&other.params, &other.keys), (&rule.params, &rule.keys), "{name}");
                 let apart = other.from & rule.from == 0 || other.when != rule.when;
                 assert!(apart, "{name} has two rules for one state");
@@ -183,13 +246,14 @@ fn a_functions_rules_agree_on_their_keys_and_tell_their_cases_apart() {
 
 #[test]
 fn a_caller_makes_one_callback_of_a_chart_with_the_same_arguments() {
-    for Draft { chart, .. } in drafts() {
+    for (path, text, Draft { chart, .. }) in placed() {
         for (i, callback) in chart.callbacks.iter().enumerate() {
             for other in &chart.callbacks[..i] {
                 // The object's state decides between them where the first is not always allowed.
                 let same = other.keys == callback.keys && callback.states & !other.states == 0;
                 let shared = callback.from.iter().find(|from| same && other.from.contains(from));
-                assert_eq!(shared, None, "{}: {} and {}", chart.name, other.name, callback.name);
+                let at = place(path, text, &chart.name, &format!("callback {}", callback.name));
+                assert_eq!(shared, None, "{at}: {} and {} of {}", other.name, callback.name, chart.name);
             }
         }
     }

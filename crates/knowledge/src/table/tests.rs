@@ -1,23 +1,49 @@
+use super::verbs::{CLASSES, LOCK_KINDS};
 use super::{Head, Kind, rows};
-use std::collections::BTreeSet;
+use crate::effect::{Class, LockKind};
+use std::collections::{BTreeMap, BTreeSet};
 
 const KINDS: [Kind; 5] = [Kind::Memory, Kind::Locks, Kind::Dma, Kind::Rights, Kind::Roles];
+
+/// The names that have two rows of a kind, with the places of both. The fields of several rows add up.
+fn twice<'a>(kind: Kind, tables: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<String> {
+    let mut seen = BTreeMap::new();
+    let mut twice = Vec::new();
+    for (path, text) in tables {
+        for row in rows(kind, path, text).unwrap_or_else(|error| panic!("{error}")) {
+            for name in row.names.iter().filter(|_| row.head != Head::Type) {
+                let place = format!("{path}, line {}", row.line);
+                if let Some(first) = seen.insert(format!("{:?} {name}", row.head), place.clone()) {
+                    twice.push(format!("{place}: {name} has a row already: {first}"));
+                }
+            }
+        }
+    }
+    assert!(!seen.is_empty());
+    twice
+}
 
 #[test]
 fn every_row_of_every_table_is_understood_and_a_function_has_one_row_of_a_kind() {
     for kind in KINDS {
-        let mut seen = BTreeSet::new();
-        for (path, text) in kind.tables() {
-            for row in rows(kind, path, text).unwrap_or_else(|error| panic!("{error}")) {
-                // The fields of several rows add up.
-                for name in row.names.iter().filter(|_| row.head != Head::Type) {
-                    let new = seen.insert(format!("{:?} {name}", row.head));
-                    assert!(new, "{path}: {name} has two rows in {}", kind.file());
-                }
-            }
-        }
-        assert!(!seen.is_empty());
+        assert_eq!(twice(kind, kind.tables()), [""; 0]);
     }
+    let tables = [("a", "f (): sleeps"), ("b", "\ng, f (): sleeps")];
+    assert_eq!(twice(Kind::Locks, tables.into_iter()), ["b, line 2: f has a row already: a, line 1"]);
+}
+
+#[test]
+fn messages_name_all_classes_and_kinds_of_locks() {
+    let classes: BTreeSet<_> = CLASSES.iter().map(|word| Class::named(word).unwrap() as usize).collect();
+    let locks: BTreeSet<_> = LOCK_KINDS.iter().map(|word| LockKind::named(word).unwrap() as usize).collect();
+    assert_eq!((classes.len(), locks.len()), (CLASSES.len(), LOCK_KINDS.len()));
+    let error = |text: &str| rows(Kind::Memory, "t", text).unwrap_err().what;
+    assert_eq!(error("f (): alloc slab siz"), "'siz' after 'alloc' is no size");
+    assert_eq!(error("f (size, p): alloc slab siz"), "'siz' after 'alloc' is no size; parameters: size, p");
+    assert_eq!(
+        error("f (p): free p slabs"),
+        format!("'slabs' after 'free' is no class of memory; classes: {}", CLASSES.join(", "))
+    );
 }
 
 #[test]
@@ -40,7 +66,7 @@ fn a_wrong_row_is_named_with_what_was_expected() {
     );
     assert_eq!(
         error(Kind::Memory, "f (a): free b slab"),
-        "t, line 1: 'b' after 'free' is no pointer: PARAM, page(PARAM) or page(PARAM,OFFSET)"
+        "t, line 1: 'b' after 'free' is no pointer: PARAM, page(PARAM) or page(PARAM,OFFSET); parameters: a"
     );
     assert_eq!(error(Kind::Memory, "f (a): free a"), "t, line 1: 2 words follow 'free', and not 1");
     assert_eq!(
@@ -49,15 +75,14 @@ fn a_wrong_row_is_named_with_what_was_expected() {
     );
     assert_eq!(
         error(Kind::Locks, "f (a): lock spin a.b"),
-        "t, line 1: 'a.b' after 'lock' is no key: PARAM, PARAM.struct.member or global(NAME)"
+        "t, line 1: 'a.b' after 'lock' is no key: PARAM, PARAM.struct.member or global(NAME); parameters: a"
     );
-    assert_eq!(
-        error(Kind::Locks, "f (a): acquire global(moon)"),
-        "t, line 1: 'global(moon)' after 'acquire' is no global that is known"
-    );
+    assert!(error(Kind::Locks, "f (a): acquire global(moon)").starts_with(
+        "t, line 1: 'global(moon)' after 'acquire' is no global that is known; globals: rtnl, "
+    ));
     assert_eq!(
         error(Kind::Dma, "f (a): sync a a a a moon"),
-        "t, line 1: 'moon' after 'sync' is no word that may stand here"
+        "t, line 1: 'moon' after 'sync' is no word that may stand here; words: cpu, device"
     );
     assert_eq!(error(Kind::Locks, "f (a): sleeps ;"), "t, line 1: an effect is missing");
 }
@@ -70,7 +95,7 @@ fn a_wrong_row_of_rights_is_named_with_what_was_expected() {
     for (text, what) in [
         ("f: nothing", "a row is 'FUNCTION, … (PARAMETER, …): EFFECT ; …'"),
         ("f (a): grant a", "2 words follow 'grant', and not 1"),
-        ("f (a): grant b 8", "'b' after 'grant' is no value of these parameters"),
+        ("f (a): grant b 8", "'b' after 'grant' is no value; parameters: a"),
         ("f (a): grant a 8 if b", "'b' is no condition: always, result, ok, positive, true or PARAM"),
         ("f (result): nothing", "no parameter is called 'result', which means what the function returns"),
         ("entry send (a): nothing", "an entry is a member: STRUCT.MEMBER"),

@@ -1,7 +1,7 @@
 //! The verbs of the tables, and the operands of each.
 
 use super::{Clause, Kind};
-use crate::effect::{Class, GLOBALS, LockKind};
+use crate::effect::GLOBALS;
 
 /// What stands at one place of an effect.
 #[derive(Clone, Copy)]
@@ -83,6 +83,12 @@ const MEMORY: &[Verb] = &[
 ];
 
 const CONDITIONS: &[&str] = &["if=zero", "if=nonzero"];
+
+/// The words of [`Class::named`](crate::effect::Class::named).
+pub(super) const CLASSES: [&str; 8] = ["slab", "cache", "page", "vmalloc", "percpu", "dma", "io", "managed"];
+/// The words of [`LockKind::named`](crate::effect::LockKind::named).
+pub(super) const LOCK_KINDS: [&str; 8] =
+    ["spin", "rw", "mutex", "semaphore", "rwsem", "rcu", "socket", "bit"];
 
 /// Conditions in `rights.txt` about the result.
 const RESULTS: [&str; 5] = ["always", "result", "ok", "positive", "true"];
@@ -182,7 +188,11 @@ pub(super) fn check(kind: Kind, clause: &Clause<'_>, params: &[&str]) -> Result<
         return Err(format!("{least} words follow '{name}', and not {}", words.len() - 1));
     }
     for (word, operand) in words[1..].iter().zip(verb.operands) {
-        operand.check(word, params).map_err(|what| format!("'{word}' after '{name}' is no {what}"))?;
+        operand.check(word, params).map_err(|what| {
+            let known = operand.known(word, params).filter(|(_, words)| !words.is_empty());
+            let known = known.map(|(what, words)| format!("; {what}: {}", words.join(", ")));
+            format!("'{word}' after '{name}' is no {what}{}", known.unwrap_or_default())
+        })?;
     }
     for word in words.iter().skip(1 + verb.operands.len()) {
         let plain = verb.options.contains(word);
@@ -201,6 +211,18 @@ pub(super) fn check(kind: Kind, clause: &Clause<'_>, params: &[&str]) -> Result<
 }
 
 impl Operand {
+    /// For messages: the words that the operand may be or contain, after what they are.
+    fn known<'a>(self, word: &str, params: &'a [&'a str]) -> Option<(&'static str, &'a [&'a str])> {
+        Some(match self {
+            Word(words) => ("words", words),
+            OneClass | Classes => ("classes", &CLASSES),
+            Lock => ("kinds", &LOCK_KINDS),
+            Key if word.starts_with("global(") => ("globals", &GLOBALS),
+            Number | Name | Integer => return None,
+            _ => ("parameters", params),
+        })
+    }
+
     /// Judges a word in place of the operand; the error states what was expected.
     fn check(self, word: &str, params: &[&str]) -> Result<(), &'static str> {
         let is_param = |word: &str| params.contains(&word);
@@ -219,14 +241,14 @@ impl Operand {
             Pointer => (is_pointer(), "pointer: PARAM, page(PARAM) or page(PARAM,OFFSET)"),
             Memory => (is_pointer() || inside("phys").is_some_and(is_param), "pointer or phys(PARAM)"),
             Size => (is_size(word, params), "size"),
-            OneClass => (Class::named(word).is_some(), "class of memory"),
-            Classes => (word.split('|').all(|class| Class::named(class).is_some()), "class of memory"),
-            Lock => (LockKind::named(word).is_some(), "kind of lock"),
+            OneClass => (CLASSES.contains(&word), "class of memory"),
+            Classes => (word.split('|').all(|class| CLASSES.contains(&class)), "class of memory"),
+            Lock => (LOCK_KINDS.contains(&word), "kind of lock"),
             Key => match inside("global") {
                 Some(name) => (GLOBALS.contains(&name), "global that is known"),
                 None => (is_key(word, params), "key: PARAM, PARAM.struct.member or global(NAME)"),
             },
-            Value => (is_value(word, params), "value of these parameters"),
+            Value => (is_value(word, params), "value"),
             Name => (word.chars().all(|c| c.is_alphanumeric() || "_.|".contains(c)), "name"),
             Integer => (word.parse::<i64>().is_ok(), "decimal number"),
         };
