@@ -46,19 +46,21 @@ pub enum Class {
 }
 
 impl Class {
+    /// The classes with their names in the tables.
+    pub(crate) const NAMED: [(&str, Class); 8] = [
+        ("slab", Class::Slab),
+        ("cache", Class::Cache),
+        ("page", Class::Page),
+        ("vmalloc", Class::Vmalloc),
+        ("percpu", Class::Percpu),
+        ("dma", Class::Dma),
+        ("io", Class::Io),
+        ("managed", Class::Managed),
+    ];
+
     /// The class of this name in the tables.
     pub fn named(word: &str) -> Option<Class> {
-        Some(match word {
-            "slab" => Class::Slab,
-            "cache" => Class::Cache,
-            "page" => Class::Page,
-            "vmalloc" => Class::Vmalloc,
-            "percpu" => Class::Percpu,
-            "dma" => Class::Dma,
-            "io" => Class::Io,
-            "managed" => Class::Managed,
-            _ => return None,
-        })
+        Self::NAMED.iter().find(|(name, _)| *name == word).map(|(_, class)| *class)
     }
 
     /// A word for messages.
@@ -266,19 +268,21 @@ pub enum LockKind {
 }
 
 impl LockKind {
+    /// The kinds with their names in the tables.
+    pub(crate) const NAMED: [(&str, LockKind); 8] = [
+        ("spin", LockKind::Spin),
+        ("rw", LockKind::Rw),
+        ("mutex", LockKind::Mutex),
+        ("semaphore", LockKind::Semaphore),
+        ("rwsem", LockKind::RwSem),
+        ("rcu", LockKind::Rcu),
+        ("socket", LockKind::Socket),
+        ("bit", LockKind::Bit),
+    ];
+
     /// The kind of this name in the tables.
     pub fn named(word: &str) -> Option<LockKind> {
-        Some(match word {
-            "spin" => LockKind::Spin,
-            "rw" => LockKind::Rw,
-            "mutex" => LockKind::Mutex,
-            "semaphore" => LockKind::Semaphore,
-            "rwsem" => LockKind::RwSem,
-            "rcu" => LockKind::Rcu,
-            "socket" => LockKind::Socket,
-            "bit" => LockKind::Bit,
-            _ => return None,
-        })
+        Self::NAMED.iter().find(|(name, _)| *name == word).map(|(_, kind)| *kind)
     }
 }
 

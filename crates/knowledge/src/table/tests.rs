@@ -1,4 +1,3 @@
-use super::verbs::{CLASSES, LOCK_KINDS};
 use super::{Head, Kind, rows};
 use crate::effect::{Class, LockKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,15 +33,17 @@ fn every_row_of_every_table_is_understood_and_a_function_has_one_row_of_a_kind()
 
 #[test]
 fn messages_name_all_classes_and_kinds_of_locks() {
-    let classes: BTreeSet<_> = CLASSES.iter().map(|word| Class::named(word).unwrap() as usize).collect();
-    let locks: BTreeSet<_> = LOCK_KINDS.iter().map(|word| LockKind::named(word).unwrap() as usize).collect();
-    assert_eq!((classes.len(), locks.len()), (CLASSES.len(), LOCK_KINDS.len()));
+    let (class_words, lock_words) =
+        (Class::NAMED.map(|(word, _)| word), LockKind::NAMED.map(|(word, _)| word));
+    let classes: BTreeSet<_> = class_words.iter().map(|word| Class::named(word).unwrap() as usize).collect();
+    let locks: BTreeSet<_> = lock_words.iter().map(|word| LockKind::named(word).unwrap() as usize).collect();
+    assert_eq!((classes.len(), locks.len()), (class_words.len(), lock_words.len()));
     let error = |text: &str| rows(Kind::Memory, "t", text).unwrap_err().what;
     assert_eq!(error("f (): alloc slab siz"), "'siz' after 'alloc' is no size");
     assert_eq!(error("f (size, p): alloc slab siz"), "'siz' after 'alloc' is no size; parameters: size, p");
     assert_eq!(
         error("f (p): free p slabs"),
-        format!("'slabs' after 'free' is no class of memory; classes: {}", CLASSES.join(", "))
+        format!("'slabs' after 'free' is no class of memory; classes: {}", class_words.join(", "))
     );
 }
 

@@ -1,7 +1,7 @@
 //! The verbs of the tables, and the operands of each.
 
 use super::{Clause, Kind};
-use crate::effect::GLOBALS;
+use crate::effect::{Class, GLOBALS, LockKind};
 
 /// What stands at one place of an effect.
 #[derive(Clone, Copy)]
@@ -83,12 +83,6 @@ const MEMORY: &[Verb] = &[
 ];
 
 const CONDITIONS: &[&str] = &["if=zero", "if=nonzero"];
-
-/// The words of [`Class::named`](crate::effect::Class::named).
-pub(super) const CLASSES: [&str; 8] = ["slab", "cache", "page", "vmalloc", "percpu", "dma", "io", "managed"];
-/// The words of [`LockKind::named`](crate::effect::LockKind::named).
-pub(super) const LOCK_KINDS: [&str; 8] =
-    ["spin", "rw", "mutex", "semaphore", "rwsem", "rcu", "socket", "bit"];
 
 /// Conditions in `rights.txt` about the result.
 const RESULTS: [&str; 5] = ["always", "result", "ok", "positive", "true"];
@@ -212,14 +206,14 @@ pub(super) fn check(kind: Kind, clause: &Clause<'_>, params: &[&str]) -> Result<
 
 impl Operand {
     /// For messages: the words that the operand may be or contain, after what they are.
-    fn known<'a>(self, word: &str, params: &'a [&'a str]) -> Option<(&'static str, &'a [&'a str])> {
+    fn known<'a>(self, word: &str, params: &'a [&'a str]) -> Option<(&'static str, Vec<&'a str>)> {
         Some(match self {
-            Word(words) => ("words", words),
-            OneClass | Classes => ("classes", &CLASSES),
-            Lock => ("kinds", &LOCK_KINDS),
-            Key if word.starts_with("global(") => ("globals", &GLOBALS),
+            Word(words) => ("words", words.to_vec()),
+            OneClass | Classes => ("classes", Class::NAMED.map(|(name, _)| name).to_vec()),
+            Lock => ("kinds", LockKind::NAMED.map(|(name, _)| name).to_vec()),
+            Key if word.starts_with("global(") => ("globals", GLOBALS.to_vec()),
             Number | Name | Integer => return None,
-            _ => ("parameters", params),
+            _ => ("parameters", params.to_vec()),
         })
     }
 
@@ -241,9 +235,9 @@ impl Operand {
             Pointer => (is_pointer(), "pointer: PARAM, page(PARAM) or page(PARAM,OFFSET)"),
             Memory => (is_pointer() || inside("phys").is_some_and(is_param), "pointer or phys(PARAM)"),
             Size => (is_size(word, params), "size"),
-            OneClass => (CLASSES.contains(&word), "class of memory"),
-            Classes => (word.split('|').all(|class| CLASSES.contains(&class)), "class of memory"),
-            Lock => (LOCK_KINDS.contains(&word), "kind of lock"),
+            OneClass => (Class::named(word).is_some(), "class of memory"),
+            Classes => (word.split('|').all(|class| Class::named(class).is_some()), "class of memory"),
+            Lock => (LockKind::named(word).is_some(), "kind of lock"),
             Key => match inside("global") {
                 Some(name) => (GLOBALS.contains(&name), "global that is known"),
                 None => (is_key(word, params), "key: PARAM, PARAM.struct.member or global(NAME)"),
