@@ -72,6 +72,11 @@ impl Memory {
         let number = pages.number(bad)?;
         let page = pages.get(number);
         let head = number.checked_sub(page.index)?;
+        let of = |kind, len: u64, what: &str, stacks| {
+            let object = (pages.address(head), len);
+            let message = describe(access, object, what);
+            Verdict { kind, message, class: "page", name: None, object, stacks }
+        };
         match page.what {
             Use::Slab(_) => self.judge_slot(guest, pages, access, bad),
             Use::Free => {
@@ -82,27 +87,13 @@ impl Memory {
                     return None;
                 }
                 let (allocated, freed, _) = pages.records(head);
-                let object = (pages.address(head), PAGE << page.order);
-                Some(Verdict {
-                    kind: FREED,
-                    message: describe(access, object, "pages that were freed"),
-                    class: "page",
-                    name: None,
-                    object,
-                    stacks: (allocated, freed),
-                })
+                Some(of(FREED, PAGE << page.order, "pages that were freed", (allocated, freed)))
             }
             Use::Allocated => {
                 let (allocated, freed, size) = pages.records(head);
-                let object = (pages.address(head), u64::from(size));
-                (size > 0 && bad >= object.0 + object.1).then(|| Verdict {
-                    kind: BEYOND,
-                    message: describe(access, object, &format!("{size} bytes of whole pages")),
-                    class: "page",
-                    name: None,
-                    object,
-                    stacks: (allocated, freed),
-                })
+                let size = u64::from(size);
+                let beyond = size > 0 && bad >= pages.address(head) + size;
+                beyond.then(|| of(BEYOND, size, &format!("{size} bytes of whole pages"), (allocated, freed)))
             }
             Use::Unknown | Use::Exempt => None,
         }
