@@ -21,6 +21,7 @@ fn main() {
         Trial::test("what cannot be guarded is refused in a sentence", refused),
         Trial::test("assembly is named, and left alone where it is trusted", assembly),
         Trial::test("what is wrong with a guarded module is found", found),
+        Trial::test("a driver is tried in guests, stock and guarded, with one verdict", tried),
         Trial::test("a mutant that escapes is contained where it is guarded", contained),
     ];
     // Some verdicts depend on time.
@@ -81,6 +82,20 @@ fn together() -> Result<(), Failed> {
         assert_eq!((checked.status, &checked.report()?["domain"]), (0, &7.into()), "{}", checked.stdout);
     }
     assert_refused(&["8139cp", "8139cp", "-o", "x", "--kernel", KERNEL], "8139cp is named twice");
+    Ok(())
+}
+
+fn tried() -> Result<(), Failed> {
+    let result = guardrail(&["guard", "zoo/oob-padding", "--try", "--kernel", KERNEL, "--format", "json"])
+        .with(&[1])?;
+    let report = result.report()?;
+    assert_eq!(report["verdict"], "violations", "{report:#}");
+    assert_eq!(report["violations"][0]["module"], "oob_padding", "{report:#}");
+    for run in ["stock", "guarded"] {
+        assert_eq!(report[run]["outcome"], "completed", "{report:#}");
+        assert!(report[run]["instructions"].as_u64() > Some(10_000), "{report:#}");
+    }
+    assert_refused(&["e1000", "--try", "--workload", "nothing-of-this-name"], "there is no workload named");
     Ok(())
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Knows: mutants of a driver and what the console reports of them ([`mutants`]), and faults in drivers of
 //! the zoo with their effects outside of the guest ([`containment`]). It also knows the folder of a campaign,
-//! from which an interrupted campaign continues.
+//! from which an interrupted campaign continues, and how a guarded driver is compared with the stock one
+//! ([`tryout`]).
 //!
 //! Must not know: the command line, how a fault is planted in code, how a checker decides.
 //!
@@ -13,5 +14,6 @@ pub mod containment;
 mod jobs;
 pub mod mutants;
 mod plan;
+pub mod tryout;
 
-pub use plan::{ContainmentPlan, Harmed, MutantPlan};
+pub use plan::{ContainmentPlan, Harmed, MutantPlan, TryPlan};

@@ -1,6 +1,6 @@
 //! The plan of a campaign.
 
-use guardrail_guard::Policy;
+use guardrail_guard::{GuardPlan, Policy};
 use std::path::PathBuf;
 
 /// Mutants of one driver, and how they run.
@@ -78,4 +78,27 @@ pub enum Harmed {
     Net,
     /// Everything that a driver of the zoo can harm.
     All,
+}
+
+/// A workload, run with the stock driver and with the guarded one.
+#[derive(Clone, Debug)]
+pub struct TryPlan {
+    /// The drivers and how they are guarded. The last one is exercised, and the others are what it needs.
+    pub guard: GuardPlan,
+    /// True where the guarded files stay, so that the verdict names them.
+    pub keep: bool,
+    /// The policy at a violation.
+    pub policy: Policy,
+    /// The QEMU device, instead of the usual one.
+    pub device: Option<String>,
+    /// The workload, instead of the usual one.
+    pub workload: Option<String>,
+    /// Variables of the workload, as `NAME=VALUE`.
+    pub variables: Vec<String>,
+    /// Number of guest CPUs.
+    pub smp: u8,
+    /// Memory of the guest, in MiB.
+    pub memory: u32,
+    /// Longest time of a guest, in seconds.
+    pub timeout: u64,
 }

@@ -215,8 +215,26 @@ pub struct GuardArgs {
     #[arg(value_name = "DRIVER", required_unless_present_any = ["check", "log"])]
     pub drivers: Vec<String>,
     /// The folder of the guarded drivers and of what they stand on (guardrail.ko)
-    #[arg(short, long, value_name = "DIR", required_unless_present_any = ["check", "log"])]
+    #[arg(short, long, value_name = "DIR", required_unless_present_any = ["check", "log", "try_it"])]
     pub out: Option<PathBuf>,
+    /// Run the driver's workload in a guest, stock and guarded, and print one verdict with the figures
+    #[arg(long = "try", conflicts_with_all = ["check", "log", "running"])]
+    pub try_it: bool,
+    /// With --try: what a violation does
+    #[arg(long, value_name = "POLICY", default_value = "log", requires = "try_it", value_parser = one_of::<Policy>())]
+    pub policy: Policy,
+    /// With --try: the QEMU device that the driver serves, instead of the usual one
+    #[arg(long, value_name = "QEMU-DEVICE", requires = "try_it")]
+    pub device: Option<String>,
+    /// With --try: what exercises the driver, instead of the workload of its class
+    #[arg(long, value_name = "NAME|SCRIPT", requires = "try_it")]
+    pub workload: Option<String>,
+    /// With --try: a variable of the workload, such as DOWNLOAD_MB=200; may be given several times
+    #[arg(long = "set", value_name = "NAME=VALUE", requires = "try_it")]
+    pub variables: Vec<String>,
+    /// With --try: longest time of each of the two runs
+    #[arg(long, value_name = "SECONDS", default_value_t = 900, requires = "try_it", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub timeout: u64,
     /// The kernel: 6.1, 6.12, 7.2, a release, a .deb, a folder of packages, or /boot/vmlinuz-RELEASE or /lib/modules/RELEASE of this machine
     #[arg(long, value_name = "NAME|PATH", default_value = guardrail_vm::kernels::DEFAULT)]
     pub kernel: String,

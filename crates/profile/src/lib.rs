@@ -19,4 +19,6 @@ mod show;
 
 pub use choose::INCLUDED;
 pub use plan::{Format, ProfilePlan};
-pub use run::{Live, Profile, Watcher, change, check, is_attached, run, run_live, show_kept, show_live};
+pub use run::{
+    Live, Profile, Watcher, change, check, is_attached, run, run_live, run_prepared, show_kept, show_live,
+};

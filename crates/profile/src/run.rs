@@ -31,6 +31,17 @@ impl Profile {
         self.shown.text(format)
     }
 
+    /// How the run ended; `None` where it continues or its end was reported before.
+    pub fn finished(&self) -> Option<&Finished> {
+        self.end.as_ref().map(|(finished, _)| finished)
+    }
+
+    /// The number in the last row of a client's first table, by the name of its column; `None` where the client lacks
+    /// it.
+    pub fn total(&self, client: &str, column: &str) -> Option<u64> {
+        self.shown.total(client, column)
+    }
+
     /// The exit status that follows from the end of the run and the findings.
     pub fn status(&self) -> Result<Status, HostError> {
         match &self.end {
@@ -57,14 +68,25 @@ pub struct Live<'a> {
 
 /// Does the same for a guest that takes commands: it may run for any time.
 pub fn run_live(plan: &ProfilePlan, live: Option<Live<'_>>) -> Result<Profile, HostError> {
-    choose::scope_parts(&plan.scope)?;
-    let clients = choose::clients(&plan.clients)?;
-    let attachment = Attachment::of(plan, &clients);
+    check(plan)?;
     let signals = Signals::install()?;
     let progress = Progress::shown();
+    let prepared = prepare(plan, &Packages::new(&Cache::open()?), &progress)?;
+    run_prepared(plan, prepared, live, &signals, &progress)
+}
+
+/// Runs a workload under clients in a guest that the caller has prepared; the plan's drivers, device and workload do
+/// not count.
+pub fn run_prepared(
+    plan: &ProfilePlan,
+    prepared: Prepared,
+    live: Option<Live<'_>>,
+    signals: &Signals,
+    progress: &Progress,
+) -> Result<Profile, HostError> {
+    let clients = choose::clients(&plan.clients)?;
+    let attachment = Attachment::of(plan, &clients);
     let cache = Cache::open()?;
-    let packages = Packages::new(&cache);
-    let prepared = prepare(plan, &packages, &progress)?;
     let folder = RunFolder::new(plan.out.as_deref(), &cache)?;
     signals.run_begins();
     progress.step("reading the kernel");
@@ -84,7 +106,7 @@ pub fn run_live(plan: &ProfilePlan, live: Option<Live<'_>>) -> Result<Profile, H
     if live.is_some() {
         options.limits = Limits { total: Duration::MAX, silence: Duration::MAX };
     }
-    let finished = guest(&prepared, &options, &plugged, &attachment, live, &signals, &progress)?;
+    let finished = guest(&prepared, &options, &plugged, &attachment, live, signals, progress)?;
     progress.finish();
     if finished.outcome == Outcome::Interrupted {
         return Err(HostError::Interrupted);

@@ -65,6 +65,13 @@ impl NamedResults {
         self.report.findings.iter().any(|finding| finding.action.as_deref() == Some("contained"))
     }
 
+    /// The number in the last row of a client's first table, by the name of its column.
+    pub fn total(&self, client: &str, column: &str) -> Option<u64> {
+        let named = self.clients.iter().find(|one| one.name == client)?.tables.first()?;
+        let at = named.table.columns.iter().position(|name| name == column)?;
+        named.cells.last()?.get(at)?.as_u64()
+    }
+
     /// All results, in the requested format.
     pub fn text(&self, format: Format) -> Result<String, HostError> {
         match format {
