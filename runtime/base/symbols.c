@@ -24,6 +24,7 @@ int guardrail_t_stack_info(unsigned long *stack, struct task_struct *task, struc
 			   unsigned long *visit_mask);
 struct module *guardrail_t_module(unsigned long addr);
 int guardrail_t_is_text(unsigned long addr);
+int guardrail_t_symbol(unsigned long addr, unsigned long *size, unsigned long *offset);
 
 DEFINE_STATIC_CALL_NULL(guardrail_lookup, guardrail_t_lookup);
 DEFINE_STATIC_CALL_NULL(guardrail_get_area, guardrail_t_get_vm_area);
@@ -31,6 +32,7 @@ DEFINE_STATIC_CALL_NULL(guardrail_flush, guardrail_t_flush);
 DEFINE_STATIC_CALL_NULL(guardrail_stack_info, guardrail_t_stack_info);
 DEFINE_STATIC_CALL_NULL(guardrail_module, guardrail_t_module);
 DEFINE_STATIC_CALL_NULL(guardrail_is_text, guardrail_t_is_text);
+DEFINE_STATIC_CALL_NULL(guardrail_symbol, guardrail_t_symbol);
 
 struct vm_struct *guardrail_get_vm_area(unsigned long size, unsigned long flags)
 {
@@ -66,6 +68,13 @@ bool guardrail_is_code(unsigned long addr)
 	return static_call(guardrail_is_text)(addr);
 }
 
+bool guardrail_is_function(unsigned long addr)
+{
+	unsigned long size, offset;
+
+	return guardrail_is_code(addr) && static_call(guardrail_symbol)(addr, &size, &offset) && !offset;
+}
+
 unsigned long guardrail_find_symbol(const char *name)
 {
 	return static_call(guardrail_lookup)(name);
@@ -99,7 +108,7 @@ static int __init find_lookup(void)
 
 int __init guardrail_symbols_find(void)
 {
-	unsigned long area, flush, stack, module, text;
+	unsigned long area, flush, stack, module, text, symbol;
 	int err = find_lookup();
 
 	if (err)
@@ -111,12 +120,14 @@ int __init guardrail_symbols_find(void)
 	stack = find("get_stack_info");
 	module = find("__module_address");
 	text = find("kernel_text_address");
-	if (!guardrail_init_mm || !area || !flush || !stack || !module || !text)
+	symbol = find("kallsyms_lookup_size_offset");
+	if (!guardrail_init_mm || !area || !flush || !stack || !module || !text || !symbol)
 		return -ENODEV;
 	static_call_update(guardrail_get_area, (typeof(&guardrail_t_get_vm_area))area);
 	static_call_update(guardrail_flush, (typeof(&guardrail_t_flush))flush);
 	static_call_update(guardrail_stack_info, (typeof(&guardrail_t_stack_info))stack);
 	static_call_update(guardrail_module, (typeof(&guardrail_t_module))module);
 	static_call_update(guardrail_is_text, (typeof(&guardrail_t_is_text))text);
+	static_call_update(guardrail_symbol, (typeof(&guardrail_t_symbol))symbol);
 	return 0;
 }

@@ -76,4 +76,13 @@ struct module *guardrail_module_at(unsigned long addr);
  */
 bool guardrail_is_code(unsigned long addr);
 
+/**
+ * guardrail_is_function() - Test for the start of a function.
+ * @addr: Address to test.
+ *
+ * Context: Any.
+ * Return: True where a symbol of the kernel's or a module's code has this address.
+ */
+bool guardrail_is_function(unsigned long addr);
+
 #endif /* GUARDRAIL_BASE_SYMBOLS_H */

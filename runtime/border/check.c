@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Slow paths: the quick check failed, so this decides exactly, and reports violations. */
 #include "border/check.h"
+#include "border/target.h"
 #include "domain/entry.h"
 #include "domain/frames.h"
 #include "domain/stack.h"
@@ -103,12 +104,15 @@ void guardrail_percpu_slow(unsigned long offset, unsigned long size, unsigned lo
 }
 EXPORT_SYMBOL_GPL(guardrail_percpu_slow);
 
-void guardrail_call_slow(unsigned long target, unsigned long domain, unsigned long ip)
+unsigned long guardrail_call_slow(unsigned long target, unsigned long domain, unsigned long ip)
 {
+	unsigned long call = guardrail_target(domain, target);
+
 	this_cpu_inc(guardrail_slow_counts.icall);
-	if (guardrail_check_call(domain, target))
-		return;
+	if (call)
+		return call;
 	this_cpu_inc(guardrail_slow_counts.denied);
 	guardrail_report_icall(target, domain, ip);
+	return target;
 }
 EXPORT_SYMBOL_GPL(guardrail_call_slow);

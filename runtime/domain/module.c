@@ -16,7 +16,6 @@
 #include "domain/interrupts.h"
 #include "domain/module.h"
 #include "domain/ops.h"
-#include "rights/conflict.h"
 #include "rights/fields.h"
 #include "rights/references.h"
 #include "rights/skb.h"
@@ -49,7 +48,7 @@ struct entered {
 /* The guarded modules that are loaded, the last first; under modules_lock. */
 static LIST_HEAD(modules);
 /*
- * Protects modules and changes of kept. Taken in any context but NMI; nothing nests inside. guardrail_is_kept() reads
+ * Protects modules, changes of kept, and changes of the policy. Taken in any context but NMI; nothing nests inside. guardrail_is_kept() reads
  * kept without it: what is kept stays.
  */
 static DEFINE_SPINLOCK(modules_lock);
@@ -87,15 +86,65 @@ bool guardrail_is_guarded(unsigned long addr)
 	return found;
 }
 
-bool guardrail_check_call(u32 domain, unsigned long p)
+static const struct guardrail_import *import_of(const struct guardrail_module *guarded, unsigned long p)
 {
-	if (!is_domain(domain) || !is_kernel_range(p, 1))
-		return false;
-	if (guardrail_slot_holds(tag_of(p), domain, slot_mask(p, p + 1), GUARDRAIL_CALL))
-		return true;
-	return guardrail_is_code(p) && !guardrail_is_guarded(p);
+	u64 i;
+
+	for (i = 0; i < guarded->n_imports; i++)
+		if (guarded->imports[i].function == p)
+			return &guarded->imports[i];
+	return NULL;
 }
-EXPORT_SYMBOL_GPL(guardrail_check_call);
+
+bool guardrail_find_import(u32 domain, unsigned long p, struct guardrail_import *found)
+{
+	const struct guardrail_import *import = NULL;
+	struct entered *entered;
+	unsigned long flags;
+
+	spin_lock_irqsave(&modules_lock, flags);
+	list_for_each_entry(entered, &modules, list) {
+		if (entered->guarded->domain == domain)
+			import = import_of(entered->guarded, p);
+		if (import)
+			break;
+	}
+	if (import)
+		*found = *import;
+	spin_unlock_irqrestore(&modules_lock, flags);
+	return import;
+}
+
+int guardrail_change_policy(enum guardrail_policy wanted)
+{
+	struct entered *entered;
+	unsigned long flags;
+	int err = 0;
+
+	spin_lock_irqsave(&modules_lock, flags);
+	list_for_each_entry(entered, &modules, list)
+		if (!err && guardrail_policy_refuses(wanted, entered->guarded))
+			err = -EPERM;
+	if (!err)
+		guardrail_set_policy(wanted);
+	spin_unlock_irqrestore(&modules_lock, flags);
+	return err;
+}
+
+/* Adds a module to the list, unless the policy refuses it. */
+static int add(struct entered *entered)
+{
+	unsigned long flags;
+	int err = 0;
+
+	spin_lock_irqsave(&modules_lock, flags);
+	if (guardrail_policy_refuses(guardrail_policy(), entered->guarded))
+		err = -EPERM;
+	else
+		list_add(&entered->list, &modules);
+	spin_unlock_irqrestore(&modules_lock, flags);
+	return err;
+}
 
 bool guardrail_is_of(const void *p, const struct guardrail_modules *modules)
 {
@@ -452,7 +501,6 @@ static void take_back(struct entered *entered)
 int guardrail_module_enter(const struct guardrail_module *guarded)
 {
 	struct entered *entered;
-	unsigned long flags;
 	int err = refuse(guarded);
 
 	if (err)
@@ -469,9 +517,11 @@ int guardrail_module_enter(const struct guardrail_module *guarded)
 		kfree(entered);
 		return -ENOEXEC;
 	}
-	spin_lock_irqsave(&modules_lock, flags);
-	list_add(&entered->list, &modules);
-	spin_unlock_irqrestore(&modules_lock, flags);
+	err = add(entered);
+	if (err) {
+		kfree(entered);
+		return err;
+	}
 	err = grant(guarded);
 	if (err)
 		pr_err("%s was refused: no rights could be given to its data (error %d)\n", guarded->name, err);

@@ -6,6 +6,7 @@
 #include <linux/jump_label.h>
 
 #include "base/kernel.h"
+#include "domain/policy.h"
 
 /* The most modules of a domain. */
 #define MAX_MODULES 16
@@ -43,6 +44,26 @@ bool guardrail_is_kept(u32 domain, const void *p);
  * Return: True where it lies in one, kept or not.
  */
 bool guardrail_is_guarded(unsigned long addr);
+
+/**
+ * guardrail_find_import() - Find a function that a module of a domain imports.
+ * @domain: The domain.
+ * @p: Address of the function.
+ * @found: Gets what is known of it.
+ *
+ * Context: Any but NMI.
+ * Return: False where none of the domain's modules imports it.
+ */
+bool guardrail_find_import(u32 domain, unsigned long p, struct guardrail_import *found);
+
+/**
+ * guardrail_change_policy() - Set the policy, unless it refuses a loaded module.
+ * @wanted: The policy.
+ *
+ * Context: Process.
+ * Return: 0, or -EPERM after the log names a module.
+ */
+int guardrail_change_policy(enum guardrail_policy wanted);
 
 /**
  * guardrail_is_of() - Test for an address in one of some modules.

@@ -3,6 +3,7 @@
 #include <linux/moduleparam.h>
 #include <linux/string.h>
 
+#include "domain/module.h"
 #include "domain/policy.h"
 
 static const char *const policies[] = {
@@ -10,6 +11,20 @@ static const char *const policies[] = {
 	[GUARDRAIL_POLICY_FAIL] = "fail", [GUARDRAIL_POLICY_RECOVER] = "recover",
 };
 static unsigned int policy = GUARDRAIL_POLICY_LOG;
+
+bool guardrail_policy_refuses(enum guardrail_policy wanted, const struct guardrail_module *guarded)
+{
+	if (wanted == GUARDRAIL_POLICY_LOG || (u64)guarded->ruled * 100 >= (u64)guarded->imported * guarded->threshold)
+		return false;
+	pr_err("policy '%s' refuses %s: %u of its %u imports are under a rule, less than %u%%; guard it with --trust or --threshold, or use policy 'log'\n",
+	       policies[wanted], guarded->name, guarded->ruled, guarded->imported, guarded->threshold);
+	return true;
+}
+
+void guardrail_set_policy(enum guardrail_policy wanted)
+{
+	WRITE_ONCE(policy, wanted);
+}
 
 static int set_policy(const char *value, const struct kernel_param *param)
 {
@@ -19,8 +34,7 @@ static int set_policy(const char *value, const struct kernel_param *param)
 		pr_err("the policy is 'log', 'oops', 'fail' or 'recover', not '%.*s'\n", (int)strcspn(value, "\n"), value);
 		return i;
 	}
-	WRITE_ONCE(policy, i);
-	return 0;
+	return guardrail_change_policy(i);
 }
 
 static int get_policy(char *value, const struct kernel_param *param)

@@ -28,6 +28,26 @@ enum guardrail_policy {
 enum guardrail_policy guardrail_policy(void);
 
 /**
+ * guardrail_policy_refuses() - Test whether a policy ends calls of a module too few of whose imports are under a rule.
+ * @wanted: The policy.
+ * @guarded: The module.
+ *
+ * Without rules, a violation may be missed, and what a call hands over is not taken back. The log says what is refused.
+ *
+ * Context: Any.
+ * Return: True where the module must not run under the policy.
+ */
+bool guardrail_policy_refuses(enum guardrail_policy wanted, const struct guardrail_module *guarded);
+
+/**
+ * guardrail_set_policy() - Set the policy.
+ * @wanted: The policy; the caller holds the lock of the list of modules, and none of these refuses it.
+ *
+ * Context: Any.
+ */
+void guardrail_set_policy(enum guardrail_policy wanted);
+
+/**
  * guardrail_ends_entries() - Test whether an entry ends after a violation in it.
  *
  * Context: Any.

@@ -33,7 +33,8 @@
  * shift. A check of several slots compares as many tags, or asks the slow path. (A user address that is 1 more than a
  * multiple of the size leads to other kernel memory, mostly unmapped. The store itself then faults if the processor has
  * SMAP.) The check before an indirect call compares with GUARDRAIL_TAG(domain, GUARDRAIL_CALL). A target that is no
- * multiple of 8 takes the slow path by the same fault, since a granted function may begin in the same slot.
+ * multiple of 8 takes the slow path by the same fault, since a granted function may begin in the same slot. The slow path
+ * returns the address to call, which the module puts into the register of the call.
  *
  * Slow paths are ordinary functions. They clobber what the calling convention allows, flags included. They may be called
  * wherever driver code runs, except in NMIs. They return if the access is allowed, and after a violation if the policy says
@@ -48,7 +49,7 @@
 #ifndef GUARDRAIL_ABI_H
 #define GUARDRAIL_ABI_H
 
-#define GUARDRAIL_ABI 7
+#define GUARDRAIL_ABI 8
 #define GUARDRAIL_MAGIC 0x4c524447	/* "GDRL" */
 
 #define GUARDRAIL_SLOT_SHIFT 3
@@ -78,6 +79,19 @@
 /* Words of struct guardrail_call; those below GUARDRAIL_WORD_RESULT are the arguments in registers. */
 #define GUARDRAIL_WORD_RESULT 6
 #define GUARDRAIL_WORD_STACK 9
+
+/*
+ * Prototypes, as far as calls differ: the number of parameters, and two bits for the kind of each, the first in the lowest
+ * bits behind the flags. 0 is a prototype that nothing is known of.
+ */
+#define GUARDRAIL_PROTO_COUNT 0x0f
+#define GUARDRAIL_PROTO_VARIADIC 0x40
+#define GUARDRAIL_PROTO_KNOWN 0x80
+#define GUARDRAIL_PROTO_SHIFT 8		/* of the first kind */
+#define GUARDRAIL_PROTO_MOST 12		/* kinds; a function of more parameters has no known prototype */
+#define GUARDRAIL_PROTO_NUMBER 0
+#define GUARDRAIL_PROTO_POINTER 1
+#define GUARDRAIL_PROTO_OTHER 2
 
 /* Most kinds of allocations and types of objects (enum guardrail_kind), those included that only annotations name. */
 #define GUARDRAIL_MAX_KINDS 30
@@ -196,6 +210,17 @@ struct guardrail_range {
 };
 
 /*
+ * A function of the kernel or of another module that a guarded module imports, whether it calls it or takes its address.
+ * Pointers to it keep their values, which the kernel and modules compare. A call by pointer leads to @call.
+ */
+struct guardrail_import {
+	unsigned long function;
+	unsigned long call;		/* the module's thunk for it, or the function itself if it has no actions */
+	u32 proto;			/* GUARDRAIL_PROTO_… */
+	u32 reserved;
+};
+
+/*
  * The description of a guarded module, in its read-only data. The module's init and exit functions are stubs that call
  * guardrail_module_enter() and guardrail_module_leave() with it.
  */
@@ -213,12 +238,21 @@ struct guardrail_module {
 	u64 n_init_only;
 	const unsigned long *targets;			/* its functions whose address is taken */
 	u64 n_targets;
+	const struct guardrail_import *imports;		/* what it may call by pointer elsewhere */
+	u64 n_imports;
+	u32 ruled;			/* imports that are under a rule at each call, or that the user trusts */
+	u32 imported;			/* all imports */
+	u32 threshold;			/* percent of imports under a rule that policies which end calls want */
+	u32 reserved;
 };
 
 /* The address of the tag of p, less (p >> GUARDRAIL_SLOT_SHIFT). */
 extern unsigned long guardrail_table;
 
-/* Life of a guarded module. Returns -ENOEXEC if the description is invalid, -ENOMEM without memory for its rights, else init's result. */
+/*
+ * Life of a guarded module. Returns -ENOEXEC if the description is invalid, -EPERM if too
+ * few of its imports are under a rule for the policy, -ENOMEM without memory for its rights, else init's result.
+ */
 int guardrail_module_enter(const struct guardrail_module *module);
 void guardrail_module_leave(const struct guardrail_module *module);
 
@@ -227,7 +261,8 @@ void guardrail_write_slow(unsigned long addr, unsigned long size, unsigned long 
 void guardrail_range_slow(unsigned long addr, unsigned long len, unsigned long domain, unsigned long ip);
 /* @offset: the address of a per-CPU variable as per-CPU pointers have it. */
 void guardrail_percpu_slow(unsigned long offset, unsigned long size, unsigned long domain, unsigned long ip);
-void guardrail_call_slow(unsigned long target, unsigned long domain, unsigned long ip);
+/* Returns what to call in place of @target: the thunk of an import, else @target. */
+unsigned long guardrail_call_slow(unsigned long target, unsigned long domain, unsigned long ip);
 
 /*
  * Loops of guarded modules count this down at each turn. When it becomes negative they call the function, which sets it again.
@@ -304,7 +339,10 @@ int guardrail_disown(u32 domain, unsigned long p, u32 kind);
 
 /* The domain may call the function at p by pointer. */
 int guardrail_grant_call(u32 domain, unsigned long p);
-/* True if it may: by right, or because the code belongs to no guarded module. */
+/*
+ * True if it may: by right, because a module of the domain imports the function, or because a function of the kernel, or of a
+ * module that is not guarded, begins there.
+ */
 bool guardrail_check_call(u32 domain, unsigned long p);
 
 /* Something that a domain holds. */
@@ -438,6 +476,7 @@ struct guardrail_entry {
 	u32 flags;			/* enum guardrail_entry_flags */
 	long dead;			/* what it returns if it is not called */
 	const char *function;		/* its name */
+	u64 callable;			/* words of the call that are pointers to functions, a bit each */
 };
 
 /* The state at the start of an entry, so that it can be ended from within. guardrail_enter() stores the first ten in assembly. */

@@ -154,7 +154,8 @@ static void calls(void)
 {
 	static unsigned long data;
 
-	EXPECT(call_allowed((unsigned long)plain_function) && call_allowed((unsigned long)_printk));
+	EXPECT(call_allowed((unsigned long)plain_function) && !call_allowed((unsigned long)plain_function + 1));
+	EXPECT(call_allowed((unsigned long)_printk) && !call_allowed((unsigned long)_printk + 4));
 	EXPECT(!call_allowed((unsigned long)&data) && !call_allowed(0) && !call_allowed(0x400000));
 	test_result("indirect calls", true);
 }

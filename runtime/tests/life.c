@@ -27,7 +27,9 @@ static int guarded_init(void)
 		    !guardrail_check_write(ONE, (unsigned long)&wanted_result, sizeof(wanted_result)) &&
 		    guardrail_check_call(ONE, (unsigned long)target) &&
 		    !guardrail_check_call(ONE, (unsigned long)other) &&
-		    guardrail_check_call(ONE, (unsigned long)_printk);
+		    guardrail_check_call(ONE, (unsigned long)_printk) &&
+		    !guardrail_check_call(ONE, (unsigned long)_printk + 1) &&
+		    guardrail_call_slow((unsigned long)_printk, ONE, _THIS_IP_) == (unsigned long)other;
 	if (leaked) {
 		guardrail_grant_fresh(ONE, leaked, 48);
 		guardrail_create_object(ONE, leaked, 16, 5);
@@ -48,6 +50,10 @@ static const struct guardrail_range writable[] = {
 };
 static const struct guardrail_range init_only[] = { { (unsigned long)init_data, sizeof(init_data) } };
 static const unsigned long targets[] = { (unsigned long)target };
+/* Calls of _printk() by pointer lead to another function, as they do to a thunk. */
+static const struct guardrail_import imports[] = {
+	{ .function = (unsigned long)_printk, .call = (unsigned long)other },
+};
 
 static const struct guardrail_module guarded = {
 	.magic = GUARDRAIL_MAGIC,
@@ -62,6 +68,8 @@ static const struct guardrail_module guarded = {
 	.n_init_only = ARRAY_SIZE(init_only),
 	.targets = targets,
 	.n_targets = ARRAY_SIZE(targets),
+	.imports = imports,
+	.n_imports = ARRAY_SIZE(imports),
 };
 
 /* Nothing of the domain is left. */

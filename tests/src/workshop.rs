@@ -2,6 +2,7 @@
 
 use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_kernel::isolation::{Isolation, types};
+use guardrail_rewrite::border::Interposition;
 use guardrail_rewrite::border::annotations::border;
 use guardrail_rewrite::border::runtime::Exports;
 use guardrail_rewrite::passes::checks::Checks;
@@ -58,10 +59,31 @@ impl Workshop {
     ) -> Result<Result<ModuleFile, RewriteError>, Failed> {
         let driver = &plan.driver;
         let found = border(&self.isolation(plan, table)?, &Object::read(&driver.name, &driver.bytes)?);
+        self.rewritten(driver, found.interposition, trusted, 0)
+    }
+
+    /// The module that a plan loads, guarded in domain 1, with a poor grade: one of its imports has no rule,
+    /// and all should have.
+    pub fn poorly_graded(&self, plan: &LoadPlan) -> Result<ModuleFile, Failed> {
+        let driver = &plan.driver;
+        let mut found = border(&self.isolation(plan, None)?, &Object::read(&driver.name, &driver.bytes)?);
+        let callee = found.interposition.callable.values_mut().next().ok_or("it imports nothing")?;
+        callee.ruled = false;
+        Ok(self.rewritten(driver, found.interposition, &[], 100)??)
+    }
+
+    fn rewritten(
+        &self,
+        driver: &ModuleFile,
+        interposition: Interposition,
+        trusted: &[String],
+        threshold: u32,
+    ) -> Result<Result<ModuleFile, RewriteError>, Failed> {
         let mut checks = Checks::new(1)
             .guarded(&driver.name, &self.exports)
             .trusting(trusted.iter().cloned())
-            .interposing(found.interposition);
+            .wanting(threshold)
+            .interposing(interposition);
         let rewritten = rewrite(&driver.name, driver.bytes.clone(), &mut [&mut checks]);
         Ok(rewritten.map(|rewritten| ModuleFile { bytes: rewritten.file, ..driver.clone() }))
     }

@@ -97,6 +97,15 @@ const FRAMES: [(&str, &str); 8] = [
     ("frames_answer+", "complete, argument 1: write of "),
 ];
 
+/// Functions of `guarded/ways.c`, and the report on each.
+const WAYS: [(&str, &str); 5] = [
+    ("ways_pointer+", "memset, argument 1: write of 1 bytes"),
+    ("ways_struct+", "memset, argument 1: write of 1 bytes"),
+    ("ways_thunk+", "memset, argument 1: write of 1 bytes"),
+    ("ways_middle+", "call of"),
+    ("ways_data+", "call of"),
+];
+
 /// Drivers of the zoo that write where they must not or misuse the kernel's memory, with the report on each.
 /// Their twins cause no report. The drivers of a group run in turn in a guest.
 const STOPPED: [&[(&str, &str)]; 3] = [
@@ -179,6 +188,10 @@ fn main() {
         trials.push(Trial::test(name, move || leaves_frames(kernel)));
     }
     for kernel in NAMES {
+        let name = format!("there is no way past thunks, and policies want a grade, on {kernel}");
+        trials.push(Trial::test(name, move || has_no_ways(kernel)));
+    }
+    for kernel in NAMES {
         let name = format!("a loop with interrupts off on the only processor is ended on {kernel}");
         trials.push(Trial::test(name, move || ends(kernel)).with_ignored_flag(kernel != NAMES[0]));
     }
@@ -195,7 +208,12 @@ fn main() {
 
 /// A guarded driver in a file, with the runtime beside it.
 fn guard(workshop: &Workshop, driver: &str, folder: &Path) -> Result<String, Failed> {
-    let path = workshop.write(&workshop.guarded(&workshop.modules.plan(driver)?, None, &[])??, folder)?;
+    let plan = workshop.modules.plan(driver)?;
+    let module = match driver.ends_with("_low.ko") {
+        true => workshop.poorly_graded(&plan)?,
+        false => workshop.guarded(&plan, None, &[])??,
+    };
+    let path = workshop.write(&module, folder)?;
     // A driver of the zoo that needs preparation says which.
     let (from, to) = [driver, path.as_str()].map(|path| Path::new(path).with_extension("workload.sh")).into();
     if from.is_file() {
@@ -300,11 +318,18 @@ fn built<const N: usize>(kernel: &str, folder: &Path, files: [&str; N]) -> Resul
     let (copy, tree) = (folder.join("sources"), folder.join("tree"));
     std::fs::create_dir(&copy)?;
     let sources = kbuild::folder("tests/fixtures/guarded", "border.c", "GUARDRAIL_BORDER")?;
-    for name in ["Kbuild", "border.c", "endless.c", "frames.c"] {
+    for name in ["Kbuild", "border.c", "endless.c", "frames.c", "ways.c"] {
         std::fs::copy(sources.join(name), copy.join(name))?;
     }
-    for name in ["frames", "frames_ok"] {
-        std::fs::copy(sources.join("frames.sh"), copy.join(name).with_extension("workload.sh"))?;
+    let scripts = [
+        ("frames.sh", "frames"),
+        ("frames.sh", "frames_ok"),
+        ("ways.sh", "ways"),
+        ("ways.sh", "ways_ok"),
+        ("ways.sh", "ways_low"),
+    ];
+    for (script, name) in scripts {
+        std::fs::copy(sources.join(script), copy.join(name).with_extension("workload.sh"))?;
     }
     let script = kbuild::folder("scripts", "kbuild", "GUARDRAIL_SCRIPTS")?.join("kbuild");
     let rest = [tree.as_os_str(), copy.as_os_str()];
@@ -349,6 +374,25 @@ fn leaves_frames(kernel: &str) -> Result<(), Failed> {
     let mut wrong = differs(&ran, &FRAMES, "[frames]");
     wrong.extend(harm(&ran));
     wrong.extend(ran.console.lines().filter(|line| line.contains("frames: left")).map(str::to_owned));
+    ensure(wrong.is_empty() && ran.outcome == Outcome::Completed, || {
+        format!("{}; {wrong:#?}\n{}", ran.outcome, ran.console)
+    })
+}
+
+/// Calls by pointer past thunks are stopped, and the twin's reach what they should. A driver whose imports have
+/// too few rules runs under policy "log" alone.
+fn has_no_ways(kernel: &str) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let drivers = built(kernel, folder.path(), ["ways.ko", "ways_ok.ko", "ways_low.ko"])?;
+    let ran = work(kernel, &drivers, &[], None, "fail")?;
+    let mut wrong = differs(&ran, &WAYS, "[ways]");
+    wrong.extend(harm(&ran));
+    for policy in ["oops", "fail", "recover"] {
+        let line = format!("policy '{policy}' refuses ways_low: ");
+        if !ran.console.contains(&line) {
+            wrong.push(format!("not in the log: {line}"));
+        }
+    }
     ensure(wrong.is_empty() && ran.outcome == Outcome::Completed, || {
         format!("{}; {wrong:#?}\n{}", ran.outcome, ran.console)
     })

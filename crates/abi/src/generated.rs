@@ -1,6 +1,6 @@
 //! Generated from `runtime/include/guardrail_abi.h`; do not edit. `GUARDRAIL_ABI_WRITE=1 cargo test -p guardrail-abi` writes it anew.
 /// `GUARDRAIL_ABI`.
-pub const ABI: u32 = 7;
+pub const ABI: u32 = 8;
 /// `GUARDRAIL_MAGIC`: "GDRL".
 pub const MAGIC: u32 = 0x4c52_4447;
 /// `GUARDRAIL_SLOT_SHIFT`.
@@ -27,6 +27,22 @@ pub const MAX_DEPTH: u32 = 4;
 pub const WORD_RESULT: u32 = 6;
 /// `GUARDRAIL_WORD_STACK`.
 pub const WORD_STACK: u32 = 9;
+/// `GUARDRAIL_PROTO_COUNT`.
+pub const PROTO_COUNT: u32 = 15;
+/// `GUARDRAIL_PROTO_VARIADIC`.
+pub const PROTO_VARIADIC: u32 = 64;
+/// `GUARDRAIL_PROTO_KNOWN`.
+pub const PROTO_KNOWN: u32 = 128;
+/// `GUARDRAIL_PROTO_SHIFT`: of the first kind.
+pub const PROTO_SHIFT: u32 = 8;
+/// `GUARDRAIL_PROTO_MOST`: kinds; a function of more parameters has no known prototype.
+pub const PROTO_MOST: u32 = 12;
+/// `GUARDRAIL_PROTO_NUMBER`.
+pub const PROTO_NUMBER: u32 = 0;
+/// `GUARDRAIL_PROTO_POINTER`.
+pub const PROTO_POINTER: u32 = 1;
+/// `GUARDRAIL_PROTO_OTHER`.
+pub const PROTO_OTHER: u32 = 2;
 /// `GUARDRAIL_MAX_KINDS`.
 pub const MAX_KINDS: u32 = 30;
 /// `GUARDRAIL_READ`.
@@ -198,10 +214,23 @@ pub mod layout {
         /// Offset of `len`.
         pub const LEN: usize = 8;
     }
+    /// `struct guardrail_import`.
+    pub mod import {
+        /// Its size.
+        pub const BYTES: usize = 24;
+        /// Offset of `function`.
+        pub const FUNCTION: usize = 0;
+        /// Offset of `call`.
+        pub const CALL: usize = 8;
+        /// Offset of `proto`.
+        pub const PROTO: usize = 16;
+        /// Offset of `reserved`.
+        pub const RESERVED: usize = 20;
+    }
     /// `struct guardrail_module`.
     pub mod module {
         /// Its size.
-        pub const BYTES: usize = 88;
+        pub const BYTES: usize = 120;
         /// Offset of `magic`.
         pub const MAGIC: usize = 0;
         /// Offset of `abi`.
@@ -228,6 +257,18 @@ pub mod layout {
         pub const TARGETS: usize = 72;
         /// Offset of `n_targets`.
         pub const N_TARGETS: usize = 80;
+        /// Offset of `imports`.
+        pub const IMPORTS: usize = 88;
+        /// Offset of `n_imports`.
+        pub const N_IMPORTS: usize = 96;
+        /// Offset of `ruled`.
+        pub const RULED: usize = 104;
+        /// Offset of `imported`.
+        pub const IMPORTED: usize = 108;
+        /// Offset of `threshold`.
+        pub const THRESHOLD: usize = 112;
+        /// Offset of `reserved`.
+        pub const RESERVED: usize = 116;
     }
     /// `struct guardrail_field`.
     pub mod field {
@@ -334,7 +375,7 @@ pub mod layout {
     /// `struct guardrail_entry`.
     pub mod entry {
         /// Its size.
-        pub const BYTES: usize = 24;
+        pub const BYTES: usize = 32;
         /// Offset of `domain`.
         pub const DOMAIN: usize = 0;
         /// Offset of `flags`.
@@ -343,6 +384,8 @@ pub mod layout {
         pub const DEAD: usize = 8;
         /// Offset of `function`.
         pub const FUNCTION: usize = 16;
+        /// Offset of `callable`.
+        pub const CALLABLE: usize = 24;
     }
     /// `struct guardrail_saved`.
     pub mod saved {
@@ -575,6 +618,14 @@ pub const IN_C: &[(&str, u64)] = &[
     ("GUARDRAIL_MAX_DEPTH", MAX_DEPTH as u64),
     ("GUARDRAIL_WORD_RESULT", WORD_RESULT as u64),
     ("GUARDRAIL_WORD_STACK", WORD_STACK as u64),
+    ("GUARDRAIL_PROTO_COUNT", PROTO_COUNT as u64),
+    ("GUARDRAIL_PROTO_VARIADIC", PROTO_VARIADIC as u64),
+    ("GUARDRAIL_PROTO_KNOWN", PROTO_KNOWN as u64),
+    ("GUARDRAIL_PROTO_SHIFT", PROTO_SHIFT as u64),
+    ("GUARDRAIL_PROTO_MOST", PROTO_MOST as u64),
+    ("GUARDRAIL_PROTO_NUMBER", PROTO_NUMBER as u64),
+    ("GUARDRAIL_PROTO_POINTER", PROTO_POINTER as u64),
+    ("GUARDRAIL_PROTO_OTHER", PROTO_OTHER as u64),
     ("GUARDRAIL_MAX_KINDS", MAX_KINDS as u64),
     ("GUARDRAIL_READ", READ as u64),
     ("GUARDRAIL_WRITE", WRITE as u64),
@@ -649,6 +700,15 @@ pub const IN_C: &[(&str, u64)] = &[
     ("sizeof(((struct guardrail_range *)0)->start)", 8),
     ("offsetof(struct guardrail_range, len)", layout::range::LEN as u64),
     ("sizeof(((struct guardrail_range *)0)->len)", 8),
+    ("sizeof(struct guardrail_import)", layout::import::BYTES as u64),
+    ("offsetof(struct guardrail_import, function)", layout::import::FUNCTION as u64),
+    ("sizeof(((struct guardrail_import *)0)->function)", 8),
+    ("offsetof(struct guardrail_import, call)", layout::import::CALL as u64),
+    ("sizeof(((struct guardrail_import *)0)->call)", 8),
+    ("offsetof(struct guardrail_import, proto)", layout::import::PROTO as u64),
+    ("sizeof(((struct guardrail_import *)0)->proto)", 4),
+    ("offsetof(struct guardrail_import, reserved)", layout::import::RESERVED as u64),
+    ("sizeof(((struct guardrail_import *)0)->reserved)", 4),
     ("sizeof(struct guardrail_module)", layout::module::BYTES as u64),
     ("offsetof(struct guardrail_module, magic)", layout::module::MAGIC as u64),
     ("sizeof(((struct guardrail_module *)0)->magic)", 4),
@@ -676,6 +736,18 @@ pub const IN_C: &[(&str, u64)] = &[
     ("sizeof(((struct guardrail_module *)0)->targets)", 8),
     ("offsetof(struct guardrail_module, n_targets)", layout::module::N_TARGETS as u64),
     ("sizeof(((struct guardrail_module *)0)->n_targets)", 8),
+    ("offsetof(struct guardrail_module, imports)", layout::module::IMPORTS as u64),
+    ("sizeof(((struct guardrail_module *)0)->imports)", 8),
+    ("offsetof(struct guardrail_module, n_imports)", layout::module::N_IMPORTS as u64),
+    ("sizeof(((struct guardrail_module *)0)->n_imports)", 8),
+    ("offsetof(struct guardrail_module, ruled)", layout::module::RULED as u64),
+    ("sizeof(((struct guardrail_module *)0)->ruled)", 4),
+    ("offsetof(struct guardrail_module, imported)", layout::module::IMPORTED as u64),
+    ("sizeof(((struct guardrail_module *)0)->imported)", 4),
+    ("offsetof(struct guardrail_module, threshold)", layout::module::THRESHOLD as u64),
+    ("sizeof(((struct guardrail_module *)0)->threshold)", 4),
+    ("offsetof(struct guardrail_module, reserved)", layout::module::RESERVED as u64),
+    ("sizeof(((struct guardrail_module *)0)->reserved)", 4),
     ("sizeof(struct guardrail_field)", layout::field::BYTES as u64),
     ("offsetof(struct guardrail_field, offset)", layout::field::OFFSET as u64),
     ("sizeof(((struct guardrail_field *)0)->offset)", 4),
@@ -762,6 +834,8 @@ pub const IN_C: &[(&str, u64)] = &[
     ("sizeof(((struct guardrail_entry *)0)->dead)", 8),
     ("offsetof(struct guardrail_entry, function)", layout::entry::FUNCTION as u64),
     ("sizeof(((struct guardrail_entry *)0)->function)", 8),
+    ("offsetof(struct guardrail_entry, callable)", layout::entry::CALLABLE as u64),
+    ("sizeof(((struct guardrail_entry *)0)->callable)", 8),
     ("sizeof(struct guardrail_saved)", layout::saved::BYTES as u64),
     ("offsetof(struct guardrail_saved, rbx)", layout::saved::RBX as u64),
     ("sizeof(((struct guardrail_saved *)0)->rbx)", 8),

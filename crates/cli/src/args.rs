@@ -244,17 +244,20 @@ pub struct GuardArgs {
     /// The protection domain, 1 to 14: what one driver of a domain may write, all of it may
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=14))]
     pub domain: u8,
-    /// Leave this function as it is, unchecked; may be given several times
+    /// Leave this function as it is, unchecked, or take a kernel function without a rule as one with; may be given several times
     #[arg(long = "trust", value_name = "NAME")]
     pub trusted: Vec<String>,
+    /// Percent of the imported functions that must be under a rule, or trusted, for policies other than "log"
+    #[arg(long, value_name = "N", default_value_t = guardrail_guard::THRESHOLD, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub threshold: u32,
     /// A guardrail.ko that was built before, instead of building one with the kernel's headers
     #[arg(long, value_name = "FILE")]
     pub runtime: Option<PathBuf>,
     /// Check whether a guarded module is whole and fits the guardrail.ko beside it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["drivers", "out", "kernel", "running", "domain", "trusted", "log"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drivers", "out", "kernel", "running", "domain", "trusted", "threshold", "log"])]
     pub check: Option<PathBuf>,
     /// Print the violations in a kernel's log ("-" for standard input) as findings
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["drivers", "out", "kernel", "running", "domain", "trusted", "runtime"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drivers", "out", "kernel", "running", "domain", "trusted", "threshold", "runtime"])]
     pub log: Option<PathBuf>,
     /// How the result is printed
     #[arg(long, value_parser = one_of::<guardrail_profile::Format>(), default_value = "text")]

@@ -61,6 +61,7 @@ fn plan(args: &GuardArgs, out: &Path) -> GuardPlan {
         kernel: (!args.running).then(|| args.kernel.clone()),
         domain: args.domain,
         trusted: args.trusted.clone(),
+        threshold: args.threshold,
         runtime: args.runtime.clone(),
     }
 }

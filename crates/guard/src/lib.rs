@@ -26,3 +26,5 @@ pub use workshop::{Hardened, Workshop};
 const RUNTIME: &str = "guardrail.ko";
 /// The description of the folder, as JSON.
 const DESCRIPTION: &str = "guard.json";
+/// Percent of a driver's imports that policies other than "log" want under a rule, unless the user says another number.
+pub const THRESHOLD: u32 = 90;

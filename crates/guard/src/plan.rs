@@ -25,8 +25,10 @@ pub struct GuardPlan {
     pub kernel: Option<String>,
     /// The protection domain of all of them, 1 to 14.
     pub domain: u8,
-    /// Functions that remain unchecked.
+    /// Functions that remain unchecked, and imports that need no rule.
     pub trusted: Vec<String>,
+    /// Percent of the imports that must be under a rule, or trusted, for policies other than "log".
+    pub threshold: u32,
     /// The runtime's file; `None` to build it with the kernel's headers.
     pub runtime: Option<PathBuf>,
 }
@@ -49,8 +51,9 @@ pub fn guard(plan: &GuardPlan, progress: &Progress) -> Result<Summary, HostError
         return Err(HostError::Usage(format!("{} is named twice", twice.driver.name)));
     }
     progress.step("the runtime");
-    let workshop =
-        Workshop::open(&packages, &target, plan.runtime.as_deref(), plan.domain)?.trusting(&plan.trusted);
+    let workshop = Workshop::open(&packages, &target, plan.runtime.as_deref(), plan.domain)?
+        .trusting(&plan.trusted)
+        .wanting(plan.threshold);
     let mut hardened = Vec::new();
     for one in &found {
         progress.step(&one.driver.name);
@@ -87,10 +90,16 @@ fn stock(driver: &str) -> Result<(), HostError> {
 
 /// A name of `--trust` that no driver defines is an error.
 fn unknown_trust(names: &[String], hardened: &[Hardened]) -> Result<(), HostError> {
-    let unknown = names.iter().find(|name| hardened.iter().all(|driver| !driver.trusted.contains(*name)));
+    let trusts = |driver: &Hardened, name: &String| {
+        driver.trusted.contains(name) || driver.border.unannotated.contains(name)
+    };
+    let unknown = names.iter().find(|&name| !hardened.iter().any(|driver| trusts(driver, name)));
     unknown.map_or(Ok(()), |name| {
         let drivers: Vec<&str> = hardened.iter().map(|driver| driver.name.as_str()).collect();
-        Err(HostError::Usage(format!("--trust {name}: there is no such function in {}", drivers.join(", "))))
+        Err(HostError::Usage(format!(
+            "--trust {name}: there is no such function in {}, and none of this name without a rule is imported",
+            drivers.join(", ")
+        )))
     })
 }
 

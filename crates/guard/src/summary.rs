@@ -3,6 +3,7 @@
 use crate::workshop::{Hardened, Workshop};
 use guardrail_host::drivers::digest;
 use guardrail_host::{HostError, files};
+use guardrail_rewrite::border::grade;
 use serde::Serialize;
 use std::path::Path;
 
@@ -43,6 +44,7 @@ pub struct Driver {
     stores: StoreCounts,
     imports: Imports,
     entries: Entries,
+    grade: Grade,
     trusted: Vec<String>,
     own_convention: Vec<String>,
 }
@@ -70,6 +72,40 @@ struct StoreCounts {
     same: usize,
     /// Stores in code that the kernel replaces, which are not checked.
     replaced: usize,
+}
+
+/// How much of a driver is under a rule.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Grade {
+    imports: Share,
+    entries: Share,
+    stores: Share,
+    /// Percent of the imports that policies other than "log" want.
+    threshold: u32,
+    /// Whether these policies take the driver.
+    enough: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Share {
+    under_rule: u32,
+    of: u32,
+    percent: u32,
+}
+
+impl From<grade::Share> for Share {
+    fn from(share: grade::Share) -> Share {
+        Share { under_rule: share.part, of: share.of, percent: share.percent() }
+    }
+}
+
+impl From<&Hardened> for Grade {
+    fn from(hardened: &Hardened) -> Grade {
+        let grade::Grade { imports, entries, stores } = hardened.grade;
+        let enough = imports.reaches(hardened.threshold);
+        let threshold = hardened.threshold;
+        Grade { imports: imports.into(), entries: entries.into(), stores: stores.into(), threshold, enough }
+    }
 }
 
 /// Functions of the kernel that the driver calls.
@@ -163,6 +199,7 @@ impl Driver {
                 calls: done.calls,
             },
             entries: Entries { wrapped: done.entries.clone(), unknown: unknown.cloned().collect() },
+            grade: hardened.into(),
             trusted: hardened.trusted.clone(),
             own_convention: hardened.own.clone(),
         }
@@ -210,6 +247,22 @@ impl Driver {
                 named(unknown)
             ),
         );
+        let Grade { imports, entries, stores, threshold, enough } = &self.grade;
+        line(
+            "grade",
+            format!(
+                "{}% of the imports, {}% of the entries and {}% of the stores are under a rule",
+                imports.percent, entries.percent, stores.percent
+            ),
+        );
+        if !enough {
+            line(
+                "",
+                format!(
+                    "only policy \"log\" takes it: the others want {threshold}% of the imports; see --trust and --threshold"
+                ),
+            );
+        }
         if !self.trusted.is_empty() {
             line("trusted", self.trusted.join(", "));
         }

@@ -5,6 +5,7 @@ use guardrail_host::HostError;
 use guardrail_kernel::isolation::Isolation;
 use guardrail_rewrite::border::Done;
 use guardrail_rewrite::border::annotations::{Border, border};
+use guardrail_rewrite::border::grade::Grade;
 use guardrail_rewrite::border::runtime::Exports;
 use guardrail_rewrite::passes::checks::{Checks, Stores};
 use guardrail_rewrite::{Counts, Object, RewriteError, rewrite};
@@ -26,6 +27,7 @@ pub struct Workshop {
     /// The protection domain of the drivers.
     pub domain: u8,
     trusted: Vec<String>,
+    threshold: u32,
     kernel: KernelImage,
 }
 
@@ -45,6 +47,10 @@ pub struct Hardened {
     pub border: Border,
     /// Counts of the changes at its border.
     pub done: Done,
+    /// How much of it is under a rule.
+    pub grade: Grade,
+    /// Percent of its imports that the runtime wants under a rule for policies that end calls.
+    pub threshold: u32,
     /// Functions that remain unchecked on request.
     pub trusted: Vec<String>,
     /// Functions with a calling convention of their own.
@@ -72,12 +78,18 @@ impl Workshop {
         exports.fits(&what, &target.kernel.release)?;
         let kernel = KernelImage::open(&target.kernel.vmlinuz)?;
         let release = target.kernel.release.clone();
-        Ok(Workshop { release, runtime, exports, domain, trusted: Vec::new(), kernel })
+        Ok(Workshop { release, runtime, exports, domain, trusted: Vec::new(), threshold: 0, kernel })
     }
 
-    /// Leaves functions with these names unchecked.
+    /// Leaves functions with these names unchecked, and takes imports with these names as if they had a rule.
     pub fn trusting(self, names: &[String]) -> Workshop {
         Workshop { trusted: names.to_vec(), ..self }
+    }
+
+    /// Has the runtime refuse drivers under policies that end calls, unless so many percent of their imports
+    /// are under a rule.
+    pub fn wanting(self, threshold: u32) -> Workshop {
+        Workshop { threshold, ..self }
     }
 
     /// Guards a driver; `before` holds the modules that it needs.
@@ -87,6 +99,7 @@ impl Workshop {
         let mut checks = Checks::new(self.domain)
             .guarded(name, &self.exports)
             .trusting(self.trusted.iter().cloned())
+            .wanting(self.threshold)
             .interposing(border.interposition.clone());
         let rewritten = rewrite(name, driver.bytes.clone(), &mut [&mut checks])
             .map_err(|error| of_driver(name, error))?;
@@ -98,6 +111,8 @@ impl Workshop {
             stores: checks.stores,
             border,
             done: checks.done,
+            grade: checks.grade,
+            threshold: self.threshold,
             trusted: checks.left.into_iter().collect(),
             own: rewritten.own,
         })

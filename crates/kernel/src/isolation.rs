@@ -43,6 +43,8 @@ pub struct Shape {
     pub variadic: bool,
     /// Whether the result is an `int`, which reports errors by negative numbers.
     pub int: bool,
+    /// The prototype, as far as calls differ (`GUARDRAIL_PROTO_…`).
+    pub kinds: u32,
 }
 
 /// A member of a structure of function pointers, by its name.
@@ -230,7 +232,8 @@ impl<'a> Isolation<'a> {
     pub fn entry(&self, name: &str, members: &[Member]) -> Entry {
         let own = self.own_proto(name);
         let proto = own.or_else(|| members.iter().find_map(|member| self.member_proto(member)));
-        let mut entry = Entry { shape: proto.as_ref().map(shape), ..Entry::default() };
+        let callable = proto.as_ref().map(resolve::functions).unwrap_or_default();
+        let mut entry = Entry { shape: proto.as_ref().map(shape), callable, ..Entry::default() };
         let mut known: BTreeSet<Member> =
             members.iter().filter(|member| self.entries.contains_key(member)).cloned().collect();
         if members.is_empty()
@@ -378,6 +381,8 @@ pub struct Entry {
     pub members: Vec<Member>,
     /// Arguments that point to memory that no row covers.
     pub unknown: Vec<u8>,
+    /// Arguments that are pointers to functions.
+    pub callable: Vec<u8>,
 }
 
 /// The kinds of allocations and types of objects that an effect names.
@@ -419,7 +424,24 @@ fn shape(proto: &Proto) -> Shape {
         stack_words: words.fold(0, u8::saturating_add),
         variadic: proto.variadic,
         int: proto.result == Type::Int { bits: 32, signed: true },
+        kinds: kinds_of(proto),
     }
+}
+
+/// The kinds of a prototype's parameters, as the runtime compares them; 0 where there are too many.
+fn kinds_of(proto: &Proto) -> u32 {
+    let params = &proto.params;
+    if params.len() > abi::PROTO_MOST as usize {
+        return 0;
+    }
+    let variadic = if proto.variadic { abi::PROTO_VARIADIC } else { 0 };
+    let kinds = params.iter().map(|param| match param.ty {
+        Type::Int { .. } => abi::PROTO_NUMBER,
+        Type::Ptr(_) => abi::PROTO_POINTER,
+        _ => abi::PROTO_OTHER,
+    });
+    let kinds = (abi::PROTO_SHIFT..).step_by(2).zip(kinds).fold(0, |all, (at, kind)| all | kind << at);
+    abi::PROTO_KNOWN | variadic | params.len() as u32 | kinds
 }
 
 /// The arguments in registers that point to what can be written, each with the name of the structure there.

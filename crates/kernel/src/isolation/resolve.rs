@@ -134,6 +134,13 @@ pub(super) fn raw(row: &Row<'_>, proto: Option<&Proto>) -> Vec<u8> {
     names.filter_map(|name| Some(places.iter().find(|(known, _)| *known == name)?.1)).collect()
 }
 
+/// The arguments that are pointers to functions.
+pub(super) fn functions(proto: &Proto) -> Vec<u8> {
+    let params = numbers(Some(proto)).into_iter().zip(&proto.params);
+    let functions = params.filter(|(_, param)| matches!(&param.ty, Type::Ptr(pointee) if pointee.is_func));
+    functions.map(|(number, _)| number).collect()
+}
+
 /// The numbers of the arguments: their registers, or 6 and more for the words on the stack.
 fn numbers(proto: Option<&Proto>) -> Vec<u8> {
     let mut stack = 6u8;

@@ -1,6 +1,6 @@
 //! Turns the annotations (`guardrail_kernel::isolation`) of a module's border into interposition.
 
-use crate::border::{Action, Entry, Interposition, Step, UNKNOWN_WORDS, Wrapper};
+use crate::border::{Action, Callee, Entry, Interposition, Step, UNKNOWN_WORDS, Wrapper};
 use crate::engine::object::{Object, reloc};
 use guardrail_kernel::isolation::{Isolation, Member};
 use object::elf;
@@ -27,13 +27,13 @@ pub struct Border {
 /// Works out what is to be done at a module's border.
 pub fn border(isolation: &Isolation<'_>, object: &Object) -> Border {
     let mut border = Border::default();
-    for name in imports(object) {
+    for name in imports(isolation, object) {
         let shape = isolation.shape(&name);
         let known = isolation.function(&name);
         let list = if known.is_some() { &mut border.annotated } else { &mut border.unannotated };
         list.push(name.clone());
         let mut annotation = isolation.handed(&name);
-        let own = known.unwrap_or_default();
+        let own = known.clone().unwrap_or_default();
         annotation.before.extend(own.before);
         annotation.after.extend(own.after);
         let wrapper = Wrapper {
@@ -42,6 +42,9 @@ pub fn border(isolation: &Isolation<'_>, object: &Object) -> Border {
             stack_words: shape.map_or(UNKNOWN_WORDS, |shape| shape.stack_words),
             variadic: shape.is_some_and(|shape| shape.variadic),
         };
+        let proto = shape.map_or(0, |shape| shape.kinds);
+        let callee = Callee { proto, ruled: known.is_some() };
+        border.interposition.callable.insert(name.clone(), callee);
         if !annotation.is_empty() {
             border.interposition.imports.insert(name, wrapper);
         }
@@ -64,21 +67,32 @@ pub fn border(isolation: &Isolation<'_>, object: &Object) -> Border {
             stack_words: if found.shape.is_none() { UNKNOWN_WORDS } else { shape.stack_words },
             dead: found.fail.unwrap_or(if shape.int { FAILED } else { 0 }),
             callers_stack: unknown,
+            callable: found.callable,
         };
         border.interposition.entries.insert(name, entry);
     }
     border
 }
 
-/// The functions that a module imports: what it calls, or jumps to, that is not its own.
-fn imports(object: &Object) -> BTreeSet<String> {
-    let code = object.sections.iter().filter(|section| section.alloc() && section.exec());
-    let branches = code.flat_map(|section| &section.relocs).filter(|reloc| {
-        let symbol = &object.symbols[reloc.symbol];
-        symbol.undefined() && reloc.kind == reloc::PLT32
-    });
-    let names = branches.map(|reloc| object.symbols[reloc.symbol].name.clone());
-    names.filter(|name| !name.is_empty()).collect()
+/// The functions that a module imports: what it calls, or jumps to, that is not its own, and functions that it
+/// takes the address of.
+fn imports(isolation: &Isolation<'_>, object: &Object) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for section in object.sections.iter().filter(|section| section.alloc()) {
+        for reloc in &section.relocs {
+            let symbol = &object.symbols[reloc.symbol];
+            if !symbol.undefined() || symbol.name.is_empty() || found.contains(&symbol.name) {
+                continue;
+            }
+            let called = section.exec() && reloc.kind == reloc::PLT32;
+            let known =
+                || isolation.shape(&symbol.name).is_some() || isolation.function(&symbol.name).is_some();
+            if called || known() {
+                found.insert(symbol.name.clone());
+            }
+        }
+    }
+    found
 }
 
 fn functions(object: &Object) -> BTreeSet<String> {

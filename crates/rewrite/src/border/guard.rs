@@ -1,9 +1,10 @@
 //! Makes a module a guarded one: it gets a description for the runtime (`struct guardrail_module`).
 //! Stubs in place of its init and exit functions pass that description to the runtime.
 
+use crate::border::grade::{Grade, Share};
 use crate::border::life::position;
 use crate::border::runtime::Exports;
-use crate::border::{Done, Interposition, interpose};
+use crate::border::{Callee, Done, Import, Interposition, interpose};
 use crate::engine::emit::{go, relative, relative_operand};
 use crate::engine::object::{Content, Object, Reloc, Section, SectionIndex, Symbol, reloc};
 use crate::engine::patch::Op;
@@ -12,7 +13,7 @@ use crate::error::{Result, refused};
 use guardrail_abi::{self as abi, layout, symbol};
 use iced_x86::{Code as Opcode, Instruction, Register};
 use object::elf;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The section that describes the module.
 pub const SECTION: &str = ".guardrail";
@@ -21,6 +22,8 @@ pub const LIFE: &str = ".text.guardrail.life";
 /// The stubs that the kernel calls in place of the init and exit functions.
 pub const INIT_STUB: &str = "guardrail_init";
 pub const EXIT_STUB: &str = "guardrail_exit";
+/// The field of `.modinfo` with the module's grade.
+pub const GRADE: &str = "guardrail_grade";
 /// Bytes of a row of `__versions`: a checksum and a name.
 const VERSION: usize = 64;
 const VERSION_NAME: usize = VERSION - 8;
@@ -37,12 +40,29 @@ fn variables(section: &Section) -> bool {
         && !name.contains("percpu")
 }
 
-/// Describes a module of this domain to the runtime, with the actions at its border. The module enters and
-/// leaves by the runtime from then on.
-pub fn describe(object: &mut Object, name: &str, domain: u8, border: &Interposition) -> Result<Done> {
+/// What the runtime is to know of a module beside its border.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its protection domain, from 1 to 14.
+    pub domain: u8,
+    /// Functions that are called without a rule on the user's word.
+    pub trusted: &'a BTreeSet<String>,
+    /// The stores of its code that are under a rule.
+    pub stores: Share,
+    /// Percent of its imports that must be under a rule for policies that end calls.
+    pub threshold: u32,
+}
+
+/// Describes a module to the runtime, with the actions at its border. The module enters and leaves by the
+/// runtime from then on.
+pub fn describe(object: &mut Object, named: &Named<'_>, border: &Interposition) -> Result<(Done, Grade)> {
     let (this, init, exit) = life(object)?;
+    let Named { name, domain, threshold, .. } = *named;
     let hooks: Vec<usize> = [init, exit].into_iter().flatten().map(|(_, symbol)| symbol).collect();
-    let (done, targets) = interpose(object, domain, border, &hooks)?;
+    let (done, callable) = interpose(object, domain, border, &hooks)?;
+    let grade = grade(named, border, &done);
     let init_data =
         |section: &Section| section.alloc() && section.write() && section.name.starts_with(".init.data");
     let sections = |object: &Object, wanted: &dyn Fn(&Section) -> bool| {
@@ -53,7 +73,15 @@ pub fn describe(object: &mut Object, name: &str, domain: u8, border: &Interposit
 
     use layout::module as row;
     let mut bytes = vec![0; row::BYTES];
-    for (at, word) in [(row::MAGIC, abi::MAGIC), (row::ABI, abi::ABI), (row::DOMAIN, u32::from(domain))] {
+    let words = [
+        (row::MAGIC, abi::MAGIC),
+        (row::ABI, abi::ABI),
+        (row::DOMAIN, u32::from(domain)),
+        (row::RULED, grade.imports.part),
+        (row::IMPORTED, grade.imports.of),
+        (row::THRESHOLD, threshold),
+    ];
+    for (at, word) in words {
         bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
     }
     let mut relocs = Vec::new();
@@ -81,10 +109,22 @@ pub fn describe(object: &mut Object, name: &str, domain: u8, border: &Interposit
     }
     pointer(row::TARGETS as u64, own, bytes.len() as i64);
     let count = row::N_TARGETS;
-    bytes[count..count + 8].copy_from_slice(&(targets.len() as u64).to_le_bytes());
-    for symbol in targets {
+    bytes[count..count + 8].copy_from_slice(&(callable.targets.len() as u64).to_le_bytes());
+    for symbol in callable.targets {
         pointer(bytes.len() as u64, symbol, 0);
         bytes.extend([0; 8]);
+    }
+    pointer(row::IMPORTS as u64, own, bytes.len() as i64);
+    let count = row::N_IMPORTS;
+    bytes[count..count + 8].copy_from_slice(&(callable.imports.len() as u64).to_le_bytes());
+    for Import { function, call, proto } in callable.imports {
+        use layout::import;
+        let at = bytes.len();
+        bytes.resize(at + import::BYTES, 0);
+        pointer((at + import::FUNCTION) as u64, function, 0);
+        pointer((at + import::CALL) as u64, call, 0);
+        let proto_at = at + import::PROTO;
+        bytes[proto_at..proto_at + 4].copy_from_slice(&proto.to_le_bytes());
     }
     pointer(row::NAME as u64, own, bytes.len() as i64);
     bytes.extend(name.as_bytes());
@@ -93,7 +133,21 @@ pub fn describe(object: &mut Object, name: &str, domain: u8, border: &Interposit
     object.sections.push(Section::new(SECTION, elf::SHF_ALLOC, bytes, relocs));
     depend(object);
     stubs(object, this, own, init, exit)?;
-    Ok(done)
+    object.note(GRADE, &grade.to_string());
+    Ok((done, grade))
+}
+
+/// How much of the module is under a rule. A function counts only if it is so at each of its calls.
+fn grade(named: &Named<'_>, border: &Interposition, done: &Done) -> Grade {
+    let ruled = |(name, callee): (&String, &Callee)| {
+        named.trusted.contains(name) || (callee.ruled && !done.missed.contains(name))
+    };
+    let known = |name: &String| !border.entries.get(name).unwrap_or(&border.default_entry).callers_stack;
+    Grade {
+        imports: Share::of(border.callable.iter().map(ruled)),
+        entries: Share::of(done.entries.iter().map(known)),
+        stores: named.stores,
+    }
 }
 
 /// A function that the kernel calls: the number of the relocation of `struct module` that names it, and its

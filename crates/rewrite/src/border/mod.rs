@@ -6,11 +6,14 @@
 //!
 //! **Must not know**: the passes.
 //!
-//! **Invariants**: all calls and pointers to one function lead through its thunk, or none does. Where the
-//! kernel replaces a call, it is named in [`Done::missed`]. What a thunk cannot pass on is refused.
+//! **Invariants**: all calls to one function lead through its thunk, or none does, and so do all pointers to
+//! a function of the module. Pointers to imports keep their values, and the runtime leads calls of them to
+//! the thunk. Where the kernel replaces a call, it is named in [`Done::missed`]. What a thunk cannot pass on
+//! is refused.
 
 pub mod annotations;
 mod data;
+pub mod grade;
 pub(crate) mod guard;
 pub mod life;
 mod redirect;
@@ -21,7 +24,7 @@ mod thunk;
 
 pub use guardrail_abi::{Action, Field, Step, Value, When};
 pub use redirect::Done;
-pub(crate) use redirect::{CALLS, ENTRIES, INIT_ENTRIES, interpose};
+pub(crate) use redirect::{CALLS, ENTRIES, INIT_ENTRIES, Import, interpose};
 
 use std::collections::BTreeMap;
 
@@ -53,6 +56,17 @@ pub struct Entry {
     pub dead: i64,
     /// Whether the function may write its callers' stack, since not all its arguments are known.
     pub callers_stack: bool,
+    /// Arguments that are pointers to functions, which it may call.
+    pub callable: Vec<u8>,
+}
+
+/// A function that the module imports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Callee {
+    /// Its prototype (`GUARDRAIL_PROTO_…`).
+    pub proto: u32,
+    /// Whether a rule covers it, be it that nothing has to be done.
+    pub ruled: bool,
 }
 
 /// Words of arguments on the stack for a function of which nothing is known.
@@ -63,6 +77,8 @@ const UNKNOWN_WORDS: u8 = 6;
 pub struct Interposition {
     /// Functions of the kernel that the module calls, by name; those without actions are called as they are.
     pub imports: BTreeMap<String, Wrapper>,
+    /// All functions that the module imports, which it may call by pointer, by name.
+    pub callable: BTreeMap<String, Callee>,
     /// Functions of the module, by the name of their symbol.
     pub entries: BTreeMap<String, Entry>,
     /// For functions of the module that are not in `entries`.
@@ -73,6 +89,11 @@ impl Default for Interposition {
     /// The border where nothing is known: no actions, and functions of the module may have any arguments.
     fn default() -> Interposition {
         let default_entry = Entry { stack_words: UNKNOWN_WORDS, callers_stack: true, ..Entry::default() };
-        Interposition { imports: BTreeMap::new(), entries: BTreeMap::new(), default_entry }
+        Interposition {
+            imports: BTreeMap::new(),
+            callable: BTreeMap::new(),
+            entries: BTreeMap::new(),
+            default_entry,
+        }
     }
 }

@@ -42,10 +42,31 @@ pub struct Done {
 /// A relocation, by its section and its number there.
 type RelocAt = (usize, usize);
 
+/// A function of the kernel that the module may call by pointer (`struct guardrail_import`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Import {
+    /// Its symbol.
+    pub function: usize,
+    /// The symbol of what a call by pointer leads to: its thunk, or the function itself.
+    pub call: usize,
+    /// Its prototype (`GUARDRAIL_PROTO_…`).
+    pub proto: u32,
+}
+
+/// What the module may call by pointer.
+#[derive(Default)]
+pub(crate) struct Callable {
+    /// Symbols of the thunks of its own functions.
+    pub targets: Vec<usize>,
+    /// Functions that it imports.
+    pub imports: Vec<Import>,
+}
+
 /// What is to be redirected.
 #[derive(Default)]
 struct Found {
-    /// Branches to a function of the kernel, by its symbol and name.
+    /// Branches to each function of the kernel that has actions, by its symbol and name. There are none where
+    /// the module only takes the function's address.
     branches: BTreeMap<(usize, String), Vec<RelocAt>>,
     /// Pointers to functions of the module, by section and offset. Each has the distance from the relocation
     /// to what its own distance counts from.
@@ -53,14 +74,14 @@ struct Found {
     missed: BTreeSet<String>,
 }
 
-/// Leads calls through thunks; returns the symbols of thunks that the module may call by pointer. `hooks` are
-/// the init and exit functions, which are entered otherwise.
+/// Leads calls through thunks; returns what the module may call by pointer. `hooks` are the init and exit
+/// functions, which are entered otherwise.
 pub(crate) fn interpose(
     object: &mut Object,
     domain: u8,
     what: &Interposition,
     hooks: &[usize],
-) -> Result<(Done, Vec<usize>)> {
+) -> Result<(Done, Callable)> {
     if let Some(symbol) =
         object.symbols.iter().find(|symbol| symbol.function() && symbol.name.starts_with("__cfi_"))
     {
@@ -73,13 +94,16 @@ pub(crate) fn interpose(
     let found = find(object, what, &functions, hooks)?;
     let mut done = Done { missed: found.missed, ..Done::default() };
     let mut data = Data::new(object, domain);
+    let mut callable = Callable { imports: imports(object, what), ..Callable::default() };
     if !found.branches.is_empty() {
         let mut thunks = Thunks::new(object, &mut data);
         for (import, name) in found.branches.keys() {
             thunks.call(*import, &what.imports[name])?;
         }
         let thunks = thunks.place(CALLS)..;
-        for (thunk, ((_, name), places)) in thunks.zip(found.branches) {
+        for (thunk, ((import, name), places)) in thunks.zip(found.branches) {
+            let rows = callable.imports.iter_mut().filter(|row| row.function == import);
+            rows.for_each(|row| row.call = thunk);
             done.calls += places.len();
             for (section, number) in places {
                 object.sections[section].relocs[number].symbol = thunk;
@@ -87,7 +111,6 @@ pub(crate) fn interpose(
             done.imports.push(name);
         }
     }
-    let mut targets = Vec::new();
     for (section, init) in [(ENTRIES, false), (INIT_ENTRIES, true)] {
         let in_init = |place: &(usize, u64)| object.sections[place.0].name.starts_with(".init");
         let some: Vec<_> = found.pointers.iter().filter(|(place, _)| in_init(place) == init).collect();
@@ -101,7 +124,7 @@ pub(crate) fn interpose(
         }
         let thunks = thunks.place(section)..;
         for ((thunk, (_, pointers)), (_, name, _)) in thunks.zip(some).zip(known) {
-            targets.push(thunk);
+            callable.targets.push(thunk);
             done.pointers += pointers.len();
             for ((section, number), bias) in pointers {
                 let reloc = &mut object.sections[*section].relocs[*number];
@@ -112,7 +135,17 @@ pub(crate) fn interpose(
         }
     }
     data.finish(object);
-    Ok((done, targets))
+    Ok((done, callable))
+}
+
+/// The functions that the module imports, with calls by pointer that lead to themselves.
+fn imports(object: &Object, what: &Interposition) -> Vec<Import> {
+    let undefined = object.symbols.iter().enumerate().filter(|(_, symbol)| symbol.undefined());
+    let known = undefined.filter_map(|(number, symbol)| {
+        let proto = what.callable.get(&symbol.name)?.proto;
+        Some(Import { function: number, call: number, proto })
+    });
+    known.collect()
 }
 
 /// What is known of a function with these symbols, of which there is at least one: its symbol and name, and
@@ -164,6 +197,12 @@ fn find(
         let wrapper = what.imports.get(&symbol.name).filter(|_| symbol.undefined())?;
         (!wrapper.before.is_empty() || !wrapper.after.is_empty()).then_some(&symbol.name)
     };
+    // A function of which only the address is taken has a thunk as well.
+    for import in imports(object, what) {
+        if let Some(name) = wrapped(import.function) {
+            found.branches.entry((import.function, name.clone())).or_default();
+        }
+    }
     for (index, section) in object.sections.iter().enumerate() {
         if !section.alloc() || own(section) {
             continue;

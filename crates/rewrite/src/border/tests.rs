@@ -13,6 +13,7 @@ use crate::rewrite;
 use crate::tests::{Module, TEXT, listing};
 use crate::verify::verify;
 use object::elf;
+use std::collections::BTreeSet;
 
 /// `f` takes a pointer to `g` and calls `elsewhere` twice, once as the last thing; then follow `g` and
 /// `init_module`.
@@ -60,6 +61,7 @@ fn border() -> Interposition {
     let size = Value::Mul(Box::new(Value::Low(Box::new(arg(1)), 4)), Box::new(Value::Const(8)));
     let given = Value::Load(Box::new(arg(6)), 16, 2);
     let mut border = Interposition { default_entry: Entry::default(), ..Interposition::default() };
+    border.callable.insert("elsewhere".into(), Callee { proto: 0x181, ruled: true });
     border.imports.insert(
         "elsewhere".into(),
         Wrapper {
@@ -99,6 +101,7 @@ fn border() -> Interposition {
             stack_words: 1,
             dead: -5,
             callers_stack: true,
+            callable: vec![1, 6],
         },
     );
     border
@@ -219,6 +222,71 @@ fn what_is_a_network_frame_by_the_table_passes_without_the_runtime() {
     }));
 }
 
+/// The rows of imports in a description: function, what a call by pointer leads to, prototype.
+fn imports(object: &Object) -> Vec<(String, String, u32)> {
+    use guardrail_abi::layout::{import, module};
+    let section = &object.sections[object.section(guard::SECTION).unwrap()];
+    let at = |offset: usize| section.relocs.iter().find(|reloc| reloc.offset == offset as u64).unwrap();
+    let number = |at: usize| u32::from_le_bytes(section.bytes()[at..at + 4].try_into().unwrap());
+    let first = at(module::IMPORTS).addend as usize;
+    let row = |row: usize| {
+        let name = |offset: usize| object.name(at(row + offset)).to_owned();
+        (name(import::FUNCTION), name(import::CALL), number(row + import::PROTO))
+    };
+    (0..number(module::N_IMPORTS) as usize).map(|number| row(first + import::BYTES * number)).collect()
+}
+
+#[test]
+fn imports_have_thunks_where_only_their_address_is_taken() {
+    let mut module = module();
+    module.0.sections[TEXT].relocs.retain(|reloc| reloc.symbol != ELSEWHERE);
+    let (object, done) = guarded(&module, border()).unwrap();
+    assert_eq!((done.imports, done.calls), (vec!["elsewhere".to_owned()], 0));
+    let row = ("elsewhere".to_owned(), "guardrail_call_elsewhere".to_owned(), 0x181);
+    assert_eq!(imports(&object), [row]);
+    // The pointer keeps its value, since the kernel may compare it.
+    let data = &object.sections[3].relocs;
+    assert_eq!(object.name(data.iter().find(|reloc| reloc.offset == 8).unwrap()), "elsewhere");
+    // Without actions it is called as it is, also by pointer.
+    let mut border = border();
+    border.imports.clear();
+    let (object, done) = guarded(&module, border).unwrap();
+    assert!(done.imports.is_empty() && object.section(CALLS).is_none());
+    assert_eq!(imports(&object), [("elsewhere".to_owned(), "elsewhere".to_owned(), 0x181)]);
+}
+
+#[test]
+fn the_grade_counts_what_is_under_a_rule() {
+    let graded = |ruled, trusted: &[&str], missed: bool| {
+        let mut border = border();
+        border.callable.insert("elsewhere".into(), Callee { proto: 0, ruled });
+        let mut module = module();
+        if missed {
+            let replaced = module.section(".altinstr_replacement", elf::SHF_EXECINSTR, &[0xe8, 0, 0, 0, 0]);
+            module.reloc(replaced, 1, reloc::PLT32, ELSEWHERE, -4);
+        }
+        let mut checks = Checks::new(2)
+            .guarded("made", &Exports::default())
+            .trusting(trusted.iter().map(|name| (*name).to_owned()))
+            .wanting(75)
+            .interposing(border);
+        let file = rewrite("made.ko", module.0.write().unwrap(), &mut [&mut checks]).unwrap().file;
+        let object = Object::read("result", &file).unwrap();
+        let bytes = object.sections[object.section(guard::SECTION).unwrap()].bytes();
+        let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        use guardrail_abi::layout::module as row;
+        let info = object.sections[object.section(".modinfo").unwrap()].bytes();
+        let info = String::from_utf8_lossy(info).into_owned();
+        assert!(info.contains(&format!("{}={}", guard::GRADE, checks.grade)), "{info}");
+        (number(row::RULED), number(row::IMPORTED), number(row::THRESHOLD), checks.grade.entries.percent())
+    };
+    assert_eq!(graded(true, &[], false), (1, 1, 75, 50));
+    assert_eq!(graded(false, &[], false), (0, 1, 75, 50));
+    assert_eq!(graded(false, &["elsewhere"], false), (1, 1, 75, 50));
+    // A call that the kernel puts in place of code passes no thunk.
+    assert_eq!(graded(true, &[], true), (0, 1, 75, 50));
+}
+
 #[test]
 fn functions_of_init_have_thunks_that_go_with_it() {
     let mut module = module();
@@ -285,7 +353,15 @@ impl Checked {
         let codes = vec![Code::read(&old, TEXT, &tables::fixed(&old, TEXT).unwrap()).unwrap()];
         let placed = BTreeMap::from([(TEXT, place(&old, &codes[0], &BTreeMap::new()).unwrap())]);
         let mut new = old.clone();
-        guard::describe(&mut new, "made", 1, &border()).unwrap();
+        let trusted = BTreeSet::new();
+        let named = guard::Named {
+            name: "made",
+            domain: 1,
+            trusted: &trusted,
+            stores: grade::Share::default(),
+            threshold: 90,
+        };
+        guard::describe(&mut new, &named, &border()).unwrap();
         Checked { old, codes, placed, new }
     }
 

@@ -65,6 +65,8 @@ impl<'a> Thunks<'a> {
             self.code.room();
         }
         self.code.function(&format!("guardrail_call_{name}"));
+        // Calls by pointer lead here as well.
+        self.add(Ok(Instruction::with(Code::Endbr64)))?;
         self.pass_skbs(import, wrapper)?;
         self.keep(CALL, 0)?;
         let mut instead = Vec::new();

@@ -52,7 +52,7 @@ pub enum Ask {
     Range(u32),
     /// Whether so many bytes of a per-CPU variable may be written; a register holds its offset.
     PerCpu(Register, u32),
-    /// Whether the address in a register may be called.
+    /// Whether the address in a register may be called. The register gets what to call instead.
     Call(Register),
     /// Whether this loop never ends.
     Loop,
@@ -115,7 +115,7 @@ impl Thunks {
         Thunks { section, symbol, functions, domain, code, known: BTreeMap::new() }
     }
 
-    /// The call that asks. The thunk changes flags, but no register.
+    /// The call that asks. The thunk changes flags, but no register except that of a call.
     pub fn call(&mut self, ask: Ask) -> Result<Op> {
         let at = match self.known.get(&ask) {
             Some(at) => *at,
@@ -194,6 +194,16 @@ impl Thunks {
         let meant = MemoryOperand::with_base_index_scale_displ_size(site, Register::RAX, 1, 5, 1);
         ops.push(plain(Instruction::with2(Code::Lea_r64_m, site, meant))?);
         ops.push(go(self.functions[function], false));
+        // What is to be called takes the place of the address.
+        if let Ask::Call(register) = ask {
+            ops.push(match SAVED.iter().rev().position(|&saved| saved == register) {
+                Some(slot) => {
+                    let slot = MemoryOperand::with_base_displ(Register::RSP, 8 * slot as i64);
+                    plain(Instruction::with2(Code::Mov_rm64_r64, slot, Register::RAX))?
+                }
+                None => copy(register, Register::RAX)?,
+            });
+        }
         for (saved, count) in SAVED.into_iter().zip(0..SAVED.len() as i16).rev() {
             ops.extend([pop(saved)?, Op::Deeper(8 * count)]);
         }

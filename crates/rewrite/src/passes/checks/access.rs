@@ -14,6 +14,9 @@ use iced_x86::{FlowControl, Instruction, InstructionInfo, Mnemonic, OpKind, Regi
 /// The last is the runtime's, which loops count down.
 const KERNEL_PER_CPU: [(&str, i64); 3] = [("__preempt_count", 0), ("pcpu_hot", 8), (symbol::LOOPS, 0)];
 
+/// The kernel's table of functions for virtual machines.
+const KERNELS_CALLS: &str = "pv_ops";
+
 /// What an instruction does, as far as checks care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -31,8 +34,15 @@ pub enum Access {
     Range(u32),
     /// A store of so many bytes to a per-CPU variable.
     PerCpu(Operand, u32),
-    /// A call or a jump to an address.
-    Call(Source),
+    /// A call or a jump to the address in a register.
+    Call(Register),
+}
+
+impl Access {
+    /// Whether it is a store that has to be checked.
+    pub fn stores(&self) -> bool {
+        !matches!(self, Access::Nothing | Access::Free(_) | Access::Call(_))
+    }
 }
 
 /// Why a store needs no check.
@@ -57,8 +67,6 @@ pub enum Reason {
 pub enum Source {
     /// A register holds the address.
     Register(Register),
-    /// The memory at this operand holds the address.
-    Memory(Operand),
     /// The operand itself is the address.
     Address(Operand),
     /// The address is that of the byte with a bit. Bits count from the operand; a register of 8 bytes holds
@@ -71,7 +79,7 @@ impl Source {
     pub fn uses(&self, register: Register) -> bool {
         match self {
             Source::Register(own) => *own == register,
-            Source::Memory(operand) | Source::Address(operand) => operand.uses(register),
+            Source::Address(operand) => operand.uses(register),
             Source::Bit(operand, index) => operand.uses(register) || *index == register,
         }
     }
@@ -155,19 +163,19 @@ fn call(view: &FunctionView<'_>, insn: &Insn, section: &Section) -> Result<Optio
         // The kernel puts direct calls in place of fixed ones.
         _ if insn.fixed => None,
         FlowControl::IndirectCall | FlowControl::IndirectBranch => match decoded.op0_kind() {
-            OpKind::Register => Some(Source::Register(decoded.op0_register())),
-            OpKind::Memory if decoded.segment_prefix() == Register::None => {
-                Some(Source::Memory(Operand::of(decoded, insn.displacement_reloc(section))?))
-            }
+            OpKind::Register => Some(decoded.op0_register()),
+            // The kernel's own table, which it makes direct calls from.
+            OpKind::Memory if insn.names(view.object, section) == KERNELS_CALLS => None,
+            // Between a check and the call another processor could change the address.
             _ => {
                 return refused(
                     format!("{}+{:#x}", section.name, insn.at),
-                    format!("`{decoded}` is no call"),
+                    format!("`{decoded}` takes the address of a function from memory"),
                 );
             }
         },
         FlowControl::Call | FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => {
-            thunk_register(insn.names(view.object, section)).map(Source::Register)
+            thunk_register(insn.names(view.object, section))
         }
         _ => None,
     };

@@ -62,8 +62,10 @@ impl Builder<'_> {
         self.check(source, Test::User, &[write(source, size, self.asks.site)])
     }
 
-    /// Checks a call by pointer. A function begins at a multiple of 8.
-    pub fn call(&mut self, source: Source) -> Result<Built> {
+    /// Checks a call by pointer. A function begins at a multiple of 8. The runtime may put another function
+    /// into the register.
+    pub fn call(&mut self, register: Register) -> Result<Built> {
+        let source = Source::Register(register);
         let test = Test::Tags { align: Align::Rotate(SLOT_SHIFT), compares: &[(0, 1)], right: abi::CALL };
         let question =
             Question { source, ask: |register, _| Ask::Call(register), size: 0, site: self.asks.site };
@@ -171,8 +173,15 @@ impl Builder<'_> {
         let ask = |thunks: &mut Thunks, deeper| {
             let mut ops = Vec::new();
             for question in questions {
-                ops.extend(source_ops(&question.source, scratch, deeper)?);
-                ops.push(thunks.call((question.ask)(scratch, question.size))?);
+                // A call is asked for by its own register, which the answer changes.
+                let register = match question.source {
+                    Source::Register(register) => register,
+                    _ => {
+                        ops.extend(source_ops(&question.source, scratch, deeper)?);
+                        scratch
+                    }
+                };
+                ops.push(thunks.call((question.ask)(register, question.size))?);
                 ops.push(Op::Jump(NOTE.into(), Label::Site(question.site)));
             }
             Ok(ops)
@@ -252,7 +261,6 @@ fn source_ops(source: &Source, scratch: Register, deeper: i16) -> Result<Vec<Op>
         Source::Register(register) => {
             vec![plain(Instruction::with2(Code::Mov_r64_rm64, scratch, *register))?]
         }
-        Source::Memory(operand) => vec![operand.value(scratch, deeper)?],
         Source::Address(operand) => vec![operand.address(scratch, deeper)?],
         // Bits are counted from the address, so the address becomes a number of bits. Its upper three bits
         // equal the fourth.

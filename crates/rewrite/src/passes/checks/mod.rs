@@ -45,6 +45,7 @@ use access::{Access, Reason, access};
 use build::Builder;
 use merge::{Groups, Look, Store};
 
+use crate::border::grade::{Grade, Share};
 use crate::border::guard;
 use crate::border::runtime::Exports;
 use crate::border::{Done, Interposition};
@@ -100,6 +101,8 @@ pub struct Stores {
     pub same: usize,
     /// Stores in code that the kernel replaces, which is not checked.
     pub replaced: usize,
+    /// Stores in functions that are trusted, which are not checked either.
+    pub trusted: usize,
     /// Places where a loop begins anew and counts.
     pub loops: usize,
     /// Places where a function frees a stack frame that holds something whose address was taken.
@@ -115,6 +118,14 @@ impl Stores {
             Reason::Same => &mut self.same,
             Reason::Replaced => &mut self.replaced,
         } += 1;
+    }
+
+    /// The stores that are under a rule: all but those in code that the kernel replaces, and in functions that
+    /// are trusted.
+    fn share(&self) -> Share {
+        let free = self.frame + self.own + self.kernel_per_cpu + self.same;
+        let part = self.checked + free;
+        Share { part: part as u32, of: (part + self.replaced + self.trusted) as u32 }
     }
 
     fn built(&mut self, built: Built) -> Patch {
@@ -148,6 +159,10 @@ pub struct Checks {
     pub stores: Stores,
     /// What was found at the border of a guarded module.
     pub done: Done,
+    /// How much of a guarded module is under a rule.
+    pub grade: Grade,
+    /// Percent of the imports that must be under a rule for policies that end calls.
+    threshold: u32,
 }
 
 impl Checks {
@@ -165,11 +180,19 @@ impl Checks {
             interposition: Interposition::default(),
             stores: Stores::default(),
             done: Done::default(),
+            grade: Grade::default(),
+            threshold: 0,
         }
     }
 
+    /// Has the runtime refuse the module under a policy that ends calls, unless so many percent of its imports
+    /// are under a rule.
+    pub fn wanting(self, threshold: u32) -> Checks {
+        Checks { threshold, ..self }
+    }
+
     /// Leaves functions of these names as they are: nothing in them is checked, and they need not be
-    /// provable.
+    /// provable. Imports of these names count as if a rule covered them.
     pub fn trusting(self, names: impl IntoIterator<Item = String>) -> Checks {
         Checks { trusted: names.into_iter().collect(), ..self }
     }
@@ -208,6 +231,13 @@ impl Pass for Checks {
     fn function(&mut self, view: &FunctionView<'_>) -> Result<Vec<(u32, Patch)>> {
         let mut patches = Vec::new();
         if self.left.contains(view.name()) {
+            let mut info = InstructionInfoFactory::new();
+            let writes = |number: u32, info: &mut InstructionInfoFactory| {
+                let insn = view.insn(number);
+                matches!(access(view, number, insn, info.info(&insn.insn)), Ok(access) if access.stores())
+            };
+            let stores = view.function.insns.clone().filter(|&number| writes(number, &mut info));
+            self.stores.trusted += stores.count();
             return Ok(patches);
         }
         // The code that is put in changes registers that a call may change.
@@ -261,7 +291,14 @@ impl Pass for Checks {
                 if let Some(hooks) = &runtime.hooks {
                     hooks.complete(object)?;
                 }
-                self.done = guard::describe(object, name, self.domain, &self.interposition)?;
+                let named = guard::Named {
+                    name,
+                    domain: self.domain,
+                    trusted: &self.trusted,
+                    stores: self.stores.share(),
+                    threshold: self.threshold,
+                };
+                (self.done, self.grade) = guard::describe(object, &named, &self.interposition)?;
                 guard::add_versions(object, runtime)
             }
             None => Ok(()),
@@ -324,7 +361,7 @@ impl Checks {
             Access::PerCpu(operand, size) => {
                 builder.asks.operand(operand, Operand::address, |register| Ask::PerCpu(register, size))
             }
-            Access::Call(source) => builder.call(source),
+            Access::Call(register) => builder.call(register),
             Access::Nothing | Access::Free(_) => return Ok(None),
         }?;
         Ok(Some(self.stores.built(built)))

@@ -39,8 +39,8 @@ fn stores_of_a_block_share_a_check() {
 
 #[test]
 fn calls_by_pointer_are_checked() {
-    // call rax; call [rdi+8]; ret
-    let (text, thunks, stores) = checked(&Module::new(&[0xff, 0xd0, 0xff, 0x57, 0x08, 0xc3]));
+    // call rax; call rbx; ret
+    let (text, thunks, stores) = checked(&Module::new(&[0xff, 0xd0, 0xff, 0xd3, 0xc3]));
     assert_eq!(stores.calls, 2);
     insta::assert_snapshot!(text);
     insta::assert_snapshot!(thunks);
@@ -57,6 +57,14 @@ fn calls_by_pointer_are_checked() {
     module.reloc(TEXT, 2, reloc::PLT32, thunk, -4);
     let error = module.rewrite(&mut Checks::new(1)).unwrap_err().to_string();
     assert!(error.contains("on a condition"), "{error}");
+    // call [rdi+8]; ret: between the check and the call the memory could change.
+    let error = Module::new(&[0xff, 0x57, 0x08, 0xc3]).rewrite(&mut Checks::new(1)).unwrap_err().to_string();
+    assert!(error.contains("takes the address of a function from memory"), "{error}");
+    // call pv_ops(%rip); ret: the kernel's own table, in memory that it protects.
+    let mut module = Module::new(&[0xff, 0x15, 0, 0, 0, 0, 0xc3]);
+    let table = import(&mut module, "pv_ops");
+    module.reloc(TEXT, 2, reloc::PC32, table, -4);
+    assert_eq!(checked(&module).2.calls, 0);
 }
 
 #[test]

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What a domain may call by pointer: its own functions and those that it was granted, by tags; what its modules import,
+ * through their thunks; and other functions of the kernel.
+ */
+#include "base/address.h"
+#include "base/symbols.h"
+#include "border/target.h"
+#include "domain/module.h"
+#include "rights/conflict.h"
+#include "rights/tag.h"
+
+unsigned long guardrail_target(u32 domain, unsigned long p)
+{
+	struct guardrail_import import;
+
+	if (!is_domain(domain) || !is_kernel_range(p, 1))
+		return 0;
+	if (guardrail_slot_holds(tag_of(p), domain, slot_mask(p, p + 1), GUARDRAIL_CALL))
+		return p;
+	if (guardrail_find_import(domain, p, &import))
+		return import.call;
+	/* Inlined code reads pointers to other functions of the kernel in the kernel's structures. */
+	return guardrail_is_function(p) && !guardrail_is_guarded(p) ? p : 0;
+}
+
+bool guardrail_check_call(u32 domain, unsigned long p)
+{
+	return guardrail_target(domain, p);
+}
+EXPORT_SYMBOL_GPL(guardrail_check_call);
