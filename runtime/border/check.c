@@ -5,6 +5,7 @@
 #include "domain/entry.h"
 #include "domain/frames.h"
 #include "domain/stack.h"
+#include "domain/thread.h"
 #include "report/report.h"
 #include "rights/mask.h"
 #include "rights/ranges.h"
@@ -24,12 +25,6 @@ bool guardrail_may_write_stack(unsigned long addr, unsigned long n)
 	return guardrail_on_stack(addr, n) && !is_in_use(addr, n);
 }
 
-/* Inlined code of a thread that is about to wait sets its own state. */
-static bool is_own_state(unsigned long addr, unsigned long n)
-{
-	return addr == (unsigned long)&current->__state && n == sizeof(current->__state);
-}
-
 static void check(unsigned long addr, unsigned long n, unsigned long domain, unsigned long ip)
 {
 	unsigned long first;
@@ -46,7 +41,7 @@ static void check(unsigned long addr, unsigned long n, unsigned long domain, uns
 		return;
 	}
 	first = guardrail_first_denied(domain, addr, n);
-	if (first == addr + n || is_own_state(addr, n) || guardrail_is_reference(domain, addr, n))
+	if (first == addr + n || guardrail_is_thread_state(addr, n) || guardrail_is_reference(domain, addr, n))
 		return;
 	this_cpu_inc(guardrail_slow_counts.denied);
 	guardrail_report_write(addr, n, first, domain, ip);

@@ -3,6 +3,7 @@
 #include <linux/blk-mq.h>
 
 #include "border/custom.h"
+#include "rights/memory.h"
 
 static void clear_requests(u32 domain, const struct blk_mq_tag_set *set, const struct blk_mq_tags *tags)
 {
@@ -40,4 +41,92 @@ GUARDRAIL_CUSTOM(hctx_new)
 		return 0;
 	return guardrail_grant_fresh(action->domain, (unsigned long)hctx->tags->rqs,
 				   hctx->tags->nr_tags * sizeof(*hctx->tags->rqs));
+}
+
+/*
+ * A request is the driver's: the memory behind it, until it ends. A driver that initializes requests has that memory for
+ * as long as the request exists.
+ */
+static int give(u32 domain, struct request *rq)
+{
+	if (rq->q->mq_ops->init_request)
+		return 0;
+	return guardrail_give(domain, (unsigned long)(rq + 1), rq->q->tag_set->cmd_size, KIND_PRIVATE);
+}
+
+static void take(u32 domain, const struct request *rq)
+{
+	if (guardrail_take(domain, (unsigned long)(rq + 1), KIND_PRIVATE))
+		guardrail_revoke(domain, (unsigned long)rq, sizeof(*rq));
+}
+
+GUARDRAIL_CUSTOM(request_given)
+{
+	struct request *rq = (struct request *)object_of(action, call);
+
+	return rq ? give(action->domain, rq) : 0;
+}
+
+/* A request that was not accepted stays the kernel's. One that was may be done already. */
+GUARDRAIL_CUSTOM(request_refused)
+{
+	struct request *rq = (struct request *)object_of(action, call);
+
+	if (rq && (blk_status_t)call->result != BLK_STS_OK)
+		take(action->domain, rq);
+	return 0;
+}
+
+GUARDRAIL_CUSTOM(request_done)
+{
+	struct request *rq = (struct request *)object_of(action, call);
+
+	if (rq)
+		take(action->domain, rq);
+	return 0;
+}
+
+#ifdef rq_list_peek
+typedef struct request *requests_t;
+#else
+typedef struct rq_list requests_t;
+#endif
+
+/* Inlined functions take requests from the list, note them as running, and put back those that are not accepted. */
+static const struct guardrail_field taken[] = {
+	{ offsetof(struct request, rq_next), sizeof_field(struct request, rq_next) },
+};
+
+/* The requests of a list are queued at once. */
+GUARDRAIL_CUSTOM(requests_given)
+{
+	requests_t *list = (requests_t *)object_of(action, call);
+	struct request *rq;
+	int err = 0;
+
+	if (!list)
+		return 0;
+	rq_list_for_each(list, rq) {
+		struct blk_mq_tags *tags = rq->mq_hctx->tags;
+
+		err = err ?: guardrail_grant_fields(action->domain, (unsigned long)rq, taken, ARRAY_SIZE(taken));
+		err = err ?: give(action->domain, rq);
+		if (!rq->q->mq_ops->init_request && rq->tag >= 0 && rq->tag < tags->nr_tags)
+			err = err ?: guardrail_grant(action->domain, (unsigned long)&tags->rqs[rq->tag],
+						   sizeof(tags->rqs[0]));
+	}
+	return err;
+}
+
+/* A list of requests ends at once. */
+GUARDRAIL_CUSTOM(requests_done)
+{
+	struct io_comp_batch *iob = (struct io_comp_batch *)object_of(action, call);
+	struct request *rq;
+
+	if (!iob || !guardrail_check_write(action->domain, (unsigned long)iob, sizeof(*iob)))
+		return 0;
+	rq_list_for_each(&iob->req_list, rq)
+		take(action->domain, rq);
+	return 0;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Memory of several kinds, pages, pools and mappings of registers: what calls do to rights. */
+#include <linux/cpumask.h>
 #include <linux/mempool.h>
 #include <linux/mm.h>
 #include <linux/pci.h>
@@ -121,6 +122,14 @@ GUARDRAIL_CUSTOM(percpu_gone)
 	if (!owned)
 		guardrail_refuse(action, call, "release of per-CPU memory at", p, "none", "memory that begins there");
 	return 0;
+}
+
+/* alloc_cpumask_var_node(): the pointer is the new mask. */
+GUARDRAIL_CUSTOM(cpumask_new)
+{
+	unsigned long p = object_of(action, call);
+
+	return p ? guardrail_give(action->domain, p, cpumask_size(), GUARDRAIL_KIND_SLAB) : 0;
 }
 
 /* Elements of pools that use kmalloc() or a slab cache; of other pools the size is unknown. */

@@ -36,6 +36,21 @@ static void clear_card(u32 domain, struct snd_card *card)
 	guardrail_revoke(domain, (unsigned long)card, sizeof(*card));
 }
 
+static void clear_devices(u32 domain, struct snd_card *card)
+{
+	struct snd_kcontrol *control;
+	struct snd_device *device;
+
+	list_for_each_entry(device, &card->devices, list) {
+		if (device->type == SNDRV_DEV_PCM)
+			clear_pcm(domain, device->device_data);
+		else if (device->type == SNDRV_DEV_RAWMIDI)
+			guardrail_revoke(domain, (unsigned long)device->device_data, sizeof(struct snd_rawmidi));
+	}
+	list_for_each_entry(control, &card->controls, list)
+		guardrail_revoke(domain, (unsigned long)control, sizeof(*control));
+}
+
 /*
  * Devices and controls are freed with their card, which the driver loses next. If the driver has a function for that,
  * its last call is for this.
@@ -44,17 +59,8 @@ static void card_gone(void *data)
 {
 	struct card *known = data;
 	struct snd_card *card = known->card;
-	struct snd_kcontrol *control;
-	struct snd_device *device;
 
-	list_for_each_entry(device, &card->devices, list) {
-		if (device->type == SNDRV_DEV_PCM)
-			clear_pcm(known->domain, device->device_data);
-		else if (device->type == SNDRV_DEV_RAWMIDI)
-			guardrail_revoke(known->domain, (unsigned long)device->device_data, sizeof(struct snd_rawmidi));
-	}
-	list_for_each_entry(control, &card->controls, list)
-		guardrail_revoke(known->domain, (unsigned long)control, sizeof(*control));
+	clear_devices(known->domain, card);
 	if (!card->private_free)
 		clear_card(known->domain, card);
 	kfree(known);
@@ -89,4 +95,23 @@ GUARDRAIL_CUSTOM(snd_card)
 	if (err)
 		kfree(known);
 	return err;
+}
+
+/* The same for a card that the driver frees itself. */
+GUARDRAIL_CUSTOM(snd_card_given)
+{
+	struct snd_card *card = (struct snd_card *)object_of(action, call);
+	unsigned long size = size_of(action, call);
+
+	return card && size ? guardrail_give(action->domain, (unsigned long)card->private_data, size, KIND_PRIVATE) : 0;
+}
+
+/* The driver frees a card, with its devices and controls. The kernel calls the driver's functions for it meanwhile. */
+GUARDRAIL_CUSTOM(snd_card_leaves)
+{
+	struct snd_card *card = (struct snd_card *)object_of(action, call);
+
+	if (card && guardrail_check_write(action->domain, (unsigned long)&card->private_data, sizeof(card->private_data)))
+		clear_devices(action->domain, card);
+	return 0;
 }

@@ -6,24 +6,36 @@
 #include <linux/usb/hcd.h>
 
 #include "border/custom.h"
+#include "domain/module.h"
 #include "rights/memory.h"
 
-/* The driver may write its own part of a host while the host exists. */
+/* The driver may write its own part of a host while the host exists, and registers that the kernel has mapped for it. */
 GUARDRAIL_CUSTOM(hcd_new)
 {
 	struct usb_hcd *hcd = (struct usb_hcd *)object_of(action, call);
 
-	if (!hcd || !hcd->driver->hcd_priv_size)
+	int err = 0;
+
+	if (!hcd)
 		return 0;
-	return guardrail_grant(action->domain, (unsigned long)hcd->hcd_priv, hcd->driver->hcd_priv_size);
+	if (hcd->driver->hcd_priv_size)
+		err = guardrail_grant(action->domain, (unsigned long)hcd->hcd_priv, hcd->driver->hcd_priv_size);
+	if (hcd->regs)
+		err = err ?: guardrail_give(action->domain, (unsigned long)hcd->regs, hcd->rsrc_len, KIND_PRIVATE);
+	return err;
 }
 
 GUARDRAIL_CUSTOM(hcd_gone)
 {
 	struct usb_hcd *hcd = (struct usb_hcd *)object_of(action, call);
 
-	if (hcd)
-		guardrail_revoke(action->domain, (unsigned long)hcd, sizeof(*hcd) + hcd->driver->hcd_priv_size);
+	/* Where the driver calls its own function, more may follow. */
+	if (!hcd || guardrail_is_guarded(call->caller))
+		return 0;
+	guardrail_revoke(action->domain, (unsigned long)hcd, sizeof(*hcd) + hcd->driver->hcd_priv_size);
+	/* A second host of the device uses the same registers. */
+	if (!hcd->primary_hcd || hcd->primary_hcd == hcd)
+		guardrail_take(action->domain, (unsigned long)hcd->regs, KIND_PRIVATE);
 	return 0;
 }
 

@@ -55,3 +55,14 @@ GUARDRAIL_CUSTOM(timer_runs)
 		guardrail_move_object(action->domain, p, size_of(action, call), 1, 0);
 	return 0;
 }
+
+/* A timer is initialized. If it is one already and idle, its memory is the driver's again before. */
+GUARDRAIL_CUSTOM(timer_again)
+{
+	unsigned long p = object_of(action, call);
+	u32 type = size_of(action, call);
+
+	if (!p || guardrail_object_state(action->domain, p, type) != 0)
+		return 0;
+	return guardrail_object_over(action->domain, p, sizeof(struct timer_list), type);
+}

@@ -15,6 +15,7 @@
 #include "domain/frames.h"
 #include "domain/module.h"
 #include "domain/ops.h"
+#include "domain/thread.h"
 #include "domain/unwind.h"
 #include "rights/tag.h"
 
@@ -32,6 +33,7 @@
  * @top: Record of its innermost entry.
  * @limit: Where the writable part of its stack ends; 0 for no limit.
  * @locks: Locks of its entries.
+ * @thread: What its entries have changed of the task.
  * @looks: How often the watchdog found it running since it entered or last slept.
  * @slept: How often it had slept then.
  * @looping: Where it loops.
@@ -43,6 +45,7 @@ struct note {
 	struct guardrail_record *top;
 	unsigned long limit;
 	struct guardrail_locks locks;
+	struct guardrail_thread thread;
 	unsigned int looks;
 	unsigned long slept;
 	unsigned long looping;
@@ -75,6 +78,7 @@ static void begin(struct note *note)
 	note->top = NULL;
 	note->limit = 0;
 	note->locks.n = note->locks.more = 0;
+	note->thread.noted = false;
 	note->looks = 0;
 }
 
@@ -255,6 +259,8 @@ void guardrail_leave(struct guardrail_record *record)
 		guardrail_locks_left(record);
 	if (unlikely(guardrail_any_frames()))
 		guardrail_frames_left(record);
+	if (unlikely(note->thread.noted) && !record->previous && in_task())
+		guardrail_thread_left(&note->thread, record);
 	pop(record);
 	if (unlikely(record->saved.unwound))
 		guardrail_unwind_caller(record);
@@ -267,6 +273,13 @@ struct guardrail_locks *guardrail_locks(const struct guardrail_record **innermos
 
 	*innermost = note ? note->top : NULL;
 	return *innermost ? &note->locks : NULL;
+}
+
+struct guardrail_thread *guardrail_thread(void)
+{
+	struct note *note = find();
+
+	return note && note->top ? &note->thread : NULL;
 }
 
 /* Interrupts leave the note as they find it, so this needs no protection. A task without a note has no limit. */

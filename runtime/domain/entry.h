@@ -74,6 +74,16 @@ int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_
  */
 struct guardrail_record *guardrail_innermost(void);
 
+struct guardrail_thread;
+
+/**
+ * guardrail_thread() - Find what the current task's entries have changed of it.
+ *
+ * Context: Interrupts off.
+ * Return: The state, or NULL where the task is in no module.
+ */
+struct guardrail_thread *guardrail_thread(void);
+
 /**
  * guardrail_locks() - Find the locks of the current task.
  * @innermost: Gets the record of its innermost entry.

@@ -17,6 +17,8 @@ struct guardrail_noted;
  * @entry_over: An entry was ended, or refused while its domain is dead. In any context that entries run in.
  * @lock_kept: An entry returns with a lock of the named kind. True where the lock is to be released. In any context that
  *	entries run in.
+ * @thread_kept: The task's outermost entry returns, and inlined code has changed what the kernel keeps of its thread there.
+ *	True where it is to be restored. In any context that entries run in.
  * @object_kept: A function returns while the kernel uses the named object in its stack frame. May not return. In any
  *	context that entries run in.
  */
@@ -25,6 +27,7 @@ struct guardrail_domain_ops {
 	void (*clear_dead)(u32 domain, bool *gone);
 	void (*entry_over)(const struct guardrail_record *record, bool ended);
 	bool (*lock_kept)(const struct guardrail_lock *lock, const char *kind, const struct guardrail_entry *entry);
+	bool (*thread_kept)(unsigned long field, const struct guardrail_entry *entry, unsigned long ip);
 	void (*object_kept)(const struct guardrail_noted *what, const char *name, u32 domain, unsigned long ip);
 };
 

@@ -258,26 +258,45 @@ void guardrail_report_icall(unsigned long target, u32 domain, unsigned long ip)
 	report(&violation, target);
 }
 
-bool guardrail_report_lock(const struct guardrail_lock *lock, const char *kind, const struct guardrail_entry *entry)
+/* Reports what an entry leaves behind; true where that is to be undone. */
+static bool report_left(const struct guardrail_violation *violation)
 {
-	char what[112], name[NAME_LENGTH];
-	struct guardrail_violation violation = {
-		.what = what, .addr = lock->p, .ip = lock->ip, .domain = entry->domain, .holds = "the lock", .needs = "no lock",
-	};
+	char name[NAME_LENGTH];
 
-	scnprintf(what, sizeof(what), "return from %s with a %s taken at", entry->function, kind);
-	print(&violation, lock->p, name);
+	print(violation, violation->addr, name);
 	switch (guardrail_policy()) {
 	case GUARDRAIL_POLICY_OOPS:
 		end_thread();
 	case GUARDRAIL_POLICY_RECOVER:
-		kill(&violation, name);
+		kill(violation, name);
 		return true;
 	case GUARDRAIL_POLICY_FAIL:
 		return true;
 	default:
 		return false;
 	}
+}
+
+bool guardrail_report_lock(const struct guardrail_lock *lock, const char *kind, const struct guardrail_entry *entry)
+{
+	char what[112];
+	struct guardrail_violation violation = {
+		.what = what, .addr = lock->p, .ip = lock->ip, .domain = entry->domain, .holds = "the lock", .needs = "no lock",
+	};
+
+	scnprintf(what, sizeof(what), "return from %s with a %s taken at", entry->function, kind);
+	return report_left(&violation);
+}
+
+bool guardrail_report_thread(unsigned long field, const struct guardrail_entry *entry, unsigned long ip)
+{
+	char what[112];
+	struct guardrail_violation violation = {
+		.what = what, .addr = field, .ip = ip, .domain = entry->domain, .holds = "a changed one", .needs = "that of before",
+	};
+
+	scnprintf(what, sizeof(what), "return from %s with another state of its thread at", entry->function);
+	return report_left(&violation);
 }
 
 void guardrail_report_frame(const struct guardrail_noted *noted, const char *name, u32 domain, unsigned long ip)

@@ -55,6 +55,17 @@ void guardrail_report_icall(unsigned long target, u32 domain, unsigned long ip);
 bool guardrail_report_lock(const struct guardrail_lock *lock, const char *kind, const struct guardrail_entry *entry);
 
 /**
+ * guardrail_report_thread() - Report an entry that returns with a changed state of its thread.
+ * @field: Address of what it has changed.
+ * @entry: The function that returns.
+ * @ip: Where it was called.
+ *
+ * Context: That of the entry.
+ * Return: True where the state is to be restored.
+ */
+bool guardrail_report_thread(unsigned long field, const struct guardrail_entry *entry, unsigned long ip);
+
+/**
  * guardrail_report_frame() - Report a function that returns while the kernel uses an object in its stack frame.
  * @noted: The object.
  * @name: Words for it.

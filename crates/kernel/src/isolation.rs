@@ -333,7 +333,7 @@ impl<'a> Isolation<'a> {
             note(name, none.unwrap_or_else(|| resolve::argument(self, row, 0, name, true).1));
         }
         for (name, fields) in &self.types {
-            let structure = self.structure(name);
+            let structure = self.structure(of_set(name));
             let absent =
                 |field: &&&str| structure.is_none_or(|(btf, id)| resolve::place(btf, id, field).is_none());
             note(name, fields.iter().filter(absent).map(|field| (*field).to_owned()).collect());
@@ -403,6 +403,11 @@ fn structure_behind(ty: &Type) -> Option<&str> {
         Type::Ptr(pointee) => pointee.struct_name.as_deref(),
         _ => None,
     }
+}
+
+/// The structure of a set of fields: `urb.device` is a set of `urb`.
+fn of_set(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(structure, _)| structure)
 }
 
 /// `kfree` also frees objects of caches with names, so both are one kind.

@@ -256,8 +256,13 @@ impl Btf {
     }
 
     /// The first bit of a bitfield, and its number of bits. The member is that of a structure, or of what
-    /// lies in it without a name. `None` where it is no bitfield.
+    /// lies in it without a name; dots lead into members. `None` where it is no bitfield.
     pub fn bits(&self, structure: TypeId, name: &str) -> Option<(u64, u64)> {
+        if let Some((outer, name)) = name.rsplit_once('.') {
+            let (offset, outer) = self.member(structure, outer)?;
+            let (first, bits) = self.bits(outer, name)?;
+            return Some((offset * 8 + first, bits));
+        }
         let mut budget = 10_000;
         self.find_bits(self.resolve(structure)?, name, 0, &mut budget)
     }

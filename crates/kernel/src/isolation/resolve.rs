@@ -396,7 +396,7 @@ impl Resolver<'_> {
 
     /// The fields of a structure that may be written; those that this kernel does not have are left out.
     fn fields(&self, name: &str) -> Option<Vec<Field>> {
-        let (btf, id) = self.isolation.structure(name)?;
+        let (btf, id) = self.isolation.structure(super::of_set(name))?;
         let mut fields = Vec::new();
         for path in self.isolation.types.get(name)? {
             let Some((offset, size)) = place(btf, id, path) else { continue };

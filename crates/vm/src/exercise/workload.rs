@@ -29,7 +29,7 @@ pub struct Workload {
 pub const FULL: &str = "full";
 
 /// The names of the workloads that are part of Guardrail, with a description.
-pub const NAMES: [(&str, &str); 8] = [
+pub const NAMES: [(&str, &str); 9] = [
     ("network", "link up, ping, downloads and uploads with checksum, small requests, ethtool, down"),
     ("storage", "read and verify a disk, write, drop caches, verify again"),
     ("usb", "the same on a small disk behind a USB controller"),
@@ -38,6 +38,7 @@ pub const NAMES: [(&str, &str); 8] = [
         "files",
         "files and folders of a file system on a disk in memory, mounted again and again; needs no device",
     ),
+    ("filter", "rules, sets and maps of the packet filter under traffic of its own; needs no device"),
     ("stress", "stress-ng over its memory, filesystem, network and scheduler classes; needs no device"),
     ("churn", "modules of the kernel loaded and unloaded, 50 rounds; needs no device"),
     (
@@ -61,6 +62,7 @@ const LOAD: &str = include_str!("../../../../guest/workloads/load.sh");
 const COMMANDS: &str = include_str!("../../../../guest/workloads/commands.sh");
 const STRESS: &str = include_str!("../../../../guest/workloads/stress.sh");
 const FILES_ALL: &str = include_str!("../../../../guest/workloads/files.sh");
+const FILTER: &str = include_str!("../../../../guest/workloads/filter.sh");
 const CHURN: &str = include_str!("../../../../guest/workloads/churn.sh");
 const BENCH_SERVER: &str = include_str!("../../../../guest/benchmarks/bench-server.sh");
 const BENCH_NETWORK: &str = include_str!("../../../../guest/benchmarks/bench-network.sh");
@@ -113,7 +115,7 @@ const fn serving(
     Benchmark { name, script: &[BENCH_SERVER, BENCH_NETWORK], defaults, software, ..PLAIN }
 }
 
-const BENCHMARKS: [Benchmark; 15] = [
+const BENCHMARKS: [Benchmark; 16] = [
     serving("bench-web", &[("SERVER", "web"), NOBODY], &["nginx"]),
     serving("bench-memcached", &[("SERVER", "memcached"), NOBODY], &["memcached"]),
     serving("bench-stream", &[("SERVER", "stream"), NOBODY], &["iperf3"]),
@@ -213,7 +215,15 @@ const BENCHMARKS: [Benchmark; 15] = [
             ("OPERATIONS", "20"),
         ],
         software: &["stress-ng", "mke2fs"],
-        modules: &["loop", "nls_cp437?", "nls_ascii?", "nls_utf8?"],
+        modules: &["crc32c_generic?", "loop", "nls_cp437?", "nls_ascii?", "nls_utf8?"],
+        ..PLAIN
+    },
+    Benchmark {
+        name: "filter",
+        script: &[FILTER],
+        defaults: &[("RULES", "200"), ("ELEMENTS", "1000"), ("ROUNDS", "10")],
+        software: &["nft"],
+        modules: &["crc32c_generic?"],
         ..PLAIN
     },
     Benchmark { name: "churn", script: &[CHURN], defaults: &[("ROUNDS", "50")], modules: CHURNED, ..PLAIN },

@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The tree's name in the cache. Its number changes with the tables below.
-const TREE: &str = "software-2";
+const TREE: &str = "software-3";
 /// The suite that provides the programs.
 const SUITE: &str = "bookworm";
 /// The packages, with all their dependencies.
-const PACKAGES: [&str; 15] = [
+const PACKAGES: [&str; 16] = [
     "alsa-utils",
     "apache2-utils",
     "dbench",
@@ -30,6 +30,7 @@ const PACKAGES: [&str; 15] = [
     "linux-perf",
     "make",
     "memcached",
+    "nftables",
     "nginx-light",
     "postmark",
     "sockperf",
@@ -42,7 +43,7 @@ const PACKAGES: [&str; 15] = [
 /// compile.
 const ALONE: [&str; 2] = ["libstb-dev/bookworm", "musl-dev/bookworm"];
 /// The programs, and their paths in the packages.
-const PROGRAMS: [(&str, &str); 16] = [
+const PROGRAMS: [(&str, &str); 17] = [
     ("ab", "usr/bin/ab"),
     ("aplay", "usr/bin/aplay"),
     ("dbench", "usr/bin/dbench"),
@@ -52,6 +53,7 @@ const PROGRAMS: [(&str, &str); 16] = [
     ("memaslap", "usr/bin/memcaslap"),
     ("memcached", "usr/bin/memcached"),
     ("mke2fs", "sbin/mke2fs"),
+    ("nft", "usr/sbin/nft"),
     ("nginx", "usr/sbin/nginx"),
     ("perf", "usr/bin/perf"),
     ("postmark", "usr/bin/postmark"),

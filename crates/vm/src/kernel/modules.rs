@@ -59,6 +59,8 @@ pub struct ModInfo {
     pub name: Option<String>,
     /// Names of modules that must be loaded first.
     pub depends: Vec<String>,
+    /// Names of modules, or of algorithms, that it asks for when it is loaded.
+    pub asks_for: Vec<String>,
     /// Release and build options that the module was built for.
     pub vermagic: String,
     /// The aliases of the devices that it serves.
@@ -144,6 +146,7 @@ impl Modules {
         }
         let mut before = Vec::new();
         let beside = driver.path.parent().map(Path::to_path_buf);
+        self.add_dependencies(&driver.name, &self.asked_for(&info), None, &mut before, 0)?;
         self.add_dependencies(&driver.name, &info.depends, beside.as_deref(), &mut before, 0)?;
         Ok(LoadPlan { before, driver, aliases: info.aliases })
     }
@@ -152,6 +155,16 @@ impl Modules {
     /// that are listed already or built in are not added.
     pub fn add(&self, name: &str, driver: &str, list: &mut Vec<ModuleFile>) -> Result<()> {
         self.add_dependencies(driver, &[name.to_owned()], None, list, 0)
+    }
+
+    /// The modules that a module asks for by name. An algorithm stands for its generic module.
+    fn asked_for(&self, info: &ModInfo) -> Vec<String> {
+        let names = info.asks_for.iter().map(|name| normalized(name));
+        let names = names.map(|name| match self.files.contains_key(&name) {
+            true => name,
+            false => format!("{name}_generic"),
+        });
+        names.filter(|name| self.files.contains_key(name)).collect()
     }
 
     /// Modules that the kernel does not have may be beside the driver, as they are where both were built from
@@ -180,6 +193,7 @@ impl Modules {
             })?;
             let module = read_module(path, name)?;
             let info = mod_info(&module)?;
+            self.add_dependencies(&module.name, &self.asked_for(&info), None, list, depth + 1)?;
             self.add_dependencies(&module.name, &info.depends, beside, list, depth + 1)?;
             if !list.iter().any(|other| other.name == module.name) {
                 list.push(module);
@@ -250,6 +264,10 @@ fn parse_mod_info(data: &[u8]) -> ModInfo {
             "depends" => {
                 info.depends.extend(value.split(',').filter(|name| !name.is_empty()).map(str::to_owned));
             }
+            "softdep" => {
+                let before = value.split("pre:").nth(1).unwrap_or_default().split("post:").next();
+                info.asks_for.extend(before.unwrap_or_default().split_whitespace().map(str::to_owned));
+            }
             "alias" => info.aliases.push(value.to_owned()),
             _ => {}
         }
@@ -268,8 +286,9 @@ mod tests {
     #[test]
     fn modinfo_fields_are_read() {
         let info = parse_mod_info(
-            b"license=GPL\0alias=pci:v00008086d*\0depends=mii,scsi_mod\0\0vermagic=6.1 SMP\0name=x",
+            b"license=GPL\0alias=pci:v00008086d*\0depends=mii,scsi_mod\0\0vermagic=6.1 SMP\0name=x\0softdep=pre: crc32c aes post: y",
         );
+        assert_eq!(info.asks_for, ["crc32c", "aes"]);
         assert_eq!(info.depends, ["mii", "scsi_mod"]);
         assert_eq!(info.vermagic, "6.1 SMP");
         assert_eq!(info.aliases, ["pci:v00008086d*"]);

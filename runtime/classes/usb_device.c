@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Drivers of USB devices: their requests, and what they receive. */
+#include <linux/usb.h>
+
+#include "border/custom.h"
+#include "report/report.h"
+#include "rights/memory.h"
+
+/* A driver that refused its interface keeps no fields of it. */
+GUARDRAIL_CUSTOM(usb_probed)
+{
+	struct usb_interface *intf = (struct usb_interface *)object_of(action, call);
+
+	if (intf && (int)call->result < 0)
+		guardrail_revoke(action->domain, (unsigned long)intf, sizeof(*intf));
+	return 0;
+}
+
+/* True where the caller holds the last reference to a request that lies in memory of its own. */
+static bool is_last(const struct urb *urb)
+{
+	unsigned long references;
+
+	return load_word((unsigned long)&urb->kref, &references) && (u32)references == 1;
+}
+
+static void urb_lost(u32 domain, const struct urb *urb)
+{
+	guardrail_take(domain, (unsigned long)urb->iso_frame_desc, KIND_PRIVATE);
+	guardrail_revoke(domain, (unsigned long)urb, sizeof(*urb));
+}
+
+/* usb_alloc_urb(packets): the results of the packets of an isochronous request are behind it. */
+GUARDRAIL_CUSTOM(urb_allocated)
+{
+	struct urb *urb = (struct urb *)object_of(action, call);
+	int packets = (int)call->args[0];
+
+	if (!urb || packets <= 0)
+		return 0;
+	return guardrail_give(action->domain, (unsigned long)urb->iso_frame_desc,
+			      packets * sizeof(urb->iso_frame_desc[0]), KIND_PRIVATE);
+}
+
+/* A reference to a request is dropped; with the last one the request is freed. */
+GUARDRAIL_CUSTOM(urb_dropped)
+{
+	struct urb *urb = (struct urb *)object_of(action, call);
+
+	if (urb && is_last(urb))
+		urb_lost(action->domain, urb);
+	return 0;
+}
+
+/* A request is complete. If the driver dropped its own reference, the kernel's is the last one. */
+GUARDRAIL_CUSTOM(urb_completed)
+{
+	struct urb *urb = (struct urb *)object_of(action, call);
+
+	if (urb && is_last(urb))
+		urb_lost(action->domain, urb);
+	return 0;
+}
+
+/* The kernel will call the function of a request that is submitted, so the driver must have the right to call it. */
+GUARDRAIL_CUSTOM(urb_submitted)
+{
+	struct urb *urb = (struct urb *)object_of(action, call);
+	unsigned long function;
+
+	if (!urb || !load_word((unsigned long)&urb->complete, &function) || !function)
+		return 0;
+	if (!guardrail_check_call(action->domain, function))
+		guardrail_refuse(action, call, "function at", function, guardrail_held_at(function, action->domain), "icall");
+	return 0;
+}
+
+/*
+ * usb_control_msg(device, pipe, request, type, value, index, data, size) and usb_bulk_msg(device, pipe, data, size):
+ * what the device sends, the driver must be allowed to write.
+ */
+GUARDRAIL_CUSTOM(usb_received)
+{
+	unsigned long p = object_of(action, call), size = size_of(action, call);
+
+	if (p && size && usb_pipein((unsigned int)call->args[1]))
+		guardrail_require_write(action, call, p, size);
+	return 0;
+}
