@@ -82,10 +82,14 @@ pub struct ModuleSection<'a> {
 
 /// One relocation with addend.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rela {
+pub struct Rela {
+    /// Where it applies, as an offset in its section.
     pub offset: u64,
+    /// Its ELF type, `R_X86_64_…`.
     pub kind: u32,
+    /// Index of the symbol that it refers to; the file may name one that does not exist.
     pub symbol: usize,
+    /// What is added to the symbol's value.
     pub addend: i64,
 }
 
@@ -269,8 +273,8 @@ impl ModuleImage {
         &self.elf.sections
     }
 
-    /// The relocations of a section.
-    pub(crate) fn relocations(&self, section: usize) -> impl Iterator<Item = Rela> {
+    /// The relocations of a section, by its index.
+    pub fn relocations(&self, section: usize) -> impl Iterator<Item = Rela> {
         let headers =
             self.elf.sections.iter().filter(move |s| s.kind == SHT_RELA && s.info as usize == section);
         headers.flat_map(|s| self.elf.bytes(&self.data, s).chunks_exact(RELA_SIZE)).map(|raw| {

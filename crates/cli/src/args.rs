@@ -49,6 +49,8 @@ pub enum Command {
     Survey(SurveyArgs),
     /// Give drivers checks of their own, so that they write only where they may, and load them in place of the stock ones
     Guard(GuardArgs),
+    /// Derive what kernel functions do with a driver's memory, from the kernel's code
+    Learn(LearnArgs),
     /// Make mutants of a driver, and run them in guests
     Inject(InjectArgs),
     /// List what is known by name
@@ -262,6 +264,23 @@ pub struct GuardArgs {
     /// How the result is printed
     #[arg(long, value_parser = one_of::<guardrail_profile::Format>(), default_value = "text")]
     pub format: guardrail_profile::Format,
+}
+
+/// Arguments of `learn`.
+#[derive(Debug, Args)]
+pub struct LearnArgs {
+    /// The kernel: 6.1, 6.12, 7.2, a release, a .deb, a folder of packages, or /boot/vmlinuz-RELEASE of this machine
+    #[arg(value_name = "KERNEL", default_value = guardrail_vm::kernels::DEFAULT)]
+    pub kernel: String,
+    /// Write the rows to FILE instead of printing them
+    #[arg(short, long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Only the functions of this module, of those that it needs, and of the kernel; may be given several times
+    #[arg(long = "module", value_name = "DRIVER")]
+    pub modules: Vec<String>,
+    /// Print the share of modules that have a row for each function that they call, instead of the rows
+    #[arg(long)]
+    pub complete: bool,
 }
 
 /// Arguments of `inject`.

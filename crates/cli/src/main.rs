@@ -15,6 +15,7 @@ mod errors;
 mod guard;
 mod headers;
 mod inject;
+mod learn;
 mod list;
 mod machines;
 mod output;
@@ -57,6 +58,7 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
         Command::View(args) => view::run(&args),
         Command::Survey(args) => survey::run(&args),
         Command::Guard(args) => guard::run(&args),
+        Command::Learn(args) => learn::run(&args),
         Command::Inject(args) => inject::run(&args),
         Command::List(args) => list::run(&args),
         Command::Doctor(args) => doctor::run(&args),

@@ -9,6 +9,7 @@
 //! runtime, is refused before anything is fetched.
 
 mod inspect;
+pub mod learn;
 mod machine;
 mod plan;
 mod policy;

@@ -47,7 +47,7 @@ pub enum Class {
 
 impl Class {
     /// The classes with their names in the tables.
-    pub(crate) const NAMED: [(&str, Class); 8] = [
+    pub const NAMED: [(&str, Class); 8] = [
         ("slab", Class::Slab),
         ("cache", Class::Cache),
         ("page", Class::Page),

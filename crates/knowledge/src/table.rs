@@ -104,6 +104,8 @@ pub struct Row<'a> {
     pub params: Vec<&'a str>,
     /// What the functions do, in the order of the line.
     pub effects: Vec<Clause<'a>>,
+    /// Where the row comes from: what stands behind `#` at the end of the line; absent for rows that people wrote.
+    pub origin: Option<&'a str>,
 }
 
 /// An effect of a row, as it is written.
@@ -168,13 +170,24 @@ pub fn rows<'a>(kind: Kind, file: &str, text: &'a str) -> Result<Vec<Row<'a>>, T
 }
 
 fn row(kind: Kind, line: usize, text: &str) -> Result<Row<'_>, String> {
+    let (text, origin) = match text.split_once(" # ") {
+        Some((text, origin)) => (text.trim_end(), Some(origin.trim())),
+        None => (text, None),
+    };
     let known = HEADS.iter().filter(|_| kind == Kind::Rights);
     let mut found = known.filter_map(|(word, head)| Some((*head, text.strip_prefix(word)?)));
     let (head, text) = found.next().unwrap_or((Head::Function, text));
     if matches!(head, Head::Type | Head::States) {
         let (name, words) =
             text.split_once(':').ok_or("such a row is 'type STRUCT: FIELD, …' or 'states TYPE: STATE, …'")?;
-        return Ok(Row { line, head, names: vec![name.trim()], params: list(words), effects: Vec::new() });
+        return Ok(Row {
+            line,
+            head,
+            names: vec![name.trim()],
+            params: list(words),
+            effects: Vec::new(),
+            origin,
+        });
     }
     let form = "a row is 'FUNCTION, … (PARAMETER, …): EFFECT ; …'";
     let (start, effects) = text.split_once("):").ok_or(form)?;
@@ -191,7 +204,7 @@ fn row(kind: Kind, line: usize, text: &str) -> Result<Row<'_>, String> {
     }
     let effects =
         effects.split(';').map(|text| Clause::read(kind, text, &params)).collect::<Result<_, _>>()?;
-    Ok(Row { line, head, names, params, effects })
+    Ok(Row { line, head, names, params, effects, origin })
 }
 
 fn list(text: &str) -> Vec<&str> {

@@ -58,6 +58,36 @@ impl Btf {
         (!path.is_empty()).then_some(path)
     }
 
+    /// Whether a structure has a pointer to a function, not counting structures in it.
+    pub fn has_functions(&self, structure: TypeId) -> bool {
+        let raw = self.resolve(structure).and_then(|id| self.raw(id));
+        let Some(raw) = raw.filter(|t| matches!(t.kind, Kind::Struct | Kind::Union)) else { return false };
+        let types = raw.extra.chunks_exact(12).filter_map(|member| u32_at(member, 4));
+        types.filter_map(|ty| self.pointee_type(ty)).any(|pointee| self.is_function(pointee))
+    }
+
+    /// The type of the member that begins at an offset of a structure and is no structure itself. In a union it is the
+    /// first member.
+    pub fn type_at(&self, structure: TypeId, offset: u64) -> Option<TypeId> {
+        let (mut id, mut offset) = (self.resolve(structure)?, offset);
+        for _ in 0..MAX_NESTING {
+            let raw = self.raw(id)?;
+            match raw.kind {
+                Kind::Struct | Kind::Union => {
+                    let (_, ty, start) = self.member_over(id, offset)?;
+                    id = self.resolve(ty)?;
+                    offset = offset.checked_sub(start)?;
+                }
+                Kind::Array => {
+                    id = self.resolve(u32_at(raw.extra, 0)?)?;
+                    offset %= self.size_of(id).filter(|&size| size > 0)?;
+                }
+                _ => return (offset == 0).then_some(id),
+            }
+        }
+        None
+    }
+
     /// The first member that covers an offset: its name, its type, and the byte where it begins. An array
     /// without a length at the end of a structure has no end.
     fn member_over(&self, id: TypeId, offset: u64) -> Option<(&str, TypeId, u64)> {

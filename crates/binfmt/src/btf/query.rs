@@ -249,6 +249,36 @@ impl Btf {
         Some(Proto::new(params, variadic, self.type_of(t.value)))
     }
 
+    /// The function type of a function, by its name.
+    pub fn func_type(&self, name: &str) -> Option<TypeId> {
+        let id = self.named(name).find(|&id| self.raw(id).is_some_and(|t| t.kind == Kind::Func))?;
+        Some(self.raw(id)?.value)
+    }
+
+    /// The types of the parameters of a function type, without the `...`, and of its result.
+    pub fn signature(&self, id: TypeId) -> Option<(Vec<TypeId>, TypeId)> {
+        let t = self.raw(id).filter(|t| t.kind == Kind::FuncProto)?;
+        let types = t.extra.chunks_exact(8).filter_map(|item| u32_at(item, 4));
+        Some((types.filter(|ty| *ty != 0).collect(), t.value))
+    }
+
+    /// What a pointer type points to, without typedefs and qualifiers; `None` where the type is no pointer.
+    pub fn pointee_type(&self, pointer: TypeId) -> Option<TypeId> {
+        let t = self.raw(self.resolve(pointer)?).filter(|t| t.kind == Kind::Ptr)?;
+        self.resolve(t.value)
+    }
+
+    /// Whether a type is an integer, a boolean, a character, an enumeration or a floating-point number.
+    pub fn is_number(&self, id: TypeId) -> bool {
+        let kind = self.resolve(id).and_then(|id| self.raw(id)).map(|t| t.kind);
+        matches!(kind, Some(Kind::Int | Kind::Enum | Kind::Enum64 | Kind::Float))
+    }
+
+    /// Whether a type is a function type.
+    pub fn is_function(&self, id: TypeId) -> bool {
+        self.raw(id).is_some_and(|t| t.kind == Kind::FuncProto)
+    }
+
     /// The prototype of the functions to which a type points.
     pub fn pointed_proto(&self, pointer: TypeId) -> Option<Proto> {
         let pointer = self.raw(self.resolve(pointer)?).filter(|t| t.kind == Kind::Ptr)?;

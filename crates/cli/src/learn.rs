@@ -1,0 +1,20 @@
+//! `guardrail learn`: what the kernel's functions do with a driver's memory, derived from binaries.
+
+use crate::args::LearnArgs;
+use crate::errors::{CliError, Status};
+use crate::output;
+use crate::progress::Progress;
+use guardrail_guard::learn::{LearnPlan, learn};
+
+/// Derives rows, and prints them or how complete they are.
+pub fn run(args: &LearnArgs) -> Result<Status, CliError> {
+    let plan =
+        LearnPlan { kernel: args.kernel.clone(), modules: args.modules.clone(), out: args.out.clone() };
+    let learnt = learn(&plan, &Progress::shown())?;
+    if args.complete {
+        output::text(&learnt.completeness())?;
+    } else if args.out.is_none() {
+        output::text(&learnt.text())?;
+    }
+    Ok(Status::Clean)
+}

@@ -1,0 +1,118 @@
+//! Rows of the border that are derived from a kernel's binaries, and where they are kept.
+
+use guardrail_binfmt::{KernelImage, ModuleImage};
+use guardrail_host::{HostError, Progress, files, zoo};
+use guardrail_learn::{Coverage, LearnError, Learned, coverage};
+use guardrail_vm::Cache;
+use guardrail_vm::installed::Target;
+use guardrail_vm::kernels::Kernel;
+use guardrail_vm::modules::{ModuleFile, Modules};
+use guardrail_vm::packages::Packages;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// What to derive rows from.
+#[derive(Clone, Debug)]
+pub struct LearnPlan {
+    /// The kernel by name or path.
+    pub kernel: String,
+    /// The modules whose functions are described besides the kernel's, with those that they need. All of the
+    /// modules of the kernel if this is empty.
+    pub modules: Vec<String>,
+    /// The file for the rows; `None` where they are printed.
+    pub out: Option<PathBuf>,
+}
+
+/// What was derived.
+pub struct Learnt {
+    learned: Learned,
+    modules: Vec<(String, Coverage)>,
+}
+
+impl Learnt {
+    /// The rows as a file.
+    pub fn text(&self) -> String {
+        self.learned.text()
+    }
+
+    /// The share of modules that have a row for each function that they call.
+    pub fn completeness(&self) -> String {
+        let count = self.modules.len();
+        let share = |part: usize, all: usize| 100.0 * part as f64 / all.max(1) as f64;
+        let complete = self.modules.iter().filter(|(_, covered)| covered.is_complete()).count();
+        let sum = |list: fn(&Coverage) -> &Vec<String>| {
+            self.modules.iter().map(|(_, covered)| list(covered).len()).sum()
+        };
+        let [written, derived, none]: [usize; 3] =
+            [sum(|c| &c.written), sum(|c| &c.derived), sum(|c| &c.none)];
+        let all = written + derived + none;
+        let mut text = format!("{count} modules, {complete} complete ({:.1}%)\n", share(complete, count));
+        let _ = writeln!(
+            text,
+            "imports: {written} with a written row ({:.1}%), {derived} with a derived row ({:.1}%), {none} without a row ({:.1}%)",
+            share(written, all),
+            share(derived, all),
+            share(none, all)
+        );
+        text
+    }
+}
+
+/// Derives the rows of a kernel and of modules, and writes them where the plan says.
+pub fn learn(plan: &LearnPlan, progress: &Progress) -> Result<Learnt, HostError> {
+    let cache = Cache::open()?;
+    let packages = Packages::new(&cache);
+    progress.step(&plan.kernel);
+    let target = Target::find(&packages, &plan.kernel)?;
+    let modules = modules(&packages, &target.kernel, &plan.modules)?;
+    progress.step("the kernel's functions");
+    let image = KernelImage::open(&target.kernel.vmlinuz)?;
+    let mut learned = Learned::new(&image);
+    progress.step("functions of modules");
+    for module in &modules {
+        learned.module(&self::image(module)?).map_err(error)?;
+    }
+    let mut covered = Vec::new();
+    for module in &modules {
+        covered.push((module.name.clone(), coverage(&learned, &self::image(module)?)));
+    }
+    progress.finish();
+    let learnt = Learnt { learned, modules: covered };
+    if let Some(out) = &plan.out {
+        files::write(out, learnt.text())?;
+    }
+    Ok(learnt)
+}
+
+fn image(module: &ModuleFile) -> Result<ModuleImage, HostError> {
+    Ok(ModuleImage::parse(&module.name, module.bytes.clone())?)
+}
+
+/// The modules that are to be described, each behind those that it needs.
+fn modules(packages: &Packages, kernel: &Kernel, wanted: &[String]) -> Result<Vec<ModuleFile>, HostError> {
+    let mut list: Vec<ModuleFile> = Vec::new();
+    if wanted.is_empty() {
+        let all = Modules::of(kernel)?;
+        for name in all.names() {
+            all.add(name, name, &mut list)?;
+        }
+        return Ok(list);
+    }
+    for driver in wanted {
+        let plan = zoo::plan(packages, kernel, driver)?;
+        for module in plan.before.into_iter().chain([plan.driver]) {
+            if list.iter().all(|known| known.name != module.name) {
+                list.push(module);
+            }
+        }
+    }
+    Ok(list)
+}
+
+/// All that can be wrong here is the user's input.
+fn error(error: LearnError) -> HostError {
+    match error {
+        LearnError::Image(error) => error.into(),
+        other => HostError::Usage(other.to_string()),
+    }
+}

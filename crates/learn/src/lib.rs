@@ -1,0 +1,30 @@
+//! Rules for the border of guarded drivers, derived from binaries.
+//!
+//! **Knows**: what functions do with their arguments, by interprocedural analysis of a kernel's and its modules' code,
+//! and how that becomes rows of `rights.txt`.
+//!
+//! **Must not know**: where kernels are stored, how drivers are rewritten, the command line.
+//!
+//! **Invariant**: any image gives rows or an error, never a panic. What cannot be decided gives no row.
+
+mod derived;
+mod flow;
+mod known;
+mod names;
+mod program;
+mod rows;
+mod summary;
+#[cfg(test)]
+mod tests;
+mod types;
+mod unit;
+mod value;
+
+pub use derived::{
+    Coverage, LearnError, Learned, VERSION, coverage, idle, is_written, read, tables_digest, written,
+};
+pub use names::Names;
+pub use program::Program;
+pub use rows::{Derived, derive};
+pub use summary::{Deep, Effects, Extent, Site, Sites, Summary, Unknown};
+pub use value::{ARGS, Fresh, Kind, Size, Val};
