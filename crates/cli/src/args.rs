@@ -252,14 +252,17 @@ pub struct GuardArgs {
     /// Percent of the imported functions that must be under a rule, or trusted, for policies other than "log"
     #[arg(long, value_name = "N", default_value_t = guardrail_guard::THRESHOLD, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub threshold: u32,
+    /// Rows that 'learn' derived, for functions without a written row
+    #[arg(long, value_name = "FILE")]
+    pub rows: Option<PathBuf>,
     /// A guardrail.ko that was built before, instead of building one with the kernel's headers
     #[arg(long, value_name = "FILE")]
     pub runtime: Option<PathBuf>,
     /// Check whether a guarded module is whole and fits the guardrail.ko beside it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["drivers", "out", "kernel", "running", "domain", "trusted", "threshold", "log"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drivers", "out", "kernel", "running", "domain", "trusted", "threshold", "rows", "log"])]
     pub check: Option<PathBuf>,
     /// Print the violations in a kernel's log ("-" for standard input) as findings
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["drivers", "out", "kernel", "running", "domain", "trusted", "threshold", "runtime"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drivers", "out", "kernel", "running", "domain", "trusted", "threshold", "rows", "runtime"])]
     pub log: Option<PathBuf>,
     /// How the result is printed
     #[arg(long, value_parser = one_of::<guardrail_profile::Format>(), default_value = "text")]

@@ -62,6 +62,7 @@ fn plan(args: &GuardArgs, out: &Path) -> GuardPlan {
         domain: args.domain,
         trusted: args.trusted.clone(),
         threshold: args.threshold,
+        rows: args.rows.clone(),
         runtime: args.runtime.clone(),
     }
 }

@@ -9,7 +9,10 @@ use guardrail_vm::kernels::Kernel;
 use guardrail_vm::modules::{ModuleFile, Modules};
 use guardrail_vm::packages::Packages;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// The largest file of derived rows that is read.
+const MAX_ROWS: u64 = 64 << 20;
 
 /// What to derive rows from.
 #[derive(Clone, Debug)]
@@ -109,8 +112,18 @@ fn modules(packages: &Packages, kernel: &Kernel, wanted: &[String]) -> Result<Ve
     Ok(list)
 }
 
+/// Reads a file of rows.
+pub(crate) fn text(file: &Path) -> Result<String, HostError> {
+    let what = file.display().to_string();
+    let size = std::fs::metadata(file).map_err(|source| HostError::Usage(format!("{what}: {source}")))?.len();
+    if size > MAX_ROWS {
+        return Err(HostError::Usage(format!("{what} is larger than any file of rows")));
+    }
+    std::fs::read_to_string(file).map_err(|source| HostError::Usage(format!("{what}: {source}")))
+}
+
 /// All that can be wrong here is the user's input.
-fn error(error: LearnError) -> HostError {
+pub(crate) fn error(error: LearnError) -> HostError {
     match error {
         LearnError::Image(error) => error.into(),
         other => HostError::Usage(other.to_string()),

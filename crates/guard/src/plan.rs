@@ -29,6 +29,8 @@ pub struct GuardPlan {
     pub trusted: Vec<String>,
     /// Percent of the imports that must be under a rule, or trusted, for policies other than "log".
     pub threshold: u32,
+    /// A file of derived rows for functions without a written row; `None` to leave those without one.
+    pub rows: Option<PathBuf>,
     /// The runtime's file; `None` to build it with the kernel's headers.
     pub runtime: Option<PathBuf>,
 }
@@ -53,7 +55,8 @@ pub fn guard(plan: &GuardPlan, progress: &Progress) -> Result<Summary, HostError
     progress.step("the runtime");
     let workshop = Workshop::open(&packages, &target, plan.runtime.as_deref(), plan.domain)?
         .trusting(&plan.trusted)
-        .wanting(plan.threshold);
+        .wanting(plan.threshold)
+        .with_rows(plan.rows.as_deref());
     let mut hardened = Vec::new();
     for one in &found {
         progress.step(&one.driver.name);

@@ -115,6 +115,8 @@ struct Imports {
     wrapped: Vec<String>,
     /// Functions that are known to need no wrapper.
     plain: Vec<String>,
+    /// Functions among both whose annotation was derived from the kernel's code.
+    derived: Vec<String>,
     /// Functions without an annotation: a call neither grants the driver a right nor checks one.
     unannotated: Vec<String>,
     /// Functions with a wrapper that are called without it, from code that the kernel replaces.
@@ -194,6 +196,7 @@ impl Driver {
             imports: Imports {
                 wrapped: wrapped.into_iter().cloned().collect(),
                 plain: plain.into_iter().cloned().collect(),
+                derived: border.derived.clone(),
                 unannotated: border.unannotated.clone(),
                 missed: done.missed.iter().cloned().collect(),
                 calls: done.calls,
@@ -222,7 +225,7 @@ impl Driver {
         if replaced > 0 {
             line("unchecked", format!("{replaced} stores in code that the kernel replaces"));
         }
-        let Imports { wrapped, plain, unannotated, missed, .. } = &self.imports;
+        let Imports { wrapped, plain, derived, unannotated, missed, .. } = &self.imports;
         line(
             "imports",
             format!(
@@ -232,6 +235,16 @@ impl Driver {
                 plain.len(),
                 unannotated.len(),
                 named(unannotated)
+            ),
+        );
+        let rows = wrapped.len() + plain.len();
+        line(
+            "rows",
+            format!(
+                "{} written, {} derived, {} without a row",
+                rows - derived.len(),
+                derived.len(),
+                unannotated.len()
             ),
         );
         if !missed.is_empty() {

@@ -1,5 +1,6 @@
 //! The runtime and the types of one kernel, which guarding its drivers needs.
 
+use crate::learn;
 use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_host::HostError;
 use guardrail_kernel::isolation::Isolation;
@@ -14,7 +15,7 @@ use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::runtime;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Everything that guarding a driver needs.
 pub struct Workshop {
@@ -29,6 +30,8 @@ pub struct Workshop {
     trusted: Vec<String>,
     threshold: u32,
     kernel: KernelImage,
+    /// A file of derived rows; without it, functions without a written row have none.
+    rows: Option<PathBuf>,
 }
 
 /// A guarded driver with what was done to it.
@@ -78,7 +81,8 @@ impl Workshop {
         exports.fits(&what, &target.kernel.release)?;
         let kernel = KernelImage::open(&target.kernel.vmlinuz)?;
         let release = target.kernel.release.clone();
-        Ok(Workshop { release, runtime, exports, domain, trusted: Vec::new(), threshold: 0, kernel })
+        let (trusted, threshold, rows) = (Vec::new(), 0, None);
+        Ok(Workshop { release, runtime, exports, domain, trusted, threshold, kernel, rows })
     }
 
     /// Leaves functions with these names unchecked, and takes imports with these names as if they had a rule.
@@ -90,6 +94,11 @@ impl Workshop {
     /// are under a rule.
     pub fn wanting(self, threshold: u32) -> Workshop {
         Workshop { threshold, ..self }
+    }
+
+    /// Takes derived rows from a file.
+    pub fn with_rows(self, rows: Option<&Path>) -> Workshop {
+        Workshop { rows: rows.map(Path::to_path_buf), ..self }
     }
 
     /// Guards a driver; `before` holds the modules that it needs.
@@ -122,7 +131,13 @@ impl Workshop {
     fn border(&self, driver: &ModuleFile, before: &[ModuleFile]) -> Result<Border, HostError> {
         let image = |module: &ModuleFile| ModuleImage::parse(&module.name, module.bytes.clone());
         let needed = before.iter().map(image).collect::<Result<Vec<_>, _>>()?;
-        let isolation = Isolation::for_driver(&self.kernel, &image(driver)?, &needed)
+        let file = self.rows.as_deref().map(|file| file.display().to_string()).unwrap_or_default();
+        let text = self.rows.as_deref().map(learn::text).transpose()?;
+        let rows = match &text {
+            Some(text) => guardrail_learn::read(&file, text, &self.kernel).map_err(learn::error)?,
+            None => Vec::new(),
+        };
+        let isolation = Isolation::for_driver(&self.kernel, &image(driver)?, &needed, rows)
             .map_err(|error| HostError::Run(error.to_string()))?;
         Ok(border(&isolation, &Object::read(&driver.name, &driver.bytes)?))
     }

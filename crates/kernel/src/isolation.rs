@@ -69,6 +69,8 @@ pub struct Isolation<'a> {
     numbers: BTreeMap<&'a str, u32>,
     /// The functions that have a row about rights.
     own: BTreeSet<&'a str>,
+    /// The functions that have only a derived row.
+    derived: BTreeSet<&'a str>,
     btf: Vec<Arc<Btf>>,
     prototypes: Prototypes,
 }
@@ -95,13 +97,33 @@ impl<'a> Isolation<'a> {
         Isolation::new(&Kind::Rights.tables().collect::<Vec<_>>(), types)
     }
 
-    /// Reads the tables of this program for a driver and the modules that it needs.
+    /// Reads the tables of this program for a driver and the modules that it needs. `derived` has rows for functions
+    /// that these tables lack; where they have one with an effect, it is the one that counts.
     pub fn for_driver(
         kernel: &KernelImage,
         driver: &ModuleImage,
         needed: &[ModuleImage],
-    ) -> Result<Isolation<'static>, TableError> {
-        Isolation::built_in(types(kernel, driver, needed))
+        derived: Vec<Row<'a>>,
+    ) -> Result<Isolation<'a>, TableError> {
+        let mut isolation: Isolation<'a> = Isolation::built_in(types(kernel, driver, needed))?;
+        for row in derived.into_iter().filter(|row| row.head == Head::Function) {
+            for name in row.names.clone() {
+                let written = isolation.functions.get(name).or_else(|| isolation.functions.get(plain(name)));
+                let idle = |row: &Row<'_>| row.effects.iter().all(|effect| effect.verb() == "nothing");
+                match written {
+                    Some(written) if !idle(written) => continue,
+                    Some(_) => {}
+                    None => _ = isolation.derived.insert(name),
+                }
+                isolation.functions.insert(name, row.clone());
+            }
+        }
+        Ok(isolation)
+    }
+
+    /// Whether only a derived row says what a function does.
+    pub fn is_derived(&self, name: &str) -> bool {
+        self.derived.contains(name)
     }
 
     /// Reads tables of rights with their names, in place of those of this program.
@@ -117,6 +139,7 @@ impl<'a> Isolation<'a> {
             states: BTreeMap::new(),
             numbers: abi::KINDS.into(),
             own: BTreeSet::new(),
+            derived: BTreeSet::new(),
             btf,
             prototypes,
         };

@@ -308,7 +308,8 @@ fn calls(learned: &Learned, image: &ModuleImage) -> BTreeSet<String> {
                 continue;
             }
             let called = section.exec && rela.kind == R_X86_64_PLT32;
-            if called || is_written(&learned.written, name) || learned.function(name).is_some() {
+            let function = || learned.function(name).is_some_and(|derived| !derived.lacks_prototype());
+            if called || is_written(&learned.written, name) || function() {
                 found.insert(name.to_owned());
             }
         }

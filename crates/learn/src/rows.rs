@@ -11,6 +11,9 @@ use std::fmt::Write;
 /// Most places that a row names.
 const PLACES: usize = 3;
 
+/// The reason for no row where BTF knows no function of the name, such as for variables.
+const NO_PROTOTYPE: &str = "its prototype is not known";
+
 /// What was derived of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Derived {
@@ -38,6 +41,11 @@ impl Derived {
         }
     }
 
+    /// Whether the name is of no function that BTF knows.
+    pub(crate) fn lacks_prototype(&self) -> bool {
+        matches!(self, Derived::Undecided(why) if why == NO_PROTOTYPE)
+    }
+
     /// The row, if all that it has are references to structures.
     pub(crate) fn references(&self) -> Option<&str> {
         let Derived::Row(row) = self else { return None };
@@ -50,7 +58,7 @@ impl Derived {
 /// Derives the row of a function.
 pub fn derive(btf: &Btf, names: &Names, name: &str, summary: &Summary) -> Derived {
     let Some((id, proto)) = btf.func_type(name).and_then(|id| Some((id, btf.proto(id)?))) else {
-        return Derived::Undecided("its prototype is not known".to_owned());
+        return Derived::Undecided(NO_PROTOTYPE.to_owned());
     };
     let types = btf.signature(id).map_or_else(Vec::new, |(types, _)| types);
     let mut rule =

@@ -18,7 +18,7 @@ pub fn border(program: &str) -> Result<Border, Box<dyn std::error::Error>> {
     let needed =
         needed.iter().map(|path| ModuleImage::open(Path::new(path))).collect::<Result<Vec<_>, _>>()?;
     let image = ModuleImage::open(Path::new(driver))?;
-    let isolation = Isolation::for_driver(&kernel, &image, &needed)?;
+    let isolation = Isolation::for_driver(&kernel, &image, &needed, Vec::new())?;
     let object = Object::read(driver, &unpack(driver, std::fs::read(driver)?)?)?;
     Ok(annotations::border(&isolation, &object))
 }

@@ -16,6 +16,8 @@ pub struct Border {
     pub interposition: Interposition,
     /// Functions that the module imports and that have an annotation.
     pub annotated: Vec<String>,
+    /// Functions among them whose annotation was derived from the kernel's code.
+    pub derived: Vec<String>,
     /// Functions that the module imports and that have no annotation.
     pub unannotated: Vec<String>,
     /// Functions of the module that stand in a structure of function pointers, with the members.
@@ -32,6 +34,9 @@ pub fn border(isolation: &Isolation<'_>, object: &Object) -> Border {
         let known = isolation.function(&name);
         let list = if known.is_some() { &mut border.annotated } else { &mut border.unannotated };
         list.push(name.clone());
+        if isolation.is_derived(&name) {
+            border.derived.push(name.clone());
+        }
         let mut annotation = isolation.handed(&name);
         let own = known.clone().unwrap_or_default();
         annotation.before.extend(own.before);
