@@ -12,6 +12,7 @@
 #include "border/check.h"
 #include "border/quota.h"
 #include "domain/interrupts.h"
+#include "domain/ops.h"
 #include "report/report.h"
 #include "rights/fields.h"
 #include "rights/kinds.h"
@@ -176,7 +177,7 @@ bool guardrail_require_write(const struct guardrail_action *action, const struct
 		return true;
 	if (is_kernel_range(p, n)) {
 		first = guardrail_first_denied(action->domain, p, n);
-		if (first == p + n)
+		if (first == p + n || guardrail_domain_ops->may_store(action->domain, p, n))
 			return true;
 	}
 	if (first == p)

@@ -4,6 +4,7 @@
 #include "border/target.h"
 #include "domain/entry.h"
 #include "domain/frames.h"
+#include "domain/ops.h"
 #include "domain/stack.h"
 #include "domain/thread.h"
 #include "report/report.h"
@@ -41,7 +42,8 @@ static void check(unsigned long addr, unsigned long n, unsigned long domain, uns
 		return;
 	}
 	first = guardrail_first_denied(domain, addr, n);
-	if (first == addr + n || guardrail_is_thread_state(addr, n) || guardrail_is_reference(domain, addr, n))
+	if (first == addr + n || guardrail_is_thread_state(addr, n) || guardrail_is_reference(domain, addr, n) ||
+	    guardrail_domain_ops->may_store(domain, addr, n))
 		return;
 	this_cpu_inc(guardrail_slow_counts.denied);
 	guardrail_report_write(addr, n, first, domain, ip);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* The classes that take part in recoveries. */
 #include "classes/classes.h"
+#include "classes/fs_cache.h"
+#include "classes/rhash.h"
 
 void __init guardrail_classes_register(void)
 {
@@ -13,4 +15,9 @@ void __init guardrail_classes_register(void)
 	guardrail_scsi_register();
 	guardrail_fs_register();
 	guardrail_slab_register();
+}
+
+bool guardrail_may_store(u32 domain, unsigned long addr, unsigned long n)
+{
+	return guardrail_is_fs_cache(domain, addr, n) || guardrail_is_bucket(domain, addr, n);
 }

@@ -4,11 +4,23 @@
 #define GUARDRAIL_CLASSES_CLASSES_H
 
 #include <linux/init.h>
+#include <linux/types.h>
 
 /**
  * guardrail_classes_register() - Register all classes, in the order that a recovery visits them in.
  */
 void __init guardrail_classes_register(void);
+
+/**
+ * guardrail_may_store() - Test whether a store goes to what is the domain's by what the kernel knows of it now.
+ * @domain: Domain that stores.
+ * @addr: First byte.
+ * @n: Number of bytes.
+ *
+ * Context: Any but NMI.
+ * Return: True where it does.
+ */
+bool guardrail_may_store(u32 domain, unsigned long addr, unsigned long n);
 
 /**
  * guardrail_misc_register() - Register character devices.

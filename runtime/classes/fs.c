@@ -200,16 +200,18 @@ static bool is_inode(struct inode *inode)
 	return is_kernel_range((unsigned long)inode, sizeof(*inode)) && !get_kernel_nofault(host, &inode->i_data.host) && host == inode;
 }
 
-/* True for a buffer with data that has a reference. */
-static bool is_buffer(const struct buffer_head *bh)
+/* True for a buffer with data that has a reference, or is attached to a page. */
+static bool is_buffer(const struct buffer_head *bh, bool detached)
 {
-	unsigned long device, data;
+	unsigned long device, data, next;
 	size_t size;
 	int count;
 
 	return is_kernel_range((unsigned long)bh, sizeof(*bh)) && !get_kernel_nofault(count, &bh->b_count.counter) &&
 	       !get_kernel_nofault(device, (unsigned long *)&bh->b_bdev) && !get_kernel_nofault(data, (unsigned long *)&bh->b_data) &&
-	       !get_kernel_nofault(size, &bh->b_size) && count > 0 && is_kernel_range(device, 1) && is_kernel_range(data, size);
+	       !get_kernel_nofault(size, &bh->b_size) && !get_kernel_nofault(next, (unsigned long *)&bh->b_this_page) &&
+	       (count > 0 || is_kernel_range(next, sizeof(*bh))) && (detached || is_kernel_range(device, 1)) &&
+	       is_kernel_range(data, size);
 }
 
 static int refuse(const struct guardrail_action *action, const struct guardrail_call *call, const char *what, unsigned long p,
@@ -268,7 +270,15 @@ GUARDRAIL_CUSTOM(buffer)
 {
 	unsigned long p = object_of(action, call);
 
-	return !p || is_buffer((void *)p) ? 0 : refuse(action, call, "use of", p, "object: a buffer in use");
+	return !p || is_buffer((void *)p, false) ? 0 : refuse(action, call, "use of", p, "object: a buffer in use");
+}
+
+/* The same where a buffer may have lost its device, as the buffers of truncated pages have. */
+GUARDRAIL_CUSTOM(buffer_there)
+{
+	unsigned long p = object_of(action, call);
+
+	return !p || is_buffer((void *)p, true) ? 0 : refuse(action, call, "use of", p, "object: a buffer in use");
 }
 
 /* The kernel calls functions of the context without a check for NULL. */

@@ -367,3 +367,20 @@ GUARDRAIL_CUSTOM(frag_free)
 	guardrail_refuse(action, call, "release of", p, "no buffer", "one");
 	return 0;
 }
+
+/* A packet that an entry adds data to, as answers to dumps are. Its fields stay the kernel's. */
+GUARDRAIL_CUSTOM(skb_lent)
+{
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, call);
+
+	return skb ? guardrail_lend(action->domain, (unsigned long)skb->head, skb_end_offset(skb)) : 0;
+}
+
+GUARDRAIL_CUSTOM(skb_lent_end)
+{
+	struct sk_buff *skb = (struct sk_buff *)object_of(action, call);
+
+	if (skb)
+		guardrail_take(action->domain, (unsigned long)skb->head, KIND_LENT);
+	return 0;
+}

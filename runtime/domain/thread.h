@@ -9,11 +9,15 @@
  * struct guardrail_thread - State of a task when its entries first wrote it.
  * @flags: Its flags.
  * @journal: Its transaction.
+ * @device: The device that it writes to, in kernels whose tasks note it.
+ * @faults_disabled: How often it has disabled page faults.
  * @noted: Whether the others are set.
  */
 struct guardrail_thread {
 	unsigned int flags;
 	void *journal;
+	struct backing_dev_info *device;
+	int faults_disabled;
 	bool noted;
 };
 

@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// The drivers and their workloads. The full workload of disks reads a bad sector, after which a stock
 /// sym53c8xx crashes, too (docs/results/drivers.md).
-const DRIVERS: [Driver; 18] = [
+const DRIVERS: [Driver; 19] = [
     driver(&["e1000"], Work::Full, &[("6.1", Work::Usual), ("6.12", Work::Full), ("7.2", Work::Usual)]),
     driver(&["pcnet32"], Work::Full, &[("6.1", Work::Usual)]),
     driver(&["8139cp"], Work::Full, &[("6.12", Work::Usual)]),
@@ -34,6 +34,7 @@ const DRIVERS: [Driver; 18] = [
     driver(&["usb_storage"], Work::Full, &[("6.12", Work::Usual)]),
     driver(&["snd_hda_intel"], Work::Full, &[]),
     driver(&["i2c_i801"], Work::Full, &[]),
+    driver(&["ext4", "jbd2", "mbcache"], Work::Named("files-ext4"), &[]),
 ];
 
 /// A driver that is guarded.

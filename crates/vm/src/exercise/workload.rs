@@ -29,7 +29,7 @@ pub struct Workload {
 pub const FULL: &str = "full";
 
 /// The names of the workloads that are part of Guardrail, with a description.
-pub const NAMES: [(&str, &str); 9] = [
+pub const NAMES: [(&str, &str); 10] = [
     ("network", "link up, ping, downloads and uploads with checksum, small requests, ethtool, down"),
     ("storage", "read and verify a disk, write, drop caches, verify again"),
     ("usb", "the same on a small disk behind a USB controller"),
@@ -38,6 +38,7 @@ pub const NAMES: [(&str, &str); 9] = [
         "files",
         "files and folders of a file system on a disk in memory, mounted again and again; needs no device",
     ),
+    ("files-ext4", "the same for ext4"),
     ("filter", "rules, sets and maps of the packet filter under traffic of its own; needs no device"),
     ("stress", "stress-ng over its memory, filesystem, network and scheduler classes; needs no device"),
     ("churn", "modules of the kernel loaded and unloaded, 50 rounds; needs no device"),
@@ -115,7 +116,7 @@ const fn serving(
     Benchmark { name, script: &[BENCH_SERVER, BENCH_NETWORK], defaults, software, ..PLAIN }
 }
 
-const BENCHMARKS: [Benchmark; 16] = [
+const BENCHMARKS: [Benchmark; 17] = [
     serving("bench-web", &[("SERVER", "web"), NOBODY], &["nginx"]),
     serving("bench-memcached", &[("SERVER", "memcached"), NOBODY], &["memcached"]),
     serving("bench-stream", &[("SERVER", "stream"), NOBODY], &["iperf3"]),
@@ -216,6 +217,21 @@ const BENCHMARKS: [Benchmark; 16] = [
         ],
         software: &["stress-ng", "mke2fs"],
         modules: &["crc32c_generic?", "loop", "nls_cp437?", "nls_ascii?", "nls_utf8?"],
+        ..PLAIN
+    },
+    Benchmark {
+        name: "files-ext4",
+        script: &[FILES_ALL],
+        defaults: &[
+            ("FILESYSTEM", "ext4"),
+            ("OPTIONS", "data=journal,nodelalloc data=writeback,discard,commit=1"),
+            ("FILES", "16"),
+            ("DISK_MB", "24"),
+            ("STRESSORS", "rename"),
+            ("OPERATIONS", "5"),
+        ],
+        software: &["stress-ng", "mke2fs"],
+        modules: &["crc32c_generic?", "loop"],
         ..PLAIN
     },
     Benchmark {
