@@ -5,6 +5,7 @@
 
 mod lab;
 pub mod mutants;
+pub mod neuter;
 mod planted;
 pub mod stores;
 pub mod workshop;

@@ -1,6 +1,8 @@
 //! Checks whether a guarded module is intact, and fits its runtime.
 
 use crate::RUNTIME;
+use guardrail_binfmt::module::unpack;
+use guardrail_certify::{Certificate, CertifyError, certify};
 use guardrail_host::{HostError, files};
 use guardrail_rewrite::border::runtime::Exports;
 use guardrail_rewrite::inspect::{Inspected, inspect as inspect_module};
@@ -8,9 +10,15 @@ use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Most faults that are reported one by one.
+const MOST: usize = 20;
+
 /// The result of an inspection.
 pub struct Inspection {
     module: Inspected,
+    certificate: Certificate,
+    /// What is wrong, each in a sentence.
+    faults: Vec<String>,
     /// The runtime that it was compared with; `None` where none was found.
     runtime: Option<PathBuf>,
 }
@@ -23,7 +31,25 @@ pub fn inspect(file: &Path, runtime: Option<&Path>) -> Result<Inspection, HostEr
         runtime.as_ref().map(|path| Exports::read(&name(path), read(path)?).map_err(HostError::from));
     let exports = exports.transpose()?;
     let module = inspect_module(&name(file), read(file)?, exports.as_ref())?;
-    Ok(Inspection { module, runtime })
+    let certificate = prove(&name(file), &unpack(&name(file), read(file)?)?)?;
+    let faults = shortened([module.faults.clone(), certificate.faults.clone()].concat());
+    Ok(Inspection { module, certificate, faults, runtime })
+}
+
+/// Certifies a guarded module.
+pub fn prove(what: &str, file: &[u8]) -> Result<Certificate, HostError> {
+    certify(what, file).map_err(|error| match error {
+        CertifyError::File { .. } | CertifyError::NotGuarded { .. } => HostError::Usage(error.to_string()),
+    })
+}
+
+/// The first faults, and how many more there are.
+fn shortened(mut faults: Vec<String>) -> Vec<String> {
+    if let Some(more) = faults.len().checked_sub(MOST + 1) {
+        faults.truncate(MOST);
+        faults.push(format!("and {} more", more + 1));
+    }
+    faults
 }
 
 fn name(path: &Path) -> String {
@@ -38,16 +64,32 @@ fn read(path: &Path) -> Result<Vec<u8>, HostError> {
 impl Inspection {
     /// True where nothing is wrong with the module.
     pub fn is_sound(&self) -> bool {
-        self.module.faults.is_empty()
+        self.faults.is_empty()
     }
 
     /// The result as text.
     pub fn text(&self) -> String {
-        let Inspected { name, release, abi, domain, passes, trusted, checked, faults } = &self.module;
+        let Inspected { name, release, passes, .. } = &self.module;
+        let Certificate { abi, domain, counts, thunks, entries, actions, trusted, privileged, .. } =
+            &self.certificate;
+        let faults = &self.faults;
         let mut text = format!(
             "{name}: guarded for kernel {release}, domain {domain}, interface {abi}, with {passes}\n"
         );
-        text += &format!("  {checked} stores and calls by pointer are checked\n");
+        text += &format!(
+            "  proven: {} stores by checks, {} in frames, {} in own variables, {} calls by pointer, {} returns\n",
+            counts.checked, counts.frame, counts.own, counts.calls, counts.returns
+        );
+        text +=
+            &format!("  proven: {thunks} thunks for calls, {entries} for entries, with {actions} actions\n");
+        if counts.replaced > 0 {
+            text += &format!("  not proven: {} stores and calls that the kernel replaces\n", counts.replaced);
+        }
+        if !privileged.is_empty() {
+            let each: Vec<String> =
+                privileged.iter().map(|(name, count)| format!("{count} {name}")).collect();
+            text += &format!("  not proven: what privileged instructions do: {}\n", each.join(", "));
+        }
         if !trusted.is_empty() {
             text += &format!("  left as they are, unchecked: {}\n", trusted.join(", "));
         }
@@ -64,17 +106,29 @@ impl Inspection {
 
     /// The result as JSON.
     pub fn json(&self) -> Result<String, HostError> {
-        let Inspection { module, runtime } = self;
+        let Inspection { module, certificate, faults, runtime } = self;
+        let counts = &certificate.counts;
         let object = json!({
             "name": module.name,
             "kernel": module.release,
-            "domain": module.domain,
-            "interface": module.abi,
+            "domain": certificate.domain,
+            "interface": certificate.abi,
             "passes": module.passes,
-            "checked": module.checked,
-            "trusted": module.trusted,
+            "proven": {
+                "checked": counts.checked,
+                "frame": counts.frame,
+                "own": counts.own,
+                "calls": counts.calls,
+                "returns": counts.returns,
+                "thunks": certificate.thunks,
+                "entries": certificate.entries,
+                "actions": certificate.actions,
+            },
+            "replaced": counts.replaced,
+            "privileged": certificate.privileged,
+            "trusted": certificate.trusted,
             "runtime": runtime.as_ref().map(|path| path.display().to_string()),
-            "faults": module.faults,
+            "faults": faults,
         });
         files::json(&object)
     }

@@ -1,5 +1,6 @@
 //! The runtime and the types of one kernel, which guarding its drivers needs.
 
+use crate::inspect::prove;
 use crate::learn;
 use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_host::HostError;
@@ -112,6 +113,7 @@ impl Workshop {
             .interposing(border.interposition.clone());
         let rewritten = rewrite(name, driver.bytes.clone(), &mut [&mut checks])
             .map_err(|error| of_driver(name, error))?;
+        certified(name, &rewritten.file)?;
         Ok(Hardened {
             name: name.to_owned(),
             stock: driver.bytes.clone(),
@@ -141,6 +143,20 @@ impl Workshop {
             .map_err(|error| HostError::Run(error.to_string()))?;
         Ok(border(&isolation, &Object::read(&driver.name, &driver.bytes)?))
     }
+}
+
+/// Refuses to give out a module that is not proven.
+fn certified(name: &str, file: &[u8]) -> Result<(), HostError> {
+    let faults = prove(name, file)?.faults;
+    let Some(first) = faults.first() else { return Ok(()) };
+    let more = match faults.len() - 1 {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    Err(HostError::Usage(format!(
+        "{name}: the guarded module cannot be proven: {first}{more}; --trust NAME leaves a function as it is, \
+         unchecked"
+    )))
 }
 
 /// An error of one driver among several, with a remedy.

@@ -8,7 +8,10 @@ const ROWS: [(&str, &[&str]); 8] = [
     ("inside QEMU", &["plugin"]),
     ("inside QEMU", &["client-api", "tracer"]),
     ("inside QEMU", &["client-tools"]),
-    ("on the host", &["analysis", "rewrite", "learn", "mutate", "snapshot", "gate", "vm", "report"]),
+    (
+        "on the host",
+        &["analysis", "rewrite", "certify", "learn", "mutate", "snapshot", "gate", "vm", "report"],
+    ),
     ("on the host", &["host"]),
     ("on the host", &["check", "guard", "campaign", "profile"]),
     ("on the host", &["cli"]),

@@ -1,0 +1,282 @@
+//! Certifies a module as a whole.
+
+use crate::CertifyError;
+use crate::data;
+use crate::elf::{Elf, Reloc};
+use crate::graph::Number;
+use crate::module::{Mode, Module};
+use crate::tables::Patched;
+use crate::walk::{Counts, Found, Walk, components};
+use guardrail_abi as abi;
+use iced_x86::{Code, Decoder, DecoderOptions, Mnemonic};
+use rustc_hash::FxHashSet;
+use std::collections::BTreeMap;
+
+/// The field of `.modinfo` that guarded modules have.
+const FIELD: &str = "guardrail";
+/// The field with the names of functions that are not looked at.
+const TRUSTED: &str = "guardrail_trusted";
+
+/// What was proven of a module, and what is wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Certificate {
+    /// The version of the runtime's interface that the module was guarded for.
+    pub abi: u32,
+    /// Its protection domain, from 1 to 14.
+    pub domain: u32,
+    /// How stores and calls were proven.
+    pub counts: Counts,
+    /// Thunks for calls to the kernel.
+    pub thunks: usize,
+    /// Thunks for calls of the module.
+    pub entries: usize,
+    /// Actions that they perform.
+    pub actions: usize,
+    /// Functions that nothing was proven of, at the user's word.
+    pub trusted: Vec<String>,
+    /// Instructions with privileges, by their mnemonic, and how often.
+    pub privileged: BTreeMap<String, usize>,
+    /// What is wrong, each in a sentence with its place; empty for a module that was proven.
+    pub faults: Vec<String>,
+}
+
+/// Certifies a guarded module that is not compressed. `what` names it in errors.
+///
+/// # Errors
+/// The file is no module, or not a guarded one.
+pub fn certify(what: &str, file: &[u8]) -> Result<Certificate, CertifyError> {
+    let elf = Elf::read(what, file)?;
+    if elf.field(FIELD).is_none() {
+        return Err(CertifyError::NotGuarded { what: what.to_owned() });
+    }
+    let trusted: Vec<&str> =
+        elf.field(TRUSTED).unwrap_or_default().split(',').filter(|name| !name.is_empty()).collect();
+    let mut module = Module::read(&elf, &trusted);
+    let names = trusted.iter().map(|name| (*name).to_owned()).collect();
+    let mut certificate = Certificate { trusted: names, ..Certificate::default() };
+    let faults = &mut certificate.faults;
+    (certificate.abi, certificate.domain) = module.describe(faults);
+    faults.extend(module.tables.faults.iter().cloned());
+    for (first, second) in module.graph.overlaps() {
+        faults.push(format!("{}: an instruction overlaps the one at {}", elf.name(first), elf.name(second)));
+    }
+    for section in elf.sections.iter().filter(|section| section.exec() && section.write()) {
+        faults.push(format!("{} is code that can be written", section.name));
+    }
+    patched(&module, faults);
+    fields(&module, faults);
+    module.pointers(faults);
+    outside(&elf, faults);
+    let found = follow(&mut module);
+    module.imports(&mut certificate.faults);
+    for (number, detail) in &found.faults {
+        let place = elf.name(module.graph.nodes[*number as usize].place);
+        certificate.faults.push(format!("{place}: {detail}"));
+    }
+    complete(&module, &found, &mut certificate);
+    Ok(certificate)
+}
+
+/// Follows all code: first the thunks that others rely on.
+fn follow(module: &mut Module<'_>) -> Found {
+    let all = components(module);
+    let mode =
+        |module: &Module<'_>, roots: &[Number]| roots.first().map_or(Mode::Own, |root| module.mode(*root));
+    let mut walk = Walk::new(module);
+    let mut asks = Vec::new();
+    for roots in all.iter().filter(|roots| mode(module, roots) == Mode::Ask) {
+        walk.component(roots);
+        if let Some(ask) = walk.asked {
+            asks.push((roots[0], ask));
+        }
+    }
+    let mut found = std::mem::take(&mut walk.found);
+    module.asks.extend(asks);
+    let mut walk = Walk::new(module);
+    for roots in all.iter().filter(|roots| mode(module, roots) == Mode::Call) {
+        walk.component(roots);
+    }
+    merge(&mut found, std::mem::take(&mut walk.found));
+    module.wrapped.extend(found.wrapped.iter().copied());
+    let others: Vec<&Vec<Number>> =
+        all.iter().filter(|roots| !matches!(mode(module, roots), Mode::Ask | Mode::Call)).collect();
+    let mut parts = vec![Found::default(); others.len()];
+    let mut open: Vec<usize> = (0..others.len()).collect();
+    while !open.is_empty() {
+        let mut walk = Walk::new(module);
+        for number in open {
+            walk.component(others[number]);
+            parts[number] = std::mem::take(&mut walk.found);
+        }
+        let callers = words(module, &parts);
+        open = (0..others.len()).filter(|number| calls(&parts[*number], &callers)).collect();
+    }
+    parts.into_iter().for_each(|part| merge(&mut found, part));
+    for roots in all.iter().filter(|roots| roots.len() > 1 && mode(module, roots) != Mode::Own) {
+        found.faults.insert((roots[0], "it shares code with another thunk".into()));
+    }
+    found
+}
+
+/// Notes which arguments on the stack functions write; returns those of which more became known.
+fn words(module: &mut Module<'_>, parts: &[Found]) -> FxHashSet<Number> {
+    let mut more = FxHashSet::default();
+    let mut note = |module: &mut Module<'_>, root: Number, words: i64| {
+        let most = module.words.entry(root).or_default();
+        let grows = words > *most;
+        if grows {
+            *most = words;
+            more.insert(root);
+        }
+        grows
+    };
+    for (root, words) in parts.iter().flat_map(|part| &part.words) {
+        note(module, *root, *words);
+    }
+    // Who jumps to a function has its arguments.
+    loop {
+        let mut grown = false;
+        for (from, to) in parts.iter().flat_map(|part| &part.tails) {
+            let words = module.words.get(to).copied().unwrap_or_default();
+            grown |= words > 0 && note(module, *from, words);
+        }
+        if !grown {
+            return more;
+        }
+    }
+}
+
+/// Whether a component calls one of these functions.
+fn calls(part: &Found, functions: &FxHashSet<Number>) -> bool {
+    part.called.iter().any(|function| functions.contains(function))
+}
+
+fn merge(found: &mut Found, other: Found) {
+    let (own, more) = (&mut found.counts, &other.counts);
+    for (own, more) in [
+        (&mut own.checked, more.checked),
+        (&mut own.frame, more.frame),
+        (&mut own.own, more.own),
+        (&mut own.same, more.same),
+        (&mut own.replaced, more.replaced),
+        (&mut own.calls, more.calls),
+        (&mut own.plain, more.plain),
+        (&mut own.returns, more.returns),
+    ] {
+        *own += more;
+    }
+    found.faults.extend(other.faults);
+    found.actions.extend(other.actions);
+    found.wrapped.extend(other.wrapped);
+    found.entries.extend(other.entries);
+    found.privileged.extend(other.privileged);
+}
+
+/// What thunks do as a whole: each row of the read-only data is used by one thunk, for its own function.
+fn complete(module: &Module<'_>, found: &Found, certificate: &mut Certificate) {
+    let faults = &mut certificate.faults;
+    let mut used: BTreeMap<u32, Number> = BTreeMap::new();
+    for (row, thunk, _) in &found.actions {
+        if *used.entry(*row).or_insert(*thunk) != *thunk {
+            faults.push(format!(
+                "two thunks perform one action of {}",
+                module.data.function(*row).unwrap_or_default()
+            ));
+        }
+    }
+    let mut functions: BTreeMap<Number, &str> = BTreeMap::new();
+    for (import, thunk) in &found.wrapped {
+        let name = module.elf.import(*import);
+        if *functions.entry(*thunk).or_insert(name) != name {
+            faults.push(format!("a thunk for {name} calls another function as well"));
+        }
+    }
+    for (row, thunk, _) in &found.actions {
+        let (own, name) = (module.data.function(*row), functions.get(thunk));
+        if let Some(name) = name.filter(|name| own != Some(**name)) {
+            faults.push(format!("the thunk for {name} performs an action of {}", own.unwrap_or_default()));
+        }
+    }
+    let actions: FxHashSet<u32> = used.keys().copied().collect();
+    let entries: FxHashSet<u32> = found.entries.iter().map(|entry| entry.0).collect();
+    for (at, name) in module.data.unused(&actions, &entries) {
+        faults.push(format!("{}+{at:#x}: an action of {name} is performed nowhere", data::SECTION));
+    }
+    certificate.counts = found.counts;
+    certificate.actions = used.len();
+    certificate.thunks = functions.len();
+    certificate.entries = entries.len();
+    for number in &found.privileged {
+        let insn = &module.graph.nodes[*number as usize].insn;
+        *certificate.privileged.entry(format!("{:?}", insn.mnemonic()).to_lowercase()).or_default() += 1;
+    }
+    certificate.faults.sort();
+    certificate.faults.dedup();
+}
+
+/// What the kernel patches must be what its tables say.
+fn patched(module: &Module<'_>, faults: &mut Vec<String>) {
+    for (place, what) in &module.tables.patched {
+        let Some(number) = module.graph.at(*place).filter(|number| module.graph.live[*number as usize])
+        else {
+            continue;
+        };
+        let node = &module.graph.nodes[number as usize];
+        let (insn, imported) = (&node.insn, module.imported(node).unwrap_or_default());
+        let direct = matches!(insn.code(), Code::Call_rel32_64 | Code::Jmp_rel32_64);
+        let empty = insn.mnemonic() == Mnemonic::Nop && insn.len() == 5;
+        let good = match what {
+            Patched::Tracer => {
+                empty || (direct && imported == crate::tables::TRACER) || insn.mnemonic() == Mnemonic::Nop
+            }
+            Patched::Return => direct && imported == crate::tables::RETURN_THUNK,
+            Patched::Indirect => crate::tables::indirect(imported).is_some(),
+            Patched::StaticCall => direct || node.to.is_some(),
+            Patched::Lock => insn.has_lock_prefix() || insn.mnemonic() == Mnemonic::Xchg,
+            Patched::Endbr => insn.code() == Code::Endbr64,
+            Patched::Branch => insn.mnemonic() == Mnemonic::Nop || matches!(insn.mnemonic(), Mnemonic::Jmp),
+        };
+        if !good {
+            faults.push(format!(
+                "{}: the kernel patches `{insn}`, which is something else",
+                module.elf.name(*place)
+            ));
+        }
+    }
+}
+
+/// Relocations in instructions must fill whole fields of them, so that they are what they look like.
+fn fields(module: &Module<'_>, faults: &mut Vec<String>) {
+    let graph = &module.graph;
+    for node in graph.nodes.iter().zip(&graph.live).filter(|(_, live)| **live).map(|(node, _)| node) {
+        let section = &module.elf.sections[node.place.0 as usize];
+        let relocs = section.relocs_in(node.place.1.saturating_sub(7), node.behind().1);
+        if relocs.is_empty() {
+            continue;
+        }
+        let bytes = &section.data[node.place.1 as usize..];
+        let mut decoder = Decoder::with_ip(64, bytes, node.place.1, DecoderOptions::NONE);
+        let insn = decoder.decode();
+        let offsets = decoder.get_constant_offsets(&insn);
+        let whole = |reloc: &Reloc| {
+            let at = reloc.offset.wrapping_sub(node.place.1) as usize;
+            let fits =
+                |has: bool, offset: usize, size: usize| has && at == offset && reloc.width() == size as u64;
+            fits(offsets.has_displacement(), offsets.displacement_offset(), offsets.displacement_size())
+                || fits(offsets.has_immediate(), offsets.immediate_offset(), offsets.immediate_size())
+        };
+        let reaches = |reloc: &&Reloc| reloc.offset + reloc.width().max(1) > node.place.1;
+        if relocs.iter().filter(reaches).any(|reloc| !whole(reloc)) {
+            faults.push(format!("{}: a relocation changes `{}`", module.elf.name(node.place), node.insn));
+        }
+    }
+}
+
+/// What the module wants from elsewhere.
+fn outside(elf: &Elf, faults: &mut Vec<String>) {
+    // The kernel's tools read the last field of a name.
+    let last = elf.info.iter().rfind(|(key, _)| key == "depends").map(|(_, value)| value.as_str());
+    if !last.unwrap_or_default().split(',').any(|name| name == abi::RUNTIME) {
+        faults.push(format!("it does not ask for {} to be loaded before it", abi::RUNTIME));
+    }
+}

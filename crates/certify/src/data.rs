@@ -1,0 +1,159 @@
+//! The read-only data of a guarded module: actions and descriptions of entries.
+
+use crate::elf::{Elf, Place, Target};
+use guardrail_abi::{self as abi, layout, symbol};
+use rustc_hash::FxHashSet;
+
+/// The name of the section.
+pub const SECTION: &str = ".rodata.guardrail";
+
+/// The section.
+#[derive(Debug, Default)]
+pub struct Data<'a> {
+    /// Its number; that of no section if the module has none.
+    pub section: u32,
+    elf: Option<&'a Elf>,
+}
+
+/// Names of the runtime's functions by the number of their action.
+const ACTIONS: [(u8, &str); 14] = [
+    (abi::ACTION_GRANT, symbol::DO_GRANT),
+    (abi::ACTION_REVOKE, symbol::DO_REVOKE),
+    (abi::ACTION_REQUIRE_WRITE, symbol::DO_REQUIRE_WRITE),
+    (abi::ACTION_OWN, symbol::DO_OWN),
+    (abi::ACTION_DISOWN, symbol::DO_DISOWN),
+    (abi::ACTION_GRANT_FIELDS, symbol::DO_GRANT_FIELDS),
+    (abi::ACTION_REVOKE_FIELDS, symbol::DO_REVOKE_FIELDS),
+    (abi::ACTION_CREATE_OBJECT, symbol::DO_CREATE_OBJECT),
+    (abi::ACTION_REQUIRE_OBJECT, symbol::DO_REQUIRE_OBJECT),
+    (abi::ACTION_MOVE_OBJECT, symbol::DO_MOVE_OBJECT),
+    (abi::ACTION_FORGET_OBJECT, symbol::DO_FORGET_OBJECT),
+    (abi::ACTION_REQUIRE_CALL, symbol::DO_REQUIRE_CALL),
+    (abi::ACTION_EXIT, symbol::DO_EXIT),
+    (abi::ACTION_DESTROY_OBJECT, symbol::DO_DESTROY_OBJECT),
+];
+
+/// What the names of actions that need the kernel's headers begin with.
+fn custom(name: &str) -> bool {
+    name.strip_prefix(abi::PREFIX).is_some_and(|rest| rest.starts_with("custom_"))
+}
+
+/// Whether a function of the runtime performs an action.
+pub fn is_action(name: &str) -> bool {
+    custom(name) || ACTIONS.iter().any(|(_, function)| *function == name)
+}
+
+impl<'a> Data<'a> {
+    /// Finds the section.
+    pub fn of(elf: &'a Elf) -> Data<'a> {
+        match elf.section(SECTION) {
+            Some(section) => Data { section, elf: Some(elf) },
+            None => Data { section: u32::MAX, elf: None },
+        }
+    }
+
+    fn bytes(&self, row: u32, len: usize) -> Option<&'a [u8]> {
+        let elf = self.elf?;
+        elf.sections.get(self.section as usize)?.data.get(row as usize..(row as usize).checked_add(len)?)
+    }
+
+    fn word(&self, row: u32, at: usize) -> u32 {
+        let bytes = self.bytes(row + at as u32, 4).and_then(|bytes| bytes.try_into().ok());
+        bytes.map_or(0, u32::from_le_bytes)
+    }
+
+    fn pointer(&self, at: u64) -> Option<Place> {
+        let section = self.elf?.sections.get(self.section as usize)?;
+        section.relocs_in(at, at + 1).first().and_then(|reloc| reloc.place())
+    }
+
+    fn text(&self, row: u32, at: usize) -> Option<&'a str> {
+        let (section, at) = self.pointer(u64::from(row) + at as u64)?;
+        let bytes = self.elf?.sections.get(section as usize)?.data.get(at as usize..)?;
+        std::str::from_utf8(bytes.split(|byte| *byte == 0).next()?).ok()
+    }
+
+    /// The function that an action belongs to.
+    pub fn function(&self, row: u32) -> Option<&'a str> {
+        self.text(row, layout::action::FUNCTION)
+    }
+
+    /// Whether the row is one that a function of the runtime performs for a domain.
+    pub fn action(&self, row: u32, name: &str, domain: u8) -> Result<(), String> {
+        use layout::action as column;
+        let Some(bytes) = self.bytes(row, column::BYTES) else {
+            return Err(format!("{name} gets what is no action"));
+        };
+        let kind = bytes[column::KIND];
+        let good = match ACTIONS.iter().find(|action| action.1 == name) {
+            Some((number, _)) => *number == kind,
+            None => kind == abi::ACTION_CUSTOM && custom(name),
+        };
+        if !good {
+            return Err(format!("{name} gets an action of another kind"));
+        }
+        if bytes[column::DOMAIN] != domain {
+            return Err(format!("{name} gets an action of domain {}", bytes[column::DOMAIN]));
+        }
+        match self.function(row) {
+            Some(_) => Ok(()),
+            None => Err(format!("{name} gets an action that belongs to no function")),
+        }
+    }
+
+    /// Whether the row describes an entry of a domain.
+    pub fn entry(&self, row: u32, domain: u8) -> Result<(), String> {
+        use layout::entry as column;
+        if self.bytes(row, column::BYTES).is_none() || self.text(row, column::FUNCTION).is_none() {
+            return Err("an entry is noted without its description".into());
+        }
+        match self.word(row, column::DOMAIN) {
+            own if own == u32::from(domain) => Ok(()),
+            other => Err(format!("an entry is noted for domain {other}")),
+        }
+    }
+
+    /// The argument that an action requires to be a packet, if that is all.
+    pub fn packet(&self, row: u32) -> Option<usize> {
+        use layout::{action, value};
+        let bytes = self.bytes(row, action::BYTES)?;
+        let from = self.word(row, action::FROM);
+        let only = bytes[action::KIND] == abi::ACTION_REQUIRE_OBJECT
+            && bytes[action::WHEN] == abi::ALWAYS
+            && self.word(row, action::TYPE) == abi::TYPE_SKB
+            && (from == 0 || from == abi::ANY_STATE)
+            && bytes[action::POINTER + value::KIND] == abi::VALUE_WORD;
+        only.then(|| usize::from(bytes[action::POINTER + value::WORD]))
+    }
+
+    /// Pointers in the section that belong to no row that code uses, by the function that they name.
+    pub fn unused(&self, actions: &FxHashSet<u32>, entries: &FxHashSet<u32>) -> Vec<(u64, String)> {
+        let Some(section) = self.elf.and_then(|elf| elf.sections.get(self.section as usize)) else {
+            return Vec::new();
+        };
+        let within = |at: u64, row: usize, rows: &FxHashSet<u32>| {
+            (0..row as u64).step_by(4).any(|back| at >= back && rows.contains(&((at - back) as u32)))
+        };
+        let unused = section.relocs.iter().filter(|reloc| {
+            !within(reloc.offset, layout::action::BYTES, actions)
+                && !within(reloc.offset, layout::entry::BYTES, entries)
+        });
+        unused
+            .map(|reloc| {
+                let name = match reloc.target {
+                    Target::In(own) if own == self.section => self.at(reloc.addend as u64),
+                    _ => String::new(),
+                };
+                (reloc.offset, name)
+            })
+            .collect()
+    }
+
+    fn at(&self, at: u64) -> String {
+        let bytes = u32::try_from(at)
+            .ok()
+            .and_then(|at| self.elf?.sections[self.section as usize].data.get(at as usize..));
+        let text = bytes.and_then(|bytes| bytes.split(|byte| *byte == 0).next());
+        text.map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,375 @@
+//! A guarded module as a whole: its code, its tables, and its description for the runtime.
+
+use crate::data::{self, Data};
+use crate::elf::{Elf, Place, Target};
+use crate::graph::{Graph, Number};
+use crate::tables::{self, Tables};
+use crate::walk::{Ask, leaders, ranks};
+use guardrail_abi::{self as abi, ABI, layout};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// The section with the description.
+const DESCRIPTION: &str = ".guardrail";
+/// The section with `struct module`.
+const THIS: &str = ".gnu.linkonce.this_module";
+
+/// What a section of code holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The module's own functions.
+    Own,
+    /// Thunks that ask the runtime.
+    Ask,
+    /// Thunks for calls to the kernel.
+    Call,
+    /// Thunks for calls of the module.
+    Entry,
+    /// What the kernel calls in place of init and exit.
+    Life,
+}
+
+/// Sections of code that guarding adds, with what they hold.
+const MODES: [(&str, Mode); 6] = [
+    (".text.guardrail", Mode::Ask),
+    (".text.guardrail.events", Mode::Ask),
+    (".text.guardrail.calls", Mode::Call),
+    (".text.guardrail.entries", Mode::Entry),
+    (".init.text.guardrail", Mode::Entry),
+    (".text.guardrail.life", Mode::Life),
+];
+
+/// What a section of code holds, by its name.
+pub fn mode(name: &str) -> Mode {
+    MODES.iter().find(|mode| mode.0 == name).map_or(Mode::Own, |mode| mode.1)
+}
+
+/// Whether an action is performed before or after its function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Before,
+    After,
+}
+
+/// A module.
+pub struct Module<'m> {
+    pub elf: &'m Elf,
+    pub tables: Tables,
+    pub graph: Graph,
+    pub data: Data<'m>,
+    /// The protection domain, from 1 to 14.
+    pub domain: u8,
+    /// The number of the section with the description.
+    pub description: u32,
+    /// Which instructions begin blocks.
+    pub leaders: Vec<bool>,
+    /// The order in which control comes to instructions.
+    pub ranks: Vec<u32>,
+    /// Words of their callers' stacks that functions write.
+    pub words: FxHashMap<Number, i64>,
+    /// What functions ask the runtime.
+    pub asks: FxHashMap<Number, Ask>,
+    /// Imports that have a thunk.
+    pub wrapped: FxHashMap<u32, Number>,
+    /// The module's own memory: section, first byte, and the end.
+    owned: Vec<(u32, u64, u64)>,
+    modes: Vec<Mode>,
+}
+
+impl<'m> Module<'m> {
+    /// Reads a module's code, and its description as far as code needs it.
+    pub fn read(elf: &'m Elf, trusted: &[&str]) -> Module<'m> {
+        let tables = Tables::read(elf);
+        let graph = Graph::build(elf, &tables, trusted);
+        let (leaders, ranks) = (leaders(&graph), ranks(&graph));
+        let modes = elf.sections.iter().map(|section| mode(&section.name)).collect();
+        let description = elf.section(DESCRIPTION).unwrap_or(u32::MAX);
+        let mut module = Module {
+            elf,
+            tables,
+            graph,
+            data: Data::of(elf),
+            domain: 0,
+            description,
+            leaders,
+            ranks,
+            words: FxHashMap::default(),
+            asks: FxHashMap::default(),
+            wrapped: FxHashMap::default(),
+            owned: Vec::new(),
+            modes,
+        };
+        module.owned = module.ranges();
+        module
+    }
+
+    /// The kind of code that an instruction belongs to.
+    pub fn mode(&self, number: Number) -> Mode {
+        self.mode_of(self.graph.nodes[number as usize].place.0)
+    }
+
+    /// The kind of code in a section.
+    pub fn mode_of(&self, section: u32) -> Mode {
+        self.modes.get(section as usize).copied().unwrap_or(Mode::Own)
+    }
+
+    /// The name of the import that an instruction calls or jumps to.
+    pub fn imported(&self, node: &crate::graph::Node) -> Option<&'m str> {
+        match node.to? {
+            crate::graph::Dest::Import(import) => Some(self.elf.import(import)),
+            crate::graph::Dest::Code(_) => None,
+        }
+    }
+
+    /// Whether a function of the runtime performs an action.
+    pub fn is_action(&self, name: &str) -> bool {
+        data::is_action(name)
+    }
+
+    /// Whether bytes are the module's own to write.
+    pub fn owns(&self, section: u32, at: i64, size: i64) -> bool {
+        let Some(end) = at.checked_add(size) else { return false };
+        let inside =
+            |range: &&(u32, u64, u64)| range.0 == section && at >= range.1 as i64 && end <= range.2 as i64;
+        self.owned.iter().find(inside).is_some()
+    }
+
+    fn section(&self) -> Option<&'m crate::elf::Section> {
+        self.elf.sections.get(self.description as usize)
+    }
+
+    fn pointer(&self, at: usize) -> Option<Place> {
+        let relocs = self.section()?.relocs_in(at as u64, at as u64 + 1);
+        relocs.first().filter(|reloc| reloc.width() == 8 && !reloc.relative())?.place()
+    }
+
+    /// The rows of a table in the description, each by its offset; `None` if it lies elsewhere.
+    fn rows(&self, at: usize, count: usize, size: usize) -> Option<Vec<usize>> {
+        let section = self.section()?;
+        let count = usize::try_from(section.long(count)).ok()?;
+        if count == 0 {
+            return Some(Vec::new());
+        }
+        let (own, start) = self.pointer(at)?;
+        let start = usize::try_from(start).ok()?;
+        let end = count.checked_mul(size)?.checked_add(start)?;
+        (own == self.description && end <= section.data.len()).then(|| (start..end).step_by(size).collect())
+    }
+
+    fn ranges(&self) -> Vec<(u32, u64, u64)> {
+        use layout::module as row;
+        let tables = [(row::WRITABLE, row::N_WRITABLE), (row::INIT_ONLY, row::N_INIT_ONLY)];
+        let rows =
+            tables.iter().filter_map(|(at, count)| self.rows(*at, *count, layout::range::BYTES)).flatten();
+        let range = |at: usize| {
+            let (section, start) = self.pointer(at + layout::range::START)?;
+            let len = self.section()?.long(at + layout::range::LEN);
+            Some((section, start, start.checked_add(len)?))
+        };
+        rows.filter_map(range).collect()
+    }
+
+    /// Looks at the description; returns its interface and domain.
+    pub fn describe(&mut self, faults: &mut Vec<String>) -> (u32, u32) {
+        use layout::module as row;
+        let Some(section) = self.section().filter(|section| section.data.len() >= row::BYTES) else {
+            faults.push("it has no description for the runtime".into());
+            return (0, 0);
+        };
+        let (magic, version) = (section.word(row::MAGIC), section.word(row::ABI));
+        let (domain, flags) = (section.word(row::DOMAIN), section.word(row::FLAGS));
+        if magic != abi::MAGIC {
+            faults.push(format!("its description for the runtime begins with {magic:08x}"));
+        }
+        if version != ABI {
+            faults.push(format!("it was guarded for interface {version}, and this is {ABI}; guard it again"));
+        }
+        if !(1..abi::DOMAINS).contains(&domain) || flags != abi::FLAGS {
+            faults.push(format!("domain {domain} with flags {flags:x} is nothing that the runtime knows"));
+        }
+        self.domain = domain as u8;
+        if section.write() {
+            faults.push("its description can be written".into());
+        }
+        self.memory(faults);
+        self.functions(faults);
+        (version, domain)
+    }
+
+    /// The memory that the description claims must be the module's own variables.
+    fn memory(&self, faults: &mut Vec<String>) {
+        use layout::module as row;
+        for (at, count) in [(row::WRITABLE, row::N_WRITABLE), (row::INIT_ONLY, row::N_INIT_ONLY)] {
+            if self.rows(at, count, layout::range::BYTES).is_none() {
+                faults.push("a table of its description lies elsewhere".into());
+            }
+        }
+        for (section, start, end) in &self.owned {
+            let section = &self.elf.sections[*section as usize];
+            let of_data = [".data", ".bss", ".init.data"].iter().any(|name| section.name.starts_with(name));
+            let own = of_data && section.alloc() && section.write() && !section.exec();
+            if !own || section.name.contains("percpu") || *end > section.size {
+                faults.push(format!(
+                    "its description gives it {}+{start:#x}, which is not its own",
+                    section.name
+                ));
+            }
+        }
+    }
+
+    /// The functions that the description names, and those that the kernel calls when it loads the module.
+    fn functions(&self, faults: &mut Vec<String>) {
+        use layout::module as row;
+        for (at, what) in [(row::INIT, "init"), (row::EXIT, "exit")] {
+            let begins = |place: Place| self.elf.functions.iter().any(|function| function.place == place);
+            let own = self.pointer(at).map(|place| begins(place) && self.mode_of(place.0) == Mode::Own);
+            if own == Some(false) || (own.is_none() && what == "init") {
+                faults.push(format!("its description names an {what} that is no function of its own"));
+            }
+        }
+        match self.rows(row::TARGETS, row::N_TARGETS, 8) {
+            None => faults.push("a table of its description lies elsewhere".into()),
+            Some(rows) => {
+                let wrong = rows
+                    .into_iter()
+                    .filter(|row| !self.pointer(*row).is_some_and(|place| self.enters(place)));
+                faults.extend(
+                    wrong.map(|_| "its description lets others call what is no thunk of an entry".to_owned()),
+                );
+            }
+        }
+        let this = self.elf.sections.iter().find(|section| section.name == THIS);
+        let Some(this) = this else { return faults.push("it has no struct module".into()) };
+        let code = this.relocs.iter().filter_map(|reloc| reloc.place());
+        let code = code.filter(|place| self.elf.sections[place.0 as usize].exec());
+        let (stubs, others): (Vec<Place>, Vec<Place>) =
+            code.partition(|place| self.mode_of(place.0) == Mode::Life);
+        if stubs.is_empty() {
+            faults.push("the kernel does not call the stub that makes it known to the runtime".into());
+        }
+        for place in others {
+            faults.push(format!("the kernel calls {} past the runtime", self.elf.name(place)));
+        }
+        for place in stubs {
+            if self.graph.at(place).is_none_or(|number| !self.graph.roots.contains(&number)) {
+                faults.push("the kernel calls a stub where it does not begin".into());
+            }
+        }
+    }
+
+    /// What the module may call by pointer elsewhere must be imports, each by its thunk if it has one.
+    pub fn imports(&self, faults: &mut Vec<String>) {
+        use layout::{import, module as row};
+        let Some(rows) = self.rows(row::IMPORTS, row::N_IMPORTS, import::BYTES) else {
+            return faults.push("a table of its description lies elsewhere".into());
+        };
+        let named = |at: usize| {
+            let section = self.section()?;
+            let reloc = section.relocs_in(at as u64, at as u64 + 1).first()?;
+            (reloc.width() == 8 && !reloc.relative()).then_some((reloc.target, reloc.addend))
+        };
+        for row in rows {
+            let Some((Target::Import(function), 0)) = named(row + import::FUNCTION) else {
+                faults.push("its description lets it call what is no import".into());
+                continue;
+            };
+            let call = named(row + import::CALL);
+            let good = match self.wrapped.get(&function) {
+                Some(thunk) => {
+                    let (section, at) = self.graph.nodes[*thunk as usize].place;
+                    call == Some((Target::In(section), at as i64))
+                }
+                None => call == Some((Target::Import(function), 0)),
+            };
+            if !good {
+                let name = self.elf.import(function);
+                faults.push(format!("its description lets it call {name} past its thunk"));
+            }
+        }
+    }
+
+    /// Whether a thunk of an entry begins at a place.
+    fn enters(&self, place: Place) -> bool {
+        let begins = || self.elf.functions.iter().any(|function| function.place == place);
+        self.mode_of(place.0) == Mode::Entry && begins()
+    }
+
+    /// Places in sections for init and exit that code names.
+    fn named(&self) -> FxHashSet<Place> {
+        let mut named = FxHashSet::default();
+        for node in
+            self.graph.nodes.iter().zip(&self.graph.live).filter(|(_, live)| **live).map(|(node, _)| node)
+        {
+            let section = &self.elf.sections[node.place.0 as usize];
+            for reloc in section.relocs_in(node.place.1, node.behind().1) {
+                let more = crate::graph::bias(reloc, node.behind().1);
+                let place = reloc.place().map(|(section, at)| (section, at.wrapping_add_signed(more)));
+                named.extend(place.filter(|place| marking(&self.elf.sections[place.0 as usize])));
+            }
+        }
+        named
+    }
+
+    /// Pointers to code must lead to thunks of entries.
+    pub fn pointers(&self, faults: &mut Vec<String>) {
+        let mut enters: FxHashMap<Place, bool> = FxHashMap::default();
+        for function in
+            self.elf.functions.iter().filter(|function| self.mode_of(function.place.0) == Mode::Entry)
+        {
+            enters.insert(function.place, true);
+        }
+        let good = |place: Place| {
+            let section = &self.elf.sections[place.0 as usize];
+            !section.exec()
+                || tables::kernels(section)
+                || enters.contains_key(&place)
+                || self.graph.trusts(place)
+        };
+        // Nobody may call init and exit by pointer, but their addresses are printed.
+        let hooks = [layout::module::INIT, layout::module::EXIT].map(|at| self.pointer(at));
+        let named = self.named();
+        for (index, section) in self.elf.sections.iter().enumerate() {
+            let skip = tables::is_table(section) || section.name == THIS || index as u32 == self.description;
+            if !section.alloc() || section.exec() || skip {
+                continue;
+            }
+            // A pointer that no code names just keeps the linker from leaving init or exit out.
+            let marks = |reloc: &crate::elf::Reloc| {
+                let used = || (0..8).any(|at| named.contains(&(index as u32, reloc.offset + at)));
+                marking(section) && reloc.place().is_some_and(|place| hooks.contains(&Some(place))) && !used()
+            };
+            for reloc in &section.relocs {
+                if marks(reloc) {
+                    continue;
+                }
+                let Some(place) = reloc.place().filter(|place| !good(*place)) else { continue };
+                let at = (index as u32, reloc.offset);
+                faults.push(format!(
+                    "{}: a pointer leads to {} past its thunk",
+                    self.elf.name(at),
+                    self.elf.name(place)
+                ));
+            }
+        }
+        for node in
+            self.graph.nodes.iter().zip(&self.graph.live).filter(|(_, live)| **live).map(|(node, _)| node)
+        {
+            let named = node.to.is_none().then(|| crate::graph::named(self.elf, node)).flatten();
+            let fine = |place: Place| {
+                crate::graph::label(self.elf, place) || good(place) || hooks.contains(&Some(place))
+            };
+            if let Some(place) = named.filter(|place| !fine(*place)) {
+                let at = self.elf.name(node.place);
+                faults.push(format!(
+                    "{at}: `{}` takes the address of {} past its thunk",
+                    node.insn,
+                    self.elf.name(place)
+                ));
+            }
+        }
+    }
+}
+
+/// Whether a section is one in which the kernel's macros mark init and exit functions.
+fn marking(section: &crate::elf::Section) -> bool {
+    [".init.data", ".exit.data"].contains(&section.name.as_str())
+}

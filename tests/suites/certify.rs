@@ -1,0 +1,77 @@
+//! Certifying guarded modules: what is whole is certified, and a guard that was taken out is found.
+
+use guardrail_certify::certify;
+use guardrail_tests::neuter::{self, Neutering};
+use guardrail_tests::workshop::Workshop;
+use guardrail_vm::Cache;
+use guardrail_vm::packages::Packages;
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::collections::BTreeMap;
+
+/// The modules of which guards are taken out.
+const DRIVERS: [&str; 4] = ["e1000", "nvme", "vfat", "snd_ens1370"];
+const KERNEL: &str = "6.1";
+/// In an ordinary run every so many-th guard is taken out.
+const SAMPLE: usize = 97;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let mut trials = Vec::new();
+    for driver in DRIVERS {
+        trials.push(Trial::test(format!("guards taken out of {driver} are found"), move || {
+            neutered(driver, SAMPLE)
+        }));
+        let all = move || neutered(driver, 1);
+        trials.push(
+            Trial::test(format!("all guards taken out of {driver} are found"), all).with_ignored_flag(true),
+        );
+    }
+    trials.push(Trial::test("damaged modules are no reason to stop", damaged));
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn guarded(driver: &str) -> Result<Vec<u8>, Failed> {
+    let workshop = Workshop::of(&Packages::new(&Cache::open()?), KERNEL)?;
+    let plan = workshop.modules.plan(driver)?;
+    Ok(workshop.guarded(&plan, None, &[])??.bytes)
+}
+
+/// Takes out every `step`-th guard of each kind.
+fn neutered(driver: &str, step: usize) -> Result<(), Failed> {
+    let file = guarded(driver)?;
+    let whole = certify(driver, &file)?;
+    assert!(whole.faults.is_empty(), "{driver}: {:#?}", whole.faults);
+    let mut kinds: BTreeMap<&str, Vec<Neutering>> = BTreeMap::new();
+    for one in neuter::all(&file)? {
+        kinds.entry(one.kind).or_default().push(one);
+    }
+    let mut missed = Vec::new();
+    for (kind, all) in &kinds {
+        let some: Vec<&Neutering> = all.iter().skip(all.len() % step.min(all.len())).step_by(step).collect();
+        let found = guardrail_tests::at_once(&some, 2, |one| {
+            certify(driver, &one.apply(&file)).is_ok_and(|certificate| certificate.faults.is_empty())
+        });
+        let escaped: Vec<_> = some.iter().zip(found).filter(|(_, certified)| *certified).collect();
+        println!("{driver}: {kind}: {} of {} found", some.len() - escaped.len(), some.len());
+        missed.extend(escaped.iter().map(|(one, _)| format!("{}: {}", one.kind, one.place)));
+    }
+    assert!(kinds.len() > 10, "{:?}", kinds.keys());
+    assert!(
+        missed.is_empty(),
+        "{driver}: {} not found:\n{}",
+        missed.len(),
+        missed[..missed.len().min(40)].join("\n")
+    );
+    Ok(())
+}
+
+fn damaged() -> Result<(), Failed> {
+    let file = guarded("vfat")?;
+    for at in (0..file.len()).step_by(509) {
+        let mut changed = file.clone();
+        changed[at] ^= 0x5a;
+        let _ = certify("damaged", &changed);
+        let _ = certify("cut", &file[..at]);
+    }
+    Ok(())
+}
