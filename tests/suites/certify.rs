@@ -11,16 +11,16 @@ use std::collections::BTreeMap;
 /// The modules of which guards are taken out.
 const DRIVERS: [&str; 4] = ["e1000", "nvme", "vfat", "snd_ens1370"];
 const KERNEL: &str = "6.1";
+/// The one of them that an ordinary run takes.
+const FIRST: &str = "vfat";
 /// In an ordinary run every so many-th guard is taken out.
 const SAMPLE: usize = 97;
 
 fn main() {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
+    trials.push(Trial::test(format!("guards taken out of {FIRST} are found"), || neutered(FIRST, SAMPLE)));
     for driver in DRIVERS {
-        trials.push(Trial::test(format!("guards taken out of {driver} are found"), move || {
-            neutered(driver, SAMPLE)
-        }));
         let all = move || neutered(driver, 1);
         trials.push(
             Trial::test(format!("all guards taken out of {driver} are found"), all).with_ignored_flag(true),
