@@ -2,10 +2,11 @@
 
 use crate::elf::Target;
 use crate::graph::{Dest, Number};
-use crate::module::{Mode, Side};
+use crate::mode::{Ask, Mode};
+use crate::module::Side;
 use crate::state::{ARGUMENTS, Fact, RAX, RCX, RDI, RDX, RSI, RSP, State};
 use crate::value::{Atom, Val};
-use crate::walk::{Ask, Walk};
+use crate::walk::Walk;
 use guardrail_abi::{self as abi, layout, symbol};
 
 /// The distance from the return address to the arguments of a call.

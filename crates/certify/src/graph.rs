@@ -1,7 +1,7 @@
 //! The code of a module as a graph: every instruction that control can reach, and where it goes on.
 
 use crate::elf::{Elf, Place, Reloc, Target};
-use crate::module::Mode;
+use crate::mode::Mode;
 use crate::tables::{self, Tables};
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -417,7 +417,7 @@ impl Graph {
 /// Whether guarding has added the code at a place.
 fn guarding(elf: &Elf, place: Place) -> bool {
     let section = elf.sections.get(place.0 as usize);
-    section.is_some_and(|section| section.exec() && crate::module::mode(&section.name) != Mode::Own)
+    section.is_some_and(|section| section.exec() && crate::mode::mode(&section.name) != Mode::Own)
 }
 
 /// Places in code to which data points, beside the kernel's tables.
@@ -445,4 +445,47 @@ fn dest(elf: &Elf, place: Place, insn: &Instruction) -> Option<Dest> {
             Err(import) => Dest::Import(import),
         },
     })
+}
+
+/// The order in which control comes to instructions, as far as there are no loops.
+pub fn ranks(graph: &Graph) -> Vec<u32> {
+    let (mut ranks, mut last) = (vec![0; graph.nodes.len()], u32::MAX - 1);
+    let mut seen = vec![false; graph.nodes.len()];
+    for root in &graph.roots {
+        // An instruction, and how many of its ways were followed.
+        let mut path: Vec<(Number, usize)> = vec![(*root, 0)];
+        while let Some((number, which)) = path.last_mut() {
+            let (number, next) = (*number, *which);
+            *which += 1;
+            if next == 0 && std::mem::replace(&mut seen[number as usize], true) {
+                path.pop();
+                continue;
+            }
+            match graph.ways(number).nth(next) {
+                Some((_, to)) if to != NONE && !seen[to as usize] => path.push((to, 0)),
+                Some(_) => {}
+                None => {
+                    ranks[number as usize] = last;
+                    last -= 1;
+                    path.pop();
+                }
+            }
+        }
+    }
+    ranks
+}
+
+/// Which instructions begin blocks.
+pub fn leaders(graph: &Graph) -> Vec<bool> {
+    let mut leads = vec![false; graph.nodes.len()];
+    let mut seen: FxHashSet<Number> = FxHashSet::default();
+    for number in (0..graph.nodes.len() as Number).filter(|number| graph.live[*number as usize]) {
+        for (way, to) in graph.ways(number).filter(|way| way.1 != NONE) {
+            if !seen.insert(to) || !matches!(way, Way::Next | Way::Return) {
+                leads[to as usize] = true;
+            }
+        }
+    }
+    graph.roots.iter().for_each(|root| leads[*root as usize] = true);
+    leads
 }

@@ -24,6 +24,7 @@ mod certificate;
 mod data;
 mod elf;
 mod graph;
+mod mode;
 mod module;
 mod prove;
 mod state;

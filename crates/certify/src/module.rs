@@ -2,9 +2,9 @@
 
 use crate::data::{self, Data};
 use crate::elf::{Elf, Place, Target};
-use crate::graph::{Graph, Number};
+use crate::graph::{Graph, Number, leaders, ranks};
+use crate::mode::{Ask, Mode, mode};
 use crate::tables::{self, Tables};
-use crate::walk::{Ask, leaders, ranks};
 use guardrail_abi::{self as abi, ABI, layout};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -12,36 +12,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 const DESCRIPTION: &str = ".guardrail";
 /// The section with `struct module`.
 const THIS: &str = ".gnu.linkonce.this_module";
-
-/// What a section of code holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// The module's own functions.
-    Own,
-    /// Thunks that ask the runtime.
-    Ask,
-    /// Thunks for calls to the kernel.
-    Call,
-    /// Thunks for calls of the module.
-    Entry,
-    /// What the kernel calls in place of init and exit.
-    Life,
-}
-
-/// Sections of code that guarding adds, with what they hold.
-const MODES: [(&str, Mode); 6] = [
-    (".text.guardrail", Mode::Ask),
-    (".text.guardrail.events", Mode::Ask),
-    (".text.guardrail.calls", Mode::Call),
-    (".text.guardrail.entries", Mode::Entry),
-    (".init.text.guardrail", Mode::Entry),
-    (".text.guardrail.life", Mode::Life),
-];
-
-/// What a section of code holds, by its name.
-pub fn mode(name: &str) -> Mode {
-    MODES.iter().find(|mode| mode.0 == name).map_or(Mode::Own, |mode| mode.1)
-}
 
 /// Whether an action is performed before or after its function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

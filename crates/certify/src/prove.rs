@@ -2,12 +2,12 @@
 
 use crate::elf::Target;
 use crate::graph::{Dest, Node, Number};
-use crate::module::Mode;
+use crate::mode::{Ask, Mode};
 use crate::state::{Fact, Flags, KEPT, LOST, RCX, RDI, RSP, State};
 use crate::step::{number, writes};
 use crate::tables;
 use crate::value::{Atom, Val};
-use crate::walk::{Ask, Walk};
+use crate::walk::Walk;
 use guardrail_abi::{self as abi, symbol};
 use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind, Register, UsedMemory};
 

@@ -137,7 +137,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Follows an instruction that moves or computes a value; false if it is none that is followed.
+    /// Follows an instruction that moves or computes a value; false for others.
     fn moves(&mut self, at: Number, node: &Node, state: &mut State) -> bool {
         let insn = &node.insn;
         let (to, from) = (insn.op0_register(), insn.op1_register());

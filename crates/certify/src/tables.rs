@@ -67,7 +67,7 @@ pub enum Patched {
     StaticCall,
     /// A lock prefix.
     Lock,
-    /// `endbr64`.
+    /// The `endbr64` at the begin of a function.
     Endbr,
     /// A jump or its placeholder.
     Branch,

@@ -2,7 +2,8 @@
 //! that jumps connect.
 
 use crate::graph::{NONE, Node, Number, Way};
-use crate::module::{Mode, Module};
+use crate::mode::{Ask, Mode};
+use crate::module::Module;
 use crate::state::{Fact, Flags, KEPT, RAX, State};
 use crate::tables;
 use crate::value::{Atom, Val, Values};
@@ -53,21 +54,6 @@ pub struct Counts {
     pub plain: usize,
     /// Returns.
     pub returns: usize,
-}
-
-/// What a function calls the runtime for, and keeps all registers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
-    /// Whether so many bytes at the address in a register may be written.
-    Write(u8, i64),
-    /// Whether RCX elements of 2 to this power bytes from RDI on may be written.
-    Range(u8),
-    /// Whether so many bytes of the per-CPU variable at the address in a register may be written.
-    PerCpu(u8, i64),
-    /// Whether the address in a register may be called.
-    Call(u8),
-    /// Something that proves nothing.
-    Other,
 }
 
 /// Follows one component.
@@ -423,47 +409,4 @@ pub fn components(module: &Module<'_>) -> Vec<Vec<Number>> {
     let mut all: Vec<Vec<Number>> = found.into_values().collect();
     all.sort_unstable();
     all
-}
-
-/// The order in which control comes to instructions, as far as there are no loops.
-pub fn ranks(graph: &crate::graph::Graph) -> Vec<u32> {
-    let (mut ranks, mut last) = (vec![0; graph.nodes.len()], u32::MAX - 1);
-    let mut seen = vec![false; graph.nodes.len()];
-    for root in &graph.roots {
-        // An instruction, and how many of its ways were followed.
-        let mut path: Vec<(Number, usize)> = vec![(*root, 0)];
-        while let Some((number, which)) = path.last_mut() {
-            let (number, next) = (*number, *which);
-            *which += 1;
-            if next == 0 && std::mem::replace(&mut seen[number as usize], true) {
-                path.pop();
-                continue;
-            }
-            match graph.ways(number).nth(next) {
-                Some((_, to)) if to != NONE && !seen[to as usize] => path.push((to, 0)),
-                Some(_) => {}
-                None => {
-                    ranks[number as usize] = last;
-                    last -= 1;
-                    path.pop();
-                }
-            }
-        }
-    }
-    ranks
-}
-
-/// Which instructions begin blocks.
-pub fn leaders(graph: &crate::graph::Graph) -> Vec<bool> {
-    let mut leads = vec![false; graph.nodes.len()];
-    let mut seen: FxHashSet<Number> = FxHashSet::default();
-    for number in (0..graph.nodes.len() as Number).filter(|number| graph.live[*number as usize]) {
-        for (way, to) in graph.ways(number).filter(|way| way.1 != NONE) {
-            if !seen.insert(to) || !matches!(way, Way::Next | Way::Return) {
-                leads[to as usize] = true;
-            }
-        }
-    }
-    graph.roots.iter().for_each(|root| leads[*root as usize] = true);
-    leads
 }
