@@ -52,7 +52,7 @@ pub struct Counts {
     pub calls: usize,
     /// Calls of functions of the kernel past a thunk, for lack of one.
     pub plain: usize,
-    /// Returns.
+    /// Returns of functions that were proven.
     pub returns: usize,
 }
 
