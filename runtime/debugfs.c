@@ -2,6 +2,7 @@
 /* The files in debugfs; debugfs.h names them. */
 #include <linux/debugfs.h>
 
+#include "base/limits.h"
 #include "border/check.h"
 #include "border/event.h"
 #include "debugfs.h"
@@ -65,6 +66,7 @@ static int stats_show(struct seq_file *seq, void *unused)
 		   guardrail_event_count(GUARDRAIL_EVENT_LOAD), guardrail_event_count(GUARDRAIL_EVENT_STORE),
 		   guardrail_event_count(GUARDRAIL_EVENT_CALL), guardrail_event_count(GUARDRAIL_EVENT_ENTRY),
 		   guardrail_event_count(GUARDRAIL_EVENT_EXIT));
+	guardrail_limits_show(seq);
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(stats);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Slow paths: the quick check failed, so this decides exactly, and reports violations. */
+#include "base/limits.h"
 #include "border/check.h"
 #include "border/target.h"
 #include "domain/entry.h"
@@ -32,6 +33,11 @@ static void check(unsigned long addr, unsigned long n, unsigned long domain, uns
 
 	if (!n)
 		return;
+	/* Only code that the kernel calls by no thunk runs there. To decide, and to report, takes locks. */
+	if (unlikely(in_nmi())) {
+		guardrail_limit_reached(GUARDRAIL_LIMIT_NMI);
+		return;
+	}
 	if (guardrail_may_write_stack(addr, n)) {
 		this_cpu_inc(guardrail_slow_counts.stack);
 		/*
@@ -103,9 +109,14 @@ EXPORT_SYMBOL_GPL(guardrail_percpu_slow);
 
 unsigned long guardrail_call_slow(unsigned long target, unsigned long domain, unsigned long ip)
 {
-	unsigned long call = guardrail_target(domain, target);
+	unsigned long call;
 
 	this_cpu_inc(guardrail_slow_counts.icall);
+	if (unlikely(in_nmi())) {
+		guardrail_limit_reached(GUARDRAIL_LIMIT_NMI);
+		return target;
+	}
+	call = guardrail_target(domain, target);
 	if (call)
 		return call;
 	this_cpu_inc(guardrail_slow_counts.denied);

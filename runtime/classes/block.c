@@ -32,6 +32,19 @@ GUARDRAIL_CUSTOM(tags_gone)
 	return 0;
 }
 
+/*
+ * A function that was to start a request was ended. A request that it has started may be the device's, which completes it, or
+ * else its time runs out. One that it has not started fails with the error of the entry.
+ */
+GUARDRAIL_CUSTOM(queue_ended)
+{
+	const struct blk_mq_queue_data *queued = (const struct blk_mq_queue_data *)object_of(action, call);
+
+	if (queued && container_of(call, struct guardrail_record, call)->saved.unwound && blk_mq_request_started(queued->rq))
+		call->result = BLK_STS_OK;
+	return 0;
+}
+
 /* A driver that takes many requests at once writes itself to the queue's table of running requests. */
 GUARDRAIL_CUSTOM(hctx_new)
 {

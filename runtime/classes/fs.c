@@ -12,6 +12,7 @@
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
 
+#include "base/limits.h"
 #include "base/symbols.h"
 #include "border/custom.h"
 #include "report/report.h"
@@ -102,6 +103,8 @@ GUARDRAIL_CUSTOM(buffer_new)
 	if (old.bh)
 		take_back(old.domain, old.bh, old.data, old.size);
 	raw_spin_unlock_irqrestore(&lock, flags);
+	if (!buffer)
+		guardrail_limit_reached(GUARDRAIL_LIMIT_BUFFERS);
 	if (old.bh)
 		put_bh(old.bh);
 	return guardrail_grant_fresh(action->domain, data, size);

@@ -18,6 +18,7 @@
 #include <linux/slab.h>
 #include <linux/version.h>
 
+#include "base/grace.h"
 #include "classes/fs_found.h"
 #include "classes/fs_recovery.h"
 
@@ -231,8 +232,7 @@ static bool hand_over_files(struct guardrail_dead_fs *dead, struct vfsmount *roo
 		/* Another thread may have read the old pointer a moment ago. */
 		found.p[i] = was;
 	}
-	synchronize_rcu();
-	msleep(20);
+	guardrail_wait_readers();
 	for (i = 0; i < found.n; i++)
 		dput(found.p[i]);
 	kvfree(found.p);

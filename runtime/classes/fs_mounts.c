@@ -4,6 +4,7 @@
 #include <linux/fs_parser.h>
 #include <linux/slab.h>
 
+#include "base/limits.h"
 #include "border/custom.h"
 #include "classes/fs_recovery.h"
 #include "rights/memory.h"
@@ -207,6 +208,8 @@ GUARDRAIL_CUSTOM(fs_type)
 			guardrail_fs_types[action->domain][i] = type;
 			break;
 		}
+	if (type && i == GUARDRAIL_FS_TYPES)
+		guardrail_limit_reached(GUARDRAIL_LIMIT_FS_TYPES);
 	return 0;
 }
 

@@ -7,13 +7,10 @@
 #include <linux/slab.h>
 #include <linux/version.h>
 
+#include "base/grace.h"
 #include "classes/fs_recovery.h"
 
-/*
- * How long another thread may use a pointer to functions after reading it, and how long to wait for
- * writers.
- */
-#define GRACE_MS 20
+/* How long to wait for writers. */
 #define WRITERS_MS 2000
 
 LIST_HEAD(guardrail_dead_fs_list);
@@ -110,9 +107,10 @@ static void wait_for_others(struct super_block *sb)
 
 	while (writers(sb) > 0 && time_before(jiffies, end))
 		msleep(5);
-	synchronize_rcu_tasks();
-	synchronize_rcu();
-	msleep(GRACE_MS);
+	if (writers(sb) > 0)
+		pr_warn("%s: a thread still writes after %u ms; what it does then fails\n", sb->s_id, WRITERS_MS);
+	/* A thread that slept meanwhile calls functions of the dead driver, which are refused: its modules are kept. */
+	guardrail_wait_readers();
 	rcu_barrier();
 }
 

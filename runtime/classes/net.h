@@ -27,10 +27,21 @@ void guardrail_netdev_comes(struct net_device *dev);
 void guardrail_net_silence(u32 domain);
 
 /**
- * guardrail_net_settle() - Complete polls that were refused while their instance was scheduled.
- * @domain: The domain.
+ * guardrail_net_entry_over() - Complete a poll that was refused.
+ * @record: Record of an entry that was refused or ended; ignored if it was no poll.
+ * @ended: It was ended.
  *
- * Context: Process.
+ * Context: That of the entry.
+ */
+void guardrail_net_entry_over(const struct guardrail_record *record, bool ended);
+
+/**
+ * guardrail_net_settle() - Complete polls that were ended while their instance was scheduled.
+ * @domain: The domain, which is dead.
+ *
+ * The instances are not scheduled any more.
+ *
+ * Context: Process. May wait for two grace periods.
  */
 void guardrail_net_settle(u32 domain);
 

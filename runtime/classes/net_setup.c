@@ -433,6 +433,7 @@ static struct guardrail_recovery_class net_class = {
 	.name = "network devices",
 	.not_restored = "a network device was not registered again, or could not be set up",
 	.silence = guardrail_net_silence,
+	.entry_over = guardrail_net_entry_over,
 	.settle = guardrail_net_settle,
 	.save = save_netdevs,
 	.restore = restore_netdevs,

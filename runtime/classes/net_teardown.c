@@ -24,28 +24,89 @@ void guardrail_net_silence(u32 domain)
 	guardrail_walk(domain, detach, NULL);
 }
 
+/*
+ * Bytes of a thunk up to the return address of guardrail_enter(). A thunk keeps six registers, and passes two addresses.
+ */
+#define THUNK_BEGIN 96
+
+void guardrail_net_entry_over(const struct guardrail_record *record, bool ended)
+{
+	struct napi_struct *napi = (struct napi_struct *)record->call.args[0];
+
+	/* Of a poll that was ended it is not known whether it has completed. */
+	if (ended || !guardrail_check_object(record->entry->domain, (unsigned long)napi, GUARDRAIL_TYPE_NAPI) ||
+	    record->saved.ip - (unsigned long)napi->poll >= THUNK_BEGIN)
+		return;
+	/* The kernel leaves the completion to the poll, which was not called. */
+	napi_complete_done(napi, 0);
+}
+
+/* States of an instance beyond that of an enabled one: how many times in a row it looked left. */
+#define NAPI_ENABLED 1
+#define LOOKS 3
+
+/**
+ * struct polls - A look at the polls of a dead domain.
+ * @domain: The domain.
+ * @look: Number of the look, from 0.
+ * @n: How many instances look as if nobody will complete them.
+ */
+struct polls {
+	u32 domain;
+	unsigned int look;
+	unsigned int n;
+};
+
+/*
+ * True where the instance is scheduled, is on no list and not disabled, and no thread of its own polls it. Then either a
+ * CPU has just taken it from its list, or its poll was ended.
+ */
+static bool is_left(const struct napi_struct *napi)
+{
+	return test_bit(NAPI_STATE_SCHED, &napi->state) && !test_bit(NAPI_STATE_NPSVC, &napi->state) &&
+	       !test_bit(NAPI_STATE_SCHED_THREADED, &napi->state) && list_empty_careful(&napi->poll_list);
+}
+
 static int settle_poll(const struct guardrail_held *held, void *data)
 {
 	struct napi_struct *napi = (struct napi_struct *)held->start;
+	struct polls *polls = data;
 
 	if (held->right != GUARDRAIL_OBJECT || held->type != GUARDRAIL_TYPE_NAPI || !held->state)
 		return 0;
-	/*
-	 * It is scheduled, but on no CPU's list and not disabled: its poll was refused, and so not completed. It may be
-	 * on its way to a list for a moment with interrupts off.
-	 */
-	if (test_bit(NAPI_STATE_SCHED, &napi->state) && !test_bit(NAPI_STATE_NPSVC, &napi->state) &&
-	    list_empty_careful(&napi->poll_list)) {
-		msleep(2);
-		if (!test_bit(NAPI_STATE_NPSVC, &napi->state) && list_empty_careful(&napi->poll_list))
-			clear_bit(NAPI_STATE_SCHED, &napi->state);
+	/* As in napi_disable(): the instance is not scheduled again. */
+	set_bit(NAPI_STATE_DISABLE, &napi->state);
+	if (!is_left(napi))
+		return 0;
+	if (polls->look && held->state != NAPI_ENABLED + polls->look) {
+		/* It did not look left the last time. */
+		guardrail_put_object(polls->domain, held->start, GUARDRAIL_TYPE_NAPI, NAPI_ENABLED);
+		return 0;
 	}
+	polls->n++;
+	if (polls->look == LOOKS - 1)
+		clear_bit(NAPI_STATE_SCHED, &napi->state);
+	guardrail_put_object(polls->domain, held->start, GUARDRAIL_TYPE_NAPI, NAPI_ENABLED + polls->look + 1);
 	return 0;
 }
 
+/*
+ * A poll runs within one grace period. One that was taken from a list before the domain died may have put its instance
+ * onto a list again; a later one is refused, and completed. So an instance that looks left three times, with two grace
+ * periods between, has no poll.
+ */
 void guardrail_net_settle(u32 domain)
 {
-	guardrail_walk(domain, settle_poll, NULL);
+	struct polls polls = { .domain = domain };
+
+	for (polls.look = 0; polls.look < LOOKS; polls.look++) {
+		if (polls.look)
+			synchronize_net();
+		polls.n = 0;
+		guardrail_walk(domain, settle_poll, &polls);
+		if (!polls.n)
+			break;
+	}
 }
 
 void guardrail_net_unregister(const struct guardrail_held *held, struct guardrail_teardown *down)
@@ -65,10 +126,8 @@ void guardrail_net_end_use(const struct guardrail_held *held, struct guardrail_t
 	if (held->right != GUARDRAIL_OBJECT || held->type != GUARDRAIL_TYPE_NAPI || !held->state)
 		return;
 	/* It may be on a CPU's list until that CPU handles it. Nothing schedules it any more. */
-	while (test_bit(NAPI_STATE_SCHED, &napi->state) && time_before(jiffies, end)) {
-		settle_poll(held, NULL);
+	while (test_bit(NAPI_STATE_SCHED, &napi->state) && time_before(jiffies, end))
 		msleep(2);
-	}
 	if (test_bit(NAPI_STATE_SCHED, &napi->state))
 		pr_warn("domain %u: a poll does not end\n", down->domain);
 	else

@@ -6,6 +6,7 @@
 #include <linux/slab.h>
 #include <linux/version.h>
 
+#include "base/grace.h"
 #include "base/symbols.h"
 #include "classes/classes.h"
 #include "classes/scsi_parked.h"
@@ -237,7 +238,7 @@ static int park_hosts(u32 domain, const struct guardrail_modules *modules, bool 
 	guardrail_walk(domain, park, &parking);
 	if (parking.hosts) {
 		guardrail_walk(domain, put_back, &parking);
-		msleep(GUARDRAIL_SCSI_GRACE_MS);
+		guardrail_wait_readers();
 		list_for_each_entry_safe(parked, next, &guardrail_parked_hosts, list)
 			if (parked->domain == domain && guardrail_is_of(parked->stand_in->driver, modules))
 				settle_parked(parked, &parking);

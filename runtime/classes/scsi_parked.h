@@ -24,8 +24,6 @@
 
 #include "domain/module.h"
 
-/* How long another thread may use a pointer to a template after reading it. */
-#define GUARDRAIL_SCSI_GRACE_MS 20
 /* More uses than a driver ever has. */
 #define GUARDRAIL_STAND_IN_USES (1 << 20)
 

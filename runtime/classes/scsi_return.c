@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Gives parked SCSI hosts to the driver that is loaded anew; scsi_parked.h describes it. */
-#include <linux/delay.h>
 #include <linux/slab.h>
 #include <linux/version.h>
 
+#include "base/grace.h"
 #include "border/custom.h"
 #include "classes/scsi_parked.h"
 
@@ -84,7 +84,7 @@ static void settle(struct guardrail_parked *parked)
 	guardrail_move_uses(&stand_in->module, GUARDRAIL_STAND_IN_USES, driver->module);
 	WRITE_ONCE(host->hostt, (void *)driver);
 	guardrail_scsi_make_file(host);
-	msleep(GUARDRAIL_SCSI_GRACE_MS);
+	guardrail_wait_readers();
 	guardrail_move_uses(&stand_in->module, GUARDRAIL_STAND_IN_USES, driver->module);
 	stand_in->hosts--;
 	atomic_set(&host->host_blocked, 0);

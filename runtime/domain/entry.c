@@ -10,6 +10,7 @@
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
 
+#include "base/limits.h"
 #include "base/pool.h"
 #include "domain/entry.h"
 #include "domain/frames.h"
@@ -58,7 +59,7 @@ struct note {
 static struct note cells[1 << CELL_BITS];
 
 /*
- * The notes of all other tasks, in buckets. @lock protects @notes: taken in any context but NMI, with interrupts off;
+ * The notes of all other tasks, in buckets. @lock protects @notes: taken with interrupts off, in NMIs only if it is free;
  * nothing nests inside.
  */
 static struct {
@@ -98,7 +99,12 @@ static noinline struct note *find_other(void)
 	unsigned long flags;
 	struct note *note;
 
-	raw_spin_lock_irqsave(&table[bucket].lock, flags);
+	/* An NMI may have interrupted the holder of the lock, and then finds nothing. */
+	if (!raw_spin_trylock_irqsave(&table[bucket].lock, flags)) {
+		if (in_nmi())
+			return NULL;
+		raw_spin_lock_irqsave(&table[bucket].lock, flags);
+	}
 	hlist_for_each_entry(note, &table[bucket].notes, node)
 		if (note->task == current)
 			break;
@@ -239,11 +245,20 @@ int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_
 {
 	record->entry = entry;
 	save(&record->saved);
+	/* What the module would call from there takes locks. */
+	if (unlikely(record->saved.preempt_count & NMI_MASK)) {
+		guardrail_limit_reached(GUARDRAIL_LIMIT_NMI);
+		record->call.result = entry->dead;
+		record->call.second = 0;
+		return -EIO;
+	}
 	if (likely(!is_refused(entry) && push(record, entry->flags & GUARDRAIL_ENTRY_CALLERS_STACK))) {
 		if (likely(!is_refused(entry)))
 			return 0;
 		/* The domain was killed before this entry could be seen. */
 		pop(record);
+	} else if (!is_refused(entry)) {
+		guardrail_limit_reached(GUARDRAIL_LIMIT_NOTES);
 	}
 	record->call.result = entry->dead;
 	record->call.second = 0;

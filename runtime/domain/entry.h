@@ -61,7 +61,7 @@ void guardrail_entry_exit(void);
  * @entry: Function that is entered.
  * @record: Record of the entry.
  *
- * Context: Any but NMI.
+ * Context: Any; refused in NMIs.
  * Return: 0, or -EIO where the entry is refused.
  */
 int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_record *record);

@@ -14,6 +14,7 @@
 #include <linux/workqueue.h>
 
 #include "base/address.h"
+#include "base/limits.h"
 #include "base/pool.h"
 #include "domain/frames.h"
 #include "domain/ops.h"
@@ -95,7 +96,6 @@ bool guardrail_frame_note(const struct guardrail_noted *what)
 	fresh = guardrail_pool_alloc(&pool);
 	raw_spin_lock_irqsave(&stack->lock, flags);
 	noted = find(stack, what->p, what->kind);
-	/* Without memory the object is missed. */
 	if (!noted && fresh) {
 		noted = fresh;
 		fresh = NULL;
@@ -108,6 +108,8 @@ bool guardrail_frame_note(const struct guardrail_noted *what)
 		noted->what = *what;
 	}
 	raw_spin_unlock_irqrestore(&stack->lock, flags);
+	if (!noted)
+		guardrail_limit_reached(GUARDRAIL_LIMIT_FRAMES);
 	if (fresh)
 		guardrail_pool_free(&pool, fresh);
 	return true;

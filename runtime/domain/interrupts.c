@@ -5,6 +5,7 @@
 #include <linux/irqdesc.h>
 #include <linux/spinlock.h>
 
+#include "base/limits.h"
 #include "domain/interrupts.h"
 
 #define IRQS 256
@@ -53,6 +54,8 @@ void guardrail_irq_note(u32 domain, unsigned int irq, unsigned long dev_id)
 		WRITE_ONCE(used, max(used, i + 1));
 	}
 	raw_spin_unlock_irqrestore(&lock, flags);
+	if (i == IRQS)
+		guardrail_limit_reached(GUARDRAIL_LIMIT_IRQS);
 }
 
 void guardrail_irq_forget(u32 domain, unsigned int irq, unsigned long dev_id)

@@ -8,6 +8,7 @@
 #include <linux/rwsem.h>
 #include <linux/spinlock.h>
 
+#include "base/limits.h"
 #include "domain/entry.h"
 #include "domain/locks.h"
 #include "domain/ops.h"
@@ -49,8 +50,10 @@ static void note(struct guardrail_locks *locks, const struct guardrail_lock *new
 		locks->more--;
 	else if (locks->n < ARRAY_SIZE(locks->lock))
 		locks->lock[locks->n++] = *new;
-	else if (new->taken)
+	else if (new->taken) {
 		locks->more++;
+		guardrail_limit_reached(GUARDRAIL_LIMIT_LOCKS);
+	}
 }
 
 void guardrail_lock_changes(struct guardrail_lock *lock)

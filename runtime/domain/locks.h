@@ -9,6 +9,9 @@
 
 #include "base/kernel.h"
 
+/* The most locks of a task that are noted. */
+#define GUARDRAIL_MOST_LOCKS 16
+
 /**
  * enum guardrail_lock_kind - Kinds of locks.
  * @GUARDRAIL_SPIN: Spin lock.
@@ -54,7 +57,7 @@ struct guardrail_lock {
 struct guardrail_locks {
 	unsigned int n;
 	unsigned int more;
-	struct guardrail_lock lock[8];
+	struct guardrail_lock lock[GUARDRAIL_MOST_LOCKS];
 };
 
 /**

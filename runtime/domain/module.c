@@ -5,17 +5,21 @@
 #include <linux/jump_label.h>
 #include <linux/kobject.h>
 #include <linux/list.h>
+#include <linux/rculist.h>
+#include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/sysfs.h>
 #include <linux/version.h>
 
+#include "base/limits.h"
 #include "base/symbols.h"
 #include "domain/entry.h"
 #include "domain/frames.h"
 #include "domain/interrupts.h"
 #include "domain/module.h"
 #include "domain/ops.h"
+#include "domain/registrations.h"
 #include "rights/fields.h"
 #include "rights/references.h"
 #include "rights/skb.h"
@@ -30,6 +34,7 @@
 /**
  * struct entered - A guarded module that is loaded or kept.
  * @list: Place in modules.
+ * @rcu: Frees it after a grace period.
  * @next_kept: The next kept module.
  * @guarded: What describes the module, in its own memory.
  * @module: The module.
@@ -38,6 +43,7 @@
  */
 struct entered {
 	struct list_head list;
+	struct rcu_head rcu;
 	struct entered *next_kept;
 	const struct guardrail_module *guarded;
 	struct module *module;
@@ -45,11 +51,11 @@ struct entered {
 	bool gone;
 };
 
-/* The guarded modules that are loaded, the last first; under modules_lock. */
+/* The guarded modules that are loaded, the last first; changed under modules_lock, and read under it or RCU. */
 static LIST_HEAD(modules);
 /*
  * Protects modules, changes of kept, and changes of the policy. Taken in any context but NMI; nothing nests inside. guardrail_is_kept() reads
- * kept without it: what is kept stays.
+ * kept without it: what is kept stays. guardrail_code_at() reads both without it, since an NMI may ask.
  */
 static DEFINE_SPINLOCK(modules_lock);
 
@@ -71,19 +77,42 @@ bool guardrail_is_kept(u32 domain, const void *p)
 	return false;
 }
 
+static bool is_in(unsigned long addr, const struct guardrail_range *ranges, u64 n)
+{
+	u64 i;
+
+	for (i = 0; i < n; i++)
+		if (addr - ranges[i].start < ranges[i].len)
+			return true;
+	return false;
+}
+
+static enum guardrail_code code_of(unsigned long addr, const struct guardrail_module *guarded)
+{
+	if (is_in(addr, guarded->calls, guarded->n_calls))
+		return GUARDRAIL_CODE_CALL;
+	return is_in(addr, guarded->entries, guarded->n_entries) ? GUARDRAIL_CODE_ENTRY : GUARDRAIL_CODE_OWN;
+}
+
+enum guardrail_code guardrail_code_at(unsigned long addr)
+{
+	enum guardrail_code code = GUARDRAIL_CODE_OTHER;
+	const struct entered *entered;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(entered, &modules, list)
+		if (within_module(addr, entered->module))
+			code = code_of(addr, entered->guarded);
+	for (entered = smp_load_acquire(&kept); entered; entered = entered->next_kept)
+		if (within_module_core(addr, entered->module))
+			code = code_of(addr, entered->guarded);
+	rcu_read_unlock();
+	return code;
+}
+
 bool guardrail_is_guarded(unsigned long addr)
 {
-	struct entered *entered;
-	unsigned long flags;
-	bool found = false;
-
-	spin_lock_irqsave(&modules_lock, flags);
-	list_for_each_entry(entered, &modules, list)
-		found |= within_module(addr, entered->module);
-	for (entered = kept; entered; entered = entered->next_kept)
-		found |= within_module_core(addr, entered->module);
-	spin_unlock_irqrestore(&modules_lock, flags);
-	return found;
+	return guardrail_code_at(addr) != GUARDRAIL_CODE_OTHER;
 }
 
 static const struct guardrail_import *import_of(const struct guardrail_module *guarded, unsigned long p)
@@ -141,7 +170,7 @@ static int add(struct entered *entered)
 	if (guardrail_policy_refuses(guardrail_policy(), entered->guarded))
 		err = -EPERM;
 	else
-		list_add(&entered->list, &modules);
+		list_add_rcu(&entered->list, &modules);
 	spin_unlock_irqrestore(&modules_lock, flags);
 	return err;
 }
@@ -173,16 +202,22 @@ void guardrail_modules_of(u32 domain, struct guardrail_modules *found)
 {
 	struct entered *entered;
 	unsigned long flags;
+	bool more = false;
 
 	found->n = 0;
 	spin_lock_irqsave(&modules_lock, flags);
 	list_for_each_entry(entered, &modules, list) {
-		if (entered->guarded->domain != domain || READ_ONCE(entered->gone) || found->n == MAX_MODULES)
+		if (entered->guarded->domain != domain || READ_ONCE(entered->gone))
 			continue;
+		more = found->n == MAX_MODULES;
+		if (more)
+			break;
 		found->module[found->n] = entered->module;
 		strscpy(found->name[found->n++], entered->module->name, MODULE_NAME_LEN);
 	}
 	spin_unlock_irqrestore(&modules_lock, flags);
+	if (more)
+		guardrail_limit_reached(GUARDRAIL_LIMIT_MODULES);
 }
 
 void guardrail_domain_name(u32 domain, char *text, size_t size)
@@ -241,6 +276,7 @@ static void end_domain(const struct guardrail_module *guarded)
 	unsigned int printed = 0;
 
 	guardrail_tasks_forget(guarded->domain);
+	guardrail_registrations_leave(guarded->domain, guarded->name);
 	guardrail_count_held(guarded->domain, &held);
 	if (held.ranges || held.targets || held.objects || held.owned) {
 		pr_warn("module %s is gone, and domain %u still held %lu writable bytes in %lu ranges, %lu call targets, %lu objects, %lu allocations of %lu bytes\n",
@@ -308,7 +344,7 @@ static void leave(struct entered *entered)
 	unsigned long flags;
 
 	spin_lock_irqsave(&modules_lock, flags);
-	list_del(&entered->list);
+	list_del_rcu(&entered->list);
 	spin_unlock_irqrestore(&modules_lock, flags);
 	clear_ranges(guarded->domain, guarded->writable, guarded->n_writable);
 	clear_targets(entered, false);
@@ -316,12 +352,16 @@ static void leave(struct entered *entered)
 	guardrail_skbs_forget(entered->module);
 	if (!has_others(guarded->domain, entered))
 		end_domain(guarded);
-	kfree(entered);
+	/* The kernel, too, waits for a grace period before it frees a module, with what describes it. */
+	kfree_rcu(entered, rcu);
 }
 
 bool guardrail_can_keep(unsigned int n)
 {
-	return n_kept + n <= MOST_KEPT;
+	if (n_kept + n <= MOST_KEPT)
+		return true;
+	guardrail_limit_reached(GUARDRAIL_LIMIT_KEPT);
+	return false;
 }
 
 /**
@@ -375,7 +415,7 @@ static int keep(struct entered *entered)
 	guardrail_fields_forget(module);
 	guardrail_skbs_forget(module);
 	spin_lock_irqsave(&modules_lock, flags);
-	list_del(&entered->list);
+	list_del_rcu(&entered->list);
 	entered->next_kept = kept;
 	smp_store_release(&kept, entered);
 	spin_unlock_irqrestore(&modules_lock, flags);

@@ -37,7 +37,7 @@
  * returns the address to call, which the module puts into the register of the call.
  *
  * Slow paths are ordinary functions. They clobber what the calling convention allows, flags included. They may be called
- * wherever driver code runs, except in NMIs. They return if the access is allowed, and after a violation if the policy says
+ * wherever driver code runs; in NMIs they allow everything, since entries are refused there. They return if the access is allowed, and after a violation if the policy says
  * to go on.
  *
  * Synchronization is as in the BGI paper. The check needs none, and neither does a grant or revocation of whole slots. A
@@ -132,6 +132,8 @@ enum guardrail_action_kind {
 	GUARDRAIL_ACTION_EXIT = 13,
 	GUARDRAIL_ACTION_CUSTOM = 14,	/* performed by a guardrail_custom_NAME() */
 	GUARDRAIL_ACTION_DESTROY_OBJECT = 15,
+	GUARDRAIL_ACTION_REGISTERS = 16,
+	GUARDRAIL_ACTION_UNREGISTERS = 17,
 };
 
 /* For guardrail_action.when: when the action is performed. */
@@ -244,6 +246,10 @@ struct guardrail_module {
 	u32 imported;			/* all imports */
 	u32 threshold;			/* percent of imports under a rule that policies which end calls want */
 	u32 reserved;
+	const struct guardrail_range *calls;		/* its thunks of calls to the kernel */
+	u64 n_calls;
+	const struct guardrail_range *entries;		/* its thunks of calls by the kernel */
+	u64 n_entries;
 };
 
 /* The address of the tag of p, less (p >> GUARDRAIL_SLOT_SHIFT). */
@@ -428,8 +434,10 @@ struct guardrail_action {
 	struct guardrail_value size;
 	const struct guardrail_field *fields;
 	u32 n_fields;
-	u32 reserved;
+	u32 n_more;
 	const char *function;		/* the name of the function that the action belongs to */
+	const struct guardrail_value *more;	/* of a registration: values behind pointer and size */
+	const char *inverse;		/* of a registration: the function that undoes it */
 };
 
 /*
@@ -454,6 +462,9 @@ int guardrail_do_destroy_object(const struct guardrail_action *action, struct gu
 int guardrail_do_forget_object(const struct guardrail_action *action, struct guardrail_call *call);
 int guardrail_do_require_call(const struct guardrail_action *action, struct guardrail_call *call);
 int guardrail_do_exit(const struct guardrail_action *action, struct guardrail_call *call);
+/* The type of these two is the number of values; "from" has a bit for each that tells registrations apart. */
+int guardrail_do_registers(const struct guardrail_action *action, struct guardrail_call *call);
+int guardrail_do_unregisters(const struct guardrail_action *action, struct guardrail_call *call);
 
 /* For the code of guardrail_custom_NAME(). */
 /* True if the action is to be performed. */

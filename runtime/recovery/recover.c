@@ -152,7 +152,8 @@ void guardrail_clear_dead(u32 domain, bool *gone)
 	if (modules && wait_outside(domain)) {
 		guardrail_modules_of(domain, modules);
 		park(domain, modules, true, &failed);
-		guardrail_teardown(domain, modules, !test_bit(domain, &recovering), &released, &late);
+		if (!guardrail_teardown(domain, modules, !test_bit(domain, &recovering), &released, &late))
+			pr_err("the kernel continues to use what domain %u has registered: what it holds is not released\n", domain);
 		guardrail_release_late(&late);
 		if (anything(&released))
 			print_released(domain, &released);
@@ -229,8 +230,8 @@ static int reload(u32 domain, struct guardrail_modules *modules)
 }
 
 /*
- * Does all work that needs the old modules. Returns NULL, or why the recovery fails; then nothing
- * was torn down. @err gets an error where the modules could not be kept.
+ * Does all work that needs the old modules. Returns NULL, or why the recovery fails; then no memory
+ * was released. @err gets an error where the modules could not be kept.
  */
 static const char *take_down(u32 domain, struct guardrail_modules *modules, bool too_often, struct guardrail_late *late, int *err)
 {
@@ -249,7 +250,10 @@ static const char *take_down(u32 domain, struct guardrail_modules *modules, bool
 		return "it was killed too often";
 	if (parked < 0)
 		return failed;
-	guardrail_teardown(domain, modules, false, &released, late);
+	if (!guardrail_teardown(domain, modules, false, &released, late)) {
+		guardrail_release_late(late);
+		return "the kernel continues to use what it has registered";
+	}
 	*err = parked ? guardrail_keep_modules(domain) : 0;
 	print_released(domain, &released);
 	return NULL;

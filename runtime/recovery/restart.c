@@ -13,6 +13,7 @@
 #include <asm/syscall.h>
 #include <asm/unistd.h>
 
+#include "base/limits.h"
 #include "recovery/restart.h"
 
 /* How long a thread waits for the end of a recovery, and how many threads do. */
@@ -119,7 +120,7 @@ void guardrail_restart(u32 domain, bool ended)
 {
 	struct restart *one, *restart;
 	unsigned long flags;
-	bool known = false;
+	bool known = false, full;
 
 	if (!test_bit(domain, &recovering) || !in_task() || current->flags & (PF_KTHREAD | PF_EXITING | PF_IO_WORKER))
 		return;
@@ -135,12 +136,15 @@ void guardrail_restart(u32 domain, bool ended)
 		one->ended |= ended;
 		known = true;
 	}
-	known |= n_restarts == MOST;
+	full = !known && n_restarts == MOST;
+	known |= full;
 	if (!known) {
 		list_add(&restart->list, &restarts);
 		n_restarts++;
 	}
 	raw_spin_unlock_irqrestore(&lock, flags);
+	if (full)
+		guardrail_limit_reached(GUARDRAIL_LIMIT_RESTARTS);
 	if (known) {
 		kfree(restart);
 		return;

@@ -22,9 +22,11 @@
 #include <linux/workqueue.h>
 
 #include "base/address.h"
+#include "base/limits.h"
 #include "domain/interrupts.h"
 #include "recovery/class.h"
 #include "recovery/teardown.h"
+#include "recovery/undo.h"
 #include "rights/kinds.h"
 #include "rights/object.h"
 
@@ -90,10 +92,14 @@ static void find_devices(struct guardrail_teardown *down)
 {
 	struct pci_dev *dev = NULL;
 
-	for_each_pci_dev(dev)
-		if ((owns_driver(dev->dev.driver, down->modules) || is_left_behind(dev, down->modules)) &&
-		    down->late->n_devices < MAX_DEVICES)
+	for_each_pci_dev(dev) {
+		if (!owns_driver(dev->dev.driver, down->modules) && !is_left_behind(dev, down->modules))
+			continue;
+		if (down->late->n_devices < MAX_DEVICES)
 			down->late->devices[down->late->n_devices++] = pci_dev_get(dev);
+		else
+			guardrail_limit_reached(GUARDRAIL_LIMIT_DEVICES);
+	}
 }
 
 static bool cancel(struct work_struct *work)
@@ -149,8 +155,12 @@ static int find_driver(struct device_driver *driver, void *data)
 {
 	struct found_drivers *found = data;
 
-	if (owns_driver(driver, found->modules) && found->n < ARRAY_SIZE(found->driver))
+	if (!owns_driver(driver, found->modules))
+		return 0;
+	if (found->n < ARRAY_SIZE(found->driver))
 		found->driver[found->n++] = to_pci_driver(driver);
+	else
+		guardrail_limit_reached(GUARDRAIL_LIMIT_DRIVERS);
 	return 0;
 }
 
@@ -410,11 +420,13 @@ static void stop_calls(struct guardrail_teardown *down)
 		class->settle(down->domain);
 }
 
-/* Unregisters what the domain has registered. */
-static void unregister_all(struct guardrail_teardown *down)
+/* Unregisters what the domain has registered. False where the kernel continues to use some of it. */
+static bool unregister_all(struct guardrail_teardown *down)
 {
 	const struct guardrail_recovery_class *class;
 
+	if (!guardrail_undo(down->domain))
+		return false;
 	guardrail_walk(down->domain, unregister, down);
 	guardrail_walk(down->domain, end_use, down);
 	unbind(down->modules);
@@ -422,14 +434,16 @@ static void unregister_all(struct guardrail_teardown *down)
 		class->forget_types(down->domain);
 	free_irqs(down);
 	guardrail_irqs_forget(down->domain);
+	return true;
 }
 
-void guardrail_teardown(u32 domain, const struct guardrail_modules *modules, bool forever,
+bool guardrail_teardown(u32 domain, const struct guardrail_modules *modules, bool forever,
 			struct guardrail_released *released, struct guardrail_late *late)
 {
 	struct guardrail_teardown *down = kzalloc(sizeof(*down), GFP_KERNEL | __GFP_NOFAIL);
 	const struct guardrail_recovery_class *class;
 	unsigned int i;
+	bool done;
 
 	memset(released, 0, sizeof(*released));
 	INIT_LIST_HEAD(&late->memory);
@@ -444,12 +458,16 @@ void guardrail_teardown(u32 domain, const struct guardrail_modules *modules, boo
 	released->devices = late->n_devices;
 	guardrail_silence(domain, modules);
 	stop_calls(down);
-	unregister_all(down);
+	done = unregister_all(down);
+	if (!done)
+		goto out;
 	for (i = 0; i < late->n_devices; i++)
 		give_back(late->devices[i]);
 	guardrail_walk(domain, release_object, down);
 	guardrail_walk(domain, release_memory, down);
 	/* This revokes the module's own variables, and the memory that belonged to the devices. */
 	guardrail_revoke_all(domain);
+out:
 	kfree(down);
+	return done;
 }

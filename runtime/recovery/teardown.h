@@ -73,8 +73,9 @@ struct guardrail_teardown {
  * @late: Gets what guardrail_release_late() is to release.
  *
  * Context: Process, with teardown_lock held.
+ * Return: False where the kernel continues to use what the domain has registered. Then its memory is not released.
  */
-void guardrail_teardown(u32 domain, const struct guardrail_modules *modules, bool forever,
+bool guardrail_teardown(u32 domain, const struct guardrail_modules *modules, bool forever,
 			struct guardrail_released *released, struct guardrail_late *late);
 
 /**

@@ -10,6 +10,7 @@
 #include <linux/spinlock.h>
 #include <linux/stacktrace.h>
 
+#include "base/limits.h"
 #include "base/symbols.h"
 #include "domain/frames.h"
 #include "domain/locks.h"
@@ -54,7 +55,7 @@ static bool is_new(const struct guardrail_violation *violation, const char *name
 {
 	struct site *site, *fresh = kzalloc(sizeof(*fresh), GFP_ATOMIC | __GFP_NOWARN);
 	unsigned long flags;
-	bool new = false;
+	bool new = false, full = false;
 
 	spin_lock_irqsave(&sites_lock, flags);
 	list_for_each_entry(site, &sites, list) {
@@ -67,6 +68,7 @@ static bool is_new(const struct guardrail_violation *violation, const char *name
 	new = fresh && n_sites < MAX_SITES;
 	if (!new) {
 		n_elsewhere++;
+		full = n_sites == MAX_SITES;
 		goto out;
 	}
 	fresh->ip = violation->ip;
@@ -80,6 +82,8 @@ static bool is_new(const struct guardrail_violation *violation, const char *name
 	fresh = NULL;
 out:
 	spin_unlock_irqrestore(&sites_lock, flags);
+	if (full)
+		guardrail_limit_reached(GUARDRAIL_LIMIT_SITES);
 	kfree(fresh);
 	return new;
 }

@@ -9,6 +9,7 @@
 #include <linux/sched/signal.h>
 #include <linux/spinlock.h>
 
+#include "base/limits.h"
 #include "rights/fields.h"
 #include "rights/references.h"
 
@@ -47,11 +48,13 @@ static void take(unsigned int i)
 bool guardrail_is_reference(u32 domain, unsigned long addr, unsigned long n)
 {
 	unsigned long task = addr - usage.offset, flags;
+	bool full;
 
 	if (n != usage.size || task < KERNEL_HALF || !is_task((struct task_struct *)task))
 		return false;
 	spin_lock_irqsave(&lock, flags);
-	if (tasks[next].domain)
+	full = tasks[next].domain;
+	if (full)
 		take(next);
 	if (!guardrail_grant_fields(domain, task, &usage, 1)) {
 		tasks[next].task = task;
@@ -59,6 +62,8 @@ bool guardrail_is_reference(u32 domain, unsigned long addr, unsigned long n)
 		next = (next + 1) % TASKS;
 	}
 	spin_unlock_irqrestore(&lock, flags);
+	if (full)
+		guardrail_limit_reached(GUARDRAIL_LIMIT_TASKS);
 	return true;
 }
 

@@ -10,6 +10,8 @@
 #include <linux/kthread.h>
 #include <linux/mutex.h>
 #include <linux/sched.h>
+#include <asm/ibt.h>
+#include <asm/linkage.h>
 
 #include "test.h"
 
@@ -222,18 +224,6 @@ static noinline void inner_is_ended(void)
 	is_ended();
 }
 
-#define CUSTOM(name) int guardrail_custom_##name(const struct guardrail_action *action, struct guardrail_call *call)
-CUSTOM(spin_taken);
-CUSTOM(spin_given);
-CUSTOM(mutex_taken);
-CUSTOM(mutex_given);
-CUSTOM(mutex_wanted);
-CUSTOM(shared_taken);
-CUSTOM(shared_given);
-CUSTOM(shared_wanted);
-CUSTOM(exclusive_given);
-CUSTOM(exclusive_wanted);
-
 static DEFINE_SPINLOCK(spin);
 static DEFINE_SPINLOCK(callers_spin);
 static DEFINE_MUTEX(mutex);
@@ -289,6 +279,21 @@ static noinline bool ends_well(void (*function)(void))
 	guardrail_leave(&record);
 	return entered == 1 && !went_on && (long)record.call.result == -ESHUTDOWN && preempt_count() == count &&
 	       !irqs_disabled() && inside() == a && b == a + 1 && c == a + 2 && d == a + 3 && e == a + 4 && f == a + 5;
+}
+
+#define MANY 12
+static struct mutex many[MANY];
+
+/* Ended with many locks. */
+static noinline void takes_many(void)
+{
+	int i;
+
+	for (i = 0; i < MANY; i++) {
+		mutex_lock(&many[i]);
+		lock_changes(guardrail_custom_mutex_taken, &many[i]);
+	}
+	guardrail_unwind(ONE);
 }
 
 static bool ended_by_interrupt;
@@ -382,16 +387,59 @@ static noinline void loops_elsewhere(void)
 		mdelay(20);
 }
 
+void test_call(void);
+void test_call_over(void);
+extern const u8 test_call_end[];
+
+/* What the thunk does after the call: it notes the lock. */
+__used void test_call_over(void)
+{
+	lock_changes(guardrail_custom_mutex_taken, &mutex);
+}
+
+/*
+ * A thunk whose call of the kernel takes until the watchdog has changed where the thunk returns to, but 20 s at most, and
+ * returns with the mutex.
+ */
+asm("	.pushsection .text, \"ax\"\n"
+    "	.balign	16\n"
+    "	.globl	test_call\n	.type	test_call, @function\n"
+    "test_call:\n"
+    ASM_ENDBR
+    "	pushq	%rbx\n	pushq	%r12\n	pushq	%r12\n"
+    "	movq	24(%rsp), %r12\n	movl	$20000, %ebx\n"
+    "1:	movl	$1000, %edi\n"
+    "	call	__udelay\n"
+    "	cmpq	24(%rsp), %r12\n	jne	2f\n"
+    "	decl	%ebx\n	jnz	1b\n"
+    "2:	call	test_call_over\n"
+    "	popq	%r12\n	popq	%r12\n	popq	%rbx\n"
+    "	" ASM_RET
+    "	.size	test_call, . - test_call\n"
+    "test_call_end:\n"
+    "	.popsection\n");
+
+/* The mutex stands for one that the call takes: until the thunk has noted that, only the thunk knows. */
+static noinline void locks_slowly(void)
+{
+	mutex_lock(&mutex);
+	test_call();
+}
+
 static void endless(void)
 {
+	static struct guardrail_range calls;
 	static const struct guardrail_module module = {
-		.magic = GUARDRAIL_MAGIC, .abi = GUARDRAIL_ABI, .domain = ONE, .name = "loops_test",
+		.magic = GUARDRAIL_MAGIC, .abi = GUARDRAIL_ABI, .domain = ONE, .name = "loops_test", .calls = &calls, .n_calls = 1,
 	};
+
+	calls = (struct guardrail_range){ (unsigned long)test_call, test_call_end - (u8 *)test_call };
 
 	EXPECT(!guardrail_module_enter(&module));
 	if (EXPECT(test_set_parameter("policy", "fail") && test_set_parameter("watchdog", "1"))) {
 		EXPECT(ends_well(loops) && !spin_is_locked(&spin));
 		EXPECT(ends_well(loops_elsewhere));
+		EXPECT(ends_well(locks_slowly) && !mutex_is_locked(&mutex));
 		EXPECT(test_set_parameter("watchdog", "0") && test_set_parameter("policy", "log"));
 	}
 	guardrail_module_leave(&module);
@@ -487,7 +535,7 @@ static noinline void locks_wrongly(void)
 static void held(void)
 {
 	unsigned long before = guardrail_violations(ONE);
-	int count = preempt_count();
+	int count = preempt_count(), i;
 	bool well;
 
 	spin_lock(&callers_spin);
@@ -495,6 +543,11 @@ static void held(void)
 	EXPECT(well && spin_is_locked(&callers_spin) && !spin_is_locked(&spin) && !mutex_is_locked(&mutex));
 	spin_unlock(&callers_spin);
 	EXPECT(guardrail_violations(ONE) == before);
+	for (i = 0; i < MANY; i++)
+		mutex_init(&many[i]);
+	EXPECT(ends_well(takes_many));
+	for (i = 0; i < MANY; i++)
+		EXPECT(!mutex_is_locked(&many[i]));
 	keeps_within();
 	EXPECT(guardrail_violations(ONE) == before);
 	locks_wrongly();

@@ -263,8 +263,75 @@ static void ended(void)
 	test_result("functions of a module's life that are ended", true);
 }
 
+#define MOST 8
+static unsigned long undone[MOST][2];
+static unsigned int n_undone;
+void test_undo(unsigned long first, unsigned long second);
+
+/* What undoes the registrations below; it is found by its name. */
+void test_undo(unsigned long first, unsigned long second)
+{
+	if (n_undone < MOST) {
+		undone[n_undone][0] = first;
+		undone[n_undone++][1] = second;
+	}
+}
+
+/* Registers as a thunk does after its call, or undoes a registration. */
+static void registers(int (*act)(const struct guardrail_action *action, struct guardrail_call *call), long first, long second)
+{
+	const struct guardrail_action action = {
+		.domain = ONE, .type = 2, .from = 3, .pointer.constant = first, .size.constant = second, .function = "registers",
+		.inverse = "test_undo",
+	};
+	struct guardrail_call call = { };
+
+	act(&action, &call);
+}
+
+static int init_registers(void)
+{
+	registers(guardrail_do_registers, 1, 0);
+	registers(guardrail_do_registers, 2, 1);
+	registers(guardrail_do_registers, 3, 2);
+	registers(guardrail_do_registers, 4, 9);
+	registers(guardrail_do_registers, 4, 8);
+	registers(guardrail_do_registers, 5, 0);
+	registers(guardrail_do_registers, 6, 5);
+	registers(guardrail_do_registers, 7, 6);
+	/* With the folder 5, what is in it and below. One of two that differ in one value only. */
+	registers(guardrail_do_unregisters, 5, 0);
+	registers(guardrail_do_unregisters, 4, 9);
+	registers(guardrail_do_unregisters, 4, 7);
+	return 0;
+}
+
+/* The latest registration is undone first, and none that the module has undone itself. */
+static void undoes(void)
+{
+	static const unsigned long wanted[][2] = { { 4, 8 }, { 3, 2 }, { 2, 1 }, { 1, 0 } };
+	static const struct guardrail_module within = {
+		.magic = GUARDRAIL_MAGIC, .abi = GUARDRAIL_ABI, .domain = ONE, .name = "undo_test", .init = init_registers,
+	};
+
+	EXPECT(test_set_parameter("policy", "fail"));
+	EXPECT(!guardrail_module_enter(&within));
+	entry_is_ended();
+	EXPECT(!n_undone);
+	guardrail_module_leave(&within);
+	EXPECT(n_undone == ARRAY_SIZE(wanted) && !memcmp(undone, wanted, sizeof(wanted)));
+	EXPECT(test_set_parameter("policy", "log"));
+	/* Where the domain lives, what it has left is only reported. */
+	n_undone = 0;
+	EXPECT(!guardrail_module_enter(&within));
+	guardrail_module_leave(&within);
+	EXPECT(!n_undone && holds_nothing());
+	test_result("registrations that are undone", true);
+}
+
 void test_life(void)
 {
+	undoes();
 	comes_and_goes();
 	fails();
 	leaks();

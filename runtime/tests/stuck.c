@@ -7,8 +7,11 @@
 #include <linux/delay.h>
 #include <linux/interrupt.h>
 #include <linux/irq.h>
+#include <linux/kthread.h>
 #include <linux/sched.h>
 #include <linux/timekeeping.h>
+#include <asm/apic.h>
+#include <asm/nmi.h>
 
 #include "test.h"
 
@@ -142,6 +145,69 @@ static void storms(void)
 	}
 }
 
+static u32 data[4] __aligned(GUARDRAIL_SLOT);
+static atomic_t n_nmis;
+static bool refused;
+
+/* What the runtime does for guarded code takes locks, which the NMI may have interrupted. */
+static int on_nmi(unsigned int type, struct pt_regs *regs)
+{
+	struct guardrail_record record = { };
+	unsigned long before = guardrail_violations(ONE);
+
+	if (!READ_ONCE(on))
+		return NMI_DONE;
+	WRITE_ONCE(on, false);
+	refused = guardrail_enter(&entry, &record) < 0 && (long)record.call.result == -ESHUTDOWN;
+	/* Nothing is decided there, and so nothing reported. */
+	guardrail_write_slow((unsigned long)data, 4, ONE, _THIS_IP_);
+	guardrail_call_slow((unsigned long)data, ONE, _THIS_IP_);
+	refused &= guardrail_violations(ONE) == before;
+	atomic_inc(&n_nmis);
+	return NMI_HANDLED;
+}
+
+/* Takes the runtime's locks all the time. */
+static int asks(void *unused)
+{
+	while (!kthread_should_stop()) {
+		guardrail_grant(ONE, (unsigned long)data, 3);
+		guardrail_check_write(ONE, (unsigned long)data, 4);
+		guardrail_revoke(ONE, (unsigned long)data, 3);
+		cond_resched();
+	}
+	return 0;
+}
+
+static void nmis(void)
+{
+	struct task_struct *thread;
+	int cpu = cpumask_any_but(cpu_online_mask, get_cpu()), i;
+
+	put_cpu();
+	if (!EXPECT(!register_nmi_handler(NMI_LOCAL, on_nmi, 0, "guardrail_test")))
+		return;
+	thread = kthread_create(asks, NULL, "guardrail_test");
+	if (EXPECT(!IS_ERR(thread))) {
+		kthread_bind(thread, cpu);
+		wake_up_process(thread);
+		for (i = 0; i < 200; i++) {
+			int before = atomic_read(&n_nmis), tries;
+
+			refused = false;
+			WRITE_ONCE(on, true);
+			apic->send_IPI(cpu, NMI_VECTOR);
+			for (tries = 0; tries < 1000 && atomic_read(&n_nmis) == before; tries++)
+				usleep_range(100, 200);
+			if (!EXPECT(atomic_read(&n_nmis) == before + 1 && refused))
+				break;
+		}
+		kthread_stop(thread);
+	}
+	unregister_nmi_handler(NMI_LOCAL, "guardrail_test");
+	test_result("NMIs", true);
+}
+
 void test_stuck(void)
 {
 	static const struct guardrail_module module = {
@@ -151,6 +217,7 @@ void test_stuck(void)
 	if (num_online_cpus() < 2)
 		return;
 	EXPECT(!guardrail_module_enter(&module));
+	nmis();
 	if (EXPECT(test_set_parameter("policy", "fail") && test_set_parameter("watchdog", "1"))) {
 		EXPECT(is_ended(loops));
 		EXPECT(is_ended(loops_elsewhere));

@@ -57,6 +57,19 @@ static inline bool inline_check(unsigned long addr, u8 wanted)
  */
 bool test_store(unsigned long addr, unsigned long size, u32 domain);
 
+/* What thunks call where a lock is taken, released or waited for. */
+#define CUSTOM(name) int guardrail_custom_##name(const struct guardrail_action *action, struct guardrail_call *call)
+CUSTOM(spin_taken);
+CUSTOM(spin_given);
+CUSTOM(mutex_taken);
+CUSTOM(mutex_given);
+CUSTOM(mutex_wanted);
+CUSTOM(shared_taken);
+CUSTOM(shared_given);
+CUSTOM(shared_wanted);
+CUSTOM(exclusive_given);
+CUSTOM(exclusive_wanted);
+
 void test_rights(void);
 void test_checks(void);
 void test_life(void);

@@ -3,7 +3,8 @@
  * Entries that do not end. On each CPU a timer looks at what runs. An entry loops if it is found
  * running again and again, without having slept, for as long as the parameter says. If the policy
  * ends entries, the entry is ended. That happens at once where the interrupt met code of the
- * module, otherwise when the kernel function that it called returns to it. Loops with interrupts
+ * module, otherwise when the kernel function that it called has returned, and its thunk has noted
+ * what it returned. Loops with interrupts
  * off are found from another CPU (stuck.c). Endless waits for a lock are not found.
  *
  * Entries that still run in a dead domain are ended in the same way, without delay.
@@ -75,7 +76,7 @@ STACK_FRAME_NON_STANDARD(guardrail_returned);
 
 /*
  * True in functions that wait for a lock that spins. An entry that ended there would hold the lock
- * without a record of it.
+ * without a record of it, unless it called the function by a thunk.
  */
 static bool takes_lock(unsigned long addr)
 {
@@ -85,8 +86,11 @@ static bool takes_lock(unsigned long addr)
 	return str_has_prefix(name, "_raw_") && !strstr(name, "unlock");
 }
 
-/* Diverts the return of the innermost kernel function that code of the module called. */
-static bool divert_return(struct pt_regs *regs, const struct guardrail_record *record)
+/*
+ * Diverts the return of the innermost kernel function that code of the module called. If a thunk has made the call,
+ * that is the return of the thunk: it first notes what the function has returned (locks, memory, objects).
+ */
+static bool divert_return(struct pt_regs *regs, const struct guardrail_record *record, bool by_thunk)
 {
 	unsigned long called = regs->ip;
 	struct unwind_state state;
@@ -97,11 +101,20 @@ static bool divert_return(struct pt_regs *regs, const struct guardrail_record *r
 	for (i = 0; i < MAX_FRAMES && !unwind_done(&state) && !unwind_error(&state); i++, unwind_next_frame(&state)) {
 		unsigned long ip = state.ip, *slot = (unsigned long *)state.sp - 1;
 
-		if (!guardrail_is_guarded(ip)) {
+		switch (guardrail_code_at(ip)) {
+		case GUARDRAIL_CODE_OTHER:
 			called = ip;
 			continue;
+		case GUARDRAIL_CODE_CALL:
+			by_thunk = true;
+			continue;
+		case GUARDRAIL_CODE_ENTRY:
+			/* The innermost entry is another one: this one is about to begin, or is over. */
+			return false;
+		case GUARDRAIL_CODE_OWN:
+			break;
 		}
-		if (takes_lock(called))
+		if (!by_thunk && takes_lock(called))
 			return false;
 		/* Change nothing where code was interrupted, or where a tracer has its own address. */
 		if (state.signal || !guardrail_can_end(record, (unsigned long)slot) || READ_ONCE(*slot) != ip)
@@ -115,9 +128,16 @@ static bool divert_return(struct pt_regs *regs, const struct guardrail_record *r
 /* Ends the interrupted entry, if that is possible here. */
 static bool end(struct pt_regs *regs, const struct guardrail_record *record)
 {
-	if (guardrail_is_guarded(regs->ip))
+	switch (guardrail_code_at(regs->ip)) {
+	case GUARDRAIL_CODE_OWN:
 		return guardrail_divert(regs, record, "endless loop", regs->ip);
-	return divert_return(regs, record);
+	case GUARDRAIL_CODE_CALL:
+		return divert_return(regs, record, true);
+	case GUARDRAIL_CODE_ENTRY:
+		return false;
+	default:
+		return divert_return(regs, record, false);
+	}
 }
 
 /* True where a task is in a dead domain, and has to leave. */

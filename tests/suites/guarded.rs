@@ -203,6 +203,10 @@ fn main() {
         trials.push(Trial::test(name, move || ends(kernel)).with_ignored_flag(kernel != NAMES[0]));
     }
     for kernel in NAMES {
+        let name = format!("what is ended or killed leaves no lock and no registration on {kernel}");
+        trials.push(Trial::test(name, move || leaves_nothing(kernel)));
+    }
+    for kernel in NAMES {
         for (group, bugs) in STOPPED.into_iter().enumerate() {
             let name = format!("bugs of group {group} are stopped, and their twins are silent, on {kernel}");
             let trial = Trial::test(name, move || stopped(kernel, bugs));
@@ -325,7 +329,7 @@ fn built<const N: usize>(kernel: &str, folder: &Path, files: [&str; N]) -> Resul
     let (copy, tree) = (folder.join("sources"), folder.join("tree"));
     std::fs::create_dir(&copy)?;
     let sources = kbuild::folder("tests/fixtures/guarded", "border.c", "GUARDRAIL_BORDER")?;
-    for name in ["Kbuild", "border.c", "endless.c", "frames.c", "ways.c"] {
+    for name in ["Kbuild", "border.c", "endless.c", "ends.c", "frames.c", "ways.c"] {
         std::fs::copy(sources.join(name), copy.join(name))?;
     }
     let scripts = [
@@ -346,19 +350,30 @@ fn built<const N: usize>(kernel: &str, folder: &Path, files: [&str; N]) -> Resul
 
 /// A loop with interrupts off on the only processor is ended, and the guest continues.
 fn ends(kernel: &str) -> Result<(), Failed> {
+    own_workload(kernel, "endless", 1)
+}
+
+/// Entries that are ended give errors and release their locks, and what a killed driver has registered is undone.
+fn leaves_nothing(kernel: &str) -> Result<(), Failed> {
+    own_workload(kernel, "ends", 2)
+}
+
+/// Runs a driver of `guarded/` with the workload of its name.
+fn own_workload(kernel: &str, name: &str, cpus: u8) -> Result<(), Failed> {
     let packages = Packages::new(&Cache::open()?);
     let folder = tempfile::tempdir()?;
-    let [driver] = built(kernel, folder.path(), ["endless.ko"])?;
+    let file = format!("{name}.ko");
+    let [driver] = built(kernel, folder.path(), [&file])?;
     let driver = guard(&Workshop::of(&packages, kernel)?, &driver, folder.path())?;
-    let workload = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/guarded/endless.sh");
+    let workload = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/guarded/{name}.sh"));
     let request = Request { driver: &driver, more: &[], kernel, device: None, workload: workload.to_str() };
     let prepared = Prepared::new(&packages, request, &mut |_| {})?;
-    let options = Options { cpus: 1, ..Options::new(folder.path()) };
+    let options = Options { cpus, ..Options::new(folder.path()) };
     let ran = guardrail_tests::unwatched(&prepared, options, 300)?;
-    match ran.outcome {
-        Outcome::Completed => Ok(()),
-        outcome => Err(format!("{outcome}\n{}", ran.console).into()),
-    }
+    let harm: Vec<String> = harm(&ran).collect();
+    ensure(ran.outcome == Outcome::Completed && harm.is_empty(), || {
+        format!("{}; {harm:#?}\n{}", ran.outcome, ran.console)
+    })
 }
 
 /// Each function that breaks a rule is reported, and no others are; the twin causes no report.

@@ -163,6 +163,22 @@ pub enum Action {
     },
     /// The thread exits in this function: it leaves all entries into the domain.
     Exit,
+    /// The domain has registered something with the kernel, which is undone if the domain dies.
+    Registers {
+        /// The function of the kernel that undoes it.
+        inverse: String,
+        /// Its arguments, from one to four.
+        values: Vec<Value>,
+    },
+    /// The domain has undone a registration.
+    Unregisters {
+        /// The function of the kernel that is noted to undo it.
+        inverse: String,
+        /// The arguments that are noted.
+        values: Vec<Value>,
+        /// Which of them must be the same, a bit each.
+        counts: u32,
+    },
     /// The runtime's function `guardrail_custom_NAME` does it.
     Custom {
         /// The end of the function's name.
@@ -202,6 +218,8 @@ impl Action {
             Action::ForgetObject { .. } => abi::ACTION_FORGET_OBJECT,
             Action::RequireCall { .. } => abi::ACTION_REQUIRE_CALL,
             Action::Exit => abi::ACTION_EXIT,
+            Action::Registers { .. } => abi::ACTION_REGISTERS,
+            Action::Unregisters { .. } => abi::ACTION_UNREGISTERS,
             Action::Custom { .. } | Action::Instead { .. } => abi::ACTION_CUSTOM,
         }
     }
@@ -223,6 +241,8 @@ impl Action {
             Action::ForgetObject { .. } => abi::symbol::DO_FORGET_OBJECT,
             Action::RequireCall { .. } => abi::symbol::DO_REQUIRE_CALL,
             Action::Exit => abi::symbol::DO_EXIT,
+            Action::Registers { .. } => abi::symbol::DO_REGISTERS,
+            Action::Unregisters { .. } => abi::symbol::DO_UNREGISTERS,
             Action::Custom { name, .. } | Action::Instead { name, .. } => {
                 return format!("{}custom_{name}", abi::PREFIX);
             }
@@ -248,6 +268,7 @@ impl Action {
             | Action::RequireCall { pointer }
             | Action::Custom { pointer, .. }
             | Action::Instead { pointer, .. } => Some(pointer),
+            Action::Registers { values, .. } | Action::Unregisters { values, .. } => values.first(),
             Action::Exit => None,
         }
     }
@@ -262,11 +283,30 @@ impl Action {
             | Action::CreateObject { size, .. }
             | Action::Custom { size, .. }
             | Action::Instead { size, .. } => Some(size),
+            Action::Registers { values, .. } | Action::Unregisters { values, .. } => values.get(1),
             _ => None,
         }
     }
 
-    /// The kind of allocation or type of object; 0 if it has none.
+    /// The values of a registration behind these two.
+    pub fn more(&self) -> &[Value] {
+        match self {
+            Action::Registers { values, .. } | Action::Unregisters { values, .. } => {
+                values.get(2..).unwrap_or_default()
+            }
+            _ => &[],
+        }
+    }
+
+    /// The function that undoes a registration.
+    pub fn inverse(&self) -> Option<&str> {
+        match self {
+            Action::Registers { inverse, .. } | Action::Unregisters { inverse, .. } => Some(inverse),
+            _ => None,
+        }
+    }
+
+    /// The kind of allocation or type of object, or the number of values of a registration; 0 if it has none.
     pub fn object(&self) -> u32 {
         match self {
             Action::Own { kind, .. }
@@ -276,15 +316,17 @@ impl Action {
             | Action::MoveObject { kind, .. }
             | Action::DestroyObject { kind, .. }
             | Action::ForgetObject { kind, .. } => *kind,
+            Action::Registers { values, .. } | Action::Unregisters { values, .. } => values.len() as u32,
             _ => 0,
         }
     }
 
-    /// The state that the object must be in, and the one that it moves to.
+    /// The state that the object must be in, or the values that must be the same; and the state that it moves to.
     pub fn states(&self) -> (Option<u32>, u32) {
         match self {
             Action::RequireObject { state, .. } | Action::DestroyObject { state, .. } => (*state, 0),
             Action::MoveObject { from, to, .. } => (*from, *to),
+            Action::Unregisters { counts, .. } => (Some(*counts), 0),
             _ => (None, 0),
         }
     }

@@ -95,6 +95,10 @@ pub const ACTION_EXIT: u8 = 13;
 pub const ACTION_CUSTOM: u8 = 14;
 /// `GUARDRAIL_ACTION_DESTROY_OBJECT`.
 pub const ACTION_DESTROY_OBJECT: u8 = 15;
+/// `GUARDRAIL_ACTION_REGISTERS`.
+pub const ACTION_REGISTERS: u8 = 16;
+/// `GUARDRAIL_ACTION_UNREGISTERS`.
+pub const ACTION_UNREGISTERS: u8 = 17;
 /// `GUARDRAIL_ALWAYS`.
 pub const ALWAYS: u8 = 0;
 /// `GUARDRAIL_RESULT_VALID`: if the result is a pointer, neither NULL nor an error.
@@ -230,7 +234,7 @@ pub mod layout {
     /// `struct guardrail_module`.
     pub mod module {
         /// Its size.
-        pub const BYTES: usize = 120;
+        pub const BYTES: usize = 152;
         /// Offset of `magic`.
         pub const MAGIC: usize = 0;
         /// Offset of `abi`.
@@ -269,6 +273,14 @@ pub mod layout {
         pub const THRESHOLD: usize = 112;
         /// Offset of `reserved`.
         pub const RESERVED: usize = 116;
+        /// Offset of `calls`.
+        pub const CALLS: usize = 120;
+        /// Offset of `n_calls`.
+        pub const N_CALLS: usize = 128;
+        /// Offset of `entries`.
+        pub const ENTRIES: usize = 136;
+        /// Offset of `n_entries`.
+        pub const N_ENTRIES: usize = 144;
     }
     /// `struct guardrail_field`.
     pub mod field {
@@ -344,7 +356,7 @@ pub mod layout {
     /// `struct guardrail_action`.
     pub mod action {
         /// Its size.
-        pub const BYTES: usize = 72;
+        pub const BYTES: usize = 88;
         /// Offset of `kind`.
         pub const KIND: usize = 0;
         /// Offset of `when`.
@@ -367,10 +379,14 @@ pub mod layout {
         pub const FIELDS: usize = 48;
         /// Offset of `n_fields`.
         pub const N_FIELDS: usize = 56;
-        /// Offset of `reserved`.
-        pub const RESERVED: usize = 60;
+        /// Offset of `n_more`.
+        pub const N_MORE: usize = 60;
         /// Offset of `function`.
         pub const FUNCTION: usize = 64;
+        /// Offset of `more`.
+        pub const MORE: usize = 72;
+        /// Offset of `inverse`.
+        pub const INVERSE: usize = 80;
     }
     /// `struct guardrail_entry`.
     pub mod entry {
@@ -575,6 +591,10 @@ pub mod symbol {
     pub const DO_REQUIRE_CALL: &str = "guardrail_do_require_call";
     /// `guardrail_do_exit`.
     pub const DO_EXIT: &str = "guardrail_do_exit";
+    /// `guardrail_do_registers`.
+    pub const DO_REGISTERS: &str = "guardrail_do_registers";
+    /// `guardrail_do_unregisters`.
+    pub const DO_UNREGISTERS: &str = "guardrail_do_unregisters";
     /// `guardrail_applies`.
     pub const APPLIES: &str = "guardrail_applies";
     /// `guardrail_value`.
@@ -652,6 +672,8 @@ pub const IN_C: &[(&str, u64)] = &[
     ("GUARDRAIL_ACTION_EXIT", ACTION_EXIT as u64),
     ("GUARDRAIL_ACTION_CUSTOM", ACTION_CUSTOM as u64),
     ("GUARDRAIL_ACTION_DESTROY_OBJECT", ACTION_DESTROY_OBJECT as u64),
+    ("GUARDRAIL_ACTION_REGISTERS", ACTION_REGISTERS as u64),
+    ("GUARDRAIL_ACTION_UNREGISTERS", ACTION_UNREGISTERS as u64),
     ("GUARDRAIL_ALWAYS", ALWAYS as u64),
     ("GUARDRAIL_RESULT_VALID", RESULT_VALID as u64),
     ("GUARDRAIL_RESULT_ZERO", RESULT_ZERO as u64),
@@ -748,6 +770,14 @@ pub const IN_C: &[(&str, u64)] = &[
     ("sizeof(((struct guardrail_module *)0)->threshold)", 4),
     ("offsetof(struct guardrail_module, reserved)", layout::module::RESERVED as u64),
     ("sizeof(((struct guardrail_module *)0)->reserved)", 4),
+    ("offsetof(struct guardrail_module, calls)", layout::module::CALLS as u64),
+    ("sizeof(((struct guardrail_module *)0)->calls)", 8),
+    ("offsetof(struct guardrail_module, n_calls)", layout::module::N_CALLS as u64),
+    ("sizeof(((struct guardrail_module *)0)->n_calls)", 8),
+    ("offsetof(struct guardrail_module, entries)", layout::module::ENTRIES as u64),
+    ("sizeof(((struct guardrail_module *)0)->entries)", 8),
+    ("offsetof(struct guardrail_module, n_entries)", layout::module::N_ENTRIES as u64),
+    ("sizeof(((struct guardrail_module *)0)->n_entries)", 8),
     ("sizeof(struct guardrail_field)", layout::field::BYTES as u64),
     ("offsetof(struct guardrail_field, offset)", layout::field::OFFSET as u64),
     ("sizeof(((struct guardrail_field *)0)->offset)", 4),
@@ -821,10 +851,14 @@ pub const IN_C: &[(&str, u64)] = &[
     ("sizeof(((struct guardrail_action *)0)->fields)", 8),
     ("offsetof(struct guardrail_action, n_fields)", layout::action::N_FIELDS as u64),
     ("sizeof(((struct guardrail_action *)0)->n_fields)", 4),
-    ("offsetof(struct guardrail_action, reserved)", layout::action::RESERVED as u64),
-    ("sizeof(((struct guardrail_action *)0)->reserved)", 4),
+    ("offsetof(struct guardrail_action, n_more)", layout::action::N_MORE as u64),
+    ("sizeof(((struct guardrail_action *)0)->n_more)", 4),
     ("offsetof(struct guardrail_action, function)", layout::action::FUNCTION as u64),
     ("sizeof(((struct guardrail_action *)0)->function)", 8),
+    ("offsetof(struct guardrail_action, more)", layout::action::MORE as u64),
+    ("sizeof(((struct guardrail_action *)0)->more)", 8),
+    ("offsetof(struct guardrail_action, inverse)", layout::action::INVERSE as u64),
+    ("sizeof(((struct guardrail_action *)0)->inverse)", 8),
     ("sizeof(struct guardrail_entry)", layout::entry::BYTES as u64),
     ("offsetof(struct guardrail_entry, domain)", layout::entry::DOMAIN as u64),
     ("sizeof(((struct guardrail_entry *)0)->domain)", 4),

@@ -47,7 +47,7 @@ impl Reader<'_> {
             }
             // Instances of inlined functions have no name of their own.
             let Some(name) = self.name(die) else { continue };
-            let result = self.type_of(die)?;
+            let (result, names) = (self.type_of(die)?, self.names_of(die)?);
             let (mut params, mut variadic) = (Vec::new(), false);
             let mut inner = node.children();
             while let Some(param) = inner.next()? {
@@ -60,7 +60,7 @@ impl Reader<'_> {
                     _ => {}
                 }
             }
-            let proto = Proto::new(params, variadic, result);
+            let proto = Proto::new(params, variadic, result).naming_result(names);
             let known = found.entry(name).or_insert_with(|| Some(proto.clone()));
             if known.as_ref() != Some(&proto) {
                 *known = None;
@@ -114,6 +114,21 @@ impl Reader<'_> {
             });
         }
         Ok(Type::Other)
+    }
+
+    /// The names of typedefs on the way to the type of what a DWARF entry describes, and that of an enumeration at
+    /// its end.
+    fn names_of(&self, die: &Die<'_>) -> gimli::Result<Vec<String>> {
+        let (mut names, mut next) = (Vec::new(), self.behind(die)?);
+        for _ in 0..MAX_DEPTH {
+            let Some(offset) = next else { break };
+            let ty = self.unit.entry(offset)?;
+            if matches!(ty.tag(), gimli::DW_TAG_typedef | gimli::DW_TAG_enumeration_type) {
+                names.extend(self.name(&ty));
+            }
+            next = if is_modifier(ty.tag()) { self.behind(&ty)? } else { None };
+        }
+        Ok(names)
     }
 
     fn pointee(&self, pointer: &Die<'_>) -> gimli::Result<Pointee> {

@@ -41,8 +41,6 @@ pub struct Shape {
     pub stack_words: u8,
     /// Whether the number of arguments is not fixed.
     pub variadic: bool,
-    /// Whether the result is an `int`, which reports errors by negative numbers.
-    pub int: bool,
     /// The prototype, as far as calls differ (`GUARDRAIL_PROTO_…`).
     pub kinds: u32,
 }
@@ -64,6 +62,10 @@ pub struct Isolation<'a> {
     arguments: BTreeMap<&'a str, Row<'a>>,
     handed: BTreeMap<&'a str, Row<'a>>,
     returned: BTreeMap<&'a str, Row<'a>>,
+    results: BTreeMap<&'a str, Row<'a>>,
+    undos: BTreeMap<&'a str, Row<'a>>,
+    /// Functions that undo registrations, with the number of arguments that are noted.
+    inverses: BTreeMap<&'a str, usize>,
     types: BTreeMap<&'a str, Vec<&'a str>>,
     states: BTreeMap<&'a str, Vec<&'a str>>,
     numbers: BTreeMap<&'a str, u32>,
@@ -135,6 +137,9 @@ impl<'a> Isolation<'a> {
             arguments: BTreeMap::new(),
             handed: BTreeMap::new(),
             returned: BTreeMap::new(),
+            results: BTreeMap::new(),
+            undos: BTreeMap::new(),
+            inverses: BTreeMap::new(),
             types: BTreeMap::new(),
             states: BTreeMap::new(),
             numbers: abi::KINDS.into(),
@@ -173,10 +178,17 @@ impl<'a> Isolation<'a> {
                 Head::Argument => &mut self.arguments,
                 Head::Handed => &mut self.handed,
                 Head::Returned => &mut self.returned,
+                Head::Result => &mut self.results,
+                Head::Undo => {
+                    let undo = row.effects.iter().filter(|effect| effect.verb() == "undo");
+                    self.inverses
+                        .extend(undo.filter_map(|effect| Some((effect.word(1)?, effect.words.len() - 2))));
+                    &mut self.undos
+                }
                 Head::Entry => {
-                    let (structure, member) = name.split_once('.').unwrap_or((name, ""));
-                    let member = Member { structure: structure.to_owned(), member: member.to_owned() };
-                    self.entries.insert(member, row.clone());
+                    if let Some(member) = member(name) {
+                        self.entries.insert(member, row.clone());
+                    }
                     continue;
                 }
                 Head::Type => {
@@ -244,6 +256,22 @@ impl<'a> Isolation<'a> {
         annotation
     }
 
+    /// What a call of a function registers with the kernel, or undoes, even where no other line covers the function.
+    pub fn undo(&self, name: &str) -> Annotation {
+        let plain = plain(name);
+        let proto = self.proto(name).or_else(|| self.proto(plain));
+        let row = self.undos.get(name).or_else(|| self.undos.get(plain));
+        let mut annotation =
+            row.map_or_else(Annotation::default, |row| resolve::function(self, row, proto.as_ref()).0);
+        if let Some(values) = self.inverses.get(plain).filter(|_| annotation.before.is_empty()) {
+            annotation.before.push(resolve::undone(plain, *values, proto.as_ref()).into());
+        }
+        if proto.is_some_and(|proto| proto.variadic) {
+            annotation.after.clear();
+        }
+        annotation
+    }
+
     /// How a function is called, if its prototype is known.
     pub fn shape(&self, name: &str) -> Option<Shape> {
         self.proto(name).or_else(|| self.proto(plain(name))).map(|proto| shape(&proto))
@@ -257,6 +285,7 @@ impl<'a> Isolation<'a> {
         let proto = own.or_else(|| members.iter().find_map(|member| self.member_proto(member)));
         let callable = proto.as_ref().map(resolve::functions).unwrap_or_default();
         let mut entry = Entry { shape: proto.as_ref().map(shape), callable, ..Entry::default() };
+        let mut fail = None;
         let mut known: BTreeSet<Member> =
             members.iter().filter(|member| self.entries.contains_key(member)).cloned().collect();
         if members.is_empty()
@@ -268,8 +297,9 @@ impl<'a> Isolation<'a> {
         let returned = returned.and_then(|structure| self.returned.get(structure));
         for row in known.iter().filter_map(|member| self.entries.get(member)).chain(returned) {
             entry.annotation.extend(resolve::entry(self, row, proto.as_ref()).0);
-            entry.fail = entry.fail.or_else(|| resolve::fail(row));
+            fail = fail.or_else(|| resolve::fail(row));
         }
+        entry.fail = fail.unwrap_or_else(|| self.failure(members, proto.as_ref()));
         entry.members = known.into_iter().collect();
         for (place, structure) in proto.iter().flat_map(pointers) {
             let found = structure.as_ref().and_then(|name| Some((name, self.arguments.get(&**name)?)));
@@ -280,6 +310,31 @@ impl<'a> Isolation<'a> {
             }
         }
         entry
+    }
+
+    /// What a function returns where it cannot be called and no row of its own says it. The rows about results by member
+    /// decide, then those by the names of its type. Other integers with a sign report an error.
+    fn failure(&self, members: &[Member], proto: Option<&Proto>) -> i64 {
+        let Some(proto) = proto else { return 0 };
+        let fitting: Vec<Member> = match members {
+            [] => self
+                .results
+                .keys()
+                .filter_map(|name| member(name))
+                .filter(|known| self.fits(known, proto))
+                .collect(),
+            known => known.to_vec(),
+        };
+        let members = fitting.iter().map(|member| format!("{}.{}", member.structure, member.member));
+        let mut names = members.chain(proto.result_names.iter().cloned());
+        let row = names.find_map(|name| self.results.get(&*name)).and_then(resolve::fail);
+        let signed = matches!(proto.result, Type::Int { bits: 32 | 64, signed: true });
+        row.unwrap_or(if signed { FAILED } else { 0 })
+    }
+
+    /// Whether a member of a structure holds functions with this prototype.
+    fn fits(&self, member: &Member, proto: &Proto) -> bool {
+        self.member_proto(member).is_some_and(|other| same(proto, &other))
     }
 
     /// The prototype of one of the driver's functions.
@@ -293,7 +348,7 @@ impl<'a> Isolation<'a> {
     /// The first member with this prototype, if the lines of all such members have the same effects; else
     /// none.
     fn alike(&self, proto: &Proto) -> BTreeSet<Member> {
-        let fitting = |member: &&Member| self.member_proto(member).is_some_and(|other| same(proto, &other));
+        let fitting = |member: &&Member| self.fits(member, proto);
         let found: Vec<&Member> = self.entries.keys().filter(fitting).collect();
         let effects = |member: &Member| &self.entries[member].effects;
         match found.first() {
@@ -345,6 +400,18 @@ impl<'a> Isolation<'a> {
             let none = proto.is_none() && !found.0.is_empty();
             note(name, if none { vec!["no such function".to_owned()] } else { found.1 });
         }
+        for (name, row) in &self.undos {
+            let proto = self.proto(name);
+            note(
+                name,
+                proto.as_ref().map_or_else(Vec::new, |proto| resolve::function(self, row, Some(proto)).1),
+            );
+            // Most are functions of modules, which may be absent. Then what undoes them is as well.
+            let known = row.names.iter().any(|name| self.proto(name).is_some());
+            let undoes =
+                row.effects.iter().filter_map(|effect| effect.word(1)).any(|name| self.proto(name).is_some());
+            note(name, if undoes && !known { vec!["no such function".to_owned()] } else { Vec::new() });
+        }
         for (member, row) in &self.entries {
             let proto = self.member_proto(member);
             let none = proto.is_none().then(|| vec!["no such member".to_owned()]);
@@ -354,6 +421,13 @@ impl<'a> Isolation<'a> {
         for (name, row) in self.arguments.iter().chain(&self.handed).chain(&self.returned) {
             let none = self.structure(name).is_none().then(|| vec!["no such structure".to_owned()]);
             note(name, none.unwrap_or_else(|| resolve::argument(self, row, 0, name, true).1));
+        }
+        for name in self.results.keys() {
+            let known = match member(name) {
+                Some(member) => self.member_proto(&member).is_some(),
+                None => self.btf.iter().any(|btf| btf.names_result(name)),
+            };
+            note(name, if known { Vec::new() } else { vec!["no such result".to_owned()] });
         }
         for (name, fields) in &self.types {
             let structure = self.structure(of_set(name));
@@ -398,8 +472,8 @@ pub struct Entry {
     pub annotation: Annotation,
     /// How it is called; `None` if that is not known.
     pub shape: Option<Shape>,
-    /// What it returns where it cannot be called; `None` if no row says so.
-    pub fail: Option<i64>,
+    /// What it returns where it cannot be called, or was ended.
+    pub fail: i64,
     /// The members whose rows were taken.
     pub members: Vec<Member>,
     /// Arguments that point to memory that no row covers.
@@ -418,6 +492,15 @@ fn kinds<'a>(effect: &Clause<'a>) -> impl Iterator<Item = &'a str> + use<'a> {
     };
     let names = effect.word(index).into_iter().flat_map(|word| word.split('|'));
     names.map(|name| name.split_once('.').map_or(name, |(kind, _)| kind))
+}
+
+/// What functions that return a number with a sign return where they cannot be called (`-EIO`).
+const FAILED: i64 = -5;
+
+/// A member by its name `STRUCT.MEMBER`.
+fn member(name: &str) -> Option<Member> {
+    let (structure, member) = name.split_once('.')?;
+    Some(Member { structure: structure.to_owned(), member: member.to_owned() })
 }
 
 /// The structure that a pointer points to.
@@ -448,12 +531,7 @@ fn shape(proto: &Proto) -> Shape {
         Type::Aggregate { size } => size.div_ceil(8).min(255) as u8,
         _ => 1,
     });
-    Shape {
-        stack_words: words.fold(0, u8::saturating_add),
-        variadic: proto.variadic,
-        int: proto.result == Type::Int { bits: 32, signed: true },
-        kinds: kinds_of(proto),
-    }
+    Shape { stack_words: words.fold(0, u8::saturating_add), variadic: proto.variadic, kinds: kinds_of(proto) }
 }
 
 /// The kinds of a prototype's parameters, as the runtime compares them; 0 where there are too many.

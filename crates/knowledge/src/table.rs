@@ -75,6 +75,11 @@ pub enum Head {
     Handed,
     /// Structures to which the result of the driver's functions points.
     Returned,
+    /// Types of results of the driver's functions by their names in source, or members `STRUCT.MEMBER` that hold such
+    /// functions, with what they return where they cannot be called.
+    Result,
+    /// Functions of the kernel that register something or undo that, in addition to their own rows.
+    Undo,
     /// A structure, with those of its fields that the driver may write in place of parameters.
     Type,
     /// A type of objects, with their states in place of parameters; the first state is the initial one.
@@ -82,11 +87,13 @@ pub enum Head {
 }
 
 /// The words that begin a row about something other than functions of the kernel.
-const HEADS: [(&str, Head); 6] = [
+const HEADS: [(&str, Head); 8] = [
     ("entry ", Head::Entry),
     ("argument ", Head::Argument),
     ("handed ", Head::Handed),
     ("returned ", Head::Returned),
+    ("result ", Head::Result),
+    ("undo ", Head::Undo),
     ("type ", Head::Type),
     ("states ", Head::States),
 ];

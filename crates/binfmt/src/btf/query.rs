@@ -61,6 +61,9 @@ pub struct Proto {
     pub variadic: bool,
     /// The type of the result.
     pub result: Type,
+    /// The names that the source has for that type, from the outermost `typedef` to an enumeration's own name; none where
+    /// it has none.
+    pub result_names: Vec<String>,
 }
 
 impl Proto {
@@ -83,7 +86,13 @@ impl Proto {
             }
             Param { name, ty, register }
         };
-        Proto { params: params.into_iter().map(&mut placed).collect(), variadic, result }
+        let params = params.into_iter().map(&mut placed).collect();
+        Proto { params, variadic, result, result_names: Vec::new() }
+    }
+
+    /// The same with names of the result's type.
+    pub fn naming_result(self, result_names: Vec<String>) -> Proto {
+        Proto { result_names, ..self }
     }
 }
 
@@ -246,7 +255,29 @@ impl Btf {
             let name = self.string(name).map(|n| String::from_utf8_lossy(n).into_owned()).unwrap_or_default();
             params.push((name, self.type_of(ty)));
         }
-        Some(Proto::new(params, variadic, self.type_of(t.value)))
+        Some(Proto::new(params, variadic, self.type_of(t.value)).naming_result(self.names_of(t.value)))
+    }
+
+    /// Whether a name is one that a result's type can have: a typedef's or an enumeration's.
+    pub fn names_result(&self, name: &str) -> bool {
+        self.named(name)
+            .filter_map(|id| self.raw(id))
+            .any(|t| matches!(t.kind, Kind::Typedef | Kind::Enum | Kind::Enum64))
+    }
+
+    /// The names of typedefs on the way to a type, and that of the enumeration at its end.
+    fn names_of(&self, mut id: TypeId) -> Vec<String> {
+        let mut names = Vec::new();
+        for _ in 0..MAX_DEPTH {
+            let Some(t) = self.raw(id) else { break };
+            let named = matches!(t.kind, Kind::Typedef | Kind::Enum | Kind::Enum64) && t.name != 0;
+            names.extend(named.then(|| self.name_of(t).to_owned()));
+            if !is_modifier(t.kind) {
+                break;
+            }
+            id = t.value;
+        }
+        names
     }
 
     /// The function type of a function, by its name.
@@ -328,7 +359,8 @@ impl Btf {
                 let encoding = u32_at(t.extra, 0).unwrap_or(0);
                 Type::Int { bits: t.value.saturating_mul(8), signed: encoding >> 24 & 1 != 0 }
             }
-            Kind::Enum | Kind::Enum64 => Type::Int { bits: t.value.saturating_mul(8), signed: t.flag },
+            // An enumeration is no number that counts from below 0, though some of its values may be negative.
+            Kind::Enum | Kind::Enum64 => Type::Int { bits: t.value.saturating_mul(8), signed: false },
             Kind::Ptr => Type::Ptr(self.pointee(t.value)),
             Kind::Struct | Kind::Union => Type::Aggregate { size: u64::from(t.value) },
             _ => Type::Other,

@@ -141,6 +141,23 @@ pub(super) fn functions(proto: &Proto) -> Vec<u8> {
     functions.map(|(number, _)| number).collect()
 }
 
+/// The action at a call of a function that undoes registrations with so many arguments.
+pub(super) fn undone(name: &str, values: usize, proto: Option<&Proto>) -> Action {
+    let (numbers, narrow) = (numbers(proto), proto.map_or_else(Vec::new, narrow));
+    // The function ignores what it does not take.
+    let known = if proto.is_some() { numbers } else { (0..values as u8).collect() };
+    let values: Vec<Value> = known
+        .into_iter()
+        .take(values)
+        .map(|argument| match narrow.iter().find(|(number, _)| *number == argument) {
+            Some((_, bytes)) => Value::Low(Box::new(Value::Arg(argument)), *bytes),
+            None => Value::Arg(argument),
+        })
+        .collect();
+    let counts = (1 << values.len()) - 1;
+    Action::Unregisters { inverse: name.to_owned(), values, counts }
+}
+
 /// The numbers of the arguments: their registers, or 6 and more for the words on the stack.
 fn numbers(proto: Option<&Proto>) -> Vec<u8> {
     let mut stack = 6u8;
@@ -213,6 +230,13 @@ impl Resolver<'_> {
             "forget_object" => Action::ForgetObject { pointer: value(1)?, kind: self.kind(word(2)?)?.0 },
             "require_call" => Action::RequireCall { pointer: value(1)? },
             "exit" => Action::Exit,
+            "undo" => Action::Registers { inverse: word(1)?.to_owned(), values: self.values(effect)? },
+            "undone" => {
+                let any = |word: &&&str| **word != "any";
+                let counts = effect.words[2..].iter().enumerate().filter(|(_, word)| any(word));
+                let counts = counts.fold(0, |counts, (number, _)| counts | 1 << number);
+                Action::Unregisters { inverse: word(1)?.to_owned(), values: self.values(effect)?, counts }
+            }
             "custom" => {
                 Action::Custom { name: word(1)?.to_owned(), pointer: optional(2)?, size: optional(3)? }
             }
@@ -227,11 +251,17 @@ impl Resolver<'_> {
         self.add(effect, action)
     }
 
+    /// The arguments behind the name of a function that undoes something.
+    fn values(&self, effect: &Clause<'_>) -> Option<Vec<Value>> {
+        let words = effect.words.get(2..)?.iter();
+        words.map(|word| if *word == "any" { Some(Value::Const(0)) } else { self.value(word) }).collect()
+    }
+
     /// Puts an action before or after the call: as the effect states, or as is usual for its verb.
     fn add(&mut self, effect: &Clause<'_>, action: Action) -> Option<()> {
         let when = self.when(effect, action.pointer())?;
         let late = match effect.verb() {
-            "grant" | "own" | "grant_fields" | "create_object" | "custom" => !self.entry,
+            "grant" | "own" | "grant_fields" | "create_object" | "custom" | "undo" => !self.entry,
             "revoke" | "revoke_fields" => self.entry,
             _ => false,
         };
@@ -337,6 +367,9 @@ impl Resolver<'_> {
     /// Parses a value. The forms are numbers, names, `a*b`, `a->struct.member`, `&a->struct.member`,
     /// `sizeof(x)`, `order(a)` and `kind(x)`. `[a]` is the pointer at `a`.
     fn value(&self, text: &str) -> Option<Value> {
+        if let Some(inner) = text.strip_prefix("u32[").and_then(|rest| rest.strip_suffix(']')) {
+            return Some(Value::Load(Box::new(self.value(inner)?), 0, 4));
+        }
         if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             return Some(Value::Load(Box::new(self.value(inner)?), 0, 8));
         }
@@ -347,10 +380,7 @@ impl Resolver<'_> {
             });
         }
         if let Some((a, b)) = text.split_once('+') {
-            return match self.value(b)? {
-                number @ Value::Const(_) => Some(Value::Add(Box::new(self.value(a)?), Box::new(number))),
-                _ => None,
-            };
+            return Some(Value::Add(Box::new(self.value(a)?), Box::new(self.value(b)?)));
         }
         if let Ok(number) = text.parse() {
             return Some(Value::Const(number));

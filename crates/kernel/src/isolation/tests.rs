@@ -119,7 +119,7 @@ fn functions_of_the_driver_are_known_by_where_they_stand_and_by_their_type() {
     assert!(isolation.operations(24, &[(8, "send".into())]).is_empty(), "of another size");
     let by_type = isolation.entry("send", &[]);
     assert_eq!(by_type, isolation.entry("send", std::slice::from_ref(&member)));
-    assert_eq!((by_type.fail, by_type.members, by_type.unknown), (Some(7), vec![member], vec![]));
+    assert_eq!((by_type.fail, by_type.members, by_type.unknown), (7, vec![member], vec![]));
     let (frame, size) = (Value::Arg(0), Value::Const(24));
     let custom =
         |name: &str| Action::Custom { name: name.into(), pointer: frame.clone(), size: size.clone() };
@@ -128,7 +128,7 @@ fn functions_of_the_driver_are_known_by_where_they_stand_and_by_their_type() {
     assert_eq!(by_type.annotation.before, wanted.map(Step::from));
     assert_eq!(by_type.annotation.after[0].action, take);
     let make = isolation.entry("make", &[]);
-    assert!(make.annotation.is_empty() && make.shape.is_some_and(|shape| !shape.int));
+    assert!(make.annotation.is_empty() && make.shape.is_some() && make.fail == 0);
     assert_eq!(isolation.entry("absent", &[]).shape, None);
 }
 
@@ -149,8 +149,85 @@ fn what_is_handed_over_and_returned_is_asked_for_by_its_type() {
     assert!(isolation(text).handed("make").is_empty());
     let make = isolation(text).entry("make", &[]);
     let wanted = [Step { when: When::ResultValid, action: custom("returned_frame", Value::Result) }];
-    assert_eq!((make.annotation.after.as_slice(), make.fail), (&wanted[..], Some(-5)));
+    assert_eq!((make.annotation.after.as_slice(), make.fail), (&wanted[..], -5));
     assert!(isolation(text).entry("send", &[]).annotation.is_empty());
     let absent = isolation("handed absent (a): before custom frame a").left_out();
     assert_eq!(absent.into_iter().collect::<Vec<_>>(), ["absent: no such structure"]);
+}
+
+/// A structure of functions with results of many types, all without parameters but the last.
+fn results() -> Arc<Btf> {
+    let mut b = Builder::new(0);
+    b.add("int", 1, 0, 4, &[1 << 24 | 32]); // 1
+    b.add("long int", 1, 0, 8, &[1 << 24 | 64]); // 2
+    b.add("ssize_t", 8, 0, 2, &[]); // 3
+    b.add("long unsigned int", 1, 0, 8, &[64]); // 4
+    b.add("vm_fault_t", 8, 0, 4, &[]); // 5
+    let (no, yes) = (b.name("NO"), b.name("YES"));
+    b.add("answer", 6, 2, 4, &[no, u32::MAX, yes, 0]); // 6
+    b.add("answer_t", 8, 0, 6, &[]); // 7
+    b.add("", 2, 0, 0, &[]); // 8: void *
+    b.add("ktime_t", 8, 0, 2, &[]); // 9
+    b.add("char", 1, 0, 1, &[1 << 24 | 8]); // 10
+    let mut next = 11;
+    let mut members = Vec::new();
+    for (number, result) in [1, 2, 3, 4, 5, 7, 8, 9, 10].into_iter().enumerate() {
+        let parameters: &[u32] = if result == 8 { &[0, 1] } else { &[] };
+        b.add("", 13, (parameters.len() / 2) as u32, result, parameters); // next
+        b.add(&format!("f{number}"), 12, 0, next, &[]);
+        b.add("", 2, 0, next, &[]);
+        members.extend([b.name(&format!("m{number}")), next + 2, 64 * number as u32]);
+        next += 3;
+    }
+    b.add("operations", 4, 9, 72, &members);
+    Arc::new(Btf::parse(&b.build(), None).unwrap())
+}
+
+#[test]
+fn what_an_ended_function_returns_follows_from_its_type() {
+    let text = "result vm_fault_t (): fail 2\n\
+                result ktime_t (): fail 0\n\
+                result operations.m6 (): fail -5\n\
+                entry operations.m0 (): fail 7";
+    let isolation = Isolation::new(&[("test", text)], vec![results()]).unwrap();
+    // int by its own row, long, ssize_t, unsigned long, vm_fault_t, an enumeration with a negative value, a pointer by
+    // its member, ktime_t, and a char.
+    let at = |number: usize| Member { structure: "operations".to_owned(), member: format!("m{number}") };
+    let wanted = [7, -5, -5, 0, 2, 0, -5, 0, 0];
+    for (number, wanted) in wanted.into_iter().enumerate() {
+        let name = format!("f{number}");
+        assert_eq!(isolation.entry(&name, &[at(number)]).fail, wanted, "{name}");
+    }
+    // Without a member, the prototype and its names decide.
+    assert_eq!([1, 4, 6].map(|number| isolation.entry(&format!("f{number}"), &[]).fail), [-5, 2, -5]);
+    // Of a function without a type nothing is known.
+    assert_eq!(isolation.entry("absent", &[]).fail, 0);
+    let text = "result absent_t, operations.absent, answer, answer_t, operations.m1 (): fail 2";
+    let left = Isolation::new(&[("test", text)], vec![results()]).unwrap().left_out();
+    assert_eq!(Vec::from_iter(left), ["absent_t: no such result", "operations.absent: no such result"]);
+}
+
+#[test]
+fn registrations_are_noted_with_what_undoes_them() {
+    let text = "undo send (frame, size): undo make frame size frame if ok\n\
+                undo other (a, b): undone make any b";
+    let isolation = isolation(text);
+    let size = Value::Low(Box::new(Value::Arg(1)), 4);
+    let values = vec![Value::Arg(0), size.clone(), Value::Arg(0)];
+    let inverse = || "make".to_owned();
+    let made = Step { when: When::ResultZero, action: Action::Registers { inverse: inverse(), values } };
+    assert_eq!((isolation.undo("send").after, isolation.undo("send").before.len()), (vec![made], 0));
+    // No line of its own covers the function.
+    assert_eq!(isolation.function("send"), None);
+    // The function that undoes it takes no arguments by its type, so that none are compared.
+    let undone = Action::Unregisters { inverse: inverse(), values: Vec::new(), counts: 0 };
+    assert_eq!(isolation.undo("make").before, [undone.into()]);
+    let values = vec![Value::Const(0), Value::Arg(1)];
+    let undone = Action::Unregisters { inverse: inverse(), values, counts: 2 };
+    assert_eq!(isolation.undo("other").before, [undone.into()]);
+    let left = Vec::from_iter(isolation.left_out());
+    assert_eq!(left, ["other: no such function"]);
+    let wrong = |text| Isolation::new(&[("test", text)], vec![types()]).unwrap_err().to_string();
+    assert!(wrong("undo send (frame): undo make").contains("2 words follow 'undo'"));
+    assert!(wrong("undo send (frame): undo make any").contains("'any' after 'undo' is no value"));
 }

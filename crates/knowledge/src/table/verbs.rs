@@ -32,6 +32,8 @@ enum Operand {
     Key,
     /// An address or a size; see `docs/use/annotations.md`.
     Value,
+    /// The same, or `any`.
+    ValueOrAny,
     /// A name of something that the kernel's types, the runtime or other rows have.
     Name,
     /// A number that may be negative.
@@ -40,7 +42,7 @@ enum Operand {
 
 use Operand::{
     Class as OneClass, Classes, Integer, Key, Lock, Memory, Name, Number, Param, ParamOr, ParamOrDash,
-    Pointer, Size, Value, Word,
+    Pointer, Size, Value, ValueOrAny, Word,
 };
 
 /// A verb with its operands, and the words that may follow them. A word that ends in `=` takes a parameter.
@@ -144,6 +146,8 @@ const RIGHTS: &[Verb] = &[
     verb("exit", &[], &[]),
     optional("custom", &[Name, Value, Value], 2),
     optional("instead", &[Name, Value, Value], 2),
+    optional("undo", &[Name, Value, Value, Value, Value], 3),
+    optional("undone", &[Name, ValueOrAny, ValueOrAny, ValueOrAny, ValueOrAny], 3),
     verb("fail", &[Integer], &[]),
     verb("raw", &[Param], &[]),
 ];
@@ -246,6 +250,7 @@ impl Operand {
                 None => (is_key(word, params), "key: PARAM, PARAM.struct.member or global(NAME)"),
             },
             Value => (is_value(word, params), "value"),
+            ValueOrAny => (word == "any" || is_value(word, params), "value or 'any'"),
             Name => (word.chars().all(|c| c.is_alphanumeric() || "_.|".contains(c)), "name"),
             Integer => (word.parse::<i64>().is_ok(), "decimal number"),
         };
@@ -282,12 +287,12 @@ fn is_size(word: &str, params: &[&str]) -> bool {
         || inside("sizeof").is_some_and(|name| !name.is_empty())
 }
 
-/// A number, `PARAM`, `result`, `VALUE*VALUE`, `VALUE+VALUE`, `[VALUE]`, `VALUE->struct.member`, `&VALUE->struct.member`,
+/// A number, `PARAM`, `result`, `VALUE*VALUE`, `VALUE+VALUE`, `[VALUE]`, `u32[VALUE]`, `VALUE->struct.member`, `&VALUE->struct.member`,
 /// `order(VALUE)`, `sizeof(struct)`, `sizeof(PARAM)`, or `kind(NAME)`.
 fn is_value(word: &str, params: &[&str]) -> bool {
     let is_value = |word: &str| is_value(word, params);
     let inside = |start, end| word.strip_prefix(start)?.strip_suffix(end);
-    if let Some(inner) = inside("[", ']') {
+    if let Some(inner) = inside("u32[", ']').or_else(|| inside("[", ']')) {
         return is_value(inner);
     }
     if let Some((a, b)) = word.split_once(['*', '+']) {

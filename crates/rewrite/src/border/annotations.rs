@@ -6,9 +6,6 @@ use guardrail_kernel::isolation::{Isolation, Member};
 use object::elf;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What functions that return an `int` return where they cannot be called (`-EIO`).
-const FAILED: i64 = -5;
-
 /// A module's border, as the annotations describe it.
 #[derive(Clone, Debug, Default)]
 pub struct Border {
@@ -38,9 +35,10 @@ pub fn border(isolation: &Isolation<'_>, object: &Object) -> Border {
             border.derived.push(name.clone());
         }
         let mut annotation = isolation.handed(&name);
-        let own = known.clone().unwrap_or_default();
-        annotation.before.extend(own.before);
-        annotation.after.extend(own.after);
+        for more in [known.clone().unwrap_or_default(), isolation.undo(&name)] {
+            annotation.before.extend(more.before);
+            annotation.after.extend(more.after);
+        }
         let wrapper = Wrapper {
             before: joined(&annotation.before),
             after: joined(&annotation.after),
@@ -70,7 +68,7 @@ pub fn border(isolation: &Isolation<'_>, object: &Object) -> Border {
             before: joined(&found.annotation.before),
             after: joined(&found.annotation.after),
             stack_words: if found.shape.is_none() { UNKNOWN_WORDS } else { shape.stack_words },
-            dead: found.fail.unwrap_or(if shape.int { FAILED } else { 0 }),
+            dead: found.fail,
             callers_stack: unknown,
             callable: found.callable,
         };

@@ -162,6 +162,19 @@ impl Data {
             self.point(at + row::FIELDS, fields);
             self.put(at + row::N_FIELDS, &(action.fields().len() as u32).to_le_bytes());
         }
+        if let more @ [_, ..] = action.more() {
+            use layout::value;
+            let list = self.room(value::BYTES * more.len());
+            for (number, one) in more.iter().enumerate() {
+                self.value(function, side, list + value::BYTES * number, one)?;
+            }
+            self.point(at + row::MORE, list as u64);
+            self.put(at + row::N_MORE, &(more.len() as u32).to_le_bytes());
+        }
+        if let Some(inverse) = action.inverse() {
+            let inverse = self.name(inverse);
+            self.point(at + row::INVERSE, inverse);
+        }
         let name = self.name(function);
         self.point(at + row::FUNCTION, name);
         Ok(at as u64)

@@ -4,7 +4,7 @@
 use crate::border::grade::{Grade, Share};
 use crate::border::life::position;
 use crate::border::runtime::Exports;
-use crate::border::{Callee, Done, Import, Interposition, interpose};
+use crate::border::{CALLS, Callee, Done, ENTRIES, INIT_ENTRIES, Import, Interposition, interpose};
 use crate::engine::emit::{go, relative, relative_operand};
 use crate::engine::object::{Content, Object, Reloc, Section, SectionIndex, Symbol, reloc};
 use crate::engine::patch::Op;
@@ -70,6 +70,11 @@ pub fn describe(object: &mut Object, named: &Named<'_>, border: &Interposition) 
         found.map(|(index, section)| (index, section.size())).collect::<Vec<_>>()
     };
     let (writable, init_only) = (sections(object, &variables), sections(object, &init_data));
+    let named = |names: &'static [&str]| {
+        move |section: &Section| section.size() > 0 && names.contains(&section.name.as_str())
+    };
+    let calls = sections(object, &named(&[CALLS]));
+    let entries = sections(object, &named(&[ENTRIES, INIT_ENTRIES]));
 
     use layout::module as row;
     let mut bytes = vec![0; row::BYTES];
@@ -95,7 +100,12 @@ pub fn describe(object: &mut Object, named: &Named<'_>, border: &Interposition) 
             pointer(at as u64, symbol, 0);
         }
     }
-    let lists = [(row::WRITABLE, row::N_WRITABLE, &writable), (row::INIT_ONLY, row::N_INIT_ONLY, &init_only)];
+    let lists = [
+        (row::WRITABLE, row::N_WRITABLE, &writable),
+        (row::INIT_ONLY, row::N_INIT_ONLY, &init_only),
+        (row::CALLS, row::N_CALLS, &calls),
+        (row::ENTRIES, row::N_ENTRIES, &entries),
+    ];
     for (at, count, ranges) in lists {
         pointer(at as u64, own, bytes.len() as i64);
         bytes[count..count + 8].copy_from_slice(&(ranges.len() as u64).to_le_bytes());

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Actions at calls that register something with the kernel, or undo that. */
+#include <linux/string.h>
+
+#include "border/action.h"
+#include "domain/registrations.h"
+
+/* Reads what a call registers or undoes; false where nothing is to be done. */
+static bool read(const struct guardrail_action *action, const struct guardrail_call *call, struct guardrail_registration *read)
+{
+	unsigned int i, n = min_t(u32, action->type, GUARDRAIL_UNDO_ARGS);
+
+	if (!guardrail_applies(action, call))
+		return false;
+	*read = (struct guardrail_registration){ .domain = action->domain, .n = n };
+	for (i = 0; i < n; i++) {
+		const struct guardrail_value *value = i == 0 ? &action->pointer : i == 1 ? &action->size : &action->more[i - 2];
+
+		if (i > 1 && i - 2 >= action->n_more)
+			return false;
+		if (!guardrail_value(value, call, &read->args[i]))
+			return false;
+	}
+	strscpy(read->function, action->function, sizeof(read->function));
+	strscpy(read->inverse, action->inverse, sizeof(read->inverse));
+	return true;
+}
+
+int guardrail_do_registers(const struct guardrail_action *action, struct guardrail_call *call)
+{
+	struct guardrail_registration made;
+
+	if (read(action, call, &made))
+		guardrail_registration_note(&made);
+	return 0;
+}
+EXPORT_SYMBOL_GPL(guardrail_do_registers);
+
+int guardrail_do_unregisters(const struct guardrail_action *action, struct guardrail_call *call)
+{
+	struct guardrail_registration undone;
+
+	if (read(action, call, &undone))
+		guardrail_registration_forget(&undone, action->from);
+	return 0;
+}
+EXPORT_SYMBOL_GPL(guardrail_do_unregisters);
