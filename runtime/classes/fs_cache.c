@@ -93,7 +93,9 @@ static const struct guardrail_field buffer_fields[] = {
 	{ offsetof(struct buffer_head, b_blocknr), sizeof_field(struct buffer_head, b_blocknr) },
 	{ offsetof(struct buffer_head, b_size), sizeof_field(struct buffer_head, b_size) },
 	{ offsetof(struct buffer_head, b_bdev), sizeof_field(struct buffer_head, b_bdev) },
+#ifdef BUFFER_HAS_END_IO
 	{ offsetof(struct buffer_head, b_end_io), sizeof_field(struct buffer_head, b_end_io) },
+#endif
 	{ offsetof(struct buffer_head, b_private), sizeof_field(struct buffer_head, b_private) },
 	{ offsetof(struct buffer_head, b_assoc_buffers), sizeof_field(struct buffer_head, b_assoc_buffers) },
 	{ offsetof(struct buffer_head, b_count), sizeof_field(struct buffer_head, b_count) },

@@ -161,6 +161,9 @@ impl Elf {
         }
         let mut imports: BTreeMap<usize, u32> = BTreeMap::new();
         for symbol in file.symbols() {
+            if symbol.section_index().is_some_and(|section| section.0 >= out.sections.len()) {
+                return Err(fault(format!("symbol {} lies in a section that the file lacks", symbol.index().0)));
+            }
             let name = symbol.name().unwrap_or_default();
             if symbol.is_undefined() && !name.is_empty() {
                 imports.insert(symbol.index().0, out.imports.len() as u32);

@@ -126,6 +126,7 @@ pub fn all() -> Vec<Step> {
         Step::suite("gate", LIGHT, 30, "--test gate"),
         Step::suite("fault injection", LIGHT, 30, "--test inject"),
         Step::suite("guarding", LIGHT, 30, "--test guard"),
+        Step::suite("certifying", LIGHT, 30, "--test certify"),
         Step::suite("clients", LIGHT, 30, "--test clients"),
         Step::suite("gate out of process", LIGHT, 20, "--test out_of_process"),
         Step::suite("debugger", LIGHT, 20, "--test debug"),
