@@ -36,7 +36,7 @@ pub enum Kind {
     Narrow,
     /// Memory that was allocated in this call.
     Fresh(Fresh),
-    /// Nothing.
+    /// Any value: nothing is known of it.
     Top,
 }
 
