@@ -162,7 +162,10 @@ impl Elf {
         let mut imports: BTreeMap<usize, u32> = BTreeMap::new();
         for symbol in file.symbols() {
             if symbol.section_index().is_some_and(|section| section.0 >= out.sections.len()) {
-                return Err(fault(format!("symbol {} lies in a section that the file lacks", symbol.index().0)));
+                return Err(fault(format!(
+                    "symbol {} lies in a section that the file lacks",
+                    symbol.index().0
+                )));
             }
             let name = symbol.name().unwrap_or_default();
             if symbol.is_undefined() && !name.is_empty() {
