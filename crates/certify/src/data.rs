@@ -16,7 +16,7 @@ pub struct Data<'a> {
 }
 
 /// Names of the runtime's functions by the number of their action.
-const ACTIONS: [(u8, &str); 14] = [
+const ACTIONS: [(u8, &str); 16] = [
     (abi::ACTION_GRANT, symbol::DO_GRANT),
     (abi::ACTION_REVOKE, symbol::DO_REVOKE),
     (abi::ACTION_REQUIRE_WRITE, symbol::DO_REQUIRE_WRITE),
@@ -31,6 +31,8 @@ const ACTIONS: [(u8, &str); 14] = [
     (abi::ACTION_REQUIRE_CALL, symbol::DO_REQUIRE_CALL),
     (abi::ACTION_EXIT, symbol::DO_EXIT),
     (abi::ACTION_DESTROY_OBJECT, symbol::DO_DESTROY_OBJECT),
+    (abi::ACTION_REGISTERS, symbol::DO_REGISTERS),
+    (abi::ACTION_UNREGISTERS, symbol::DO_UNREGISTERS),
 ];
 
 /// What the names of actions that need the kernel's headers begin with.
@@ -155,5 +157,22 @@ impl<'a> Data<'a> {
             .and_then(|at| self.elf?.sections[self.section as usize].data.get(at as usize..));
         let text = bytes.and_then(|bytes| bytes.split(|byte| *byte == 0).next());
         text.map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_actions_of_the_interface_are_known() {
+        let kinds = abi::IN_C
+            .iter()
+            .filter_map(|(name, value)| Some((name.strip_prefix("GUARDRAIL_ACTION_")?, *value)));
+        for (name, value) in kinds {
+            let function = format!("{}do_{}", abi::PREFIX, name.to_lowercase());
+            let known = ACTIONS.iter().any(|(kind, own)| u64::from(*kind) == value && *own == function);
+            assert!(known || name == "CUSTOM", "{name}");
+        }
     }
 }
