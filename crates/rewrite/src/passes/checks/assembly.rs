@@ -81,6 +81,9 @@ impl Sight<'_> {
                 return Some("it jumps by a table");
             }
         }
+        if let Some(why) = system(insn) {
+            return Some(why);
+        }
         if self.compiled(function) {
             return None;
         }
@@ -220,6 +223,40 @@ fn stores(info: &mut InstructionInfoFactory, insn: &Insn) -> bool {
         && !insn.insn.is_stack_instruction()
 }
 
+/// What an instruction does to the processor that decides on memory or on control; `None` for others.
+/// The kernel puts such code in place of its calls, where it needs it; no driver brings it.
+fn system(insn: &Insn) -> Option<&'static str> {
+    let decoded = &insn.insn;
+    if insn.fixed {
+        return None;
+    }
+    let register =
+        (decoded.op_count() > 0 && decoded.op0_kind() == OpKind::Register).then(|| decoded.op0_register());
+    match decoded.mnemonic() {
+        Mnemonic::Mov if register.is_some_and(|to| to.is_cr() || to.is_dr() || to.is_segment_register()) => {
+            Some("it sets a register of the processor that decides on memory")
+        }
+        Mnemonic::Lgdt
+        | Mnemonic::Lidt
+        | Mnemonic::Lldt
+        | Mnemonic::Ltr
+        | Mnemonic::Lmsw
+        | Mnemonic::Wrmsr
+        | Mnemonic::Wrfsbase
+        | Mnemonic::Wrgsbase
+        | Mnemonic::Swapgs => Some("it sets a register of the processor that decides on memory"),
+        Mnemonic::Retf
+        | Mnemonic::Iret
+        | Mnemonic::Iretd
+        | Mnemonic::Iretq
+        | Mnemonic::Sysret
+        | Mnemonic::Sysretq
+        | Mnemonic::Sysexit
+        | Mnemonic::Sysexitq => Some("it returns to where no function of its own does"),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,6 +292,25 @@ mod tests {
         // mov rax,[rdi]; test rax,rax; jne +4; sub eax,1; ret; jmp rax
         let elsewhere = [0x48, 0x8b, 0x07, 0x48, 0x85, 0xc0, 0x75, 0x04, 0x83, 0xe8, 0x01, 0xc3, 0xff, 0xe0];
         assert_doubt(&elsewhere, None);
+    }
+
+    #[test]
+    fn the_processor_stays_as_it_is() {
+        let sets = Some("f (it sets a register of the processor that decides on memory, at +0x0)");
+        for code in [
+            &[0x0f, 0x22, 0xdf][..],         // mov cr3,rdi
+            &[0x0f, 0x23, 0xc7],             // mov db0,rdi
+            &[0x8e, 0xd7],                   // mov ss,edi
+            &[0x0f, 0x01, 0x1f],             // lidt [rdi]
+            &[0x0f, 0x30],                   // wrmsr
+            &[0xf3, 0x48, 0x0f, 0xae, 0xdf], // wrgsbase rdi
+        ] {
+            assert_doubt(code, sets);
+        }
+        // lretq
+        assert_doubt(&[0x48, 0xcb], Some("f (it returns to where no function of its own does, at +0x0)"));
+        // mov rax,cr3; rdmsr; sti
+        assert_doubt(&[0x0f, 0x20, 0xd8, 0x0f, 0x32, 0xfb], None);
     }
 
     #[test]
