@@ -1,9 +1,9 @@
 //! What must be proven of the thunks at the border, and of those that ask the runtime.
 
+use crate::data;
 use crate::elf::Target;
 use crate::graph::{Dest, Number};
 use crate::mode::{Ask, Mode};
-use crate::module::Side;
 use crate::state::{ARGUMENTS, Fact, RAX, RCX, RDI, RDX, RSI, RSP, State};
 use crate::value::{Atom, Val};
 use crate::walk::Walk;
@@ -12,7 +12,7 @@ use guardrail_abi::{self as abi, layout, symbol};
 /// The distance from the return address to the arguments of a call.
 const CALL: i64 = -(layout::call::CALLER as i64);
 /// The same to the record of an entry.
-const RECORD: i64 = CALL - layout::record::CALL as i64;
+pub const RECORD: i64 = CALL - layout::record::CALL as i64;
 const RESULT: i64 = CALL + layout::call::RESULT as i64;
 const SECOND: i64 = CALL + layout::call::SECOND as i64;
 
@@ -22,11 +22,6 @@ impl Walk<'_, '_> {
         self.values.atom(Atom::Init(RSP)).plus(distance)
     }
 
-    /// The distance from the return address to the record of an entry.
-    pub fn record(&self) -> i64 {
-        RECORD
-    }
-
     /// A thunk calls something.
     pub fn border_call(&mut self, at: Number, to: Dest, state: &mut State) {
         match (self.module.mode(at), to) {
@@ -34,8 +29,8 @@ impl Walk<'_, '_> {
             (Mode::Ask, Dest::Import(import)) => self.slow(at, import, state),
             (Mode::Call, Dest::Import(import)) => {
                 let name = self.module.elf.import(import);
-                if self.module.is_action(name) {
-                    self.action(at, name, CALL, state);
+                if data::is_action(name) {
+                    self.action(at, name, state);
                 } else if name.starts_with(abi::PREFIX) {
                     self.fault(at, format!("a thunk calls {name}"));
                 } else {
@@ -48,8 +43,8 @@ impl Walk<'_, '_> {
                     self.enter(at, state);
                 } else if name == symbol::LEAVE {
                     self.leave(at, state);
-                } else if self.module.is_action(name) {
-                    self.action(at, name, CALL, state);
+                } else if data::is_action(name) {
+                    self.action(at, name, state);
                 } else {
                     self.fault(at, format!("the thunk of an entry calls {name}"));
                 }
@@ -190,8 +185,8 @@ impl Walk<'_, '_> {
     }
 
     /// A thunk performs an action.
-    fn action(&mut self, at: Number, name: &str, call: i64, state: &mut State) {
-        let wanted = self.on_stack(call);
+    fn action(&mut self, at: Number, name: &str, state: &mut State) {
+        let wanted = self.on_stack(CALL);
         if state.regs[usize::from(RSI)] != wanted {
             self.fault(at, format!("{name} gets another record than the call's"));
         }
@@ -202,13 +197,13 @@ impl Walk<'_, '_> {
         if let Err(why) = self.module.data.action(row, name, self.module.domain) {
             self.fault(at, why);
         }
-        let side = if state.shows(Fact::Called) { Side::After } else { Side::Before };
-        match side {
-            Side::Before => self.before.insert((row, at)),
-            Side::After => self.after.insert((row, at)),
-        };
+        if state.shows(Fact::Called) {
+            self.after.insert(row);
+        } else {
+            self.before.insert((row, at));
+        }
         if self.last {
-            self.found.actions.push((row, self.root, side == Side::After));
+            self.found.actions.push((row, self.root));
         }
         self.kept(at, state);
         state.show(Fact::Done(row));
@@ -308,8 +303,7 @@ impl Walk<'_, '_> {
     }
 
     fn after_done(&mut self, at: Number, state: &State) {
-        let rows: Vec<(u32, Number)> = self.after.iter().copied().collect();
-        for (row, _) in rows {
+        for row in self.after.clone() {
             if !state.shows(Fact::Done(row)) {
                 let function = self.module.data.function(row).unwrap_or_default();
                 self.fault(at, format!("a thunk leaves out an action of {function}"));

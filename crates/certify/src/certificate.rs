@@ -9,7 +9,7 @@ use crate::module::Module;
 use crate::tables::Patched;
 use crate::walk::{Counts, Found, Walk, components};
 use guardrail_abi as abi;
-use iced_x86::{Code, Decoder, DecoderOptions, Mnemonic};
+use iced_x86::{Code, Mnemonic};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 
@@ -177,7 +177,7 @@ fn merge(found: &mut Found, other: Found) {
 fn complete(module: &Module<'_>, found: &Found, certificate: &mut Certificate) {
     let faults = &mut certificate.faults;
     let mut used: BTreeMap<u32, Number> = BTreeMap::new();
-    for (row, thunk, _) in &found.actions {
+    for (row, thunk) in &found.actions {
         if *used.entry(*row).or_insert(*thunk) != *thunk {
             faults.push(format!(
                 "two thunks perform one action of {}",
@@ -192,7 +192,7 @@ fn complete(module: &Module<'_>, found: &Found, certificate: &mut Certificate) {
             faults.push(format!("a thunk for {name} calls another function as well"));
         }
     }
-    for (row, thunk, _) in &found.actions {
+    for (row, thunk) in &found.actions {
         let (own, name) = (module.data.function(*row), functions.get(thunk));
         if let Some(name) = name.filter(|name| own != Some(**name)) {
             faults.push(format!("the thunk for {name} performs an action of {}", own.unwrap_or_default()));
@@ -249,16 +249,13 @@ fn patched(module: &Module<'_>, faults: &mut Vec<String>) {
 /// Relocations in instructions must fill whole fields of them, so that they are what they look like.
 fn fields(module: &Module<'_>, faults: &mut Vec<String>) {
     let graph = &module.graph;
-    for node in graph.nodes.iter().zip(&graph.live).filter(|(_, live)| **live).map(|(node, _)| node) {
+    for node in graph.living() {
         let section = &module.elf.sections[node.place.0 as usize];
         let relocs = section.relocs_in(node.place.1.saturating_sub(7), node.behind().1);
         if relocs.is_empty() {
             continue;
         }
-        let bytes = &section.data[node.place.1 as usize..];
-        let mut decoder = Decoder::with_ip(64, bytes, node.place.1, DecoderOptions::NONE);
-        let insn = decoder.decode();
-        let offsets = decoder.get_constant_offsets(&insn);
+        let offsets = &node.offsets;
         let whole = |reloc: &Reloc| {
             let at = reloc.offset.wrapping_sub(node.place.1) as usize;
             let fits =

@@ -66,7 +66,7 @@ impl<'a> Data<'a> {
 
     fn pointer(&self, at: u64) -> Option<Place> {
         let section = self.elf?.sections.get(self.section as usize)?;
-        section.relocs_in(at, at + 1).first().and_then(|reloc| reloc.place())
+        section.place_at(at)
     }
 
     fn text(&self, row: u32, at: usize) -> Option<&'a str> {

@@ -49,6 +49,16 @@ impl Section {
         &self.relocs[first..last.max(first)]
     }
 
+    /// The relocation at an offset.
+    pub fn reloc_at(&self, at: u64) -> Option<&Reloc> {
+        self.relocs_in(at, at.saturating_add(1)).first()
+    }
+
+    /// The place that the relocation at an offset names.
+    pub fn place_at(&self, at: u64) -> Option<Place> {
+        self.reloc_at(at)?.place()
+    }
+
     /// A number of four bytes, little-endian; 0 beyond the end.
     pub fn word(&self, at: usize) -> u32 {
         self.bytes(at).map_or(0, u32::from_le_bytes)
@@ -222,6 +232,11 @@ impl Elf {
     /// The first value of a field of `.modinfo`.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.info.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether a function begins at a place.
+    pub fn begins(&self, place: Place) -> bool {
+        self.functions.binary_search_by_key(&place, |function| function.place).is_ok()
     }
 
     /// The function that holds a place, if a symbol covers it.

@@ -3,7 +3,7 @@
 use crate::elf::{Elf, Place, Reloc, Target};
 use crate::mode::Mode;
 use crate::tables::{self, Tables};
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use iced_x86::{Code, ConstantOffsets, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
@@ -15,6 +15,8 @@ pub type Number = u32;
 pub struct Node {
     pub place: Place,
     pub insn: Instruction,
+    /// Where its displacement and immediate lie in its bytes.
+    pub offsets: ConstantOffsets,
     /// Where control goes on: a range of [`Graph::edges`].
     edges: (u32, u32),
     /// The function that it calls or jumps to directly; `None` for other instructions.
@@ -97,8 +99,7 @@ pub fn named(elf: &Elf, node: &Node) -> Option<Place> {
 /// Whether a place in code is within a function. Messages name the place that they are from; control cannot
 /// go there by its address, which is nobody's right to call.
 pub fn label(elf: &Elf, place: Place) -> bool {
-    let begins = || elf.functions.binary_search_by_key(&place, |function| function.place).is_ok();
-    elf.function(place).is_some() && !begins()
+    elf.function(place).is_some() && !elf.begins(place)
 }
 
 /// What is added to a relocation's addend where its field counts from the end of an instruction.
@@ -170,10 +171,10 @@ impl Graph {
                 }
                 let place = (start.0, insn.ip());
                 let to = dest(elf, place, &insn);
-                let node = Node { place, insn, edges: (0, 0), to };
-                let function = |place: &Place| elf.functions.iter().any(|function| function.place == *place);
+                let node =
+                    Node { place, insn, offsets: decoder.get_constant_offsets(&insn), edges: (0, 0), to };
                 let named = match node.to {
-                    Some(Dest::Code(to)) => Some(to).filter(|to| node.calls() || function(to)),
+                    Some(Dest::Code(to)) => Some(to).filter(|to| node.calls() || elf.begins(*to)),
                     _ => named(elf, &node),
                 };
                 if let Some(place) = named.filter(|place| !self.trusts(*place)) {
@@ -204,7 +205,8 @@ impl Graph {
             let Some(bytes) = section.data.get(at.1 as usize..).filter(|bytes| !bytes.is_empty()) else {
                 return;
             };
-            let insn = Decoder::with_ip(64, bytes, at.1, DecoderOptions::NONE).decode();
+            let mut decoder = Decoder::with_ip(64, bytes, at.1, DecoderOptions::NONE);
+            let insn = decoder.decode();
             if insn.is_invalid() {
                 return;
             }
@@ -212,7 +214,8 @@ impl Graph {
             self.starts.insert(at, number);
             let first = self.edges.len() as u32;
             let to = dest(elf, at, &insn);
-            let mut node = Node { place: at, insn, edges: (first, first), to };
+            let offsets = decoder.get_constant_offsets(&insn);
+            let mut node = Node { place: at, insn, offsets, edges: (first, first), to };
             match node.to {
                 Some(Dest::Code(to)) if node.calls() && to != node.behind() => {
                     begun.insert(to);
@@ -402,10 +405,14 @@ impl Graph {
         false
     }
 
+    /// The instructions that can be reached.
+    pub fn living(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().zip(&self.live).filter(|(_, live)| **live).map(|(node, _)| node)
+    }
+
     /// Pairs of instructions that can be reached and overlap.
     pub fn overlaps(&self) -> Vec<(Place, Place)> {
-        let mut live: Vec<&Node> =
-            self.nodes.iter().zip(&self.live).filter(|(_, live)| **live).map(|(node, _)| node).collect();
+        let mut live: Vec<&Node> = self.living().collect();
         live.sort_unstable_by_key(|node| node.place);
         let pairs = live
             .windows(2)
@@ -440,9 +447,9 @@ fn dest(elf: &Elf, place: Place, insn: &Instruction) -> Option<Dest> {
     let relocs = elf.sections[place.0 as usize].relocs_in(place.1, end);
     Some(match relocs.first() {
         None => Dest::Code((place.0, insn.near_branch64())),
-        Some(reloc) => match tables::branch(reloc.target, reloc.addend.wrapping_add(bias(reloc, end))) {
-            Ok(place) => Dest::Code(place),
-            Err(import) => Dest::Import(import),
+        Some(reloc) => match reloc.target {
+            Target::In(section) => Dest::Code((section, reloc.addend.wrapping_add(bias(reloc, end)) as u64)),
+            Target::Import(import) => Dest::Import(import),
         },
     })
 }

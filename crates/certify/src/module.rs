@@ -1,6 +1,6 @@
 //! A guarded module as a whole: its code, its tables, and its description for the runtime.
 
-use crate::data::{self, Data};
+use crate::data::Data;
 use crate::elf::{Elf, Place, Target};
 use crate::graph::{Graph, Number, leaders, ranks};
 use crate::mode::{Ask, Mode, mode};
@@ -12,13 +12,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 const DESCRIPTION: &str = ".guardrail";
 /// The section with `struct module`.
 const THIS: &str = ".gnu.linkonce.this_module";
-
-/// Whether an action is performed before or after its function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    Before,
-    After,
-}
 
 /// A module.
 pub struct Module<'m> {
@@ -90,11 +83,6 @@ impl<'m> Module<'m> {
         }
     }
 
-    /// Whether a function of the runtime performs an action.
-    pub fn is_action(&self, name: &str) -> bool {
-        data::is_action(name)
-    }
-
     /// Whether bytes are the module's own to write.
     pub fn owns(&self, section: u32, at: i64, size: i64) -> bool {
         let Some(end) = at.checked_add(size) else { return false };
@@ -108,8 +96,8 @@ impl<'m> Module<'m> {
     }
 
     fn pointer(&self, at: usize) -> Option<Place> {
-        let relocs = self.section()?.relocs_in(at as u64, at as u64 + 1);
-        relocs.first().filter(|reloc| reloc.width() == 8 && !reloc.relative())?.place()
+        let reloc = self.section()?.reloc_at(at as u64);
+        reloc.filter(|reloc| reloc.width() == 8 && !reloc.relative())?.place()
     }
 
     /// The rows of a table in the description, each by its offset; `None` if it lies elsewhere.
@@ -190,8 +178,8 @@ impl<'m> Module<'m> {
     fn functions(&self, faults: &mut Vec<String>) {
         use layout::module as row;
         for (at, what) in [(row::INIT, "init"), (row::EXIT, "exit")] {
-            let begins = |place: Place| self.elf.functions.iter().any(|function| function.place == place);
-            let own = self.pointer(at).map(|place| begins(place) && self.mode_of(place.0) == Mode::Own);
+            let own =
+                self.pointer(at).map(|place| self.elf.begins(place) && self.mode_of(place.0) == Mode::Own);
             if own == Some(false) || (own.is_none() && what == "init") {
                 faults.push(format!("its description names an {what} that is no function of its own"));
             }
@@ -233,8 +221,7 @@ impl<'m> Module<'m> {
             return faults.push("a table of its description lies elsewhere".into());
         };
         let named = |at: usize| {
-            let section = self.section()?;
-            let reloc = section.relocs_in(at as u64, at as u64 + 1).first()?;
+            let reloc = self.section()?.reloc_at(at as u64)?;
             (reloc.width() == 8 && !reloc.relative()).then_some((reloc.target, reloc.addend))
         };
         for row in rows {
@@ -259,16 +246,13 @@ impl<'m> Module<'m> {
 
     /// Whether a thunk of an entry begins at a place.
     fn enters(&self, place: Place) -> bool {
-        let begins = || self.elf.functions.iter().any(|function| function.place == place);
-        self.mode_of(place.0) == Mode::Entry && begins()
+        self.mode_of(place.0) == Mode::Entry && self.elf.begins(place)
     }
 
     /// Places in sections for init and exit that code names.
     fn named(&self) -> FxHashSet<Place> {
         let mut named = FxHashSet::default();
-        for node in
-            self.graph.nodes.iter().zip(&self.graph.live).filter(|(_, live)| **live).map(|(node, _)| node)
-        {
+        for node in self.graph.living() {
             let section = &self.elf.sections[node.place.0 as usize];
             for reloc in section.relocs_in(node.place.1, node.behind().1) {
                 let more = crate::graph::bias(reloc, node.behind().1);
@@ -281,18 +265,9 @@ impl<'m> Module<'m> {
 
     /// Pointers to code must lead to thunks of entries.
     pub fn pointers(&self, faults: &mut Vec<String>) {
-        let mut enters: FxHashMap<Place, bool> = FxHashMap::default();
-        for function in
-            self.elf.functions.iter().filter(|function| self.mode_of(function.place.0) == Mode::Entry)
-        {
-            enters.insert(function.place, true);
-        }
         let good = |place: Place| {
             let section = &self.elf.sections[place.0 as usize];
-            !section.exec()
-                || tables::kernels(section)
-                || enters.contains_key(&place)
-                || self.graph.trusts(place)
+            !section.exec() || tables::kernels(section) || self.enters(place) || self.graph.trusts(place)
         };
         // Nobody may call init and exit by pointer, but their addresses are printed.
         let hooks = [layout::module::INIT, layout::module::EXIT].map(|at| self.pointer(at));
@@ -320,9 +295,7 @@ impl<'m> Module<'m> {
                 ));
             }
         }
-        for node in
-            self.graph.nodes.iter().zip(&self.graph.live).filter(|(_, live)| **live).map(|(node, _)| node)
-        {
+        for node in self.graph.living() {
             let named = node.to.is_none().then(|| crate::graph::named(self.elf, node)).flatten();
             let fine = |place: Place| {
                 crate::graph::label(self.elf, place) || good(place) || hooks.contains(&Some(place))

@@ -1,5 +1,6 @@
 //! What must be proven of stores, calls, jumps and returns.
 
+use crate::border::RECORD;
 use crate::elf::Target;
 use crate::graph::{Dest, Node, Number};
 use crate::mode::{Ask, Mode};
@@ -123,7 +124,7 @@ impl Walk<'_, '_> {
     fn lends(&mut self, at: Number, to: Number, state: &mut State) {
         self.found.called.insert(to);
         let Some(words) = self.module.words.get(&to).copied() else { return };
-        let limit = if self.module.mode(at) == Mode::Entry { self.record() } else { 0 };
+        let limit = if self.module.mode(at) == Mode::Entry { RECORD } else { 0 };
         let sp = state.sp();
         if self.top(sp).is_none_or(|top| top.saturating_add(8 * words) > limit) {
             self.fault(at, "it calls a function that writes more arguments on the stack than it gets");
@@ -404,13 +405,15 @@ impl Walk<'_, '_> {
 
 /// Whether the instruction writes to memory although no operand says so.
 fn odd(insn: &Instruction) -> bool {
-    use Mnemonic::{
-        Maskmovdqu, Maskmovq, Vmaskmovdqu, Xcryptcbc, Xcryptcfb, Xcryptctr, Xcryptecb, Xcryptofb,
-    };
-    matches!(
-        insn.mnemonic(),
-        Maskmovdqu | Maskmovq | Vmaskmovdqu | Mnemonic::Xstore | Mnemonic::Xsha1 | Mnemonic::Xsha256
-    ) || matches!(insn.mnemonic(), Xcryptcbc | Xcryptcfb | Xcryptctr | Xcryptecb | Xcryptofb)
+    use Mnemonic::{Maskmovdqu, Maskmovq, Vmaskmovdqu, Xsha1, Xsha256, Xstore};
+    let named = matches!(insn.mnemonic(), Maskmovdqu | Maskmovq | Vmaskmovdqu | Xstore | Xsha1 | Xsha256);
+    named || encrypts(insn)
+}
+
+/// Whether the instruction encrypts blocks of 16 bytes.
+fn encrypts(insn: &Instruction) -> bool {
+    use Mnemonic::{Xcryptcbc, Xcryptcfb, Xcryptctr, Xcryptecb, Xcryptofb};
+    matches!(insn.mnemonic(), Xcryptcbc | Xcryptcfb | Xcryptctr | Xcryptecb | Xcryptofb)
 }
 
 /// The engines of some processors write this many bytes to RDI.
@@ -442,8 +445,7 @@ fn bit(insn: &Instruction) -> Option<(u8, u8)> {
 
 /// The power of two of the elements of a string instruction that repeats.
 fn repeated(insn: &Instruction) -> Option<u8> {
-    use Mnemonic::{Xcryptcbc, Xcryptcfb, Xcryptctr, Xcryptecb, Xcryptofb};
-    if matches!(insn.mnemonic(), Xcryptcbc | Xcryptcfb | Xcryptctr | Xcryptecb | Xcryptofb) {
+    if encrypts(insn) {
         return Some(4);
     }
     let repeats = insn.is_string_instruction() && (insn.has_rep_prefix() || insn.has_repne_prefix());

@@ -2,6 +2,11 @@
 
 use crate::value::{Atom, Base, Val, Values};
 
+/// Names of registers by number.
+pub const REGISTERS: [&str; 16] = [
+    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
+    "r15",
+];
 /// Numbers of registers.
 pub const RAX: u8 = 0;
 pub const RCX: u8 = 1;

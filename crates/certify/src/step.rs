@@ -6,9 +6,7 @@ use crate::state::{Flags, RSP, State};
 use crate::value::{Atom, Val};
 use crate::walk::Walk;
 use guardrail_abi::symbol;
-use iced_x86::{
-    Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpAccess, OpKind, Register,
-};
+use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpAccess, OpKind, Register};
 
 /// What relocations of an instruction name: by its displacement, and by its immediate.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,10 +33,7 @@ impl Walk<'_, '_> {
         if relocs.is_empty() {
             return Names::default();
         }
-        let bytes = &section.data[node.place.1 as usize..];
-        let mut decoder = Decoder::with_ip(64, bytes, node.place.1, DecoderOptions::NONE);
-        let insn = decoder.decode();
-        let offsets = decoder.get_constant_offsets(&insn);
+        let offsets = &node.offsets;
         let find = |has: bool, at: usize| {
             let reloc = relocs.iter().find(|reloc| has && reloc.offset == node.place.1 + at as u64)?;
             Some((reloc.target, reloc.addend.wrapping_add(bias(reloc, node.behind().1))))

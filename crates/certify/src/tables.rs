@@ -1,6 +1,7 @@
 //! The kernel's tables of a module's code: what the kernel patches there, and where it goes on after faults.
 
-use crate::elf::{Elf, Place, Section, Target};
+use crate::elf::{Elf, Place, Section};
+use crate::state::REGISTERS;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A row of `__ex_table`: where to go on after a fault, and how (`EX_TYPE_…` with its data).
@@ -85,8 +86,6 @@ pub struct Tables {
     pub warnings: FxHashSet<Place>,
     /// Ranges that the kernel replaces as a whole, in order.
     pub replaced: Vec<(Place, Place)>,
-    /// Ranges of the kernel's paravirtual calls.
-    pub paravirtual: Vec<(Place, Place)>,
     pub patched: Vec<(Place, Patched)>,
     /// What is wrong with a table.
     pub faults: Vec<String>,
@@ -148,11 +147,7 @@ impl Tables {
 
     fn fixups(&mut self, section: &Section) {
         for row in (0..section.size as usize).step_by(EX_ROW) {
-            let at = |offset: usize| {
-                let relocs = section.relocs_in((row + offset) as u64, (row + offset + 1) as u64);
-                relocs.first().and_then(|reloc| reloc.place())
-            };
-            match (at(0), at(4)) {
+            match (section.place_at(row as u64), section.place_at(row as u64 + 4)) {
                 (Some(from), Some(to)) => {
                     let fixup = Fixup { to, kind: section.word(row + 8) };
                     self.fixups.entry(from).or_default().push(fixup);
@@ -164,11 +159,7 @@ impl Tables {
 
     fn branches(&mut self, section: &Section) {
         for row in (0..section.size as usize).step_by(JUMP_ROW) {
-            let at = |offset: usize| {
-                let relocs = section.relocs_in((row + offset) as u64, (row + offset + 1) as u64);
-                relocs.first().and_then(|reloc| reloc.place())
-            };
-            match (at(0), at(4)) {
+            match (section.place_at(row as u64), section.place_at(row as u64 + 4)) {
                 (Some(from), Some(to)) => {
                     self.branches.insert(from, to);
                     self.patched.push((from, Patched::Branch));
@@ -228,9 +219,7 @@ impl Tables {
             let len = section.data.get(reloc.offset as usize + 9);
             match (reloc.place(), len, reloc.offset % PARAVIRT_ROW as u64) {
                 (Some((at, start)), Some(len), 0) => {
-                    let range = ((at, start), (at, start + u64::from(*len)));
-                    self.paravirtual.push(range);
-                    self.replaced.push(range);
+                    self.replaced.push(((at, start), (at, start + u64::from(*len))));
                 }
                 _ => self.wrong(section),
             }
@@ -252,12 +241,8 @@ pub fn kernels(section: &Section) -> bool {
 
 /// The register of a thunk for indirect calls, such as `__x86_indirect_thunk_rax`, by its number.
 pub fn indirect(name: &str) -> Option<u8> {
-    const NAMES: [&str; 16] = [
-        "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
-        "r14", "r15",
-    ];
     let name = name.strip_prefix("__x86_indirect_")?.rsplit('_').next()?;
-    NAMES.iter().position(|own| *own == name).map(|number| number as u8)
+    REGISTERS.iter().position(|own| *own == name).map(|number| number as u8)
 }
 
 /// The kernel's thunk for returns.
@@ -293,12 +278,4 @@ const NO_RETURN: [&str; 22] = [
 /// Whether a function of the kernel never returns.
 pub fn no_return(name: &str) -> bool {
     NO_RETURN.contains(&name)
-}
-
-/// The place or import that a relocated branch leads to.
-pub fn branch(target: Target, addend: i64) -> Result<Place, u32> {
-    match target {
-        Target::In(section) => Ok((section, addend as u64)),
-        Target::Import(import) => Err(import),
-    }
 }

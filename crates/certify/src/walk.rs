@@ -1,10 +1,11 @@
 //! Follows the code of a component along all ways, until nothing more is learned. A component is the code
 //! that jumps connect.
 
+use crate::data;
 use crate::graph::{NONE, Node, Number, Way};
 use crate::mode::{Ask, Mode};
 use crate::module::Module;
-use crate::state::{Fact, Flags, KEPT, RAX, State};
+use crate::state::{Fact, Flags, KEPT, RAX, REGISTERS, State};
 use crate::tables;
 use crate::value::{Atom, Val, Values};
 use guardrail_abi as abi;
@@ -19,8 +20,8 @@ pub struct Found {
     pub faults: BTreeSet<(Number, String)>,
     /// How often each kind of proof was made.
     pub counts: Counts,
-    /// Actions that thunks perform: row, thunk, and whether the function was called before.
-    pub actions: Vec<(u32, Number, bool)>,
+    /// Actions that thunks perform: row and thunk.
+    pub actions: Vec<(u32, Number)>,
     /// Functions of the kernel that a thunk calls.
     pub wrapped: Vec<(u32, Number)>,
     /// Descriptions of entries that thunks use, with the thunk.
@@ -70,9 +71,10 @@ pub struct Walk<'a, 'm> {
     pub last: bool,
     /// What the function asks, for thunks of checks.
     pub asked: Option<Ask>,
-    /// Rows of actions that a thunk performs before and after its function, with the instruction.
+    /// Rows of actions that a thunk performs before its function, with the instruction.
     pub before: BTreeSet<(u32, Number)>,
-    pub after: BTreeSet<(u32, Number)>,
+    /// Rows of actions that it performs after the function.
+    pub after: BTreeSet<u32>,
     blocks: FxHashMap<Number, Block>,
 }
 
@@ -323,7 +325,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         let Some(Atom::Fresh(call, RAX)) = self.values.single(val).filter(|_| val.off == 0) else { return };
         let name = self.module.imported(self.node(call)).unwrap_or_default();
         let entry = name == abi::symbol::ENTER;
-        if !entry && !self.module.is_action(name) {
+        if !entry && !data::is_action(name) {
             return;
         }
         match (equal, negative) {
@@ -362,7 +364,7 @@ impl<'a, 'm> Walk<'a, 'm> {
                     crate::state::RSP => {
                         "it leaves the function while the stack pointer is elsewhere".to_owned()
                     }
-                    _ => format!("it leaves the function with another {}", NAMES[usize::from(register)]),
+                    _ => format!("it leaves the function with another {}", REGISTERS[usize::from(register)]),
                 };
                 self.fault(number, what);
             }
@@ -373,12 +375,6 @@ impl<'a, 'm> Walk<'a, 'm> {
         }
     }
 }
-
-/// Names of registers by number.
-pub const NAMES: [&str; 16] = [
-    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
-    "r15",
-];
 
 /// The roots of each component: those that jumps connect.
 pub fn components(module: &Module<'_>) -> Vec<Vec<Number>> {
