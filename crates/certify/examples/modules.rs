@@ -2,39 +2,21 @@
 //! and certifies the results: `cargo run --release -p guardrail-certify --example modules -- FOLDER…`.
 //! Prints each module that cannot be guarded or is not certified, and sums.
 
-use guardrail_abi::symbol;
+#[path = "../../rewrite/examples/guarded/mod.rs"]
+mod guarded;
+// The files are walked on several threads here.
+#[allow(dead_code)]
+#[path = "../../rewrite/examples/modules/mod.rs"]
+mod modules;
+
 use guardrail_binfmt::module::unpack;
 use guardrail_certify::{Certificate, certify};
-use guardrail_rewrite::border::runtime::Exports;
-use guardrail_rewrite::border::{Action, Interposition, Value, Wrapper};
 use guardrail_rewrite::passes::checks::Checks;
 use guardrail_rewrite::{Object, rewrite};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Prefixes of symbols that are no functions, but parts of a call or a return.
-const PARTS: [&str; 3] = ["__x86_", "__SCT__", "__fentry__"];
-
-/// The functions of the runtime that thunks call.
-const RUNTIME: [&str; 15] = [
-    symbol::TABLE,
-    symbol::LOOPS,
-    symbol::FRAMES,
-    symbol::WRITE_SLOW,
-    symbol::RANGE_SLOW,
-    symbol::PERCPU_SLOW,
-    symbol::CALL_SLOW,
-    symbol::LOOP_SLOW,
-    symbol::FRAME_SLOW,
-    symbol::ENTER,
-    symbol::LEAVE,
-    symbol::DO_REQUIRE_WRITE,
-    symbol::DO_REVOKE,
-    symbol::MODULE_ENTER,
-    symbol::MODULE_LEAVE,
-];
 
 /// What became known of all modules.
 #[derive(Default)]
@@ -50,7 +32,7 @@ struct Sums {
 fn main() {
     let mut files = Vec::new();
     for folder in std::env::args_os().skip(1) {
-        find(Path::new(&folder), &mut files);
+        modules::find(Path::new(&folder), &mut files);
     }
     files.sort();
     let (next, sums) = (AtomicUsize::new(0), Mutex::new(Sums::default()));
@@ -137,21 +119,9 @@ fn add(name: &str, sums: &mut Sums, certificate: Certificate) {
 fn guard(name: &str, data: Vec<u8>) -> Result<Vec<u8>, String> {
     let data = unpack(name, data).map_err(|error| error.to_string())?;
     let object = Object::read(name, &data).map_err(|error| error.to_string())?;
-    let names = RUNTIME.iter().map(|name| ((*name).to_owned(), None));
-    let runtime = Exports { symbols: names.collect(), ..Exports::default() };
-    let mut border = Interposition::default();
+    let (runtime, mut border) = (guarded::runtime(), guarded::border(&object));
     // More than any function has.
     border.default_entry.stack_words = 16;
-    for symbol in object.symbols.iter().filter(|symbol| symbol.undefined() && !symbol.name.is_empty()) {
-        if PARTS.iter().any(|part| symbol.name.starts_with(part)) {
-            continue;
-        }
-        let require = Action::RequireWrite { pointer: Value::Arg(0), size: Value::Const(0) };
-        let revoke = Action::Revoke { pointer: Value::Result, size: Value::Const(0) };
-        let wrapper =
-            Wrapper { before: vec![require.into()], after: vec![revoke.into()], ..Wrapper::default() };
-        border.imports.insert(symbol.name.clone(), wrapper);
-    }
     let mut trusted: Vec<String> = Vec::new();
     loop {
         let mut checks = Checks::new(1)
@@ -170,20 +140,6 @@ fn guard(name: &str, data: Vec<u8>) -> Result<Vec<u8>, String> {
                 }
             }
             Err(error) => return Err(error.to_string()),
-        }
-    }
-}
-
-fn find(folder: &Path, files: &mut Vec<PathBuf>) {
-    if folder.is_file() {
-        return files.push(folder.to_path_buf());
-    }
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            find(&path, files);
-        } else if path.to_string_lossy().contains(".ko") {
-            files.push(path);
         }
     }
 }

@@ -25,7 +25,11 @@ pub fn each(done: &str, mut work: impl FnMut(&str, Vec<u8>) -> Result<(), Rewrit
     println!("{good} {done}, {bad} not");
 }
 
-fn find(folder: &Path, files: &mut Vec<PathBuf>) {
+/// Finds the modules below a folder; a file stands for itself.
+pub fn find(folder: &Path, files: &mut Vec<PathBuf>) {
+    if folder.is_file() {
+        return files.push(folder.to_path_buf());
+    }
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {
