@@ -30,8 +30,10 @@ pub fn inspect(file: &Path, runtime: Option<&Path>) -> Result<Inspection, HostEr
     let exports =
         runtime.as_ref().map(|path| Exports::read(&name(path), read(path)?).map_err(HostError::from));
     let exports = exports.transpose()?;
-    let module = inspect_module(&name(file), read(file)?, exports.as_ref())?;
-    let certificate = prove(&name(file), &unpack(&name(file), read(file)?)?)?;
+    let data = unpack(&name(file), read(file)?)?;
+    let certificate = prove(&name(file), &data);
+    let module = inspect_module(&name(file), data, exports.as_ref())?;
+    let certificate = certificate?;
     let faults = shortened([module.faults.clone(), certificate.faults.clone()].concat());
     Ok(Inspection { module, certificate, faults, runtime })
 }

@@ -2,7 +2,7 @@
 
 use crate::summary::Summary;
 use crate::workshop::{Hardened, Workshop};
-use crate::{DESCRIPTION, RUNTIME, machine};
+use crate::{DESCRIPTION, RUNTIME, learn, machine};
 use guardrail_binfmt::ModuleImage;
 use guardrail_host::error::print_line;
 use guardrail_host::{HostError, Progress, files, zoo};
@@ -37,8 +37,9 @@ pub struct GuardPlan {
 
 /// Guards the drivers, and writes them with their runtime and their description to the plan's folder.
 pub fn guard(plan: &GuardPlan, progress: &Progress) -> Result<Summary, HostError> {
-    // Errors in the drivers are found before anything is fetched for them.
+    // Errors in files that the user named are found before anything is fetched for them.
     plan.drivers.iter().try_for_each(|driver| stock(driver))?;
+    let rows = plan.rows.as_deref().map(learn::text).transpose()?;
     let cache = Cache::open()?;
     let packages = Packages::new(&cache);
     progress.step(plan.kernel.as_deref().unwrap_or("the running kernel"));
@@ -55,8 +56,11 @@ pub fn guard(plan: &GuardPlan, progress: &Progress) -> Result<Summary, HostError
     progress.step("the runtime");
     let workshop = Workshop::open(&packages, &target, plan.runtime.as_deref(), plan.domain)?
         .trusting(&plan.trusted)
-        .wanting(plan.threshold)
-        .with_rows(plan.rows.as_deref());
+        .wanting(plan.threshold);
+    let workshop = match plan.rows.as_deref().zip(rows.as_deref()) {
+        Some((file, text)) => workshop.with_rows(&file.display().to_string(), text)?,
+        None => workshop,
+    };
     let mut hardened = Vec::new();
     for one in &found {
         progress.step(&one.driver.name);
@@ -107,7 +111,12 @@ fn unknown_trust(names: &[String], hardened: &[Hardened]) -> Result<(), HostErro
 }
 
 /// Writes all files, each whole or not at all; the description is the last.
-fn write(out: &Path, workshop: &Workshop, hardened: &[Hardened], summary: &Summary) -> Result<(), HostError> {
+fn write(
+    out: &Path,
+    workshop: &Workshop<'_>,
+    hardened: &[Hardened],
+    summary: &Summary,
+) -> Result<(), HostError> {
     fs::create_dir_all(out).map_err(HostError::io("create", out.display()))?;
     files::write(&out.join(RUNTIME), &workshop.runtime)?;
     for driver in hardened {

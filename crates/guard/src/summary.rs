@@ -136,7 +136,7 @@ struct Entries {
 
 impl Summary {
     /// The summary of drivers that were guarded together.
-    pub fn new(workshop: &Workshop, hardened: &[Hardened]) -> Summary {
+    pub fn new(workshop: &Workshop<'_>, hardened: &[Hardened]) -> Summary {
         Summary {
             schema: SCHEMA,
             kernel: workshop.release.clone(),

@@ -5,6 +5,7 @@ use crate::learn;
 use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_host::HostError;
 use guardrail_kernel::isolation::Isolation;
+use guardrail_knowledge::table::Row;
 use guardrail_rewrite::border::Done;
 use guardrail_rewrite::border::annotations::{Border, border};
 use guardrail_rewrite::border::grade::Grade;
@@ -16,10 +17,10 @@ use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::runtime;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Everything that guarding a driver needs.
-pub struct Workshop {
+pub struct Workshop<'a> {
     /// The kernel's release.
     pub release: String,
     /// The bytes of `guardrail.ko`.
@@ -31,8 +32,8 @@ pub struct Workshop {
     trusted: Vec<String>,
     threshold: u32,
     kernel: KernelImage,
-    /// A file of derived rows; without it, functions without a written row have none.
-    rows: Option<PathBuf>,
+    /// Derived rows for functions without a written one.
+    rows: Vec<Row<'a>>,
 }
 
 /// A guarded driver with what was done to it.
@@ -61,14 +62,14 @@ pub struct Hardened {
     pub own: Vec<String>,
 }
 
-impl Workshop {
+impl<'a> Workshop<'a> {
     /// Builds the runtime, or reads the given one, and the kernel's types.
     pub fn open(
         packages: &Packages,
         target: &Target,
         given: Option<&Path>,
         domain: u8,
-    ) -> Result<Workshop, HostError> {
+    ) -> Result<Workshop<'a>, HostError> {
         let built = match given {
             Some(file) => file.to_path_buf(),
             None => runtime::ensure_for(packages, target)?.module,
@@ -82,24 +83,25 @@ impl Workshop {
         exports.fits(&what, &target.kernel.release)?;
         let kernel = KernelImage::open(&target.kernel.vmlinuz)?;
         let release = target.kernel.release.clone();
-        let (trusted, threshold, rows) = (Vec::new(), 0, None);
+        let (trusted, threshold, rows) = (Vec::new(), 0, Vec::new());
         Ok(Workshop { release, runtime, exports, domain, trusted, threshold, kernel, rows })
     }
 
     /// Leaves functions with these names unchecked, and takes imports with these names as if they had a rule.
-    pub fn trusting(self, names: &[String]) -> Workshop {
+    pub fn trusting(self, names: &[String]) -> Workshop<'a> {
         Workshop { trusted: names.to_vec(), ..self }
     }
 
     /// Has the runtime refuse drivers under policies that end calls, unless so many percent of their imports
     /// are under a rule.
-    pub fn wanting(self, threshold: u32) -> Workshop {
+    pub fn wanting(self, threshold: u32) -> Workshop<'a> {
         Workshop { threshold, ..self }
     }
 
-    /// Takes derived rows from a file.
-    pub fn with_rows(self, rows: Option<&Path>) -> Workshop {
-        Workshop { rows: rows.map(Path::to_path_buf), ..self }
+    /// Takes derived rows from the text of a file, which `file` names in errors.
+    pub fn with_rows(self, file: &str, text: &'a str) -> Result<Workshop<'a>, HostError> {
+        let rows = guardrail_learn::read(file, text, &self.kernel).map_err(learn::error)?;
+        Ok(Workshop { rows, ..self })
     }
 
     /// Guards a driver; `before` holds the modules that it needs.
@@ -133,13 +135,7 @@ impl Workshop {
     fn border(&self, driver: &ModuleFile, before: &[ModuleFile]) -> Result<Border, HostError> {
         let image = |module: &ModuleFile| ModuleImage::parse(&module.name, module.bytes.clone());
         let needed = before.iter().map(image).collect::<Result<Vec<_>, _>>()?;
-        let file = self.rows.as_deref().map(|file| file.display().to_string()).unwrap_or_default();
-        let text = self.rows.as_deref().map(learn::text).transpose()?;
-        let rows = match &text {
-            Some(text) => guardrail_learn::read(&file, text, &self.kernel).map_err(learn::error)?,
-            None => Vec::new(),
-        };
-        let isolation = Isolation::for_driver(&self.kernel, &image(driver)?, &needed, rows)
+        let isolation = Isolation::for_driver(&self.kernel, &image(driver)?, &needed, self.rows.clone())
             .map_err(|error| HostError::Run(error.to_string()))?;
         Ok(border(&isolation, &Object::read(&driver.name, &driver.bytes)?))
     }
