@@ -14,6 +14,7 @@ pub mod containment;
 mod jobs;
 pub mod mutants;
 mod plan;
+mod standing;
 pub mod tryout;
 
 pub use plan::{ContainmentPlan, Harmed, MutantPlan, TryPlan};

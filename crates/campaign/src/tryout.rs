@@ -1,8 +1,9 @@
 //! A driver's workload twice, with the stock driver and with the guarded one, and one verdict on both.
 
 use crate::TryPlan;
+use crate::standing::{Extras, RUNTIME, Standing};
 use guardrail_finding::Finding;
-use guardrail_guard::{guard, violations};
+use guardrail_guard::{Policy, guard, violations};
 use guardrail_host::{HostError, Progress, Signals, Status, files, zoo};
 use guardrail_profile::ProfilePlan;
 use guardrail_vm::Cache;
@@ -12,7 +13,7 @@ use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::Outcome;
 use serde::Serialize;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The name and version of the verdict's JSON.
 const SCHEMA: &str = "guardrail-try/1";
@@ -21,8 +22,6 @@ const SCHEMA: &str = "guardrail-try/1";
 const COUNT: &str = "count";
 const ALL: &str = "all";
 const IDLE: &str = "idle task";
-/// The runtime's name, as the kernel shows it.
-const RUNTIME: &str = "guardrail";
 /// The most places that the text lists.
 const PLACES: usize = 20;
 
@@ -84,16 +83,19 @@ pub fn run(plan: &TryPlan) -> Result<Tried, HostError> {
     let (device, workload) = (plan.device.as_deref(), plan.workload.as_deref());
     let request = Request { driver, more: &[], kernel, device, workload };
     let stock = zoo::prepare(&packages, request, &progress)?;
-    let guarded = guarded(&stock, &plan.guard.out)?;
+    let (guarded, extras) = guarded(&stock, &plan.guard.out, plan.policy)?;
+    let loglevel = extras.loglevel;
+    let bare = Extras { variables: Vec::new(), files: Vec::new(), loglevel };
     let folder = tempfile::tempdir().map_err(HostError::io("create", "a folder for the runs"))?;
     progress.step("the stock driver's run");
-    let (first, _) = guest(plan, &stock, &folder.path().join("stock"), &signals, &progress)?;
+    let (first, _) = guest(plan, &stock, bare, &folder.path().join("stock"), &signals, &progress)?;
     if first.outcome != Outcome::Completed.word() {
         let why = format!("the stock driver's own run failed, so nothing can be said: {}", first.detail);
         return Err(HostError::Run(why));
     }
     progress.step("the guarded driver's run");
-    let (second, console) = guest(plan, &guarded, &folder.path().join("guarded"), &signals, &progress)?;
+    let (second, console) =
+        guest(plan, &guarded, extras, &folder.path().join("guarded"), &signals, &progress)?;
     let violations = violations::findings(&console);
     let verdict = match (second.outcome == Outcome::Completed.word(), violations.is_empty()) {
         (false, _) => Verdict::Broken,
@@ -114,37 +116,45 @@ pub fn run(plan: &TryPlan) -> Result<Tried, HostError> {
     })
 }
 
+/// A guarded module of the folder, where it was written under this name.
+fn written(out: &Path, name: &str) -> Result<Option<Vec<u8>>, HostError> {
+    let path = out.join(format!("{name}.ko"));
+    match path.is_file() {
+        true => Ok(Some(fs::read(&path).map_err(HostError::io("read", path.display()))?)),
+        false => Ok(None),
+    }
+}
+
 /// The same guest with the guarded modules of a folder in place of the stock ones.
-fn guarded(stock: &Prepared, out: &Path) -> Result<Prepared, HostError> {
-    let file = |name: &str| -> Result<Option<(PathBuf, Vec<u8>)>, HostError> {
-        let path = out.join(format!("{name}.ko"));
-        match path.is_file() {
-            true => Ok(Some((path.clone(), fs::read(&path).map_err(HostError::io("read", path.display()))?))),
-            false => Ok(None),
-        }
-    };
+fn guarded(stock: &Prepared, out: &Path, policy: Policy) -> Result<(Prepared, Extras), HostError> {
+    let absent = |name: &str| HostError::Run(format!("{name}.ko was not written"));
     let mut guest = stock.clone();
-    let guest_modules = guest.plan.before.iter_mut().chain([&mut guest.plan.driver]).chain(&mut guest.also);
-    for module in guest_modules {
-        if let Some((path, bytes)) = file(&module.name)? {
-            (module.path, module.bytes) = (path, bytes);
+    let runtime = written(out, RUNTIME)?.ok_or_else(|| absent(RUNTIME))?;
+    let driver = &mut guest.plan.driver;
+    driver.bytes = written(out, &driver.name)?.ok_or_else(|| absent(&driver.name))?;
+    let mut needed = Vec::new();
+    for module in stock.plan.before.iter().chain(&stock.also) {
+        if let Some(bytes) = written(out, &module.name)? {
+            needed.push(ModuleFile { bytes, ..module.clone() });
         }
     }
-    let (path, bytes) = file(RUNTIME)?.ok_or_else(|| HostError::Run("the runtime was not written".into()))?;
-    guest.plan.before.insert(0, ModuleFile { name: RUNTIME.to_owned(), path, bytes });
-    Ok(guest)
+    let original = guest.plan.driver.bytes.clone();
+    let standing = Standing { runtime: &runtime, policy, original: &original, needed: &needed };
+    let extras = standing.put(&mut guest);
+    Ok((guest, extras))
 }
 
 /// One run, and the text of its console.
 fn guest(
     plan: &TryPlan,
     prepared: &Prepared,
+    extras: Extras,
     folder: &Path,
     signals: &Signals,
     progress: &Progress,
 ) -> Result<(Run, String), HostError> {
     let mut variables = plan.variables.clone();
-    variables.push(format!("PARAMETERS_{RUNTIME}=policy={}", plan.policy.word()));
+    variables.extend(extras.variables.iter().map(|(name, value)| format!("{name}={value}")));
     let profile = ProfilePlan {
         clients: vec![COUNT.to_owned()],
         scope: "kernel".to_owned(),
@@ -158,10 +168,10 @@ fn guest(
         smp: plan.smp,
         memory: plan.memory,
         no_kaslr: false,
-        // The runtime reports violations as warnings, which the console then has.
-        append: vec!["loglevel=5".to_owned()],
+        append: vec![extras.loglevel.to_owned()],
         timeout: plan.timeout,
         variables,
+        files: extras.files,
         qemu: Vec::new(),
         out: Some(folder.to_path_buf()),
     };

@@ -35,6 +35,8 @@ pub struct ProfilePlan {
     pub timeout: u64,
     /// Variables of the workload, as `NAME=VALUE`.
     pub variables: Vec<String>,
+    /// Further files for the guest's folder `/guardrail`.
+    pub files: Vec<(String, Vec<u8>)>,
     /// Words for QEMU's command line.
     pub qemu: Vec<String>,
     /// The folder that keeps the run's files; `None` for one that is removed with the run.

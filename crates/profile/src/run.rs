@@ -190,6 +190,7 @@ fn options(plan: &ProfilePlan, plugged: &[ReadyPlugin], folder: &Path) -> Result
         limits: Limits { total: Duration::from_secs(plan.timeout), ..Limits::default() },
         kaslr: !plan.no_kaslr,
         kernel_arguments: plan.append.clone(),
+        files: plan.files.clone(),
         qemu_arguments: plan.qemu.clone(),
         memory_mib: plan.memory,
         ..Options::new(folder)

@@ -1,10 +1,11 @@
 //! A campaign: each mutant in a guest of its own, unguarded and guarded.
 
 use super::folder::{Folder, Line, Protection, SCHEMA, Settings};
-use super::guest::{GuestSettings, Ran, Standing, TestModule};
+use super::guest::{GuestSettings, Ran, TestModule};
 use super::oops::Console;
 use super::verdict::{How, Judged, Verdict};
 use super::{Ended, mutants, table};
+use crate::standing::Standing;
 use crate::{MutantPlan, jobs};
 use guardrail_guard::Policy;
 use guardrail_guard::Workshop;
@@ -172,7 +173,7 @@ fn places(names: &[String], before: &[ModuleFile]) -> Result<Vec<usize>, HostErr
 fn needed(
     names: &[String],
     before: &[ModuleFile],
-    workshop: &Workshop,
+    workshop: &Workshop<'_>,
 ) -> Result<Vec<ModuleFile>, HostError> {
     let one = |place: usize| {
         let file = workshop.harden(&before[place], &before[..place])?.file;
@@ -183,7 +184,7 @@ fn needed(
 
 /// The settings for guarded mutants.
 struct Guarding {
-    workshop: Workshop,
+    workshop: Workshop<'static>,
     policy: Policy,
     /// The guarded driver without bugs.
     original: Vec<u8>,

@@ -2,11 +2,10 @@
 
 use super::oops::Console;
 use super::verdict::{Judged, Seen, judge};
-use guardrail_guard::Policy;
+use crate::standing::Standing;
 use guardrail_guard::violations;
 use guardrail_host::{HostError, files};
 use guardrail_report::Report;
-use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::progress::Progress;
 use guardrail_vm::run::{self, Limits, Options, Outcome, Start, Stop, TcgThreads, Watch};
@@ -46,27 +45,6 @@ pub struct TestModule<'a> {
 
 /// The step that loads a driver again whose unload was ended.
 const AGAIN: &str = "come-again";
-/// Loads and unloads the driver and its dependencies in the guest, for the recovery of a guarded driver.
-const LOADER: &str = "#!/bin/sh
-[ \"$1\" != -r ] || exec rmmod \"$2\"
-for file in /guardrail/modules/*-\"$1\".ko; do
-    [ ! -e \"$file\" ] || exec insmod \"$file\"
-done
-exec insmod /guardrail/original.ko
-";
-
-/// What a guarded driver needs in its guest.
-pub struct Standing<'a> {
-    /// The bytes of `guardrail.ko`.
-    pub runtime: &'a [u8],
-    /// The runtime's policy at a violation.
-    pub policy: Policy,
-    /// The guarded driver without bugs, which replaces a killed mutant.
-    pub original: &'a [u8],
-    /// Modules that the driver needs, guarded as well.
-    pub needed: &'a [ModuleFile],
-}
-
 /// The result of a run.
 pub struct Ran {
     /// The verdict with its evidence.
@@ -106,28 +84,14 @@ impl GuestSettings<'_> {
     /// The guest and its options.
     fn guest(&self, standing: Option<&Standing<'_>>, folder: &Path) -> (Prepared, Options) {
         let mut prepared = self.prepared.clone();
-        let (mut words, mut files) = (vec!["loglevel=5", "softlockup_panic=1"], Vec::new());
+        let mut words = vec!["loglevel=5", "softlockup_panic=1"];
         let mut variables = self.variables.clone();
         variables.push(("HEARTBEAT".to_owned(), self.smp.to_string()));
+        let mut files = Vec::new();
         if let Some(standing) = standing {
-            let (name, path) = ("guardrail".to_owned(), "guardrail.ko".into());
-            let mut parameters = format!("policy={}", standing.policy.word());
-            if standing.policy == Policy::Recover {
-                parameters += " loader=/guardrail/loader";
-                variables.push(("RECOVERS".to_owned(), "1".to_owned()));
-                files.push(("loader".to_owned(), LOADER.as_bytes().to_vec()));
-                files.push(("original.ko".to_owned(), standing.original.to_vec()));
-                // The kernel prints the result of a recovery at a lower level than warnings.
-                words[0] = "loglevel=7";
-            }
-            variables.push((format!("PARAMETERS_{name}"), parameters));
-            for module in &mut prepared.plan.before {
-                if let Some(guarded) = standing.needed.iter().find(|guarded| guarded.name == module.name) {
-                    module.bytes.clone_from(&guarded.bytes);
-                }
-            }
-            let runtime = ModuleFile { name, path, bytes: standing.runtime.to_vec() };
-            prepared.plan.before.insert(0, runtime);
+            let extras = standing.put(&mut prepared);
+            variables.extend(extras.variables);
+            (files, words[0]) = (extras.files, extras.loglevel);
         }
         let options = Options {
             cpus: self.smp,

@@ -6,6 +6,7 @@
 //! instruction, too.
 
 use super::oops::{Console, Crash};
+use crate::standing::RUNTIME;
 use guardrail_guard::Policy;
 use guardrail_guard::violations;
 use guardrail_vm::run::Outcome;
@@ -124,9 +125,6 @@ const NOT_LOADABLE: [&str; 5] = [
     "version magic",
     "Key was rejected",
 ];
-
-/// The module that ends a guarded driver's thread.
-const RUNTIME: &str = "guardrail";
 
 /// Judges a run of a domain's modules; `usual` holds the lines of the console in a run of the stock driver.
 pub fn judge(seen: &Seen<'_>, domain: &[&str], usual: &HashSet<String>) -> Judged {
