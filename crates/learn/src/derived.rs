@@ -1,5 +1,6 @@
 //! Files of derived rows: which kernel they are for, and whether they fit.
 
+use crate::flow::code::is_indirect;
 use crate::program::Program;
 use crate::rows::{Derived, derive};
 use crate::summary::Summary;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 /// The version of the deriver. Files of another version are derived anew.
-pub const VERSION: u32 = 1;
+const VERSION: u32 = 1;
 /// How a file of derived rows begins.
 const HEAD: &str = "# guardrail-derived";
 
@@ -77,7 +78,6 @@ pub struct Learned {
     release: String,
     identity: String,
     program: Program,
-    btf: Arc<Btf>,
     /// By module, the kernel first.
     parts: Vec<(String, BTreeMap<String, Derived>)>,
     /// Functions with a written row, and those of them whose row has no effect.
@@ -91,7 +91,7 @@ fn identity(image: &KernelImage) -> String {
 }
 
 /// The functions of the kernel that have a written row.
-pub fn written() -> BTreeSet<&'static str> {
+fn written() -> BTreeSet<&'static str> {
     let rows = [Kind::Memory, Kind::Rights].into_iter().flat_map(Kind::rows);
     rows.filter(|row| row.head == Head::Function).flat_map(|row| row.names).collect()
 }
@@ -114,7 +114,7 @@ fn is_idle(row: &Row<'_>) -> bool {
 }
 
 /// Whether a function has a written row; the variants of allocation functions are found by the plain name.
-pub fn is_written(written: &BTreeSet<&str>, name: &str) -> bool {
+fn is_written(written: &BTreeSet<&str>, name: &str) -> bool {
     written.contains(name) || name.strip_suffix("_noprof").is_some_and(|plain| written.contains(plain))
 }
 
@@ -126,12 +126,11 @@ impl Learned {
             release: image.release().to_owned(),
             identity: identity(image),
             program,
-            btf: Arc::clone(image.btf()),
             parts: Vec::new(),
             written: written(),
             idle: idle().map(|(name, _)| name).collect(),
         };
-        learned.add("vmlinux", &Arc::clone(image.btf()), exports);
+        learned.add("vmlinux", image.btf(), exports);
         learned
     }
 
@@ -148,9 +147,10 @@ impl Learned {
                 });
             }
         }
-        let exports = self.program.module(image);
-        let own = image.btf_bytes().and_then(|bytes| Btf::parse(bytes, Some(Arc::clone(&self.btf))).ok());
-        let btf = own.map_or_else(|| Arc::clone(&self.btf), Arc::new);
+        let kernel = &self.program.btf;
+        let own = image.btf_bytes().and_then(|bytes| Btf::parse(bytes, Some(Arc::clone(kernel))).ok());
+        let btf = own.map_or_else(|| Arc::clone(kernel), Arc::new);
+        let exports = self.program.module(image, Arc::clone(&btf));
         self.add(&name, &btf, exports);
         Ok(())
     }
@@ -250,17 +250,6 @@ fn line(name: &str, row: &Row<'_>) -> String {
     format!("{name} ({}): {}", row.params.join(", "), effects.join(" ; "))
 }
 
-/// A number that changes with the written tables, for the name of a file in a cache.
-pub fn tables_digest() -> u64 {
-    use std::hash::{Hash, Hasher};
-    let mut hasher = rustc_hash::FxHasher::default();
-    for (path, text) in [Kind::Memory, Kind::Rights].into_iter().flat_map(Kind::tables) {
-        (path, text).hash(&mut hasher);
-    }
-    VERSION.hash(&mut hasher);
-    hasher.finish()
-}
-
 /// Whether the row of each function that a module calls is known: with a written row, with a derived row, or without.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
@@ -319,5 +308,5 @@ fn calls(learned: &Learned, image: &ModuleImage) -> BTreeSet<String> {
 
 /// Whether a symbol is no function of its own: what calls or returns by a register.
 fn is_machinery(name: &str) -> bool {
-    name.starts_with("__x86_indirect_") || name.starts_with("__x86_return_")
+    is_indirect(name) || name.starts_with("__x86_return_")
 }

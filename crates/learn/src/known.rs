@@ -108,7 +108,7 @@ pub fn models(types: &Types) -> FxHashMap<String, Summary> {
     for row in table::Kind::Memory.rows() {
         for name in &row.names {
             for name in [(*name).to_owned(), format!("{name}_noprof")] {
-                let proto = types.btf().and_then(|btf| btf.func_proto(&name));
+                let proto = types.btf().func_proto(&name);
                 found.entry(name).or_insert_with(|| model(&row, proto.as_ref()));
             }
         }

@@ -20,11 +20,9 @@ mod types;
 mod unit;
 mod value;
 
-pub use derived::{
-    Coverage, LearnError, Learned, VERSION, coverage, idle, is_written, read, tables_digest, written,
-};
+pub use derived::{Coverage, LearnError, Learned, coverage, idle, read};
 pub use names::Names;
 pub use program::Program;
-pub use rows::{Derived, derive};
+pub use rows::Derived;
 pub use summary::{Deep, Effects, Extent, Site, Sites, Summary, Unknown};
 pub use value::{ARGS, Fresh, Kind, Size, Val};

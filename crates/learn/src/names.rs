@@ -11,7 +11,7 @@ pub struct Names {
 
 impl Names {
     /// The number of a name.
-    pub fn number(&mut self, name: &str) -> u32 {
+    pub(crate) fn number(&mut self, name: &str) -> u32 {
         if let Some(number) = self.numbers.get(name) {
             return *number;
         }

@@ -29,13 +29,13 @@ pub struct Program {
     /// What other units may call, by name.
     externs: FxHashMap<String, Arc<Summary>>,
     /// The kernel's types.
-    btf: Arc<Btf>,
+    pub(crate) btf: Arc<Btf>,
 }
 
 impl Program {
     /// Analyses all functions of a kernel.
     pub fn new(image: &KernelImage) -> (Program, Vec<(String, Arc<Summary>)>) {
-        let types = Types::new(Some(Arc::clone(image.btf())));
+        let types = Types::new(Arc::clone(image.btf()));
         let models = known::models(&types);
         let mut program = Program {
             names: Names::default(),
@@ -49,12 +49,9 @@ impl Program {
         (program, exports)
     }
 
-    /// Analyses the functions of a module. Those that it needs must have been added.
-    pub fn module(&mut self, image: &ModuleImage) -> Vec<(String, Arc<Summary>)> {
-        let btf = image.btf_bytes().and_then(|bytes| Btf::parse(bytes, Some(Arc::clone(&self.btf))).ok());
-        let types = Types::new(Some(btf.map_or_else(|| Arc::clone(&self.btf), Arc::new)));
-        let unit = Unit::module(image);
-        self.add(&unit, &types)
+    /// Analyses the functions of a module, with its types. The modules that it needs must have been added.
+    pub(crate) fn module(&mut self, image: &ModuleImage, btf: Arc<Btf>) -> Vec<(String, Arc<Summary>)> {
+        self.add(&Unit::module(image), &Types::new(btf))
     }
 
     /// Analyses a unit, and returns what each function does that it exports, by its own code.
@@ -225,7 +222,7 @@ impl Surroundings for Work<'_> {
             return None;
         }
         let offset = self.unit.pv_operation(insn.next_ip(), insn.memory_displacement64())?;
-        let btf = self.types.btf()?;
+        let btf = self.types.btf();
         btf.field_at(btf.struct_named("paravirt_patch_template")?, offset)
     }
 }
@@ -303,7 +300,7 @@ impl Program {
         let mut bytes = guardrail_binfmt::btf::testing::Builder::new(0);
         bytes.add("int", 1, 0, 4, &[1 << 24 | 32]);
         let btf = Arc::new(Btf::parse(&bytes.build(), None).expect("it is whole"));
-        let types = Types::new(Some(Arc::clone(&btf)));
+        let types = Types::new(Arc::clone(&btf));
         let models = known::models(&types).into_iter().map(|(name, summary)| (name, Arc::new(summary)));
         let mut program = Program {
             names: Names::default(),

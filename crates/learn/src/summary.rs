@@ -24,18 +24,18 @@ pub struct Extent {
 
 impl Extent {
     /// Whether nothing is written.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         *self == Extent::default()
     }
 
     /// Adds constant offsets.
-    pub fn add(&mut self, low: i32, high: i32) {
+    pub(crate) fn add(&mut self, low: i32, high: i32) {
         let (a, b) = self.range.unwrap_or((low, high));
         self.range = Some((a.min(low), b.max(high)));
     }
 
     /// Adds a range of a length that an argument states.
-    pub fn add_counted(&mut self, arg: u8, times: u32) {
+    pub(crate) fn add_counted(&mut self, arg: u8, times: u32) {
         match self.counted {
             None => self.counted = Some((arg, times)),
             Some((known, most)) if known == arg => self.counted = Some((arg, most.max(times))),
@@ -50,23 +50,23 @@ pub struct Deep(pub u8);
 
 impl Deep {
     /// It is read.
-    pub const READ: Deep = Deep(1);
+    pub(crate) const READ: Deep = Deep(1);
     /// It is written.
-    pub const WRITE: Deep = Deep(2);
+    pub(crate) const WRITE: Deep = Deep(2);
     /// It is freed.
-    pub const FREE: Deep = Deep(4);
+    pub(crate) const FREE: Deep = Deep(4);
     /// It is called.
-    pub const CALL: Deep = Deep(8);
+    pub(crate) const CALL: Deep = Deep(8);
     /// It is handed to code that is not known.
-    pub const ESCAPE: Deep = Deep(16);
+    pub(crate) const ESCAPE: Deep = Deep(16);
 
     /// Adds what happens.
-    pub fn add(&mut self, other: Deep) {
+    pub(crate) fn add(&mut self, other: Deep) {
         self.0 |= other.0;
     }
 
     /// Whether one of these happens.
-    pub fn any(self, other: Deep) -> bool {
+    pub(crate) fn any(self, other: Deep) -> bool {
         self.0 & other.0 != 0
     }
 }
@@ -159,7 +159,7 @@ pub enum Unknown {
 
 impl Summary {
     /// A function that does nothing and does not return yet.
-    pub const NOTHING: Summary = Summary {
+    pub(crate) const NOTHING: Summary = Summary {
         args: [Effects {
             write: Extent { range: None, counted: None, unbounded: false },
             read: false,
@@ -179,7 +179,7 @@ impl Summary {
     };
 
     /// Adds what was found before, and returns whether that was less. With `widen`, a range that has grown is unbounded.
-    pub fn grow_from(&mut self, before: &Summary, widen: bool) -> bool {
+    pub(crate) fn grow_from(&mut self, before: &Summary, widen: bool) -> bool {
         if before.unknown.is_some() {
             *self = before.clone();
             return false;
@@ -206,12 +206,12 @@ impl Summary {
     }
 
     /// A function that returns, and does nothing with its arguments.
-    pub fn harmless() -> Summary {
+    pub(crate) fn harmless() -> Summary {
         Summary { result: Some(Val::TOP), ..Summary::NOTHING }
     }
 
     /// A function that may do anything.
-    pub fn unknown(why: Unknown) -> Summary {
+    pub(crate) fn unknown(why: Unknown) -> Summary {
         Summary { result: Some(Val::TOP), shared: true, unknown: Some(why), ..Summary::NOTHING }
     }
 }

@@ -28,14 +28,8 @@ pub struct Signature {
     pub args: Vec<(usize, Class)>,
     /// The arguments that are pointers to constants.
     pub constant: Set,
-    /// How many registers it takes arguments from.
-    pub registers: usize,
     /// What it returns; `None` for nothing.
     pub result: Option<Class>,
-    /// Whether more arguments may follow.
-    pub variadic: bool,
-    /// Whether those are values for a format, which are only read.
-    pub format: bool,
 }
 
 impl Signature {
@@ -65,15 +59,7 @@ impl Signature {
             Type::Void => None,
             ref other => Some(class(btf, other, result)),
         };
-        let registers = args.iter().map(|(arg, _)| arg + 1).filter(|count| *count <= 6).max().unwrap_or(0);
-        Some(Signature {
-            args,
-            constant,
-            registers,
-            result,
-            variadic: proto.variadic,
-            format: formats(&proto),
-        })
+        Some(Signature { args, constant, result })
     }
 }
 
@@ -95,25 +81,28 @@ fn class(btf: &Btf, ty: &Type, id: u32) -> Class {
 
 /// The types of one unit, with answers that were given before.
 pub struct Types {
-    btf: Option<Arc<Btf>>,
+    btf: Arc<Btf>,
     members: RefCell<FxHashMap<(u32, i32), u32>>,
     functions: RefCell<FxHashMap<u32, Option<Rc<Signature>>>>,
 }
 
 impl Types {
-    /// Types as BTF has them; without it, nothing is known of any function.
-    pub fn new(btf: Option<Arc<Btf>>) -> Types {
+    /// Types as BTF has them.
+    pub fn new(btf: Arc<Btf>) -> Types {
         Types { btf, members: RefCell::default(), functions: RefCell::default() }
     }
 
     /// The types themselves.
-    pub fn btf(&self) -> Option<&Btf> {
-        self.btf.as_deref()
+    pub fn btf(&self) -> &Btf {
+        &self.btf
     }
 
     /// What a pointer points to that lies at an offset of a structure; 0 if nothing is known of it.
     pub fn member(&self, structure: u32, offset: i32) -> u32 {
-        let Some(btf) = self.btf.as_deref().filter(|_| structure != 0) else { return 0 };
+        if structure == 0 {
+            return 0;
+        }
+        let btf = self.btf();
         *self.members.borrow_mut().entry((structure, offset)).or_insert_with(|| {
             // A pointer to a pointer is one member long.
             let direct = || btf.pointee_type(structure).filter(|_| offset == 0);
@@ -125,13 +114,15 @@ impl Types {
 
     /// The prototype of a function, by its name.
     pub fn function(&self, name: &str) -> Option<Rc<Signature>> {
-        self.prototype(self.btf.as_deref()?.func_type(name)?)
+        self.prototype(self.btf.func_type(name)?)
     }
 
     /// The prototype of a function type.
     pub fn prototype(&self, id: u32) -> Option<Rc<Signature>> {
-        let btf = self.btf.as_deref().filter(|btf| btf.is_function(id))?;
-        let made = || Signature::new(btf, id).map(Rc::new);
+        if !self.btf.is_function(id) {
+            return None;
+        }
+        let made = || Signature::new(&self.btf, id).map(Rc::new);
         self.functions.borrow_mut().entry(id).or_insert_with(made).clone()
     }
 }

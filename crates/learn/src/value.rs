@@ -62,43 +62,43 @@ pub enum Size {
 
 impl Val {
     /// A value of which nothing is known but that it comes from no argument.
-    pub const TOP: Val = Val { direct: 0, deep: 0, ty: 0, maybe: true, frame: false, kind: Kind::Top };
+    pub(crate) const TOP: Val = Val { direct: 0, deep: 0, ty: 0, maybe: true, frame: false, kind: Kind::Top };
 
     /// A number.
-    pub fn number(value: i64) -> Val {
+    pub(crate) fn number(value: i64) -> Val {
         Val { kind: Kind::Const(value), maybe: false, ..Val::TOP }
     }
 
     /// An address in the function's frame.
-    pub fn frame(offset: i32) -> Val {
+    pub(crate) fn frame(offset: i32) -> Val {
         Val { kind: Kind::Frame(offset), maybe: false, frame: true, ..Val::TOP }
     }
 
     /// An argument.
-    pub fn arg(index: usize, ty: u32) -> Val {
+    pub(crate) fn arg(index: usize, ty: u32) -> Val {
         Val { direct: 1 << index, ty, maybe: false, kind: Kind::Offset(0), ..Val::TOP }
     }
 
     /// An argument that is a number of at most 32 bits.
-    pub fn narrow(index: usize) -> Val {
+    pub(crate) fn narrow(index: usize) -> Val {
         Val { direct: 1 << index, maybe: false, kind: Kind::Narrow, ..Val::TOP }
     }
 
     /// A value that was loaded from memory of these arguments.
-    pub fn loaded(deep: Set, ty: u32) -> Val {
+    pub(crate) fn loaded(deep: Set, ty: u32) -> Val {
         let kind = if ty == 0 { Kind::Top } else { Kind::Offset(0) };
         Val { deep, ty, kind, ..Val::TOP }
     }
 
     /// The argument that the value is, without an offset and without alternatives but NULL.
-    pub fn exact(&self) -> Option<usize> {
+    pub(crate) fn exact(&self) -> Option<usize> {
         let one = self.direct.count_ones() == 1 && !self.maybe && !self.frame;
         (one && matches!(self.kind, Kind::Offset(0) | Kind::Narrow))
             .then_some(self.direct.trailing_zeros() as usize)
     }
 
     /// The argument to which the value points where it points to one at all, with the offset.
-    pub fn place(&self) -> Option<(usize, i32)> {
+    pub(crate) fn place(&self) -> Option<(usize, i32)> {
         match self.kind {
             Kind::Offset(offset) if self.direct.count_ones() == 1 => {
                 Some((self.direct.trailing_zeros() as usize, offset))
@@ -108,12 +108,12 @@ impl Val {
     }
 
     /// Whether the value can be a pointer that comes from an argument.
-    pub fn pointers(&self) -> Set {
+    pub(crate) fn pointers(&self) -> Set {
         if self.kind == Kind::Narrow { 0 } else { self.direct }
     }
 
     /// The value as a number of 32 bits.
-    pub fn low(self) -> Val {
+    pub(crate) fn low(self) -> Val {
         match self.kind {
             Kind::Const(value) => Val::number(i64::from(value as u32)),
             Kind::Narrow => self,
@@ -125,7 +125,7 @@ impl Val {
     }
 
     /// The value plus a constant.
-    pub fn plus(self, add: i64) -> Val {
+    pub(crate) fn plus(self, add: i64) -> Val {
         let moved = |offset: i32| i32::try_from(i64::from(offset).checked_add(add)?).ok();
         let kind = match self.kind {
             Kind::Const(value) => Kind::Const(value.wrapping_add(add)),
@@ -139,7 +139,7 @@ impl Val {
     }
 
     /// A sum of two values of which one may be a pointer.
-    pub fn sum(self, other: Val) -> Val {
+    pub(crate) fn sum(self, other: Val) -> Val {
         if let Kind::Const(number) = other.kind {
             return self.plus(number);
         }
@@ -155,7 +155,7 @@ impl Val {
     }
 
     /// A number that was computed from the value: it is no pointer itself, but may lead to one.
-    pub fn mixed(self) -> Val {
+    pub(crate) fn mixed(self) -> Val {
         Val { deep: self.deep | self.pointers(), ..Val::TOP }
     }
 
@@ -165,7 +165,7 @@ impl Val {
     }
 
     /// The value where two ways of the code meet.
-    pub fn join(self, other: Val) -> Val {
+    pub(crate) fn join(self, other: Val) -> Val {
         if self == other {
             return self;
         }

@@ -1,14 +1,12 @@
 //! What a call does: the callee's effects, in terms of the caller's arguments.
 
-use super::{Called, Flow, State, code, number};
+use super::{Called, Flow, REGISTERS, State, code, number};
 use crate::known::members;
 use crate::summary::{Deep, Effects, Site, Sites};
 use crate::types::{Class, Signature};
 use crate::value::{ARGS, Fresh, Kind, Set, Size, Val};
 use iced_x86::{Instruction, OpKind};
 
-/// The registers of arguments, by number.
-const REGISTERS: [usize; 6] = [7, 6, 2, 1, 8, 9];
 /// The registers that a callee may change besides the result's.
 const CLOBBERED: [usize; 8] = [1, 2, 6, 7, 8, 9, 10, 11];
 
@@ -95,12 +93,11 @@ impl Flow<'_> {
         own: Set,
         site: Site,
     ) -> Val {
-        let count = signature.map_or(6, |signature| signature.registers);
         let taken = |at: usize| match signature {
             Some(signature) => {
                 signature.args.iter().any(|(arg, class)| *arg == at && !matches!(class, Class::Narrow))
             }
-            None => at < count,
+            None => at < REGISTERS.len(),
         };
         let mut masks = 0;
         let mut framed = false;
@@ -133,7 +130,7 @@ impl Flow<'_> {
 
     fn escape(&mut self, value: &Val, reads: bool, site: Site) {
         if reads {
-            return self.read_by_type(value, site);
+            return self.reads(*value, false, site);
         }
         let direct = self.pointers(value);
         self.note(direct, |effects, sites| {
@@ -144,15 +141,6 @@ impl Flow<'_> {
         if matches!(value.kind, Kind::Fresh(_)) {
             self.summary.shared = true;
         }
-    }
-
-    fn read_by_type(&mut self, value: &Val, site: Site) {
-        let direct = self.pointers(value);
-        self.note(direct, |effects, sites| {
-            effects.read = true;
-            sites.other.get_or_insert(site);
-        });
-        self.note_deep(value.deep, Deep::READ, site);
     }
 
     /// What lies in the frame where a value points to it.

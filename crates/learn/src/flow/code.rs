@@ -68,7 +68,7 @@ fn named(name: &str) -> Callee {
 }
 
 /// Whether a function calls what a register holds.
-fn is_indirect(name: &str) -> bool {
+pub fn is_indirect(name: &str) -> bool {
     name.starts_with("__x86_indirect_")
 }
 

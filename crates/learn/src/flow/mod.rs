@@ -16,6 +16,8 @@ use state::State;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// The registers of arguments, by number.
+const REGISTERS: [usize; 6] = [7, 6, 2, 1, 8, 9];
 /// How often a block may be looked at, on average.
 const VISITS: usize = 40;
 
@@ -86,10 +88,9 @@ impl Flow<'_> {
     fn entry(&mut self) -> State {
         let mut state = State::entry();
         state.regs[4] = Val::frame(0);
-        let registers = [7, 6, 2, 1, 8, 9];
         let all: Vec<(usize, Class)> = match &self.signature {
             Some(signature) => signature.args.clone(),
-            None => (0..6).map(|arg| (arg, Class::Other)).collect(),
+            None => (0..REGISTERS.len()).map(|arg| (arg, Class::Other)).collect(),
         };
         for (arg, class) in all {
             let value = match class {
@@ -100,7 +101,7 @@ impl Flow<'_> {
             if class == Class::Wide {
                 self.wide |= 1 << arg;
             }
-            match registers.get(arg) {
+            match REGISTERS.get(arg) {
                 Some(register) => state.regs[*register] = value,
                 // The first argument on the stack stands behind the address of return.
                 None => state.store(8 + 8 * (arg as i32 - 6), 8, value),

@@ -1,7 +1,7 @@
 //! What one instruction does.
 
 use super::{Flow, State, code, number};
-use crate::summary::Deep;
+use crate::summary::{Deep, Site};
 use crate::value::{Kind, Val};
 use iced_x86::{ConditionCode, FlowControl, Instruction, Mnemonic, OpAccess, OpKind, Register};
 
@@ -157,7 +157,8 @@ impl Flow<'_> {
         Val::loaded(deep, ty)
     }
 
-    fn reads(&mut self, address: Val, per_cpu: bool, site: crate::summary::Site) {
+    /// Notes that memory is read.
+    pub(super) fn reads(&mut self, address: Val, per_cpu: bool, site: Site) {
         let direct = self.pointers(&address);
         self.note(direct, |effects, sites| {
             effects.read = true;
@@ -389,17 +390,13 @@ impl Flow<'_> {
         };
         let info = self.info.info(insn).clone();
         for used in info.used_memory() {
-            let writes = matches!(
-                used.access(),
-                OpAccess::Write | OpAccess::ReadWrite | OpAccess::CondWrite | OpAccess::ReadCondWrite
-            );
             if used.access() == OpAccess::NoMemAccess || insn.op_count() == 0 {
                 continue;
             }
             if !(0..insn.op_count()).any(|at| insn.op_kind(at) == OpKind::Memory) {
                 continue;
             }
-            match writes {
+            match writes(used.access()) {
                 true => self.write(state, insn, used.memory_size().size(), Val::TOP),
                 false => {
                     self.load(state, insn);
@@ -407,14 +404,16 @@ impl Flow<'_> {
             }
         }
         for used in info.used_registers() {
-            let writes = matches!(
-                used.access(),
-                OpAccess::Write | OpAccess::ReadWrite | OpAccess::CondWrite | OpAccess::ReadCondWrite
-            );
-            let Some(number) = number(used.register()).filter(|number| writes && *number != 4) else {
+            let Some(number) = number(used.register()).filter(|number| *number != 4 && writes(used.access()))
+            else {
                 continue;
             };
             state.regs[number] = mixed;
         }
     }
+}
+
+/// Whether an access changes what it is to.
+fn writes(access: OpAccess) -> bool {
+    matches!(access, OpAccess::Write | OpAccess::ReadWrite | OpAccess::CondWrite | OpAccess::ReadCondWrite)
 }
