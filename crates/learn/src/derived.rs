@@ -6,6 +6,7 @@ use crate::rows::{Derived, derive};
 use crate::summary::Summary;
 use guardrail_binfmt::{Btf, KernelError, KernelImage, ModuleImage};
 use guardrail_knowledge::table::{self, Head, Kind, Row, TableError};
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -80,6 +81,8 @@ pub struct Learned {
     program: Program,
     /// By module, the kernel first.
     parts: Vec<(String, BTreeMap<String, Derived>)>,
+    /// By function, the first part that has it.
+    first: FxHashMap<String, usize>,
     /// Functions with a written row, and those of them whose row has no effect.
     written: BTreeSet<&'static str>,
     idle: BTreeSet<&'static str>,
@@ -127,6 +130,7 @@ impl Learned {
             identity: identity(image),
             program,
             parts: Vec::new(),
+            first: FxHashMap::default(),
             written: written(),
             idle: idle().map(|(name, _)| name).collect(),
         };
@@ -156,6 +160,10 @@ impl Learned {
     }
 
     fn add(&mut self, name: &str, btf: &Btf, exports: Vec<(String, Arc<Summary>)>) {
+        let part = self.parts.len();
+        for (function, _) in &exports {
+            self.first.entry(function.clone()).or_insert(part);
+        }
         let rows = exports
             .into_iter()
             .map(|(function, summary)| {
@@ -168,7 +176,8 @@ impl Learned {
 
     /// What was derived of a function, whether it has a written row or not.
     pub fn function(&self, name: &str) -> Option<&Derived> {
-        self.parts.iter().find_map(|(_, rows)| rows.get(name))
+        let (_, rows) = self.parts.get(*self.first.get(name)?)?;
+        rows.get(name)
     }
 
     /// All functions with what was derived of them.
@@ -286,6 +295,11 @@ pub fn coverage(learned: &Learned, image: &ModuleImage) -> Coverage {
 /// pointer or a return does not count.
 fn calls(learned: &Learned, image: &ModuleImage) -> BTreeSet<String> {
     const R_X86_64_PLT32: u32 = 4;
+    let function = |name: &str| {
+        is_written(&learned.written, name)
+            || learned.function(name).is_some_and(|derived| !derived.lacks_prototype())
+    };
+    let mut functions: FxHashMap<&str, bool> = FxHashMap::default();
     let mut found = BTreeSet::new();
     for (index, section) in image.sections().enumerate().filter(|(_, section)| section.alloc) {
         for rela in image.relocations(index) {
@@ -297,8 +311,7 @@ fn calls(learned: &Learned, image: &ModuleImage) -> BTreeSet<String> {
                 continue;
             }
             let called = section.exec && rela.kind == R_X86_64_PLT32;
-            let function = || learned.function(name).is_some_and(|derived| !derived.lacks_prototype());
-            if called || is_written(&learned.written, name) || function() {
+            if called || *functions.entry(name).or_insert_with(|| function(name)) {
                 found.insert(name.to_owned());
             }
         }
