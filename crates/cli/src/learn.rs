@@ -8,11 +8,15 @@ use guardrail_guard::learn::{LearnPlan, learn};
 
 /// Derives rows, and prints them or how complete they are.
 pub fn run(args: &LearnArgs) -> Result<Status, CliError> {
-    let plan =
-        LearnPlan { kernel: args.kernel.clone(), modules: args.modules.clone(), out: args.out.clone() };
+    let plan = LearnPlan {
+        kernel: args.kernel.clone(),
+        modules: args.modules.clone(),
+        out: args.out.clone(),
+        complete: args.complete,
+    };
     let learnt = learn(&plan, &Progress::shown())?;
-    if args.complete {
-        output::text(&learnt.completeness())?;
+    if let Some(text) = learnt.completeness() {
+        output::text(&text)?;
     } else if args.out.is_none() {
         output::text(&learnt.text())?;
     }

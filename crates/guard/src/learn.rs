@@ -24,12 +24,15 @@ pub struct LearnPlan {
     pub modules: Vec<String>,
     /// The file for the rows; `None` where they are printed.
     pub out: Option<PathBuf>,
+    /// Whether to find out how many modules have a row for each function that they call.
+    pub complete: bool,
 }
 
 /// What was derived.
 pub struct Learnt {
     learned: Learned,
-    modules: Vec<(String, Coverage)>,
+    /// By module; `None` where the plan does not ask for it.
+    covered: Option<Vec<Coverage>>,
 }
 
 impl Learnt {
@@ -38,14 +41,14 @@ impl Learnt {
         self.learned.text()
     }
 
-    /// The share of modules that have a row for each function that they call.
-    pub fn completeness(&self) -> String {
-        let count = self.modules.len();
+    /// The share of modules that have a row for each function that they call, where the plan asks for it.
+    pub fn completeness(&self) -> Option<String> {
+        let modules = self.covered.as_ref()?;
+        let count = modules.len();
         let share = |part: usize, all: usize| 100.0 * part as f64 / all.max(1) as f64;
-        let complete = self.modules.iter().filter(|(_, covered)| covered.is_complete()).count();
-        let sum = |list: fn(&Coverage) -> &Vec<String>| {
-            self.modules.iter().map(|(_, covered)| list(covered).len()).sum()
-        };
+        let complete = modules.iter().filter(|covered| covered.is_complete()).count();
+        let sum =
+            |list: fn(&Coverage) -> &Vec<String>| modules.iter().map(|covered| list(covered).len()).sum();
         let [written, derived, none]: [usize; 3] =
             [sum(|c| &c.written), sum(|c| &c.derived), sum(|c| &c.none)];
         let all = written + derived + none;
@@ -57,7 +60,7 @@ impl Learnt {
             share(derived, all),
             share(none, all)
         );
-        text
+        Some(text)
     }
 }
 
@@ -72,23 +75,22 @@ pub fn learn(plan: &LearnPlan, progress: &Progress) -> Result<Learnt, HostError>
     let image = KernelImage::open(&target.kernel.vmlinuz)?;
     let mut learned = Learned::new(&image);
     progress.step("functions of modules");
-    for module in &modules {
-        learned.module(&self::image(module)?).map_err(error)?;
+    let mut images = Vec::new();
+    for module in modules {
+        let image = ModuleImage::parse(&module.name, module.bytes)?;
+        learned.module(&image).map_err(error)?;
+        // A module may call what a later one exports.
+        if plan.complete {
+            images.push(image);
+        }
     }
-    let mut covered = Vec::new();
-    for module in &modules {
-        covered.push((module.name.clone(), coverage(&learned, &self::image(module)?)));
-    }
+    let covered = plan.complete.then(|| images.iter().map(|image| coverage(&learned, image)).collect());
     progress.finish();
-    let learnt = Learnt { learned, modules: covered };
+    let learnt = Learnt { learned, covered };
     if let Some(out) = &plan.out {
         files::write(out, learnt.text())?;
     }
     Ok(learnt)
-}
-
-fn image(module: &ModuleFile) -> Result<ModuleImage, HostError> {
-    Ok(ModuleImage::parse(&module.name, module.bytes.clone())?)
 }
 
 /// The modules that are to be described, each behind those that it needs.
