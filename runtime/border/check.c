@@ -48,8 +48,9 @@ static void check(unsigned long addr, unsigned long n, unsigned long domain, uns
 		return;
 	}
 	first = guardrail_first_denied(domain, addr, n);
-	if (first == addr + n || guardrail_is_thread_state(addr, n) || guardrail_is_reference(domain, addr, n) ||
-	    guardrail_domain_ops->may_store(domain, addr, n))
+	/* File systems store to the page cache often; whether the target is a reference count takes a walk of all threads. */
+	if (first == addr + n || guardrail_is_thread_state(addr, n) || guardrail_domain_ops->may_store(domain, addr, n) ||
+	    guardrail_is_reference(domain, addr, n))
 		return;
 	this_cpu_inc(guardrail_slow_counts.denied);
 	guardrail_report_write(addr, n, first, domain, ip);

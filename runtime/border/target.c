@@ -12,16 +12,17 @@
 
 unsigned long guardrail_target(u32 domain, unsigned long p)
 {
-	struct guardrail_import import;
+	unsigned long call;
 
 	if (!is_domain(domain) || !is_kernel_range(p, 1))
 		return 0;
 	if (guardrail_slot_holds(tag_of(p), domain, slot_mask(p, p + 1), GUARDRAIL_CALL))
 		return p;
-	if (guardrail_find_import(domain, p, &import))
-		return import.call;
+	call = guardrail_find_import(domain, p);
+	if (call)
+		return call;
 	/* Inlined code reads pointers to other functions of the kernel in the kernel's structures. */
-	return guardrail_is_function(p) && !guardrail_is_guarded(p) ? p : 0;
+	return !guardrail_is_guarded(p) && guardrail_is_function(p) ? p : 0;
 }
 
 bool guardrail_check_call(u32 domain, unsigned long p)

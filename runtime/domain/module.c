@@ -55,7 +55,8 @@ struct entered {
 static LIST_HEAD(modules);
 /*
  * Protects modules, changes of kept, and changes of the policy. Taken in any context but NMI; nothing nests inside. guardrail_is_kept() reads
- * kept without it: what is kept stays. guardrail_code_at() reads both without it, since an NMI may ask.
+ * kept without it: what is kept stays. guardrail_code_at() reads both without it, since an NMI may ask, and
+ * guardrail_find_import() reads modules without it, since calls by pointer ask.
  */
 static DEFINE_SPINLOCK(modules_lock);
 
@@ -125,23 +126,22 @@ static const struct guardrail_import *import_of(const struct guardrail_module *g
 	return NULL;
 }
 
-bool guardrail_find_import(u32 domain, unsigned long p, struct guardrail_import *found)
+unsigned long guardrail_find_import(u32 domain, unsigned long p)
 {
 	const struct guardrail_import *import = NULL;
-	struct entered *entered;
-	unsigned long flags;
+	const struct entered *entered;
+	unsigned long call;
 
-	spin_lock_irqsave(&modules_lock, flags);
-	list_for_each_entry(entered, &modules, list) {
+	rcu_read_lock();
+	list_for_each_entry_rcu(entered, &modules, list) {
 		if (entered->guarded->domain == domain)
 			import = import_of(entered->guarded, p);
 		if (import)
 			break;
 	}
-	if (import)
-		*found = *import;
-	spin_unlock_irqrestore(&modules_lock, flags);
-	return import;
+	call = import ? import->call : 0;
+	rcu_read_unlock();
+	return call;
 }
 
 int guardrail_change_policy(enum guardrail_policy wanted)

@@ -69,15 +69,14 @@ enum guardrail_code guardrail_code_at(unsigned long addr);
 bool guardrail_is_guarded(unsigned long addr);
 
 /**
- * guardrail_find_import() - Find a function that a module of a domain imports.
+ * guardrail_find_import() - Find where calls of a function lead that a module of a domain imports.
  * @domain: The domain.
  * @p: Address of the function.
- * @found: Gets what is known of it.
  *
- * Context: Any but NMI.
- * Return: False where none of the domain's modules imports it.
+ * Context: Any.
+ * Return: The address to call, or 0 where none of the domain's modules imports it.
  */
-bool guardrail_find_import(u32 domain, unsigned long p, struct guardrail_import *found);
+unsigned long guardrail_find_import(u32 domain, unsigned long p);
 
 /**
  * guardrail_change_policy() - Set the policy, unless it refuses a loaded module.
