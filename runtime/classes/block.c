@@ -3,6 +3,7 @@
 #include <linux/blk-mq.h>
 
 #include "border/custom.h"
+#include "rights/fields.h"
 #include "rights/memory.h"
 
 static void clear_requests(u32 domain, const struct blk_mq_tag_set *set, const struct blk_mq_tags *tags)
@@ -122,7 +123,7 @@ GUARDRAIL_CUSTOM(requests_given)
 	rq_list_for_each(list, rq) {
 		struct blk_mq_tags *tags = rq->mq_hctx->tags;
 
-		err = err ?: guardrail_grant_fields(action->domain, (unsigned long)rq, taken, ARRAY_SIZE(taken));
+		err = err ?: guardrail_fields_change(action->domain, (unsigned long)rq, taken, ARRAY_SIZE(taken), GUARDRAIL_WRITE);
 		err = err ?: give(action->domain, rq);
 		if (!rq->q->mq_ops->init_request && rq->tag >= 0 && rq->tag < tags->nr_tags)
 			err = err ?: guardrail_grant(action->domain, (unsigned long)&tags->rqs[rq->tag],

@@ -8,6 +8,8 @@
 
 #include "border/custom.h"
 #include "border/quota.h"
+#include "classes/memory.h"
+#include "rights/fields.h"
 #include "rights/memory.h"
 
 /* Frees an allocation of one of several kinds: the value is their sum. */
@@ -69,30 +71,40 @@ static const struct guardrail_field page_fields[] = {
 	{ offsetof(struct page, _refcount), sizeof_field(struct page, _refcount) },
 };
 
+int guardrail_page_give(u32 domain, struct page *page, unsigned long size)
+{
+	int err = guardrail_fields_change(domain, (unsigned long)page, page_fields, ARRAY_SIZE(page_fields), GUARDRAIL_WRITE);
+
+	return err ?: guardrail_give(domain, (unsigned long)page_address(page), size, KIND_PAGES);
+}
+
+void guardrail_page_take(u32 domain, struct page *page)
+{
+	guardrail_take(domain, (unsigned long)page_address(page), KIND_PAGES);
+	guardrail_revoke(domain, (unsigned long)page, sizeof(*page));
+}
+
 /* alloc_pages(): the result is a struct page, the size an order. */
 GUARDRAIL_CUSTOM(pages_new)
 {
-	unsigned long p = object_of(action, call), size = PAGE_SIZE << size_of(action, call), memory;
+	struct page *page = (struct page *)object_of(action, call);
+	unsigned long size = PAGE_SIZE << size_of(action, call);
 	int err;
 
-	if (!p)
+	if (!page)
 		return 0;
-	memory = (unsigned long)page_address((struct page *)p);
-	err = guardrail_grant_fields(action->domain, p, page_fields, ARRAY_SIZE(page_fields));
-	err = err ?: guardrail_give(action->domain, memory, size, KIND_PAGES);
-	guardrail_check_quota(action, call, memory, size);
+	err = guardrail_page_give(action->domain, page, size);
+	guardrail_check_quota(action, call, (unsigned long)page_address(page), size);
 	return err;
 }
 
 /* __free_pages() and others: the driver does not use the pages any more, but others may. */
 GUARDRAIL_CUSTOM(pages_gone)
 {
-	unsigned long p = object_of(action, call);
+	struct page *page = (struct page *)object_of(action, call);
 
-	if (!p)
-		return 0;
-	guardrail_take(action->domain, (unsigned long)page_address((struct page *)p), KIND_PAGES);
-	guardrail_revoke(action->domain, p, sizeof(struct page));
+	if (page)
+		guardrail_page_take(action->domain, page);
 	return 0;
 }
 
@@ -267,12 +279,12 @@ GUARDRAIL_CUSTOM(pci_mapped)
 	return err;
 }
 
-/* A driver that refused its device keeps no resources of it. */
-GUARDRAIL_CUSTOM(pci_probed)
+/* A driver that refused its device keeps no fields of it; the value is the size of its structure. */
+GUARDRAIL_CUSTOM(probed)
 {
 	unsigned long p = object_of(action, call);
 
 	if (p && (int)call->result < 0)
-		guardrail_revoke(action->domain, p, sizeof(struct pci_dev));
+		guardrail_revoke(action->domain, p, size_of(action, call));
 	return 0;
 }

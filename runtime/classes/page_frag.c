@@ -5,27 +5,7 @@
 #include <net/sock.h>
 
 #include "border/custom.h"
-#include "rights/memory.h"
-
-/* Inlined functions count the references of pages. */
-static const struct guardrail_field counted[] = {
-	{ offsetof(struct page, _refcount), sizeof_field(struct page, _refcount) },
-};
-
-static int give_page(u32 domain, const struct page_frag *frag)
-{
-	unsigned long memory = (unsigned long)page_address(frag->page);
-	int err;
-
-	err = guardrail_grant_fields(domain, (unsigned long)frag->page, counted, ARRAY_SIZE(counted));
-	return err ?: guardrail_give(domain, memory, frag->size, KIND_PAGES);
-}
-
-static void take_page(u32 domain, struct page *page)
-{
-	guardrail_take(domain, (unsigned long)page_address(page), KIND_PAGES);
-	guardrail_revoke(domain, (unsigned long)page, sizeof(*page));
-}
+#include "classes/memory.h"
 
 /*
  * skb_page_frag_refill(size, frag): makes room for a buffer, in the page that is there or in a new one. Buffers of the
@@ -49,10 +29,10 @@ GUARDRAIL_CUSTOM(page_refill)
 	call->result = skb_page_frag_refill(size, frag, (gfp_t)call->args[2]);
 	if (old) {
 		if (page_ref_count(old) == 1)
-			take_page(action->domain, old);
+			guardrail_page_take(action->domain, old);
 		put_page(old);
 	}
-	if (call->result && give_page(action->domain, frag))
+	if (call->result && guardrail_page_give(action->domain, frag->page, frag->size))
 		call->result = false;
 	return 1;
 }

@@ -6,16 +6,6 @@
 #include "report/report.h"
 #include "rights/memory.h"
 
-/* A driver that refused its interface keeps no fields of it. */
-GUARDRAIL_CUSTOM(usb_probed)
-{
-	struct usb_interface *intf = (struct usb_interface *)object_of(action, call);
-
-	if (intf && (int)call->result < 0)
-		guardrail_revoke(action->domain, (unsigned long)intf, sizeof(*intf));
-	return 0;
-}
-
 /* True where the caller holds the last reference to a request that lies in memory of its own. */
 static bool is_last(const struct urb *urb)
 {
@@ -42,18 +32,11 @@ GUARDRAIL_CUSTOM(urb_allocated)
 			      packets * sizeof(urb->iso_frame_desc[0]), KIND_PRIVATE);
 }
 
-/* A reference to a request is dropped; with the last one the request is freed. */
+/*
+ * A reference to a request is dropped, or the request is complete. With the last reference it is freed: that of the driver,
+ * or that of the kernel if the driver has dropped its own.
+ */
 GUARDRAIL_CUSTOM(urb_dropped)
-{
-	struct urb *urb = (struct urb *)object_of(action, call);
-
-	if (urb && is_last(urb))
-		urb_lost(action->domain, urb);
-	return 0;
-}
-
-/* A request is complete. If the driver dropped its own reference, the kernel's is the last one. */
-GUARDRAIL_CUSTOM(urb_completed)
 {
 	struct urb *urb = (struct urb *)object_of(action, call);
 
