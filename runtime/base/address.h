@@ -48,6 +48,20 @@ static __always_inline bool load_word(unsigned long addr, unsigned long *word)
 }
 
 /**
+ * pointer_at() - Read a pointer that may not be there.
+ * @p: Its address, anywhere.
+ *
+ * Context: Any.
+ * Return: The pointer; NULL where it lies in user space or nothing can be read.
+ */
+static __always_inline void *pointer_at(const void *p)
+{
+	unsigned long word;
+
+	return (unsigned long)p >= KERNEL_HALF && load_word((unsigned long)p, &word) ? (void *)word : NULL;
+}
+
+/**
  * guardrail_links_of() - Read the links of what may be a node of a list.
  * @node: Possible node.
  * @links: Gets its neighbors.

@@ -3,16 +3,14 @@
 #include <linux/device.h>
 #include <linux/platform_device.h>
 
+#include "base/address.h"
 #include "border/custom.h"
 #include "report/report.h"
 
 /* From its initialization on, a device has the kernel's one type for devices. */
 static __always_inline bool is_device(const struct device *dev)
 {
-	const struct kobj_type *type;
-
-	return (unsigned long)dev >= KERNEL_HALF && load_word((unsigned long)&dev->kobj.ktype, (unsigned long *)&type) &&
-	       type == platform_bus.kobj.ktype;
+	return pointer_at(&dev->kobj.ktype) == platform_bus.kobj.ktype;
 }
 
 static noinline int device(const struct guardrail_action *action, struct guardrail_call *call)

@@ -15,14 +15,6 @@
 /* The most buffers of a page. */
 #define MOST_BUFFERS 64
 
-/* Reads a pointer that may lie anywhere; NULL where it cannot be read. */
-static void *pointer_at(const void *p)
-{
-	unsigned long word;
-
-	return (unsigned long)p >= KERNEL_HALF && load_word((unsigned long)p, &word) ? (void *)word : NULL;
-}
-
 static bool is_own_type(u32 domain, const void *type)
 {
 	int i;

@@ -2,14 +2,13 @@
 /* Streams of HD audio: the library allocates and links them, and drivers write what lies behind the common part. */
 #include <sound/hdaudio.h>
 
+#include "base/address.h"
 #include "border/custom.h"
 
 /* The list is in the driver's memory, so a stream must name its bus. */
 static bool is_stream(const struct hdac_stream *stream, const struct hdac_bus *bus)
 {
-	unsigned long owner;
-
-	return (unsigned long)stream >= KERNEL_HALF && load_word((unsigned long)&stream->bus, &owner) && (struct hdac_bus *)owner == bus;
+	return pointer_at(&stream->bus) == bus;
 }
 
 static int each_stream(const struct guardrail_action *action, struct guardrail_call *call,

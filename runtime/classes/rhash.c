@@ -3,6 +3,7 @@
 #include <linux/rhashtable.h>
 #include <linux/spinlock.h>
 
+#include "base/address.h"
 #include "border/custom.h"
 #include "classes/rhash.h"
 
@@ -69,21 +70,16 @@ GUARDRAIL_CUSTOM(rhash_gone)
 /* The hash table is an object, so that only the kernel changes where its buckets are. */
 static bool has_bucket(const struct rhashtable *ht, unsigned long addr)
 {
-	unsigned long table, size;
+	const struct bucket_table *table = pointer_at(&ht->tbl);
+	unsigned long size;
 	int i;
 
-	if (!load_word((unsigned long)&ht->tbl, &table))
-		return false;
-	for (i = 0; i < MOST_TABLES && table >= KERNEL_HALF; i++) {
-		const struct bucket_table *tbl = (const struct bucket_table *)table;
-
-		if (!load_word((unsigned long)&tbl->size, &size))
+	for (i = 0; i < MOST_TABLES && (unsigned long)table >= KERNEL_HALF; i++, table = pointer_at(&table->future_tbl)) {
+		if (!load_word((unsigned long)&table->size, &size))
 			return false;
 		/* The upper half is the depth of nested tables, whose buckets are not in one piece. */
-		if (!(size >> 32) && addr >= (unsigned long)tbl->buckets && addr < (unsigned long)(tbl->buckets + (u32)size))
+		if (!(size >> 32) && addr >= (unsigned long)table->buckets && addr < (unsigned long)(table->buckets + (u32)size))
 			return true;
-		if (!load_word((unsigned long)&tbl->future_tbl, &table))
-			return false;
 	}
 	return false;
 }

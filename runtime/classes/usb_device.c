@@ -2,6 +2,7 @@
 /* Drivers of USB devices: their requests, and what they receive. */
 #include <linux/usb.h>
 
+#include "base/address.h"
 #include "border/custom.h"
 #include "report/report.h"
 #include "rights/memory.h"
@@ -11,7 +12,8 @@ static bool is_last(const struct urb *urb)
 {
 	unsigned long references;
 
-	return load_word((unsigned long)&urb->kref, &references) && (u32)references == 1;
+	return is_kernel_range((unsigned long)urb, sizeof(*urb)) && load_word((unsigned long)&urb->kref, &references) &&
+	       (u32)references == 1;
 }
 
 static void urb_lost(u32 domain, const struct urb *urb)
@@ -49,9 +51,9 @@ GUARDRAIL_CUSTOM(urb_dropped)
 GUARDRAIL_CUSTOM(urb_submitted)
 {
 	struct urb *urb = (struct urb *)object_of(action, call);
-	unsigned long function;
+	unsigned long function = (unsigned long)pointer_at(&urb->complete);
 
-	if (!urb || !load_word((unsigned long)&urb->complete, &function) || !function)
+	if (!function)
 		return 0;
 	if (!guardrail_check_call(action->domain, function))
 		guardrail_refuse(action, call, "function at", function, guardrail_held_at(function, action->domain), "icall");
