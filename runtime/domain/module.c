@@ -54,9 +54,9 @@ struct entered {
 /* The guarded modules that are loaded, the last first; changed under modules_lock, and read under it or RCU. */
 static LIST_HEAD(modules);
 /*
- * Protects modules, changes of kept, and changes of the policy. Taken in any context but NMI; nothing nests inside. guardrail_is_kept() reads
- * kept without it: what is kept stays. guardrail_code_at() reads both without it, since an NMI may ask, and
- * guardrail_find_import() reads modules without it, since calls by pointer ask.
+ * Protects modules, changes of kept, and changes of the policy. Taken in any context but NMI; nothing nests inside.
+ * Without it guardrail_is_kept() reads kept, since what is kept stays, and guardrail_code_at() both, since NMIs ask.
+ * Calls by pointer ask, so guardrail_find_import() reads modules without it.
  */
 static DEFINE_SPINLOCK(modules_lock);
 
