@@ -1,6 +1,7 @@
 //! Prints which share of a kernel's modules has a rule for each function that they call: `complete VMLINUZ MODULES`.
 //! MODULES is the folder of the modules. With `--blockers` it lists the functions without a rule, by how many modules
-//! each alone keeps from being complete. Written rows without an effect that the code contradicts are printed as well.
+//! each alone keeps from being complete; with `--lists` it lists them by module. Written rows without an effect that the
+//! code contradicts are printed as well.
 
 use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_learn::{Derived, Learned, coverage, idle};
@@ -24,8 +25,11 @@ fn find(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>> {
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
     let blockers = args.iter().any(|arg| arg == "--blockers");
-    args.retain(|arg| arg != "--blockers");
-    let [image, folder] = &args[..] else { return Err("complete VMLINUZ MODULES [--blockers]".into()) };
+    let lists = args.iter().any(|arg| arg == "--lists");
+    args.retain(|arg| !["--blockers", "--lists"].contains(&arg.as_str()));
+    let [image, folder] = &args[..] else {
+        return Err("complete VMLINUZ MODULES [--blockers] [--lists]".into());
+    };
     let start = Instant::now();
     let image = KernelImage::open(image.as_ref())?;
     let mut learned = Learned::new(&image);
@@ -55,6 +59,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         complete += usize::from(covered.is_complete());
         for (count, list) in imports.iter_mut().zip([&covered.written, &covered.derived, &covered.none]) {
             *count += list.len();
+        }
+        if lists && !covered.is_complete() {
+            println!("{}: without a rule for {}", module.name(), covered.none.join(" "));
         }
         for name in &covered.none {
             let entry = alone.entry(name.clone()).or_default();

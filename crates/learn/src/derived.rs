@@ -13,7 +13,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 /// The version of the deriver. Files of another version are derived anew.
-const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 /// How a file of derived rows begins.
 const HEAD: &str = "# guardrail-derived";
 

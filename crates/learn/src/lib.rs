@@ -20,7 +20,7 @@ mod types;
 mod unit;
 mod value;
 
-pub use derived::{Coverage, LearnError, Learned, coverage, idle, read};
+pub use derived::{Coverage, LearnError, Learned, VERSION, coverage, idle, read};
 pub use names::Names;
 pub use program::Program;
 pub use rows::Derived;
