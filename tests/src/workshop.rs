@@ -57,9 +57,20 @@ impl Workshop {
         table: Option<&str>,
         trusted: &[String],
     ) -> Result<Result<ModuleFile, RewriteError>, Failed> {
+        self.guarded_in(1, plan, table, trusted)
+    }
+
+    /// The same in any domain.
+    pub fn guarded_in(
+        &self,
+        domain: u8,
+        plan: &LoadPlan,
+        table: Option<&str>,
+        trusted: &[String],
+    ) -> Result<Result<ModuleFile, RewriteError>, Failed> {
         let driver = &plan.driver;
         let found = border(&self.isolation(plan, table)?, &Object::read(&driver.name, &driver.bytes)?);
-        self.rewritten(driver, found.interposition, trusted, 0)
+        self.rewritten(domain, driver, found.interposition, trusted, 0)
     }
 
     /// The module that a plan loads, guarded in domain 1, with a poor grade: one of its imports has no rule,
@@ -69,17 +80,18 @@ impl Workshop {
         let mut found = border(&self.isolation(plan, None)?, &Object::read(&driver.name, &driver.bytes)?);
         let callee = found.interposition.callable.values_mut().next().ok_or("it imports nothing")?;
         callee.ruled = false;
-        Ok(self.rewritten(driver, found.interposition, &[], 100)??)
+        Ok(self.rewritten(1, driver, found.interposition, &[], 100)??)
     }
 
     fn rewritten(
         &self,
+        domain: u8,
         driver: &ModuleFile,
         interposition: Interposition,
         trusted: &[String],
         threshold: u32,
     ) -> Result<Result<ModuleFile, RewriteError>, Failed> {
-        let mut checks = Checks::new(1)
+        let mut checks = Checks::new(domain)
             .guarded(&driver.name, &self.exports)
             .trusting(trusted.iter().cloned())
             .wanting(threshold)

@@ -19,6 +19,8 @@ use std::collections::BTreeSet;
 
 /// How many instructions back the search for a register's value looks.
 const BACK: usize = 200;
+/// Why code is refused that sets the direction flag.
+const FLAGS: &str = "it sets flags that the kernel's code relies on";
 /// Within how many instructions a function calls the tracer.
 const TRACED: usize = 3;
 
@@ -68,6 +70,21 @@ impl Sight<'_> {
         found
     }
 
+    /// An instruction that sets the direction flag, or all flags. The kernel's code expects string instructions to go
+    /// upwards: a call would write below its buffers. What was pushed right before sets nothing.
+    fn flags(&self, function: &Function, number: u32) -> Option<&'static str> {
+        let insn = &self.code.insns[number as usize];
+        let pushed = || {
+            number > function.insns.start
+                && self.code.insns[number as usize - 1].insn.mnemonic() == Mnemonic::Pushfq
+        };
+        match insn.insn.mnemonic() {
+            Mnemonic::Std | Mnemonic::Popf | Mnemonic::Popfd if !insn.fixed => Some(FLAGS),
+            Mnemonic::Popfq if !insn.fixed && !pushed() => Some(FLAGS),
+            _ => None,
+        }
+    }
+
     /// What an instruction does that a compiler's code does not; `None` for ordinary ones.
     fn doubt(&self, function: &Function, number: u32) -> Option<&'static str> {
         let insn = &self.code.insns[number as usize];
@@ -81,7 +98,7 @@ impl Sight<'_> {
                 return Some("it jumps by a table");
             }
         }
-        if let Some(why) = system(insn) {
+        if let Some(why) = system(insn).or_else(|| self.flags(function, number)) {
             return Some(why);
         }
         if self.compiled(function) {
@@ -253,6 +270,7 @@ fn system(insn: &Insn) -> Option<&'static str> {
         | Mnemonic::Sysretq
         | Mnemonic::Sysexit
         | Mnemonic::Sysexitq => Some("it returns to where no function of its own does"),
+        Mnemonic::Int | Mnemonic::Int1 => Some("it raises an interrupt, whose handler is the kernel's"),
         _ => None,
     }
 }
@@ -307,8 +325,17 @@ mod tests {
         ] {
             assert_doubt(code, sets);
         }
+        // int 0x20
+        let raises = Some("f (it raises an interrupt, whose handler is the kernel's, at +0x0)");
+        assert_doubt(&[0xcd, 0x20], raises);
         // lretq
         assert_doubt(&[0x48, 0xcb], Some("f (it returns to where no function of its own does, at +0x0)"));
+        // std; popfq
+        let flags = Some("f (it sets flags that the kernel's code relies on, at +0x0)");
+        assert_doubt(&[0xfd], flags);
+        assert_doubt(&[0x9d], flags);
+        // pushfq; popfq
+        assert_doubt(&[0x9c, 0x9d], None);
         // mov rax,cr3; rdmsr; sti
         assert_doubt(&[0x0f, 0x20, 0xd8, 0x0f, 0x32, 0xfb], None);
     }
