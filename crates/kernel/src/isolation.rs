@@ -228,11 +228,7 @@ impl<'a> Isolation<'a> {
         let plain = plain(name);
         let row = self.functions.get(name).or_else(|| self.functions.get(plain))?;
         let proto = self.proto(name).or_else(|| self.proto(plain));
-        let mut annotation = resolve::function(self, row, proto.as_ref()).0;
-        if proto.is_some_and(|proto| proto.variadic) {
-            annotation.after.clear();
-        }
-        Some(annotation)
+        Some(resolve::function(self, row, proto.as_ref()).0)
     }
 
     /// What any call of a function with arguments of these types does, even where no line covers the
@@ -265,9 +261,6 @@ impl<'a> Isolation<'a> {
             row.map_or_else(Annotation::default, |row| resolve::function(self, row, proto.as_ref()).0);
         if let Some(values) = self.inverses.get(plain).filter(|_| annotation.before.is_empty()) {
             annotation.before.push(resolve::undone(plain, *values, proto.as_ref()).into());
-        }
-        if proto.is_some_and(|proto| proto.variadic) {
-            annotation.after.clear();
         }
         annotation
     }
@@ -494,6 +487,10 @@ fn kinds<'a>(effect: &Clause<'a>) -> impl Iterator<Item = &'a str> + use<'a> {
     names.map(|name| name.split_once('.').map_or(name, |(kind, _)| kind))
 }
 
+/// Words of the stack that are passed on to a function with any number of arguments. Formats with more are very rare,
+/// and what stands there in their place are words of the caller's own stack.
+const VARIADIC_WORDS: u8 = 16;
+
 /// What functions that return a number with a sign return where they cannot be called (`-EIO`).
 const FAILED: i64 = -5;
 
@@ -531,7 +528,8 @@ fn shape(proto: &Proto) -> Shape {
         Type::Aggregate { size } => size.div_ceil(8).min(255) as u8,
         _ => 1,
     });
-    Shape { stack_words: words.fold(0, u8::saturating_add), variadic: proto.variadic, kinds: kinds_of(proto) }
+    let words = words.fold(if proto.variadic { VARIADIC_WORDS } else { 0 }, u8::saturating_add);
+    Shape { stack_words: words, variadic: proto.variadic, kinds: kinds_of(proto) }
 }
 
 /// The kinds of a prototype's parameters, as the runtime compares them; 0 where there are too many.

@@ -37,7 +37,7 @@ pub struct Wrapper {
     pub after: Vec<Step>,
     /// Words of arguments on the stack: those from the seventh on, and structs passed by value.
     pub stack_words: u8,
-    /// Whether it takes a variable number of arguments, so that it can have no actions after the call.
+    /// Whether it takes a variable number of arguments. `stack_words` are then as many as are passed on.
     pub variadic: bool,
 }
 

@@ -303,6 +303,21 @@ fn functions_of_init_have_thunks_that_go_with_it() {
 }
 
 #[test]
+fn functions_with_any_number_of_arguments_get_the_words_of_the_stack() {
+    let instead = Action::Instead { name: "it".into(), pointer: arg(0), size: arg(0) };
+    let after = Step::from(Action::Grant { pointer: Value::Result, size: Value::Const(8) });
+    let wrapper =
+        Wrapper { before: vec![instead.into()], after: vec![after], stack_words: 2, variadic: true };
+    let mut border = Interposition { default_entry: Entry::default(), ..Interposition::default() };
+    border.imports.insert("elsewhere".into(), wrapper);
+    let (object, _) = guarded(&module(), border).unwrap();
+    let thunk = listing(&object, object.section(CALLS).unwrap());
+    assert_eq!(thunk.matches("push").count(), 2);
+    // It has no vectors, on both ways to the function.
+    assert!(thunk.find("xor").unwrap() < thunk.find("push").unwrap());
+}
+
+#[test]
 fn what_cannot_be_done_is_refused() {
     let mut said = Vec::new();
     let mut refusal = |wrapper: Wrapper| {
@@ -312,10 +327,7 @@ fn what_cannot_be_done_is_refused() {
     };
     let grant = |pointer| Step::from(Action::Grant { pointer, size: Value::Const(8) });
     let before = |action| Wrapper { before: vec![action], ..Wrapper::default() };
-    refusal(Wrapper { after: vec![grant(Value::Result)], variadic: true, ..Wrapper::default() });
     refusal(Wrapper { after: vec![grant(Value::Result)], stack_words: 65, ..Wrapper::default() });
-    let instead = Action::Instead { name: "it".into(), pointer: arg(0), size: arg(0) };
-    refusal(Wrapper { before: vec![instead.into()], variadic: true, ..Wrapper::default() });
     refusal(before(grant(Value::Result)));
     refusal(before(grant(Value::Load(Box::new(Value::Result), 0, 8))));
     refusal(before(Step { when: When::ResultZero, action: Action::Exit }));

@@ -51,13 +51,6 @@ impl<'a> Thunks<'a> {
     /// Adds a thunk for calls to a function of the kernel.
     pub fn call(&mut self, import: usize, wrapper: &Wrapper) -> Result<()> {
         let name = self.object.symbols[import].name.clone();
-        let left_out = wrapper.before.iter().any(|step| matches!(step.action, Action::Instead { .. }));
-        if wrapper.variadic && (left_out || !wrapper.after.is_empty()) {
-            return refused(
-                name,
-                "it takes any number of arguments, so nothing can be done after it, or instead",
-            );
-        }
         if wrapper.stack_words > MAX_WORDS {
             return refused(name, "it has more arguments on the stack than are supported");
         }
