@@ -167,13 +167,19 @@ void guardrail_refuse(const struct guardrail_action *action, const struct guardr
 }
 EXPORT_SYMBOL_GPL(guardrail_refuse);
 
+/* Below where the call's arguments lie on the stack is the thunk's own frame, with what it has to do after the call. */
+static bool may_write_stack(const struct guardrail_call *call, unsigned long p, unsigned long n)
+{
+	return p >= (unsigned long)call->stack && guardrail_may_write_stack(p, n);
+}
+
 bool guardrail_require_write(const struct guardrail_action *action, const struct guardrail_call *call,
 			     unsigned long p, unsigned long n)
 {
 	unsigned long first = p;
 	char what[48];
 
-	if (!n || guardrail_may_write_stack(p, n))
+	if (!n || may_write_stack(call, p, n))
 		return true;
 	if (is_kernel_range(p, n)) {
 		first = guardrail_first_denied(action->domain, p, n);

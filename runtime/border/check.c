@@ -24,7 +24,7 @@ static __always_inline bool is_in_use(unsigned long addr, unsigned long n)
 
 bool guardrail_may_write_stack(unsigned long addr, unsigned long n)
 {
-	return guardrail_on_stack(addr, n) && !is_in_use(addr, n);
+	return guardrail_on_stack(addr, n) && !is_in_use(addr, n) && !guardrail_returns_by(addr, n);
 }
 
 static void check(unsigned long addr, unsigned long n, unsigned long domain, unsigned long ip)
@@ -75,7 +75,7 @@ void guardrail_write_slow(unsigned long addr, unsigned long size, unsigned long 
 	unsigned long at = addr % GUARDRAIL_SLOT;
 
 	this_cpu_inc(guardrail_slow_counts.write);
-	if (is_between(addr, size) && !is_in_use(addr, size)) {
+	if (is_between(addr, size) && !is_in_use(addr, size) && !guardrail_returns_by(addr, size)) {
 		this_cpu_inc(guardrail_slow_counts.stack);
 		populate(tag_of(addr), tag_of(addr));
 		return;

@@ -28,7 +28,7 @@ DECLARE_PER_CPU(struct guardrail_slow_counts, guardrail_slow_counts);
  * @n: Number of bytes.
  *
  * Context: Any but NMI.
- * Return: True where the code may use all of it, and the kernel uses no object there.
+ * Return: True where the code may use all of it, the kernel uses no object there, and no function returns by it.
  */
 bool guardrail_may_write_stack(unsigned long addr, unsigned long n);
 

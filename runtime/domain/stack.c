@@ -2,6 +2,7 @@
 /* The writable part of the current stack; domain/stack.h describes it. */
 #include <linux/ptrace.h>
 #include <linux/sched/task_stack.h>
+#include <asm/unwind.h>
 
 #include "base/symbols.h"
 #include "domain/entry.h"
@@ -37,4 +38,29 @@ bool guardrail_on_stack(unsigned long addr, unsigned long n)
 		return false;
 	limit = stack_limit(sp);
 	return addr + n <= limit;
+}
+
+static bool overlaps(unsigned long addr, unsigned long n, unsigned long begin, unsigned long size)
+{
+	return addr < begin + size && begin < addr + n;
+}
+
+/*
+ * Walks the stack as the kernel's own traces do, up to the frame that holds the range. Most stores go to the innermost
+ * frames, so that a few steps suffice. A walk that ends before, or that had to guess, decides nothing.
+ */
+bool guardrail_returns_by(unsigned long addr, unsigned long n)
+{
+	struct unwind_state state;
+
+	for (unwind_start(&state, current, NULL, NULL); !unwind_done(&state) && !unwind_error(&state); unwind_next_frame(&state)) {
+		/* A call has left the address that it returns to right below the frame. */
+		if (overlaps(addr, n, state.sp - sizeof(long), sizeof(long)))
+			return true;
+		if (state.regs && overlaps(addr, n, (unsigned long)state.regs, sizeof(*state.regs)))
+			return true;
+		if (addr + n <= state.sp)
+			return false;
+	}
+	return true;
 }

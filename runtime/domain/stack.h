@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The part of the current stack that guarded code may write. */
+/* The part of the current stack that guarded code may write, and the words there by which functions return. */
 #ifndef GUARDRAIL_DOMAIN_STACK_H
 #define GUARDRAIL_DOMAIN_STACK_H
 
@@ -14,5 +14,15 @@
  * Return: True where guarded code may use all of it.
  */
 bool guardrail_on_stack(unsigned long addr, unsigned long n);
+
+/**
+ * guardrail_returns_by() - Test for words of the current stack by which functions return.
+ * @addr: First byte of a range on the current stack.
+ * @n: Number of bytes.
+ *
+ * Context: Any but NMI.
+ * Return: True where the range has a return address or registers of an interrupted function, or where that is not known.
+ */
+bool guardrail_returns_by(unsigned long addr, unsigned long n);
 
 #endif /* GUARDRAIL_DOMAIN_STACK_H */

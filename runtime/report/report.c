@@ -17,6 +17,7 @@
 #include "domain/module.h"
 #include "domain/ops.h"
 #include "domain/policy.h"
+#include "domain/stack.h"
 #include "report/report.h"
 #include "rights/conflict.h"
 
@@ -138,9 +139,12 @@ static void print_target(unsigned long addr)
 	}
 	if (guardrail_stack_of(addr, &info)) {
 		const char *use = guardrail_any_frames() ? guardrail_frame_use(addr, 1) : NULL;
+		const char *what = "outside of the part in use by this code";
 
+		if (guardrail_on_stack(addr, 1))
+			what = guardrail_returns_by(addr, 1) ? "where functions keep what they return by" : "in the part in use by this code";
 		pr_err("target: the current stack of %s[%d], from %px to %px, %s%s\n", current->comm, task_pid_nr(current), info.begin, info.end,
-		       use ? "where the kernel has " : "outside of the part in use by this code", use ?: "");
+		       use ? "where the kernel has " : what, use ?: "");
 		return;
 	}
 	/* The name has an offset and a size behind it, which data does not have. */

@@ -110,7 +110,6 @@ static void allocation(void)
 	struct guardrail_action grant = ACTION(.when = GUARDRAIL_RESULT_VALID, .pointer = WORD(6), .size = WORD(0));
 	struct guardrail_action own = grant, disown = ACTION(.type = KIND, .pointer = WORD(0));
 	struct guardrail_action require = ACTION(.pointer = WORD(0), .size = WORD(2));
-	unsigned long here[2];
 
 	if (!EXPECT(p))
 		return;
@@ -131,9 +130,12 @@ static void allocation(void)
 	use.call.args[0] = 0;
 	use.call.args[2] = 8;
 	EXPECT(quiet(guardrail_do_require_write, require, &use));
-	use.call.args[0] = (unsigned long)here;
-	use.call.args[2] = sizeof(here);
+	use.call.args[0] = (unsigned long)use.stack;
+	use.call.args[2] = sizeof(use.stack);
 	EXPECT(quiet(guardrail_do_require_write, require, &use));
+	/* What the thunk of the call keeps there is not the caller's. */
+	use.call.args[0] -= 8;
+	EXPECT(!quiet(guardrail_do_require_write, require, &use));
 	/* By another function, in the middle, rightly, and twice. */
 	disown.type++;
 	EXPECT(!quiet(guardrail_do_disown, disown, &release));

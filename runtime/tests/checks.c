@@ -117,6 +117,28 @@ static noinline unsigned long stack_below(void)
 	return (unsigned long)__builtin_frame_address(0) - 1024;
 }
 
+/* Where the address lies that the function returns to which this is a variable of. */
+#define RETURNS_BY ((unsigned long)__builtin_frame_address(0) + 8)
+
+static noinline bool may_write_callers(unsigned long returns_by)
+{
+	return test_store(returns_by, 8, ONE);
+}
+
+/* Return addresses of this function and of its callers, by stores of all kinds that touch them. */
+static noinline void return_addresses(void)
+{
+	unsigned long here[4] = { 0 }, at = RETURNS_BY;
+
+	OPTIMIZER_HIDE_VAR(here[0]);
+	EXPECT(test_store((unsigned long)here, 8, ONE) && may_write_callers((unsigned long)&here[1]));
+	EXPECT(range_allowed((unsigned long)here, sizeof(here)));
+	EXPECT(!test_store(at, 8, ONE) && !test_store(at + 7, 1, ONE) && !test_store(at - 7, 8, ONE) && !test_store(at + 4, 8, ONE));
+	EXPECT(!may_write_callers(at));
+	EXPECT(!range_allowed((unsigned long)here, at + 1 - (unsigned long)here));
+	test_result("stores to return addresses", true);
+}
+
 static void stacks(void)
 {
 	static struct irq_work work;
@@ -192,6 +214,7 @@ void test_checks(void)
 	stores();
 	ranges();
 	stacks();
+	return_addresses();
 	calls();
 	report();
 }

@@ -42,6 +42,13 @@ static int find(u32 domain, unsigned long p, unsigned long n)
 	return guardrail_check_object(domain, p, 1);
 }
 
+/* A store by pointer to the caller's frame: the slow path of its check. */
+static int own_frame(u32 domain, unsigned long p, unsigned long n)
+{
+	guardrail_write_slow(p, 8, domain, _THIS_IP_);
+	return 0;
+}
+
 static void measure(const char *name, int (*call)(u32, unsigned long, unsigned long), unsigned long p, unsigned long n)
 {
 	u64 taken[RUNS];
@@ -62,7 +69,7 @@ static void measure(const char *name, int (*call)(u32, unsigned long, unsigned l
 void test_cost(void)
 {
 	static const unsigned long sizes[] = { 64, 1500 };
-	unsigned long p = (unsigned long)kzalloc(2048, GFP_KERNEL);
+	unsigned long p = (unsigned long)kzalloc(2048, GFP_KERNEL), here = 0;
 	int i;
 
 	if (!p || guardrail_prepare(p, 2048))
@@ -80,5 +87,6 @@ void test_cost(void)
 		measure("check_object", find, p, sizes[i]);
 		guardrail_revoke(ONE, p, sizes[i]);
 	}
+	measure("store to the stack", own_frame, (unsigned long)&here, sizeof(here));
 	kfree((void *)p);
 }
