@@ -38,6 +38,7 @@ static const struct guardrail_domain_ops domain_ops = {
 	.clear_dead = guardrail_clear_dead,
 	.entry_over = guardrail_entry_over,
 	.lock_kept = guardrail_report_lock,
+	.counts_kept = guardrail_report_counts,
 	.may_store = guardrail_may_store,
 	.thread_kept = guardrail_report_thread,
 	.object_kept = guardrail_report_frame,

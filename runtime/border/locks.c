@@ -6,6 +6,7 @@
 #include <linux/spinlock.h>
 
 #include "border/custom.h"
+#include "domain/counts.h"
 #include "domain/entry.h"
 #include "domain/locks.h"
 #include "domain/unwind.h"
@@ -90,13 +91,15 @@ WAITS(mutex, GUARDRAIL_MUTEX)
 WAITS(shared, GUARDRAIL_SHARED)
 WAITS(exclusive, GUARDRAIL_EXCLUSIVE)
 
-/* The entry is meant to return with its locks held: another one releases them. */
+/* The entry is meant to return with its locks held, or without those of another one, which goes on from there. */
 GUARDRAIL_CUSTOM(locks_stay)
 {
-	const struct guardrail_record *record = guardrail_innermost();
+	struct guardrail_record *record = guardrail_innermost();
 	struct guardrail_locks own;
 
-	if (record)
-		guardrail_locks_of(record, &own);
+	if (!record)
+		return 0;
+	guardrail_locks_of(record, &own);
+	guardrail_counts_stay(record);
 	return 0;
 }

@@ -12,6 +12,7 @@
 
 #include "base/limits.h"
 #include "base/pool.h"
+#include "domain/counts.h"
 #include "domain/entry.h"
 #include "domain/frames.h"
 #include "domain/module.h"
@@ -269,9 +270,13 @@ int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_
 void guardrail_leave(struct guardrail_record *record)
 {
 	struct note *note = record->task;
+	bool locked = false;
 
 	if (unlikely(note->locks.n))
-		guardrail_locks_left(record);
+		locked = guardrail_locks_left(record);
+	/* A lock that is left has been reported. */
+	if (unlikely(counts_differ(&record->saved)) && !locked)
+		guardrail_counts_left(record);
 	if (unlikely(guardrail_any_frames()))
 		guardrail_frames_left(record);
 	if (unlikely(note->thread.noted) && !record->previous && in_task())

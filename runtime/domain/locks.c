@@ -208,20 +208,24 @@ static void hand_on(const struct guardrail_record *record, struct guardrail_lock
 	local_irq_restore(flags);
 }
 
-void guardrail_locks_left(const struct guardrail_record *record)
+bool guardrail_locks_left(const struct guardrail_record *record)
 {
 	struct guardrail_locks own;
 	unsigned int i, n = 0;
+	bool any = false;
 
 	guardrail_locks_of(record, &own);
 	if (record->previous && record->previous->entry && record->previous->entry->domain == record->entry->domain) {
 		hand_on(record->previous, &own);
-		return;
+		return false;
 	}
-	for (i = 0; i < own.n; i++)
+	for (i = 0; i < own.n; i++) {
+		any |= own.lock[i].taken;
 		if (own.lock[i].taken && guardrail_domain_ops->lock_kept(&own.lock[i], names[own.lock[i].kind], record->entry))
 			own.lock[n++] = own.lock[i];
+	}
 	own.n = n;
 	if (n)
 		guardrail_locks_back(&own, record);
+	return any;
 }

@@ -107,7 +107,8 @@ bool guardrail_locks_back(const struct guardrail_locks *own, const struct guardr
  * violation.
  *
  * Context: That of the entry.
+ * Return: True where it has taken one.
  */
-void guardrail_locks_left(const struct guardrail_record *record);
+bool guardrail_locks_left(const struct guardrail_record *record);
 
 #endif /* GUARDRAIL_DOMAIN_LOCKS_H */

@@ -19,6 +19,8 @@ struct guardrail_noted;
  *	entries run in.
  * @thread_kept: The task's outermost entry returns, and inlined code has changed what the kernel keeps of its thread there.
  *	True where it is to be restored. In any context that entries run in.
+ * @counts_kept: An entry returns with other interrupts, preemption or RCU readers than it began with; the words say which. True
+ *	where they are to be restored. In any context that entries run in.
  * @may_store: A store that no right covers. True where its target is the domain's by what the kernel knows of it. In any
  *	context but NMI.
  * @object_kept: A function returns while the kernel uses the named object in its stack frame. May not return. In any
@@ -30,6 +32,7 @@ struct guardrail_domain_ops {
 	void (*entry_over)(const struct guardrail_record *record, bool ended);
 	bool (*lock_kept)(const struct guardrail_lock *lock, const char *kind, const struct guardrail_entry *entry);
 	bool (*thread_kept)(unsigned long field, const struct guardrail_entry *entry, unsigned long ip);
+	bool (*counts_kept)(const char *which, const struct guardrail_record *record);
 	bool (*may_store)(u32 domain, unsigned long addr, unsigned long n);
 	void (*object_kept)(const struct guardrail_noted *what, const char *name, u32 domain, unsigned long ip);
 };

@@ -82,6 +82,8 @@ void guardrail_put_back(const struct guardrail_saved *saved)
 #ifdef CONFIG_PREEMPT_RCU
 	while (current->rcu_read_lock_nesting > saved->rcu_nesting)
 		rcu_read_unlock();
+	while (current->rcu_read_lock_nesting < saved->rcu_nesting)
+		rcu_read_lock();
 #endif
 	while (current->pagefault_disabled > saved->pagefault_disabled)
 		pagefault_enable();

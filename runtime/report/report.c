@@ -307,6 +307,19 @@ bool guardrail_report_thread(unsigned long field, const struct guardrail_entry *
 	return report_left(&violation);
 }
 
+bool guardrail_report_counts(const char *which, const struct guardrail_record *record)
+{
+	const struct guardrail_entry *entry = record->entry;
+	char what[208];
+	struct guardrail_violation violation = {
+		.what = what, .addr = record->call.caller, .ip = record->saved.ip, .domain = entry->domain, .holds = "a changed state",
+		.needs = "that of before",
+	};
+
+	scnprintf(what, sizeof(what), "return from %s with %sto", entry->function, which);
+	return report_left(&violation);
+}
+
 void guardrail_report_frame(const struct guardrail_noted *noted, const char *name, u32 domain, unsigned long ip)
 {
 	char what[112];

@@ -66,6 +66,16 @@ bool guardrail_report_lock(const struct guardrail_lock *lock, const char *kind, 
 bool guardrail_report_thread(unsigned long field, const struct guardrail_entry *entry, unsigned long ip);
 
 /**
+ * guardrail_report_counts() - Report an entry that returns with other interrupts, preemption or RCU readers.
+ * @which: What differs, in words that end with a comma and a space.
+ * @record: Record of the entry.
+ *
+ * Context: That of the entry.
+ * Return: True where they are to be restored.
+ */
+bool guardrail_report_counts(const char *which, const struct guardrail_record *record);
+
+/**
  * guardrail_report_frame() - Report a function that returns while the kernel uses an object in its stack frame.
  * @noted: The object.
  * @name: Words for it.

@@ -75,6 +75,7 @@ void test_checks(void);
 void test_life(void);
 void test_actions(void);
 void test_entries(void);
+void test_counts(void);
 void test_frames(void);
 void test_races(void);
 void test_stuck(void);
