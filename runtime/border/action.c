@@ -173,6 +173,14 @@ static bool may_write_stack(const struct guardrail_call *call, unsigned long p, 
 	return p >= (unsigned long)call->stack && guardrail_may_write_stack(p, n);
 }
 
+bool guardrail_may_write(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long p, unsigned long n)
+{
+	u32 domain = action->domain;
+
+	return !n || may_write_stack(call, p, n) ||
+	       (is_kernel_range(p, n) && (guardrail_first_denied(domain, p, n) == p + n || guardrail_domain_ops->may_store(domain, p, n)));
+}
+
 bool guardrail_require_write(const struct guardrail_action *action, const struct guardrail_call *call,
 			     unsigned long p, unsigned long n)
 {

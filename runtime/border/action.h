@@ -148,6 +148,18 @@ static __always_inline bool usual_size(const struct guardrail_action *action, co
 }
 
 /**
+ * guardrail_may_write() - Test for memory that a domain may write, by right or on its part of the stack.
+ * @action: Action of the domain's call.
+ * @call: Its call registers.
+ * @p: First byte.
+ * @n: Number of bytes.
+ *
+ * Context: Any but NMI.
+ * Return: True where it may write all of it.
+ */
+bool guardrail_may_write(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long p, unsigned long n);
+
+/**
  * stop_dead() - Stop a thread of a dead domain before it calls the kernel.
  * @action: An action that requires something before a call.
  * @frame: Call registers.

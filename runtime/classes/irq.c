@@ -4,6 +4,7 @@
 
 #include "border/custom.h"
 #include "domain/interrupts.h"
+#include "domain/module.h"
 #include "report/report.h"
 
 static bool is_called_with(const struct irqaction *action, void *dev_id)
@@ -21,12 +22,35 @@ GUARDRAIL_CUSTOM(irq_taken)
 	return 0;
 }
 
+/**
+ * struct wanted - A handler that is looked for.
+ * @dev_id: Argument of the handler.
+ * @any: Any argument will do.
+ * @others: The kernel, or a driver that is not guarded, handles the interrupt.
+ */
+struct wanted {
+	void *dev_id;
+	bool any, others;
+};
+
+static bool is_guarded(const struct irqaction *action, void *data)
+{
+	struct wanted *wanted = data;
+	bool guarded = guardrail_is_guarded((unsigned long)action->handler) || guardrail_is_guarded((unsigned long)action->thread_fn);
+
+	wanted->others |= !guarded;
+	return guarded && (wanted->any || action->dev_id == wanted->dev_id);
+}
+
 /* An interrupt is about to be freed. */
 GUARDRAIL_CUSTOM(irq_given)
 {
 	unsigned long dev_id = object_of(action, call);
 	unsigned int irq = size_of(action, call);
+	struct wanted wanted = { .dev_id = (void *)dev_id };
 
+	if (!dev_id && !guardrail_find_action(irq, is_guarded, &wanted) && wanted.others)
+		guardrail_refuse(action, call, "release of an interrupt with", dev_id, "one of others", "requested interrupt");
 	if (!dev_id)
 		return 0;
 	if (guardrail_find_action(irq, is_called_with, (void *)dev_id))
@@ -34,5 +58,16 @@ GUARDRAIL_CUSTOM(irq_given)
 	else
 		guardrail_refuse(action, call, "release of an interrupt with", dev_id, guardrail_held_at(dev_id, action->domain),
 				 "requested interrupt");
+	return 0;
+}
+
+/* An interrupt is disabled or enabled: others may share it, but none handles it alone. */
+GUARDRAIL_CUSTOM(irq_used)
+{
+	unsigned int irq = size_of(action, call);
+	struct wanted wanted = { .any = true };
+
+	if (!guardrail_find_action(irq, is_guarded, &wanted) && wanted.others)
+		guardrail_refuse(action, call, "use of interrupt", irq, "one of others", "requested interrupt");
 	return 0;
 }

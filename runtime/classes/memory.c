@@ -5,12 +5,18 @@
 #include <linux/mm.h>
 #include <linux/pci.h>
 #include <linux/slab.h>
+#include <linux/vmalloc.h>
 
 #include "border/custom.h"
 #include "border/quota.h"
 #include "classes/memory.h"
+#include "report/report.h"
 #include "rights/fields.h"
 #include "rights/memory.h"
+#include "rights/object.h"
+
+/* No allocation of pages has so many. */
+#define ORDER_MOST 20
 
 /* Frees an allocation of one of several kinds: the value is their sum. */
 GUARDRAIL_CUSTOM(disown)
@@ -25,6 +31,31 @@ GUARDRAIL_CUSTOM(disown)
 		if (kinds & kind && guardrail_take(action->domain, p, kind))
 			return 0;
 	guardrail_refuse(action, call, "release of", p, "no allocation", "an allocation that begins there");
+	return 0;
+}
+
+/* An allocation of one of several kinds is about to be replaced, by a function that may fail. */
+GUARDRAIL_CUSTOM(owned)
+{
+	unsigned long p = object_of(action, call), kinds = size_of(action, call);
+	u32 kind;
+
+	if (ZERO_OR_NULL_PTR((void *)p))
+		return 0;
+	for (kind = 1; kind <= kinds && kind < KIND_OWN; kind <<= 1)
+		if (kinds & kind && guardrail_check_owner(action->domain, p, kind, NULL))
+			return 0;
+	guardrail_refuse(action, call, "release of memory at", p, guardrail_held_at(p, action->domain), "owner");
+	return 0;
+}
+
+/* An allocation of pages is about to be freed: the value is the order. */
+GUARDRAIL_CUSTOM(order_owned)
+{
+	unsigned long p = object_of(action, call), order = size_of(action, call), size;
+
+	if (p && guardrail_check_owner(action->domain, p, GUARDRAIL_KIND_PAGE, &size) && (order > ORDER_MOST || PAGE_SIZE << order > size))
+		guardrail_refuse(action, call, "release of more memory than there is at", p, "owner of less", "owner");
 	return 0;
 }
 
@@ -98,14 +129,75 @@ GUARDRAIL_CUSTOM(pages_new)
 	return err;
 }
 
-/* __free_pages() and others: the driver does not use the pages any more, but others may. */
+/* True for a page that the domain has, and where it has 2^order pages if it has allocated them. */
+static bool has_page(u32 domain, struct page *page, unsigned long order)
+{
+	unsigned long size;
+
+	if ((unsigned long)page < VMEMMAP_START || !pfn_valid(page_to_pfn(page)))
+		return false;
+	if (guardrail_check_owner(domain, (unsigned long)page_address(page), KIND_PAGES, &size))
+		return order <= ORDER_MOST && PAGE_SIZE << order <= size;
+	return guardrail_check_write(domain, (unsigned long)&page->_refcount, sizeof(page->_refcount));
+}
+
+/*
+ * __free_pages() and others: the driver does not use the pages any more, but others may. The value is the order. A page
+ * without references, which __folio_put() gets, may have been another's: inlined code has dropped its last reference.
+ */
 GUARDRAIL_CUSTOM(pages_gone)
 {
 	struct page *page = (struct page *)object_of(action, call);
 
-	if (page)
-		guardrail_page_take(action->domain, page);
+	if (!page)
+		return 0;
+	if (!has_page(action->domain, page, size_of(action, call))) {
+		guardrail_refuse(action, call, "release of pages at", (unsigned long)page, "no such pages", "these");
+		return 0;
+	}
+	guardrail_page_take(action->domain, page);
 	return 0;
+}
+
+GUARDRAIL_CUSTOM(folio_gone)
+{
+	struct page *page = (struct page *)object_of(action, call);
+
+	if (!page)
+		return 0;
+	if ((unsigned long)page < VMEMMAP_START || !pfn_valid(page_to_pfn(page)) || page_ref_count(page)) {
+		guardrail_refuse(action, call, "release of pages at", (unsigned long)page, "pages in use", "some without references");
+		return 0;
+	}
+	guardrail_page_take(action->domain, page);
+	return 0;
+}
+
+/* True where the domain may write all of these pages, whose addresses the driver keeps. */
+static bool all_writable(u32 domain, const struct page *const *pages, unsigned long n)
+{
+	struct page *page;
+	unsigned long i;
+
+	for (i = 0; i < n; i++) {
+		page = pointer_at(&pages[i]);
+		if ((unsigned long)page < VMEMMAP_START || !pfn_valid(page_to_pfn(page)) ||
+		    !guardrail_check_write(domain, (unsigned long)page_address(page), PAGE_SIZE))
+			return false;
+	}
+	return true;
+}
+
+/* vmap(pages, number): the driver may write there if it may write to each of the pages. */
+GUARDRAIL_CUSTOM(vmapped)
+{
+	unsigned long p = object_of(action, call), size = (u32)call->args[1] * PAGE_SIZE;
+
+	if (!p)
+		return 0;
+	if (all_writable(action->domain, (const struct page *const *)call->args[0], (u32)call->args[1]))
+		return guardrail_give(action->domain, p, size, GUARDRAIL_KIND_VMALLOC);
+	return guardrail_own(action->domain, p, size, GUARDRAIL_KIND_VMALLOC);
 }
 
 GUARDRAIL_CUSTOM(percpu_new)

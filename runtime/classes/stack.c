@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Objects that a driver has on its stack, or may have: timers, entries of wait queues and lists, completions. */
+/* Objects that a driver has on its stack, or may have: timers, entries of wait queues and lists, completions, devices. */
 #include <linux/completion.h>
 #include <linux/wait.h>
 
@@ -18,6 +18,16 @@ GUARDRAIL_CUSTOM(timer_on_stack)
 
 	if (p)
 		guardrail_frame_note(NOTED(p, .kind = ON_TIMER));
+	return 0;
+}
+
+/* A character device on the stack is registered. */
+GUARDRAIL_CUSTOM(misc_on_stack)
+{
+	unsigned long p = object_of(action, call);
+
+	if (p)
+		guardrail_frame_note(NOTED(p, .kind = ON_MISC));
 	return 0;
 }
 

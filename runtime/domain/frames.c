@@ -7,6 +7,7 @@
  */
 #include <linux/hash.h>
 #include <linux/list.h>
+#include <linux/miscdevice.h>
 #include <linux/sched/task_stack.h>
 #include <linux/spinlock.h>
 #include <linux/timer.h>
@@ -21,6 +22,7 @@
 #include "domain/policy.h"
 #include "domain/stack.h"
 #include "rights/kinds.h"
+#include "rights/object.h"
 
 #define HASH_BITS 6
 #define RESERVE 32
@@ -47,6 +49,7 @@ static const struct {
 	[ON_TIMER] = { "an armed timer", sizeof(struct timer_list) },
 	[ON_WAIT] = { "an entry of a wait queue", sizeof(struct wait_queue_entry) },
 	[ON_LIST] = { "an entry of a list", sizeof(struct list_head) },
+	[ON_MISC] = { "a registered device", sizeof(struct miscdevice) },
 };
 
 /**
@@ -129,13 +132,13 @@ bool guardrail_frame_is_noted(unsigned long p, enum guardrail_on_stack kind)
 	return is;
 }
 
-/* The memory of a timer is plain stack again. */
+/* The memory of a timer or a device is plain stack again. */
 static void gone(const struct guardrail_noted *what)
 {
-	if (what->kind != ON_TIMER)
+	if (what->kind != ON_TIMER && what->kind != ON_MISC)
 		return;
-	guardrail_destroy_object(what->domain, what->p, GUARDRAIL_TYPE_TIMER);
-	guardrail_revoke(what->domain, what->p, sizeof(struct timer_list));
+	guardrail_destroy_object(what->domain, what->p, what->kind == ON_TIMER ? GUARDRAIL_TYPE_TIMER : GUARDRAIL_TYPE_MISCDEVICE);
+	guardrail_revoke(what->domain, what->p, kinds[what->kind].size);
 }
 
 void guardrail_frame_forget(unsigned long p, enum guardrail_on_stack kind)
@@ -239,6 +242,9 @@ static bool is_in_use(const struct guardrail_noted *what, unsigned long from, un
 	case ON_LIST:
 		return find_neighbours((struct list_head *)what->p, &what->between, &found) &&
 		       (stays(what->domain, found.next, from, to) || stays(what->domain, found.prev, from, to));
+	case ON_MISC:
+		/* It is in its first state while it is not registered. */
+		return guardrail_object_state(what->domain, what->p, GUARDRAIL_TYPE_MISCDEVICE) > 0;
 	}
 	return false;
 }
@@ -265,6 +271,9 @@ static void take_back(const struct guardrail_noted *what)
 	case ON_LIST:
 		if (find_neighbours((struct list_head *)what->p, &what->between, &found))
 			__list_del(found.prev, found.next);
+		break;
+	case ON_MISC:
+		misc_deregister((struct miscdevice *)what->p);
 		break;
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Objects on a driver's stack that the kernel uses: queued work, armed timers, entries of wait
- * queues and of lists. Each is noted when the driver passes it to the kernel.
+ * queues and of lists, registered devices. Each is noted when the driver passes it to the kernel.
  */
 #ifndef GUARDRAIL_DOMAIN_FRAMES_H
 #define GUARDRAIL_DOMAIN_FRAMES_H
@@ -17,8 +17,9 @@
  * @ON_TIMER: A timer.
  * @ON_WAIT: An entry of a wait queue.
  * @ON_LIST: An entry of a list.
+ * @ON_MISC: A registered character device.
  */
-enum guardrail_on_stack { ON_WORK, ON_TIMER, ON_WAIT, ON_LIST };
+enum guardrail_on_stack { ON_WORK, ON_TIMER, ON_WAIT, ON_LIST, ON_MISC };
 
 /**
  * struct guardrail_noted - An object on a stack that the kernel was given.

@@ -48,6 +48,19 @@ static bool is_same(const struct guardrail_registration *a, const struct guardra
 	return true;
 }
 
+bool guardrail_registration_is_made(const struct guardrail_registration *made)
+{
+	const struct guardrail_registration *one;
+	unsigned long flags;
+	bool is = false;
+
+	raw_spin_lock_irqsave(&lock, flags);
+	list_for_each_entry(one, &registrations, list)
+		is |= is_same(one, made, ~0UL);
+	raw_spin_unlock_irqrestore(&lock, flags);
+	return is;
+}
+
 static void move(struct guardrail_registration *registration, struct list_head *gone)
 {
 	lockdep_assert_held(&lock);

@@ -40,6 +40,15 @@ struct guardrail_registration {
 void guardrail_registration_note(const struct guardrail_registration *made);
 
 /**
+ * guardrail_registration_is_made() - Test for a registration that is noted.
+ * @made: Domain, function that undoes it, and all arguments.
+ *
+ * Context: Any but NMI.
+ * Return: True where the domain has it.
+ */
+bool guardrail_registration_is_made(const struct guardrail_registration *made);
+
+/**
  * guardrail_registration_forget() - Forget the latest registration that a call has undone.
  * @undone: Domain, function that undoes it, and arguments.
  * @counts: Which arguments must be the same, a bit each.

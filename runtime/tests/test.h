@@ -76,6 +76,7 @@ void test_life(void);
 void test_actions(void);
 void test_entries(void);
 void test_counts(void);
+void test_text(void);
 void test_frames(void);
 void test_races(void);
 void test_stuck(void);

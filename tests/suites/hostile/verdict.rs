@@ -10,6 +10,8 @@ pub enum End {
     Stopped,
     /// A fault of the processor or a loop, ended without harm.
     Ended,
+    /// What it called did nothing, and said so.
+    Refused,
     /// It returned, and nothing was reported or changed.
     Returned,
     /// Something of the kernel's was changed: what.
@@ -47,6 +49,7 @@ impl Verdict {
             (harm, ..) if !harm.is_empty() => End::Harm(harm.to_owned()),
             (_, "stuck", _) => End::Stuck,
             _ if warned => End::Warned,
+            (_, "0", "0") if has(&["the attempt was refused"]) => End::Refused,
             (_, "0", "0") if class != "limits" || !contained => End::Returned,
             (_, _, "0") if contained => End::Ended,
             (_, _, "0") => End::Returned,
@@ -57,7 +60,8 @@ impl Verdict {
 
     /// True where the attempt had no success. Races may find nothing to win.
     pub fn is_stopped(&self) -> bool {
-        matches!(self.end, End::Stopped | End::Ended) || self.class == "races" && self.end == End::Returned
+        matches!(self.end, End::Stopped | End::Ended | End::Refused)
+            || self.class == "races" && self.end == End::Returned
     }
 
     /// True where the kernel did not survive it, or says that something is wrong.

@@ -10,6 +10,8 @@ const LEND: &str = "lend";
 const LENT: &str = "lend_end";
 /// The runtime's function that disowns memory of one of several kinds.
 const DISOWN: &str = "disown";
+/// The runtime's function that wants memory to be owned.
+const OWNED: &str = "owned";
 /// The size of a write whose length is not known.
 const BYTE: i64 = 1;
 /// Bytes of a page.
@@ -180,11 +182,13 @@ fn numbers(proto: Option<&Proto>) -> Vec<u8> {
 fn disown(pointer: Value, kinds: &[u32]) -> Action {
     match kinds {
         [kind] => Action::Disown { pointer, kind: *kind },
-        kinds => {
-            let mask = kinds.iter().fold(0, |mask, kind| mask | i64::from(*kind));
-            Action::Custom { name: DISOWN.to_owned(), pointer, size: Value::Const(mask) }
-        }
+        kinds => Action::Custom { name: DISOWN.to_owned(), pointer, size: Value::Const(mask(kinds)) },
     }
+}
+
+/// Kinds as one value.
+fn mask(kinds: &[u32]) -> i64 {
+    kinds.iter().fold(0, |mask, kind| mask | i64::from(*kind))
 }
 
 impl Resolver<'_> {
@@ -296,8 +300,15 @@ impl Resolver<'_> {
         if let Some(old) = effect.option("realloc") {
             // The old block is disowned where there is a new one. If the block stayed in its place, its
             // content is the new one's.
-            let old = self.value(old)?;
-            let action = disown(old, &self.all_kinds());
+            let (old, kinds) = (self.value(old)?, self.all_kinds());
+            // The function frees the old block at once, so whose it is has to be known before.
+            let wanted = Action::Custom {
+                name: OWNED.to_owned(),
+                pointer: old.clone(),
+                size: Value::Const(mask(&kinds)),
+            };
+            self.annotation.before.push(wanted.into());
+            let action = disown(old, &kinds);
             self.annotation.after.push(Step { when: When::ResultValid, action });
         }
         let grant = Action::Grant { pointer: Value::Result, size: size.clone() };
