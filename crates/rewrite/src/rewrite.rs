@@ -100,7 +100,7 @@ fn patches(
     for pass in passes {
         for function in &code.functions {
             for (number, patch) in pass.function(&FunctionView { object, code, function, flow })? {
-                if code.insns.get(number as usize).is_none_or(|insn| insn.fixed) {
+                if code.insns.get(number as usize).is_none_or(|insn| insn.fixed && !insn.first) {
                     let place = format!("instruction {number} of {}", object.sections[code.section].name);
                     return refused(place, format!("the pass {} may not patch it", pass.name()));
                 }

@@ -28,6 +28,9 @@ pub struct Insn {
     /// Whether nothing may stand in front of it and its bytes stay as they are.
     /// The kernel writes over such instructions, or the processor wants them where a function begins.
     pub fixed: bool,
+    /// Whether it is the first of the instructions that the kernel writes over at once: something may stand in
+    /// front of all of these.
+    pub first: bool,
 }
 
 impl Insn {
@@ -154,6 +157,7 @@ impl Code {
                     let place = format!("{}+{:#x}", section.name, insn.at);
                     return refused(place, "the kernel would patch a part of this instruction");
                 }
+                insn.first = u64::from(insn.at) == range.start && (!insn.fixed || insn.first);
                 insn.fixed = true;
             }
         }
@@ -249,7 +253,15 @@ fn sweep(section: &Section, range: Range<usize>, insns: &mut Vec<Insn>) -> Resul
         let fixed = insn.code() == Opcode::Endbr64;
         let offsets = decoder.get_constant_offsets(&insn);
         let displacement = offsets.has_displacement().then_some(offsets.displacement_offset() as u8);
-        insns.push(Insn { at: insn.ip() as u32, insn, relocs: 0..0, displacement, target: None, fixed });
+        insns.push(Insn {
+            at: insn.ip() as u32,
+            insn,
+            relocs: 0..0,
+            displacement,
+            target: None,
+            fixed,
+            first: false,
+        });
     }
     Ok(())
 }

@@ -54,7 +54,7 @@ pub trait Pass {
     }
 
     /// Patches of a function, by number of their instruction in the section. Instructions that the kernel
-    /// patches (`Insn::fixed`) can have none.
+    /// patches (`Insn::fixed`) can have none, except in front of all that it patches at once.
     fn function(&mut self, view: &FunctionView<'_>) -> Result<Vec<(u32, Patch)>>;
 
     /// Runs when all functions have been looked at, and before anything moves: adds what patches have asked

@@ -28,6 +28,8 @@ pub enum Access {
     Store(Operand, u32),
     /// A store of so many bytes that the kernel expects to fault: it may go to user memory.
     User(Operand, u32),
+    /// A store from RDI on, of as many bytes as a register holds, that may go to user memory.
+    UserRange(Register),
     /// A store to a bit, counted from the operand. A register of so many bytes holds its number.
     Bit(Operand, Register, u32),
     /// A store of RCX times 1, 2, 4 or 8 bytes from RDI on; the number is the power of two.
@@ -93,6 +95,9 @@ pub fn access(view: &FunctionView<'_>, number: u32, insn: &Insn, info: &Instruct
         |why: &str| refused(format!("{}+{:#x}", section.name, insn.at), format!("`{decoded}` {why}"));
     if let Some(call) = call(view, insn, section)? {
         return Ok(call);
+    }
+    if let Some(access) = by_helper(view, insn, section) {
+        return Ok(access);
     }
     let written: Vec<UsedMemory> =
         info.used_memory().iter().filter(|memory| writes(memory.access())).copied().collect();
@@ -184,6 +189,31 @@ fn call(view: &FunctionView<'_>, insn: &Insn, section: &Section) -> Result<Optio
         return refused(place, "it jumps to an address on a condition, which is not checked so far");
     }
     Ok(source.map(Access::Call))
+}
+
+/// A store by a helper in assembly that inlined code calls, or by what the kernel puts in place of it.
+/// It may go to user memory, and nothing else has looked at the address.
+fn by_helper(view: &FunctionView<'_>, insn: &Insn, section: &Section) -> Option<Access> {
+    let decoded = &insn.insn;
+    if insn.fixed && !insn.first {
+        return None;
+    }
+    if insn.fixed && decoded.is_string_instruction() && decoded.has_rep_prefix() {
+        let bytes = matches!(decoded.mnemonic(), Mnemonic::Movsb | Mnemonic::Stosb);
+        return bytes.then_some(Access::UserRange(Register::RCX));
+    }
+    if decoded.flow_control() != FlowControl::Call {
+        return None;
+    }
+    let name = insn.names(view.object, section);
+    if let Some(size) = name.strip_prefix("__put_user_nocheck_") {
+        return Some(Access::User(Operand::at(Register::RCX), size.parse().ok()?));
+    }
+    if name.starts_with("copy_user_") {
+        return Some(Access::UserRange(Register::RDX));
+    }
+    let counted = name.starts_with("rep_") || name.starts_with("clear_user_");
+    counted.then_some(Access::UserRange(Register::RCX))
 }
 
 /// The PadLock engines of VIA's processors write to RDI: as many blocks as RCX says, a digest, or a random

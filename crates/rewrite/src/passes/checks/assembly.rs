@@ -14,6 +14,7 @@ use crate::engine::code::{Code, Function, Insn, writes};
 use crate::engine::object::Object;
 use crate::engine::tables::{TRACER, thunk_register};
 use crate::error::Doubt;
+use crate::passes::checks::depth;
 use iced_x86::{FlowControl, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use std::collections::BTreeSet;
 
@@ -21,6 +22,8 @@ use std::collections::BTreeSet;
 const BACK: usize = 200;
 /// Why code is refused that sets the direction flag.
 const FLAGS: &str = "it sets flags that the kernel's code relies on";
+/// Why a function is refused that returns elsewhere than to its caller.
+const PUSHED: &str = "it returns to an address that it pushed";
 /// Within how many instructions a function calls the tracer.
 const TRACED: usize = 3;
 
@@ -49,6 +52,7 @@ impl Sight<'_> {
         for function in &self.code.functions {
             let first =
                 function.insns.clone().find_map(|number| Some((number, self.doubt(function, number)?)));
+            let first = first.or_else(|| Some((depth::pushed(self.code, function)?, PUSHED)));
             if let Some((number, why)) = first {
                 let symbol = &self.object.symbols[function.symbol];
                 let offset = u64::from(self.code.insns[number as usize].at).saturating_sub(symbol.value);
@@ -101,6 +105,13 @@ impl Sight<'_> {
         if let Some(why) = system(insn).or_else(|| self.flags(function, number)) {
             return Some(why);
         }
+        let sets_stack = decoded.op_count() > 0
+            && decoded.op0_kind() == OpKind::Register
+            && decoded.op0_register() == Register::RSP
+            && matches!(decoded.mnemonic(), Mnemonic::Mov | Mnemonic::Lea | Mnemonic::Pop | Mnemonic::Xchg);
+        if sets_stack && !self.own_stack(function, number) {
+            return Some("it takes its stack from elsewhere");
+        }
         if self.compiled(function) {
             return None;
         }
@@ -119,11 +130,7 @@ impl Sight<'_> {
         {
             return Some("it keeps data below the stack pointer");
         }
-        let sets_stack = decoded.op_count() > 0
-            && decoded.op0_kind() == OpKind::Register
-            && decoded.op0_register() == Register::RSP
-            && matches!(decoded.mnemonic(), Mnemonic::Mov | Mnemonic::Lea | Mnemonic::Pop | Mnemonic::Xchg);
-        (sets_stack && !self.own_stack(function, number)).then_some("it takes its stack from elsewhere")
+        None
     }
 
     /// Whether the kernel's compiler made the function: the kernel can trace it, or it is a part of such a

@@ -62,6 +62,22 @@ impl Builder<'_> {
         self.check(source, Test::User, &[write(source, size, self.asks.site)])
     }
 
+    /// Checks a store from RDI on that may go to user memory, of as many bytes as a register holds.
+    pub fn user_range(&mut self, bytes: Register) -> Result<Built> {
+        // Inline assembly needs no flags, and changes them.
+        let site = self.asks.site;
+        let test = Instruction::with2(Code::Test_rm64_r64, Register::RDI, Register::RDI);
+        let saved: &[Register] = if bytes == Register::RCX { &[] } else { &[Register::RCX] };
+        let mut out = self.asks.around(saved, false, |thunks, _| {
+            let count = plain(Instruction::with2(Code::Mov_r64_rm64, Register::RCX, bytes))?;
+            let ask = [thunks.call(Ask::Range(0))?, Op::Jump(NOTE.into(), Label::Site(site))];
+            Ok(saved.iter().map(|_| count.clone()).chain(ask).collect())
+        })?;
+        out.push(Op::Jump(JMP.into(), Label::Next));
+        let before = vec![plain(test)?, Op::Jump(JS.into(), Label::Out)];
+        Ok(Built { patch: Patch { before, out }, saved: !saved.is_empty(), flags: false })
+    }
+
     /// Checks a call by pointer. A function begins at a multiple of 8. The runtime may put another function
     /// into the register.
     pub fn call(&mut self, register: Register) -> Result<Built> {

@@ -36,6 +36,7 @@
 pub(crate) mod access;
 mod assembly;
 mod build;
+mod depth;
 mod frames;
 mod merge;
 #[cfg(test)]
@@ -342,7 +343,7 @@ impl Checks {
                 return Ok(None);
             }
             Access::Store(..) => &mut self.stores.odd,
-            Access::User(..) => &mut self.stores.user,
+            Access::User(..) | Access::UserRange(_) => &mut self.stores.user,
             Access::Bit(..) => &mut self.stores.bits,
             Access::Range(_) => &mut self.stores.strings,
             Access::PerCpu(..) => &mut self.stores.per_cpu,
@@ -356,6 +357,7 @@ impl Checks {
                 builder.asks.operand(operand, Operand::address, |register| Ask::Write(register, size))
             }
             Access::User(operand, size) => builder.user(operand, size),
+            Access::UserRange(bytes) => builder.user_range(bytes),
             Access::Bit(operand, index, width) => builder.bit(operand, index, width),
             Access::Range(shift) => builder.range(shift),
             Access::PerCpu(operand, size) => {
