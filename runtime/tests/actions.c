@@ -151,10 +151,7 @@ static void allocation(void)
 	EXPECT(quiet(guardrail_do_disown, disown, &release));
 	make.call.result = -ENOMEM;
 	EXPECT(quiet(guardrail_do_grant, grant, &make) && quiet(guardrail_do_own, own, &make));
-	/*
-	 * After an allocation whose free was not seen, the next one at the address replaces its
-	 * owner.
-	 */
+	/* After an allocation whose free was not seen, the next one at the address replaces its owner. */
 	make.call.result = p;
 	EXPECT(quiet(guardrail_do_own, own, &make));
 	own.type++;
