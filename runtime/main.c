@@ -3,6 +3,7 @@
  * guardrail.ko: the runtime of guarded modules, loaded before them and unloaded after them. Only this file knows all
  * rooms: it starts and stops them, and connects lower rooms with the upper ones that they call.
  */
+#include "base/region.h"
 #include "base/symbols.h"
 #include "classes/classes.h"
 #include "debugfs.h"
@@ -15,6 +16,7 @@
 #include "rights/conflict.h"
 #include "rights/mask.h"
 #include "rights/object.h"
+#include "rights/received.h"
 #include "rights/table.h"
 #include "watch/fault.h"
 #include "watch/watchdog.h"
@@ -56,6 +58,9 @@ static int __init guardrail_init(void)
 	guardrail_domain_register(&domain_ops);
 	guardrail_classes_register();
 	err = guardrail_symbols_find();
+	if (err)
+		return err;
+	err = guardrail_region_init();
 	if (err)
 		return err;
 	err = guardrail_table_init();
@@ -114,6 +119,7 @@ static void __exit guardrail_exit(void)
 	guardrail_object_exit();
 	guardrail_conflict_exit();
 	guardrail_table_exit();
+	guardrail_received_exit();
 	guardrail_report_exit();
 }
 

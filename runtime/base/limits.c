@@ -20,6 +20,7 @@ static const char *const texts[GUARDRAIL_LIMITS] = {
 	[GUARDRAIL_LIMIT_FS_TYPES] = "a domain has too many types of file systems; the others do not stay without their driver",
 	[GUARDRAIL_LIMIT_SITES] = "too many places violated something; the others are counted together",
 	[GUARDRAIL_LIMIT_REGISTRATIONS] = "too many registrations are noted, or there is no memory; the others stay when their domain dies",
+	[GUARDRAIL_LIMIT_RECEIVED] = "a domain has received too many pointers; it may not pass back one that another replaced",
 	[GUARDRAIL_LIMIT_NMI] = "code of a guarded module was called in an NMI, which is refused or not checked",
 };
 

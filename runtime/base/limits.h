@@ -21,6 +21,7 @@
  * @GUARDRAIL_LIMIT_FS_TYPES: Types of file systems of a domain.
  * @GUARDRAIL_LIMIT_SITES: Places in the list of violations.
  * @GUARDRAIL_LIMIT_REGISTRATIONS: Notes of registrations.
+ * @GUARDRAIL_LIMIT_RECEIVED: Pointers that a domain has received.
  * @GUARDRAIL_LIMIT_NMI: What NMIs may do.
  * @GUARDRAIL_LIMITS: One more than the last.
  */
@@ -39,6 +40,7 @@ enum guardrail_limit {
 	GUARDRAIL_LIMIT_FS_TYPES,
 	GUARDRAIL_LIMIT_SITES,
 	GUARDRAIL_LIMIT_REGISTRATIONS,
+	GUARDRAIL_LIMIT_RECEIVED,
 	GUARDRAIL_LIMIT_NMI,
 	GUARDRAIL_LIMITS,
 };

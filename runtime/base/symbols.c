@@ -75,6 +75,18 @@ bool guardrail_is_function(unsigned long addr)
 	return guardrail_is_code(addr) && static_call(guardrail_symbol)(addr, &size, &offset) && !offset;
 }
 
+bool guardrail_symbol_range(unsigned long addr, unsigned long *start, unsigned long *end)
+{
+	unsigned long size, offset;
+
+	if (!static_call(guardrail_symbol)(addr, &size, &offset) || offset >= size)
+		return false;
+	*start = addr - offset;
+	/* Behind the code of a module, older kernels take the end of the code for that of the last symbol. */
+	*end = size > MODULES_LEN ? addr + 1 : *start + size;
+	return true;
+}
+
 unsigned long guardrail_find_symbol(const char *name)
 {
 	return static_call(guardrail_lookup)(name);

@@ -85,4 +85,26 @@ bool guardrail_is_code(unsigned long addr);
  */
 bool guardrail_is_function(unsigned long addr);
 
+/**
+ * guardrail_symbol_range() - Find the function or variable that has an address.
+ * @addr: The address.
+ * @start: Gets its begin.
+ * @end: Gets the begin of what follows; the byte behind @addr where that is not known.
+ *
+ * Context: Any.
+ * Return: False where no symbol of the kernel or a module lies there.
+ */
+bool guardrail_symbol_range(unsigned long addr, unsigned long *start, unsigned long *end);
+
+/**
+ * guardrail_is_image() - Test for an address in the area of the kernel's image and of modules.
+ * @addr: The address.
+ *
+ * Return: True where it lies there, whether there is memory or not.
+ */
+static inline bool guardrail_is_image(unsigned long addr)
+{
+	return addr >= __START_KERNEL_map && addr < MODULES_END;
+}
+
 #endif /* GUARDRAIL_BASE_SYMBOLS_H */

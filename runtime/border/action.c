@@ -513,6 +513,22 @@ int guardrail_do_require_call(const struct guardrail_action *action, struct guar
 }
 EXPORT_SYMBOL_GPL(guardrail_do_require_call);
 
+int guardrail_do_require_calls(const struct guardrail_action *action, struct guardrail_call *call)
+{
+	unsigned long p, function;
+	u32 i;
+
+	stop_dead(action, call);
+	if (!pointer_of(action, call, &p))
+		return 0;
+	for (i = 0; i < action->n_fields; i++)
+		if (load(p + action->fields[i].offset, 8, &function) && function && !guardrail_check_call(action->domain, function))
+			guardrail_refuse(action, call, "structure with a function at", function,
+					 guardrail_held_at(function, action->domain), "icall");
+	return 0;
+}
+EXPORT_SYMBOL_GPL(guardrail_do_require_calls);
+
 int guardrail_do_exit(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	if (guardrail_applies(action, call))

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What a domain may call by pointer: its own functions and those that it was granted, by tags; what its modules import,
- * through their thunks; and other functions of the kernel.
+ * What a domain may call by pointer. Its own functions and those that it was granted have tags. What its modules import is
+ * called through their thunks. The last are functions of the kernel that it can have come by (border/reach.c).
  */
 #include "base/address.h"
 #include "base/symbols.h"
 #include "border/target.h"
+#include "border/reach.h"
+#include "domain/imports.h"
 #include "domain/module.h"
 #include "rights/conflict.h"
 #include "rights/tag.h"
@@ -22,7 +24,7 @@ unsigned long guardrail_target(u32 domain, unsigned long p)
 	if (call)
 		return call;
 	/* Inlined code reads pointers to other functions of the kernel in the kernel's structures. */
-	return !guardrail_is_guarded(p) && guardrail_is_function(p) ? p : 0;
+	return !guardrail_is_guarded(p) && guardrail_is_function(p) && guardrail_reaches(domain, p) ? p : 0;
 }
 
 bool guardrail_check_call(u32 domain, unsigned long p)

@@ -19,6 +19,7 @@
 #include "domain/ops.h"
 #include "domain/thread.h"
 #include "domain/unwind.h"
+#include "rights/received.h"
 #include "rights/tag.h"
 
 #define CELL_BITS 8
@@ -230,6 +231,15 @@ static __always_inline bool is_refused(const struct guardrail_entry *entry)
 	return is_dead(entry->domain) || (static_branch_unlikely(&guardrail_keeps) && guardrail_is_kept(entry->domain, entry));
 }
 
+/* Notes the arguments that the domain may pass back. */
+static __always_inline void receive(const struct guardrail_entry *entry, const struct guardrail_record *record)
+{
+	unsigned long words = entry->kept;
+
+	for (; words; words &= words - 1)
+		guardrail_receive(entry->domain, ((const unsigned long *)&record->call)[__ffs(words)], GUARDRAIL_FROM_ENTRY);
+}
+
 /* Stores the state that is not in registers. */
 static void save(struct guardrail_saved *saved)
 {
@@ -254,8 +264,10 @@ int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_
 		return -EIO;
 	}
 	if (likely(!is_refused(entry) && push(record, entry->flags & GUARDRAIL_ENTRY_CALLERS_STACK))) {
-		if (likely(!is_refused(entry)))
+		if (likely(!is_refused(entry))) {
+			receive(entry, record);
 			return 0;
+		}
 		/* The domain was killed before this entry could be seen. */
 		pop(record);
 	} else if (!is_refused(entry)) {

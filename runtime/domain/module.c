@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/*
- * Guarded modules: the rights that each receives when it is loaded, and loses when it is unloaded.
- */
+/* Guarded modules: the rights that each receives when it is loaded, and loses when it is unloaded. */
 #include <linux/jump_label.h>
 #include <linux/kobject.h>
 #include <linux/list.h>
@@ -21,6 +19,7 @@
 #include "domain/ops.h"
 #include "domain/registrations.h"
 #include "rights/fields.h"
+#include "rights/received.h"
 #include "rights/references.h"
 #include "rights/skb.h"
 #include "rights/walk.h"
@@ -56,7 +55,7 @@ static LIST_HEAD(modules);
 /*
  * Protects modules, changes of kept, and changes of the policy. Taken in any context but NMI; nothing nests inside.
  * Without it guardrail_is_kept() reads kept, since what is kept stays, and guardrail_code_at() both, since NMIs ask.
- * Calls by pointer ask, so guardrail_find_import() reads modules without it.
+ * Calls by pointer ask, so guardrail_any_module() reads modules without it.
  */
 static DEFINE_SPINLOCK(modules_lock);
 
@@ -116,32 +115,31 @@ bool guardrail_is_guarded(unsigned long addr)
 	return guardrail_code_at(addr) != GUARDRAIL_CODE_OTHER;
 }
 
-static const struct guardrail_import *import_of(const struct guardrail_module *guarded, unsigned long p)
+bool guardrail_any_module(u32 domain, bool (*fits)(const struct guardrail_module *guarded, void *data), void *data)
 {
-	u64 i;
-
-	for (i = 0; i < guarded->n_imports; i++)
-		if (guarded->imports[i].function == p)
-			return &guarded->imports[i];
-	return NULL;
-}
-
-unsigned long guardrail_find_import(u32 domain, unsigned long p)
-{
-	const struct guardrail_import *import = NULL;
 	const struct entered *entered;
-	unsigned long call;
+	bool found = false;
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(entered, &modules, list) {
-		if (entered->guarded->domain == domain)
-			import = import_of(entered->guarded, p);
-		if (import)
+		found = entered->guarded->domain == domain && fits(entered->guarded, data);
+		if (found)
 			break;
 	}
-	call = import ? import->call : 0;
 	rcu_read_unlock();
-	return call;
+	return found;
+}
+
+bool guardrail_is_in_domain(u32 domain, unsigned long p)
+{
+	const struct entered *entered;
+	bool found = false;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(entered, &modules, list)
+		found |= entered->guarded->domain == domain && within_module(p, entered->module);
+	rcu_read_unlock();
+	return found;
 }
 
 int guardrail_change_policy(enum guardrail_policy wanted)
@@ -287,6 +285,7 @@ static void end_domain(const struct guardrail_module *guarded)
 	guardrail_revoke_all(guarded->domain);
 	guardrail_irqs_forget(guarded->domain);
 	guardrail_frames_forget(guarded->domain);
+	guardrail_received_clear(guarded->domain);
 }
 
 static int set_ranges(u32 domain, const struct guardrail_range *ranges, u64 n)
@@ -562,7 +561,7 @@ int guardrail_module_enter(const struct guardrail_module *guarded)
 		kfree(entered);
 		return err;
 	}
-	err = grant(guarded);
+	err = guardrail_received_prepare(guarded->domain) ?: grant(guarded);
 	if (err)
 		pr_err("%s was refused: no rights could be given to its data (error %d)\n", guarded->name, err);
 	else if (guarded->init)

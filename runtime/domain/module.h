@@ -69,14 +69,25 @@ enum guardrail_code guardrail_code_at(unsigned long addr);
 bool guardrail_is_guarded(unsigned long addr);
 
 /**
- * guardrail_find_import() - Find where calls of a function lead that a module of a domain imports.
+ * guardrail_any_module() - Ask of each module of a domain.
  * @domain: The domain.
- * @p: Address of the function.
+ * @fits: Says whether it is the one; must not sleep.
+ * @data: Passed to it.
  *
  * Context: Any.
- * Return: The address to call, or 0 where none of the domain's modules imports it.
+ * Return: True where one is.
  */
-unsigned long guardrail_find_import(u32 domain, unsigned long p);
+bool guardrail_any_module(u32 domain, bool (*fits)(const struct guardrail_module *guarded, void *data), void *data);
+
+/**
+ * guardrail_is_in_domain() - Test for an address in a module of a domain.
+ * @domain: The domain.
+ * @p: The address.
+ *
+ * Context: Any.
+ * Return: True where it lies in the code or data of one.
+ */
+bool guardrail_is_in_domain(u32 domain, unsigned long p);
 
 /**
  * guardrail_change_policy() - Set the policy, unless it refuses a loaded module.

@@ -49,7 +49,7 @@
 #ifndef GUARDRAIL_ABI_H
 #define GUARDRAIL_ABI_H
 
-#define GUARDRAIL_ABI 8
+#define GUARDRAIL_ABI 9
 #define GUARDRAIL_MAGIC 0x4c524447	/* "GDRL" */
 
 #define GUARDRAIL_SLOT_SHIFT 3
@@ -134,6 +134,7 @@ enum guardrail_action_kind {
 	GUARDRAIL_ACTION_DESTROY_OBJECT = 15,
 	GUARDRAIL_ACTION_REGISTERS = 16,
 	GUARDRAIL_ACTION_UNREGISTERS = 17,
+	GUARDRAIL_ACTION_REQUIRE_CALLS = 18,
 };
 
 /* For guardrail_action.when: when the action is performed. */
@@ -212,12 +213,12 @@ struct guardrail_range {
 };
 
 /*
- * A function of the kernel or of another module that a guarded module imports, whether it calls it or takes its address.
- * Pointers to it keep their values, which the kernel and modules compare. A call by pointer leads to @call.
+ * A function or variable of the kernel or of another module that a guarded module imports, whether it calls a function or
+ * takes its address. Pointers to it keep their values, which the kernel and modules compare. A call by pointer leads to @call.
  */
 struct guardrail_import {
-	unsigned long function;
-	unsigned long call;		/* the module's thunk for it, or the function itself if it has no actions */
+	unsigned long function;		/* or variable */
+	unsigned long call;		/* the module's thunk, or the function itself if it has no actions; 0 for a variable */
 	u32 proto;			/* GUARDRAIL_PROTO_… */
 	u32 reserved;
 };
@@ -461,6 +462,7 @@ int guardrail_do_move_object(const struct guardrail_action *action, struct guard
 int guardrail_do_destroy_object(const struct guardrail_action *action, struct guardrail_call *call);
 int guardrail_do_forget_object(const struct guardrail_action *action, struct guardrail_call *call);
 int guardrail_do_require_call(const struct guardrail_action *action, struct guardrail_call *call);
+int guardrail_do_require_calls(const struct guardrail_action *action, struct guardrail_call *call);
 int guardrail_do_exit(const struct guardrail_action *action, struct guardrail_call *call);
 /* The type of these two is the number of values; "from" has a bit for each that tells registrations apart. */
 int guardrail_do_registers(const struct guardrail_action *action, struct guardrail_call *call);
@@ -487,7 +489,8 @@ struct guardrail_entry {
 	u32 flags;			/* enum guardrail_entry_flags */
 	long dead;			/* what it returns if it is not called */
 	const char *function;		/* its name */
-	u64 callable;			/* words of the call that are pointers to functions, a bit each */
+	u32 pointers;			/* words of the call that are pointers to structures and functions, a bit each */
+	u32 kept;			/* those among them that the domain may pass back after the call */
 };
 
 /* The state at the start of an entry, so that it can be ended from within. guardrail_enter() stores the first ten in assembly. */

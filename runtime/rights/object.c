@@ -461,6 +461,18 @@ u32 guardrail_owner_noted(u32 domain, unsigned long p, u32 kind)
 	return what;
 }
 
+bool guardrail_owns_any(u32 domain, unsigned long p)
+{
+	unsigned int bucket = bucket_of(p);
+	unsigned long flags;
+	bool owns;
+
+	spin_lock_irqsave(lock_of(bucket), flags);
+	owns = find(p, domain, GUARDRAIL_OWNER);
+	spin_unlock_irqrestore(lock_of(bucket), flags);
+	return owns;
+}
+
 void guardrail_forget_owner(u32 domain, unsigned long p)
 {
 	take(p, domain, GUARDRAIL_OWNER, 0);

@@ -112,6 +112,16 @@ void guardrail_owner_note(u32 domain, unsigned long p, u32 kind, u32 what);
 u32 guardrail_owner_noted(u32 domain, unsigned long p, u32 kind);
 
 /**
+ * guardrail_owns_any() - Test for an owned allocation of any kind.
+ * @domain: Domain that may own it.
+ * @p: Begin of the allocation.
+ *
+ * Context: Any but NMI.
+ * Return: True where the domain owns it.
+ */
+bool guardrail_owns_any(u32 domain, unsigned long p);
+
+/**
  * guardrail_forget_owner() - Disown an allocation of any kind.
  * @domain: Domain that may own it.
  * @p: Begin of the allocation.

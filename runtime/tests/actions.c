@@ -472,7 +472,10 @@ static void calls(void)
 	static unsigned long data;
 	struct long_call call = { .call = { .args = { (unsigned long)_printk, (unsigned long)&data } } };
 
+	EXPECT(!quiet(guardrail_do_require_call, ACTION(.pointer = WORD(0)), &call));
+	EXPECT(!guardrail_grant_call(ONE, (unsigned long)_printk));
 	EXPECT(quiet(guardrail_do_require_call, ACTION(.pointer = WORD(0)), &call));
+	EXPECT(!guardrail_revoke(ONE, (unsigned long)_printk, 1));
 	EXPECT(!quiet(guardrail_do_require_call, ACTION(.pointer = WORD(1)), &call));
 	EXPECT(quiet(guardrail_do_require_call, ACTION(.pointer = WORD(2)), &call));
 	test_result("actions of functions that are handed on", true);

@@ -176,8 +176,10 @@ static void calls(void)
 {
 	static unsigned long data;
 
+	EXPECT(!guardrail_grant_call(ONE, (unsigned long)plain_function));
 	EXPECT(call_allowed((unsigned long)plain_function) && !call_allowed((unsigned long)plain_function + 1));
-	EXPECT(call_allowed((unsigned long)_printk) && !call_allowed((unsigned long)_printk + 4));
+	EXPECT(!guardrail_revoke(ONE, (unsigned long)plain_function, 1) && !call_allowed((unsigned long)plain_function));
+	EXPECT(!call_allowed((unsigned long)_printk) && !call_allowed((unsigned long)_printk + 4));
 	EXPECT(!call_allowed((unsigned long)&data) && !call_allowed(0) && !call_allowed(0x400000));
 	test_result("indirect calls", true);
 }

@@ -77,6 +77,7 @@ static int __init test_init(void)
 	if (!quick)
 		test_stuck();
 	test_races();
+	test_reach();
 	pr_info("1..%u\n", number);
 	pr_info("# %u failed\n", n_failed);
 	return 0;

@@ -69,6 +69,11 @@ CUSTOM(shared_given);
 CUSTOM(shared_wanted);
 CUSTOM(exclusive_given);
 CUSTOM(exclusive_wanted);
+/* What they call where the module passes on, gets or gives up a pointer. */
+CUSTOM(require_ref);
+CUSTOM(require_kernels);
+CUSTOM(grant_ref);
+CUSTOM(revoke_ref);
 
 void test_rights(void);
 void test_checks(void);
@@ -79,6 +84,7 @@ void test_counts(void);
 void test_text(void);
 void test_frames(void);
 void test_races(void);
+void test_reach(void);
 void test_stuck(void);
 void test_cost(void);
 

@@ -159,9 +159,10 @@ fn refused() -> Result<(), Failed> {
             at = place + 9;
         }
     }
-    old[at] = b'9';
+    old[at] = if old[at] == b'1' { b'2' } else { b'1' };
+    let words = format!("interface {}", char::from(old[at]));
     fs::write(path("old.ko"), old)?;
-    refused("e1000", &["--runtime", &path("old.ko")], "interface 9");
+    refused("e1000", &["--runtime", &path("old.ko")], &words);
     let stock = Modules::of(&kernel(KERNEL)?)?.plan("e1000")?.driver.bytes;
     let name = b"\0.rodata.str1.1\0";
     let start = stock.windows(name.len()).position(|part| part == name).ok_or("no such section")?;

@@ -161,6 +161,13 @@ pub enum Action {
         /// The function.
         pointer: Value,
     },
+    /// The domain must have the right to call each of these functions by pointer, for the same reason.
+    RequireCalls {
+        /// The structure that holds them.
+        pointer: Value,
+        /// Its pointers to functions.
+        fields: Vec<Field>,
+    },
     /// The thread exits in this function: it leaves all entries into the domain.
     Exit,
     /// The domain has registered something with the kernel, which is undone if the domain dies.
@@ -217,6 +224,7 @@ impl Action {
             Action::DestroyObject { .. } => abi::ACTION_DESTROY_OBJECT,
             Action::ForgetObject { .. } => abi::ACTION_FORGET_OBJECT,
             Action::RequireCall { .. } => abi::ACTION_REQUIRE_CALL,
+            Action::RequireCalls { .. } => abi::ACTION_REQUIRE_CALLS,
             Action::Exit => abi::ACTION_EXIT,
             Action::Registers { .. } => abi::ACTION_REGISTERS,
             Action::Unregisters { .. } => abi::ACTION_UNREGISTERS,
@@ -240,6 +248,7 @@ impl Action {
             Action::DestroyObject { .. } => abi::symbol::DO_DESTROY_OBJECT,
             Action::ForgetObject { .. } => abi::symbol::DO_FORGET_OBJECT,
             Action::RequireCall { .. } => abi::symbol::DO_REQUIRE_CALL,
+            Action::RequireCalls { .. } => abi::symbol::DO_REQUIRE_CALLS,
             Action::Exit => abi::symbol::DO_EXIT,
             Action::Registers { .. } => abi::symbol::DO_REGISTERS,
             Action::Unregisters { .. } => abi::symbol::DO_UNREGISTERS,
@@ -266,6 +275,7 @@ impl Action {
             | Action::DestroyObject { pointer, .. }
             | Action::ForgetObject { pointer, .. }
             | Action::RequireCall { pointer }
+            | Action::RequireCalls { pointer, .. }
             | Action::Custom { pointer, .. }
             | Action::Instead { pointer, .. } => Some(pointer),
             Action::Registers { values, .. } | Action::Unregisters { values, .. } => values.first(),
@@ -336,6 +346,7 @@ impl Action {
         match self {
             Action::GrantFields { fields, .. }
             | Action::RevokeFields { fields, .. }
+            | Action::RequireCalls { fields, .. }
             | Action::CreateObject { fields, .. } => fields,
             _ => &[],
         }

@@ -1,6 +1,6 @@
 //! Generated from `runtime/include/guardrail_abi.h`; do not edit. `GUARDRAIL_ABI_WRITE=1 cargo test -p guardrail-abi` writes it anew.
 /// `GUARDRAIL_ABI`.
-pub const ABI: u32 = 8;
+pub const ABI: u32 = 9;
 /// `GUARDRAIL_MAGIC`: "GDRL".
 pub const MAGIC: u32 = 0x4c52_4447;
 /// `GUARDRAIL_SLOT_SHIFT`.
@@ -99,6 +99,8 @@ pub const ACTION_DESTROY_OBJECT: u8 = 15;
 pub const ACTION_REGISTERS: u8 = 16;
 /// `GUARDRAIL_ACTION_UNREGISTERS`.
 pub const ACTION_UNREGISTERS: u8 = 17;
+/// `GUARDRAIL_ACTION_REQUIRE_CALLS`.
+pub const ACTION_REQUIRE_CALLS: u8 = 18;
 /// `GUARDRAIL_ALWAYS`.
 pub const ALWAYS: u8 = 0;
 /// `GUARDRAIL_RESULT_VALID`: if the result is a pointer, neither NULL nor an error.
@@ -400,8 +402,10 @@ pub mod layout {
         pub const DEAD: usize = 8;
         /// Offset of `function`.
         pub const FUNCTION: usize = 16;
-        /// Offset of `callable`.
-        pub const CALLABLE: usize = 24;
+        /// Offset of `pointers`.
+        pub const POINTERS: usize = 24;
+        /// Offset of `kept`.
+        pub const KEPT: usize = 28;
     }
     /// `struct guardrail_saved`.
     pub mod saved {
@@ -589,6 +593,8 @@ pub mod symbol {
     pub const DO_FORGET_OBJECT: &str = "guardrail_do_forget_object";
     /// `guardrail_do_require_call`.
     pub const DO_REQUIRE_CALL: &str = "guardrail_do_require_call";
+    /// `guardrail_do_require_calls`.
+    pub const DO_REQUIRE_CALLS: &str = "guardrail_do_require_calls";
     /// `guardrail_do_exit`.
     pub const DO_EXIT: &str = "guardrail_do_exit";
     /// `guardrail_do_registers`.
@@ -674,6 +680,7 @@ pub const IN_C: &[(&str, u64)] = &[
     ("GUARDRAIL_ACTION_DESTROY_OBJECT", ACTION_DESTROY_OBJECT as u64),
     ("GUARDRAIL_ACTION_REGISTERS", ACTION_REGISTERS as u64),
     ("GUARDRAIL_ACTION_UNREGISTERS", ACTION_UNREGISTERS as u64),
+    ("GUARDRAIL_ACTION_REQUIRE_CALLS", ACTION_REQUIRE_CALLS as u64),
     ("GUARDRAIL_ALWAYS", ALWAYS as u64),
     ("GUARDRAIL_RESULT_VALID", RESULT_VALID as u64),
     ("GUARDRAIL_RESULT_ZERO", RESULT_ZERO as u64),
@@ -868,8 +875,10 @@ pub const IN_C: &[(&str, u64)] = &[
     ("sizeof(((struct guardrail_entry *)0)->dead)", 8),
     ("offsetof(struct guardrail_entry, function)", layout::entry::FUNCTION as u64),
     ("sizeof(((struct guardrail_entry *)0)->function)", 8),
-    ("offsetof(struct guardrail_entry, callable)", layout::entry::CALLABLE as u64),
-    ("sizeof(((struct guardrail_entry *)0)->callable)", 8),
+    ("offsetof(struct guardrail_entry, pointers)", layout::entry::POINTERS as u64),
+    ("sizeof(((struct guardrail_entry *)0)->pointers)", 4),
+    ("offsetof(struct guardrail_entry, kept)", layout::entry::KEPT as u64),
+    ("sizeof(((struct guardrail_entry *)0)->kept)", 4),
     ("sizeof(struct guardrail_saved)", layout::saved::BYTES as u64),
     ("offsetof(struct guardrail_saved, rbx)", layout::saved::RBX as u64),
     ("sizeof(((struct guardrail_saved *)0)->rbx)", 8),

@@ -16,7 +16,7 @@ pub struct Data<'a> {
 }
 
 /// Names of the runtime's functions by the number of their action.
-const ACTIONS: [(u8, &str); 16] = [
+const ACTIONS: [(u8, &str); 17] = [
     (abi::ACTION_GRANT, symbol::DO_GRANT),
     (abi::ACTION_REVOKE, symbol::DO_REVOKE),
     (abi::ACTION_REQUIRE_WRITE, symbol::DO_REQUIRE_WRITE),
@@ -29,6 +29,7 @@ const ACTIONS: [(u8, &str); 16] = [
     (abi::ACTION_MOVE_OBJECT, symbol::DO_MOVE_OBJECT),
     (abi::ACTION_FORGET_OBJECT, symbol::DO_FORGET_OBJECT),
     (abi::ACTION_REQUIRE_CALL, symbol::DO_REQUIRE_CALL),
+    (abi::ACTION_REQUIRE_CALLS, symbol::DO_REQUIRE_CALLS),
     (abi::ACTION_EXIT, symbol::DO_EXIT),
     (abi::ACTION_DESTROY_OBJECT, symbol::DO_DESTROY_OBJECT),
     (abi::ACTION_REGISTERS, symbol::DO_REGISTERS),

@@ -230,6 +230,17 @@ impl<'m> Module<'m> {
                 continue;
             };
             let call = named(row + import::CALL);
+            if self.elf.import(function).starts_with(abi::PREFIX) {
+                faults.push("its description lets it use what is the runtime's".into());
+            }
+            // A variable cannot be called.
+            let at = row + import::CALL;
+            let none = |section: &crate::elf::Section| {
+                section.reloc_at(at as u64).is_none() && section.long(at) == 0
+            };
+            if self.section().is_some_and(none) {
+                continue;
+            }
             let good = match self.wrapped.get(&function) {
                 Some(thunk) => {
                     let (section, at) = self.graph.nodes[*thunk as usize].place;

@@ -2,6 +2,7 @@
 //! The sources are `rights.txt` and, for functions without a row there, the memory effects of `memory.txt`, of all
 //! classes. The types of one kernel and its modules resolve them.
 
+mod received;
 mod resolve;
 
 use guardrail_abi::{self as abi, Step};
@@ -64,6 +65,8 @@ pub struct Isolation<'a> {
     returned: BTreeMap<&'a str, Row<'a>>,
     results: BTreeMap<&'a str, Row<'a>>,
     undos: BTreeMap<&'a str, Row<'a>>,
+    /// Structures to which no pointer is remembered.
+    passing: BTreeSet<&'a str>,
     /// Functions that undo registrations, with the number of arguments that are noted.
     inverses: BTreeMap<&'a str, usize>,
     types: BTreeMap<&'a str, Vec<&'a str>>,
@@ -139,6 +142,7 @@ impl<'a> Isolation<'a> {
             returned: BTreeMap::new(),
             results: BTreeMap::new(),
             undos: BTreeMap::new(),
+            passing: BTreeSet::new(),
             inverses: BTreeMap::new(),
             types: BTreeMap::new(),
             states: BTreeMap::new(),
@@ -191,6 +195,10 @@ impl<'a> Isolation<'a> {
                     }
                     continue;
                 }
+                Head::Passing => {
+                    self.passing.insert(name);
+                    continue;
+                }
                 Head::Type => {
                     self.types.entry(name).or_default().extend(&row.params);
                     continue;
@@ -238,6 +246,7 @@ impl<'a> Isolation<'a> {
         let proto = self.proto(name).or_else(|| self.proto(plain(name)));
         let own = self.functions.get(name).or_else(|| self.functions.get(plain(name)));
         let raw = own.map_or_else(Vec::new, |row| resolve::raw(row, proto.as_ref()));
+        annotation.before.extend(received::called(proto.as_ref(), &raw));
         for param in proto.iter().flat_map(|proto| &proto.params) {
             let (Some(place), Some(structure)) = (param.register, structure_behind(&param.ty)) else {
                 continue;
@@ -246,7 +255,12 @@ impl<'a> Isolation<'a> {
                 continue;
             }
             if let Some(row) = self.handed.get(structure) {
-                annotation.before.extend(resolve::argument(self, row, place, structure, false).0.before);
+                let before = resolve::argument(self, row, place, structure, false).0.before;
+                // What is only read does no harm to others.
+                let read = matches!(&param.ty, Type::Ptr(pointee) if pointee.is_const);
+                annotation.before.extend(
+                    before.into_iter().filter(|step| !read || !resolve::requires_reference(&step.action)),
+                );
             }
         }
         annotation
@@ -276,8 +290,9 @@ impl<'a> Isolation<'a> {
     pub fn entry(&self, name: &str, members: &[Member]) -> Entry {
         let own = self.own_proto(name);
         let proto = own.or_else(|| members.iter().find_map(|member| self.member_proto(member)));
-        let callable = proto.as_ref().map(resolve::functions).unwrap_or_default();
-        let mut entry = Entry { shape: proto.as_ref().map(shape), callable, ..Entry::default() };
+        let (brought, kept) = proto.as_ref().map(|proto| self.brought(proto)).unwrap_or_default();
+        let mut entry =
+            Entry { shape: proto.as_ref().map(shape), pointers: brought, kept, ..Entry::default() };
         let mut fail = None;
         let mut known: BTreeSet<Member> =
             members.iter().filter(|member| self.entries.contains_key(member)).cloned().collect();
@@ -471,8 +486,10 @@ pub struct Entry {
     pub members: Vec<Member>,
     /// Arguments that point to memory that no row covers.
     pub unknown: Vec<u8>,
-    /// Arguments that are pointers to functions.
-    pub callable: Vec<u8>,
+    /// Arguments that are pointers to structures and functions.
+    pub pointers: Vec<u8>,
+    /// Those among them that may be passed back after the call.
+    pub kept: Vec<u8>,
 }
 
 /// The kinds of allocations and types of objects that an effect names.

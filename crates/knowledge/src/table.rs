@@ -75,6 +75,9 @@ pub enum Head {
     Handed,
     /// Structures to which the result of the driver's functions points.
     Returned,
+    /// Structures that exist for a short time only: a pointer to one may be passed to the kernel during the call that
+    /// brought it.
+    Passing,
     /// Types of results of the driver's functions by their names in source, or members `STRUCT.MEMBER` that hold such
     /// functions, with what they return where they cannot be called.
     Result,
@@ -87,11 +90,12 @@ pub enum Head {
 }
 
 /// The words that begin a row about something other than functions of the kernel.
-const HEADS: [(&str, Head); 8] = [
+const HEADS: [(&str, Head); 9] = [
     ("entry ", Head::Entry),
     ("argument ", Head::Argument),
     ("handed ", Head::Handed),
     ("returned ", Head::Returned),
+    ("passing ", Head::Passing),
     ("result ", Head::Result),
     ("undo ", Head::Undo),
     ("type ", Head::Type),

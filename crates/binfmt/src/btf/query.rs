@@ -39,6 +39,8 @@ pub struct Pointee {
     pub is_func: bool,
     /// Name of the struct or union; `None` if it is neither or has no name.
     pub struct_name: Option<String>,
+    /// Name of the struct or union that a pointer there leads to.
+    pub inner: Option<String>,
 }
 
 /// A parameter of a function.
@@ -351,6 +353,39 @@ impl Btf {
         None
     }
 
+    /// The offsets of pointers to functions in a structure and in the structures that lie in it.
+    pub fn function_slots(&self, structure: TypeId) -> Vec<u64> {
+        let mut slots = Vec::new();
+        let mut budget = 10_000;
+        self.add_function_slots(structure, 0, 0, &mut budget, &mut slots);
+        slots
+    }
+
+    fn add_function_slots(
+        &self,
+        id: TypeId,
+        base: u64,
+        depth: u32,
+        budget: &mut u32,
+        slots: &mut Vec<u64>,
+    ) -> Option<()> {
+        let t = self.raw(self.resolve(id)?).filter(|_| depth <= 16)?;
+        let pointed = |value| self.resolve(value).is_some_and(|id| self.is_function(id));
+        match t.kind {
+            Kind::Ptr if pointed(t.value) => slots.push(base),
+            Kind::Struct | Kind::Union => {
+                for member in t.extra.chunks_exact(12) {
+                    *budget = budget.checked_sub(1)?;
+                    let (ty, place) = (u32_at(member, 4)?, u32_at(member, 8)?);
+                    let bits = if t.flag { place & 0xff_ffff } else { place };
+                    self.add_function_slots(ty, base + u64::from(bits / 8), depth + 1, budget, slots);
+                }
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
     fn type_of(&self, id: TypeId) -> Type {
         let Some(id) = self.resolve(id) else { return Type::Other };
         let Some(t) = self.raw(id) else { return Type::Void };
@@ -387,6 +422,13 @@ impl Btf {
                     pointee.size = pointee.size.or_else(|| self.size_of(id));
                     if matches!(kind, Kind::Struct | Kind::Union | Kind::Fwd) && t.name != 0 {
                         pointee.struct_name = Some(self.name_of(t).to_owned());
+                    }
+                    if kind == Kind::Ptr {
+                        let inner = self.resolve(t.value).and_then(|id| self.raw(id));
+                        let inner = inner.filter(|t| {
+                            matches!(t.kind, Kind::Struct | Kind::Union | Kind::Fwd) && t.name != 0
+                        });
+                        pointee.inner = inner.map(|t| self.name_of(t).to_owned());
                     }
                     return pointee;
                 }

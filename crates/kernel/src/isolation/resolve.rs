@@ -12,6 +12,10 @@ const LENT: &str = "lend_end";
 const DISOWN: &str = "disown";
 /// The runtime's function that wants memory to be owned.
 const OWNED: &str = "owned";
+/// The runtime's functions that note a pointer, want one, and want one to what only the kernel has.
+pub(super) const GRANT_REF: &str = "grant_ref";
+const REQUIRE_REF: &str = "require_ref";
+const REQUIRE_KERNELS: &str = "require_kernels";
 /// The size of a write whose length is not known.
 const BYTE: i64 = 1;
 /// Bytes of a page.
@@ -136,11 +140,14 @@ pub(super) fn raw(row: &Row<'_>, proto: Option<&Proto>) -> Vec<u8> {
     names.filter_map(|name| Some(places.iter().find(|(known, _)| *known == name)?.1)).collect()
 }
 
-/// The arguments that are pointers to functions.
-pub(super) fn functions(proto: &Proto) -> Vec<u8> {
-    let params = numbers(Some(proto)).into_iter().zip(&proto.params);
-    let functions = params.filter(|(_, param)| matches!(&param.ty, Type::Ptr(pointee) if pointee.is_func));
-    functions.map(|(number, _)| number).collect()
+/// The action of a verb about references, whose name the runtime's function has.
+pub(super) fn reference(verb: &str, pointer: Value) -> Action {
+    Action::Custom { name: verb.to_owned(), pointer, size: Value::Const(0) }
+}
+
+/// Whether an action requires a reference.
+pub(super) fn requires_reference(action: &Action) -> bool {
+    matches!(action, Action::Custom { name, .. } if name == REQUIRE_REF || name == REQUIRE_KERNELS)
 }
 
 /// The action at a call of a function that undoes registrations with so many arguments.
@@ -161,7 +168,7 @@ pub(super) fn undone(name: &str, values: usize, proto: Option<&Proto>) -> Action
 }
 
 /// The numbers of the arguments: their registers, or 6 and more for the words on the stack.
-fn numbers(proto: Option<&Proto>) -> Vec<u8> {
+pub(super) fn numbers(proto: Option<&Proto>) -> Vec<u8> {
     let mut stack = 6u8;
     let params = proto.map_or(&[][..], |proto| &proto.params);
     let number = |param: &Param| {
@@ -233,6 +240,8 @@ impl Resolver<'_> {
             }
             "forget_object" => Action::ForgetObject { pointer: value(1)?, kind: self.kind(word(2)?)?.0 },
             "require_call" => Action::RequireCall { pointer: value(1)? },
+            "require_calls" => Action::RequireCalls { pointer: value(1)?, fields: self.functions(word(2)?)? },
+            "require_ref" | "grant_ref" | "revoke_ref" => reference(effect.verb(), value(1)?),
             "exit" => Action::Exit,
             "undo" => Action::Registers { inverse: word(1)?.to_owned(), values: self.values(effect)? },
             "undone" => {
@@ -265,8 +274,10 @@ impl Resolver<'_> {
     fn add(&mut self, effect: &Clause<'_>, action: Action) -> Option<()> {
         let when = self.when(effect, action.pointer())?;
         let late = match effect.verb() {
-            "grant" | "own" | "grant_fields" | "create_object" | "custom" | "undo" => !self.entry,
-            "revoke" | "revoke_fields" => self.entry,
+            "grant" | "own" | "grant_fields" | "create_object" | "grant_ref" | "custom" | "undo" => {
+                !self.entry
+            }
+            "revoke" | "revoke_fields" | "revoke_ref" => self.entry,
             _ => false,
         };
         let late = effect.after.unwrap_or(late) && !matches!(action, Action::Instead { .. });
@@ -433,6 +444,13 @@ impl Resolver<'_> {
                 })
             }
         }
+    }
+
+    /// The pointers to functions in a structure.
+    fn functions(&self, name: &str) -> Option<Vec<Field>> {
+        let (btf, id) = self.isolation.structure(name)?;
+        let slots = btf.function_slots(id).into_iter();
+        slots.map(|offset| Some(Field { offset: u32::try_from(offset).ok()?, size: 8 })).collect()
     }
 
     /// The fields of a structure that may be written; those that this kernel does not have are left out.

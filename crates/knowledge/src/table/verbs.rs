@@ -131,6 +131,7 @@ const RIGHTS: &[Verb] = &[
     verb("lend", &[Value, Value], &[]),
     verb("require_write", &[Value, Value], &[]),
     verb("require_call", &[Value], &[]),
+    verb("require_calls", &[Value, Name], &[]),
     verb("own", &[Value, Value, Name], &[]),
     verb("disown", &[Value, Name], &[]),
     verb("grant_fields", &[Value, Name], &[]),

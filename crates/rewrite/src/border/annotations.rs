@@ -35,10 +35,16 @@ pub fn border(isolation: &Isolation<'_>, object: &Object) -> Border {
             border.derived.push(name.clone());
         }
         let mut annotation = isolation.handed(&name);
-        for more in [known.clone().unwrap_or_default(), isolation.undo(&name)] {
+        for more in [known.clone().unwrap_or_default(), isolation.undo(&name), isolation.received(&name)] {
             annotation.before.extend(more.before);
             annotation.after.extend(more.after);
         }
+        let mut calls = Vec::new();
+        annotation.before.retain(|step| {
+            let again = matches!(step.action, Action::RequireCall { .. }) && calls.contains(step);
+            calls.extend((!again).then(|| step.clone()));
+            !again
+        });
         let wrapper = Wrapper {
             before: joined(&annotation.before),
             after: joined(&annotation.after),
@@ -70,7 +76,8 @@ pub fn border(isolation: &Isolation<'_>, object: &Object) -> Border {
             stack_words: if found.shape.is_none() { UNKNOWN_WORDS } else { shape.stack_words },
             dead: found.fail,
             callers_stack: unknown,
-            callable: found.callable,
+            pointers: found.pointers,
+            kept: found.kept,
         };
         border.interposition.entries.insert(name, entry);
     }

@@ -189,9 +189,11 @@ impl Data {
             self.put(at + offset, &u32::from(number).to_le_bytes());
         }
         self.put(at + row::DEAD, &entry.dead.to_le_bytes());
-        let words = entry.callable.iter().filter_map(|&argument| argument_word(function, argument).ok());
-        let callable = words.fold(0u64, |all, word| all | 1 << word);
-        self.put(at + row::CALLABLE, &callable.to_le_bytes());
+        for (offset, arguments) in [(row::POINTERS, &entry.pointers), (row::KEPT, &entry.kept)] {
+            let words = arguments.iter().filter_map(|&argument| argument_word(function, argument).ok());
+            let bits = words.filter_map(|word| 1u32.checked_shl(word.into())).fold(0, |all, bit| all | bit);
+            self.put(at + offset, &bits.to_le_bytes());
+        }
         let name = self.name(function);
         self.point(at + row::FUNCTION, name);
         at as u64

@@ -132,7 +132,9 @@ pub fn describe(object: &mut Object, named: &Named<'_>, border: &Interposition) 
         let at = bytes.len();
         bytes.resize(at + import::BYTES, 0);
         pointer((at + import::FUNCTION) as u64, function, 0);
-        pointer((at + import::CALL) as u64, call, 0);
+        if let Some(call) = call {
+            pointer((at + import::CALL) as u64, call, 0);
+        }
         let proto_at = at + import::PROTO;
         bytes[proto_at..proto_at + 4].copy_from_slice(&proto.to_le_bytes());
     }

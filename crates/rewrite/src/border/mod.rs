@@ -56,8 +56,10 @@ pub struct Entry {
     pub dead: i64,
     /// Whether the function may write its callers' stack, since not all its arguments are known.
     pub callers_stack: bool,
-    /// Arguments that are pointers to functions, which it may call.
-    pub callable: Vec<u8>,
+    /// Arguments that are pointers to structures and functions.
+    pub pointers: Vec<u8>,
+    /// Those among them that it may pass back after the call.
+    pub kept: Vec<u8>,
 }
 
 /// A function that the module imports.

@@ -7,6 +7,7 @@ use crate::engine::code::Code;
 use crate::engine::object::{Object, Section, reloc};
 use crate::engine::tables;
 use crate::error::{Result, refused};
+use guardrail_abi as abi;
 use iced_x86::FlowControl;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,13 +43,13 @@ pub struct Done {
 /// A relocation, by its section and its number there.
 type RelocAt = (usize, usize);
 
-/// A function of the kernel that the module may call by pointer (`struct guardrail_import`).
+/// A function or a variable of the kernel that the module imports (`struct guardrail_import`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Import {
     /// Its symbol.
     pub function: usize,
-    /// The symbol of what a call by pointer leads to: its thunk, or the function itself.
-    pub call: usize,
+    /// The symbol of what a call by pointer leads to: its thunk, or the function itself; `None` for a variable.
+    pub call: Option<usize>,
     /// Its prototype (`GUARDRAIL_PROTO_…`).
     pub proto: u32,
 }
@@ -58,7 +59,7 @@ pub(crate) struct Import {
 pub(crate) struct Callable {
     /// Symbols of the thunks of its own functions.
     pub targets: Vec<usize>,
-    /// Functions that it imports.
+    /// Functions and variables that it imports.
     pub imports: Vec<Import>,
 }
 
@@ -103,7 +104,7 @@ pub(crate) fn interpose(
         let thunks = thunks.place(CALLS)..;
         for (thunk, ((import, name), places)) in thunks.zip(found.branches) {
             let rows = callable.imports.iter_mut().filter(|row| row.function == import);
-            rows.for_each(|row| row.call = thunk);
+            rows.for_each(|row| row.call = Some(thunk));
             done.calls += places.len();
             for (section, number) in places {
                 object.sections[section].relocs[number].symbol = thunk;
@@ -138,12 +139,15 @@ pub(crate) fn interpose(
     Ok((done, callable))
 }
 
-/// The functions that the module imports, with calls by pointer that lead to themselves.
+/// What the module imports: functions, with calls by pointer that lead to themselves, and variables. What checks name of
+/// the runtime is not the module's to use.
 fn imports(object: &Object, what: &Interposition) -> Vec<Import> {
     let undefined = object.symbols.iter().enumerate().filter(|(_, symbol)| symbol.undefined());
-    let known = undefined.filter_map(|(number, symbol)| {
-        let proto = what.callable.get(&symbol.name)?.proto;
-        Some(Import { function: number, call: number, proto })
+    let named =
+        undefined.filter(|(_, symbol)| !symbol.name.is_empty() && !symbol.name.starts_with(abi::PREFIX));
+    let known = named.map(|(number, symbol)| match what.callable.get(&symbol.name) {
+        Some(callee) => Import { function: number, call: Some(number), proto: callee.proto },
+        None => Import { function: number, call: None, proto: 0 },
     });
     known.collect()
 }

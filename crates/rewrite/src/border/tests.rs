@@ -101,7 +101,8 @@ fn border() -> Interposition {
             stack_words: 1,
             dead: -5,
             callers_stack: true,
-            callable: vec![1, 6],
+            pointers: vec![1, 6],
+            kept: vec![6],
         },
     );
     border
@@ -222,16 +223,18 @@ fn what_is_a_network_frame_by_the_table_passes_without_the_runtime() {
     }));
 }
 
-/// The rows of imports in a description: function, what a call by pointer leads to, prototype.
+/// The rows of imports in a description: function or variable, what a call by pointer leads to, prototype.
 fn imports(object: &Object) -> Vec<(String, String, u32)> {
     use guardrail_abi::layout::{import, module};
     let section = &object.sections[object.section(guard::SECTION).unwrap()];
-    let at = |offset: usize| section.relocs.iter().find(|reloc| reloc.offset == offset as u64).unwrap();
+    let find = |offset: usize| section.relocs.iter().find(|reloc| reloc.offset == offset as u64);
+    let at = |offset: usize| find(offset).unwrap();
     let number = |at: usize| u32::from_le_bytes(section.bytes()[at..at + 4].try_into().unwrap());
     let first = at(module::IMPORTS).addend as usize;
     let row = |row: usize| {
         let name = |offset: usize| object.name(at(row + offset)).to_owned();
-        (name(import::FUNCTION), name(import::CALL), number(row + import::PROTO))
+        let call = find(row + import::CALL).map_or_else(String::new, |_| name(import::CALL));
+        (name(import::FUNCTION), call, number(row + import::PROTO))
     };
     (0..number(module::N_IMPORTS) as usize).map(|number| row(first + import::BYTES * number)).collect()
 }
@@ -243,7 +246,12 @@ fn imports_have_thunks_where_only_their_address_is_taken() {
     let (object, done) = guarded(&module, border()).unwrap();
     assert_eq!((done.imports, done.calls), (vec!["elsewhere".to_owned()], 0));
     let row = ("elsewhere".to_owned(), "guardrail_call_elsewhere".to_owned(), 0x181);
-    assert_eq!(imports(&object), [row]);
+    assert_eq!(imports(&object), std::slice::from_ref(&row));
+    // Variables are listed as well, and cannot be called; what is the runtime's is not.
+    module.symbol("variable", SectionIndex::Special(0), 0, 0, elf::STB_GLOBAL << 4);
+    module.symbol("guardrail_usage", SectionIndex::Special(0), 0, 0, elf::STB_GLOBAL << 4);
+    let variable = ("variable".to_owned(), String::new(), 0);
+    assert_eq!(imports(&guarded(&module, border()).unwrap().0), [row, variable.clone()]);
     // The pointer keeps its value, since the kernel may compare it.
     let data = &object.sections[3].relocs;
     assert_eq!(object.name(data.iter().find(|reloc| reloc.offset == 8).unwrap()), "elsewhere");
@@ -252,7 +260,7 @@ fn imports_have_thunks_where_only_their_address_is_taken() {
     border.imports.clear();
     let (object, done) = guarded(&module, border).unwrap();
     assert!(done.imports.is_empty() && object.section(CALLS).is_none());
-    assert_eq!(imports(&object), [("elsewhere".to_owned(), "elsewhere".to_owned(), 0x181)]);
+    assert_eq!(imports(&object), [("elsewhere".to_owned(), "elsewhere".to_owned(), 0x181), variable]);
 }
 
 #[test]

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Pointers that a domain may pass to the kernel; border/reach.h says which.
+ *
+ * Drivers read pointers in the kernel's structures without a call, such as the parent of a device. Where the types of these
+ * structures lead is not looked up: any word of the kernel's memory there counts that the domain cannot have written.
+ * So this holds the domain to what lies near what it got, and not to what it got. Memory that was freed and allocated anew
+ * still counts.
+ */
+#include <linux/hash.h>
+#include <linux/jiffies.h>
+#include <linux/sched.h>
+
+#include "base/address.h"
+#include "base/region.h"
+#include "base/symbols.h"
+#include "border/custom.h"
+#include "border/reach.h"
+#include "domain/entry.h"
+#include "domain/imports.h"
+#include "domain/module.h"
+#include "domain/stack.h"
+#include "report/report.h"
+#include "rights/mask.h"
+#include "rights/object.h"
+#include "rights/ranges.h"
+#include "rights/received.h"
+#include "rights/tag.h"
+
+/* How far memory is read from its begin, in bytes: around a received pointer, and behind a pointer there. */
+#define NEAR 4096
+#define FAR 1024
+/* The same for variables whose size is not known. */
+#define VARIABLE 256
+/* Words that one search reads. */
+#define BUDGET 400000
+/* Entries of the task whose arguments count. */
+#define DEPTH 8
+/* How long the result of a search counts, in jiffies. */
+#define FRESH HZ
+
+/**
+ * struct search - What is looked for.
+ * @domain: For this domain.
+ * @wanted: A pointer into this piece of memory.
+ * @budget: Words that may still be read.
+ */
+struct search {
+	u32 domain;
+	struct guardrail_region wanted;
+	unsigned int budget;
+};
+
+static bool is_wanted(const struct search *search, unsigned long p)
+{
+	return p - search->wanted.start < search->wanted.end - search->wanted.start;
+}
+
+/* True where no domain has a right to a word, or this one has only that to a whole object. */
+static bool is_kernels(unsigned long addr)
+{
+	int value = tag_peek(tag_of(addr));
+
+	return value <= 0 || (value != GUARDRAIL_CONFLICT && !guardrail_writes[value]);
+}
+
+static bool scan_at(struct search *search, unsigned long p, unsigned long most, bool deeper);
+
+/* Looks at the words of a piece of memory; with @deeper, at those behind them as well. The domain writes its own stack. */
+static bool scan(struct search *search, unsigned long from, unsigned long to, bool deeper)
+{
+	unsigned long at, word;
+
+	if (guardrail_on_stack(from, 8))
+		return false;
+
+	for (at = ALIGN(from, 8); at + 8 <= to && search->budget; at += 8) {
+		search->budget--;
+		if (!load_word(at, &word))
+			return false;
+		if (word < KERNEL_HALF || IS_ERR_VALUE(word) || !is_kernels(at))
+			continue;
+		if (is_wanted(search, word))
+			return true;
+		if (deeper && scan_at(search, word, FAR, false))
+			return true;
+	}
+	return false;
+}
+
+/* Looks at the begin of the piece of memory that a pointer leads into. */
+static bool scan_at(struct search *search, unsigned long p, unsigned long most, bool deeper)
+{
+	struct guardrail_region region;
+
+	if (!guardrail_is_memory(p) || !guardrail_region_of(p, &region))
+		return false;
+	/* To find an object of a slab takes about as long as to read these. */
+	search->budget -= min(search->budget, 32U);
+	/* Where a variable ends is not always known. */
+	if (guardrail_is_image(p) && region.end == p + 1)
+		region.end = p + VARIABLE;
+	return scan(search, region.start, min(region.end, region.start + most), deeper);
+}
+
+/* Goes through the pointers among the arguments of the task's entries: compares them, or looks at what they lead to. */
+static bool find_arguments(struct search *search, bool at, bool deeper)
+{
+	const struct guardrail_record *record = guardrail_innermost();
+	int depth;
+
+	for (depth = 0; record && depth < DEPTH; depth++, record = record->previous) {
+		unsigned long words = record->entry && record->entry->domain == search->domain ? record->entry->pointers : 0;
+		unsigned int i;
+
+		for_each_set_bit(i, &words, BITS_PER_LONG) {
+			unsigned long p = word_of(&record->call, i);
+
+			if (at ? scan_at(search, p, NEAR, deeper) : is_wanted(search, p))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* The same for what was received; the results of calls come first, since they are fewer and last longer. */
+static bool find_received(struct search *search, bool at, bool deeper)
+{
+	struct guardrail_receipts *of = guardrail_receipts_of(search->domain);
+	int i;
+
+	for (i = RECEIVED; of && i-- > 0;) {
+		unsigned long p = READ_ONCE(of->pointers[i]);
+
+		if (p && (at ? scan_at(search, p, NEAR, deeper) : is_wanted(search, p)))
+			return true;
+	}
+	return false;
+}
+
+/* A variable that a module imports, or what it holds. */
+static bool is_imported(unsigned long variable, void *data)
+{
+	struct search *search = data;
+	struct guardrail_region region;
+
+	if (is_wanted(search, variable))
+		return true;
+	return guardrail_region_of(variable, &region) && scan(search, region.start, min(region.end, region.start + FAR), false);
+}
+
+static bool search_all(struct search *search)
+{
+	return find_received(search, false, false) || is_wanted(search, (unsigned long)current) ||
+	       guardrail_imported_variable(search->domain, is_imported, search) || find_arguments(search, true, false) ||
+	       find_received(search, true, false) || find_arguments(search, true, true) || find_received(search, true, true);
+}
+
+bool guardrail_reaches(u32 domain, unsigned long p)
+{
+	struct search search = { .domain = domain, .budget = BUDGET };
+	struct guardrail_receipts *of = guardrail_receipts_of(domain);
+	unsigned int place = hash_long(p, ilog2(REACHED));
+
+	if (!of || p < KERNEL_HALF)
+		return false;
+	if (READ_ONCE(of->reached[place]) == p && time_before(jiffies, READ_ONCE(of->until[place])))
+		return true;
+	if (guardrail_is_function(p))
+		search.wanted = (struct guardrail_region){ p, p + 1 };
+	else if (!guardrail_region_of(p, &search.wanted))
+		return false;
+	/* That lasts only as long as the entry. */
+	if (find_arguments(&search, false, false))
+		return true;
+	if (!search_all(&search))
+		return false;
+	WRITE_ONCE(of->until[place], jiffies + FRESH);
+	WRITE_ONCE(of->reached[place], p);
+	return true;
+}
+
+/* True for memory of the domain's own: that it may write, where an object of its own begins, in its allocation, on its stacks. */
+static bool is_own(u32 domain, unsigned long p)
+{
+	struct guardrail_region region;
+	int value = tag_peek(tag_of(p));
+
+	if (value > 0 && value != GUARDRAIL_CONFLICT && (u32)value >> 4 == domain)
+		return true;
+	if (guardrail_on_stack(p, 1) || guardrail_check_write(domain, p, 1) || guardrail_is_in_domain(domain, p) ||
+	    guardrail_on_stack_of(domain, p))
+		return true;
+	return guardrail_region_of(p, &region) && guardrail_owns_any(domain, region.start);
+}
+
+static int require(const struct guardrail_action *action, const struct guardrail_call *call, bool own)
+{
+	unsigned long p;
+
+	stop_dead(action, call);
+	if (!pointer_of(action, call, &p) || IS_ERR_VALUE(p))
+		return 0;
+	if ((!own || !is_own(action->domain, p)) && !guardrail_reaches(action->domain, p))
+		guardrail_refuse(action, call, "use of", p, guardrail_held_at(p, action->domain), "a reference");
+	return 0;
+}
+
+/* Memory of the domain's own, or what it can have come by. */
+GUARDRAIL_CUSTOM(require_ref)
+{
+	unsigned long p;
+
+	/* The usual case. */
+	if (likely(usual_pointer(action, call, &p) && p >= KERNEL_HALF && tag_peek(tag_of(p)) == WRITABLE(action->domain)) &&
+	    likely(!READ_ONCE(guardrail_dead_domains)))
+		return 0;
+	return require(action, call, true);
+}
+
+/* What only the kernel makes: the domain can have come by it, but cannot have it in its own memory. */
+GUARDRAIL_CUSTOM(require_kernels)
+{
+	return require(action, call, false);
+}
+
+/* The domain has received a pointer. */
+GUARDRAIL_CUSTOM(grant_ref)
+{
+	unsigned long p = object_of(action, call);
+
+	if (p)
+		guardrail_receive(action->domain, p, GUARDRAIL_FROM_CALL);
+	return 0;
+}
+
+/* What is there ends. */
+GUARDRAIL_CUSTOM(revoke_ref)
+{
+	unsigned long p = object_of(action, call);
+	struct guardrail_region region;
+
+	if (p && guardrail_region_of(p, &region))
+		guardrail_received_forget(action->domain, region.start, region.end);
+	return 0;
+}

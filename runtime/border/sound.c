@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Lists in the driver's memory that the kernel follows: a forged one would lead it anywhere. The driver may change a list
+ * after it was looked at; that race is not closed.
+ */
+#include <linux/list.h>
+#include <linux/wait.h>
+
+#include "base/address.h"
+#include "border/check.h"
+#include "border/custom.h"
+#include "border/target.h"
+
+/* Waiters that are looked at. */
+#define MOST 64
+/* How often a list is looked at that does not look sound: others may be changing it. */
+#define TRIES 1000
+
+static void refuse(const struct guardrail_action *action, const struct guardrail_call *call, const void *p)
+{
+	guardrail_refuse(action, call, "use of a list at", (unsigned long)p, "links that its neighbors do not return", "a list");
+}
+
+/* True where the neighbors of a node lead back to it; an empty or a zeroed list is sound. */
+static bool is_sound(const struct list_head *node, struct list_head *links)
+{
+	struct list_head next, prev;
+
+	if (!guardrail_links_of(node, links))
+		return false;
+	if (!links->next && !links->prev)
+		return true;
+	return guardrail_links_of(links->next, &next) && next.prev == node && guardrail_links_of(links->prev, &prev) && prev.next == node;
+}
+
+/* The function of a waiter in the driver's own memory is one that the driver may call. */
+static bool may_wake(u32 domain, const struct wait_queue_entry *waiter)
+{
+	unsigned long function;
+
+	if (!guardrail_check_write(domain, (unsigned long)waiter, sizeof(*waiter)) &&
+	    !guardrail_may_write_stack((unsigned long)waiter, sizeof(*waiter)))
+		return true;
+	return load_word((unsigned long)&waiter->func, &function) && guardrail_target(domain, function);
+}
+
+static bool are_sound(u32 domain, const struct wait_queue_head *queue)
+{
+	const struct list_head *node = &queue->head;
+	struct list_head links;
+	int i;
+
+	for (i = 0; i < MOST; i++) {
+		if (!is_sound(node, &links) || (i && !may_wake(domain, container_of(node, struct wait_queue_entry, entry))))
+			return false;
+		node = links.next;
+		if (!node || node == &queue->head)
+			break;
+	}
+	return true;
+}
+
+/* The list of a lock's waiters is sound. */
+GUARDRAIL_CUSTOM(list_sound)
+{
+	const struct list_head *head = (const struct list_head *)object_of(action, call);
+	struct list_head links;
+	int i;
+
+	for (i = 0; head && !is_sound(head, &links); i++) {
+		if (i == TRIES) {
+			refuse(action, call, head);
+			break;
+		}
+		cpu_relax();
+	}
+	return 0;
+}
+
+/* The waiters of a queue are linked, and those in the driver's memory name functions that it may call. */
+GUARDRAIL_CUSTOM(waiters_sound)
+{
+	const struct wait_queue_head *queue = (const struct wait_queue_head *)object_of(action, call);
+	int i;
+
+	for (i = 0; queue && !are_sound(action->domain, queue); i++) {
+		if (i == TRIES) {
+			refuse(action, call, queue);
+			break;
+		}
+		cpu_relax();
+	}
+	return 0;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the modules of a domain import. */
+#ifndef GUARDRAIL_DOMAIN_IMPORTS_H
+#define GUARDRAIL_DOMAIN_IMPORTS_H
+
+#include "base/kernel.h"
+
+/**
+ * guardrail_find_import() - Find where calls of a function lead that a module of a domain imports.
+ * @domain: The domain.
+ * @p: Address of the function.
+ *
+ * Context: Any.
+ * Return: The address to call, or 0 where none of the domain's modules imports it.
+ */
+unsigned long guardrail_find_import(u32 domain, unsigned long p);
+
+/**
+ * guardrail_imported_variable() - Search the variables that the modules of a domain import.
+ * @domain: The domain.
+ * @fits: Says of each whether it is the one.
+ * @data: Passed to @fits.
+ *
+ * Context: Any; @fits must not sleep.
+ * Return: True where one is.
+ */
+bool guardrail_imported_variable(u32 domain, bool (*fits)(unsigned long variable, void *data), void *data);
+
+#endif /* GUARDRAIL_DOMAIN_IMPORTS_H */
